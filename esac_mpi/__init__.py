@@ -1,9 +1,9 @@
-"""ESAC: Evolution-based Soft Actor-Critic on MPI clusters (Suri et al., Maximum Mutation Reinforcement Learning).
+"""ESAC, Evolution-based Soft Actor-Critic (Suri et al., Maximum Mutation RL), on MPI clusters.
 
-`train("configs/quickstart.toml", {"seed": 3})` trains, from a script, a notebook or on all ranks under mpirun (docs/python.md);
-`Config` is its settings, and what goes wrong is a RunError. `Policy` is what a run left, ready to act:
-`Policy.load("RUN/policy.h5")`. It needs numpy and h5py alone, and only who asks for it pays for them. `Run.open("RUN")` reads all
-that a run has on disk (docs/analysis.md).
+`train("configs/quickstart.toml", {"seed": 3})` trains from a script, a notebook or under mpirun.
+`Policy.load("RUN/policy.h5")` is what a run learned, ready to act. `Run.open("RUN")` reads all
+that a run has on disk. `Config` is a run's settings; every error is a RunError. Importing the
+package starts no MPI and loads no torch.
 """
 
 from importlib import import_module
@@ -18,14 +18,26 @@ if TYPE_CHECKING:
 
 __version__ = "0.1.0"
 __all__ = [
-    "Config", "Interrupted", "NoCheckpoint", "NotSaved", "Policy", "Run", "RunError", "WrongUsage", "__version__", "train",
-]  # fmt: skip
+    "Config",
+    "Interrupted",
+    "NoCheckpoint",
+    "NotSaved",
+    "Policy",
+    "Run",
+    "RunError",
+    "WrongUsage",
+    "__version__",
+    "train",
+]
 WHERE = {
     "Config": "esac_mpi.config",
     "Policy": "esac_mpi.record.policies",
     "Run": "esac_mpi.record",
     "train": "esac_mpi.training.api",
-    **dict.fromkeys(("Interrupted", "NoCheckpoint", "NotSaved", "RunError", "WrongUsage"), "esac_mpi.host.errors"),
+    **dict.fromkeys(
+        ("Interrupted", "NoCheckpoint", "NotSaved", "RunError", "WrongUsage"),
+        "esac_mpi.host.errors",
+    ),
 }
 
 

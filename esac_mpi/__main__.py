@@ -1,4 +1,4 @@
-"""Command line: `mpirun -n N python -m esac_mpi [CONFIG.toml] [--section.field value ...] [--run-dir DIR] [--fresh] [--check]`"""
+"""Train: `mpirun -n N python -m esac_mpi [CONFIG.toml] [--table.field value ...] [--run-dir DIR]`"""
 
 import os
 import sys
@@ -18,7 +18,10 @@ WRONG_USAGE = 2
 
 
 def main(argv: list[str]) -> int:
-    """Run the program on this rank; return its exit code, 2 where there is no MPI. One rank's exception ends the whole job."""
+    """Run the program on this rank and return its exit code; it is 2 where there is no MPI.
+
+    An exception on one rank ends the whole job.
+    """
     streams.open_missing()
     if "--version" in argv:
         if speaks(os.environ):
@@ -32,7 +35,9 @@ def main(argv: list[str]) -> int:
         if told := why_no_mpi(error):
             return without_mpi(words, told)
         raise
-    return session.program(session.Asked(lambda: load(words, say, warn), command, looks="--check" in argv))
+    return session.program(
+        session.Asked(lambda: load(words, say, warn), command, looks="--check" in argv)
+    )
 
 
 def without_mpi(words: list[str], why: str) -> int:

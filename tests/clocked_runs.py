@@ -7,7 +7,11 @@ from esac_mpi.config import Config, updated
 from esac_mpi.record import Run
 
 NONE, FOUR = None, (1.0,) * 4
-ROWS = [(FOUR, True, NONE, (0.5, 0.5)), (FOUR, False, NONE, (0.5, 0.5)), (FOUR, False, (5.0, 3.0, 300), (0.5, 0.5))]
+ROWS = [
+    (FOUR, True, NONE, (0.5, 0.5)),
+    (FOUR, False, NONE, (0.5, 0.5)),
+    (FOUR, False, (5.0, 3.0, 300), (0.5, 0.5)),
+]
 
 
 def run_of(path, rows, ranks=1, slow=1.0, core=1.0, returns=(), trials=(), beside=0.0, **settings):
@@ -17,8 +21,17 @@ def run_of(path, rows, ranks=1, slow=1.0, core=1.0, returns=(), trials=(), besid
     `core` the core slower.
     trials: of each row the seconds of its trial episodes, nan where it had none. beside: what one rank did beside members [s].
     """
-    base = {**MENDED, "algorithm": "esac", "evaluation.episodes": 1, "evaluation.every": 1, "esac.population_size": 4, **settings}
-    run = Run.begin(path, updated(Config(), base), {"ranks": ranks, "nodes": 1, "blocks": 1, "device": "cpu"})
+    base = {
+        **MENDED,
+        "algorithm": "esac",
+        "evaluation.episodes": 1,
+        "evaluation.every": 1,
+        "esac.population_size": 4,
+        **settings,
+    }
+    run = Run.begin(
+        path, updated(Config(), base), {"ranks": ranks, "nodes": 1, "blocks": 1, "device": "cpu"}
+    )
     wall, counted, phases, slow = 0.0, 0, 0, slow * core
     for g, (members, begun, phase, evaluation) in enumerate(rows, 1):
         lasted, updating, updates = phase or (np.nan, np.nan, 0)
@@ -48,14 +61,18 @@ def run_of(path, rows, ranks=1, slow=1.0, core=1.0, returns=(), trials=(), besid
     return Run.open(path)
 
 
-def erl_run_of(path, generations, ranks=1, evaluate=4.0, offspring=4.0, learn=3.0, update=0.5, busy=(11.0,)):
+def erl_run_of(
+    path, generations, ranks=1, evaluate=4.0, offspring=4.0, learn=3.0, update=0.5, busy=(11.0,)
+):
     """Leave a run of ERL behind: of three slots four episodes of 1 s, two children of 2 s, beside them 3 s of the learner.
 
     Of these, 200 updates take 2 s. Beside them a generation has 0.1 s of writing, 0.25 of its plan, 0.5 of update on one rank,
     and 0.15 of its own. evaluate, offspring, learn, update: what these parts took on its ranks; busy: its ranks.
     """
     base = {"algorithm": "pderl", "erl.population_size": 3, "evaluation.episodes": 1}
-    run = Run.begin(path, updated(Config(), base), {"ranks": ranks, "nodes": 1, "blocks": 1, "device": "cpu"})
+    run = Run.begin(
+        path, updated(Config(), base), {"ranks": ranks, "nodes": 1, "blocks": 1, "device": "cpu"}
+    )
     whole = 0.1 + evaluate + 0.25 + offspring + learn + update + 0.15
     for g in range(1, generations + 1):
         row = {

@@ -19,7 +19,10 @@ ROOT = Path(__file__).parent.parent
 JOBS = ROOT / "jobs"  # the shipped job scripts
 PATIENCE = 300  # for what takes seconds on an idle machine [s]
 
-MENDED = {"esac.reading": "mended", **READINGS["mended"]}  # what the reading sets, for configurations that a test makes itself
+MENDED = {
+    "esac.reading": "mended",
+    **READINGS["mended"],
+}  # what the reading sets, for configurations that a test makes itself
 
 # ESAC on the cyclic MDP with everything that could depend on ranks in it: SAC phases, replays, copies, crossover, AMT
 TASK = ["--task.id", "CyclicMDP-v0", "--task.horizon", 40]
@@ -27,27 +30,63 @@ POPULATION = ["--esac.population_size", 10, "--esac.sigma", 0.3, "--esac.lr_es",
 INTERVAL = ["--esac.reading", "mended", "--esac.gradient_interval", 2, "--esac.sac_episodes", 2]
 PHASES = [*INTERVAL, "--esac.sac_min_steps", 30, "--esac.replayed", "winners"]
 LEARNER = ["--sac.start_steps", 20, "--sac.batch_size", 16, "--sac.replay_capacity", 200]
-ROUTINE = ["--policy.hidden", 8, 8, "--evaluation.every", 3, "--evaluation.episodes", 4, "--checkpoint.every_generations", 5]
+ROUTINE = [
+    "--policy.hidden",
+    8,
+    8,
+    "--evaluation.every",
+    3,
+    "--evaluation.episodes",
+    4,
+    "--checkpoint.every_generations",
+    5,
+]
 SMALL = [*POPULATION, *PHASES, *LEARNER, *ROUTINE]
 CYCLIC = [*TASK, *SMALL]
-TIMED = [*POPULATION, "--esac.sac_min_steps", 30, "--esac.workers", 2, "--esac.update_cost", 1, *LEARNER, *ROUTINE]  # the default
+TIMED = [
+    *POPULATION,
+    "--esac.sac_min_steps",
+    30,
+    "--esac.workers",
+    2,
+    "--esac.update_cost",
+    1,
+    *LEARNER,
+    *ROUTINE,
+]  # the default
 TIMED += ["--policy.linear", "false"]  # a policy that begins at zero ends its episodes here at once
 STRATEGY = [str(word).replace("--esac.", "--es.") for word in POPULATION]
-SMALL_ES = ["--algorithm", "es", *STRATEGY, *ROUTINE]  # begins in a third of the time: it needs no torch
+SMALL_ES = [
+    "--algorithm",
+    "es",
+    *STRATEGY,
+    *ROUTINE,
+]  # begins in a third of the time: it needs no torch
 CYCLIC_ES = [*TASK, *SMALL_ES]
 EAGER = (str(ROOT / "tests/program.py"),)  # the program as tests/program.py has it
 
 
-LONG = ("test_mpis.py", "test_torture.py", "test_faults.py", "test_stopping.py", "test_run.py", "test_jobs.py")  # whole programs
+LONG = (
+    "test_mpis.py",
+    "test_torture.py",
+    "test_faults.py",
+    "test_stopping.py",
+    "test_run.py",
+    "test_jobs.py",
+)  # whole programs
 
 
 def pytest_collection_modifyitems(items):
     """Begin with the long files, then those with most tests: of two workers none is left alone with a long one at the end."""
     count = Counter(item.path.name for item in items)
-    items.sort(key=lambda item: (item.path.name not in LONG, -count[item.path.name], item.path.name))
+    items.sort(
+        key=lambda item: (item.path.name not in LONG, -count[item.path.name], item.path.name)
+    )
 
 
-def command(ranks: int, *arguments: object, program: tuple[str, ...] = ("-m", "esac_mpi")) -> list[str]:
+def command(
+    ranks: int, *arguments: object, program: tuple[str, ...] = ("-m", "esac_mpi")
+) -> list[str]:
     """Return the command line of the program; 0 ranks = without mpirun."""
     ours = Path(sys.executable).parent / "mpirun"
     launcher = [str(ours) if ours.exists() else "mpirun", "-n", str(ranks)] if ranks else []
@@ -59,11 +98,17 @@ def environment() -> dict[str, str]:
     return {**os.environ, "PYTHONPATH": f"{ROOT}{os.pathsep}{ROOT / 'tests'}"}
 
 
-def run(ranks: int, *arguments: object, code: int | None = 0, **options) -> subprocess.CompletedProcess:
+def run(
+    ranks: int, *arguments: object, code: int | None = 0, **options
+) -> subprocess.CompletedProcess:
     """Run the program to its end; check its exit code."""
     line = command(ranks, *arguments, **options)
-    done = subprocess.run(line, env=environment(), capture_output=True, text=True, timeout=300, check=False)
-    assert code is None or done.returncode == code, f"exit {done.returncode}\n{done.stdout}\n{done.stderr}"
+    done = subprocess.run(
+        line, env=environment(), capture_output=True, text=True, timeout=300, check=False
+    )
+    assert code is None or done.returncode == code, (
+        f"exit {done.returncode}\n{done.stdout}\n{done.stderr}"
+    )
     return done
 
 
@@ -112,7 +157,9 @@ class ManyRanks:
     def __init__(self):
         self._environment, self._process, self._made = environment(), None, 0
 
-    def __call__(self, ranks: int, *arguments: object, nodes: int = 0, code: int = 0) -> subprocess.CompletedProcess:
+    def __call__(
+        self, ranks: int, *arguments: object, nodes: int = 0, code: int = 0
+    ) -> subprocess.CompletedProcess:
         """Make a run to its end, on two ranks or more, in the environment of now; check its exit code. Returns what it printed.
 
         nodes: over how many the ranks are dealt, with what else tests/program.py has; 0 = as `run` makes it.
@@ -124,9 +171,20 @@ class ManyRanks:
         answer, *streams = (place / f"{self._made}.{name}" for name in ("code", "out", "err"))
         words, texts = list(map(str, arguments)), list(map(str, streams))
         for pipe in self._pipes:
-            print(json.dumps([words, environment(), ranks, nodes, texts, str(answer)]), file=pipe, flush=True)
-        codes, end = [place / f"{answer.name}.{rank}" for rank in range(ranks)], time.monotonic() + PATIENCE
-        while not all(code.exists() for code in codes) and self._process.poll() is None and time.monotonic() < end:
+            print(
+                json.dumps([words, environment(), ranks, nodes, texts, str(answer)]),
+                file=pipe,
+                flush=True,
+            )
+        codes, end = (
+            [place / f"{answer.name}.{rank}" for rank in range(ranks)],
+            time.monotonic() + PATIENCE,
+        )
+        while (
+            not all(code.exists() for code in codes)
+            and self._process.poll() is None
+            and time.monotonic() < end
+        ):
             time.sleep(0.005)
         output, errors = (path.read_text() if path.exists() else "" for path in streams)
         told = [code.read_text() if code.exists() else "none" for code in codes]
@@ -141,9 +199,13 @@ class ManyRanks:
         places = [Path(self._folder.name) / str(rank) for rank in range(self.RANKS)]
         for place in places:
             os.mkfifo(place)
-        self._pipes = [os.fdopen(os.open(place, os.O_RDWR), "w") for place in places]  # which waits for no reader
+        self._pipes = [
+            os.fdopen(os.open(place, os.O_RDWR), "w") for place in places
+        ]  # which waits for no reader
         line = command(self.RANKS, self._folder.name, program=(str(ROOT / "tests/many_ranks.py"),))
-        self._process = subprocess.Popen(line, env=self._environment, stdin=subprocess.DEVNULL, start_new_session=True)
+        self._process = subprocess.Popen(
+            line, env=self._environment, stdin=subprocess.DEVNULL, start_new_session=True
+        )
 
     def end(self) -> None:
         """End the processes, which have nothing left to do."""

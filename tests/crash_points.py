@@ -84,7 +84,12 @@ def check(path: Path) -> tuple[str, str]:
     run = begin(path)
     newest = run.restored.generation
     assert run.restored.source.name == "checkpoint.h5"
-    assert (newest, previous) in [(2, 1), (2, 2), (3, 2), (3, 3)]  # equal: linked but not renamed, or saved once more
+    assert (newest, previous) in [
+        (2, 1),
+        (2, 2),
+        (3, 2),
+        (3, 3),
+    ]  # equal: linked but not renamed, or saved once more
     assert 2 <= rows <= newest  # metrics.h5 never says more than the checkpoint
     assert said in [("requeue", 2), ("running", 2)] + [("requeue", 3)] * (newest == 3)
     for name, generation in (("checkpoint.h5", newest), ("checkpoint_prev.h5", previous)):
@@ -139,7 +144,10 @@ def points(calls: list[str]) -> Iterator[tuple[int, int, int]]:
 def main(library: str, directory: str) -> None:
     """Try every point."""
     logging.disable(logging.CRITICAL)
-    record.replays.SEGMENT, record.history.SEGMENT_BYTES = 20, 1  # a row of the history is a segment
+    record.replays.SEGMENT, record.history.SEGMENT_BYTES = (
+        20,
+        1,
+    )  # a row of the history is a segment
     shim, place = ctypes.CDLL(library), Path(directory).resolve()
     make(place / "old")
     shutil.copytree(place / "old", place / "run")
@@ -156,7 +164,9 @@ def main(library: str, directory: str) -> None:
             assert after == sha256, "another hash"
             seen[found] += 1
         except Exception as error:
-            problems.append(f"call {call} ({calls[call - 1]}), how {how}, errno {number}: {error!r}")
+            problems.append(
+                f"call {call} ({calls[call - 1]}), how {how}, errno {number}: {error!r}"
+            )
     print(json.dumps({"calls": calls, "seen": seen, "problems": problems}))
 
 

@@ -15,7 +15,9 @@ from esac_mpi.host.watchdog import Watchdog
 COMM = MPI.COMM_WORLD
 WORKERS, SECTIONS, TOLD = 3, 4, 6
 DELAYS = random.Random(COMM.rank)  # of this rank's slices
-OVERDUE_AT = int(sys.argv[1]) if len(sys.argv) > 1 else -1  # rank whose time is over in the third section
+OVERDUE_AT = (
+    int(sys.argv[1]) if len(sys.argv) > 1 else -1
+)  # rank whose time is over in the third section
 
 
 def work(order):
@@ -46,7 +48,9 @@ class Leader:
     def told(self, task):
         end = task.start + task.progress
         self.results.append([*task.result, end])
-        self.agenda.give(task.worker, end, order(task.worker, task.result[1] + 1), at_root=task.at_root)
+        self.agenda.give(
+            task.worker, end, order(task.worker, task.result[1] + 1), at_root=task.at_root
+        )
         return len(self.results) % TOLD == 0
 
     def ordered(self, sent, rank):
@@ -70,7 +74,15 @@ def main() -> None:
             break
     everywhere = COMM.gather((overs, dispatch.busy))
     if COMM.rank == 0:
-        print(json.dumps({"told": told, "overs": [overs for overs, _ in everywhere], "busy": [busy for _, busy in everywhere]}))
+        print(
+            json.dumps(
+                {
+                    "told": told,
+                    "overs": [overs for overs, _ in everywhere],
+                    "busy": [busy for _, busy in everywhere],
+                }
+            )
+        )
     dispatch.free()
     stop.end()
 

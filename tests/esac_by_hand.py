@@ -12,7 +12,13 @@ from esac_mpi.play.epsilon import make as make_epsilon
 from esac_mpi.play.learner_phases import Phase
 from esac_mpi.play.params import Params
 
-SETTINGS = {**MENDED, "esac.population_size": 10, "esac.sigma": 0.3, "esac.lr_es": 0.05, "policy.hidden": (140, 140)}
+SETTINGS = {
+    **MENDED,
+    "esac.population_size": 10,
+    "esac.sigma": 0.3,
+    "esac.lr_es": 0.05,
+    "policy.hidden": (140, 140),
+}
 LAYOUT = Layout((3, 140, 140, 3))  # two blocks of parameters
 
 
@@ -23,7 +29,11 @@ class Track:
     low, high = -np.ones(3, np.float32), np.ones(3, np.float32)
 
     def reset(self, seed):
-        self.random, self.left, self.steps = np.random.default_rng(seed), 10, getattr(self, "steps", 0)
+        self.random, self.left, self.steps = (
+            np.random.default_rng(seed),
+            10,
+            getattr(self, "steps", 0),
+        )
         self.observation = self.random.uniform(-1, 1, 3).astype(np.float32)
         return self.observation
 
@@ -72,7 +82,8 @@ class Teacher:
 
 def make(world, **settings):
     options = config.updated(
-        config.Config(), {**SETTINGS, **{name.replace("__", "."): value for name, value in settings.items()}}
+        config.Config(),
+        {**SETTINGS, **{name.replace("__", "."): value for name, value in settings.items()}},
     )
     config.check(options)
     params = Params(options, LAYOUT, 10, make_epsilon(options.esac, options.seed, LAYOUT, world))
@@ -80,7 +91,12 @@ def make(world, **settings):
 
 
 def epsilon(k, slot):
-    return np.concatenate([noise.normal(0, Purpose.MUTATION, k, slot, b, p.stop - p.start) for b, p in noise.blocks(LAYOUT.d)])
+    return np.concatenate(
+        [
+            noise.normal(0, Purpose.MUTATION, k, slot, b, p.stop - p.start)
+            for b, p in noise.blocks(LAYOUT.d)
+        ]
+    )
 
 
 def advance(world, params, state, env, generations=1, learner=None):

@@ -120,7 +120,9 @@ def dealt() -> None:
     for count, expected in ((9, None), (5, np.array([9.0, 1.0, 1.0, 1.0, 1.0]))):
         table, _ = world.map(lambda _: np.array([float(world.node)]), count, 1, expected)
         assert {*table[:, 0].tolist()} == {0.0, 1.0}
-        assert [world.host(i) for i in range(count)] == [f"node {int(node)}" for node in table[:, 0]]
+        assert [world.host(i) for i in range(count)] == [
+            f"node {int(node)}" for node in table[:, 0]
+        ]
     world.free()
 
 

@@ -14,7 +14,10 @@ class Recorded(TorchDispatchMode):
         self.calls = []
 
     def __torch_dispatch__(self, operation, types, arguments=(), options=None):
-        given = {**dict(zip((a.name for a in operation._schema.arguments), arguments, strict=False)), **(options or {})}
+        given = {
+            **dict(zip((a.name for a in operation._schema.arguments), arguments, strict=False)),
+            **(options or {}),
+        }
         aliases = {a.name: a.alias_info for a in operation._schema.arguments if a.alias_info}
         written = [given[name] for name, alias in aliases.items() if alias.is_write]
         if not written:

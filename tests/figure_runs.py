@@ -8,13 +8,30 @@ from esac_mpi.config import Config, updated
 from esac_mpi.record import Run
 
 
-def make(path, returns=(10.0, 20.0, 30.0), algorithm="es", seed=0, task="A-v0", ranks=2, scale=1.0, n=4, **settings):
+def make(
+    path,
+    returns=(10.0, 20.0, 30.0),
+    algorithm="es",
+    seed=0,
+    task="A-v0",
+    ranks=2,
+    scale=1.0,
+    n=4,
+    **settings,
+):
     """Leave a run behind, one generation for each return; None = not evaluated, then.
 
     theta_es evaluates to `returns`, the SAC mean to half of them; the members' fitness lies 1 to n below. A generation takes
     100 population steps, 10 learner steps and updates, and 2 * scale seconds.
     """
-    values = {**MENDED, "algorithm": algorithm, "seed": seed, "task.id": task, f"{algorithm}.population_size": n, **settings}
+    values = {
+        **MENDED,
+        "algorithm": algorithm,
+        "seed": seed,
+        "task.id": task,
+        f"{algorithm}.population_size": n,
+        **settings,
+    }
     run = Run.begin(path, updated(Config(), values), {"ranks": ranks, "cpu": "a CPU"})
     best = -np.inf
     for g, value in enumerate(returns, 1):
@@ -26,9 +43,19 @@ def make(path, returns=(10.0, 20.0, 30.0), algorithm="es", seed=0, task="A-v0", 
             "fitness": value - np.arange(1.0, n + 1), "evaluation_theta_es": np.array([value - 1, value + 1]),
         }  # fmt: skip
         if algorithm == "esac":
-            losses = {f"sac_{name}": float(g) for name in ("critic_loss", "actor_loss", "mean_q", "entropy")}
+            losses = {
+                f"sac_{name}": float(g)
+                for name in ("critic_loss", "actor_loss", "mean_q", "entropy")
+            }
             row |= {"evaluation_sac": np.full(2, value / 2), "sac_value_loss": np.nan, **losses}
-        times = {"evaluate": 1.0, "plan": 0.0, "update": 0.1, "learn": 0.4, "evaluation": 0.25, "record": 0.05}
+        times = {
+            "evaluate": 1.0,
+            "plan": 0.0,
+            "update": 0.1,
+            "learn": 0.4,
+            "evaluation": 0.25,
+            "record": 0.05,
+        }
         busy = np.array([0.9, 0.5, 0.5, 0.5][:ranks])
         timing = {f"seconds_{name}": scale * seconds for name, seconds in times.items()}
         run.append(row, {"wall_seconds": 2.0 * scale * g, "busy_seconds": scale * busy, **timing})
@@ -40,9 +67,13 @@ def make(path, returns=(10.0, 20.0, 30.0), algorithm="es", seed=0, task="A-v0", 
 
 def trained(path, algorithm, rows, **settings):
     """Leave a run behind: rows of metrics, 100 learner steps and 2 s each."""
-    run = Run.begin(path, updated(Config(), {"algorithm": algorithm, "task.id": "A-v0", **settings}), {})
+    run = Run.begin(
+        path, updated(Config(), {"algorithm": algorithm, "task.id": "A-v0", **settings}), {}
+    )
     for g, row in enumerate(rows, 1):
-        run.append({"generation": g, "env_steps_learner": 100 * g, **row}, {"wall_seconds": 2.0 * g})
+        run.append(
+            {"generation": g, "env_steps_learner": 100 * g, **row}, {"wall_seconds": 2.0 * g}
+        )
     run.checkpoint(len(rows), {"theta": np.ones(3, np.float32)}, {}, theta=np.ones(3, np.float32))
     run.status("complete", len(rows))
     run.close()

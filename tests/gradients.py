@@ -64,7 +64,10 @@ class Breaking(Line):
             raise UnstablePhysics
         self.unstable = fourth and self.how == "warn"
         observation = observation * np.nan if fourth and self.how == "observation" else observation
-        bad = {"reward": np.inf, "huge": -3.5e38}  # the second is finite in float64, not in a replay
+        bad = {
+            "reward": np.inf,
+            "huge": -3.5e38,
+        }  # the second is finite in float64, not in a replay
         return observation, bad.get(self.how, reward) if fourth else reward, terminated, truncated
 
 
@@ -79,7 +82,11 @@ class Joined(nn.Sequential):
         return self[-1](torch.cat((self[:-1](x) / self.linear, self.linear * x), -1))
 
     def __getitem__(self, part):
-        return nn.Sequential(*list(self)[part]) if isinstance(part, slice) else super().__getitem__(part)
+        return (
+            nn.Sequential(*list(self)[part])
+            if isinstance(part, slice)
+            else super().__getitem__(part)
+        )
 
 
 def modules(network: Network, activation: str = "relu") -> list[nn.Sequential]:
@@ -112,7 +119,9 @@ def distance(one: torch.Tensor, other: torch.Tensor) -> float:
 
 
 def same(one: dict[str, np.ndarray], other: dict[str, np.ndarray]) -> bool:
-    return one.keys() == other.keys() and all(np.array_equal(one[name], other[name]) for name in one)
+    return one.keys() == other.keys() and all(
+        np.array_equal(one[name], other[name]) for name in one
+    )
 
 
 def through(work) -> tuple[int, Phase]:

@@ -11,7 +11,16 @@ from esac_mpi.config import Config, updated
 from esac_mpi.record import Run
 
 
-def make(path, algorithm="esac", seed=0, generations=40, task="HalfCheetah-v5", status="complete", every=5, **provenance):
+def make(
+    path,
+    algorithm="esac",
+    seed=0,
+    generations=40,
+    task="HalfCheetah-v5",
+    status="complete",
+    every=5,
+    **provenance,
+):
     """Leave a run behind whose returns grow to 30 * generations."""
     config = updated(Config(), {"algorithm": algorithm, "seed": seed, "task.id": task})
     run = Run.begin(path, config, {"ranks": 2, "hosts": "node1", **provenance})
@@ -34,7 +43,11 @@ def make(path, algorithm="esac", seed=0, generations=40, task="HalfCheetah-v5", 
             best = max(best, row[f"evaluation_{policy}"].mean()) if g % every == 0 else best
         run.append(
             {**row, "best_return": best},
-            {"wall_seconds": 60.0 * g, "busy_seconds": np.array([3.0, 1.0]), "seconds_evaluate": 4.0 if g % 2 else 2.0},
+            {
+                "wall_seconds": 60.0 * g,
+                "busy_seconds": np.array([3.0, 1.0]),
+                "seconds_evaluate": 4.0 if g % 2 else 2.0,
+            },
         )
     run.checkpoint(generations, {"theta_es": np.ones(3, np.float32)}, {})
     run.status(status, generations)

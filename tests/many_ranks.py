@@ -20,10 +20,14 @@ from esac_mpi.commands import NAMES
 from esac_mpi.commands import __main__ as commands
 
 WORLD = MPI.COMM_WORLD
-FIRST = [WORLD.Split(0 if WORLD.rank <= last else MPI.UNDEFINED) for last in range(WORLD.size)]  # ranks 0 to `last` each
+FIRST = [
+    WORLD.Split(0 if WORLD.rank <= last else MPI.UNDEFINED) for last in range(WORLD.size)
+]  # ranks 0 to `last` each
 
 
-def program(words: list[str], variables: dict[str, str], ranks: int, nodes: int, streams: list[str]) -> int:
+def program(
+    words: list[str], variables: dict[str, str], ranks: int, nodes: int, streams: list[str]
+) -> int:
     """Run the program on the first ranks, of which this is one; return its exit code on this one."""
     with ExitStack() as changed:
         for number, path in enumerate(streams, 1):
@@ -37,7 +41,9 @@ def program(words: list[str], variables: dict[str, str], ranks: int, nodes: int,
         changed.enter_context(mock.patch.dict(os.environ, variables))
         world = Dealt(FIRST[ranks - 1]).over(nodes) if nodes else FIRST[ranks - 1]
         made = comm.World.__init__.__defaults__
-        changed.enter_context(mock.patch.object(comm.World.__init__, "__defaults__", (world, *made[1:])))
+        changed.enter_context(
+            mock.patch.object(comm.World.__init__, "__defaults__", (world, *made[1:]))
+        )
         if nodes:
             changed.enter_context(mock.patch.object(record.run, "PUBLISH_EVERY", 0.0))
         return commands.main(words) if words[0] in NAMES else __main__.main(words)

@@ -38,7 +38,10 @@ class Counting(Walk):
     """Append one byte to a file of this process at every step."""
 
     def __init__(self):
-        self.file = os.open(os.path.join(os.environ["COUNT_DIR"], str(os.getpid())), os.O_CREAT | os.O_APPEND | os.O_WRONLY)
+        self.file = os.open(
+            os.path.join(os.environ["COUNT_DIR"], str(os.getpid())),
+            os.O_CREAT | os.O_APPEND | os.O_WRONLY,
+        )
 
     def step(self, action):
         os.write(self.file, b".")
@@ -83,7 +86,13 @@ class Breaking(Walk):
 
     def step(self, action):
         observation, reward, terminated, truncated, info = super().step(action)
-        return observation, np.nan if self.np_random.random() < 0.003 else reward, terminated, truncated, info
+        return (
+            observation,
+            np.nan if self.np_random.random() < 0.003 else reward,
+            terminated,
+            truncated,
+            info,
+        )
 
 
 class Spoilt(Walk):
@@ -98,7 +107,11 @@ class Spoilt(Walk):
     def step(self, action):
         Spoilt.steps, self.number = Spoilt.steps + 1, self.number + 1
         observation, reward, *rest = super().step(action)
-        return observation, np.nan if self.number == 3 and Spoilt.steps > PROBE_STEPS else reward, *rest
+        return (
+            observation,
+            np.nan if self.number == 3 and Spoilt.steps > PROBE_STEPS else reward,
+            *rest,
+        )
 
 
 class Blinded(Walk):

@@ -8,7 +8,9 @@ from gymnasium.spaces import Box, Dict, Discrete, MultiDiscrete
 class Push(gymnasium.Env):
     """A point that random gusts move."""
 
-    observation_space = Dict({"b": Box(-9, 9, (3,), np.float32), "a": Box(-9, 9, (2, 1), np.float64)})
+    observation_space = Dict(
+        {"b": Box(-9, 9, (3,), np.float32), "a": Box(-9, 9, (2, 1), np.float64)}
+    )
     action_space = Box(-2, 2, (2, 2), np.float64)
 
     def reset(self, *, seed=None, options=None):
@@ -60,7 +62,9 @@ class Bounded(gymnasium.Env):
     observation_space = Box(-9, 9, (1,), np.float32)
 
     def __init__(self, dtype):
-        low, high = np.sort(np.random.default_rng(0).uniform(-2, 2, (2, 20, 30)), axis=0).astype(dtype)
+        low, high = np.sort(np.random.default_rng(0).uniform(-2, 2, (2, 20, 30)), axis=0).astype(
+            dtype
+        )
         low[0], high[0] = dtype("-0.1"), dtype("0.1")
         self.action_space = Box(low, high, dtype=dtype)
 
@@ -86,6 +90,8 @@ gymnasium.register("Count-v0", Count, max_episode_steps=20)
 gymnasium.register("Several-v0", Several, max_episode_steps=20)
 gymnasium.register("Endless-v0", Push)
 for dtype in (np.float16, np.float32, np.float64):
-    gymnasium.register(f"Bounded-{dtype.__name__}-v0", Bounded, max_episode_steps=30, kwargs={"dtype": dtype})
+    gymnasium.register(
+        f"Bounded-{dtype.__name__}-v0", Bounded, max_episode_steps=30, kwargs={"dtype": dtype}
+    )
 gymnasium.register("Wide-v0", Wide, max_episode_steps=30)
 gymnasium.register("Unbounded-v0", Unbounded, max_episode_steps=30)

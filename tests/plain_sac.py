@@ -20,8 +20,13 @@ class Plain:
         if sac.value:
             self.networks["value"] = modules(sac.value)
         self.target = modules(sac.target)
-        self.adam = {name: self.optimiser([p for m in ms for p in m.parameters()]) for name, ms in self.networks.items()}
-        self.log_temperature = torch.tensor(math.log(float(sac.temperature)), dtype=torch.float64, requires_grad=True)
+        self.adam = {
+            name: self.optimiser([p for m in ms for p in m.parameters()])
+            for name, ms in self.networks.items()
+        }
+        self.log_temperature = torch.tensor(
+            math.log(float(sac.temperature)), dtype=torch.float64, requires_grad=True
+        )
         if sac.options.automatic_temperature:
             self.adam["log_temperature"] = self.optimiser([self.log_temperature])
 
@@ -33,7 +38,9 @@ class Plain:
         mean, log_std = self.networks["actor"][0](observation).chunk(2, -1)
         scale = log_std.clamp(-20, 2).exp()
         gaussian = mean + scale * noise
-        squashed = TransformedDistribution(Independent(Normal(mean, scale), 1), [TanhTransform(cache_size=1)])
+        squashed = TransformedDistribution(
+            Independent(Normal(mean, scale), 1), [TanhTransform(cache_size=1)]
+        )
         action = squashed.transforms[0](gaussian)
         return action, squashed.log_prob(action)
 
@@ -41,7 +48,9 @@ class Plain:
         return [critic(torch.cat((observation, action), 1))[:, 0] for critic in critics]
 
     def descend(self, name: str, loss: torch.Tensor) -> float:
-        parameters = self.adam[name].param_groups[0]["params"]  # the actor's loss also depends on the critics'
+        parameters = self.adam[name].param_groups[0][
+            "params"
+        ]  # the actor's loss also depends on the critics'
         for p, gradient in zip(parameters, torch.autograd.grad(loss, parameters), strict=True):
             p.grad = gradient
         self.adam[name].step()
@@ -49,31 +58,48 @@ class Plain:
 
     def learn(self, rows: np.ndarray, noise: np.ndarray) -> dict[str, float]:
         """Make an update in the order value, critics, actor, temperature, target; return what it measures."""
-        batch = {name: torch.from_numpy(rows[:, column]).double() for name, column in self.columns._asdict().items()}
+        batch = {
+            name: torch.from_numpy(rows[:, column]).double()
+            for name, column in self.columns._asdict().items()
+        }
         observation, following = batch["observation"], batch["next_observation"]
         noise1, noise2 = torch.from_numpy(noise).double()
         temperature, measured = self.log_temperature.exp().detach(), {}
         with torch.no_grad():
             if "value" in self.networks:
                 action, log_prob = self.policy(observation, noise1)
-                wanted = torch.minimum(*self.q(self.networks["critic"], observation, action)) - temperature * log_prob
+                wanted = (
+                    torch.minimum(*self.q(self.networks["critic"], observation, action))
+                    - temperature * log_prob
+                )
                 value = self.target[0](following)[:, 0]
             else:
                 action, log_prob = self.policy(following, noise1)
-                value = torch.minimum(*self.q(self.target, following, action)) - temperature * log_prob
+                value = (
+                    torch.minimum(*self.q(self.target, following, action)) - temperature * log_prob
+                )
             backup = batch["reward"] + self.options.gamma * (1 - batch["terminated"]) * value
         if "value" in self.networks:
             loss = ((self.networks["value"][0](observation)[:, 0] - wanted) ** 2).mean() / 2
             measured["value_loss"] = self.descend("value", loss)
-        losses = [((q - backup) ** 2).mean() / 2 for q in self.q(self.networks["critic"], observation, batch["action"])]
+        losses = [
+            ((q - backup) ** 2).mean() / 2
+            for q in self.q(self.networks["critic"], observation, batch["action"])
+        ]
         measured["critic_loss"] = self.descend("critic", sum(losses))
         action, log_prob = self.policy(observation, noise2)
         q = torch.minimum(*self.q(self.networks["critic"], observation, action))
-        measured |= {"mean_q": q.mean().item(), "temperature": temperature.item(), "entropy": -log_prob.mean().item()}
+        measured |= {
+            "mean_q": q.mean().item(),
+            "temperature": temperature.item(),
+            "entropy": -log_prob.mean().item(),
+        }
         measured["actor_loss"] = self.descend("actor", (temperature * log_prob - q).mean())
         if "log_temperature" in self.adam:
             a = action.shape[1]
-            self.descend("log_temperature", -(self.log_temperature.exp() * (log_prob.detach() - a)).mean())
+            self.descend(
+                "log_temperature", -(self.log_temperature.exp() * (log_prob.detach() - a)).mean()
+            )
         followed = self.networks.get("value") or self.networks["critic"]
         with torch.no_grad():
             for own, its in zip(self.target, followed, strict=True):
@@ -85,7 +111,10 @@ class Plain:
 def perturbed(sac: SAC) -> SAC:
     """Move all weights, so that biases, and what separates targets from what they follow, are not zero."""
     random = torch.Generator().manual_seed(3)
-    for values in (sac.target.values, *(adam.values for name, adam in sac.adam.items() if name != "log_temperature")):
+    for values in (
+        sac.target.values,
+        *(adam.values for name, adam in sac.adam.items() if name != "log_temperature"),
+    ):
         values.add_(0.3 * torch.randn(values.shape, generator=random))
     return sac
 

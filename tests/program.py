@@ -14,7 +14,10 @@ from esac_mpi.algorithms import aes_state
 NODES = int(os.environ.get("NODES", "1"))
 
 record.run.PUBLISH_EVERY = 0.0
-comm.World.__init__.__defaults__ = (Dealt(MPI.COMM_WORLD).over(NODES), *comm.World.__init__.__defaults__[1:])
+comm.World.__init__.__defaults__ = (
+    Dealt(MPI.COMM_WORLD).over(NODES),
+    *comm.World.__init__.__defaults__[1:],
+)
 if "FREE" in os.environ:
     comm.node.free_memory = lambda: int(os.environ["FREE"])
 if "ANYWAY" in os.environ:

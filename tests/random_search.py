@@ -50,9 +50,15 @@ def board(params: Params) -> Board:
     return Board(params.config.random_search.points, 2)
 
 
-def generation(params: Params, state: State, world: World, env: Env, learner: None) -> tuple[Row, Row]:
+def generation(
+    params: Params, state: State, world: World, env: Env, learner: None
+) -> tuple[Row, Row]:
     """Make one generation; return its metrics and its timing."""
-    k, policy, radius = state.generation + 1, make_policy(params, env), params.config.random_search.radius
+    k, policy, radius = (
+        state.generation + 1,
+        make_policy(params, env),
+        params.config.random_search.radius,
+    )
     slices = dict(noise.blocks(params.layout.d))
 
     def work(i: int) -> np.ndarray:
@@ -68,12 +74,19 @@ def generation(params: Params, state: State, world: World, env: Env, learner: No
     def move(block: int) -> np.ndarray:
         part = slices[block]
         if better:
-            state.theta[part] = evolution.mutated(state.theta[part], params.epsilon.block(k, winner, block, part), 1, radius)
+            state.theta[part] = evolution.mutated(
+                state.theta[part], params.epsilon.block(k, winner, block, part), 1, radius
+            )
         return np.array([evolution.checksum(state.theta[part])])
 
     world.over_blocks(move, len(slices), 1, checksum=True)  # nodes compare it
-    state.generation, state.episodic_return = k, float(fitness[winner]) if better else state.episodic_return
+    state.generation, state.episodic_return = (
+        k,
+        float(fitness[winner]) if better else state.episodic_return,
+    )
     state.counters.env_steps_population += int(length.sum())
     state.counters.unstable_episodes += int(np.isnan(fitness).sum())
     state.counters.nominal_steps += params.horizon
-    return {"fitness": fitness, "length": length.astype(np.int64), "moved": better}, {"busy_seconds": busy}
+    return {"fitness": fitness, "length": length.astype(np.int64), "moved": better}, {
+        "busy_seconds": busy
+    }

@@ -10,7 +10,10 @@ def make(path, generations=3, **final):
     """Leave a run behind: fitness [g, i] = 10 g + i, sigma = g / 10, a second a generation."""
     run = Run.begin(path, updated(Config(), {"seed": 5}), {"ranks": 2, "versions": "numpy 2.4.6"})
     for g in range(1, generations + 1):
-        run.append({"generation": g, "sigma": g / 10, "fitness": 10.0 * g + np.arange(4)}, {"wall_seconds": float(g)})
+        run.append(
+            {"generation": g, "sigma": g / 10, "fitness": 10.0 * g + np.arange(4)},
+            {"wall_seconds": float(g)},
+        )
     run.checkpoint(generations, {"theta_es": np.arange(3, dtype=np.float32)}, {})
     if final:
         run.final(final)

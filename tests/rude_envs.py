@@ -61,7 +61,9 @@ def flush():
 
 
 def c_handler():
-    ctypes.CDLL(None).signal(signal.SIGUSR1, ctypes.c_void_p(1))  # SIG_IGN, which Python does not hear of
+    ctypes.CDLL(None).signal(
+        signal.SIGUSR1, ctypes.c_void_p(1)
+    )  # SIG_IGN, which Python does not hear of
 
 
 def say():
@@ -74,20 +76,26 @@ CHANGES = {
     "directory": lambda: os.chdir("/"),
     "vanish": vanish,
     "umask": lambda: os.umask(0),
-    "handlers": lambda: [signal.signal(n, signal.SIG_IGN) for n in (signal.SIGTERM, signal.SIGINT, signal.SIGUSR1)],
+    "handlers": lambda: [
+        signal.signal(n, signal.SIG_IGN) for n in (signal.SIGTERM, signal.SIGINT, signal.SIGUSR1)
+    ],
     "c_handler": c_handler,
     "blocked": lambda: signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM}),
     "replaced": lambda: setattr(sys, "stdout", NOWHERE),
     "closed": lambda: [sys.stdout.close(), os.close(1)],
     "elsewhere": lambda: os.dup2(os.open(os.devnull, os.O_WRONLY), 1),
     "locale": lambda: locale.setlocale(locale.LC_ALL, "C"),
-    "environment": lambda: os.environ.update(OMP_NUM_THREADS="2", CUDA_VISIBLE_DEVICES="7", SLURM_JOB_ID="1", TERM="dumb"),
+    "environment": lambda: os.environ.update(
+        OMP_NUM_THREADS="2", CUDA_VISIBLE_DEVICES="7", SLURM_JOB_ID="1", TERM="dumb"
+    ),
     "cleared": lambda: os.environ.pop("OMP_NUM_THREADS", None),
     "argv": lambda: sys.argv.extend(["--fresh"]),
     "path": lambda: sys.path.insert(0, "/nowhere"),
     "warnings": lambda: warnings.simplefilter("error"),
     "logging": lambda: logging.disable(logging.CRITICAL),
-    "dictconfig": lambda: [setattr(each, "disabled", True) for each in logging.root.manager.loggerDict.values()],
+    "dictconfig": lambda: [
+        setattr(each, "disabled", True) for each in logging.root.manager.loggerDict.values()
+    ],
     "errors": lambda: np.seterr(all="raise"),
     "printing": lambda: np.set_printoptions(precision=1),
     "cores": lambda: os.sched_setaffinity(0, {min(os.sched_getaffinity(0))}),

@@ -14,17 +14,31 @@ from esac_mpi.record.files import publish
 #                  W1 [2, 2]             b1 [2]      W2 [1, 2]  b2
 THETA = np.array([1.0, -1.0, 0.5, 2.0, 0.25, -1.0, 0.5, -0.25, 0.125], np.float32)
 #                  W1 [2, 2]             b1 [2]      gain [2]  shift [2]  W2 [1, 2]  b2
-NORMED = np.array([1.0, -1.0, 0.5, 2.0, 0.25, -1.0, 2.0, 0.5, 3.0, -1.0, 0.5, -0.25, 0.125], np.float32)
+NORMED = np.array(
+    [1.0, -1.0, 0.5, 2.0, 0.25, -1.0, 2.0, 0.5, 3.0, -1.0, 0.5, -0.25, 0.125], np.float32
+)
 #                  W1 [2, 2]             b1 [2]      W2 [1, 2 units and 2 numbers]  b2
 LINEAR = np.array([1.0, -1.0, 0.5, 2.0, 0.25, -1.0, 0.5, -0.25, 0.125, -0.5, 0.125], np.float32)
-NORMALISER = {"normaliser_mean": np.array([1.0, 0.0], np.float32), "normaliser_std": np.array([2.0, 0.001], np.float32)}
+NORMALISER = {
+    "normaliser_mean": np.array([1.0, 0.0], np.float32),
+    "normaliser_std": np.array([2.0, 0.001], np.float32),
+}
 
 
-def save(path: Path, theta=THETA, sizes=(2, 2, 1), task="Nowhere-v0", bounds=(-1.0, 3.0), **about) -> Path:
+def save(
+    path: Path, theta=THETA, sizes=(2, 2, 1), task="Nowhere-v0", bounds=(-1.0, 3.0), **about
+) -> Path:
     """Write a policy file as a run does."""
     low, high = (np.full(sizes[-1], bound, np.float32) for bound in bounds)
     made = {"policy": "sac", "generation": 7, "episodic_return": 12.5, "versions": "numpy 2"}
-    known = {"sizes": np.array(sizes), "task": task, "low": low, "high": high, "activation": "relu", "output": "tanh"}
+    known = {
+        "sizes": np.array(sizes),
+        "task": task,
+        "low": low,
+        "high": high,
+        "activation": "relu",
+        "output": "tanh",
+    }
     publish(path, {"theta": theta}, {**made, **known, **about})
     return path
 
@@ -40,9 +54,16 @@ def tool(name, *arguments, code=0, **variables):
     """Run a tool as a user does."""
     line = [sys.executable, "-m", "esac_mpi.commands", name, *arguments]
     done = subprocess.run(
-        [*map(str, line)], env=environment() | variables, capture_output=True, text=True, timeout=200, check=False
+        [*map(str, line)],
+        env=environment() | variables,
+        capture_output=True,
+        text=True,
+        timeout=200,
+        check=False,
     )
-    assert code is None or done.returncode == code, f"exit {done.returncode}\n{done.stdout}\n{done.stderr}"
+    assert code is None or done.returncode == code, (
+        f"exit {done.returncode}\n{done.stdout}\n{done.stderr}"
+    )
     assert "Traceback" not in done.stderr
     return done
 
@@ -51,5 +72,7 @@ def hidden(folder: Path, *modules: str) -> str:
     """Return a PYTHONPATH on which these modules cannot be imported."""
     for name in modules:
         (folder / name).mkdir(parents=True)
-        (folder / name / "__init__.py").write_text(f"raise ModuleNotFoundError('No module named {name}', name='{name}')")
+        (folder / name / "__init__.py").write_text(
+            f"raise ModuleNotFoundError('No module named {name}', name='{name}')"
+        )
     return f"{folder}{os.pathsep}{environment()['PYTHONPATH']}"

@@ -15,7 +15,10 @@ SIX = Wall(None, 6.0)
 def run(variant, seed, points, task="A-v0", done=True, **more):
     """Return the rows of a run: (seconds, return) each, of theta_es for ES, of the learner for others."""
     own = variant.startswith("ES") and not variant.startswith("ESAC")
-    made = [(10 * g, seconds, value if own else None, None if own else value) for g, (seconds, value) in enumerate(points, 1)]
+    made = [
+        (10 * g, seconds, value if own else None, None if own else value)
+        for g, (seconds, value) in enumerate(points, 1)
+    ]
     rows = history(variant, seed, made, task=task, **more)
     return [*rows[:-1], dataclasses.replace(rows[-1], complete=done)]
 
@@ -31,5 +34,7 @@ def names(runs):
 def finals(returns, task="A-v0", start=0):
     """Return runs that end at 6 s with these returns: {variant: one a seed}."""
     return [
-        run(variant, seed, [(6, value)], task) for variant, values in returns.items() for seed, value in enumerate(values, start)
+        run(variant, seed, [(6, value)], task)
+        for variant, values in returns.items()
+        for seed, value in enumerate(values, start)
     ]

@@ -22,15 +22,24 @@ class Ring:
 
     def __init__(self, capacity):
         self.capacity, self.added = capacity, 0
-        self.columns = {"number": np.zeros(capacity, np.int64), "observation": np.zeros((capacity, 3), np.float32)}
+        self.columns = {
+            "number": np.zeros(capacity, np.int64),
+            "observation": np.zeros((capacity, 3), np.float32),
+        }
 
     def add(self, count):
         numbers = np.arange(self.added, self.added + count)
-        self.restore(self.added, {"number": numbers, "observation": np.outer(numbers, [1, 2, 3]).astype(np.float32)})
+        self.restore(
+            self.added,
+            {"number": numbers, "observation": np.outer(numbers, [1, 2, 3]).astype(np.float32)},
+        )
 
     def rows(self, start, stop):
         assert max(0, self.added - self.capacity) <= start <= stop <= self.added
-        return {name: column[np.arange(start, stop) % self.capacity] for name, column in self.columns.items()}
+        return {
+            name: column[np.arange(start, stop) % self.capacity]
+            for name, column in self.columns.items()
+        }
 
     def restore(self, start, rows):
         places = np.arange(start, start + len(rows["number"]))
@@ -45,7 +54,11 @@ def begin(path, config=CONFIG, **options):
 
 
 def state(generation):
-    return {"theta_es": np.full(5, generation, np.float32), "generation": np.array(generation), "best.policy": np.array("sac")}
+    return {
+        "theta_es": np.full(5, generation, np.float32),
+        "generation": np.array(generation),
+        "best.policy": np.array("sac"),
+    }
 
 
 def row(generation, ranks=2):
@@ -70,7 +83,10 @@ def make(path, generations=3):
 
 
 def snapshot(path):
-    return {str(p): (p.stat().st_mtime_ns, p.read_bytes() if p.is_file() else None) for p in sorted(path.rglob("*"))}
+    return {
+        str(p): (p.stat().st_mtime_ns, p.read_bytes() if p.is_file() else None)
+        for p in sorted(path.rglob("*"))
+    }
 
 
 def flip(path):
@@ -81,7 +97,11 @@ def flip(path):
 
 def child(code, **kwargs):
     return subprocess.Popen(
-        [sys.executable, "-c", code], env={**os.environ, "PYTHONPATH": str(ROOT)}, stdout=subprocess.PIPE, text=True, **kwargs
+        [sys.executable, "-c", code],
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+        stdout=subprocess.PIPE,
+        text=True,
+        **kwargs,
     )
 
 

@@ -17,7 +17,13 @@ OF_FORM = {
 
 def options(name):
     crossover, mutation = FORMS[name]
-    return [*GENETIC, *OWN, *(MEMORIES if name != "erl" else []), *OF_FORM[crossover], *OF_FORM[mutation]]
+    return [
+        *GENETIC,
+        *OWN,
+        *(MEMORIES if name != "erl" else []),
+        *OF_FORM[crossover],
+        *OF_FORM[mutation],
+    ]
 
 
 def arguments(name, *more):

@@ -31,11 +31,28 @@ def task(kind: str):
     return Line() if kind == "continuous" else Choice()
 
 
-def learner(kind: str = "continuous", sizes: tuple[int, ...] | None = None, seed: int = 0, activation="tanh", **values):
+def learner(
+    kind: str = "continuous",
+    sizes: tuple[int, ...] | None = None,
+    seed: int = 0,
+    activation="tanh",
+    **values,
+):
     """Return a small learner; `values` are fields of its table."""
     sizes = sizes or (1, 8, 8, 1 if kind == "continuous" else 2)
     small = {"steps_per_generation": 50, "batch_size": 16, "epochs": 2, **values}
     chosen = {"ppo.action": kind} if kind != "continuous" else {}
-    config = updated(Config(), {"seed": seed, "policy.hidden": sizes[1:-1], "policy.activation": activation, **chosen})
-    config = updated(config, {"learner.device": "cpu", **{f"ppo.{key}": value for key, value in small.items()}})
-    return make("ppo", config, Layout(sizes), np.zeros(Layout(sizes).d, np.float32), discrete=kind != "continuous")
+    config = updated(
+        Config(),
+        {"seed": seed, "policy.hidden": sizes[1:-1], "policy.activation": activation, **chosen},
+    )
+    config = updated(
+        config, {"learner.device": "cpu", **{f"ppo.{key}": value for key, value in small.items()}}
+    )
+    return make(
+        "ppo",
+        config,
+        Layout(sizes),
+        np.zeros(Layout(sizes).d, np.float32),
+        discrete=kind != "continuous",
+    )

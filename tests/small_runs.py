@@ -32,7 +32,12 @@ class Ending(Track):
         observation, reward, _, over = super().step(action)
         breaks = self.left == self.breaks
         self.broken += breaks
-        return observation, np.nan if breaks else reward, bool(over and self.ends), bool(over and not self.ends)
+        return (
+            observation,
+            np.nan if breaks else reward,
+            bool(over and self.ends),
+            bool(over and not self.ends),
+        )
 
 
 @dataclass
@@ -53,11 +58,16 @@ class Made:
     def saved(self) -> dict[str, np.ndarray]:
         """Return what a checkpoint has now: the state's arrays, the learner's, the replay's rows and the first one's number."""
         replay = self.learner.stored_replay if self.learner is not None else None
-        kept = {f"state.{name}": array.copy() for name, array in state.arrays(self.state, replay=replay).items()}
+        kept = {
+            f"state.{name}": array.copy()
+            for name, array in state.arrays(self.state, replay=replay).items()
+        }
         if replay is None:
             return kept
         first = max(0, replay.added - replay.capacity)
-        rows = {f"replay.{name}": rows.copy() for name, rows in replay.rows(first, replay.added).items()}
+        rows = {
+            f"replay.{name}": rows.copy() for name, rows in replay.rows(first, replay.added).items()
+        }
         learned = {f"learner.{name}": array for name, array in self.learner.arrays().items()}
         return {**kept, **learned, **rows, "first": np.array(first)}
 
@@ -72,7 +82,11 @@ class Made:
 
 def part(saved, name: str) -> dict[str, np.ndarray]:
     """Return what was saved of one of its parts."""
-    return {key.removeprefix(f"{name}."): array for key, array in saved.items() if key.startswith(f"{name}.")}
+    return {
+        key.removeprefix(f"{name}."): array
+        for key, array in saved.items()
+        if key.startswith(f"{name}.")
+    }
 
 
 def begun(world, line, env=None) -> Made:

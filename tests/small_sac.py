@@ -22,11 +22,18 @@ SMALL = {
     "sac.temperature": 0.2,
     "sac.automatic_temperature": False,
 }
-FORMS: list[dict] = [{}, {"sac__value_network": True}, {"sac__automatic_temperature": True}, {"sac__interleaved": True}]
+FORMS: list[dict] = [
+    {},
+    {"sac__value_network": True},
+    {"sac__automatic_temperature": True},
+    {"sac__interleaved": True},
+]
 
 
 def learner(sizes: tuple[int, ...] = (1, 8, 8, 1), reserve: int = 0, **values) -> SAC:
-    config = updated(Config(), {**SMALL, **{name.replace("__", "."): value for name, value in values.items()}})
+    config = updated(
+        Config(), {**SMALL, **{name.replace("__", "."): value for name, value in values.items()}}
+    )
     layout = Layout(sizes, config.policy.layer_norm, config.policy.path_gain)
     return make("sac", config, layout, layout.initial(config.seed, 1), reserve)
 

@@ -23,7 +23,13 @@ es.population_size = [4, 6]
 """
 
 
-def write(folder: Path, head: str = "trials = 3", settings: str = SETTINGS, search: str = SEARCH, tail: str = "") -> Path:
+def write(
+    folder: Path,
+    head: str = "trials = 3",
+    settings: str = SETTINGS,
+    search: str = SEARCH,
+    tail: str = "",
+) -> Path:
     """Write a study file whose directory is beside it; return its path."""
     path = folder / "toy.toml"
     text = f'directory = "{folder / "study"}"\n{head}\n[settings]\n{settings}\n[search]\n{search}\n{tail}'

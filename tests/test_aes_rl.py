@@ -23,8 +23,28 @@ from esac_mpi.record import Run
 from esac_mpi.training.check import directory
 
 SMALL = [
-    *("--algorithm", "aes_rl", "--policy.hidden", 8, 8, *ROUTINE[3:], "--aes_rl.workers", 3, "--aes_rl.start_steps", 200),
-    *("--aes_rl.batch_size", 16, "--aes_rl.critic_chunk", 60, "--aes_rl.mean_episodes", 2, "--aes_rl.actor_updates_window", 3),
+    *(
+        "--algorithm",
+        "aes_rl",
+        "--policy.hidden",
+        8,
+        8,
+        *ROUTINE[3:],
+        "--aes_rl.workers",
+        3,
+        "--aes_rl.start_steps",
+        200,
+    ),
+    *(
+        "--aes_rl.batch_size",
+        16,
+        "--aes_rl.critic_chunk",
+        60,
+        "--aes_rl.mean_episodes",
+        2,
+        "--aes_rl.actor_updates_window",
+        3,
+    ),
     *("--aes_rl.arrivals_per_generation", 6, "--checkpoint.every_generations", 2),
     *("--aes_rl.update_cost", 0.5),
 ]
@@ -36,11 +56,15 @@ TASK = ["--task.id", "own_envs:Delayed-v0"]
 @pytest.fixture(scope="module")
 def straight(tmp_path_factory, alone):
     path = tmp_path_factory.mktemp("aes") / "straight"
-    alone(*SMALL, *TASK, "--aes_rl.replay_capacity", 500, "--budget.generations", 8, "--run-dir", path)
+    alone(
+        *SMALL, *TASK, "--aes_rl.replay_capacity", 500, "--budget.generations", 8, "--run-dir", path
+    )
     return path
 
 
-def test_ranks_nodes_and_restarts_leave_the_bits_as_they_are(straight, tmp_path, monkeypatch, together):
+def test_ranks_nodes_and_restarts_leave_the_bits_as_they_are(
+    straight, tmp_path, monkeypatch, together
+):
     """Delayed at random by machine and task; four ranks have a task each, two share them, and one does all."""
     line = [*SMALL, *TASK, "--aes_rl.replay_capacity", 500]  # a ring that is written over
     together(2, *line, "--budget.generations", 3, "--run-dir", tmp_path / "parts")
@@ -58,7 +82,16 @@ KILLS = [
 
 
 def test_killed_at_any_moment_it_goes_on_as_it_would_have(straight, tmp_path, alone):
-    line = [*SMALL, *TASK, "--aes_rl.replay_capacity", 500, "--budget.generations", 8, "--run-dir", tmp_path / "killed"]
+    line = [
+        *SMALL,
+        *TASK,
+        "--aes_rl.replay_capacity",
+        500,
+        "--budget.generations",
+        8,
+        "--run-dir",
+        tmp_path / "killed",
+    ]
     killed_at(KILLS, *line)
     alone(*line)
     assert_same_run(straight, tmp_path / "killed")
@@ -76,17 +109,29 @@ def test_the_clock_goes_on_and_individuals_are_trained_by_a_critic_that_never_st
     assert rows["metrics/gradient_updates"][-1] <= length.sum()
     assert {*rows["metrics/worker"].ravel().astype(int).tolist()} == {0, 1, 2}
     assert rows["metrics/lag"].max() >= 2  # others arrive between, and are not waited for
-    assert (rows["metrics/p"].ravel()[: int(np.searchsorted(np.cumsum(length), 200))] == 0).all()  # nothing moves before
+    assert (
+        rows["metrics/p"].ravel()[: int(np.searchsorted(np.cumsum(length), 200))] == 0
+    ).all()  # nothing moves before
     said = summary(straight)
     assert said["nominal_steps"] == length.sum()
     tasks = Run.open(straight).columns["timing/task_steps"]
-    assert said["env_steps"]["population"] == np.nansum(tasks)  # with the mean's episodes, which it moves by
+    assert said["env_steps"]["population"] == np.nansum(
+        tasks
+    )  # with the mean's episodes, which it moves by
 
 
 def test_counters_are_what_the_environment_counted(tmp_path, monkeypatch, alone):
     (tmp_path / "counts").mkdir()
     monkeypatch.setenv("COUNT_DIR", str(tmp_path / "counts"))
-    alone(*SMALL, "--task.id", "own_envs:Counting-v0", "--budget.generations", 4, "--run-dir", tmp_path / "run")
+    alone(
+        *SMALL,
+        "--task.id",
+        "own_envs:Counting-v0",
+        "--budget.generations",
+        4,
+        "--run-dir",
+        tmp_path / "run",
+    )
     counted = sum(f.stat().st_size for f in (tmp_path / "counts").iterdir())
     said, probe = summary(tmp_path / "run"), Run.open(tmp_path / "run").provenance["probe_steps"]
     in_flight = counted - probe - sum(said["env_steps"].values())
@@ -101,13 +146,32 @@ def test_an_individual_is_compared_with_the_newest_mean_that_is_known():
         task_told=np.array([2, 7, 7, 0]), task_updates=np.zeros(4, int), row=np.zeros((9, len(COLUMNS))), arrived=0, told=9,
         mean_told=0, mean_known=0, task_mean=np.zeros((4, 1), np.float32),
     )  # fmt: skip
-    driver = SimpleNamespace(params=SimpleNamespace(config=SimpleNamespace(aes_rl=aes)), state=state, _keep=lambda result: None)
-    for worker, fitness, means in ((1, 110.0, [100.0, 120.0]), (0, 60.0, [10.0, 10.0]), (2, 130.0, [130.0, 130.0])):
-        result = Result(fitness, 4, np.zeros((0, 0)), np.ones(1, np.float32), np.array(means), np.full(2, 4), 0, 0.0)
+    driver = SimpleNamespace(
+        params=SimpleNamespace(config=SimpleNamespace(aes_rl=aes)),
+        state=state,
+        _keep=lambda result: None,
+    )
+    for worker, fitness, means in (
+        (1, 110.0, [100.0, 120.0]),
+        (0, 60.0, [10.0, 10.0]),
+        (2, 130.0, [130.0, 130.0]),
+    ):
+        result = Result(
+            fitness,
+            4,
+            np.zeros((0, 0)),
+            np.ones(1, np.float32),
+            np.array(means),
+            np.full(2, 4),
+            0,
+            0.0,
+        )
         Driver._arrived(driver, SimpleNamespace(worker=worker), result)
     p, mean_return = (state.row[:3, COLUMNS.index(name)].tolist() for name in ("p", "mean_return"))
     assert mean_return == [110.0, 110.0, 130.0]
-    assert p == pytest.approx([0.5, 50 / 150, 0.5])  # (100 + 60 - 110) / (100 + that); by its own mean's return 150 / 250
+    assert p == pytest.approx(
+        [0.5, 50 / 150, 0.5]
+    )  # (100 + 60 - 110) / (100 + that); by its own mean's return 150 / 250
 
 
 def test_an_unstable_episode_of_the_mean_tells_nothing_of_it():
@@ -117,25 +181,51 @@ def test_an_unstable_episode_of_the_mean_tells_nothing_of_it():
         task_told=np.zeros(2, int), task_updates=np.zeros(2, int), row=np.zeros((9, len(COLUMNS))), arrived=0, told=0,
         mean_told=0, mean_known=0, length_of_mean=0.0, task_mean=np.zeros((4, 1), np.float32),
     )  # fmt: skip
-    driver = SimpleNamespace(params=SimpleNamespace(config=SimpleNamespace(aes_rl=aes)), state=state, _keep=lambda result: None)
+    driver = SimpleNamespace(
+        params=SimpleNamespace(config=SimpleNamespace(aes_rl=aes)),
+        state=state,
+        _keep=lambda result: None,
+    )
     for means in ([np.nan, np.nan], [400.0, np.nan], [np.nan, np.nan]):
-        result = Result(50.0, 4, np.zeros((0, 0)), np.ones(1, np.float32), np.array(means), np.full(2, 4), 0, 0.0)
+        result = Result(
+            50.0,
+            4,
+            np.zeros((0, 0)),
+            np.ones(1, np.float32),
+            np.array(means),
+            np.full(2, 4),
+            0,
+            0.0,
+        )
         Driver._arrived(driver, SimpleNamespace(worker=0), result)
     np.testing.assert_array_equal(state.row[:3, COLUMNS.index("mean_return")], [np.nan, 400, 400])
-    assert state.row[:3, COLUMNS.index("p")].tolist() == [aes.p_positive, 0, 0]  # where nothing is known it gives way
+    assert state.row[:3, COLUMNS.index("p")].tolist() == [
+        aes.p_positive,
+        0,
+        0,
+    ]  # where nothing is known it gives way
 
 
 @pytest.mark.parametrize(
     ("fitness", "mean_return", "variance", "successes"),
-    [(np.nan, 5.0, 1.0, [0]), (4.0, 5.0, 0.99, [0]), (6.0, 5.0, 1 / 0.99, [1]), (4.0, np.nan, 1 / 0.99, [1])],
+    [
+        (np.nan, 5.0, 1.0, [0]),
+        (4.0, 5.0, 0.99, [0]),
+        (6.0, 5.0, 1 / 0.99, [1]),
+        (4.0, np.nan, 1 / 0.99, [1]),
+    ],
 )
-def test_by_the_rule_of_one_fifth_an_individual_without_a_return_changes_nothing(fitness, mean_return, variance, successes):
+def test_by_the_rule_of_one_fifth_an_individual_without_a_return_changes_nothing(
+    fitness, mean_return, variance, successes
+):
     aes = AESRL(mean_rule="full_move", variance_rule="success", start_steps=0, success_window=1)
     state = SimpleNamespace(
         mean=np.zeros(2, np.float32), variance=np.ones(2, np.float32), mean_return=mean_return, length_of_mean=4.0,
         successes=np.zeros(1, int), counters=Counters(),
     )  # fmt: skip
-    result = Result(fitness, 4, np.zeros((0, 0)), np.zeros(2, np.float32), np.zeros(2), np.full(2, 4), 0, 0.0)
+    result = Result(
+        fitness, 4, np.zeros((0, 0)), np.zeros(2, np.float32), np.zeros(2), np.full(2, 4), 0, 0.0
+    )
     moved(aes, state, result)
     assert state.variance == pytest.approx([variance] * 2, rel=1e-6)
     assert state.successes.tolist() == successes
@@ -153,10 +243,16 @@ def test_the_agenda_knows_what_updates_last_when_a_task_is_given(tmp_path, monke
     line = [*SMALL, *TASK, "--aes_rl.critic_cost", 4.0, "--budget.generations", 5]
     assert started(*line, "--run-dir", tmp_path / "run") == 0
     assert all(least == lasts for _, least, lasts in found)
-    assert {(critic, least > 0) for critic, least, _ in found} == {(True, True), (False, True), (False, False)}
+    assert {(critic, least > 0) for critic, least, _ in found} == {
+        (True, True),
+        (False, True),
+        (False, False),
+    }
 
 
-def test_a_generation_given_up_beyond_the_budget_is_finished_and_only_then_the_run(tmp_path, monkeypatch, capfd):
+def test_a_generation_given_up_beyond_the_budget_is_finished_and_only_then_the_run(
+    tmp_path, monkeypatch, capfd
+):
     """900 steps are reached before the last of a generation's arrivals, where all is given up."""
     line = [*SMALL, *TASK, "--budget.nominal_steps", 900]
     assert started(*line, "--run-dir", tmp_path / "straight") == 0
@@ -178,14 +274,24 @@ def test_a_generation_given_up_beyond_the_budget_is_finished_and_only_then_the_r
     before = (tmp_path / "parts" / "status.json").read_text()
     assert (checked(*less), said in " ".join(capfd.readouterr().out.split())) == (2, True)
     assert (started(*less), said in capfd.readouterr().err) == (2, True)
-    assert (tmp_path / "parts" / "status.json").read_text() == before  # refused, the run has not failed
+    assert (
+        tmp_path / "parts" / "status.json"
+    ).read_text() == before  # refused, the run has not failed
     assert started(*line, "--run-dir", tmp_path / "parts") == 0
     assert_same_run(tmp_path / "straight", tmp_path / "parts")
 
 
 def test_a_rank_that_is_never_heard_of_again_ends_the_job(tmp_path):
     """The one worker's tasks are rank 1's, which gets stuck in one; rank 0 has nothing to do but to wait."""
-    line = [*SMALL, "--task.id", "own_envs:Stuck-v0", "--aes_rl.workers", 1, "--aes_rl.start_steps", 10**8]
+    line = [
+        *SMALL,
+        "--task.id",
+        "own_envs:Stuck-v0",
+        "--aes_rl.workers",
+        1,
+        "--aes_rl.start_steps",
+        10**8,
+    ]
     line += [
         "--stop.member_minutes",
         0,
@@ -198,14 +304,26 @@ def test_a_rank_that_is_never_heard_of_again_ends_the_job(tmp_path):
     ]
     done = run(2, *line, "--run-dir", tmp_path / "run", code=None)
     assert done.returncode != 0
-    assert re.search(r"rank 0 on \S+ hangs: waiting for other ranks for \S+ minutes \(stop.silent_minutes\)", done.stderr)
+    assert re.search(
+        r"rank 0 on \S+ hangs: waiting for other ranks for \S+ minutes \(stop.silent_minutes\)",
+        done.stderr,
+    )
 
 
 @pytest.fixture(scope="module")
 def reusing(tmp_path_factory, alone):
     """Return a run of the (1+1)-ES, most of whose arrivals leave the mean where it is, and the line that makes it."""
     path = tmp_path_factory.mktemp("reusing") / "run"
-    line = [*OTHER, *TASK, "--aes_rl.mean_rule", "full_move", "--aes_rl.variance_rule", "success", "--budget.generations", 6]
+    line = [
+        *OTHER,
+        *TASK,
+        "--aes_rl.mean_rule",
+        "full_move",
+        "--aes_rl.variance_rule",
+        "success",
+        "--budget.generations",
+        6,
+    ]
     alone(*line, "--run-dir", path)
     return path, line
 
@@ -216,20 +334,30 @@ def test_while_the_mean_stays_its_return_is_known_and_nobody_plays_it(reusing):
     worker, steps = columns["timing/task_worker"].ravel(), columns["timing/task_steps"].ravel()
     of_mean = steps[np.isin(worker, range(3))] - columns["metrics/length"].ravel()
     returns, p = (columns[f"metrics/{name}"].ravel() for name in ("mean_return", "p"))
-    given = np.arange(p.size) - columns["metrics/lag"].ravel().astype(int)  # arrivals before each was given out
+    given = np.arange(p.size) - columns["metrics/lag"].ravel().astype(
+        int
+    )  # arrivals before each was given out
     moves = np.flatnonzero(p)
     assert 0 < moves.size < p.size / 2
     for i, before in enumerate(given.tolist()):
-        last = max((m + 1 for m in moves if m < before), default=0)  # arrivals before the mean that it was given out with
+        last = max(
+            (m + 1 for m in moves if m < before), default=0
+        )  # arrivals before the mean that it was given out with
         known = any(given[j] >= last and of_mean[j] for j in range(last, before))
         assert bool(of_mean[i]) == (not known), i
     for i in range(1, p.size):
         if not of_mean[i]:
             assert returns[i] == returns[i - 1]
-    assert summary(path)["env_steps"]["population"] == np.nansum(steps) < 3 * summary(path)["nominal_steps"]
+    assert (
+        summary(path)["env_steps"]["population"]
+        == np.nansum(steps)
+        < 3 * summary(path)["nominal_steps"]
+    )
 
 
-def test_where_it_is_not_reused_every_individual_comes_with_the_means_return(reusing, tmp_path, alone):
+def test_where_it_is_not_reused_every_individual_comes_with_the_means_return(
+    reusing, tmp_path, alone
+):
     alone(*reusing[1], "--aes_rl.mean_reused", "false", "--run-dir", tmp_path / "run")
     columns = Run.open(tmp_path / "run").columns
     worker, steps = columns["timing/task_worker"].ravel(), columns["timing/task_steps"].ravel()
@@ -239,7 +367,9 @@ def test_where_it_is_not_reused_every_individual_comes_with_the_means_return(reu
 def test_what_is_known_of_the_mean_survives_ranks_and_kills(reusing, tmp_path, alone, together):
     path, line = reusing
     together(3, *line[:-1], 2, "--run-dir", tmp_path / "run")
-    killed_at([("esac_mpi.algorithms.aes_driver:Driver._give", 7)], *line, "--run-dir", tmp_path / "run")
+    killed_at(
+        [("esac_mpi.algorithms.aes_driver:Driver._give", 7)], *line, "--run-dir", tmp_path / "run"
+    )
     alone(*line, "--run-dir", tmp_path / "run")
     assert_same_run(path, tmp_path / "run")
 
@@ -248,37 +378,72 @@ def test_by_ranks_alone_nobody_has_to_play_the_mean(tmp_path, alone):
     line = [*OTHER, *TASK, "--aes_rl.mean_episodes", 0, "--budget.generations", 6]
     alone(*line, "--aes_rl.mean_rule", "rank_oldest", "--run-dir", tmp_path / "run")
     said, columns = summary(tmp_path / "run"), Run.open(tmp_path / "run").columns
-    assert said["env_steps"]["population"] == said["nominal_steps"] == columns["metrics/length"].sum()
+    assert (
+        said["env_steps"]["population"] == said["nominal_steps"] == columns["metrics/length"].sum()
+    )
     assert columns["metrics/p"].any()
 
 
 def test_bad_rules_are_refused(capsys):
     done = run(0, *SMALL, "--aes_rl.variance_rule", "success", code=2)
-    assert "aes_rl.variance_rule = success: goes with mean_rule = full_move, not relative" in done.stderr
+    assert (
+        "aes_rl.variance_rule = success: goes with mean_rule = full_move, not relative"
+        in done.stderr
+    )
     for rule in ("adaptive", "fixed"):
-        done = run(0, *SMALL, "--aes_rl.mean_rule", "full_move", "--aes_rl.variance_rule", rule, code=2)
+        done = run(
+            0, *SMALL, "--aes_rl.mean_rule", "full_move", "--aes_rl.variance_rule", rule, code=2
+        )
         assert f"with variance_rule = {rule} every success narrows the search" in done.stderr
     success = ["--aes_rl.mean_rule", "full_move", "--aes_rl.variance_rule", "success"]
     done = run(0, *SMALL, *success, "--aes_rl.success_factor", 0, code=2)
     assert "aes_rl.success_factor = 0.0: must be positive" in done.stderr
     for rule in (["--aes_rl.mean_rule", "linear"], success):
-        with pytest.raises(ConfigError, match=f"mean_episodes = 0: mean_rule = {rule[1]} compares with the mean's return; 1 or"):
+        with pytest.raises(
+            ConfigError,
+            match=f"mean_episodes = 0: mean_rule = {rule[1]} compares with the mean's return; 1 or",
+        ):
             load([*map(str, [*OTHER, *rule, "--aes_rl.mean_episodes", 0])])
 
 
 def test_a_variance_that_is_no_longer_finite_ends_the_run_on_all_ranks(tmp_path):
-    wide = [*SMALL, "--policy.activation", "tanh", "--aes_rl.variance_init", 1e38, "--aes_rl.start_steps", 0]  # (1e19 x)**2
+    wide = [
+        *SMALL,
+        "--policy.activation",
+        "tanh",
+        "--aes_rl.variance_init",
+        1e38,
+        "--aes_rl.start_steps",
+        0,
+    ]  # (1e19 x)**2
     done = run(2, *wide, *TASK, "--budget.generations", 2, "--run-dir", tmp_path / "run", code=1)
-    assert done.stderr.count("generation 1: mean or variance is not finite, the last checkpoint stands") == 1
+    assert (
+        done.stderr.count(
+            "generation 1: mean or variance is not finite, the last checkpoint stands"
+        )
+        == 1
+    )
     assert "Traceback" not in done.stderr
 
 
 def test_a_critic_that_is_no_longer_finite_ends_all_ranks_where_their_tasks_are(tmp_path, together):
-    line = [*SMALL, *TASK, "--aes_rl.lr_critic", 1e30, "--budget.generations", 40, "--run-dir", tmp_path / "run"]
+    line = [
+        *SMALL,
+        *TASK,
+        "--aes_rl.lr_critic",
+        1e30,
+        "--budget.generations",
+        40,
+        "--run-dir",
+        tmp_path / "run",
+    ]
     done = together(3, *line, code=1)
     (said,) = [line for line in done.stderr.splitlines() if line.startswith("esac_mpi: ")]
     assert said.startswith("esac_mpi: the CEM-RL learner's ")
-    assert re.search(r" are no longer finite at training step \d+, in task \d+ of worker 3 \(seed 0\); the last ", said)
+    assert re.search(
+        r" are no longer finite at training step \d+, in task \d+ of worker 3 \(seed 0\); the last ",
+        said,
+    )
     assert "Traceback" not in done.stderr
     assert Run.open(tmp_path / "run").state == "failed"
     with pytest.raises(LearnerNotFinite):  # when the turn is told, however soon it was made
@@ -291,10 +456,17 @@ def test_its_tasks_are_recorded_and_add_up(straight):
     columns = Run.open(straight).columns
     task = {name: columns[f"timing/task_{name}"] for name in TIMES}
     there, critic = np.isfinite(task["worker"]), task["worker"] == 3
-    np.testing.assert_array_equal(task["worker"][there & ~critic], columns["metrics/worker"].ravel())
-    np.testing.assert_array_equal(task["updates"][there & ~critic] > 0, columns["metrics/learned"].ravel() > 0)
+    np.testing.assert_array_equal(
+        task["worker"][there & ~critic], columns["metrics/worker"].ravel()
+    )
+    np.testing.assert_array_equal(
+        task["updates"][there & ~critic] > 0, columns["metrics/learned"].ravel() > 0
+    )
     for worker in range(3):  # the virtual clock: steps, and half a step an update
-        mine, last = task["worker"] == worker, columns["metrics/virtual_end"][columns["metrics/worker"] == worker].max()
+        mine, last = (
+            task["worker"] == worker,
+            columns["metrics/virtual_end"][columns["metrics/worker"] == worker].max(),
+        )
         assert task["steps"][mine].sum() + np.ceil(0.5 * task["updates"][mine]).sum() == last
     assert task["updates"][critic].sum() == columns["metrics/gradient_updates"][-1]
     np.testing.assert_array_equal(task["updating"][critic], task["busy"][critic])
@@ -315,4 +487,6 @@ def test_its_clock_on_the_rank_that_it_had_is_its_time(straight):
     assert computed(run, Machine(4))[-1] < one[-1]
     (text,) = grid.texts(run, np.array([run.generation - 1]))
     for machine in (Machine(1), Machine(4), Machine(4, np.inf)):
-        assert grid.at(grid.parsed(text), 60, machine) == pytest.approx(computed(run, machine)[-1], rel=1e-3)
+        assert grid.at(grid.parsed(text), 60, machine) == pytest.approx(
+            computed(run, machine)[-1], rel=1e-3
+        )

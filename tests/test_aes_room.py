@@ -22,7 +22,16 @@ from esac_mpi.play.state import root_bytes
 from esac_mpi.training.check import memory, world_stand_in
 
 SLOW = [
-    *(*SMALL, *TASK, "--aes_rl.update_cost", 20, "--aes_rl.critic_cost", 0.01, "--aes_rl.replay_capacity", 60),
+    *(
+        *SMALL,
+        *TASK,
+        "--aes_rl.update_cost",
+        20,
+        "--aes_rl.critic_cost",
+        0.01,
+        "--aes_rl.replay_capacity",
+        60,
+    ),
     *("--aes_rl.rl_share", 0.1),
 ]
 
@@ -46,12 +55,17 @@ def passed_over(monkeypatch):
     return found
 
 
-def test_where_room_is_narrow_results_wait_alike_on_any_ranks_and_over_restarts(tmp_path, monkeypatch, passed_over):
+def test_where_room_is_narrow_results_wait_alike_on_any_ranks_and_over_restarts(
+    tmp_path, monkeypatch, passed_over
+):
     """Room for three episodes of each worker beside the 60 transitions that are read; an individual learns for 1,800 steps."""
     narrow(monkeypatch, 0, 3)
     for name, parts in (("straight", [10]), ("parts", [3, 4, 7, 10])):
         for generations in parts:
-            assert started(*SLOW, "--budget.generations", generations, "--run-dir", tmp_path / name) == 0
+            assert (
+                started(*SLOW, "--budget.generations", generations, "--run-dir", tmp_path / name)
+                == 0
+            )
     assert len(passed_over) > 10
     assert_same_run(tmp_path / "straight", tmp_path / "parts")
     ends = science(tmp_path / "straight")["metrics/virtual_end"].ravel()
@@ -64,7 +78,12 @@ def test_where_room_is_narrow_results_wait_alike_on_any_ranks_and_over_restarts(
 
 
 HORIZON, CAPACITY = 10, 40
-WORST = {"aes_rl.workers": 3, "aes_rl.replay_capacity": CAPACITY, "aes_rl.update_cost": 2.0, "aes_rl.critic_chunk": 5}
+WORST = {
+    "aes_rl.workers": 3,
+    "aes_rl.replay_capacity": CAPACITY,
+    "aes_rl.update_cost": 2.0,
+    "aes_rl.critic_chunk": 5,
+}
 WORST |= {"aes_rl.actor_updates_window": 2, "aes_rl.mean_episodes": 1}
 
 
@@ -83,7 +102,10 @@ def test_with_room_for_the_most_that_can_come_in_nothing_waits(seed, monkeypatch
         return aes_state.keeps(config, HORIZON, state, task.result, task.order, others)
 
     def give(worker, start):
-        learns, length = choose.random() < rare, 10 if choose.random() < whole else choose.randint(1, 10)
+        learns, length = (
+            choose.random() < rare,
+            10 if choose.random() < whole else choose.randint(1, 10),
+        )
         task = agenda.give(worker, start, state.transitions if learns else None)
         task.progress, task.result = 40 * learns + length + 1, length
         agenda.end(task)
@@ -107,20 +129,30 @@ def test_what_is_no_longer_there_is_refused():
     state = SimpleNamespace(transitions=100, replay=np.zeros(70))
     aes_state.refuse_overwritten(config, state, 0, [70, 100])  # who reads 30 to 70
     aes_state.refuse_overwritten(config, state, 500, [])
-    with pytest.raises(aes_state.Overwritten, match="reads transitions from number 30 on, and the replay has room for 70 of 101"):
+    with pytest.raises(
+        aes_state.Overwritten,
+        match="reads transitions from number 30 on, and the replay has room for 70 of 101",
+    ):
         aes_state.refuse_overwritten(config, state, 1, [70, 100])
     state.transitions = 71
-    with pytest.raises(aes_state.Overwritten, match="from number 0 on, and the replay has room for 70 of 71"):
+    with pytest.raises(
+        aes_state.Overwritten, match="from number 0 on, and the replay has room for 70 of 71"
+    ):
         aes_state.refuse_overwritten(config, state, 0, [20])
 
 
-def test_where_nothing_waits_the_room_leaves_the_rows_as_they_are(tmp_path, monkeypatch, passed_over):
+def test_where_nothing_waits_the_room_leaves_the_rows_as_they_are(
+    tmp_path, monkeypatch, passed_over
+):
     """Also of a run that goes on with a checkpoint of a version that kept more, whose surplus is let go of."""
     rows = []
     for name, rooms in (("wide", [1e9, 1e9]), ("former", [1e9, 1]), ("now", [1, 1])):
         for around, generations in zip(rooms, (8, 12), strict=True):
             narrow(monkeypatch, around, 5)
-            assert started(*SLOW, "--budget.generations", generations, "--run-dir", tmp_path / name) == 0
+            assert (
+                started(*SLOW, "--budget.generations", generations, "--run-dir", tmp_path / name)
+                == 0
+            )
         rows.append(science(tmp_path / name))
     assert not passed_over
     assert rows[0]["metrics/nominal_steps"][7] > 60 + 3 * (60 + 5 * 30)  # what there was room for
@@ -130,16 +162,25 @@ def test_where_nothing_waits_the_room_leaves_the_rows_as_they_are(tmp_path, monk
     assert_same_run(tmp_path / "former", tmp_path / "now")
 
 
-@pytest.mark.parametrize(("workers", "arrivals"), [(1, 10), (5, 10), (10, 10), (11, 11), (1000, 1000)])
-def test_a_generation_of_aes_rl_has_an_arrival_of_each_worker_unless_it_is_set(workers, arrivals, tmp_path):
-    name, many = "aes_rl.arrivals_per_generation", ["--algorithm", "aes_rl", "--aes_rl.workers", str(workers)]
+@pytest.mark.parametrize(
+    ("workers", "arrivals"), [(1, 10), (5, 10), (10, 10), (11, 11), (1000, 1000)]
+)
+def test_a_generation_of_aes_rl_has_an_arrival_of_each_worker_unless_it_is_set(
+    workers, arrivals, tmp_path
+):
+    name, many = (
+        "aes_rl.arrivals_per_generation",
+        ["--algorithm", "aes_rl", "--aes_rl.workers", str(workers)],
+    )
     found = load(many)[0]
     assert value_of(found, name) == arrivals
     assert value_of(load([*many, f"--{name}", "10"])[0], name) == 10
     file = tmp_path / "config.toml"
     file.write_text(to_toml(found))
     assert load([str(file)])[0] == found
-    file.write_text(to_toml(updated(found, {name: 10})))  # of a version that gave ten to any number of workers
+    file.write_text(
+        to_toml(updated(found, {name: 10}))
+    )  # of a version that gave ten to any number of workers
     assert value_of(load([str(file)])[0], name) == 10
 
 
@@ -151,7 +192,11 @@ def test_what_rank_0_alone_holds_of_the_state_is_told_with_its_copies(monkeypatc
     held = 4 * workers * (2 * d + critic)  # individuals, the mean of each, and the critic
     assert held < root_bytes(state) < 1.2 * held + 2**16
     need = memory.COPIES * root_bytes(state)
-    for total, free, fatal, remedy in ((4 * need, 2 * need, False, ""), (4 * need, 1, False, "free now"), (1, 1, True, "has")):
+    for total, free, fatal, remedy in (
+        (4 * need, 2 * need, False, ""),
+        (4 * need, 1, False, "free now"),
+        (1, 1, True, "has"),
+    ):
         monkeypatch.setattr(memory.ram, "total", lambda total=total: total)
         monkeypatch.setattr(memory.ram, "free", lambda free=free: free)
         (line,) = memory.root(chosen, env)

@@ -30,7 +30,9 @@ def test_a_result_waits_for_what_may_still_end_before_it():
     begin(agenda, 1, 40)
     assert agenda.tell() is None  # worker 2, not begun, may end at 41
     begin(agenda, 2, 10)
-    assert agenda.tell().worker == 0  # all at 50 at the earliest, and at a tie the lower number is first
+    assert (
+        agenda.tell().worker == 0
+    )  # all at 50 at the earliest, and at a tie the lower number is first
     finish(agenda, 2, 10)
     assert agenda.tell() is None  # worker 1 may end at 50 too, and is first then
     begin(agenda, 1, 41)
@@ -43,7 +45,9 @@ def test_a_result_waits_for_nothing_that_is_known_to_end_later():
     agenda.give(1, 10, None, least=40)
     agenda.give(2, 10, None, at_root=True, least=41)
     finish(agenda, 0, 49)
-    assert agenda.tell().worker == 0  # the others have not begun, and end at 50 and 51 at the earliest
+    assert (
+        agenda.tell().worker == 0
+    )  # the others have not begun, and end at 50 and 51 at the earliest
     finish(agenda, 2, 41)
     assert agenda.tell() is None  # worker 1 may end at 50
     begin(agenda, 1, 41)
@@ -126,7 +130,9 @@ def test_whatever_order_results_come_in_they_are_told_as_by_an_event_queue(seed)
             numbers[task.worker] += 1
             give(task.worker, end, numbers[task.worker])
             continue
-        waiting = sorted((task for task in agenda if not task.begun), key=lambda task: task.earliest)
+        waiting = sorted(
+            (task for task in agenda if not task.begun), key=lambda task: task.earliest
+        )
         for task in waiting[: ranks - len(at_work)]:
             task.begun = True
             at_work.append(task)
@@ -173,7 +179,9 @@ def test_a_record_of_other_tasks_is_an_error_or_forgotten():
             finish(agenda, worker, 1)
         assert agenda.tell().worker == 1
         if strict:
-            with pytest.raises(OrderDiffers, match="worker 3 is due by the record of the order, and has no task"):
+            with pytest.raises(
+                OrderDiffers, match="worker 3 is due by the record of the order, and has no task"
+            ):
                 agenda.tell()
         else:
             assert (agenda.tell().worker, agenda.due.tolist()) == (0, [])

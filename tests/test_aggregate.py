@@ -31,7 +31,13 @@ def test_zero_is_random_and_one_the_best_within_the_time():
     assert (task.random, task.best) == (2, 12)
     assert task.normalised("ES").tolist() == [0.5, -0.2]
     assert task.normalised("ESAC").tolist() == [0.7]
-    assert (found.variants, found.seeds, found.absent, found.unfinished, found.short) == (["ESAC", "ES"], 2, {}, [], [])
+    assert (found.variants, found.seeds, found.absent, found.unfinished, found.short) == (
+        ["ESAC", "ES"],
+        2,
+        {},
+        [],
+        [],
+    )
 
 
 def test_of_two_policies_the_one_counts_that_was_ahead_in_the_evaluation_before():
@@ -64,7 +70,10 @@ def test_a_run_that_goes_on_has_no_score_before_the_time_and_one_that_is_done_st
 
 def test_a_task_without_a_run_of_every_variant_is_left_out_for_all():
     rows = finals({"ES": (4, 6), "SAC": (12, 8), "TD3": (7,)})
-    rows += [*finals({"ES": (50,), "SAC": (0,)}, "B-v0"), run("TD3", 0, [(1, 9.0)], "B-v0", done=False)]
+    rows += [
+        *finals({"ES": (50,), "SAC": (0,)}, "B-v0"),
+        run("TD3", 0, [(1, 9.0)], "B-v0", done=False),
+    ]
     found = scored(rows)
     assert [task.title for task in found.whole] == ["A-v0"]
     assert found.absent == {"B-v0": "no run is that far of TD3"}
@@ -77,15 +86,24 @@ def test_a_task_without_a_run_of_every_variant_is_left_out_for_all():
     assert one.absent == {"A-v0": "left out, as asked"}
     with pytest.raises(Unusable, match="no run is that far of TD3"):
         scored(rows, left_out=["A-v0"])
-    with pytest.raises(Unusable, match="'PPO': no task or variant of these files; there are A-v0; B-v0; ES; SAC; TD3"):
+    with pytest.raises(
+        Unusable,
+        match="'PPO': no task or variant of these files; there are A-v0; B-v0; ES; SAC; TD3",
+    ):
         scored(rows, left_out=["PPO"])
 
 
 def test_budgets_of_an_experiment_are_one_table_unless_both_have_a_run():
-    one, two = finals({"ES": (7,)}), [[dataclasses.replace(row, budget="carriers") for row in finals({"SAC": (12,)})[0]]]
+    one, two = (
+        finals({"ES": (7,)}),
+        [[dataclasses.replace(row, budget="carriers") for row in finals({"SAC": (12,)})[0]]],
+    )
     (task,) = scored([by_task(chain(*one, *two))]).whole
     assert task.title == "A-v0"
-    assert {label: returns.tolist() for label, returns in task.returns.items()} == {"ES": [7], "SAC": [12]}
+    assert {label: returns.tolist() for label, returns in task.returns.items()} == {
+        "ES": [7],
+        "SAC": [12],
+    }
     again = [dataclasses.replace(row, budget="carriers") for row in one[0]]
     with pytest.raises(Unusable, match="A-v0, ES, seed 0: in two experiments or budgets"):
         by_task([*one[0], *again])
@@ -104,9 +122,16 @@ def test_a_task_on_which_nobody_is_ahead_of_random_actions_is_not_normalised():
 
 
 def test_without_a_time_all_are_compared_where_all_have_come():
-    rows = [run("ES", 0, [(2, 4.0), (4, 12.0)]), run("SAC", 0, [(3, 7.0)]), run("SAC", 1, [(2.5, 5.0)])]
+    rows = [
+        run("ES", 0, [(2, 4.0), (4, 12.0)]),
+        run("SAC", 0, [(3, 7.0)]),
+        run("SAC", 1, [(2.5, 5.0)]),
+    ]
     (task,) = scored(rows, MEASURED).whole  # 2.5 s
-    assert {label: returns.tolist() for label, returns in task.returns.items()} == {"ES": [4], "SAC": [5]}
+    assert {label: returns.tolist() for label, returns in task.returns.items()} == {
+        "ES": [4],
+        "SAC": [5],
+    }
     assert task.best == 5
 
 
@@ -130,7 +155,9 @@ def test_variants_that_are_equally_good_on_every_task_have_one_interquartile_mea
     full = [random.standard_normal(5) for _ in range(3)]  # of 15 runs the middle 9
     assert aggregates.iqm(full) == np.sort(np.concatenate(full))[3:12].mean()
     several = [random.standard_normal((seeds, 7)) for seeds in (2, 3)]  # draw by draw
-    assert aggregates.iqm(several).tolist() == [aggregates.iqm([task[:, i] for task in several]) for i in range(7)]
+    assert aggregates.iqm(several).tolist() == [
+        aggregates.iqm([task[:, i] for task in several]) for i in range(7)
+    ]
 
 
 def test_what_is_alike_is_a_tie_beside_the_exact_count():
@@ -145,16 +172,30 @@ def test_probability_of_improvement_counts_ties_as_halves():
     assert aggregates.improvement([*ours, *theirs]) == 0.6875  # (1/2 + 0 + 1 + 0) / 4 and 1
     assert aggregates.improvement([*theirs, *ours]) == 0.3125
     assert aggregates.improvement([*ours, *ours]) == (0.5 + 0.5) / 2
-    assert aggregates.ahead([*ours, *theirs]) == 0.25  # (1.5 + 5) / 2 and (2 + 4) / 2; of three runs nothing is cut
+    assert (
+        aggregates.ahead([*ours, *theirs]) == 0.25
+    )  # (1.5 + 5) / 2 and (2 + 4) / 2; of three runs nothing is cut
 
 
 def test_draws_keep_the_tasks():
     tasks = [np.array([0.0, 2]), np.array([10.0, 10])]
-    assert estimate(tasks, aggregates.mean) == (5.5, 5, 6)  # the first task's mean is 0, 1 or 2; never two of the second
+    assert estimate(tasks, aggregates.mean) == (
+        5.5,
+        5,
+        6,
+    )  # the first task's mean is 0, 1 or 2; never two of the second
     assert estimate(tasks, aggregates.median) == (5.5, 5, 6)
     both = [*tasks, np.array([1.0, 1]), np.array([10.0, 10])]
-    assert estimate(both, aggregates.improvement) == (0.5, 0.25, 0.75)  # 0, 1/2 or 1 on the first, 1/2 on the second
-    assert estimate(both, aggregates.ahead) == (0.5, -0.5, 0.5)  # of 0 2 10 10 it is 6, drawn 5, 6 or 6; theirs 5.5
+    assert estimate(both, aggregates.improvement) == (
+        0.5,
+        0.25,
+        0.75,
+    )  # 0, 1/2 or 1 on the first, 1/2 on the second
+    assert estimate(both, aggregates.ahead) == (
+        0.5,
+        -0.5,
+        0.5,
+    )  # of 0 2 10 10 it is 6, drawn 5, 6 or 6; theirs 5.5
     seen = []
     stratified(tasks, lambda drawn: seen.append(drawn) or aggregates.mean(drawn), draws=50)
     for first, second in seen:
@@ -169,7 +210,8 @@ def test_draws_agree_with_draws_run_by_run():
     random = np.random.default_rng(0)
     tasks = [random.standard_normal(5) + place for place in range(4)]
     drawn = [
-        np.sort(np.concatenate([random.choice(task, len(task)) for task in tasks]))[5:15].mean() for _ in range(4000)
+        np.sort(np.concatenate([random.choice(task, len(task)) for task in tasks]))[5:15].mean()
+        for _ in range(4000)
     ]  # of 20 runs the middle 10
     _, low, high = estimate(tasks, aggregates.iqm)
     np.testing.assert_allclose([low, high], np.quantile(drawn, [0.025, 0.975]), atol=0.05)
@@ -185,11 +227,39 @@ def test_draws_agree_with_draws_run_by_run():
         ((6.9, 6.9), (8, 8), (3, 3), "ES", "yes", "no"),
         ((2, 11), (8, 8), (3, 3), "ES", "in the mean", "no"),  # 1.5 of 10
         ((9, 9), (8, 8), (3, 3), "ES", "no", "yes"),
-        ((9, 9), (4, 12), (3, 3), "ES", "not in the mean", "in the mean"),  # 12 and 12 drawn: 0.3 behind
-        ((9, 9), (8, 8), (3, 12), "ES", "not in the mean", "in the mean"),  # the other half may be the better one
+        (
+            (9, 9),
+            (4, 12),
+            (3, 3),
+            "ES",
+            "not in the mean",
+            "in the mean",
+        ),  # 12 and 12 drawn: 0.3 behind
+        (
+            (9, 9),
+            (8, 8),
+            (3, 12),
+            "ES",
+            "not in the mean",
+            "in the mean",
+        ),  # the other half may be the better one
         ((9,), (8,), (3,), "ES", "not in the mean", "in the mean"),  # one seed has no interval
-        ((9.03, 9.03, 9.15, 9.05, 9.3), (9,) * 5, (3,) * 5, "ES", "no", "in the mean"),  # 0.0112, from 0.0034 on
-        ((9.09, 9.09), (9, 9), (3, 3), "ES", "no", "no"),  # 0.009 ahead, with the whole interval: digits of no weight
+        (
+            (9.03, 9.03, 9.15, 9.05, 9.3),
+            (9,) * 5,
+            (3,) * 5,
+            "ES",
+            "no",
+            "in the mean",
+        ),  # 0.0112, from 0.0034 on
+        (
+            (9.09, 9.09),
+            (9, 9),
+            (3, 3),
+            "ES",
+            "no",
+            "no",
+        ),  # 0.009 ahead, with the whole interval: digits of no weight
     ],
 )
 def test_a_verdict_compares_with_the_better_half(ours, es, sac, better, behind, ahead):
@@ -210,7 +280,9 @@ def test_verdicts_need_both_halves_and_count_the_tasks_of_the_aggregate():
         " interval)."
     )
     assert len(aims.verdicts(one, "ESAC")) == 2
-    assert aims.counted(aims.verdicts(one, "ESAC"), "ESAC").endswith("more than a hundredth on 0 (0 with the whole interval).")
+    assert aims.counted(aims.verdicts(one, "ESAC"), "ESAC").endswith(
+        "more than a hundredth on 0 (0 with the whole interval)."
+    )
 
 
 # ---- random actions
@@ -256,7 +328,13 @@ def test_a_file_of_random_returns_keeps_what_it_has_of_other_tasks(tmp_path, mon
     returns = random_actions.returns(Box(), 4)
     assert found["Z-v0"] == {"mean": 1.5}
     assert found["Box-v0"] == pytest.approx(
-        {"mean": returns.mean(), "error": returns.std(ddof=1) / 2, "worst": returns.min(), "best": returns.max()}, rel=1e-5
+        {
+            "mean": returns.mean(),
+            "error": returns.std(ddof=1) / 2,
+            "worst": returns.min(),
+            "best": returns.max(),
+        },
+        rel=1e-5,
     )
 
 
@@ -265,13 +343,20 @@ def test_the_zero_of_a_task_that_is_made_otherwise_is_its_own(tmp_path, monkeypa
         found = run("ES", 0, [(6, 12.0)], task)
         return [dataclasses.replace(found[0], changed="horizon 300"), *found[1:]]
 
-    with pytest.raises(Unusable, match=r"^A-v0, horizon 300: .* measure it, with that --horizon or --kwargs: .* random A-v0$"):
+    with pytest.raises(
+        Unusable,
+        match=r"^A-v0, horizon 300: .* measure it, with that --horizon or --kwargs: .* random A-v0$",
+    ):
         scored([short()])
-    with pytest.raises(Unusable, match=r"^A-v0: runs in several forms .*: as its id makes it, .* and horizon 300$"):
+    with pytest.raises(
+        Unusable, match=r"^A-v0: runs in several forms .*: as its id makes it, .* and horizon 300$"
+    ):
         scored([short(), run("SAC", 0, [(6, 12.0)])])
     made = []
     monkeypatch.setattr(random_actions.envs, "make", lambda *given: made.append(given) or Box())
-    path = random_actions.write(["A-v0"], tmp_path / "random.toml", 4, 300, {"wind": True, "b": "c"})
+    path = random_actions.write(
+        ["A-v0"], tmp_path / "random.toml", 4, 300, {"wind": True, "b": "c"}
+    )
     assert made == [("A-v0", 300, {"wind": True, "b": "c"})]
     assert list(random_returns(path)) == ['A-v0, horizon 300, b "c", wind true']
 
@@ -283,9 +368,15 @@ def test_an_unknown_task_is_one_sentence(tmp_path, capsys):
 
 def test_the_tasks_of_shipped_aggregates_have_a_random_return():
     known = random_returns(random_actions.FILE)
-    assert known["dm_control/cheetah-run-v0"]["mean"] < 20 < known["InvertedDoublePendulum-v5"]["mean"]
+    assert (
+        known["dm_control/cheetah-run-v0"]["mean"] < 20 < known["InvertedDoublePendulum-v5"]["mean"]
+    )
     for found in map(design.experiment, design.names()):
-        budgets = found.budgets if any("aggregate" in product.arguments for product in found.products) else ()
+        budgets = (
+            found.budgets
+            if any("aggregate" in product.arguments for product in found.products)
+            else ()
+        )
         runs = [run for budget in budgets for run in design.runs(found, budget, design.ROOT)]
         assert {run.config.task.id for run in runs} <= set(known)
         assert not {changes(run.config.task.horizon, run.config.task.kwargs) for run in runs} - {""}

@@ -23,23 +23,29 @@ def test_the_page():
     text = aggregate_page.document(scored(ROWS), "esac", Wall(None, 6.0)).splitlines()
     assert text[0].startswith("Normalised returns at 6 s of wall time, as measured. ")
     assert text[2] == "Tasks: 2; runs of a variant on a task: 1 to 2."
-    assert "Mean score over seeds, in round brackets the mean return; n: seeds where there are fewer than 2." in text
+    assert (
+        "Mean score over seeds, in round brackets the mean return; n: seeds where there are fewer than 2."
+        in text
+    )
     tables = [line for line in text if line.startswith("| ") and "---" not in line]
-    assert tables == [
-        "| variant | runs | IQM | median of the tasks' means | mean |",
-        "| ESAC | 4 | 0.62 [0.62, 0.62] | 0.62 [0.62, 0.62] | 0.62 [0.62, 0.62] |",
-        "| ES | 4 | **0.75** [0.75, 0.75] | **0.75** [0.75, 0.75] | **0.75** [0.75, 0.75] |",
-        "| SAC | 3 | 0.10 | 0.10 | 0.10 |",  # of three runs nothing is cut, and the one counts as much as the two
-        "| other | P(ESAC > other) | by more than 0.01 | difference of the IQMs | their intervals are apart |",
-        "| ES | 0.50 [0.50, 0.50] | 0.50 [0.50, 0.50] | -0.12 [-0.12, -0.12] | behind |",
-        "| SAC | 1.00 | 1.00 | +0.53 | - |",  # 0.625 - 0.1
-        "| task | random | best | ESAC | ES | SAC |",
-        "| A-v0 | 2.00 | 12.00 | **1.00** (12.00) | 0.50 (7.00) | 0.20 (4.00) |",
-        "| B-v0 | -100.0 | 100.0 | 0.25 (-50.00) | **1.00** (100.0) | 0.00 (-100.0, n=1) |",
-        "| task | better half | ESAC to it | behind by more than 0.1 | ahead of both by more than 0.01 |",
-        "| A-v0 | ES | +0.50 [+0.50, +0.50] | no | yes |",
-        "| B-v0 | ES | -0.75 [-0.75, -0.75] | yes | no |",
-    ]
+    assert (
+        tables
+        == [
+            "| variant | runs | IQM | median of the tasks' means | mean |",
+            "| ESAC | 4 | 0.62 [0.62, 0.62] | 0.62 [0.62, 0.62] | 0.62 [0.62, 0.62] |",
+            "| ES | 4 | **0.75** [0.75, 0.75] | **0.75** [0.75, 0.75] | **0.75** [0.75, 0.75] |",
+            "| SAC | 3 | 0.10 | 0.10 | 0.10 |",  # of three runs nothing is cut, and the one counts as much as the two
+            "| other | P(ESAC > other) | by more than 0.01 | difference of the IQMs | their intervals are apart |",
+            "| ES | 0.50 [0.50, 0.50] | 0.50 [0.50, 0.50] | -0.12 [-0.12, -0.12] | behind |",
+            "| SAC | 1.00 | 1.00 | +0.53 | - |",  # 0.625 - 0.1
+            "| task | random | best | ESAC | ES | SAC |",
+            "| A-v0 | 2.00 | 12.00 | **1.00** (12.00) | 0.50 (7.00) | 0.20 (4.00) |",
+            "| B-v0 | -100.0 | 100.0 | 0.25 (-50.00) | **1.00** (100.0) | 0.00 (-100.0, n=1) |",
+            "| task | better half | ESAC to it | behind by more than 0.1 | ahead of both by more than 0.01 |",
+            "| A-v0 | ES | +0.50 [+0.50, +0.50] | no | yes |",
+            "| B-v0 | ES | -0.75 [-0.75, -0.75] | yes | no |",
+        ]
+    )
 
 
 def test_the_page_says_what_is_missing():
@@ -48,21 +54,33 @@ def test_the_page_says_what_is_missing():
     assert "Not in the aggregate: B-v0 (no run is that far of TD3)." in text
     assert "Runs without a score yet: 1 (1 of TD3)." in text
     assert "Runs that had ended before, and stand as they ended: 1 (1 of TD3), after 3 s." in text
-    assert "| B-v0 (not in the aggregate) | -100.0 | 100.0 | 0.25 (-50.00) | **1.00** (100.0) | 0.00 (-100.0, n=1) | - |" in text
+    assert (
+        "| B-v0 (not in the aggregate) | -100.0 | 100.0 | 0.25 (-50.00) | **1.00** (100.0) | 0.00 (-100.0, n=1) | - |"
+        in text
+    )
 
 
 def test_the_page_names_a_task_that_tells_no_variant_from_another():
     same = finals({"ESAC": (100, 99.5), "ES": (98.2,), "SAC": (100,)}, "B-v0")  # of a range of 200
     found = scored([*ROWS[:6], *same])
     assert found.equal == ["B-v0"]
-    assert "within 0.01 of one another on B-v0, which tells none from another" in aggregate_page.document(found, "ESAC", SIX)
+    assert (
+        "within 0.01 of one another on B-v0, which tells none from another"
+        in aggregate_page.document(found, "ESAC", SIX)
+    )
     assert scored([*ROWS[:6], *same[:-1], *finals({"SAC": (97.9,)}, "B-v0")]).equal == []
     assert "of one another" not in aggregate_page.document(scored(ROWS), "ESAC", SIX)
 
 
 def test_the_page_says_how_its_policy_was_chosen():
-    for policy, words in (("chosen", "ahead in the evaluation before"), ("better", "favours it over runs with one policy")):
-        assert words in aggregate_page.document(scored(ROWS, policy=policy), "ESAC", SIX).splitlines()[0]
+    for policy, words in (
+        ("chosen", "ahead in the evaluation before"),
+        ("better", "favours it over runs with one policy"),
+    ):
+        assert (
+            words
+            in aggregate_page.document(scored(ROWS, policy=policy), "ESAC", SIX).splitlines()[0]
+        )
 
 
 def test_core_time_of_the_same_work_stands_beside_computed_times():
@@ -70,16 +88,22 @@ def test_core_time_of_the_same_work_stands_beside_computed_times():
 
     def traces(label, clock, updates, steps, seeds=(0,)):
         rows = [run(label, s, [(6, 7.0)], clock=c) for s, c in zip(seeds, clock, strict=True)]
-        return sections(dataclasses.replace(row, gradient_updates=updates, env_steps=steps) for one in rows for row in one)[
-            "A-v0"
-        ][label]
+        return sections(
+            dataclasses.replace(row, gradient_updates=updates, env_steps=steps)
+            for one in rows
+            for row in one
+        )["A-v0"][label]
 
     es, sac = (
         traces("ES", ["own 60 8"], 0, 2000),
         traces("SAC", ["own 97 95;inf 10 8", "own 184 180;inf 10 8"], 1000, 1000, (0, 1)),
     )
-    none = traces("TD3", ["own 5;inf 4.999"], 0, 1000)  # not begun to learn: what is left is rounding
-    lines = list(speeds.table({"A-v0": {"ES": es, "SAC": sac, "TD3": none}}, ["SAC", "ES", "TD3", "PPO"]))
+    none = traces(
+        "TD3", ["own 5;inf 4.999"], 0, 1000
+    )  # not begun to learn: what is left is rounding
+    lines = list(
+        speeds.table({"A-v0": {"ES": es, "SAC": sac, "TD3": none}}, ["SAC", "ES", "TD3", "PPO"])
+    )
     assert lines[4:] == [
         "| task | SAC | ES | TD3 | PPO |",
         "| --- | --- | --- | --- | --- |",
@@ -91,7 +115,10 @@ def test_core_time_of_the_same_work_stands_beside_computed_times():
 
 def test_without_the_variant_that_is_asked_for_none_is_compared(capsys):
     text = aggregate_page.document(scored(ROWS), "PPO", SIX)
-    assert [line for line in text.splitlines() if line.startswith("#")] == ["### All tasks together", "### Task by task"]
+    assert [line for line in text.splitlines() if line.startswith("#")] == [
+        "### All tasks together",
+        "### Task by task",
+    ]
     assert (
         "--of 'PPO': no such variant, so that none is compared with the others; there are ESAC; ES; SAC"
         in capsys.readouterr().err
@@ -99,15 +126,27 @@ def test_without_the_variant_that_is_asked_for_none_is_compared(capsys):
 
 
 def test_the_picture_has_the_best_on_top_and_a_panel_a_task():
-    drawing = aggregate_picture.figure(scored([*ROWS, *finals({"SAC": (-900,)}, "B-v0", start=1)]), "ESAC", SIX)
+    drawing = aggregate_picture.figure(
+        scored([*ROWS, *finals({"SAC": (-900,)}, "B-v0", start=1)]), "ESAC", SIX
+    )
     whole, *tasks = drawing.axes
     assert [text.get_text() for text in whole.get_yticklabels()] == ["ES", "ESAC", "SAC"]
-    assert [text.get_fontweight() for text in whole.get_yticklabels()] == ["normal", "bold", "normal"]
-    assert [line.get_xdata()[0] for line in whole.lines] == pytest.approx([0.75, 0.625, 0.1])  # SAC: 0.2 0.2 of 0 and -4 cut
+    assert [text.get_fontweight() for text in whole.get_yticklabels()] == [
+        "normal",
+        "bold",
+        "normal",
+    ]
+    assert [line.get_xdata()[0] for line in whole.lines] == pytest.approx(
+        [0.75, 0.625, 0.1]
+    )  # SAC: 0.2 0.2 of 0 and -4 cut
     assert [panel.get_title() for panel in tasks] == ["A-v0", "B-v0"]
     dots = [line.get_xdata().tolist() for line in tasks[1].lines if line.get_marker() == "o"]
     assert dots == [[1, 1], [0.25, 0.25], [0]]
-    assert [len(line.get_xdata()) for line in tasks[1].lines if line.get_marker() == "<"] == [0, 0, 1]  # -4
+    assert [len(line.get_xdata()) for line in tasks[1].lines if line.get_marker() == "<"] == [
+        0,
+        0,
+        1,
+    ]  # -4
     assert "6 s of wall time, as measured" in drawing.get_suptitle().replace("\n", " ")
     assert drawing.get_suptitle().endswith("arrows: below -0.25")
     plt.close(drawing)
@@ -117,7 +156,10 @@ def test_the_command_compares_at_computed_time_and_marks_it(tmp_path, capsys):
     """SAC stands there after 4 s on any ranks, ES after 8 s on one, 2 on four: it is scored on four alone."""
     book = tmp_path / "random.toml"
     book.write_text('"A-v0" = { mean = 2 }\n')
-    rows = [*run("SAC", 0, [(6, 12.0)], clock="own 4;inf 0"), *run("ES", 0, [(6, 7.0)], clock="own 8 4 2")]
+    rows = [
+        *run("SAC", 0, [(6, 12.0)], clock="own 4;inf 0"),
+        *run("ES", 0, [(6, 7.0)], clock="own 8 4 2"),
+    ]
     path = stored(tmp_path / "r.csv", rows)
     line = ["aggregate", path, "--seconds", "5", "--of", "ES", "--random", str(book)]
     assert results.main([*line, "--ranks", "1"]) == 2

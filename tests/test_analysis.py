@@ -46,18 +46,42 @@ def wider(monkeypatch):
 
 def stroll(path, returns=(10.0, 20.0, 30.0), seed=0, stride=0.5):
     """Leave a run behind whose policies are called feet and shoes, shoes one better; return its files as they are read."""
-    run = Run.begin(path, updated(Config(), {"algorithm": "es", "seed": seed, "task.id": "A-v0"}), {"ranks": 2})
+    run = Run.begin(
+        path, updated(Config(), {"algorithm": "es", "seed": seed, "task.id": "A-v0"}), {"ranks": 2}
+    )
     for g, value in enumerate(returns, 1):
-        policies = {"evaluation_feet": np.array([value - 1, value + 1]), "evaluation_shoes": np.array([value, value + 2])}
-        row = {"generation": g, "env_steps_population": 100 * g, "nominal_steps": 1000 * g, "gradient_updates": 0}
-        row |= {"fitness": value - np.arange(1.0, 5), "stroll_critic_loss": float(g), "best_return": value + 1, **policies}
-        times = {"wall_seconds": 2.0 * g, "busy_seconds": np.array([0.9, 0.5]), "seconds_evaluate": 1.0}
+        policies = {
+            "evaluation_feet": np.array([value - 1, value + 1]),
+            "evaluation_shoes": np.array([value, value + 2]),
+        }
+        row = {
+            "generation": g,
+            "env_steps_population": 100 * g,
+            "nominal_steps": 1000 * g,
+            "gradient_updates": 0,
+        }
+        row |= {
+            "fitness": value - np.arange(1.0, 5),
+            "stroll_critic_loss": float(g),
+            "best_return": value + 1,
+            **policies,
+        }
+        times = {
+            "wall_seconds": 2.0 * g,
+            "busy_seconds": np.array([0.9, 0.5]),
+            "seconds_evaluate": 1.0,
+        }
         run.append(row, times)
-    run.checkpoint(len(returns), {"theta": np.ones(3, np.float32)}, {}, theta=np.ones(3, np.float32))
+    run.checkpoint(
+        len(returns), {"theta": np.ones(3, np.float32)}, {}, theta=np.ones(3, np.float32)
+    )
     run.status("complete", len(returns))
     run.close()
     (found,) = analysis.opened([path])
-    told = Wider(**{f: getattr(found.config, f) for f in Config.__dataclass_fields__ if f != "algorithm"}, stroll=Stroll(stride))
+    told = Wider(
+        **{f: getattr(found.config, f) for f in Config.__dataclass_fields__ if f != "algorithm"},
+        stroll=Stroll(stride),
+    )
     return replace(found, config=told)
 
 
@@ -68,11 +92,19 @@ def test_a_policy_that_nobody_has_heard_of_is_shown_everywhere(tmp_path):
     assert analysis.evaluated(run, "feet")[1].tolist() == [10, 20, 30]
     said = analysis.summary(run)
     assert (said["algorithm"], said["best_return"], said["final_return"]) == ("stroll", 31, 31)
-    assert said["last_evaluation"] == {"generation": 3, "theta_es": None, "sac": None, "feet": 30, "shoes": 31}
+    assert said["last_evaluation"] == {
+        "generation": 3,
+        "theta_es": None,
+        "sac": None,
+        "feet": 30,
+        "shoes": 31,
+    }
     head, line = command("summary").table([said]).splitlines()
-    assert dict(zip(head.split(), line.split(), strict=False)) | {"feet": "30.0", "shoes": "31.0", "theta_es": "-"} == dict(
-        zip(head.split(), line.split(), strict=False)
-    )
+    assert dict(zip(head.split(), line.split(), strict=False)) | {
+        "feet": "30.0",
+        "shoes": "31.0",
+        "theta_es": "-",
+    } == dict(zip(head.split(), line.split(), strict=False))
     shown = [str(cell) for column in views.one(run).columns for cell in column.cells]
     assert "feet 30.0, shoes 31.0" in shown
 
@@ -87,44 +119,81 @@ def test_tables_and_figures_of_an_algorithm_that_nobody_has_heard_of(tmp_path):
     (losses,) = [axes for axes in plots.figure(runs, "losses", "generation").axes if axes.lines]
     assert (losses.get_ylabel(), losses.lines[0].get_ydata()[-1]) == ("critic loss", 3)
     alone = plots.figure(runs[:1], "return", "generation")
-    assert [text.get_text().split(":")[0] for text in alone.legends[0].texts][2:] == ["feet", "shoes"]
-    np.testing.assert_allclose(timeline.activities(runs[0])["members"], [1.4, 1.4, 1.4])  # it has a population
+    assert [text.get_text().split(":")[0] for text in alone.legends[0].texts][2:] == [
+        "feet",
+        "shoes",
+    ]
+    np.testing.assert_allclose(
+        timeline.activities(runs[0])["members"], [1.4, 1.4, 1.4]
+    )  # it has a population
 
 
 def test_a_field_of_an_algorithm_that_nobody_has_heard_of_can_be_swept(tmp_path):
     runs = [stroll(tmp_path / "a"), stroll(tmp_path / "b", (1.0, 5.0), stride=0.25)]
-    assert sensitivity.of_runs(runs, "stride") == {"A-v0": {"STROLL": {0.25: np.array([6.0]), 0.5: np.array([31.0])}}}
+    assert sensitivity.of_runs(runs, "stride") == {
+        "A-v0": {"STROLL": {0.25: np.array([6.0]), 0.5: np.array([31.0])}}
+    }
 
 
 def test_a_field_of_a_form_is_found_in_its_table(tmp_path):
-    assert sensitivity.full_name(erl_run_of(tmp_path / "pderl", 1), "population_size") == "erl.population_size"
+    assert (
+        sensitivity.full_name(erl_run_of(tmp_path / "pderl", 1), "population_size")
+        == "erl.population_size"
+    )
 
 
 def test_its_rows_have_the_better_of_its_policies_as_the_learners(tmp_path):
-    (last,) = [row for row in rows_of(stroll(tmp_path / "a"), "x", "small", "stroll", "", True) if row.complete]
+    (last,) = [
+        row
+        for row in rows_of(stroll(tmp_path / "a"), "x", "small", "stroll", "", True)
+        if row.complete
+    ]
     assert (last.return_theta_es, last.return_learner, last.better) == (None, 31, 31)
     (axes,) = pictures.curves(traces.sections([last]), "returns").axes
     assert [line.get_ydata().tolist() for line in axes.lines] == [[31]]
 
 
 def test_names_that_are_known_come_first_and_no_other_is_left_out():
-    assert sorted(["stroll", "SAC 0.1", "ant", "ESAC", "ES"], key=names.order) == ["ESAC", "ES", "SAC 0.1", "ant", "stroll"]
-    assert names.policy_order(["feet", "sac", "arms", "theta_es", "feet"]) == ["theta_es", "sac", "arms", "feet"]
-    assert [names.legend(policy, "td3") for policy in ("td3", "feet", "sac")] == ["TD3's actor", "feet", "SAC's mean policy"]
+    assert sorted(["stroll", "SAC 0.1", "ant", "ESAC", "ES"], key=names.order) == [
+        "ESAC",
+        "ES",
+        "SAC 0.1",
+        "ant",
+        "stroll",
+    ]
+    assert names.policy_order(["feet", "sac", "arms", "theta_es", "feet"]) == [
+        "theta_es",
+        "sac",
+        "arms",
+        "feet",
+    ]
+    assert [names.legend(policy, "td3") for policy in ("td3", "feet", "sac")] == [
+        "TD3's actor",
+        "feet",
+        "SAC's mean policy",
+    ]
     assert names.better(["sac"]) == names.better([]) == "the better of theta_es and the SAC mean"
     assert names.better(["td3", "theta_es"]) == "the better of theta_es and the SAC mean, or td3"
 
 
-@pytest.mark.parametrize("tool", [("plot",), ("table",), ("table", "--measure", "final"), ("sensitivity", "--field", "sigma")])
+@pytest.mark.parametrize(
+    "tool",
+    [("plot",), ("table",), ("table", "--measure", "final"), ("sensitivity", "--field", "sigma")],
+)
 def test_a_policy_that_no_run_has_is_one_sentence_that_says_which_there_are(tmp_path, capsys, tool):
     paths = [str(make(tmp_path / "a", algorithm="esac")), str(make(tmp_path / "b"))]
     name, *options = tool
     assert command(name).main([*paths, *options, "--policy", "feet"]) == 2
-    assert capsys.readouterr().err == "--policy feet: no run given evaluates it; there are better, theta_es, sac\n"
+    assert (
+        capsys.readouterr().err
+        == "--policy feet: no run given evaluates it; there are better, theta_es, sac\n"
+    )
 
 
 def test_the_example_for_notebooks_runs(tmp_path, monkeypatch, capsys):
-    (example,) = re.findall(r"```python\n(.*?)```", (ROOT / "docs/analysis.md").read_text(), re.DOTALL)
+    (example,) = re.findall(
+        r"```python\n(.*?)```", (ROOT / "docs/analysis.md").read_text(), re.DOTALL
+    )
     for seed in range(4):
         make(tmp_path / f"runs/study/{seed}", (0, 10 + 2 * seed), seed=seed)
     make(tmp_path / "runs/study/other", algorithm="esac")
@@ -133,5 +202,8 @@ def test_the_example_for_notebooks_runs(tmp_path, monkeypatch, capsys):
     there: dict = {}
     exec(example, there)
     # of 10 12 14 16 the middle two; three or more of four draws are the least, 10, in 5 % of the cases, so that 2.5 % are 10
-    assert capsys.readouterr().out.splitlines() == ["A-v0  ESAC: 30.0 [30.0, 30.0]", "A-v0  ES: 13.0 [10.0, 16.0]"]
+    assert capsys.readouterr().out.splitlines() == [
+        "A-v0  ESAC: 30.0 [30.0, 30.0]",
+        "A-v0  ES: 13.0 [10.0, 16.0]",
+    ]
     assert there["curve"].y.tolist() == [0, 10]

@@ -146,7 +146,11 @@ def test_the_packages_root_has_its_folders_and_two_files():
     found = {path.name for path in PACKAGE.iterdir()} - {"__pycache__", "configs", "jobs"}
     assert found == {"__init__.py", "__main__.py", "py.typed", *ORDER} - {"__main__"}
     assert len(ORDER) - 1 <= 14
-    assert all(ast.get_docstring(parsed(PACKAGE / name / "__init__.py")) for name in found if "." not in name)
+    assert all(
+        ast.get_docstring(parsed(PACKAGE / name / "__init__.py"))
+        for name in found
+        if "." not in name
+    )
 
 
 def test_the_order_of_the_folders_is_the_one_that_is_told():
@@ -246,7 +250,9 @@ def test_an_algorithm_imports_only_those_whose_variant_it_is():
     aes["aes_rl"] = {"aes_state", "aes_work", "aes_driver"}
     variants = {"ddpg": {"td3"}, "esac": {"sac", *parts}, **own, **erl, "cem_rl": {"cem"}, **aes}
     for path in (PACKAGE / "algorithms").glob("[a-z]*.py"):
-        found = {name.split(".")[2] for name in imports(path) if name.startswith("esac_mpi.algorithms.")}
+        found = {
+            name.split(".")[2] for name in imports(path) if name.startswith("esac_mpi.algorithms.")
+        }
         assert found <= shared | variants.get(path.stem, set()), path.name
 
 

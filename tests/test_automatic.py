@@ -25,13 +25,24 @@ RANK_0 = SimpleNamespace(rank=0, size=2)
 ALL = ["esac.population_size", "esac.workers", "esac.update_cost"]
 SHORT = ["--esac.sac_min_steps", 30, "--esac.sigma", 0.3, *LEARNER, *ROUTINE]
 CHOSEN = [*TASK, *SHORT]  # ESAC with its defaults where the machine decides
-AES = ["--algorithm", "aes_rl", *TASK, *ROUTINE, "--aes_rl.start_steps", 100, "--aes_rl.batch_size", 16]
+AES = [
+    "--algorithm",
+    "aes_rl",
+    *TASK,
+    *ROUTINE,
+    "--aes_rl.start_steps",
+    100,
+    "--aes_rl.batch_size",
+    16,
+]
 COSTS = ["--aes_rl.workers", "auto", "--aes_rl.update_cost", "auto", "--aes_rl.critic_cost", "auto"]
 
 
 def settings(path) -> dict[str, object]:
     """Return what the fields that were "auto" are in a run's config.toml."""
-    return {name: value for name, value in config.read_toml(path / "config.toml").items() if name in ALL}
+    return {
+        name: value for name, value in config.read_toml(path / "config.toml").items() if name in ALL
+    }
 
 
 @pytest.fixture(scope="module")
@@ -43,7 +54,8 @@ def of_three(tmp_path_factory):
 
 
 @pytest.mark.parametrize(
-    ("ranks", "workers", "members"), [(1, 1, 28), (2, 1, 28), (3, 2, 28), (5, 4, 32), (8, 7, 28), (16, 15, 30), (64, 63, 126)]
+    ("ranks", "workers", "members"),
+    [(1, 1, 28), (2, 1, 28), (3, 2, 28), (5, 4, 32), (8, 7, 28), (16, 15, 30), (64, 63, 126)],
 )
 def test_workers_are_the_ranks_but_one_and_the_population_is_for_them(ranks, workers, members):
     assert automatic(Config()) == ALL
@@ -79,7 +91,11 @@ def test_it_is_a_word_in_files_and_on_the_command_line_and_no_other_word_is(tmp_
     esac = load([str(path), "--esac.population_size", "auto"])[0].esac
     assert (esac.workers, esac.update_cost, esac.population_size) == ("auto", 8.0, "auto")
     assert config.from_table({"esac.workers": "auto"}, "") == {"esac.workers": "auto"}
-    for name, value in (("esac.workers", "many"), ("esac.sac_copies", "auto"), ("esac.workers", 1.5)):
+    for name, value in (
+        ("esac.workers", "many"),
+        ("esac.sac_copies", "auto"),
+        ("esac.workers", 1.5),
+    ):
         with pytest.raises(ConfigError, match=f"{name} = .*: expected an integer"):
             config.from_table({name: value}, "")
 
@@ -89,22 +105,36 @@ def test_costs_have_two_digits():
 
 
 @pytest.mark.parametrize("ranks", [1, 5])
-def test_what_was_chosen_is_said_and_written_and_named_it_gives_the_same_bits(tmp_path, ranks, alone):
+def test_what_was_chosen_is_said_and_written_and_named_it_gives_the_same_bits(
+    tmp_path, ranks, alone
+):
     done = run(ranks, *CHOSEN, "--budget.generations", 3, "--run-dir", tmp_path / "a")
     found = settings(tmp_path / "a")
-    assert found == {**found, "esac.workers": max(1, ranks - 1), "esac.population_size": {1: 28, 5: 32}[ranks]}
+    assert found == {
+        **found,
+        "esac.workers": max(1, ranks - 1),
+        "esac.population_size": {1: 28, 5: 32}[ranks],
+    }
     words = [word for name, value in found.items() for word in (f"--{name}", f"{value:g}")]
     (told,) = [line for line in done.stdout.splitlines() if "chosen for" in line]
     assert all(word in told for word in words)
-    assert Run.open(tmp_path / "a").config.esac.update_cost == found["esac.update_cost"] > 0  # in the run's file, too
+    assert (
+        Run.open(tmp_path / "a").config.esac.update_cost == found["esac.update_cost"] > 0
+    )  # in the run's file, too
     alone(*CHOSEN, *words, "--budget.generations", 3, "--run-dir", tmp_path / "b")
     assert_same_run(tmp_path / "a", tmp_path / "b")
 
 
-def test_a_run_begun_on_three_ranks_has_their_bits_on_one_two_and_five(of_three, tmp_path, alone, together):
+def test_a_run_begun_on_three_ranks_has_their_bits_on_one_two_and_five(
+    of_three, tmp_path, alone, together
+):
     begun, told = of_three
     found = settings(begun)
-    assert found == {"esac.population_size": 28, "esac.workers": 2, "esac.update_cost": found["esac.update_cost"]}
+    assert found == {
+        "esac.population_size": 28,
+        "esac.workers": 2,
+        "esac.update_cost": found["esac.update_cost"],
+    }
     assert "chosen for 3 rank(s)" in told
     for ranks in (3, 1, 2, 5):
         path = tmp_path / str(ranks)
@@ -113,7 +143,10 @@ def test_a_run_begun_on_three_ranks_has_their_bits_on_one_two_and_five(of_three,
         if ranks == 1:
             alone(*line)
         elif ranks == 5:
-            assert "as the run began: --esac.population_size 28 --esac.workers 2" in run(ranks, *line).stdout
+            assert (
+                "as the run began: --esac.population_size 28 --esac.workers 2"
+                in run(ranks, *line).stdout
+            )
         else:
             together(ranks, *line)
         assert settings(path) == found
@@ -136,27 +169,52 @@ def test_a_run_that_names_its_workers_goes_on_without_the_names(of_three, tmp_pa
     (tmp_path / "b/config.toml").unlink()  # the checkpoint has them too
     alone(*CHOSEN, "--budget.generations", 6, "--run-dir", tmp_path / "b")
     assert_same_run(tmp_path / "a", tmp_path / "b")
-    done = run(0, *CHOSEN, "--esac.workers", 4, "--budget.generations", 9, "--run-dir", tmp_path / "a", code=2)
+    done = run(
+        0,
+        *CHOSEN,
+        "--esac.workers",
+        4,
+        "--budget.generations",
+        9,
+        "--run-dir",
+        tmp_path / "a",
+        code=2,
+    )
     assert "esac.workers: 3 -> 4" in done.stderr
 
 
 def test_the_check_says_what_a_start_would_choose(tmp_path, of_three):
-    found = lines(run(3, "--check", *CHOSEN, "--budget.generations", 3, "--run-dir", tmp_path / "run").stdout)
+    found = lines(
+        run(3, "--check", *CHOSEN, "--budget.generations", 3, "--run-dir", tmp_path / "run").stdout
+    )
     assert "chosen for 3 rank(s)" in found["settings"]
     assert "--esac.workers 2 --esac.population_size 28 --esac.update_cost " in found["settings"]
-    went_on = lines(run(1, "--check", *CHOSEN, "--budget.generations", 9, "--run-dir", of_three[0]).stdout)
+    went_on = lines(
+        run(1, "--check", *CHOSEN, "--budget.generations", 9, "--run-dir", of_three[0]).stdout
+    )
     assert "as the run began: --esac.population_size 28 --esac.workers 2" in went_on["settings"]
     assert not (tmp_path / "run").exists()
 
 
 def test_a_number_that_does_not_go_with_the_others_is_2_and_leaves_nothing(tmp_path):
     done = run(0, *CHOSEN, "--esac.sac_copies", 20, "--run-dir", tmp_path / "run", code=2)
-    assert "5 crossover children + 20 SAC copies > 14 slots" in done.stderr  # of the 28 members of a rank
+    assert (
+        "5 crossover children + 20 SAC copies > 14 slots" in done.stderr
+    )  # of the 28 members of a rank
     assert not (tmp_path / "run").exists()
 
 
 def test_without_sac_phases_a_run_needs_no_workers(tmp_path, alone):
-    line = ["--esac.sac_phases", "false", "--esac.adoption", "off", "--esac.sigma_rule", "grow", "--esac.amt_trigger", "interval"]
+    line = [
+        "--esac.sac_phases",
+        "false",
+        "--esac.adoption",
+        "off",
+        "--esac.sigma_rule",
+        "grow",
+        "--esac.amt_trigger",
+        "interval",
+    ]
     alone(*TASK, *line, *ROUTINE, "--budget.generations", 2, "--run-dir", tmp_path)
     assert load([str(tmp_path / "config.toml")])[0].esac.workers == "auto"
     assert Run.open(tmp_path).columns["metrics/generation"].tolist() == [1, 2]
@@ -167,10 +225,26 @@ def test_aes_rl_and_cem_rl_are_resolved_as_well(tmp_path, together):
     aes = Run.open(tmp_path / "a").config.aes_rl
     assert (aes.workers, aes.arrivals_per_generation) == (2, 10)
     assert min(aes.update_cost, aes.critic_cost) > 0
-    words = ["--aes_rl.workers", 2, "--aes_rl.update_cost", aes.update_cost, "--aes_rl.critic_cost", aes.critic_cost]
+    words = [
+        "--aes_rl.workers",
+        2,
+        "--aes_rl.update_cost",
+        aes.update_cost,
+        "--aes_rl.critic_cost",
+        aes.critic_cost,
+    ]
     together(2, *AES, *words, "--budget.generations", 2, "--run-dir", tmp_path / "b")
     assert_same_run(tmp_path / "a", tmp_path / "b")
-    cem = ["--algorithm", "cem_rl", *TASK, *ROUTINE, "--cem_rl.start_steps", 5000, "--cem_rl.population_size", "auto"]
+    cem = [
+        "--algorithm",
+        "cem_rl",
+        *TASK,
+        *ROUTINE,
+        "--cem_rl.start_steps",
+        5000,
+        "--cem_rl.population_size",
+        "auto",
+    ]
     together(3, *cem, "--budget.generations", 1, "--run-dir", tmp_path / "c")
     assert Run.open(tmp_path / "c").config.cem_rl.population_size == 28
     assert np.isfinite(Run.open(tmp_path / "c").columns["metrics/fitness"]).all()
@@ -184,7 +258,9 @@ def test_an_experiment_and_a_search_have_numbers_and_a_sweep_says_that_it_has_no
     with pytest.raises(Unusable, match=r"budget\.minutes = 4"):
         planned(tmp_path / "time.toml", by_time)
     path = tmp_path / "study.toml"
-    path.write_text('trials = 2\nsettings = {algorithm = "es", task.id = "T-v0"}\nsearch = {es.sigma = [0.1, 0.2]}\n')
+    path.write_text(
+        'trials = 2\nsettings = {algorithm = "es", task.id = "T-v0"}\nsearch = {es.sigma = [0.1, 0.2]}\n'
+    )
     with pytest.raises(Unusable, match=r'es\.population_size = "auto" would be chosen'):
         checked(read(path), print)
     notes: set[str] = set()
@@ -192,13 +268,29 @@ def test_an_experiment_and_a_search_have_numbers_and_a_sweep_says_that_it_has_no
     assert sorted(note.partition(" ")[0] for note in notes) == sorted(ALL)
 
 
-@pytest.mark.parametrize(("seconds", "device"), [({"cpu": 1e-3, "cuda": 2e-3}, "cpu"), ({"cpu": 2e-3, "cuda": 1e-3}, "cuda")])
-def test_a_gpu_is_taken_where_it_is_faster_and_the_run_keeps_it(seconds, device, monkeypatch, tmp_path):
+@pytest.mark.parametrize(
+    ("seconds", "device"),
+    [({"cpu": 1e-3, "cuda": 2e-3}, "cpu"), ({"cpu": 2e-3, "cuda": 1e-3}, "cuda")],
+)
+def test_a_gpu_is_taken_where_it_is_faster_and_the_run_keeps_it(
+    seconds, device, monkeypatch, tmp_path
+):
     monkeypatch.setattr(first, "sees_a_gpu", lambda config: True)
-    monkeypatch.setattr(first.phases, "prepared", lambda params, env: (None, params.config.learner.device))
+    monkeypatch.setattr(
+        first.phases, "prepared", lambda params, env: (None, params.config.learner.device)
+    )
     monkeypatch.setattr(first.phases, "timed", lambda made, there, limit: (0.0, seconds[there]))
     chosen = load(
-        ["--esac.workers", "1", "--esac.update_cost", "3", "--esac.population_size", "28", "--learner.kernels", "torch"]
+        [
+            "--esac.workers",
+            "1",
+            "--esac.update_cost",
+            "3",
+            "--esac.population_size",
+            "28",
+            "--learner.kernels",
+            "torch",
+        ]
     )[0]
     values, (told,) = first.found(chosen, Line(), RANK_0, tmp_path, fresh=False)
     assert values == {"learner.device": device}

@@ -17,7 +17,12 @@ def test_of_few_ranks_a_row_has_all(ranks):
     seconds = 1.0 + np.arange(ranks)
     found = busy_columns(seconds, 7)
     np.testing.assert_array_equal(found["busy_seconds"], seconds)
-    assert (found["busy_first"], found["busy_ranks"], found["busy_min"], found["busy_max"]) == (1, ranks, 1.0, ranks)
+    assert (found["busy_first"], found["busy_ranks"], found["busy_min"], found["busy_max"]) == (
+        1,
+        ranks,
+        1.0,
+        ranks,
+    )
 
 
 @pytest.mark.parametrize("ranks", [65, 127, 128, 512])
@@ -49,7 +54,9 @@ def run_of(path, ranks, full):
     return Run.open(path)
 
 
-@pytest.mark.parametrize(("ends", "seconds"), [((9.0, 10.0, 15.0), None), ((9.0, 10.0, 15.0, 15.5), 0.5)])
+@pytest.mark.parametrize(
+    ("ends", "seconds"), [((9.0, 10.0, 15.0), None), ((9.0, 10.0, 15.0, 15.5), 0.5)]
+)
 def test_the_first_generation_after_a_change_of_ranks_is_no_measure(tmp_path, ends, seconds):
     run = Run.begin(tmp_path / "run", Config(), {"ranks": 2})
     for g, wall in enumerate(ends, 1):

@@ -19,7 +19,9 @@ ROW = 4 * (2 * 348 + 17 + 2)  # [bytes]
 
 def settings(algorithm: str, **changes) -> Config:
     unlimited = {**MENDED, "algorithm": algorithm, "budget.nominal_steps": 0}
-    return updated(Config(), unlimited | {name.replace("__", "."): value for name, value in changes.items()})
+    return updated(
+        Config(), unlimited | {name.replace("__", "."): value for name, value in changes.items()}
+    )
 
 
 @pytest.mark.parametrize(
@@ -27,28 +29,68 @@ def settings(algorithm: str, **changes) -> Config:
     [
         (settings("sac", budget__generations=3), 3 * 1000),
         (settings("td3", budget__nominal_steps=50_000), 50_000 + 1000),
-        (settings("td3", td3__episodes_on="ranks", td3__episodes_per_generation=2, budget__env_steps=9_000), 9_000 + 2 * 1000),
+        (
+            settings(
+                "td3",
+                td3__episodes_on="ranks",
+                td3__episodes_per_generation=2,
+                budget__env_steps=9_000,
+            ),
+            9_000 + 2 * 1000,
+        ),
         (settings("ddpg", budget__generations=2, budget__env_steps=10**6), 2 * 1000),
         (settings("cem_rl", budget__generations=3, cem_rl__fitness_episodes=2), 3 * 10 * 2 * 1000),
         (settings("cem_rl", budget__nominal_steps=10**6), 10**6 + 10 * 1000),
         (settings("pderl", budget__generations=3), 3 * (10 + 1) * 1000),
-        (settings("perl", erl__learner="td3", erl__fitness_episodes=2, budget__generations=3), 3 * (10 * 2 + 1) * 1000),
-        (settings("esac", budget__generations=100), 100 / 5 * 5000),  # five episodes of 1000 steps, every five generations
+        (
+            settings("perl", erl__learner="td3", erl__fitness_episodes=2, budget__generations=3),
+            3 * (10 * 2 + 1) * 1000,
+        ),
+        (
+            settings("esac", budget__generations=100),
+            100 / 5 * 5000,
+        ),  # five episodes of 1000 steps, every five generations
         (settings("esac", budget__nominal_steps=10**6), 1001 / 5 * 5000),
         (settings("esac", budget__env_steps=10**6), 10**6 + 2 * 5000),
         (settings("esac", budget__generations=100, esac__sac_phases=False), 0),
-        (settings("esac", budget__generations=100, esac__replayed="winners"), 100 / 5 * (5000 + 2 * 1000)),
+        (
+            settings("esac", budget__generations=100, esac__replayed="winners"),
+            100 / 5 * (5000 + 2 * 1000),
+        ),
         (
             settings(
-                "esac", budget__generations=100, esac__replayed="sample", esac__replayed_members=99, esac__fitness_episodes=3
+                "esac",
+                budget__generations=100,
+                esac__replayed="sample",
+                esac__replayed_members=99,
+                esac__fitness_episodes=3,
             ),
             100 / 5 * (5000 + 50 * 3 * 1000),  # of 50 members
         ),
-        (settings("esac", budget__generations=100, esac__replayed="sample", esac__sac_phases=False), 0),
-        (settings("esac", budget__generations=100, esac__phase_timing="virtual", esac__sac_min_steps=300), 100 * 300),
         (
-            settings("esac", budget__env_steps=10**6, esac__phase_timing="virtual", esac__replayed="winners"),
-            10**6 + 2 * (1000 + 2 * 1000),  # a phase of exactly 1,000 own steps, and two members again
+            settings(
+                "esac", budget__generations=100, esac__replayed="sample", esac__sac_phases=False
+            ),
+            0,
+        ),
+        (
+            settings(
+                "esac",
+                budget__generations=100,
+                esac__phase_timing="virtual",
+                esac__sac_min_steps=300,
+            ),
+            100 * 300,
+        ),
+        (
+            settings(
+                "esac",
+                budget__env_steps=10**6,
+                esac__phase_timing="virtual",
+                esac__replayed="winners",
+            ),
+            10**6
+            + 2 * (1000 + 2 * 1000),  # a phase of exactly 1,000 own steps, and two members again
         ),
     ],
 )
@@ -61,25 +103,43 @@ def test_what_a_run_never_writes_takes_no_memory():
     assert replay_memory.needed(config, HUMANOID) == 3000 * ROW
     replay_memory.refuse_too_large(config, HUMANOID, 3000 * ROW)
     whole = settings("sac", sac__replay_capacity=5000, budget__env_steps=10**9)
-    assert replay_memory.needed(whole, HUMANOID) == (5000 + 1000) * ROW  # and the reserve of a phase
+    assert (
+        replay_memory.needed(whole, HUMANOID) == (5000 + 1000) * ROW
+    )  # and the reserve of a phase
     assert replay_memory.needed(settings("es", budget__generations=3), HUMANOID) == 0
     assert replay_memory.needed(settings("ppo", budget__generations=3), HUMANOID) == 0
 
 
 def endless(**options):
-    return settings("aes_rl", budget__env_steps=10**9, **{f"aes_rl__{name}": value for name, value in options.items()})
+    return settings(
+        "aes_rl",
+        budget__env_steps=10**9,
+        **{f"aes_rl__{name}": value for name, value in options.items()},
+    )
 
 
 @pytest.mark.parametrize(
     ("config", "rows"),
     [
-        (endless(), 200_000 + 5 * (180_000 // 6 + 8 * 1000)),  # the critic's 1,000 updates last 180 each, a sixth is individuals'
+        (
+            endless(),
+            200_000 + 5 * (180_000 // 6 + 8 * 1000),
+        ),  # the critic's 1,000 updates last 180 each, a sixth is individuals'
         (endless(update_cost=0.0), 200_000 + 5 * 8 * 1000),
         (endless(critic_cost=20.0), 200_000 + 5 * (333_334 + 8 * 1000)),
         (endless(critic_cost=0.0), 200_000 + 5 * (4 * 2 * 1000 + 8 * 1000)),  # a half is trained
-        (endless(critic_cost=0.0, rl_share=1.0), 200_000 + 5 * (4 * 102 * 1000 // 101 + 1 + 8 * 1000)),  # 50.5 of 51 are
-        (endless(critic_cost=0.0, update_cost=0.6), 200_000 + 5 * (6000 // 6 + 8 * 1000)),  # 10,000 updates of an individual
-        (endless(mean_episodes=1, update_cost=0.0), 200_000 + 5 * (4 * 1000 + 1)),  # no more than can come in
+        (
+            endless(critic_cost=0.0, rl_share=1.0),
+            200_000 + 5 * (4 * 102 * 1000 // 101 + 1 + 8 * 1000),
+        ),  # 50.5 of 51 are
+        (
+            endless(critic_cost=0.0, update_cost=0.6),
+            200_000 + 5 * (6000 // 6 + 8 * 1000),
+        ),  # 10,000 updates of an individual
+        (
+            endless(mean_episodes=1, update_cost=0.0),
+            200_000 + 5 * (4 * 1000 + 1),
+        ),  # no more than can come in
         (settings("cem_rl", budget__env_steps=10**9), 10**6),
     ],
 )
@@ -104,21 +164,29 @@ def test_where_not_even_what_comes_in_meanwhile_fits_the_refusal_names_what_that
         "512.0 MiB: what comes in while tasks or a phase are at work takes 518.2 MiB of it: lower aes_rl.update_cost or "
         "aes_rl.workers, or the budget"
     )
-    phase = settings("esac", budget__env_steps=10**9, esac__sac_min_steps=10**8)  # whose own table has such fields, too
-    with pytest.raises(replay_memory.ReplayTooLarge, match=r"at work takes 266\.4 GiB of it: lower the budget, or observe less$"):
+    phase = settings(
+        "esac", budget__env_steps=10**9, esac__sac_min_steps=10**8
+    )  # whose own table has such fields, too
+    with pytest.raises(
+        replay_memory.ReplayTooLarge,
+        match=r"at work takes 266\.4 GiB of it: lower the budget, or observe less$",
+    ):
         replay_memory.refuse_too_large(phase, HUMANOID, 8 * 2**30)
 
 
 @pytest.mark.parametrize("learner", ["ddpg", "td3", "sac"])
 def test_the_capacity_of_a_shared_replay_is_that_of_its_learner(learner):
     table = "erl" if learner == "ddpg" else learner
-    config = settings("derl", erl__learner=learner, budget__env_steps=10**9, **{f"{table}__replay_capacity": 5000})
+    config = settings(
+        "derl", erl__learner=learner, budget__env_steps=10**9, **{f"{table}__replay_capacity": 5000}
+    )
     assert (replay_memory.table(config), replay_memory.capacity(config)) == (table, 5000)
     assert replay_memory.needed(config, HUMANOID) == (5000 + 11 * 1000) * ROW
 
 
 @pytest.mark.parametrize(
-    ("algorithm", "table"), [("esac", "sac"), ("sac", "sac"), ("td3", "td3"), ("ddpg", "ddpg"), ("cem_rl", "cem_rl")]
+    ("algorithm", "table"),
+    [("esac", "sac"), ("sac", "sac"), ("td3", "td3"), ("ddpg", "ddpg"), ("cem_rl", "cem_rl")],
 )
 def test_what_cannot_fit_is_refused_with_its_size_and_what_would_fit(algorithm, table):
     config = settings(algorithm, budget__env_steps=10**12, **{f"{table}__replay_capacity": 10**8})
@@ -126,21 +194,43 @@ def test_what_cannot_fit_is_refused_with_its_size_and_what_would_fit(algorithm, 
         replay_memory.refuse_too_large(config, HUMANOID, 2**33)
     said = f"{table}.replay_capacity = 100000000: of 348 observations the replay comes to take 266.4 GiB"
     assert str(refusal.value).startswith(said)
-    fits = 2_900_000 if algorithm == "esac" else 3_000_000  # 2**33 / ROW is 3,003,495; a phase's reserve is 5,000 or 1,000
+    fits = (
+        2_900_000 if algorithm == "esac" else 3_000_000
+    )  # 2**33 / ROW is 3,003,495; a phase's reserve is 5,000 or 1,000
     assert f"the machine of rank 0 has 8.0 GiB: set it to {fits} or less" in str(refusal.value)
-    replay_memory.refuse_too_large(updated(config, {f"{table}.replay_capacity": fits}), HUMANOID, 2**33)
+    replay_memory.refuse_too_large(
+        updated(config, {f"{table}.replay_capacity": fits}), HUMANOID, 2**33
+    )
 
 
 def test_a_replay_that_cannot_fit_is_2_and_nothing_is_made(tmp_path):
-    huge = [*TASK, "--algorithm", "sac", "--sac.replay_capacity", 10**12, "--budget.env_steps", 10**12]  # 44 TB
+    huge = [
+        *TASK,
+        "--algorithm",
+        "sac",
+        "--sac.replay_capacity",
+        10**12,
+        "--budget.env_steps",
+        10**12,
+    ]  # 44 TB
     done = run(0, *huge, "--run-dir", tmp_path / "run", code=2)
-    assert done.stderr.startswith("esac_mpi: sac.replay_capacity = 1000000000000: of 3 observations the replay comes to take 409")
+    assert done.stderr.startswith(
+        "esac_mpi: sac.replay_capacity = 1000000000000: of 3 observations the replay comes to take 409"
+    )
     assert done.stderr.count("\n") == 1
     assert not list(tmp_path.iterdir())
 
 
 def test_a_replay_that_ranks_share_is_refused_before_it_is_made(tmp_path):
-    huge = [*TASK, "--algorithm", "cem_rl", "--cem_rl.replay_capacity", 10**12, "--budget.env_steps", 10**12]
+    huge = [
+        *TASK,
+        "--algorithm",
+        "cem_rl",
+        "--cem_rl.replay_capacity",
+        10**12,
+        "--budget.env_steps",
+        10**12,
+    ]
     done = run(0, *huge, "--run-dir", tmp_path / "run", code=2)
     said = "esac_mpi: cem_rl.replay_capacity = 1000000000000: of 3 observations the replay comes to take 409"
     assert done.stderr.startswith(said), done.stderr
@@ -153,11 +243,16 @@ def test_check_tells_what_the_replay_takes(monkeypatch):
     monkeypatch.setattr(check.memory.ram, "free", lambda: 2**30)
     config = settings("sac", sac__replay_capacity=10**6, budget__env_steps=10**9)
     (line,) = check.memory.replay(config, HUMANOID)
-    assert line.found == "comes to take 2.7 GiB on rank 0's node, which has 3.0 GiB of memory, 1.0 GiB free"
+    assert (
+        line.found
+        == "comes to take 2.7 GiB on rank 0's node, which has 3.0 GiB of memory, 1.0 GiB free"
+    )
     assert line.remedy == "more than is free now"
     assert not line.fatal
     (line,) = check.memory.replay(settings("cem_rl", budget__env_steps=10**9), HUMANOID)
-    shared = "on each node, among what its ranks share; rank 0's has 3.0 GiB of memory, 1.0 GiB free"
+    shared = (
+        "on each node, among what its ranks share; rank 0's has 3.0 GiB of memory, 1.0 GiB free"
+    )
     assert line.found == f"comes to take 2.7 GiB {shared}"
     (line,) = check.memory.replay(updated(config, {"sac.replay_capacity": 10**7}), HUMANOID)
     assert line.fatal
@@ -167,7 +262,10 @@ def test_check_tells_what_the_replay_takes(monkeypatch):
 
 def machine(root, groups: str, files: dict[str, str]):
     """Make a /proc of 8 GiB, half of it free, and control groups."""
-    whole = {"proc/meminfo": "MemTotal: 8388608 kB\nMemAvailable: 4194304 kB\n", "proc/self/cgroup": groups}
+    whole = {
+        "proc/meminfo": "MemTotal: 8388608 kB\nMemAvailable: 4194304 kB\n",
+        "proc/self/cgroup": groups,
+    }
     for name, text in {**whole, **files}.items():
         (root / name).parent.mkdir(parents=True, exist_ok=True)
         (root / name).write_text(text)
@@ -184,9 +282,17 @@ def test_memory_is_the_machines_or_what_a_control_group_leaves_of_it(tmp_path):
     }  # fmt: skip
     limited = machine(tmp_path / "limited", "0::/slurm/job_7/step_0\n", second)
     assert (ram.total(limited), ram.free(limited)) == (2**31, 2**31 - 2**29)
-    old = {"memory.limit_in_bytes": str(2**63 - 4096), "memory.usage_in_bytes": "9", "memory.stat": "total_inactive_file 0"}
+    old = {
+        "memory.limit_in_bytes": str(2**63 - 4096),
+        "memory.usage_in_bytes": "9",
+        "memory.stat": "total_inactive_file 0",
+    }
     groups = "5:devices:/\n4:memory:/job\n0::/\n"
-    first = machine(tmp_path / "first", groups, {f"sys/fs/cgroup/memory/job/{name}": text for name, text in old.items()})
+    first = machine(
+        tmp_path / "first",
+        groups,
+        {f"sys/fs/cgroup/memory/job/{name}": text for name, text in old.items()},
+    )
     assert (ram.total(first), ram.free(first)) == (2**33, 2**32)
 
 

@@ -17,7 +17,16 @@ from esac_mpi.play.rollout import NoFiniteReturn, ThetaNotFinite
 
 OPTIONS = [
     [],
-    ["--cem.sampling", "onesided", "--cem.population_size", 7, "--cem.elite_weights", "equal", "--cem.cov_extra_div", "false"],
+    [
+        "--cem.sampling",
+        "onesided",
+        "--cem.population_size",
+        7,
+        "--cem.elite_weights",
+        "equal",
+        "--cem.cov_extra_div",
+        "false",
+    ],
 ]
 
 
@@ -31,19 +40,33 @@ def returned(individual) -> float:
     first, second, third = individual[8:16], individual[16:88], individual[88:]
     hidden = np.tanh(first)
     hidden = np.tanh(second[:64].reshape(8, 8) @ hidden + second[64:])
-    return -float(np.square(np.tanh(third[:24].reshape(3, 8) @ hidden + third[24:]) - Quadratic.SOLUTION).sum())
+    return -float(
+        np.square(
+            np.tanh(third[:24].reshape(3, 8) @ hidden + third[24:]) - Quadratic.SOLUTION
+        ).sum()
+    )
 
 
 @pytest.mark.parametrize("options", OPTIONS, ids=["mirrored", "onesided"])
 def test_generations_are_those_of_the_plain_formulas(options, world):
-    small = quadratic(world, "--cem.damp", 0.01, "--cem.damp_limit", 0.002, "--cem.damp_tau", 0.5, *options)
-    mean, variance, damp = small.state.mean.astype(float), np.full(small.state.mean.size, 0.04), 0.01
+    small = quadratic(
+        world, "--cem.damp", 0.01, "--cem.damp_limit", 0.002, "--cem.damp_tau", 0.5, *options
+    )
+    mean, variance, damp = (
+        small.state.mean.astype(float),
+        np.full(small.state.mean.size, 0.04),
+        0.01,
+    )
     n, mirrored = (7, False) if options else (6, True)
     for k in range(1, 5):
         row = small.generation()
         slots = range(3) if mirrored else range(7)
-        epsilon = np.stack([noise.normal(0, Purpose.MUTATION, k, slot, 0, mean.size) for slot in slots])
-        z = mean + np.sqrt(variance) * (np.concatenate([epsilon, -epsilon]) if mirrored else epsilon)
+        epsilon = np.stack(
+            [noise.normal(0, Purpose.MUTATION, k, slot, 0, mean.size) for slot in slots]
+        )
+        z = mean + np.sqrt(variance) * (
+            np.concatenate([epsilon, -epsilon]) if mirrored else epsilon
+        )
         fitness = np.array([returned(individual) for individual in z])
         np.testing.assert_allclose(row["fitness"], fitness, atol=1e-5)
         best = np.argsort(-fitness)[: 3 if mirrored else 4]  # half of 7, to even
@@ -135,14 +158,21 @@ def test_individuals_that_break_are_no_elites_and_without_others_the_run_ends_as
 def test_a_distribution_that_is_not_finite_ends_the_run(world):
     small = quadratic(world)
     small.state.variance[:] = 3e38
-    with pytest.raises(ThetaNotFinite, match=r"generation 1: mean or variance is not finite, .*: lower variance_init"):
+    with pytest.raises(
+        ThetaNotFinite,
+        match=r"generation 1: mean or variance is not finite, .*: lower variance_init",
+    ):
         small.generation()
 
 
 @pytest.mark.parametrize(
     ("name", "more", "told"),
     [
-        ("cem", ["--cem.population_size", 5], "cem.population_size = 5: must be even under sampling = mirrored; 6, or sampling"),
+        (
+            "cem",
+            ["--cem.population_size", 5],
+            "cem.population_size = 5: must be even under sampling = mirrored; 6, or sampling",
+        ),
         ("cem", ["--cem.variance_init", 0], "cem.variance_init = 0.0: must be positive"),
         ("cem", ["--cem.elite_fraction", 1.5], "cem.elite_fraction = 1.5: must be at most 1"),
         ("cem", ["--cem_rl.tau", 0.1], "cem_rl.tau: algorithm = cem does not read it"),
@@ -158,8 +188,16 @@ def test_a_distribution_that_is_not_finite_ends_the_run(world):
             ["--cem_rl.importance_mixing", "true", "--cem_rl.trained_fraction", 1],
             "cem_rl.importance_mixing = true: gradients train all 6, and nobody can stay; lower trained_fraction",
         ),
-        ("cem_rl", ["--cem_rl.batch_size", 2000], "cem_rl.batch_size = 2000: must be at most cem_rl.replay_capacity"),
-        ("cem_rl", ["--cem_rl.trained_fraction", 1.1], "cem_rl.trained_fraction = 1.1: must be at most 1"),
+        (
+            "cem_rl",
+            ["--cem_rl.batch_size", 2000],
+            "cem_rl.batch_size = 2000: must be at most cem_rl.replay_capacity",
+        ),
+        (
+            "cem_rl",
+            ["--cem_rl.trained_fraction", 1.1],
+            "cem_rl.trained_fraction = 1.1: must be at most 1",
+        ),
     ],
 )
 def test_impossible_settings_are_refused(name, more, told):

@@ -13,7 +13,11 @@ from esac_mpi.operators import noise
 from esac_mpi.operators.noise import Purpose
 from esac_mpi.record import Run
 
-MIXED = ["--policy.hidden", 1, 1]  # few weights: much of what a distribution gave it could give again
+MIXED = [
+    "--policy.hidden",
+    1,
+    1,
+]  # few weights: much of what a distribution gave it could give again
 
 
 def mixed(name, *more):
@@ -40,10 +44,14 @@ def mixture(z, new, old, k, n) -> tuple[list[int], list[int]]:
     luck = 1 - noise.generator(0, Purpose.SELECTION, k).random((n, 2))
     kept, joined = [], []
     for i in range(n):
-        if len(kept) + len(joined) < n and np.log(luck[i, 0]) < log_density(z[i], *new) - log_density(z[i], *old):
+        if len(kept) + len(joined) < n and np.log(luck[i, 0]) < log_density(
+            z[i], *new
+        ) - log_density(z[i], *old):
             kept.append(i)
         one = candidate(new, k, i)
-        if len(kept) + len(joined) < n and np.log(luck[i, 1]) >= log_density(one, *old) - log_density(one, *new):
+        if len(kept) + len(joined) < n and np.log(luck[i, 1]) >= log_density(
+            one, *old
+        ) - log_density(one, *new):
             joined.append(i)
     return kept, [*joined, *range(n, 2 * n - len(kept) - len(joined))]
 
@@ -89,11 +97,16 @@ def test_who_stays_has_its_return_and_no_step(name, trained, world):
                  + (["--cem_rl.start_steps", 60, "--cem_rl.trained_fraction", 1 / 3] if trained else []), env=env)  # fmt: skip
     before = np.zeros(9)
     for k in range(8):
-        kept, learns = small.state.kept, k and trained and small.state.counters.env_steps_population >= 60
+        kept, learns = (
+            small.state.kept,
+            k and trained and small.state.counters.env_steps_population >= 60,
+        )
         row = small.generation()
         stay = slice(trained, trained + len(kept))
         np.testing.assert_array_equal(row["fitness"][stay], before[trained:][kept])
-        assert row["length"].astype(bool).tolist() == [not stay.start <= i < stay.stop for i in range(9)]
+        assert row["length"].astype(bool).tolist() == [
+            not stay.start <= i < stay.stop for i in range(9)
+        ]
         assert row["kept"] == len(kept)
         assert not trained or row["trained"] == learns
         before, stayed = row["fitness"], stayed + len(kept)
@@ -105,7 +118,9 @@ def test_who_stays_has_its_return_and_no_step(name, trained, world):
 
 
 def test_ranks_nodes_and_restarts_leave_the_bits_as_they_are(tmp_path, alone, together):
-    line = arguments("cem_rl", *mixed("cem_rl", "population_size", 8, "damp", 0.1, "damp_limit", 0.1))
+    line = arguments(
+        "cem_rl", *mixed("cem_rl", "population_size", 8, "damp", 0.1, "damp_limit", 0.1)
+    )
     alone(*line, "--budget.generations", 7, "--run-dir", tmp_path / "straight")
     together(2, *line, "--budget.generations", 3, "--run-dir", tmp_path / "parts")
     together(3, *line, "--budget.generations", 7, "--run-dir", tmp_path / "parts", nodes=2)
@@ -116,6 +131,8 @@ def test_ranks_nodes_and_restarts_leave_the_bits_as_they_are(tmp_path, alone, to
     assert summary(tmp_path / "parts")["env_steps"]["population"] == length.sum()
     assert len(training_returns(found)[1]) == (length > 0).sum()  # episodes
     parts = times(found)
-    np.testing.assert_array_equal(np.isnan(parts["members"]), length == 0)  # the computed clock of another cluster
+    np.testing.assert_array_equal(
+        np.isnan(parts["members"]), length == 0
+    )  # the computed clock of another cluster
     played = [one.trained.size + one.members.size for one in generations(found, parts)]
     assert played == (length > 0).sum(axis=1).tolist()

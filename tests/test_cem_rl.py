@@ -32,7 +32,14 @@ SMALL = ["--cem_rl.start_steps", 40]  # of Ending's short episodes
 RING = ["--cem_rl.replay_capacity", 200, "--cem_rl.critic_layer_norm", "true"]
 MORE = {  # a ring smaller than a generation, normalised critics; nobody who is not trained
     "serial": ["--cem_rl.fitness_episodes", 2, *RING],
-    "parallel": ["--cem_rl.trained_fraction", 1, "--cem_rl.sampling", "onesided", "--cem_rl.population_size", 5],
+    "parallel": [
+        "--cem_rl.trained_fraction",
+        1,
+        "--cem_rl.sampling",
+        "onesided",
+        "--cem_rl.population_size",
+        5,
+    ],
 }
 
 
@@ -44,14 +51,31 @@ def test_ranks_nodes_and_restarts_leave_the_bits_as_they_are(critic, tmp_path, a
     together(3, *line, "--budget.generations", 6, "--run-dir", tmp_path / "parts", nodes=2)
     assert_same_run(tmp_path / "straight", tmp_path / "parts")
     rows = Run.open(tmp_path / "straight").columns
-    assert rows["metrics/trained"].tolist() == [0, critic == "serial", 1, 1, 1, 1]  # a parallel one is first taught alone
+    assert rows["metrics/trained"].tolist() == [
+        0,
+        critic == "serial",
+        1,
+        1,
+        1,
+        1,
+    ]  # a parallel one is first taught alone
     assert rows["metrics/gradient_updates"][-1] > 0
     assert rows["metrics/member_updates"][-1] > 0
     run = Run.open(tmp_path / "straight")
-    (text,) = grid.texts(run, np.array([5]))  # lessons run beside members, and are waited for where they are late
-    for machine in (Machine(1), Machine(4), Machine(4, np.inf), Machine(16, 3000.0), Machine(2, 1000.0)):
+    (text,) = grid.texts(
+        run, np.array([5])
+    )  # lessons run beside members, and are waited for where they are late
+    for machine in (
+        Machine(1),
+        Machine(4),
+        Machine(4, np.inf),
+        Machine(16, 3000.0),
+        Machine(2, 1000.0),
+    ):
         expected = computed(run, machine)[-1]
-        assert grid.at(grid.parsed(text), rows["metrics/gradient_updates"][-1], machine) == pytest.approx(expected, rel=1e-3)
+        assert grid.at(
+            grid.parsed(text), rows["metrics/gradient_updates"][-1], machine
+        ) == pytest.approx(expected, rel=1e-3)
 
 
 def test_individuals_learn_from_the_critic_and_play_as_what_they_have_become(world):
@@ -65,7 +89,12 @@ def test_individuals_learn_from_the_critic_and_play_as_what_they_have_become(wor
     other.load(before)
     kept = other.learner.replay.rows(0, other.learner.replay.added)["observation"]
     gaussian = Gaussian(small.state.mean.copy(), small.state.variance.copy())
-    z = np.stack([cem.individual(params, options, small.state, 4, i, np.empty_like(gaussian.mean)) for i in range(6)])
+    z = np.stack(
+        [
+            cem.individual(params, options, small.state, 4, i, np.empty_like(gaussian.mean))
+            for i in range(6)
+        ]
+    )
     updates = round(0.3 * small.state.last_steps) // 3, round(0.2 * small.state.last_steps)
     phase = cooperative.run(other.learner.teach(list(z[:3]), updates[0], 4))
     for i in range(3):
@@ -75,7 +104,9 @@ def test_individuals_learn_from_the_critic_and_play_as_what_they_have_become(wor
     played = [cem.play(params, options, Ending(), actor.set(one), 4, i) for i, one in enumerate(z)]
     fitness = np.array([one.episodic_return for one in played])
     elites = np.argsort(-fitness)[:3]
-    expected = told(gaussian, z[elites], rank_weights(3, "log"), 0.95 * small.state.damp + 0.05 * 1e-5, True)
+    expected = told(
+        gaussian, z[elites], rank_weights(3, "log"), 0.95 * small.state.damp + 0.05 * 1e-5, True
+    )
     row = small.generation()
     np.testing.assert_array_equal(row["fitness"], fitness)
     assert row["elites"].tolist() == elites.tolist()
@@ -90,8 +121,14 @@ def test_individuals_learn_from_the_critic_and_play_as_what_they_have_become(wor
     np.testing.assert_array_equal(stored["reward"], new[:, 6])
 
 
-def test_under_a_parallel_critic_all_learn_from_it_as_it_was_and_it_is_taught_for_the_mean(world, monkeypatch):
-    small, given, honest = made(world, "cem_rl", *SMALL, "--cem_rl.critic", "parallel"), [], individuals.Individuals.trained
+def test_under_a_parallel_critic_all_learn_from_it_as_it_was_and_it_is_taught_for_the_mean(
+    world, monkeypatch
+):
+    small, given, honest = (
+        made(world, "cem_rl", *SMALL, "--cem_rl.critic", "parallel"),
+        [],
+        individuals.Individuals.trained,
+    )
 
     def trained(self, theta, critic, *rest):
         given.append(critic.copy())
@@ -122,7 +159,9 @@ PARTS = {  # where a generation is given up: a function, and which call of it
 
 
 @pytest.mark.parametrize("critic", CRITICS)
-def test_a_generation_given_up_anywhere_leaves_nothing_and_is_made_again(critic, world, monkeypatch):
+def test_a_generation_given_up_anywhere_leaves_nothing_and_is_made_again(
+    critic, world, monkeypatch
+):
     """Given up in each part in turn, saved, and gone on with in another process; the ring wraps."""
     more = *SMALL, "--cem_rl.critic", critic, "--cem_rl.replay_capacity", 60
     straight = made(world, "cem_rl", *more)
@@ -165,7 +204,9 @@ POINTS = [  # of one process each, in the generations after the checkpoint that 
 ]
 
 
-def test_killed_in_any_part_of_a_generation_it_goes_on_on_other_ranks_as_if_nothing_had_been(tmp_path, alone, together):
+def test_killed_in_any_part_of_a_generation_it_goes_on_on_other_ranks_as_if_nothing_had_been(
+    tmp_path, alone, together
+):
     fast = "--cem_rl.replay_capacity", 300, "--checkpoint.every_generations", 2
     line = arguments("cem_rl", *fast, "--budget.generations", 12)
     alone(*line, "--run-dir", tmp_path / "straight")
@@ -189,18 +230,31 @@ def test_every_step_and_update_is_counted(breaking, world, monkeypatch):
 
     honest = lessons.CEM._teach_once
     monkeypatch.setattr(individuals, "Adam", Adam)
-    monkeypatch.setattr(lessons.CEM, "_teach_once", lambda *given: [taught.append(1), honest(*given)][1])
+    monkeypatch.setattr(
+        lessons.CEM, "_teach_once", lambda *given: [taught.append(1), honest(*given)][1]
+    )
     env = Ending()
     env.breaking = breaking
     small = made(world, "cem_rl", *SMALL, "--cem_rl.fitness_episodes", 2, env=env)
-    counters, lengths = small.state.counters, [int(small.generation()["length"].sum()) for _ in range(4)]
+    counters, lengths = (
+        small.state.counters,
+        [int(small.generation()["length"].sum()) for _ in range(4)],
+    )
     assert counters.env_steps_population == counters.nominal_steps == env.steps == sum(lengths)
     assert counters.env_steps == env.steps
     assert counters.unstable_episodes == env.broken
     assert (env.broken > 0) == bool(breaking)
     assert small.state.transitions == small.learner.replay.added == env.steps - env.broken
-    assert counters.gradient_updates == len(taught) == sum(3 * (round(0.3 * steps) // 3) for steps in lengths[:3])
-    assert counters.member_updates == len(steps) == sum(3 * round(0.2 * steps) for steps in lengths[:3])
+    assert (
+        counters.gradient_updates
+        == len(taught)
+        == sum(3 * (round(0.3 * steps) // 3) for steps in lengths[:3])
+    )
+    assert (
+        counters.member_updates
+        == len(steps)
+        == sum(3 * round(0.2 * steps) for steps in lengths[:3])
+    )
     assert counters.learner_phases == 3
     assert small.learner.env_steps == env.steps
 
@@ -233,12 +287,18 @@ def test_nobody_learns_from_a_parallel_critic_that_was_not_taught(world):
 def test_a_ring_smaller_than_a_generation_has_the_newest_transitions(world):
     """Nobody is trained, so that both play the same episodes."""
     still = "--cem_rl.trained_fraction", 0
-    small, whole = (made(world, "cem_rl", *still, "--cem_rl.replay_capacity", capacity) for capacity in (17, 1000))
+    small, whole = (
+        made(world, "cem_rl", *still, "--cem_rl.replay_capacity", capacity)
+        for capacity in (17, 1000)
+    )
     for _ in range(3):
         small.generation()
         whole.generation()
         stop = whole.learner.replay.added
-        kept, all_of_them = small.learner.replay.rows(stop - 17, stop), whole.learner.replay.rows(stop - 17, stop)
+        kept, all_of_them = (
+            small.learner.replay.rows(stop - 17, stop),
+            whole.learner.replay.rows(stop - 17, stop),
+        )
         for name, rows in kept.items():
             np.testing.assert_array_equal(rows, all_of_them[name])
     assert small.state.replay.shape[0] == 17 < stop / 3
@@ -277,7 +337,10 @@ def test_there_is_room_for_what_a_budget_adds_on_each_node_and_for_what_is_put_t
     assert rows("--budget.env_steps", 10**6) == 1000
     assert rows("--budget.generations", 1, "--cem_rl.batch_size", 100) == 100
     for fraction, most in ((0, 6), (0.5, 3), (0.7, 4), (1, 6)):
-        assert cem_rl.board(made(world, "cem_rl", "--cem_rl.trained_fraction", fraction).params).rows == most
+        assert (
+            cem_rl.board(made(world, "cem_rl", "--cem_rl.trained_fraction", fraction).params).rows
+            == most
+        )
 
 
 def test_what_is_saved_of_a_state_is_neither_replay_nor_scratch(world):
@@ -288,7 +351,10 @@ def test_what_is_saved_of_a_state_is_neither_replay_nor_scratch(world):
 def test_shared_memory_needed_is_what_a_run_allocates(name, world):
     config, _ = load(list(map(str, arguments(name))))
     env, sizes, honest = make("Pendulum-v1", 30), [], world._node.shared
-    world._node.shared = lambda shape, dtype=np.float32: [array := honest(shape, dtype), sizes.append(array.nbytes)][0]
+    world._node.shared = lambda shape, dtype=np.float32: [
+        array := honest(shape, dtype),
+        sizes.append(array.nbytes),
+    ][0]
     made(world, name, env=env)
     replay = 1000 * (2 * 3 + 1 + 2) * 4
     assert memory.needed(config, env, 1) - 2**20 == sum(sizes) > replay * (name == "cem_rl")
@@ -296,7 +362,16 @@ def test_shared_memory_needed_is_what_a_run_allocates(name, world):
 
 @pytest.mark.parametrize(("fraction", "found"), [(0, 6), (0.5, 3), (1, 6)])
 def test_a_run_is_looked_at_beforehand(fraction, found, world, tmp_path, capsys):
-    config, _ = load(list(map(str, arguments("cem_rl", "--cem_rl.trained_fraction", fraction, "--run-dir", tmp_path / "run"))))
+    config, _ = load(
+        list(
+            map(
+                str,
+                arguments(
+                    "cem_rl", "--cem_rl.trained_fraction", fraction, "--run-dir", tmp_path / "run"
+                ),
+            )
+        )
+    )
     assert check.check(config, world) == 0
     said = capsys.readouterr().out
     assert re.search(rf"work +{found} episodes a generation on 1 evaluating rank", said)
@@ -307,5 +382,9 @@ def test_a_run_is_looked_at_beforehand(fraction, found, world, tmp_path, capsys)
 @pytest.mark.parametrize(("name", "discrete"), [("cem", True), ("cem_rl", False)])
 def test_choices_are_for_those_without_gradients(name, discrete):
     config, _ = load(["--algorithm", name, "--task.id", "CartPole-v1"])
-    with nullcontext() if discrete else pytest.raises(TaskError, match=f"2 discrete actions; {name} needs continuous ones"):
+    with (
+        nullcontext()
+        if discrete
+        else pytest.raises(TaskError, match=f"2 discrete actions; {name} needs continuous ones")
+    ):
         set_up.make_task(config)

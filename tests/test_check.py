@@ -23,10 +23,40 @@ from esac_mpi.play.params import Params
 from esac_mpi.training import check, set_up
 from esac_mpi.training.check import cost, directory, machine, memory, rank, report, task
 
-SUBJECTS = ["MPI", "mpi4py", "ranks", "node 0", "BLAS", "kernels", "torch", "core", "task", "physics", "episodes", "work"]
+SUBJECTS = [
+    "MPI",
+    "mpi4py",
+    "ranks",
+    "node 0",
+    "BLAS",
+    "kernels",
+    "torch",
+    "core",
+    "task",
+    "physics",
+    "episodes",
+    "work",
+]
 SUBJECTS += ["memory", "replay", "scheduler", "time left"]
-SUBJECTS += ["directory", "free space", "writing", "rename", "hard link", "all nodes", "locks", "run", "exchange", "forecast"]
-SMALL = {**MENDED, "task.id": "CyclicMDP-v0", "algorithm": "es", "es.population_size": 50, "policy.hidden": (8, 8)}
+SUBJECTS += [
+    "directory",
+    "free space",
+    "writing",
+    "rename",
+    "hard link",
+    "all nodes",
+    "locks",
+    "run",
+    "exchange",
+    "forecast",
+]
+SMALL = {
+    **MENDED,
+    "task.id": "CyclicMDP-v0",
+    "algorithm": "es",
+    "es.population_size": 50,
+    "policy.hidden": (8, 8),
+}
 
 
 @pytest.fixture
@@ -44,7 +74,9 @@ def lines(output: str) -> dict[str, str]:
 
 
 def settings(**changes) -> Config:
-    return config.updated(Config(), {**SMALL, **{name.replace("__", "."): value for name, value in changes.items()}})
+    return config.updated(
+        Config(), {**SMALL, **{name.replace("__", "."): value for name, value in changes.items()}}
+    )
 
 
 def test_a_good_place_is_ready_and_left_as_it_was(tmp_path):
@@ -54,7 +86,10 @@ def test_a_good_place_is_ready_and_left_as_it_was(tmp_path):
     assert re.match(r"\d+\.\S+, module MPI\S*, thread level \w+ +ok", found["mpi4py"])
     assert found["ranks"].startswith("2 on 1 node(s)")
     assert ": ranks 0-1; cores " in found["node 0"]
-    assert re.search(r": 1 thread\(s\) a rank, as the library says +ok", found["BLAS"]) or "cannot be asked" in found["BLAS"]
+    assert (
+        re.search(r": 1 thread\(s\) a rank, as the library says +ok", found["BLAS"])
+        or "cannot be asked" in found["BLAS"]
+    )
     assert re.search(r"imported in \d+\.\d s on rank 0", found["torch"])
     assert re.match(r"token read on 1 of 1 node\(s\) +ok", found["all nodes"])
     assert re.match(r"taken; refused to rank 1 on \S+ +ok", found["locks"])
@@ -79,18 +114,38 @@ def test_nodes_and_their_ranks_are_named(tmp_path, monkeypatch):
 def test_a_directory_that_nodes_do_not_share_is_2(tmp_path):
     if reason := launchers.missing("mpich", 2):
         pytest.skip(reason)
-    line = ["env", f"PRIVATE={tmp_path}", *launchers.launcher("mpich", 2, 2), launchers.python("mpich"), "-m", "esac_mpi"]
+    line = [
+        "env",
+        f"PRIVATE={tmp_path}",
+        *launchers.launcher("mpich", 2, 2),
+        launchers.python("mpich"),
+        "-m",
+        "esac_mpi",
+    ]
     done = launchers.run(line, "--check", *CYCLIC_ES, "--run-dir", tmp_path / "run", code=2)
     found = lines(done.stdout)
-    assert re.search(r"1 of 2 node\(s\) +WRONG: not seen from node3: choose a --run-dir on a file system", found["all nodes"])
+    assert re.search(
+        r"1 of 2 node\(s\) +WRONG: not seen from node3: choose a --run-dir on a file system",
+        found["all nodes"],
+    )
     assert found["node 0"].startswith("node2: ranks 0;")
     assert found["node 1"].startswith("node3: ranks 1;")
-    assert done.stdout.splitlines()[-1] == "1 thing(s) must be put right before a run can start: all nodes"
+    assert (
+        done.stdout.splitlines()[-1]
+        == "1 thing(s) must be put right before a run can start: all nodes"
+    )
     assert not list(tmp_path.iterdir())
 
 
 def test_a_read_only_directory_is_2(tmp_path):
-    mount = ["unshare", "--mount", "bash", "-c", 'mount --bind "$0" "$0" && mount -o remount,bind,ro "$0" && exec "$@"', tmp_path]
+    mount = [
+        "unshare",
+        "--mount",
+        "bash",
+        "-c",
+        'mount --bind "$0" "$0" && mount -o remount,bind,ro "$0" && exec "$@"',
+        tmp_path,
+    ]
     if subprocess.run([*mount, "true"], capture_output=True).returncode:
         pytest.skip("no mount namespaces here: a read-only directory needs root")
     line = [*map(str, mount), sys.executable, "-m", "esac_mpi", "--check"]
@@ -144,18 +199,30 @@ def test_shared_memory_needed_is_what_a_run_allocates(world):
     env = make("CyclicMDP-v0")
     sizes = []
     honest = world._node.shared
-    world._node.shared = lambda shape, dtype=np.float32: [array := honest(shape, dtype), sizes.append(array.nbytes)][0]
+    world._node.shared = lambda shape, dtype=np.float32: [
+        array := honest(shape, dtype),
+        sizes.append(array.nbytes),
+    ][0]
     layout = Layout((env.observation_size, 8, 8, env.action_size))
     noise = set_up.make_epsilon(chosen, layout, world)
     set_up.make_state(Params(chosen, layout, env.horizon, noise), world)
     sums = 8  # the table's own sums over blocks, one float64
     assert memory.needed(chosen, env, 1) - 2**20 == sum(sizes) - sums
-    boards = 2 * 8 * ((50 * 5 + 5) + (20 * 3 + 5) + (10 * 3 + 5))  # members, evaluation, confirmation; five of each rank; twice
-    assert memory.needed(chosen, env, 1) - 2**20 == 4 * (1000 + (4 + 10) * layout.d) + boards  # two thetas, moments, ten children
+    boards = (
+        2 * 8 * ((50 * 5 + 5) + (20 * 3 + 5) + (10 * 3 + 5))
+    )  # members, evaluation, confirmation; five of each rank; twice
+    assert (
+        memory.needed(chosen, env, 1) - 2**20 == 4 * (1000 + (4 + 10) * layout.d) + boards
+    )  # two thetas, moments, ten children
 
 
 def test_what_no_machine_has_is_told_in_a_line():
-    huge = settings(algorithm="cem_rl", cem_rl__replay_capacity=10**13, budget__nominal_steps=0, budget__env_steps=10**13)
+    huge = settings(
+        algorithm="cem_rl",
+        cem_rl__replay_capacity=10**13,
+        budget__nominal_steps=0,
+        budget__env_steps=10**13,
+    )
     (line,) = memory.shared(huge, make("CyclicMDP-v0"), [seen()])
     assert line.fatal
     assert line.remedy.startswith("Unable to allocate ")
@@ -164,7 +231,9 @@ def test_what_no_machine_has_is_told_in_a_line():
 def test_the_boards_of_transitions_that_travel_are_counted():
     env = make("CyclicMDP-v0", 40)
     o, a = env.observation_size, env.action_size
-    packed = 1 + 40 * (2 * o + a + 2) // 2  # float64 that hold a count and 40 transitions of float32
+    packed = (
+        1 + 40 * (2 * o + a + 2) // 2
+    )  # float64 that hold a count and 40 transitions of float32
     for name in ("td3", "ddpg"):
         root = settings(algorithm=name)
         ranks = config.updated(root, {f"{name}.episodes_on": "ranks"})
@@ -176,22 +245,32 @@ def test_the_boards_of_trials_and_the_members_that_a_phase_beside_plays_again_ar
     env, d = make("CyclicMDP-v0"), Layout((3, 8, 8, 3)).d
 
     def more(**changes):
-        return memory.needed(settings(algorithm="esac", **changes), env, 3) - memory.needed(settings(algorithm="esac"), env, 3)
+        return memory.needed(settings(algorithm="esac", **changes), env, 3) - memory.needed(
+            settings(algorithm="esac"), env, 3
+        )
 
-    assert more(esac__adoption="tested", esac__adoption_episodes=4) == 2 * 8 * ((50 + 2 * 4) * 5 + 3 * 5)
-    assert more(esac__replayed="winners") == 0  # their parents are there when all wait for the phase
+    assert more(esac__adoption="tested", esac__adoption_episodes=4) == 2 * 8 * (
+        (50 + 2 * 4) * 5 + 3 * 5
+    )
+    assert (
+        more(esac__replayed="winners") == 0
+    )  # their parents are there when all wait for the phase
     for beside in ({"esac__learner_lag": 2}, {"esac__phase_timing": "virtual"}):
         assert more(esac__replayed="winners", esac__replayed_members=3, **beside) == 3 * d * 4
         assert more(esac__replayed="sample", esac__replayed_members=60, **beside) == 50 * d * 4
 
 
 def seen(**changes) -> rank.Rank:
-    one = rank.Rank(0, "a", [0, 1], "openblas: 1 thread(s) a rank", "compiled", 2**30, "", 0.1, 1000.0, "d1")
+    one = rank.Rank(
+        0, "a", [0, 1], "openblas: 1 thread(s) a rank", "compiled", 2**30, "", 0.1, 1000.0, "d1"
+    )
     return replace(one, **changes)
 
 
 def test_nodes_that_make_other_bits_are_named():
-    played, physics, _ = task.playing(settings(), [seen(), seen(host="b", physics="d2", steps_per_second=3000.0)])
+    played, physics, _ = task.playing(
+        settings(), [seen(), seen(host="b", physics="d2", steps_per_second=3000.0)]
+    )
     assert "1,000 / 2,000 / 3,000 steps/s" in played.found
     assert physics.remedy.startswith("other bits on b:")
     assert not physics.fatal
@@ -208,11 +287,25 @@ def test_the_smallest_shared_memory_decides():
 
 def test_too_little_shared_memory_for_transitions_is_2_at_the_start(tmp_path, monkeypatch):
     monkeypatch.setenv("FREE", "20000")  # room for the state
-    options = ["--algorithm", "td3", "--td3.episodes_on", "ranks", "--td3.episodes_per_generation", 10, *TASK, *ROUTINE]
-    done = run(2, *options, "--budget.generations", 1, "--run-dir", tmp_path / "run", code=2, program=EAGER)
+    options = [
+        "--algorithm",
+        "td3",
+        "--td3.episodes_on",
+        "ranks",
+        "--td3.episodes_per_generation",
+        10,
+        *TASK,
+        *ROUTINE,
+    ]
+    done = run(
+        2, *options, "--budget.generations", 1, "--run-dir", tmp_path / "run", code=2, program=EAGER
+    )
     env = make("CyclicMDP-v0", 40)
     packed = 1 + 40 * (2 * env.observation_size + env.action_size + 2) // 2
-    assert f"has 20000 bytes free; the shared arrays need {2 * 8 * (10 * (2 + packed) + 2 * 5)} more" in done.stderr
+    assert (
+        f"has 20000 bytes free; the shared arrays need {2 * 8 * (10 * (2 + packed) + 2 * 5)} more"
+        in done.stderr
+    )
     assert done.stderr.count("esac_mpi:") == 1
     assert not list(tmp_path.iterdir())
 
@@ -222,7 +315,9 @@ def test_a_rank_alone_on_its_node_needs_no_shared_memory():
     (line,) = memory.shared(settings(), env, [seen(shared_free=0), seen(node=1, shared_free=0)])
     assert not line.remedy
     assert "one rank a node needs no /dev/shm" in line.found
-    (line,) = memory.shared(settings(), env, [seen(shared_free=0), seen(node=1, host="b"), seen(node=1, host="b")])
+    (line,) = memory.shared(
+        settings(), env, [seen(shared_free=0), seen(node=1, host="b"), seen(node=1, host="b")]
+    )
     assert "free on b" in line.found
     assert not line.fatal
 
@@ -237,21 +332,61 @@ def test_a_rank_alone_on_its_node_needs_no_shared_memory():
             "14 rank(s) never have one: 50 would do",
         ),
         ({"es__population_size": 50}, 25, "2 turn(s)", ""),
-        ({"es__population_size": 50}, 32, "2 turn(s)", "18 of 32 have work in the last: 25 take as many turns, 50 take 1"),
+        (
+            {"es__population_size": 50},
+            32,
+            "2 turn(s)",
+            "18 of 32 have work in the last: 25 take as many turns, 50 take 1",
+        ),
         (
             {"algorithm": "esac", "esac__learner_lag": 5},
             51,
             "on 50 evaluating rank(s): 1 turn(s), rank 0 is with the learner",
             "",
         ),
-        ({"algorithm": "esac", "esac__learner_lag": 5}, 64, "on 63 evaluating", "13 rank(s) never have one: 50 would do"),
+        (
+            {"algorithm": "esac", "esac__learner_lag": 5},
+            64,
+            "on 63 evaluating",
+            "13 rank(s) never have one: 50 would do",
+        ),
         ({"algorithm": "sac"}, 1, "rank 0 plays and learns", ""),
-        ({"algorithm": "sac"}, 4, "rank 0 plays", "the other 3 only play evaluations, 10 episode(s) every 10 generation(s)"),
-        ({"algorithm": "td3"}, 4, "rank 0 plays", "in a new run with --td3.episodes_on ranks they play its training episodes"),
-        ({"algorithm": "td3", "td3__episodes_on": "ranks"}, 9, "8 episodes a generation", "1 rank(s) never have one: 8 would do"),
-        ({"algorithm": "erl"}, 11, "rank(s): 1 turn(s); then 10 members are made on the other 10, rank 0 with the learner", ""),
-        ({"algorithm": "aes_rl"}, 2, "5 individuals at a time on 2 rank(s), rank 0 decides and is with the critic", ""),
-        ({"algorithm": "aes_rl"}, 8, "5 individuals at a time on 8 rank(s)", "2 rank(s) never have one: 6 would do"),
+        (
+            {"algorithm": "sac"},
+            4,
+            "rank 0 plays",
+            "the other 3 only play evaluations, 10 episode(s) every 10 generation(s)",
+        ),
+        (
+            {"algorithm": "td3"},
+            4,
+            "rank 0 plays",
+            "in a new run with --td3.episodes_on ranks they play its training episodes",
+        ),
+        (
+            {"algorithm": "td3", "td3__episodes_on": "ranks"},
+            9,
+            "8 episodes a generation",
+            "1 rank(s) never have one: 8 would do",
+        ),
+        (
+            {"algorithm": "erl"},
+            11,
+            "rank(s): 1 turn(s); then 10 members are made on the other 10, rank 0 with the learner",
+            "",
+        ),
+        (
+            {"algorithm": "aes_rl"},
+            2,
+            "5 individuals at a time on 2 rank(s), rank 0 decides and is with the critic",
+            "",
+        ),
+        (
+            {"algorithm": "aes_rl"},
+            8,
+            "5 individuals at a time on 8 rank(s)",
+            "2 rank(s) never have one: 6 would do",
+        ),
         ({"algorithm": "pderl"}, 1, "11 turn(s); then 10 members are made", ""),
     ],
 )
@@ -274,7 +409,9 @@ def test_ranks_that_share_a_core_and_libraries_with_threads_of_their_own_are_not
     *_, node = machine.launch([seen(cores=[3]), seen(cores=[3])], world)
     assert node.found == "a: ranks 0-1; cores 3, 1 for each rank"
     assert "bind each to a core of its own" in node.remedy
-    blas, kernels, _ = machine.libraries(settings(), [seen(blas="mkl: 12 thread(s) a rank", kernel="numpy"), seen()])
+    blas, kernels, _ = machine.libraries(
+        settings(), [seen(blas="mkl: 12 thread(s) a rank", kernel="numpy"), seen()]
+    )
     assert "OMP_NUM_THREADS=1" in blas.remedy
     assert "C compiler" in kernels.remedy
     assert not machine.libraries(settings(), [seen()])[0].remedy
@@ -284,8 +421,14 @@ def test_a_gpu_that_is_not_there_is_wrong():
     line = machine.learner(settings(algorithm="sac", learner__device="cuda:77"), [0, 1], 1)
     assert line.fatal
     assert "learner.device = cuda:77: torch sees" in line.remedy
-    assert "tf32" in machine.learner(settings(algorithm="sac", learner__precision="tf32"), [0, 1], 1).remedy
-    assert "give it more" in machine.learner(settings(algorithm="sac", learner__threads=3), [0, 1], 1).remedy
+    assert (
+        "tf32"
+        in machine.learner(settings(algorithm="sac", learner__precision="tf32"), [0, 1], 1).remedy
+    )
+    assert (
+        "give it more"
+        in machine.learner(settings(algorithm="sac", learner__threads=3), [0, 1], 1).remedy
+    )
 
 
 def test_threads_that_the_learner_could_have_are_told_for_a_new_run_alone():
@@ -294,9 +437,14 @@ def test_threads_that_the_learner_could_have_are_told_for_a_new_run_alone():
         "2 core(s) have no rank, a new run could use them: --learner.threads 3"
     )
     assert "a new run" not in machine.learner(cpu, [0, 1], 2).found
-    small = config.updated(cpu, {"policy.hidden": (64, 64)})  # two threads were eight times slower there
+    small = config.updated(
+        cpu, {"policy.hidden": (64, 64)}
+    )  # two threads were eight times slower there
     assert "a new run" not in machine.learner(small, [0, 1, 2, 3], 2).found
-    assert "a new run" not in machine.learner(config.updated(cpu, {"learner.threads": 3}), [0, 1, 2, 3], 2).found
+    assert (
+        "a new run"
+        not in machine.learner(config.updated(cpu, {"learner.threads": 3}), [0, 1, 2, 3], 2).found
+    )
 
 
 def test_what_the_scheduler_says_is_shown():
@@ -310,7 +458,9 @@ def test_what_the_scheduler_says_is_shown():
     assert not machine.scheduler({}, math.inf)[1].remedy
 
 
-@pytest.mark.parametrize(("numbers", "text"), [([0, 1, 2, 3, 6], "0-3,6"), ([5], "5"), ([], ""), ([1, 3], "1,3")])
+@pytest.mark.parametrize(
+    ("numbers", "text"), [([0, 1, 2, 3, 6], "0-3,6"), ([5], "5"), ([], ""), ([1, 3], "1,3")]
+)
 def test_spans(numbers, text):
     assert report.spans(numbers) == text
 
@@ -329,11 +479,21 @@ def test_what_the_start_advises_is_not_refused_by_the_next_one(monkeypatch, thre
     monkeypatch.setattr(set_up.affinity, "cores", lambda: list(range(8)))
     chosen = settings(algorithm="esac", learner__threads=threads, policy__hidden=(256, 256))
     env = make("CyclicMDP-v0")
-    params = Params(chosen, Layout((env.observation_size, 8, 8, env.action_size)), env.horizon, None)
-    world, new = SimpleNamespace(size=64, nodes=32, locals=2), SimpleNamespace(path="runs/x", restored=None, start="")
-    job = SimpleNamespace(config=chosen, world=world, run=new, params=params, env=env, learner=object())
+    params = Params(
+        chosen, Layout((env.observation_size, 8, 8, env.action_size)), env.horizon, None
+    )
+    world, new = (
+        SimpleNamespace(size=64, nodes=32, locals=2),
+        SimpleNamespace(path="runs/x", restored=None, start=""),
+    )
+    job = SimpleNamespace(
+        config=chosen, world=world, run=new, params=params, env=env, learner=object()
+    )
     set_up.announce(job, {"device": "cpu", "hosts": "a", "mpi": "m", "settled": ""})
-    assert "50 members a generation on 64 evaluating rank(s): 1 turn(s); 14 rank(s) never have one: 50 would do" in said[3]
+    assert (
+        "50 members a generation on 64 evaluating rank(s): 1 turn(s); 14 rank(s) never have one: 50 would do"
+        in said[3]
+    )
     advised = re.findall(r"--.*", " ".join(said))
     assert advised == (["--fresh --learner.threads 7"] if threads == 1 else [])
     for options in advised:

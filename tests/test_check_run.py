@@ -12,8 +12,26 @@ from esac_mpi.envs import identity
 from esac_mpi.training.check import cost, directory
 
 TINY = [
-    *("--algorithm", "es", "--task.id", "CyclicMDP-v0", "--task.horizon", "9", "--policy.hidden", "4"),
-    *("--es.population_size", "4", "--budget.generations", "2", "--evaluation.episodes", "1", "--display.style", "plain"),
+    *(
+        "--algorithm",
+        "es",
+        "--task.id",
+        "CyclicMDP-v0",
+        "--task.horizon",
+        "9",
+        "--policy.hidden",
+        "4",
+    ),
+    *(
+        "--es.population_size",
+        "4",
+        "--budget.generations",
+        "2",
+        "--evaluation.episodes",
+        "1",
+        "--display.style",
+        "plain",
+    ),
 ]
 FURTHER = ["--budget.generations", "3"]
 
@@ -57,12 +75,16 @@ def damaged(path, monkeypatch):
 def in_vain(path, monkeypatch):
     complete(path, monkeypatch)
     status = json.loads((path / "status.json").read_text())
-    (path / "status.json").write_text(json.dumps({**status, "status": "running", "starts": 10, "since": 2}))
+    (path / "status.json").write_text(
+        json.dumps({**status, "status": "running", "starts": 10, "since": 2})
+    )
 
 
 def edited(path, monkeypatch):
     complete(path, monkeypatch)
-    monkeypatch.setattr(identity, "identity", lambda env: {"model": "", "source": "arm 1234", "wrappers": ""})
+    monkeypatch.setattr(
+        identity, "identity", lambda env: {"model": "", "source": "arm 1234", "wrappers": ""}
+    )
 
 
 @pytest.mark.parametrize(
@@ -70,9 +92,19 @@ def edited(path, monkeypatch):
     [
         (nothing, [], 0, r"a new run +ok"),
         (empty, ["--fresh"], 0, r"a new run +ok"),
-        (strange, [], 2, r"refused +WRONG: {path}: not empty, and not a run of esac_mpi; choose another --run-dir"),
+        (
+            strange,
+            [],
+            2,
+            r"refused +WRONG: {path}: not empty, and not a run of esac_mpi; choose another --run-dir",
+        ),
         (strange, ["--fresh"], 2, r"refused +WRONG: {path}: not empty"),
-        (complete, [], 0, r"finished at generation 2 +NOTE: the run in {path} is finished; raise its budget"),
+        (
+            complete,
+            [],
+            0,
+            r"finished at generation 2 +NOTE: the run in {path} is finished; raise its budget",
+        ),
         (complete, FURTHER, 0, r"goes on from generation 2, checkpoint.h5 +ok"),
         (complete, ["--fresh"], 0, r"a new run; the old one is moved to {path}.old-1 +ok"),
         (
@@ -83,23 +115,45 @@ def edited(path, monkeypatch):
         ),
         (damaged, FURTHER, 65, r"refused +WRONG: {path}: no readable checkpoint"),
         (in_vain, FURTHER, 1, r"failed at generation 2 +WRONG: 10 starts in a row"),
-        (edited, FURTHER, 2, r"refused +WRONG: {path} holds a run of another task; changed: its source \(arm\)\.\n {{8}}Choose"),
-        (edited, [*FURTHER, "--task.changed", "warn"], 0, r"goes on .* NOTE: the task has changed: its source \(arm\); the best"),
+        (
+            edited,
+            FURTHER,
+            2,
+            r"refused +WRONG: {path} holds a run of another task; changed: its source \(arm\)\.\n {{8}}Choose",
+        ),
+        (
+            edited,
+            [*FURTHER, "--task.changed", "warn"],
+            0,
+            r"goes on .* NOTE: the task has changed: its source \(arm\); the best",
+        ),
     ],
 )
-def test_the_check_says_what_a_start_then_does_and_leaves_all_as_it_was(place, before, options, code, found, monkeypatch, capfd):
+def test_the_check_says_what_a_start_then_does_and_leaves_all_as_it_was(
+    place, before, options, code, found, monkeypatch, capfd
+):
     before(place, monkeypatch)
     line = [*TINY, "--stop.starts", "10", "--run-dir", str(place), *options]
     there = snapshot(place.parent)
     checked, text = said(line, capfd)
     assert re.match(found.format(path=re.escape(str(place))), text), text
-    old = {name: entry for name, entry in there.items() if name != str(place)}  # the directory's time: it was tried
-    assert {name: entry for name, entry in snapshot(place.parent).items() if name != str(place)} == old
+    old = {
+        name: entry for name, entry in there.items() if name != str(place)
+    }  # the directory's time: it was tried
+    assert {
+        name: entry for name, entry in snapshot(place.parent).items() if name != str(place)
+    } == old
     assert checked == started(*line) == code
 
 
 def test_a_task_whose_model_changes_at_every_reset_is_the_same_task(place, capfd):
-    line = [*TINY, "--task.id", "dm_control/fish-swim-v0", "--run-dir", str(place)]  # its target is drawn
+    line = [
+        *TINY,
+        "--task.id",
+        "dm_control/fish-swim-v0",
+        "--run-dir",
+        str(place),
+    ]  # its target is drawn
     assert started(*line) == 0
     code, text = said([*line, *FURTHER], capfd)
     assert code == 0
@@ -111,7 +165,11 @@ def test_a_run_in_use_is_refused_and_goes_on(place, capfd):
     assert process.stdout.readline() == "held\n"
     line = [*TINY, "--run-dir", str(place)]
     code, text = said(line, capfd)
-    assert (code, f"in use by another run: host {(place / 'run.lock').read_text().split()[0]}, pid {process.pid}" in text) == (
+    assert (
+        code,
+        f"in use by another run: host {(place / 'run.lock').read_text().split()[0]}, pid {process.pid}"
+        in text,
+    ) == (
         2,
         True,
     )
@@ -127,13 +185,19 @@ def test_check_and_fresh_are_given_together(tmp_path):
     (tmp_path / "run.lock").write_text("")
     arguments = [*TINY, "--check", "--run-dir", tmp_path]
     assert "holds a run of other settings" in program(0, *arguments, code=2).stdout
-    assert f"a new run; the old one is moved to {tmp_path}.old-1" in program(2, *arguments, "--fresh").stdout
+    assert (
+        f"a new run; the old one is moved to {tmp_path}.old-1"
+        in program(2, *arguments, "--fresh").stdout
+    )
     assert sorted(file.name for file in tmp_path.iterdir()) == ["config.toml", "run.lock"]
 
 
 def test_a_forecast_is_of_what_is_left(place, monkeypatch, capfd):
     monkeypatch.setattr(cost, "PLAYING", 0.01)
-    for before, told in ((nothing, "for the whole budget"), (complete, "for what is left of the budget")):
+    for before, told in (
+        (nothing, "for the whole budget"),
+        (complete, "for what is left of the budget"),
+    ):
         before(place, monkeypatch)
         capfd.readouterr()
         assert checked(*TINY, *FURTHER, "--run-dir", place) == 0

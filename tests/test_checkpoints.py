@@ -14,7 +14,9 @@ def test_the_hashes_of_a_checkpoint_are_of_theta_and_of_the_state(tmp_path):
     hashes = []
     for generation in (1, 1, 2):
         run.checkpoint(generation, state(generation), {"w": np.ones(2)})
-        hashes.append([read(tmp_path / "checkpoint.h5")[1][name] for name in ("theta_sha256", "state_sha256")])
+        hashes.append(
+            [read(tmp_path / "checkpoint.h5")[1][name] for name in ("theta_sha256", "state_sha256")]
+        )
     assert hashes[0] == hashes[1]
     assert hashes[0][0] != hashes[2][0]
     assert hashes[0][1] != hashes[2][1]
@@ -57,7 +59,11 @@ def test_pending_arrays_are_in_the_checkpoint_and_in_no_hash(tmp_path):
     grow(run, 0, 2)
     run.checkpoint(2, state(2), {})
     without = read(tmp_path / "checkpoint.h5")[1]["state_sha256"]
-    pending = {"fitness": np.arange(4.0), "counters.env_steps": np.array(7), "name": np.array("läufe")}
+    pending = {
+        "fitness": np.arange(4.0),
+        "counters.env_steps": np.array(7),
+        "name": np.array("läufe"),
+    }
     run.checkpoint(3, state(3), {}, pending=pending)  # the third row was not made
     run.checkpoint(2, state(2), {}, pending=pending)
     assert read(tmp_path / "checkpoint.h5")[1]["state_sha256"] == without

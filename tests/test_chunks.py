@@ -75,7 +75,9 @@ def test_captured_updates_have_the_bits_of_those_made_one_by_one(form, early):
 
 def test_the_critic_of_individuals_has_them_too_from_a_ring_as_it_was():
     rows = cem.transitions(90)
-    plain, fast = (cem.learner(cem.settings(tau=0.1, replay_capacity=50), rows, 120) for _ in range(2))
+    plain, fast = (
+        cem.learner(cem.settings(tau=0.1, replay_capacity=50), rows, 120) for _ in range(2)
+    )
     captured(fast)
     actors = [cem.perturbed(plain.actor.layout, number) for number in (1, 2)]
     for k in (1, 2):
@@ -103,14 +105,18 @@ def test_it_moves_between_the_two_ways_and_over_a_checkpoint():
     assert same(straight.arrays(), third.arrays())
 
 
-@pytest.mark.parametrize(("form", "kinds"), [("sac", 2), ("ddpg", 1), ("td3", 2), ("td3 at the end", 5)])
+@pytest.mark.parametrize(
+    ("form", "kinds"), [("sac", 2), ("ddpg", 1), ("td3", 2), ("td3 at the end", 5)]
+)
 def test_a_graph_is_captured_once_for_each_sequence_and_for_standardised_rows(form, kinds):
     """Of one update and of a slice, but for interleaved ones; TD3's of both kinds and in three orders.
 
     The numbers by which rows are standardised lie where they lay: others need no other graph.
     """
     learner = captured(FORMS[form]())
-    for k, (sums, expected) in enumerate([(None, 1), (None, 1), (SUMS, 2), (2 * SUMS, 2), (None, 2)]):
+    for k, (sums, expected) in enumerate(
+        [(None, 1), (None, 1), (SUMS, 2), (2 * SUMS, 2), (None, 2)]
+    ):
         phase(learner, k, sums)
         assert graphs(learner) == expected * kinds
 
@@ -155,7 +161,9 @@ def test_numbers_drawn_for_a_chunk_are_those_of_one_update_after_another():
     whole = replay.places(streams[0].sampling, (9, 16))
     assert np.array_equal(whole, [replay.places(streams[1].sampling, 16) for _ in range(9)])
     noise = streams[0].update.standard_normal((9, 2, 16, 3), dtype=np.float32)
-    assert np.array_equal(noise, [streams[1].update.standard_normal((2, 16, 3), dtype=np.float32) for _ in range(9)])
+    assert np.array_equal(
+        noise, [streams[1].update.standard_normal((2, 16, 3), dtype=np.float32) for _ in range(9)]
+    )
     assert streams[0].update.integers(2**62) == streams[1].update.integers(2**62)
 
 
@@ -189,7 +197,9 @@ def test_a_phase_leaves_its_rank_alone_while_the_device_works():
     flight, waits = Flight(fast.begin(Line(), 0, 2, 61), 0, lambda: now, "SAC"), 0
     while not flight.done:
         flight.advance()  # the clock stands still in it: only the phase's own word or its end can end a slice
-        assert len(fast.chunks._gpu.queue) <= 2 * (3 + 3 * (3 + 1) + 1)  # two chunks' graphs, copies and marks of slices, counter
+        assert len(fast.chunks._gpu.queue) <= 2 * (
+            3 + 3 * (3 + 1) + 1
+        )  # two chunks' graphs, copies and marks of slices, counter
         waits += flight.waits
         now += 2.0 * flight.waits
     assert waits > 20
@@ -209,7 +219,9 @@ def test_no_more_than_a_slice_is_drawn_and_launched_without_a_break():
     now = iter(np.arange(0.0, 10.0, 1e-3))  # each look at the clock takes a millisecond
     other = captured(sac(), pace=1000)
     other.replay.add_rows(np.zeros((50, fast.replay.width), np.float32))
-    flight = Flight(other.chunks.make(70, training.streams(0, 0)), 0, lambda: float(next(now)), "SAC")
+    flight = Flight(
+        other.chunks.make(70, training.streams(0, 0)), 0, lambda: float(next(now)), "SAC"
+    )
     flight.advance(0.002)
     assert flight.updating == pytest.approx(0.002)
 

@@ -33,11 +33,19 @@ def test_steps_and_updates_of_aes_rl_stand_beside_its_times():
     for task in ("HalfCheetah-v5", "Hopper-v5", "Walker2d-v5"):
         names = ("CEM-RL", "P-CEM-RL", "AES-RL", "AES-RL, 9 workers")
         updates = [np.mean([row.gradient_updates for row in table[task, name]]) for name in names]
-        assert f"| its critic's updates | {' | '.join(f'{value:,.0f}' for value in updates)} |" in page
+        assert (
+            f"| its critic's updates | {' | '.join(f'{value:,.0f}' for value in updates)} |" in page
+        )
         for name in names:
-            shares.setdefault(name, []).extend(row.gradient_updates / row.nominal_steps for row in table[task, name])
-    least_and_most = [f"{f(shares[name]):.2f}" for name in ("AES-RL", "AES-RL, 9 workers") for f in (min, max)]
-    assert "made {} to {} of these with 5 workers and {} to {} with 9".format(*least_and_most) in page
+            shares.setdefault(name, []).extend(
+                row.gradient_updates / row.nominal_steps for row in table[task, name]
+            )
+    least_and_most = [
+        f"{f(shares[name]):.2f}" for name in ("AES-RL", "AES-RL, 9 workers") for f in (min, max)
+    ]
+    assert (
+        "made {} to {} of these with 5 workers and {} to {} with 9".format(*least_and_most) in page
+    )
     rivals = shares["CEM-RL"] + shares["P-CEM-RL"]
     assert f"CEM-RL and P-CEM-RL {min(rivals):.2f} to {max(rivals):.2f}" in page
     steps = {key: [row.env_steps for row in rows] for key, rows in ended("aes-table3.csv").items()}
@@ -45,7 +53,10 @@ def test_steps_and_updates_of_aes_rl_stand_beside_its_times():
     assert {*steps["HalfCheetah-v5", "AES-RL"], *steps["Swimmer-v5", "AES-RL"]} == {612_000}
     others = [count for (_, name), counts in steps.items() for count in counts if name != "AES-RL"]
     assert f"on Hopper, where the others have {min(others):,} to {max(others):,}" in page
-    assert f"612,000 true steps on HalfCheetah and Swimmer and {min(hopper):,} to {max(hopper):,} on Hopper" in page
+    assert (
+        f"612,000 true steps on HalfCheetah and Swimmer and {min(hopper):,} to {max(hopper):,} on Hopper"
+        in page
+    )
 
 
 @pytest.mark.parametrize(("task", "target"), [("halfcheetah", 4000), ("cheetah-run", 350)])
@@ -54,7 +65,10 @@ def test_who_is_first_with_the_learner_of_the_runs(monkeypatch, task, target):
     monkeypatch.setattr(reach, "UPDATES", np.array([1000 / 0.77]))
     (labels,) = reach.read([RECORDS / f"aggregate/{task}.csv"]).values()
     found = reach.reach(labels, target)
-    first = {ranks: found.labels[label] for ranks, label in zip(reach.grid.RANKS, found.first[0], strict=True)}
+    first = {
+        ranks: found.labels[label]
+        for ranks, label in zip(reach.grid.RANKS, found.first[0], strict=True)
+    }
     assert first[4] == first[8] == "ESAC"
     assert {name for ranks, name in first.items() if ranks >= 16} == {"ES"}
     assert (first[2] == "ESAC") == (task == "cheetah-run")
@@ -67,29 +81,44 @@ def best_of(files, seconds, groups):
     rows, _ = traces.on_machine(scores.by_task(rowfiles.read(files)), Machine(8))
     found = traces.sections(rows)
     study = scores.study(
-        found, scores.random_returns(ROOT / "configs/experiments/random.toml"), traces.Wall(Machine(8), seconds), []
+        found,
+        scores.random_returns(ROOT / "configs/experiments/random.toml"),
+        traces.Wall(Machine(8), seconds),
+        [],
     )
     tasks = []
     for task in study.whole:
         made = {
-            (label, run.seed): [row.better for row in run.rows if row.wall_seconds <= seconds and row.better is not None]
+            (label, run.seed): [
+                row.better
+                for row in run.rows
+                if row.wall_seconds <= seconds and row.better is not None
+            ]
             for label, runs in found[task.title].items()
             for run in runs
         }
-        chosen = [max(([*made[one]][-2:] for one in group), key=lambda last: last[0])[-1] for group in groups]
+        chosen = [
+            max(([*made[one]][-2:] for one in group), key=lambda last: last[0])[-1]
+            for group in groups
+        ]
         tasks.append((np.array(chosen) - task.random) / (task.best - task.random))
     return f"{float(iqm(tasks)):.2f}"
 
 
 def test_what_else_eight_ranks_can_do():
     eight = sorted(Path(RECORDS / "aggregate").glob("*.csv"))
-    four = [RECORDS / f"aggregate/{name}.csv" for name in CARRIERS] + sorted((RECORDS / "carriers").glob("*.csv"))
+    four = [RECORDS / f"aggregate/{name}.csv" for name in CARRIERS] + sorted(
+        (RECORDS / "carriers").glob("*.csv")
+    )
     halves = [[(name, seed) for name in ("ES", "SAC")] for seed in range(5)]
     all_four = [[(name, seed) for name in ("ES", "SAC", "TD3", "PPO")] for seed in range(5)]
-    both, whole, sacs = (best_of(eight, 90, g) for g in (halves, all_four, [[("SAC", seed) for seed in range(5)]]))
+    both, whole, sacs = (
+        best_of(eight, 90, g) for g in (halves, all_four, [[("SAC", seed) for seed in range(5)]])
+    )
     page, front = said("docs/results.md"), said("README.md")
     assert (
-        f"of a seed has {both}, the best of a seed's ES, SAC, TD3 and PPO {whole}, the best of five seeds of SAC {sacs}." in page
+        f"of a seed has {both}, the best of a seed's ES, SAC, TD3 and PPO {whole}, the best of five seeds of SAC {sacs}."
+        in page
     )
     assert f"chosen by the evaluation before the last, has {both}." in front
     beside = best_of(four, 45, halves)

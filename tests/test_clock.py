@@ -18,9 +18,13 @@ FREE = {"latency": 0.0, "bandwidth": np.inf, "barrier": 0.0}
 
 
 def test_list_schedule_gives_the_next_task_to_the_first_free_worker():
-    assert list_schedule([3, 1, 1, 1, 2], [0, 0]) == 5.0  # 3 + 2 and 1 + 1 + 1: a tie at 3, then the last task
+    assert (
+        list_schedule([3, 1, 1, 1, 2], [0, 0]) == 5.0
+    )  # 3 + 2 and 1 + 1 + 1: a tie at 3, then the last task
     assert list_schedule([3, 3], [0]) == 6.0
-    assert list_schedule([1, 1, 1], [0, 10]) == 3.0  # the second worker is busy until 10 and never needed
+    assert (
+        list_schedule([1, 1, 1], [0, 10]) == 3.0
+    )  # the second worker is busy until 10 and never needed
     assert list_schedule([1, 1, 1], [0, 1.5]) == 2.5
     assert list_schedule([], [0, 7]) == 0.0
 
@@ -62,15 +66,21 @@ def test_a_generation_of_es_is_members_exchange_update_and_evaluation_in_turn():
 
 def test_members_that_are_expected_to_last_longest_go_first():
     assert ends(2, whole((1.0, 1.0, 1.0, 3.0))) == [4.0]  # 1 1 | 1 3
-    assert ends(2, whole((1.0, 1.0, 1.0, 3.0), expected=np.array([1, 1, 1, 9.0]))) == [3.0]  # 3 | 1 1 1
+    assert ends(2, whole((1.0, 1.0, 1.0, 3.0), expected=np.array([1, 1, 1, 9.0]))) == [
+        3.0
+    ]  # 3 | 1 1 1
     assert ends(2, whole((3.0, 1.0, 1.0, 1.0), expected=np.array([1, 9, 9, 9.0]))) == [4.0]
 
 
 def test_rank_0_writes_while_others_evaluate():
-    assert ends(2, whole((1.0, 1.0, 1.0), record=1.5)) == [2.5]  # rank 0: writes, then the third; rank 1: two
+    assert ends(2, whole((1.0, 1.0, 1.0), record=1.5)) == [
+        2.5
+    ]  # rank 0: writes, then the third; rank 1: two
     assert ends(2, whole((1.0, 1.0), record=4.0)) == [4.0]
     assert ends(1, whole((1.0, 1.0), record=4.0)) == [6.0]
-    assert ends(9, Generation(record=4.0, phase=2.0, evaluation=np.ones(9))) == [7.0]  # nobody else has work
+    assert ends(9, Generation(record=4.0, phase=2.0, evaluation=np.ones(9))) == [
+        7.0
+    ]  # nobody else has work
 
 
 def test_all_wait_for_a_phase_without_a_lag():
@@ -78,25 +88,48 @@ def test_all_wait_for_a_phase_without_a_lag():
     assert ends(1, whole(phase=5.0)) == [11.0]
 
 
-LAGGED = [whole((1.0,) * 4, begun=5.0), whole((1.0,) * 4), whole((1.0,) * 4, merges=True), whole((1.0,) * 4)]
+LAGGED = [
+    whole((1.0,) * 4, begun=5.0),
+    whole((1.0,) * 4),
+    whole((1.0,) * 4, merges=True),
+    whole((1.0,) * 4),
+]
 
 
 def test_a_phase_runs_beside_and_is_waited_for_where_it_is_due():
-    assert ends(3, *LAGGED) == [2, 4, 7, 9]  # 2 s on all three; two ranks take 2 s, twice; 1 s of 5 is left; all three again
+    assert ends(3, *LAGGED) == [
+        2,
+        4,
+        7,
+        9,
+    ]  # 2 s on all three; two ranks take 2 s, twice; 1 s of 5 is left; all three again
     assert ends(1, *LAGGED) == [4, 8, 17, 21]  # one rank has both to do
     assert ends(5, *LAGGED) == [1, 2, 6, 7]  # 3 s are left
-    assert ends(3, *LAGGED, cores=1) == [2, 4, 7, 9]  # three nodes: that of rank 0 is dealt none while it learns
+    assert ends(3, *LAGGED, cores=1) == [
+        2,
+        4,
+        7,
+        9,
+    ]  # three nodes: that of rank 0 is dealt none while it learns
 
 
 def test_a_phase_does_not_get_on_while_rank_0_writes_or_updates_but_does_in_an_evaluation():
     writing = [LAGGED[0], whole((1.0,) * 4, record=0.5, serial=0.25, update=0.25), *LAGGED[2:]]
     assert ends(3, *writing) == [2, 4.5, 8, 10]  # 1.5 s of 5 in the second generation
     evaluated = [whole((1.0,) * 4, begun=5.0, evaluation=np.ones(4)), *LAGGED[1:]]
-    assert ends(3, *evaluated) == [4, 6, 8, 10]  # two ranks take 2 s for the episodes: all 5 s are over when it is due
+    assert ends(3, *evaluated) == [
+        4,
+        6,
+        8,
+        10,
+    ]  # two ranks take 2 s for the episodes: all 5 s are over when it is due
 
 
 def test_a_rank_whose_phase_has_ended_takes_members_that_are_left():
-    assert ends(2, whole((1.0,) * 4, begun=2.0), whole((1.0,) * 4)) == [2, 5]  # rank 1: three of them; rank 0: one from 2 s on
+    assert ends(2, whole((1.0,) * 4, begun=2.0), whole((1.0,) * 4)) == [
+        2,
+        5,
+    ]  # rank 1: three of them; rank 0: one from 2 s on
 
 
 def test_a_critic_has_its_lessons_beside_members_and_others_learn_from_them_or_not():
@@ -106,17 +139,24 @@ def test_a_critic_has_its_lessons_beside_members_and_others_learn_from_them_or_n
     assert ends(2, serial) == [7.0]  # rank 1 plays two and waits until 5; one each
     assert ends(2, beside) == [6.0]  # rank 1 plays two and trains two, while rank 0 teaches
     assert ends(3, serial, serial) == [7.0, 14.0]
-    assert ends(3, beside, beside) == [5.0, 10.0]  # 1 and 2 s on two ranks, then the rest of the lesson
+    assert ends(3, beside, beside) == [
+        5.0,
+        10.0,
+    ]  # 1 and 2 s on two ranks, then the rest of the lesson
 
 
 def at(run, ranks, rate=0.0):
-    return [round(float(t), 2) for t in computed(run, Machine(ranks, rate))]  # what a barrier costs is below that
+    return [
+        round(float(t), 2) for t in computed(run, Machine(ranks, rate))
+    ]  # what a barrier costs is below that
 
 
 def test_a_run_without_a_lag_on_other_ranks(tmp_path):
     rows = [(members, bool(phase), phase, episodes) for members, _, phase, episodes in ROWS]
     run = run_of(tmp_path / "run", rows)
-    assert at(run, 1) == [5.6, 11.2, 21.8] == np.round(run.columns["timing/wall_seconds"], 2).tolist()
+    assert (
+        at(run, 1) == [5.6, 11.2, 21.8] == np.round(run.columns["timing/wall_seconds"], 2).tolist()
+    )
     # two ranks: rank 0 writes for 0.1 s, both play 2 s; then 0.5 s of the rest, the update whole, one episode each
     assert at(run, 2) == [3.1, 6.2, 14.3]
     assert at(run, 4) == [2.1, 4.2, 11.3]
@@ -131,24 +171,46 @@ def test_a_run_with_phases_beside_on_other_ranks_and_with_another_learner(tmp_pa
     # three ranks: 2 s of members, 0.5 of the rest; the phase begins beside the evaluation, for which two ranks take 0.5 s:
     # of its 5 s so much are over; then 2 s less 0.1 of writing, 0.5, and 1.9 again: of its 5 s 0.2 are left when it is due
     assert at(run, 3) == [3.0, 6.0, 9.2]
-    assert at(run, 3, 150.0) == [3.0, 6.0, 9.0]  # 2 s of playing and 2 s of updates are over in time
+    assert at(run, 3, 150.0) == [
+        3.0,
+        6.0,
+        9.0,
+    ]  # 2 s of playing and 2 s of updates are over in time
 
 
 def test_trial_episodes_are_dealt_like_members(tmp_path):
     rows = [(members, bool(phase), phase, episodes) for members, _, phase, episodes in ROWS]
     trials = [(np.nan, np.nan), (0.5, 0.5), (np.nan, np.nan)]
     run = run_of(tmp_path / "run", rows, trials=trials)
-    assert at(run, 1) == [5.6, 12.2, 22.8] == np.round(run.columns["timing/wall_seconds"], 2).tolist()
-    assert at(run, 2) == [3.1, 6.7, 14.8]  # as without them, and 0.5 s more in the second generation
+    assert (
+        at(run, 1) == [5.6, 12.2, 22.8] == np.round(run.columns["timing/wall_seconds"], 2).tolist()
+    )
+    assert at(run, 2) == [
+        3.1,
+        6.7,
+        14.8,
+    ]  # as without them, and 0.5 s more in the second generation
 
 
 def test_a_member_that_played_nothing_costs_nothing(tmp_path):
-    rows = [((1.0, np.nan, np.nan, 1.0), False, NONE, (0.5, 0.5)), ((np.nan,) * 4, False, NONE, (0.5, 0.5)), *ROWS[:1]]
+    rows = [
+        ((1.0, np.nan, np.nan, 1.0), False, NONE, (0.5, 0.5)),
+        ((np.nan,) * 4, False, NONE, (0.5, 0.5)),
+        *ROWS[:1],
+    ]
     run = run_of(tmp_path / "run", rows)
-    assert at(run, 1) == [3.6, 5.2, 10.8]  # 2, 0 and 4 s of playing; 1.6 of all else, of it 1 of evaluation
+    assert at(run, 1) == [
+        3.6,
+        5.2,
+        10.8,
+    ]  # 2, 0 and 4 s of playing; 1.6 of all else, of it 1 of evaluation
     assert at(run, 2) == [2.1, 3.2, 6.3]
-    run = run_of(tmp_path / "more", rows, beside=0.4)  # who played has it, and where nobody did it is lost on no clock
-    assert at(run, 1) == [4.0, 6.0, 12.0] == np.round(run.columns["timing/wall_seconds"], 2).tolist()
+    run = run_of(
+        tmp_path / "more", rows, beside=0.4
+    )  # who played has it, and where nobody did it is lost on no clock
+    assert (
+        at(run, 1) == [4.0, 6.0, 12.0] == np.round(run.columns["timing/wall_seconds"], 2).tolist()
+    )
 
 
 def test_children_are_made_beside_the_learner_on_other_ranks(tmp_path):
@@ -157,24 +219,35 @@ def test_children_are_made_beside_the_learner_on_other_ranks(tmp_path):
     # two ranks: rank 0 writes, then two episodes each; 0.4 s of plan and rest; rank 1 makes both children, while rank 0 learns
     # for 3 s and waits; of the update's five parts three
     assert at(run, 2) == [6.8, 13.6]  # 2.1 + 0.4 + 4 + 0.3
-    assert at(run, 3) == [5.6, 11.2]  # 2 + 0.4 + 2 of children and the 1 s that is left of the phase + 0.2
+    assert at(run, 3) == [
+        5.6,
+        11.2,
+    ]  # 2 + 0.4 + 2 of children and the 1 s that is left of the phase + 0.2
     assert at(run, 3, 50.0) == [7.6, 15.2]  # the phase 5 s
     assert at(run, 3, np.inf) == [4.6, 9.2]  # 1 s, over before the children are there
     assert at(run, 2, np.inf) == [5.8, 11.6]  # rank 0 takes the second child after 1 s
     three = erl_run_of(tmp_path / "three", 2, 3, 1.9, 2.0, 1.0, 0.2, (2.0, 4.0, 3.0))
     assert three.columns["timing/wall_seconds"][-1] == pytest.approx(11.2)
     for ranks in (1, 2, 3):
-        np.testing.assert_allclose(computed(three, Machine(ranks)), computed(run, Machine(ranks)), rtol=1e-6)
+        np.testing.assert_allclose(
+            computed(three, Machine(ranks)), computed(run, Machine(ranks)), rtol=1e-6
+        )
     _, found = compact(run)
     for rate in (0.0, np.inf, 100.0, 3000.0, 3.0):
-        assert grid.at(found, 400, Machine(2, rate)) == pytest.approx(computed(run, Machine(2, rate))[-1], rel=1e-3)
+        assert grid.at(found, 400, Machine(2, rate)) == pytest.approx(
+            computed(run, Machine(2, rate))[-1], rel=1e-3
+        )
 
 
 def test_other_work_on_the_machine_makes_a_run_longer_but_not_its_clock(tmp_path):
     quiet, slow = run_of(tmp_path / "quiet", ROWS), run_of(tmp_path / "slow", ROWS, slow=2.0)
-    assert slow.columns["timing/wall_seconds"][-1] == pytest.approx(2 * quiet.columns["timing/wall_seconds"][-1])
+    assert slow.columns["timing/wall_seconds"][-1] == pytest.approx(
+        2 * quiet.columns["timing/wall_seconds"][-1]
+    )
     for ranks in (1, 2, 8):
-        np.testing.assert_allclose(computed(slow, Machine(ranks)), computed(quiet, Machine(ranks)), rtol=1e-9)
+        np.testing.assert_allclose(
+            computed(slow, Machine(ranks)), computed(quiet, Machine(ranks)), rtol=1e-9
+        )
 
 
 def test_a_run_of_several_ranks_gives_the_same_clock(tmp_path):
@@ -205,14 +278,19 @@ def compact(run):
 
 @pytest.mark.parametrize("later", [0, 2])
 def test_few_numbers_say_what_the_run_says(tmp_path, later):
-    rows = [(members, bool(phase) if not later else begun, phase, episodes) for members, begun, phase, episodes in ROWS]
+    rows = [
+        (members, bool(phase) if not later else begun, phase, episodes)
+        for members, begun, phase, episodes in ROWS
+    ]
     run = run_of(tmp_path / "run", rows, **{"esac.learner_lag": later})
     _, found = compact(run)
     rates = (0.0, np.inf, 100.0, 3000.0, 3.0, 20.0) + (() if later else (77.0, 250.0))
     for ranks in (1, 2, 4, 8, 1024):
         for rate in rates:
             machine = Machine(ranks, rate)
-            assert grid.at(found, 300, machine) == pytest.approx(computed(run, machine)[-1], rel=1e-3), (ranks, rate)
+            assert grid.at(found, 300, machine) == pytest.approx(
+                computed(run, machine)[-1], rel=1e-3
+            ), (ranks, rate)
 
 
 def test_the_text_of_a_clock_by_hand(tmp_path):
@@ -221,7 +299,9 @@ def test_the_text_of_a_clock_by_hand(tmp_path):
     assert text.startswith("own 21.8 14.3 11.3 11;")
     assert text.endswith(";inf 18.8 11.3 8.301 8.001 8.002 8.002 8.003")
     ten = grid.parsed("own 10 6 4;inf 8 4 2")
-    assert grid.at(ten, 20, Machine(3)) == pytest.approx(4 + 2 / 3)  # a third of the way from 1/4 to 1/2 of a rank's share
+    assert grid.at(ten, 20, Machine(3)) == pytest.approx(
+        4 + 2 / 3
+    )  # a third of the way from 1/4 to 1/2 of a rank's share
     assert grid.at(ten, 20, Machine(64, 10.0)) == 4.0
     assert grid.at(grid.parsed("own 10 6 4"), 0, Machine(64, 10.0)) == 4.0  # it has no learner
     lagged = grid.parsed("own 10;inf 8;30 9;100 8.5")

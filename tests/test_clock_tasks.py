@@ -40,8 +40,13 @@ def ended(ranks, lists, *sections, arrival=False, seen=None):
 
 
 def test_workers_on_ranks_of_their_own_go_as_the_virtual_clock_does():
-    times, clock = ended(3, {0: [(3000, 3.0), (1000, 1.0)], 1: [(2000, 2.0)]}, Section(2), Section(2))
-    assert times == [3.0, 4.0]  # ends at 2 and 3, then both at 4; at a tie worker 0 is first, and waited for a step longer
+    times, clock = ended(
+        3, {0: [(3000, 3.0), (1000, 1.0)], 1: [(2000, 2.0)]}, Section(2), Section(2)
+    )
+    assert times == [
+        3.0,
+        4.0,
+    ]  # ends at 2 and 3, then both at 4; at a tie worker 0 is first, and waited for a step longer
     assert clock.busy.round(2).tolist() == [0.0, 4.0, 4.0]  # rank 0 has nothing to do but to decide
 
 
@@ -56,9 +61,14 @@ def test_a_result_waits_for_what_may_end_before_it_and_in_the_order_of_arrival_d
 
 def test_what_updates_last_is_known_when_they_begin():
     slow = {0: [(10, 1.0)], 1: [(5, 1.0, 30, 9.0)]}  # worker 1 updates for 9 s, and is at 30 then
-    assert ended(3, slow, Section(3), Section(1))[0] == [3.0, 10.0]  # results at 10, 20 and 30 go before 35, that at 40 does not
+    assert ended(3, slow, Section(3), Section(1))[0] == [
+        3.0,
+        10.0,
+    ]  # results at 10, 20 and 30 go before 35, that at 40 does not
     teaching = {0: [(10, 10.0)], CRITIC: [(0, 3.0, 30, 3.0), (1, 1.0)]}
-    assert ended(1, teaching, Section(2))[0] == [20.0]  # who can end at 30 at the earliest is left for later
+    assert ended(1, teaching, Section(2))[0] == [
+        20.0
+    ]  # who can end at 30 at the earliest is left for later
 
 
 def test_one_rank_does_all_in_turn_and_two_are_dealt_what_is_not_begun():
@@ -72,25 +82,49 @@ def test_one_rank_does_all_in_turn_and_two_are_dealt_what_is_not_begun():
 def test_rank_0_goes_on_with_that_of_its_tasks_which_is_behind():
     both = {0: [(10, 10.0)], 1: [(10, 10.0)], CRITIC: [(10, 10.0), (100, 10.0)]}
     times, clock = ended(2, both, Section(2))
-    assert times == [20.0]  # rank 1 has worker 0's at 10 s, and waits for the other two, which share rank 0
+    assert times == [
+        20.0
+    ]  # rank 1 has worker 0's at 10 s, and waits for the other two, which share rank 0
     assert clock.busy.tolist() == [20.0, 10.0]
-    behind = {0: [(10, 10.0)], CRITIC: [(30, 3.0)]}  # gets on ten times as fast: both are at 10 after 11 s
+    behind = {
+        0: [(10, 10.0)],
+        CRITIC: [(30, 3.0)],
+    }  # gets on ten times as fast: both are at 10 after 11 s
     assert ended(1, behind, Section(1))[0] == [11.0]
 
 
 def test_rank_0_decides_and_writes_while_others_go_on():
     tasks = {0: [(2, 2.0)], 1: [(2, 2.0)]}
-    assert ended(3, tasks, Section(2, lead=0.5), Section(2, lead=0.5))[0] == [3.0, 6.0]  # both come at 2 s, 1 s of decisions
-    assert ended(3, tasks, Section(2), Section(2, record=3.0))[0] == [2.0, 7.0]  # it gives nothing out until it has written
+    assert ended(3, tasks, Section(2, lead=0.5), Section(2, lead=0.5))[0] == [
+        3.0,
+        6.0,
+    ]  # both come at 2 s, 1 s of decisions
+    assert ended(3, tasks, Section(2), Section(2, record=3.0))[0] == [
+        2.0,
+        7.0,
+    ]  # it gives nothing out until it has written
     uneven = {0: [(3, 3.0)], 1: [(2, 2.0)]}
-    assert ended(3, uneven, Section(1), Section(1, record=3.0), arrival=True)[0] == [2.0, 5.0]  # at 3, but rank 0 writes until 5
-    assert ended(3, tasks, Section(2, serial=0.25, evaluation=np.ones(4)), Section(2))[0] == [4.25, 6.25]  # two rounds on 3 ranks
+    assert ended(3, uneven, Section(1), Section(1, record=3.0), arrival=True)[0] == [
+        2.0,
+        5.0,
+    ]  # at 3, but rank 0 writes until 5
+    assert ended(3, tasks, Section(2, serial=0.25, evaluation=np.ones(4)), Section(2))[0] == [
+        4.25,
+        6.25,
+    ]  # two rounds on 3 ranks
 
 
 def test_progress_goes_through_updates_and_then_steps():
     piece = Piece((6.0, 4.0), (3.0, 1.0))
     assert [piece.over(spent) for spent in (0, 1.5, 3.0, 3.5, 4.0)] == [0, 3, 6, 8, 10]
-    assert [piece.until(progress) for progress in (0, 3, 6, 8, 10, 11)] == [0, 1.5, 3.0, 3.5, 4.0, 4.0]
+    assert [piece.until(progress) for progress in (0, 3, 6, 8, 10, 11)] == [
+        0,
+        1.5,
+        3.0,
+        3.5,
+        4.0,
+        4.0,
+    ]
     assert AtWork(None, piece, 0, 0.0).speed() == (0.0, 3.0)
     assert Piece((0.0, 4.0), (3.0, 1.0)).over(2.0) == 0
 
@@ -99,7 +133,10 @@ def test_progress_goes_through_updates_and_then_steps():
 def test_what_is_told_when_is_what_an_event_queue_says_on_any_number_of_ranks(seed):
     choose = random.Random(seed)
     workers, ranks = choose.randint(1, 6), choose.randint(1, 8)
-    lists = {w: [(choose.choice((1, 2, 3, 5, 50)), choose.choice((0.1, 1.0, 7.0))) for _ in range(30)] for w in range(workers)}
+    lists = {
+        w: [(choose.choice((1, 2, 3, 5, 50)), choose.choice((0.1, 1.0, 7.0))) for _ in range(30)]
+        for w in range(workers)
+    }
     told = []
     _, clock = ended(ranks, lists, Section(30), seen=told)
     expected = event_queue(lambda worker, number: lists[worker][min(number, 29)][0], workers, 30)
@@ -120,7 +157,11 @@ def run_of(path, generations=2, ranks=1, without=0, older=False, order="virtual"
         "aes_rl.order": order,
         "evaluation.episodes": 1,
     }
-    run = Run.begin(path, updated(Config(), settings), {"ranks": ranks, "nodes": 1, "blocks": 1, "device": "cpu"})
+    run = Run.begin(
+        path,
+        updated(Config(), settings),
+        {"ranks": ranks, "nodes": 1, "blocks": 1, "device": "cpu"},
+    )
     lasted = 20.0 if ranks == 1 else 10.0
     for g in range(1, generations + 1):
         ends = (g - 1) * 10 + np.array([5, 5, 10, 10])
@@ -136,8 +177,18 @@ def run_of(path, generations=2, ranks=1, without=0, older=False, order="virtual"
             "start": [0, 0, 5, 5],
             "end": [5, 5, 10, 10],
         }
-        told |= {"told": [5, 5, 10, 10], "busy": [5] * 4, "updating": [2] * 4, "steps": [3] * 4, "updates": [2] * 4}
-        timing = {f"task_{name}": np.array(values, float)[kept] for name, values in told.items() if not older}
+        told |= {
+            "told": [5, 5, 10, 10],
+            "busy": [5] * 4,
+            "updating": [2] * 4,
+            "steps": [3] * 4,
+            "updates": [2] * 4,
+        }
+        timing = {
+            f"task_{name}": np.array(values, float)[kept]
+            for name, values in told.items()
+            if not older
+        }
         timing |= {
             "busy_seconds": np.full(ranks, 20.0 / ranks), "seconds_evaluate": lasted, "seconds_lead": 0.0, "seconds_wait": 0.0,
             "seconds_evaluation": 0.0, "evaluation_seconds": np.full(1, np.nan), "seconds_record": 0.5,
@@ -155,8 +206,12 @@ def test_a_recorded_run_on_other_ranks(tmp_path):
     # rank 0 writes for 0.5 s, then gives out; in the second generation, too, since all was told at the end of the first
     assert computed(run, Machine(2)).round(2).tolist() == [10.5, 21.0]
     assert computed(run, Machine(3)).round(2).tolist() == [10.5, 21.0]
-    np.testing.assert_allclose(computed(run_of(tmp_path / "two", ranks=2), Machine(1)), computed(run, Machine(1)))
-    np.testing.assert_allclose(computed(run_of(tmp_path / "stopped", without=3), Machine(2)), computed(run, Machine(2)))
+    np.testing.assert_allclose(
+        computed(run_of(tmp_path / "two", ranks=2), Machine(1)), computed(run, Machine(1))
+    )
+    np.testing.assert_allclose(
+        computed(run_of(tmp_path / "stopped", without=3), Machine(2)), computed(run, Machine(2))
+    )
 
 
 def test_a_run_from_before_tasks_were_recorded_says_so(tmp_path):

@@ -19,7 +19,9 @@ from esac_mpi.analysis.results.traces import on_machine, sections
 
 plot, results, scaling, table = map(command, ("plot", "results", "scaling", "table"))
 PHASE = (5.0, 3.0, 300)  # [s], of it updates, and their number
-ROWS = [(FOUR, True, PHASE, (0.5, 0.5))] * 3  # 4 s of members, 5 of learning, 1 of evaluation, 0.6 of other things
+ROWS = [
+    (FOUR, True, PHASE, (0.5, 0.5))
+] * 3  # 4 s of members, 5 of learning, 1 of evaluation, 0.6 of other things
 
 
 def test_a_picture_against_the_clock_of_a_machine_says_that_it_is_computed(tmp_path, capsys):
@@ -30,9 +32,16 @@ def test_a_picture_against_the_clock_of_a_machine_says_that_it_is_computed(tmp_p
     plt.close(drawing)
     out = str(tmp_path / "p.png")
     runs = [str(tmp_path / name) for name in "ab"]
-    assert plot.main([*runs, "--x", "wall", "--ranks", "64", "--updates-per-second", "1000", "--out", out]) == 0
+    assert (
+        plot.main(
+            [*runs, "--x", "wall", "--ranks", "64", "--updates-per-second", "1000", "--out", out]
+        )
+        == 0
+    )
     drawing = figure(opened(runs), "return", "wall", machine=Machine(64, 1000.0))
-    assert "wall time computed for 64 ranks, 1,000 updates/s" in drawing.get_suptitle().replace("\n", " ")
+    assert "wall time computed for 64 ranks, 1,000 updates/s" in drawing.get_suptitle().replace(
+        "\n", " "
+    )
     assert drawing.axes[0].get_xlabel() == "wall time, computed [s]"
     plt.close(drawing)
     assert plot.main([*runs, "--ranks", "64", "--out", out]) == 2
@@ -54,7 +63,9 @@ def test_a_table_at_equal_computed_time(tmp_path, capsys):
     assert four.endswith("| HalfCheetah-v5 | 2.00 (2.00, n=1) |\n")
     assert "at 15 s of wall time, computed for 4 ranks. Mean" in four
     assert "| 1.00 (1.00, n=1) |" in told("9", "--ranks", "4")
-    assert "| 2.00 (2.00, n=1) |" in told("9", "--ranks", "4", "--updates-per-second", "1000")  # 4.4 s
+    assert "| 2.00 (2.00, n=1) |" in told(
+        "9", "--ranks", "4", "--updates-per-second", "1000"
+    )  # 4.4 s
     assert table.main([*at[:3], "--ranks", "4"]) == 2
     assert table.main([*at, "40", "--ranks", "4"]) == 2  # it is not that far
 
@@ -75,14 +86,17 @@ def test_scaling_to_ranks_that_nobody_ran_on(tmp_path, capsys):
     other = str(run_of(tmp_path / "c", ROWS, **{"task.id": "Ant-v5"}).path)
     assert scaling.main([other, "--published", "--out", str(tmp_path / "o.png")]) == 0
     assert (
-        "no paper prints how long generations on Ant-v5 take; of CyclicMDP-v0, HalfCheetah-v5 one does" in capsys.readouterr().err
+        "no paper prints how long generations on Ant-v5 take; of CyclicMDP-v0, HalfCheetah-v5 one does"
+        in capsys.readouterr().err
     )
 
 
 def test_efficiency_of_computed_times_is_by_the_computed_one(tmp_path):
     """A core that the run had for half of the time: measured 2 x 9.6 s, computed 9.6 on one rank and 7.6 on two."""
     found = generation_times.times_of([run_of(tmp_path / "a", ROWS, slow=2.0)], 10, [2])["ESAC", 4]
-    assert [points[0].seconds for points in found.values()] == pytest.approx([19.2, 7.6], rel=1e-4)  # with 0.1 ms of the exchange
+    assert [points[0].seconds for points in found.values()] == pytest.approx(
+        [19.2, 7.6], rel=1e-4
+    )  # with 0.1 ms of the exchange
     assert generation_times.efficiency(found) == pytest.approx({1: 1.0, 2: 9.6 / 2 / 7.6}, rel=1e-4)
 
 
@@ -92,9 +106,14 @@ def test_scaling_beside_what_the_paper_prints(tmp_path):
     assert "Figure 5" in source
     times = generation_times.times_of([run_of(tmp_path / "a", ROWS)], 10, [2, 64])
     drawing = scalings.figure(times, "a title", printed)
-    lines = {line.get_label(): (list(line.get_xdata()), list(line.get_ydata())) for line in drawing.axes[0].get_lines()}
+    lines = {
+        line.get_label(): (list(line.get_xdata()), list(line.get_ydata()))
+        for line in drawing.axes[0].get_lines()
+    }
     assert lines["paper: ESAC, n = 20"] == ([2, 64], [97, 62])
-    (hollow,) = [line for line in drawing.axes[0].get_lines() if line.get_markerfacecolor() == "white"]
+    (hollow,) = [
+        line for line in drawing.axes[0].get_lines() if line.get_markerfacecolor() == "white"
+    ]
     assert list(hollow.get_xdata()) == [2, 64]
     plt.close(drawing)
 
@@ -102,7 +121,9 @@ def test_scaling_beside_what_the_paper_prints(tmp_path):
 def clocked(variant, seed, points, clock):
     """Return rows with a clock; without a learner's return they have no updates."""
     found = [dataclasses.replace(row, clock=clock(row)) for row in history(variant, seed, points)]
-    return [row if row.return_learner else dataclasses.replace(row, gradient_updates=0) for row in found]
+    return [
+        row if row.return_learner else dataclasses.replace(row, gradient_updates=0) for row in found
+    ]
 
 
 def test_rows_of_results_at_equal_computed_time(tmp_path, capsys):
@@ -110,10 +131,19 @@ def test_rows_of_results_at_equal_computed_time(tmp_path, capsys):
     points = [(10, 9, None, 1.0), (20, 18, None, 2.0), (30, 27, None, 3.0)]
     sac = clocked("SAC", 0, points, lambda row: f"own {20 * row.generation};inf 0")
     points = [(10, 9, 4.0, None), (20, 18, 5.0, None), (30, 27, 6.0, None)]
-    es = clocked("ES", 0, points, lambda row: f"own {40 * row.generation} {20 * row.generation} {10 * row.generation}")
+    es = clocked(
+        "ES",
+        0,
+        points,
+        lambda row: f"own {40 * row.generation} {20 * row.generation} {10 * row.generation}",
+    )
     path = stored(tmp_path / "r.csv", [*sac, *es])
     assert [row.wall_seconds for row in on_machine(es, Machine(4))[0]] == [10, 20, 30]
-    assert [row.wall_seconds for row in on_machine(sac, Machine(4, 10.0))[0]] == [2, 4, 6]  # of 20, 40, 60 updates
+    assert [row.wall_seconds for row in on_machine(sac, Machine(4, 10.0))[0]] == [
+        2,
+        4,
+        6,
+    ]  # of 20, 40, 60 updates
     assert not capsys.readouterr().err
     assert [on_machine(es, Machine(ranks))[1] for ranks in (4, 3)] == [False, True]
     assert "note: 3 ranks: estimated between recorded times" in capsys.readouterr().err
@@ -123,12 +153,19 @@ def test_rows_of_results_at_equal_computed_time(tmp_path, capsys):
         return capsys.readouterr().out
 
     one, four = told("--ranks", "1", "--seconds", "40"), told("--ranks", "4", "--seconds", "40")
-    heads, es_line, sac_line = [line.split(" | ") for line in four.splitlines() if line.startswith(("| var", "| ES", "| SAC |"))]
+    heads, es_line, sac_line = [
+        line.split(" | ")
+        for line in four.splitlines()
+        if line.startswith(("| var", "| ES", "| SAC |"))
+    ]
     column = heads.index("within 40 s, computed for 4 ranks")
     assert (es_line[column], sac_line[column]) == ("**6** (6)", "2 (2)")
     assert "at equal wall time, computed for 4 ranks |" in four
     assert "at equal wall time, computed for 3 ranks (estimated) |" in told("--ranks", "3")
-    assert next(line for line in one.splitlines() if line.startswith("| ES")).split(" | ")[column] == "**4** (4)"
+    assert (
+        next(line for line in one.splitlines() if line.startswith("| ES")).split(" | ")[column]
+        == "**4** (4)"
+    )
     out = str(tmp_path / "p.png")
     assert results.main(["draw", path, "--x", "wall_seconds", "--ranks", "4", "--out", out]) == 0
     assert results.main(["draw", path, "--ranks", "4", "--out", out]) == 2
@@ -137,7 +174,9 @@ def test_rows_of_results_at_equal_computed_time(tmp_path, capsys):
     capsys.readouterr()
     assert results.main(["table", bare, "--ranks", "4"]) == 2
     assert "no clock on other ranks is recorded" in capsys.readouterr().err
-    broken = stored(tmp_path / "broken.csv", [dataclasses.replace(row, clock="own soon") for row in es])
+    broken = stored(
+        tmp_path / "broken.csv", [dataclasses.replace(row, clock="own soon") for row in es]
+    )
     assert results.main(["table", broken, "--ranks", "4"]) == 65
 
 
@@ -152,7 +191,9 @@ def test_the_map_says_who_is_first_where():
     halves = "own " + " ".join(str(1000 / 2**i) for i in range(11))
     es = [row for seed in range(3) for row in clocked("ES", seed, points, lambda row: halves)]
     points = [(10, 9, None, 1.0), (500, 18, None, 6.0)]
-    sac = [row for seed in range(3) for row in clocked("SAC", seed, points, lambda row: "own 12;inf 2")]
+    sac = [
+        row for seed in range(3) for row in clocked("SAC", seed, points, lambda row: "own 12;inf 2")
+    ]
     lost = clocked("PPO", 0, [(10, 9, None, 4.0)], lambda row: "own 1;inf 1")
     ((_, labels),) = sections([*es, *sac, *lost]).items()
     found = reach.reach(labels, 5.0)
@@ -165,7 +206,9 @@ def test_the_map_says_who_is_first_where():
     assert (reach.reach(labels, 7.0).first == -1).all()
     short = reach.reach(labels, 5.0, within=10.0)  # 128 ranks, or 125 updates/s
     for row, updates in enumerate(reach.UPDATES.tolist()):
-        assert [bool(found) for found in short.first[row] >= 0] == [ranks >= 128 or updates >= 125 for ranks in grid.RANKS]
+        assert [bool(found) for found in short.first[row] >= 0] == [
+            ranks >= 128 or updates >= 125 for ranks in grid.RANKS
+        ]
     assert reach.usual(labels) == 5.0
     assert reach.edges(np.array([1.0, 4.0, 16.0])).tolist() == [0.5, 2, 8, 32]
 
@@ -182,9 +225,14 @@ def test_a_cell_of_a_map_is_unsure_where_the_runs_of_another_ended_before(capsys
     assert (found.unsure == (2 + 1000 / reach.UPDATES[:, None] < 1000 / ranks)).all()
     assert found.unsure.any()
     plt.close(reach.figure("A-v0", labels, 5.0))
-    assert "A-v0: where hatched, runs of SAC ended before the first got there" in capsys.readouterr().err
+    assert (
+        "A-v0: where hatched, runs of SAC ended before the first got there"
+        in capsys.readouterr().err
+    )
     assert not reach.reach(labels, 4.0).unsure[:, ranks == 1].any()  # both reach it
-    more = clocked("SAC", 1, [(500, 9, None, 6.0)], lambda row: "own 12000;inf 2000")  # of two seeds the later one counts
+    more = clocked(
+        "SAC", 1, [(500, 9, None, 6.0)], lambda row: "own 12000;inf 2000"
+    )  # of two seeds the later one counts
     ((_, labels),) = sections([*es, *sac, *more]).items()
     assert not reach.reach(labels, 5.0).unsure.any()
     assert not reach.reach(labels, 7.0).unsure.any()  # none is first
@@ -204,25 +252,55 @@ def test_no_cell_of_a_map_is_hatched_but_those_that_are_unsure():
     for row, updates in enumerate(reach.UPDATES.tolist()):
         for column, ranks in enumerate(grid.RANKS):
             low = axes.transData.transform((corners[0][column], corners[1][row])).astype(int) + 3
-            high = axes.transData.transform((corners[0][column + 1], corners[1][row + 1])).astype(int) - 3
+            high = (
+                axes.transData.transform((corners[0][column + 1], corners[1][row + 1])).astype(int)
+                - 3
+            )
             inside = pixels[low[1] : high[1], low[0] : high[0]].reshape(-1, 4)
-            assert (len(np.unique(inside, axis=0)) > 1) == (ranks == 1 and updates >= 200), (updates, ranks)
+            assert (len(np.unique(inside, axis=0)) > 1) == (ranks == 1 and updates >= 200), (
+                updates,
+                ranks,
+            )
     plt.close(drawing)
 
 
 def test_a_map_is_drawn_of_rows_or_of_runs_for_each_task(tmp_path, capsys):
     run_of(tmp_path / "a", ROWS, returns=(1.0, 2.0, 3.0))
     run_of(tmp_path / "b", ROWS, returns=(1.0, 2.0, 3.0), **{"task.id": "Ant-v5"})
-    assert plot.main([str(tmp_path / "a"), str(tmp_path / "b"), "--what", "map", "--out", str(tmp_path / "m.png")]) == 0
-    assert {path.name for path in tmp_path.glob("*.png")} == {"m-HalfCheetah-v5.png", "m-Ant-v5.png"}
+    assert (
+        plot.main(
+            [
+                str(tmp_path / "a"),
+                str(tmp_path / "b"),
+                "--what",
+                "map",
+                "--out",
+                str(tmp_path / "m.png"),
+            ]
+        )
+        == 0
+    )
+    assert {path.name for path in tmp_path.glob("*.png")} == {
+        "m-HalfCheetah-v5.png",
+        "m-Ant-v5.png",
+    }
     several = [str(tmp_path / "a"), str(tmp_path / "b"), "--what", "map"]
     assert plot.main([*several, "--task", "Ant-v5", "--out", str(tmp_path / "one.png")]) == 0
     assert (tmp_path / "one.png").exists()
     capsys.readouterr()
     assert plot.main([*several, "--task", "Ant-v4"]) == 2
-    assert "--task Ant-v4: not among those of these runs: Ant-v5, HalfCheetah-v5" in capsys.readouterr().err
-    path = stored(tmp_path / "r.csv", clocked("ES", 0, [(10, 9, 4.0, None)], lambda row: "own 8 4 2"))
-    assert plot.main([path, "--what", "map", "--reach", "4", "--out", str(tmp_path / "rows.png")]) == 0
+    assert (
+        "--task Ant-v4: not among those of these runs: Ant-v5, HalfCheetah-v5"
+        in capsys.readouterr().err
+    )
+    path = stored(
+        tmp_path / "r.csv", clocked("ES", 0, [(10, 9, 4.0, None)], lambda row: "own 8 4 2")
+    )
+    assert (
+        plot.main([path, "--what", "map", "--reach", "4", "--out", str(tmp_path / "rows.png")]) == 0
+    )
     capsys.readouterr()
-    assert plot.main([path, "--what", "map", "--reach", "9", "--out", str(tmp_path / "none.png")]) == 2
+    assert (
+        plot.main([path, "--what", "map", "--reach", "9", "--out", str(tmp_path / "none.png")]) == 2
+    )
     assert "no variant reaches 9" in capsys.readouterr().err

@@ -36,7 +36,9 @@ def policy_of(env: Any, seed: int = 0, width: int = 8) -> Policy:
     normaliser = Normaliser(mean.astype(np.float32), std.astype(np.float32)) if seed else None
     policy = Policy(layout, "relu", "tanh", env.low, env.high, normaliser)
     theta = layout.initial(seed, 0)
-    return policy.set(theta + random.normal(0, 0.05, theta.size).astype(np.float32) if seed else theta)
+    return policy.set(
+        theta + random.normal(0, 0.05, theta.size).astype(np.float32) if seed else theta
+    )
 
 
 @pytest.fixture

@@ -15,8 +15,16 @@ TOGETHER = [  # in the pictures of docs/: the race, PDERL's, AES-RL's
 ]
 SEEN = {  # linear RGB as it is seen, severity 1: Machado, Oliveira and Fernandes 2009
     "all": np.eye(3),
-    "protanopia": [[0.152286, 1.052583, -0.204868], [0.114503, 0.786281, 0.099216], [-0.003882, -0.048116, 1.051998]],
-    "deuteranopia": [[0.367322, 0.860646, -0.227968], [0.280085, 0.672501, 0.047413], [-0.011820, 0.042940, 0.968881]],
+    "protanopia": [
+        [0.152286, 1.052583, -0.204868],
+        [0.114503, 0.786281, 0.099216],
+        [-0.003882, -0.048116, 1.051998],
+    ],
+    "deuteranopia": [
+        [0.367322, 0.860646, -0.227968],
+        [0.280085, 0.672501, 0.047413],
+        [-0.011820, 0.042940, 0.968881],
+    ],
 }
 LMS = [
     [0.4122214708, 0.5363325363, 0.0514459929],
@@ -40,14 +48,22 @@ def oklab(colour, seen):
 @pytest.mark.parametrize("seen", SEEN)
 def test_colours_of_a_picture_differ_for_everyone(seen):
     for names in (*TOGETHER, NOBODYS):
-        for one, other in combinations([oklab(COLOURS.get(name, name), np.array(SEEN[seen])) for name in names], 2):
-            assert np.linalg.norm(one - other) > 0.085  # the best that is to be had beside ES and SAC is 0.11
+        for one, other in combinations(
+            [oklab(COLOURS.get(name, name), np.array(SEEN[seen])) for name in names], 2
+        ):
+            assert (
+                np.linalg.norm(one - other) > 0.085
+            )  # the best that is to be had beside ES and SAC is 0.11
 
 
 def test_every_algorithm_has_a_colour_of_its_own_and_keeps_it():
     assert set(ALGORITHMS) < set(COLOURS)
     assert len({*COLOURS.values(), *NOBODYS}) == len(COLOURS) + len(NOBODYS)
-    for others in ({}, {"ES": "es", "SAC": "sac"}, {"a": "", "b": "another", "ESAC, adopting": "esac"}):
+    for others in (
+        {},
+        {"ES": "es", "SAC": "sac"},
+        {"a": "", "b": "another", "ESAC, adopting": "esac"},
+    ):
         found = looks({"PDERL": "pderl", "ESAC": "esac", **others})
         assert (found["PDERL"].colour, found["ESAC"].colour) == (COLOURS["pderl"], COLOURS["esac"])
         assert max(found, key=lambda label: found[label].width) == "ESAC"
@@ -66,7 +82,12 @@ def test_variants_of_an_algorithm_have_its_shades_and_differ():
 
 
 def test_a_shade_is_on_its_way_to_white_or_black():
-    assert [shade("#804000", by) for by in (0.5, -0.5, 1, -1)] == ["#C0A080", "#402000", "#FFFFFF", "#000000"]
+    assert [shade("#804000", by) for by in (0.5, -0.5, 1, -1)] == [
+        "#C0A080",
+        "#402000",
+        "#FFFFFF",
+        "#000000",
+    ]
 
 
 @pytest.mark.parametrize(

@@ -16,7 +16,9 @@ def test_map_gives_every_result_in_order(world):
 
 def test_map_begins_with_what_is_expected_to_take_longest(world):
     begun = []
-    table, _ = world.map(lambda i: begun.append(i) or np.array([i]), 4, 1, np.array([1.0, 3.0, 2.0, 3.0]))
+    table, _ = world.map(
+        lambda i: begun.append(i) or np.array([i]), 4, 1, np.array([1.0, 3.0, 2.0, 3.0])
+    )
     assert begun == [1, 3, 2, 0]
     assert table.tolist() == [[0], [1], [2], [3]]
 
@@ -80,7 +82,9 @@ def test_rank_0_takes_members_while_its_background_waits_for_a_device_alone(worl
 def test_a_device_is_looked_after_soon_and_then_less_and_less_often(world, monkeypatch):
     """As an interleaved phase needs it, whose updates last a quarter of a millisecond; where a core is needed nobody sleeps."""
     slept, background = [], Beside(300, True)
-    monkeypatch.setattr("esac_mpi.comm.world.time.sleep", lambda seconds: slept.append((seconds, background.left)))
+    monkeypatch.setattr(
+        "esac_mpi.comm.world.time.sleep", lambda seconds: slept.append((seconds, background.left))
+    )
     world.begin_background(1, background, beside=False)
     world.at_root(lambda: np.zeros(1), 1)
     assert [seconds for seconds, _ in slept[:3]] == pytest.approx([5e-6, 1e-5, 1.5e-5])
@@ -108,7 +112,10 @@ def test_shared_arrays_hold_what_was_shared(world):
 
 def test_too_little_shared_memory_is_refused_with_the_bytes(world):
     world._node.size = 2
-    with pytest.raises(MemoryError, match=f"need {2**60} more: ask for a larger /dev/shm .* or start one rank a node"):
+    with pytest.raises(
+        MemoryError,
+        match=f"need {2**60} more: ask for a larger /dev/shm .* or start one rank a node",
+    ):
         world.shared((2**58,), np.float32)
 
 
@@ -144,9 +151,15 @@ def test_processes_that_a_launcher_started_alone_are_refused():
 
 
 def test_a_process_that_is_meant_to_be_alone_is_not_refused():
-    comm.check_launcher({"PMI_SIZE": "1", "SLURM_STEP_NUM_TASKS": "2"}, 1)  # mpirun -n 1 from a step of two
-    comm.check_launcher({"SLURM_NTASKS": "64", "SLURM_NPROCS": "64", "SLURM_TASKS_PER_NODE": "32(x2)"}, 1)  # of a batch script
-    comm.check_launcher({"PBS_NP": "64", "PBS_NODEFILE": "/nodes", "PBS_TASKNUM": "1", "NCPUS": "32"}, 1)
+    comm.check_launcher(
+        {"PMI_SIZE": "1", "SLURM_STEP_NUM_TASKS": "2"}, 1
+    )  # mpirun -n 1 from a step of two
+    comm.check_launcher(
+        {"SLURM_NTASKS": "64", "SLURM_NPROCS": "64", "SLURM_TASKS_PER_NODE": "32(x2)"}, 1
+    )  # of a batch script
+    comm.check_launcher(
+        {"PBS_NP": "64", "PBS_NODEFILE": "/nodes", "PBS_TASKNUM": "1", "NCPUS": "32"}, 1
+    )
 
 
 def test_nodes_that_computed_different_parameters_are_named():

@@ -36,7 +36,11 @@ def test_help_has_all_commands_and_the_version_is_the_packages(capsys):
 
 @pytest.mark.parametrize(
     ("words", "said"),
-    [([], "which command?"), (["plto"], "no command 'plto'; did you mean plot?"), (["--verison"], "no command '--verison'")],
+    [
+        ([], "which command?"),
+        (["plto"], "no command 'plto'; did you mean plot?"),
+        (["--verison"], "no command '--verison'"),
+    ],
 )
 def test_what_is_no_command_is_one_sentence_from_one_rank(monkeypatch, capsys, words, said):
     assert main(words) == 2
@@ -56,27 +60,41 @@ def test_a_command_gets_its_arguments_and_gives_its_exit_code(tmp_path, capsys):
 
 @pytest.mark.parametrize("words", [["esac_mpi"], ["esac_mpi.commands", "run"]])
 def test_the_command_that_a_refusal_names_for_help_is_there(words):
-    line, surroundings = [sys.executable, "-m", *words, "--seed", "x"], environment() | {"COLUMNS": "300"}
+    line, surroundings = (
+        [sys.executable, "-m", *words, "--seed", "x"],
+        environment() | {"COLUMNS": "300"},
+    )
     told = subprocess.run(line, env=surroundings, capture_output=True, text=True, check=False)
     assert told.returncode == 2
     said = re.search(r"full helptext, (?:see|run) (.* --help)", told.stdout + told.stderr)[1]
-    assert subprocess.run(shlex.split(said), env=surroundings, capture_output=True, text=True, check=True).stdout
+    assert subprocess.run(
+        shlex.split(said), env=surroundings, capture_output=True, text=True, check=True
+    ).stdout
 
 
 @pytest.mark.parametrize(
     ("ranks", "words"),
-    [(0, ["esac_mpi"]), (2, ["esac_mpi"]), (0, ["esac_mpi.commands", "run"]), (0, ["esac_mpi.commands", "watch", "x"])],
+    [
+        (0, ["esac_mpi"]),
+        (2, ["esac_mpi"]),
+        (0, ["esac_mpi.commands", "run"]),
+        (0, ["esac_mpi.commands", "watch", "x"]),
+    ],
 )
 def test_a_current_directory_that_was_deleted_is_one_sentence(tmp_path, ranks, words):
     gone = tmp_path / "gone"
     gone.mkdir()
     line = shlex.join(command(ranks, program=("-m", *words)))
     shell = ["sh", "-c", f"cd {gone} && rmdir {gone} && exec {line}"]
-    done = subprocess.run(shell, env=environment(), capture_output=True, text=True, timeout=300, check=False)
+    done = subprocess.run(
+        shell, env=environment(), capture_output=True, text=True, timeout=300, check=False
+    )
     assert done.returncode == 2, done.stderr
     program = words[0].replace("_", "-") if words[1:] else words[0]
     said = [line for line in done.stderr.splitlines() if line.startswith("esac")]
-    assert said == [f"{program.removesuffix('.commands')}: the current directory is there no longer: cd to one that is"]
+    assert said == [
+        f"{program.removesuffix('.commands')}: the current directory is there no longer: cd to one that is"
+    ]
     assert "Traceback" not in done.stderr
 
 
@@ -94,7 +112,17 @@ def test_a_library_that_is_not_installed_is_one_sentence(monkeypatch, capsys):
 
 
 def test_run_is_the_program_and_needs_no_home_directory(tmp_path):
-    line = ["run", "--task.id", "CyclicMDP-v0", "--algorithm", "es", "--budget.generations", "1", "--task.horizon", "9"]
+    line = [
+        "run",
+        "--task.id",
+        "CyclicMDP-v0",
+        "--algorithm",
+        "es",
+        "--budget.generations",
+        "1",
+        "--task.horizon",
+        "9",
+    ]
     done = subprocess.run(
         [sys.executable, "-m", "esac_mpi.commands", *line, "--run-dir", "a"], cwd=tmp_path,
         env=environment() | {"HOME": "/dev/null/home"}, capture_output=True, text=True, timeout=200, check=False,
@@ -114,8 +142,15 @@ def test_run_is_the_program_and_needs_no_home_directory(tmp_path):
 )  # fmt: skip
 def test_a_reader_that_has_seen_enough_is_no_error(tmp_path, words):
     make(tmp_path / "esac")
-    call = [sys.executable, "-m", "esac_mpi.commands", *words.format(runs=tmp_path, configs=ROOT / "configs").split()]
-    process = subprocess.Popen(call, env=environment(), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    call = [
+        sys.executable,
+        "-m",
+        "esac_mpi.commands",
+        *words.format(runs=tmp_path, configs=ROOT / "configs").split(),
+    ]
+    process = subprocess.Popen(
+        call, env=environment(), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    )
     process.stdout.close()
     _, errors = process.communicate(timeout=200)
     assert (process.returncode, errors) == (0, "")
@@ -126,7 +161,9 @@ def completed(tmp_path: Path, *words: str) -> list[str]:
     (tmp_path / "completion").write_text(completion.script("bash"))
     text = 'source completion; COMP_WORDS=("$@"); COMP_CWORD=$(($# - 1)); _esac_mpi; echo "${COMPREPLY[@]}"'
     line = ["bash", "--norc", "-c", text, "bash", "esac-mpi", *words]
-    return subprocess.run(line, cwd=tmp_path, capture_output=True, text=True, check=True).stdout.split()
+    return subprocess.run(
+        line, cwd=tmp_path, capture_output=True, text=True, check=True
+    ).stdout.split()
 
 
 @pytest.mark.skipif(not shutil.which("bash"), reason="no bash here")
@@ -147,7 +184,10 @@ def test_zsh_reads_the_same():
 
 def test_examples_are_copied_once(tmp_path, capsys):
     assert examples.main([str(tmp_path)]) == 0
-    assert capsys.readouterr().out.splitlines() == [str(tmp_path / "configs"), str(tmp_path / "jobs")]
+    assert capsys.readouterr().out.splitlines() == [
+        str(tmp_path / "configs"),
+        str(tmp_path / "jobs"),
+    ]
     for path in shipped().glob("configs/**/*.toml"):
         assert (tmp_path / path.relative_to(shipped())).read_bytes() == path.read_bytes()
     (tmp_path / "configs/quickstart.toml").write_text("mine")
@@ -166,7 +206,10 @@ def test_what_is_measured_is_never_written_into_an_installed_package(tmp_path, m
     package = tmp_path / "site-packages/esac_mpi"
     monkeypatch.setattr(design, "checkout", lambda: None)
     monkeypatch.setattr(design, "shipped", lambda: package)
-    with pytest.raises(design.Unusable, match=r"belongs to the installed package: .*examples.* copies configs/ here"):
+    with pytest.raises(
+        design.Unusable,
+        match=r"belongs to the installed package: .*examples.* copies configs/ here",
+    ):
         random_actions.write(["Pendulum-v1"], package / "configs/experiments/random.toml")
     assert design.ours(tmp_path / "configs/experiments/random.toml")
 
@@ -175,13 +218,29 @@ def test_a_wheel_has_all_that_commands_need_away_from_a_checkout(tmp_path):
     """The modules, configs/ and jobs/ as a wheel has them, without the C extension, from an empty directory."""
     built, here = tmp_path / "site-packages", tmp_path / "here"
     here.mkdir()
-    line = [sys.executable, "setup.py", "-q", "egg_info", "--egg-base", tmp_path, "build_py", "--build-lib", built]
+    line = [
+        sys.executable,
+        "setup.py",
+        "-q",
+        "egg_info",
+        "--egg-base",
+        tmp_path,
+        "build_py",
+        "--build-lib",
+        built,
+    ]
     subprocess.run(line, cwd=ROOT, check=True, capture_output=True, timeout=200)
     for folder in ("esac_mpi", "configs", "jobs"):
         files = {
-            p.relative_to(ROOT) for p in (ROOT / folder).rglob("*") if p.suffix in (".py", ".toml", ".sh", ".sbatch", ".typed")
+            p.relative_to(ROOT)
+            for p in (ROOT / folder).rglob("*")
+            if p.suffix in (".py", ".toml", ".sh", ".sbatch", ".typed")
         }
-        there = {p.relative_to(built / ("" if folder == "esac_mpi" else "esac_mpi")) for p in built.rglob("*") if p.is_file()}
+        there = {
+            p.relative_to(built / ("" if folder == "esac_mpi" else "esac_mpi"))
+            for p in built.rglob("*")
+            if p.is_file()
+        }
         assert files <= there, files - there
     code = f"""
 import sys
@@ -193,7 +252,14 @@ import esac_mpi
 assert esac_mpi.__file__.startswith({str(built)!r})
 """
     environ = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
-    done = subprocess.run([sys.executable, "-P", "-c", code], cwd=here, env=environ, capture_output=True, text=True, check=False)
+    done = subprocess.run(
+        [sys.executable, "-P", "-c", code],
+        cwd=here,
+        env=environ,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
     assert done.returncode == 0, done.stderr
     assert "belongs to the installed package" in done.stderr
     assert sorted(path.name for path in here.iterdir()) == ["configs", "jobs"]
@@ -206,7 +272,9 @@ def test_run_without_an_mpi_library_is_one_sentence_and_its_help_needs_none(monk
     class NoLibrary:
         def find_spec(self, name, path=None, target=None):
             if name == "esac_mpi.training.session":
-                raise RuntimeError("cannot load MPI library\nlibmpi.so: cannot open shared object file")
+                raise RuntimeError(
+                    "cannot load MPI library\nlibmpi.so: cannot open shared object file"
+                )
 
     monkeypatch.setattr(sys, "meta_path", [NoLibrary(), *sys.meta_path])
     assert main(["run", "--algorithm", "es"]) == 2

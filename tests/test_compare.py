@@ -16,8 +16,12 @@ def alter(path, generation, name, value, member=None):
 
 def test_compare_equal_runs(tmp_path):
     make(tmp_path / "a", ranks=1, cpu="one", versions="numpy 2.4.6, torch 2.13.0").close()
-    make(tmp_path / "b", generations=43, ranks=3, cpu="two", versions="numpy 2.5.0, torch 2.13.0").close()
-    alter(tmp_path / "b", 3, "metrics/evaluation_sac", np.copysign(np.nan, -1), 0)  # a nan of other bits
+    make(
+        tmp_path / "b", generations=43, ranks=3, cpu="two", versions="numpy 2.5.0, torch 2.13.0"
+    ).close()
+    alter(
+        tmp_path / "b", 3, "metrics/evaluation_sac", np.copysign(np.nan, -1), 0
+    )  # a nan of other bits
     done = tool("compare", tmp_path / "a", tmp_path / "b")
     assert (done.returncode, done.stderr) == (0, "")
     assert "equal for the 40 generations both have, in 12 datasets" in done.stdout  # nan equals nan
@@ -31,7 +35,9 @@ def test_compare_finds_where_bits_part(tmp_path):
     make(tmp_path / "a").close()
     make(tmp_path / "b").close()
     value = read(tmp_path / "a/metrics.h5")[0]["metrics/fitness"][16, 3]
-    alter(tmp_path / "b", 17, "metrics/fitness", np.nextafter(value, 2000), 3)  # the least change there is
+    alter(
+        tmp_path / "b", 17, "metrics/fitness", np.nextafter(value, 2000), 3
+    )  # the least change there is
     alter(tmp_path / "b", 30, "metrics/sigma", -0.0)
     done = tool("compare", tmp_path / "a", tmp_path / "b")
     assert done.returncode == 1

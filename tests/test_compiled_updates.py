@@ -21,7 +21,14 @@ from esac_mpi.training.check import speed
 KINDS = [kind for kind in ("avx512", "avx2") if cpu.KIND in ("avx512", kind)]
 compiled = pytest.mark.skipif(not cpu.KIND, reason="no compiled updates here")
 COMPILED = {"learner__kernels": "compiled"}
-SIZES = [((8, 8), 64), ((16,), 37), ((40, 33, 50), 64), ((96, 64), 150), ((8, 1), 64), ((3, 5, 7, 9, 11, 13, 15), 5)]
+SIZES = [
+    ((8, 8), 64),
+    ((16,), 37),
+    ((40, 33, 50), 64),
+    ((96, 64), 150),
+    ((8, 1), 64),
+    ((3, 5, 7, 9, 11, 13, 15), 5),
+]
 PATH = {"policy__linear": True, "policy__linear_gain": 3.0}
 FORMS: list[dict] = [{}, {"sac__automatic_temperature": True}, PATH]
 
@@ -49,14 +56,18 @@ def test_updates_are_those_of_autograd_and_torchs_adam(hidden, batch, form, kind
         for name, members in plain.networks.items():
             assert distance(getattr(sac, name).gradient, flat(members, "grad")) < 1e-5, (name, step)
     for name, members in plain.networks.items():
-        assert torch.allclose(getattr(sac, name).values.double(), flat(members), rtol=1e-4, atol=1e-6), name
+        assert torch.allclose(
+            getattr(sac, name).values.double(), flat(members), rtol=1e-4, atol=1e-6
+        ), name
     assert torch.allclose(sac.target.values.double(), flat(plain.target), rtol=1e-4, atol=1e-6)
     assert sac.temperature.item() == pytest.approx(plain.log_temperature.exp().item(), rel=1e-6)
 
 
 @compiled
 @pytest.mark.skipif(len(KINDS) < 2, reason="one kind of vectors here")
-@pytest.mark.parametrize("sizes", [(3, 8, 8, 2), (17, 64, 64, 6), (5, 40, 33, 50, 1), (30, 100, 17)])
+@pytest.mark.parametrize(
+    "sizes", [(3, 8, 8, 2), (17, 64, 64, 6), (5, 40, 33, 50, 1), (30, 100, 17)]
+)
 @pytest.mark.parametrize("path", [{}, PATH])
 def test_bits_do_not_depend_on_the_vectors(sizes, path):
     found = []
@@ -105,7 +116,9 @@ def test_a_learner_goes_on_where_it_was_saved(form):
 def test_phases_are_those_of_torch_but_for_rounding(path):
     """The same transitions, noise and normaliser."""
     form = {"sac__interleaved": True, **path}
-    both = [learner((1, 8, 8, 1), learner__kernels=kernels, **form) for kernels in ("torch", "compiled")]
+    both = [
+        learner((1, 8, 8, 1), learner__kernels=kernels, **form) for kernels in ("torch", "compiled")
+    ]
     sums = np.array([[10.0], [3.0], [9.0]])
     phases = [sac.phase(Line(), 1, 1, 100, sums=sums) for sac in both]
     assert phases[0].gradient_updates == phases[1].gradient_updates > 50
@@ -140,7 +153,9 @@ def test_auto_is_the_compiled_update_where_the_settings_allow_it(form, monkeypat
 
 def test_auto_leads_mkl_to_its_fast_path_on_amd_before_torch_is_imported(monkeypatch):
     monkeypatch.setattr(cpu, "is_amd", lambda: True)
-    assert made(learner__kernels="auto", policy__activation="tanh") == "torch"  # this test has imported it
+    assert (
+        made(learner__kernels="auto", policy__activation="tanh") == "torch"
+    )  # this test has imported it
     monkeypatch.delitem(sys.modules, "torch")
     found = "mkl" if cpu.mkl_library() else "torch"
     assert made(learner__kernels="auto", policy__activation="tanh") == found
@@ -167,7 +182,12 @@ def start(kernels):
 
 def in_a_process(line: str) -> str:
     done = subprocess.run(
-        [sys.executable, "-c", MKL + line], env=environment(), capture_output=True, text=True, timeout=100, check=False
+        [sys.executable, "-c", MKL + line],
+        env=environment(),
+        capture_output=True,
+        text=True,
+        timeout=100,
+        check=False,
     )
     return done.stdout + done.stderr
 
@@ -175,7 +195,9 @@ def in_a_process(line: str) -> str:
 @pytest.mark.skipif(not cpu.mkl_library(), reason="the library that answers for MKL is not built")
 def test_mkl_is_answered_for_before_torch_is_imported():
     asked = "ctypes.CDLL(None).mkl_serv_intel_cpu_true()"
-    said = in_a_process(f"import ctypes; print(start('mkl').device_name, {asked}); start('compiled'); start('torch')")
+    said = in_a_process(
+        f"import ctypes; print(start('mkl').device_name, {asked}); start('compiled'); start('torch')"
+    )
     assert said.startswith("cpu, MKL's fast path 1\n")
     assert said.rstrip().endswith("start another one for this training")
     assert "NoDevice: learner.kernels = mkl" in in_a_process("import torch; start('mkl')")
@@ -193,7 +215,15 @@ REFUSED = {
 def test_compiled_updates_of_what_they_have_not_are_refused(name, tmp_path):
     option, value, said = REFUSED[name]
     algorithm = () if name == "td3" else ("--algorithm", "sac")
-    line = ("--task.id", "InvertedPendulum-v5", *algorithm, option, value, "--learner.kernels", "compiled")
+    line = (
+        "--task.id",
+        "InvertedPendulum-v5",
+        *algorithm,
+        option,
+        value,
+        "--learner.kernels",
+        "compiled",
+    )
     done = run(1, *line, "--run-dir", tmp_path / "run", code=2)
     assert "learner.kernels = compiled" in done.stderr
     assert said in done.stderr
@@ -210,9 +240,29 @@ ESAC = (
 @compiled
 def test_a_run_keeps_the_kernels_of_its_first_start_on_any_ranks(tmp_path, alone, together):
     """auto: in config.toml by name, and in the run file; a restart with it on other ranks gives the same bits."""
-    alone("--run-dir", tmp_path / "a", *ESAC, "--budget.generations", 6, "--learner.kernels", "auto")
-    together(3, "--run-dir", tmp_path / "b", *ESAC, "--budget.generations", 3, "--learner.kernels", "compiled")
-    together(2, "--run-dir", tmp_path / "b", *ESAC, "--budget.generations", 6, "--learner.kernels", "auto")
+    alone(
+        "--run-dir", tmp_path / "a", *ESAC, "--budget.generations", 6, "--learner.kernels", "auto"
+    )
+    together(
+        3,
+        "--run-dir",
+        tmp_path / "b",
+        *ESAC,
+        "--budget.generations",
+        3,
+        "--learner.kernels",
+        "compiled",
+    )
+    together(
+        2,
+        "--run-dir",
+        tmp_path / "b",
+        *ESAC,
+        "--budget.generations",
+        6,
+        "--learner.kernels",
+        "auto",
+    )
     assert_same_run(tmp_path / "a", tmp_path / "b")
     for name in ("a", "b"):
         found = Run.open(tmp_path / name)
@@ -226,7 +276,13 @@ def test_a_run_keeps_the_kernels_of_its_first_start_on_any_ranks(tmp_path, alone
 def test_the_check_tells_the_cores_speed_and_what_bfloat16_would_give(monkeypatch, tmp_path):
     """Updates/s; bf16 where the CPU has units for it and it is faster."""
     config = updated(
-        Config(), {"policy.hidden": (8, 8), "learner.device": "cpu", "learner.kernels": "torch", "sac.batch_size": 16}
+        Config(),
+        {
+            "policy.hidden": (8, 8),
+            "learner.device": "cpu",
+            "learner.kernels": "torch",
+            "sac.batch_size": 16,
+        },
     )
     rates = {"fp32": 100.0, "bf16": 250.0}
     monkeypatch.setattr(speed, "updates", lambda config, name, env: rates[config.learner.precision])
@@ -242,12 +298,20 @@ def test_the_check_tells_the_cores_speed_and_what_bfloat16_would_give(monkeypatc
 
 def test_the_check_measures_updates_of_the_task_that_it_is_given():
     config = updated(
-        Config(), {"policy.hidden": (8, 8), "learner.device": "cpu", "learner.kernels": "torch", "sac.batch_size": 16}
+        Config(),
+        {
+            "policy.hidden": (8, 8),
+            "learner.device": "cpu",
+            "learner.kernels": "torch",
+            "sac.batch_size": 16,
+        },
     )
     assert speed.updates(config, "sac", Line()) > 10
 
 
-@pytest.mark.parametrize("name", ["OPENBLAS_CORETYPE", "MKL_CBWR", "MKL_ENABLE_INSTRUCTIONS", "MKL_DEBUG_CPU_TYPE"])
+@pytest.mark.parametrize(
+    "name", ["OPENBLAS_CORETYPE", "MKL_CBWR", "MKL_ENABLE_INSTRUCTIONS", "MKL_DEBUG_CPU_TYPE"]
+)
 def test_the_check_names_a_variable_by_which_libraries_are_slower(name):
     assert f"unset {name}=x" in speed.slowed({name: "x", "PATH": "/bin"})
     assert not speed.slowed({"PATH": "/bin", name: ""})

@@ -9,8 +9,28 @@ import pytest
 
 from esac_mpi import config
 from esac_mpi.algorithms import ALGORITHMS
-from esac_mpi.config import NAMES, Config, ConfigError, check, load, marks, read_toml, to_toml, updated
-from esac_mpi.config.bounds import AtMost, Bound, Int64, Matches, NonNegative, NonNegativeOr, OffOr, Plain, Positive
+from esac_mpi.config import (
+    NAMES,
+    Config,
+    ConfigError,
+    check,
+    load,
+    marks,
+    read_toml,
+    to_toml,
+    updated,
+)
+from esac_mpi.config.bounds import (
+    AtMost,
+    Bound,
+    Int64,
+    Matches,
+    NonNegative,
+    NonNegativeOr,
+    OffOr,
+    Plain,
+    Positive,
+)
 from esac_mpi.config.fields import value_of
 from esac_mpi.config.genetic import FORMS
 from esac_mpi.operators import evolution
@@ -23,7 +43,13 @@ def test_no_argument_is_the_papers_main_task_with_small_networks():
     assert (c.algorithm, c.task.id, c.policy.hidden, c.esac.population_size, c.esac.sigma, c.esac.lr_es) == (
         "esac", "HalfCheetah-v5", (64, 64), "auto", 0.02, 0.01,
     )  # fmt: skip
-    assert (c.esac.winner_fraction, c.sac.gamma, c.sac.lr_sac, c.sac.temperature, c.budget.nominal_steps) == (
+    assert (
+        c.esac.winner_fraction,
+        c.sac.gamma,
+        c.sac.lr_sac,
+        c.sac.temperature,
+        c.budget.nominal_steps,
+    ) == (
         0.4,
         0.99,
         1e-3,
@@ -46,7 +72,9 @@ def test_another_limit_beside_a_whole_file_turns_the_defaults_off_too(tmp_path):
         path.write_text(to_toml(updated(Config(), whole)))
         budget = load([str(path), *named], told.append)[0].budget
         assert (budget.generations, budget.env_steps, budget.nominal_steps) == limits
-    assert told == [f"{path}: budget.nominal_steps = 1,000,000, the default's, counts no more beside another; name it to keep it"]
+    assert told == [
+        f"{path}: budget.nominal_steps = 1,000,000, the default's, counts no more beside another; name it to keep it"
+    ]
     kept = config.changed(Config(), {"budget.env_steps": 7}, "")  # a Config is taken whole
     assert kept.budget == config.Budget(0, 7, 1_000_000)
 
@@ -54,11 +82,25 @@ def test_another_limit_beside_a_whole_file_turns_the_defaults_off_too(tmp_path):
 def test_slots_of_the_papers_population():
     papers = load(["--esac.reading", "mended"])[0]
     esac = papers.esac
-    assert (config.slots(esac), config.members(esac), config.winners(esac), config.child_slots(esac)) == (25, 50, 20, 10)
+    assert (
+        config.slots(esac),
+        config.members(esac),
+        config.winners(esac),
+        config.child_slots(esac),
+    ) == (25, 50, 20, 10)
     onesided = updated(papers, {"esac.sampling": "onesided"}).esac
-    assert (config.slots(onesided), config.members(onesided), config.child_slots(onesided)) == (50, 50, 20)
+    assert (config.slots(onesided), config.members(onesided), config.child_slots(onesided)) == (
+        50,
+        50,
+        20,
+    )
     repo = load(["--esac.reading", "repo"])[0].esac
-    assert (config.slots(repo), config.members(repo), config.winners(repo), config.child_slots(repo)) == (10, 20, 4, 0)
+    assert (
+        config.slots(repo),
+        config.members(repo),
+        config.winners(repo),
+        config.child_slots(repo),
+    ) == (10, 20, 4, 0)
 
 
 def test_command_line_goes_before_the_file_and_the_file_before_the_reading(tmp_path):
@@ -74,28 +116,42 @@ def test_another_reading_beside_a_whole_file_sets_what_that_file_has_of_the_firs
     was = load(["--esac.reading", "mended", "--esac.winner_pull", "0.3", "--esac.sigma", "0.02"])[0]
     (tmp_path / "config.toml").write_text(config.to_toml(was))
     found = load([str(tmp_path / "config.toml"), "--esac.reading", "paper"])[0]
-    straight = load(["--esac.reading", "paper", "--esac.winner_pull", "0.3", "--esac.sigma", "0.02"])[0]
+    straight = load(
+        ["--esac.reading", "paper", "--esac.winner_pull", "0.3", "--esac.sigma", "0.02"]
+    )[0]
     assert updated(found, {"run_dir": ""}) == updated(straight, {"run_dir": ""})
     assert config.changed(was, {"esac.reading": "paper"}, "") == straight
     back = config.changed(straight, {"esac.reading": "recommended"}, "")
     assert back == load(["--esac.winner_pull", "0.3", "--esac.sigma", "0.02"])[0]
-    assert config.changed(was, {"esac.reading": "mended", "seed": 3}, "") == updated(was, {"seed": 3})
+    assert config.changed(was, {"esac.reading": "mended", "seed": 3}, "") == updated(
+        was, {"seed": 3}
+    )
 
 
 @pytest.mark.parametrize("reading", ["paper", "repo"])
 def test_the_halves_follow_another_reading_beside_a_whole_file(reading):
-    was, straight = load(["--algorithm", "es"])[0], load(["--algorithm", "es", "--esac.reading", reading])[0]
+    was, straight = (
+        load(["--algorithm", "es"])[0],
+        load(["--algorithm", "es", "--esac.reading", reading])[0],
+    )
     assert was.es.sampling != straight.es.sampling
     assert config.changed(was, {"esac.reading": reading}, "") == straight
     assert config.changed(straight, {"esac.reading": "recommended"}, "") == was
     told = []
-    found = config.joined(dict(config.flatten(straight)), {"esac.reading": "mended"}, "", "", told.append, told.append)
+    found = config.joined(
+        dict(config.flatten(straight)), {"esac.reading": "mended"}, "", "", told.append, told.append
+    )
     assert found.es == load(["--algorithm", "es", "--esac.reading", "mended"])[0].es
-    assert [line.startswith("es, which is half of ESAC, takes from [esac]: ") for line in told] == [True]
+    assert [line.startswith("es, which is half of ESAC, takes from [esac]: ") for line in told] == [
+        True
+    ]
 
 
 def test_a_reading_that_a_config_only_has_the_name_of_is_refused():
-    with pytest.raises(ConfigError, match=r"esac.reading = paper: .* name it in the settings, \{'esac.reading': 'paper'\}"):
+    with pytest.raises(
+        ConfigError,
+        match=r"esac.reading = paper: .* name it in the settings, \{'esac.reading': 'paper'\}",
+    ):
         config.changed(updated(Config(), {"esac.reading": "paper"}), {}, "settings")
     whole = load(["--esac.reading", "repo"])[0]
     assert config.changed(whole, {}, "settings") == whole
@@ -117,26 +173,53 @@ def test_a_file_s_source_is_taken_away_by_an_empty_name(tmp_path):
 
 
 def test_dashes_underscores_and_equals_signs_name_the_same_field():
-    for argv in (["--esac.population-size", "8"], ["--esac.population_size", "8"], ["--esac.population-size=8"]):
+    for argv in (
+        ["--esac.population-size", "8"],
+        ["--esac.population_size", "8"],
+        ["--esac.population-size=8"],
+    ):
         assert load(argv)[0].esac.population_size == 8
 
 
 @pytest.mark.parametrize("shaping", get_args(get_type_hints(config.Evolution)["fitness_shaping"]))
-@pytest.mark.parametrize(("sampling", "n"), [("onesided", 1), ("onesided", 2), ("mirrored", 2), ("repo", 1)])
+@pytest.mark.parametrize(
+    ("sampling", "n"), [("onesided", 1), ("onesided", 2), ("mirrored", 2), ("repo", 1)]
+)
 def test_the_smallest_populations_that_are_accepted_have_a_gradient(sampling, n, shaping):
     es = config.ES(population_size=n, sampling=sampling, fitness_shaping=shaping)
     returns = np.arange(1.0, config.members(es) + 1)
-    weights = evolution.slot_weights(evolution.shaped(shaping, returns, returns), sampling != "onesided")
+    weights = evolution.slot_weights(
+        evolution.shaped(shaping, returns, returns), sampling != "onesided"
+    )
     try:
-        check(updated(Config(), {"algorithm": "es", **{f"es.{name}": value for name, value in asdict(es).items()}}))
+        check(
+            updated(
+                Config(),
+                {"algorithm": "es", **{f"es.{name}": value for name, value in asdict(es).items()}},
+            )
+        )
         assert weights.any()
     except ConfigError:
         assert not weights.any()
 
 
 def test_only_switches_are_switched_and_texts_stay_as_they_are():
-    c, _ = load(["--run-dir", "true", "--task.id=false", "--esac.p_sac_annealed", "false", "--esac.sac-copy-noise=false"])
-    assert (c.run_dir, c.task.id, c.esac.p_sac_annealed, c.esac.sac_copy_noise) == ("true", "false", False, False)
+    c, _ = load(
+        [
+            "--run-dir",
+            "true",
+            "--task.id=false",
+            "--esac.p_sac_annealed",
+            "false",
+            "--esac.sac-copy-noise=false",
+        ]
+    )
+    assert (c.run_dir, c.task.id, c.esac.p_sac_annealed, c.esac.sac_copy_noise) == (
+        "true",
+        "false",
+        False,
+        False,
+    )
 
 
 def test_naming_a_budget_turns_the_default_budget_off(tmp_path):
@@ -148,7 +231,16 @@ def test_naming_a_budget_turns_the_default_budget_off(tmp_path):
 
 def test_the_resolved_configuration_survives_its_file(tmp_path):
     c, _ = load(
-        ["--task.id", 'a "quoted" \\ id', "--esac.reading", "repo", "--sac.automatic_temperature", "true", "--esac.sigma", "1e-3"]
+        [
+            "--task.id",
+            'a "quoted" \\ id',
+            "--esac.reading",
+            "repo",
+            "--sac.automatic_temperature",
+            "true",
+            "--esac.sigma",
+            "1e-3",
+        ]
     )
     (tmp_path / "x.toml").write_text(to_toml(c))
     assert updated(Config(), read_toml(tmp_path / "x.toml")) == c
@@ -157,14 +249,20 @@ def test_the_resolved_configuration_survives_its_file(tmp_path):
 def test_every_reading_sets_fields_that_exist_to_values_that_are_allowed():
     for preset in (*config.READINGS.values(), *config.ERL_READINGS.values(), config.ERL_ACTOR):
         check(
-            updated(Config(), config.from_table({k: list(v) if isinstance(v, tuple) else v for k, v in preset.items()}, "preset"))
+            updated(
+                Config(),
+                config.from_table(
+                    {k: list(v) if isinstance(v, tuple) else v for k, v in preset.items()}, "preset"
+                ),
+            )
         )
 
 
 def test_esac_is_by_default_what_came_out_best_and_the_other_readings_wait_and_pass_nothing_but_by_the_papers_operators():
     names = ("phase_timing", "p_sac_annealed", "replayed", "adoption", "adoption_wins")
     found = {
-        reading: tuple(getattr(load(["--esac.reading", reading])[0].esac, name) for name in names) for reading in config.READINGS
+        reading: tuple(getattr(load(["--esac.reading", reading])[0].esac, name) for name in names)
+        for reading in config.READINGS
     }
     ours, theirs = ("virtual", False, "better", "tested", 3), ("interval", True, "none", "off", 1)
     assert found == {"recommended": ours, "mended": theirs, "paper": theirs, "repo": theirs}
@@ -176,22 +274,36 @@ def test_esac_is_by_default_what_came_out_best_and_the_other_readings_wait_and_p
 def test_erl_alone_explores_beyond_the_bounds_and_spares_no_elite_as_its_public_code_does():
     repo = {name: load(["--algorithm", name, "--erl.reading", "repo"])[0].erl for name in FORMS}
     found = {name: (erl.exploration_clip, erl.injection) for name, erl in repo.items()}
-    assert found == {"erl": (False, "worst"), **dict.fromkeys(("perl", "derl", "pderl"), (True, "worst_or_next"))}
+    assert found == {
+        "erl": (False, "worst"),
+        **dict.fromkeys(("perl", "derl", "pderl"), (True, "worst_or_next")),
+    }
 
 
 def test_every_field_says_what_it_is():
     import ast
     import inspect
 
-    tables = {owner for name in TABLES for owner in type(getattr(Config(), name)).mro() if is_dataclass(owner)}
+    tables = {
+        owner
+        for name in TABLES
+        for owner in type(getattr(Config(), name)).mro()
+        if is_dataclass(owner)
+    }
     assert len(tables) == 20
     for owner in (ast.parse(inspect.getsource(table)).body[0] for table in tables):
         for node, after in zip(owner.body, [*owner.body[1:], None], strict=True):
             if isinstance(node, ast.AnnAssign):
-                assert isinstance(after, ast.Expr), f"{owner.name}.{node.target.id} has no docstring"
+                assert isinstance(after, ast.Expr), (
+                    f"{owner.name}.{node.target.id} has no docstring"
+                )
 
 
-NUMBERS = [name for name in NAMES if get_args(config.hint(name))[:1] == (int,) or config.hint(name) in (int, float)]
+NUMBERS = [
+    name
+    for name in NAMES
+    if get_args(config.hint(name))[:1] == (int,) or config.hint(name) in (int, float)
+]
 OUTSIDE = {  # of each bound
     Positive: lambda bound: (0, -1, math.inf, math.nan),
     NonNegative: lambda bound: (-1, math.inf, math.nan),
@@ -212,7 +324,9 @@ def test_every_number_has_a_least_value_and_every_whole_number_fits_into_64_bits
         assert (Int64 in kinds) == (config.hint(name) is not float), name
 
 
-@pytest.mark.parametrize("name", [name for name in NAMES if any(isinstance(mark, Bound) for mark in marks(name))])
+@pytest.mark.parametrize(
+    "name", [name for name in NAMES if any(isinstance(mark, Bound) for mark in marks(name))]
+)
 def test_every_bound_that_a_field_declares_is_enforced(name):
     table = name.partition(".")[0]
     runs = load(["--algorithm", table if table in config.ALGORITHMS else "esac"])[0]
@@ -220,7 +334,12 @@ def test_every_bound_that_a_field_declares_is_enforced(name):
     for bound in (mark for mark in marks(name) if isinstance(mark, Bound)):
         for value in OUTSIDE[type(bound)](bound):
             with pytest.raises(ConfigError) as error:
-                check(updated(runs, {name: (8, value) if isinstance(value_of(runs, name), tuple) else value}))
+                check(
+                    updated(
+                        runs,
+                        {name: (8, value) if isinstance(value_of(runs, name), tuple) else value},
+                    )
+                )
             assert str(error.value).startswith(f"{name} = {value!r}: ")
 
 
@@ -237,7 +356,11 @@ def test_limits_of_what_a_run_can_hold_are_not_asked_of_tables_that_do_not_run()
 
 
 def test_a_table_that_says_neither_is_held_to_no_rule_and_one_that_says_nothing_of_what_it_reads_is_no_algorithm():
-    assert [*config.Display().problems("display")] == [*config.Display().problems_when_run(Config())] == []
+    assert (
+        [*config.Display().problems("display")]
+        == [*config.Display().problems_when_run(Config())]
+        == []
+    )
     assert [name for name in TABLES if hasattr(getattr(Config(), name), "READS")] == [
         *dict.fromkeys(map(config.table_of, config.ALGORITHMS))
     ]
@@ -248,7 +371,10 @@ def test_the_registry_holds_the_algorithms_that_the_configuration_offers():
 
 
 def test_only_fields_that_decide_results_count_as_differences():
-    new = updated(Config(), {"budget.generations": 3, "run_dir": "x", "display.style": "plain", "esac.sigma": 0.1})
+    new = updated(
+        Config(),
+        {"budget.generations": 3, "run_dir": "x", "display.style": "plain", "esac.sigma": 0.1},
+    )
     assert config.differences(Config(), new) == {"esac.sigma": (0.02, 0.1)}
 
 
@@ -258,11 +384,17 @@ HARD = ["--esac.winner_selection", "hard", "--esac.sac_copy_noise", "false"]
 @pytest.mark.parametrize(
     ("argv", "message"),
     [
-        (["--esac.popsize", "3"], "unknown key 'esac.popsize'; did you mean 'esac.population_size'"),
+        (
+            ["--esac.popsize", "3"],
+            "unknown key 'esac.popsize'; did you mean 'esac.population_size'",
+        ),
         (["--esac.population_size", "7"], "must be even"),
         (["--esac.winner_fraction", "1.5"], "at most 1"),
         (["--esac.winner_fraction", "1.0"], "500 crossover children + 1 SAC copies > 500 slots"),
-        (["--esac.population_size", "50", "--esac.sac_copies", "16"], "10 crossover children + 16 SAC copies > 25 slots"),
+        (
+            ["--esac.population_size", "50", "--esac.sac_copies", "16"],
+            "10 crossover children + 16 SAC copies > 25 slots",
+        ),
         (
             [*HARD, "--esac.population_size", "50", "--esac.sac_copies", "15"],
             "esac.winner_selection = hard, esac.sac_copy_noise = false: no slot is perturbed",
@@ -279,17 +411,35 @@ HARD = ["--esac.winner_selection", "hard", "--esac.sac_copy_noise", "false"]
             ["--esac.reading", "mended", "--esac.learner_lag", "6"],
             "esac.learner_lag = 6: must be at most esac.gradient_interval (5)",
         ),
-        (["--esac.offspring_transitions", "true"], "esac.offspring_transitions is no more: esac.replayed in its place"),
+        (
+            ["--esac.offspring_transitions", "true"],
+            "esac.offspring_transitions is no more: esac.replayed in its place",
+        ),
         (["--es.action_noise", "-0.1"], "es.action_noise = -0.1: must be at least 0"),
         (["--esac.sigma", "0"], "esac.sigma = 0.0: must be positive"),
         (["--esac.sigma", "nan"], "esac.sigma = nan"),
         (["--sac.lr_sac", "inf"], "sac.lr_sac = inf"),
         (["--seed", "-1"], "seed = -1"),
         (["--budget.generations", "0"], "no limit is set"),
-        (["--checkpoint.every_generations", "0", "--checkpoint.every_minutes", "0"], "a run that is killed would lose all"),
-        (["--esac.sampling", "onesided", "--esac.population_size", "1"], "esac.population_size = 1: no ES gradient"),
         (
-            ["--algorithm", "es", "--es.sampling", "onesided", "--es.population_size", "1", "--es.fitness_shaping", "sign_ranks"],
+            ["--checkpoint.every_generations", "0", "--checkpoint.every_minutes", "0"],
+            "a run that is killed would lose all",
+        ),
+        (
+            ["--esac.sampling", "onesided", "--esac.population_size", "1"],
+            "esac.population_size = 1: no ES gradient",
+        ),
+        (
+            [
+                "--algorithm",
+                "es",
+                "--es.sampling",
+                "onesided",
+                "--es.population_size",
+                "1",
+                "--es.fitness_shaping",
+                "sign_ranks",
+            ],
             "no ES gradient under sampling = onesided and fitness_shaping = sign_ranks",
         ),
         (["nowhere.toml"], "nowhere.toml: No such file"),
@@ -324,8 +474,14 @@ def test_a_lag_that_is_not_read_is_not_refused(tmp_path):
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("[esac]\npopulation = 3", "x.toml: unknown key 'esac.population'; did you mean 'esac.population_size'?"),
-        ("[esac]\npopulation_size = 3.5", "x.toml: esac.population_size = 3.5: expected an integer"),
+        (
+            "[esac]\npopulation = 3",
+            "x.toml: unknown key 'esac.population'; did you mean 'esac.population_size'?",
+        ),
+        (
+            "[esac]\npopulation_size = 3.5",
+            "x.toml: esac.population_size = 3.5: expected an integer",
+        ),
         ("[esac]\nsigma = '3'", "x.toml: esac.sigma = '3': expected a number"),
         ("[policy]\nhidden = [64, 'a']", "expected a list of integers"),
         ("algorithm = 'trpo'", "expected 'esac' | 'es' | 'sac'"),
@@ -335,7 +491,10 @@ def test_a_lag_that_is_not_read_is_not_refused(tmp_path):
             'x.toml: esac.offspring_transitions = true is no more: esac.replayed = "sample" in its place',
         ),
         ("[esac]\nadopt_sac = 3", "x.toml: esac.adopt_sac is no more: esac.adoption in its place"),
-        ("[esac]\noffspring_transitions = 1", "x.toml: esac.offspring_transitions is no more: esac.replayed in its place"),
+        (
+            "[esac]\noffspring_transitions = 1",
+            "x.toml: esac.offspring_transitions is no more: esac.replayed in its place",
+        ),
         ("'esac.sigma' = 0.1\n[esac]\nsigma = 0.2", "x.toml: esac.sigma is set twice"),
         ("title = 3", "x.toml: unknown key 'title'; --help lists those that there are"),
         ("[esac\n", "not valid TOML"),

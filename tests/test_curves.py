@@ -29,7 +29,10 @@ def test_evaluations_positions_and_the_better_policy(tmp_path):
     assert generations.tolist() == [1, 3]
     assert returns.tolist() == [[9, 11], [-31, -29]]
     curve = curves.return_curve(run, "nominal_steps")
-    assert (curve.x.tolist(), curve.y.tolist()) == ([1000, 3000], [10, -15])  # -15: the SAC mean is the better one
+    assert (curve.x.tolist(), curve.y.tolist()) == (
+        [1000, 3000],
+        [10, -15],
+    )  # -15: the SAC mean is the better one
     assert curves.return_curve(run, "generation", "theta_es").y.tolist() == [10, -30]
     assert curves.last_before(curve, 2999) == 10
     assert np.isnan(curves.last_before(curve, 999))
@@ -38,7 +41,10 @@ def test_evaluations_positions_and_the_better_policy(tmp_path):
 def test_the_evaluation_at_the_end_counts(tmp_path):
     run = Run.begin(tmp_path / "a", updated(Config(), {"algorithm": "es"}), {})
     for g in (1, 2):
-        run.append({"generation": g, "evaluation_theta_es": np.array([g, np.nan if g == 2 else 1.0])}, {"wall_seconds": 1.0 * g})
+        run.append(
+            {"generation": g, "evaluation_theta_es": np.array([g, np.nan if g == 2 else 1.0])},
+            {"wall_seconds": 1.0 * g},
+        )
     run.checkpoint(2, {"theta_es": np.ones(3, np.float32)}, {})
     run.final({"generation": np.array(2), "evaluation_theta_es": np.array([5.0, 7.0])})
     run.close()
@@ -49,7 +55,12 @@ def test_the_evaluation_at_the_end_counts(tmp_path):
 
 @pytest.mark.parametrize(
     ("measure", "whole", "early"),
-    [("best", 50, 50), ("final", 20, 50), ("population_max", 19, 49), ("mean", 40 / 1.5 - 2.5, 30 - 2.5)],
+    [
+        ("best", 50, 50),
+        ("final", 20, 50),
+        ("population_max", 19, 49),
+        ("mean", 40 / 1.5 - 2.5, 30 - 2.5),
+    ],
 )
 def test_measures(tmp_path, measure, whole, early):
     (run,) = opened(make(tmp_path / "a", (10, 50, 20)))
@@ -60,7 +71,9 @@ def test_measures(tmp_path, measure, whole, early):
 
 def test_a_measure_that_there_is_not_is_refused(tmp_path):
     (run,) = opened(make(tmp_path / "a"))
-    with pytest.raises(Unusable, match="measure 'fates': there are best, final, population_max, mean, elite"):
+    with pytest.raises(
+        Unusable, match="measure 'fates': there are best, final, population_max, mean, elite"
+    ):
         outcome(run, "fates")
 
 
@@ -109,22 +122,32 @@ def test_a_member_of_several_episodes_counts_as_many_and_an_unstable_one_has_no_
 
 @pytest.mark.parametrize("name", ["sac", "td3", "ddpg"])
 def test_training_returns_of_a_learner_grow_linearly_within_a_generation(tmp_path, name):
-    run = trained(tmp_path / "a", name, [phase(name, 2, 10), phase(name, 0, np.nan), phase(name, 3, 20)])
+    run = trained(
+        tmp_path / "a", name, [phase(name, 2, 10), phase(name, 0, np.nan), phase(name, 3, 20)]
+    )
     episodes, average = training(run, window=3)
     assert episodes.tolist() == [1, 2, 3, 4, 5]
-    np.testing.assert_allclose(average, [10, 10, 40 / 3, 50 / 3, 20])  # exact at 2 and 5, where generations end
+    np.testing.assert_allclose(
+        average, [10, 10, 40 / 3, 50 / 3, 20]
+    )  # exact at 2 and 5, where generations end
     assert curves.training_curve(run, "generation", 3).y.tolist() == pytest.approx([10, 10, 20])
     assert curves.training_curve(run, "training_episodes", 3).x.tolist() == [1, 2, 3, 4, 5]
 
 
 def test_training_of_esac_has_the_phase_after_the_members(tmp_path):
-    rows = [{"fitness": np.array([1.0, 2.0]), **phase("sac", 0, np.nan)}, {"fitness": np.array([3.0, 4.0]), **phase("sac", 2, 9)}]
+    rows = [
+        {"fitness": np.array([1.0, 2.0]), **phase("sac", 0, np.nan)},
+        {"fitness": np.array([3.0, 4.0]), **phase("sac", 2, 9)},
+    ]
     run = trained(tmp_path / "a", "esac", rows)
     assert training_returns(run)[1].tolist() == [1, 2, 3, 4, 9, 9]
 
 
 def test_training_of_a_genetic_population_has_its_learners_own_episode(tmp_path):
-    rows = [{"fitness": np.array([1.0, 2.0]), "learner_episodic_return": own} for own in (5.0, np.nan, 7.0)]
+    rows = [
+        {"fitness": np.array([1.0, 2.0]), "learner_episodic_return": own}
+        for own in (5.0, np.nan, 7.0)
+    ]
     so_far, returns = training_returns(trained(tmp_path / "a", "pderl", rows))
     assert so_far.tolist() == [3, 5, 8]  # of an unstable one there is no return
     assert returns.tolist() == [1, 2, 5, 1, 2, 1, 2, 7]
@@ -140,9 +163,15 @@ def test_plot_draws_training_with_seeds_as_groups(tmp_path, capsys):
     paths = [make(tmp_path / "a"), make(tmp_path / "b", seed=1)]
     learner = trained(tmp_path / "c", "ddpg", [phase("ddpg", 2, 10), phase("ddpg", 4, 20)]).path
     drawing = plots.figure(opened(*paths, learner), "training")
-    labels = {line.get_label(): (line.get_xdata()[[0, -1]].tolist(), line.get_ydata()[-1]) for line in drawing.axes[0].lines}
+    labels = {
+        line.get_label(): (line.get_xdata()[[0, -1]].tolist(), line.get_ydata()[-1])
+        for line in drawing.axes[0].lines
+    }
     assert labels == {
-        "ES, 2 seeds": ([1, 12], pytest.approx(17.5)),  # of all 12, fewer than 50: (7.5 + 17.5 + 27.5) / 3
+        "ES, 2 seeds": (
+            [1, 12],
+            pytest.approx(17.5),
+        ),  # of all 12, fewer than 50: (7.5 + 17.5 + 27.5) / 3
         "DDPG, seed 0 (an interval needs two)": ([1, 6], pytest.approx(100 / 6)),
     }
     assert drawing.axes[0].get_xlabel() == "training episodes"

@@ -20,7 +20,9 @@ from esac_mpi.host.watchdog import Watchdog
 
 def dispatched(ranks, *arguments):
     line = command(ranks, *arguments, program=("tests/dispatched.py",))
-    done = subprocess.run(line, env=environment(), capture_output=True, text=True, timeout=120, check=True)
+    done = subprocess.run(
+        line, env=environment(), capture_output=True, text=True, timeout=120, check=True
+    )
     return json.loads(done.stdout)
 
 
@@ -71,7 +73,13 @@ def test_what_is_overdue_has_no_further_slice_and_an_alarm_cuts_the_one_that_is_
 
 def alone(size, clock=lambda: 1e9):
     """Return a Dispatch of a rank among `size` that are not there, and what it sends: (content, rank, tag)."""
-    dispatch = Dispatch(SimpleNamespace(size=size, Dup=lambda: None), Stop(clock, lambda: None), Watchdog("", print), clock, iter)
+    dispatch = Dispatch(
+        SimpleNamespace(size=size, Dup=lambda: None),
+        Stop(clock, lambda: None),
+        Watchdog("", print),
+        clock,
+        iter,
+    )
     sent = []
     dispatch._send = lambda *message: sent.append(message)
     return dispatch, sent

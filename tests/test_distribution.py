@@ -36,18 +36,27 @@ def sphere(x: np.ndarray) -> float:
 
 
 def ellipsoid(x: np.ndarray) -> float:
-    return float(np.sum(1000 ** (np.arange(x.size) / (x.size - 1)) * np.square(x, dtype=np.float64)))
+    return float(
+        np.sum(1000 ** (np.arange(x.size) / (x.size - 1)) * np.square(x, dtype=np.float64))
+    )
 
 
 def test_the_second_half_of_mirrored_individuals_mirrors_the_first():
-    assert [distribution.slot_and_sign(i, 4, True) for i in range(4)] == [(0, 1), (1, 1), (0, -1), (1, -1)]
+    assert [distribution.slot_and_sign(i, 4, True) for i in range(4)] == [
+        (0, 1),
+        (1, 1),
+        (0, -1),
+        (1, -1),
+    ]
     assert [distribution.slot_and_sign(i, 3, False) for i in range(3)] == [(0, 1), (1, 1), (2, 1)]
 
 
 def test_an_individual_is_the_mean_and_so_many_standard_deviations():
     gaussian = Gaussian(row(1, -2, 3), row(4, 0.25, 9))
     np.testing.assert_array_equal(distribution.sampled(gaussian, row(0.5, 4, -1)), row(2, 0, 0))
-    np.testing.assert_array_equal(distribution.sampled(gaussian, row(0.5, 4, -1), -1), row(0, -4, 6))
+    np.testing.assert_array_equal(
+        distribution.sampled(gaussian, row(0.5, 4, -1), -1), row(0, -4, 6)
+    )
 
 
 def test_weights_of_elites_by_hand():
@@ -55,7 +64,9 @@ def test_weights_of_elites_by_hand():
     np.testing.assert_allclose(distribution.rank_weights(2, "log"), [0.73042, 0.26958], atol=1e-5)
     logs = np.log([6, 3, 2, 1.5, 1.2])
     np.testing.assert_allclose(distribution.rank_weights(5, "log"), logs / logs.sum(), rtol=1e-6)
-    np.testing.assert_array_equal(distribution.rank_weights(4, "equal"), np.full(4, 0.25, np.float32))
+    np.testing.assert_array_equal(
+        distribution.rank_weights(4, "equal"), np.full(4, 0.25, np.float32)
+    )
     for weights in ("log", "equal"):
         assert distribution.rank_weights(0, weights).shape == (0,)
         assert distribution.rank_weights(1, weights).tolist() == [1]
@@ -70,7 +81,11 @@ def test_damping_is_drawn_to_its_limit():
 
 
 def test_a_generation_by_hand():
-    gaussian, elites, weights = Gaussian(row(1, 0), row(1, 1)), [row(3, 1), row(-1, 2)], row(0.75, 0.25)
+    gaussian, elites, weights = (
+        Gaussian(row(1, 0), row(1, 1)),
+        [row(3, 1), row(-1, 2)],
+        row(0.75, 0.25),
+    )
     # gaps (2, 1) and (-2, 2); move .75 (2, 1) + .25 (-2, 2) = (1, 1.25); spread .75 (4, 1) + .25 (4, 4) = (4, 1.75)
     mean, variance = distribution.told(gaussian, elites, weights, 0.5, cov_extra_div=False)
     np.testing.assert_array_equal(mean, row(2, 1.25))
@@ -82,7 +97,9 @@ def test_a_generation_by_hand():
 
 def test_without_an_elite_a_generation_changes_nothing():
     gaussian = Gaussian(row(1, 0), row(1, 1))
-    assert distribution.told(gaussian, [], distribution.rank_weights(0, "log"), 0.5, True) is gaussian
+    assert (
+        distribution.told(gaussian, [], distribution.rank_weights(0, "log"), 0.5, True) is gaussian
+    )
 
 
 @pytest.mark.parametrize("cov_extra_div", [False, True])
@@ -98,7 +115,9 @@ def test_generations_are_the_public_codes_formulas(cov_extra_div):
         damp = distribution.damped(damp, 0.95, 1e-5)
         best = select_winners(fitness, parents)
         ranked = distribution.rank_weights(best.size, "log")
-        gaussian = distribution.told(gaussian, [individuals[i] for i in best], ranked, damp, cov_extra_div)
+        gaussian = distribution.told(
+            gaussian, [individuals[i] for i in best], ranked, damp, cov_extra_div
+        )
         solutions, order, old_mu = mu + epsilon * np.sqrt(cov), np.argsort(-fitness), mu
         mu = weights @ solutions[order[:parents]]
         z = solutions[order[:parents]] - old_mu
@@ -109,19 +128,27 @@ def test_generations_are_the_public_codes_formulas(cov_extra_div):
 
 def test_blocks_of_a_generation_are_parts_of_the_whole_to_the_bit():
     d, n = noise.BLOCK + 1000, 6
-    gaussian = Gaussian(np.linspace(-1, 1, d, dtype=np.float32), np.linspace(0.1, 0.2, d, dtype=np.float32))
+    gaussian = Gaussian(
+        np.linspace(-1, 1, d, dtype=np.float32), np.linspace(0.1, 0.2, d, dtype=np.float32)
+    )
     individuals = [individual(gaussian, 3, 1, i, n, mirrored=True) for i in range(n)]
     np.testing.assert_allclose(individuals[0] + individuals[3], 2 * gaussian.mean, atol=1e-6)
     elites, weights = [individuals[i] for i in (4, 1, 3)], distribution.rank_weights(3, "log")
     whole = distribution.told(gaussian, elites, weights, 1e-3, True)
     for _, part in noise.blocks(d):
         block = Gaussian(gaussian.mean[part], gaussian.variance[part])
-        for got, expected in zip(distribution.told(block, (e[part] for e in elites), weights, 1e-3, True), whole, strict=True):
+        for got, expected in zip(
+            distribution.told(block, (e[part] for e in elites), weights, 1e-3, True),
+            whole,
+            strict=True,
+        ):
             assert got.dtype == np.float32
             np.testing.assert_array_equal(got, expected[part])
 
 
-def minimised(function, mirrored: bool, cov_extra_div: bool, weights: str, seed: int) -> list[float]:
+def minimised(
+    function, mirrored: bool, cov_extra_div: bool, weights: str, seed: int
+) -> list[float]:
     """Return the function's value at the mean after each of 300 generations of 20 in 10 dimensions, from all ones."""
     n, d, damp, values = 20, 10, 0.1, []
     gaussian = Gaussian(np.ones(d, np.float32), np.full(d, 0.1, np.float32))
@@ -129,7 +156,10 @@ def minimised(function, mirrored: bool, cov_extra_div: bool, weights: str, seed:
         individuals = [individual(gaussian, seed, k, i, n, mirrored) for i in range(n)]
         best = select_winners(-np.array([function(x) for x in individuals]), n // 2)
         damp = distribution.damped(damp, 0.95, 1e-8)
-        elites, ranked = [individuals[i] for i in best], distribution.rank_weights(best.size, weights)
+        elites, ranked = (
+            [individuals[i] for i in best],
+            distribution.rank_weights(best.size, weights),
+        )
         gaussian = distribution.told(gaussian, elites, ranked, damp, cov_extra_div)
         values.append(function(gaussian.mean))
     return values
@@ -137,10 +167,22 @@ def minimised(function, mirrored: bool, cov_extra_div: bool, weights: str, seed:
 
 @pytest.mark.parametrize(("mirrored", "weights"), [(True, "log"), (False, "log"), (True, "equal")])
 @pytest.mark.parametrize(
-    ("function", "cov_extra_div", "early", "late"),  # from 10 and 1,900; 2,000 and 6,000 evaluations
-    [(sphere, False, 1e-2, 1e-6), (sphere, True, 1e-2, 1e-6), (ellipsoid, False, 1.0, 1e-3), (ellipsoid, True, 5.0, 2.0)],
+    (
+        "function",
+        "cov_extra_div",
+        "early",
+        "late",
+    ),  # from 10 and 1,900; 2,000 and 6,000 evaluations
+    [
+        (sphere, False, 1e-2, 1e-6),
+        (sphere, True, 1e-2, 1e-6),
+        (ellipsoid, False, 1.0, 1e-3),
+        (ellipsoid, True, 5.0, 2.0),
+    ],
 )
-def test_cem_minimises_within_stated_evaluations(function, cov_extra_div, early, late, mirrored, weights):
+def test_cem_minimises_within_stated_evaluations(
+    function, cov_extra_div, early, late, mirrored, weights
+):
     for seed in (0, 1):
         values = minimised(function, mirrored, cov_extra_div, weights, seed)
         assert values[99] < early, values[99]
@@ -161,7 +203,10 @@ def test_an_arrival_by_hand():
 
 def test_a_full_move_is_to_the_individual_itself_and_its_variance_is_the_floor():
     random = np.random.default_rng(0)
-    gaussian, z = Gaussian(*random.random((2, 100)).astype(np.float32)), random.random(100).astype(np.float32)
+    gaussian, z = (
+        Gaussian(*random.random((2, 100)).astype(np.float32)),
+        random.random(100).astype(np.float32),
+    )
     mean, variance = distribution.moved(gaussian, z, 1.0, 1.0, 1e-5)
     np.testing.assert_array_equal(mean, z)
     np.testing.assert_array_equal(variance, np.full(100, 1e-5, np.float32))
@@ -169,7 +214,11 @@ def test_a_full_move_is_to_the_individual_itself_and_its_variance_is_the_floor()
 
 def test_an_arrival_that_says_nothing_changes_no_bit():
     gaussian = Gaussian(row(1, 0), row(1, 1e-7))
-    for got, old in zip(distribution.moved(gaussian, row(np.nan, np.inf), 0.0, math.inf, 1e-5), gaussian, strict=True):
+    for got, old in zip(
+        distribution.moved(gaussian, row(np.nan, np.inf), 0.0, math.inf, 1e-5),
+        gaussian,
+        strict=True,
+    ):
         np.testing.assert_array_equal(got, old)
     # fixed n, p = 0, as printed: the variance alone moves, from (1, 1e-7) a tenth of the way to (4, 9)
     mean, variance = distribution.moved(gaussian, row(3, -3), 0.0, 10.0, 1e-5)
@@ -183,10 +232,14 @@ def test_a_mean_that_moves_by_one_nth_has_the_mean_and_variance_of_all_so_far():
     for n, z in enumerate(arrivals[1:], 2):
         p = 1 / n
         whole = distribution.moved(whole, z, p, n, 0.0)
-        sample = distribution.moved(sample, z, p, update_rules.weight_of_past(VarianceRule("adaptive"), p), 0.0)
+        sample = distribution.moved(
+            sample, z, p, update_rules.weight_of_past(VarianceRule("adaptive"), p), 0.0
+        )
         np.testing.assert_allclose(whole.mean, arrivals[:n].mean(axis=0), rtol=1e-5)
         np.testing.assert_allclose(whole.variance, arrivals[:n].var(axis=0), rtol=1e-4)
-        np.testing.assert_allclose(sample.variance, arrivals[:n].var(axis=0, ddof=1), rtol=1e-4)  # n of Eq. (12) is 1/p - 1
+        np.testing.assert_allclose(
+            sample.variance, arrivals[:n].var(axis=0, ddof=1), rtol=1e-4
+        )  # n of Eq. (12) is 1/p - 1
 
 
 def test_a_variance_is_scaled_down_to_its_floor():
@@ -195,12 +248,17 @@ def test_a_variance_is_scaled_down_to_its_floor():
     assert distribution.scaled(Gaussian(row(1), row(1e-7)), 1.0, 1e-5).variance == row(1e-7)
 
 
-def arrivals(mean_rule: MeanRule, variance_rule: VarianceRule, count: int, seed: int, trained: float = 0.0) -> Gaussian:
+def arrivals(
+    mean_rule: MeanRule, variance_rule: VarianceRule, count: int, seed: int, trained: float = 0.0
+) -> Gaussian:
     """Return the distribution after so many arrivals in 10 dimensions, from all ones, where the sphere's negative is the fitness.
 
     trained: share of the way to the optimum that every second individual goes first, as gradients would have it.
     """
-    gaussian, history = Gaussian(np.ones(10, np.float32), np.full(10, 0.1, np.float32)), update_rules.no_history(10)
+    gaussian, history = (
+        Gaussian(np.ones(10, np.float32), np.full(10, 0.1, np.float32)),
+        update_rules.no_history(10),
+    )
     for a in range(count):
         z = individual(gaussian, seed, a, 0, 1, mirrored=False) * np.float32(1 - trained * (a % 2))
         p, n = update_rules.update(mean_rule, variance_rule, -sphere(z), -sphere(gaussian.mean))
@@ -218,13 +276,19 @@ BASELINES = [MeanRule("absolute", -12.0), MeanRule("relative", 2.0)]
 @pytest.mark.parametrize("variance", ["fixed", "adaptive"])
 @pytest.mark.parametrize("mean_rule", FIXED_RANGE + BASELINES, ids=lambda rule: rule.rule)
 @pytest.mark.parametrize("seed", [0, 1])
-def test_where_half_are_trained_any_mean_rule_goes_with_any_variance_rule_down_the_sphere(mean_rule, variance, seed):
-    assert sphere(arrivals(mean_rule, VarianceRule(variance), 200, seed, trained=0.1).mean) < 0.5  # from 10
+def test_where_half_are_trained_any_mean_rule_goes_with_any_variance_rule_down_the_sphere(
+    mean_rule, variance, seed
+):
+    assert (
+        sphere(arrivals(mean_rule, VarianceRule(variance), 200, seed, trained=0.1).mean) < 0.5
+    )  # from 10
 
 
 @pytest.mark.parametrize("mean_rule", FIXED_RANGE, ids=lambda rule: rule.rule)
 @pytest.mark.parametrize("seed", [0, 1])
-def test_superior_individuals_alone_go_down_the_sphere_where_only_they_move_the_mean(mean_rule, seed):
+def test_superior_individuals_alone_go_down_the_sphere_where_only_they_move_the_mean(
+    mean_rule, seed
+):
     assert sphere(arrivals(mean_rule, VarianceRule("fixed"), 500, seed).mean) < 0.3
 
 
@@ -232,13 +296,17 @@ def test_superior_individuals_alone_go_down_the_sphere_where_only_they_move_the_
 @pytest.mark.parametrize("variance", ["fixed", "adaptive"])
 def test_baselines_take_the_variance_to_its_floor_where_nobody_is_trained(mean_rule, variance):
     gaussian = arrivals(mean_rule, VarianceRule(variance), 500, 0)
-    assert gaussian.variance.mean() < 2e-5  # p is near a half whoever arrives, and a half of the gap's square remains
+    assert (
+        gaussian.variance.mean() < 2e-5
+    )  # p is near a half whoever arrives, and a half of the gap's square remains
     assert sphere(gaussian.mean) > 3
 
 
 def test_the_success_rule_goes_down_the_sphere_with_full_moves():
     for seed in (0, 1):
-        assert sphere(arrivals(MeanRule("full_move"), VarianceRule("success"), 1500, seed).mean) < 0.05
+        assert (
+            sphere(arrivals(MeanRule("full_move"), VarianceRule("success"), 1500, seed).mean) < 0.05
+        )
 
 
 def test_the_ring_has_no_elites_until_it_is_full_and_then_those_of_the_newest():
@@ -251,13 +319,20 @@ def test_the_ring_has_no_elites_until_it_is_full_and_then_those_of_the_newest():
 def test_rank_based_oldest_is_the_public_codes_formula():
     random, d, size, parents = np.random.default_rng(2), 12, 10, 5
     mean = random.standard_normal(d)
-    gaussian, damp, old_damp = Gaussian(mean.astype(np.float32), np.full(d, 1e-3, np.float32)), 1e-3, 1e-3
+    gaussian, damp, old_damp = (
+        Gaussian(mean.astype(np.float32), np.full(d, 1e-3, np.float32)),
+        1e-3,
+        1e-3,
+    )
     var, tau = gaussian.variance.astype(np.float64), 0.95 ** (1 / size)
     weights = np.array([np.log((parents + 1) / i) for i in range(1, parents + 1)])
     weights /= weights.sum()
     ring, ring_fitness = np.zeros((size, d), np.float32), np.zeros(size)
     for a in range(35):
-        ring[a % size], ring_fitness[a % size] = mean + random.standard_normal(d) * np.sqrt(var), random.standard_normal()
+        ring[a % size], ring_fitness[a % size] = (
+            mean + random.standard_normal(d) * np.sqrt(var),
+            random.standard_normal(),
+        )
         best = distribution.ring_elites(ring_fitness, a + 1, parents)
         ranked = distribution.rank_weights(best.size, "log")
         if best.size:
@@ -271,16 +346,25 @@ def test_rank_based_oldest_is_the_public_codes_formula():
             var = 1 / parents * weights @ (z * z) + old_damp
         np.testing.assert_allclose(gaussian.mean, mean, atol=1e-6)
         np.testing.assert_allclose(gaussian.variance, var, rtol=1e-5)
-    assert damp == pytest.approx(1e-5 + 0.95**2.6 * (1e-3 - 1e-5))  # 26 arrivals of a tenth of a generation
+    assert damp == pytest.approx(
+        1e-5 + 0.95**2.6 * (1e-3 - 1e-5)
+    )  # 26 arrivals of a tenth of a generation
 
 
 def test_a_ratio_of_densities_by_hand():
     new, old = Gaussian(row(0, 1), row(1, 4)), Gaussian(row(2, 1), row(1, 1))
     # at (1, 3): new -1/2 (1 + 4/4 + log 4), old -1/2 (1 + 4)
-    assert distribution.log_ratio(row(1, 3), new, old) == pytest.approx(1.5 - math.log(2), rel=1e-12)
+    assert distribution.log_ratio(row(1, 3), new, old) == pytest.approx(
+        1.5 - math.log(2), rel=1e-12
+    )
     assert distribution.log_ratio(row(1, 3), old, old) == 0
     parts = [slice(0, 1), slice(1, 2)]
-    blocks = [distribution.log_ratio(row(1, 3)[p], *(Gaussian(g.mean[p], g.variance[p]) for g in (new, old))) for p in parts]
+    blocks = [
+        distribution.log_ratio(
+            row(1, 3)[p], *(Gaussian(g.mean[p], g.variance[p]) for g in (new, old))
+        )
+        for p in parts
+    ]
     assert sum(blocks) == pytest.approx(1.5 - math.log(2), rel=1e-12)
 
 
@@ -289,14 +373,26 @@ def test_mixing_by_hand():
     old, candidates = log([0.5, 0.5, 2.0, np.nan]), log([4.0, 1.25, 0.5, 4.0])
     # old ones stay where luck is below 0.5, 0.5, 1, never; candidates join where it is at least 1/4, 4/5, 2, 1/4
     luck = 1 - np.array([[0.4, 0.3], [0.6, 0.7], [0.9, 1.0], [0.1, 0.2]])
-    assert [part.tolist() for part in distribution.mix(5, old, candidates, Drawn(luck))] == [[0, 2], [0, 4, 5]]
-    assert [part.tolist() for part in distribution.mix(2, old, candidates, Drawn(luck))] == [[0], [0]]
-    assert [part.tolist() for part in distribution.mix(1, old, candidates, Drawn(luck))] == [[0], []]
+    assert [part.tolist() for part in distribution.mix(5, old, candidates, Drawn(luck))] == [
+        [0, 2],
+        [0, 4, 5],
+    ]
+    assert [part.tolist() for part in distribution.mix(2, old, candidates, Drawn(luck))] == [
+        [0],
+        [0],
+    ]
+    assert [part.tolist() for part in distribution.mix(1, old, candidates, Drawn(luck))] == [
+        [0],
+        [],
+    ]
 
 
 def test_mixing_keeps_all_where_nothing_moved_and_none_where_all_is_elsewhere():
     random, same = np.random.default_rng(0), np.zeros(10)
-    assert [part.tolist() for part in distribution.mix(10, same, same, random)] == [list(range(10)), []]
+    assert [part.tolist() for part in distribution.mix(10, same, same, random)] == [
+        list(range(10)),
+        [],
+    ]
     away = distribution.mix(10, np.full(10, -1e3), np.full(10, 1e3), random)
     assert [part.tolist() for part in away] == [[], list(range(10))]
     broken = distribution.mix(3, np.full(3, -np.inf), np.full(3, np.nan), random)
@@ -309,7 +405,9 @@ def test_a_mixed_generation_is_distributed_as_the_new_distribution_says():
     for _ in range(generations):
         before = random.standard_normal((n, 1)).astype(np.float32)
         fresh = 1 + random.standard_normal((2 * n, 1)).astype(np.float32)
-        assert distribution.log_ratio(fresh[0], new, old) == pytest.approx(fresh[0, 0] - 0.5, abs=1e-6)
+        assert distribution.log_ratio(fresh[0], new, old) == pytest.approx(
+            fresh[0, 0] - 0.5, abs=1e-6
+        )
         chosen = distribution.mix(n, before[:, 0] - 0.5, fresh[:n, 0] - 0.5, random)
         kept += len(chosen.kept)
         mixed.append(np.concatenate([before[chosen.kept], fresh[chosen.drawn]]))

@@ -44,7 +44,9 @@ print(os.environ["MUJOCO_GL"])
 env._env.physics.render()
 """
     variables = {name: value for name, value in environment().items() if name != "MUJOCO_GL"}
-    done = subprocess.run([sys.executable, "-c", code], env=variables, capture_output=True, text=True, check=False)
+    done = subprocess.run(
+        [sys.executable, "-c", code], env=variables, capture_output=True, text=True, check=False
+    )
     assert done.stdout == "False\negl\n"
     assert "No OpenGL rendering backend is available" in done.stderr
 
@@ -66,9 +68,14 @@ def test_a_task_takes_an_action_beyond_its_bounds_where_noise_is_not_clipped(id,
     """Also one whose own bounds are narrower than float32 has them."""
     env, taken = make(id), []
     step = env._env.step
-    monkeypatch.setattr(env._env, "step", lambda action: taken.append(np.ravel(action)) or step(action))
     monkeypatch.setattr(
-        env._env.unwrapped if "own" in id else env, "action_space", Box(-99, 99, (20, 30), np.float64), raising=False
+        env._env, "step", lambda action: taken.append(np.ravel(action)) or step(action)
+    )
+    monkeypatch.setattr(
+        env._env.unwrapped if "own" in id else env,
+        "action_space",
+        Box(-99, 99, (20, 30), np.float64),
+        raising=False,
     )
     env.reset(0)
     action = np.linspace(-3, 3, env.action_size, dtype=np.float32)
@@ -91,14 +98,24 @@ def by_hand(id: str, seed: int, steps: int = 80) -> list[tuple]:
         for action in actions(make(id), seed, steps):
             timestep = plain.step(action)
             rows.append((timestep, timestep.reward))
-        flat = [np.concatenate([np.ravel(v) for v in t.observation.values()]).astype(np.float32) for t, _ in rows]
+        flat = [
+            np.concatenate([np.ravel(v) for v in t.observation.values()]).astype(np.float32)
+            for t, _ in rows
+        ]
         return [(o.tobytes(), r, False, False) for o, (_, r) in zip(flat, rows, strict=True)]
     import gymnasium
 
     plain = gymnasium.make(id, disable_env_checker=True)
     flatten_observation = gymnasium.spaces.flatten
     observation, _ = plain.reset(seed=seed)
-    episode = [(flatten_observation(plain.observation_space, observation).astype(np.float32).tobytes(), 0.0, False, False)]
+    episode = [
+        (
+            flatten_observation(plain.observation_space, observation).astype(np.float32).tobytes(),
+            0.0,
+            False,
+            False,
+        )
+    ]
     for action in actions(make(id), seed, steps):
         if id in DISCRETE:
             action = plain.action_space.start + np.argmax(action)
@@ -124,7 +141,12 @@ def test_sizes_bounds_and_types(id):
     assert env.low.dtype == env.high.dtype == observation.dtype == following.dtype == np.float32
     assert observation.shape == following.shape == (env.observation_size,)
     assert is_discrete(env) == (id in DISCRETE)
-    assert (type(reward), type(terminated), type(truncated), env.unstable) == (float, bool, bool, False)
+    assert (type(reward), type(terminated), type(truncated), env.unstable) == (
+        float,
+        bool,
+        bool,
+        False,
+    )
 
 
 @pytest.mark.parametrize("id", TASKS)
@@ -192,7 +214,9 @@ def test_falling_terminates():
 
 
 @pytest.mark.parametrize(("discount", "ends"), [(1.0, (False, True)), (0.0, (True, False))])
-def test_discount_of_the_last_dm_control_step_tells_termination_from_truncation(discount, ends, monkeypatch):
+def test_discount_of_the_last_dm_control_step_tells_termination_from_truncation(
+    discount, ends, monkeypatch
+):
     env = make("dm_control/quadruped-walk-v0")
     env.reset(0)
     monkeypatch.setattr(env._env.task, "get_termination", lambda physics: discount)
@@ -202,8 +226,16 @@ def test_discount_of_the_last_dm_control_step_tells_termination_from_truncation(
 def test_a_discrete_task_takes_the_choice_of_the_largest_number_and_the_first_of_equals():
     env = make("own_task:Count-v0")
     starts = {tuple(env.reset(seed).tolist()) for seed in range(30)}
-    assert starts == {tuple(row) for row in np.eye(6).tolist()}  # an observation of a Discrete space is one-hot
-    taken = {(0.3, 0.2, 0.1): 5, (-0.3, -0.1, -0.2): 6, (-1, 0.5, 0.6): 7, (0, 0, 0): 5, (-1, 1, 1): 6}
+    assert starts == {
+        tuple(row) for row in np.eye(6).tolist()
+    }  # an observation of a Discrete space is one-hot
+    taken = {
+        (0.3, 0.2, 0.1): 5,
+        (-0.3, -0.1, -0.2): 6,
+        (-1, 0.5, 0.6): 7,
+        (0, 0, 0): 5,
+        (-1, 1, 1): 6,
+    }
     for action, number in taken.items():
         assert env.step(np.array(action, np.float32))[1] == number
 
@@ -218,7 +250,10 @@ def test_cyclic_mdp_pays_a_clockwise_walker_2000_and_the_public_code_2666():
 
 
 def test_cyclic_mdp_of_the_public_code_may_go_on_for_longer():
-    assert (make("CyclicMDP-v0", 9000).horizon, make("CyclicMDPRepo-v0", 9000).horizon) == (2000, 9000)
+    assert (make("CyclicMDP-v0", 9000).horizon, make("CyclicMDPRepo-v0", 9000).horizon) == (
+        2000,
+        9000,
+    )
 
 
 def test_cyclic_mdp_transitions():
@@ -227,7 +262,11 @@ def test_cyclic_mdp_transitions():
     walked = [env.step(CLOCKWISE) for _ in range(3)]
     assert [o.tolist() for o, *_ in walked] == [[0, 1, 0], [0, 0, 1], [1, 0, 0]]
     assert [reward for _, reward, *_ in walked] == [1, 1, 2]
-    for other in ([0.3, 0.2, 0.1], [0.1, 0.2, 0.3], [0, 0, 0]):  # the first of equal outputs is taken: not clockwise
+    for other in (
+        [0.3, 0.2, 0.1],
+        [0.1, 0.2, 0.3],
+        [0, 0, 0],
+    ):  # the first of equal outputs is taken: not clockwise
         env.reset(0)
         env.step(CLOCKWISE)
         observation, *rest = env.step(np.array(other, np.float32))
@@ -249,7 +288,9 @@ def test_unstable_gymnasium_physics_is_seen_and_forgotten_at_the_reset():
 def test_the_state_of_the_simulator_is_found_by_whatever_name(monkeypatch):
     env = make("HalfCheetah-v5")
     data = env._env.unwrapped.data
-    monkeypatch.setattr(env, "_env", SimpleNamespace(unwrapped=SimpleNamespace(model=3, _state=data)))
+    monkeypatch.setattr(
+        env, "_env", SimpleNamespace(unwrapped=SimpleNamespace(model=3, _state=data))
+    )
     assert env._data() is data
 
 
@@ -259,7 +300,10 @@ def test_dm_controls_error_in_a_task_of_gymnasium_is_unstable_physics(monkeypatc
 
     env = make("Pendulum-v1")
     env.reset(1)
-    for error, expected in ((PhysicsError("diverged"), UnstablePhysics), (RuntimeError("diverged"), RuntimeError)):
+    for error, expected in (
+        (PhysicsError("diverged"), UnstablePhysics),
+        (RuntimeError("diverged"), RuntimeError),
+    ):
 
         def fails(*_, error=error, **__):
             raise error
@@ -311,7 +355,9 @@ print(*({{"torch", "dm_control", "gymnasium", "mujoco", "mpi4py", "h5py"}} & set
 """
     environment = {"PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1", "PATH": "/usr/bin:/bin"}
     command = [sys.executable, "-c", program]
-    done = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, check=True)
+    done = subprocess.run(
+        command, cwd=folder, env=environment, capture_output=True, text=True, check=True
+    )
     assert done.stderr == ""
     return set(done.stdout.split())
 

@@ -22,7 +22,9 @@ def test_a_discrete_task_is_refused_by_those_that_need_continuous_actions_and_th
         with pytest.raises(TaskError) as error:
             refuse_discrete(cart, algorithm, able)
         assert str(error.value) == message
-        with pytest.raises(TaskError, match=r"es, ddpg, ppo\. Did you mean 'LunarLanderContinuous-v3'\?$"):
+        with pytest.raises(
+            TaskError, match=r"es, ddpg, ppo\. Did you mean 'LunarLanderContinuous-v3'\?$"
+        ):
             refuse_discrete(lander, algorithm, able)
         refuse_discrete(make("CyclicMDP-v0"), algorithm, able)
         refuse_discrete(make("own_task:Push-v0"), algorithm, able)
@@ -33,7 +35,12 @@ def test_a_discrete_task_is_refused_by_those_that_need_continuous_actions_and_th
 @pytest.mark.parametrize(
     ("task", "setting", "complaint", "kind"),
     [
-        ("Pendulum-v1", {"ppo.action": "gaussian_argmax"}, "ppo.action = gaussian_argmax", "discrete"),
+        (
+            "Pendulum-v1",
+            {"ppo.action": "gaussian_argmax"},
+            "ppo.action = gaussian_argmax",
+            "discrete",
+        ),
         ("CartPole-v1", {"ppo.initial_std": 0.5}, "ppo.initial_std = 0.5", "continuous"),
         ("CyclicMDP-v0", {"ppo.initial_std": 0.5}, "ppo.initial_std = 0.5", "continuous"),
         ("CartPole-v1", {"ppo.action": "gaussian_argmax", "ppo.argmax_std": 0.3}, "", ""),
@@ -57,7 +64,10 @@ def test_a_setting_for_the_other_kind_of_actions_is_refused(task, setting, compl
         (Box(0, 255, (96, 96, 3), np.uint8), "uint8, 96 x 96 x 3"),
         (Box(0, 255, (84, 84), np.uint8), "uint8, 84 x 84"),
         (Box(0, 1, (4, 84, 84), np.float32), "float32, 4 x 84 x 84"),
-        (Dict({"joints": Box(-1, 1, (3,)), "eyes": Tuple([Box(0, 255, (64, 64, 3), np.uint8)])}), "uint8, 64 x 64 x 3"),
+        (
+            Dict({"joints": Box(-1, 1, (3,)), "eyes": Tuple([Box(0, 255, (64, 64, 3), np.uint8)])}),
+            "uint8, 64 x 64 x 3",
+        ),
         (Box(0, 255, (7, 7, 3), np.uint8), ""),  # a grid of symbols
         (Box(-1, 1, (64, 64), np.float32), ""),  # heights of the ground
         (Box(0, 255, (128,), np.uint8), ""),
@@ -69,7 +79,10 @@ def test_images_are_refused_in_a_sentence(monkeypatch, space, image):
     if not image:
         assert make("own_task:Push-v0").observation_size == np.prod(space.shape)
         return
-    with pytest.raises(TaskError, match=rf"Push-v0 observes images \({image}\), and there is no convolutional network here"):
+    with pytest.raises(
+        TaskError,
+        match=rf"Push-v0 observes images \({image}\), and there is no convolutional network here",
+    ):
         make("own_task:Push-v0")
 
 
@@ -77,7 +90,10 @@ def test_images_are_refused_in_a_sentence(monkeypatch, space, image):
 def test_a_space_of_no_numbers_is_refused(monkeypatch, what):
     make("own_task:Push-v0")
     monkeypatch.setattr(sys.modules["own_task"].Push, f"{what}_space", Box(-1, 1, (0,)))
-    with pytest.raises(TaskError, match=rf"^own_task:Push-v0 has {what}s of no number at all; nothing can be learned there.$"):
+    with pytest.raises(
+        TaskError,
+        match=rf"^own_task:Push-v0 has {what}s of no number at all; nothing can be learned there.$",
+    ):
         make("own_task:Push-v0")
 
 
@@ -127,13 +143,23 @@ def not_a_number(env, action):
 @pytest.mark.parametrize(
     ("name", "replaced", "message"),
     [
-        ("reset", reset_without_a_seed, r"cannot be made: TypeError: .*unexpected keyword argument 'seed' \(\S+, line \d+\)$"),
-        ("step", old_step, r"unpack \(expected 5, got 4\) \(.*its step observation, reward, terminated, truncated and info$"),
+        (
+            "reset",
+            reset_without_a_seed,
+            r"cannot be made: TypeError: .*unexpected keyword argument 'seed' \(\S+, line \d+\)$",
+        ),
+        (
+            "step",
+            old_step,
+            r"unpack \(expected 5, got 4\) \(.*its step observation, reward, terminated, truncated and info$",
+        ),
         ("step", without_reward, "its reward is None; one number is needed$"),
         ("step", not_a_number, "the reward of every one of its first steps is nan"),
     ],
 )
-def test_a_task_that_breaks_in_its_first_steps_is_refused_in_a_sentence(monkeypatch, name, replaced, message):
+def test_a_task_that_breaks_in_its_first_steps_is_refused_in_a_sentence(
+    monkeypatch, name, replaced, message
+):
     make("own_task:Push-v0")
     monkeypatch.setattr(sys.modules["own_task"].Push, name, replaced)
     with pytest.raises(TaskError, match=message):
@@ -142,8 +168,12 @@ def test_a_task_that_breaks_in_its_first_steps_is_refused_in_a_sentence(monkeypa
 
 def test_observations_of_another_size_than_their_space_are_refused(monkeypatch):
     make("own_task:Buffer-v0")
-    monkeypatch.setattr(sys.modules["own_task"].Buffer, "observation_space", Box(-9, 9, (4,), np.float32))
-    with pytest.raises(TaskError, match="own_task:Buffer-v0 observes 3 numbers, and its observation_space has 4"):
+    monkeypatch.setattr(
+        sys.modules["own_task"].Buffer, "observation_space", Box(-9, 9, (4,), np.float32)
+    )
+    with pytest.raises(
+        TaskError, match="own_task:Buffer-v0 observes 3 numbers, and its observation_space has 4"
+    ):
         probe.played(make("own_task:Buffer-v0"))
 
 
@@ -166,10 +196,16 @@ gymnasium.register("Odd-v0", entry_point=Odd, max_episode_steps=30)
 @pytest.mark.parametrize(
     ("odd", "said"),
     [
-        ({"reward": np.ones(1, np.float32)}, "reward is an array of shape (1,); one number is needed, as reward.item()"),
+        (
+            {"reward": np.ones(1, np.float32)},
+            "reward is an array of shape (1,); one number is needed, as reward.item()",
+        ),
         ({"reward": np.ones(2)}, "reward is an array of shape (2,); one number is needed"),
         ({"reward": None}, "reward is None; one number is needed"),
-        ({"terminated": np.ones(2)}, "terminated is an array of shape (2,); True or False is needed"),
+        (
+            {"terminated": np.ones(2)},
+            "terminated is an array of shape (2,); True or False is needed",
+        ),
         ({"observation": [1, [2, 3]]}, "observation is [1, [2, 3]]; an array of numbers is needed"),
     ],
 )
@@ -183,12 +219,20 @@ def test_an_answer_of_another_kind_is_named(odd, said):
     ("wraps", "said"),
     [
         (ClipAction, "wrapper ClipAction takes the bounds away"),
-        (lambda env: RecordEpisodeStatistics(ClipAction(env)), "wrapper ClipAction .* RescaleAction in its place"),
-        (lambda env: TransformAction(env, abs, Box(-np.inf, np.inf, (1,))), "wrapper TransformAction takes the bounds away"),
+        (
+            lambda env: RecordEpisodeStatistics(ClipAction(env)),
+            "wrapper ClipAction .* RescaleAction in its place",
+        ),
+        (
+            lambda env: TransformAction(env, abs, Box(-np.inf, np.inf, (1,))),
+            "wrapper TransformAction takes the bounds away",
+        ),
     ],
 )
 def test_the_wrapper_that_takes_bounds_away_is_named(wraps, said):
-    gymnasium.register("Wide-v0", entry_point=lambda: wraps(gymnasium.make("Pendulum-v1")), max_episode_steps=30)
+    gymnasium.register(
+        "Wide-v0", entry_point=lambda: wraps(gymnasium.make("Pendulum-v1")), max_episode_steps=30
+    )
     with pytest.raises(TaskError, match=said):
         make("Wide-v0")
     gymnasium.registry.pop("Wide-v0")

@@ -23,7 +23,9 @@ def world():
 
 
 def whole(epsilon, k, slot):
-    return np.concatenate([epsilon.block(k, slot, block, part) for block, part in noise.blocks(LAYOUT.d)])
+    return np.concatenate(
+        [epsilon.block(k, slot, block, part) for block, part in noise.blocks(LAYOUT.d)]
+    )
 
 
 def made(world, kind, layout=LAYOUT, rank=1):
@@ -40,7 +42,9 @@ def test_epsilon_is_a_function_of_its_address(world, kind):
     np.testing.assert_array_equal(whole(other, 7, 2), first)
     assert first.dtype == np.float32
     assert first.shape == (LAYOUT.d,)
-    assert all((whole(epsilon, *address) != first).mean() > 0.99 for address in [(8, 2), (7, 3), (2, 7)])
+    assert all(
+        (whole(epsilon, *address) != first).mean() > 0.99 for address in [(8, 2), (7, 3), (2, 7)]
+    )
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -61,7 +65,8 @@ def test_philox_draws_every_block_at_its_address():
 def test_a_slot_of_the_table_is_one_piece_of_it(world):
     table = Table(4, LAYOUT.d, 100_000, world)
     np.testing.assert_array_equal(
-        table.values[noise.BLOCK : 2 * noise.BLOCK], noise.normal(4, Purpose.TABLE, 0, 0, 1, noise.BLOCK)
+        table.values[noise.BLOCK : 2 * noise.BLOCK],
+        noise.normal(4, Purpose.TABLE, 0, 0, 1, noise.BLOCK),
     )
     epsilon = whole(table, 1, 0)
     places = np.flatnonzero(table.values == epsilon[0])

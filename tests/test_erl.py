@@ -24,7 +24,9 @@ def test_ranks_nodes_and_restarts_leave_the_bits_as_they_are(name, tmp_path, alo
     assert_same_run(tmp_path / "straight", tmp_path / "parts")
     rows = Run.open(tmp_path / "straight").columns
     children = (rows["metrics/slot_kind"][0] == 2).sum()
-    imitated = 2 * (60 // 8) if name in ("derl", "pderl") else 0  # epochs, of both parents' 30 transitions
+    imitated = (
+        2 * (60 // 8) if name in ("derl", "pderl") else 0
+    )  # epochs, of both parents' 30 transitions
     assert rows["metrics/member_updates"][0] == imitated * children
     assert rows["metrics/gradient_updates"][-1] > 0
     assert {0, 1, 2} == {*rows["metrics/slot_kind"].ravel().tolist()}

@@ -49,7 +49,10 @@ class PlainCritic(nn.Module):
         self.joint = modules(critic.joint, "elu")[0]
 
     def forward(self, observation, action):
-        sides = nn.functional.elu(self.observation(observation)), nn.functional.elu(self.action(action))
+        sides = (
+            nn.functional.elu(self.observation(observation)),
+            nn.functional.elu(self.action(action)),
+        )
         return self.joint(torch.cat(sides, 1))[:, 0]
 
 
@@ -58,8 +61,13 @@ class Plain:
 
     def __init__(self, made, activation: str):
         self.options, self.columns = made.options, made.replay.columns
-        self.actor, self.target_actor = (modules(n, activation)[0] for n in (made.actor, made.targets["target_actor"]))
-        self.critic, self.target_critic = PlainCritic(made.critic), PlainCritic(made.targets["target_critic"])
+        self.actor, self.target_actor = (
+            modules(n, activation)[0] for n in (made.actor, made.targets["target_actor"])
+        )
+        self.critic, self.target_critic = (
+            PlainCritic(made.critic),
+            PlainCritic(made.targets["target_critic"]),
+        )
         self.actor_adam = torch.optim.Adam(self.actor.parameters(), lr=made.options.lr_actor)
         self.critic_adam = torch.optim.Adam(self.critic.parameters(), lr=made.options.lr_critic)
 
@@ -74,7 +82,10 @@ class Plain:
 
     def learn(self, rows: np.ndarray) -> tuple[float, float, list[float]]:
         """Make an update; return the losses of critic and actor, each before its step, and the norms of their gradients."""
-        batch = {name: torch.from_numpy(rows[:, column]).double() for name, column in self.columns._asdict().items()}
+        batch = {
+            name: torch.from_numpy(rows[:, column]).double()
+            for name, column in self.columns._asdict().items()
+        }
         observation, following, o = batch["observation"], batch["next_observation"], self.options
         with torch.no_grad():
             q = self.target_critic(following, self.target_actor(following).tanh())
@@ -84,7 +95,10 @@ class Plain:
         actor_loss = -self.critic(observation, self.actor(observation).tanh()).mean()
         norms.append(self.step(self.actor_adam, self.actor, actor_loss))
         with torch.no_grad():
-            for target, network in ((self.target_actor, self.actor), (self.target_critic, self.critic)):
+            for target, network in (
+                (self.target_actor, self.actor),
+                (self.target_critic, self.critic),
+            ):
                 for p, new in zip(target.parameters(), network.parameters(), strict=True):
                     p += o.tau * (new - p)
         return float(critic_loss.detach()), float(actor_loss.detach()), norms
@@ -122,12 +136,19 @@ def test_q_is_that_of_plain_modules():
 
 
 @pytest.mark.parametrize(
-    ("hidden", "layer_norm", "limit", "linear"), [((8, 12), True, 0.7, False), ((8,), False, 1.2, False), ((8,), True, 1.2, True)]
+    ("hidden", "layer_norm", "limit", "linear"),
+    [((8, 12), True, 0.7, False), ((8,), False, 1.2, False), ((8,), True, 1.2, True)],
 )
 @pytest.mark.parametrize("activation", ["relu", "tanh"])
-def test_updates_are_those_of_autograd_and_torchs_adam(activation, hidden, layer_norm, limit, linear):
+def test_updates_are_those_of_autograd_and_torchs_adam(
+    activation, hidden, layer_norm, limit, linear
+):
     """Six updates: what is measured, each gradient as it is cut, parameters and targets."""
-    form = {"policy__activation": activation, "policy__layer_norm": layer_norm, "policy__linear": linear}
+    form = {
+        "policy__activation": activation,
+        "policy__layer_norm": layer_norm,
+        "policy__linear": linear,
+    }
     made = perturbed(small((3, *hidden, 2), batch_size=64, tau=0.1, gradient_clip=limit, **form))
     made.targets["target_critic"].values.mul_(0.5)
     plain, norms = Plain(made, activation), []
@@ -140,16 +161,24 @@ def test_updates_are_those_of_autograd_and_torchs_adam(activation, hidden, layer
         norms += each
         means = made.update.means(1)
         assert means["critic_loss"] == pytest.approx(critic_loss, rel=1e-5)
-        assert means["actor_loss"] == -means["mean_q"] == pytest.approx(actor_loss, rel=1e-5, abs=1e-6)
+        assert (
+            means["actor_loss"] == -means["mean_q"] == pytest.approx(actor_loss, rel=1e-5, abs=1e-6)
+        )
         for part in ("actor", "critic"):
-            assert distance(getattr(made, part).gradient, flat([getattr(plain, part)], "grad")) < 1e-5
+            assert (
+                distance(getattr(made, part).gradient, flat([getattr(plain, part)], "grad")) < 1e-5
+            )
     for part in ("actor", "critic", "target_actor", "target_critic"):
         expected = flat([getattr(plain, part)])
-        assert torch.allclose(getattr(made.update.parts, part).values.double(), expected, rtol=1e-4, atol=1e-6), part
+        assert torch.allclose(
+            getattr(made.update.parts, part).values.double(), expected, rtol=1e-4, atol=1e-6
+        ), part
     assert min(norms) < limit < max(norms)
 
 
-@pytest.mark.parametrize(("limit", "cut"), [(10.0, [3.0, 4.0]), (5.0, [3.0, 4.0]), (1.0, [0.6, 0.8])])
+@pytest.mark.parametrize(
+    ("limit", "cut"), [(10.0, [3.0, 4.0]), (5.0, [3.0, 4.0]), (1.0, [0.6, 0.8])]
+)
 def test_a_gradient_is_cut_to_its_largest_norm_as_torch_cuts_it(limit, cut):
     """Of norm 5: below the limit nothing changes, not a bit; at it torch's own 1e-6 shortens it by a fifth of that."""
     gradient, do, parameter = torch.tensor([3.0, 4.0]), Operations(), nn.Parameter(torch.zeros(2))
@@ -165,7 +194,9 @@ def test_a_gradient_is_cut_to_its_largest_norm_as_torch_cuts_it(limit, cut):
 def test_bfloat16_products_are_close_and_parameters_stay_float32():
     """bfloat16 has 8 bits: gradients within a few percent; the weights that Adam steps are float32."""
     wide = {"critic_hidden": (32, 32), "batch_size": 64, "policy__layer_norm": True}
-    full, half = (perturbed(small((3, 32, 32, 2), learner__precision=p, **wide)) for p in ("fp32", "bf16"))
+    full, half = (
+        perturbed(small((3, 32, 32, 2), learner__precision=p, **wide)) for p in ("fp32", "bf16")
+    )
     for made in (full, half):
         fill(made)
         made.update.learn_critic()
@@ -197,18 +228,33 @@ def uniform(env: Line, count: int, seed: int) -> list[tuple[np.ndarray, float, i
 @pytest.mark.parametrize("seed", [0, 1, 2])
 def test_it_learns_a_line_from_episodes_that_others_played(seed):
     """a = x/2 within 900 updates: rms error of the policy over [-1, 1] below 0.06."""
-    rates = {"lr_actor": 3e-3, "lr_critic": 3e-3, "tau": 0.005, "gamma": 0.5, "batch_size": 64, "replay_capacity": 1000}
-    made = small((1, 32, 32, 1), seed=seed, critic_hidden=(32, 32), policy__layer_norm=True, **rates)
-    policy = Policy(Layout((1, 32, 32, 1), layer_norm=True), "relu", "tanh", -np.ones(1), np.ones(1))
+    rates = {
+        "lr_actor": 3e-3,
+        "lr_critic": 3e-3,
+        "tau": 0.005,
+        "gamma": 0.5,
+        "batch_size": 64,
+        "replay_capacity": 1000,
+    }
+    made = small(
+        (1, 32, 32, 1), seed=seed, critic_hidden=(32, 32), policy__layer_norm=True, **rates
+    )
+    policy = Policy(
+        Layout((1, 32, 32, 1), layer_norm=True), "relu", "tanh", -np.ones(1), np.ones(1)
+    )
     x = np.linspace(-1, 1, 41, dtype=np.float32)
 
     def error() -> float:
         policy.set(made.theta)
-        return float(np.sqrt(np.mean([(policy(x[i : i + 1])[0] - x[i] / 2) ** 2 for i in range(len(x))])))
+        return float(
+            np.sqrt(np.mean([(policy(x[i : i + 1])[0] - x[i] / 2) ** 2 for i in range(len(x))]))
+        )
 
     before, env = error(), Line()
     phases = [cooperative.run(made.take(uniform(env, 5, 10 * seed + k), k)) for k in range(9)]
-    assert [(phase.env_steps, phase.episodes, phase.gradient_updates) for phase in phases] == [(100, 5, 100)] * 9
+    assert [(phase.env_steps, phase.episodes, phase.gradient_updates) for phase in phases] == [
+        (100, 5, 100)
+    ] * 9
     assert error() < 0.06 < 0.1 < before
 
 
@@ -219,7 +265,10 @@ def test_a_saved_learner_goes_on_with_the_same_bits():
     resumed.load(straight.arrays())
     resumed.replay.restore(100, straight.replay.rows(100, 160))
     torch.manual_seed(99)  # nothing hangs on torch's own generator
-    phases = [cooperative.run(made.take(uniform(Line(), 4, 3), 3)).vector() for made in (straight, resumed)]
+    phases = [
+        cooperative.run(made.take(uniform(Line(), 4, 3), 3)).vector()
+        for made in (straight, resumed)
+    ]
     assert np.array_equal(*phases, equal_nan=True)
     assert same(straight.arrays(), resumed.arrays())
     assert straight.adam["critic"].steps == 240
@@ -229,7 +278,9 @@ def test_a_saved_learner_goes_on_with_the_same_bits():
 def test_a_learner_that_is_not_finite_says_so(part):
     made = small((1, 8, 1), start_steps=1000)
     getattr(made.update.parts, part).values[3] = math.nan
-    with pytest.raises(LearnerNotFinite, match=f"the ERL learner's {part} are no longer finite at training step 20"):
+    with pytest.raises(
+        LearnerNotFinite, match=f"the ERL learner's {part} are no longer finite at training step 20"
+    ):
         cooperative.run(made.take(uniform(Line(), 1, 0), 0))
 
 
@@ -237,10 +288,14 @@ def test_a_learner_that_is_not_finite_says_so(part):
 
 
 @pytest.mark.parametrize("normed", [False, True])
-@pytest.mark.parametrize(("name", "values"), [("td3", {}), ("sac", {}), ("sac", {"value_network": True})])
+@pytest.mark.parametrize(
+    ("name", "values"), [("td3", {}), ("sac", {}), ("sac", {"value_network": True})]
+)
 def test_a_judge_has_the_first_critic_of_the_learner(name, values, normed):
     made = learner(name, (3, 8, 6, 2), policy__layer_norm=True, critic_layer_norm=normed, **values)
-    made.critic.values.add_(0.3 * torch.randn(made.critic.values.shape, generator=torch.Generator().manual_seed(3)))
+    made.critic.values.add_(
+        0.3 * torch.randn(made.critic.values.shape, generator=torch.Generator().manual_seed(3))
+    )
     layout = Layout((3, 8, 6, 2), layer_norm=True)
     changed = {"erl.learner": name, "policy.hidden": (8, 6), f"{name}.critic_layer_norm": normed}
     config = updated(Config(), {**changed, "policy.layer_norm": True})
@@ -251,7 +306,10 @@ def test_a_judge_has_the_first_critic_of_the_learner(name, values, normed):
     judge.load(vector)
     random = np.random.default_rng(1)
     x, a = (random.uniform(-1, 1, (9, n)).astype(np.float32) for n in (3, 2))
-    q = [plain(torch.from_numpy(np.hstack([x, a])).double())[:, 0].detach().numpy() for plain in modules(made.critic)]
+    q = [
+        plain(torch.from_numpy(np.hstack([x, a])).double())[:, 0].detach().numpy()
+        for plain in modules(made.critic)
+    ]
     assert np.allclose(judge(x, a), q[0], rtol=1e-5, atol=1e-6)
     assert np.abs(q[0] - q[1]).max() > 0.1
     with pytest.raises(ValueError, match="must be float32"):

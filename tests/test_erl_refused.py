@@ -24,20 +24,44 @@ def words(name, *more):
 @pytest.mark.parametrize(
     ("name", "more", "told"),
     [
-        ("erl", ["--erl.population_size", 2], "erl.population_size = 2: too few for tournaments of 3, .*; 3 or more"),
-        ("erl", ["--erl.elite_fraction", 0.5], r"size = 6: .* 3 elite\(s\), .*; lower elite_fraction: less than half can be"),
+        (
+            "erl",
+            ["--erl.population_size", 2],
+            "erl.population_size = 2: too few for tournaments of 3, .*; 3 or more",
+        ),
+        (
+            "erl",
+            ["--erl.elite_fraction", 0.5],
+            r"size = 6: .* 3 elite\(s\), .*; lower elite_fraction: less than half can be",
+        ),
         ("pderl", ["--erl.elite_fraction", 0.9, "--erl.population_size", 2], "; 3 or more"),
-        ("derl", ["--erl.memory_size", 15], "erl.memory_size = 15: half of it, .* must have distillation_batch = 8 transitions"),
-        ("perl", ["--erl.memory_size", 15], "erl.memory_size = 15: must be at least mutation_batch = 16"),
+        (
+            "derl",
+            ["--erl.memory_size", 15],
+            "erl.memory_size = 15: half of it, .* must have distillation_batch = 8 transitions",
+        ),
+        (
+            "perl",
+            ["--erl.memory_size", 15],
+            "erl.memory_size = 15: must be at least mutation_batch = 16",
+        ),
         (
             "perl",
             ["--erl.crossover", "distillation"],
             "crossover = distillation and erl.mutation = proximal are algorithm = pderl",
         ),
-        ("erl", ["--erl.distillation_batch", 9], "erl.distillation_batch: read only with erl.crossover = distillation"),
+        (
+            "erl",
+            ["--erl.distillation_batch", 9],
+            "erl.distillation_batch: read only with erl.crossover = distillation",
+        ),
         ("pderl", ["--erl.learner", "td3"], "erl.batch_size: read only with erl.learner = ddpg"),
         ("pderl", ["--sac.tau", 0.1], "sac.tau: read only with erl.learner = sac"),
-        ("erl", ["--erl.learner", "sac", "--sac.start_steps", 5], "sac.start_steps"),  # it plays none
+        (
+            "erl",
+            ["--erl.learner", "sac", "--sac.start_steps", 5],
+            "sac.start_steps",
+        ),  # it plays none
     ],
 )
 def test_impossible_settings_are_refused(name, more, told):
@@ -48,13 +72,19 @@ def test_impossible_settings_are_refused(name, more, told):
 @pytest.mark.parametrize("name", FORMS)
 def test_discrete_tasks_are_refused(name):
     config, _ = load(["--algorithm", name, "--task.id", "CartPole-v1"])
-    with pytest.raises(TaskError, match=f"CartPole-v1 has 2 discrete actions; {name} needs continuous ones"):
+    with pytest.raises(
+        TaskError, match=f"CartPole-v1 has 2 discrete actions; {name} needs continuous ones"
+    ):
         set_up.make_task(config)
 
 
-def test_memories_that_do_not_fit_are_named_with_their_bytes_and_what_to_lower(tmp_path, monkeypatch):
+def test_memories_that_do_not_fit_are_named_with_their_bytes_and_what_to_lower(
+    tmp_path, monkeypatch
+):
     monkeypatch.setenv("FREE", "300000")  # room for the rest
-    line = arguments("pderl", "--erl.memory_size", 4000, "--budget.generations", 1, "--run-dir", tmp_path / "run")
+    line = arguments(
+        "pderl", "--erl.memory_size", 4000, "--budget.generations", 1, "--run-dir", tmp_path / "run"
+    )
     done = run(2, *line, code=2, program=EAGER)
     need = 7 * 4000 * 4 * 4
     assert f"has 300000 bytes free; the shared arrays need {need} more" in done.stderr
@@ -67,7 +97,10 @@ def test_memories_that_do_not_fit_are_named_with_their_bytes_and_what_to_lower(t
 def test_shared_memory_needed_is_what_a_run_allocates(name, world):
     config, _ = load(words(name))
     env, sizes, honest = make("Pendulum-v1", 30), [], world._node.shared
-    world._node.shared = lambda shape, dtype=np.float32: [array := honest(shape, dtype), sizes.append(array.nbytes)][0]
+    world._node.shared = lambda shape, dtype=np.float32: [
+        array := honest(shape, dtype),
+        sizes.append(array.nbytes),
+    ][0]
     made(world, name, env=env)
     memories = 2 * 7 * 80 * (4 * 4 + 8)  # rows of four float32 and ages, twice
     assert memory.needed(config, env, 1) - 2**20 == sum(sizes) > memories * (name != "erl")
@@ -95,24 +128,57 @@ def test_a_run_is_not_gone_on_with_by_another_crossover(tmp_path, alone, capsys)
 
 
 def test_members_whose_return_is_not_finite_are_told_with_their_generation(tmp_path, alone):
-    task = "--task.id", "own_envs:Breaking-v0", "--budget.generations", 4, "--erl.updates_per_step", 0
+    task = (
+        "--task.id",
+        "own_envs:Breaking-v0",
+        "--budget.generations",
+        4,
+        "--erl.updates_per_step",
+        0,
+    )
     alone(*arguments("perl", *task, "--run-dir", tmp_path / "run"))
     fitness = Run.open(tmp_path / "run").columns["metrics/fitness"]
-    expected = [(k, np.flatnonzero(np.isnan(row)).tolist()) for k, row in enumerate(fitness, 1) if np.isnan(row).any()]
+    expected = [
+        (k, np.flatnonzero(np.isnan(row)).tolist())
+        for k, row in enumerate(fitness, 1)
+        if np.isnan(row).any()
+    ]
     assert expected
     said = (tmp_path / "run/log.txt").read_text()
-    told = re.findall(r"generation (\d+): the return of member\(s\) \[(.*)\] is not finite: ranked last, counted$", said, re.M)
+    told = re.findall(
+        r"generation (\d+): the return of member\(s\) \[(.*)\] is not finite: ranked last, counted$",
+        said,
+        re.M,
+    )
     assert [(int(k), [int(i) for i in members.split(",")]) for k, members in told] == expected
 
 
 def test_counters_are_what_the_environment_counted(tmp_path, monkeypatch):
     (tmp_path / "counts").mkdir()
     monkeypatch.setenv("COUNT_DIR", str(tmp_path / "counts"))
-    more = ["--erl.fitness_episodes", 2, "--erl.start_steps", 200, "--erl.updates_per_step", 0.5, "--budget.generations", 4]
-    assert started(*words("pderl", "--task.id", "own_envs:Counting-v0", *more, "--run-dir", tmp_path / "run")) == 0
+    more = [
+        "--erl.fitness_episodes",
+        2,
+        "--erl.start_steps",
+        200,
+        "--erl.updates_per_step",
+        0.5,
+        "--budget.generations",
+        4,
+    ]
+    assert (
+        started(
+            *words(
+                "pderl", "--task.id", "own_envs:Counting-v0", *more, "--run-dir", tmp_path / "run"
+            )
+        )
+        == 0
+    )
     (counts,) = (tmp_path / "counts").iterdir()
     opened = Run.open(tmp_path / "run")
-    rows = {name.removeprefix("metrics/"): opened.columns[name][-1] for name in opened.columns.scalars}
+    rows = {
+        name.removeprefix("metrics/"): opened.columns[name][-1] for name in opened.columns.scalars
+    }
     steps = rows["env_steps_population"] + rows["env_steps_learner"]
     evaluated = rows["env_steps_evaluation"] + opened.columns["final/env_steps_evaluation"]
     assert steps + evaluated == counts.stat().st_size - opened.provenance["probe_steps"]

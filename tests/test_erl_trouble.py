@@ -76,10 +76,27 @@ def test_every_step_is_counted_and_transitions_have_the_replays_numbers(breaking
     """Where an episode breaks, its last step is counted and not learned from; updates are due from start_steps on."""
     env = Ending()
     env.breaking = breaking
-    small = made(world, "pderl", "--erl.fitness_episodes", 2, "--erl.updates_per_step", 0.5, "--erl.start_steps", 100, env=env)
-    counters, lengths = small.state.counters, sum(int(small.generation()["length"].sum()) for _ in range(3))
+    small = made(
+        world,
+        "pderl",
+        "--erl.fitness_episodes",
+        2,
+        "--erl.updates_per_step",
+        0.5,
+        "--erl.start_steps",
+        100,
+        env=env,
+    )
+    counters, lengths = (
+        small.state.counters,
+        sum(int(small.generation()["length"].sum()) for _ in range(3)),
+    )
     assert counters.env_steps_population == lengths
-    assert counters.env_steps_population + counters.env_steps_learner == counters.nominal_steps == env.steps
+    assert (
+        counters.env_steps_population + counters.env_steps_learner
+        == counters.nominal_steps
+        == env.steps
+    )
     assert counters.env_steps_learner >= 3
     assert counters.gradient_updates == round(0.5 * env.steps) - 50
     assert counters.unstable_episodes == env.broken
@@ -103,7 +120,9 @@ class Taking(Ending):
 
 @pytest.mark.parametrize("clip", [True, False])
 def test_the_critic_learns_from_the_actions_that_the_task_took(clip, world):
-    small = made(world, "perl", "--erl.exploration_clip", clip, "--erl.ou_scale", 20, env=(env := Taking()))
+    small = made(
+        world, "perl", "--erl.exploration_clip", clip, "--erl.ou_scale", 20, env=(env := Taking())
+    )
     for _ in range(3):
         small.generation()
     taken, kept = np.array(env.taken), small.learner.replay.rows(0, len(env.taken))["action"]
@@ -182,13 +201,18 @@ def test_in_the_public_codes_ways_it_takes_the_worst_slot_whoever_is_there_now(n
 
 def test_children_of_parents_who_remember_less_than_a_batch_imitate_what_there_is(world):
     """Two epochs of a step in all that both parents have, each of which has its one episode of some steps."""
-    small = made(world, "derl", "--erl.distillation_batch", 40, "--erl.mutation_probability", 0, env=Ending())
+    small = made(
+        world, "derl", "--erl.distillation_batch", 40, "--erl.mutation_probability", 0, env=Ending()
+    )
     row = small.generation()
     children = row["slot_kind"] == Kind.CHILD
     assert children.any()
     assert small.state.counters.member_updates == 2 * children.sum()
     parents = row["first_parent"], row["second_parent"]
-    assert all(row["length"][a] + row["length"][b] < 40 for a, b in zip(*(p[children] for p in parents), strict=True))
+    assert all(
+        row["length"][a] + row["length"][b] < 40
+        for a, b in zip(*(p[children] for p in parents), strict=True)
+    )
 
 
 POINTS = [  # of one process each, in the generations after the checkpoint that it goes on from, one every second generation
@@ -200,8 +224,17 @@ POINTS = [  # of one process each, in the generations after the checkpoint that 
 ]
 
 
-def test_killed_in_any_part_of_a_generation_it_goes_on_on_other_ranks_as_if_nothing_had_been(tmp_path, alone, together):
-    fast = "--erl.updates_per_step", 0.1, "--erl.replay_capacity", 300, "--checkpoint.every_generations", 2
+def test_killed_in_any_part_of_a_generation_it_goes_on_on_other_ranks_as_if_nothing_had_been(
+    tmp_path, alone, together
+):
+    fast = (
+        "--erl.updates_per_step",
+        0.1,
+        "--erl.replay_capacity",
+        300,
+        "--checkpoint.every_generations",
+        2,
+    )
     line = arguments("pderl", *fast, "--budget.generations", 12)
     alone(*line, "--run-dir", tmp_path / "straight")
     killed_at(POINTS, *line, "--run-dir", tmp_path / "killed")

@@ -49,7 +49,12 @@ class Noted:
     def step(self, action):
         self.actions[-1].append(action.copy())
         self.rewards[-1].append(self.random.choice([-2.0, 0.0, 3.0]) * (1 if action[0] > 0 else 2))
-        return self.random.normal(size=2).astype(np.float32), self.rewards[-1][-1], False, len(self.rewards[-1]) == 4
+        return (
+            self.random.normal(size=2).astype(np.float32),
+            self.rewards[-1][-1],
+            False,
+            len(self.rewards[-1]) == 4,
+        )
 
 
 class Silent(Noted):
@@ -112,8 +117,12 @@ def test_es_with_the_blogs_constants_is_the_blogs_loop_and_finds_the_three_numbe
     state.theta_es[3:] = w
     for k in range(1, 301):
         es.generation(params, state, world, Quadratic())
-        epsilon = np.array([noise.normal(0, Purpose.MUTATION, k, slot, 0, 6)[3:] for slot in range(50)])
-        returns = [-np.square(np.clip(w + 0.1 * e, -1, 1) - Quadratic.SOLUTION).sum() for e in epsilon]
+        epsilon = np.array(
+            [noise.normal(0, Purpose.MUTATION, k, slot, 0, 6)[3:] for slot in range(50)]
+        )
+        returns = [
+            -np.square(np.clip(w + 0.1 * e, -1, 1) - Quadratic.SOLUTION).sum() for e in epsilon
+        ]
         w = w + 0.001 / (50 * 0.1) * epsilon.T @ ((returns - np.mean(returns)) / np.std(returns))
     np.testing.assert_allclose(state.theta_es[3:], w, atol=1e-4)
     assert np.square(w - Quadratic.SOLUTION).sum() < 1e-3
@@ -122,7 +131,12 @@ def test_es_with_the_blogs_constants_is_the_blogs_loop_and_finds_the_three_numbe
 def test_openais_weight_decay_is_its_coefficient_over_sigma(world):
     """Their Adam descends sum_i (r+ - r-) eps / n, without 1 / sigma, and l2coeff * theta (es_distributed/es.py)."""
     layout, l2, sigma = Layout((1, 3)), 0.05, 0.2
-    settings = {"es__population_size": 8, "es__sigma": sigma, "es__lr_es": 0.01, "es__weight_decay": l2 / sigma}
+    settings = {
+        "es__population_size": 8,
+        "es__sigma": sigma,
+        "es__lr_es": 0.01,
+        "es__weight_decay": l2 / sigma,
+    }
     params, state = make(world, layout, **settings)
     theta = state.theta_es.copy()
     m, v = np.zeros_like(theta), np.zeros_like(theta)
@@ -139,26 +153,39 @@ def test_openais_weight_decay_is_its_coefficient_over_sigma(world):
 def test_a_theta_that_is_not_finite_ends_the_run_in_the_generation_that_made_it(world):
     """Weight decay alone multiplies theta by 1 - 1e38 * decay: 10 becomes -inf at once, or -1e19, 1e37 and then -inf."""
     for decay, finite in ((1.0, 0), (1e-20, 2)):
-        options = {"es__optimiser": "sgd", "es__lr_es": 1e38, "es__population_size": 4, "es__fitness_shaping": "standardised"}
+        options = {
+            "es__optimiser": "sgd",
+            "es__lr_es": 1e38,
+            "es__population_size": 4,
+            "es__fitness_shaping": "standardised",
+        }
         params, state = make(world, Layout((2, 2)), **options, es__weight_decay=decay)
         state.theta_es[:] = 10
         for _ in range(finite):
             es.generation(params, state, world, Silent())
             assert np.isfinite(state.theta_es).all()
-        with pytest.raises(ThetaNotFinite, match=f"generation {finite + 1}: theta_es is no longer finite"):
+        with pytest.raises(
+            ThetaNotFinite, match=f"generation {finite + 1}: theta_es is no longer finite"
+        ):
             es.generation(params, state, world, Silent())
 
 
 @pytest.mark.parametrize("shaping", ["sign", "sign_ranks"])
 def test_the_signs_of_rewards_shape_the_gradient_if_told(world, shaping):
     options = {"es__fitness_shaping": shaping, "es__optimiser": "sgd", "es__fitness_episodes": 2}
-    params, state = make(world, Layout((2, 2)), es__population_size=8, es__sigma=0.5, es__lr_es=0.1, **options)
+    params, state = make(
+        world, Layout((2, 2)), es__population_size=8, es__sigma=0.5, es__lr_es=0.1, **options
+    )
     theta, env = state.theta_es.copy(), Noted()
     row, _ = es.generation(params, state, world, env)
-    np.testing.assert_array_equal(row["fitness"], np.sum(env.rewards, axis=1).reshape(8, 2).mean(axis=1))
+    np.testing.assert_array_equal(
+        row["fitness"], np.sum(env.rewards, axis=1).reshape(8, 2).mean(axis=1)
+    )
     signs = np.sign(env.rewards).sum(axis=1).reshape(8, 2).mean(axis=1)
     if shaping == "sign_ranks":
-        signs = np.array([((signs < s).sum() + (signs <= s).sum() - 1) / 2 / 7 - 0.5 for s in signs])
+        signs = np.array(
+            [((signs < s).sum() + (signs <= s).sum() - 1) / 2 / 7 - 0.5 for s in signs]
+        )
     epsilon = [noise.normal(0, Purpose.MUTATION, 1, slot, 0, 6) for slot in range(4)]
     gradient = sum((signs[2 * j] - signs[2 * j + 1]) * epsilon[j] for j in range(4)) / (8 * 0.5)
     assert np.abs(gradient).max() > 0.05
@@ -166,8 +193,14 @@ def test_the_signs_of_rewards_shape_the_gradient_if_told(world, shaping):
 
 
 @pytest.mark.parametrize("start_states", ["member", "slot"])
-def test_actions_of_the_population_have_addressed_noise_in_half_ranges_within_the_bounds(world, start_states):
-    settings = {"es__population_size": 4, "es__fitness_episodes": 2, "es__start_states": start_states}
+def test_actions_of_the_population_have_addressed_noise_in_half_ranges_within_the_bounds(
+    world, start_states
+):
+    settings = {
+        "es__population_size": 4,
+        "es__fitness_episodes": 2,
+        "es__start_states": start_states,
+    }
     plain, noisy = Noted(), Noted()
     for env, std in ((plain, 0.0), (noisy, 0.3)):
         params, state = make(world, Layout((2, 2)), es__action_noise=std, **settings)
@@ -177,7 +210,9 @@ def test_actions_of_the_population_have_addressed_noise_in_half_ranges_within_th
     for number, (without, shown) in enumerate(zip(plain.actions, noisy.actions, strict=True)):
         member = number // 2
         who = member // 2 if start_states == "slot" else member
-        normal = noise.generator(0, Purpose.ACTION, 1, who, number % 2).standard_normal((4, 2), dtype=np.float32)
+        normal = noise.generator(0, Purpose.ACTION, 1, who, number % 2).standard_normal(
+            (4, 2), dtype=np.float32
+        )
         expected = without + np.float32(0.3) * np.array([1, 4], np.float32) * normal
         np.testing.assert_allclose(shown, expected.clip([-1, 0], [1, 8]), atol=1e-5)
         clipped += (expected != expected.clip([-1, 0], [1, 8])).sum()
@@ -188,5 +223,8 @@ def test_an_episode_has_the_sum_of_the_signs_of_its_rewards():
     env = Noted()
     policy = Policy(Layout((2, 2)), "relu", "tanh", env.low, env.high)
     episode = play(env, policy, 3)
-    assert (episode.episodic_return, episode.sign_return) == (np.sum(env.rewards), np.sign(env.rewards).sum())
+    assert (episode.episodic_return, episode.sign_return) == (
+        np.sum(env.rewards),
+        np.sign(env.rewards).sum(),
+    )
     assert set(env.rewards[0]) - {0.0}

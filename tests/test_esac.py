@@ -18,22 +18,39 @@ from esac_mpi.play.rollout import ThetaNotFinite, evaluate_policies, play
 def test_a_generation_is_algorithm_1(world, crossover, sampling):
     copies = {"mirrored": 1, "onesided": 2}[sampling]
     params, state, env = make(
-        world, esac__crossover=crossover, esac__sampling=sampling, esac__sac_copies=copies, esac__weight_decay=0.01
+        world,
+        esac__crossover=crossover,
+        esac__sampling=sampling,
+        esac__sac_copies=copies,
+        esac__weight_decay=0.01,
     )
     state.theta_sac[:] += 0.1
     advance(world, params, state, env, 2)  # so that children exist, and Adam has moments
     vectors = [state.theta_es.copy(), state.theta_sac.copy(), *state.children.copy()]
     parents = [vectors[kind] for kind in state.parents]
-    theta, sac, m, v, sigma = state.theta_es.copy(), state.theta_sac.copy(), state.adam_m.copy(), state.adam_v.copy(), state.sigma
+    theta, sac, m, v, sigma = (
+        state.theta_es.copy(),
+        state.theta_sac.copy(),
+        state.adam_m.copy(),
+        state.adam_v.copy(),
+        state.sigma,
+    )
     row = advance(world, params, state, env)
 
     # lines 5-8
     pairs = sampling == "mirrored"
     members = [(i // 2, 1 - 2 * (i % 2)) if pairs else (i, 1) for i in range(10)]
-    offspring = [parents[slot] + np.float32(sign * sigma) * epsilon(3, slot) for slot, sign in members]
+    offspring = [
+        parents[slot] + np.float32(sign * sigma) * epsilon(3, slot) for slot, sign in members
+    ]
     policy = make_policy(params, env)
     starts = [noise.integer(0, Purpose.EPISODE, 3, i) for i in range(10)]
-    fitness = np.array([play(env, policy.set(o), s).episodic_return for o, s in zip(offspring, starts, strict=True)])
+    fitness = np.array(
+        [
+            play(env, policy.set(o), s).episodic_return
+            for o, s in zip(offspring, starts, strict=True)
+        ]
+    )
     np.testing.assert_array_equal(row["fitness"], fitness)
     assert np.unique(fitness).size == 10
     # lines 9, 10
@@ -41,26 +58,41 @@ def test_a_generation_is_algorithm_1(world, crossover, sampling):
     winners = evolution.select_winners(fitness, 4)
     np.testing.assert_array_equal(row["winners"], winners)
     # line 11: plain sum over members, Adam, weight decay; then the pull
-    gradient = sum(r * sign * epsilon(3, slot) for r, (slot, sign) in zip(ranks, members, strict=True)) / (10 * sigma)
-    stepped = theta + evolution.adam_step((gradient - 0.01 * theta).astype(np.float32), m, v, 3, 0.05)
+    gradient = sum(
+        r * sign * epsilon(3, slot) for r, (slot, sign) in zip(ranks, members, strict=True)
+    ) / (10 * sigma)
+    stepped = theta + evolution.adam_step(
+        (gradient - 0.01 * theta).astype(np.float32), m, v, 3, 0.05
+    )
     pulled = 0.9 * stepped + 0.1 * np.mean([offspring[i] for i in winners], axis=0)
     np.testing.assert_allclose(state.theta_es, pulled, atol=2e-5)
-    np.testing.assert_allclose(row["update_norm"], np.linalg.norm(state.theta_es - theta), rtol=1e-5)
+    np.testing.assert_allclose(
+        row["update_norm"], np.linalg.norm(state.theta_es - theta), rtol=1e-5
+    )
     change, towards = (state.theta_es - theta).astype(float), (sac - theta).astype(float)
     np.testing.assert_allclose(
-        row["cosine_to_sac"], change @ towards / np.linalg.norm(change) / np.linalg.norm(towards), rtol=1e-4
+        row["cosine_to_sac"],
+        change @ towards / np.linalg.norm(change) / np.linalg.norm(towards),
+        rtol=1e-4,
     )
     # lines 26, 27: a child is the new theta_es but where it has its winner's values
     children = {"off": 0, "row": 2 if pairs else 4, "element": 2 if pairs else 4}[crossover]
     expected = [esac.CHILD + c for c in range(children)] + [esac.SAC_COPY] * copies
-    assert state.parents.tolist() == expected + [esac.CENTRE] * ((5 if pairs else 10) - len(expected))
+    assert state.parents.tolist() == expected + [esac.CENTRE] * (
+        (5 if pairs else 10) - len(expected)
+    )
     for child in range(children):
         winner = offspring[winners[child]]
         taken = state.children[child] != state.theta_es
         np.testing.assert_array_equal(state.children[child][taken], winner[taken])
         if crossover == "row":
-            rows, shapes = np.split(taken, LAYOUT.rows()[1:-1]), [tensor.shape for tensor in LAYOUT.tensors]
-            expected_rows = evolution.exchanged_rows(noise.generator(0, Purpose.CROSSOVER, 3, child), shapes)
+            rows, shapes = (
+                np.split(taken, LAYOUT.rows()[1:-1]),
+                [tensor.shape for tensor in LAYOUT.tensors],
+            )
+            expected_rows = evolution.exchanged_rows(
+                noise.generator(0, Purpose.CROSSOVER, 3, child), shapes
+            )
             assert [bool(r.all()) for r in rows] == expected_rows.tolist()
             assert [bool(r.any()) for r in rows] == expected_rows.tolist()
         else:
@@ -85,15 +117,26 @@ def test_winners_are_counted_by_their_parents(world):
 
 
 @pytest.mark.parametrize("selection", ["soft", "uniform"])
-@pytest.mark.parametrize(("crossover", "finite"), [("row", [2, 7]), ("element", [6]), ("off", [2, 7])])
-def test_only_finite_members_win_and_a_generation_with_fewer_goes_on_with_fewer(world, crossover, selection, finite):
-    options = {"esac__crossover": crossover, "esac__winner_selection": selection, "esac__sac_copies": 1}
+@pytest.mark.parametrize(
+    ("crossover", "finite"), [("row", [2, 7]), ("element", [6]), ("off", [2, 7])]
+)
+def test_only_finite_members_win_and_a_generation_with_fewer_goes_on_with_fewer(
+    world, crossover, selection, finite
+):
+    options = {
+        "esac__crossover": crossover,
+        "esac__winner_selection": selection,
+        "esac__sac_copies": 1,
+    }
     params, state, _ = make(world, **options, esac__population_size=20)
     env, slots = Fragile(), 10
     advance(world, params, state, env, 2)
     assert crossover == "off" or (state.children != 0).any(axis=1).all()
     before = [state.theta_es.copy(), state.theta_sac.copy(), *state.children.copy()]
-    offspring = [before[state.parents[i // 2]] + np.float32((1 - 2 * (i % 2)) * 0.3) * epsilon(3, i // 2) for i in finite]
+    offspring = [
+        before[state.parents[i // 2]] + np.float32((1 - 2 * (i % 2)) * 0.3) * epsilon(3, i // 2)
+        for i in finite
+    ]
     m, v, theta = state.adam_m.copy(), state.adam_v.copy(), before[0]
     env.whole = frozenset(noise.integer(0, Purpose.EPISODE, 3, i) for i in finite)
     row = advance(world, params, state, env)
@@ -104,9 +147,13 @@ def test_only_finite_members_win_and_a_generation_with_fewer_goes_on_with_fewer(
     assert row["winners"].tolist() == winners + [-1] * (8 - len(winners))
     assert row["wins_centre"] + row["wins_sac"] + row["wins_children"] == len(winners)
     ranks = evolution.centered_ranks(row["fitness"])
-    gradient = sum(r * (1 - 2 * (i % 2)) * epsilon(3, i // 2) for i, r in enumerate(ranks)) / (20 * 0.3)
+    gradient = sum(r * (1 - 2 * (i % 2)) * epsilon(3, i // 2) for i, r in enumerate(ranks)) / (
+        20 * 0.3
+    )
     stepped = theta + evolution.adam_step(gradient.astype(np.float32), m, v, 3, 0.05)
-    np.testing.assert_allclose(state.theta_es, 0.9 * stepped + 0.1 * np.mean(offspring, axis=0), atol=2e-5)
+    np.testing.assert_allclose(
+        state.theta_es, 0.9 * stepped + 0.1 * np.mean(offspring, axis=0), atol=2e-5
+    )
     born = 0 if crossover == "off" else len(winners)
     free = 0 if crossover == "off" else 4
     kinds = [esac.CHILD + c for c in range(born)] + [esac.CENTRE] * (free - born) + [esac.SAC_COPY]
@@ -140,7 +187,9 @@ def test_the_length_cap_truncates_at_a_multiple_of_the_running_mean(world):
             self.left = 2 + seed % 9
             return observation
 
-    params, state, _ = make(world, esac__length_cap=1.2, esac__p_sac_initial=0.0, esac__p_sac_final=0.0)
+    params, state, _ = make(
+        world, esac__length_cap=1.2, esac__p_sac_initial=0.0, esac__p_sac_final=0.0
+    )
     mean = 0.0
     for k in range(1, 6):
         cap = int(np.ceil(1.2 * mean))
@@ -169,7 +218,9 @@ def test_members_of_a_slot_share_a_start_state_if_told(world):
 
 
 def test_only_centre_members_enter_the_gradient_if_told(world):
-    params, state, env = make(world, esac__gradient_members="centre", esac__winner_pull=0.0, esac__optimiser="sgd")
+    params, state, env = make(
+        world, esac__gradient_members="centre", esac__winner_pull=0.0, esac__optimiser="sgd"
+    )
     theta = state.theta_es.copy()
     row = advance(world, params, state, env)
     ranks = evolution.centered_ranks(row["fitness"])
@@ -192,13 +243,19 @@ def test_every_step_of_the_population_and_of_an_evaluation_is_counted(world):
     params, state, env = make(world, esac__fitness_episodes=2)
     row = advance(world, params, state, env)
     assert state.counters.env_steps_population == env.steps == row["length"].sum() == 10 * 2 * 10
-    _, steps, unstable, _ = evaluate_policies(world, env, make_policy(params, env), state.policies, 3, 0, 1)
+    _, steps, unstable, _ = evaluate_policies(
+        world, env, make_policy(params, env), state.policies, 3, 0, 1
+    )
     assert (steps, unstable) == (env.steps - 200, 0) == (2 * 3 * 10, 0)
 
 
 def test_a_pair_is_a_slot_of_the_public_code_and_its_sigma_never_reaches_the_noise(world):
     repo = config.READINGS["repo"]
-    settings = {name.replace(".", "__"): value for name, value in repo.items() if not name.startswith("policy")}
+    settings = {
+        name.replace(".", "__"): value
+        for name, value in repo.items()
+        if not name.startswith("policy")
+    }
     settings |= {"esac__sigma": 0.3, "esac__lr_es": 0.05}
     params, state, env = make(world, **settings, esac__amt_interval=1, esac__amt_clip=1.0)
     theta = state.theta_es.copy()
@@ -222,10 +279,17 @@ def test_start_states_and_learning_differ_by_seed(world):
 
 
 def test_with_its_own_parts_off_esac_is_es_bit_for_bit(world):
-    off = {"esac__sac_copies": 0, "esac__crossover": "off", "esac__winner_pull": 0.0, "esac__p_sac_initial": 0.0}
+    off = {
+        "esac__sac_copies": 0,
+        "esac__crossover": "off",
+        "esac__winner_pull": 0.0,
+        "esac__p_sac_initial": 0.0,
+    }
     params, state, env = make(world, **off, esac__p_sac_final=0.0)
     shared = {"esac.population_size", "esac.sigma", "esac.lr_es", "policy.hidden"}
-    table = {name.replace("esac", "es"): value for name, value in SETTINGS.items() if name in shared}
+    table = {
+        name.replace("esac", "es"): value for name, value in SETTINGS.items() if name in shared
+    }
     table |= {"policy.linear": False, "es.reward_shift": 0.0, "es.observation_normalisation": False}
     plain = Params(config.updated(config.Config(), table), LAYOUT, 10, Philox(0))
     alone = es.init(plain, world)

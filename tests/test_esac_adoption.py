@@ -41,7 +41,10 @@ def going(bias):
 
 def trial_returns(params, k, theta, episodes):
     env, policy = Upwards(), make_policy(params, Upwards()).set(theta)
-    return [play(env, policy, noise.integer(0, Purpose.TRIAL, k, block=number)).episodic_return for number in range(episodes)]
+    return [
+        play(env, policy, noise.integer(0, Purpose.TRIAL, k, block=number)).episodic_return
+        for number in range(episodes)
+    ]
 
 
 def noise_gradient(row, k):
@@ -50,7 +53,9 @@ def noise_gradient(row, k):
 
 
 @pytest.mark.parametrize(("bias", "better"), [(2.0, True), (-2.0, False)])
-def test_theta_sac_is_adopted_exactly_where_its_unperturbed_episodes_are_better(world, bias, better):
+def test_theta_sac_is_adopted_exactly_where_its_unperturbed_episodes_are_better(
+    world, bias, better
+):
     params, state, _ = make(world, **TESTED, **EACH, esac__adoption_episodes=4)
     other, plain, _ = make(world, **PLAIN, **EACH)
     learner, env = Teacher(going(bias)), Upwards()
@@ -58,7 +63,10 @@ def test_theta_sac_is_adopted_exactly_where_its_unperturbed_episodes_are_better(
     advance(world, other, plain, Upwards(), learner=Teacher(going(bias)))
     assert row["adopted"] == 0
     assert np.isnan([row["trial_theta_es"], row["trial_sac"]]).all()
-    tried = trial_returns(params, 2, state.theta_es, 4), trial_returns(params, 2, state.theta_sac, 4)
+    tried = (
+        trial_returns(params, 2, state.theta_es, 4),
+        trial_returns(params, 2, state.theta_sac, 4),
+    )
     row = advance(world, params, state, env, learner=learner)
     advance(world, other, plain, Upwards(), learner=Teacher(going(bias)))
     assert (row["trial_theta_es"].tolist(), row["trial_sac"].tolist()) == tried
@@ -71,7 +79,9 @@ def test_theta_sac_is_adopted_exactly_where_its_unperturbed_episodes_are_better(
 
 @pytest.mark.parametrize("moments", ["reset", "kept"])
 def test_after_an_adoption_adam_begins_anew_or_goes_on(world, moments):
-    params, state, _ = make(world, **TESTED, **EACH, esac__adoption_moments=moments, esac__adoption_interval=9)
+    params, state, _ = make(
+        world, **TESTED, **EACH, esac__adoption_moments=moments, esac__adoption_interval=9
+    )
     learner, env, m, v = Teacher(going(2.0)), Upwards(), np.zeros(LAYOUT.d), np.zeros(LAYOUT.d)
     for k in range(1, 5):
         theta = state.theta_es.astype(float)
@@ -93,29 +103,45 @@ def test_after_an_adoption_adam_begins_anew_or_goes_on(world, moments):
 
 
 def test_the_first_step_after_a_reset_is_the_learning_rate_in_every_direction(world):
-    params, state, _ = make(world, **TESTED, **EACH, esac__adoption_interval=9, esac__adoption_moments="reset")
+    params, state, _ = make(
+        world, **TESTED, **EACH, esac__adoption_interval=9, esac__adoption_moments="reset"
+    )
     learner, env = Teacher(going(2.0)), Upwards()
     for _ in range(2):
         advance(world, params, state, env, learner=learner)
     row = advance(world, params, state, env, learner=learner)
     gradient = noise_gradient(row, 3)
     sure = np.abs(gradient) > 1e-5
-    np.testing.assert_allclose((state.theta_es - going(2.0))[sure], 0.05 * np.sign(gradient[sure]), rtol=2e-3)
+    np.testing.assert_allclose(
+        (state.theta_es - going(2.0))[sure], 0.05 * np.sign(gradient[sure]), rtol=2e-3
+    )
 
 
 @pytest.mark.parametrize(
     ("settings", "bias", "trials"),
     [
         (EACH, -2.0, [2, 3, 4, 5, 6, 7, 8, 9]),  # after every phase
-        ({"esac__gradient_interval": 3}, -2.0, [4, 7]),  # once after each of the phases of 3 and 6, and not of 9
-        ({"esac__gradient_interval": 3, "esac__learner_lag": 2}, -2.0, [6, 9]),  # which enter in 5 and 8
+        (
+            {"esac__gradient_interval": 3},
+            -2.0,
+            [4, 7],
+        ),  # once after each of the phases of 3 and 6, and not of 9
+        (
+            {"esac__gradient_interval": 3, "esac__learner_lag": 2},
+            -2.0,
+            [6, 9],
+        ),  # which enter in 5 and 8
         (EACH | {"esac__adoption_interval": 3}, 2.0, [2, 5, 8]),  # adopted in each
         (EACH | {"esac__adoption_interval": 3}, -2.0, [2, 3, 4, 5, 6, 7, 8, 9]),  # never adopted
         (EACH | {"esac__adoption_interval": 99}, 2.0, [2]),
     ],
 )
-def test_a_test_comes_after_a_phase_and_after_an_adoption_some_phases_later(world, settings, bias, trials):
-    params, state, _ = make(world, **TESTED, **settings, esac__adoption_episodes=2, esac__lr_es=1e-6)
+def test_a_test_comes_after_a_phase_and_after_an_adoption_some_phases_later(
+    world, settings, bias, trials
+):
+    params, state, _ = make(
+        world, **TESTED, **settings, esac__adoption_episodes=2, esac__lr_es=1e-6
+    )
     learner, env, found = Teacher(going(bias)), Upwards(), []
     for k in range(1, 10):
         learner.theta = going(bias + 0.1 * k * np.sign(bias))  # better, or worse, than it ever was
@@ -134,15 +160,28 @@ def test_a_test_comes_after_a_phase_and_after_an_adoption_some_phases_later(worl
     ("wins", "adopted"),
     [(1, [2, 3, 5, 6, 7, 8, 9, 10]), (2, [3, 6, 8, 10]), (3, [7, 10]), (6, [10]), (7, [])],
 )
-def test_theta_sac_is_adopted_once_it_has_won_so_many_trials_in_a_row_against_this_theta_es(world, wins, adopted):
-    params, state, _ = make(world, **TESTED, **EACH, esac__adoption_wins=wins, esac__adoption_episodes=2, esac__lr_es=1e-6)
+def test_theta_sac_is_adopted_once_it_has_won_so_many_trials_in_a_row_against_this_theta_es(
+    world, wins, adopted
+):
+    params, state, _ = make(
+        world,
+        **TESTED,
+        **EACH,
+        esac__adoption_wins=wins,
+        esac__adoption_episodes=2,
+        esac__lr_es=1e-6,
+    )
     learner, env, found = Teacher(going(0.5)), Upwards(), []
     for k in range(1, 11):
         row = advance(world, params, state, env, learner=learner)
         if row["adopted"]:
             found.append(k)
-            np.testing.assert_array_equal(state.theta_es, going(0.5 + 0.1 * (k - 2)))  # the one that was tried
-        learner.theta = going(-1.0 if k == 2 else 0.5 + 0.1 * k)  # tried in k + 2: the trial of 4 is lost
+            np.testing.assert_array_equal(
+                state.theta_es, going(0.5 + 0.1 * (k - 2))
+            )  # the one that was tried
+        learner.theta = going(
+            -1.0 if k == 2 else 0.5 + 0.1 * k
+        )  # tried in k + 2: the trial of 4 is lost
     assert found == adopted
     world.end_background()
 
@@ -153,12 +192,18 @@ MEANS = {"esac.adoption": "means"}
 @pytest.mark.parametrize(
     ("settings", "remedy"),
     [
-        ({"esac.adoption": "means", "esac.sac_copies": 0}, "no slot is a SAC copy; esac.sac_copies = 1 or more"),
+        (
+            {"esac.adoption": "means", "esac.sac_copies": 0},
+            "no slot is a SAC copy; esac.sac_copies = 1 or more",
+        ),
         (
             {**MEANS, "esac.winner_fraction": 0.96, "esac.population_size": 50},
             "no slot has theta_es as its parent, to be compared",
         ),
-        ({"esac.adoption": "tested", "esac.sac_phases": False}, "esac.sac_phases = false; esac.adoption = off"),
+        (
+            {"esac.adoption": "tested", "esac.sac_phases": False},
+            "esac.sac_phases = false; esac.adoption = off",
+        ),
     ],
 )
 def test_an_adoption_for_which_there_is_nothing_to_compare_is_refused(settings, remedy):
@@ -169,9 +214,16 @@ def test_an_adoption_for_which_there_is_nothing_to_compare_is_refused(settings, 
 def test_without_adam_there_are_no_moments_that_an_adoption_could_reset(world):
     states = []
     for moments in ("kept", "reset"):
-        settings = {"esac__optimiser": "sgd", "esac__adoption_moments": moments, "esac__adoption_interval": 9}
+        settings = {
+            "esac__optimiser": "sgd",
+            "esac__adoption_moments": moments,
+            "esac__adoption_interval": 9,
+        }
         params, state, _ = make(world, **TESTED, **EACH, **settings)
-        rows = [advance(world, params, state, env, learner=Teacher(going(2.0))) for env in [Upwards()] * 4]
+        rows = [
+            advance(world, params, state, env, learner=Teacher(going(2.0)))
+            for env in [Upwards()] * 4
+        ]
         assert [row["adopted"] for row in rows] == [0, 1, 0, 0]
         states.append(state)
     assert states[0].adam_from == states[1].adam_from == 0
@@ -179,7 +231,9 @@ def test_without_adam_there_are_no_moments_that_an_adoption_could_reset(world):
 
 
 def test_an_adoption_is_followed_by_no_pull(world):
-    params, state, _ = make(world, **{**TESTED, "esac__winner_pull": 0.25}, **EACH, esac__winner_fraction=0.2)
+    params, state, _ = make(
+        world, **{**TESTED, "esac__winner_pull": 0.25}, **EACH, esac__winner_fraction=0.2
+    )
     learner, env = Teacher(going(2.0)), Upwards()
     advance(world, params, state, env, learner=learner)
     row = advance(world, params, state, env, learner=learner)
@@ -200,7 +254,11 @@ def test_an_unstable_trial_is_counted_and_decides(world):
     assert np.isnan(row["trial_sac"]).all()
     assert np.isfinite(row["trial_theta_es"]).all()
     assert (row["adopted"], state.counters.unstable_episodes) == (0, 3)
-    state.theta_es[:], state.theta_sac[:], learner.theta = going(2.0), going(1.0), going(1.0)  # now the other one falls
+    state.theta_es[:], state.theta_sac[:], learner.theta = (
+        going(2.0),
+        going(1.0),
+        going(1.0),
+    )  # now the other one falls
     state.theta_es[-3] = 1.474  # tanh is 0.9 there: of its members some stand
     row = advance(world, params, state, env, learner=learner)
     assert np.isnan(row["trial_theta_es"]).all()
@@ -209,7 +267,10 @@ def test_an_unstable_trial_is_counted_and_decides(world):
 
 @pytest.mark.parametrize(
     ("address", "note"),
-    [({"purpose": Purpose.EPISODE, "member": 3}, "member 3"), ({"purpose": Purpose.TRIAL, "block": 1}, "trial episode 1")],
+    [
+        ({"purpose": Purpose.EPISODE, "member": 3}, "member 3"),
+        ({"purpose": Purpose.TRIAL, "block": 1}, "trial episode 1"),
+    ],
 )
 def test_an_error_names_the_member_or_the_trial_that_it_came_up_in(world, address, note):
     class Breaking(Upwards):
@@ -226,10 +287,16 @@ def test_an_error_names_the_member_or_the_trial_that_it_came_up_in(world, addres
 
 
 def test_a_trial_is_expected_to_last_as_long_as_an_episode_of_a_member(world, monkeypatch):
-    params, state, env = make(world, **TESTED, **EACH, esac__adoption_episodes=2, esac__fitness_episodes=3)
+    params, state, env = make(
+        world, **TESTED, **EACH, esac__adoption_episodes=2, esac__fitness_episodes=3
+    )
     honest, seen = world.map, []
     monkeypatch.setattr(
-        world, "map", lambda work, count, columns, expected: seen.append(expected) or honest(work, count, columns)
+        world,
+        "map",
+        lambda work, count, columns, expected: (
+            seen.append(expected) or honest(work, count, columns)
+        ),
     )
     for _ in range(2):
         advance(world, params, state, env, learner=Teacher(going(2.0)))
@@ -242,4 +309,8 @@ def test_the_times_of_trials_are_told_apart_from_the_members(world):
     for tried in (False, True):
         _, timing = esac.generation(params, state, world, env, Teacher(going(2.0)))
         assert (timing["trial_seconds"].shape, timing["member_seconds"].shape) == ((4,), (10,))
-        assert (timing["trial_seconds"] > 0).all() == tried == np.isfinite(timing["trial_seconds"]).all()
+        assert (
+            (timing["trial_seconds"] > 0).all()
+            == tried
+            == np.isfinite(timing["trial_seconds"]).all()
+        )

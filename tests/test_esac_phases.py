@@ -8,7 +8,9 @@ from esac_mpi.learners.replay import Replay
 
 
 def test_phases_run_every_g_generations_and_tune_sigma_by_equation_6(world):
-    params, state, env = make(world, esac__gradient_interval=3, esac__p_sac_final=1.0, esac__amt_clip=0.01)
+    params, state, env = make(
+        world, esac__gradient_interval=3, esac__p_sac_final=1.0, esac__amt_clip=0.01
+    )
     learner = Teacher(np.full(LAYOUT.d, 0.5, np.float32))
     sigma, multiplier = 0.3, 1.0
     for k in range(1, 8):
@@ -25,12 +27,21 @@ def test_phases_run_every_g_generations_and_tune_sigma_by_equation_6(world):
         assert (state.theta_sac == 0.5).all() == (k >= 3)
     assert learner.phases == [3, 6]
     assert state.tuning_multiplier == pytest.approx(state.sigma / 0.3)
-    assert (state.counters.gradient_updates, state.counters.env_steps_learner) == (14, 2 * params.config.esac.sac_min_steps)
+    assert (state.counters.gradient_updates, state.counters.env_steps_learner) == (
+        14,
+        2 * params.config.esac.sac_min_steps,
+    )
 
 
 @pytest.mark.parametrize("lag", [1, 2, 3])
 def test_the_result_of_a_phase_enters_lag_generations_later(world, lag):
-    params, state, env = make(world, esac__gradient_interval=3, esac__p_sac_final=1.0, esac__learner_lag=lag, esac__amt_clip=0.01)
+    params, state, env = make(
+        world,
+        esac__gradient_interval=3,
+        esac__p_sac_final=1.0,
+        esac__learner_lag=lag,
+        esac__amt_clip=0.01,
+    )
     learner = Teacher(np.full(LAYOUT.d, 0.5, np.float32))
     for k in range(1, 9):
         row = advance(world, params, state, env, learner=learner)
@@ -39,7 +50,9 @@ def test_the_result_of_a_phase_enters_lag_generations_later(world, lag):
         assert state.phase_begun == (k // 3 * 3 if k >= 3 and k - k // 3 * 3 < lag else 0)
         assert getattr(learner, "held", False) == bool(state.phase_begun)
         assert np.isfinite(row["sac_episodes"])
-        assert row["sac_episodes"] == (params.config.esac.sac_episodes if k >= 3 + lag and (k - lag) % 3 == 0 else 0)
+        assert row["sac_episodes"] == (
+            params.config.esac.sac_episodes if k >= 3 + lag and (k - lag) % 3 == 0 else 0
+        )
         assert state.counters.learner_phases == max(k - lag, 0) // 3
         assert (state.sigma > 0.3) == (k >= 3)  # AMT is part of the plan: it does not wait
 
@@ -50,7 +63,9 @@ def test_what_a_phase_raises_is_raised_where_its_result_was_due(world):
             yield
             raise FloatingPointError("the learner diverged")
 
-    params, state, env = make(world, esac__gradient_interval=3, esac__p_sac_final=1.0, esac__learner_lag=2)
+    params, state, env = make(
+        world, esac__gradient_interval=3, esac__p_sac_final=1.0, esac__learner_lag=2
+    )
     learner = Failing(state.theta_sac.copy())
     advance(world, params, state, env, 4, learner)
     world.background.advance()  # as where other ranks evaluate
@@ -61,7 +76,9 @@ def test_what_a_phase_raises_is_raised_where_its_result_was_due(world):
 
 
 def test_a_phase_in_flight_is_begun_again_after_a_restart(world):
-    params, state, env = make(world, esac__gradient_interval=3, esac__p_sac_final=1.0, esac__learner_lag=2)
+    params, state, env = make(
+        world, esac__gradient_interval=3, esac__p_sac_final=1.0, esac__learner_lag=2
+    )
     learner = Teacher(np.full(LAYOUT.d, 0.5, np.float32))
     advance(world, params, state, env, 4, learner)
     assert (state.phase_begun, learner.phases) == (3, [])
@@ -72,7 +89,9 @@ def test_a_phase_in_flight_is_begun_again_after_a_restart(world):
 
 
 def test_no_phase_runs_where_p_sac_is_zero(world):
-    params, state, env = make(world, esac__gradient_interval=1, esac__p_sac_initial=0.0, esac__p_sac_final=0.0)
+    params, state, env = make(
+        world, esac__gradient_interval=1, esac__p_sac_initial=0.0, esac__p_sac_final=0.0
+    )
     advance(world, params, state, env, 5)
     assert state.counters.learner_phases == 0
     assert state.sigma == 0.3
@@ -96,7 +115,9 @@ class Timed(Track):
 
 def begun(world, generations, lengths=(10,), **settings):
     """Return in which generations phases begin, and the virtual steps left after each generation."""
-    params, state, _ = make(world, **VIRTUAL, **{f"esac__{name}": value for name, value in settings.items()})
+    params, state, _ = make(
+        world, **VIRTUAL, **{f"esac__{name}": value for name, value in settings.items()}
+    )
     learner, env, began, left = Teacher(np.full(LAYOUT.d, 0.5, np.float32)), Timed(lengths), [], []
     learner.replay = Replay(1000, 3, 3, 200)
     for k in range(1, generations + 1):
@@ -105,7 +126,9 @@ def begun(world, generations, lengths=(10,), **settings):
         ended = state.counters.learner_phases - phases
         assert ended == (bool(flying) and state.phase_begun != flying)
         assert (row["sac_episodes"] == 0) or ended
-        assert (state.sigma > sigma) == row["sac_phase"]  # AMT is part of the plan: it does not wait
+        assert (state.sigma > sigma) == row[
+            "sac_phase"
+        ]  # AMT is part of the plan: it does not wait
         assert (state.theta_sac == 0.5).all() == (state.counters.learner_phases > 0)
         if row["sac_phase"]:
             began.append(k)
@@ -121,34 +144,58 @@ def begun(world, generations, lengths=(10,), **settings):
     [
         # a generation: 100 steps of 4 workers, 25; a phase: 20 steps and 20 updates of 2, 60
         ({"workers": 4}, [1, 4, 7, 10], [60, 35, 10, 60, 35, 10, 60]),
-        ({"workers": 5}, [1, 4, 7, 10], [60, 40, 20, 60, 40, 20, 60]),  # after three times 20 it has just ended
+        (
+            {"workers": 5},
+            [1, 4, 7, 10],
+            [60, 40, 20, 60, 40, 20, 60],
+        ),  # after three times 20 it has just ended
         ({"workers": 6}, [1, 5, 9], [60, 43 + 1 / 3, 26 + 2 / 3, 10, 60]),
-        ({"workers": 99}, [1, 7], [60, 50, 40, 30, 20, 10, 60]),  # a generation lasts as long as its longest member, 10
+        (
+            {"workers": 99},
+            [1, 7],
+            [60, 50, 40, 30, 20, 10, 60],
+        ),  # a generation lasts as long as its longest member, 10
         ({"workers": 1}, [1, 2, 3, 4, 5, 6, 7, 8, 9, 10], [60, 60, 60]),  # the learner waits
         ({"workers": 4, "update_cost": 0.0}, [*range(1, 11)], [20, 20]),
-        ({"workers": 4, "replayed": "winners", "replayed_members": 3}, [1, 5, 9], [90, 65, 40, 15, 90]),  # 30 more, played again
-        ({"workers": 4, "replayed": "sample", "fitness_episodes": 2, "sac_min_steps": 10}, [1, 3, 5, 7, 9], [70, 20, 70]),
+        (
+            {"workers": 4, "replayed": "winners", "replayed_members": 3},
+            [1, 5, 9],
+            [90, 65, 40, 15, 90],
+        ),  # 30 more, played again
+        (
+            {"workers": 4, "replayed": "sample", "fitness_episodes": 2, "sac_min_steps": 10},
+            [1, 3, 5, 7, 9],
+            [70, 20, 70],
+        ),
         # trials, 2 x 5 x 10 steps more in the generation after a phase: 50
         ({"workers": 4, "adoption": "tested"}, [1, 4, 6, 8, 10], [60, 35, 10, 60, 10, 60, 10]),
     ],
 )
-def test_on_the_virtual_clock_a_phase_enters_when_its_steps_and_updates_have_passed(world, settings, expected, left):
+def test_on_the_virtual_clock_a_phase_enters_when_its_steps_and_updates_have_passed(
+    world, settings, expected, left
+):
     found, rest = begun(world, 10, **{"sac_min_steps": 20, "update_cost": 2.0} | settings)
     assert found == expected
     assert rest[: len(left)] == pytest.approx(left, rel=1e-12)
 
 
 def test_the_longest_member_or_the_sum_of_all_lengths_is_what_a_generation_lasts(world):
-    lengths = (1, 1, 1, 1, 9, 1, 1, 1, 1, 1) + (3,) * 10 + (2, 10, 2, 2, 2, 2, 2, 2, 2, 2)  # 18 and 9; 30 and 3; 28 and 10
+    lengths = (
+        (1, 1, 1, 1, 9, 1, 1, 1, 1, 1) + (3,) * 10 + (2, 10, 2, 2, 2, 2, 2, 2, 2, 2)
+    )  # 18 and 9; 30 and 3; 28 and 10
     found, left = begun(world, 7, lengths, workers=4, sac_min_steps=9, update_cost=1.0)
     # a generation lasts max(9, 4.5), max(3, 7.5), max(10, 7) and again; a phase 18
     assert left[:6] == [18, 10.5, 0.5, 18, 10.5, 0.5]
     assert found == [1, 4, 7]
 
 
-def test_a_phase_in_flight_by_the_virtual_clock_is_begun_again_after_a_restart_and_ends_when_it_would_have(world):
+def test_a_phase_in_flight_by_the_virtual_clock_is_begun_again_after_a_restart_and_ends_when_it_would_have(
+    world,
+):
     for restarts in ((), (1, 2), (3, 4)):
-        params, state, env = make(world, **VIRTUAL, esac__workers=4, esac__sac_min_steps=20, esac__update_cost=2.0)
+        params, state, env = make(
+            world, **VIRTUAL, esac__workers=4, esac__sac_min_steps=20, esac__update_cost=2.0
+        )
         learner = Teacher(np.full(LAYOUT.d, 0.5, np.float32))
         for k in range(1, 9):
             row = advance(world, params, state, env, learner=learner)
@@ -164,4 +211,9 @@ def test_the_gate_keeps_the_learner_waiting_on_the_virtual_clock(world):
     params, state, env = make(world, **{**VIRTUAL, **closed})
     for _ in range(3):
         assert advance(world, params, state, env)["sac_phase"] == 0
-    assert (state.phase_begun, state.phase_left, state.counters.learner_phases, state.sigma) == (0, 0.0, 0, 0.3)
+    assert (state.phase_begun, state.phase_left, state.counters.learner_phases, state.sigma) == (
+        0,
+        0.0,
+        0,
+        0.3,
+    )

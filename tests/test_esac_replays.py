@@ -18,14 +18,41 @@ OFTEN = {"gradient_interval": 1, "p_sac_annealed": False}
 TIMINGS = {
     "after": OFTEN,
     "lag 2": {"gradient_interval": 2, "learner_lag": 2, "p_sac_annealed": False},
-    "virtual": {"phase_timing": "virtual", "workers": 1, "update_cost": 0.0, "sac_min_steps": 1, "p_sac_annealed": False},
+    "virtual": {
+        "phase_timing": "virtual",
+        "workers": 1,
+        "update_cost": 0.0,
+        "sac_min_steps": 1,
+        "p_sac_annealed": False,
+    },
 }
 FORMS = {
     "winners": {"replayed": "winners"},
-    "sample": {"replayed": "sample", "replayed_members": 3, "fitness_episodes": 2, "action_noise": 0.2},
-    "onesided table": {"replayed": "winners", "sampling": "onesided", "noise": "table", "noise_table_size": 100_000},
-    "lowrank cap": {"replayed": "sample", "noise": "lowrank", "noise_rank": 2, "length_cap": 1.2, "winner_selection": "hard"},
-    "all": {"replayed": "sample", "replayed_members": 99, "start_states": "slot", "sac_copy_noise": False},
+    "sample": {
+        "replayed": "sample",
+        "replayed_members": 3,
+        "fitness_episodes": 2,
+        "action_noise": 0.2,
+    },
+    "onesided table": {
+        "replayed": "winners",
+        "sampling": "onesided",
+        "noise": "table",
+        "noise_table_size": 100_000,
+    },
+    "lowrank cap": {
+        "replayed": "sample",
+        "noise": "lowrank",
+        "noise_rank": 2,
+        "length_cap": 1.2,
+        "winner_selection": "hard",
+    },
+    "all": {
+        "replayed": "sample",
+        "replayed_members": 99,
+        "start_states": "slot",
+        "sac_copy_noise": False,
+    },
 }
 
 
@@ -51,17 +78,35 @@ def prepared(world, env=None, **settings):
 
 def plain(params, theta, k, i, cap):
     """Play member i's episodes by a plain loop, in an environment of their own; return its fitness and transitions."""
-    esac, env, policy, rows, total = params.config.esac, Ending(), make_policy(params, Track()).set(theta), [], 0.0
+    esac, env, policy, rows, total = (
+        params.config.esac,
+        Ending(),
+        make_policy(params, Track()).set(theta),
+        [],
+        0.0,
+    )
     player = i // 2 if esac.start_states == "slot" else i
     for number in range(esac.fitness_episodes):
-        observation, over, steps = env.reset(noise.integer(0, Purpose.EPISODE, k, player, number)), False, 0
+        observation, over, steps = (
+            env.reset(noise.integer(0, Purpose.EPISODE, k, player, number)),
+            False,
+            0,
+        )
         random, paid = noise.generator(0, Purpose.ACTION, k, player, number), 0.0
         while not over:
             action = policy(observation).copy()
             if esac.action_noise:
-                action = np.clip(action + np.float32(esac.action_noise) * random.standard_normal(3, np.float32), -1, 1)
+                action = np.clip(
+                    action + np.float32(esac.action_noise) * random.standard_normal(3, np.float32),
+                    -1,
+                    1,
+                )
             following, reward, terminated, truncated = env.step(action)
-            rows.append(np.concatenate([observation, action, [reward, terminated], following], dtype=np.float32))
+            rows.append(
+                np.concatenate(
+                    [observation, action, [reward, terminated], following], dtype=np.float32
+                )
+            )
             observation, paid, steps = following, paid + reward, steps + 1
             over = terminated or truncated or steps == cap
         total += paid
@@ -69,7 +114,9 @@ def plain(params, theta, k, i, cap):
 
 
 def whole_epsilon(params, k, slot):
-    return np.concatenate([params.epsilon.block(k, slot, block, part) for block, part in noise.blocks(LAYOUT.d)])
+    return np.concatenate(
+        [params.epsilon.block(k, slot, block, part) for block, part in noise.blocks(LAYOUT.d)]
+    )
 
 
 def chosen_by_hand(esac, k, fitness):
@@ -91,8 +138,14 @@ def test_what_is_played_again_are_the_members_transitions_and_their_returns(worl
         found = by_phase[k] = []
         for i in chosen_by_hand(esac, k, row["fitness"]):
             slot, sign = (i, 1) if esac.sampling == "onesided" else (i // 2, 1 - 2 * (i % 2))
-            still = parents[slot] >= 2 if esac.winner_selection == "hard" else parents[slot] == 1 and not esac.sac_copy_noise
-            theta = vectors[parents[slot]] + np.float32(sign * sigma * (not still)) * whole_epsilon(params, k, slot)
+            still = (
+                parents[slot] >= 2
+                if esac.winner_selection == "hard"
+                else parents[slot] == 1 and not esac.sac_copy_noise
+            )
+            theta = vectors[parents[slot]] + np.float32(sign * sigma * (not still)) * whole_epsilon(
+                params, k, slot
+            )
             fitness, rows = plain(params, theta, k, i, int(row["length_cap"]))
             assert fitness == row["fitness"][i]
             assert len(rows) == row["length"][i]
@@ -100,12 +153,23 @@ def test_what_is_played_again_are_the_members_transitions_and_their_returns(worl
     assert len(learner.phases) >= 3
     expected = np.array([row for k in learner.phases for row in by_phase[k]])
     got = learner.replay.rows(0, learner.replay.added)
-    stacked = np.column_stack([got["observation"], got["action"], got["reward"], got["terminated"], got["next_observation"]])
+    stacked = np.column_stack(
+        [
+            got["observation"],
+            got["action"],
+            got["reward"],
+            got["terminated"],
+            got["next_observation"],
+        ]
+    )
     np.testing.assert_array_equal(stacked, expected)
     assert {0.0, 1.0} == {*got["terminated"].tolist()}
     assert start.counters.env_steps_replayed == len(expected)
     assert start.counters.env_steps_learner == len(learner.phases) * esac.sac_min_steps
-    assert start.replayed_theta.shape == ((0 if timing == "after" else min(esac.replayed_members, 10)), LAYOUT.d)
+    assert start.replayed_theta.shape == (
+        (0 if timing == "after" else min(esac.replayed_members, 10)),
+        LAYOUT.d,
+    )
 
 
 class Paid(Teacher):
@@ -117,16 +181,22 @@ class Paid(Teacher):
 
 
 @pytest.mark.parametrize("timing", TIMINGS)
-def test_of_the_best_those_are_played_again_that_are_better_than_the_learner_was_in_its_last_phase(world, timing):
+def test_of_the_best_those_are_played_again_that_are_better_than_the_learner_was_in_its_last_phase(
+    world, timing
+):
     def generations(paid):
-        params, start, env, _ = prepared(world, **TIMINGS[timing], replayed="better", replayed_members=3)
+        params, start, env, _ = prepared(
+            world, **TIMINGS[timing], replayed="better", replayed_members=3
+        )
         learner = Paid(np.full(LAYOUT.d, 0.01, np.float32))
         learner.replay, learner.paid, found = Replay(5000, 3, 3, 1000), paid, {}
         for k in range(1, 12):
             row = advance(world, params, start, env, learner=learner)
             found[k] = np.sort(row["fitness"])[-3:]
             entered = learner.phases[: start.counters.learner_phases]
-            assert start.learner_return == next((paid[k] for k in entered[::-1] if k in paid), -np.inf)
+            assert start.learner_return == next(
+                (paid[k] for k in entered[::-1] if k in paid), -np.inf
+            )
         world.end_background()
         return learner, start, found
 
@@ -135,12 +205,17 @@ def test_of_the_best_those_are_played_again_that_are_better_than_the_learner_was
     before, after = learner.phases[:-1], learner.phases[1:]
     assert len(after) >= 3
     better = [1 + i % 2 for i in range(len(after))]  # of the three
-    paid = {a: float(found[b][2 - count : 4 - count].mean()) for a, b, count in zip(before, after, better, strict=True)}
+    paid = {
+        a: float(found[b][2 - count : 4 - count].mean())
+        for a, b, count in zip(before, after, better, strict=True)
+    }
     del paid[before[2]]  # which had no whole episode: that of the phase before it counts
     better[2] = int((found[after[2]] > paid[before[1]]).sum())
     learner, start, again = generations(paid)
     assert [again[k].tolist() for k in again] == [found[k].tolist() for k in found]
-    assert learner.replay.added == 10 * (3 + sum(better)) == start.counters.env_steps_replayed  # the first phase knows none
+    assert (
+        learner.replay.added == 10 * (3 + sum(better)) == start.counters.env_steps_replayed
+    )  # the first phase knows none
 
 
 class Rich(Fragile):
@@ -150,9 +225,14 @@ class Rich(Fragile):
 
 
 @pytest.mark.filterwarnings("error")
-@pytest.mark.parametrize(("replayed", "finite"), [("winners", [0, 1, 2, 3, 4, 5, 8]), ("sample", [2, 7]), ("sample", range(10))])
+@pytest.mark.parametrize(
+    ("replayed", "finite"),
+    [("winners", [0, 1, 2, 3, 4, 5, 8]), ("sample", [2, 7]), ("sample", range(10))],
+)
 def test_members_whose_return_is_not_finite_are_not_played_again(world, replayed, finite):
-    params, start, env, learner = prepared(world, Rich(), **OFTEN, replayed=replayed, replayed_members=4)
+    params, start, env, learner = prepared(
+        world, Rich(), **OFTEN, replayed=replayed, replayed_members=4
+    )
     env.whole = frozenset(noise.integer(0, Purpose.EPISODE, 1, i) for i in finite)
     row = advance(world, params, start, env, learner=learner)
     assert np.flatnonzero(np.isfinite(row["fitness"])).tolist() == list(finite)
@@ -162,13 +242,20 @@ def test_members_whose_return_is_not_finite_are_not_played_again(world, replayed
 
 
 def test_every_step_is_counted_once_by_kind(world):
-    settings = {"adoption": "tested", "adoption_episodes": 3, "fitness_episodes": 2, "replayed": "winners"}
+    settings = {
+        "adoption": "tested",
+        "adoption_episodes": 3,
+        "fitness_episodes": 2,
+        "replayed": "winners",
+    }
     params, start, env, learner = prepared(world, **OFTEN, **settings)
     lengths = 0
     for k in range(1, 4):
         lengths += advance(world, params, start, env, learner=learner)["length"].sum()
         counters = start.counters
-        assert counters.env_steps_replayed == k * 2 * 2 * 10  # a phase each generation: two members, two episodes
+        assert (
+            counters.env_steps_replayed == k * 2 * 2 * 10
+        )  # a phase each generation: two members, two episodes
         assert (
             counters.env_steps_population == lengths + (k - 1) * 2 * 3 * 10
         )  # and from the second one on a test, 3 episodes each
@@ -205,7 +292,9 @@ def in_a_mood(world, k, **settings):
     ("node7", "there node7, here node0: these compute different bits; run on nodes of one kind"),
     ("node0", "both on node0: the task does not give an episode twice (docs/tasks.md)"),
 ])  # fmt: skip
-def test_a_return_that_is_another_one_is_named_with_its_hosts_and_changes_nothing(world, monkeypatch, host, why):
+def test_a_return_that_is_another_one_is_named_with_its_hosts_and_changes_nothing(
+    world, monkeypatch, host, why
+):
     world.hosts = ["node0"]
     monkeypatch.setattr(world, "host", lambda item: host)
     params, start, env, learner, first = in_a_mood(world, 2, **OFTEN)
@@ -225,8 +314,12 @@ def test_a_return_that_is_another_one_is_named_with_its_hosts_and_changes_nothin
 def test_beside_the_evaluation_it_is_raised_where_the_result_was_due_also_after_a_restart(world):
     world.hosts = ["node0"]
     for restarts in (False, True):
-        params, start, env, learner, _ = in_a_mood(world, 1, gradient_interval=1, learner_lag=1, p_sac_annealed=False)
-        advance(world, params, start, env, learner=learner)  # the phase has begun, and was played no further
+        params, start, env, learner, _ = in_a_mood(
+            world, 1, gradient_interval=1, learner_lag=1, p_sac_annealed=False
+        )
+        advance(
+            world, params, start, env, learner=learner
+        )  # the phase has begun, and was played no further
         if restarts:
             world.end_background()
         with pytest.raises(ReturnDiffers) as error:
@@ -239,7 +332,9 @@ def test_beside_the_evaluation_it_is_raised_where_the_result_was_due_also_after_
 
 
 def test_another_machine_or_task_goes_on_with_a_phase_in_flight_and_is_compared_with_nothing(world):
-    params, start, env, learner, _ = in_a_mood(world, 1, gradient_interval=1, learner_lag=1, p_sac_annealed=False)
+    params, start, env, learner, _ = in_a_mood(
+        world, 1, gradient_interval=1, learner_lag=1, p_sac_annealed=False
+    )
     advance(world, params, start, env, learner=learner)
     world.end_background()
     state.compare_no_more(start)
@@ -251,7 +346,12 @@ def test_another_machine_or_task_goes_on_with_a_phase_in_flight_and_is_compared_
 
 @pytest.mark.parametrize("timing", TIMINGS)
 def test_a_generation_that_is_abandoned_leaves_no_trace(world, monkeypatch, timing):
-    settings = {"adoption": "tested", "adoption_episodes": 2, "length_cap": 2.0, "replayed": "sample"}
+    settings = {
+        "adoption": "tested",
+        "adoption_episodes": 2,
+        "length_cap": 2.0,
+        "replayed": "sample",
+    }
     params, start, env, learner = prepared(world, Ending(), **TIMINGS[timing], **settings)
     straight = prepared(world, Ending(), **TIMINGS[timing], **settings)
     abandoned = 0
@@ -277,6 +377,8 @@ def test_a_generation_that_is_abandoned_leaves_no_trace(world, monkeypatch, timi
     assert abandoned >= 3
     world.end_background()
     advance(world, *straight[:3], 8, straight[3])
-    for (name, one), other in zip(state.arrays(start).items(), state.arrays(straight[1]).values(), strict=True):
+    for (name, one), other in zip(
+        state.arrays(start).items(), state.arrays(straight[1]).values(), strict=True
+    ):
         np.testing.assert_array_equal(one, other, err_msg=name)
     world.end_background()

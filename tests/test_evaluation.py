@@ -21,7 +21,9 @@ def job(monkeypatch):
     """Return a job of ESAC, or another algorithm, whose evaluations give what is put into `job.plays`, in order."""
     made = Job(Config(), None, None, None, None, SimpleNamespace(), None)
     policies = {"theta_es": np.zeros(2, np.float32), "sac": np.ones(2, np.float32)}
-    made.state = SimpleNamespace(generation=0, policies=policies, normaliser=None, counters=Counters(), best=Best())
+    made.state = SimpleNamespace(
+        generation=0, policies=policies, normaliser=None, counters=Counters(), best=Best()
+    )
     made.plays, made.asked = [], []
 
     def evaluate_policies(world, env, policy, thetas, episodes, seed, generation, purpose):
@@ -29,7 +31,9 @@ def job(monkeypatch):
         found = made.plays.pop(0)
         if found is Abandoned:
             raise Abandoned
-        returns = dict(zip(thetas, [np.array([mean - 1.0, mean + 1.0]) for mean in found], strict=True))
+        returns = dict(
+            zip(thetas, [np.array([mean - 1.0, mean + 1.0]) for mean in found], strict=True)
+        )
         return returns, STEPS, UNSTABLE, np.full(2 * len(thetas), 0.1)
 
     monkeypatch.setattr(rollout, "evaluate_policies", evaluate_policies)

@@ -7,13 +7,17 @@ from esac_mpi.operators import evolution
 
 
 def test_centered_ranks_of_distinct_values():
-    np.testing.assert_array_equal(evolution.centered_ranks(np.array([30.0, 10.0, 20.0])), [0.5, -0.5, 0.0])
+    np.testing.assert_array_equal(
+        evolution.centered_ranks(np.array([30.0, 10.0, 20.0])), [0.5, -0.5, 0.0]
+    )
 
 
 def test_tied_values_share_their_average_rank():
     # sorted 1 1 2 5: ranks 0 1 2 3; the ones share 0.5; scaled by 1/3, less 1/2
     np.testing.assert_allclose(
-        evolution.centered_ranks(np.array([1.0, 5.0, 1.0, 2.0])), [-1 / 3, 1 / 2, -1 / 3, 1 / 6], rtol=1e-15
+        evolution.centered_ranks(np.array([1.0, 5.0, 1.0, 2.0])),
+        [-1 / 3, 1 / 2, -1 / 3, 1 / 6],
+        rtol=1e-15,
     )
 
 
@@ -22,17 +26,24 @@ def test_equal_returns_give_no_gradient():
 
 
 def test_returns_that_are_not_finite_rank_last():
-    np.testing.assert_allclose(evolution.centered_ranks(np.array([1.0, np.nan, 2.0, -np.inf])), [1 / 6, -1 / 3, 1 / 2, -1 / 3])
+    np.testing.assert_allclose(
+        evolution.centered_ranks(np.array([1.0, np.nan, 2.0, -np.inf])),
+        [1 / 6, -1 / 3, 1 / 2, -1 / 3],
+    )
 
 
 def test_standardised_returns():
     # mean 3, deviations -2 -1 0 3, variance 14 / 4
     np.testing.assert_allclose(
-        evolution.standardised(np.array([1.0, 2.0, 3.0, 6.0])), np.array([-2, -1, 0, 3]) / np.sqrt(3.5), rtol=1e-15
+        evolution.standardised(np.array([1.0, 2.0, 3.0, 6.0])),
+        np.array([-2, -1, 0, 3]) / np.sqrt(3.5),
+        rtol=1e-15,
     )
     # nan and -inf count as 1: 1 1 3 1, mean 1.5, variance 0.75
     np.testing.assert_allclose(
-        evolution.standardised(np.array([1.0, np.nan, 3.0, -np.inf])), np.array([-1, -1, 3, -1]) / np.sqrt(3), rtol=1e-15
+        evolution.standardised(np.array([1.0, np.nan, 3.0, -np.inf])),
+        np.array([-1, -1, 3, -1]) / np.sqrt(3),
+        rtol=1e-15,
     )
     assert not evolution.standardised(np.full(5, 2.0)).any()
     assert not evolution.standardised(np.full(5, np.nan)).any()
@@ -44,7 +55,10 @@ def test_standardised_returns():
     ("shaping", "expected"),
     [
         ("centered_ranks", [0.5, -0.5, 0.0]),
-        ("standardised", [np.sqrt(1.5), -np.sqrt(1.5), 0.0]),  # of 30 10 20: deviations 10 -10 0, variance 200 / 3
+        (
+            "standardised",
+            [np.sqrt(1.5), -np.sqrt(1.5), 0.0],
+        ),  # of 30 10 20: deviations 10 -10 0, variance 200 / 3
         ("sign", [-3.0, 5.0, -3.0]),
         ("sign_ranks", [0.0, 0.5, -0.5]),  # a value that is not finite ranks last
     ],
@@ -74,8 +88,12 @@ def test_the_blogs_quadratic_in_three_numbers_comes_out_as_printed():
             np.testing.assert_allclose(w, printed, atol=2e-6)
             assert -np.square(w - solution).sum() == pytest.approx(reward, abs=3e-6)
         epsilon = random.randn(n, 3)
-        returns = np.array([-np.square(evolution.mutated(w, e, 1, sigma) - solution).sum() for e in epsilon])
-        weights = evolution.slot_weights(evolution.shaped("standardised", returns, np.zeros(n)), pairs=False)
+        returns = np.array(
+            [-np.square(evolution.mutated(w, e, 1, sigma) - solution).sum() for e in epsilon]
+        )
+        weights = evolution.slot_weights(
+            evolution.shaped("standardised", returns, np.zeros(n)), pairs=False
+        )
         w = w + evolution.sgd_step(weights @ epsilon / (n * sigma), lr)
     assert -np.square(w - solution).sum() > -1e-3
 
@@ -84,23 +102,35 @@ def test_winners_are_the_best_with_ties_by_index_and_only_what_is_finite_wins():
     fitness = np.array([1.0, 7.0, np.nan, 7.0, 3.0])
     np.testing.assert_array_equal(evolution.select_winners(fitness, 3), [1, 3, 4])
     np.testing.assert_array_equal(evolution.select_winners(fitness, 5), [1, 3, 4, 0])
-    np.testing.assert_array_equal(evolution.select_winners(np.array([np.inf, -5.0, -np.inf]), 2), [1])
+    np.testing.assert_array_equal(
+        evolution.select_winners(np.array([np.inf, -5.0, -np.inf]), 2), [1]
+    )
 
 
 def test_slot_weights_of_pairs_and_of_members():
     shaped = np.array([0.5, -0.25, 0.0, 0.25])
-    np.testing.assert_array_equal(evolution.slot_weights(shaped, pairs=True), np.array([0.75, -0.25], np.float32))
-    np.testing.assert_array_equal(evolution.slot_weights(shaped, pairs=False), shaped.astype(np.float32))
+    np.testing.assert_array_equal(
+        evolution.slot_weights(shaped, pairs=True), np.array([0.75, -0.25], np.float32)
+    )
+    np.testing.assert_array_equal(
+        evolution.slot_weights(shaped, pairs=False), shaped.astype(np.float32)
+    )
 
 
 def test_slot_offsets_of_pairs_and_of_members():
     shaped = np.array([0.5, -0.25, 0.0, 0.25])
-    np.testing.assert_array_equal(evolution.slot_offsets(shaped, pairs=True), np.array([0.25, 0.25], np.float32))
-    np.testing.assert_array_equal(evolution.slot_offsets(shaped, pairs=False), shaped.astype(np.float32))
+    np.testing.assert_array_equal(
+        evolution.slot_offsets(shaped, pairs=True), np.array([0.25, 0.25], np.float32)
+    )
+    np.testing.assert_array_equal(
+        evolution.slot_offsets(shaped, pairs=False), shaped.astype(np.float32)
+    )
 
 
 def test_displacements_longer_than_noise_are_clipped_to_its_length():
-    np.testing.assert_array_equal(evolution.clipped_to_noise(np.array([0.0, 3.0, 4.0, 16.0, 64.0]), 4), [1, 1, 1, 0.5, 0.25])
+    np.testing.assert_array_equal(
+        evolution.clipped_to_noise(np.array([0.0, 3.0, 4.0, 16.0, 64.0]), 4), [1, 1, 1, 0.5, 0.25]
+    )
 
 
 def test_first_adam_step_is_the_learning_rate_towards_the_gradient():
@@ -123,7 +153,9 @@ def test_adam_is_the_formula_of_the_paper_over_many_steps():
         np.testing.assert_allclose(step, expected, rtol=2e-4, atol=1e-7)
 
 
-@pytest.mark.parametrize(("x", "y", "loss"), [(3.0, 3.0, 0.0), (3.0, 3.5, 0.125), (3.0, 2.0, 0.5), (10.0, 0.0, 9.5)])
+@pytest.mark.parametrize(
+    ("x", "y", "loss"), [(3.0, 3.0, 0.0), (3.0, 3.5, 0.125), (3.0, 2.0, 0.5), (10.0, 0.0, 9.5)]
+)
 def test_smooth_l1_is_equation_4(x, y, loss):
     assert evolution.smooth_l1(x, y) == loss
 
@@ -131,8 +163,12 @@ def test_smooth_l1_is_equation_4(x, y, loss):
 def test_amt_step_is_equation_6():
     # R_max 4, R_avg 2, loss 1.5; lr 0.1, n 4, sigma 0.5: 0.1 / 2 * 1.5 = 0.075
     returns = np.array([4.0, 2.0, 1.0, 1.0])
-    assert evolution.amt_step(returns, 4, 0.5, 0.1, clip=1.0) == pytest.approx((0.075, 0.075), rel=1e-12)
-    assert evolution.amt_step(returns, 4, 0.5, 0.1, clip=0.01) == pytest.approx((0.01, 0.075), rel=1e-12)
+    assert evolution.amt_step(returns, 4, 0.5, 0.1, clip=1.0) == pytest.approx(
+        (0.075, 0.075), rel=1e-12
+    )
+    assert evolution.amt_step(returns, 4, 0.5, 0.1, clip=0.01) == pytest.approx(
+        (0.01, 0.075), rel=1e-12
+    )
 
 
 def test_amt_step_leaves_out_returns_that_are_not_finite():
@@ -171,7 +207,14 @@ def test_p_sac_is_annealed_as_the_public_code_does():
 
 
 def test_exchanged_rows_take_between_none_and_most():
-    shapes = [(64, 5), (64,), (64,), (64,), (3, 64), (3,)]  # with the gain and shift of a layer norm
+    shapes = [
+        (64, 5),
+        (64,),
+        (64,),
+        (64,),
+        (3, 64),
+        (3,),
+    ]  # with the gain and shift of a layer norm
     shares = []
     for seed in range(4000):
         taken = evolution.exchanged_rows(np.random.default_rng(seed), shapes)
@@ -184,17 +227,23 @@ def test_exchanged_rows_take_between_none_and_most():
 
 
 def test_crossover_takes_the_winners_values_where_told():
-    child = evolution.crossover(np.array([1.0, 2.0, 3.0]), np.array([7.0, 8.0, 9.0]), np.array([True, False, True]))
+    child = evolution.crossover(
+        np.array([1.0, 2.0, 3.0]), np.array([7.0, 8.0, 9.0]), np.array([True, False, True])
+    )
     np.testing.assert_array_equal(child, [1.0, 8.0, 3.0])
 
 
 def test_pull_moves_towards_the_mean_winner():
-    moved = evolution.pull(np.array([1.0, -2.0], np.float32), np.array([3.0, 2.0], np.float32), 0.25)
+    moved = evolution.pull(
+        np.array([1.0, -2.0], np.float32), np.array([3.0, 2.0], np.float32), 0.25
+    )
     np.testing.assert_array_equal(moved, np.array([1.5, -1.0], np.float32))
 
 
 def test_mutated_is_line_7():
-    moved = evolution.mutated(np.array([1.0, 2.0], np.float32), np.array([0.5, -4.0], np.float32), -1, 0.25)
+    moved = evolution.mutated(
+        np.array([1.0, 2.0], np.float32), np.array([0.5, -4.0], np.float32), -1, 0.25
+    )
     np.testing.assert_array_equal(moved, np.array([0.875, 3.0], np.float32))
 
 

@@ -19,7 +19,9 @@ from esac_mpi.play import population
 
 
 def of(values, table):
-    return getattr(updated(Config(), {f"{table}.{name}": value for name, value in values.items()}), table)
+    return getattr(
+        updated(Config(), {f"{table}.{name}": value for name, value in values.items()}), table
+    )
 
 
 def winners(share, n):
@@ -31,21 +33,31 @@ def trained(share, n):
 
 
 def best(table):
-    return lambda share, n: config.individuals(of({"elite_fraction": share, "population_size": n}, table))[0]
+    return lambda share, n: config.individuals(
+        of({"elite_fraction": share, "population_size": n}, table)
+    )[0]
 
 
 def ring(share, n, monkeypatch):
     """Return how many of a full ring of n are the best, which the distribution moves to."""
     aes = of({"mean_rule": "rank_oldest", "elite_fraction": share, "ring_size": n}, "aes_rl")
     asked = []
-    monkeypatch.setattr(aes_moves.distribution, "ring_elites", lambda f, told, count: asked.append(count) or np.zeros(0, int))
+    monkeypatch.setattr(
+        aes_moves.distribution,
+        "ring_elites",
+        lambda f, told, count: asked.append(count) or np.zeros(0, int),
+    )
     state = SimpleNamespace(ring=np.zeros((n, 1)), ring_fitness=np.zeros(n), told=0)
     aes_moves.by_rank(aes, state, SimpleNamespace(theta=0.0, episodic_return=0.0, length=1), True)
     return asked[0]
 
 
-@pytest.mark.parametrize("count", [winners, trained, best("cem"), best("cem_rl"), training.due, ring])
-@pytest.mark.parametrize(("share", "n", "by_float"), [(0.7, 45, 31), (0.35, 90, 31), (0.82, 75, 61), (0.14, 75, 11)])
+@pytest.mark.parametrize(
+    "count", [winners, trained, best("cem"), best("cem_rl"), training.due, ring]
+)
+@pytest.mark.parametrize(
+    ("share", "n", "by_float"), [(0.7, 45, 31), (0.35, 90, 31), (0.82, 75, 61), (0.14, 75, 11)]
+)
 def test_a_rounded_share_is_that_of_the_decimal(count, share, n, by_float, monkeypatch):
     assert round(share * n) == by_float  # each lies at a half
     more = {training.due: (0, n), ring: (n, monkeypatch)}.get(count, (n,))
@@ -59,7 +71,8 @@ def test_updates_of_cem_rls_actors_are_those_of_the_decimal():
 
 
 @pytest.mark.parametrize(
-    ("share", "n", "count"), [(0.29, 100, 29), (0.58, 50, 29), (0.57, 100, 57), (0.3, 10, 3), (0.299, 10, 2)]
+    ("share", "n", "count"),
+    [(0.29, 100, 29), (0.58, 50, 29), (0.57, 100, 57), (0.3, 10, 3), (0.299, 10, 2)],
 )
 def test_elites_are_the_whole_ones_of_the_decimal(share, n, count):
     assert elites(n, share) == count
@@ -84,7 +97,9 @@ def test_a_matrix_is_changed_in_so_many_places_as_the_decimal_says():
             return np.zeros(size)
 
     layout, random = Layout((100, 1)), Asked()
-    genetics.gaussian(np.ones(layout.d, np.float32), layout, Spread(0.07, 0.1, 10.0, 0.05, 0.05), random)
+    genetics.gaussian(
+        np.ones(layout.d, np.float32), layout, Spread(0.07, 0.1, 10.0, 0.05, 0.05), random
+    )
     assert random.limits[0] == 7  # 0.07 * 100 is 7.000000000000001
 
 
@@ -96,7 +111,16 @@ def test_the_length_cap_is_no_step_longer_by_rounding():
 
 
 @pytest.mark.parametrize(
-    ("text", "number"), [("7", 7), ("1e3", 1000), ("2.0", 2), ("1.5e1", 15), ("-3.", -3), ("+1E+6", 10**6), ("1_000", 1000)]
+    ("text", "number"),
+    [
+        ("7", 7),
+        ("1e3", 1000),
+        ("2.0", 2),
+        ("1.5e1", 15),
+        ("-3.", -3),
+        ("+1E+6", 10**6),
+        ("1_000", 1000),
+    ],
 )
 def test_whole_numbers_as_people_write_them(text, number):
     assert whole(text) == number
@@ -110,8 +134,15 @@ def test_other_texts_are_no_whole_numbers(text):
 
 def test_a_whole_number_may_be_written_as_a_float_wherever_it_is_set(tmp_path):
     (tmp_path / "a.toml").write_text("[budget]\ngenerations = 1e3\n[policy]\nhidden = [64.0, 32]\n")
-    found, _ = load([str(tmp_path / "a.toml"), "--seed", "2e1", "--budget.env_steps=1e6"], print, print)
-    assert (found.budget.generations, found.policy.hidden, found.seed, found.budget.env_steps) == (1000, (64, 32), 20, 10**6)
+    found, _ = load(
+        [str(tmp_path / "a.toml"), "--seed", "2e1", "--budget.env_steps=1e6"], print, print
+    )
+    assert (found.budget.generations, found.policy.hidden, found.seed, found.budget.env_steps) == (
+        1000,
+        (64, 32),
+        20,
+        10**6,
+    )
     assert changed(found, {"budget.generations": 2e3}, "settings").budget.generations == 2000
     for words in (["--budget.generations", "1.5"], ["--policy.hidden", "64", "1.5"]):
         with pytest.raises(ConfigError, match=rf"{words[0][2:]} = 1.5: expected an integer"):

@@ -27,7 +27,10 @@ es.sigma = 0.3
 """
     )
     first, second, *_ = planned(tmp_path / "toy.toml", text)
-    assert (first.config.es.sigma, first.config.es.lr_es) == (0.05, 0.05)  # the task's file; the variant before its budget's task
+    assert (first.config.es.sigma, first.config.es.lr_es) == (
+        0.05,
+        0.05,
+    )  # the task's file; the variant before its budget's task
     assert (second.config.es.sigma, second.config.es.lr_es) == (0.3, 0.02)
     assert first.config.policy.hidden == (16,)  # not [settings]'s
     assert first.config.policy.activation == "tanh"  # the file's
@@ -48,13 +51,19 @@ def test_a_limit_turns_off_those_of_the_task_and_wall_time_all(tmp_path):
     assert planned(tmp_path / "a.toml", text)[0].config.budget.generations == 0
     text = TOY.replace("budget.generations = 4", "").replace("seeds = 2", "seconds = 3")
     config = planned(tmp_path / "b.toml", text)[0].config
-    assert (config.budget.generations, config.budget.nominal_steps, config.budget.env_steps) == (0, 0, design.UNLIMITED)
+    assert (config.budget.generations, config.budget.nominal_steps, config.budget.env_steps) == (
+        0,
+        0,
+        design.UNLIMITED,
+    )
 
 
 def test_a_field_that_an_algorithm_does_not_read_is_left_out(tmp_path):
     text = TOY.replace("policy.hidden", "td3.batch_size = 8\nsac.batch_size = 9\npolicy.hidden")
     assert not [token for token in planned(tmp_path / "a.toml", text)[0].line if "batch" in token]
-    text = text.replace("es.lr_es = 0.05", 'algorithm = "esac"').replace("es.population_size = 10", 'esac.reading = "mended"')
+    text = text.replace("es.lr_es = 0.05", 'algorithm = "esac"').replace(
+        "es.population_size = 10", 'esac.reading = "mended"'
+    )
     esac = planned(tmp_path / "b.toml", text)[0]
     assert (esac.config.sac.batch_size, esac.config.td3.batch_size) == (9, Config().td3.batch_size)
 
@@ -65,9 +74,16 @@ def test_all_variants_of_a_seed_come_first_and_have_names_of_their_own(tmp_path)
         "runs/toy-smoke/cyclic-ES-seed0", "runs/toy-smoke/cyclic-ES-two-seed0",
         "runs/toy-smoke/cyclic-ES-seed1", "runs/toy-smoke/cyclic-ES-two-seed1",
     ]  # fmt: skip
-    swept = TOY.replace("seeds = 2", "ranks = [1, 4]") + '[sweep]\nfield = "sigma"\nvalues = [0.1, 1.0]\n'
+    swept = (
+        TOY.replace("seeds = 2", "ranks = [1, 4]")
+        + '[sweep]\nfield = "sigma"\nvalues = [0.1, 1.0]\n'
+    )
     runs = planned(tmp_path / "swept.toml", swept)
-    assert [(run.variant, run.value, run.ranks) for run in runs[:3]] == [("ES", "0.1", 1), ("ES", "0.1", 4), ("ES two", "0.1", 1)]
+    assert [(run.variant, run.value, run.ranks) for run in runs[:3]] == [
+        ("ES", "0.1", 1),
+        ("ES", "0.1", 4),
+        ("ES two", "0.1", 1),
+    ]
     assert runs[1].run_dir.name == "cyclic-ES-sigma0.1-seed0-ranks4"
     assert (runs[1].label, runs[0].label) == ("ES, 4 ranks", "ES, 1 rank")
     assert {run.config.es.sigma for run in runs} == {0.1, 1.0}
@@ -79,7 +95,22 @@ def test_some_seeds_alone(tmp_path, capsys):
     every = design.runs(found, "smoke", tmp_path)
     assert experiment.of_seeds(every, [1], "toy") == every[2:]
     assert experiment.of_seeds(every, [1, 0, 1], "toy") == every
-    assert experiment.main(["run", path, "--budget", "smoke", "--root", str(tmp_path / "runs"), "--seeds", "1", "2"]) == 2
+    assert (
+        experiment.main(
+            [
+                "run",
+                path,
+                "--budget",
+                "smoke",
+                "--root",
+                str(tmp_path / "runs"),
+                "--seeds",
+                "1",
+                "2",
+            ]
+        )
+        == 2
+    )
     assert capsys.readouterr().err == "--seeds 2: toy, smoke, has 2, from 0 to 1\n"
     assert not (tmp_path / "runs").exists()
 
@@ -154,13 +185,18 @@ settings.budget.generations = 4
         ("[tasks.cyclic]", '[sweep]\nfield = "sigmo"\nvalues = [1]\n[tasks.cyclic]', "did you mean 'es.sigma'?"),
     ],
 )  # fmt: skip
-def test_what_cannot_be_run_is_one_clear_error_before_anything_runs(tmp_path, capsys, was, now, said):
+def test_what_cannot_be_run_is_one_clear_error_before_anything_runs(
+    tmp_path, capsys, was, now, said
+):
     assert was in TOY
     text = TOY.replace(was, now).replace(
-        "[budgets.smoke.settings]", "[budgets.tiny.settings]" if "tiny" in now else "[budgets.smoke.settings]"
+        "[budgets.smoke.settings]",
+        "[budgets.tiny.settings]" if "tiny" in now else "[budgets.smoke.settings]",
     )
     path = write(tmp_path / "toy.toml", text)
-    assert experiment.main(["run", path, "--budget", "smoke", "--root", str(tmp_path / "runs")]) == 2
+    assert (
+        experiment.main(["run", path, "--budget", "smoke", "--root", str(tmp_path / "runs")]) == 2
+    )
     told = capsys.readouterr().err
     assert said in told
     assert "Traceback" not in told
@@ -169,6 +205,11 @@ def test_what_cannot_be_run_is_one_clear_error_before_anything_runs(tmp_path, ca
 
 def test_no_run_at_once_is_an_error(tmp_path, capsys):
     path = write(tmp_path / "toy.toml")
-    assert experiment.main(["run", path, "--budget", "smoke", "--root", str(tmp_path / "runs"), "--at-once", "0"]) == 2
+    assert (
+        experiment.main(
+            ["run", path, "--budget", "smoke", "--root", str(tmp_path / "runs"), "--at-once", "0"]
+        )
+        == 2
+    )
     assert capsys.readouterr().err == "--at-once must be 1 or more\n"
     assert not (tmp_path / "runs").exists()

@@ -16,12 +16,18 @@ def submit(tmp_path, capsys, name, *arguments):
     """Submit with stand-ins for a batch system on the path; return what was said and what they were told."""
     code = experiment.main(["submit", name, "--root", str(tmp_path / "runs"), *arguments])
     log = tmp_path / "log"
-    return code, capsys.readouterr().out.splitlines(), log.read_text().splitlines() if log.exists() else []
+    return (
+        code,
+        capsys.readouterr().out.splitlines(),
+        log.read_text().splitlines() if log.exists() else [],
+    )
 
 
 def stand_in(tmp_path, monkeypatch, name):
     (tmp_path / "bin").mkdir()
-    (tmp_path / "bin" / name).write_text(f'#!/bin/bash\necho "LIST=$LIST LAUNCH=$LAUNCH $@" >>"{tmp_path}/log"\n')
+    (tmp_path / "bin" / name).write_text(
+        f'#!/bin/bash\necho "LIST=$LIST LAUNCH=$LAUNCH $@" >>"{tmp_path}/log"\n'
+    )
     (tmp_path / "bin" / name).chmod(0o755)
     monkeypatch.setenv("PATH", f"{tmp_path / 'bin'}:{os.environ['PATH']}")
 
@@ -34,7 +40,10 @@ def test_submit_without_a_batch_system_prints_how(tmp_path, capsys, monkeypatch)
     assert told[0].startswith("54 runs, about ")
     assert told[1] == f"{folder}/jobs-1-ranks.txt: 27 jobs of 1 rank"
     assert told[4] == f"{folder}/jobs-64-ranks.txt: 27 jobs of 64 ranks"
-    assert told[5] == f"sbatch  LIST={folder}/jobs-64-ranks.txt sbatch --ntasks=64 --array=0-26%10 jobs/slurm-array.sbatch"
+    assert (
+        told[5]
+        == f"sbatch  LIST={folder}/jobs-64-ranks.txt sbatch --ntasks=64 --array=0-26%10 jobs/slurm-array.sbatch"
+    )
     select = "select=1:ncpus=64:mpiprocs=64:ompthreads=1"
     assert told[6] == (
         f"qsub    LIST={folder}/jobs-64-ranks.txt LAUNCH='mpiexec -n 64' SELECT={select} "
@@ -50,7 +59,9 @@ def test_submit_without_a_batch_system_prints_how(tmp_path, capsys, monkeypatch)
     ("sbatch", ["--ntasks=4 --array=0-3%10 jobs/slurm-array.sbatch", "LAUNCH="]),
     ("qsub", ["-l select=1:ncpus=4:mpiprocs=4:ompthreads=1 -J 0-3 jobs/pbs-array.sh", "LAUNCH=mpiexec -n 4"]),
 ])  # fmt: skip
-def test_submit_hands_a_list_for_each_number_of_ranks_to_the_batch_system(tmp_path, capsys, monkeypatch, system, told):
+def test_submit_hands_a_list_for_each_number_of_ranks_to_the_batch_system(
+    tmp_path, capsys, monkeypatch, system, told
+):
     stand_in(tmp_path, monkeypatch, system)
     assert submit(tmp_path, capsys, "fig2b", "--dry-run")[2] == []
     code, _, seen = submit(tmp_path, capsys, "fig2b")
@@ -69,7 +80,10 @@ def test_a_batch_system_that_refuses_ends_it(tmp_path, capsys, monkeypatch):
 
 
 def test_runs_that_wall_time_ends_are_no_jobs(tmp_path, capsys):
-    assert experiment.main(["submit", "fig4", "--budget", "small", "--root", str(tmp_path / "runs")]) == 2
+    assert (
+        experiment.main(["submit", "fig4", "--budget", "small", "--root", str(tmp_path / "runs")])
+        == 2
+    )
     told = capsys.readouterr()
     assert (told.out, "as jobs they would go on" in told.err) == ("", True)
     assert not (tmp_path / "runs").exists()

@@ -10,18 +10,27 @@ from esac_mpi.record import Run
 from esac_mpi.studies.experiments import clocks, design, running
 
 
-def test_between_two_publications_a_clock_goes_on_at_its_pace_also_where_that_of_the_machine_is_set(tmp_path, monkeypatch):
+def test_between_two_publications_a_clock_goes_on_at_its_pace_also_where_that_of_the_machine_is_set(
+    tmp_path, monkeypatch
+):
     one = replace(a_run(tmp_path, configured(algorithm="sac")), clock=design.Computed(8, 100.0))
     pace = clocks.Pace(one, running.files_of)
     assert not pace.passed(1000.0, 0.0)  # nothing is published
     record = Run.begin(one.run_dir, one.config, {})
     record.append(
         {"generation": 1, "learner_phases": 1},
-        {"wall_seconds": 80.0, "busy_seconds": np.ones(1), "seconds_learn": 1.0, "seconds_processor": 40.0},
+        {
+            "wall_seconds": 80.0,
+            "busy_seconds": np.ones(1),
+            "seconds_learn": 1.0,
+            "seconds_processor": 40.0,
+        },
     )
     record.checkpoint(1, {"theta_es": np.ones(3, np.float32)}, {})
     record.close()
-    os.utime(one.run_dir / "metrics.h5", (1000.0, 1000.0))  # 40 s of the clock in 80: 62 more, 2 of them a margin, take 124
+    os.utime(
+        one.run_dir / "metrics.h5", (1000.0, 1000.0)
+    )  # 40 s of the clock in 80: 62 more, 2 of them a margin, take 124
     monkeypatch.setattr(clocks.time, "time", lambda: 1123.0)
     assert not pace.passed(1123.0, since=0.0)
     assert pace.passed(1125.0, since=0.0)

@@ -18,7 +18,9 @@ def test_a_run_made_on_other_ranks_than_planned_is_refused(tmp_path):
     finished(one.run_dir, config, ranks=4)
     for ranks in (0, 4):
         assert running.left(replace(one, ranks=ranks), running.Spent(tmp_path)) is None
-    with pytest.raises(Unusable, match=r"was made on 4 rank\(s\), and is planned on 2: did a job script's LAUNCH"):
+    with pytest.raises(
+        Unusable, match=r"was made on 4 rank\(s\), and is planned on 2: did a job script's LAUNCH"
+    ):
         running.left(replace(one, ranks=2), running.Spent(tmp_path))
 
 
@@ -32,7 +34,9 @@ def test_machines_that_share_a_folder_keep_each_others_times(tmp_path):
     assert [spent.of(run, files) for spent in (here, there) for run in runs] == [1.0, 2.0, 3.0] * 2
 
 
-@pytest.mark.parametrize(("ranks", "number"), [(0, signal.SIGTERM), (1, signal.SIGTERM), (2, signal.SIGUSR1)])
+@pytest.mark.parametrize(
+    ("ranks", "number"), [(0, signal.SIGTERM), (1, signal.SIGTERM), (2, signal.SIGUSR1)]
+)
 def test_a_launcher_is_told_by_the_signal_that_all_of_them_pass_on(tmp_path, ranks, number):
     heard = []
     one = replace(a_run(tmp_path, Config()), ranks=ranks)

@@ -47,12 +47,19 @@ out = "picture.png"
     assert all(", generation 4, " in line for line in told[1:3])
     assert told[3:] == [f"{folder}/results.csv", f"{folder}/picture.png"]
     assert (folder / "picture.png").read_bytes().startswith(b"\x89PNG")
-    assert written == [[("cyclic-ES-seed0", "ES", "", True), ("cyclic-ES-two-seed0", "ES two", "", True)]]
+    assert written == [
+        [("cyclic-ES-seed0", "ES", "", True), ("cyclic-ES-two-seed0", "ES two", "", True)]
+    ]
 
     write(tmp_path / "toy.toml", text.partition("[[products]]")[0])
     assert experiment.main(arguments, recorder(written)) == 0
-    assert capsys.readouterr().out.splitlines() == [f"{folder}: 2 runs, 2 finished", f"{folder}/results.csv"]
-    text = TOY.replace("seeds = 2", "variants = ['ES']").replace("generations = 4", "generations = 6")
+    assert capsys.readouterr().out.splitlines() == [
+        f"{folder}: 2 runs, 2 finished",
+        f"{folder}/results.csv",
+    ]
+    text = TOY.replace("seeds = 2", "variants = ['ES']").replace(
+        "generations = 4", "generations = 6"
+    )
     write(tmp_path / "toy.toml", f"points = 3\n{text}")
     assert experiment.main(arguments) == 0
     assert "cyclic-ES-seed0: done, generation 6" in capsys.readouterr().out
@@ -64,8 +71,12 @@ out = "picture.png"
 
 def test_an_interrupted_experiment_goes_on_where_it_was(tmp_path):
     """Stopped by SIGINT in the middle, and started again, runs end as they do straight."""
-    text = TOY.replace("generations = 4", "generations = 30").replace('config = "cyclic-mdp"', 'task.id = "slow_envs:Slow-v0"')
-    text = text.replace("[settings]", '[settings]\nalgorithm = "es"\nes.sigma = 0.1').replace("seeds = 2", "variants = ['ES']")
+    text = TOY.replace("generations = 4", "generations = 30").replace(
+        'config = "cyclic-mdp"', 'task.id = "slow_envs:Slow-v0"'
+    )
+    text = text.replace("[settings]", '[settings]\nalgorithm = "es"\nes.sigma = 0.1').replace(
+        "seeds = 2", "variants = ['ES']"
+    )
     slow = tmp_path / "slow"
     slow.write_text("0.05")
     line = [
@@ -81,7 +92,9 @@ def test_an_interrupted_experiment_goes_on_where_it_was(tmp_path):
         tmp_path,
     ]
     seen = {**environment(), "SLOW": str(slow)}
-    process = subprocess.Popen([*map(str, line)], env=seen, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    process = subprocess.Popen(
+        [*map(str, line)], env=seen, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    )
     place = tmp_path / "toy-smoke/cyclic-ES-seed0"
     wait_for(lambda: (place / "status.json").exists() and Run.open(place).generation > 0)
     process.send_signal(signal.SIGINT)
@@ -90,24 +103,35 @@ def test_an_interrupted_experiment_goes_on_where_it_was(tmp_path):
     assert "cyclic-ES-seed0: stopped, generation" in out
     assert 0 < Run.open(place).generation < 30
     slow.unlink()
-    done = subprocess.run([*map(str, line)], env=seen, capture_output=True, text=True, timeout=300, check=False)
+    done = subprocess.run(
+        [*map(str, line)], env=seen, capture_output=True, text=True, timeout=300, check=False
+    )
     assert done.returncode == 0, done.stderr
     (alone,) = planned(tmp_path / "toy.toml", text, root=tmp_path)
     run(0, *alone.line, "--run-dir", tmp_path / "straight")
-    assert Run.open(place).provenance["state_sha256"] == Run.open(tmp_path / "straight").provenance["state_sha256"]
+    assert (
+        Run.open(place).provenance["state_sha256"]
+        == Run.open(tmp_path / "straight").provenance["state_sha256"]
+    )
 
 
 def test_wall_time_ends_a_run_and_what_it_had_counts(tmp_path, monkeypatch):
     """A run of 4 s that has had 2: it gets 2 more, and is done then."""
-    text = TOY.replace("budget.generations = 4", "").replace("seeds = 2", "seconds = 4\nvariants = ['ES']")
+    text = TOY.replace("budget.generations = 4", "").replace(
+        "seeds = 2", "seconds = 4\nvariants = ['ES']"
+    )
     (one,) = planned(tmp_path / "toy.toml", text, root=tmp_path)
     spent = running.Spent(one.run_dir.parent)
     assert running.left(one, spent) == 4
     one.run_dir.parent.mkdir()
     spent.note(one, 2.0)
-    assert running.left(one, spent) == 4  # there is no such run: what is noted is of one that was removed
+    assert (
+        running.left(one, spent) == 4
+    )  # there is no such run: what is noted is of one that was removed
     given, begin = [], running.begin
-    monkeypatch.setattr(running, "begin", lambda planned, seconds: given.append(seconds) or begin(planned, seconds))
+    monkeypatch.setattr(
+        running, "begin", lambda planned, seconds: given.append(seconds) or begin(planned, seconds)
+    )
     (result,) = running.carry_out([(one, 2.0)], 1, spent, [])
     files = Run.open(one.run_dir)
     assert (result.how, files.status["status"]) == ("done", "requeue")
@@ -145,7 +169,9 @@ def test_a_run_that_is_not_done_is_named_and_one_of_other_settings_refused(tmp_p
     finished(short.run_dir, short.config, wall=29.5, status="requeue")
     arguments = ["draw", path, "--budget", "smoke", "--root", str(tmp_path)]
     assert experiment.main(arguments, recorder(written)) == 0
-    assert written == [[("cyclic-ES-seed0", "ES", "", True), ("cyclic-ES-two-seed0", "ES two", "", False)]]
+    assert written == [
+        [("cyclic-ES-seed0", "ES", "", True), ("cyclic-ES-two-seed0", "ES two", "", False)]
+    ]
     assert "not finished: cyclic-ES-two-seed0; all are compared at what" in capsys.readouterr().err
     write(tmp_path / "toy.toml", text.replace("es.lr_es = 0.02", "es.lr_es = 0.03"))
     assert experiment.main(arguments, recorder(written)) == 2
@@ -182,8 +208,12 @@ def test_how_a_run_ended(tmp_path, status, over, interrupted, code, how):
     if status:
         finished(one.run_dir, one.config, status=status)
         told = json.loads((one.run_dir / "status.json").read_text())
-        (one.run_dir / "status.json").write_text(json.dumps({**told, "pid": 1}))  # another process's, which has ended
-    going = running.Going(one, Namespace(returncode=code), 0.0, 0.0, None, over=over, interrupted=interrupted)
+        (one.run_dir / "status.json").write_text(
+            json.dumps({**told, "pid": 1})
+        )  # another process's, which has ended
+    going = running.Going(
+        one, Namespace(returncode=code), 0.0, 0.0, None, over=over, interrupted=interrupted
+    )
     assert running.outcome(going).how == how
 
 
@@ -194,19 +224,27 @@ def test_how_a_run_ended(tmp_path, status, over, interrupted, code, how):
         ("requeue", False, 0, "failed"), ("requeue", True, -15, "stopped"), ("failed", True, -15, "stopped"),
     ],
 )  # fmt: skip
-def test_a_status_of_an_earlier_start_does_not_tell_how_this_one_ended(tmp_path, status, interrupted, code, how):
+def test_a_status_of_an_earlier_start_does_not_tell_how_this_one_ended(
+    tmp_path, status, interrupted, code, how
+):
     one = a_run(tmp_path, configured(algorithm="es"))
     finished(one.run_dir, one.config, status=status)
     before = running.stamp(one.run_dir / "status.json")
-    going = running.Going(one, Namespace(returncode=code), 0.0, 0.0, before, interrupted=interrupted)
+    going = running.Going(
+        one, Namespace(returncode=code), 0.0, 0.0, before, interrupted=interrupted
+    )
     assert running.outcome(going).how == how
 
 
 def test_nothing_goes_on_where_the_loop_or_its_reader_fails(tmp_path, monkeypatch):
     """Of two runs one ends at once; then it cannot be noted, or who asked does not want more."""
-    ending, lasting = (a_run(tmp_path, Config(), seconds=9.0, name=name) for name in ("ending", "lasting"))
+    ending, lasting = (
+        a_run(tmp_path, Config(), seconds=9.0, name=name) for name in ("ending", "lasting")
+    )
     lines = {"ending": "", "lasting": "import time; time.sleep(60)"}
-    monkeypatch.setattr(running, "command", lambda planned: [sys.executable, "-c", lines[planned.run_dir.name]])
+    monkeypatch.setattr(
+        running, "command", lambda planned: [sys.executable, "-c", lines[planned.run_dir.name]]
+    )
     begun, begin = [], running.begin
     monkeypatch.setattr(running, "begin", lambda *run: begun.append(begin(*run)) or begun[-1])
     results = running.carry_out([(ending, 9.0), (lasting, 9.0)], 2, running.Spent(tmp_path), [])
@@ -214,7 +252,11 @@ def test_nothing_goes_on_where_the_loop_or_its_reader_fails(tmp_path, monkeypatc
     results.close()
     assert begun[1].process.poll() == -signal.SIGTERM
     with pytest.raises(FileNotFoundError):
-        next(running.carry_out([(ending, 9.0), (lasting, 9.0)], 2, running.Spent(tmp_path / "none"), []))
+        next(
+            running.carry_out(
+                [(ending, 9.0), (lasting, 9.0)], 2, running.Spent(tmp_path / "none"), []
+            )
+        )
     assert begun[3].process.poll() == -signal.SIGTERM
 
 
@@ -227,18 +269,32 @@ def test_a_run_of_so_much_wall_time_ends_without_us(tmp_path):
 
 def test_a_failed_run_is_named_and_the_others_go_on(tmp_path, monkeypatch, capsys):
     monkeypatch.setenv("PYTHONPATH", environment()["PYTHONPATH"])
-    text = TOY.replace("[variants.ES]", '[tasks.bad]\ntask.id = "own_envs:Raising-v0"\nalgorithm = "es"\n[variants.ES]')
+    text = TOY.replace(
+        "[variants.ES]",
+        '[tasks.bad]\ntask.id = "own_envs:Raising-v0"\nalgorithm = "es"\n[variants.ES]',
+    )
     path = write(
-        tmp_path / "toy.toml", text.replace("seeds = 2", "variants = ['ES']").replace("generations = 4", "generations = 60")
+        tmp_path / "toy.toml",
+        text.replace("seeds = 2", "variants = ['ES']").replace(
+            "generations = 4", "generations = 60"
+        ),
     )
     written = []
-    assert experiment.main(["run", path, "--budget", "smoke", "--root", str(tmp_path)], recorder(written)) == 1
+    assert (
+        experiment.main(
+            ["run", path, "--budget", "smoke", "--root", str(tmp_path)], recorder(written)
+        )
+        == 1
+    )
     told = capsys.readouterr()
     assert "failed: bad-ES-seed0\n" in told.err
     assert "bad-ES-seed0: failed" in told.out
     assert "cyclic-ES-seed0: done, generation 60" in told.out
     assert ("cyclic-ES-seed0", "ES", "", True) in written[0]
-    assert "the simulator lost its licence" in (tmp_path / "toy-smoke/logs/bad-ES-seed0.txt").read_text()
+    assert (
+        "the simulator lost its licence"
+        in (tmp_path / "toy-smoke/logs/bad-ES-seed0.txt").read_text()
+    )
 
 
 def test_runs_on_ranks_have_the_machine_to_themselves(tmp_path):
@@ -263,11 +319,19 @@ def test_products_are_made_once_or_for_each_task_or_run(tmp_path):
         return [(path.name, line[4:]) for path, line in found]
 
     a, b = str(tmp_path / "a"), str(tmp_path / "b")
-    assert made("p.png", "draw", "{csv}", "{runs}") == [("p.png", ["draw", str(csv), a, b, "--out", str(tmp_path / "p.png")])]
-    assert made("p-{task}.png", "{runs}", "{task}")[1] == ("p-b.png", [b, "B-v0", "--out", str(tmp_path / "p-b.png")])
+    assert made("p.png", "draw", "{csv}", "{runs}") == [
+        ("p.png", ["draw", str(csv), a, b, "--out", str(tmp_path / "p.png")])
+    ]
+    assert made("p-{task}.png", "{runs}", "{task}")[1] == (
+        "p-b.png",
+        [b, "B-v0", "--out", str(tmp_path / "p-b.png")],
+    )
     assert [name for name, _ in made("{run}.png", "{run}")] == ["a.png", "b.png"]
     runs = [replace(run, task=f"suite/{run.run_dir.name}") for run in runs]
-    assert [name for name, _ in made("p-{task}.png", "{task}")] == ["p-suite-a.png", "p-suite-b.png"]
+    assert [name for name, _ in made("p-{task}.png", "{task}")] == [
+        "p-suite-a.png",
+        "p-suite-b.png",
+    ]
 
 
 def test_the_rows_of_a_run_that_is_done_are_made_once(tmp_path, monkeypatch):
@@ -282,7 +346,9 @@ def test_the_rows_of_a_run_that_is_done_are_made_once(tmp_path, monkeypatch):
     assert len(list((one.run_dir.parent / "rows").iterdir())) == 1
     products.keep(replace(toy, points=60), one, "smoke")
     assert len(made) == 2
-    os.utime(one.run_dir / "metrics.h5", (1e9, 1e9))  # it went on elsewhere, before these rows were made
+    os.utime(
+        one.run_dir / "metrics.h5", (1e9, 1e9)
+    )  # it went on elsewhere, before these rows were made
     products.keep(toy, one, "smoke")
     assert len(made) == 3
     assert len(list((one.run_dir.parent / "rows").iterdir())) == 1  # those that were are gone

@@ -35,20 +35,28 @@ COUNTS = {
     "aes-table3": (6, 3 * 6 * 5, 6 * 6 * 10),
     "aes-fig1": (3, 2 * 5, 2 * 3),
     "aes-fig3": (3, 2 * 3 * 3, 3 * 3 * 3),
-    **dict.fromkeys(("pderl-fig5", "pderl-fig6", "pderl-fig7", "pderl-fig8", "pderl-fig9"), (1, 1, 1)),
+    **dict.fromkeys(
+        ("pderl-fig5", "pderl-fig6", "pderl-fig7", "pderl-fig8", "pderl-fig9"), (1, 1, 1)
+    ),
 }
 
 
 @pytest.mark.parametrize("name", COUNTS)
 def test_every_shipped_experiment_can_be_run_at_every_budget(name):
     found = design.experiment(name)
-    runs = {budget: design.runs(found, budget, Path("runs")) for budget in ("smoke", "small", "paper")}
+    runs = {
+        budget: design.runs(found, budget, Path("runs")) for budget in ("smoke", "small", "paper")
+    }
     assert tuple(map(len, runs.values())) == COUNTS[name]
     horizons = estimates.speeds().horizon
     for group in runs.values():
         assert {one.config.task.id for one in group} <= set(horizons)
-        for one in {each.variant: each for each in group}.values():  # the last of each, so not of seed 0 where there are more
-            assert replace(load([*one.line])[0], run_dir="") == one.config  # what the program makes of the line
+        for one in {
+            each.variant: each for each in group
+        }.values():  # the last of each, so not of seed 0 where there are more
+            assert (
+                replace(load([*one.line])[0], run_dir="") == one.config
+            )  # what the program makes of the line
     for product in found.products:
         assert Path(product.tool).stem in NAMES
 
@@ -58,21 +66,36 @@ def test_no_experiment_is_left_out():
 
 
 def test_the_paper_budgets_are_the_papers():
-    table = {(run.task, run.variant): run.config for run in design.runs(design.experiment("table1"), "paper", Path())}
+    table = {
+        (run.task, run.variant): run.config
+        for run in design.runs(design.experiment("table1"), "paper", Path())
+    }
     assert {task: c.budget.nominal_steps for (task, v), c in table.items() if v == "TD3"} == {
         **dict.fromkeys((task for task, _ in table), 1_000_000),
         "humanoid": 10_000_000, "hopper": 2_000_000, "reacher": 2_000_000,
     }  # fmt: skip
     assert {c.policy.hidden for c in table.values()} == {(512, 512)}
-    assert {(c.esac.sigma, c.esac.lr_es) for (task, v), c in table.items() if v == "ESAC" and task == "ant"} == {(0.005, 1e-4)}
+    assert {
+        (c.esac.sigma, c.esac.lr_es)
+        for (task, v), c in table.items()
+        if v == "ESAC" and task == "ant"
+    } == {(0.005, 1e-4)}
     assert (table["ant", "ES"].es.lr_es, table["walker-walk", "ES"].es.sigma) == (1e-4, 0.01)
-    sigma = {run.value: run.config.es.sigma for run in design.runs(design.experiment("fig2c"), "paper", Path())}
-    assert sigma == {text: float(text) for text in ("0.001", "0.005", "0.01", "0.025", "0.05", "0.075", "0.1", "0.5", "1")}
+    sigma = {
+        run.value: run.config.es.sigma
+        for run in design.runs(design.experiment("fig2c"), "paper", Path())
+    }
+    assert sigma == {
+        text: float(text)
+        for text in ("0.001", "0.005", "0.01", "0.025", "0.05", "0.075", "0.1", "0.5", "1")
+    }
 
 
 def test_an_unknown_experiment_names_those_that_there_are(capsys):
     assert experiment.main(["show", "fig3"]) == 2
-    assert capsys.readouterr().err == f"no experiment 'fig3'; there are {', '.join(sorted(COUNTS))}\n"
+    assert (
+        capsys.readouterr().err == f"no experiment 'fig3'; there are {', '.join(sorted(COUNTS))}\n"
+    )
 
 
 def test_show_and_list(capsys):
@@ -93,5 +116,7 @@ sys.modules |= dict.fromkeys(["mpi4py", "torch", "mujoco", "gymnasium", "dm_cont
 from esac_mpi.commands import experiment
 sys.exit(experiment.main(["show", "fig2c"]))
 """
-    done = subprocess.run([sys.executable, "-c", code], env=environment(), capture_output=True, text=True, check=False)
+    done = subprocess.run(
+        [sys.executable, "-c", code], env=environment(), capture_output=True, text=True, check=False
+    )
     assert done.returncode == 0, done.stderr

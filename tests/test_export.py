@@ -21,10 +21,15 @@ def exported(policy: Path, form: str, out: Path) -> Path:
     return out
 
 
-OBSERVATION, ACTION = np.array([1.0, 2.0], np.float32), 1 + 2 * np.tanh(-0.75)  # as worked out above
+OBSERVATION, ACTION = (
+    np.array([1.0, 2.0], np.float32),
+    1 + 2 * np.tanh(-0.75),
+)  # as worked out above
 #                        W1 [2, 2]             b1 [2]      W2: twice that of THETA, as units count half, and the path  b2
 UNUSED_PATH = np.array([1.0, -1.0, 0.5, 2.0, 0.25, -1.0, 1.0, -0.5, 0.0, 0.0, 0.125], np.float32)
-NORMALISED = np.array([3.0, 0.002], np.float32)  # which NORMALISER makes of it: (3 - 1) / 2 = 1, 0.002 / 0.001 = 2
+NORMALISED = np.array(
+    [3.0, 0.002], np.float32
+)  # which NORMALISER makes of it: (3 - 1) / 2 = 1, 0.002 / 0.001 = 2
 
 
 @pytest.mark.parametrize("normaliser", [{}, NORMALISER])
@@ -33,7 +38,9 @@ def test_npz(tmp_path, normaliser, capsys):
     assert capsys.readouterr().out.startswith(f"{tmp_path / 'p.npz'}\nlargest difference ")
     x = np.clip((NORMALISED - p["mean"]) / p["std"], -5, 5) if normaliser else OBSERVATION
     y = np.tanh(p["W1"] @ np.maximum(p["W0"] @ x + p["b0"], 0) + p["b1"])
-    assert (p["high"] + p["low"]) / 2 + (p["high"] - p["low"]) / 2 * y == pytest.approx(ACTION, rel=1e-5)
+    assert (p["high"] + p["low"]) / 2 + (p["high"] - p["low"]) / 2 * y == pytest.approx(
+        ACTION, rel=1e-5
+    )
     assert (p["activation"], p["output"], p["task"]) == ("relu", "tanh", "Nowhere-v0")
 
 
@@ -51,7 +58,9 @@ def test_exported_actions_stay_in_the_bounds_where_rounding_would_leave_them(tmp
 @pytest.mark.parametrize("normaliser", [{}, NORMALISER])
 def test_torchscript(tmp_path, normaliser):
     torch = pytest.importorskip("torch")
-    read = torch.jit.load(exported(save(tmp_path / "p.h5", **normaliser), "torchscript", tmp_path / "p.pt"))
+    read = torch.jit.load(
+        exported(save(tmp_path / "p.h5", **normaliser), "torchscript", tmp_path / "p.pt")
+    )
     x = torch.from_numpy(NORMALISED if normaliser else OBSERVATION)
     assert read(x).numpy() == pytest.approx([ACTION], rel=1e-5)
     assert read(x.repeat(3, 1)).shape == (3, 1)
@@ -59,13 +68,25 @@ def test_torchscript(tmp_path, normaliser):
 
 @pytest.mark.parametrize(
     ("activation", "output", "layer_norm", "linear"),
-    [("tanh", "clip", False, 0), ("relu", "clip", False, 3), ("tanh", "tanh", False, 0), ("tanh", "tanh", True, 0.7)],
+    [
+        ("tanh", "clip", False, 0),
+        ("relu", "clip", False, 3),
+        ("tanh", "tanh", False, 0),
+        ("tanh", "tanh", True, 0.7),
+    ],
 )
 @pytest.mark.parametrize("form", ["npz", "torchscript"])
 def test_every_activation_and_output(tmp_path, form, activation, output, layer_norm, linear):
     random = np.random.default_rng(1)
-    theta = random.standard_normal(Layout((3, 5, 4, 2), layer_norm, linear).d).astype(np.float32)  # large enough to be squashed
-    form_of = {"activation": activation, "output": output, "layer_norm": int(layer_norm), "linear": float(linear)}
+    theta = random.standard_normal(Layout((3, 5, 4, 2), layer_norm, linear).d).astype(
+        np.float32
+    )  # large enough to be squashed
+    form_of = {
+        "activation": activation,
+        "output": output,
+        "layer_norm": int(layer_norm),
+        "linear": float(linear),
+    }
     path = save(tmp_path / "p.h5", theta, (3, 5, 4, 2), **form_of)
     exported(path, form, tmp_path / "p.out")  # checked by the tool, whose check is tested below
 
@@ -89,7 +110,13 @@ def test_onnx(tmp_path, linear):
 
 
 @pytest.mark.parametrize(
-    "about", [{"output": "clip"}, NORMALISER, {"theta": NORMED, "layer_norm": 1}, {"theta": LINEAR, "linear": 2.0}]
+    "about",
+    [
+        {"output": "clip"},
+        NORMALISER,
+        {"theta": NORMED, "layer_norm": 1},
+        {"theta": LINEAR, "linear": 2.0},
+    ],
 )
 def test_what_sb3_cannot_do_is_said(tmp_path, about, capsys):
     assert export.main([str(save(tmp_path / "p.h5", **about)), "--format", "sb3"]) == 2
@@ -99,9 +126,15 @@ def test_what_sb3_cannot_do_is_said(tmp_path, about, capsys):
 
 def test_the_check_finds_a_difference(tmp_path, monkeypatch, capsys):
     path = save(tmp_path / "p.h5")  # its half range is 2
-    assert formats.difference(Policy.load(path), lambda x: Policy.load(path)(x) + 0.02) == pytest.approx(0.01, rel=1e-4)
+    assert formats.difference(
+        Policy.load(path), lambda x: Policy.load(path)(x) + 0.02
+    ) == pytest.approx(0.01, rel=1e-4)
     right = formats.npz
-    monkeypatch.setitem(formats.FORMATS, "npz", (lambda policy, out: lambda x: right(policy, out)(x) + 1e-3, ".npz", ""))
+    monkeypatch.setitem(
+        formats.FORMATS,
+        "npz",
+        (lambda policy, out: lambda x: right(policy, out)(x) + 1e-3, ".npz", ""),
+    )
     assert export.main([str(path), "--format", "npz"]) == 1
     assert "removed: it acts otherwise, by 5.0e-04 half ranges" in capsys.readouterr().err
     assert not (tmp_path / "p.npz").exists()
@@ -109,19 +142,31 @@ def test_the_check_finds_a_difference(tmp_path, monkeypatch, capsys):
 
 def test_the_check_finds_a_difference_of_outputs_that_are_all_small(tmp_path):
     choices = np.full(8, 2.0**-16, np.float32)  # PPO's last layer in a discrete task
-    policy = Policy.load(save(tmp_path / "p.h5", choices, (3, 2), bounds=(-1.0, 1.0), output="clip"))
+    policy = Policy.load(
+        save(tmp_path / "p.h5", choices, (3, 2), bounds=(-1.0, 1.0), output="clip")
+    )
     assert formats.difference(policy, lambda x: np.zeros((len(x), 2))) == 1.0
     assert formats.difference(policy, policy) == 0.0
 
 
 def test_a_missing_library_or_folder_is_named(tmp_path, monkeypatch, capsys):
     path = save(tmp_path / "p.h5")
-    for name in ("onnx", "onnx.reference"):  # stand-ins, which are there until they are said to be missing
+    for name in (
+        "onnx",
+        "onnx.reference",
+    ):  # stand-ins, which are there until they are said to be missing
         monkeypatch.setitem(sys.modules, name, types.ModuleType(name))
     sys.modules["onnx.reference"].ReferenceEvaluator = None
-    missing = [("torchscript", "torch"), ("sb3", "stable_baselines3"), ("onnx", "onnxscript"), ("onnx", "onnx.reference")]
+    missing = [
+        ("torchscript", "torch"),
+        ("sb3", "stable_baselines3"),
+        ("onnx", "onnxscript"),
+        ("onnx", "onnx.reference"),
+    ]
     for form, module in missing:  # torch is missing all the while: onnx is asked for before it
-        monkeypatch.setitem(sys.modules, module, None)  # which the import statement takes for missing
+        monkeypatch.setitem(
+            sys.modules, module, None
+        )  # which the import statement takes for missing
         assert export.main([str(path), "--format", form]) == 2
         assert capsys.readouterr().err.startswith(f"--format {form} needs {module}: pip install ")
     assert export.main([str(path), "--format", "npz", "--out", str(tmp_path / "no" / "p.npz")]) == 2

@@ -35,7 +35,11 @@ WHOLE = {  # where config/whole.py changes: the lines that docs/extending.md sho
 
 def forecast():
     """Return the part of docs/extending.md that can be left out, for forecasts."""
-    (found,) = [code for code in re.findall(r"```python\n(.*?)```", PAGE.read_text(), re.S) if "def expected(" in code]
+    (found,) = [
+        code
+        for code in re.findall(r"```python\n(.*?)```", PAGE.read_text(), re.S)
+        if "def expected(" in code
+    ]
     return found
 
 
@@ -44,10 +48,14 @@ class Extended:
 
     def __init__(self, path):
         self.path = path
-        shutil.copytree(ROOT / "esac_mpi", path / "esac_mpi", ignore=shutil.ignore_patterns("__pycache__"))
+        shutil.copytree(
+            ROOT / "esac_mpi", path / "esac_mpi", ignore=shutil.ignore_patterns("__pycache__")
+        )
         module = (ROOT / "tests/random_search.py").read_text()
         (path / "esac_mpi/algorithms/random_search.py").write_text(f"{module}\n\n{forecast()}")  # 1
-        shutil.copy(ROOT / "tests/random_search_table.py", path / "esac_mpi/config/random_search.py")  # 2
+        shutil.copy(
+            ROOT / "tests/random_search_table.py", path / "esac_mpi/config/random_search.py"
+        )  # 2
         whole = path / "esac_mpi/config/whole.py"
         text = whole.read_text()
         for before, added in WHOLE.items():
@@ -61,7 +69,15 @@ class Extended:
     def line(self, ranks, *arguments):
         """Return the command line of a run: radius from the file, points from the command line."""
         task = ["--task.id", "Pendulum-v1", "--task.horizon", 20]
-        options = ["--random_search.points", 6, *task, *ROUTINE, "--checkpoint.every_generations", 2, *arguments]
+        options = [
+            "--random_search.points",
+            6,
+            *task,
+            *ROUTINE,
+            "--checkpoint.every_generations",
+            2,
+            *arguments,
+        ]
         return command(ranks, self.path / "settings.toml", *options)
 
     def call(self, line, code=0):
@@ -98,7 +114,11 @@ def straight(extended):
 def rows(run):
     """Return the metrics of every generation, and the hashes of the policy and of the state."""
     columns, attributes = Columns(run / "metrics.h5"), files.read(run / "metrics.h5")[1]
-    return {n: columns[n] for n in columns if n.startswith("metrics/")}, attributes["theta_sha256"], attributes["state_sha256"]
+    return (
+        {n: columns[n] for n in columns if n.startswith("metrics/")},
+        attributes["theta_sha256"],
+        attributes["state_sha256"],
+    )
 
 
 def assert_same(run, other):
@@ -129,9 +149,15 @@ def test_it_is_configured_by_file_and_command_line_and_finds_a_better_point(exte
 def test_three_ranks_and_a_kill_leave_its_bits_as_they_are(extended, straight):
     run = extended.path / "killed"
     line = extended.line(3, "--budget.generations", 120, "--run-dir", run)
-    process = subprocess.Popen(line, env=extended.environment, cwd=extended.path, start_new_session=True)
+    process = subprocess.Popen(
+        line, env=extended.environment, cwd=extended.path, start_new_session=True
+    )
     end = time.monotonic() + 300
-    while not (run / "checkpoint_prev.h5").exists() and process.poll() is None and time.monotonic() < end:
+    while (
+        not (run / "checkpoint_prev.h5").exists()
+        and process.poll() is None
+        and time.monotonic() < end
+    ):
         time.sleep(0.01)
     os.killpg(process.pid, signal.SIGKILL)
     assert process.wait() == -signal.SIGKILL
@@ -142,8 +168,21 @@ def test_three_ranks_and_a_kill_leave_its_bits_as_they_are(extended, straight):
 
 def test_another_run_begins_with_its_best_point_without_a_word_of_its_module(extended, straight):
     run = extended.path / "branch"
-    words = ["--budget.generations", 2, "--seed", 1, "--random_search.radius", 0.5, "--from", straight, "--run-dir", run]
-    assert f"  begun from {straight}, generation 120: theta, episodic_return\n" in extended.call(extended.line(0, *words))
+    words = [
+        "--budget.generations",
+        2,
+        "--seed",
+        1,
+        "--random_search.radius",
+        0.5,
+        "--from",
+        straight,
+        "--run-dir",
+        run,
+    ]
+    assert f"  begun from {straight}, generation 120: theta, episodic_return\n" in extended.call(
+        extended.line(0, *words)
+    )
     best, columns = rows(straight)[0]["metrics/fitness"].max(), rows(run)[0]
     bar = np.maximum.accumulate([best, *columns["metrics/fitness"].max(axis=1)])
     assert columns["metrics/moved"].tolist() == (bar[1:] > bar[:-1]).tolist()
@@ -155,23 +194,47 @@ def test_a_bad_field_is_refused(extended):
     said = extended.call(extended.line(0, "--random_search.radios", "1"), code=2)
     assert "unknown key 'random_search.radios'; did you mean 'random_search.radius'?" in said
     said = extended.call(extended.line(0, "--random_search.sigma", "1"), code=2)
-    assert "unknown key 'random_search.sigma'; there are random_search.points, random_search.radius" in said
-    assert "esac.sigma" in extended.call(extended.line(0, "--esac.sigma", "1"), code=2)  # which it does not read
+    assert (
+        "unknown key 'random_search.sigma'; there are random_search.points, random_search.radius"
+        in said
+    )
+    assert "esac.sigma" in extended.call(
+        extended.line(0, "--esac.sigma", "1"), code=2
+    )  # which it does not read
 
 
 def test_every_tool_sees_it(extended, straight):
     found = json.loads(extended.tool("summary", straight, "--json"))
-    assert (found["algorithm"], found["generation"], found["status"]) == ("random_search", 120, "complete")
-    assert found["env_steps"]["population"] == rows(straight)[0]["metrics/length"].sum() == 120 * 6 * 20
+    assert (found["algorithm"], found["generation"], found["status"]) == (
+        "random_search",
+        120,
+        "complete",
+    )
+    assert (
+        found["env_steps"]["population"]
+        == rows(straight)[0]["metrics/length"].sum()
+        == 120 * 6 * 20
+    )
     assert found["final_return"] == found["last_evaluation"]["search"]
     assert "random_search" in extended.tool("watch", straight, "--once")
     assert "| RANDOM_SEARCH, final |" in extended.tool("table", straight)
     extended.tool("plot", straight, "--policy", "search", "--out", extended.path / "curve.png")
     assert (extended.path / "curve.png").stat().st_size > 1000
-    grid = ["--tasks", "Pendulum-v1", "--algorithms", "random_search", "--set", "radius", "0.1", "0.2"]
+    grid = [
+        "--tasks",
+        "Pendulum-v1",
+        "--algorithms",
+        "random_search",
+        "--set",
+        "radius",
+        "0.1",
+        "0.2",
+    ]
     extended.tool("sweep", *grid, "--out", extended.path / "jobs.txt")
     lines = (extended.path / "jobs.txt").read_text().splitlines()
-    assert sorted({word for line in lines for word in line.split() if word.startswith("--random")}) == ["--random_search.radius"]
+    assert sorted(
+        {word for line in lines for word in line.split() if word.startswith("--random")}
+    ) == ["--random_search.radius"]
 
 
 def test_the_forecast_of_the_document_needs_the_modules_imports_and_its_own_alone():
@@ -179,7 +242,11 @@ def test_the_forecast_of_the_document_needs_the_modules_imports_and_its_own_alon
     exec(forecast(), module)
     pieces = Pieces(np.array([1.0, 2.0]), np.array([10, 20]), 25, making=0.5)
     made = module["expected"](SimpleNamespace(random_search=SimpleNamespace(points=3)), pieces, 1)
-    assert made.generation.members.tolist() == [2.5, 1.5, 2.5]  # the measured episodes in turn, from the second one on
+    assert made.generation.members.tolist() == [
+        2.5,
+        1.5,
+        2.5,
+    ]  # the measured episodes in turn, from the second one on
     assert (made.env_steps, made.nominal_steps) == (3 * 15, 25)
 
 

@@ -23,7 +23,11 @@ OTHERS: dict[str, dict[str, Any]] = {
     "Costly-v5": {"kwargs": {"ctrl_cost_weight": 0.5}},
     "Placed-v5": {"kwargs": {"exclude_current_positions_from_observation": False}},
     "Slow-v5": {"kwargs": {"frame_skip": 2}},
-    "Halved-v5": {"additional_wrappers": (gymnasium.wrappers.TransformReward.wrapper_spec(func=lambda r: r / 2),)},
+    "Halved-v5": {
+        "additional_wrappers": (
+            gymnasium.wrappers.TransformReward.wrapper_spec(func=lambda r: r / 2),
+        )
+    },
 }
 
 
@@ -42,7 +46,9 @@ class Library:
     def __init__(self, id: str) -> None:
         self.suite = id.startswith("dm_control/")
         if self.suite:
-            self.env = suite.load(*id[len("dm_control/") : -len("-v0")].split("-"), task_kwargs={"random": 0})
+            self.env = suite.load(
+                *id[len("dm_control/") : -len("-v0")].split("-"), task_kwargs={"random": 0}
+            )
             self.physics = self.env.physics.data.ptr
         else:
             self.env = gymnasium.make(id, disable_env_checker=True)
@@ -60,7 +66,12 @@ class Library:
             return observation.astype(np.float32), float(reward), bool(terminated), truncated
         timestep = self.env.step(action)
         terminated = timestep.last() and timestep.discount == 0
-        return self.flat(timestep.observation), timestep.reward, terminated, timestep.last() and not terminated
+        return (
+            self.flat(timestep.observation),
+            timestep.reward,
+            terminated,
+            timestep.last() and not terminated,
+        )
 
     @staticmethod
     def flat(observation: dict[str, np.ndarray]) -> np.ndarray:
@@ -77,7 +88,9 @@ def pair(id: str, seed: int) -> SimpleNamespace:
     env, library = both(id)
     assert np.array_equal(env.reset(seed), library.reset(seed))
     task = env._env if library.suite else env._env.unwrapped
-    return SimpleNamespace(env=env, library=library, physics=task.physics.data.ptr if library.suite else task.data)
+    return SimpleNamespace(
+        env=env, library=library, physics=task.physics.data.ptr if library.suite else task.data
+    )
 
 
 def assert_same_step(episode: SimpleNamespace, action: np.ndarray) -> bool:
@@ -110,23 +123,38 @@ def test_an_episode_of_our_own_step_is_the_librarys(id, kind):
             if assert_same_step(episode, action):
                 break
         for field in ("time", "qpos", "qvel", "qacc_warmstart", "ctrl"):  # the state of the physics
-            assert np.array_equal(getattr(episode.physics, field), getattr(episode.library.physics, field))
+            assert np.array_equal(
+                getattr(episode.physics, field), getattr(episode.library.physics, field)
+            )
         assert not episode.env.unstable
 
 
-@pytest.mark.parametrize("id", ["InvertedPendulum-v5", "Hopper-v5", "Walker2d-v5", "Humanoid-v5", "Ant-v5"])
+@pytest.mark.parametrize(
+    "id", ["InvertedPendulum-v5", "Hopper-v5", "Walker2d-v5", "Humanoid-v5", "Ant-v5"]
+)
 def test_the_end_of_an_episode_is_the_librarys(id):
     ends = []
     for seed in range(4):
         episode = pair(id, seed)
-        ends.append(any(assert_same_step(episode, action) for action in actions("saturated", episode.env, seed, 1000)))
+        ends.append(
+            any(
+                assert_same_step(episode, action)
+                for action in actions("saturated", episode.env, seed, 1000)
+            )
+        )
     assert any(ends)
 
 
-@pytest.mark.parametrize("id", ["dm_control/cartpole-swingup-v0", "dm_control/cheetah-run-v0", "Swimmer-v5", "Reacher-v5"])
+@pytest.mark.parametrize(
+    "id",
+    ["dm_control/cartpole-swingup-v0", "dm_control/cheetah-run-v0", "Swimmer-v5", "Reacher-v5"],
+)
 def test_a_time_limit_is_the_librarys(id):
     episode = pair(id, 0)
-    ends = [assert_same_step(episode, action) for action in actions("random", episode.env, 0, episode.env.horizon)]
+    ends = [
+        assert_same_step(episode, action)
+        for action in actions("random", episode.env, 0, episode.env.horizon)
+    ]
     assert ends == [False] * (episode.env.horizon - 1) + [True]
 
 
@@ -159,7 +187,8 @@ def test_unstable_suite_physics_is_reported_in_the_librarys_words(id):
 
 
 VARIANTS = ["HumanoidStandup-v5", "HalfCheetah-v4"] + [
-    f"dm_control/{name}-v0" for name in ("humanoid-run_pure_state", "cartpole-swingup_sparse", "quadruped-run")
+    f"dm_control/{name}-v0"
+    for name in ("humanoid-run_pure_state", "cartpole-swingup_sparse", "quadruped-run")
 ]
 
 

@@ -13,9 +13,16 @@ MET = (-1, 0, -1, 2, 0, 1)  # by generation; -1: the learner's actor was in no s
 
 
 def make(path, fates=MET, algorithm="pderl", seed=0):
-    run = Run.begin(path, updated(Config(), {"algorithm": algorithm, "seed": seed, "task.id": "Ant-v5"}), {"ranks": 1})
+    run = Run.begin(
+        path,
+        updated(Config(), {"algorithm": algorithm, "seed": seed, "task.id": "Ant-v5"}),
+        {"ranks": 1},
+    )
     for g, fate in enumerate(fates, 1):
-        run.append({"generation": g, "env_steps_population": 100 * g, "learner_fate": fate}, {"wall_seconds": float(g)})
+        run.append(
+            {"generation": g, "env_steps_population": 100 * g, "learner_fate": fate},
+            {"wall_seconds": float(g)},
+        )
     run.checkpoint(len(fates), {"theta_es": np.ones(3, np.float32)}, {})
     run.status("complete", len(fates))
     run.close()
@@ -34,14 +41,31 @@ def test_rates_are_of_the_selections_that_met_the_learners_actor(tmp_path):
 
 
 def test_a_table_of_fates_stands_beside_the_papers_and_has_no_best(tmp_path, capsys):
-    runs = [make(tmp_path / "a"), make(tmp_path / "b", (0, 2), seed=1), make(tmp_path / "c", (0, 0), "erl")]
+    runs = [
+        make(tmp_path / "a"),
+        make(tmp_path / "b", (0, 2), seed=1),
+        make(tmp_path / "c", (0, 0), "erl"),
+    ]
     assert command("table").main([*runs, "--measure", "fates", "--published", "pderl-fates"]) == 0
     told = capsys.readouterr().out.splitlines()
-    cells = dict(zip(*([cell.strip() for cell in line.split("|")] for line in (told[-3], told[-1])), strict=True))
+    cells = dict(
+        zip(
+            *([cell.strip() for cell in line.split("|")] for line in (told[-3], told[-1])),
+            strict=True,
+        )
+    )
     assert cells["PDERL, elite"] == "50.00 ± 0.00 (50.00, n=2)"
-    assert cells["PDERL, selected"].startswith("12 ± 18 (12, n=2)")  # of 25 and 0: the std is sqrt(2) * 12.5
-    assert (cells["ERL, elite"], cells["ERL, elite [pderl-fates]"]) == ("100.0 (100.0, n=1)", "66.7 ± 1.7")
-    assert command("table").main([*runs, "--measure", "fates", "--at-steps", "400", "--format", "csv"]) == 0
+    assert cells["PDERL, selected"].startswith(
+        "12 ± 18 (12, n=2)"
+    )  # of 25 and 0: the std is sqrt(2) * 12.5
+    assert (cells["ERL, elite"], cells["ERL, elite [pderl-fates]"]) == (
+        "100.0 (100.0, n=1)",
+        "66.7 ± 1.7",
+    )
+    assert (
+        command("table").main([*runs, "--measure", "fates", "--at-steps", "400", "--format", "csv"])
+        == 0
+    )
     assert 'Ant-v5,"PDERL, discarded",50.0,,50.0,1,0,these runs' in capsys.readouterr().out
 
 
@@ -50,4 +74,6 @@ def test_fates_are_drawn_and_a_run_without_them_is_told(tmp_path, capsys):
     assert command("plot").main([*runs, "--what", "fates", "--out", str(tmp_path / "fates")]) == 0
     check_pictures(capsys, tmp_path / "fates")
     assert command("plot").main([make(tmp_path / "none", (-1, -1)), "--what", "fates"]) == 2
-    assert "nothing to draw yet: no run given has any learner's actor elite" in capsys.readouterr().err
+    assert (
+        "nothing to draw yet: no run given has any learner's actor elite" in capsys.readouterr().err
+    )

@@ -51,8 +51,12 @@ def points(tmp_path_factory):
     """What tests/crash_points.py found."""
     compiler = shutil.which("cc") or pytest.skip("no C compiler for the shim")
     shim = tmp_path_factory.mktemp("shim") / "shim.so"
-    subprocess.run([compiler, "-shared", "-fPIC", "-O1", "-o", shim, ROOT / "tests/shim.c"], check=True)
-    with tempfile.TemporaryDirectory(dir="/dev/shm" if Path("/dev/shm").is_dir() else None) as place:
+    subprocess.run(
+        [compiler, "-shared", "-fPIC", "-O1", "-o", shim, ROOT / "tests/shim.c"], check=True
+    )
+    with tempfile.TemporaryDirectory(
+        dir="/dev/shm" if Path("/dev/shm").is_dir() else None
+    ) as place:
         done = subprocess.run(
             [sys.executable, ROOT / "tests/crash_points.py", shim, place],
             env={**environment(), "LD_PRELOAD": str(shim)}, capture_output=True, text=True, timeout=300, check=False,
@@ -72,7 +76,11 @@ def test_any_call_may_be_the_last_one_or_fail(points):
 def test_what_is_renamed_is_on_the_disk_before_and_its_name_after(points):
     """A kill leaves the system's memory as it is; a power cut needs this order."""
     calls = [re.sub(r"\.tmp\.\d+", ".tmp", call).split(" ") for call in points["calls"]]
-    renamed = [(i, path) for i, (name, path) in enumerate(calls) if name == "rename" and "_prev" not in path]
+    renamed = [
+        (i, path)
+        for i, (name, path) in enumerate(calls)
+        if name == "rename" and "_prev" not in path
+    ]
     assert [Path(path).name.split("-")[0] for _, path in renamed] == [
         "status.json", "segment", "segment", "checkpoint.h5", "metrics.h5", "policy.h5", "status.json"
     ]  # fmt: skip
@@ -80,17 +88,24 @@ def test_what_is_renamed_is_on_the_disk_before_and_its_name_after(points):
         of_file = [name for name, where in calls[:i] if where == f"{path}.tmp"]
         assert of_file[-1] == "fsync"
         assert "write" in of_file
-        assert calls[i + 1 : i + 3] == [["open", path.rpartition("/")[0]], ["fsync", path.rpartition("/")[0]]]
+        assert calls[i + 1 : i + 3] == [
+            ["open", path.rpartition("/")[0]],
+            ["fsync", path.rpartition("/")[0]],
+        ]
 
 
 # The disk
 
 
-def test_a_full_disk_is_survived_and_the_run_goes_on_when_there_is_room(tmp_path, start, alone, slow):
+def test_a_full_disk_is_survived_and_the_run_goes_on_when_there_is_room(
+    tmp_path, start, alone, slow
+):
     alone(*SLOW_ES, "--budget.generations", 100, "--run-dir", tmp_path / "straight")
     slow.write_text("0.05")
     with mounted(tmp_path / "disk", "-t", "tmpfs", "-o", "size=2m", "tmpfs") as disk:
-        process = start(2, *SLOW_ES, "--budget.generations", 100, "--run-dir", disk / "run", program=EAGER)
+        process = start(
+            2, *SLOW_ES, "--budget.generations", 100, "--run-dir", disk / "run", program=EAGER
+        )
         wait_for(lambda: rows_published(disk / "run") >= 6)
         with open(disk / "theirs", "wb", buffering=0) as theirs:
             while filled(theirs):
@@ -126,7 +141,10 @@ def test_a_disk_that_stays_full_ends_with_74_and_the_checkpoint_before_it(tmp_pa
         done = run(2, *arguments, "--budget.generations", 12, code=None)
         assert done.returncode == 74, done.stdout + done.stderr
         assert "Traceback" not in done.stderr
-        assert re.search(r"No space left on device; needed [\d,]+ bytes, free [\d,]+ bytes", done.stdout + done.stderr)
+        assert re.search(
+            r"No space left on device; needed [\d,]+ bytes, free [\d,]+ bytes",
+            done.stdout + done.stderr,
+        )
         assert read_checkpoint(disk / "run/checkpoint.h5").generation == 5
         assert summary(disk / "run")["status"] != "complete"  # as it was
         (disk / "theirs").unlink()
@@ -146,9 +164,13 @@ def test_a_read_only_directory_is_refused_before_any_evaluation(tmp_path):
     assert not list((tmp_path / "disk").iterdir())
 
 
-def test_a_directory_removed_in_mid_run_ends_with_74_and_nothing_in_its_place(tmp_path, start, slow):
+def test_a_directory_removed_in_mid_run_ends_with_74_and_nothing_in_its_place(
+    tmp_path, start, slow
+):
     slow.write_text("0.05")
-    process = start(2, *SLOW_ES, "--budget.generations", 100, "--run-dir", tmp_path / "run", program=EAGER)
+    process = start(
+        2, *SLOW_ES, "--budget.generations", 100, "--run-dir", tmp_path / "run", program=EAGER
+    )
     wait_for(lambda: rows_published(tmp_path / "run") >= 2)
     (tmp_path / "run").rename(tmp_path / "gone")
     shutil.rmtree(tmp_path / "gone")
@@ -165,15 +187,22 @@ def test_a_directory_removed_in_mid_run_ends_with_74_and_nothing_in_its_place(tm
 
 def test_a_notebook_may_hold_the_files_open(tmp_path, start, slow):
     slow.write_text("0.05")
-    process = start(2, *SLOW_ES, "--budget.generations", 40, "--run-dir", tmp_path / "run", program=EAGER)
+    process = start(
+        2, *SLOW_ES, "--budget.generations", 40, "--run-dir", tmp_path / "run", program=EAGER
+    )
     wait_for(lambda: rows_published(tmp_path / "run") >= 2)
-    with h5py.File(tmp_path / "run/metrics.h5", "r") as metrics, h5py.File(tmp_path / "run/checkpoint.h5", "r") as checkpoint:
+    with (
+        h5py.File(tmp_path / "run/metrics.h5", "r") as metrics,
+        h5py.File(tmp_path / "run/checkpoint.h5", "r") as checkpoint,
+    ):
         seen = len(metrics["metrics/generation"])
         slow.unlink()
         _, errors = process.communicate(timeout=PATIENCE)
         assert process.returncode == 0, errors
         assert "fail" not in errors.lower()
-        assert metrics["metrics/generation"][:].tolist() == list(range(1, seen + 1))  # what was opened stays what it was
+        assert metrics["metrics/generation"][:].tolist() == list(
+            range(1, seen + 1)
+        )  # what was opened stays what it was
         assert checkpoint.attrs["generation"] < 40
     assert len(science(tmp_path / "run")["metrics/generation"]) == 40
 
@@ -190,9 +219,21 @@ def test_odd_paths(tmp_path, name, monkeypatch):
 
 
 def test_closed_output_does_not_stop_a_run(tmp_path):
-    arguments = [*CYCLIC_ES, "--display.every_seconds", 0.01, "--budget.generations", 15, "--run-dir", tmp_path / "run"]
+    arguments = [
+        *CYCLIC_ES,
+        "--display.every_seconds",
+        0.01,
+        "--budget.generations",
+        15,
+        "--run-dir",
+        tmp_path / "run",
+    ]
     process = subprocess.Popen(
-        command(0, *arguments), env=environment(), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+        command(0, *arguments),
+        env=environment(),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
     )
     head = subprocess.Popen(["head", "-1"], stdin=process.stdout, stdout=subprocess.PIPE, text=True)
     process.stdout.close()
@@ -206,9 +247,21 @@ def test_closed_output_does_not_stop_a_run(tmp_path):
 
 def test_a_launcher_that_ends_with_its_output_leaves_a_run_that_goes_on(tmp_path, together):
     """MPICH's mpirun is killed by the signal of the closed pipe, and takes its ranks with it: nothing of ours is asked."""
-    arguments = [*CYCLIC_ES, "--display.every_seconds", 0.01, "--budget.generations", 30, "--run-dir", tmp_path / "run"]
+    arguments = [
+        *CYCLIC_ES,
+        "--display.every_seconds",
+        0.01,
+        "--budget.generations",
+        30,
+        "--run-dir",
+        tmp_path / "run",
+    ]
     process = subprocess.Popen(
-        command(2, *arguments), env=environment(), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+        command(2, *arguments),
+        env=environment(),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
     )
     process.stdout.readline()
     process.stdout.close()

@@ -5,7 +5,9 @@ from conftest import ROOT, environment
 
 from esac_mpi import Run
 
-nbformat, nbclient, *_ = map(pytest.importorskip, ("nbformat", "nbclient", "ipykernel", "matplotlib", "pandas"))
+nbformat, nbclient, *_ = map(
+    pytest.importorskip, ("nbformat", "nbclient", "ipykernel", "matplotlib", "pandas")
+)
 NOTEBOOK = ROOT / "docs/first-look.ipynb"
 DRAW = ("c8", "c9", "c12")  # cells
 
@@ -13,15 +15,23 @@ DRAW = ("c8", "c9", "c12")  # cells
 def shown(notebook):
     """Return what each cell of code showed: the types of its outputs, in order, and the text of them."""
     cells = {cell.id: cell.outputs for cell in notebook.cells if cell.cell_type == "code"}
-    types = {name: sorted(kind for output in found for kind in output.get("data", ["text"])) for name, found in cells.items()}
-    return types, {name: "".join(output.get("text", "") for output in found) for name, found in cells.items()}
+    types = {
+        name: sorted(kind for output in found for kind in output.get("data", ["text"]))
+        for name, found in cells.items()
+    }
+    return types, {
+        name: "".join(output.get("text", "") for output in found) for name, found in cells.items()
+    }
 
 
 def test_it_is_kept_with_outputs_that_are_small_and_of_no_machine():
     types, _ = shown(nbformat.read(NOTEBOOK, 4))
     assert [name for name, found in types.items() if not found] == ["c1"]  # it trains, quietly
     assert NOTEBOOK.stat().st_size < 150_000
-    assert not any(word in NOTEBOOK.read_text(encoding="utf-8") for word in ("/home/", "/root/", "/tmp/", "Traceback", " at 0x"))
+    assert not any(
+        word in NOTEBOOK.read_text(encoding="utf-8")
+        for word in ("/home/", "/root/", "/tmp/", "Traceback", " at 0x")
+    )
 
 
 def test_it_runs_and_shows_each_figure_once(tmp_path, monkeypatch):
@@ -31,7 +41,9 @@ def test_it_runs_and_shows_each_figure_once(tmp_path, monkeypatch):
     monkeypatch.delenv("MPLBACKEND", raising=False)  # a notebook has its own
     notebook = nbformat.read(NOTEBOOK, 4)
     place = {"metadata": {"path": str(tmp_path)}}
-    nbclient.NotebookClient(notebook, timeout=300, startup_timeout=300, kernel_name="python3", resources=place).execute()
+    nbclient.NotebookClient(
+        notebook, timeout=300, startup_timeout=300, kernel_name="python3", resources=place
+    ).execute()
     types, texts = shown(notebook)
     drawn = {name: found for name, found in types.items() if "image/png" in found}
     assert drawn == {name: ["image/png", "text/plain"] for name in DRAW}

@@ -27,7 +27,9 @@ PHASES = {
 
 
 def settings(**changes) -> Config:
-    return config.updated(Config(), MENDED | {name.replace("__", "."): value for name, value in changes.items()})
+    return config.updated(
+        Config(), MENDED | {name.replace("__", "."): value for name, value in changes.items()}
+    )
 
 
 def taken(chosen, ranks, pieces=PIECES):
@@ -35,14 +37,22 @@ def taken(chosen, ranks, pieces=PIECES):
 
 
 def test_es_is_members_update_and_evaluation_in_turn():
-    es = settings(algorithm="es", es__population_size=4, **BUDGET | {"evaluation.every": 2, "evaluation.episodes": 3})
+    es = settings(
+        algorithm="es",
+        es__population_size=4,
+        **BUDGET | {"evaluation.every": 2, "evaluation.episodes": 3},
+    )
     measured = Pieces(np.ones(1), np.array([100]), 100, slot=0.1)
     found = taken(es, 2, measured)
-    assert found.seconds == pytest.approx(2 * (2.2 + 4.2))  # four members on two ranks, two slots; three episodes
+    assert found.seconds == pytest.approx(
+        2 * (2.2 + 4.2)
+    )  # four members on two ranks, two slots; three episodes
     assert found.generation == pytest.approx(3.2)
     assert found.idle == pytest.approx(1 - (4 * 4.2 + 2 * 3) / (2 * 12.8))
     assert found.core_hours == pytest.approx(2 * 12.8 / 3600)
-    nominal = config.updated(es, {"budget.generations": 0, "budget.nominal_steps": 301})  # a horizon each: it ends in the fourth
+    nominal = config.updated(
+        es, {"budget.generations": 0, "budget.nominal_steps": 301}
+    )  # a horizon each: it ends in the fourth
     assert taken(nominal, 2, measured).seconds == pytest.approx(12.8)
     steps = config.updated(es, {"budget.generations": 0, "budget.env_steps": 1100})  # 400 and 700
     assert taken(steps, 2, measured).seconds == pytest.approx(6.4)
@@ -52,7 +62,11 @@ def test_es_is_members_update_and_evaluation_in_turn():
 
 def test_a_run_that_is_hardly_ever_evaluated_is_followed_no_further_than_others(monkeypatch):
     monkeypatch.setattr(outlook, "LONGEST", 50)
-    es = settings(algorithm="es", es__population_size=4, **BUDGET | {"budget.generations": 10**9, "evaluation.every": 10**9})
+    es = settings(
+        algorithm="es",
+        es__population_size=4,
+        **BUDGET | {"budget.generations": 10**9, "evaluation.every": 10**9},
+    )
 
     def some(chosen, pieces, on):
         yield from islice(moments(chosen, pieces, on), 200)
@@ -75,7 +89,9 @@ def test_all_wait_for_a_phase_or_it_runs_beside():
     assert taken(esac, 4).seconds == pytest.approx(10)  # 1, 1 + 3 s of phase, 1, 4
     assert taken(esac, 1).seconds == pytest.approx(22)
     lagged = config.updated(esac, {"esac.learner_lag": 2})
-    assert taken(lagged, 4).seconds == pytest.approx(6)  # 1, 1, then 2 on three ranks, twice: the phase is over
+    assert taken(lagged, 4).seconds == pytest.approx(
+        6
+    )  # 1, 1, then 2 on three ranks, twice: the phase is over
     assert taken(lagged, 1).seconds == pytest.approx(19)  # the second phase is not waited for
     none = config.updated(esac, {"esac.sac_phases": False})
     assert taken(none, 4).seconds == pytest.approx(4)
@@ -86,22 +102,45 @@ def test_episodes_that_a_phase_plays_again_are_steps_of_the_budget():
     esac = settings(**PHASES, esac__replayed="winners", esac__replayed_members=2)
     assert [steps for _, steps, _ in islice(generations(esac, PIECES), 4)] == [400, 700, 400, 700]
     budget = config.updated(esac, {"budget.generations": 0, "budget.env_steps": 1100})
-    assert taken(budget, 4).seconds == pytest.approx(1 + 6)  # a phase of 2 s of episodes, 1 s of its own, 2 s of updates
+    assert taken(budget, 4).seconds == pytest.approx(
+        1 + 6
+    )  # a phase of 2 s of episodes, 1 s of its own, 2 s of updates
 
 
 def test_episodes_before_an_adoption_are_played_beside_the_members_after_each_phase():
     """Two of each of two policies: four of 100 steps with the four members, in generations 3 and 5."""
     esac = settings(**PHASES, esac__adoption="tested", esac__adoption_episodes=2)
-    assert [steps for _, steps, _ in islice(generations(esac, PIECES), 5)] == [400, 500, 800, 500, 800]
+    assert [steps for _, steps, _ in islice(generations(esac, PIECES), 5)] == [
+        400,
+        500,
+        800,
+        500,
+        800,
+    ]
     assert taken(esac, 4).seconds == pytest.approx(1 + 4 + 2 + 4)
-    virtual = {"esac.phase_timing": "virtual", "esac.sac_min_steps": 200, "esac.workers": 2, "esac.update_cost": 1.0}
-    made = generations(config.updated(esac, virtual), PIECES)  # 200 virtual steps, 400 with them, and a phase 400
+    virtual = {
+        "esac.phase_timing": "virtual",
+        "esac.sac_min_steps": 200,
+        "esac.workers": 2,
+        "esac.update_cost": 1.0,
+    }
+    made = generations(
+        config.updated(esac, virtual), PIECES
+    )  # 200 virtual steps, 400 with them, and a phase 400
     parts = [(one.members.size, one.begun, one.merges) for one, _, _ in islice(made, 5)]
-    assert parts == [(4, 6.0, False), (4, 0.0, False), (4, 6.0, True), (8, 6.0, True), (8, 6.0, True)]
+    assert parts == [
+        (4, 6.0, False),
+        (4, 0.0, False),
+        (4, 6.0, True),
+        (8, 6.0, True),
+        (8, 6.0, True),
+    ]
 
 
 def test_phases_of_virtual_time_follow_one_another():
-    chosen = settings(**PHASES, esac__phase_timing="virtual", esac__workers=2, esac__update_cost=1.0)
+    chosen = settings(
+        **PHASES, esac__phase_timing="virtual", esac__workers=2, esac__update_cost=1.0
+    )
     chosen = config.updated(chosen, {"esac.sac_min_steps": 200})
     made = generations(chosen, PIECES)  # a generation is 200 virtual steps, a phase 400
     parts = [(one.begun, one.merges) for one, _, _ in (next(made) for _ in range(5))]
@@ -110,7 +149,9 @@ def test_phases_of_virtual_time_follow_one_another():
 
 def test_a_device_leaves_rank_0_to_the_members_while_it_updates():
     """A phase plays 200 steps of 10 ms and makes 200 updates of 20 ms; each takes 50 microseconds of rank 0's core."""
-    chosen = settings(**PHASES, esac__phase_timing="virtual", esac__workers=2, esac__update_cost=1.0)
+    chosen = settings(
+        **PHASES, esac__phase_timing="virtual", esac__workers=2, esac__update_cost=1.0
+    )
     chosen = config.updated(chosen, {"esac.sac_min_steps": 200})
     on_gpu = Pieces(**{**vars(PIECES), "cpu": False})
     (there, *_), (here, *_) = next(generations(chosen, on_gpu)), next(generations(chosen, PIECES))
@@ -124,18 +165,32 @@ def test_a_virtual_clock_that_fits_is_found_by_hand_and_said_where_a_run_is_far_
     virtual = {"esac.phase_timing": "virtual", "esac.sac_min_steps": 200, "evaluation.every": 10**9}
     chosen = config.updated(settings(**PHASES), virtual)
     on = Cluster(3, 64, **FREE)
-    fits = schedule.fitting(chosen, PIECES, on)  # a phase of 200 steps of 10 ms and 200 updates of 20 ms is 600 such steps
+    fits = schedule.fitting(
+        chosen, PIECES, on
+    )  # a phase of 200 steps of 10 ms and 200 updates of 20 ms is 600 such steps
     assert fits == schedule.Schedule(workers=2, update_cost=2.0)
-    slow = Pieces(**{**vars(PIECES), "slot": 0.5})  # the update from two slots is 1 s more, which makes a step 15 ms
+    slow = Pieces(
+        **{**vars(PIECES), "slot": 0.5}
+    )  # the update from two slots is 1 s more, which makes a step 15 ms
     assert schedule.fitting(chosen, slow, on).update_cost == pytest.approx((6 / 0.015 - 200) / 200)
     there = config.updated(chosen, fits.settings())
-    assert [one.merges for one, _, _ in islice(generations(there, PIECES), 5)] == [False, False, False, True, False]
+    assert [one.merges for one, _, _ in islice(generations(there, PIECES), 5)] == [
+        False,
+        False,
+        False,
+        True,
+        False,
+    ]
     assert schedule.remark(there, fits) == ""
     assert schedule.remark(config.updated(there, {"esac.update_cost": 2.9}), fits) == ""
     for field, value in (("esac.update_cost", 3.1), ("esac.update_cost", 1.3), ("esac.workers", 7)):
         other = config.updated(there, {field: value})
-        assert advice.advice(other, PIECES, on, taken(other, 3)).startswith(schedule.remark(other, fits))
-        assert schedule.remark(other, fits).endswith(" steps; --esac.workers 2 --esac.update_cost 2 would fit here")
+        assert advice.advice(other, PIECES, on, taken(other, 3)).startswith(
+            schedule.remark(other, fits)
+        )
+        assert schedule.remark(other, fits).endswith(
+            " steps; --esac.workers 2 --esac.update_cost 2 would fit here"
+        )
 
 
 @pytest.mark.parametrize("changes", [{"sac_phases": False}, {"sac_min_steps": 0}])
@@ -145,7 +200,8 @@ def test_no_virtual_clock_is_proposed_where_it_could_not_be_set(changes):
     assert not schedule.can_be(settings(**PHASES), Cluster(1, 64))
     assert not schedule.can_be(settings(algorithm="sac"), Cluster(4, 64))
     idle = config.updated(
-        settings(**PHASES), {"sac.updates_per_step": 0.0, "esac.phase_timing": "virtual", "esac.sac_min_steps": 200}
+        settings(**PHASES),
+        {"sac.updates_per_step": 0.0, "esac.phase_timing": "virtual", "esac.sac_min_steps": 200},
     )
     assert not schedule.can_be(idle, Cluster(4, 64))
     assert "update_cost" not in advice.advice(idle, PIECES, Cluster(4, 64, **FREE), taken(idle, 4))
@@ -154,27 +210,59 @@ def test_no_virtual_clock_is_proposed_where_it_could_not_be_set(changes):
 @pytest.mark.parametrize(
     ("changes", "seconds"),
     [
-        ({"algorithm": "sac", "sac.steps_per_generation": 100}, 12),  # 1 s of playing, 2 s of updates
-        ({"algorithm": "td3", "td3.steps_per_generation": 100, "td3.start_steps": 150}, 4 + 0 + 1 + 2 + 2),
-        ({"algorithm": "td3", "td3.episodes_on": "ranks", "td3.episodes_per_generation": 4, "td3.start_steps": 0}, 4 * (2 + 8)),
-        ({"algorithm": "ppo", "ppo.steps_per_generation": 100, "ppo.batch_size": 40, "ppo.epochs": 2}, 4 * (1 + 6 * 0.02)),
+        (
+            {"algorithm": "sac", "sac.steps_per_generation": 100},
+            12,
+        ),  # 1 s of playing, 2 s of updates
+        (
+            {"algorithm": "td3", "td3.steps_per_generation": 100, "td3.start_steps": 150},
+            4 + 0 + 1 + 2 + 2,
+        ),
+        (
+            {
+                "algorithm": "td3",
+                "td3.episodes_on": "ranks",
+                "td3.episodes_per_generation": 4,
+                "td3.start_steps": 0,
+            },
+            4 * (2 + 8),
+        ),
+        (
+            {
+                "algorithm": "ppo",
+                "ppo.steps_per_generation": 100,
+                "ppo.batch_size": 40,
+                "ppo.epochs": 2,
+            },
+            4 * (1 + 6 * 0.02),
+        ),
         ({"algorithm": "cem", "cem.population_size": 4, "cem.fitness_episodes": 2}, 4 * 4),
     ],
 )
 def test_learners_alone_and_distributions_by_hand(changes, seconds):
-    assert taken(config.updated(Config(), {**BUDGET, **changes}), 2).seconds == pytest.approx(seconds)
+    assert taken(config.updated(Config(), {**BUDGET, **changes}), 2).seconds == pytest.approx(
+        seconds
+    )
 
 
 def test_a_start_on_other_ranks_than_phases_are_timed_for_says_so():
     seven = config.updated(Config(), {"esac.workers": 7})
-    assert [schedule.told_at_start(seven, ranks) for ranks in (1, 8)] == ["", ""]  # on one nothing is beside
+    assert [schedule.told_at_start(seven, ranks) for ranks in (1, 8)] == [
+        "",
+        "",
+    ]  # on one nothing is beside
     told = schedule.told_at_start(seven, 3)
     assert told.startswith("phases are timed for 7 rank(s) beside the learner's, here are 2; ")
     again, fresh = config.load(told[told.index("--") :].split())
     assert fresh
     assert schedule.told_at_start(again, 3) == ""
     waiting = settings()
-    silent = [waiting, config.updated(waiting, {"algorithm": "es"}), settings(algorithm="sac"), settings(**NO_PHASES)]
+    silent = [
+        waiting,
+        config.updated(waiting, {"algorithm": "es"}),
+        settings(algorithm="sac"),
+        settings(**NO_PHASES),
+    ]
     assert [schedule.told_at_start(one, 3) for one in silent] == [""] * 4
 
 
@@ -186,7 +274,9 @@ def test_what_helps_most_comes_first_and_fewer_ranks_are_told():
         "quicker, with so many times the updates: --esac.gradient_interval 4 (7s, 0.5)"
     )
     many = advice.advice(esac, PIECES, Cluster(64, 64, **FREE), taken(esac, 64))
-    assert many.startswith("all 64 ranks wait for the learner 60% of the time; most would help --esac.learner_lag 2 (5s)")
+    assert many.startswith(
+        "all 64 ranks wait for the learner 60% of the time; most would help --esac.learner_lag 2 (5s)"
+    )
     assert many.endswith("; 4 rank(s) would take 10s, 0.0111 core-hours")
     threads = Pieces(**{**vars(PIECES), "threads": {4: 0.005}})
     assert "--learner.threads 4 (7s)" in advice.advice(esac, threads, on, taken(esac, 4))
@@ -195,36 +285,60 @@ def test_what_helps_most_comes_first_and_fewer_ranks_are_told():
 
 
 def test_the_default_task_on_64_ranks_waits_for_a_learner_on_one_core():
-    measured = Pieces(np.array([0.06]), np.array([1000]), 1000, playing=1e-4, updating=0.01)  # as on the cores of 2025
+    measured = Pieces(
+        np.array([0.06]), np.array([1000]), 1000, playing=1e-4, updating=0.01
+    )  # as on the cores of 2025
     # a generation is 50,000 / 7 steps of the clock, a phase 1,000 and 2,000 again and 1,000 updates of 30 each: five generations
-    timed = config.updated(Config(), {"esac.population_size": 50, "esac.workers": 7, "esac.update_cost": 30.0})
-    assert taken(timed, 64, measured).seconds == pytest.approx(199 * (10.1 + 2 * 0.06) + 6 * 0.06)  # all else is beside it
+    timed = config.updated(
+        Config(), {"esac.population_size": 50, "esac.workers": 7, "esac.update_cost": 30.0}
+    )
+    assert taken(timed, 64, measured).seconds == pytest.approx(
+        199 * (10.1 + 2 * 0.06) + 6 * 0.06
+    )  # all else is beside it
     remedy = cost.line(timed, measured, 64, 64, np.inf).remedy
     assert remedy.startswith(
         "all 64 ranks wait for the learner 97% of the time; phases are timed for 7 worker(s) and updates of 30"
     )
-    assert "; --esac.workers 63 --esac.update_cost 150 would fit here; most would help a GPU (at best 1m06s); " in remedy
+    assert (
+        "; --esac.workers 63 --esac.update_cost 150 would fit here; most would help a GPU (at best 1m06s); "
+        in remedy
+    )
     waiting = settings()
     phases = sum(esac_phase.gate_opens(waiting, k) for k in range(5, 1001, 5))
-    assert taken(waiting, 64, measured).seconds == pytest.approx(phases * 50.5 + 1100 * 0.06)  # 5,000 steps, 100 evaluations
+    assert taken(waiting, 64, measured).seconds == pytest.approx(
+        phases * 50.5 + 1100 * 0.06
+    )  # 5,000 steps, 100 evaluations
     line = cost.line(waiting, measured, 64, 64, np.inf)
-    assert line.remedy.startswith("all 64 ranks wait for the learner 99% of the time; most would help a GPU (at best 2m18s); ")
+    assert line.remedy.startswith(
+        "all 64 ranks wait for the learner 99% of the time; most would help a GPU (at best 2m18s); "
+    )
     assert "--esac.gradient_interval 10 (1h01m, 0.5)" in line.remedy
-    assert "--esac.phase_timing virtual --esac.p_sac_annealed false --esac.workers 63 --esac.update_cost 150 (1m" in line.remedy
+    assert (
+        "--esac.phase_timing virtual --esac.p_sac_annealed false --esac.workers 63 --esac.update_cost 150 (1m"
+        in line.remedy
+    )
     assert "8 rank(s) would take" in line.remedy
 
 
 def test_barriers_take_what_an_exchange_told():
     measured = Pieces(**{**vars(PIECES), "exchange": 0.006})
-    assert outlook.cluster(8, 8, measured, 8).barrier == pytest.approx(0.001)  # two of three steps each
+    assert outlook.cluster(8, 8, measured, 8).barrier == pytest.approx(
+        0.001
+    )  # two of three steps each
     assert outlook.cluster(1, 1, measured, 1) == Cluster(1, 1)
 
 
 def test_each_figure_of_a_range_is_told_from_the_smaller_one():
     """A budget of steps: a hundred a generation of 2 s, or 400 a generation of 5 s."""
-    es = settings(algorithm="es", es__population_size=4, **BUDGET | {"budget.generations": 0, "budget.env_steps": 4000})
+    es = settings(
+        algorithm="es",
+        es__population_size=4,
+        **BUDGET | {"budget.generations": 0, "budget.env_steps": 4000},
+    )
     told = cost.line(es, Pieces(np.full(4, 0.25), np.full(4, 25), 100, slot=0.5), 1, 1, 60.0).found
-    assert told.startswith("2 to 5 s a generation, 50s to 1m20s for the whole budget, 0.0139 to 0.0222 core-hours; ")
+    assert told.startswith(
+        "2 to 5 s a generation, 50s to 1m20s for the whole budget, 0.0139 to 0.0222 core-hours; "
+    )
     assert told.endswith("that is 2 jobs of the time left")
 
 
@@ -232,7 +346,10 @@ def test_a_run_that_goes_on_is_forecast_for_what_is_left_of_its_budget_with_the_
     es = settings(algorithm="es", es__population_size=4, **BUDGET)
     whole = cost.line(es, PIECES, 1, 1, 7.0)
     left = cost.line(es, PIECES, 1, 1, 7.0, es.budget.left(es.budget.generations - 1, 0, 0))
-    assert ("for the whole budget" in whole.found, "for what is left of the budget" in left.found) == (True, True)
+    assert (
+        "for the whole budget" in whole.found,
+        "for what is left of the budget" in left.found,
+    ) == (True, True)
     assert "jobs of the time left" not in left.found
     sac, pieces = settings(algorithm="sac", **BUDGET), replace(PIECES, threads={4: 0.005})
     assert "--learner.threads 4" in cost.line(sac, pieces, 1, 1, np.inf).remedy
@@ -266,7 +383,9 @@ def test_the_first_generations_of_a_run_tell_how_it_goes_on():
 def test_lessons_of_a_shared_critic_are_no_waiting():
     lessons = config.updated(Config(), {"algorithm": "cem_rl", "evaluation.every": 2})
     told = pace.line(rows(4, 1, [0, 5, 5, 10]), lessons, 1, 0.25)
-    assert told.startswith("100 s a generation, ranks idle 30% of the time; ")  # 10 s of members and 60 s of lessons
+    assert told.startswith(
+        "100 s a generation, ranks idle 30% of the time; "
+    )  # 10 s of members and 60 s of lessons
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,9 @@ from esac_mpi.operators import genetics
 from esac_mpi.operators.genetics import Spread
 from esac_mpi.operators.policy import Layout
 
-PUBLIC = Spread(fraction=0.1, strength=0.1, super_strength=10.0, super_probability=0.05, reset_probability=0.05)
+PUBLIC = Spread(
+    fraction=0.1, strength=0.1, super_strength=10.0, super_probability=0.05, reset_probability=0.05
+)
 LAYOUT = Layout((7, 16, 3))
 NORMALISED = Layout((1, 2, 1), layer_norm=True)
 
@@ -40,20 +42,27 @@ def test_n_point_crossover_by_hand():
     np.testing.assert_array_equal(one, theta(11, 2, 3, 4, 15, 6))
     np.testing.assert_array_equal(other, theta(11, 12, 3, 14, 15, 16))
     assert random.spent
-    assert [random.calls[0], random.calls[3]] == [(6,), (3,)]  # below twice the rows of a matrix; below a vector's length
+    assert [random.calls[0], random.calls[3]] == [
+        (6,),
+        (3,),
+    ]  # below twice the rows of a matrix; below a vector's length
     np.testing.assert_array_equal(first, theta(1, 2, 3, 4, 5, 6))
     np.testing.assert_array_equal(second, theta(11, 12, 13, 14, 15, 16))
 
 
 def test_a_row_of_a_matrix_is_exchanged_whole():
     random = Drawn(1, [1], [0.9], 0, [], [])
-    one, other = genetics.n_point(theta(1, 2, 3, 4, 5, 6), theta(7, 8, 9, 10, 11, 12), Layout((2, 2)), random)
+    one, other = genetics.n_point(
+        theta(1, 2, 3, 4, 5, 6), theta(7, 8, 9, 10, 11, 12), Layout((2, 2)), random
+    )
     np.testing.assert_array_equal(one, theta(1, 2, 9, 10, 5, 6))
     np.testing.assert_array_equal(other, theta(7, 8, 9, 10, 11, 12))
 
 
 def test_without_exchanges_the_children_are_the_parents():
-    one, other = genetics.n_point(theta(1, 2, 3), theta(4, 5, 6), Layout((2, 1)), Drawn(0, [], [], 0, [], []))
+    one, other = genetics.n_point(
+        theta(1, 2, 3), theta(4, 5, 6), Layout((2, 1)), Drawn(0, [], [], 0, [], [])
+    )
     np.testing.assert_array_equal(one, theta(1, 2, 3))
     np.testing.assert_array_equal(other, theta(4, 5, 6))
 
@@ -68,11 +77,15 @@ def test_what_normalises_a_layer_is_exchanged_like_its_bias():
     assert random.calls[::3] == [(4,), (2,), (2,), (2,), (2,), (1,)]
 
 
-def exchanged_one_by_one(first: np.ndarray, second: np.ndarray, random: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
+def exchanged_one_by_one(
+    first: np.ndarray, second: np.ndarray, random: np.random.Generator
+) -> tuple[np.ndarray, np.ndarray]:
     children = first.copy(), second.copy()
     for one, other in zip(*(LAYOUT.views(child) for child in children), strict=True):
         count = random.integers(2 * len(one) if one.ndim == 2 else len(one))
-        for row, luck in zip(random.integers(len(one), size=count), random.random(count), strict=True):
+        for row, luck in zip(
+            random.integers(len(one), size=count), random.random(count), strict=True
+        ):
             if luck < 0.5:
                 other[row] = one[row]
             else:
@@ -84,24 +97,34 @@ def test_n_point_crossover_is_its_exchanges_one_after_the_other():
     first, second = some(100), some(200)
     for seed in range(50):
         children = genetics.n_point(first, second, LAYOUT, np.random.default_rng(seed))
-        np.testing.assert_array_equal(children, exchanged_one_by_one(first, second, np.random.default_rng(seed)))
+        np.testing.assert_array_equal(
+            children, exchanged_one_by_one(first, second, np.random.default_rng(seed))
+        )
 
 
 def test_gaussian_mutation_by_hand():
     # 2: +0.1 * 2 * 1 = 2.2, then reset to 0.25; -4: +10 * 4 * -1 = -44, then +0.1 * 44 * 1 = -39.6; 1: +0.1 * 1 * 2 = 1.2
-    random = Drawn(0.3, 0.5, 5, [0, 1, 0, 2, 1], [0.5, 0.01, 0.07, 0.9, 0.5], [1.0, -1.0, 0.25, 2.0, 1.0])
+    random = Drawn(
+        0.3, 0.5, 5, [0, 1, 0, 2, 1], [0.5, 0.01, 0.07, 0.9, 0.5], [1.0, -1.0, 0.25, 2.0, 1.0]
+    )
     parent = theta(2, -4, 1, 7)  # three weights and a bias
     mutated = genetics.gaussian(parent, Layout((3, 1)), PUBLIC, random)
     np.testing.assert_allclose(mutated, theta(0.25, -39.6, 1.2, 7), rtol=1e-6)
     assert mutated.dtype == np.float32
     assert random.spent
-    assert random.calls[1:4] == [(0.0, 2.0), (1,), (3,)]  # below ceil(0.1 * 3) changes; of three weights
+    assert random.calls[1:4] == [
+        (0.0, 2.0),
+        (1,),
+        (3,),
+    ]  # below ceil(0.1 * 3) changes; of three weights
     np.testing.assert_array_equal(parent, theta(2, -4, 1, 7))
 
 
 def test_a_matrix_whose_chance_is_missed_stays():
     parent = theta(2, -4, 1, 7)
-    np.testing.assert_array_equal(genetics.gaussian(parent, Layout((3, 1)), PUBLIC, Drawn(0.5, 0.5)), parent)
+    np.testing.assert_array_equal(
+        genetics.gaussian(parent, Layout((3, 1)), PUBLIC, Drawn(0.5, 0.5)), parent
+    )
 
 
 def one_change(weight: float, luck: float, normal: float) -> float:
@@ -120,7 +143,9 @@ def test_what_normalises_a_layer_is_never_mutated():
     often, parent = PUBLIC._replace(fraction=3.0), np.ones(NORMALISED.d, np.float32)
     changed = np.zeros(NORMALISED.d, bool)
     for seed in range(30):
-        changed |= genetics.gaussian(parent, NORMALISED, often, np.random.default_rng(seed)) != parent
+        changed |= (
+            genetics.gaussian(parent, NORMALISED, often, np.random.default_rng(seed)) != parent
+        )
     for tensor in NORMALISED.tensors:
         expected = tensor.kind == "weight"
         assert (changed[tensor.start : tensor.stop] == expected).all(), tensor
@@ -139,16 +164,24 @@ def test_a_weight_of_zero_is_moved_by_a_reset_alone():
 def test_no_fraction_means_no_change():
     none = PUBLIC._replace(fraction=0.0)
     for seed in range(20):
-        np.testing.assert_array_equal(genetics.gaussian(some(1), LAYOUT, none, np.random.default_rng(seed)), some(1))
+        np.testing.assert_array_equal(
+            genetics.gaussian(some(1), LAYOUT, none, np.random.default_rng(seed)), some(1)
+        )
 
 
-def changed_one_by_one(parent: np.ndarray, spread: Spread, random: np.random.Generator) -> np.ndarray:
+def changed_one_by_one(
+    parent: np.ndarray, spread: Spread, random: np.random.Generator
+) -> np.ndarray:
     mutated = parent.copy()
     for view in LAYOUT.views(mutated)[::2]:  # matrices
         if not random.random() < random.uniform(0.0, 2.0):
             continue
         count = random.integers(math.ceil(spread.fraction * view.size))
-        places, luck, normal = random.integers(view.size, size=count), random.random(count), random.standard_normal(count)
+        places, luck, normal = (
+            random.integers(view.size, size=count),
+            random.random(count),
+            random.standard_normal(count),
+        )
         for place, chance, number in zip(places, luck, normal, strict=True):
             at = np.unravel_index(place, view.shape)
             old = float(view[at])
@@ -164,17 +197,25 @@ def changed_one_by_one(parent: np.ndarray, spread: Spread, random: np.random.Gen
 
 @pytest.mark.parametrize("fraction", [0.1, 3.0])  # at 3 most weights are drawn more than once
 def test_gaussian_mutation_is_its_changes_one_after_the_other(fraction):
-    spread, repeated = PUBLIC._replace(fraction=fraction, super_probability=0.3, reset_probability=0.2), some(7)
+    spread, repeated = (
+        PUBLIC._replace(fraction=fraction, super_probability=0.3, reset_probability=0.2),
+        some(7),
+    )
     for seed in range(50):
         mutated = genetics.gaussian(repeated, LAYOUT, spread, np.random.default_rng(seed))
-        np.testing.assert_array_equal(mutated, changed_one_by_one(repeated, spread, np.random.default_rng(seed)))
+        np.testing.assert_array_equal(
+            mutated, changed_one_by_one(repeated, spread, np.random.default_rng(seed))
+        )
 
 
 def test_three_matrices_in_four_are_mutated():
     layout, runs = Layout((64, 1)), 2000
     parent = np.ones(layout.d, np.float32)
     changed = [
-        not np.array_equal(genetics.gaussian(parent, layout, PUBLIC, np.random.default_rng(seed)), parent) for seed in range(runs)
+        not np.array_equal(
+            genetics.gaussian(parent, layout, PUBLIC, np.random.default_rng(seed)), parent
+        )
+        for seed in range(runs)
     ]
     share = 0.75 * 6 / 7  # below ceil(6.4) changes, so none in one of seven
     assert abs(np.mean(changed) - share) < 4 * np.sqrt(share * (1 - share) / runs)

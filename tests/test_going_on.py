@@ -26,8 +26,26 @@ from esac_mpi.record import Run, publish, read
 from esac_mpi.training import active_run, loop, session
 
 TINY = [
-    *("--algorithm", "es", "--task.id", "CyclicMDP-v0", "--task.horizon", "9", "--policy.hidden", "4"),
-    *("--es.population_size", "4", "--budget.generations", "2", "--evaluation.episodes", "1", "--display.style", "plain"),
+    *(
+        "--algorithm",
+        "es",
+        "--task.id",
+        "CyclicMDP-v0",
+        "--task.horizon",
+        "9",
+        "--policy.hidden",
+        "4",
+    ),
+    *(
+        "--es.population_size",
+        "4",
+        "--budget.generations",
+        "2",
+        "--evaluation.episodes",
+        "1",
+        "--display.style",
+        "plain",
+    ),
 ]
 
 
@@ -44,14 +62,25 @@ def go_on(argv):
     return started(*argv)
 
 
-def test_a_clock_that_is_set_while_a_run_goes_on_changes_nothing_of_it(begun, tmp_path, monkeypatch):
+def test_a_clock_that_is_set_while_a_run_goes_on_changes_nothing_of_it(
+    begun, tmp_path, monkeypatch
+):
     honest, steps = time.time, cycle((0, 3600, -3600, 7200))
     monkeypatch.setattr(time, "time", lambda: honest() + next(steps))
-    limits = ["--max-hours", "0.5", "--stop.member_minutes", "10", "--checkpoint.every_minutes", "10"]
+    limits = [
+        "--max-hours",
+        "0.5",
+        "--stop.member_minutes",
+        "10",
+        "--checkpoint.every_minutes",
+        "10",
+    ]
     assert go_on([*TINY, "--run-dir", str(tmp_path / "set"), *limits]) == 0
     straight, other = Run.open(begun), Run.open(tmp_path / "set")
     assert (other.status["status"], other.generation) == ("complete", 2)
-    np.testing.assert_array_equal(other.columns["metrics/fitness"], straight.columns["metrics/fitness"])
+    np.testing.assert_array_equal(
+        other.columns["metrics/fitness"], straight.columns["metrics/fitness"]
+    )
     lasted = np.diff(other.columns["timing/wall_seconds"], prepend=0)
     assert ((lasted > 0) & (lasted < 1800)).all()
 
@@ -64,7 +93,9 @@ def generation(path):
 def test_a_moved_run_and_a_copy_go_on_where_they_are(begun, tmp_path, older):
     if older:  # as it was saved before: with its path and time
         text = (begun / "config.toml").read_text()
-        (begun / "config.toml").write_text(f"run_dir = {json.dumps(str(begun))}\nmax_hours = 1e-9\n{text}")
+        (begun / "config.toml").write_text(
+            f"run_dir = {json.dumps(str(begun))}\nmax_hours = 1e-9\n{text}"
+        )
     moved, copy = tmp_path / "moved", tmp_path / "copy"
     shutil.copytree(begun, copy)
     begun.rename(moved)
@@ -72,7 +103,12 @@ def test_a_moved_run_and_a_copy_go_on_where_they_are(begun, tmp_path, older):
         assert go_on([str(path / "config.toml"), "--budget.generations", str(budget)]) == 0
     assert not begun.exists()
     assert (generation(moved), generation(copy)) == (3, 4)
-    assert load([str(moved / "config.toml"), "--run-dir", "elsewhere", "--max-hours", "2"])[0].max_hours == 2
+    assert (
+        load([str(moved / "config.toml"), "--run-dir", "elsewhere", "--max-hours", "2"])[
+            0
+        ].max_hours
+        == 2
+    )
     assert load([str(moved / "config.toml"), "--run-dir", "elsewhere"])[0].run_dir == "elsewhere"
 
 
@@ -94,7 +130,9 @@ def test_a_file_of_that_name_elsewhere_is_a_configuration_like_any(tmp_path):
 def test_the_line_that_a_refusal_prints_goes_on_with_the_run(begun, edited, capfd):
     if edited:
         text = (begun / "config.toml").read_text()
-        (begun / "config.toml").write_text(text.replace("seed = 0", "seed = 4").replace("hidden = [4]", "hidden = [5, 5]"))
+        (begun / "config.toml").write_text(
+            text.replace("seed = 0", "seed = 4").replace("hidden = [4]", "hidden = [5, 5]")
+        )
         refused = [str(begun / "config.toml")]
     else:
         refused = [*TINY, "--run-dir", str(begun), "--es.sigma", "0.5"]
@@ -120,7 +158,9 @@ def test_another_kind_of_cpu_for_openblas_is_told_like_another_cpu(begun, monkey
 
 def test_between_the_processor_times_of_two_rows_nothing_is_lost(tmp_path, monkeypatch):
     told = []
-    monkeypatch.setattr(loop.time, "process_time", lambda: told.append(float(len(told))) or told[-1])
+    monkeypatch.setattr(
+        loop.time, "process_time", lambda: told.append(float(len(told))) or told[-1]
+    )
     assert go_on([*TINY, "--run-dir", str(tmp_path / "a")]) == 0
     assert Run.open(tmp_path / "a").columns["timing/seconds_processor"].sum() == told[-1] > 0
 
@@ -129,7 +169,10 @@ def test_what_neither_run_reads_does_not_keep_a_run_from_going_on():
     changes = {"esac.sigma": 0.7, "learner.threads": 3, "es.noise_table_size": 5}
     es = updated(Config(), {"algorithm": "es"})
     assert config.differences(es, updated(es, changes)) == {}
-    assert [*config.differences(updated(es, {"es.noise": "table"}), updated(es, changes))] == ["es.noise", "es.noise_table_size"]
+    assert [*config.differences(updated(es, {"es.noise": "table"}), updated(es, changes))] == [
+        "es.noise",
+        "es.noise_table_size",
+    ]
 
 
 @pytest.mark.parametrize(
@@ -211,14 +254,21 @@ def test_the_advice_to_run_a_command_again_leaves_fresh_out(fresh, monkeypatch, 
     said = []
     monkeypatch.setattr(loop.log, "say", said.append)
     monkeypatch.setattr(loop, "save", lambda *arguments: True)
-    state = SimpleNamespace(generation=5, best=Best(), counters=SimpleNamespace(env_steps=0, nominal_steps=0))
+    state = SimpleNamespace(
+        generation=5, best=Best(), counters=SimpleNamespace(env_steps=0, nominal_steps=0)
+    )
     run = SimpleNamespace(path=tmp_path, starts=1, restored=None, close=lambda: None)
     stop = SimpleNamespace(why="SIGTERM")
-    world = SimpleNamespace(from_root=lambda code: code, gather=lambda value: [value, value, ""], stop=stop)
+    world = SimpleNamespace(
+        from_root=lambda code: code, gather=lambda value: [value, value, ""], stop=stop
+    )
     stopped = active_run.Job(Config(), world, None, None, state, None, None, run)
     assert loop.finish(stopped, *([True] if fresh else [])) == active_run.STOPPED
     but = ", without --fresh," if fresh else ""
-    assert said[0] == f"stopped at generation 5 (SIGTERM), saved; run the same command again{but} to go on"
+    assert (
+        said[0]
+        == f"stopped at generation 5 (SIGTERM), saved; run the same command again{but} to go on"
+    )
 
 
 def test_run_is_had_from_the_package_and_only_who_asks_loads_it():
@@ -228,13 +278,38 @@ def test_run_is_had_from_the_package_and_only_who_asks_loads_it():
 
 
 ESAC = [
-    *("--task.id", "CyclicMDP-v0", "--task.horizon", "9", "--policy.hidden", "4", "--display.style", "plain"),
+    *(
+        "--task.id",
+        "CyclicMDP-v0",
+        "--task.horizon",
+        "9",
+        "--policy.hidden",
+        "4",
+        "--display.style",
+        "plain",
+    ),
     *("--esac.population_size", "6", "--esac.sigma", "0.3", "--esac.reading", "mended"),
     *("--esac.gradient_interval", "2", "--esac.sac_min_steps", "10", "--esac.sac_episodes", "1"),
     *("--esac.learner_lag", "2", "--esac.adoption", "means"),
-    *("--sac.start_steps", "5", "--sac.batch_size", "4", "--sac.replay_capacity", "50", "--evaluation.episodes", "1"),
+    *(
+        "--sac.start_steps",
+        "5",
+        "--sac.batch_size",
+        "4",
+        "--sac.replay_capacity",
+        "50",
+        "--evaluation.episodes",
+        "1",
+    ),
 ]
-LATER = ("adoption", "phase_timing", "workers", "update_cost", "replayed", "observation_")  # fields' first words
+LATER = (
+    "adoption",
+    "phase_timing",
+    "workers",
+    "update_cost",
+    "replayed",
+    "observation_",
+)  # fields' first words
 NEW = (
     "env_steps_replayed",
     "adopted",
@@ -255,7 +330,9 @@ def as_it_was_saved_before(text):
     return "\n".join(kept) + "\n"
 
 
-def test_a_run_of_a_version_without_replays_trials_and_virtual_time_goes_on_and_is_the_same_as_straight(tmp_path):
+def test_a_run_of_a_version_without_replays_trials_and_virtual_time_goes_on_and_is_the_same_as_straight(
+    tmp_path,
+):
     straight, parts = tmp_path / "straight", tmp_path / "parts"
     assert go_on([*ESAC, "--budget.generations", "5", "--run-dir", str(straight)]) == 0
     assert go_on([*ESAC, "--budget.generations", "3", "--run-dir", str(parts)]) == 0
@@ -264,7 +341,11 @@ def test_a_run_of_a_version_without_replays_trials_and_virtual_time_goes_on_and_
         arrays, attributes = read(parts / name)
         former = {key: array for key, array in arrays.items() if not any(new in key for new in NEW)}
         lost |= arrays.keys() - former.keys()
-        publish(parts / name, former, {**attributes, "config": as_it_was_saved_before(attributes["config"])})
+        publish(
+            parts / name,
+            former,
+            {**attributes, "config": as_it_was_saved_before(attributes["config"])},
+        )
     assert {"state/replayed_theta", "state/counters.env_steps_replayed", "metrics/adopted"} <= lost
     assert read(parts / "checkpoint.h5")[0]["state/phase_begun"] == 2
     (parts / "config.toml").write_text(as_it_was_saved_before((parts / "config.toml").read_text()))

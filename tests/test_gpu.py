@@ -31,7 +31,9 @@ BUSY = "CUDA error: CUDA-capable device(s) is/are busy or unavailable\nCUDA kern
 @pytest.fixture
 def cuda(monkeypatch):
     """Let torch see two GPUs, with 1 GiB and 1,000 of 5,000,000,000 bytes free; keep what is asked of it."""
-    asked = SimpleNamespace(device=None, deterministic=None, tf32=torch.backends.cuda.matmul.allow_tf32)
+    asked = SimpleNamespace(
+        device=None, deterministic=None, tf32=torch.backends.cuda.matmul.allow_tf32
+    )
     answers = {
         "is_available": lambda: True, "device_count": lambda: 2, "init": lambda: None, "synchronize": lambda: None,
         "mem_get_info": lambda: (FREE, 5 * 10**9),
@@ -40,8 +42,14 @@ def cuda(monkeypatch):
     }  # fmt: skip
     for name, answer in answers.items():
         monkeypatch.setattr(torch.cuda, name, answer)
-    monkeypatch.setattr(gpu.torch, "set_deterministic_debug_mode", lambda mode: setattr(asked, "deterministic", mode))
-    monkeypatch.setattr(gpu.torch, "use_deterministic_algorithms", raising("it loads torch's compiler, for seconds"))
+    monkeypatch.setattr(
+        gpu.torch,
+        "set_deterministic_debug_mode",
+        lambda mode: setattr(asked, "deterministic", mode),
+    )
+    monkeypatch.setattr(
+        gpu.torch, "use_deterministic_algorithms", raising("it loads torch's compiler, for seconds")
+    )
     monkeypatch.setattr(gpu, "probe", lambda: None)
     monkeypatch.setattr(torch.utils.deterministic, "fill_uninitialized_memory", True)
     monkeypatch.delenv("CUBLAS_WORKSPACE_CONFIG", raising=False)
@@ -61,13 +69,20 @@ def raising(message):
 
 
 @pytest.mark.parametrize(("named", "number"), [("auto", 0), ("cuda", 0), ("cuda:1", 1)])
-def test_the_gpu_that_is_named_becomes_the_current_one_and_repeats_its_bits(cuda, monkeypatch, named, number):
+def test_the_gpu_that_is_named_becomes_the_current_one_and_repeats_its_bits(
+    cuda, monkeypatch, named, number
+):
     assert gpu.choose(settings(named)) == torch.device("cuda", number)
     assert (cuda.device, cuda.deterministic) == (number, "error")
     assert gpu.os.environ["CUBLAS_WORKSPACE_CONFIG"] == ":4096:8"
-    monkeypatch.setattr(torch.cuda, "get_device_properties", lambda *_: SimpleNamespace(multi_processor_count=132))
+    monkeypatch.setattr(
+        torch.cuda, "get_device_properties", lambda *_: SimpleNamespace(multi_processor_count=132)
+    )
     monkeypatch.setattr(torch.version, "cuda", "12.8")
-    assert gpu.named(torch.device("cuda", number)) == "cuda (GPU, 132 multiprocessors, CUDA 12.8, cuBLAS :4096:8)"
+    assert (
+        gpu.named(torch.device("cuda", number))
+        == "cuda (GPU, 132 multiprocessors, CUDA 12.8, cuBLAS :4096:8)"
+    )
     assert not torch.backends.cuda.matmul.allow_tf32
     gpu.choose(settings(named, "tf32"))
     assert torch.backends.cuda.matmul.allow_tf32
@@ -76,10 +91,18 @@ def test_the_gpu_that_is_named_becomes_the_current_one_and_repeats_its_bits(cuda
 @pytest.mark.parametrize(
     ("asked", "answer", "told"),
     [
-        ("device_count", lambda: 1, r"cuda:1: torch sees 1 GPU\(s\) on rank 0's host; ask the scheduler"),
+        (
+            "device_count",
+            lambda: 1,
+            r"cuda:1: torch sees 1 GPU\(s\) on rank 0's host; ask the scheduler",
+        ),
         ("init", raising(OLD), r"too old \(found version 11040\); ask"),
         ("synchronize", raising(BUSY), r"device\(s\) is/are busy or unavailable; ask"),
-        ("probe", raising(FOREIGN), r"no kernel image is available for execution on the device; install a torch that was built"),
+        (
+            "probe",
+            raising(FOREIGN),
+            r"no kernel image is available for execution on the device; install a torch that was built",
+        ),
     ],
 )
 def test_a_gpu_that_cannot_be_used_is_told_in_one_sentence(cuda, monkeypatch, asked, answer, told):
@@ -92,7 +115,9 @@ def test_a_gpu_that_cannot_be_used_is_told_in_one_sentence(cuda, monkeypatch, as
 
 def test_a_product_is_made_on_the_device_before_it_is_taken(monkeypatch):
     ones, made = torch.ones, []
-    monkeypatch.setattr(gpu.torch, "ones", lambda *shape, device: made.append(device) or ones(*shape))
+    monkeypatch.setattr(
+        gpu.torch, "ones", lambda *shape, device: made.append(device) or ones(*shape)
+    )
     gpu.probe()
     assert made == ["cuda"]
     monkeypatch.setattr(gpu.torch, "ones", lambda *shape, device: torch.full(shape, 1.5))
@@ -125,11 +150,18 @@ def test_an_actor_is_brought_from_the_device_by_one_copy():
 
 def test_a_process_that_has_made_products_before_is_told_what_to_set(cuda, monkeypatch):
     def probe():
-        assert cuda.deterministic == "error"  # torch looks whether its first product repeats only if that is asked for
-        raise RuntimeError("Deterministic behavior was enabled ... set an environment variable CUBLAS_WORKSPACE_CONFIG=:4096:8")
+        assert (
+            cuda.deterministic == "error"
+        )  # torch looks whether its first product repeats only if that is asked for
+        raise RuntimeError(
+            "Deterministic behavior was enabled ... set an environment variable CUBLAS_WORKSPACE_CONFIG=:4096:8"
+        )
 
     monkeypatch.setattr(gpu, "probe", probe)
-    with pytest.raises(NoDevice, match=r"has made products on a GPU before .*: set CUBLAS_WORKSPACE_CONFIG=:4096:8 before"):
+    with pytest.raises(
+        NoDevice,
+        match=r"has made products on a GPU before .*: set CUBLAS_WORKSPACE_CONFIG=:4096:8 before",
+    ):
         gpu.choose(settings("cuda"))
 
 
@@ -145,20 +177,27 @@ def test_a_graph_has_a_stream_of_its_device_and_a_workspace_of_its_own(monkeypat
     monkeypatch.setattr(torch.cuda, "Stream", lambda: object())
     monkeypatch.setattr(torch.cuda, "CUDAGraph", lambda: SimpleNamespace(replay="replay"))
     monkeypatch.setattr(torch.cuda, "graph", graph)
-    monkeypatch.setattr(torch._C, "_cuda_clearCublasWorkspaces", lambda: done.append("cleared"), raising=False)
+    monkeypatch.setattr(
+        torch._C, "_cuda_clearCublasWorkspaces", lambda: done.append("cleared"), raising=False
+    )
     device = gpu.Cuda()
     assert device.capture(lambda: done.append("recorded")) == "replay"
     assert done == ["cleared", (device._side, "thread_local"), "recorded", "cleared"]
 
 
 @pytest.mark.parametrize(("workspace", "fits"), [(":16:8", True), (":4096:2", False)])
-def test_a_workspace_with_which_bits_would_not_repeat_is_refused_on_a_gpu_alone(cuda, monkeypatch, workspace, fits):
+def test_a_workspace_with_which_bits_would_not_repeat_is_refused_on_a_gpu_alone(
+    cuda, monkeypatch, workspace, fits
+):
     monkeypatch.setenv("CUBLAS_WORKSPACE_CONFIG", workspace)
     assert gpu.choose(settings("cpu")) == torch.device("cpu")
     if fits:
         assert gpu.choose(settings("cuda")) == torch.device("cuda", 0)
         return
-    with pytest.raises(NoDevice, match=r"CUBLAS_WORKSPACE_CONFIG = :4096:2: bits would not repeat; unset it, or take :4096:8 or"):
+    with pytest.raises(
+        NoDevice,
+        match=r"CUBLAS_WORKSPACE_CONFIG = :4096:2: bits would not repeat; unset it, or take :4096:8 or",
+    ):
         gpu.choose(settings("cuda"))
 
 
@@ -170,7 +209,9 @@ def test_a_training_in_anothers_process_leaves_torch_as_it_was(monkeypatch):
         with monkeypatch.context() as patch:
             if not loaded:
                 patch.setattr(learners, "load", raising("torch would be loaded"))
-                patch.setattr(learners, "sys", SimpleNamespace(modules={gpu.__name__: gpu}))  # once it has been, meanwhile
+                patch.setattr(
+                    learners, "sys", SimpleNamespace(modules={gpu.__name__: gpu})
+                )  # once it has been, meanwhile
             with learners.put_back():
                 gpu.restore(gpu.Settings(2, not before.fills, not before.tf32, None))
                 assert torch.are_deterministic_algorithms_enabled()
@@ -194,7 +235,9 @@ def test_products_named_in_torchs_newer_way_are_left_alone():
 
 
 def test_where_torch_has_no_cuda_that_is_what_is_told():
-    with pytest.raises(NoDevice, match=r"learner.device = cuda: torch sees 0 GPU\(s\) on rank 0's host: "):
+    with pytest.raises(
+        NoDevice, match=r"learner.device = cuda: torch sees 0 GPU\(s\) on rank 0's host: "
+    ):
         gpu.choose(settings("cuda"))
     with pytest.raises(NoDevice, match=r"learner\.precision = tf32: a CPU has no such products"):
         gpu.choose(settings("cpu", "tf32"))
@@ -206,26 +249,50 @@ def test_too_little_memory_is_told_in_bytes_before_any_is_taken(cuda):
     with pytest.raises(NoDevice, match=told):
         gpu.refuse_too_large(1001, "x")
     made = sac()
-    made.device, needed = torch.device("cuda"), Chunks.bytes(made) + sum(tensor.nbytes for tensor in made.kept()) + 2**30
-    with pytest.raises(NoDevice, match=rf"SAC's replay of 500 transitions and what updates draw need {needed:,} bytes"):
+    made.device, needed = (
+        torch.device("cuda"),
+        Chunks.bytes(made) + sum(tensor.nbytes for tensor in made.kept()) + 2**30,
+    )
+    with pytest.raises(
+        NoDevice,
+        match=rf"SAC's replay of 500 transitions and what updates draw need {needed:,} bytes",
+    ):
         made.ready()
 
 
 def test_memory_that_ends_while_networks_are_made_is_told_too(monkeypatch):
     def full(*_):
-        raise torch.cuda.OutOfMemoryError("CUDA out of memory. Tried to allocate 2.00 GiB. GPU 0 has a total capacity of 1 GiB")
+        raise torch.cuda.OutOfMemoryError(
+            "CUDA out of memory. Tried to allocate 2.00 GiB. GPU 0 has a total capacity of 1 GiB"
+        )
 
     monkeypatch.setattr("esac_mpi.learners.sac.SAC.network", full)
-    with pytest.raises(NoDevice, match=r"networks and buffers: CUDA out of memory\. Tried to allocate 2\.00 GiB: lower"):
+    with pytest.raises(
+        NoDevice,
+        match=r"networks and buffers: CUDA out of memory\. Tried to allocate 2\.00 GiB: lower",
+    ):
         sac()
 
 
 def test_what_other_ranks_learn_with_never_asks_for_a_gpu(monkeypatch):
-    for name in ("is_available", "device_count", "init", "set_device", "mem_get_info", "current_device"):
+    for name in (
+        "is_available",
+        "device_count",
+        "init",
+        "set_device",
+        "mem_get_info",
+        "current_device",
+    ):
         monkeypatch.setattr(torch.cuda, name, raising("asked"))
     layout = Layout((3, 8, 8, 1))
-    pderl = load(list(map(str, ["--algorithm", "pderl", *options("pderl"), "--policy.hidden", 8, 8])))[0]
-    theta, states, random = layout.initial(0, 1), np.ones((20, 3), np.float32), np.random.default_rng(0)
+    pderl = load(
+        list(map(str, ["--algorithm", "pderl", *options("pderl"), "--policy.hidden", 8, 8]))
+    )[0]
+    theta, states, random = (
+        layout.initial(0, 1),
+        np.ones((20, 3), np.float32),
+        np.random.default_rng(0),
+    )
     operators = set_up.make_operators(pderl, layout)
     critic = np.zeros(operators.critic_size, np.float32)
     assert operators.distilled((theta, theta), theta, states, critic, random).shape == (layout.d,)
@@ -238,21 +305,34 @@ def test_what_other_ranks_learn_with_never_asks_for_a_gpu(monkeypatch):
 
 def test_the_check_tells_model_memory_driver_and_updates_a_second(cuda, monkeypatch, tmp_path):
     version = tmp_path / "version"
-    version.write_text("NVRM version: NVIDIA UNIX x86_64 Kernel Module  570.86.15  Release\nGCC version: 12.2.0\n")
+    version.write_text(
+        "NVRM version: NVIDIA UNIX x86_64 Kernel Module  570.86.15  Release\nGCC version: 12.2.0\n"
+    )
     assert gpu.driver(version) == "570.86.15"
     assert gpu.driver(tmp_path / "none") == ""
     monkeypatch.setattr(chunks, "CHUNK", 7)
     made, now = learner("td3"), iter(range(100))
     made.chunks = Chunks(made, FakeGpu())
-    assert chunks.updates_per_second(made, 3, lambda: next(now)) == 4 * 7  # one look at the clock after each four chunks
+    assert (
+        chunks.updates_per_second(made, 3, lambda: next(now)) == 4 * 7
+    )  # one look at the clock after each four chunks
     monkeypatch.setattr(learners, "make", lambda *_, **__: made)
     monkeypatch.setattr(chunks, "updates_per_second", lambda *_: 4321.4)
-    config, env = updated(Config(), {"algorithm": "td3", "learner.device": "cuda"}), make("CyclicMDP-v0")
+    config, env = (
+        updated(Config(), {"algorithm": "td3", "learner.device": "cuda"}),
+        make("CyclicMDP-v0"),
+    )
     (line,) = check.learner(config, env, ROOT)
-    assert line.found.startswith("GPU, 5,000,000,000 bytes of memory, 1,073,742,824 free beside this learner; driver ")
+    assert line.found.startswith(
+        "GPU, 5,000,000,000 bytes of memory, 1,073,742,824 free beside this learner; driver "
+    )
     assert line.found.endswith("; 4,321 updates/s, fp32")
 
-    monkeypatch.setattr(chunks, "updates_per_second", raising("CUDA out of memory. Tried to allocate 1.00 GiB. GPU 0 has\nmore"))
+    monkeypatch.setattr(
+        chunks,
+        "updates_per_second",
+        raising("CUDA out of memory. Tried to allocate 1.00 GiB. GPU 0 has\nmore"),
+    )
     (line,) = check.learner(config, env, ROOT)
     assert (line.fatal, line.remedy) == (True, "CUDA out of memory. Tried to allocate 1.00 GiB")
     assert line.found.endswith("; its updates fail")
@@ -269,12 +349,18 @@ def test_the_check_tells_model_memory_driver_and_updates_a_second(cuda, monkeypa
 @pytest.mark.parametrize(
     ("name", "fields", "rows"),
     [
-        ("aes_rl", {"workers": 2, "update_cost": 10.0, "critic_chunk": 10}, 300 + 2 * (4 * 2 * 40 + 8 * 40)),
+        (
+            "aes_rl",
+            {"workers": 2, "update_cost": 10.0, "critic_chunk": 10},
+            300 + 2 * (4 * 2 * 40 + 8 * 40),
+        ),
         ("cem_rl", {}, 300),
         ("td3", {"steps_per_generation": 7}, 300 + 7),
     ],
 )
-def test_the_check_asks_for_the_room_that_a_run_takes_on_the_device(cuda, monkeypatch, name, fields, rows):
+def test_the_check_asks_for_the_room_that_a_run_takes_on_the_device(
+    cuda, monkeypatch, name, fields, rows
+):
     """Beside the capacity: what comes in while AES-RL's tasks are at work, what a phase overwrites."""
     asked, honest = [], learners.make
     monkeypatch.setattr(chunks, "updates_per_second", lambda *_: 1.0)
@@ -284,8 +370,21 @@ def test_the_check_asks_for_the_room_that_a_run_takes_on_the_device(cuda, monkey
         return asked[0]
 
     monkeypatch.setattr(learners, "make", make_on_a_cpu)
-    chosen = {"algorithm": name, "learner.device": "cuda", "task.id": "CyclicMDP-v0", "task.horizon": 40, "policy.hidden": (8,)}
-    chosen |= {f"{name}.replay_capacity": 300, f"{name}.batch_size": 16, "budget.nominal_steps": 0, "budget.env_steps": 10**6}
-    config = updated(Config(), {**chosen, **{f"{name}.{field}": value for field, value in fields.items()}})
+    chosen = {
+        "algorithm": name,
+        "learner.device": "cuda",
+        "task.id": "CyclicMDP-v0",
+        "task.horizon": 40,
+        "policy.hidden": (8,),
+    }
+    chosen |= {
+        f"{name}.replay_capacity": 300,
+        f"{name}.batch_size": 16,
+        "budget.nominal_steps": 0,
+        "budget.env_steps": 10**6,
+    }
+    config = updated(
+        Config(), {**chosen, **{f"{name}.{field}": value for field, value in fields.items()}}
+    )
     check.learner(config, make("CyclicMDP-v0", 40), ROOT)
     assert len(asked[0].replay.ring) == rows

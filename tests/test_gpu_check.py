@@ -11,7 +11,16 @@ from esac_mpi.host import processes
 from esac_mpi.host.processes import alive
 from esac_mpi.learners import chunks
 from tools import gpu_check
-from tools.bench import gpu_bits, gpu_rates, gpu_runs, gpu_scaling, learner, measurement, program, simulation
+from tools.bench import (
+    gpu_bits,
+    gpu_rates,
+    gpu_runs,
+    gpu_scaling,
+    learner,
+    measurement,
+    program,
+    simulation,
+)
 from tools.bench.gpu_bits import Finding
 
 
@@ -81,9 +90,13 @@ def test_the_plan_takes_at_most_nine_minutes_and_gives_every_part_its_share():
     assert all(shares >= [part.share for part in gpu_check.PARTS.values()])
 
 
-def test_parts_that_there_is_no_time_for_are_left_out_from_the_end_and_the_others_share_what_there_is(monkeypatch):
+def test_parts_that_there_is_no_time_for_are_left_out_from_the_end_and_the_others_share_what_there_is(
+    monkeypatch,
+):
     shares = {"a": 10, "b": 20, "c": 40}
-    monkeypatch.setattr(gpu_check, "PARTS", {name: gpu_check.Part(share, None) for name, share in shares.items()})
+    monkeypatch.setattr(
+        gpu_check, "PARTS", {name: gpu_check.Part(share, None) for name, share in shares.items()}
+    )
     assert gpu_check.planned(list("abc"), 60) == {"a": 20, "b": 60}
     assert gpu_check.planned(list("abc"), 70) == {"a": 10, "b": 30, "c": 70}
     assert gpu_check.planned(["c"], 5) == {"c": 5}
@@ -92,7 +105,10 @@ def test_parts_that_there_is_no_time_for_are_left_out_from_the_end_and_the_other
 def test_what_was_cut_failed_or_left_out_is_said_with_how_to_go_on(monkeypatch, capsys):
     ended = {"bits": 0, "trouble": 1, "updates": None, "peers": -11}
     monkeypatch.setattr(gpu_check, "in_a_process", lambda name, *_: ended[name])
-    assert gpu_check.main(["--device", "cpu", "--part", *ended, "scaling", "--minutes", "3.3"]) == gpu_check.FAILED
+    assert (
+        gpu_check.main(["--device", "cpu", "--part", *ended, "scaling", "--minutes", "3.3"])
+        == gpu_check.FAILED
+    )
     said = capsys.readouterr().out
     assert "CUT     updates" in said
     assert "FAILED  peers: exit -11" in said
@@ -102,7 +118,9 @@ def test_what_was_cut_failed_or_left_out_is_said_with_how_to_go_on(monkeypatch, 
 
 
 def test_where_torch_sees_no_gpu_nothing_begins(monkeypatch, capsys):
-    monkeypatch.setattr(gpu_check, "in_a_process", lambda name, *_: gpu_check.carried_out(name, "cuda"))
+    monkeypatch.setattr(
+        gpu_check, "in_a_process", lambda name, *_: gpu_check.carried_out(name, "cuda")
+    )
     assert gpu_check.main([]) == gpu_check.NO_GPU
     assert "torch sees no GPU here" in capsys.readouterr().out
 
@@ -128,7 +146,12 @@ def test_what_hangs_is_ended_with_all_that_it_has_started_and_what_it_said_is_th
     for seconds in (2, 20, 200):  # on a busy machine the first may not be enough to say anything
         if not said:
             assert (
-                processes.follow([sys.executable, "-c", f"{child} __import__('time').sleep(600)"], seconds, said.append, {})
+                processes.follow(
+                    [sys.executable, "-c", f"{child} __import__('time').sleep(600)"],
+                    seconds,
+                    said.append,
+                    {},
+                )
                 is None
             )
     assert not alive(int(said[0]))
@@ -136,15 +159,23 @@ def test_what_hangs_is_ended_with_all_that_it_has_started_and_what_it_said_is_th
 
 def test_a_run_that_hangs_says_what_it_had_said():
     with pytest.raises(program.Failed, match=r"(?s)not ended after 5 s.*begun"):
-        program.launch(1, ["-c", "print('begun', flush=True); import time; time.sleep(60)"], seconds=5)
+        program.launch(
+            1, ["-c", "print('begun', flush=True); import time; time.sleep(60)"], seconds=5
+        )
 
 
 def test_a_peer_that_fails_is_a_line_and_the_others_go_on(monkeypatch, capsys):
     monkeypatch.setattr(learner, "ON_GPU", [((8, 8), 16)])
-    found = [f.what for f in gpu_rates.competing("cpu", ("ours", "ours tf32", "CleanRL-style"), 0.01, 1)]
-    assert found == [f"2x8 batch=16: {figure}" for figure in ("ours", "CleanRL-style", "ours / CleanRL-style")]
+    found = [
+        f.what for f in gpu_rates.competing("cpu", ("ours", "ours tf32", "CleanRL-style"), 0.01, 1)
+    ]
+    assert found == [
+        f"2x8 batch=16: {figure}" for figure in ("ours", "CleanRL-style", "ours / CleanRL-style")
+    ]
     said = capsys.readouterr().err
-    assert "ours tf32: failed: NoDevice: learner.precision = tf32: a CPU has no such products" in said
+    assert (
+        "ours tf32: failed: NoDevice: learner.precision = tf32: a CPU has no such products" in said
+    )
 
 
 def test_who_fails_in_a_later_turn_is_left_out_with_the_first_line_of_the_reason(capsys):
@@ -170,7 +201,13 @@ def test_where_the_learner_is_the_floor_is_said_of_each_n_and_ranks():
     """64 members of 1 s on 64 ranks: a phase of 4 s every five generations is none, one of 6 s is."""
     es = simulation.Costs(np.array([1.0]), d=1000)
     for phase, said in ((4.0, "a 5th of its phase 0.8 s: no floor"), (6.0, "1.2 s: the floor")):
-        esac = simulation.Costs(np.array([1.0]), d=1000, phase_updates=100, seconds_per_update=phase / 100, host_per_update=0.0)
+        esac = simulation.Costs(
+            np.array([1.0]),
+            d=1000,
+            phase_updates=100,
+            seconds_per_update=phase / 100,
+            host_per_update=0.0,
+        )
         found = gpu_scaling.simulated(64, Cluster(64), {"es": es, "esac": esac})
         assert found.what == "n=64 ranks=64, SIMULATION"
         assert found.found.endswith(said)

@@ -12,7 +12,13 @@ import esac_mpi
 from esac_mpi import Run, WrongUsage
 
 SMALL = {
-    **{"algorithm": "es", "task.id": "own_envs:Steep-v0", "task.horizon": 9, "policy.hidden": [4], "es.population_size": 4},
+    **{
+        "algorithm": "es",
+        "task.id": "own_envs:Steep-v0",
+        "task.horizon": 9,
+        "policy.hidden": [4],
+        "es.population_size": 4,
+    },
     **{"evaluation.episodes": 1, "budget.generations": 2},
 }
 
@@ -23,7 +29,9 @@ def trained(path, callback=None, **more):
 
 def test_one_training_at_a_time(tmp_path):
     def again(row):
-        with pytest.raises(WrongUsage, match="another training goes on in this process: one at a time"):
+        with pytest.raises(
+            WrongUsage, match="another training goes on in this process: one at a time"
+        ):
             trained(tmp_path / "inner")
 
     assert trained(tmp_path / "run", again).state == "complete"

@@ -18,10 +18,30 @@ from esac_mpi.analysis.clock import Machine, computed, grid
 from esac_mpi.config.genetic import FORMS
 from esac_mpi.record import Run
 
-ALGORITHMS = ("esac", "es", "sac", "td3", "ddpg", "ppo", "erl", "perl", "derl", "pderl", "cem", "cem_rl", "aes_rl")
+ALGORITHMS = (
+    "esac",
+    "es",
+    "sac",
+    "td3",
+    "ddpg",
+    "ppo",
+    "erl",
+    "perl",
+    "derl",
+    "pderl",
+    "cem",
+    "cem_rl",
+    "aes_rl",
+)
 DRAWN = ("cem", "cem_rl")
 AES = {
-    **{"workers": 2, "start_steps": 20, "batch_size": 16, "critic_chunk": 20, "replay_capacity": 200},
+    **{
+        "workers": 2,
+        "start_steps": 20,
+        "batch_size": 16,
+        "critic_chunk": 20,
+        "replay_capacity": 200,
+    },
     **{"arrivals_per_generation": 6, "mean_episodes": 1},
 }
 PROGRAM = """
@@ -45,19 +65,41 @@ def fresh(tmp_path_factory):
         "sac": [*LEARNER, "--sac.steps_per_generation", 20, *value],
     }
     for name in ("td3", "ddpg"):
-        table = {"steps_per_generation": 20, "start_steps": 20, "batch_size": 16, "replay_capacity": 200}
+        table = {
+            "steps_per_generation": 20,
+            "start_steps": 20,
+            "batch_size": 16,
+            "replay_capacity": 200,
+        }
         more[name] = [token for key, value in table.items() for token in (f"--{name}.{key}", value)]
-    more["ppo"] = ["--ppo.steps_per_generation", 20, "--ppo.batch_size", 8, "--ppo.reward_normalisation", "true"]
+    more["ppo"] = [
+        "--ppo.steps_per_generation",
+        20,
+        "--ppo.batch_size",
+        8,
+        "--ppo.reward_normalisation",
+        "true",
+    ]
     more |= {name: genetic(name) for name in FORMS}
     more |= {name: [*drawn(name), f"--{name}.importance_mixing", "true"] for name in DRAWN}
     more["aes_rl"] = [token for key, value in AES.items() for token in (f"--aes_rl.{key}", value)]
     common = [*TASK, *ROUTINE, "--budget.generations", 7]
-    seen = {name: [f"--{name}.observation_normalisation", "true"] for name in more if name not in (*FORMS, *DRAWN, "aes_rl")}
-    own = [["--algorithm", name, "--run-dir", path / name, *seen.get(name, [])] for name in ALGORITHMS]
-    lines = [[*common, *options, *more[name]] for name, options in zip(ALGORITHMS, own, strict=True)]
+    seen = {
+        name: [f"--{name}.observation_normalisation", "true"]
+        for name in more
+        if name not in (*FORMS, *DRAWN, "aes_rl")
+    }
+    own = [
+        ["--algorithm", name, "--run-dir", path / name, *seen.get(name, [])] for name in ALGORITHMS
+    ]
+    lines = [
+        [*common, *options, *more[name]] for name, options in zip(ALGORITHMS, own, strict=True)
+    ]
     arguments = json.dumps([list(map(str, line)) for line in lines])
     line = [sys.executable, "-c", PROGRAM, arguments]
-    done = subprocess.run(line, env=environment(), capture_output=True, text=True, timeout=300, check=False)
+    done = subprocess.run(
+        line, env=environment(), capture_output=True, text=True, timeout=300, check=False
+    )
     assert done.returncode == 0, done.stderr
     return path
 
@@ -102,7 +144,9 @@ def page():
             assert re.fullmatch(r"\[.*\]", shape), line
             rank = len(shape.strip("[]").split(",")) if shape != "[]" else 0
             entry = dtype, rank, named(algorithms)
-            assert datasets.setdefault(section, {}).setdefault(name, entry) is entry, f"{name} stands twice"
+            assert datasets.setdefault(section, {}).setdefault(name, entry) is entry, (
+                f"{name} stands twice"
+            )
         else:
             name, kind, algorithms, _ = cells
             attributes.setdefault(section, {})[name] = kind, named(algorithms)
@@ -113,7 +157,9 @@ def named(algorithms):
     """Return the algorithms of a cell of the page."""
     if algorithms == "all":
         return frozenset(ALGORITHMS)
-    return frozenset(algorithms.replace("genetic", " ".join(FORMS)).replace("drawn", " ".join(DRAWN)).split())
+    return frozenset(
+        algorithms.replace("genetic", " ".join(FORMS)).replace("drawn", " ".join(DRAWN)).split()
+    )
 
 
 def kind(value):
@@ -128,7 +174,11 @@ def found(path):
     datasets, attributes, of = {}, {}, {}
     for file in sorted(path.rglob("*.h5")):
         algorithm = file.relative_to(path).parts[0]
-        section = f"{file.parent.name}/segment-*.h5" if "segment" in file.name else file.name.replace("_prev", "")
+        section = (
+            f"{file.parent.name}/segment-*.h5"
+            if "segment" in file.name
+            else file.name.replace("_prev", "")
+        )
         with h5py.File(file, "r", locking=False) as opened:
             nodes = []
             opened.visititems(lambda name, node, nodes=nodes: nodes.append((name, node)))
@@ -173,7 +223,9 @@ def test_the_examples_of_the_page_run(fresh, tmp_path, monkeypatch, capsys):
     (tmp_path / "runs").mkdir()
     (tmp_path / "runs/quickstart").symlink_to(fresh / "esac")
     monkeypatch.chdir(tmp_path)
-    blocks = re.findall(r"```python\n(.*?)```", (ROOT / "docs/hdf5.md").read_text(encoding="utf-8"), re.DOTALL)
+    blocks = re.findall(
+        r"```python\n(.*?)```", (ROOT / "docs/hdf5.md").read_text(encoding="utf-8"), re.DOTALL
+    )
     assert len(blocks) == 2
     ours: dict = {}
     exec(blocks[0], ours)
@@ -188,10 +240,14 @@ def test_wide_tables_of_a_fresh_run(fresh):
     run = Run.open(fresh / "esac")
     assert run.members("timing/member_seconds").shape == run.members("length").shape == (7, 10)
     assert len(run.history) == 7
-    assert run.history["env_steps_population"].iloc[-1] >= run.members("length").sum()  # with those of trials
+    assert (
+        run.history["env_steps_population"].iloc[-1] >= run.members("length").sum()
+    )  # with those of trials
 
 
-@pytest.mark.parametrize("name", [name for name in ALGORITHMS if name != "aes_rl"])  # its tasks go over generations' ends
+@pytest.mark.parametrize(
+    "name", [name for name in ALGORITHMS if name != "aes_rl"]
+)  # its tasks go over generations' ends
 def test_the_clock_of_every_algorithm_adds_up(fresh, name):
     """On the one rank that it had, a run takes its processor time; on more no longer, and less without updates."""
     run = Run.open(fresh / name)
@@ -199,9 +255,13 @@ def test_the_clock_of_every_algorithm_adds_up(fresh, name):
     counted = np.minimum(lasted, run.columns["timing/seconds_processor"]).cumsum()
     one = computed(run, Machine(1))
     np.testing.assert_allclose(one, counted, rtol=1e-3)
-    assert 0 < computed(run, Machine(8))[-1] < one[-1] + 0.005  # of barriers, where nothing else is long
+    assert (
+        0 < computed(run, Machine(8))[-1] < one[-1] + 0.005
+    )  # of barriers, where nothing else is long
     updated = run.columns["metrics/gradient_updates"][-1] > 0
     assert updated == (name not in ("es", "cem"))
     assert (computed(run, Machine(1, np.inf))[-1] < 0.99 * one[-1]) == updated
     texts = grid.texts(run, np.arange(run.generation))
-    assert [grid.at(grid.parsed(text), 0, Machine(1)) for text in texts] == pytest.approx(one.tolist(), rel=1e-3)
+    assert [grid.at(grid.parsed(text), 0, Machine(1)) for text in texts] == pytest.approx(
+        one.tolist(), rel=1e-3
+    )

@@ -25,15 +25,20 @@ def test_csv_has_the_columns_of_the_run_by_their_names(tmp_path, capsys):
     for name in run.columns.scalars:
         assert [float(row[name]) for row in rows] == run.columns[name].tolist()
     assert rows[9]["metrics/env_steps_population"] == "50000"
-    assert [row["metrics/evaluation_sac.mean"] != "" for row in rows] == [False] * 4 + [True] + [False] * 4 + [True]
+    assert [row["metrics/evaluation_sac.mean"] != "" for row in rows] == [False] * 4 + [True] + [
+        False
+    ] * 4 + [True]
     assert float(rows[4]["metrics/evaluation_sac.mean"]) == pytest.approx(170)  # 30 * 5 + 20
     assert float(rows[9]["metrics/fitness.max"]) == run.members("fitness")[9].max()
 
 
 @pytest.mark.parametrize(
-    ("returns", "shown"), [(np.arange(1.0, 11.0), ["5.5", "1.0", "10.0"]), (np.array([np.nan, *range(9)]), ["", "", ""])]
+    ("returns", "shown"),
+    [(np.arange(1.0, 11.0), ["5.5", "1.0", "10.0"]), (np.array([np.nan, *range(9)]), ["", "", ""])],
 )
-def test_an_evaluation_at_the_end_is_in_the_last_row_and_an_unstable_one_in_none(tmp_path, returns, shown):
+def test_an_evaluation_at_the_end_is_in_the_last_row_and_an_unstable_one_in_none(
+    tmp_path, returns, shown
+):
     run = make(tmp_path / "a", "es", generations=6)
     run.final({"generation": np.array(6), "evaluation_theta_es": returns})
     run.close()
@@ -47,7 +52,10 @@ def events(path):
     content, found = path.read_bytes(), []
     while content:
         length = struct.unpack("<Q", content[:8])[0]
-        for part, crc in ((content[:8], content[8:12]), (content[12 : 12 + length], content[12 + length : 16 + length])):
+        for part, crc in (
+            (content[:8], content[8:12]),
+            (content[12 : 12 + length], content[12 + length : 16 + length]),
+        ):
             turned = struct.unpack("<I", crc)[0] - 0xA282EAD8 & 0xFFFFFFFF
             assert (turned >> 17 | turned << 15) & 0xFFFFFFFF == crc32c(part)
         found.append(fields(content[12 : 12 + length]))
@@ -80,7 +88,9 @@ def fields(message):
         else:
             size = {1: 8, 5: 4}.get(key & 7) or number()
             value, message = message[:size], message[size:]
-            value = struct.unpack({1: "<d", 5: "<f"}[key & 7], value)[0] if key & 7 in (1, 5) else value
+            value = (
+                struct.unpack({1: "<d", 5: "<f"}[key & 7], value)[0] if key & 7 in (1, 5) else value
+            )
         found.setdefault(key >> 3, []).append(value)
     return found
 
@@ -90,16 +100,31 @@ def test_tensorboard_has_every_finite_number_at_its_step(tmp_path, capsys):
     assert export.main([str(tmp_path / "a"), "--format", "tensorboard"]) == 0
     assert capsys.readouterr().out == f"{tmp_path / 'a/events.out.tfevents.esac_mpi'}\n"
     found = events(tmp_path / "a/events.out.tfevents.esac_mpi")
-    assert [step for _, step, _ in found] == [5100 * g for g in range(1, 11)]  # 5,000 of the population, 100 of the learner
+    assert [step for _, step, _ in found] == [
+        5100 * g for g in range(1, 11)
+    ]  # 5,000 of the population, 100 of the learner
     assert np.diff([seconds for seconds, _, _ in found]) == pytest.approx(60)
     assert found[9][0] == pytest.approx((tmp_path / "a/metrics.h5").stat().st_mtime)
     assert found[4][2]["metrics/evaluation_sac.mean"] == pytest.approx(170)
     assert "metrics/evaluation_sac.mean" not in found[5][2]
     assert found[9][2]["timing/wall_seconds"] == 600
     assert (
-        export.main([str(tmp_path / "a"), "--format", "tensorboard", "--step", "generation", "--out", str(tmp_path / "b")]) == 0
+        export.main(
+            [
+                str(tmp_path / "a"),
+                "--format",
+                "tensorboard",
+                "--step",
+                "generation",
+                "--out",
+                str(tmp_path / "b"),
+            ]
+        )
+        == 0
     )
-    assert [step for _, step, _ in events(tmp_path / "b/a/events.out.tfevents.esac_mpi")] == list(range(1, 11))  # a folder a run
+    assert [step for _, step, _ in events(tmp_path / "b/a/events.out.tfevents.esac_mpi")] == list(
+        range(1, 11)
+    )  # a folder a run
 
 
 def test_the_curves_of_another_run_of_the_same_name_are_not_written_over(tmp_path, capsys):
@@ -110,7 +135,10 @@ def test_the_curves_of_another_run_of_the_same_name_are_not_written_over(tmp_pat
     assert export.main([str(tmp_path / "one/a"), *words]) == 0
     before = (tmp_path / "curves/a/events.out.tfevents.esac_mpi").read_bytes()
     assert export.main([str(tmp_path / "two/a"), *words]) == 2
-    assert f"{tmp_path / 'curves/a'} has the curves of {(tmp_path / 'one/a').resolve()}" in capsys.readouterr().err
+    assert (
+        f"{tmp_path / 'curves/a'} has the curves of {(tmp_path / 'one/a').resolve()}"
+        in capsys.readouterr().err
+    )
     assert (tmp_path / "curves/a/events.out.tfevents.esac_mpi").read_bytes() == before
     (tmp_path / "one").rename(tmp_path / "moved")
     assert export.main([str(tmp_path / "moved/a"), *words]) == 0  # the same run, anew
@@ -120,7 +148,9 @@ def test_tensorboard_itself_reads_it(tmp_path):
     loader = pytest.importorskip("tensorboard.backend.event_processing.event_file_loader")
     make(tmp_path / "a", generations=10).close()
     assert export.main([str(tmp_path / "a"), "--format", "tensorboard"]) == 0
-    found = list(loader.LegacyEventFileLoader(str(tmp_path / "a/events.out.tfevents.esac_mpi")).Load())
+    found = list(
+        loader.LegacyEventFileLoader(str(tmp_path / "a/events.out.tfevents.esac_mpi")).Load()
+    )
     assert [event.step for event in found[1:]] == [5100 * g for g in range(1, 11)]
     assert {v.tag: v.simple_value for v in found[10].summary.value}["metrics/generation"] == 10
 
@@ -128,7 +158,12 @@ def test_tensorboard_itself_reads_it(tmp_path):
 def test_the_checksum_is_that_of_its_standard():
     assert crc32c(b"123456789") == 0xE3069283
     assert crc32c(bytes(32)) == 0x8A9136AA  # RFC 3720, B.4
-    assert [varint(value) for value in (0, 127, 128, 300)] == [b"\0", b"\x7f", b"\x80\x01", b"\xac\x02"]
+    assert [varint(value) for value in (0, 127, 128, 300)] == [
+        b"\0",
+        b"\x7f",
+        b"\x80\x01",
+        b"\xac\x02",
+    ]
 
 
 def test_a_history_is_of_a_run_that_has_one(tmp_path, capsys):
@@ -137,7 +172,12 @@ def test_a_history_is_of_a_run_that_has_one(tmp_path, capsys):
     assert "not a run directory" in capsys.readouterr().err
     assert export.main([str(tmp_path / "a/policy.h5"), "--format", "tensorboard"]) == 2
     assert capsys.readouterr().err.count("\n") == 1
-    assert export.main([str(tmp_path / "a"), "--format", "csv", "--out", str(tmp_path / "nowhere/b.csv")]) == 2
+    assert (
+        export.main(
+            [str(tmp_path / "a"), "--format", "csv", "--out", str(tmp_path / "nowhere/b.csv")]
+        )
+        == 2
+    )
     assert "nowhere/b.csv: No such file" in capsys.readouterr().err
     with pytest.raises(SystemExit) as end:
         export.main([str(tmp_path / "a"), "--format", "csv", "--step", "generation"])

@@ -37,10 +37,19 @@ STAND_INS = {
         exit $CODE
         """,
 }
-AGAIN = ["pause 0.1", "began", "pause 0.2", "began", "pause 0.3", "began"]  # three launches after the first one
+AGAIN = [
+    "pause 0.1",
+    "began",
+    "pause 0.2",
+    "began",
+    "pause 0.3",
+    "began",
+]  # three launches after the first one
 
 
-def decide(tmp_path: Path, script: str, signals: list[str], **settings: str) -> tuple[int, list[str]]:
+def decide(
+    tmp_path: Path, script: str, signals: list[str], **settings: str
+) -> tuple[int, list[str]]:
     """Run a job script; return its exit code (-9 = requeued) and what the stand-ins logged after they began.
 
     A signal is sent for each line of that log; "" = none.
@@ -52,9 +61,27 @@ def decide(tmp_path: Path, script: str, signals: list[str], **settings: str) -> 
         (tmp_path / name).chmod(0o755)
     log = tmp_path / "log"
     log.touch()
-    paths = {"PATH": f"{tmp_path}:{os.environ['PATH']}", "VENV": str(tmp_path), "RUN": str(tmp_path / "run"), "LOG": str(log)}
-    job = {"LAUNCH": "launcher", "SLURM_JOB_ID": "7", "PBS_O_WORKDIR": str(tmp_path), "SIGNALS": "x" * len(signals)}
-    seen = {**paths, **job, "STATUS": "requeue", "CODE": "75", "FAILURES": "0", "PAUSES": "0.1 0.2 0.3", **settings}
+    paths = {
+        "PATH": f"{tmp_path}:{os.environ['PATH']}",
+        "VENV": str(tmp_path),
+        "RUN": str(tmp_path / "run"),
+        "LOG": str(log),
+    }
+    job = {
+        "LAUNCH": "launcher",
+        "SLURM_JOB_ID": "7",
+        "PBS_O_WORKDIR": str(tmp_path),
+        "SIGNALS": "x" * len(signals),
+    }
+    seen = {
+        **paths,
+        **job,
+        "STATUS": "requeue",
+        "CODE": "75",
+        "FAILURES": "0",
+        "PAUSES": "0.1 0.2 0.3",
+        **settings,
+    }
     if "BEFORE" in settings:
         (tmp_path / "run").mkdir()
         (tmp_path / "run/status.json").write_text(f'{{\n "status": "{settings["BEFORE"]}"\n}}\n')
@@ -62,7 +89,9 @@ def decide(tmp_path: Path, script: str, signals: list[str], **settings: str) -> 
     process = subprocess.Popen(line, env=seen, text=True, start_new_session=True, **pipes)
     try:
         for count, name in enumerate(signals):
-            wait_for(lambda expected=count + 1: len(log.read_text().splitlines()) >= expected, PATIENCE)
+            wait_for(
+                lambda expected=count + 1: len(log.read_text().splitlines()) >= expected, PATIENCE
+            )
             process.send_signal(signal.Signals[f"SIG{name}"] if name else 0)
         output, _ = process.communicate(timeout=PATIENCE)
     finally:
@@ -79,32 +108,72 @@ def decide(tmp_path: Path, script: str, signals: list[str], **settings: str) -> 
         ({"CODE": "0"}, [], (-9, ["requeue 7"])),
         ({"STATUS": "running", "CODE": "9"}, [], (-9, ["requeue 7"])),  # a rank was killed
         ({"STATUS": "complete", "CODE": "143"}, [], (0, [])),
-        ({"STATUS": "failed", "CODE": "0"}, [], (1, [])),  # Open MPI's mpirun says 0 when it loses a node
+        (
+            {"STATUS": "failed", "CODE": "0"},
+            [],
+            (1, []),
+        ),  # Open MPI's mpirun says 0 when it loses a node
         ({"STATUS": "failed", "CODE": "3"}, [], (3, [])),
         ({"STATUS": "", "CODE": "2"}, [], (2, [])),  # wrong usage: nothing was written
         ({"STATUS": "", "CODE": "65", "BEFORE": "running"}, [], (65, [])),  # no readable checkpoint
         ({"STATUS": "", "CODE": "2", "BEFORE": "complete"}, [], (2, [])),
-        ({"STATUS": "running", "CODE": "2", "JOB": "8"}, [], (2, [])),  # another job's run, which goes on
-        ({"STATUS": "running", "CODE": "143", "JOB": "8"}, [], (143, [])),  # srun -K1 has garbled a 2
+        (
+            {"STATUS": "running", "CODE": "2", "JOB": "8"},
+            [],
+            (2, []),
+        ),  # another job's run, which goes on
+        (
+            {"STATUS": "running", "CODE": "143", "JOB": "8"},
+            [],
+            (143, []),
+        ),  # srun -K1 has garbled a 2
         ({"STATUS": "running", "CODE": "0", "JOB": "8"}, [], (1, [])),
-        ({"STATUS": "running", "CODE": "2", "JOB": "7"}, [], (-9, ["requeue 7"])),  # its own ranks of before live still
+        (
+            {"STATUS": "running", "CODE": "2", "JOB": "7"},
+            [],
+            (-9, ["requeue 7"]),
+        ),  # its own ranks of before live still
         ({"STATUS": "running", "CODE": "9", "JOB": "7"}, [], (-9, ["requeue 7"])),
-        ({"FAILURES": "1"}, [], (-9, [*AGAIN[:2], "requeue 7"])),  # a launch died before the program's first word
+        (
+            {"FAILURES": "1"},
+            [],
+            (-9, [*AGAIN[:2], "requeue 7"]),
+        ),  # a launch died before the program's first word
         ({"FAILURES": "3", "BEFORE": "failed"}, [], (-9, [*AGAIN, "requeue 7"])),
         ({"FAILURES": "4"}, [], (1, [*AGAIN, "pause 0"])),
-        ({"FAILURES": "4", "BEFORE": "complete"}, [], (1, [*AGAIN, "pause 0"])),  # its budget was raised
-        ({"STATUS": "", "CODE": "0"}, [], (1, [*AGAIN, "pause 0"])),  # Open MPI's mpirun has lost a node
+        (
+            {"FAILURES": "4", "BEFORE": "complete"},
+            [],
+            (1, [*AGAIN, "pause 0"]),
+        ),  # its budget was raised
+        (
+            {"STATUS": "", "CODE": "0"},
+            [],
+            (1, [*AGAIN, "pause 0"]),
+        ),  # Open MPI's mpirun has lost a node
         ({"STATUS": "", "CODE": "0", "BEFORE": "complete"}, [], (0, [])),
-        ({"STATUS": "", "CODE": "0", "OPTIONS": "--task.id Hopper-v5 --check"}, [], (0, [])),  # no failed launch
+        (
+            {"STATUS": "", "CODE": "0", "OPTIONS": "--task.id Hopper-v5 --check"},
+            [],
+            (0, []),
+        ),  # no failed launch
         ({"STATUS": "", "CODE": "2", "OPTIONS": "--check", "BEFORE": "requeue"}, [], (2, [])),
         ({"FAILURES": "1", "PAUSES": "100"}, ["", "USR1"], (-9, ["pause 100", "requeue 7"])),
         ({"FAILURES": "1", "PAUSES": "100"}, ["", "TERM"], (1, ["pause 100"])),
-        ({"STATUS": "", "PREEMPTED": "2026-11-21T09:00:00"}, [], (-9, ["requeue 7"])),  # while it was starting
+        (
+            {"STATUS": "", "PREEMPTED": "2026-11-21T09:00:00"},
+            [],
+            (-9, ["requeue 7"]),
+        ),  # while it was starting
         ({}, ["USR1"], (-9, ["got USR1", "requeue 7"])),
         ({}, ["USR2"], (-9, ["got USR1", "requeue 7"])),
         ({"STATUS": ""}, ["USR1"], (-9, ["got USR1", "requeue 7"])),
         ({}, ["TERM"], (75, ["got TERM"])),  # scancel
-        ({}, ["USR1", "TERM"], (-9, ["got USR1", "got TERM", "requeue 7"])),  # the limit came before the run had stopped
+        (
+            {},
+            ["USR1", "TERM"],
+            (-9, ["got USR1", "got TERM", "requeue 7"]),
+        ),  # the limit came before the run had stopped
         ({"SLURM_ARRAY_JOB_ID": "5", "SLURM_ARRAY_TASK_ID": "3"}, [], (-9, ["requeue 5_3"])),
         ({"SLURM_RESTART_COUNT": "49"}, [], (-9, ["requeue 7"])),
         ({"SLURM_RESTART_COUNT": "50"}, [], (75, [])),
@@ -116,7 +185,9 @@ def test_what_a_slurm_job_does_at_the_end_of_a_run(tmp_path, script, settings, s
 
 
 def test_open_mpi_is_told_to_stop_by_usr1_twice(tmp_path):
-    answer = decide(tmp_path, "slurm.sbatch", ["TERM"], VERSION="mpirun (Open MPI) 5.0.11", SIGNALS="xx")
+    answer = decide(
+        tmp_path, "slurm.sbatch", ["TERM"], VERSION="mpirun (Open MPI) 5.0.11", SIGNALS="xx"
+    )
     assert answer == (75, ["got USR1", "got USR1"])
 
 
@@ -132,20 +203,44 @@ def test_open_mpi_is_told_to_stop_by_usr1_twice(tmp_path):
         ({"STATUS": "failed", "CODE": "0"}, [], (1, [])),
         ({"STATUS": "", "CODE": "2"}, [], (2, [])),
         ({"STATUS": "", "CODE": "2", "BEFORE": "complete"}, [], (2, [])),
-        ({"STATUS": "running", "CODE": "2", "JOB": "8.server", "PBS_JOBID": "7.server"}, [], (2, [])),  # another job's run
-        ({"STATUS": "running", "CODE": "65", "JOB": "7.a", "PBS_JOBID": "7.a"}, [], (0, ["round 1 of jobs/pbs.sh"])),
-        ({"FAILURES": "1"}, [], (0, [*AGAIN[:2], "round 1 of jobs/pbs.sh"])),  # a launch died before the program's first word
+        (
+            {"STATUS": "running", "CODE": "2", "JOB": "8.server", "PBS_JOBID": "7.server"},
+            [],
+            (2, []),
+        ),  # another job's run
+        (
+            {"STATUS": "running", "CODE": "65", "JOB": "7.a", "PBS_JOBID": "7.a"},
+            [],
+            (0, ["round 1 of jobs/pbs.sh"]),
+        ),
+        (
+            {"FAILURES": "1"},
+            [],
+            (0, [*AGAIN[:2], "round 1 of jobs/pbs.sh"]),
+        ),  # a launch died before the program's first word
         ({"FAILURES": "3", "BEFORE": "failed"}, [], (0, [*AGAIN, "round 1 of jobs/pbs.sh"])),
         ({"FAILURES": "4"}, [], (1, [*AGAIN, "pause 0"])),
         ({"FAILURES": "4", "BEFORE": "complete"}, [], (1, [*AGAIN, "pause 0"])),
         ({"STATUS": "", "CODE": "0", "BEFORE": "complete"}, [], (0, [])),
         ({"FAILURES": "1", "PAUSES": "100", "HOURS": "0.5"}, ["", "TERM"], (1, ["pause 100"])),
-        ({"FAILURES": "1", "PAUSES": "100", "HOURS": "0"}, ["", "TERM"], (0, ["pause 100", "round 1 of jobs/pbs.sh"])),
+        (
+            {"FAILURES": "1", "PAUSES": "100", "HOURS": "0"},
+            ["", "TERM"],
+            (0, ["pause 100", "round 1 of jobs/pbs.sh"]),
+        ),
         ({"HOURS": "0.5"}, ["TERM"], (75, ["got TERM"])),  # qdel
-        ({"HOURS": "0.5", "SECONDS": "7200"}, ["TERM"], (75, ["got TERM"])),  # the clock was set on by two hours
+        (
+            {"HOURS": "0.5", "SECONDS": "7200"},
+            ["TERM"],
+            (75, ["got TERM"]),
+        ),  # the clock was set on by two hours
         ({"HOURS": "0"}, ["TERM"], (0, ["got TERM", "round 1 of jobs/pbs.sh"])),  # the walltime
         ({"HOURS": "0.5"}, ["USR1"], (0, ["got USR1", "round 1 of jobs/pbs.sh"])),
-        ({"HOURS": "0.5", "SIGNALS": "xx"}, ["XCPU", "HUP"], (0, ["got USR1", "got USR1", "round 1 of jobs/pbs.sh"])),
+        (
+            {"HOURS": "0.5", "SIGNALS": "xx"},
+            ["XCPU", "HUP"],
+            (0, ["got USR1", "got USR1", "round 1 of jobs/pbs.sh"]),
+        ),
     ],
 )
 def test_what_a_pbs_job_does_at_the_end_of_a_run(tmp_path, settings, signals, answer):
@@ -154,16 +249,35 @@ def test_what_a_pbs_job_does_at_the_end_of_a_run(tmp_path, settings, signals, an
 
 @pytest.mark.parametrize("select", ["", "select=1:ncpus=4:mpiprocs=4"])
 def test_later_rounds_of_a_pbs_array_have_the_resources_of_the_first(tmp_path, select):
-    settings = {"TASKS": "cyclic-mdp", "SEEDS": "1", "RUNS": str(tmp_path), "PBS_ARRAY_INDEX": "0", "SELECT": select}
+    settings = {
+        "TASKS": "cyclic-mdp",
+        "SEEDS": "1",
+        "RUNS": str(tmp_path),
+        "PBS_ARRAY_INDEX": "0",
+        "SELECT": select,
+    }
     program = tmp_path / "again"
-    program.write_text('#!/bin/sh\nmkdir -p "$6"; echo \' "status": "requeue"\' >"$6/status.json"; exit 75\n')
+    program.write_text(
+        '#!/bin/sh\nmkdir -p "$6"; echo \' "status": "requeue"\' >"$6/status.json"; exit 75\n'
+    )
     program.chmod(0o755)
     (tmp_path / "log").write_text("began\n")
-    code, said = decide(tmp_path, "pbs-array.sh", [], PROGRAM=str(program), LAUNCH="env", STOP="", OPTIONS="-x", **settings)
+    code, said = decide(
+        tmp_path,
+        "pbs-array.sh",
+        [],
+        PROGRAM=str(program),
+        LAUNCH="env",
+        STOP="",
+        OPTIONS="-x",
+        **settings,
+    )
     assert (code, said) == (0, [*[f"on {select}"] * bool(select), "round 1 of jobs/pbs-array.sh"])
 
 
-@pytest.mark.parametrize(("index", "task", "seed"), [(0, "ant", 0), (3, "ant", 3), (4, "hopper", 0), (11, "swimmer", 3)])
+@pytest.mark.parametrize(
+    ("index", "task", "seed"), [(0, "ant", 0), (3, "ant", 3), (4, "hopper", 0), (11, "swimmer", 3)]
+)
 @pytest.mark.parametrize("script", ["slurm-array.sbatch", "pbs-array.sh"])
 def test_an_array_is_tasks_by_seeds(tmp_path, script, index, task, seed):
     program = tmp_path / "program"
@@ -181,27 +295,44 @@ def test_an_array_is_tasks_by_seeds(tmp_path, script, index, task, seed):
     settings = {"TASKS": "ant hopper swimmer", "SEEDS": "4", "RUNS": str(tmp_path), "OPTIONS": "-x"}
     (tmp_path / "log").write_text("began\n")
     code, said = decide(tmp_path, script, [], **settings, **which)
-    assert (code, said) == (0, [f"configs/esac/{task}.toml --seed {seed} -x --run-dir {tmp_path}/{task}-seed{seed}"])
+    assert (code, said) == (
+        0,
+        [f"configs/esac/{task}.toml --seed {seed} -x --run-dir {tmp_path}/{task}-seed{seed}"],
+    )
     assert (ROOT / f"configs/esac/{task}.toml").exists()
 
 
 @pytest.mark.parametrize("script", ["slurm-array.sbatch", "pbs-array.sh"])
 def test_an_array_may_take_its_runs_from_a_list(tmp_path, script):
     program, ended = tmp_path / "program", tmp_path / "b/status.json"
-    program.write_text(f'#!/bin/sh\necho "$@" >>{tmp_path}/log; echo \' "status": "complete"\' >{ended}\n')
+    program.write_text(
+        f'#!/bin/sh\necho "$@" >>{tmp_path}/log; echo \' "status": "complete"\' >{ended}\n'
+    )
     program.chmod(0o755)
     ended.parent.mkdir()
-    (tmp_path / "jobs.txt").write_text(f"--seed 1 --run-dir {tmp_path}/a\n--es.sigma 0.1 --seed 2 --run-dir {tmp_path}/b\n")
+    (tmp_path / "jobs.txt").write_text(
+        f"--seed 1 --run-dir {tmp_path}/a\n--es.sigma 0.1 --seed 2 --run-dir {tmp_path}/b\n"
+    )
     (tmp_path / "log").write_text("began\n")
-    which = {"SLURM_ARRAY_TASK_ID": "1", "PBS_ARRAY_INDEX": "1", "PROGRAM": str(program), "LAUNCH": "env", "STOP": ""}
-    code, said = decide(tmp_path, script, [], LIST=str(tmp_path / "jobs.txt"), OPTIONS="-x", **which)
+    which = {
+        "SLURM_ARRAY_TASK_ID": "1",
+        "PBS_ARRAY_INDEX": "1",
+        "PROGRAM": str(program),
+        "LAUNCH": "env",
+        "STOP": "",
+    }
+    code, said = decide(
+        tmp_path, script, [], LIST=str(tmp_path / "jobs.txt"), OPTIONS="-x", **which
+    )
     assert (code, said) == (0, [f"--es.sigma 0.1 --seed 2 -x --run-dir {tmp_path}/b"])
 
 
 @pytest.mark.parametrize("script", ["slurm.sbatch", "pbs.sh", "slurm-array.sbatch", "pbs-array.sh"])
 def test_a_home_directory_that_no_shell_has_read_is_read_here(tmp_path, script):
     (tmp_path / "list").write_text("--seed 1 --run-dir ~/run\n")
-    places = {"HOME": str(tmp_path), "VENV": "~/", "RUN": "~/run"} | ({"LIST": "~/list"} if "array" in script else {})
+    places = {"HOME": str(tmp_path), "VENV": "~/", "RUN": "~/run"} | (
+        {"LIST": "~/list"} if "array" in script else {}
+    )
     which = {"SLURM_ARRAY_TASK_ID": "0", "PBS_ARRAY_INDEX": "0", "CODE": "0", "STATUS": "complete"}
     launcher = STAND_INS["launcher"].replace("$RUN", f"{tmp_path}/run")
     with pytest.MonkeyPatch.context() as patch:
@@ -212,31 +343,57 @@ def test_a_home_directory_that_no_shell_has_read_is_read_here(tmp_path, script):
 
 @pytest.mark.parametrize("script", ["slurm-array.sbatch", "pbs-array.sh"])
 @pytest.mark.parametrize("index", [1, 2])
-def test_words_of_a_list_are_those_of_a_shell_and_a_line_that_is_not_there_is_no_run(tmp_path, script, index):
+def test_words_of_a_list_are_those_of_a_shell_and_a_line_that_is_not_there_is_no_run(
+    tmp_path, script, index
+):
     program, run = tmp_path / "program", tmp_path / "my, runs/it's"
-    lines = ["#!/bin/sh", f"printf '<%s>\\n' \"$@\" >>{tmp_path}/log", 'echo \' "status": "complete"\' >"$RUN/status.json"']
+    lines = [
+        "#!/bin/sh",
+        f"printf '<%s>\\n' \"$@\" >>{tmp_path}/log",
+        'echo \' "status": "complete"\' >"$RUN/status.json"',
+    ]
     program.write_text("\n".join(lines))
     program.chmod(0o755)
     run.mkdir(parents=True)
     words = ["my, dir/my, conf.toml", "--task.kwargs", '{"a b": "*"}', "--policy.hidden", "8", "8"]
-    (tmp_path / "my, list").write_text(f"--run-dir a\n{shlex.join([*words, '--run-dir', str(run)])}\n")
+    (tmp_path / "my, list").write_text(
+        f"--run-dir a\n{shlex.join([*words, '--run-dir', str(run)])}\n"
+    )
     (tmp_path / "log").write_text("began\n")
-    own = "my, list" if script == "pbs-array.sh" else str(tmp_path / "my, list")  # PBS begins at home
+    own = (
+        "my, list" if script == "pbs-array.sh" else str(tmp_path / "my, list")
+    )  # PBS begins at home
     which = {"SLURM_ARRAY_TASK_ID": str(index), "PBS_ARRAY_INDEX": str(index), "LIST": own}
     told = decide(tmp_path, script, [], **which, PROGRAM=str(program), LAUNCH="env", STOP="")
-    assert told == ((0, [f"<{word}>" for word in (*words, "--run-dir", run)]) if index == 1 else (2, []))
+    assert told == (
+        (0, [f"<{word}>" for word in (*words, "--run-dir", run)]) if index == 1 else (2, [])
+    )
 
 
 def test_a_container_is_made_of_files_that_exist_and_brings_no_mpi():
     text = (JOBS / "apptainer.def").read_text()
     (files,) = re.findall(r"^%files\n((?: +.*\n)+)", text, re.M)
     copied = [line.split() for line in files.splitlines()]
-    assert {len(words) for words in copied} == {2}  # a source and where it goes; Apptainer reads no third word
+    assert {len(words) for words in copied} == {
+        2
+    }  # a source and where it goes; Apptainer reads no third word
     assert all((ROOT / name).exists() and where == "/src/" for name, where in copied)
-    needed = {"setup.cfg", "setup.py", "pyproject.toml", "MANIFEST.in", "constraints.txt", "esac_mpi", "configs", "jobs"}
+    needed = {
+        "setup.cfg",
+        "setup.py",
+        "pyproject.toml",
+        "MANIFEST.in",
+        "constraints.txt",
+        "esac_mpi",
+        "configs",
+        "jobs",
+    }
     assert needed <= {name for name, _ in copied}
     installed = re.findall(r"pip install .*?(?:  #|$)", text, re.M)
-    assert f"torch=={re.search(r'^torch==(.*)$', (ROOT / 'constraints.txt').read_text(), re.M)[1]}" in installed[0]
+    assert (
+        f"torch=={re.search(r'^torch==(.*)$', (ROOT / 'constraints.txt').read_text(), re.M)[1]}"
+        in installed[0]
+    )
     assert "mpich" not in installed[1].partition("#")[0]
 
 
@@ -252,14 +409,23 @@ def test_later_rounds_of_a_pbs_job_are_given_what_the_first_was(tmp_path, script
     (names,) = re.findall(r"for n in (.*?); do", text)
     always = re.findall(r"^KEEP=([\w,]+);", text, re.M)[0].split(",")
     assert {*names.split(), *always} == set(re.findall(r'"\$\{(\w+):?=', text))
-    settings = {"TASKS": "cyclic-mdp", "SEEDS": "1", "RUNS": str(tmp_path), "PBS_ARRAY_INDEX": "0", "HOURS": "3", "OPTIONS": "-x"}
+    settings = {
+        "TASKS": "cyclic-mdp",
+        "SEEDS": "1",
+        "RUNS": str(tmp_path),
+        "PBS_ARRAY_INDEX": "0",
+        "HOURS": "3",
+        "OPTIONS": "-x",
+    }
     program = tmp_path / "again"
     program.write_text(
         '#!/bin/sh\nfor where; do :; done\nmkdir -p "$where"; echo \' "status": "requeue"\' >"$where/status.json"\n'
     )
     program.chmod(0o755)
     (tmp_path / "log").write_text("began\n")
-    _, said = decide(tmp_path, script, [], PROGRAM=str(program), LAUNCH="env", TELL="yes", **settings)
+    _, said = decide(
+        tmp_path, script, [], PROGRAM=str(program), LAUNCH="env", TELL="yes", **settings
+    )
     (kept,) = [set(line.split()[1].split(",")) for line in said if line.startswith("kept ")]
     given = {*settings, "VENV", "RUN", "LAUNCH", "PROGRAM", "PAUSES"} & {*names.split(), *always}
     assert kept == {*always, *given}

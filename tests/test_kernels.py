@@ -58,14 +58,20 @@ def test_compiled_and_numpy_normals_are_the_same_bits(address):
 def test_the_address_is_the_key_and_the_counter():
     """The first numbers of a chunk come from counters 0, 128, 1 and their first two words."""
     seed, purpose, generation, member, block = 5 + (6 << 32), 2, 30, 20, 10
-    x = kernels.normal(seed, purpose, generation, member, block, 4 * kernels.COUNTERS).astype(np.float64)
+    x = kernels.normal(seed, purpose, generation, member, block, 4 * kernels.COUNTERS).astype(
+        np.float64
+    )
     for i, index in enumerate((0, HALF, 1)):
         w, v, _, _ = kernels.philox(((2 << 24) + index, 10, 20, 30), (5, 6)).astype(np.float64)
         radius = math.sqrt(-2 * math.log((w + 0.5) / 2**32))
         assert np.hypot(x[i], x[kernels.COUNTERS + i]) == pytest.approx(radius, rel=1e-6)
-        tangents = sorted(np.abs([x[i], x[kernels.COUNTERS + i]]) / radius)  # sine, cosine: the angle is at most pi / 4
+        tangents = sorted(
+            np.abs([x[i], x[kernels.COUNTERS + i]]) / radius
+        )  # sine, cosine: the angle is at most pi / 4
         signed = v - 2**32 if v >= 2**31 else v
-        assert tangents == pytest.approx([abs(math.sin(signed * math.pi / 2**33)), math.cos(signed * math.pi / 2**33)], abs=1e-6)
+        assert tangents == pytest.approx(
+            [abs(math.sin(signed * math.pi / 2**33)), math.cos(signed * math.pi / 2**33)], abs=1e-6
+        )
 
 
 def test_the_bits_stay_what_they_are():
@@ -98,10 +104,14 @@ def test_tails(bound):
 def test_extreme_words_give_finite_numbers():
     words = np.array([0, 1, 2**31, 2**32 - 2, 2**32 - 1], np.uint32)
     radii = kernels.radii(words)
-    np.testing.assert_allclose(radii[:3], np.sqrt(-2 * np.log((words[:3] + 0.5) / 2.0**32)), rtol=1e-6)
+    np.testing.assert_allclose(
+        radii[:3], np.sqrt(-2 * np.log((words[:3] + 0.5) / 2.0**32)), rtol=1e-6
+    )
     assert np.isfinite(radii).all()
     assert radii[0] > 6.7
-    np.testing.assert_allclose(np.hypot(*kernels.directions(np.arange(64, dtype=np.uint32) * 2**26)), 1, rtol=1e-6)
+    np.testing.assert_allclose(
+        np.hypot(*kernels.directions(np.arange(64, dtype=np.uint32) * 2**26)), 1, rtol=1e-6
+    )
 
 
 @pytest.mark.parametrize("part", range(5))
@@ -159,7 +169,9 @@ def test_tanh_within_seven_units_in_the_last_place():
     x = np.geomspace(1e-20, 60, n, dtype=np.float32)
     x[: n // 2] *= -1
     x[0], x[-1] = 0.0, np.inf
-    network = kernels.Perceptron((1, n), "relu", "tanh", -np.ones(n, np.float32), np.ones(n, np.float32))
+    network = kernels.Perceptron(
+        (1, n), "relu", "tanh", -np.ones(n, np.float32), np.ones(n, np.float32)
+    )
     network.load(np.concatenate([np.zeros(n, np.float32), x]))
     y = np.zeros(n, np.float32)
     network.act(np.zeros(1), y, False, None, None)
@@ -180,14 +192,18 @@ def test_a_wrong_perceptron_is_refused():
         kernels.Perceptron((3, 1), "relu", "none", -one, one)
     with pytest.raises(ValueError, match=r"low must be float32 \[2\]"):
         kernels.Perceptron((3, 2), "relu", "tanh", -one, one)
-    with pytest.raises(ValueError, match=r"theta must be float32 \[4\], got format f, 1 dimensions, 20 bytes"):
+    with pytest.raises(
+        ValueError, match=r"theta must be float32 \[4\], got format f, 1 dimensions, 20 bytes"
+    ):
         kernels.Perceptron((3, 1), "relu", "tanh", -one, one).load(np.zeros(5, np.float32))
 
 
 @compiled
 def test_sums_over_observations_are_numpys_to_the_bit():
     random = np.random.default_rng(0)
-    seen = (random.standard_normal((500, 7)) * 10.0 ** random.integers(-30, 30, (500, 7))).astype(np.float32)
+    seen = (random.standard_normal((500, 7)) * 10.0 ** random.integers(-30, 30, (500, 7))).astype(
+        np.float32
+    )
     seen[100, 0], seen[300, 1], seen[400, 2] = np.nan, np.inf, 1e-42
     ours, theirs = np.zeros((3, 7)), np.zeros((3, 7))
     for observation in seen:
@@ -220,4 +236,7 @@ def test_a_checkout_that_hides_the_compiled_package_is_named(tmp_path):
     places = [str(checkout.parent), str(installed.parent)]
     assert "where there is a C compiler" in machine.slower(places, checkout)
     (installed / f"_kernels{EXTENSION_SUFFIXES[0]}").touch()
-    assert f"the compiled ones are in {installed}: pip install -e {checkout.parent}" in machine.slower(places, checkout)
+    assert (
+        f"the compiled ones are in {installed}: pip install -e {checkout.parent}"
+        in machine.slower(places, checkout)
+    )

@@ -14,7 +14,14 @@ LARGE = 1040  # members: two chunks of slots, and more than accumulator.ROWS
 
 
 @pytest.mark.parametrize(
-    ("d", "slots", "count"), [(5_000, 511, 1), (5_000, 512, 2), (5_000, 100_000, 32), (300_000, 100_000, 1), (100_000, 5_000, 4)]
+    ("d", "slots", "count"),
+    [
+        (5_000, 511, 1),
+        (5_000, 512, 2),
+        (5_000, 100_000, 32),
+        (300_000, 100_000, 1),
+        (100_000, 5_000, 4),
+    ],
 )
 def test_slots_are_cut_by_sizes_alone(d, slots, count):
     chunks = noise.chunks(d, slots)
@@ -41,13 +48,26 @@ def test_sums_of_chunks_are_added_in_their_order(world):
 
 def test_only_large_populations_add_exactly():
     table = {"observation_normalisation": True}
-    assert [population.sums_exactly(Evolution(population_size=n, **table)) for n in (50, 1024, 1026)] == [False, False, True]
-    assert not population.sums_exactly(Evolution(population_size=2000, observation_normalisation=False))
+    assert [
+        population.sums_exactly(Evolution(population_size=n, **table)) for n in (50, 1024, 1026)
+    ] == [False, False, True]
+    assert not population.sums_exactly(
+        Evolution(population_size=2000, observation_normalisation=False)
+    )
 
 
 @pytest.mark.parametrize("algorithm", ["es", "esac"])
-def test_a_large_population_does_not_depend_on_ranks_nodes_or_restarts(tmp_path, algorithm, alone, together):
-    more = ["--task.horizon", 4, f"--{algorithm}.population_size", LARGE, f"--{algorithm}.observation_normalisation", True]
+def test_a_large_population_does_not_depend_on_ranks_nodes_or_restarts(
+    tmp_path, algorithm, alone, together
+):
+    more = [
+        "--task.horizon",
+        4,
+        f"--{algorithm}.population_size",
+        LARGE,
+        f"--{algorithm}.observation_normalisation",
+        True,
+    ]
     line = [*(CYCLIC_ES if algorithm == "es" else CYCLIC), *more]
     alone(*line, "--budget.generations", 4, "--run-dir", tmp_path / "straight")
     for ranks, nodes in ((2, 1), (3, 2)):
@@ -58,11 +78,31 @@ def test_a_large_population_does_not_depend_on_ranks_nodes_or_restarts(tmp_path,
 
 
 def test_what_travels_of_observations_does_not_grow_with_a_large_population(tmp_path, together):
-    line = [*CYCLIC_ES, "--task.horizon", 4, "--es.observation_normalisation", True, "--evaluation.every", 100]
+    line = [
+        *CYCLIC_ES,
+        "--task.horizon",
+        4,
+        "--es.observation_normalisation",
+        True,
+        "--evaluation.every",
+        100,
+    ]
     received = {}
     for n in (1000, 1040, 2080):
-        together(2, *line, "--es.population_size", n, "--budget.generations", 3, "--run-dir", tmp_path / str(n), nodes=2)
+        together(
+            2,
+            *line,
+            "--es.population_size",
+            n,
+            "--budget.generations",
+            3,
+            "--run-dir",
+            tmp_path / str(n),
+            nodes=2,
+        )
         exchanged = np.diff(Run.open(tmp_path / str(n)).columns["timing/bytes_exchanged"])
-        received[n] = exchanged[-1] - 8 * 5 * n // 2  # less five numbers of the other node's members
+        received[n] = (
+            exchanged[-1] - 8 * 5 * n // 2
+        )  # less five numbers of the other node's members
     assert received[1000] == 8 * (9 * 500 + 5)  # three sums of three observations
     assert received[1040] == received[2080] == 8 * (9 * 13 + 5)

@@ -26,7 +26,10 @@ SIZES = [(1, 1, 1), (3, 2, 2), (5, 7, 3), (17, 33, 65, 6), (9, 64, 64, 17), (1, 
 def network(kernel: str, sizes, theta, activation="relu"):
     """Return a function that runs a forward pass without the last squashing but clip(-1, 1)."""
     bound = np.ones(sizes[-1], np.float32)
-    made, out = KERNELS[kernel](sizes, activation, "clip", -bound, bound, True), np.zeros_like(bound)
+    made, out = (
+        KERNELS[kernel](sizes, activation, "clip", -bound, bound, True),
+        np.zeros_like(bound),
+    )
     made.load(theta)
 
     def act(x):
@@ -49,15 +52,27 @@ def test_gain_and_shift_follow_the_bias_of_every_hidden_layer():
     assert [tensor.kind for tensor in layout.tensors] == [*hidden, *hidden, "weight", "bias"]
     assert layout.d == Layout((3, 4, 5, 2)).d + 2 * (4 + 5) == 12 + 3 * 4 + 20 + 3 * 5 + 10 + 2
     first, last = LAYOUT.layers(THETA)
-    assert [tensor.tolist() for tensor in first] == [[[1, -1], [0.5, 2]], [0.25, -1], [2, 0.5], [3, -1]]
-    assert (last.weight.tolist(), last.bias.tolist(), last.gain, last.shift) == ([[0.5, -0.25]], [0.125], None, None)
+    assert [tensor.tolist() for tensor in first] == [
+        [[1, -1], [0.5, 2]],
+        [0.25, -1],
+        [2, 0.5],
+        [3, -1],
+    ]
+    assert (last.weight.tolist(), last.bias.tolist(), last.gain, last.shift) == (
+        [[0.5, -0.25]],
+        [0.125],
+        None,
+        None,
+    )
     np.testing.assert_array_equal(LAYOUT.rows(), [0, 2, 4, 5, 6, 7, 8, 9, 10, 12, 13])
     assert Layout((3, 2), layer_norm=True).tensors == Layout((3, 2)).tensors
 
 
 def test_initial_weights_are_those_without_it_and_gain_1_and_shift_0():
     plain, normed = Layout((3, 4, 5, 2)), Layout((3, 4, 5, 2), layer_norm=True)
-    for one, other in zip(plain.layers(plain.initial(3, 1)), normed.layers(normed.initial(3, 1)), strict=True):
+    for one, other in zip(
+        plain.layers(plain.initial(3, 1)), normed.layers(normed.initial(3, 1)), strict=True
+    ):
         np.testing.assert_array_equal(one.weight, other.weight)
         assert not other.bias.any()
         assert other.gain is None or ((other.gain == 1).all() and not other.shift.any())
@@ -69,7 +84,9 @@ def test_initial_weights_are_those_without_it_and_gain_1_and_shift_0():
 @BOTH
 def test_a_forward_pass_by_hand(kernel):
     """Sums -0.75 and 3.5 have mean 1.375 and deviation 2.125: -1 and 1, times 2, 0.5 plus 3, -1: 1 and -0.5, by relu 0."""
-    assert network(kernel, (2, 2, 1), THETA)(np.array([1.0, 2.0])) == pytest.approx([0.5 * 1 + 0.125], rel=1e-5)
+    assert network(kernel, (2, 2, 1), THETA)(np.array([1.0, 2.0])) == pytest.approx(
+        [0.5 * 1 + 0.125], rel=1e-5
+    )
 
 
 @BOTH
@@ -79,7 +96,10 @@ def test_the_forward_pass_is_torchs_in_float64(kernel, sizes, activation):
     layout, layers = Layout(sizes, layer_norm=True), []
     theta = random_theta(layout)
     for weight, _, gain, _ in layout.layers(theta):
-        layers += [nn.Linear(*weight.shape[::-1]), *([] if gain is None else [nn.LayerNorm(len(gain))])]
+        layers += [
+            nn.Linear(*weight.shape[::-1]),
+            *([] if gain is None else [nn.LayerNorm(len(gain))]),
+        ]
         layers.append(nn.ReLU() if activation == "relu" else nn.Tanh())
     module = nn.Sequential(*layers[:-1]).double()
     nn.utils.vector_to_parameters(torch.from_numpy(theta).double(), module.parameters())
@@ -93,7 +113,10 @@ def test_the_forward_pass_is_torchs_in_float64(kernel, sizes, activation):
 @pytest.mark.parametrize("units", [1, 5, 16, 33, 300])
 def test_compiled_sums_over_units_run_in_sixteen_parts(units):
     """One input of 1, zero biases: the sums are the weights; the output is one unit times 1/8, in whose bits nothing is lost."""
-    one, weights = np.float32, np.random.default_rng(units).standard_normal(units).astype(np.float32)
+    one, weights = (
+        np.float32,
+        np.random.default_rng(units).standard_normal(units).astype(np.float32),
+    )
     gain, shift = np.random.default_rng(0).standard_normal((2, units)).astype(np.float32)
 
     def added(x):
@@ -108,7 +131,11 @@ def test_compiled_sums_over_units_run_in_sixteen_parts(units):
     for unit in {0, units // 2, units - 1}:
         last = np.zeros(units, np.float32)
         last[unit] = 0.125
-        act = network("compiled", (1, units, 1), np.concatenate([weights, 0 * gain, gain, shift, last, [0]]).astype(np.float32))
+        act = network(
+            "compiled",
+            (1, units, 1),
+            np.concatenate([weights, 0 * gain, gain, shift, last, [0]]).astype(np.float32),
+        )
         assert act(np.ones(1)) == expected[unit] / 8
 
 
@@ -196,7 +223,12 @@ def test_the_pass_in_numpy_is_torchs():
     do = Operations()
     output = buffers.forward(do, made, x)
     do.run()
-    assert np.abs(np.stack([forward(made.numpy(), "tanh", row) for row in x.numpy()]) - output.numpy()).max() < 2e-6
+    assert (
+        np.abs(
+            np.stack([forward(made.numpy(), "tanh", row) for row in x.numpy()]) - output.numpy()
+        ).max()
+        < 2e-6
+    )
 
 
 @pytest.mark.parametrize("members", [1, 2])
@@ -210,7 +242,9 @@ def test_between_bfloat16_products_the_normalisation_is_float32(members):
         buffers.backward(do, made, x, delta)
     do.run()
     assert 1e-4 < distance(outputs[1], outputs[0].double()) < 0.03
-    for of_half, of_full in zip(half._views(half.gradient), full._views(full.gradient), strict=True):
+    for of_half, of_full in zip(
+        half._views(half.gradient), full._views(full.gradient), strict=True
+    ):
         assert 1e-4 < distance(of_half, of_full.double()) < 0.05
     assert {layer.gain.dtype for layer in half.layers[:-1]} == {torch.float32}
     assert half.layers[0].weight.dtype == torch.bfloat16

@@ -24,7 +24,13 @@ from esac_mpi.training import active_run, loop
 from esac_mpi.training.api import resolve
 
 TINY = {
-    **{"algorithm": "es", "task.id": "CyclicMDP-v0", "task.horizon": 9, "policy.hidden": [4], "es.population_size": 4},
+    **{
+        "algorithm": "es",
+        "task.id": "CyclicMDP-v0",
+        "task.horizon": 9,
+        "policy.hidden": [4],
+        "es.population_size": 4,
+    },
     **{"evaluation.episodes": 1, "budget.generations": 3, "display.style": "plain"},
 }
 
@@ -42,12 +48,32 @@ def tiny(path, callback=None, **more):
 
 def test_settings_are_those_of_the_command_line(tmp_path):
     """Files, dotted names, tables, tuples, numbers of numpy, and a path."""
-    (tmp_path / "es.toml").write_text('algorithm = "es"\n[es]\nsigma = 0.2\n[policy]\nhidden = [4]\n')
-    given = {"task": {"id": "CyclicMDP-v0", "horizon": np.int64(9)}, "es.population_size": 4, "budget.generations": 1}
-    found = esac_mpi.train(tmp_path / "es.toml", {**given, "policy.hidden": (5,)}, run_dir=tmp_path / "run", quiet=True)
-    words = [tmp_path / "es.toml", "--task.id", "CyclicMDP-v0", "--task.horizon", 9, "--es.population_size", 4]
-    same, _ = load([str(word) for word in (*words, "--budget.generations", 1, "--policy.hidden", 5)])
-    assert found.config == replace(same, es=replace(same.es, reward_shift=0.0))  # as the task has it
+    (tmp_path / "es.toml").write_text(
+        'algorithm = "es"\n[es]\nsigma = 0.2\n[policy]\nhidden = [4]\n'
+    )
+    given = {
+        "task": {"id": "CyclicMDP-v0", "horizon": np.int64(9)},
+        "es.population_size": 4,
+        "budget.generations": 1,
+    }
+    found = esac_mpi.train(
+        tmp_path / "es.toml", {**given, "policy.hidden": (5,)}, run_dir=tmp_path / "run", quiet=True
+    )
+    words = [
+        tmp_path / "es.toml",
+        "--task.id",
+        "CyclicMDP-v0",
+        "--task.horizon",
+        9,
+        "--es.population_size",
+        4,
+    ]
+    same, _ = load(
+        [str(word) for word in (*words, "--budget.generations", 1, "--policy.hidden", 5)]
+    )
+    assert found.config == replace(
+        same, es=replace(same.es, reward_shift=0.0)
+    )  # as the task has it
     assert found.config.budget == Budget(generations=1, nominal_steps=0)
     command = found.provenance["command"]
     assert command.startswith(f"esac_mpi.train {tmp_path / 'es.toml'} ")
@@ -60,16 +86,29 @@ def test_single_keyword_arguments_of_the_task_join_those_of_a_file_or_a_config(t
     file.write_text('[task]\nid = "Hopper-v5"\n[task.kwargs]\nframe_skip = 2\ninner = {a = 1}\n')
     for base in (file, load([str(file)])[0]):
         assert resolve(base, {"task.kwargs.b": np.int64(3)}).task.kwargs == {**rest, "b": 3}
-        assert resolve(base, {"task": {"kwargs.inner.b": 3}}).task.kwargs == {**rest, "inner": {"a": 1, "b": 3}}
-        assert resolve(base, {"task.kwargs": {"b": 3}, "task.kwargs.c": 4}).task.kwargs == {"b": 3, "c": 4}
+        assert resolve(base, {"task": {"kwargs.inner.b": 3}}).task.kwargs == {
+            **rest,
+            "inner": {"a": 1, "b": 3},
+        }
+        assert resolve(base, {"task.kwargs": {"b": 3}, "task.kwargs.c": 4}).task.kwargs == {
+            "b": 3,
+            "c": 4,
+        }
         assert resolve(base, {"task": {"kwargs": {}}}).task.kwargs == {}
         assert resolve(base, {"seed": 1}).task.kwargs == rest
     assert load([str(file)])[0].task.kwargs == rest
 
 
 def test_a_config_built_by_hand_is_checked_and_has_the_values_of_python(tmp_path):
-    config = Config(algorithm="es", task=Task("CyclicMDP-v0", 9), policy=PolicyNetwork((4,)), budget=Budget(2, nominal_steps=0))
-    strange = replace(config, seed=np.int64(0), es=replace(config.es, sigma=np.float64(0.3), population_size=4))
+    config = Config(
+        algorithm="es",
+        task=Task("CyclicMDP-v0", 9),
+        policy=PolicyNetwork((4,)),
+        budget=Budget(2, nominal_steps=0),
+    )
+    strange = replace(
+        config, seed=np.int64(0), es=replace(config.es, sigma=np.float64(0.3), population_size=4)
+    )
     found = esac_mpi.train(strange, run_dir=tmp_path / "run", quiet=True)
     assert "np." not in (tmp_path / "run/config.toml").read_text()
     assert found.config == replace(strange, es=replace(strange.es, reward_shift=0.0))
@@ -90,11 +129,16 @@ def test_a_config_built_by_hand_is_checked_and_has_the_values_of_python(tmp_path
         ({"es.sigma": -1.0}, "es.sigma = -1.0: must be positive and finite"),
         ({"sac.gamma": 0.9}, "settings: sac.gamma: algorithm = es does not read it"),
         ({"task.id": "Nowhere-v0"}, "Nowhere-v0"),
-        ({"start_from": ""}, "settings: start_from is empty; name what the run begins from, or leave it out"),
+        (
+            {"start_from": ""},
+            "settings: start_from is empty; name what the run begins from, or leave it out",
+        ),
         ({"task.kwargs": {"f": len}}, "task.kwargs"),
     ],
 )
-def test_what_is_refused_is_an_exception_with_the_sentence_and_the_code(given, said, tmp_path, capfd):
+def test_what_is_refused_is_an_exception_with_the_sentence_and_the_code(
+    given, said, tmp_path, capfd
+):
     with pytest.raises(WrongUsage, match=re.escape(said)) as caught:
         esac_mpi.train(None, {**TINY, **given}, run_dir=tmp_path / "run")
     assert caught.value.code == 2
@@ -106,8 +150,14 @@ def test_what_is_refused_is_an_exception_with_the_sentence_and_the_code(given, s
 def test_what_is_no_configuration_is_told_where_it_belongs(tmp_path):
     (tmp_path / "config.toml").touch()
     for config, said in (
-        ({"seed": 3}, "a TOML file, a Config or None, not a dict; settings are the second one: train(None, {...})"),
-        (tmp_path, f"'{tmp_path}' is a run's directory: {tmp_path}/config.toml goes on with the run"),
+        (
+            {"seed": 3},
+            "a TOML file, a Config or None, not a dict; settings are the second one: train(None, {...})",
+        ),
+        (
+            tmp_path,
+            f"'{tmp_path}' is a run's directory: {tmp_path}/config.toml goes on with the run",
+        ),
     ):
         with pytest.raises(WrongUsage, match=re.escape(said)):
             esac_mpi.train(config, quiet=True)
@@ -150,10 +200,13 @@ def test_an_error_of_a_callback_comes_as_it_is_and_lets_go_of_the_run(tmp_path):
     with pytest.raises(ZeroDivisionError, match="of the callback"):
         tiny(tmp_path / "run", fails)
     assert json.loads((tmp_path / "run/status.json").read_text())["status"] == "failed"
-    holds = (
-        "import sys; from pathlib import Path; from esac_mpi.record import lock; sys.exit(not lock.is_free(Path(sys.argv[1])))"
+    holds = "import sys; from pathlib import Path; from esac_mpi.record import lock; sys.exit(not lock.is_free(Path(sys.argv[1])))"
+    assert (
+        subprocess.run(
+            [sys.executable, "-c", holds, tmp_path / "run"], env=environment(), check=False
+        ).returncode
+        == 0
     )
-    assert subprocess.run([sys.executable, "-c", holds, tmp_path / "run"], env=environment(), check=False).returncode == 0
     assert tiny(tmp_path / "run").generation == 3
 
 
@@ -169,7 +222,9 @@ def test_what_all_ranks_find_wrong_is_a_run_error(tmp_path, monkeypatch):
 
 def test_a_state_that_cannot_be_saved_is_an_exception(tmp_path, monkeypatch):
     monkeypatch.setattr(loop, "save", lambda *arguments: False)
-    with pytest.raises(esac_mpi.NotSaved, match="could not be saved; what was saved before stands") as caught:
+    with pytest.raises(
+        esac_mpi.NotSaved, match="could not be saved; what was saved before stands"
+    ) as caught:
         tiny(tmp_path / "run")
     assert caught.value.code == active_run.UNSAVED
 
@@ -190,11 +245,23 @@ def test_an_empty_text_is_no_file():
 def left_behind():
     """Return what a training must not change in its process."""
     numbers = [get() for _, get, _ in threads.openblas(threads.Path("/proc/self/maps"))]
-    handlers = [signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM, signal.SIGUSR1, signal.SIGALRM)]
+    handlers = [
+        signal.getsignal(number)
+        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGUSR1, signal.SIGALRM)
+    ]
     alive = sorted(thread.name for thread in threading.enumerate())
     logs = log.logger.handlers[:], log.logger.propagate, log.logger.level
     drawn = np.random.get_state()[1].tolist(), torch.get_rng_state().tolist()  # noqa: NPY002
-    return numbers, handlers, alive, logs, dict(os.environ), drawn, sys.stdout.errors, signal.getitimer(signal.ITIMER_REAL)
+    return (
+        numbers,
+        handlers,
+        alive,
+        logs,
+        dict(os.environ),
+        drawn,
+        sys.stdout.errors,
+        signal.getitimer(signal.ITIMER_REAL),
+    )
 
 
 @pytest.mark.parametrize("ends", ["well", "in an error"])
@@ -226,7 +293,10 @@ def test_an_interrupt_ends_the_generation_and_a_third_one_is_pythons_own(tmp_pat
         signal.raise_signal(signal.SIGINT)
 
     run = tiny(tmp_path / "run", once)
-    assert (run.status["status"], run.generation) == ("requeue", 2)  # the wish travels with the next exchange
+    assert (run.status["status"], run.generation) == (
+        "requeue",
+        2,
+    )  # the wish travels with the next exchange
     monkeypatch.setattr("esac_mpi.host.stop.SAME", -1.0)
 
     def thrice(row):
@@ -235,7 +305,9 @@ def test_an_interrupt_ends_the_generation_and_a_third_one_is_pythons_own(tmp_pat
 
     with pytest.raises(KeyboardInterrupt):
         tiny(tmp_path / "other", thrice)
-    assert esac_mpi.Run.open(tmp_path / "other").status["status"] == "failed"  # and not running, which nobody does
+    assert (
+        esac_mpi.Run.open(tmp_path / "other").status["status"] == "failed"
+    )  # and not running, which nobody does
     assert tiny(tmp_path / "other").generation == 3
 
 
@@ -274,10 +346,20 @@ def test_a_notebook_gives_the_bits_of_the_command_line_also_the_second_time(tmp_
     given = []
     for name, words in (("esac", CYCLIC), ("es", CYCLIC_ES)):
         alone(*words, "--budget.generations", 6, "--run-dir", tmp_path / name)
-        given.append({**settings(words), "budget.generations": 6, "run_dir": str(tmp_path / f"{name}-python")})
-    variables = {name: value for name, value in environment().items() if name not in threads.VARIABLES}
+        given.append(
+            {
+                **settings(words),
+                "budget.generations": 6,
+                "run_dir": str(tmp_path / f"{name}-python"),
+            }
+        )
+    variables = {
+        name: value for name, value in environment().items() if name not in threads.VARIABLES
+    }
     line = [sys.executable, "-c", NOTEBOOK, json.dumps(given)]
-    done = subprocess.run(line, env=variables, capture_output=True, text=True, timeout=300, check=False)
+    done = subprocess.run(
+        line, env=variables, capture_output=True, text=True, timeout=300, check=False
+    )
     assert (done.returncode, done.stdout) == (0, ""), done.stderr
     for name in ("esac", "es"):
         assert_same_run(tmp_path / name, tmp_path / f"{name}-python")
@@ -314,7 +396,9 @@ def test_the_page_is_right(tmp_path, monkeypatch):
     (tmp_path / "configs").mkdir()
     small = 'algorithm = "es"\n[task]\nid = "CyclicMDP-v0"\nhorizon = 9\n[es]\npopulation_size = 4\n[policy]\nhidden = [4]\n'
     (tmp_path / "configs/quickstart.toml").write_text(small)
-    blocks = re.findall(r"```python\n(.*?)```", (ROOT / "docs/python.md").read_text(encoding="utf-8"), re.DOTALL)
+    blocks = re.findall(
+        r"```python\n(.*?)```", (ROOT / "docs/python.md").read_text(encoding="utf-8"), re.DOTALL
+    )
     assert len(blocks) == 6
     spaces = [{} for _ in blocks]
     for block, space in zip(blocks, spaces, strict=True):
@@ -323,13 +407,24 @@ def test_the_page_is_right(tmp_path, monkeypatch):
     assert spaces[1]["second"].start["taken"][:2] == ["theta_es", "Adam's moments"]
     assert spaces[5]["run"].config.seed == 2
     (tmp_path / "seeds.py").write_text(blocks[4])
-    subprocess.run([sys.executable, "seeds.py"], env=environment(), check=True, capture_output=True, timeout=120)
-    assert {f"seed{seed}" for seed in range(4)} <= {path.name for path in (tmp_path / "runs").iterdir()}
+    subprocess.run(
+        [sys.executable, "seeds.py"],
+        env=environment(),
+        check=True,
+        capture_output=True,
+        timeout=120,
+    )
+    assert {f"seed{seed}" for seed in range(4)} <= {
+        path.name for path in (tmp_path / "runs").iterdir()
+    }
 
 
 def test_the_package_loads_nothing_before_it_is_asked():
     code = "import sys, esac_mpi; {}; print(*sorted({{n.split('.')[0] for n in sys.modules}} & {{'numpy', 'mpi4py', 'torch'}}))"
-    for asked, loads in (("pass", ""), ("from esac_mpi import Config, Policy, Run, train", "numpy")):
+    for asked, loads in (
+        ("pass", ""),
+        ("from esac_mpi import Config, Policy, Run, train", "numpy"),
+    ):
         line = [sys.executable, "-c", code.format(asked)]
         done = subprocess.run(line, env=environment(), capture_output=True, text=True, check=True)
         assert done.stdout.strip() == loads

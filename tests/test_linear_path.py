@@ -33,7 +33,14 @@ SIZES = [(1, 1, 1), (3, 2, 2), (5, 7, 3), (17, 33, 65, 6), (100, 8, 4), (9, 16, 
 
 def test_an_output_units_row_has_its_weights_from_the_units_and_from_the_observation():
     layout = Layout((3, 4, 5, 2), linear=4.0)
-    assert [tensor.shape for tensor in layout.tensors] == [(4, 3), (4,), (5, 4), (5,), (2, 5 + 3), (2,)]
+    assert [tensor.shape for tensor in layout.tensors] == [
+        (4, 3),
+        (4,),
+        (5, 4),
+        (5,),
+        (2, 5 + 3),
+        (2,),
+    ]
     assert layout.d == Layout((3, 4, 5, 2)).d + 2 * 3
     np.testing.assert_array_equal(LAYOUT.rows(), [0, 2, 4, 5, 6, 10, 11])
     np.testing.assert_array_equal(LAYOUT.scale(0.0), [1] * 6 + [0] * 5)
@@ -45,7 +52,9 @@ def test_the_output_begins_at_zero_and_hidden_layers_as_they_do_without():
     layout = Layout(plain.sizes, linear=config.policy.path_gain)
     theta = Params(config, layout, 10, None).initial(1)
     assert not any(view.any() for view in layout.views(theta)[-2:])
-    for one, other in zip(layout.views(theta)[:-2], plain.views(plain.initial(3, 1))[:-2], strict=True):
+    for one, other in zip(
+        layout.views(theta)[:-2], plain.views(plain.initial(3, 1))[:-2], strict=True
+    ):
         np.testing.assert_array_equal(one, other)
 
 
@@ -61,7 +70,10 @@ def test_members_of_the_erl_family_begin_small_as_a_mutation_leaves_zeros_as_the
 def network(kernel, sizes, theta, activation="relu", layer_norm=False, linear=2.0):
     """Return a function that runs a forward pass without the last squashing but clip(-1, 1)."""
     bound = np.ones(sizes[-1], np.float32)
-    made, out = KERNELS[kernel](sizes, activation, "clip", -bound, bound, layer_norm, linear), np.zeros_like(bound)
+    made, out = (
+        KERNELS[kernel](sizes, activation, "clip", -bound, bound, layer_norm, linear),
+        np.zeros_like(bound),
+    )
     made.load(theta)
 
     def act(x):
@@ -108,7 +120,12 @@ def test_the_path_sees_the_observation_as_the_network_does():
 @pytest.mark.parametrize("members", [1, 2])
 def test_passes_are_those_of_autograd_whole_and_of_the_last_rows(members, layer_norm, sizes):
     layout, lead = Layout(sizes, layer_norm, 4.0), (members,) if members > 1 else ()
-    made = Network(layout, [layout.initial(0, member) for member in range(members)], "tanh", torch.device("cpu"))
+    made = Network(
+        layout,
+        [layout.initial(0, member) for member in range(members)],
+        "tanh",
+        torch.device("cpu"),
+    )
     random = torch.Generator().manual_seed(1)
     made.values.add_(0.3 * torch.randn(made.values.shape, generator=random))
     x, delta = (torch.randn(*lead, 20, size, generator=random) for size in (sizes[0], sizes[-1]))
@@ -116,13 +133,20 @@ def test_passes_are_those_of_autograd_whole_and_of_the_last_rows(members, layer_
     output = buffers.forward(do, made, x)
     for rows in (20, 5):
         part = do if rows == 20 else Operations()
-        (buffers if rows == 20 else buffers.tail(5)).backward(part, made, x[..., -rows:, :], delta[..., -rows:, :])
+        (buffers if rows == 20 else buffers.tail(5)).backward(
+            part, made, x[..., -rows:, :], delta[..., -rows:, :]
+        )
         part.run()
         plain = modules(made, "tanh")
         each = [(x, delta)] if members == 1 else list(zip(x, delta, strict=True))
-        expected = [module(one[-rows:].double()) for module, (one, _) in zip(plain, each, strict=True)]
+        expected = [
+            module(one[-rows:].double()) for module, (one, _) in zip(plain, each, strict=True)
+        ]
         torch.autograd.backward(expected, [by_output[-rows:].double() for _, by_output in each])
-        assert distance(output[..., -rows:, :].reshape(-1, sizes[-1]), torch.cat(expected).detach()) < 1e-6
+        assert (
+            distance(output[..., -rows:, :].reshape(-1, sizes[-1]), torch.cat(expected).detach())
+            < 1e-6
+        )
         assert distance(made.gradient, flat(plain, "grad")) < 1e-6
     if members == 1:
         alone = np.stack([forward(made.numpy(), "tanh", row, 4.0) for row in x.numpy()])
@@ -130,7 +154,9 @@ def test_passes_are_those_of_autograd_whole_and_of_the_last_rows(members, layer_
 
 
 def test_sacs_standard_deviation_begins_as_it_does_without_and_sees_the_observation_through_weights_of_zero():
-    with_path, without = (learner((3, 8, 8, 2), policy__linear=linear).actor for linear in (True, False))
+    with_path, without = (
+        learner((3, 8, 8, 2), policy__linear=linear).actor for linear in (True, False)
+    )
     rows, plain = with_path.layers[-1].weight.mT, without.layers[-1].weight.mT
     assert torch.equal(rows[2:, :8], plain[2:])
     assert not rows[2:, 8:].any()
@@ -142,7 +168,10 @@ def test_sacs_standard_deviation_begins_as_it_does_without_and_sees_the_observat
 @pytest.mark.parametrize(
     ("chosen", "told"),
     [
-        ({"policy.hidden": (), "policy.linear_gain": 2.0}, "policy.linear_gain = 2.0: there is no path without hidden layers"),
+        (
+            {"policy.hidden": (), "policy.linear_gain": 2.0},
+            "policy.linear_gain = 2.0: there is no path without hidden layers",
+        ),
         ({"algorithm": "ppo"}, "policy.linear = true: not with algorithm = ppo"),
         ({"policy.linear_gain": 0.0}, "policy.linear_gain = 0.0: must be positive"),
         ({"policy.linear_gain": 1e-50}, "policy.linear_gain = 1e-50: must be from 0.001 to 1000"),
@@ -164,7 +193,15 @@ def test_what_nothing_reads_is_said():
 
 def test_the_run_does_not_depend_on_ranks_or_restarts(tmp_path, alone, together):
     """ESAC with everything in it; what it leaves acts by the path, and another run may begin from it."""
-    arguments = [*CYCLIC, "--policy.linear", "true", "--policy.linear_gain", 3, "--esac.observation_normalisation", "true"]
+    arguments = [
+        *CYCLIC,
+        "--policy.linear",
+        "true",
+        "--policy.linear_gain",
+        3,
+        "--esac.observation_normalisation",
+        "true",
+    ]
     alone(*arguments, "--budget.generations", 9, "--run-dir", tmp_path / "straight")
     alone(*arguments, "--budget.generations", 4, "--run-dir", tmp_path / "parts")
     together(3, *arguments, "--budget.generations", 9, "--run-dir", tmp_path / "parts")
@@ -175,7 +212,9 @@ def test_the_run_does_not_depend_on_ranks_or_restarts(tmp_path, alone, together)
     assert repr(policy).endswith("3-8-8-3 linear relu tanh)")
 
 
-@pytest.mark.parametrize("name", ["esac", "es", "sac", "td3", "ddpg", "cem", "cem_rl", "aes_rl", "erl", "pderl"])
+@pytest.mark.parametrize(
+    "name", ["esac", "es", "sac", "td3", "ddpg", "cem", "cem_rl", "aes_rl", "erl", "pderl"]
+)
 @pytest.mark.parametrize("form", [["--policy.linear", "true"], ["--policy.hidden"]])
 def test_every_algorithm_has_it_and_policies_without_hidden_layers(name, form, tmp_path):
     assert started(tmp_path, *options(name), *form, "--budget.generations", 2) == 0
@@ -184,10 +223,28 @@ def test_every_algorithm_has_it_and_policies_without_hidden_layers(name, form, t
 
 
 def test_a_run_begins_from_one_with_the_same_path_alone(tmp_path, capfd):
-    linear = [*options("es"), "--budget.generations", 2, "--policy.linear", "true", "--policy.linear_gain", 2]
+    linear = [
+        *options("es"),
+        "--budget.generations",
+        2,
+        "--policy.linear",
+        "true",
+        "--policy.linear_gain",
+        2,
+    ]
     assert started(tmp_path / "a", *linear) == 0
     for source in (tmp_path / "a", tmp_path / "a/policy.h5"):
-        plain = [*options("es"), "--budget.generations", 2, "--policy.linear", "false", "--seed", 1, "--from", source]
+        plain = [
+            *options("es"),
+            "--budget.generations",
+            2,
+            "--policy.linear",
+            "false",
+            "--seed",
+            1,
+            "--from",
+            source,
+        ]
         assert started(tmp_path / "b", *plain) == 2
         told = capfd.readouterr().err
         assert "policy.linear = true, this run's false" in told

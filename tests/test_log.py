@@ -63,7 +63,10 @@ def test_log_file_is_appended_to(tmp_path, capsys):
         log.setup(0, "node7")
         log.append_to(tmp_path / "log.txt", 0, "node7")
         log.say(message)
-    times, messages = zip(*(line.split(" ", 1) for line in (tmp_path / "log.txt").read_text("utf-8").splitlines()), strict=True)
+    times, messages = zip(
+        *(line.split(" ", 1) for line in (tmp_path / "log.txt").read_text("utf-8").splitlines()),
+        strict=True,
+    )
     assert messages == ("first", "zweite läufe")
     assert all(len(t) == len("2024-05-01T12:00:00Z") and t.endswith("Z") for t in times)
     log.append_to(tmp_path / "missing" / "log.txt", 0, "node7")
@@ -98,7 +101,13 @@ display.close()
     else:
         writing = os.open(output, os.O_WRONLY)
     environment = {**os.environ, "PYTHONPATH": str(ROOT)}
-    done = subprocess.run([sys.executable, "-c", code], stdout=writing, stderr=subprocess.PIPE, env=environment, check=False)
+    done = subprocess.run(
+        [sys.executable, "-c", code],
+        stdout=writing,
+        stderr=subprocess.PIPE,
+        env=environment,
+        check=False,
+    )
     os.close(writing)
     assert (done.returncode, done.stderr) == (0, b"")
 
@@ -106,7 +115,9 @@ display.close()
 def test_ascii_stdout_gets_every_line():
     code = "from esac_mpi.host import log; log.setup(0, 'h'); log.say('läufe'); log.say('end')"
     environment = {**os.environ, "PYTHONPATH": str(ROOT), "PYTHONIOENCODING": "ascii"}
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, env=environment, check=True)
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, env=environment, check=True
+    )
     assert done.stdout == "l\\xe4ufe\nend\n"
 
 
@@ -140,7 +151,9 @@ def test_plain_lines_thin_out_as_a_run_goes_on(capsys):
         times += [second] * bool(capsys.readouterr().out)
     pauses = {before: after - before for before, after in itertools.pairwise(times)}
     assert [pauses[second] for second in (0, 250)] == [5, 5]  # 2 % of 250 s
-    assert all(pause == min(max(5, math.ceil(0.02 * before)), 300) for before, pause in pauses.items())
+    assert all(
+        pause == min(max(5, math.ceil(0.02 * before)), 300) for before, pause in pauses.items()
+    )
     assert 200 < len(times) < 500
 
 
@@ -171,8 +184,13 @@ def test_seldom_values_stay_and_speed_follows(capsys):
     display = Display("plain", 0.0, clock)
     display.update({"generation": 10, "progress": 0.5, "env_steps": 1000, "evaluation_sac": 7.0})
     clock.now = 10.0
-    display.update({"generation": 11, "progress": 0.6, "env_steps": 3000, "evaluation_sac": float("nan")})
-    assert capsys.readouterr().out.splitlines()[1] == "gen 11  60 %  3k steps  sac 7  200 steps/s  left 40s"
+    display.update(
+        {"generation": 11, "progress": 0.6, "env_steps": 3000, "evaluation_sac": float("nan")}
+    )
+    assert (
+        capsys.readouterr().out.splitlines()[1]
+        == "gen 11  60 %  3k steps  sac 7  200 steps/s  left 40s"
+    )
 
 
 def test_live_display_redraws_one_table(capsys):
@@ -221,7 +239,9 @@ def test_the_launchers_stdout_decides(tmp_path, parents, stdout, watched):
     assert log.on_terminal(tmp_path) is watched
 
 
-def test_returns_that_are_not_finite_are_told_in_full_a_few_times_and_then_counted_ever_more_rarely(monkeypatch):
+def test_returns_that_are_not_finite_are_told_in_full_a_few_times_and_then_counted_ever_more_rarely(
+    monkeypatch,
+):
     lines: list[str] = []
     monkeypatch.setattr(log, "say", lines.append)
     config = Config()
@@ -232,7 +252,9 @@ def test_returns_that_are_not_finite_are_told_in_full_a_few_times_and_then_count
         loop.tell_not_finite(job, [k % 50, 7] if k % 2 else [])  # 500 generations have some
     words = [line.split() for line in lines]
     assert [int(w[1].strip(":")) for w in words] == [1, 3, 5, 7, 9, 15, 31, 63, 127, 255, 511]
-    assert lines[1].startswith("generation 3: the return of member(s) [3, 7] is not finite: ranked last, counted")
+    assert lines[1].startswith(
+        "generation 3: the return of member(s) [3, 7] is not finite: ranked last, counted"
+    )
     assert lines[1].endswith(str([noise.integer(0, Purpose.EPISODE, 3, i, 0) for i in (3, 7)]))
     assert lines[-1] == (
         "generation 511: 2 returns are not finite; 256 generations since the start had such (metrics/fitness has all)"

@@ -96,7 +96,14 @@ def test_a_clone_holds_what_its_original_holds_and_nothing_of_what_was_there():
 def test_a_child_has_the_newest_half_of_each_parent_by_age():
     child = inherited(memory(1, 4, 5, 9, kappa=6, owner=1), memory(0, 2, 4, 7, kappa=6, owner=2), 6)
     assert ages(child) == [2, 4, 4, 5, 7, 9]
-    assert child.rows[:, 1].tolist() == [2, 1, 2, 1, 2, 1]  # of the two of age 4 the first parent's comes first
+    assert child.rows[:, 1].tolist() == [
+        2,
+        1,
+        2,
+        1,
+        2,
+        1,
+    ]  # of the two of age 4 the first parent's comes first
 
 
 def test_a_parent_with_less_than_half_a_memory_gives_all_of_it_and_the_other_no_more_for_that():
@@ -106,7 +113,12 @@ def test_a_parent_with_less_than_half_a_memory_gives_all_of_it_and_the_other_no_
 
 
 def test_half_of_an_odd_memory_is_rounded_down():
-    assert ages(inherited(memory(1, 2, 3, 4, 5, kappa=5), memory(6, 7, 8, 9, 10, kappa=5), 5)) == [4, 5, 9, 10]
+    assert ages(inherited(memory(1, 2, 3, 4, 5, kappa=5), memory(6, 7, 8, 9, 10, kappa=5), 5)) == [
+        4,
+        5,
+        9,
+        10,
+    ]
 
 
 def test_what_both_parents_have_from_an_ancestor_stands_twice():
@@ -127,14 +139,18 @@ def test_ages_through_clone_crossover_and_mutation():
     child, clone, mutant = inherited(first, second, kappa), used(kappa), used(kappa)
     memories.copy(second, clone)
     assert ages(child) == [2, 3, 6, 7]
-    memories.remember(child, np.array([row(20), row(21)], np.float32), 20, mutant)  # a mutated child's own episode
+    memories.remember(
+        child, np.array([row(20), row(21)], np.float32), 20, mutant
+    )  # a mutated child's own episode
     assert ages(mutant) == [6, 7, 20, 21]
     assert ages(inherited(mutant, clone, kappa)) == [6, 7, 20, 21]  # 6 and 7 from the clone now
     assert ages(inherited(clone, mutant, kappa)) == [6, 7, 20, 21]
 
 
 def test_the_newest_of_a_shuffled_memory_are_its_last():
-    shuffled = inherited(memory(1, 5, kappa=4), memory(3, 4, kappa=4), 4, Drawn([1, 3, 2, 0]))  # 5 4 3 1
+    shuffled = inherited(
+        memory(1, 5, kappa=4), memory(3, 4, kappa=4), 4, Drawn([1, 3, 2, 0])
+    )  # 5 4 3 1
     assert remembered(shuffled, 2, 8) == [3, 1, 8, 9]
     assert ages(memories.newest(shuffled, 2)) == [3, 1]
 
@@ -166,7 +182,8 @@ def replay(last: int, capacity: int) -> Replay:
 
 
 @pytest.mark.parametrize(
-    ("capacity", "lost"), [(100, []), (10, []), (9, [0]), (5, [0, 3, 4]), (3, [0, 3, 4, 5]), (1, [0, 3, 4, 5, 7, 8])]
+    ("capacity", "lost"),
+    [(100, []), (10, []), (9, [0]), (5, [0, 3, 4]), (3, [0, 3, 4, 5]), (1, [0, 3, 4, 5, 7, 8])],
 )
 def test_what_the_replay_has_lost_is_stored_once_and_the_rest_comes_back_from_it(capacity, lost):
     """Three memories of ages up to 9, some in two of them, one empty: beside a replay that begins at 10 - capacity."""
@@ -182,7 +199,9 @@ def test_what_the_replay_has_lost_is_stored_once_and_the_rest_comes_back_from_it
 
 def test_rows_of_another_replay_are_refused():
     held, ring = memory(0, 1, 2, kappa=4), replay(2, capacity=1)
-    with pytest.raises(ValueError, match="memories have 2 transitions that the replay holds no more, got 0"):
+    with pytest.raises(
+        ValueError, match="memories have 2 transitions that the replay holds no more, got 0"
+    ):
         memories.refill(held, np.zeros((0, 3), np.float32), ring)
     with pytest.raises(ValueError, match="asked for 9 to 10"):
         memories.refill(memory(0, 9, kappa=4), np.array([row(0)], np.float32), ring)

@@ -10,14 +10,29 @@ from esac_mpi.play.counters import Counters
 from esac_mpi.record import Run
 from esac_mpi.training.active_run import spent
 
-AES = ["--algorithm", "aes_rl", *TASK, *ROUTINE, "--aes_rl.workers", 2, "--aes_rl.start_steps", 100, "--aes_rl.batch_size", 16]
+AES = [
+    "--algorithm",
+    "aes_rl",
+    *TASK,
+    *ROUTINE,
+    "--aes_rl.workers",
+    2,
+    "--aes_rl.start_steps",
+    100,
+    "--aes_rl.batch_size",
+    16,
+]
 SOON = 0.002  # [min]
 
 
 def test_time_counts_beside_the_other_limits():
     config, _ = load(["--budget.minutes", "2", "--budget.generations", "10"])
     assert config.budget == Budget(10, 0, 0, 2.0)
-    assert [spent(config, 5, Counters(), seconds) for seconds in (0.0, 90.0, 120.0)] == [0.5, 0.75, 1.0]
+    assert [spent(config, 5, Counters(), seconds) for seconds in (0.0, 90.0, 120.0)] == [
+        0.5,
+        0.75,
+        1.0,
+    ]
     assert config.budget.left(4, 0, 0, 30.0) == Budget(6, 0, 0, 1.5)
     assert load(["--budget.minutes", "2"])[0].budget == Budget(0, 0, 0, 2.0)
     with pytest.raises(ConfigError, match="no limit is set"):
@@ -25,7 +40,9 @@ def test_time_counts_beside_the_other_limits():
 
 
 @pytest.mark.parametrize("line", [CYCLIC, CYCLIC_ES, AES], ids=["esac", "es", "aes_rl"])
-def test_the_run_is_complete_and_has_the_bits_of_one_that_generations_end(tmp_path, line, alone, together):
+def test_the_run_is_complete_and_has_the_bits_of_one_that_generations_end(
+    tmp_path, line, alone, together
+):
     together(2, *line, "--budget.minutes", SOON, "--run-dir", tmp_path / "a")
     found = Run.open(tmp_path / "a")
     assert found.status["status"] == "complete"

@@ -60,9 +60,19 @@ def begin(tmp_path):
         line = [*launcher(mpi, ranks, nodes), python(mpi), "-m", "esac_mpi", *map(str, CYCLIC)]
         line += ["--budget.generations", "1000000", "--run-dir", str(path)]
         with open(tmp_path / f"output-{len(jobs)}", "w") as output:
-            job = subprocess.Popen(line, env=launchers.environment(), stdout=output, stderr=output, start_new_session=True)
+            job = subprocess.Popen(
+                line,
+                env=launchers.environment(),
+                stdout=output,
+                stderr=output,
+                start_new_session=True,
+            )
         jobs.append(job)
-        wait_for(lambda: generation(path) >= before + 5 or job.poll() is not None, 300, "five generations")
+        wait_for(
+            lambda: generation(path) >= before + 5 or job.poll() is not None,
+            300,
+            "five generations",
+        )
         assert job.poll() is None, (tmp_path / f"output-{len(jobs) - 1}").read_text()
         assert sorted(pids(path)) == list(range(ranks))
         return job
@@ -92,7 +102,9 @@ def generation(path: Path) -> int:
 
 def assert_down(job: subprocess.Popen, path: Path) -> int:
     """Wait until launcher and ranks are gone; return the launcher's exit code."""
-    wait_for(lambda: job.poll() is not None and not pids(path), DOWN, "the end of launcher and ranks")
+    wait_for(
+        lambda: job.poll() is not None and not pids(path), DOWN, "the end of launcher and ranks"
+    )
     return job.returncode
 
 
@@ -127,7 +139,9 @@ def test_a_run_survives_a_change_of_mpi_a_killed_rank_and_a_stop(straight, tmp_p
 
 
 @pytest.mark.parametrize(("mpi", "times"), [("mpich", 2), ("openmpi", 1)])
-def test_ctrl_c_so_many_times_ends_the_ranks_and_a_checkpoint_stands(tmp_path, monkeypatch, mpi, times):
+def test_ctrl_c_so_many_times_ends_the_ranks_and_a_checkpoint_stands(
+    tmp_path, monkeypatch, mpi, times
+):
     """What README, --help and docs/clusters.md say of each; the checkpoint stands."""
     monkeypatch.setenv("SLOW", "1.0")  # a generation takes minutes
     terminal, end = pty.openpty()
@@ -144,7 +158,11 @@ def test_ctrl_c_so_many_times_ends_the_ranks_and_a_checkpoint_stands(tmp_path, m
     ]
     with open(tmp_path / "output", "w") as output:
         streams = {"stdin": end, "stdout": output, "stderr": output}
-        typed_at = {"env": launchers.environment(), "start_new_session": True, "preexec_fn": take_terminal}
+        typed_at = {
+            "env": launchers.environment(),
+            "start_new_session": True,
+            "preexec_fn": take_terminal,
+        }
         job = subprocess.Popen([*map(str, line)], **streams, **typed_at)
     os.close(end)
     wait_for(lambda: status(tmp_path / "run").get("status") == "running", 300, "the start")
@@ -152,7 +170,9 @@ def test_ctrl_c_so_many_times_ends_the_ranks_and_a_checkpoint_stands(tmp_path, m
         assert job.poll() is None
         time.sleep(2.0 * time_typed)  # two within a second are one
         os.write(terminal, b"\x03")
-    saved = assert_down(job, tmp_path / "run") == 75  # a race: the ranks may be quicker than what kills them
+    saved = (
+        assert_down(job, tmp_path / "run") == 75
+    )  # a race: the ranks may be quicker than what kills them
     os.close(terminal)
     assert status(tmp_path / "run")["status"] in (("requeue",) if saved else ("running", "requeue"))
     read(tmp_path / "run/checkpoint.h5")
@@ -165,7 +185,9 @@ def take_terminal() -> None:
 
 
 @pytest.mark.parametrize("mpi", ["mpich", "openmpi"])
-def test_a_run_on_two_nodes_survives_a_killed_rank_a_lost_daemon_and_a_stop(straight, tmp_path, begin, mpi):
+def test_a_run_on_two_nodes_survives_a_killed_rank_a_lost_daemon_and_a_stop(
+    straight, tmp_path, begin, mpi
+):
     path = tmp_path / "run"
     job = begin(mpi, 4, nodes=2)
     ranks = pids(path)
@@ -176,7 +198,9 @@ def test_a_run_on_two_nodes_survives_a_killed_rank_a_lost_daemon_and_a_stop(stra
 
     job = begin(mpi, 4, nodes=2)
     os.kill(parent(pids(path)[2]), signal.SIGKILL)
-    if mpi == "openmpi":  # its mpirun sends TERM, KILL 0.25 s later, and returns 0: status.json tells that it is not finished
+    if (
+        mpi == "openmpi"
+    ):  # its mpirun sends TERM, KILL 0.25 s later, and returns 0: status.json tells that it is not finished
         assert assert_down(job, path) in (0, 1)
         assert status(path)["status"] in ("running", "requeue")  # killed, or quick enough to save
     else:  # its ranks know nothing of it and go on; a signal to mpirun still reaches the other node, and so all
@@ -195,12 +219,32 @@ def test_a_run_on_two_nodes_survives_a_killed_rank_a_lost_daemon_and_a_stop(stra
 @pytest.mark.parametrize(
     ("mpi", "library", "code", "message"),
     [
-        ("mpich", "openmpi", 2, "PMI_SIZE = 2, but this process is alone: the launcher belongs to another MPI"),
-        ("openmpi", "mpich", 16, "unsupported PMI version PMIx"),  # MPICH itself ends there, before a line of ours
+        (
+            "mpich",
+            "openmpi",
+            2,
+            "PMI_SIZE = 2, but this process is alone: the launcher belongs to another MPI",
+        ),
+        (
+            "openmpi",
+            "mpich",
+            16,
+            "unsupported PMI version PMIx",
+        ),  # MPICH itself ends there, before a line of ours
     ],
 )
-def test_a_launcher_of_another_mpi_is_refused_and_nothing_is_written(tmp_path, mpi, library, code, message):
-    arguments = ["-m", "esac_mpi", *CYCLIC, "--budget.generations", 2, "--run-dir", tmp_path / "run"]
+def test_a_launcher_of_another_mpi_is_refused_and_nothing_is_written(
+    tmp_path, mpi, library, code, message
+):
+    arguments = [
+        "-m",
+        "esac_mpi",
+        *CYCLIC,
+        "--budget.generations",
+        2,
+        "--run-dir",
+        tmp_path / "run",
+    ]
     done = launchers.run([*launcher(mpi, 2), python(library)], *arguments, code=code)
     assert message in done.stdout + done.stderr
     assert not list(tmp_path.iterdir())

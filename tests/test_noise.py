@@ -31,7 +31,9 @@ def test_addresses_do_not_overlap_within_a_block():
 
 
 def test_normal_numbers_are_standard_normal():
-    draws = np.concatenate([noise.normal(1, Purpose.MUTATION, g, m, 0, 1000) for g in range(10) for m in range(10)]).astype(float)
+    draws = np.concatenate(
+        [noise.normal(1, Purpose.MUTATION, g, m, 0, 1000) for g in range(10) for m in range(10)]
+    ).astype(float)
     assert abs(draws.mean()) < 4 / np.sqrt(draws.size)
     assert abs(draws.var() - 1) < 4 * np.sqrt(2 / draws.size)
     assert abs((draws**4).mean() - 3) < 4 * np.sqrt(96 / draws.size)
@@ -40,7 +42,10 @@ def test_normal_numbers_are_standard_normal():
 def test_bits_of_the_noise_are_these():
     """A change here means that no older run can be continued."""
     numbers = noise.normal(1, Purpose.MUTATION, 2, 3, 4, 3)
-    np.testing.assert_array_equal(numbers, np.array([0.6238632798194885, -0.43289467692375183, -1.9163744449615479], np.float32))
+    np.testing.assert_array_equal(
+        numbers,
+        np.array([0.6238632798194885, -0.43289467692375183, -1.9163744449615479], np.float32),
+    )
     assert noise.integer(1, Purpose.EPISODE, 2, 3, 4) == 1863777816
 
 

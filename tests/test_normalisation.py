@@ -58,7 +58,9 @@ def test_statistics_are_mean_and_standard_deviation_of_what_was_counted():
 
 def test_a_batch_has_both_observations_standardised_and_the_rest_as_it_was():
     batch = Batch(torch.zeros(1), 2, 2, 1)
-    raw = np.array([[2.5, 0.05, 0.3, 70, 1, 1, -0.1], [9, -9, -0.3, -70, 0, 3, 0]], np.float32)  # o, a, reward, terminated, o'
+    raw = np.array(
+        [[2.5, 0.05, 0.3, 70, 1, 1, -0.1], [9, -9, -0.3, -70, 0, 3, 0]], np.float32
+    )  # o, a, reward, terminated, o'
     for normaliser, expected in (
         (None, raw),
         (Normaliser.of(SUMS), [[0.5, 0.5, 0.3, 70, 1, -1, -1], [5, -5, -0.3, -70, 0, 1, 0]]),
@@ -86,7 +88,9 @@ def standardised_by_itself(plain):
 
 
 @pytest.mark.parametrize("made", OFF_POLICY, ids=IDS)
-def test_a_learner_given_sums_learns_what_one_in_a_standardised_task_learns_from_a_plain_replay(made):
+def test_a_learner_given_sums_learns_what_one_in_a_standardised_task_learns_from_a_plain_replay(
+    made,
+):
     """To the bit: the same actions, gradients and losses; only the replays differ, by the plain formula."""
     plain, standardised = made(), made()
     for k in (0, 1):
@@ -95,12 +99,17 @@ def test_a_learner_given_sums_learns_what_one_in_a_standardised_task_learns_from
         assert np.array_equal(ours.vector(), theirs.vector(), equal_nan=True)
     assert ours.gradient_updates > 0
     assert same(plain.arrays(), standardised.arrays())
-    raw, seen = plain.replay.rows(0, plain.replay.added), standardised.replay.rows(0, plain.replay.added)
+    raw, seen = (
+        plain.replay.rows(0, plain.replay.added),
+        standardised.replay.rows(0, plain.replay.added),
+    )
     for name in ("observation", "next_observation"):
         np.testing.assert_array_equal(seen[name], by_formula(raw[name]))
     assert np.abs(raw["observation"]).max() <= 1 < np.abs(seen["observation"]).max()
     acted_on = raw["observation"][-60:].astype(np.float64)  # of the second phase: three episodes
-    np.testing.assert_allclose(plain.seen, [[60], acted_on.sum(0), np.square(acted_on).sum(0)], rtol=1e-12)
+    np.testing.assert_allclose(
+        plain.seen, [[60], acted_on.sum(0), np.square(acted_on).sum(0)], rtol=1e-12
+    )
     assert standardised.seen is None
 
 
@@ -116,14 +125,24 @@ def test_episodes_that_others_played_are_counted_and_standardised_in_batches(nam
     assert ours.gradient_updates > 0
     assert same(taken.arrays(), standardised.arrays())
     observations = rows[:, :1].astype(np.float64)
-    np.testing.assert_allclose(taken.seen, [[40], observations.sum(0), np.square(observations).sum(0)], rtol=1e-12)
+    np.testing.assert_allclose(
+        taken.seen, [[40], observations.sum(0), np.square(observations).sum(0)], rtol=1e-12
+    )
 
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_ppo_given_sums_learns_what_it_learns_in_a_standardised_task(kind):
-    plain, standardised, env, other = ppo(kind), ppo(kind), task(kind), standardised_by_itself(task(kind))
+    plain, standardised, env, other = (
+        ppo(kind),
+        ppo(kind),
+        task(kind),
+        standardised_by_itself(task(kind)),
+    )
     for k in (1, 2):
-        ours, theirs = plain.phase(env, k, 0, 47, sums=of_line()), standardised.phase(other, k, 0, 47)
+        ours, theirs = (
+            plain.phase(env, k, 0, 47, sums=of_line()),
+            standardised.phase(other, k, 0, 47),
+        )
         assert np.array_equal(ours.vector(), theirs.vector(), equal_nan=True)
     assert same(plain.arrays(), standardised.arrays())
     assert plain.seen[0, 0] == 47
@@ -140,12 +159,18 @@ class Watcher(Teacher):
         return (yield from super().begin(env, k, episodes, steps, cut))
 
 
-NORMALISED = {"esac__observation_normalisation": True, "esac__gradient_interval": 3, "esac__p_sac_final": 1.0}
+NORMALISED = {
+    "esac__observation_normalisation": True,
+    "esac__gradient_interval": 3,
+    "esac__p_sac_final": 1.0,
+}
 
 
 @pytest.mark.parametrize("lag", [0, 2])
 @pytest.mark.parametrize("restarted", [False, True])
-def test_a_phase_sees_by_the_sums_before_its_generation_and_its_own_enter_with_it(world, lag, restarted):
+def test_a_phase_sees_by_the_sums_before_its_generation_and_its_own_enter_with_it(
+    world, lag, restarted
+):
     params, values, env = make(world, esac__learner_lag=lag, **NORMALISED)
     learner, history = Watcher(np.full(LAYOUT.d, 0.01, np.float32)), [values.observation_sums]
     learner.sums = []
@@ -156,16 +181,24 @@ def test_a_phase_sees_by_the_sums_before_its_generation_and_its_own_enter_with_i
         history.append(values.observation_sums)
     assert learner.phases == [3, 6]
     np.testing.assert_array_equal(learner.sums, [history[2], history[5]])
-    steps = [10 * 10 * k + 7 * ((k >= 3 + lag) + (k >= 6 + lag)) for k in range(9)]  # of 10 members, 10 steps each
+    steps = [
+        10 * 10 * k + 7 * ((k >= 3 + lag) + (k >= 6 + lag)) for k in range(9)
+    ]  # of 10 members, 10 steps each
     assert [sums[0, 0] for sums in history] == steps
 
 
 def test_members_are_evaluated_by_the_statistics_before_their_generation(world):
     params, values, env = make(world, esac__observation_normalisation=True, esac__sac_phases=False)
     for k in (1, 2, 3):
-        policy, sums, returns = make_policy(params, env, Normaliser.of(values.observation_sums)), values.observation_sums, []
+        policy, sums, returns = (
+            make_policy(params, env, Normaliser.of(values.observation_sums)),
+            values.observation_sums,
+            [],
+        )
         for i in range(10):
-            population.perturb(params, policy, k, i // 2, values.parent(i // 2), 1 - 2 * (i % 2), 0.3)
+            population.perturb(
+                params, policy, k, i // 2, values.parent(i // 2), 1 - 2 * (i % 2), 0.3
+            )
             seen = np.zeros((3, 3))
             seed = noise.integer(0, Purpose.EPISODE, k, i)
             returns.append(play(Track(), policy, seed, partial(count_in, seen)).episodic_return)
@@ -182,9 +215,18 @@ def pupil(params):
 
 def test_a_restart_in_the_middle_of_a_phase_sees_and_plays_again_by_the_same_statistics(world):
     """Two winners' episodes are played again, whose returns must be those of the generation that the phase began in."""
-    small = {"sac.batch_size": 16, "sac.replay_capacity": 500, "sac.start_steps": 20, "learner.device": "cpu"}
+    small = {
+        "sac.batch_size": 16,
+        "sac.replay_capacity": 500,
+        "sac.start_steps": 20,
+        "learner.device": "cpu",
+    }
     small |= {"esac.sac_min_steps": 30, "esac.sac_episodes": 2}
-    phases = {"esac__learner_lag": 2, "esac__replayed": "winners", **{key.replace(".", "__"): v for key, v in small.items()}}
+    phases = {
+        "esac__learner_lag": 2,
+        "esac__replayed": "winners",
+        **{key.replace(".", "__"): v for key, v in small.items()},
+    }
     params, straight, env = make(world, **NORMALISED, **phases)
     learner = pupil(params)
     advance(world, params, straight, env, 4, learner)
@@ -206,14 +248,24 @@ def test_a_restart_in_the_middle_of_a_phase_sees_and_plays_again_by_the_same_sta
     assert straight.counters.gradient_updates > 0
 
 
-@pytest.mark.parametrize("name", ["ddpg", "esac", "ppo", "sac", "td3"])  # es had them in every version
+@pytest.mark.parametrize(
+    "name", ["ddpg", "esac", "ppo", "sac", "td3"]
+)  # es had them in every version
 def test_a_state_of_a_version_without_statistics_is_taken_over(world, name):
-    config = updated(Config(), {"algorithm": name, "policy.hidden": (4,), "esac.population_size": 50})
+    config = updated(
+        Config(), {"algorithm": name, "policy.hidden": (4,), "esac.population_size": 50}
+    )
     layout, algorithm = Layout((3, 4, 2)), ALGORITHMS[name]
     declared = algorithm.DECLARES.evolution
-    params = Params(config, layout, 10, make_epsilon(declared and declared(config), 0, layout, world))
+    params = Params(
+        config, layout, 10, make_epsilon(declared and declared(config), 0, layout, world)
+    )
     values = algorithm.init(params, world)
-    former = {key: array for key, array in state.arrays(values).items() if key not in ("observation_sums", "phase_sums")}
+    former = {
+        key: array
+        for key, array in state.arrays(values).items()
+        if key not in ("observation_sums", "phase_sums")
+    }
     state.load(values, {**former, "generation": np.array(3)})
     assert values.generation == 3
     assert values.normaliser is None

@@ -69,7 +69,9 @@ def line(monkeypatch):
 
 
 def policy_of(env):
-    policy = Policy(Layout((env.observation_size, env.action_size)), "tanh", "tanh", env.low, env.high)
+    policy = Policy(
+        Layout((env.observation_size, env.action_size)), "tanh", "tanh", env.low, env.high
+    )
 
     def act(observation):
         assert np.isfinite(observation).all()
@@ -89,7 +91,11 @@ def test_an_episode_ends_at_an_observation_that_is_not_finite(line, moment, bad)
     assert episode.episodic_length == moment
     assert env.not_finite == f"observation[2] is {np.float32(bad)}"
     rows, explored = explore(env, policy_of(env), 0)
-    assert (np.isnan(explored.episodic_return), explored.episodic_length, len(rows)) == (True, moment, max(moment - 1, 0))
+    assert (np.isnan(explored.episodic_return), explored.episodic_length, len(rows)) == (
+        True,
+        moment,
+        max(moment - 1, 0),
+    )
     assert np.isfinite(rows).all()
 
 
@@ -125,13 +131,24 @@ def test_the_first_steps_tell_of_it_and_refuse_a_task_that_has_nothing_else(line
     assert "Line-v0: observation[2] is nan in its first steps" in probe.played(env).not_finite
     assert env.not_finite == ""  # what episodes have is told apart
     for moment in (0, 1):
-        with pytest.raises(TaskError, match=r"no observation of its first steps is finite: observation\[2\] is nan"):
+        with pytest.raises(
+            TaskError, match=r"no observation of its first steps is finite: observation\[2\] is nan"
+        ):
             probe.played(line(moment, np.nan))
 
 
 def test_the_start_and_the_check_warn(line, tmp_path, capsys):
     line(7, np.nan)
-    words = ["--algorithm", "es", "--task.id", "Line-v0", "--policy.hidden", 4, "--run-dir", tmp_path / "run"]
+    words = [
+        "--algorithm",
+        "es",
+        "--task.id",
+        "Line-v0",
+        "--policy.hidden",
+        4,
+        "--run-dir",
+        tmp_path / "run",
+    ]
     assert checked(*words) == 0
     assert "observation[2] is nan in its first steps" in capsys.readouterr().out
     line(0, np.nan)
@@ -144,18 +161,42 @@ PHASE = {"steps_per_generation": 200, "start_steps": 50, "batch_size": 16, "repl
 RUNS = {
     "es": [str(word).replace("--esac.", "--es.") for word in POPULATION],
     "esac": [*POPULATION, *LEARNER],
-    **{name: [t for key, v in PHASE.items() for t in (f"--{name}.{key}", v)] for name in ("sac", "td3", "ddpg")},
+    **{
+        name: [t for key, v in PHASE.items() for t in (f"--{name}.{key}", v)]
+        for name in ("sac", "td3", "ddpg")
+    },
     "ppo": ["--ppo.steps_per_generation", 200, "--ppo.batch_size", 20],
     "pderl": genetic("pderl"),
     "cem_rl": drawn("cem_rl"),
-    "aes_rl": ["--aes_rl.workers", 2, "--aes_rl.start_steps", 20, "--aes_rl.batch_size", 16, "--aes_rl.critic_chunk", 20],
+    "aes_rl": [
+        "--aes_rl.workers",
+        2,
+        "--aes_rl.start_steps",
+        20,
+        "--aes_rl.batch_size",
+        16,
+        "--aes_rl.critic_chunk",
+        20,
+    ],
 }
 
 
 @pytest.mark.parametrize("algorithm", RUNS)
 def test_every_algorithm_counts_such_episodes_in_the_same_words(tmp_path, caplog, algorithm):
-    words = ["--algorithm", algorithm, "--task.id", "own_envs:Blinded-v0", *RUNS[algorithm], *ROUTINE, "--budget.generations", 6]
-    assert started(*words, "--run-dir", tmp_path / "run") in (0, 1)  # 1: no evaluation without such an episode
+    words = [
+        "--algorithm",
+        algorithm,
+        "--task.id",
+        "own_envs:Blinded-v0",
+        *RUNS[algorithm],
+        *ROUTINE,
+        "--budget.generations",
+        6,
+    ]
+    assert started(*words, "--run-dir", tmp_path / "run") in (
+        0,
+        1,
+    )  # 1: no evaluation without such an episode
     (told,) = [line for line in caplog.text.splitlines() if "told once" in line]
     assert "own_envs:Blinded-v0: observation[1] is " in told
     assert science(tmp_path / "run")["metrics/unstable_episodes"][-1] > 0
@@ -167,7 +208,16 @@ def test_every_algorithm_counts_such_episodes_in_the_same_words(tmp_path, caplog
 
 
 def test_ranks_say_it_once_and_have_the_same_bits(tmp_path, alone, together):
-    words = ["--algorithm", "es", "--task.id", "own_envs:Blinded-v0", *RUNS["es"], *ROUTINE, "--budget.generations", 6]
+    words = [
+        "--algorithm",
+        "es",
+        "--task.id",
+        "own_envs:Blinded-v0",
+        *RUNS["es"],
+        *ROUTINE,
+        "--budget.generations",
+        6,
+    ]
     words += ["--es.observation_normalisation", "true"]
     done = together(3, *words, "--run-dir", tmp_path / "three")
     (told,) = [line for line in done.stdout.splitlines() if "told once" in line]

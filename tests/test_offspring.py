@@ -19,12 +19,16 @@ FORM = Layout((3, 8, 6, 2), layer_norm=True), "tanh"
 
 def moved(layout: Layout, number: int) -> np.ndarray:
     """Return a policy [d] none of whose numbers is 0."""
-    return layout.initial(0, number) + np.random.default_rng(number).normal(0, 0.3, layout.d).astype(np.float32)
+    return layout.initial(0, number) + np.random.default_rng(number).normal(
+        0, 0.3, layout.d
+    ).astype(np.float32)
 
 
 def plain(layout: Layout, activation: str, theta: np.ndarray) -> nn.Module:
     """Return a policy in plain modules, in double precision."""
-    return nn.Sequential(modules(Network(layout, [theta], activation, torch.device("cpu")), activation)[0], nn.Tanh())
+    return nn.Sequential(
+        modules(Network(layout, [theta], activation, torch.device("cpu")), activation)[0], nn.Tanh()
+    )
 
 
 def some_states(n: int, o: int = 3) -> np.ndarray:
@@ -44,9 +48,14 @@ def test_actions_are_the_policys():
 
 def test_the_better_action_is_imitated_and_the_second_where_none_is():
     """Q is the action's one number: 1 against 0, 0 against 1, a tie, and nan."""
-    first, second = np.array([[1.0], [0.0], [2.0], [np.nan]], np.float32), np.array([[0.0], [1.0], [2.0], [3.0]], np.float32)
+    first, second = (
+        np.array([[1.0], [0.0], [2.0], [np.nan]], np.float32),
+        np.array([[0.0], [1.0], [2.0], [3.0]], np.float32),
+    )
     first[2] += 0.5
-    chosen = offspring.preferred(lambda states, actions: np.floor(actions[:, 0]), np.zeros((4, 1), np.float32), first, second)
+    chosen = offspring.preferred(
+        lambda states, actions: np.floor(actions[:, 0]), np.zeros((4, 1), np.float32), first, second
+    )
     assert chosen[:, 0].tolist() == [1.0, 1.0, 2.0, 3.0]
 
 
@@ -57,9 +66,23 @@ def test_a_child_is_that_of_autograd_and_torchs_adam(layout):
     states, batch, rate, scales = some_states(50), 16, 1e-3, np.array([3.0, -1.0, 2.0])
 
     def judge(states, actions):
-        return (states @ scales * actions[:, 0]).astype(np.float32)  # sometimes the first parent, sometimes the second
+        return (states @ scales * actions[:, 0]).astype(
+            np.float32
+        )  # sometimes the first parent, sometimes the second
 
-    child = offspring.distilled(layout, "tanh", first, second, start, states, judge, 2, batch, rate, np.random.default_rng(5))
+    child = offspring.distilled(
+        layout,
+        "tanh",
+        first,
+        second,
+        start,
+        states,
+        judge,
+        2,
+        batch,
+        rate,
+        np.random.default_rng(5),
+    )
 
     x, y, z = (plain(layout, "tanh", theta) for theta in (first, second, start))
     adam, random = torch.optim.Adam(z.parameters(), lr=rate), np.random.default_rng(5)
@@ -87,7 +110,16 @@ def test_with_fewer_states_than_a_batch_a_child_imitates_in_these_and_without_an
     kept = thetas[2].copy()
     for n in (0, 1, 15, 16, 31):
         made = [
-            offspring.distilled(*FORM, *thetas, some_states(n), Judging(0.0), 3, batch, 1e-3, np.random.default_rng(5))
+            offspring.distilled(
+                *FORM,
+                *thetas,
+                some_states(n),
+                Judging(0.0),
+                3,
+                batch,
+                1e-3,
+                np.random.default_rng(5),
+            )
             for batch in (16, min(n, 16) or 1)
         ]
         assert np.array_equal(*made)  # as with a batch of all that there is
@@ -109,7 +141,9 @@ class Judging:
 # --- mutation
 
 
-@pytest.mark.parametrize("layout", [FORM[0], Layout((3, 8, 1)), Layout((3, 4)), Layout((3, 8, 2), linear=2.0)])
+@pytest.mark.parametrize(
+    "layout", [FORM[0], Layout((3, 8, 1)), Layout((3, 4)), Layout((3, 8, 2), linear=2.0)]
+)
 def test_sensitivities_are_those_of_autograd_per_output(layout):
     """Eq. 1: the gradient of each output, summed over the states; the root of the sum over outputs of its square."""
     theta, states = moved(layout, 1), some_states(20)
@@ -117,7 +151,9 @@ def test_sensitivities_are_those_of_autograd_per_output(layout):
     squares = torch.zeros(layout.d, dtype=torch.float64)
     for k in range(layout.sizes[-1]):
         output = network(torch.from_numpy(states).double())[:, k].sum()
-        squares += torch.cat([g.flatten() for g in torch.autograd.grad(output, network.parameters())]) ** 2
+        squares += (
+            torch.cat([g.flatten() for g in torch.autograd.grad(output, network.parameters())]) ** 2
+        )
     matrix = np.concatenate([np.full(t.stop - t.start, len(t.shape) == 2) for t in layout.tensors])
     sensitive = offspring.sensitivity(layout, "tanh", theta, states)
     assert np.allclose(sensitive, np.where(matrix, squares.sqrt().numpy(), 0), rtol=1e-5, atol=1e-6)
@@ -130,13 +166,17 @@ def test_a_mutation_of_two_weights_by_hand():
     noise = np.random.default_rng(5).standard_normal(2, dtype=np.float32)
     for x, s in (([1.0, 3.0], 4.0), ([0.001], 0.01), ([0.0], 1.0), ([2.0, -2.0], 1.0)):
         states = np.array(x, np.float32)[:, None]
-        mutated = offspring.proximal(layout, "tanh", theta, states, 0.1, 0.01, np.random.default_rng(5))
+        mutated = offspring.proximal(
+            layout, "tanh", theta, states, 0.1, 0.01, np.random.default_rng(5)
+        )
         assert mutated.dtype == np.float32
         assert mutated == pytest.approx([*(0.1 * noise / s), 0, 0], rel=1e-6)
     assert not theta.any()
     theta[:] = [1, 0, 0.5, 0]
     sensitive = offspring.sensitivity(layout, "tanh", theta, np.array([[1.0], [-2.0]], np.float32))
-    assert sensitive == pytest.approx([abs(1 - math.tanh(1.5) ** 2 - 2 * (1 - math.tanh(-1.5) ** 2)), 1, 0, 0], rel=1e-5)
+    assert sensitive == pytest.approx(
+        [abs(1 - math.tanh(1.5) ** 2 - 2 * (1 - math.tanh(-1.5) ** 2)), 1, 0, 0], rel=1e-5
+    )
 
 
 # --- bits
@@ -153,9 +193,23 @@ def test_a_child_and_a_mutation_do_not_depend_on_torchs_threads():
         for threads in (1, 2):
             torch.set_num_threads(threads)
             child = offspring.distilled(
-                layout, "tanh", first, second, first, states, judge, 1, 128, 1e-3, np.random.default_rng(5)
+                layout,
+                "tanh",
+                first,
+                second,
+                first,
+                states,
+                judge,
+                1,
+                128,
+                1e-3,
+                np.random.default_rng(5),
             )
-            made.append(offspring.proximal(layout, "tanh", child, states, 0.1, 0.01, np.random.default_rng(6)))
+            made.append(
+                offspring.proximal(
+                    layout, "tanh", child, states, 0.1, 0.01, np.random.default_rng(6)
+                )
+            )
             assert torch.get_num_threads() == threads
         with pytest.raises(ValueError, match="theta must be float32"):
             offspring.sensitivity(layout, "tanh", first[1:], states)

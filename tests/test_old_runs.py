@@ -40,11 +40,19 @@ def test_archives_are_small_and_there_is_one_of_the_first_version():
 @pytest.mark.parametrize("name", KNOWN)
 def test_an_old_run_is_read(old, name):
     found = Run.open(old / name)
-    updates, steps = (found.columns[f"metrics/{column}"][-1] for column in ("gradient_updates", "env_steps_population"))
+    updates, steps = (
+        found.columns[f"metrics/{column}"][-1]
+        for column in ("gradient_updates", "env_steps_population")
+    )
     best = found.columns["metrics/best_return"][-1]
-    assert (found.state, found.generation, found.config.algorithm, updates, steps, best) == KNOWN[name]
+    assert (found.state, found.generation, found.config.algorithm, updates, steps, best) == KNOWN[
+        name
+    ]
     assert [checkpoint.problem for checkpoint in found.checkpoints] == ["", ""]
-    assert found.provenance["theta_sha256"] == json.loads((old / name / "status.json").read_text())["theta_sha256"]
+    assert (
+        found.provenance["theta_sha256"]
+        == json.loads((old / name / "status.json").read_text())["theta_sha256"]
+    )
     policy = Policy.load(old / name)
     assert np.isfinite(policy(np.ones(3, np.float32))).all()
     assert policy.episodic_return == best
@@ -56,11 +64,20 @@ def test_the_critics_updates_have_no_cost_of_their_own_in_old_runs_alone(old, tm
     assert "critic_cost" not in text
     (tmp_path / "old.toml").write_text(text.replace('"esac"', '"aes_rl"', 1))
     then = load([str(tmp_path / "old.toml")])[0].aes_rl
-    assert (then.update_cost, then.critic_cost, then.order, then.mean_reused) == (0.5, 1.0, "virtual", False)
+    assert (then.update_cost, then.critic_cost, then.order, then.mean_reused) == (
+        0.5,
+        1.0,
+        "virtual",
+        False,
+    )
     assert (Run.open(old / "finished").config.aes_rl, default := AESRL().critic_cost) == (then, 1.8)
     now = to_toml(Config(algorithm="aes_rl"))
-    (tmp_path / "now.toml").write_text("\n".join(line for line in now.splitlines() if not line.startswith("critic_cost")))
-    (tmp_path / "mine.toml").write_text('algorithm = "aes_rl"\n[aes_rl]\nupdate_cost = 3.0\ntau = 0.01\n')
+    (tmp_path / "now.toml").write_text(
+        "\n".join(line for line in now.splitlines() if not line.startswith("critic_cost"))
+    )
+    (tmp_path / "mine.toml").write_text(
+        'algorithm = "aes_rl"\n[aes_rl]\nupdate_cost = 3.0\ntau = 0.01\n'
+    )
     for name in ("now", "mine"):
         found = load([str(tmp_path / f"{name}.toml")])[0].aes_rl
         assert (found.critic_cost, found.mean_reused) == (default, True)
@@ -83,9 +100,17 @@ def test_old_runs_are_tabulated_drawn_exported_and_evaluated(old, tmp_path, caps
     assert line.startswith("| CyclicMDP-v0 | ")
     assert command("compare").main(paths) == 1
     assert command("plot").main([*paths, "--out", str(tmp_path / "curve.png")]) == 0
-    assert command("plot").main([paths[0], "--what", "timeline", "--out", str(tmp_path / "timeline.png")]) == 0
+    assert (
+        command("plot").main(
+            [paths[0], "--what", "timeline", "--out", str(tmp_path / "timeline.png")]
+        )
+        == 0
+    )
     assert {path.name for path in tmp_path.glob("*.png")} == {"curve.png", "timeline.png"}
-    assert command("export").main([paths[1], "--format", "csv", "--out", str(tmp_path / "rows.csv")]) == 0
+    assert (
+        command("export").main([paths[1], "--format", "csv", "--out", str(tmp_path / "rows.csv")])
+        == 0
+    )
     assert (tmp_path / "rows.csv").read_text().count("\n") == 7
 
 
@@ -93,8 +118,12 @@ def test_old_runs_are_tabulated_drawn_exported_and_evaluated(old, tmp_path, caps
 def test_an_old_run_goes_on_to_a_raised_budget(old, name):
     """Its rows stay, to the bit; those that follow may be others than the old version's."""
     before, last = Run.open(old / name), KNOWN[name][1] + 2
-    rows = {column: before.columns[column] for column in before.columns if column.startswith("metrics/")}
-    done = run(0, old / name / "config.toml", "--budget.generations", last, "--task.changed", "warn")
+    rows = {
+        column: before.columns[column] for column in before.columns if column.startswith("metrics/")
+    }
+    done = run(
+        0, old / name / "config.toml", "--budget.generations", last, "--task.changed", "warn"
+    )
     assert f"resumed at generation {KNOWN[name][1]} from checkpoint.h5" in done.stdout
     after = Run.open(old / name)
     assert (after.state, after.generation) == ("complete", last)

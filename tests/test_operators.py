@@ -27,10 +27,14 @@ operators = command("operators")
 
 
 def test_the_divergence_of_two_kernels_is_that_of_two_normal_distributions():
-    cells = Grid(np.array([np.linspace(-4, 4, 129)] * 2), np.array([0.5, 1.0]))  # of cells that are a sixteenth wide
+    cells = Grid(
+        np.array([np.linspace(-4, 4, 129)] * 2), np.array([0.5, 1.0])
+    )  # of cells that are a sixteenth wide
     here, there = (density(np.array([[x, 0.5]]), cells) for x in (0.0, 1.0))
     assert here.sum() == pytest.approx(1)
-    assert divergence(here, there) == pytest.approx(2, rel=0.01)  # (a - b)^2 / (2 h^2), of a - b = 1 and h = 0.5
+    assert divergence(here, there) == pytest.approx(
+        2, rel=0.01
+    )  # (a - b)^2 / (2 h^2), of a - b = 1 and h = 0.5
     assert divergence(here, here) == 0
     assert np.unravel_index(there.argmax(), there.shape) == (80, 72)
 
@@ -73,11 +77,26 @@ def test_returns_are_parts_of_the_first_parents_where_that_is_positive(tmp_path,
 
 
 def test_a_childs_divergence_is_from_the_mean_of_its_parents():
-    here, there = np.tile([[0.0, 0.0], [1.0, 1.0]], (32, 1)), np.tile([[50.0, 0.0], [51.0, 1.0]], (32, 1))
-    states = {"parent 1": here, "parent 2": there, "like one": here, "like both": np.concatenate([here, there])}
-    seen = relatives.visits([Relative(0, name, (0,), np.zeros(1), where) for name, where in states.items()])
-    assert seen[2].difference == pytest.approx(0.5, abs=1e-3)  # half of the parents' visits are elsewhere
-    assert (seen[3].kl, seen[3].difference) == (pytest.approx(0, abs=1e-9), pytest.approx(0, abs=1e-9))
+    here, there = (
+        np.tile([[0.0, 0.0], [1.0, 1.0]], (32, 1)),
+        np.tile([[50.0, 0.0], [51.0, 1.0]], (32, 1)),
+    )
+    states = {
+        "parent 1": here,
+        "parent 2": there,
+        "like one": here,
+        "like both": np.concatenate([here, there]),
+    }
+    seen = relatives.visits(
+        [Relative(0, name, (0,), np.zeros(1), where) for name, where in states.items()]
+    )
+    assert seen[2].difference == pytest.approx(
+        0.5, abs=1e-3
+    )  # half of the parents' visits are elsewhere
+    assert (seen[3].kl, seen[3].difference) == (
+        pytest.approx(0, abs=1e-9),
+        pytest.approx(0, abs=1e-9),
+    )
 
 
 # ---- a run
@@ -105,8 +124,15 @@ def asked(capsys, run, *words, code=0):
 
 
 def test_pairs_have_the_fitter_first_and_a_child_of_each_kind(runs, capsys, tmp_path):
-    found = asked(capsys, runs["pderl"], "--what", "crossover", "--number", 3, "--out", tmp_path / "fig5.png")
-    assert [line["policy"] for line in found] == ["parent 1", "parent 2", "n-point child", "distilled child"] * 3
+    found = asked(
+        capsys, runs["pderl"], "--what", "crossover", "--number", 3, "--out", tmp_path / "fig5.png"
+    )
+    assert [line["policy"] for line in found] == [
+        "parent 1",
+        "parent 2",
+        "n-point child",
+        "distilled child",
+    ] * 3
     for pair in (found[i : i + 4] for i in (0, 4, 8)):
         assert float(pair[0]["mean"]) >= float(pair[1]["mean"])
         assert pair[2]["slots"] == pair[3]["slots"] == f"{pair[0]['slots']} {pair[1]['slots']}"
@@ -116,11 +142,30 @@ def test_pairs_have_the_fitter_first_and_a_child_of_each_kind(runs, capsys, tmp_
 
 def test_a_mutant_of_magnitude_0_goes_where_its_parent_goes(runs, capsys, tmp_path):
     found = asked(
-        capsys, runs["pderl"], "--what", "magnitude", "--number", 2, "--magnitude", 0, 5, "--out", tmp_path / "fig9.png"
+        capsys,
+        runs["pderl"],
+        "--what",
+        "magnitude",
+        "--number",
+        2,
+        "--magnitude",
+        0,
+        5,
+        "--out",
+        tmp_path / "fig9.png",
     )
-    assert [line["policy"] for line in found[:4]] == ["parent", "Gaussian", "proximal 0", "proximal 5"]
+    assert [line["policy"] for line in found[:4]] == [
+        "parent",
+        "Gaussian",
+        "proximal 0",
+        "proximal 5",
+    ]
     for parent, _, still, moved in (found[:4], found[4:]):
-        assert (still["mean"], float(still["kl"]), float(still["difference"])) == (parent["mean"], 0, 0)
+        assert (still["mean"], float(still["kl"]), float(still["difference"])) == (
+            parent["mean"],
+            0,
+            0,
+        )
         assert float(moved["kl"]) > 0
 
 
@@ -130,10 +175,14 @@ def test_what_is_studied_is_what_training_does(runs):
     couples = np.array([[2, 1], [0, 4]])
     random = generator(7, Purpose.CROSSOVER, 0, 1)  # of the second pair
     children = offspring.children(population, couples, "n_point", 7)
-    np.testing.assert_array_equal(children[1], genetics.n_point(members[0], members[4], layout, random)[0])
+    np.testing.assert_array_equal(
+        children[1], genetics.n_point(members[0], members[4], layout, random)[0]
+    )
     mutants = offspring.mutants(population, np.array([3]), "gaussian", 7)
     spread = Spread(0.1, 0.1, 10.0, 0.05, 0.05)
-    np.testing.assert_array_equal(mutants[0], genetics.gaussian(members[3], layout, spread, generator(7, Purpose.GENETIC)))
+    np.testing.assert_array_equal(
+        mutants[0], genetics.gaussian(members[3], layout, spread, generator(7, Purpose.GENETIC))
+    )
     assert not np.array_equal(offspring.children(population, couples, "distillation", 7), children)
     assert population.state.critic.shape == (population.params.operators.critic_size,)
     assert (population.state.next_ages.max(axis=1) >= 0).all()
@@ -141,7 +190,10 @@ def test_what_is_studied_is_what_training_does(runs):
 
 def test_the_numbers_do_not_depend_on_the_ranks(runs, tmp_path, capsys):
     line = ["--what", "visits", "--of", "mutation", "--magnitude", "0.3", "--episodes", "3"]
-    assert operators.main([str(runs["pderl"]), *line, "--out", str(tmp_path / "one.png")], Alone()) == 0
+    assert (
+        operators.main([str(runs["pderl"]), *line, "--out", str(tmp_path / "one.png")], Alone())
+        == 0
+    )
     mpirun = ROOT / ".venv/bin/mpirun"
     words = [
         mpirun if mpirun.exists() else "mpirun",
@@ -155,28 +207,58 @@ def test_the_numbers_do_not_depend_on_the_ranks(runs, tmp_path, capsys):
         *line,
     ]
     whole = [*map(str, words), "--out", str(tmp_path / "two.png")]
-    done = subprocess.run(whole, env=environment(), capture_output=True, text=True, timeout=200, check=True)
+    done = subprocess.run(
+        whole, env=environment(), capture_output=True, text=True, timeout=200, check=True
+    )
     assert done.stdout == f"{tmp_path / 'two.png'}\n{tmp_path / 'two.csv'}\n"
     assert (tmp_path / "two.csv").read_text() == (tmp_path / "one.csv").read_text()
     assert (tmp_path / "two.csv").read_text().count("\n") == 4
 
 
 def test_a_run_without_memories_has_two_operators(runs, capsys, tmp_path):
-    found = asked(capsys, runs["erl"], "--what", "mutation", "--number", 2, "--out", tmp_path / "fig7.png")
+    found = asked(
+        capsys, runs["erl"], "--what", "mutation", "--number", 2, "--out", tmp_path / "fig7.png"
+    )
     assert [line["policy"] for line in found] == ["parent", "Gaussian"] * 2
     assert (
-        operators.main([str(runs["erl"]), "--episodes", "1", "--number", "1", "--out", str(tmp_path / "fig5.png")], Alone()) == 0
+        operators.main(
+            [
+                str(runs["erl"]),
+                "--episodes",
+                "1",
+                "--number",
+                "1",
+                "--out",
+                str(tmp_path / "fig5.png"),
+            ],
+            Alone(),
+        )
+        == 0
     )
-    assert "note: a run of erl keeps no memories, without which there is nothing distilled\n" in capsys.readouterr().err
-    assert "keeps no memories, which proximal mutation looks at" in asked(capsys, runs["erl"], "--what", "magnitude", code=2)
+    assert (
+        "note: a run of erl keeps no memories, without which there is nothing distilled\n"
+        in capsys.readouterr().err
+    )
+    assert "keeps no memories, which proximal mutation looks at" in asked(
+        capsys, runs["erl"], "--what", "magnitude", code=2
+    )
 
 
 def test_what_cannot_be_studied_is_said_in_a_sentence(runs, capsys, tmp_path):
     es = make(tmp_path / "es")
-    assert asked(capsys, es, code=2) == f"{es}: a run of es, which has no genetic operators; the ERL family has them\n"
+    assert (
+        asked(capsys, es, code=2)
+        == f"{es}: a run of es, which has no genetic operators; the ERL family has them\n"
+    )
     assert asked(capsys, tmp_path, code=2) == f"{tmp_path}: not a run directory of esac_mpi\n"
     wrong = asked(capsys, runs["pderl"], "--what", "visits", "--dimensions", 0, 3, code=2)
     assert wrong == "--dimensions 0 3: must be two different ones of the 3 of a state, 0 to 2\n"
-    assert asked(capsys, runs["pderl"], "--of", "mutation", code=2).startswith("--what crossover does not read --of")
-    assert asked(capsys, runs["pderl"], "--number", -1, code=2).startswith("--number and --episodes must be")
-    assert "--magnitude takes one number" in asked(capsys, runs["pderl"], "--what", "visits", "--magnitude", 1, code=2)
+    assert asked(capsys, runs["pderl"], "--of", "mutation", code=2).startswith(
+        "--what crossover does not read --of"
+    )
+    assert asked(capsys, runs["pderl"], "--number", -1, code=2).startswith(
+        "--number and --episodes must be"
+    )
+    assert "--magnitude takes one number" in asked(
+        capsys, runs["pderl"], "--what", "visits", "--magnitude", 1, code=2
+    )

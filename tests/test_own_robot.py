@@ -24,15 +24,35 @@ from esac_mpi.record import Run
 EXAMPLE, PAGE = ROOT / "docs/example", (ROOT / "docs/own-robot.md").read_text(encoding="utf-8")
 TINY = [
     *("--budget.generations", 2, "--policy.hidden", 8),
-    *("--esac.population_size", 4, "--esac.sac_min_steps", 10, "--esac.update_cost", 0, "--esac.sigma_rule", "grow"),
-    *("--sac.start_steps", 10, "--sac.batch_size", 8, "--task.horizon", 20, "--evaluation.every", 2),
+    *(
+        "--esac.population_size",
+        4,
+        "--esac.sac_min_steps",
+        10,
+        "--esac.update_cost",
+        0,
+        "--esac.sigma_rule",
+        "grow",
+    ),
+    *(
+        "--sac.start_steps",
+        10,
+        "--sac.batch_size",
+        8,
+        "--task.horizon",
+        20,
+        "--evaluation.every",
+        2,
+    ),
 ]
 
 
 @pytest.fixture(autouse=True)
 def here(tmp_path, monkeypatch):
     """Stand in a copy of the page's directory."""
-    folder = shutil.copytree(EXAMPLE, tmp_path / "example", ignore=shutil.ignore_patterns("runs", "__pycache__"))
+    folder = shutil.copytree(
+        EXAMPLE, tmp_path / "example", ignore=shutil.ignore_patterns("runs", "__pycache__")
+    )
     monkeypatch.chdir(folder)
     monkeypatch.syspath_prepend(folder)
     yield folder
@@ -47,14 +67,20 @@ def test_from_a_model_to_a_policy_a_film_and_an_onnx_file(here, capsys):
     policy = Policy.load("runs/balancer")
     assert (policy.task, policy.task_kwargs) == ("balancer:Balancer-v0", {"speed": 0.5})
 
-    assert command("evaluate").main(["runs/balancer", "--episodes", "2"], command_ranks.Alone()) == 0
+    assert (
+        command("evaluate").main(["runs/balancer", "--episodes", "2"], command_ranks.Alone()) == 0
+    )
     assert 'balancer:Balancer-v0 {"speed": 0.5}, 2 episodes' in capsys.readouterr().out
 
     forms = ["npz", *(["torchscript"] if importlib.util.find_spec("torch") else [])]
     forms += ["onnx"] * all(map(importlib.util.find_spec, ("torch", "onnx", "onnxscript")))
     for form in forms:
         assert command("export").main(["runs/balancer", "--format", form]) == 0
-    act = {key: array for key, array in np.load("runs/balancer/policy.npz").items() if key in ("low", "high")}
+    act = {
+        key: array
+        for key, array in np.load("runs/balancer/policy.npz").items()
+        if key in ("low", "high")
+    }
     assert act == {"low": [-1.0], "high": [1.0]}
 
 
@@ -87,8 +113,12 @@ def test_what_the_page_trains_keeps_nothing_and_says_what_it_is_made_of(here, id
 
 def test_a_task_s_import_of_dm_control_is_as_quiet_as_ours(here):
     code = 'from esac_mpi import envs; envs.make("backwards:Backwards-v0")'
-    variables = {name: value for name, value in os.environ.items() if name not in ("DISPLAY", "MUJOCO_GL")}
-    done = subprocess.run([sys.executable, "-c", code], env=variables, capture_output=True, text=True, check=False)
+    variables = {
+        name: value for name, value in os.environ.items() if name not in ("DISPLAY", "MUJOCO_GL")
+    }
+    done = subprocess.run(
+        [sys.executable, "-c", code], env=variables, capture_output=True, text=True, check=False
+    )
     assert (done.returncode, done.stdout + done.stderr) == (0, "")
 
 
@@ -97,7 +127,9 @@ def test_the_robots_speed_decides_its_reward(here):
     for env in pays:
         env.reset(1)
     slow, fast = (env.step(np.zeros(1, np.float32))[1] for env in pays)
-    assert 0 < fast < slow < 1  # it begins at rest: exp(-4 0.5^2) = 0.37 of the other, but for what it drifts
+    assert (
+        0 < fast < slow < 1
+    )  # it begins at rest: exp(-4 0.5^2) = 0.37 of the other, but for what it drifts
     assert fast / slow == pytest.approx(np.exp(-1), rel=0.3)
 
 
@@ -112,7 +144,9 @@ def test_backwards_pays_for_the_way_back(here):
 
 
 def test_the_page_has_command_lines_that_are_accepted(here):
-    lines = re.findall(r"^mpirun -n 2 python -m esac_mpi (.+?[^\\])$", PAGE, re.MULTILINE | re.DOTALL)
+    lines = re.findall(
+        r"^mpirun -n 2 python -m esac_mpi (.+?[^\\])$", PAGE, re.MULTILINE | re.DOTALL
+    )
     assert len(lines) == 4
     for line in lines:
         load([word for word in shlex.split(line.replace("\\\n", " ")) if word != "--check"])

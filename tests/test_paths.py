@@ -27,12 +27,21 @@ def home(tmp_path, monkeypatch):
 
 
 def test_a_path_is_read_as_a_shell_reads_it(home):
-    told = {"~": home, "~/x": home / "x", "x/~": Path("x/~"), "a~": Path("a~"), "": Path(), "./~/x": home.parent / "here/~/x"}
+    told = {
+        "~": home,
+        "~/x": home / "x",
+        "x/~": Path("x/~"),
+        "a~": Path("a~"),
+        "": Path(),
+        "./~/x": home.parent / "here/~/x",
+    }
     for text, path in told.items():
         assert paths.given(text) == path
         assert paths.given(paths.given(text)) == path
     assert paths.given("~root") == Path("/root")
-    assert paths.expanded("./runs//x/") == "./runs//x/"  # what needs no home stays as it was written
+    assert (
+        paths.expanded("./runs//x/") == "./runs//x/"
+    )  # what needs no home stays as it was written
     for text in (NOBODY, "$SCRATCH/x", "${USER}/b"):
         with pytest.raises(ValueError, match="write the path itself"):
             paths.given(text, ValueError)
@@ -42,16 +51,29 @@ def test_a_path_is_read_as_a_shell_reads_it(home):
 
 
 def test_options_a_file_and_settings_mean_the_home_directory(home):
-    (home / "f.toml").write_text('algorithm = "aes_rl"\nrun_dir = "~/r"\nstart_from = "~/s"\naes_rl.order = "arrival"\n')
+    (home / "f.toml").write_text(
+        'algorithm = "aes_rl"\nrun_dir = "~/r"\nstart_from = "~/s"\naes_rl.order = "arrival"\n'
+    )
     for argv in (["~/f.toml"], ["~/f.toml", "--run-dir=~/r", "--from=~/s"]):
         config, _ = load([*argv, "--aes_rl.replay=~/t"])
-        assert (config.run_dir, config.start_from, config.aes_rl.replay) == (f"{home}/r", f"{home}/s", f"{home}/t")
-    assert changed(Config(run_dir="~/r"), {"start_from": "~/s"}, "settings").start_from == f"{home}/s"
+        assert (config.run_dir, config.start_from, config.aes_rl.replay) == (
+            f"{home}/r",
+            f"{home}/s",
+            f"{home}/t",
+        )
+    assert (
+        changed(Config(run_dir="~/r"), {"start_from": "~/s"}, "settings").start_from == f"{home}/s"
+    )
     assert changed(Config(run_dir="~/r"), {}, "settings").run_dir == f"{home}/r"
 
 
 def test_a_home_that_is_not_there_is_one_sentence_and_nothing_is_made(home):
-    for argv in ([f"--run-dir={NOBODY}"], [f"--from={NOBODY}"], [f"{NOBODY}.toml"], ["--run-dir=$SCRATCH/x"]):
+    for argv in (
+        [f"--run-dir={NOBODY}"],
+        [f"--from={NOBODY}"],
+        [f"{NOBODY}.toml"],
+        ["--run-dir=$SCRATCH/x"],
+    ):
         with pytest.raises(ConfigError, match="write the path itself"):
             load(argv)
     for opens, kind in ((esac_mpi.Run.open, Refused), (esac_mpi.Policy.load, Unreadable)):
@@ -63,7 +85,15 @@ def test_a_home_that_is_not_there_is_one_sentence_and_nothing_is_made(home):
 
 
 def test_a_run_is_made_and_found_in_the_home_directory(home):
-    arguments = ["--task.id", "CyclicMDP-v0", "--task.horizon", 40, *SMALL_ES, "--budget.generations", 2]
+    arguments = [
+        "--task.id",
+        "CyclicMDP-v0",
+        "--task.horizon",
+        40,
+        *SMALL_ES,
+        "--budget.generations",
+        2,
+    ]
     run(1, *arguments, "--run-dir=~/run")
     assert esac_mpi.Run.open("~/run").generation == 2
     assert esac_mpi.Policy.load("~/run").path == home / "run/policy.h5"
@@ -77,7 +107,9 @@ def test_a_run_is_made_and_found_in_the_home_directory(home):
 
 @pytest.mark.parametrize("name", sorted(set(NAMES) - {"run"}))
 def test_every_path_of_a_command_is_read_so(name):
-    kinds = [action.type for action in actions(import_module(f"esac_mpi.commands.{name}").command_line())]
+    kinds = [
+        action.type for action in actions(import_module(f"esac_mpi.commands.{name}").command_line())
+    ]
     assert Path not in kinds
 
 

@@ -25,11 +25,20 @@ def test_sensitivity_averages_the_seeds_of_a_value(tmp_path, capsys):
             place = tmp_path / f"{sigma}-{seed}"
             paths.append(make(place, (value + 10 * seed,), seed=seed, **{"es.sigma": sigma}))
     found = sensitivities.of_runs(opened(*paths), "sigma")
-    assert {value: sorted(m) for value, m in found["A-v0"]["ES"].items()} == {0.01: [40, 50], 0.1: [100, 110], 0.5: [10, 20]}
+    assert {value: sorted(m) for value, m in found["A-v0"]["ES"].items()} == {
+        0.01: [40, 50],
+        0.1: [100, 110],
+        0.5: [10, 20],
+    }
     shares = sensitivities.together(found)["all tasks"]["A-v0, ES"]
-    assert {value: m.mean() for value, m in shares.items()} == pytest.approx({0.01: 45 / 105, 0.1: 1, 0.5: 15 / 105})
+    assert {value: m.mean() for value, m in shares.items()} == pytest.approx(
+        {0.01: 45 / 105, 0.1: 1, 0.5: 15 / 105}
+    )
     out = tmp_path / "s"
-    assert sensitivity.main([*map(str, paths), "--field", "es.sigma", "--seeds", "--out", str(out)]) == 0
+    assert (
+        sensitivity.main([*map(str, paths), "--field", "es.sigma", "--seeds", "--out", str(out)])
+        == 0
+    )
     check_pictures(capsys, out)
 
 
@@ -54,7 +63,9 @@ def test_sensitivity_needs_a_field_that_varies(tmp_path, capsys, field, said):
         ("task.kwargs.c", "no setting of es that results depend on"),
     ],
 )
-def test_sensitivity_names_the_runs_that_have_not_set_an_argument_of_their_task(tmp_path, capsys, field, said):
+def test_sensitivity_names_the_runs_that_have_not_set_an_argument_of_their_task(
+    tmp_path, capsys, field, said
+):
     given = {"a": {"a": 1.0}, "b": {"b": 2}, "c": {"a": 2.0}, "d": {}}
     paths = [make(tmp_path / name, **{"task.kwargs": kwargs}) for name, kwargs in given.items()]
     assert sensitivity.main([*map(str, paths), "--field", field]) == 2
@@ -65,15 +76,23 @@ def test_sensitivity_names_the_runs_that_have_not_set_an_argument_of_their_task(
 
 def test_updates_counts_them(tmp_path, capsys):
     paths = [make(tmp_path / "a", algorithm="esac"), make(tmp_path / "b", algorithm="esac", seed=1)]
-    assert updates.main([*map(str, paths), "--x", "nominal_steps", "--out", str(tmp_path / "u")]) == 0
+    assert (
+        updates.main([*map(str, paths), "--x", "nominal_steps", "--out", str(tmp_path / "u")]) == 0
+    )
     check_pictures(capsys, tmp_path / "u")
     assert curves.column(opened(paths[0])[0], "metrics/gradient_updates").tolist() == [10, 20, 30]
 
 
 def test_updates_of_members_have_a_panel_of_their_own(tmp_path):
-    run = trained(tmp_path / "a", "cem_rl", [{"gradient_updates": 100 * g, "member_updates": 500 * g} for g in (1, 2)])
+    run = trained(
+        tmp_path / "a",
+        "cem_rl",
+        [{"gradient_updates": 100 * g, "member_updates": 500 * g} for g in (1, 2)],
+    )
     drawing = plots.updates([run])
-    drawn = {axes.get_ylabel(): axes.lines[0].get_ydata().tolist() for axes in drawing.axes if axes.lines}
+    drawn = {
+        axes.get_ylabel(): axes.lines[0].get_ydata().tolist() for axes in drawing.axes if axes.lines
+    }
     assert drawn == {"gradient updates": [100, 200], "gradient updates of members": [500, 1000]}
 
 
@@ -82,10 +101,17 @@ def test_scaling_of_generations(tmp_path, capsys):
     four = make(tmp_path / "four", ranks=4, scale=0.5, n=8)
     times = generation_times.times_of(opened(one, two, four), last=10)
     assert list(times) == [("ES", 8), ("ES", 4)]
-    assert generation_times.per_generation(times["ES", 4][1]) == pytest.approx([1.75])  # 2 s without the evaluation's 0.25 s
+    assert generation_times.per_generation(times["ES", 4][1]) == pytest.approx(
+        [1.75]
+    )  # 2 s without the evaluation's 0.25 s
     assert generation_times.per_episode(times["ES", 8][4]) == pytest.approx([0.5 * 1.75 / 8])
-    assert generation_times.efficiency(times["ES", 4]) == pytest.approx({1: 1.0, 2: 1 / 1.2})  # 2 * 0.6 of the work of one
-    assert scaling.main([str(one), str(two), str(four), "--numbers", "--out", str(tmp_path / "s")]) == 0
+    assert generation_times.efficiency(times["ES", 4]) == pytest.approx(
+        {1: 1.0, 2: 1 / 1.2}
+    )  # 2 * 0.6 of the work of one
+    assert (
+        scaling.main([str(one), str(two), str(four), "--numbers", "--out", str(tmp_path / "s")])
+        == 0
+    )
     assert capsys.readouterr().out.splitlines()[-4:] == [
         "ES n=4 ranks=1: 1.75 s a generation, 0.4375 s an episode, efficiency 1.00",
         "ES n=4 ranks=2: 1.05 s a generation, 0.2625 s an episode, efficiency 0.83",
@@ -110,31 +136,55 @@ def test_scaling_draws_one_task_at_a_time(tmp_path, capsys):
 def test_timeline_has_offspring_beside_the_learner(tmp_path):
     three = erl_run_of(tmp_path / "three", 2, 3, 1.9, 2.0, 1.0, 0.2, (2.0, 4.0, 3.0))
     found = {name: seconds[1] for name, seconds in timeline.activities(three).items()}
-    expected = {"members": 4, "offspring": 4, "learner": 3, "update": 0.6, "writing": 0.1, "idle": 3 * 5.6 - 11.7}
+    expected = {
+        "members": 4,
+        "offspring": 4,
+        "learner": 3,
+        "update": 0.6,
+        "writing": 0.1,
+        "idle": 3 * 5.6 - 11.7,
+    }
     assert {name: seconds for name, seconds in found.items() if seconds} == pytest.approx(expected)
-    bars = {(rank, name): (start, lasts) for rank, name, start, lasts in timeline.segments(three, 0)}
-    assert bars[0, "learner"] == pytest.approx((2.25, 3.0))  # after 0.1 of writing, 1.9 of episodes, 0.25 of plan
+    bars = {
+        (rank, name): (start, lasts) for rank, name, start, lasts in timeline.segments(three, 0)
+    }
+    assert bars[0, "learner"] == pytest.approx(
+        (2.25, 3.0)
+    )  # after 0.1 of writing, 1.9 of episodes, 0.25 of plan
     assert bars[0, "members"] == pytest.approx((0.1, 1.0))
     assert bars[0, "offspring"][1] == 0.0
-    assert bars[2, "members"] == pytest.approx((0.0, 1.5))  # half of its 3 s: members and offspring took as long
+    assert bars[2, "members"] == pytest.approx(
+        (0.0, 1.5)
+    )  # half of its 3 s: members and offspring took as long
     assert bars[2, "offspring"] == pytest.approx((2.25, 1.5))
-    one = {(rank, name): (start, lasts) for rank, name, start, lasts in timeline.segments(erl_run_of(tmp_path / "one", 1), 0)}
+    one = {
+        (rank, name): (start, lasts)
+        for rank, name, start, lasts in timeline.segments(erl_run_of(tmp_path / "one", 1), 0)
+    }
     assert one[0, "members"] == pytest.approx((0.1, 4.0))
     assert one[0, "offspring"] == pytest.approx((4.35, 4.0))
     assert one[0, "learner"] == pytest.approx((8.35, 3.0))
 
 
 def test_who_plays_a_learners_episodes_does_not_wait(tmp_path):
-    run = Run.begin(tmp_path / "a", updated(Config(), {"algorithm": "td3", "td3.episodes_on": "ranks", "task.id": "A-v0"}), {})
+    run = Run.begin(
+        tmp_path / "a",
+        updated(Config(), {"algorithm": "td3", "td3.episodes_on": "ranks", "task.id": "A-v0"}),
+        {},
+    )
     for g in (1, 2):  # 10 s of episodes, then 2 s of updates on rank 0
         times = {"busy_seconds": np.array([12.0, 10.0]), "seconds_learn": 12.0}
-        run.append({"generation": g, "env_steps_learner": 100 * g}, {"wall_seconds": 12.0 * g, **times})
+        run.append(
+            {"generation": g, "env_steps_learner": 100 * g}, {"wall_seconds": 12.0 * g, **times}
+        )
     run.checkpoint(2, {"theta": np.ones(3, np.float32)}, {}, theta=np.ones(3, np.float32))
     run.close()
     (found,) = opened(tmp_path / "a")
     assert activities.idle(found, 1) == pytest.approx(2 / 24)
     assert activities.activities(found)["episodes"].tolist() == [10, 10]
-    assert [bar[2:] for bar in timeline.segments(found, 1) if bar[:2] == (1, "episodes")] == [(12, 10)]
+    assert [bar[2:] for bar in timeline.segments(found, 1) if bar[:2] == (1, "episodes")] == [
+        (12, 10)
+    ]
 
 
 def test_timeline_adds_up_to_all_the_time(tmp_path):
@@ -142,19 +192,39 @@ def test_timeline_adds_up_to_all_the_time(tmp_path):
     found = timeline.activities(run)
     np.testing.assert_allclose(sum(found.values()), [4, 4, 4])  # 2 ranks, 2 s
     alone = {name: seconds[1] for name, seconds in found.items()}
-    expected = {"members": 1.4, "learner": 0.4, "update": 0.2, "noise-free evaluation": 0.5, "writing": 0.05, "idle": 1.45}
+    expected = {
+        "members": 1.4,
+        "learner": 0.4,
+        "update": 0.2,
+        "noise-free evaluation": 0.5,
+        "writing": 0.05,
+        "idle": 1.45,
+    }
     assert alone == pytest.approx(expected)
     np.testing.assert_allclose(activities.idle_share(run), 1.45 / 4)
-    bars = {(rank, what): (start, length) for rank, what, start, length in timeline.segments(run, 1)}
-    assert bars[1, "members"] == pytest.approx((2.0, 0.5))  # generation 2 begins at 2 s; rank 0 writes first
+    bars = {
+        (rank, what): (start, length) for rank, what, start, length in timeline.segments(run, 1)
+    }
+    assert bars[1, "members"] == pytest.approx(
+        (2.0, 0.5)
+    )  # generation 2 begins at 2 s; rank 0 writes first
     assert bars[0, "members"] == pytest.approx((2.05, 0.9))
-    assert bars[0, "learner"] == pytest.approx((3.05, 0.4))  # after 1 s of evaluation; the update follows
+    assert bars[0, "learner"] == pytest.approx(
+        (3.05, 0.4)
+    )  # after 1 s of evaluation; the update follows
 
 
 def test_under_a_lag_rank_0_learns_beside_the_evaluation(tmp_path):
     (run,) = opened(make(tmp_path / "a", (1, 2, 3, 4), "esac", **{"esac.learner_lag": 1}))
-    assert timeline.running(run).tolist() == [False, True, False, True]  # phases begin in generations 1 and 3
-    assert timeline.activities(run)["learner"].tolist() == pytest.approx([0.4, 0.5, 0.4, 0.5])  # 1 s less 0.9 s busy
+    assert timeline.running(run).tolist() == [
+        False,
+        True,
+        False,
+        True,
+    ]  # phases begin in generations 1 and 3
+    assert timeline.activities(run)["learner"].tolist() == pytest.approx(
+        [0.4, 0.5, 0.4, 0.5]
+    )  # 1 s less 0.9 s busy
 
 
 # ---- plot
@@ -190,13 +260,20 @@ def test_what_is_drawn_of_several_runs(tmp_path, what, drawn):
     drawing = plots.figure(opened(*paths), what, "generation", seeds=True)
     summaries = [axes.lines[-1] for axes in drawing.axes if axes.lines]  # after each seed's own
     assert [len(axes.lines) for axes in drawing.axes if axes.lines] == [4] * len(summaries)
-    np.testing.assert_allclose([line.get_ydata()[end] for line in summaries for end in (0, -1)], drawn)
+    np.testing.assert_allclose(
+        [line.get_ydata()[end] for line in summaries for end in (0, -1)], drawn
+    )
 
 
 def test_plot_of_two_tasks_and_algorithms(tmp_path, capsys):
     paths = [
         make(tmp_path / f"{algorithm}{seed}{task}", algorithm=algorithm, seed=seed, task=task)
-        for algorithm, seed, task in (("esac", 0, "A-v0"), ("esac", 1, "A-v0"), ("es", 0, "A-v0"), ("esac", 0, "B-v0"))
+        for algorithm, seed, task in (
+            ("esac", 0, "A-v0"),
+            ("esac", 1, "A-v0"),
+            ("es", 0, "A-v0"),
+            ("esac", 0, "B-v0"),
+        )
     ]
     assert plot.main([*map(str, paths), "--out", str(tmp_path / "x.y")]) == 0
     check_pictures(capsys, tmp_path / "x.y")
@@ -224,7 +301,9 @@ def test_seeds_without_a_common_place_are_drawn_each(tmp_path):
     runs = opened(make(tmp_path / "a", (0, 10)), make(tmp_path / "b", (None, None, 20, 30), seed=1))
     drawing = grids.grid(groups.grouped(runs), plots.quantities("return", "better"), "generation")
     assert [line.get_ydata().tolist() for line in drawing.axes[0].lines] == [[0, 10], [20, 30], []]
-    assert [text.get_text() for text in drawing.legends[0].texts] == ["ES, 2 seeds (nowhere all of them)"]
+    assert [text.get_text() for text in drawing.legends[0].texts] == [
+        "ES, 2 seeds (nowhere all of them)"
+    ]
 
 
 def unlike(tmp_path):
@@ -261,7 +340,10 @@ def test_groups_are_named_by_hand(tmp_path, capsys):
         text.get_text().partition(", seed")[0] for text in drawing.legends[0].texts
     ] == names  # in the legend's order: ESAC first
     assert drawing.axes[0].lines[0].get_color() == COLOURS["esac"]
-    assert drawing.axes[0].lines[1].get_color() in {COLOURS["es"], *(shade(COLOURS["es"], by) for by in SHADES)}
+    assert drawing.axes[0].lines[1].get_color() in {
+        COLOURS["es"],
+        *(shade(COLOURS["es"], by) for by in SHADES),
+    }
     for tool in (plot, updates):
         assert tool.main([*paths, *words, "--out", str(tmp_path / "x.png")]) == 0
         assert tool.main([*paths, *words[:4]]) == 2
@@ -283,16 +365,32 @@ def test_the_policies_of_a_run_have_the_colours_of_es_and_sac(tmp_path):
 
 
 def test_the_losses_of_a_shared_critic_are_drawn(tmp_path):
-    found = trained(tmp_path / "a", "cem_rl", [{"critic_loss": 3.0 * g, "mean_q": 5.0 * g} for g in (1, 2)])
-    drawn = {name: quantity(found, "env_steps").y.tolist() for name, quantity in plots.quantities("losses").items()}
-    assert {name: values for name, values in drawn.items() if values} == {"critic loss": [3, 6], "mean Q": [5, 10]}
+    found = trained(
+        tmp_path / "a", "cem_rl", [{"critic_loss": 3.0 * g, "mean_q": 5.0 * g} for g in (1, 2)]
+    )
+    drawn = {
+        name: quantity(found, "env_steps").y.tolist()
+        for name, quantity in plots.quantities("losses").items()
+    }
+    assert {name: values for name, values in drawn.items() if values} == {
+        "critic loss": [3, 6],
+        "mean Q": [5, 10],
+    }
 
 
 @pytest.mark.parametrize(
     ("tool", "options", "said"),
     [
-        (plot, ["--what", "timeline", "--x", "wall", "--ranks", "64"], "--what timeline does not read --ranks: leave it out"),
-        (plot, ["--what", "map"], "nothing to draw yet: no generation is published in any run given"),
+        (
+            plot,
+            ["--what", "timeline", "--x", "wall", "--ranks", "64"],
+            "--what timeline does not read --ranks: leave it out",
+        ),
+        (
+            plot,
+            ["--what", "map"],
+            "nothing to draw yet: no generation is published in any run given",
+        ),
     ],
 )
 def test_what_cannot_be_drawn_is_said(tmp_path, capsys, tool, options, said):

@@ -27,7 +27,9 @@ def kernel(request, monkeypatch) -> str:
 
 
 def make(activation="relu", output="tanh", low=-1.0, high=1.0, normaliser=None) -> Policy:
-    return Policy(LAYOUT, activation, output, np.array([low]), np.array([high]), normaliser).set(THETA)
+    return Policy(LAYOUT, activation, output, np.array([low]), np.array([high]), normaliser).set(
+        THETA
+    )
 
 
 def test_layout_of_the_papers_halfcheetah_policy():
@@ -41,7 +43,9 @@ def test_relu_forward_pass():
 
 def test_tanh_forward_pass():
     hidden = np.tanh([-0.75, 3.5])
-    np.testing.assert_allclose(make("tanh")(np.array([1.0, 2.0])), [np.tanh(hidden @ [0.5, -0.25] + 0.125)], rtol=1e-6)
+    np.testing.assert_allclose(
+        make("tanh")(np.array([1.0, 2.0])), [np.tanh(hidden @ [0.5, -0.25] + 0.125)], rtol=1e-6
+    )
 
 
 def test_clip_output():
@@ -51,8 +55,12 @@ def test_clip_output():
 
 def test_actions_are_scaled_to_the_bounds():
     squashed = np.tanh(-0.75)
-    np.testing.assert_allclose(make(low=-0.4, high=0.4)(np.array([1.0, 2.0])), [0.4 * squashed], rtol=1e-6)
-    np.testing.assert_allclose(make(low=0.0, high=3.0)(np.array([1.0, 2.0])), [1.5 + 1.5 * squashed], rtol=1e-6)
+    np.testing.assert_allclose(
+        make(low=-0.4, high=0.4)(np.array([1.0, 2.0])), [0.4 * squashed], rtol=1e-6
+    )
+    np.testing.assert_allclose(
+        make(low=0.0, high=3.0)(np.array([1.0, 2.0])), [1.5 + 1.5 * squashed], rtol=1e-6
+    )
 
 
 def boxes(count: int) -> tuple[np.ndarray, np.ndarray]:
@@ -68,11 +76,20 @@ def boxes(count: int) -> tuple[np.ndarray, np.ndarray]:
 def test_no_action_leaves_the_bounds_by_rounding_and_compiled_and_numpy_actions_are_the_same_bits():
     low, high = boxes(4000)
     layout, random, outside = Layout((1, low.size)), np.random.default_rng(1), 0
-    for y in (1.0, -1.0, 1 - 2**-24, random.uniform(-1, 1, low.size), random.choice([-1.0, 1.0], low.size)):
+    for y in (
+        1.0,
+        -1.0,
+        1 - 2**-24,
+        random.uniform(-1, 1, low.size),
+        random.choice([-1.0, 1.0], low.size),
+    ):
         theta = np.concatenate([np.zeros(low.size), np.full(low.size, y)]).astype(np.float32)
         actions = []
         for perceptron in KERNELS.values():
-            network, action = perceptron(layout.sizes, "relu", "clip", low, high), np.zeros_like(low)
+            network, action = (
+                perceptron(layout.sizes, "relu", "clip", low, high),
+                np.zeros_like(low),
+            )
             network.load(theta)
             network.act(np.zeros(1), action, True, None, None)
             actions.append(action)
@@ -89,7 +106,9 @@ def test_observations_are_normalised_and_clipped():
     normaliser = Normaliser(np.array([1.0, 0.0], np.float32), np.array([2.0, 0.001], np.float32))
     plain, normalised = make(), make(normaliser=normaliser)
     # (5 - 1) / 2 = 2; (-3 - 0) / 0.001 is clipped to -5
-    np.testing.assert_array_equal(normalised(np.array([5.0, -3.0], np.float32)), plain(np.array([2.0, -5.0], np.float32)))
+    np.testing.assert_array_equal(
+        normalised(np.array([5.0, -3.0], np.float32)), plain(np.array([2.0, -5.0], np.float32))
+    )
 
 
 def test_a_policy_keeps_its_own_copy_of_theta():
@@ -135,13 +154,24 @@ def test_an_action_may_be_kept():
     np.testing.assert_array_equal(first, kept)
 
 
-SIZES = [(1, 1), (3, 2), (5, 7, 3), (2, 1, 1), (17, 33, 65, 6), (9, 64, 64, 17), (1, 16, 17, 15, 1), (40, 31, 16)]
+SIZES = [
+    (1, 1),
+    (3, 2),
+    (5, 7, 3),
+    (2, 1, 1),
+    (17, 33, 65, 6),
+    (9, 64, 64, 17),
+    (1, 16, 17, 15, 1),
+    (40, 31, 16),
+]
 
 
 def random_policy(sizes, activation="relu", output="clip", scale=1.0, normaliser=None) -> Policy:
     layout, random = Layout(sizes), np.random.default_rng(len(sizes))
     low = random.uniform(-3, 0, sizes[-1])
-    policy = Policy(layout, activation, output, low, low + random.uniform(1, 4, sizes[-1]), normaliser)
+    policy = Policy(
+        layout, activation, output, low, low + random.uniform(1, 4, sizes[-1]), normaliser
+    )
     return policy.set(scale * random.standard_normal(layout.d).astype(np.float32))
 
 
@@ -178,14 +208,22 @@ def test_compiled_sums_run_in_the_order_of_the_inputs(sizes):
 @pytest.mark.parametrize("normalised", [True, False])
 def test_the_forward_pass_in_float64(sizes, activation, output, normalised):
     random = np.random.default_rng(1)
-    normaliser = Normaliser(*np.array([[0.1], [0.4]], np.float32).repeat(sizes[0], 1)) if normalised else None
+    normaliser = (
+        Normaliser(*np.array([[0.1], [0.4]], np.float32).repeat(sizes[0], 1))
+        if normalised
+        else None
+    )
     policy = random_policy(sizes, activation, output, 0.2, normaliser)
     views = [v.astype(np.float64) for v in policy.layout.views(policy.theta)]
     for _ in range(3):
         observation = random.standard_normal(sizes[0]).astype(np.float32)
         x = np.clip((observation - 0.1) / 0.4, -5, 5) if normaliser else observation
         for i, _ in enumerate(pairwise(sizes)):
-            x = views[2 * i] @ ((np.maximum(x, 0) if activation == "relu" else np.tanh(x)) if i else x) + views[2 * i + 1]
+            x = (
+                views[2 * i]
+                @ ((np.maximum(x, 0) if activation == "relu" else np.tanh(x)) if i else x)
+                + views[2 * i + 1]
+            )
         squashed = np.tanh(x) if output == "tanh" else np.clip(x, -1, 1)
         expected = policy.low + (squashed + 1) / 2 * (policy.high - policy.low)
         np.testing.assert_allclose(policy(observation), expected, atol=1e-5)
@@ -195,11 +233,18 @@ def test_the_observation_may_be_float64_or_strided():
     policy = random_policy((4, 5, 2))
     x = np.array([0.3, -1.2, 0.7, 2.1])
     expected = policy(x.astype(np.float32))
-    for same in (x, np.repeat(x, 3)[::3], np.repeat(x.astype(np.float32), 2)[::2], x[::-1].copy()[::-1]):
+    for same in (
+        x,
+        np.repeat(x, 3)[::3],
+        np.repeat(x.astype(np.float32), 2)[::2],
+        x[::-1].copy()[::-1],
+    ):
         np.testing.assert_array_equal(policy(same), expected)
 
 
-@pytest.mark.parametrize("wrong", [np.zeros(3), np.zeros(5), np.zeros((4, 1)), np.zeros(4, np.int64), np.zeros(4, ">f4")])
+@pytest.mark.parametrize(
+    "wrong", [np.zeros(3), np.zeros(5), np.zeros((4, 1)), np.zeros(4, np.int64), np.zeros(4, ">f4")]
+)
 def test_a_wrong_observation_is_refused(wrong):
     with pytest.raises(ValueError, match=r"the observation must be float32 or float64 \[4\]"):
         random_policy((4, 5, 2))(wrong)
@@ -207,7 +252,9 @@ def test_a_wrong_observation_is_refused(wrong):
 
 def test_a_wrong_normaliser_is_refused(kernel):
     normaliser = Normaliser(np.zeros(3, np.float32), np.ones(3, np.float32))
-    with pytest.raises(ValueError, match=r"mean must be float32 \[4\]" if kernel == "compiled" else "broadcast"):
+    with pytest.raises(
+        ValueError, match=r"mean must be float32 \[4\]" if kernel == "compiled" else "broadcast"
+    ):
         random_policy((4, 5, 2), normaliser=normaliser)(np.zeros(4))
 
 
@@ -223,14 +270,18 @@ def test_a_nan_observation_gives_a_nan_action(sizes, activation, output, normali
 
 
 def test_an_infinite_observation_propagates():
-    policy = Policy(Layout((2, 1)), "relu", "clip", -np.ones(1), np.ones(1)).set(np.array([1, -1, 0], np.float32))
+    policy = Policy(Layout((2, 1)), "relu", "clip", -np.ones(1), np.ones(1)).set(
+        np.array([1, -1, 0], np.float32)
+    )
     assert policy(np.array([0.5, np.inf])) == -1
     with np.errstate(invalid="ignore"):
         assert np.isnan(policy(np.array([np.inf, np.inf])))
 
 
 def test_a_nan_weight_shows_where_its_input_is_not_zero(kernel):
-    policy = Policy(Layout((2, 1)), "relu", "clip", -np.ones(1), np.ones(1)).set(np.array([np.nan, 1, 0], np.float32))
+    policy = Policy(Layout((2, 1)), "relu", "clip", -np.ones(1), np.ones(1)).set(
+        np.array([np.nan, 1, 0], np.float32)
+    )
     assert np.isnan(policy(np.array([0.5, 0.25])))
     silent = policy(np.array([0.0, 0.25]))
     assert silent == 0.25 if kernel == "compiled" else np.isnan(silent)

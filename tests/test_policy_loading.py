@@ -29,7 +29,17 @@ from esac_mpi.training import active_run
 
 evaluate, export, render = map(command, ("evaluate", "export", "render"))
 
-STACK = ("mpi4py", "torch", "gymnasium", "mujoco", "dm_control", "tyro", "rich", "pandas", "matplotlib")
+STACK = (
+    "mpi4py",
+    "torch",
+    "gymnasium",
+    "mujoco",
+    "dm_control",
+    "tyro",
+    "rich",
+    "pandas",
+    "matplotlib",
+)
 
 
 def test_three_lines_need_numpy_and_h5py_alone(tmp_path):
@@ -43,7 +53,9 @@ loaded = {{name.split(".")[0] for name in sys.modules}}
 assert not loaded & {{*{STACK!r}, "scipy"}}, loaded
 """
     blocked = environment() | {"PYTHONPATH": hidden(tmp_path / "hidden", *STACK)}
-    done = subprocess.run([sys.executable, "-c", code], env=blocked, capture_output=True, text=True, check=False)
+    done = subprocess.run(
+        [sys.executable, "-c", code], env=blocked, capture_output=True, text=True, check=False
+    )
     assert done.returncode == 0, done.stderr
     # hidden: relu(1 - 2 + .25) = 0, relu(.5 + 4 - 1) = 3.5; out: tanh(-.25 * 3.5 + .125); bounds -1 and 3
     assert float(done.stdout) == pytest.approx(1 + 2 * np.tanh(-0.75), rel=1e-6)
@@ -51,12 +63,19 @@ assert not loaded & {{*{STACK!r}, "scipy"}}, loaded
 
 def test_it_says_what_it_is(tmp_path):
     policy = Policy.load(save(tmp_path / "policy.h5"))
-    assert (policy.task, policy.kind, policy.generation, policy.episodic_return) == ("Nowhere-v0", "sac", 7, 12.5)
+    assert (policy.task, policy.kind, policy.generation, policy.episodic_return) == (
+        "Nowhere-v0",
+        "sac",
+        7,
+        12.5,
+    )
     assert policy.path == tmp_path / "policy.h5"
     assert repr(policy) == "Policy(Nowhere-v0, return 12.5, sac of generation 7, 2-2-1 relu tanh)"
 
 
-@pytest.mark.parametrize("again", [copy.copy, copy.deepcopy, lambda policy: pickle.loads(pickle.dumps(policy))])
+@pytest.mark.parametrize(
+    "again", [copy.copy, copy.deepcopy, lambda policy: pickle.loads(pickle.dumps(policy))]
+)
 def test_a_copy_acts_alike_and_is_its_own(tmp_path, again):
     first = Policy.load(save(tmp_path / "policy.h5", **NORMALISER))
     second = again(first)
@@ -75,16 +94,35 @@ def test_a_run_directory_will_do(tmp_path):
 
 
 def test_what_a_run_saved_is_what_it_reports(tmp_path, alone):
-    settings = ["--algorithm", "es", "--task.id", "CyclicMDP-v0", "--task.horizon", 40, "--policy.hidden", 8, "--es.sigma", 0.3]
+    settings = [
+        "--algorithm",
+        "es",
+        "--task.id",
+        "CyclicMDP-v0",
+        "--task.horizon",
+        40,
+        "--policy.hidden",
+        8,
+        "--es.sigma",
+        0.3,
+    ]
     more = ["--es.population_size", 10, "--budget.generations", 6, "--evaluation.every", 3]
     alone(*settings, *more, "--run-dir", tmp_path / "run")
-    policy, status = Policy.load(tmp_path / "run"), json.loads((tmp_path / "run/status.json").read_text())
+    policy, status = (
+        Policy.load(tmp_path / "run"),
+        json.loads((tmp_path / "run/status.json").read_text()),
+    )
     assert policy.episodic_return == status["best_return"]
-    assert play(envs.make("CyclicMDP-v0", 40), policy, 0).episodic_return == policy.episodic_return  # every start is the same
+    assert (
+        play(envs.make("CyclicMDP-v0", 40), policy, 0).episodic_return == policy.episodic_return
+    )  # every start is the same
 
 
 def test_the_normaliser_comes_along(tmp_path):
-    plain, normalised = Policy.load(save(tmp_path / "a.h5")), Policy.load(save(tmp_path / "b.h5", **NORMALISER))
+    plain, normalised = (
+        Policy.load(save(tmp_path / "a.h5")),
+        Policy.load(save(tmp_path / "b.h5", **NORMALISER)),
+    )
     np.testing.assert_array_equal(normalised(np.array([5.0, -3.0])), plain(np.array([2.0, -5.0])))
 
 
@@ -94,7 +132,9 @@ def test_a_normaliser_of_many_observations_is_written_and_comes_back(tmp_path):
     theta = np.zeros(layout.d, np.float32)
     plain = policy.Policy(layout, "relu", "tanh", np.array([-1.0]), np.array([1.0]))
     run = Run.begin(tmp_path, Config(), {})
-    made = SimpleNamespace(run=run, policy=plain, config=Config(), env=SimpleNamespace(discrete=False))
+    made = SimpleNamespace(
+        run=run, policy=plain, config=Config(), env=SimpleNamespace(discrete=False)
+    )
     active_run.save_policy(made, Best(1.0, 2, "theta_es", theta, seen))
     run.close()
     loaded = Policy.load(tmp_path)
@@ -107,23 +147,38 @@ def test_layer_normalisation_comes_along(tmp_path):
     assert normed(np.array([1.0, 2.0])) == pytest.approx([1 + 2 * np.tanh(0.625)], rel=1e-5)
     assert repr(normed).endswith("2-2-1 layer_norm relu tanh)")
     plain = Policy.load(save(tmp_path / "other.h5", layer_norm=0))
-    np.testing.assert_array_equal(plain(np.ones(2)), Policy.load(save(tmp_path / "older.h5"))(np.ones(2)))
+    np.testing.assert_array_equal(
+        plain(np.ones(2)), Policy.load(save(tmp_path / "older.h5"))(np.ones(2))
+    )
 
 
 def test_a_linear_path_comes_along_in_files_that_versions_without_it_refuse(tmp_path, monkeypatch):
     linear = save(tmp_path / "policy.h5", LINEAR, linear=2.0)
     # hidden: relu(0.5) and relu(-0.25) = 0; out, see test_linear_path.py: 0.125; bounds -1 and 3
-    assert Policy.load(linear)(np.array([0.5, 0.25])) == pytest.approx([1 + 2 * np.tanh(0.125)], rel=1e-5)
+    assert Policy.load(linear)(np.array([0.5, 0.25])) == pytest.approx(
+        [1 + 2 * np.tanh(0.125)], rel=1e-5
+    )
     monkeypatch.setattr(files, "NEWEST", 4)
-    with pytest.raises(Unreadable, match="schema 5, written by another version of esac_mpi; this one reads schemas 2 to 4"):
+    with pytest.raises(
+        Unreadable,
+        match="schema 5, written by another version of esac_mpi; this one reads schemas 2 to 4",
+    ):
         Policy.load(linear)
 
 
-def test_versions_without_layer_normalisation_refuse_its_files_by_their_number(tmp_path, monkeypatch):
-    plain, normed = save(tmp_path / "plain.h5", layer_norm=0), save(tmp_path / "normed.h5", NORMED, layer_norm=1)
+def test_versions_without_layer_normalisation_refuse_its_files_by_their_number(
+    tmp_path, monkeypatch
+):
+    plain, normed = (
+        save(tmp_path / "plain.h5", layer_norm=0),
+        save(tmp_path / "normed.h5", NORMED, layer_norm=1),
+    )
     monkeypatch.setattr(files, "NEWEST", 3)  # the newest that they read
     assert Policy.load(plain).layout.d == 9
-    with pytest.raises(Unreadable, match="schema 4, written by another version of esac_mpi; this one reads schemas 2 to 3"):
+    with pytest.raises(
+        Unreadable,
+        match="schema 4, written by another version of esac_mpi; this one reads schemas 2 to 3",
+    ):
         Policy.load(normed)
 
 
@@ -139,11 +194,22 @@ def test_many_observations_get_the_bits_that_each_gets_alone(tmp_path, dtype):
 
 
 @pytest.mark.parametrize(
-    "wrong", [np.zeros(3), np.zeros((2, 3)), np.zeros((1, 1, 2)), np.float64(1.0), [1, 2], np.zeros((2, 2), int)]
+    "wrong",
+    [
+        np.zeros(3),
+        np.zeros((2, 3)),
+        np.zeros((1, 1, 2)),
+        np.float64(1.0),
+        [1, 2],
+        np.zeros((2, 2), int),
+    ],
 )
 def test_a_wrong_observation_is_refused(tmp_path, wrong):
     policy = Policy.load(save(tmp_path / "policy.h5"))
-    with pytest.raises(ValueError, match=r"must be float32 or float64 \[2\], or \[m, 2\] for many; got (float|int)64 \["):
+    with pytest.raises(
+        ValueError,
+        match=r"must be float32 or float64 \[2\], or \[m, 2\] for many; got (float|int)64 \[",
+    ):
         policy(wrong)
 
 
@@ -156,13 +222,17 @@ WRONG = {
     "truncated": lambda path: path.write_bytes(save(path).read_bytes()[:-100]),
     "not a file of esac_mpi": foreign,
     "No such file": lambda path: None,
-    "not a policy: it has no .*theta": lambda path: publish(path, {"metrics/sigma": np.zeros(3)}, {"generation": 3}),
+    "not a policy: it has no .*theta": lambda path: publish(
+        path, {"metrics/sigma": np.zeros(3)}, {"generation": 3}
+    ),
     r"theta must be float32 \[9\], got float32 \[8\]": lambda path: save(path, THETA[:-1]),
     r"low must be \[1\], got \[3\]": lambda path: save(path, low=np.zeros(3)),
     r"theta must be float32 \[13\], got float32 \[9\]": lambda path: save(path, layer_norm=1),
     "output must be tanh or clip, got softmax": lambda path: save(path, output="softmax"),
     "activation must be relu or tanh, got gelu": lambda path: save(path, activation="gelu"),
-    r"normaliser_mean must be \[2\], got \[3\]": lambda path: save(path, **{name: np.ones(3, np.float32) for name in NORMALISER}),
+    r"normaliser_mean must be \[2\], got \[3\]": lambda path: save(
+        path, **{name: np.ones(3, np.float32) for name in NORMALISER}
+    ),
 }
 
 
@@ -185,7 +255,11 @@ def test_a_file_that_is_no_policy_is_one_sentence(tmp_path, monkeypatch, capsys)
     monkeypatch.setattr(stage, "choose_gl", lambda: None)
     (tmp_path / "policy.h5").write_bytes(b"no")
     name = str(tmp_path)
-    codes = evaluate.main([name], command_ranks.Alone()), export.main([name, "--format", "npz"]), render.main([name])
+    codes = (
+        evaluate.main([name], command_ranks.Alone()),
+        export.main([name, "--format", "npz"]),
+        render.main([name]),
+    )
     assert codes == (65, 65, 65)
     sentence = f"{tmp_path / 'policy.h5'}: not a file of esac_mpi, or its first bytes are damaged (2 bytes)\n"
     assert capsys.readouterr().err == 3 * sentence

@@ -27,7 +27,11 @@ class Ours(gymnasium.Env):
         self.env, self.k, self.block = env, k, 0
         self.observation_space = spaces.Box(-np.inf, np.inf, (env.observation_size,), np.float32)
         discrete = envs.is_discrete(env)
-        self.action_space = spaces.Discrete(env.action_size) if discrete else spaces.Box(-1, 1, (env.action_size,), np.float32)
+        self.action_space = (
+            spaces.Discrete(env.action_size)
+            if discrete
+            else spaces.Box(-1, 1, (env.action_size,), np.float32)
+        )
 
     def reset(self, *, seed=None, options=None):
         self.block += 1
@@ -46,7 +50,14 @@ def test_a_phase_is_the_librarys_rollout_and_its_updates(kind):
     made = learner(kind, epochs=1, entropy_coefficient=0.01)
     shape = {"net_arch": {"pi": [8, 8], "vf": [8, 8]}, "activation_fn": torch.nn.Tanh}
     seed = integer(0, Purpose.INIT, member=19)
-    options = {"n_steps": 50, "batch_size": 16, "n_epochs": 1, "ent_coef": 0.01, "policy_kwargs": shape, "device": "cpu"}
+    options = {
+        "n_steps": 50,
+        "batch_size": 16,
+        "n_epochs": 1,
+        "ent_coef": 0.01,
+        "policy_kwargs": shape,
+        "device": "cpu",
+    }
     plain = PPO("MlpPolicy", Ours(task(kind), 3), seed=seed, **options)
     _, callback = plain._setup_learn(50)
     set_random_seed(integer(0, Purpose.LEARNER, 3, 0))
@@ -55,7 +66,16 @@ def test_a_phase_is_the_librarys_rollout_and_its_updates(kind):
     ours, theirs = made._model.rollout_buffer, plain.rollout_buffer
     set_random_seed(integer(0, Purpose.LEARNER, 3, 1, 0))
     plain.train()
-    for name in ("observations", "actions", "rewards", "values", "log_probs", "advantages", "returns", "episode_starts"):
+    for name in (
+        "observations",
+        "actions",
+        "rewards",
+        "values",
+        "log_probs",
+        "advantages",
+        "returns",
+        "episode_starts",
+    ):
         assert np.array_equal(getattr(ours, name), getattr(theirs, name)), name
     assert 2 <= ours.episode_starts.sum() - 1 == phase.episodes
     expected, found = plain.policy.state_dict(), made._model.policy.state_dict()
@@ -75,7 +95,16 @@ def test_rewards_are_divided_as_the_librarys_wrapper_divides_them_and_returns_ar
     env = VecNormalize(DummyVecEnv([lambda: Ours(task(kind), 3)]), norm_obs=False, gamma=0.9)
     shape = {"net_arch": {"pi": [8, 8], "vf": [8, 8]}, "activation_fn": torch.nn.Tanh}
     seed = integer(0, Purpose.INIT, member=19)
-    library = PPO("MlpPolicy", env, n_steps=50, batch_size=50, gamma=0.9, seed=seed, policy_kwargs=shape, device="cpu")
+    library = PPO(
+        "MlpPolicy",
+        env,
+        n_steps=50,
+        batch_size=50,
+        gamma=0.9,
+        seed=seed,
+        policy_kwargs=shape,
+        device="cpu",
+    )
     _, callback = library._setup_learn(50)
     set_random_seed(integer(0, Purpose.LEARNER, 3, 0))
     library.collect_rollouts(library.env, callback, library.rollout_buffer, 50)
@@ -83,7 +112,9 @@ def test_rewards_are_divided_as_the_librarys_wrapper_divides_them_and_returns_ar
     ours, theirs = made._model.rollout_buffer, library.rollout_buffer
     assert np.array_equal(ours.actions.ravel(), theirs.actions.ravel())
     for name in ("rewards", "advantages", "returns"):
-        assert getattr(ours, name).ravel() == pytest.approx(getattr(theirs, name).ravel(), rel=1e-5, abs=1e-6), name
+        assert getattr(ours, name).ravel() == pytest.approx(
+            getattr(theirs, name).ravel(), rel=1e-5, abs=1e-6
+        ), name
     spread = library.env.ret_rms
     assert made.arrays()["reward_spread"] == pytest.approx([spread.mean, spread.var, spread.count])
     assert phase.episodic_return == same.episodic_return
@@ -100,7 +131,9 @@ def test_a_time_limit_bootstraps_and_a_termination_does_not(terminate):
     assert np.flatnonzero(buffer.episode_starts).tolist() == [0, 20, 40]
     bootstrapped = [not terminate and step in (19, 39) for step in range(50)]
     assert buffer.rewards[:, 0] - own == pytest.approx(np.array(bootstrapped, float), abs=1e-6)
-    assert buffer.returns[[19, 39], 0] == pytest.approx(buffer.rewards[[19, 39], 0], abs=1e-6)  # nothing follows
+    assert buffer.returns[[19, 39], 0] == pytest.approx(
+        buffer.rewards[[19, 39], 0], abs=1e-6
+    )  # nothing follows
     assert buffer.returns[49, 0] - own[49] == pytest.approx(1, abs=1e-6)  # the episode goes on
 
 
@@ -124,7 +157,12 @@ def test_what_cannot_be_learned_from_is_counted_and_not_stored(how):
     made, env = learner(gamma=0.5, gae_lambda=0.0, epochs=1), Breaking(how)
     steady(made)
     phase = made.phase(env, 0, 0, 10)
-    assert (phase.env_steps, phase.episodes, phase.unstable_episodes, len(env.actions)) == (10, 0, 2, 10)
+    assert (phase.env_steps, phase.episodes, phase.unstable_episodes, len(env.actions)) == (
+        10,
+        0,
+        2,
+        10,
+    )
     buffer = made._model.rollout_buffer
     assert buffer.episode_starts[:, 0].tolist() == [1, 0, 0, 1, 0, 0, 1, 0]
     own = -((np.delete(env.actions, [3, 7]) - observed(buffer) / 2) ** 2)
@@ -185,7 +223,9 @@ def test_theta_acts_as_the_library_predicts(kind, activation):
     random = np.random.default_rng(0)
     for parameter in made._model.policy.parameters():
         if parameter.dim() > 1:
-            parameter.data += torch.from_numpy(random.normal(0, 0.3, parameter.shape).astype(np.float32))
+            parameter.data += torch.from_numpy(
+                random.normal(0, 0.3, parameter.shape).astype(np.float32)
+            )
     for scale in (1.0, 2.0) if kind == "continuous" else (1.0, 1000.0):
         made._model.policy.action_net.weight.data *= scale
         policy.set(made.theta)
@@ -196,7 +236,9 @@ def test_theta_acts_as_the_library_predicts(kind, activation):
             assert np.allclose(acted, predicted, atol=1e-5)
             assert 0.02 < np.mean(np.abs(acted) == 1) < 1
         else:
-            raw = made._model.policy.action_net(made._model.policy.mlp_extractor.forward_actor(torch.tensor(observations)))
+            raw = made._model.policy.action_net(
+                made._model.policy.mlp_extractor.forward_actor(torch.tensor(observations))
+            )
             expected = raw.argmax(1).numpy()
             assert np.array_equal(acted.argmax(1), expected)
             assert len(set(expected)) == 3
@@ -208,7 +250,9 @@ def test_what_is_drawn_has_the_spread_that_the_options_name():
     """The continuous one learns its standard deviation; gaussian_argmax has 0.5, whatever it learns."""
     free, fixed = learner("continuous", initial_std=0.3), learner("gaussian_argmax", argmax_std=0.7)
     for made, std in ((free, 0.3), (fixed, 0.7)):
-        assert made._model.policy.log_std.exp().tolist() == pytest.approx([std] * made._choices.shape[0])
+        assert made._model.policy.log_std.exp().tolist() == pytest.approx(
+            [std] * made._choices.shape[0]
+        )
         made.phase(task("continuous" if made is free else "choice"), 0, 0, 50)
     assert free._model.policy.log_std.exp().item() != pytest.approx(0.3, rel=1e-4)
     assert fixed._model.policy.log_std.exp().tolist() == pytest.approx([0.7, 0.7])

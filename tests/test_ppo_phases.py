@@ -79,7 +79,9 @@ def test_the_scale_of_rewards_and_the_episode_that_enters_it_go_on_after_a_resta
         saved = straight.arrays()
         straight.phase(env, k, 0, 47)
     assert len(saved["episode_actions"]) == 7
-    assert saved["reward_spread"][2] == pytest.approx(47 + 1e-4)  # a step each, and what the library begins with
+    assert saved["reward_spread"][2] == pytest.approx(
+        47 + 1e-4
+    )  # a step each, and what the library begins with
     resumed = learner(seed=0, reward_normalisation=True)
     resumed.load(saved)
     assert same(resumed.arrays(), saved)
@@ -109,7 +111,9 @@ def test_an_episode_that_ends_sooner_when_it_is_played_again_gives_way_to_a_new_
 
 
 def test_a_minibatch_of_one_step_is_refused():
-    with pytest.raises(ConfigError, match=r"ppo.batch_size = 16: leaves a minibatch of one step of 33"):
+    with pytest.raises(
+        ConfigError, match=r"ppo.batch_size = 16: leaves a minibatch of one step of 33"
+    ):
         check(updated(Config(), {"ppo.steps_per_generation": 33, "ppo.batch_size": 16}))
 
 
@@ -124,7 +128,10 @@ def test_arrays_of_another_kind_are_refused():
 def test_a_learner_that_is_not_finite_says_so(part):
     made = learner()
     made._parts[part][2].data[0] = math.nan
-    with pytest.raises(LearnerNotFinite, match=f"the PPO learner's .*{part}.* are no longer finite at training step"):
+    with pytest.raises(
+        LearnerNotFinite,
+        match=f"the PPO learner's .*{part}.* are no longer finite at training step",
+    ):
         made.phase(Line(), 0, 0, 50)
 
 
@@ -132,7 +139,8 @@ def test_losses_that_are_not_finite_are_told_also_where_nothing_was_drawn_after_
     made = learner(epochs=1)
     made._model.policy.value_net.bias.data[0] = math.nan
     with pytest.raises(
-        LearnerNotFinite, match="the PPO learner's actor, critic, losses are no longer finite at training step 10"
+        LearnerNotFinite,
+        match="the PPO learner's actor, critic, losses are no longer finite at training step 10",
     ):
         made.phase(Line(), 0, 0, 10)
 
@@ -146,7 +154,10 @@ def test_no_start_state_at_all_is_an_error():
         learner().phase(Never(), 0, 0, 20)
 
 
-@pytest.mark.parametrize(("kind", "seed"), [("categorical", 0), ("categorical", 1), ("categorical", 2), ("gaussian_argmax", 0)])
+@pytest.mark.parametrize(
+    ("kind", "seed"),
+    [("categorical", 0), ("categorical", 1), ("categorical", 2), ("gaussian_argmax", 0)],
+)
 def test_it_learns_the_toy(kind, seed):
     """CyclicMDP-v0 of 100 steps: the optimum, 100, after 1,792 steps and 280 updates."""
     env = envs.make("CyclicMDP-v0", 100)
@@ -166,16 +177,42 @@ def counted(path, monkeypatch, make, *arguments) -> int:
     path.mkdir()
     monkeypatch.setenv("COUNT_DIR", str(path))
     make(*arguments)
-    return sum(file.stat().st_size for file in path.iterdir()) - Run.open(arguments[-1]).provenance["probe_steps"]
+    return (
+        sum(file.stat().st_size for file in path.iterdir())
+        - Run.open(arguments[-1]).provenance["probe_steps"]
+    )
 
 
-def test_the_program_does_not_depend_on_ranks_or_restarts_and_counts_what_was_stepped(tmp_path, monkeypatch, alone, together):
+def test_the_program_does_not_depend_on_ranks_or_restarts_and_counts_what_was_stepped(
+    tmp_path, monkeypatch, alone, together
+):
     """Stopped in the middle of an episode, whose steps so far are played again and not counted again."""
-    arguments = ["--algorithm", "ppo", "--task.id", "own_envs:Counting-v0", *ROUTINE, *SMALL, *NORMALISED, "--budget.generations"]
-    straight = counted(tmp_path / "a", monkeypatch, alone, *arguments, 5, "--run-dir", tmp_path / "straight")
-    counted(tmp_path / "b", monkeypatch, partial(together, 2), *arguments, 3, "--run-dir", tmp_path / "parts")
+    arguments = [
+        "--algorithm",
+        "ppo",
+        "--task.id",
+        "own_envs:Counting-v0",
+        *ROUTINE,
+        *SMALL,
+        *NORMALISED,
+        "--budget.generations",
+    ]
+    straight = counted(
+        tmp_path / "a", monkeypatch, alone, *arguments, 5, "--run-dir", tmp_path / "straight"
+    )
+    counted(
+        tmp_path / "b",
+        monkeypatch,
+        partial(together, 2),
+        *arguments,
+        3,
+        "--run-dir",
+        tmp_path / "parts",
+    )
     again = len(read_checkpoint(tmp_path / "parts/checkpoint.h5").learner["episode_actions"])
-    resumed = counted(tmp_path / "c", monkeypatch, alone, *arguments, 5, "--run-dir", tmp_path / "parts")
+    resumed = counted(
+        tmp_path / "c", monkeypatch, alone, *arguments, 5, "--run-dir", tmp_path / "parts"
+    )
     assert_same_run(tmp_path / "straight", tmp_path / "parts")
     said, rows = summary(tmp_path / "parts"), Run.open(tmp_path / "parts").columns
     assert sum(said["env_steps"].values()) == straight
@@ -189,12 +226,24 @@ def test_the_program_does_not_depend_on_ranks_or_restarts_and_counts_what_was_st
 
 def test_the_saved_policy_plays_the_evaluation_that_chose_it(tmp_path, alone):
     """A discrete task, whose outputs are scaled in the file."""
-    arguments = ["--algorithm", "ppo", "--task.id", "CartPole-v1", *ROUTINE, *SMALL, "--ppo.lr_ppo", 0.01, *NORMALISED]
+    arguments = [
+        "--algorithm",
+        "ppo",
+        "--task.id",
+        "CartPole-v1",
+        *ROUTINE,
+        *SMALL,
+        "--ppo.lr_ppo",
+        0.01,
+        *NORMALISED,
+    ]
     alone(*arguments, "--budget.generations", 6, "--run-dir", tmp_path)
     policy, env = Saved.load(tmp_path), envs.make("CartPole-v1")
     assert (policy.kind, policy.output, policy.generation % 3) == ("ppo", "clip", 0)
     assert f"stable_baselines3 {stable_baselines3.__version__}" in policy.versions
-    seeds = [integer(0, Purpose.EVALUATION, policy.generation, block=episode) for episode in range(4)]
+    seeds = [
+        integer(0, Purpose.EVALUATION, policy.generation, block=episode) for episode in range(4)
+    ]
     recorded = Run.open(tmp_path).columns["metrics/evaluation_ppo"][policy.generation - 1]
     assert [play(env, policy, seed).episodic_return for seed in seeds] == recorded.tolist()
     assert np.ptp(recorded) > 0
@@ -204,8 +253,15 @@ def test_the_saved_policy_plays_the_evaluation_that_chose_it(tmp_path, alone):
 def test_without_the_library_it_says_which_extra_brings_it_and_makes_nothing(tmp_path, extra):
     arguments = ["--algorithm", "ppo", *TASK, "--run-dir", str(tmp_path / "run"), *extra]
     code = "import json, sys; sys.modules['stable_baselines3'] = None\nfrom esac_mpi.__main__ import main\n"
-    line = [sys.executable, "-c", code + "sys.exit(main(json.loads(sys.argv[1])))", json.dumps(list(map(str, arguments)))]
-    done = subprocess.run(line, env=environment(), capture_output=True, text=True, timeout=100, check=False)
+    line = [
+        sys.executable,
+        "-c",
+        code + "sys.exit(main(json.loads(sys.argv[1])))",
+        json.dumps(list(map(str, arguments))),
+    ]
+    done = subprocess.run(
+        line, env=environment(), capture_output=True, text=True, timeout=100, check=False
+    )
     assert done.returncode == 2, done.stderr
     told = "algorithm = ppo needs stable_baselines3, which is not installed: pip install 'esac_mpi[baselines]'"
     assert told in done.stdout + done.stderr
@@ -219,9 +275,18 @@ def test_without_the_library_it_says_which_extra_brings_it_and_makes_nothing(tmp
         ({"ppo.lr_ppo": 0.0}, "ppo.lr_ppo = 0.0: must be positive"),
         ({"ppo.gae_lambda": 1.5}, "ppo.gae_lambda = 1.5: must be at most 1"),
         ({"ppo.batch_size": 1}, "ppo.batch_size = 1: must be from 2 to ppo.steps_per_generation"),
-        ({"ppo.steps_per_generation": 63}, "ppo.batch_size = 64: must be from 2 to ppo.steps_per_generation"),
-        ({"algorithm": "ppo", "learner.precision": "bf16"}, "learner.precision = bf16: not with algorithm = ppo"),
-        ({"algorithm": "ppo", "policy.layer_norm": True}, "policy.layer_norm = true: not with algorithm = ppo"),
+        (
+            {"ppo.steps_per_generation": 63},
+            "ppo.batch_size = 64: must be from 2 to ppo.steps_per_generation",
+        ),
+        (
+            {"algorithm": "ppo", "learner.precision": "bf16"},
+            "learner.precision = bf16: not with algorithm = ppo",
+        ),
+        (
+            {"algorithm": "ppo", "policy.layer_norm": True},
+            "policy.layer_norm = true: not with algorithm = ppo",
+        ),
     ],
 )
 def test_impossible_settings_are_refused(changed, told):
@@ -232,11 +297,18 @@ def test_impossible_settings_are_refused(changed, told):
 def test_its_table_is_the_librarys_defaults():
     import inspect
 
-    theirs = {name: parameter.default for name, parameter in inspect.signature(PPO.__init__).parameters.items()}
+    theirs = {
+        name: parameter.default
+        for name, parameter in inspect.signature(PPO.__init__).parameters.items()
+    }
     names = {
         "lr_ppo": "learning_rate", "gamma": "gamma", "gae_lambda": "gae_lambda", "clip_range": "clip_range",
         "entropy_coefficient": "ent_coef", "value_coefficient": "vf_coef", "max_grad_norm": "max_grad_norm",
         "steps_per_generation": "n_steps", "batch_size": "batch_size", "epochs": "n_epochs",
     }  # fmt: skip
-    assert {name: getattr(Config().ppo, name) for name in names} == {name: theirs[other] for name, other in names.items()}
-    assert [*algorithm.DECLARES.policies] == [algorithm.DECLARES.learning.learner(Config())] == ["ppo"]
+    assert {name: getattr(Config().ppo, name) for name in names} == {
+        name: theirs[other] for name, other in names.items()
+    }
+    assert (
+        [*algorithm.DECLARES.policies] == [algorithm.DECLARES.learning.learner(Config())] == ["ppo"]
+    )

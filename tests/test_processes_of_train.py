@@ -44,7 +44,9 @@ def script(tmp_path):
 
 def test_a_pool_trains_unless_it_was_forked_after_mpi_began(script, tmp_path):
     line = [sys.executable, str(script), str(tmp_path)]
-    done = subprocess.run(line, env=environment(), capture_output=True, text=True, timeout=120, check=True)
+    done = subprocess.run(
+        line, env=environment(), capture_output=True, text=True, timeout=120, check=True
+    )
     forked, own, late, spawned = done.stdout.splitlines()
     assert (forked, own, spawned) == ("complete complete", "complete", "complete")
     assert late.startswith("WrongUsage: ")
@@ -54,14 +56,21 @@ def test_a_pool_trains_unless_it_was_forked_after_mpi_began(script, tmp_path):
 
 def test_children_of_a_rank_are_refused(script, tmp_path):
     line = command(1, str(script), str(tmp_path), program=())
-    done = subprocess.run(line, env=environment(), capture_output=True, text=True, timeout=120, check=True)
+    done = subprocess.run(
+        line, env=environment(), capture_output=True, text=True, timeout=120, check=True
+    )
     assert done.stdout.splitlines()[0].count("WrongUsage: ") == 2
 
 
 def test_the_program_started_by_a_rank_is_refused_in_a_sentence(tmp_path):
     inner = f"import subprocess, sys; sys.exit(subprocess.run({command(0, '--run-dir', tmp_path / 'run')!r}).returncode)"
     done = subprocess.run(
-        command(1, "-c", inner, program=()), env=environment(), capture_output=True, text=True, timeout=120, check=False
+        command(1, "-c", inner, program=()),
+        env=environment(),
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
     )
     assert (done.returncode, done.stderr.count("\n")) == (2, 1)
     assert "was started by a rank" in done.stderr
@@ -82,6 +91,8 @@ def test_a_process_of_no_rank_and_one_with_its_line_open_are_in_place(monkeypatc
 def test_without_an_mpi_library_train_raises_the_command_lines_sentence():
     code = "from esac_mpi import train\ntry:\n    train()\nexcept ImportError as error:\n    print(error)"
     variables = {**environment(), "MPI4PY_LIBMPI": "/nowhere/libmpi.so"}
-    done = subprocess.run([sys.executable, "-c", code], env=variables, capture_output=True, text=True, check=True)
+    done = subprocess.run(
+        [sys.executable, "-c", code], env=variables, capture_output=True, text=True, check=True
+    )
     assert done.stdout == f"{errors.NO_MPI}\n"
     assert done.stderr == ""

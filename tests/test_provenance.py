@@ -7,11 +7,23 @@ import pytest
 
 from esac_mpi.training import provenance
 
-COMMIT = "-c", "user.name=a", "-c", "user.email=a@b", "commit", "-q", "--allow-empty", "-m", "something"
+COMMIT = (
+    "-c",
+    "user.name=a",
+    "-c",
+    "user.email=a@b",
+    "commit",
+    "-q",
+    "--allow-empty",
+    "-m",
+    "something",
+)
 
 
 def git(folder: Path, *words: str) -> str:
-    return subprocess.run(["git", *words], cwd=folder, check=True, capture_output=True, text=True).stdout.strip()
+    return subprocess.run(
+        ["git", *words], cwd=folder, check=True, capture_output=True, text=True
+    ).stdout.strip()
 
 
 @pytest.fixture

@@ -28,7 +28,11 @@ ARRAYS = {
 
 def test_arrays_and_attributes_are_read_as_they_were_published(tmp_path):
     path = tmp_path / "x.h5"
-    publish(path, ARRAYS, {"text": "ü", "none": "", "long": "x" * 100_000, "n": 3, "f": 1.5, "a": np.arange(2)})
+    publish(
+        path,
+        ARRAYS,
+        {"text": "ü", "none": "", "long": "x" * 100_000, "n": 3, "f": 1.5, "a": np.arange(2)},
+    )
     arrays, attributes = read(path)
     assert arrays.keys() == ARRAYS.keys()
     for name, array in ARRAYS.items():
@@ -43,7 +47,13 @@ def test_arrays_and_attributes_are_read_as_they_were_published(tmp_path):
 
 def test_digest_tells_names_types_and_shapes_apart():
     zeros = np.zeros(4, np.float32)
-    others = [{"a": zeros}, {"b": zeros}, {"a": zeros.reshape(2, 2)}, {"a": zeros.view(np.int32)}, {"a": zeros, "b": zeros[:0]}]
+    others = [
+        {"a": zeros},
+        {"b": zeros},
+        {"a": zeros.reshape(2, 2)},
+        {"a": zeros.view(np.int32)},
+        {"a": zeros, "b": zeros[:0]},
+    ]
     assert len({digest(arrays) for arrays in others}) == len(others)
     assert digest({"a": np.arange(3, dtype=">i4")}) == digest({"a": np.arange(3, dtype="<i4")})
     assert digest({"a": np.eye(3)[:, 1]}) == digest({"a": np.array([0.0, 1.0, 0.0])})
@@ -58,7 +68,9 @@ def test_every_truncation_and_flipped_bit_is_detected(tmp_path):
         with pytest.raises(Unreadable):
             read(path)
     choose = random.Random(0)
-    for bit in [choose.randrange(8 * len(content)) for _ in range(250)] + [choose.randrange(8 * 512) for _ in range(50)]:
+    for bit in [choose.randrange(8 * len(content)) for _ in range(250)] + [
+        choose.randrange(8 * 512) for _ in range(50)
+    ]:
         damaged = bytearray(content)
         damaged[bit // 8] ^= 1 << bit % 8
         path.write_bytes(damaged)
@@ -98,7 +110,9 @@ def test_failed_write_keeps_the_old_file(tmp_path, monkeypatch, call):
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="mounting takes root")
 def test_a_full_disk_keeps_the_old_file(tmp_path):
-    if subprocess.run(["mount", "-t", "tmpfs", "-o", "size=1m", "tmpfs", tmp_path], capture_output=True).returncode:
+    if subprocess.run(
+        ["mount", "-t", "tmpfs", "-o", "size=1m", "tmpfs", tmp_path], capture_output=True
+    ).returncode:
         pytest.skip("cannot mount here")
     try:
         path = tmp_path / "x.h5"
@@ -147,7 +161,10 @@ for n in itertools.count():
         process.stdout.close()
         current = read(path)[0]
         assert (current.get("a", current["n"]) == current["n"]).all()
-        assert current["n"] == 0 or read(tmp_path / "x_prev.h5")[0]["n"] in (current["n"], current["n"] - 1)
+        assert current["n"] == 0 or read(tmp_path / "x_prev.h5")[0]["n"] in (
+            current["n"],
+            current["n"] - 1,
+        )
 
 
 def test_reading_while_a_run_publishes(tmp_path):
@@ -184,7 +201,9 @@ def test_threads_publish_at_the_same_time(tmp_path):
     def publishes(name):
         try:
             for _ in range(30):
-                publish(tmp_path / name, {str(i): np.arange(9.0) for i in range(20)}, {"name": name})
+                publish(
+                    tmp_path / name, {str(i): np.arange(9.0) for i in range(20)}, {"name": name}
+                )
         except Exception as error:
             failed.append(error)
 

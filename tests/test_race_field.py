@@ -20,17 +20,28 @@ def test_episodes_side_by_side_are_those_that_are_played_alone():
     layout = Layout((env.observation_size, 8, env.action_size))
     policy = Policy(layout, "relu", "tanh", env.low, env.high).set(layout.initial(0, 0))
     found = running.returns(
-        [envs.make("Pendulum-v1") for _ in range(3)], lambda o: np.stack([policy(x).copy() for x in o]), [1, 2, 3]
+        [envs.make("Pendulum-v1") for _ in range(3)],
+        lambda o: np.stack([policy(x).copy() for x in o]),
+        [1, 2, 3],
     )
-    np.testing.assert_array_equal(found, [rollout.play(env, policy, seed).episodic_return for seed in (1, 2, 3)])
+    np.testing.assert_array_equal(
+        found, [rollout.play(env, policy, seed).episodic_return for seed in (1, 2, 3)]
+    )
 
 
-@pytest.mark.parametrize(("cores", "workers", "esac", "es"), [(1, 1, 28, 32), (2, 1, 28, 32), (8, 7, 28, 32), (16, 15, 30, 32)])
+@pytest.mark.parametrize(
+    ("cores", "workers", "esac", "es"),
+    [(1, 1, 28, 32), (2, 1, 28, 32), (8, 7, 28, 32), (16, 15, 30, 32)],
+)
 def test_ours_run_as_the_aggregate_has_them_on_so_many_cores(cores, workers, esac, es):
     course = Course(field.tasks()[0], field.hidden(), 180.0, 10, cores)
     assert course.hidden == (64, 64)
     found = field.ours("ESAC", course)
-    assert (found["esac.workers"], found["esac.population_size"], found["esac.update_cost"]) == (workers, esac, 14.0)
+    assert (found["esac.workers"], found["esac.population_size"], found["esac.update_cost"]) == (
+        workers,
+        esac,
+        14.0,
+    )
     assert (found["esac.reading"], found["esac.sigma"]) == ("recommended", 0.02)
     assert not [name for name in found if name.startswith(("es.", "td3.", "ppo."))]
     assert field.ours("ES", course)["es.population_size"] == es
@@ -41,11 +52,18 @@ def test_peers_have_their_zoo_s_settings():
         entry = next(entry for entry in field.ENTRIES if entry.name == name)
         return entry.settings(Course(Task(id, 0.0), (64, 64), 180.0, 10, 2))
 
-    assert on("Swimmer-v5", "SB3 SAC") == {"n_timesteps": 1_000_000, "learning_starts": 10_000, "gamma": 0.999}
+    assert on("Swimmer-v5", "SB3 SAC") == {
+        "n_timesteps": 1_000_000,
+        "learning_starts": 10_000,
+        "gamma": 0.999,
+    }
     assert on("dm_control/cheetah-run-v0", "SB3 SAC, 4 envs") == {
         "n_timesteps": 1_000_000, "n_envs": 4, "train_freq": 1, "gradient_steps": 2,
     }  # fmt: skip
-    assert (on("Hopper-v5", "SB3 PPO, 8 envs")["n_steps"], on("dm_control/cheetah-run-v0", "SB3 PPO, 8 envs")["n_steps"]) == (
+    assert (
+        on("Hopper-v5", "SB3 PPO, 8 envs")["n_steps"],
+        on("dm_control/cheetah-run-v0", "SB3 PPO, 8 envs")["n_steps"],
+    ) == (
         64,
         256,
     )
@@ -54,7 +72,9 @@ def test_peers_have_their_zoo_s_settings():
         "n_envs": 4, "gradient_steps": 2,
     }  # fmt: skip
     assert on("Hopper-v5", "EvoTorch PGPE")["decrease_rewards_by"] == 1.0
-    assert {on(task.id, "EvoTorch PGPE")["network"].count("Linear") for task in field.tasks()} == {1}
+    assert {on(task.id, "EvoTorch PGPE")["network"].count("Linear") for task in field.tasks()} == {
+        1
+    }
 
 
 def test_one_of_ours_in_its_own_process_is_looked_at_after_a_generation(tmp_path):
@@ -66,16 +86,24 @@ def test_one_of_ours_in_its_own_process_is_looked_at_after_a_generation(tmp_path
     ours.run(plan, Teller(plan))
     found = processes.looked_at(plan.looks)
     assert found.start_up > 2.0
-    assert [(look.env_steps, look.policy, look.reached(-1e9)) for look in found.looks] == [(4 * 200, "theta_es", True)]
+    assert [(look.env_steps, look.policy, look.reached(-1e9)) for look in found.looks] == [
+        (4 * 200, "theta_es", True)
+    ]
 
 
 def test_a_task_of_ours_in_gymnasium_s_terms_is_the_same_task():
-    env, same, random = places.adapted(envs.make("Pendulum-v1")), envs.make("Pendulum-v1"), np.random.default_rng(3)
+    env, same, random = (
+        places.adapted(envs.make("Pendulum-v1")),
+        envs.make("Pendulum-v1"),
+        np.random.default_rng(3),
+    )
     np.testing.assert_array_equal(env.reset(seed=3)[0], same.reset(int(random.integers(2**31))))
     taken, action = env.step(np.array([0.5], np.float32)), same.step(np.array([0.5], np.float32))
     np.testing.assert_array_equal(taken[0], action[0])
     assert taken[1:4] == action[1:]
-    np.testing.assert_array_equal(env.reset()[0], same.reset(int(random.integers(2**31))))  # another episode
+    np.testing.assert_array_equal(
+        env.reset()[0], same.reset(int(random.integers(2**31)))
+    )  # another episode
     assert (env.observation_space.shape, env.action_space.high.tolist()) == ((3,), [2.0])
 
 
@@ -83,9 +111,23 @@ def test_a_learner_of_sb3_is_looked_at_with_its_own_normalisation(tmp_path):
     pytest.importorskip("stable_baselines3")
     from tools.bench.race import sb3
 
-    settings = {"n_envs": 2, "n_steps": 8, "batch_size": 8, "normalize": True, "gamma": 0.9, "learning_rate": "lin_1e-3"}
+    settings = {
+        "n_envs": 2,
+        "n_steps": 8,
+        "batch_size": 8,
+        "normalize": True,
+        "gamma": 0.9,
+        "learning_rate": "lin_1e-3",
+    }
     asked = {"n_timesteps": 100, **settings}
-    plan = plan_of(tmp_path, program="sb3", algorithm="PPO", goal=-1e9, settings=asked, started=time.monotonic() - 2.0)
+    plan = plan_of(
+        tmp_path,
+        program="sb3",
+        algorithm="PPO",
+        goal=-1e9,
+        settings=asked,
+        started=time.monotonic() - 2.0,
+    )
     sb3.run(plan, Teller(plan))
     assert [look.env_steps for look in processes.looked_at(plan.looks).looks] == [2]
     model = sb3.made(plan, settings)
@@ -95,16 +137,30 @@ def test_a_learner_of_sb3_is_looked_at_with_its_own_normalisation(tmp_path):
 
 def test_the_table_of_the_docs_comes_from_its_rows():
     folder = ROOT / "docs/results/race"
-    assert standings.Standings(rows.read(folder / "race.csv")).markdown() + "\n" == (folder / "race.md").read_text()
+    assert (
+        standings.Standings(rows.read(folder / "race.csv")).markdown() + "\n"
+        == (folder / "race.md").read_text()
+    )
 
 
 def test_the_steps_of_our_learners_and_the_zoo_s_are_those_of_the_rows():
-    found = {(row.task, row.competitor): row for row in rows.read(ROOT / "docs/results/race/race.csv") if row.seed == 0}
+    found = {
+        (row.task, row.competitor): row
+        for row in rows.read(ROOT / "docs/results/race/race.csv")
+        if row.seed == 0
+    }
 
     def cell(row: rows.Row) -> str:
-        return f"{row.env_steps:,}" if row.outcome == "reached" else f"- ({round(row.best):,} by {row.env_steps:,})"
+        return (
+            f"{row.env_steps:,}"
+            if row.outcome == "reached"
+            else f"- ({round(row.best):,} by {row.env_steps:,})"
+        )
 
     page = (ROOT / "docs/results.md").read_text()
     for task in dict.fromkeys(task for task, _ in found):
         names = ("SAC", "SB3 SAC", "SB3 SAC, 4 envs", "TD3", "SB3 TD3", "SB3 TD3, 4 envs")
-        assert f", {found[task, 'SAC'].goal:,g} | {' | '.join(cell(found[task, name]) for name in names)} |\n" in page
+        assert (
+            f", {found[task, 'SAC'].goal:,g} | {' | '.join(cell(found[task, name]) for name in names)} |\n"
+            in page
+        )

@@ -13,7 +13,9 @@ def test_it_names_its_rows_and_has_the_algorithms_colours(tmp_path, monkeypatch)
     from tools.bench.race import picture
 
     kept = []
-    monkeypatch.setattr(picture, "save", lambda drawing, out: kept.append(drawing) or save(drawing, out))
+    monkeypatch.setattr(
+        picture, "save", lambda drawing, out: kept.append(drawing) or save(drawing, out)
+    )
     found = standings.Standings(list(rows.read(ROOT / "docs/results/race/race.csv")))
     picture.draw(found, tmp_path / "race.png")
     assert (tmp_path / "race.png").read_bytes().startswith(b"\x89PNG")

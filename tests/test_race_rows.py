@@ -24,9 +24,17 @@ def test_rows_are_read_as_they_were_written_and_a_line_that_was_cut_is_left_out(
     path.write_text("\n".join(former) + "\n")  # of a version that had no reasons
     assert rows.read(path) == [first, second]
     rows.append(path, replace(first, outcome=rows.FAILED, why='exit code 1: "a", b'))
-    assert rows.read(path) == [first, second, replace(first, outcome=rows.FAILED, why='exit code 1: "a", b')]
+    assert rows.read(path) == [
+        first,
+        second,
+        replace(first, outcome=rows.FAILED, why='exit code 1: "a", b'),
+    ]
     rows.append(path, replace(first, outcome="won"))
-    for content, said in ((path.read_bytes(), "a damaged row"), (b"generation,return\n1,2\n", "no rows"), (b"\xff", "no rows")):
+    for content, said in (
+        (path.read_bytes(), "a damaged row"),
+        (b"generation,return\n1,2\n", "no rows"),
+        (b"\xff", "no rows"),
+    ):
         path.write_bytes(content)
         with pytest.raises(Unusable, match=said) as raised:
             rows.read(path)
@@ -40,23 +48,45 @@ def test_a_heat_is_of_one_machine():
         return row("A", key, seed, 9.0, made_with=key, cpu=cpu, **changes)
 
     here, there = [made("a", 0, "here")], [made("a", 0, "there"), made("b", 0, "there")]
-    assert rows.counted([*there[:1], *here], wanted, "here") == {("a", 0): here[0]}  # begun on both: goes on here
-    assert rows.counted([*here, *there], wanted, "here") == {("a", 0): there[0], ("b", 0): there[1]}  # whole there
+    assert rows.counted([*there[:1], *here], wanted, "here") == {
+        ("a", 0): here[0]
+    }  # begun on both: goes on here
+    assert rows.counted([*here, *there], wanted, "here") == {
+        ("a", 0): there[0],
+        ("b", 0): there[1],
+    }  # whole there
     whole = [*here, made("b", 0, "here")]
-    assert rows.counted([*there, *whole], wanted, "here") == {("a", 0): whole[0], ("b", 0): whole[1]}  # whole on both
-    assert rows.counted([*there, *whole], wanted, "elsewhere") == {("a", 0): there[0], ("b", 0): there[1]}
+    assert rows.counted([*there, *whole], wanted, "here") == {
+        ("a", 0): whole[0],
+        ("b", 0): whole[1],
+    }  # whole on both
+    assert rows.counted([*there, *whole], wanted, "elsewhere") == {
+        ("a", 0): there[0],
+        ("b", 0): there[1],
+    }
     failed = made("b", 0, "there", outcome=rows.FAILED)
-    assert rows.counted([there[0], failed], wanted, "here") == {}  # to be made again, here with the others
-    assert rows.counted([there[0], failed, there[1]], wanted, "here") == {("a", 0): there[0], ("b", 0): there[1]}
+    assert (
+        rows.counted([there[0], failed], wanted, "here") == {}
+    )  # to be made again, here with the others
+    assert rows.counted([there[0], failed, there[1]], wanted, "here") == {
+        ("a", 0): there[0],
+        ("b", 0): there[1],
+    }
     later = [made("a", 1, "there"), made("b", 1, "there")]
-    assert list(rows.counted([*whole, *later], wanted, "here")) == list(wanted)  # the next seed's heat, on another one
+    assert list(rows.counted([*whole, *later], wanted, "here")) == list(
+        wanted
+    )  # the next seed's heat, on another one
     assert rows.counted([made("c", 0, "here")], wanted, "here") == {}
 
 
 def test_a_seed_that_not_everyone_has_run_yet_does_not_count():
     made = [row("A", "ESAC", 0, 20.0), row("A", "ESAC", 1, 50.0), row("A", "SB3 PPO", 0, 40.0)]
     found = standings.Standings(made)
-    assert (found.first("A"), found.medians("A"), found.ratio("A")) == ("ESAC", {"ESAC": 20.0, "SB3 PPO": 40.0}, (2.0, "2"))
+    assert (found.first("A"), found.medians("A"), found.ratio("A")) == (
+        "ESAC",
+        {"ESAC": 20.0, "SB3 PPO": 40.0},
+        (2.0, "2"),
+    )
     assert "one seed" in found.markdown()
     apart = standings.Standings(made[1:])  # no seed in common
     assert apart.medians("A") == {"ESAC": 50.0, "SB3 PPO": 40.0}
@@ -78,7 +108,9 @@ def test_of_peers_whose_median_is_late_the_best_is_who_came_in():
 
 
 def test_numbers_are_rounded_once():
-    assert [standings.shown(value, "") for value in (9.876, 9.96, 11.497, 16.538, 999.4, 179_713)] == [
+    assert [
+        standings.shown(value, "") for value in (9.876, 9.96, 11.497, 16.538, 999.4, 179_713)
+    ] == [
         "9.9",
         "10",
         "11",

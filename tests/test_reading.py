@@ -23,7 +23,10 @@ def test_history_is_a_table_of_the_scalars(tmp_path):
     frame = Run.open(tmp_path).history
     assert frame.index.name == "generation"
     assert frame.index.tolist() == [1, 2, 3]
-    assert sorted(frame.columns) == ["sigma", "timing/wall_seconds"]  # not the members, nor what is under final/
+    assert sorted(frame.columns) == [
+        "sigma",
+        "timing/wall_seconds",
+    ]  # not the members, nor what is under final/
     assert frame["sigma"].tolist() == [0.1, 0.2, 0.3]
     assert frame.loc[2, "timing/wall_seconds"] == 2.0
 
@@ -31,7 +34,13 @@ def test_history_is_a_table_of_the_scalars(tmp_path):
 def test_columns_are_all_arrays(tmp_path):
     make(tmp_path, evaluation_sac=np.array([7.0, 9.0])).close()
     run = Run.open(tmp_path)
-    names = {"metrics/generation", "metrics/sigma", "metrics/fitness", "timing/wall_seconds", "final/evaluation_sac"}
+    names = {
+        "metrics/generation",
+        "metrics/sigma",
+        "metrics/fitness",
+        "timing/wall_seconds",
+        "final/evaluation_sac",
+    }
     assert set(run.columns) == names
     assert len(run.columns) == 5
     assert run.columns["final/evaluation_sac"].tolist() == [7, 9]
@@ -44,7 +53,11 @@ def test_members_are_read_only_when_asked_for(tmp_path, monkeypatch):
     make(tmp_path).close()
     asked = []
     array_of = record.files.array_of
-    monkeypatch.setattr(record.files, "array_of", lambda file, name, rows=(): asked.append(name) or array_of(file, name, rows))
+    monkeypatch.setattr(
+        record.files,
+        "array_of",
+        lambda file, name, rows=(): asked.append(name) or array_of(file, name, rows),
+    )
     run = Run.open(tmp_path)
     assert "metrics/fitness" in run.columns
     assert run.columns.keys() == Run.open(tmp_path).columns.keys()
@@ -53,17 +66,25 @@ def test_members_are_read_only_when_asked_for(tmp_path, monkeypatch):
     assert asked == ["metrics/fitness"]
     run.columns["metrics/sigma"], run.columns["timing/wall_seconds"]
     assert "metrics/fitness" not in asked[1:]
-    assert sorted(asked[1:]) == ["metrics/generation", "metrics/sigma", "timing/wall_seconds"]  # small ones together, once
+    assert sorted(asked[1:]) == [
+        "metrics/generation",
+        "metrics/sigma",
+        "timing/wall_seconds",
+    ]  # small ones together, once
 
 
 def test_what_is_missing_is_named_with_file_and_schema(tmp_path):
     make(tmp_path).close()
     run = Run.open(tmp_path)
-    with pytest.raises(KeyError, match=r"metrics\.h5 \(schema 3\): no metrics/length_cap; it has .*metrics/sigma"):
+    with pytest.raises(
+        KeyError, match=r"metrics\.h5 \(schema 3\): no metrics/length_cap; it has .*metrics/sigma"
+    ):
         run.columns["metrics/length_cap"]
     with pytest.raises(KeyError, match=r"metrics\.h5 \(schema 3\): no metrics/length;"):
         run.members("length")
-    with pytest.raises(KeyError, match="sigma is one number a generation; those with more are metrics/fitness"):
+    with pytest.raises(
+        KeyError, match="sigma is one number a generation; those with more are metrics/fitness"
+    ):
         run.members("sigma")
 
 
@@ -89,7 +110,9 @@ def test_a_run_that_goes_on_keeps_the_rows_it_was_opened_with(tmp_path, monkeypa
     content = bytearray((tmp_path / "metrics.h5").read_bytes())
     content[content.rindex(np.float64(31).tobytes())] ^= 1
     (tmp_path / "metrics.h5").write_bytes(content)
-    with pytest.raises(Unreadable, match="its sha256 differs"):  # what is published anew is verified anew
+    with pytest.raises(
+        Unreadable, match="its sha256 differs"
+    ):  # what is published anew is verified anew
         opened.members("fitness")
 
 
@@ -138,7 +161,13 @@ def test_a_run_that_has_published_nothing_is_open_and_empty(tmp_path):
     run = Run.open(tmp_path)
     assert run.config.seed == 3
     assert dict(run.columns) == {}
-    assert (run.generation, run.provenance, run.policy, run.checkpoints, len(run.history)) == (0, {}, None, [], 0)
+    assert (run.generation, run.provenance, run.policy, run.checkpoints, len(run.history)) == (
+        0,
+        {},
+        None,
+        [],
+        0,
+    )
     with pytest.raises(KeyError, match="has published nothing"):
         run.columns["metrics/sigma"]
 
@@ -154,9 +183,13 @@ def test_older_schemas_are_read_and_newer_ones_refused(tmp_path, monkeypatch):
     with pytest.raises(KeyError, match=r"\(schema 1\): no metrics/length_cap"):
         old.columns["metrics/length_cap"]
     assert [c.generation for c in old.checkpoints] == [3]
-    assert "schema 1, written by another version of esac_mpi; this one reads schemas 2 to 5" in old.checkpoints[0].problem
+    assert (
+        "schema 1, written by another version of esac_mpi; this one reads schemas 2 to 5"
+        in old.checkpoints[0].problem
+    )
     with pytest.raises(
-        Refused, match=r"metrics\.h5: schema 9, written by another version of esac_mpi; this one reads schemas 1 to 5"
+        Refused,
+        match=r"metrics\.h5: schema 9, written by another version of esac_mpi; this one reads schemas 1 to 5",
     ):
         Run.open(tmp_path / "new")
 
@@ -171,7 +204,9 @@ def test_a_read_only_copy_is_read_without_a_trace(tmp_path):
     assert run.members("fitness").shape == (3, 4)
     assert run.state == "requeue"
     assert run.checkpoints[0].valid
-    assert before == sorted((file.name, file.stat().st_mtime_ns) for file in (tmp_path / "a").iterdir())
+    assert before == sorted(
+        (file.name, file.stat().st_mtime_ns) for file in (tmp_path / "a").iterdir()
+    )
     (tmp_path / "a").chmod(0o755)
 
 
@@ -190,7 +225,9 @@ def test_files_locked_by_their_writer_are_read(tmp_path):
     make(tmp_path).close()
     files = [tmp_path / name for name in ("metrics.h5", "checkpoint.h5", "run.lock")]
     line = [sys.executable, "-c", HOLD, *map(str, files)]
-    with subprocess.Popen(line, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
+    with subprocess.Popen(
+        line, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    ) as process:
         assert process.stdout.readline() == "held\n"
         with open(files[0], "rb") as file, pytest.raises(BlockingIOError):
             fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
@@ -203,8 +240,12 @@ def test_files_locked_by_their_writer_are_read(tmp_path):
 def test_a_run_of_another_host_lives_as_long_as_its_files_are_touched(tmp_path):
     make(tmp_path).close()
     status = json.loads((tmp_path / "status.json").read_text())
-    (tmp_path / "status.json").write_text(json.dumps({**status, "status": "running", "host": "elsewhere"}))
-    assert Run.open(tmp_path).state == "running"  # nobody holds the lock, but locks do not reach every host
+    (tmp_path / "status.json").write_text(
+        json.dumps({**status, "status": "running", "host": "elsewhere"})
+    )
+    assert (
+        Run.open(tmp_path).state == "running"
+    )  # nobody holds the lock, but locks do not reach every host
     long_ago = time.time() - reading.FRESH - 10
     for file in tmp_path.iterdir():
         os.utime(file, (long_ago, long_ago))
@@ -222,5 +263,8 @@ def test_bad_directories_are_named(tmp_path):
     make(tmp_path / "short").close()
     for file in (tmp_path / "short").glob("*.h5"):
         damage(file, 300)
-    with pytest.raises(Unreadable, match=r"nothing readable: .*metrics\.h5: its first 512 bytes are damaged; .*checkpoint"):
+    with pytest.raises(
+        Unreadable,
+        match=r"nothing readable: .*metrics\.h5: its first 512 bytes are damaged; .*checkpoint",
+    ):
         Run.open(tmp_path / "short")

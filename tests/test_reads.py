@@ -12,14 +12,31 @@ from conftest import MENDED, ROOT
 
 from esac_mpi import config
 from esac_mpi.algorithms import ALGORITHMS
-from esac_mpi.config import NAMES, Config, ConfigError, Evolution, flatten, load, reads, to_toml, updated
+from esac_mpi.config import (
+    NAMES,
+    Config,
+    ConfigError,
+    Evolution,
+    flatten,
+    load,
+    reads,
+    to_toml,
+    updated,
+)
 from esac_mpi.config.fields import takes_auto
 from esac_mpi.record import Run, read
 from esac_mpi.studies.experiments import design
 from esac_mpi.training import loop
 
 QUICKSTART = ROOT / "configs/quickstart.toml"
-SHIPPED = [QUICKSTART, *sorted(path for name in ("esac", "aes_rl", "tuned") for path in (ROOT / "configs" / name).glob("*.toml"))]
+SHIPPED = [
+    QUICKSTART,
+    *sorted(
+        path
+        for name in ("esac", "aes_rl", "tuned")
+        for path in (ROOT / "configs" / name).glob("*.toml")
+    ),
+]
 BASE = MENDED | {
     "task.id": "CyclicMDP-v0", "task.horizon": 20, "policy.hidden": (4,), "budget.generations": 3, "budget.nominal_steps": 0,
     "evaluation.every": 2, "evaluation.episodes": 1, "display.every_seconds": 1e9,
@@ -43,11 +60,21 @@ CASES = [
     {"algorithm": "es", "es.noise": "table", "es.sampling": "onesided"},
     {"algorithm": "es", "es.noise": "lowrank"},
     {"algorithm": "es", "policy.linear": True},
-    {"algorithm": "esac", "esac.phase_timing": "virtual", "esac.replayed": "sample", "esac.adoption": "tested"},
+    {
+        "algorithm": "esac",
+        "esac.phase_timing": "virtual",
+        "esac.replayed": "sample",
+        "esac.adoption": "tested",
+    },
     {"algorithm": "esac", "esac.noise": "table", "esac.sampling": "onesided"},
     {"algorithm": "esac", "esac.noise": "lowrank"},
     {"algorithm": "esac", "esac.p_sac_annealed": False},
-    {"algorithm": "esac", "esac.adoption": "tested", "esac.sigma_rule": "one_fifth", "esac.population_size": 8},
+    {
+        "algorithm": "esac",
+        "esac.adoption": "tested",
+        "esac.sigma_rule": "one_fifth",
+        "esac.population_size": 8,
+    },
     {"algorithm": "esac", "esac.sac_phases": False, "esac.sac_copies": 0},
     {"algorithm": "sac"},
     {"algorithm": "td3"},
@@ -67,8 +94,18 @@ CASES = [
     {"algorithm": "aes_rl", "aes_rl.mean_rule": "sigmoid", "aes_rl.variance_rule": "fixed"},
     {"algorithm": "aes_rl", "aes_rl.mean_rule": "sigmoid", "aes_rl.sigmoid_signless": True},
     {"algorithm": "aes_rl", "aes_rl.mean_rule": "full_move", "aes_rl.variance_rule": "success"},
-    {"algorithm": "aes_rl", "aes_rl.mean_rule": "rank_oldest", "aes_rl.ring_size": 4, "aes_rl.order": "arrival"},
-    {"algorithm": "pderl", "erl.crossover": "distillation", "erl.mutation": "proximal", "erl.parent_selection": "mixed"},
+    {
+        "algorithm": "aes_rl",
+        "aes_rl.mean_rule": "rank_oldest",
+        "aes_rl.ring_size": 4,
+        "aes_rl.order": "arrival",
+    },
+    {
+        "algorithm": "pderl",
+        "erl.crossover": "distillation",
+        "erl.mutation": "proximal",
+        "erl.parent_selection": "mixed",
+    },
 ]
 
 
@@ -83,7 +120,11 @@ def other(name, value):
         return next(choice for choice in get_args(hint) if choice != value)
     if isinstance(value, bool):
         return not value
-    return value / 2 or 0.5 if isinstance(value, float) else value + ("x" if isinstance(value, str) else 1)
+    return (
+        value / 2 or 0.5
+        if isinstance(value, float)
+        else value + ("x" if isinstance(value, str) else 1)
+    )
 
 
 def test_the_declarations_name_algorithms_tables_and_fields_that_exist():
@@ -91,7 +132,11 @@ def test_the_declarations_name_algorithms_tables_and_fields_that_exist():
     tables = {name.rpartition(".")[0] for name in NAMES} - {""}
     declared = [reads.declared(algorithm) for algorithm in config.ALGORITHMS]
     own_tables = map(config.table_of, config.ALGORITHMS)
-    assert {*reads.COMMON, *own_tables, *(table for own in declared for table in own.tables)} == tables
+    assert {
+        *reads.COMMON,
+        *own_tables,
+        *(table for own in declared for table in own.tables),
+    } == tables
     assert {name for own in declared for name in (*own.also, *own.without)} <= {*NAMES}
     assert all({*own.tables_if} <= {*own.tables} for own in declared)
     assert {name for own in declared for name in own.fields_if} <= {*NAMES}
@@ -107,14 +152,19 @@ def test_every_declared_condition_is_unmet_in_one_of_the_cases():
     conditional = {name for name in NAMES if reads.conditions(name)}
     assert len(conditional) == 89
     assert {name for names in found for name in names} >= conditional
-    assert all(any(why.startswith("read only") for names in found if (why := names.get(n))) for n in conditional)
+    assert all(
+        any(why.startswith("read only") for names in found if (why := names.get(n)))
+        for n in conditional
+    )
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: " ".join(map(str, case.values())))
 def test_what_is_declared_unread_changes_no_bit(case, world, tmp_path):
     base = updated(Config(), BASE | case)
     idle = reads.unread(base, NAMES)
-    changed = updated(base, {name: other(name, value) for name, value in flatten(base) if name in idle})
+    changed = updated(
+        base, {name: other(name, value) for name, value in flatten(base) if name in idle}
+    )
     assert sum(a != b for a, b in zip(flatten(base), flatten(changed), strict=True)) == len(idle)
     assert config.differences(base, changed) == {}
     for name, chosen in (("base", base), ("changed", changed)):
@@ -133,23 +183,59 @@ def test_what_is_declared_unread_changes_no_bit(case, world, tmp_path):
 @pytest.mark.parametrize(
     ("argv", "message"),
     [
-        (["--algorithm", "es", "--esac.sigma", "0.5"], "--esac.sigma: algorithm = es does not read it; did you mean --es.sigma?"),
-        (["--es.sigma", "0.5"], "--es.sigma: algorithm = esac does not read it; did you mean --esac.sigma?"),
+        (
+            ["--algorithm", "es", "--esac.sigma", "0.5"],
+            "--esac.sigma: algorithm = es does not read it; did you mean --es.sigma?",
+        ),
+        (
+            ["--es.sigma", "0.5"],
+            "--es.sigma: algorithm = esac does not read it; did you mean --esac.sigma?",
+        ),
         (["--algorithm", "td3", "--sac.gamma", "0.9"], "did you mean --td3.gamma?"),
-        (["--algorithm", "es", "--learner.threads", "2"], "--learner.threads: algorithm = es does not read it"),
-        (["--sac.observation_normalisation", "true"], "did you mean --esac.observation_normalisation?"),
-        (["--sac.steps_per_generation", "50"], "--sac.steps_per_generation: algorithm = esac does not read it"),
-        (["--algorithm", "ppo", "--policy.output", "clip"], "--policy.output: algorithm = ppo does not read it"),
-        (["--esac.noise_table_size", "9"], "--esac.noise_table_size: read only with esac.noise = table"),
-        ([*NO_PHASES, "--esac.gate", "normal"], "--esac.gate: read only with esac.sac_phases = true"),
-        ([*NO_PHASES, "--sac.batch_size", "64"], "--sac.batch_size: read only with esac.sac_phases = true"),
+        (
+            ["--algorithm", "es", "--learner.threads", "2"],
+            "--learner.threads: algorithm = es does not read it",
+        ),
+        (
+            ["--sac.observation_normalisation", "true"],
+            "did you mean --esac.observation_normalisation?",
+        ),
+        (
+            ["--sac.steps_per_generation", "50"],
+            "--sac.steps_per_generation: algorithm = esac does not read it",
+        ),
+        (
+            ["--algorithm", "ppo", "--policy.output", "clip"],
+            "--policy.output: algorithm = ppo does not read it",
+        ),
+        (
+            ["--esac.noise_table_size", "9"],
+            "--esac.noise_table_size: read only with esac.noise = table",
+        ),
+        (
+            [*NO_PHASES, "--esac.gate", "normal"],
+            "--esac.gate: read only with esac.sac_phases = true",
+        ),
+        (
+            [*NO_PHASES, "--sac.batch_size", "64"],
+            "--sac.batch_size: read only with esac.sac_phases = true",
+        ),
         (
             ["--esac.replayed", "none", "--esac.replayed_members", "3"],
             "--esac.replayed_members: read only with esac.replayed = winners or better or sample",
         ),
-        (["--esac.reading", "mended", "--esac.workers", "3"], "--esac.workers: read only with esac.phase_timing = virtual"),
-        (["--esac.reading", "paper", "--esac.start_states", "slot"], "read only with esac.sampling = mirrored or repo"),
-        ([*NO_PHASES, "--esac.amt_clip", "0.1"], "with esac.sac_phases = true or esac.amt_trigger = interval"),
+        (
+            ["--esac.reading", "mended", "--esac.workers", "3"],
+            "--esac.workers: read only with esac.phase_timing = virtual",
+        ),
+        (
+            ["--esac.reading", "paper", "--esac.start_states", "slot"],
+            "read only with esac.sampling = mirrored or repo",
+        ),
+        (
+            [*NO_PHASES, "--esac.amt_clip", "0.1"],
+            "with esac.sac_phases = true or esac.amt_trigger = interval",
+        ),
         (
             ["--esac.optimiser", "sgd", "--esac.adoption_moments", "kept"],
             "--esac.adoption_moments: read only with esac.optimiser = adam",
@@ -158,8 +244,14 @@ def test_what_is_declared_unread_changes_no_bit(case, world, tmp_path):
             ["--esac.learner_lag", "1"],
             "--esac.learner_lag: read only with esac.phase_timing = interval",
         ),
-        (["--algorithm", "td3", "--td3.episodes_per_generation", "3"], "read only with td3.episodes_on = ranks"),
-        (["--algorithm", "ddpg", "--ddpg.episodes_on", "ranks", "--ddpg.interleaved", "true"], "with ddpg.episodes_on = root"),
+        (
+            ["--algorithm", "td3", "--td3.episodes_per_generation", "3"],
+            "read only with td3.episodes_on = ranks",
+        ),
+        (
+            ["--algorithm", "ddpg", "--ddpg.episodes_on", "ranks", "--ddpg.interleaved", "true"],
+            "with ddpg.episodes_on = root",
+        ),
         (
             ["--algorithm", "erl", "--erl.memory_size", "300"],
             "erl.memory_size: read only with erl.crossover = distillation or erl.mutation = proximal",
@@ -184,24 +276,31 @@ def test_es_takes_from_esac_of_the_file_what_its_own_table_leaves_open(tmp_path)
     taken = "population_size = 10"
     assert said == [f"es, which is half of ESAC, takes from [esac] of {QUICKSTART}: {taken}"]
     assert warned[0].startswith(f"{QUICKSTART}: this run does not read esac.workers, ")
-    (tmp_path / "x.toml").write_text('algorithm = "es"\n[esac]\nsigma = 0.1\nlr_es = 0.2\n[es]\nsigma = 0.3\n')
+    (tmp_path / "x.toml").write_text(
+        'algorithm = "es"\n[esac]\nsigma = 0.1\nlr_es = 0.2\n[es]\nsigma = 0.3\n'
+    )
     found, said, warned = told(tmp_path / "x.toml", "--es.lr_es", "0.4")
     assert (found.es.sigma, found.es.lr_es, said) == (0.3, 0.4, [])
     assert warned == [f"{tmp_path}/x.toml: this run does not read esac.sigma, esac.lr_es"]
     (tmp_path / "y.toml").write_text('algorithm = "es"\n[esac]\nreading = "repo"\n')
-    assert (told(tmp_path / "y.toml")[0].es.population_size, told(tmp_path / "y.toml")[0].es.sampling) == (10, "repo")
+    assert (
+        told(tmp_path / "y.toml")[0].es.population_size,
+        told(tmp_path / "y.toml")[0].es.sampling,
+    ) == (10, "repo")
 
 
 def test_sac_takes_from_esac_whether_observations_are_standardised(tmp_path):
     (tmp_path / "x.toml").write_text("[esac]\nobservation_normalisation = false\n")
     found, said, warned = told(tmp_path / "x.toml", "--algorithm", "sac")
     assert (found.sac.observation_normalisation, warned) == (False, [])
-    assert said == [f"sac, which is half of ESAC, takes from [esac] of {tmp_path}/x.toml: observation_normalisation = false"]
+    assert said == [
+        f"sac, which is half of ESAC, takes from [esac] of {tmp_path}/x.toml: observation_normalisation = false"
+    ]
     (tmp_path / "esac.toml").write_text(to_toml(load([str(tmp_path / "x.toml")])[0]))
     assert not told(tmp_path / "esac.toml", "--algorithm", "sac")[0].sac.observation_normalisation
-    assert told(tmp_path / "x.toml", "--algorithm", "sac", "--sac.observation_normalisation", "true")[
-        0
-    ].sac.observation_normalisation
+    assert told(
+        tmp_path / "x.toml", "--algorithm", "sac", "--sac.observation_normalisation", "true"
+    )[0].sac.observation_normalisation
     assert not told(tmp_path / "x.toml", "--algorithm", "td3")[0].td3.observation_normalisation
 
 
@@ -210,8 +309,14 @@ def test_a_resolved_file_of_esac_gives_es_the_same_settings(tmp_path):
     found, said, _ = told(tmp_path / "esac.toml", "--algorithm", "es")
     assert (found.es.population_size, found.es.sigma, len(said)) == (10, 0.02, 1)
     (tmp_path / "es.toml").write_text(to_toml(found))
-    assert told(tmp_path / "es.toml") == (updated(found, {"run_dir": ""}), [], [])  # it was said when the run began
-    (tmp_path / "own.toml").write_text(to_toml(updated(found, {"es.sigma": 0.005})))  # es's default, and meant
+    assert told(tmp_path / "es.toml") == (
+        updated(found, {"run_dir": ""}),
+        [],
+        [],
+    )  # it was said when the run began
+    (tmp_path / "own.toml").write_text(
+        to_toml(updated(found, {"es.sigma": 0.005}))
+    )  # es's default, and meant
     assert told(tmp_path / "own.toml")[0].es.sigma == 0.005
 
 
@@ -226,14 +331,28 @@ def test_es_is_compared_at_the_settings_of_esac(name):
     found = design.experiment(name)
     filled = {"population_size"} if name == "aggregate" else set()
     for budget in found.budgets:
-        runs = {(run.task, run.value, run.variant): run.config for run in design.runs(found, budget, Path()) if run.seed == 0}
+        runs = {
+            (run.task, run.value, run.variant): run.config
+            for run in design.runs(found, budget, Path())
+            if run.seed == 0
+        }
         for (task, value, variant), esac in runs.items():
             own = found.variants[variant]
             meant = {*own, *config.READINGS[own.get("esac.reading", "recommended")]}
-            shared = [f.name for f in fields(Evolution) if f"esac.{f.name}" not in meant and f.name not in filled]
-            same = [one for key, one in runs.items() if key[:2] == (task, value) and one.algorithm == "es"]
+            shared = [
+                f.name
+                for f in fields(Evolution)
+                if f"esac.{f.name}" not in meant and f.name not in filled
+            ]
+            same = [
+                one
+                for key, one in runs.items()
+                if key[:2] == (task, value) and one.algorithm == "es"
+            ]
             for strategy in same if esac.algorithm == "esac" else ():
-                assert [getattr(strategy.es, n) for n in shared] == [getattr(esac.esac, n) for n in shared], (
+                assert [getattr(strategy.es, n) for n in shared] == [
+                    getattr(esac.esac, n) for n in shared
+                ], (
                     budget,
                     task,
                     variant,
@@ -247,9 +366,13 @@ def test_help_of_an_algorithm_has_the_fields_that_it_reads_and_what_they_mean(ca
     assert end.value.code == 0
     out, err = capsys.readouterr()
     assert err == ""
-    shown = {name.replace("-", "_") for name in re.findall(r"^[ │]+--([a-z][\w.-]+)", out, re.MULTILINE)}
+    shown = {
+        name.replace("-", "_") for name in re.findall(r"^[ │]+--([a-z][\w.-]+)", out, re.MULTILINE)
+    }
     assert shown == {name for name in NAMES if reads.reads(algorithm, name)}
     text = " ".join(re.sub("[│╭╰─╮╯]", "", out).split())
     for name in sorted(shown):
         _, said = text.split(f"--{name.replace('_', '-')} ", 1)
-        assert len(said.split("(default:")[0].split()) > 2, name  # more than its type: its docstring
+        assert len(said.split("(default:")[0].split()) > 2, (
+            name
+        )  # more than its type: its docstring

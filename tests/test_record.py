@@ -31,7 +31,9 @@ def test_a_new_run_is_empty_and_publishes_nothing_before_a_checkpoint(tmp_path):
     again.close()
 
 
-@pytest.mark.parametrize("name", ["läufe ü 中", "with spaces and 'quotes'", "x" * 250, "a" * 200 + "/" + "b" * 200])
+@pytest.mark.parametrize(
+    "name", ["läufe ü 中", "with spaces and 'quotes'", "x" * 250, "a" * 200 + "/" + "b" * 200]
+)
 def test_a_run_may_have_an_odd_path(tmp_path, name):
     make(tmp_path / name)
     run = begin(tmp_path / name)
@@ -46,7 +48,11 @@ def test_going_on_gives_back_everything(tmp_path):
     run = begin(tmp_path)
     assert not (tmp_path / "metrics.h5.tmp.123").exists()
     restored = run.restored
-    assert (restored.generation, restored.source.name, restored.config) == (3, "checkpoint.h5", CONFIG)
+    assert (restored.generation, restored.source.name, restored.config) == (
+        3,
+        "checkpoint.h5",
+        CONFIG,
+    )
     assert restored.attributes["hosts"] == "läufer1"
     assert restored.state["best.policy"] == "sac"
     assert restored.learner["w"].tolist() == [1, 1]
@@ -89,12 +95,19 @@ def test_rows_must_agree_with_the_first(tmp_path):
     run = begin(tmp_path)
     metrics, timing = row(0)
     run.append(metrics, timing)
-    for wrong in ({**metrics, "new": 1}, {"generation": 1}, {**metrics, "fitness": np.ones(5)}, {**metrics, "generation": 0.5}):
+    for wrong in (
+        {**metrics, "new": 1},
+        {"generation": 1},
+        {**metrics, "fitness": np.ones(5)},
+        {**metrics, "generation": 0.5},
+    ):
         with pytest.raises(ValueError, match="first row"):
             run.append(wrong, timing)
     with pytest.raises(ValueError, match="busy_seconds"):
         run.append(metrics, {"wall_seconds": 1.0})
-    assert {len(column) for column in run.tail.values()} == {1}  # a refused row leaves nothing behind
+    assert {len(column) for column in run.tail.values()} == {
+        1
+    }  # a refused row leaves nothing behind
     run.close()
 
 
@@ -103,7 +116,9 @@ def test_rank_count_may_change(tmp_path):
     for generation, ranks in enumerate((2, 4, 1)):
         run.append(*row(generation, ranks))
     nan = np.nan
-    np.testing.assert_array_equal(run.tail["timing/busy_seconds"], [[0.5, 0.5, nan, nan], [0.5] * 4, [0.5, nan, nan, nan]])
+    np.testing.assert_array_equal(
+        run.tail["timing/busy_seconds"], [[0.5, 0.5, nan, nan], [0.5] * 4, [0.5, nan, nan, nan]]
+    )
     run.close()
 
 
@@ -151,7 +166,11 @@ def test_fresh_moves_the_old_run_aside(tmp_path):
         run = begin(path, updated(CONFIG, {"seed": number}), fresh=True)
         assert run.restored is None
         assert not (path / "checkpoint.h5").exists()
-        assert Run.open(tmp_path / f"run.old-{number}").columns["metrics/generation"].tolist() == [0, 1, 2]
+        assert Run.open(tmp_path / f"run.old-{number}").columns["metrics/generation"].tolist() == [
+            0,
+            1,
+            2,
+        ]
         run.close()
         (path / "config.toml").unlink()
 
@@ -161,7 +180,11 @@ def test_strange_directories_are_refused(tmp_path):
     (tmp_path / "mine").mkdir()
     (tmp_path / "mine" / "thesis.tex").write_text("x")
     before = snapshot(tmp_path)
-    for name, reason in (("file", "not a directory"), ("file/sub", "no permission"), ("mine", "not a run of esac_mpi")):
+    for name, reason in (
+        ("file", "not a directory"),
+        ("file/sub", "no permission"),
+        ("mine", "not a run of esac_mpi"),
+    ):
         for fresh in (False, True):
             with pytest.raises(Refused, match=reason):
                 begin(tmp_path / name, fresh=fresh)
@@ -219,7 +242,10 @@ def test_open_reads_what_is_there(tmp_path):
 
 def test_policy_h5_has_theta_and_what_it_takes_to_play_it(tmp_path):
     run = begin(tmp_path)
-    run.save_policy(np.arange(3, dtype=np.float32), {"sizes": np.array([1, 1]), "task": "CyclicMDP-v0", "episodic_return": 2.5})
+    run.save_policy(
+        np.arange(3, dtype=np.float32),
+        {"sizes": np.array([1, 1]), "task": "CyclicMDP-v0", "episodic_return": 2.5},
+    )
     arrays, attributes = read(tmp_path / "policy.h5")
     assert arrays["theta"].tolist() == [0, 1, 2]
     assert attributes["task"] == "CyclicMDP-v0"

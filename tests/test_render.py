@@ -23,10 +23,14 @@ def trial(lean, height) -> recovery.Trial:
 
 def test_when_balance_is_back():
     assert trial([30, 25, 19, 10], [1.0, 1.0, 1.0, 1.0]).back == 2
-    assert trial([30, 10, -20, 10], [1.0, 1.0, 1.0, 0.79]).back == 4  # lean to the other side, then a low body
+    assert (
+        trial([30, 10, -20, 10], [1.0, 1.0, 1.0, 0.79]).back == 4
+    )  # lean to the other side, then a low body
     assert trial([10], [1.0]).back == 0
     assert recovery.Trial(np.full(101, 25.0), np.ones(101)).back is None
-    assert recovery.Trial(np.r_[np.zeros(100), 25.0], np.ones(101)).back is None  # it leans at the end
+    assert (
+        recovery.Trial(np.r_[np.zeros(100), 25.0], np.ones(101)).back is None
+    )  # it leans at the end
     assert recovery.Trial(np.zeros(51), np.ones(51)).back is None  # terminated
 
 
@@ -40,7 +44,12 @@ def test_kinds_and_verdict():
     )
 
 
-VERTICAL = {"Hopper-v5": 1, "Walker2d-v5": 1, "Humanoid-v5": 2, "dm_control/walker-walk-v0": 0}  # where the height is in qpos
+VERTICAL = {
+    "Hopper-v5": 1,
+    "Walker2d-v5": 1,
+    "Humanoid-v5": 2,
+    "dm_control/walker-walk-v0": 0,
+}  # where the height is in qpos
 
 
 @pytest.mark.parametrize("task", VERTICAL)
@@ -59,7 +68,9 @@ def test_a_tilted_start_leans_on_the_floor(task, degrees):
     mujoco.mj_forward(model, simulated)
     assert simulated.contact.dist[: simulated.ncon].min() == pytest.approx(-0.002, abs=1e-4)
     if task in ("Hopper-v5", "Walker2d-v5"):
-        assert observation[1] == pytest.approx(np.radians(degrees), rel=1e-5)  # their second number is the root's angle
+        assert observation[1] == pytest.approx(
+            np.radians(degrees), rel=1e-5
+        )  # their second number is the root's angle
     again = observation.copy()
     env.reset(2)
     np.testing.assert_array_equal(body.tilt(degrees, np.random.default_rng(0)), again)
@@ -67,7 +78,10 @@ def test_a_tilted_start_leans_on_the_floor(task, degrees):
 
 
 def test_the_simulator_shown_is_the_one_that_is_stepped():
-    for task, place in {"Hopper-v5": slice(1, None), "dm_control/cheetah-run-v0": slice(1, None)}.items():
+    for task, place in {
+        "Hopper-v5": slice(1, None),
+        "dm_control/cheetah-run-v0": slice(1, None),
+    }.items():
         env = envs.make(task)
         env.reset(3)
         for _ in range(5):
@@ -77,7 +91,10 @@ def test_the_simulator_shown_is_the_one_that_is_stepped():
 
 
 def test_a_watched_episode_is_the_episode(tmp_path):
-    env, policy = envs.make("Hopper-v5"), Policy.load(constant(tmp_path / "p.h5", "Hopper-v5", [0.1, 0.2, -0.1]))
+    env, policy = (
+        envs.make("Hopper-v5"),
+        Policy.load(constant(tmp_path / "p.h5", "Hopper-v5", [0.1, 0.2, -0.1])),
+    )
     seen = []
     watched = play(stage.Watched(env, lambda *now: seen.append(now)), policy, 4)
     assert watched == play(env, policy, 4)
@@ -86,7 +103,10 @@ def test_a_watched_episode_is_the_episode(tmp_path):
 
 
 def test_trials_start_forward_and_backward_and_repeat_themselves(tmp_path):
-    env, policy = envs.make("Hopper-v5"), Policy.load(constant(tmp_path / "p.h5", "Hopper-v5", [0.0, 0.0, 0.0]))
+    env, policy = (
+        envs.make("Hopper-v5"),
+        Policy.load(constant(tmp_path / "p.h5", "Hopper-v5", [0.0, 0.0, 0.0])),
+    )
     found = recovery.trials(env, policy, 4, 15.0, 0)
     assert [t.lean[0] for t in found] == pytest.approx([15.0, -15.0, 15.0, -15.0])
     assert {t.kind for t in found} == {"did not come back"}  # the task ends there at 0.2 rad
@@ -96,7 +116,10 @@ def test_trials_start_forward_and_backward_and_repeat_themselves(tmp_path):
 
 
 def test_what_cannot_be_tilted_is_said(tmp_path, capsys):
-    for task, message in {"CyclicMDP-v0": "not a MuJoCo task", "Reacher-v5": "nothing to tilt"}.items():
+    for task, message in {
+        "CyclicMDP-v0": "not a MuJoCo task",
+        "Reacher-v5": "nothing to tilt",
+    }.items():
         size = envs.make(task).action_size
         path = constant(tmp_path / "p.h5", task, [0.0] * size)
         assert render.main([str(path), "--trials", "2"]) == 2
@@ -117,7 +140,10 @@ def test_the_posture_picture(tmp_path, capsys):
     path = constant(tmp_path / "p.h5", "Hopper-v5", [0.0, 0.0, 0.0])
     assert render.main([str(path), "--trials", "2", "--degrees", "15"]) == 0
     line, *pictures = capsys.readouterr().out.splitlines()
-    assert line == "15 degrees: balance back in 0 of 2 trials (0%); without a fall in 0 of 1 forward and 0 of 1 backward"
+    assert (
+        line
+        == "15 degrees: balance back in 0 of 2 trials (0%); without a fall in 0 of 1 forward and 0 of 1 backward"
+    )
     assert pictures == [str(tmp_path / "trials.png"), str(tmp_path / "trials.pdf")]
     assert 10_000 < (tmp_path / "trials.png").stat().st_size < 200_000
     assert (tmp_path / "trials.pdf").read_bytes().startswith(b"%PDF")
@@ -125,7 +151,16 @@ def test_the_posture_picture(tmp_path, capsys):
 
 def test_without_opengl_the_packages_are_named(tmp_path, monkeypatch, capsys):
     monkeypatch.setenv("MUJOCO_GL", "nothing")
-    assert render.main([str(constant(tmp_path / "p.h5", "InvertedPendulum-v5", [0.0], -3.0, 3.0)), "--seconds", "0.1"]) == 2
+    assert (
+        render.main(
+            [
+                str(constant(tmp_path / "p.h5", "InvertedPendulum-v5", [0.0], -3.0, 3.0)),
+                "--seconds",
+                "0.1",
+            ]
+        )
+        == 2
+    )
     assert "apt-get install libosmesa6" in capsys.readouterr().err
 
 
@@ -137,7 +172,12 @@ def test_a_task_without_pictures_says_so(tmp_path, monkeypatch, capsys):
 
 def test_what_a_task_calls_a_model_or_a_picture_may_be_none():
     """A model and data of its own are not MuJoCo's; render() may answer with nothing, and metadata tell no rate."""
-    task = SimpleNamespace(model={}, data=[], metadata={"render_modes": ["rgb_array"], "render_fps": None}, render=lambda: None)
+    task = SimpleNamespace(
+        model={},
+        data=[],
+        metadata={"render_modes": ["rgb_array"], "render_fps": None},
+        render=lambda: None,
+    )
     env = SimpleNamespace(id="Own-v0", _env=task)
     assert stage.simulator(env) is None
     assert stage.seconds_per_step(env) == 1 / 50
@@ -150,7 +190,10 @@ def test_what_a_task_calls_a_model_or_a_picture_may_be_none():
 @pytest.mark.parametrize(
     ("unread", "said"),
     [
-        (["--trials", "5", "--video", "a.mp4", "--frames", "3"], "--trials does not read --frames, --video: leave them out"),
+        (
+            ["--trials", "5", "--video", "a.mp4", "--frames", "3"],
+            "--trials does not read --frames, --video: leave them out",
+        ),
         (["--degrees", "60"], "a start that is not tilted does not read --degrees: leave it out"),
     ],
 )
@@ -163,13 +206,22 @@ def test_options_that_are_not_read_are_refused(unread, said, capsys):
 
 @pytest.mark.parametrize(
     "wrong",
-    [["--video", "a.avi"], ["--out", "a.pdf"], ["--trials", "2", "--out", "a.jpg"], ["--frames", "0"], ["--seconds", "nan"]],
+    [
+        ["--video", "a.avi"],
+        ["--out", "a.pdf"],
+        ["--trials", "2", "--out", "a.jpg"],
+        ["--frames", "0"],
+        ["--seconds", "nan"],
+    ],
 )
 def test_wrong_options_are_named(wrong, capsys):
     with pytest.raises(SystemExit) as end:
         render.main(["policy.h5", *wrong])
     assert end.value.code == 2
-    assert f"{wrong[-1]}: the name must end in ." in (error := capsys.readouterr().err) or "--frames must be at least 1" in error
+    assert (
+        f"{wrong[-1]}: the name must end in ." in (error := capsys.readouterr().err)
+        or "--frames must be at least 1" in error
+    )
 
 
 def test_strip_and_film(tmp_path):
@@ -183,7 +235,9 @@ def test_strip_and_film(tmp_path):
     assert done.stdout.split() == [str(strip), str(film)]
     with image.open(strip) as picture:
         assert picture.size == (3 * 320 + 2 * render.GAP, 320)
-        first, last = (np.asarray(picture.convert("L"))[:, i : i + 320].astype(int) for i in (0, 648))
+        first, last = (
+            np.asarray(picture.convert("L"))[:, i : i + 320].astype(int) for i in (0, 648)
+        )
     assert np.abs(first[:280] - last[:280]).max() > 50  # it has moved, apart from the text
     with image.open(film) as moving:
         assert moving.n_frames == 6  # the start and five steps
@@ -203,5 +257,10 @@ def test_strip_of_a_box2d_task(tmp_path, monkeypatch):
 def test_a_library_that_is_missing_is_told_before_the_trials(tmp_path, monkeypatch, capsys):
     monkeypatch.setitem(sys.modules, "matplotlib", None)
     monkeypatch.setattr(recovery, "trials", lambda *given: pytest.fail("minutes were spent"))
-    assert render.main([str(constant(tmp_path / "p.h5", "Hopper-v5", [0.0, 0.0, 0.0])), "--trials", "2"]) == 2
+    assert (
+        render.main(
+            [str(constant(tmp_path / "p.h5", "Hopper-v5", [0.0, 0.0, 0.0])), "--trials", "2"]
+        )
+        == 2
+    )
     assert "needs matplotlib" in capsys.readouterr().err

@@ -10,7 +10,9 @@ def filled(capacity: int, count: int, reserve: int = 0) -> Replay:
     """Return a replay whose transition i is made of i alone."""
     replay = Replay(capacity, 2, 1, reserve)
     for i in range(count):
-        replay.add(np.array([i, -i]), np.array([i / 100]), 10.0 * i, np.array([i + 1, -i - 1]), i % 3 == 0)
+        replay.add(
+            np.array([i, -i]), np.array([i / 100]), 10.0 * i, np.array([i + 1, -i - 1]), i % 3 == 0
+        )
     return replay
 
 
@@ -21,12 +23,20 @@ def sample(replay: Replay, seed: int, batch: int) -> dict[str, np.ndarray]:
 
 
 def same(one: dict[str, np.ndarray], other: dict[str, np.ndarray]) -> bool:
-    return one.keys() == other.keys() and all(np.array_equal(one[name], other[name]) for name in one)
+    return one.keys() == other.keys() and all(
+        np.array_equal(one[name], other[name]) for name in one
+    )
 
 
 def test_a_row_is_what_was_added():
     rows = filled(5, 4).rows(3, 4)
-    expected = {"observation": [[3, -3]], "action": [[0.03]], "reward": [30], "terminated": [1], "next_observation": [[4, -4]]}
+    expected = {
+        "observation": [[3, -3]],
+        "action": [[0.03]],
+        "reward": [30],
+        "terminated": [1],
+        "next_observation": [[4, -4]],
+    }
     assert same(rows, {name: np.array(value, np.float32) for name, value in expected.items()})
     assert {column.dtype for column in rows.values()} == {np.dtype(np.float32)}
 
@@ -64,7 +74,13 @@ def test_the_newest_are_kept_and_the_oldest_overwritten():
     assert (replay.added, len(replay)) == (3, 3)
     replay = filled(5, 13)
     assert (replay.added, len(replay)) == (13, 5)
-    assert replay.rows(8, 13)["reward"].tolist() == [80, 90, 100, 110, 120]  # lies in rows 3, 4, 0, 1, 2
+    assert replay.rows(8, 13)["reward"].tolist() == [
+        80,
+        90,
+        100,
+        110,
+        120,
+    ]  # lies in rows 3, 4, 0, 1, 2
     assert set(sample(replay, 0, 200)["reward"]) == {80, 90, 100, 110, 120}
 
 
@@ -86,12 +102,18 @@ def test_restored_in_pieces_it_is_the_same_ring(count):
     """Rows, samples and what is added later: all as in the replay that was saved, also when an end piece is empty."""
     saved, restored = filled(5, count), Replay(5, 2, 1)
     first = saved.added - len(saved)
-    for start, stop in ((first, (first + count) // 2), ((first + count) // 2, count), (count, count)):
+    for start, stop in (
+        (first, (first + count) // 2),
+        ((first + count) // 2, count),
+        (count, count),
+    ):
         restored.restore(start, saved.rows(start, stop))
     for replay in (saved, restored):
         replay.add(np.array([7, 7]), np.array([0.5]), 7.0, np.array([8, 8]), False)
     assert (restored.added, len(restored)) == (count + 1, len(saved))
-    assert same(restored.rows(first + (count >= 5), count + 1), saved.rows(first + (count >= 5), count + 1))
+    assert same(
+        restored.rows(first + (count >= 5), count + 1), saved.rows(first + (count >= 5), count + 1)
+    )
     assert same(*(sample(replay, 1, 9) for replay in (saved, restored)))
 
 

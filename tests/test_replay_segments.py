@@ -36,7 +36,11 @@ def test_the_cost_of_a_checkpoint(tmp_path, short_segments):
     start = time.monotonic()
     replay.add(5)  # one segment closes; nine need not be written again
     run.checkpoint(2, state(2), {}, replay)
-    changed = ["checkpoint.h5", "metrics.h5", next((tmp_path / "replay").glob("segment-00000009-*"))]
+    changed = [
+        "checkpoint.h5",
+        "metrics.h5",
+        next((tmp_path / "replay").glob("segment-00000009-*")),
+    ]
     assert run.checkpoint_bytes == sum((tmp_path / p).stat().st_size for p in changed)
     assert 0 < run.checkpoint_seconds <= time.monotonic() - start
     run.close()
@@ -52,7 +56,9 @@ def save(run, replay, generation):
     return read(run.path / "checkpoint.h5")[1]["state_sha256"]
 
 
-@pytest.mark.parametrize("added", [[0], [4], [10], [25, 7, 9, 1], [25, 33], [50, 50, 3], [230], [9, 45, 6]])
+@pytest.mark.parametrize(
+    "added", [[0], [4], [10], [25, 7, 9, 1], [25, 33], [50, 50, 3], [230], [9, 45, 6]]
+)
 def test_every_transition_of_the_replay_comes_back(tmp_path, short_segments, added):
     run, replay = begin(tmp_path), Ring(40)
     for generation, count in enumerate(added):
@@ -83,7 +89,9 @@ def test_state_hash_does_not_depend_on_when_checkpoints_were_made(tmp_path, shor
 def test_unneeded_segments_are_deleted(tmp_path, short_segments):
     run, replay = begin(tmp_path), Ring(40)
     (tmp_path / "replay").mkdir()
-    (tmp_path / "replay" / "segment-00000009-abcdef01.h5").write_text("of a checkpoint that was never renamed")
+    (tmp_path / "replay" / "segment-00000009-abcdef01.h5").write_text(
+        "of a checkpoint that was never renamed"
+    )
 
     def indices():
         return sorted(int(p.name.split("-")[1]) for p in (tmp_path / "replay").iterdir())
@@ -95,23 +103,31 @@ def test_unneeded_segments_are_deleted(tmp_path, short_segments):
     replay.add(27)  # 62: the ring holds 22 .. 62
     save(run, replay, 2)
     assert indices() == [0, 1, 2, 3, 4, 5]  # the previous checkpoint names 0, 1, 2
-    assert all((tmp_path / "replay" / name).stat().st_mtime_ns == when for name, when in written.items())
+    assert all(
+        (tmp_path / "replay" / name).stat().st_mtime_ns == when for name, when in written.items()
+    )
     save(run, replay, 3)
     assert indices() == [2, 3, 4, 5]
     run.close()
 
 
-def test_segments_of_a_checkpoint_whose_name_was_not_confirmed_are_kept(tmp_path, short_segments, monkeypatch):
+def test_segments_of_a_checkpoint_whose_name_was_not_confirmed_are_kept(
+    tmp_path, short_segments, monkeypatch
+):
     run, replay = begin(tmp_path), Ring(40)
     replay.add(35)
     save(run, replay, 1)
     replay.add(27)
-    monkeypatch.setattr(record.files, "_sync_directory", fails_after(record.files._sync_directory, 3))  # closed: 3, 4 and 5
+    monkeypatch.setattr(
+        record.files, "_sync_directory", fails_after(record.files._sync_directory, 3)
+    )  # closed: 3, 4 and 5
     with pytest.raises(Unsaved):
         save(run, replay, 2)
     monkeypatch.undo()
     monkeypatch.setattr(record.replays, "SEGMENT", 10)
-    assert record.checkpoints.read_checkpoint(tmp_path / "checkpoint.h5").generation == 2  # renamed before that
+    assert (
+        record.checkpoints.read_checkpoint(tmp_path / "checkpoint.h5").generation == 2
+    )  # renamed before that
     replay.add(40)
     save(run, replay, 3)
     assert record.checkpoints.read_checkpoint(tmp_path / "checkpoint_prev.h5").generation == 2
@@ -176,7 +192,10 @@ def test_a_replay_that_is_damaged_in_both_checkpoints_is_unreadable(tmp_path, sh
         again.restore_replay(Ring(100))
     again.close()
     next((tmp_path / "replay").glob("segment-00000000-*")).unlink()
-    with pytest.raises(Unreadable, match=r"no readable checkpoint: .*segment-00000000.*--from .* has all but the replay"):
+    with pytest.raises(
+        Unreadable,
+        match=r"no readable checkpoint: .*segment-00000000.*--from .* has all but the replay",
+    ):
         begin(tmp_path)
 
 
@@ -195,7 +214,10 @@ def test_a_folder_that_cannot_be_listed_ends_no_run(tmp_path, short_segments, mo
         save(run, replay, 2)
     save(run, replay, 3)
     save(run, replay, 4)
-    assert sorted(file.name[:16] for file in (tmp_path / "replay").iterdir()) == ["segment-00000002", "segment-00000003"]
+    assert sorted(file.name[:16] for file in (tmp_path / "replay").iterdir()) == [
+        "segment-00000002",
+        "segment-00000003",
+    ]
     run.close()
 
 
@@ -205,24 +227,41 @@ def test_a_resume_reads_each_segment_once(tmp_path, short_segments, monkeypatch)
     save(run, replay, 1)
     run.close()
     seen, verify = [], record.files.verify
-    monkeypatch.setattr(record.files, "verify", lambda path, *rest: seen.append(path.name) or verify(path, *rest))
+    monkeypatch.setattr(
+        record.files, "verify", lambda path, *rest: seen.append(path.name) or verify(path, *rest)
+    )
     again = begin(tmp_path)
     again.restore_replay(Ring(40))
     again.close()
-    assert sorted(name for name in seen if name.startswith("segment")) == sorted(os.listdir(tmp_path / "replay"))
+    assert sorted(name for name in seen if name.startswith("segment")) == sorted(
+        os.listdir(tmp_path / "replay")
+    )
 
 
-def test_state_and_learner_are_those_of_the_checkpoint_that_the_replay_is_of(tmp_path, short_segments):
+def test_state_and_learner_are_those_of_the_checkpoint_that_the_replay_is_of(
+    tmp_path, short_segments
+):
     run, replay = begin(tmp_path), Ring(100)
     for generation, count in ((1, 15), (2, 10)):
         replay.add(count)
-        run.checkpoint(generation, {"theta_es": np.full(2, generation, np.float32)}, {"w": np.array(generation)}, replay)
+        run.checkpoint(
+            generation,
+            {"theta_es": np.full(2, generation, np.float32)},
+            {"w": np.array(generation)},
+            replay,
+        )
     run.close()
     flip(next((tmp_path / "replay").glob("segment-00000001-*")))
     loaded = []
     learner = SimpleNamespace(replay=Ring(100), load=lambda saved: loaded.append(int(saved["w"])))
     task = {"config": Config(), "env": SimpleNamespace(horizon=9)}
-    job = SimpleNamespace(run=begin(tmp_path), learner=learner, state=Theta(np.zeros(2, np.float32)), unevaluated=None, **task)
+    job = SimpleNamespace(
+        run=begin(tmp_path),
+        learner=learner,
+        state=Theta(np.zeros(2, np.float32)),
+        unevaluated=None,
+        **task,
+    )
     set_up.restore(job, {})
     assert (job.state.theta_es.tolist(), loaded, learner.replay.added) == ([1, 1], [1], 15)
     job.run.close()

@@ -37,28 +37,50 @@ def test_rows_of_a_run(tmp_path):
         gradient_updates=10, training_episodes=4, training_return=7.5, fitness_mean=7.5, return_theta_es=10.0, return_learner=5.0,
         complete=False, settings=first.settings,
     )  # fmt: skip
-    assert (second.return_theta_es, second.return_learner, second.better) == (None, None, None)  # not evaluated then
+    assert (second.return_theta_es, second.return_learner, second.better) == (
+        None,
+        None,
+        None,
+    )  # not evaluated then
     assert (second.training_episodes, second.fitness_mean) == (4, 7.5)  # all members unstable
-    assert (third.env_steps, third.training_episodes, third.training_return, third.fitness_mean) == (330, 8, 17.5, 17.5)
+    assert (
+        third.env_steps,
+        third.training_episodes,
+        third.training_return,
+        third.fitness_mean,
+    ) == (330, 8, 17.5, 17.5)
     assert (third.better, third.complete) == (30, True)
     assert (len(first.settings), second.settings, third.settings) == (8, "", "")
-    (run,) = opened([make(tmp_path / "b", (1, 2), **{"task.horizon": 300, "task.kwargs": {"wind": 2.5}})])
-    assert [row.changed for row in rows_of(run, "x", "small", "ES", "", True)] == ["horizon 300, wind 2.5", ""]
+    (run,) = opened(
+        [make(tmp_path / "b", (1, 2), **{"task.horizon": 300, "task.kwargs": {"wind": 2.5}})]
+    )
+    assert [row.changed for row in rows_of(run, "x", "small", "ES", "", True)] == [
+        "horizon 300, wind 2.5",
+        "",
+    ]
 
 
 def test_rows_of_other_settings_are_no_seeds_of_the_same(tmp_path, monkeypatch):
     """Nor those of a clock's other core; seed, task and how often is evaluated make no difference."""
-    monkeypatch.setattr("esac_mpi.analysis.results.rows.computed", lambda run, machine: np.arange(1.0, 3))
+    monkeypatch.setattr(
+        "esac_mpi.analysis.results.rows.computed", lambda run, machine: np.arange(1.0, 3)
+    )
 
     def recorded(name, seed, core=None, **settings):
         (run,) = opened([make(tmp_path / name, (1, 2), seed=seed, **settings)])
-        rowfiles.write(tmp_path / f"{name}.csv", rows_of(run, "x", "small", "ES", "", True, until=(Machine(2, core=core), 9.0)))
+        rowfiles.write(
+            tmp_path / f"{name}.csv",
+            rows_of(run, "x", "small", "ES", "", True, until=(Machine(2, core=core), 9.0)),
+        )
         return tmp_path / f"{name}.csv"
 
     same = [recorded("a", 0), recorded("b", 1, **{"evaluation.episodes": 2})]
     assert len(rowfiles.read(same)) == 4
     for other in (recorded("c", 2, **{"es.lr_es": 0.5}), recorded("d", 2, Core(1e-5, 0.0))):
-        with pytest.raises(Unusable, match=r"x, small, A-v0, ES: rows of other settings, or of another core, under one name"):
+        with pytest.raises(
+            Unusable,
+            match=r"x, small, A-v0, ES: rows of other settings, or of another core, under one name",
+        ):
             rowfiles.read([*same, other])
 
 
@@ -90,7 +112,10 @@ def test_thinning_keeps_the_ends(tmp_path, returns, kept):
 @pytest.mark.parametrize(
     ("seconds", "kept"),
     [
-        (60.5, [1, 33, 51, 59, 60, 100]),  # the best by then and the last two; three of all have room beside them
+        (
+            60.5,
+            [1, 33, 51, 59, 60, 100],
+        ),  # the best by then and the last two; three of all have room beside them
         (33.5, [1, 32, 33, 34, 67, 100]),  # one generation is both: four
         (0.5, [1, 21, 41, 60, 80, 100]),  # none so early: evenly
     ],
@@ -99,7 +124,10 @@ def test_thinning_keeps_what_is_compared_at_a_computed_time(tmp_path, monkeypatc
     returns = [50.0 - abs(33 - g) for g in range(1, 101)]
     returns[99] = 99.0  # after either time
     (run,) = opened([make(tmp_path / "a", returns)])
-    monkeypatch.setattr("esac_mpi.analysis.results.rows.computed", lambda run, machine: np.arange(1.0, 101) * machine.ranks)
+    monkeypatch.setattr(
+        "esac_mpi.analysis.results.rows.computed",
+        lambda run, machine: np.arange(1.0, 101) * machine.ranks,
+    )
     found = rows_of(run, "x", "small", "ES", "", True, most=6, until=(Machine(2), 2 * seconds))
     assert [row.generation for row in found] == kept
 
@@ -113,7 +141,10 @@ def test_a_run_without_a_generation_has_no_rows(tmp_path):
 
 
 def test_what_is_written_is_read(tmp_path):
-    rows = [*study(), *history('a, "b"\nc', 0, [(7, 0.25, -0.5, None)], value="1e-05", experiment="é")]
+    rows = [
+        *study(),
+        *history('a, "b"\nc', 0, [(7, 0.25, -0.5, None)], value="1e-05", experiment="é"),
+    ]
     path = tmp_path / "new" / "results.csv"
     rowfiles.write(path, rows)
     assert rowfiles.read([path]) == rows
@@ -124,17 +155,33 @@ def test_what_is_written_is_read(tmp_path):
 
 
 def test_a_hundred_runs_are_small(tmp_path):
-    (run,) = opened([make(tmp_path / "a", np.pi * 1000 * np.arange(1, 101), "esac", task="InvertedDoublePendulum-v5")])
+    (run,) = opened(
+        [
+            make(
+                tmp_path / "a",
+                np.pi * 1000 * np.arange(1, 101),
+                "esac",
+                task="InvertedDoublePendulum-v5",
+            )
+        ]
+    )
     rows = rows_of(run, "ablations", "small", "no crossover", "", True)
     assert len(rows) == 25
-    rowfiles.write(tmp_path / "r.csv", [dataclasses.replace(row, seed=seed) for seed in range(100) for row in rows])
+    rowfiles.write(
+        tmp_path / "r.csv",
+        [dataclasses.replace(row, seed=seed) for seed in range(100) for row in rows],
+    )
     assert (tmp_path / "r.csv").stat().st_size < 300_000
 
 
 @pytest.mark.parametrize(
     ("change", "code", "said"),
     [
-        (lambda text: text.replace("wall_seconds,", "").replace(",8,", ","), 65, "it has no column wall_seconds"),
+        (
+            lambda text: text.replace("wall_seconds,", "").replace(",8,", ","),
+            65,
+            "it has no column wall_seconds",
+        ),
         (lambda text: text.splitlines()[0], 2, "no rows in it yet"),
         (lambda text: "", 65, "it has no column experiment"),
         (lambda text: text.replace(",50,", ",fifty,"), 65, "line 2: env_steps is 'fifty', not int"),
@@ -183,14 +230,23 @@ def test_table_at_equal_steps_at_equal_wall_time_and_at_the_end(tmp_path, capsys
 
 
 def test_a_table_does_not_depend_on_the_order_of_its_files(tmp_path, capsys):
-    both = [history(v, s, [(10, 1, 1.0, None)], experiment=e) for v, s, e in product(("ES", "B", "A"), (1, 0), "yx")]
-    one, two = stored(tmp_path / "1.csv", chain(*both[:5])), stored(tmp_path / "2.csv", chain(*both[5:]))
+    both = [
+        history(v, s, [(10, 1, 1.0, None)], experiment=e)
+        for v, s, e in product(("ES", "B", "A"), (1, 0), "yx")
+    ]
+    one, two = (
+        stored(tmp_path / "1.csv", chain(*both[:5])),
+        stored(tmp_path / "2.csv", chain(*both[5:])),
+    )
     assert results.main(["table", one, two, "--out", str(tmp_path / "a" / "t.md")]) == 0
     assert results.main(["table", two, one, "--out", str(tmp_path / "b.md")]) == 0
     assert (tmp_path / "a" / "t.md").read_bytes() == (tmp_path / "b.md").read_bytes()
     assert capsys.readouterr().out == f"{tmp_path / 'a' / 't.md'}\n{tmp_path / 'b.md'}\n"
     text = (tmp_path / "b.md").read_text()
-    assert [line for line in text.splitlines() if line.startswith("#")] == ["### x (small): A-v0", "### y (small): A-v0"]
+    assert [line for line in text.splitlines() if line.startswith("#")] == [
+        "### x (small): A-v0",
+        "### y (small): A-v0",
+    ]
     assert [line.split(" | ")[0] for line in text.splitlines() if line.startswith("| ") and "---" not in line][:4] == [
         "| variant", "| ES", "| A", "| B",
     ]  # fmt: skip
@@ -202,13 +258,23 @@ def test_who_was_not_evaluated_by_then_has_a_dash_and_is_not_best(tmp_path, caps
         *history("ES", 1, [(90, 5, 5.0, None)]),
         *history("SAC", 0, [(100, 9, None, 3.0)]),
     ]
-    line = next(line for line in printed(capsys, stored(tmp_path / "r.csv", rows)) if line.startswith("| ES"))
-    assert line == "| ES | 5 (-, 5) | 5 (-, 5) | **6** [5, 7] (7, 5) | **6** [5, 7] (7, 5) | **6** [5, 7] (7, 5) | 295, 590 |"
+    line = next(
+        line
+        for line in printed(capsys, stored(tmp_path / "r.csv", rows))
+        if line.startswith("| ES")
+    )
+    assert (
+        line
+        == "| ES | 5 (-, 5) | 5 (-, 5) | **6** [5, 7] (7, 5) | **6** [5, 7] (7, 5) | **6** [5, 7] (7, 5) | 295, 590 |"
+    )
 
 
 def test_one_seed_has_no_interval_and_one_variant_is_not_best(tmp_path, capsys):
     lines = printed(capsys, stored(tmp_path / "r.csv", history("ES", 0, [(10, 2, -1.25, None)])))
-    assert lines[-1] == "| ES | -1.25 (-1.25) | -1.25 (-1.25) | -1.25 (-1.25) | -1.25 (-1.25) | 10, 20 |"
+    assert (
+        lines[-1]
+        == "| ES | -1.25 (-1.25) | -1.25 (-1.25) | -1.25 (-1.25) | -1.25 (-1.25) | 10, 20 |"
+    )
     assert "Verdicts" not in "".join(lines)
 
 
@@ -216,24 +282,39 @@ def test_a_variant_that_verdicts_are_asked_about_and_that_is_not_there_is_told(t
     assert results.main(["table", stored(tmp_path / "r.csv", study()), "--of", "PPO"]) == 0
     told = capsys.readouterr()
     assert "Verdicts" not in told.out
-    assert told.err.endswith("'PPO': no such variant, so that none is compared with the others; there are ESAC; SAC\n")
+    assert told.err.endswith(
+        "'PPO': no such variant, so that none is compared with the others; there are ESAC; SAC\n"
+    )
 
 
 def test_a_table_of_updates_and_one_of_fitness(tmp_path, capsys):
     path = stored(tmp_path / "r.csv", study())
-    lines = [line for line in printed(capsys, path, "--measure", "updates") if line.startswith("| ")]
+    lines = [
+        line for line in printed(capsys, path, "--measure", "updates") if line.startswith("| ")
+    ]
     assert lines[2].startswith("| ESAC | 200 [200, 200] (200, 200) | 600 [600, 600] (600, 600) |")
     assert lines[3].startswith("| SAC | 210 [120, 300] (300, 120) |")
     assert len(lines) == 4
     assert results.main(["table", path, "--measure", "fitness"]) == 0
     told = capsys.readouterr()
-    assert "| ESAC | 9 [8, 10] (8, 10) | 9 [8, 10] (8, 10) | 7 [6, 8] (8, 6) | 9 [8, 10] (8, 10) | 250, 500 |" in told.out
-    assert "left out, nothing of this measure (yet): A-v0, SAC, seed 0, A-v0, SAC, seed 1" in told.err
-    assert results.main(["table", stored(tmp_path / "s.csv", study()[:2]), "--measure", "fitness"]) == 2
+    assert (
+        "| ESAC | 9 [8, 10] (8, 10) | 9 [8, 10] (8, 10) | 7 [6, 8] (8, 6) | 9 [8, 10] (8, 10) | 250, 500 |"
+        in told.out
+    )
+    assert (
+        "left out, nothing of this measure (yet): A-v0, SAC, seed 0, A-v0, SAC, seed 1" in told.err
+    )
+    assert (
+        results.main(["table", stored(tmp_path / "s.csv", study()[:2]), "--measure", "fitness"])
+        == 2
+    )
     assert "nothing to tabulate yet" in capsys.readouterr().err
     for measure in ("updates", "fitness"):
         assert results.main(["table", path, "--measure", measure, "--published"]) == 2
-        assert f"--measure {measure} does not read --published: leave it out" in capsys.readouterr().err
+        assert (
+            f"--measure {measure} does not read --published: leave it out"
+            in capsys.readouterr().err
+        )
 
 
 def test_the_paper_stands_beside(tmp_path, capsys):
@@ -249,9 +330,17 @@ def test_the_paper_stands_beside(tmp_path, capsys):
 
 
 def test_a_sweep_has_a_line_for_each_value_in_its_order(tmp_path, capsys):
-    rows = [row for value in ("1", "0.5", "1e-05") for row in history("ES", 0, [(10, 1, 5.0, None)], value=value)]
+    rows = [
+        row
+        for value in ("1", "0.5", "1e-05")
+        for row in history("ES", 0, [(10, 1, 5.0, None)], value=value)
+    ]
     lines = printed(capsys, stored(tmp_path / "r.csv", rows))
-    assert [line.split(" | ")[0] for line in lines if line.startswith("| ES")] == ["| ES 1e-05", "| ES 0.5", "| ES 1"]
+    assert [line.split(" | ")[0] for line in lines if line.startswith("| ES")] == [
+        "| ES 1e-05",
+        "| ES 0.5",
+        "| ES 1",
+    ]
 
 
 # ---- verdicts
@@ -267,7 +356,9 @@ def test_verdicts_at_what_both_have_reached(tmp_path, capsys):
         "| A-v0 | ESAC > SAC? | no: -10.5 [-18, -3] (at 150 steps)"
         " | not separated: -3 [-11, 5] (at 150 nominal) | yes: +3 [1, 5] (at 30 s) |",
     ]
-    assert printed(capsys, tmp_path / "r.csv", "--of", "sac")[-2].startswith("| A-v0 | SAC > ESAC? | yes: +10.5 [3, 18]")
+    assert printed(capsys, tmp_path / "r.csv", "--of", "sac")[-2].startswith(
+        "| A-v0 | SAC > ESAC? | yes: +10.5 [3, 18]"
+    )
 
 
 @pytest.mark.parametrize(

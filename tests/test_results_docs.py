@@ -18,7 +18,8 @@ TABLES = [
     line
     for page in ("results.md", "results-pderl.md", "results-aes.md")
     for line in (ROOT / "docs" / page).read_text().splitlines()
-    if line.startswith(("esac-mpi results table", "esac-mpi results aggregate")) and line.endswith(".md")
+    if line.startswith(("esac-mpi results table", "esac-mpi results aggregate"))
+    and line.endswith(".md")
 ]
 
 
@@ -27,7 +28,9 @@ def test_the_tables_of_the_docs_come_from_their_records(tmp_path, monkeypatch, l
     monkeypatch.chdir(ROOT)
     *arguments, out = shlex.split(line)[2:]
     assert arguments[-1] == "--out"
-    arguments = [found for one in arguments for found in (sorted(glob(one)) if "*" in one else [one])]
+    arguments = [
+        found for one in arguments for found in (sorted(glob(one)) if "*" in one else [one])
+    ]
     assert results.main([*arguments, str(tmp_path / "table.md")]) == 0
     assert (tmp_path / "table.md").read_text() == Path(out).read_text()
 
@@ -51,12 +54,21 @@ def test_the_records_of_the_docs_are_small_and_whole():
         ends = [row for row in rowfiles.read([path]) if row.complete]
         assert len(ends) == counts[path.stem]
         assert path.stat().st_size < 21_000 * len(ends)  # a run is some sixty rows
-    for folder, each in {"aes-table2": [50] * 2, "aggregate": [25] * 8, "carriers": [21] * 4}.items():
-        tasks = [rowfiles.read([path]) for path in sorted((ROOT / "docs/results" / folder).glob("*.csv"))]
+    for folder, each in {
+        "aes-table2": [50] * 2,
+        "aggregate": [25] * 8,
+        "carriers": [21] * 4,
+    }.items():
+        tasks = [
+            rowfiles.read([path]) for path in sorted((ROOT / "docs/results" / folder).glob("*.csv"))
+        ]
         assert [sum(row.complete for row in rows) for rows in tasks] == each
 
 
-OPERATED = {"crossover": ("parent 1", "n-point child", "distilled child"), "mutation": ("parent", "Gaussian", "proximal")}
+OPERATED = {
+    "crossover": ("parent 1", "n-point child", "distilled child"),
+    "mutation": ("parent", "Gaussian", "proximal"),
+}
 
 
 @pytest.mark.parametrize("task", ["HalfCheetah", "Hopper", "Swimmer", "cartpole-swingup"])
@@ -67,7 +79,9 @@ def test_what_operators_do_to_returns_is_as_their_records_have_it(task):
         for path in (ROOT / "docs/results/operators").glob(f"{what}-{task.lower()}-seed*.csv"):
             for row in csv.DictReader(path.open()):
                 groups.setdefault((path, row["group"]), {})[row["policy"]] = float(row["mean"])
-        parts = [np.array([one[name] / one[names[0]] for one in groups.values()]) for name in names[1:]]
+        parts = [
+            np.array([one[name] / one[names[0]] for one in groups.values()]) for name in names[1:]
+        ]
         said += [f"{np.median(part):.3f} ({(part < 0.5).sum()})" for part in parts]
         said.append(f"{(parts[1] > parts[0]).sum()} of {len(groups)}")
     assert f"| {task} | {' | '.join(said)} |" in (ROOT / "docs/results-pderl.md").read_text()

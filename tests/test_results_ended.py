@@ -18,12 +18,17 @@ def page(capsys, *arguments):
     return capsys.readouterr().out
 
 
-def test_a_run_that_ended_before_stands_as_it_ended_and_has_no_verdict_at_that_time(tmp_path, capsys):
+def test_a_run_that_ended_before_stands_as_it_ended_and_has_no_verdict_at_that_time(
+    tmp_path, capsys
+):
     said = page(capsys, stored(tmp_path / "r.csv", study()), "--seconds", "40")
     assert "Ended before 40 s, and stand as they ended: 2 (2 of ESAC), after 30 to 31 s." in said
     assert "| A-v0 | ESAC > SAC? |" in said
     assert "| none, ended before: 2 of ESAC (at 40 s) |" in said
-    assert "Each pair is compared at the most true and nominal steps that all runs of the two have reached." in said
+    assert (
+        "Each pair is compared at the most true and nominal steps that all runs of the two have reached."
+        in said
+    )
 
 
 def test_a_run_that_goes_on_and_is_not_there_has_no_figure_at_that_time(tmp_path, capsys):
@@ -44,15 +49,25 @@ def test_the_oldest_figure_is_told_where_it_is_old(tmp_path, capsys):
     assert "The oldest" not in page(capsys, path, "--seconds", "44.5")
     labels = traces.sections(study())["A-v0"]
     assert traces.oldest(labels["ESAC"], "wall_seconds", 25, "better") == 5
-    assert traces.oldest(labels["ESAC"], "wall_seconds", 30.5, "better") == 10.5  # seed 1 has one at 20, the next at 31
+    assert (
+        traces.oldest(labels["ESAC"], "wall_seconds", 30.5, "better") == 10.5
+    )  # seed 1 has one at 20, the next at 31
     assert traces.oldest(labels["ESAC"], "wall_seconds", 100, "better") == 0  # their ends
     assert traces.oldest(labels["ESAC"], "wall_seconds", 5, "better") == 0  # none then
 
 
 def test_experiments_of_other_settings_are_no_seeds_of_one_variant():
-    one = [dataclasses.replace(row, settings="a" * 8 * (row.generation == 1)) for row in history("ES", 0, [(10, 1, 1.0, None)])]
-    other = [dataclasses.replace(row, experiment="y", seed=1, settings="b" * 8 * (row.generation == 1)) for row in one]
-    with pytest.raises(Unusable, match="A-v0, ES: rows of other settings, or of another core, under one name"):
+    one = [
+        dataclasses.replace(row, settings="a" * 8 * (row.generation == 1))
+        for row in history("ES", 0, [(10, 1, 1.0, None)])
+    ]
+    other = [
+        dataclasses.replace(row, experiment="y", seed=1, settings="b" * 8 * (row.generation == 1))
+        for row in one
+    ]
+    with pytest.raises(
+        Unusable, match="A-v0, ES: rows of other settings, or of another core, under one name"
+    ):
         by_task([*one, *other])
     alike = [dataclasses.replace(row, settings="a" * 8 * (row.generation == 1)) for row in other]
     assert len(by_task([*one, *alike])) == 2
@@ -60,7 +75,11 @@ def test_experiments_of_other_settings_are_no_seeds_of_one_variant():
 
 def test_a_variant_without_an_evaluation_has_no_say_in_what_is_to_be_reached():
     labels = traces.sections([*study(), *history("PPO", 0, [(10, 5, None, None)])])["A-v0"]
-    assert reach.usual(labels) == reach.usual({name: runs for name, runs in labels.items() if name != "PPO"}) == 9
+    assert (
+        reach.usual(labels)
+        == reach.usual({name: runs for name, runs in labels.items() if name != "PPO"})
+        == 9
+    )
     with pytest.raises(Unusable, match="no variant has an evaluation"):
         reach.usual({"PPO": labels["PPO"]})
 

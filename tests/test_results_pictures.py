@@ -35,9 +35,14 @@ def test_curves_over_what_all_seeds_have(capsys, options, x, ends):
     assert axes.get_xlabel() == x
     assert axes.get_title() == "A-v0"
     found = {line.get_label().removesuffix(", 2 seeds"): line for line in axes.lines}
-    seen = {name: (*line.get_xdata()[[0, -1]], *line.get_ydata()[[0, -1]]) for name, line in found.items()}
+    seen = {
+        name: (*line.get_xdata()[[0, -1]], *line.get_ydata()[[0, -1]])
+        for name, line in found.items()
+    }
     assert seen == {name: pytest.approx(numbers) for name, numbers in ends.items()}
-    assert ("SAC, seed 0" in capsys.readouterr().err) == (options.get("policy") == "theta_es")  # it has none: named
+    assert ("SAC, seed 0" in capsys.readouterr().err) == (
+        options.get("policy") == "theta_es"
+    )  # it has none: named
 
 
 @pytest.mark.parametrize(
@@ -50,16 +55,34 @@ def test_the_last_return_of_each_variant_the_best_first(policy, lines):
     assert axes.get_title() == "A-v0"
     points = [line for line in axes.lines if line.get_marker() == "."]
     means = [bar.lines[0].get_xdata()[0] for bar in axes.containers]
-    assert [(*line.get_xdata(), m) for line, m in zip(points, means, strict=True)] == list(lines.values())
+    assert [(*line.get_xdata(), m) for line, m in zip(points, means, strict=True)] == list(
+        lines.values()
+    )
     assert [set(line.get_ydata()) for line in points] == [{n} for n in range(len(lines))]
     spans = [bar.lines[2][0].get_segments()[0][:, 0].tolist() for bar in axes.containers]
-    assert spans == [[seeds[0], seeds[1]] for seeds in lines.values()]  # of two seeds: from one to the other
+    assert spans == [
+        [seeds[0], seeds[1]] for seeds in lines.values()
+    ]  # of two seeds: from one to the other
     assert [line.get_color() for line in points] == [COLOURS[name.lower()] for name in lines]
 
 
 def test_no_last_return_is_an_error(tmp_path, capsys):
     path = stored(tmp_path / "r.csv", history("SAC", 0, [(10, 1, None, 5.0)]))
-    assert results.main(["draw", path, "--what", "ends", "--policy", "theta_es", "--out", str(tmp_path / "x.png")]) == 2
+    assert (
+        results.main(
+            [
+                "draw",
+                path,
+                "--what",
+                "ends",
+                "--policy",
+                "theta_es",
+                "--out",
+                str(tmp_path / "x.png"),
+            ]
+        )
+        == 2
+    )
     assert capsys.readouterr().err == "nothing to draw: no run has a return of theta_es\n"
 
 
@@ -68,7 +91,13 @@ def sweep(task="A-v0", scale=1.0, values=("1e-06", "0.01", "1")):
         row
         for n, value in enumerate(values)
         for seed in (0, 1)
-        for row in history("ESAC", seed, [(10, 1, -9.0, None), (20, 2, scale * (n + 2 * seed) + 1, None)], value=value, task=task)
+        for row in history(
+            "ESAC",
+            seed,
+            [(10, 1, -9.0, None), (20, 2, scale * (n + 2 * seed) + 1, None)],
+            value=value,
+            task=task,
+        )
     ]
 
 
@@ -83,7 +112,11 @@ def test_sensitivity_at_the_end_against_the_value():
     lines = {container.get_label(): container[0] for container in axes.containers}
     assert list(lines) == ["A-v0, 2 seeds a point", "B-v0, 2 seeds a point"]
     assert lines["A-v0, 2 seeds a point"].get_xdata().tolist() == [1e-6, 0.01, 1]
-    assert lines["A-v0, 2 seeds a point"].get_ydata().tolist() == [1, 2, 3]  # fitness_mean: returns 1 3, 2 4, 3 5, less 1
+    assert lines["A-v0, 2 seeds a point"].get_ydata().tolist() == [
+        1,
+        2,
+        3,
+    ]  # fitness_mean: returns 1 3, 2 4, 3 5, less 1
     assert lines["B-v0, 2 seeds a point"].get_ydata().tolist() == [10, 20, 30]
     (normalised,) = swept(sweep() + sweep("B-v0", 10), normalise=True, measure="return").axes
     assert [c[0].get_ydata().tolist() for c in normalised.containers] == [
@@ -92,10 +125,15 @@ def test_sensitivity_at_the_end_against_the_value():
 
 
 def test_what_is_measured_is_told_within_the_picture():
-    figure = swept(sweep(task="InvertedDoublePendulum-v5") + sweep(task="Swimmer-v5"), normalise=True)  # two lines of legend
+    figure = swept(
+        sweep(task="InvertedDoublePendulum-v5") + sweep(task="Swimmer-v5"), normalise=True
+    )  # two lines of legend
     figure.draw_without_rendering()
     label = figure.axes[0].yaxis.label
-    assert label.get_text().replace("\n", " ") == "mean fitness, mean over generations / best of the line"
+    assert (
+        label.get_text().replace("\n", " ")
+        == "mean fitness, mean over generations / best of the line"
+    )
     assert figure.bbox.y0 <= label.get_window_extent().y0
     assert label.get_window_extent().y1 <= figure.bbox.y1
 
@@ -110,7 +148,12 @@ def test_sensitivity_to_words():
 @pytest.mark.parametrize("what", ["returns", "training", "updates", "sensitivity"])
 def test_pictures_are_written(tmp_path, capsys, what):
     path = stored(tmp_path / "r.csv", sweep() if what == "sensitivity" else study())
-    assert results.main(["draw", path, "--what", what, "--seeds", "--out", str(tmp_path / "new" / "x")]) == 0
+    assert (
+        results.main(
+            ["draw", path, "--what", what, "--seeds", "--out", str(tmp_path / "new" / "x")]
+        )
+        == 0
+    )
     assert capsys.readouterr().out == f"{tmp_path / 'new' / 'x.png'}\n"
     assert (tmp_path / "new" / "x.png").read_bytes().startswith(b"\x89PNG")
 
@@ -123,10 +166,25 @@ def test_pictures_are_written(tmp_path, capsys, what):
     ],
 )
 def test_nothing_to_draw(tmp_path, capsys, what, rows, said):
-    assert results.main(["draw", stored(tmp_path / "r.csv", rows), "--what", what, "--out", str(tmp_path / "x.png")]) == 2
+    assert (
+        results.main(
+            [
+                "draw",
+                stored(tmp_path / "r.csv", rows),
+                "--what",
+                what,
+                "--out",
+                str(tmp_path / "x.png"),
+            ]
+        )
+        == 2
+    )
     assert said in capsys.readouterr().err
 
 
 def test_every_measure_is_a_field():
     names = {field.name for field in dataclasses.fields(Row)} | {"better"}
-    assert {y for y, _ in standings.MEASURES.values()} | {*standings.HALVES.values(), *pictures.POLICIES.values()} <= names
+    assert {y for y, _ in standings.MEASURES.values()} | {
+        *standings.HALVES.values(),
+        *pictures.POLICIES.values(),
+    } <= names

@@ -26,16 +26,45 @@ from esac_mpi.record import Run
 from esac_mpi.studies.experiments.running import as_begun
 from esac_mpi.training.task_set_up import sentences, settled
 
-IDLING = ["--task.id", "own_envs:Idling-v0", *ROUTINE]  # a rest returns 10 in 10 steps, a walk 9 in 4
+IDLING = [
+    "--task.id",
+    "own_envs:Idling-v0",
+    *ROUTINE,
+]  # a rest returns 10 in 10 steps, a walk 9 in 4
 RESTS, GOES = (10.0, 10), (9.0, 4)
 AES = [
-    *("--aes_rl.workers", 2, "--aes_rl.start_steps", 60, "--aes_rl.batch_size", 16, "--aes_rl.critic_chunk", 20),
-    *("--aes_rl.mean_episodes", 2, "--aes_rl.actor_updates_window", 2, "--aes_rl.relative_baseline", 5),
+    *(
+        "--aes_rl.workers",
+        2,
+        "--aes_rl.start_steps",
+        60,
+        "--aes_rl.batch_size",
+        16,
+        "--aes_rl.critic_chunk",
+        20,
+    ),
+    *(
+        "--aes_rl.mean_episodes",
+        2,
+        "--aes_rl.actor_updates_window",
+        2,
+        "--aes_rl.relative_baseline",
+        5,
+    ),
     *("--aes_rl.arrivals_per_generation", 6, "--aes_rl.update_cost", 0.5),
 ]
 LINES = {
     "es": ["--es.population_size", 12, "--es.sigma", 0.5],
-    "esac": [*POPULATION, *LEARNER, "--esac.sac_min_steps", 30, "--esac.workers", 2, "--esac.update_cost", 1],
+    "esac": [
+        *POPULATION,
+        *LEARNER,
+        "--esac.sac_min_steps",
+        30,
+        "--esac.workers",
+        2,
+        "--esac.update_cost",
+        1,
+    ],
     "cem": [*of_cem("cem"), "--cem.importance_mixing", "true"],
     "cem_rl": of_cem("cem_rl"),
     "aes_rl": AES,
@@ -64,7 +93,11 @@ def test_a_fitness_by_hand():
     returns, lengths = np.array([1000.0, 950.0, np.nan, -5.0]), np.array([1000, 200, 10, 10.0])
     assert evolution.shifted(returns, lengths, 1.0)[[0, 1, 3]].tolist() == [0, 750, -15]
     assert np.isnan(evolution.shifted(returns, lengths, 1.0)[2])
-    assert evolution.select_winners(evolution.shifted(returns, lengths, 1.0), 4).tolist() == [1, 0, 3]
+    assert evolution.select_winners(evolution.shifted(returns, lengths, 1.0), 4).tolist() == [
+        1,
+        0,
+        3,
+    ]
     assert evolution.shifted(returns, np.array(np.nan), 0.0) is returns
 
 
@@ -102,21 +135,34 @@ def test_the_gradient_of_es_is_that_of_the_fitness(shaping, world):
     before = small.state.theta_es.copy()
     row = small.generation()
     walks = row["length"] == GOES[1]
-    fitness = np.where(walks, 4.0, 0.0) if "sign" in shaping else np.where(walks, 9.0 - 4, 10.0 - 10)
+    fitness = (
+        np.where(walks, 4.0, 0.0) if "sign" in shaping else np.where(walks, 9.0 - 4, 10.0 - 10)
+    )
     shaped = {
         "centered_ranks": evolution.centered_ranks,
         "sign_ranks": evolution.centered_ranks,
         "standardised": lambda values: (values - values.mean()) / values.std(),
         "sign": lambda values: values,
     }[shaping](fitness)
-    eps = np.array([small.params.epsilon.block(1, slot, 0, slice(0, before.size)) for slot in range(6)])
+    eps = np.array(
+        [small.params.epsilon.block(1, slot, 0, slice(0, before.size)) for slot in range(6)]
+    )
     gradient = ((shaped[0::2] - shaped[1::2])[:, None] * eps).sum(axis=0) / (12 * 0.5)
     assert 0 < walks.sum() < 12
     np.testing.assert_allclose(small.state.theta_es - before, 0.1 * gradient, atol=1e-5)
 
 
 def test_mutation_tuning_goes_by_the_fitness(world):
-    options = "--esac.sigma_rule", "grow", "--esac.amt_clip", 10, "--esac.amt_trigger", "interval", "--esac.amt_interval", 1
+    options = (
+        "--esac.sigma_rule",
+        "grow",
+        "--esac.amt_clip",
+        10,
+        "--esac.amt_trigger",
+        "interval",
+        "--esac.amt_interval",
+        1,
+    )
     small = idling(world, "esac", *options)
     row = small.generation()
     world.end_background()
@@ -145,7 +191,12 @@ class Lasting(Teacher):
 @pytest.mark.parametrize(("length", "better"), [(1.0, False), (1000.0, True)])
 def test_members_are_compared_with_the_learner_as_fitness_with_fitness(length, better, world):
     """Members last ten steps: with a shift of 1 they are better than who lasts a thousand, not than who lasts one."""
-    settings = {"reward_shift": 1.0, "replayed": "better", "phase_timing": "interval", "gradient_interval": 1}
+    settings = {
+        "reward_shift": 1.0,
+        "replayed": "better",
+        "phase_timing": "interval",
+        "gradient_interval": 1,
+    }
     settings |= {"p_sac_annealed": False}
     params, state, env = make(world, **{f"esac__{name}": value for name, value in settings.items()})
     learner = Lasting(np.full(LAYOUT.d, 0.01, np.float32))
@@ -177,11 +228,16 @@ def test_the_learner_says_how_long_its_own_episodes_last(world):
 
 def test_the_champion_the_parents_and_the_place_of_the_learner_go_by_fitness(world):
     for shift in (0.0, 1.0):
-        small = idling(world, "pderl", "--erl.reading", "repo", "--erl.sync_interval", 1, shift=shift)
+        small = idling(
+            world, "pderl", "--erl.reading", "repo", "--erl.sync_interval", 1, shift=shift
+        )
         before = small.state.population.copy()
         row = small.generation()
         fitness = row["fitness"] - shift * row["length"]
-        assert set(zip(row["fitness"].tolist(), row["length"].tolist(), strict=True)) == {RESTS, GOES}
+        assert set(zip(row["fitness"].tolist(), row["length"].tolist(), strict=True)) == {
+            RESTS,
+            GOES,
+        }
         best = int(selection.order(fitness)[0])
         np.testing.assert_array_equal(small.state.champion, before[best])
         copy = int(np.argmin(fitness))
@@ -200,7 +256,16 @@ def arrivals(aes, results):
     params = SimpleNamespace(config=SimpleNamespace(aes_rl=aes))
     driver = SimpleNamespace(params=params, state=state, _keep=lambda result: None)
     for paid, length, means, lengths in results:
-        result = Result(paid, length, np.zeros((0, 0)), np.ones(1, np.float32), np.array(means), np.array(lengths), 0, 0.0)
+        result = Result(
+            paid,
+            length,
+            np.zeros((0, 0)),
+            np.ones(1, np.float32),
+            np.array(means),
+            np.array(lengths),
+            0,
+            0.0,
+        )
         Driver._arrived(driver, SimpleNamespace(worker=0), result)
     return state
 
@@ -212,11 +277,15 @@ def test_an_arrival_is_compared_with_the_mean_by_fitness():
     row = dict(zip(COLUMNS, state.row[0].tolist(), strict=True))
     assert (row["fitness"], row["length"], row["mean_return"]) == (80, 10, 90)
     assert row["p"] == pytest.approx((75 - 60 + 100) / (75 - 60 + 100 + 100))
-    success = AESRL(workers=1, mean_rule="full_move", variance_rule="success", start_steps=0, reward_shift=0.5)
+    success = AESRL(
+        workers=1, mean_rule="full_move", variance_rule="success", start_steps=0, reward_shift=0.5
+    )
     for shift, moved in ((0.5, 1.0), (0.0, 0.0)):
         state.mean_return, state.length_of_mean, state.successes = 90.0, 60.0, np.zeros(1, int)
         result = SimpleNamespace(episodic_return=80.0, length=10, theta=np.ones(1, np.float32))
-        table = updated(updated(Config(), {"aes_rl": success}), {"aes_rl.reward_shift": shift}).aes_rl
+        table = updated(
+            updated(Config(), {"aes_rl": success}), {"aes_rl.reward_shift": shift}
+        ).aes_rl
         assert aes_moves.moved(table, state, result) == moved
         assert state.successes.tolist() == [int(moved)]
 
@@ -239,7 +308,11 @@ def test_ranks_nodes_and_restarts_leave_the_bits_as_they_are(name, tmp_path, alo
     assert_same_run(tmp_path / "straight", tmp_path / "parts")
     found = Run.open(tmp_path / "straight")
     assert found.config.own.reward_shift == 1.0
-    evaluations = [values for column, values in found.columns.items() if column.startswith("metrics/evaluation_")]
+    evaluations = [
+        values
+        for column, values in found.columns.items()
+        if column.startswith("metrics/evaluation_")
+    ]
     returns = np.concatenate([values.ravel() for values in evaluations])
     assert set(returns[np.isfinite(returns)].tolist()) <= {9.0, 10.0}
     fitness = found.columns["metrics/fitness"]
@@ -248,10 +321,15 @@ def test_ranks_nodes_and_restarts_leave_the_bits_as_they_are(name, tmp_path, alo
 
 def test_the_start_says_the_number_and_goes_on_with_no_other(tmp_path):
     words = line("es", "--run-dir", tmp_path / "run", shift="survival")
-    assert "  reward_shift 1: the bonus for survival" in run(0, *words, "--budget.generations", 1).stdout
+    assert (
+        "  reward_shift 1: the bonus for survival"
+        in run(0, *words, "--budget.generations", 1).stdout
+    )
     run(0, *words, "--budget.generations", 2)
     run(0, *line("es", "--run-dir", tmp_path / "run"), "--budget.generations", 3)
-    refused = run(0, *line("es", "--run-dir", tmp_path / "run", shift=2), "--budget.generations", 4, code=2)
+    refused = run(
+        0, *line("es", "--run-dir", tmp_path / "run", shift=2), "--budget.generations", 4, code=2
+    )
     assert "es.reward_shift: 1.0 -> 2.0" in refused.stderr
     found = Run.open(tmp_path / "run")
     open_one = updated(found.config, {"es.reward_shift": "survival"})
@@ -287,12 +365,18 @@ def test_a_bonus_that_cannot_be_told_is_0_and_that_is_said():
     negative = envs.make("Hopper-v5", 0, {"healthy_reward": -1.0})
     wrapped = envs.make("Hopper-v5")
     wrapped._env = Twice(wrapped._env)
-    for env, why in ((negative, "its healthy_reward is -1.0"), (wrapped, "its wrapper Twice may change what a step pays")):
+    for env, why in (
+        (negative, "its healthy_reward is -1.0"),
+        (wrapped, "its wrapper Twice may change what a step pays"),
+    ):
         config, names = settled(Config(), env)
         assert config.esac.reward_shift == 0
         (said,) = sentences(config, names, env)
         assert f"reward_shift 0: the bonus for survival cannot be told, as {why}" in said
-    assert settled(updated(Config(), {"algorithm": "sac"}), negative)[0].esac.reward_shift == "survival"
+    assert (
+        settled(updated(Config(), {"algorithm": "sac"}), negative)[0].esac.reward_shift
+        == "survival"
+    )
 
 
 def test_what_a_shift_may_be():

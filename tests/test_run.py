@@ -31,7 +31,9 @@ def test_the_reference_run_does_all_that_esac_does(straight):
     assert rows["metrics/sac_phase"].sum() >= 5
     assert rows["metrics/gradient_updates"][-1] > 100
     assert rows["metrics/sigma"][-1] > 0.3
-    assert rows["metrics/tuning_multiplier"][-1] == pytest.approx(rows["metrics/sigma"][-1] / 0.3, rel=1e-12)
+    assert rows["metrics/tuning_multiplier"][-1] == pytest.approx(
+        rows["metrics/sigma"][-1] / 0.3, rel=1e-12
+    )
     assert set(rows["metrics/parent"][5]) == {0, 1, 2, 3}
     assert np.isfinite(rows["metrics/evaluation_theta_es"][2::3]).all()
     assert np.isnan(rows["metrics/evaluation_theta_es"][0]).all()
@@ -50,12 +52,20 @@ def test_stopped_and_resumed_on_other_ranks_is_the_same_as_straight(straight, tm
     assert_same_run(straight, tmp_path / "run")
 
 
-def test_a_run_of_a_version_that_called_learner_phases_sac_phases_goes_on_and_is_the_same_as_straight(straight, tmp_path, alone):
+def test_a_run_of_a_version_that_called_learner_phases_sac_phases_goes_on_and_is_the_same_as_straight(
+    straight, tmp_path, alone
+):
     path = tmp_path / "run"
     alone(*CYCLIC, "--budget.generations", 12, "--run-dir", path)
-    for name, count in (("checkpoint.h5", 2), ("checkpoint_prev.h5", 2), ("metrics.h5", 1)):  # state and history; history alone
+    for name, count in (
+        ("checkpoint.h5", 2),
+        ("checkpoint_prev.h5", 2),
+        ("metrics.h5", 1),
+    ):  # state and history; history alone
         arrays, attributes = read(path / name)
-        former = {key.replace("learner_phases", "sac_phases"): array for key, array in arrays.items()}
+        former = {
+            key.replace("learner_phases", "sac_phases"): array for key, array in arrays.items()
+        }
         assert len(former.keys() - arrays.keys()) == count
         publish(path / name, former, attributes)
     phases = science(straight)["metrics/learner_phases"]
@@ -70,7 +80,9 @@ def test_a_run_of_a_version_that_called_learner_phases_sac_phases_goes_on_and_is
 def test_the_halves_do_not_depend_on_ranks_or_restarts(tmp_path, algorithm, alone, together):
     more = [*STRATEGY, "--es.observation_normalisation", True, "--es.weight_decay", 0.01]
     normalised = ["--sac.observation_normalisation", True]
-    options = {"es": more, "sac": [*LEARNER, "--sac.steps_per_generation", 70, *normalised]}[algorithm]
+    options = {"es": more, "sac": [*LEARNER, "--sac.steps_per_generation", 70, *normalised]}[
+        algorithm
+    ]
     arguments = ["--algorithm", algorithm, *TASK, *ROUTINE, *options]
     alone(*arguments, "--budget.generations", 7, "--run-dir", tmp_path / "straight")
     alone(*arguments, "--budget.generations", 2, "--run-dir", tmp_path / "parts")
@@ -90,7 +102,15 @@ def test_the_halves_do_not_depend_on_ranks_or_restarts(tmp_path, algorithm, alon
 )
 def test_real_tasks_do_not_depend_on_ranks_or_restarts(tmp_path, task, phases, alone, together):
     """Observations are standardised; with a lag the restart is in the middle of a phase."""
-    arguments = ["--task.id", task, "--task.horizon", 60, *phases, "--esac.observation_normalisation", True]
+    arguments = [
+        "--task.id",
+        task,
+        "--task.horizon",
+        60,
+        *phases,
+        "--esac.observation_normalisation",
+        True,
+    ]
     alone(*arguments, "--budget.generations", 5, "--run-dir", tmp_path / "straight")
     together(3, *arguments, "--budget.generations", 3, "--run-dir", tmp_path / "parts")
     alone(*arguments, "--budget.generations", 5, "--run-dir", tmp_path / "parts")
@@ -98,8 +118,18 @@ def test_real_tasks_do_not_depend_on_ranks_or_restarts(tmp_path, task, phases, a
     assert summary(tmp_path / "parts")["gradient_updates"] > 0
 
 
-def test_killed_between_checkpoints_and_restarted_is_the_same_as_straight(tmp_path, start, alone, together):
-    arguments = [*CYCLIC, "--esac.amt_clip", "1e-3", "--checkpoint.every_minutes", 0, "--budget.generations", 60]
+def test_killed_between_checkpoints_and_restarted_is_the_same_as_straight(
+    tmp_path, start, alone, together
+):
+    arguments = [
+        *CYCLIC,
+        "--esac.amt_clip",
+        "1e-3",
+        "--checkpoint.every_minutes",
+        0,
+        "--budget.generations",
+        60,
+    ]
     arguments[arguments.index("--checkpoint.every_generations") + 1] = 16
     alone(*arguments, "--run-dir", tmp_path / "straight")
     process = start(2, *arguments, "--run-dir", tmp_path / "killed", program=EAGER)
@@ -111,16 +141,23 @@ def test_killed_between_checkpoints_and_restarted_is_the_same_as_straight(tmp_pa
     made = len(before["metrics/generation"])
     done = together(3, *arguments, "--run-dir", tmp_path / "killed")
     saved = 16 * (made // 16)
-    assert f"resumed at generation {saved} from checkpoint.h5; {made - saved} later rows dropped" in done.stdout
+    assert (
+        f"resumed at generation {saved} from checkpoint.h5; {made - saved} later rows dropped"
+        in done.stdout
+    )
     assert_same_run(tmp_path / "straight", tmp_path / "killed")
     for name, rows in science(tmp_path / "killed").items():
         np.testing.assert_array_equal(rows[:made], before[name], err_msg=name)
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGUSR1, signal.SIGINT])
-def test_a_signal_stops_with_a_checkpoint_and_75_and_the_run_can_go_on(straight, tmp_path, start, number, alone):
+def test_a_signal_stops_with_a_checkpoint_and_75_and_the_run_can_go_on(
+    straight, tmp_path, start, number, alone
+):
     options = CYCLIC if number == signal.SIGTERM else CYCLIC_ES
-    process = start(2, *options, "--budget.generations", 100_000, "--run-dir", tmp_path / "run", program=EAGER)
+    process = start(
+        2, *options, "--budget.generations", 100_000, "--run-dir", tmp_path / "run", program=EAGER
+    )
     wait_for(lambda: rows_published(tmp_path / "run") >= 5)
     process.send_signal(number)
     _, errors = process.communicate(timeout=300)
@@ -133,26 +170,54 @@ def test_a_signal_stops_with_a_checkpoint_and_75_and_the_run_can_go_on(straight,
     if number == signal.SIGTERM:
         alone(*CYCLIC, "--budget.generations", max(20, stopped + 1), "--run-dir", tmp_path / "run")
         for name, values in science(straight).items():
-            np.testing.assert_array_equal(science(tmp_path / "run")[name][:20], values, err_msg=name)
+            np.testing.assert_array_equal(
+                science(tmp_path / "run")[name][:20], values, err_msg=name
+            )
 
 
 def test_counters_are_what_the_environment_counted(tmp_path, monkeypatch, together):
     (tmp_path / "counts").mkdir()
     monkeypatch.setenv("COUNT_DIR", str(tmp_path / "counts"))
-    more = ["--esac.adoption", "tested", "--esac.adoption_episodes", 2, "--esac.fitness_episodes", 2]
-    together(2, "--task.id", "own_envs:Counting-v0", *SMALL, *more, "--budget.generations", 10, "--run-dir", tmp_path / "run")
+    more = [
+        "--esac.adoption",
+        "tested",
+        "--esac.adoption_episodes",
+        2,
+        "--esac.fitness_episodes",
+        2,
+    ]
+    together(
+        2,
+        "--task.id",
+        "own_envs:Counting-v0",
+        *SMALL,
+        *more,
+        "--budget.generations",
+        10,
+        "--run-dir",
+        tmp_path / "run",
+    )
     files = list((tmp_path / "counts").iterdir())
     assert len(files) == 2
     counted = sum(f.stat().st_size for f in files)
     said, history = summary(tmp_path / "run"), Run.open(tmp_path / "run").columns
-    assert history["final/env_steps_evaluation"] > 0  # of the last generation, off schedule; the summary counts it too
-    assert sum(said["env_steps"].values()) == counted - Run.open(tmp_path / "run").provenance["probe_steps"]
-    trials = np.diff(history["metrics/env_steps_population"], prepend=0) - history["metrics/length"].sum(axis=1)
+    assert (
+        history["final/env_steps_evaluation"] > 0
+    )  # of the last generation, off schedule; the summary counts it too
+    assert (
+        sum(said["env_steps"].values())
+        == counted - Run.open(tmp_path / "run").provenance["probe_steps"]
+    )
+    trials = np.diff(history["metrics/env_steps_population"], prepend=0) - history[
+        "metrics/length"
+    ].sum(axis=1)
     tried = np.isfinite(history["metrics/trial_sac"]).all(axis=1)
     assert tried.any()
     assert ((trials > 0) == tried).all()
     assert trials.max() <= 2 * 2 * 30
-    winners = np.take_along_axis(history["metrics/length"], history["metrics/winners"][:, :2], axis=1).sum(axis=1)
+    winners = np.take_along_axis(
+        history["metrics/length"], history["metrics/winners"][:, :2], axis=1
+    ).sum(axis=1)
     assert said["env_steps"]["replayed"] == winners[history["metrics/sac_phase"] == 1].sum() > 0
     assert said["env_steps"]["learner"] == said["gradient_updates"] > 30  # one update a step
     assert said["nominal_steps"] == 10 * 30
@@ -161,7 +226,10 @@ def test_counters_are_what_the_environment_counted(tmp_path, monkeypatch, togeth
 @pytest.mark.parametrize("nodes", [1, 2])
 def test_blocks_split_over_ranks_and_nodes_give_the_same_bits(tmp_path, nodes, alone, together):
     wide = [*CYCLIC, "--budget.generations", 6]
-    wide[wide.index("--policy.hidden") + 1 : wide.index("--policy.hidden") + 3] = [200, 200]  # three blocks of parameters
+    wide[wide.index("--policy.hidden") + 1 : wide.index("--policy.hidden") + 3] = [
+        200,
+        200,
+    ]  # three blocks of parameters
     alone(*wide, "--run-dir", tmp_path / "one")
     done = together(3, *wide, "--run-dir", tmp_path / "three", nodes=nodes)
     assert f"3 ranks on {nodes} node(s)" in done.stdout
@@ -189,7 +257,9 @@ def test_blocks_split_over_ranks_and_nodes_give_the_same_bits(tmp_path, nodes, a
 def test_readings_do_not_depend_on_ranks_or_restarts(tmp_path, switches, alone, together):
     arguments = [*TASK, *switches, "--esac.sac_copies", 1]
     alone(*arguments, "--budget.generations", 9, "--run-dir", tmp_path / "straight")
-    alone(*arguments, "--budget.generations", 1, "--run-dir", tmp_path / "parts")  # before the first update
+    alone(
+        *arguments, "--budget.generations", 1, "--run-dir", tmp_path / "parts"
+    )  # before the first update
     together(3, *arguments, "--budget.generations", 9, "--run-dir", tmp_path / "parts")
     assert_same_run(tmp_path / "straight", tmp_path / "parts")
     assert summary(tmp_path / "parts")["gradient_updates"] > 0
@@ -207,28 +277,40 @@ def lagged(tmp_path_factory, alone):
 
 
 @pytest.mark.parametrize(("ranks", "nodes"), [(2, 1), (3, 1), (3, 2), (3, 3)])
-def test_phases_beside_the_evaluation_do_not_depend_on_the_ranks(lagged, straight, tmp_path, together, ranks, nodes):
+def test_phases_beside_the_evaluation_do_not_depend_on_the_ranks(
+    lagged, straight, tmp_path, together, ranks, nodes
+):
     together(ranks, *LAGGED, "--budget.generations", 20, "--run-dir", tmp_path / "run", nodes=nodes)
     assert_same_run(lagged, tmp_path / "run")
     rows, direct = science(lagged), science(straight)
     assert rows["metrics/sac_phase"].sum() >= 5
     begun = np.flatnonzero(direct["metrics/sac_phase"])[0]
-    assert rows["metrics/gradient_updates"][begun + 1] == 0 < direct["metrics/gradient_updates"][begun]
+    assert (
+        rows["metrics/gradient_updates"][begun + 1] == 0 < direct["metrics/gradient_updates"][begun]
+    )
     assert rows["metrics/gradient_updates"][begun + 2] == direct["metrics/gradient_updates"][begun]
 
 
 def test_a_phase_in_flight_at_a_stop_is_run_again(lagged, tmp_path, alone, together):
     rows = science(lagged)
-    begun = int(rows["metrics/generation"][np.flatnonzero(rows["metrics/sac_phase"])[-2]])  # the replay has wrapped by then
+    begun = int(
+        rows["metrics/generation"][np.flatnonzero(rows["metrics/sac_phase"])[-2]]
+    )  # the replay has wrapped by then
     for generations, ranks in ((begun, 2), (begun + 1, 0), (20, 3)):
         again = [*LAGGED, "--budget.generations", generations, "--run-dir", tmp_path / "run"]
         together(ranks, *again) if ranks else alone(*again)
-        assert read(tmp_path / "run/checkpoint.h5")[0]["state/phase_begun"] == (begun if generations < 20 else rows_begun(lagged))
+        assert read(tmp_path / "run/checkpoint.h5")[0]["state/phase_begun"] == (
+            begun if generations < 20 else rows_begun(lagged)
+        )
     assert_same_run(lagged, tmp_path / "run")
 
 
-def test_killed_with_a_phase_in_flight_and_restarted_is_the_same_as_straight(lagged, tmp_path, start, alone):
-    process = start(3, *LAGGED, "--budget.generations", 20, "--run-dir", tmp_path / "run", program=EAGER)
+def test_killed_with_a_phase_in_flight_and_restarted_is_the_same_as_straight(
+    lagged, tmp_path, start, alone
+):
+    process = start(
+        3, *LAGGED, "--budget.generations", 20, "--run-dir", tmp_path / "run", program=EAGER
+    )
     wait_for(lambda: rows_published(tmp_path / "run") >= 6)
     os.killpg(process.pid, signal.SIGKILL)
     process.wait()
@@ -241,11 +323,19 @@ def rows_begun(path: Path) -> int:
     return int(read(path / "checkpoint.h5")[0]["state/phase_begun"])
 
 
-@pytest.mark.parametrize(("kind", "field", "value"), [("table", "noise_table_size", 100_000), ("lowrank", "noise_rank", 2)])
-def test_other_noise_does_not_depend_on_ranks_nodes_or_restarts(tmp_path, kind, field, value, alone, together):
+@pytest.mark.parametrize(
+    ("kind", "field", "value"),
+    [("table", "noise_table_size", 100_000), ("lowrank", "noise_rank", 2)],
+)
+def test_other_noise_does_not_depend_on_ranks_nodes_or_restarts(
+    tmp_path, kind, field, value, alone, together
+):
     options = ["--esac.noise", kind, f"--esac.{field}", value, "--esac.length_cap", 1.5]
     wide = [*CYCLIC, *options]
-    wide[wide.index("--policy.hidden") + 1 : wide.index("--policy.hidden") + 3] = [150, 140]  # two blocks of parameters
+    wide[wide.index("--policy.hidden") + 1 : wide.index("--policy.hidden") + 3] = [
+        150,
+        140,
+    ]  # two blocks of parameters
     alone(*wide, "--budget.generations", 7, "--run-dir", tmp_path / "straight")
     together(3, *wide, "--budget.generations", 5, "--run-dir", tmp_path / "parts", nodes=2)
     alone(*wide, "--budget.generations", 7, "--run-dir", tmp_path / "parts")
@@ -253,12 +343,33 @@ def test_other_noise_does_not_depend_on_ranks_nodes_or_restarts(tmp_path, kind, 
 
 
 def test_what_travels_between_nodes_has_no_term_in_the_number_of_parameters(tmp_path, together):
-    arguments = ["--algorithm", "es", *TASK, "--es.population_size", 10, "--evaluation.every", 100, "--budget.generations", 4]
+    arguments = [
+        "--algorithm",
+        "es",
+        *TASK,
+        "--es.population_size",
+        10,
+        "--evaluation.every",
+        100,
+        "--budget.generations",
+        4,
+    ]
     arguments += ["--es.observation_normalisation", "false"]
     received = []
     for hidden in (8, 200):
-        together(2, *arguments, "--policy.hidden", hidden, hidden, "--run-dir", tmp_path / str(hidden), nodes=2)
-        received.append(np.diff(Run.open(tmp_path / str(hidden)).columns["timing/bytes_exchanged"]).tolist())
+        together(
+            2,
+            *arguments,
+            "--policy.hidden",
+            hidden,
+            hidden,
+            "--run-dir",
+            tmp_path / str(hidden),
+            nodes=2,
+        )
+        received.append(
+            np.diff(Run.open(tmp_path / str(hidden)).columns["timing/bytes_exchanged"]).tolist()
+        )
     members, columns, header = 5, 5, 5  # of the other node
     assert received == [[8 * (members * columns + header)] * 3] * 2
 
@@ -268,13 +379,31 @@ def replayed(path: Path) -> float:
     arrays, about = read(path / "policy.h5")
     config = Run.open(path).config
     env = envs.make(about["task"], config.task.horizon)
-    normaliser = Normaliser(arrays["normaliser_mean"], arrays["normaliser_std"]) if "normaliser_mean" in arrays else None
-    policy = Policy(Layout(tuple(about["sizes"])), about["activation"], about["output"], about["low"], about["high"], normaliser)
-    seeds = [integer(config.seed, Purpose.CONFIRMATION, about["generation"], block=e) for e in range(config.evaluation.episodes)]
-    return float(np.mean([play(env, policy.set(arrays["theta"]), seed).episodic_return for seed in seeds]))
+    normaliser = (
+        Normaliser(arrays["normaliser_mean"], arrays["normaliser_std"])
+        if "normaliser_mean" in arrays
+        else None
+    )
+    policy = Policy(
+        Layout(tuple(about["sizes"])),
+        about["activation"],
+        about["output"],
+        about["low"],
+        about["high"],
+        normaliser,
+    )
+    seeds = [
+        integer(config.seed, Purpose.CONFIRMATION, about["generation"], block=e)
+        for e in range(config.evaluation.episodes)
+    ]
+    return float(
+        np.mean([play(env, policy.set(arrays["theta"]), seed).episodic_return for seed in seeds])
+    )
 
 
-def test_the_policy_on_disk_is_the_best_that_was_evaluated_with_the_return_that_confirmed_it(straight, tmp_path, alone):
+def test_the_policy_on_disk_is_the_best_that_was_evaluated_with_the_return_that_confirmed_it(
+    straight, tmp_path, alone
+):
     assert replayed(straight) == summary(straight)["best_return"]
     normalised = ["--esac.observation_normalisation", True, "--esac.sigma", 0.5]
     arguments = ["--task.id", "Pendulum-v1", "--task.horizon", 40, *SMALL, *normalised]
@@ -286,7 +415,19 @@ def test_the_policy_on_disk_is_the_best_that_was_evaluated_with_the_return_that_
 
 def test_a_directory_of_another_configuration_is_refused_listing_what_differs(straight, together):
     before = {path: path.stat().st_mtime_ns for path in straight.rglob("*")}
-    done = together(2, *CYCLIC, "--budget.generations", 30, "--esac.sigma", 0.4, "--seed", 5, "--run-dir", straight, code=2)
+    done = together(
+        2,
+        *CYCLIC,
+        "--budget.generations",
+        30,
+        "--esac.sigma",
+        0.4,
+        "--seed",
+        5,
+        "--run-dir",
+        straight,
+        code=2,
+    )
     assert "esac.sigma" in done.stderr
     assert "0.3" in done.stderr
     assert "0.4" in done.stderr
@@ -301,7 +442,17 @@ def test_a_finished_run_says_so(straight, together):
 
 def test_a_run_says_where_it_comes_from(straight):
     about = Run.open(straight).provenance
-    assert {"command", "git_commit", "mpi", "cpu", "versions", "hosts", "ranks", "device", "config"} <= about.keys()
+    assert {
+        "command",
+        "git_commit",
+        "mpi",
+        "cpu",
+        "versions",
+        "hosts",
+        "ranks",
+        "device",
+        "config",
+    } <= about.keys()
     assert about["config"] == (straight / "config.toml").read_text()
     assert "numpy" in about["versions"]
     assert "run directory" in (straight / "log.txt").read_text()

@@ -47,13 +47,18 @@ def test_a_batch_job_waits_for_the_end_of_the_run_before_it(tmp_path, monkeypatc
     monkeypatch.setenv("PBS_JOBID", "7.server")
     with pytest.raises(Refused, match="in use by another run"):
         begin(tmp_path)
-    assert f"host {socket.gethostname()}, pid {process.pid}), which may be ending: waits for up to 1 s" in caplog.text
+    assert (
+        f"host {socket.gethostname()}, pid {process.pid}), which may be ending: waits for up to 1 s"
+        in caplog.text
+    )
     with pytest.raises(Refused, match="in use by another run"):
         Run.foresee(tmp_path, Config(), {}, waits=True)
     assert caplog.text.count("which may be ending: waits for up to 1 s") == 2
     monkeypatch.setattr(record.lock, "PATIENCE", 60.0)
     honest = time.sleep
-    monkeypatch.setattr(record.lock.time, "sleep", lambda seconds: (process.kill(), honest(seconds)))
+    monkeypatch.setattr(
+        record.lock.time, "sleep", lambda seconds: (process.kill(), honest(seconds))
+    )
     assert Run.foresee(tmp_path, Config(), {}, waits=True).restored is None
     begin(tmp_path).close()
     process.wait()
@@ -66,14 +71,25 @@ def test_a_lock_that_is_free_here_but_touched_elsewhere_is_refused(tmp_path, mon
     file = tmp_path / "run.lock"
     file.write_text("elsewhere 77 2026-01-01T00:00:00\n")
     with monkeypatch.context() as patch:
-        patch.setattr(record.lock.time, "sleep", lambda seconds: touched(tmp_path, ago=-1))  # its next sign of life
-        with pytest.raises(Refused, match=r"host elsewhere, pid 77, .* touches it; locks do not reach every host here"):
+        patch.setattr(
+            record.lock.time, "sleep", lambda seconds: touched(tmp_path, ago=-1)
+        )  # its next sign of life
+        with pytest.raises(
+            Refused,
+            match=r"host elsewhere, pid 77, .* touches it; locks do not reach every host here",
+        ):
             begin(tmp_path)
     touched(tmp_path, ago=0)
     caplog.clear()
     run = begin(tmp_path)  # it has ended: 0.3 s without a sign
-    assert "run.lock: it was touched from elsewhere just now, although its lock was to be had: looks again" in caplog.text
-    other = child(f"import fcntl; fcntl.lockf(open({str(file)!r}, 'rb+'), fcntl.LOCK_EX | fcntl.LOCK_NB)", stderr=subprocess.PIPE)
+    assert (
+        "run.lock: it was touched from elsewhere just now, although its lock was to be had: looks again"
+        in caplog.text
+    )
+    other = child(
+        f"import fcntl; fcntl.lockf(open({str(file)!r}, 'rb+'), fcntl.LOCK_EX | fcntl.LOCK_NB)",
+        stderr=subprocess.PIPE,
+    )
     assert "BlockingIOError" in other.communicate()[1]  # it is held again, after the look
     run.close()
     file.write_text("elsewhere 77 2026-01-01T00:00:00\n")
@@ -83,7 +99,9 @@ def test_a_lock_that_is_free_here_but_touched_elsewhere_is_refused(tmp_path, mon
     assert "looks again" not in caplog.text
 
 
-def test_a_directory_that_is_moved_aside_while_its_lock_is_waited_for_is_refused(tmp_path, monkeypatch):
+def test_a_directory_that_is_moved_aside_while_its_lock_is_waited_for_is_refused(
+    tmp_path, monkeypatch
+):
     make(tmp_path / "run")
     honest = record.lock._locked
     for there in (True, False):
@@ -104,7 +122,14 @@ def test_a_directory_that_is_moved_aside_while_its_lock_is_waited_for_is_refused
 
 @pytest.mark.parametrize("ranks", [0, 2])
 def test_a_run_whose_directory_was_taken_ends_in_a_sentence(tmp_path, start, ranks):
-    often = ["--checkpoint.every_generations", 1, "--budget.nominal_steps", 0, "--budget.generations", 10**6]
+    often = [
+        "--checkpoint.every_generations",
+        1,
+        "--budget.nominal_steps",
+        0,
+        "--budget.generations",
+        10**6,
+    ]
     process = start(ranks, *CYCLIC_ES, *often, "--run-dir", tmp_path / "run")
     wait_for((tmp_path / "run/checkpoint.h5").exists)
     (tmp_path / "run/run.lock").write_text("elsewhere 77 2026-01-01T00:00:00\n")
@@ -138,7 +163,10 @@ def test_without_locks_a_run_that_showed_life_is_refused(tmp_path, no_locks):
     (tmp_path / "run.lock").write_text("elsewhere 77 2026-01-01T00:00:00\n")
     touched(tmp_path, ago=590)
     before = snapshot(tmp_path)
-    with pytest.raises(Refused, match=r"host elsewhere, pid 77, since 2026\S+, last sign of life 59\d s ago.*10 minutes"):
+    with pytest.raises(
+        Refused,
+        match=r"host elsewhere, pid 77, since 2026\S+, last sign of life 59\d s ago.*10 minutes",
+    ):
         begin(tmp_path)
     assert snapshot(tmp_path) == before
     assert not record.lock.is_free(tmp_path)
@@ -151,28 +179,38 @@ def test_without_locks_a_silent_run_is_taken_over(tmp_path, no_locks, caplog):
     assert record.lock.is_free(tmp_path)
     run = begin(tmp_path)
     assert "taken over from host elsewhere, pid 77: last sign of life 61" in caplog.text
-    (tmp_path / "run.lock").write_text("elsewhere 78 2026-01-01T00:00:00\n")  # two at the same moment: the later one stays
+    (tmp_path / "run.lock").write_text(
+        "elsewhere 78 2026-01-01T00:00:00\n"
+    )  # two at the same moment: the later one stays
     with pytest.raises(Refused, match="another run has taken"):
         run.status("running", 3)
     run.close()
     assert (tmp_path / "run.lock").read_text().split()[1] == "78"
 
 
-def test_without_locks_a_clock_that_was_set_on_makes_no_live_run_silent(tmp_path, no_locks, monkeypatch):
+def test_without_locks_a_clock_that_was_set_on_makes_no_live_run_silent(
+    tmp_path, no_locks, monkeypatch
+):
     make(tmp_path)
     (tmp_path / "run.lock").write_text("elsewhere 77 2026-01-01T00:00:00\n")
     honest = record.lock._server_time
     monkeypatch.setattr(record.lock, "_server_time", lambda path: honest(path) + 3600)
-    monkeypatch.setattr(record.lock.time, "sleep", lambda seconds: touched(tmp_path, ago=-3600))  # its next sign of life
+    monkeypatch.setattr(
+        record.lock.time, "sleep", lambda seconds: touched(tmp_path, ago=-3600)
+    )  # its next sign of life
     with pytest.raises(Refused, match=r"host elsewhere, pid 77, .* last sign of life 0 s ago"):
         begin(tmp_path)
-    touched(tmp_path, ago=-3600)  # and one that was set back, for a run that has ended: it is not taken for dead too soon
+    touched(
+        tmp_path, ago=-3600
+    )  # and one that was set back, for a run that has ended: it is not taken for dead too soon
     monkeypatch.setattr(record.lock, "_server_time", honest)
     with pytest.raises(Refused, match="last sign of life 0 s ago"):
         begin(tmp_path)
 
 
-def test_without_locks_a_dead_process_of_this_host_is_taken_over_at_once(tmp_path, no_locks, caplog):
+def test_without_locks_a_dead_process_of_this_host_is_taken_over_at_once(
+    tmp_path, no_locks, caplog
+):
     make(tmp_path)
     ended = subprocess.Popen(["true"])
     ended.wait()
@@ -187,7 +225,9 @@ def test_without_locks_a_dead_process_of_this_host_is_taken_over_at_once(tmp_pat
                 begin(tmp_path)
 
 
-def test_the_age_of_the_lock_is_told_by_the_file_server_not_by_this_host(tmp_path, no_locks, monkeypatch):
+def test_the_age_of_the_lock_is_told_by_the_file_server_not_by_this_host(
+    tmp_path, no_locks, monkeypatch
+):
     make(tmp_path)
     (tmp_path / "run.lock").write_text("elsewhere 77 2026-01-01T00:00:00\n")
     monkeypatch.setattr(time, "time", lambda: 4e9)
@@ -199,7 +239,10 @@ def test_a_run_touches_its_lock(tmp_path, monkeypatch):
     monkeypatch.setattr("esac_mpi.record.lock.BEAT", 0.1)
     run = begin(tmp_path)
     signs = run._held.beat, lambda: run.status("running", 1)
-    for action in (*signs, lambda: wait_for(lambda: (tmp_path / "run.lock").stat().st_mtime > time.time() - 900)):
+    for action in (
+        *signs,
+        lambda: wait_for(lambda: (tmp_path / "run.lock").stat().st_mtime > time.time() - 900),
+    ):
         touched(tmp_path, ago=1000)  # at each publication, and between
         action()
         assert (tmp_path / "run.lock").stat().st_mtime > time.time() - 900
@@ -246,11 +289,15 @@ def test_a_run_that_came_while_the_lock_was_waited_for_is_gone_on_with(tmp_path,
 
 
 @pytest.mark.parametrize(("number", "error"), [(errno.ESTALE, Unsaved), (errno.EIO, Unreadable)])
-def test_a_file_system_that_is_away_is_neither_refused_nor_damaged(tmp_path, monkeypatch, number, error):
+def test_a_file_system_that_is_away_is_neither_refused_nor_damaged(
+    tmp_path, monkeypatch, number, error
+):
     make(tmp_path)
 
     monkeypatch.setattr(record.files, "verify", failing(number))
-    with pytest.raises(error, match="the file system is away" if error is Unsaved else "no readable checkpoint"):
+    with pytest.raises(
+        error, match="the file system is away" if error is Unsaved else "no readable checkpoint"
+    ):
         begin(tmp_path)
     monkeypatch.setattr(record.directory_check, "check", failing(number))
     with pytest.raises(Unsaved if error is Unsaved else Refused, match=os.strerror(number)):

@@ -18,9 +18,15 @@ from esac_mpi.operators.policy import Layout, Policy
 @pytest.mark.parametrize("activation", ["relu", "tanh"])
 @pytest.mark.parametrize("automatic", [False, True])
 @pytest.mark.parametrize("value", [False, True])
-def test_updates_are_those_of_autograd_and_torchs_adam(value, automatic, activation, hidden, layer_norm, of_critics, linear):
+def test_updates_are_those_of_autograd_and_torchs_adam(
+    value, automatic, activation, hidden, layer_norm, of_critics, linear
+):
     """Five updates: what is measured, each loss's gradient, parameters, temperature and target."""
-    form = {"sac__value_network": value, "sac__automatic_temperature": automatic, "policy__activation": activation}
+    form = {
+        "sac__value_network": value,
+        "sac__automatic_temperature": automatic,
+        "policy__activation": activation,
+    }
     form |= {"policy__layer_norm": layer_norm, "sac__critic_layer_norm": of_critics}
     form["policy__linear"] = linear
     sac = saturated(perturbed(learner((3, *hidden, 2), sac__batch_size=64, **form)))
@@ -33,9 +39,13 @@ def test_updates_are_those_of_autograd_and_torchs_adam(value, automatic, activat
         for name, members in plain.networks.items():
             assert distance(getattr(sac, name).gradient, flat(members, "grad")) < 1e-5, (name, step)
         outside.append((sac.update._raw[-1] != sac.update._log_std[-1]).double().mean(0))
-    assert ((torch.stack(outside) > 0.1) & (torch.stack(outside) < 0.9)).all()  # log std on either side of both bounds
+    assert (
+        (torch.stack(outside) > 0.1) & (torch.stack(outside) < 0.9)
+    ).all()  # log std on either side of both bounds
     for name, members in plain.networks.items():
-        assert torch.allclose(getattr(sac, name).values.double(), flat(members), rtol=1e-4, atol=1e-6), name
+        assert torch.allclose(
+            getattr(sac, name).values.double(), flat(members), rtol=1e-4, atol=1e-6
+        ), name
     assert torch.allclose(sac.target.values.double(), flat(plain.target), rtol=1e-4, atol=1e-6)
     assert sac.temperature.item() == pytest.approx(plain.log_temperature.exp().item(), rel=1e-6)
     assert (float(sac.temperature) != pytest.approx(0.2, rel=1e-6)) == automatic
@@ -49,7 +59,9 @@ def test_only_termination_ends_the_sum_of_rewards():
     sac.update.rows[:, columns.terminated] = 1
     taken = torch.from_numpy(sac.update.rows[:, :5]).double()
     reward = torch.from_numpy(sac.update.rows[:, columns.reward]).double()
-    expected = sum(((critic(taken)[:, 0] - reward) ** 2).mean() / 2 for critic in modules(sac.critic))
+    expected = sum(
+        ((critic(taken)[:, 0] - reward) ** 2).mean() / 2 for critic in modules(sac.critic)
+    )
     sac.update.start()
     sac.update.learn_critics()
     sac.update.learn_actor()
@@ -61,7 +73,11 @@ def test_the_actors_step_leaves_the_critics_alone():
     fill(sac)
     sac.update.start()
     sac.update.learn_critics()
-    values, gradients, actor = sac.critic.values.clone(), sac.critic.gradient.clone(), sac.actor.values.clone()
+    values, gradients, actor = (
+        sac.critic.values.clone(),
+        sac.critic.gradient.clone(),
+        sac.actor.values.clone(),
+    )
     sac.update.learn_actor()
     assert torch.equal(sac.critic.values, values)
     assert torch.equal(sac.critic.gradient, gradients)
@@ -82,7 +98,10 @@ def test_where_both_critics_agree_each_has_half_the_gradient():
 @pytest.mark.parametrize("layer_norm", [False, True])
 def test_bfloat16_products_are_close_and_parameters_stay_float32(layer_norm):
     """bfloat16 has 8 bits: gradients within a few percent; the weights that Adam steps are float32."""
-    forms = ({"sac__batch_size": 64, "learner__precision": p, "policy__layer_norm": layer_norm} for p in ("fp32", "bf16"))
+    forms = (
+        {"sac__batch_size": 64, "learner__precision": p, "policy__layer_norm": layer_norm}
+        for p in ("fp32", "bf16")
+    )
     full, half = (perturbed(learner((3, 32, 32, 2), **form)) for form in forms)
     measured, close = learn(full), learn(half)
     assert close == pytest.approx(measured, rel=0.03, abs=0.02)
@@ -90,7 +109,9 @@ def test_bfloat16_products_are_close_and_parameters_stay_float32(layer_norm):
         one, other = getattr(full, name), getattr(half, name)
         assert 1e-4 < distance(other.gradient, one.gradient.double()) < 0.05
         assert other.values.dtype == other.gradient.dtype == torch.float32
-        assert torch.allclose(one.values, other.values, atol=2 * 3e-4 + 1e-6)  # one step of Adam each, either way
+        assert torch.allclose(
+            one.values, other.values, atol=2 * 3e-4 + 1e-6
+        )  # one step of Adam each, either way
     for step in range(20):
         learn(full, step), learn(half, step)
     assert distance(half.critic.values, full.critic.values.double()) < 0.02
@@ -121,10 +142,18 @@ def test_adam_is_torchs():
 @pytest.mark.parametrize(("layer_norm", "linear"), [(False, False), (True, False), (True, True)])
 def test_theta_is_the_policys(layer_norm, linear):
     form = {"policy__layer_norm": layer_norm, "policy__linear": linear}
-    sac, layout = perturbed(learner((3, 8, 8, 2), **form)), Layout((3, 8, 8, 2), layer_norm, 4.0 * linear)
+    sac, layout = (
+        perturbed(learner((3, 8, 8, 2), **form)),
+        Layout((3, 8, 8, 2), layer_norm, 4.0 * linear),
+    )
     policy = Policy(layout, "relu", "tanh", -np.ones(2), np.ones(2)).set(sac.theta)
     observations = np.random.default_rng(0).standard_normal((50, 3)).astype(np.float32)
-    mean = modules(sac.actor)[0](torch.from_numpy(observations).double())[:, :2].tanh().detach().numpy()
+    mean = (
+        modules(sac.actor)[0](torch.from_numpy(observations).double())[:, :2]
+        .tanh()
+        .detach()
+        .numpy()
+    )
     assert np.abs(np.stack([policy(o).copy() for o in observations]) - mean).max() < 1e-6
     assert np.array_equal(learner((3, 8, 8, 2), **form).theta, layout.initial(0, 1))
     sac.theta[:] = 0  # a copy
@@ -132,13 +161,20 @@ def test_theta_is_the_policys(layer_norm, linear):
 
 
 @pytest.mark.parametrize(
-    ("activation", "layer_norm", "linear"), [("relu", False, False), ("tanh", False, True), ("tanh", True, False)]
+    ("activation", "layer_norm", "linear"),
+    [("relu", False, False), ("tanh", False, True), ("tanh", True, False)],
 )
 def test_the_actor_that_collects_is_torchs(activation, layer_norm, linear):
-    form = {"policy__activation": activation, "policy__layer_norm": layer_norm, "policy__linear": linear}
+    form = {
+        "policy__activation": activation,
+        "policy__layer_norm": layer_norm,
+        "policy__linear": linear,
+    }
     sac = perturbed(learner((3, 8, 8, 2), **form))
     observations = np.random.default_rng(0).standard_normal((50, 3)).astype(np.float32)
-    outputs = np.stack([forward(sac.actor.numpy(), activation, o, sac.actor.layout.linear) for o in observations])
+    outputs = np.stack(
+        [forward(sac.actor.numpy(), activation, o, sac.actor.layout.linear) for o in observations]
+    )
     expected = modules(sac.actor, activation)[0](torch.from_numpy(observations).double()).detach()
     assert np.abs(outputs - expected.numpy()).max() < 2e-6
     sac.env_steps = 1000

@@ -16,7 +16,9 @@ from esac_mpi.learners.sac import SAC
 from esac_mpi.operators.policy import Layout, Policy
 
 
-@pytest.mark.parametrize(("episodes", "steps", "played"), [(2, 0, 2), (0, 41, 3), (5, 41, 5), (0, 0, 0)])
+@pytest.mark.parametrize(
+    ("episodes", "steps", "played"), [(2, 0, 2), (0, 41, 3), (5, 41, 5), (0, 0, 0)]
+)
 def test_a_phase_plays_whole_episodes_until_both_are_enough(episodes, steps, played):
     phase = learner().phase(Line(), 0, episodes, steps)
     assert (phase.episodes, phase.env_steps) == (played, 20 * played)
@@ -28,9 +30,16 @@ def test_a_phase_plays_whole_episodes_until_both_are_enough(episodes, steps, pla
 def test_cut_plays_exactly_the_steps_and_bootstraps_at_the_cut():
     sac = learner()
     phase = sac.phase(Line(terminate=True), 0, 9, 50, cut=True)
-    assert (phase.env_steps, phase.episodes, phase.gradient_updates, sac.env_steps) == (50, 2, 50, 50)
+    assert (phase.env_steps, phase.episodes, phase.gradient_updates, sac.env_steps) == (
+        50,
+        2,
+        50,
+        50,
+    )
     assert np.flatnonzero(sac.replay.rows(0, 50)["terminated"]).tolist() == [19, 39]
-    assert phase.episodic_return == pytest.approx(sac.replay.rows(0, 40)["reward"].sum() / 2, rel=1e-5)
+    assert phase.episodic_return == pytest.approx(
+        sac.replay.rows(0, 40)["reward"].sum() / 2, rel=1e-5
+    )
     truncated = learner()
     truncated.phase(Line(), 0, 0, 40)
     assert not truncated.replay.rows(0, 40)["terminated"].any()
@@ -39,19 +48,33 @@ def test_cut_plays_exactly_the_steps_and_bootstraps_at_the_cut():
 def test_no_update_before_a_batch_is_there_and_no_fraction_is_lost():
     sac = learner(sac__batch_size=32, sac__updates_per_step=0.12)
     phases = [sac.phase(Line(), k, 1, 0) for k in range(5)]
-    assert [p.gradient_updates for p in phases] == [0, 3, 2, 3, 2]  # of 20 steps: 2.4 each; round(.12 * 20 k) = 2 5 7 10 12
+    assert [p.gradient_updates for p in phases] == [
+        0,
+        3,
+        2,
+        3,
+        2,
+    ]  # of 20 steps: 2.4 each; round(.12 * 20 k) = 2 5 7 10 12
     assert math.isnan(phases[0].critic_loss)
     interleaved = learner(sac__batch_size=32, sac__interleaved=True)
-    assert [interleaved.phase(Line(), k, 1, 0).gradient_updates for k in range(3)] == [0, 9, 20]  # from the 32nd step on
+    assert [interleaved.phase(Line(), k, 1, 0).gradient_updates for k in range(3)] == [
+        0,
+        9,
+        20,
+    ]  # from the 32nd step on
 
 
 def test_the_first_steps_are_uniform_and_actions_are_scaled_to_the_bounds():
     env, sac = Line(), learner(sac__start_steps=400, sac__updates_per_step=0.0)
     sac.actor.values.fill_(0.0)
-    sac.actor.values[-2:] = torch.tensor([0.4, -20.0])  # mean and log std of every action of the actor
+    sac.actor.values[-2:] = torch.tensor(
+        [0.4, -20.0]
+    )  # mean and log std of every action of the actor
     sac.phase(env, 0, 0, 440)
     stored = sac.replay.rows(0, 440)["action"][:, 0]
-    assert np.abs(env.actions - stored).max() < 1e-6  # [-1, 1] is what is stored, [-3, 1] what the task got
+    assert (
+        np.abs(env.actions - stored).max() < 1e-6
+    )  # [-1, 1] is what is stored, [-3, 1] what the task got
     assert np.abs(np.histogram(stored[:400], 4, (-1, 1))[0] - 100).max() < 5 * np.sqrt(75)
     assert np.abs(stored[400:] - np.tanh(0.4)).max() < 1e-6
 
@@ -68,7 +91,11 @@ def test_a_phase_is_a_function_of_the_learner_and_its_address(form):
         sac.load(saved)
         sac.replay.restore(0, rows)
     torch.manual_seed(99)  # nothing hangs on torch's own generator
-    first, again, other = straight.phase(Line(), 4, 1, 30), resumed.phase(Line(), 4, 1, 30), elsewhere.phase(Line(), 5, 1, 30)
+    first, again, other = (
+        straight.phase(Line(), 4, 1, 30),
+        resumed.phase(Line(), 4, 1, 30),
+        elsewhere.phase(Line(), 5, 1, 30),
+    )
     assert np.array_equal(first.vector(), again.vector(), equal_nan=True)
     ours, theirs = straight.arrays(), resumed.arrays()
     assert ours.keys() == theirs.keys() == saved.keys()
@@ -104,7 +131,9 @@ def test_a_phase_in_parts_has_the_bits_of_a_phase_at_once(form):
 
 @pytest.mark.parametrize("pauses", [0, 1, 45, 60, 61, 101, 179])
 @pytest.mark.parametrize("form", FORMS)
-def test_a_held_learner_is_that_of_the_hold_and_the_phase_begun_again_has_the_same_bits(form, pauses):
+def test_a_held_learner_is_that_of_the_hold_and_the_phase_begun_again_has_the_same_bits(
+    form, pauses
+):
     """Interrupted after any number of its 180 parts, in a ring that has wrapped."""
     sac = grown(reserve=60, **form)
     arrays, rows = sac.arrays(), sac.replay.rows(60, 120)
@@ -161,7 +190,12 @@ def test_episodes_have_their_own_start_states_and_phases_their_own_exploration()
 def test_a_broken_transition_ends_the_episode_and_is_not_stored(how):
     sac = learner()
     phase = sac.phase(Breaking(how), 0, 2, 0)
-    assert (phase.env_steps, phase.episodes, phase.unstable_episodes, sac.replay.added) == (8, 0, 2, 6)
+    assert (phase.env_steps, phase.episodes, phase.unstable_episodes, sac.replay.added) == (
+        8,
+        0,
+        2,
+        6,
+    )
     assert math.isnan(phase.episodic_return)
     assert all(np.isfinite(column).all() for column in sac.replay.rows(0, 6).values())
 
@@ -194,7 +228,9 @@ def test_sac_learns_a_line(seed):
 
     def error() -> float:
         policy.set(sac.theta)
-        return float(np.sqrt(np.mean([(policy(x[i : i + 1])[0] - x[i] / 2) ** 2 for i in range(len(x))])))
+        return float(
+            np.sqrt(np.mean([(policy(x[i : i + 1])[0] - x[i] / 2) ** 2 for i in range(len(x))]))
+        )
 
     before = error()
     updates = sum(sac.phase(Line(), k, 0, 100).gradient_updates for k in range(8))
@@ -206,9 +242,7 @@ def test_sac_learns_a_line(seed):
 
 
 def test_importing_the_package_imports_no_torch():
-    code = (
-        "import sys, esac_mpi.learners, esac_mpi.play.learner_phases, esac_mpi.learners.replay; sys.exit('torch' in sys.modules)"
-    )
+    code = "import sys, esac_mpi.learners, esac_mpi.play.learner_phases, esac_mpi.learners.replay; sys.exit('torch' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
 
 

@@ -55,7 +55,9 @@ def test_trials_are_runs_of_every_seed_and_the_best_becomes_a_configuration(tmp_
     assert status(tmp_path / "task") == "complete"
     capsys.readouterr()
     before = [snapshot(path) for path in sorted(study.path.glob("trial-*"))]
-    assert search.main(["run", str(study.path), "--run-dir", str(tmp_path / "task")]) == 0  # by its directory: nothing to do
+    assert (
+        search.main(["run", str(study.path), "--run-dir", str(tmp_path / "task")]) == 0
+    )  # by its directory: nothing to do
     assert before == [snapshot(path) for path in sorted(study.path.glob("trial-*"))]
     before = snapshot(study.path)
     assert search.main(["show", str(file)]) == 0
@@ -63,10 +65,17 @@ def test_trials_are_runs_of_every_seed_and_the_best_becomes_a_configuration(tmp_
     best = max(trials, key=lambda trial: trial.value)
     shown = capsys.readouterr().out
     assert "2 of 2 trials begun: 2 complete\n" in shown
-    assert shown.splitlines()[-4].split()[:3] == [str(best.number), "complete", f"{best.value:,.6g}"]
+    assert shown.splitlines()[-4].split()[:3] == [
+        str(best.number),
+        "complete",
+        f"{best.value:,.6g}",
+    ]
     assert search.main(["best", str(file), "--out", str(tmp_path / "best.toml")]) == 0
     found = esac_mpi.config.load([str(tmp_path / "best.toml")])[0]
-    assert (found.es.sigma, found.es.population_size) == (best.found["es.sigma"], best.found["es.population_size"])
+    assert (found.es.sigma, found.es.population_size) == (
+        best.found["es.sigma"],
+        best.found["es.population_size"],
+    )
     assert (found.seed, found.task.horizon, found.budget.generations) == (0, 30, 10)
     assert search.main(["show", str(file), "--json", "--top", "1"]) == 0
     assert json.loads(capsys.readouterr().out.splitlines()[-1])["trial"] == best.number
@@ -105,7 +114,9 @@ def test_a_trial_below_the_median_is_given_up_saved_and_says_so(tmp_path, capfd)
     """The median of 1, 2 and 900 is 2, beneath any return of ours until the tenth part, the fifth generation; then it is 200."""
     study = made(tmp_path, "trials = 4", tail="[pruner]\nstartup = 3\nwarmup = 0.5")
     by_hand(study, [1.0, 900.0, 2.0])
-    assert trial_ranks.search(study.path, Alone(), max_hours=1e-9) == 75  # this process began long ago
+    assert (
+        trial_ranks.search(study.path, Alone(), max_hours=1e-9) == 75
+    )  # this process began long ago
     assert len(states(study)) == 3
     assert trial_ranks.search(study.path, Alone()) == 0
     run = Run.open(study.run_of(3, 100))
@@ -119,7 +130,12 @@ def test_a_trial_below_the_median_is_given_up_saved_and_says_so(tmp_path, capfd)
         assert "pruned" in capfd.readouterr().out
     assert command("summary").main([str(run.path), "--resume"]) == 0
     assert capfd.readouterr().out == ""
-    straight = esac_mpi.train(run.config, run_dir=tmp_path / "straight", callback=lambda row: row["generation"] == 5, quiet=True)
+    straight = esac_mpi.train(
+        run.config,
+        run_dir=tmp_path / "straight",
+        callback=lambda row: row["generation"] == 5,
+        quiet=True,
+    )
     assert_same_run(straight.path, run.path)
     assert trial_ranks.search(study.path, Alone()) == 0
     assert states(study)[3] == (3, "pruned")
@@ -132,7 +148,11 @@ def test_a_task_that_died_before_it_told_of_its_decision_decides_the_same(tmp_pa
     for number, said in enumerate(("complete", "pruned", "failed")):
         found = journal.values(journal.begin())
         config = study.config(found, seed=100, run_dir=str(study.run_of(number, 100)))
-        run = esac_mpi.train(config, callback=lambda row, said=said: said != "complete" and row["generation"] == 4, quiet=True)
+        run = esac_mpi.train(
+            config,
+            callback=lambda row, said=said: said != "complete" and row["generation"] == 4,
+            quiet=True,
+        )
         (run.path / "status.json").write_text(json.dumps({**run.status, "status": said}))
     journal.again(2, 100)
     assert trial_ranks.search(study.path, Alone()) == 0
@@ -149,7 +169,11 @@ def test_each_of_a_trials_runs_may_fail_once(tmp_path):
     journal.again(0, 100)
     for seed, said in ((100, "complete"), (7, "failed")):
         config = study.config(found, seed=seed, run_dir=str(study.run_of(0, seed)))
-        run = esac_mpi.train(config, callback=lambda row, said=said: said == "failed" and row["generation"] == 4, quiet=True)
+        run = esac_mpi.train(
+            config,
+            callback=lambda row, said=said: said == "failed" and row["generation"] == 4,
+            quiet=True,
+        )
         (run.path / "status.json").write_text(json.dumps({**run.status, "status": said}))
     assert trial_ranks.search(study.path, Alone()) == 0
     assert states(study) == [(0, "complete")]
@@ -177,7 +201,9 @@ def test_what_cannot_be_run_together_is_a_failed_trial_and_the_next_one_is_made(
     study = made(tmp_path, "trials = 3", search=pair, tail=CHANCE)
     assert trial_ranks.search(study.path, Alone()) == 0
     trials, bad = Journal(study).trials(), {"es.sampling": "mirrored", "es.population_size": 5}
-    assert [trial.state for trial in trials] == ["failed" if trial.found == bad else "complete" for trial in trials]
+    assert [trial.state for trial in trials] == [
+        "failed" if trial.found == bad else "complete" for trial in trials
+    ]
     assert ["even" in trial.why for trial in trials] == [trial.found == bad for trial in trials]
     assert 0 < sum(trial.found == bad for trial in trials) < 3
 
@@ -203,7 +229,9 @@ def test_a_killed_tasks_trial_goes_on_to_the_bit_and_is_nobody_elses(tmp_path, c
     """Killed in the ninth generation of trial 0, whose checkpoint is of the eighth; trial 1 is stopped by SIGTERM."""
     file = write(tmp_path, "trials = 2", SETTINGS.replace("generations = 10", "generations = 11"))
     line = [sys.executable, "-c", KILLED, str(file), "9"]
-    done = subprocess.run(line, env=environment(), capture_output=True, text=True, timeout=300, check=False)
+    done = subprocess.run(
+        line, env=environment(), capture_output=True, text=True, timeout=300, check=False
+    )
     assert done.returncode == -signal.SIGKILL, done.stderr
     study = read(file)
     assert states(study) == [(0, "running")]
@@ -242,7 +270,9 @@ def test_ranks_make_the_trials_that_one_process_makes(tmp_path, together):
             assert trial_ranks.search(file, Alone()) == 0
         else:
             told = together(ranks, "search", "run", file)
-            assert told.stdout.count("trial 0: ") == 2  # rank 0 alone speaks: its values, its result
+            assert (
+                told.stdout.count("trial 0: ") == 2
+            )  # rank 0 alone speaks: its values, its result
         studies.append(read(file))
     one, two = (Journal(study).trials() for study in studies)
     assert [(trial.state, trial.found, trial.value) for trial in one] == [
@@ -254,7 +284,10 @@ def test_ranks_make_the_trials_that_one_process_makes(tmp_path, together):
 
 def test_a_refusal_of_rank_0_ends_all_ranks_with_one_sentence(tmp_path, together):
     file = write(tmp_path, search="es.sigma = {low = 2, high = 1}")
-    assert together(2, "search", "run", file, code=2).stderr.count("low = 2 must be below high = 1") == 1
+    assert (
+        together(2, "search", "run", file, code=2).stderr.count("low = 2 must be below high = 1")
+        == 1
+    )
 
 
 MEETING = """
@@ -296,8 +329,15 @@ def test_an_error_of_rank_0_ends_the_ranks_that_wait_for_it(tmp_path):
 def test_tasks_at_once_share_a_study_and_never_a_trial(tmp_path):
     """Two processes, of which each waits in its first trial for the other one's."""
     file = write(tmp_path, "trials = 5")
-    lines = [[sys.executable, "-c", MEETING, file, tmp_path / "study", tmp_path / str(i)] for i in (0, 1)]
-    pipes = {"env": environment(), "stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
+    lines = [
+        [sys.executable, "-c", MEETING, file, tmp_path / "study", tmp_path / str(i)] for i in (0, 1)
+    ]
+    pipes = {
+        "env": environment(),
+        "stdout": subprocess.PIPE,
+        "stderr": subprocess.PIPE,
+        "text": True,
+    }
     tasks = [subprocess.Popen(line, **pipes) for line in lines]
     told = [task.communicate(timeout=300) for task in tasks]
     assert [task.returncode for task in tasks] == [0, 0], told
@@ -308,7 +348,9 @@ def test_tasks_at_once_share_a_study_and_never_a_trial(tmp_path):
     study = read(file)
     assert states(study) == [(number, "complete") for number in range(5)]
     for number in range(5):
-        assert (study.run_of(number, 100) / "log.txt").read_text().count("parameters") == 1  # begun once
+        assert (study.run_of(number, 100) / "log.txt").read_text().count(
+            "parameters"
+        ) == 1  # begun once
     assert [status(tmp_path / str(i)) for i in (0, 1)] == ["complete"] * 2
 
 
@@ -319,18 +361,39 @@ def test_the_list_of_a_job_array_is_one_that_the_job_scripts_take(tmp_path, caps
     told = capsys.readouterr().out.splitlines()
     assert told[1] == "2 tasks for 1 trials, 1 seed each"
     out = tmp_path / "study/jobs.txt"
-    assert told[2] == f"SLURM    LIST={out} PROGRAM='python -m esac_mpi.commands' sbatch --array=0-1 jobs/slurm-array.sbatch"
+    assert (
+        told[2]
+        == f"SLURM    LIST={out} PROGRAM='python -m esac_mpi.commands' sbatch --array=0-1 jobs/slurm-array.sbatch"
+    )
     lines = out.read_text().splitlines()
     assert lines == [f"search run toy.toml --run-dir {tmp_path}/study/tasks/{i}" for i in (0, 1)]
-    scripts = [(ROOT / "jobs" / name).read_text() for name in ("slurm-array.sbatch", "pbs-array.sh")]
-    assert all('$PROGRAM "${words[@]:0:n-2}"' in text and ': "${PROGRAM:=' in text for text in scripts)
-    environ = {**environment(), "SLURM_ARRAY_TASK_ID": "1", "LIST": str(out), "PROGRAM": "python -m esac_mpi.commands"}
-    environ |= {"LAUNCH": "env", "VENV": str(tmp_path), "PATH": f"{os.path.dirname(sys.executable)}:{os.environ['PATH']}"}
+    scripts = [
+        (ROOT / "jobs" / name).read_text() for name in ("slurm-array.sbatch", "pbs-array.sh")
+    ]
+    assert all(
+        '$PROGRAM "${words[@]:0:n-2}"' in text and ': "${PROGRAM:=' in text for text in scripts
+    )
+    environ = {
+        **environment(),
+        "SLURM_ARRAY_TASK_ID": "1",
+        "LIST": str(out),
+        "PROGRAM": "python -m esac_mpi.commands",
+    }
+    environ |= {
+        "LAUNCH": "env",
+        "VENV": str(tmp_path),
+        "PATH": f"{os.path.dirname(sys.executable)}:{os.environ['PATH']}",
+    }
     (tmp_path / "bin").mkdir()
     (tmp_path / "bin/activate").touch()
     (tmp_path / "bin/scontrol").touch()
     done = subprocess.run(
-        ["bash", str(ROOT / "jobs/slurm-array.sbatch")], env=environ, capture_output=True, text=True, timeout=300, check=False
+        ["bash", str(ROOT / "jobs/slurm-array.sbatch")],
+        env=environ,
+        capture_output=True,
+        text=True,
+        timeout=300,
+        check=False,
     )
     assert done.returncode == 0, done.stdout + done.stderr
     assert status(tmp_path / "study/tasks/1") == "complete"

@@ -57,7 +57,9 @@ def test_a_trial_in_living_hands_is_not_waited_for(tmp_path, monkeypatch):
         process.kill()
 
 
-def test_without_locks_a_silent_trial_is_taken_over_and_one_that_shows_life_is_not(tmp_path, monkeypatch):
+def test_without_locks_a_silent_trial_is_taken_over_and_one_that_shows_life_is_not(
+    tmp_path, monkeypatch
+):
     """Its host is another one, and its last sign of life is older than ten minutes."""
     file, now = tmp_path / FOLDER / name(3), time.time()
     file.parent.mkdir()
@@ -65,9 +67,15 @@ def test_without_locks_a_silent_trial_is_taken_over_and_one_that_shows_life_is_n
     os.utime(file, (now - 700, now - 700))
     monkeypatch.setattr(lock.fcntl, "lockf", failing(errno.ENOLCK))
     waited = []
-    monkeypatch.setattr(lock.time, "sleep", lambda seconds: (waited.append(seconds), os.utime(file, (now - 650, now - 650))))
+    monkeypatch.setattr(
+        lock.time,
+        "sleep",
+        lambda seconds: (waited.append(seconds), os.utime(file, (now - 650, now - 650))),
+    )
     assert Owners(tmp_path).claim(3) is None
     monkeypatch.setattr(lock.time, "sleep", waited.append)
     os.utime(file, (now - 700, now - 700))
     Owners(tmp_path).claim(3).close()
-    assert max(waited) < Journal(made(tmp_path), fresh=True)._taking.grace_period  # nobody else takes a trial meanwhile
+    assert (
+        max(waited) < Journal(made(tmp_path), fresh=True)._taking.grace_period
+    )  # nobody else takes a trial meanwhile

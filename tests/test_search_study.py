@@ -25,76 +25,158 @@ search = command("search")
 def test_a_study_says_what_is_fixed_and_what_is_searched(tmp_path):
     (tmp_path / "es.toml").write_text('algorithm = "es"\n[es]\nsigma = 0.3\nlr_es = 0.05\n')
     head = f'trials = 7\nseeds = [100, 101]\nmeasure = "final"\nconfig = "{tmp_path}/es.toml"'
-    study = read(write(tmp_path, head, 'task.id = "CyclicMDP-v0"', SEARCH + "policy.hidden = [[8], [8, 8]]"))
+    study = read(
+        write(tmp_path, head, 'task.id = "CyclicMDP-v0"', SEARCH + "policy.hidden = [[8], [8, 8]]")
+    )
     assert study.space == {
         "es.sigma": Range(0.01, 0.5, log=True), "es.population_size": Choices((4, 6)), "policy.hidden": Choices(((8,), (8, 8))),
     }  # fmt: skip
     config = study.config({"es.sigma": 0.02, "policy.hidden": (8, 8)}, seed=101, run_dir="x")
-    assert (config.es.sigma, config.es.lr_es, config.policy.hidden, config.seed) == (0.02, 0.05, (8, 8), 101)
-    assert (study.trials, study.measure, study.seeds, study.sampler.kind) == (7, "final", (100, 101), "tpe")
+    assert (config.es.sigma, config.es.lr_es, config.policy.hidden, config.seed) == (
+        0.02,
+        0.05,
+        (8, 8),
+        101,
+    )
+    assert (study.trials, study.measure, study.seeds, study.sampler.kind) == (
+        7,
+        "final",
+        (100, 101),
+        "tpe",
+    )
     assert read(write(tmp_path)).seeds == (100,)  # a search's own, whoever reports 0, 1, 2 ...
-    assert read(write(tmp_path, tail="[pruner]\nkind = 'none'\n[sampler]\nseed = 4\nkind='random'")).sampler.seed == 4
+    assert (
+        read(
+            write(tmp_path, tail="[pruner]\nkind = 'none'\n[sampler]\nseed = 4\nkind='random'")
+        ).sampler.seed
+        == 4
+    )
 
 
 def test_optuna_gets_the_ranges_and_choices_as_they_are_meant():
-    assert distribution("es.sigma", Range(0.01, 0.5, log=True)) == optuna.distributions.FloatDistribution(0.01, 0.5, log=True)
-    assert distribution("es.sigma", Range(0.0, 0.5, step=0.1)) == optuna.distributions.FloatDistribution(0.0, 0.5, step=0.1)
-    assert distribution("es.population_size", Range(4, 10, step=2)) == optuna.distributions.IntDistribution(4, 10, step=2)
-    assert distribution("es.population_size", Range(4, 64, log=True)) == optuna.distributions.IntDistribution(4, 64, log=True)
+    assert distribution(
+        "es.sigma", Range(0.01, 0.5, log=True)
+    ) == optuna.distributions.FloatDistribution(0.01, 0.5, log=True)
+    assert distribution(
+        "es.sigma", Range(0.0, 0.5, step=0.1)
+    ) == optuna.distributions.FloatDistribution(0.0, 0.5, step=0.1)
+    assert distribution(
+        "es.population_size", Range(4, 10, step=2)
+    ) == optuna.distributions.IntDistribution(4, 10, step=2)
+    assert distribution(
+        "es.population_size", Range(4, 64, log=True)
+    ) == optuna.distributions.IntDistribution(4, 64, log=True)
     lists = Choices(((8,), (8, 8)))
-    assert distribution("policy.hidden", lists) == optuna.distributions.CategoricalDistribution(("(8,)", "(8, 8)"))
+    assert distribution("policy.hidden", lists) == optuna.distributions.CategoricalDistribution(
+        ("(8,)", "(8, 8)")
+    )
     assert lists.named == {"(8,)": (8,), "(8, 8)": (8, 8)}
 
 
 def test_a_range_ends_with_its_last_whole_step_as_optunas_does_without_its_warning(recwarn):
-    for one, last in ((Range(0.1, 0.35, 0.1), 0.3), (Range(0.1, 0.7, 0.2), 0.7), (Range(0, 1, 0.4), 0.8)):
+    for one, last in (
+        (Range(0.1, 0.35, 0.1), 0.3),
+        (Range(0.1, 0.7, 0.2), 0.7),
+        (Range(0, 1, 0.4), 0.8),
+    ):
         assert (one.last, distribution("es.sigma", one).high) == (last, last)
     found = Range(4, 9, 2)
     assert (found.ends, *map(type, found.ends)) == ((4, 8), int, int)
     assert distribution("es.population_size", found).high == 8
     assert not recwarn.list
     for one in (Range(0.1, 0.35, 0.1), Range(0.1, 0.7, 0.2), Range(0, 1, 0.4)):
-        assert optuna.distributions.FloatDistribution(one.low, one.high, step=one.step).high == one.last
+        assert (
+            optuna.distributions.FloatDistribution(one.low, one.high, step=one.step).high
+            == one.last
+        )
 
 
 @pytest.mark.parametrize(
     ("parts", "said"),
     [
         ({"search": "es.sigmma = [0.1, 0.2]"}, "unknown key 'es.sigmma'; did you mean 'es.sigma'?"),
-        ({"search": "es.sigma = {low = 0.5, high = 0.1}"}, "es.sigma: low = 0.5 must be below high = 0.1"),
+        (
+            {"search": "es.sigma = {low = 0.5, high = 0.1}"},
+            "es.sigma: low = 0.5 must be below high = 0.1",
+        ),
         ({"search": "es.sigma = {low = 0.5, high = inf}"}, "low, high and step must be finite"),
-        ({"search": "es.sigma = {low = 0.1, high = 0.2, step = inf}"}, "low, high and step must be finite"),
-        ({"search": f"es.population_size = {{low = 10, high = {10**400}}}"}, "must be finite, and below 2**63"),
-        ({"head": f"trials = 2\nseeds = [{2**63}]"}, "expected numbers from 0 on, each once, below 2**63"),
+        (
+            {"search": "es.sigma = {low = 0.1, high = 0.2, step = inf}"},
+            "low, high and step must be finite",
+        ),
+        (
+            {"search": f"es.population_size = {{low = 10, high = {10**400}}}"},
+            "must be finite, and below 2**63",
+        ),
+        (
+            {"head": f"trials = 2\nseeds = [{2**63}]"},
+            "expected numbers from 0 on, each once, below 2**63",
+        ),
         ({"search": "es.sigma = {low = 0.5}"}, "es.sigma: high is missing"),
-        ({"search": "es.sigma = {low = 0.5, hgih = 1.0}"}, "unknown key 'hgih'; did you mean 'high'?"),
-        ({"search": "es.sigma = {low = 0.0, high = 0.1, log = true}"}, "log = true needs a low above 0"),
+        (
+            {"search": "es.sigma = {low = 0.5, hgih = 1.0}"},
+            "unknown key 'hgih'; did you mean 'high'?",
+        ),
+        (
+            {"search": "es.sigma = {low = 0.0, high = 0.1, log = true}"},
+            "log = true needs a low above 0",
+        ),
         (
             {"search": "es.sigma = {low = 0.1, high = 0.3, log = true, step = 0.1}"},
             "step must be positive, and goes with log = false",
         ),
-        ({"search": "es.sigma = {low = 0.1, high = 0.3, step = 0.4}"}, "step = 0.4 is more than there is from 0.1 to 0.3"),
-        ({"search": "es.sigma = {low = -0.1, high = 0.3}"}, "es.sigma = -0.1: must be positive and finite"),
-        ({"search": "es.population_size = {low = 4.5, high = 8}"}, "es.population_size = 4.5: expected an integer"),
+        (
+            {"search": "es.sigma = {low = 0.1, high = 0.3, step = 0.4}"},
+            "step = 0.4 is more than there is from 0.1 to 0.3",
+        ),
+        (
+            {"search": "es.sigma = {low = -0.1, high = 0.3}"},
+            "es.sigma = -0.1: must be positive and finite",
+        ),
+        (
+            {"search": "es.population_size = {low = 4.5, high = 8}"},
+            "es.population_size = 4.5: expected an integer",
+        ),
         ({"search": 'es.sigma = [0.1, "wide"]'}, "es.sigma = 'wide': expected a number"),
         ({"search": "es.sigma = [0.1, 0.1]"}, "expected two values or more, each once"),
         ({"search": "es.sigma = 0.1"}, "es.sigma = 0.1: expected a list of values, or {low = 0.01"),
-        ({"search": "policy.activation = {low = 1, high = 2}"}, "policy.activation = {'low': 1, 'high': 2}: expected 'relu'"),
-        ({"search": "es.population_size = [4, 5]"}, "population_size"),  # a mirrored population is even
+        (
+            {"search": "policy.activation = {low = 1, high = 2}"},
+            "policy.activation = {'low': 1, 'high': 2}: expected 'relu'",
+        ),
+        (
+            {"search": "es.population_size = [4, 5]"},
+            "population_size",
+        ),  # a mirrored population is even
         ({"search": "sac.gamma = [0.9, 0.99]"}, "sac.gamma: algorithm = es does not read it"),
         ({"search": "seed = [1, 2]"}, "seed: seeds = [100, 101] of the study says which"),
-        ({"search": "task.horizon = [20, 30]"}, "task.horizon: the same for all trials, under [settings]"),
+        (
+            {"search": "task.horizon = [20, 30]"},
+            "task.horizon: the same for all trials, under [settings]",
+        ),
         ({"search": "budget.generations = [2, 3]"}, "budget.generations: the same for all trials"),
-        ({"search": "es.sigma = [0.1, 0.2]\nes.lr_es = [0.1, 0.2]\n[sampler]\nkind = 'cma'"}, "kind = 'tpe' or 'random'"),
+        (
+            {"search": "es.sigma = [0.1, 0.2]\nes.lr_es = [0.1, 0.2]\n[sampler]\nkind = 'cma'"},
+            "kind = 'tpe' or 'random'",
+        ),
         ({"tail": "[pruner]\nwarmup = 1.5"}, "warmup from 0 to 1"),
         ({"tail": "[pruner]\nmedian = true"}, "unknown key 'median'"),
-        ({"settings": SETTINGS + "es.sigma = 0.1"}, "es.sigma stands under [settings] and under [search]"),
+        (
+            {"settings": SETTINGS + "es.sigma = 0.1"},
+            "es.sigma stands under [settings] and under [search]",
+        ),
         ({"settings": SETTINGS + "seed = 3"}, "settings: seed: the search sets it"),
         ({"settings": SETTINGS + "td3.gamma = 0.9"}, "td3.gamma: algorithm = es does not read it"),
         ({"settings": SETTINGS.replace("CyclicMDP-v0", "Nowhere-v0")}, "Nowhere"),
         ({"head": "trials = 0"}, "needs trials = 1 or more"),
-        ({"head": "trials = 2\nmeasure = 'median'"}, "measure = 'median': expected 'best' or 'final'"),
-        ({"head": "trials = 2\nseeds = [1, 1]"}, "seeds = [1, 1]: expected numbers from 0 on, each once"),
+        (
+            {"head": "trials = 2\nmeasure = 'median'"},
+            "measure = 'median': expected 'best' or 'final'",
+        ),
+        (
+            {"head": "trials = 2\nseeds = [1, 1]"},
+            "seeds = [1, 1]: expected numbers from 0 on, each once",
+        ),
         ({"head": "trials = 2\ntrails = 3"}, "unknown key 'trails'; did you mean 'trials'?"),
         ({"head": "trials = 2\nconfig = 'none.toml'"}, "none.toml: No such file"),
         ({"head": "trials ="}, "not valid TOML"),
@@ -137,9 +219,15 @@ def test_no_study_no_trial_and_a_foreign_directory_are_one_sentence(tmp_path, ca
 def test_other_ranges_are_another_study_and_more_trials_are_not(tmp_path):
     made(tmp_path)
     for parts, said in (
-        ({"search": SEARCH.replace("0.5", "0.6")}, "es.sigma: 0.01 to 0.5 (log) -> 0.01 to 0.6 (log)"),
+        (
+            {"search": SEARCH.replace("0.5", "0.6")},
+            "es.sigma: 0.01 to 0.5 (log) -> 0.01 to 0.6 (log)",
+        ),
         ({"settings": SETTINGS.replace("30", "40")}, "task.horizon: 30 -> 40"),
-        ({"settings": SETTINGS.replace("generations = 10", "generations = 20")}, "budget.generations: 10 -> 20"),
+        (
+            {"settings": SETTINGS.replace("generations = 10", "generations = 20")},
+            "budget.generations: 10 -> 20",
+        ),
         ({"head": "trials = 3\nseeds = [4]"}, "seeds: (100,) -> (4,)"),
         ({"tail": "[pruner]\nkind = 'none'"}, "pruner: "),
     ):
@@ -158,30 +246,45 @@ def test_a_study_goes_on_with_the_defaults_it_was_begun_with_or_not_at_all(tmp_p
     journal.complete(0, 1.0)
     assert json.loads((study.path / STUDY).read_text())["base"]["es.lr_es"] == Config().es.lr_es
     saved = json.loads((study.path / STUDY).read_text())
-    free = {"gone.field": 1, "run_dir": "x", "td3.gamma": 0.5, "es.sigma": 9.0}  # gone, the search's own, not read, searched
+    free = {
+        "gone.field": 1,
+        "run_dir": "x",
+        "td3.gamma": 0.5,
+        "es.sigma": 9.0,
+    }  # gone, the search's own, not read, searched
     saved["base"] |= {"es.lr_es": 0.125, **free}
     (study.path / STUDY).write_text(json.dumps(saved))
-    for action in ("run", "best"):  # its run is gone: what its values mean now is not what they meant
+    for action in (
+        "run",
+        "best",
+    ):  # its run is gone: what its values mean now is not what they meant
         assert search.main([action, str(study.path)]) == 2
         assert (
-            f"from before the defaults changed, es.lr_es: 0.125 -> {Config().es.lr_es}: name another" in capsys.readouterr().err
+            f"from before the defaults changed, es.lr_es: 0.125 -> {Config().es.lr_es}: name another"
+            in capsys.readouterr().err
         )
     assert search.main(["show", str(study.path)]) == 0
     saved["base"]["es.lr_es"] = Config().es.lr_es
     (study.path / STUDY).write_text(json.dumps(saved))
     made(tmp_path)
-    assert json.loads((study.path / STUDY).read_text())["base"] == saved["base"]  # what it began with
+    assert (
+        json.loads((study.path / STUDY).read_text())["base"] == saved["base"]
+    )  # what it began with
     del saved["base"]
     (study.path / STUDY).write_text(json.dumps(saved))
     made(tmp_path)  # a former version's, which did not write it down
     assert json.loads((study.path / STUDY).read_text())["base"] == {}
 
 
-def test_the_best_is_written_as_it_was_run_whatever_the_defaults_are_now(tmp_path, capsys, monkeypatch):
+def test_the_best_is_written_as_it_was_run_whatever_the_defaults_are_now(
+    tmp_path, capsys, monkeypatch
+):
     study = made(tmp_path, "trials = 1")
     assert search.main(["run", str(study.path)]) == 0
     was = Run.open(study.run_of(0, 100)).config
-    monkeypatch.setattr("esac_mpi.studies.search.study.joined", lambda *a: pytest.fail("resolved anew"))
+    monkeypatch.setattr(
+        "esac_mpi.studies.search.study.joined", lambda *a: pytest.fail("resolved anew")
+    )
     capsys.readouterr()
     assert search.main(["best", str(study.path)]) == 0
     (tmp_path / "best.toml").write_text(capsys.readouterr().out)
@@ -215,14 +318,23 @@ def test_trials_are_not_shown_as_those_of_a_file_that_was_changed_since(tmp_path
 
 
 def test_a_field_that_other_choices_let_be_unread_is_left_out_of_the_trial(tmp_path):
-    settings = SETTINGS.replace('algorithm = "es"', "") + "cem.population_size = 8\nes.population_size = 8"
+    settings = (
+        SETTINGS.replace('algorithm = "es"', "") + "cem.population_size = 8\nes.population_size = 8"
+    )
     study = made(
-        tmp_path, "trials = 6", settings, 'es.sigma = [0.1, 0.2]\nalgorithm = ["es", "cem"]', "[sampler]\nkind = 'random'"
+        tmp_path,
+        "trials = 6",
+        settings,
+        'es.sigma = [0.1, 0.2]\nalgorithm = ["es", "cem"]',
+        "[sampler]\nkind = 'random'",
     )
     checked(study, print)
     journal = Journal(study, fresh=True)
     found = [journal.values(journal.begin()) for _ in range(6)]
-    assert {one["algorithm"]: set(one) for one in found} == {"cem": {"algorithm"}, "es": {"algorithm", "es.sigma"}}
+    assert {one["algorithm"]: set(one) for one in found} == {
+        "cem": {"algorithm"},
+        "es": {"algorithm", "es.sigma"},
+    }
     configs = [study.config(one, seed=1) for one in found]
     assert {config.cem.population_size for config in configs if config.algorithm == "cem"} == {8}
 
@@ -281,7 +393,9 @@ def test_what_made_trials_good_is_told_and_why_others_failed(tmp_path, capsys):
     journal = Journal(study, fresh=True)
     for number in range(21):
         found = journal.values(journal.begin())
-        journal.complete(number, -abs(found["es.sigma"] - 0.1)) if number < 20 else journal.fail(number, "it was late")
+        journal.complete(number, -abs(found["es.sigma"] - 0.1)) if number < 20 else journal.fail(
+            number, "it was late"
+        )
     assert search.main(["show", str(study.path), "--top", "0"]) == 0
     lines = capsys.readouterr().out.splitlines()
     assert lines[0] == f"{study.path}: 21 of 30 trials begun: 20 complete, 1 failed"
@@ -292,14 +406,27 @@ def test_what_made_trials_good_is_told_and_why_others_failed(tmp_path, capsys):
 
 
 def test_a_configuration_is_written_by_what_differs_or_whole_and_means_the_same(tmp_path):
-    sparse = load(["--algorithm", "es", "--es.sigma", "0.03", "--budget.generations", "7", "--policy.hidden", "8"])[0]
+    sparse = load(
+        [
+            "--algorithm",
+            "es",
+            "--es.sigma",
+            "0.03",
+            "--budget.generations",
+            "7",
+            "--policy.hidden",
+            "8",
+        ]
+    )[0]
     text = report.as_file(replace(sparse, seed=100))
     assert text.splitlines() == [
         'algorithm = "es"', "", "[task]", 'id = "HalfCheetah-v5"', "", "[budget]", "generations = 7", "nominal_steps = 0", "",
         "[policy]", "hidden = [8]", "", "[es]", "sigma = 0.03",
     ]  # fmt: skip
     # a field of a reading that was put back to its default: what differs from the defaults would not say so
-    paper = load(["--esac.reading", "paper", "--esac.winner_pull", str(Config().esac.winner_pull)])[0]
+    paper = load(["--esac.reading", "paper", "--esac.winner_pull", str(Config().esac.winner_pull)])[
+        0
+    ]
     whole = report.as_file(paper)
     assert len(whole.splitlines()) > 100
     for config, content in ((sparse, text), (paper, whole)):
@@ -310,7 +437,10 @@ def test_a_configuration_is_written_by_what_differs_or_whole_and_means_the_same(
 
 @pytest.mark.parametrize("where", ["help", "page"])
 def test_the_studies_of_help_and_page_can_be_run(tmp_path, monkeypatch, where):
-    help_text, page = textwrap.dedent(search.__doc__.partition("\n")[2]), (ROOT / "docs/search.md").read_text(encoding="utf-8")
+    help_text, page = (
+        textwrap.dedent(search.__doc__.partition("\n")[2]),
+        (ROOT / "docs/search.md").read_text(encoding="utf-8"),
+    )
     text = page.partition("```toml\n")[2].partition("```")[0]
     if where == "help":
         text = re.search(r"^    trials = .*?\n\n", help_text, re.DOTALL | re.MULTILINE)[0]

@@ -24,8 +24,12 @@ def states(study):
     return [(trial.number, trial.state) for trial in Journal(study).trials()]
 
 
-@pytest.mark.parametrize(("moment", "generation"), [((Journal, "values"), None), ((trial_loop.Task, "_hours_left"), 1)])
-def test_a_signal_before_a_trials_first_generation_does_not_wait_for_its_last(tmp_path, monkeypatch, moment, generation):
+@pytest.mark.parametrize(
+    ("moment", "generation"), [((Journal, "values"), None), ((trial_loop.Task, "_hours_left"), 1)]
+)
+def test_a_signal_before_a_trials_first_generation_does_not_wait_for_its_last(
+    tmp_path, monkeypatch, moment, generation
+):
     """While its settings are proposed it has not begun; after that it is stopped in its first generation, and goes on."""
     study, honest = made(tmp_path, "trials = 1"), getattr(*moment)
 
@@ -43,7 +47,9 @@ def test_a_signal_before_a_trials_first_generation_does_not_wait_for_its_last(tm
     assert states(study) == [(0, "complete")]
 
 
-def test_a_task_that_died_before_a_run_said_that_it_was_given_up_gives_it_up_there(tmp_path, monkeypatch):
+def test_a_task_that_died_before_a_run_said_that_it_was_given_up_gives_it_up_there(
+    tmp_path, monkeypatch
+):
     """Beneath the one trial before it from its first value on, which is of generation 1 of 10."""
     study = made(tmp_path, "trials = 2", tail="[pruner]\nstartup = 1\nwarmup = 0.0")
     journal = Journal(study, fresh=True)
@@ -76,16 +82,29 @@ budget.generations = 3
 
 
 @pytest.mark.parametrize("ranks", [1, 3])
-def test_a_trial_whose_learner_is_not_finite_is_a_failed_one_and_the_next_one_is_made(tmp_path, ranks, together):
+def test_a_trial_whose_learner_is_not_finite_is_a_failed_one_and_the_next_one_is_made(
+    tmp_path, ranks, together
+):
     """The same trials on one rank and on several; its run's checkpoint, of the generation before, stands."""
-    study = made(tmp_path, "trials = 4", settings=LEARNER, search="td3.lr_td3 = [1e30, 1e-3]", tail="[sampler]\nkind = 'random'")
+    study = made(
+        tmp_path,
+        "trials = 4",
+        settings=LEARNER,
+        search="td3.lr_td3 = [1e30, 1e-3]",
+        tail="[sampler]\nkind = 'random'",
+    )
     assert (
-        trial_ranks.search(study.path, Alone()) if ranks == 1 else together(ranks, "search", "run", study.path).returncode
+        trial_ranks.search(study.path, Alone())
+        if ranks == 1
+        else together(ranks, "search", "run", study.path).returncode
     ) == 0
     trials = Journal(study).trials()
     assert [trial.found["td3.lr_td3"] for trial in trials] == [1e-3, 1e30, 1e30, 1e-3]
     assert [trial.state for trial in trials] == ["complete", "failed", "failed", "complete"]
-    assert "is not finite at training step 37, in the TD3 phase of generation 2; the last checkpoint stands" in trials[1].why
+    assert (
+        "is not finite at training step 37, in the TD3 phase of generation 2; the last checkpoint stands"
+        in trials[1].why
+    )
     assert Run.open(study.run_of(1, 100)).state == "failed"
 
 
@@ -150,7 +169,9 @@ def test_a_trial_that_no_settings_could_be_tried_in_is_not_a_failed_one(tmp_path
     assert states(study) == [(0, "complete"), (1, "complete")]
 
 
-def test_a_trial_whose_checkpoints_are_damaged_has_failed_and_the_study_goes_on(tmp_path, monkeypatch, capfd):
+def test_a_trial_whose_checkpoints_are_damaged_has_failed_and_the_study_goes_on(
+    tmp_path, monkeypatch, capfd
+):
     """Trial 0 is stopped in its sixth generation, which leaves two checkpoints."""
     study, honest = made(tmp_path, "trials = 2"), Journal.report
 
@@ -195,10 +216,13 @@ def test_a_run_that_was_spoilt_is_told_from_one_that_was_stopped_in_vain():
     assert not trial_loop.was_spoilt({})
 
 
-def test_a_task_that_was_edited_meanwhile_ends_the_search_and_fails_no_trial(tmp_path, monkeypatch, capfd):
+def test_a_task_that_was_edited_meanwhile_ends_the_search_and_fails_no_trial(
+    tmp_path, monkeypatch, capfd
+):
     study, seen = made(tmp_path, "trials = 3"), []
     monkeypatch.setattr(
-        "esac_mpi.training.task_set_up.identity.edited", lambda env: seen.append(env) or ["mine"] * (len(seen) > 2)
+        "esac_mpi.training.task_set_up.identity.edited",
+        lambda env: seen.append(env) or ["mine"] * (len(seen) > 2),
     )
     assert trial_ranks.search(study.path, Alone()) == 2
     assert "mine was edited since it was imported here" in capfd.readouterr().out
@@ -229,7 +253,10 @@ def test_a_trial_whose_host_is_silent_for_long_is_waited_for_no_more(tmp_path, m
     monkeypatch.setattr(trial_loop, "POLL", 0.01)
     monkeypatch.setattr(trial_loop, "SILENT", 0.05)
     assert trial_ranks.search(study.path, Alone(), status=tmp_path / "task") == 1
-    assert f"trial 0 is locked by host elsewhere ({lock}), silent for 0 minutes: if that host is down" in capfd.readouterr().out
+    assert (
+        f"trial 0 is locked by host elsewhere ({lock}), silent for 0 minutes: if that host is down"
+        in capfd.readouterr().out
+    )
     assert json.loads((tmp_path / "task/status.json").read_text())["status"] == "failed"
     assert states(study) == [(0, "running")]
 

@@ -22,26 +22,43 @@ def draws(*winners: int) -> list[list[int]]:
     return [[9, rank, rank] for rank in winners]
 
 
-SELECTION = Selection(elites=slots(1), selected=slots(1, 3, 5), copies=slots(4), free=slots(0, 6, 2))  # of seven
+SELECTION = Selection(
+    elites=slots(1), selected=slots(1, 3, 5), copies=slots(4), free=slots(0, 6, 2)
+)  # of seven
 
 
 def test_the_order_is_best_first_ties_by_slot_and_what_is_not_finite_last():
-    assert selection.order(np.array([3.0, np.nan, 7.0, 7.0, np.inf, -np.inf, -9.0])).tolist() == [2, 3, 0, 6, 1, 4, 5]
+    assert selection.order(np.array([3.0, np.nan, 7.0, 7.0, np.inf, -np.inf, -9.0])).tolist() == [
+        2,
+        3,
+        0,
+        6,
+        1,
+        4,
+        5,
+    ]
     assert selection.order(np.array([])).tolist() == []
 
 
-@pytest.mark.parametrize(("k", "fraction", "count"), [(10, 0.1, 1), (10, 0.3, 3), (10, 0.05, 1), (10, 0.0, 1), (5, 0.5, 2)])
+@pytest.mark.parametrize(
+    ("k", "fraction", "count"),
+    [(10, 0.1, 1), (10, 0.3, 3), (10, 0.05, 1), (10, 0.0, 1), (5, 0.5, 2)],
+)
 def test_there_is_at_least_one_elite(k, fraction, count):
     assert genetic.elites(k, fraction) == count
 
 
 def test_a_selection_by_hand():
     fitness = np.array([5.0, 9.0, 1.0, 7.0, 3.0, 8.0])  # best to worst: slots 1 5 3 0 4 2
-    random = Drawn([[0, 3, 5], [1, 4, 4], [5, 5, 5], [1, 1, 2], [2, 3, 4]], [4, 0])  # ranks 0 1 5 1 2: slots 1 5 2 5 3
+    random = Drawn(
+        [[0, 3, 5], [1, 4, 4], [5, 5, 5], [1, 1, 2], [2, 3, 4]], [4, 0]
+    )  # ranks 0 1 5 1 2: slots 1 5 2 5 3
     chosen = selection.select(fitness, 1, random)
     assert as_lists(chosen) == ([1], [1, 2, 3, 5], [4], [0])
     assert random.calls[0] == (6,)
-    np.testing.assert_array_equal(random.calls[1][0], [0, 4])  # shuffled: neither elite nor selected
+    np.testing.assert_array_equal(
+        random.calls[1][0], [0, 4]
+    )  # shuffled: neither elite nor selected
     assert [selection.fate(chosen, slot).name[0] for slot in range(6)] == list("DESSDS")
 
 
@@ -49,7 +66,11 @@ def test_a_selection_by_hand():
     ("elites", "winners", "expected"),
     [
         (1, (0, 0, 0), ([0], [0], [3], [2, 1])),  # one wins all
-        (1, (1, 2, 3), ([0], [2, 3], [1], [])),  # all are selected: a copy takes the first selected slot
+        (
+            1,
+            (1, 2, 3),
+            ([0], [2, 3], [1], []),
+        ),  # all are selected: a copy takes the first selected slot
         (1, (1, 2, 0), ([0], [0, 1, 2], [3], [])),  # the copy takes the only free slot
         (2, (0, 1), ([0, 1], [0, 1], [3, 2], [])),  # elites only
         (2, (2, 2), ([0, 1], [], [3, 2], [])),  # one free slot, one selected
@@ -60,14 +81,27 @@ def test_a_selection_by_hand():
 def test_selections_of_four_at_the_edges(elites, winners, expected):
     fitness = np.array([4.0, 3.0, 2.0, 1.0])  # rank = slot
     free = sorted(set(range(elites, 4)) - set(winners), reverse=True)
-    assert as_lists(selection.select(fitness, elites, Drawn(draws(*winners), slots(*free)))) == expected
+    assert (
+        as_lists(selection.select(fitness, elites, Drawn(draws(*winners), slots(*free))))
+        == expected
+    )
 
 
 def test_a_network_whose_slot_takes_a_copy_is_discarded_unless_it_is_an_elite():
     chosen = selection.select(np.array([4.0, 3.0, 2.0, 1.0]), 1, Drawn(draws(1, 2, 3), slots()))
-    assert [selection.fate(chosen, slot) for slot in range(4)] == [Fate.ELITE, Fate.DISCARDED, Fate.SELECTED, Fate.SELECTED]
+    assert [selection.fate(chosen, slot) for slot in range(4)] == [
+        Fate.ELITE,
+        Fate.DISCARDED,
+        Fate.SELECTED,
+        Fate.SELECTED,
+    ]
     chosen = selection.select(np.array([4.0, 3.0, 2.0, 1.0]), 2, Drawn(draws(0, 3), slots(2)))
-    assert [selection.fate(chosen, slot) for slot in range(4)] == [Fate.ELITE, Fate.ELITE, Fate.DISCARDED, Fate.SELECTED]
+    assert [selection.fate(chosen, slot) for slot in range(4)] == [
+        Fate.ELITE,
+        Fate.ELITE,
+        Fate.DISCARDED,
+        Fate.SELECTED,
+    ]
 
 
 def test_more_elites_than_half_of_a_population_are_refused():
@@ -80,7 +114,9 @@ def test_every_slot_has_one_lot_in_any_selection():
     for k in (2, 3, 5, 10):
         for elites in range(1, k // 2 + 1):
             for _ in range(50):
-                best, selected, copies, free = selection.select(random.normal(size=k), elites, random)
+                best, selected, copies, free = selection.select(
+                    random.normal(size=k), elites, random
+                )
                 assert len(best) == len(copies) == len(set(copies.tolist())) == elites
                 assert sorted({*best, *selected, *copies, *free}) == list(range(k))
                 assert not {*copies} & {*selected}
@@ -90,7 +126,10 @@ def test_every_slot_has_one_lot_in_any_selection():
 
 def test_a_tournament_of_three_selects_as_often_as_reckoned():
     k, runs = 10, 3000
-    counts = [len(selection.select(-np.arange(k), 1, np.random.default_rng(seed)).selected) for seed in range(runs)]
+    counts = [
+        len(selection.select(-np.arange(k), 1, np.random.default_rng(seed)).selected)
+        for seed in range(runs)
+    ]
     rank = np.arange(k)
     wins = ((k - rank) / k) ** 3 - ((k - rank - 1) / k) ** 3  # that the best of three is this rank
     expected = np.sum(1 - (1 - wins) ** 9)
@@ -103,7 +142,9 @@ def table(births: selection.Births) -> dict[str, list[int]]:
 
 
 def test_births_with_n_point_crossover_by_hand():
-    random = Drawn([1, 1], [3, 5], [0.4, 0.5, 0.1, 0.2, 0.0, 0.9, 0.3])  # elites, selected, who is mutated
+    random = Drawn(
+        [1, 1], [3, 5], [0.4, 0.5, 0.1, 0.2, 0.0, 0.9, 0.3]
+    )  # elites, selected, who is mutated
     assert table(selection.births_n_point(SELECTION, 7, 0.5, random)) == {
         "kind": [2, 0, 2, 0, 1, 0, 2],
         "first": [1, 1, 1, 3, 1, 5, 1],
@@ -131,7 +172,9 @@ def test_births_with_distilled_children_by_hand():
 
 def test_free_slots_take_the_one_network_there_is_and_are_mutated():
     alone = Selection(slots(2), slots(2), slots(0), slots(3, 1))
-    births = selection.births_distilled(alone, np.zeros((0, 2), np.int64), 4, 0.9, Drawn([0.5, 0.5, 0.5, 0.95]))
+    births = selection.births_distilled(
+        alone, np.zeros((0, 2), np.int64), 4, 0.9, Drawn([0.5, 0.5, 0.5, 0.95])
+    )
     assert table(births) == {
         "kind": [1, 1, 0, 1],
         "first": [2, 2, 2, 2],
@@ -182,7 +225,11 @@ def test_stale_candidates_carry_the_fitness_of_those_that_copies_replaced():
 
 
 def test_couples_are_any_two_that_are_not_the_same_network():
-    assert selection.couples(Candidates(slots(4, 1, 2), np.zeros(3))).tolist() == [[0, 1], [0, 2], [1, 2]]
+    assert selection.couples(Candidates(slots(4, 1, 2), np.zeros(3))).tolist() == [
+        [0, 1],
+        [0, 2],
+        [1, 2],
+    ]
     assert selection.couples(Candidates(slots(1, 1, 3), np.zeros(3))).tolist() == [[0, 2], [1, 2]]
     assert selection.couples(Candidates(slots(1), np.zeros(1))).shape == (0, 2)
     assert selection.couples(Candidates(slots(1, 1), np.zeros(2))).shape == (0, 2)
@@ -191,8 +238,13 @@ def test_couples_are_any_two_that_are_not_the_same_network():
 def test_one_candidate_has_no_couple_and_no_score():
     alone = Candidates(slots(1), np.array([5.0]))
     couples = selection.couples(alone)
-    greedy, distance = selection.greedy_scores(couples, alone.scores), selection.distance_scores(couples, np.zeros((1, 1)))
-    assert selection.parents(alone, couples, selection.mixed_scores(greedy, distance, 0.5)).shape == (0, 2)
+    greedy, distance = (
+        selection.greedy_scores(couples, alone.scores),
+        selection.distance_scores(couples, np.zeros((1, 1))),
+    )
+    assert selection.parents(
+        alone, couples, selection.mixed_scores(greedy, distance, 0.5)
+    ).shape == (0, 2)
 
 
 COUPLES = np.array([[0, 1], [0, 2], [1, 2]])
@@ -205,28 +257,48 @@ def test_scores_of_couples_by_hand():
 
 
 def test_disagreement_is_the_mean_over_states_of_the_squared_distance():
-    own, other = np.array([[1.0, 0.0], [0.5, 0.5]], np.float32), np.array([[0.0, 0.0], [0.0, -0.5]], np.float32)
+    own, other = (
+        np.array([[1.0, 0.0], [0.5, 0.5]], np.float32),
+        np.array([[0.0, 0.0], [0.0, -0.5]], np.float32),
+    )
     assert selection.disagreement(own, other) == (1.0 + 1.25) / 2
     assert selection.disagreement(own[:0], other[:0]) == 0.0
 
 
 def test_mixed_scores_are_a_convex_combination_of_both_scaled_to_one():
-    greedy, distance = np.array([3.0, 9.0, 2.0]), np.array([11.0, 33.0, 22.0])  # scaled 1/7 1 0 and 0 1 1/2
-    np.testing.assert_allclose(selection.mixed_scores(greedy, distance, 0.25), [1 / 28, 1.0, 3 / 8], rtol=1e-15)
-    np.testing.assert_allclose(selection.mixed_scores(greedy, np.full(3, 7.0), 0.5), [1 / 14, 1 / 2, 0.0], rtol=1e-15)
+    greedy, distance = (
+        np.array([3.0, 9.0, 2.0]),
+        np.array([11.0, 33.0, 22.0]),
+    )  # scaled 1/7 1 0 and 0 1 1/2
+    np.testing.assert_allclose(
+        selection.mixed_scores(greedy, distance, 0.25), [1 / 28, 1.0, 3 / 8], rtol=1e-15
+    )
+    np.testing.assert_allclose(
+        selection.mixed_scores(greedy, np.full(3, 7.0), 0.5), [1 / 14, 1 / 2, 0.0], rtol=1e-15
+    )
     assert not selection.mixed_scores(np.full(3, -1.0), np.full(3, 7.0), 0.5).any()
     # what is not finite is the least
-    np.testing.assert_allclose(selection.mixed_scores(np.array([4.0, np.nan, 2.0]), np.zeros(3), 1.0), [1.0, 0.0, 0.0])
+    np.testing.assert_allclose(
+        selection.mixed_scores(np.array([4.0, np.nan, 2.0]), np.zeros(3), 1.0), [1.0, 0.0, 0.0]
+    )
 
 
 def test_parents_are_the_couples_best_first_with_the_fitter_first():
     candidates = Candidates(slots(7, 2, 4), np.array([5.0, -2.0, 6.0]))
-    assert selection.parents(candidates, COUPLES, np.array([3.0, 11.0, 4.0])).tolist() == [[4, 7], [4, 2], [7, 2]]
+    assert selection.parents(candidates, COUPLES, np.array([3.0, 11.0, 4.0])).tolist() == [
+        [4, 7],
+        [4, 2],
+        [7, 2],
+    ]
 
 
 def test_ties_of_scores_and_of_fitness_are_in_the_order_of_the_candidates():
     candidates = Candidates(slots(7, 2, 4), np.full(3, 5.0))
-    assert selection.parents(candidates, COUPLES, np.full(3, 10.0)).tolist() == [[7, 2], [7, 4], [2, 4]]
+    assert selection.parents(candidates, COUPLES, np.full(3, 10.0)).tolist() == [
+        [7, 2],
+        [7, 4],
+        [2, 4],
+    ]
 
 
 def test_a_candidate_whose_fitness_is_not_finite_comes_last():

@@ -24,7 +24,11 @@ TESTED = {
 
 @pytest.mark.parametrize("phases", [True, False])
 def test_amt_grows_sigma_by_the_papers_count_whenever_phases_begin(world, phases):
-    settings = {"esac__amt_trigger": "generation", "esac__amt_clip": 1e-3, "esac__sac_phases": phases}
+    settings = {
+        "esac__amt_trigger": "generation",
+        "esac__amt_clip": 1e-3,
+        "esac__sac_phases": phases,
+    }
     params, state, env = make(world, **settings, esac__gradient_interval=1)
     learner = Teacher(np.zeros(LAYOUT.d, np.float32))
     for k in range(1, 8):
@@ -72,15 +76,27 @@ def test_an_unstable_test_leaves_sigma_as_it_is(world):
 
 def test_es_plays_theta_es_every_fifth_generation_for_the_one_fifth_rule(world):
     _, _, env = make(world)
-    table = {"algorithm": "es", "es.population_size": 10, "es.sigma": 0.3, "es.reward_shift": 0.0, "policy.hidden": (140, 140)}
-    params = Params(updated(Config(), table | {"es.sigma_rule": "one_fifth"}), LAYOUT, 10, Philox(0))
+    table = {
+        "algorithm": "es",
+        "es.population_size": 10,
+        "es.sigma": 0.3,
+        "es.reward_shift": 0.0,
+        "policy.hidden": (140, 140),
+    }
+    params = Params(
+        updated(Config(), table | {"es.sigma_rule": "one_fifth"}), LAYOUT, 10, Philox(0)
+    )
     fixed = Params(updated(Config(), table), LAYOUT, 10, Philox(0))
     state, plain = es.init(params, world), es.init(fixed, world)
     for k in range(1, 7):
         row, timing = es.generation(params, state, world, env)
         other, _ = es.generation(fixed, plain, world, env)
         assert row["sigma"] == 0.3 if k < 6 else row["sigma"] != 0.3
-        assert np.isfinite(row["trial_theta_es"]).all() == np.isfinite(timing["trial_seconds"]).all() == (k == 5)
+        assert (
+            np.isfinite(row["trial_theta_es"]).all()
+            == np.isfinite(timing["trial_seconds"]).all()
+            == (k == 5)
+        )
         if k < 6:
             np.testing.assert_array_equal(row["fitness"], other["fitness"])
         if k == 5:
@@ -99,10 +115,17 @@ def test_es_plays_theta_es_every_fifth_generation_for_the_one_fifth_rule(world):
         ({"esac.sigma_rule": "one_fifth", "esac.length_cap": 2.0}, "esac.length_cap = 0"),
         ({"esac.sigma_rule": "one_fifth", "esac.action_noise": 0.1}, "esac.action_noise = 0"),
         (
-            {"esac.sigma_rule": "one_fifth", "esac.winner_fraction": 0.5, "esac.population_size": 4},
+            {
+                "esac.sigma_rule": "one_fifth",
+                "esac.winner_fraction": 0.5,
+                "esac.population_size": 4,
+            },
             "esac.winner_fraction",
         ),
-        ({"algorithm": "es", "es.sigma_rule": "one_fifth", "es.length_cap": 2.0}, "es.length_cap = 0"),
+        (
+            {"algorithm": "es", "es.sigma_rule": "one_fifth", "es.length_cap": 2.0},
+            "es.length_cap = 0",
+        ),
     ],
 )
 def test_a_rule_that_cannot_judge_is_refused(settings, phrase):
@@ -110,7 +133,15 @@ def test_a_rule_that_cannot_judge_is_refused(settings, phrase):
         config.check(updated(Config(), settings))
 
 
-WAITED = [*POPULATION, *PHASES, *LEARNER, "--esac.adoption", "tested", "--esac.sigma_rule", "one_fifth"]
+WAITED = [
+    *POPULATION,
+    *PHASES,
+    *LEARNER,
+    "--esac.adoption",
+    "tested",
+    "--esac.sigma_rule",
+    "one_fifth",
+]
 GROWN = ["--esac.sigma_rule", "grow", "--esac.amt_trigger", "generation", "--esac.amt_clip", 0.02]
 RULES = {
     "waited for": [*TASK, *WAITED, *ROUTINE],

@@ -78,7 +78,9 @@ def test_what_a_terminal_or_batch_system_sends_twice_is_one_signal(stop, monkeyp
 
 def test_the_limit_of_processor_time_is_said_every_second_and_is_one_wish_with_a_grace(stop):
     stop.grace = 0.5
-    assert stop.carry_out(lambda: [send(signal.SIGXCPU) for _ in range(3)])  # 0.1 s apart: more than the same signal
+    assert stop.carry_out(
+        lambda: [send(signal.SIGXCPU) for _ in range(3)]
+    )  # 0.1 s apart: more than the same signal
     assert stop.wished
     assert not stop.carry_out(lambda: time.sleep(30))
     assert not stop.aborted
@@ -110,7 +112,14 @@ def test_what_is_swallowed_is_given_up_all_the_same(stop):
 
 @pytest.mark.parametrize(
     ("text", "seconds"),
-    [("59", 59), ("10:00", 600), ("2:00:00", 7200), ("1-02:03:04", 93784), ("UNLIMITED", math.inf), ("", math.inf)],
+    [
+        ("59", 59),
+        ("10:00", 600),
+        ("2:00:00", 7200),
+        ("1-02:03:04", 93784),
+        ("UNLIMITED", math.inf),
+        ("", math.inf),
+    ],
 )
 def test_times_as_schedulers_write_them(text, seconds):
     assert batch_system.clock_time(text) == seconds
@@ -140,34 +149,57 @@ def test_what_the_batch_system_leaves():
     asked.clear()
     later = {"SLURM_JOB_END_TIME": end, "SLURM_JOB_START_TIME": str(int(end) + 50)}  # no such job
     assert 990 < batch_system.seconds_left(later) <= 1000
-    assert batch_system.seconds_left({"SLURM_JOB_ID": "", "PBS_JOBID": ""}, ask("never")) == math.inf
-    ahead = {"SLURM_JOB_START_TIME": str(int(end) - 600), "SLURM_JOB_END_TIME": end}  # of the clock of this node
+    assert (
+        batch_system.seconds_left({"SLURM_JOB_ID": "", "PBS_JOBID": ""}, ask("never")) == math.inf
+    )
+    ahead = {
+        "SLURM_JOB_START_TIME": str(int(end) - 600),
+        "SLURM_JOB_END_TIME": end,
+    }  # of the clock of this node
     assert batch_system.seconds_left(ahead) == 600
     assert batch_system.seconds_left({"SLURM_JOB_ID": "7"}, ask("7 1:00:00\n")) == 3600
     assert asked == [["squeue", "-h", "-j", "7", "-o", "%A %L"]]
-    several = ask("8 9:59\n7 1:00:00\n9 INVALID\n\n")  # of an array's last job, or a heterogeneous one's first
+    several = ask(
+        "8 9:59\n7 1:00:00\n9 INVALID\n\n"
+    )  # of an array's last job, or a heterogeneous one's first
     assert batch_system.seconds_left({"SLURM_JOB_ID": "7"}, several) == 3600
     assert batch_system.seconds_left({"SLURM_JOB_ID": "6"}, several) == math.inf
     for odd in ("", "Unknown", "nan", "-5"):
-        assert batch_system.seconds_left({"SLURM_JOB_ID": "7", "SLURM_JOB_END_TIME": odd}, several) == 3600
-        assert 990 < batch_system.seconds_left({"SLURM_JOB_END_TIME": end, "SLURM_JOB_START_TIME": odd}) <= 1000
+        assert (
+            batch_system.seconds_left({"SLURM_JOB_ID": "7", "SLURM_JOB_END_TIME": odd}, several)
+            == 3600
+        )
+        assert (
+            990
+            < batch_system.seconds_left({"SLURM_JOB_END_TIME": end, "SLURM_JOB_START_TIME": odd})
+            <= 1000
+        )
     about = "    Resource_List.walltime = 12:00:00\n    resources_used.walltime = 00:10:00\n"
     assert batch_system.seconds_left({"PBS_JOBID": "7.host"}, ask(about)) == 12 * 3600 - 600
-    assert batch_system.seconds_left({"PBS_JOBID": "7.host"}, ask("qstat: Unknown Job Id")) == math.inf
+    assert (
+        batch_system.seconds_left({"PBS_JOBID": "7.host"}, ask("qstat: Unknown Job Id")) == math.inf
+    )
     for name in batch_system.RANKS:  # rank 0's clock alone decides
-        assert batch_system.seconds_left({"SLURM_JOB_ID": "7", name: "3"}, ask("7 1:00:00")) == math.inf
+        assert (
+            batch_system.seconds_left({"SLURM_JOB_ID": "7", name: "3"}, ask("7 1:00:00"))
+            == math.inf
+        )
         assert batch_system.seconds_left({"SLURM_JOB_ID": "7", name: "0"}, ask("7 1:00:00")) == 3600
     assert batch_system.seconds_left({"SLURM_JOB_ID": "7"}) == math.inf  # no such command here
 
 
 def test_what_a_batch_system_shows_may_be_in_any_encoding(tmp_path, monkeypatch):
-    (tmp_path / "qstat").write_bytes(b"#!/bin/sh\nprintf 'Job_Name = l\\344ufe\\nResource_List.walltime = 01:00:00\\n'\n")
+    (tmp_path / "qstat").write_bytes(
+        b"#!/bin/sh\nprintf 'Job_Name = l\\344ufe\\nResource_List.walltime = 01:00:00\\n'\n"
+    )
     (tmp_path / "qstat").chmod(0o755)
     monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
     assert batch_system.seconds_left({"PBS_JOBID": "7.host"}) == 3600
 
 
-@pytest.mark.parametrize(("waiting", "name"), [(False, "stop.member_minutes"), (True, "stop.silent_minutes")])
+@pytest.mark.parametrize(
+    ("waiting", "name"), [(False, "stop.member_minutes"), (True, "stop.silent_minutes")]
+)
 def test_the_watchdog_names_what_hangs_and_how_long_it_may(waiting, name):
     """A tick is a fifth of the limits; something happens in each."""
     said = []

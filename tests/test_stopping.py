@@ -13,7 +13,19 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from conftest import CYCLIC, CYCLIC_ES, EAGER, LEARNER, PATIENCE, ROUTINE, SMALL, SMALL_ES, command, environment, run
+from conftest import (
+    CYCLIC,
+    CYCLIC_ES,
+    EAGER,
+    LEARNER,
+    PATIENCE,
+    ROUTINE,
+    SMALL,
+    SMALL_ES,
+    command,
+    environment,
+    run,
+)
 from whole_runs import assert_same_run, rows_published, science, summary, wait_for
 
 from esac_mpi.record import Run, read
@@ -39,7 +51,9 @@ def steps_before(path: Path, since: int, generation: int, part: str) -> int:
     its SAC phase, which begins with the episodes that it plays again, its evaluation.
     """
     rows, kinds = science(path), ("population", "replayed", "learner", "evaluation")
-    made = {kind: np.insert(rows[f"metrics/env_steps_{kind}"], 0, 0) for kind in kinds}  # [1 + generations] after each
+    made = {
+        kind: np.insert(rows[f"metrics/env_steps_{kind}"], 0, 0) for kind in kinds
+    }  # [1 + generations] after each
     done = int(sum(steps[generation - 1] - steps[since] for steps in made.values()))
     for kind in kinds[: kinds.index(part)]:
         done += int(made[kind][generation] - made[kind][generation - 1])
@@ -54,21 +68,39 @@ def test_a_second_signal_gives_a_generation_up_wherever_it_is_and_it_is_made_aga
     path, stopped = tmp_path / "run", 0
     monkeypatch.setenv("SIGNALS", "2")
     learning = int(phases[phases > 2][0])
-    for part, generation in (("population", 3), ("replayed", learning), ("learner", learning), ("evaluation", 6)):
-        monkeypatch.setenv("SIGNAL_AT", str(steps_before(uninterrupted, stopped, generation, part) + 7))
+    for part, generation in (
+        ("population", 3),
+        ("replayed", learning),
+        ("learner", learning),
+        ("evaluation", 6),
+    ):
+        monkeypatch.setenv(
+            "SIGNAL_AT", str(steps_before(uninterrupted, stopped, generation, part) + 7)
+        )
         done = run(1, *SIGNALLED, "--budget.generations", 8, "--run-dir", path, code=75)
         stopped = generation if part == "evaluation" else generation - 1
         assert f"stopped at generation {stopped} (" in done.stdout
         assert (status(path)["status"], status(path)["generation"]) == ("requeue", stopped)
         assert len(science(path)["metrics/generation"]) == generation - 1
-        assert any(name.startswith("pending/") for name in read(path / "checkpoint.h5")[0]) == (part == "evaluation")
+        assert any(name.startswith("pending/") for name in read(path / "checkpoint.h5")[0]) == (
+            part == "evaluation"
+        )
     monkeypatch.delenv("SIGNAL_AT")
     together(2, *SIGNALLED, "--budget.generations", 8, "--run-dir", path)
     assert_same_run(uninterrupted, path)
 
 
 def test_a_sac_run_gives_its_phase_up_too(tmp_path, monkeypatch, alone, together):
-    halves = ["--algorithm", "sac", "--task.id", "own_envs:Signalled-v0", *LEARNER, *ROUTINE, "--sac.steps_per_generation", 70]
+    halves = [
+        "--algorithm",
+        "sac",
+        "--task.id",
+        "own_envs:Signalled-v0",
+        *LEARNER,
+        *ROUTINE,
+        "--sac.steps_per_generation",
+        70,
+    ]
     alone(*halves, "--budget.generations", 5, "--run-dir", tmp_path / "straight")
     monkeypatch.setenv("SIGNALS", "2")
     monkeypatch.setenv("SIGNAL_AT", str(100 + 70 * 3 + 4 * 30 + 20))  # in the fourth or fifth phase
@@ -79,10 +111,16 @@ def test_a_sac_run_gives_its_phase_up_too(tmp_path, monkeypatch, alone, together
     assert_same_run(tmp_path / "straight", tmp_path / "run")
 
 
-def test_one_ranks_signals_stop_all_and_a_third_ends_at_once(uninterrupted, tmp_path, monkeypatch, together):
+def test_one_ranks_signals_stop_all_and_a_third_ends_at_once(
+    uninterrupted, tmp_path, monkeypatch, together
+):
     path = tmp_path / "run"
     monkeypatch.setenv("SIGNAL_AT", "350")
-    for signals, code in ((1, 75), (2, 75), (3, 1)):  # of whichever rank comes there first; each start goes on with the run
+    for signals, code in (
+        (1, 75),
+        (2, 75),
+        (3, 1),
+    ):  # of whichever rank comes there first; each start goes on with the run
         monkeypatch.setenv("SIGNALS", str(signals))
         done = run(3, *SIGNALLED, "--budget.generations", 8, "--run-dir", path, code=code)
         wait_for(lambda said=("requeue" if code == 75 else "dead"): summary(path)["status"] == said)
@@ -95,15 +133,31 @@ def test_one_ranks_signals_stop_all_and_a_third_ends_at_once(uninterrupted, tmp_
 
 
 def test_sigterm_does_not_wait_for_a_long_generation(tmp_path, start, monkeypatch, alone, together):
-    arguments = ["--task.id", "own_envs:Slow-v0", *SMALL_ES, "--stop.grace_seconds", 0.5, "--budget.generations", 2]
+    arguments = [
+        "--task.id",
+        "own_envs:Slow-v0",
+        *SMALL_ES,
+        "--stop.grace_seconds",
+        0.5,
+        "--budget.generations",
+        2,
+    ]
     alone(*arguments, "--run-dir", tmp_path / "straight")
     monkeypatch.setenv("SLOW", "10.0")  # a generation takes longer than any test
     process = start(2, *arguments, "--run-dir", tmp_path / "run", program=EAGER)
-    wait_for(lambda: (tmp_path / "run/status.json").exists() and status(tmp_path / "run")["status"] == "running")
+    wait_for(
+        lambda: (
+            (tmp_path / "run/status.json").exists()
+            and status(tmp_path / "run")["status"] == "running"
+        )
+    )
     process.send_signal(signal.SIGTERM)
     _, errors = process.communicate(timeout=PATIENCE)
     assert process.returncode == 75, errors
-    assert (status(tmp_path / "run")["status"], status(tmp_path / "run")["generation"]) == ("requeue", 0)  # not at its end
+    assert (status(tmp_path / "run")["status"], status(tmp_path / "run")["generation"]) == (
+        "requeue",
+        0,
+    )  # not at its end
     monkeypatch.setenv("SLOW", "0")
     together(3, *arguments, "--run-dir", tmp_path / "run")
     assert_same_run(tmp_path / "straight", tmp_path / "run")
@@ -156,7 +210,17 @@ def signalled_until_it_ends(process) -> str:
 def test_max_hours_ends_a_run_in_time_and_saved(tmp_path):
     for seconds in (6, 60, 250):  # on a busy machine the start alone may take the first of them
         path = tmp_path / str(seconds)
-        run(2, *CYCLIC_ES, "--budget.generations", 10**6, "--max-hours", seconds / 3600, "--run-dir", path, code=75)
+        run(
+            2,
+            *CYCLIC_ES,
+            "--budget.generations",
+            10**6,
+            "--max-hours",
+            seconds / 3600,
+            "--run-dir",
+            path,
+            code=75,
+        )
         if not path.exists():
             continue
         assert status(path)["status"] == "requeue"
@@ -165,7 +229,9 @@ def test_max_hours_ends_a_run_in_time_and_saved(tmp_path):
     raise AssertionError("no generation in 250 s")
 
 
-def test_a_generation_that_outlasts_the_job_is_given_up_whatever_max_hours_says(tmp_path, monkeypatch):
+def test_a_generation_that_outlasts_the_job_is_given_up_whatever_max_hours_says(
+    tmp_path, monkeypatch
+):
     monkeypatch.setenv("SLOW", "10.0")
     slow = ["--task.id", "own_envs:Slow-v0", *SMALL_ES, "--budget.generations", 5]
 
@@ -188,11 +254,31 @@ def in_a_job_that_is_long_enough(folder, begun):
 
 def test_the_job_ends_when_an_environment_hangs_and_says_where(tmp_path):
     path = tmp_path / "run"
-    arguments = ["--task.id", "own_envs:Stuck-v0", "--algorithm", "es", "--es.population_size", 10, "--policy.hidden", 8, 8]
-    arguments += ["--stop.member_minutes", 0.2, "--budget.generations", 10**5]  # es: a set-up without torch is well below
-    done = run(2, *arguments, "--run-dir", path, code=None)  # the environment would sleep for longer than this waits
+    arguments = [
+        "--task.id",
+        "own_envs:Stuck-v0",
+        "--algorithm",
+        "es",
+        "--es.population_size",
+        10,
+        "--policy.hidden",
+        8,
+        8,
+    ]
+    arguments += [
+        "--stop.member_minutes",
+        0.2,
+        "--budget.generations",
+        10**5,
+    ]  # es: a set-up without torch is well below
+    done = run(
+        2, *arguments, "--run-dir", path, code=None
+    )  # the environment would sleep for longer than this waits
     assert done.returncode != 0
-    assert re.search(r"rank \d on \S+ hangs: .* for 0.2 minutes \(stop.member_minutes\), generation \d", done.stderr)
+    assert re.search(
+        r"rank \d on \S+ hangs: .* for 0.2 minutes \(stop.member_minutes\), generation \d",
+        done.stderr,
+    )
     assert re.search(r"own_envs.py\", line \d+ in step", done.stderr)
     wait_for(lambda: summary(path)["status"] == "dead")  # a launcher may end before its ranks
     read(path / "checkpoint.h5")
@@ -200,7 +286,15 @@ def test_the_job_ends_when_an_environment_hangs_and_says_where(tmp_path):
 
 def test_starts_without_progress_end_as_failed_and_a_person_may_try_again(tmp_path, monkeypatch):
     path = tmp_path / "run"
-    arguments = ["--task.id", "own_envs:Signalled-v0", *SMALL_ES, "--stop.starts", 2, "--run-dir", path]
+    arguments = [
+        "--task.id",
+        "own_envs:Signalled-v0",
+        *SMALL_ES,
+        "--stop.starts",
+        2,
+        "--run-dir",
+        path,
+    ]
     arguments += ["--budget.generations", 2]
     monkeypatch.setenv("SIGNALS", "2")
     monkeypatch.setenv("SIGNAL_AT", "120")
@@ -239,7 +333,10 @@ def test_a_second_run_in_the_same_directory_is_refused_and_the_first_goes_on(tmp
     wait_for(lambda: rows_published(path) >= 3)
     assert summary(path)["status"] == "running"
     done = run(2, *arguments, code=2)
-    assert f"in use by another run: host {status(path)['host']}, pid {status(path)['pid']}" in done.stderr
+    assert (
+        f"in use by another run: host {status(path)['host']}, pid {status(path)['pid']}"
+        in done.stderr
+    )
     assert "Traceback" not in done.stderr
     made = rows_published(path)
     wait_for(lambda: rows_published(path) > made)
@@ -251,7 +348,11 @@ def test_a_second_run_in_the_same_directory_is_refused_and_the_first_goes_on(tmp
 def test_max_hours_reaches_every_node(tmp_path, monkeypatch):
     monkeypatch.setenv("SLOW", "1.0")
     monkeypatch.setenv("NODES", "2")
-    many = [*SMALL_ES, "--es.population_size", 200]  # minutes a generation, if a node finishes its share
+    many = [
+        *SMALL_ES,
+        "--es.population_size",
+        200,
+    ]  # minutes a generation, if a node finishes its share
     slow = ["--task.id", "own_envs:Slow-v0", *many, "--budget.generations", 5]
 
     def begun(path, seconds):
@@ -263,7 +364,15 @@ def test_max_hours_reaches_every_node(tmp_path, monkeypatch):
 
 @pytest.mark.parametrize("broken", ["closed", "full"])
 def test_an_error_ends_the_job_also_where_nobody_reads_it(tmp_path, broken):
-    arguments = ["--task.id", "own_envs:Raising-v0", *SMALL_ES, "--budget.generations", 10**4, "--run-dir", tmp_path / "run"]
+    arguments = [
+        "--task.id",
+        "own_envs:Raising-v0",
+        *SMALL_ES,
+        "--budget.generations",
+        10**4,
+        "--run-dir",
+        tmp_path / "run",
+    ]
     reader, writer = os.pipe()
     if broken == "closed":
         os.close(reader)
@@ -273,7 +382,12 @@ def test_an_error_ends_the_job_also_where_nobody_reads_it(tmp_path, broken):
             while os.write(writer, bytes(4096)):
                 pass
         os.set_blocking(writer, True)
-    line = [sys.executable, "-m", "esac_mpi", *map(str, arguments)]  # no launcher, which would read it
+    line = [
+        sys.executable,
+        "-m",
+        "esac_mpi",
+        *map(str, arguments),
+    ]  # no launcher, which would read it
     process = subprocess.Popen(line, env=environment(), stdout=subprocess.DEVNULL, stderr=writer)
     os.close(writer)
     assert process.wait(300) != 0
@@ -304,7 +418,15 @@ def test_all_ranks_but_a_few_may_have_nothing_to_do(tmp_path, alone):
 
 
 def test_a_learner_that_breaks_ends_the_run_in_one_line_and_leaves_the_checkpoint(tmp_path):
-    broken = [*CYCLIC, "--sac.temperature", 1e308, "--budget.generations", 50, "--run-dir", tmp_path / "run"]
+    broken = [
+        *CYCLIC,
+        "--sac.temperature",
+        1e308,
+        "--budget.generations",
+        50,
+        "--run-dir",
+        tmp_path / "run",
+    ]
     done = run(2, *broken, code=1)
     assert len([line for line in done.stderr.splitlines() if "finite" in line]) == 1
     assert "Traceback" not in done.stderr

@@ -36,7 +36,15 @@ def test_summary(tmp_path):
 
 def test_every_part_of_a_generation_is_told_by_its_name():
     page = (ROOT / "docs/hdf5.md").read_text()
-    within = {"noise", "wait", "phase", "updates", "processor", "checkpoint", "lead"}  # parts of these, or beside them
+    within = {
+        "noise",
+        "wait",
+        "phase",
+        "updates",
+        "processor",
+        "checkpoint",
+        "lead",
+    }  # parts of these, or beside them
     assert {*re.findall(r"timing/seconds_(\w+) \|", page)} - within == {*PARTS}
 
 
@@ -77,7 +85,12 @@ def test_the_table_is_sorted_aligned_and_counted(tmp_path):
     done = tool("summary", *(tmp_path / name for name in ("young", "b", "a", "c", "nothing")))
     assert done.returncode == 2
     header, *rows, footer = done.stdout.splitlines()
-    assert [Path(row.split()[-1]).name for row in rows] == ["c", "b", "young", "a"]  # by task, algorithm, seed as a number
+    assert [Path(row.split()[-1]).name for row in rows] == [
+        "c",
+        "b",
+        "young",
+        "a",
+    ]  # by task, algorithm, seed as a number
     assert header.split()[:6] == ["status", "task", "algorithm", "seed", "ranks", "generation"]
     for column in ("seed", "steps", "final"):  # numbers end where their heading ends
         end = re.search(rf"\b{column}\b", header).end()
@@ -106,16 +119,26 @@ def test_many_runs(tmp_path):
 def test_a_single_run_says_where_time_went_and_how_to_resume(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     command = f"python -m esac_mpi --task.id CyclicMDP-v0 --fresh --run-dir {tmp_path / 'a b'}"
-    make(tmp_path / "a b", status="requeue", command=command.replace(f"{tmp_path / 'a b'}", f"'{tmp_path / 'a b'}'")).close()
+    make(
+        tmp_path / "a b",
+        status="requeue",
+        command=command.replace(f"{tmp_path / 'a b'}", f"'{tmp_path / 'a b'}'"),
+    ).close()
     *_, time, resume = tool("summary", tmp_path / "a b").stdout.splitlines()
     assert time == "time: evaluate 5 %, other 95 %"
-    expected = f"mpirun -n 2 python -m esac_mpi --task.id CyclicMDP-v0 --run-dir '{tmp_path / 'a b'}'"
+    expected = (
+        f"mpirun -n 2 python -m esac_mpi --task.id CyclicMDP-v0 --run-dir '{tmp_path / 'a b'}'"
+    )
     assert resume == f"resume: {expected}"  # without --fresh, which would start over
     assert tool("summary", tmp_path / "a b", "--resume").stdout == f"{expected}\n"
 
 
 def test_the_command_to_resume_comes_back_to_the_run_from_anywhere(tmp_path, monkeypatch):
-    make(tmp_path / "runs/a", status="requeue", command="python -m esac_mpi x.toml --run-dir runs/a --seed 1").close()
+    make(
+        tmp_path / "runs/a",
+        status="requeue",
+        command="python -m esac_mpi x.toml --run-dir runs/a --seed 1",
+    ).close()
     make(tmp_path / "runs/b", status="complete", command="python -m esac_mpi").close()
     monkeypatch.chdir(tmp_path)
     own = "mpirun -n 2 python -m esac_mpi runs/a/config.toml --run-dir runs/a\n"
@@ -126,13 +149,22 @@ def test_the_command_to_resume_comes_back_to_the_run_from_anywhere(tmp_path, mon
     (tmp_path / "runs/x.toml").touch()
     monkeypatch.chdir(tmp_path / "runs")  # where runs/a would be another directory
     assert tool("summary", "a", "--resume").stdout == own.replace("runs/a", "a")
-    assert configuration.read_toml("a/config.toml")["seed"] == 0  # the resolved configuration is there to be run
+    assert (
+        configuration.read_toml("a/config.toml")["seed"] == 0
+    )  # the resolved configuration is there to be run
 
 
 def test_a_run_that_was_called_from_python_goes_on_by_its_own_settings(tmp_path, monkeypatch):
-    make(tmp_path / "a", status="requeue", command="esac_mpi.train --algorithm es --run_dir a --task.kwargs.x 1").close()
+    make(
+        tmp_path / "a",
+        status="requeue",
+        command="esac_mpi.train --algorithm es --run_dir a --task.kwargs.x 1",
+    ).close()
     monkeypatch.chdir(tmp_path)
-    assert tool("summary", "a", "--resume").stdout == "mpirun -n 2 python -m esac_mpi a/config.toml --run-dir a\n"
+    assert (
+        tool("summary", "a", "--resume").stdout
+        == "mpirun -n 2 python -m esac_mpi a/config.toml --run-dir a\n"
+    )
 
 
 def test_a_damaged_run_is_named(tmp_path):

@@ -24,7 +24,18 @@ from esac_mpi.record import Run
 from esac_mpi.training import task_set_up
 
 RUDE = "rude_envs:Rude-v0"
-SMALL = ["--task.id", RUDE, "--algorithm", "es", "--es.population_size", 4, "--policy.hidden", 4, "--evaluation.episodes", 1]
+SMALL = [
+    "--task.id",
+    RUDE,
+    "--algorithm",
+    "es",
+    "--es.population_size",
+    4,
+    "--policy.hidden",
+    4,
+    "--evaluation.episodes",
+    1,
+]
 BUDGET = ["--budget.generations", 2]
 HELD = "vanish umask replaced elsewhere locale environment argv path warnings logging dictconfig errors printing collector random"
 ONCE = f"{HELD} handlers blocked cores threads fork"
@@ -44,13 +55,17 @@ LOOKS = {
     "directory": os.getcwd,
     "vanish": os.getcwd,
     "umask": umask,
-    "handlers": lambda: [signal.getsignal(n) for n in (signal.SIGTERM, signal.SIGINT, signal.SIGUSR1)],
+    "handlers": lambda: [
+        signal.getsignal(n) for n in (signal.SIGTERM, signal.SIGINT, signal.SIGUSR1)
+    ],
     "c_handler": lambda: Path("/proc/self/status").read_text().partition("SigIgn:")[2].split()[0],
     "blocked": lambda: signal.pthread_sigmask(signal.SIG_BLOCK, ()),
     "replaced": lambda: sys.stdout,
     "elsewhere": lambda: os.fstat(1).st_ino,
     "locale": lambda: locale.setlocale(locale.LC_ALL),
-    "environment": lambda: [os.environ.get(name) for name in ("OMP_NUM_THREADS", "CUDA_VISIBLE_DEVICES", "SLURM_JOB_ID")],
+    "environment": lambda: [
+        os.environ.get(name) for name in ("OMP_NUM_THREADS", "CUDA_VISIBLE_DEVICES", "SLURM_JOB_ID")
+    ],
     "argv": lambda: sys.argv[:],
     "path": lambda: sys.path[0],
     "warnings": lambda: warnings.filters[:],
@@ -69,7 +84,10 @@ LOOKS = {
 @pytest.fixture(autouse=True)
 def with_a_thread():
     """Let linear algebra have one thread, as in training."""
-    was = {path: get() for path, get, _ in threads.openblas(process_state.MAPS)}, torch.get_num_threads()
+    was = (
+        {path: get() for path, get, _ in threads.openblas(process_state.MAPS)},
+        torch.get_num_threads(),
+    )
     put(1)
     torch.set_num_threads(1)
     yield
@@ -78,11 +96,15 @@ def with_a_thread():
     torch.set_num_threads(was[1])
 
 
-def program(folder: Path, *arguments: object, code: int = 0, **variables: str) -> subprocess.CompletedProcess:
+def program(
+    folder: Path, *arguments: object, code: int = 0, **variables: str
+) -> subprocess.CompletedProcess:
     """Run the program in a folder, as a user does; check its exit code, and that nothing is a traceback."""
     line = [sys.executable, "-m", "esac_mpi", *map(str, arguments)]
     variables = {**environment(), "PYTHONWARNINGS": "ignore", **variables}
-    done = subprocess.run(line, cwd=folder, env=variables, capture_output=True, text=True, timeout=100, check=False)
+    done = subprocess.run(
+        line, cwd=folder, env=variables, capture_output=True, text=True, timeout=100, check=False
+    )
     assert done.returncode == code, f"exit {done.returncode}\n{done.stdout}\n{done.stderr}"
     assert "Traceback" not in done.stderr
     return done
@@ -141,9 +163,15 @@ def test_a_run_is_what_it_would_have_been(tmp_path):
 
 
 @pytest.mark.parametrize("what", ["exit", "parse"])
-def test_a_task_that_ends_the_program_is_refused_with_nothing_made(what, tmp_path, monkeypatch, capsys):
-    monkeypatch.setattr(sys, "argv", [*sys.argv[:1], "--task.id", RUDE])  # which no command lets it see
-    with pytest.raises(TaskError, match=rf"^{RUDE} cannot be made: its code ends the program, sys.exit\("):
+def test_a_task_that_ends_the_program_is_refused_with_nothing_made(
+    what, tmp_path, monkeypatch, capsys
+):
+    monkeypatch.setattr(
+        sys, "argv", [*sys.argv[:1], "--task.id", RUDE]
+    )  # which no command lets it see
+    with pytest.raises(
+        TaskError, match=rf"^{RUDE} cannot be made: its code ends the program, sys.exit\("
+    ):
         make(RUDE, 0, {"what": what})
     env = make(RUDE, 0, {"what": what, "when": "first"})
     with pytest.raises(TaskError, match="cannot be played: its code ends the program"):
@@ -152,7 +180,9 @@ def test_a_task_that_ends_the_program_is_refused_with_nothing_made(what, tmp_pat
 
 def test_a_task_that_ends_the_program_in_a_run_ends_it_in_a_sentence(tmp_path):
     late = ["--task.kwargs.what", "exit", "--task.kwargs.when", "late"]
-    done = program(tmp_path, *SMALL, *late, "--budget.env_steps", 3 * LATE, "--run-dir", "run", code=1)
+    done = program(
+        tmp_path, *SMALL, *late, "--budget.env_steps", 3 * LATE, "--run-dir", "run", code=1
+    )
     assert "its code ends the program, sys.exit(0)" in done.stderr
     assert done.stderr.count("\n") <= 2
     assert json.loads((tmp_path / "run/status.json").read_text())["status"] == "failed"
@@ -190,10 +220,14 @@ def test_what_a_task_sets_for_itself_stays(monkeypatch):
     sys.path.remove("/its/own")
 
 
-def test_a_file_that_is_not_where_a_task_went_is_named_with_where_it_is_looked_for(tmp_path, monkeypatch):
+def test_a_file_that_is_not_where_a_task_went_is_named_with_where_it_is_looked_for(
+    tmp_path, monkeypatch
+):
     monkeypatch.chdir(tmp_path)
     env = make(RUDE)
-    monkeypatch.setattr(type(env.layers[-1]), "reset", lambda *_, **__: Path("model.xml").read_text())
+    monkeypatch.setattr(
+        type(env.layers[-1]), "reset", lambda *_, **__: Path("model.xml").read_text()
+    )
     with pytest.raises(TaskError, match=f"'model.xml'.* looked for in {tmp_path}"):
         probe.played(env)
 
@@ -208,7 +242,9 @@ def test_a_renderer_that_is_not_there_ends_no_training(by, tmp_path):
         "import os; print(os.environ['MUJOCO_GL'])"
     )
     variables = {**environment(), "MUJOCO_GL": by, "PATH": "", "LD_LIBRARY_PATH": ""}
-    done = subprocess.run([sys.executable, "-c", code], env=variables, capture_output=True, text=True, check=False)
+    done = subprocess.run(
+        [sys.executable, "-c", code], env=variables, capture_output=True, text=True, check=False
+    )
     assert done.stdout.splitlines()[-1] == by, done.stderr
     if by == "nonsense":
         assert "cannot start an episode: No OpenGL" in done.stdout

@@ -15,7 +15,10 @@ from esac_mpi.play.rollout import play
 from esac_mpi.play.transitions import Recorder, packed_size, unpacked
 from esac_mpi.record import read
 
-PLAIN = {"esac__optimiser": "sgd", "esac__winner_pull": 0.0}  # theta_es moves by lr * gradient alone
+PLAIN = {
+    "esac__optimiser": "sgd",
+    "esac__winner_pull": 0.0,
+}  # theta_es moves by lr * gradient alone
 MEMBERS = [(i // 2, 1 - 2 * (i % 2)) for i in range(10)]
 
 
@@ -29,18 +32,26 @@ class Before:
 
     def offspring(self, sigmas):
         """Return parent + sign * sigma * eps of every member, from the slots' sigmas."""
-        return [self.parents[s] + np.float32(sign * sigmas[s]) * epsilon(self.k, s) for s, sign in MEMBERS]
+        return [
+            self.parents[s] + np.float32(sign * sigmas[s]) * epsilon(self.k, s)
+            for s, sign in MEMBERS
+        ]
 
 
 def returns(params, env, k, offspring):
     policy = make_policy(params, env)
-    return [play(env, policy.set(o), noise.integer(0, Purpose.EPISODE, k, i)).episodic_return for i, o in enumerate(offspring)]
+    return [
+        play(env, policy.set(o), noise.integer(0, Purpose.EPISODE, k, i)).episodic_return
+        for i, o in enumerate(offspring)
+    ]
 
 
 def noise_gradient(row, k, slots):
     """Return line 11's sum over the members of `slots`, over n sigma."""
     ranks = evolution.centered_ranks(row["fitness"])
-    return sum((ranks[2 * j] - ranks[2 * j + 1]) * epsilon(k, j) for j in slots) / (2 * len(slots) * 0.3)
+    return sum((ranks[2 * j] - ranks[2 * j + 1]) * epsilon(k, j) for j in slots) / (
+        2 * len(slots) * 0.3
+    )
 
 
 @pytest.mark.parametrize(
@@ -62,13 +73,17 @@ def test_a_switch_that_has_nothing_to_act_on_leaves_the_bits_as_they_are(world, 
     switch, *rest = settings
     states = []
     for chosen in (settings, {name: settings[name] for name in rest}):
-        params, state, env = make(world, **{f"esac__{name}": value for name, value in chosen.items()})
+        params, state, env = make(
+            world, **{f"esac__{name}": value for name, value in chosen.items()}
+        )
         learner = Teacher(np.full(LAYOUT.d, 0.01, np.float32))
         learner.replay = Replay(1000, 3, 3)
         advance(world, params, state, env, 6, learner)
         states.append(state)
     for name in ("theta_es", "adam_m", "adam_v", "theta_sac", "children"):
-        np.testing.assert_array_equal(getattr(states[0], name), getattr(states[1], name), err_msg=f"{switch}: {name}")
+        np.testing.assert_array_equal(
+            getattr(states[0], name), getattr(states[1], name), err_msg=f"{switch}: {name}"
+        )
     assert states[0].sigma == states[1].sigma
 
 
@@ -78,9 +93,13 @@ def test_an_unperturbed_sac_copy_is_theta_sac_and_leaves_the_gradient(world):
     before = Before(state)
     assert before.kinds == [2, 3, 1, 0, 0]
     row = advance(world, params, state, env)
-    assert row["fitness"].tolist() == returns(params, env, 2, before.offspring([0.3, 0.3, 0, 0.3, 0.3]))
+    assert row["fitness"].tolist() == returns(
+        params, env, 2, before.offspring([0.3, 0.3, 0, 0.3, 0.3])
+    )
     assert row["fitness"][4:6].tolist() == returns(params, env, 2, [before.sac] * 6)[4:]
-    np.testing.assert_allclose(state.theta_es, before.theta + 0.05 * noise_gradient(row, 2, [0, 1, 3, 4]), atol=1e-6)
+    np.testing.assert_allclose(
+        state.theta_es, before.theta + 0.05 * noise_gradient(row, 2, [0, 1, 3, 4]), atol=1e-6
+    )
 
 
 def test_hard_winners_are_shielded_from_mutation_and_leave_the_gradient(world):
@@ -91,7 +110,9 @@ def test_hard_winners_are_shielded_from_mutation_and_leave_the_gradient(world):
     offspring = before.offspring([0, 0, 0.3, 0.3, 0.3])
     assert row["fitness"].tolist() == returns(params, env, 2, offspring)
     assert row["fitness"][:2].tolist() == returns(params, env, 2, [before.parents[0]] * 2)
-    np.testing.assert_allclose(state.theta_es, before.theta + 0.05 * noise_gradient(row, 2, [2, 3, 4]), atol=1e-6)
+    np.testing.assert_allclose(
+        state.theta_es, before.theta + 0.05 * noise_gradient(row, 2, [2, 3, 4]), atol=1e-6
+    )
     for child in range(2):  # made of the winner as it was evaluated, and of theta_es
         winner = offspring[row["winners"][child]]
         taken = state.children[child] != state.theta_es
@@ -100,7 +121,11 @@ def test_hard_winners_are_shielded_from_mutation_and_leave_the_gradient(world):
 
 
 def test_the_pull_goes_to_the_winners_as_they_were_evaluated(world):
-    settings = {"esac__sac_copy_noise": False, "esac__winner_selection": "hard", "esac__optimiser": "sgd"}
+    settings = {
+        "esac__sac_copy_noise": False,
+        "esac__winner_selection": "hard",
+        "esac__optimiser": "sgd",
+    }
     params, state, env = make(world, **settings, esac__winner_fraction=0.6, esac__winner_pull=0.5)
     kinds = set()
     for k in range(1, 5):
@@ -124,7 +149,9 @@ def test_uniform_winners_are_drawn_and_then_ordered(world):
         fitness = row["fitness"][row["winners"]]
         assert set(row["winners"].tolist()) == set(drawn.tolist())
         assert fitness.tolist() == sorted(fitness, reverse=True)
-        others += set(row["winners"].tolist()) != set(evolution.select_winners(row["fitness"], 4).tolist())
+        others += set(row["winners"].tolist()) != set(
+            evolution.select_winners(row["fitness"], 4).tolist()
+        )
     assert others >= 6  # of 8: by chance they are the best in one of 210
 
 
@@ -136,7 +163,9 @@ def test_uniform_winners_are_drawn_among_the_finite(world):
     counts = np.bincount(np.concatenate(drawn), minlength=10)
     assert counts[[1, 3, 6, 9]].tolist() == [0] * 4
     expected = 200 * 4 / 6
-    assert np.abs(counts[[0, 2, 4, 5, 7, 8]] - expected).max() < 4 * np.sqrt(expected / 3)  # four standard deviations
+    assert np.abs(counts[[0, 2, 4, 5, 7, 8]] - expected).max() < 4 * np.sqrt(
+        expected / 3
+    )  # four standard deviations
 
 
 @pytest.mark.parametrize("gradient", ["displacement", "displacement_clipped"])
@@ -188,7 +217,9 @@ def test_copies_outscore_by_their_mean_finite_return():
 
 def test_no_sac_phase_ever_begins_if_told(world):
     learner = Teacher(np.full(LAYOUT.d, 0.5, np.float32))
-    params, state, env = make(world, esac__sac_phases=False, esac__gradient_interval=1, esac__gate="normal")
+    params, state, env = make(
+        world, esac__sac_phases=False, esac__gradient_interval=1, esac__gate="normal"
+    )
     off, closed, _ = make(world, esac__p_sac_initial=0.0, esac__p_sac_final=0.0)
     for _ in range(6):
         row = advance(world, params, state, env, learner=learner)
@@ -199,18 +230,24 @@ def test_no_sac_phase_ever_begins_if_told(world):
 
 
 def test_p_sac_stays_where_it_is_not_annealed(world):
-    params, state, env = make(world, esac__p_sac_annealed=False, esac__p_sac_initial=0.75, esac__p_sac_decay=1.0)
+    params, state, env = make(
+        world, esac__p_sac_annealed=False, esac__p_sac_initial=0.75, esac__p_sac_decay=1.0
+    )
     assert [advance(world, params, state, env)["p_sac"] for _ in range(4)] == [0.75] * 4
     params, state, env = make(world, esac__p_sac_initial=0.75, esac__p_sac_decay=1.0)
     assert advance(world, params, state, env, 4)["p_sac"] == pytest.approx(0.1 + 0.65 * np.exp(-4))
 
 
 def test_a_shaping_changes_the_gradient_and_not_who_wins(world):
-    params, state, env = make(world, esac__fitness_shaping="standardised", esac__amt_input="rank", **PLAIN)
+    params, state, env = make(
+        world, esac__fitness_shaping="standardised", esac__amt_input="rank", **PLAIN
+    )
     theta = state.theta_es.copy()
     row = advance(world, params, state, env)
     shaped = (row["fitness"] - row["fitness"].mean()) / row["fitness"].std()
-    gradient = sum((shaped[2 * j] - shaped[2 * j + 1]) * epsilon(1, j) for j in range(5)) / (10 * 0.3)
+    gradient = sum((shaped[2 * j] - shaped[2 * j + 1]) * epsilon(1, j) for j in range(5)) / (
+        10 * 0.3
+    )
     np.testing.assert_allclose(state.theta_es, theta + 0.05 * gradient, atol=1e-6)
     assert row["winners"].tolist() == evolution.select_winners(row["fitness"], 4).tolist()
 
@@ -230,17 +267,26 @@ class Rough(Track):
 
 
 def test_a_recorder_keeps_what_can_be_learned_from_and_packs_it():
-    recorder, actions = Recorder(Rough(), 20), np.random.default_rng(0).uniform(0, 4, (10, 3)).astype(np.float32)
+    recorder, actions = (
+        Recorder(Rough(), 20),
+        np.random.default_rng(0).uniform(0, 4, (10, 3)).astype(np.float32),
+    )
     for seed in (4, 5):
         observations = [recorder.reset(seed)]
         observations += [recorder.step(action)[0] for action in actions]
     assert recorder.count == 2 * 6  # steps 1 to 4, 6 and 7 of each episode
     rows = unpacked(recorder.packed(), 11)
-    assert (rows.shape, recorder.packed().dtype, recorder.packed().shape) == ((12, 11), np.float64, (packed_size(20, 11),))
+    assert (rows.shape, recorder.packed().dtype, recorder.packed().shape) == (
+        (12, 11),
+        np.float64,
+        (packed_size(20, 11),),
+    )
     for row, step in zip(rows[6:], (0, 1, 2, 3, 5, 6), strict=True):
         np.testing.assert_array_equal(row[:3], observations[step])
         np.testing.assert_allclose(row[3:6], actions[step] / 2 - 1, atol=1e-6)
-        assert row[6] == pytest.approx(-np.square(actions[step] - observations[step]).sum(), rel=1e-5)
+        assert row[6] == pytest.approx(
+            -np.square(actions[step] - observations[step]).sum(), rel=1e-5
+        )
         assert row[7] == 0
         np.testing.assert_array_equal(row[8:], observations[step + 1])
     assert packed_size(3, 7) == 1 + 11  # the count, and 21 numbers, two by two
@@ -278,10 +324,44 @@ class Ending(Track):
         return observation, reward, ended, False
 
 
-ALL = ["--esac.winner_selection", "hard", "--esac.sac_copy_noise", "false", "--esac.gradient", "displacement_clipped"]
-ALL += ["--esac.action_noise", 0.1, "--esac.fitness_shaping", "sign_ranks", "--esac.fitness_episodes", 2, "--seed", 5]
-ALL += ["--esac.adoption", "tested", "--esac.adoption_episodes", 2, "--esac.replayed", "sample", "--esac.replayed_members", 3]
-ALL += ["--esac.phase_timing", "virtual", "--esac.sac_min_steps", 30, "--esac.update_cost", 0.4, "--esac.workers", 2]
+ALL = [
+    "--esac.winner_selection",
+    "hard",
+    "--esac.sac_copy_noise",
+    "false",
+    "--esac.gradient",
+    "displacement_clipped",
+]
+ALL += [
+    "--esac.action_noise",
+    0.1,
+    "--esac.fitness_shaping",
+    "sign_ranks",
+    "--esac.fitness_episodes",
+    2,
+    "--seed",
+    5,
+]
+ALL += [
+    "--esac.adoption",
+    "tested",
+    "--esac.adoption_episodes",
+    2,
+    "--esac.replayed",
+    "sample",
+    "--esac.replayed_members",
+    3,
+]
+ALL += [
+    "--esac.phase_timing",
+    "virtual",
+    "--esac.sac_min_steps",
+    30,
+    "--esac.update_cost",
+    0.4,
+    "--esac.workers",
+    2,
+]
 ALL += ["--esac.length_cap", 1.5, "--esac.sigma_rule", "grow", "--policy.linear", "false"]
 
 
@@ -289,7 +369,15 @@ def test_switches_depend_neither_on_ranks_nor_on_nodes_nor_on_restarts(tmp_path,
     arguments = [*TASK, *POPULATION, *LEARNER, *ROUTINE, *ALL]
     alone(*arguments, "--budget.generations", 9, "--run-dir", tmp_path / "straight")
     for generations, ranks in ((5, 3), (9, 2)):
-        together(ranks, *arguments, "--budget.generations", generations, "--run-dir", tmp_path / "parts", nodes=2)
+        together(
+            ranks,
+            *arguments,
+            "--budget.generations",
+            generations,
+            "--run-dir",
+            tmp_path / "parts",
+            nodes=2,
+        )
         assert read(tmp_path / "parts/checkpoint.h5")[0]["state/phase_begun"] > 0  # in flight
     assert_same_run(tmp_path / "straight", tmp_path / "parts")
     rows = science(tmp_path / "straight")

@@ -36,7 +36,9 @@ def test_groups_are_named_by_what_differs(tmp_path):
     assert list(found["B-v0"]) == ["ES"]
 
 
-def test_seeds_for_which_the_machine_chose_otherwise_are_no_group_and_that_is_said(tmp_path, capsys):
+def test_seeds_for_which_the_machine_chose_otherwise_are_no_group_and_that_is_said(
+    tmp_path, capsys
+):
     virtual = {"algorithm": "esac", "n": 28, "esac.phase_timing": "virtual", "esac.workers": 1}
     same = {"esac.update_cost": 26.0}
     runs = opened(
@@ -51,14 +53,21 @@ def test_seeds_for_which_the_machine_chose_otherwise_are_no_group_and_that_is_sa
     said = "runs with workers = 1, 2; update_cost = 26, 27 are no seeds of one group; in a study name one for all"
     told = capsys.readouterr().err
     assert f"note: A-v0, ESAC: {said}, --esac.workers 1 --esac.update_cost 26, say\n" in told
-    swept = opened(*(make(tmp_path / f"s{n}", **virtual | {"esac.update_cost": float(n)}) for n in (1, 2)))
+    swept = opened(
+        *(make(tmp_path / f"s{n}", **virtual | {"esac.update_cost": float(n)}) for n in (1, 2))
+    )
     groups.grouped(swept)  # the same seed: somebody's own comparison
     assert "no seeds" not in capsys.readouterr().err
 
 
 def test_costs_that_were_measured_are_of_one_group_where_they_are_near(tmp_path, capsys):
     def virtual(seed, cost, settled="esac.update_cost"):
-        values = {"n": 28, "esac.phase_timing": "virtual", "esac.workers": 1, "esac.update_cost": cost}
+        values = {
+            "n": 28,
+            "esac.phase_timing": "virtual",
+            "esac.workers": 1,
+            "esac.update_cost": cost,
+        }
         (run,) = opened(make(tmp_path / f"{seed}-{cost}", algorithm="esac", seed=seed, **values))
         run.columns.attributes["settled"] = settled
         return run
@@ -66,21 +75,39 @@ def test_costs_that_were_measured_are_of_one_group_where_they_are_near(tmp_path,
     near = [virtual(0, 27.0), virtual(1, 33.0)]
     assert [len(found) for found in groups.grouped(near)["A-v0"].values()] == [2]
     assert "seeds of one group measured update_cost = 27 to 33" in capsys.readouterr().err
-    for other in (virtual(2, 55.0), virtual(3, 30.0, settled="")):  # another machine; named, not measured
+    for other in (
+        virtual(2, 55.0),
+        virtual(3, 30.0, settled=""),
+    ):  # another machine; named, not measured
         assert len(groups.grouped([*near, other])["A-v0"]) == 3
 
 
 def test_numbers_that_a_run_does_not_read_tell_no_groups_apart(tmp_path):
     runs = opened(
-        make(tmp_path / "a", algorithm="esac"), make(tmp_path / "b", algorithm="esac", seed=1, **{"esac.workers": "auto"})
+        make(tmp_path / "a", algorithm="esac"),
+        make(tmp_path / "b", algorithm="esac", seed=1, **{"esac.workers": "auto"}),
     )
     assert [len(found) for found in groups.grouped(runs)["A-v0"].values()] == [2]
 
 
 def test_of_many_settings_those_are_named_that_tell_groups_apart(tmp_path, capsys):
-    many = {"es.lr_es": 0.1, "es.weight_decay": 0.1, "es.fitness_episodes": 2, "policy.hidden": [8], "es.sigma": 0.1}
-    paths = [make(tmp_path / "a"), make(tmp_path / "b", **many), make(tmp_path / "c", seed=1, **many | {"es.lr_es": 0.2})]
-    assert list(groups.grouped(opened(*paths))["A-v0"]) == ["ES lr_es=0.01", "ES lr_es=0.1", "ES lr_es=0.2"]
+    many = {
+        "es.lr_es": 0.1,
+        "es.weight_decay": 0.1,
+        "es.fitness_episodes": 2,
+        "policy.hidden": [8],
+        "es.sigma": 0.1,
+    }
+    paths = [
+        make(tmp_path / "a"),
+        make(tmp_path / "b", **many),
+        make(tmp_path / "c", seed=1, **many | {"es.lr_es": 0.2}),
+    ]
+    assert list(groups.grouped(opened(*paths))["A-v0"]) == [
+        "ES lr_es=0.01",
+        "ES lr_es=0.1",
+        "ES lr_es=0.2",
+    ]
     said = "named by lr_es differ in hidden, sigma, fitness_episodes, weight_decay too"
     assert sorted(said) == sorted(capsys.readouterr().err.partition("groups that are ")[2].strip())
     three = {name: many[name] for name in ("es.lr_es", "es.sigma", "policy.hidden")}
@@ -96,12 +123,18 @@ def test_runs_are_of_a_group_that_began_from_the_same(tmp_path):
         ("runs/x", "/w/runs/x", 5, "cccccccc"), ("runs/y", "/w/runs/y", 5, "dddddddd"),
         ("runs/y/policy.h5", "/w/runs/y/policy.h5", 4, "eeeeeeee"),
     ]  # fmt: skip
-    runs = opened(*(make(tmp_path / f"{i}", seed=i, start_from=said) for i, (said, *_) in enumerate(begun)), make(tmp_path / "6"))
+    runs = opened(
+        *(make(tmp_path / f"{i}", seed=i, start_from=said) for i, (said, *_) in enumerate(begun)),
+        make(tmp_path / "6"),
+    )
     for run, (said, path, generation, sha) in zip(runs, begun, strict=False):
         start = {"from": said, "path": path, "generation": generation, "theta_sha256": sha}
         start["kind"] = "policy" if path.endswith(".h5") else "run"
         run.columns.attributes["start"] = json.dumps(start)
-    assert {name: [run.path.name for run in group] for name, group in groups.grouped(runs)["A-v0"].items()} == {
+    assert {
+        name: [run.path.name for run in group]
+        for name, group in groups.grouped(runs)["A-v0"].items()
+    } == {
         "ES": ["6"],
         "ES start_from=x:5:aaaaaa": ["0", "1"],
         "ES start_from=x:9:bbbbbb": ["2"],
@@ -112,15 +145,32 @@ def test_runs_are_of_a_group_that_began_from_the_same(tmp_path):
 
 
 def test_keyword_arguments_of_the_task_are_settings_each(tmp_path, capsys):
-    kwargs = [{}, {"skip": 2}, {"skip": 4}, {"skip": 4, "range": [0.8, 1]}, {"skip": 4, "inner": {"a": 1}}, {"skip": 4, "a": 1}]
-    runs = opened(*(make(tmp_path / f"{i}", **{"task.kwargs": given}) for i, given in enumerate(kwargs)))
+    kwargs = [
+        {},
+        {"skip": 2},
+        {"skip": 4},
+        {"skip": 4, "range": [0.8, 1]},
+        {"skip": 4, "inner": {"a": 1}},
+        {"skip": 4, "a": 1},
+    ]
+    runs = opened(
+        *(make(tmp_path / f"{i}", **{"task.kwargs": given}) for i, given in enumerate(kwargs))
+    )
     assert list(groups.grouped(runs)["A-v0"]) == [
         "ES", "ES skip=2", "ES skip=4", "ES skip=4 range=0.8x1", "ES skip=4 inner.a=1", "ES skip=4 a=1",
     ]  # fmt: skip
     swept = sensitivity.of_runs(runs[1:3], "task.kwargs.skip")
     assert {label: list(line) for label, line in swept["A-v0"].items()} == {"ES": [2, 4]}
-    assert command("sensitivity").main([*(str(run.path) for run in runs[1:3]), "--field", "task.kwargs"]) == 2
-    assert "no setting of es that results depend on; did you mean 'task.kwargs.skip'?" in capsys.readouterr().err
+    assert (
+        command("sensitivity").main(
+            [*(str(run.path) for run in runs[1:3]), "--field", "task.kwargs"]
+        )
+        == 2
+    )
+    assert (
+        "no setting of es that results depend on; did you mean 'task.kwargs.skip'?"
+        in capsys.readouterr().err
+    )
 
 
 def test_a_seed_twice_is_refused_and_a_run_twice_is_one(tmp_path, capsys):
@@ -135,12 +185,19 @@ def test_a_seed_twice_is_refused_and_a_run_twice_is_one(tmp_path, capsys):
 
 
 def three(place, task="A-v0", algorithm="es", values=(10, 20, 60)):
-    return [str(make(place / f"{task}-{algorithm}{seed}", (v, v - 1), algorithm, seed, task)) for seed, v in enumerate(values)]
+    return [
+        str(make(place / f"{task}-{algorithm}{seed}", (v, v - 1), algorithm, seed, task))
+        for seed, v in enumerate(values)
+    ]
 
 
 @pytest.mark.parametrize(
     "words",
-    [["--published", "pderl-fates"], ["--measure", "fates", "--published", "esac"], ["--published", "esac", "pderl-fates"]],
+    [
+        ["--published", "pderl-fates"],
+        ["--measure", "fates", "--published", "esac"],
+        ["--published", "esac", "pderl-fates"],
+    ],
 )
 def test_rates_stand_beside_no_returns(tmp_path, capsys, words):
     assert table.main([*three(tmp_path), *words]) == 2
@@ -148,17 +205,28 @@ def test_rates_stand_beside_no_returns(tmp_path, capsys, words):
 
 
 def test_table_in_markdown(tmp_path, capsys):
-    runs = three(tmp_path) + three(tmp_path, "HalfCheetah-v5") + three(tmp_path, algorithm="esac", values=(7000,))
+    runs = (
+        three(tmp_path)
+        + three(tmp_path, "HalfCheetah-v5")
+        + three(tmp_path, algorithm="esac", values=(7000,))
+    )
     assert table.main([*runs, "--published"]) == 0
     about, source, _, head, _, first, second = capsys.readouterr().out.splitlines()
-    assert about.startswith("Measure final: mean return of the last evaluation, the better of theta_es and the SAC mean.")
+    assert about.startswith(
+        "Measure final: mean return of the last evaluation, the better of theta_es and the SAC mean."
+    )
     assert "Suri et al. 2020" in source
     assert "Table 1" in source
-    assert head == "| task | ESAC, final | ES, final | ESAC [esac] | SAC [esac] | TD3 [esac] | PPO [esac] | ES [esac] |"
+    assert (
+        head
+        == "| task | ESAC, final | ES, final | ESAC [esac] | SAC [esac] | TD3 [esac] | PPO [esac] | ES [esac] |"
+    )
     assert (
         first == "| A-v0 | **6,999** (6,999, n=1) | 29 ± 26 (19, n=3) | - | - | - | - | - |"
     )  # std: sqrt((20² + 10² + 30²) / 2)
-    assert second.startswith("| HalfCheetah-v5 | - | 29 ± 26 (19, n=3) | 10,277 ± 404 | 10,986 ± 320 |")
+    assert second.startswith(
+        "| HalfCheetah-v5 | - | 29 ± 26 (19, n=3) | 10,277 ± 404 | 10,986 ± 320 |"
+    )
 
 
 def test_table_in_latex_and_csv(tmp_path, capsys):
@@ -167,7 +235,12 @@ def test_table_in_latex_and_csv(tmp_path, capsys):
     out = capsys.readouterr().out
     assert out.startswith("% Measure final: mean return of the last evaluation")
     assert r"dm\_control:walker-walk-v0 & $29 \pm 26$ (19, n=3) \\" in out
-    assert table.main([*runs, "--format", "csv", "--measure", "best", "--out", str(tmp_path / "x" / "t.csv")]) == 0
+    assert (
+        table.main(
+            [*runs, "--format", "csv", "--measure", "best", "--out", str(tmp_path / "x" / "t.csv")]
+        )
+        == 0
+    )
     assert capsys.readouterr().out == f"{tmp_path / 'x' / 't.csv'}\n"
     comment, head, line = (tmp_path / "x" / "t.csv").read_text().splitlines()
     assert comment.startswith("# Measure best")
@@ -176,7 +249,10 @@ def test_table_in_latex_and_csv(tmp_path, capsys):
 
 
 def test_the_best_is_what_the_run_has_confirmed_and_not_its_luckiest_evaluation(tmp_path, capsys):
-    rows = [{"best_return": best, "evaluation_td3": np.full(2, mean)} for best, mean in ((61.0, 95.8), (61.0, 57.0))]
+    rows = [
+        {"best_return": best, "evaluation_td3": np.full(2, mean)}
+        for best, mean in ((61.0, 95.8), (61.0, 57.0))
+    ]
     run = trained(tmp_path / "a", "td3", rows)
     assert [outcome(run, measure) for measure in ("final", "best")] == [57, 61]
     assert outcome(run, "best", At(100)) == 61
@@ -223,26 +299,41 @@ def test_table_at_equal_steps_leaves_out_who_is_not_that_far(tmp_path, capsys):
 
 
 def test_seeds_of_other_budgets_or_evaluations_in_a_column_are_told(tmp_path, capsys):
-    runs = [str(make(tmp_path / "a")), str(make(tmp_path / "b", seed=1, **{"budget.generations": 7}))]
+    runs = [
+        str(make(tmp_path / "a")),
+        str(make(tmp_path / "b", seed=1, **{"budget.generations": 7})),
+    ]
     other = str(make(tmp_path / "c", seed=2, **{"budget.generations": 7, "evaluation.episodes": 9}))
     assert table.main(runs) == 0
-    assert "note: A-v0, ES: runs of other budgets stand in one column: --at-steps N takes all" in capsys.readouterr().err
+    assert (
+        "note: A-v0, ES: runs of other budgets stand in one column: --at-steps N takes all"
+        in capsys.readouterr().err
+    )
     assert table.main([*runs, "--at-steps", "110"]) == 0
     assert "stand in one column" not in capsys.readouterr().err
     assert table.main([runs[1], other]) == 0
-    assert "note: A-v0, ES: runs of other evaluations stand in one column\n" in capsys.readouterr().err
+    assert (
+        "note: A-v0, ES: runs of other evaluations stand in one column\n" in capsys.readouterr().err
+    )
 
 
 def test_settings_that_differ_beyond_six_digits_are_groups_of_their_own(tmp_path):
-    runs = opened(make(tmp_path / "a", **{"es.sigma": 0.1}), make(tmp_path / "b", **{"es.sigma": 0.10000001}))
+    runs = opened(
+        make(tmp_path / "a", **{"es.sigma": 0.1}), make(tmp_path / "b", **{"es.sigma": 0.10000001})
+    )
     assert list(groups.grouped(runs)["A-v0"]) == ["ES sigma=0.1", "ES sigma=0.10000001"]
 
 
 def test_decimals_follow_the_standard_deviation():
     cell = tables.Cell(9359.789, 0.1035, 9359.8, (0, 1))
     assert tables.text(cell, "markdown", best=True) == "**9,359.79** ± 0.10 (9,359.80, n=2)"
-    assert tables.text(cell, "latex", best=True) == r"$\mathbf{9{,}359.79} \pm 0.10$ (9,359.80, n=2)"
-    assert tables.text(tables.Cell(-2.01, 0.07, source="a paper"), "markdown", best=False) == "-2.01 ± 0.07"
+    assert (
+        tables.text(cell, "latex", best=True) == r"$\mathbf{9{,}359.79} \pm 0.10$ (9,359.80, n=2)"
+    )
+    assert (
+        tables.text(tables.Cell(-2.01, 0.07, source="a paper"), "markdown", best=False)
+        == "-2.01 ± 0.07"
+    )
 
 
 def test_every_published_number_has_a_source_and_a_column():
@@ -255,5 +346,8 @@ def test_every_published_number_has_a_source_and_a_column():
     assert printed["mine:Task-v0"] == {}
     assert printed["Swimmer-v5"]["PDERL [pderl]"].median == 348
     assert len(papers["esac"]["results"]) == 15
-    wins = sum(np.argmax([numbers[0] for numbers in row]) == 0 for row in papers["esac"]["results"].values())
+    wins = sum(
+        np.argmax([numbers[0] for numbers in row]) == 0
+        for row in papers["esac"]["results"].values()
+    )
     assert wins == 10  # the paper's claim

@@ -28,15 +28,29 @@ def test_task_file_is_accepted_and_holds_differences_only(path):
 
 def test_task_files_hold_the_papers_values():
     configs = {path.stem: updated(Config(), read_toml(path)) for path in CONFIGS}
-    dm_control = {name for name, config in configs.items() if config.task.id.startswith("dm_control/")}
+    dm_control = {
+        name for name, config in configs.items() if config.task.id.startswith("dm_control/")
+    }
     assert len(dm_control) == 12
     assert {(configs[n].esac.sigma, configs[n].esac.lr_es) for n in dm_control} == {(0.01, 0.01)}
-    episodes = {name: config.esac.sac_episodes for name, config in configs.items() if config.algorithm == "esac"}
-    assert {n for n, count in episodes.items() if count == 10} == {"ant", "walker2d", "hopper", "humanoid"}
+    episodes = {
+        name: config.esac.sac_episodes
+        for name, config in configs.items()
+        if config.algorithm == "esac"
+    }
+    assert {n for n, count in episodes.items() if count == 10} == {
+        "ant",
+        "walker2d",
+        "hopper",
+        "humanoid",
+    }
     assert {n for n, count in episodes.items() if count == 1} == {"swimmer"} | dm_control - {
         "cartpole-swingup", "walker-walk", "walker-run",
     }  # fmt: skip
     assert configs["ant"].esac.lr_es == 1e-4
     repo = {**READINGS["repo"], "esac.reading": "repo"}
-    copies = {path.stem: updated(Config(), {**repo, **read_toml(path)}).esac.sac_copies for path in CONFIGS}
+    copies = {
+        path.stem: updated(Config(), {**repo, **read_toml(path)}).esac.sac_copies
+        for path in CONFIGS
+    }
     assert {name for name, count in copies.items() if count != 4} == {"swimmer"}  # public README

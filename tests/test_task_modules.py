@@ -37,9 +37,13 @@ gymnasium.register("ToEdit-v0", ToEdit, max_episode_steps=5)
 """
 
 
-def test_a_task_that_was_edited_since_its_import_is_refused_until_it_is_imported_anew(tmp_path, monkeypatch):
+def test_a_task_that_was_edited_since_its_import_is_refused_until_it_is_imported_anew(
+    tmp_path, monkeypatch
+):
     monkeypatch.syspath_prepend(tmp_path)
-    monkeypatch.setattr(sys, "dont_write_bytecode", True)  # a reload within the second would find that of before
+    monkeypatch.setattr(
+        sys, "dont_write_bytecode", True
+    )  # a reload within the second would find that of before
     file = tmp_path / "task_to_edit.py"
     file.write_text(EDITED)
     given = {**SMALL, "task.id": "task_to_edit:ToEdit-v0"}
@@ -47,7 +51,10 @@ def test_a_task_that_was_edited_since_its_import_is_refused_until_it_is_imported
     file.write_text(f"# of another day\n{EDITED}")  # the same to Python
     esac_mpi.train(None, given, run_dir=tmp_path / "b", quiet=True)
     file.write_text(EDITED.replace("1.0", "2.0"))
-    with pytest.raises(WrongUsage, match=r"task_to_edit was edited since it was imported here; .* start Python anew"):
+    with pytest.raises(
+        WrongUsage,
+        match=r"task_to_edit was edited since it was imported here; .* start Python anew",
+    ):
         esac_mpi.train(None, given, run_dir=tmp_path / "c", quiet=True)
     assert not (tmp_path / "c").exists()
     gymnasium.registry.pop("ToEdit-v0")
@@ -57,7 +64,9 @@ def test_a_task_that_was_edited_since_its_import_is_refused_until_it_is_imported
     assert run.status["best_return"] == 2 * 5
 
 
-def test_a_part_that_was_imported_anew_is_not_what_a_module_has_that_imported_it_before(tmp_path, monkeypatch):
+def test_a_part_that_was_imported_anew_is_not_what_a_module_has_that_imported_it_before(
+    tmp_path, monkeypatch
+):
     monkeypatch.syspath_prepend(tmp_path)
     monkeypatch.setattr(sys, "dont_write_bytecode", True)
     (tmp_path / "part_of_task.py").write_text("PAYS = 1.0\n")
@@ -184,9 +193,13 @@ def test_what_a_module_does_as_a_program_is_no_part_of_a_task(tmp_path, monkeypa
     (tmp_path / "task_and_program.py").write_text(text)
     env = envs.make("task_and_program:AsProgram-v0")
     before = identity.source(env.id, env.layers)
-    (tmp_path / "task_and_program.py").write_text(f"{text}\nif __name__ == '__main__':\n    from esac_mpi import train\n")
+    (tmp_path / "task_and_program.py").write_text(
+        f"{text}\nif __name__ == '__main__':\n    from esac_mpi import train\n"
+    )
     assert identity.source(env.id, env.layers) == before
-    (tmp_path / "task_and_program.py").write_text(f"{text}\nif __name__ == '__main__':\n    pass\nelse:\n    PAYS = 3\n")
+    (tmp_path / "task_and_program.py").write_text(
+        f"{text}\nif __name__ == '__main__':\n    pass\nelse:\n    PAYS = 3\n"
+    )
     assert identity.source(env.id, env.layers) != before
 
 
@@ -205,5 +218,10 @@ def test_a_task_of_the_current_directory_is_found_as_by_the_command_line(tmp_pat
     monkeypatch.chdir(tmp_path)
     paths = [path for path in sys.path if path not in ("", str(tmp_path))]
     monkeypatch.setattr(sys, "path", paths[:])
-    assert esac_mpi.train(None, {**SMALL, "task.id": "kept_here:Kept-v0"}, run_dir="run", quiet=True).generation == 1
+    assert (
+        esac_mpi.train(
+            None, {**SMALL, "task.id": "kept_here:Kept-v0"}, run_dir="run", quiet=True
+        ).generation
+        == 1
+    )
     assert sys.path == paths

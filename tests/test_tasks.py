@@ -94,7 +94,9 @@ def test_what_keeps_something_from_one_episode_to_the_next_is_named(task, named)
 
 
 def test_where_layers_cannot_be_played_alone_the_task_is_named():
-    sentence, steps = probe.complaint(envs.make("dm_control/cartpole-swingup-v0"), frozenset({"rewards"}))
+    sentence, steps = probe.complaint(
+        envs.make("dm_control/cartpole-swingup-v0"), frozenset({"rewards"})
+    )
     assert "not the same: dm_control/cartpole-swingup-v0 (rewards) keeps" in sentence
     assert steps == 0
 
@@ -123,19 +125,25 @@ def test_a_run_warns_once_and_counts_the_steps_that_it_took_to_find_out(monkeypa
     origin = gathered("Observation", world)
     (warning,) = [text for text in warnings if "not the same" in text]
     assert "NormalizeObservation (observations) keeps something" in warning
-    assert origin["probe_steps"] == probe.PROBE_STEPS * (1 + 4)  # TimeLimit, OrderEnforcing, the wrapper, the environment
+    assert origin["probe_steps"] == probe.PROBE_STEPS * (
+        1 + 4
+    )  # TimeLimit, OrderEnforcing, the wrapper, the environment
     assert gathered("Walk", world)["probe_steps"] == probe.PROBE_STEPS
 
 
 def test_check_has_a_line_about_it(world, capsys):
-    config = updated(Config(), {"algorithm": "es", "policy.hidden": (8, 8), "task.id": "stacks:Reward-v0"})
+    config = updated(
+        Config(), {"algorithm": "es", "policy.hidden": (8, 8), "task.id": "stacks:Reward-v0"}
+    )
     assert check.rank.look(config, world)[1].apart.startswith(
         "an episode played again after others was not the same: NormalizeReward"
     )
     *_, line = check.task.playing(config, [check.rank.look(config, world)[1]])
     assert (line.subject, line.found, line.fatal) == ("episodes", "not repeated", False)
     assert "docs/tasks.md" in line.remedy
-    *_, line = check.task.playing(config, [check.rank.look(updated(config, {"task.id": "stacks:Walk-v0"}), world)[1]])
+    *_, line = check.task.playing(
+        config, [check.rank.look(updated(config, {"task.id": "stacks:Walk-v0"}), world)[1]]
+    )
     assert (line.found, line.remedy) == ("the same again after others", "")
 
 
@@ -173,7 +181,13 @@ def test_the_models_of_the_libraries_are_found(id):
     assert made == identity.identity(envs.make(id))
     assert re.fullmatch("[0-9a-f]{16}", made["model"])
     assert made["source"] == ""  # by the library's version
-    assert made["wrappers"] == {"H": "TimeLimit of OrderEnforcing of HalfCheetahEnv", "d": "Environment of PlanarWalker"}[id[0]]
+    assert (
+        made["wrappers"]
+        == {
+            "H": "TimeLimit of OrderEnforcing of HalfCheetahEnv",
+            "d": "Environment of PlanarWalker",
+        }[id[0]]
+    )
 
 
 ARM = """import gymnasium
@@ -199,7 +213,9 @@ def write_arm(folder, name="arm", rewards=REWARDS, arm=ARM):
     (folder / f"{name}.py").write_text(arm.format(name=name))
 
 
-def test_the_source_of_a_task_is_its_own_modules_without_comments_and_docstrings(tmp_path, monkeypatch):
+def test_the_source_of_a_task_is_its_own_modules_without_comments_and_docstrings(
+    tmp_path, monkeypatch
+):
     monkeypatch.syspath_prepend(tmp_path)
     write_arm(tmp_path, "arm_a")
     layers = envs.make("arm_a:Arm-v0").layers
@@ -207,7 +223,9 @@ def test_the_source_of_a_task_is_its_own_modules_without_comments_and_docstrings
     assert list(was) == ["arm_a", "arm_a_parts.rewards", "own_envs"]
     documented = REWARDS.replace(":\n", ':\n    """Scale."""\n\n')
     write_arm(tmp_path, "arm_a", f"# pays for speed\n{documented}", f'"""An arm."""\n{ARM}')
-    assert dict(entry.split() for entry in identity.source("arm_a:Arm-v0", layers).split(", ")) == was
+    assert (
+        dict(entry.split() for entry in identity.source("arm_a:Arm-v0", layers).split(", ")) == was
+    )
     write_arm(tmp_path, "arm_a", LOWER)
     now = dict(entry.split() for entry in identity.source("arm_a:Arm-v0", layers).split(", "))
     assert [name for name in was if was[name] != now[name]] == ["arm_a_parts.rewards"]
@@ -239,12 +257,28 @@ TASK = {
         ({"task_source": "arm 1, rewards 3, more 4"}, ["its source (more, rewards)"]),
         ({"task_wrappers": "Arm"}, ["its wrappers (TimeLimit of Arm -> Arm)"]),
         ({"task_model": "m2"}, ["its MuJoCo model as compiled"]),
-        ({"task_probe": "observations 1, rewards 5, ends 3"}, ["what it answers in its first steps (rewards)"]),
+        (
+            {"task_probe": "observations 1, rewards 5, ends 3"},
+            ["what it answers in its first steps (rewards)"],
+        ),
         ({"task_probe": "observations 1, rewards 5, ends 3", "cpu": "c2"}, []),
-        ({"task_model": "m2", "task_probe": "observations 9, rewards 9, ends 9", "versions": "numpy 3"}, []),
+        (
+            {
+                "task_model": "m2",
+                "task_probe": "observations 9, rewards 9, ends 9",
+                "versions": "numpy 3",
+            },
+            [],
+        ),
         ({"task_model": "", "task_probe": ""}, []),  # they would be others in any process
-        ({"task_source": "arm 7, rewards 3", "cpu": "c2", "versions": "numpy 3"}, ["its source (arm, rewards)"]),
-        ({"task_source": "arm 7, rewards 3", "python": "3.12.1"}, []),  # whose syntax trees may be others
+        (
+            {"task_source": "arm 7, rewards 3", "cpu": "c2", "versions": "numpy 3"},
+            ["its source (arm, rewards)"],
+        ),
+        (
+            {"task_source": "arm 7, rewards 3", "python": "3.12.1"},
+            [],
+        ),  # whose syntax trees may be others
     ],
 )
 def test_what_has_changed_of_a_task_is_named_and_what_machines_change_is_not(changed, told):
@@ -262,16 +296,29 @@ def test_what_is_another_in_every_process_is_not_recorded(world):
     env = envs.make("HalfCheetah-v5")
     made = identity.identity(env)
     found = probe.Probe("observations 1, rewards 2, ends 3", frozenset({"observations"}))
-    assert provenance.task(env, made, found, True)["task_model"] == made["model"]  # a wrapper's doing
+    assert (
+        provenance.task(env, made, found, True)["task_model"] == made["model"]
+    )  # a wrapper's doing
     env._env.unwrapped.model.body_mass[1] *= 1.1  # as a task does that draws its model anew
     assert provenance.task(env, made, found, True)["task_model"] == ""
     assert provenance.task(env, made, probe.probe(env), True)["task_model"] == made["model"]
 
 
-def test_an_edited_reward_is_refused_or_let_be_and_the_best_policy_begins_anew(tmp_path, monkeypatch):
+def test_an_edited_reward_is_refused_or_let_be_and_the_best_policy_begins_anew(
+    tmp_path, monkeypatch
+):
     monkeypatch.chdir(tmp_path)
     write_arm(tmp_path)
-    small = ["--policy.hidden", 4, "--es.population_size", 4, "--evaluation.every", 2, "--evaluation.episodes", 2]
+    small = [
+        "--policy.hidden",
+        4,
+        "--es.population_size",
+        4,
+        "--evaluation.every",
+        2,
+        "--evaluation.episodes",
+        2,
+    ]
     line = ["--algorithm", "es", "--task.id", "arm:Arm-v0", *small, "--run-dir", "run"]
     run(0, *line, "--budget.generations", 4)
     before = Run.open("run").columns["metrics/best_return"][-1]
@@ -279,20 +326,29 @@ def test_an_edited_reward_is_refused_or_let_be_and_the_best_policy_begins_anew(t
     write_arm(tmp_path, rewards=LOWER)
     refused = run(0, *line, "--budget.generations", 8, code=2)
     assert refused.stderr.count("\n") == 2
-    assert "changed: its source (arm_parts.rewards); what it answers in its first steps (rewards).\n" in refused.stderr
+    assert (
+        "changed: its source (arm_parts.rewards); what it answers in its first steps (rewards).\n"
+        in refused.stderr
+    )
     assert "--task.changed warn" in refused.stderr
     assert Run.open("run").status["status"] == "complete"
     done = run(0, *line, "--budget.generations", 8, "--task.changed", "warn")
     assert "WARNING" in done.stdout
     assert "the task has changed: its source (arm_parts.rewards); what it answers" in done.stdout
-    assert "changed" not in (tmp_path / "run" / "config.toml").read_text()  # a permission for one start
+    assert (
+        "changed" not in (tmp_path / "run" / "config.toml").read_text()
+    )  # a permission for one start
     found = Run.open("run")
     best = found.columns["metrics/best_return"]
     assert best[3] == before
-    assert best[4] == -np.inf  # of the old task nothing is left, and the new one is evaluated at generation 6
+    assert (
+        best[4] == -np.inf
+    )  # of the old task nothing is left, and the new one is evaluated at generation 6
     assert found.policy[1]["generation"] in (6, 8)
     assert found.policy[1]["episodic_return"] == best[-1] > before / 5
-    assert found.provenance["task_changes"].startswith("after generation 4: its source (arm_parts.rewards), what it")
+    assert found.provenance["task_changes"].startswith(
+        "after generation 4: its source (arm_parts.rewards), what it"
+    )
     again = run(0, *line, "--budget.generations", 9)  # with the task of the newest checkpoint
     assert "the task has changed" not in again.stdout
     assert Run.open("run").provenance["task_changes"] == found.provenance["task_changes"]

@@ -45,7 +45,10 @@ runpy.run_module("esac_mpi.commands", run_name="__main__")
 """
 
 
-@pytest.mark.parametrize("line", [["summary", "a"], ["summary", "a", "--json"], ["watch", "a", "--once"], ["compare", "a", "a"]])
+@pytest.mark.parametrize(
+    "line",
+    [["summary", "a"], ["summary", "a", "--json"], ["watch", "a", "--once"], ["compare", "a", "a"]],
+)
 def test_the_tools_run_without_mpi_torch_and_simulators(tmp_path, line):
     make(tmp_path / "a", generations=10).close()
     code = HIDE.format(argv=["esac-mpi", *line])
@@ -57,7 +60,9 @@ def test_the_tools_run_without_mpi_torch_and_simulators(tmp_path, line):
     assert "HalfCheetah-v5" in done.stdout or line[0] == "compare"
 
 
-@pytest.mark.parametrize(("name", "code"), [("mine", 2), ("newer", 2), ("foreign", 65), ("short", 65)])
+@pytest.mark.parametrize(
+    ("name", "code"), [("mine", 2), ("newer", 2), ("foreign", 65), ("short", 65)]
+)
 def test_bad_input_is_one_clear_sentence(tmp_path, monkeypatch, capsys, name, code):
     make(tmp_path / "good", generations=2).close()
     monkeypatch.setattr(record.files, "SCHEMA", 9 if name == "newer" else record.files.SCHEMA)
@@ -69,7 +74,12 @@ def test_bad_input_is_one_clear_sentence(tmp_path, monkeypatch, capsys, name, co
     (tmp_path / "mine").mkdir()
     (tmp_path / "foreign").mkdir()
     (tmp_path / "foreign/metrics.h5").write_bytes(b"\x89HDF\r\n\x1a\n" + bytes(600))
-    said = {"mine": "not a run", "newer": "schema 9, written by", "foreign": "not a file of esac_mpi", "short": "truncated"}
+    said = {
+        "mine": "not a run",
+        "newer": "schema 9, written by",
+        "foreign": "not a file of esac_mpi",
+        "short": "truncated",
+    }
     for program, *before in (["summary"], ["watch", "--once"], ["compare", str(tmp_path / "good")]):
         assert command(program).main([*before, str(tmp_path / name)]) == code
         out, err = capsys.readouterr()

@@ -12,7 +12,9 @@ from figure_runs import make
 from esac_mpi.config import Config
 from esac_mpi.record import Run
 
-plot, scaling, sensitivity, table, updates = map(command, ("plot", "scaling", "sensitivity", "table", "updates"))
+plot, scaling, sensitivity, table, updates = map(
+    command, ("plot", "scaling", "sensitivity", "table", "updates")
+)
 experiment, results = map(command, ("experiment", "results"))
 
 
@@ -60,14 +62,18 @@ def test_where_an_experiment_is_shown_decides_nothing(capsys):
 def test_what_cannot_be_read_is_named(tmp_path, capsys, tool):
     make(tmp_path / "good")
     (tmp_path / "mine").mkdir()
-    assert tool.main([str(tmp_path / "good"), str(tmp_path / "mine"), str(tmp_path / "nowhere")]) == 2
+    assert (
+        tool.main([str(tmp_path / "good"), str(tmp_path / "mine"), str(tmp_path / "nowhere")]) == 2
+    )
     assert capsys.readouterr().err.count("not a run directory of esac_mpi") == 2
     make(tmp_path / "cut", seed=1)
     for file in (tmp_path / "cut").glob("*.h5"):
         file.write_bytes(file.read_bytes()[:-600])
     (tmp_path / "foreign").mkdir()
     (tmp_path / "foreign" / "metrics.h5").write_bytes(b"\x89HDF\r\n\x1a\n" + bytes(900))
-    assert tool.main([str(tmp_path / "good"), str(tmp_path / "cut"), str(tmp_path / "foreign")]) == 65
+    assert (
+        tool.main([str(tmp_path / "good"), str(tmp_path / "cut"), str(tmp_path / "foreign")]) == 65
+    )
     told = capsys.readouterr().err
     assert "truncated" in told
     assert "foreign" in told
@@ -75,7 +81,14 @@ def test_what_cannot_be_read_is_named(tmp_path, capsys, tool):
 
 
 @pytest.mark.parametrize(
-    ("tool", "more"), [(plot, ()), (plot, ("--what", "losses")), (table, ()), (sensitivity, ("--field", "sigma")), (scaling, ())]
+    ("tool", "more"),
+    [
+        (plot, ()),
+        (plot, ("--what", "losses")),
+        (table, ()),
+        (sensitivity, ("--field", "sigma")),
+        (scaling, ()),
+    ],
 )
 def test_a_run_without_anything_to_show_yet(tmp_path, capsys, tool, more):
     Run.begin(tmp_path / "a", Config(), {}).close()
@@ -86,7 +99,11 @@ def test_a_run_without_anything_to_show_yet(tmp_path, capsys, tool, more):
 
 def test_figures_and_tables_need_no_mpi_torch_or_simulator(tmp_path):
     run, files = make(tmp_path / "a"), (ROOT / "esac_mpi/analysis").rglob("*.py")
-    modules = sorted(".".join(path.relative_to(ROOT).with_suffix("").parts) for path in files if path.stem != "__init__")
+    modules = sorted(
+        ".".join(path.relative_to(ROOT).with_suffix("").parts)
+        for path in files
+        if path.stem != "__init__"
+    )
     code = f"""
 import sys
 sys.modules |= dict.fromkeys(["mpi4py", "torch", "mujoco", "gymnasium", "dm_control"])  # None: an import fails
@@ -95,7 +112,12 @@ from esac_mpi.commands import plot, table
 assert plot.main([{str(run)!r}]) == table.main([{str(run)!r}]) == 0
 assert "esac_mpi.comm.mpi" not in sys.modules
 """
-    subprocess.run([sys.executable, "-c", code], env={**os.environ, "PYTHONPATH": str(ROOT)}, check=True, capture_output=True)
+    subprocess.run(
+        [sys.executable, "-c", code],
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+        check=True,
+        capture_output=True,
+    )
 
 
 def test_without_matplotlib(tmp_path):

@@ -15,13 +15,17 @@ from tools.stress import answers, runs
 def tool(name: str, *options: object) -> str:
     """Return what a tool prints; it must end with 0."""
     line = [sys.executable, "-m", f"tools.stress.{name}", *map(str, options)]
-    done = subprocess.run(line, env=environment(), capture_output=True, text=True, timeout=600, check=False)
+    done = subprocess.run(
+        line, env=environment(), capture_output=True, text=True, timeout=600, check=False
+    )
     assert done.returncode == 0, done.stdout + done.stderr
     return done.stdout
 
 
 def test_killed_at_random_moments_nothing_is_lost():
-    printed = tool("torture", "--kills", 12, "--seed", 125)  # of which three to five of each victim, if all ranks have begun
+    printed = tool(
+        "torture", "--kills", 12, "--seed", 125
+    )  # of which three to five of each victim, if all ranks have begun
     table, _, rest = printed.partition("\n12 kills in ")
     hits = np.array([line.split()[-3:] for line in table.splitlines()[1:]], int)
     assert hits.sum() == 12
@@ -31,7 +35,11 @@ def test_killed_at_random_moments_nothing_is_lost():
 
 
 def test_torture_sees_what_differs():
-    straight = {"metrics/sigma": np.array([0.1, 0.2, 0.3]), "theta_sha256": np.array("ab"), "metrics/nan": np.full(3, np.nan)}
+    straight = {
+        "metrics/sigma": np.array([0.1, 0.2, 0.3]),
+        "theta_sha256": np.array("ab"),
+        "metrics/nan": np.full(3, np.nan),
+    }
     runs.compare(straight, straight, whole=True)
     runs.compare({"metrics/sigma": straight["metrics/sigma"][:2]}, straight, whole=False)
     for wrong in (

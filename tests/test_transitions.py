@@ -4,17 +4,35 @@ from types import SimpleNamespace
 
 import numpy as np
 
-from esac_mpi.play.transitions import Recorder, columns, joined, packed, packed_size, unpacked, width
+from esac_mpi.play.transitions import (
+    Recorder,
+    columns,
+    joined,
+    packed,
+    packed_size,
+    unpacked,
+    width,
+)
 
 
 def test_a_row_is_observation_action_reward_terminated_next_observation():
-    row = joined(np.array([1.0, 2.0]), np.array([0.5, -0.5, 0.25], np.float32), 7.0, True, np.array([3.0, 4.0]))
+    row = joined(
+        np.array([1.0, 2.0]),
+        np.array([0.5, -0.5, 0.25], np.float32),
+        7.0,
+        True,
+        np.array([3.0, 4.0]),
+    )
     assert row.dtype == np.float32
     assert row.tolist() == [1, 2, 0.5, -0.5, 0.25, 7, 1, 3, 4]
     assert len(row) == width(2, 3) == 9
     at = columns(2, 3)
     assert (row[at.reward], row[at.terminated]) == (7, 1)
-    parts = {name: row[place].tolist() for name, place in at._asdict().items() if isinstance(place, slice)}
+    parts = {
+        name: row[place].tolist()
+        for name, place in at._asdict().items()
+        if isinstance(place, slice)
+    }
     assert parts == {"observation": [1, 2], "action": [0.5, -0.5, 0.25], "next_observation": [3, 4]}
     assert row[at.taken].tolist() == [1, 2, 0.5, -0.5, 0.25]
 

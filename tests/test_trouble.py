@@ -26,7 +26,15 @@ def found(error):
 
 
 def test_one_rank_that_raises_ends_the_job_and_says_where(tmp_path):
-    arguments = ["--task.id", "own_envs:Raising-v0", *SMALL, "--budget.generations", 1000, "--run-dir", tmp_path / "run"]
+    arguments = [
+        "--task.id",
+        "own_envs:Raising-v0",
+        *SMALL,
+        "--budget.generations",
+        1000,
+        "--run-dir",
+        tmp_path / "run",
+    ]
     done = run(3, *arguments, code=None)
     assert done.returncode == 1
     assert "the simulator lost its licence" in done.stderr
@@ -34,13 +42,26 @@ def test_one_rank_that_raises_ends_the_job_and_says_where(tmp_path):
     read(tmp_path / "run" / "checkpoint.h5")  # sound
     assert Run.open(tmp_path / "run").state in ("failed", "dead")
     assert re.search(
-        r"in generation \d+, member \d|in the SAC phase of generation \d|in the evaluation of .* generation \d", done.stderr
+        r"in generation \d+, member \d|in the SAC phase of generation \d|in the evaluation of .* generation \d",
+        done.stderr,
     )
 
 
-def test_a_theta_es_that_is_not_finite_stops_with_one_line_and_leaves_the_checkpoint_before_it(tmp_path):
+def test_a_theta_es_that_is_not_finite_stops_with_one_line_and_leaves_the_checkpoint_before_it(
+    tmp_path,
+):
     step = ["--es.optimiser", "sgd", "--es.lr_es", 1e30, "--es.weight_decay", 1e10]
-    arguments = ["--algorithm", "es", *TASK, *ROUTINE, *step, "--budget.generations", 6, "--evaluation.every", 2]
+    arguments = [
+        "--algorithm",
+        "es",
+        *TASK,
+        *ROUTINE,
+        *step,
+        "--budget.generations",
+        6,
+        "--evaluation.every",
+        2,
+    ]
     done = run(2, *arguments, "--run-dir", tmp_path / "run", code=1)
     assert done.stderr.splitlines() == [
         "esac_mpi: generation 1: theta_es is no longer finite, the last checkpoint stands: begin another run with a lower "
@@ -51,10 +72,31 @@ def test_a_theta_es_that_is_not_finite_stops_with_one_line_and_leaves_the_checkp
     assert not (tmp_path / "run" / "policy.h5").exists()
 
 
-def test_a_learner_that_is_not_finite_ends_all_ranks_with_one_line_and_leaves_the_checkpoint_before_it(tmp_path, together):
+def test_a_learner_that_is_not_finite_ends_all_ranks_with_one_line_and_leaves_the_checkpoint_before_it(
+    tmp_path, together
+):
     """Its first update, in generation 2, makes an actor that is not finite; each rank returns, so that the next test has it."""
-    learner = ["--td3.start_steps", 70, "--td3.steps_per_generation", 60, "--td3.batch_size", 16, "--td3.lr_td3", 1e30]
-    arguments = ["--algorithm", "td3", *TASK, *ROUTINE, *learner, "--budget.generations", 5, "--checkpoint.every_generations", 1]
+    learner = [
+        "--td3.start_steps",
+        70,
+        "--td3.steps_per_generation",
+        60,
+        "--td3.batch_size",
+        16,
+        "--td3.lr_td3",
+        1e30,
+    ]
+    arguments = [
+        "--algorithm",
+        "td3",
+        *TASK,
+        *ROUTINE,
+        *learner,
+        "--budget.generations",
+        5,
+        "--checkpoint.every_generations",
+        1,
+    ]
     done = together(3, *arguments, "--run-dir", tmp_path / "run", nodes=2, code=1)
     assert [line for line in done.stderr.splitlines() if "esac_mpi" in line or "rror" in line] == [
         "esac_mpi: the actor's action is not finite at training step 72, in the TD3 phase of generation 2; the last "
@@ -84,10 +126,29 @@ def test_what_ranks_share_is_released_where_all_end_together(monkeypatch, ranks,
     assert bool(freed) == released
 
 
-def test_a_node_that_computes_other_bits_is_caught_where_its_episodes_are_played_again(tmp_path, monkeypatch):
+def test_a_node_that_computes_other_bits_is_caught_where_its_episodes_are_played_again(
+    tmp_path, monkeypatch
+):
     monkeypatch.setenv("NODES", "2")
-    arguments = ["--task.id", "own_envs:Poisoned-v0", *SMALL, "--esac.replayed_members", 10, "--checkpoint.every_generations", 1]
-    done = run(2, *arguments, "--budget.generations", 100, "--run-dir", tmp_path / "run", program=EAGER, code=1)
+    arguments = [
+        "--task.id",
+        "own_envs:Poisoned-v0",
+        *SMALL,
+        "--esac.replayed_members",
+        10,
+        "--checkpoint.every_generations",
+        1,
+    ]
+    done = run(
+        2,
+        *arguments,
+        "--budget.generations",
+        100,
+        "--run-dir",
+        tmp_path / "run",
+        program=EAGER,
+        code=1,
+    )
     (told,) = [line for line in done.stderr.splitlines() if line.startswith("esac_mpi: ")]
     number = r"-\d+\.\d+"
     begins = rf"esac_mpi: member \d of generation (\d+) had the return {number}, and has {number} when it is played again, "
@@ -101,22 +162,57 @@ def test_a_node_that_computes_other_bits_is_caught_where_its_episodes_are_played
 
 
 def test_a_learner_whose_evaluations_have_no_return_says_so_and_has_failed(tmp_path, caplog):
-    line = ["--algorithm", "sac", "--task.id", "own_envs:Spoilt-v0", "--policy.hidden", 8, 8, "--sac.start_steps", 20]
-    line += ["--sac.batch_size", 8, "--sac.steps_per_generation", 30, "--evaluation.every", 2, "--budget.generations", 3]
+    line = [
+        "--algorithm",
+        "sac",
+        "--task.id",
+        "own_envs:Spoilt-v0",
+        "--policy.hidden",
+        8,
+        8,
+        "--sac.start_steps",
+        20,
+    ]
+    line += [
+        "--sac.batch_size",
+        8,
+        "--sac.steps_per_generation",
+        30,
+        "--evaluation.every",
+        2,
+        "--budget.generations",
+        3,
+    ]
     assert started(*line, "--run-dir", tmp_path / "run") == 1
     said = caplog.text
-    assert said.count("generation 2: the return of no evaluation episode is finite: look at the task") == 1
-    assert "failed at generation 3, the end of its budget: no evaluation had all its returns finite" in said
+    assert (
+        said.count("generation 2: the return of no evaluation episode is finite: look at the task")
+        == 1
+    )
+    assert (
+        "failed at generation 3, the end of its budget: no evaluation had all its returns finite"
+        in said
+    )
     assert summary(tmp_path / "run")["status"] == "failed"
 
 
 def test_returns_that_are_not_finite_rank_last_and_are_counted(tmp_path, together):
-    arguments = ["--task.id", "own_envs:Breaking-v0", *SMALL, "--budget.generations", 6, "--run-dir", tmp_path / "run"]
+    arguments = [
+        "--task.id",
+        "own_envs:Breaking-v0",
+        *SMALL,
+        "--budget.generations",
+        6,
+        "--run-dir",
+        tmp_path / "run",
+    ]
     done = together(2, *arguments)
     assert "is not finite: ranked last, counted" in done.stdout
     rows = science(tmp_path / "run")
     broken = np.isnan(rows["metrics/fitness"])
-    evaluated = sum(np.isnan(rows[f"metrics/evaluation_{name}"][2::3]).sum() for name in ("theta_es", "sac"))
+    evaluated = sum(
+        np.isnan(rows[f"metrics/evaluation_{name}"][2::3]).sum() for name in ("theta_es", "sac")
+    )
     assert broken.any()
     in_phases = rows["metrics/unstable_episodes"][-1] - broken.sum() - evaluated
     assert 0 <= in_phases < rows["metrics/env_steps_learner"][-1] / 10
@@ -142,14 +238,21 @@ def test_returns_that_are_not_finite_rank_last_and_are_counted(tmp_path, togethe
             "esac.learner_lag = 6: must be at most esac.gradient_interval (5)",
         ),
         (["--esac.length_cap", "0.5"], "esac.length_cap = 0.5"),
-        (["--esac.noise", "table", "--esac.noise_table_size", "1000"], "noise_table_size = 1000: theta alone has"),
+        (
+            ["--esac.noise", "table", "--esac.noise_table_size", "1000"],
+            "noise_table_size = 1000: theta alone has",
+        ),
     ],
 )
-def test_bad_input_is_one_message_from_one_rank_and_creates_nothing(tmp_path, together, arguments, message):
+def test_bad_input_is_one_message_from_one_rank_and_creates_nothing(
+    tmp_path, together, arguments, message
+):
     done = together(2, *arguments, "--run-dir", tmp_path / "run", code=2)
     assert done.stderr.count(message) + done.stderr.count(message.replace("_", "-")) >= 1
     assert "Traceback" not in done.stderr
-    assert len([line for line in done.stderr.splitlines() if line.startswith(("esac_mpi:", "╭"))]) == 1
+    assert (
+        len([line for line in done.stderr.splitlines() if line.startswith(("esac_mpi:", "╭"))]) == 1
+    )
     assert not list(tmp_path.iterdir())
 
 
@@ -171,7 +274,9 @@ def test_help_names_every_field_once_from_one_rank():
     done = run(2, "--help")
     assert done.stdout.count("--esac.winner-pull") == 1
     assert "zeta" in done.stdout
-    assert "MPICH's mpirun the second one" in " ".join(done.stdout.split())  # what Ctrl-C does is the launcher's affair
+    assert "MPICH's mpirun the second one" in " ".join(
+        done.stdout.split()
+    )  # what Ctrl-C does is the launcher's affair
 
 
 def test_the_line_that_draws_the_curve_works_from_where_it_is_printed(tmp_path, monkeypatch):
@@ -183,7 +288,9 @@ def test_the_line_that_draws_the_curve_works_from_where_it_is_printed(tmp_path, 
     assert called("plot") == "esac-mpi plot"
     monkeypatch.setenv("PATH", "/usr/bin:/bin")
     assert called("plot") == f"{python.with_name('esac-mpi')} plot"
-    assert subprocess.run(f"{called('plot')} --help", shell=True, capture_output=True).returncode == 0
+    assert (
+        subprocess.run(f"{called('plot')} --help", shell=True, capture_output=True).returncode == 0
+    )
 
 
 def test_the_line_is_the_installed_commands_or_the_modules(tmp_path, monkeypatch):
@@ -193,7 +300,9 @@ def test_the_line_is_the_installed_commands_or_the_modules(tmp_path, monkeypatch
     monkeypatch.setattr(sys, "argv", ["esac_mpi/__main__.py"])
     monkeypatch.setenv("PATH", str(folder))
     monkeypatch.chdir(tmp_path)
-    assert called("plot") == "bin/python -m esac_mpi.commands plot"  # where no command was installed
+    assert (
+        called("plot") == "bin/python -m esac_mpi.commands plot"
+    )  # where no command was installed
     script = folder / "esac-mpi"
     script.touch(0o755)
     assert called("plot") == "esac-mpi plot"

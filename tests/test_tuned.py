@@ -12,7 +12,9 @@ FOLDER = ROOT / "configs/tuned"
 
 
 def test_each_has_a_line_in_the_table_and_a_policy_that_plays_as_it_says():
-    lines = re.findall(r"^\| \[([a-z-]+)\]\(.*\| ([\d,]+) \[", (FOLDER / "README.md").read_text(), re.MULTILINE)
+    lines = re.findall(
+        r"^\| \[([a-z-]+)\]\(.*\| ([\d,]+) \[", (FOLDER / "README.md").read_text(), re.MULTILINE
+    )
     assert sorted(name for name, _ in lines) == sorted(path.stem for path in FOLDER.glob("*.h5"))
     for name, said in lines:
         policy = Policy.load(FOLDER / f"{name}.h5")

@@ -33,13 +33,19 @@ def turns_and_result(work):
 
 
 @pytest.mark.parametrize(("longest", "after"), [(math.inf, 64), (0.0, 1)])
-def test_an_episode_of_slow_steps_lets_others_have_their_turn_after_each(monkeypatch, longest, after):
+def test_an_episode_of_slow_steps_lets_others_have_their_turn_after_each(
+    monkeypatch, longest, after
+):
     monkeypatch.setattr(cooperative, "LONGEST", longest)
     monkeypatch.setattr(Line, "horizon", 150)
     expected = list(range(after, 151, after))
-    told, (rows, episode) = turns_and_result(exploring(Line(), lambda observation: np.zeros(1, np.float32), 0))
+    told, (rows, episode) = turns_and_result(
+        exploring(Line(), lambda observation: np.zeros(1, np.float32), 0)
+    )
     assert (told, len(rows), episode.episodic_length) == (expected, 150, 150)
-    told, episode = turns_and_result(playing(Line(), lambda observation: np.zeros(1, np.float32), 0))
+    told, episode = turns_and_result(
+        playing(Line(), lambda observation: np.zeros(1, np.float32), 0)
+    )
     assert (len(told), episode.episodic_length) == (len(expected), 150)
 
 
@@ -49,6 +55,15 @@ def test_what_is_told_of_slow_parts_is_told_of_each(monkeypatch):
         return "all"
 
     monkeypatch.setattr(cooperative, "LONGEST", math.inf)
-    assert turns_and_result(cooperative.told(work(), lambda part, number: (part, number), every=4)) == ([("d", 4)], "all")
+    assert turns_and_result(
+        cooperative.told(work(), lambda part, number: (part, number), every=4)
+    ) == ([("d", 4)], "all")
     monkeypatch.setattr(cooperative, "LONGEST", 0.0)
-    assert len(turns_and_result(cooperative.told(work(), lambda part, number: (part, number), every=4))[0]) == 6
+    assert (
+        len(
+            turns_and_result(
+                cooperative.told(work(), lambda part, number: (part, number), every=4)
+            )[0]
+        )
+        == 6
+    )

@@ -41,10 +41,16 @@ def test_a_run_that_can_save_nothing_for_so_long_ends_with_74_and_names_what_the
     assert started(*ENDLESS, "--checkpoint.unsaved_minutes", 1e-4, "--run-dir", path) == 74
     said = caplog.text
     status = json.loads((path / "status.json").read_text())
-    assert (status["status"], status["generation"], status["progress"]) == ("failed", generation, generation)
+    assert (status["status"], status["generation"], status["progress"]) == (
+        "failed",
+        generation,
+        generation,
+    )
     assert read(path / "checkpoint.h5")[1]["generation"] == generation
     assert "nothing could be saved for 0.0001 min (checkpoint.unsaved_minutes)" in said
-    assert said.count(f"saved is generation {generation}, in {path / 'checkpoint.h5'}") == 3  # at first, when it ends, at the end
+    assert (
+        said.count(f"saved is generation {generation}, in {path / 'checkpoint.h5'}") == 3
+    )  # at first, when it ends, at the end
     assert (path / "policy.h5").exists() == (generation > 0)
     assert "best policy /" not in said  # there is none, or it is not the best one
     assert (f"results {path / 'metrics.h5'}" in said) == (path / "metrics.h5").exists()
@@ -73,7 +79,9 @@ def test_a_checkpoint_that_fails_is_tried_every_minute_and_for_so_long(monkeypat
     """By the clock, whatever `every_generations` and `every_minutes` say; and anew once one was written."""
     now, tried, room = [0.0], [], []
     world = SimpleNamespace(clock=lambda: now[0], stop=Stop(lambda: 0.0, lambda: None))
-    config = SimpleNamespace(checkpoint=Checkpoint(every_generations=1000, every_minutes=0.0, unsaved_minutes=5.0))
+    config = SimpleNamespace(
+        checkpoint=Checkpoint(every_generations=1000, every_minutes=0.0, unsaved_minutes=5.0)
+    )
     state = SimpleNamespace(generation=1000)
     run = SimpleNamespace(path="nowhere", restored=None)
     one = active_run.Job(config, world, None, None, state, None, None, run)
@@ -102,7 +110,9 @@ def test_a_checkpoint_that_fails_is_tried_every_minute_and_for_so_long(monkeypat
 def test_without_a_limit_the_run_goes_on(monkeypatch):
     world = SimpleNamespace(clock=lambda: 1e9, stop=Stop(lambda: 0.0, lambda: None))
     config = SimpleNamespace(checkpoint=Checkpoint(unsaved_minutes=0.0))
-    one = active_run.Job(config, world, None, None, SimpleNamespace(generation=7), None, None, unsaved=1.0)
+    one = active_run.Job(
+        config, world, None, None, SimpleNamespace(generation=7), None, None, unsaved=1.0
+    )
     monkeypatch.setattr(active_run, "save", lambda *_: False)
     monkeypatch.setattr(active_run, "standing", lambda _: "")
     assert active_run.checkpoint_if_due(one, (0, 0.0)) == (7, 1e9)
@@ -112,5 +122,7 @@ def test_without_a_limit_the_run_goes_on(monkeypatch):
 def test_a_file_system_that_is_away_may_have_the_file(monkeypatch, tmp_path):
     assert not active_run.is_there(tmp_path / "none")
     assert not active_run.is_there(tmp_path / "none" / "deeper")
-    monkeypatch.setattr(active_run.os, "lstat", lambda _: (_ for _ in ()).throw(OSError(116, "Stale file handle")))
+    monkeypatch.setattr(
+        active_run.os, "lstat", lambda _: (_ for _ in ()).throw(OSError(116, "Stale file handle"))
+    )
     assert active_run.is_there(tmp_path / "none")

@@ -13,10 +13,14 @@ from tools.bench import aes
 
 def test_a_run_on_other_ranks_and_what_its_updates_cost(tmp_path, capsys):
     """A generation is 20 s of tasks of two workers and 0.5 s of writing: 20.5 s on one rank, 10.5 on two and more."""
-    (one, two) = waiting.lines([run_of(tmp_path / "one"), run_of(tmp_path / "two", ranks=2)], [1, 2, 3])
+    (one, two) = waiting.lines(
+        [run_of(tmp_path / "one"), run_of(tmp_path / "two", ranks=2)], [1, 2, 3]
+    )
     assert (one.ranks, two.ranks, one.label) == (1, 2, "AES_RL")
     assert (one.minutes, two.minutes) == (41 / 60, 21 / 60)
-    assert (one.waiting, two.waiting) == pytest.approx((0.0, 0.5 / 21))  # 0.5 s of a generation rank 1 waits for the writing
+    assert (one.waiting, two.waiting) == pytest.approx(
+        (0.0, 0.5 / 21)
+    )  # 0.5 s of a generation rank 1 waits for the writing
     assert one.computed[1] == pytest.approx((41 / 60, 0.0))
     assert one.computed[2] == pytest.approx((21 / 60, 1 - 41 / 42), abs=1e-4)
     assert one.computed[3] == pytest.approx((21 / 60, 1 - 41 / 63), abs=1e-4)
@@ -24,7 +28,9 @@ def test_a_run_on_other_ranks_and_what_its_updates_cost(tmp_path, capsys):
     assert told.main([str(tmp_path / "one"), "--ranks", "2", "--steps", "12", "--published"]) == 0
     printed = capsys.readouterr().out
     assert "| HalfCheetah-v5 | AES_RL | 0.342 (0.0 %) on 1, n=1 | 0.175 (2.4 %) | - |" in printed
-    assert "HalfCheetah-v5: CEM-RL (1) 467, P-CEM-RL (5) 187, AES-RL (5) 83, AES-RL (9) 54" in printed
+    assert (
+        "HalfCheetah-v5: CEM-RL (1) 467, P-CEM-RL (5) 187, AES-RL (5) 83, AES-RL (9) 54" in printed
+    )
     assert told.main([str(tmp_path / "one"), "--steps", "25"]) == 2
     assert "a run has 24 nominal steps, not 25" in capsys.readouterr().err
 
@@ -40,7 +46,9 @@ def test_costs_are_of_whoever_the_clock_takes_for_an_individual_and_for_the_crit
     run = run_of(tmp_path / "run")
     assert np.isnan(waiting.costs(run)).all()  # no turn of the critic
     run.columns["timing/task_worker"][:, 3] = 2
-    assert waiting.costs(run) == pytest.approx((1.0, 5 / 2 / 1.0))  # 1 s a step and 1 s an update; the critic's two took 5 s
+    assert waiting.costs(run) == pytest.approx(
+        (1.0, 5 / 2 / 1.0)
+    )  # 1 s a step and 1 s an update; the critic's two took 5 s
     assert [int(part.sum()) for part in individuals_and_turns(run)] == [6, 2]
     assert np.isnan(waiting.costs(run_of(tmp_path / "stopped", generations=1, without=4))).all()
 
@@ -55,6 +63,9 @@ def test_bars_of_tasks_lie_where_they_were(tmp_path):
 
 def test_made_up_tasks_wait_for_their_order_but_where_costs_are_true():
     speeds = aes.Speeds(1e-4, 1e-2, 2e-2, 50, 100, np.full(10, 100))
-    true, off = (aes.waiting(aes.made_up(speeds, 5, "virtual", cost, 0), 6) for cost in ((100.0, 2.0), (1.0, 1.0)))
+    true, off = (
+        aes.waiting(aes.made_up(speeds, 5, "virtual", cost, 0), 6)
+        for cost in ((100.0, 2.0), (1.0, 1.0))
+    )
     assert true < 0.05 < 0.3 < off
     assert aes.waiting(aes.made_up(speeds, 5, "arrival", (1.0, 1.0), 0), 6) < 0.05

@@ -33,73 +33,143 @@ def test_the_same_algorithm_takes_all_of_its_state(sources, tmp_path, algorithm)
     source = sources(algorithm)
     before, _ = saved(source)
     after, start = first(tmp_path / "run", *options(algorithm), "--from", source, "--seed", 1)
-    anew = {"generation", "expected_length", "next_trial", "trials_won", "learner_return", "adam_from"}
+    anew = {
+        "generation",
+        "expected_length",
+        "next_trial",
+        "trials_won",
+        "learner_return",
+        "adam_from",
+    }
     anew |= {"row", "arrived", "lengths", "critic", "critic_loss"}
     anew |= {"trained", "drawn", "given", "told", "mean_told", "time", "critic_ended"}
     names = {n for n in before if n.split("/")[0] in ("state", "learner", "replay_tail")}
     assert any(n.startswith("learner/") for n in names) == (algorithm not in ("es", "cem"))
     for name in sorted(names):
         field = name.partition("/")[2].split(".")[0]
-        if field in anew | {"counters", "best"} or field.startswith(("task_", "episode_", "phase_", "replayed_")):
+        if field in anew | {"counters", "best"} or field.startswith(
+            ("task_", "episode_", "phase_", "replayed_")
+        ):
             continue
         np.testing.assert_array_equal(after[name], before[name], err_msg=name)
     assert start["not_taken"] == []
     assert (start["kind"], start["generation"], start["seed"], start["seeds"]) == ("run", 5, 0, [0])
-    assert start["counters"]["env_steps_population"] == before["state/counters.env_steps_population"]
+    assert (
+        start["counters"]["env_steps_population"] == before["state/counters.env_steps_population"]
+    )
     assert not any(after[n].any() for n in after if n.startswith("state/counters."))
     assert after["state/best.episodic_return"] == -np.inf
     if algorithm in ("es", "esac"):
         assert after["state/adam_from"] == -5  # so that Adam's next step is its sixth
-    assert started(tmp_path / "run", *options(algorithm), "--from", source, "--seed", 1, "--budget.generations", 3) == 0
+    assert (
+        started(
+            tmp_path / "run",
+            *options(algorithm),
+            "--from",
+            source,
+            "--seed",
+            1,
+            "--budget.generations",
+            3,
+        )
+        == 0
+    )
     assert science(tmp_path / "run")["metrics/generation"].tolist() == [1, 2, 3]
 
 
 def test_adam_goes_on_where_the_source_left_it_with_the_rate_of_now(sources, tmp_path):
-    after, _ = first(tmp_path / "run", *options("es", lr_es=0.01), "--from", sources("es"), "--seed", 1)
+    after, _ = first(
+        tmp_path / "run", *options("es", lr_es=0.01), "--from", sources("es"), "--seed", 1
+    )
     now, _ = saved(tmp_path / "run")
     m, v = after["state/adam_m"], after["state/adam_v"]
     gradient = m + (now["state/adam_m"] - m) / np.float32(0.1)
     step = evolution.adam_step(gradient, m, v, 6, 0.01)
-    np.testing.assert_allclose(now["state/theta_es"] - after["state/theta_es"], step, rtol=1e-3, atol=1e-7)
+    np.testing.assert_allclose(
+        now["state/theta_es"] - after["state/theta_es"], step, rtol=1e-3, atol=1e-7
+    )
 
 
 OTHER, ELSE = "the learner: td3 has that of td3", "all else begins anew"
 ACROSS = [  # source, target, {field: the source's}, what else is taken, what is not
-    ("es", "esac", {"theta_es": "theta_es", "theta_sac": "theta_es", "adam_m": "adam_m"}, "moments", "learner: es has none"),
+    (
+        "es",
+        "esac",
+        {"theta_es": "theta_es", "theta_sac": "theta_es", "adam_m": "adam_m"},
+        "moments",
+        "learner: es has none",
+    ),
     ("esac", "es", {"theta_es": "theta_es", "adam_v": "adam_v"}, "Adam's moments", ELSE),
     ("esac", "sac", {"theta_sac": "theta_sac"}, "the learner, the replay", ELSE),
-    ("sac", "esac", {"theta_sac": "theta_sac", "theta_es": "theta_sac"}, "the learner, the replay", ELSE),
+    (
+        "sac",
+        "esac",
+        {"theta_sac": "theta_sac", "theta_es": "theta_sac"},
+        "the learner, the replay",
+        ELSE,
+    ),
     ("td3", "ddpg", {"theta": "theta"}, "the replay", OTHER),
     ("td3", "ppo", {}, "theta", f"its policies acted by tanh, they act by clip here.*{OTHER}"),
     ("pderl", "td3", {"theta": "champion"}, "the replay", "the learner: pderl has that of erl"),
-    ("cem", "cem_rl", {"mean": "mean", "variance": "variance", "damp": "damp"}, "variance, damp", "the learner: cem has none"),
-    ("cem_rl", "aes_rl", {"mean": "mean", "variance": "variance"}, "variance, the learner, the replay", ELSE),
+    (
+        "cem",
+        "cem_rl",
+        {"mean": "mean", "variance": "variance", "damp": "damp"},
+        "variance, damp",
+        "the learner: cem has none",
+    ),
+    (
+        "cem_rl",
+        "aes_rl",
+        {"mean": "mean", "variance": "variance"},
+        "variance, the learner, the replay",
+        ELSE,
+    ),
     ("td3", "pderl", {"theta": "theta", "champion": "theta"}, "the replay", OTHER),
 ]
 
 
-@pytest.mark.parametrize(("before", "now", "fields", "takes", "leaves"), ACROSS, ids=[f"{a}-{b}" for a, b, *_ in ACROSS])
-def test_another_algorithm_takes_what_means_the_same(sources, tmp_path, before, now, fields, takes, leaves):
+@pytest.mark.parametrize(
+    ("before", "now", "fields", "takes", "leaves"), ACROSS, ids=[f"{a}-{b}" for a, b, *_ in ACROSS]
+)
+def test_another_algorithm_takes_what_means_the_same(
+    sources, tmp_path, before, now, fields, takes, leaves
+):
     source, _ = saved(sources(before))
     after, start = first(tmp_path / "run", *options(now), "--from", sources(before), "--seed", 1)
     for name, origin in fields.items():
-        np.testing.assert_array_equal(after[f"state/{name}"], source[f"state/{origin}"], err_msg=name)
+        np.testing.assert_array_equal(
+            after[f"state/{name}"], source[f"state/{origin}"], err_msg=name
+        )
     assert takes in ", ".join(start["taken"])
     assert re.search(leaves, "; ".join(start["not_taken"]))
     if "state/population" in after:
-        assert (after["state/population"] == after["state/theta"]).all()  # every member begins as the policy
+        assert (
+            after["state/population"] == after["state/theta"]
+        ).all()  # every member begins as the policy
 
 
 def test_in_discrete_tasks_a_last_layer_is_held_as_its_new_algorithm_holds_it(tmp_path):
     """PPO's theta has its logits 2^-16 times as large: taken as they are, another's would be certain, and its own be noise."""
     theta = np.arange(1, 27, dtype=np.float32)  # 3 observations, 4 units, 2 choices: 16 and 10
     plain = Source(
-        "x", tmp_path, {"es": theta}, {"policy.hidden": (4,), "policy.linear": False}, "tanh", (3, 2), True, False, None, {}
+        "x",
+        tmp_path,
+        {"es": theta},
+        {"policy.hidden": (4,), "policy.linear": False},
+        "tanh",
+        (3, 2),
+        True,
+        False,
+        None,
+        {},
     )
     small = with_heads_as_here(plain, updated(Config(), {"algorithm": "ppo"})).theta
     np.testing.assert_array_equal(small, np.concatenate([theta[:16], theta[16:] / 65536]))
     of_ppo = replace(plain, policies={"ppo": small}, head_scale=LOGIT_SCALE)
-    np.testing.assert_array_equal(with_heads_as_here(of_ppo, updated(Config(), {"algorithm": "es"})).theta, theta)
+    np.testing.assert_array_equal(
+        with_heads_as_here(of_ppo, updated(Config(), {"algorithm": "es"})).theta, theta
+    )
     assert with_heads_as_here(of_ppo, updated(Config(), {"algorithm": "ppo"})).theta is small
     continuous = replace(plain, discrete=False)
     assert with_heads_as_here(continuous, updated(Config(), {"algorithm": "ppo"})).theta is theta
@@ -111,25 +181,39 @@ def test_ppo_begins_with_the_choices_of_another_algorithm_and_others_with_its(so
     es = saved(tmp_path / "es")[0]["state/theta_es"]
     ppo, _ = first(tmp_path / "ppo", *options("ppo"), *line, "--from", tmp_path / "es", "--seed", 1)
     last = 2 * (6 + 1)
-    np.testing.assert_array_equal(ppo["state/theta"], np.concatenate([es[:-last], es[-last:] * np.float32(LOGIT_SCALE)]))
+    np.testing.assert_array_equal(
+        ppo["state/theta"], np.concatenate([es[:-last], es[-last:] * np.float32(LOGIT_SCALE)])
+    )
     arrays, about = read(tmp_path / "ppo/policy.h5")
-    publish(tmp_path / "older.h5", arrays, {name: value for name, value in about.items() if name != "discrete"})
+    publish(
+        tmp_path / "older.h5",
+        arrays,
+        {name: value for name, value in about.items() if name != "discrete"},
+    )
     for source in (tmp_path / "ppo", tmp_path / "ppo/policy.h5", tmp_path / "older.h5"):
-        back, _ = first(tmp_path / "back" / source.stem, *options("es"), *line, "--from", source, "--seed", 2)
+        back, _ = first(
+            tmp_path / "back" / source.stem, *options("es"), *line, "--from", source, "--seed", 2
+        )
         assert np.abs(back["state/theta_es"][-last:]).max() > 1e-3
 
 
 def test_what_ppo_is_set_anew_begins_anew(tmp_path):
     line = [*options("ppo"), "--task.id", "InvertedPendulum-v5"]
     assert started(tmp_path / "a", *line, "--budget.generations", 2) == 0
-    words, was = [*line, "--seed", 1, "--from", tmp_path / "a"], saved(tmp_path / "a")[0]["learner/actor_values"]
+    words, was = (
+        [*line, "--seed", 1, "--from", tmp_path / "a"],
+        saved(tmp_path / "a")[0]["learner/actor_values"],
+    )
     now, _ = first(tmp_path / "wide", *words, "--ppo.initial_std", 0.2)
     wide = int((now["learner/actor_values"] != was).sum())
     np.testing.assert_allclose(now["learner/actor_values"][-wide:], np.log(np.float32(0.2)))
     np.testing.assert_array_equal(now["learner/actor_moment2"][-wide:], 0)
     assert now["learner/actor_moment2"].any()
     _, begun = first(tmp_path / "other", *words, "--ppo.reward_normalisation", "true")
-    assert "the learner: its critic learnt from rewards on another scale, reward_normalisation" in begun["not_taken"]
+    assert (
+        "the learner: its critic learnt from rewards on another scale, reward_normalisation"
+        in begun["not_taken"]
+    )
 
 
 def test_critics_of_another_form_begin_anew(tmp_path):
@@ -162,8 +246,14 @@ def test_a_setting_that_was_changed_goes_before_what_grew_out_of_it(sources, tmp
     assert kept["state/sigma"] == tuned
     assert kept["state/tuning_multiplier"] == pytest.approx(tuned / 0.3, rel=1e-12)
     more |= {"sigma": 0.1, "population_size": 8, "optimiser": "sgd"}
-    changed, start = first(tmp_path / "changed", *options("esac", **more), "--from", source, "--seed", 1)
-    assert (changed["state/sigma"], changed["state/tuning_multiplier"], changed["state/adam_from"]) == (0.1, 1, 0)
+    changed, start = first(
+        tmp_path / "changed", *options("esac", **more), "--from", source, "--seed", 1
+    )
+    assert (
+        changed["state/sigma"],
+        changed["state/tuning_multiplier"],
+        changed["state/adam_from"],
+    ) == (0.1, 1, 0)
     assert start["not_taken"] == [
         "the population's children: parents [3] is [4] here",
         "Adam's moments: optimiser was adam, is sgd",
@@ -173,17 +263,24 @@ def test_a_setting_that_was_changed_goes_before_what_grew_out_of_it(sources, tmp
 
 def test_a_population_of_other_copies_is_not_taken(sources, tmp_path):
     """That of the source has no slot around theta_es, whose noise alone makes the gradient here."""
-    source, more = sources("esac", "copies", sac_copies=2), {"sac_copies": 1, "gradient_members": "centre"}
+    source, more = (
+        sources("esac", "copies", sac_copies=2),
+        {"sac_copies": 1, "gradient_members": "centre"},
+    )
     assert saved(source)[0]["state/parents"].tolist() == [2, 1, 1]
     after, start = first(tmp_path / "run", *options("esac", **more), "--from", source, "--seed", 1)
     assert after["state/parents"].tolist() == [0, 1, 0]
     assert start["not_taken"] == ["the population's children: sac_copies was 2, is 1"]
 
 
-def test_another_task_of_equal_sizes_takes_policies_and_networks_but_no_experience(sources, tmp_path):
+def test_another_task_of_equal_sizes_takes_policies_and_networks_but_no_experience(
+    sources, tmp_path
+):
     """A curriculum. A run of another horizon has the same transitions."""
     more = ["--from", sources("td3"), "--seed", 1]
-    other, start = first(tmp_path / "other", *options("td3"), "--task.id", "CyclicMDPRepo-v0", *more)
+    other, start = first(
+        tmp_path / "other", *options("td3"), "--task.id", "CyclicMDPRepo-v0", *more
+    )
     assert start["not_taken"] == ["the replay: task.id was CyclicMDP-v0"]
     assert start["taken"] == ["theta", "the learner"]
     assert other["replay_tail/reward"].size == 0
@@ -193,12 +290,23 @@ def test_another_task_of_equal_sizes_takes_policies_and_networks_but_no_experien
 
 
 @pytest.mark.parametrize(("capacity", "held", "start"), [(16, 16, 104), (40, 40, 80), (90, 40, 0)])
-def test_a_replay_of_another_size_has_the_newest_transitions(sources, tmp_path, capacity, held, start):
+def test_a_replay_of_another_size_has_the_newest_transitions(
+    sources, tmp_path, capacity, held, start
+):
     """The source had 120 transitions and kept 40; where there is room for more, they are numbered anew."""
     source, _ = saved(sources("td3"))
-    after, _ = first(tmp_path / "run", *options("td3", replay_capacity=capacity), "--from", sources("td3"), "--seed", 1)
+    after, _ = first(
+        tmp_path / "run",
+        *options("td3", replay_capacity=capacity),
+        "--from",
+        sources("td3"),
+        "--seed",
+        1,
+    )
     for name in ("observation", "action", "reward", "terminated", "next_observation"):
-        np.testing.assert_array_equal(after[f"replay_tail/{name}"], source[f"replay_tail/{name}"][-held:])
+        np.testing.assert_array_equal(
+            after[f"replay_tail/{name}"], source[f"replay_tail/{name}"][-held:]
+        )
     attributes = saved(tmp_path / "run", previous=True)[1]
     assert json.loads(attributes["replay"])["bounds"] == [start, start + held]
 
@@ -207,11 +315,15 @@ def test_genetic_memories_come_along_where_the_replay_holds_their_transitions(so
     source = sources("pderl", "full", replay_capacity=32)
     before, _ = saved(source)
     assert len(before["state/memories.lost"]) > 0  # which the source's replay held no more
-    same, start = first(tmp_path / "same", *options("pderl", replay_capacity=32), "--from", source, "--seed", 1)
+    same, start = first(
+        tmp_path / "same", *options("pderl", replay_capacity=32), "--from", source, "--seed", 1
+    )
     assert start["not_taken"] == []
     for name in ("ages", "memories.lost", "transitions"):
         np.testing.assert_array_equal(same[f"state/{name}"], before[f"state/{name}"])
-    after, start = first(tmp_path / "more", *options("pderl", replay_capacity=900), "--from", source, "--seed", 1)
+    after, start = first(
+        tmp_path / "more", *options("pderl", replay_capacity=900), "--from", source, "--seed", 1
+    )
     assert start["not_taken"] == ["memories: the replay here does not hold their transitions"]
     assert (after["state/ages"] == -1).all()
     assert after["state/transitions"] == 32  # as many as the replay begins with
@@ -222,10 +334,18 @@ def test_a_policy_alone_is_what_all_policies_begin_with(sources, tmp_path, targe
     path = sources("sac") / "policy.h5"
     theta, about = read(path)
     after, start = first(tmp_path / "run", *options(target), "--from", path)
-    thetas = [a for n, a in after.items() if n.split("/")[1] in ("theta", "theta_es", "theta_sac", "mean", "champion")]
+    thetas = [
+        a
+        for n, a in after.items()
+        if n.split("/")[1] in ("theta", "theta_es", "theta_sac", "mean", "champion")
+    ]
     assert thetas
     assert all((found == theta["theta"]).all() for found in thetas)
-    assert (start["kind"], start["policy"], start["generation"]) == ("policy", "sac", about["generation"])
+    assert (start["kind"], start["policy"], start["generation"]) == (
+        "policy",
+        "sac",
+        about["generation"],
+    )
     assert start["not_taken"][-1] == "all else begins anew: it is a policy alone"
 
 
@@ -233,13 +353,25 @@ def test_what_a_policy_saw_comes_along_with_it(sources, tmp_path):
     normalised = ["--es.observation_normalisation", "true"]
     assert started(tmp_path / "seen", *options("es"), *normalised, "--budget.generations", 2) == 0
     arrays, _ = read(tmp_path / "seen/policy.h5")
-    after, start = first(tmp_path / "run", *options("es"), *normalised, "--from", tmp_path / "seen/policy.h5", "--seed", 1)
+    after, start = first(
+        tmp_path / "run",
+        *options("es"),
+        *normalised,
+        "--from",
+        tmp_path / "seen/policy.h5",
+        "--seed",
+        1,
+    )
     found = Normaliser.of(after["state/observation_sums"])
     np.testing.assert_allclose(found.mean, arrays["normaliser_mean"], rtol=1e-6, atol=1e-7)
     np.testing.assert_allclose(found.std, arrays["normaliser_std"], rtol=1e-6)
     assert start["taken"] == ["theta_es", "sums over observations"]
-    whole, _ = first(tmp_path / "whole", *options("es"), *normalised, "--from", tmp_path / "seen", "--seed", 1)
-    np.testing.assert_array_equal(whole["state/observation_sums"], saved(tmp_path / "seen")[0]["state/observation_sums"])
+    whole, _ = first(
+        tmp_path / "whole", *options("es"), *normalised, "--from", tmp_path / "seen", "--seed", 1
+    )
+    np.testing.assert_array_equal(
+        whole["state/observation_sums"], saved(tmp_path / "seen")[0]["state/observation_sums"]
+    )
 
 
 def test_a_source_that_publishes_meanwhile_is_looked_at_again(sources, tmp_path, monkeypatch):
@@ -255,7 +387,9 @@ def test_a_source_that_publishes_meanwhile_is_looked_at_again(sources, tmp_path,
     after, start = first(tmp_path / "run", *options("td3"), "--from", sources("td3"), "--seed", 1)
     assert len(calls) == 2
     assert start["not_taken"] == []
-    np.testing.assert_array_equal(after["learner/critic_values"], saved(sources("td3"))[0]["learner/critic_values"])
+    np.testing.assert_array_equal(
+        after["learner/critic_values"], saved(sources("td3"))[0]["learner/critic_values"]
+    )
 
 
 @pytest.mark.parametrize("spoilt", [False, True])
@@ -277,7 +411,9 @@ def test_a_device_has_to_have_room_for_one_learner_only(sources, tmp_path, monke
     monkeypatch.setattr(set_up, "make_learner", make)
     monkeypatch.setattr(transfer, "take_replay", take)
     after, start = first(tmp_path / "run", *options("td3"), "--from", source, "--seed", 1)
-    np.testing.assert_array_equal(after["learner/actor_values"], saved(source)[0]["learner/actor_values"])
+    np.testing.assert_array_equal(
+        after["learner/actor_values"], saved(source)[0]["learner/actor_values"]
+    )
     assert start["not_taken"] == []
     assert len(made) == (4 if spoilt else 2)
 
@@ -296,7 +432,9 @@ def test_a_run_goes_on_without_its_source_and_with_no_other(sources, tmp_path, c
         assert started(tmp_path / "run", *words, 4, *other) == 2
         assert "start_from: '" in capfd.readouterr().err
     assert started(tmp_path / "run", *words, 4, "--from", source) == 0
-    assert [text.startswith(f"  begun from {source}, generation 5: theta_es, ") for text in said].count(True) == 3
+    assert [
+        text.startswith(f"  begun from {source}, generation 5: theta_es, ") for text in said
+    ].count(True) == 3
     assert started(tmp_path / "run", tmp_path / "run/config.toml", "--budget.generations", 5) == 0
     assert Run.open(tmp_path / "run").start == began
     assert_same_run(tmp_path / "straight", tmp_path / "run")
@@ -306,7 +444,16 @@ def test_ranks_and_restarts_leave_no_trace_in_a_run_that_was_begun_from_another(
     """Phases run beside the evaluation, and one of the source's was in flight."""
     source = sources("esac", "beside", learner_lag=1)
     assert saved(source)[0]["state/phase_begun"] > 0
-    words = [*options("esac", learner_lag=1), "--esac.adoption", "means", "--seed", 1, "--from", source, "--budget.generations"]
+    words = [
+        *options("esac", learner_lag=1),
+        "--esac.adoption",
+        "means",
+        "--seed",
+        1,
+        "--from",
+        source,
+        "--budget.generations",
+    ]
     assert started(tmp_path / "straight", *words, 4) == 0
     for ranks in (2, 3):
         run(ranks, *words, 2, "--run-dir", tmp_path / f"{ranks}")
@@ -323,7 +470,21 @@ def test_files_of_before_say_nothing_of_sizes_and_kinds_and_are_taken(sources, t
     for name in ("sizes", "discrete", "start"):
         attributes.pop(name)
     publish(tmp_path / "older/checkpoint.h5", arrays, attributes)
-    after, start = first(tmp_path / "run", *options("es"), "--from", tmp_path / "older", "--seed", 1)
+    after, start = first(
+        tmp_path / "run", *options("es"), "--from", tmp_path / "older", "--seed", 1
+    )
     assert after["state/adam_from"] == -5
     assert start["not_taken"] == []
-    assert started(tmp_path / "other", *options("es"), "--task.id", "Pendulum-v1", "--from", tmp_path / "older", "--seed", 1) == 2
+    assert (
+        started(
+            tmp_path / "other",
+            *options("es"),
+            "--task.id",
+            "Pendulum-v1",
+            "--from",
+            tmp_path / "older",
+            "--seed",
+            1,
+        )
+        == 2
+    )

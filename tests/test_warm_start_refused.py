@@ -34,18 +34,41 @@ def spoiled(path):
 
 
 REFUSED = [  # words, exit code, what is said
-    (["--seed", 0], 2, "it was made with seed 0, whose noise and episodes would come again; choose another --seed"),
+    (
+        ["--seed", 0],
+        2,
+        "it was made with seed 0, whose noise and episodes would come again; choose another --seed",
+    ),
     (["--policy.hidden", 7], 2, "its policies have policy.hidden = 6, this run's 7"),
     (["--policy.activation", "tanh"], 2, "policy.activation = relu, this run's tanh"),
     (["--policy.layer_norm", "true"], 2, "policy.layer_norm = false, this run's true"),
-    (["--task.id", "Pendulum-v1"], 2, "its policies, for CyclicMDP-v0, are of 3 observations and 3 actions, this run's of 3 obs"),
-    (["--es.observation_normalisation", "true"], 2, "see plain observations: --es.observation_normalisation false"),
+    (
+        ["--task.id", "Pendulum-v1"],
+        2,
+        "its policies, for CyclicMDP-v0, are of 3 observations and 3 actions, this run's of 3 obs",
+    ),
+    (
+        ["--es.observation_normalisation", "true"],
+        2,
+        "see plain observations: --es.observation_normalisation false",
+    ),
 ]
 
 
 @pytest.mark.parametrize(("words", "code", "said"), REFUSED)
-def test_what_would_be_nonsense_is_refused_before_anything_is_made(sources, tmp_path, capfd, words, code, said):
-    words = [*options("es"), "--budget.generations", 1, "--from", sources("es"), "--seed", 1, *words]
+def test_what_would_be_nonsense_is_refused_before_anything_is_made(
+    sources, tmp_path, capfd, words, code, said
+):
+    words = [
+        *options("es"),
+        "--budget.generations",
+        1,
+        "--from",
+        sources("es"),
+        "--seed",
+        1,
+        *words,
+    ]
     assert started(tmp_path / "run", *words) == code
     told = capfd.readouterr().err
     assert f"esac_mpi: --from {sources('es')}: " in told
@@ -58,7 +81,9 @@ def words_at_the_end(told):
     return shlex.split(told.strip().partition("with these words at its end: ")[2])
 
 
-def test_all_obstacles_are_told_at_once_with_the_words_that_take_them_away(sources, tmp_path, capfd):
+def test_all_obstacles_are_told_at_once_with_the_words_that_take_them_away(
+    sources, tmp_path, capfd
+):
     given = {
         "--task.id": "own_envs:Steep-v0",
         "--policy.hidden": "5",
@@ -67,17 +92,41 @@ def test_all_obstacles_are_told_at_once_with_the_words_that_take_them_away(sourc
     }
     other = [word for pair in given.items() for word in pair]
     source = sources("es", "standardised", observation_normalisation="true")
-    words = [*options("es"), "--budget.generations", 1, *other, "--run-dir", source, "--from", source]
+    words = [
+        *options("es"),
+        "--budget.generations",
+        1,
+        *other,
+        "--run-dir",
+        source,
+        "--from",
+        source,
+    ]
     assert in_process.started(*words) == 2
     told = capfd.readouterr().err
-    for said in ("directory of this run itself", "seed 0", "hidden = 6", "relu", "layer_norm = false", "3 actions"):
+    for said in (
+        "directory of this run itself",
+        "seed 0",
+        "hidden = 6",
+        "relu",
+        "layer_norm = false",
+        "3 actions",
+    ):
         assert said in told
     way = words_at_the_end(told)
     assert way[:6] == ["--run-dir", f"{source}-2", "--seed", "1", "--policy.hidden", "6"]
     assert in_process.started(*words, *way) == 0
     assert Run.open(f"{source}-2").start["seeds"] == [0]
     capfd.readouterr()
-    kept = [*options("es"), "--budget.generations", 1, "--run-dir", tmp_path / "b", "--from", f"{source}/policy.h5"]
+    kept = [
+        *options("es"),
+        "--budget.generations",
+        1,
+        "--run-dir",
+        tmp_path / "b",
+        "--from",
+        f"{source}/policy.h5",
+    ]
     assert in_process.started(*kept, *other) == 2
     assert in_process.started(*kept, *other, *words_at_the_end(capfd.readouterr().err)) == 0
 
@@ -89,7 +138,18 @@ def test_no_words_are_named_where_none_help(sources, tmp_path, capfd):
             [*options("cem"), "--from", normal],
             "cem has plain ones alone; those that can have others: esac, es, sac, td3, ddpg, ppo",
         ),
-        ([*options("ppo"), "--from", sources("es"), "--policy.hidden", 6, "--policy.layer_norm", "false"], ""),
+        (
+            [
+                *options("ppo"),
+                "--from",
+                sources("es"),
+                "--policy.hidden",
+                6,
+                "--policy.layer_norm",
+                "false",
+            ],
+            "",
+        ),
     ):
         code = started(tmp_path / "run", *words, "--seed", 0, "--budget.generations", 1)
         told = capfd.readouterr().err
@@ -113,7 +173,11 @@ def test_bad_sources_are_refused_in_a_sentence(sources, tmp_path, capfd):
         ("begun", 2, "this run has no checkpoint yet"),
         ("foreign.h5", 65, "foreign.h5: "),
         ("damaged", 65, "no readable checkpoint: "),
-        ("damaged/config.toml", 2, f"not a policy; the directory of a run is meant, {tmp_path / 'damaged'}, or a policy.h5"),
+        (
+            "damaged/config.toml",
+            2,
+            f"not a policy; the directory of a run is meant, {tmp_path / 'damaged'}, or a policy.h5",
+        ),
         ("damaged/metrics.h5", 65, "a file of esac_mpi, but not a policy"),
     ):
         assert started(tmp_path / "run", *words, "--from", tmp_path / name) == code, name
@@ -124,14 +188,20 @@ def test_bad_sources_are_refused_in_a_sentence(sources, tmp_path, capfd):
     shutil.copytree(sources("es"), tmp_path / "own")
     for source in ("own", "own/policy.h5"):
         assert started(tmp_path / "own", *words, "--fresh", "--from", tmp_path / source) == 2
-        assert "that is in the directory of this run itself; choose another --run-dir" in capfd.readouterr().err
+        assert (
+            "that is in the directory of this run itself; choose another --run-dir"
+            in capfd.readouterr().err
+        )
     assert not (tmp_path / "own.old-1").exists()
 
 
 @pytest.mark.parametrize(
-    ("number", "code", "said"), [(errno.EACCES, 2, "Permission denied"), (errno.ESTALE, 74, "system is away")]
+    ("number", "code", "said"),
+    [(errno.EACCES, 2, "Permission denied"), (errno.ESTALE, 74, "system is away")],
 )
-def test_a_source_that_cannot_be_seen_is_a_sentence(sources, tmp_path, monkeypatch, capfd, number, code, said):
+def test_a_source_that_cannot_be_seen_is_a_sentence(
+    sources, tmp_path, monkeypatch, capfd, number, code, said
+):
     def unseen(path):
         raise OSError(number, os.strerror(number))
 
@@ -148,10 +218,19 @@ def test_of_a_run_whose_replay_is_damaged_all_else_is_taken(tmp_path, monkeypatc
     min((tmp_path / "a/replay").glob("segment-*")).unlink()  # which both checkpoints name
     assert started(tmp_path / "a", *words, "--budget.generations", 9) == 65
     assert f"another run --from {tmp_path / 'a'} has all but the replay" in capfd.readouterr().err
-    assert started(tmp_path / "b", *words, "--budget.generations", 1, "--seed", 1, "--from", tmp_path / "a") == 0
+    assert (
+        started(
+            tmp_path / "b", *words, "--budget.generations", 1, "--seed", 1, "--from", tmp_path / "a"
+        )
+        == 0
+    )
     begun = Run.open(tmp_path / "b").start
     assert "the learner" in begun["taken"]
-    assert [line for line in begun["not_taken"] if line.startswith("the replay: ") and "segment-" in line]
+    assert [
+        line
+        for line in begun["not_taken"]
+        if line.startswith("the replay: ") and "segment-" in line
+    ]
 
 
 def test_the_seeds_of_all_that_a_run_came_from_are_spent(sources, tmp_path, capfd):
@@ -183,7 +262,9 @@ def test_the_check_says_what_would_be_taken(sources, tmp_path, monkeypatch, capf
     code, line = looked(*options("es"), "--from", source, "--seed", 1, *short)
     assert (
         code,
-        line[1].endswith("theta alone has 45 parameters; 300 at least, for 256 pieces to draw a slot's noise from"),
+        line[1].endswith(
+            "theta alone has 45 parameters; 300 at least, for 256 pieces to draw a slot's noise from"
+        ),
     ) == (2, True)
     assert looked(*options("sac"))[1] is None
     assert not (tmp_path / "run").exists()
@@ -214,7 +295,10 @@ def test_the_check_has_one_learner_at_a_time(sources, tmp_path, monkeypatch):
 
 
 def test_a_run_is_made_again_only_from_what_it_began_from(sources, tmp_path, capfd):
-    source, words = tmp_path / "source", [*options("aes_rl"), "--aes_rl.order", "arrival", "--seed", 1, "--budget.generations", 2]
+    source, words = (
+        tmp_path / "source",
+        [*options("aes_rl"), "--aes_rl.order", "arrival", "--seed", 1, "--budget.generations", 2],
+    )
     shutil.copytree(sources("aes_rl"), source)
     assert started(tmp_path / "run", *words, "--from", source) == 0
     again = [*words, "--from", source, "--aes_rl.replay", tmp_path / "run"]
@@ -224,22 +308,45 @@ def test_a_run_is_made_again_only_from_what_it_began_from(sources, tmp_path, cap
     capfd.readouterr()
     said = f"esac_mpi: --from {source}: aes_rl.replay: {tmp_path / 'run'} began from {source} at generation 5, "
     assert started(tmp_path / "other", *again) == 2
-    assert capfd.readouterr().err == f"{said}which is at generation 6 now: only from what it was can that run be made again\n"
+    assert (
+        capfd.readouterr().err
+        == f"{said}which is at generation 6 now: only from what it was can that run be made again\n"
+    )
     assert not (tmp_path / "other").exists()
 
 
 def test_sentences_about_another_task_have_its_keyword_arguments(sources, tmp_path, capfd):
-    source, steep = tmp_path / "source", ["--task.id", "own_envs:Steep-v0", "--budget.generations", 1]
+    source, steep = (
+        tmp_path / "source",
+        ["--task.id", "own_envs:Steep-v0", "--budget.generations", 1],
+    )
     assert started(source, *options("td3"), *steep, "--task.kwargs.slope", 0.5) == 0
     capfd.readouterr()
     here = 'own_envs:Steep-v0 with {"slope": 0.5}'
     for told in (source, source / "policy.h5"):
-        assert started(tmp_path / "run", *options("td3"), "--seed", 1, "--budget.generations", 1, "--from", told) == 2
-        assert f"its policies, for {here}, are of 3 observations and 2 actions, this run's of" in capfd.readouterr().err
+        assert (
+            started(
+                tmp_path / "run",
+                *options("td3"),
+                "--seed",
+                1,
+                "--budget.generations",
+                1,
+                "--from",
+                told,
+            )
+            == 2
+        )
+        assert (
+            f"its policies, for {here}, are of 3 observations and 2 actions, this run's of"
+            in capfd.readouterr().err
+        )
     more = [*options("td3"), *steep, "--seed", 1, "--from", source]
     assert started(tmp_path / "run", *more, "--task.kwargs.slope", 0.25) == 0
     start = Run.open(tmp_path / "run").start
     assert start["not_taken"] == ['the replay: task.kwargs was {"slope": 0.5}']
     assert (start["task"], start["task_kwargs"]) == ("own_envs:Steep-v0", {"slope": 0.5})
     env, config = make("own_envs:Steep-v0"), load([str(word) for word in more])[0]
-    assert find(str(source), config, env, make_layout(config, env).d, tmp_path).words.endswith(f"generation 1, {here})")
+    assert find(str(source), config, env, make_layout(config, env).d, tmp_path).words.endswith(
+        f"generation 1, {here})"
+    )

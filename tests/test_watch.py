@@ -33,7 +33,9 @@ def test_watch_shows_one_run(tmp_path):
     assert shown["ranks"] == "2 on node1"
     assert shown["status"].startswith("requeue; go on with: mpirun -n 2 python -m esac_mpi ")
     assert shown["generation"] == "40, 4 % of the budget"  # 40,000 of 1,000,000 nominal steps
-    assert shown["return"] == "1,220.0  ▁▂▃▄▅▆▇█  best 1,220.0"  # at every fifth generation: 170, 320, ... 1,220
+    assert (
+        shown["return"] == "1,220.0  ▁▂▃▄▅▆▇█  best 1,220.0"
+    )  # at every fifth generation: 170, 320, ... 1,220
     assert shown["last evaluation"] == "theta_es 1,200.0, sac 1,220.0"
     assert shown["sigma"] == f"0.005  {'▁' * 24}"
     assert shown["speed"] == "85 steps/s"
@@ -50,27 +52,47 @@ def test_watch_shows_several_runs_and_names_the_bad_ones(tmp_path):
     (tmp_path / "killed/status.json").write_text(json.dumps({**status, "pid": 2**22 + 1}))
     held = make(tmp_path / "held", status="running")
     os.utime(tmp_path / "held/metrics.h5", (0, 0))
-    done = tool("watch", *(tmp_path / name for name in ("done", "killed", "held", "nothing")), "--once", COLUMNS="200")
+    done = tool(
+        "watch",
+        *(tmp_path / name for name in ("done", "killed", "held", "nothing")),
+        "--once",
+        COLUMNS="200",
+    )
     held.close()
     assert done.returncode == 2
     assert "nothing: not a run directory" in done.stderr
     title, header, *rows = done.stdout.splitlines()
     assert sorted(title.strip().split(", ")) == ["1 complete", "1 dead", "1 running"]
-    assert " ".join(header.split()) == "run status gen budget return best returns sigma steps/s idle left row checkpoint"
+    assert (
+        " ".join(header.split())
+        == "run status gen budget return best returns sigma steps/s idle left row checkpoint"
+    )
     assert [row.split()[:5] for row in rows] == [
         ["killed", "dead", "40", "4", "%"], ["held", "running", "40", "4", "%"], ["done", "complete", "40", "4", "%"],
     ]  # fmt: skip
     assert "16h00m" in rows[1]  # 960,000 nominal steps at 1,000 a minute
-    assert re.search(r"\d{5}d\d\dh +\d+s$", rows[1].strip())  # its rows are of 1970, its checkpoint is not
+    assert re.search(
+        r"\d{5}d\d\dh +\d+s$", rows[1].strip()
+    )  # its rows are of 1970, its checkpoint is not
     assert "16h00m" not in rows[0]
 
 
 def live(*arguments):
     """Start watch on a terminal of its own; return the process and a function that reads what was shown by its end."""
     terminal, end = pty.openpty()
-    line = [sys.executable, "-m", "esac_mpi.commands", "watch", "--every", "0.2", *map(str, arguments)]
+    line = [
+        sys.executable,
+        "-m",
+        "esac_mpi.commands",
+        "watch",
+        "--every",
+        "0.2",
+        *map(str, arguments),
+    ]
     environment = {**os.environ, "PYTHONPATH": str(ROOT), "TERM": "xterm", "COLUMNS": "120"}
-    heard = signal.signal(signal.SIGINT, signal.SIG_DFL)  # a background job may have it ignored, and its children with it
+    heard = signal.signal(
+        signal.SIGINT, signal.SIG_DFL
+    )  # a background job may have it ignored, and its children with it
     process = subprocess.Popen(line, env=environment, stdin=end, stdout=end, stderr=end)
     signal.signal(signal.SIGINT, heard)
     os.close(end)
@@ -79,7 +101,9 @@ def live(*arguments):
         shown = b""
         with suppress(OSError):  # of a terminal whose other end is closed
             while until is None or until not in shown.decode(errors="replace"):
-                assert select.select([terminal], [], [], 300)[0], f"{until} did not come after {shown}"
+                assert select.select([terminal], [], [], 300)[0], (
+                    f"{until} did not come after {shown}"
+                )
                 piece = os.read(terminal, 65536)
                 if not piece:
                     break
@@ -120,8 +144,12 @@ def test_a_run_that_ends_between_two_looks_is_read_once_more(tmp_path, monkeypat
 def test_watch_tells_a_pipe_by_lines_how_runs_go_on(tmp_path):
     run = make(tmp_path / "a", generations=4, status="running")
     line = [sys.executable, "-m", "esac_mpi.commands", "watch", tmp_path / "a", "--every", "0.2"]
-    process = subprocess.Popen(line, env={**os.environ, "PYTHONPATH": str(ROOT)}, stdout=subprocess.PIPE, text=True)
-    assert process.stdout.readline().startswith(f"{tmp_path / 'a'}: running, generation 4, 0 % of the budget, ")
+    process = subprocess.Popen(
+        line, env={**os.environ, "PYTHONPATH": str(ROOT)}, stdout=subprocess.PIPE, text=True
+    )
+    assert process.stdout.readline().startswith(
+        f"{tmp_path / 'a'}: running, generation 4, 0 % of the budget, "
+    )
     one_more(run)
     assert ": running, generation 5, " in process.stdout.readline()
     run.status("complete", 5)
@@ -132,13 +160,20 @@ def test_watch_tells_a_pipe_by_lines_how_runs_go_on(tmp_path):
 
 def one_more(run):
     """Publish a fifth generation."""
-    row = {name: column[-1] + (name == "metrics/generation") for name, column in of(run, "metrics").items()}
+    row = {
+        name: column[-1] + (name == "metrics/generation")
+        for name, column in of(run, "metrics").items()
+    }
     run.append(row, of_last(run))
     run.publish_metrics(force=True)
 
 
 def of(run, group):
-    return {name.removeprefix(f"{group}/"): column for name, column in run.tail.items() if name.startswith(f"{group}/")}
+    return {
+        name.removeprefix(f"{group}/"): column
+        for name, column in run.tail.items()
+        if name.startswith(f"{group}/")
+    }
 
 
 def of_last(run):

@@ -44,14 +44,18 @@ def recorder(written):
     """Stand in for results: keep what it is asked to record."""
 
     def record(csv, runs, found, budget):
-        written.append([(files.path.name, planned.label, planned.value, done) for planned, files, done in runs])
+        written.append(
+            [(files.path.name, planned.label, planned.value, done) for planned, files, done in runs]
+        )
         csv.write_text("nothing\n")
 
     return record
 
 
 def configured(**values):
-    return updated(Config(), MENDED | {name.replace("__", "."): value for name, value in values.items()})
+    return updated(
+        Config(), MENDED | {name.replace("__", "."): value for name, value in values.items()}
+    )
 
 
 def a_run(tmp_path, config, ranks=0, seconds=0.0, name="run"):

@@ -10,7 +10,16 @@ from esac_mpi.config import table_of
 from esac_mpi.config.genetic import FORMS
 from esac_mpi.record import read
 
-NETWORK = ["--policy.hidden", 6, "--policy.activation", "relu", "--policy.layer_norm", "false", "--policy.linear", "false"]
+NETWORK = [
+    "--policy.hidden",
+    6,
+    "--policy.activation",
+    "relu",
+    "--policy.layer_norm",
+    "false",
+    "--policy.linear",
+    "false",
+]
 TASK = ["--task.id", "CyclicMDP-v0", "--task.horizon", 12, *NETWORK]
 ROUTINE = ["--evaluation.every", 2, "--evaluation.episodes", 1, "--checkpoint.every_generations", 2]
 COMMON = [*TASK, *ROUTINE, "--display.style", "plain"]
@@ -34,7 +43,13 @@ OPTIONS = {
     "cem": DRAWN,
     "cem_rl": {**DRAWN, "start_steps": 10, "batch_size": 8, "replay_capacity": 400},
     "aes_rl": {
-        **{"workers": 2, "start_steps": 20, "batch_size": 8, "critic_chunk": 20, "replay_capacity": 400},
+        **{
+            "workers": 2,
+            "start_steps": 20,
+            "batch_size": 8,
+            "critic_chunk": 20,
+            "replay_capacity": 400,
+        },
         **{"arrivals_per_generation": 3, "mean_episodes": 1},
     },
 }
@@ -47,7 +62,11 @@ def options(algorithm, **more):
     words = [word for key, value in given.items() for word in (f"--{table}.{key}", value)]
     words = [*genetic(algorithm), *words] if algorithm in FORMS else words
     sac = LEARNER if algorithm == "esac" else []
-    own = ["--sac.start_steps", 10, "--sac.batch_size", 8, "--sac.replay_capacity", 40] if algorithm == "sac" else []
+    own = (
+        ["--sac.start_steps", 10, "--sac.batch_size", 8, "--sac.replay_capacity", 40]
+        if algorithm == "sac"
+        else []
+    )
     return [*COMMON, "--algorithm", algorithm, *words, *sac, *own]
 
 
@@ -63,7 +82,9 @@ def saved(path, previous=False):
 
 def first(path, *words):
     """Make a run of one generation; return the arrays of the checkpoint before it, and where it says that it began."""
-    assert started(path, *words, "--checkpoint.every_generations", 9, "--budget.generations", 1) == 0
+    assert (
+        started(path, *words, "--checkpoint.every_generations", 9, "--budget.generations", 1) == 0
+    )
     arrays, attributes = saved(path, previous=True)
     assert attributes["generation"] == 0
     return arrays, json.loads(attributes["start"])

@@ -18,7 +18,11 @@ from esac_mpi.record import Run
 
 def science(path: Path) -> dict[str, np.ndarray]:
     """Return the run's metrics rows: all that must not depend on ranks, machines or restarts."""
-    return {name: values for name, values in Run.open(path).columns.items() if name.startswith("metrics/")}
+    return {
+        name: values
+        for name, values in Run.open(path).columns.items()
+        if name.startswith("metrics/")
+    }
 
 
 def summary(path: Path) -> dict:
@@ -51,7 +55,14 @@ def assert_same_run(one: Path, other: Path) -> None:
 def killed_at(points: list[tuple[str, int]], *line: object) -> None:
     """Make a run on one process that is killed at one of these moments after the other (kills.py)."""
     program = [sys.executable, ROOT / "tests/kills.py", json.dumps(points), *line]
-    done = subprocess.run(list(map(str, program)), env=environment(), capture_output=True, text=True, timeout=300, check=False)
+    done = subprocess.run(
+        list(map(str, program)),
+        env=environment(),
+        capture_output=True,
+        text=True,
+        timeout=300,
+        check=False,
+    )
     assert json.loads(done.stdout) == [-signal.SIGKILL] * len(points), done.stderr
 
 
@@ -67,4 +78,8 @@ def wait_for(condition, seconds: float = 300.0):
 
 def rows_published(path: Path) -> int:
     """Return how many rows a reader of a run sees now."""
-    return len(Run.open(path).columns.get("metrics/generation", ())) if (path / "metrics.h5").exists() else 0
+    return (
+        len(Run.open(path).columns.get("metrics/generation", ()))
+        if (path / "metrics.h5").exists()
+        else 0
+    )

@@ -27,7 +27,9 @@ works; its figures mean nothing.
 import argparse
 import os
 
-os.environ.update(dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"), "1"))  # before numpy
+os.environ.update(
+    dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"), "1")
+)  # before numpy
 
 import sys
 import time
@@ -41,7 +43,10 @@ from tools.bench.gpu_bits import Finding
 from tools.bench.program import environ
 from tools.parsing import parser
 
-MACHINE, FIRST = "machine", 60.0  # what is asked first, and how long at most: the first import of torch is slow [s]
+MACHINE, FIRST = (
+    "machine",
+    60.0,
+)  # what is asked first, and how long at most: the first import of torch is slow [s]
 FAILED, AGAIN, NO_GPU = 1, 75, 2  # exit codes
 
 
@@ -95,10 +100,21 @@ def carried_out(name: str, device: str) -> int:
 def command_line() -> argparse.ArgumentParser:
     """Return the command line."""
     line = parser(__doc__)
-    line.add_argument("--part", nargs="+", choices=list(PARTS), default=list(PARTS), metavar="NAME", help="these alone")
+    line.add_argument(
+        "--part",
+        nargs="+",
+        choices=list(PARTS),
+        default=list(PARTS),
+        metavar="NAME",
+        help="these alone",
+    )
     line.add_argument("--minutes", type=float, default=9.0, help="that all may take")
-    line.add_argument("--device", choices=("cuda", "cpu"), default="cuda", help="cpu: to see that it works")
-    line.add_argument("--here", choices=[MACHINE, *PARTS], help=argparse.SUPPRESS)  # a part's own process
+    line.add_argument(
+        "--device", choices=("cuda", "cpu"), default="cuda", help="cpu: to see that it works"
+    )
+    line.add_argument(
+        "--here", choices=[MACHINE, *PARTS], help=argparse.SUPPRESS
+    )  # a part's own process
     return line
 
 
@@ -112,7 +128,10 @@ def main(argv: list[str]) -> int:
     def tell(line: str) -> None:
         print(f"{time.monotonic() - start:6.1f} s  {line}", flush=True)
 
-    if options.device != "cpu" and (code := in_a_process(MACHINE, options.device, FIRST, tell)) != 0:
+    if (
+        options.device != "cpu"
+        and (code := in_a_process(MACHINE, options.device, FIRST, tell)) != 0
+    ):
         tell("torch sees no GPU here" if code == NO_GPU else "this GPU does not answer")
         return NO_GPU
     names, begun = [name for name in PARTS if name in options.part], time.monotonic()
@@ -130,11 +149,15 @@ def main(argv: list[str]) -> int:
         failed += code not in (0, None)
     if unfinished:
         again = [name for name in names if name in unfinished]
-        tell(f"LEFT    {' '.join(again)}: python -m tools.gpu_check --part {' '.join(again)} goes on with it")
+        tell(
+            f"LEFT    {' '.join(again)}: python -m tools.gpu_check --part {' '.join(again)} goes on with it"
+        )
     return FAILED if failed else AGAIN if unfinished else 0
 
 
-def in_a_process(name: str, device: str, seconds: float, tell: Callable[[str], object]) -> int | None:
+def in_a_process(
+    name: str, device: str, seconds: float, tell: Callable[[str], object]
+) -> int | None:
     """Do a part in a process of its own, so that it can be ended and leaves nothing on the device; return how it ended."""
     line = [sys.executable, "-m", "tools.gpu_check", "--here", name, "--device", device]
     return processes.follow(line, seconds, tell, environ())

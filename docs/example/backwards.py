@@ -1,4 +1,4 @@
-"""The Control Suite's cheetah with a reward of one's own: run backwards. Gymnasium knows it as backwards:Backwards-v0."""
+"""The suite's cheetah, paid for running backwards: `backwards:Backwards-v0` in Gymnasium."""
 
 import gymnasium
 import numpy as np
@@ -13,7 +13,9 @@ class Task(cheetah.Cheetah):
 
     def get_reward(self, physics):
         enough = (self.speed, np.inf)
-        return rewards.tolerance(-physics.speed(), enough, margin=self.speed, value_at_margin=0, sigmoid="linear")
+        return rewards.tolerance(
+            -physics.speed(), enough, margin=self.speed, value_at_margin=0, sigmoid="linear"
+        )
 
 
 class Backwards(gymnasium.Env):

@@ -1,4 +1,4 @@
-"""A robot on one wheel, by balancer.xml: drive at a speed and do not fall. Gymnasium knows it as balancer:Balancer-v0."""
+"""A robot on one wheel (balancer.xml) drives at a speed: `balancer:Balancer-v0` in Gymnasium."""
 
 from pathlib import Path
 

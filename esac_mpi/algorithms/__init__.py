@@ -12,10 +12,13 @@ from types import ModuleType
 from esac_mpi import config
 
 ALGORITHMS: dict[str, ModuleType] = {
-    name: import_module(f"esac_mpi.algorithms.{config.table_of(name)}") for name in config.ALGORITHMS
+    name: import_module(f"esac_mpi.algorithms.{config.table_of(name)}")
+    for name in config.ALGORITHMS
 }
 
 
 def head_scale_of(policy: str) -> float:
     """Return what the last layer of policies of this name is held times in discrete tasks; 1.0 for a name that none has."""
-    return next((a.DECLARES.head_scale for a in ALGORITHMS.values() if policy in a.DECLARES.policies), 1.0)
+    return next(
+        (a.DECLARES.head_scale for a in ALGORITHMS.values() if policy in a.DECLARES.policies), 1.0
+    )

@@ -25,7 +25,9 @@ class Driver:
         self.params, self.state, self.world, self.learner = params, state, world, learner
         self.agenda = self._agenda()
         self._times: list[tuple[float, ...]] = []  # TIMES of tasks told in this generation
-        self._brought = np.full(world.nodes, state.transitions)  # transitions that each node's ring has
+        self._brought = np.full(
+            world.nodes, state.transitions
+        )  # transitions that each node's ring has
         for worker in range(params.config.aes_rl.workers):
             if state.task_number[worker] == IDLE:
                 self._give(worker, 0)
@@ -50,7 +52,9 @@ class Driver:
         """Return whether a result's transitions leave what tasks that were not told read."""
         read, coming = self._read(), 0 if task.order.theta is None else len(task.result.rows)
         own = read.pop(task.worker, None)
-        return keeps(self.params.config, self.params.horizon, self.state, coming, own, read.values())
+        return keeps(
+            self.params.config, self.params.horizon, self.state, coming, own, read.values()
+        )
 
     def told(self, task: Task) -> bool:
         """Hear of a result; give the next tasks out; return whether the generation is full. Raises what ends the run."""
@@ -74,7 +78,10 @@ class Driver:
         """Return the times of this generation's tasks as columns of a row's timing, moments as after `start` [s]; begin anew."""
         found = dict(zip(TIMES, np.array(self._times).T, strict=True))
         self._times = []
-        return {f"task_{name}": found[name] - start * (name in ("start", "end", "told")) for name in TIMES}
+        return {
+            f"task_{name}": found[name] - start * (name in ("start", "end", "told"))
+            for name in TIMES
+        }
 
     def ordered(self, order: Order, rank: int) -> Order:
         """Return an order with the transitions that the rank's node lacks."""
@@ -83,7 +90,10 @@ class Driver:
         if node == self.world.node or order.held <= first:
             return order
         self._brought[node] = order.held
-        read = [order.held, *self._read().values()]  # by order of arrival one that reads older ones may be begun after this
+        read = [
+            order.held,
+            *self._read().values(),
+        ]  # by order of arrival one that reads older ones may be begun after this
         oldest = max(first, min(read) - self.params.config.aes_rl.replay_capacity)
         return order._replace(first=first, rows=read_ring(state.replay, oldest, order.held))
 
@@ -92,7 +102,9 @@ class Driver:
         state, aes, number = self.state, self.params.config.aes_rl, self.state.given
         taught = state.counters.gradient_updates > 0
         random = noise.generator(self.params.config.seed, Purpose.SELECTION, number)
-        learns = taught and update_rules.is_trained(state.trained, state.drawn, aes.rl_gain, aes.rl_share, random)
+        learns = taught and update_rules.is_trained(
+            state.trained, state.drawn, aes.rl_gain, aes.rl_share, random
+        )
         state.trained += learns
         state.drawn += taught and not learns
         state.given += 1
@@ -100,7 +112,10 @@ class Driver:
         state.task_updates[worker] = learns * int(state.lengths.sum())
         state.task_held[worker], state.task_told[worker] = learns * state.transitions, state.told
         reused = aes.mean_reused and aes.mean_rule != "rank_oldest" and state.mean_known
-        state.task_mean[worker], state.task_plays[worker] = state.mean, 0 if reused else aes.mean_episodes
+        state.task_mean[worker], state.task_plays[worker] = (
+            state.mean,
+            0 if reused else aes.mean_episodes,
+        )
         state.task_critic[worker] = state.critic if learns else 0.0
         for block, part in noise.blocks(self.params.layout.d):
             epsilon = self.params.epsilon.block(number + 1, 0, block, part)
@@ -111,9 +126,17 @@ class Driver:
     def _put(self, worker: int) -> None:
         """Put the task that a worker has in the state onto the agenda, which keeps it there until it is told: no copy."""
         state = self.state
-        number, updates, held = (int(x[worker]) for x in (state.task_number, state.task_updates, state.task_held))
-        theta, mean, critic = state.task_theta[worker], state.task_mean[worker], state.task_critic[worker] if updates else None
-        order = Order(worker, number, updates, held, theta, mean, critic, plays=int(state.task_plays[worker]))
+        number, updates, held = (
+            int(x[worker]) for x in (state.task_number, state.task_updates, state.task_held)
+        )
+        theta, mean, critic = (
+            state.task_theta[worker],
+            state.task_mean[worker],
+            state.task_critic[worker] if updates else None,
+        )
+        order = Order(
+            worker, number, updates, held, theta, mean, critic, plays=int(state.task_plays[worker])
+        )
         least = lasts(self.params.config.aes_rl.update_cost, updates)
         self.agenda.give(worker, int(state.task_start[worker]), order, least=least)
 
@@ -121,11 +144,20 @@ class Driver:
         """Give the critic its next turn if it has none, and has had fewer updates than individuals have had steps."""
         state, aes = self.state, self.params.config.aes_rl
         steps = state.counters.nominal_steps
-        due = steps >= aes.start_steps and steps - state.counters.gradient_updates >= aes.critic_chunk
+        due = (
+            steps >= aes.start_steps and steps - state.counters.gradient_updates >= aes.critic_chunk
+        )
         if state.task_number[-1] != IDLE or not due or state.transitions < aes.batch_size:
             return
-        state.task_number[-1], state.task_start[-1] = state.given, max(state.time, state.critic_ended)
-        state.task_updates[-1], state.task_held[-1], state.task_mean[-1] = aes.critic_chunk, state.transitions, state.mean
+        state.task_number[-1], state.task_start[-1] = (
+            state.given,
+            max(state.time, state.critic_ended),
+        )
+        state.task_updates[-1], state.task_held[-1], state.task_mean[-1] = (
+            aes.critic_chunk,
+            state.transitions,
+            state.mean,
+        )
         state.given += 1
         self._put_critic()
 
@@ -134,7 +166,8 @@ class Driver:
         state = self.state
         self.learner.hold_critic()
         number, updates, held, start = (
-            int(x[-1]) for x in (state.task_number, state.task_updates, state.task_held, state.task_start)
+            int(x[-1])
+            for x in (state.task_number, state.task_updates, state.task_held, state.task_start)
         )
         workers = len(state.task_number) - 1
         order = Order(workers, number, updates, held, None, state.task_mean[-1], None)
@@ -145,7 +178,11 @@ class Driver:
         """Let individuals see what the critic has become."""
         self.learner.release()
         self.state.turns[self.state.arrived] += 1
-        self.state.critic[:], self.state.critic_loss, self.state.critic_ended = critic, loss, self.state.time
+        self.state.critic[:], self.state.critic_loss, self.state.critic_ended = (
+            critic,
+            loss,
+            self.state.time,
+        )
         self.state.counters.gradient_updates += self.params.config.aes_rl.critic_chunk
         self.state.counters.learner_phases += 1
 

@@ -14,7 +14,11 @@ from esac_mpi.operators.update_rules import MeanRule, SuccessRule, VarianceRule
 def moved(aes: AESRL, state: State, result: Result) -> float:
     """Move the distribution to or from an individual; return how far the mean moved to it. Before `start_steps` all stays."""
     moves = state.counters.nominal_steps >= aes.start_steps
-    return by_rank(aes, state, result, moves) if aes.mean_rule == "rank_oldest" else by_return(aes, state, result, moves)
+    return (
+        by_rank(aes, state, result, moves)
+        if aes.mean_rule == "rank_oldest"
+        else by_return(aes, state, result, moves)
+    )
 
 
 def by_return(aes: AESRL, state: State, result: Result, moves: bool) -> float:
@@ -25,10 +29,14 @@ def by_return(aes: AESRL, state: State, result: Result, moves: bool) -> float:
     update = update_rules.update(mean_rule, variance_rule, fitness, of_mean)
     if not moves:
         return 0.0
-    new = distribution.moved(Gaussian(state.mean, state.variance), result.theta, update.p, update.n, aes.variance_floor)
+    new = distribution.moved(
+        Gaussian(state.mean, state.variance), result.theta, update.p, update.n, aes.variance_floor
+    )
     if aes.variance_rule == "success" and np.isfinite(fitness):
         succeeded = not fitness <= of_mean  # a mean whose return is not finite gives way
-        state.successes, factor = update_rules.variance_factor(success_rule, state.successes, succeeded)
+        state.successes, factor = update_rules.variance_factor(
+            success_rule, state.successes, succeeded
+        )
         new = distribution.scaled(new, factor, aes.variance_floor)
     state.mean[:], state.variance[:] = new
     return update.p
@@ -37,7 +45,9 @@ def by_return(aes: AESRL, state: State, result: Result, moves: bool) -> float:
 def rules(aes: AESRL) -> tuple[MeanRule, VarianceRule, SuccessRule]:
     """Return how mean and variance move."""
     assert aes.mean_rule != "rank_oldest"
-    scale = {"absolute": -aes.absolute_baseline, "relative": aes.relative_baseline}.get(aes.mean_rule, aes.fitness_range)
+    scale = {"absolute": -aes.absolute_baseline, "relative": aes.relative_baseline}.get(
+        aes.mean_rule, aes.fitness_range
+    )
     return (
         MeanRule(aes.mean_rule, scale, aes.p_positive, aes.p_negative, aes.sigmoid_signless),
         VarianceRule(aes.variance_rule, aes.variance_n, aes.variance_least_p),
@@ -50,7 +60,9 @@ def by_rank(aes: AESRL, state: State, result: Result, moves: bool) -> float:
     size, place = len(state.ring), state.told % len(state.ring)
     state.ring[place] = result.theta
     state.ring_fitness[place] = shifted(result.episodic_return, result.length, aes.shift)
-    best = distribution.ring_elites(state.ring_fitness, state.told + 1, max(1, round(exact(aes.elite_fraction) * size)))
+    best = distribution.ring_elites(
+        state.ring_fitness, state.told + 1, max(1, round(exact(aes.elite_fraction) * size))
+    )
     if not (moves and best.size):
         return 0.0
     weights = distribution.rank_weights(best.size, aes.elite_weights)

@@ -30,7 +30,15 @@ import numpy as np
 from esac_mpi.algorithms import aes_work
 from esac_mpi.algorithms.aes_driver import Driver
 from esac_mpi.algorithms.aes_state import COLUMNS, State, added, init, reserve
-from esac_mpi.algorithms.declaration import Declaration, Learning, at_root, everywhere, never, nobody, none
+from esac_mpi.algorithms.declaration import (
+    Declaration,
+    Learning,
+    at_root,
+    everywhere,
+    never,
+    nobody,
+    none,
+)
 from esac_mpi.comm.contracts import World
 from esac_mpi.envs import Env
 from esac_mpi.host.stop import Abandoned
@@ -68,14 +76,19 @@ def board(params: Params) -> Board:
     return Board(0, 0)
 
 
-def generation(params: Params, state: State, world: World, env: Env, learner: Any) -> tuple[Row, Row]:
+def generation(
+    params: Params, state: State, world: World, env: Env, learner: Any
+) -> tuple[Row, Row]:
     """Make one generation: so many arrivals; return its metrics and its timing."""
     start, k = world.clock(), state.generation + 1
     tasks = world.dispatch(partial(aes_work.work, params, state, learner, world.fence))
     busy, leading = tasks.busy, tasks.leading
     if not tasks.begun:
         world.over_blocks(lambda _: mark(state), 1, 1)
-        tasks.leader, tasks.begun = Driver(params, state, world, learner) if world.leads else None, True
+        tasks.leader, tasks.begun = (
+            Driver(params, state, world, learner) if world.leads else None,
+            True,
+        )
     over = tasks.go_on()
     ranks = world.gather(tasks.busy - busy)
     for name in ("counters", "told", "time", "mean_return", "transitions", "arrived"):
@@ -84,13 +97,25 @@ def generation(params: Params, state: State, world: World, env: Env, learner: An
     world.agree()
     if over:
         raise Abandoned  # what has arrived is in the state
-    norms = [float(np.sqrt(np.square(x, dtype=np.float64).sum())) for x in (state.mean, state.variance)]
+    norms = [
+        float(np.sqrt(np.square(x, dtype=np.float64).sum())) for x in (state.mean, state.variance)
+    ]
     norm, spread = world.from_root(norms)  # which alone has the variance
     if not np.isfinite([norm, spread]).all():
-        raise ThetaNotFinite(f"generation {k}: mean or variance is not finite, the last checkpoint stands: lower variance_init")
+        raise ThetaNotFinite(
+            f"generation {k}: mean or variance is not finite, the last checkpoint stands: lower variance_init"
+        )
     whole = ("length", "learned", "worker", "virtual_end", "lag") if world.leads else ()
-    row = {name: state.row[:, i].astype(np.int64 if name in whole else np.float64) for i, name in enumerate(COLUMNS)}
-    about = {"critic_turns": state.turns.copy(), "theta_norm": norm, "variance_norm": spread, "critic_loss": state.critic_loss}
+    row = {
+        name: state.row[:, i].astype(np.int64 if name in whole else np.float64)
+        for i, name in enumerate(COLUMNS)
+    }
+    about = {
+        "critic_turns": state.turns.copy(),
+        "theta_norm": norm,
+        "variance_norm": spread,
+        "critic_loss": state.critic_loss,
+    }
     state.row[:], state.turns[:], state.arrived, state.generation = np.nan, 0, 0, k
     lasted, led, own = world.clock() - start, tasks.leading - leading, tasks.busy - busy
     timing = {
@@ -99,7 +124,10 @@ def generation(params: Params, state: State, world: World, env: Env, learner: An
         "seconds_lead": led,
         "seconds_wait": lasted - led - own,
     }
-    return {**row, **about}, {**timing, **(tasks.leader.times(start) if isinstance(tasks.leader, Driver) else {})}
+    return {**row, **about}, {
+        **timing,
+        **(tasks.leader.times(start) if isinstance(tasks.leader, Driver) else {}),
+    }
 
 
 def mark(state: State) -> np.ndarray:

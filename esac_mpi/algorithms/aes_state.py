@@ -47,39 +47,75 @@ class State:
     """All that changes, beside the learner on rank 0."""
 
     mean: np.ndarray = field(metadata={"shared": True})  # float32 [d]
-    replay: np.ndarray = field(metadata={"shared": True, "elsewhere": True})  # float32 [rows, width] a ring
-    written: np.ndarray = field(metadata={"shared": True, "scratch": True})  # int64 [1] transitions in this node's ring
+    replay: np.ndarray = field(
+        metadata={"shared": True, "elsewhere": True}
+    )  # float32 [rows, width] a ring
+    written: np.ndarray = field(
+        metadata={"shared": True, "scratch": True}
+    )  # int64 [1] transitions in this node's ring
     variance: np.ndarray = field(metadata={"root": True, "part": VARIANCE})  # float32 [d]
     critic: np.ndarray = field(metadata=BEGUN)  # float32 [critic_size] as individuals see it
-    task_number: np.ndarray = field(metadata=BEGUN)  # int64 [workers + 1] of each worker's task, the critic's at last
+    task_number: np.ndarray = field(
+        metadata=BEGUN
+    )  # int64 [workers + 1] of each worker's task, the critic's at last
     task_start: np.ndarray = field(metadata=BEGUN)  # int64 [workers + 1] virtual [steps]
-    task_updates: np.ndarray = field(metadata=BEGUN)  # int64 [workers + 1] gradient updates that it begins with
-    task_held: np.ndarray = field(metadata=BEGUN)  # int64 [workers + 1] transitions that it can learn from
-    task_told: np.ndarray = field(metadata=BEGUN)  # int64 [workers + 1] arrivals before it was given out
-    task_plays: np.ndarray = field(metadata={**BEGUN, "later": True})  # int64 [workers + 1] episodes of the mean
-    task_theta: np.ndarray = field(metadata=BEGUN)  # float32 [workers, d] individuals as they were drawn
-    task_mean: np.ndarray = field(metadata=BEGUN)  # float32 [workers + 1, d] the mean when they were
-    task_critic: np.ndarray = field(metadata=BEGUN)  # float32 [workers, critic_size] for those that learn
+    task_updates: np.ndarray = field(
+        metadata=BEGUN
+    )  # int64 [workers + 1] gradient updates that it begins with
+    task_held: np.ndarray = field(
+        metadata=BEGUN
+    )  # int64 [workers + 1] transitions that it can learn from
+    task_told: np.ndarray = field(
+        metadata=BEGUN
+    )  # int64 [workers + 1] arrivals before it was given out
+    task_plays: np.ndarray = field(
+        metadata={**BEGUN, "later": True}
+    )  # int64 [workers + 1] episodes of the mean
+    task_theta: np.ndarray = field(
+        metadata=BEGUN
+    )  # float32 [workers, d] individuals as they were drawn
+    task_mean: np.ndarray = field(
+        metadata=BEGUN
+    )  # float32 [workers + 1, d] the mean when they were
+    task_critic: np.ndarray = field(
+        metadata=BEGUN
+    )  # float32 [workers, critic_size] for those that learn
     successes: np.ndarray = field(metadata=BEGUN)  # int64 [window] of the 1/5 rule
     lengths: np.ndarray = field(metadata=BEGUN)  # int64 [window] steps of the last individuals
     row: np.ndarray = field(metadata=BEGUN)  # float64 [arrivals, COLUMNS] of the generation so far
-    turns: np.ndarray = field(metadata={**BEGUN, "later": True})  # int64 [arrivals] of the critic, see told_order
-    ring: np.ndarray = field(metadata=BEGUN)  # float32 [ring_size, d] the newest arrivals, a ring; none by other rules
+    turns: np.ndarray = field(
+        metadata={**BEGUN, "later": True}
+    )  # int64 [arrivals] of the critic, see told_order
+    ring: np.ndarray = field(
+        metadata=BEGUN
+    )  # float32 [ring_size, d] the newest arrivals, a ring; none by other rules
     ring_fitness: np.ndarray = field(metadata=BEGUN)  # float64 [ring_size] theirs
     damp: float = field(metadata={"later": True, "part": ANEW})  # epsilon of Eq. (2)
-    due: np.ndarray = field(metadata={**BEGUN, "order": ORDER})  # int64 [n] workers told next, by a record
+    due: np.ndarray = field(
+        metadata={**BEGUN, "order": ORDER}
+    )  # int64 [n] workers told next, by a record
     mean_return: float = np.nan  # of the mean, the newest one whose return is known
     length_of_mean: float = 0.0  # of its episodes [steps]
-    mean_told: int = field(default=0, metadata={"part": ANEW})  # arrivals before that mean was given out
-    mean_known: int = field(default=0, metadata={"part": ANEW, "task": True})  # 1 = that is the mean as it stands
+    mean_told: int = field(
+        default=0, metadata={"part": ANEW}
+    )  # arrivals before that mean was given out
+    mean_known: int = field(
+        default=0, metadata={"part": ANEW, "task": True}
+    )  # 1 = that is the mean as it stands
     critic_loss: float = field(default=np.nan, metadata={"part": ANEW})  # of the critic's last turn
-    trained: int = field(default=1, metadata={"part": ANEW})  # individuals given out for training, from 1 (Eq. 3)
+    trained: int = field(
+        default=1, metadata={"part": ANEW}
+    )  # individuals given out for training, from 1 (Eq. 3)
     drawn: int = field(default=1, metadata={"part": ANEW})  # and as they were drawn
     given: int = field(default=0, metadata={"part": ANEW})  # tasks ever given out
     told: int = field(default=0, metadata={"part": ANEW})  # arrivals ever
-    arrived: int = field(default=0, metadata={"part": ANEW, "begun": True})  # of the generation that is being made
+    arrived: int = field(
+        default=0, metadata={"part": ANEW, "begun": True}
+    )  # of the generation that is being made
     time: int = field(default=0, metadata={"part": ANEW})  # virtual, of the last arrival [steps]
-    critic_ended: int = field(default=0, metadata={"part": ANEW})  # virtual end of the critic's last turn [steps]
+    critic_ended: int = field(
+        default=0, metadata={"part": ANEW}
+    )  # virtual end of the critic's last turn [steps]
     transitions: int = field(default=0, metadata={"transitions": True})  # ever made
     generation: int = 0
     counters: Counters = field(default_factory=Counters)
@@ -105,14 +141,22 @@ def reserve(config: Config, horizon: int) -> int:
     controller settles at. What would need more waits: `keeps`. There is never room for more than could come in at the most.
     """
     aes, p = config.aes_rl, settled(config.aes_rl.rl_gain, config.aes_rl.rl_share)
-    turn, training = aes.of_critic * aes.critic_chunk, aes.update_cost * aes.actor_updates_window * horizon
+    turn, training = (
+        aes.of_critic * aes.critic_chunk,
+        aes.update_cost * aes.actor_updates_window * horizon,
+    )
     playing = 1 + aes.mean_episodes
-    usual = math.ceil(max(turn / playing, min(training / playing, AROUND / p * horizon))) + ANYWAY * horizon
+    usual = (
+        math.ceil(max(turn / playing, min(training / playing, AROUND / p * horizon)))
+        + ANYWAY * horizon
+    )
     most = math.ceil(max(turn, training)) + (playing + 2) * horizon + 1
     return aes.workers * min(usual, most)
 
 
-def keeps(config: Config, horizon: int, state: State, coming: int, own: int | None, others: Iterable[int]) -> bool:
+def keeps(
+    config: Config, horizon: int, state: State, coming: int, own: int | None, others: Iterable[int]
+) -> bool:
     """Return whether an arrival of `coming` transitions leaves those in the ring that tasks which were not told read.
 
     own, others: `task_held` of its own task and of these, None = it reads none. These must be able to begin anew, done or not.
@@ -152,7 +196,10 @@ def init(params: Params, world: Memory) -> State:
     assert params.operators is not None
     mean, size, d = params.initial(THETA_ES), params.operators.critic_size, params.layout.d
     whole = max(added(config, params.horizon), aes.batch_size)
-    kept = min(min(aes.replay_capacity, whole) + reserve(config, params.horizon), whole + aes.workers * params.horizon)
+    kept = min(
+        min(aes.replay_capacity, whole) + reserve(config, params.horizon),
+        whole + aes.workers * params.horizon,
+    )
     workers, ring = aes.workers, aes.ring_size * (aes.mean_rule == "rank_oldest")
 
     def numbers() -> np.ndarray:

@@ -52,7 +52,17 @@ class Result(NamedTuple):
         return int(self.mean_lengths.sum())
 
 
-TIMES = "worker", "rank", "start", "end", "told", "busy", "updating", "steps", "updates"  # recorded of a task
+TIMES = (
+    "worker",
+    "rank",
+    "start",
+    "end",
+    "told",
+    "busy",
+    "updating",
+    "steps",
+    "updates",
+)  # recorded of a task
 
 
 def times(task: Task, told: float) -> tuple[float, ...]:
@@ -62,7 +72,17 @@ def times(task: Task, told: float) -> tuple[float, ...]:
         steps, updating = 0, task.busy
     else:
         steps, updating = result.length + result.mean_steps, result.updating
-    return task.worker, task.rank, task.began, task.ended, told, task.busy, updating, steps, order.updates
+    return (
+        task.worker,
+        task.rank,
+        task.began,
+        task.ended,
+        told,
+        task.busy,
+        updating,
+        steps,
+        order.updates,
+    )
 
 
 def lasts(cost: float, updates: int) -> int:
@@ -83,23 +103,34 @@ def work(
         yield from bring(state, fence, order)
         return (yield from individual(params, state, order))
     except Exception as error:
-        error.add_note(f"in task {order.number} of worker {order.worker} (seed {params.config.seed})")
+        error.add_note(
+            f"in task {order.number} of worker {order.worker} (seed {params.config.seed})"
+        )
         if order.theta is None and isinstance(error, EndsRun):
             return lasts(params.config.aes_rl.of_critic, order.updates), error
         raise
 
 
-def teach(params: Params, learner: Any, order: Order) -> Generator[int, None, tuple[int, tuple[np.ndarray, float]]]:
+def teach(
+    params: Params, learner: Any, order: Order
+) -> Generator[int, None, tuple[int, tuple[np.ndarray, float]]]:
     """Teach the critic for the mean; return also what it has become, float32 [critic_size], and its loss."""
-    cost, steps = params.config.aes_rl.of_critic, learner.teach([order.mean], order.updates, order.number, order.held)
-    phase = yield from cooperative.told(steps, lambda _, done: lasts(cost, min(done, order.updates)), every=4)
+    cost, steps = (
+        params.config.aes_rl.of_critic,
+        learner.teach([order.mean], order.updates, order.number, order.held),
+    )
+    phase = yield from cooperative.told(
+        steps, lambda _, done: lasts(cost, min(done, order.updates)), every=4
+    )
     return lasts(cost, order.updates), (learner.critic_vector(), phase.critic_loss)
 
 
 def bring(state: State, fence: Callable[[], None], order: Order) -> Generator[int, None, None]:
     """Put what an order brings into this node's ring, and wait for what others bring."""
     if order.rows is not None:
-        while state.written[0] < order.first:  # before it writes: what others bring may take the places of its older rows
+        while (
+            state.written[0] < order.first
+        ):  # before it writes: what others bring may take the places of its older rows
             time.sleep(PAUSE)
             yield 0
         write_ring(state.replay, order.rows, order.held)
@@ -111,7 +142,9 @@ def bring(state: State, fence: Callable[[], None], order: Order) -> Generator[in
     fence()
 
 
-def individual(params: Params, state: State, order: Order) -> Generator[int, None, tuple[int, Result]]:
+def individual(
+    params: Params, state: State, order: Order
+) -> Generator[int, None, tuple[int, Result]]:
     """Train an individual if it is to learn, and let it and the mean play."""
     aes, seed, o = params.config.aes_rl, params.config.seed, params.layout.sizes[0]
     updating: list[float] = []  # [s]
@@ -121,10 +154,14 @@ def individual(params: Params, state: State, order: Order) -> Generator[int, Non
     if order.updates:
         assert order.critic is not None
         assert params.operators is not None
-        states = read_ring(state.replay[:, :o], max(0, order.held - aes.replay_capacity), order.held)
+        states = read_ring(
+            state.replay[:, :o], max(0, order.held - aes.replay_capacity), order.held
+        )
         random = generator(seed, Purpose.TRAINING, order.number)
         training = params.operators.training(theta, order.critic, states, order.updates, random)
-        theta = yield from cooperative.told(cooperative.timed(training, updating), lambda done, _: lasts(aes.update_cost, done))
+        theta = yield from cooperative.told(
+            cooperative.timed(training, updating), lambda done, _: lasts(aes.update_cost, done)
+        )
     actor = make_actor(params).set(theta)
     played, rows = [], np.zeros((0, 0), np.float32)
     for number in range(1 + order.plays):

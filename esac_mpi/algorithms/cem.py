@@ -61,7 +61,9 @@ class Distribution(Protocol):
     individuals: np.ndarray  # float32 [m, d] of the last generation, those that nothing trained; m = 0 without importance mixing
     individual_returns: np.ndarray  # float64 [m] theirs
     individual_lengths: np.ndarray  # int64 [m] steps of all episodes of each
-    kept: np.ndarray  # int64 [c] which of them stay in the next generation, the first that nothing trains there
+    kept: (
+        np.ndarray
+    )  # int64 [c] which of them stay in the next generation, the first that nothing trains there
     candidates: np.ndarray  # int64 [m - c] which candidates come after them
     generation: int
     counters: Counters
@@ -74,15 +76,19 @@ class State:
     mean: np.ndarray = field(metadata={"shared": True})  # float32 [d]
     variance: np.ndarray = field(metadata={"shared": True, "part": VARIANCE})  # float32 [d]
     damp: float = field(metadata={"part": DAMP})  # epsilon of Eq. (2)
-    individuals: np.ndarray = field(  # float32 [m, d] the last ones; m = 0 without importance mixing
-        metadata={"shared": True, "part": ANEW}
+    individuals: np.ndarray = (
+        field(  # float32 [m, d] the last ones; m = 0 without importance mixing
+            metadata={"shared": True, "part": ANEW}
+        )
     )
     individual_returns: np.ndarray = field(metadata={"part": ANEW})  # float64 [m]
     individual_lengths: np.ndarray = field(  # int64 [m] [steps]
         metadata={"part": ANEW, "later": True}
     )
     kept: np.ndarray = field(metadata={"part": ANEW})  # int64 [c] which of them stay
-    candidates: np.ndarray = field(metadata={"part": ANEW})  # int64 [m - c] slots of those that are drawn
+    candidates: np.ndarray = field(
+        metadata={"part": ANEW}
+    )  # int64 [m - c] slots of those that are drawn
     generation: int = 0
     counters: Counters = field(default_factory=Counters)
     best: Best = field(default_factory=Best)
@@ -97,7 +103,12 @@ class State:
 def init(params: Params, world: Memory) -> State:
     """Return the state before the first generation."""
     mean, cem = params.initial(THETA_ES), params.config.cem
-    return State(world.share(mean), world.share(np.full_like(mean, cem.variance_init)), cem.damp, **unmixed(params, cem, world))
+    return State(
+        world.share(mean),
+        world.share(np.full_like(mean, cem.variance_init)),
+        cem.damp,
+        **unmixed(params, cem, world),
+    )
 
 
 def unmixed(params: Params, cem: CEM, world: Memory) -> dict[str, Any]:
@@ -117,7 +128,9 @@ def board(params: Params) -> Board:
     return experience.board(params.config.cem.population_size, 0, 0, 0, False)
 
 
-def generation(params: Params, state: State, world: World, env: Env, learner: None = None) -> tuple[Row, Row]:
+def generation(
+    params: Params, state: State, world: World, env: Env, learner: None = None
+) -> tuple[Row, Row]:
     """Make one generation; return its metrics and its timing."""
     cem, k, start = params.config.cem, state.generation + 1, world.clock()
     actor, shape = make_actor(params), board(params)
@@ -143,14 +156,18 @@ def plays(cem: CEM, state: Distribution) -> np.ndarray:
     return np.array([float(not stays(cem, state, number)) for number in range(cem.population_size)])
 
 
-def individual(params: Params, cem: CEM, state: Distribution, k: int, number: int, out: np.ndarray) -> np.ndarray:
+def individual(
+    params: Params, cem: CEM, state: Distribution, k: int, number: int, out: np.ndarray
+) -> np.ndarray:
     """Write an individual of generation k, float32 [d], into `out`; return it."""
     for block, part in noise.blocks(params.layout.d):
         out[part] = drawn(params, cem, state, k, number, block, part)
     return out
 
 
-def drawn(params: Params, cem: CEM, state: Distribution, k: int, number: int, block: int, part: slice) -> np.ndarray:
+def drawn(
+    params: Params, cem: CEM, state: Distribution, k: int, number: int, block: int, part: slice
+) -> np.ndarray:
     """Return a block of an individual of generation k, which is the next, float32 [size]."""
     place = number - individuals(cem)[1]
     if stays(cem, state, number):
@@ -158,8 +175,15 @@ def drawn(params: Params, cem: CEM, state: Distribution, k: int, number: int, bl
     if not cem.importance_mixing:
         slot, sign = slot_and_sign(number, cem.population_size, cem.sampling == "mirrored")
     else:
-        slot, sign = number if place < 0 else candidate(cem, int(state.candidates[place - len(state.kept)])), 1
-    return sampled(Gaussian(state.mean[part], state.variance[part]), params.epsilon.block(k, slot, block, part), sign)
+        slot, sign = (
+            number if place < 0 else candidate(cem, int(state.candidates[place - len(state.kept)])),
+            1,
+        )
+    return sampled(
+        Gaussian(state.mean[part], state.variance[part]),
+        params.epsilon.block(k, slot, block, part),
+        sign,
+    )
 
 
 def candidate(cem: CEM, number: int) -> int:
@@ -167,7 +191,9 @@ def candidate(cem: CEM, number: int) -> int:
     return individuals(cem)[1] + number
 
 
-def play_drawn(params: Params, cem: CEM, state: Distribution, env: Env, actor: Policy, k: int, number: int) -> Played:
+def play_drawn(
+    params: Params, cem: CEM, state: Distribution, env: Env, actor: Policy, k: int, number: int
+) -> Played:
     """Play the episodes of an individual of generation k as it was drawn; who stays has its return, and plays none."""
     if stays(cem, state, number):
         had = float(state.individual_returns[state.kept[number - individuals(cem)[1]]])
@@ -179,7 +205,10 @@ def play_drawn(params: Params, cem: CEM, state: Distribution, env: Env, actor: P
 
 def play(params: Params, cem: CEM, env: Env, actor: Policy, k: int, number: int) -> Played:
     """Play the episodes of an individual of generation k."""
-    seeds = [noise.integer(params.config.seed, Purpose.EPISODE, k, number, i) for i in range(cem.fitness_episodes)]
+    seeds = [
+        noise.integer(params.config.seed, Purpose.EPISODE, k, number, i)
+        for i in range(cem.fitness_episodes)
+    ]
     try:
         return experience.play(env, actor, seeds)
     except Exception as error:
@@ -190,7 +219,9 @@ def play(params: Params, cem: CEM, env: Env, actor: Policy, k: int, number: int)
 def refuse_none_finite(fitness: np.ndarray, k: int) -> None:
     """Raise NoFiniteReturn if the fitness of no individual of generation k is finite."""
     if not np.isfinite(fitness).any():
-        raise NoFiniteReturn(f"generation {k}: the return of no individual is finite: look at the task, or lower variance_init")
+        raise NoFiniteReturn(
+            f"generation {k}: the return of no individual is finite: look at the task, or lower variance_init"
+        )
 
 
 def tell(
@@ -208,7 +239,10 @@ def tell(
     fitness = evolution.shifted(returns, lengths / cem.fitness_episodes, cem.shift)
     refuse_none_finite(fitness, k)
     elites = evolution.select_winners(fitness, individuals(cem)[0])
-    weights, parts = rank_weights(elites.size, cem.elite_weights), [part for _, part in noise.blocks(params.layout.d)]
+    weights, parts = (
+        rank_weights(elites.size, cem.elite_weights),
+        [part for _, part in noise.blocks(params.layout.d)],
+    )
     damp, mixed = damped(state.damp, cem.damp_tau, cem.damp_limit), len(state.individuals)
 
     def update(block: int) -> np.ndarray:
@@ -216,23 +250,45 @@ def tell(
         old = Gaussian(state.mean[part].copy(), state.variance[part].copy())
 
         def told_of(number: int) -> np.ndarray:
-            return trained[number][part] if number in trained else drawn(params, cem, state, k, number, block, part)
+            return (
+                trained[number][part]
+                if number in trained
+                else drawn(params, cem, state, k, number, block, part)
+            )
 
         last = np.zeros((mixed, old.mean.size), np.float32)
         for i in range(mixed):
             last[i] = drawn(params, cem, state, k, fitness.size - mixed + i, block, part)
         new = told(old, map(told_of, elites.tolist()), weights, damp, cem.cov_extra_div)
-        epsilon = (params.epsilon.block(k + 1, candidate(cem, i), block, part) for i in range(mixed))
-        ratios = [log_ratio(one, new, old) for one in (*last, *(sampled(new, one) for one in epsilon))]
+        epsilon = (
+            params.epsilon.block(k + 1, candidate(cem, i), block, part) for i in range(mixed)
+        )
+        ratios = [
+            log_ratio(one, new, old) for one in (*last, *(sampled(new, one) for one in epsilon))
+        ]
         state.mean[part], state.variance[part] = new
         state.individuals[:, part] = last
         change, spread = new.mean - old.mean, new.variance.sum(dtype=np.float64)
-        return np.array([evolution.checksum(new.mean), evolution.squares(new.mean), evolution.squares(change), spread, *ratios])
+        return np.array(
+            [
+                evolution.checksum(new.mean),
+                evolution.squares(new.mean),
+                evolution.squares(change),
+                spread,
+                *ratios,
+            ]
+        )
 
-    with np.errstate(over="ignore", invalid="ignore", divide="ignore"):  # what is not finite ends the run
-        squares, change, spread, *ratios = world.over_blocks(update, len(parts), 4 + 2 * mixed, checksum=True)
+    with np.errstate(
+        over="ignore", invalid="ignore", divide="ignore"
+    ):  # what is not finite ends the run
+        squares, change, spread, *ratios = world.over_blocks(
+            update, len(parts), 4 + 2 * mixed, checksum=True
+        )
     if not np.isfinite([squares, spread]).all():
-        raise ThetaNotFinite(f"generation {k}: mean or variance is not finite, the last checkpoint stands: lower variance_init")
+        raise ThetaNotFinite(
+            f"generation {k}: mean or variance is not finite, the last checkpoint stands: lower variance_init"
+        )
     row = {"kept": len(state.kept)} if mixed else {}
     if mixed:
         state.individual_returns = returns[-mixed:].copy()
@@ -256,7 +312,9 @@ def stay(params: Params, state: Distribution, world: World, k: int, ratios: np.n
     ratios: `log_ratio` of those that nothing trained and of as many candidates, [2, m].
     """
     random = noise.generator(params.config.seed, Purpose.SELECTION, k + 1)
-    chosen = renewed(mix(ratios.shape[1], ratios[0], ratios[1], random), random) if world.leads else None
+    chosen = (
+        renewed(mix(ratios.shape[1], ratios[0], ratios[1], random), random) if world.leads else None
+    )
     agreed: Mixing = world.from_root(chosen)
     state.kept, state.candidates = agreed
 

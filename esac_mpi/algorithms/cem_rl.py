@@ -20,7 +20,16 @@ from typing import Any
 import numpy as np
 
 from esac_mpi.algorithms import cem as pure
-from esac_mpi.algorithms.declaration import Declaration, Learning, added_by_phases, at_root, never, nobody, none, nowhere
+from esac_mpi.algorithms.declaration import (
+    Declaration,
+    Learning,
+    added_by_phases,
+    at_root,
+    never,
+    nobody,
+    none,
+    nowhere,
+)
 from esac_mpi.comm.contracts import Individuals, Memory, World
 from esac_mpi.config import Config, exact, individuals
 from esac_mpi.envs import Env
@@ -76,17 +85,25 @@ class State:
     mean: np.ndarray = field(metadata={"shared": True})  # float32 [d]
     variance: np.ndarray = field(metadata={"shared": True, "part": VARIANCE})  # float32 [d]
     damp: float = field(metadata={"part": DAMP})  # epsilon of Eq. (2)
-    individuals: np.ndarray = field(  # float32 [m, d] the last ones that nothing trains; as cem.State
-        metadata={"shared": True, "part": ANEW}
+    individuals: np.ndarray = (
+        field(  # float32 [m, d] the last ones that nothing trains; as cem.State
+            metadata={"shared": True, "part": ANEW}
+        )
     )
     individual_returns: np.ndarray = field(metadata={"part": ANEW})  # float64 [m]
     individual_lengths: np.ndarray = field(  # int64 [m] [steps]
         metadata={"part": ANEW, "later": True}
     )
     kept: np.ndarray = field(metadata={"part": ANEW})  # int64 [c] which of them stay
-    candidates: np.ndarray = field(metadata={"part": ANEW})  # int64 [m - c] slots of those that are drawn
-    replay: np.ndarray = field(metadata={"shared": True, "elsewhere": True})  # float32 [capacity, width] a ring
-    critics: np.ndarray = field(metadata={"shared": True, "scratch": True})  # float32 [trained, critic_size], or one for all
+    candidates: np.ndarray = field(
+        metadata={"part": ANEW}
+    )  # int64 [m - c] slots of those that are drawn
+    replay: np.ndarray = field(
+        metadata={"shared": True, "elsewhere": True}
+    )  # float32 [capacity, width] a ring
+    critics: np.ndarray = field(
+        metadata={"shared": True, "scratch": True}
+    )  # float32 [trained, critic_size], or one for all
     transitions: int = field(default=0, metadata={"transitions": True})  # ever added to the replay
     last_steps: int = 0  # of the last generation's individuals [steps]
     generation: int = 0
@@ -147,7 +164,9 @@ def vector(params: Params) -> int:
     return -(-params.layout.d // 2)
 
 
-def generation(params: Params, state: State, world: World, env: Env, learner: Any) -> tuple[Row, Row]:
+def generation(
+    params: Params, state: State, world: World, env: Env, learner: Any
+) -> tuple[Row, Row]:
     """Make one generation; return its metrics and its timing."""
     cem, k, clock = params.config.cem_rl, state.generation + 1, [world.clock()]
     learns = is_taught(params, state)
@@ -155,7 +174,9 @@ def generation(params: Params, state: State, world: World, env: Env, learner: An
     if learns:
         if cem.critic == "parallel" and trains:
             share_critics(state, world, [learner.critic_vector()] if world.leads else [])
-        learner_phases.begin(world, learner, k, lambda: teach(params, state, learner, k), beside=True)
+        learner_phases.begin(
+            world, learner, k, lambda: teach(params, state, learner, k), beside=True
+        )
     drawn = play_drawn(params, state, world, env, k)
     clock.append(world.clock())
     phase, spent = Phase(), learner_phases.spent(None)
@@ -174,14 +195,22 @@ def generation(params: Params, state: State, world: World, env: Env, learner: An
     row = pure.tell(params, cem, state, world, k, (returns, lengths), vectors)
     if learns:
         learner_phases.count(phase, state.counters, learner)
-        state.counters.member_updates += trains * individuals(cem)[1] * updates_of_one(params, state)
+        state.counters.member_updates += (
+            trains * individuals(cem)[1] * updates_of_one(params, state)
+        )
     state.last_steps = int(lengths.sum())
     for found in (learned, drawn):
         remember(state, found, world, learner)
         pure.count(state, found)
     clock.append(world.clock())
-    evaluating, before, training, after, updating = np.diff(clock)  # a serial critic is waited for before, a parallel one after
-    seconds = {"seconds_evaluate": evaluating + training, "seconds_learn": before + after, "seconds_update": updating}
+    evaluating, before, training, after, updating = np.diff(
+        clock
+    )  # a serial critic is waited for before, a parallel one after
+    seconds = {
+        "seconds_evaluate": evaluating + training,
+        "seconds_learn": before + after,
+        "seconds_update": updating,
+    }
     timing = {name: both(name, learned, drawn) for name in drawn.timing}
     row |= {"fitness": returns, "length": lengths, "trained": int(trains)}
     return {**row, **metrics(phase)}, {**timing, **seconds, **spent}
@@ -190,7 +219,10 @@ def generation(params: Params, state: State, world: World, env: Env, learner: An
 def is_taught(params: Params, state: State) -> bool:
     """Return whether the critic has lessons in the next generation; gradients train individuals once it has had some."""
     cem = params.config.cem_rl
-    begun = state.counters.env_steps_population >= cem.start_steps and state.transitions >= cem.batch_size
+    begun = (
+        state.counters.env_steps_population >= cem.start_steps
+        and state.transitions >= cem.batch_size
+    )
     return begun and individuals(cem)[1] > 0
 
 
@@ -201,7 +233,9 @@ def teach(params: Params, state: State, learner: Any, k: int) -> learner_phases.
     if cem.critic == "parallel":
         return learner.teach([state.mean.copy()], updates, k)
     count = individuals(cem)[1]
-    actors = [pure.individual(params, cem, state, k, i, np.empty_like(state.mean)) for i in range(count)]
+    actors = [
+        pure.individual(params, cem, state, k, i, np.empty_like(state.mean)) for i in range(count)
+    ]
     return learner.teach(actors, updates // count, k)
 
 
@@ -221,7 +255,9 @@ def play_drawn(params: Params, state: State, world: World, env: Env, k: int) -> 
         return pure.play_drawn(params, cem, state, env, actor, k, first + i), np.zeros(0)
 
     expected = pure.plays(cem, state)[first:]
-    return experience.gather(world, shape, 0, steps_of_one(params), width_of(params), playing, expected)
+    return experience.gather(
+        world, shape, 0, steps_of_one(params), width_of(params), playing, expected
+    )
 
 
 def play_trained(
@@ -237,8 +273,12 @@ def play_trained(
         return pure.play(params, cem, env, actor.refresh(), k, i), doubles(actor.theta)
 
     steps, numbers = steps_of_one(params), width_of(params)
-    found = experience.gather(world, shape, vector(params), steps, numbers, playing, np.ones(shape.rows))
-    return found, {i: floats(row, params.layout.d) for i, row in enumerate(found.own)} if learns else {}
+    found = experience.gather(
+        world, shape, vector(params), steps, numbers, playing, np.ones(shape.rows)
+    )
+    return found, {
+        i: floats(row, params.layout.d) for i, row in enumerate(found.own)
+    } if learns else {}
 
 
 def trained(params: Params, state: State, k: int, number: int, theta: np.ndarray) -> np.ndarray:
@@ -246,7 +286,10 @@ def trained(params: Params, state: State, k: int, number: int, theta: np.ndarray
     held = min(state.transitions, len(state.replay))
     random = generator(params.config.seed, Purpose.TRAINING, k, number)
     operators: Individuals = params.operators
-    states, critic = state.replay[:held, : params.layout.sizes[0]], state.critics[number % len(state.critics)]
+    states, critic = (
+        state.replay[:held, : params.layout.sizes[0]],
+        state.critics[number % len(state.critics)],
+    )
     return operators.trained(theta, critic, states, updates_of_one(params, state), random)
 
 

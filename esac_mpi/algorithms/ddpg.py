@@ -9,7 +9,15 @@ from typing import ClassVar
 import numpy as np
 
 from esac_mpi.algorithms import td3
-from esac_mpi.algorithms.declaration import Declaration, Learning, at_root, never, nobody, none, nowhere
+from esac_mpi.algorithms.declaration import (
+    Declaration,
+    Learning,
+    at_root,
+    never,
+    nobody,
+    none,
+    nowhere,
+)
 from esac_mpi.algorithms.td3 import added, board, generation, reserve
 from esac_mpi.comm.contracts import Memory
 from esac_mpi.play.params import THETA_SAC, Params

@@ -25,7 +25,15 @@ from typing import Any
 import numpy as np
 
 from esac_mpi.algorithms import erl_births, erl_play
-from esac_mpi.algorithms.declaration import Declaration, Learning, added_by_phases, at_root, never, none, nowhere
+from esac_mpi.algorithms.declaration import (
+    Declaration,
+    Learning,
+    added_by_phases,
+    at_root,
+    never,
+    none,
+    nowhere,
+)
 from esac_mpi.algorithms.erl_births import Plan
 from esac_mpi.algorithms.erl_play import Played
 from esac_mpi.algorithms.erl_state import NOBODY, State, distils, init, remembers
@@ -75,7 +83,9 @@ def board(params: Params) -> Board:
     return erl_play.board(params)
 
 
-def generation(params: Params, state: State, world: World, env: Env, learner: Any) -> tuple[Row, Row]:
+def generation(
+    params: Params, state: State, world: World, env: Env, learner: Any
+) -> tuple[Row, Row]:
     """Make one generation; return its metrics and its timing."""
     erl, k, clock = params.config.erl, state.generation + 1, [world.clock()]
     played = erl_play.play(params, state, world, env, k)
@@ -86,7 +96,9 @@ def generation(params: Params, state: State, world: World, env: Env, learner: An
         if world.leads:
             state.critic[:] = learner.critic_vector()
         world.broadcast_shared(state.critic)
-    plan: Plan = world.from_root(erl_births.decide(params, state, k, played) if world.leads else None)
+    plan: Plan = world.from_root(
+        erl_births.decide(params, state, k, played) if world.leads else None
+    )
 
     learner_phases.begin(world, learner, k, lambda: learner.take(episodes(played), k), beside=True)
     clock.append(world.clock())
@@ -100,13 +112,21 @@ def generation(params: Params, state: State, world: World, env: Env, learner: An
     learner_phases.enter(own(phase, played), world, state.counters, state.theta, learner)
     state.counters.env_steps_population += played.steps
     state.counters.member_updates += erl_births.imitation_updates(params, state, plan.births)
-    state.counters.nominal_steps += played.steps + played.learner.episodic_length  # the public code's frames
+    state.counters.nominal_steps += (
+        played.steps + played.learner.episodic_length
+    )  # the public code's frames
     erl_births.write(params, state, k, plan, vectors, champion, world)
     state.noise, state.injected = played.noise, plan.inject
     state.transitions += int(played.episodes.counts.sum())
     state.generation = k
     clock.append(world.clock())
-    parts = ("seconds_evaluate", "seconds_plan", "seconds_offspring", "seconds_learn", "seconds_update")
+    parts = (
+        "seconds_evaluate",
+        "seconds_plan",
+        "seconds_offspring",
+        "seconds_learn",
+        "seconds_update",
+    )
     seconds = dict(zip(parts, np.diff(clock), strict=True))
     timing = {**played.episodes.timing, **lasted}
     timing["busy_seconds"] = played.episodes.timing["busy_seconds"] + busy + learning_busy

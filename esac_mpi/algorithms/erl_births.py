@@ -5,7 +5,15 @@ from dataclasses import dataclass
 import numpy as np
 
 from esac_mpi.algorithms.erl_play import Played
-from esac_mpi.algorithms.erl_state import NOBODY, State, births_board, distils, learners_own, memory, remembers
+from esac_mpi.algorithms.erl_state import (
+    NOBODY,
+    State,
+    births_board,
+    distils,
+    learners_own,
+    memory,
+    remembers,
+)
 from esac_mpi.comm.contracts import World
 from esac_mpi.config import ERL
 from esac_mpi.config.genetic import elites, imitations
@@ -18,7 +26,10 @@ from esac_mpi.play.params import Params, Row, make_actor
 from esac_mpi.play.transitions import doubles, floats
 
 MUTATING = 0.1  # time that a mutation takes [that of a child]; for scheduling alone
-COMPARED, NEWEST = 256, 1000  # states in which two parents' actions are compared, drawn from so many newest. Public code
+COMPARED, NEWEST = (
+    256,
+    1000,
+)  # states in which two parents' actions are compared, drawn from so many newest. Public code
 
 
 @dataclass(frozen=True)
@@ -37,14 +48,18 @@ def decide(params: Params, state: State, k: int, played: Played) -> Plan:
     selected = selection.select(fitness, elites(erl.population_size, erl.elite_fraction), random)
     numbers = erl.population_size, erl.mutation_probability, random
     if distils(erl):
-        births = selection.births_distilled(selected, parents(params, state, k, selected, fitness), *numbers)
+        births = selection.births_distilled(
+            selected, parents(params, state, k, selected, fitness), *numbers
+        )
     else:
         births = selection.births_n_point(selected, *numbers)
     due = k % erl.sync_interval == 0
     return Plan(selected, births, injected(erl, selected, births, fitness) if due else NOBODY)
 
 
-def parents(params: Params, state: State, k: int, selected: Selection, fitness: np.ndarray) -> np.ndarray:
+def parents(
+    params: Params, state: State, k: int, selected: Selection, fitness: np.ndarray
+) -> np.ndarray:
     """Return couples of parents, the best first, int64 [p, 2]."""
     erl = params.config.erl
     candidates = selection.candidates(selected, fitness, erl.elite_fitness == "stale")
@@ -76,7 +91,10 @@ def disagreements(params: Params, state: State, k: int, candidates: Candidates) 
 
 def compared(params: Params, state: State, k: int, member: int) -> np.ndarray:
     """Return the transitions of a member's memory in which others are compared with it, float32 [n, o + a]."""
-    held, random = memory(state, member), noise.generator(params.config.seed, Purpose.DISTANCE, k, member)
+    held, random = (
+        memory(state, member),
+        noise.generator(params.config.seed, Purpose.DISTANCE, k, member),
+    )
     return held.rows[memories.sample(held, COMPARED, random, NEWEST)]
 
 
@@ -102,7 +120,9 @@ def changed(births: Births) -> np.ndarray:
     return (births.kind != Kind.KEPT) | births.mutated
 
 
-def make(params: Params, state: State, k: int, births: Births, world: World) -> tuple[np.ndarray, np.ndarray, Row]:
+def make(
+    params: Params, state: State, k: int, births: Births, world: World
+) -> tuple[np.ndarray, np.ndarray, Row]:
     """Make what is born, spread over the ranks; return vectors by slot [k, d], zeros where none is, busy seconds [ranks], timing.
 
     The vectors are the node's board: valid until the next ones. Timing: offspring_seconds and offspring_expected, each [k].
@@ -112,15 +132,25 @@ def make(params: Params, state: State, k: int, births: Births, world: World) -> 
     def work(slot: int) -> np.ndarray:
         start = world.clock()
         try:
-            vector = doubles(born(params, state, k, births, slot)) if due[slot] else np.zeros(shape.columns - 1)
+            vector = (
+                doubles(born(params, state, k, births, slot))
+                if due[slot]
+                else np.zeros(shape.columns - 1)
+            )
         except Exception as error:
-            error.add_note(f"in generation {k}, the next member of slot {slot} (seed {params.config.seed})")
+            error.add_note(
+                f"in generation {k}, the next member of slot {slot} (seed {params.config.seed})"
+            )
             raise
         return np.append(vector, world.clock() - start)
 
     expected = np.where(births.kind == Kind.CHILD, 1.0, MUTATING)
     table, busy = world.map(work, shape.rows, shape.columns, expected)
-    return floats(table, params.layout.d), busy, {"offspring_seconds": table[:, -1].copy(), "offspring_expected": expected}
+    return (
+        floats(table, params.layout.d),
+        busy,
+        {"offspring_seconds": table[:, -1].copy(), "offspring_expected": expected},
+    )
 
 
 def born(params: Params, state: State, k: int, births: Births, slot: int) -> np.ndarray:
@@ -150,17 +180,32 @@ def imitation_updates(params: Params, state: State, births: Births) -> int:
     erl = params.config.erl
     if not distils(erl):
         return 0
-    held = [min(memories.size(memory(state, member)), erl.memory_size // 2) for member in range(erl.population_size)]
+    held = [
+        min(memories.size(memory(state, member)), erl.memory_size // 2)
+        for member in range(erl.population_size)
+    ]
     children = np.flatnonzero(births.kind == Kind.CHILD)
-    states = [held[first] + held[second] for first, second in zip(births.first[children], births.second[children], strict=True)]
-    return sum(erl.distillation_epochs * imitations(count, erl.distillation_batch) for count in states)
+    states = [
+        held[first] + held[second]
+        for first, second in zip(births.first[children], births.second[children], strict=True)
+    ]
+    return sum(
+        erl.distillation_epochs * imitations(count, erl.distillation_batch) for count in states
+    )
 
 
-def mutated(params: Params, state: State, k: int, births: Births, slot: int, theta: np.ndarray) -> np.ndarray:
+def mutated(
+    params: Params, state: State, k: int, births: Births, slot: int, theta: np.ndarray
+) -> np.ndarray:
     """Return theta [d] of a slot's next member, mutated; one that remembers nothing stays as it is under proximal mutation."""
     erl, random = params.config.erl, noise.generator(params.config.seed, Purpose.GENETIC, k, slot)
     if erl.mutation == "gaussian":
-        rates = erl.mutation_strength, erl.super_strength, erl.super_probability, erl.reset_probability
+        rates = (
+            erl.mutation_strength,
+            erl.super_strength,
+            erl.super_probability,
+            erl.reset_probability,
+        )
         return genetics.gaussian(theta, params.layout, Spread(erl.mutated_fraction, *rates), random)
     held = inherited(params, state, k, births, slot)
     drawn = memories.sample(held, erl.mutation_batch, random)
@@ -189,11 +234,23 @@ def pass_on(params: Params, state: State, k: int, births: Births, slot: int, out
         memories.copy(second if births.which[slot] else first, out)
     else:
         shuffled = params.config.erl.memory_order == "shuffled"
-        random = noise.generator(params.config.seed, Purpose.DISTILLATION, k, slot, block=1) if shuffled else None
+        random = (
+            noise.generator(params.config.seed, Purpose.DISTILLATION, k, slot, block=1)
+            if shuffled
+            else None
+        )
         memories.inherit(first, second, out, random)
 
 
-def write(params: Params, state: State, k: int, plan: Plan, vectors: np.ndarray, champion: np.ndarray, world: World) -> None:
+def write(
+    params: Params,
+    state: State,
+    k: int,
+    plan: Plan,
+    vectors: np.ndarray,
+    champion: np.ndarray,
+    world: World,
+) -> None:
     """Let the next population take the place of this one, on each node: changed slots' vectors [k, d], memories, champion."""
     due, learners = changed(plan.births), learners_own(params.config.erl)
 

@@ -47,12 +47,21 @@ def board(params: Params) -> Board:
 
 def play(params: Params, state: State, world: World, env: Env, k: int) -> Played:
     """Play the episodes of generation k, spread over the ranks. Raises NoFiniteReturn."""
-    erl, seed, shape, (o, *_, a) = params.config.erl, params.config.seed, board(params), params.layout.sizes
+    erl, seed, shape, (o, *_, a) = (
+        params.config.erl,
+        params.config.seed,
+        board(params),
+        params.layout.sizes,
+    )
     actor, last = make_actor(params), shape.rows - 1
 
     def playing(i: int) -> tuple[experience.Played, np.ndarray]:
         (member, number), process = divmod(i, erl.fitness_episodes), state.noise.copy()
-        beyond = "" if erl.exploration_clip else " by actions beyond its bounds too (erl.exploration_clip = false)"
+        beyond = (
+            ""
+            if erl.exploration_clip
+            else " by actions beyond its bounds too (erl.exploration_clip = false)"
+        )
         whose = f"the learner's episode{beyond}" if i == last else f"member {member}"
         with noted(f"in generation {k}, {whose} (seed {seed})"):
             if i == last:
@@ -64,8 +73,13 @@ def play(params: Params, state: State, world: World, env: Env, k: int) -> Played
             played.rows[-1, columns(o, a).terminated] = 1.0
         return played, process
 
-    found = experience.gather(world, shape, a, params.horizon, width(o, a), playing, np.ones(shape.rows))
-    returns, lengths = (numbers[:last].reshape(-1, erl.fitness_episodes) for numbers in (found.returns, found.lengths))
+    found = experience.gather(
+        world, shape, a, params.horizon, width(o, a), playing, np.ones(shape.rows)
+    )
+    returns, lengths = (
+        numbers[:last].reshape(-1, erl.fitness_episodes)
+        for numbers in (found.returns, found.lengths)
+    )
     means = returns.mean(axis=1)
     fitness = evolution.shifted(means, lengths.mean(axis=1), erl.shift)
     if not np.isfinite(fitness).any():
@@ -74,7 +88,9 @@ def play(params: Params, state: State, world: World, env: Env, k: int) -> Played
     return Played(means, fitness, lengths.sum(axis=1), learner, found.own[last].copy(), found)
 
 
-def learners_episode(params: Params, env: Env, actor: Policy, process: np.ndarray, k: int) -> experience.Played:
+def learners_episode(
+    params: Params, env: Env, actor: Policy, process: np.ndarray, k: int
+) -> experience.Played:
     """Play the learner's episode of generation k. process [a] goes on, in place.
 
     The noise is an Ornstein-Uhlenbeck process (Uhlenbeck and Ornstein 1930): x += theta (0 - x) + sigma N(0, 1), times ou_scale.
@@ -88,14 +104,18 @@ def learners_episode(params: Params, env: Env, actor: Policy, process: np.ndarra
         action = actor(observation) + np.float32(erl.ou_scale) * process.astype(np.float32)
         return np.clip(action, -1, 1) if erl.exploration_clip else action
 
-    return experience.play(env, act, [noise.integer(seed, Purpose.LEARNER_EPISODE, k)], erl.exploration_clip)
+    return experience.play(
+        env, act, [noise.integer(seed, Purpose.LEARNER_EPISODE, k)], erl.exploration_clip
+    )
 
 
 def remember(params: Params, state: State, played: Played, world: World) -> None:
     """Put into next_memories, on each node, what memories become by the generation's episodes."""
     erl, (o, *_, a), of_episodes = params.config.erl, params.layout.sizes, played.episodes
     taken = columns(o, a).taken
-    numbers = state.transitions + np.concatenate([[0], np.cumsum(of_episodes.counts)])  # of each episode's first transition
+    numbers = state.transitions + np.concatenate(
+        [[0], np.cumsum(of_episodes.counts)]
+    )  # of each episode's first transition
 
     def work(owner: int) -> np.ndarray:
         first = owner * erl.fitness_episodes

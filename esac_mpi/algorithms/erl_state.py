@@ -23,20 +23,34 @@ POPULATION = Part("the population")
 class State:
     """All that changes, beside the learner on rank 0: equal on every rank or shared by the node."""
 
-    population: np.ndarray = field(metadata={"shared": True, "part": POPULATION, "members": True})  # float32 [k, d]
+    population: np.ndarray = field(
+        metadata={"shared": True, "part": POPULATION, "members": True}
+    )  # float32 [k, d]
     theta: np.ndarray = field(metadata={"shared": True})  # float32 [d] the learner's actor
-    champion: np.ndarray = field(metadata={"shared": True})  # float32 [d] the best member of the last evaluation
-    memories: np.ndarray = field(  # float32 [owners, kappa, o + a], oldest first: members', the learner's
-        metadata={"shared": True, "numbers": "ages"}
-    )
-    ages: np.ndarray = field(  # int64 [owners, kappa] numbers of these transitions in the run, -1 = none
+    champion: np.ndarray = field(
         metadata={"shared": True}
+    )  # float32 [d] the best member of the last evaluation
+    memories: np.ndarray = (
+        field(  # float32 [owners, kappa, o + a], oldest first: members', the learner's
+            metadata={"shared": True, "numbers": "ages"}
+        )
+    )
+    ages: np.ndarray = (
+        field(  # int64 [owners, kappa] numbers of these transitions in the run, -1 = none
+            metadata={"shared": True}
+        )
     )
     noise: np.ndarray  # float64 [a] the Ornstein-Uhlenbeck process
-    next_memories: np.ndarray = field(metadata={"shared": True, "scratch": True})  # as memories: with the generation's episodes
+    next_memories: np.ndarray = field(
+        metadata={"shared": True, "scratch": True}
+    )  # as memories: with the generation's episodes
     next_ages: np.ndarray = field(metadata={"shared": True, "scratch": True})
-    critic: np.ndarray = field(metadata={"shared": True, "scratch": True})  # float32 [critic_size] the learner's
-    transitions: int = field(default=0, metadata={"transitions": True})  # ever made by members and learner
+    critic: np.ndarray = field(
+        metadata={"shared": True, "scratch": True}
+    )  # float32 [critic_size] the learner's
+    transitions: int = field(
+        default=0, metadata={"transitions": True}
+    )  # ever made by members and learner
     injected: int = field(  # slot in which the learner's actor waits for the next selection
         default=NOBODY, metadata={"part": POPULATION}
     )
@@ -55,7 +69,12 @@ def init(params: Params, world: contracts.Memory) -> State:
     """Return the state before the first generation; member 0 is its champion."""
     erl, layout, seed = params.config.erl, params.layout, params.config.seed
     k = erl.population_size
-    population = np.stack([genetics.initial(layout, seed, MEMBERS + member, erl.initial_last_layer) for member in range(k)])
+    population = np.stack(
+        [
+            genetics.initial(layout, seed, MEMBERS + member, erl.initial_last_layer)
+            for member in range(k)
+        ]
+    )
     o, *_, a = layout.sizes
     world.reserve(*births_board(params)[:2])
     now, following = memories(erl, o + a, world)
@@ -68,7 +87,9 @@ def init(params: Params, world: contracts.Memory) -> State:
         noise=np.zeros(a),
         next_memories=following.rows,
         next_ages=following.ages,
-        critic=world.shared((params.operators.critic_size if params.operators and distils(erl) else 0,)),
+        critic=world.shared(
+            (params.operators.critic_size if params.operators and distils(erl) else 0,)
+        ),
     )
 
 
@@ -80,7 +101,9 @@ def memories(erl: ERL, width: int, world: contracts.Memory) -> tuple[Memory, Mem
         made = [Memory(world.shared((*shape, width)), world.share(no_ages)) for _ in range(2)]
     except MemoryError as error:
         size = ram.size(2 * shape[0] * shape[1] * (4 * width + 8))
-        raise MemoryError(f"{error}; or lower erl.memory_size = {erl.memory_size}: memories take {size} a node") from error
+        raise MemoryError(
+            f"{error}; or lower erl.memory_size = {erl.memory_size}: memories take {size} a node"
+        ) from error
     return made[0], made[1]
 
 
@@ -106,4 +129,6 @@ def learners_own(erl: ERL) -> int:
 
 def births_board(params: Params) -> Board:
     """Return the shape of what the ranks put together of what is born: of each slot parameters, on every node, and seconds."""
-    return Board(params.config.erl.population_size, doubles(np.zeros(params.layout.d, np.float32)).size + 1)
+    return Board(
+        params.config.erl.population_size, doubles(np.zeros(params.layout.d, np.float32)).size + 1
+    )

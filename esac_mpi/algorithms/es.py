@@ -52,12 +52,16 @@ class State:
     observation_sums: np.ndarray = field(  # float64 [3, observation]: count, sum, sum of squares
         metadata={"later": True, "part": OBSERVATIONS}
     )
-    partial_sums: np.ndarray = field(  # float32 [chunks of slots, 1, d], of line 11; none where there is one chunk
-        metadata={"shared": True, "scratch": True}
+    partial_sums: np.ndarray = (
+        field(  # float32 [chunks of slots, 1, d], of line 11; none where there is one chunk
+            metadata={"shared": True, "scratch": True}
+        )
     )
     sigma: float = field(metadata={"later": True, "part": TUNING})  # of the next generation
     mean_length: float = 0.0  # running mean of the population's episodes [steps]
-    adam_from: int = field(default=0, metadata={"part": ADAM, "generation": True})  # generation after which the moments began
+    adam_from: int = field(
+        default=0, metadata={"part": ADAM, "generation": True}
+    )  # generation after which the moments began
     generation: int = 0
     counters: Counters = field(default_factory=Counters)
     best: Best = field(default_factory=Best)
@@ -92,7 +96,9 @@ def board(params: Params) -> Board:
     return population.board(params, params.config.es)
 
 
-def generation(params: Params, state: State, world: World, env: Env, learner: None = None) -> tuple[Row, Row]:
+def generation(
+    params: Params, state: State, world: World, env: Env, learner: None = None
+) -> tuple[Row, Row]:
     """Make one generation; return its metrics and its timing."""
     es, k, start = params.config.es, state.generation + 1, world.clock()
     cap, sigmas = population.length_cap(es, state.mean_length), np.full(slots(es), state.sigma)
@@ -111,7 +117,11 @@ def generation(params: Params, state: State, world: World, env: Env, learner: No
     )  # lines 5-8
     sigma = state.sigma
     if centre.count:
-        new = evolution.adapted(sigma, es.sigma, found.returns, found.trials[0]) if world.leads else None
+        new = (
+            evolution.adapted(sigma, es.sigma, found.returns, found.trials[0])
+            if world.leads
+            else None
+        )
         sigma = world.from_root(new)
     shaped = evolution.shaped(es.fitness_shaping, found.fitness, found.sign_return)  # line 9
     weights = evolution.slot_weights(shaped, es.sampling != "onesided")
@@ -128,14 +138,20 @@ def generation(params: Params, state: State, world: World, env: Env, learner: No
         theta = state.theta_es[part].copy()
         gradient = over_slots(block, part)[0]
         gradient /= np.float32(es.population_size * state.sigma)
-        change = step(es, theta, gradient, state.adam_m[part], state.adam_v[part], k - state.adam_from)
+        change = step(
+            es, theta, gradient, state.adam_m[part], state.adam_v[part], k - state.adam_from
+        )
         new = state.theta_es[part] = theta + change
-        return np.array([evolution.checksum(new), *(evolution.squares(x) for x in (theta, change, new))])
+        return np.array(
+            [evolution.checksum(new), *(evolution.squares(x) for x in (theta, change, new))]
+        )
 
     slices = [part for _, part in noise.blocks(params.layout.d)]
     with np.errstate(over="ignore", invalid="ignore"):  # what is not finite ends the run
         over_slots = population.sum_chunks(state.partial_sums, weights.size, add, world)
-        theta_squares, change_squares, new_squares = world.over_blocks(update, len(slices), 4, checksum=True)
+        theta_squares, change_squares, new_squares = world.over_blocks(
+            update, len(slices), 4, checksum=True
+        )
     check_finite(k, new_squares)
     state.generation = k
     if es.observation_normalisation:
@@ -165,7 +181,9 @@ def centre_episodes(es: ES, k: int) -> int:
     return CENTRE_EPISODES if es.sigma_rule == "one_fifth" and k % CENTRE_EVERY == 0 else 0
 
 
-def step(es: Evolution, theta: np.ndarray, gradient: np.ndarray, m: np.ndarray, v: np.ndarray, k: int) -> np.ndarray:
+def step(
+    es: Evolution, theta: np.ndarray, gradient: np.ndarray, m: np.ndarray, v: np.ndarray, k: int
+) -> np.ndarray:
     """Return the change of theta along the gradient less weight decay; m and v are updated. Blocks, float32 [size]."""
     ascent = gradient - np.float32(es.weight_decay) * theta
     if es.optimiser == "sgd":

@@ -36,7 +36,14 @@ import numpy as np
 from esac_mpi import config as configuration
 from esac_mpi.algorithms import esac_phase, sac
 from esac_mpi.algorithms.declaration import Declaration, Learning, at_root, nobody, none
-from esac_mpi.algorithms.esac_state import CENTRE, CHILD, SAC_COPY, State, new_population, slot_sigmas
+from esac_mpi.algorithms.esac_state import (
+    CENTRE,
+    CHILD,
+    SAC_COPY,
+    State,
+    new_population,
+    slot_sigmas,
+)
 from esac_mpi.algorithms.esac_update import gradient_terms, update
 from esac_mpi.comm.contracts import Memory, World
 from esac_mpi.envs import Env
@@ -116,15 +123,26 @@ def board(params: Params) -> Board:
     return population.board(params, params.config.esac)
 
 
-def generation(params: Params, state: State, world: World, env: Env, learner: Any) -> tuple[Row, Row]:
+def generation(
+    params: Params, state: State, world: World, env: Env, learner: Any
+) -> tuple[Row, Row]:
     """Make one generation; return its metrics and its timing."""
     esac, k, clock = params.config.esac, state.generation + 1, [world.clock()]
     beside = esac_phase.beside(esac)
     if state.phase_begun:
-        esac_phase.begin(params, state, state.phase_begun, world, env, learner)  # again, after a restart
+        esac_phase.begin(
+            params, state, state.phase_begun, world, env, learner
+        )  # again, after a restart
 
-    cap, expected = population.length_cap(esac, state.mean_length), expected_members(esac, state.expected_length)
-    sigmas, on_trial, phases = slot_sigmas(esac, state), trials(esac, state), state.counters.learner_phases
+    cap, expected = (
+        population.length_cap(esac, state.mean_length),
+        expected_members(esac, state.expected_length),
+    )
+    sigmas, on_trial, phases = (
+        slot_sigmas(esac, state),
+        trials(esac, state),
+        state.counters.learner_phases,
+    )
     found = evaluate_population(
         params, esac, k, sigmas, state.parent, world, env, cap, state.normaliser, expected, on_trial
     )  # lines 5-8
@@ -132,7 +150,9 @@ def generation(params: Params, state: State, world: World, env: Env, learner: An
     clock.append(world.clock())
     ends = esac_phase.ends(esac, state, k, found)
     may_learn = esac_phase.may_begin(esac, state, k, ends)
-    plan: Plan = world.from_root(decide(params, state, k, found, may_learn) if world.leads else None)  # lines 10, 12, 24
+    plan: Plan = world.from_root(
+        decide(params, state, k, found, may_learn) if world.leads else None
+    )  # lines 10, 12, 24
     clock.append(world.clock())
     phase, spent = None, learner_phases.spent(None)
     if ends:
@@ -147,7 +167,9 @@ def generation(params: Params, state: State, world: World, env: Env, learner: An
     if again and beside:
         esac_phase.note(params, state, k, sigmas, again, world)
     gradient = gradient_terms(params, state, k, sigmas, shaped, world)
-    moved = update(params, state, k, sigmas, gradient, plan.winners, plan.adopts, world)  # lines 11, 26
+    moved = update(
+        params, state, k, sigmas, gradient, plan.winners, plan.adopts, world
+    )  # lines 11, 26
     row = describe(params, state, found, plan, moved)
     if phase is not None:  # the theta of line 27
         learner_phases.enter(phase, world, state.counters, state.theta_sac, learner)
@@ -155,7 +177,9 @@ def generation(params: Params, state: State, world: World, env: Env, learner: An
         state.phase_begun = 0
     if esac.observation_normalisation:
         own = learner_phases.seen(world, learner) if phase is not None else 0.0
-        state.observation_sums = state.observation_sums + found.observation_sums + own  # another array: phase_sums stay
+        state.observation_sums = (
+            state.observation_sums + found.observation_sums + own
+        )  # another array: phase_sums stay
     if esac_phase.timed(esac):
         state.phase_left = esac_phase.left(params, state, found, again)
     if again and beside:
@@ -170,13 +194,20 @@ def generation(params: Params, state: State, world: World, env: Env, learner: An
     state.sigma = plan.sigma  # line 24
     state.expected_length = expected_slots(params, state, found, plan)
     state.mean_length = population.mean_length(esac, state.mean_length, found)
-    state.parents = new_population(esac, born=min(plan.winners.size, len(state.children)))  # line 27
+    state.parents = new_population(
+        esac, born=min(plan.winners.size, len(state.children))
+    )  # line 27
     state.generation = k
     population.count(state.counters, found, params.horizon)
 
     parts = ("seconds_evaluate", "seconds_plan", "seconds_learn", "seconds_update")
     seconds = dict(zip(parts, np.diff(clock), strict=True))
-    return {**row, **sac.metrics(phase)}, {**found.timing, **seconds, **spent, **trial_seconds(esac, found)}
+    return {**row, **sac.metrics(phase)}, {
+        **found.timing,
+        **seconds,
+        **spent,
+        **trial_seconds(esac, found),
+    }
 
 
 def trials(esac: configuration.ESAC, state: State) -> Trials:
@@ -202,7 +233,9 @@ def decide(params: Params, state: State, k: int, found: Population, may_learn: b
     return Plan(winners, p_sac, learns, state.sigma + step, step, raw, won, adopted)
 
 
-def grown(params: Params, state: State, k: int, found: Population, learns: bool) -> tuple[float, float]:
+def grown(
+    params: Params, state: State, k: int, found: Population, learns: bool
+) -> tuple[float, float]:
     """Return AMT's step of sigma after generation k, clipped and unclipped. Eqs. (4)-(6)."""
     esac = params.config.esac
     share = amt_share(esac, k, learns)
@@ -271,25 +304,36 @@ def expected_slots(params: Params, state: State, found: Population, plan: Plan) 
     """Return how long episodes of the next population may be, by slot [steps]: as their parents' were; for scheduling alone."""
     parents = state.parents
     length = found.length.reshape(parents.size, -1).mean(axis=1)  # [slots]
-    means = {kind: length[parents == kind].mean() for kind in (CENTRE, SAC_COPY) if (parents == kind).any()}
+    means = {
+        kind: length[parents == kind].mean()
+        for kind in (CENTRE, SAC_COPY)
+        if (parents == kind).any()
+    }
     expected = np.full(parents.size, means.get(CENTRE, length.mean()))
     children = len(state.children)
     born = plan.winners[:children]
     expected[: born.size] = found.length[born]
-    expected[children : children + params.config.esac.sac_copies] = means.get(SAC_COPY, length.mean())
+    expected[children : children + params.config.esac.sac_copies] = means.get(
+        SAC_COPY, length.mean()
+    )
     return expected
 
 
 def expected_members(esac: configuration.ESAC, expected: np.ndarray) -> np.ndarray | None:
     """Return the expected length of every member [n], or None before the first generation."""
-    return np.repeat(expected, configuration.members(esac) // expected.size) if expected.size else None
+    return (
+        np.repeat(expected, configuration.members(esac) // expected.size) if expected.size else None
+    )
 
 
 def describe(params: Params, state: State, found: Population, plan: Plan, moved: Row) -> Row:
     """Return a row's columns about the population, as it was evaluated."""
     slot_of = np.arange(found.fitness.size) // (found.fitness.size // state.parents.size)
     parent = state.parents[slot_of]
-    won, missing = parent[plan.winners], configuration.winners(params.config.esac) - plan.winners.size
+    won, missing = (
+        parent[plan.winners],
+        configuration.winners(params.config.esac) - plan.winners.size,
+    )
     return {
         "fitness": found.returns,
         "length": found.length,
@@ -315,7 +359,13 @@ def trial_returns(esac: configuration.ESAC, found: Population) -> Row:
     if esac.adoption != "tested":
         return {}
     none = np.full((2, esac.adoption_episodes), np.nan)
-    return dict(zip(("trial_theta_es", "trial_sac"), found.trials if found.trials.size else none, strict=True))
+    return dict(
+        zip(
+            ("trial_theta_es", "trial_sac"),
+            found.trials if found.trials.size else none,
+            strict=True,
+        )
+    )
 
 
 def trial_seconds(esac: configuration.ESAC, found: Population) -> Row:
@@ -323,4 +373,6 @@ def trial_seconds(esac: configuration.ESAC, found: Population) -> Row:
     if esac.adoption != "tested":
         return {}
     seconds = found.trial_seconds
-    return {"trial_seconds": seconds if seconds.size else np.full(2 * esac.adoption_episodes, np.nan)}
+    return {
+        "trial_seconds": seconds if seconds.size else np.full(2 * esac.adoption_episodes, np.nan)
+    }

@@ -26,7 +26,9 @@ class Again:
     """Members whose episodes a phase plays again, and by what it and they see."""
 
     members: np.ndarray  # int64
-    returns: np.ndarray  # float64 what they were evaluated to; nan = by another machine, or in another task
+    returns: (
+        np.ndarray
+    )  # float64 what they were evaluated to; nan = by another machine, or in another task
     cap: int  # at which their episodes were truncated; 0 = none [steps]
     sums: np.ndarray  # float64 [3, observation] of the observations before their generation; zeros without normalisation
     hosts: Sequence[str] = ()  # that played them; empty after a restart
@@ -66,7 +68,9 @@ def added(config: configuration.Config, horizon: int) -> float:
     if not phase:
         return 0.0
     interval = 1 if esac.phase_timing == "virtual" else esac.gradient_interval
-    in_flight = 2 * phase  # what is counted at the end of a phase, and the next one, begun in the same generation
+    in_flight = (
+        2 * phase
+    )  # what is counted at the end of a phase, and the next one, begun in the same generation
     return min(min(generations, nominal / horizon + 1) * phase / interval, env_steps + in_flight)
 
 
@@ -81,7 +85,9 @@ def ends(esac: configuration.ESAC, state: State, k: int, found: Population) -> b
 
 def duration(esac: configuration.ESAC, found: Population) -> float:
     """Return how long `workers` ranks evaluate a population at least, by the clock of phase_timing = virtual [steps]."""
-    return max(float(found.length.max()), (int(found.length.sum()) + found.trial_steps) / esac.workers)
+    return max(
+        float(found.length.max()), (int(found.length.sum()) + found.trial_steps) / esac.workers
+    )
 
 
 def may_begin(esac: configuration.ESAC, state: State, k: int, ended: bool) -> bool:
@@ -112,7 +118,9 @@ def learner_fitness(esac: configuration.ESAC, state: State, ended: Phase | None)
     return evolution.shifted(ended.episodic_return, ended.episodic_length, esac.shift)
 
 
-def choose(params: Params, state: State, k: int, found: Population, known: float, world: World) -> Again:
+def choose(
+    params: Params, state: State, k: int, found: Population, known: float, world: World
+) -> Again:
     """Choose what a phase of generation k plays again; only members with a finite return.
 
     known: the learner's own fitness, which `better` compares with; -inf = none yet.
@@ -129,7 +137,9 @@ def choose(params: Params, state: State, k: int, found: Population, known: float
     return Again(members, found.returns[members], found.cap, state.observation_sums, hosts)
 
 
-def note(params: Params, state: State, k: int, sigmas: np.ndarray, again: Again, world: World) -> None:
+def note(
+    params: Params, state: State, k: int, sigmas: np.ndarray, again: Again, world: World
+) -> None:
     """Keep what a phase of generation k that runs beside plays again, each member rebuilt on every node: its parent goes."""
     slices = [part for _, part in noise.blocks(params.layout.d)]
     members = [population.member(params.config.esac, int(i)) for i in again.members]
@@ -138,10 +148,16 @@ def note(params: Params, state: State, k: int, sigmas: np.ndarray, again: Again,
         part = slices[block]
         for place, (slot, sign) in enumerate(members):
             eps = params.epsilon.block(k, slot, block, part)
-            state.replayed_theta[place, part] = evolution.mutated(state.parent(slot)[part], eps, sign, sigmas[slot])
+            state.replayed_theta[place, part] = evolution.mutated(
+                state.parent(slot)[part], eps, sign, sigmas[slot]
+            )
         return np.zeros(1)
 
-    state.replayed_members, state.replayed_returns, state.replayed_cap = again.members, again.returns, again.cap
+    state.replayed_members, state.replayed_returns, state.replayed_cap = (
+        again.members,
+        again.returns,
+        again.cap,
+    )
     state.phase_sums = again.sums
     if members:
         world.over_blocks(rebuild, len(slices), 1)
@@ -156,13 +172,23 @@ def left(params: Params, state: State, found: Population, again: Again | None) -
     return own + float(found.length[again.members].sum())
 
 
-def begin(params: Params, state: State, k: int, world: World, env: Env, learner: Any, again: Again | None = None) -> None:
+def begin(
+    params: Params,
+    state: State,
+    k: int,
+    world: World,
+    env: Env,
+    learner: Any,
+    again: Again | None = None,
+) -> None:
     """Begin the SAC phase of generation k, on rank 0, unless it is in flight. Algorithm 1, lines 12-23.
 
     Beside the evaluation, its result enters at the end of a later generation. again: what it plays again; None = as noted.
     """
     played_in = params.own_env or env
-    chosen = again or Again(state.replayed_members, state.replayed_returns, state.replayed_cap, state.phase_sums)
+    chosen = again or Again(
+        state.replayed_members, state.replayed_returns, state.replayed_cap, state.phase_sums
+    )
 
     def made() -> Steps:
         return steps(params, state, k, chosen, played_in, learner, world.hosts[0])
@@ -170,7 +196,9 @@ def begin(params: Params, state: State, k: int, world: World, env: Env, learner:
     learner_phases.begin(world, learner, k, made, beside(params.config.esac))
 
 
-def steps(params: Params, state: State, k: int, again: Again, env: Env, learner: Any, here: str) -> Steps:
+def steps(
+    params: Params, state: State, k: int, again: Again, env: Env, learner: Any, here: str
+) -> Steps:
     """Play the chosen members' episodes into the replay, then the learner's own, and learn. Raises ReturnDiffers."""
     esac, replayed = params.config.esac, 0
     for place in range(again.members.size):
@@ -180,7 +208,10 @@ def steps(params: Params, state: State, k: int, again: Again, env: Env, learner:
             error.add_note(where(again.hosts[place] if again.hosts else "", here))
             raise
     virtual = esac.phase_timing == "virtual"
-    episodes, sums = 0 if virtual else esac.sac_episodes, again.sums if esac.observation_normalisation else None
+    episodes, sums = (
+        0 if virtual else esac.sac_episodes,
+        again.sums if esac.observation_normalisation else None,
+    )
     phase = yield from learner.begin(env, k, episodes, esac.sac_min_steps, virtual, sums)
     return replace(phase, replayed_steps=replayed)
 
@@ -189,13 +220,21 @@ def play_again(
     params: Params, state: State, k: int, again: Again, place: int, env: Env, learner: Any
 ) -> Generator[bool, None, int]:
     """Play the episodes of one of the chosen members into the replay; return their steps. Raises ReturnDiffers."""
-    policy, esac, i = make_policy(params, env, Normaliser.of(again.sums)), params.config.esac, int(again.members[place])
+    policy, esac, i = (
+        make_policy(params, env, Normaliser.of(again.sums)),
+        params.config.esac,
+        int(again.members[place]),
+    )
     if beside(esac):
         policy.set(state.replayed_theta[place])
     else:  # its parent is still there
         slot, sign = population.member(esac, i)
-        population.perturb(params, policy, k, slot, state.parent(slot), sign, slot_sigmas(esac, state)[slot])
-    rows, count = yield from population.play_again(params, esac, k, i, env, policy, again.cap, float(again.returns[place]))
+        population.perturb(
+            params, policy, k, slot, state.parent(slot), sign, slot_sigmas(esac, state)[slot]
+        )
+    rows, count = yield from population.play_again(
+        params, esac, k, i, env, policy, again.cap, float(again.returns[place])
+    )
     learner.replay.add_rows(rows)
     return count
 

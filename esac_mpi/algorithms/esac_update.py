@@ -66,14 +66,20 @@ def update(
     def add(block: int, part: slice, slots: range) -> np.ndarray:
         return over_slots(params, state, k, (block, part, slots), terms, rebuilt(part)[:born])
 
-    resets = adopted and (esac.adoption, esac.adoption_moments, esac.optimiser) == ("tested", "reset", "adam")
+    resets = adopted and (esac.adoption, esac.adoption_moments, esac.optimiser) == (
+        "tested",
+        "reset",
+        "adam",
+    )
 
     def work(block: int) -> np.ndarray:
         part = slices[block]
         theta = state.theta_es[part].copy()
         total, mean_winner = sums_of(block, part)
         total /= np.float32(gradient.members * state.sigma)
-        step = strategy.step(esac, theta, total, state.adam_m[part], state.adam_v[part], k - state.adam_from)
+        step = strategy.step(
+            esac, theta, total, state.adam_m[part], state.adam_v[part], k - state.adam_from
+        )
         if resets:
             state.adam_m[part] = state.adam_v[part] = 0
         new = state.theta_sac[part].copy() if adopted else theta + step  # line 11
@@ -86,12 +92,16 @@ def update(
         state.theta_es[part] = new
         return movement(theta, step, new, state.theta_sac[part])
 
-    def cross(child: int) -> np.ndarray:  # line 26, where the children are too many for every rank to choose for each
+    def cross(
+        child: int,
+    ) -> np.ndarray:  # line 26, where the children are too many for every rank to choose for each
         choice = taken_rows(params, k, child)
         for block, part in noise.blocks(params.layout.d) if child < born else ():
             exchanged = exchanged_parameters(params, k, child, block, part, choice, rows)
             winner = state.rebuilt[child, part]
-            state.children[child, part] = evolution.crossover(winner, state.theta_es[part], exchanged)
+            state.children[child, part] = evolution.crossover(
+                winner, state.theta_es[part], exchanged
+            )
         return np.zeros(1)
 
     with np.errstate(over="ignore", invalid="ignore"):  # what is not finite ends the run
@@ -106,7 +116,12 @@ def update(
 
 
 def over_slots(
-    params: Params, state: State, k: int, piece: tuple[int, slice, range], terms: Terms, rebuilt: np.ndarray
+    params: Params,
+    state: State,
+    k: int,
+    piece: tuple[int, slice, range],
+    terms: Terms,
+    rebuilt: np.ndarray,
 ) -> np.ndarray:
     """Return line 11's sum and the winners' mean over some slots, of a block: float32 [2, block size].
 
@@ -120,7 +135,9 @@ def over_slots(
         eps = params.epsilon.block(k, slot, block, part)
         total += terms.gradient.weights[slot] * eps
         if terms.gradient.offsets[slot]:
-            total += terms.gradient.offsets[slot] * (state.parent(slot)[part] - state.theta_es[part])
+            total += terms.gradient.offsets[slot] * (
+                state.parent(slot)[part] - state.theta_es[part]
+            )
         for place, sign in terms.won.get(slot, ()):
             winner = evolution.mutated(state.parent(slot)[part], eps, sign, terms.sigmas[slot])
             mean_winner += winner / np.float32(terms.winners)
@@ -129,7 +146,9 @@ def over_slots(
     return sums
 
 
-def movement(theta: np.ndarray, step: np.ndarray, new: np.ndarray, theta_sac: np.ndarray) -> np.ndarray:
+def movement(
+    theta: np.ndarray, step: np.ndarray, new: np.ndarray, theta_sac: np.ndarray
+) -> np.ndarray:
     """Return a block's part of a row's columns about the movement of theta_es, its checksum first, float64 [7]."""
     towards_sac, change = theta_sac - theta, new - theta
     sums = [evolution.squares(x) for x in (theta, step, change, towards_sac, new)]
@@ -149,9 +168,15 @@ def moved(sums: np.ndarray) -> Row:
     }
 
 
-def gradient_terms(params: Params, state: State, k: int, sigmas: np.ndarray, shaped: np.ndarray, world: World) -> Gradient:
+def gradient_terms(
+    params: Params, state: State, k: int, sigmas: np.ndarray, shaped: np.ndarray, world: World
+) -> Gradient:
     """Return what each slot adds to line 11, from the shaped returns of the members [n]."""
-    esac, pairs, sigma = params.config.esac, params.config.esac.sampling != "onesided", sigma_of_noise(params.config.esac, state)
+    esac, pairs, sigma = (
+        params.config.esac,
+        params.config.esac.sampling != "onesided",
+        sigma_of_noise(params.config.esac, state),
+    )
     uses = sigmas > 0
     displaced = (state.parents != CENTRE) & (esac.gradient != "noise")
     if esac.gradient == "displacement_clipped":
@@ -159,11 +184,15 @@ def gradient_terms(params: Params, state: State, k: int, sigmas: np.ndarray, sha
         shaped = shaped * evolution.clipped_to_noise(squares, params.layout.d)
     enters = state.parents == CENTRE if esac.gradient_members == "centre" else uses | displaced
     weights = np.where(enters & uses, evolution.slot_weights(shaped, pairs), np.float32(0))
-    offsets = np.where(enters & displaced, evolution.slot_offsets(shaped, pairs) / np.float32(sigma), np.float32(0))
+    offsets = np.where(
+        enters & displaced, evolution.slot_offsets(shaped, pairs) / np.float32(sigma), np.float32(0)
+    )
     return Gradient(weights, offsets, esac.population_size * int(enters.sum()) // enters.size)
 
 
-def displacements(params: Params, state: State, k: int, sigmas: np.ndarray, displaced: np.ndarray, world: World) -> np.ndarray:
+def displacements(
+    params: Params, state: State, k: int, sigmas: np.ndarray, displaced: np.ndarray, world: World
+) -> np.ndarray:
     """Return |(theta_i - theta_es) / sigma|^2 of the members of the `displaced` slots, 0 of the others, float64 [n]."""
     esac, slices = params.config.esac, [part for _, part in noise.blocks(params.layout.d)]
     sigma = sigma_of_noise(esac, state)
@@ -188,7 +217,13 @@ def taken_rows(params: Params, k: int, child: int) -> np.ndarray:
 
 
 def exchanged_parameters(
-    params: Params, k: int, child: int, block: int, part: slice, choice: np.ndarray, rows: np.ndarray
+    params: Params,
+    k: int,
+    child: int,
+    block: int,
+    part: slice,
+    choice: np.ndarray,
+    rows: np.ndarray,
 ) -> np.ndarray:
     """Return which parameters of a block the child takes from its winner, bool [block size].
 

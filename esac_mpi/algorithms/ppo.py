@@ -47,7 +47,9 @@ DECLARES = Declaration(
 class State:
     """All that changes, beside the learner on rank 0."""
 
-    theta: np.ndarray = field(metadata={"shared": True})  # float32 [d] the mean; in discrete tasks what the choice is made by
+    theta: np.ndarray = field(
+        metadata={"shared": True}
+    )  # float32 [d] the mean; in discrete tasks what the choice is made by
     observation_sums: np.ndarray = field(  # float64 [3, observation]: count, sum, sum of squares
         metadata={"later": True, "part": OBSERVATIONS}
     )
@@ -73,10 +75,14 @@ def board(params: Params) -> Board:
 
 def init(params: Params, world: Memory) -> State:
     """Return the state before the first generation: zeros, as the library draws its weights on rank 0 alone."""
-    return State(world.share(np.zeros(params.layout.d, np.float32)), np.zeros((3, params.layout.sizes[0])))
+    return State(
+        world.share(np.zeros(params.layout.d, np.float32)), np.zeros((3, params.layout.sizes[0]))
+    )
 
 
-def generation(params: Params, state: State, world: World, env: Env, learner: Any) -> tuple[Row, Row]:
+def generation(
+    params: Params, state: State, world: World, env: Env, learner: Any
+) -> tuple[Row, Row]:
     """Make one generation: a rollout of steps_per_generation steps and its updates; return its metrics and its timing.
 
     The learner's episodes carry on between generations, and so are played in an environment of its own.
@@ -87,7 +93,9 @@ def generation(params: Params, state: State, world: World, env: Env, learner: An
         return learner.begin(own_env, k, 0, options.steps_per_generation, True, sums)
 
     standardises = options.observation_normalisation
-    phase, row, timing = learner_phases.one_phase(world, learner, state, state.theta, steps, standardises)
+    phase, row, timing = learner_phases.one_phase(
+        world, learner, state, state.theta, steps, standardises
+    )
     return {**metrics(phase), **row}, timing
 
 

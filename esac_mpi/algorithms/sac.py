@@ -8,7 +8,16 @@ from typing import Any
 
 import numpy as np
 
-from esac_mpi.algorithms.declaration import Declaration, Learning, added_by_phases, at_root, never, nobody, none, nowhere
+from esac_mpi.algorithms.declaration import (
+    Declaration,
+    Learning,
+    added_by_phases,
+    at_root,
+    never,
+    nobody,
+    none,
+    nowhere,
+)
 from esac_mpi.comm.contracts import Memory, World
 from esac_mpi.envs import Env
 from esac_mpi.operators.policy import Normaliser
@@ -76,7 +85,9 @@ def board(params: Params) -> Board:
     return Board(0, 0)
 
 
-def generation(params: Params, state: State, world: World, env: Env, learner: Any) -> tuple[Row, Row]:
+def generation(
+    params: Params, state: State, world: World, env: Env, learner: Any
+) -> tuple[Row, Row]:
     """Make one generation: train for steps_per_generation steps; return its metrics and its timing."""
     options = params.config.sac
 
@@ -84,7 +95,9 @@ def generation(params: Params, state: State, world: World, env: Env, learner: An
         return learner.begin(env, k, 0, options.steps_per_generation, True, sums)
 
     standardises = options.observation_normalisation
-    phase, row, timing = learner_phases.one_phase(world, learner, state, state.theta_sac, steps, standardises)
+    phase, row, timing = learner_phases.one_phase(
+        world, learner, state, state.theta_sac, steps, standardises
+    )
     return {**metrics(phase), **row}, timing
 
 

@@ -8,7 +8,16 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from esac_mpi.algorithms.declaration import Declaration, Learning, added_by_phases, at_root, never, nobody, none, nowhere
+from esac_mpi.algorithms.declaration import (
+    Declaration,
+    Learning,
+    added_by_phases,
+    at_root,
+    never,
+    nobody,
+    none,
+    nowhere,
+)
 from esac_mpi.comm.contracts import Memory, World
 from esac_mpi.config import Config
 from esac_mpi.envs import Env
@@ -25,7 +34,11 @@ from esac_mpi.play.warm_start_fields import OBSERVATIONS
 def reserve(config: Config, horizon: int) -> int:
     """Return how many transitions a generation of TD3 or DDPG adds at most; horizon: of an episode [steps]."""
     options = getattr(config, config.algorithm)
-    return options.steps_per_generation if options.episodes_on == "root" else options.episodes_per_generation * horizon
+    return (
+        options.steps_per_generation
+        if options.episodes_on == "root"
+        else options.episodes_per_generation * horizon
+    )
 
 
 def added(config: Config, horizon: int) -> float:
@@ -92,15 +105,21 @@ def board(params: Params) -> Board:
     options, sizes = getattr(params.config, params.config.algorithm), params.layout.sizes
     if options.episodes_on == "root":
         return Board(0, 0)
-    return collection_board(options.episodes_per_generation, params.horizon, width(sizes[0], sizes[-1]))
+    return collection_board(
+        options.episodes_per_generation, params.horizon, width(sizes[0], sizes[-1])
+    )
 
 
-def generation(params: Params, state: State, world: World, env: Env, learner: Any) -> tuple[Row, Row]:
+def generation(
+    params: Params, state: State, world: World, env: Env, learner: Any
+) -> tuple[Row, Row]:
     """Make one generation: play and learn on rank 0, or play on all ranks and then learn; return its metrics and its timing."""
     options, start = getattr(params.config, state.NAME), world.clock()
     shared = options.episodes_on == "ranks"
     trained = world.from_root(learner.env_steps if world.leads else 0) if shared else 0
-    played, playing = play(params, state, world, env, state.generation + 1, trained) if shared else ([], 0.0)
+    played, playing = (
+        play(params, state, world, env, state.generation + 1, trained) if shared else ([], 0.0)
+    )
 
     def steps(k: int, sums: np.ndarray | None) -> Steps:
         if shared:
@@ -108,8 +127,12 @@ def generation(params: Params, state: State, world: World, env: Env, learner: An
         return learner.begin(env, k, 0, options.steps_per_generation, True, sums)
 
     standardises = options.observation_normalisation
-    phase, row, timing = learner_phases.one_phase(world, learner, state, state.theta, steps, standardises)
-    timing.update(busy_seconds=timing["busy_seconds"] + playing, seconds_learn=world.clock() - start)
+    phase, row, timing = learner_phases.one_phase(
+        world, learner, state, state.theta, steps, standardises
+    )
+    timing.update(
+        busy_seconds=timing["busy_seconds"] + playing, seconds_learn=world.clock() - start
+    )
     return {**metrics(state.NAME, phase), **row}, timing
 
 

@@ -32,14 +32,19 @@ def activities(run: RunFiles) -> dict[str, np.ndarray]:
     if has_tasks(run):
         return task_times.activities(run)
     learner = seconds(run, "learn")
-    played = {} if has_members(run) else {"episodes": np.maximum(members - root, 0)}  # a learner's, on the other ranks
+    played = (
+        {} if has_members(run) else {"episodes": np.maximum(members - root, 0)}
+    )  # a learner's, on the other ranks
     if played:
         members = np.zeros_like(members)
     beside = running(run) * np.maximum(seconds(run, "evaluate") - root, 0)
     learner = np.nan_to_num(phase_seconds(run)) if teaches(run) else learner + beside
     born = {}
     if bears_offspring(run):
-        members, learner = np.nansum(column(run, "timing/member_seconds"), axis=1), np.nan_to_num(phase_seconds(run))
+        members, learner = (
+            np.nansum(column(run, "timing/member_seconds"), axis=1),
+            np.nan_to_num(phase_seconds(run)),
+        )
         born = {"offspring": offspring(run)[0].sum(axis=1)}
     found = {
         "members": members, **played, **born, "learner": learner, "update": ranks * seconds(run, "update"),

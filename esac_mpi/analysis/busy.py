@@ -18,9 +18,14 @@ class Busy(NamedTuple):
 
 def busy(run: RunFiles) -> Busy:
     """Return the busy seconds of all ranks; where a row has not every rank they are the recorded mean times the ranks."""
-    rows = run.columns.get("timing/busy_seconds", np.zeros((0, 1)))  # [generations, ranks], nan where a rank was not there
+    rows = run.columns.get(
+        "timing/busy_seconds", np.zeros((0, 1))
+    )  # [generations, ranks], nan where a rank was not there
     there, values = np.isfinite(rows).sum(axis=1), np.nan_to_num(rows)
-    ranks, mean, most = (run.columns.get(f"timing/busy_{name}", np.full(len(rows), np.nan)) for name in ("ranks", "mean", "max"))
+    ranks, mean, most = (
+        run.columns.get(f"timing/busy_{name}", np.full(len(rows), np.nan))
+        for name in ("ranks", "mean", "max")
+    )
     some = ranks > there
     return Busy(
         ranks=np.where(some, ranks, there).astype(int),

@@ -35,7 +35,10 @@ def down(value: float | None) -> float:
 
 
 ORDERS: dict[str, Callable[[RunFiles], Any]] = {
-    "need": lambda run: (urgency(run), published(run)),  # of those in one state, who is silent the longest
+    "need": lambda run: (
+        urgency(run),
+        published(run),
+    ),  # of those in one state, who is silent the longest
     "task": lambda run: (run.config.task.id, run.config.algorithm, run.config.seed),
     "return": lambda run: down(measures.best_return(run)),
     "left": lambda run: inf if (left := measures.seconds_left(run, RECENT)) is None else left,
@@ -59,7 +62,9 @@ class Choice:
     def _takes(self, run: RunFiles | str) -> bool:
         if isinstance(run, str):
             return not (self.statuses or self.tasks)
-        task = not self.tasks or any(fnmatchcase(run.config.task.id, pattern) for pattern in self.tasks)
+        task = not self.tasks or any(
+            fnmatchcase(run.config.task.id, pattern) for pattern in self.tasks
+        )
         return task and (not self.statuses or run.state in self.statuses)
 
     def _place(self, run: RunFiles | str) -> tuple[int, Any]:
@@ -73,9 +78,17 @@ def add_choice(line: argparse.ArgumentParser, order: str) -> None:
     """Let a command choose among many runs."""
     line.add_argument("--status", nargs="+", choices=STATES, default=[], help="only runs of these")
     line.add_argument(
-        "--task", nargs="+", default=[], metavar="ID", help="only runs of these tasks; * and ? stand for parts of names"
+        "--task",
+        nargs="+",
+        default=[],
+        metavar="ID",
+        help="only runs of these tasks; * and ? stand for parts of names",
     )
-    line.add_argument("--sort", choices=tuple(ORDERS), help=f"need: what needs you first; return: the best; default: {order}")
+    line.add_argument(
+        "--sort",
+        choices=tuple(ORDERS),
+        help=f"need: what needs you first; return: the best; default: {order}",
+    )
 
 
 def choice_of(options: argparse.Namespace, order: str) -> Choice:

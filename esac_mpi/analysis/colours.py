@@ -43,13 +43,19 @@ def algorithm_of(label: str) -> str:
 def shade(colour: str, by: float) -> str:
     """Return a colour moved by a part of its way to white, or to black where `by` is less than 0."""
     parts = [int(colour[i : i + 2], 16) for i in (1, 3, 5)]
-    return "#" + "".join(f"{round(part + abs(by) * ((255 if by > 0 else 0) - part)):02X}" for part in parts)
+    return "#" + "".join(
+        f"{round(part + abs(by) * ((255 if by > 0 else 0) - part)):02X}" for part in parts
+    )
 
 
 def variant(algorithm: str, place: int) -> Look:
     """Return the look of a line of an algorithm, the place-th of its lines in the picture."""
     colour, width = COLOURS[algorithm], THICK if algorithm == STRONGEST and not place else WIDTH
-    return Look(shade(colour, SHADES[(place - 1) % len(SHADES)]) if place else colour, STYLES[place % len(STYLES)], width)
+    return Look(
+        shade(colour, SHADES[(place - 1) % len(SHADES)]) if place else colour,
+        STYLES[place % len(STYLES)],
+        width,
+    )
 
 
 def looks(labels: Mapping[str, str]) -> dict[str, Look]:
@@ -57,7 +63,9 @@ def looks(labels: Mapping[str, str]) -> dict[str, Look]:
     places = {algorithm: count() for algorithm in COLOURS}
     others = cycle(Look(colour, style) for style, colour in product(STYLES, NOBODYS))
     return {
-        label: variant(labels[label], next(places[labels[label]])) if labels[label] in COLOURS else next(others)
+        label: variant(labels[label], next(places[labels[label]]))
+        if labels[label] in COLOURS
+        else next(others)
         for label in sorted(labels, key=order)
     }
 

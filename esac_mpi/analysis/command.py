@@ -20,7 +20,9 @@ def parser(about: str | None) -> argparse.ArgumentParser:
     text = about or ""
     name = text.partition(f"{SCRIPT} ")[2].split()[0]
     raw = argparse.RawDescriptionHelpFormatter
-    return argparse.ArgumentParser(prog=called(name), description=as_called(text), formatter_class=raw)
+    return argparse.ArgumentParser(
+        prog=called(name), description=as_called(text), formatter_class=raw
+    )
 
 
 def seed(text: str) -> int:
@@ -38,7 +40,12 @@ def add_runs(line: argparse.ArgumentParser) -> None:
 
 def add_policy(line: argparse.ArgumentParser, text: str) -> None:
     """Let a command take the name of a policy that the runs have evaluated."""
-    line.add_argument("--policy", default="better", metavar="better|NAME", help=f"{text}; default: the better one each time")
+    line.add_argument(
+        "--policy",
+        default="better",
+        metavar="better|NAME",
+        help=f"{text}; default: the better one each time",
+    )
 
 
 def add_labels(line: argparse.ArgumentParser) -> None:
@@ -49,8 +56,18 @@ def add_labels(line: argparse.ArgumentParser) -> None:
 
 def add_machine(line: argparse.ArgumentParser) -> None:
     """Let a command take the machine that wall time is computed for."""
-    line.add_argument("--ranks", type=whole, metavar="R", help="wall time as computed for R ranks, in place of the measured one")
-    line.add_argument("--updates-per-second", type=float, metavar="U", help="with a learner of so many; default: as it was")
+    line.add_argument(
+        "--ranks",
+        type=whole,
+        metavar="R",
+        help="wall time as computed for R ranks, in place of the measured one",
+    )
+    line.add_argument(
+        "--updates-per-second",
+        type=float,
+        metavar="U",
+        help="with a learner of so many; default: as it was",
+    )
 
 
 def machine_of(options: argparse.Namespace) -> Machine | None:
@@ -59,15 +76,25 @@ def machine_of(options: argparse.Namespace) -> Machine | None:
     if ranks is None and rate is None:
         return None
     if ranks is None or ranks < 1 or (rate is not None and not rate > 0):
-        raise Unusable("--ranks must be 1 or more, and --updates-per-second, which needs --ranks, more than 0")
+        raise Unusable(
+            "--ranks must be 1 or more, and --updates-per-second, which needs --ranks, more than 0"
+        )
     return Machine(ranks, rate or 0.0)
 
 
-def refuse_unread(line: argparse.ArgumentParser, options: argparse.Namespace, what: str, unread: Iterable[str]) -> None:
+def refuse_unread(
+    line: argparse.ArgumentParser, options: argparse.Namespace, what: str, unread: Iterable[str]
+) -> None:
     """Raise Unusable for options that are set and that what was asked for does not read; unread: their names."""
-    found = [f"--{name.replace('_', '-')}" for name in unread if getattr(options, name) != line.get_default(name)]
+    found = [
+        f"--{name.replace('_', '-')}"
+        for name in unread
+        if getattr(options, name) != line.get_default(name)
+    ]
     if found:
-        raise Unusable(f"{what} does not read {', '.join(found)}: leave {'them' if len(found) > 1 else 'it'} out")
+        raise Unusable(
+            f"{what} does not read {', '.join(found)}: leave {'them' if len(found) > 1 else 'it'} out"
+        )
 
 
 def opened(paths: Iterable[str | Path]) -> list[RunFiles]:

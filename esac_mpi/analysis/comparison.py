@@ -9,8 +9,27 @@ from esac_mpi.config import FREE, flatten
 from esac_mpi.config.reads import unread
 from esac_mpi.record import RunFiles
 
-MACHINE = ("command", "started", "git_commit", "hosts", "nodes", "ranks", "cpu", "device", "kernel", "mpi", "python", "platform")
-TASK = ("task_source", "task_wrappers", "task_model", "task_probe", "task_changes")  # what a run records of its task
+MACHINE = (
+    "command",
+    "started",
+    "git_commit",
+    "hosts",
+    "nodes",
+    "ranks",
+    "cpu",
+    "device",
+    "kernel",
+    "mpi",
+    "python",
+    "platform",
+)
+TASK = (
+    "task_source",
+    "task_wrappers",
+    "task_model",
+    "task_probe",
+    "task_changes",
+)  # what a run records of its task
 SHOWN = 12  # datasets listed where bits part
 
 
@@ -33,7 +52,11 @@ def configurations(a: RunFiles, b: RunFiles) -> Iterator[str]:
 
 def versions(run: RunFiles) -> dict[str, str]:
     """Return the version of every package that bits depend on."""
-    named = (entry.split(" ", 1) for entry in run.provenance.get("versions", "").split(", ") if " " in entry)
+    named = (
+        entry.split(" ", 1)
+        for entry in run.provenance.get("versions", "").split(", ")
+        if " " in entry
+    )
     return {name: version for name, version in named}
 
 
@@ -62,7 +85,9 @@ def differing(one: np.ndarray, other: np.ndarray) -> np.ndarray:
     return bits & ~(np.isnan(one) & np.isnan(other)) if one.dtype.kind == "f" else bits
 
 
-def parting(name: str, one: np.ndarray, other: np.ndarray, generations: np.ndarray) -> Parting | None:
+def parting(
+    name: str, one: np.ndarray, other: np.ndarray, generations: np.ndarray
+) -> Parting | None:
     """Return where a column parts in its first len(generations) rows, or None."""
     one, other = one[: len(generations)], other[: len(generations)]
     if not len(generations):
@@ -76,7 +101,11 @@ def parting(name: str, one: np.ndarray, other: np.ndarray, generations: np.ndarr
     where = tuple(apart[0])
     place = f"[{', '.join(map(str, where[1:]))}]" if len(where) > 1 else ""
     number = f" ({sum(apart[:, 0] == where[0])} of {one[0].size} differ)" if place else ""
-    return Parting(int(generations[where[0]]), name, f"{place}{': ' * bool(place)}{one[where]!s} -> {other[where]!s}{number}")
+    return Parting(
+        int(generations[where[0]]),
+        name,
+        f"{place}{': ' * bool(place)}{one[where]!s} -> {other[where]!s}{number}",
+    )
 
 
 def bits(a: RunFiles, b: RunFiles) -> tuple[list[str], bool]:
@@ -87,7 +116,9 @@ def bits(a: RunFiles, b: RunFiles) -> tuple[list[str], bool]:
     names = [name for name in a.columns if name.startswith("metrics/") and name in b.columns]
     generations, found = a.columns["metrics/generation"][:n], []
     for name in names:
-        part = parting(name, a.columns.read([name])[name], b.columns.read([name])[name], generations)
+        part = parting(
+            name, a.columns.read([name])[name], b.columns.read([name])[name], generations
+        )
         found += [part] if part else []
     found.sort(key=lambda part: part.generation)
     whole = f"{len(names) - len(found)} of {len(names)} datasets are equal throughout"
@@ -100,12 +131,18 @@ def bits(a: RunFiles, b: RunFiles) -> tuple[list[str], bool]:
     lines += [f"generation {part.generation}  {part.name}  {part.what}" for part in found[:SHOWN]]
     lines += [f"and {len(found) - SHOWN} more datasets"] if len(found) > SHOWN else []
     for letter, run, other in (("A", a, b), ("B", b, a)):
-        lone = [name for name in run.columns if name.startswith("metrics/") and name not in other.columns]
+        lone = [
+            name
+            for name in run.columns
+            if name.startswith("metrics/") and name not in other.columns
+        ]
         lines += [f"only in {letter}: {', '.join(lone)}"] if lone else []
     same = same_state(a, b)
     if same is not None:
         generation = a.provenance["checkpoint_generation"]
-        lines += [f"the states (State, Learner, replay) of generation {generation} {'are equal' if same else 'differ'}"]
+        lines += [
+            f"the states (State, Learner, replay) of generation {generation} {'are equal' if same else 'differ'}"
+        ]
     return lines, bool(found) or same is False
 
 

@@ -45,7 +45,9 @@ class Curve:
 
 def origin(run: RunFiles) -> Origin:
     """Return which run this is."""
-    return Origin(run.path.name, run.config.task.id, run.config.seed, run.config.algorithm, run.path)
+    return Origin(
+        run.path.name, run.config.task.id, run.config.seed, run.config.algorithm, run.path
+    )
 
 
 def column(run: RunFiles, name: str) -> np.ndarray:
@@ -56,8 +58,13 @@ def column(run: RunFiles, name: str) -> np.ndarray:
 def position(run: RunFiles, x: str) -> np.ndarray:
     """Return where the generations lie on an axis, float64 [generations]; wall time in seconds."""
     if x == "env_steps":
-        kinds = [column(run, f"metrics/env_steps_{kind}") for kind in ("population", "learner", "replayed")]
-        kinds = [np.maximum(kind, 0) for kind in kinds if kind.size]  # of rows of an older version: not counted
+        kinds = [
+            column(run, f"metrics/env_steps_{kind}")
+            for kind in ("population", "learner", "replayed")
+        ]
+        kinds = [
+            np.maximum(kind, 0) for kind in kinds if kind.size
+        ]  # of rows of an older version: not counted
         return np.sum(kinds or [np.zeros(0)], axis=0, dtype=float)
     if x == "training_episodes":
         return training_returns(run)[0].astype(float)
@@ -67,7 +74,11 @@ def position(run: RunFiles, x: str) -> np.ndarray:
 def return_curve(run: RunFiles, x: str, policy: str = BETTER) -> Curve:
     """Return a run's evaluations against an axis."""
     generations, returns = evaluated(run, policy)
-    where = np.interp(generations, column(run, "metrics/generation"), position(run, x)) if len(generations) else np.zeros(0)
+    where = (
+        np.interp(generations, column(run, "metrics/generation"), position(run, x))
+        if len(generations)
+        else np.zeros(0)
+    )
     return Curve(origin(run), where, returns)
 
 

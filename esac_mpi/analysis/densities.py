@@ -32,14 +32,22 @@ def grid(samples: Sequence[np.ndarray]) -> Grid:
     """Return a grid for samples of states, each [n, 2]; the bandwidths are those of the first."""
     first = samples[0]
     bandwidth = np.maximum(first.std(axis=0), 1e-9) * len(first) ** (-1 / 6)
-    ends = np.array([np.quantile(sample, (OUTLYING, 1 - OUTLYING), axis=0) for sample in samples])  # [samples, 2 ends, 2]
-    low, high = ends[:, 0].min(axis=0) - BEYOND * bandwidth, ends[:, 1].max(axis=0) + BEYOND * bandwidth
+    ends = np.array(
+        [np.quantile(sample, (OUTLYING, 1 - OUTLYING), axis=0) for sample in samples]
+    )  # [samples, 2 ends, 2]
+    low, high = (
+        ends[:, 0].min(axis=0) - BEYOND * bandwidth,
+        ends[:, 1].max(axis=0) + BEYOND * bandwidth,
+    )
     return Grid(np.linspace(low, high, CELLS + 1).T, bandwidth)
 
 
 def density(states: np.ndarray, cells: Grid) -> np.ndarray:
     """Return the density of states [n, 2] over a grid, float64 [CELLS, CELLS], the first dimension first."""
-    x, y = (np.clip(column, edges[0], edges[-1]) for column, edges in zip(states.T, cells.edges, strict=True))
+    x, y = (
+        np.clip(column, edges[0], edges[-1])
+        for column, edges in zip(states.T, cells.edges, strict=True)
+    )
     smoothed = np.histogram2d(x, y, bins=list(cells.edges))[0]
     for axis, (middles, bandwidth) in enumerate(zip(cells.middles, cells.bandwidth, strict=True)):
         kernel = np.exp(-0.5 * np.square(np.subtract.outer(middles, middles) / bandwidth))

@@ -59,7 +59,10 @@ def part(number: int, content: bytes) -> bytes:
 
 def event(seconds: float, step: int, numbers: Mapping[str, float]) -> bytes:
     """Return an Event {wall_time = 1, step = 2, summary = 5 {value = 1 {tag = 1, simple_value = 2}}}; seconds: since 1970."""
-    values = [part(1, part(1, tag.encode()) + b"\x15" + struct.pack("<f", number)) for tag, number in numbers.items()]
+    values = [
+        part(1, part(1, tag.encode()) + b"\x15" + struct.pack("<f", number))
+        for tag, number in numbers.items()
+    ]
     return b"\x09" + struct.pack("<d", seconds) + b"\x10" + varint(step) + part(5, b"".join(values))
 
 

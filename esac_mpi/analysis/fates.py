@@ -5,7 +5,11 @@ import numpy as np
 from esac_mpi.analysis.curves import column
 from esac_mpi.record import RunFiles
 
-FATES = ("elite", "selected", "discarded")  # in the order of the values of metrics/learner_fate; -1: no injection before
+FATES = (
+    "elite",
+    "selected",
+    "discarded",
+)  # in the order of the values of metrics/learner_fate; -1: no injection before
 
 
 def rate(run: RunFiles, fate: str) -> np.ndarray:

@@ -42,10 +42,16 @@ def cells(quantities: int, tasks: int) -> tuple[int, int]:
     return -(-quantities * tasks // columns), columns
 
 
-def panels(rows: int, columns: int, width: float = 3.7, height: float = 2.7) -> tuple[Figure, np.ndarray]:
+def panels(
+    rows: int, columns: int, width: float = 3.7, height: float = 2.7
+) -> tuple[Figure, np.ndarray]:
     """Return a figure and its axes [rows, columns]."""
     figure, axes = plt.subplots(
-        rows, columns, figsize=(0.7 + width * columns, 0.9 + height * rows), squeeze=False, layout="constrained"
+        rows,
+        columns,
+        figsize=(0.7 + width * columns, 0.9 + height * rows),
+        squeeze=False,
+        layout="constrained",
     )
     return figure, axes
 
@@ -61,7 +67,9 @@ def name_axis(axes: Axes, x: str) -> None:
     if x in ("wall", COMPUTED):
         unit, length = wall_unit(axes.get_xlim()[1])
         axes.xaxis.set_major_formatter(lambda value, _: f"{value / length:g}")
-        axes.xaxis.set_major_locator(matplotlib.ticker.MaxNLocator(steps=[1, 2, 3, 6, 10] if length > 1 else [1, 2, 5, 10]))
+        axes.xaxis.set_major_locator(
+            matplotlib.ticker.MaxNLocator(steps=[1, 2, 3, 6, 10] if length > 1 else [1, 2, 5, 10])
+        )
         name = f"{name} [{unit}]"
     elif x.endswith("steps"):
         axes.xaxis.set_major_formatter(EngFormatter(sep=""))
@@ -70,7 +78,11 @@ def name_axis(axes: Axes, x: str) -> None:
 
 def legend_below(figure: Figure, axes: np.ndarray) -> None:
     """Put one legend for all panels below them, each label once; a long label is wrapped, and the figure grows by the lines."""
-    found = {label: handle for panel in axes.flat for handle, label in zip(*panel.get_legend_handles_labels(), strict=True)}
+    found = {
+        label: handle
+        for panel in axes.flat
+        for handle, label in zip(*panel.get_legend_handles_labels(), strict=True)
+    }
     room = int(figure.get_size_inches()[0] * LETTERS)
     texts = [textwrap.fill(label, max(room - 6, 10)) for label in found]
     widest = max((len(line) for text in texts for line in text.splitlines()), default=1)
@@ -88,7 +100,9 @@ def literal(name: str) -> str:
 def headline(figure: Figure, text: str) -> None:
     """Write a line above all panels, broken where the figure ends."""
     unbroken = text.replace(" %", "\N{NO-BREAK SPACE}%")
-    figure.suptitle(textwrap.fill(unbroken, int(figure.get_size_inches()[0] * 17)), fontsize="small")
+    figure.suptitle(
+        textwrap.fill(unbroken, int(figure.get_size_inches()[0] * 17)), fontsize="small"
+    )
 
 
 def save(figure: Figure, out: Path) -> Iterator[Path]:

@@ -24,7 +24,9 @@ class Point:
     ranks: int
     seconds: float  # per generation
     episodes: int  # of the population, per generation
-    ideal: float | None = None  # of a computed one: the computed time on the run's own ranks, shared without loss [s]
+    ideal: float | None = (
+        None  # of a computed one: the computed time on the run's own ranks, shared without loss [s]
+    )
 
     @property
     def computed(self) -> bool:
@@ -47,7 +49,9 @@ def point(run: RunFiles, label: str, last: int) -> Point | None:
     if not same.size:
         return None
     episodes = getattr(run.config.own, "fitness_episodes", 1)  # of a member
-    return Point(label, fitness.shape[1], int(ranks[-1]), float(same.mean()), fitness.shape[1] * episodes)
+    return Point(
+        label, fitness.shape[1], int(ranks[-1]), float(same.mean()), fitness.shape[1] * episodes
+    )
 
 
 def elsewhere(run: RunFiles, measured: Point, ranks: Iterable[int], last: int) -> Iterator[Point]:
@@ -55,7 +59,9 @@ def elsewhere(run: RunFiles, measured: Point, ranks: Iterable[int], last: int) -
     on_cluster = ends(run, evaluates=False)
 
     def seconds(count: int) -> float:
-        return float(np.diff(list(on_cluster(Cluster(count))))[-last:].mean())  # without the first generation
+        return float(
+            np.diff(list(on_cluster(Cluster(count))))[-last:].mean()
+        )  # without the first generation
 
     work = measured.ranks * seconds(measured.ranks)
     for count in ranks:
@@ -89,7 +95,9 @@ def times_of(runs: list[RunFiles], last: int, computed_for: Iterable[int] = ()) 
     return times
 
 
-def by_ranks(measured: list[tuple[RunFiles, Point]], last: int, computed_for: Iterable[int]) -> dict[int, list[Point]]:
+def by_ranks(
+    measured: list[tuple[RunFiles, Point]], last: int, computed_for: Iterable[int]
+) -> dict[int, list[Point]]:
     """Return the points of a line by ranks, computed ones where it has none. Raises Unusable where no clock can be computed."""
     found: dict[int, list[Point]] = {}
     for _, p in measured:

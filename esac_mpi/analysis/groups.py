@@ -17,7 +17,9 @@ from esac_mpi.config.reads import reads, unread
 from esac_mpi.record import RunFiles
 
 Groups = dict[str, dict[str, list[RunFiles]]]  # {task: {label: runs}}
-APART = FREE | WARN | {"algorithm", "seed", "task.id", "evaluation", "learner.threads"}  # not what an algorithm learns with
+APART = (
+    FREE | WARN | {"algorithm", "seed", "task.id", "evaluation", "learner.threads"}
+)  # not what an algorithm learns with
 NEAR = 2.0  # costs that are measured on one kind of machine: its noise, and other jobs beside
 MANY = 3  # settings; of more a label has those that suffice
 READING, START, KWARGS = "esac.reading", "start_from", "task.kwargs"
@@ -28,9 +30,17 @@ def settings(run: RunFiles) -> dict[str, Any]:
 
     Each keyword argument of the task is one, task.kwargs.NAME, which runs without it lack.
     """
-    read = [(name, value) for name, value in flatten(run.config) if reads(run.config.algorithm, name)]
-    idle = unread(run.config, (name for name, _ in read if takes_auto(name)))  # which versions have in several ways
-    found = {name: value for name, value in read if name not in idle and not {name, name.split(".")[0]} & APART}
+    read = [
+        (name, value) for name, value in flatten(run.config) if reads(run.config.algorithm, name)
+    ]
+    idle = unread(
+        run.config, (name for name, _ in read if takes_auto(name))
+    )  # which versions have in several ways
+    found = {
+        name: value
+        for name, value in read
+        if name not in idle and not {name, name.split(".")[0]} & APART
+    }
     kwargs = single(KWARGS, found.pop(KWARGS))
     return {**found, START: begun_from(run), **kwargs}
 
@@ -44,7 +54,13 @@ def single(name: str, value: Any) -> dict[str, Any]:
 
 def frozen(value: Any) -> Any:
     """Return a value as one that can be told apart in sets."""
-    return tuple(map(frozen, value)) if isinstance(value, list) else str(value) if isinstance(value, dict) else value
+    return (
+        tuple(map(frozen, value))
+        if isinstance(value, list)
+        else str(value)
+        if isinstance(value, dict)
+        else value
+    )
 
 
 def begun_from(run: RunFiles) -> str:
@@ -60,15 +76,23 @@ def varying(runs: list[RunFiles], without: Collection[str] = ()) -> list[str]:
     """Return the names of the settings in which runs differ, the reading first."""
     found = [settings(run) for run in runs]
     whole = dict.fromkeys(name for one in found for name in one if name not in without)
-    names = [name for name in whole if any(other.get(name) != found[0].get(name) for other in found)]
+    names = [
+        name for name in whole if any(other.get(name) != found[0].get(name) for other in found)
+    ]
     return sorted(names, key=lambda name: name != READING)
 
 
 def told(mine: dict[str, Any], names: list[str]) -> list[str]:
     """Return the settings that tell a run's group: of the names those that it has and that its reading does not imply."""
     implied = {**DEFAULTS, **READINGS[mine[READING]]} if READING in names else {}
-    there = [name for name in names if mine.get(name, "") != ""]  # nothing is told of what a run lacks
-    return [name for name in there if name not in implied or name == READING or mine[name] != implied[name]]
+    there = [
+        name for name in names if mine.get(name, "") != ""
+    ]  # nothing is told of what a run lacks
+    return [
+        name
+        for name in there
+        if name not in implied or name == READING or mine[name] != implied[name]
+    ]
 
 
 def telling(runs: list[RunFiles], names: list[str]) -> list[str]:
@@ -89,7 +113,9 @@ def telling(runs: list[RunFiles], names: list[str]) -> list[str]:
         kept.append(max(names, key=lambda name: groups([*kept, name])))
     if left := [called(name) for name in names if name in whole and name not in kept]:
         where = f"{runs[0].config.task.id}, {runs[0].config.algorithm.upper()}"
-        note(f"{where}: groups that are named by {some(map(called, kept))} differ in {some(left)} too")
+        note(
+            f"{where}: groups that are named by {some(map(called, kept))} differ in {some(left)} too"
+        )
     return kept
 
 
@@ -149,13 +175,20 @@ def near_costs(runs: list[RunFiles], names: list[str]) -> set[str]:
         groups.setdefault(key, []).append(mine)
     near = set()
     for name in costs:
-        ends = [(min(found), max(found)) for found in ([mine[name] for mine in alike] for alike in groups.values())]
+        ends = [
+            (min(found), max(found))
+            for found in ([mine[name] for mine in alike] for alike in groups.values())
+        ]
         if all(high <= NEAR * low for low, high in ends):
             near.add(name)
-            ranges = " or ".join(f"{shown(low)} to {shown(high)}" for low, high in ends if low < high)
+            ranges = " or ".join(
+                f"{shown(low)} to {shown(high)}" for low, high in ends if low < high
+            )
             if ranges:
                 where = f"{runs[0].config.task.id}, {runs[0].config.algorithm.upper()}"
-                note(f"{where}: seeds of one group measured {called(name)} = {ranges} at their first starts")
+                note(
+                    f"{where}: seeds of one group measured {called(name)} = {ranges} at their first starts"
+                )
     return near
 
 
@@ -172,23 +205,35 @@ def tell_chosen(runs: list[RunFiles], names: list[str]) -> None:
         seeds = [seed for each in found.values() for seed in each]
         if len(found) < 2 or len(set(seeds)) < len(seeds):
             continue
-        columns = {name: sorted({*many} - {""}) for name, many in zip(chosen, zip(*found, strict=True), strict=True)}
+        columns = {
+            name: sorted({*many} - {""})
+            for name, many in zip(chosen, zip(*found, strict=True), strict=True)
+        }
         apart = {name: many for name, many in columns.items() if len(many) > 1}
-        told = "; ".join(f"{called(name)} = {some(map(shown, many))}" for name, many in apart.items())
+        told = "; ".join(
+            f"{called(name)} = {some(map(shown, many))}" for name, many in apart.items()
+        )
         remedy = " ".join(f"--{name} {shown(many[0])}" for name, many in apart.items())
         where = f"{runs[0].config.task.id}, {runs[0].config.algorithm.upper()}"
-        note(f"{where}: runs with {told} are no seeds of one group; in a study name one for all, {remedy}, say")
+        note(
+            f"{where}: runs with {told} are no seeds of one group; in a study name one for all, {remedy}, say"
+        )
 
 
 def renamed(groups: Groups, labels: Sequence[str]) -> Groups:
     """Return the groups under other labels, one for each in the order of a legend. Raises Unusable."""
     there = list(dict.fromkeys(label for found in groups.values() for label in found))
-    unfit = any(not label.strip() or label.startswith("_") for label in labels)  # a legend leaves out what begins with _
+    unfit = any(
+        not label.strip() or label.startswith("_") for label in labels
+    )  # a legend leaves out what begins with _
     if unfit or len(labels) != len(there) or len(set(labels)) < len(labels):
         wanted = f"one each, no two alike, none empty or with _ first, for {len(there)} groups in this order"
         raise Unusable(f"--label {' --label '.join(labels)}: give {wanted}: {'; '.join(there)}")
     names = dict(zip(there, labels, strict=True))
-    return {task: {names[label]: runs for label, runs in found.items()} for task, found in groups.items()}
+    return {
+        task: {names[label]: runs for label, runs in found.items()}
+        for task, found in groups.items()
+    }
 
 
 def refuse_twins(runs: list[RunFiles]) -> None:
@@ -196,4 +241,6 @@ def refuse_twins(runs: list[RunFiles]) -> None:
     seen: dict[int, RunFiles] = {}
     for run in runs:
         if (twin := seen.setdefault(run.config.seed, run)) is not run:
-            raise Unusable(f"{twin.path} and {run.path} are the same seed of the same task and settings: leave one of them out")
+            raise Unusable(
+                f"{twin.path} and {run.path} are the same seed of the same task and settings: leave one of them out"
+            )

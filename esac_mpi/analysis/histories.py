@@ -20,9 +20,15 @@ def spread(rows: np.ndarray) -> dict[str, np.ndarray]:
     """Return mean, min and max of the finite numbers of each row [rows, n], nan where there are none."""
     finite = np.isfinite(rows)
     some, count = finite.any(axis=1), np.maximum(finite.sum(axis=1), 1)
-    least, most = np.where(finite, rows, np.inf).min(axis=1), np.where(finite, rows, -np.inf).max(axis=1)
+    least, most = (
+        np.where(finite, rows, np.inf).min(axis=1),
+        np.where(finite, rows, -np.inf).max(axis=1),
+    )
     mean = np.where(finite, rows, 0.0).sum(axis=1) / count
-    return {name: np.where(some, found, np.nan) for name, found in (("mean", mean), ("min", least), ("max", most))}
+    return {
+        name: np.where(some, found, np.nan)
+        for name, found in (("mean", mean), ("min", least), ("max", most))
+    }
 
 
 def columns(run: RunFiles) -> dict[str, np.ndarray]:
@@ -33,7 +39,9 @@ def columns(run: RunFiles) -> dict[str, np.ndarray]:
     """
     if not run.generation:
         raise Unusable(f"{run.path}: no generation has been published yet")
-    found = {"metrics/generation": run.columns["metrics/generation"]} | {name: run.columns[name] for name in run.columns.scalars}
+    found = {"metrics/generation": run.columns["metrics/generation"]} | {
+        name: run.columns[name] for name in run.columns.scalars
+    }
     for policy in policies(run):
         generations, returns = evaluations(run, policy)
         returns = np.where(np.isfinite(returns).all(axis=1, keepdims=True), returns, np.nan)
@@ -64,7 +72,10 @@ def curves(run: RunFiles, out: Path | None, step: str) -> Path:
     wall, steps = column(run, "timing/wall_seconds"), position(run, step)
     wall = np.nan_to_num(wall) if len(wall) else np.zeros(run.generation)
     seconds = run.columns.source.stat().st_mtime + wall - wall[-1]  # as if it had never stood still
-    numbers = ({name: values[g] for name, values in found.items() if np.isfinite(values[g])} for g in range(run.generation))
+    numbers = (
+        {name: values[g] for name, values in found.items() if np.isfinite(values[g])}
+        for g in range(run.generation)
+    )
     folder = out / run.path.resolve().name if out else run.path  # a folder is one run there
     folder.mkdir(parents=True, exist_ok=True)
     if folder.resolve() != run.path.resolve():
@@ -82,10 +93,19 @@ def claim(folder: Path, run: RunFiles) -> None:
     """
     note, wall = folder / "run.txt", column(run, "timing/wall_seconds")
     whose = f"{run.config.algorithm}, {run.config.task.id}, seed {run.config.seed}, {float(wall[0]) if len(wall) else 0} s"
-    there = note.read_text(encoding="utf-8", errors="backslashreplace").splitlines() if note.exists() else []
+    there = (
+        note.read_text(encoding="utf-8", errors="backslashreplace").splitlines()
+        if note.exists()
+        else []
+    )
     if there and there[0] != whose:
-        raise Unusable(f"{folder} has the curves of {there[-1]}: choose another --out for {run.path}")
+        raise Unusable(
+            f"{folder} has the curves of {there[-1]}: choose another --out for {run.path}"
+        )
     note.write_text(f"{whose}\n{run.path.resolve()}\n", encoding="utf-8", errors="backslashreplace")
 
 
-FORMATS: dict[str, Callable[[RunFiles, Path | None, str], Path]] = {"tensorboard": curves, "csv": table}
+FORMATS: dict[str, Callable[[RunFiles, Path | None, str], Path]] = {
+    "tensorboard": curves,
+    "csv": table,
+}

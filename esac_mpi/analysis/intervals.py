@@ -43,7 +43,9 @@ def interval(
 
 def stratified(
     strata: Sequence[np.ndarray],  # each [seeds, ...]
-    statistic: Callable[[list[np.ndarray]], np.ndarray],  # of strata, each [seeds, draws, ...], to [draws, ...]
+    statistic: Callable[
+        [list[np.ndarray]], np.ndarray
+    ],  # of strata, each [seeds, draws, ...], to [draws, ...]
     level: float = LEVEL,
     draws: int = DRAWS,
     seed: int = 0,
@@ -56,7 +58,10 @@ def stratified(
     step = max(1, BATCH // sum(stratum.size for stratum in strata))
     found = []
     for first in range(0, draws, step):
-        drawn = [stratum[picks[:, first : first + step]] for stratum, picks in zip(strata, chosen, strict=True)]
+        drawn = [
+            stratum[picks[:, first : first + step]]
+            for stratum, picks in zip(strata, chosen, strict=True)
+        ]
         found.append(statistic(drawn))
     low, high = np.quantile(np.concatenate(found), [(1 - level) / 2, (1 + level) / 2], axis=0)
     return low, high

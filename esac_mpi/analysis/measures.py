@@ -12,7 +12,13 @@ from esac_mpi.record import RunFiles
 KINDS = ("population", "learner", "evaluation", "replayed")
 # of a generation on rank 0: timing/seconds_<part>
 PARTS = ("evaluate", "plan", "update", "offspring", "learn", "evaluation", "record")
-OVER = ("complete", "pruned", "requeue", "failed", "dead")  # states in which no process works at the run
+OVER = (
+    "complete",
+    "pruned",
+    "requeue",
+    "failed",
+    "dead",
+)  # states in which no process works at the run
 
 
 def last(run: RunFiles, name: str, group: str = "metrics") -> Any:
@@ -30,8 +36,12 @@ def env_steps(run: RunFiles, kind: str) -> int:
 
 def counted_steps(run: RunFiles) -> np.ndarray:
     """Return the environment steps of all kinds so far, by generation, int64 [generations]."""
-    kinds = [run.columns[name] for kind in KINDS if (name := f"metrics/env_steps_{kind}") in run.columns]
-    return np.sum(np.maximum(kinds, 0), axis=0) if kinds else np.zeros(0, np.int64)  # less: not counted by an older version
+    kinds = [
+        run.columns[name] for kind in KINDS if (name := f"metrics/env_steps_{kind}") in run.columns
+    ]
+    return (
+        np.sum(np.maximum(kinds, 0), axis=0) if kinds else np.zeros(0, np.int64)
+    )  # less: not counted by an older version
 
 
 def finite_mean(returns: np.ndarray) -> float | None:
@@ -44,10 +54,17 @@ def last_evaluation(run: RunFiles) -> dict[str, Any]:
 
     None: the policy has none there, or one of its episodes was unstable.
     """
-    made = {policy: evaluations(run, policy) for policy in policy_order([*POLICIES, *policies(run)])}
-    newest = max((int(generations[-1]) for generations, _ in made.values() if len(generations)), default=None)
+    made = {
+        policy: evaluations(run, policy) for policy in policy_order([*POLICIES, *policies(run)])
+    }
+    newest = max(
+        (int(generations[-1]) for generations, _ in made.values() if len(generations)), default=None
+    )
     there = {policy: len(g) > 0 and g[-1] == newest for policy, (g, _) in made.items()}
-    means = {policy: finite_mean(returns[-1]) if there[policy] else None for policy, (_, returns) in made.items()}
+    means = {
+        policy: finite_mean(returns[-1]) if there[policy] else None
+        for policy, (_, returns) in made.items()
+    }
     return {"generation": newest, **means}
 
 
@@ -58,7 +75,14 @@ def final_return(run: RunFiles) -> float | None:
     evaluation = last_evaluation(run)
     if evaluation["generation"] != last(run, "generation"):
         return run.status.get("final_return")
-    return max((evaluation[policy] for policy in candidates(policies(run)) if evaluation[policy] is not None), default=None)
+    return max(
+        (
+            evaluation[policy]
+            for policy in candidates(policies(run))
+            if evaluation[policy] is not None
+        ),
+        default=None,
+    )
 
 
 def best_return(run: RunFiles) -> float | None:
@@ -70,7 +94,9 @@ def best_return(run: RunFiles) -> float | None:
         found = float(run.columns["final/best_return"])
         return found if np.isfinite(found) else None
     older = [final_return(run)] if any(name.startswith("final/") for name in run.columns) else []
-    return max((value for value in (last(run, "best_return"), *older) if value is not None), default=None)
+    return max(
+        (value for value in (last(run, "best_return"), *older) if value is not None), default=None
+    )
 
 
 def parallel_efficiency(run: RunFiles, rows: int = 0) -> float | None:
@@ -98,7 +124,11 @@ def time_percent(run: RunFiles) -> dict[str, float]:
     wall = last(run, "wall_seconds", "timing")
     if not wall:
         return {}
-    found = {p: float(np.nansum(run.columns[name])) for p in PARTS if (name := f"timing/seconds_{p}") in run.columns}
+    found = {
+        p: float(np.nansum(run.columns[name]))
+        for p in PARTS
+        if (name := f"timing/seconds_{p}") in run.columns
+    }
     found["other"] = max(0.0, wall - sum(found.values()))
     return {part: round(100 * seconds / wall, 1) for part, seconds in found.items()}
 
@@ -108,7 +138,9 @@ def budget(run: RunFiles) -> dict[str, tuple[np.ndarray, float]]:
     limits = run.config.budget
     names = {"generation": limits.generations, "nominal_steps": limits.nominal_steps}
     found: dict[str, tuple[np.ndarray, float]] = {
-        n: (run.columns[f"metrics/{n}"], limit) for n, limit in names.items() if limit and f"metrics/{n}" in run.columns
+        n: (run.columns[f"metrics/{n}"], limit)
+        for n, limit in names.items()
+        if limit and f"metrics/{n}" in run.columns
     }
     if limits.env_steps:
         found["env_steps"] = counted_steps(run), limits.env_steps
@@ -119,10 +151,19 @@ def budget(run: RunFiles) -> dict[str, tuple[np.ndarray, float]]:
 
 def progress(run: RunFiles) -> float:
     """Return how much of the budget is spent, 0 to 1."""
-    return min(1.0, max((count[-1] / limit for count, limit in budget(run).values() if len(count)), default=0.0))
+    return min(
+        1.0,
+        max(
+            (count[-1] / limit for count, limit in budget(run).values() if len(count)), default=0.0
+        ),
+    )
 
 
 def seconds_left(run: RunFiles, rows: int = 0) -> float | None:
     """Return the time to the end of the budget at the speed of the last `rows` generations (0 = all) [s], or None."""
-    found = [(limit - count[-1]) / speed for count, limit in budget(run).values() if (speed := rate(run, count, rows))]
+    found = [
+        (limit - count[-1]) / speed
+        for count, limit in budget(run).values()
+        if (speed := rate(run, count, rows))
+    ]
     return max(0.0, float(min(found))) if found else None

@@ -10,7 +10,10 @@ from esac_mpi.config import ALGORITHMS
 
 POLICIES = {"theta_es": r"$\theta_{ES}$", "sac": "SAC's mean policy"}  # of ESAC and its halves
 HALVES = ("es", "sac")  # algorithms of which ESAC is made
-APART = ("champion", "learner")  # of ERL and its forms: each is reported by itself; the first is what their papers measure
+APART = (
+    "champion",
+    "learner",
+)  # of ERL and its forms: each is reported by itself; the first is what their papers measure
 
 
 def order(label: str) -> tuple[int, str]:
@@ -40,5 +43,7 @@ def better(policies: Iterable[str]) -> str:
     """Return in words what the better of these policies is."""
     found = candidates(policies)
     others = [name for name in found if name not in POLICIES]
-    known = ["the better of theta_es and the SAC mean"] if len(others) < len(found) or not found else []
+    known = (
+        ["the better of theta_es and the SAC mean"] if len(others) < len(found) or not found else []
+    )
     return ", or ".join([*known, *others])

@@ -6,7 +6,14 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from esac_mpi.analysis.clock import Machine, computed
-from esac_mpi.analysis.curves import Curve, column, column_curve, per_generation, position, return_curve
+from esac_mpi.analysis.curves import (
+    Curve,
+    column,
+    column_curve,
+    per_generation,
+    position,
+    return_curve,
+)
 from esac_mpi.analysis.evaluations import BETTER
 from esac_mpi.analysis.fates import FATES, rate
 from esac_mpi.analysis.measures import best_return
@@ -73,7 +80,9 @@ def outcome(run: RunFiles, measure: str, at: At = AT_THE_END, policy: str = BETT
     x = "wall" if at.seconds else "env_steps"
     if np.isfinite(at.limit) and at.end(run) < at.limit:
         return np.nan
-    told = measure == "best" and policy == BETTER and "metrics/best_return" in run.columns  # by the run itself
+    told = (
+        measure == "best" and policy == BETTER and "metrics/best_return" in run.columns
+    )  # by the run itself
     if told and not np.isfinite(at.limit):
         found = best_return(run)
         return np.nan if found is None else found
@@ -86,8 +95,16 @@ def outcome(run: RunFiles, measure: str, at: At = AT_THE_END, policy: str = BETT
     elif measure in OF_POPULATION:
         curve = column_curve(run, x, per_generation(run, OF_POPULATION[measure]))
     else:
-        raise Unusable(f"measure '{measure}': there are {', '.join([*OF_POLICY, *OF_POPULATION, *FATES])}")
+        raise Unusable(
+            f"measure '{measure}': there are {', '.join([*OF_POLICY, *OF_POPULATION, *FATES])}"
+        )
     within = at.within(run, curve)
     if not within.size:
         return np.nan
-    return float(within.max() if measure == "best" and not told else within.mean() if measure == "mean" else within[-1])
+    return float(
+        within.max()
+        if measure == "best" and not told
+        else within.mean()
+        if measure == "mean"
+        else within[-1]
+    )

@@ -9,7 +9,16 @@ import numpy as np
 
 from esac_mpi.analysis.activities import idle_share
 from esac_mpi.analysis.clock import Machine, computed
-from esac_mpi.analysis.curves import WINDOW, Curve, column, column_curve, per_generation, position, return_curve, training_curve
+from esac_mpi.analysis.curves import (
+    WINDOW,
+    Curve,
+    column,
+    column_curve,
+    per_generation,
+    position,
+    return_curve,
+    training_curve,
+)
 from esac_mpi.analysis.evaluations import BETTER, policies_of, require_policy
 from esac_mpi.analysis.fates import FATES, rate
 from esac_mpi.analysis.figures import COMPUTED, Figure, headline
@@ -125,12 +134,18 @@ def figure(
     groups, rows, where = grouped(runs), quantities(what, policy), ""
     groups = renamed(groups, labels) if labels else groups
     if machine:
-        rows, x, where = {name: on_machine(q, machine) for name, q in rows.items()}, COMPUTED, f"; wall time {machine}"
+        rows, x, where = (
+            {name: on_machine(q, machine) for name, q in rows.items()},
+            COMPUTED,
+            f"; wall time {machine}",
+        )
     if what == "return":
         shown = better(policies_of(runs)) if policy == BETTER else policy
         return summary(groups, rows, x, f"Noise-free evaluations of {shown}{where}", seeds)
     if what == "training":
-        return summary(groups, rows, x, f"Moving average over {WINDOW} training episodes{where}", seeds)
+        return summary(
+            groups, rows, x, f"Moving average over {WINDOW} training episodes{where}", seeds
+        )
     drawing = grid(groups, rows, x, seeds)
     if machine:
         headline(drawing, f"Wall time {machine}")
@@ -139,13 +154,19 @@ def figure(
 
 def counts(name: str) -> Quantity:
     """Return what a counter has come to."""
-    return lambda run, x: column_curve(run, x, np.maximum(column(run, f"metrics/{name}"), 0).astype(float))
+    return lambda run, x: column_curve(
+        run, x, np.maximum(column(run, f"metrics/{name}"), 0).astype(float)
+    )
 
 
-def updates(runs: list[RunFiles], x: str = "env_steps", seeds: bool = False, labels: Sequence[str] = ()) -> Figure:
+def updates(
+    runs: list[RunFiles], x: str = "env_steps", seeds: bool = False, labels: Sequence[str] = ()
+) -> Figure:
     """Return the figure of gradient updates so far. Raises Unusable."""
     counted = {"gradient updates": counts("gradient_updates")}
-    if any((column(run, "metrics/member_updates") > 0).any() for run in runs):  # less: not counted by an older version
+    if any(
+        (column(run, "metrics/member_updates") > 0).any() for run in runs
+    ):  # less: not counted by an older version
         counted["gradient updates of members"] = counts("member_updates")
     groups = renamed(grouped(runs), labels) if labels else grouped(runs)
     return summary(groups, counted, x, "Gradient updates so far", seeds, counts=True)

@@ -10,7 +10,9 @@ import numpy as np
 from esac_mpi.analysis.messages import note
 from esac_mpi.analysis.tables import Cell, Table
 
-Times = dict[tuple[str, int], dict[int, float]]  # {(algorithm, population size): {CPUs: seconds per generation}}
+Times = dict[
+    tuple[str, int], dict[int, float]
+]  # {(algorithm, population size): {CPUs: seconds per generation}}
 BOOK = Path(__file__).with_name("published.toml")
 
 
@@ -28,10 +30,15 @@ def times(task: str) -> tuple[Times, str]:
     """Return what a paper prints of the time of a generation on a task, and where."""
     printed = whole()["times"]
     if task not in printed:
-        note(f"no paper prints how long generations on {task} take; of {', '.join(printed)} one does")
+        note(
+            f"no paper prints how long generations on {task} take; of {', '.join(printed)} one does"
+        )
         return {}, ""
     entry = printed[task]
-    return {(name, n): dict(zip(entry["cpus"], seconds, strict=False)) for name, n, *seconds in entry["seconds"]}, entry["source"]
+    return {
+        (name, n): dict(zip(entry["cpus"], seconds, strict=False))
+        for name, n, *seconds in entry["seconds"]
+    }, entry["source"]
 
 
 def published(names: Iterable[str], tasks: list[str]) -> tuple[Table, list[str]]:
@@ -40,8 +47,14 @@ def published(names: Iterable[str], tasks: list[str]) -> tuple[Table, list[str]]
     table: Table = {task: {} for task in tasks}
     for name, paper in papers.items():
         for task in tasks:
-            for algorithm, numbers in zip(paper["columns"], paper["results"].get(task, ()), strict=False):
+            for algorithm, numbers in zip(
+                paper["columns"], paper["results"].get(task, ()), strict=False
+            ):
                 if numbers:
                     mean, std, median = [*map(float, numbers), np.nan, np.nan][:3]
-                    table[task][f"{algorithm} [{name}]"] = Cell(mean, std, median, source=paper["source"])
-    return table, [f"[{name}] {paper['source']}: {paper['protocol']}." for name, paper in papers.items()]
+                    table[task][f"{algorithm} [{name}]"] = Cell(
+                        mean, std, median, source=paper["source"]
+                    )
+    return table, [
+        f"[{name}] {paper['source']}: {paper['protocol']}." for name, paper in papers.items()
+    ]

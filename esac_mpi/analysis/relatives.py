@@ -11,7 +11,18 @@ import numpy as np
 from esac_mpi.analysis.densities import Grid, density, difference, divergence, grid
 from esac_mpi.analysis.messages import Unusable, note, some
 
-HEAD = ("group", "policy", "slots", "episodes", "unstable", "mean", "std", "normalised", "kl", "difference")
+HEAD = (
+    "group",
+    "policy",
+    "slots",
+    "episodes",
+    "unstable",
+    "mean",
+    "std",
+    "normalised",
+    "kl",
+    "difference",
+)
 
 
 @dataclass(frozen=True)
@@ -22,7 +33,9 @@ class Relative:
     name: str
     slots: tuple[int, ...]  # of its parents in the population; its own, of a parent
     returns: np.ndarray  # float64 [episodes], nan where unstable
-    states: np.ndarray  # float32 [n, 2] that it visited, two of their dimensions; [0, 2] where nobody looked
+    states: (
+        np.ndarray
+    )  # float32 [n, 2] that it visited, two of their dimensions; [0, 2] where nobody looked
 
     @property
     def parent(self) -> bool:
@@ -77,7 +90,9 @@ def normalised(relatives: Sequence[Relative]) -> list[float]:
 def tell_not_positive(relatives: Sequence[Relative]) -> None:
     """Name the groups whose returns cannot be normalised."""
     if without := [group[0].group for group in groups(relatives) if not group[0].mean > 0]:
-        note(f"the mean return of the first parent is not positive, so that nothing is a part of it: {some(without)}")
+        note(
+            f"the mean return of the first parent is not positive, so that nothing is a part of it: {some(without)}"
+        )
 
 
 def visits(relatives: Sequence[Relative]) -> list[Visits]:
@@ -85,10 +100,14 @@ def visits(relatives: Sequence[Relative]) -> list[Visits]:
     found = []
     for group in groups(relatives):
         if not all(len(one.states) > 1 for one in group):
-            raise Unusable(f"group {group[0].group}: a policy visited fewer than two states: there is no density of them")
+            raise Unusable(
+                f"group {group[0].group}: a policy visited fewer than two states: there is no density of them"
+            )
         cells = grid([one.states for one in group])
         densities = [density(one.states, cells) for one in group]
-        parents = np.mean([d for d, one in zip(densities, group, strict=True) if one.parent], axis=0)
+        parents = np.mean(
+            [d for d, one in zip(densities, group, strict=True) if one.parent], axis=0
+        )
         found += [Visits(one, d, parents, cells) for one, d in zip(group, densities, strict=True)]
     return found
 
@@ -103,6 +122,14 @@ def write(out: Path, relatives: Sequence[Relative], seen: Sequence[Visits] = ())
             numbers = (
                 one.mean, one.std, part, *((seen[i].kl, seen[i].difference) if seen else (np.nan, np.nan)),
             )  # fmt: skip
-            counts = one.group, one.name, " ".join(map(str, one.slots)), len(one.returns), int(np.isnan(one.returns).sum())
-            table.writerow([*counts, *(f"{value:.6g}" if np.isfinite(value) else "" for value in numbers)])
+            counts = (
+                one.group,
+                one.name,
+                " ".join(map(str, one.slots)),
+                len(one.returns),
+                int(np.isnan(one.returns).sum()),
+            )
+            table.writerow(
+                [*counts, *(f"{value:.6g}" if np.isfinite(value) else "" for value in numbers)]
+            )
     return out

@@ -28,8 +28,13 @@ def bars(relatives: Sequence[Relative], about: str) -> Figure:
     panel, names = axes[0, 0], list(dict.fromkeys(one.name for one in relatives))
     for i, name in enumerate(names):
         mine = [group[i] for group in found]
-        divisors = np.array([1.0 if whole else group[0].mean if group[0].mean > 0 else np.nan for group in found])
-        means, spread = (np.array(values) / divisors for values in ([one.mean for one in mine], [one.std for one in mine]))
+        divisors = np.array(
+            [1.0 if whole else group[0].mean if group[0].mean > 0 else np.nan for group in found]
+        )
+        means, spread = (
+            np.array(values) / divisors
+            for values in ([one.mean for one in mine], [one.std for one in mine])
+        )
         known = means[np.isfinite(means)]
         label = f"{name}, median {np.median(known):.3g}" if known.size else name
         places = np.arange(len(found)) + WIDTH * ((i + 0.5) / len(names) - 0.5)
@@ -41,18 +46,26 @@ def bars(relatives: Sequence[Relative], about: str) -> Figure:
     panel.set(ylabel="episodic return" if whole else "return / that of the first parent")
     panel.axhline(0.0 if whole else 1.0, color="grey", lw=0.8, ls=":")
     legend_below(drawing, axes)
-    headline(drawing, f"{about}; thin lines: standard deviation over {len(relatives[0].returns)} episodes")
+    headline(
+        drawing,
+        f"{about}; thin lines: standard deviation over {len(relatives[0].returns)} episodes",
+    )
     return drawing
 
 
-def maps(seen: Sequence[Visits], dimensions: tuple[int, int], about: str, differences: bool) -> Figure:
+def maps(
+    seen: Sequence[Visits], dimensions: tuple[int, int], about: str, differences: bool
+) -> Figure:
     """Return the figure of where relatives go: a row for each group, a panel for each; differences: from the parent's."""
     rows = groups_of(seen)
     drawing, axes = panels(len(rows), len(rows[0]), 2.6, 2.3)
     for i, (row, line) in enumerate(zip(axes, rows, strict=True)):
         for j, (panel, one) in enumerate(zip(row, line, strict=True)):
             draw_map(panel, one, differences)
-            panel.set(xlabel=f"state {dimensions[0]}" if i == len(rows) - 1 else "", ylabel="" if j else f"state {dimensions[1]}")
+            panel.set(
+                xlabel=f"state {dimensions[0]}" if i == len(rows) - 1 else "",
+                ylabel="" if j else f"state {dimensions[1]}",
+            )
         look_closely(row, line)
     headline(drawing, f"{about}; {said(differences)}")
     return drawing
@@ -61,7 +74,11 @@ def maps(seen: Sequence[Visits], dimensions: tuple[int, int], about: str, differ
 def said(differences: bool) -> str:
     """Return what the contours are."""
     blue = "blue: density of the visited states"
-    return f"{blue} of the parent, red: more visits by the mutant, green: fewer" if differences else blue
+    return (
+        f"{blue} of the parent, red: more visits by the mutant, green: fewer"
+        if differences
+        else blue
+    )
 
 
 def groups_of(seen: Sequence[Visits]) -> list[list[Visits]]:
@@ -98,7 +115,9 @@ def look_closely(panels_of_group: np.ndarray, group: list[Visits]) -> None:
     limits = []
     for axis, middles in ((1, group[0].cells.middles[0]), (0, group[0].cells.middles[1])):
         first, *_, last = np.flatnonzero(seen.any(axis=axis))
-        limits.append((middles[max(first - MARGIN, 0)], middles[min(last + MARGIN, len(middles) - 1)]))
+        limits.append(
+            (middles[max(first - MARGIN, 0)], middles[min(last + MARGIN, len(middles) - 1)])
+        )
     for panel in panels_of_group:
         panel.set(xlim=limits[0], ylim=limits[1])
 
@@ -133,7 +152,14 @@ def draw_dial(panel: Axes, rows: list[list[Visits]], of: str) -> None:
     for line in dial:
         panel.plot(*zip(*line, strict=True), "-", color=NOBODYS[0], lw=0.6, alpha=0.6)
     x, *_ = zip(*dial[0], strict=True)
-    panel.plot(x, np.mean([[y for _, y in line] for line in dial], axis=0), "o-", ms=4, color=NOBODYS[0], label="proximal, mean")
+    panel.plot(
+        x,
+        np.mean([[y for _, y in line] for line in dial], axis=0),
+        "o-",
+        ms=4,
+        color=NOBODYS[0],
+        label="proximal, mean",
+    )
     for level in levels:
         panel.axhline(level, color=NOBODYS[1], lw=0.6, ls="--", alpha=0.6)
     panel.axhline(float(np.mean(levels)), color=NOBODYS[1], lw=1.6, ls="--", label="Gaussian, mean")

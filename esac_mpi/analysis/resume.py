@@ -17,7 +17,9 @@ def resume_command(run: RunFiles) -> str | None:
     if run.state in ("running", "complete", "pruned"):
         return None
     words = [word for word in shlex.split(command) if word != "--fresh"]
-    called = words[:1] == ["esac_mpi.train"]  # from Python, with settings that no command line may have
+    called = words[:1] == [
+        "esac_mpi.train"
+    ]  # from Python, with settings that no command line may have
     words = ["python", "-m", "esac_mpi"] if called else words
     named = [value for name, value in pairwise(words) if name in ("--run-dir", "--run_dir")]
     here = named and Path(named[-1]).resolve() == run.path.resolve()

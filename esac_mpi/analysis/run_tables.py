@@ -16,24 +16,45 @@ from esac_mpi.config import flatten
 from esac_mpi.record import RunFiles
 
 
-def cell(runs: list[RunFiles], measure: str, at: At = AT_THE_END, policy: str = BETTER) -> Cell | None:
+def cell(
+    runs: list[RunFiles], measure: str, at: At = AT_THE_END, policy: str = BETTER
+) -> Cell | None:
     """Return the results of a group, as it stood there; None if no run of it has any."""
     found = [(run, outcome(run, measure, at, policy)) for run in runs]
     seen = [(run, value) for run, value in found if np.isfinite(value)]
     if left := [run.path.name for run, value in found if not np.isfinite(value)]:
-        where = f" within the first {at.steps:,} steps" if at.steps else f" within {at}" if np.isfinite(at.limit) else ""
-        note(f"left out, {'not that far or ' if where else ''}nothing to measure{where}: {some(left)}")
+        where = (
+            f" within the first {at.steps:,} steps"
+            if at.steps
+            else f" within {at}"
+            if np.isfinite(at.limit)
+            else ""
+        )
+        note(
+            f"left out, {'not that far or ' if where else ''}nothing to measure{where}: {some(left)}"
+        )
     if not seen:
         return None
     values = np.array([value for _, value in seen])
     std = float(values.std(ddof=1)) if len(values) > 1 else np.nan
-    return Cell(float(values.mean()), std, float(np.median(values)), tuple(sorted(run.config.seed for run, _ in seen)))
+    return Cell(
+        float(values.mean()),
+        std,
+        float(np.median(values)),
+        tuple(sorted(run.config.seed for run, _ in seen)),
+    )
 
 
-def columns(groups: dict[str, list[RunFiles]], measure: str, at: At, policy: str) -> dict[str, Cell | None]:
+def columns(
+    groups: dict[str, list[RunFiles]], measure: str, at: At, policy: str
+) -> dict[str, Cell | None]:
     """Return the cells of a task: one for each group, for each of its policies that are reported apart, or for each fate."""
     if measure == "fates":
-        return {f"{name}, {fate}": cell(group, fate, at) for name, group in groups.items() for fate in FATES}
+        return {
+            f"{name}, {fate}": cell(group, fate, at)
+            for name, group in groups.items()
+            for fate in FATES
+        }
     found: dict[str, Cell | None] = {}
     for name, group in groups.items():
         if policy == BETTER and measure in OF_POLICY and set(APART) <= set(policies_of(group)):
@@ -47,11 +68,17 @@ def tell_unlike(groups: Groups, at: At) -> None:
     """Name the groups whose seeds had other budgets, where they are taken at their ends, or were evaluated otherwise."""
     for task, found in groups.items():
         for name, runs in found.items():
-            unlike = len({flat(run.config.budget) for run in runs}) > 1 and not np.isfinite(at.limit)
-            kinds = ["budgets"] * unlike + ["evaluations"] * (len({flat(run.config.evaluation) for run in runs}) > 1)
+            unlike = len({flat(run.config.budget) for run in runs}) > 1 and not np.isfinite(
+                at.limit
+            )
+            kinds = ["budgets"] * unlike + ["evaluations"] * (
+                len({flat(run.config.evaluation) for run in runs}) > 1
+            )
             if kinds:
                 alike = ": --at-steps N takes all of them at one" if unlike else ""
-                note(f"{task}, {name}: runs of other {' and '.join(kinds)} stand in one column{alike}")
+                note(
+                    f"{task}, {name}: runs of other {' and '.join(kinds)} stand in one column{alike}"
+                )
 
 
 def flat(table: Any) -> tuple[tuple[str, Any], ...]:
@@ -59,15 +86,21 @@ def flat(table: Any) -> tuple[tuple[str, Any], ...]:
     return tuple(flatten(table))
 
 
-def table_of(runs: list[RunFiles], measure: str = "final", at: At = AT_THE_END, policy: str = BETTER) -> Table:
+def table_of(
+    runs: list[RunFiles], measure: str = "final", at: At = AT_THE_END, policy: str = BETTER
+) -> Table:
     """Return the table of the runs. Raises Unusable if it would be empty, or no run has such a policy."""
     if measure in OF_POLICY:
         require_policy(runs, policy)
     groups = grouped(runs)
     made = {task: columns(found, measure, at, policy) for task, found in groups.items()}
-    table = {task: {name: c for name, c in row.items() if c is not None} for task, row in made.items()}
+    table = {
+        task: {name: c for name, c in row.items() if c is not None} for task, row in made.items()
+    }
     if not any(table.values()):
-        raise Unusable(f"nothing to tabulate yet: no run given has {'fates' if measure == 'fates' else f'a {measure} return'}")
+        raise Unusable(
+            f"nothing to tabulate yet: no run given has {'fates' if measure == 'fates' else f'a {measure} return'}"
+        )
     tell_unfinished(runs)
     tell_unlike(groups, at)
     return {task: row for task, row in table.items() if row}

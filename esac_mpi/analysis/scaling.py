@@ -15,7 +15,12 @@ MARKERS = "os^vDP"
 
 
 def draw(
-    axes: Axes, by_x: dict[int, list[float]], look: dict[str, Any], label: str, ideal: bool, hollow: Container[int] = ()
+    axes: Axes,
+    by_x: dict[int, list[float]],
+    look: dict[str, Any],
+    label: str,
+    ideal: bool,
+    hollow: Container[int] = (),
 ) -> None:
     """Draw a line through the means, bars from the smallest to the largest run, and the ideal line; hollow: what was computed."""
     x = np.array(sorted(by_x))
@@ -52,26 +57,71 @@ def name_panel(axes: Axes, x: str, y: str, at: set[int], logarithmic: bool = Tru
 def figure(times: Times, title: str, printed: published.Times) -> Figure:
     """Return the figure; printed: what a paper prints, drawn beside it."""
     sizes, labels = sorted({n for _, n in times}), list(dict.fromkeys(label for label, _ in times))
-    own = {label: look.colour for label, look in looks({label: algorithm_of(label) for label in labels}).items()}
-    shades = {label: dict(zip(sizes, ramp(own[label], len(sizes)), strict=True)) for label in labels}
+    own = {
+        label: look.colour
+        for label, look in looks({label: algorithm_of(label) for label in labels}).items()
+    }
+    shades = {
+        label: dict(zip(sizes, ramp(own[label], len(sizes)), strict=True)) for label in labels
+    }
     drawing, ((generation, episode), (share, population)) = panels(2, 2, 4.2, 3.0)
     for (label, n), line in times.items():
         look, name = {**style(labels, label), "color": shades[label][n]}, f"{label}, n = {n:,}"
         hollow = {ranks for ranks, points in line.items() if points[0].computed}
-        draw(generation, {r: per_generation(p) for r, p in line.items()}, look, name, ideal=not hollow, hollow=hollow)
-        draw(episode, {r: per_episode(p) for r, p in line.items()}, look, name, ideal=not hollow, hollow=hollow)
-        draw(share, {r: [value] for r, value in efficiency(line).items()}, look, name, ideal=False, hollow=hollow)
+        draw(
+            generation,
+            {r: per_generation(p) for r, p in line.items()},
+            look,
+            name,
+            ideal=not hollow,
+            hollow=hollow,
+        )
+        draw(
+            episode,
+            {r: per_episode(p) for r, p in line.items()},
+            look,
+            name,
+            ideal=not hollow,
+            hollow=hollow,
+        )
+        draw(
+            share,
+            {r: [value] for r, value in efficiency(line).items()},
+            look,
+            name,
+            ideal=False,
+            hollow=hollow,
+        )
     for (label, n), seconds in printed.items():
         look = {"color": shades.get(label, {}).get(n, "0.5"), "marker": "+x"[label == labels[0]]}
-        generation.plot(list(seconds), list(seconds.values()), **look, ls=":", lw=0.8, ms=5, label=f"paper: {label}, n = {n}")
+        generation.plot(
+            list(seconds),
+            list(seconds.values()),
+            **look,
+            ls=":",
+            lw=0.8,
+            ms=5,
+            label=f"paper: {label}, n = {n}",
+        )
     all_ranks = sorted({ranks for line in times.values() for ranks in line})
     for label in labels:
         for shade, ranks in zip(ramp(own[label], len(all_ranks)), all_ranks, strict=True):
-            by_n = {n: per_generation(found[ranks]) for (name, n), found in times.items() if name == label and ranks in found}
+            by_n = {
+                n: per_generation(found[ranks])
+                for (name, n), found in times.items()
+                if name == label and ranks in found
+            }
             look = {**style(labels, label), "color": shade}
             if by_n:
                 hollow = {n for n in by_n if times[label, n][ranks][0].computed}
-                draw(population, by_n, look, f"{label}, {ranks:,} rank{'s' * (ranks > 1)}", ideal=False, hollow=hollow)
+                draw(
+                    population,
+                    by_n,
+                    look,
+                    f"{label}, {ranks:,} rank{'s' * (ranks > 1)}",
+                    ideal=False,
+                    hollow=hollow,
+                )
     name_panel(generation, "ranks", "seconds per generation", set(all_ranks))
     name_panel(episode, "ranks", "seconds per episode", set(all_ranks))
     name_panel(share, "ranks", "parallel efficiency", set(all_ranks), logarithmic=False)

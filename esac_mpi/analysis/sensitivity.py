@@ -42,13 +42,19 @@ def lines(points: Iterable[Point]) -> Panels:
     if missing := [point.name for point in points if not np.isfinite(point.measure)]:
         note(f"left out, nothing to measure, or not that far: {some(missing)}")
     measured = [point for point in points if np.isfinite(point.measure)]
-    mixed = {isinstance(point.value, str) for point in measured} == {True, False}  # numbers among words are words
+    mixed = {isinstance(point.value, str) for point in measured} == {
+        True,
+        False,
+    }  # numbers among words are words
     found: Panels = {}
     for point in measured:
         line = found.setdefault(point.panel, {}).setdefault(point.label, {})
         value = str(point.value) if mixed else point.value
         line[value] = np.append(line.get(value, np.zeros(0)), point.measure)
-    return {title: {label: dict(sorted(line.items())) for label, line in row.items()} for title, row in found.items()}
+    return {
+        title: {label: dict(sorted(line.items())) for label, line in row.items()}
+        for title, row in found.items()
+    }
 
 
 def values_of(found: Panels) -> list[Any]:
@@ -62,7 +68,9 @@ def full_name(run: RunFiles, field: str) -> str:
     name = field if field in there else f"{table_of(run.config.algorithm)}.{field}"
     if name not in there:
         like = meant(field, there, "config.toml has those that there are")
-        raise Unusable(f"--field {field}: no setting of {run.config.algorithm} that results depend on; {like}")
+        raise Unusable(
+            f"--field {field}: no setting of {run.config.algorithm} that results depend on; {like}"
+        )
     return name
 
 
@@ -76,7 +84,13 @@ def refuse_without(runs: list[RunFiles], field: str) -> None:
         )
 
 
-def of_runs(runs: list[RunFiles], field: str, measure: str = "final", at_steps: int = 0, policy: str = BETTER) -> Panels:
+def of_runs(
+    runs: list[RunFiles],
+    field: str,
+    measure: str = "final",
+    at_steps: int = 0,
+    policy: str = BETTER,
+) -> Panels:
     """Return the lines of a swept field, a panel per task, a line per algorithm and other settings.
 
     Raises Unusable where the field does not vary, only some runs have it, a value has one seed twice, or no run has such a
@@ -93,7 +107,15 @@ def of_runs(runs: list[RunFiles], field: str, measure: str = "final", at_steps: 
             for run in group:
                 value = settings(run)[full_name(run, field)]
                 by_value.setdefault(value, []).append(run)
-                points.append(Point(task, label, value, outcome(run, measure, At(at_steps), policy), run.path.name))
+                points.append(
+                    Point(
+                        task,
+                        label,
+                        value,
+                        outcome(run, measure, At(at_steps), policy),
+                        run.path.name,
+                    )
+                )
             for twins in by_value.values():
                 refuse_twins(twins)
     found = lines(points)
@@ -105,7 +127,13 @@ def of_runs(runs: list[RunFiles], field: str, measure: str = "final", at_steps: 
 
 def together(found: Panels) -> Panels:
     """Return all lines in one panel, each divided by the size of its best mean."""
-    return {"all tasks": {f"{task}, {name}": normalised(line) for task, row in found.items() for name, line in row.items()}}
+    return {
+        "all tasks": {
+            f"{task}, {name}": normalised(line)
+            for task, row in found.items()
+            for name, line in row.items()
+        }
+    }
 
 
 def normalised(found: Line) -> Line:
@@ -130,7 +158,9 @@ def figure(
     measure: name of the vertical axis; size: of a panel [inches]; algorithms: of the labels, None where these name them.
     """
     values = values_of(found)
-    look = looks(algorithms or {label: algorithm_of(label) for row in found.values() for label in row})
+    look = looks(
+        algorithms or {label: algorithm_of(label) for row in found.values() for label in row}
+    )
     drawing, axes = panels(*cells(1, len(found)), *size)
     for panel, (title, row) in zip(axes.flat, found.items(), strict=False):
         for label, each in row.items():
@@ -151,11 +181,15 @@ def say_what(drawing: Figure, text: str) -> Figure:
 
 def places(found: Line, values: list[Any]) -> np.ndarray:
     """Return where the values stand on the axis: themselves if they are numbers, else their order."""
-    numbers = all(isinstance(value, int | float) and not isinstance(value, bool) for value in values)
+    numbers = all(
+        isinstance(value, int | float) and not isinstance(value, bool) for value in values
+    )
     return np.array([value if numbers else values.index(value) for value in found], float)
 
 
-def draw_line(axes: Axes, name: str, found: Line, values: list[Any], look: Look, seeds: bool) -> None:
+def draw_line(
+    axes: Axes, name: str, found: Line, values: list[Any], look: Look, seeds: bool
+) -> None:
     """Draw one line with its intervals."""
     x, means = places(found, values), np.array([measures.mean() for measures in found.values()])
     ends = np.array([interval([m], mean) if len(m) > 1 else (m[0], m[0]) for m in found.values()])
@@ -163,7 +197,9 @@ def draw_line(axes: Axes, name: str, found: Line, values: list[Any], look: Look,
     label = f"{literal(name)}, {counts[0]}{f' to {counts[-1]}' if counts[1:] else ''} seed{'s' * (counts[-1] > 1)} a point"
     colour, style, width = look
     bars = np.maximum([means - ends[:, 0], ends[:, 1] - means], 0)
-    axes.errorbar(x, means, bars, fmt=style, color=colour, lw=width, marker="o", ms=4, capsize=3, label=label)
+    axes.errorbar(
+        x, means, bars, fmt=style, color=colour, lw=width, marker="o", ms=4, capsize=3, label=label
+    )
     if seeds:
         for place, measures in zip(x, found.values(), strict=True):
             axes.plot(np.full(len(measures), place), measures, ".", color=colour, ms=4, alpha=0.5)
@@ -177,4 +213,6 @@ def set_axis(axes: Axes, field: str, values: list[Any]) -> None:
         return
     positive = [value for value in values if value > 0]
     if positive and max(positive) > 20 * min(positive) and min(values) >= 0:
-        axes.set_xscale("log") if min(values) > 0 else axes.set_xscale("symlog", linthresh=min(positive))
+        axes.set_xscale("log") if min(values) > 0 else axes.set_xscale(
+            "symlog", linthresh=min(positive)
+        )

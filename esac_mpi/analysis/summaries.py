@@ -28,7 +28,10 @@ def summary(run: RunFiles) -> dict[str, Any]:
         "best_return": measures.best_return(run),
         "final_return": measures.final_return(run),
         "last_evaluation": measures.last_evaluation(run),
-        **{name: run.provenance.get(name) for name in ("theta_sha256", "state_sha256", "checkpoint_generation", "command")},
+        **{
+            name: run.provenance.get(name)
+            for name in ("theta_sha256", "state_sha256", "checkpoint_generation", "command")
+        },
         "wall_seconds": last(run, "wall_seconds", "timing") or 0.0,
         "parallel_efficiency": measures.parallel_efficiency(run),
         "env_steps_per_second": measures.rate(run, measures.counted_steps(run)),

@@ -43,13 +43,19 @@ def text(c: Cell, form: str, best: bool) -> str:
     return figures + tail if form == "markdown" else f"${figures.replace(',', '{,}')}$" + tail
 
 
-def rendered(table: Table, printed: Table, about: list[str], form: str, bold: bool = True, measure: str = "") -> str:
+def rendered(
+    table: Table, printed: Table, about: list[str], form: str, bold: bool = True, measure: str = ""
+) -> str:
     """Return the table as text; bold: whether the best mean of a task is; measure: what the heads of our columns add."""
     if form == "csv":
         return as_csv(table, printed, about)
-    columns = [*dict.fromkeys(name for part in (table, printed) for row in part.values() for name in row)]
+    columns = [
+        *dict.fromkeys(name for part in (table, printed) for row in part.values() for name in row)
+    ]
     ours = {name for row in table.values() for name in row} if measure else set()
-    rows: list[list[str]] = [["task", *(f"{name}, {measure}" if name in ours else name for name in columns)]]
+    rows: list[list[str]] = [
+        ["task", *(f"{name}, {measure}" if name in ours else name for name in columns)]
+    ]
     for task, row in table.items():
         best = max(c.mean for c in row.values())
         both = {**row, **printed.get(task, {})}
@@ -57,7 +63,9 @@ def rendered(table: Table, printed: Table, about: list[str], form: str, bold: bo
             [
                 task,
                 *(
-                    text(both[c], form, bold and len(row) > 1 and c in row and row[c].mean == best) if c in both else "-"
+                    text(both[c], form, bold and len(row) > 1 and c in row and row[c].mean == best)
+                    if c in both
+                    else "-"
                     for c in columns
                 ),
             ]
@@ -80,15 +88,25 @@ def aligned(lines: list[list[str]], left: Container[str] = ()) -> Iterator[str]:
     widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
     adjust = [str.ljust if name in left else str.rjust for name in lines[0]]
     for line in lines:
-        yield "  ".join(a(cell, width) for a, cell, width in zip(adjust, line, widths, strict=True)).rstrip()
+        yield "  ".join(
+            a(cell, width) for a, cell, width in zip(adjust, line, widths, strict=True)
+        ).rstrip()
 
 
 def as_latex(rows: list[list[str]], about: list[str]) -> str:
     """Return rows of cells as a tabular of the package booktabs, with what the table holds as comments above."""
-    escaped = [[cell if cell.startswith("$") else cell.replace("_", r"\_").replace("%", r"\%") for cell in row] for row in rows]
+    escaped = [
+        [
+            cell if cell.startswith("$") else cell.replace("_", r"\_").replace("%", r"\%")
+            for cell in row
+        ]
+        for row in rows
+    ]
     head, *lines = [" & ".join(row) + r" \\" for row in escaped]
     begin = [rf"\begin{{tabular}}{{l{'r' * (len(rows[0]) - 1)}}}", r"\toprule", head, r"\midrule"]
-    return "\n".join([*(f"% {line}" for line in about), *begin, *lines, r"\bottomrule", r"\end{tabular}"])
+    return "\n".join(
+        [*(f"% {line}" for line in about), *begin, *lines, r"\bottomrule", r"\end{tabular}"]
+    )
 
 
 def as_csv(table: Table, printed: Table, about: list[str]) -> str:
@@ -99,5 +117,7 @@ def as_csv(table: Table, printed: Table, about: list[str]) -> str:
     for task, row in table.items():
         for name, c in {**row, **printed.get(task, {})}.items():
             numbers = ["" if np.isnan(v) else repr(v) for v in (c.mean, c.std, c.median)]
-            writer.writerow([task, name, *numbers, len(c.seeds) or "", " ".join(map(str, c.seeds)), c.source])
+            writer.writerow(
+                [task, name, *numbers, len(c.seeds) or "", " ".join(map(str, c.seeds)), c.source]
+            )
     return "\n".join(f"# {line}" for line in about) + "\n" + out.getvalue().rstrip("\n")

@@ -52,10 +52,20 @@ def activities(run: RunFiles) -> dict[str, np.ndarray]:
         raise Unusable(f"{run.path}: made before the time of every task was recorded")
     ranks, total, *_ = busy(run)
     there, critic = np.isfinite(run.columns["timing/task_worker"]), individuals_and_turns(run)[1]
-    spent, updating = (np.where(there, run.columns[f"timing/task_{name}"], 0.0) for name in ("busy", "updating"))
+    spent, updating = (
+        np.where(there, run.columns[f"timing/task_{name}"], 0.0) for name in ("busy", "updating")
+    )
     trains = np.where(critic, 0.0, updating).sum(axis=1)
-    parts = np.array([trains, np.where(critic, 0.0, spent).sum(axis=1) - trains, np.where(critic, spent, 0.0).sum(axis=1)])
-    parts *= np.divide(total, parts.sum(axis=0), out=np.zeros_like(total), where=parts.sum(axis=0) > 0)
+    parts = np.array(
+        [
+            trains,
+            np.where(critic, 0.0, spent).sum(axis=1) - trains,
+            np.where(critic, spent, 0.0).sum(axis=1),
+        ]
+    )
+    parts *= np.divide(
+        total, parts.sum(axis=0), out=np.zeros_like(total), where=parts.sum(axis=0) > 0
+    )
     found = {
         "individuals' updates": parts[0], "episodes": parts[1], "learner": parts[2], "decisions": seconds(run, "lead"),
         "noise-free evaluation": ranks * seconds(run, "evaluation"), "writing": seconds(run, "record"),
@@ -75,14 +85,18 @@ def segments(run: RunFiles, generation: int) -> list[tuple[float, float, str, fl
     for i, rank in enumerate(found.rank.tolist()):
         length = found.end[i] - found.start[i]
         first = length * found.updating[i] / found.busy[i] if found.busy[i] else 0.0
-        lane, height = (rank + 0.25 * (1 if found.critic[i] else -1), 0.5) if rank == 0 else (rank, 1.0)
+        lane, height = (
+            (rank + 0.25 * (1 if found.critic[i] else -1), 0.5) if rank == 0 else (rank, 1.0)
+        )
         if found.critic[i]:
             bars.append((lane, height, "learner", found.start[i], length))
             continue
         bars.append((lane, height, "individuals' updates", found.start[i], first))
         bars.append((lane, height, "episodes", found.start[i] + first, length - first))
     ranks = int(busy(run).ranks[generation])
-    bars += [(float(rank), 1.0, "noise-free evaluation", wall - lasted, lasted) for rank in range(ranks)]
+    bars += [
+        (float(rank), 1.0, "noise-free evaluation", wall - lasted, lasted) for rank in range(ranks)
+    ]
     record = seconds(run, "record")[generation]
     begun = run.columns["timing/wall_seconds"][generation - 1] if generation else 0.0
     return [*bars, (0.0, 1.0, "writing", begun, record)]

@@ -46,7 +46,15 @@ def segments(run: RunFiles, generation: int) -> list[tuple[int, str, float, floa
     start = wall[generation - 1] if generation else 0.0
     if teaches(run):
         return taught_segments(run, generation, start, part)
-    ends = np.cumsum([start + part["record"], part["evaluate"] + part["plan"], part["offspring"], part["learn"], part["update"]])
+    ends = np.cumsum(
+        [
+            start + part["record"],
+            part["evaluate"] + part["plan"],
+            part["offspring"],
+            part["learn"],
+            part["update"],
+        ]
+    )
     own, there = has_members(run), np.flatnonzero(np.isfinite(spent)).tolist()
     beside = bears_offspring(run) and len(there) > 1
     learner = (ends[1], phase_seconds(run)[generation]) if beside else (ends[2], part["learn"])
@@ -63,20 +71,33 @@ def segments(run: RunFiles, generation: int) -> list[tuple[int, str, float, floa
     return found
 
 
-def taught_segments(run: RunFiles, generation: int, start: float, part: dict[str, float]) -> list[tuple[int, str, float, float]]:
+def taught_segments(
+    run: RunFiles, generation: int, start: float, part: dict[str, float]
+) -> list[tuple[int, str, float, float]]:
     """Return the same of a generation with a critic's lessons, beside which those play that nothing trains, then the others."""
     members, first = column(run, "timing/member_seconds")[generation], trained_members(run)
-    spent, lesson = column(run, "timing/busy_seconds")[generation], np.nan_to_num(phase_seconds(run))[generation]
+    spent, lesson = (
+        column(run, "timing/busy_seconds")[generation],
+        np.nan_to_num(phase_seconds(run))[generation],
+    )
     there, begun = np.flatnonzero(np.isfinite(spent)).tolist(), start + part["record"]
-    drawn = np.nansum(members[first:]) / max(np.nansum(members), 1e-12)  # share of the members' time
+    drawn = np.nansum(members[first:]) / max(
+        np.nansum(members), 1e-12
+    )  # share of the members' time
     serial, alone = getattr(run.config.own, "critic", "") == "serial", len(there) == 1
     end = begun + part["evaluate"] + part["learn"]
-    second = begun + part["evaluate"] * drawn + part["learn"] * (serial and alone)  # when those begin that are trained
+    second = (
+        begun + part["evaluate"] * drawn + part["learn"] * (serial and alone)
+    )  # when those begin that are trained
     second = max(second, begun + lesson) if serial and not alone else second
     taught = begun if not alone else begun + part["evaluate"] * drawn if serial else end - lesson
     found = [(0, "writing", start, part["record"]), (0, "learner", taught, lesson)]
     for rank in there:
-        last = float(spent[rank]) if rank == 0 and not alone and lesson else float(spent[rank]) * (1 - drawn)
+        last = (
+            float(spent[rank])
+            if rank == 0 and not alone and lesson
+            else float(spent[rank]) * (1 - drawn)
+        )
         late = max(second, begun + lesson) if rank == 0 and not alone else second
         found.append((rank, "members", start if rank else begun, float(spent[rank]) - last))
         found.append((rank, "members", late, last))
@@ -89,10 +110,15 @@ def shares(run: RunFiles, generation: int, rank: int, spent: float) -> tuple[flo
     """Return which parts of a rank's busy seconds were of members and of offspring; rank 0's are of the learner too."""
     if not bears_offspring(run):
         return spent, 0.0
-    members, born = (np.nansum(found[generation]) for found in (column(run, "timing/member_seconds"), offspring(run)[0]))
+    members, born = (
+        np.nansum(found[generation])
+        for found in (column(run, "timing/member_seconds"), offspring(run)[0])
+    )
     alone = np.isfinite(column(run, "timing/busy_seconds")[generation]).sum() == 1
     left = spent if rank else max(0.0, spent - seconds(run, "learn")[generation])
-    share = members / (members + born) if rank or alone else 1.0  # beside others rank 0 has offspring only after its phase
+    share = (
+        members / (members + born) if rank or alone else 1.0
+    )  # beside others rank 0 has offspring only after its phase
     played = min(left * share, seconds(run, "evaluate")[generation])
     return played, left - played
 
@@ -101,7 +127,10 @@ def lanes(run: RunFiles, generation: int) -> list[tuple[float, float, str, float
     """Return (middle, height, activity, start, length) [s] of the bars of one row; a rank's lane is 1 high."""
     if has_tasks(run):
         return task_times.segments(run, generation)
-    return [(rank, 1.0, activity, start, length) for rank, activity, start, length in segments(run, generation)]
+    return [
+        (rank, 1.0, activity, start, length)
+        for rank, activity, start, length in segments(run, generation)
+    ]
 
 
 def draw_ranks(axes: Axes, run: RunFiles, shown: int) -> None:
@@ -115,14 +144,22 @@ def draw_ranks(axes: Axes, run: RunFiles, shown: int) -> None:
     begin = wall[rows[0] - 1] if rows[0] else 0.0
     height = 0.84 if ranks <= 40 else 1.0
     for rank in range(ranks):
-        axes.broken_barh([(begin, wall[-1] - begin)], (rank - height / 2, height), color=ACTIVITIES["idle"], lw=0)
+        axes.broken_barh(
+            [(begin, wall[-1] - begin)], (rank - height / 2, height), color=ACTIVITIES["idle"], lw=0
+        )
     for (lane, part, activity), spans in bars.items():
         middle = round(lane) + height * (lane - round(lane))
-        axes.broken_barh(spans, (middle - part * height / 2, part * height), color=ACTIVITIES[activity], lw=0)
+        axes.broken_barh(
+            spans, (middle - part * height / 2, part * height), color=ACTIVITIES[activity], lw=0
+        )
     for row in rows:
         axes.axvline(wall[row], color="0.3", lw=0.5)
     some = busy(run).ranks[-1] > np.isfinite(column(run, "timing/busy_seconds")[-1]).sum()
-    axes.set(ylabel="rank 0, others in turn" if some else "rank", xlim=(begin, wall[-1]), ylim=(ranks - 0.5, -0.5))
+    axes.set(
+        ylabel="rank 0, others in turn" if some else "rank",
+        xlim=(begin, wall[-1]),
+        ylim=(ranks - 0.5, -0.5),
+    )
     axes.set_title(f"generations {rows[0] + 1} to {rows[-1] + 1}; a line ends each")
     axes.set_yticks(range(0, ranks, -(-ranks // 16)))
     axes.grid(False)
@@ -139,8 +176,16 @@ def draw_shares(axes: Axes, run: RunFiles) -> None:
     below = np.zeros(shares.shape[1])
     for name, share in zip(found, shares, strict=True):
         overall = found[name].sum() / max(sums.sum(), 1e-12)
-        label = f"{name} {100 * overall:.0f} %" if overall >= 0.005 else f"{name} < 1 %" if overall else None
-        axes.stairs(below + share, ends, baseline=below, fill=True, color=ACTIVITIES[name], label=label)
+        label = (
+            f"{name} {100 * overall:.0f} %"
+            if overall >= 0.005
+            else f"{name} < 1 %"
+            if overall
+            else None
+        )
+        axes.stairs(
+            below + share, ends, baseline=below, fill=True, color=ACTIVITIES[name], label=label
+        )
         below = below + share
     axes.set(ylabel="share of the ranks' time", xlim=(0, ends[-1]), ylim=(0, 1), title="whole run")
     axes.grid(False)
@@ -151,7 +196,11 @@ def draw(run: RunFiles, shown: int = SHOWN) -> Figure:
     """Return the figure: the last generations rank by rank, and the whole run's shares."""
     ranks, drawn = int(max(busy(run).ranks, default=0)), column(run, "timing/busy_seconds").shape[1]
     figure, (above, below) = plt.subplots(
-        2, 1, figsize=(7.5, 4.4 + min(0.25 * drawn, 5)), layout="constrained", height_ratios=[1 + min(0.2 * drawn, 3), 1.4]
+        2,
+        1,
+        figsize=(7.5, 4.4 + min(0.25 * drawn, 5)),
+        layout="constrained",
+        height_ratios=[1 + min(0.2 * drawn, 3), 1.4],
     )
     draw_ranks(above, run, shown)
     draw_shares(below, run)

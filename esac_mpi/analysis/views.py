@@ -26,7 +26,20 @@ BARS = " ▁▂▃▄▅▆▇█"
 STYLES = {"running": "green", "complete": "bold green", "pruned": "dim", "requeue": "yellow"}
 STYLES |= {"failed": "bold red", "dead": "bold red"}
 NARROW = ("status", "gen", "budget", "return", "returns", "left", "row")  # columns of several runs
-WIDE = ("status", "gen", "budget", "return", "best", "returns", "sigma", "steps/s", "idle", "left", "row", "checkpoint")
+WIDE = (
+    "status",
+    "gen",
+    "budget",
+    "return",
+    "best",
+    "returns",
+    "sigma",
+    "steps/s",
+    "idle",
+    "left",
+    "row",
+    "checkpoint",
+)
 
 
 def sparkline(values: np.ndarray, width: int = 24) -> str:
@@ -36,7 +49,11 @@ def sparkline(values: np.ndarray, width: int = 24) -> str:
         return ""
     values = np.array([part.mean() for part in np.array_split(values, min(width, len(values)))])
     spread = np.ptp(values)
-    heights = np.ones(len(values)) if spread == 0 else 1 + np.round((values - values.min()) / spread * (len(BARS) - 2))
+    heights = (
+        np.ones(len(values))
+        if spread == 0
+        else 1 + np.round((values - values.min()) / spread * (len(BARS) - 2))
+    )
     return "".join(BARS[int(height)] for height in heights)
 
 
@@ -78,9 +95,15 @@ def figures(run: RunFiles) -> dict[str, str]:
 def one(run: RunFiles) -> Table:
     """Return the view of a single run."""
     shown, config = figures(run), run.config
-    evaluated = {p: v for p, v in measures.last_evaluation(run).items() if p != "generation" and v is not None}
+    evaluated = {
+        p: v
+        for p, v in measures.last_evaluation(run).items()
+        if p != "generation" and v is not None
+    }
     fitness = run.columns.get("metrics/fitness", np.zeros((0, 1)))
-    means = np.array([row[np.isfinite(row)].mean() if np.isfinite(row).any() else np.nan for row in fitness])
+    means = np.array(
+        [row[np.isfinite(row)].mean() if np.isfinite(row).any() else np.nan for row in fitness]
+    )
     wall = measures.last(run, "wall_seconds", "timing") or 0.0
     hosts = run.provenance.get("hosts", run.status.get("host", "?"))
     lines: dict[str, str | ProgressBar] = {
@@ -91,7 +114,10 @@ def one(run: RunFiles) -> Table:
         "generation": f"{shown['gen']}, {shown['budget']} of the budget",
         "": ProgressBar(total=1.0, completed=measures.progress(run), width=30),
         "return": f"{shown['return']}  {shown['returns']}  best {shown['best']}",
-        "last evaluation": ", ".join(f"{policy} {value:,.1f}" for policy, value in evaluated.items()) or "-",
+        "last evaluation": ", ".join(
+            f"{policy} {value:,.1f}" for policy, value in evaluated.items()
+        )
+        or "-",
         "fitness, mean": f"{figure(means[-1] if len(means) else None)}  {sparkline(means)}",
         "sigma": f"{shown['sigma']}  {sparkline(run.columns.get('metrics/sigma', np.zeros(0)))}",
         "speed": f"{shown['steps/s']} steps/s",
@@ -118,27 +144,44 @@ def line(run: RunFiles | str) -> str:
 def advice(run: RunFiles) -> str:
     """Return what to do about a run that is over but not complete."""
     command = resume_command(run) if run.state in measures.OVER else None
-    said = f"; its process (host {run.status.get('host', '?')}) has ended" if run.state == "dead" else ""
+    said = (
+        f"; its process (host {run.status.get('host', '?')}) has ended"
+        if run.state == "dead"
+        else ""
+    )
     return f"{said}; go on with: {command}" if command else said
 
 
-def many(runs: dict[Path, RunFiles | str], width: int, choice: Choice = ALL, lines: int = 0) -> Table:
+def many(
+    runs: dict[Path, RunFiles | str], width: int, choice: Choice = ALL, lines: int = 0
+) -> Table:
     """Return the view of several runs on a terminal of a width: a line each, of those chosen the first that fit (lines)."""
     chosen = choice.of(runs)
     listed = chosen[: max(1, lines - 1)] if 0 < lines < len(chosen) else chosen
-    shown = {path: {"status": run} if isinstance(run := runs[path], str) else figures(run) for path in listed}
+    shown = {
+        path: {"status": run} if isinstance(run := runs[path], str) else figures(run)
+        for path in listed
+    }
     counts = Counter("unreadable" if isinstance(run, str) else run.state for run in runs.values())
     names = {path: path.name for path in runs}
     names = names if len(set(names.values())) == len(names) else {path: str(path) for path in runs}
     columns = WIDE if width >= 110 + max(map(len, names.values())) else NARROW
-    title = ", ".join(f"{n} {s}" for s, n in counts.most_common()) + f"; {len(chosen)} chosen" * (len(chosen) < len(runs))
+    title = ", ".join(f"{n} {s}" for s, n in counts.most_common()) + f"; {len(chosen)} chosen" * (
+        len(chosen) < len(runs)
+    )
     table = Table(box=None, pad_edge=False, title_justify="left", title=title)
     for name in ("run", *columns):
         text = name in ("run", "status", "returns")
-        table.add_column(name, justify="left" if text else "right", no_wrap=True, overflow="ellipsis")
+        table.add_column(
+            name, justify="left" if text else "right", no_wrap=True, overflow="ellipsis"
+        )
     for path in listed:
         style = STYLES.get(shown[path]["status"], "")
-        table.add_row(escape(names[path]), *(escape(shown[path].get(name, "")) for name in columns), style=style)
+        table.add_row(
+            escape(names[path]),
+            *(escape(shown[path].get(name, "")) for name in columns),
+            style=style,
+        )
     if len(listed) < len(chosen):
         table.add_row(f"and {len(chosen) - len(listed)} more")
     return table

@@ -32,7 +32,9 @@ class Line:
     minutes: float  # measured
     waiting: float  # share of the ranks' time
     computed: dict[int, tuple[float, float]]  # ranks: (minutes, waiting)
-    costs: tuple[float, float]  # of an update of an individual [steps], of the critic's [updates of an individual]; nan
+    costs: tuple[
+        float, float
+    ]  # of an update of an individual [steps], of the critic's [updates of an individual]; nan
     seeds: int
 
 
@@ -51,19 +53,38 @@ def lines(runs: list[RunFiles], ranks: list[int], steps: int = 0) -> Iterator[Li
                 yield line(task, label, count, same, ranks, steps or int(reached))
 
 
-def line(task: str, label: str, count: int, runs: list[RunFiles], ranks: list[int], steps: int) -> Line:
+def line(
+    task: str, label: str, count: int, runs: list[RunFiles], ranks: list[int], steps: int
+) -> Line:
     """Return the mean over runs on a number of ranks."""
-    ends = [int(np.searchsorted(position(run, "nominal_steps"), steps)) for run in runs]  # generation that reaches it
-    minutes = [float(run.columns["timing/wall_seconds"][end]) / 60 for run, end in zip(runs, ends, strict=True)]
+    ends = [
+        int(np.searchsorted(position(run, "nominal_steps"), steps)) for run in runs
+    ]  # generation that reaches it
+    minutes = [
+        float(run.columns["timing/wall_seconds"][end]) / 60
+        for run, end in zip(runs, ends, strict=True)
+    ]
     at: dict[int, tuple[float, float]] = {}
-    alike = all(run.config.own.follows is None for run in runs)  # whether the work is the same on any number of ranks
+    alike = all(
+        run.config.own.follows is None for run in runs
+    )  # whether the work is the same on any number of ranks
     for r in ranks:
-        lasted = np.array([[computed(run, Machine(m))[end] / 60 for m in (1, r)] for run, end in zip(runs, ends, strict=True)])
-        at[r] = float(lasted[:, 1].mean()), float(np.mean(1 - lasted[:, 0] / (r * lasted[:, 1]))) if alike else np.nan
+        lasted = np.array(
+            [
+                [computed(run, Machine(m))[end] / 60 for m in (1, r)]
+                for run, end in zip(runs, ends, strict=True)
+            ]
+        )
+        at[r] = (
+            float(lasted[:, 1].mean()),
+            float(np.mean(1 - lasted[:, 0] / (r * lasted[:, 1]))) if alike else np.nan,
+        )
     shares = [idle(run, end) for run, end in zip(runs, ends, strict=True)]
     known = np.array([costs(run) for run in runs])
     mean = (float(known[:, 0].mean()), float(known[:, 1].mean()))
-    return Line(task, label, count, float(np.mean(minutes)), float(np.mean(shares)), at, mean, len(runs))
+    return Line(
+        task, label, count, float(np.mean(minutes)), float(np.mean(shares)), at, mean, len(runs)
+    )
 
 
 def reach(run: RunFiles) -> float:
@@ -84,7 +105,9 @@ def costs(run: RunFiles) -> tuple[float, float]:
     """Return what updates cost by the times of a run's tasks: update_cost and critic_cost as they would be true; nan without."""
     if "timing/task_busy" not in run.columns:
         return np.nan, np.nan
-    spent, updating, steps, updates = (run.columns[f"timing/task_{n}"] for n in ("busy", "updating", "steps", "updates"))
+    spent, updating, steps, updates = (
+        run.columns[f"timing/task_{n}"] for n in ("busy", "updating", "steps", "updates")
+    )
     individual, critic = individuals_and_turns(run)
     if not critic.any() or not updates[individual].any():
         return np.nan, np.nan
@@ -96,7 +119,9 @@ def costs(run: RunFiles) -> tuple[float, float]:
 def text(found: list[Line], ranks: list[int], steps: int) -> str:
     """Return the lines as a Markdown table, with what it holds above."""
     if len({one.ranks for one in found}) > 1:
-        note("runs on several numbers of ranks: those on one have the cleanest times to compute from")
+        note(
+            "runs on several numbers of ranks: those on one have the cleanest times to compute from"
+        )
     to = f"{steps:,} nominal steps" if steps else "the nominal steps that all runs of a task have"
     about = (
         f"Minutes to {to}, and in brackets the share of the ranks' time that is waited for; means over seeds. Measured as it "
@@ -105,11 +130,21 @@ def text(found: list[Line], ranks: list[int], steps: int) -> str:
         "Costs: what an update of an individual took [steps], and one of the critic [updates of an individual], for "
         "update_cost and critic_cost."
     )
-    head = ["task", "run", "measured", *(f"{r} rank{'s' * (r > 1)}, computed" for r in ranks), "costs"]
+    head = [
+        "task",
+        "run",
+        "measured",
+        *(f"{r} rank{'s' * (r > 1)}, computed" for r in ranks),
+        "costs",
+    ]
     rows = [head, ["---"] * len(head)]
     for one in found:
-        measured = f"{number(one.minutes)} ({100 * one.waiting:.1f} %) on {one.ranks}, n={one.seeds}"
-        other = [f"{number(minutes)} ({share(waiting)})" for minutes, waiting in one.computed.values()]
+        measured = (
+            f"{number(one.minutes)} ({100 * one.waiting:.1f} %) on {one.ranks}, n={one.seeds}"
+        )
+        other = [
+            f"{number(minutes)} ({share(waiting)})" for minutes, waiting in one.computed.values()
+        ]
         own = f"{one.costs[0]:.3g}, {one.costs[1]:.2g}" if np.isfinite(one.costs[0]) else "-"
         rows.append([one.task, one.label, measured, *other, own])
     return "\n".join([about, "", *(f"| {' | '.join(row)} |" for row in rows)])

@@ -34,7 +34,9 @@ WHERE = {
     "World": "esac_mpi.comm.world",
     "free_memory": "esac_mpi.comm.node",
     **dict.fromkeys(("DivergedError", "boards"), "esac_mpi.comm.headers"),
-    **dict.fromkeys(("LaunchError", "abort", "binding", "check_launcher", "library"), "esac_mpi.comm.launch"),
+    **dict.fromkeys(
+        ("LaunchError", "abort", "binding", "check_launcher", "library"), "esac_mpi.comm.launch"
+    ),
 }
 
 

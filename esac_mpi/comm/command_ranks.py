@@ -42,7 +42,9 @@ class Alone:
     def reserve(self, count: int, columns: int) -> None:
         """Make no boards."""
 
-    def over_blocks(self, work: Any, count: int, columns: int, checksum: bool = False) -> np.ndarray:
+    def over_blocks(
+        self, work: Any, count: int, columns: int, checksum: bool = False
+    ) -> np.ndarray:
         """Run work(block) -> [columns] for all blocks; return the sums, float64 [columns], without the checksum."""
         return self.map(work, count, columns)[0].sum(axis=0)[checksum:]
 
@@ -104,7 +106,9 @@ def over_ranks(main: Callable[[list[str], Any], int], arguments: list[str]) -> i
     try:
         code = main(arguments, world)
     except Exception as problem:
-        if world.size == 1 and isinstance(problem, OSError | EndsRun):  # of several the launcher reads what they say
+        if world.size == 1 and isinstance(
+            problem, OSError | EndsRun
+        ):  # of several the launcher reads what they say
             raise
         end_all(world, str(problem) if isinstance(problem, EndsRun) else traceback.format_exc())
         return 1

@@ -39,7 +39,9 @@ class Memory(Protocol):
     def reserve(self, count: int, columns: int) -> None:
         """Make the boards of a `map` of this count and columns now. Raises MemoryError."""
 
-    def over_blocks(self, work: Callable[[int], np.ndarray], count: int, columns: int, checksum: bool = False) -> np.ndarray:
+    def over_blocks(
+        self, work: Callable[[int], np.ndarray], count: int, columns: int, checksum: bool = False
+    ) -> np.ndarray:
         """Run work(block) -> [columns] for all blocks on each node; return the sums, float64 [columns], in block order.
 
         checksum: the first column says what the blocks of the parameters have become; nodes compare its sum at the next exchange,
@@ -67,7 +69,12 @@ class World(Memory, Protocol):
         """This rank's clock [s]."""
 
     def map(
-        self, work: Callable[[int], np.ndarray], count: int, columns: int, expected: np.ndarray | None = None, bulk: int = 0
+        self,
+        work: Callable[[int], np.ndarray],
+        count: int,
+        columns: int,
+        expected: np.ndarray | None = None,
+        bulk: int = 0,
     ) -> tuple[np.ndarray, np.ndarray]:
         """Run work(i) -> [columns] over all ranks; return [count, columns], valid until the next one, and busy seconds [size]."""
 
@@ -77,7 +84,9 @@ class World(Memory, Protocol):
     def host(self, item: int) -> str:
         """Return the host of the node that did an item of the last `map`."""
 
-    def at_root(self, work: Callable[[], np.ndarray], columns: int) -> tuple[np.ndarray, np.ndarray]:
+    def at_root(
+        self, work: Callable[[], np.ndarray], columns: int
+    ) -> tuple[np.ndarray, np.ndarray]:
         """End rank 0's background, run work() -> [columns] there; return its result, [columns], and busy seconds [size]."""
 
     def dispatch(self, work: Callable[[Any], Any]) -> Any:
@@ -126,7 +135,13 @@ class Learner(Protocol):
         """Sums over the observations that a phase acted on, float64 [3, o], where it was given sums."""
 
     def begin(
-        self, env: Any, k: int, episodes: int, steps: int, cut: bool = False, sums: np.ndarray | None = None
+        self,
+        env: Any,
+        k: int,
+        episodes: int,
+        steps: int,
+        cut: bool = False,
+        sums: np.ndarray | None = None,
     ) -> Generator[int, None, Any]:
         """Return the phase of generation k: at least `episodes` whole episodes and `steps` steps; see learning.Steps.
 
@@ -163,7 +178,9 @@ class GeneticOperators(Protocol):
         critic: float32 [critic_size], of which the learner has the numbers.
         """
 
-    def proximal(self, theta: np.ndarray, states: np.ndarray, random: np.random.Generator) -> np.ndarray:
+    def proximal(
+        self, theta: np.ndarray, states: np.ndarray, random: np.random.Generator
+    ) -> np.ndarray:
         """Return theta, float32 [d], mutated in proportion to what its actions in states [n, o] owe to each weight."""
 
 
@@ -173,11 +190,21 @@ class Individuals(Protocol):
     critic_size: int  # numbers of what `trained` takes for a critic
 
     def trained(
-        self, theta: np.ndarray, critic: np.ndarray, states: np.ndarray, updates: int, random: np.random.Generator
+        self,
+        theta: np.ndarray,
+        critic: np.ndarray,
+        states: np.ndarray,
+        updates: int,
+        random: np.random.Generator,
     ) -> np.ndarray:
         """Return theta, float32 [d], after steps up a critic [critic_size] in states [n, o] of a replay."""
 
     def training(
-        self, theta: np.ndarray, critic: np.ndarray, states: np.ndarray, updates: int, random: np.random.Generator
+        self,
+        theta: np.ndarray,
+        critic: np.ndarray,
+        states: np.ndarray,
+        updates: int,
+        random: np.random.Generator,
     ) -> Generator[int, None, np.ndarray]:
         """Make the updates of `trained`; yield now and then how many they are so far."""

@@ -16,8 +16,12 @@ from esac_mpi.comm.virtual_time import Agenda, Task
 from esac_mpi.host.stop import EndsRun, Stop
 from esac_mpi.host.watchdog import Watchdog
 
-Work = Generator[int, None, tuple[int, Any]]  # a task at work: yields how long it has taken so far; returns that and its result
-Halt = tuple[bool, EndsRun | None]  # why all leave their tasks: whether a rank's time is over, and what rank 0 has found
+Work = Generator[
+    int, None, tuple[int, Any]
+]  # a task at work: yields how long it has taken so far; returns that and its result
+Halt = tuple[
+    bool, EndsRun | None
+]  # why all leave their tasks: whether a rank's time is over, and what rank 0 has found
 
 ORDER, PROGRESS, RESULT, PAUSE, PAUSED, OVERDUE = range(10, 16)  # tags
 REPORT = 0.01  # least time between two reports of a rank's progress [s]
@@ -103,7 +107,9 @@ class Dispatch:
             if heard is None:
                 return True
             if self._own:
-                self._advance(min(range(len(self._own)), key=lambda i: self._own[i][0].earliest), agenda)
+                self._advance(
+                    min(range(len(self._own)), key=lambda i: self._own[i][0].earliest), agenda
+                )
                 pause = 0.0
             elif begun or heard:
                 pause = 0.0
@@ -131,8 +137,14 @@ class Dispatch:
     def _give_out(self, leader: Leader) -> int:
         """Give tasks to ranks without one, and to rank 0 what belongs to it and one more; return their number."""
         begun = 0
-        waiting = sorted((task for task in leader.agenda if not task.begun), key=lambda task: task.earliest)
-        idle = [rank for rank in range(self.size - 1, 0, -1) if rank not in self._at] if waiting else []
+        waiting = sorted(
+            (task for task in leader.agenda if not task.begun), key=lambda task: task.earliest
+        )
+        idle = (
+            [rank for rank in range(self.size - 1, 0, -1) if rank not in self._at]
+            if waiting
+            else []
+        )
         every = interval(self.size, leader.agenda.by_progress, self._watchdog.silence_limit)
         for task in waiting:
             free = idle[-1] if idle else 0

@@ -37,8 +37,14 @@ def library() -> str:
 
 def binding() -> tuple[str, str]:
     """Return the name of mpi4py's module, which says whose ABI it was built for, and the thread level."""
-    levels = {MPI.THREAD_SINGLE: "single", MPI.THREAD_FUNNELED: "funneled", MPI.THREAD_SERIALIZED: "serialized"}
-    return os.path.basename(MPI.__file__).split(".cpython")[0], levels.get(MPI.Query_thread(), "multiple")
+    levels = {
+        MPI.THREAD_SINGLE: "single",
+        MPI.THREAD_FUNNELED: "funneled",
+        MPI.THREAD_SERIALIZED: "serialized",
+    }
+    return os.path.basename(MPI.__file__).split(".cpython")[0], levels.get(
+        MPI.Query_thread(), "multiple"
+    )
 
 
 # What launchers tell a process of its job's size; the first that is set decides, so that `mpirun -n 1` inside a larger step

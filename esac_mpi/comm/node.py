@@ -64,7 +64,9 @@ class Node:
         for window in self._windows:
             window.Sync()
 
-    def over_blocks(self, work: Callable[[int], np.ndarray], count: int, columns: int) -> np.ndarray:
+    def over_blocks(
+        self, work: Callable[[int], np.ndarray], count: int, columns: int
+    ) -> np.ndarray:
         """Run work(block) -> float64 [columns] for block in range(count), split over the ranks of each node.
 
         Writes to shared arrays inside `work` are seen by the whole node afterwards. Returns the sums over all blocks, added
@@ -117,7 +119,9 @@ class Node:
         return window, shared[1:]
 
     def _refuse_without_memory(self, size: int) -> None:
-        available = self._comm.bcast(free_memory() if self.rank == 0 else None)  # one rank's view: others' may differ
+        available = self._comm.bcast(
+            free_memory() if self.rank == 0 else None
+        )  # one rank's view: others' may differ
         if available is not None and size > available:
             raise MemoryError(
                 f"/dev/shm of {platform.node()} has {available} bytes free; the shared arrays need {size} more: ask for a larger "

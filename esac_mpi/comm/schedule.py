@@ -50,4 +50,7 @@ def fit(count: int, ranks: int, what: str = "members") -> tuple[str, str]:
         return found, ""
     enough, faster = -(-count // turns), -(-count // (turns - 1))
     better = f"{enough} take as many turns, " if enough < ranks else ""
-    return found, f"{count - (turns - 1) * ranks} of {ranks} have work in the last: {better}{faster} take {turns - 1}"
+    return (
+        found,
+        f"{count - (turns - 1) * ranks} of {ranks} have work in the last: {better}{faster} take {turns - 1}",
+    )

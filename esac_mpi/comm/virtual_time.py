@@ -57,16 +57,22 @@ class Agenda:
 
     by_progress = True
 
-    def __init__(self, may_be_told: Callable[[Task], bool] = lambda task: True, now: int = 0) -> None:
+    def __init__(
+        self, may_be_told: Callable[[Task], bool] = lambda task: True, now: int = 0
+    ) -> None:
         self._tasks: dict[int, Task] = {}  # worker -> its task
         self._may_be_told, self._now = may_be_told, now
-        self._awaited: tuple[Task, tuple[int, int], int] | None = None  # what blocks all, its earliest end, among how many
+        self._awaited: tuple[Task, tuple[int, int], int] | None = (
+            None  # what blocks all, its earliest end, among how many
+        )
 
     def __iter__(self) -> Iterator[Task]:
         """Go through the tasks, in no order."""
         return iter(list(self._tasks.values()))
 
-    def give(self, worker: int, start: int, order: Any, at_root: bool = False, least: int = 0) -> Task:
+    def give(
+        self, worker: int, start: int, order: Any, at_root: bool = False, least: int = 0
+    ) -> Task:
         """Give a worker its next task, which lasts `least` at least [steps]. Raises ValueError if it has one."""
         if worker in self._tasks:
             raise ValueError(f"worker {worker} has a task that was not told")
@@ -84,7 +90,9 @@ class Agenda:
         """
         if self._is_blocked():
             return None
-        waiting = [(task.earliest, task) for task in self]  # no two are equal: a worker has one task
+        waiting = [
+            (task.earliest, task) for task in self
+        ]  # no two are equal: a worker has one task
         heapq.heapify(waiting)
         while waiting:
             earliest, task = heapq.heappop(waiting)
@@ -116,7 +124,10 @@ class Arrival(Agenda):
     by_progress = False
 
     def __init__(
-        self, due: Sequence[int] | np.ndarray = (), strict: bool = True, may_be_told: Callable[[Task], bool] = lambda task: True
+        self,
+        due: Sequence[int] | np.ndarray = (),
+        strict: bool = True,
+        may_be_told: Callable[[Task], bool] = lambda task: True,
     ) -> None:
         super().__init__(may_be_told)
         self.due = np.asarray(due, np.int64)
@@ -149,7 +160,9 @@ class Arrival(Agenda):
         if self.due.size:
             worker = int(self.due[0])
             return worker if worker in self._came else None
-        return next((worker for worker in self._came if self._may_be_told(self._tasks[worker])), None)
+        return next(
+            (worker for worker in self._came if self._may_be_told(self._tasks[worker])), None
+        )
 
 
 class OrderDiffers(EndsRun):

@@ -22,7 +22,18 @@ import numpy as np
 from esac_mpi.comm import schedule
 from esac_mpi.comm.contracts import Background
 from esac_mpi.comm.dispatch import Dispatch, Work
-from esac_mpi.comm.headers import BACKGROUND, BUSY, CHECKSUM, HEADER, LEFT, STOP, boards, carried_out, compare, judge
+from esac_mpi.comm.headers import (
+    BACKGROUND,
+    BUSY,
+    CHECKSUM,
+    HEADER,
+    LEFT,
+    STOP,
+    boards,
+    carried_out,
+    compare,
+    judge,
+)
 from esac_mpi.comm.launch import abort, library
 from esac_mpi.comm.mpi import MPI
 from esac_mpi.comm.node import Node
@@ -42,7 +53,9 @@ class World:
     unfinished, so that others evaluate (equal on all ranks, as stopping). bytes_exchanged: bytes received from other nodes.
     """
 
-    def __init__(self, comm: MPI.Comm | None = None, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(
+        self, comm: MPI.Comm | None = None, clock: Callable[[], float] = time.monotonic
+    ) -> None:
         self._comm = MPI.COMM_WORLD if comm is None else comm
         self._boards: dict[tuple[int, int], list[np.ndarray]] = {}
         self.clock = clock
@@ -56,7 +69,9 @@ class World:
         self._checksum = 0.0  # of the node's parameters
         self._beside = 0.0  # spent on the background while there were members to take [s]
         self.stop = Stop(clock, self._abort_on_signal)
-        self.watchdog = Watchdog(f"rank {self.rank} on {platform.node()}", lambda words: abort(1, words))
+        self.watchdog = Watchdog(
+            f"rank {self.rank} on {platform.node()}", lambda words: abort(1, words)
+        )
         self.stopping, self.reasons = False, list[str]()
         self._dispatch: Dispatch | None = None
         self._told: list[MPI.Request] = []  # messages to other nodes, once they are sent
@@ -69,13 +84,20 @@ class World:
         self.hosts: list[str] = self._comm.allgather(platform.node())
         self.node = int(together.bcast(self._leaders.rank if self.local == 0 else None))
         nodes = np.array(self._comm.allgather(self.node))
-        self._ranks = [np.flatnonzero(nodes == node) for node in range(nodes.max() + 1)]  # of each node, ascending
+        self._ranks = [
+            np.flatnonzero(nodes == node) for node in range(nodes.max() + 1)
+        ]  # of each node, ascending
         self.nodes = len(self._ranks)
         self._counted = 0
         self._dealt: list[np.ndarray] = []  # the items of the last `map`, by node
 
     def map(
-        self, work: Callable[[int], np.ndarray], count: int, columns: int, expected: np.ndarray | None = None, bulk: int = 0
+        self,
+        work: Callable[[int], np.ndarray],
+        count: int,
+        columns: int,
+        expected: np.ndarray | None = None,
+        bulk: int = 0,
     ) -> tuple[np.ndarray, np.ndarray]:
         """Run work(i) -> float64 [columns] for i in range(count), spread over the ranks.
 
@@ -89,9 +111,13 @@ class World:
         """
         capacity = np.array([len(ranks) for ranks in self._ranks])
         capacity[0] -= self.learning
-        shares = self._dealt = schedule.deal(np.ones(count) if expected is None else expected, capacity)
+        shares = self._dealt = schedule.deal(
+            np.ones(count) if expected is None else expected, capacity
+        )
         mine = shares[self.node]
-        return self._run(work, (mine[place] for place in self._places(len(mine))), shares, (count, columns), bulk)
+        return self._run(
+            work, (mine[place] for place in self._places(len(mine))), shares, (count, columns), bulk
+        )
 
     def total(self, values: np.ndarray) -> np.ndarray:
         """Return the sum over all ranks of whole numbers, int64 of one shape, on every rank."""
@@ -102,9 +128,15 @@ class World:
 
     def host(self, item: int) -> str:
         """Return the host of the node that did an item of the last `map`."""
-        return next(self.hosts[ranks[0]] for ranks, share in zip(self._ranks, self._dealt, strict=True) if item in share)
+        return next(
+            self.hosts[ranks[0]]
+            for ranks, share in zip(self._ranks, self._dealt, strict=True)
+            if item in share
+        )
 
-    def at_root(self, work: Callable[[], np.ndarray], columns: int) -> tuple[np.ndarray, np.ndarray]:
+    def at_root(
+        self, work: Callable[[], np.ndarray], columns: int
+    ) -> tuple[np.ndarray, np.ndarray]:
         """End rank 0's background, then run work() -> float64 [columns] there; return its result and each rank's busy time.
 
         Busy times are float64 [size] [s]. Raises on all ranks what `map` does, so also an EndsRun of rank 0's work.
@@ -146,10 +178,17 @@ class World:
     def reserve(self, count: int, columns: int) -> None:
         """Make the boards of a `map` of this count and columns now; otherwise its first call does. Raises MemoryError."""
         if (count, columns) not in self._boards:
-            self._boards[count, columns] = list(self.shared(boards(count, columns, self.size), np.float64))
+            self._boards[count, columns] = list(
+                self.shared(boards(count, columns, self.size), np.float64)
+            )
 
     def _run(
-        self, work: Callable[[int], np.ndarray], mine: Iterator[int], shares: list[np.ndarray], shape: tuple[int, int], bulk: int
+        self,
+        work: Callable[[int], np.ndarray],
+        mine: Iterator[int],
+        shares: list[np.ndarray],
+        shape: tuple[int, int],
+        bulk: int,
     ) -> tuple[np.ndarray, np.ndarray]:
         """Do this rank's part, exchange the results; return those of all, and the busy times."""
         table, headers = self._board(shape)
@@ -164,7 +203,13 @@ class World:
         left, found = carried_out(self.stop, part)
         busy = self.clock() - start - (self._beside - beside)
         self._tell()
-        headers[self.rank] = busy, self.stop.wished, self._checksum, bool(background and not background.done), left
+        headers[self.rank] = (
+            busy,
+            self.stop.wished,
+            self._checksum,
+            bool(background and not background.done),
+            left,
+        )
         self._node.sync(partial(self._wait, background=background))
         self._between_nodes(table, headers, shares, bulk)
         self.waited += self.clock() - start - busy
@@ -180,7 +225,10 @@ class World:
 
         Rank 0 first has its background done, as far as that takes its core. Raises stop.GivenUp when another rank gave up.
         """
-        base, self._counted = self._counted, self._counted + count + self.locals  # each rank asks once too often
+        base, self._counted = (
+            self._counted,
+            self._counted + count + self.locals,
+        )  # each rank asks once too often
         while True:
             start = self.clock()
             self.watchdog.works_on("the phase beside the evaluation")
@@ -202,20 +250,31 @@ class World:
             self.watchdog.beat()
             if leave and self.background.waits:
                 return
-            if pause := min(pause + 5e-6, REST) * self.background.waits:  # an interleaved phase's update is soon there
+            if (
+                pause := min(pause + 5e-6, REST) * self.background.waits
+            ):  # an interleaved phase's update is soon there
                 time.sleep(pause)  # one of 0 s lasts 70 us
 
     def _hears(self) -> bool:
         """Return whether a rank gave up, as far as this one can know; the first rank of a node hears it for its node."""
         given_up = self._node.given_up
-        if self.local == 0 and self.nodes > 1 and not given_up[0] and self._comm.Iprobe(tag=OVERDUE):
-            given_up[0] = 1  # the message stays until `_settle`, where all say whether they sent one
+        if (
+            self.local == 0
+            and self.nodes > 1
+            and not given_up[0]
+            and self._comm.Iprobe(tag=OVERDUE)
+        ):
+            given_up[0] = (
+                1  # the message stays until `_settle`, where all say whether they sent one
+            )
         return bool(given_up[0])
 
     def _tell(self) -> None:
         """Let others leave their parts if this rank gives up, be it at work or waiting; not to be interrupted by the alarm."""
         if self.stop.overdue and not self._node.given_up[0]:
-            self._told = [self._comm.Isend(bytearray(0), int(ranks[0]), OVERDUE) for ranks in self._others()]
+            self._told = [
+                self._comm.Isend(bytearray(0), int(ranks[0]), OVERDUE) for ranks in self._others()
+            ]
             self._node.given_up[0] = 1
 
     def _others(self) -> list[np.ndarray]:
@@ -229,13 +288,18 @@ class World:
         both.reverse()
         return both[0][:size].reshape(shape), both[0][size:].reshape(self.size, HEADER)
 
-    def _between_nodes(self, table: np.ndarray, headers: np.ndarray, shares: list[np.ndarray], bulk: int) -> None:
+    def _between_nodes(
+        self, table: np.ndarray, headers: np.ndarray, shares: list[np.ndarray], bulk: int
+    ) -> None:
         """Give every node the other nodes' results and headers, but the bulk to rank 0's alone."""
         if self.nodes == 1:
             return
         if self.local == 0:
             first = table.shape[1] - bulk  # column of the bulk
-            sizes = [len(share) * first + len(ranks) * HEADER for share, ranks in zip(shares, self._ranks, strict=True)]
+            sizes = [
+                len(share) * first + len(ranks) * HEADER
+                for share, ranks in zip(shares, self._ranks, strict=True)
+            ]
             sent, received = np.zeros(max(sizes)), np.empty((self.nodes, max(sizes)))
             own = table[shares[self.node], :first], headers[self._ranks[self.node]]
             sent[: sizes[self.node]] = np.concatenate([part.ravel() for part in own])
@@ -255,12 +319,18 @@ class World:
         if self.rank:
             requests = [self._leaders.Isend(bulk[i], 0) for i in shares[self.node]]
         else:
-            requests = [self._leaders.Irecv(bulk[i], node) for node in range(1, self.nodes) for i in shares[node]]
+            requests = [
+                self._leaders.Irecv(bulk[i], node)
+                for node in range(1, self.nodes)
+                for i in shares[node]
+            ]
             self.bytes_exchanged += len(requests) * bulk[0].nbytes
         for request in requests:
             self._wait(request, self.background)
 
-    def over_blocks(self, work: Callable[[int], np.ndarray], count: int, columns: int, checksum: bool = False) -> np.ndarray:
+    def over_blocks(
+        self, work: Callable[[int], np.ndarray], count: int, columns: int, checksum: bool = False
+    ) -> np.ndarray:
         """Run work(block) for all blocks on each node; return the sums, without the checksum. See contracts.Memory."""
         sums = self._node.over_blocks(work, count, columns)
         if checksum:
@@ -286,7 +356,11 @@ class World:
 
     def from_root(self, value: Any) -> Any:
         """Return rank 0's Python object on every rank: a few numbers, not arrays of parameters."""
-        payload = np.frombuffer(MPI.pickle.dumps(value), np.uint8).copy() if self.rank == 0 else np.zeros(0, np.uint8)
+        payload = (
+            np.frombuffer(MPI.pickle.dumps(value), np.uint8).copy()
+            if self.rank == 0
+            else np.zeros(0, np.uint8)
+        )
         size = self.broadcast(np.array([payload.size], np.int64))
         if self.rank:
             payload = np.zeros(size[0], np.uint8)
@@ -298,11 +372,16 @@ class World:
         sizes = self._allgather(np.array([payload.size], np.int64))[:, 0]
         padded = np.zeros(sizes.max(), np.uint8)
         padded[: payload.size] = payload
-        return [MPI.pickle.loads(row[:size].tobytes()) for row, size in zip(self._allgather(padded), sizes, strict=True)]
+        return [
+            MPI.pickle.loads(row[:size].tobytes())
+            for row, size in zip(self._allgather(padded), sizes, strict=True)
+        ]
 
     def agree(self) -> bool:
         """Return whether a rank wishes to stop; for start-up, the exchanges carry it afterwards."""
-        self.reasons = [why for wished, why in self.gather((self.stop.wished, self.stop.why)) if wished]
+        self.reasons = [
+            why for wished, why in self.gather((self.stop.wished, self.stop.why)) if wished
+        ]
         self.stopping = bool(self.reasons)
         return self.stopping
 
@@ -321,8 +400,16 @@ class World:
         """Take the messages of `_tell`; none comes after them."""
         self._node.given_up[0] = 1
         told = self.gather(bool(self._told))
-        senders = [int(rank) for ranks in self._others() for rank in ranks if self.local == 0 and told[rank]]
-        for request in [*self._told, *(self._comm.Irecv(bytearray(0), rank, OVERDUE) for rank in senders)]:
+        senders = [
+            int(rank)
+            for ranks in self._others()
+            for rank in ranks
+            if self.local == 0 and told[rank]
+        ]
+        for request in [
+            *self._told,
+            *(self._comm.Irecv(bytearray(0), rank, OVERDUE) for rank in senders),
+        ]:
             self._wait(request)
         self._told = []
 
@@ -339,7 +426,9 @@ class World:
         while not request.Test():
             self._tell()
             if not self._hears() and background and not background.done:
-                if any(request.Test() for _ in range(POLLS)):  # an exchange has several rounds: let it pass before the next slice
+                if any(
+                    request.Test() for _ in range(POLLS)
+                ):  # an exchange has several rounds: let it pass before the next slice
                     break
                 background.advance()
                 if not background.waits:

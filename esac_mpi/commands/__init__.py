@@ -12,7 +12,17 @@ from pathlib import Path
 
 GROUPS = {
     "train": ("run", "examples"),
-    "look at runs": ("watch", "summary", "plot", "table", "compare", "updates", "scaling", "sensitivity", "waiting"),
+    "look at runs": (
+        "watch",
+        "summary",
+        "plot",
+        "table",
+        "compare",
+        "updates",
+        "scaling",
+        "sensitivity",
+        "waiting",
+    ),
     "take policies and figures elsewhere": ("evaluate", "render", "export", "operators"),
     "study": ("sweep", "search", "experiment", "results"),
     "the shell": ("completion",),

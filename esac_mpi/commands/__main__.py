@@ -34,7 +34,8 @@ def overview() -> str:
     """Return what all commands do, a line each."""
     width = max(map(len, NAMES))
     groups = [
-        "\n".join([f"{title}:", *(f"  {name:{width}}  {about(name)}" for name in names)]) for title, names in GROUPS.items()
+        "\n".join([f"{title}:", *(f"  {name:{width}}  {about(name)}" for name in names)])
+        for title, names in GROUPS.items()
     ]
     return "\n\n".join([(__doc__ or "").rstrip(), *groups])
 
@@ -85,7 +86,10 @@ def carry_out(name: str, arguments: list[str]) -> int:
         library = (error.name or "").partition(".")[0]
         if library not in EXTRAS:
             raise
-        print(f"{called(name)} needs {library}: pip install 'esac_mpi[{EXTRAS[library]}]'", file=sys.stderr)
+        print(
+            f"{called(name)} needs {library}: pip install 'esac_mpi[{EXTRAS[library]}]'",
+            file=sys.stderr,
+        )
     except (ImportError, RuntimeError) as error:  # mpi4py's
         if not (told := why_no_mpi(error)):
             raise

@@ -74,9 +74,16 @@ def script(shell: str) -> str:
     for name in NAMES:
         own, following = taken(name)
         options.append(f'                {name}) words="{" ".join(own)}" ;;')
-        values += [f'        "{name} {word}") words="{" ".join(found)}" ;;' for word, found in following.items()]
+        values += [
+            f'        "{name} {word}") words="{" ".join(found)}" ;;'
+            for word, found in following.items()
+        ]
     bash = BASH
-    for mark, text in {"@names": " ".join(NAMES), "@values": "\n".join(values), "@options": "\n".join(options)}.items():
+    for mark, text in {
+        "@names": " ".join(NAMES),
+        "@values": "\n".join(values),
+        "@options": "\n".join(options),
+    }.items():
         bash = bash.replace(mark, text)
     return f"# completion of {SCRIPT}: {SCRIPT} completion {shell}\n{ZSH if shell == 'zsh' else ''}{bash}"
 

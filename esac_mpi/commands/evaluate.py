@@ -39,7 +39,9 @@ from esac_mpi.policies.evaluation import Misfit, episodes, make_env, statistics
 from esac_mpi.record import Unreadable
 
 
-def report(policy: Any, env: envs.Env, world: Any, options: Any, returns: np.ndarray, lengths: np.ndarray) -> dict[str, Any]:
+def report(
+    policy: Any, env: envs.Env, world: Any, options: Any, returns: np.ndarray, lengths: np.ndarray
+) -> dict[str, Any]:
     """Return everything about an evaluation."""
     return {
         "policy": str(policy.path), "trained_on": policy.task, "task": env.id,
@@ -57,14 +59,21 @@ def text(policy: Any, found: dict[str, Any]) -> str:
     which = f" ({found['not_finite']})" if found["not_finite"] else ""
     said = f"return  physics unstable in {found['unstable']} of {count}{which}: no mean of all can be given"
     if not found["unstable"]:
-        ends = {name: "[{:.1f}, {:.1f}]".format(*found[name]) if found[name] else "" for name in ("interval", "iqm_interval")}
-        spread = "one episode has no interval" if found["std"] is None else f"std {found['std']:.1f}"
+        ends = {
+            name: "[{:.1f}, {:.1f}]".format(*found[name]) if found[name] else ""
+            for name in ("interval", "iqm_interval")
+        }
+        spread = (
+            "one episode has no interval" if found["std"] is None else f"std {found['std']:.1f}"
+        )
         said = (
             f"return  mean {found['mean']:.1f} {ends['interval']}, {spread}, median {found['median']:.1f}, "
             f"IQM {found['iqm']:.1f} {ends['iqm_interval']}, worst {found['worst']:.1f}, best {found['best']:.1f}"
         ).replace(" ,", ",")
     steps = "length  mean {mean:.1f}, {shortest} to {longest} steps".format(**found["length"])
-    task = " ".join([found["task"], *[json.dumps(found["task_kwargs"])] * bool(found["task_kwargs"])])
+    task = " ".join(
+        [found["task"], *[json.dumps(found["task_kwargs"])] * bool(found["task_kwargs"])]
+    )
     noise = f", weight noise {found['weight_noise']:g}" if found["weight_noise"] else ""
     return f"{policy}\n{task}, {count}, seed {found['seed']}{noise}\n{said}\n{steps} of at most {found['horizon']}"
 
@@ -80,10 +89,24 @@ def command_line() -> argparse.ArgumentParser:
     line = parser(__doc__)
     line.add_argument("policy", type=given, metavar="POLICY|RUN", help="policy.h5 or run directory")
     line.add_argument("--episodes", type=whole, default=100, help="noise-free episodes (100)")
-    line.add_argument("--task", default="", help="another task of equal spaces, or this one without its task.kwargs")
-    line.add_argument("--horizon", type=whole, help="truncate episodes there [steps]; 0: the task's own limit (as in training)")
+    line.add_argument(
+        "--task",
+        default="",
+        help="another task of equal spaces, or this one without its task.kwargs",
+    )
+    line.add_argument(
+        "--horizon",
+        type=whole,
+        help="truncate episodes there [steps]; 0: the task's own limit (as in training)",
+    )
     line.add_argument("--seed", type=seed, default=0, help="which start states (0)")
-    line.add_argument("--weight-noise", type=float, default=0.0, metavar="SIGMA", help="perturb every weight, each episode (0)")
+    line.add_argument(
+        "--weight-noise",
+        type=float,
+        default=0.0,
+        metavar="SIGMA",
+        help="perturb every weight, each episode (0)",
+    )
     line.add_argument("--json", action="store_true", help="one JSON object, with every episode")
     return line
 
@@ -104,9 +127,13 @@ def main(argv: list[str], world: Any) -> int:
 def evaluated(options: argparse.Namespace, world: Any, answer: Callable[[str], object]) -> int:
     """Answer on rank 0 with the evaluation; return the exit code."""
     try:
-        policy, env = on_all(world, lambda: loaded(options), (Unreadable, envs.TaskError, Misfit, ImportError))
+        policy, env = on_all(
+            world, lambda: loaded(options), (Unreadable, envs.TaskError, Misfit, ImportError)
+        )
         if len({*world.gather(sha256(policy.theta.tobytes()).digest())}) > 1:
-            raise Misfit(f"{options.policy}: a better policy came while the ranks read it; try again")
+            raise Misfit(
+                f"{options.policy}: a better policy came while the ranks read it; try again"
+            )
     except (Unreadable, envs.TaskError, Misfit, ImportError) as error:
         if world.rank == 0:
             print(error, file=sys.stderr)

@@ -23,7 +23,14 @@ FOLDERS = ("configs", "jobs")
 def command_line() -> argparse.ArgumentParser:
     """Return the command line."""
     line = parser(__doc__)
-    line.add_argument("place", nargs="?", type=given, default=Path(), metavar="DIR", help="default: the current directory")
+    line.add_argument(
+        "place",
+        nargs="?",
+        type=given,
+        default=Path(),
+        metavar="DIR",
+        help="default: the current directory",
+    )
     return line
 
 
@@ -31,7 +38,9 @@ def copied(place: Path) -> Iterator[Path]:
     """Copy the folders; yield the copies. Raises Unusable where there is one."""
     for folder in FOLDERS:
         if (place / folder).exists():
-            raise Unusable(f"{place / folder} is there already: nothing was copied; choose another directory")
+            raise Unusable(
+                f"{place / folder} is there already: nothing was copied; choose another directory"
+            )
     for folder in FOLDERS:
         yield Path(shutil.copytree(shipped() / folder, place / folder))
 

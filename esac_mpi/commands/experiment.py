@@ -60,7 +60,10 @@ def carried_out(options: argparse.Namespace, recorder: Recorder) -> Iterator[obj
     spent, results = running.Spent(folder), []
     work = [(run, rest) for run in runs if (rest := running.left(run, spent)) is not None]
     yield f"{folder}: {len(runs)} runs, {len(runs) - len(work)} finished"
-    with running.wish() as heard, closing(running.carry_out(work, options.at_once, spent, heard)) as ends:
+    with (
+        running.wish() as heard,
+        closing(running.carry_out(work, options.at_once, spent, heard)) as ends,
+    ):
         for result in ends:
             results.append(result)
             print(f"[{len(runs) - len(work) + len(results)}/{len(runs)}] {result}", flush=True)
@@ -78,7 +81,15 @@ def redrawn(options: argparse.Namespace, recorder: Recorder) -> Iterator[object]
     """Record and draw what there is. Raises Unusable, Failed."""
     found = design.experiment(options.id)
     runs = design.runs(found, options.budget, options.root)
-    if failed := (yield from drawn(found, runs, design.folder_of(found, options.budget, options.root), options.budget, recorder)):
+    if failed := (
+        yield from drawn(
+            found,
+            runs,
+            design.folder_of(found, options.budget, options.root),
+            options.budget,
+            recorder,
+        )
+    ):
         raise Failed(f"failed: {', '.join(failed)}")
 
 
@@ -87,7 +98,13 @@ def timed(options: argparse.Namespace) -> Iterator[object]:
     from esac_mpi.studies.experiments import stopwatch
 
     experiments = [design.experiment(name) for name in design.names()]
-    planned = [run for e in experiments for b in ("small", "paper") if b in e.budgets for run in design.runs(e, b, Path())]
+    planned = [
+        run
+        for e in experiments
+        for b in ("small", "paper")
+        if b in e.budgets
+        for run in design.runs(e, b, Path())
+    ]
     yield stopwatch.write(sorted({run.config.task.id for run in planned}), options.machine)
 
 
@@ -119,19 +136,47 @@ def command_line() -> argparse.ArgumentParser:
     default = {"show": None, "run": "small", "draw": "small", "submit": "paper"}
     for name, what in default.items():
         action = actions.add_parser(name)
-        action.add_argument("id", metavar="ID", help="a file of configs/experiments/, without .toml")
+        action.add_argument(
+            "id", metavar="ID", help="a file of configs/experiments/, without .toml"
+        )
         if what:
-            action.add_argument("--root", type=given, default=Path("runs/experiments"), help="where the experiments' folders are")
-            action.add_argument("--budget", default=what, help=f"smoke, small or paper; default {what}")
-    actions.choices["run"].add_argument("--seeds", nargs="+", type=whole, metavar="N", help="of the budget's seeds these alone")
-    actions.choices["run"].add_argument("--at-once", type=whole, default=2, metavar="N", help="runs at the same time (2)")
-    actions.choices["submit"].add_argument("--dry-run", action="store_true", help="print the commands instead")
+            action.add_argument(
+                "--root",
+                type=given,
+                default=Path("runs/experiments"),
+                help="where the experiments' folders are",
+            )
+            action.add_argument(
+                "--budget", default=what, help=f"smoke, small or paper; default {what}"
+            )
+    actions.choices["run"].add_argument(
+        "--seeds", nargs="+", type=whole, metavar="N", help="of the budget's seeds these alone"
+    )
+    actions.choices["run"].add_argument(
+        "--at-once", type=whole, default=2, metavar="N", help="runs at the same time (2)"
+    )
+    actions.choices["submit"].add_argument(
+        "--dry-run", action="store_true", help="print the commands instead"
+    )
     speeds = actions.add_parser("speeds", help="measure this machine, for the estimates")
-    speeds.add_argument("--machine", default=f"{os.cpu_count()} cores", help="what kind of machine this is")
+    speeds.add_argument(
+        "--machine", default=f"{os.cpu_count()} cores", help="what kind of machine this is"
+    )
     random = actions.add_parser("random", help="what random actions return, for normalised scores")
     random.add_argument("tasks", nargs="+", metavar="TASK", help="a task's id")
-    random.add_argument("--horizon", type=whole, default=0, help="truncate episodes there [steps]; 0: the task's own limit")
-    random.add_argument("--kwargs", type=arguments, default={}, metavar="JSON", help="what the task is made with, an object")
+    random.add_argument(
+        "--horizon",
+        type=whole,
+        default=0,
+        help="truncate episodes there [steps]; 0: the task's own limit",
+    )
+    random.add_argument(
+        "--kwargs",
+        type=arguments,
+        default={},
+        metavar="JSON",
+        help="what the task is made with, an object",
+    )
     return main
 
 

@@ -39,8 +39,17 @@ def command_line() -> argparse.ArgumentParser:
     line = parser(__doc__)
     line.add_argument("policy", type=given, metavar="POLICY|RUN", help="policy.h5 or run directory")
     line.add_argument("--format", choices=(*FORMATS, *histories.FORMATS), required=True)
-    line.add_argument("--step", choices=histories.STEPS, default="env_steps", help="of tensorboard; default: env_steps")
-    line.add_argument("--out", type=given, help="default: policy.pt, .onnx, .npz or .zip beside policy.h5; a history: in the run")
+    line.add_argument(
+        "--step",
+        choices=histories.STEPS,
+        default="env_steps",
+        help="of tensorboard; default: env_steps",
+    )
+    line.add_argument(
+        "--out",
+        type=given,
+        help="default: policy.pt, .onnx, .npz or .zip beside policy.h5; a history: in the run",
+    )
     return line
 
 
@@ -66,7 +75,9 @@ def main(argv: list[str]) -> int:
             raise Unexportable(f"{out}: a directory; name the file in it")
         out = out if out.suffix else out.with_suffix(suffix)  # some libraries add it, others do not
         if not os.access(out.parent, os.W_OK):
-            raise Unexportable(f"{out.parent}: not a directory that can be written; choose another --out")
+            raise Unexportable(
+                f"{out.parent}: not a directory that can be written; choose another --out"
+            )
         found = difference(policy, write(policy, out))
     except ImportError as error:
         print(f"--format {options.format} needs {error.name}: pip install {needs}", file=sys.stderr)

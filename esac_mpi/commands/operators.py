@@ -44,7 +44,12 @@ from esac_mpi.record import Unreadable
 
 NUMBERS = {"crossover": 10, "mutation": 10, "visits": 1, "magnitude": 3}  # of pairs or parents
 MAGNITUDES = (0.0, 0.01, 0.05, 0.1, 0.2)  # public code
-UNREAD = {"crossover": ("of", "dimensions", "magnitude"), "mutation": ("of", "dimensions"), "visits": (), "magnitude": ("of",)}
+UNREAD = {
+    "crossover": ("of", "dimensions", "magnitude"),
+    "mutation": ("of", "dimensions"),
+    "visits": (),
+    "magnitude": ("of",),
+}
 
 
 def study_of(population: Population, options: argparse.Namespace, world: Any) -> Study:
@@ -53,9 +58,13 @@ def study_of(population: Population, options: argparse.Namespace, world: Any) ->
     i, j = options.dimensions
     size = population.env.observation_size
     if looked and not (0 <= i < size and 0 <= j < size and i != j):
-        raise Unusable(f"--dimensions {i} {j}: must be two different ones of the {size} of a state, 0 to {size - 1}")
+        raise Unusable(
+            f"--dimensions {i} {j}: must be two different ones of the {size} of a state, 0 to {size - 1}"
+        )
     number = options.number or NUMBERS[options.what]
-    return Study(population, world, number, options.episodes, options.seed, (i, j) if looked else None)
+    return Study(
+        population, world, number, options.episodes, options.seed, (i, j) if looked else None
+    )
 
 
 def relatives(study: Study, options: argparse.Namespace) -> list[Relative]:
@@ -67,12 +76,17 @@ def relatives(study: Study, options: argparse.Namespace) -> list[Relative]:
     return offspring.crossover(study)
 
 
-def pictures(study: Study, found: list[Relative], seen: list[Visits], options: argparse.Namespace) -> Iterator[Path]:
+def pictures(
+    study: Study, found: list[Relative], seen: list[Visits], options: argparse.Namespace
+) -> Iterator[Path]:
     """Draw; yield the files written."""
     from esac_mpi.analysis import relatives_pictures
     from esac_mpi.analysis.figures import save
 
-    config, out = study.population.params.config, options.out or options.run / f"operators-{options.what}"
+    config, out = (
+        study.population.params.config,
+        options.out or options.run / f"operators-{options.what}",
+    )
     about = f"{config.algorithm.upper()} on {config.task.id}, seed {config.seed}, generation {study.population.state.generation}"
     if study.dimensions is None:
         figure = relatives_pictures.bars(found, about)
@@ -82,23 +96,39 @@ def pictures(study: Study, found: list[Relative], seen: list[Visits], options: a
         figure = relatives_pictures.maps(seen, study.dimensions, about, options.of == "mutation")
     yield from save(figure, out)
     yield write(
-        out.with_suffix(".csv") if out.suffix in (".png", ".pdf", ".svg") else out.with_name(f"{out.name}.csv"), found, seen
+        out.with_suffix(".csv")
+        if out.suffix in (".png", ".pdf", ".svg")
+        else out.with_name(f"{out.name}.csv"),
+        found,
+        seen,
     )
 
 
-def studied(line: argparse.ArgumentParser, options: argparse.Namespace, world: Any) -> Iterator[Path]:
+def studied(
+    line: argparse.ArgumentParser, options: argparse.Namespace, world: Any
+) -> Iterator[Path]:
     """Make the table and pictures; yield the files written. Raises Unusable."""
     refuse_unread(line, options, f"--what {options.what}", UNREAD[options.what])
-    if options.number < 0 or options.episodes < 1 or any(not 0 <= m < 1e6 for m in options.magnitude or ()):
+    if (
+        options.number < 0
+        or options.episodes < 1
+        or any(not 0 <= m < 1e6 for m in options.magnitude or ())
+    ):
         raise Unusable("--number and --episodes must be at least 1, --magnitude at least 0")
-    if options.what != "magnitude" and len(options.magnitude or ()) > (options.what == "mutation" or options.of == "mutation"):
-        raise Unusable("--magnitude takes one number with mutants, several with --what magnitude, and none with children")
+    if options.what != "magnitude" and len(options.magnitude or ()) > (
+        options.what == "mutation" or options.of == "mutation"
+    ):
+        raise Unusable(
+            "--magnitude takes one number with mutants, several with --what magnitude, and none with children"
+        )
     from esac_mpi.analysis import figures  # noqa: F401 - whether it can draw is known before the work
 
     look_here()
     population = on_all(world, lambda: restored(options.run), (Unusable, Unreadable))
     if len({*world.gather(population.state.generation)}) > 1:
-        raise Unusable(f"{options.run}: the run has gone on while its checkpoint was read; try again")
+        raise Unusable(
+            f"{options.run}: the run has gone on while its checkpoint was read; try again"
+        )
     study = study_of(population, options, world)
     with process_state.kept():
         found = relatives(study, options)
@@ -112,13 +142,37 @@ def command_line() -> argparse.ArgumentParser:
     line = parser(__doc__)
     line.add_argument("run", type=given, metavar="RUN", help="run directory")
     line.add_argument("--what", choices=tuple(NUMBERS), default="crossover")
-    line.add_argument("--of", choices=("crossover", "mutation"), default="crossover", help="of visits: whose")
-    line.add_argument("--number", type=whole, default=0, metavar="N", help="pairs of parents, or parents")
+    line.add_argument(
+        "--of", choices=("crossover", "mutation"), default="crossover", help="of visits: whose"
+    )
+    line.add_argument(
+        "--number", type=whole, default=0, metavar="N", help="pairs of parents, or parents"
+    )
     line.add_argument("--episodes", type=whole, default=10, metavar="E", help="of each policy (10)")
-    line.add_argument("--dimensions", type=whole, nargs=2, default=[0, 1], metavar=("I", "J"), help="of the state (0 1)")
-    line.add_argument("--magnitude", type=float, nargs="+", metavar="M", help="of proximal mutation; default: the run's")
-    line.add_argument("--seed", type=seed, default=0, help="who is drawn, how they are crossed and mutated, start states (0)")
-    line.add_argument("--out", type=given, metavar="NAME", help="default: operators-<what>, in the run")
+    line.add_argument(
+        "--dimensions",
+        type=whole,
+        nargs=2,
+        default=[0, 1],
+        metavar=("I", "J"),
+        help="of the state (0 1)",
+    )
+    line.add_argument(
+        "--magnitude",
+        type=float,
+        nargs="+",
+        metavar="M",
+        help="of proximal mutation; default: the run's",
+    )
+    line.add_argument(
+        "--seed",
+        type=seed,
+        default=0,
+        help="who is drawn, how they are crossed and mutated, start states (0)",
+    )
+    line.add_argument(
+        "--out", type=given, metavar="NAME", help="default: operators-<what>, in the run"
+    )
     return line
 
 

@@ -53,15 +53,28 @@ def pictures(line: argparse.ArgumentParser, options: argparse.Namespace) -> Iter
     from esac_mpi.analysis.figures import save
     from esac_mpi.analysis.plots import figure
 
-    unread = [*(OF_CURVES if options.what == "map" else OF_MAPS), *(["policy"] if options.what != "return" else [])]
-    unread += OF_MACHINES if options.what == "timeline" else []  # waiting is computed by another tool
+    unread = [
+        *(OF_CURVES if options.what == "map" else OF_MAPS),
+        *(["policy"] if options.what != "return" else []),
+    ]
+    unread += (
+        OF_MACHINES if options.what == "timeline" else []
+    )  # waiting is computed by another tool
     refuse_unread(line, options, f"--what {options.what}", unread)
     if options.what == "map":
         yield from maps(options)
         return
     runs = opened(options.runs)
     name = "learning_curve" if options.what == "return" else options.what
-    drawing = figure(runs, options.what, options.x, options.policy, options.seeds, machine_of(options), options.label)
+    drawing = figure(
+        runs,
+        options.what,
+        options.x,
+        options.policy,
+        options.seeds,
+        machine_of(options),
+        options.label,
+    )
     yield from save(drawing, options.out or (options.runs[0] if len(runs) == 1 else Path()) / name)
 
 
@@ -72,7 +85,11 @@ def maps(options: argparse.Namespace) -> Iterator[Path]:
 
     tasks, out = reach.of_task(reach.read(options.runs), options.task), options.out or Path("map")
     for task, labels in tasks.items():
-        name = out.with_name(f"{out.stem}-{re.sub(r'[^A-Za-z0-9.]+', '-', task)}{out.suffix}") if len(tasks) > 1 else out
+        name = (
+            out.with_name(f"{out.stem}-{re.sub(r'[^A-Za-z0-9.]+', '-', task)}{out.suffix}")
+            if len(tasks) > 1
+            else out
+        )
         yield from save(reach.figure(task, labels, options.reach, options.within), name)
 
 
@@ -81,16 +98,33 @@ def command_line() -> argparse.ArgumentParser:
     line = parser(__doc__)
     add_runs(line)
     line.add_argument("--what", choices=KINDS, default="return")
-    line.add_argument("--x", choices=AXES, help="horizontal axis; default: env_steps, training_episodes for training")
+    line.add_argument(
+        "--x",
+        choices=AXES,
+        help="horizontal axis; default: env_steps, training_episodes for training",
+    )
     add_policy(line, "whose returns")
     add_machine(line)
     add_labels(line)
-    line.add_argument("--reach", type=float, metavar="RETURN", help="of a map; default: what two variants reach")
-    line.add_argument("--task", metavar="ID", help="of a map: of this one alone; default: a picture of each")
-    line.add_argument("--within", type=float, default=inf, metavar="T", help="of a map: blank where it takes longer [s]")
+    line.add_argument(
+        "--reach", type=float, metavar="RETURN", help="of a map; default: what two variants reach"
+    )
+    line.add_argument(
+        "--task", metavar="ID", help="of a map: of this one alone; default: a picture of each"
+    )
+    line.add_argument(
+        "--within",
+        type=float,
+        default=inf,
+        metavar="T",
+        help="of a map: blank where it takes longer [s]",
+    )
     line.add_argument("--seeds", action="store_true", help="each run as a thin line")
     line.add_argument(
-        "--out", type=given, metavar="NAME", help="default: learning_curve, or what is drawn; in the run if it is one"
+        "--out",
+        type=given,
+        metavar="NAME",
+        help="default: learning_curve, or what is drawn; in the run if it is one",
     )
     return line
 

@@ -45,8 +45,12 @@ def show(env: envs.Env, policy: Any, options: Any, out: Path) -> None:
     if options.start == "tilted":
         body = posture.Body(env)
         start = lambda: body.tilt(options.degrees, generator(options.seed, Purpose.EPISODE))  # noqa: E731
-    cap = math.ceil(options.seconds / step - 1e-9)  # 1.1 s of 0.02 s each are 55, and 55.00000000000001 by floats
-    length = watched(stage.Watched(env, tilt=start), policy, episode_seed, cap=cap).episodic_length  # below the same, to the bit
+    cap = math.ceil(
+        options.seconds / step - 1e-9
+    )  # 1.1 s of 0.02 s each are 55, and 55.00000000000001 by floats
+    length = watched(
+        stage.Watched(env, tilt=start), policy, episode_seed, cap=cap
+    ).episodic_length  # below the same, to the bit
     wanted = np.unique(np.linspace(0, length, options.frames).round()).astype(int)
     stride, strip = max(1, round(1 / (RATE * step))), []
     camera = stage.Camera(env)
@@ -56,7 +60,9 @@ def show(env: envs.Env, policy: Any, options: Any, out: Path) -> None:
             def see(steps: int, total: float) -> None:
                 filmed = options.video and steps % stride == 0
                 if filmed or steps in wanted:
-                    image = stage.labelled(camera.picture(), f"{steps * step:.1f} s   return {total:.0f}")
+                    image = stage.labelled(
+                        camera.picture(), f"{steps * step:.1f} s   return {total:.0f}"
+                    )
                     if steps in wanted:
                         strip.append(image)
                     if filmed:
@@ -76,14 +82,31 @@ def command_line() -> argparse.ArgumentParser:
     """Return the command line."""
     line = parser(__doc__)
     line.add_argument("policy", type=given, metavar="RUN|POLICY", help="run directory or policy.h5")
-    line.add_argument("--start", choices=("default", "tilted"), default="default", help="default: the task's own")
-    line.add_argument("--degrees", type=float, default=30.0, help="how far a tilted start leans forward (30)")
-    line.add_argument("--seconds", type=float, default=0.0, help="simulated time to show [s]; 0: the whole episode")
+    line.add_argument(
+        "--start", choices=("default", "tilted"), default="default", help="default: the task's own"
+    )
+    line.add_argument(
+        "--degrees", type=float, default=30.0, help="how far a tilted start leans forward (30)"
+    )
+    line.add_argument(
+        "--seconds",
+        type=float,
+        default=0.0,
+        help="simulated time to show [s]; 0: the whole episode",
+    )
     line.add_argument("--frames", type=whole, default=6, help="pictures in the strip (6)")
     line.add_argument("--video", type=given, help="film, .mp4 or .gif")
-    line.add_argument("--seed", type=seed, default=0, help="which start state (0): the first of evaluate's")
-    line.add_argument("--trials", type=whole, default=0, help="tilted starts to count the recoveries of")
-    line.add_argument("--out", type=given, help="picture; default: strip.png, or trials.png and .pdf, beside policy.h5")
+    line.add_argument(
+        "--seed", type=seed, default=0, help="which start state (0): the first of evaluate's"
+    )
+    line.add_argument(
+        "--trials", type=whole, default=0, help="tilted starts to count the recoveries of"
+    )
+    line.add_argument(
+        "--out",
+        type=given,
+        help="picture; default: strip.png, or trials.png and .pdf, beside policy.h5",
+    )
     return line
 
 
@@ -109,7 +132,11 @@ def main(argv: list[str]) -> int:
     look_here()
     try:
         policy = Policy.load(options.policy)
-        env = envs.make(policy.task, LONGEST if options.trials else policy.horizon or LONGEST, policy.task_kwargs)
+        env = envs.make(
+            policy.task,
+            LONGEST if options.trials else policy.horizon or LONGEST,
+            policy.task_kwargs,
+        )
         names = ("trials.png", "trials.pdf") if options.trials else ("strip.png",)
         files = [options.out] if options.out else [policy.path.with_name(name) for name in names]
         if options.trials:
@@ -117,7 +144,9 @@ def main(argv: list[str]) -> int:
 
             found = recovery.trials(env, policy, options.trials, options.degrees, options.seed)
             verdict = recovery.verdict(found, options.degrees, stage.seconds_per_step(env))
-            recovery.draw(found, f"{policy.task}, return {policy.episodic_return:.0f}\n{verdict}", files)
+            recovery.draw(
+                found, f"{policy.task}, return {policy.episodic_return:.0f}\n{verdict}", files
+            )
             print(verdict)
         else:
             show(env, policy, options, files[0])

@@ -45,7 +45,11 @@ READ = {  # options of draw, by what is drawn
     "updates": OF_CURVES,
     "sensitivity": ("measure", "field", "normalise", "seeds"),
 }
-UNREAD = {"return": (), "updates": ("of", "published"), "fitness": ("published",)}  # options of table; papers print returns
+UNREAD = {
+    "return": (),
+    "updates": ("of", "published"),
+    "fitness": ("published",),
+}  # options of table; papers print returns
 OF_PICTURES = sorted({name for names in READ.values() for name in names})
 
 
@@ -65,8 +69,12 @@ def table(options: argparse.Namespace) -> Iterator[object]:
     refuse_unread(options.line, options, f"--measure {options.measure}", UNREAD[options.measure])
     runs, wall = found(options)
     if options.of != CHAMPION:
-        champion_of(list(dict.fromkeys(label for labels in runs.values() for label in labels)), options.of)
-    yield from written(document(runs, options.measure, options.published, options.of, wall), options.out)
+        champion_of(
+            list(dict.fromkeys(label for labels in runs.values() for label in labels)), options.of
+        )
+    yield from written(
+        document(runs, options.measure, options.published, options.of, wall), options.out
+    )
 
 
 def draw(options: argparse.Namespace) -> Iterator[object]:
@@ -80,7 +88,9 @@ def draw(options: argparse.Namespace) -> Iterator[object]:
         raise Unusable("--ranks says what wall time is computed for: it needs --x wall_seconds")
     runs, wall = found(options)
     if options.what == "sensitivity":
-        figure = pictures.sensitivity(runs, options.measure, options.field, options.normalise, options.seeds)
+        figure = pictures.sensitivity(
+            runs, options.measure, options.field, options.normalise, options.seeds
+        )
     elif options.what == "ends":
         figure = pictures.ends(runs, options.policy)
     else:
@@ -111,33 +121,70 @@ def command_line() -> argparse.ArgumentParser:
     actions = line.add_subparsers(required=True)
     tables = actions.add_parser("table", help="Markdown tables and verdicts")
     tables.add_argument("--measure", choices=MEASURES, default="return")
-    tables.add_argument("--published", action="store_true", help="beside them what the ESAC paper prints")
+    tables.add_argument(
+        "--published", action="store_true", help="beside them what the ESAC paper prints"
+    )
     tables.add_argument("--out", type=given, metavar="FILE", help="write it there")
     tables.set_defaults(make=table, line=tables)
     pictures = actions.add_parser("draw", help="a picture")
     pictures.add_argument("--what", choices=tuple(READ), default="returns")
-    pictures.add_argument("--x", choices=("env_steps", "wall_seconds", "nominal_steps", "training_episodes"))
-    pictures.add_argument("--policy", choices=("better", "theta_es", "learner"), default="better", help="whose returns")
-    pictures.add_argument("--measure", choices=("fitness", "return"), default="fitness", help="of sensitivity")
-    pictures.add_argument("--field", default="value", metavar="NAME", help="the swept field, as the axis calls it")
-    pictures.add_argument("--normalise", action="store_true", help="sensitivity: divide each line by its best")
-    pictures.add_argument("--seeds", action="store_true", help="each run as a thin line or small point")
+    pictures.add_argument(
+        "--x", choices=("env_steps", "wall_seconds", "nominal_steps", "training_episodes")
+    )
+    pictures.add_argument(
+        "--policy",
+        choices=("better", "theta_es", "learner"),
+        default="better",
+        help="whose returns",
+    )
+    pictures.add_argument(
+        "--measure", choices=("fitness", "return"), default="fitness", help="of sensitivity"
+    )
+    pictures.add_argument(
+        "--field", default="value", metavar="NAME", help="the swept field, as the axis calls it"
+    )
+    pictures.add_argument(
+        "--normalise", action="store_true", help="sensitivity: divide each line by its best"
+    )
+    pictures.add_argument(
+        "--seeds", action="store_true", help="each run as a thin line or small point"
+    )
     pictures.add_argument("--out", type=given, metavar="FILE", required=True)
     pictures.set_defaults(make=draw, line=pictures)
     together = actions.add_parser("aggregate", help="normalised scores over all tasks and seeds")
-    together.add_argument("--leave-out", nargs="+", default=[], metavar="NAME", help="tasks, variants: not aggregated")
-    together.add_argument("--policy", choices=tuple(POLICIES), default="chosen", help="whose return counts where a run has two")
+    together.add_argument(
+        "--leave-out", nargs="+", default=[], metavar="NAME", help="tasks, variants: not aggregated"
+    )
+    together.add_argument(
+        "--policy",
+        choices=tuple(POLICIES),
+        default="chosen",
+        help="whose return counts where a run has two",
+    )
     together.add_argument("--out", type=given, metavar="FILE", help="write or draw it there")
     together.add_argument(
-        "--random", type=given, default=FOLDER / "random.toml", metavar="FILE", help="returns of random actions"
+        "--random",
+        type=given,
+        default=FOLDER / "random.toml",
+        metavar="FILE",
+        help="returns of random actions",
     )
     together.set_defaults(make=aggregate)
     for action in (tables, together):
-        action.add_argument("--of", default=CHAMPION, metavar="VARIANT", help=f"whom the verdicts are about; default: {CHAMPION}")
-        action.add_argument("--seconds", type=float, default=0.0, metavar="T", help="compare at this wall time [s]")
+        action.add_argument(
+            "--of",
+            default=CHAMPION,
+            metavar="VARIANT",
+            help=f"whom the verdicts are about; default: {CHAMPION}",
+        )
+        action.add_argument(
+            "--seconds", type=float, default=0.0, metavar="T", help="compare at this wall time [s]"
+        )
     for action in (tables, pictures, together):
         add_machine(action)
-        action.add_argument("files", nargs="+", type=given, metavar="CSV", help="results.csv of an experiment")
+        action.add_argument(
+            "files", nargs="+", type=given, metavar="CSV", help="results.csv of an experiment"
+        )
     return line
 
 

@@ -40,16 +40,30 @@ def report(options: argparse.Namespace) -> Iterator[object]:
     times = times_of(runs, options.last, options.ranks)
     if options.numbers:
         yield from numbers(times)
-    parts = [f"{task}: mean of the last {options.last} generations", "hollow: computed" if options.ranks else "dotted: ideal"]
-    yield from save(figure(times, "; ".join([*parts, *([f"paper: {source}"] if source else [])]), printed), options.out)
+    parts = [
+        f"{task}: mean of the last {options.last} generations",
+        "hollow: computed" if options.ranks else "dotted: ideal",
+    ]
+    yield from save(
+        figure(times, "; ".join([*parts, *([f"paper: {source}"] if source else [])]), printed),
+        options.out,
+    )
 
 
 def command_line() -> argparse.ArgumentParser:
     """Return the command line."""
     line = parser(__doc__)
     add_runs(line)
-    line.add_argument("--last", type=whole, default=10, metavar="G", help="generations that are averaged; the paper's 10")
-    line.add_argument("--ranks", nargs="+", type=whole, default=[], metavar="R", help="computed for so many too")
+    line.add_argument(
+        "--last",
+        type=whole,
+        default=10,
+        metavar="G",
+        help="generations that are averaged; the paper's 10",
+    )
+    line.add_argument(
+        "--ranks", nargs="+", type=whole, default=[], metavar="R", help="computed for so many too"
+    )
     line.add_argument("--published", action="store_true", help="beside what the paper prints")
     line.add_argument("--numbers", action="store_true", help="print the numbers too")
     line.add_argument("--out", type=given, default=Path("scaling"), metavar="NAME")

@@ -59,7 +59,9 @@ def taken(options: argparse.Namespace) -> int:
     from esac_mpi.studies.search.trial_ranks import search
 
     look_here()
-    return over_ranks(lambda _, world: search(options.study, world, options.max_hours, options.run_dir), [])
+    return over_ranks(
+        lambda _, world: search(options.study, world, options.max_hours, options.run_dir), []
+    )
 
 
 def said(options: argparse.Namespace) -> Iterator[object]:
@@ -77,8 +79,14 @@ def said(options: argparse.Namespace) -> Iterator[object]:
             study.begin(found)
             lines = [*report.jobs(found, options.study, options.tasks)]
         except (Unsaved, OSError) as error:
-            told = f"{error.filename or found.path}: {error.strerror}" if isinstance(error, OSError) else str(error)
-            raise Failed(f'{told}; directory = "..." in {found.source} says where', NotSaved.code) from error
+            told = (
+                f"{error.filename or found.path}: {error.strerror}"
+                if isinstance(error, OSError)
+                else str(error)
+            )
+            raise Failed(
+                f'{told}; directory = "..." in {found.source} says where', NotSaved.code
+            ) from error
         yield from lines
         return
     study.refuse_another(found)
@@ -99,15 +107,28 @@ def command_line() -> argparse.ArgumentParser:
         "show": "the trials, the best first", "best": "the best trial as a configuration",
     }.items()}  # fmt: skip
     for line in lines.values():
-        line.add_argument("study", type=given, metavar="STUDY", help="the study's TOML file, or its directory")
+        line.add_argument(
+            "study", type=given, metavar="STUDY", help="the study's TOML file, or its directory"
+        )
     lines["run"].add_argument(
-        "--run-dir", type=given, metavar="DIR", help="where status.json says how this task ended, for jobs/"
+        "--run-dir",
+        type=given,
+        metavar="DIR",
+        help="where status.json says how this task ended, for jobs/",
     )
     lines["run"].add_argument(
-        "--max-hours", type=float, default=0.0, metavar="H", help="stop, saved, before so long [h]; 0: no limit"
+        "--max-hours",
+        type=float,
+        default=0.0,
+        metavar="H",
+        help="stop, saved, before so long [h]; 0: no limit",
     )
-    lines["jobs"].add_argument("--tasks", type=whole, default=10, metavar="N", help="elements of the array (10)")
-    lines["show"].add_argument("--top", type=whole, default=10, metavar="N", help="how many trials (10); 0: all")
+    lines["jobs"].add_argument(
+        "--tasks", type=whole, default=10, metavar="N", help="elements of the array (10)"
+    )
+    lines["show"].add_argument(
+        "--top", type=whole, default=10, metavar="N", help="how many trials (10); 0: all"
+    )
     lines["show"].add_argument("--json", action="store_true", help="one JSON object a trial")
     lines["best"].add_argument("--out", type=given, metavar="FILE", help="write it there")
     return main

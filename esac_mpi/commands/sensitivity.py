@@ -14,7 +14,15 @@ import argparse
 from collections.abc import Iterator
 from pathlib import Path
 
-from esac_mpi.analysis.command import add_policy, add_runs, ended, opened, parser, refuse_unread, tell_unfinished
+from esac_mpi.analysis.command import (
+    add_policy,
+    add_runs,
+    ended,
+    opened,
+    parser,
+    refuse_unread,
+    tell_unfinished,
+)
 from esac_mpi.analysis.outcomes import MEASURES, OF_POLICY
 from esac_mpi.config.exact import whole
 from esac_mpi.host.paths import given
@@ -25,26 +33,48 @@ def pictures(line: argparse.ArgumentParser, options: argparse.Namespace) -> Iter
     from esac_mpi.analysis import sensitivity
     from esac_mpi.analysis.figures import save
 
-    refuse_unread(line, options, f"--measure {options.measure}", () if options.measure in OF_POLICY else ("policy",))
+    refuse_unread(
+        line,
+        options,
+        f"--measure {options.measure}",
+        () if options.measure in OF_POLICY else ("policy",),
+    )
     runs = opened(options.runs)
-    found = sensitivity.of_runs(runs, options.field, options.measure, options.at_steps, options.policy)
+    found = sensitivity.of_runs(
+        runs, options.field, options.measure, options.at_steps, options.policy
+    )
     tell_unfinished(runs)
     found = sensitivity.together(found) if options.normalise else found
     measure = "measure / best of the line" if options.normalise else "episodic return"
     when = f", at {options.at_steps:,} true steps" if options.at_steps else ""
     drawing = sensitivity.figure(found, options.field, measure, options.seeds)
-    yield from save(sensitivity.say_what(drawing, f"{MEASURES[options.measure].capitalize()}{when}"), options.out)
+    yield from save(
+        sensitivity.say_what(drawing, f"{MEASURES[options.measure].capitalize()}{when}"),
+        options.out,
+    )
 
 
 def command_line() -> argparse.ArgumentParser:
     """Return the command line."""
     line = parser(__doc__)
     add_runs(line)
-    line.add_argument("--field", required=True, help="the parameter, as on the command line of esac_mpi")
+    line.add_argument(
+        "--field", required=True, help="the parameter, as on the command line of esac_mpi"
+    )
     line.add_argument("--measure", choices=[m for m in MEASURES if m != "fates"], default="final")
-    line.add_argument("--at-steps", type=whole, metavar="N", default=0, help="true steps of population and learner [steps]")
+    line.add_argument(
+        "--at-steps",
+        type=whole,
+        metavar="N",
+        default=0,
+        help="true steps of population and learner [steps]",
+    )
     add_policy(line, "whose evaluations")
-    line.add_argument("--normalise", action="store_true", help="divide by each line's best; one panel for all tasks")
+    line.add_argument(
+        "--normalise",
+        action="store_true",
+        help="divide by each line's best; one panel for all tasks",
+    )
     line.add_argument("--seeds", action="store_true", help="each run as a small point")
     line.add_argument("--out", type=given, default=Path("sensitivity"), metavar="NAME")
     return line

@@ -45,12 +45,23 @@ COLUMNS = {
 }  # fmt: skip
 POLICY = "{:.1f}"  # the last return of each policy, in columns between these
 TAIL = {"wall": "{}", "steps/s": "{}", "efficiency": "{:.0%}", "most time": "{}", "run": "{}"}
-LEFT = {"status", "task", "algorithm", "most time", "run"}  # columns of text; numbers are aligned to the right
+LEFT = {
+    "status",
+    "task",
+    "algorithm",
+    "most time",
+    "run",
+}  # columns of text; numbers are aligned to the right
 
 
 def columns(rows: list[dict[str, Any]]) -> dict[str, str]:
     """Return the columns of the table and how a number is written there; theta_es and sac have theirs always."""
-    policies = policy_order([*POLICIES, *(name for row in rows for name in row["last_evaluation"] if name != "generation")])
+    policies = policy_order(
+        [
+            *POLICIES,
+            *(name for row in rows for name in row["last_evaluation"] if name != "generation"),
+        ]
+    )
     return COLUMNS | dict.fromkeys(policies, POLICY) | TAIL
 
 
@@ -63,7 +74,9 @@ def cells(row: dict[str, Any], forms: dict[str, str]) -> list[str]:
         "steps/s": row["env_steps_per_second"] and compact(row["env_steps_per_second"]),
         "efficiency": row["parallel_efficiency"], "most time": most and f"{most[0]} {most[1]:.0f} %",
     }  # fmt: skip
-    return ["-" if shown.get(name) is None else form.format(shown[name]) for name, form in forms.items()]
+    return [
+        "-" if shown.get(name) is None else form.format(shown[name]) for name, form in forms.items()
+    ]
 
 
 def table(rows: list[dict[str, Any]]) -> str:
@@ -75,11 +88,20 @@ def table(rows: list[dict[str, Any]]) -> str:
 def footer(rows: list[dict[str, Any]], runs: list[RunFiles], unread: int) -> str:
     """Return the counts of all runs by status; of a single run, where its time went and how to go on with it."""
     if len(runs) == len(rows) == 1:
-        parts = ", ".join(f"{part} {percent:.0f} %" for part, percent in rows[0]["time_percent"].items() if percent >= 0.5)
+        parts = ", ".join(
+            f"{part} {percent:.0f} %"
+            for part, percent in rows[0]["time_percent"].items()
+            if percent >= 0.5
+        )
         return f"time: {parts or 'nothing published yet'}\nresume: {rows[0]['resume'] or 'nothing to resume'}"
-    counts = ", ".join(f"{number} {status}" for status, number in sorted(Counter(run.state for run in runs).items()))
+    counts = ", ".join(
+        f"{number} {status}"
+        for status, number in sorted(Counter(run.state for run in runs).items())
+    )
     chosen = f"; {len(rows)} chosen" if len(rows) < len(runs) else ""
-    return f"{len(runs)} run{'s' * (len(runs) > 1)}: {counts}{chosen}" + (f"; {unread} could not be read" if unread else "")
+    return f"{len(runs)} run{'s' * (len(runs) > 1)}: {counts}{chosen}" + (
+        f"; {unread} could not be read" if unread else ""
+    )
 
 
 def command_line() -> argparse.ArgumentParser:
@@ -88,8 +110,12 @@ def command_line() -> argparse.ArgumentParser:
     add_runs(line)
     add_choice(line, "task")
     form = line.add_mutually_exclusive_group()
-    form.add_argument("--json", action="store_true", help="one JSON object a line, in the order given")
-    form.add_argument("--resume", action="store_true", help="only the commands that continue unfinished runs")
+    form.add_argument(
+        "--json", action="store_true", help="one JSON object a line, in the order given"
+    )
+    form.add_argument(
+        "--resume", action="store_true", help="only the commands that continue unfinished runs"
+    )
     return line
 
 
@@ -105,11 +131,16 @@ def main(argv: list[str]) -> int:
             code = 65 if isinstance(error, Unreadable) else 2
     given = options.json and not options.sort
     chosen = choice_of(options, "task").of(runs)
-    rows = [summary(runs[path]) for path in (filter(set(chosen).__contains__, runs) if given else chosen)]
+    rows = [
+        summary(runs[path])
+        for path in (filter(set(chosen).__contains__, runs) if given else chosen)
+    ]
     if options.json:
         print("\n".join(map(as_json, rows)), end="\n" * bool(rows))
     elif options.resume:
         print("".join(f"{row['resume']}\n" for row in rows if row["resume"]), end="")
     elif runs:
-        print(f"{table(rows)}\n{footer(rows, list(runs.values()), len({*options.runs}) - len(runs))}")
+        print(
+            f"{table(rows)}\n{footer(rows, list(runs.values()), len({*options.runs}) - len(runs))}"
+        )
     return code

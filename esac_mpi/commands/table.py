@@ -24,7 +24,17 @@ Reads files only, no MPI, torch or simulator. Prints the table, or the path of -
 import argparse
 from collections.abc import Iterator
 
-from esac_mpi.analysis.command import add_machine, add_policy, add_runs, ended, machine_of, opened, parser, refuse_unread, written
+from esac_mpi.analysis.command import (
+    add_machine,
+    add_policy,
+    add_runs,
+    ended,
+    machine_of,
+    opened,
+    parser,
+    refuse_unread,
+    written,
+)
 from esac_mpi.analysis.messages import Unusable
 from esac_mpi.analysis.outcomes import MEASURES, OF_POLICY, At
 from esac_mpi.analysis.published import book, published
@@ -39,22 +49,38 @@ PRINTED = tuple(name for name in book() if not name.endswith("-times"))
 
 def tables(line: argparse.ArgumentParser, options: argparse.Namespace) -> Iterator[object]:
     """Yield the table, or where it was written."""
-    refuse_unread(line, options, f"--measure {options.measure}", () if options.measure in OF_POLICY else ("policy",))
+    refuse_unread(
+        line,
+        options,
+        f"--measure {options.measure}",
+        () if options.measure in OF_POLICY else ("policy",),
+    )
     machine = machine_of(options)
     if options.at_steps and options.at_seconds:
         raise Unusable("--at-steps and --at-seconds: choose one")
     if machine and not options.at_seconds:
         raise Unusable("--ranks says what wall time is computed for: it needs --at-seconds")
-    names = [] if options.published is None else options.published or [RATES if options.measure == "fates" else "esac"]
+    names = (
+        []
+        if options.published is None
+        else options.published or [RATES if options.measure == "fates" else "esac"]
+    )
     for name in names:
         if (name == RATES) != (options.measure == "fates"):
-            raise Unusable(f"--published {name}: the paper prints other figures there than --measure {options.measure} has")
-    runs, how = opened(options.runs), (options.measure, At(options.at_steps, options.at_seconds, machine), options.policy)
+            raise Unusable(
+                f"--published {name}: the paper prints other figures there than --measure {options.measure} has"
+            )
+    runs, how = (
+        opened(options.runs),
+        (options.measure, At(options.at_steps, options.at_seconds, machine), options.policy),
+    )
     table = table_of(runs, *how)
     printed, sources = published(names, list(table))
     rates = options.measure == "fates"
     about = [described(runs, *how), *sources]
-    content = rendered(table, printed, about, options.format, not rates, "" if rates else options.measure)
+    content = rendered(
+        table, printed, about, options.format, not rates, "" if rates else options.measure
+    )
     yield from written(content, options.out)
 
 
@@ -63,12 +89,23 @@ def command_line() -> argparse.ArgumentParser:
     line = parser(__doc__)
     add_runs(line)
     line.add_argument("--measure", choices=MEASURES, default="final")
-    line.add_argument("--at-steps", type=whole, metavar="N", default=0, help="true steps of population and learner [steps]")
+    line.add_argument(
+        "--at-steps",
+        type=whole,
+        metavar="N",
+        default=0,
+        help="true steps of population and learner [steps]",
+    )
     line.add_argument("--at-seconds", type=float, metavar="T", default=0.0, help="wall time [s]")
     add_policy(line, "whose evaluations")
     add_machine(line)
     line.add_argument("--format", choices=("markdown", "latex", "csv"), default="markdown")
-    line.add_argument("--published", nargs="*", choices=PRINTED, help="beside the papers'; default esac, of fates pderl-fates")
+    line.add_argument(
+        "--published",
+        nargs="*",
+        choices=PRINTED,
+        help="beside the papers'; default esac, of fates pderl-fates",
+    )
     line.add_argument("--out", type=given, metavar="FILE", help="write it there")
     return line
 

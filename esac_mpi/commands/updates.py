@@ -22,7 +22,9 @@ def pictures(options: argparse.Namespace) -> Iterator[Path]:
     from esac_mpi.analysis.figures import save
     from esac_mpi.analysis.plots import updates
 
-    yield from save(updates(opened(options.runs), options.x, options.seeds, options.label), options.out)
+    yield from save(
+        updates(opened(options.runs), options.x, options.seeds, options.label), options.out
+    )
 
 
 def command_line() -> argparse.ArgumentParser:

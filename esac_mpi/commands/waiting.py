@@ -23,7 +23,11 @@ from esac_mpi.host.paths import given
 
 def tables(options: argparse.Namespace) -> Iterator[object]:
     """Yield the table, or where it was written."""
-    content = waiting.text(list(waiting.lines(opened(options.runs), options.ranks, options.steps)), options.ranks, options.steps)
+    content = waiting.text(
+        list(waiting.lines(opened(options.runs), options.ranks, options.steps)),
+        options.ranks,
+        options.steps,
+    )
     content += published() * options.published
     yield from written(content, options.out)
 
@@ -31,7 +35,10 @@ def tables(options: argparse.Namespace) -> Iterator[object]:
 def published() -> str:
     """Return what the paper prints, as a paragraph."""
     paper = book()["aesrl-times"]
-    rows = [(task, ", ".join(map("{} {}".format, paper["columns"], chain(*row)))) for task, row in paper["results"].items()]
+    rows = [
+        (task, ", ".join(map("{} {}".format, paper["columns"], chain(*row))))
+        for task, row in paper["results"].items()
+    ]
     return f"\n\n{paper['source']}: {paper['protocol']}. {'; '.join(map(': '.join, rows))}."
 
 
@@ -39,8 +46,21 @@ def command_line() -> argparse.ArgumentParser:
     """Return the command line."""
     line = parser(__doc__)
     add_runs(line)
-    line.add_argument("--ranks", type=whole, nargs="+", metavar="R", default=[1, 2, 6], help="to compute the time for")
-    line.add_argument("--steps", type=whole, metavar="N", default=0, help="nominal steps; default: what all runs of a task have")
+    line.add_argument(
+        "--ranks",
+        type=whole,
+        nargs="+",
+        metavar="R",
+        default=[1, 2, 6],
+        help="to compute the time for",
+    )
+    line.add_argument(
+        "--steps",
+        type=whole,
+        metavar="N",
+        default=0,
+        help="nominal steps; default: what all runs of a task have",
+    )
     line.add_argument("--published", action="store_true", help="below them the paper's")
     line.add_argument("--out", type=given, metavar="FILE", help="write it there")
     return line

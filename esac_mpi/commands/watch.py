@@ -40,7 +40,9 @@ class Watched:
         self.code = 0
         self._seen: dict[Path, list[tuple[int, int]]] = {}
         for path in paths:
-            self._seen[path] = _stamp(path)  # before it is read: what is published meanwhile is seen at the next look
+            self._seen[path] = _stamp(
+                path
+            )  # before it is read: what is published meanwhile is seen at the next look
             try:
                 self.runs[path] = Run.open(path)
             except (Refused, ConfigError, Unreadable) as error:
@@ -125,7 +127,13 @@ def command_line() -> argparse.ArgumentParser:
     line = parser(__doc__)
     add_runs(line)
     add_choice(line, "need")
-    line.add_argument("--every", type=float, default=5.0, metavar="SECONDS", help="time between looks at the files (default 5)")
+    line.add_argument(
+        "--every",
+        type=float,
+        default=5.0,
+        metavar="SECONDS",
+        help="time between looks at the files (default 5)",
+    )
     line.add_argument("--once", action="store_true", help="print one view and end")
     return line
 

@@ -26,7 +26,16 @@ from esac_mpi.config.ppo import PPO
 from esac_mpi.config.readings import ERL_ACTOR, ERL_READINGS, READINGS
 from esac_mpi.config.reads import unread_in
 from esac_mpi.config.rules import check
-from esac_mpi.config.run import Budget, Checkpoint, Display, Evaluation, Learner, PolicyNetwork, Stop, Task
+from esac_mpi.config.run import (
+    Budget,
+    Checkpoint,
+    Display,
+    Evaluation,
+    Learner,
+    PolicyNetwork,
+    Stop,
+    Task,
+)
 from esac_mpi.config.sources import idle, resolved
 from esac_mpi.config.whole import ALGORITHMS, Config, table_of
 

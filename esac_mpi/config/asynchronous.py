@@ -50,11 +50,15 @@ class AESRL(Selecting):
     arrivals_per_generation: PositiveInt = 10
     """Individuals of a row of metrics [individuals]. Ours: as many as CEM-RL's generation; where it is not set, `workers` if
     these are more. With workers = auto a smaller number is raised to them."""
-    mean_rule: Literal["full_move", "linear", "sigmoid", "absolute", "relative", "rank_oldest"] = "relative"
+    mean_rule: Literal["full_move", "linear", "sigmoid", "absolute", "relative", "rank_oldest"] = (
+        "relative"
+    )
     """How far the mean moves to an individual: all the way to a better one, (1+1)-ES (P: Eq. 5); by the difference of returns
     over a fixed range, linear or sigmoid (Eqs. 6 to 8); by an absolute or a relative baseline (Eqs. 9, 10). rank_oldest: mean
     and variance move as CEM's (P: Eqs. 1, 2) to the best of the newest, of which the oldest gives way (C: ACEM-RL)."""
-    variance_rule: Annotated[Literal["adaptive", "fixed", "success"], OnlyWith(mean_rule=BY_RETURN)] = "adaptive"
+    variance_rule: Annotated[
+        Literal["adaptive", "fixed", "success"], OnlyWith(mean_rule=BY_RETURN)
+    ] = "adaptive"
     """How the variance moves: by Welford's formula (P: Eq. 11) with n of the mean's own ratio (Eq. 12), or with a fixed n; or by
     Rechenberg's rule of one success in five, of the (1+1)-ES."""
     fitness_range: Annotated[PositiveFloat, OnlyWith(mean_rule=RANGED)] = 2000.0
@@ -65,7 +69,11 @@ class AESRL(Selecting):
     """How far below 0 the baseline of absolute is, -f_b [return]. C: as fitness_range."""
     p_positive: Annotated[Fraction, OnlyWith(mean_rule=SIGNED)] = 1.0
     """Factor of the move to a better individual. P: Eq. 7; C: none."""
-    p_negative: Annotated[Fraction, OnlyWith(mean_rule=SIGNED), OnlyWithOne(mean_rule=WITH_SIGN, sigmoid_signless=False)] = 0.0
+    p_negative: Annotated[
+        Fraction,
+        OnlyWith(mean_rule=SIGNED),
+        OnlyWithOne(mean_rule=WITH_SIGN, sigmoid_signless=False),
+    ] = 0.0
     """Factor of the move for a worse one, away from it. P: Eq. 7; C: 0."""
     sigmoid_signless: Annotated[bool, OnlyWith(mean_rule="sigmoid")] = False
     """Whether the sigmoid knows no such factors (C), so that a worse individual draws the mean by up to a half."""
@@ -73,9 +81,13 @@ class AESRL(Selecting):
     """Variance of every weight at the start. C: 1e-3, called sigma there."""
     variance_floor: Annotated[NonNegativeFloat, OnlyWith(mean_rule=BY_RETURN)] = 1e-5
     """Least variance after a change. C."""
-    variance_n: Annotated[PositiveFloat, OnlyWith(mean_rule=BY_RETURN, variance_rule="fixed")] = 10.0
+    variance_n: Annotated[PositiveFloat, OnlyWith(mean_rule=BY_RETURN, variance_rule="fixed")] = (
+        10.0
+    )
     """n of fixed [individuals]. P, C: 10."""
-    variance_least_p: Annotated[Fraction, OnlyWith(mean_rule=BY_RETURN, variance_rule=("adaptive", "fixed"))] = 1e-3
+    variance_least_p: Annotated[
+        Fraction, OnlyWith(mean_rule=BY_RETURN, variance_rule=("adaptive", "fixed"))
+    ] = 1e-3
     """A smaller move of the mean leaves the variance as it is. C; P: 0."""
     ring_size: Annotated[PositiveInt, OnlyWith(mean_rule="rank_oldest")] = 10
     """Newest arrivals among which ranks are; nothing moves before there are so many [individuals]. C: 10."""
@@ -91,11 +103,17 @@ class AESRL(Selecting):
     """Share of it that ring_size such steps leave. C: 0.95 as an option that it does not read, 0.9 in effect."""
     cov_extra_div: Annotated[bool, OnlyWith(mean_rule="rank_oldest")] = True
     """Whether the elites' weighted variance is divided by their number once more (C), or not (P)."""
-    success_window: Annotated[PositiveInt, OnlyWith(mean_rule=BY_RETURN, variance_rule="success")] = 10
+    success_window: Annotated[
+        PositiveInt, OnlyWith(mean_rule=BY_RETURN, variance_rule="success")
+    ] = 10
     """Arrivals over which successes are counted [individuals]. C."""
-    success_threshold: Annotated[Fraction, OnlyWith(mean_rule=BY_RETURN, variance_rule="success")] = 0.2
+    success_threshold: Annotated[
+        Fraction, OnlyWith(mean_rule=BY_RETURN, variance_rule="success")
+    ] = 0.2
     """Share of successes above which the variance grows. C."""
-    success_factor: Annotated[PositiveFloat, AtMost(1), OnlyWith(mean_rule=BY_RETURN, variance_rule="success")] = 0.99
+    success_factor: Annotated[
+        PositiveFloat, AtMost(1), OnlyWith(mean_rule=BY_RETURN, variance_rule="success")
+    ] = 0.99
     """What it is multiplied by where it shrinks; it grows by the inverse. C."""
     success_frozen: Annotated[bool, OnlyWith(mean_rule=BY_RETURN, variance_rule="success")] = False
     """Whether the window stays what its first arrivals made it (C), or slides."""

@@ -45,7 +45,14 @@ def in_numbers(config: Config, population: int = LEAST) -> Config:
     """Put some number in the place of all that is "auto"; population: of members."""
     sizes = {name: population for name in _unresolved(config) if name.endswith("population_size")}
     kernels = "torch" if config.learner.kernels == AUTO else config.learner.kernels
-    return updated(config, {"learner.kernels": kernels, **{name: hint(name)(1) for name in _unresolved(config)}, **sizes})
+    return updated(
+        config,
+        {
+            "learner.kernels": kernels,
+            **{name: hint(name)(1) for name in _unresolved(config)},
+            **sizes,
+        },
+    )
 
 
 def _unresolved(config: Config) -> list[str]:

@@ -21,7 +21,9 @@ PLAIN = "a table of texts, numbers, true and false, and lists and tables of thes
 class Bound(ABC):
     """What a value has to be."""
 
-    when_run: bool = field(default=False, kw_only=True)  # only the table of the algorithm that runs is held to it
+    when_run: bool = field(
+        default=False, kw_only=True
+    )  # only the table of the algorithm that runs is held to it
 
     @abstractmethod
     def problem(self, value: Any) -> str:
@@ -90,7 +92,9 @@ class OffOr(Bound):
     def problem(self, value: float) -> str:
         """Return what is wrong with a value, empty if nothing."""
         within = value == 0 or self.low <= value <= self.high
-        return "" if within else f"must be 0 (off), or from {self.low} to {self.high} times the mean"
+        return (
+            "" if within else f"must be 0 (off), or from {self.low} to {self.high} times the mean"
+        )
 
 
 @dataclass(frozen=True)
@@ -109,7 +113,9 @@ def is_text(value: str) -> bool:
 
 def _is_plain(value: Any, deep: int) -> bool:
     if isinstance(value, dict):
-        return deep > 0 and all(_is_name(name) and _is_plain(entry, deep - 1) for name, entry in value.items())
+        return deep > 0 and all(
+            _is_name(name) and _is_plain(entry, deep - 1) for name, entry in value.items()
+        )
     if isinstance(value, list):
         return deep > 0 and all(_is_plain(entry, deep - 1) for entry in value)
     if type(value) is str:

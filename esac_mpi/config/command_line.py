@@ -26,7 +26,9 @@ def as_words(value: Any) -> list[str]:
 
 
 def load(
-    argv: list[str], say: Callable[[str], None] = lambda text: None, warn: Callable[[str], None] = lambda text: None
+    argv: list[str],
+    say: Callable[[str], None] = lambda text: None,
+    warn: Callable[[str], None] = lambda text: None,
 ) -> tuple[Config, bool]:
     """Resolve defaults, reading, configuration file and command line, in this order; return (config, fresh).
 
@@ -39,7 +41,9 @@ def load(
     argv = [token for token in argv if token != "--fresh"]
     file: dict[str, Any] = {}
     source = ""
-    position = next((i for i, t in enumerate(argv) if t.endswith(".toml") and not _is_of_option(argv, i)), None)
+    position = next(
+        (i for i, t in enumerate(argv) if t.endswith(".toml") and not _is_of_option(argv, i)), None
+    )
     if position is not None:
         source = argv.pop(position)
         file = read_file(source, warn)
@@ -58,7 +62,9 @@ def _unshortened(token: str) -> str:
 
 def _is_of_option(argv: list[str], i: int) -> bool:
     """Return whether a token is an option with its value, or the value of the option before it."""
-    return argv[i].startswith("--") or (i > 0 and argv[i - 1].startswith("--") and "=" not in argv[i - 1])
+    return argv[i].startswith("--") or (
+        i > 0 and argv[i - 1].startswith("--") and "=" not in argv[i - 1]
+    )
 
 
 def _command_line_names(argv: list[str]) -> set[str]:
@@ -86,7 +92,9 @@ def _whole(name: str, text: str) -> str:
         return str(whole(text))
     except ValueError:
         with suppress(ValueError):
-            raise ConfigError(f"command line: {name} = {float(text):g}: expected an integer") from None
+            raise ConfigError(
+                f"command line: {name} = {float(text):g}: expected an integer"
+            ) from None
         return text
 
 
@@ -103,11 +111,15 @@ def _refuse_strays(argv: list[str], source: str) -> None:
         count += 1
         many = field in NAMES and get_origin(hint(field)) is tuple
         if many and "," in word:
-            raise ConfigError(f"command line: {field} = {word!r}: expected numbers apart by blanks, as in --{field} 64 64")
+            raise ConfigError(
+                f"command line: {field} = {word!r}: expected numbers apart by blanks, as in --{field} 64 64"
+            )
         if count == 1 or word.startswith("-") or (many and word.isdigit()):
             continue
         if source and word.endswith(".toml"):
-            raise ConfigError(f"command line: {word!r}: one configuration file is read, and {source} is named before it")
+            raise ConfigError(
+                f"command line: {word!r}: one configuration file is read, and {source} is named before it"
+            )
         raise ConfigError(f"command line: {no_file(word)}")
 
 
@@ -138,7 +150,14 @@ def _parse(argv: list[str], default: Config) -> Config:
     tables.primitive_rule(_json_of)
     with tables:
         try:
-            return tyro.cli(type(default), prog=program(), description=text, default=default, args=argv, config=flags)
+            return tyro.cli(
+                type(default),
+                prog=program(),
+                description=text,
+                default=default,
+                args=argv,
+                config=flags,
+            )
         except OSError:  # the reader, `head` say, has seen enough of the help; or nothing takes it
             streams.let_go()
             raise SystemExit(0) from None
@@ -147,7 +166,9 @@ def _parse(argv: list[str], default: Config) -> Config:
 def _asked_about(argv: list[str]) -> str:
     """Return the algorithm that a command line asks for help about, "" for none or all."""
     words = " ".join(argv).replace("=", " ").split()
-    named = [value for name, value in pairwise(words) if name == "--algorithm" and value in ALGORITHMS]
+    named = [
+        value for name, value in pairwise(words) if name == "--algorithm" and value in ALGORITHMS
+    ]
     return named[-1] if named and {"--help", "-h"} & set(words) else ""
 
 
@@ -158,5 +179,9 @@ def _json_of(field: Any) -> Any:
     if field.type != dict[str, Any]:
         return None
     return tyro.constructors.PrimitiveConstructorSpec(
-        1, "JSON", lambda words: json.loads(words[0]), lambda value: isinstance(value, dict), lambda value: [shown(value)]
+        1,
+        "JSON",
+        lambda words: json.loads(words[0]),
+        lambda value: isinstance(value, dict),
+        lambda value: [shown(value)],
     )

@@ -4,7 +4,14 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Annotated, Literal
 
-from esac_mpi.config.bounds import AutoInt, Fraction, NonNegativeFloat, NonNegativeInt, PositiveFloat, PositiveInt
+from esac_mpi.config.bounds import (
+    AutoInt,
+    Fraction,
+    NonNegativeFloat,
+    NonNegativeInt,
+    PositiveFloat,
+    PositiveInt,
+)
 from esac_mpi.config.exact import exact
 from esac_mpi.config.off_policy import replay_too_small
 from esac_mpi.config.selecting import Selecting
@@ -25,7 +32,9 @@ class CEM(Selecting):
     """Share of them, rounded, that the next distribution is made of, K_e; at least one is. P, C: half."""
     elite_weights: Literal["log", "equal"] = "log"
     """Weights of these: log((1 + K_e) / i) for the i-th best, normalised (C; P), or equal."""
-    sampling: Annotated[Literal["mirrored", "onesided"], OnlyWith(importance_mixing=False)] = "mirrored"
+    sampling: Annotated[Literal["mirrored", "onesided"], OnlyWith(importance_mixing=False)] = (
+        "mirrored"
+    )
     """mirrored: a half mirrors the other (C); onesided: all are drawn."""
     importance_mixing: bool = False
     """Whether individuals that nothing trained stay, with their fitness and without another episode, as far as the distribution

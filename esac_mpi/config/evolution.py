@@ -24,7 +24,15 @@ from esac_mpi.config.table import OnlyWith, OnlyWithOne, Reads, Whole
 # of what AMT reads where it needs no phases
 WITHOUT_PHASES = OnlyWithOne(sac_phases=True, amt_trigger=("interval", "generation"))
 # SAC's fields that its phases read and nothing else, neither what the learner is made of nor a checkpoint
-OF_PHASES = ("lr_sac", "gamma", "tau", "batch_size", "start_steps", "updates_per_step", "interleaved")
+OF_PHASES = (
+    "lr_sac",
+    "gamma",
+    "tau",
+    "batch_size",
+    "start_steps",
+    "updates_per_step",
+    "interleaved",
+)
 
 
 @dataclass(frozen=True)
@@ -52,7 +60,9 @@ class Evolution(Selecting):
     repo: n pairs, 2n episodes (C, as intended)."""
     fitness_episodes: PositiveInt = 1
     """Episodes averaged into a member's fitness [episodes]. P: 1."""
-    start_states: Annotated[Literal["slot", "member"], OnlyWith(sampling=("mirrored", "repo"))] = "member"
+    start_states: Annotated[Literal["slot", "member"], OnlyWith(sampling=("mirrored", "repo"))] = (
+        "member"
+    )
     """Who shares a start state, and the noise on actions: the members of a slot (a mirrored pair), or nobody."""
     noise: Literal["philox", "table", "lowrank"] = "philox"
     """How epsilon is made: every number drawn; a piece of one table per node (OpenAI-ES); a product of two thin matrices for
@@ -61,7 +71,9 @@ class Evolution(Selecting):
     """Numbers in the table of noise = table; 4 bytes each, once per node [numbers]. OpenAI-ES: 250,000,000."""
     noise_rank: Annotated[PositiveInt, AtMost(1000, when_run=True), OnlyWith(noise="lowrank")] = 1
     """Rank of the perturbation of a weight matrix under noise = lowrank. EGGROLL: 1."""
-    fitness_shaping: Literal["centered_ranks", "standardised", "sign", "sign_ranks"] = "centered_ranks"
+    fitness_shaping: Literal["centered_ranks", "standardised", "sign", "sign_ranks"] = (
+        "centered_ranks"
+    )
     """F_i of the gradient: ranks of the fitness in [-0.5, 0.5] (C; OpenAI-ES); (fitness - mean) / std (OpenAI's blog of ES);
     the sum of the signs of an episode's rewards, each less reward_shift, or its ranks (OpenAI-ES, return_proc_mode). Winners
     are the best by fitness."""
@@ -149,7 +161,9 @@ class ESAC(Evolution):
     adoption_wins: Annotated[PositiveInt, OnlyWith(adoption="tested")] = 3
     """Tests in a row that theta_sac must have won to be adopted [tests]. Of 50 tests three are won by chance alone; and after the
     first phases SAC may be ahead of a population that is just setting out."""
-    adoption_moments: Annotated[Literal["kept", "reset"], OnlyWith(adoption="tested", optimiser="adam")] = "kept"
+    adoption_moments: Annotated[
+        Literal["kept", "reset"], OnlyWith(adoption="tested", optimiser="adam")
+    ] = "kept"
     """What becomes of Adam's moments of theta_es at an adoption. M: reset, its first steps have the whole learning rate in every
     direction (0.76 in norm where 0.15 to 0.18 are usual), and leave the adopted policy (HalfCheetah)."""
     winner_selection: Literal["soft", "hard", "uniform"] = "soft"
@@ -169,7 +183,9 @@ class ESAC(Evolution):
     sac_phases: bool = True
     """Whether SAC ever learns (P: lines 12-23). false: the gate stays shut, AMT's too under amt_trigger = phase; theta_sac stays
     what it was drawn as, so that sac_copies = 0 goes with it."""
-    gradient_interval: Annotated[PositiveInt, OnlyWith(sac_phases=True, phase_timing="interval")] = 5
+    gradient_interval: Annotated[
+        PositiveInt, OnlyWith(sac_phases=True, phase_timing="interval")
+    ] = 5
     """Generations between chances of a SAC phase, g [generations]. C (P gives none)."""
     gate: Annotated[Literal["uniform", "normal"], OnlyWith(sac_phases=True)] = "uniform"
     """Distribution of mu in `mu < p_sac`: normal as printed (P: line 12), uniform so that p_sac is a probability (C)."""
@@ -192,7 +208,9 @@ class ESAC(Evolution):
     so that noise alone gives a half. sigma stays between sigma(1) / 5 and 5 sigma(1)."""
     amt_clip: Annotated[NonNegativeFloat, OnlyWith(sigma_rule="grow"), WITHOUT_PHASES] = 1e-4
     """Clip of one mutation-tuning step, zeta. P: useful from 1e-6 to 1e-2; C: 1e-4. 0 turns AMT off."""
-    amt_trigger: Annotated[Literal["phase", "interval", "generation"], OnlyWith(sigma_rule="grow")] = "phase"
+    amt_trigger: Annotated[
+        Literal["phase", "interval", "generation"], OnlyWith(sigma_rule="grow")
+    ] = "phase"
     """What AMT's steps are counted in. phase: one in each generation that a SAC phase begins in
     (P: line 24). interval: one every amt_interval generations (C).
     generation: whenever phases begin, each generation makes the part of a step that the paper's run
@@ -200,7 +218,9 @@ class ESAC(Evolution):
     t / 50 + 216 (1 - exp(-t / 1200)) steps, 142 in the paper's 1,000 generations. Ours."""
     amt_interval: Annotated[PositiveInt, OnlyWith(sigma_rule="grow", amt_trigger="interval")] = 20
     """Generations between tunings under amt_trigger = interval [generations]. C."""
-    amt_input: Annotated[Literal["raw", "rank"], OnlyWith(sigma_rule="grow"), WITHOUT_PHASES] = "raw"
+    amt_input: Annotated[Literal["raw", "rank"], OnlyWith(sigma_rule="grow"), WITHOUT_PHASES] = (
+        "raw"
+    )
     """What Eq. 6 compares: the fitness as it is (P), or centred ranks, which makes it a constant (C)."""
     amt_scope: Literal["noise", "gradient"] = "noise"
     """What the tuned sigma acts on: the noise and the gradient (P), or the gradient alone (C: workers keep sigma(1))."""
@@ -220,13 +240,17 @@ class ESAC(Evolution):
     update_cost: Annotated[AutoFloat, OnlyWith(sac_phases=True, phase_timing="virtual")] = AUTO
     """How long a gradient update takes, for phase_timing = virtual [environment steps]. auto: measured at the run's first start,
     to two digits; it is kept with the run."""
-    replayed: Annotated[Literal["none", "winners", "better", "sample"], OnlyWith(sac_phases=True)] = "better"
+    replayed: Annotated[
+        Literal["none", "winners", "better", "sample"], OnlyWith(sac_phases=True)
+    ] = "better"
     """Which members' episodes enter SAC's replay: none (P: 5.1.2 has a dedicated replay); the best of the generation that one
     begins in; those of them whose fitness is better than that of the learner's own whole episodes in the last phase with
     such, an old one where its episodes have come to outlast a phase, and the best where none has had any, as in the first; or
     some members' by chance. Rank 0 plays them again when it begins, from (parent, seed, sign, sigma), and holds each return
     against the one that was gathered."""
-    replayed_members: Annotated[PositiveInt, OnlyWith(sac_phases=True, replayed=("winners", "better", "sample"))] = 2
+    replayed_members: Annotated[
+        PositiveInt, OnlyWith(sac_phases=True, replayed=("winners", "better", "sample"))
+    ] = 2
     """Members whose episodes a phase plays again [members]. Beside the evaluation their parameters are kept until it enters, 4 d
     bytes each."""
 
@@ -247,13 +271,20 @@ class ESAC(Evolution):
     def problems_when_run(self, config: Whole) -> Iterator[str]:
         """Yield a message for a population that has no room for its children and copies, or makes no gradient."""
         yield from super().problems_when_run(config)
-        table, children, copies, have = config.algorithm, child_slots(self), self.sac_copies, slots(self)
+        table, children, copies, have = (
+            config.algorithm,
+            child_slots(self),
+            self.sac_copies,
+            slots(self),
+        )
         if children + copies > have:
             yield (
                 f"{table}: {children} crossover children + {copies} SAC copies > {have} slots; "
                 f"lower {table}.winner_fraction or {table}.sac_copies, or raise {table}.population_size"
             )
-        unperturbed = children * (self.winner_selection == "hard") + copies * (not self.sac_copy_noise)
+        unperturbed = children * (self.winner_selection == "hard") + copies * (
+            not self.sac_copy_noise
+        )
         if unperturbed == have and self.gradient == "noise":
             yield f"{table}.winner_selection = hard, {table}.sac_copy_noise = false: no slot is perturbed, no ES gradient"
         if self.gradient_members == "centre" and children + copies == have:
@@ -281,7 +312,11 @@ class ESAC(Evolution):
 
 def slots(evolution: Evolution) -> int:
     """Return the number of slots: mirrored, a slot is a pair of members; else one member."""
-    return evolution.population_size // 2 if evolution.sampling == "mirrored" else evolution.population_size
+    return (
+        evolution.population_size // 2
+        if evolution.sampling == "mirrored"
+        else evolution.population_size
+    )
 
 
 def members(evolution: Evolution) -> int:

@@ -32,7 +32,11 @@ def updated(config: Config, values: dict[str, Any]) -> Config:
         table, _, key = name.rpartition(".")
         tables.setdefault(table, {})[key] = value
     whole = tables.pop("")
-    return replace(config, **whole, **{table: replace(getattr(config, table), **part) for table, part in tables.items()})
+    return replace(
+        config,
+        **whole,
+        **{table: replace(getattr(config, table), **part) for table, part in tables.items()},
+    )
 
 
 def value_of(config: Config, name: str) -> Any:

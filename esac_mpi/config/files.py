@@ -24,7 +24,9 @@ from esac_mpi.host.run_directory import CONFIG, is_run
 UNSAVED = ("run_dir", "max_hours", "task.changed")
 
 
-def from_table(table: dict[str, Any], source: str, kwargs: Mapping[str, Any] | None = None) -> dict[str, Any]:
+def from_table(
+    table: dict[str, Any], source: str, kwargs: Mapping[str, Any] | None = None
+) -> dict[str, Any]:
     """Check a parsed TOML table against the fields; return {dotted name: value}.
 
     kwargs: the task's of what the table is set beside, which single ones join.
@@ -48,13 +50,18 @@ def read_toml(path: str | Path) -> dict[str, Any]:
     try:
         if Path(path).is_dir() or Path(path).suffix == ".h5":
             raise ConfigError(no_file(str(path)))
-        table = tomllib.loads(Path(path).read_text(encoding="utf-8-sig"))  # editors of Windows begin a file with a mark
+        table = tomllib.loads(
+            Path(path).read_text(encoding="utf-8-sig")
+        )  # editors of Windows begin a file with a mark
         if use := other_use(table, str(path)):
             raise ConfigError(use)
         return from_table(table, str(path))
     except OSError as error:
         raise ConfigError(f"{path}: {error.strerror}") from error
-    except (ValueError, RecursionError) as error:  # also numbers of 5,000 digits and lists in lists in lists
+    except (
+        ValueError,
+        RecursionError,
+    ) as error:  # also numbers of 5,000 digits and lists in lists in lists
         raise ConfigError(f"{path}: not valid TOML: {error}") from error
 
 
@@ -68,8 +75,12 @@ def read_file(place: str | os.PathLike[str], warn: Callable[[str], None]) -> dic
     if path.name == CONFIG and is_run(path.parent):
         for name in UNSAVED[1:]:
             if values.get(name, DEFAULTS[name]) != DEFAULTS[name]:
-                warn(f"{path}: {name} is no part of a run, and not read there: --{name.replace('_', '-')} beside it")
-        values = {name: value for name, value in values.items() if name not in UNSAVED} | {"run_dir": str(path.parent)}
+                warn(
+                    f"{path}: {name} is no part of a run, and not read there: --{name.replace('_', '-')} beside it"
+                )
+        values = {name: value for name, value in values.items() if name not in UNSAVED} | {
+            "run_dir": str(path.parent)
+        }
     return values
 
 
@@ -80,13 +91,23 @@ def to_toml(config: Config, names: Collection[str] = NAMES) -> str:
     """
     tables = asdict(config)
     names = set(names).difference(UNSAVED)
-    lines = [f"{k} = {_toml_value(v)}" for k, v in tables.items() if not isinstance(v, dict) and k in names]
+    lines = [
+        f"{k} = {_toml_value(v)}"
+        for k, v in tables.items()
+        if not isinstance(v, dict) and k in names
+    ]
     for name, table in tables.items():
         if isinstance(table, dict):
             part = {key: value for key, value in table.items() if f"{name}.{key}" in names}
-            inner = {f"{name}.{key}": part.pop(key) for key, value in list(part.items()) if isinstance(value, dict)}
+            inner = {
+                f"{name}.{key}": part.pop(key)
+                for key, value in list(part.items())
+                if isinstance(value, dict)
+            }
             for title, entries in {name: part, **inner}.items():
-                values = [f"{_toml_key(key)} = {_toml_value(value)}" for key, value in entries.items()]
+                values = [
+                    f"{_toml_key(key)} = {_toml_value(value)}" for key, value in entries.items()
+                ]
                 lines += ["", f"[{title}]", *values] if values else []
     return "\n".join(lines) + "\n"
 
@@ -119,8 +140,12 @@ def _coerced(name: str, kind: Any, value: Any, source: str) -> Any:
     else:
         value = _whole(value) if kind is int else value
         if type(value) is kind or (kind is float and type(value) is int):
-            return float(repr(value)) if kind is float else value  # an integer beyond any float: inf, which `check` refuses
-        wanted = {int: "an integer", float: "a number", str: "a string", bool: "true or false"}[kind]
+            return (
+                float(repr(value)) if kind is float else value
+            )  # an integer beyond any float: inf, which `check` refuses
+        wanted = {int: "an integer", float: "a number", str: "a string", bool: "true or false"}[
+            kind
+        ]
         wanted += _whose_id(value) if name == "task.id" else ""
         wanted += ' or "auto"' if takes_auto(name) else ""
     raise ConfigError(f"{source}: {name} = {value!r}: expected {wanted}")
@@ -143,7 +168,9 @@ def _toml_key(name: str) -> str:
 
 
 def _toml_text(text: str) -> str:
-    return json.dumps(text, ensure_ascii=False).replace("\x7f", "\\u007f")  # which JSON leaves as it is
+    return json.dumps(text, ensure_ascii=False).replace(
+        "\x7f", "\\u007f"
+    )  # which JSON leaves as it is
 
 
 def _toml_value(value: Any) -> str:
@@ -154,5 +181,9 @@ def _toml_value(value: Any) -> str:
     if isinstance(value, tuple | list):
         return "[" + ", ".join(_toml_value(v) for v in value) + "]"
     if isinstance(value, dict):
-        return "{" + ", ".join(f"{_toml_key(name)} = {_toml_value(v)}" for name, v in value.items()) + "}"
+        return (
+            "{"
+            + ", ".join(f"{_toml_key(name)} = {_toml_value(v)}" for name, v in value.items())
+            + "}"
+        )
     return repr(value)

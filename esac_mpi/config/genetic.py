@@ -5,7 +5,13 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Annotated, Literal
 
-from esac_mpi.config.bounds import Fraction, NonNegativeFloat, NonNegativeInt, PositiveFloat, PositiveInt
+from esac_mpi.config.bounds import (
+    Fraction,
+    NonNegativeFloat,
+    NonNegativeInt,
+    PositiveFloat,
+    PositiveInt,
+)
 from esac_mpi.config.exact import exact
 from esac_mpi.config.off_policy import replay_too_small
 from esac_mpi.config.selecting import Selecting
@@ -19,7 +25,13 @@ FORMS = {
 }  # algorithm -> its crossover and its mutation
 TOURNAMENT = 3  # members of a tournament
 IDLE = {  # what a phase that takes over the episodes of others does not read of a learner's table
-    "td3": ("steps_per_generation", "episodes_on", "episodes_per_generation", "interleaved", "exploration_noise"),
+    "td3": (
+        "steps_per_generation",
+        "episodes_on",
+        "episodes_per_generation",
+        "interleaved",
+        "exploration_noise",
+    ),
     "sac": ("steps_per_generation", "interleaved", "start_steps"),
 }
 
@@ -43,7 +55,11 @@ class ERL(Selecting):
         ("learner", "td3", "sac"),
         without=(
             "policy.output",
-            *(f"{table}.{name}" for table, names in IDLE.items() for name in (*names, "observation_normalisation")),
+            *(
+                f"{table}.{name}"
+                for table, names in IDLE.items()
+                for name in (*names, "observation_normalisation")
+            ),
         ),
         tables_if={"td3": "learner", "sac": "learner"},
     )
@@ -92,7 +108,9 @@ class ERL(Selecting):
     """Share of super mutations. C."""
     reset_probability: Annotated[Fraction, OnlyWith(mutation="gaussian")] = 0.05
     """Share of weights that are drawn anew, from a standard normal distribution. C."""
-    memory_size: Annotated[PositiveInt, OnlyWithOne(crossover="distillation", mutation="proximal")] = 8000
+    memory_size: Annotated[
+        PositiveInt, OnlyWithOne(crossover="distillation", mutation="proximal")
+    ] = 8000
     """Transitions that a member or the learner keeps of its own and its ancestors', kappa [transitions]. P: Table 3. erl, whose
     operators look at none, has no memories."""
     memory_order: Annotated[Literal["age", "shuffled"], OnlyWith(crossover="distillation")] = "age"
@@ -104,19 +122,28 @@ class ERL(Selecting):
     Table 3."""
     lr_distillation: Annotated[PositiveFloat, OnlyWith(crossover="distillation")] = 1e-3
     """Adam's learning rate of that. P: Table 3."""
-    distillation_start: Annotated[Literal["random", "worse"], OnlyWith(crossover="distillation")] = "random"
+    distillation_start: Annotated[
+        Literal["random", "worse"], OnlyWith(crossover="distillation")
+    ] = "random"
     """Which parent's weights a child begins with: one drawn at random (P), or that of lower fitness (C)."""
-    parent_selection: Annotated[Literal["greedy", "distance", "mixed"], OnlyWith(crossover="distillation")] = "greedy"
+    parent_selection: Annotated[
+        Literal["greedy", "distance", "mixed"], OnlyWith(crossover="distillation")
+    ] = "greedy"
     """Which pairs of parents come first: those of the highest summed fitness, those whose actions differ most in the states of
     their memories (P), or a convex combination of both scores, each scaled to [0, 1]."""
-    greedy_weight: Annotated[Fraction, OnlyWith(crossover="distillation", parent_selection="mixed")] = 0.5
+    greedy_weight: Annotated[
+        Fraction, OnlyWith(crossover="distillation", parent_selection="mixed")
+    ] = 0.5
     """Weight of fitness in the combination; the rest is that of distance."""
     parent_actions: Annotated[
-        Literal["recomputed", "stored"], OnlyWith(crossover="distillation", parent_selection=("distance", "mixed"))
+        Literal["recomputed", "stored"],
+        OnlyWith(crossover="distillation", parent_selection=("distance", "mixed")),
     ] = "recomputed"
     """Which actions of a memory's owner the distance compares: what it would do now (P), or what was done then, perhaps by an
     ancestor (C)."""
-    elite_fitness: Annotated[Literal["carried", "stale"], OnlyWith(crossover="distillation")] = "carried"
+    elite_fitness: Annotated[Literal["carried", "stale"], OnlyWith(crossover="distillation")] = (
+        "carried"
+    )
     """What an elite's copy counts as a parent: the elite's fitness, or that of the member whose slot it took (C)."""
     learner: Literal["ddpg", "td3", "sac"] = "ddpg"
     """Who learns from all transitions: DDPG with the paper's networks, of the fields below; or TD3 or SAC with the policy's, of
@@ -172,7 +199,11 @@ class ERL(Selecting):
             yield (
                 f"erl.population_size = {self.population_size}: too few for tournaments of {TOURNAMENT}, and for "
                 f"{stay // 2} elite(s), their copies and a child (elite_fraction = {self.elite_fraction}); "
-                + ("lower elite_fraction: less than half can be elites" if stay > 2 else f"{TOURNAMENT} or more")
+                + (
+                    "lower elite_fraction: less than half can be elites"
+                    if stay > 2
+                    else f"{TOURNAMENT} or more"
+                )
             )
         if self.crossover == "distillation" and self.memory_size // 2 < self.distillation_batch:
             yield (

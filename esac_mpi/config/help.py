@@ -15,8 +15,16 @@ def read_by(algorithm: str, config: Config) -> Config:
         if not reads(algorithm, name):
             table, _, key = name.rpartition(".")
             tables.setdefault(table, set()).add(key)
-    whole = {table for table, hidden in tables.items() if hidden == {f.name for f in fields(getattr(config, table))}}
-    parts = {table: without(getattr(config, table), hidden) for table, hidden in tables.items() if table not in whole}
+    whole = {
+        table
+        for table, hidden in tables.items()
+        if hidden == {f.name for f in fields(getattr(config, table))}
+    }
+    parts = {
+        table: without(getattr(config, table), hidden)
+        for table, hidden in tables.items()
+        if table not in whole
+    }
     return without(config, whole, parts)
 
 
@@ -26,7 +34,9 @@ def without(config: Any, hidden: set[str], parts: dict[str, Any] | None = None) 
 
     kind, parts = type(config), parts or {}
     hints = get_type_hints(kind, include_extras=True)
-    types = {name: Annotated[hints[name], tyro.conf.Suppress] for name in hidden} | {n: type(part) for n, part in parts.items()}
+    types = {name: Annotated[hints[name], tyro.conf.Suppress] for name in hidden} | {
+        n: type(part) for n, part in parts.items()
+    }
     changed = [(name, types[name], kind.__dataclass_fields__[name]) for name in types]
     made: Any = make_dataclass(kind.__name__, changed, bases=(kind,), frozen=True)
     made.__module__ = kind.__module__  # where tyro reads what the fields' docstrings say

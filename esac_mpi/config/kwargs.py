@@ -38,7 +38,9 @@ def joined(argv: list[str], given: Mapping[str, Any]) -> list[str]:
         if name == f"__{FIELD}":
             found = _object(value)
         else:
-            found = _with(given if found is None else found, _argument(option[len(ONE) + 2 :]), _value(value))
+            found = _with(
+                given if found is None else found, _argument(option[len(ONE) + 2 :]), _value(value)
+            )
     return rest if found is None else [*rest, f"--{FIELD}={json.dumps(found)}"]
 
 
@@ -46,7 +48,10 @@ def _with(table: Mapping[str, Any], name: str, value: Any) -> dict[str, Any]:
     """Return a table with a value in it, or, where the name has dots, in a table that is in it."""
     first, dot, rest = name.partition(".")
     inner = table.get(first)
-    return {**table, first: _with(inner if isinstance(inner, dict) else {}, rest, value) if dot else value}
+    return {
+        **table,
+        first: _with(inner if isinstance(inner, dict) else {}, rest, value) if dot else value,
+    }
 
 
 def _argument(name: str) -> str:

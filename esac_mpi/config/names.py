@@ -8,7 +8,10 @@ from esac_mpi.config.fields import NAMES
 from esac_mpi.config.old_fields import FORMER
 
 RESUMES = "is no key, and not needed: the same command goes on with the run that its directory has"
-ELSEWHERE = {"resume": RESUMES, "continue": RESUMES}  # words of other programs for what is asked otherwise here
+ELSEWHERE = {
+    "resume": RESUMES,
+    "continue": RESUMES,
+}  # words of other programs for what is asked otherwise here
 
 ELSEWHERE_CALLED = {  # what other programs call a field, and how ours begins, in the same table or in one of its own
     "learning_rate": ("lr_actor", "lr_"), "lr": ("lr_actor", "lr_"), "buffer_size": ("replay_capacity",),
@@ -44,7 +47,15 @@ def called_here(name: str) -> str:
     """Return the field that other programs call so, "" for none."""
     table, _, last = name.rpartition(".")
     begins = ELSEWHERE_CALLED.get(last.casefold(), ())
-    return next((other for begin in begins for other in NAMES if other == begin or other.startswith(f"{table}.{begin}")), "")
+    return next(
+        (
+            other
+            for begin in begins
+            for other in NAMES
+            if other == begin or other.startswith(f"{table}.{begin}")
+        ),
+        "",
+    )
 
 
 def meant(name: str, among: Collection[str], otherwise: str = "") -> str:
@@ -52,11 +63,18 @@ def meant(name: str, among: Collection[str], otherwise: str = "") -> str:
     there = {other.casefold(): other for other in among}
     near = difflib.get_close_matches(name.casefold(), there)  # of a likeness of 0.6 and more
     near = [other for other in near if ends_alike(name.casefold(), other)]
-    return f"did you mean '{there[near[0]]}'?" if near else otherwise or f"there are {', '.join(among)}"
+    return (
+        f"did you mean '{there[near[0]]}'?"
+        if near
+        else otherwise or f"there are {', '.join(among)}"
+    )
 
 
 def ends_alike(name: str, other: str) -> bool:
     """Return whether what follows the last dots is alike, or one is a table of the other: a table in common is no likeness."""
     if other.startswith(f"{name}."):
         return True
-    return difflib.SequenceMatcher(None, name.rpartition(".")[2], other.rpartition(".")[2]).ratio() >= 0.5
+    return (
+        difflib.SequenceMatcher(None, name.rpartition(".")[2], other.rpartition(".")[2]).ratio()
+        >= 0.5
+    )

@@ -4,7 +4,13 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Annotated, Literal
 
-from esac_mpi.config.bounds import Fraction, NonNegativeFloat, NonNegativeInt, PositiveFloat, PositiveInt
+from esac_mpi.config.bounds import (
+    Fraction,
+    NonNegativeFloat,
+    NonNegativeInt,
+    PositiveFloat,
+    PositiveInt,
+)
 from esac_mpi.config.table import OnlyWith, Reads, Table
 
 
@@ -18,7 +24,9 @@ def replay_too_small(table: str, batch_size: int, replay_capacity: int) -> Itera
 class SAC(Table):
     """The Soft Actor-Critic learner (Haarnoja et al. 2018), inside ESAC and as algorithm = "sac"."""
 
-    READS = Reads(("learner",), also=("esac.reading",))  # one of ESAC's halves: a reading sets fields of it
+    READS = Reads(
+        ("learner",), also=("esac.reading",)
+    )  # one of ESAC's halves: a reading sets fields of it
 
     lr_sac: PositiveFloat = 1e-3
     """Adam's learning rate of actor, critics and temperature, alpha. P: D.1, 3e-4."""

@@ -4,7 +4,13 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Annotated, Literal
 
-from esac_mpi.config.bounds import Fraction, NonNegativeFloat, NonNegativeInt, PositiveFloat, PositiveInt
+from esac_mpi.config.bounds import (
+    Fraction,
+    NonNegativeFloat,
+    NonNegativeInt,
+    PositiveFloat,
+    PositiveInt,
+)
 from esac_mpi.config.table import OnlyIn, OnlyWith, Reads, Table, Whole
 
 
@@ -45,7 +51,9 @@ class PPO(Table):
     """Divide rewards by the running standard deviation of their discounted sums, and cut them to +-10: where returns are large,
     the critic's error else takes nearly all of a gradient that is cut to max_grad_norm. Returns of episodes are told plain. B:
     off, by a wrapper (VecNormalize), which its zoo has on for MuJoCo; S: off."""
-    action: Annotated[Literal["categorical", "gaussian_argmax"], OnlyIn(discrete=True)] = "categorical"
+    action: Annotated[Literal["categorical", "gaussian_argmax"], OnlyIn(discrete=True)] = (
+        "categorical"
+    )
     """How a choice is drawn in discrete tasks: by probabilities (B), or as the largest of Gaussian numbers around the outputs, as
     the ESAC authors' notebooks do."""
     argmax_std: Annotated[PositiveFloat, OnlyWith(action="gaussian_argmax")] = 0.5

@@ -14,12 +14,16 @@ from esac_mpi.config.genetic import ERL, FORMS
 from esac_mpi.config.reads import reads
 from esac_mpi.config.whole import Config
 
-SIZES: dict[str, Any] = {  # of the paper's population; and what phases on a virtual clock were timed for before "auto"
+SIZES: dict[
+    str, Any
+] = {  # of the paper's population; and what phases on a virtual clock were timed for before "auto"
     "esac.population_size": 50,  # D.1
     "esac.workers": 7,
     "esac.update_cost": 30.0,
 }
-NUMBERS: dict[str, Any] = {  # of the paper and its public code, where the defaults are what learns fast on few cores
+NUMBERS: dict[
+    str, Any
+] = {  # of the paper and its public code, where the defaults are what learns fast on few cores
     "policy.hidden": (512, 512),  # 6.1
     "policy.linear": False,
     "learner.kernels": "torch",
@@ -33,7 +37,9 @@ NUMBERS: dict[str, Any] = {  # of the paper and its public code, where the defau
     "sac.automatic_temperature": False,
     "sac.start_steps": 10_000,
 }
-PRINTED: dict[str, Any] = {  # what passes from half to half, and when, but for the paper's own operators
+PRINTED: dict[
+    str, Any
+] = {  # what passes from half to half, and when, but for the paper's own operators
     "esac.phase_timing": "interval",  # line 12: ranks wait for a phase
     "esac.p_sac_annealed": True,  # 5.1.1
     "esac.replayed": "none",  # 5.1.2: a dedicated replay
@@ -86,9 +92,19 @@ ERL_READINGS: dict[str, dict[str, Any]] = {
         "erl.injection": "worst_or_next",
     },
 }
-ERL_ALONE = {"erl.exploration_clip": False, "erl.injection": "worst"}  # in ERL's public code; PDERL's clips, and spares an elite
-OTHERS: dict[str, Any] = {"policy.linear": False, "learner.kernels": "torch"}  # where ESAC's defaults are not theirs
-ERL_SAC: dict[str, Any] = {"sac.lr_sac": 3e-4, "sac.temperature": 0.2, "sac.automatic_temperature": False}  # as its public code
+ERL_ALONE = {
+    "erl.exploration_clip": False,
+    "erl.injection": "worst",
+}  # in ERL's public code; PDERL's clips, and spares an elite
+OTHERS: dict[str, Any] = {
+    "policy.linear": False,
+    "learner.kernels": "torch",
+}  # where ESAC's defaults are not theirs
+ERL_SAC: dict[str, Any] = {
+    "sac.lr_sac": 3e-4,
+    "sac.temperature": 0.2,
+    "sac.automatic_temperature": False,
+}  # as its public code
 RIVAL = {**OTHERS, "policy.hidden": (512, 512)}  # as ESAC's paper has all
 ERL_ACTOR = {  # as the public code of ERL
     **OTHERS,
@@ -97,8 +113,14 @@ ERL_ACTOR = {  # as the public code of ERL
     "policy.activation": "tanh",
     "policy.layer_norm": True,
 }
-CEM_ACTOR = {**OTHERS, "policy.hidden": (400, 300), "policy.activation": "tanh"}  # as the public code of CEM-RL, and of AES-RL
-ARRIVALS = "aes_rl.arrivals_per_generation"  # not fewer than workers: all ranks meet after each generation
+CEM_ACTOR = {
+    **OTHERS,
+    "policy.hidden": (400, 300),
+    "policy.activation": "tanh",
+}  # as the public code of CEM-RL, and of AES-RL
+ARRIVALS = (
+    "aes_rl.arrivals_per_generation"  # not fewer than workers: all ranks meet after each generation
+)
 
 
 def preset(given: dict[str, Any]) -> dict[str, Any]:
@@ -107,11 +129,20 @@ def preset(given: dict[str, Any]) -> dict[str, Any]:
     if algorithm in FORMS:
         form = dict(zip(("erl.crossover", "erl.mutation"), FORMS[algorithm], strict=True))
         reading = given.get("erl.reading", ERL.reading)
-        return form | ERL_ACTOR | ERL_READINGS[reading] | (ERL_ALONE if (algorithm, reading) == ("erl", "repo") else {})
+        return (
+            form
+            | ERL_ACTOR
+            | ERL_READINGS[reading]
+            | (ERL_ALONE if (algorithm, reading) == ("erl", "repo") else {})
+        )
     if algorithm == "aes_rl":
         workers = given.get("aes_rl.workers", AESRL.workers)
         least = AESRL.arrivals_per_generation
         return CEM_ACTOR | {ARRIVALS: least if workers == AUTO else max(least, workers)}
     if algorithm in ("cem", "cem_rl"):
         return CEM_ACTOR
-    return READINGS[given.get("esac.reading", ESAC.reading)] if reads(algorithm, "esac.reading") else RIVAL
+    return (
+        READINGS[given.get("esac.reading", ESAC.reading)]
+        if reads(algorithm, "esac.reading")
+        else RIVAL
+    )

@@ -37,8 +37,12 @@ def _of_fields(config: Config) -> Iterator[str]:
         if value == AUTO and takes_auto(name):
             continue
         runs = name.startswith(f"{table_of(config.algorithm)}.")
-        bounds = [mark for mark in marks(name) if isinstance(mark, Bound) and (runs or not mark.when_run)]
+        bounds = [
+            mark for mark in marks(name) if isinstance(mark, Bound) and (runs or not mark.when_run)
+        ]
         if isinstance(value, str) and name not in UNSAVED and not is_text(value):
             yield f"{name} = {value!r}: not UTF-8, so that no file of the run could hold it; give it another name"
         for v in value if isinstance(value, tuple) else (value,):
-            yield from (f"{name} = {v!r}: {wrong}" for bound in bounds if (wrong := bound.problem(v)))
+            yield from (
+                f"{name} = {v!r}: {wrong}" for bound in bounds if (wrong := bound.problem(v))
+            )

@@ -5,7 +5,15 @@ from collections.abc import Iterator
 from dataclasses import asdict, dataclass, field
 from typing import Annotated, Any, Literal
 
-from esac_mpi.config.bounds import AtMost, Matches, NonNegativeFloat, NonNegativeInt, Plain, PositiveFloat, PositiveInt
+from esac_mpi.config.bounds import (
+    AtMost,
+    Matches,
+    NonNegativeFloat,
+    NonNegativeInt,
+    Plain,
+    PositiveFloat,
+    PositiveInt,
+)
 from esac_mpi.config.table import OnlyWith, Table
 
 
@@ -44,17 +52,30 @@ class Budget(Table):
     @property
     def limits(self) -> tuple[float, float, float]:
         """Generations, environment steps and nominal steps that end the run; inf where there is no limit."""
-        return self.generations or math.inf, self.env_steps or math.inf, self.nominal_steps or math.inf
+        return (
+            self.generations or math.inf,
+            self.env_steps or math.inf,
+            self.nominal_steps or math.inf,
+        )
 
     @property
     def seconds(self) -> float:
         """Time of training that ends the run [s]; inf where there is no limit."""
         return 60 * self.minutes or math.inf
 
-    def left(self, generations: int, env_steps: int, nominal_steps: int, seconds: float = 0.0) -> "Budget":
+    def left(
+        self, generations: int, env_steps: int, nominal_steps: int, seconds: float = 0.0
+    ) -> "Budget":
         """What is left of each limit after so much, 1 at least."""
-        done = {"generations": generations, "env_steps": env_steps, "nominal_steps": nominal_steps, "minutes": seconds / 60}
-        return Budget(**{name: limit and max(limit - done[name], 1) for name, limit in asdict(self).items()})
+        done = {
+            "generations": generations,
+            "env_steps": env_steps,
+            "nominal_steps": nominal_steps,
+            "minutes": seconds / 60,
+        }
+        return Budget(
+            **{name: limit and max(limit - done[name], 1) for name, limit in asdict(self).items()}
+        )
 
     def problems(self, table: str) -> Iterator[str]:
         """Yield a message where nothing ends the run."""
@@ -106,7 +127,9 @@ class Learner(Table):
 
     threads: PositiveInt = 1
     """Torch threads of rank 0. Yours to set, never derived: bits depend on it."""
-    device: Annotated[str, Matches(r"auto|cpu|cuda(:\d+)?", "auto, cpu, cuda or cuda:<number>")] = "auto"
+    device: Annotated[str, Matches(r"auto|cpu|cuda(:\d+)?", "auto, cpu, cuda or cuda:<number>")] = (
+        "auto"
+    )
     """auto (cuda where there is one), cpu, cuda, cuda:1, ..."""
     kernels: Literal["auto", "torch", "mkl", "compiled"] = "auto"
     """What makes the updates on a CPU. compiled: SAC's whole update in C, with relu, fp32, one thread and without layer

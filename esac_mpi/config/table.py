@@ -45,15 +45,23 @@ class Reads:
 
     tables: tuple[str, ...] = ()
     also: tuple[str, ...] = ()  # single fields of other tables
-    without: tuple[str, ...] = ()  # fields of its tables, or of those that all read, that it does not read
-    tables_if: Mapping[str, str] = field(default_factory=dict)  # table -> field of its own that must be this table's name
-    fields_if: Mapping[str, str] = field(default_factory=dict)  # field of another table -> field of its own that must be true
+    without: tuple[
+        str, ...
+    ] = ()  # fields of its tables, or of those that all read, that it does not read
+    tables_if: Mapping[str, str] = field(
+        default_factory=dict
+    )  # table -> field of its own that must be this table's name
+    fields_if: Mapping[str, str] = field(
+        default_factory=dict
+    )  # field of another table -> field of its own that must be true
 
 
 class Table:
     """A table. What a single field may be stands at the field (bounds.py), rules that join fields in these methods."""
 
-    READS: ClassVar[Reads]  # said by every table of an algorithm; without default, so that it is not forgotten
+    READS: ClassVar[
+        Reads
+    ]  # said by every table of an algorithm; without default, so that it is not forgotten
 
     @property
     def follows(self) -> str | None:

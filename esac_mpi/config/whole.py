@@ -10,10 +10,33 @@ from esac_mpi.config.evolution import ES, ESAC
 from esac_mpi.config.genetic import ERL, FORMS
 from esac_mpi.config.off_policy import DDPG, SAC, TD3
 from esac_mpi.config.ppo import PPO
-from esac_mpi.config.run import Budget, Checkpoint, Display, Evaluation, Learner, PolicyNetwork, Stop, Task
+from esac_mpi.config.run import (
+    Budget,
+    Checkpoint,
+    Display,
+    Evaluation,
+    Learner,
+    PolicyNetwork,
+    Stop,
+    Task,
+)
 from esac_mpi.config.table import Table
 
-ALGORITHMS = ("esac", "es", "sac", "td3", "ddpg", "ppo", "erl", "perl", "derl", "pderl", "cem", "cem_rl", "aes_rl")
+ALGORITHMS = (
+    "esac",
+    "es",
+    "sac",
+    "td3",
+    "ddpg",
+    "ppo",
+    "erl",
+    "perl",
+    "derl",
+    "pderl",
+    "cem",
+    "cem_rl",
+    "aes_rl",
+)
 FORM_OF = {name: "erl" for name in FORMS if name != "erl"}  # algorithm -> whose form it is
 
 

@@ -1,12 +1,20 @@
 """What a person named where a configuration file is meant, in a sentence."""
 
 from collections.abc import Container
-from os.path import expanduser, isdir, isfile, join  # false, without an error, for what no path can be
+from os.path import (
+    expanduser,
+    isdir,
+    isfile,
+    join,
+)  # false, without an error, for what no path can be
 
 from esac_mpi.host.invocation import called
 from esac_mpi.host.run_directory import CONFIG
 
-USES = {"variants": ("an experiment", "experiment"), "trials": ("a search", "search")}  # a key of its file: what, its command
+USES = {
+    "variants": ("an experiment", "experiment"),
+    "trials": ("a search", "search"),
+}  # a key of its file: what, its command
 
 
 def no_file(word: str) -> str:
@@ -18,7 +26,9 @@ def no_file(word: str) -> str:
         return f"{word!r} is a directory; a configuration file is meant, which ends in .toml"
     if word.endswith(".h5"):
         return f"{word!r} has no settings; to begin a run from a policy is --from {word}"
-    return f"{word!r} is neither a configuration file, which ends in .toml, nor the value of an option"
+    return (
+        f"{word!r} is neither a configuration file, which ends in .toml, nor the value of an option"
+    )
 
 
 def other_use(table: Container[str], path: str) -> str:

@@ -79,7 +79,9 @@ class LeftPython(EndsRun):
     @classmethod
     def by(cls, end: SystemExit, id: str, what: str) -> "LeftPython":
         """Return what to say of it."""
-        return cls(f"{id} cannot be {what}: its code ends the program, sys.exit({end.code!r}); a task must raise an error")
+        return cls(
+            f"{id} cannot be {what}: its code ends the program, sys.exit({end.code!r}); a task must raise an error"
+        )
 
 
 class Env(Protocol):
@@ -91,7 +93,9 @@ class Env(Protocol):
     low: np.ndarray  # float32 [action] bounds of the task
     high: np.ndarray  # float32 [action]
     horizon: int  # steps after which an episode is truncated
-    not_finite: str  # the last observation or action that was not finite, by its index; empty = all were
+    not_finite: (
+        str  # the last observation or action that was not finite, by its index; empty = all were
+    )
 
     def reset(self, seed: int) -> np.ndarray:
         """Start the episode that `seed` names; return its first observation, float32 [observation], all finite.
@@ -119,7 +123,9 @@ def half_range(low: np.ndarray, high: np.ndarray) -> np.ndarray:
     return np.where(half > 0, half, half.dtype.type(1))
 
 
-def transition(env: Env, action: np.ndarray, bounded: bool = True) -> tuple[np.ndarray, float, bool, bool] | None:
+def transition(
+    env: Env, action: np.ndarray, bounded: bool = True
+) -> tuple[np.ndarray, float, bool, bool] | None:
     """Take an action in [-1, 1], scaled to the task's bounds; return the answer, or None if it is not to be learned from.
 
     bounded: whether rounding may not leave the bounds; else the task gets the action as it is, wherever noise has taken it.
@@ -130,7 +136,11 @@ def transition(env: Env, action: np.ndarray, bounded: bool = True) -> tuple[np.n
     except UnstablePhysics:
         return None
     observation, reward, *_ = answer
-    return answer if abs(reward) <= LARGEST and np.isfinite(observation).all() and not env.unstable else None
+    return (
+        answer
+        if abs(reward) <= LARGEST and np.isfinite(observation).all() and not env.unstable
+        else None
+    )
 
 
 def make(id: str, horizon: int = 0, kwargs: Mapping[str, Any] = NO_KWARGS) -> Env:
@@ -170,7 +180,9 @@ def _adapter(id: str) -> Callable[..., Env]:
 def drawn_or_not(make: Callable[[], Any]) -> Any:
     """Return what is made, or imported, by MUJOCO_GL; where that fails, without drawing, which training needs none of."""
     asked = os.environ.get(GL) or OFF
-    if asked.lower() != "glfw" or any(map(os.environ.get, DISPLAYS)):  # GLFW aborts the process where it has no display
+    if asked.lower() != "glfw" or any(
+        map(os.environ.get, DISPLAYS)
+    ):  # GLFW aborts the process where it has no display
         try:
             return make()
         except Exception:
@@ -226,18 +238,24 @@ def task_horizon(id: str, own: float, requested: int) -> int:
     return int(limit)
 
 
-def action_bounds(id: str, low: np.ndarray, high: np.ndarray, why: str = "") -> tuple[np.ndarray, np.ndarray]:
+def action_bounds(
+    id: str, low: np.ndarray, high: np.ndarray, why: str = ""
+) -> tuple[np.ndarray, np.ndarray]:
     """Return the bounds as float32 [action]. Raises TaskError where there is none, or one whose range float32 cannot hold.
 
     why: what to say of that.
     """
     bounds = np.asarray(low, np.float32).ravel(), np.asarray(high, np.float32).ravel()
     if not (np.abs(bounds) <= LARGEST / 2).all():
-        raise TaskError(f"{id} has an unbounded action: a policy's output in [-1, 1] cannot be scaled to it. {why}".rstrip())
+        raise TaskError(
+            f"{id} has an unbounded action: a policy's output in [-1, 1] cannot be scaled to it. {why}".rstrip()
+        )
     return bounds
 
 
-def rounded_out(env: Env, low: np.ndarray, high: np.ndarray) -> tuple[np.ndarray, np.ndarray] | None:
+def rounded_out(
+    env: Env, low: np.ndarray, high: np.ndarray
+) -> tuple[np.ndarray, np.ndarray] | None:
     """Return a task's own bounds where a float32 one of `env` lies beyond them, as that of 0.1 does; None where none does.
 
     Actions are then to be taken back to them, in their type.
@@ -246,7 +264,9 @@ def rounded_out(env: Env, low: np.ndarray, high: np.ndarray) -> tuple[np.ndarray
     return (low, high) if beyond else None
 
 
-def taken_back(env: Env, action: np.ndarray, own: tuple[np.ndarray, np.ndarray] | None) -> np.ndarray:
+def taken_back(
+    env: Env, action: np.ndarray, own: tuple[np.ndarray, np.ndarray] | None
+) -> np.ndarray:
     """Clip an action, in the shape of the task's own bounds, to these if there are any, unless it is beyond those of `env`."""
     if own is None or (action.ravel() < env.low).any() or (action.ravel() > env.high).any():
         return action
@@ -273,4 +293,6 @@ def warning_counts(data: Any) -> np.ndarray:
 
 
 def _log_warning(message: str) -> None:
-    logging.getLogger(__name__).debug("MuJoCo: %s", message)  # counted through `warning_counts`, so not repeated by every rank
+    logging.getLogger(__name__).debug(
+        "MuJoCo: %s", message
+    )  # counted through `warning_counts`, so not repeated by every rank

@@ -15,7 +15,10 @@ import numpy as np
 
 from esac_mpi.envs import finite
 
-RULES = {"CyclicMDP-v0": (1.0, 2000), "CyclicMDPRepo-v0": (2.0, math.inf)}  # id: reward of S2 -> S0, time limit [steps]
+RULES = {
+    "CyclicMDP-v0": (1.0, 2000),
+    "CyclicMDPRepo-v0": (2.0, math.inf),
+}  # id: reward of S2 -> S0, time limit [steps]
 CLOCKWISE = 1  # which of the three outputs
 
 
@@ -49,4 +52,9 @@ class CyclicMDP:
         if clockwise:
             self._state = (self._state + 1) % 3
         self._steps += 1
-        return self._observations[self._state].copy(), reward, not clockwise, self._steps >= self.horizon
+        return (
+            self._observations[self._state].copy(),
+            reward,
+            not clockwise,
+            self._steps >= self.horizon,
+        )

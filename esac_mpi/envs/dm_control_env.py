@@ -41,16 +41,23 @@ class DMControlEnv:
         # A fixed seed, because lqr draws its model, and not only its start state, when it is built.
         domain, task = TASKS[id]
         with taken(id, kwargs, lambda: getattr(suite, domain).SUITE[task]):
-            self._env = suite.load(domain, task, task_kwargs={**deepcopy(dict(kwargs)), "random": 0})
+            self._env = suite.load(
+                domain, task, task_kwargs={**deepcopy(dict(kwargs)), "random": 0}
+            )
         action = self._env.action_spec()
         observations = self._env.observation_spec()
         self.id = id
-        bounds = np.broadcast_to(action.minimum, action.shape), np.broadcast_to(action.maximum, action.shape)
+        bounds = (
+            np.broadcast_to(action.minimum, action.shape),
+            np.broadcast_to(action.maximum, action.shape),
+        )
         self.low, self.high = action_bounds(id, *bounds)
         self._own_bounds = rounded_out(self, *bounds)
         self.action_size = self.low.size
         self.observation_size = sum(math.prod(spec.shape) for spec in observations.values())
-        limit = self._env._step_limit  # a float, and there is no public name; the last step is the first not below it
+        limit = (
+            self._env._step_limit
+        )  # a float, and there is no public name; the last step is the first not below it
         self.horizon = task_horizon(id, limit if limit == math.inf else math.ceil(limit), horizon)
         self._names = tuple(observations)
         self._steps = 0
@@ -63,7 +70,9 @@ class DMControlEnv:
 
     def reset(self, seed: int) -> np.ndarray:
         """Start the episode that `seed` names; return its first observation, float32 [observation]."""
-        self._env.task.random.seed(seed)  # in place: the suite's tasks keep no other state between episodes
+        self._env.task.random.seed(
+            seed
+        )  # in place: the suite's tasks keep no other state between episodes
         self._steps = 0
         try:
             return finite(self, "observation", self._flat(self._env.reset().observation))
@@ -100,4 +109,6 @@ class DMControlEnv:
         return self._flat(timestep.observation), float(timestep.reward), terminated, timestep.last()
 
     def _flat(self, observation: dict[str, np.ndarray]) -> np.ndarray:
-        return np.concatenate([np.ravel(observation[name]) for name in self._names], dtype=np.float32)
+        return np.concatenate(
+            [np.ravel(observation[name]) for name in self._names], dtype=np.float32
+        )

@@ -68,11 +68,15 @@ class GymnasiumEnv:
         self.observation_size = math.prod(_shape(self._env.observation_space))
         for what, size in (("observations", self.observation_size), ("actions", self.action_size)):
             if not size:
-                raise TaskError(f"{id} has {what} of no number at all; nothing can be learned there.")
+                raise TaskError(
+                    f"{id} has {what} of no number at all; nothing can be learned there."
+                )
         limit = self._env.spec.max_episode_steps if self._env.spec else None
         self.horizon = task_horizon(id, limit or math.inf, horizon)
         self._action_shape, self._action_dtype = _shape(space), space.dtype
-        self._own_bounds = rounded_out(self, space.low, space.high) if isinstance(space, Box) else None
+        self._own_bounds = (
+            rounded_out(self, space.low, space.high) if isinstance(space, Box) else None
+        )
         self._steps = 0
         self.closed_loop = own_loop(self._env)  # whose views show that its data stays
         self._warnings = np.zeros(0, np.int32)
@@ -114,7 +118,12 @@ class GymnasiumEnv:
             self._raise_known(error)
             raise
         self._steps += 1
-        return finite(self, "observation", observation), reward, terminated, truncated or self._steps >= self.horizon
+        return (
+            finite(self, "observation", observation),
+            reward,
+            terminated,
+            truncated or self._steps >= self.horizon,
+        )
 
     def close(self) -> None:
         """Let go of what the library's environment holds."""
@@ -154,7 +163,9 @@ class GymnasiumEnv:
                 raise TypeError(reward)
             return _flat(observation), float(reward), bool(terminated), bool(truncated)
         except (TypeError, ValueError) as error:
-            raise TaskError(f"{self.id}{_odd(observation, reward, terminated, truncated)}") from error
+            raise TaskError(
+                f"{self.id}{_odd(observation, reward, terminated, truncated)}"
+            ) from error
 
     def _native(self, action: np.ndarray) -> Any:
         """Return an action as the library has it: an array of its shape and type, or the number of a choice."""
@@ -175,7 +186,9 @@ def _imported(id: str) -> str:
     """Import the module of module:EnvId, and return EnvId. What dm_control says there, every rank would repeat."""
     module, _, name = id.rpartition(":")
     if module and module not in sys.modules:
-        warnings.filterwarnings("ignore", message=r"\(65550\)")  # GLFW's: there is no display, which dm_control looks for
+        warnings.filterwarnings(
+            "ignore", message=r"\(65550\)"
+        )  # GLFW's: there is no display, which dm_control looks for
         import_module(module)
         import_mujoco()  # again: dm_control has set its own handler
     return name
@@ -184,19 +197,25 @@ def _imported(id: str) -> str:
 def _build(id: str, kwargs: Mapping[str, Any]) -> gymnasium.Env[Any, Any]:
     try:
         _imported(id)
-        env: gymnasium.Env[Any, Any] = gymnasium.make(id, disable_env_checker=True, **deepcopy(dict(kwargs)))
+        env: gymnasium.Env[Any, Any] = gymnasium.make(
+            id, disable_env_checker=True, **deepcopy(dict(kwargs))
+        )
     except gymnasium.error.UnregisteredEnv as error:
         raise TaskError(f"Unknown task '{id}'. {_instead(id)}") from error
     except ModuleNotFoundError as error:
         missing = str(error).partition(". ")[0]  # the rest is Gymnasium's advice
-        raise TaskError(f"{id} cannot be made: {missing} in the current directory ({Path.cwd()}) or on PYTHONPATH") from error
+        raise TaskError(
+            f"{id} cannot be made: {missing} in the current directory ({Path.cwd()}) or on PYTHONPATH"
+        ) from error
     except (gymnasium.error.Error, ImportError) as error:
         raise TaskError(f"{id} cannot be made: {error}") from error
     _refuse_pixels(id, env.observation_space)
     if isinstance(env.observation_space, Box):
         return env
     if not env.observation_space.is_np_flattenable:
-        raise TaskError(f"{id} has the observations {env.observation_space}; they cannot be flattened to an array.")
+        raise TaskError(
+            f"{id} has the observations {env.observation_space}; they cannot be flattened to an array."
+        )
     return gymnasium.wrappers.FlattenObservation(env)
 
 
@@ -215,7 +234,9 @@ def _boxes(space: Space[Any]) -> Iterator[Box]:
     """Yield the arrays that a space is made of."""
     if isinstance(space, Box):
         yield space
-    for part in space.values() if isinstance(space, Dict) else space if isinstance(space, Tuple) else ():
+    for part in (
+        space.values() if isinstance(space, Dict) else space if isinstance(space, Tuple) else ()
+    ):
         yield from _boxes(part)
 
 
@@ -225,8 +246,14 @@ def _instead(id: str) -> str:
     if not colon:
         return nearest(id, [*gymnasium.registry, *OWN], OWN_ID)
     package = module.partition(".")[0]
-    own = [f"{module}:{known}" for known, spec in gymnasium.registry.items() if origin(spec).partition(".")[0] == package]
-    return nearest(id, own, f"{module} registers {', '.join(own[:5]) or 'none'}{', ...' * (len(own) > 5)}.")
+    own = [
+        f"{module}:{known}"
+        for known, spec in gymnasium.registry.items()
+        if origin(spec).partition(".")[0] == package
+    ]
+    return nearest(
+        id, own, f"{module} registers {', '.join(own[:5]) or 'none'}{', ...' * (len(own) > 5)}."
+    )
 
 
 def _bounds(id: str, space: gymnasium.Space[Any]) -> tuple[np.ndarray, np.ndarray]:
@@ -235,7 +262,9 @@ def _bounds(id: str, space: gymnasium.Space[Any]) -> tuple[np.ndarray, np.ndarra
         return -np.ones(int(space.n), np.float32), np.ones(int(space.n), np.float32)
     if isinstance(space, Box) and np.issubdtype(space.dtype, np.floating):
         return space.low, space.high
-    raise TaskError(f"{id} has the actions {space}; continuous ones are needed, or n choices (Discrete).")
+    raise TaskError(
+        f"{id} has the actions {space}; continuous ones are needed, or n choices (Discrete)."
+    )
 
 
 def _shape(space: gymnasium.Space[Any]) -> tuple[int, ...]:
@@ -244,7 +273,9 @@ def _shape(space: gymnasium.Space[Any]) -> tuple[int, ...]:
 
 
 def _flat(observation: np.ndarray) -> np.ndarray:
-    return np.array(observation, np.float32).reshape(-1)  # a copy: an environment may return its own buffer
+    return np.array(observation, np.float32).reshape(
+        -1
+    )  # a copy: an environment may return its own buffer
 
 
 ANSWER: dict[str, tuple[Callable[[Any], Any], str]] = {  # of a step, in its order: what it is, what makes it ours, in words
@@ -261,7 +292,9 @@ def _odd(*answer: Any) -> str:
         except (TypeError, ValueError):
             shape = getattr(value, "shape", None)
             given = f"{value!r:.80}" if shape is None else f"an array of shape {tuple(shape)}"
-            return f": its {what} is {given}; {wanted} is needed" + f", as {what}.item()" * (shape == (1,))
+            return f": its {what} is {given}; {wanted} is needed" + f", as {what}.item()" * (
+                shape == (1,)
+            )
     return " answers what cannot be read"
 
 

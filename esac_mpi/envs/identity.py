@@ -20,8 +20,19 @@ import numpy as np
 
 from esac_mpi.envs import Env, import_mujoco, is_of
 
-RECORDED = {"esac_mpi", "numpy", "torch", "gymnasium", "mujoco", "dm_control", "dm_env"}  # by provenance.versions
-PATHS, PICTURES = ("paths", "_pathadr"), ("tex_", "skin_")  # parts of a model's names: where its files were, how it looks
+RECORDED = {
+    "esac_mpi",
+    "numpy",
+    "torch",
+    "gymnasium",
+    "mujoco",
+    "dm_control",
+    "dm_env",
+}  # by provenance.versions
+PATHS, PICTURES = (
+    ("paths", "_pathadr"),
+    ("tex_", "skin_"),
+)  # parts of a model's names: where its files were, how it looks
 PHYSICS = ("dm_control.mujoco.engine", "Physics")
 LISTED = 50  # modules named one by one
 SCRIPT = "__main__"  # the module that Python was started with
@@ -52,7 +63,9 @@ def _models(layers: Iterable[Any]) -> Iterator[Any]:
     for layer in layers:
         for value in getattr(layer, "__dict__", {}).values():
             found = value.model.ptr if is_of(value, *PHYSICS) else value
-            if isinstance(found, import_mujoco().MjModel) and not any(found is one for one in known):
+            if isinstance(found, import_mujoco().MjModel) and not any(
+                found is one for one in known
+            ):
                 known.append(found)
                 yield found
 
@@ -77,9 +90,17 @@ def edited(env: Env) -> list[str]:
     """
     digests, imports = _digests(env.id, getattr(env, "layers", []))
     marks = {name: getattr(sys.modules[name], FIRST_SEEN, None) for name in digests}
-    stale = {name for name, mark in marks.items() if mark is not None and mark[0] is sys.modules[name].__spec__}
-    changed = [name for name in digests if (mark := marks[name]) is not None and mark[1] != digests[name]]
-    found = [name for name in changed if name in stale or any(name in imports[other] for other in stale)]
+    stale = {
+        name
+        for name, mark in marks.items()
+        if mark is not None and mark[0] is sys.modules[name].__spec__
+    }
+    changed = [
+        name for name in digests if (mark := marks[name]) is not None and mark[1] != digests[name]
+    ]
+    found = [
+        name for name in changed if name in stale or any(name in imports[other] for other in stale)
+    ]
     if not found:
         for name, digest in digests.items():
             setattr(sys.modules[name], FIRST_SEEN, (sys.modules[name].__spec__, digest))
@@ -100,14 +121,18 @@ def _digests(id: str, layers: Iterable[Any]) -> tuple[dict[str, str], dict[str, 
     of_script = set()
     for layer in layers:
         made_of = [(base.__module__, base.__qualname__) for base in type(layer).__mro__]
-        maker = getattr(getattr(layer, "__dict__", {}).get("spec"), "entry_point", "")  # a wrapper's would be a copy
+        maker = getattr(
+            getattr(layer, "__dict__", {}).get("spec"), "entry_point", ""
+        )  # a wrapper's would be a copy
         if isinstance(maker, str):
             made_of.append((maker.partition(":")[0], maker.partition(":")[2]))
         else:
             made_of.append((getattr(maker, "__module__", ""), getattr(maker, "__qualname__", "")))
         waiting |= {module for module, _ in made_of}
         names = {name.partition(".")[0] for module, name in made_of if module == SCRIPT}
-        of_script |= {name for name in names if name.isidentifier()}  # not of a lambda, which its register() brings
+        of_script |= {
+            name for name in names if name.isidentifier()
+        }  # not of a lambda, which its register() brings
     packages = {name.partition(".")[0] for name in waiting}
     found, imports = dict[str, str](), dict[str, set[str]]()
     seen: set[str] = set()
@@ -127,12 +152,19 @@ def _own(name: str, packages: set[str]) -> ast.Module | None:
     """Return the syntax of a loaded module that is one of the user's own, or of `packages`; None for another."""
     package, file = name.partition(".")[0], getattr(sys.modules.get(name), "__file__", None) or ""
     installed = {"site-packages", "dist-packages"} & set(Path(file).parts)
-    if package in RECORDED | sys.stdlib_module_names or not file.endswith(".py") or (installed and package not in packages):
+    if (
+        package in RECORDED | sys.stdlib_module_names
+        or not file.endswith(".py")
+        or (installed and package not in packages)
+    ):
         return None
     try:
         tree = ast.parse(Path(file).read_bytes())
         program = name == SCRIPT
-        parts = ((node.body if program else node.orelse) if _is_program(node) else [node] for node in tree.body)
+        parts = (
+            (node.body if program else node.orelse) if _is_program(node) else [node]
+            for node in tree.body
+        )
         tree.body = [part for these in parts for part in these]
         return tree
     except (OSError, SyntaxError, ValueError):  # removed, or broken, since it was loaded
@@ -141,7 +173,10 @@ def _own(name: str, packages: set[str]) -> ast.Module | None:
 
 def _is_program(node: ast.AST) -> TypeGuard[ast.If]:
     """Return whether this is `if __name__ == "__main__":`, which no import executes."""
-    return isinstance(node, ast.If) and ast.unparse(node.test) in (f"__name__ == '{SCRIPT}'", f"'{SCRIPT}' == __name__")
+    return isinstance(node, ast.If) and ast.unparse(node.test) in (
+        f"__name__ == '{SCRIPT}'",
+        f"'{SCRIPT}' == __name__",
+    )
 
 
 def _used(tree: ast.Module, names: set[str]) -> ast.Module:
@@ -152,7 +187,9 @@ def _used(tree: ast.Module, names: set[str]) -> ast.Module:
     parts = [(node, _made(node), _taken(node)) for node in tree.body]
     if not names <= set().union(*(made for _, made, _ in parts)):
         return tree
-    own = set().union(*(made for node, made, _ in parts if not isinstance(node, ast.Import | ast.ImportFrom)))
+    own = set().union(
+        *(made for node, made, _ in parts if not isinstance(node, ast.Import | ast.ImportFrom))
+    )
     needed, kept, count = {*names, "*"}, set[ast.stmt](), -1
     while count < (count := len(needed) + len(kept)):
         for node, made, taken in parts:
@@ -171,13 +208,18 @@ def registers(name: str) -> bool:
 
 def _registers(node: ast.stmt) -> bool:
     """Return whether a statement calls what may be gymnasium's register."""
-    return any(isinstance(call, ast.Call) and ast.unparse(call.func).endswith("register") for call in ast.walk(node))
+    return any(
+        isinstance(call, ast.Call) and ast.unparse(call.func).endswith("register")
+        for call in ast.walk(node)
+    )
 
 
 def _made(node: ast.stmt) -> set[str]:
     """Return the names that a statement of a module makes, or whose attributes and entries it sets; at least these."""
     if isinstance(node, DEFINITIONS):
-        return {node.name}.union(*(place.names for place in ast.walk(node) if isinstance(place, ast.Global)))
+        return {node.name}.union(
+            *(place.names for place in ast.walk(node) if isinstance(place, ast.Global))
+        )
     found = set()
     for place in ast.walk(node):
         if isinstance(place, ast.Import | ast.ImportFrom):
@@ -196,7 +238,11 @@ def _taken(node: ast.stmt) -> set[str]:
     tables, found = [symtable.symtable(ast.unparse(node), SCRIPT, "exec")], set[str]()
     for table in tables:
         inside = table.get_type() == "function"
-        found |= {s.get_name() for s in table.get_symbols() if s.is_referenced() and (s.is_global() or not inside)}
+        found |= {
+            s.get_name()
+            for s in table.get_symbols()
+            if s.is_referenced() and (s.is_global() or not inside)
+        }
         tables += table.get_children()
     return found
 

@@ -34,10 +34,14 @@ def taken(id: str, kwargs: Mapping[str, Any], maker: Callable[[], Any]) -> Itera
     except Exception as error:
         if not kwargs:
             raise
-        first = str(error).partition(" was raised from the environment creator")[0].partition("\n")[0]
+        first = (
+            str(error).partition(" was raised from the environment creator")[0].partition("\n")[0]
+        )
         said = first.rstrip(".") or type(error).__name__
         hint = _nearest(said, _parameters(maker))
-        raise TaskError(f"{id} cannot be made with task.kwargs = {json.dumps(kwargs)}: {said}.{hint}") from error
+        raise TaskError(
+            f"{id} cannot be made with task.kwargs = {json.dumps(kwargs)}: {said}.{hint}"
+        ) from error
 
 
 def _parameters(maker: Callable[[], Any]) -> dict[str, Any]:
@@ -46,7 +50,11 @@ def _parameters(maker: Callable[[], Any]) -> dict[str, Any]:
         found = inspect.signature(maker()).parameters.values()
     except Exception:  # of an id or a module that does not exist, which is told otherwise
         return {}
-    return {one.name: one.default for one in found if one.kind in (one.KEYWORD_ONLY, one.POSITIONAL_OR_KEYWORD)}
+    return {
+        one.name: one.default
+        for one in found
+        if one.kind in (one.KEYWORD_ONLY, one.POSITIONAL_OR_KEYWORD)
+    }
 
 
 def _refuse_words(id: str, kwargs: Mapping[str, Any], parameters: Mapping[str, Any]) -> None:
@@ -54,7 +62,9 @@ def _refuse_words(id: str, kwargs: Mapping[str, Any], parameters: Mapping[str, A
     for name, value in kwargs.items():
         default = parameters.get(name)
         if isinstance(value, str) and isinstance(default, int | float):
-            raise TaskError(f"{id}: task.kwargs.{name} = {value!r}: expected a value like its default, {default!r}.")
+            raise TaskError(
+                f"{id}: task.kwargs.{name} = {value!r}: expected a value like its default, {default!r}."
+            )
 
 
 def _nearest(said: str, parameters: Mapping[str, Any]) -> str:

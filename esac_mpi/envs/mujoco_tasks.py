@@ -33,7 +33,12 @@ def own_loop(env: gymnasium.Env[Any, Any]) -> ClosedLoop | None:
     task: Any = env.unwrapped
     start = TASKS.get(f"{type(task).__module__}:{type(task).__name__}")
     bare = type(env) is TimeLimit and type(env.env) is OrderEnforcing and env.env.env is task
-    if start is None or not bare or not _has_defaults(task) or not gymnasium.__version__.startswith(VERSION):
+    if (
+        start is None
+        or not bare
+        or not _has_defaults(task)
+        or not gymnasium.__version__.startswith(VERSION)
+    ):
         return None
     return start(task)
 
@@ -195,7 +200,9 @@ TASKS: dict[str, Callable[[Any], ClosedLoop]] = {
 
 def _has_defaults(task: Any) -> bool:
     """Return whether a task keeps the default of every parameter of its constructor, the camera's aside, and draws nothing."""
-    from gymnasium.envs.mujoco.mujoco_env import expand_model_path  # here: a Box2D task need not wait for its imageio
+    from gymnasium.envs.mujoco.mujoco_env import (
+        expand_model_path,
+    )  # here: a Box2D task need not wait for its imageio
 
     for name, parameter in inspect.signature(type(task).__init__).parameters.items():
         if parameter.default is inspect.Parameter.empty or name == "default_camera_config":

@@ -18,7 +18,11 @@ from esac_mpi.host import process_state
 from esac_mpi.host.stop import GivenUp
 from esac_mpi.operators.noise import Purpose, generator, integer
 
-STRETCHES = ((0, 40), (1, 20), (0, 40))  # which start states and actions, and how many steps; the last is the first again
+STRETCHES = (
+    (0, 40),
+    (1, 20),
+    (0, 40),
+)  # which start states and actions, and how many steps; the last is the first again
 PROBE_STEPS = sum(steps for _, steps in STRETCHES)
 KINDS = ("observations", "rewards", "ends")
 
@@ -54,7 +58,9 @@ def played(env: Env) -> Probe:
         with suppress(UnstablePhysics), process_state.kept():  # of one start state
             size = env.reset(integer(0, Purpose.PROBE)).size
             if size != env.observation_size:
-                raise TaskError(f"{env.id} observes {size} numbers, and its observation_space has {env.observation_size}.")
+                raise TaskError(
+                    f"{env.id} observes {size} numbers, and its observation_space has {env.observation_size}."
+                )
         return probe(env)
     except TaskError:
         raise
@@ -80,11 +86,15 @@ def probe(env: Played) -> Probe:
         changes = process_state.NEEDED & {*changed}
     if changes:
         remedy = "change that when the task is made, or put it back before reset and step return (docs/tasks.md)"
-        raise TaskError(f"{env.id}: its episodes change what a run needs as it is, {', '.join(sorted(changes))}; {remedy}")
+        raise TaskError(
+            f"{env.id}: its episodes change what a run needs as it is, {', '.join(sorted(changes))}; {remedy}"
+        )
     first, other, again = found
     not_finite = getattr(env, "not_finite", "")  # a layer does not tell
     refuse_not_finite(env, first["rewards"] + other["rewards"], not_finite)
-    digests = [f"{kind} {sha256(b''.join(first[kind] + other[kind])).hexdigest()[:16]}" for kind in KINDS]
+    digests = [
+        f"{kind} {sha256(b''.join(first[kind] + other[kind])).hexdigest()[:16]}" for kind in KINDS
+    ]
     told = f"{env.id}: {not_finite} in its first steps; such an episode ends there, is unstable and ranks last"
     apart = frozenset(kind for kind in KINDS if first[kind] != again[kind])
     return Probe(", ".join(digests), apart, told if not_finite else "")
@@ -106,7 +116,11 @@ def _answers(env: Played, which: int, steps: int) -> Iterator[tuple[bytes, bytes
         action = random.uniform(env.low, env.high).astype(np.float32)
         try:
             if ended:
-                yield env.reset(integer(0, Purpose.PROBE, member=which, block=1 + number)).tobytes(), b"", b""
+                yield (
+                    env.reset(integer(0, Purpose.PROBE, member=which, block=1 + number)).tobytes(),
+                    b"",
+                    b"",
+                )
             observation, reward, terminated, truncated = env.step(action)
             ended = terminated or truncated
             yield observation.tobytes(), struct.pack("<d", reward), bytes([terminated, truncated])
@@ -117,7 +131,9 @@ def _answers(env: Played, which: int, steps: int) -> Iterator[tuple[bytes, bytes
 
 def complaint(env: Env, apart: frozenset[str]) -> tuple[str, int]:
     """Return the sentence about a task that was not the same again, naming what keeps something, and the steps this took."""
-    playable = [layer for layer in reversed(getattr(env, "layers", [])) if hasattr(layer, "action_space")]  # not dm_control's
+    playable = [
+        layer for layer in reversed(getattr(env, "layers", [])) if hasattr(layer, "action_space")
+    ]  # not dm_control's
     layers = [Layer(layer) for layer in playable]
     found = culprits(layers) or [f"{env.id} ({', '.join(sorted(apart))})"]
     return (

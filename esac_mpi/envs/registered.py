@@ -13,7 +13,9 @@ MODULE = "my_task"  # a name for one that is not there yet
 
 def told(env: Env) -> str:
     """Say of a task that is registered in this process alone by which line others would find it; "" for any other task."""
-    spec = next((layer.spec for layer in getattr(env, "layers", []) if getattr(layer, "spec", None)), None)
+    spec = next(
+        (layer.spec for layer in getattr(env, "layers", []) if getattr(layer, "spec", None)), None
+    )
     if spec is None:
         return ""
     module, _, name = env.id.rpartition(":")
@@ -21,7 +23,9 @@ def told(env: Env) -> str:
     alone = f"{env.id} is registered by this process alone, and evaluate, render and the command line do not find it"
     if maker == SCRIPT or (maker == module and is_file(module, script) and not registers(module)):
         where = Path(script).name if script else "this session"
-        moved = f"move its class and its gymnasium.register from {where} into a module, {MODULE}.py say"
+        moved = (
+            f"move its class and its gymnasium.register from {where} into a module, {MODULE}.py say"
+        )
         return f'{alone}: {moved}, and name it so: task.id = "{MODULE}:{name}"'
     package, plugins = maker.partition(".")[0], entry_points(group="gymnasium.envs")
     if module or package in {"gymnasium", *(plugin.module.partition(".")[0] for plugin in plugins)}:

@@ -91,7 +91,11 @@ def fish_swim_loop(env: Any) -> ClosedLoop:
     data, model = env.physics.data.ptr, env.physics.model
     upright = data.xmat[model.name2id("torso", "body"), 8:]  # zz
     mouth, target = (model.name2id(name, "geom") for name in ("mouth", "target"))
-    start, end, frame = data.geom_xpos[mouth], data.geom_xpos[target], data.geom_xmat[mouth].reshape(3, 3)
+    start, end, frame = (
+        data.geom_xpos[mouth],
+        data.geom_xpos[target],
+        data.geom_xmat[mouth].reshape(3, 3),
+    )
     radii = float(model.geom_size[mouth, 0] + model.geom_size[target, 0])
     way, distance = np.zeros(3), np.zeros(1)
 
@@ -141,7 +145,11 @@ def humanoid_loop(env: Any) -> ClosedLoop:
     data, model, target = env.physics.data.ptr, env.physics.model, env.task._move_speed
     velocity = _sensor(env, "torso_subtreelinvel")
     torso, head = (model.name2id(name, "body") for name in ("torso", "head"))
-    limbs = [data.xpos[model.name2id(side + limb, "body")] for side in ("left_", "right_") for limb in ("hand", "foot")]
+    limbs = [
+        data.xpos[model.name2id(side + limb, "body")]
+        for side in ("left_", "right_")
+        for limb in ("hand", "foot")
+    ]
     place, frame, height = data.xpos[torso], data.xmat[torso].reshape(3, 3), data.xpos[head, 2:]
     extremities, horizontal, speed = np.zeros((len(limbs), 3)), velocity[:2], np.zeros(1)
     reached = list(zip(limbs, extremities, strict=True))
@@ -217,7 +225,9 @@ def _loop(env: Any, observed: Parts, traced: Parts, judge: Judge, derive: Calls 
 def _sensor(env: Any, name: str) -> np.ndarray:
     """Return the live values of a sensor, a view [size of the sensor]."""
     sensor = env.physics.model.name2id(name, "sensor")
-    start, size = (int(field[sensor]) for field in (env.physics.model.sensor_adr, env.physics.model.sensor_dim))
+    start, size = (
+        int(field[sensor]) for field in (env.physics.model.sensor_adr, env.physics.model.sensor_dim)
+    )
     return env.physics.data.ptr.sensordata[start : start + size]
 
 

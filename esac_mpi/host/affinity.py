@@ -5,7 +5,11 @@ import os
 
 def cores() -> list[int]:
     """Return the cores that this process may run on; to be asked after all imports, of which some change it."""
-    return sorted(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else list(range(os.cpu_count() or 1))
+    return (
+        sorted(os.sched_getaffinity(0))
+        if hasattr(os, "sched_getaffinity")
+        else list(range(os.cpu_count() or 1))
+    )
 
 
 def complaints(hosts: list[str], allowed: list[list[int]], threads: int) -> list[str]:

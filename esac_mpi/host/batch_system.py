@@ -7,7 +7,12 @@ import time
 from collections.abc import Callable, Mapping
 
 LATE = 600.0  # a job whose end is longer past is not this one: batch systems kill sooner [s]
-RANKS = ("PMI_RANK", "PMIX_RANK", "OMPI_COMM_WORLD_RANK", "SLURM_PROCID")  # how launchers name a process's rank
+RANKS = (
+    "PMI_RANK",
+    "PMIX_RANK",
+    "OMPI_COMM_WORLD_RANK",
+    "SLURM_PROCID",
+)  # how launchers name a process's rank
 
 
 def speaks(environ: Mapping[str, str]) -> bool:
@@ -15,7 +20,9 @@ def speaks(environ: Mapping[str, str]) -> bool:
     return all((environ.get(name) or "0") == "0" for name in RANKS)
 
 
-def seconds_left(environ: Mapping[str, str], ask: Callable[[list[str]], str] | None = None) -> float:
+def seconds_left(
+    environ: Mapping[str, str], ask: Callable[[list[str]], str] | None = None
+) -> float:
     """Return how long this batch job may still run, inf where nothing says so [s].
 
     To be called before MPI starts, for it may run `squeue` or `qstat` (ask); processes of other ranks than 0 do not ask.
@@ -26,16 +33,23 @@ def seconds_left(environ: Mapping[str, str], ask: Callable[[list[str]], str] | N
     end = _number(environ.get("SLURM_JOB_END_TIME", ""))
     if end < math.inf and not stale(environ):
         start = _number(environ.get("SLURM_JOB_START_TIME", ""))
-        return end - max(time.time(), start if start < end else 0.0)  # this node's clock may be behind
+        return end - max(
+            time.time(), start if start < end else 0.0
+        )  # this node's clock may be behind
     if environ.get("SLURM_JOB_ID"):
         told = ask(["squeue", "-h", "-j", environ["SLURM_JOB_ID"], "-o", "%A %L"])
-        lines = (line.split() for line in told.splitlines())  # of an array's last job or a heterogeneous one: of all of its jobs
+        lines = (
+            line.split() for line in told.splitlines()
+        )  # of an array's last job or a heterogeneous one: of all of its jobs
         found = [clock_time(words[1]) for words in lines if words[:-1] == [environ["SLURM_JOB_ID"]]]
         if found or not environ.get("PBS_JOBID"):
             return found[0] if found else math.inf
     if environ.get("PBS_JOBID"):
         about = ask(["qstat", "-f", environ["PBS_JOBID"]])
-        limit, used = (re.search(rf"{name}\.walltime = (\S+)", about) for name in ("Resource_List", "resources_used"))
+        limit, used = (
+            re.search(rf"{name}\.walltime = (\S+)", about)
+            for name in ("Resource_List", "resources_used")
+        )
         return clock_time(limit[1]) - (clock_time(used[1]) if used else 0.0) if limit else math.inf
     return math.inf
 
@@ -64,7 +78,11 @@ def later_round(environ: Mapping[str, str], status: Mapping[str, object]) -> str
             unsaid = environ[name] if status.get("status") in (None, "running", "requeue") else ""
             others = count == "SLURM_RESTART_COUNT" and status.get("job", unsaid) != environ[name]
             return "" if others else f"{count}={environ[count]}"
-    again = environ.get("PBS_ENVIRONMENT") == "PBS_BATCH" and job(environ) and status.get("job") == environ.get("PBS_JOBID")
+    again = (
+        environ.get("PBS_ENVIRONMENT") == "PBS_BATCH"
+        and job(environ)
+        and status.get("job") == environ.get("PBS_JOBID")
+    )
     return f"{job(environ)} has been at this run before" if again else ""
 
 
@@ -84,6 +102,8 @@ def _number(text: str) -> float:
 
 def _output(command: list[str]) -> str:
     try:  # qstat shows what users have set, in any encoding
-        return subprocess.run(command, capture_output=True, text=True, errors="replace", timeout=20, check=False).stdout
+        return subprocess.run(
+            command, capture_output=True, text=True, errors="replace", timeout=20, check=False
+        ).stdout
     except (OSError, subprocess.TimeoutExpired):
         return ""

@@ -38,7 +38,9 @@ def run(work: Generator[object, None, Result]) -> Result:
             return end.value
 
 
-def told(work: Generator[Part, None, Result], how: Callable[[Part, int], Told], every: int = 1) -> Generator[Told, None, Result]:
+def told(
+    work: Generator[Part, None, Result], how: Callable[[Part, int], Told], every: int = 1
+) -> Generator[Told, None, Result]:
     """Do the work; yield how(part, number) of the last part of a turn, numbered from 1; return what it comes to.
 
     every: the parts of a turn.

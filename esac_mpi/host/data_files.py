@@ -13,7 +13,9 @@ def checkout() -> Path | None:
 def other_source(extension: str, module: str) -> ImportError:
     """Make the error of an extension that was built from another source than the module that uses it."""
     again = f"pip install -e {checkout()}" if checkout() else "pip install"
-    return ImportError(f"{extension} was built from another source than {module}: run {again} again")
+    return ImportError(
+        f"{extension} was built from another source than {module}: run {again} again"
+    )
 
 
 def shipped() -> Path:

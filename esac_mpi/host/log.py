@@ -18,15 +18,32 @@ from esac_mpi.host import streams
 logger = logging.getLogger("esac_mpi")
 progress = logging.getLogger("esac_mpi.progress")  # for stdout alone
 
-LAUNCHERS = {"mpirun", "mpiexec", "mpiexec.hydra", "hydra_pmi_proxy", "prterun", "prted", "orted", "srun"}
+LAUNCHERS = {
+    "mpirun",
+    "mpiexec",
+    "mpiexec.hydra",
+    "hydra_pmi_proxy",
+    "prterun",
+    "prted",
+    "orted",
+    "srun",
+}
 REDRAW = 0.25  # least time between two drawings of the live table [s]
-SHARE, LONGEST = 0.02, 300.0  # a pause between plain lines grows to this share of the time so far, and to this at most [s]
+SHARE, LONGEST = (
+    0.02,
+    300.0,
+)  # a pause between plain lines grows to this share of the time so far, and to this at most [s]
 
 
 @contextmanager
 def kept() -> Iterator[None]:
     """Put back where messages went, and how stdout takes them; close the files that they were appended to."""
-    handlers, propagate, level, stdout = logger.handlers[:], logger.propagate, logger.level, sys.stdout
+    handlers, propagate, level, stdout = (
+        logger.handlers[:],
+        logger.propagate,
+        logger.level,
+        sys.stdout,
+    )
     errors = getattr(stdout, "errors", None)
     try:
         yield
@@ -127,7 +144,9 @@ def on_terminal(proc: Path = Path("/proc")) -> bool:
     if not launchers:
         return sys.stdout is not None and sys.stdout.isatty()
     with suppress(OSError):
-        return os.readlink(proc / str(launchers[-1]) / "fd" / "1").startswith(("/dev/pts/", "/dev/tty"))
+        return os.readlink(proc / str(launchers[-1]) / "fd" / "1").startswith(
+            ("/dev/pts/", "/dev/tty")
+        )
     return False
 
 
@@ -158,7 +177,11 @@ def duration(seconds: float) -> str:
         return f"{s}s"
     if s < 3600:
         return f"{s // 60}m{s % 60:02}s"
-    return f"{s // 3600}h{s % 3600 // 60:02}m" if s < 86400 else f"{s // 86400}d{s % 86400 // 3600:02}h"
+    return (
+        f"{s // 3600}h{s % 3600 // 60:02}m"
+        if s < 86400
+        else f"{s // 86400}d{s % 86400 // 3600:02}h"
+    )
 
 
 def _figure(value: float) -> str:
@@ -169,7 +192,10 @@ def _percent(value: float) -> str:
     return f"{math.floor(100 * value + 1e-9)} %"  # 100 only at the end
 
 
-BEFORE_EVALUATIONS, EVALUATION = "fitness_max", "evaluation_"  # key after which they stand; what their keys begin with
+BEFORE_EVALUATIONS, EVALUATION = (
+    "fitness_max",
+    "evaluation_",
+)  # key after which they stand; what their keys begin with
 # key of Display.update: (what a plain line says, label of the live table, format)
 FIELDS: dict[str, tuple[str, str, Callable[[float], str]]] = {
     "generation": ("gen {}", "generation", str),
@@ -185,18 +211,27 @@ FIELDS: dict[str, tuple[str, str, Callable[[float], str]]] = {
 }
 
 
-def _fields(policies: Iterable[str], words: Mapping[str, str]) -> Iterator[tuple[str, tuple[str, str, Callable[[float], str]]]]:
+def _fields(
+    policies: Iterable[str], words: Mapping[str, str]
+) -> Iterator[tuple[str, tuple[str, str, Callable[[float], str]]]]:
     """Yield the fields in order, the evaluations of `policies` among them; words: what to call some."""
     for key, field in FIELDS.items():
         yield key, field
         if key == BEFORE_EVALUATIONS:
             for name in policies:
-                yield EVALUATION + name, (f"  {name} {{}}", f"return of {words.get(name, name)}", _figure)
+                yield (
+                    EVALUATION + name,
+                    (f"  {name} {{}}", f"return of {words.get(name, name)}", _figure),
+                )
 
 
 def _shown(values: Mapping[str, Any], words: Mapping[str, str]) -> Iterator[tuple[str, str, str]]:
     """Yield (plain text, label, figure): the fields in order, then any others by their names."""
-    known = dict(_fields([key.removeprefix(EVALUATION) for key in values if key.startswith(EVALUATION)], words))
+    known = dict(
+        _fields(
+            [key.removeprefix(EVALUATION) for key in values if key.startswith(EVALUATION)], words
+        )
+    )
     for key in [*known, *(key for key in values if key not in known)]:
         if key in values:
             plain, label, form = known.get(key, (f"  {key} {{}}", key, str))
@@ -226,16 +261,25 @@ class Display:
         self._clock = clock
         self._due = -math.inf
         self._values: dict[str, Any] = {}
-        self._first: tuple[float, dict[str, Any]] | None = None  # time and values of the first update
+        self._first: tuple[float, dict[str, Any]] | None = (
+            None  # time and values of the first update
+        )
         self._pending = False
-        live = style == "live" or (style == "auto" and os.environ.get("TERM") != "dumb" and on_terminal())
-        quiet = any(isinstance(handler, _Console) and handler.level > logging.INFO for handler in logger.handlers)
+        live = style == "live" or (
+            style == "auto" and os.environ.get("TERM") != "dumb" and on_terminal()
+        )
+        quiet = any(
+            isinstance(handler, _Console) and handler.level > logging.INFO
+            for handler in logger.handlers
+        )
         self._table = _Table(policies or {}) if live and not quiet else None
         self._every = every_seconds
 
     def update(self, values: Mapping[str, Any]) -> None:
         """Take the newest values; show them if the last shown are old enough."""
-        self._values |= {key: value for key, value in values.items() if value is not None and value == value}
+        self._values |= {
+            key: value for key, value in values.items() if value is not None and value == value
+        }
         self._first = self._first or (self._clock(), dict(self._values))
         self._pending = True
         if self._clock() >= self._due:
@@ -260,15 +304,25 @@ class Display:
     def _pause(self) -> float:
         """Return the time until the next plain line is due [s]: ten hours make some hundreds of lines."""
         assert self._first is not None
-        return max(self._every, min(SHARE * (self._clock() - self._first[0]), LONGEST)) if self._every else 0.0
+        return (
+            max(self._every, min(SHARE * (self._clock() - self._first[0]), LONGEST))
+            if self._every
+            else 0.0
+        )
 
     def _speed(self) -> dict[str, float]:
         """Return steps_per_second and seconds_left, as means since the first update."""
         assert self._first is not None
         began, first = self._first
         elapsed = self._clock() - began
-        made = {key: self._values.get(key, 0) - first.get(key, 0) for key in ("env_steps", "progress")}
-        speed = {"steps_per_second": made["env_steps"] / elapsed} if elapsed > 0 and made["env_steps"] > 0 else {}
+        made = {
+            key: self._values.get(key, 0) - first.get(key, 0) for key in ("env_steps", "progress")
+        }
+        speed = (
+            {"steps_per_second": made["env_steps"] / elapsed}
+            if elapsed > 0 and made["env_steps"] > 0
+            else {}
+        )
         if elapsed > 0 and made["progress"] > 0:
             speed["seconds_left"] = elapsed * (1 - self._values["progress"]) / made["progress"]
         return speed

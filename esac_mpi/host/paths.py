@@ -25,7 +25,13 @@ def expanded(text: str | os.PathLike[str], kind: Kind = ArgumentTypeError) -> st
         found = os.path.expanduser(said)
     if found.startswith("~"):
         who = said.partition("/")[0]
-        raise kind(f"{said}: {who} has no home directory here; write the path itself, or ./{said} for that name")
+        raise kind(
+            f"{said}: {who} has no home directory here; write the path itself, or ./{said} for that name"
+        )
     if (variable := re.match(r"\$(\w+|\{\w+\})", found)) and not os.path.lexists(found):
-        raise kind(f"{said}: {variable[0]} was not replaced, as no shell has read it; write the path itself")
-    return os.path.abspath(found) if str(Path(found)).startswith("~") else found  # ./~, which pathlib makes ~
+        raise kind(
+            f"{said}: {variable[0]} was not replaced, as no shell has read it; write the path itself"
+        )
+    return (
+        os.path.abspath(found) if str(Path(found)).startswith("~") else found
+    )  # ./~, which pathlib makes ~

@@ -15,7 +15,9 @@ LAUNCHED = batch_system.RANKS[:3]
 PREFIXES = ("PMI_", "PMIX_", "OMPI_", "MPI_LOCAL")  # of what launchers tell their ranks
 FORKED_WITH_MPI = set[int]()  # this process, if it was forked from one in which MPI had begun
 # no child process once MPI has started: somebody else's import of mpi4py may have done that
-SECONDS_LEFT = batch_system.seconds_left(os.environ, (lambda command: "") if "mpi4py.MPI" in sys.modules else None)
+SECONDS_LEFT = batch_system.seconds_left(
+    os.environ, (lambda command: "") if "mpi4py.MPI" in sys.modules else None
+)
 
 
 def note_fork() -> None:
@@ -38,7 +40,9 @@ def check_place(environ: Mapping[str, str]) -> None:
         return
     name = next((name for name in LAUNCHED if environ.get(name)), "")
     if name and (multiprocessing.parent_process() or is_lost(environ)):
-        unset = " ".join(f"-u {variable}" for variable in sorted(environ) if variable.startswith(PREFIXES))
+        unset = " ".join(
+            f"-u {variable}" for variable in sorted(environ) if variable.startswith(PREFIXES)
+        )
         raise Misplaced(
             f"{name} = {environ[name]}, but this process was started by a rank, not by mpirun: train in the ranks "
             f"themselves, or start it by mpirun, or as one process: env {unset} python ..."

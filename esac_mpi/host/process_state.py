@@ -28,14 +28,24 @@ READ = (  # how variables begin that libraries, launchers and batch systems read
     "TERM",
 )  # fmt: skip
 LIBC = ctypes.CDLL(None)
-ACTION, POINTER = 256, 8  # more than a struct sigaction has, and its first member, the handler [bytes]
+ACTION, POINTER = (
+    256,
+    8,
+)  # more than a struct sigaction has, and its first member, the handler [bytes]
 CAUGHT = (  # signals by which a run is stopped, warned, or hears of its children and readers
     signal.SIGHUP, signal.SIGINT, signal.SIGQUIT, signal.SIGTERM, signal.SIGUSR1, signal.SIGUSR2, signal.SIGALRM, signal.SIGXCPU,
     signal.SIGCHLD, signal.SIGCONT, signal.SIGPIPE,
 )  # fmt: skip
 PLAIN = 0, True  # rounds to the nearest, and has subnormal numbers
 MAPS = Path("/proc/self/maps")
-TORCH = {"dtype": "torch.float32", "device": "cpu", "gradients": True, "deterministic": 0, "products": "highest", "threads": 1}
+TORCH = {
+    "dtype": "torch.float32",
+    "device": "cpu",
+    "gradients": True,
+    "deterministic": 0,
+    "products": "highest",
+    "threads": 1,
+}
 
 
 class Part(NamedTuple):
@@ -132,8 +142,15 @@ def warn(was: list[Any]) -> None:
 def loggers() -> tuple[int, dict[str, tuple[Any, ...]]]:
     """Return which messages of all are dropped, and what becomes of those of our own."""
     known = logging.root.manager.loggerDict.items()
-    ours = {name: each for name, each in known if name.startswith("esac_mpi") and isinstance(each, logging.Logger)}
-    told = {name: (each.disabled, each.propagate, each.level, each.handlers[:]) for name, each in ours.items()}
+    ours = {
+        name: each
+        for name, each in known
+        if name.startswith("esac_mpi") and isinstance(each, logging.Logger)
+    }
+    told = {
+        name: (each.disabled, each.propagate, each.level, each.handlers[:])
+        for name, each in ours.items()
+    }
     return logging.root.manager.disable, told
 
 
@@ -222,7 +239,9 @@ LIGHT = {  # takes microseconds
     "numpy's printing": Part(np.get_printoptions, lambda was: np.set_printoptions(**was)),
 }  # fmt: skip
 BITS = {  # that decide what a run computes
-    "the cores that it may run on": Part(lambda: os.sched_getaffinity(0), lambda was: os.sched_setaffinity(0, was)),
+    "the cores that it may run on": Part(
+        lambda: os.sched_getaffinity(0), lambda was: os.sched_setaffinity(0, was)
+    ),
     "how numbers are rounded": Part(arithmetic, calculate),
     "the threads of BLAS": Part(blas, set_blas),
     "torch's settings": Part(torch, set_torch),

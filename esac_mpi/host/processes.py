@@ -18,7 +18,9 @@ def family(pid: int) -> dict[int, str]:
     parents: dict[int, list[int]] = {}
     for stat in Path("/proc").glob("[0-9]*/stat"):
         with suppress(OSError):
-            parents.setdefault(int(stat.read_text().rpartition(")")[2].split()[1]), []).append(int(stat.parent.name))
+            parents.setdefault(int(stat.read_text().rpartition(")")[2].split()[1]), []).append(
+                int(stat.parent.name)
+            )
     found, ahead = {}, [pid]
     while ahead:
         for child in parents.get(ahead.pop(), []):
@@ -43,7 +45,11 @@ def shared_files(pids: list[int]) -> set[Path]:
     for pid in pids:
         with suppress(OSError):
             lines = Path(f"/proc/{pid}/maps").read_text().splitlines()
-            found |= {Path(line[line.index("/dev/shm/") :]) for line in lines if "/dev/shm/" in line and "(deleted)" not in line}
+            found |= {
+                Path(line[line.index("/dev/shm/") :])
+                for line in lines
+                if "/dev/shm/" in line and "(deleted)" not in line
+            }
     return found
 
 
@@ -56,7 +62,10 @@ def alive(pid: int) -> bool:
 
 
 def follow(
-    line: Sequence[object], seconds: float | None, hear: Callable[[str], object], environ: Mapping[str, str]
+    line: Sequence[object],
+    seconds: float | None,
+    hear: Callable[[str], object],
+    environ: Mapping[str, str],
 ) -> int | None:
     """Run a program, for so long at most (None: as long as it takes); let `hear` have each line that it prints, at once.
 

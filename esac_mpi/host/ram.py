@@ -16,7 +16,15 @@ FILES = {  # of a control group: limit, use, and the line of memory.stat about w
 def total(root: Path = Path("/")) -> int:
     """Return the memory that this process may use at most [bytes]."""
     limits = [limit for limit, _ in _limits(root)]
-    return int(min([_meminfo("MemTotal", root) or os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE"), *limits]))
+    return int(
+        min(
+            [
+                _meminfo("MemTotal", root)
+                or os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE"),
+                *limits,
+            ]
+        )
+    )
 
 
 def free(root: Path = Path("/")) -> int:
@@ -34,7 +42,9 @@ def _meminfo(name: str, root: Path) -> int:
     """Return an entry of /proc/meminfo [bytes]; 0 where there is none."""
     with suppress(OSError, ValueError, IndexError):
         lines = (root / "proc/meminfo").read_text().splitlines()
-        return 1024 * next((int(line.split()[1]) for line in lines if line.startswith(f"{name}:")), 0)
+        return 1024 * next(
+            (int(line.split()[1]) for line in lines if line.startswith(f"{name}:")), 0
+        )
     return 0
 
 
@@ -45,7 +55,10 @@ def _limits(root: Path) -> Iterator[tuple[float, float]]:
         with suppress(OSError, ValueError):
             most = (folder / limit).read_text().strip()
             stat = dict(line.split() for line in (folder / "memory.stat").read_text().splitlines())
-            yield math.inf if most == "max" else int(most), int((folder / used).read_text()) - int(stat.get(droppable, 0))
+            yield (
+                math.inf if most == "max" else int(most),
+                int((folder / used).read_text()) - int(stat.get(droppable, 0)),
+            )
 
 
 def _groups(root: Path) -> Iterator[tuple[Path, int]]:

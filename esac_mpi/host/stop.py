@@ -11,7 +11,11 @@ from collections.abc import Callable
 from typing import Any
 
 SIGNALS = (signal.SIGTERM, signal.SIGUSR1, signal.SIGINT)
-WARNINGS = (signal.SIGUSR2, signal.SIGXCPU, signal.SIGHUP)  # LSF's, SGE's; at the limit of processor time; of a closed terminal
+WARNINGS = (
+    signal.SIGUSR2,
+    signal.SIGXCPU,
+    signal.SIGHUP,
+)  # LSF's, SGE's; at the limit of processor time; of a closed terminal
 SAME = 1.0  # signals this close are one [s]: a terminal and a launcher, or a batch system and a launcher, send it each
 LONGEST = 1e8  # of a timer [s]
 AGAIN = 0.1  # time between two alarms of what is overdue [s]: one can be lost in a destructor
@@ -23,7 +27,9 @@ def asking() -> tuple[int, ...]:
 
 
 def _is_free(handler: Any) -> bool:
-    return handler == signal.SIG_DFL or isinstance(getattr(handler, "__self__", None), Stop)  # a search's, around its trials
+    return handler == signal.SIG_DFL or isinstance(
+        getattr(handler, "__self__", None), Stop
+    )  # a search's, around its trials
 
 
 class GivenUp(BaseException):
@@ -54,7 +60,11 @@ class Stop:
         self._clock, self._abort = clock, abort
         self._heard: list[float] = []
         self._before: dict[int, Any] = {}  # handlers that `listen` has replaced, by signal
-        self._timer = 0.0, 0.0, 0.0  # when `listen` came, and what it found of ITIMER_REAL: time left and interval [s]
+        self._timer = (
+            0.0,
+            0.0,
+            0.0,
+        )  # when `listen` came, and what it found of ITIMER_REAL: time left and interval [s]
         self._give_up, self._reason = math.inf, ""  # when [s], and why
         self._inside = False
 
@@ -63,7 +73,9 @@ class Stop:
         self._abort = last or self._abort
         self._timer = self._clock(), *signal.getitimer(signal.ITIMER_REAL)
         for number in (*asking(), signal.SIGALRM):
-            self._before[number] = signal.signal(number, self._alarm if number == signal.SIGALRM else self._hear)
+            self._before[number] = signal.signal(
+                number, self._alarm if number == signal.SIGALRM else self._hear
+            )
 
     def end(self) -> None:
         """Let signals and the alarm pass: the run is over, and its exit code stands."""
@@ -83,7 +95,9 @@ class Stop:
         """Set the alarm again that `listen` found; one that was due meanwhile comes now."""
         since, left, interval = self._timer
         if left:
-            signal.setitimer(signal.ITIMER_REAL, max(left - (self._clock() - since), 1e-3), interval)
+            signal.setitimer(
+                signal.ITIMER_REAL, max(left - (self._clock() - since), 1e-3), interval
+            )
 
     def wish(self, why: str) -> None:
         """Wish to stop at the end of the generation; the first reason stands."""
@@ -95,7 +109,9 @@ class Stop:
             self._give_up, self._reason = when, why
             if not self._before:  # nobody listens: what is unfinished is not interrupted
                 return
-            signal.setitimer(signal.ITIMER_REAL, min(max(when - self._clock(), 1e-3), LONGEST), AGAIN)
+            signal.setitimer(
+                signal.ITIMER_REAL, min(max(when - self._clock(), 1e-3), LONGEST), AGAIN
+            )
 
     @property
     def overdue(self) -> bool:
@@ -119,8 +135,13 @@ class Stop:
 
     def _hear(self, number: int, frame: Any) -> None:
         now = self._clock()
-        if self._heard and (number == signal.SIGXCPU or now - self._heard[-1] < SAME):  # the kernel repeats XCPU every second
-            if number in (signal.SIGTERM, signal.SIGXCPU):  # whose grace holds, whatever came just before
+        if self._heard and (
+            number == signal.SIGXCPU or now - self._heard[-1] < SAME
+        ):  # the kernel repeats XCPU every second
+            if number in (
+                signal.SIGTERM,
+                signal.SIGXCPU,
+            ):  # whose grace holds, whatever came just before
                 self.give_up_at(now + self.grace, signal.Signals(number).name)
             return
         self._heard.append(now)

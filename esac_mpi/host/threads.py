@@ -9,8 +9,16 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-VARIABLES = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")  # that a library reads when it is loaded
-OPENBLAS = ("scipy_openblas_{}_num_threads64_", "openblas_{}_num_threads64_", "openblas_{}_num_threads")  # its two functions
+VARIABLES = (
+    "OMP_NUM_THREADS",
+    "OPENBLAS_NUM_THREADS",
+    "MKL_NUM_THREADS",
+)  # that a library reads when it is loaded
+OPENBLAS = (
+    "scipy_openblas_{}_num_threads64_",
+    "openblas_{}_num_threads64_",
+    "openblas_{}_num_threads",
+)  # its two functions
 
 
 def limit_program() -> None:
@@ -55,9 +63,15 @@ def first_number(text: str) -> int:
 def openblas(maps: Path) -> Iterator[tuple[str, Callable[[], int], Callable[[int], None]]]:
     """Yield the file of each OpenBLAS that this process has loaded, what says its number of threads and what sets it."""
     lines = maps.read_text(errors="replace").splitlines() if maps.exists() else []
-    for path in sorted({line.split(maxsplit=5)[-1] for line in lines if "openblas" in line.lower()}):
+    for path in sorted(
+        {line.split(maxsplit=5)[-1] for line in lines if "openblas" in line.lower()}
+    ):
         library = ctypes.CDLL(path)
         for name in OPENBLAS:
             if hasattr(library, name.format("set")):
-                yield path, getattr(library, name.format("get")), getattr(library, name.format("set"))
+                yield (
+                    path,
+                    getattr(library, name.format("get")),
+                    getattr(library, name.format("set")),
+                )
                 break

@@ -48,7 +48,11 @@ class Watchdog:
 
     def watch(self) -> None:
         """Begin to look."""
-        if self._thread is None and not self.sleeps and min(self.member_limit, self.silence_limit) < math.inf:
+        if (
+            self._thread is None
+            and not self.sleeps
+            and min(self.member_limit, self.silence_limit) < math.inf
+        ):
             self._thread = threading.Thread(target=self._look, name="watchdog", daemon=True)
             self._thread.start()
 
@@ -66,7 +70,9 @@ class Watchdog:
                 continue
             self._seconds += tick
             limit, name = (
-                (self.silence_limit, "stop.silent_minutes") if self._waiting else (self.member_limit, "stop.member_minutes")
+                (self.silence_limit, "stop.silent_minutes")
+                if self._waiting
+                else (self.member_limit, "stop.member_minutes")
             )
             if self._seconds > limit:
                 self._bark(f"{self._doing} for {limit / 60:.3g} minutes ({name})")
@@ -77,4 +83,6 @@ class Watchdog:
             faulthandler.dump_traceback(file, all_threads=True)
             file.seek(0)
             stacks = file.read().decode(errors="replace")
-        self._abort(f"esac_mpi: {self._who} hangs: {what}, generation {self.generation}; its stacks:\n{stacks}")
+        self._abort(
+            f"esac_mpi: {self._who} hangs: {what}, generation {self.generation}; its stacks:\n{stacks}"
+        )

@@ -46,7 +46,9 @@ def fitted(own: Mapping[str, np.ndarray], saved: Mapping[str, np.ndarray]) -> di
 def refuse(name: str, bad: Sequence[str], env_steps: int) -> None:
     """Raise LearnerNotFinite if there are `bad` parts of a learner."""
     if bad:
-        raise LearnerNotFinite(f"the {name} learner's {', '.join(bad)} are no longer finite at training step {env_steps}")
+        raise LearnerNotFinite(
+            f"the {name} learner's {', '.join(bad)} are no longer finite at training step {env_steps}"
+        )
 
 
 class Following(Protocol):
@@ -68,8 +70,12 @@ class GradientLearner(ABC):
     adam: dict[str, Adam]  # by name of what it steps
     targets: Mapping[str, Following]  # networks that follow others, by name
     update: Any
-    normaliser: Normaliser | None = None  # by which a phase sees observations; its replay has them as they were
-    seen: np.ndarray | None = None  # sums over the observations that a phase acted on, float64 [3, o], where they are asked for
+    normaliser: Normaliser | None = (
+        None  # by which a phase sees observations; its replay has them as they were
+    )
+    seen: np.ndarray | None = (
+        None  # sums over the observations that a phase acted on, float64 [3, o], where they are asked for
+    )
     chunks: Chunks | None = None  # how a GPU makes updates; None: one by one, as a CPU does
     _held: tuple[dict[str, np.ndarray], Replay | Held] | None = None
 
@@ -80,7 +86,10 @@ class GradientLearner(ABC):
         self.device_name = gpu.named(self.device, config.learner.kernels)
         self.compiled = self.device.type == "cpu" and config.learner.kernels == "compiled"
         self.seed, self.options, self._activation = config.seed, options, config.policy.activation
-        self._actions, self._products = a, torch.bfloat16 if config.learner.precision == "bf16" else torch.float32
+        self._actions, self._products = (
+            a,
+            torch.bfloat16 if config.learner.precision == "bf16" else torch.float32,
+        )
         self.replay = Replay(options.replay_capacity, o, a, start.reserve, start.rows)
         self.env_steps = 0  # training steps ever
 
@@ -91,7 +100,9 @@ class GradientLearner(ABC):
         """
         if self.device.type == "cuda":
             what = f"{self.NAME}'s replay of {len(self.replay.ring):,} transitions and what updates draw"
-            copies = sum(tensor.nbytes for tensor in self.kept())  # which a capture makes, and lets go of
+            copies = sum(
+                tensor.nbytes for tensor in self.kept()
+            )  # which a capture makes, and lets go of
             gpu.refuse_too_large(Chunks.bytes(self) + copies, what)
             self.chunks = Chunks(self, gpu.Cuda())
 
@@ -101,13 +112,23 @@ class GradientLearner(ABC):
 
     def kept(self) -> list[Tensor]:
         """Return what an update changes and a later one starts from."""
-        adams = [tensor for each in self.adam.values() for tensor in (each.values, each.moment1, each.moment2)]
+        adams = [
+            tensor
+            for each in self.adam.values()
+            for tensor in (each.values, each.moment1, each.moment2)
+        ]
         return [*adams, *(network.values for network in self.targets.values()), self.update.sums]
 
     def network(self, sizes: tuple[int, ...], *members: int) -> Network:
         """Return a network that judges: critics or values, each drawn for its number."""
         layout = Layout(sizes, self.options.critic_layer_norm)
-        return Network(layout, [layout.initial(self.seed, member) for member in members], "relu", self.device, self._products)
+        return Network(
+            layout,
+            [layout.initial(self.seed, member) for member in members],
+            "relu",
+            self.device,
+            self._products,
+        )
 
     def actor_network(self, layout: Layout, theta: np.ndarray) -> Network:
         """Return a network that acts, of these parameters."""
@@ -122,22 +143,45 @@ class GradientLearner(ABC):
         """Return a copy of the first critic, float32 [d], as judges.py takes it."""
         return self.critic.vector(0)
 
-    def phase(self, env: Env, k: int, episodes: int, steps: int, cut: bool = False, sums: np.ndarray | None = None) -> Phase:
+    def phase(
+        self,
+        env: Env,
+        k: int,
+        episodes: int,
+        steps: int,
+        cut: bool = False,
+        sums: np.ndarray | None = None,
+    ) -> Phase:
         """Run `begin` to its end. Raises LearnerNotFinite."""
         return cooperative.run(self.begin(env, k, episodes, steps, cut, sums))
 
-    def begin(self, env: Env, k: int, episodes: int, steps: int, cut: bool = False, sums: np.ndarray | None = None) -> Steps:
+    def begin(
+        self,
+        env: Env,
+        k: int,
+        episodes: int,
+        steps: int,
+        cut: bool = False,
+        sums: np.ndarray | None = None,
+    ) -> Steps:
         """Play at least `episodes` whole episodes and `steps` steps, and learn from them; see `training.begin`.
 
         sums: over observations seen before, by which those of this phase are standardised; `seen` is then the phase's own.
         None: they are plain. Raises LearnerNotFinite.
         """
         self.normaliser, self.seen = training.sight(sums)
-        phase = yield from training.begin(self, self._action, self._learn, env, k, episodes, steps, cut)
+        phase = yield from training.begin(
+            self, self._action, self._learn, env, k, episodes, steps, cut
+        )
         self.check_finite()
         return phase
 
-    def take(self, played: Sequence[tuple[np.ndarray, float, int]], k: int, sums: np.ndarray | None = None) -> Steps:
+    def take(
+        self,
+        played: Sequence[tuple[np.ndarray, float, int]],
+        k: int,
+        sums: np.ndarray | None = None,
+    ) -> Steps:
         """Take over episodes that others played, and learn from them; see `training.take`. Raises LearnerNotFinite.
 
         sums: as in `begin`.
@@ -147,15 +191,21 @@ class GradientLearner(ABC):
         self.check_finite()
         return phase
 
-    def _action(self, actor: list[Layer], observation: np.ndarray, random: np.random.Generator) -> np.ndarray:
+    def _action(
+        self, actor: list[Layer], observation: np.ndarray, random: np.random.Generator
+    ) -> np.ndarray:
         """Draw an action in [-1, 1], float32 [a]: uniform in the first start_steps, then by the actor's `Network.numpy()`."""
         if self.env_steps < self.options.start_steps:
             return random.uniform(-1.0, 1.0, self._actions).astype(np.float32)
         if self.normaliser is not None:
             observation = self.normaliser(observation)
-        action = self._explored(forward(actor, self._activation, observation, self.actor.layout.linear), random)
+        action = self._explored(
+            forward(actor, self._activation, observation, self.actor.layout.linear), random
+        )
         if not np.isfinite(action).all():
-            raise LearnerNotFinite(f"the actor's action is not finite at training step {self.env_steps}")
+            raise LearnerNotFinite(
+                f"the actor's action is not finite at training step {self.env_steps}"
+            )
         return action
 
     @abstractmethod
@@ -185,8 +235,14 @@ class GradientLearner(ABC):
         """Return copies of all that makes the learner but its replay, as it is or as it was at `hold`."""
         if self._held:
             return {name: array.copy() for name, array in self._held[0].items()}
-        saved = {f"{name}_{part}": array for name, each in self.adam.items() for part, array in each.arrays().items()}
-        followers = {name: network.values.cpu().numpy().copy() for name, network in self.targets.items()}
+        saved = {
+            f"{name}_{part}": array
+            for name, each in self.adam.items()
+            for part, array in each.arrays().items()
+        }
+        followers = {
+            name: network.values.cpu().numpy().copy() for name, network in self.targets.items()
+        }
         return {**saved, **followers, "env_steps": np.array(self.env_steps)}
 
     def load(self, saved: Mapping[str, np.ndarray]) -> None:
@@ -194,23 +250,41 @@ class GradientLearner(ABC):
         self.release()
         check_names(saved, self.arrays())
         for name, each in self.adam.items():
-            each.load({key.removeprefix(f"{name}_"): array for key, array in saved.items() if key.startswith(f"{name}_")})
+            each.load(
+                {
+                    key.removeprefix(f"{name}_"): array
+                    for key, array in saved.items()
+                    if key.startswith(f"{name}_")
+                }
+            )
         for name, network in self.targets.items():
             assign(network.values, saved[name])
         self.env_steps = int(saved["env_steps"])
 
-    def fitting(self, saved: Mapping[str, np.ndarray], before: configuration.Config) -> dict[str, np.ndarray]:
+    def fitting(
+        self, saved: Mapping[str, np.ndarray], before: configuration.Config
+    ) -> dict[str, np.ndarray]:
         """Return what `load` takes of another run's learner of this kind. Raises ValueError, saying what does not fit."""
         return fitted(self.arrays(), saved)
 
     def check_finite(self) -> None:
         """Raise LearnerNotFinite unless the parameters and the sums of a phase's losses are finite."""
         followers = {name: network.values for name, network in self.targets.items()}
-        parts = {"losses": self.update.sums, **followers, **{name: each.values for name, each in self.adam.items()}}
-        refuse(self.NAME, [name for name, tensor in parts.items() if not torch.isfinite(tensor).all()], self.env_steps)
+        parts = {
+            "losses": self.update.sums,
+            **followers,
+            **{name: each.values for name, each in self.adam.items()},
+        }
+        refuse(
+            self.NAME,
+            [name for name, tensor in parts.items() if not torch.isfinite(tensor).all()],
+            self.env_steps,
+        )
 
 
-def forward(layers: Sequence[Layer], activation: str, x: np.ndarray, linear: float = 0.0) -> np.ndarray:
+def forward(
+    layers: Sequence[Layer], activation: str, x: np.ndarray, linear: float = 0.0
+) -> np.ndarray:
     """Return the output [out] for one input x [in] by `Network.numpy()`, without torch's overhead at every step.
 
     linear: of the network's layout.

@@ -42,15 +42,25 @@ class Batch:
         self.observation, self.action, self.next_observation = (
             rows[:, part] for part in (at.observation, at.action, at.next_observation)
         )
-        self.taken, self.reward, self.terminated = rows[:, at.taken], rows[:, at.reward], rows[:, at.terminated]
+        self.taken, self.reward, self.terminated = (
+            rows[:, at.taken],
+            rows[:, at.reward],
+            rows[:, at.terminated],
+        )
 
     def standardise(self, normaliser: Normaliser | None) -> None:
         """Let both observations be standardised from the next `move` on; None: let them be plain."""
         self.standardised = normaliser is not None
         if normaliser is not None:
-            standard = np.repeat(np.array([[0], [1], [-np.inf], [np.inf]], np.float32), self.rows.shape[1], axis=1)
+            standard = np.repeat(
+                np.array([[0], [1], [-np.inf], [np.inf]], np.float32), self.rows.shape[1], axis=1
+            )
             for part in self._observations:
-                standard[:, part] = normaliser.mean, normaliser.std, *np.full((2, normaliser.mean.size), [[-CLIP], [CLIP]])
+                standard[:, part] = (
+                    normaliser.mean,
+                    normaliser.std,
+                    *np.full((2, normaliser.mean.size), [[-CLIP], [CLIP]]),
+                )
             self._standard.copy_(torch.from_numpy(standard))
 
     def move(self) -> None:

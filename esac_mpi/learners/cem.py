@@ -34,18 +34,27 @@ class CEM(GradientLearner):
         super().__init__(start, options)
         o, *hidden, a = start.layout.sizes
         self.actor = self.actor_network(start.layout, start.theta)
-        self.critic, target = (self.network((o + a, *hidden, 1), CRITIC1, CRITIC2) for _ in range(2))
+        self.critic, target = (
+            self.network((o + a, *hidden, 1), CRITIC1, CRITIC2) for _ in range(2)
+        )
         self.adam = {"critic": Adam(self.critic.values, self.critic.gradient, options.lr_critic)}
         self.targets = {"target_critic": target}
-        adam = {**self.adam, "actor": Adam(self.actor.values, self.actor.gradient, 0.0)}  # which takes no step
+        adam = {
+            **self.adam,
+            "actor": Adam(self.actor.values, self.actor.gradient, 0.0),
+        }  # which takes no step
         self.update = Update(Parts(self.actor, self.critic, self.actor, target, adam), self.options)
         self._follow = Operations()
         self._follow.note(target.values.lerp_, self.critic.values, options.tau)
         self._follow.note(target.refresh)
         self.ready()
-        self.taught: list[np.ndarray] = []  # the first critic, float32 [d], as it was after each actor of the last phase
+        self.taught: list[
+            np.ndarray
+        ] = []  # the first critic, float32 [d], as it was after each actor of the last phase
 
-    def teach(self, actors: Sequence[np.ndarray], updates: int, k: int, added: int | None = None) -> Steps:
+    def teach(
+        self, actors: Sequence[np.ndarray], updates: int, k: int, added: int | None = None
+    ) -> Steps:
         """Make `updates` updates for each of the actors [d] in turn, in generation k; none before there is a batch.
 
         added: with the replay as it was when so many transitions had been added; None = now. Yields after each update, or how
@@ -65,7 +74,9 @@ class CEM(GradientLearner):
             made += updates
             self.taught.append(self.critic_vector())
         self.check_finite()
-        means = {"critic_loss": self.update.sums[0].item() / (made * self.update.batch)} if made else {}
+        means = (
+            {"critic_loss": self.update.sums[0].item() / (made * self.update.batch)} if made else {}
+        )
         return Phase(gradient_updates=made, **means)
 
     def advance(self, transitions: int, steps: int) -> None:

@@ -59,7 +59,9 @@ class Half:
 
     def bring(self, gpu: Gpu, part: slice) -> None:
         """Bring what `arrays` have for some of the updates."""
-        gpu.bring((to[part], host[part]) for to, host in zip(self._inputs, self._hosts, strict=True))
+        gpu.bring(
+            (to[part], host[part]) for to, host in zip(self._inputs, self._hosts, strict=True)
+        )
 
 
 class Chunks:
@@ -73,11 +75,19 @@ class Chunks:
         self._learner, self._gpu = learner, gpu
         batch, drawn = learner.update.transitions, learner.update.drawn
         self._mirror = Mirror(learner.replay, batch.tensor.device)
-        self._at = batch.tensor.new_zeros(1, dtype=torch.int64)  # whose turn it is, of both halves' updates
+        self._at = batch.tensor.new_zeros(
+            1, dtype=torch.int64
+        )  # whose turn it is, of both halves' updates
         rates = batch.tensor.new_zeros(len(learner.adam), 2)
         self._where = batch.tensor.new_zeros(len(batch.rows), dtype=torch.int64)
-        self._taken = [self._where, rates, *([drawn.tensor] if drawn else [])]  # what one update takes
-        self._inputs = [tensor.new_zeros(2 * CHUNK, *tensor.shape) for tensor in self._taken]  # what all of both halves do
+        self._taken = [
+            self._where,
+            rates,
+            *([drawn.tensor] if drawn else []),
+        ]  # what one update takes
+        self._inputs = [
+            tensor.new_zeros(2 * CHUNK, *tensor.shape) for tensor in self._taken
+        ]  # what all of both halves do
         self._halves = [Half(first, self._inputs, gpu) for first in (0, CHUNK)]
         for adam, given in zip(learner.adam.values(), rates, strict=True):
             adam.take_rates(given)
@@ -125,7 +135,9 @@ class Chunks:
             while not half.ended():
                 yield ON_DEVICE
 
-    def _drawn(self, half: Half, part: slice, random: Streams, added: int | None, newest: int | None) -> list[Due]:
+    def _drawn(
+        self, half: Half, part: slice, random: Streams, added: int | None, newest: int | None
+    ) -> list[Due]:
         """Draw what some of a half's updates take; return what each is made of."""
         where, rates, *noise = (array[part] for array in half.arrays)
         where[:] = self._learner.replay.places(random.sampling, where.shape, added, newest)
@@ -145,7 +157,9 @@ class Chunks:
 
     def _key(self, together: tuple[Due, ...]) -> tuple[object, ...]:
         """Return what a graph depends on: all else has its place for good, and what lies there may change."""
-        return self._learner.update.transitions.standardised, *(tuple(map(id, due)) for due in together)
+        return self._learner.update.transitions.standardised, *(
+            tuple(map(id, due)) for due in together
+        )
 
     def _capture(self, launches: list[tuple[Due, ...]]) -> None:
         """Capture what is not yet, when the device has caught up; leave no trace of it."""
@@ -180,7 +194,9 @@ class Chunks:
         return do
 
 
-def updates_per_second(learner: Any, seconds: float, clock: Callable[[], float] = time.perf_counter) -> float:
+def updates_per_second(
+    learner: Any, seconds: float, clock: Callable[[], float] = time.perf_counter
+) -> float:
     """Return how many updates a new learner with chunks makes a second, from random transitions; it is spoilt by that."""
     rows = np.random.default_rng(0).uniform(-1, 1, (len(learner.update.rows), learner.replay.width))
     learner.replay.add_rows(rows.astype(np.float32))

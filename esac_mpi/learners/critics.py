@@ -30,5 +30,8 @@ def critic_size(config: Config, layout: Layout) -> int:
 def initial(config: Config, layout: Layout) -> np.ndarray:
     """Return ERL's own critic at the start, float32 [critic_size]: as policies start, the last layer as that of ERL's actors."""
     *sides, joint = layouts(config, layout)
-    drawn = [side.initial(config.seed, network) for side, network in zip(sides, (OBSERVATION, ACTION), strict=True)]
+    drawn = [
+        side.initial(config.seed, network)
+        for side, network in zip(sides, (OBSERVATION, ACTION), strict=True)
+    ]
     return np.concatenate([*drawn, genetics.initial(joint, config.seed, JOINT)])

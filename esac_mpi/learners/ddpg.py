@@ -34,8 +34,15 @@ class DDPG(GradientLearner):
     def __init__(self, start: Start) -> None:
         """Take the initial actor; draw the critic."""
         super().__init__(start, start.config.ddpg)
-        parts = deterministic.parts(self, start, (CRITIC,), self.options.lr_actor, self.options.lr_critic)
-        self.actor, self.critic, self.adam, self.targets = parts.actor, parts.critic, parts.adam, parts.targets
+        parts = deterministic.parts(
+            self, start, (CRITIC,), self.options.lr_actor, self.options.lr_critic
+        )
+        self.actor, self.critic, self.adam, self.targets = (
+            parts.actor,
+            parts.critic,
+            parts.adam,
+            parts.targets,
+        )
         self.update = Update(parts, self.options)
         self.ready()
 
@@ -58,7 +65,9 @@ class Update(deterministic.Update):
     def __init__(self, parts: Parts, options: configuration.DDPG) -> None:
         super().__init__(parts, options)
         (o, *_, a), like = parts.actor.layout.sizes, parts.actor.values
-        self._own, self._following = like.new_empty(2, self.batch, o + a)  # observation, or the next one, and the actor's action
+        self._own, self._following = like.new_empty(
+            2, self.batch, o + a
+        )  # observation, or the next one, and the actor's action
         self._critic_pass = Pass(parts.critic, self.batch)
         self._note_critic(self._critic)
         self._note_actor(self._actor)
@@ -72,8 +81,12 @@ class Update(deterministic.Update):
         do.note(self._following[:, o:].copy_, self._action)
         q = self._critic_pass.forward(do, parts.target_critic, self._following)[:, 0]
         backup, one = torch.empty_like(batch.reward), torch.ones_like(batch.reward)
-        do.note(torch.sub, one, batch.terminated, out=backup)  # only termination ends the sum of rewards
-        do.note(torch.addcmul, batch.reward, backup, q, value=options.gamma, out=backup)  # y of Algorithm 1
+        do.note(
+            torch.sub, one, batch.terminated, out=backup
+        )  # only termination ends the sum of rewards
+        do.note(
+            torch.addcmul, batch.reward, backup, q, value=options.gamma, out=backup
+        )  # y of Algorithm 1
 
         error = self._critic_pass.forward(do, parts.critic, batch.taken)
         do.note(error[:, 0].sub_, backup)
@@ -97,7 +110,9 @@ class Update(deterministic.Update):
 
         delta = torch.full_like(q, -1 / self.batch)  # the loss is minus the mean of Q
         first = self._critic_pass.inputs_backward(do, parts.critic, delta)
-        to_action = parts.critic.layers[0][0][-a:]  # [a, hidden]: from the first layer's sums back to the action
+        to_action = parts.critic.layers[0][0][
+            -a:
+        ]  # [a, hidden]: from the first layer's sums back to the action
         by_action, by_mean = first.new_empty(a, self.batch), torch.empty_like(self._action)
         do.note(torch.mm, to_action, first.mT, out=by_action)
         do.note(by_mean.copy_, by_action.mT)
@@ -105,7 +120,10 @@ class Update(deterministic.Update):
         self._actor_pass.backward(do, parts.actor, batch.observation, by_mean)
         do.step(parts.adam["actor"])
         do.note(parts.actor.refresh)
-        for target, network in ((parts.target_actor, parts.actor), (parts.target_critic, parts.critic)):
+        for target, network in (
+            (parts.target_actor, parts.actor),
+            (parts.target_critic, parts.critic),
+        ):
             do.note(target.values.lerp_, network.values, options.tau)
             do.note(target.refresh)
         do.note(self.sums[1].add_, self.batch_sums[1])

@@ -35,7 +35,13 @@ class Parts:
         return {"target_actor": self.target_actor, "target_critic": self.target_critic}
 
 
-def parts(learner: GradientLearner, start: Start, critics: tuple[int, ...], lr_actor: float, lr_critic: float) -> Parts:
+def parts(
+    learner: GradientLearner,
+    start: Start,
+    critics: tuple[int, ...],
+    lr_actor: float,
+    lr_critic: float,
+) -> Parts:
     """Return a learner's parts: the initial actor, critics drawn for their numbers, the target of each."""
     o, *hidden, a = start.layout.sizes
     actor, target_actor = (learner.actor_network(start.layout, start.theta) for _ in range(2))
@@ -92,8 +98,12 @@ class Update:
         (o, *_, a), like, batch = parts.actor.layout.sizes, parts.actor.values, options.batch_size
         self.batch, self.transitions = batch, Batch(like, batch, o, a)
         self.rows = self.transitions.rows
-        self.batch_sums = like.new_zeros(2)  # over the batch: squared errors of the critics, Q of the actor's own actions
-        self.sums = torch.zeros(2, dtype=torch.float64, device=like.device)  # of `batch_sums`, over updates
+        self.batch_sums = like.new_zeros(
+            2
+        )  # over the batch: squared errors of the critics, Q of the actor's own actions
+        self.sums = torch.zeros(
+            2, dtype=torch.float64, device=like.device
+        )  # of `batch_sums`, over updates
         self._action, self._actor_pass = like.new_empty(batch, a), Pass(parts.actor, batch)
         self.networks = parts.actor, parts.critic, parts.target_actor, parts.target_critic
         self.lists = self._critic, self._actor = Operations(), Operations()

@@ -36,9 +36,14 @@ class ERL(GradientLearner):
         """Take the initial actor; draw the critic."""
         config, options = start.config, start.config.erl
         super().__init__(start, options)
-        layouts, theta = critics.layouts(config, start.layout), critics.initial(config, start.layout)
+        layouts, theta = (
+            critics.layouts(config, start.layout),
+            critics.initial(config, start.layout),
+        )
         self.actor, target_actor = (self.actor_network(start.layout, start.theta) for _ in range(2))
-        self.critic, target_critic = (Critic(layouts, theta, self.device, self._products) for _ in range(2))
+        self.critic, target_critic = (
+            Critic(layouts, theta, self.device, self._products) for _ in range(2)
+        )
         self.adam = {
             "actor": Adam(self.actor.values, self.actor.gradient, options.lr_actor),
             "critic": Adam(self.critic.values, self.critic.gradient, options.lr_critic),
@@ -73,9 +78,13 @@ class Update(deterministic.Update):
         parts, batch = self.parts, self.transitions
         mean = self._actor_pass.forward(do, parts.target_actor, batch.next_observation)
         do.note(torch.tanh, mean, out=self._action)
-        q = self._critic_pass.forward(do, parts.target_critic, (batch.next_observation, self._action))[:, 0]
+        q = self._critic_pass.forward(
+            do, parts.target_critic, (batch.next_observation, self._action)
+        )[:, 0]
         backup, one = torch.empty_like(batch.reward), torch.ones_like(batch.reward)
-        do.note(torch.sub, one, batch.terminated, out=backup)  # only termination ends the sum of rewards
+        do.note(
+            torch.sub, one, batch.terminated, out=backup
+        )  # only termination ends the sum of rewards
         do.note(torch.addcmul, batch.reward, backup, q, value=self.options.gamma, out=backup)
 
         taken = batch.observation, batch.action
@@ -99,7 +108,10 @@ class Update(deterministic.Update):
         do.note(TANH_BACKWARD, by_action, self._action, grad_input=by_action)
         self._actor_pass.backward(do, parts.actor, batch.observation, by_action)
         self._note_step(do, "actor")
-        for target, network in ((parts.target_actor, parts.actor), (parts.target_critic, parts.critic)):
+        for target, network in (
+            (parts.target_actor, parts.actor),
+            (parts.target_critic, parts.critic),
+        ):
             do.note(target.values.lerp_, network.values, self.options.tau)
             do.note(target.refresh)
         do.note(self.sums[1].add_, self.batch_sums[1])

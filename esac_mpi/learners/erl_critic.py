@@ -15,13 +15,19 @@ class Critic:
     """A critic: `values` [d] is all of its parameters, of the two first layers, `sides`, and of what joins them, `joint`."""
 
     def __init__(
-        self, layouts: Sequence[Layout], theta: np.ndarray, device: torch.device, products: torch.dtype = torch.float32
+        self,
+        layouts: Sequence[Layout],
+        theta: np.ndarray,
+        device: torch.device,
+        products: torch.dtype = torch.float32,
     ) -> None:
         self.values = torch.tensor(theta, device=device)
         self.gradient = torch.zeros_like(self.values)
         bounds = pairwise(np.cumsum([0, *(layout.d for layout in layouts)]).tolist())
         *self.sides, self.joint = (
-            Network(part, [theta[i:j]], "elu", device, products, (self.values[i:j], self.gradient[i:j]))
+            Network(
+                part, [theta[i:j]], "elu", device, products, (self.values[i:j], self.gradient[i:j])
+            )
             for part, (i, j) in zip(layouts, bounds, strict=True)
         )
 
@@ -44,23 +50,31 @@ class CriticPass:
     def __init__(self, critic: Critic, rows: int) -> None:
         self._joint = Pass(critic.joint, rows)
         joined = critic.joint.layout.sizes[0]
-        self._first = critic.values.new_empty(rows, joined, dtype=critic.joint.products)  # of observation, of action
+        self._first = critic.values.new_empty(
+            rows, joined, dtype=critic.joint.products
+        )  # of observation, of action
         self._by_first = torch.empty_like(self._first)
         self._side = joined // 2
 
     def forward(self, do: Operations, critic: Critic, x: tuple[Tensor, Tensor]) -> Tensor:
         """Return where Q will be for inputs x, float32 [rows, 1]; the next pass overwrites it."""
-        for part, given, first in zip(critic.sides, x, self._first.split(self._side, 1), strict=True):
+        for part, given, first in zip(
+            critic.sides, x, self._first.split(self._side, 1), strict=True
+        ):
             weight, bias, *_ = part.layers[0]
             do.note(torch.addmm, bias, cast(do, given, weight.dtype), weight, out=first)
         do.note(critic.joint.activate_, self._first)
         return self._joint.forward(do, critic.joint, self._first)
 
-    def backward(self, do: Operations, critic: Critic, x: tuple[Tensor, Tensor], delta: Tensor) -> None:
+    def backward(
+        self, do: Operations, critic: Critic, x: tuple[Tensor, Tensor], delta: Tensor
+    ) -> None:
         """Leave in `critic.gradient` the gradient of a sum, given its gradient `delta` by Q for inputs x."""
         delta = self._joint.backward(do, critic.joint, self._first, delta)
         self._back(do, critic, delta, slice(None))
-        for part, given, by_first in zip(critic.sides, x, self._by_first.split(self._side, 1), strict=True):
+        for part, given, by_first in zip(
+            critic.sides, x, self._by_first.split(self._side, 1), strict=True
+        ):
             weight, bias, *_ = part.gradients[0]
             do.note(torch.mm, by_first.mT, cast(do, given, weight.dtype), out=weight)
             do.note(torch.sum, by_first, 0, keepdim=True, out=bias)
@@ -68,7 +82,12 @@ class CriticPass:
 
     def action_backward(self, do: Operations, critic: Critic, delta: Tensor) -> Tensor:
         """Return the gradient by the actions, float32 [rows, a], of a sum whose gradient by Q is `delta`; leave the network's."""
-        self._back(do, critic, self._joint.inputs_backward(do, critic.joint, delta), slice(self._side, None))
+        self._back(
+            do,
+            critic,
+            self._joint.inputs_backward(do, critic.joint, delta),
+            slice(self._side, None),
+        )
         weight = critic.sides[1].layers[0].weight  # [a, side]
         by_action = weight.new_empty(len(delta), len(weight))
         do.note(torch.mm, self._by_first[:, self._side :], weight.mT, out=by_action)
@@ -76,6 +95,10 @@ class CriticPass:
 
     def _back(self, do: Operations, critic: Critic, delta: Tensor, columns: slice) -> None:
         """Note the gradient by the first layers' sums in these columns, given that by the joint layer's."""
-        weight, first, by_first = critic.joint.layers[0].weight[columns], self._first[:, columns], self._by_first[:, columns]
+        weight, first, by_first = (
+            critic.joint.layers[0].weight[columns],
+            self._first[:, columns],
+            self._by_first[:, columns],
+        )
         do.note(torch.mm, delta, weight.mT, out=by_first)
         do.note(critic.joint.deactivate, by_first, first, grad_input=by_first)

@@ -18,7 +18,9 @@ from esac_mpi.learners import NoDevice, cpu
 Work = Callable[[], object]  # operations on a device's tensors
 REPEATING = (":4096:8", ":16:8")  # workspaces of cuBLAS with which equal products have equal bits
 VARIABLE = "CUBLAS_WORKSPACE_CONFIG"
-WORKSPACE = 2**30  # what libraries and graphs take for themselves, generously: a graph 32 MiB for cuBLAS alone [bytes]
+WORKSPACE = (
+    2**30
+)  # what libraries and graphs take for themselves, generously: a graph 32 MiB for cuBLAS alone [bytes]
 REMEDY = "ask the scheduler for one of your own, or use cpu"
 
 
@@ -48,7 +50,10 @@ class Cuda:
     """The current CUDA device. Work is launched on the current stream, so that whatever reads a tensor waits for it."""
 
     def __init__(self) -> None:
-        self._copies, self._side = torch.cuda.Stream(), torch.cuda.Stream()  # cuBLAS keeps a workspace for each
+        self._copies, self._side = (
+            torch.cuda.Stream(),
+            torch.cuda.Stream(),
+        )  # cuBLAS keeps a workspace for each
 
     def host(self, like: Tensor) -> Tensor:
         """Return pinned memory: a copy from it needs no core."""
@@ -87,7 +92,10 @@ class Cuda:
         workspace of cuBLAS in its own memory: a graph that goes takes along the one of its stream, which others may hold
         (torch's issue 193402).
         """
-        graph, forget = torch.cuda.CUDAGraph(), getattr(torch._C, "_cuda_clearCublasWorkspaces", lambda: None)
+        graph, forget = (
+            torch.cuda.CUDAGraph(),
+            getattr(torch._C, "_cuda_clearCublasWorkspaces", lambda: None),
+        )
         forget()
         with torch.cuda.graph(graph, stream=self._side, capture_error_mode="thread_local"):
             work()
@@ -104,10 +112,14 @@ def choose(options: config.Learner) -> torch.device:
     """Return the device that the options name. A GPU gets its context and what makes its bits repeat. Raises NoDevice."""
     workspace = os.environ.setdefault(VARIABLE, REPEATING[0])  # before the first handle
     auto = options.device == "auto"  # a run on a CPU does not open a GPU that is there
-    found = torch.device(("cuda" if torch.cuda.is_available() else "cpu") if auto else options.device)
+    found = torch.device(
+        ("cuda" if torch.cuda.is_available() else "cpu") if auto else options.device
+    )
     if found.type == "cuda":
         if workspace not in REPEATING:
-            raise NoDevice(f"{VARIABLE} = {workspace}: bits would not repeat; unset it, or take {' or '.join(REPEATING)}")
+            raise NoDevice(
+                f"{VARIABLE} = {workspace}: bits would not repeat; unset it, or take {' or '.join(REPEATING)}"
+            )
         return _taken(found, options)
     if options.precision == "tf32":
         raise NoDevice("learner.precision = tf32: a CPU has no such products; take fp32, or a GPU")
@@ -129,7 +141,11 @@ def _taken(found: torch.device, options: config.Learner) -> torch.device:
         if VARIABLE in str(error):  # torch looks at the first product of a process
             said = f"this process has made products on a GPU before {VARIABLE} was set, and would not repeat its bits"
             raise NoDevice(f"{said}: set {VARIABLE}={REPEATING[0]} before Python starts") from error
-        remedy = "install a torch that was built for it, or use cpu" if "kernel image" in str(error) else REMEDY
+        remedy = (
+            "install a torch that was built for it, or use cpu"
+            if "kernel image" in str(error)
+            else REMEDY
+        )
         raise NoDevice(f"{seen}: {sentence(error)}; {remedy}") from error
     if number >= count:
         raise NoDevice(f"{seen}; {REMEDY}")
@@ -138,7 +154,9 @@ def _taken(found: torch.device, options: config.Learner) -> torch.device:
 
 def repeat(options: config.Learner) -> None:
     """Let a GPU's bits repeat, or torch refuse what would not; before the first product of this process."""
-    torch.set_deterministic_debug_mode("error")  # as use_deterministic_algorithms, which loads torch's compiler, for seconds
+    torch.set_deterministic_debug_mode(
+        "error"
+    )  # as use_deterministic_algorithms, which loads torch's compiler, for seconds
     setattr(torch.utils.deterministic, "fill_uninitialized_memory", False)  # noqa: B010  a debugging aid, in every captured update
     torch.backends.cuda.matmul.allow_tf32 = options.precision == "tf32"
 
@@ -155,7 +173,9 @@ class Settings(NamedTuple):
 
     deterministic: int  # torch's deterministic debug mode
     fills: bool
-    tf32: bool | None  # None: the process has it by torch's newer names, which must not be mixed with this one
+    tf32: (
+        bool | None
+    )  # None: the process has it by torch's newer names, which must not be mixed with this one
     device: int | None  # None: none has been taken
 
 
@@ -196,7 +216,9 @@ def refuse_too_large(need: int, what: str) -> None:
 def no_room(error: Exception) -> NoDevice:
     """Return what to raise where torch ran out of a device's memory while it made networks and buffers."""
     told = sentence(error, 2)  # the second one has the bytes
-    return NoDevice(f"no room on the GPU for networks and buffers: {told}: lower policy.hidden or the batch size")
+    return NoDevice(
+        f"no room on the GPU for networks and buffers: {told}: lower policy.hidden or the batch size"
+    )
 
 
 def named(device: torch.device, kernels: str = "torch") -> str:
@@ -207,13 +229,19 @@ def named(device: torch.device, kernels: str = "torch") -> str:
     if device.type == "cpu":
         return ", ".join([str(device), *([cpu.NAMES[kernels]] if kernels in cpu.NAMES else [])])
     parts = torch.cuda.get_device_properties(device).multi_processor_count
-    told = f"{torch.cuda.get_device_name(device)}, {parts} multiprocessors, CUDA {torch.version.cuda}"
+    told = (
+        f"{torch.cuda.get_device_name(device)}, {parts} multiprocessors, CUDA {torch.version.cuda}"
+    )
     return f"{device.type} ({told}, cuBLAS {os.environ.get(VARIABLE, '')})"
 
 
 def driver(path: Path = Path("/proc/driver/nvidia/version")) -> str:
     """Return the version of NVIDIA's driver, empty where it is not told."""
-    found = re.search(r"\d+\.\d+(\.\d+)?", path.read_text().partition("\n")[0]) if path.exists() else None
+    found = (
+        re.search(r"\d+\.\d+(\.\d+)?", path.read_text().partition("\n")[0])
+        if path.exists()
+        else None
+    )
     return found[0] if found else ""
 
 

@@ -30,7 +30,9 @@ class Individuals:
         critic_layout = Layout((o + a, *hidden, 1), options.critic_layer_norm)
         self.critic_size = critic_layout.d
         self._rate, batch = options.lr_actor, options.batch_size
-        self._actor = Network(layout, [np.zeros(layout.d, np.float32)], config.policy.activation, cpu)
+        self._actor = Network(
+            layout, [np.zeros(layout.d, np.float32)], config.policy.activation, cpu
+        )
         self._critic = Network(critic_layout, [np.zeros(critic_layout.d, np.float32)], "relu", cpu)
         self._taken, self._action = torch.zeros(batch, o + a), torch.zeros(batch, a)
         self._actor_pass, self._critic_pass = Pass(self._actor, batch), Pass(self._critic, batch)
@@ -38,18 +40,31 @@ class Individuals:
         self._note(self._gradient, o, a, batch)
 
     def trained(
-        self, theta: np.ndarray, critic: np.ndarray, states: np.ndarray, updates: int, random: np.random.Generator
+        self,
+        theta: np.ndarray,
+        critic: np.ndarray,
+        states: np.ndarray,
+        updates: int,
+        random: np.random.Generator,
     ) -> np.ndarray:
         """Return theta, float32 [d], after `updates` steps up the critic, float32 [critic_size], in states [n, o] of a replay."""
         return cooperative.run(self.training(theta, critic, states, updates, random))
 
     def training(
-        self, theta: np.ndarray, critic: np.ndarray, states: np.ndarray, updates: int, random: np.random.Generator
+        self,
+        theta: np.ndarray,
+        critic: np.ndarray,
+        states: np.ndarray,
+        updates: int,
+        random: np.random.Generator,
     ) -> Generator[int, None, np.ndarray]:
         """Make the updates of `trained`; yield after a turn of SLICE how many they are so far. One individual at a time."""
         assign(self._actor.values, theta)
         assign(self._critic.values, critic)
-        adam, seen = Adam(self._actor.values, self._actor.gradient, self._rate), self._taken[:, : states.shape[1]].numpy()
+        adam, seen = (
+            Adam(self._actor.values, self._actor.gradient, self._rate),
+            self._taken[:, : states.shape[1]].numpy(),
+        )
         done, turn = 0, cooperative.Turn(SLICE)
         while done < updates:
             with one_thread():
@@ -72,7 +87,9 @@ class Individuals:
         q = self._critic_pass.forward(do, self._critic, self._taken)
         first = self._critic_pass.inputs_backward(do, self._critic, torch.full_like(q, -1 / batch))
         by_action, by_output = first.new_empty(a, batch), torch.empty_like(self._action)
-        do.note(torch.mm, self._critic.layers[0].weight[-a:], first.mT, out=by_action)  # [a, hidden]: the action's part
+        do.note(
+            torch.mm, self._critic.layers[0].weight[-a:], first.mT, out=by_action
+        )  # [a, hidden]: the action's part
         do.note(by_output.copy_, by_action.mT)
         do.note(TANH_BACKWARD, by_output, self._action, grad_input=by_output)
         self._actor_pass.backward(do, self._actor, states, by_output)

@@ -11,7 +11,9 @@ from esac_mpi.learners.erl_critic import Critic, CriticPass
 from esac_mpi.learners.network import Network, Operations, Pass, assign
 from esac_mpi.operators.policy import Layout
 
-Judging = Callable[[np.ndarray, np.ndarray], np.ndarray]  # (states [n, o], actions [n, a]) -> Q, float32 [n]
+Judging = Callable[
+    [np.ndarray, np.ndarray], np.ndarray
+]  # (states [n, o], actions [n, a]) -> Q, float32 [n]
 
 
 class Judge:
@@ -21,7 +23,11 @@ class Judge:
         """Make room for it; layout: of the policy."""
         parts, cpu = layouts(config, layout), torch.device("cpu")
         nothing = np.zeros(critic_size(config, layout), np.float32)
-        self._critic = Critic(parts, nothing, cpu) if len(parts) > 1 else Network(parts[0], [nothing], "relu", cpu)
+        self._critic = (
+            Critic(parts, nothing, cpu)
+            if len(parts) > 1
+            else Network(parts[0], [nothing], "relu", cpu)
+        )
 
     def load(self, vector: np.ndarray) -> None:
         """Judge by these numbers, float32 [critic_size], a learner's `critic_vector`. Raises ValueError for others."""
@@ -33,6 +39,8 @@ class Judge:
         if isinstance(self._critic, Critic):
             q = CriticPass(self._critic, len(states)).forward(do, self._critic, (seen, taken))
         else:
-            q = Pass(self._critic, len(states)).forward(do, self._critic, torch.cat([seen, taken], 1))
+            q = Pass(self._critic, len(states)).forward(
+                do, self._critic, torch.cat([seen, taken], 1)
+            )
         do.run()
         return q[:, 0].numpy()

@@ -32,7 +32,9 @@ def elu_backward(delta: Tensor, output: Tensor, grad_input: Tensor) -> None:
     ELU_BACKWARD(delta, 1, 1, 1, True, output, grad_input=grad_input)
 
 
-ACTIVATIONS: dict[str, tuple[Callable[..., Any], Callable[..., Any]]] = {  # in place, and back through it by its output
+ACTIVATIONS: dict[
+    str, tuple[Callable[..., Any], Callable[..., Any]]
+] = {  # in place, and back through it by its output
     "relu": (torch.relu_, partial(RELU_BACKWARD, threshold=0)),
     "tanh": (torch.tanh_, TANH_BACKWARD),
     "elu": (torch.ops.aten.elu_, elu_backward),
@@ -78,7 +80,8 @@ class Network:
         activation: str,
         device: torch.device,
         products: torch.dtype = torch.float32,
-        memory: tuple[Tensor, Tensor] | None = None,  # where `values` and `gradient` lie; None: where there is room
+        memory: tuple[Tensor, Tensor]
+        | None = None,  # where `values` and `gradient` lie; None: where there is room
     ) -> None:
         self.layout = layout
         self.members = len(members)
@@ -86,8 +89,12 @@ class Network:
         self.activate_, self.deactivate = ACTIVATIONS[activation]
         self.affine: Callable[..., Tensor] = torch.addmm if self.members == 1 else torch.baddbmm
         self.product: Callable[..., Tensor] = torch.mm if self.members == 1 else torch.bmm
-        tensors = zip(*(layout.views(theta) for theta in members), strict=True)  # each one's, of all members
-        values = torch.tensor(np.concatenate([np.ravel(tensor) for tensor in tensors]), device=device)
+        tensors = zip(
+            *(layout.views(theta) for theta in members), strict=True
+        )  # each one's, of all members
+        values = torch.tensor(
+            np.concatenate([np.ravel(tensor) for tensor in tensors]), device=device
+        )
         self.values, self.gradient = memory or (values, torch.zeros_like(values))
         self.values.copy_(values)
         self._copied = products != torch.float32
@@ -95,22 +102,32 @@ class Network:
         self._gradient = self.gradient.to(products)
         self.tensors = self._views(self.values)
         kinds, copied = [t.kind for t in layout.tensors], self._views(self._values)
-        used = [own if kind in ("gain", "shift") else c for kind, own, c in zip(kinds, self.tensors, copied, strict=True)]
+        used = [
+            own if kind in ("gain", "shift") else c
+            for kind, own, c in zip(kinds, self.tensors, copied, strict=True)
+        ]
         left = zip(kinds, self._views(self._gradient), strict=True)
         self.layers = layout.grouped(used)
-        self.gradients = layout.grouped([view.mT if kind == "weight" else view for kind, view in left])
+        self.gradients = layout.grouped(
+            [view.mT if kind == "weight" else view for kind, view in left]
+        )
 
     def member(self, i: int) -> "Network":
         """Return member i alone, in the same memory, for passes that leave its parameters' gradients out."""
         one = copy.copy(self)
-        one.layers = [Layer(*(None if tensor is None else tensor[i] for tensor in layer)) for layer in self.layers]
+        one.layers = [
+            Layer(*(None if tensor is None else tensor[i] for tensor in layer))
+            for layer in self.layers
+        ]
         one.gradients = []
         one.members, one.affine, one.product = 1, torch.addmm, torch.mm
         return one
 
     def vector(self, i: int) -> np.ndarray:
         """Return a copy of the parameters of member i, float32 [d], in the order of `layout`."""
-        parts = self.values.cpu().split([self.members * (t.stop - t.start) for t in self.layout.tensors])
+        parts = self.values.cpu().split(
+            [self.members * (t.stop - t.start) for t in self.layout.tensors]
+        )
         return np.concatenate([part.view(self.members, -1)[i].numpy() for part in parts])
 
     def refresh(self) -> None:
@@ -126,12 +143,17 @@ class Network:
     def numpy(self) -> list[Layer]:
         """Return the layers of a single member, weights [in, out] and vectors [1, out]; views on a CPU, else copies."""
         here = self.values.device.type == "cpu"
-        tensors = self.tensors if here else self._views(self.values.cpu())  # one copy: an interleaved phase asks at every step
+        tensors = (
+            self.tensors if here else self._views(self.values.cpu())
+        )  # one copy: an interleaved phase asks at every step
         return self.layout.grouped([view.numpy() for view in tensors])
 
     def _views(self, values: Tensor) -> list[Tensor]:
         parts = values.split([self.members * (t.stop - t.start) for t in self.layout.tensors])
-        views = [p.view(self.members, t.shape[0], -1).mT for p, t in zip(parts, self.layout.tensors, strict=True)]
+        views = [
+            p.view(self.members, t.shape[0], -1).mT
+            for p, t in zip(parts, self.layout.tensors, strict=True)
+        ]
         return [view[0] for view in views] if self.members == 1 else views
 
 
@@ -146,8 +168,14 @@ class Normalisation:
         self._rounded = hidden.dtype != torch.float32
         self.hidden, self._sums = hidden, torch.empty_like(hidden, dtype=torch.float32)
         self._normal = torch.empty_like(self._sums) if self._rounded else hidden
-        self._by_sums, self.affine = torch.empty_like(self._sums), hidden if self._rounded else self._sums
-        self._mean, self._scale = self._sums[..., :1].clone(), self._sums[..., :1].clone()  # 1 / standard deviation
+        self._by_sums, self.affine = (
+            torch.empty_like(self._sums),
+            hidden if self._rounded else self._sums,
+        )
+        self._mean, self._scale = (
+            self._sums[..., :1].clone(),
+            self._sums[..., :1].clone(),
+        )  # 1 / standard deviation
 
     def tail(self, rows: int) -> "Normalisation":
         """Return the part that belongs to the last `rows` rows, in the same memory."""
@@ -161,18 +189,36 @@ class Normalisation:
         if self._rounded:
             do.note(self._sums.copy_, self.hidden)
         vectors = layer.gain[..., 0, :], layer.shift[..., 0, :]
-        for x, gain, shift, y, mean, scale in _each(self._sums, *vectors, self._normal, self._mean, self._scale):
-            do.note(LAYER_NORM, x, gain.shape, gain, shift, LAYER_NORM_EPSILON, out0=y, out1=mean, out2=scale)
+        for x, gain, shift, y, mean, scale in _each(
+            self._sums, *vectors, self._normal, self._mean, self._scale
+        ):
+            do.note(
+                LAYER_NORM,
+                x,
+                gain.shape,
+                gain,
+                shift,
+                LAYER_NORM_EPSILON,
+                out0=y,
+                out1=mean,
+                out2=scale,
+            )
         if self._rounded:
             do.note(self.hidden.copy_, self._normal)
 
-    def backward(self, do: Operations, layer: Layer, delta: Tensor, gradients: Layer | None) -> Tensor:
+    def backward(
+        self, do: Operations, layer: Layer, delta: Tensor, gradients: Layer | None
+    ) -> Tensor:
         """Return the gradient by the sums, given `delta` by what came of them; leave that of gain and shift in `gradients`."""
         vectors = layer.gain[..., 0, :], layer.shift[..., 0, :]
         kept = [gradients.gain[..., 0, :], gradients.shift[..., 0, :]] if gradients else []
-        made = kept if kept and not self._rounded else [torch.empty_like(vector) for vector in vectors]
+        made = (
+            kept if kept and not self._rounded else [torch.empty_like(vector) for vector in vectors]
+        )
         given = cast(do, delta, torch.float32), self._sums, self._mean, self._scale
-        for d, x, mean, scale, gain, shift, out, by_gain, by_shift in _each(*given, *vectors, self._by_sums, *made):
+        for d, x, mean, scale, gain, shift, out, by_gain, by_shift in _each(
+            *given, *vectors, self._by_sums, *made
+        ):
             known = d, x, gain.shape, mean, scale, gain, shift, [True] * 3
             do.note(LAYER_NORM_BACKWARD, *known, out0=out, out1=by_gain, out2=by_shift)
         for into, float32 in zip(kept, made, strict=False):
@@ -211,8 +257,13 @@ class Pass:
         self.output = self._last.float()  # itself, or a copy; the next pass overwrites it
         self.deltas = [torch.empty_like(x) for x in self.hidden]
         self.normal = [Normalisation(x) if network.layout.layer_norm else None for x in self.hidden]
-        self.thin, self.inputs = out == 1 and bool(hidden), list(self.hidden)  # of every layer but the first
-        if path := network.layout.path:  # the last layer sees the last units, and beside them the observation
+        self.thin, self.inputs = (
+            out == 1 and bool(hidden),
+            list(self.hidden),
+        )  # of every layer but the first
+        if (
+            path := network.layout.path
+        ):  # the last layer sees the last units, and beside them the observation
             self.inputs[-1] = new((*lead, rows, hidden[-1] + path))
 
     def tail(self, rows: int) -> "Pass":
@@ -229,14 +280,21 @@ class Pass:
         """Return `output`, which then holds the outputs for inputs x, float32."""
         x = seen = cast(do, x, self._last.dtype)
         for layer, hidden, normal in zip(network.layers, self.hidden, self.normal, strict=False):
-            do.note(network.affine, layer.bias, x, layer.weight, out=normal.affine if normal else hidden)
+            do.note(
+                network.affine, layer.bias, x, layer.weight, out=normal.affine if normal else hidden
+            )
             if normal:
                 normal.forward(do, layer)
             do.note(network.activate_, hidden)
             x = hidden
         if network.layout.path:
             x, units = self.inputs[-1], x.shape[-1]
-            for part, gain, into in zip((self.hidden[-1], seen), network.layout.gains, x.tensor_split([units], -1), strict=True):
+            for part, gain, into in zip(
+                (self.hidden[-1], seen),
+                network.layout.gains,
+                x.tensor_split([units], -1),
+                strict=True,
+            ):
                 do.note(torch.mul, part, gain, out=into)
         weight, bias, *_ = network.layers[-1]
         if self.thin:
@@ -274,12 +332,21 @@ class Pass:
             delta = self._back(do, network, i, delta)
         return delta
 
-    def _back(self, do: Operations, network: Network, i: int, delta: Tensor, gradients: Layer | None = None) -> Tensor:
+    def _back(
+        self,
+        do: Operations,
+        network: Network,
+        i: int,
+        delta: Tensor,
+        gradients: Layer | None = None,
+    ) -> Tensor:
         """Return the gradient by the sums of layer i - 1, given that by the sums of layer i.
 
         gradients: where to leave those of what normalises layer i - 1.
         """
-        product = torch.mul if self.thin and i == len(self.hidden) else network.product  # one output: an outer product
+        product = (
+            torch.mul if self.thin and i == len(self.hidden) else network.product
+        )  # one output: an outer product
         out = self.deltas[i - 1]
         do.note(product, delta, network.layers[i].weight[..., : out.shape[-1], :].mT, out=out)
         if network.layout.path and i == len(self.hidden):
@@ -332,7 +399,10 @@ class Adam:
 
     def arrays(self) -> dict[str, np.ndarray]:
         """Return copies of the values and of what Adam remembers."""
-        copies = {name: getattr(self, name).cpu().numpy().copy() for name in ("values", "moment1", "moment2")}
+        copies = {
+            name: getattr(self, name).cpu().numpy().copy()
+            for name in ("values", "moment1", "moment2")
+        }
         return {**copies, "steps": np.array(self.steps)}
 
     def load(self, arrays: dict[str, np.ndarray]) -> None:
@@ -345,5 +415,7 @@ class Adam:
 def assign(tensor: Tensor, array: np.ndarray) -> None:
     """Copy an array into a tensor. Raises ValueError for another shape."""
     if tuple(tensor.shape) != array.shape:
-        raise ValueError(f"learner parameters must be float32 {list(tensor.shape)}, got {array.dtype} {list(array.shape)}")
+        raise ValueError(
+            f"learner parameters must be float32 {list(tensor.shape)}, got {array.dtype} {list(array.shape)}"
+        )
     tensor.copy_(torch.from_numpy(array))

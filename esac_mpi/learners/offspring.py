@@ -62,7 +62,9 @@ def actions(layout: Layout, activation: str, theta: np.ndarray, states: np.ndarr
     return acted.numpy()
 
 
-def preferred(judge: Judging, states: np.ndarray, first: np.ndarray, second: np.ndarray) -> np.ndarray:
+def preferred(
+    judge: Judging, states: np.ndarray, first: np.ndarray, second: np.ndarray
+) -> np.ndarray:
     """Return in each state [n, o] that of two actions [n, a] which the judge finds better; the second where it finds none."""
     return np.where((judge(states, first) > judge(states, second))[:, None], first, second)
 
@@ -96,12 +98,18 @@ class Imitation:
     The loss is the sum over the batch of |action - wanted|^2 + |action|^2 / batch.
     """
 
-    def __init__(self, layout: Layout, activation: str, start: np.ndarray, batch: int, learning_rate: float) -> None:
+    def __init__(
+        self, layout: Layout, activation: str, start: np.ndarray, batch: int, learning_rate: float
+    ) -> None:
         o, a = layout.sizes[0], layout.sizes[-1]
         self.actor, self.rows = Actor(layout, activation, start, batch), torch.zeros(batch, o + a)
         network, self._operations = self.actor.network, Operations()
         self.run = self._operations.run
-        do, (states, wanted), delta = self._operations, self.rows.split([o, a], 1), torch.zeros(batch, a)
+        do, (states, wanted), delta = (
+            self._operations,
+            self.rows.split([o, a], 1),
+            torch.zeros(batch, a),
+        )
         acted = self.actor.forward(do, states)
         do.note(torch.mul, acted, 2 + 2 / batch, out=delta)
         do.note(delta.sub_, wanted, alpha=2)
@@ -109,7 +117,9 @@ class Imitation:
         do.note(Adam(network.values, network.gradient, learning_rate).step)
 
 
-def sensitivity(layout: Layout, activation: str, theta: np.ndarray, states: np.ndarray) -> np.ndarray:
+def sensitivity(
+    layout: Layout, activation: str, theta: np.ndarray, states: np.ndarray
+) -> np.ndarray:
     """Return what the actions of a policy [d] in states [n, o] owe to each weight, float32 [d]: Eq. 1; 0 but in matrices.
 
     The root of the sum over an action's numbers of squares, of the gradients by the weight summed over the states.
@@ -130,7 +140,9 @@ def sensitivity(layout: Layout, activation: str, theta: np.ndarray, states: np.n
 
 def matrices(layout: Layout) -> np.ndarray:
     """Return which parameters are weights of a matrix, bool [d]."""
-    return np.concatenate([np.full(tensor.stop - tensor.start, tensor.kind == "weight") for tensor in layout.tensors])
+    return np.concatenate(
+        [np.full(tensor.stop - tensor.start, tensor.kind == "weight") for tensor in layout.tensors]
+    )
 
 
 def proximal(

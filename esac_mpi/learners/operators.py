@@ -31,9 +31,17 @@ class GeneticOperators:
             options.distillation_epochs, options.distillation_batch, options.lr_distillation, random,
         )  # fmt: skip
 
-    def proximal(self, theta: np.ndarray, states: np.ndarray, random: np.random.Generator) -> np.ndarray:
+    def proximal(
+        self, theta: np.ndarray, states: np.ndarray, random: np.random.Generator
+    ) -> np.ndarray:
         """Return theta, float32 [d], mutated in proportion to what its actions in states [n, o] owe to each weight."""
         options = self._options
         return offspring.proximal(
-            self._layout, self._activation, theta, states, options.mutation_magnitude, options.sensitivity_floor, random
+            self._layout,
+            self._activation,
+            theta,
+            states,
+            options.mutation_magnitude,
+            options.sensitivity_floor,
+            random,
         )

@@ -42,7 +42,11 @@ from esac_mpi.play.learner_phases import Phase, Steps
 
 WEIGHTS = 19  # which network initial weights are drawn for
 SAMPLING, SHUFFLING = 0, 1  # members of a phase's address
-LOSSES = {"critic_loss": "value_loss", "actor_loss": "policy_gradient_loss", "entropy": "entropy_loss"}  # Phase's name: SB3's
+LOSSES = {
+    "critic_loss": "value_loss",
+    "actor_loss": "policy_gradient_loss",
+    "entropy": "entropy_loss",
+}  # Phase's name: SB3's
 
 
 class PPO:
@@ -52,7 +56,9 @@ class PPO:
     replay = stored_replay = None  # it learns from nothing older than its rollout
     _episode: Episode | None = None  # in progress
     normaliser: Normaliser | None = None  # by which a phase sees observations
-    seen: np.ndarray | None = None  # sums over the observations that a phase acted on, float64 [3, o], where they are asked for
+    seen: np.ndarray | None = (
+        None  # sums over the observations that a phase acted on, float64 [3, o], where they are asked for
+    )
     _held: dict[str, np.ndarray] | None = None
 
     def __init__(self, start: Start) -> None:
@@ -72,7 +78,10 @@ class PPO:
             "actor": _linear(policy.mlp_extractor.policy_net, policy.action_net),
             "critic": _linear(policy.mlp_extractor.value_net, policy.value_net),
         }
-        self._parts = {name: [p for layer in layers for p in (layer.weight, layer.bias)] for name, layers in self._heads.items()}
+        self._parts = {
+            name: [p for layer in layers for p in (layer.weight, layer.bias)]
+            for name, layers in self._heads.items()
+        }
         self._scale = LOGIT_SCALE if discrete else 1.0
         if self._argmax:
             policy.log_std.requires_grad_(False)
@@ -93,8 +102,13 @@ class PPO:
         """Return the library's PPO for tasks of this layout, without an environment."""
         options, (o, *hidden, a) = self.options, layout.sizes
         activation = torch.nn.ReLU if config.policy.activation == "relu" else torch.nn.Tanh
-        shape: dict[str, Any] = {"net_arch": {"pi": hidden, "vf": hidden}, "activation_fn": activation}
-        shape["log_std_init"] = math.log(options.argmax_std if self._argmax else options.initial_std)
+        shape: dict[str, Any] = {
+            "net_arch": {"pi": hidden, "vf": hidden},
+            "activation_fn": activation,
+        }
+        shape["log_std_init"] = math.log(
+            options.argmax_std if self._argmax else options.initial_std
+        )
         nothing: Any = None
         model = stable_baselines3.PPO(
             "MlpPolicy", nothing, options.lr_ppo, options.steps_per_generation, options.batch_size, 1, options.gamma,
@@ -111,7 +125,9 @@ class PPO:
     @property
     def theta(self) -> np.ndarray:
         """A copy of the actor's mean, or of its logits, float32 [d]."""
-        tensors = [p.detach().cpu().numpy() for p in self._parts["actor"][: 2 * len(self._heads["actor"])]]
+        tensors = [
+            p.detach().cpu().numpy() for p in self._parts["actor"][: 2 * len(self._heads["actor"])]
+        ]
         scaled = [*tensors[:-2], *(np.float32(self._scale) * tensor for tensor in tensors[-2:])]
         return np.concatenate([tensor.ravel() for tensor in scaled])
 
@@ -120,11 +136,27 @@ class PPO:
         """Minibatches ever learned from: Adam's steps."""
         return _steps(self._model.policy.optimizer, self._parts["actor"])
 
-    def phase(self, env: Env, k: int, episodes: int, steps: int, cut: bool = False, sums: np.ndarray | None = None) -> Phase:
+    def phase(
+        self,
+        env: Env,
+        k: int,
+        episodes: int,
+        steps: int,
+        cut: bool = False,
+        sums: np.ndarray | None = None,
+    ) -> Phase:
         """Run `begin` to its end. Raises LearnerNotFinite."""
         return cooperative.run(self.begin(env, k, episodes, steps, cut, sums))
 
-    def begin(self, env: Env, k: int, episodes: int, steps: int, cut: bool = False, sums: np.ndarray | None = None) -> Steps:
+    def begin(
+        self,
+        env: Env,
+        k: int,
+        episodes: int,
+        steps: int,
+        cut: bool = False,
+        sums: np.ndarray | None = None,
+    ) -> Steps:
         """Take exactly `steps` steps, whatever `episodes` and `cut` say, and learn from them; yield after each step and epoch.
 
         The episode in progress carries on, also into the next phase: between phases `env` is the learner's alone. In another
@@ -144,7 +176,9 @@ class PPO:
             for epoch in range(self.options.epochs if rows else 0):
                 set_random_seed(integer(self.seed, Purpose.LEARNER, k, SHUFFLING, epoch))
                 self._model.train()
-                losses.append([self._model.logger.name_to_value[f"train/{name}"] for name in LOSSES.values()])
+                losses.append(
+                    [self._model.logger.name_to_value[f"train/{name}"] for name in LOSSES.values()]
+                )
                 yield True
         except ValueError:  # a distribution of nan
             self.check_finite()
@@ -162,11 +196,17 @@ class PPO:
         episode = self._episode
         if episode is None or episode.env is env:
             return
-        episode.observation, episode.episodic_return, episode.discounted = env.reset(episode.seed), 0.0, 0.0
+        episode.observation, episode.episodic_return, episode.discounted = (
+            env.reset(episode.seed),
+            0.0,
+            0.0,
+        )
         for action in episode.actions:
             answer = transition(env, action)
             if answer is None or answer[2] or answer[3]:
-                log.warn(f"{env.id}: the episode of seed {episode.seed} ends sooner when it is played again: a new one begins")
+                log.warn(
+                    f"{env.id}: the episode of seed {episode.seed} ends sooner when it is played again: a new one begins"
+                )
                 self._episode = None
                 return
             episode.observation, reward, *_ = answer
@@ -185,11 +225,15 @@ class PPO:
         for state in states[1:]:
             torch.cuda.set_rng_state(state, self.device)
 
-    def _collect(self, env: Env, k: int, steps: int, returns: list[float]) -> Generator[bool, None, list[Row]]:
+    def _collect(
+        self, env: Env, k: int, steps: int, returns: list[float]
+    ) -> Generator[bool, None, list[Row]]:
         """Take `steps` steps; return the rows to learn from, append each episode's return (nan: unstable)."""
         policy, rows = self._model.policy, list[Row]()
         policy.set_training_mode(False)
-        random = self._generators()  # the library draws from torch's own generators, which others may use too
+        random = (
+            self._generators()
+        )  # the library draws from torch's own generators, which others may use too
         for _ in range(steps):
             episode = self._episode = self._episode or self._started(env, k, steps, returns)
             observation = self._standardised(episode.observation)[None].copy()
@@ -224,7 +268,9 @@ class PPO:
 
     def _started(self, env: Env, k: int, steps: int, returns: list[float]) -> Episode:
         """Return a new episode."""
-        while (start := training.started(env, self.seed, k, returns, limit=self.env_steps + steps)) is None:
+        while (
+            start := training.started(env, self.seed, k, returns, limit=self.env_steps + steps)
+        ) is None:
             pass
         return Episode(start[0], env, observation=start[1])
 
@@ -232,7 +278,9 @@ class PPO:
         """Return what the task takes, float32 [a] in [-1, 1], for what the policy drew."""
         if self._categorical:
             return self._choices[int(drawn[0])]
-        return self._choices[int(drawn[0].argmax())] if self._argmax else np.clip(drawn[0], -1.0, 1.0)
+        return (
+            self._choices[int(drawn[0].argmax())] if self._argmax else np.clip(drawn[0], -1.0, 1.0)
+        )
 
     def _value(self, observation: np.ndarray) -> torch.Tensor:
         """Return what the critic says of an observation [o], [1, 1]."""
@@ -251,9 +299,23 @@ class PPO:
     def _buffer(self, rows: list[Row]) -> RolloutBuffer:
         """Return the library's buffer of a rollout, advantages and returns computed."""
         model, episode = self._model, self._episode
-        buffer = RolloutBuffer(len(rows), model.observation_space, model.action_space, self.device, model.gae_lambda, model.gamma)
+        buffer = RolloutBuffer(
+            len(rows),
+            model.observation_space,
+            model.action_space,
+            self.device,
+            model.gae_lambda,
+            model.gamma,
+        )
         for row in rows:
-            buffer.add(row.observation, row.action, np.array([row.reward]), np.array([row.start]), row.value, row.log_prob)
+            buffer.add(
+                row.observation,
+                row.action,
+                np.array([row.reward]),
+                np.array([row.start]),
+                row.value,
+                row.log_prob,
+            )
         last = torch.zeros(1, 1) if episode is None else self._value(episode.observation)
         buffer.compute_returns_and_advantage(last, np.array([episode is None]))
         return buffer
@@ -275,13 +337,17 @@ class PPO:
         for name, part in self._parts.items():
             saved[f"{name}_values"] = _flat(part)
             for moment, key in (("moment1", "exp_avg"), ("moment2", "exp_avg_sq")):
-                saved[f"{name}_{moment}"] = _flat([optimizer.state[p].get(key, torch.zeros_like(p)) for p in part])
+                saved[f"{name}_{moment}"] = _flat(
+                    [optimizer.state[p].get(key, torch.zeros_like(p)) for p in part]
+                )
             saved[f"{name}_steps"] = np.array(_steps(optimizer, part))
         if self._rewards is not None:
             saved["reward_spread"] = self._rewards.array()
         episode, size = self._episode, self._choices.shape[0]
         saved["episode_seed"] = np.array(-1 if episode is None else episode.seed)
-        saved["episode_actions"] = np.array([] if episode is None else episode.actions, np.float32).reshape(-1, size)
+        saved["episode_actions"] = np.array(
+            [] if episode is None else episode.actions, np.float32
+        ).reshape(-1, size)
         return {**saved, "env_steps": np.array(self.env_steps)}
 
     def load(self, saved: Mapping[str, np.ndarray]) -> None:
@@ -291,24 +357,36 @@ class PPO:
         optimizer = self._model.policy.optimizer
         for name, part in self._parts.items():
             _fill([p.data for p in part], saved[f"{name}_values"])
-            moments = {"exp_avg": [torch.zeros_like(p) for p in part], "exp_avg_sq": [torch.zeros_like(p) for p in part]}
+            moments = {
+                "exp_avg": [torch.zeros_like(p) for p in part],
+                "exp_avg_sq": [torch.zeros_like(p) for p in part],
+            }
             for moment, key in (("moment1", "exp_avg"), ("moment2", "exp_avg_sq")):
                 _fill(moments[key], saved[f"{name}_{moment}"])
             for i, p in enumerate(part):
                 step = torch.tensor(float(saved[f"{name}_steps"]))
-                optimizer.state[p] = {"step": step, **{key: tensors[i] for key, tensors in moments.items()}}
+                optimizer.state[p] = {
+                    "step": step,
+                    **{key: tensors[i] for key, tensors in moments.items()},
+                }
         if self._rewards is not None:
             self._rewards.load(saved["reward_spread"])
         seed, actions = int(saved["episode_seed"]), saved["episode_actions"]
-        self._episode = None if seed < 0 else Episode(seed, actions=[action.copy() for action in actions])
+        self._episode = (
+            None if seed < 0 else Episode(seed, actions=[action.copy() for action in actions])
+        )
         self.env_steps = int(saved["env_steps"])
 
     def fitting(self, saved: Mapping[str, np.ndarray], before: Config) -> dict[str, np.ndarray]:
         """Return what `load` takes of another run's PPO, but its episode and a spread that was set anew. Raises ValueError."""
         own, was = self.arrays(), before.ppo
         if was.reward_normalisation != self.options.reward_normalisation:
-            raise ValueError("its critic learnt from rewards on another scale, reward_normalisation")
-        found = base.fitted(own, {**saved, **{name: own[name] for name in own if name.startswith("episode")}})
+            raise ValueError(
+                "its critic learnt from rewards on another scale, reward_normalisation"
+            )
+        found = base.fitted(
+            own, {**saved, **{name: own[name] for name in own if name.startswith("episode")}}
+        )
         wide = 0 if self._argmax or self._categorical else self._model.policy.log_std.numel()
         if wide and was.initial_std != self.options.initial_std:
             for name in ("actor_values", "actor_moment1", "actor_moment2"):
@@ -317,7 +395,11 @@ class PPO:
 
     def check_finite(self, losses: Mapping[str, float] | None = None) -> None:
         """Raise LearnerNotFinite unless the parameters and a phase's losses are finite."""
-        bad = [name for name, part in self._parts.items() if not all(torch.isfinite(p).all() for p in part)]
+        bad = [
+            name
+            for name, part in self._parts.items()
+            if not all(torch.isfinite(p).all() for p in part)
+        ]
         bad += [] if np.isfinite(list((losses or {}).values())).all() else ["losses"]
         base.refuse(self.NAME, bad, self.env_steps)
 
@@ -336,7 +418,9 @@ def _fill(tensors: list[torch.Tensor], values: np.ndarray) -> None:
     """Put `_flat`'s vector back."""
     flat = torch.empty(sum(tensor.numel() for tensor in tensors), device=tensors[0].device)
     assign(flat, values)
-    for tensor, piece in zip(tensors, flat.split([tensor.numel() for tensor in tensors]), strict=True):
+    for tensor, piece in zip(
+        tensors, flat.split([tensor.numel() for tensor in tensors]), strict=True
+    ):
         tensor.copy_(piece.view_as(tensor))
 
 

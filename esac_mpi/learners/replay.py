@@ -15,7 +15,12 @@ class Replay:
     """
 
     def __init__(
-        self, capacity: int, observation_size: int, action_size: int, reserve: int = 0, rows: np.ndarray | None = None
+        self,
+        capacity: int,
+        observation_size: int,
+        action_size: int,
+        reserve: int = 0,
+        rows: np.ndarray | None = None,
     ) -> None:
         """rows: room for capacity and reserve that is there already, and that others write to; see `advance`."""
         capacity = capacity if rows is None else len(rows) - reserve
@@ -45,7 +50,12 @@ class Replay:
         return self._rows.shape[1]
 
     def add(
-        self, observation: np.ndarray, action: np.ndarray, reward: float, next_observation: np.ndarray, terminated: bool
+        self,
+        observation: np.ndarray,
+        action: np.ndarray,
+        reward: float,
+        next_observation: np.ndarray,
+        terminated: bool,
     ) -> None:
         """Add a transition: observations [o], action in [-1, 1] [a]; a time limit is not `terminated`.
 
@@ -56,7 +66,9 @@ class Replay:
     def add_row(self, row: np.ndarray) -> None:
         """Add a transition as a row [width], by `columns`. Raises RuntimeError if it would overwrite what is held."""
         if self._held is not None and self.added - self._held >= self.reserve:
-            raise RuntimeError(f"replay holds a state for {self.reserve} more transitions (reserve), and they have been added")
+            raise RuntimeError(
+                f"replay holds a state for {self.reserve} more transitions (reserve), and they have been added"
+            )
         self._rows[self.added % len(self._rows)] = row
         self.added += 1
 
@@ -64,7 +76,9 @@ class Replay:
         """Add transitions [n, width], the oldest first, as `add_row` does one by one. Raises RuntimeError before it adds any."""
         count = len(rows)
         if self._held is not None and self.added + count - self._held > self.reserve:
-            raise RuntimeError(f"replay holds a state for {self.reserve} more transitions (reserve), and more would be added")
+            raise RuntimeError(
+                f"replay holds a state for {self.reserve} more transitions (reserve), and more would be added"
+            )
         newest = rows[max(count - len(self._rows), 0) :]
         self.added += count
         write_ring(self._rows, newest, self.added)
@@ -72,7 +86,9 @@ class Replay:
     def advance(self, count: int) -> None:
         """Take in so many transitions that others have written. Raises RuntimeError where that is not the room of this replay."""
         if self._apart:
-            raise RuntimeError("the ranks' room is smaller than what the replay holds: its budget is spent")
+            raise RuntimeError(
+                "the ranks' room is smaller than what the replay holds: its budget is spent"
+            )
         self.added += count
 
     def make_room(self, count: int) -> None:
@@ -80,17 +96,28 @@ class Replay:
 
         So they are kept for a larger budget.
         """
-        self._rows, self.capacity, self._apart = np.zeros((count, self.width), np.float32), count, True
+        self._rows, self.capacity, self._apart = (
+            np.zeros((count, self.width), np.float32),
+            count,
+            True,
+        )
         self.rewritten += 1
 
     def places(
-        self, random: np.random.Generator, shape: int | tuple[int, ...], added: int | None = None, newest: int | None = None
+        self,
+        random: np.random.Generator,
+        shape: int | tuple[int, ...],
+        added: int | None = None,
+        newest: int | None = None,
     ) -> np.ndarray:
         """Draw transitions uniformly, with replacement; return where they lie in `ring`, int64 [shape].
 
         added: as they were when so many had been added; None = now. newest: of so many alone; None = all that are kept.
         """
-        added, newest = self.added if added is None else added, self.capacity if newest is None else newest
+        added, newest = (
+            self.added if added is None else added,
+            self.capacity if newest is None else newest,
+        )
         where = random.integers(min(added, newest), size=shape)
         if added > newest:
             where += added - newest
@@ -98,7 +125,11 @@ class Replay:
         return where
 
     def sample(
-        self, random: np.random.Generator, out: np.ndarray, added: int | None = None, newest: int | None = None
+        self,
+        random: np.random.Generator,
+        out: np.ndarray,
+        added: int | None = None,
+        newest: int | None = None,
     ) -> np.ndarray:
         """Draw transitions, as `places` does, into `out`, float32 [batch, width], by `columns`; return it."""
         where = self.places(random, len(out), added, newest)
@@ -112,7 +143,9 @@ class Replay:
         """
         first = max(self._first, self.added - len(self._rows))
         if not first <= start <= stop <= self.added:
-            raise ValueError(f"replay holds transitions {first} to {self.added}; asked for {start} to {stop}")
+            raise ValueError(
+                f"replay holds transitions {first} to {self.added}; asked for {start} to {stop}"
+            )
         rows = read_ring(self._rows, start, stop)
         return {name: rows[:, column] for name, column in self.columns._asdict().items()}
 
@@ -154,7 +187,9 @@ class Held:
         """Return the transitions [start, stop) as `Replay.rows` does. Raises ValueError for others than the held ones."""
         if stop > self.added or start < self.added - self.capacity:
             first = max(0, self.added - self.capacity)
-            raise ValueError(f"held replay has transitions {first} to {self.added}; asked for {start} to {stop}")
+            raise ValueError(
+                f"held replay has transitions {first} to {self.added}; asked for {start} to {stop}"
+            )
         return self.replay.rows(start, stop)
 
     def restore(self, start: int, rows: dict[str, np.ndarray]) -> None:

@@ -28,7 +28,12 @@ from esac_mpi.learners.sac_update import LOG_STD_MAX, LOG_STD_MIN, Parts, Update
 from esac_mpi.learners.training import Streams
 from esac_mpi.operators.policy import Layout
 
-LOG_STD_HEAD, CRITIC1, CRITIC2, VALUE = 16, 17, 18, 19  # which network initial weights are drawn for
+LOG_STD_HEAD, CRITIC1, CRITIC2, VALUE = (
+    16,
+    17,
+    18,
+    19,
+)  # which network initial weights are drawn for
 
 
 class SAC(GradientLearner):
@@ -42,14 +47,22 @@ class SAC(GradientLearner):
         super().__init__(start, config.sac)
         o, *hidden, a = layout.sizes
         head = Layout((layout.sizes[-2], a)).initial(config.seed, LOG_STD_HEAD)
-        rows = np.pad(head[:-a].reshape(a, -1), [(0, 0), (0, layout.path)])  # a linear path into it begins at zero
-        actor = np.concatenate([theta[:-a], rows.ravel(), theta[-a:], head[-a:]])  # its last layer is [mean; log std]
+        rows = np.pad(
+            head[:-a].reshape(a, -1), [(0, 0), (0, layout.path)]
+        )  # a linear path into it begins at zero
+        actor = np.concatenate(
+            [theta[:-a], rows.ravel(), theta[-a:], head[-a:]]
+        )  # its last layer is [mean; log std]
         self._trunk = layout.d - a
-        self.actor = self.actor_network(Layout((o, *hidden, 2 * a), layout.layer_norm, layout.linear), actor)
+        self.actor = self.actor_network(
+            Layout((o, *hidden, 2 * a), layout.layer_norm, layout.linear), actor
+        )
         critic, value = ((o + a, *hidden, 1), CRITIC1, CRITIC2), ((o, *hidden, 1), VALUE)
         self.critic = self.network(*critic)  # both of them: outputs are [2, batch, 1]
         self.value = self.network(*value) if config.sac.value_network else None
-        self.target = self.network(*(value if self.value else critic))  # at first equal to the one it follows
+        self.target = self.network(
+            *(value if self.value else critic)
+        )  # at first equal to the one it follows
         self.targets = {"target": self.target}
         self.temperature = torch.tensor(config.sac.temperature, device=self.device)
         self.adam = {"actor": self._adam(self.actor), "critic": self._adam(self.critic)}
@@ -57,10 +70,14 @@ class SAC(GradientLearner):
             self.adam["value"] = self._adam(self.value)
         if config.sac.automatic_temperature:
             log_temperature = torch.log(self.temperature)
-            self.adam["log_temperature"] = Adam(log_temperature, torch.zeros_like(log_temperature), config.sac.lr_sac)
+            self.adam["log_temperature"] = Adam(
+                log_temperature, torch.zeros_like(log_temperature), config.sac.lr_sac
+            )
             self.temperature = log_temperature.exp()  # the same bits as after a restart
         parts = Parts(self.actor, self.critic, self.value, self.target, self.temperature, self.adam)
-        self.update = CompiledUpdate(parts, config.sac) if self.compiled else Update(parts, config.sac)
+        self.update = (
+            CompiledUpdate(parts, config.sac) if self.compiled else Update(parts, config.sac)
+        )
         self.ready()
 
     @property
@@ -73,7 +90,9 @@ class SAC(GradientLearner):
         """Draw an action in [-1, 1], float32 [a]: tanh of a Gaussian of the actor's output [mean; log std]."""
         mean, log_std = output[: self._actions], output[self._actions :]
         noise = random.standard_normal(self._actions, dtype=np.float32)
-        return np.tanh(mean + np.exp(np.maximum(np.minimum(log_std, LOG_STD_MAX), LOG_STD_MIN)) * noise)
+        return np.tanh(
+            mean + np.exp(np.maximum(np.minimum(log_std, LOG_STD_MAX), LOG_STD_MIN)) * noise
+        )
 
     def _learn(self, since: int, random: Streams) -> Generator[int, None, int]:
         """Make the updates due for the training steps after `since`; return their number."""
@@ -103,9 +122,15 @@ class SAC(GradientLearner):
         """Return what an update changes and a later one starts from: the temperature, too."""
         return [*super().kept(), self.temperature]
 
-    def fitting(self, saved: Mapping[str, np.ndarray], before: configuration.Config) -> dict[str, np.ndarray]:
+    def fitting(
+        self, saved: Mapping[str, np.ndarray], before: configuration.Config
+    ) -> dict[str, np.ndarray]:
         """Return what `load` takes of another run's SAC; a temperature that was set anew, or becomes automatic, begins anew."""
-        own = {name: array for name, array in self.arrays().items() if name.startswith("log_temperature")}
+        own = {
+            name: array
+            for name, array in self.arrays().items()
+            if name.startswith("log_temperature")
+        }
         if own.keys() <= saved.keys() and before.sac.temperature == self.options.temperature:
             own = {}
         return super().fitting({**saved, **own}, before)

@@ -48,24 +48,47 @@ class Update:
 
     def __init__(self, parts: Parts, options: config.SAC) -> None:
         self.parts, self.options = parts, options
-        o, a, batch = parts.actor.layout.sizes[0], parts.actor.layout.sizes[-1] // 2, options.batch_size
+        o, a, batch = (
+            parts.actor.layout.sizes[0],
+            parts.actor.layout.sizes[-1] // 2,
+            options.batch_size,
+        )
         self.batch, self.actions = batch, a
         like = parts.actor.values
         self.transitions, self.drawn = Batch(like, batch, o, a), Upload(like, 2, batch, a)
-        self.rows, self.noise, self._noise = self.transitions.rows, self.drawn.host, self.drawn.tensor
-        self.sums = torch.zeros(len(STATISTICS), dtype=torch.float64, device=like.device)  # of `batch_sums`, over updates
-        self.batch_sums = like.new_zeros(len(STATISTICS))  # over the batch, before the factors of `means`
+        self.rows, self.noise, self._noise = (
+            self.transitions.rows,
+            self.drawn.host,
+            self.drawn.tensor,
+        )
+        self.sums = torch.zeros(
+            len(STATISTICS), dtype=torch.float64, device=like.device
+        )  # of `batch_sums`, over updates
+        self.batch_sums = like.new_zeros(
+            len(STATISTICS)
+        )  # over the batch, before the factors of `means`
 
-        observation, next_observation = self.transitions.observation, self.transitions.next_observation
+        observation, next_observation = (
+            self.transitions.observation,
+            self.transitions.next_observation,
+        )
         self._taken = self.transitions.taken.expand(2, batch, o + a)
         pairs = like.new_empty(2, batch, o + a)  # (observation, action)
-        self._sources = [(pairs[0, :, :o], observation if parts.value else next_observation), (pairs[1, :, :o], observation)]
+        self._sources = [
+            (pairs[0, :, :o], observation if parts.value else next_observation),
+            (pairs[1, :, :o], observation),
+        ]
         self._pairs = [pair.expand(2, batch, o + a) for pair in pairs]
         self._paired_action, self._action = pairs[:, :, o:], like.new_empty(2, batch, a)
-        states = 1 if parts.value else 2  # the actor sees the observations, and the next ones if there is no value network
+        states = (
+            1 if parts.value else 2
+        )  # the actor sees the observations, and the next ones if there is no value network
         self._actor_in = pairs[2 - states :].view(states * batch, o + a)[:, :o]
 
-        self._actor_pass, self._critic_pass = Pass(parts.actor, states * batch), Pass(parts.critic, batch)
+        self._actor_pass, self._critic_pass = (
+            Pass(parts.actor, states * batch),
+            Pass(parts.critic, batch),
+        )
         self._value_pass = Pass(parts.value, batch) if parts.value else None
         self._mean, self._raw = self._actor_pass.output.view(states, batch, 2 * a).chunk(2, -1)
         self._log_std = like.new_empty(states, batch, a)
@@ -99,18 +122,28 @@ class Update:
         if not updates:
             return {}
         sums = dict(zip(STATISTICS, (self.sums / (updates * self.batch)).tolist(), strict=True))
-        losses = {"critic_loss": sums["critic_loss"] / 2, "actor_loss": sums["actor_loss"] - sums["mean_q"]}
+        losses = {
+            "critic_loss": sums["critic_loss"] / 2,
+            "actor_loss": sums["actor_loss"] - sums["mean_q"],
+        }
         if self.parts.value:
             losses["value_loss"] = sums["value_loss"] / 2
         temperature = sums["temperature"] * self.batch
-        return {**losses, "mean_q": sums["mean_q"], "temperature": temperature, "entropy": -sums["entropy"]}
+        return {
+            **losses,
+            "mean_q": sums["mean_q"],
+            "temperature": temperature,
+            "entropy": -sums["entropy"],
+        }
 
     def _note_critics(self, do: Operations) -> None:
         parts = self.parts
         for observation, source in self._sources:
             do.note(observation.copy_, source)
         self._note_actions(do)
-        q = self._critic_pass.forward(do, parts.critic if parts.value else parts.target, self._pairs[0])[..., 0]
+        q = self._critic_pass.forward(
+            do, parts.critic if parts.value else parts.target, self._pairs[0]
+        )[..., 0]
         batch = self.transitions
         value, backup = torch.empty_like(batch.reward), torch.empty_like(batch.reward)
         do.note(torch.minimum, q[0], q[1], out=value)
@@ -118,14 +151,21 @@ class Update:
         if self._value_pass:
             self._note_fit(do, "value", self._value_pass, batch.observation, value)  # 2018a, Eq. 5
             value = self._value_pass.forward(do, parts.target, batch.next_observation)[:, 0]
-        do.note(torch.sub, self._one, batch.terminated, out=backup)  # only termination ends the sum of rewards
+        do.note(
+            torch.sub, self._one, batch.terminated, out=backup
+        )  # only termination ends the sum of rewards
         do.note(torch.addcmul, batch.reward, backup, value, value=self.options.gamma, out=backup)
-        self._note_fit(do, "critic", self._critic_pass, self._taken, backup)  # 2018b, Eq. 5; 2018a, Eq. 7: added
+        self._note_fit(
+            do, "critic", self._critic_pass, self._taken, backup
+        )  # 2018b, Eq. 5; 2018a, Eq. 7: added
 
     def _note_actor(self, do: Operations) -> None:
         parts, log = self.parts, self._log
         q = self._critic_pass.forward(do, parts.critic, self._pairs[1])[..., 0]
-        lesser, difference = torch.empty_like(self._log_prob), torch.empty_like(self.transitions.reward)
+        lesser, difference = (
+            torch.empty_like(self._log_prob),
+            torch.empty_like(self.transitions.reward),
+        )
         do.note(torch.sub, q[1], q[0], out=difference)
         do.note(torch.heaviside, difference, self._one / 2, out=lesser[0])
         do.note(torch.sub, self._one, lesser[0], out=lesser[1])
@@ -135,7 +175,9 @@ class Update:
         do.note(log["temperature"].copy_, parts.temperature)
 
         delta = self._note_actor_gradient(do, lesser)
-        self._actor_pass.tail(self.batch).backward(do, parts.actor, self._actor_in[-self.batch :], delta)
+        self._actor_pass.tail(self.batch).backward(
+            do, parts.actor, self._actor_in[-self.batch :], delta
+        )
         self._note_step(do, "actor")
         if "log_temperature" in parts.adam:
             self._note_temperature(do)
@@ -152,7 +194,9 @@ class Update:
         do.note(torch.exp, log_std, out=std)
         do.note(torch.mul, std, self._noise, out=deviation)
         do.note(torch.add, self._mean, deviation, out=gaussian)
-        do.note(torch.tanh, gaussian, out=self._action)  # with gaps, as its copy is, it would be three times slower
+        do.note(
+            torch.tanh, gaussian, out=self._action
+        )  # with gaps, as its copy is, it would be three times slower
         do.note(self._paired_action.copy_, self._action)
         # log(1 - tanh(u)^2) = 2 log 2 - 2 log(2 cosh u): no cancellation where tanh saturates
         do.note(F.softplus, gaussian, -2.0, out=softplus)  # -log(1 + exp(-2u)) / 2
@@ -165,11 +209,20 @@ class Update:
 
     def _note_actor_gradient(self, do: Operations, lesser: Tensor) -> Tensor:
         """Return the gradient of J_pi (2018b, Eq. 9) by the actor's outputs [batch, 2 a]."""
-        a, batch, critic, temperature = self.actions, self.batch, self.parts.critic, self.parts.temperature
+        a, batch, critic, temperature = (
+            self.actions,
+            self.batch,
+            self.parts.critic,
+            self.parts.temperature,
+        )
         first = self._critic_pass.inputs_backward(do, critic, lesser[..., None])
-        to_action = critic.layers[0][0][:, -a:]  # [2, a, hidden]: from the first layer's sums back to the action
+        to_action = critic.layers[0][0][
+            :, -a:
+        ]  # [2, a, hidden]: from the first layer's sums back to the action
         by_action = first.new_empty(a, batch)  # wide, not tall: four times faster
-        do.note(torch.addbmm, by_action, to_action, first.mT, beta=0, alpha=-1 / batch, out=by_action)
+        do.note(
+            torch.addbmm, by_action, to_action, first.mT, beta=0, alpha=-1 / batch, out=by_action
+        )
         gradient, action = torch.empty_like(self._actor_pass.output[:batch]), self._action[1]
         by_mean, by_log_std = gradient.chunk(2, -1)
         if by_action.dtype != gradient.dtype:
@@ -184,7 +237,9 @@ class Update:
         do.note(by_log_std.mul_, inside)  # none where it was clamped
         return gradient
 
-    def _note_fit(self, do: Operations, name: str, buffers: Pass, x: Tensor, target: Tensor) -> None:
+    def _note_fit(
+        self, do: Operations, name: str, buffers: Pass, x: Tensor, target: Tensor
+    ) -> None:
         """Note a step down the mean over the batch of (output - target)^2 / 2, added over the network's members."""
         network = getattr(self.parts, name)
         error = buffers.forward(do, network, x)

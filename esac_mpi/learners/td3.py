@@ -34,8 +34,15 @@ class TD3(GradientLearner):
     def __init__(self, start: Start) -> None:
         """Take the initial actor; draw the critics."""
         super().__init__(start, start.config.td3)
-        parts = deterministic.parts(self, start, (CRITIC1, CRITIC2), self.options.lr_td3, self.options.lr_td3)
-        self.actor, self.critic, self.adam, self.targets = parts.actor, parts.critic, parts.adam, parts.targets
+        parts = deterministic.parts(
+            self, start, (CRITIC1, CRITIC2), self.options.lr_td3, self.options.lr_td3
+        )
+        self.actor, self.critic, self.adam, self.targets = (
+            parts.actor,
+            parts.critic,
+            parts.adam,
+            parts.targets,
+        )
         self.update = Update(parts, self.options)
         self.ready()
 
@@ -80,9 +87,14 @@ class Update(deterministic.Update):
         (o, *_, a), like = parts.actor.layout.sizes, parts.actor.values
         self.drawn = Upload(like, self.batch, a)
         self.noise = self.drawn.host
-        self._own, self._following = like.new_empty(2, self.batch, o + a)  # observation, or the next one, and the actor's action
+        self._own, self._following = like.new_empty(
+            2, self.batch, o + a
+        )  # observation, or the next one, and the actor's action
         self._first = parts.critic.member(0)
-        self._critic_pass, self._first_pass = Pass(parts.critic, self.batch), Pass(self._first, self.batch)
+        self._critic_pass, self._first_pass = (
+            Pass(parts.critic, self.batch),
+            Pass(self._first, self.batch),
+        )
         self._note_critic(self._critic)
         self._note_actor(self._actor)
 
@@ -119,8 +131,12 @@ class Update(deterministic.Update):
         q = self._critic_pass.forward(do, parts.target_critic, pair)[..., 0]
         lesser, backup, one = (torch.ones_like(batch.reward) for _ in range(3))
         do.note(torch.minimum, q[0], q[1], out=lesser)
-        do.note(torch.sub, one, batch.terminated, out=backup)  # only termination ends the sum of rewards
-        do.note(torch.addcmul, batch.reward, backup, lesser, value=options.gamma, out=backup)  # y of Algorithm 1
+        do.note(
+            torch.sub, one, batch.terminated, out=backup
+        )  # only termination ends the sum of rewards
+        do.note(
+            torch.addcmul, batch.reward, backup, lesser, value=options.gamma, out=backup
+        )  # y of Algorithm 1
 
         error = self._critic_pass.forward(do, parts.critic, taken)
         do.note(error[..., 0].sub_, backup)
@@ -143,7 +159,9 @@ class Update(deterministic.Update):
 
         delta = torch.full_like(q, -1 / self.batch)  # the loss is minus the mean of Q1
         first = self._first_pass.inputs_backward(do, self._first, delta)
-        to_action = self._first.layers[0][0][-a:]  # [a, hidden]: from the first layer's sums back to the action
+        to_action = self._first.layers[0][0][
+            -a:
+        ]  # [a, hidden]: from the first layer's sums back to the action
         by_action, by_mean = first.new_empty(a, self.batch), torch.empty_like(self._action)
         do.note(torch.mm, to_action, first.mT, out=by_action)
         do.note(by_mean.copy_, by_action.mT)
@@ -151,7 +169,10 @@ class Update(deterministic.Update):
         self._actor_pass.backward(do, parts.actor, batch.observation, by_mean)
         do.step(parts.adam["actor"])
         do.note(parts.actor.refresh)
-        for target, network in ((parts.target_actor, parts.actor), (parts.target_critic, parts.critic)):
+        for target, network in (
+            (parts.target_actor, parts.actor),
+            (parts.target_critic, parts.critic),
+        ):
             do.note(target.values.lerp_, network.values, options.tau)
             do.note(target.refresh)
         do.note(self.sums[1].add_, self.batch_sums[1])

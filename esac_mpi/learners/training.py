@@ -37,14 +37,22 @@ class Learner(Protocol):
     update: Any
     options: Any  # interleaved: whether updates follow every step
     normaliser: Normaliser | None  # by which the phase sees observations
-    seen: np.ndarray | None  # sums over the observations that the phase acts on, [3, o], where they are asked for
+    seen: (
+        np.ndarray | None
+    )  # sums over the observations that the phase acts on, [3, o], where they are asked for
 
 
-Act = Callable[[list[Layer], np.ndarray, np.random.Generator], np.ndarray]  # (actor, observation, random) -> action
-Learn = Callable[[int, Streams], Generator[int, None, int]]  # updates due for the training steps after the given one
+Act = Callable[
+    [list[Layer], np.ndarray, np.random.Generator], np.ndarray
+]  # (actor, observation, random) -> action
+Learn = Callable[
+    [int, Streams], Generator[int, None, int]
+]  # updates due for the training steps after the given one
 
 
-def begin(learner: Learner, act: Act, learn: Learn, env: Env, k: int, episodes: int, steps: int, cut: bool) -> Steps:
+def begin(
+    learner: Learner, act: Act, learn: Learn, env: Env, k: int, episodes: int, steps: int, cut: bool
+) -> Steps:
     """Play at least `episodes` whole episodes and `steps` steps, and learn from them.
 
     With `cut`, play exactly `steps` steps; the episode in progress at their end is no complete one. Yields after each
@@ -55,7 +63,9 @@ def begin(learner: Learner, act: Act, learn: Learn, env: Env, k: int, episodes: 
     returns: list[float] = []
     lengths: list[int] = []  # of those that are finite
     learner.update.start(learner.normaliser)
-    for _ in _play(learner, act, env, k, random.exploration, episodes, steps, cut, returns, lengths):
+    for _ in _play(
+        learner, act, env, k, random.exploration, episodes, steps, cut, returns, lengths
+    ):
         yield False
         if learner.options.interleaved:
             updates += yield from learn(learner.env_steps - 1, random)
@@ -66,7 +76,9 @@ def begin(learner: Learner, act: Act, learn: Learn, env: Env, k: int, episodes: 
     return replace(phase, episodic_length=length)
 
 
-def take(learner: Learner, learn: Learn, played: Sequence[tuple[np.ndarray, float, int]], k: int) -> Steps:
+def take(
+    learner: Learner, learn: Learn, played: Sequence[tuple[np.ndarray, float, int]], k: int
+) -> Steps:
     """Take over episodes that others played, and learn from them, as `begin` does from its own.
 
     played: of each episode its transitions as rows [n, width], its return (nan: unstable) and its steps.
@@ -81,7 +93,9 @@ def take(learner: Learner, learn: Learn, played: Sequence[tuple[np.ndarray, floa
         learner.env_steps += steps
     updates = yield from learn(first, random)
     returns = [episodic_return for _, episodic_return, _ in played]
-    return Phase.summed_up(learner.env_steps - first, returns, updates, **learner.update.means(updates))
+    return Phase.summed_up(
+        learner.env_steps - first, returns, updates, **learner.update.means(updates)
+    )
 
 
 def streams(seed: int, k: int) -> Streams:
@@ -97,7 +111,9 @@ def sight(sums: np.ndarray | None) -> tuple[Normaliser | None, np.ndarray | None
     return (None, None) if sums is None else (Normaliser.of(sums), np.zeros_like(sums))
 
 
-def started(env: Env, seed: int, k: int, returns: list[float], limit: int) -> tuple[int, np.ndarray] | None:
+def started(
+    env: Env, seed: int, k: int, returns: list[float], limit: int
+) -> tuple[int, np.ndarray] | None:
     """Start the next episode of phase k; return its seed and its first observation, None where the task cannot start there.
 
     Such an episode's return, nan, is appended to `returns`, those of the phase's episodes so far. Raises UnstablePhysics if they
@@ -144,7 +160,11 @@ def _play(
             else:
                 next_observation, reward, terminated, truncated = answer
                 learner.replay.add(observation, action, reward, next_observation, terminated)
-                total, ended, observation = total + reward, terminated or truncated, next_observation
+                total, ended, observation = (
+                    total + reward,
+                    terminated or truncated,
+                    next_observation,
+                )
             yield
             if learner.options.interleaved:
                 actor = learner.actor.numpy()

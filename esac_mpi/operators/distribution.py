@@ -114,14 +114,18 @@ def moved(gaussian: Gaussian, individual: np.ndarray, p: float, n: float, floor:
     if math.isinf(n):
         return Gaussian(mean, variance)
     spread = (individual - gaussian.mean) * (individual - mean)
-    return Gaussian(mean, np.maximum(variance + (spread - variance) / np.float32(n), np.float32(floor)))  # Eq. (11)
+    return Gaussian(
+        mean, np.maximum(variance + (spread - variance) / np.float32(n), np.float32(floor))
+    )  # Eq. (11)
 
 
 def scaled(gaussian: Gaussian, factor: float, floor: float) -> Gaussian:
     """Return the distribution with its variance times `factor` and not below `floor`. A factor of 1 leaves it as it is."""
     if factor == 1:
         return gaussian
-    return gaussian._replace(variance=np.maximum(np.float32(factor) * gaussian.variance, np.float32(floor)))
+    return gaussian._replace(
+        variance=np.maximum(np.float32(factor) * gaussian.variance, np.float32(floor))
+    )
 
 
 def log_ratio(individual: np.ndarray, new: Gaussian, old: Gaussian) -> float:
@@ -144,8 +148,13 @@ def mix(n: int, old: np.ndarray, candidates: np.ndarray, random: np.random.Gener
     """
     luck = np.log(1 - random.random((len(old), 2)))
     stays, joins = luck[:, 0] < old, luck[:, 1] >= -candidates
-    before = np.concatenate([[0], np.cumsum(np.stack([stays, joins], axis=1))])[:-1].reshape(-1, 2)  # who are in before each
-    kept, drawn = np.flatnonzero(stays & (before[:, 0] < n)), np.flatnonzero(joins & (before[:, 1] < n))
+    before = np.concatenate([[0], np.cumsum(np.stack([stays, joins], axis=1))])[:-1].reshape(
+        -1, 2
+    )  # who are in before each
+    kept, drawn = (
+        np.flatnonzero(stays & (before[:, 0] < n)),
+        np.flatnonzero(joins & (before[:, 1] < n)),
+    )
     rest = n - len(kept) - len(drawn)
     return Mixing(kept, np.concatenate([drawn, np.arange(len(old), len(old) + rest)]))
 

@@ -130,7 +130,9 @@ def smooth_l1(x: float, y: float) -> float:
     return 0.5 * gap * gap if gap < 1 else gap - 0.5
 
 
-def amt_step(returns: np.ndarray, n: int, sigma: float, lr_es: float, clip: float) -> tuple[float, float]:
+def amt_step(
+    returns: np.ndarray, n: int, sigma: float, lr_es: float, clip: float
+) -> tuple[float, float]:
     """Return AMT's increase of sigma, clipped to [0, clip], and unclipped. Eqs. (5) and (6).
 
     R_max and R_avg are the best and the mean of the finite entries of `returns` [members]; n is that of Algorithm 1, line 11.

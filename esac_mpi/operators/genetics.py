@@ -35,7 +35,9 @@ def initial(layout: Layout, seed: int, network: int, last_layer: float = LAST_LA
     return theta
 
 
-def n_point(first: np.ndarray, second: np.ndarray, layout: Layout, random: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
+def n_point(
+    first: np.ndarray, second: np.ndarray, layout: Layout, random: np.random.Generator
+) -> tuple[np.ndarray, np.ndarray]:
     """Return the two children of an n-point crossover, float32 [d] each.
 
     Each tensor sees a uniform number of exchanges, below twice its rows for a matrix and below its length for a vector; an
@@ -49,7 +51,9 @@ def n_point(first: np.ndarray, second: np.ndarray, layout: Layout, random: np.ra
     return children
 
 
-def _exchanges(random: np.random.Generator, length: int, matrix: bool) -> tuple[np.ndarray, np.ndarray]:
+def _exchanges(
+    random: np.random.Generator, length: int, matrix: bool
+) -> tuple[np.ndarray, np.ndarray]:
     """Return the rows that are exchanged, int64 [n], and whether the first child's is the one that stays, bool [n].
 
     Only the first exchange of a row counts: after it both children have the same.
@@ -60,7 +64,9 @@ def _exchanges(random: np.random.Generator, length: int, matrix: bool) -> tuple[
     return distinct, forward[earliest]
 
 
-def gaussian(theta: np.ndarray, layout: Layout, spread: Spread, random: np.random.Generator) -> np.ndarray:
+def gaussian(
+    theta: np.ndarray, layout: Layout, spread: Spread, random: np.random.Generator
+) -> np.ndarray:
     """Return a Gaussian mutation of theta, float32 [d]; biases and what normalises layers are left as they are.
 
     A matrix is mutated with a chance drawn from U(0, 2), by a uniform number of changes below the fraction of its weights. A
@@ -76,7 +82,11 @@ def gaussian(theta: np.ndarray, layout: Layout, spread: Spread, random: np.rando
 def _change(weights: np.ndarray, spread: Spread, random: np.random.Generator) -> None:
     """Change weights [n], one after the other, in place."""
     count = random.integers(max(1, math.ceil(exact(spread.fraction) * len(weights))))
-    places, luck, normal = random.integers(len(weights), size=count), random.random(count), random.standard_normal(count)
+    places, luck, normal = (
+        random.integers(len(weights), size=count),
+        random.random(count),
+        random.standard_normal(count),
+    )
     strength = np.where(luck < spread.super_probability, spread.super_strength, spread.strength)
     kept = luck >= spread.super_probability
     reset = kept & (luck < spread.super_probability + spread.reset_probability)

@@ -19,17 +19,27 @@ import numpy as np
 
 from esac_mpi.host.data_files import other_source
 
-BUILT = importlib.util.find_spec("esac_mpi.operators._kernels") is not None  # a build that does not load is an error
+BUILT = (
+    importlib.util.find_spec("esac_mpi.operators._kernels") is not None
+)  # a build that does not load is an error
 _kernels: Any = importlib.import_module("esac_mpi.operators._kernels") if BUILT else None
 
 INTERFACE = 5  # what _kernels.c takes and returns
 NAME = "numpy" if _kernels is None else "compiled"
-LAYER_NORM_EPSILON = 1e-5  # added to the variance of a layer's sums: torch.nn.LayerNorm's; _kernels.c has it too
+LAYER_NORM_EPSILON = (
+    1e-5  # added to the variance of a layer's sums: torch.nn.LayerNorm's; _kernels.c has it too
+)
 COUNTERS = 256  # Philox counters of a chunk, four numbers each; a constant, because the order of the numbers depends on it
 
 
 def normal(
-    seed: int, purpose: int, generation: int, member: int, block: int, size: int, out: np.ndarray | None = None
+    seed: int,
+    purpose: int,
+    generation: int,
+    member: int,
+    block: int,
+    size: int,
+    out: np.ndarray | None = None,
 ) -> np.ndarray:
     """Return the `size` standard normals of an address, float32 [size], written to `out` if given.
 
@@ -53,14 +63,20 @@ def normal(
     return out
 
 
-def numpy_normal(seed: int, purpose: int, generation: int, member: int, block: int, size: int) -> np.ndarray:
+def numpy_normal(
+    seed: int, purpose: int, generation: int, member: int, block: int, size: int
+) -> np.ndarray:
     """Return what normal() returns, bit for bit, made by numpy: float32 [size]."""
     chunks = -(-size // (4 * COUNTERS))
     pairs = np.arange(chunks * COUNTERS, dtype=np.uint64).reshape(chunks, 2, COUNTERS // 2)
-    index = pairs.transpose(0, 2, 1).reshape(chunks, COUNTERS)  # a chunk's counters in the order 0, 128, 1, 129, ...
+    index = pairs.transpose(0, 2, 1).reshape(
+        chunks, COUNTERS
+    )  # a chunk's counters in the order 0, 128, 1, 129, ...
     first = np.uint64(int(purpose) << 24) + index
     words = philox((first, block, member, generation), (int(seed) & 0xFFFFFFFF, int(seed) >> 32))
-    words = words.transpose(1, 0, 2).reshape(chunks, 2, 2, COUNTERS)  # [chunk, pair, radius or angle, counter]
+    words = words.transpose(1, 0, 2).reshape(
+        chunks, 2, 2, COUNTERS
+    )  # [chunk, pair, radius or angle, counter]
     radius, (cosine, sine) = radii(words[:, :, 0]), directions(words[:, :, 1])
     return np.stack([radius * cosine, radius * sine], axis=2).reshape(-1)[:size]
 
@@ -70,7 +86,10 @@ def philox(counter: Sequence[Any], key: tuple[int, int]) -> np.ndarray:
     low, half = np.uint64(0xFFFFFFFF), np.uint64(32)
     c0, c1, c2, c3 = np.broadcast_arrays(*(np.asarray(c, np.uint64) for c in counter))
     for r in range(10):
-        k0, k1 = np.uint64((key[0] + r * 0x9E3779B9) & 0xFFFFFFFF), np.uint64((key[1] + r * 0xBB67AE85) & 0xFFFFFFFF)
+        k0, k1 = (
+            np.uint64((key[0] + r * 0x9E3779B9) & 0xFFFFFFFF),
+            np.uint64((key[1] + r * 0xBB67AE85) & 0xFFFFFFFF),
+        )
         p0, p1 = np.uint64(0xD2511F53) * c0, np.uint64(0xCD9E8D57) * c2
         c0, c1, c2, c3 = (p1 >> half) ^ c1 ^ k0, p1 & low, (p0 >> half) ^ c3 ^ k1, p0 & low
     return np.stack([c0, c1, c2, c3]).astype(np.uint32)
@@ -101,20 +120,34 @@ def logarithm(u: np.ndarray) -> np.ndarray:
     t = u.view(np.int32) - np.int32(0x3F3504F3)
     f = ((t & np.int32(0x007FFFFF)) + np.int32(0x3F3504F3)).view(np.float32) - one(1)
     p = np.full_like(f, one(7.0376836292e-2))
-    for c in (-1.1514610310e-1, 1.1676998740e-1, -1.2420140846e-1, 1.4249322787e-1, -1.6668057665e-1):
+    for c in (
+        -1.1514610310e-1,
+        1.1676998740e-1,
+        -1.2420140846e-1,
+        1.4249322787e-1,
+        -1.6668057665e-1,
+    ):
         p = p * f + one(c)
     for c in (2.0000714765e-1, -2.4999993993e-1, 3.3333331174e-1):
         p = p * f + one(c)
-    return (t >> np.int32(23)).astype(np.float32) * one(0.693147182) + (f + (p * f - one(0.5)) * (f * f))
+    return (t >> np.int32(23)).astype(np.float32) * one(0.693147182) + (
+        f + (p * f - one(0.5)) * (f * f)
+    )
 
 
 def directions(words: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Return (cosine, sine) of uniform angles from words [...], float32 [...] each; polynomials of Cephes sinf and cosf."""
     one = np.float32
-    a = (words & np.uint32(0xFFFFFFFC)).view(np.int32).astype(np.float32) * one(math.pi / 4 * 2.0**-31)  # [-pi/4, pi/4)
+    a = (words & np.uint32(0xFFFFFFFC)).view(np.int32).astype(np.float32) * one(
+        math.pi / 4 * 2.0**-31
+    )  # [-pi/4, pi/4)
     a2 = a * a
-    s = a + a * a2 * (one(-1.6666654611e-1) + a2 * (one(8.3321608736e-3) + a2 * one(-1.9515295891e-4)))
-    tail = one(4.166664568298827e-2) + a2 * (one(-1.388731625493765e-3) + a2 * one(2.443315711809948e-5))
+    s = a + a * a2 * (
+        one(-1.6666654611e-1) + a2 * (one(8.3321608736e-3) + a2 * one(-1.9515295891e-4))
+    )
+    tail = one(4.166664568298827e-2) + a2 * (
+        one(-1.388731625493765e-3) + a2 * one(2.443315711809948e-5)
+    )
     c = one(1) - one(0.5) * a2 + a2 * a2 * tail
     c = np.where(words & 2, -c, c)
     exchanged = (words & 1).astype(bool)
@@ -124,7 +157,10 @@ def directions(words: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 def layer_normalised(x: np.ndarray, gain: np.ndarray, shift: np.ndarray) -> np.ndarray:
     """Return the sums x of a layer, float32 [units], at mean 0 and variance 1, times gain plus shift: torch.nn.LayerNorm's."""
     centred = x - x.mean()
-    return centred * (1 / np.sqrt(np.mean(centred * centred) + np.float32(LAYER_NORM_EPSILON))) * gain + shift
+    return (
+        centred * (1 / np.sqrt(np.mean(centred * centred) + np.float32(LAYER_NORM_EPSILON))) * gain
+        + shift
+    )
 
 
 class NumpyPerceptron:
@@ -138,36 +174,66 @@ class NumpyPerceptron:
         self, sizes: tuple[int, ...], activation: str, output: str, low: np.ndarray, high: np.ndarray,
         layer_norm: bool = False, linear: float = 0.0,
     ) -> None:  # fmt: skip
-        self._sizes, self._activation, self._output, self._layer_norm = sizes, activation, output, layer_norm
+        self._sizes, self._activation, self._output, self._layer_norm = (
+            sizes,
+            activation,
+            output,
+            layer_norm,
+        )
         self._linear = np.float32(linear if len(sizes) > 2 else 0)
         self._units = np.float32(1 / linear if linear else 1)
-        self._low, self._high, self._centre, self._half = low, high, (high + low) / 2, (high - low) / 2
+        self._low, self._high, self._centre, self._half = (
+            low,
+            high,
+            (high + low) / 2,
+            (high - low) / 2,
+        )
         shapes = [list(shape) for shape in pairwise(sizes)]
         shapes[-1][0] += sizes[0] if self._linear else 0
         normed = 2 * sum(sizes[1:-1]) if layer_norm else 0
         self._theta = np.zeros(sum(o * (i + 1) for i, o in shapes) + normed, np.float32)
-        self._layers, start = [], 0  # views into theta: matrix [out, in], then bias, gain and shift [vectors, out]
+        self._layers, start = (
+            [],
+            0,
+        )  # views into theta: matrix [out, in], then bias, gain and shift [vectors, out]
         for layer, (fan_in, fan_out) in enumerate(shapes):
             vectors = 3 if layer_norm and layer < len(sizes) - 2 else 1
             middle, stop = start + fan_out * fan_in, start + fan_out * (fan_in + vectors)
-            matrix, rest = self._theta[start:middle].reshape(fan_out, fan_in), self._theta[middle:stop].reshape(vectors, fan_out)
+            matrix, rest = (
+                self._theta[start:middle].reshape(fan_out, fan_in),
+                self._theta[middle:stop].reshape(vectors, fan_out),
+            )
             self._layers.append((matrix, *rest))
             start = stop
 
     def load(self, theta: np.ndarray) -> None:
         """Take over theta, float32 [d]: per layer the matrix [out, in], the bias [out], gain and shift [out] if normalised."""
         if theta.shape != self._theta.shape or theta.dtype != np.float32:
-            raise ValueError(f"theta must be float32 {list(self._theta.shape)}, got {theta.dtype} {list(theta.shape)}")
+            raise ValueError(
+                f"theta must be float32 {list(self._theta.shape)}, got {theta.dtype} {list(theta.shape)}"
+            )
         self._theta[:] = theta
 
-    def act(self, observation: np.ndarray, out: np.ndarray, scale: bool, mean: np.ndarray | None, std: np.ndarray | None) -> None:
+    def act(
+        self,
+        observation: np.ndarray,
+        out: np.ndarray,
+        scale: bool,
+        mean: np.ndarray | None,
+        std: np.ndarray | None,
+    ) -> None:
         """Write the action [action] to `out`, in the bounds if `scale` else in [-1, 1].
 
         The observation is float32 or float64 [observation]; it is standardised if mean and std are given.
         """
-        if observation.shape != self._sizes[:1] or observation.dtype not in (np.float32, np.float64):
+        if observation.shape != self._sizes[:1] or observation.dtype not in (
+            np.float32,
+            np.float64,
+        ):
             got = f"{observation.dtype} {list(observation.shape)}"
-            raise ValueError(f"the observation must be float32 or float64 [{self._sizes[0]}], got {got}")
+            raise ValueError(
+                f"the observation must be float32 or float64 [{self._sizes[0]}], got {got}"
+            )
         x = observation.astype(np.float32, copy=False)
         if mean is not None:
             x = np.clip((x - mean) / std, -5.0, 5.0)
@@ -182,7 +248,9 @@ class NumpyPerceptron:
             if normed:
                 x = layer_normalised(x, *normed)
         y = np.tanh(x) if self._output == "tanh" else np.clip(x, -1.0, 1.0)
-        out[:] = np.clip(self._centre + self._half * y, self._low, self._high) if scale else y  # rounding may leave the bounds
+        out[:] = (
+            np.clip(self._centre + self._half * y, self._low, self._high) if scale else y
+        )  # rounding may leave the bounds
 
 
 @dataclass

@@ -59,7 +59,9 @@ def actions(memory: Memory, observation_size: int) -> np.ndarray:
     return memory.rows[: size(memory), observation_size:]
 
 
-def sample(memory: Memory, count: int, random: np.random.Generator, newest: int | None = None) -> np.ndarray:
+def sample(
+    memory: Memory, count: int, random: np.random.Generator, newest: int | None = None
+) -> np.ndarray:
     """Return the positions of `count` transitions, none twice and all where there are fewer, int64 [<= count].
 
     newest: they are drawn from so many of the newest.
@@ -85,7 +87,9 @@ def remember(memory: Memory, new: np.ndarray, first_age: int, out: Memory) -> No
     _write(out, np.concatenate([kept.rows, new[skipped:]]), np.concatenate([kept.ages, ages]))
 
 
-def inherit(first: Memory, second: Memory, out: Memory, random: np.random.Generator | None = None) -> None:
+def inherit(
+    first: Memory, second: Memory, out: Memory, random: np.random.Generator | None = None
+) -> None:
     """Write into `out`, which shares nothing with the parents, the memory of their child: the newest kappa // 2 of each.
 
     All of a parent's where it has fewer. They are merged by age, the first parent's before the second's of the same age;
@@ -125,7 +129,9 @@ def refill(memory: Memory, lost: np.ndarray, replay: Replay) -> None:
     numbers, which = np.unique(ages[held], return_inverse=True)
     kept = numbers[np.searchsorted(numbers, replay.added - replay.capacity) :]
     if len(kept) + len(lost) != len(numbers):
-        raise ValueError(f"memories have {len(numbers) - len(kept)} transitions that the replay holds no more, got {len(lost)}")
+        raise ValueError(
+            f"memories have {len(numbers) - len(kept)} transitions that the replay holds no more, got {len(lost)}"
+        )
     spans = np.split(kept, np.flatnonzero(np.diff(kept) != 1) + 1) if len(kept) else []
     parts = [replay.rows(int(span[0]), int(span[-1]) + 1) for span in spans]
     rows = np.vstack([lost, *(np.hstack([part["observation"], part["action"]]) for part in parts)])

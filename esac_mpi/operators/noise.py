@@ -43,17 +43,25 @@ class Purpose(IntEnum):
     CONFIRMATION = 20  # start state of an episode of a new best policy; block = episode
 
 
-def generator(seed: int, purpose: Purpose, generation: int = 0, member: int = 0, block: int = 0) -> np.random.Generator:
+def generator(
+    seed: int, purpose: Purpose, generation: int = 0, member: int = 0, block: int = 0
+) -> np.random.Generator:
     """Return the generator at an address."""
-    return np.random.Generator(np.random.Philox(key=[seed, purpose], counter=[0, block, member, generation]))
+    return np.random.Generator(
+        np.random.Philox(key=[seed, purpose], counter=[0, block, member, generation])
+    )
 
 
-def normal(seed: int, purpose: Purpose, generation: int, member: int, block: int, size: int) -> np.ndarray:
+def normal(
+    seed: int, purpose: Purpose, generation: int, member: int, block: int, size: int
+) -> np.ndarray:
     """Return `size` standard normal numbers of an address, float32 [size], by Philox 4x32 and Box-Muller (kernels.py)."""
     return kernels.normal(seed, purpose, generation, member, block, size)
 
 
-def integer(seed: int, purpose: Purpose, generation: int = 0, member: int = 0, block: int = 0) -> int:
+def integer(
+    seed: int, purpose: Purpose, generation: int = 0, member: int = 0, block: int = 0
+) -> int:
     """Return an integer in [0, 2**31) of an address, to seed a library's own generator."""
     return int(generator(seed, purpose, generation, member, block).integers(2**31))
 

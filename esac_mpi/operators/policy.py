@@ -99,7 +99,9 @@ class Layout:
     def views(self, theta: np.ndarray) -> list[np.ndarray]:
         """Return the tensors as views into theta [d]."""
         if theta.shape != (self.d,) or theta.dtype != np.float32:
-            raise ValueError(f"theta must be float32 [{self.d}], got {theta.dtype} {list(theta.shape)}")
+            raise ValueError(
+                f"theta must be float32 [{self.d}], got {theta.dtype} {list(theta.shape)}"
+            )
         return [theta[t.start : t.stop].reshape(t.shape) for t in self.tensors]
 
     def grouped(self, of_tensors: Sequence[Any]) -> list[Layer]:
@@ -113,7 +115,9 @@ class Layout:
 
     def rows(self) -> np.ndarray:
         """Return the row boundaries in theta: every row of a matrix, every element of a vector; int64 [rows + 1]."""
-        lengths = np.concatenate([np.full(t.shape[0], t.shape[1] if len(t.shape) == 2 else 1) for t in self.tensors])
+        lengths = np.concatenate(
+            [np.full(t.shape[0], t.shape[1] if len(t.shape) == 2 else 1) for t in self.tensors]
+        )
         return np.concatenate([[0], np.cumsum(lengths)])
 
     def initial(self, seed: int, network: int) -> np.ndarray:
@@ -128,7 +132,9 @@ class Layout:
         return theta
 
 
-LOGIT_SCALE = 2.0**-16  # of outputs that stand for choices, lest the bound of others cut them off: which is largest stays
+LOGIT_SCALE = (
+    2.0**-16
+)  # of outputs that stand for choices, lest the bound of others cut them off: which is largest stays
 CLIP = 5.0  # of standardised observations [standard deviations]; _kernels.c has it too
 
 
@@ -176,17 +182,24 @@ class Policy:
         self.layout = layout
         self.activation = activation
         self.output = output
-        self.low, self.high = np.asarray(low, np.float32), np.asarray(high, np.float32)  # [action] bounds of the task
+        self.low, self.high = (
+            np.asarray(low, np.float32),
+            np.asarray(high, np.float32),
+        )  # [action] bounds of the task
         self.normaliser = normaliser
         self.theta = np.zeros(layout.d, np.float32)  # write to it, then refresh()
         self._network = self._compiled()
-        self._blank = np.zeros(layout.sizes[-1], np.float32)  # copying it is the fastest way to a fresh array
+        self._blank = np.zeros(
+            layout.sizes[-1], np.float32
+        )  # copying it is the fastest way to a fresh array
 
     def _compiled(self) -> Any:
         """Return the network that acts, as yet without weights."""
         layout = self.layout
         bounds = self.low, self.high
-        return kernels.Perceptron(layout.sizes, self.activation, self.output, *bounds, layout.layer_norm, layout.linear)
+        return kernels.Perceptron(
+            layout.sizes, self.activation, self.output, *bounds, layout.layer_norm, layout.linear
+        )
 
     def __getstate__(self) -> dict[str, Any]:
         """Return what copy and pickle take along: everything but the compiled network."""

@@ -23,7 +23,9 @@ from esac_mpi.operators.evolution import worst_for_not_finite
 class Selection(NamedTuple):
     """What a generation's selection says of the slots. All int64."""
 
-    elites: np.ndarray  # [elites] best first; they stay, but where another's copy comes; mutated like others
+    elites: (
+        np.ndarray
+    )  # [elites] best first; they stay, but where another's copy comes; mutated like others
     selected: np.ndarray  # winners of tournaments, distinct, ascending; elites may be among them
     copies: np.ndarray  # [elites] the slot that takes a copy of each elite, which is not mutated
     free: np.ndarray  # where children go, in random order
@@ -76,7 +78,9 @@ def select(fitness: np.ndarray, elites: int, random: np.random.Generator) -> Sel
     """
     k, ranking = len(fitness), order(fitness)
     if 2 * elites > k:
-        raise ValueError(f"a population of {k} has no room for copies of {elites} elites: at most half of it can be elites")
+        raise ValueError(
+            f"a population of {k} has no room for copies of {elites} elites: at most half of it can be elites"
+        )
     best = ranking[:elites]
     selected = np.unique(ranking[random.integers(k, size=(k - elites, TOURNAMENT)).min(axis=1)])
     free = random.permutation(np.setdiff1d(np.arange(k), np.union1d(best, selected)))
@@ -92,7 +96,9 @@ def fate(selection: Selection, slot: int) -> Fate:
     return Fate.SELECTED if slot in selection.selected else Fate.DISCARDED
 
 
-def births_n_point(selection: Selection, k: int, probability: float, random: np.random.Generator) -> Births:
+def births_n_point(
+    selection: Selection, k: int, probability: float, random: np.random.Generator
+) -> Births:
     """Return the births of a generation of k with n-point crossover; all but copies are mutated with `probability`.
 
     Two free slots after one another have a random elite and a random selected slot as parents.
@@ -101,11 +107,20 @@ def births_n_point(selection: Selection, k: int, probability: float, random: np.
     pairs = (len(free) + 1) // 2
     first, second = random.choice(selection.elites, pairs), random.choice(selection.selected, pairs)
     pair, which = np.divmod(np.arange(len(free)), 2)
-    return _mutated(_with_children(births, free, first[pair], second[pair], pair, which), selection, probability, random)
+    return _mutated(
+        _with_children(births, free, first[pair], second[pair], pair, which),
+        selection,
+        probability,
+        random,
+    )
 
 
 def births_distilled(
-    selection: Selection, parents: np.ndarray, k: int, probability: float, random: np.random.Generator
+    selection: Selection,
+    parents: np.ndarray,
+    k: int,
+    probability: float,
+    random: np.random.Generator,
 ) -> Births:
     """Return the births of a generation of k with distilled children; all but copies are mutated with `probability`.
 
@@ -124,13 +139,25 @@ def births_distilled(
 
 def _copied(selection: Selection, k: int) -> Births:
     """Return the births in which elites are copied and all others stay."""
-    births = Births(np.full(k, Kind.KEPT), np.arange(k), np.full(k, -1), np.full(k, -1), np.zeros(k, np.int64), np.zeros(k, bool))
+    births = Births(
+        np.full(k, Kind.KEPT),
+        np.arange(k),
+        np.full(k, -1),
+        np.full(k, -1),
+        np.zeros(k, np.int64),
+        np.zeros(k, bool),
+    )
     births.kind[selection.copies], births.first[selection.copies] = Kind.COPY, selection.elites
     return births
 
 
 def _with_children(
-    births: Births, free: np.ndarray, first: np.ndarray, second: np.ndarray, pair: np.ndarray, which: np.ndarray | int
+    births: Births,
+    free: np.ndarray,
+    first: np.ndarray,
+    second: np.ndarray,
+    pair: np.ndarray,
+    which: np.ndarray | int,
 ) -> Births:
     """Return the births with children of these parents in the free slots, written in place."""
     births.kind[free], births.first[free], births.second[free] = Kind.CHILD, first, second
@@ -138,7 +165,9 @@ def _with_children(
     return births
 
 
-def _mutated(births: Births, selection: Selection, probability: float, random: np.random.Generator) -> Births:
+def _mutated(
+    births: Births, selection: Selection, probability: float, random: np.random.Generator
+) -> Births:
     """Return the births with all but copies of elites mutated with `probability`, written in place."""
     births.mutated[:] = random.random(len(births.mutated)) < probability
     births.mutated[selection.copies] = False
@@ -153,7 +182,9 @@ def candidates(selection: Selection, fitness: np.ndarray, stale: bool) -> Candid
     """
     elites, selected, copies, _ = selection
     if stale:
-        return Candidates(np.concatenate([elites, selected]), fitness[np.concatenate([copies, selected])])
+        return Candidates(
+            np.concatenate([elites, selected]), fitness[np.concatenate([copies, selected])]
+        )
     origins = np.concatenate([elites, np.setdiff1d(selected, elites)])
     return Candidates(origins, fitness[origins])
 

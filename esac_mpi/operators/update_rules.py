@@ -31,7 +31,9 @@ class VarianceRule(NamedTuple):
 
     rule: Literal["fixed", "adaptive", "success"]  # success: by `variance_factor` alone
     n: float = 10.0  # of fixed [individuals]
-    least_p: float = 1e-3  # a smaller p leaves the variance as it is, as in the public code; 0 = the paper
+    least_p: float = (
+        1e-3  # a smaller p leaves the variance as it is, as in the public code; 0 = the paper
+    )
 
 
 class SuccessRule(NamedTuple):
@@ -94,7 +96,13 @@ def relative(rule: MeanRule, f_z: float, f_mean: float) -> float:
     return _over_baseline(rule, f_z - f_mean + rule.scale, rule.scale)
 
 
-RATIOS = {"full_move": full_move, "linear": linear, "sigmoid": sigmoid, "absolute": absolute, "relative": relative}
+RATIOS = {
+    "full_move": full_move,
+    "linear": linear,
+    "sigmoid": sigmoid,
+    "absolute": absolute,
+    "relative": relative,
+}
 
 
 def _over_baseline(rule: MeanRule, individual: float, mean: float) -> float:
@@ -127,7 +135,9 @@ def no_history(window: int) -> np.ndarray:
     return np.full(window, -1)
 
 
-def variance_factor(rule: SuccessRule, history: np.ndarray, success: bool) -> tuple[np.ndarray, float]:
+def variance_factor(
+    rule: SuccessRule, history: np.ndarray, success: bool
+) -> tuple[np.ndarray, float]:
     """Return the history [window] after an arrival, oldest first, and what it multiplies the variance by.
 
     That is 1 for the arrivals that fill the history.
@@ -153,6 +163,8 @@ def settled(gain: float, desired: float) -> float:
     return (gain * desired + 0.5) / (gain + 1)
 
 
-def is_trained(n_rl: int, n_es: int, gain: float, desired: float, random: np.random.Generator) -> bool:
+def is_trained(
+    n_rl: int, n_es: int, gain: float, desired: float, random: np.random.Generator
+) -> bool:
     """Return whether gradients train the next individual, by chance."""
     return bool(random.random() < p_rl(n_rl, n_es, gain, desired))

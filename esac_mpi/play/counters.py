@@ -22,7 +22,12 @@ class Counters:
     @property
     def env_steps(self) -> int:
         """True environment steps of all kinds."""
-        return self.env_steps_population + self.env_steps_learner + self.env_steps_evaluation + self.env_steps_replayed
+        return (
+            self.env_steps_population
+            + self.env_steps_learner
+            + self.env_steps_evaluation
+            + self.env_steps_replayed
+        )
 
 
 @dataclass
@@ -33,7 +38,9 @@ class Best:
     generation: int = 0
     policy: str = ""
     theta: np.ndarray = field(default_factory=lambda: np.zeros(0, np.float32))  # [d]
-    normaliser: np.ndarray = field(default_factory=lambda: np.zeros((2, 0), np.float32))  # [2, observation] mean and std
+    normaliser: np.ndarray = field(
+        default_factory=lambda: np.zeros((2, 0), np.float32)
+    )  # [2, observation] mean and std
     chosen_by: float = -np.inf  # mean return of the evaluation that chose it; -inf: of a former version, whose return is that
 
     @property

@@ -59,13 +59,17 @@ class Table:
     def __init__(self, seed: int, d: int, size: int, world: Memory) -> None:
         if size - d + 1 < PLACES:
             least = f"{d + PLACES - 1} at least, for {PLACES} pieces to draw a slot's noise from"
-            raise TableTooSmall(f"noise_table_size = {size}: theta alone has {d} parameters; {least}")
+            raise TableTooSmall(
+                f"noise_table_size = {size}: theta alone has {d} parameters; {least}"
+            )
         self.values = world.shared((size,))  # float32 [size]
         parts = [part for _, part in noise.blocks(size)]
 
         def fill(block: int) -> np.ndarray:
             part = parts[block]
-            self.values[part] = noise.normal(seed, Purpose.TABLE, 0, 0, block, part.stop - part.start)
+            self.values[part] = noise.normal(
+                seed, Purpose.TABLE, 0, 0, block, part.stop - part.start
+            )
             return np.zeros(1)
 
         world.over_blocks(fill, len(parts), 1)
@@ -92,7 +96,10 @@ class LowRank:
         """Return a block of the noise of a slot."""
         pieces = []
         for tensor_number, tensor in enumerate(self.layout.tensors):
-            start, stop = max(tensor.start, part.start) - tensor.start, min(tensor.stop, part.stop) - tensor.start
+            start, stop = (
+                max(tensor.start, part.start) - tensor.start,
+                min(tensor.stop, part.stop) - tensor.start,
+            )
             if start < stop:
                 pieces.append(self._piece(k, slot, tensor_number, start, stop))
         return pieces[0] if len(pieces) == 1 else np.concatenate(pieces)
@@ -107,7 +114,9 @@ class LowRank:
         a = self._normal(k, slot, 2 * number, rows * self.rank).reshape(rows, self.rank)[first:last]
         b = self._normal(k, slot, 2 * number + 1, columns * self.rank).reshape(self.rank, columns)
         a *= np.float32(1 / np.sqrt(self.rank))
-        return (a @ b if self.rank > 1 else a * b).reshape(-1)[start - first * columns : stop - first * columns]
+        return (a @ b if self.rank > 1 else a * b).reshape(-1)[
+            start - first * columns : stop - first * columns
+        ]
 
     def _normal(self, k: int, slot: int, block: int, size: int) -> np.ndarray:
         return noise.normal(self.seed, Purpose.MUTATION, k, slot, block, size)

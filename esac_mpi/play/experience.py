@@ -12,7 +12,9 @@ from esac_mpi.play.params import Row
 from esac_mpi.play.rollout import Board, explore
 from esac_mpi.play.transitions import packed, packed_size, unpacked
 
-RETURN, LENGTH, UNSTABLE, SECONDS, TRANSITIONS, HEAD = range(6)  # of a row; then its own numbers, then transitions
+RETURN, LENGTH, UNSTABLE, SECONDS, TRANSITIONS, HEAD = range(
+    6
+)  # of a row; then its own numbers, then transitions
 
 
 class Played(NamedTuple):
@@ -24,7 +26,9 @@ class Played(NamedTuple):
     unstable: int  # episodes
 
 
-Playing = Callable[[int], tuple[Played, np.ndarray]]  # number of an actor -> what it gave, and numbers of its own
+Playing = Callable[
+    [int], tuple[Played, np.ndarray]
+]  # number of an actor -> what it gave, and numbers of its own
 
 
 @dataclass(frozen=True)
@@ -36,7 +40,9 @@ class Experience:
     unstable: int  # episodes whose return is not finite
     counts: np.ndarray  # int64 [n] transitions
     own: np.ndarray  # float64 [n, numbers]
-    rows: Callable[[int], np.ndarray]  # actor -> its transitions, float32 [count, width], on nodes that have them
+    rows: Callable[
+        [int], np.ndarray
+    ]  # actor -> its transitions, float32 [count, width], on nodes that have them
     timing: Row  # busy_seconds [ranks], member_seconds and member_expected [n], seconds_wait
 
 
@@ -49,15 +55,30 @@ def board(count: int, own: int, steps: int, width: int, everywhere: bool) -> Boa
     return Board(count, HEAD + own + numbers, 0 if everywhere else numbers)
 
 
-def play(env: Env, act: Callable[[np.ndarray], np.ndarray], seeds: Sequence[int], bounded: bool = True) -> Played:
+def play(
+    env: Env, act: Callable[[np.ndarray], np.ndarray], seeds: Sequence[int], bounded: bool = True
+) -> Played:
     """Play an episode for each seed by actions in [-1, 1], `act(observation)`; bounded: as of `envs.transition`."""
     played = [explore(env, act, seed, bounded) for seed in seeds]
     returns = np.array([episode.episodic_return for _, episode in played])
     length = sum(episode.episodic_length for _, episode in played)
-    return Played(np.vstack([rows for rows, _ in played]), float(returns.mean()), length, int(np.isnan(returns).sum()))
+    return Played(
+        np.vstack([rows for rows, _ in played]),
+        float(returns.mean()),
+        length,
+        int(np.isnan(returns).sum()),
+    )
 
 
-def gather(world: World, shape: Board, own: int, steps: int, width: int, playing: Playing, expected: np.ndarray) -> Experience:
+def gather(
+    world: World,
+    shape: Board,
+    own: int,
+    steps: int,
+    width: int,
+    playing: Playing,
+    expected: np.ndarray,
+) -> Experience:
     """Let the actors of a board of this shape play.
 
     expected: how long each may take [n], for scheduling alone; 0 = it plays nothing, and its time is nan.

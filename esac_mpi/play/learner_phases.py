@@ -38,7 +38,9 @@ class Phase:
     entropy: float = np.nan
 
     @classmethod
-    def summed_up(cls, env_steps: int, returns: Sequence[float], gradient_updates: int, **means: float) -> Self:
+    def summed_up(
+        cls, env_steps: int, returns: Sequence[float], gradient_updates: int, **means: float
+    ) -> Self:
         """Return the phase of episodes with these returns, nan where one was unstable; means: its other fields."""
         complete = [r for r in returns if math.isfinite(r)]
         mean = float(np.mean(complete)) if complete else math.nan
@@ -58,7 +60,9 @@ class Phase:
 
 COUNTS = 5  # the first fields of Phase
 Phase.SIZE = len(fields(Phase))
-Steps = Generator[int, None, Phase]  # a phase, a part at a time: whether of an update, or turns.ON_DEVICE; at last what it did
+Steps = Generator[
+    int, None, Phase
+]  # a phase, a part at a time: whether of an update, or turns.ON_DEVICE; at last what it did
 
 
 class Alone(Protocol):
@@ -76,7 +80,12 @@ class Flight:
     PAUSE = 1e-4  # between two looks at a device [s]
 
     def __init__(
-        self, steps: Steps, k: int, clock: Callable[[], float], name: str, beat: Callable[[], None] = lambda: None
+        self,
+        steps: Steps,
+        k: int,
+        clock: Callable[[], float],
+        name: str,
+        beat: Callable[[], None] = lambda: None,
     ) -> None:
         """name: the learner's. beat: called after every part, a sign of life."""
         self._steps, self._k, self._clock, self._name, self._beat = steps, k, clock, name, beat
@@ -126,7 +135,9 @@ class Flight:
         return self._phase
 
 
-def begin(world: World, learner: Learner | None, k: int, steps: Callable[[], Steps], beside: bool = False) -> None:
+def begin(
+    world: World, learner: Learner | None, k: int, steps: Callable[[], Steps], beside: bool = False
+) -> None:
     """Begin the phase of generation k, `steps()`, on rank 0, unless one is in flight; all ranks call this alike.
 
     Until its result enters, checkpoints have the learner as it was at the phase's start. beside: the rank goes on with the phase
@@ -166,7 +177,9 @@ def spent(flight: Flight | None) -> dict[str, float]:
     return {"seconds_phase": seconds, "seconds_updates": updating}
 
 
-def enter(phase: Phase, world: World, counters: Counters, theta: np.ndarray, learner: Learner | None) -> None:
+def enter(
+    phase: Phase, world: World, counters: Counters, theta: np.ndarray, learner: Learner | None
+) -> None:
     """Let the result of a phase that has ended enter: rank 0's actor, on every node, and the counts."""
     if world.leads:
         assert learner is not None

@@ -24,12 +24,16 @@ class Params:
     horizon: int  # of an episode [steps]
     epsilon: Epsilon  # how the noise of a slot is made
     operators: Any = None  # contracts.GeneticOperators or Individuals, where an algorithm declares that every rank has such
-    own_env: Env | None = None  # where plays what goes on beside others' episodes, on ranks with such work
+    own_env: Env | None = (
+        None  # where plays what goes on beside others' episodes, on ranks with such work
+    )
 
     def initial(self, network: int) -> np.ndarray:
         """Draw a policy's weights before the first generation, float32 [d]."""
         policy = self.config.policy
-        return self.layout.scale(0.0 if policy.linear else 1.0) * self.layout.initial(self.config.seed, network)
+        return self.layout.scale(0.0 if policy.linear else 1.0) * self.layout.initial(
+            self.config.seed, network
+        )
 
 
 def make_env(config: Config) -> Env:
@@ -44,10 +48,14 @@ def make_layout(config: Config, env: Env) -> Layout:
     return Layout(sizes, network.layer_norm, network.path_gain)
 
 
-def make_policy(params: Params, env: Env, normaliser: Normaliser | None = None, output: str | None = None) -> Policy:
+def make_policy(
+    params: Params, env: Env, normaliser: Normaliser | None = None, output: str | None = None
+) -> Policy:
     """Return a policy of the run's layout and the task's bounds; output: in place of policy.output."""
     network = params.config.policy
-    return Policy(params.layout, network.activation, output or network.output, env.low, env.high, normaliser)
+    return Policy(
+        params.layout, network.activation, output or network.output, env.low, env.high, normaliser
+    )
 
 
 def make_actor(params: Params, normaliser: Normaliser | None = None) -> Policy:

@@ -20,7 +20,15 @@ from esac_mpi.operators.noise import Purpose
 from esac_mpi.operators.policy import Normaliser, Policy
 from esac_mpi.play.counters import Counters
 from esac_mpi.play.params import Params, Row, make_policy
-from esac_mpi.play.rollout import Board, NoFiniteReturn, ReturnDiffers, action_noise, noted, play, playing
+from esac_mpi.play.rollout import (
+    Board,
+    NoFiniteReturn,
+    ReturnDiffers,
+    action_noise,
+    noted,
+    play,
+    playing,
+)
 from esac_mpi.play.transitions import Recorder
 
 LENGTH_RATE = 0.1  # weight of a generation in the running mean of episode lengths
@@ -33,9 +41,13 @@ class Population:
 
     returns: np.ndarray  # float64 [n] episodic returns, nan where unstable
     fitness: np.ndarray  # float64 [n] what selection compares: these, less reward_shift a step
-    sign_return: np.ndarray  # float64 [n] sums of the rewards' signs; zeros where nothing asks for them
+    sign_return: (
+        np.ndarray
+    )  # float64 [n] sums of the rewards' signs; zeros where nothing asks for them
     length: np.ndarray  # int64 [n] [steps]
-    observation_sums: np.ndarray  # float64 [3, observation]: count, sum, sum of squares; zeros where nothing asks for them
+    observation_sums: (
+        np.ndarray
+    )  # float64 [3, observation]: count, sum, sum of squares; zeros where nothing asks for them
     unstable: int  # episodes whose return is not finite, trials among them
     cap: int  # at which episodes were truncated [steps]; 0 = none
     trials: np.ndarray  # float64 [policies, episodes] returns of the trials played beside it
@@ -88,7 +100,9 @@ def sums_exactly(table: Evolution) -> bool:
 
 def board(params: Params, table: Evolution, trials: int = 0) -> Board:
     """Return the shape of what the evaluation of a population and of trial episodes gives: a row for each member and episode."""
-    return Board(configuration.members(table) + trials, columns(params, table).observation_sums.stop)
+    return Board(
+        configuration.members(table) + trials, columns(params, table).observation_sums.stop
+    )
 
 
 def evaluate_population(
@@ -108,16 +122,25 @@ def evaluate_population(
 
     cap: truncate episodes there [steps], 0 = no. expected: how long the members may take [n], for scheduling alone.
     """
-    policy, at, shape = make_policy(params, env, normaliser), columns(params, table), board(params, table, trials.count)
+    policy, at, shape = (
+        make_policy(params, env, normaliser),
+        columns(params, table),
+        board(params, table, trials.count),
+    )
     n, observation = configuration.members(table), params.layout.sizes[0]
-    digits = accumulator.digits(np.zeros((3, observation) if sums_exactly(table) else 0))  # of this rank's members
+    digits = accumulator.digits(
+        np.zeros((3, observation) if sums_exactly(table) else 0)
+    )  # of this rank's members
 
     def work(i: int) -> np.ndarray:
         start = world.clock()
         if i < n:
             slot, sign = member(table, i)
             perturb(params, policy, k, slot, parent(slot), sign, sigmas[slot])
-        made, what = world.clock(), f"member {i}" if i < n else f"trial episode {(i - n) % trials.episodes}"
+        made, what = (
+            world.clock(),
+            f"member {i}" if i < n else f"trial episode {(i - n) % trials.episodes}",
+        )
         with noted(f"in generation {k}, {what} (seed {params.config.seed})"):
             if i < n:
                 sums = np.zeros((3, observation)) if digits.size else None
@@ -203,15 +226,26 @@ def sum_chunks(
     return added
 
 
-def perturb(params: Params, policy: Policy, k: int, slot: int, parent: np.ndarray, sign: int, sigma: float) -> None:
+def perturb(
+    params: Params, policy: Policy, k: int, slot: int, parent: np.ndarray, sign: int, sigma: float
+) -> None:
     """Give a policy the parameters of a member: parent [d] + sign * sigma * eps. Algorithm 1, lines 6-7."""
     for block, part in noise.blocks(params.layout.d):
-        policy.theta[part] = evolution.mutated(parent[part], params.epsilon.block(k, slot, block, part), sign, sigma)
+        policy.theta[part] = evolution.mutated(
+            parent[part], params.epsilon.block(k, slot, block, part), sign, sigma
+        )
     policy.refresh()
 
 
 def play_member(
-    params: Params, table: Evolution, k: int, i: int, env: Env, policy: Policy, cap: int, sums: np.ndarray | None = None
+    params: Params,
+    table: Evolution,
+    k: int,
+    i: int,
+    env: Env,
+    policy: Policy,
+    cap: int,
+    sums: np.ndarray | None = None,
 ) -> np.ndarray:
     """Play the episodes of member i of generation k; return its row of the board without its times. Algorithm 1, line 8.
 
@@ -225,7 +259,10 @@ def play_member(
     watch = partial(count_in, sums) if sums.size else None
 
     for number in range(episodes):
-        seed, disturb = episode_seed(params, table, k, i, number), disturbance(params, table, k, i, number, policy)
+        seed, disturb = (
+            episode_seed(params, table, k, i, number),
+            disturbance(params, table, k, i, number, policy),
+        )
         episode = play(env, policy, seed, watch, cap, disturb, table.shift)
         row[at.episodic_return] += episode.episodic_return
         row[at.sign_return] += episode.sign_return
@@ -237,7 +274,14 @@ def play_member(
 
 
 def play_again(
-    params: Params, table: Evolution, k: int, i: int, env: Env, policy: Policy, cap: int, gathered: float
+    params: Params,
+    table: Evolution,
+    k: int,
+    i: int,
+    env: Env,
+    policy: Policy,
+    cap: int,
+    gathered: float,
 ) -> Generator[bool, None, tuple[np.ndarray, int]]:
     """Play the episodes of member i of generation k once more; yield now and then.
 
@@ -247,7 +291,10 @@ def play_again(
     """
     recorder, total, steps = Recorder(env, table.fitness_episodes * params.horizon), 0.0, 0
     for number in range(table.fitness_episodes):
-        seed, disturb = episode_seed(params, table, k, i, number), disturbance(params, table, k, i, number, policy)
+        seed, disturb = (
+            episode_seed(params, table, k, i, number),
+            disturbance(params, table, k, i, number, policy),
+        )
         episode = yield from playing(recorder, policy, seed, None, cap, disturb)
         total += episode.episodic_return
         steps += episode.episodic_length
@@ -259,10 +306,14 @@ def play_again(
     return recorder.rows[: recorder.count], steps
 
 
-def play_trial(params: Params, trials: Trials, k: int, i: int, env: Env, policy: Policy, at: Columns) -> np.ndarray:
+def play_trial(
+    params: Params, trials: Trials, k: int, i: int, env: Env, policy: Policy, at: Columns
+) -> np.ndarray:
     """Play trial episode i of generation k; return its row of the board."""
     number, row = i % trials.episodes, np.zeros(at.observation_sums.stop)
-    episode = play(env, policy.set(trials.policies[i // trials.episodes]), trial_seed(params, k, number))
+    episode = play(
+        env, policy.set(trials.policies[i // trials.episodes]), trial_seed(params, k, number)
+    )
     row[at.episodic_return], row[at.length] = episode.episodic_return, episode.episodic_length
     row[at.unstable] = not np.isfinite(episode.episodic_return)
     return row

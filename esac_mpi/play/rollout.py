@@ -129,7 +129,9 @@ def playing(
     return Episode(total, length, signs)
 
 
-def action_noise(policy: Policy, std: float, random: np.random.Generator) -> Callable[[np.ndarray], None]:
+def action_noise(
+    policy: Policy, std: float, random: np.random.Generator
+) -> Callable[[np.ndarray], None]:
     """Return what adds Gaussian noise of `std` half ranges to an action of the policy and clips it to the bounds, in place."""
     scale = (policy.high - policy.low) / 2 * np.float32(std)
 
@@ -140,7 +142,9 @@ def action_noise(policy: Policy, std: float, random: np.random.Generator) -> Cal
     return disturb
 
 
-def explore(env: Env, act: Callable[[np.ndarray], np.ndarray], seed: int, bounded: bool = True) -> tuple[np.ndarray, Episode]:
+def explore(
+    env: Env, act: Callable[[np.ndarray], np.ndarray], seed: int, bounded: bool = True
+) -> tuple[np.ndarray, Episode]:
     """Play one episode by actions in [-1, 1], `act(observation)`; return its transitions and the episode.
 
     Transitions are rows, float32 [n, width]. A step that cannot be learned from is counted, ends the episode and is not among
@@ -197,10 +201,14 @@ def collect(
 
         with noted(f"in the training episodes of generation {k}, episode {i}"):
             rows, episode = explore(env, act, integer(seed, Purpose.LEARNER_EPISODE, k, block=i))
-        return np.concatenate([[episode.episodic_return, episode.episodic_length], packed(rows, env.horizon)])
+        return np.concatenate(
+            [[episode.episodic_return, episode.episodic_length], packed(rows, env.horizon)]
+        )
 
     table, busy = world.map(work, board.rows, board.columns, bulk=board.bulk)
-    return [(unpacked(row[2:], numbers), float(row[0]), int(row[1])) for row in table if world.leads], busy
+    return [
+        (unpacked(row[2:], numbers), float(row[0]), int(row[1])) for row in table if world.leads
+    ], busy
 
 
 def collection_board(episodes: int, horizon: int, width: int) -> Board:
@@ -229,7 +237,12 @@ def evaluate_policies(
     table, _ = world.map(work, *evaluation_board(len(names), episodes)[:2])
     returns = table[:, 0].reshape(len(names), episodes).copy()
     unstable = int(np.isnan(returns).sum())
-    return dict(zip(names, returns, strict=True)), int(table[:, 1].sum()), unstable, table[:, 2].copy()
+    return (
+        dict(zip(names, returns, strict=True)),
+        int(table[:, 1].sum()),
+        unstable,
+        table[:, 2].copy(),
+    )
 
 
 def evaluation_board(policies: int, episodes: int) -> Board:

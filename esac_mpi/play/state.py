@@ -23,7 +23,9 @@ from esac_mpi.operators import memories
 from esac_mpi.operators.memories import Memory
 
 
-def arrays(state: Any, prefix: str = "", replay: memories.Replay | None = None) -> dict[str, np.ndarray]:
+def arrays(
+    state: Any, prefix: str = "", replay: memories.Replay | None = None
+) -> dict[str, np.ndarray]:
     """Return every field of a state as an array, by dotted name. replay: the one that is stored beside it."""
     found: dict[str, np.ndarray] = {}
     for f in kept(state):
@@ -31,13 +33,20 @@ def arrays(state: Any, prefix: str = "", replay: memories.Replay | None = None) 
         if is_dataclass(value):
             found.update(arrays(value, f"{name}."))
         elif replay is not None and "numbers" in f.metadata:
-            found[f"{name}.lost"] = memories.lost(Memory(value, getattr(state, f.metadata["numbers"])), replay)
+            found[f"{name}.lost"] = memories.lost(
+                Memory(value, getattr(state, f.metadata["numbers"])), replay
+            )
         else:
             found[name] = np.asarray(value)
     return found
 
 
-def load(state: Any, saved: dict[str, np.ndarray], prefix: str = "", replay: memories.Replay | None = None) -> None:
+def load(
+    state: Any,
+    saved: dict[str, np.ndarray],
+    prefix: str = "",
+    replay: memories.Replay | None = None,
+) -> None:
     """Put back what `arrays` returned; shared arrays in place. replay: what was stored beside it.
 
     What an older version's file lacks stays as it was at the start: fields with a default or marked "later", and what is empty.
@@ -58,17 +67,23 @@ def load(state: Any, saved: dict[str, np.ndarray], prefix: str = "", replay: mem
                 value[...] = saved[prefix + f.name]
         else:
             entry = saved[prefix + f.name]
-            setattr(state, f.name, entry if isinstance(value, np.ndarray) else type(value)(entry[()]))
+            setattr(
+                state, f.name, entry if isinstance(value, np.ndarray) else type(value)(entry[()])
+            )
 
 
 def kept(state: Any) -> list[Field]:
     """Return the fields of a state that its part of a checkpoint has."""
-    return [f for f in fields(state) if not (f.metadata.get("scratch") or f.metadata.get("elsewhere"))]
+    return [
+        f for f in fields(state) if not (f.metadata.get("scratch") or f.metadata.get("elsewhere"))
+    ]
 
 
 def replay_rows(state: Any) -> np.ndarray | None:
     """Return the room that a state has for the learner's replay, float32 [capacity, width], if it has one."""
-    return next((getattr(state, f.name) for f in fields(state) if f.metadata.get("elsewhere")), None)
+    return next(
+        (getattr(state, f.name) for f in fields(state) if f.metadata.get("elsewhere")), None
+    )
 
 
 def can_be_half_way(state: Any) -> bool:
@@ -88,12 +103,18 @@ def shares_replay(kind: Any) -> bool:
 
 def root_bytes(state: Any) -> int:
     """Return what rank 0 alone holds of a state [bytes]."""
-    return sum(np.asarray(getattr(state, f.name)).nbytes for f in fields(state) if f.metadata.get("root"))
+    return sum(
+        np.asarray(getattr(state, f.name)).nbytes for f in fields(state) if f.metadata.get("root")
+    )
 
 
 def may_lack(f: Field) -> bool:
     """Return whether there were versions without a field."""
-    return f.default is not MISSING or f.default_factory is not MISSING or bool(f.metadata.get("later"))
+    return (
+        f.default is not MISSING
+        or f.default_factory is not MISSING
+        or bool(f.metadata.get("later"))
+    )
 
 
 def is_between(state: Any) -> bool:
@@ -117,7 +138,9 @@ def follow(state: Any, history: Mapping[str, np.ndarray]) -> bool:
         if "order" in f.metadata:
             names, order = f.metadata["order"]
             found = order(state, *(history[name][state.generation :] for name in names))
-            if found.size > getattr(state, f.name).size:  # else it has this one already, and what comes after it
+            if (
+                found.size > getattr(state, f.name).size
+            ):  # else it has this one already, and what comes after it
                 setattr(state, f.name, found)
                 more = True
     return more
@@ -125,7 +148,9 @@ def follow(state: Any, history: Mapping[str, np.ndarray]) -> bool:
 
 def share(state: Any, world: World) -> None:
     """Give every rank rank 0's state."""
-    for f in (f for f in fields(state) if not (f.metadata.get("scratch") or f.metadata.get("root"))):
+    for f in (
+        f for f in fields(state) if not (f.metadata.get("scratch") or f.metadata.get("root"))
+    ):
         if f.metadata.get("shared"):
             world.broadcast_shared(getattr(state, f.name))
         else:

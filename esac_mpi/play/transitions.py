@@ -35,10 +35,16 @@ def width(observation_size: int, action_size: int) -> int:
 
 
 def joined(
-    observation: np.ndarray, action: np.ndarray, reward: float, terminated: bool, next_observation: np.ndarray
+    observation: np.ndarray,
+    action: np.ndarray,
+    reward: float,
+    terminated: bool,
+    next_observation: np.ndarray,
 ) -> np.ndarray:
     """Return a transition as a row, float32 [width]: observations [o], action [a]."""
-    return np.concatenate([observation, action, [reward, terminated], next_observation], dtype=np.float32)
+    return np.concatenate(
+        [observation, action, [reward, terminated], next_observation], dtype=np.float32
+    )
 
 
 def write_ring(ring: np.ndarray, rows: np.ndarray, stop: int) -> None:
@@ -107,7 +113,9 @@ class Recorder:
 
     def step(self, action: np.ndarray) -> tuple[np.ndarray, float, bool, bool]:
         """Take an action and keep the transition."""
-        taken = np.clip((action - self._centre) / self._half, -1.0, 1.0)  # before the task, which may change it in place
+        taken = np.clip(
+            (action - self._centre) / self._half, -1.0, 1.0
+        )  # before the task, which may change it in place
         answer = following, reward, terminated, _ = self._env.step(action)
         paid = reward if abs(reward) <= LARGEST else np.nan
         row = joined(self._observation, taken, paid, terminated, following)

@@ -30,7 +30,9 @@ def make_env(policy: Any, task: str, horizon: int | None) -> envs.Env:
             f"{env.id} has {needs[0]} observations and {needs[1]} actions, this policy of {policy.task} {has[0]} and {has[1]}"
         )
     if (policy.low < env.low).any() or (policy.high > env.high).any():
-        raise Misfit(f"actions of {env.id} are in {env.low} to {env.high}, this policy's in {policy.low} to {policy.high}")
+        raise Misfit(
+            f"actions of {env.id} are in {env.low} to {env.high}, this policy's in {policy.low} to {policy.high}"
+        )
     return env
 
 
@@ -44,12 +46,19 @@ def episodes(
         that is held smaller than it is (declaration.head_scale), on what it is.
     """
     theta = policy.theta.copy()
-    sigma = np.float32(weight_noise) * policy.layout.scale(head_scale_of(policy.kind) if policy.discrete else 1.0)
+    sigma = np.float32(weight_noise) * policy.layout.scale(
+        head_scale_of(policy.kind) if policy.discrete else 1.0
+    )
 
     def work(i: int) -> np.ndarray:
         if weight_noise:
-            policy.set(theta + sigma * generator(seed, Purpose.MUTATION, 0, i).standard_normal(theta.size, "f4"))
-        episode = play(env, policy, integer(seed, Purpose.EVALUATION, 0, block=i))  # training's generations begin at 1
+            policy.set(
+                theta
+                + sigma * generator(seed, Purpose.MUTATION, 0, i).standard_normal(theta.size, "f4")
+            )
+        episode = play(
+            env, policy, integer(seed, Purpose.EVALUATION, 0, block=i)
+        )  # training's generations begin at 1
         return np.array([episode.episodic_return, episode.episodic_length])
 
     table, _ = world.map(work, count, 2)
@@ -66,4 +75,7 @@ def statistics(returns: np.ndarray) -> dict[str, Any]:
         mean(returns), interval([returns], mean) if several else None, returns.std(ddof=1) if several else None,
         np.median(returns), interquartile_mean(returns), interval([returns]) if several else None, returns.min(), returns.max(),
     )  # fmt: skip
-    return {name: None if value is None else np.asarray(value).tolist() for name, value in zip(names, values, strict=True)}
+    return {
+        name: None if value is None else np.asarray(value).tolist()
+        for name, value in zip(names, values, strict=True)
+    }

@@ -31,7 +31,10 @@ def npz(policy: Any, out: Path) -> Actor:
     }
     if policy.normaliser is not None:
         arrays |= {"mean": policy.normaliser.mean, "std": policy.normaliser.std}
-    arrays |= {name: np.array(getattr(policy, name)) for name in ("low", "high", "activation", "output", "task")}
+    arrays |= {
+        name: np.array(getattr(policy, name))
+        for name in ("low", "high", "activation", "output", "task")
+    }
     with out.open("wb") as file:  # savez appends a suffix to a name
         np.savez(file, **arrays)
     p = dict(np.load(out))
@@ -48,8 +51,12 @@ def npz(policy: Any, out: Path) -> Actor:
                 x = np.concatenate([x, seen], -1)
             x = x @ p[f"W{i}"].T + p[f"b{i}"]
             if f"gain{i}" in p:
-                x = (x - x.mean(-1, keepdims=True)) / np.sqrt(x.var(-1, keepdims=True) + 1e-5) * p[f"gain{i}"] + p[f"shift{i}"]
-        return np.clip((p["high"] + p["low"]) / 2 + (p["high"] - p["low"]) / 2 * squash(x), p["low"], p["high"])
+                x = (x - x.mean(-1, keepdims=True)) / np.sqrt(x.var(-1, keepdims=True) + 1e-5) * p[
+                    f"gain{i}"
+                ] + p[f"shift{i}"]
+        return np.clip(
+            (p["high"] + p["low"]) / 2 + (p["high"] - p["low"]) / 2 * squash(x), p["low"], p["high"]
+        )
 
     return act
 
@@ -104,16 +111,24 @@ def difference(policy: Any, act: Actor) -> float:
     In half ranges of the action, or in the largest of ours where all are smaller, as PPO's outputs in discrete tasks are.
     """
     random = np.random.default_rng(0)
-    x = random.standard_normal((OBSERVATIONS, policy.layout.sizes[0])) * 10.0 ** random.uniform(-1, 1, (OBSERVATIONS, 1))
+    x = random.standard_normal((OBSERVATIONS, policy.layout.sizes[0])) * 10.0 ** random.uniform(
+        -1, 1, (OBSERVATIONS, 1)
+    )
     if policy.normaliser is not None:
         x = policy.normaliser.mean + policy.normaliser.std * x
     x = x.astype(np.float32)
-    ours, centre, half = policy(x), (policy.high + policy.low) / 2, half_range(policy.low, policy.high)
+    ours, centre, half = (
+        policy(x),
+        (policy.high + policy.low) / 2,
+        half_range(policy.low, policy.high),
+    )
     largest = float((np.abs(ours - centre) / half).max())
     return float((np.abs(act(x) - ours) / half).max() / (min(1.0, largest) or 1.0))
 
 
-FORMATS: dict[str, tuple[Callable[[Any, Path], Actor], str, str]] = {  # what writes it, suffix, what it needs
+FORMATS: dict[
+    str, tuple[Callable[[Any, Path], Actor], str, str]
+] = {  # what writes it, suffix, what it needs
     "torchscript": (torchscript, ".pt", "torch"),
     "onnx": (onnx, ".onnx", "'esac_mpi[export]', or torch onnx onnxscript"),
     "npz": (npz, ".npz", ""),

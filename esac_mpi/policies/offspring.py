@@ -27,7 +27,9 @@ CHILDREN = {"n_point": "n-point child", "distillation": "distilled child"}
 MUTANTS = {"gaussian": "Gaussian", "proximal": "proximal"}
 REMEMBERING = ("distillation", "proximal")  # operators that look at memories
 
-Episodes = tuple[np.ndarray, np.ndarray]  # of a policy: returns, float64 [episodes]; states, float32 [n, 2]
+Episodes = tuple[
+    np.ndarray, np.ndarray
+]  # of a policy: returns, float64 [episodes]; states, float32 [n, 2]
 
 
 @dataclass(frozen=True)
@@ -49,7 +51,10 @@ def crossover(study: Study) -> list[Relative]:
     fitness = {slot: found[0].mean() for slot, found in parents(study, couples).items()}
     swapped = [fitness[y] > fitness[x] for x, y in couples.tolist()]
     couples[swapped] = couples[swapped, ::-1]
-    made = {CHILDREN[how]: children(population, couples, how, study.seed) for how in usable(population, CHILDREN)}
+    made = {
+        CHILDREN[how]: children(population, couples, how, study.seed)
+        for how in usable(population, CHILDREN)
+    }
     return related(study, couples, ("parent 1", "parent 2"), made)
 
 
@@ -57,7 +62,9 @@ def mutation(study: Study, magnitude: float | None = None) -> list[Relative]:
     """Return parents and their mutants; magnitude: of proximal ones, the run's own if None. Raises Unusable."""
     population, slots = study.population, drawn_parents(study)
     made = {
-        MUTANTS[how]: mutants(population, slots, how, study.seed, magnitude if how == "proximal" else None)
+        MUTANTS[how]: mutants(
+            population, slots, how, study.seed, magnitude if how == "proximal" else None
+        )
         for how in usable(population, MUTANTS)
     }
     return related(study, slots[:, None], ("parent",), made)
@@ -67,9 +74,14 @@ def magnitudes(study: Study, values: Sequence[float]) -> list[Relative]:
     """Return parents, their Gaussian mutants, and proximal ones of several magnitudes, by the same noise. Raises Unusable."""
     population, slots = study.population, drawn_parents(study)
     if not population.remembers:
-        raise Unusable(f"a run of {population.params.config.algorithm} keeps no memories, which proximal mutation looks at")
+        raise Unusable(
+            f"a run of {population.params.config.algorithm} keeps no memories, which proximal mutation looks at"
+        )
     made = {MUTANTS["gaussian"]: mutants(population, slots, "gaussian", study.seed)}
-    made |= {f"proximal {value:g}": mutants(population, slots, "proximal", study.seed, value) for value in values}
+    made |= {
+        f"proximal {value:g}": mutants(population, slots, "proximal", study.seed, value)
+        for value in values
+    }
     return related(study, slots[:, None], ("parent",), made)
 
 
@@ -79,14 +91,18 @@ def usable(population: Population, operators: dict[str, str]) -> list[str]:
         return [*operators]
     algorithm = population.params.config.algorithm
     missing = next(filter(REMEMBERING.count, operators))
-    note(f"a run of {algorithm} keeps no memories, without which there is nothing {operators[missing].split()[0]}")
+    note(
+        f"a run of {algorithm} keeps no memories, without which there is nothing {operators[missing].split()[0]}"
+    )
     return [how for how in operators if how not in REMEMBERING]
 
 
 def drawn(items: Sequence[Any], study: Study, what: str) -> list[Any]:
     """Return so many of the items as the study asks for, drawn without replacement. Raises Unusable where there is none."""
     if not items:
-        raise Unusable(f"all members of the population are the same network: there are no {what} to study")
+        raise Unusable(
+            f"all members of the population are the same network: there are no {what} to study"
+        )
     if len(items) < study.number:
         note(f"the population has {len(items)} different {what}")
     order = generator(study.seed, Purpose.SELECTION).permutation(len(items))
@@ -101,17 +117,27 @@ def drawn_parents(study: Study) -> np.ndarray:
 def parents(study: Study, slots: np.ndarray) -> dict[int, Episodes]:
     """Return the episodes of members by slot."""
     found = np.unique(slots)
-    return dict(zip(found.tolist(), played(study, study.population.state.population[found]), strict=True))
+    return dict(
+        zip(found.tolist(), played(study, study.population.state.population[found]), strict=True)
+    )
 
 
-def related(study: Study, slots: np.ndarray, names: Sequence[str], made: dict[str, np.ndarray]) -> list[Relative]:
+def related(
+    study: Study, slots: np.ndarray, names: Sequence[str], made: dict[str, np.ndarray]
+) -> list[Relative]:
     """Play; return groups of parents, of slots [groups, parents], and what was made of each, by name [groups, d]."""
     known = parents(study, slots)
     others = played(study, np.concatenate(list(made.values())))
     found = []
     for group, own in enumerate(slots.tolist()):
-        found += [Relative(group, name, (slot,), *known[slot]) for name, slot in zip(names, own, strict=True)]
-        found += [Relative(group, name, tuple(own), *others[i * len(slots) + group]) for i, name in enumerate(made)]
+        found += [
+            Relative(group, name, (slot,), *known[slot])
+            for name, slot in zip(names, own, strict=True)
+        ]
+        found += [
+            Relative(group, name, tuple(own), *others[i * len(slots) + group])
+            for i, name in enumerate(made)
+        ]
     return found
 
 
@@ -119,17 +145,36 @@ def children(population: Population, couples: np.ndarray, crossover: str, seed: 
     """Return a child of each couple of slots [n, 2], float32 [n, d]."""
     n = len(couples)
     first, second = couples.T
-    births = Births(np.full(n, Kind.CHILD), first, second, np.arange(n), np.zeros(n, np.int64), np.zeros(n, bool))
+    births = Births(
+        np.full(n, Kind.CHILD),
+        first,
+        second,
+        np.arange(n),
+        np.zeros(n, np.int64),
+        np.zeros(n, bool),
+    )
     return born(population, births, {"seed": seed, "erl.crossover": crossover})
 
 
-def mutants(population: Population, slots: np.ndarray, mutation: str, seed: int, magnitude: float | None = None) -> np.ndarray:
+def mutants(
+    population: Population,
+    slots: np.ndarray,
+    mutation: str,
+    seed: int,
+    magnitude: float | None = None,
+) -> np.ndarray:
     """Return a mutant of each slot [n], float32 [n, d]."""
     n = len(slots)
     none = np.full(n, -1)
-    births = Births(np.full(n, Kind.KEPT), slots, none, none, np.zeros(n, np.int64), np.ones(n, bool))
+    births = Births(
+        np.full(n, Kind.KEPT), slots, none, none, np.zeros(n, np.int64), np.ones(n, bool)
+    )
     changes = {} if magnitude is None else {"erl.mutation_magnitude": magnitude}
-    return born(population, births, {"seed": seed, "erl.crossover": "n_point", "erl.mutation": mutation, **changes})
+    return born(
+        population,
+        births,
+        {"seed": seed, "erl.crossover": "n_point", "erl.mutation": mutation, **changes},
+    )
 
 
 def born(population: Population, births: Births, changes: dict[str, Any]) -> np.ndarray:
@@ -138,7 +183,9 @@ def born(population: Population, births: Births, changes: dict[str, Any]) -> np.
     config = updated(params.config, changes)
     operators = learners.load("operators").GeneticOperators(config, params.layout)
     changed = replace(params, config=config, operators=operators)
-    return np.stack([erl_births.born(changed, population.state, 0, births, i) for i in range(len(births.kind))])
+    return np.stack(
+        [erl_births.born(changed, population.state, 0, births, i) for i in range(len(births.kind))]
+    )
 
 
 def played(study: Study, thetas: np.ndarray) -> list[Episodes]:
@@ -160,4 +207,7 @@ def played(study: Study, thetas: np.ndarray) -> list[Episodes]:
     table, _ = study.world.map(work, len(thetas) * count, 1 + 2 * env.horizon * bool(looked))
     by_policy = table.reshape(len(thetas), count, -1).copy()
     visited = [rows[:, 1:].reshape(-1, 2) for rows in by_policy]
-    return [(rows[:, 0], s[np.isfinite(s).all(axis=1)].astype(np.float32)) for rows, s in zip(by_policy, visited, strict=True)]
+    return [
+        (rows[:, 0], s[np.isfinite(s).all(axis=1)].astype(np.float32))
+        for rows, s in zip(by_policy, visited, strict=True)
+    ]

@@ -21,7 +21,9 @@ class Population:
     """What the operators of the ERL family work on."""
 
     params: Params
-    state: erl_state.State  # its memories stand where a generation looks for them; its critic is the learner's
+    state: (
+        erl_state.State
+    )  # its memories stand where a generation looks for them; its critic is the learner's
     env: envs.Env
 
     @property
@@ -39,7 +41,9 @@ def restored(path: Path) -> Population:
     """Return the population of a run's newest sound checkpoint. Raises Unusable, Unreadable."""
     (run,) = opened([path])
     if not isinstance(run.config.own, ERL):
-        raise Unusable(f"{path}: a run of {run.config.algorithm}, which has no genetic operators; the ERL family has them")
+        raise Unusable(
+            f"{path}: a run of {run.config.algorithm}, which has no genetic operators; the ERL family has them"
+        )
     try:
         checkpoint = run.newest()
     except Refused as error:
@@ -58,12 +62,18 @@ def reloaded(run: RunFiles, checkpoint: Checkpoint) -> Population:
     env = make_env(config)
     layout = make_layout(config, env)
     operators = learners.load("operators").GeneticOperators(config, layout)
-    params = Params(config, layout, env.horizon, epsilon.make(None, config.seed, layout, world), operators)
+    params = Params(
+        config, layout, env.horizon, epsilon.make(None, config.seed, layout, world), operators
+    )
     found, learning = erl.init(params, world), erl.DECLARES.learning
     assert learning is not None
-    learner = learners.make(learning.learner(config), config, layout, found.theta, learning.reserve(config, env.horizon))
+    learner = learners.make(
+        learning.learner(config), config, layout, found.theta, learning.reserve(config, env.horizon)
+    )
     run.fill(learner.replay, checkpoint)
     learner.load(checkpoint.learner)
     state.load(found, checkpoint.state, replay=learner.replay)
-    current = replace(found, next_memories=found.memories, next_ages=found.ages, critic=learner.critic_vector())
+    current = replace(
+        found, next_memories=found.memories, next_ages=found.ages, critic=learner.critic_vector()
+    )
     return Population(params, current, env)

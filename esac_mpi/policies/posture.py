@@ -26,7 +26,9 @@ class Body:
         kinds, axes = self._model.jnt_type, self._model.jnt_axis
         self._joint = next((j for j, kind in enumerate(kinds) if kind in (FREE, HINGE)), -1)
         if self._joint < 0 or (kinds[self._joint] == HINGE and abs(axes[self._joint, 1]) < 0.9):
-            raise NoTilt(f"{env.id}: its root does not turn about a horizontal axis: there is nothing to tilt")
+            raise NoTilt(
+                f"{env.id}: its root does not turn about a horizontal axis: there is nothing to tilt"
+            )
         self._free = kinds[self._joint] == FREE
         self._body = int(self._model.jnt_bodyid[self._joint])
         try:
@@ -45,12 +47,20 @@ class Body:
         data.qpos[:], data.qvel[:] = model.qpos0, 0.0
         for joint in range(self._joint + 1, model.njnt):
             if model.jnt_type[joint] == HINGE:
-                low, high = model.jnt_range[joint] if model.jnt_limited[joint] else (-np.inf, np.inf)
-                data.qpos[place[joint]] = np.clip(data.qpos[place[joint]] + random.uniform(-noise, noise), low, high)
+                low, high = (
+                    model.jnt_range[joint] if model.jnt_limited[joint] else (-np.inf, np.inf)
+                )
+                data.qpos[place[joint]] = np.clip(
+                    data.qpos[place[joint]] + random.uniform(-noise, noise), low, high
+                )
         angle, root = np.radians(degrees), place[self._joint]
         if self._free:
-            turn = np.array([np.cos(angle / 2), 0.0, np.sin(angle / 2), 0.0])  # a quaternion about y
-            self._mujoco.mju_mulQuat(data.qpos[root + 3 : root + 7], turn, model.qpos0[root + 3 : root + 7])
+            turn = np.array(
+                [np.cos(angle / 2), 0.0, np.sin(angle / 2), 0.0]
+            )  # a quaternion about y
+            self._mujoco.mju_mulQuat(
+                data.qpos[root + 3 : root + 7], turn, model.qpos0[root + 3 : root + 7]
+            )
         else:
             data.qpos[root] += angle * np.sign(model.jnt_axis[self._joint, 1])
         self._mujoco.mj_forward(model, data)
@@ -61,18 +71,33 @@ class Body:
     def _put_on_floor(self) -> None:
         """Move the body up or down until its lowest part touches the floor; what hangs on a rail stays."""
         model, data, first = self._model, self._data, self._model.body_jntadr[self._body]
-        vertical = [j for j in range(first, self._joint) if model.jnt_type[j] == SLIDE and model.jnt_axis[j, 2] == 1]
-        places = [model.jnt_qposadr[self._joint] + 2] if self._free else [model.jnt_qposadr[j] for j in vertical]
+        vertical = [
+            j
+            for j in range(first, self._joint)
+            if model.jnt_type[j] == SLIDE and model.jnt_axis[j, 2] == 1
+        ]
+        places = (
+            [model.jnt_qposadr[self._joint] + 2]
+            if self._free
+            else [model.jnt_qposadr[j] for j in vertical]
+        )
         floors = np.flatnonzero(model.geom_type == PLANE)
-        parts = np.flatnonzero((model.geom_bodyid > 0) & ((model.geom_contype | model.geom_conaffinity) > 0))
+        parts = np.flatnonzero(
+            (model.geom_bodyid > 0) & ((model.geom_contype | model.geom_conaffinity) > 0)
+        )
         if places and len(floors) and len(parts):
-            data.qpos[places[0]] -= min(self._mujoco.mj_geomDistance(model, data, floors[0], part, 10.0, None) for part in parts)
+            data.qpos[places[0]] -= min(
+                self._mujoco.mj_geomDistance(model, data, floors[0], part, 10.0, None)
+                for part in parts
+            )
 
     def _observation(self) -> np.ndarray:
         env, task = self._env, library(self._env)
         if hasattr(task, "physics"):
             return env._flat(task.task.get_observation(task.physics))  # type: ignore[attr-defined]
-        return np.array(task._get_obs() if hasattr(task, "_get_obs") else (), np.float32).reshape(-1)
+        return np.array(task._get_obs() if hasattr(task, "_get_obs") else (), np.float32).reshape(
+            -1
+        )
 
     def posture(self) -> tuple[float, float]:
         """Return (lean, forward positive [degrees], height of the body's centre of mass [m])."""

@@ -6,6 +6,7 @@ the body has fallen.
 """
 
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -39,7 +40,9 @@ class Trial:
         """The step at which balance was back, None if it was not within WINDOW."""
         out = np.flatnonzero((np.abs(self.lean) >= LEAN) | (self.height <= BALANCED))
         back = int(out[-1]) + 1 if len(out) else 0
-        return back if len(self.lean) > WINDOW >= back else None  # a shorter one was terminated by the task
+        return (
+            back if len(self.lean) > WINDOW >= back else None
+        )  # a shorter one was terminated by the task
 
     @property
     def kind(self) -> str:
@@ -49,15 +52,29 @@ class Trial:
         return "fell and came back" if (self.height < FALLEN).any() else "did not fall"
 
 
+class Watch:
+    """Collects the posture after every step: (lean [degrees], height [m])."""
+
+    def __init__(self, body: Body) -> None:
+        self._body = body
+        self.postures: list[tuple[float, float]] = []
+
+    def __call__(self, *_: object) -> None:
+        """Note the posture of now."""
+        self.postures.append(self._body.posture())
+
+
 @process_state.kept()
 def trials(env: Env, policy: Any, count: int, degrees: float, seed: int) -> list[Trial]:
     """Play the first WINDOW steps from tilted starts, even trials leaning forward, odd ones backward. Raises NoTilt."""
     body, found = Body(env), []
     for trial in range(count):
-        random, lean, seen = generator(seed, Purpose.EPISODE, member=trial), (degrees, -degrees)[trial % 2], []
-        watched = Watched(env, lambda *_: seen.append(body.posture()), lambda: body.tilt(lean, random))  # noqa: B023 - used at once
+        random = generator(seed, Purpose.EPISODE, member=trial)
+        lean = -degrees if trial % 2 else degrees
+        watch = Watch(body)
+        watched = Watched(env, watch, partial(body.tilt, lean, random))
         play(watched, policy, integer(seed, Purpose.EVALUATION, 0, block=trial), cap=WINDOW)
-        leans, heights = np.array(seen).T
+        leans, heights = np.array(watch.postures).T
         found.append(Trial(leans, heights / body.standing))
     return found
 
@@ -65,7 +82,11 @@ def trials(env: Env, policy: Any, count: int, degrees: float, seed: int) -> list
 def verdict(found: list[Trial], degrees: float, step: float) -> str:
     """Return the trials in a line of numbers; `step` is a step's time [s]."""
     back = [trial.back for trial in found if trial.back is not None]
-    when = f", after {np.median(back):.0f} steps ({np.median(back) * step:.2f} s) in the median" if back else ""
+    when = (
+        f", after {np.median(back):.0f} steps ({np.median(back) * step:.2f} s) in the median"
+        if back
+        else ""
+    )
     feet = [sum(trial.kind == "did not fall" for trial in found[side::2]) for side in (0, 1)]
     return (
         f"{degrees:g} degrees: balance back in {len(back)} of {len(found)} trials ({len(back) / len(found):.0%}){when}; "
@@ -89,15 +110,24 @@ def draw(found: list[Trial], title: str, files: list[Path]) -> None:
             if trial.back is not None:
                 axes.plot(trial.back, values[trial.back], ".", color="black", ms=4, zorder=4)
     leans.axhspan(-LEAN, LEAN, color="0.92", zorder=0)
-    heights.axhspan(BALANCED, max(1.1, *(trial.height.max() + 0.02 for trial in found)), color="0.92", zorder=0)
+    heights.axhspan(
+        BALANCED, max(1.1, *(trial.height.max() + 0.02 for trial in found)), color="0.92", zorder=0
+    )
     heights.axhline(FALLEN, color="0.6", lw=0.8, ls="--", zorder=1)
     leans.set(xlabel="step", ylabel="lean, forward positive [degrees]", xlim=(0, WINDOW))
-    heights.set(xlabel="step", ylabel="height / height in standing", xlim=(0, WINDOW), ylim=(0, None))
+    heights.set(
+        xlabel="step", ylabel="height / height in standing", xlim=(0, WINDOW), ylim=(0, None)
+    )
     lines: list[Any] = [plt.Line2D([], [], color=colour) for colour in KINDS.values()]
-    lines += [plt.Line2D([], [], color="black", ls="", marker="."), plt.Rectangle((0, 0), 1, 1, color="0.92")]
+    lines += [
+        plt.Line2D([], [], color="black", ls="", marker="."),
+        plt.Rectangle((0, 0), 1, 1, color="0.92"),
+    ]
     lines += [plt.Line2D([], [], color="0.6", lw=0.8, ls="--")]
     names = [*KINDS, "balance is back", "limits of balance", "below: fallen"]
-    figure.legend(lines, names, loc="outside lower center", ncols=6, frameon=False, fontsize="small")
+    figure.legend(
+        lines, names, loc="outside lower center", ncols=6, frameon=False, fontsize="small"
+    )
     figure.suptitle(title.replace("; ", "\n"), fontsize="medium")
     for file in files:
         figure.savefig(file, dpi=110)

@@ -17,7 +17,9 @@ import numpy as np
 from esac_mpi.envs import Env
 
 FONT = 22  # of a text on a picture [pixels]
-SIZE = 320  # height of a picture, and its width for MuJoCo [pixels]; what films want: a multiple of 16
+SIZE = (
+    320  # height of a picture, and its width for MuJoCo [pixels]; what films want: a multiple of 16
+)
 PROBE = "import mujoco; mujoco.Renderer(mujoco.MjModel.from_xml_string('<mujoco/>'), 8, 8).close()"
 NO_GL = (
     "No offscreen OpenGL: neither EGL nor OSMesa draws here. On Debian or Ubuntu: apt-get install libegl1 libgl1, or "
@@ -40,7 +42,10 @@ def choose_gl() -> None:
     asked = os.environ.get("MUJOCO_GL", "disabled")
     for name in ("egl", "osmesa") if asked == "disabled" else (asked,):
         tried = subprocess.run(
-            [sys.executable, "-c", PROBE], env={**os.environ, "MUJOCO_GL": name}, capture_output=True, check=False
+            [sys.executable, "-c", PROBE],
+            env={**os.environ, "MUJOCO_GL": name},
+            capture_output=True,
+            check=False,
         )
         if tried.returncode == 0:
             os.environ["MUJOCO_GL"] = name
@@ -68,7 +73,9 @@ def seconds_per_step(env: Env) -> float:
     task = library(env)
     if hasattr(task, "control_timestep"):
         return float(task.control_timestep())
-    return float(getattr(task, "dt", 0) or 1 / (getattr(task, "metadata", {}).get("render_fps") or 50))
+    return float(
+        getattr(task, "dt", 0) or 1 / (getattr(task, "metadata", {}).get("render_fps") or 50)
+    )
 
 
 class Camera:
@@ -96,7 +103,9 @@ class Camera:
             return next((cameras.index(name) for name in ("side", "track") if name in cameras), 0)
         view, parts = mujoco.MjvCamera(), model.geom_rbound > 0  # all but planes
         view.lookat[:] = data.geom_xpos[parts].mean(axis=0)
-        reach = np.linalg.norm(data.geom_xpos[parts] - view.lookat, axis=1) + model.geom_rbound[parts]
+        reach = (
+            np.linalg.norm(data.geom_xpos[parts] - view.lookat, axis=1) + model.geom_rbound[parts]
+        )
         view.distance, view.azimuth, view.elevation = 2.8 * float(reach.max()), 90.0, -30.0
         return view
 
@@ -112,7 +121,9 @@ class Camera:
         except Exception as error:  # each library has its own
             raise NoPicture(f"{self._env.id}: {error}") from error
         if drawn.dtype != np.uint8 or drawn.shape[2:] != (3,):
-            raise NoPicture(f"{self._env.id}: its render() gave no picture, uint8 [height, width, 3]")
+            raise NoPicture(
+                f"{self._env.id}: its render() gave no picture, uint8 [height, width, 3]"
+            )
         return drawn
 
     def close(self) -> None:
@@ -129,7 +140,12 @@ class Watched:
     def __init__(self, env: Env, see: Any = None, tilt: Any = None) -> None:
         self._env, self._see, self._tilt = env, see or (lambda steps, total: None), tilt
         self.id, self.horizon = env.id, env.horizon
-        self.observation_size, self.action_size, self.low, self.high = env.observation_size, env.action_size, env.low, env.high
+        self.observation_size, self.action_size, self.low, self.high = (
+            env.observation_size,
+            env.action_size,
+            env.low,
+            env.high,
+        )
 
     def reset(self, seed: int) -> np.ndarray:
         """Start an episode, tilted if asked for."""
@@ -159,7 +175,14 @@ def labelled(picture: np.ndarray, text: str) -> Any:
 
     image = Image.fromarray(picture)
     image = image.resize((round(image.width * SIZE / image.height), SIZE))
-    ImageDraw.Draw(image).text((8, SIZE - FONT - 10), text, fill="white", stroke_fill="black", stroke_width=2, font_size=FONT)
+    ImageDraw.Draw(image).text(
+        (8, SIZE - FONT - 10),
+        text,
+        fill="white",
+        stroke_fill="black",
+        stroke_width=2,
+        font_size=FONT,
+    )
     return image
 
 
@@ -171,7 +194,9 @@ def film(path: Path | None, seconds: float) -> Iterator[Any]:
     elif path.suffix == ".gif":
         images: list[Any] = []
         yield lambda image: images.append(image.quantize())
-        images[0].save(path, save_all=True, append_images=images[1:], duration=round(1000 * seconds), loop=0)
+        images[0].save(
+            path, save_all=True, append_images=images[1:], duration=round(1000 * seconds), loop=0
+        )
     else:
         import imageio.v2 as imageio
         import imageio_ffmpeg  # noqa: F401 - or imageio's message is about TIFF

@@ -24,7 +24,9 @@ def module(policy: Any) -> Any:
     parts: list[Any] = []
     for layer in policy.layout.grouped(views):
         parts.append(nn.Linear(layer.weight.shape[1], layer.weight.shape[0]))
-        parts += [] if layer.gain is None else [nn.LayerNorm(len(layer.gain), eps=LAYER_NORM_EPSILON)]
+        parts += (
+            [] if layer.gain is None else [nn.LayerNorm(len(layer.gain), eps=LAYER_NORM_EPSILON)]
+        )
         parts.append(nn.ReLU() if policy.activation == "relu" else nn.Tanh())
     parts[-1] = nn.Tanh() if policy.output == "tanh" else nn.Hardtanh()  # which clips to [-1, 1]
     low, high = policy.low, policy.high
@@ -63,11 +65,19 @@ def sac(policy: Any) -> Any:
     activation = nn.ReLU if policy.activation == "relu" else nn.Tanh
     shape = {"net_arch": list(policy.layout.sizes[1:-1]), "activation_fn": activation}
     entropy, nothing = -float(len(policy.low)), cast(Any, None)  # no environment
-    options = {"buffer_size": 1, "target_entropy": entropy, "policy_kwargs": shape, "device": "cpu", "_init_setup_model": False}
+    options = {
+        "buffer_size": 1,
+        "target_entropy": entropy,
+        "policy_kwargs": shape,
+        "device": "cpu",
+        "_init_setup_model": False,
+    }
     model: Any = SAC("MlpPolicy", nothing, **cast(Any, options))
     model.observation_space = Box(-np.inf, np.inf, policy.layout.sizes[:1], np.float32)
     model.action_space, model.n_envs = Box(policy.low, policy.high), 1
     model._setup_model()
     views = policy.layout.views(policy.theta)
-    fill(model.actor, [*views, 0 * views[-2], 0 * views[-1] - 20])  # the head of the standard deviation, at SB3's LOG_STD_MIN
+    fill(
+        model.actor, [*views, 0 * views[-2], 0 * views[-1] - 20]
+    )  # the head of the standard deviation, at SB3's LOG_STD_MIN
     return model

@@ -31,7 +31,9 @@ class Checkpoint:
     attributes: dict[str, Any]
     source: Path
     closed: list[Closed] = field(default_factory=list)  # segments of the history
-    history: Arrays = field(default_factory=dict)  # the rows after them, metrics/<name> and timing/<name>
+    history: Arrays = field(
+        default_factory=dict
+    )  # the rows after them, metrics/<name> and timing/<name>
     replay_tail: Arrays = field(default_factory=dict)
     segments: list[Segment] = field(default_factory=list)
     replay_bounds: tuple[int, int] = (0, 0)  # first and one past the last transition held
@@ -55,7 +57,11 @@ def config_of(text: str, source: Path) -> Config:
 
 def part(arrays: Arrays, *groups: str, keep: bool = False) -> Arrays:
     """Return the arrays below the groups, by name without the group unless keep."""
-    return {n if keep else n.partition("/")[2]: a for n, a in arrays.items() if n.partition("/")[0] in groups}
+    return {
+        n if keep else n.partition("/")[2]: a
+        for n, a in arrays.items()
+        if n.partition("/")[0] in groups
+    }
 
 
 def read_checkpoint(source: Path, whole: bool = True, lost: str = "") -> Checkpoint:
@@ -96,20 +102,26 @@ def newest(path: Path, problem: str = "") -> Checkpoint | None:
         try:
             checkpoint = read_checkpoint(file, whole=False)
         except (OtherSchema, ConfigError) as error:
-            raise Refused(f"{error}. Continue with that version, or choose --fresh or another --run-dir") from error
+            raise Refused(
+                f"{error}. Continue with that version, or choose --fresh or another --run-dir"
+            ) from error
         except Away:
             raise
         except Unreadable as error:
             problems.append(str(error))
             continue
         for problem in problems:
-            logger.warning("%s; going on from %s, generation %d", problem, file, checkpoint.generation)
+            logger.warning(
+                "%s; going on from %s, generation %d", problem, file, checkpoint.generation
+            )
         return checkpoint
     if (path / METRICS).exists() and not problems:
         problems = [f"{path / METRICS} is there, but no checkpoint"]
     if problems:
         other = (
-            f"; another run --from {path} has all but the replay" if any(f"{path / REPLAY}/" in one for one in problems) else ""
+            f"; another run --from {path} has all but the replay"
+            if any(f"{path / REPLAY}/" in one for one in problems)
+            else ""
         )
         said = f"{path}: no readable checkpoint: {'; '.join(problems)}. --fresh starts over and moves this run aside{other}"
         raise Unreadable(said)

@@ -7,7 +7,16 @@ import shlex
 from contextlib import suppress
 from pathlib import Path
 
-from esac_mpi.config import WARN, Config, ConfigError, as_words, differences, load, read_toml, updated
+from esac_mpi.config import (
+    WARN,
+    Config,
+    ConfigError,
+    as_words,
+    differences,
+    load,
+    read_toml,
+    updated,
+)
 from esac_mpi.host.run_directory import CONFIG, is_run
 from esac_mpi.record.checkpoints import Checkpoint, newest
 from esac_mpi.record.errors import PASSING, Refused, Unsaved, unread
@@ -73,8 +82,12 @@ def _way_on(path: Path, old: Config) -> str:
     """Return the advice with which the run goes on as it is; empty where its config.toml cannot be used."""
     words = ["python", "-m", "esac_mpi", str(path / CONFIG)]
     try:
-        written = updated(Config(), read_toml(path / CONFIG))  # perhaps edited since: what was changed is named back
-        edited = {name: was for name, (_, was) in differences(written, old).items() if name not in WARN}
+        written = updated(
+            Config(), read_toml(path / CONFIG)
+        )  # perhaps edited since: what was changed is named back
+        edited = {
+            name: was for name, (_, was) in differences(written, old).items() if name not in WARN
+        }
         words += [word for name, was in edited.items() for word in (f"--{name}", *as_words(was))]
         load(words[3:])
     except (ConfigError, SystemExit):
@@ -85,7 +98,9 @@ def _way_on(path: Path, old: Config) -> str:
 def aside(path: Path) -> str:
     """Return where --fresh moves an old run, <name>.old-<N> with the first N that is free; empty for none. Raises Refused."""
     if path == Path.cwd():
-        raise Refused(f"{path}: --fresh cannot move the directory it is started in; start it elsewhere")
+        raise Refused(
+            f"{path}: --fresh cannot move the directory it is started in; start it elsewhere"
+        )
     if not path.exists() or not any(path.iterdir()):
         return ""
     return next(name for n in range(1, 10**6) if not os.path.lexists(name := f"{path}.old-{n}"))

@@ -19,7 +19,10 @@ import numpy as np
 from esac_mpi.record.errors import OtherSchema, Unreadable, Unsaved, unread
 
 SCHEMA = 3  # version of what the files hold
-FORMS = {"linear": 5, "layer_norm": 4}  # those of a policy with either, which versions that do not know it so refuse
+FORMS = {
+    "linear": 5,
+    "layer_norm": 4,
+}  # those of a policy with either, which versions that do not know it so refuse
 NEWEST = 5  # to read
 RESUMABLE = 2  # first schema that a run can go on from
 USER_BLOCK = 512  # bytes before the HDF5 image
@@ -77,7 +80,12 @@ def missing(dtype: np.dtype) -> Any:
     return np.nan if dtype.kind == "f" else np.iinfo(dtype).min if dtype.kind in "iu" else 0
 
 
-def publish(path: Path, arrays: Mapping[str, np.ndarray], attributes: Mapping[str, Any], previous: bool = False) -> int:
+def publish(
+    path: Path,
+    arrays: Mapping[str, np.ndarray],
+    attributes: Mapping[str, Any],
+    previous: bool = False,
+) -> int:
     """Replace `path` by an HDF5 file of the arrays and attributes; return its size [bytes].
 
     Array names may contain '/'. previous=True keeps the file that was there under its name with _prev. Raises Unsaved.
@@ -143,7 +151,11 @@ def stored_as(name: str, names: Container[str]) -> str:
 def array_of(file: h5py.Group, name: str, rows: slice | tuple[()] = ()) -> np.ndarray:
     """Read the dataset of this name, as `datasets` has it, or some rows of it."""
     node = file[stored_as(name, file)]
-    return np.asarray(node.asstr()[rows], str) if h5py.check_string_dtype(node.dtype) else np.asarray(node[rows])
+    return (
+        np.asarray(node.asstr()[rows], str)
+        if h5py.check_string_dtype(node.dtype)
+        else np.asarray(node[rows])
+    )
 
 
 def attributes_of(file: h5py.File) -> dict[str, Any]:
@@ -162,7 +174,11 @@ def digest(arrays: Mapping[str, np.ndarray]) -> str:
     return sha256.hexdigest()
 
 
-def image(arrays: Mapping[str, np.ndarray], attributes: Mapping[str, Any], joined: Mapping[str, Joined] | None = None) -> Image:
+def image(
+    arrays: Mapping[str, np.ndarray],
+    attributes: Mapping[str, Any],
+    joined: Mapping[str, Joined] | None = None,
+) -> Image:
     """Return an HDF5 file of the arrays and attributes; those that are joined are the newest rows of their columns."""
     unique = f"image-{threading.get_ident()}"  # by its name HDF5 tells it from one that another thread makes
     with h5py.File(unique, "w", driver="core", backing_store=False) as file:
@@ -175,7 +191,9 @@ def image(arrays: Mapping[str, np.ndarray], attributes: Mapping[str, Any], joine
             else:
                 file.create_dataset(name, data=array)
         for name, value in attributes.items():
-            file.attrs[name] = value.encode(errors="replace").decode() if isinstance(value, str) else value
+            file.attrs[name] = (
+                value.encode(errors="replace").decode() if isinstance(value, str) else value
+            )
         file.flush()
         content = file.id.get_file_image()
     return Image(content, hashlib.sha256(content).hexdigest())
@@ -183,7 +201,9 @@ def image(arrays: Mapping[str, np.ndarray], attributes: Mapping[str, Any], joine
 
 def _user_block(schema: int, size: int, sha256: str) -> bytes:
     text = f"esac_mpi\nschema {schema}\nbytes {size}\nsha256 {sha256}\n"
-    check = hashlib.sha256(text.encode()).hexdigest()[:16]  # a flipped bit must not look like another schema
+    check = hashlib.sha256(text.encode()).hexdigest()[
+        :16
+    ]  # a flipped bit must not look like another schema
     return f"{text}check {check}\n".encode().ljust(USER_BLOCK, b"\0")
 
 
@@ -201,13 +221,17 @@ def header(path: Path, stream: BinaryIO, oldest: int = RESUMABLE) -> Header:
     found = re.match(rb"esac_mpi\nschema (\d+)\nbytes (\d+)\nsha256 ([0-9a-f]{64})\n", block)
     if found is None:
         length = len(block) + len(stream.read())
-        raise Unreadable(f"{path}: not a file of esac_mpi, or its first bytes are damaged ({length:,} bytes)")
+        raise Unreadable(
+            f"{path}: not a file of esac_mpi, or its first bytes are damaged ({length:,} bytes)"
+        )
     schema, size, sha256 = int(found[1]), int(found[2]), found[3].decode()
     if block != _user_block(schema, size, sha256):
         raise Unreadable(f"{path}: its first {USER_BLOCK} bytes are damaged")
     if not oldest <= schema <= NEWEST:
         reads = f"schemas {oldest} to {NEWEST}"
-        raise OtherSchema(f"{path}: schema {schema}, written by another version of esac_mpi; this one reads {reads}")
+        raise OtherSchema(
+            f"{path}: schema {schema}, written by another version of esac_mpi; this one reads {reads}"
+        )
     return Header(schema, size, sha256)
 
 
@@ -253,7 +277,9 @@ def replace(path: Path, parts: Iterable[bytes], previous: bool = False) -> None:
         os.replace(temporary, path)
         _sync_directory(path.parent)
     except OSError as error:
-        raise Unsaved(f"{path}: {error.strerror}; needed {sum(map(len, parts)):,} bytes, free {free(path.parent)}") from error
+        raise Unsaved(
+            f"{path}: {error.strerror}; needed {sum(map(len, parts)):,} bytes, free {free(path.parent)}"
+        ) from error
     finally:
         with suppress(OSError):
             temporary.unlink()
@@ -269,7 +295,9 @@ def _keep(path: Path) -> None:
     except OSError as error:
         if error.errno not in (errno.EPERM, errno.ENOTSUP, errno.ENOSYS, errno.EMLINK):
             raise
-        os.replace(path, previous)  # no hard links here: until the next rename, *_prev is the one to read
+        os.replace(
+            path, previous
+        )  # no hard links here: until the next rename, *_prev is the one to read
         return
     os.replace(link, previous)
     with suppress(FileNotFoundError):
@@ -281,7 +309,10 @@ def _sync_directory(path: Path) -> None:
     try:
         os.fsync(directory)
     except OSError as error:
-        if error.errno not in (errno.EINVAL, errno.ENOTSUP):  # some network file systems cannot, and need not
+        if error.errno not in (
+            errno.EINVAL,
+            errno.ENOTSUP,
+        ):  # some network file systems cannot, and need not
             raise
     finally:
         os.close(directory)

@@ -54,7 +54,10 @@ def closed_of(attributes: Mapping[str, Any]) -> list[Closed]:
         return []
     found = json.loads(attributes[HISTORY])
     kinds = [{name: tuple(shape) for name, shape in kind.items()} for kind in found["rows"]]
-    return [Closed(i, start, stop, sha, kinds[kind]) for i, (start, stop, sha, kind) in enumerate(found["segments"])]
+    return [
+        Closed(i, start, stop, sha, kinds[kind])
+        for i, (start, stop, sha, kind) in enumerate(found["segments"])
+    ]
 
 
 def check(run: Path, closed: Sequence[Closed]) -> None:
@@ -71,7 +74,11 @@ def read(run: Path, segment: Closed, names: Sequence[str]) -> Arrays:
             about = path.stat()
             _verify(path, segment.sha256, (about.st_ino, about.st_size, about.st_mtime_ns))
             with files.opened(path, stream) as file:
-                there = [name for name in names if files.stored_as(name, segment.shapes) in segment.shapes]
+                there = [
+                    name
+                    for name in names
+                    if files.stored_as(name, segment.shapes) in segment.shapes
+                ]
                 return {name: files.array_of(file, name) for name in there}
     except OSError as error:
         raise unread(path, error) from error
@@ -95,7 +102,13 @@ class History:
     def load(self, closed: Sequence[Closed], tail: Arrays) -> None:
         """Go on after these segments and the rows that follow them, metrics/<name> and timing/<name>."""
         for group, rows in (("metrics", self.metrics), ("timing", self.timing)):
-            rows.load({name.partition("/")[2]: column for name, column in tail.items() if name.startswith(f"{group}/")})
+            rows.load(
+                {
+                    name.partition("/")[2]: column
+                    for name, column in tail.items()
+                    if name.startswith(f"{group}/")
+                }
+            )
         self.closed, self._joined = list(closed), {}
 
     @property
@@ -111,11 +124,19 @@ class History:
     def tail(self) -> Arrays:
         """The rows that are in memory, metrics/<name> and timing/<name>, each [rows, ...]."""
         parts = (("metrics", self.metrics), ("timing", self.timing))
-        return {f"{group}/{name}": column for group, rows in parts for name, column in rows.columns.items()}
+        return {
+            f"{group}/{name}": column
+            for group, rows in parts
+            for name, column in rows.columns.items()
+        }
 
     def stored(self) -> Arrays:
         """Return the tail by the names that it has in a checkpoint."""
-        return {f"{TAIL}/{name}": column for name, column in self.tail.items()} if self.closed else self.tail
+        return (
+            {f"{TAIL}/{name}": column for name, column in self.tail.items()}
+            if self.closed
+            else self.tail
+        )
 
     def close(self, store: Callable[[str, Image], None]) -> None:
         """Let the oldest rows be segments, published by `store`, until what is left is smaller than one; the last row stays."""
@@ -126,7 +147,13 @@ class History:
             arrays = {name: column[:rows] for name, column in self.tail.items()}
             start, index = self._before, len(self.closed)
             made = files.image(arrays, {"start": start, "stop": start + rows})
-            segment = Closed(index, start, start + rows, made.sha256, {name: a.shape[1:] for name, a in arrays.items()})
+            segment = Closed(
+                index,
+                start,
+                start + rows,
+                made.sha256,
+                {name: a.shape[1:] for name, a in arrays.items()},
+            )
             store(segment.name, made)
             self.closed.append(segment)
             self.metrics.drop(rows)
@@ -145,6 +172,11 @@ class History:
                     continue
                 source = files.stored_as(name, segment.shapes)
                 if source in segment.shapes:
-                    joined.add(segment.name, source, segment.start, (segment.stop - segment.start, *segment.shapes[source]))
+                    joined.add(
+                        segment.name,
+                        source,
+                        segment.start,
+                        (segment.stop - segment.start, *segment.shapes[source]),
+                    )
                 joined.rows = segment.stop
         return self._joined

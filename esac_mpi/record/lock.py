@@ -22,10 +22,15 @@ from esac_mpi.host.run_directory import LOCK
 from esac_mpi.record.errors import Refused
 
 BEAT = 30.0  # time between two touches by the holder [s]
-SILENT = 600.0  # time without a touch after which a holder counts as dead where there are no locks [s]
+SILENT = (
+    600.0  # time without a touch after which a holder counts as dead where there are no locks [s]
+)
 PATIENCE = 180.0  # for which a batch job waits for the end of the run before it [s]
 SHORT = 0.5  # for which others do [s]
-BUSY = (errno.EACCES, errno.EAGAIN)  # held by another process; any other error of lockf: no locks here
+BUSY = (
+    errno.EACCES,
+    errno.EAGAIN,
+)  # held by another process; any other error of lockf: no locks here
 
 logger = logging.getLogger(__name__)
 
@@ -69,7 +74,9 @@ def release(descriptor: int, token: bytes) -> None:
     """Blank and unlock a run.lock that still holds the token; one that another run has taken is left as it is."""
     with suppress(OSError):  # of a directory that has vanished
         if os.pread(descriptor, 1000, 0) == token:
-            os.pwrite(descriptor, b" " * (len(token) - 1), 0)  # keeps its place on a disk that may be full at the next start
+            os.pwrite(
+                descriptor, b" " * (len(token) - 1), 0
+            )  # keeps its place on a disk that may be full at the next start
     os.close(descriptor)
 
 
@@ -117,7 +124,10 @@ def _has_locks(descriptor: int) -> bool:
 
 def _waits(path: Path, descriptor: int, patience: float, more: Callable[[], str]) -> Iterator[None]:
     """Wait a while at each step, and say so once where it lasts. Raises Refused, with the holder and more, after so long [s]."""
-    end, pause = time.monotonic() + patience, SHORT / 10  # a reader that asks whether the run lives holds it for an instant
+    end, pause = (
+        time.monotonic() + patience,
+        SHORT / 10,
+    )  # a reader that asks whether the run lives holds it for an instant
     while True:
         if time.monotonic() >= end:
             raise _refusal(path, _holder(descriptor), more())
@@ -137,7 +147,9 @@ def _refuse_life_elsewhere(file: Path, descriptor: int) -> None:
     if _server_time(file.parent) - os.fstat(descriptor).st_mtime >= 2 * BEAT:
         return
     if _is_touched(file, f"it was touched from {host} just now, although its lock was to be had"):
-        raise _refusal(file.parent, (host, pid, since), ", and touches it; locks do not reach every host here")
+        raise _refusal(
+            file.parent, (host, pid, since), ", and touches it; locks do not reach every host here"
+        )
     _locked(file, descriptor, 0.0)  # looking at the file has dropped the lock
 
 
@@ -146,24 +158,37 @@ def _refuse_moved(file: Path, descriptor: int) -> None:
     with suppress(FileNotFoundError):
         if os.path.samestat(os.stat(file), os.fstat(descriptor)):
             return
-    raise Refused(f"{file.parent}: another run has just begun here; start again, or choose another --run-dir")
+    raise Refused(
+        f"{file.parent}: another run has just begun here; start again, or choose another --run-dir"
+    )
 
 
 def _judge(file: Path, descriptor: int, reason: OSError) -> None:
     """Warn that there are no locks; refuse a run.lock whose holder may be alive."""
-    path, told = file.parent, "%s: no locks on this file system (%s); %s is touched as a sign of life instead"
+    path, told = (
+        file.parent,
+        "%s: no locks on this file system (%s); %s is touched as a sign of life instead",
+    )
     logger.warning(told, path, reason.strerror, file.name)
     host, pid, since = _holder(descriptor)
     if not host:
         return
     age = _server_time(path) - os.fstat(descriptor).st_mtime
     dead = _dead(host, pid)
-    if age >= SILENT and not dead and _is_touched(file, "its holder looks silent, by a clock that may have been set"):
+    if (
+        age >= SILENT
+        and not dead
+        and _is_touched(file, "its holder looks silent, by a clock that may have been set")
+    ):
         age = 0.0
     if age < SILENT and not dead:
         wait = f"; without one for {SILENT / 60:.0f} minutes it counts as dead"
-        raise _refusal(path, (host, pid, since), f", last sign of life {max(age, 0):.0f} s ago{wait}")
-    logger.warning("%s: taken over from host %s, pid %s: last sign of life %.0f s ago", path, host, pid, age)
+        raise _refusal(
+            path, (host, pid, since), f", last sign of life {max(age, 0):.0f} s ago{wait}"
+        )
+    logger.warning(
+        "%s: taken over from host %s, pid %s: last sign of life %.0f s ago", path, host, pid, age
+    )
 
 
 def _refusal(path: Path, holder: tuple[str, str, str], age: str) -> Refused:
@@ -180,12 +205,21 @@ def _silence(path: Path, descriptor: int) -> str:
         silent = _server_time(path) - os.fstat(descriptor).st_mtime
     except OSError:  # a full disk, a directory that was moved aside
         return ""
-    return f", silent for {silent / 60:.0f} minutes: if that host is down, remove {path / LOCK}" if silent > SILENT else ""
+    return (
+        f", silent for {silent / 60:.0f} minutes: if that host is down, remove {path / LOCK}"
+        if silent > SILENT
+        else ""
+    )
 
 
 def _holder(descriptor: int) -> tuple[str, str, str]:
     """Return (host, pid, since) of the content, empty where nobody holds it."""
-    host, pid, since, *_ = [*os.pread(descriptor, 1000, 0).decode(errors="replace").split(), "", "", ""]
+    host, pid, since, *_ = [
+        *os.pread(descriptor, 1000, 0).decode(errors="replace").split(),
+        "",
+        "",
+        "",
+    ]
     return host, pid, since
 
 

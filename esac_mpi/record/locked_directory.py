@@ -26,7 +26,9 @@ class Held:
 
     def __init__(self, path: Path, name: str = LOCK) -> None:
         self.path, self._name = path, name
-        self.token = f"{socket.gethostname()} {os.getpid()} {datetime.now(UTC).isoformat()}\n".encode()
+        self.token = (
+            f"{socket.gethostname()} {os.getpid()} {datetime.now(UTC).isoformat()}\n".encode()
+        )
         self.written = 0
         self._lock = -1
         self._closed = threading.Event()
@@ -66,7 +68,9 @@ class Held:
 
     def keep_beating(self) -> None:
         """Touch run.lock beside the work, until close()."""
-        self._beating = threading.Thread(target=self._beat_until_closed, name="heartbeat", daemon=True)
+        self._beating = threading.Thread(
+            target=self._beat_until_closed, name="heartbeat", daemon=True
+        )
         self._beating.start()
 
     def _beat_until_closed(self) -> None:
@@ -82,10 +86,18 @@ class Held:
         except OSError as error:
             raise Unsaved(f"{self.path / self._name}: {error.strerror}") from error
         if not ours:
-            raise Refused(f"{self.path}: another run has taken this directory; this one stops without writing")
+            raise Refused(
+                f"{self.path}: another run has taken this directory; this one stops without writing"
+            )
         self.beat()
 
-    def publish(self, name: str, arrays: Mapping[str, np.ndarray], attributes: Mapping[str, Any], previous: bool = False) -> None:
+    def publish(
+        self,
+        name: str,
+        arrays: Mapping[str, np.ndarray],
+        attributes: Mapping[str, Any],
+        previous: bool = False,
+    ) -> None:
         """Replace a file by the arrays and attributes; previous=True keeps the one before as *_prev. Raises Unsaved, Refused."""
         self.guard()
         self.written += publish(self.path / name, arrays, attributes, previous)

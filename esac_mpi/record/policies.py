@@ -15,7 +15,17 @@ from esac_mpi.record.errors import Unreadable
 from esac_mpi.record.files import read
 from esac_mpi.record.reading import POLICY
 
-NEEDED = {"sizes", "activation", "output", "low", "high", "task", "policy", "generation", "episodic_return"}
+NEEDED = {
+    "sizes",
+    "activation",
+    "output",
+    "low",
+    "high",
+    "task",
+    "policy",
+    "generation",
+    "episodic_return",
+}
 KINDS = {"activation": ("relu", "tanh"), "output": ("tanh", "clip")}
 
 
@@ -31,16 +41,27 @@ class Policy(policy.Policy):
 
     def __init__(self, path: Path, theta: np.ndarray, about: Mapping[str, Any]) -> None:
         sizes = tuple(int(size) for size in about["sizes"])
-        layout = Layout(sizes, bool(about.get("layer_norm", False)), float(about.get("linear", 0.0)))
+        layout = Layout(
+            sizes, bool(about.get("layer_norm", False)), float(about.get("linear", 0.0))
+        )
         _check(layout, theta, about)
-        standard = [np.asarray(about[name], np.float32) for name in ("normaliser_mean", "normaliser_std") if name in about]
+        standard = [
+            np.asarray(about[name], np.float32)
+            for name in ("normaliser_mean", "normaliser_std")
+            if name in about
+        ]
         normaliser = Normaliser(*standard) if standard else None
-        super().__init__(layout, about["activation"], about["output"], about["low"], about["high"], normaliser)
+        super().__init__(
+            layout, about["activation"], about["output"], about["low"], about["high"], normaliser
+        )
         self.set(theta)
         self.task_kwargs: dict[str, Any] = json.loads(about.get("task_kwargs", "{}"))
         self.horizon = int(about.get("horizon", 0))
         self.path, self.task, self.kind = path, str(about["task"]), str(about["policy"])
-        self.generation, self.episodic_return = int(about["generation"]), float(about["episodic_return"])
+        self.generation, self.episodic_return = (
+            int(about["generation"]),
+            float(about["episodic_return"]),
+        )
         self.versions = str(about.get("versions", ""))
         self.discrete = bool(about["discrete"]) if "discrete" in about else None
 
@@ -52,13 +73,19 @@ class Policy(policy.Policy):
             if path.is_dir():
                 path = path / POLICY
                 if not path.exists():
-                    raise Unreadable(f"{path.parent}: no {POLICY} in it; a run writes one at its first evaluation")
+                    raise Unreadable(
+                        f"{path.parent}: no {POLICY} in it; a run writes one at its first evaluation"
+                    )
         except OSError as error:
             raise Unreadable(f"{path}: {error.strerror}") from error
         arrays, about = read(path)
         if missing := sorted(NEEDED - about.keys() | {"theta"} - arrays.keys()):
-            raise Unreadable(f"{path}: a file of esac_mpi, but not a policy: it has no {', '.join(missing)}")
-        about |= {name: array for name, array in arrays.items() if name != "theta"}  # the normaliser: once attributes
+            raise Unreadable(
+                f"{path}: a file of esac_mpi, but not a policy: it has no {', '.join(missing)}"
+            )
+        about |= {
+            name: array for name, array in arrays.items() if name != "theta"
+        }  # the normaliser: once attributes
         try:
             return cls(path, arrays["theta"], about)
         except (TypeError, ValueError) as error:
@@ -71,9 +98,15 @@ class Policy(policy.Policy):
         [m, observation].
         """
         observation, size = np.asarray(observation), self.layout.sizes[0]
-        if observation.ndim not in (1, 2) or observation.shape[-1] != size or observation.dtype not in (np.float32, np.float64):
+        if (
+            observation.ndim not in (1, 2)
+            or observation.shape[-1] != size
+            or observation.dtype not in (np.float32, np.float64)
+        ):
             got = f"{observation.dtype} {list(observation.shape)}"
-            raise ValueError(f"the observation must be float32 or float64 [{size}], or [m, {size}] for many; got {got}")
+            raise ValueError(
+                f"the observation must be float32 or float64 [{size}], or [m, {size}] for many; got {got}"
+            )
         if observation.ndim == 1:
             return super().__call__(observation)
         actions = np.zeros((len(observation), self.layout.sizes[-1]), np.float32)
@@ -83,7 +116,9 @@ class Policy(policy.Policy):
 
     def __repr__(self) -> str:
         shape = "-".join(map(str, self.layout.sizes))
-        shape += "".join(f" {form}" for form in ("layer_norm", "linear") if getattr(self.layout, form))
+        shape += "".join(
+            f" {form}" for form in ("layer_norm", "linear") if getattr(self.layout, form)
+        )
         made = f"{self.kind} of generation {self.generation}"
         return f"Policy({self.task}, return {self.episodic_return:.1f}, {made}, {shape} {self.activation} {self.output})"
 
@@ -95,7 +130,12 @@ def _check(layout: Layout, theta: np.ndarray, about: Mapping[str, Any]) -> None:
         if about[name] not in known:
             raise ValueError(f"{name} must be {' or '.join(known)}, got {about[name]}")
     observation, action = layout.sizes[0], layout.sizes[-1]
-    sizes = {"low": action, "high": action, "normaliser_mean": observation, "normaliser_std": observation}
+    sizes = {
+        "low": action,
+        "high": action,
+        "normaliser_mean": observation,
+        "normaliser_std": observation,
+    }
     for name, size in sizes.items():
         if name in about and np.shape(about[name]) != (size,):
             raise ValueError(f"{name} must be [{size}], got {list(np.shape(about[name]))}")

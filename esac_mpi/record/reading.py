@@ -61,7 +61,9 @@ class Columns(Mapping[str, np.ndarray]):
                     self.attributes = files.attributes_of(file)
                     self.closed, self.shapes = _listed(file)
             history.check(source.parent, self.closed)
-        self.generations = max((s[0] for name, s in self.shapes.items() if name.startswith("metrics/")), default=0)
+        self.generations = max(
+            (s[0] for name, s in self.shapes.items() if name.startswith("metrics/")), default=0
+        )
 
     @property
     def schema(self) -> int:
@@ -70,7 +72,9 @@ class Columns(Mapping[str, np.ndarray]):
 
     def __getitem__(self, name: str) -> np.ndarray:
         if name not in self._read:
-            narrow = self.scalars if name in self.scalars else [name]  # small ones together: opening costs more than reading
+            narrow = (
+                self.scalars if name in self.scalars else [name]
+            )  # small ones together: opening costs more than reading
             self._read |= self.read(narrow)
         return self._read[name]
 
@@ -86,13 +90,19 @@ class Columns(Mapping[str, np.ndarray]):
     @property
     def scalars(self) -> list[str]:
         """Names of the columns of one number a generation."""
-        return [name for name, shape in self.shapes.items() if len(shape) == 1 and not name.startswith("final/")]
+        return [
+            name
+            for name, shape in self.shapes.items()
+            if len(shape) == 1 and not name.startswith("final/")
+        ]
 
     def read(self, names: Iterable[str]) -> Arrays:
         """Return these arrays, read from the file and not kept."""
         names = list(names)
         if missing := [name for name in names if name not in self.shapes]:
-            raise KeyError(f"{self}: no {', '.join(missing)}; it has {', '.join(self.shapes) or 'nothing yet'}")
+            raise KeyError(
+                f"{self}: no {', '.join(missing)}; it has {', '.join(self.shapes) or 'nothing yet'}"
+            )
         if not names or self.source is None:
             return {}
         try:
@@ -100,8 +110,15 @@ class Columns(Mapping[str, np.ndarray]):
                 closed = self._current(stream, names)
                 with files.opened(self.source, stream) as file:
                     if not closed:
-                        return {name: files.array_of(file, name, self._rows(name)) for name in names}
-                    own = {name: files.array_of(file, name if name.startswith("final/") else f"{TAIL}/{name}") for name in names}
+                        return {
+                            name: files.array_of(file, name, self._rows(name)) for name in names
+                        }
+                    own = {
+                        name: files.array_of(
+                            file, name if name.startswith("final/") else f"{TAIL}/{name}"
+                        )
+                        for name in names
+                    }
         except OSError as error:
             raise Unreadable(f"{self.source}: {error.strerror}") from error
         return self._joined(closed, own)
@@ -111,13 +128,18 @@ class Columns(Mapping[str, np.ndarray]):
         assert self.source is not None
         columns = {name: array for name, array in own.items() if not name.startswith("final/")}
         for name, tail in columns.items():
-            own[name] = np.full((self.generations, *tail.shape[1:]), files.missing(tail.dtype), tail.dtype)
+            own[name] = np.full(
+                (self.generations, *tail.shape[1:]), files.missing(tail.dtype), tail.dtype
+            )
             own[name][closed[-1].stop :] = tail[: max(0, self.generations - closed[-1].stop)]
         for segment in closed if columns else ():
             rows = slice(segment.start, min(segment.stop, self.generations))
             if segment.start < self.generations:
                 for name, array in history.read(self.source.parent, segment, list(columns)).items():
-                    part = (rows, *map(slice, array.shape[1:]))  # narrower where there were fewer ranks
+                    part = (
+                        rows,
+                        *map(slice, array.shape[1:]),
+                    )  # narrower where there were fewer ranks
                     own[name][part] = array[: rows.stop - rows.start]
         return own
 
@@ -133,20 +155,36 @@ class Columns(Mapping[str, np.ndarray]):
         files.verify(self.source, stream, OLDEST)
         with files.opened(self.source, stream) as file:
             closed, now = _listed(file)
-        if any(name not in now or (self._rows(name) and now[name][0] < self.generations) for name in names):
-            raise Unreadable(f"{self.source}: the run has gone back or gone on without it since it was opened; open it again")
+        if any(
+            name not in now or (self._rows(name) and now[name][0] < self.generations)
+            for name in names
+        ):
+            raise Unreadable(
+                f"{self.source}: the run has gone back or gone on without it since it was opened; open it again"
+            )
         return closed
 
     def __str__(self) -> str:
-        return f"{self.source} (schema {self.schema})" if self.source else "a run that has published nothing"
+        return (
+            f"{self.source} (schema {self.schema})"
+            if self.source
+            else "a run that has published nothing"
+        )
 
 
 def _listed(file: Any) -> tuple[list[Closed], dict[str, tuple[int, ...]]]:
     """Return the segments that a file names, and the shapes of whole columns."""
     closed = history.closed_of(files.attributes_of(file))
     if not closed:
-        return [], {name: shape for name, shape in files.datasets(file).items() if name.split("/")[0] in GROUPS}
-    columns = {name: (closed[-1].stop + rows, *rest) for name, (rows, *rest) in files.datasets(file[TAIL]).items()}
+        return [], {
+            name: shape
+            for name, shape in files.datasets(file).items()
+            if name.split("/")[0] in GROUPS
+        }
+    columns = {
+        name: (closed[-1].stop + rows, *rest)
+        for name, (rows, *rest) in files.datasets(file[TAIL]).items()
+    }
     final = files.datasets(file["final"]) if "final" in file else {}
     return closed, {**columns, **{f"final/{name}": shape for name, shape in final.items()}}
 
@@ -205,11 +243,17 @@ class RunFiles:
             return status  # locks do not reach every host
         if not lock.is_free(self.path):
             return status
-        last = read_status(self.path).get("status", status)  # it may have ended since it was opened, and said so
+        last = read_status(self.path).get(
+            "status", status
+        )  # it may have ended since it was opened, and said so
         return "dead" if last == "running" else last
 
     def _touched_within(self, seconds: float) -> bool:
-        times = [file.stat().st_mtime for name in (LOCK, METRICS, CHECKPOINT) if (file := self.path / name).exists()]
+        times = [
+            file.stat().st_mtime
+            for name in (LOCK, METRICS, CHECKPOINT)
+            if (file := self.path / name).exists()
+        ]
         return bool(self.status) and time.time() - max(times, default=0.0) < seconds
 
     @cached_property
@@ -218,8 +262,12 @@ class RunFiles:
         try:
             import pandas  # only who asks for the table pays for it
         except ImportError as error:
-            raise ImportError("Run.history needs pandas: pip install esac_mpi[analysis]; Run.columns has arrays") from error
-        arrays = {name.removeprefix("metrics/"): self.columns[name] for name in self.columns.scalars}
+            raise ImportError(
+                "Run.history needs pandas: pip install esac_mpi[analysis]; Run.columns has arrays"
+            ) from error
+        arrays = {
+            name.removeprefix("metrics/"): self.columns[name] for name in self.columns.scalars
+        }
         index = pandas.Index(arrays.pop("generation", np.zeros(0, np.int64)), name="generation")
         return pandas.DataFrame(arrays, index=index)
 
@@ -231,13 +279,19 @@ class RunFiles:
         full = name if "/" in name else f"metrics/{name}"
         if len(self.columns.shapes.get(full, (0, 0))) != 2:
             wide = [n for n, shape in self.columns.shapes.items() if len(shape) == 2]
-            raise KeyError(f"{self.columns}: {name} is one number a generation; those with more are {', '.join(wide)}")
+            raise KeyError(
+                f"{self.columns}: {name} is one number a generation; those with more are {', '.join(wide)}"
+            )
         return self.columns.read([full])[full]
 
     @property
     def checkpoints(self) -> list[CheckpointFile]:
         """The checkpoints that are there, newest first, read whole and verified with the replay they name."""
-        return [found for name in (CHECKPOINT, PREVIOUS) if (found := _checkpoint(self.path / name)) is not None]
+        return [
+            found
+            for name in (CHECKPOINT, PREVIOUS)
+            if (found := _checkpoint(self.path / name)) is not None
+        ]
 
     def newest(self) -> Checkpoint | None:
         """Return the newest sound checkpoint, None where there is none yet. Raises Refused for an older version's, Unreadable."""

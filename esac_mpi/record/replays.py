@@ -48,7 +48,9 @@ class Stored(NamedTuple):
     segments: dict[int, Segment]  # that the ring still needs, by index
     bounds: tuple[int, int]  # first and one past the last transition of the ring
     tail: Arrays  # the transitions after the last segment
-    content: Arrays  # digests of exactly the transitions in the ring, whenever checkpoints were made
+    content: (
+        Arrays  # digests of exactly the transitions in the ring, whenever checkpoints were made
+    )
 
     @property
     def manifest(self) -> str:
@@ -57,7 +59,9 @@ class Stored(NamedTuple):
         return json.dumps({"bounds": self.bounds, "segments": segments})
 
 
-def store(replay: Replay, known: dict[int, Segment], publish: Callable[[str, Image], None]) -> Stored:
+def store(
+    replay: Replay, known: dict[int, Segment], publish: Callable[[str, Image], None]
+) -> Stored:
     """Publish the segments that are closed but not known; return what a checkpoint says of the replay. Raises Unsaved."""
     size, first, stop = SEGMENT, max(0, replay.added - replay.capacity), replay.added
     content: Arrays = {"replay/bounds": np.array([first, stop])}
@@ -74,7 +78,9 @@ def store(replay: Replay, known: dict[int, Segment], publish: Callable[[str, Ima
         sha256 = segment.sha256 if whole else digest(replay.rows(first, (index + 1) * size))
         content[f"replay/{index}"] = np.frombuffer(bytes.fromhex(sha256), np.uint8)
         segments[index] = segment
-    return Stored(segments, (first, stop), dict(replay.rows(max(first, stop // size * size), stop)), content)
+    return Stored(
+        segments, (first, stop), dict(replay.rows(max(first, stop // size * size), stop)), content
+    )
 
 
 def read_segment(run: Path, segment: Segment) -> Arrays:
@@ -86,13 +92,17 @@ def read_segment(run: Path, segment: Segment) -> Arrays:
     return rows
 
 
-def fill(replay: Replay, run: Path, segments: Sequence[Segment], bounds: tuple[int, int], tail: Arrays) -> None:
+def fill(
+    replay: Replay, run: Path, segments: Sequence[Segment], bounds: tuple[int, int], tail: Arrays
+) -> None:
     """Put a checkpoint's transitions into the replay, oldest first; it ends with them. Raises Unreadable."""
     for start, rows in _held(run, segments, bounds, tail):
         _restore(replay, start, rows, bounds[0], 0)
 
 
-def take(replay: Replay, run: Path, segments: Sequence[Segment], bounds: tuple[int, int], tail: Arrays) -> int:
+def take(
+    replay: Replay, run: Path, segments: Sequence[Segment], bounds: tuple[int, int], tail: Arrays
+) -> int:
     """Put the newest transitions of another run's checkpoint into a replay without any, as many as it keeps. Raises Unreadable.
 
     They keep their numbers where the replay is full with them or they are all that the run ever had; else they are counted from
@@ -106,7 +116,9 @@ def take(replay: Replay, run: Path, segments: Sequence[Segment], bounds: tuple[i
     return less
 
 
-def _held(run: Path, segments: Sequence[Segment], bounds: tuple[int, int], tail: Arrays) -> Iterator[tuple[int, Arrays]]:
+def _held(
+    run: Path, segments: Sequence[Segment], bounds: tuple[int, int], tail: Arrays
+) -> Iterator[tuple[int, Arrays]]:
     """Yield the transitions of a checkpoint, oldest first: the number of the first, and rows. Raises Unreadable."""
     for segment in segments:
         yield segment.start, read_segment(run, segment)

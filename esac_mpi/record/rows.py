@@ -35,7 +35,10 @@ class Rows:
     @property
     def row_bytes(self) -> int:
         """What a row takes [bytes]."""
-        return sum(column.dtype.itemsize * int(np.prod(column.shape[1:])) for column in self._columns.values())
+        return sum(
+            column.dtype.itemsize * int(np.prod(column.shape[1:]))
+            for column in self._columns.values()
+        )
 
     def drop(self, count: int) -> None:
         """Forget the oldest rows; their memory is free after `trim`."""
@@ -48,16 +51,23 @@ class Rows:
 
     def fitted(self, row: Mapping[str, Any]) -> Arrays:
         """Return the row as arrays that fit the columns. Raises ValueError."""
-        values = {name: np.asarray(value, np.float64 if self._ragged else None) for name, value in row.items()}
+        values = {
+            name: np.asarray(value, np.float64 if self._ragged else None)
+            for name, value in row.items()
+        }
         new = values.keys() - self._columns.keys() if self._loaded or not self._columns else set()
-        if bad := [name for name in values if name in new and values[name].dtype.kind not in "biuf"]:
+        if bad := [
+            name for name in values if name in new and values[name].dtype.kind not in "biuf"
+        ]:
             raise ValueError(f"not a number: {', '.join(bad)}")
         if apart := values.keys() ^ (self._columns.keys() | new):
             raise ValueError(f"row names differ from the first row's: {sorted(apart)}")
         rows = max(64, self.count + 1)
         for name, value in values.items():
             if name in new:
-                self._columns[name] = np.full((rows, *value.shape), missing(value.dtype), value.dtype)
+                self._columns[name] = np.full(
+                    (rows, *value.shape), missing(value.dtype), value.dtype
+                )
         return {name: self._fitted(name, value) for name, value in values.items()}
 
     def append(self, fitted: Arrays) -> None:
@@ -76,9 +86,17 @@ class Rows:
         if self._ragged and value.ndim == column.ndim - 1 == 1:
             width = column.shape[1]
             if len(value) > width:
-                self._columns[name] = np.pad(column, ((0, 0), (0, len(value) - width)), constant_values=np.nan)
-            return value if len(value) >= width else np.pad(value, (0, width - len(value)), constant_values=np.nan)
-        if value.shape != column.shape[1:] or not np.can_cast(value.dtype, column.dtype, "same_kind"):
+                self._columns[name] = np.pad(
+                    column, ((0, 0), (0, len(value) - width)), constant_values=np.nan
+                )
+            return (
+                value
+                if len(value) >= width
+                else np.pad(value, (0, width - len(value)), constant_values=np.nan)
+            )
+        if value.shape != column.shape[1:] or not np.can_cast(
+            value.dtype, column.dtype, "same_kind"
+        ):
             raise ValueError(
                 f"{name}: expected {column.dtype} {list(column.shape[1:])} as in the first row, "
                 f"got {value.dtype} {list(value.shape)}"

@@ -40,7 +40,9 @@ class Run:
     checkpoint_seconds, checkpoint_bytes: what the last checkpoint took and wrote, with its segments and metrics.h5 [s, bytes].
     """
 
-    def __init__(self, path: Path, config: Config, provenance: Mapping[str, str | int | float]) -> None:
+    def __init__(
+        self, path: Path, config: Config, provenance: Mapping[str, str | int | float]
+    ) -> None:
         self.path = Path(path).resolve()
         self.config = config
         self.restored: Checkpoint | None = None
@@ -56,7 +58,9 @@ class Run:
         self._history = History()
         self._shown: set[str] = set()  # segments of the history that metrics.h5 names
         self._final: Arrays = {}
-        self._segments: dict[int, Segment] = {}  # published ones that the ring still needs, by index
+        self._segments: dict[
+            int, Segment
+        ] = {}  # published ones that the ring still needs, by index
         self._named: set[str] = set()  # files of replay/ that the newest checkpoint names
         self._sound = False  # whether checkpoint.h5 is worth keeping as the previous one
         self._attributes: dict[str, Any] = {**provenance, "config": to_toml(config)}
@@ -64,7 +68,13 @@ class Run:
         self._published = -math.inf
 
     @classmethod
-    def begin(cls, path: Path, config: Config, provenance: Mapping[str, str | int | float], fresh: bool = False) -> "Run":
+    def begin(
+        cls,
+        path: Path,
+        config: Config,
+        provenance: Mapping[str, str | int | float],
+        fresh: bool = False,
+    ) -> "Run":
         """Make the directory, or go on in it; take its lock. Raises Refused or Unreadable, with nothing created or changed.
 
         fresh moves an old run aside to <name>.old-<N>. Raises Unsaved if the disk is full.
@@ -90,7 +100,12 @@ class Run:
 
     @classmethod
     def foresee(
-        cls, path: Path, config: Config, provenance: Mapping[str, str | int | float], fresh: bool = False, waits: bool = False
+        cls,
+        path: Path,
+        config: Config,
+        provenance: Mapping[str, str | int | float],
+        fresh: bool = False,
+        waits: bool = False,
     ) -> "Run":
         """Return the run that begin() would take up here, not held, its history not loaded; nothing is made, moved or locked.
 
@@ -151,7 +166,11 @@ class Run:
         self._look_back(last)
         self._held.keep_beating()
         if not self.complete:
-            self.status("running", self._since, **{name: last[name] for name in ("best_return",) if name in last})
+            self.status(
+                "running",
+                self._since,
+                **{name: last[name] for name in ("best_return",) if name in last},
+            )
 
     def _look_back(self, last: Mapping[str, Any]) -> None:
         """Count this start by what status.json said last, and learn from that how the run ended."""
@@ -245,7 +264,11 @@ class Run:
         if replay is not None:
             ring = replays.store(replay, self._segments, self._held.store_segment)
         self._segments = ring.segments
-        saved = {**_under("state", state), **_under("learner", learner), **_under("replay_tail", ring.tail)}
+        saved = {
+            **_under("state", state),
+            **_under("learner", learner),
+            **_under("replay_tail", ring.tail),
+        }
         actor = np.ascontiguousarray(state["theta_es"] if theta is None else theta, "<f4")
         hashes = {
             "theta_sha256": hashlib.sha256(actor.tobytes()).hexdigest(),
@@ -253,16 +276,32 @@ class Run:
         }
         self._history.close(self._held.store_segment)
         rows, named = self._history.stored(), manifest(self._history.closed)
-        attributes = {**self._attributes, **hashes, **named, "generation": generation, "replay": ring.manifest}
+        attributes = {
+            **self._attributes,
+            **hashes,
+            **named,
+            "generation": generation,
+            "replay": ring.manifest,
+        }
         names = {f"{REPLAY}/{segment.name}" for segment in ring.segments.values()}
         self._named |= names  # the file may be in its place although publishing fails
-        self._held.publish(CHECKPOINT, {**saved, **_under("pending", pending or {}), **rows}, attributes, previous=self._sound)
+        self._held.publish(
+            CHECKPOINT,
+            {**saved, **_under("pending", pending or {}), **rows},
+            attributes,
+            previous=self._sound,
+        )
         self._held.delete_segments(REPLAY, keep=self._named)
         self._sound, self._named = True, names
         self._hashes = {**hashes, "checkpoint_generation": generation}
         self.publish_metrics(force=True)
-        self._held.delete_segments(HISTORY, keep=self._shown | {segment.name for segment in self._history.closed})
-        self.checkpoint_seconds, self.checkpoint_bytes = time.monotonic() - start, self._held.written - written
+        self._held.delete_segments(
+            HISTORY, keep=self._shown | {segment.name for segment in self._history.closed}
+        )
+        self.checkpoint_seconds, self.checkpoint_bytes = (
+            time.monotonic() - start,
+            self._held.written - written,
+        )
 
     def restore_replay(self, replay: Replay) -> None:
         """Put the transitions of the restored checkpoint back, oldest first.
@@ -303,16 +342,26 @@ class Run:
         try:
             self._history.close(self._held.store_segment)
             closed = self._history.closed
-            attributes = {**self._attributes, **self._hashes, **manifest(closed), "generation": self.generations}
+            attributes = {
+                **self._attributes,
+                **self._hashes,
+                **manifest(closed),
+                "generation": self.generations,
+            }
             arrays = {**self._history.tail, **_under("final", self._final)}
-            self._shown |= {segment.name for segment in closed}  # the file may be in its place although publishing fails
+            self._shown |= {
+                segment.name for segment in closed
+            }  # the file may be in its place although publishing fails
             self._held.store(METRICS, image(arrays, attributes, self._history.joined()))
             self._shown = {segment.name for segment in closed}
         except Unsaved as error:
             logger.warning("%s", error)
 
     def save_policy(
-        self, theta: np.ndarray, attributes: Mapping[str, Any], normaliser: Mapping[str, np.ndarray] | None = None
+        self,
+        theta: np.ndarray,
+        attributes: Mapping[str, Any],
+        normaliser: Mapping[str, np.ndarray] | None = None,
     ) -> None:
         """Replace policy.h5: theta [d] and what it takes to play it. Raises Unsaved.
 
@@ -323,8 +372,17 @@ class Run:
     def status(self, status: str, generation: int, **more: Any) -> None:
         """Replace status.json, the authority on how a run ended. Raises Unsaved, but only warns while running."""
         start = self.restored.generation if self.restored is not None else 0
-        entries = {"status": status, "generation": generation, "progress": generation - start, **writer(self.token)}
-        entries |= {"time": datetime.now(UTC).isoformat(timespec="seconds"), "starts": self.starts, "since": self._since}
+        entries = {
+            "status": status,
+            "generation": generation,
+            "progress": generation - start,
+            **writer(self.token),
+        }
+        entries |= {
+            "time": datetime.now(UTC).isoformat(timespec="seconds"),
+            "starts": self.starts,
+            "since": self._since,
+        }
         if self._hashes.get("checkpoint_generation") == generation:
             entries |= self._hashes
         try:

@@ -26,7 +26,11 @@ def source(config: Config, run_dir: Path, now: Mapping[str, Any]) -> Columns:
         raise Refused(f"{name}: {error}") from error
     if path.resolve() == run_dir.resolve():
         wrong = "is the run directory itself; choose another --run-dir"
-    if not wrong and config.task.changed == "refuse" and (changed := task_identity.changes(found.provenance, now)):
+    if (
+        not wrong
+        and config.task.changed == "refuse"
+        and (changed := task_identity.changes(found.provenance, now))
+    ):
         wrong = f"is of another task; changed: {'; '.join(changed)}. --task.changed warn makes it all the same"
     if wrong:
         raise Refused(f"{name}: {path} {wrong}")
@@ -44,10 +48,18 @@ def begun_otherwise(config: Config, start: Mapping[str, Any]) -> str:
         was = open_run(Path(config.own.follows)).start
     except (OSError, Refused, Unreadable, ConfigError):
         return ""
-    other = [name for name in ("generation", "theta_sha256", "state_sha256") if was and was.get(name) != start.get(name)]
+    other = [
+        name
+        for name in ("generation", "theta_sha256", "state_sha256")
+        if was and was.get(name) != start.get(name)
+    ]
     if not other:
         return ""
-    now = f"is at generation {start['generation']}" if other[0] == "generation" else "has other arrays"
+    now = (
+        f"is at generation {start['generation']}"
+        if other[0] == "generation"
+        else "has other arrays"
+    )
     return (
         f"{table_of(config.algorithm)}.replay: {config.own.follows} began from {was['from']} at generation {was['generation']}, "
         f"which {now} now: only from what it was can that run be made again"
@@ -68,7 +80,9 @@ def problem(found: RunFiles, config: Config, name: str) -> str:
         return f"has other settings: {told}; {found.path / CONFIG} has them all"
     limits = zip(config.budget.limits, found.config.budget.limits, strict=True)
     if any(now > was for now, was in limits):
-        return "has a smaller budget, at whose end its record ends; choose budget.* as there, or less"
+        return (
+            "has a smaller budget, at whose end its record ends; choose budget.* as there, or less"
+        )
     if found.config.budget.minutes and not 0 < config.budget.generations <= found.generation:
         return f"ended by budget.minutes, and so does its record: choose budget.generations = {found.generation}, or less"
     return ""

@@ -36,7 +36,9 @@ def read_status(path: Path) -> dict[str, Any]:
 def writer(token: bytes) -> dict[str, Any]:
     """Return the entries that say who writes: host and process by what run.lock holds, and the batch job, if it is one."""
     host, pid = token.decode().split()[:2]
-    return {"host": host, "pid": int(pid)} | ({"job": job} if (job := batch_system.job(os.environ)) else {})
+    return {"host": host, "pid": int(pid)} | (
+        {"job": job} if (job := batch_system.job(os.environ)) else {}
+    )
 
 
 def write_status(path: Path, entries: Mapping[str, Any]) -> None:
@@ -52,7 +54,9 @@ def write_status(path: Path, entries: Mapping[str, Any]) -> None:
 
 def starts(last: Mapping[str, Any], generation: int) -> int:
     """Return how many starts in a row this one is, by the status before it and the generation of the newest checkpoint."""
-    before, since = (last[name] if type(last.get(name)) is int else -1 for name in ("starts", "since"))
+    before, since = (
+        last[name] if type(last.get(name)) is int else -1 for name in ("starts", "since")
+    )
     goes_on = last.get("status") in ("running", "requeue") and generation <= since
     return max(before, 0) + 1 if goes_on else 1
 

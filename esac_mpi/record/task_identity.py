@@ -12,7 +12,11 @@ WORDS = {  # attribute of a run (provenance.task): what it is
     "task_model": "its MuJoCo model as compiled",
     "task_probe": "what it answers in its first steps",
 }
-MACHINE = ("cpu", "versions", "python")  # attributes without which a model and a probe have other bits anyway
+MACHINE = (
+    "cpu",
+    "versions",
+    "python",
+)  # attributes without which a model and a probe have other bits anyway
 
 
 def changes(was: Mapping[str, Any], now: Mapping[str, Any]) -> list[str]:
@@ -22,7 +26,9 @@ def changes(was: Mapping[str, Any], now: Mapping[str, Any]) -> list[str]:
     found = []
     for name, words in WORDS.items():
         old, new = was.get(name), now.get(name)
-        comparable = {"task_source": same_python, "task_wrappers": True}.get(name, same_machine and bool(old) and bool(new))
+        comparable = {"task_source": same_python, "task_wrappers": True}.get(
+            name, same_machine and bool(old) and bool(new)
+        )
         if old is not None and new is not None and old != new and comparable:
             found.append(f"{words}{_which(name, old, new)}")
     return found
@@ -49,4 +55,9 @@ def refuse(path: Path, changed: list[str]) -> None:
 def told(was: Mapping[str, Any], generation: int, changed: list[str]) -> str:
     """Return the attribute task_changes: what had changed after which generation, at this start and those before it."""
     before = [str(was.get("task_changes", ""))]
-    return "; ".join(filter(None, [*before, f"after generation {generation}: {', '.join(changed)}" if changed else ""]))
+    return "; ".join(
+        filter(
+            None,
+            [*before, f"after generation {generation}: {', '.join(changed)}" if changed else ""],
+        )
+    )

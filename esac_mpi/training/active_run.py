@@ -75,21 +75,33 @@ class Job:
     learner: Any
     run: "Run | None" = None
     display: log.Display | None = None
-    unevaluated: tuple[dict[str, Any], dict[str, Any]] | None = None  # row and timing of a generation without its evaluation
+    unevaluated: tuple[dict[str, Any], dict[str, Any]] | None = (
+        None  # row and timing of a generation without its evaluation
+    )
     trained: float = 0.0  # by rank 0's clock, over all starts, if the budget has such a limit [s]
     limit: str = ""  # what sets the deadline, in a few words
     deadline: float = math.inf  # when the batch job must be over, by rank 0's clock [s]
-    seconds: deque[float] = field(default_factory=lambda: deque(maxlen=RECENT))  # of the last generations [s]
+    seconds: deque[float] = field(
+        default_factory=lambda: deque(maxlen=RECENT)
+    )  # of the last generations [s]
     not_finite: int = 0  # generations since the start that had returns that are not finite
     spoilt: int = 0  # evaluations since the start that had some
-    unstable: int = 0  # unstable episodes of the run when it was last asked which number was not finite
+    unstable: int = (
+        0  # unstable episodes of the run when it was last asked which number was not finite
+    )
     looks: int = 0  # how often it was asked since the start
     told: bool = False  # whether it was told
-    listener: Callable[[dict[str, Any]], object] | None = None  # hears of every generation, on rank 0
+    listener: Callable[[dict[str, Any]], object] | None = (
+        None  # hears of every generation, on rank 0
+    )
     has_listener: bool = False  # whether rank 0 has one
-    saving: list[tuple[float, int]] = field(default_factory=list)  # of the checkpoints since the start [s, bytes]
+    saving: list[tuple[float, int]] = field(
+        default_factory=list
+    )  # of the checkpoints since the start [s, bytes]
     checkpointed: int = 0  # generation of the newest checkpoint of the loop
-    unsaved: float = math.inf  # since when no checkpoint could be written; inf where the last one was [s]
+    unsaved: float = (
+        math.inf
+    )  # since when no checkpoint could be written; inf where the last one was [s]
 
     @property
     def algorithm(self) -> Any:
@@ -121,7 +133,10 @@ def progress(job: Job) -> float:
 def spent(config: Config, generation: int, counters: Counters, seconds: float = 0.0) -> float:
     """Return how much of the budget this is; 1 or more is the end. seconds: for which the run has trained."""
     parts = generation, counters.env_steps, counters.nominal_steps, seconds
-    return max(done / limit for done, limit in zip(parts, (*config.budget.limits, config.budget.seconds), strict=True))
+    return max(
+        done / limit
+        for done, limit in zip(parts, (*config.budget.limits, config.budget.seconds), strict=True)
+    )
 
 
 def check_directory_is_shared(job: Job) -> None:
@@ -131,7 +146,9 @@ def check_directory_is_shared(job: Job) -> None:
     seen = job.run is not None or bool(world.local) or sees(path / "run.lock", content, world.clock)
     blind = sorted({world.hosts[rank] for rank, here in enumerate(world.gather(seen)) if not here})
     if blind and world.rank == 0:
-        log.warn(f"{', '.join(blind)} cannot see {path}: started again with its first rank there, the run would begin anew")
+        log.warn(
+            f"{', '.join(blind)} cannot see {path}: started again with its first rank there, the run would begin anew"
+        )
 
 
 def save_policy(job: Job, best: Best) -> None:
@@ -146,13 +163,19 @@ def save_policy(job: Job, best: Best) -> None:
         "generation": best.generation, "episodic_return": best.episodic_return, "versions": provenance.versions(),
     }  # fmt: skip
     names = ("normaliser_mean", "normaliser_std")
-    job.run.save_policy(best.theta, about, dict(zip(names, best.normaliser, strict=True)) if best.normaliser.size else {})
+    job.run.save_policy(
+        best.theta,
+        about,
+        dict(zip(names, best.normaliser, strict=True)) if best.normaliser.size else {},
+    )
 
 
 def checkpoint_if_due(job: Job, tried: tuple[int, float]) -> tuple[int, float]:
     """Save the complete state when its time has come; return when that was last tried (generation, clock). Rank 0 only."""
     due, since = job.config.checkpoint, job.world.clock() - tried[1]
-    by_generation = due.every_generations and job.state.generation - tried[0] >= due.every_generations
+    by_generation = (
+        due.every_generations and job.state.generation - tried[0] >= due.every_generations
+    )
     by_time = due.every_minutes and since >= 60 * due.every_minutes
     again = math.isfinite(job.unsaved) and since >= min(RETRY, 60 * due.unsaved_minutes or RETRY)
     if not (by_generation or by_time or again):
@@ -171,7 +194,9 @@ def give_up_unsaved(job: Job) -> None:
     job.unsaved = min(job.unsaved, now)
     limit = f"{minutes:g} min (checkpoint.unsaved_minutes)"
     if minutes and now - job.unsaved >= 60 * minutes and not job.world.stop.wished:
-        log.warn(f"generation {job.state.generation}: nothing could be saved for {limit}: the run ends; {standing(job)}")
+        log.warn(
+            f"generation {job.state.generation}: nothing could be saved for {limit}: the run ends; {standing(job)}"
+        )
         job.world.stop.wish(f"before that nothing could be saved for {limit}")
     elif first:
         ends = f"; the run ends where nothing can be saved for {limit}" if minutes else ""
@@ -183,13 +208,21 @@ def standing(job: Job) -> str:
     assert job.run is not None
     place = job.run.path
     file = next((place / name for name in (CHECKPOINT, PREVIOUS) if is_there(place / name)), None)
-    return f"saved is generation {job.saved_generation}, in {file}" if file else f"nothing is saved in {place}"
+    return (
+        f"saved is generation {job.saved_generation}, in {file}"
+        if file
+        else f"nothing is saved in {place}"
+    )
 
 
 def say_files(path: Path, policy: bool) -> None:
     """Say where a run's results are, those that are there. policy: whether policy.h5 has the best one."""
     files = {"results": path / METRICS, "best policy": path / "policy.h5"}
-    found = [f"{what} {file}" for what, file in files.items() if is_there(file) and (policy or what == "results")]
+    found = [
+        f"{what} {file}"
+        for what, file in files.items()
+        if is_there(file) and (policy or what == "results")
+    ]
     if found:
         log.say(f"  {', '.join(found)}")
     if is_there(path / METRICS):
@@ -212,7 +245,13 @@ def save(job: Job, status: str, best: Best | None = None, final: Best | None = N
     """
     run = job.run
     assert run is not None
-    parts = state_arrays(job), learner_arrays(job), replay(job), pending_arrays(job.unevaluated), main_policy(job)
+    parts = (
+        state_arrays(job),
+        learner_arrays(job),
+        replay(job),
+        pending_arrays(job.unevaluated),
+        main_policy(job),
+    )
     if not saved(lambda: run.checkpoint(job.state.generation, *parts)):
         return False
     job.checkpointed = job.state.generation
@@ -276,7 +315,13 @@ def pending_row(pending: dict[str, np.ndarray]) -> tuple[dict[str, Any], dict[st
     return (parts["metrics"], parts["timing"]) if pending else None
 
 
-def pending_arrays(unevaluated: tuple[dict[str, Any], dict[str, Any]] | None) -> dict[str, np.ndarray]:
+def pending_arrays(
+    unevaluated: tuple[dict[str, Any], dict[str, Any]] | None,
+) -> dict[str, np.ndarray]:
     """Return what a checkpoint stores of a generation without its evaluation; empty where there is none."""
     parts = zip(("metrics", "timing"), unevaluated or (), strict=False)
-    return {f"{group}/{column}": np.asarray(value) for group, part in parts for column, value in part.items()}
+    return {
+        f"{group}/{column}": np.asarray(value)
+        for group, part in parts
+        for column, value in part.items()
+    }

@@ -46,12 +46,23 @@ def train(
     session, job = import_training()
     if config is not None and not isinstance(config, Config | str | os.PathLike):
         told = f"the first argument is a TOML file, a Config or None, not a {type(config).__name__}"
-        raise errors.WrongUsage(f"esac_mpi.train: {told}; settings are the second one: train(None, {{...}})")
+        raise errors.WrongUsage(
+            f"esac_mpi.train: {told}; settings are the second one: train(None, {{...}})"
+        )
     places = {"run_dir": run_dir, "start_from": start_from}
-    named = {**(given or {}), **{name: os.fspath(path) for name, path in places.items() if path is not None}}
+    named = {
+        **(given or {}),
+        **{name: os.fspath(path) for name, path in places.items() if path is not None},
+    }
     words = [] if config is None or isinstance(config, Config) else [os.fspath(config)]
-    command = ["esac_mpi.train", *words, *(word for n, v in plain(named).items() for word in (f"--{n}", *as_words(v)))]
-    asked = session.Asked(lambda: (resolve(config, named), fresh), command + ["--fresh"] * fresh, callback)
+    command = [
+        "esac_mpi.train",
+        *words,
+        *(word for n, v in plain(named).items() for word in (f"--{n}", *as_words(v))),
+    ]
+    asked = session.Asked(
+        lambda: (resolve(config, named), fresh), command + ["--fresh"] * fresh, callback
+    )
     try:
         code, path, _ = session.guest(asked, quiet)
     except job.Ended as end:

@@ -30,7 +30,11 @@ class Evaluation:
 
 def on_schedule(job: Job) -> tuple[dict[str, np.ndarray | float], np.ndarray]:
     """Evaluate on schedule; return a row's columns about it, and the seconds of each episode; nan without evaluation."""
-    episodes, names, counters = job.config.evaluation.episodes, list(job.state.policies), job.state.counters
+    episodes, names, counters = (
+        job.config.evaluation.episodes,
+        list(job.state.policies),
+        job.state.counters,
+    )
     columns = {f"evaluation_{name}": np.full(episodes, np.nan) for name in names}
     seconds = np.full(len(names) * episodes, np.nan)
     if job.evaluated:
@@ -54,7 +58,14 @@ def at_end(job: Job) -> tuple[Best, Best]:
     if job.run:
         generation, best = np.array(job.state.generation), np.array(found.best.episodic_return)
         steps = np.array(found.env_steps)
-        job.run.final({"generation": generation, "env_steps_evaluation": steps, "best_return": best, **found.columns})
+        job.run.final(
+            {
+                "generation": generation,
+                "env_steps_evaluation": steps,
+                "best_return": best,
+                **found.columns,
+            }
+        )
     return better(job, found.columns, Best()), found.best
 
 
@@ -64,10 +75,18 @@ def evaluated(job: Job) -> Evaluation:
     best = better(job, columns, job.state.best)
     if best is job.state.best:
         return Evaluation(columns, best, env_steps, unstable, seconds)
-    again, more_steps, more_unstable, more_seconds = played(job, {best.policy: best.theta}, Purpose.CONFIRMATION)
+    again, more_steps, more_unstable, more_seconds = played(
+        job, {best.policy: best.theta}, Purpose.CONFIRMATION
+    )
     confirmed = rollout.mean_return(again[f"evaluation_{best.policy}"])
     best = replace(best, episodic_return=confirmed) if np.isfinite(confirmed) else job.state.best
-    return Evaluation(columns, best, env_steps + more_steps, unstable + more_unstable, np.append(seconds, more_seconds))
+    return Evaluation(
+        columns,
+        best,
+        env_steps + more_steps,
+        unstable + more_unstable,
+        np.append(seconds, more_seconds),
+    )
 
 
 @process_state.kept(wholly=False)
@@ -79,9 +98,21 @@ def played(job: Job, policies: Returns, purpose: Purpose) -> tuple[Returns, int,
     """
     job.policy.normaliser = job.state.normaliser
     returns, env_steps, unstable, seconds = rollout.evaluate_policies(
-        job.world, job.env, job.policy, policies, job.config.evaluation.episodes, job.config.seed, job.state.generation, purpose
+        job.world,
+        job.env,
+        job.policy,
+        policies,
+        job.config.evaluation.episodes,
+        job.config.seed,
+        job.state.generation,
+        purpose,
     )
-    return {f"evaluation_{name}": values for name, values in returns.items()}, env_steps, unstable, seconds
+    return (
+        {f"evaluation_{name}": values for name, values in returns.items()},
+        env_steps,
+        unstable,
+        seconds,
+    )
 
 
 def better(job: Job, columns: Returns, best: Best) -> Best:
@@ -89,7 +120,9 @@ def better(job: Job, columns: Returns, best: Best) -> Best:
 
     Where each policy is reported by itself, only the first is compared.
     """
-    for name, theta in list(job.state.policies.items())[: 1 if job.algorithm.DECLARES.apart else None]:
+    for name, theta in list(job.state.policies.items())[
+        : 1 if job.algorithm.DECLARES.apart else None
+    ]:
         value = rollout.mean_return(columns[f"evaluation_{name}"])
         if value > best.bar:
             normaliser = job.state.normaliser

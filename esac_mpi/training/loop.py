@@ -41,10 +41,15 @@ from esac_mpi.training.task_set_up import let_go
 RECORDED = 64  # ranks of which a row has the busy seconds
 SILENCE = 20  # generations for which rank 0 waits for the others, at least
 IN_FULL = 5  # generations with returns that are not finite whose members are told
-SPARE, SPARE_FRACTION = 30.0, 0.05  # of the job's time [s]: the lesser of the two is kept for what was not foreseen
+SPARE, SPARE_FRACTION = (
+    30.0,
+    0.05,
+)  # of the job's time [s]: the lesser of the two is kept for what was not foreseen
 
 
-Listener = Callable[[dict[str, Any]], object]  # a row by its columns -> whether the run is to end here, saved
+Listener = Callable[
+    [dict[str, Any]], object
+]  # a row by its columns -> whether the run is to end here, saved
 
 
 def train(
@@ -82,7 +87,9 @@ def train(
         raise
     job.listener, job.has_listener = listener, world.from_root(listener is not None)
     job.limit = world.from_root(limit)
-    job.deadline = world.clock() + world.from_root(deadline - world.clock())  # rank 0's decides, on every rank's own clock
+    job.deadline = world.clock() + world.from_root(
+        deadline - world.clock()
+    )  # rank 0's decides, on every rank's own clock
     try:
         world.agree()
         go_on(job)
@@ -90,7 +97,9 @@ def train(
         world.end_dispatch()
         let_go(*tasks)
         return code
-    except BaseException as error:  # also what leaves a script or a notebook, whose process lives on
+    except (
+        BaseException
+    ) as error:  # also what leaves a script or a notebook, whose process lives on
         if job.run:
             fail(job)
         if lives_on(world, error):
@@ -106,7 +115,12 @@ def go_on(job: Job) -> None:
     """Make generations until the budget is spent, or a rank wishes to stop."""
     world, start = job.world, job.world.clock()
     before = job.run.wall_seconds if job.run else 0.0
-    tried, recording, saved_before, processor = (job.state.generation, start), 0.0, len(job.saving), time.process_time()
+    tried, recording, saved_before, processor = (
+        (job.state.generation, start),
+        0.0,
+        len(job.saving),
+        time.process_time(),
+    )
     keep_time(job)
     told, over = tell_pace(job), False
     while job.unevaluated or not (at_end(job) or world.stopping or over):
@@ -114,7 +128,9 @@ def go_on(job: Job) -> None:
         try:
             if not job.unevaluated:
                 with process_state.kept(wholly=False):
-                    job.unevaluated = job.algorithm.generation(job.params, job.state, world, job.env, job.learner)
+                    job.unevaluated = job.algorithm.generation(
+                        job.params, job.state, world, job.env, job.learner
+                    )
             row, timing = job.unevaluated
             made = world.clock()
             columns, episodes = evaluation.on_schedule(job)
@@ -129,10 +145,14 @@ def go_on(job: Job) -> None:
         if job.run:
             now, used = world.clock(), time.process_time()
             timing.update(wall_seconds=before + now - start, bytes_exchanged=world.bytes_exchanged)
-            timing.update(seconds_evaluation=now - made, seconds_record=recording)  # of the row before this one
+            timing.update(
+                seconds_evaluation=now - made, seconds_record=recording
+            )  # of the row before this one
             timing.update(evaluation_seconds=episodes, seconds_processor=used - processor)
             processor = used
-            seconds, size = np.sum(job.saving[saved_before:], axis=0) if job.saving[saved_before:] else (0.0, 0)
+            seconds, size = (
+                np.sum(job.saving[saved_before:], axis=0) if job.saving[saved_before:] else (0.0, 0)
+            )
             timing.update(seconds_checkpoint=seconds, bytes_checkpoint=size)
             saved_before = len(job.saving)
             add_row(job, row, timing)
@@ -153,7 +173,9 @@ def heard(job: Job) -> bool:
     answer = None
     if job.run and job.listener:
         row = job.run.last_row().items()
-        answer = job.listener({name: value.copy() if np.ndim(value) else value.item() for name, value in row})
+        answer = job.listener(
+            {name: value.copy() if np.ndim(value) else value.item() for name, value in row}
+        )
     if answer:
         job.world.stop.why = job.world.stop.why or "the callback's answer"
     return bool(job.world.from_root(bool(answer)))
@@ -164,7 +186,9 @@ def keep_time(job: Job) -> None:
     world, limit = job.world, 60 * job.config.stop.silent_minutes
     world.watchdog.generation = job.state.generation + 1
     if limit and world.rank == 0:
-        world.watchdog.silence_limit = max(limit, SILENCE * float(np.median([*job.seconds] or [0.0])))
+        world.watchdog.silence_limit = max(
+            limit, SILENCE * float(np.median([*job.seconds] or [0.0]))
+        )
     if math.isfinite(job.deadline):
         last = job.deadline - 3 * max((seconds for seconds, _ in job.saving), default=0.0)
         world.stop.give_up_at(last, job.limit)
@@ -218,12 +242,18 @@ def tell_spoilt(job: Job, returns: dict[str, np.ndarray]) -> None:
     """Say whose evaluations, {policy: returns [episodes]}, are not finite and so make no best policy; ever more rarely."""
     finite = [np.isfinite(values) for values in returns.values()]
     if not np.any(finite):
-        log.warn(f"generation {job.state.generation}: the return of no evaluation episode is finite: look at the task")
+        log.warn(
+            f"generation {job.state.generation}: the return of no evaluation episode is finite: look at the task"
+        )
     elif not np.all(finite):
         job.spoilt += 1
-        names = ", ".join(name for name, each in zip(returns, finite, strict=True) if not each.all())
+        names = ", ".join(
+            name for name, each in zip(returns, finite, strict=True) if not each.all()
+        )
         if told_now(job.spoilt):
-            log.say(f"generation {job.state.generation}: an evaluation episode of {names} has no finite return: no best policy")
+            log.say(
+                f"generation {job.state.generation}: an evaluation episode of {names} has no finite return: no best policy"
+            )
 
 
 def tell_number(job: Job, unstable: int) -> None:
@@ -239,7 +269,9 @@ def tell_number(job: Job, unstable: int) -> None:
         found = [told for everyone in job.world.gather(mine) for told in everyone if told]
         job.told = bool(found)
         if found and job.world.rank == 0:
-            log.warn(f"{job.config.task.id}: {found[0]}: such an episode ends there, is unstable and ranks last (told once)")
+            log.warn(
+                f"{job.config.task.id}: {found[0]}: such an episode ends there, is unstable and ranks last (told once)"
+            )
 
 
 def told_now(count: int) -> bool:
@@ -283,11 +315,17 @@ def finish(job: Job, fresh: bool = False) -> int:
     if job.run:
         status = "complete" if complete else "requeue"
         began = job.run.restored.generation if job.run.restored else 0
-        if not complete and 0 < job.config.stop.starts <= job.run.starts and job.state.generation == began:
+        if (
+            not complete
+            and 0 < job.config.stop.starts <= job.run.starts
+            and job.state.generation == began
+        ):
             status, code = "failed", FAILED
         if complete and not best.policy:
             status, code = "failed", FAILED
-        written = not best.policy or saved(lambda: save_policy(job, best))  # again: a full disk may have had room since
+        written = not best.policy or saved(
+            lambda: save_policy(job, best)
+        )  # again: a full disk may have had room since
         if not save(job, status, best, final) or not written:
             code = UNSAVED
             fail(job)
@@ -326,14 +364,22 @@ def say_end(job: Job, code: int, best: Best, final: Best, but: str = "", why: st
     path, generation = job.run.path, job.state.generation
     if code == FINISHED:
         last = f", final {final.episodic_return:.1f} ({final.policy})" if final.policy else ""
-        log.say(f"finished at generation {generation}: best return {best.episodic_return:.1f} ({best.policy}){last}")
+        log.say(
+            f"finished at generation {generation}: best return {best.episodic_return:.1f} ({best.policy}){last}"
+        )
     elif code == STOPPED:
         by = f" ({why})" if why else ""
-        log.say(f"stopped at generation {generation}{by}, saved; run the same command again{but} to go on")
+        log.say(
+            f"stopped at generation {generation}{by}, saved; run the same command again{but} to go on"
+        )
     elif code == FAILED and at_end(job) and not best.policy:
-        log.warn(f"failed at generation {generation}, the end of its budget: no evaluation had all its returns finite")
+        log.warn(
+            f"failed at generation {generation}, the end of its budget: no evaluation had all its returns finite"
+        )
     elif code == FAILED:
-        log.warn(f"stopped at generation {generation} as {job.run.starts} starts in a row before it: failed (stop.starts)")
+        log.warn(
+            f"stopped at generation {generation} as {job.run.starts} starts in a row before it: failed (stop.starts)"
+        )
     else:
         log.warn(f"generation {generation} is not wholly saved: {standing(job)}")
     say_files(path, bool(best.policy))

@@ -19,19 +19,34 @@ from esac_mpi.host import affinity, log
 from esac_mpi.operators import kernels
 
 
-def gather(env: Env, found: probe.Probe, world: World, device: str, threads: int, command: list[str]) -> dict[str, Any]:
+def gather(
+    env: Env, found: probe.Probe, world: World, device: str, threads: int, command: list[str]
+) -> dict[str, Any]:
     """Return the run's provenance; warn if nodes would compute different bits, ranks lack cores, or episodes are not repeated.
 
     found: what the task's first steps told this rank. device, threads: the learner's; 0 threads = none.
     """
     made = identity.identity(env) if world.rank == 0 else {}
-    mine = {"cpu": cpu(), "versions": versions(()), "kernel": kernels.NAME, "physics": found.digests}
+    mine = {
+        "cpu": cpu(),
+        "versions": versions(()),
+        "kernel": kernels.NAME,
+        "physics": found.digests,
+    }
     everyone = world.gather({**mine, "cores": affinity.cores()})
     for what in mine:
-        odd = sorted({world.hosts[r] for r in range(world.size) if everyone[r][what] != everyone[0][what]})
+        odd = sorted(
+            {world.hosts[r] for r in range(world.size) if everyone[r][what] != everyone[0][what]}
+        )
         if odd and world.rank == 0:
-            log.warn(f"{what} of {', '.join(odd)} differs from {world.hosts[0]}: results depend on which node evaluates what")
-    for complaint in affinity.complaints(world.hosts, [e["cores"] for e in everyone], threads) if world.rank == 0 else ():
+            log.warn(
+                f"{what} of {', '.join(odd)} differs from {world.hosts[0]}: results depend on which node evaluates what"
+            )
+    for complaint in (
+        affinity.complaints(world.hosts, [e["cores"] for e in everyone], threads)
+        if world.rank == 0
+        else ()
+    ):
         log.warn(complaint)
     if world.rank == 0 and found.not_finite:
         log.warn(found.not_finite)
@@ -42,7 +57,11 @@ def gather(env: Env, found: probe.Probe, world: World, device: str, threads: int
         sentence, more = probe.complaint(env, found.apart)
         log.warn(sentence)
         steps += more
-    here = {e["physics"] for e, host in zip(everyone, world.hosts, strict=True) if host == world.hosts[0]}
+    here = {
+        e["physics"]
+        for e, host in zip(everyone, world.hosts, strict=True)
+        if host == world.hosts[0]
+    }
     return {
         "command": shlex.join(command), "git_commit": git_commit(), "mpi": world.library,
         "ranks": world.size, "nodes": world.nodes, "hosts": ", ".join(sorted(set(world.hosts))),
@@ -52,9 +71,15 @@ def gather(env: Env, found: probe.Probe, world: World, device: str, threads: int
     }  # fmt: skip
 
 
-def compared(env: Env, made: dict[str, str], found: probe.Probe, cpus: Iterable[str], alike: bool) -> dict[str, str]:
+def compared(
+    env: Env, made: dict[str, str], found: probe.Probe, cpus: Iterable[str], alike: bool
+) -> dict[str, str]:
     """Return what decides whether a run goes on with its task: the kind of machine and, where `made` tells, the task."""
-    machine = {"cpu": "; ".join(sorted(set(cpus))), "python": platform.python_version(), "versions": versions()}
+    machine = {
+        "cpu": "; ".join(sorted(set(cpus))),
+        "python": platform.python_version(),
+        "versions": versions(),
+    }
     return {**machine, **(task(env, made, found, alike) if made else {})}
 
 
@@ -64,7 +89,9 @@ def task(env: Env, made: dict[str, str], found: probe.Probe, alike: bool) -> dic
     alike: whether all ranks of this node found the same.
     """
     same = alike and not found.apart
-    kept = alike and (same or identity.model(getattr(env, "layers", [])) == made["model"])  # some draw their model anew
+    kept = alike and (
+        same or identity.model(getattr(env, "layers", [])) == made["model"]
+    )  # some draw their model anew
     return {
         "task_source": made["source"],
         "task_wrappers": made["wrappers"],
@@ -76,8 +103,14 @@ def task(env: Env, made: dict[str, str], found: probe.Probe, alike: bool) -> dic
 
 def cpu() -> str:
     """Return the CPU's name, a digest of its instruction sets and the kind that OpenBLAS is told to take it for, if any."""
-    lines = Path("/proc/cpuinfo").read_text(errors="replace").splitlines() if Path("/proc/cpuinfo").exists() else []
-    named = {key.strip(): value.strip() for key, _, value in (line.partition(":") for line in lines)}
+    lines = (
+        Path("/proc/cpuinfo").read_text(errors="replace").splitlines()
+        if Path("/proc/cpuinfo").exists()
+        else []
+    )
+    named = {
+        key.strip(): value.strip() for key, _, value in (line.partition(":") for line in lines)
+    }
     flags = " ".join(sorted(named.get("flags", "").split()))
     name = f"{named.get('model name', platform.processor())} (instruction sets {sha256(flags.encode()).hexdigest()[:8]})"
     told = os.environ.get("OPENBLAS_CORETYPE", "")
@@ -86,7 +119,16 @@ def cpu() -> str:
 
 def versions(own: Iterable[str] = ("stable_baselines3",)) -> str:
     """Return the versions that bits depend on. own: packages that only the rank with the learner loads; told where loaded."""
-    packages = ["numpy", "torch", "gymnasium", "mujoco", "dm_control", "h5py", "mpi4py", *(p for p in own if p in sys.modules)]
+    packages = [
+        "numpy",
+        "torch",
+        "gymnasium",
+        "mujoco",
+        "dm_control",
+        "h5py",
+        "mpi4py",
+        *(p for p in own if p in sys.modules),
+    ]
     return ", ".join([f"esac_mpi {__version__}", *(f"{name} {version(name)}" for name in packages)])
 
 

@@ -18,7 +18,10 @@ from esac_mpi.play.transitions import width
 if TYPE_CHECKING:
     from esac_mpi.record import Checkpoint
 
-GROWS_WITH = ("update_cost", "workers")  # fields with which the reserve grows, where a table has them
+GROWS_WITH = (
+    "update_cost",
+    "workers",
+)  # fields with which the reserve grows, where a table has them
 
 
 class ReplayTooLarge(Exception):
@@ -32,7 +35,11 @@ def reserve(config: Config, horizon: int) -> int:
 
 def table(config: Config) -> str:
     """Return the table that has the replay's capacity; empty for an algorithm without one."""
-    found = [name for name in tables(config.algorithm) if hasattr(getattr(config, name), "replay_capacity")]
+    found = [
+        name
+        for name in tables(config.algorithm)
+        if hasattr(getattr(config, name), "replay_capacity")
+    ]
     return next((name for name in found if not unread(config, [f"{name}.replay_capacity"])), "")
 
 
@@ -62,7 +69,11 @@ def half_way(config: Config, horizon: int, begun: Any, restored: "Checkpoint") -
     begun: the state as before the first generation.
     """
     (first, stop), rows = restored.replay_bounds, state.replay_rows(begun)
-    if rows is None or not state.is_half_way(begun, restored.state) or not is_cut(config, horizon, len(rows), stop - first):
+    if (
+        rows is None
+        or not state.is_half_way(begun, restored.state)
+        or not is_cut(config, horizon, len(rows), stop - first)
+    ):
         return ""
     told = "stopped within a generation, whose tasks read transitions for which this budget leaves no room"
     return f"{told}: go on with the budget of before to the end of the generation"
@@ -88,9 +99,19 @@ def refuse_too_large(config: Config, env: Env, memory: int) -> None:
     unit = 10 ** max(0, len(str(max(fits, 0))) - 2)  # two digits of it
     remedy = f"set it to {fits // unit * unit} or less, or lower the budget"
     if fits <= 0:
-        lower = " or ".join([f"{table(config)}.{n}" for n in GROWS_WITH if hasattr(getattr(config, table(config)), n)])
+        lower = " or ".join(
+            [
+                f"{table(config)}.{n}"
+                for n in GROWS_WITH
+                if hasattr(getattr(config, table(config)), n)
+            ]
+        )
         takes = f"what comes in while tasks or a phase are at work takes {ram.size(meanwhile * _row(env))} of it"
-        remedy = f"{takes}: lower {lower}, or the budget" if lower else f"{takes}: lower the budget, or observe less"
+        remedy = (
+            f"{takes}: lower {lower}, or the budget"
+            if lower
+            else f"{takes}: lower the budget, or observe less"
+        )
     raise ReplayTooLarge(
         f"{table(config)}.replay_capacity = {capacity(config)}: of {env.observation_size} observations the replay comes to take "
         f"{ram.size(need)}, and the machine of rank 0 has {ram.size(memory)}: {remedy}"

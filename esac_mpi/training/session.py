@@ -30,7 +30,11 @@ from esac_mpi.host.stop import EndsRun
 from esac_mpi.play import rollout
 from esac_mpi.training import active_run, check, loop, set_up
 
-ON_ALL = (comm.DivergedError, rollout.NoFiniteReturn, rollout.ThetaNotFinite)  # errors that all ranks raise together
+ON_ALL = (
+    comm.DivergedError,
+    rollout.NoFiniteReturn,
+    rollout.ThetaNotFinite,
+)  # errors that all ranks raise together
 
 GUEST = threading.Lock()  # held while a training is a guest in this process
 BEGUN = set[Path]()  # run directories of the trainings of this process, on rank 0
@@ -41,7 +45,9 @@ Answer = tuple[Config, bool]  # a configuration, and whether the run begins anew
 class Asked(NamedTuple):
     """What a training is asked for."""
 
-    resolve: Callable[[], Answer]  # rank 0 alone calls it; it may raise ConfigError, or SystemExit after a text of help
+    resolve: Callable[
+        [], Answer
+    ]  # rank 0 alone calls it; it may raise ConfigError, or SystemExit after a text of help
     command: list[str]  # for the run's files
     listener: loop.Listener | None = None  # hears of every generation
     looks: bool = False  # --check in place of a run
@@ -63,7 +69,9 @@ def program(asked: Asked) -> int:
         world = comm.World()
         log.setup(world.rank, platform.node())
         world.stop.listen()
-        return carried_out(world, asked, process_start.SECONDS_LEFT, time.monotonic() - process_start.BEGAN).code
+        return carried_out(
+            world, asked, process_start.SECONDS_LEFT, time.monotonic() - process_start.BEGAN
+        ).code
     except Exception as error:
         end = as_end(error, world is None or world.size == 1)
         if end is None:
@@ -85,7 +93,9 @@ def guest(asked: Asked, quiet: bool = False) -> Outcome:
     """
     if not GUEST.acquire(blocking=False):
         told = "another training goes on in this process: one at a time, as signals and random numbers are the process's"
-        raise active_run.Ended(active_run.WRONG_USAGE, f"{told}; start others as processes of their own")
+        raise active_run.Ended(
+            active_run.WRONG_USAGE, f"{told}; start others as processes of their own"
+        )
     world, left = None, process_start.SECONDS_LEFT - (time.monotonic() - process_start.BEGAN)
     try:
         with put_back(), log.kept():
@@ -134,9 +144,14 @@ def done(world: comm.World, asked: Asked, seconds_left: float, elapsed: float) -
     if asked.looks:
         left = min(3600 * config.max_hours or math.inf, seconds_left) - elapsed
         return Outcome(check.check(config, world, left, fresh))
-    place = set_up.run_directory(config).absolute() if world.leads else None  # a callback may change the directory
+    place = (
+        set_up.run_directory(config).absolute() if world.leads else None
+    )  # a callback may change the directory
     BEGUN.update([place] if place else [])
-    return Outcome(loop.train(config, fresh, world, asked.command, seconds_left, elapsed, asked.listener), place)
+    return Outcome(
+        loop.train(config, fresh, world, asked.command, seconds_left, elapsed, asked.listener),
+        place,
+    )
 
 
 def agreed(world: comm.World, resolve: Callable[[], Answer]) -> Answer | int:
@@ -149,7 +164,9 @@ def agreed(world: comm.World, resolve: Callable[[], Answer]) -> Answer | int:
                 raise ConfigError(gone)
             answer = resolve()
             if answer[1] and (later := later_round(answer[0])):
-                log.warn(f"--fresh is ignored in a job's later round ({later}): the run goes on where it stands")
+                log.warn(
+                    f"--fresh is ignored in a job's later round ({later}): the run goes on where it stands"
+                )
                 answer = answer[0], False
         except ConfigError as error:
             refusal = str(error)
@@ -165,7 +182,10 @@ def later_round(config: Config) -> str:
     """Return by what a batch job shows that it has been at this run before, or ""."""
     place = set_up.run_directory(config)
     status = record.read_status(place)
-    if place.absolute() in BEGUN and (status.get("host"), status.get("pid")) == (socket.gethostname(), os.getpid()):
+    if place.absolute() in BEGUN and (status.get("host"), status.get("pid")) == (
+        socket.gethostname(),
+        os.getpid(),
+    ):
         return ""
     return batch_system.later_round(os.environ, status)
 
@@ -186,7 +206,9 @@ def last_words(error: BaseException) -> str:
     """Return what to say of an error that ends a run."""
     if not isinstance(error, EndsRun):
         return str(error)
-    return ", ".join([str(error), *getattr(error, "__notes__", [])]) + "; the last checkpoint stands"
+    return (
+        ", ".join([str(error), *getattr(error, "__notes__", [])]) + "; the last checkpoint stands"
+    )
 
 
 def abort(world: comm.World | None, error: BaseException) -> NoReturn:
@@ -194,7 +216,9 @@ def abort(world: comm.World | None, error: BaseException) -> NoReturn:
     if end := as_end(error, True):  # what it would be to a rank alone
         comm.abort(end.code, f"esac_mpi: {end}")
     who = f"rank {world.rank}" if world else "a rank"
-    comm.abort(active_run.FAILED, f"esac_mpi: {who} on {platform.node()} failed:\n{traceback.format_exc()}")
+    comm.abort(
+        active_run.FAILED, f"esac_mpi: {who} on {platform.node()} failed:\n{traceback.format_exc()}"
+    )
 
 
 @contextmanager
@@ -230,7 +254,9 @@ def put_back() -> Iterator[None]:
     try:
         with threads.one_each() as known, learners.put_back():
             if not known:
-                log.warn("numpy's BLAS is no OpenBLAS: start Python with OMP_NUM_THREADS=1 for the bits of the command line")
+                log.warn(
+                    "numpy's BLAS is no OpenBLAS: start Python with OMP_NUM_THREADS=1 for the bits of the command line"
+                )
             yield
     finally:
         if here in sys.path:

@@ -55,39 +55,70 @@ if TYPE_CHECKING:
 NO_LEARNER = learners.NoDevice, learners.NotInstalled, replay_memory.ReplayTooLarge
 
 
-def set_up(config: Config, fresh: bool, world: World, command: list[str], made: list[envs.Env | None]) -> Job:
+def set_up(
+    config: Config, fresh: bool, world: World, command: list[str], made: list[envs.Env | None]
+) -> Job:
     """Make task, state and learner, then the run directory; restore what it holds; `made` gets the tasks. Raises Ended."""
-    task_errors: dict[type[Exception], int] = {envs.TaskError: WRONG_USAGE, ImportError: WRONG_USAGE}
+    task_errors: dict[type[Exception], int] = {
+        envs.TaskError: WRONG_USAGE,
+        ImportError: WRONG_USAGE,
+    }
     env = together(world, lambda: make_task(config), task_errors)
     made.append(env)
     config, names = world.from_root(settled(config, env))
     no_learner: dict[type[Exception], int] = dict.fromkeys(NO_LEARNER, WRONG_USAGE)
-    unsettled = {**task_errors, **no_learner, **exit_codes(world), MemoryError: WRONG_USAGE, ConfigError: WRONG_USAGE}
-    found = together(world, lambda: automatic.found(config, env, world, run_directory(config), fresh), unsettled)
+    unsettled = {
+        **task_errors,
+        **no_learner,
+        **exit_codes(world),
+        MemoryError: WRONG_USAGE,
+        ConfigError: WRONG_USAGE,
+    }
+    found = together(
+        world, lambda: automatic.found(config, env, world, run_directory(config), fresh), unsettled
+    )
     values, told = world.from_root(found)
     config = updated(config, values)
     layout = make_layout(config, env)
     declares = ALGORITHMS[config.algorithm].DECLARES
-    no_table: dict[type[Exception], int] = {epsilon.TableTooSmall: WRONG_USAGE, MemoryError: WRONG_USAGE}
+    no_table: dict[type[Exception], int] = {
+        epsilon.TableTooSmall: WRONG_USAGE,
+        MemoryError: WRONG_USAGE,
+    }
     noise = together(world, lambda: make_epsilon(config, layout, world), no_table)
-    together(world, lambda: refuse_too_large(config, env, world), {replay_memory.ReplayTooLarge: WRONG_USAGE})
+    together(
+        world,
+        lambda: refuse_too_large(config, env, world),
+        {replay_memory.ReplayTooLarge: WRONG_USAGE},
+    )
     apart = together(world, lambda: own_env(config, world.rank), task_errors)
     made.append(apart)
     operators = together(world, lambda: make_operators(config, layout), {})
     params = Params(config, layout, env.horizon, noise, operators, apart)
     initial = together(world, lambda: make_state(params, world), {MemoryError: WRONG_USAGE})
-    job = Job(config, world, env, params, initial, make_policy(params, env, output=declares.output), None)
+    job = Job(
+        config, world, env, params, initial, make_policy(params, env, output=declares.output), None
+    )
     job.learner = together(world, lambda: make_learner(params, env, initial, world), no_learner)
 
     device = "none" if job.learner is None else job.learner.device_name
     threads = config.learner.threads if declares.learning else 0
     found = together(world, lambda: probe.played(env), task_errors)
     origin = provenance.gather(env, found, world, device, threads, command)
-    origin["blocks"] = pieces(layout.d, slots(declares.evolution(config)) if declares.evolution else 1)
-    origin |= {"sizes": " ".join(map(str, layout.sizes)), "discrete": int(envs.is_discrete(env)), "start": ""}
+    origin["blocks"] = pieces(
+        layout.d, slots(declares.evolution(config)) if declares.evolution else 1
+    )
+    origin |= {
+        "sizes": " ".join(map(str, layout.sizes)),
+        "discrete": int(envs.is_discrete(env)),
+        "start": "",
+    }
     origin["settled"] = " ".join([*names.split(), *values])
     if world.agree():
-        raise Ended(STOPPED, f"stopped before it began ({', '.join(dict.fromkeys(world.reasons))}); nothing was written")
+        raise Ended(
+            STOPPED,
+            f"stopped before it began ({', '.join(dict.fromkeys(world.reasons))}); nothing was written",
+        )
     source = together(world, lambda: source_of(job, fresh, origin), exit_codes(world))
     job.run = together(world, lambda: begin(job, fresh, origin), exit_codes(world))
     try:
@@ -126,7 +157,10 @@ def at_once(config: Config, run: "Run", done: float) -> tuple[int, str] | None:
     """
     where, limit = run_directory(config), config.stop.starts
     if done >= 1 and run.complete:
-        return FINISHED, f"the run in {where} is finished; raise its budget to go on, or --fresh to start over"
+        return (
+            FINISHED,
+            f"the run in {where} is finished; raise its budget to go on, or --fresh to start over",
+        )
     if 0 < limit < run.starts:
         return FAILED, (
             f"{limit} starts in a row without a new checkpoint (stop.starts): the run counts as failed now. Look at what it "
@@ -139,7 +173,10 @@ def make_state(params: Params, world: Memory) -> Any:
     """Return the state before the first generation; make all that the node shares, the boards too. Raises MemoryError."""
     config, algorithm = params.config, ALGORITHMS[params.config.algorithm]
     initial = algorithm.init(params, world)
-    evaluations = [rollout.evaluation_board(count, config.evaluation.episodes) for count in {1, len(initial.policies)}]
+    evaluations = [
+        rollout.evaluation_board(count, config.evaluation.episodes)
+        for count in {1, len(initial.policies)}
+    ]
     for board in (algorithm.board(params), *evaluations):
         if board.rows:
             world.reserve(board.rows, board.columns)
@@ -170,7 +207,9 @@ def refuse_too_large(config: Config, env: envs.Env, world: World) -> None:
         return
     replay_memory.refuse_too_large(config, env, ram.total())
     if (need := replay_memory.needed(config, env)) > (free := ram.free()):
-        log.warn(f"the replay comes to take {ram.size(need)}, and {ram.size(free)} of memory are free now")
+        log.warn(
+            f"the replay comes to take {ram.size(need)}, and {ram.size(free)} of memory are free now"
+        )
 
 
 def make_learner(params: Params, env: envs.Env, initial: Any, world: World) -> Any:
@@ -186,13 +225,17 @@ def make_learner(params: Params, env: envs.Env, initial: Any, world: World) -> A
     # a phase keeps what it overwrites, until its result enters; of a room that ranks share all is kept
     reserve = learning.reserve(config, env.horizon) if rows is None else 0
     try:
-        return learners.make(learning.learner(config), config, layout, theta, reserve, envs.is_discrete(env), rows)
+        return learners.make(
+            learning.learner(config), config, layout, theta, reserve, envs.is_discrete(env), rows
+        )
     except MemoryError as error:
         if not replay_memory.table(config):
             raise
         added = f"to the {replay_memory.most_added(config, env.horizon):,.0f} transitions at most that this budget adds"
         table = replay_memory.table(config)
-        raise replay_memory.ReplayTooLarge(f"{error}: lower {table}.replay_capacity, {added}, or the networks") from error
+        raise replay_memory.ReplayTooLarge(
+            f"{error}: lower {table}.replay_capacity, {added}, or the networks"
+        ) from error
 
 
 def begin(job: Job, fresh: bool, origin: dict[str, Any]) -> "Run | None":
@@ -204,7 +247,9 @@ def begin(job: Job, fresh: bool, origin: dict[str, Any]) -> "Run | None":
     path, follows = run_directory(job.config), job.config.own.follows
     if follows or state.can_be_half_way(job.state):
         restored = Run.foresee(path, job.config, origin, fresh, waits=True).restored
-        if restored is not None and (told := replay_memory.half_way(job.config, job.env.horizon, job.state, restored)):
+        if restored is not None and (
+            told := replay_memory.half_way(job.config, job.env.horizon, job.state, restored)
+        ):
             raise Refused(f"{path}: {told}")
         if restored is None and follows:
             state.follow(job.state, source(job.config, path, origin))
@@ -228,7 +273,11 @@ def exit_codes(world: World) -> dict[type[Exception], int]:
         return {}
     from esac_mpi import record
 
-    return {record.Refused: WRONG_USAGE, record.Unsaved: UNSAVED, record.Unreadable: NO_CHECKPOINT}  # Away is both
+    return {
+        record.Refused: WRONG_USAGE,
+        record.Unsaved: UNSAVED,
+        record.Unreadable: NO_CHECKPOINT,
+    }  # Away is both
 
 
 def run_directory(config: Config) -> Path:
@@ -247,19 +296,38 @@ def restore(job: Job, origin: dict[str, Any], source: "Source | None" = None) ->
         if source is not None:
             from esac_mpi.training import warm_start
 
-            warm_start.begin_from(job, source, origin, lambda state: make_learner(job.params, job.env, state, job.world))
-        job.run.checkpoint(0, state_arrays(job), learner_arrays(job), replay(job), theta=main_policy(job))
+            warm_start.begin_from(
+                job,
+                source,
+                origin,
+                lambda state: make_learner(job.params, job.env, state, job.world),
+            )
+        job.run.checkpoint(
+            0, state_arrays(job), learner_arrays(job), replay(job), theta=main_policy(job)
+        )
         return
     try:
         if job.learner is not None:
             (first, stop), found = job.run.restored.replay_bounds, job.learner.replay
-            if found is not None and replay_memory.is_cut(job.config, job.env.horizon, found.capacity, stop - first):
-                if told := replay_memory.half_way(job.config, job.env.horizon, job.state, job.run.restored):
-                    raise Refused(f"{job.run.path}: {told}")  # another start was here since `begin` looked
+            if found is not None and replay_memory.is_cut(
+                job.config, job.env.horizon, found.capacity, stop - first
+            ):
+                if told := replay_memory.half_way(
+                    job.config, job.env.horizon, job.state, job.run.restored
+                ):
+                    raise Refused(
+                        f"{job.run.path}: {told}"
+                    )  # another start was here since `begin` looked
                 found.make_room(stop - first)
-            job.run.restore_replay(job.learner.replay)  # first: it may go back to the checkpoint before
+            job.run.restore_replay(
+                job.learner.replay
+            )  # first: it may go back to the checkpoint before
             job.learner.load(job.run.restored.learner)
-        state.load(job.state, job.run.restored.state, replay=None if job.learner is None else job.learner.replay)
+        state.load(
+            job.state,
+            job.run.restored.state,
+            replay=None if job.learner is None else job.learner.replay,
+        )
         job.unevaluated = pending_row(job.run.restored.pending)
         if job.run.task_changed:
             job.state.best = Best()  # of another task
@@ -275,14 +343,24 @@ def restore(job: Job, origin: dict[str, Any], source: "Source | None" = None) ->
 def keep_order(job: Job, run: "Run") -> None:
     """Let results be told in the order that dropped rows have, where the settings do not decide it, so that no row changes."""
     if job.config.own.follows is not None and state.follow(job.state, run.published):
-        parts = state_arrays(job), learner_arrays(job), replay(job), pending_arrays(job.unevaluated), main_policy(job)
-        run.checkpoint(job.state.generation, *parts)  # which replaces metrics.h5, so that it has the order alone
+        parts = (
+            state_arrays(job),
+            learner_arrays(job),
+            replay(job),
+            pending_arrays(job.unevaluated),
+            main_policy(job),
+        )
+        run.checkpoint(
+            job.state.generation, *parts
+        )  # which replaces metrics.h5, so that it has the order alone
 
 
 def moved(run: "Run", origin: dict[str, Any]) -> dict[str, Any]:
     """Return {what: its former value} of the machine and versions that a run went on with and that are others now."""
     assert run.restored is not None
-    before = {what: run.restored.attributes.get(what) for what in ("cpu", "versions", "device", "kernel")}
+    before = {
+        what: run.restored.attributes.get(what) for what in ("cpu", "versions", "device", "kernel")
+    }
     return {what: was for what, was in before.items() if was != origin.get(what)}
 
 
@@ -290,10 +368,14 @@ def take_up(job: Job, run: "Run") -> None:
     """Say on disk that the run goes on. Rank 0 only."""
     saved(run.write_config)
     saved(lambda: run.status("running", job.state.generation, **results(job)))
-    if job.state.best.policy:  # policy.h5 may hold what was evaluated at the end of a smaller budget
+    if (
+        job.state.best.policy
+    ):  # policy.h5 may hold what was evaluated at the end of a smaller budget
         saved(lambda: save_policy(job, job.state.best))
     job.display = log.Display(
-        job.config.display.style, job.config.display.every_seconds, policies=job.algorithm.DECLARES.policies
+        job.config.display.style,
+        job.config.display.every_seconds,
+        policies=job.algorithm.DECLARES.policies,
     )
 
 
@@ -307,11 +389,17 @@ def spread(params: Params, ranks: int) -> tuple[str, str]:
         return found, schedule.idle(workers + 1, ranks)
     if not rows:
         evaluations = f"evaluations, {config.evaluation.episodes} episode(s) every {config.evaluation.every} generation(s)"
-        return "rank 0 plays and learns", f"the other {ranks - 1} only play {evaluations}" if ranks > 1 else ""
+        return (
+            "rank 0 plays and learns",
+            f"the other {ranks - 1} only play {evaluations}" if ranks > 1 else "",
+        )
     beside = ranks > 1 and declares.learning is not None and declares.learning.beside(config)
     found, better = schedule.fit(rows, ranks - beside, declares.work)
     if born := declares.offspring(config):
-        found += f"; then {born} members are made" + f" on the other {ranks - 1}, rank 0 with the learner" * (ranks > 1)
+        found += (
+            f"; then {born} members are made"
+            + f" on the other {ranks - 1}, rank 0 with the learner" * (ranks > 1)
+        )
     return f"{found}, rank 0 is with the learner" if beside else found, better
 
 
@@ -319,10 +407,14 @@ def announce(job: Job, origin: dict[str, Any], settled: Sequence[str] = ()) -> N
     """Say what runs, where, and from which generation; settled: and what was "auto". Rank 0 only."""
     assert job.run is not None
     config, device = job.config, "" if job.learner is None else f", learner on {origin['device']}"
-    log.say(f"esac_mpi: {config.algorithm} on {config.task.id}, seed {config.seed}, {job.params.layout.d:,} parameters{device}")
+    log.say(
+        f"esac_mpi: {config.algorithm} on {config.task.id}, seed {config.seed}, {job.params.layout.d:,} parameters{device}"
+    )
     for sentence in sentences(config, origin["settled"], job.env):
         log.say(f"  {sentence}")
-    log.say(f"  {job.world.size} ranks on {job.world.nodes} node(s): {origin['hosts']}; {origin['mpi']}")
+    log.say(
+        f"  {job.world.size} ranks on {job.world.nodes} node(s): {origin['hosts']}; {origin['mpi']}"
+    )
     log.say(f"  run directory {job.run.path}")
     found, better = spread(job.params, job.world.size)
     if better:
@@ -334,7 +426,10 @@ def announce(job: Job, origin: dict[str, Any], settled: Sequence[str] = ()) -> N
 
         log.say(warm_start.told(job.run.start))
     if job.run.restored is None:
-        for told in (told_at_start(config, job.world.size), replay_memory.unseen(config, job.params.horizon)):
+        for told in (
+            told_at_start(config, job.world.size),
+            replay_memory.unseen(config, job.params.horizon),
+        ):
             if told:
                 log.say(f"  {told}")
         threads = threads_that_gain(config, affinity.cores(), job.world.locals)
@@ -344,8 +439,12 @@ def announce(job: Job, origin: dict[str, Any], settled: Sequence[str] = ()) -> N
         return
     if job.run.died:
         log.say(f"  {job.run.died}")
-    dropped = f"; {job.run.dropped} later rows dropped, will be made again" if job.run.dropped else ""
-    log.say(f"  resumed at generation {job.state.generation} from {job.run.restored.source.name}{dropped}")
+    dropped = (
+        f"; {job.run.dropped} later rows dropped, will be made again" if job.run.dropped else ""
+    )
+    log.say(
+        f"  resumed at generation {job.state.generation} from {job.run.restored.source.name}{dropped}"
+    )
     if job.run.task_changed:
         log.warn(
             f"the task has changed: {'; '.join(job.run.task_changed)}. The best policy begins anew, and policy.h5 is replaced at "

@@ -19,8 +19,14 @@ def make_task(config: Config) -> envs.Env:
     env = make_env(config)
     if edited := identity.edited(env):
         remedy = "what would run is what was imported: start Python anew"
-        raise envs.EditedTask(f"{env.id}: {', '.join(edited)} was edited since it was imported here; {remedy}")
-    envs.refuse_discrete(env, config.algorithm, [name for name, module in ALGORITHMS.items() if module.DECLARES.discrete])
+        raise envs.EditedTask(
+            f"{env.id}: {', '.join(edited)} was edited since it was imported here; {remedy}"
+        )
+    envs.refuse_discrete(
+        env,
+        config.algorithm,
+        [name for name, module in ALGORITHMS.items() if module.DECLARES.discrete],
+    )
     if unread := list(unread_in(config, envs.is_discrete(env))):
         raise envs.TaskError(f"{env.id}: {'; '.join(unread)}")
     return env

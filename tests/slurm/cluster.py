@@ -74,7 +74,9 @@ class Cluster:
         self.environment = {
             "SLURM_CONF": str(work / "slurm.conf"),
             "PATH": f"{software / 'usr/bin'}:{self.sbin}:{os.environ['PATH']}",
-            "LD_LIBRARY_PATH": ":".join(map(str, [*libraries, *os.environ.get("LD_LIBRARY_PATH", "").split(":")])).strip(":"),
+            "LD_LIBRARY_PATH": ":".join(
+                map(str, [*libraries, *os.environ.get("LD_LIBRARY_PATH", "").split(":")])
+            ).strip(":"),
         }
         self.daemons: dict[str, subprocess.Popen] = {}
 
@@ -91,24 +93,38 @@ class Cluster:
         (self.work / "slurm.conf").write_text(self._configuration())
         files = [f"--{kind}-file={self.work / 'munge'}.{kind}" for kind in ("pid", "seed", "log")]
         self._start(
-            "munged", "--foreground", "--force", f"--socket={self.work / 'munge'}", f"--key-file={self.work / 'key'}", *files
+            "munged",
+            "--foreground",
+            "--force",
+            f"--socket={self.work / 'munge'}",
+            f"--key-file={self.work / 'key'}",
+            *files,
         )
         self._wait((self.work / "munge").exists)
         self._start("slurmctld", "-D", "-c")
         for node in NODES:
             self.start_node(node)
-        self._wait(lambda: self.run("sinfo", "-h", "-p", "main", "-o", "%T", check=False).strip() == "idle")
+        self._wait(
+            lambda: self.run("sinfo", "-h", "-p", "main", "-o", "%T", check=False).strip() == "idle"
+        )
 
     def _let_pmix_be_found(self) -> None:
         """Make a copy of the plugin for PMIx that looks in this cluster's directory for its library, if that was unpacked."""
-        here, library = self.work / "plugins", next(self.plugins.parent.glob("pmix2/lib/libpmix.so.2"), None)
-        there = f"/usr/lib/{self.plugins.parent.name}/pmix2/lib".encode()  # where the plugin looks for libpmix.so
+        here, library = (
+            self.work / "plugins",
+            next(self.plugins.parent.glob("pmix2/lib/libpmix.so.2"), None),
+        )
+        there = (
+            f"/usr/lib/{self.plugins.parent.name}/pmix2/lib".encode()
+        )  # where the plugin looks for libpmix.so
         here.mkdir()
         if library is None or len(bytes(here)) > len(there):
             return
         (here / "libpmix.so").symlink_to(library)
         plugin = next(self.plugins.glob("mpi_pmix_v*.so"))
-        (here / plugin.name).write_bytes(plugin.read_bytes().replace(there, bytes(here).ljust(len(there), b"\0")))
+        (here / plugin.name).write_bytes(
+            plugin.read_bytes().replace(there, bytes(here).ljust(len(there), b"\0"))
+        )
         (here / "mpi_pmix.so").symlink_to(plugin.name)
 
     def down(self) -> None:
@@ -153,9 +169,16 @@ class Cluster:
 
     def run(self, *command: object, check: bool = True, **environment: str) -> str:
         """Run one of Slurm's commands where the configurations are; return what it prints."""
-        line, seen = [str(word) for word in command], {**os.environ, **self.environment, **environment}
-        done = subprocess.run(line, env=seen, capture_output=True, text=True, timeout=300, check=False, cwd=ROOT)
-        assert not check or done.returncode == 0, f"{line}: exit {done.returncode}\n{done.stdout}\n{done.stderr}"
+        line, seen = (
+            [str(word) for word in command],
+            {**os.environ, **self.environment, **environment},
+        )
+        done = subprocess.run(
+            line, env=seen, capture_output=True, text=True, timeout=300, check=False, cwd=ROOT
+        )
+        assert not check or done.returncode == 0, (
+            f"{line}: exit {done.returncode}\n{done.stdout}\n{done.stderr}"
+        )
         return done.stdout
 
     def submit(self, script: Path, *options: object, **environment: str) -> str:
@@ -176,23 +199,40 @@ class Cluster:
 
     def wait_for_steps(self) -> None:
         """Return when no job has a process left."""
-        self._wait(lambda: not any(_name(process).startswith("slurmstepd") for process in self.processes()))
+        self._wait(
+            lambda: not any(_name(process).startswith("slurmstepd") for process in self.processes())
+        )
 
     def logs(self) -> str:
         """Return what the daemons said."""
-        return "\n".join(f"== {file.name}\n{file.read_text(errors='replace')}" for file in sorted(self.work.glob("*.out")))
+        return "\n".join(
+            f"== {file.name}\n{file.read_text(errors='replace')}"
+            for file in sorted(self.work.glob("*.out"))
+        )
 
     def _configuration(self) -> str:
         host, first = socket.gethostname().split(".")[0], random.randrange(10**6, 6 * 10**7)
         user, ports = getpass.getuser(), _free_ports(3)
-        return CONF.format(host=host, user=user, ports=ports, node=self._node, work=self.work, plugins=self.plugins, first=first)
+        return CONF.format(
+            host=host,
+            user=user,
+            ports=ports,
+            node=self._node,
+            work=self.work,
+            plugins=self.plugins,
+            first=first,
+        )
 
     def _program(self, name: str) -> Path:
         """Return a program under its own name: as slurmctld-wlm, as Debian calls it, the controller takes itself for a client."""
         link = self.work / "sbin" / name
         if not link.exists():
             link.parent.mkdir(exist_ok=True)
-            link.symlink_to(next(path for path in (self.sbin / f"{name}-wlm", self.sbin / name) if path.exists()))
+            link.symlink_to(
+                next(
+                    path for path in (self.sbin / f"{name}-wlm", self.sbin / name) if path.exists()
+                )
+            )
         return link
 
     def _start(self, program: str, *arguments: str, name: str = "") -> None:
@@ -200,7 +240,11 @@ class Cluster:
         with open(self.work / f"{name}.out", "ab") as output:
             self.daemons[name] = subprocess.Popen(
                 [self._program(program), *arguments],
-                env={**os.environ, **self.environment, **({"SLURMD_NODENAME": name} if name in NODES else {})},
+                env={
+                    **os.environ,
+                    **self.environment,
+                    **({"SLURMD_NODENAME": name} if name in NODES else {}),
+                },
                 stdin=subprocess.DEVNULL,
                 stdout=output,
                 stderr=output,

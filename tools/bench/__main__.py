@@ -30,7 +30,9 @@ Nothing else should run meanwhile.
 import argparse
 import os
 
-os.environ.update(dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"), "1"))  # before numpy
+os.environ.update(
+    dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"), "1")
+)  # before numpy
 os.environ["MUJOCO_GL"] = "disabled"  # nothing is drawn
 
 import math
@@ -47,7 +49,15 @@ from esac_mpi.host.streams import answer_alone, as_json
 from tools.bench.measurement import HEADER
 from tools.parsing import parser
 
-OF_SCALING = ("task", "latency", "bandwidth", "cores_per_node", "updates_per_second", "host_per_update", "out")
+OF_SCALING = (
+    "task",
+    "latency",
+    "bandwidth",
+    "cores_per_node",
+    "updates_per_second",
+    "host_per_update",
+    "out",
+)
 READS = {  # modules of tools.bench: options that not all of them read
     "rollout": ("rounds",),
     "generation": ("rounds",),
@@ -69,21 +79,70 @@ def command_line() -> argparse.ArgumentParser:
     line = parser(__doc__)
     line.add_argument("name", choices=tuple(READS))
     line.add_argument("--json", action="store_true", help="one JSON object a line")
-    line.add_argument("--quick", action="store_true", help="seconds in place of minutes, to see that it works")
-    line.add_argument("--rounds", type=whole, default=0, help="turns of each competitor; 0 = the benchmark's own number")
-    line.add_argument("--device", choices=("cpu", "cuda"), default="", help="learner: this one alone")
-    line.add_argument("--bf16", action="store_true", help="learner: bf16 on the CPU, too; minutes where it has no units for it")
     line.add_argument(
-        "--task", nargs="+", default=[], metavar="ID", help="scaling: whose episodes and learner; race: these alone"
+        "--quick", action="store_true", help="seconds in place of minutes, to see that it works"
     )
-    line.add_argument("--latency", type=float, default=Cluster.latency, help="scaling: of a message [s]")
-    line.add_argument("--bandwidth", type=float, default=Cluster.bandwidth, help="scaling: of the network [bytes/s]")
-    line.add_argument("--cores-per-node", type=whole, default=Cluster.cores_per_node, help="scaling: ranks of a node")
-    line.add_argument("--updates-per-second", type=float, default=0.0, help="scaling: of a simulated GPU; 0 = none")
-    line.add_argument("--host-per-update", type=float, default=HOST_PER_UPDATE, help="scaling: of rank 0's core for that GPU [s]")
-    line.add_argument("--only", nargs="+", default=[], metavar="COMPETITOR", help="race: these alone, by the names in its table")
+    line.add_argument(
+        "--rounds",
+        type=whole,
+        default=0,
+        help="turns of each competitor; 0 = the benchmark's own number",
+    )
+    line.add_argument(
+        "--device", choices=("cpu", "cuda"), default="", help="learner: this one alone"
+    )
+    line.add_argument(
+        "--bf16",
+        action="store_true",
+        help="learner: bf16 on the CPU, too; minutes where it has no units for it",
+    )
+    line.add_argument(
+        "--task",
+        nargs="+",
+        default=[],
+        metavar="ID",
+        help="scaling: whose episodes and learner; race: these alone",
+    )
+    line.add_argument(
+        "--latency", type=float, default=Cluster.latency, help="scaling: of a message [s]"
+    )
+    line.add_argument(
+        "--bandwidth",
+        type=float,
+        default=Cluster.bandwidth,
+        help="scaling: of the network [bytes/s]",
+    )
+    line.add_argument(
+        "--cores-per-node",
+        type=whole,
+        default=Cluster.cores_per_node,
+        help="scaling: ranks of a node",
+    )
+    line.add_argument(
+        "--updates-per-second",
+        type=float,
+        default=0.0,
+        help="scaling: of a simulated GPU; 0 = none",
+    )
+    line.add_argument(
+        "--host-per-update",
+        type=float,
+        default=HOST_PER_UPDATE,
+        help="scaling: of rank 0's core for that GPU [s]",
+    )
+    line.add_argument(
+        "--only",
+        nargs="+",
+        default=[],
+        metavar="COMPETITOR",
+        help="race: these alone, by the names in its table",
+    )
     line.add_argument("--limit", type=float, default=0, help="race: of a run [s]; 0 = 120")
-    line.add_argument("--out", type=given, help="scaling: the picture, runs/scaling.png; race: the folder, runs/race")
+    line.add_argument(
+        "--out",
+        type=given,
+        help="scaling: the picture, runs/scaling.png; race: the folder, runs/race",
+    )
     return line
 
 
@@ -100,7 +159,12 @@ def main(argv: list[str]) -> int:
     if not (options.rounds >= 0 and options.cores_per_node >= 1 and 0 <= options.limit < math.inf):
         line.error("--rounds and --limit must be at least 0, --cores-per-node at least 1")
     try:
-        refuse_unread(line, options, options.name, [name for name in OPTIONS if name not in READS[options.name]])
+        refuse_unread(
+            line,
+            options,
+            options.name,
+            [name for name in OPTIONS if name not in READS[options.name]],
+        )
     except Unusable as problem:
         line.error(str(problem))
     look_here()

@@ -25,9 +25,15 @@ from tools.bench.measurement import Measurement
 from tools.bench.program import recorded
 
 CHEETAH, HOPPER = "HalfCheetah-v5", "Hopper-v5"
-COST = {CHEETAH: (3.5, 2.2), HOPPER: (1.2, 2.2)}  # update_cost and critic_cost of this network, as they are on one core
+COST = {
+    CHEETAH: (3.5, 2.2),
+    HOPPER: (1.2, 2.2),
+}  # update_cost and critic_cost of this network, as they are on one core
 FIRST = 2  # generations before what counts: nothing learns yet
-START = {CHEETAH: FIRST * 2000, HOPPER: 200}  # steps before any gradient; Hopper falls after some 20
+START = {
+    CHEETAH: FIRST * 2000,
+    HOPPER: 200,
+}  # steps before any gradient; Hopper falls after some 20
 GENERATIONS = {CHEETAH: 5, HOPPER: 20}  # that count
 SIZES = (2, 2), (2, 3), (3, 2), (6, 5), (10, 9), (65, 64)  # ranks, workers
 WINDOW, MEAN = 10, 5  # of AES-RL's defaults
@@ -51,20 +57,40 @@ def measurements(options: argparse.Namespace) -> Iterator[Measurement]:
     if options.quick:
         rounds, horizon, hidden = 1, 30, (8, 8)
     for task in (CHEETAH, HOPPER):
-        kinds, generations = variants(task, horizon), FIRST + (2 if options.quick else GENERATIONS[task])
+        kinds, generations = (
+            variants(task, horizon),
+            FIRST + (2 if options.quick else GENERATIONS[task]),
+        )
         common = (
             "--task.id", task, "--task.horizon", horizon, "--policy.hidden", *hidden, "--budget.generations", generations,
             "--evaluation.every", generations + 1, "--evaluation.episodes", 1, "--checkpoint.every_generations", 0,
         )  # fmt: skip
-        rows = [{name: [recorded(r, *common, *own) for r in (1, 2)] for name, own in kinds.items()} for _ in range(rounds)]
+        rows = [
+            {name: [recorded(r, *common, *own) for r in (1, 2)] for name, own in kinds.items()}
+            for _ in range(rounds)
+        ]
         for name in kinds:
             yield from waited(f"{name} {task}", [row[name] for row in rows])
         pairs = [row[next(iter(kinds))] for row in rows]
-        yield Measurement.of("aes", f"AES-RL {task}", "update_cost, as it was", "steps", [costs(one)[0] for one, _ in pairs])
-        yield Measurement.of("aes", f"AES-RL {task}", "critic_cost, as it was", "ratio", [costs(one)[1] for one, _ in pairs])
+        yield Measurement.of(
+            "aes",
+            f"AES-RL {task}",
+            "update_cost, as it was",
+            "steps",
+            [costs(one)[0] for one, _ in pairs],
+        )
+        yield Measurement.of(
+            "aes",
+            f"AES-RL {task}",
+            "critic_cost, as it was",
+            "ratio",
+            [costs(one)[1] for one, _ in pairs],
+        )
         for name in kinds:
             ratio = [per_step(row[name][1]) / per_step(row[next(iter(kinds))][1]) for row in rows]
-            yield Measurement.of("aes", f"{name} {task}", "time of a step / AES-RL's, 2 ranks", "ratio", ratio)
+            yield Measurement.of(
+                "aes", f"{name} {task}", "time of a step / AES-RL's, 2 ranks", "ratio", ratio
+            )
         speeds = speeds_of(pairs[0][0], horizon)
         yield from simulated(task, speeds, options.quick)
     yield from simulated("a long tail", replace(speeds, lengths=long_tail(horizon)), options.quick)
@@ -101,12 +127,31 @@ def waited(case: str, pairs: list[list[RunFiles]]) -> Iterator[Measurement]:
         own = np.array([span(computed(pair[place], Machine(ranks))) for pair in pairs])
         other = np.array([span(computed(pair[1 - place], Machine(ranks))) for pair in pairs])
         yield Measurement.of("aes", f"{case} ranks={ranks}", "generations", "s", measured)
-        yield Measurement.of("aes", f"{case} ranks={ranks}", "computed from itself / measured", "ratio", own / measured, True)
         yield Measurement.of(
-            "aes", f"{case} ranks={ranks}", f"computed from {3 - ranks} / measured", "ratio", other / measured, True
+            "aes",
+            f"{case} ranks={ranks}",
+            "computed from itself / measured",
+            "ratio",
+            own / measured,
+            True,
+        )
+        yield Measurement.of(
+            "aes",
+            f"{case} ranks={ranks}",
+            f"computed from {3 - ranks} / measured",
+            "ratio",
+            other / measured,
+            True,
         )
     work = np.array([[span(computed(one, Machine(r))) for r in (1, 2)] for one, _ in pairs])
-    yield Measurement.of("aes", f"{case} ranks=2", "waiting share from 1 rank", "ratio", 1 - work[:, 0] / (2 * work[:, 1]), True)
+    yield Measurement.of(
+        "aes",
+        f"{case} ranks=2",
+        "waiting share from 1 rank",
+        "ratio",
+        1 - work[:, 0] / (2 * work[:, 1]),
+        True,
+    )
 
 
 def span(ends: np.ndarray) -> float:
@@ -118,12 +163,18 @@ def speeds_of(run: RunFiles, horizon: int) -> Speeds:
     """Return the speeds that a run's tasks had."""
     aes = run.config.aes_rl
     worker, busy, updating, steps, updates = (
-        run.columns[f"timing/task_{name}"] for name in ("worker", "busy", "updating", "steps", "updates")
+        run.columns[f"timing/task_{name}"]
+        for name in ("worker", "busy", "updating", "steps", "updates")
     )
     mine, critic = worker < aes.workers, worker == aes.workers
     step = (busy - updating)[mine].sum() / steps[mine].sum()
-    update, taught = updating[mine].sum() / updates[mine].sum(), busy[critic].sum() / updates[critic].sum()
-    return Speeds(step, update, taught, aes.critic_chunk, horizon, run.columns["metrics/length"].ravel())
+    update, taught = (
+        updating[mine].sum() / updates[mine].sum(),
+        busy[critic].sum() / updates[critic].sum(),
+    )
+    return Speeds(
+        step, update, taught, aes.critic_chunk, horizon, run.columns["metrics/length"].ravel()
+    )
 
 
 def long_tail(horizon: int) -> np.ndarray:
@@ -140,12 +191,19 @@ def simulated(case: str, speeds: Speeds, quick: bool) -> Iterator[Measurement]:
             ("twice update_cost", "virtual", (2 * true[0], true[1])), ("critic_cost = 1", "virtual", (true[0], 1.0)),
             ("order = arrival", "arrival", true),
         ):  # fmt: skip
-            shares = [waiting(made_up(speeds, workers, order, cost, seed), ranks) for seed in range(1 if quick else 3)]
+            shares = [
+                waiting(made_up(speeds, workers, order, cost, seed), ranks)
+                for seed in range(1 if quick else 3)
+            ]
             about = f"{case} ranks={ranks} workers={workers}"
-            yield Measurement.of("aes", about, f"waiting share, {name}", "ratio", shares, simulation=True)
+            yield Measurement.of(
+                "aes", about, f"waiting share, {name}", "ratio", shares, simulation=True
+            )
 
 
-def made_up(speeds: Speeds, workers: int, order: str, cost: tuple[float, float], seed: int, each: int = 40) -> Recorded:
+def made_up(
+    speeds: Speeds, workers: int, order: str, cost: tuple[float, float], seed: int, each: int = 40
+) -> Recorded:
     """Return so many tasks of each worker, half of which are trained."""
     random = np.random.default_rng(seed)
     options = SimpleNamespace(
@@ -161,7 +219,11 @@ def made_up(speeds: Speeds, workers: int, order: str, cost: tuple[float, float],
         own = piece(steps * speeds.step, updates * speeds.update, updates, lasted, cost[0])
         arrivals.append(Arrival(number % workers, length, own))
     turn = piece(
-        0.0, speeds.chunk * speeds.critic, speeds.chunk, float(np.ceil(options.of_critic * speeds.chunk)), options.of_critic
+        0.0,
+        speeds.chunk * speeds.critic,
+        speeds.chunk,
+        float(np.ceil(options.of_critic * speeds.chunk)),
+        options.of_critic,
     )
     return Recorded(options, arrivals, [turn])
 

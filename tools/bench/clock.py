@@ -44,11 +44,25 @@ def measurements(options: argparse.Namespace) -> Iterator[Measurement]:
     generations = 30
     if options.quick:
         rounds, generations = 1, 8
-        common = (*common[:3], "--evaluation.every", 2, "--evaluation.episodes", 2, "--task.horizon", 50)
+        common = (
+            *common[:3],
+            "--evaluation.every",
+            2,
+            "--evaluation.episodes",
+            2,
+            "--task.horizon",
+            50,
+        )
     for name, own in kinds().items():
-        limit = () if "--budget.generations" in own and not options.quick else ("--budget.generations", generations)
+        limit = (
+            ()
+            if "--budget.generations" in own and not options.quick
+            else ("--budget.generations", generations)
+        )
         own = own[2:] if own[0] == "--budget.generations" and options.quick else own
-        pairs = [[recorded(ranks, *common, *limit, *own) for ranks in (1, 2)] for _ in range(rounds)]
+        pairs = [
+            [recorded(ranks, *common, *limit, *own) for ranks in (1, 2)] for _ in range(rounds)
+        ]
         yield from compared(name, pairs)
 
 
@@ -60,11 +74,29 @@ def compared(name: str, pairs: list[list[RunFiles]]) -> Iterator[Measurement]:
         other = np.array([span(computed(pair[1 - place], Machine(ranks))) for pair in pairs])
         case = f"{name} ranks={ranks}"
         yield Measurement.of("clock", case, "generations", "s", measured)
-        if ranks == 1:  # much less than 1: other work was going on, and the measured clocks are not those of this machine
-            share = [pair[0].columns["timing/seconds_processor"][FIRST:].sum() for pair in pairs] / measured
+        if (
+            ranks == 1
+        ):  # much less than 1: other work was going on, and the measured clocks are not those of this machine
+            share = [
+                pair[0].columns["timing/seconds_processor"][FIRST:].sum() for pair in pairs
+            ] / measured
             yield Measurement.of("clock", case, "processor time / that", "ratio", share)
-        yield Measurement.of("clock", case, "computed from itself / measured", "ratio", own / measured, simulation=True)
-        yield Measurement.of("clock", case, f"computed from {3 - ranks} / measured", "ratio", other / measured, simulation=True)
+        yield Measurement.of(
+            "clock",
+            case,
+            "computed from itself / measured",
+            "ratio",
+            own / measured,
+            simulation=True,
+        )
+        yield Measurement.of(
+            "clock",
+            case,
+            f"computed from {3 - ranks} / measured",
+            "ratio",
+            other / measured,
+            simulation=True,
+        )
 
 
 def span(ends: np.ndarray) -> float:

@@ -6,22 +6,47 @@ from typing import Any
 
 import numpy as np
 
-from esac_mpi.studies.experiments.update_rates import ACTION, OBSERVATION, STORED, chunks, ours, transitions
+from esac_mpi.studies.experiments.update_rates import (
+    ACTION,
+    OBSERVATION,
+    STORED,
+    chunks,
+    ours,
+    transitions,
+)
 from tools.bench.measurement import Timed
 
-__all__ = ["ACTION", "OBSERVATION", "STORED", "chunks", "ours", "sb3", "sbx", "trained", "transitions"]
+__all__ = [
+    "ACTION",
+    "OBSERVATION",
+    "STORED",
+    "chunks",
+    "ours",
+    "sb3",
+    "sbx",
+    "trained",
+    "transitions",
+]
 
 
-def sb3(name: str, hidden: tuple[int, ...], batch: int, device: str, threads: int, seconds: float) -> Callable[[], Timed]:
+def sb3(
+    name: str, hidden: tuple[int, ...], batch: int, device: str, threads: int, seconds: float
+) -> Callable[[], Timed]:
     """Return a turn of stable-baselines3's train; its DDPG has no weight decay, where ours has."""
     import stable_baselines3
 
-    return trained(getattr(stable_baselines3, name.upper()), name, hidden, batch, device, threads, seconds)
+    return trained(
+        getattr(stable_baselines3, name.upper()), name, hidden, batch, device, threads, seconds
+    )
 
 
-def sbx(hidden: tuple[int, ...], batch: int, device: str, threads: int, seconds: float) -> Callable[[], Timed]:
+def sbx(
+    hidden: tuple[int, ...], batch: int, device: str, threads: int, seconds: float
+) -> Callable[[], Timed]:
     """Return a turn of SBX's SAC, in JAX on one thread: all updates of a call are one compiled program."""
-    os.environ["XLA_FLAGS"] = "--xla_cpu_multi_thread_eigen=false intra_op_parallelism_threads=1"  # before JAX is imported
+    os.environ["XLA_FLAGS"] = (
+        "--xla_cpu_multi_thread_eigen=false intra_op_parallelism_threads=1"  # before JAX is imported
+    )
     import sbx
 
     return trained(sbx.SAC, "sac", hidden, batch, device, threads, seconds, at_once=50)

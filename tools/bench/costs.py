@@ -19,9 +19,16 @@ def costs_of(runs: list[RunFiles]) -> simulation.Costs:
     def median(name: str) -> float:
         return float(np.median(np.concatenate([part.get(name, np.zeros(1)) for part in found])))
 
-    lengths = [run.columns["metrics/length"][2:].astype(float) for run in runs]  # of the generations but the first two
-    per_step = [part["episodes"][1:] / length.sum(axis=1) for part, length in zip(found, lengths, strict=True)]
-    durations = np.concatenate([(length * s[:, None]).ravel() for length, s in zip(lengths, per_step, strict=True)])
+    lengths = [
+        run.columns["metrics/length"][2:].astype(float) for run in runs
+    ]  # of the generations but the first two
+    per_step = [
+        part["episodes"][1:] / length.sum(axis=1)
+        for part, length in zip(found, lengths, strict=True)
+    ]
+    durations = np.concatenate(
+        [(length * s[:, None]).ravel() for length, s in zip(lengths, per_step, strict=True)]
+    )
     seconds_per_step = float(np.median(np.concatenate(per_step)))
     costs = simulation.Costs(
         durations, d, noise=median("noise") / (n * d), update=median("update") / (n // 2 * d), plan=median("plan"),
@@ -45,7 +52,11 @@ def learner_costs(costs: simulation.Costs, runs: list[RunFiles], length: float) 
 
 def phase_counts(run: RunFiles) -> tuple[np.ndarray, np.ndarray]:
     """Return steps and updates [2, phases] of all learner phases but the first, and the rows in which they entered [phases]."""
-    counts = np.diff([run.columns[f"metrics/{c}"] for c in ("env_steps_learner", "gradient_updates")], prepend=0, axis=1)
+    counts = np.diff(
+        [run.columns[f"metrics/{c}"] for c in ("env_steps_learner", "gradient_updates")],
+        prepend=0,
+        axis=1,
+    )
     rows = np.flatnonzero(counts[0])[1:]
     return counts[:, rows], rows
 

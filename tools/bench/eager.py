@@ -34,7 +34,9 @@ class Eager:
         self.actor = network((OBSERVATION, *hidden, 2 * ACTION), device)
         critics = [network((OBSERVATION + ACTION, *hidden, 1), device) for _ in range(4)]
         self.qf1, self.qf2, self.target1, self.target2 = critics
-        self.q_optimizer = optim.Adam([*self.qf1.parameters(), *self.qf2.parameters()], lr=3e-4, **adam)
+        self.q_optimizer = optim.Adam(
+            [*self.qf1.parameters(), *self.qf2.parameters()], lr=3e-4, **adam
+        )
         self.actor_optimizer = optim.Adam(self.actor.parameters(), lr=3e-4, **adam)
         self.columns = [np.array(c, np.float32) for c in zip(*transitions(), strict=True)]
         self.random = np.random.default_rng(0)
@@ -48,7 +50,9 @@ class Eager:
         normal = Normal(mean, (-5 + 3.5 * (torch.tanh(log_std) + 1)).exp())
         x = normal.rsample()
         action = torch.tanh(x)
-        return action, (normal.log_prob(x) - torch.log(1 - action.pow(2) + 1e-6)).sum(1, keepdim=True)
+        return action, (normal.log_prob(x) - torch.log(1 - action.pow(2) + 1e-6)).sum(
+            1, keepdim=True
+        )
 
     def update(self) -> None:
         """Update critics, actor and targets from one batch."""
@@ -80,7 +84,9 @@ class Eager:
     def _update_critics(self, joined: Any, target: Any) -> None:
         from torch.nn import functional
 
-        q_loss = functional.mse_loss(self.qf1(joined).view(-1), target) + functional.mse_loss(self.qf2(joined).view(-1), target)
+        q_loss = functional.mse_loss(self.qf1(joined).view(-1), target) + functional.mse_loss(
+            self.qf2(joined).view(-1), target
+        )
         self.q_optimizer.zero_grad()
         q_loss.backward()
         self.q_optimizer.step()
@@ -118,7 +124,12 @@ class Captured(Eager):
 
 
 def eager_sac(
-    hidden: tuple[int, ...], batch: int, device: str, threads: int, seconds: float, kind: type[Eager] = Eager
+    hidden: tuple[int, ...],
+    batch: int,
+    device: str,
+    threads: int,
+    seconds: float,
+    kind: type[Eager] = Eager,
 ) -> Callable[[], Timed]:
     """Return a turn of its updates; the learner is made in the first one."""
     import torch

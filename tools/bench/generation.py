@@ -15,8 +15,16 @@ STANDUP = "HumanoidStandup-v5"  # the parameters of Humanoid-v5, and no fall end
 def measurements(options: argparse.Namespace) -> Iterator[Measurement]:
     """Measure the parts of a generation at 1 and 2 ranks, and the idle time where episodes differ in length."""
     short = learner_phase(100, 0.05)
-    big = [("es", STANDUP, 50, 2), ("es", "HalfCheetah-v5", 50, 4), ("esac", "HalfCheetah-v5", 50, 4)]
-    variable = [("es", task, n, 8 if n > 8 else 20) for task in ("Hopper-v5", "Walker2d-v5") for n in (8, 50)]
+    big = [
+        ("es", STANDUP, 50, 2),
+        ("es", "HalfCheetah-v5", 50, 4),
+        ("esac", "HalfCheetah-v5", 50, 4),
+    ]
+    variable = [
+        ("es", task, n, 8 if n > 8 else 20)
+        for task in ("Hopper-v5", "Walker2d-v5")
+        for n in (8, 50)
+    ]
     rounds = options.rounds or 2
     more: tuple[object, ...] = ()
     if options.quick:
@@ -41,12 +49,22 @@ def describe_generation(case: str, runs: list[RunFiles]) -> Iterator[Measurement
     found = [parts(run) for run in runs]
     case = f"{case} d={d:,}"
     for name in found[0]:
-        yield Measurement.of("generation", case, name, "s", np.concatenate([part[name] for part in found]))
+        yield Measurement.of(
+            "generation", case, name, "s", np.concatenate([part[name] for part in found])
+        )
     wall = np.concatenate([np.diff(run.columns["timing/wall_seconds"]) for run in runs])
-    learning = np.concatenate([part.get("learn", np.zeros(1)) + 0 * part["episodes"] for part in found])
+    learning = np.concatenate(
+        [part.get("learn", np.zeros(1)) + 0 * part["episodes"] for part in found]
+    )
     episodes = np.concatenate([part["episodes"] for part in found])
     yield Measurement.of("generation", case, "whole", "s", wall)
-    yield Measurement.of("generation", case, "outside episodes and learner / episodes", "ratio", (wall - learning) / episodes - 1)
+    yield Measurement.of(
+        "generation",
+        case,
+        "outside episodes and learner / episodes",
+        "ratio",
+        (wall - learning) / episodes - 1,
+    )
     yield from describe_idle(case, runs)
 
 

@@ -21,9 +21,14 @@ from tools.bench.competitors import ACTION, OBSERVATION
 if TYPE_CHECKING:
     from torch import Tensor
 
-KINDS: dict[str, tuple[str, dict[str, Any]]] = {  # what is checked: the learner's name, and its settings
+KINDS: dict[
+    str, tuple[str, dict[str, Any]]
+] = {  # what is checked: the learner's name, and its settings
     "SAC": ("sac", {}),
-    "SAC, value network, temperature": ("sac", {"sac.value_network": True, "sac.automatic_temperature": True}),
+    "SAC, value network, temperature": (
+        "sac",
+        {"sac.value_network": True, "sac.automatic_temperature": True},
+    ),
     "SAC, bf16, layer norm": ("sac", {"learner.precision": "bf16", "policy.layer_norm": True}),
     "SAC, layer norm in the critics": ("sac", {"sac.critic_layer_norm": True}),
     "TD3": ("td3", {"algorithm": "td3"}),
@@ -33,7 +38,10 @@ KINDS: dict[str, tuple[str, dict[str, Any]]] = {  # what is checked: the learner
     "CEM-RL": ("cem", {"algorithm": "cem_rl"}),
 }
 UPDATES, STORED = 100, 5000  # that are compared; transitions that they draw from
-TOLERANCE = {"fp32": 2e-3, "bf16": 5e-2}  # of a loss in UPDATES updates, over its largest one: GPU against CPU
+TOLERANCE = {
+    "fp32": 2e-3,
+    "bf16": 5e-2,
+}  # of a loss in UPDATES updates, over its largest one: GPU against CPU
 
 
 @dataclass(frozen=True)
@@ -83,7 +91,11 @@ def gpu_here() -> Iterator[Finding]:
         return
     about, driver = torch.cuda.get_device_properties(0), learners.load("gpu").driver()
     found = f"{about.name}, {about.total_memory:,} bytes, driver {driver or 'not told'}, torch {torch.__version__}"
-    yield Finding("this machine", None, f"{found}, kernels for {' '.join(torch.cuda.get_arch_list())}; {compute_mode()}")
+    yield Finding(
+        "this machine",
+        None,
+        f"{found}, kernels for {' '.join(torch.cuda.get_arch_list())}; {compute_mode()}",
+    )
 
 
 def compute_mode() -> str:
@@ -98,7 +110,9 @@ def compute_mode() -> str:
     return f"compute mode {', '.join(done.stdout.split()) or 'not told'}"
 
 
-def made(kind: str, device: str, captured: bool, hidden: tuple[int, ...] = (256, 256), **fields: Any) -> Any:
+def made(
+    kind: str, device: str, captured: bool, hidden: tuple[int, ...] = (256, 256), **fields: Any
+) -> Any:
     """Return a learner of HalfCheetah's sizes with a replay of random transitions; captured: as it is on a GPU.
 
     fields: of its table.
@@ -107,13 +121,19 @@ def made(kind: str, device: str, captured: bool, hidden: tuple[int, ...] = (256,
 
     name, changes = KINDS[kind]
     own = {f"{name}.{field}": value for field, value in fields.items()}
-    config = updated(Config(), {**changes, **own, "policy.hidden": hidden, "learner.device": device})
-    layout = Layout((OBSERVATION, *hidden, ACTION), config.policy.layer_norm, config.policy.path_gain)
+    config = updated(
+        Config(), {**changes, **own, "policy.hidden": hidden, "learner.device": device}
+    )
+    layout = Layout(
+        (OBSERVATION, *hidden, ACTION), config.policy.layer_norm, config.policy.path_gain
+    )
     room = np.zeros((STORED, width(OBSERVATION, ACTION)), np.float32)
     learner = learners.make(name, config, layout, layout.initial(0, 0), rows=room)
     if not captured:
         learner.chunks = Chunks(learner, Uncaptured())
-    rows = np.random.default_rng(0).uniform(-1, 1, (STORED, learner.replay.width)).astype(np.float32)
+    rows = (
+        np.random.default_rng(0).uniform(-1, 1, (STORED, learner.replay.width)).astype(np.float32)
+    )
     rows[:, learner.replay.columns.terminated] = np.arange(STORED) % 50 == 0
     learner.replay.add_rows(rows)
     learner.update.start()
@@ -148,7 +168,9 @@ def bits(device: str, hidden: tuple[int, ...] = (256, 256)) -> Iterator[Finding]
     for kind, (_, changes) in KINDS.items():
         learners.clear()  # of the kind before
         graphs = device != "cpu"
-        captured, again, plain = (made(kind, device, way, hidden) for way in (graphs, graphs, False))
+        captured, again, plain = (
+            made(kind, device, way, hidden) for way in (graphs, graphs, False)
+        )
         found = losses(captured)
         apart = difference(found, losses(made(kind, "cpu", False, hidden)))
         limit = TOLERANCE[changes.get("learner.precision", "fp32")]

@@ -54,14 +54,20 @@ def drawing(batch: int, action: int, count: int = 256) -> float:
     from esac_mpi.learners import training
     from esac_mpi.learners.replay import Replay
 
-    replay, random, noise = Replay(1, 1, 1), training.streams(0, 4), np.empty((count, 2, batch, action), np.float32)
+    replay, random, noise = (
+        Replay(1, 1, 1),
+        training.streams(0, 4),
+        np.empty((count, 2, batch, action), np.float32),
+    )
     start = time.thread_time()
     replay.places(random.sampling, (count, batch), added=10**6, newest=10**6)
     random.update.standard_normal(dtype=np.float32, out=noise)
     return (time.thread_time() - start) / count
 
 
-def competing(device: str, names: tuple[str, ...], seconds: float = 0.7, rounds: int = 2) -> Iterator[Finding]:
+def competing(
+    device: str, names: tuple[str, ...], seconds: float = 0.7, rounds: int = 2
+) -> Iterator[Finding]:
     """Measure the updates/s of some of the competitors of `bench learner`, size by size, taking turns."""
     for hidden, batch in learner.ON_GPU:
         learners.clear()

@@ -20,7 +20,9 @@ Figures = dict[str, tuple[str, list[float]]]  # what was measured: unit, values
 
 def measurements(options: argparse.Namespace) -> Iterator[Measurement]:
     """Measure what the history of a run costs as it grows."""
-    cases, marks = (((4, 2),), (5, 10)) if options.quick else (((50, 16), (500, 64)), (1_000, 10_000, 100_000))
+    cases, marks = (
+        (((4, 2),), (5, 10)) if options.quick else (((50, 16), (500, 64)), (1_000, 10_000, 100_000))
+    )
     for n, ranks in cases:
         with tempfile.TemporaryDirectory() as place:
             for generation, figures in grow(Path(place) / "run", n, ranks, marks):
@@ -35,12 +37,20 @@ def row(random: np.random.Generator, generation: int, n: int, ranks: int) -> tup
     wide = {"length": np.full(n, 1000), "parent": np.arange(n), "winners": np.arange(n * 2 // 5)}
     evaluated = {name: random.random(10) for name in ("evaluation_theta_es", "evaluation_sac")}
     metrics = {"generation": generation, "fitness": random.random(n), **wide, **evaluated, **one}
-    return metrics, {"busy_seconds": random.random(min(ranks, 64)), "member_seconds": random.random(n), **other}
+    return metrics, {
+        "busy_seconds": random.random(min(ranks, 64)),
+        "member_seconds": random.random(n),
+        **other,
+    }
 
 
 def grow(path: Path, n: int, ranks: int, marks: tuple[int, ...]) -> Iterator[tuple[int, Figures]]:
     """Add rows up to the last mark; yield (generation, figures) at each."""
-    random, run, state = np.random.default_rng(0), Run.begin(path, Config(), {}), {"theta_es": np.zeros(1000, np.float32)}
+    random, run, state = (
+        np.random.default_rng(0),
+        Run.begin(path, Config(), {}),
+        {"theta_es": np.zeros(1000, np.float32)},
+    )
     run.checkpoint(0, state, {})
     for start, stop in zip((0, *marks), marks, strict=False):
         appends, checkpoints, publications = [], [], []

@@ -11,10 +11,30 @@ from functools import partial
 from esac_mpi import learners
 from tools.bench.competitors import ours, sb3, sbx
 from tools.bench.eager import Captured, eager_sac
-from tools.bench.measurement import Measurement, Timed, against, failed, installed, lazily, say, turns
+from tools.bench.measurement import (
+    Measurement,
+    Timed,
+    against,
+    failed,
+    installed,
+    lazily,
+    say,
+    turns,
+)
 
-NETS = [((32, 32), 128), ((64, 64), 64), ((64, 64), 256), ((256, 256), 256), ((512, 512), 256)]  # hidden layers, batch
-ON_GPU = [((256, 256), 256), ((512, 512), 256), ((32, 32), 128), ((512, 512), 1024)]  # the same there, what counts most first
+NETS = [
+    ((32, 32), 128),
+    ((64, 64), 64),
+    ((64, 64), 256),
+    ((256, 256), 256),
+    ((512, 512), 256),
+]  # hidden layers, batch
+ON_GPU = [
+    ((256, 256), 256),
+    ((512, 512), 256),
+    ((32, 32), 128),
+    ((512, 512), 1024),
+]  # the same there, what counts most first
 Turns = dict[str, Callable[[], Timed]]
 
 
@@ -28,7 +48,9 @@ def measurements(options: argparse.Namespace) -> Iterator[Measurement]:
     devices = [("cpu", threads) for threads in (1, 2)] + [("cuda", 1)] * torch.cuda.is_available()
     devices = [each for each in devices if each[0] == options.device] if options.device else devices
     if not devices:
-        say(f"python -m tools.bench learner --device {options.device}: torch sees no such device here")
+        say(
+            f"python -m tools.bench learner --device {options.device}: torch sees no such device here"
+        )
         raise SystemExit(2)
     nets, rounds, seconds = NETS, options.rounds or 5, 0.7
     if options.device == "cuda":
@@ -53,12 +75,16 @@ def measurements(options: argparse.Namespace) -> Iterator[Measurement]:
         raise SystemExit(1)
 
 
-def on_cpu(hidden: tuple[int, ...], batch: int, device: str, threads: int, seconds: float, bf16: bool) -> Turns:
+def on_cpu(
+    hidden: tuple[int, ...], batch: int, device: str, threads: int, seconds: float, bf16: bool
+) -> Turns:
     """Return the turns of ours, in bf16 too where asked, and of its peers."""
     size = hidden, batch, device, threads, seconds
     found: Turns = {"ours": lazily(partial(ours, "sac", *size, {}))}
     if threads == 1 and learners.load("cpu").KIND:
-        found["ours compiled"] = lazily(partial(ours, "sac", *size, {"learner.kernels": "compiled"}))
+        found["ours compiled"] = lazily(
+            partial(ours, "sac", *size, {"learner.kernels": "compiled"})
+        )
     if bf16:
         found["ours bf16"] = lazily(partial(ours, "sac", *size, {"learner.precision": "bf16"}))
     if installed("stable_baselines3"):
@@ -84,7 +110,9 @@ def on_gpu(hidden: tuple[int, ...], batch: int, device: str, threads: int, secon
     return found
 
 
-def under(make: Callable[[], Callable[[], Timed]], deterministic: bool, tf32: bool = False) -> Callable[[], Timed]:
+def under(
+    make: Callable[[], Callable[[], Timed]], deterministic: bool, tf32: bool = False
+) -> Callable[[], Timed]:
     """Return a turn before which torch's settings, which all in a process share, are made what the competitor's own would be.
 
     make: the competitor's turn; making a learner of ours sets them, too, so it comes before.

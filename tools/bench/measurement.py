@@ -26,7 +26,15 @@ class Measurement:
     simulation: bool = False
 
     @classmethod
-    def of(cls, benchmark: str, case: str, figure: str, unit: str, values: Any, simulation: bool = False) -> "Measurement":
+    def of(
+        cls,
+        benchmark: str,
+        case: str,
+        figure: str,
+        unit: str,
+        values: Any,
+        simulation: bool = False,
+    ) -> "Measurement":
         """Return the measurement of these values, one for each round."""
         found = np.asarray(values, float).ravel()
         least, median, most = np.quantile(found, (0, 0.5, 1)).tolist()
@@ -34,7 +42,10 @@ class Measurement:
 
     def plain(self) -> dict[str, Any]:
         """Return its fields for JSON, which has no infinity: None for a time that nobody waited for."""
-        return {name: None if value in (np.inf, -np.inf) else value for name, value in asdict(self).items()}
+        return {
+            name: None if value in (np.inf, -np.inf) else value
+            for name, value in asdict(self).items()
+        }
 
     def line(self) -> str:
         """Return a row of the table for people."""
@@ -77,7 +88,9 @@ def lazily(make: Callable[[], Callable[[], Timed]]) -> Callable[[], Timed]:
 
 
 def turns(
-    competitors: dict[str, Callable[[], Timed]], rounds: int, failing: Callable[[str, Exception], None] | None = None
+    competitors: dict[str, Callable[[], Timed]],
+    rounds: int,
+    failing: Callable[[str, Exception], None] | None = None,
 ) -> dict[str, np.ndarray]:
     """Let the competitors take turns, one turn each unmeasured first; return the rates of each, [rounds] [1/s].
 
@@ -99,10 +112,14 @@ def turns(
     return {name: np.array(values) for name, values in rates.items()}
 
 
-def against(benchmark: str, case: str, rates: dict[str, np.ndarray], unit: str) -> Iterator[Measurement]:
+def against(
+    benchmark: str, case: str, rates: dict[str, np.ndarray], unit: str
+) -> Iterator[Measurement]:
     """Yield each competitor's rate and the ratios of the first one, ours, to every other."""
     for name, values in rates.items():
         yield Measurement.of(benchmark, case, name, unit, values)
     first, *others = rates or [""]
     for name in others:
-        yield Measurement.of(benchmark, case, f"{first} / {name}", "ratio", rates[first] / rates[name])
+        yield Measurement.of(
+            benchmark, case, f"{first} / {name}", "ratio", rates[first] / rates[name]
+        )

@@ -19,7 +19,10 @@ from tools.bench.serial import BATCH, HIDDEN, MUTATION_BATCH, Serial
 
 TASK, STEPS = "HalfCheetah-v5", 1000
 FULL = 2  # generations until memories are full
-MEMORY, EPOCHS = FULL * STEPS, 48  # a quarter of the paper's memory and four times its epochs: about as many steps a child
+MEMORY, EPOCHS = (
+    FULL * STEPS,
+    48,
+)  # a quarter of the paper's memory and four times its epochs: about as many steps a child
 IMITATIONS = EPOCHS * (MEMORY // BATCH)  # steps of a child
 RATE = 0.05  # updates a step: the paper's 1 would take minutes a generation
 PIECES = "steps", "children", "mutations", "updates"
@@ -48,12 +51,20 @@ def measurements(options: argparse.Namespace) -> Iterator[Measurement]:
             runs.append(run(ranks, generations, steps, rate))
     first = min(FULL, generations - 2)
     for (ranks, rate), runs in cases.items():
-        yield from described(f"updates_per_step={rate:g} ranks={ranks}", runs, first, rates["serial"])
+        yield from described(
+            f"updates_per_step={rate:g} ranks={ranks}", runs, first, rates["serial"]
+        )
     made = counts(cases[1, RATE][0], first)
     for rate in (RATE, 1.0):
         done = {**made, "updates": rate * made["steps"]}
         ratio = np.divide(*(in_turn(done, rates[whose]) for whose in ("serial", "ours")))
-        yield Measurement.of("pderl", f"updates_per_step={rate:g}", "the serial order / ours in that order", "ratio", ratio)
+        yield Measurement.of(
+            "pderl",
+            f"updates_per_step={rate:g}",
+            "the serial order / ours in that order",
+            "ratio",
+            ratio,
+        )
 
 
 def in_turn(made: dict[str, np.ndarray], rates: dict[str, np.ndarray]) -> np.ndarray:
@@ -79,7 +90,10 @@ def our_pieces(seconds: float, steps: int) -> Pieces:
     actor = {"policy.hidden": HIDDEN, "policy.activation": "tanh", "policy.layer_norm": True}
     config = updated(Config(), {"algorithm": "pderl", "erl.distillation_epochs": EPOCHS, **actor})
     layout = Layout((competitors.OBSERVATION, *HIDDEN, competitors.ACTION), layer_norm=True)
-    operators, random = learners.load("operators").GeneticOperators(config, layout), np.random.default_rng(0)
+    operators, random = (
+        learners.load("operators").GeneticOperators(config, layout),
+        np.random.default_rng(0),
+    )
     first, second = layout.initial(0, 0), layout.initial(0, 1)
     states = random.standard_normal((MEMORY, competitors.OBSERVATION), dtype=np.float32)
     critic = random.uniform(-0.1, 0.1, operators.critic_size).astype(np.float32)
@@ -88,8 +102,12 @@ def our_pieces(seconds: float, steps: int) -> Pieces:
 
     return {
         "steps": timed(lambda: explore(env, acts, 0), steps, seconds),
-        "children": timed(lambda: operators.distilled((first, second), first, states, critic, random), 1, seconds),
-        "mutations": timed(lambda: operators.proximal(first, states[:MUTATION_BATCH], random), 1, seconds),
+        "children": timed(
+            lambda: operators.distilled((first, second), first, states, critic, random), 1, seconds
+        ),
+        "mutations": timed(
+            lambda: operators.proximal(first, states[:MUTATION_BATCH], random), 1, seconds
+        ),
         "updates": competitors.ours("erl", HIDDEN, BATCH, "cpu", 1, seconds, actor),
     }
 
@@ -114,7 +132,9 @@ def run(ranks: int, generations: int, steps: int, rate: float) -> RunFiles:
     )  # fmt: skip
 
 
-def described(case: str, runs: list[RunFiles], first: int, serial: dict[str, np.ndarray]) -> Iterator[Measurement]:
+def described(
+    case: str, runs: list[RunFiles], first: int, serial: dict[str, np.ndarray]
+) -> Iterator[Measurement]:
     """Yield the parts of the generations after the `first`, and the time of the same pieces in the serial order over theirs."""
     whole = np.array([np.diff(run.columns["timing/wall_seconds"])[first - 1 :] for run in runs])
     names = {
@@ -123,20 +143,40 @@ def described(case: str, runs: list[RunFiles], first: int, serial: dict[str, np.
         "record": "writing the run",
     }  # fmt: skip
     for column, name in names.items():
-        yield Measurement.of("pderl", case, name, "s", [run.columns[f"timing/seconds_{column}"][first:] for run in runs])
+        yield Measurement.of(
+            "pderl",
+            case,
+            name,
+            "s",
+            [run.columns[f"timing/seconds_{column}"][first:] for run in runs],
+        )
     yield Measurement.of("pderl", case, "whole", "s", whole)
     parts = [run.columns["timing/seconds_offspring"][first:] for run in runs]
     born = [counts(run, first)["children"] / part for run, part in zip(runs, parts, strict=True)]
     yield Measurement.of("pderl", case, "children/s", "1/s", born)
     at_work = [run.columns["timing/offspring_seconds"][first:].sum(axis=1) for run in runs]
-    yield Measurement.of("pderl", case, "ranks at work on them, mean", "ranks", np.divide(at_work, parts))
+    yield Measurement.of(
+        "pderl", case, "ranks at work on them, mean", "ranks", np.divide(at_work, parts)
+    )
     serially = [in_turn(counts(run, first), serial)[i] for i, run in enumerate(runs)]
-    yield Measurement.of("pderl", case, "the serial order / whole", "ratio", serially / whole.sum(axis=1))
+    yield Measurement.of(
+        "pderl", case, "the serial order / whole", "ratio", serially / whole.sum(axis=1)
+    )
 
 
 def counts(run: RunFiles, first: int) -> dict[str, np.ndarray]:
     """Return how many pieces each generation after the `first` consisted of."""
-    rows = {name: run.columns[f"metrics/{name}"] for name in ("slot_kind", "mutated", "gradient_updates", "nominal_steps")}
-    updates, steps = (np.diff(rows[name], prepend=0) for name in ("gradient_updates", "nominal_steps"))
-    made = steps, (rows["slot_kind"] == Kind.CHILD).sum(axis=1), rows["mutated"].sum(axis=1), updates
+    rows = {
+        name: run.columns[f"metrics/{name}"]
+        for name in ("slot_kind", "mutated", "gradient_updates", "nominal_steps")
+    }
+    updates, steps = (
+        np.diff(rows[name], prepend=0) for name in ("gradient_updates", "nominal_steps")
+    )
+    made = (
+        steps,
+        (rows["slot_kind"] == Kind.CHILD).sum(axis=1),
+        rows["mutated"].sum(axis=1),
+        updates,
+    )
     return {name: values[first:] for name, values in zip(PIECES, made, strict=True)}

@@ -17,7 +17,9 @@ class Plain:
             from dm_control import suite
 
             domain, name = task.removeprefix("dm_control/").removesuffix("-v0").split("-", 1)
-            self._env: Any = suite.load(domain.replace("-", "_"), name.replace("-", "_"), task_kwargs={"random": 0})
+            self._env: Any = suite.load(
+                domain.replace("-", "_"), name.replace("-", "_"), task_kwargs={"random": 0}
+            )
             physics, self._substeps = self._env.physics, int(self._env._n_sub_steps)
             self._model, self._data = physics.model.ptr, physics.data.ptr
         else:

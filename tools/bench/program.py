@@ -30,7 +30,11 @@ def launcher() -> str:
 
 def environ(**more: str) -> dict[str, str]:
     """Return the environment of a program that finds this one, and what else is to be in it."""
-    return {**os.environ, **more, "PYTHONPATH": f"{ROOT}{os.pathsep}{os.environ.get('PYTHONPATH', '')}"}
+    return {
+        **os.environ,
+        **more,
+        "PYTHONPATH": f"{ROOT}{os.pathsep}{os.environ.get('PYTHONPATH', '')}",
+    }
 
 
 def ended(line: Sequence[object], seconds: float | None = None) -> tuple[int | None, str]:
@@ -40,7 +44,9 @@ def ended(line: Sequence[object], seconds: float | None = None) -> tuple[int | N
     return code, "\n".join(said)
 
 
-def launch(ranks: int, program: Sequence[str], *arguments: object, seconds: float | None = None) -> None:
+def launch(
+    ranks: int, program: Sequence[str], *arguments: object, seconds: float | None = None
+) -> None:
     """Run a Python program on a number of ranks to its end.
 
     Raises Failed with its output if it fails, or has not ended after so many seconds.
@@ -53,7 +59,13 @@ def launch(ranks: int, program: Sequence[str], *arguments: object, seconds: floa
 
 
 def train(
-    ranks: int, algorithm: str, task: str, n: int, generations: int, *more: object, seconds: float | None = None
+    ranks: int,
+    algorithm: str,
+    task: str,
+    n: int,
+    generations: int,
+    *more: object,
+    seconds: float | None = None,
 ) -> RunFiles:
     """Run a population for so many generations, without evaluations before its end; return what it left."""
     return recorded(
@@ -66,7 +78,16 @@ def train(
 def recorded(ranks: int, *options: object, seconds: float | None = None) -> RunFiles:
     """Run the program in a temporary directory; return what it left there."""
     with tempfile.TemporaryDirectory() as place:
-        launch(ranks, ["-m", "esac_mpi"], "--run-dir", f"{place}/run", "--display.style", "plain", *options, seconds=seconds)
+        launch(
+            ranks,
+            ["-m", "esac_mpi"],
+            "--run-dir",
+            f"{place}/run",
+            "--display.style",
+            "plain",
+            *options,
+            seconds=seconds,
+        )
         run = Run.open(Path(place) / "run")
         list(run.columns.values())  # read now: the directory goes
         return run
@@ -100,9 +121,17 @@ def parts(run: RunFiles) -> dict[str, np.ndarray]:
     busy, most = column(run, "busy_mean"), column(run, "busy_max")
     evaluate = np.maximum(column(run, "seconds_evaluate"), most)
     noise = column(run, "seconds_noise") / column(run, "busy_ranks")
-    found = {"noise": noise, "episodes": busy - noise, "waiting": most - busy, "exchange": evaluate - most}
+    found = {
+        "noise": noise,
+        "episodes": busy - noise,
+        "waiting": most - busy,
+        "exchange": evaluate - most,
+    }
     later = {name: f"seconds_{name}" for name in ("plan", "update", "learn", "record")}
-    return {**found, **{name: column(run, key) for name, key in later.items() if f"timing/{key}" in run.columns}}
+    return {
+        **found,
+        **{name: column(run, key) for name, key in later.items() if f"timing/{key}" in run.columns},
+    }
 
 
 def idle(run: RunFiles) -> np.ndarray:

@@ -22,7 +22,9 @@ def measurements(options: argparse.Namespace) -> Iterator[Measurement]:
     torch.set_num_threads(1)
     tasks = ("HalfCheetah-v5", "Walker2d-v5", "Humanoid-v5", "Swimmer-v5")
     cases = [(task, width) for task in tasks for width in (512, 256, 64)]
-    cases += [(f"dm_control/{task}-v0", 512) for task in ("cheetah-run", "walker-walk", "humanoid-run")]
+    cases += [
+        (f"dm_control/{task}-v0", 512) for task in ("cheetah-run", "walker-walk", "humanoid-run")
+    ]
     cases += [(f"dm_control/{task}-v0", 64) for task in ("cartpole-swingup", "cheetah-run")]
     cases += [(task, 64) for task in ("InvertedDoublePendulum-v5", "Hopper-v5")]
     evotorch = installed("evotorch")
@@ -31,7 +33,11 @@ def measurements(options: argparse.Namespace) -> Iterator[Measurement]:
     for task, width in cases:
         horizon, least, rounds = (50, 50, 1) if options.quick else (0, 2000, options.rounds or 5)
         contest = Contest(task, width, horizon, least)
-        competitors = {"closed loop": contest.ours, "bare physics": contest.physics, "torch module": contest.torch_loop}
+        competitors = {
+            "closed loop": contest.ours,
+            "bare physics": contest.physics,
+            "torch module": contest.torch_loop,
+        }
         if evotorch and not task.startswith("dm_control/"):
             competitors["EvoTorch"] = contest.evotorch()
         rates = turns({**competitors, "resets": contest.resets}, rounds)
@@ -40,7 +46,9 @@ def measurements(options: argparse.Namespace) -> Iterator[Measurement]:
         share = rates["closed loop"] / resets
         yield Measurement.of("rollout", case, "resets / closed loop", "ratio", share)
         ratio = rates["closed loop"] / (1 - share) / rates["bare physics"]
-        yield Measurement.of("rollout", case, "closed loop without resets / bare physics", "ratio", ratio)
+        yield Measurement.of(
+            "rollout", case, "closed loop without resets / bare physics", "ratio", ratio
+        )
 
 
 class Contest:
@@ -51,7 +59,9 @@ class Contest:
         self.env = envs.make(task, horizon)
         self.layout = Layout((self.env.observation_size, width, width, self.env.action_size))
         self.theta = self.layout.initial(0, 0)
-        self.policy = Policy(self.layout, "relu", "tanh", self.env.low, self.env.high).set(self.theta)
+        self.policy = Policy(self.layout, "relu", "tanh", self.env.low, self.env.high).set(
+            self.theta
+        )
         self.plain = Plain(task)
         self.recorded = self._record()
 
@@ -104,7 +114,9 @@ class Contest:
 
         logging.getLogger("evotorch").setLevel(logging.WARNING)
 
-        problem = GymNE(self.task, lambda: self.module(), num_actors=None, episode_length=self.env.horizon)
+        problem = GymNE(
+            self.task, lambda: self.module(), num_actors=None, episode_length=self.env.horizon
+        )
         theta = torch.from_numpy(self.theta)
 
         def evaluate() -> Timed:
@@ -125,7 +137,9 @@ class Contest:
         layers: list[nn.Module] = []
         for layer in self.layout.layers(self.theta):
             layers.append(nn.Linear(layer.weight.shape[1], layer.weight.shape[0]))
-            layers += [nn.ReLU()] if layer.gain is None else [nn.LayerNorm(len(layer.gain)), nn.ReLU()]
+            layers += (
+                [nn.ReLU()] if layer.gain is None else [nn.LayerNorm(len(layer.gain)), nn.ReLU()]
+            )
         module = nn.Sequential(*layers[:-1], nn.Tanh())
         half, centre = (self.env.high - self.env.low) / 2, (self.env.high + self.env.low) / 2
         if (half != 1).any() or centre.any():

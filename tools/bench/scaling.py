@@ -20,7 +20,10 @@ from tools.bench.program import INTERVAL, learner_phase, train
 TASK, PICTURE = "HalfCheetah-v5", Path("runs/scaling.png")
 POPULATIONS = (50, 500, 5000)
 CORES = len(affinity.cores())
-SHORT = 1000, 0.3  # steps of the measured learner phases, and updates per step: a whole one takes minutes
+SHORT = (
+    1000,
+    0.3,
+)  # steps of the measured learner phases, and updates per step: a whole one takes minutes
 
 
 @dataclass(frozen=True)
@@ -32,7 +35,11 @@ class Kind:
     lag: int | None = None
 
 
-KINDS = [Kind("ES", "es"), Kind("ESAC, lag 0", "esac", 0), Kind(f"ESAC, lag {INTERVAL}", "esac", INTERVAL)]
+KINDS = [
+    Kind("ES", "es"),
+    Kind("ESAC, lag 0", "esac", 0),
+    Kind(f"ESAC, lag {INTERVAL}", "esac", INTERVAL),
+]
 Point = tuple[Kind, int]  # and a number of ranks
 
 
@@ -53,11 +60,20 @@ def measurements(options: argparse.Namespace) -> Iterator[Measurement]:
                 lag = (*phase, "--esac.learner_lag", kind.lag) if kind.lag is not None else ()
                 run = train(ranks, kind.algorithm, options.task, n, generations, *more, *lag)
                 runs.setdefault((kind, ranks), []).append(run)
-    costs = {kind.algorithm: measured(runs[kind, 1], options.host_per_update) for kind in KINDS if not kind.lag}
+    costs = {
+        kind.algorithm: measured(runs[kind, 1], options.host_per_update)
+        for kind in KINDS
+        if not kind.lag
+    }
     yield from check_model(runs, costs, n, options)
     costs["esac"] = on_a_device(costs["esac"], options.updates_per_second, options.host_per_update)
-    played = np.concatenate([cost.durations for cost in costs.values()])  # so that both replay the same episodes
-    costs = {algorithm: replace(cost, durations=played, noise=costs["es"].noise) for algorithm, cost in costs.items()}
+    played = np.concatenate(
+        [cost.durations for cost in costs.values()]
+    )  # so that both replay the same episodes
+    costs = {
+        algorithm: replace(cost, durations=played, noise=costs["es"].noise)
+        for algorithm, cost in costs.items()
+    }
     yield from predict(runs, costs, options)
 
 
@@ -83,7 +99,10 @@ def cluster(options: argparse.Namespace, ranks: int) -> Cluster:
 
 
 def check_model(
-    runs: dict[Point, list[RunFiles]], costs: dict[str, simulation.Costs], n: int, options: argparse.Namespace
+    runs: dict[Point, list[RunFiles]],
+    costs: dict[str, simulation.Costs],
+    n: int,
+    options: argparse.Namespace,
 ) -> Iterator[Measurement]:
     """Yield the measured generations and how far the model, made from one rank, is from them."""
     for (kind, ranks), found in runs.items():
@@ -95,12 +114,23 @@ def check_model(
             steps, updates = phase_counts(found[0])[0].mean(axis=1)
             own = replace(own, phase_steps=int(steps), phase_updates=int(updates))
         here = Cluster(ranks, cores_per_node=ranks)
-        predicted = simulation.simulate(n, here, own, simulation.Schedule(kind.lag, INTERVAL), cycles=10).mean()
-        yield Measurement.of("scaling", case, "simulated / measured", "ratio", predicted / seconds.mean(axis=1), simulation=True)
+        predicted = simulation.simulate(
+            n, here, own, simulation.Schedule(kind.lag, INTERVAL), cycles=10
+        ).mean()
+        yield Measurement.of(
+            "scaling",
+            case,
+            "simulated / measured",
+            "ratio",
+            predicted / seconds.mean(axis=1),
+            simulation=True,
+        )
 
 
 def predict(
-    runs: dict[Point, list[RunFiles]], costs: dict[str, simulation.Costs], options: argparse.Namespace
+    runs: dict[Point, list[RunFiles]],
+    costs: dict[str, simulation.Costs],
+    options: argparse.Namespace,
 ) -> Iterator[Measurement]:
     """Yield simulated generations up to 4,096 ranks; print the assumptions and draw the picture."""
     g = config.ESAC().gradient_interval
@@ -110,13 +140,18 @@ def predict(
     curves: dict[int, dict[str, np.ndarray]] = {}
     for population in populations:
         found = [simulated(population, cluster(options, r), costs, g) for r in ranks]
-        curves[population] = {"ranks": np.array(ranks), **{k: np.array([f[k].mean() for f in found]) for k in found[0]}}
+        curves[population] = {
+            "ranks": np.array(ranks),
+            **{k: np.array([f[k].mean() for f in found]) for k in found[0]},
+        }
         for r, values in zip(ranks, found, strict=True):
             yield from describe_point(population, r, values, costs["esac"], g)
     points: dict[str, list[tuple[int, float]]] = {}
     for (kind, r), made in runs.items():
         if kind.lag is None:  # the measured learner phases are short ones
-            points.setdefault(kind.name, []).append((r, float(np.median([wall(run) for run in made]))))
+            points.setdefault(kind.name, []).append(
+                (r, float(np.median([wall(run) for run in made])))
+            )
     config_here = runs[KINDS[0], 1][0].config
     hidden = "x".join(map(str, config_here.policy.hidden))
     title = f"SIMULATION: {options.task}, {hidden}; ESAC with a phase of {costs['esac'].phase:.0f} s every {g} generations"
@@ -127,7 +162,9 @@ def predict(
 FLOOR = "max(ES, phase / g)"
 
 
-def simulated(n: int, place: Cluster, costs: dict[str, simulation.Costs], g: int) -> dict[str, np.ndarray]:
+def simulated(
+    n: int, place: Cluster, costs: dict[str, simulation.Costs], g: int
+) -> dict[str, np.ndarray]:
     """Return the simulated seconds per generation of ES, and of ESAC with learner_lag 0 and g."""
     es = simulation.simulate(n, place, costs["es"], simulation.Schedule(None, g))
     return {
@@ -138,23 +175,38 @@ def simulated(n: int, place: Cluster, costs: dict[str, simulation.Costs], g: int
     }
 
 
-def describe_point(n: int, ranks: int, seconds: dict[str, np.ndarray], costs: simulation.Costs, g: int) -> Iterator[Measurement]:
+def describe_point(
+    n: int, ranks: int, seconds: dict[str, np.ndarray], costs: simulation.Costs, g: int
+) -> Iterator[Measurement]:
     """Yield what is simulated of one population on one number of ranks."""
     case = f"n={n} ranks={ranks}"
     for name in ("ES", "ESAC, lag 0", f"ESAC, lag {g}"):
         yield Measurement.of("scaling", case, name, "s", seconds[name], simulation=True)
     lagged, es, floor = (seconds[name].mean() for name in (f"ESAC, lag {g}", "ES", FLOOR))
-    yield Measurement.of("scaling", case, f"ESAC, lag {g} / {FLOOR}", "ratio", lagged / floor, simulation=True)
+    yield Measurement.of(
+        "scaling", case, f"ESAC, lag {g} / {FLOOR}", "ratio", lagged / floor, simulation=True
+    )
     core = costs.phase - costs.device * (1 - costs.host)
     work = max(floor, es + core / (g * ranks))  # a core that learns does not evaluate
-    yield Measurement.of("scaling", case, f"ESAC, lag {g} / max(that, work / ranks)", "ratio", lagged / work, simulation=True)
+    yield Measurement.of(
+        "scaling",
+        case,
+        f"ESAC, lag {g} / max(that, work / ranks)",
+        "ratio",
+        lagged / work,
+        simulation=True,
+    )
     if ranks in (64, 1024):
         rates = simulation.updates_per_second(es, costs, g)
         for name, rate in zip(("", ", its playing counted"), rates, strict=True):
-            yield Measurement.of("scaling", case, f"learner no floor from{name}", "updates/s", rate, simulation=True)
+            yield Measurement.of(
+                "scaling", case, f"learner no floor from{name}", "updates/s", rate, simulation=True
+            )
 
 
-def tell_assumptions(costs: dict[str, simulation.Costs], g: int, options: argparse.Namespace) -> None:
+def tell_assumptions(
+    costs: dict[str, simulation.Costs], g: int, options: argparse.Namespace
+) -> None:
     """Say what the simulation takes for granted, and with which numbers."""
     es, esac = costs["es"], costs["esac"]
     say("The rest is a SIMULATION. It takes for granted that:")

@@ -36,10 +36,15 @@ def critic() -> Any:
         def __init__(self) -> None:
             super().__init__()
             self.sides = nn.ModuleList([nn.Linear(OBSERVATION, SIDE), nn.Linear(ACTION, SIDE)])
-            self.joint = nn.Sequential(nn.Linear(2 * SIDE, JOINT), nn.LayerNorm(JOINT), nn.ELU(), nn.Linear(JOINT, 1))
+            self.joint = nn.Sequential(
+                nn.Linear(2 * SIDE, JOINT), nn.LayerNorm(JOINT), nn.ELU(), nn.Linear(JOINT, 1)
+            )
 
         def forward(self, observation: Any, action: Any) -> Any:
-            first = [nn.functional.elu(side(x)) for side, x in zip(self.sides, (observation, action), strict=True)]
+            first = [
+                nn.functional.elu(side(x))
+                for side, x in zip(self.sides, (observation, action), strict=True)
+            ]
             return self.joint(torch.cat(first, 1))
 
     return Critic()
@@ -51,9 +56,17 @@ class Serial:
     def __init__(self, task: str) -> None:
         from torch import optim
 
-        self.env, self.actor, self.critic, self.parents = Plain(task), actor(), critic(), (actor(), actor())
+        self.env, self.actor, self.critic, self.parents = (
+            Plain(task),
+            actor(),
+            critic(),
+            (actor(), actor()),
+        )
         self.targets = copy.deepcopy((self.actor, self.critic))
-        self.optimisers = optim.Adam(self.actor.parameters(), lr=5e-5), optim.Adam(self.critic.parameters(), lr=5e-4)
+        self.optimisers = (
+            optim.Adam(self.actor.parameters(), lr=5e-5),
+            optim.Adam(self.critic.parameters(), lr=5e-4),
+        )
         self.columns = [np.array(column, np.float32) for column in zip(*transitions(), strict=True)]
         self.random = np.random.default_rng(0)
 
@@ -71,7 +84,9 @@ class Serial:
         observation, kept = self.env.reset(0), []
         for _ in range(steps):
             with torch.no_grad():
-                action = self.actor(torch.from_numpy(observation).float().unsqueeze(0)).numpy().ravel()
+                action = (
+                    self.actor(torch.from_numpy(observation).float().unsqueeze(0)).numpy().ravel()
+                )
             following, ended = self.env.step(action)
             kept.append((observation, action, following))
             observation = self.env.reset(0) if ended else following
@@ -111,7 +126,11 @@ class Serial:
             for square, each in zip(squares, mutated.parameters(), strict=True):
                 if each.dim() == 2:
                     scale = square.sqrt()
-                    each += MAGNITUDE * torch.randn_like(each) / torch.where(scale == 0, 1.0, scale.clamp(min=0.01))
+                    each += (
+                        MAGNITUDE
+                        * torch.randn_like(each)
+                        / torch.where(scale == 0, 1.0, scale.clamp(min=0.01))
+                    )
 
     def update(self) -> None:
         """Update critic, actor and targets from one batch."""
@@ -125,7 +144,9 @@ class Serial:
             lambda: -self.critic(observation, self.actor(observation)).mean(),
             lambda: nn.functional.mse_loss(self.critic(observation, action), backup),
         )
-        for network, optimiser, loss in reversed(list(zip((self.actor, self.critic), self.optimisers, losses, strict=True))):
+        for network, optimiser, loss in reversed(
+            list(zip((self.actor, self.critic), self.optimisers, losses, strict=True))
+        ):
             optimiser.zero_grad()
             loss().backward()
             nn.utils.clip_grad_norm_(network.parameters(), 10)

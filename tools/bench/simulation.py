@@ -47,7 +47,9 @@ class Costs:
     phase_updates: int = 0  # gradient updates of a learner phase
     seconds_per_step: float = 0.0
     seconds_per_update: float = 0.0  # on rank 0, or on its device
-    host_per_update: float | None = None  # of rank 0's core where a device makes the updates; None: rank 0 makes them
+    host_per_update: float | None = (
+        None  # of rank 0's core where a device makes the updates; None: rank 0 makes them
+    )
 
     @property
     def collection(self) -> float:
@@ -57,7 +59,9 @@ class Costs:
     @property
     def phase(self) -> float:
         """Time of a learner phase [s]."""
-        return self.collection + self.phase_updates * max(self.seconds_per_update, self.host_per_update or 0.0)
+        return self.collection + self.phase_updates * max(
+            self.seconds_per_update, self.host_per_update or 0.0
+        )
 
     @property
     def device(self) -> float:
@@ -67,7 +71,9 @@ class Costs:
     @property
     def host(self) -> float:
         """What the device takes of rank 0's core."""
-        return (self.host_per_update or 0.0) * self.phase_updates / self.device if self.device else 0.0
+        return (
+            (self.host_per_update or 0.0) * self.phase_updates / self.device if self.device else 0.0
+        )
 
 
 @dataclass(frozen=True)
@@ -78,17 +84,24 @@ class Schedule:
     interval: int = 5
 
 
-def simulate(n: int, cluster: Cluster, costs: Costs, schedule: Schedule, cycles: int = 3, seed: int = 0) -> np.ndarray:
+def simulate(
+    n: int, cluster: Cluster, costs: Costs, schedule: Schedule, cycles: int = 3, seed: int = 0
+) -> np.ndarray:
     """Simulate generations of n members; return the seconds per generation, mean of each cycle of `interval`, [cycles].
 
     One more cycle comes first and is not returned: with a lag nothing is merged in it.
     """
-    random, generations = np.random.default_rng(seed), range(1, (cycles + 1) * schedule.interval + 1)
+    random, generations = (
+        np.random.default_rng(seed),
+        range(1, (cycles + 1) * schedule.interval + 1),
+    )
     ends = list(ticks((drawn(k, n, costs, schedule, random) for k in generations), cluster))
     return np.diff(ends, prepend=0.0).reshape(cycles + 1, -1)[1:].mean(axis=1)
 
 
-def drawn(k: int, n: int, costs: Costs, schedule: Schedule, random: np.random.Generator) -> Generation:
+def drawn(
+    k: int, n: int, costs: Costs, schedule: Schedule, random: np.random.Generator
+) -> Generation:
     """Return generation k of n members, n / 2 slots."""
     learns = schedule.lag is not None and k % schedule.interval == 0
     at_once = learns and schedule.lag == 0
@@ -98,7 +111,9 @@ def drawn(k: int, n: int, costs: Costs, schedule: Schedule, random: np.random.Ge
         record=costs.record if k > 1 else 0.0,
         serial=costs.plan,
         phase=costs.phase if at_once else 0.0,
-        merges=bool(schedule.lag) and k > schedule.interval and k % schedule.interval == (schedule.lag or 0) % schedule.interval,
+        merges=bool(schedule.lag)
+        and k > schedule.interval
+        and k % schedule.interval == (schedule.lag or 0) % schedule.interval,
         update=costs.update * (n // 2) * costs.d,
         blocks=pieces(costs.d, n // 2),
         begun=costs.phase - costs.device if learns and not at_once else 0.0,
@@ -118,7 +133,12 @@ def updates_per_second(es_seconds: float, costs: Costs, interval: int) -> tuple[
     return costs.phase_updates / room, costs.phase_updates / left if left > 0 else math.inf
 
 
-def draw(curves: dict[int, dict[str, np.ndarray]], points: dict[str, list[tuple[int, float]]], title: str, path: Path) -> None:
+def draw(
+    curves: dict[int, dict[str, np.ndarray]],
+    points: dict[str, list[tuple[int, float]]],
+    title: str,
+    path: Path,
+) -> None:
     """Write the picture: seconds per generation against ranks, a panel for each population size.
 
     curves: {n: {"ranks": [points], name: seconds [points]}}, simulated; points: {name: [(ranks, seconds)]}, measured, and
@@ -129,14 +149,37 @@ def draw(curves: dict[int, dict[str, np.ndarray]], points: dict[str, list[tuple[
     matplotlib.use("Agg")
     import matplotlib.pyplot as plt
 
-    look = looks({name: algorithm_of(name) for lines in curves.values() for name in lines if algorithm_of(name)})
-    figure, panels = plt.subplots(1, len(curves), figsize=(1 + 4.2 * len(curves), 4.4), squeeze=False, layout="constrained")
+    look = looks(
+        {
+            name: algorithm_of(name)
+            for lines in curves.values()
+            for name in lines
+            if algorithm_of(name)
+        }
+    )
+    figure, panels = plt.subplots(
+        1, len(curves), figsize=(1 + 4.2 * len(curves), 4.4), squeeze=False, layout="constrained"
+    )
     for axes, (n, lines) in zip(panels[0], curves.items(), strict=True):
         for name in (name for name in lines if name != "ranks"):
             colour, style, width = look.get(name, Look("0.5", ":"))
-            axes.loglog(lines["ranks"], lines[name], style, color=colour, lw=width, label=f"{name}, simulated")
+            axes.loglog(
+                lines["ranks"],
+                lines[name],
+                style,
+                color=colour,
+                lw=width,
+                label=f"{name}, simulated",
+            )
             if n == min(curves) and name in points:
-                axes.loglog(*zip(*points[name], strict=True), "o", ms=5, mfc="none", color=colour, label=f"{name}, measured")
+                axes.loglog(
+                    *zip(*points[name], strict=True),
+                    "o",
+                    ms=5,
+                    mfc="none",
+                    color=colour,
+                    label=f"{name}, measured",
+                )
         axes.set(title=f"n = {n:,}", xlabel="ranks", ylabel="seconds per generation")
         axes.grid(alpha=0.25)
         axes.spines[["top", "right"]].set_visible(False)

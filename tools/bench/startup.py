@@ -53,7 +53,9 @@ json.dump([first, look()], open(sys.argv[1] + "/rank0.json", "w"))
 def measurements(options: argparse.Namespace) -> Iterator[Measurement]:
     """Measure the time to the first episode and the memory of a rank that evaluates and of rank 0."""
     rounds, tasks = (
-        (1, ("HalfCheetah-v5",)) if options.quick else (options.rounds or 4, ("HalfCheetah-v5", "dm_control/cheetah-run-v0"))
+        (1, ("HalfCheetah-v5",))
+        if options.quick
+        else (options.rounds or 4, ("HalfCheetah-v5", "dm_control/cheetah-run-v0"))
     )
     evotorch = not options.quick and installed("evotorch")
     for task in tasks:
@@ -67,10 +69,20 @@ def measurements(options: argparse.Namespace) -> Iterator[Measurement]:
                 looks.setdefault(f"EvoTorch {task}: its process", []).append(one_look())
         for case, found in looks.items():
             yield Measurement.of(
-                "startup", case, "start of process to first episode", "s", [first["seconds"] for first, _ in found]
+                "startup",
+                case,
+                "start of process to first episode",
+                "s",
+                [first["seconds"] for first, _ in found],
             )
-            for name, figure in (("VmRSS", "resident at the end"), ("VmHWM", "resident at most"), ("RssAnon", "its own pages")):
-                yield Measurement.of("startup", case, figure, "MB", [last[name] for _, last in found])
+            for name, figure in (
+                ("VmRSS", "resident at the end"),
+                ("VmHWM", "resident at most"),
+                ("RssAnon", "its own pages"),
+            ):
+                yield Measurement.of(
+                    "startup", case, figure, "MB", [last[name] for _, last in found]
+                )
 
 
 def startup_looks(algorithm: str, task: str) -> list[list[dict[str, float]]]:

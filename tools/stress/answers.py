@@ -45,17 +45,28 @@ def verdict(seed: str) -> tuple[str, str]:
                 found = config.updated(found, {name: defaults[name] for name in UNSAVED})
                 back.write_text(config.to_toml(found), encoding="utf-8", errors="replace")
                 again = config.updated(config.Config(), config.read_toml(back))
-            same = again == found or any("\ud800" <= c <= "\udfff" for c in repr(found) + "".join(line))
-            return "accepted", "" if same else f"{seed}: {line}: its own TOML gives another configuration"
+            same = again == found or any(
+                "\ud800" <= c <= "\udfff" for c in repr(found) + "".join(line)
+            )
+            return (
+                "accepted",
+                "" if same else f"{seed}: {line}: its own TOML gives another configuration",
+            )
         except config.ConfigError as error:
             return "ConfigError", "" if str(error).strip() else f"{seed}: {line}: an empty message"
         except SystemExit as end:
             if end.code == 0 and output.getvalue().strip():
                 return "help", ""
             wrong = end.code != 2 or not errors.getvalue().strip()
-            return "parser", f"{seed}: {line}: exit {end.code}, {errors.getvalue()!r}" if wrong else ""
+            return (
+                "parser",
+                f"{seed}: {line}: exit {end.code}, {errors.getvalue()!r}" if wrong else "",
+            )
         except BaseException:
-            return "crash", f"{seed}: {[word[:200] for word in line]}: {traceback.format_exc(limit=-4)}"
+            return (
+                "crash",
+                f"{seed}: {[word[:200] for word in line]}: {traceback.format_exc(limit=-4)}",
+            )
 
 
 def limit_memory() -> None:
@@ -67,7 +78,10 @@ def run_verdict(seed: str) -> tuple[str, str]:
     """Return how the program answers a command line, and what is wrong with that, empty if nothing."""
     choose = random.Random(seed)
     line = words(choose, wrong=0.5)
-    with tempfile.TemporaryDirectory() as directory, tempfile.NamedTemporaryFile("w", suffix=".toml") as tiny:
+    with (
+        tempfile.TemporaryDirectory() as directory,
+        tempfile.NamedTemporaryFile("w", suffix=".toml") as tiny,
+    ):
         tiny.write(TINY)
         tiny.flush()
         command = [sys.executable, "-m", "esac_mpi", tiny.name, *line]
@@ -76,16 +90,29 @@ def run_verdict(seed: str) -> tuple[str, str]:
             command += ["--run-dir", "run"]
         try:
             done = subprocess.run(
-                command, env=environment, cwd=directory, capture_output=True, preexec_fn=limit_memory, timeout=120, check=False
+                command,
+                env=environment,
+                cwd=directory,
+                capture_output=True,
+                preexec_fn=limit_memory,
+                timeout=120,
+                check=False,
             )
         except subprocess.TimeoutExpired:
             return "endless", f"{seed}: {command}: not finished after 120 s"
         errors, created = done.stderr.decode(errors="replace"), os.listdir(directory)
-    if done.returncode == 1 and "finite" in errors:  # numbers that a network or a return did not survive
+    if (
+        done.returncode == 1 and "finite" in errors
+    ):  # numbers that a network or a return did not survive
         return "not finite", ""
     messages = [text for text in errors.splitlines() if text.startswith(("esac_mpi:", "╭"))]
     asked = any(word in ("-h", "--help") for word in line)
-    wrong = {0: not created and not asked, 2: len(messages) != 1 or bool(created)}.get(done.returncode, True)
+    wrong = {0: not created and not asked, 2: len(messages) != 1 or bool(created)}.get(
+        done.returncode, True
+    )
     if wrong or "Traceback" in errors:
-        return f"exit {done.returncode}", f"{seed}: {command}: exit {done.returncode}, created {created}\n{errors[-1500:]}"
+        return (
+            f"exit {done.returncode}",
+            f"{seed}: {command}: exit {done.returncode}, created {created}\n{errors[-1500:]}",
+        )
     return f"exit {done.returncode}", ""

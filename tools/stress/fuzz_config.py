@@ -24,7 +24,12 @@ def many(judge: Callable[[str], tuple[str, str]], seeds: list[str]) -> list[str]
     """Judge all, on all cores; print how often each answer came; return what was wrong."""
     with ProcessPoolExecutor() as pool:
         answers = list(pool.map(judge, seeds, chunksize=max(1, len(seeds) // 200)))
-    print(", ".join(f"{answer}: {count}" for answer, count in sorted(Counter(answer for answer, _ in answers).items())))
+    print(
+        ", ".join(
+            f"{answer}: {count}"
+            for answer, count in sorted(Counter(answer for answer, _ in answers).items())
+        )
+    )
     return [problem for _, problem in answers if problem]
 
 

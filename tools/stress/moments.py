@@ -10,7 +10,17 @@ from dataclasses import dataclass
 import numpy as np
 
 from esac_mpi.host.processes import alive
-from tools.stress.runs import GENERATIONS, LAG, PATIENCE, Broken, Job, Part, inode, made, temporaries
+from tools.stress.runs import (
+    GENERATIONS,
+    LAG,
+    PATIENCE,
+    Broken,
+    Job,
+    Part,
+    inode,
+    made,
+    temporaries,
+)
 
 DOWN = 10.0  # longest time from a kill to the end of all processes [s]
 
@@ -24,7 +34,9 @@ def kill(part: Part, job: Job) -> str:
     for pid in [victim] if victim else everything:
         with suppress(ProcessLookupError):
             os.kill(pid, signal.SIGKILL)
-    while time.monotonic() - start < DOWN and (job.process.poll() is None or any(map(alive, everything))):
+    while time.monotonic() - start < DOWN and (
+        job.process.poll() is None or any(map(alive, everything))
+    ):
         time.sleep(0.005)
     took = time.monotonic() - start
     for pid in filter(alive, everything):
@@ -35,10 +47,14 @@ def kill(part: Part, job: Job) -> str:
     if took >= DOWN:
         raise Broken(f"not down {DOWN:.0f} s after the kill of {victim or 'everything'}")
     part.slowest = max(part.slowest, took)
-    return "everything" if not victim else "rank 0" if job.processes[victim] == "0" else "another rank"
+    return (
+        "everything" if not victim else "rank 0" if job.processes[victim] == "0" else "another rank"
+    )
 
 
-def wait(job: Job, condition: Callable[[], object], seconds: float = PATIENCE, pause: float = 0.002) -> bool:
+def wait(
+    job: Job, condition: Callable[[], object], seconds: float = PATIENCE, pause: float = 0.002
+) -> bool:
     """Return whether the condition came true before the run ended or the time was over."""
     end = time.monotonic() + seconds
     while time.monotonic() < end and job.process.poll() is None:
@@ -73,7 +89,12 @@ def wait_for_moment(part: Part, job: Job, progress: bool) -> bool:
     wait(job, Grown(job, goal))
     if kind == "publish":
         some = choose.choice(["", "checkpoint", "checkpoint", "replay/"])
-        wait(job, lambda: [name for name in temporaries(job.path) if name.startswith(some)], 1.0, pause=0.0)
+        wait(
+            job,
+            lambda: [name for name in temporaries(job.path) if name.startswith(some)],
+            1.0,
+            pause=0.0,
+        )
     elif kind == "phase":
         wait(job, lambda: in_phase(part, made(job.path) + 1), 2.0)
     if kind != "publish":
@@ -101,4 +122,8 @@ def moment(part: Part, job: Job) -> str:
         return f"publishing {left[0]}"
     if not job.published:
         return "starting"
-    return "generation with a phase" if in_phase(part, made(job.path) + 1) else "elsewhere in a generation"
+    return (
+        "generation with a phase"
+        if in_phase(part, made(job.path) + 1)
+        else "elsewhere in a generation"
+    )

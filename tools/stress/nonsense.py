@@ -25,8 +25,37 @@ TEXTS = [
     "\udcff",
 ]
 NUMBERS = [
-    *("0", "-1", "1", "2", "7", "11", "0.5", "-0.0", "1e-320", "1e400", "inf", "-inf", "nan", "2**3", "1_000", "0x10", "٣"),
-    *(str(2**31), str(2**63), str(-(2**63)), str(10**30), "9" * 400, "9" * 5000, "1e308", "True", "None", "[1]"),
+    *(
+        "0",
+        "-1",
+        "1",
+        "2",
+        "7",
+        "11",
+        "0.5",
+        "-0.0",
+        "1e-320",
+        "1e400",
+        "inf",
+        "-inf",
+        "nan",
+        "2**3",
+        "1_000",
+        "0x10",
+        "٣",
+    ),
+    *(
+        str(2**31),
+        str(2**63),
+        str(-(2**63)),
+        str(10**30),
+        "9" * 400,
+        "9" * 5000,
+        "1e308",
+        "True",
+        "None",
+        "[1]",
+    ),
 ]
 TOML_VALUES = [
     *NUMBERS, '""', '"x"', '"\\u0000"', '"läufe"', "true", "[]", "[1, 2]", "[-1]", "[1.5]", '["a"]', "[[8]]", "{}", "{a = 1}",
@@ -89,7 +118,11 @@ def toml_text(choose: random.Random) -> str:
     """Return the text of a configuration file, mostly with something wrong in it."""
     tables: dict[str, list[str]] = {}
     for name in choose.sample(config.NAMES, choose.randrange(1, 6)):
-        value = fitting(choose, name, toml=True) if choose.random() < 0.7 else choose.choice(TOML_VALUES)
+        value = (
+            fitting(choose, name, toml=True)
+            if choose.random() < 0.7
+            else choose.choice(TOML_VALUES)
+        )
         name = wrong_name(choose, name) if choose.random() < 0.05 else name
         section, _, key = name.rpartition(".")
         key = key if choose.random() < 0.95 else json.dumps(key, ensure_ascii=False)
@@ -115,7 +148,9 @@ def words(choose: random.Random, wrong: float = 0.3) -> list[str]:
     algorithm = choose.choice(config.ALGORITHMS)
     read = [name for name in config.NAMES if reads(algorithm, name) and not conditions(name)]
     line = [f"--algorithm={algorithm}"]
-    for name in choose.sample(read if choose.random() < 0.8 else config.NAMES, choose.randrange(1, 5)):
+    for name in choose.sample(
+        read if choose.random() < 0.8 else config.NAMES, choose.randrange(1, 5)
+    ):
         any_value = choose.choice([*NUMBERS, *TEXTS])
         value = any_value if choose.random() < wrong else fitting(choose, name, toml=False)
         name = wrong_name(choose, name) if choose.random() < wrong / 5 else name

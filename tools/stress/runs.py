@@ -26,17 +26,40 @@ sys.exit(__main__.main(sys.argv[1:]))
 """
 GENERATIONS = 40
 LAG = 2
-PATIENCE = 60.0  # longest wait for a moment, and for a run that is left alone to publish or to end [s]
+PATIENCE = (
+    60.0  # longest wait for a moment, and for a run that is left alone to publish or to end [s]
+)
 
 
 EVOLUTION = ["population_size=10", "sigma=0.3", "lr_es=0.05"]
 COMMON = [
-    *("--task.id=CyclicMDP-v0", "--task.horizon=40", "--policy.hidden", "8", "8", "--evaluation.every=3"),
-    *("--evaluation.episodes=4", "--checkpoint.every_generations=3", "--checkpoint.every_minutes=0"),
+    *(
+        "--task.id=CyclicMDP-v0",
+        "--task.horizon=40",
+        "--policy.hidden",
+        "8",
+        "8",
+        "--evaluation.every=3",
+    ),
+    *(
+        "--evaluation.episodes=4",
+        "--checkpoint.every_generations=3",
+        "--checkpoint.every_minutes=0",
+    ),
 ]
-PHASES = ["--esac.sac_min_steps=30", "--sac.start_steps=20", "--sac.batch_size=16", "--sac.replay_capacity=200"]
+PHASES = [
+    "--esac.sac_min_steps=30",
+    "--sac.start_steps=20",
+    "--sac.batch_size=16",
+    "--sac.replay_capacity=200",
+]
 INTERVAL = ["--esac.reading=mended", "--esac.gradient_interval=2", "--esac.sac_episodes=2"]
-CARRIED = ["--esac.replayed=sample", "--esac.adoption=tested", "--esac.adoption_episodes=2", "--esac.adoption_wins=2"]
+CARRIED = [
+    "--esac.replayed=sample",
+    "--esac.adoption=tested",
+    "--esac.adoption_episodes=2",
+    "--esac.adoption_wins=2",
+]
 TIMED = [
     "--esac.sigma_rule=grow",
     "--esac.amt_trigger=generation",
@@ -44,18 +67,41 @@ TIMED = [
     "--esac.update_cost=0.4",
     "--esac.length_cap=2",
 ]
-FORM = ["population_size=5", "memory_size=60", "sync_interval=3", "distillation_epochs=2", "distillation_batch=8"]
+FORM = [
+    "population_size=5",
+    "memory_size=60",
+    "sync_interval=3",
+    "distillation_epochs=2",
+    "distillation_batch=8",
+]
 LEARNED = ["mutation_batch=16", "batch_size=16", "replay_capacity=400", "updates_per_step=0.2"]
 ESAC = [*(f"--esac.{option}" for option in EVOLUTION), *COMMON, *PHASES]
 PARTS = {
-    "ES": ["--algorithm=es", *(f"--es.{option}" for option in (*EVOLUTION, "sigma_rule=one_fifth")), *COMMON],
+    "ES": [
+        "--algorithm=es",
+        *(f"--es.{option}" for option in (*EVOLUTION, "sigma_rule=one_fifth")),
+        *COMMON,
+    ],
     "ESAC": [*ESAC, *INTERVAL, *CARRIED, "--esac.sigma_rule=one_fifth"],
     "ESAC beside": [*ESAC, *INTERVAL, f"--esac.learner_lag={LAG}", "--esac.replayed=better"],
     "ESAC virtual": [*ESAC, *TIMED, *CARRIED],
     "PDERL": ["--algorithm=pderl", *(f"--erl.{option}" for option in (*FORM, *LEARNED)), *COMMON],
 }
-ASKED = ["workers=2", "arrivals_per_generation=2", "mean_episodes=1", "start_steps=200", "actor_updates_window=2"]
-TAUGHT = ["p_negative=0.1", "batch_size=16", "critic_chunk=40", "replay_capacity=400", "relative_baseline=20", "update_cost=0.2"]
+ASKED = [
+    "workers=2",
+    "arrivals_per_generation=2",
+    "mean_episodes=1",
+    "start_steps=200",
+    "actor_updates_window=2",
+]
+TAUGHT = [
+    "p_negative=0.1",
+    "batch_size=16",
+    "critic_chunk=40",
+    "replay_capacity=400",
+    "relative_baseline=20",
+    "update_cost=0.2",
+]
 AES = ["--algorithm=aes_rl", *(f"--aes_rl.{option}" for option in (*ASKED, *TAUGHT)), *COMMON]
 ASYNCHRONOUS = {"AES-RL": AES, "AES-RL arrival": [*AES, "--aes_rl.order=arrival"]}
 
@@ -72,7 +118,9 @@ class Part:
     arguments: list[str]
     place: Path
     choose: random.Random
-    straight: dict[str, np.ndarray] = field(default_factory=dict)  # what every run of the part must become
+    straight: dict[str, np.ndarray] = field(
+        default_factory=dict
+    )  # what every run of the part must become
     hits: Counter[tuple[str, str]] = field(default_factory=Counter)  # kills by (moment, victim)
     runs: int = 0
     starts: int = 0
@@ -92,7 +140,9 @@ class Job:
     path: Path
     inode: int  # of metrics.h5 when it was started
     processes: dict[int, str] = field(default_factory=dict)  # with their ranks, as last looked at
-    shared: set[Path] = field(default_factory=set)  # files in /dev/shm that a killed MPI leaves there
+    shared: set[Path] = field(
+        default_factory=set
+    )  # files in /dev/shm that a killed MPI leaves there
 
     @property
     def published(self) -> bool:
@@ -108,8 +158,14 @@ class Job:
 def science(path: Path) -> dict[str, np.ndarray]:
     """Return all that must not depend on kills: rows, hashes, the evaluation at the end, the best policy."""
     columns = Run.open(path).columns
-    kept, attributes = columns.read(name for name in columns if not name.startswith("timing/")), columns.attributes
-    kept |= {name: np.array(attributes[name]) for name in ("theta_sha256", "state_sha256", "checkpoint_generation")}
+    kept, attributes = (
+        columns.read(name for name in columns if not name.startswith("timing/")),
+        columns.attributes,
+    )
+    kept |= {
+        name: np.array(attributes[name])
+        for name in ("theta_sha256", "state_sha256", "checkpoint_generation")
+    }
     policy, about = read(path / "policy.h5")
     return {**kept, "policy": policy["theta"], "policy return": np.array(about["episodic_return"])}
 
@@ -126,7 +182,11 @@ def compare(found: dict[str, np.ndarray], straight: dict[str, np.ndarray], whole
         raise Broken(f"not the same arrays: {sorted(found.keys() ^ straight.keys())}")
     for name, array in found.items():
         expected = straight[name] if whole else straight[name][: len(array)]
-        if array.dtype != expected.dtype or array.shape != expected.shape or array.tobytes() != expected.tobytes():
+        if (
+            array.dtype != expected.dtype
+            or array.shape != expected.shape
+            or array.tobytes() != expected.tobytes()
+        ):
             raise Broken(f"{name} differs from the straight run's")
 
 
@@ -141,7 +201,14 @@ def launch(part: Part, path: Path, ranks: int, *more: str) -> Job:
     """Start or go on with the run in `path`; more: options beside the part's."""
     ours = Path(sys.executable).parent / "mpirun"
     launcher = [str(ours) if ours.exists() else "mpirun", "-n", str(ranks)]
-    options = [*part.arguments, *more, "--budget.generations", str(GENERATIONS), "--run-dir", str(path)]
+    options = [
+        *part.arguments,
+        *more,
+        "--budget.generations",
+        str(GENERATIONS),
+        "--run-dir",
+        str(path),
+    ]
     environment = {**os.environ, "PYTHONPATH": str(ROOT)}
     with open(part.place / "output.txt", "ab") as output:
         process = subprocess.Popen(

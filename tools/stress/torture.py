@@ -30,7 +30,19 @@ from esac_mpi.host.paths import given
 from esac_mpi.record import Run, read
 from tools.parsing import parser
 from tools.stress.moments import kill, moment, wait_for_moment
-from tools.stress.runs import ASYNCHRONOUS, GENERATIONS, PARTS, Broken, Part, compare, finish, launch, longer, rows, science
+from tools.stress.runs import (
+    ASYNCHRONOUS,
+    GENERATIONS,
+    PARTS,
+    Broken,
+    Part,
+    compare,
+    finish,
+    launch,
+    longer,
+    rows,
+    science,
+)
 
 
 def torture(part: Part, kills: int) -> str:
@@ -96,9 +108,15 @@ def command_line() -> argparse.ArgumentParser:
     """Return the command line."""
     line = parser(__doc__)
     line.add_argument("--kills", type=whole, default=200, help="kills, over all parts")
-    line.add_argument("--seed", type=whole, default=0, help="of the moments, victims and numbers of ranks")
+    line.add_argument(
+        "--seed", type=whole, default=0, help="of the moments, victims and numbers of ranks"
+    )
     line.add_argument("--dir", type=given, help="keep the runs here, in an empty directory")
-    line.add_argument("--asynchronous", action="store_true", help="AES-RL, in both orders, in place of the five parts")
+    line.add_argument(
+        "--asynchronous",
+        action="store_true",
+        help="AES-RL, in both orders, in place of the five parts",
+    )
     return line
 
 
@@ -111,17 +129,28 @@ def main(argv: list[str]) -> int:
         parts = []
         for number, (name, arguments) in enumerate(chosen.items()):
             (place / name).mkdir(parents=True)
-            parts.append(Part(name, arguments, place / name, random.Random(f"{options.seed} {number}")))
-        share = options.kills // (len(chosen) + (not options.asynchronous))  # ES has two: it starts fastest, without torch
+            parts.append(
+                Part(name, arguments, place / name, random.Random(f"{options.seed} {number}"))
+            )
+        share = options.kills // (
+            len(chosen) + (not options.asynchronous)
+        )  # ES has two: it starts fastest, without torch
         shares = [options.kills - share * (len(chosen) - 1), *[share] * (len(chosen) - 1)]
         with ThreadPoolExecutor() as pool:
             problems = list(filter(None, pool.map(torture, parts, shares)))
     print(table(parts))
-    kills, runs, starts = sum(sum(p.hits.values()) for p in parts), sum(p.runs for p in parts), sum(p.starts for p in parts)
-    print(f"{kills} kills in {runs} runs of {GENERATIONS} generations, {starts} starts, {time.monotonic() - start:.0f} s")
+    kills, runs, starts = (
+        sum(sum(p.hits.values()) for p in parts),
+        sum(p.runs for p in parts),
+        sum(p.starts for p in parts),
+    )
+    print(
+        f"{kills} kills in {runs} runs of {GENERATIONS} generations, {starts} starts, {time.monotonic() - start:.0f} s"
+    )
     print(f"slowest end of all processes after a kill: {max(part.slowest for part in parts):.2f} s")
     print(
-        "\n".join(problems) or "0 committed rows lost; all rows, theta, state_sha256 and policies equal to the undisturbed runs"
+        "\n".join(problems)
+        or "0 committed rows lost; all rows, theta, state_sha256 and policies equal to the undisturbed runs"
     )
     return int(bool(problems))
 

@@ -40,7 +40,9 @@ def paces(run: RunFiles, core: Core, used: np.ndarray, share: np.ndarray) -> tup
     """
     columns = run.columns
     updates = np.diff(columns.get("metrics/gradient_updates", np.zeros(run.generation)), prepend=0)
-    updating = np.nan_to_num(columns.get("timing/seconds_updates", np.zeros(run.generation))) * share
+    updating = (
+        np.nan_to_num(columns.get("timing/seconds_updates", np.zeros(run.generation))) * share
+    )
     learner = pace(updates, updating, core.update)
     steps = np.diff(columns["metrics/env_steps_population"], prepend=0)
     return (pace(steps, used, core.step) if steps.any() else learner), learner
@@ -50,4 +52,6 @@ def pace(counted: np.ndarray, lasted: np.ndarray, each: float) -> Pace:
     """Return the pace of work that takes `each` seconds a piece, from how much was done and how long it lasted [generations]."""
     there = (counted > 0) & (lasted > 0)
     rest = float(counted[there].sum() * each / lasted[there].sum()) if there.any() else 1.0
-    return Pace(np.divide(counted * each, lasted, out=np.full(len(counted), rest), where=there), rest)
+    return Pace(
+        np.divide(counted * each, lasted, out=np.full(len(counted), rest), where=there), rest
+    )

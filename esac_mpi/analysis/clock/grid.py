@@ -16,7 +16,15 @@ import math
 import numpy as np
 
 from esac_mpi.analysis.clock.core import Core
-from esac_mpi.analysis.clock.recorded import Machine, bears_offspring, duration, ends, phases_beside, teaches, times
+from esac_mpi.analysis.clock.recorded import (
+    Machine,
+    bears_offspring,
+    duration,
+    ends,
+    phases_beside,
+    teaches,
+    times,
+)
 from esac_mpi.analysis.clock.recorded_tasks import has_tasks
 from esac_mpi.analysis.messages import Unusable
 from esac_mpi.comm.clock.cluster import Cluster
@@ -34,7 +42,10 @@ def texts(run: RunFiles, places: np.ndarray, core: Core | None = None) -> list[s
         found = clocks(run, core)
     except Unusable:
         return [""] * len(places)
-    return [text({rate: seconds[:, place] for rate, seconds in found.items()}) for place in places.tolist()]
+    return [
+        text({rate: seconds[:, place] for rate, seconds in found.items()})
+        for place in places.tolist()
+    ]
 
 
 def clocks(run: RunFiles, core: Core | None = None) -> Times:
@@ -79,7 +90,9 @@ def parsed(text: str) -> Times:
         if not 0 < len(words) <= len(RANKS):
             raise ValueError(text)
         values = [float(word) for word in words]
-        found[OWN if rate == "own" else float(rate)] = np.array(values + values[-1:] * (len(RANKS) - len(values)))
+        found[OWN if rate == "own" else float(rate)] = np.array(
+            values + values[-1:] * (len(RANKS) - len(values))
+        )
     if OWN not in found or not all(np.isfinite(values).all() for values in found.values()):
         raise ValueError(text)
     return found
@@ -88,12 +101,16 @@ def parsed(text: str) -> Times:
 def at(found: Times, updates: float, machine: Machine) -> float:
     """Return the time on a machine, of a generation with so many gradient updates so far [s]. Raises Unusable."""
     if not 1 <= machine.ranks <= RANKS[-1]:
-        raise Unusable(f"ranks {machine.ranks}: rows of results have the clock of 1 to {RANKS[-1]:,}")
+        raise Unusable(
+            f"ranks {machine.ranks}: rows of results have the clock of 1 to {RANKS[-1]:,}"
+        )
     rates, rate = [r for r in found if r != OWN], machine.updates_per_second
     if not rate or not (updates or rates):
         return on(found[OWN], machine.ranks)
     if math.inf not in found:
-        raise Unusable("rows made before the time of gradient updates was recorded: their updates/s cannot be others")
+        raise Unusable(
+            "rows made before the time of gradient updates was recorded: their updates/s cannot be others"
+        )
     if rates == [math.inf]:
         return on(found[math.inf], machine.ranks) + updates / rate
     slowest = sorted((1 / r, on(found[r], machine.ranks)) for r in rates)
@@ -105,7 +122,11 @@ def estimated(found: Times, machine: Machine) -> str:
     """Return what of a machine is between those that these times are of, "" where they have it."""
     rates = {rate for rate in found if 0 < rate < math.inf}
     between = [f"{machine.ranks:,} ranks"] * (machine.ranks not in RANKS)
-    if rates and RATES[0] < machine.updates_per_second < math.inf and machine.updates_per_second not in rates:
+    if (
+        rates
+        and RATES[0] < machine.updates_per_second < math.inf
+        and machine.updates_per_second not in rates
+    ):
         between.append(f"{machine.updates_per_second:,g} updates/s")
     return " and ".join(between)
 

@@ -33,7 +33,9 @@ class Machine:
     """Where a run's clock is computed for."""
 
     ranks: int
-    updates_per_second: float = 0.0  # of its learner; 0 = as fast as the one that was recorded, inf = in no time
+    updates_per_second: float = (
+        0.0  # of its learner; 0 = as fast as the one that was recorded, inf = in no time
+    )
     core: Core | None = None  # of its ranks; None: as those of the run, at each time
 
     def __str__(self) -> str:
@@ -44,7 +46,9 @@ class Machine:
 def computed(run: RunFiles, machine: Machine) -> np.ndarray:
     """Return when each generation of a run would have ended, float64 [generations] [s]. Raises Unusable."""
     if machine.ranks < 1 or not machine.updates_per_second >= 0:
-        raise Unusable(f"ranks {machine.ranks}, updates/s {machine.updates_per_second}: expected 1 or more, and a positive rate")
+        raise Unusable(
+            f"ranks {machine.ranks}, updates/s {machine.updates_per_second}: expected 1 or more, and a positive rate"
+        )
     on_cluster = ends(run, machine.updates_per_second, machine.core)
     return np.fromiter(on_cluster(Cluster(machine.ranks)), float, count=run.generation)
 
@@ -58,9 +62,15 @@ def ends(
     """
     if core and (recorded_tasks.has_tasks(run) or bears_offspring(run) or teaches(run)):
         name = run.config.algorithm
-        raise Unusable(f"{run.path}: {name} has work beside steps and a learner's updates, which no core is told of")
+        raise Unusable(
+            f"{run.path}: {name} has work beside steps and a learner's updates, which no core is told of"
+        )
     share = had_a_core(run)
-    tasks = recorded_tasks.recorded(run, share, updates_per_second) if recorded_tasks.has_tasks(run) else None
+    tasks = (
+        recorded_tasks.recorded(run, share, updates_per_second)
+        if recorded_tasks.has_tasks(run)
+        else None
+    )
     parts = task_parts(run, share) if tasks else times(run, core)
     if not evaluates:
         parts["evaluation"] = np.full_like(parts["evaluation"], np.nan)
@@ -86,7 +96,9 @@ def task_parts(run: RunFiles, share: np.ndarray) -> Parts:
     }
 
 
-def generations(run: RunFiles, parts: Parts, updates_per_second: float = 0.0) -> Iterator[Generation]:
+def generations(
+    run: RunFiles, parts: Parts, updates_per_second: float = 0.0
+) -> Iterator[Generation]:
     """Yield the generations of a run on cores like those that it had, its learner as fast as told. Raises Unusable.
 
     parts: the run's `times`.
@@ -96,7 +108,9 @@ def generations(run: RunFiles, parts: Parts, updates_per_second: float = 0.0) ->
     lessons, first = phase * teaches(run), trained_members(run)
     phase, sums = phase - lessons, sums_over_observations(run)
     for k in range(run.generation):
-        evaluation, members, expected = (parts[name][k] for name in ("evaluation", "members", "expected"))
+        evaluation, members, expected = (
+            parts[name][k] for name in ("evaluation", "members", "expected")
+        )
         made = np.isfinite(members)
         yield Generation(
             members=members[first:][made[first:]],
@@ -128,21 +142,36 @@ def times(run: RunFiles, core: Core | None = None) -> Parts:
     if len(ranks) != run.generation:
         raise Unusable(f"{run.path}: no busy seconds of ranks are recorded")
     one, share = ranks == 1, had_a_core(run)
-    part = {name: seconds(run, name) for name in ("record", "evaluate", "plan", "offspring", "learn", "update", "evaluation")}
+    part = {
+        name: seconds(run, name)
+        for name in ("record", "evaluate", "plan", "offspring", "learn", "update", "evaluation")
+    }
     phase = np.nan_to_num(phase_seconds(run))
     members, expected, alone = pieces(run, total, phase)
     born, born_expected = offspring(run)
     evaluation = episodes(run, part["evaluation"], ranks)
     beside = running(run)
     rest = generation_seconds(run) - sum(part.values())  # outside all parts
-    rest += np.where(one, part["evaluate"] - alone, np.where(beside, 0.0, part["evaluate"] - most)).clip(0) * (alone > 0)
-    rest += np.where(np.isfinite(members).any(axis=1), 0.0, alone)  # where nobody played, in whose time this would be
+    rest += np.where(
+        one, part["evaluate"] - alone, np.where(beside, 0.0, part["evaluate"] - most)
+    ).clip(0) * (alone > 0)
+    rest += np.where(
+        np.isfinite(members).any(axis=1), 0.0, alone
+    )  # where nobody played, in whose time this would be
     rest += np.where(one, part["offspring"] - born.sum(axis=1), 0.0).clip(0)
     rest += np.where(one, part["evaluation"] - np.nan_to_num(evaluation).sum(axis=1), 0.0)
-    played = 0.0 if "timing/seconds_evaluate" in run.columns else alone  # training episodes are a part of the learner's time
+    played = (
+        0.0 if "timing/seconds_evaluate" in run.columns else alone
+    )  # training episodes are a part of the learner's time
     rest += np.where(one | (not phases_beside(run)), part["learn"] - phase - played, 0.0).clip(0)
-    own, learner = paces(run, core, np.nansum(members, axis=1) * share, share) if core else (AS_RECORDED, AS_RECORDED)
-    stepping, updating, of_phase = (share * factor for factor in (own.counted, learner.counted, learner.rest))
+    own, learner = (
+        paces(run, core, np.nansum(members, axis=1) * share, share)
+        if core
+        else (AS_RECORDED, AS_RECORDED)
+    )
+    stepping, updating, of_phase = (
+        share * factor for factor in (own.counted, learner.counted, learner.rest)
+    )
     share = share * own.rest
     return {
         "members": members * stepping[:, None],
@@ -158,7 +187,9 @@ def times(run: RunFiles, core: Core | None = None) -> Parts:
     }
 
 
-def pieces(run: RunFiles, total: np.ndarray, phase: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+def pieces(
+    run: RunFiles, total: np.ndarray, phase: np.ndarray
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Return what members took and how long they were expected, each [generations, n], and their sum [generations] [s].
 
     Trial episodes are among them, nan in a generation without; nan is the time of a member that played nothing. total: busy
@@ -168,17 +199,27 @@ def pieces(run: RunFiles, total: np.ndarray, phase: np.ndarray) -> tuple[np.ndar
     own = run.columns.get("timing/member_seconds")
     if own is None:
         if "metrics/fitness" in run.columns:
-            raise Unusable(f"{run.path}: made before the time of every member was recorded: it has no clock on other ranks")
+            raise Unusable(
+                f"{run.path}: made before the time of every member was recorded: it has no clock on other ranks"
+            )
         count = shared_episodes(run)
         alone = np.maximum(total - phase, 0.0) * (count > 0)
         equal = np.repeat(alone[:, None] / max(count, 1), count, axis=1)
         return equal, np.ones_like(equal), alone
     expected = np.nan_to_num(run.columns.get("timing/member_expected", np.ones_like(own)), nan=1.0)
-    if bears_offspring(run):  # the ranks' busy seconds are not of members alone, and each episode's are whole
+    if bears_offspring(
+        run
+    ):  # the ranks' busy seconds are not of members alone, and each episode's are whole
         return own, expected, np.nansum(own, axis=1)
     if "timing/trial_seconds" in run.columns:
-        trials, of_member = run.columns["timing/trial_seconds"], getattr(run.config.own, "fitness_episodes", 1)
-        own, expected = np.hstack([own, trials]), schedule.with_trials(expected, of_member, trials.shape[1])
+        trials, of_member = (
+            run.columns["timing/trial_seconds"],
+            getattr(run.config.own, "fitness_episodes", 1),
+        )
+        own, expected = (
+            np.hstack([own, trials]),
+            schedule.with_trials(expected, of_member, trials.shape[1]),
+        )
     overhead = (total - np.nansum(own, axis=1)).clip(0) / np.isfinite(own).sum(axis=1).clip(1)
     return own + overhead[:, None], expected, total
 
@@ -186,7 +227,9 @@ def pieces(run: RunFiles, total: np.ndarray, phase: np.ndarray) -> tuple[np.ndar
 def offspring(run: RunFiles) -> tuple[np.ndarray, np.ndarray]:
     """Return what each slot's next member took and how long it was expected, [generations, k]; k = 0 where none are born."""
     none = np.zeros((run.generation, 0))
-    return run.columns.get("timing/offspring_seconds", none), run.columns.get("timing/offspring_expected", none)
+    return run.columns.get("timing/offspring_seconds", none), run.columns.get(
+        "timing/offspring_expected", none
+    )
 
 
 def bears_offspring(run: RunFiles) -> bool:
@@ -228,18 +271,29 @@ def duration(run: RunFiles, parts: Parts, rate: float) -> np.ndarray:
     if not rate:
         updates = np.nan_to_num(updating) * parts["updating"]
     elif (np.isnan(updating) & np.isfinite(lasted)).any():
-        raise Unusable(f"{run.path}: made before the time of gradient updates was recorded: its updates/s cannot be others")
+        raise Unusable(
+            f"{run.path}: made before the time of gradient updates was recorded: its updates/s cannot be others"
+        )
     else:
-        updates = np.diff(run.columns.get("metrics/gradient_updates", np.zeros(run.generation)), prepend=0) / rate
+        updates = (
+            np.diff(
+                run.columns.get("metrics/gradient_updates", np.zeros(run.generation)), prepend=0
+            )
+            / rate
+        )
     return (lasted - np.nan_to_num(updating)) * parts["of_phase"] + updates
 
 
 def phase_seconds(run: RunFiles) -> np.ndarray:
     """Return the time of the phase that entered in each generation, nan where none did [generations] [s]."""
-    entered = np.diff(run.columns.get("metrics/learner_phases", np.zeros(run.generation)), prepend=0) > 0
+    entered = (
+        np.diff(run.columns.get("metrics/learner_phases", np.zeros(run.generation)), prepend=0) > 0
+    )
     if not entered.any():
         return np.full(run.generation, np.nan)
-    older = np.where(entered, busy(run).root, np.nan)  # without a population, rank 0's busy time is its phase
+    older = np.where(
+        entered, busy(run).root, np.nan
+    )  # without a population, rank 0's busy time is its phase
     return run.columns.get("timing/seconds_phase", older)
 
 
@@ -256,7 +310,11 @@ def had_a_core(run: RunFiles) -> np.ndarray:
 def update_share(run: RunFiles, ranks: np.ndarray) -> np.ndarray:
     """Return the part of the update that the busiest rank made [generations]; ranks are taken to have been on equal nodes."""
     nodes, blocks = int(run.provenance.get("nodes", 1)), update_blocks(run)
-    each = {count: Cluster(count, -(-count // nodes)).share(blocks) for count in np.unique(ranks).tolist() if count}
+    each = {
+        count: Cluster(count, -(-count // nodes)).share(blocks)
+        for count in np.unique(ranks).tolist()
+        if count
+    }
     return np.array([each.get(count, 1.0) for count in ranks.tolist()])
 
 
@@ -269,7 +327,11 @@ def update_blocks(run: RunFiles) -> float:
 def sums_over_observations(run: RunFiles) -> int:
     """Return how many numbers a member's sums over observations are; 0 where the population does not normalise them."""
     sizes = str(run.provenance.get("sizes", "")).split()
-    return 3 * int(sizes[0]) if sizes and getattr(run.config.own, "observation_normalisation", False) else 0
+    return (
+        3 * int(sizes[0])
+        if sizes and getattr(run.config.own, "observation_normalisation", False)
+        else 0
+    )
 
 
 def generation_seconds(run: RunFiles) -> np.ndarray:
@@ -285,7 +347,9 @@ def seconds(run: RunFiles, name: str) -> np.ndarray:
 def phases_beside(run: RunFiles) -> bool:
     """Return whether the learner's phases run beside the evaluation."""
     own = run.config.own
-    return getattr(own, "learner_lag", 0) > 0 or getattr(own, "phase_timing", "interval") == "virtual"
+    return (
+        getattr(own, "learner_lag", 0) > 0 or getattr(own, "phase_timing", "interval") == "virtual"
+    )
 
 
 def teaches(run: RunFiles) -> bool:
@@ -311,7 +375,11 @@ def flights(run: RunFiles) -> list[tuple[int, int]]:
 
 def started(run: RunFiles) -> np.ndarray:
     """Return whether a phase began in each generation [generations]."""
-    names = [name for name in run.columns.scalars if name.startswith("metrics/") and name.endswith("_phase")]
+    names = [
+        name
+        for name in run.columns.scalars
+        if name.startswith("metrics/") and name.endswith("_phase")
+    ]
     return run.columns[names[0]].astype(bool) if names else np.zeros(run.generation, bool)
 
 
@@ -328,4 +396,8 @@ def running(run: RunFiles) -> np.ndarray:
 def shared_episodes(run: RunFiles) -> int:
     """Return how many training episodes of a generation the ranks share, 0 where rank 0 plays alone."""
     options = run.config.own
-    return int(getattr(options, "episodes_per_generation", 0)) if getattr(options, "episodes_on", "root") == "ranks" else 0
+    return (
+        int(getattr(options, "episodes_per_generation", 0))
+        if getattr(options, "episodes_on", "root") == "ranks"
+        else 0
+    )

@@ -56,13 +56,20 @@ def recorded(run: RunFiles, share: np.ndarray, updates_per_second: float = 0.0) 
     share: of each generation in which a core was there [generations].
     """
     if "timing/task_busy" not in run.columns:
-        raise Unusable(f"{run.path}: made before the time of every task was recorded: it has no clock on other ranks")
+        raise Unusable(
+            f"{run.path}: made before the time of every task was recorded: it has no clock on other ranks"
+        )
     options: Any = run.config.own
-    spent, updating, updates = (run.columns[f"timing/task_{n}"] for n in ("busy", "updating", "updates"))
+    spent, updating, updates = (
+        run.columns[f"timing/task_{n}"] for n in ("busy", "updating", "updates")
+    )
     spent, updating = spent * share[:, None], updating * share[:, None]
     individual, turn = individuals_and_turns(run)
     trained = individual & (updates > 0)
-    usual = [float(np.mean(x)) if x.size else 0.0 for x in ((spent - updating)[individual], updating[trained], updates[trained])]
+    usual = [
+        float(np.mean(x)) if x.size else 0.0
+        for x in ((spent - updating)[individual], updating[trained], updates[trained])
+    ]
     lengths, ends = run.columns["metrics/length"], run.columns["metrics/virtual_end"]
     ended: Counter[int] = Counter()  # worker -> virtual end of its last task
     arrivals = []
@@ -70,14 +77,29 @@ def recorded(run: RunFiles, share: np.ndarray, updates_per_second: float = 0.0) 
         mine = np.flatnonzero(individual[k])
         missing = lengths.shape[1] - len(mine)
         for i, who in enumerate(run.columns["metrics/worker"][k].astype(int).tolist()):
-            lasted, learned = float(ends[k, i] - ended[who]), bool(run.columns["metrics/learned"][k, i])
+            lasted, learned = (
+                float(ends[k, i] - ended[who]),
+                bool(run.columns["metrics/learned"][k, i]),
+            )
             ended[who] = int(ends[k, i])
             played, updated, count = usual[0], learned * usual[1], learned * usual[2]
             if i >= missing:
-                updated, count = float(updating[k, mine[i - missing]]), float(updates[k, mine[i - missing]])
+                updated, count = (
+                    float(updating[k, mine[i - missing]]),
+                    float(updates[k, mine[i - missing]]),
+                )
                 played = float(spent[k, mine[i - missing]]) - updated
-            arrivals.append(Arrival(who, int(lengths[k, i]), piece(played, updated, count, lasted, options.update_cost)))
-    made = [float(s) if not updates_per_second else options.critic_chunk / updates_per_second for s in spent[turn]]
+            arrivals.append(
+                Arrival(
+                    who,
+                    int(lengths[k, i]),
+                    piece(played, updated, count, lasted, options.update_cost),
+                )
+            )
+    made = [
+        float(s) if not updates_per_second else options.critic_chunk / updates_per_second
+        for s in spent[turn]
+    ]
     virtual = float(math.ceil(options.of_critic * options.critic_chunk))
     return Recorded(options, arrivals, [Piece((virtual, 0.0), (s, 0.0)) for s in made])
 
@@ -116,7 +138,9 @@ def given_out(found: Recorded) -> list[Arrival]:
         places.setdefault(one.worker, []).append(i)
     given = {mine[0]: -1 for mine in places.values()}  # task -> the told one that it followed
     given |= {later: before for mine in places.values() for before, later in pairwise(mine)}
-    return [found.arrivals[i] for i in sorted(given, key=lambda i: (given[i], found.arrivals[i].worker))]
+    return [
+        found.arrivals[i] for i in sorted(given, key=lambda i: (given[i], found.arrivals[i].worker))
+    ]
 
 
 def until(piece: Piece, least: float) -> Piece:
@@ -139,7 +163,9 @@ def sections(run: RunFiles, parts: Parts) -> Iterator[Section]:
 def queue(found: Recorded, cluster: Cluster) -> Queue:
     """Return the clock of a cluster that does these tasks."""
     turns = found.turns
-    giving = Giving(found.options, Drawn(found), (lambda n: turns[min(n, len(turns) - 1)]) if turns else None)
+    giving = Giving(
+        found.options, Drawn(found), (lambda n: turns[min(n, len(turns) - 1)]) if turns else None
+    )
     return clock_of(giving, found.options, cluster)
 
 

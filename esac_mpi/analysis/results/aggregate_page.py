@@ -35,7 +35,11 @@ POLICIES = {
 
 def when(wall: Wall) -> str:
     """Return at what time the runs are compared, and on which machine."""
-    at = f"at {compact(wall.seconds)} s" if wall.seconds else "at the most that all runs of a task have reached,"
+    at = (
+        f"at {compact(wall.seconds)} s"
+        if wall.seconds
+        else "at the most that all runs of a task have reached,"
+    )
     return f"{at} of wall time{wall.where or ', as measured'}"
 
 
@@ -49,14 +53,26 @@ def document(study: Study, name: str, wall: Wall) -> str:
     text += ["", *by_task(study)]
     if found := verdicts(study, champion) if champion else []:
         text += ["", f"### {champion} and its halves", "", counted(found, champion), ""]
-        heads = ["task", "better half", f"{champion} to it", "behind by more than 0.1", f"ahead of both by more than {ALIKE}"]
+        heads = [
+            "task",
+            "better half",
+            f"{champion} to it",
+            "behind by more than 0.1",
+            f"ahead of both by more than {ALIKE}",
+        ]
         text += markdown([heads, *map(row, found)])
     return "\n".join(text)
 
 
 def row(v: Verdict) -> list[str]:
     """Return the line of a task's verdict."""
-    return [shown(v.task), v.better, interval(Estimate(v.gap, v.low, v.high), "+"), v.behind, v.ahead]
+    return [
+        shown(v.task),
+        v.better,
+        interval(Estimate(v.gap, v.low, v.high), "+"),
+        v.behind,
+        v.ahead,
+    ]
 
 
 def told(study: Study) -> Iterator[str]:
@@ -81,7 +97,10 @@ def told(study: Study) -> Iterator[str]:
 def together(study: Study) -> Iterator[str]:
     """Yield the table of all tasks together."""
     yield from ("### All tasks together", "")
-    found = {label: [estimate(study.scores(label), of) for of in STATISTICS.values()] for label in study.variants}
+    found = {
+        label: [estimate(study.scores(label), of) for of in STATISTICS.values()]
+        for label in study.variants
+    }
     best = [max(estimates[i].value for estimates in found.values()) for i in range(len(STATISTICS))]
     rows = [["variant", "runs", *STATISTICS]]
     for label, estimates in found.items():
@@ -99,15 +118,34 @@ def against(study: Study, champion: str) -> Iterator[str]:
         f" difference of up to {ALIKE} is a tie."
     )
     yield ""
-    rows = [["other", f"P({champion} > other)", f"by more than {ALIKE}", "difference of the IQMs", "their intervals are apart"]]
+    rows = [
+        [
+            "other",
+            f"P({champion} > other)",
+            f"by more than {ALIKE}",
+            "difference of the IQMs",
+            "their intervals are apart",
+        ]
+    ]
     ours = study.scores(champion)
     own = estimate(ours, aggregates.iqm)
     for other in (label for label in study.variants if label != champion):
         theirs = study.scores(other)
         its = estimate(theirs, aggregates.iqm)
-        both = [estimate([*ours, *theirs], of) for of in (aggregates.improvement, aggregates.beyond, aggregates.ahead)]
+        both = [
+            estimate([*ours, *theirs], of)
+            for of in (aggregates.improvement, aggregates.beyond, aggregates.ahead)
+        ]
         known = np.isfinite([own.low, its.low]).all()
-        apart = "-" if not known else "ahead" if own.low > its.high else "behind" if own.high < its.low else "no"
+        apart = (
+            "-"
+            if not known
+            else "ahead"
+            if own.low > its.high
+            else "behind"
+            if own.high < its.low
+            else "no"
+        )
         rows.append([other, interval(both[0]), interval(both[1]), interval(both[2], "+"), apart])
     yield from markdown(rows)
 
@@ -115,7 +153,9 @@ def against(study: Study, champion: str) -> Iterator[str]:
 def by_task(study: Study) -> Iterator[str]:
     """Yield every variant's mean score on every task."""
     yield from ("### Task by task", "")
-    counts = {len(returns) for task in study.tasks for returns in task.returns.values() if len(returns)}
+    counts = {
+        len(returns) for task in study.tasks for returns in task.returns.values() if len(returns)
+    }
     fewer = f"; n: seeds where there are fewer than {study.seeds}" if len(counts) > 1 else ""
     yield f"Mean score over seeds, in round brackets the mean return{fewer}."
     yield ""
@@ -123,7 +163,13 @@ def by_task(study: Study) -> Iterator[str]:
     for task in study.tasks:
         best = max(returns.mean() for returns in task.returns.values() if len(returns))
         ends = [raw(task.random), raw(task.best)]
-        rows.append([shown(task), *ends, *(cell(task, label, study.seeds, best) for label in study.variants)])
+        rows.append(
+            [
+                shown(task),
+                *ends,
+                *(cell(task, label, study.seeds, best) for label in study.variants),
+            ]
+        )
     yield from markdown(rows)
 
 

@@ -12,7 +12,10 @@ from esac_mpi.analysis.results.verdicts import champion_of
 
 LEAST = -0.25  # score at which a panel of a task ends; what is below is an arrow there
 SPREAD = 0.5  # of a variant's line, over which its seeds lie
-LINE, LETTER = 0.17, 0.075  # height of a variant's line in a panel of a task, width of a letter of its name [inches]
+LINE, LETTER = (
+    0.17,
+    0.075,
+)  # height of a variant's line in a panel of a task, width of a letter of its name [inches]
 
 
 def figure(study: Study, name: str, wall: Wall) -> Figure:
@@ -22,7 +25,10 @@ def figure(study: Study, name: str, wall: Wall) -> Figure:
     order = sorted(study.variants, key=lambda label: -found[label].value)
     look = looks({label: algorithm_of(label) for label in study.variants})
     rows, columns = cells(1, len(study.tasks))
-    widths = [3.2 + LETTER * max(map(len, order)), 2.1 * columns + LETTER * max(map(len, order))]  # [inches]
+    widths = [
+        3.2 + LETTER * max(map(len, order)),
+        2.1 * columns + LETTER * max(map(len, order)),
+    ]  # [inches]
     height = max(2.8, 1.0 + rows * (0.55 + LINE * len(order)))
     drawing = plt.figure(figsize=(sum(widths), height), layout="constrained")
     left, right = drawing.subfigures(1, 2, squeeze=False, width_ratios=widths)[0]
@@ -43,13 +49,23 @@ def figure(study: Study, name: str, wall: Wall) -> Figure:
     return drawing
 
 
-def draw_whole(axes: Axes, found: dict[str, Estimate], order: list[str], champion: str, look: dict[str, Look]) -> None:
+def draw_whole(
+    axes: Axes, found: dict[str, Estimate], order: list[str], champion: str, look: dict[str, Look]
+) -> None:
     """Draw the interquartile mean and interval of each variant."""
     for place, label in enumerate(order):
         value, low, high = found[label]
         if np.isfinite(low):
-            axes.barh(place, high - low, left=low, height=0.5, color=look[label].colour, alpha=0.5, lw=0)
-        axes.plot([value, value], [place - 0.25, place + 0.25], color=look[label].colour, lw=2.5, solid_capstyle="butt")
+            axes.barh(
+                place, high - low, left=low, height=0.5, color=look[label].colour, alpha=0.5, lw=0
+            )
+        axes.plot(
+            [value, value],
+            [place - 0.25, place + 0.25],
+            color=look[label].colour,
+            lw=2.5,
+            solid_capstyle="butt",
+        )
     axes.use_sticky_edges = False  # room beside the bars
     axes.set_xlim(left=min(0.0, axes.get_xlim()[0]))
     name_lines(axes, order, champion)
@@ -65,19 +81,38 @@ def name_lines(axes: Axes, labels: list[str], champion: str) -> None:
     axes.tick_params(axis="y", length=0)
 
 
-def draw_task(axes: Axes, task: Task, order: list[str], champion: str, look: dict[str, Look]) -> None:
+def draw_task(
+    axes: Axes, task: Task, order: list[str], champion: str, look: dict[str, Look]
+) -> None:
     """Draw the scores of a task's runs."""
     for place, label in enumerate(order):
         if not len(scores := task.normalised(label)):
             continue
-        heights = place + np.linspace(-SPREAD / 2, SPREAD / 2, len(scores)) if len(scores) > 1 else np.array([place])
+        heights = (
+            place + np.linspace(-SPREAD / 2, SPREAD / 2, len(scores))
+            if len(scores) > 1
+            else np.array([place])
+        )
         seen = scores >= LEAST
         own = look[label].colour
         axes.plot(scores[seen], heights[seen], "o", ms=3.5, mew=0, color=own, alpha=0.5)
-        axes.plot(np.full((~seen).sum(), LEAST + 0.03), heights[~seen], "<", ms=4, mew=0, color=own, alpha=0.8)
+        axes.plot(
+            np.full((~seen).sum(), LEAST + 0.03),
+            heights[~seen],
+            "<",
+            ms=4,
+            mew=0,
+            color=own,
+            alpha=0.8,
+        )
         if (middle := scores.mean()) >= LEAST:
-            axes.plot([middle, middle], [place - 0.4, place + 0.4], color=own, lw=2, solid_capstyle="butt")
+            axes.plot(
+                [middle, middle], [place - 0.4, place + 0.4], color=own, lw=2, solid_capstyle="butt"
+            )
     name_lines(axes, order, champion)
     axes.set_xlim(LEAST, 1.06)
     axes.set_xticks([0, 0.5, 1], ["0", "0.5", "1"])
-    axes.set_title(task.title.rpartition("/")[2] + "\n(not in the aggregate)" * bool(task.why_not), fontsize="small")
+    axes.set_title(
+        task.title.rpartition("/")[2] + "\n(not in the aggregate)" * bool(task.why_not),
+        fontsize="small",
+    )

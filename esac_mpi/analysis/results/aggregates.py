@@ -31,7 +31,9 @@ def iqm(tasks: Tasks) -> np.ndarray:
     runs = np.concatenate(tasks)
     if len(set(map(len, tasks))) == 1:
         return interquartile_mean(runs)
-    shares = np.concatenate([np.full(len(task), 1 / (len(task) * len(tasks))) for task in tasks])  # [runs], together 1
+    shares = np.concatenate(
+        [np.full(len(task), 1 / (len(task) * len(tasks))) for task in tasks]
+    )  # [runs], together 1
     order = runs.argsort(axis=0)
     upto, cut = shares[order].cumsum(axis=0), len(runs) // 4 / len(runs)
     kept = upto.clip(cut, 1 - cut) - (upto - shares[order]).clip(cut, 1 - cut)
@@ -59,7 +61,13 @@ def improvement(both: Tasks, alike: float = 0.0) -> np.ndarray:
     alike: the difference up to which two runs are a tie.
     """
     half = len(both) // 2
-    return np.mean([chance(ours, theirs, alike) for ours, theirs in zip(both[:half], both[half:], strict=True)], axis=0)
+    return np.mean(
+        [
+            chance(ours, theirs, alike)
+            for ours, theirs in zip(both[:half], both[half:], strict=True)
+        ],
+        axis=0,
+    )
 
 
 def beyond(both: Tasks) -> np.ndarray:

@@ -11,7 +11,12 @@ from esac_mpi.analysis.results.verdicts import difference
 
 TENTH = 0.1  # of the range from random actions to the best: so far behind counts
 ROUNDING = 1e-9
-NO, UNSHOWN, MEAN, YES = "no", "not in the mean", "in the mean", "yes"  # YES, and NO of behind: with the whole interval
+NO, UNSHOWN, MEAN, YES = (
+    "no",
+    "not in the mean",
+    "in the mean",
+    "yes",
+)  # YES, and NO of behind: with the whole interval
 
 
 class Verdict(NamedTuple):
@@ -37,7 +42,11 @@ def verdicts(study: Study, champion: str) -> list[Verdict]:
     if len(theirs) < len(HALVES) or champion in theirs:
         return []
     compared = [champion, *theirs]
-    return [verdict(task, champion, theirs) for task in study.tasks if all(len(task.returns[label]) for label in compared)]
+    return [
+        verdict(task, champion, theirs)
+        for task in study.tasks
+        if all(len(task.returns[label]) for label in compared)
+    ]
 
 
 def verdict(task: Task, champion: str, theirs: list[str]) -> Verdict:
@@ -47,7 +56,11 @@ def verdict(task: Task, champion: str, theirs: list[str]) -> Verdict:
     found = {half: gap_of(ours, task.normalised(half)) for half in theirs}
     gap, low, high = found[better]
     least = np.min([ends[1] for ends in found.values()])  # of the intervals, nan where one has none
-    behind = said(gap < -TENTH - ROUNDING, high < -TENTH - ROUNDING, NO if least >= -TENTH - ROUNDING else UNSHOWN)
+    behind = said(
+        gap < -TENTH - ROUNDING,
+        high < -TENTH - ROUNDING,
+        NO if least >= -TENTH - ROUNDING else UNSHOWN,
+    )
     return Verdict(task, better, gap, low, high, behind, said(gap > ALIKE, least > ALIKE))
 
 
@@ -67,7 +80,9 @@ def counted(found: list[Verdict], champion: str) -> str:
     whole = [verdict for verdict in found if not verdict.task.why_not]
 
     def many(cells: list[str]) -> str:
-        return f"{cells.count(MEAN) + cells.count(YES)} ({cells.count(YES)} with the whole interval)"
+        return (
+            f"{cells.count(MEAN) + cells.count(YES)} ({cells.count(YES)} with the whole interval)"
+        )
 
     behind = [verdict.behind for verdict in whole]
     return (

@@ -24,7 +24,11 @@ TITLES = {
     "training": f"Moving average over {WINDOW} training episodes",
     "updates": "Gradient updates so far",
 }
-WHOSE = {"better": "the better of a run's policies", "theta_es": "theta_es", "learner": "the learner's policy"}
+WHOSE = {
+    "better": "the better of a run's policies",
+    "theta_es": "theta_es",
+    "learner": "the learner's policy",
+}
 AT_END = {
     "fitness": ("fitness_mean", "mean fitness, mean over generations"),
     "return": ("better", "mean return of the last evaluation"),
@@ -43,7 +47,9 @@ def curves(
 ) -> Figure:
     """Return the figure of a quantity (NAMES) against an axis: a panel for each task, a line for each variant."""
     axis = x or DEFAULT_X[what]
-    y = {"returns": POLICIES[policy], "training": "training_return", "updates": "gradient_updates"}[what]
+    y = {"returns": POLICIES[policy], "training": "training_return", "updates": "gradient_updates"}[
+        what
+    ]
 
     def quantity(trace: Trace, _: str) -> Curve:
         return trace.curve(axis, y)
@@ -71,29 +77,48 @@ def swept(sections: Sections, y: str) -> tuple[dict[str, Line], dict[str, str]]:
         for trace in traces:
             label = f"{title}, {trace.rows[0].variant}" if several else title
             algorithms[label] = algorithm_of(trace.label)
-            points.append(Point("", label, number(trace.rows[0].value), last_before(trace.curve("env_steps", y)), trace.name))
+            points.append(
+                Point(
+                    "",
+                    label,
+                    number(trace.rows[0].value),
+                    last_before(trace.curve("env_steps", y)),
+                    trace.name,
+                )
+            )
     found = lines(points).get("", {})
     if len({value for line in found.values() for value in line}) < 2:
-        raise Unusable("--what sensitivity: a sweep needs two values or more with something measured")
+        raise Unusable(
+            "--what sensitivity: a sweep needs two values or more with something measured"
+        )
     return found, algorithms
 
 
 def sensitivity(
-    sections: Sections, measure: str = "fitness", field: str = "value", normalise: bool = False, seeds: bool = False
+    sections: Sections,
+    measure: str = "fitness",
+    field: str = "value",
+    normalise: bool = False,
+    seeds: bool = False,
 ) -> Figure:
     """Return the figure of a measure (AT_END) against the swept value, called `field`: a line for each task and variant."""
     y, name = AT_END[measure]
     found, algorithms = swept(sections, y)
     found = {label: normalised(line) for label, line in found.items()} if normalise else found
     name = f"{name} / best of the line" if normalise else name
-    return say_what(figure({"": found}, field, name, seeds, (5.5, 3.5), algorithms), "At the end of each run")
+    return say_what(
+        figure({"": found}, field, name, seeds, (5.5, 3.5), algorithms), "At the end of each run"
+    )
 
 
 def ends(sections: Sections, policy: str = "better") -> Figure:
     """Return the figure of the last returns: a panel for each task, a line for each variant, the best first. Raises Unusable."""
     y = POLICIES[policy]
     last = {
-        title: {label: np.array([t.curve("env_steps", y).y[-1] for t in traces if t.has(y)]) for label, traces in labels.items()}
+        title: {
+            label: np.array([t.curve("env_steps", y).y[-1] for t in traces if t.has(y)])
+            for label, traces in labels.items()
+        }
         for title, labels in sections.items()
     }
     last = {title: kept for title, labels in last.items() if (kept := ranked(labels))}
@@ -111,13 +136,21 @@ def ends(sections: Sections, policy: str = "better") -> Figure:
         panel.set_yticks(range(len(labels)), labels)
         panel.invert_yaxis()
         panel.set(title=title, xlabel="episodic return")
-    headline(drawing, f"Last noise-free evaluation of {WHOSE[policy]}: each seed, their mean and its 95 % interval")
+    headline(
+        drawing,
+        f"Last noise-free evaluation of {WHOSE[policy]}: each seed, their mean and its 95 % interval",
+    )
     return drawing
 
 
 def ranked(labels: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
     """Return the variants that have returns, the one of the highest mean first."""
-    return dict(sorted(((label, seeds) for label, seeds in labels.items() if seeds.size), key=lambda one: -one[1].mean()))
+    return dict(
+        sorted(
+            ((label, seeds) for label, seeds in labels.items() if seeds.size),
+            key=lambda one: -one[1].mean(),
+        )
+    )
 
 
 def suffixed(out: Path) -> Path:

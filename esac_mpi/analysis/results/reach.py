@@ -26,7 +26,9 @@ UPDATES = np.geomspace(30, 10_000, 26)  # updates/s
 MOST = 1000  # rows of a run directory
 CLOSE = 1.1  # the second's time over the first's, below which the first is drawn pale
 PALE = 0.55  # how far a pale colour is on its way to white
-TIMES = [second * 10.0**power for power in range(-1, 6) for second in (1, 2, 5)]  # at which lines are drawn [s]
+TIMES = [
+    second * 10.0**power for power in range(-1, 6) for second in (1, 2, 5)
+]  # at which lines are drawn [s]
 
 
 @dataclass(frozen=True)
@@ -62,12 +64,19 @@ class Reach:
     def close(self) -> np.ndarray:
         """Whether a second is nearly as fast, bool [updates, ranks]."""
         ordered = np.sort(self.seconds, axis=0)
-        return np.isfinite(ordered[0]) & (ordered[1] < CLOSE * ordered[0]) if len(ordered) > 1 else np.zeros_like(self.best, bool)
+        return (
+            np.isfinite(ordered[0]) & (ordered[1] < CLOSE * ordered[0])
+            if len(ordered) > 1
+            else np.zeros_like(self.best, bool)
+        )
 
 
 def read(paths: list[Path]) -> Sections:
     """Return the runs of files of rows, or of run directories. Raises Unusable."""
-    files, folders = [p for p in paths if p.suffix == ".csv"], [p for p in paths if p.suffix != ".csv"]
+    files, folders = (
+        [p for p in paths if p.suffix == ".csv"],
+        [p for p in paths if p.suffix != ".csv"],
+    )
     found: list[Row] = rowfiles.read(files)
     for labels in (grouped(opened(folders)) if folders else {}).values():
         for label, runs in labels.items():
@@ -87,7 +96,9 @@ def of_task(found: Sections, task: str | None) -> Sections:
 
 def first_row(trace: Trace, target: float) -> Row | None:
     """Return the first row of a run whose return reaches the target, None if it never does."""
-    return next((row for row in trace.rows if row.better is not None and row.better >= target), None)
+    return next(
+        (row for row in trace.rows if row.better is not None and row.better >= target), None
+    )
 
 
 def usual(labels: dict[str, list[Trace]]) -> float:
@@ -105,7 +116,10 @@ def usual(labels: dict[str, list[Trace]]) -> float:
 
 def best(traces: list[Trace]) -> float:
     """Return the greatest return that half of the seeds reach."""
-    most = [max((row.better for row in trace.rows if row.better is not None), default=-np.inf) for trace in traces]
+    most = [
+        max((row.better for row in trace.rows if row.better is not None), default=-np.inf)
+        for trace in traces
+    ]
     return sorted(most)[(len(most) - 1) // 2]
 
 
@@ -114,7 +128,10 @@ def reach(labels: dict[str, list[Trace]], target: float, within: float = np.inf)
     seconds = np.full((len(labels), UPDATES.size, len(grid.RANKS)), np.inf)
     least = seconds.copy()
     for place, traces in enumerate(labels.values()):
-        each, ends = (np.array(found) for found in zip(*((times(t, target), stands(t.rows[-1])) for t in traces), strict=True))
+        each, ends = (
+            np.array(found)
+            for found in zip(*((times(t, target), stands(t.rows[-1])) for t in traces), strict=True)
+        )
         middle = len(traces) // 2  # the later one of two
         seconds[place] = np.sort(each, axis=0)[middle]
         least[place] = np.sort(np.where(np.isfinite(each), each, ends), axis=0)[middle]
@@ -131,26 +148,45 @@ def times(trace: Trace, target: float) -> np.ndarray:
 def stands(row: Row) -> np.ndarray:
     """Return when a run stood at a row on each machine [updates, ranks] [s]. Raises Unusable."""
     found = clock_of(row)
-    return np.array([[grid.at(found, row.gradient_updates, Machine(r, u)) for r in grid.RANKS] for u in UPDATES.tolist()])
+    return np.array(
+        [
+            [grid.at(found, row.gradient_updates, Machine(r, u)) for r in grid.RANKS]
+            for u in UPDATES.tolist()
+        ]
+    )
 
 
-def figure(title: str, labels: dict[str, list[Trace]], target: float | None = None, within: float = np.inf) -> Figure:
+def figure(
+    title: str, labels: dict[str, list[Trace]], target: float | None = None, within: float = np.inf
+) -> Figure:
     """Return the map of a task; target: the return to reach, None: `usual`. Raises Unusable where nobody reaches it."""
     goal = usual(labels) if target is None else target
     found = reach(labels, goal, within)
     limit = f" within {within:,g} s" if np.isfinite(within) else ""
     if not np.isfinite(found.best).any():
-        raise Unusable(f"{title}: no variant reaches {goal:,g} with half of its seeds{limit}; choose another --reach")
-    if absent := [label for label, seconds in zip(found.labels, found.seconds, strict=True) if np.isinf(seconds).all()]:
+        raise Unusable(
+            f"{title}: no variant reaches {goal:,g} with half of its seeds{limit}; choose another --reach"
+        )
+    if absent := [
+        label
+        for label, seconds in zip(found.labels, found.seconds, strict=True)
+        if np.isinf(seconds).all()
+    ]:
         note(f"{title}: {goal:,g} is not reached{limit} by half of the seeds of {some(absent)}")
-    if ended := [label for label, cells in zip(found.labels, found.missing, strict=True) if cells.any()]:
-        note(f"{title}: where hatched, runs of {some(ended)} ended before the first got there, and may have been it")
+    if ended := [
+        label for label, cells in zip(found.labels, found.missing, strict=True) if cells.any()
+    ]:
+        note(
+            f"{title}: where hatched, runs of {some(ended)} ended before the first got there, and may have been it"
+        )
     drawing, axes = plt.subplots(figsize=(6.6, 4.6), layout="constrained")
     draw(axes, found)
     seeds = sorted({len(traces) for traces in labels.values()})
     many = f"median of {spanned([seeds[0], seeds[-1]])} seed{'s' * (seeds[-1] > 1)}"
     pale = "pale: a second is within 10 %; hatched: runs of another ended before; lines: seconds"
-    headline(drawing, f"{title}: who reaches {goal:,g} first{limit}; computed times, {many}; {pale}")
+    headline(
+        drawing, f"{title}: who reaches {goal:,g} first{limit}; computed times, {many}; {pale}"
+    )
     return drawing
 
 
@@ -168,12 +204,19 @@ def draw(axes: Axes, found: Reach) -> None:
             axes.plot([], [], "s", ms=9, color=own, label=label)
     corners = edges(np.array(grid.RANKS, float)), edges(UPDATES)
     axes.pcolormesh(*corners, colours)
-    hatched, clear = np.ma.masked_where(~found.unsure, np.zeros(found.unsure.shape)), matplotlib.colors.ListedColormap(["none"])
-    axes.pcolor(*corners, hatched, cmap=clear, hatch="////", edgecolor="0.2", lw=0)  # with an array, masked cells are left out
+    hatched, clear = (
+        np.ma.masked_where(~found.unsure, np.zeros(found.unsure.shape)),
+        matplotlib.colors.ListedColormap(["none"]),
+    )
+    axes.pcolor(
+        *corners, hatched, cmap=clear, hatch="////", edgecolor="0.2", lw=0
+    )  # with an array, masked cells are left out
     finite = np.ma.masked_invalid(found.best)
     levels = [second for second in TIMES if finite.min() < second < finite.max()]
     if levels:
-        lines = axes.contour(grid.RANKS, UPDATES, finite, levels=levels, colors="0.15", linewidths=0.8)
+        lines = axes.contour(
+            grid.RANKS, UPDATES, finite, levels=levels, colors="0.15", linewidths=0.8
+        )
         axes.clabel(lines, fmt="%g s", fontsize="x-small", inline_spacing=2)
     axes.set_xticks(grid.RANKS[::2], [f"{ranks:,}" for ranks in grid.RANKS[::2]])
     axes.set_yticks(grid.RATES, [f"{rate:,g}" for rate in grid.RATES])

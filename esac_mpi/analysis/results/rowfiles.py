@@ -58,7 +58,9 @@ def read(paths: Iterable[Path]) -> list[Row]:
     for row in found:
         if row.generation <= ends.get(row.run, -1):
             name = f"{', '.join(filter(None, row.run[:5]))}, seed {row.seed}"
-            raise Unusable(f"{name}: there twice, or its generations do not ascend; leave one of the files out, or draw it anew")
+            raise Unusable(
+                f"{name}: there twice, or its generations do not ascend; leave one of the files out, or draw it anew"
+            )
         ends[row.run] = row.generation
     refuse_mixed(found)
     return found
@@ -70,7 +72,9 @@ def refuse_mixed(rows: Iterable[Row]) -> None:
     for row in rows:
         if row.settings:
             settings.setdefault(row.run[:5], set()).add(row.settings)
-    if mixed := [", ".join(filter(None, name)) for name, digests in settings.items() if len(digests) > 1]:
+    if mixed := [
+        ", ".join(filter(None, name)) for name, digests in settings.items() if len(digests) > 1
+    ]:
         raise Unusable(
             f"{some(mixed)}: rows of other settings, or of another core, under one name: they are no seeds of the same"
         )
@@ -102,5 +106,7 @@ def parsed(line: dict[str, str], where: str) -> Row:
             if name in NAMED and not values[name]:
                 raise ValueError(name)
         except (ValueError, TypeError) as error:  # None: the line is too short
-            raise damaged(f"{where}: {name} is {line[name]!r}, not {getattr(kind, '__name__', kind)}") from error
+            raise damaged(
+                f"{where}: {name} is {line[name]!r}, not {getattr(kind, '__name__', kind)}"
+            ) from error
     return Row(**values)

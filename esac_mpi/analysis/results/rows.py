@@ -21,7 +21,9 @@ from esac_mpi.record import RunFiles
 MOST = 25  # rows of a run, where an experiment does not say otherwise
 VERSION = 4  # of what rows of a run say; one more makes those that were kept anew
 Time = tuple[Machine, float]  # of the clock that is computed for a machine [s]
-OWN_COLUMN = "theta_es"  # the policy whose returns have a column of their own; all others are the learner's
+OWN_COLUMN = (
+    "theta_es"  # the policy whose returns have a column of their own; all others are the learner's
+)
 
 
 @dataclass(frozen=True)
@@ -65,7 +67,10 @@ class Row:
     @property
     def better(self) -> float | None:
         """The better of the two returns."""
-        return max((value for value in (self.return_theta_es, self.return_learner) if value is not None), default=None)
+        return max(
+            (value for value in (self.return_theta_es, self.return_learner) if value is not None),
+            default=None,
+        )
 
     @property
     def run(self) -> tuple[str, str, str, str, str, int]:
@@ -80,7 +85,9 @@ def rounded(value: float) -> float | None:
 
 def changes(horizon: int, kwargs: Mapping[str, object]) -> str:
     """Return in words what a task is made with beside its id, by which its returns are others'; "" for nothing."""
-    said = [f"horizon {horizon}"] * bool(horizon) + [f"{name} {json.dumps(value)}" for name, value in sorted(kwargs.items())]
+    said = [f"horizon {horizon}"] * bool(horizon) + [
+        f"{name} {json.dumps(value)}" for name, value in sorted(kwargs.items())
+    ]
     return ", ".join(said)
 
 
@@ -120,7 +127,11 @@ def places(run: RunFiles, most: int, until: Time | None = None) -> np.ndarray:
     found = np.union1d(made, [last, *own])
     filled = min(most, MOST)
     free = np.setdiff1d(np.linspace(0, len(generations) - 1, filled).round().astype(int), found)
-    fill = free[np.linspace(0, len(free) - 1, max(0, min(filled - len(found), len(free)))).round().astype(int)]
+    fill = free[
+        np.linspace(0, len(free) - 1, max(0, min(filled - len(found), len(free))))
+        .round()
+        .astype(int)
+    ]
     return np.union1d(found, fill)
 
 
@@ -128,17 +139,32 @@ def compared(run: RunFiles, made: np.ndarray, values: np.ndarray, until: Time) -
     """Return the indices of the last two and of the best evaluation by a time; made, values: of all evaluations [m]."""
     machine, seconds = until
     inside = computed(run, machine)[made] <= seconds
-    return np.append(made[inside][-2:], made[inside][values[inside].argmax()]) if inside.any() else made[:0]
+    return (
+        np.append(made[inside][-2:], made[inside][values[inside].argmax()])
+        if inside.any()
+        else made[:0]
+    )
 
 
 def digest(run: RunFiles, core: Core | None) -> str:
     """Return 8 digits that differ where settings do, those that have their defaults left out, or the core of the clock does."""
-    own = {name: value for name, value in groups.settings(run).items() if value != groups.DEFAULTS.get(name)}
+    own = {
+        name: value
+        for name, value in groups.settings(run).items()
+        if value != groups.DEFAULTS.get(name)
+    }
     return f"{zlib.crc32(repr((sorted(own.items()), core)).encode()):08x}"
 
 
 def rows(
-    run: RunFiles, experiment: str, budget: str, variant: str, value: str, done: bool, most: int = MOST, until: Time | None = None
+    run: RunFiles,
+    experiment: str,
+    budget: str,
+    variant: str,
+    value: str,
+    done: bool,
+    most: int = MOST,
+    until: Time | None = None,
 ) -> list[Row]:
     """Return the rows of a run, ascending: its evaluations, its last generation, and others up to `most`; see `places`."""
     kept, core = places(run, most, until), until[0].core if until else None
@@ -147,12 +173,21 @@ def rows(
     _, average = training(run)
     so_many = position(run, "training_episodes")[kept].astype(int)
     fitness = so_far(per_generation(run, np.nanmean))
-    counted = {name: column(run, f"metrics/{name}") for name in ("nominal_steps", "gradient_updates")}
+    counted = {
+        name: column(run, f"metrics/{name}") for name in ("nominal_steps", "gradient_updates")
+    }
     steps, wall = position(run, "env_steps"), position(run, "wall")
-    own, learners = returns(run, [OWN_COLUMN]), returns(run, [n for n in candidates(policies(run)) if n != OWN_COLUMN])
+    own, learners = (
+        returns(run, [OWN_COLUMN]),
+        returns(run, [n for n in candidates(policies(run)) if n != OWN_COLUMN]),
+    )
     found = []
     for i, generation, n, clock in zip(
-        kept.tolist(), generations.tolist(), so_many.tolist(), grid.texts(run, kept, core), strict=True
+        kept.tolist(),
+        generations.tolist(),
+        so_many.tolist(),
+        grid.texts(run, kept, core),
+        strict=True,
     ):
         found.append(
             Row(

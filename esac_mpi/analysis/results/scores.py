@@ -25,16 +25,23 @@ from esac_mpi.analysis.results.traces import WALL, Sections, Trace, Wall, oldest
 from esac_mpi.host.invocation import called
 
 FIELD, AXIS = "better", WALL
-Random = dict[str, dict[str, float]]  # {task: what is known of the returns of uniform random actions, "mean" of it}
+Random = dict[
+    str, dict[str, float]
+]  # {task: what is known of the returns of uniform random actions, "mean" of it}
 
 
 def random_returns(path: Path) -> dict[str, dict[str, float]]:
     """Return what a file knows of random actions' returns: {task: {mean, error, ...}}. Raises Unusable."""
     try:
         found = tomllib.loads(path.read_text(encoding="utf-8"))
-        return {task: {name: float(entry[name]) for name in ("mean", *entry)} for task, entry in found.items()}
+        return {
+            task: {name: float(entry[name]) for name in ("mean", *entry)}
+            for task, entry in found.items()
+        }
     except OSError as error:
-        raise Unusable(f"{path}: {error.strerror}; {called('experiment')} random TASK measures and writes it") from error
+        raise Unusable(
+            f"{path}: {error.strerror}; {called('experiment')} random TASK measures and writes it"
+        ) from error
     except (tomllib.TOMLDecodeError, KeyError, TypeError, ValueError) as error:
         raise damaged(f"{path}: expected a table with a mean for each task: {error}") from error
 
@@ -50,7 +57,9 @@ def by_task(rows: Iterable[Row]) -> list[Row]:
         one = dataclasses.replace(row, experiment="", budget="")
         if whence.setdefault(one.run, row.run[:2]) != row.run[:2]:
             name = f"{', '.join(filter(None, row.run[2:5]))}, seed {row.seed}"
-            raise Unusable(f"{name}: in two experiments or budgets, which cannot be aggregated; leave one of the files out")
+            raise Unusable(
+                f"{name}: in two experiments or budgets, which cannot be aggregated; leave one of the files out"
+            )
         found.append(one)
     refuse_mixed(found)
     return found
@@ -63,7 +72,9 @@ class Task:
     title: str
     random: float
     best: float
-    returns: dict[str, np.ndarray]  # {variant: [seeds]}, of every variant; empty where it has no run yet
+    returns: dict[
+        str, np.ndarray
+    ]  # {variant: [seeds]}, of every variant; empty where it has no run yet
     why_not: str = ""  # it is not in the aggregate
 
     def normalised(self, variant: str) -> np.ndarray:
@@ -81,7 +92,9 @@ class Study:
     unfinished: list[Trace]  # runs without a score yet
     short: list[Trace]  # runs that are done but ended before the limit
     policy: str  # whose returns count where a run has two, a key of POLICIES
-    ages: dict[str, float]  # by how much each variant's oldest evaluation is before the limit, or before its run's end [s]
+    ages: dict[
+        str, float
+    ]  # by how much each variant's oldest evaluation is before the limit, or before its run's end [s]
 
     @property
     def whole(self) -> list[Task]:
@@ -96,8 +109,15 @@ class Study:
     @property
     def equal(self) -> list[str]:
         """The tasks of the aggregate on which the runs of all variants are as good as equal."""
-        together = {task.title: np.concatenate([task.normalised(label) for label in self.variants]) for task in self.whole}
-        return [title for title, scores in together.items() if len(self.variants) > 1 and np.ptp(scores) <= ALIKE]
+        together = {
+            task.title: np.concatenate([task.normalised(label) for label in self.variants])
+            for task in self.whole
+        }
+        return [
+            title
+            for title, scores in together.items()
+            if len(self.variants) > 1 and np.ptp(scores) <= ALIKE
+        ]
 
     @property
     def seeds(self) -> int:
@@ -109,30 +129,50 @@ class Study:
         return [task.normalised(variant) for task in self.whole]
 
 
-def study(sections: Sections, random: Random, wall: Wall, left_out: list[str], policy: str = "chosen") -> Study:
+def study(
+    sections: Sections, random: Random, wall: Wall, left_out: list[str], policy: str = "chosen"
+) -> Study:
     """Return the scores of an experiment; left_out: names of tasks and variants, policy: of POLICIES. Raises Unusable."""
     labels = list(dict.fromkeys(label for groups in sections.values() for label in groups))
     check_names(left_out, [*sections, *labels])
     variants = [label for label in labels if label not in left_out]
     tasks: list[Task] = []
-    unusable, unfinished, short, ages = dict[str, str](), list[Trace](), list[Trace](), dict.fromkeys(variants, 0.0)
+    unusable, unfinished, short, ages = (
+        dict[str, str](),
+        list[Trace](),
+        list[Trace](),
+        dict.fromkeys(variants, 0.0),
+    )
     for title, groups in sections.items():
         runs = [trace for label in variants for trace in groups.get(label, [])]
-        limit = wall.seconds or min((reached([run], AXIS, FIELD) for run in runs if run.has(FIELD)), default=0.0)
+        limit = wall.seconds or min(
+            (reached([run], AXIS, FIELD) for run in runs if run.has(FIELD)), default=0.0
+        )
         unfinished += [run for run in runs if not has_score(run, limit)]
         short += [run for run in runs if has_score(run, limit) and run.ended(limit)]
-        ages = {label: max(age, oldest(groups.get(label, []), AXIS, limit, FIELD)) for label, age in ages.items()}
+        ages = {
+            label: max(age, oldest(groups.get(label, []), AXIS, limit, FIELD))
+            for label, age in ages.items()
+        }
         zero, one = ends(groups, random, limit)
         if not one > zero:
             unusable[title] = "no run is ahead of random actions yet"
             continue
         returns = {label: scores(groups.get(label, []), limit, policy) for label in variants}
         lacking = [label for label in variants if not len(returns[label])]
-        why_not = "left out, as asked" if title in left_out else f"no run is that far of {', '.join(lacking)}" if lacking else ""
+        why_not = (
+            "left out, as asked"
+            if title in left_out
+            else f"no run is that far of {', '.join(lacking)}"
+            if lacking
+            else ""
+        )
         tasks.append(Task(title, zero, one, returns, why_not))
     found = Study(variants, tasks, unusable, unfinished, short, policy, ages)
     if not variants or not found.whole:
-        raise Unusable(f"nothing to aggregate yet: {'; '.join(f'{title}: {why}' for title, why in found.absent.items())}")
+        raise Unusable(
+            f"nothing to aggregate yet: {'; '.join(f'{title}: {why}' for title, why in found.absent.items())}"
+        )
     return found
 
 
@@ -140,7 +180,9 @@ def check_names(given: list[str], there: list[str]) -> None:
     """Raise Unusable for the name of a task or variant that is not there."""
     for name in given:
         if name not in there:
-            raise Unusable(f"--leave-out '{name}': no task or variant of these files; there are {'; '.join(there)}")
+            raise Unusable(
+                f"--leave-out '{name}': no task or variant of these files; there are {'; '.join(there)}"
+            )
 
 
 def has_score(run: Trace, limit: float) -> bool:
@@ -161,7 +203,9 @@ def better(run: Trace, limit: float) -> float:
 def chosen(run: Trace, limit: float) -> float:
     """Return that of the policy which was the better one in the evaluation before; both policies' mean where there is none."""
     made = [row for row in run.rows if row.better is not None and row.wall_seconds <= limit]
-    pair = np.array([[row.return_theta_es, row.return_learner] for row in made[-2:]], float)  # None is nan
+    pair = np.array(
+        [[row.return_theta_es, row.return_learner] for row in made[-2:]], float
+    )  # None is nan
     if np.isnan(pair[-1]).any() or len(pair) == 1:
         return float(np.nanmean(pair[-1]))
     return float(pair[-1, np.nanargmax(pair[0])])
@@ -175,13 +219,19 @@ def ends(groups: dict[str, list[Trace]], random: Random, limit: float) -> tuple[
     rows = [row for traces in groups.values() for trace in traces for row in trace.rows]
     ways = sorted({trace.rows[0].changed for traces in groups.values() for trace in traces})
     if len(ways) > 1:
-        told = " and ".join(way or "as its id makes it, or rows of before this was recorded" for way in ways)
-        raise Unusable(f"{rows[0].task}: runs in several forms of it have no scale in common, leave files out: {told}")
+        told = " and ".join(
+            way or "as its id makes it, or rows of before this was recorded" for way in ways
+        )
+        raise Unusable(
+            f"{rows[0].task}: runs in several forms of it have no scale in common, leave files out: {told}"
+        )
     task = form(rows[0].task, ways[0])
     if task not in random:
         how = ", with that --horizon or --kwargs" * bool(ways[0])
         command = f"{called('experiment')} random {rows[0].task}"
-        raise Unusable(f"{task}: the return of random actions is not known; measure it{how}: {command}")
+        raise Unusable(
+            f"{task}: the return of random actions is not known; measure it{how}: {command}"
+        )
     made = [row.better for row in rows if row.better is not None and row.wall_seconds <= limit]
     return random[task]["mean"], max(made, default=-np.inf)
 
@@ -189,9 +239,13 @@ def ends(groups: dict[str, list[Trace]], random: Random, limit: float) -> tuple[
 def tell(found: Study) -> None:
     """Name the tasks and runs that are missing."""
     if found.absent:
-        note(f"not in the aggregate: {'; '.join(f'{title} ({why})' for title, why in found.absent.items())}")
+        note(
+            f"not in the aggregate: {'; '.join(f'{title} ({why})' for title, why in found.absent.items())}"
+        )
     if found.unfinished:
         note(f"without a score yet: {some([run.name for run in found.unfinished])}")
     if found.short:
         names = [run.name for run in found.short]
-        note(f"ended before the time at which they are compared: {some(names)}; as they ended, they are compared")
+        note(
+            f"ended before the time at which they are compared: {some(names)}; as they ended, they are compared"
+        )

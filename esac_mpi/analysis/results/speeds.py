@@ -38,11 +38,19 @@ def cost(run: Trace) -> Cost:
 
 def table(sections: Sections, variants: list[str]) -> Iterator[str]:
     """Yield what the work of variants took on every task, and where runs of one variant differ most. Raises Unusable."""
-    found = {title: {v: [cost(run) for run in groups.get(v, [])] for v in variants} for title, groups in sections.items()}
+    found = {
+        title: {v: [cost(run) for run in groups.get(v, [])] for v in variants}
+        for title, groups in sections.items()
+    }
     yield from ("### How fast the cores were", "", NOTE, "")
-    rows = [["task", *variants], *([title, *(span(costs) for costs in labels.values())] for title, labels in found.items())]
+    rows = [
+        ["task", *variants],
+        *([title, *(span(costs) for costs in labels.values())] for title, labels in found.items()),
+    ]
     yield from markdown(rows)
-    factors = {(title, v): ratio(costs) for title, labels in found.items() for v, costs in labels.items()}
+    factors = {
+        (title, v): ratio(costs) for title, labels in found.items() for v, costs in labels.items()
+    }
     title, label = max(factors, key=lambda place: factors[place])
     if factors[title, label] > 1:
         yield ""
@@ -58,4 +66,8 @@ def span(costs: Iterable[Cost]) -> str:
 
 def ratio(costs: list[Cost]) -> float:
     """Return the most over the least of costs in one unit."""
-    return max(costs).seconds / min(costs).seconds if costs and len({c.unit for c in costs}) == 1 else 0.0
+    return (
+        max(costs).seconds / min(costs).seconds
+        if costs and len({c.unit for c in costs}) == 1
+        else 0.0
+    )

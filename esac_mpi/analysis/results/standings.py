@@ -13,16 +13,33 @@ import numpy as np
 from esac_mpi.analysis.intervals import interquartile_mean, interval
 from esac_mpi.analysis.messages import Unusable, note, some
 from esac_mpi.analysis.published import published
-from esac_mpi.analysis.results.traces import MEASURED, WALL, Sections, Trace, Wall, after, oldest, reached, values, whose
+from esac_mpi.analysis.results.traces import (
+    MEASURED,
+    WALL,
+    Sections,
+    Trace,
+    Wall,
+    after,
+    oldest,
+    reached,
+    values,
+    whose,
+)
 from esac_mpi.analysis.results.verdicts import verdicts
 from esac_mpi.analysis.tables import Cell, digits, markdown
 from esac_mpi.analysis.tables import text as as_printed
 from esac_mpi.host.log import compact
 
 MEASURES = {
-    "return": ("better", "mean return of a noise-free evaluation, of the better of a run's policies each time"),
+    "return": (
+        "better",
+        "mean return of a noise-free evaluation, of the better of a run's policies each time",
+    ),
     "updates": ("gradient_updates", "gradient updates so far"),
-    "fitness": ("fitness_mean", "mean fitness of the noisy population, mean over generations so far"),
+    "fitness": (
+        "fitness_mean",
+        "mean fitness of the noisy population, mean over generations so far",
+    ),
 }
 HALVES = {"theta_es": "return_theta_es", "learner": "return_learner"}
 NOTE = (
@@ -38,7 +55,9 @@ Column = tuple[str, str, float]  # (head, axis, limit)
 
 def having(labels: dict[str, list[Trace]], y: str) -> dict[str, list[Trace]]:
     """Return the runs that have such numbers; name the others."""
-    if without := [trace.name for traces in labels.values() for trace in traces if not trace.has(y)]:
+    if without := [
+        trace.name for traces in labels.values() for trace in traces if not trace.has(y)
+    ]:
         note(f"left out, nothing of this measure (yet): {some(without)}")
     found = {label: [trace for trace in traces if trace.has(y)] for label, traces in labels.items()}
     return {label: traces for label, traces in found.items() if traces}
@@ -48,15 +67,35 @@ def limits(labels: dict[str, list[Trace]], y: str, wall: Wall) -> list[Column]:
     """Return the columns of a task's table: where its runs are compared."""
     everyone = [trace for traces in labels.values() for trace in traces]
     evolving = [trace for trace in everyone if trace.has("fitness_mean")]
-    found = [("at {} true steps, which every run has reached", "env_steps", reached(everyone, "env_steps", y))]
+    found = [
+        (
+            "at {} true steps, which every run has reached",
+            "env_steps",
+            reached(everyone, "env_steps", y),
+        )
+    ]
     if evolving and len(evolving) < len(everyone):
         found.append(
-            ("at {} true steps, which every run with a population has reached", "env_steps", reached(evolving, "env_steps", y))
+            (
+                "at {} true steps, which every run with a population has reached",
+                "env_steps",
+                reached(evolving, "env_steps", y),
+            )
         )
-    found.append(("at {} nominal steps (the papers' count)", "nominal_steps", reached(everyone, "nominal_steps", y)))
+    found.append(
+        (
+            "at {} nominal steps (the papers' count)",
+            "nominal_steps",
+            reached(everyone, "nominal_steps", y),
+        )
+    )
     columns = [(head.format(compact(limit)), axis, limit) for head, axis, limit in found]
     seconds = wall.limit(everyone, y)
-    return [*columns, (f"within {compact(seconds)} s{wall.where}", "wall_seconds", seconds), ("at its end", "env_steps", np.inf)]
+    return [
+        *columns,
+        (f"within {compact(seconds)} s{wall.where}", "wall_seconds", seconds),
+        ("at its end", "env_steps", np.inf),
+    ]
 
 
 def statistic(seeds: np.ndarray) -> float:
@@ -82,7 +121,11 @@ def cell(seeds: np.ndarray, bold: bool = False) -> str:
         return "-"
     spread = float(seen.std(ddof=1)) if len(seen) > 1 else np.nan
     form = ",.0f" if (seen == seen.round()).all() else f",.{digits(Cell(statistic(seen), spread))}f"
-    low_high = f" [{', '.join(format(float(end), form) for end in interval([seen]))}]" if len(seen) > 1 else ""
+    low_high = (
+        f" [{', '.join(format(float(end), form) for end in interval([seen]))}]"
+        if len(seen) > 1
+        else ""
+    )
     each = ", ".join(format(value, form) if np.isfinite(value) else "-" for value in seeds.tolist())
     middle = format(statistic(seen), form)
     return f"{f'**{middle}**' if bold else middle}{low_high} ({each})"
@@ -92,31 +135,52 @@ def lines(labels: dict[str, list[Trace]], measure: str) -> Iterator[tuple[str, l
     """Yield (name, runs, field) of every line of a task's table: the variants, and the two halves where a variant has both."""
     for label, traces in labels.items():
         yield label, traces, MEASURES[measure][0]
-        if measure == "return" and all(any(trace.has(y) for trace in traces) for y in HALVES.values()):
+        if measure == "return" and all(
+            any(trace.has(y) for trace in traces) for y in HALVES.values()
+        ):
             yield from ((f"{label}: {half}", traces, y) for half, y in HALVES.items())
 
 
-def task_table(title: str, labels: dict[str, list[Trace]], measure: str, papers: bool, wall: Wall) -> Iterator[str]:
+def task_table(
+    title: str, labels: dict[str, list[Trace]], measure: str, papers: bool, wall: Wall
+) -> Iterator[str]:
     """Yield the table of one task, line by line."""
     y = MEASURES[measure][0]
     columns = limits(labels, y, wall)
     _, _, seconds = columns[-2]
     task = next(iter(labels.values()))[0].rows[0].task
     printed = published(["esac"], [task])[0][task] if papers else {}
-    heads = ["variant", *(head for head, _, _ in columns), f"steps, updates within {compact(seconds)} s", *["the paper"] * papers]
+    heads = [
+        "variant",
+        *(head for head, _, _ in columns),
+        f"steps, updates within {compact(seconds)} s",
+        *["the paper"] * papers,
+    ]
     table = [heads]
-    best = [best_of([values(traces, axis, limit, y) for traces in labels.values()]) for _, axis, limit in columns]
+    best = [
+        best_of([values(traces, axis, limit, y) for traces in labels.values()])
+        for _, axis, limit in columns
+    ]
     for name, traces, field in lines(labels, measure):
         found = [values(traces, axis, limit, field) for _, axis, limit in columns]
         bold = [
-            field == y and measure != "updates" and len(labels) > 1 and of_all(f) == b for f, b in zip(found, best, strict=True)
+            field == y and measure != "updates" and len(labels) > 1 and of_all(f) == b
+            for f, b in zip(found, best, strict=True)
         ]
         taken = ", ".join(
-            compact(statistic(values(traces, "wall_seconds", seconds, of))) for of in ("env_steps", "gradient_updates")
+            compact(statistic(values(traces, "wall_seconds", seconds, of)))
+            for of in ("env_steps", "gradient_updates")
         )
         paper = printed.get(f"{name.upper()} [esac]")
         shown = [as_printed(paper, "markdown", best=False) if paper else "-"] * papers
-        table.append([name, *(cell(f, b) for f, b in zip(found, bold, strict=True)), taken if field == y else "", *shown])
+        table.append(
+            [
+                name,
+                *(cell(f, b) for f, b in zip(found, bold, strict=True)),
+                taken if field == y else "",
+                *shown,
+            ]
+        )
     yield from (f"### {title}", "", *markdown(table))
     if told := list(short(labels, y, wall)):
         yield from ("", " ".join(told))
@@ -135,7 +199,9 @@ def short(labels: dict[str, list[Trace]], y: str, wall: Wall) -> Iterator[str]:
         yield f"The oldest figure there is of {age:.2g} s before, or before its run's end."
 
 
-def document(sections: Sections, measure: str, papers: bool, champion: str, wall: Wall = MEASURED) -> str:
+def document(
+    sections: Sections, measure: str, papers: bool, champion: str, wall: Wall = MEASURED
+) -> str:
     """Return all tables; wall: what wall time is, and where it is compared. Raises Unusable where no run has the measure."""
     y, said = MEASURES[measure]
     found = {title: kept for title, labels in sections.items() if (kept := having(labels, y))}

@@ -39,9 +39,13 @@ class Trace:
 
     def curve(self, x: str, y: str) -> Curve:
         """Return one field of the rows against another, without rows that lack it."""
-        points = [(getattr(row, x), getattr(row, y)) for row in self.rows if getattr(row, y) is not None]
+        points = [
+            (getattr(row, x), getattr(row, y)) for row in self.rows if getattr(row, y) is not None
+        ]
         where, values = np.array(points, float).reshape(-1, 2).T
-        return Curve(Origin(self.name, self.title, self.seed, algorithm_of(self.label)), where, values)
+        return Curve(
+            Origin(self.name, self.title, self.seed, algorithm_of(self.label)), where, values
+        )
 
     def has(self, y: str) -> bool:
         """Return whether the run has a number of this kind in any row."""
@@ -66,8 +70,13 @@ def on_machine(rows: Iterable[Row], machine: Machine) -> tuple[list[Row], bool]:
     """
     clocks = [(row, clock_of(row)) for row in rows]
     if between := max((grid.estimated(clock, machine) for _, clock in clocks), key=len, default=""):
-        note(f"{between}: estimated between recorded times, up to a third off; plot and table of the runs have it exactly")
-    found = [dataclasses.replace(row, wall_seconds=grid.at(clock, row.gradient_updates, machine)) for row, clock in clocks]
+        note(
+            f"{between}: estimated between recorded times, up to a third off; plot and table of the runs have it exactly"
+        )
+    found = [
+        dataclasses.replace(row, wall_seconds=grid.at(clock, row.gradient_updates, machine))
+        for row, clock in clocks
+    ]
     return found, bool(between)
 
 
@@ -75,7 +84,9 @@ def clock_of(row: Row) -> grid.Times:
     """Return when a row's run would have stood there, by ranks and updates/s. Raises Unusable."""
     name = f"{', '.join(filter(None, row.run[:5]))}, seed {row.seed}, generation {row.generation}"
     if not row.clock:
-        raise Unusable(f"{name}: no clock on other ranks is recorded; make its rows anew from the run: experiment draw")
+        raise Unusable(
+            f"{name}: no clock on other ranks is recorded; make its rows anew from the run: experiment draw"
+        )
     try:
         return grid.parsed(row.clock)
     except ValueError as error:
@@ -93,7 +104,9 @@ def sections(rows: Iterable[Row]) -> Sections:
         experiment, budget, task, variant, value, _ = run
         title = f"{experiment} ({budget}): {task}" if several else task
         label = f"{variant} {value}".strip()
-        found.setdefault(title, {}).setdefault(label, []).append(Trace(title, label, tuple(runs[run])))
+        found.setdefault(title, {}).setdefault(label, []).append(
+            Trace(title, label, tuple(runs[run]))
+        )
     return found
 
 
@@ -134,13 +147,20 @@ def reached(traces: list[Trace], axis: str, y: str) -> float:
 def values(traces: list[Trace], axis: str, limit: float, y: str) -> np.ndarray:
     """Return the last number at or before the limit of each run; nan: none by then, or it goes on and is not at that time yet."""
     there = [axis != WALL or trace.came(limit) for trace in traces]
-    return np.array([last_before(t.curve(axis, y), limit) if came else np.nan for t, came in zip(traces, there, strict=True)])
+    return np.array(
+        [
+            last_before(t.curve(axis, y), limit) if came else np.nan
+            for t, came in zip(traces, there, strict=True)
+        ]
+    )
 
 
 def oldest(traces: list[Trace], axis: str, limit: float, y: str) -> float:
     """Return by how much the oldest of these numbers is before the limit, or before its run's end where that was earlier."""
     there = [trace for trace in traces if np.isfinite(values([trace], axis, limit, y)[0])]
-    ages = [min(limit, getattr(t.rows[-1], axis)) - before(t.curve(axis, y).x, limit) for t in there]
+    ages = [
+        min(limit, getattr(t.rows[-1], axis)) - before(t.curve(axis, y).x, limit) for t in there
+    ]
     return max(ages, default=0.0)
 
 
@@ -156,7 +176,9 @@ def whose(runs: list[Trace]) -> str:
 
 def counted(runs: list[Trace]) -> str:
     """Return how many runs there are of each variant."""
-    return ", ".join(f"{count} of {label}" for label, count in Counter(run.label for run in runs).items())
+    return ", ".join(
+        f"{count} of {label}" for label, count in Counter(run.label for run in runs).items()
+    )
 
 
 def after(runs: list[Trace]) -> str:

@@ -39,14 +39,23 @@ def champion_of(labels: Collection[str], name: str) -> str:
     for label in labels:
         if label.lower() == name.lower():
             return label
-    note(f"--of '{name}': no such variant, so that none is compared with the others; there are {'; '.join(labels)}")
+    note(
+        f"--of '{name}': no such variant, so that none is compared with the others; there are {'; '.join(labels)}"
+    )
     return ""
 
 
 def verdicts(found: Sections, y: str, champion: str, wall: Wall) -> Iterator[str]:
     """Yield, for every task, whether a variant beats each other one, each pair at the most that all its runs have reached."""
     rows = []
-    pairs = [(t, a, b) for t, labels in found.items() for a in labels if a.lower() == champion.lower() for b in labels if a != b]
+    pairs = [
+        (t, a, b)
+        for t, labels in found.items()
+        for a in labels
+        if a.lower() == champion.lower()
+        for b in labels
+        if a != b
+    ]
     for title, name, other in pairs:
         ours, theirs = found[title][name], found[title][other]
         said = []
@@ -55,16 +64,26 @@ def verdicts(found: Sections, y: str, champion: str, wall: Wall) -> Iterator[str
             limit = wall.limit(both, y) if axis == WALL else reached(both, axis, y)
             ended = [run for run in both if axis == WALL and run.ended(limit)]
             there = verdict(*(values(runs, axis, limit, y) for runs in (ours, theirs)))
-            said.append(f"{f'none, ended before: {counted(ended)}' if ended else there} (at {compact(limit)} {unit})")
+            said.append(
+                f"{f'none, ended before: {counted(ended)}' if ended else there} (at {compact(limit)} {unit})"
+            )
         rows.append([title, f"{name} > {other}?", *said])
     if rows:
         yield "### Verdicts"
         yield ""
         yield "Difference of the means over seeds; where its 95 % bootstrap interval excludes 0, yes or (the other is ahead) no."
-        axes = "true and nominal steps" if wall.seconds else "true steps, nominal steps and wall time"
+        axes = (
+            "true and nominal steps" if wall.seconds else "true steps, nominal steps and wall time"
+        )
         yield f"Each pair is compared at the most {axes} that all runs of the two have reached."
         yield "Of equals, 32 % of verdicts of 2 seeds are yes or no, of 3 seeds 20 %, of 5 12 %, of 10 8 % (docs/analysis.md)."
         yield "The better of two noisy evaluations is a little high, which favours a variant with two policies over one with one."
         yield ""
-        heads = ["task", "question", "at equal true steps", "at equal nominal steps", f"at equal wall time{wall.where}"]
+        heads = [
+            "task",
+            "question",
+            "at equal true steps",
+            "at equal nominal steps",
+            f"at equal wall time{wall.where}",
+        ]
         yield from markdown([heads, *rows])

@@ -21,7 +21,9 @@ class Cluster:
     cores_per_node: int = 64
     latency: float = 5e-6  # of a message between nodes, with MPI's own share [s]
     bandwidth: float = 10e9  # between nodes [bytes/s]
-    barrier: float = 20e-6  # of a step of a barrier inside a node: polling sleeps 5 us and longer [s]
+    barrier: float = (
+        20e-6  # of a step of a barrier inside a node: polling sleeps 5 us and longer [s]
+    )
 
     @property
     def locals(self) -> list[int]:
@@ -46,7 +48,9 @@ class Cluster:
         """Return the part of an update of so many blocks that the busiest rank makes; every node makes the whole update."""
         return min(math.ceil(math.ceil(blocks) / min(self.locals)), blocks) / blocks
 
-    def spread(self, durations: np.ndarray, expected: np.ndarray, busy: float = 0.0, learning: bool = False) -> float:
+    def spread(
+        self, durations: np.ndarray, expected: np.ndarray, busy: float = 0.0, learning: bool = False
+    ) -> float:
         """Return when the last of the pieces of work [n] [s] ends, dealt as the program does by how long they are expected.
 
         Rank 0 takes none before `busy` [s], and none is meant for it if it learns.

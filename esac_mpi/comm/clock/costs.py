@@ -25,7 +25,9 @@ class Pieces:
     crossing: float = 0.0  # of a child that imitates nobody
     mutating: float = 0.0  # of a mutation
     exchange: float = 0.0  # of results that took no time to make
-    threads: Mapping[int, float] = field(default_factory=dict)  # of a gradient update with so many threads of the learner
+    threads: Mapping[int, float] = field(
+        default_factory=dict
+    )  # of a gradient update with so many threads of the learner
     cpu: bool = True  # whether the learner is on one
 
     @property
@@ -40,7 +42,9 @@ class Pieces:
 
     def lasting(self, count: int, k: int) -> np.ndarray:
         """Return how long so many episodes last in generation k: the measured ones in turn [count] [s]."""
-        return np.take(self.episodes, np.arange(k, k + count), mode="wrap") if count else np.zeros(0)
+        return (
+            np.take(self.episodes, np.arange(k, k + count), mode="wrap") if count else np.zeros(0)
+        )
 
     def members(self, n: int, count: int, k: int) -> np.ndarray:
         """Return how long n members of `count` episodes each last in generation k [n] [s]."""

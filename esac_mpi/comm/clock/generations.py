@@ -28,7 +28,11 @@ from esac_mpi.comm.clock.cluster import Cluster
 from esac_mpi.operators import accumulator
 
 NOTHING = np.zeros(0)
-MEMBER_NUMBERS, EPISODE_NUMBERS, PHASE_NUMBERS = 5, 3, 11  # what an exchange carries of each, but for vectors and transitions
+MEMBER_NUMBERS, EPISODE_NUMBERS, PHASE_NUMBERS = (
+    5,
+    3,
+    11,
+)  # what an exchange carries of each, but for vectors and transitions
 
 
 @dataclass(frozen=True)
@@ -36,7 +40,9 @@ class Generation:
     """What a generation asks of a core, everything in [s]."""
 
     members: np.ndarray = field(default_factory=lambda: NOTHING)  # [n]
-    expected: np.ndarray = field(default_factory=lambda: NOTHING)  # [n], in any unit: the longest are dealt first
+    expected: np.ndarray = field(
+        default_factory=lambda: NOTHING
+    )  # [n], in any unit: the longest are dealt first
     record: float = 0.0
     lesson: float = 0.0
     trained: np.ndarray = field(default_factory=lambda: NOTHING)  # [k]
@@ -64,9 +70,25 @@ class Generation:
     @property
     def work(self) -> float:
         """What it has the ranks do, all together [s]."""
-        alone = self.record + self.lesson + self.serial + self.beside + self.phase + self.begun + self.update
+        alone = (
+            self.record
+            + self.lesson
+            + self.serial
+            + self.beside
+            + self.phase
+            + self.begun
+            + self.update
+        )
         alone += self.host * self.device
-        return float(sum(part.sum() for part in (self.members, self.trained, self.offspring, self.evaluation))) + alone
+        return (
+            float(
+                sum(
+                    part.sum()
+                    for part in (self.members, self.trained, self.offspring, self.evaluation)
+                )
+            )
+            + alone
+        )
 
 
 class Made(NamedTuple):
@@ -84,7 +106,9 @@ class Clock:
         self.cluster = cluster
         self.now = 0.0  # [s]
         self._left = 0.0  # of the phase in flight, on rank 0 [s]
-        self._device = self._host = 0.0  # and after that on its device [s]; what that takes of rank 0's core
+        self._device = self._host = (
+            0.0  # and after that on its device [s]; what that takes of rank 0's core
+        )
 
     def go(self, one: Generation) -> float:
         """Go through a generation; return the time at its end [s]."""
@@ -94,7 +118,9 @@ class Clock:
             own = one.sums if one.members.size <= accumulator.ROWS else 0
             self._spread(one.members, one.expected, one.record, MEMBER_NUMBERS + own)
             if one.sums > own:
-                self.now += cluster.send(8 * accumulator.UNITS.size * one.sums)  # in their place, the total of all
+                self.now += cluster.send(
+                    8 * accumulator.UNITS.size * one.sums
+                )  # in their place, the total of all
             self.now += cluster.send(8 * one.members.size)  # the plan
         else:
             self.now += one.record
@@ -107,7 +133,11 @@ class Clock:
         if one.offspring.size:
             self._spread(one.offspring, one.offspring_expected, 0.0, 1)
         if one.phase or one.merges:
-            self.now += one.phase + (self._left + self._device) * one.merges + cluster.exchange(1, PHASE_NUMBERS)
+            self.now += (
+                one.phase
+                + (self._left + self._device) * one.merges
+                + cluster.exchange(1, PHASE_NUMBERS)
+            )
             self.now += cluster.send(one.parameters_bytes) + cluster.sync()
             self._left *= not one.merges
             self._device *= not one.merges
@@ -124,7 +154,9 @@ class Clock:
         self.now += self._left * needed
         self._left *= not needed
 
-    def _spread(self, durations: np.ndarray, expected: np.ndarray, record: float, columns: int) -> None:
+    def _spread(
+        self, durations: np.ndarray, expected: np.ndarray, record: float, columns: int
+    ) -> None:
         """Let the ranks do pieces of work, rank 0 after `record` and, if it has one, after the phase beside."""
         beside, device = (self._left, self._device) if self.cluster.ranks > 1 else (0.0, 0.0)
 
@@ -137,7 +169,10 @@ class Clock:
             lasted = lasts(min(device, max(0.0, lasted - record - beside)))
         gone = lasted - record
         if beside + device:
-            self._left, self._device = max(0.0, beside - gone), max(0.0, device - max(0.0, gone - beside))
+            self._left, self._device = (
+                max(0.0, beside - gone),
+                max(0.0, device - max(0.0, gone - beside)),
+            )
         self.now += lasted + self.cluster.exchange(durations.size, columns)
 
 

@@ -32,7 +32,12 @@ class Giving:
     that it gets. turn: the critic's n-th turn, from 0; None = it has none.
     """
 
-    def __init__(self, options: Any, draw: Callable[[int, int, bool], Arrival], turn: Callable[[int], Piece] | None) -> None:
+    def __init__(
+        self,
+        options: Any,
+        draw: Callable[[int, int, bool], Arrival],
+        turn: Callable[[int], Piece] | None,
+    ) -> None:
         self._options, self._draw, self._turn = options, draw, turn
         self._at: dict[int, Arrival] = {}  # worker -> what it was given
         self._steps, self._taught, self._turns, self._teaching = 0, 0.0, 0, False
@@ -71,4 +76,9 @@ class Giving:
 
 def queue(giving: Giving, options: Any, cluster: Cluster) -> Queue:
     """Return the clock of a cluster that does these tasks; options: the algorithm's table."""
-    return Queue(cluster, giving, lambda task: task.worker != options.workers, getattr(options, "order", "virtual") != "virtual")
+    return Queue(
+        cluster,
+        giving,
+        lambda task: task.worker != options.workers,
+        getattr(options, "order", "virtual") != "virtual",
+    )

@@ -108,7 +108,9 @@ Give = Callable[[Task | None], Iterator[tuple[int, float, Piece, bool]]]
 class Queue:
     """The clock of one cluster that works off tasks, section after section."""
 
-    def __init__(self, cluster: Cluster, give: Give, counts: Callable[[Task], bool], arrival: bool = False) -> None:
+    def __init__(
+        self, cluster: Cluster, give: Give, counts: Callable[[Task], bool], arrival: bool = False
+    ) -> None:
         """give: the tasks that follow from a told one, from None at the start. counts: whether a told one is an individual's."""
         self.cluster, self._give, self._counts, self._arrival = cluster, give, counts, arrival
         self.now, self.root = 0.0, 0.0  # and until when rank 0 decides or writes [s]
@@ -134,7 +136,9 @@ class Queue:
         self.now = max(self.now, self.root) + section.serial + 2 * self.cluster.sync()
         if section.evaluation.size:
             count = section.evaluation.size
-            self.now += self.cluster.spread(section.evaluation, np.ones(count)) + self.cluster.exchange(count, EPISODE_NUMBERS)
+            self.now += self.cluster.spread(
+                section.evaluation, np.ones(count)
+            ) + self.cluster.exchange(count, EPISODE_NUMBERS)
         return self.now
 
     def _tell(self, section: Section, arrived: int) -> tuple[bool, int]:
@@ -156,7 +160,9 @@ class Queue:
         busy = {work.rank for work in self._at}
         idle = [rank for rank in range(self.cluster.ranks - 1, 0, -1) if rank not in busy]
         own = any(not work.task.at_root for work in self._at if work.rank == 0)
-        for task in sorted((task for task in self._agenda if not task.begun), key=lambda task: task.earliest):
+        for task in sorted(
+            (task for task in self._agenda if not task.begun), key=lambda task: task.earliest
+        ):
             if not (task.at_root or idle or not own):
                 continue
             free = 0 if task.at_root or not idle else idle.pop()

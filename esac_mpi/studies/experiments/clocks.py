@@ -21,7 +21,11 @@ MARGIN = 0.02  # of the time: so much later is the end of a run that was not see
 
 def reached(run: RunFiles | None, clock: Computed) -> bool:
     """Return whether what a run has published passes its computed time. Raises Unusable where it cannot be computed."""
-    return run is not None and run.generation > 0 and bool(computed(run, clock.machine)[-1] >= clock.seconds)
+    return (
+        run is not None
+        and run.generation > 0
+        and bool(computed(run, clock.machine)[-1] >= clock.seconds)
+    )
 
 
 class Pace:
@@ -39,9 +43,14 @@ class Pace:
         if clock is None:
             return False
         stride = STRIDE * clock.seconds
-        if not self._wall or self._expected(now, since) >= min(self._seconds + stride, clock.seconds - stride):
+        if not self._wall or self._expected(now, since) >= min(
+            self._seconds + stride, clock.seconds - stride
+        ):
             self._look(clock, now)
-        return self._seconds >= clock.seconds or self._expected(now, since) >= (1 + MARGIN) * clock.seconds
+        return (
+            self._seconds >= clock.seconds
+            or self._expected(now, since) >= (1 + MARGIN) * clock.seconds
+        )
 
     def _expected(self, now: float, since: float) -> float:
         """Return where the clock may be by `now` [s]."""

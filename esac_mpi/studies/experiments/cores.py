@@ -26,15 +26,21 @@ def parsed(table: dict[str, Any], tasks: Collection[str], clocks: bool, source: 
         return {}
     if not clocks:
         raise Unusable(f"{source}: no budget has a clock, which alone it is for")
-    if set(table) != {"step", "update"} or not all(isinstance(costs, dict) for costs in table.values()):
+    if set(table) != {"step", "update"} or not all(
+        isinstance(costs, dict) for costs in table.values()
+    ):
         raise Unusable(f"{source}: expected the tables step and update, not {', '.join(table)}")
     for name, costs in table.items():
         for key, cost in costs.items():
             number = isinstance(cost, (int, float)) and not isinstance(cost, bool)
             if not number or not 0 <= cost < math.inf or (cost == 0 and name == "step"):
-                raise Unusable(f"{source}: {name}.{key} = {cost!r}: expected a positive number{', or 0' * (name == 'update')}")
+                raise Unusable(
+                    f"{source}: {name}.{key} = {cost!r}: expected a positive number{', or 0' * (name == 'update')}"
+                )
     if unknown := set(table["step"]) - set(tasks):
-        raise Unusable(f"{source}: step: unknown task '{min(unknown)}'; there are {', '.join(tasks)}")
+        raise Unusable(
+            f"{source}: step: unknown task '{min(unknown)}'; there are {', '.join(tasks)}"
+        )
     return table
 
 
@@ -44,5 +50,7 @@ def core(costs: Costs, task: str, algorithm: str, source: str) -> Core | None:
         return None
     for name, key in (("step", task), ("update", algorithm)):
         if key not in costs[name]:
-            raise Unusable(f"{source}: core.{name} has no '{key}'; 0 is an update of an algorithm that has no learner")
+            raise Unusable(
+                f"{source}: core.{name} has no '{key}'; 0 is an update of an algorithm that has no learner"
+            )
     return Core(costs["step"][task] * 1e-6, costs["update"][algorithm] * 1e-3)

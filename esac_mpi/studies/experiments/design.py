@@ -29,10 +29,19 @@ from esac_mpi.host.invocation import called
 from esac_mpi.host.paths import given
 from esac_mpi.studies.experiments import cores
 from esac_mpi.studies.experiments.naming import check_names, refuse_one_task_twice
-from esac_mpi.studies.experiments.plan import Budget, Computed, Experiment, Planned, Product, Settings
+from esac_mpi.studies.experiments.plan import (
+    Budget,
+    Computed,
+    Experiment,
+    Planned,
+    Product,
+    Settings,
+)
 from esac_mpi.studies.experiments.settings import DEFAULT, full_name
 
-OURS = checkout() is None and (Path.cwd() / "configs/experiments").is_dir()  # `esac-mpi examples` has put them here
+OURS = (
+    checkout() is None and (Path.cwd() / "configs/experiments").is_dir()
+)  # `esac-mpi examples` has put them here
 ROOT = Path.cwd() if OURS else shipped()
 FOLDER = ROOT / "configs/experiments"
 MEASURED = {"speeds", "random"}  # files there that are no experiments: what commands have measured
@@ -47,7 +56,9 @@ def names() -> list[str]:
 def ours(path: Path) -> Path:
     """Return a path if what is written there is the user's own. Raises Unusable for one of the installed package."""
     if checkout() is None and path.is_relative_to(shipped()):
-        raise Unusable(f"{path} belongs to the installed package: {called('examples')} copies configs/ here, for your own")
+        raise Unusable(
+            f"{path} belongs to the installed package: {called('examples')} copies configs/ here, for your own"
+        )
     return path
 
 
@@ -74,10 +85,21 @@ def parsed(id: str, table: dict[str, Any], source: str) -> Experiment:
     sweep = table.get("sweep", {})
     known(sweep, {"field": str, "values": list}, f"{source}: sweep")
     if sweep.get("field") in ("algorithm", "seed", "run_dir"):
-        raise Unusable(f"{source}: sweep: field = '{sweep['field']}': algorithms are variants, seeds a budget's")
-    tasks = {name: task(entry, f"{source}: tasks.{name}") for name, entry in tables(table["tasks"], f"{source}: tasks")}
-    variants = {n: fields(entry, f"{source}: variants.{n}") for n, entry in tables(table["variants"], f"{source}: variants")}
-    budgets = {name: budget(entry, f"{source}: budgets.{name}") for name, entry in tables(table["budgets"], f"{source}: budgets")}
+        raise Unusable(
+            f"{source}: sweep: field = '{sweep['field']}': algorithms are variants, seeds a budget's"
+        )
+    tasks = {
+        name: task(entry, f"{source}: tasks.{name}")
+        for name, entry in tables(table["tasks"], f"{source}: tasks")
+    }
+    variants = {
+        n: fields(entry, f"{source}: variants.{n}")
+        for n, entry in tables(table["variants"], f"{source}: variants")
+    }
+    budgets = {
+        name: budget(entry, f"{source}: budgets.{name}")
+        for name, entry in tables(table["budgets"], f"{source}: budgets")
+    }
     found = Experiment(
         id, table["title"], " ".join(table["claim"].split()), fields(table.get("settings", {}), f"{source}: settings"),
         tasks, variants, sweep.get("field", ""), sweep.get("values", []), table.get("points", 25),
@@ -87,7 +109,9 @@ def parsed(id: str, table: dict[str, Any], source: str) -> Experiment:
     for name, b in found.budgets.items():
         check_names(found, b, f"{source}: budgets.{name}")
     if wrong := next((product.out for product in found.products if "/" in product.out), None):
-        raise Unusable(f"{source}: products: out = {wrong!r}: a file's name; it is written beside the experiment's results.csv")
+        raise Unusable(
+            f"{source}: products: out = {wrong!r}: a file's name; it is written beside the experiment's results.csv"
+        )
     return found
 
 
@@ -105,8 +129,12 @@ def known(table: dict[str, Any], kinds: dict[str, Any], source: str) -> None:
         if name not in kinds:
             raise Unusable(f"{source}: unknown key '{name}'; {meant(name, kinds)}")
         kind = kinds[name]
-        if not isinstance(value, (int, float) if kind is float else kind) or (isinstance(value, bool) and kind is not bool):
-            raise Unusable(f"{source}: {name} = {value!r}: expected {'a number' if kind is float else kind.__name__}")
+        if not isinstance(value, (int, float) if kind is float else kind) or (
+            isinstance(value, bool) and kind is not bool
+        ):
+            raise Unusable(
+                f"{source}: {name} = {value!r}: expected {'a number' if kind is float else kind.__name__}"
+            )
 
 
 def fields(table: dict[str, Any], source: str) -> Settings:
@@ -135,11 +163,17 @@ def made(table: dict[str, Any], kind: Any, source: str) -> dict[str, Any]:
     """Return a table that has the keys of a dataclass, all that have no default among them. Raises Unusable."""
     if not isinstance(table, dict):
         raise Unusable(f"{source}: {table!r}: expected a table")
-    known(table, {name: getattr(hint, "__origin__", hint) for name, hint in kind.__annotations__.items()}, source)
+    known(
+        table,
+        {name: getattr(hint, "__origin__", hint) for name, hint in kind.__annotations__.items()},
+        source,
+    )
     for one in dataclasses.fields(kind):
         if one.name not in table and one.default is one.default_factory is MISSING:
             raise Unusable(f"{source}: {one.name} is missing")
-        if one.type == list[str] and not all(isinstance(entry, str) for entry in table.get(one.name, [])):
+        if one.type == list[str] and not all(
+            isinstance(entry, str) for entry in table.get(one.name, [])
+        ):
             raise Unusable(f"{source}: {one.name} = {table[one.name]!r}: expected a list of str")
     return table
 
@@ -147,7 +181,9 @@ def made(table: dict[str, Any], kind: Any, source: str) -> dict[str, Any]:
 def budget(table: dict[str, Any], source: str) -> Budget:
     """Return a budget. Raises Unusable."""
     clock = table.get("clock")
-    entries = dict(made({name: entry for name, entry in table.items() if name != "clock"}, Budget, source))
+    entries = dict(
+        made({name: entry for name, entry in table.items() if name != "clock"}, Budget, source)
+    )
     entries["settings"] = fields(entries.get("settings", {}), f"{source}.settings")
     for name in ("for_task", "for_variant"):
         inner = tables(entries.get(name, {}), f"{source}.{name}")
@@ -156,10 +192,17 @@ def budget(table: dict[str, Any], source: str) -> Budget:
         if isinstance(clock, dict) and "core" in clock:
             raise Unusable(f"{source}.clock: core is a table of the file, [core], for all budgets")
         entries["clock"] = Computed(**made(clock, Computed, f"{source}.clock"))
-        if "seconds" in entries or not (entries["clock"].ranks > 0 and 0 < entries["clock"].seconds < math.inf):
-            raise Unusable(f"{source}: clock needs positive ranks and seconds, and no seconds of wall time beside it")
+        if "seconds" in entries or not (
+            entries["clock"].ranks > 0 and 0 < entries["clock"].seconds < math.inf
+        ):
+            raise Unusable(
+                f"{source}: clock needs positive ranks and seconds, and no seconds of wall time beside it"
+            )
     counts = [entries.get("seeds", 1), entries.get("cores", 1), *entries.get("ranks", [])]
-    if any(not isinstance(count, int) or count < 1 for count in counts) or not 0 < entries.get("seconds", 1) < math.inf:
+    if (
+        any(not isinstance(count, int) or count < 1 for count in counts)
+        or not 0 < entries.get("seconds", 1) < math.inf
+    ):
         raise Unusable(f"{source}: seeds, cores, ranks and seconds must be positive")
     return Budget(**entries)
 
@@ -179,15 +222,27 @@ def folder_of(found: Experiment, budget: str, root: Path) -> Path:
 def runs(found: Experiment, name: str, root: Path) -> list[Planned]:
     """Return the runs of a budget, all of one seed before those of the next, their settings checked. Raises Unusable."""
     b = chosen(found, name)
-    compared = product(b.tasks or found.tasks, b.values or found.values or [None], b.variants or found.variants)
+    compared = product(
+        b.tasks or found.tasks, b.values or found.values or [None], b.variants or found.variants
+    )
     settled = [planned(found, b, *one) for one in compared]
     refuse_one_task_twice(found, settled)
     made: dict[Path, Planned] = {}
     for seed, run, ranks in product(range(b.seeds), settled, b.ranks or [0]):
         parts = [run.run_dir.name, f"seed{seed}", *([f"ranks{ranks}"] if ranks else [])]
         where = folder_of(found, name, root) / "-".join(parts)
-        line = [str(seed) if before == "--seed" else token for before, token in zip(["", *run.line], run.line, strict=False)]
-        one = replace(run, seed=seed, ranks=ranks, line=line, run_dir=where, config=replace(run.config, seed=seed))
+        line = [
+            str(seed) if before == "--seed" else token
+            for before, token in zip(["", *run.line], run.line, strict=False)
+        ]
+        one = replace(
+            run,
+            seed=seed,
+            ranks=ranks,
+            line=line,
+            run_dir=where,
+            config=replace(run.config, seed=seed),
+        )
         if made.setdefault(where, one) is not one:
             raise Unusable(f"{found.id}: two runs would share {where}: choose other names")
     return list(made.values())
@@ -214,7 +269,9 @@ def file_name(text: str) -> str:
     return re.sub(r"[^A-Za-z0-9.+_]+", "-", text).strip("-")
 
 
-def resolved(found: Experiment, b: Budget, task: str, variant: str, value: Any) -> tuple[Settings, str]:
+def resolved(
+    found: Experiment, b: Budget, task: str, variant: str, value: Any
+) -> tuple[Settings, str]:
     """Return what a run sets beyond its configuration file, but the algorithm, and the algorithm. Raises Unusable."""
     path, own = found.tasks[task]
     mine = found.variants[variant] | b.for_variant.get(variant, {})
@@ -256,7 +313,9 @@ def configured(path: str, settings: Settings, what: str) -> Config:
         raise Unusable(f"{what}: {error}") from error
     refuse_automatic(config, what)
     if config.budget.minutes:
-        raise Unusable(f"{what}: budget.minutes = {config.budget.minutes:g}: an experiment's time is seconds = N of its budget")
+        raise Unusable(
+            f"{what}: budget.minutes = {config.budget.minutes:g}: an experiment's time is seconds = N of its budget"
+        )
     return config
 
 
@@ -264,4 +323,6 @@ def refuse_automatic(config: Config, what: str) -> None:
     """Raise Unusable where a number would be chosen at a run's first start: runs that are compared have the same."""
     if names := automatic(config):
         told = " and ".join(f'{name} = "auto"' for name in names)
-        raise Unusable(f"{what}: {told} would be chosen at each run's first start; name the number, lest the machine decide")
+        raise Unusable(
+            f"{what}: {told} would be chosen at each run's first start; name the number, lest the machine decide"
+        )

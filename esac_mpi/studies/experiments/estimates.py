@@ -59,7 +59,11 @@ from esac_mpi.studies.experiments.plan import Planned
 
 SPEEDS = FOLDER / "speeds.toml"
 AT_ONCE = {"sac"}  # learners that update before they have start_steps, too
-SOME = {"budget.generations": 1000, "budget.env_steps": 0, "budget.nominal_steps": 0}  # of which a clock counts the parts
+SOME = {
+    "budget.generations": 1000,
+    "budget.env_steps": 0,
+    "budget.nominal_steps": 0,
+}  # of which a clock counts the parts
 LARGE = 128  # units of a layer from which a network counts as large
 
 
@@ -104,7 +108,9 @@ class Cost:
         """Return how long it lasts on so many ranks [s]."""
         if self.workers:
             return max(self.whole / ranks, self.alone, self.shared / self.workers)
-        return self.shared / ranks + (max(self.alone, self.beside / (ranks - 1)) if ranks > 1 else self.alone + self.beside)
+        return self.shared / ranks + (
+            max(self.alone, self.beside / (ranks - 1)) if ranks > 1 else self.alone + self.beside
+        )
 
 
 def speeds(path: Path = SPEEDS) -> Speeds:
@@ -112,10 +118,18 @@ def speeds(path: Path = SPEEDS) -> Speeds:
     try:
         table = tomllib.loads(path.read_text(encoding="utf-8"))
     except OSError as error:
-        raise Unusable(f"{path}: {error.strerror}; {called('experiment')} speeds measures and writes it") from error
+        raise Unusable(
+            f"{path}: {error.strerror}; {called('experiment')} speeds measures and writes it"
+        ) from error
     tasks: dict[str, Any] = table["step"]
     about = f"{table['machine']}, {table['date']}, {table['command']}"
-    return Speeds(about, {name: t["horizon"] for name, t in tasks.items()}, tasks, table["update"], table.get("imitation", {}))
+    return Speeds(
+        about,
+        {name: t["horizon"] for name, t in tasks.items()},
+        tasks,
+        table["update"],
+        table.get("imitation", {}),
+    )
 
 
 def work(config: Config, task_horizon: int) -> Work:
@@ -124,7 +138,9 @@ def work(config: Config, task_horizon: int) -> Work:
     count = generations(config, horizon)
     episodes = config.evaluation.episodes * policies(config)
     learner, updates = learning(config, horizon, count)
-    evaluation = (count // config.evaluation.every + 1) * episodes * horizon + count * mean_steps(config, horizon)
+    evaluation = (count // config.evaluation.every + 1) * episodes * horizon + count * mean_steps(
+        config, horizon
+    )
     made = count * imitations(config), training(config, horizon, count)
     return Work(count * population_steps(config, horizon), learner, updates, evaluation, *made)
 
@@ -163,7 +179,11 @@ def without_barrier(config: Config) -> bool:
 def mean_steps(config: Config, horizon: int) -> int:
     """Return the steps of the mean, by which its return is known anew, in a generation."""
     table = table_of(config)
-    return table.arrivals_per_generation * table.mean_episodes * horizon if without_barrier(config) else 0
+    return (
+        table.arrivals_per_generation * table.mean_episodes * horizon
+        if without_barrier(config)
+        else 0
+    )
 
 
 def population_steps(config: Config, horizon: int) -> int:
@@ -196,8 +216,14 @@ def generations(config: Config, horizon: int) -> int:
         limits.append(math.ceil(budget.nominal_steps / nominal_steps(config, horizon)))
     if budget.env_steps:
         learner = learning(config, horizon, 1000)[0] / 1000
-        evaluation = config.evaluation.episodes * policies(config) * horizon / config.evaluation.every
-        limits.append(math.ceil(budget.env_steps / (population + learner + evaluation + mean_steps(config, horizon))))
+        evaluation = (
+            config.evaluation.episodes * policies(config) * horizon / config.evaluation.every
+        )
+        limits.append(
+            math.ceil(
+                budget.env_steps / (population + learner + evaluation + mean_steps(config, horizon))
+            )
+        )
     return max(1, min(limits))
 
 
@@ -232,14 +258,20 @@ def imitations(config: Config) -> float:
     options = table_of(config)
     if getattr(options, "crossover", "") != "distillation":
         return 0.0
-    return expected_children(options) * options.distillation_epochs * (options.memory_size // options.distillation_batch)
+    return (
+        expected_children(options)
+        * options.distillation_epochs
+        * (options.memory_size // options.distillation_batch)
+    )
 
 
 def expected_children(options: Any) -> float:
     """Return how many of ERL's slots are expected to take a child: which no tournament's winner, elite or its copy has."""
     k, stay = options.population_size, elites(options.population_size, options.elite_fraction)
     worse = k - np.arange(stay, k)  # as many as the one of each rank, itself counted
-    wins = (worse**TOURNAMENT - (worse - 1) ** TOURNAMENT) / k**TOURNAMENT  # probability, of one tournament
+    wins = (
+        worse**TOURNAMENT - (worse - 1) ** TOURNAMENT
+    ) / k**TOURNAMENT  # probability, of one tournament
     return max(0.0, float(((1 - wins) ** (k - stay)).sum()) - stay)
 
 
@@ -249,14 +281,20 @@ def expected_phases(config: Config, horizon: int, count: int) -> float:
     if not esac.sac_phases:
         return 0.0
     if esac.phase_timing == "virtual":  # one after another, by the clock that phases have there
-        population = count * max(members(esac) / esac.workers, 1.0) * esac.fitness_episodes * horizon
+        population = (
+            count * max(members(esac) / esac.workers, 1.0) * esac.fitness_episodes * horizon
+        )
         again = esac.replayed_members * (esac.replayed != "none") * esac.fitness_episodes * horizon
-        return population / (esac.sac_min_steps * (1 + esac.update_cost * config.sac.updates_per_step) + again)
+        return population / (
+            esac.sac_min_steps * (1 + esac.update_cost * config.sac.updates_per_step) + again
+        )
     k = np.arange(esac.gradient_interval, count + 1, esac.gradient_interval)
     if not esac.p_sac_annealed:
         p = np.full(len(k), esac.p_sac_initial)
     else:
-        p = np.array([p_sac(int(g), esac.p_sac_initial, esac.p_sac_final, esac.p_sac_decay) for g in k])
+        p = np.array(
+            [p_sac(int(g), esac.p_sac_initial, esac.p_sac_final, esac.p_sac_decay) for g in k]
+        )
     if esac.gate == "normal":
         p = np.array([statistics.NormalDist().cdf(value) for value in p])
     return float(np.minimum(p, 1).sum())
@@ -272,12 +310,16 @@ def learning(config: Config, horizon: int, count: int) -> tuple[float, float]:
     if not learner:
         return 0.0, 0.0
     if isinstance(options, CEMRL):
-        return 0.0, options.critic_updates_per_step * taught(config, horizon, count) * (individuals(options)[1] > 0)
+        return 0.0, options.critic_updates_per_step * taught(config, horizon, count) * (
+            individuals(options)[1] > 0
+        )
     if without_barrier(config):
         return 0.0, float(taught(config, horizon, count))
     steps = float(count * training_steps(config, horizon))
     if hasattr(options, "epochs"):
-        return steps, float(count * options.epochs * math.ceil(options.steps_per_generation / options.batch_size))
+        return steps, float(
+            count * options.epochs * math.ceil(options.steps_per_generation / options.batch_size)
+        )
     options = getattr(config, learner)
     learnt = steps + takes_over(config) * count * population_steps(config, horizon)
     before = 0 if learner in AT_ONCE else options.start_steps
@@ -291,19 +333,30 @@ def cost(planned: Planned, known: Speeds) -> Cost:
     config = updated(planned.config, SOME) if planned.clock else planned.config
     learner, distils = learner_of(config), imitations(config) > 0
     size = "large" if max(config.policy.hidden, default=0) >= LARGE else "small"
-    there = {config.task.id: config.task.id in known.step, learner: not learner or learner in known.update}
+    there = {
+        config.task.id: config.task.id in known.step,
+        learner: not learner or learner in known.update,
+    }
     there["imitation"] = not distils or bool(known.imitation)
     trains = isinstance(table_of(config), CEMRL) or without_barrier(config)
     there["individuals"] = not trains or "individuals" in known.update
     if missing := [name for name, measured in there.items() if not measured]:
         raise Unusable(f"no speed of {missing[0]} in {SPEEDS}: {called('experiment')} speeds")
-    done, step = work(config, known.horizon[config.task.id]), known.step[config.task.id][size] * 1e-6
+    done, step = (
+        work(config, known.horizon[config.task.id]),
+        known.step[config.task.id][size] * 1e-6,
+    )
     update = known.update[learner][size] * 1e-3 if learner else 0.0
     imitation = known.imitation[size] * 1e-3 if distils else 0.0
     trained = done.trained * known.update["individuals"][size] * 1e-3 if done.trained else 0.0
     shared, played = done.population + done.evaluation, done.learner * (not takes_over(config))
     alone = played * step + done.updates * update
-    found = Cost((shared + done.learner - played) * step + trained, alone, done.imitations * imitation, workers(config))
+    found = Cost(
+        (shared + done.learner - played) * step + trained,
+        alone,
+        done.imitations * imitation,
+        workers(config),
+    )
     return clocked(found, planned) if planned.clock else found
 
 
@@ -323,7 +376,10 @@ def clocked(whole: Cost, planned: Planned) -> Cost:
 
 def ranks_of(planned: Planned, cores: int) -> int:
     """Return the ranks of a run's job: its own number; else `cores` where a population, or the training episodes, are spread."""
-    spread = has_population(planned.config) or getattr(table_of(planned.config), "episodes_on", "root") == "ranks"
+    spread = (
+        has_population(planned.config)
+        or getattr(table_of(planned.config), "episodes_on", "root") == "ranks"
+    )
     return planned.ranks or (cores if spread else 1)
 
 
@@ -332,7 +388,10 @@ def total(runs: Iterable[Planned], cores: int, known: Speeds) -> str:
     each = [(cost(run, known), ranks_of(run, cores)) for run in runs]
     used = sum(c.whole / 3600 for c, _ in each)
     hours = [c.lasts(ranks) / 3600 for c, ranks in each]
-    reserved, longest = sum(lasts * ranks for lasts, (_, ranks) in zip(hours, each, strict=True)), max(hours)
+    reserved, longest = (
+        sum(lasts * ranks for lasts, (_, ranks) in zip(hours, each, strict=True)),
+        max(hours),
+    )
     most = max(ranks for _, ranks in each)
     said = f"{len(each)} runs, about {figure(used)} core-hours of work"
     jobs = f"as jobs of up to {most} ranks about {figure(reserved)} core-hours reserved, the longest run {figure(longest)} h"

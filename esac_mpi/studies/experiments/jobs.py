@@ -44,10 +44,16 @@ def submitted(id: str, budget_name: str, root: Path, dry_run: bool) -> Iterator[
         commands = {"sbatch": slurm(out, len(group), ranks), "qsub": pbs(out, len(group), ranks)}
         for name, (environment, call) in commands.items():
             if name == system and not dry_run:
-                if code := subprocess.run(call, env={**os.environ, **environment}, check=False).returncode:
-                    raise Failed(f"{shlex.join(call)}: exit code {code}; what follows it was not submitted")
+                if code := subprocess.run(
+                    call, env={**os.environ, **environment}, check=False
+                ).returncode:
+                    raise Failed(
+                        f"{shlex.join(call)}: exit code {code}; what follows it was not submitted"
+                    )
             elif name == system or not system:
-                settings = " ".join(f"{key}={shlex.quote(value)}" for key, value in environment.items())
+                settings = " ".join(
+                    f"{key}={shlex.quote(value)}" for key, value in environment.items()
+                )
                 yield f"{name:<7} {settings} {shlex.join(call)}"
 
 
@@ -63,12 +69,27 @@ def line(run: Planned) -> str:
 
 def slurm(out: Path, count: int, ranks: int) -> tuple[dict[str, str], list[str]]:
     """Return environment and command line that submit a list to Slurm."""
-    return {"LIST": str(out)}, ["sbatch", f"--ntasks={ranks}", f"--array=0-{count - 1}%10", "jobs/slurm-array.sbatch"]
+    return {"LIST": str(out)}, [
+        "sbatch",
+        f"--ntasks={ranks}",
+        f"--array=0-{count - 1}%10",
+        "jobs/slurm-array.sbatch",
+    ]
 
 
 def pbs(out: Path, count: int, ranks: int) -> tuple[dict[str, str], list[str]]:
     """Return environment and command line that submit a list to PBS; an array has two elements or more."""
     select = f"select=1:ncpus={ranks}:mpiprocs={ranks}:ompthreads=1"  # in SELECT for the rounds that follow
-    environment = {"LIST": str(out), "LAUNCH": f"mpiexec -n {ranks}", "SELECT": select} | ({"INDEX": "0"} if count == 1 else {})
+    environment = {"LIST": str(out), "LAUNCH": f"mpiexec -n {ranks}", "SELECT": select} | (
+        {"INDEX": "0"} if count == 1 else {}
+    )
     elements = ["-J", f"0-{count - 1}"] if count > 1 else []
-    return environment, ["qsub", "-v", ",".join(environment), "-l", select, *elements, "jobs/pbs-array.sh"]
+    return environment, [
+        "qsub",
+        "-v",
+        ",".join(environment),
+        "-l",
+        select,
+        *elements,
+        "jobs/pbs-array.sh",
+    ]

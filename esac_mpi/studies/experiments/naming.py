@@ -15,14 +15,18 @@ def check_names(found: Experiment, budget: Budget, source: str) -> None:
             if name not in there:
                 raise Unusable(f"{source}: {key}: unknown '{name}'; {meant(name, there)}")
     if bool(found.field) != bool(found.values) or (budget.values and not found.field):
-        raise Unusable(f"{source}: sweep needs both field and values, and a budget's values need a sweep")
+        raise Unusable(
+            f"{source}: sweep needs both field and values, and a budget's values need a sweep"
+        )
 
 
 def refuse_one_task_twice(found: Experiment, settled: list[Planned]) -> None:
     """Raise Unusable where two tasks have one id, by which results are told apart."""
     names: dict[tuple[str, str, str], str] = {}
     for run in settled:
-        if (one := names.setdefault((run.config.task.id, run.variant, run.value), run.task)) != run.task:
+        if (
+            one := names.setdefault((run.config.task.id, run.variant, run.value), run.task)
+        ) != run.task:
             raise Unusable(
                 f"{found.id}: tasks {one} and {run.task} are both {run.config.task.id}, and results know a task by its id: "
                 "make two experiments of them"

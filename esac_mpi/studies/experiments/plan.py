@@ -27,7 +27,9 @@ class Computed:
     ranks: int
     seconds: float  # [s]
     updates_per_second: float = 0.0  # of the learner; 0 = this machine's
-    core: Core | None = None  # None: as those that a run had; a file has it for all its budgets, in [core]
+    core: Core | None = (
+        None  # None: as those that a run had; a file has it for all its budgets, in [core]
+    )
 
     @property
     def machine(self) -> Machine:
@@ -43,7 +45,9 @@ class Budget:
     seconds: float = 0.0  # wall time of a run [s]; 0 = to the end of its own budget
     clock: Computed | None = None  # in its place the computed time on other ranks
     cores: int = 1  # ranks of a job of an algorithm with a population; others have one
-    ranks: list[int] = field(default_factory=list)  # each run once on each of these numbers of ranks
+    ranks: list[int] = field(
+        default_factory=list
+    )  # each run once on each of these numbers of ranks
     tasks: list[str] = field(default_factory=list)
     variants: list[str] = field(default_factory=list)
     values: list[Any] = field(default_factory=list)
@@ -88,4 +92,8 @@ class Planned:
     @property
     def label(self) -> str:
         """The variant as results name it: runs on several numbers of ranks are variants of their own."""
-        return f"{self.variant}, {self.ranks} rank{'s' * (self.ranks > 1)}" if self.ranks else self.variant
+        return (
+            f"{self.variant}, {self.ranks} rank{'s' * (self.ranks > 1)}"
+            if self.ranks
+            else self.variant
+        )

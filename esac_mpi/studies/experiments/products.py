@@ -16,7 +16,9 @@ from esac_mpi.studies.experiments.plan import Experiment, Planned, Product
 
 Recorded = list[tuple[Planned, RunFiles, bool]]  # runs, and whether each is done
 Recorder = Callable[[Path, Recorded, Experiment, str], None]  # see `recorded`
-About = tuple[str, str, str, str, bool, int, rows.Time | None]  # what `rows.rows` takes beside a run
+About = tuple[
+    str, str, str, str, bool, int, rows.Time | None
+]  # what `rows.rows` takes beside a run
 
 
 def drawn(
@@ -28,13 +30,17 @@ def drawn(
     """
     spent = running.Spent(folder)
     opened = [(run, running.files_of(run), running.left(run, spent) is None) for run in runs]
-    there = [(run, files, over) for run, files, over in opened if files is not None and files.generation]
+    there = [
+        (run, files, over) for run, files, over in opened if files is not None and files.generation
+    ]
     if not there:
         raise Unusable(f"{folder}: nothing to draw yet, no run has a generation")
     if len(there) < len(runs):
         note(f"{len(there)} of {len(runs)} runs have something to draw")
     if unfinished := [run.run_dir.name for run, _, over in there if not over]:
-        note(f"not finished: {some(unfinished)}; all are compared at what these have reached; at a named time they are left out")
+        note(
+            f"not finished: {some(unfinished)}; all are compared at what these have reached; at a named time they are left out"
+        )
     csv, failed = folder / "results.csv", list[str]()
     recorder(csv, there, found, budget)
     yield csv
@@ -53,19 +59,48 @@ def calls(product: Product, runs: list[Planned], csv: Path) -> Iterator[tuple[Pa
     """Yield the file and the command line of each call that makes a product: one, or one for each task or run."""
     groups: dict[str, list[Planned]] = {}
     for run in runs:
-        key = run.run_dir.name if "{run}" in product.out else run.task if "{task}" in product.out else ""
+        key = (
+            run.run_dir.name
+            if "{run}" in product.out
+            else run.task
+            if "{task}" in product.out
+            else ""
+        )
         groups.setdefault(key, []).append(run)
     for key, group in groups.items():
         paths = [str(run.run_dir) for run in group]
-        replaced = {"{runs}": paths, "{run}": paths[:1], "{csv}": [str(csv)], "{task}": [group[0].config.task.id]}
-        out = csv.with_name(product.out.replace("{run}", key).replace("{task}", design.file_name(key)))
-        arguments = [token for argument in product.arguments for token in replaced.get(argument, [argument])]
-        yield out, [sys.executable, "-m", "esac_mpi.commands", Path(product.tool).stem, *arguments, "--out", str(out)]
+        replaced = {
+            "{runs}": paths,
+            "{run}": paths[:1],
+            "{csv}": [str(csv)],
+            "{task}": [group[0].config.task.id],
+        }
+        out = csv.with_name(
+            product.out.replace("{run}", key).replace("{task}", design.file_name(key))
+        )
+        arguments = [
+            token for argument in product.arguments for token in replaced.get(argument, [argument])
+        ]
+        yield (
+            out,
+            [
+                sys.executable,
+                "-m",
+                "esac_mpi.commands",
+                Path(product.tool).stem,
+                *arguments,
+                "--out",
+                str(out),
+            ],
+        )
 
 
 def recorded(csv: Path, runs: Recorded, found: Experiment, budget: str) -> None:
     """Write the compact record of an experiment's runs."""
-    files = [kept(csv.parent, run, described(found, planned, budget, done)) for planned, run, done in runs]
+    files = [
+        kept(csv.parent, run, described(found, planned, budget, done))
+        for planned, run, done in runs
+    ]
     rowfiles.write(csv, chain.from_iterable(map(rowfiles.read_one, files)))
 
 

@@ -47,12 +47,18 @@ def returns(env: envs.Env, episodes: int) -> np.ndarray:
     """Return the returns of episodes [episodes]. Raises Unusable where the physics was unstable in one."""
     found = np.array([played(env, episode) for episode in range(episodes)])
     if unstable := int(np.isnan(found).sum()):
-        raise Unusable(f"{env.id}: the physics was unstable in {unstable} of {episodes} episodes of random actions")
+        raise Unusable(
+            f"{env.id}: the physics was unstable in {unstable} of {episodes} episodes of random actions"
+        )
     return found
 
 
 def write(
-    tasks: Iterable[str], path: Path = FILE, episodes: int = EPISODES, horizon: int = 0, kwargs: Mapping[str, Any] | None = None
+    tasks: Iterable[str],
+    path: Path = FILE,
+    episodes: int = EPISODES,
+    horizon: int = 0,
+    kwargs: Mapping[str, Any] | None = None,
 ) -> Path:
     """Measure these tasks, keep what the file has of others, and write it; return its path. Raises Unusable.
 
@@ -67,9 +73,17 @@ def write(
             raise Unusable(str(error)) from error
         deviation = found.std(ddof=1) / np.sqrt(episodes)
         name = form(id, changes(horizon, kwargs or {}))
-        known[name] = {"mean": found.mean(), "error": deviation, "worst": found.min(), "best": found.max()}
+        known[name] = {
+            "mean": found.mean(),
+            "error": deviation,
+            "worst": found.min(),
+            "best": found.max(),
+        }
         note(f"{name}: {found.mean():.6g} ± {deviation:.3g}")
-    figures = {id: ", ".join(f"{name} = {float(value):.6g}" for name, value in known[id].items()) for id in sorted(known)}
+    figures = {
+        id: ", ".join(f"{name} = {float(value):.6g}" for name, value in known[id].items())
+        for id in sorted(known)
+    }
     lines = [f"{json.dumps(id)} = {{ {text} }}" for id, text in figures.items()]
     path.write_text(HEAD + "\n".join(lines) + "\n", encoding="utf-8")
     return path

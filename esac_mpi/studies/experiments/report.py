@@ -25,7 +25,10 @@ def shown(id: str) -> Iterator[str]:
     yield f"{found.id}: {found.title}\n\nThe paper: {found.claim}\n"
     for name, budget in found.budgets.items():
         runs = design.runs(found, name, Path())
-        seeds, wall = f"{budget.seeds} seed{'s' * (budget.seeds > 1)}", f", {budget.seconds:g} s each" if budget.seconds else ""
+        seeds, wall = (
+            f"{budget.seeds} seed{'s' * (budget.seeds > 1)}",
+            f", {budget.seconds:g} s each" if budget.seconds else "",
+        )
         if budget.clock:
             wall = f", {budget.clock.seconds:g} s each, {budget.clock.machine}"
         yield f"{name:<6} {priced(runs, budget.cores, known)}; {seeds}{wall}"
@@ -38,7 +41,11 @@ def shown(id: str) -> Iterator[str]:
     if found.field:
         yield f"\nswept: {found.field} = {', '.join(map(str, found.values))}"
     for name, budget in found.budgets.items():
-        for what, settings in {"": budget.settings, **budget.for_task, **budget.for_variant}.items():
+        for what, settings in {
+            "": budget.settings,
+            **budget.for_task,
+            **budget.for_variant,
+        }.items():
             if settings:
                 yield f"{name}{', ' * bool(what)}{what}: {written(settings)}"
     yield ""
@@ -62,4 +69,7 @@ def priced(runs: list[Planned], cores: int, known: estimates.Speeds) -> str:
 
 def written(settings: dict[str, Any]) -> str:
     """Return settings as the command line has them."""
-    return " ".join(f"--{key} {' '.join(as_words(value))}" for key, value in settings.items()) or "as the tasks say"
+    return (
+        " ".join(f"--{key} {' '.join(as_words(value))}" for key, value in settings.items())
+        or "as the tasks say"
+    )

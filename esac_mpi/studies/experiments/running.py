@@ -32,7 +32,9 @@ from esac_mpi.studies.experiments.plan import Planned
 STATUS = "status.json"
 TOLERANCE = 1.0  # a run that has had its wall time but for this is done [s]
 POLL = 0.1  # [s]
-CROWDED = 20.0  # times its processor time at most, what a run that its clock ends may last without us
+CROWDED = (
+    20.0  # times its processor time at most, what a run that its clock ends may last without us
+)
 SPARE = 600.0  # beside twice its wall time, what a run may last without us [s]
 
 
@@ -78,7 +80,9 @@ class Going:
         """Begin to count once the run says that it goes on; end it when its time is over."""
         if self.since == math.inf and self.taken_up:
             self.since, self.end = time.monotonic(), time.monotonic() + self.seconds
-        if not self.over and (time.monotonic() >= self.end or self.pace.passed(time.monotonic(), self.since)):
+        if not self.over and (
+            time.monotonic() >= self.end or self.pace.passed(time.monotonic(), self.since)
+        ):
             self.over = True
             self._end()
 
@@ -140,7 +144,11 @@ class Spent:
 
     def of(self, planned: Planned, run: RunFiles | None) -> float:
         """Return the time of a run, no less than its history says; 0 for a run that is not there."""
-        return max(self._noted(planned.run_dir.name), last(run, "wall_seconds", "timing") or 0.0) if run else 0.0
+        return (
+            max(self._noted(planned.run_dir.name), last(run, "wall_seconds", "timing") or 0.0)
+            if run
+            else 0.0
+        )
 
     def note(self, planned: Planned, seconds: float) -> None:
         """Write down what a run has had in all."""
@@ -166,10 +174,14 @@ def left(planned: Planned, spent: Spent) -> float | None:
     run = files_of(planned)
     if run and (changed := differences(run.config, as_begun(planned.config, run))):
         listing = "".join(f"\n  {name}: {was!r} -> {now!r}" for name, (was, now) in changed.items())
-        raise Unusable(f"{planned.run_dir} holds a run of other settings:{listing}\nRemove it, or choose another --root")
+        raise Unusable(
+            f"{planned.run_dir} holds a run of other settings:{listing}\nRemove it, or choose another --root"
+        )
     if run and planned.ranks not in (0, run.provenance.get("ranks")):
         made = f"{planned.run_dir} was made on {run.provenance.get('ranks')} rank(s), and is planned on {planned.ranks}"
-        raise Unusable(f"{made}: did a job script's LAUNCH start another number? Remove it, or choose another --root")
+        raise Unusable(
+            f"{made}: did a job script's LAUNCH start another number? Remove it, or choose another --root"
+        )
     if run and run.state == "complete" and run.config.budget == planned.config.budget:
         return None
     if planned.clock and clocks.reached(run, planned.clock):
@@ -185,7 +197,11 @@ def left(planned: Planned, spent: Spent) -> float | None:
 def command(planned: Planned) -> list[str]:
     """Return the command line of a run."""
     beside = Path(sys.executable).with_name("mpirun")
-    launcher = [str(beside) if beside.exists() else shutil.which("mpirun") or "mpirun", "-n", str(planned.ranks)]
+    launcher = [
+        str(beside) if beside.exists() else shutil.which("mpirun") or "mpirun",
+        "-n",
+        str(planned.ranks),
+    ]
     program = [sys.executable, "-m", "esac_mpi", *planned.line, "--run-dir", str(planned.run_dir)]
     limit = 2 * planned.seconds
     if planned.clock:  # of which wall time has no bound where other work has the cores
@@ -201,7 +217,9 @@ def begin(planned: Planned, seconds: float) -> Going:
     log.parent.mkdir(parents=True, exist_ok=True)
     before = stamp(planned.run_dir / STATUS)
     with log.open("a", encoding="utf-8") as stream:
-        process = subprocess.Popen(command(planned), stdout=stream, stderr=subprocess.STDOUT, start_new_session=True)
+        process = subprocess.Popen(
+            command(planned), stdout=stream, stderr=subprocess.STDOUT, start_new_session=True
+        )
     return Going(planned, process, seconds, time.monotonic(), before)
 
 
@@ -215,8 +233,14 @@ def outcome(going: Going) -> Ended:
     if state == "complete" or (state == "requeue" and going.over):
         how = "done"
     else:
-        how = "stopped" if state == "requeue" or (going.interrupted and state != "failed") else "failed"
-    return Ended(going.planned, "failed" if code == 2 else how, code, time.monotonic() - going.start)
+        how = (
+            "stopped"
+            if state == "requeue" or (going.interrupted and state != "failed")
+            else "failed"
+        )
+    return Ended(
+        going.planned, "failed" if code == 2 else how, code, time.monotonic() - going.start
+    )
 
 
 @contextmanager
@@ -232,7 +256,9 @@ def wish() -> Iterator[list[int]]:
             signal.signal(number, handler)
 
 
-def carry_out(work: list[tuple[Planned, float]], at_once: int, spent: Spent, heard: list[int]) -> Generator[Ended, None, None]:
+def carry_out(
+    work: list[tuple[Planned, float]], at_once: int, spent: Spent, heard: list[int]
+) -> Generator[Ended, None, None]:
     """Run what is to be run, each for the wall time beside it [s]; yield each as it ends.
 
     Every signal heard is passed on, as SIGTERM or, to a launcher, SIGUSR1: all that go on save themselves, and nothing new is
@@ -265,7 +291,12 @@ def carry_out(work: list[tuple[Planned, float]], at_once: int, spent: Spent, hea
 def too_soon(going: Going, spent: Spent) -> bool:
     """Return whether a run was ended before its computed clock had passed its time."""
     clocked = going.planned.clock is not None
-    return clocked and going.over and outcome(going).how == "done" and left(going.planned, spent) is not None
+    return (
+        clocked
+        and going.over
+        and outcome(going).how == "done"
+        and left(going.planned, spent) is not None
+    )
 
 
 def wait(going: list[Going], heard: list[int], told: int) -> int:

@@ -56,7 +56,11 @@ def update(name: str, hidden: tuple[int, ...], batch: int) -> float:
     """Return the seconds of an update; PPO's with its share of the rollout, and with the batch of its defaults."""
     changes = ACTOR if name == "erl" else {}
     own = {"ppo": rollouts, "cem": lessons, "individuals": climbs}
-    learn = own[name](hidden, batch) if name in own else update_rates.ours(name, hidden, batch, "cpu", 1, SECONDS, changes)
+    learn = (
+        own[name](hidden, batch)
+        if name in own
+        else update_rates.ours(name, hidden, batch, "cpu", 1, SECONDS, changes)
+    )
 
     def turn() -> tuple[int, float]:
         start = time.process_time()
@@ -73,9 +77,15 @@ def networks(name: str) -> dict[str, tuple[tuple[int, ...], int]]:
 
 def imitation(hidden: tuple[int, ...], batch: int) -> float:
     """Return the seconds of a step of a distilled child."""
-    config = updated(Config(), {"algorithm": "pderl", "policy.hidden": hidden, "erl.distillation_batch": batch, **ACTOR})
+    config = updated(
+        Config(),
+        {"algorithm": "pderl", "policy.hidden": hidden, "erl.distillation_batch": batch, **ACTOR},
+    )
     layout = Layout((update_rates.OBSERVATION, *hidden, update_rates.ACTION), layer_norm=True)
-    operators, random = learners.load("operators").GeneticOperators(config, layout), np.random.default_rng(0)
+    operators, random = (
+        learners.load("operators").GeneticOperators(config, layout),
+        np.random.default_rng(0),
+    )
     first, second = layout.initial(0, 0), layout.initial(0, 1)
     states = random.standard_normal((STATES, update_rates.OBSERVATION), dtype=np.float32)
     critic = random.uniform(-0.1, 0.1, operators.critic_size).astype(np.float32)
@@ -92,7 +102,10 @@ def imitation(hidden: tuple[int, ...], batch: int) -> float:
 
 def rollouts(hidden: tuple[int, ...], batch: int) -> Callable[[], tuple[int, float]]:
     """Return a turn of PPO: rollouts of 512 steps that cost no simulation, and the updates from them."""
-    config = updated(Config(), {"policy.hidden": hidden, "ppo.steps_per_generation": 512, "learner.device": "cpu"})
+    config = updated(
+        Config(),
+        {"policy.hidden": hidden, "ppo.steps_per_generation": 512, "learner.device": "cpu"},
+    )
     layout = Layout((update_rates.OBSERVATION, *hidden, update_rates.ACTION))
     learner, env = learners.make("ppo", config, layout, layout.initial(0, 0)), update_rates.Idle()
     phases = iter(range(10**9))
@@ -119,9 +132,15 @@ def lessons(hidden: tuple[int, ...], batch: int) -> Callable[[], tuple[int, floa
 def climbs(hidden: tuple[int, ...], batch: int) -> Callable[[], tuple[int, float]]:
     """Return a turn of an individual's training."""
     config, layout = distribution(hidden, batch)
-    operators, random = learners.make_operators("individuals", config, layout), np.random.default_rng(0)
+    operators, random = (
+        learners.make_operators("individuals", config, layout),
+        np.random.default_rng(0),
+    )
     states = np.stack([observation for observation, *_ in update_rates.transitions()])
-    theta, critic = layout.initial(0, 0), random.standard_normal(operators.critic_size, dtype=np.float32)
+    theta, critic = (
+        layout.initial(0, 0),
+        random.standard_normal(operators.critic_size, dtype=np.float32),
+    )
 
     def climb(count: int) -> int:
         operators.trained(theta, critic, states, count, random)
@@ -132,8 +151,15 @@ def climbs(hidden: tuple[int, ...], batch: int) -> Callable[[], tuple[int, float
 
 def distribution(hidden: tuple[int, ...], batch: int) -> tuple[Config, Layout]:
     """Return settings and layout of CEM-RL."""
-    fields = {"algorithm": "cem_rl", "policy.hidden": hidden, "cem_rl.batch_size": batch, "learner.device": "cpu"}
-    return updated(Config(), fields), Layout((update_rates.OBSERVATION, *hidden, update_rates.ACTION))
+    fields = {
+        "algorithm": "cem_rl",
+        "policy.hidden": hidden,
+        "cem_rl.batch_size": batch,
+        "learner.device": "cpu",
+    }
+    return updated(Config(), fields), Layout(
+        (update_rates.OBSERVATION, *hidden, update_rates.ACTION)
+    )
 
 
 def speeds_text(tasks: Iterable[str], learners: Iterable[str], machine: str) -> str:
@@ -147,7 +173,9 @@ def speeds_text(tasks: Iterable[str], learners: Iterable[str], machine: str) -> 
     ]  # fmt: skip
     for id in tasks:
         env = envs.make(id)
-        speeds = ", ".join(f"{size} = {1e6 * step(env, hidden):.3g}" for size, (hidden, _) in NETWORKS.items())
+        speeds = ", ".join(
+            f"{size} = {1e6 * step(env, hidden):.3g}" for size, (hidden, _) in NETWORKS.items()
+        )
         lines.append(f'"{id}" = {{ horizon = {env.horizon}, {speeds} }}')
         note(lines[-1])
     lines += [
@@ -157,10 +185,18 @@ def speeds_text(tasks: Iterable[str], learners: Iterable[str], machine: str) -> 
         "[update]",
     ]
     for name in learners:
-        measured = {size: update(name, hidden, batch) for size, (hidden, batch) in networks(name).items()}
-        lines.append(f"{name} = {{ {', '.join(f'{size} = {1e3 * seconds:.3g}' for size, seconds in measured.items())} }}")
+        measured = {
+            size: update(name, hidden, batch) for size, (hidden, batch) in networks(name).items()
+        }
+        lines.append(
+            f"{name} = {{ {', '.join(f'{size} = {1e3 * seconds:.3g}' for size, seconds in measured.items())} }}"
+        )
         note(lines[-1])
-    lines += ["", "# milliseconds of a step of a distilled child, 2x32 and 2x128 units, batches of 128", "[imitation]"]
+    lines += [
+        "",
+        "# milliseconds of a step of a distilled child, 2x32 and 2x128 units, batches of 128",
+        "[imitation]",
+    ]
     for size, (hidden, batch) in networks("imitation").items():
         lines.append(f"{size} = {1e3 * imitation(hidden, batch):.3g}")
         note(lines[-1])

@@ -12,7 +12,11 @@ from esac_mpi.config.fields import DEFAULTS
 from esac_mpi.config.reads import reads
 from esac_mpi.studies.experiments.settings import DEFAULT, full_name
 
-OWN = {"seed": "seeds are --seeds", "run_dir": "every run has its own, below --root", "algorithm": "algorithms are --algorithms"}
+OWN = {
+    "seed": "seeds are --seeds",
+    "run_dir": "every run has its own, below --root",
+    "algorithm": "algorithms are --algorithms",
+}
 
 
 def seeds(texts: list[str]) -> list[int]:
@@ -26,7 +30,9 @@ def seeds(texts: list[str]) -> list[int]:
     return list(dict.fromkeys(found))
 
 
-def fields(algorithm: str, varied: list[list[str]], algorithms: list[str]) -> list[list[tuple[str, str]]]:
+def fields(
+    algorithm: str, varied: list[list[str]], algorithms: list[str]
+) -> list[list[tuple[str, str]]]:
     """Return, for each field that this algorithm reads, its (name, value) pairs. Raises Unusable."""
     found = []
     for name, *values in varied:
@@ -56,14 +62,22 @@ def lines(options: Namespace) -> Iterator[tuple[list[str], Path]]:
         (["--task.id", task], tidy(task)) for task in options.tasks
     ]
     for arguments, name in starts or [([], "HalfCheetah-v5")]:
-        own = read_toml(arguments[0]).get("algorithm", DEFAULT) if arguments and name == Path(arguments[0]).stem else DEFAULT
+        own = (
+            read_toml(arguments[0]).get("algorithm", DEFAULT)
+            if arguments and name == Path(arguments[0]).stem
+            else DEFAULT
+        )
         for algorithm in options.algorithms or [own]:
             if algorithm not in ALGORITHMS:
-                raise Unusable(f"--algorithms {algorithm}: there is no such algorithm; there are {', '.join(ALGORITHMS)}")
+                raise Unusable(
+                    f"--algorithms {algorithm}: there is no such algorithm; there are {', '.join(ALGORITHMS)}"
+                )
             values = fields(algorithm, options.set, options.algorithms or [own])
             for chosen, seed in product(product(*values), seeds(options.seeds)):
                 varied = [
-                    tidy(f"{key.split('.')[-1]}{value}") for (key, value), many in zip(chosen, values, strict=True) if many[1:]
+                    tidy(f"{key.split('.')[-1]}{value}")
+                    for (key, value), many in zip(chosen, values, strict=True)
+                    if many[1:]
                 ]
                 more = [token for key, value in chosen for token in words(key, value)]
                 line = [*arguments, "--algorithm", algorithm, "--seed", str(seed), *more]

@@ -12,13 +12,23 @@ from esac_mpi.host import cooperative
 from esac_mpi.operators.policy import Layout
 
 Timed = tuple[int, float]  # what a turn counts, seconds
-OBSERVATION, ACTION, STORED = 17, 6, 10_000  # observation, action of HalfCheetah-v5; transitions to sample from
+OBSERVATION, ACTION, STORED = (
+    17,
+    6,
+    10_000,
+)  # observation, action of HalfCheetah-v5; transitions to sample from
 
 
 class Idle:
     """An environment that costs nothing: what a phase plays in it is no part of what is measured."""
 
-    id, observation_size, action_size, horizon, unstable = "Idle-v0", OBSERVATION, ACTION, 10**9, False
+    id, observation_size, action_size, horizon, unstable = (
+        "Idle-v0",
+        OBSERVATION,
+        ACTION,
+        10**9,
+        False,
+    )
     low, high = -np.ones(ACTION, np.float32), np.ones(ACTION, np.float32)
     _observation = np.zeros(OBSERVATION, np.float32)
 
@@ -32,7 +42,11 @@ class Idle:
 
 
 def chunks(
-    update: Callable[[int], int], threads: int, seconds: float, device: str = "cpu", at_once: int = 100
+    update: Callable[[int], int],
+    threads: int,
+    seconds: float,
+    device: str = "cpu",
+    at_once: int = 100,
 ) -> Callable[[], Timed]:
     """Return a turn: `update(count)` repeated for so many seconds with so many torch threads; it returns the updates made.
 
@@ -74,7 +88,9 @@ def ours(
         "learner.threads": threads, "learner.device": device, **changes,
     }  # fmt: skip
     config = updated(Config(), fields)
-    layout = Layout((OBSERVATION, *hidden, ACTION), config.policy.layer_norm, config.policy.path_gain)
+    layout = Layout(
+        (OBSERVATION, *hidden, ACTION), config.policy.layer_norm, config.policy.path_gain
+    )
     learner = learners.make(name, config, layout, layout.initial(0, 0))
     for observation, action, reward, next_observation in transitions():
         learner.replay.add(observation, action, reward, next_observation, False)
@@ -85,6 +101,8 @@ def ours(
     phases, nothing = iter(range(10**9)), np.zeros((0, learner.replay.width), np.float32)
 
     def update(count: int) -> int:
-        return cooperative.run(learner.take([(nothing, 0.0, max(1, count // 50))], next(phases))).gradient_updates
+        return cooperative.run(
+            learner.take([(nothing, 0.0, max(1, count // 50))], next(phases))
+        ).gradient_updates
 
     return chunks(update, threads, seconds, device, at_once=500)

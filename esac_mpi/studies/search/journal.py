@@ -26,7 +26,12 @@ from esac_mpi.studies.search.study import Sampler, Study
 
 try:
     import optuna
-    from optuna.distributions import BaseDistribution, CategoricalDistribution, FloatDistribution, IntDistribution
+    from optuna.distributions import (
+        BaseDistribution,
+        CategoricalDistribution,
+        FloatDistribution,
+        IntDistribution,
+    )
     from optuna.storages import JournalStorage
     from optuna.storages.journal import JournalFileBackend, JournalFileOpenLock
     from optuna.trial import TrialState
@@ -35,9 +40,14 @@ except ImportError as error:
 
 NAME = "esac_mpi"  # of the study in its journal
 JOURNAL, TAKING = "journal.log", "taking"  # files of a study's directory
-PATIENCE = round(3 * lock.BEAT)  # for who takes a trial: a silent holder of it may be looked at for 1.5 BEAT [s]
+PATIENCE = round(
+    3 * lock.BEAT
+)  # for who takes a trial: a silent holder of it may be looked at for 1.5 BEAT [s]
 PARTS = 20  # of the budget of a run: a value is reported in each
-WHY, AGAIN = "why", "again"  # attributes of a trial: why it failed; the seeds of runs that failed once and were begun again
+WHY, AGAIN = (
+    "why",
+    "again",
+)  # attributes of a trial: why it failed; the seeds of runs that failed once and were begun again
 
 optuna.logging.set_verbosity(optuna.logging.ERROR)
 
@@ -140,7 +150,10 @@ class Journal:
         finished or under way.
         """
         trial, found, study = self._open(number), dict[str, Any](), self._of
-        waiting = sorted(study.space, key=lambda name: (name != "algorithm", isinstance(study.space[name], Range)))
+        waiting = sorted(
+            study.space,
+            key=lambda name: (name != "algorithm", isinstance(study.space[name], Range)),
+        )
         while name := next((name for name in waiting if study.is_read(name, found)), ""):
             waiting.remove(name)
             address = study.sampler.seed, number, list(study.space).index(name)
@@ -196,12 +209,18 @@ class Journal:
                 return {}
 
     def _open(self, number: int) -> optuna.Trial:
-        return optuna.Trial(self._study, self._storage.get_trial_id_from_study_id_trial_number(self._id, number))
+        return optuna.Trial(
+            self._study, self._storage.get_trial_id_from_study_id_trial_number(self._id, number)
+        )
 
 
 def told(trial: optuna.trial.FrozenTrial, study: Study) -> Told:
     """Return a trial as it stands."""
-    value = trial.value if trial.value is not None else trial.intermediate_values.get(trial.last_step or 0)
+    value = (
+        trial.value
+        if trial.value is not None
+        else trial.intermediate_values.get(trial.last_step or 0)
+    )
     found = {name: value_of(study.space[name], given) for name, given in trial.params.items()}
     reported = -1 if trial.last_step is None else trial.last_step
     why, again = trial.user_attrs.get(WHY, ""), trial.user_attrs.get(AGAIN, [])
@@ -241,7 +260,9 @@ def sampler(asked: Sampler, address: tuple[int, ...]) -> optuna.samplers.BaseSam
     seed = int(np.random.SeedSequence(address).generate_state(1)[0])
     if asked.kind == "random":
         return optuna.samplers.RandomSampler(seed=seed)
-    return optuna.samplers.TPESampler(n_startup_trials=asked.startup, seed=seed, multivariate=False, constant_liar=True)
+    return optuna.samplers.TPESampler(
+        n_startup_trials=asked.startup, seed=seed, multivariate=False, constant_liar=True
+    )
 
 
 def pruner(study: Study) -> optuna.pruners.BasePruner:

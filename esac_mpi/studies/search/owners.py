@@ -21,12 +21,16 @@ class Owners:
 
     def __init__(self, study: Path, clock: Callable[[], float] = time.time) -> None:
         self._folder, self._clock = study / FOLDER, clock
-        self._touched: dict[int, float] = {}  # when a lock was when it was first looked at, by trial
+        self._touched: dict[
+            int, float
+        ] = {}  # when a lock was when it was first looked at, by trial
 
     def claim(self, number: int) -> Held | None:
         """Take a trial; return what to close when it is done, None where somebody has it, or may have."""
         held = Held(self._folder, name(number))
-        if (self._folder / name(number)).exists() and not self.is_left(number):  # at once: a task asks for all that go on
+        if (self._folder / name(number)).exists() and not self.is_left(
+            number
+        ):  # at once: a task asks for all that go on
             return None
         try:
             held.claim()
@@ -38,7 +42,9 @@ class Owners:
     def is_left(self, number: int) -> bool:
         """Return whether nobody works on a trial, as far as can be read; nothing is written."""
         file = self._folder / name(number)
-        return not file.exists() or (not self._is_doubtful(number) and lock.is_free(self._folder, name(number)))
+        return not file.exists() or (
+            not self._is_doubtful(number) and lock.is_free(self._folder, name(number))
+        )
 
     def is_sure(self, number: int) -> bool:
         """Return whether a trial that could not be taken is in living hands: of this host, or seen to be touched."""
@@ -46,7 +52,9 @@ class Owners:
         if not file.exists():
             return False
         touched = file.stat().st_mtime
-        return self._host(number) == socket.gethostname() or touched != self._touched.setdefault(number, touched)
+        return self._host(number) == socket.gethostname() or touched != self._touched.setdefault(
+            number, touched
+        )
 
     def holder(self, number: int) -> str:
         """Return who has signed a trial's lock, and which file that is."""

@@ -9,7 +9,17 @@ from pathlib import Path
 
 from esac_mpi.analysis.messages import Unusable
 from esac_mpi.analysis.tables import aligned
-from esac_mpi.config import NAMES, Config, ConfigError, differences, flatten, from_table, joined, to_toml, updated
+from esac_mpi.config import (
+    NAMES,
+    Config,
+    ConfigError,
+    differences,
+    flatten,
+    from_table,
+    joined,
+    to_toml,
+    updated,
+)
 from esac_mpi.config.fields import DEFAULTS, shown
 from esac_mpi.config.reads import unread
 from esac_mpi.host.invocation import called
@@ -32,28 +42,47 @@ def table(study: Study, top: int) -> Iterator[str]:
     yield f"value: {measured(study)}; of a trial that was given up, or goes on, the last that it reported"
     heads = ["trial", "state", "value", *study.space]
     yield from aligned([heads, *([*cells(trial, study)] for trial in trials[: top or None])])
-    yield from (f"trial {trial.number} failed: {trial.why}" for trial in trials[: top or None] if trial.state == "failed")
+    yield from (
+        f"trial {trial.number} failed: {trial.why}"
+        for trial in trials[: top or None]
+        if trial.state == "failed"
+    )
     complete = [trial for trial in trials if trial.state == "complete"]
     if not complete:
         return
     yield ""
     if len(complete) >= ENOUGH and (shares := journal.importance()):
-        yield "importance: " + ", ".join(f"{name} {100 * share:.0f} %" for name, share in shares.items())
+        yield "importance: " + ", ".join(
+            f"{name} {100 * share:.0f} %" for name, share in shares.items()
+        )
     yield f"the best as a configuration: {called('search')} best {shlex.quote(str(study.path))} --out best.toml"
 
 
 def rows(study: Study, top: int) -> Iterator[str]:
     """Yield the trials as one JSON object a line, the best first. Raises Unusable."""
     for trial in ranked(study, Journal(study))[: top or None]:
-        about = {"trial": trial.number, "state": trial.state, "value": trial.value, **trial.found, "why": trial.why}
-        yield as_json({**about, "runs": [str(study.run_of(trial.number, seed)) for seed in study.seeds]})
+        about = {
+            "trial": trial.number,
+            "state": trial.state,
+            "value": trial.value,
+            **trial.found,
+            "why": trial.why,
+        }
+        yield as_json(
+            {**about, "runs": [str(study.run_of(trial.number, seed)) for seed in study.seeds]}
+        )
 
 
 def ranked(study: Study, journal: Journal) -> list[Told]:
     """Return the trials, the best complete one first, then those that are not complete by their last values."""
     owners, trials = Owners(study.path), journal.trials()
-    left = [replace(t, state="left") if t.state == "running" and owners.is_left(t.number) else t for t in trials]
-    return sorted(left, key=lambda t: (t.state != "complete", t.value is None, -(t.value or 0.0), t.number))
+    left = [
+        replace(t, state="left") if t.state == "running" and owners.is_left(t.number) else t
+        for t in trials
+    ]
+    return sorted(
+        left, key=lambda t: (t.state != "complete", t.value is None, -(t.value or 0.0), t.number)
+    )
 
 
 def counts(study: Study, trials: list[Told]) -> str:
@@ -61,7 +90,11 @@ def counts(study: Study, trials: list[Told]) -> str:
     states = Counter(trial.state for trial in trials)
     told = ", ".join(f"{number} {state}" for state, number in sorted(states.items()))
     again = f"{called('search')} run {shlex.quote(str(study.path))}"
-    advice = f"; {again} goes on with {'those' if states['left'] > 1 else 'the one'} left" if states["left"] else ""
+    advice = (
+        f"; {again} goes on with {'those' if states['left'] > 1 else 'the one'} left"
+        if states["left"]
+        else ""
+    )
     return f"{len(trials)} of {study.trials} trials begun: {told}{advice}"
 
 
@@ -105,7 +138,11 @@ def made_with(study: Study, trial: Told) -> Config:
 def as_file(config: Config) -> str:
     """Return a configuration as TOML: what differs from the defaults where that is enough, all of it where it is not."""
     values = dict(flatten(config))
-    differing = {name for name in values if values[name] != DEFAULTS[name] or name in ("algorithm", "task.id")}
+    differing = {
+        name
+        for name in values
+        if values[name] != DEFAULTS[name] or name in ("algorithm", "task.id")
+    }
     for names in (differing - unread(config, differing).keys(), set(NAMES)):
         text = to_toml(config, names - {"seed"})
         if means(text, config):
@@ -115,14 +152,24 @@ def as_file(config: Config) -> str:
 
 def means(text: str, config: Config) -> bool:
     """Return whether a run of a file would be one of this configuration, but for its seed."""
-    found = joined(from_table(tomllib.loads(text), ""), {"seed": config.seed}, "", "", lambda told: None, lambda told: None)
+    found = joined(
+        from_table(tomllib.loads(text), ""),
+        {"seed": config.seed},
+        "",
+        "",
+        lambda told: None,
+        lambda told: None,
+    )
     return not differences(found, config) and found.budget == config.budget
 
 
 def jobs(study: Study, place: Path, tasks: int) -> Iterator[object]:
     """Write the list of a job array of tasks; yield it, and how to submit it. The study's directory is made before."""
     out = study.path / "jobs.txt"
-    lines = [["search", "run", str(place), "--run-dir", str(study.path / "tasks" / str(task))] for task in range(tasks)]
+    lines = [
+        ["search", "run", str(place), "--run-dir", str(study.path / "tasks" / str(task))]
+        for task in range(tasks)
+    ]
     out.write_text("".join(f"{shlex.join(line)}\n" for line in lines), encoding="utf-8")
     yield out
     yield f"{tasks} tasks for {study.trials} trials, {len(study.seeds)} seed{'s' * (len(study.seeds) > 1)} each"

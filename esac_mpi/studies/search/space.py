@@ -12,7 +12,17 @@ from esac_mpi.studies.experiments.design import made
 
 LARGEST = 2**63  # numbers of a range are below
 # fields and tables that are the same for all trials, or they could not be compared
-COMMON = ("seed", "run_dir", "max_hours", "task", "budget", "evaluation", "checkpoint", "stop", "display")
+COMMON = (
+    "seed",
+    "run_dir",
+    "max_hours",
+    "task",
+    "budget",
+    "evaluation",
+    "checkpoint",
+    "stop",
+    "display",
+)
 
 
 @dataclass(frozen=True)
@@ -56,7 +66,10 @@ class Choices:
     @property
     def named(self) -> dict[Any, Any]:
         """The values by what stands for them in a journal, which holds no lists."""
-        return {value if isinstance(value, str | bool | int | float) else shown(value): value for value in self.values}
+        return {
+            value if isinstance(value, str | bool | int | float) else shown(value): value
+            for value in self.values
+        }
 
     def __str__(self) -> str:
         return ", ".join(map(shown, self.values))
@@ -87,7 +100,11 @@ def entries(table: dict[str, Any]) -> Iterator[tuple[str, Any]]:
 def one(name: str, entry: Any, source: str) -> Range | Choices:
     """Return the range or the choices of a field. Raises Unusable."""
     if name in COMMON or name.partition(".")[0] in COMMON:
-        reason = "seeds = [100, 101] of the study says which" if name == "seed" else "the same for all trials, under [settings]"
+        reason = (
+            "seeds = [100, 101] of the study says which"
+            if name == "seed"
+            else "the same for all trials, under [settings]"
+        )
         raise Unusable(f"{source}: {name}: {reason}")
     if isinstance(entry, list):
         return choices(name, entry, source)
@@ -111,7 +128,9 @@ def choices(name: str, given: list[Any], source: str) -> Choices:
     """Return choices. Raises Unusable."""
     found = tuple(value(name, entry, source) for entry in given)
     if len(set(map(shown, found))) < max(2, len(found)):
-        raise Unusable(f"{source}: {name} = {given!r}: expected two values or more, each once; a single one is for [settings]")
+        raise Unusable(
+            f"{source}: {name} = {given!r}: expected two values or more, each once; a single one is for [settings]"
+        )
     return Choices(found)
 
 
@@ -127,7 +146,9 @@ def bounded(name: str, given: dict[str, Any], source: str) -> Range:
     if found.step < 0 or (found.step and found.log):
         raise Unusable(f"{source}: {name}: step must be positive, and goes with log = false alone")
     if found.step and found.last == found.low:
-        raise Unusable(f"{source}: {name}: step = {found.step:g} is more than there is from {found.low:g} to {found.high:g}")
+        raise Unusable(
+            f"{source}: {name}: step = {found.step:g} is more than there is from {found.low:g} to {found.high:g}"
+        )
     if found.log and found.low <= 0:
         raise Unusable(f"{source}: {name}: log = true needs a low above 0, and it is {found.low:g}")
     return found

@@ -24,7 +24,10 @@ from esac_mpi.studies.experiments.design import fields, known, made, refuse_auto
 from esac_mpi.studies.search.space import Choices, Space, parsed
 from esac_mpi.training.task_set_up import make_task
 
-STUDY, BASE = "study.json", "base"  # file, and the key in it of what trials begin with, defaults too
+STUDY, BASE = (
+    "study.json",
+    "base",
+)  # file, and the key in it of what trials begin with, defaults too
 OWN = ("seed", "run_dir", "max_hours")  # of every trial, set by the search
 MOST = 1000  # combinations of choices in which it is looked for what is read
 KINDS: dict[str, Any] = {
@@ -72,14 +75,23 @@ class Study:
         """Return the run directory of a trial."""
         return self.path / f"trial-{number:04}-seed{seed}"
 
-    def config(self, found: Mapping[str, Any], hear: Callable[[str], None] = lambda text: None, **own: Any) -> Config:
+    def config(
+        self, found: Mapping[str, Any], hear: Callable[[str], None] = lambda text: None, **own: Any
+    ) -> Config:
         """Return the configuration of a trial; own: what the search sets. Raises ConfigError.
 
         What these values let be unread, settings or searched, is left out. `hear` is told what the file sets in vain.
         """
         named = {**self.settings, **found, **own}
         idle = unread(resolved(self.file, named), named)
-        return joined(self.file, {n: v for n, v in named.items() if n not in idle}, self.source, self.source, hear, hear)
+        return joined(
+            self.file,
+            {n: v for n, v in named.items() if n not in idle},
+            self.source,
+            self.source,
+            hear,
+            hear,
+        )
 
     @property
     def base(self) -> dict[str, Any]:
@@ -99,7 +111,9 @@ def read(place: Path) -> Study:
         table = tomllib.loads(place.read_text(encoding="utf-8-sig"))
         return of(table, place, lambda name: read_toml(given(name, ConfigError)))
     except FileNotFoundError as error:
-        raise Unusable(f"{place}: no such study file, nor a directory with {STUDY} in it") from error
+        raise Unusable(
+            f"{place}: no such study file, nor a directory with {STUDY} in it"
+        ) from error
     except OSError as error:
         raise Unusable(f"{place}: {error.strerror}") from error
     except ConfigError as error:
@@ -125,16 +139,28 @@ def of(table: dict[str, Any], place: Path, read_config: Any, path: Path | None =
     if table.get("trials", 0) < 1 or not table.get("search"):
         raise Unusable(f"{source}: needs trials = 1 or more, and a table [search]")
     if (measure := table.get("measure", "best")) not in OF_POLICY:
-        raise Unusable(f"{source}: measure = {measure!r}: expected {' or '.join(map(repr, OF_POLICY))}")
+        raise Unusable(
+            f"{source}: measure = {measure!r}: expected {' or '.join(map(repr, OF_POLICY))}"
+        )
     seeds = table.get("seeds", [100])
-    if not seeds or len({*map(str, seeds)}) < len(seeds) or any(type(seed) is not int or not 0 <= seed < 2**63 for seed in seeds):
-        raise Unusable(f"{source}: seeds = {seeds!r}: expected numbers from 0 on, each once, below 2**63")
+    if (
+        not seeds
+        or len({*map(str, seeds)}) < len(seeds)
+        or any(type(seed) is not int or not 0 <= seed < 2**63 for seed in seeds)
+    ):
+        raise Unusable(
+            f"{source}: seeds = {seeds!r}: expected numbers from 0 on, each once, below 2**63"
+        )
     settings = fields(table.get("settings", {}), f"{source}: settings")
     if own := [name for name in settings if name in OWN]:
-        raise Unusable(f'{source}: settings: {own[0]}: the search sets it; see seeds = [...], directory = "..." and --max-hours')
+        raise Unusable(
+            f'{source}: settings: {own[0]}: the search sets it; see seeds = [...], directory = "..." and --max-hours'
+        )
     space = parsed(table["search"], source)
     if both := sorted(settings.keys() & space.keys()):
-        raise Unusable(f"{source}: {both[0]} stands under [settings] and under [search]: leave one out")
+        raise Unusable(
+            f"{source}: {both[0]} stands under [settings] and under [search]: leave one out"
+        )
     return Study(
         source, path or given(table.get("directory", f"runs/{place.stem}"), ConfigError), table,
         read_config(table["config"]) if "config" in table else {}, settings, space, measure, tuple(seeds),
@@ -147,7 +173,9 @@ def sampler(table: dict[str, Any], source: str) -> Sampler:
     """Return who proposes. Raises Unusable."""
     found = Sampler(**made(table, Sampler, source))
     if found.kind not in ("tpe", "random") or found.seed < 0 or found.startup < 1:
-        raise Unusable(f"{source}: expected kind = 'tpe' or 'random', seed = 0 or more, startup = 1 or more")
+        raise Unusable(
+            f"{source}: expected kind = 'tpe' or 'random', seed = 0 or more, startup = 1 or more"
+        )
     return found
 
 
@@ -155,7 +183,9 @@ def pruner(table: dict[str, Any], source: str) -> Pruner:
     """Return when trials are given up. Raises Unusable."""
     found = Pruner(**made(table, Pruner, source))
     if found.kind not in ("median", "none") or found.startup < 1 or not 0 <= found.warmup <= 1:
-        raise Unusable(f"{source}: expected kind = 'median' or 'none', startup = 1 or more, warmup from 0 to 1")
+        raise Unusable(
+            f"{source}: expected kind = 'median' or 'none', startup = 1 or more, warmup from 0 to 1"
+        )
     return found
 
 
@@ -172,7 +202,11 @@ def checked(study: Study, hear: Callable[[str], None]) -> list[Config]:
             raise Unusable(f"{study.source}: {name}: {why}")
     first = {name: one.ends[0] for name, one in study.space.items()}
     try:
-        found = [study.config({**first, name: end}, hear) for name, one in study.space.items() for end in one.ends]
+        found = [
+            study.config({**first, name: end}, hear)
+            for name, one in study.space.items()
+            for end in one.ends
+        ]
     except ConfigError as error:
         raise Unusable(str(error)) from error
     for config in found:
@@ -199,8 +233,14 @@ def begin(study: Study) -> None:
     file = study.path / STUDY
     refuse_another(study)
     refuse_other_defaults(study)
-    if not file.exists() and study.path.exists() and any(not path.name.startswith(STUDY) for path in study.path.iterdir()):
-        raise Unusable(f'{study.path}: not empty, and not a study: name another directory = "..." in {study.source}')
+    if (
+        not file.exists()
+        and study.path.exists()
+        and any(not path.name.startswith(STUDY) for path in study.path.iterdir())
+    ):
+        raise Unusable(
+            f'{study.path}: not empty, and not a study: name another directory = "..." in {study.source}'
+        )
     study.path.mkdir(parents=True, exist_ok=True)
     known = {"study": study.table, "file": plain(study.file), BASE: saved_base(study)}
     content = json.dumps(known, indent=1, sort_keys=True).encode()
@@ -210,7 +250,9 @@ def begin(study: Study) -> None:
 
 def plain(values: Mapping[str, Any]) -> dict[str, Any]:
     """Return settings as JSON has them."""
-    return {name: list(value) if isinstance(value, tuple) else value for name, value in values.items()}
+    return {
+        name: list(value) if isinstance(value, tuple) else value for name, value in values.items()
+    }
 
 
 def refuse_another(study: Study) -> None:
@@ -227,7 +269,9 @@ def may_change(name: str) -> bool:
 def saved_base(study: Study) -> dict[str, Any]:
     """Return what the trials of a study began with, {} where that was not written down: by a former version."""
     file = study.path / STUDY
-    return json.loads(file.read_text(encoding="utf-8")).get(BASE, {}) if file.exists() else study.base
+    return (
+        json.loads(file.read_text(encoding="utf-8")).get(BASE, {}) if file.exists() else study.base
+    )
 
 
 def refuse_other_defaults(study: Study) -> None:
@@ -244,7 +288,9 @@ def refuse_other_defaults(study: Study) -> None:
     ]
     if told:
         remedy = f'name another directory = "..." in {study.source}, or go on with the version that began it'
-        raise Unusable(f"{study.path} holds a study from before the defaults changed, {'; '.join(told)}: {remedy}")
+        raise Unusable(
+            f"{study.path} holds a study from before the defaults changed, {'; '.join(told)}: {remedy}"
+        )
 
 
 def compare(old: Study, new: Study) -> None:
@@ -264,7 +310,11 @@ def compare(old: Study, new: Study) -> None:
 
 def others(old: Study, new: Study) -> Iterable[str]:
     """Yield the names of what else differs."""
-    return (name for name in ("measure", "seeds", "sampler", "pruner") if getattr(old, name) != getattr(new, name))
+    return (
+        name
+        for name in ("measure", "seeds", "sampler", "pruner")
+        if getattr(old, name) != getattr(new, name)
+    )
 
 
 def measured(study: Study) -> str:

@@ -41,7 +41,10 @@ POLL = 1.0  # between two looks at what others do [s]
 EVALUATION = "evaluation_"  # begins the names of a row's columns of returns
 PRUNED = "pruned"  # status of a run that was given up
 STATE = (CHECKPOINT, PREVIOUS, METRICS)  # files of a run that has begun
-UNFINISHED = ("running", "requeue")  # statuses of one that was to be, where its task died before it said so
+UNFINISHED = (
+    "running",
+    "requeue",
+)  # statuses of one that was to be, where its task died before it said so
 GO_ON = "run the same command again"
 
 
@@ -63,11 +66,17 @@ class Result(NamedTuple):
 class Task:
     """A task. stop: hears signals between trainings. place: the directory of its status.json, for job scripts; None for none."""
 
-    def __init__(self, study: Study, stop: Stop, max_hours: float = 0.0, place: Path | None = None) -> None:
+    def __init__(
+        self, study: Study, stop: Stop, max_hours: float = 0.0, place: Path | None = None
+    ) -> None:
         self._study, self._stop, self._place = study, stop, place
-        self._end = process_start.BEGAN + 3600 * max_hours if max_hours else math.inf  # by the monotonic clock [s]
+        self._end = (
+            process_start.BEGAN + 3600 * max_hours if max_hours else math.inf
+        )  # by the monotonic clock [s]
         self._journal, self._owners = Journal(study, fresh=True), Owners(study.path)
-        self._doubts: dict[int, float] = {}  # since when trials of other hosts have been waited for, by the monotonic clock [s]
+        self._doubts: dict[
+            int, float
+        ] = {}  # since when trials of other hosts have been waited for, by the monotonic clock [s]
         self._given_up = False  # whether the trial in progress is to be
 
     def trainings(self) -> Trainings:
@@ -92,8 +101,16 @@ class Task:
     def _say_status(self, status: str, **more: Any) -> None:
         if self._place is not None:
             self._place.mkdir(parents=True, exist_ok=True)
-            about = {"status": status, "study": str(self._study.path), "host": socket.gethostname(), "pid": os.getpid()}
-            write_status(self._place, {**about, "time": datetime.now(UTC).isoformat(timespec="microseconds"), **more})
+            about = {
+                "status": status,
+                "study": str(self._study.path),
+                "host": socket.gethostname(),
+                "pid": os.getpid(),
+            }
+            write_status(
+                self._place,
+                {**about, "time": datetime.now(UTC).isoformat(timespec="microseconds"), **more},
+            )
 
     def _take(self) -> tuple[int, Held] | None:
         """Return a trial and its lock, None where each is finished or in living hands. Raises Left."""
@@ -124,7 +141,9 @@ class Task:
         for number, since in self._doubts.items():
             if now - since >= SILENT:
                 told = f"trial {number} is locked by {self._owners.holder(number)}, silent for {(now - since) / 60:.0f} minutes"
-                raise Left(active_run.FAILED, f"{told}: if that host is down, remove the lock, and {GO_ON}")
+                raise Left(
+                    active_run.FAILED, f"{told}: if that host is down, remove the lock, and {GO_ON}"
+                )
 
     def _claimed(self, number: int) -> Held | None:
         """Return the lock of a trial that goes on, None where somebody has it, or had it a moment ago and has finished it."""
@@ -152,19 +171,27 @@ class Task:
         if wished:
             raise Left(active_run.STOPPED, f"stopped after trial {number}; {GO_ON}")
 
-    def _made(self, number: int, found: Mapping[str, Any], place: int, values: list[float]) -> Generator[Order, Ending, Result]:
+    def _made(
+        self, number: int, found: Mapping[str, Any], place: int, values: list[float]
+    ) -> Generator[Order, Ending, Result]:
         """Make a trial's run of a seed, or find what became of it. Raises Left."""
         seed = self._study.seeds[place]
         path = self._study.run_of(number, seed)
         status, trial = read_status(path).get("status"), self._journal.trial(number)
-        if status == PRUNED or (status in UNFINISHED and trial.reported > place * PARTS and self._journal.is_beaten(number)):
+        if status == PRUNED or (
+            status in UNFINISHED
+            and trial.reported > place * PARTS
+            and self._journal.is_beaten(number)
+        ):
             return self._prune(number, path)
         if status == "failed" and seed in trial.again:
             return self._fail(number, f"the run in {path} failed twice")
         if status == "failed":
             self._journal.again(number, seed)
         try:
-            config = self._study.config(found, seed=seed, run_dir=str(path), max_hours=self._hours_left())
+            config = self._study.config(
+                found, seed=seed, run_dir=str(path), max_hours=self._hours_left()
+            )
         except ConfigError as error:
             return self._fail(number, str(error))
         self._given_up = False
@@ -179,7 +206,11 @@ class Task:
         except Unreadable as error:
             return self._fail(number, str(error), ending.wished)
         if not math.isfinite(value):
-            return self._fail(number, f"the run in {path} has no evaluation whose returns are all finite", ending.wished)
+            return self._fail(
+                number,
+                f"the run in {path} has no evaluation whose returns are all finite",
+                ending.wished,
+            )
         return Result(value, ending.wished)
 
     def _hours_left(self) -> float:
@@ -201,7 +232,9 @@ class Task:
                 return
             reported[0] = step
             try:
-                self._given_up = self._journal.report(number, step, float(np.mean([*values, value])))
+                self._given_up = self._journal.report(
+                    number, step, float(np.mean([*values, value]))
+                )
             except OSError as error:
                 log.warn(f"trial {number}: {error}; its value at step {step} is not in the journal")
 
@@ -215,14 +248,20 @@ class Task:
         """Return why a training failed by its trial's own fault. Raises Left where it did not, or cannot be known to have."""
         if ending.code == active_run.STOPPED:
             raise Left(active_run.STOPPED, f"trial {number}: stopped; {GO_ON}")
-        if ending.code == active_run.NO_CHECKPOINT and any((path / name).exists() for name in STATE):  # not that of a source
+        if ending.code == active_run.NO_CHECKPOINT and any(
+            (path / name).exists() for name in STATE
+        ):  # not that of a source
             return ending.said
         if ending.code == active_run.FAILED and not ending.said and was_spoilt(read_status(path)):
             return f"no evaluation of the run in {path} had all its returns finite"
         others = any(trial.state in ("complete", PRUNED) for trial in self._journal.trials())
-        if ending.of_settings or (ending.code == active_run.WRONG_USAGE and others and not ending.of_machine):
+        if ending.of_settings or (
+            ending.code == active_run.WRONG_USAGE and others and not ending.of_machine
+        ):
             return ending.said
-        raise Left(ending.code, f"trial {number}: {ending.said or 'its run failed; its log.txt tells'}")
+        raise Left(
+            ending.code, f"trial {number}: {ending.said or 'its run failed; its log.txt tells'}"
+        )
 
     def _fail(self, number: int, why: str, wished: bool = False) -> Result:
         self._journal.fail(number, why)
@@ -239,12 +278,18 @@ class Task:
 
 def was_spoilt(status: Mapping[str, Any]) -> bool:
     """Return whether a run failed since no evaluation had all its returns finite: it got on, unlike one started in vain."""
-    return status.get("status") == "failed" and status.get("best_return", 0.0) is None and bool(status.get("progress"))
+    return (
+        status.get("status") == "failed"
+        and status.get("best_return", 0.0) is None
+        and bool(status.get("progress"))
+    )
 
 
 def so_far(row: Mapping[str, Any], measure: str) -> float | None:
     """Return what a run has come to by a row with an evaluation, None for another row."""
-    policies = candidates(name.removeprefix(EVALUATION) for name in row if name.startswith(EVALUATION))
+    policies = candidates(
+        name.removeprefix(EVALUATION) for name in row if name.startswith(EVALUATION)
+    )
     returns = [np.asarray(row[EVALUATION + name]) for name in policies]
     means = [float(column.mean()) for column in returns if np.isfinite(column).all()]
     if not means:
@@ -261,4 +306,7 @@ def counters(row: Mapping[str, Any]) -> Counters:
 
 def listed(found: Mapping[str, Any]) -> str:
     """Return the values of a trial's fields as a person writes them."""
-    return ", ".join(f"{name} {value:.6g}" if type(value) is float else f"{name} {shown(value)}" for name, value in found.items())
+    return ", ".join(
+        f"{name} {value:.6g}" if type(value) is float else f"{name} {shown(value)}"
+        for name, value in found.items()
+    )

@@ -26,8 +26,19 @@ from esac_mpi.training import session
 from esac_mpi.training.active_run import UNSAVED, WRONG_USAGE, Ended
 
 OF_SETTINGS = (rollout.NoFiniteReturn, rollout.ThetaNotFinite, learners.LearnerNotFinite)
-OF_MACHINE = (learners.NoDevice, learners.NotInstalled, ImportError, Refused, EditedTask)  # any settings would meet it
-CODES: dict[type[Exception], int] = {Refused: WRONG_USAGE, Unreadable: 65, Unsaved: UNSAVED, OSError: UNSAVED}
+OF_MACHINE = (
+    learners.NoDevice,
+    learners.NotInstalled,
+    ImportError,
+    Refused,
+    EditedTask,
+)  # any settings would meet it
+CODES: dict[type[Exception], int] = {
+    Refused: WRONG_USAGE,
+    Unreadable: 65,
+    Unsaved: UNSAVED,
+    OSError: UNSAVED,
+}
 
 
 def search(place: Path, world: Any, max_hours: float = 0.0, status: Path | None = None) -> int:
@@ -35,7 +46,11 @@ def search(place: Path, world: Any, max_hours: float = 0.0, status: Path | None 
 
     place: the study's file or directory. status: directory of this task's status.json.
     """
-    third = session.interrupt if world.size == 1 else lambda: end_all(world, "esac_mpi: third signal: ends at once")
+    third = (
+        session.interrupt
+        if world.size == 1
+        else lambda: end_all(world, "esac_mpi: third signal: ends at once")
+    )
     stop = Stop(time.monotonic, third)
     with log.kept():
         log.setup(world.rank, platform.node())
@@ -49,7 +64,9 @@ def search(place: Path, world: Any, max_hours: float = 0.0, status: Path | None 
             stop.let_go()
 
 
-def opened(place: Path, stop: Stop, max_hours: float, status: Path | None) -> tuple[Trainings | None, int]:
+def opened(
+    place: Path, stop: Stop, max_hours: float, status: Path | None
+) -> tuple[Trainings | None, int]:
     """Return a task's trainings; or None and the exit code, with a sentence, where there can be none."""
     try:
         from esac_mpi.studies.search.trial_loop import Task  # rank 0 alone loads Optuna
@@ -116,11 +133,15 @@ def trained(order: Order | None, world: Any) -> Ending:
     """Make a training; order: rank 0's, which counts on all. Return how it ended."""
     asked = order or Order(Config(), None, [])
     try:
-        outcome = session.guest(session.Asked(lambda: (asked.config, False), asked.command, asked.listener), quiet=True)
+        outcome = session.guest(
+            session.Asked(lambda: (asked.config, False), asked.command, asked.listener), quiet=True
+        )
         ending = Ending(outcome.code, wished=outcome.wished)
     except Ended as end:
         kind = end.kind or Ended
-        ending = Ending(end.code, str(end), issubclass(kind, OF_SETTINGS), issubclass(kind, OF_MACHINE))
+        ending = Ending(
+            end.code, str(end), issubclass(kind, OF_SETTINGS), issubclass(kind, OF_MACHINE)
+        )
     if ending.said:
         gc.collect()  # a traceback and its frames hold each other, and with them all that the training had
     return ending._replace(wished=any(world.gather(ending.wished)))

@@ -45,13 +45,19 @@ def check(config: Config, world: World, seconds_left: float = math.inf, fresh: b
     exchanged = exchange.look(world)
     lines, left = [], None
     if world.rank == 0:
-        lines = [*machine.launch(ranks, world), *machine.libraries(config, ranks), *gpu.learner(config, env, world)]
+        lines = [
+            *machine.launch(ranks, world),
+            *machine.libraries(config, ranks),
+            *gpu.learner(config, env, world),
+        ]
         lines += speed.look(config, env) if not any(line.fatal for line in lines) else []
         lines += [*task.playing(config, ranks), *resolved]
         lines += [*task.work(config, env, world.size), *memory.shared(config, env, ranks)]
         lines += [*memory.root(config, env), *memory.replay(config, env)]
         lines += [*machine.scheduler(dict(os.environ), seconds_left), *place]
-        found, left = run.foreseen(config, fresh, env, ranks, world) if not place[0].fatal else ([], None)
+        found, left = (
+            run.foreseen(config, fresh, env, ranks, world) if not place[0].fatal else ([], None)
+        )
         lines += [*found, exchanged]
     left = world.from_root(None if any(line.fatal for line in lines) else left)
     if left:

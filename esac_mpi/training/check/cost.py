@@ -24,7 +24,10 @@ from esac_mpi.training.check.report import Line
 from esac_mpi.training.forecast import advice, operators, outlook, phases, work
 from esac_mpi.training.forecast.learners import threads_that_gain
 
-PLAYING, EPISODES = 1.0, 3  # whole episodes are played for at least this time [s] and as many at least, on each rank
+PLAYING, EPISODES = (
+    1.0,
+    3,
+)  # whole episodes are played for at least this time [s] and as many at least, on each rank
 LONG = 10.0  # no further one is begun after this time [s]
 UPDATING = 2.0  # updates of the learner are made for this time [s]
 WHOLE = 0.98  # share of the horizon from which on episodes count as lasting to it
@@ -55,11 +58,18 @@ def look(
         return []
     if isinstance(pieces, str):
         return [Line("forecast", f"none: {pieces}")]
-    return [line(chosen, pieces, world.size, math.ceil(world.size / world.nodes), seconds_left, left)]
+    return [
+        line(chosen, pieces, world.size, math.ceil(world.size / world.nodes), seconds_left, left)
+    ]
 
 
 def measured(
-    chosen: config.Config, env: envs.Env, ranks: list[Rank], world: World, scratch: Memory, nothing: float
+    chosen: config.Config,
+    env: envs.Env,
+    ranks: list[Rank],
+    world: World,
+    scratch: Memory,
+    nothing: float,
 ) -> Pieces | str | None:
     """Return the pieces, on rank 0: episodes, and what ranks do beside, of all ranks at once; then the learner's work on rank 0.
 
@@ -86,7 +96,9 @@ def measured(
 def runs_beside(chosen: config.Config) -> bool:
     """Return whether the learner works while other ranks do."""
     learning = ALGORITHMS[chosen.algorithm].DECLARES.learning
-    return learning is not None and (learning.beside(chosen) or isinstance(chosen.own, config.ERL | config.CEMRL | config.AESRL))
+    return learning is not None and (
+        learning.beside(chosen) or isinstance(chosen.own, config.ERL | config.CEMRL | config.AESRL)
+    )
 
 
 def beside_playing(params: Params) -> dict[str, float] | str:
@@ -98,16 +110,27 @@ def beside_playing(params: Params) -> dict[str, float] | str:
 
 
 def put_together(
-    params: Params, env: envs.Env, ranks: list[Rank], played: np.ndarray, others: list[dict[str, float] | str]
+    params: Params,
+    env: envs.Env,
+    ranks: list[Rank],
+    played: np.ndarray,
+    others: list[dict[str, float] | str],
 ) -> Pieces | str:
     """Return the pieces but that of an exchange, given time and steps of episodes [m, 2], and what each rank does beside them."""
     if unable := [one for one in others if isinstance(one, str)]:
         return unable[0]
     operating = [one for one in others if not isinstance(one, str)]
-    spare = threads_that_gain(params.config, ranks[0].cores, sum(rank.node == ranks[0].node for rank in ranks))
+    spare = threads_that_gain(
+        params.config, ranks[0].cores, sum(rank.node == ranks[0].node for rank in ranks)
+    )
     try:
         playing, updating, threads, cpu = learner_seconds(params, env, spare)
-    except (learners.NoDevice, learners.NotInstalled, learners.LearnerNotFinite, MemoryError) as error:
+    except (
+        learners.NoDevice,
+        learners.NotInstalled,
+        learners.LearnerNotFinite,
+        MemoryError,
+    ) as error:
         return f"{type(error).__name__}: {error}"
     making, slot = noise_seconds(params, env)
     times = {"making": making, "slot": slot, "playing": playing, "updating": updating}
@@ -115,7 +138,16 @@ def put_together(
     declared = ALGORITHMS[params.config.algorithm].DECLARES.evolution
     count = pieces(params.layout.d, config.slots(declared(params.config)) if declared else 1)
     sums = 3 * env.observation_size
-    return Pieces(played[:, 0], played[:, 1], env.horizon, blocks=count, sums=sums, threads=threads, cpu=cpu, **times)
+    return Pieces(
+        played[:, 0],
+        played[:, 1],
+        env.horizon,
+        blocks=count,
+        sums=sums,
+        threads=threads,
+        cpu=cpu,
+        **times,
+    )
 
 
 def episodes(params: Params, env: envs.Env, rank: int, seconds: float | None = None) -> np.ndarray:
@@ -126,12 +158,17 @@ def episodes(params: Params, env: envs.Env, rank: int, seconds: float | None = N
     chosen = params.config
     found: list[tuple[float, int]] = []
     declared, theta = ALGORITHMS[chosen.algorithm].DECLARES, params.initial(0)
-    policy, actor = make_policy(params, env, output=declared.output).set(theta), make_actor(params).set(theta)
+    policy, actor = (
+        make_policy(params, env, output=declared.output).set(theta),
+        make_actor(params).set(theta),
+    )
     start = now = time.perf_counter()
     least, count = (PLAYING, EPISODES) if seconds is None else (seconds, 1)
     while (now < start + least or len(found) < count) and (not found or now < start + LONG):
         seed = integer(chosen.seed, Purpose.EPISODE, 0, rank, len(found))
-        episode = explore(env, actor, seed)[1] if declared.work != "members" else play(env, policy, seed)
+        episode = (
+            explore(env, actor, seed)[1] if declared.work != "members" else play(env, policy, seed)
+        )
         before, now = now, time.perf_counter()
         found.append((now - before, max(episode.episodic_length, 1)))
     return np.array(found)
@@ -152,7 +189,9 @@ def noise_seconds(params: Params, env: envs.Env) -> tuple[float, float]:
     return timed(lambda: population.perturb(params, policy, 0, 0, theta, 1, 0.01), 5), timed(add, 5)
 
 
-def learner_seconds(params: Params, env: envs.Env, spare: int) -> tuple[float, float, dict[int, float], bool]:
+def learner_seconds(
+    params: Params, env: envs.Env, spare: int
+) -> tuple[float, float, dict[int, float], bool]:
     """Return the time of a learner's step and of its update [s], and of an update with more threads, {threads: [s]}.
 
     spare: threads that it could have. At last: whether it is on a CPU. Zeros without a learner.
@@ -185,7 +224,12 @@ def timed(action: Callable[[], Any], repeats: int) -> float:
 
 
 def line(
-    chosen: config.Config, pieces: Pieces, ranks: int, per_node: int, seconds_left: float, left: config.Budget | None = None
+    chosen: config.Config,
+    pieces: Pieces,
+    ranks: int,
+    per_node: int,
+    seconds_left: float,
+    left: config.Budget | None = None,
 ) -> Line:
     """Return the line: what the run takes to the end of its budget, and what would help most.
 

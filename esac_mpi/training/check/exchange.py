@@ -21,7 +21,12 @@ def look(world: World) -> Line:
     answers = world.gather(right)
     wrong = [r for r, answer in enumerate(answers) if not answer]
     found = f"{count} members; medians of {REPEATS}: evaluation of nothing {mapped:.0f} us, allgather {gathered:.0f} us"
-    return Line("exchange", found, f"wrong results on ranks {spans(wrong)}: MPI is broken here" if wrong else "", bool(wrong))
+    return Line(
+        "exchange",
+        found,
+        f"wrong results on ranks {spans(wrong)}: MPI is broken here" if wrong else "",
+        bool(wrong),
+    )
 
 
 def timed(action: Any) -> float:

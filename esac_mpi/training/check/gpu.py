@@ -38,5 +38,12 @@ def learner(config: Config, env: envs.Env | None, world: World) -> list[Line]:
         try:
             found += f"; {learners.load('chunks').updates_per_second(made, SECONDS):,.0f} updates/s, {config.learner.precision}"
         except RuntimeError as error:
-            return [Line("GPU", f"{found}; its updates fail", learners.load("gpu").sentence(error, 2), True)]
+            return [
+                Line(
+                    "GPU",
+                    f"{found}; its updates fail",
+                    learners.load("gpu").sentence(error, 2),
+                    True,
+                )
+            ]
     return [Line("GPU", found)]

@@ -30,7 +30,10 @@ def launch(ranks: list[Rank], world: World) -> list[Line]:
     module, level = binding()
     lines = [
         Line("MPI", f"{' '.join(world.library.split())}".split(", package")[0]),
-        Line("mpi4py", f"{importlib.metadata.version('mpi4py')}, module {module}, thread level {level}"),
+        Line(
+            "mpi4py",
+            f"{importlib.metadata.version('mpi4py')}, module {module}, thread level {level}",
+        ),
         Line("ranks", f"{world.size} on {world.nodes} node(s)"),
     ]
     for node in range(world.nodes):
@@ -41,7 +44,9 @@ def launch(ranks: list[Rank], world: World) -> list[Line]:
         each = str(most) if fewest == most else f"{fewest}-{most}"
         found = f"{ranks[members[0]].host}: ranks {spans(members)}; cores {spans(union)}, {each} for each rank"
         complaints = affinity.complaints([ranks[r].host for r in members], allowed, 0)
-        lines.append(Line(f"node {node}", found, "; ".join(c.partition(": ")[2] for c in complaints)))
+        lines.append(
+            Line(f"node {node}", found, "; ".join(c.partition(": ")[2] for c in complaints))
+        )
     return lines
 
 
@@ -51,7 +56,11 @@ def libraries(config: Config, ranks: list[Rank]) -> list[Line]:
     many = [text for text in threads if re.search(r"\b(?!1 )\d+ thread\(s\)", text)]
     kernel = sorted({rank.kernel for rank in ranks})
     return [
-        Line("BLAS", "; ".join(threads), "set OMP_NUM_THREADS=1 before numpy is imported" if many else ""),
+        Line(
+            "BLAS",
+            "; ".join(threads),
+            "set OMP_NUM_THREADS=1 before numpy is imported" if many else "",
+        ),
         Line("kernels", ", ".join(kernel), "" if kernel == ["compiled"] else slower(sys.path)),
         learner(config, ranks[0].cores, sum(rank.node == ranks[0].node for rank in ranks)),
     ]
@@ -62,8 +71,20 @@ def slower(places: Sequence[str], package: Path = PACKAGE) -> str:
 
     In a checkout it is found before the installed one, which may have them.
     """
-    others = [path for place in places if (path := Path(place or ".", package.name).resolve()) != package.resolve()]
-    if there := next((path for path in others for suffix in EXTENSION_SUFFIXES if (path / f"_kernels{suffix}").is_file()), None):
+    others = [
+        path
+        for place in places
+        if (path := Path(place or ".", package.name).resolve()) != package.resolve()
+    ]
+    if there := next(
+        (
+            path
+            for path in others
+            for suffix in EXTENSION_SUFFIXES
+            if (path / f"_kernels{suffix}").is_file()
+        ),
+        None,
+    ):
         remedy = f"pip install -e {package.parent}, or start elsewhere"
         return f"slower: {package} is what runs, and the compiled ones are in {there}: {remedy}"
     return "slower: install esac_mpi where there is a C compiler"
@@ -83,7 +104,11 @@ def learner(config: Config, cores: list[int], ranks: int) -> Line:
     import torch
 
     seconds = time.perf_counter() - start
-    gpus = [torch.cuda.get_device_name(i) for i in range(torch.cuda.device_count())] if torch.cuda.is_available() else []
+    gpus = (
+        [torch.cuda.get_device_name(i) for i in range(torch.cuda.device_count())]
+        if torch.cuda.is_available()
+        else []
+    )
     try:
         learners.load("gpu").choose(config.learner)
     except learners.NoDevice as error:
@@ -98,20 +123,34 @@ def learner(config: Config, cores: list[int], ranks: int) -> Line:
     complaints = affinity.complaints([], [cores], config.learner.threads)
     more = threads_that_gain(config, cores, ranks)
     if more > config.learner.threads and (wanted == "cpu" or not gpus):
-        found += f"; {more - 1} core(s) have no rank, a new run could use them: --learner.threads {more}"
-    return Line("torch", found, remedy or "; ".join(c.partition(": ")[2] for c in complaints), bool(remedy))
+        found += (
+            f"; {more - 1} core(s) have no rank, a new run could use them: --learner.threads {more}"
+        )
+    return Line(
+        "torch", found, remedy or "; ".join(c.partition(": ")[2] for c in complaints), bool(remedy)
+    )
 
 
 def scheduler(environ: dict[str, str], seconds_left: float) -> list[Line]:
     """Return the lines about the batch system: what it set, and the time it leaves, inf where it does not say [s]."""
-    seen = [f"{name}={value}" for name, value in sorted(environ.items()) if SCHEDULER.fullmatch(name)]
+    seen = [
+        f"{name}={value}" for name, value in sorted(environ.items()) if SCHEDULER.fullmatch(name)
+    ]
     if seconds_left <= 0:
         remedy = "unset SLURM_JOB_END_TIME if it is another job's"
         left = Line("time left", "none: a run would stop at once", remedy, True)
     elif seconds_left < math.inf:
-        left = Line("time left", f"{seconds_left / 3600:.2f} h", "ask for more time" if seconds_left < 600 else "")
+        left = Line(
+            "time left",
+            f"{seconds_left / 3600:.2f} h",
+            "ask for more time" if seconds_left < 600 else "",
+        )
     elif seen:
-        left = Line("time left", "not known", "give --max-hours, or the batch system kills the run at its limit")
+        left = Line(
+            "time left",
+            "not known",
+            "give --max-hours, or the batch system kills the run at its limit",
+        )
     else:
         left = Line("time left", "no limit known; --max-hours would set one")
     return [Line("scheduler", " ".join(seen) or "none seen"), left]

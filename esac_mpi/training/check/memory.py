@@ -27,7 +27,11 @@ def shared(config: Config, env: envs.Env | None, ranks: list[Rank]) -> list[Line
         return []
     nodes = [rank.node for rank in ranks]
     sharing = [rank for rank in ranks if nodes.count(rank.node) > 1]
-    least = min((rank for rank in sharing if rank.shared_free >= 0), key=lambda rank: rank.shared_free, default=None)
+    least = min(
+        (rank for rank in sharing if rank.shared_free >= 0),
+        key=lambda rank: rank.shared_free,
+        default=None,
+    )
     try:
         need = needed(config, env, len(ranks))
     except epsilon.TableTooSmall as error:
@@ -35,13 +39,22 @@ def shared(config: Config, env: envs.Env | None, ranks: list[Rank]) -> list[Line
     except MemoryError as error:
         return [Line("memory", "more than this machine has", str(error), True)]
     if not sharing:
-        return [Line("memory", f"the run holds {size(need)} a node; one rank a node needs no /dev/shm for it")]
+        return [
+            Line(
+                "memory",
+                f"the run holds {size(need)} a node; one rank a node needs no /dev/shm for it",
+            )
+        ]
     if least is None:
         return [Line("memory", f"no /dev/shm; the run shares {size(need)} a node")]
-    found = f"/dev/shm has {size(least.shared_free)} free on {least.host}; the run needs {size(need)}"
+    found = (
+        f"/dev/shm has {size(least.shared_free)} free on {least.host}; the run needs {size(need)}"
+    )
     small = f"too small on {least.host}: ask for a larger /dev/shm (containers: --shm-size), start one rank a node, "
     small += "or give a new run a smaller network, noise table, population or memories"
-    return [Line("memory", found, small if least.shared_free < need else "", least.shared_free < need)]
+    return [
+        Line("memory", found, small if least.shared_free < need else "", least.shared_free < need)
+    ]
 
 
 def root(config: Config, env: envs.Env | None) -> list[Line]:
@@ -55,7 +68,11 @@ def root(config: Config, env: envs.Env | None) -> list[Line]:
     total, free = ram.total(), ram.free()
     found = f"comes to take {size(need)}, with its copies, on rank 0, which has {size(total)} of memory, {size(free)} free"
     lower = f"lower {config.algorithm}.workers, or give a new run a smaller network"
-    remedy = f"more than is free now: {lower}" if need <= total else f"more than this machine has: {lower}"
+    remedy = (
+        f"more than is free now: {lower}"
+        if need <= total
+        else f"more than this machine has: {lower}"
+    )
     return [Line("state", found, remedy if need > free else "", need > total)]
 
 

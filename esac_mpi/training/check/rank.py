@@ -21,7 +21,12 @@ from esac_mpi.training.task_set_up import make_task
 
 THREADS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
 ASK_THREADS = ("openblas_get_num_threads", "MKL_Get_Max_Threads", "bli_thread_get_num_threads")
-DECORATED = tuple(f"{prefix}{name}{suffix}" for name in ASK_THREADS for prefix in ("", "scipy_") for suffix in ("", "64_"))
+DECORATED = tuple(
+    f"{prefix}{name}{suffix}"
+    for name in ASK_THREADS
+    for prefix in ("", "scipy_")
+    for suffix in ("", "64_")
+)
 
 
 @dataclass(frozen=True)
@@ -55,11 +60,20 @@ def look(config: Config, world: World) -> tuple[envs.Env | None, Rank]:
         before = time.perf_counter()
         found = probe.played(env)
         speed = probe.PROBE_STEPS / (time.perf_counter() - before)
-        made = identity.identity(env) if world.rank == 0 else {}  # after these steps, as at a start: a reset may change the model
+        made = (
+            identity.identity(env) if world.rank == 0 else {}
+        )  # after these steps, as at a start: a reset may change the model
         apart = probe.complaint(env, found.apart)[0] if found.apart and world.rank == 0 else ""
     except Exception as error:  # a task is a user's own code
         trouble = f"{type(error).__name__}: {error}".splitlines()[0]
-    machine = (world.node, world.hosts[world.rank], affinity.cores(), blas(), kernels.NAME, shared_free())
+    machine = (
+        world.node,
+        world.hosts[world.rank],
+        affinity.cores(),
+        blas(),
+        kernels.NAME,
+        shared_free(),
+    )
     played = (trouble, done - start, speed, found.digests if found else "", apart)
     return env, Rank(*machine, *played, provenance.cpu(), found, made)
 
@@ -69,7 +83,11 @@ def blas() -> str:
     about = np.show_config(mode="dicts").get("Build Dependencies", {}).get("blas", {})
     name = f"{about.get('name', 'BLAS')} {about.get('version', '')}".strip()
     with suppress(OSError):
-        for path in {line.split()[-1] for line in Path("/proc/self/maps").read_text().splitlines() if "/" in line}:
+        for path in {
+            line.split()[-1]
+            for line in Path("/proc/self/maps").read_text().splitlines()
+            if "/" in line
+        }:
             if not re.search(r"blas|mkl_rt|blis", Path(path).name):
                 continue
             library = ctypes.CDLL(path)

@@ -35,7 +35,9 @@ def mark(line: Line) -> str:
 
 def verdict(lines: Iterable[Line]) -> str:
     """Return the last line of the report."""
-    wrong, notes = ([line for line in lines if line.remedy and line.fatal == fatal] for fatal in (True, False))
+    wrong, notes = (
+        [line for line in lines if line.remedy and line.fatal == fatal] for fatal in (True, False)
+    )
     if wrong:
         return f"{len(wrong)} thing(s) must be put right before a run can start: {', '.join(line.subject for line in wrong)}"
     return f"ready to run; {len(notes)} note(s)" if notes else "ready to run"

@@ -41,19 +41,37 @@ def foreseen(
         code = next(c for kind, c in codes.items() if isinstance(error, kind))
         return [Line("run", "refused", str(error), True, code)], None
     if run.restored is None:
-        new = Line("run", f"a new run; the old one is moved to {run.aside}" if run.aside else "a new run")
+        new = Line(
+            "run", f"a new run; the old one is moved to {run.aside}" if run.aside else "a new run"
+        )
         return [new, *begun_from(config, env, origin(env, ranks), world)], config.budget
     generation, counters = run.restored.generation, Counters()
     state.load(counters, run.restored.state, "counters.")
-    if end := set_up.at_once(config, run, spent(config, generation, counters, run.restored.wall_seconds)):
+    if end := set_up.at_once(
+        config, run, spent(config, generation, counters, run.restored.wall_seconds)
+    ):
         code, message = end
-        return [Line("run", f"{'failed' if code else 'finished'} at generation {generation}", message, bool(code), code)], None
+        return [
+            Line(
+                "run",
+                f"{'failed' if code else 'finished'} at generation {generation}",
+                message,
+                bool(code),
+                code,
+            )
+        ], None
     if told := half_way(config, env, world, run.restored):
         return [Line("run", f"refused at generation {generation}", told, True)], None
-    changed = f"the task has changed: {'; '.join(run.task_changed)}; the best policy begins anew" if run.task_changed else ""
+    changed = (
+        f"the task has changed: {'; '.join(run.task_changed)}; the best policy begins anew"
+        if run.task_changed
+        else ""
+    )
     done = counters.env_steps, counters.nominal_steps, run.restored.wall_seconds
     left = config.budget.left(generation, *done)
-    return [Line("run", f"goes on from generation {generation}, {run.restored.source.name}", changed)], left
+    return [
+        Line("run", f"goes on from generation {generation}, {run.restored.source.name}", changed)
+    ], left
 
 
 def half_way(config: Config, env: envs.Env | None, world: World, restored: "Checkpoint") -> str:
@@ -61,11 +79,15 @@ def half_way(config: Config, env: envs.Env | None, world: World, restored: "Chec
     if env is None or not state.can_be_half_way(ALGORITHMS[config.algorithm].State):
         return ""
     with suppress(*NO_START):  # which other lines tell
-        return replay_memory.half_way(config, env.horizon, begun(config, env, world.size)[1], restored)
+        return replay_memory.half_way(
+            config, env.horizon, begun(config, env, world.size)[1], restored
+        )
     return ""
 
 
-def begun_from(config: Config, env: envs.Env | None, now: dict[str, str], world: World) -> list[Line]:
+def begun_from(
+    config: Config, env: envs.Env | None, now: dict[str, str], world: World
+) -> list[Line]:
     """Return the line about what a new run would begin from; none where that is nothing."""
     if not config.start_from or env is None:
         return []
@@ -73,15 +95,33 @@ def begun_from(config: Config, env: envs.Env | None, now: dict[str, str], world:
 
     codes = set_up.exit_codes(world)
     try:
-        source = warm_start.find(config.start_from, config, env, make_layout(config, env).d, set_up.run_directory(config))
+        source = warm_start.find(
+            config.start_from, config, env, make_layout(config, env).d, set_up.run_directory(config)
+        )
         params, state, _ = begun(config, env, world.size)
         learners.clear()  # the line about the GPU had one: a device may have room for one
-        found = warm_start.plan(source, config, state, set_up.make_learner(params, env, state, world), now)
+        found = warm_start.plan(
+            source, config, state, set_up.make_learner(params, env, state, world), now
+        )
     except tuple(codes) as error:
-        return [Line("start", "refused", str(error), True, next(c for kind, c in codes.items() if isinstance(error, kind)))]
+        return [
+            Line(
+                "start",
+                "refused",
+                str(error),
+                True,
+                next(c for kind, c in codes.items() if isinstance(error, kind)),
+            )
+        ]
     except NO_START as error:
         return [Line("start", f"from {source.words}", str(error), True)]
-    return [Line("start", f"from {source.words}, takes {', '.join(found.taken)}", "; not taken: ".join(["", *found.left])[2:])]
+    return [
+        Line(
+            "start",
+            f"from {source.words}, takes {', '.join(found.taken)}",
+            "; not taken: ".join(["", *found.left])[2:],
+        )
+    ]
 
 
 def origin(env: envs.Env | None, ranks: list[Rank]) -> dict[str, str]:
@@ -90,4 +130,6 @@ def origin(env: envs.Env | None, ranks: list[Rank]) -> dict[str, str]:
     if env is None or first.found is None:
         return {}
     here = {rank.physics for rank in ranks if rank.host == first.host}
-    return provenance.compared(env, first.made, first.found, [rank.cpu for rank in ranks], len(here) == 1)
+    return provenance.compared(
+        env, first.made, first.found, [rank.cpu for rank in ranks], len(here) == 1
+    )

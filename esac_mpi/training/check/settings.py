@@ -10,7 +10,9 @@ from esac_mpi.training.check.world_stand_in import NO_START
 from esac_mpi.training.forecast.automatic import found
 
 
-def settled(config: Config, env: envs.Env | None, world: World, fresh: bool) -> tuple[Config, list[Line]]:
+def settled(
+    config: Config, env: envs.Env | None, world: World, fresh: bool
+) -> tuple[Config, list[Line]]:
     """Resolve what is "auto"; some number is in its place where that cannot be done. All ranks call this; rank 0 has the line."""
     answer: dict[str, object] | None = {}
     lines: list[Line] = []

@@ -16,7 +16,14 @@ def playing(config: Config, ranks: list[Rank]) -> list[Line]:
     """Return the lines about the task: whether every rank can play it, how fast, and with the same bits."""
     broken = [r for r, rank in enumerate(ranks) if rank.task]
     if broken:
-        return [Line("task", f"{config.task.id} cannot be played on ranks {spans(broken)}", ranks[broken[0]].task, True)]
+        return [
+            Line(
+                "task",
+                f"{config.task.id} cannot be played on ranks {spans(broken)}",
+                ranks[broken[0]].task,
+                True,
+            )
+        ]
     speeds = np.array([rank.steps_per_second for rank in ranks])
     rates = " / ".join(f"{rate:,.0f}" for rate in np.quantile(speeds, (0, 0.5, 1)))
     slowest = max(rank.seconds_import for rank in ranks)
@@ -24,9 +31,17 @@ def playing(config: Config, ranks: list[Rank]) -> list[Line]:
     odd = sorted({rank.host for rank in ranks if rank.physics != ranks[0].physics})
     differ = f"other bits on {', '.join(odd)}: use nodes of one kind, or results depend on which evaluates what"
     physics = Line("physics", f"digests on rank 0: {ranks[0].physics}", differ if odd else "")
-    again = Line("episodes", "not repeated" if ranks[0].apart else "the same again after others", ranks[0].apart)
+    again = Line(
+        "episodes",
+        "not repeated" if ranks[0].apart else "the same again after others",
+        ranks[0].apart,
+    )
     first = ranks[0].found
-    bad = [Line("observations", "not all finite", first.not_finite)] if first and first.not_finite else []
+    bad = (
+        [Line("observations", "not all finite", first.not_finite)]
+        if first and first.not_finite
+        else []
+    )
     return [Line("task", found), physics, again, *bad]
 
 

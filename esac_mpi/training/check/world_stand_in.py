@@ -12,7 +12,13 @@ from esac_mpi.play.params import Params, make_layout
 from esac_mpi.training import replay_memory, set_up
 
 # what a run that is begun may have no room, device or library for
-NO_START = (learners.NoDevice, learners.NotInstalled, replay_memory.ReplayTooLarge, epsilon.TableTooSmall, MemoryError)
+NO_START = (
+    learners.NoDevice,
+    learners.NotInstalled,
+    replay_memory.ReplayTooLarge,
+    epsilon.TableTooSmall,
+    MemoryError,
+)
 
 
 class Counter:
@@ -39,7 +45,9 @@ class Counter:
         self.bytes += values.nbytes
         return values
 
-    def over_blocks(self, work: Any, count: int, columns: int, checksum: bool = False) -> np.ndarray:
+    def over_blocks(
+        self, work: Any, count: int, columns: int, checksum: bool = False
+    ) -> np.ndarray:
         """Do no work."""
         return np.zeros(columns)
 
@@ -50,6 +58,9 @@ def begun(config: Config, env: envs.Env, ranks: int) -> tuple[Params, Any, Count
     Raises epsilon.TableTooSmall, MemoryError.
     """
     layout, counter = make_layout(config, env), Counter(ranks)
-    noise, operators = set_up.make_epsilon(config, layout, counter), set_up.make_operators(config, layout)
+    noise, operators = (
+        set_up.make_epsilon(config, layout, counter),
+        set_up.make_operators(config, layout),
+    )
     params = Params(config, layout, env.horizon, noise, operators)
     return params, set_up.make_state(params, counter), counter

@@ -37,22 +37,35 @@ def others(config: Config, pieces: Pieces, on: Cluster, as_is: Outlook) -> Itera
     own: Any = config.own
     if ALGORITHMS[config.algorithm].DECLARES.learning is not None and pieces.updating:
         if getattr(own, "sac_phases", False) and own.phase_timing == "interval":
-            lag, interval = f"{config.algorithm}.learner_lag", f"{config.algorithm}.gradient_interval"
+            lag, interval = (
+                f"{config.algorithm}.learner_lag",
+                f"{config.algorithm}.gradient_interval",
+            )
             if not own.learner_lag and on.ranks > 1:
                 yield Other(
-                    f"--{lag} {own.gradient_interval}", outlook(updated(config, {lag: own.gradient_interval}), pieces, on)
+                    f"--{lag} {own.gradient_interval}",
+                    outlook(updated(config, {lag: own.gradient_interval}), pieces, on),
                 )
             twice = 2 * own.gradient_interval
-            yield learning_other(as_is, f"--{interval} {twice}", outlook(updated(config, {interval: twice}), pieces, on))
+            yield learning_other(
+                as_is,
+                f"--{interval} {twice}",
+                outlook(updated(config, {interval: twice}), pieces, on),
+            )
             if schedule.can_be(config, on):
                 yield on_its_clock(config, pieces, on, as_is)
         if isinstance(own, CEMRL) and own.critic == "serial" and on.ranks > 1:
-            yield Other("--cem_rl.critic parallel", outlook(updated(config, {"cem_rl.critic": "parallel"}), pieces, on))
+            yield Other(
+                "--cem_rl.critic parallel",
+                outlook(updated(config, {"cem_rl.critic": "parallel"}), pieces, on),
+            )
         if isinstance(own, AESRL) and own.order == "virtual" and pieces.training and on.ranks > 1:
             yield with_true_costs(config, pieces, on)
         for count, seconds in pieces.threads.items():
             more = updated(config, {"learner.threads": count})
-            yield Other(f"--learner.threads {count}", outlook(more, replace(pieces, updating=seconds), on))
+            yield Other(
+                f"--learner.threads {count}", outlook(more, replace(pieces, updating=seconds), on)
+            )
         if pieces.cpu:
             yield Other("a GPU", outlook(config, replace(pieces, updating=0.0), on), bound=True)
     yield Other(f"{2 * on.ranks} ranks", outlook(config, pieces, replace(on, ranks=2 * on.ranks)))
@@ -66,16 +79,24 @@ def learning_other(as_is: Outlook, words: str, there: Outlook) -> Other:
 def on_its_clock(config: Config, pieces: Pieces, on: Cluster, as_is: Outlook) -> Other:
     """Return how ESAC goes with phases that follow one another beside the evaluation, timed for these ranks."""
     fits = schedule.fitting(config, pieces, on)
-    there = updated(config, {"esac.phase_timing": "virtual", "esac.p_sac_annealed": False, **fits.settings()})
+    there = updated(
+        config, {"esac.phase_timing": "virtual", "esac.p_sac_annealed": False, **fits.settings()}
+    )
     words = f"--esac.phase_timing virtual --esac.p_sac_annealed false {fits.words()}"
     return learning_other(as_is, words, outlook(there, pieces, on))
 
 
 def with_true_costs(config: Config, pieces: Pieces, on: Cluster) -> Other:
     """Return how AES-RL goes on a virtual clock on which updates last as long as they were measured."""
-    update, critic = (float(f"{cost:.2g}") for cost in (pieces.training / pieces.step, pieces.updating / pieces.training))
+    update, critic = (
+        float(f"{cost:.2g}")
+        for cost in (pieces.training / pieces.step, pieces.updating / pieces.training)
+    )
     true = updated(config, {"aes_rl.update_cost": update, "aes_rl.critic_cost": critic})
-    return Other(f"--aes_rl.update_cost {update:g} --aes_rl.critic_cost {critic:g}", outlook(true, pieces, on))
+    return Other(
+        f"--aes_rl.update_cost {update:g} --aes_rl.critic_cost {critic:g}",
+        outlook(true, pieces, on),
+    )
 
 
 def fewer(config: Config, pieces: Pieces, on: Cluster, own: Outlook) -> Outlook | None:
@@ -100,7 +121,11 @@ def advice(config: Config, pieces: Pieces, on: Cluster, own: Outlook, begun: boo
         parts.append(f"all {on.ranks} ranks wait for the learner {waiting:.0%} of the time")
     if not begun and schedule.can_be(config, on) and config.esac.phase_timing == "virtual":
         parts += filter(None, [schedule.remark(config, schedule.fitting(config, pieces, on))])
-    there = [other for other in others(config, pieces, on, own) if not (begun and other.words.startswith("--"))]
+    there = [
+        other
+        for other in others(config, pieces, on, own)
+        if not (begun and other.words.startswith("--"))
+    ]
     better = sorted((o for o in there if o.outlook.seconds <= (1 - GAIN) * own.seconds), key=order)
     alike, otherwise = ([o for o in better if o.as_much is wanted] for wanted in (True, False))
     if alike:
@@ -110,7 +135,9 @@ def advice(config: Config, pieces: Pieces, on: Cluster, own: Outlook, begun: boo
         parts.append(f"quicker, with so many times the updates: {', '.join(map(told, otherwise))}")
     less = fewer(config, pieces, on, own)
     if less is not None:
-        parts.append(f"{less.ranks} rank(s) would take {duration(less.seconds)}, {less.core_hours:.3g} core-hours")
+        parts.append(
+            f"{less.ranks} rank(s) would take {duration(less.seconds)}, {less.core_hours:.3g} core-hours"
+        )
     return "; ".join(parts)
 
 

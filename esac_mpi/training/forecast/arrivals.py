@@ -27,7 +27,9 @@ class Told(NamedTuple):
     evaluation: np.ndarray  # [episodes] [s]
 
 
-def sections(config: Config, aes: AESRL, pieces: Pieces, on: Cluster, evaluations: Iterator[np.ndarray]) -> Iterator[Told]:
+def sections(
+    config: Config, aes: AESRL, pieces: Pieces, on: Cluster, evaluations: Iterator[np.ndarray]
+) -> Iterator[Told]:
     """Yield the generations of a run, with their evaluations' episodes [s]."""
     virtual = float(math.ceil(aes.of_critic * aes.critic_chunk))
     turn = Piece((virtual, 0.0), (aes.critic_chunk * pieces.updating, 0.0))
@@ -46,7 +48,10 @@ class Individuals:
     def __init__(self, config: Config, aes: AESRL, pieces: Pieces) -> None:
         self._seed, self._aes, self._pieces = config.seed, aes, pieces
         self._numbers = count()
-        self._trained, self._drawn = 1, 1  # since there is something to learn from, each counted from 1
+        self._trained, self._drawn = (
+            1,
+            1,
+        )  # since there is something to learn from, each counted from 1
         self._updates = round(aes.actor_updates_window * pieces.length)
 
     def __call__(self, worker: int, now: int, taught: bool) -> Arrival:
@@ -54,10 +59,16 @@ class Individuals:
         aes, pieces, number = self._aes, self._pieces, next(self._numbers)
         length = float(np.take(pieces.lengths, number, mode="wrap"))
         random = generator(self._seed, Purpose.SELECTION, number)
-        learns = taught and is_trained(self._trained, self._drawn, aes.rl_gain, aes.rl_share, random)
+        learns = taught and is_trained(
+            self._trained, self._drawn, aes.rl_gain, aes.rl_share, random
+        )
         self._trained += learns
         self._drawn += taught and not learns
         steps, updates = length + aes.mean_episodes * pieces.length, learns * self._updates
         lasted = math.ceil(aes.update_cost * updates) + steps
         played = float(pieces.lasting(1 + aes.mean_episodes, number).sum())
-        return Arrival(worker, round(length), piece(played, updates * pieces.training, updates, lasted, aes.update_cost))
+        return Arrival(
+            worker,
+            round(length),
+            piece(played, updates * pieces.training, updates, lasted, aes.update_cost),
+        )

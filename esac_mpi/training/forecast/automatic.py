@@ -28,13 +28,19 @@ FIRST = 250  # steps of an episode that are played at most
 COSTS = {"update_cost", "critic_cost"}
 
 
-def found(config: Config, env: Env, world: World, path: Path, fresh: bool) -> tuple[dict[str, Any], list[str]]:
+def found(
+    config: Config, env: Env, world: World, path: Path, fresh: bool
+) -> tuple[dict[str, Any], list[str]]:
     """Resolve what is "auto", {dotted name: value}, on rank 0, and say so; of a run that goes on, or is made again, as it has it.
 
     path: the run's directory. Raises ConfigError, Refused, Unreadable, and what a learner is refused with.
     """
     names, learning = automatic(config), ALGORITHMS[config.algorithm].DECLARES.learning
-    places = [name for name in ("learner.device", "learner.kernels") if learning and value_of(config, name) == AUTO]
+    places = [
+        name
+        for name in ("learner.device", "learner.kernels")
+        if learning and value_of(config, name) == AUTO
+    ]
     if world.rank or not (names or places):
         return {}, []
     from esac_mpi.record import settings_of  # rank 0 alone reads files
@@ -46,11 +52,17 @@ def found(config: Config, env: Env, world: World, path: Path, fresh: bool) -> tu
     check(whole)
     if "learner.kernels" in places:
         assert learning is not None
-        whole = learners.settled(whole, learning.learner(whole)) if run is None else _as_in(run, whole, "learner.kernels")
+        whole = (
+            learners.settled(whole, learning.learner(whole))
+            if run is None
+            else _as_in(run, whole, "learner.kernels")
+        )
     told: list[str] = []
     if run:
         words = _words(settled)
-        if "learner.device" in places and (run.learner.device in (AUTO, "cpu") or sees_a_gpu(whole)):
+        if "learner.device" in places and (
+            run.learner.device in (AUTO, "cpu") or sees_a_gpu(whole)
+        ):
             whole = _as_in(run, whole, "learner.device")
         told += [f"as the run began: {words}"] * bool(words)
         return settled | {name: value_of(whole, name) for name in places}, told
@@ -64,8 +76,13 @@ def found(config: Config, env: Env, world: World, path: Path, fresh: bool) -> tu
         values, updating = measured(whole, env)
         settled |= {name: values[name] for name in costs}
     if words := _words(settled):
-        why = f"for {world.size} rank(s)" + ", an update measured in steps of the task" * bool(costs)
-        told.insert(0, f"chosen {why}: {words}. The run keeps them; name them where other runs must equal it")
+        why = f"for {world.size} rank(s)" + ", an update measured in steps of the task" * bool(
+            costs
+        )
+        told.insert(
+            0,
+            f"chosen {why}: {words}. The run keeps them; name them where other runs must equal it",
+        )
     if large := told_of_size(config, env, updating):
         told.append(large)
     return settled | {name: value_of(whole, name) for name in places}, told
@@ -98,13 +115,20 @@ def faster(config: Config, env: Env) -> tuple[str, str]:
         try:
             with process_state.kept():
                 ready = phases.prepared(there, env)
-                seconds[device] = min(sum(phases.timed(*ready, UPDATING)) for _ in range(ROUNDS)) if ready else 0.0
+                seconds[device] = (
+                    min(sum(phases.timed(*ready, UPDATING)) for _ in range(ROUNDS))
+                    if ready
+                    else 0.0
+                )
         except learners.NoDevice as error:
             return "cpu", f"learner on the CPU: {error}"
         ready = None
         learners.clear()
     device = "cuda" if seconds["cuda"] < seconds["cpu"] else "cpu"
-    rates = ", ".join(f"{1 / max(each, 1e-9):,.0f} steps and updates/s on {name}" for name, each in seconds.items())
+    rates = ", ".join(
+        f"{1 / max(each, 1e-9):,.0f} steps and updates/s on {name}"
+        for name, each in seconds.items()
+    )
     return device, f"learner on {device}, the faster one for these networks: {rates}"
 
 
@@ -134,13 +158,19 @@ def measured(config: Config, env: Env) -> tuple[dict[str, float], float]:
     probe.played(env)  # which says what is wrong with a task
     with process_state.kept():
         ready = phases.prepared(params, env)
-        rounds = [(step_seconds(params, env), *(phases.timed(*ready, UPDATING) if ready else (0.0, 0.0))) for _ in range(ROUNDS)]
+        rounds = [
+            (step_seconds(params, env), *(phases.timed(*ready, UPDATING) if ready else (0.0, 0.0)))
+            for _ in range(ROUNDS)
+        ]
     step, playing, updating = (min(each) for each in zip(*rounds, strict=True))
     del ready
     learners.clear()
     if isinstance(config.own, AESRL):
         training = operators.seconds(config, params.layout)["training"]
-        costs = {"aes_rl.update_cost": digits(training / step), "aes_rl.critic_cost": digits(updating / training)}
+        costs = {
+            "aes_rl.update_cost": digits(training / step),
+            "aes_rl.critic_cost": digits(updating / training),
+        }
         return costs, updating
     cost = updating + (playing - step) / share  # a phase's own steps cost one of the task's each
     return {"esac.update_cost": digits(max(cost, 0.0) / step)}, updating

@@ -19,8 +19,14 @@ def generations(config: Config, pieces: Pieces) -> Iterator[Made]:
     steps, ahead = n * episodes * pieces.length, int(trained > 0 and cem.critic == "parallel")
     for k in count(1):
         own, due = pieces.members(n, episodes, k), bool(trained) and is_taught(cem, (k - 1) * steps)
-        learns = due and is_taught(cem, (k - 1 - ahead) * steps)  # from a parallel critic once it was taught
-        climbed = round(exact(cem.actor_updates_per_step) * exact(steps)) * pieces.training if learns else 0.0
+        learns = due and is_taught(
+            cem, (k - 1 - ahead) * steps
+        )  # from a parallel critic once it was taught
+        climbed = (
+            round(exact(cem.actor_updates_per_step) * exact(steps)) * pieces.training
+            if learns
+            else 0.0
+        )
         one = Generation(
             members=own[trained:],
             expected=np.ones(n - trained),

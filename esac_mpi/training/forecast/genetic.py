@@ -42,14 +42,25 @@ def generations(config: Config, pieces: Pieces) -> Iterator[Made]:
 
 def drawn(config: Config, k: int) -> Births:
     """Return who is born in generation k, of members whose returns are in any order."""
-    greedy = updated(config, {"erl.parent_selection": "greedy"}) if config.erl.crossover == "distillation" else config
-    fitness = generator(config.seed, Purpose.SELECTION, k, 1).permutation(config.erl.population_size).astype(float)
+    greedy = (
+        updated(config, {"erl.parent_selection": "greedy"})
+        if config.erl.crossover == "distillation"
+        else config
+    )
+    fitness = (
+        generator(config.seed, Purpose.SELECTION, k, 1)
+        .permutation(config.erl.population_size)
+        .astype(float)
+    )
     params: Any = SimpleNamespace(config=greedy)
     return erl_births.decide(params, SimpleNamespace(), k, SimpleNamespace(fitness=fitness)).births  # type: ignore[arg-type]
 
 
 def lasting(erl: Any, births: Births, pieces: Pieces, held: int) -> np.ndarray:
     """Return what each slot's next member takes [k] [s]; held: transitions in a member's memory."""
-    imitated = imitations(2 * min(held, erl.memory_size // 2), erl.distillation_batch) * erl.distillation_epochs
+    imitated = (
+        imitations(2 * min(held, erl.memory_size // 2), erl.distillation_batch)
+        * erl.distillation_epochs
+    )
     child = imitated * pieces.imitating if erl.crossover == "distillation" else pieces.crossing
     return (births.kind == Kind.CHILD) * child + births.mutated * pieces.mutating

@@ -24,15 +24,21 @@ def generations(config: Config, pieces: Pieces) -> Iterator[Made]:
     episodes = options.episodes_per_generation if shared else 0
     steps = episodes * pieces.length if shared else options.steps_per_generation
     for k in count(1):
-        seconds = updates(options, k * steps, steps) * pieces.updating + steps * pieces.playing * (not shared)
-        yield Made(Generation(pieces.lasting(episodes, k), np.ones(episodes), phase=seconds), steps, steps)
+        seconds = updates(options, k * steps, steps) * pieces.updating + steps * pieces.playing * (
+            not shared
+        )
+        yield Made(
+            Generation(pieces.lasting(episodes, k), np.ones(episodes), phase=seconds), steps, steps
+        )
 
 
 def updates(options: Any, done: float, steps: float) -> float:
     """Return the updates of a generation for the last `steps` of its `done` training steps; options: the learner's."""
     if isinstance(options, PPO):
         return options.epochs * math.ceil(steps / (options.batch_size or steps))
-    before = 0 if isinstance(options, SAC) else options.start_steps  # SAC learns from its random steps at once
+    before = (
+        0 if isinstance(options, SAC) else options.start_steps
+    )  # SAC learns from its random steps at once
     return float(np.clip(done - before, 0, steps)) * options.updates_per_step
 
 

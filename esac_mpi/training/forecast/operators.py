@@ -24,7 +24,10 @@ def seconds(config: Config, layout: Layout) -> dict[str, float]:
     Raises NotInstalled.
     """
     own, random = config.own, np.random.default_rng(0)
-    theta, states = layout.initial(config.seed, 0), random.standard_normal((STATES, layout.sizes[0]), dtype=np.float32)
+    theta, states = (
+        layout.initial(config.seed, 0),
+        random.standard_normal((STATES, layout.sizes[0]), dtype=np.float32),
+    )
     if isinstance(own, CEMRL | AESRL):
         climbing = learners.make_operators("individuals", config, layout)
         critic = random.uniform(-0.1, 0.1, climbing.critic_size).astype(np.float32)
@@ -34,10 +37,21 @@ def seconds(config: Config, layout: Layout) -> dict[str, float]:
 
 
 def of_births(
-    config: Config, erl: ERL, layout: Layout, theta: np.ndarray, states: np.ndarray, random: np.random.Generator
+    config: Config,
+    erl: ERL,
+    layout: Layout,
+    theta: np.ndarray,
+    states: np.ndarray,
+    random: np.random.Generator,
 ) -> dict[str, float]:
     """Return the times of a child and of a mutation of theta [d], in states [n, o]."""
-    spread = Spread(erl.mutated_fraction, erl.mutation_strength, erl.super_strength, erl.super_probability, erl.reset_probability)
+    spread = Spread(
+        erl.mutated_fraction,
+        erl.mutation_strength,
+        erl.super_strength,
+        erl.super_probability,
+        erl.reset_probability,
+    )
     found = {"crossing": usual(lambda: genetics.n_point(theta, theta, layout, random))}
     found["mutating"] = usual(lambda: genetics.gaussian(theta, layout, spread, random))
     if erl.crossover == "n_point" and erl.mutation == "gaussian":
@@ -47,10 +61,14 @@ def of_births(
     imitated = np.resize(states, (BATCHES * erl.distillation_batch, states.shape[1]))
     parents, steps = (theta, -theta), erl.distillation_epochs * BATCHES
     if erl.crossover == "distillation":
-        found["imitating"] = usual(lambda: operators.distilled(parents, theta, imitated, critic, random)) / steps
+        found["imitating"] = (
+            usual(lambda: operators.distilled(parents, theta, imitated, critic, random)) / steps
+        )
     if erl.mutation == "proximal":
         found["mutating"] = usual(
-            lambda: operators.proximal(theta, np.resize(states, (erl.mutation_batch, states.shape[1])), random)
+            lambda: operators.proximal(
+                theta, np.resize(states, (erl.mutation_batch, states.shape[1])), random
+            )
         )
     return found
 

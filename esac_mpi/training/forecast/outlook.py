@@ -9,7 +9,10 @@ from esac_mpi.comm.clock.costs import Pieces
 from esac_mpi.config import Config
 from esac_mpi.training.forecast.work import Moment, moments
 
-LONGEST, PIECES = 2000, 100_000  # generations that are followed at most, and members in all of them, but two evaluations
+LONGEST, PIECES = (
+    2000,
+    100_000,
+)  # generations that are followed at most, and members in all of them, but two evaluations
 
 
 @dataclass(frozen=True)

@@ -22,11 +22,15 @@ def prepared(params: Params, env: envs.Env) -> tuple[Any, Callable[[int], Steps]
     chosen, learning = params.config, ALGORITHMS[params.config.algorithm].DECLARES.learning
     if learning is None or not getattr(chosen.own, "sac_phases", True):
         return None
-    if getattr(chosen.own, "episodes_on", "root") == "ranks":  # whose updates follow one another, after all episodes
+    if (
+        getattr(chosen.own, "episodes_on", "root") == "ranks"
+    ):  # whose updates follow one another, after all episodes
         chosen = config.updated(chosen, {f"{chosen.algorithm}.interleaved": False})
     theta = params.initial(0)
     learners.clear()  # other lines had one: a device may have room for one
-    made = learners.make(learning.learner(chosen), chosen, params.layout, theta, 0, envs.is_discrete(env))
+    made = learners.make(
+        learning.learner(chosen), chosen, params.layout, theta, 0, envs.is_discrete(env)
+    )
     return made, phase_of(chosen, made, env)
 
 
@@ -57,6 +61,9 @@ def timed(learner: Any, made: Callable[[int], Steps], seconds: float) -> tuple[f
         flight = Flight(made(k), k, time.perf_counter, learner.NAME)
         phase, k = flight.finish(), k + 1
         if k > 1:
-            playing, updating = playing + flight.seconds - flight.updating, updating + flight.updating
+            playing, updating = (
+                playing + flight.seconds - flight.updating,
+                updating + flight.updating,
+            )
             played, updates = played + phase.env_steps, updates + phase.gradient_updates
     return playing / max(played, 1), updating / max(updates, 1)

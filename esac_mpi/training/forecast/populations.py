@@ -22,7 +22,9 @@ class Phase(NamedTuple):
 
     steps: float  # that it plays, the population's episodes again among them
     seconds: float
-    device: float = 0.0  # of these, in which a device works and rank 0 is free but for `host` of them
+    device: float = (
+        0.0  # of these, in which a device works and rank 0 is free but for `host` of them
+    )
     host: float = 0.0
 
 
@@ -69,11 +71,18 @@ class Phases:
         self._state: Any = SimpleNamespace(phase_begun=0, phase_left=0.0)
         self._again: Any = SimpleNamespace(members=np.arange(esac_phase.replays(esac)))
         again = esac_phase.replays(esac) * esac.fitness_episodes * pieces.length
-        steps = esac.sac_min_steps if esac.phase_timing == "virtual" else own_steps(esac, pieces.length)
+        steps = (
+            esac.sac_min_steps if esac.phase_timing == "virtual" else own_steps(esac, pieces.length)
+        )
         updates = steps * config.sac.updates_per_step
         seconds = again * pieces.step + steps * pieces.playing + updates * pieces.updating
         device = 0.0 if pieces.cpu else updates * pieces.updating
-        self.phase = Phase(again + steps, seconds, device, min(1.0, HOST_PER_UPDATE * updates / device) if device else 0.0)
+        self.phase = Phase(
+            again + steps,
+            seconds,
+            device,
+            min(1.0, HOST_PER_UPDATE * updates / device) if device else 0.0,
+        )
 
     def of(self, k: int) -> tuple[bool, bool]:
         """Return whether a phase begins in generation k, and whether one that runs beside ends; to be asked of each in turn."""
@@ -81,11 +90,15 @@ class Phases:
         self.trials = 2 * esac.adoption_episodes * (esac.adoption == "tested" and self._entered)
         self.found.trial_steps = round(self.trials * self._length)
         ends = esac_phase.ends(esac, state, k, self.found)
-        begins = esac_phase.may_begin(esac, state, k, ends) and esac_phase.gate_opens(self._config, k)
+        begins = esac_phase.may_begin(esac, state, k, ends) and esac_phase.gate_opens(
+            self._config, k
+        )
         state.phase_begun *= not ends
         if esac.phase_timing == "virtual":
             params: Any = SimpleNamespace(config=self._config)
-            state.phase_left = esac_phase.left(params, state, self.found, self._again if begins else None)
+            state.phase_left = esac_phase.left(
+                params, state, self.found, self._again if begins else None
+            )
         if begins and self.beside:
             state.phase_begun = k
         self._entered = ends or (begins and not self.beside)

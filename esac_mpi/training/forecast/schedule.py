@@ -39,7 +39,12 @@ def can_be(config: Config, on: Cluster) -> bool:
 def told_at_start(config: Config, ranks: int) -> str:
     """Return what to say of phases that are timed for other ranks than there are beside the learner's, if they are."""
     esac, workers = config.own, ranks - 1
-    if not workers or not isinstance(esac, ESAC) or not esac_phase.timed(esac) or esac.workers == workers:
+    if (
+        not workers
+        or not isinstance(esac, ESAC)
+        or not esac_phase.timed(esac)
+        or esac.workers == workers
+    ):
         return ""
     told = f"phases are timed for {esac.workers} rank(s) beside the learner's, here are {workers}; a run begun anew could have"
     return f"{told} --fresh --esac.workers {workers}"
@@ -52,11 +57,18 @@ def fitting(config: Config, pieces: Pieces, on: Cluster) -> Schedule:
     a phase has `sac_min_steps` of them, and `update_cost` for each update. Raises Unforeseen.
     """
     workers = on.ranks - 1
-    alone = {"esac.phase_timing": "virtual", "esac.workers": workers, "esac.replayed": "none", "esac.adoption": "off"}
+    alone = {
+        "esac.phase_timing": "virtual",
+        "esac.workers": workers,
+        "esac.replayed": "none",
+        "esac.adoption": "off",
+    }
     plain = updated(config, alone)  # what passes has steps of its own on the clock
     phases, esac = Phases(plain, pieces), plain.esac
     idle = replace(pieces, playing=0.0, updating=0.0)  # a learner that takes no time
-    step = outlook(plain, idle, replace(on, ranks=workers)).generation / esac_phase.duration(esac, phases.found)
+    step = outlook(plain, idle, replace(on, ranks=workers)).generation / esac_phase.duration(
+        esac, phases.found
+    )
     own, updates = esac.sac_min_steps, esac.sac_min_steps * config.sac.updates_per_step
     cost = max(0.0, phases.phase.seconds / step - own) / updates
     return Schedule(workers, float(f"{cost:.2g}"))

@@ -48,25 +48,44 @@ class Moment(NamedTuple):
 
 def known(config: Config) -> None:
     """Raise Unforeseen for an algorithm whose generations cannot be foreseen."""
-    if type(config.own) not in {*WITH_BARRIERS, AESRL} and not hasattr(ALGORITHMS[config.algorithm], "expected"):
-        raise Unforeseen(f"not known for {config.algorithm}: its module says nothing of it by `expected` (docs/extending.md)")
+    if type(config.own) not in {*WITH_BARRIERS, AESRL} and not hasattr(
+        ALGORITHMS[config.algorithm], "expected"
+    ):
+        raise Unforeseen(
+            f"not known for {config.algorithm}: its module says nothing of it by `expected` (docs/extending.md)"
+        )
 
 
 def moments(config: Config, pieces: Pieces, on: Cluster) -> Iterator[Moment]:
     """Yield where a run without an end has come to, generation after generation. Raises Unforeseen."""
     known(config)
     episodes = len(ALGORITHMS[config.algorithm].DECLARES.policies) * config.evaluation.episodes
-    evaluations = (pieces.lasting(0 if k % config.evaluation.every else episodes, k) for k in count(1))
+    evaluations = (
+        pieces.lasting(0 if k % config.evaluation.every else episodes, k) for k in count(1)
+    )
     if isinstance(config.own, AESRL):
-        for now, work, steps, lasted in arrivals.sections(config, config.own, pieces, on, evaluations):
+        for now, work, steps, lasted in arrivals.sections(
+            config, config.own, pieces, on, evaluations
+        ):
             played = steps * (1 + config.own.mean_episodes) + lasted.size * pieces.length
-            yield Moment(now, work, 0.0, played, steps, arrivals.EFFORT * config.own.arrivals_per_generation)
+            yield Moment(
+                now, work, 0.0, played, steps, arrivals.EFFORT * config.own.arrivals_per_generation
+            )
         return
     clock = Clock(on)
-    for (one, env_steps, nominal), lasted in zip(generations(config, pieces), evaluations, strict=False):
+    for (one, env_steps, nominal), lasted in zip(
+        generations(config, pieces), evaluations, strict=False
+    ):
         whole = replace(one, evaluation=lasted)
         steps = env_steps + lasted.size * pieces.length
-        yield Moment(clock.go(whole), whole.work, whole.learning, steps, nominal, max(1, one.members.size + one.trained.size))
+        yield Moment(
+            clock.go(whole),
+            whole.work,
+            whole.learning,
+            steps,
+            nominal,
+            max(1, one.members.size + one.trained.size),
+        )
 
 
 def generations(config: Config, pieces: Pieces) -> Iterator[Made]:

@@ -28,7 +28,9 @@ class Plan:
     """What is taken: values of a state's fields, arrays of the learner, its replay; and all of that in words."""
 
     source: Source
-    policies: dict[str, np.ndarray] = field(default_factory=dict)  # field -> theta [d], for each of its rows where it has such
+    policies: dict[str, np.ndarray] = field(
+        default_factory=dict
+    )  # field -> theta [d], for each of its rows where it has such
     values: dict[str, Any] = field(default_factory=dict)  # field -> value
     learner: dict[str, np.ndarray] = field(default_factory=dict)
     replay: bool = False
@@ -37,7 +39,14 @@ class Plan:
 
     def text(self) -> str:
         """Return what the run's files hold, JSON."""
-        return json.dumps({**self.source.about, "seeds": self.source.seeds, "taken": self.taken, "not_taken": self.left})
+        return json.dumps(
+            {
+                **self.source.about,
+                "seeds": self.source.seeds,
+                "taken": self.taken,
+                "not_taken": self.left,
+            }
+        )
 
 
 def plan(source: Source, config: Config, state: Any, learner: Any, now: Mapping[str, Any]) -> Plan:
@@ -70,10 +79,14 @@ def with_heads_as_here(source: Source, config: Config) -> Source:
         return source
     assert source.sizes is not None
     observations, choices = source.sizes
-    network = PolicyNetwork(**{name.removeprefix("policy."): value for name, value in source.network.items()})
+    network = PolicyNetwork(
+        **{name.removeprefix("policy."): value for name, value in source.network.items()}
+    )
     layout = Layout((observations, *network.hidden, choices), network.layer_norm, network.path_gain)
     scale = layout.scale(factor)
-    return replace(source, policies={name: scale * theta for name, theta in source.policies.items()})
+    return replace(
+        source, policies={name: scale * theta for name, theta in source.policies.items()}
+    )
 
 
 def plan_policies(found: Plan, state: Any) -> None:
@@ -98,7 +111,9 @@ def plan_observations(found: Plan, state: Any) -> None:
             found.taken.append(OBSERVATIONS.name)
 
 
-def plan_parts(found: Plan, before: Config, saved: Checkpoint, config: Config, state: Any, changed: str) -> None:
+def plan_parts(
+    found: Plan, before: Config, saved: Checkpoint, config: Config, state: Any, changed: str
+) -> None:
     """Take the parts of the state that fit."""
     same = ALGORITHMS[before.algorithm].State is ALGORITHMS[config.algorithm].State
     theirs = {part.name for part in parts(ALGORITHMS[before.algorithm].State)}
@@ -116,7 +131,9 @@ def plan_parts(found: Plan, before: Config, saved: Checkpoint, config: Config, s
         if any(np.any(value) for value in values.values()):
             found.taken.append(part.name)
         for f in those:
-            found.policies = {name: theta for name, theta in found.policies.items() if name != f.name}
+            found.policies = {
+                name: theta for name, theta in found.policies.items() if name != f.name
+            }
     if not same:
         found.left.append(f"all else begins anew: {config.algorithm} is not {before.algorithm}")
 
@@ -127,7 +144,12 @@ def parts(state: Any) -> dict[Part, list[Field]]:
     thetas = [] if isinstance(state, type) else list(state.policies.values())
     numbers = {f.metadata["numbers"] for f in fields(state) if "numbers" in f.metadata}
     for f in kept(state):
-        apart = f.name in NEVER or f.name in numbers or "numbers" in f.metadata or "transitions" in f.metadata
+        apart = (
+            f.name in NEVER
+            or f.name in numbers
+            or "numbers" in f.metadata
+            or "transitions" in f.metadata
+        )
         part = f.metadata.get("part", Part(f.name))
         if not (apart or part == ANEW or any(getattr(state, f.name) is theta for theta in thetas)):
             found.setdefault(part, []).append(f)
@@ -169,11 +191,15 @@ def value_of(f: Field, saved: Checkpoint) -> Any:
     return value
 
 
-def plan_learner(found: Plan, before: Config, saved: Checkpoint, config: Config, learner: Any) -> None:
+def plan_learner(
+    found: Plan, before: Config, saved: Checkpoint, config: Config, learner: Any
+) -> None:
     """Take the learner if it is of the same kind, whole."""
     was, now = (kind_of_learner(c) for c in (before, config))
     if was != now:
-        found.left.append(f"the learner: {before.algorithm} has {f'that of {was}' if was else 'none'}")
+        found.left.append(
+            f"the learner: {before.algorithm} has {f'that of {was}' if was else 'none'}"
+        )
         return
     try:
         found.learner = learner.fitting(saved.learner, before)
@@ -188,7 +214,9 @@ def kind_of_learner(config: Config) -> str:
     return learning.learner(config) if learning else ""
 
 
-def plan_replay(found: Plan, before: Config, saved: Checkpoint, config: Config, learner: Any, changed: str) -> None:
+def plan_replay(
+    found: Plan, before: Config, saved: Checkpoint, config: Config, learner: Any, changed: str
+) -> None:
     """Take the replay if its transitions mean the same."""
     first, stop = saved.replay_bounds
     if learner.replay is None or stop == first:
@@ -200,7 +228,9 @@ def plan_replay(found: Plan, before: Config, saved: Checkpoint, config: Config, 
         found.left.append(f"the replay: time_limits was {limits[0]}, is {limits[1]}")
     else:
         found.replay, room = True, learner.replay.capacity
-        found.taken.append(f"the replay ({min(stop - first, room):,} of {stop - first:,} transitions)")
+        found.taken.append(
+            f"the replay ({min(stop - first, room):,} of {stop - first:,} transitions)"
+        )
 
 
 def plan_memories(found: Plan, saved: Checkpoint, state: Any, learner: Any) -> None:
@@ -211,7 +241,9 @@ def plan_memories(found: Plan, saved: Checkpoint, state: Any, learner: Any) -> N
         if ages is None or not ages.size:
             continue
         kept_whole = found.replay and stop - first <= learner.replay.capacity
-        if not kept_whole or (first > 0 and stop - first < learner.replay.capacity):  # some are lost, or get other numbers
+        if not kept_whole or (
+            first > 0 and stop - first < learner.replay.capacity
+        ):  # some are lost, or get other numbers
             found.left.append(f"{f.name}: the replay here does not hold their transitions")
         elif why := misshapen({numbers: ages}, state):
             found.left.append(f"{f.name}: {why}")
@@ -223,5 +255,7 @@ def plan_memories(found: Plan, saved: Checkpoint, state: Any, learner: Any) -> N
 def told(start: str) -> str:
     """Return what to say of a Plan's text: where a run began, what it has of that, and what not."""
     about = json.loads(start)
-    lines = [f"  begun from {about['from']}, generation {about['generation']}: {', '.join(about['taken'])}"]
+    lines = [
+        f"  begun from {about['from']}, generation {about['generation']}: {', '.join(about['taken'])}"
+    ]
     return "\n".join([*lines, *(f"    not taken: {sentence}" for sentence in about["not_taken"])])

@@ -14,7 +14,16 @@ import numpy as np
 
 from esac_mpi import envs
 from esac_mpi.algorithms import ALGORITHMS, head_scale_of
-from esac_mpi.config import NAMES, Config, ConfigError, PolicyNetwork, as_words, check, table_of, updated
+from esac_mpi.config import (
+    NAMES,
+    Config,
+    ConfigError,
+    PolicyNetwork,
+    as_words,
+    check,
+    table_of,
+    updated,
+)
 from esac_mpi.config.fields import shown, value_of
 from esac_mpi.host.run_directory import CHECKPOINT, PREVIOUS, is_run
 from esac_mpi.play.counters import Counters
@@ -24,7 +33,9 @@ from esac_mpi.record.errors import unread
 from esac_mpi.record.policies import Policy
 from esac_mpi.record.task_identity import changes
 
-POLICY_WEIGHS = 1_000_000  # observations that the mean and standard deviation of a policy alone count as
+POLICY_WEIGHS = (
+    1_000_000  # observations that the mean and standard deviation of a policy alone count as
+)
 APART = ("changed", "horizon")  # fields of [task] that leave the meaning of a transition as it is
 
 
@@ -42,17 +53,23 @@ class Source:
     said: str  # as the person wrote it
     folder: Path  # in which its files are
     policies: dict[str, np.ndarray]  # float32 [d] by name; the one that counts first
-    network: dict[str, Any]  # policy.hidden, activation, layer_norm, linear and linear_gain, by their whole names
+    network: dict[
+        str, Any
+    ]  # policy.hidden, activation, layer_norm, linear and linear_gain, by their whole names
     output: str  # how its policies' outputs are bounded
     sizes: tuple[int, int] | None  # of observation and action, where its files say so
     discrete: bool | None  # whether an action is a choice, where its files say so
     standardises: bool  # whether its policies see standardised observations
     sums: np.ndarray | None  # over observations, float64 [3, o], by which they do
     about: dict[str, Any]  # what a run's files hold of it
-    head_scale: float = 1.0  # what the last layers of its policies are held times, if an action is a choice
+    head_scale: float = (
+        1.0  # what the last layers of its policies are held times, if an action is a choice
+    )
     config: Config | None = None
     checkpoint: Checkpoint | None = None
-    seeds: list[int] = field(default_factory=list)  # of the run, and of those that it came from in turn
+    seeds: list[int] = field(
+        default_factory=list
+    )  # of the run, and of those that it came from in turn
 
     @property
     def theta(self) -> np.ndarray:
@@ -62,7 +79,11 @@ class Source:
     @property
     def words(self) -> str:
         """What it is, in words."""
-        what = f"{self.about['policy']} of generation" if self.config is None else f"{self.about['algorithm']}, generation"
+        what = (
+            f"{self.about['policy']} of generation"
+            if self.config is None
+            else f"{self.about['algorithm']}, generation"
+        )
         return f"{self.said} ({what} {self.about['generation']}, {self.task})"
 
     @property
@@ -71,7 +92,9 @@ class Source:
         return in_words(self.about["task"], self.about["task_kwargs"])
 
 
-def find(said: str, config: Config, env: envs.Env, d: int, run_directory: Path, whole: bool = True) -> Source:
+def find(
+    said: str, config: Config, env: envs.Env, d: int, run_directory: Path, whole: bool = True
+) -> Source:
     """Read what a run of `config` is to begin from, a run at its last checkpoint or a policy. Raises Refused, Unreadable.
 
     d: parameters of the run's policies. whole: whether to look through the source's replay, too.
@@ -84,7 +107,9 @@ def find(said: str, config: Config, env: envs.Env, d: int, run_directory: Path, 
         problem = unread(f"--from {said}", error)
         raise problem if isinstance(problem, Away) else Refused(str(problem)) from error
     if found := [*obstacles(source, config, env, d, run_directory)]:
-        raise Refused(f"--from {said}: {'; '.join(obstacle.told for obstacle in found)}{way_out(found, config)}")
+        raise Refused(
+            f"--from {said}: {'; '.join(obstacle.told for obstacle in found)}{way_out(found, config)}"
+        )
     here = env.observation_size, env.action_size  # older files do not say
     return replace(source, discrete=envs.is_discrete(env), sizes=source.sizes or here)
 
@@ -100,9 +125,15 @@ def refuse_place(said: str, path: Path) -> None:
     folder = path if path.is_dir() else path.parent
     if not path.exists():
         raise Refused(f"--from {said}: there is no such run directory and no such policy.h5")
-    if path.is_file() and path.suffix in (".toml", ".json", ".txt"):  # config.toml, status.json, log.txt
+    if path.is_file() and path.suffix in (
+        ".toml",
+        ".json",
+        ".txt",
+    ):  # config.toml, status.json, log.txt
         run = f", {folder}" if is_run(folder) else ""
-        raise Refused(f"--from {said}: not a policy; the directory of a run is meant{run}, or a policy.h5")
+        raise Refused(
+            f"--from {said}: not a policy; the directory of a run is meant{run}, or a policy.h5"
+        )
     if path.is_dir() and not is_run(path):
         raise Refused(f"--from {said}: not a run directory of esac_mpi, nor a policy.h5")
 
@@ -162,9 +193,17 @@ def newest(said: str, path: Path, whole: bool) -> Checkpoint:
     if not any((path / name).exists() for name in (CHECKPOINT, PREVIOUS)):
         raise Refused(f"--from {said}: this run has no checkpoint yet")
     found: list[str] = []
-    for name in (CHECKPOINT, PREVIOUS, CHECKPOINT, CHECKPOINT, PREVIOUS):  # the third: one published since the first look
+    for name in (
+        CHECKPOINT,
+        PREVIOUS,
+        CHECKPOINT,
+        CHECKPOINT,
+        PREVIOUS,
+    ):  # the third: one published since the first look
         try:
-            return read_checkpoint(path / name, whole, lost=found[name == PREVIOUS] if len(found) > 2 else "")
+            return read_checkpoint(
+                path / name, whole, lost=found[name == PREVIOUS] if len(found) > 2 else ""
+            )
         except Away:
             raise
         except (Unreadable, ConfigError) as error:
@@ -184,7 +223,13 @@ def policies(config: Config, state: Mapping[str, np.ndarray]) -> dict[str, np.nd
 
 def network(policy: PolicyNetwork) -> dict[str, Any]:
     """Return what the policies of two runs must have in common beside the sizes of observation and action."""
-    names = "hidden", "activation", "layer_norm", "linear", *(["linear_gain"] if policy.linear else [])
+    names = (
+        "hidden",
+        "activation",
+        "layer_norm",
+        "linear",
+        *(["linear_gain"] if policy.linear else []),
+    )
     return {f"policy.{name}": getattr(policy, name) for name in names}
 
 
@@ -193,28 +238,45 @@ def standardised(config: Config) -> bool:
     return bool(getattr(config.own, "observation_normalisation", False))
 
 
-def obstacles(source: Source, config: Config, env: envs.Env, d: int, run_directory: Path) -> Iterator[Obstacle]:
+def obstacles(
+    source: Source, config: Config, env: envs.Env, d: int, run_directory: Path
+) -> Iterator[Obstacle]:
     """Yield everything that would make a run of nonsense of it."""
     if is_within(source.said, run_directory):
         free = next(path for n in count(2) if not Path(path := f"{run_directory}-{n}").exists())
-        yield Obstacle("that is in the directory of this run itself; choose another --run-dir", {"run_dir": free})
+        yield Obstacle(
+            "that is in the directory of this run itself; choose another --run-dir",
+            {"run_dir": free},
+        )
     if config.seed in source.seeds:
         unspent = next(n for n in count(config.seed + 1) if n not in source.seeds)
         told = f"it was made with seed {config.seed}, whose noise and episodes would come again; choose another --seed"
         yield Obstacle(told, {"seed": unspent})
     for name, was in source.network.items():
         if was != (now := value_of(config, name)):
-            yield Obstacle(f"its policies have {name} = {listed(was)}, this run's {listed(now)}", {name: was})
-    yield from other_sizes(source, config, env, d if source.network == network(config.policy) else source.theta.size)
+            yield Obstacle(
+                f"its policies have {name} = {listed(was)}, this run's {listed(now)}", {name: was}
+            )
+    yield from other_sizes(
+        source, config, env, d if source.network == network(config.policy) else source.theta.size
+    )
     if source.standardises != standardised(config):
         seen = "standardised" if source.standardises else "plain"
-        name, *others = (f"{table_of(algorithm)}.observation_normalisation" for algorithm in (config.algorithm, *ALGORITHMS))
+        name, *others = (
+            f"{table_of(algorithm)}.observation_normalisation"
+            for algorithm in (config.algorithm, *ALGORITHMS)
+        )
         if name in NAMES:
             value = {name: source.standardises}
-            yield Obstacle(f"its policies see {seen} observations: --{name} {shown(source.standardises)}", value)
+            yield Obstacle(
+                f"its policies see {seen} observations: --{name} {shown(source.standardises)}",
+                value,
+            )
         else:
             able = ", ".join(other.partition(".")[0] for other in others if other in NAMES)
-            told = f"its policies see {seen} observations, and {config.algorithm} has plain ones alone"
+            told = (
+                f"its policies see {seen} observations, and {config.algorithm} has plain ones alone"
+            )
             yield Obstacle(f"{told}; those that can have others: {able}", None)
     if told := begun_otherwise(config, source.about):
         yield Obstacle(told, None)
@@ -235,19 +297,28 @@ def other_sizes(source: Source, config: Config, env: envs.Env, d: int) -> Iterat
         was, now = kinds if not source.discrete else kinds[::-1]
         able = ALGORITHMS[config.algorithm].DECLARES.discrete or discrete
         told = f"{source.task} is of {was}, {in_words(env.id, config.task.kwargs)} of {now}"
-        yield Obstacle(told if able else f"{told}, and {config.algorithm} takes no discrete ones", whose if able else None)
+        yield Obstacle(
+            told if able else f"{told}, and {config.algorithm} takes no discrete ones",
+            whose if able else None,
+        )
 
 
 def way_out(found: Sequence[Obstacle], config: Config) -> str:
     """Return the rest of a sentence: the words with which the same command works, where settings can take all away."""
     if any(obstacle.settings is None for obstacle in found):
         return ""
-    settings = {name: value for obstacle in found for name, value in (obstacle.settings or {}).items()}
+    settings = {
+        name: value for obstacle in found for name, value in (obstacle.settings or {}).items()
+    }
     try:
         check(updated(config, settings))
     except ConfigError as error:
         return f". There is no way with {config.algorithm}: {error}"
-    words = [word for name, value in settings.items() for word in (f"--{name.replace('run_dir', 'run-dir')}", *as_words(value))]
+    words = [
+        word
+        for name, value in settings.items()
+        for word in (f"--{name.replace('run_dir', 'run-dir')}", *as_words(value))
+    ]
     return f". The same command works with these words at its end: {shlex.join(words)}"
 
 
@@ -265,8 +336,15 @@ def other_task(source: Source, config: Config, now: Mapping[str, Any]) -> str:
     """Return in what the task is another than the source's, empty where it is the same. now: what this run records of it."""
     assert source.config is not None
     assert source.checkpoint is not None
-    pairs = [(f.name, getattr(source.config.task, f.name), getattr(config.task, f.name)) for f in fields(config.task)]
-    changed = [f"task.{name} was {shown(was)}" for name, was, here in pairs if was != here and name not in APART]
+    pairs = [
+        (f.name, getattr(source.config.task, f.name), getattr(config.task, f.name))
+        for f in fields(config.task)
+    ]
+    changed = [
+        f"task.{name} was {shown(was)}"
+        for name, was, here in pairs
+        if was != here and name not in APART
+    ]
     return ", ".join(changed or changes(source.checkpoint.attributes, now))
 
 

@@ -25,7 +25,10 @@ TRIES = 3  # a source that runs on may have deleted what its checkpoint named
 def of(job: Job, run_directory: Path, now: Mapping[str, Any], fresh: bool) -> Source | None:
     """Return what the run of a job begins from; None where it goes on. Raises Refused, Unreadable. now: see `begin_from`."""
     own = is_within(job.config.start_from, run_directory)  # whatever the run there is
-    if not own and Run.foresee(run_directory, job.config, now, fresh, waits=True).restored is not None:
+    if (
+        not own
+        and Run.foresee(run_directory, job.config, now, fresh, waits=True).restored is not None
+    ):
         return None
     return find(job.config.start_from, job.config, job.env, job.params.layout.d, run_directory)
 
@@ -62,17 +65,31 @@ def take(found: Plan, state: Any, remade: Remade) -> Any:
     learner, saved = remade(state), found.source.checkpoint
     if found.replay:
         assert saved is not None
-        take_replay(learner.replay, found.source.folder, saved.segments, saved.replay_bounds, saved.replay_tail)
+        take_replay(
+            learner.replay,
+            found.source.folder,
+            saved.segments,
+            saved.replay_bounds,
+            saved.replay_tail,
+        )
     if found.learner:
         learner.load(found.learner)
-    lost = {f.name: f.metadata["numbers"] for f in kept(state) if "numbers" in f.metadata and f.name in found.values}
+    lost = {
+        f.name: f.metadata["numbers"]
+        for f in kept(state)
+        if "numbers" in f.metadata and f.name in found.values
+    }
     for f in kept(state):
         if f.name in found.values and f.name not in lost:
             put(state, f, found.values[f.name])
         elif "transitions" in f.metadata and found.replay:
             setattr(state, f.name, learner.replay.added)
     for name, numbers in lost.items():
-        memories.refill(Memory(getattr(state, name), getattr(state, numbers)), found.values[name], learner.replay)
+        memories.refill(
+            Memory(getattr(state, name), getattr(state, numbers)),
+            found.values[name],
+            learner.replay,
+        )
     return learner
 
 
@@ -82,4 +99,8 @@ def put(state: Any, f: Field, value: Any) -> None:
     if f.metadata.get("shared"):
         own[...] = value
     else:
-        setattr(state, f.name, value.copy() if isinstance(own, np.ndarray) else type(own)(np.asarray(value)[()]))
+        setattr(
+            state,
+            f.name,
+            value.copy() if isinstance(own, np.ndarray) else type(own)(np.asarray(value)[()]),
+        )

@@ -15,10 +15,15 @@ from esac_mpi.host.data_files import shipped
 
 FILE = Path(__file__).with_name("field.toml")
 OWN = "configs/experiments/aggregate.toml"
-UNLIMITED = 10**12  # environment steps of a run that time ends; generations before our own program evaluates
+UNLIMITED = (
+    10**12
+)  # environment steps of a run that time ends; generations before our own program evaluates
 CHAMPION = "ESAC"
 ON_ONE = "SAC", "TD3"  # of ours those whose further ranks would only wait
-SEVERAL = 4, 2  # environments of SB3's SAC and TD3, and updates for each step of all: its own example, docs/guide/examples.md
+SEVERAL = (
+    4,
+    2,
+)  # environments of SB3's SAC and TD3, and updates for each step of all: its own example, docs/guide/examples.md
 SPREAD = 8  # environments that a rollout of SB3's PPO is dealt to
 
 Settings = dict[str, Any]
@@ -53,7 +58,9 @@ class Entry(NamedTuple):
 
     name: str
     program: str  # the module of this package that runs it
-    settings: Callable[[Course], Settings | None]  # None: it does not run on this task, where it would be another one
+    settings: Callable[
+        [Course], Settings | None
+    ]  # None: it does not run on this task, where it would be another one
     library: str = ""  # "" = ours
 
     @property
@@ -92,7 +99,12 @@ def ours(variant: str, course: Course) -> Settings:
     table = dict(own["tasks"].get(course.task.own, {}))
     name = table.pop("config", "")
     file = read_toml(shipped() / f"configs/esac/{name}.toml") if name else {}
-    settings = file | from_table(own["settings"], OWN) | from_table(table, OWN) | from_table(own["variants"][variant], OWN)
+    settings = (
+        file
+        | from_table(own["settings"], OWN)
+        | from_table(table, OWN)
+        | from_table(own["variants"][variant], OWN)
+    )
     settings = {key: value for key, value in settings.items() if not key.startswith("budget.")}
     settings |= {
         "task.id": course.task.id, "policy.hidden": course.hidden, "budget.env_steps": UNLIMITED,
@@ -130,7 +142,11 @@ def zoo(algorithm: str, course: Course) -> Settings:
 def of_several(algorithm: str, course: Course) -> Settings:
     """Return SB3's SAC or TD3 in several environments, as its guide has SAC."""
     environments, updates = SEVERAL
-    return zoo(algorithm, course) | {"n_envs": environments, "train_freq": 1, "gradient_steps": updates}
+    return zoo(algorithm, course) | {
+        "n_envs": environments,
+        "train_freq": 1,
+        "gradient_steps": updates,
+    }
 
 
 def ppo_spread(course: Course) -> Settings | None:
@@ -144,8 +160,14 @@ def ppo_spread(course: Course) -> Settings | None:
 SB3, EVOTORCH = "stable_baselines3", "evotorch"
 ENTRIES = (
     *(Entry(name, "ours", partial(ours, name)) for name in (CHAMPION, "ES", *ON_ONE)),
-    *(Entry(f"SB3 {name}", "sb3", partial(zoo, name.lower()), SB3) for name in ("SAC", "TD3", "PPO")),
-    *(Entry(f"SB3 {name}, {SEVERAL[0]} envs", "sb3", partial(of_several, name.lower()), SB3) for name in ("SAC", "TD3")),
+    *(
+        Entry(f"SB3 {name}", "sb3", partial(zoo, name.lower()), SB3)
+        for name in ("SAC", "TD3", "PPO")
+    ),
+    *(
+        Entry(f"SB3 {name}, {SEVERAL[0]} envs", "sb3", partial(of_several, name.lower()), SB3)
+        for name in ("SAC", "TD3")
+    ),
     Entry(f"SB3 PPO, {SPREAD} envs", "sb3", ppo_spread, SB3),
     Entry("EvoTorch PGPE", "pgpe", partial(zoo, "pgpe"), EVOTORCH),
 )

@@ -33,20 +33,30 @@ def measurements(options: argparse.Namespace) -> Iterator[Measurement]:
     wanted = planned(options)
     before = rows.read(folder / ROWS)
     done = rows.counted(before, {run.key: run.heat for run in wanted}, provenance.cpu())
-    left = [run for run in wanted if (row := done.get(run.key)) is None or row.outcome == rows.FAILED]
+    left = [
+        run for run in wanted if (row := done.get(run.key)) is None or row.outcome == rows.FAILED
+    ]
     require(folder, left)
     if others := sum(not any(row is kept for kept in done.values()) for row in before):
-        say(f"{folder / ROWS}: {others} rows of other settings, tasks, versions, or of another machine's half heats are left out")
+        say(
+            f"{folder / ROWS}: {others} rows of other settings, tasks, versions, or of another machine's half heats are left out"
+        )
     hours = sum(run.course.limit for run in left) / 3600
-    say(f"{len(left)} of {len(wanted)} runs to make, {hours:.1f} hours at most, and up to half as much for evaluations")
+    say(
+        f"{len(left)} of {len(wanted)} runs to make, {hours:.1f} hours at most, and up to half as much for evaluations"
+    )
     if left and (load := os.getloadavg()[0]) > BUSY:
-        say(f"load {load:.1f}: other work is going on here, and the times will not be those of these cores alone")
+        say(
+            f"load {load:.1f}: other work is going on here, and the times will not be those of these cores alone"
+        )
     with alone(folder):
         found = held(left, [run.key for run in wanted], done, folder)
     yield from found.measurements()
 
 
-def held(left: list[Run], wanted: list[rows.Key], done: dict[rows.Key, rows.Row], folder: Path) -> standings.Standings:
+def held(
+    left: list[Run], wanted: list[rows.Key], done: dict[rows.Key, rows.Row], folder: Path
+) -> standings.Standings:
     """Make the runs that are left and enter them in `done`; publish, however it ends; return how all that are wanted stand."""
     try:
         with ended_by_signals():
@@ -69,7 +79,9 @@ def require(folder: Path, left: list[Run]) -> None:
     try:
         (folder / LOGS).mkdir(parents=True, exist_ok=True)
     except OSError as error:
-        raise Unusable(f"--out {folder}: not a folder, and none can be made there ({error.strerror}): name another") from error
+        raise Unusable(
+            f"--out {folder}: not a folder, and none can be made there ({error.strerror}): name another"
+        ) from error
 
 
 @contextmanager
@@ -80,7 +92,9 @@ def alone(folder: Path) -> Iterator[None]:
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError as error:
-            raise Unusable(f"{folder}: a race is going on there; wait for its end, or stop it") from error
+            raise Unusable(
+                f"{folder}: a race is going on there; wait for its end, or stop it"
+            ) from error
         except OSError:  # no locks on directories here
             pass
         yield
@@ -107,7 +121,11 @@ def ended_by_signals() -> Iterator[None]:
     def end(number: int, frame: object) -> None:
         raise SystemExit(128 + number)
 
-    numbers = [number for number in asking() if number != signal.SIGINT and signal.getsignal(number) != signal.SIG_IGN]
+    numbers = [
+        number
+        for number in asking()
+        if number != signal.SIGINT and signal.getsignal(number) != signal.SIG_IGN
+    ]
     before = {number: signal.signal(number, end) for number in numbers}
     try:
         yield

@@ -23,7 +23,11 @@ def run(plan: Plan, teller: Teller) -> None:
 
     def over(row: dict[str, Any]) -> bool:
         state = seen["state"]
-        acts = {name: acting(theta, **seen) for name, theta in state.policies.items()} if teller.due else {}
+        acts = (
+            {name: acting(theta, **seen) for name, theta in state.policies.items()}
+            if teller.due
+            else {}
+        )
         return bool(acts) and teller.look(acts, state.counters.env_steps)
 
     setattr(module, "generation", generation)  # noqa: B010 - mypy: a module's function

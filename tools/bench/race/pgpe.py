@@ -19,7 +19,9 @@ def run(plan: Plan, teller: Teller) -> None:
     from evotorch import algorithms
     from evotorch.neuroevolution import GymNE
 
-    torch.manual_seed(plan.seed)  # of its actors too; a problem's own seed stops them (0.6.1), and start states have none
+    torch.manual_seed(
+        plan.seed
+    )  # of its actors too; a problem's own seed stops them (0.6.1), and start states have none
     if plan.cores > 1:
         import ray
 
@@ -27,7 +29,9 @@ def run(plan: Plan, teller: Teller) -> None:
     settings = dict(plan.settings)
     own = {name: settings.pop(name) for name in OF_PROBLEM if name in settings}
     env: Any = partial(training_env, plan.task) if plan.task.startswith(SUITE) else plan.task
-    problem = GymNE(env, settings.pop("network"), num_actors=plan.cores if plan.cores > 1 else None, **own)
+    problem = GymNE(
+        env, settings.pop("network"), num_actors=plan.cores if plan.cores > 1 else None, **own
+    )
     speed = settings.pop("max_speed")
     scales = {name: factor * speed for name, factor in OF_SPEED.items()}
     searcher = getattr(algorithms, plan.algorithm)(
@@ -37,7 +41,9 @@ def run(plan: Plan, teller: Teller) -> None:
     teller.begin()
     while True:
         searcher.step()
-        if teller.due and teller.look({"": acting(problem, searcher)}, problem.status["total_interaction_count"]):
+        if teller.due and teller.look(
+            {"": acting(problem, searcher)}, problem.status["total_interaction_count"]
+        ):
             break
 
 

@@ -26,16 +26,23 @@ def adapted(env: envs.Env) -> Any:
     from esac_mpi.envs import spaces
 
     class Adapted(gymnasium.Env[np.ndarray, np.ndarray]):
-        observation_space, action_space = spaces.observations(env.observation_size), Box(env.low, env.high)
+        observation_space, action_space = (
+            spaces.observations(env.observation_size),
+            Box(env.low, env.high),
+        )
 
-        def reset(self, *, seed: int | None = None, options: Any = None) -> tuple[np.ndarray, dict[str, Any]]:
+        def reset(
+            self, *, seed: int | None = None, options: Any = None
+        ) -> tuple[np.ndarray, dict[str, Any]]:
             super().reset(seed=seed)
             self.observation = env.reset(int(self.np_random.integers(2**31)))
             return self.observation, {}
 
         def step(self, action: np.ndarray) -> tuple[np.ndarray, float, bool, bool, dict[str, Any]]:
             try:
-                self.observation, reward, terminated, truncated = env.step(np.asarray(action, np.float32))
+                self.observation, reward, terminated, truncated = env.step(
+                    np.asarray(action, np.float32)
+                )
             except envs.UnstablePhysics:  # an end of the episode without a reward
                 return self.observation, 0.0, False, True, {}
             return self.observation, reward, terminated, truncated, {}

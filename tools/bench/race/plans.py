@@ -39,7 +39,12 @@ class Run:
     def made_with(self) -> str:
         """What its row is known by, beside seed and machine."""
         settings = field.effective(self.settings) if self.entry.ours else self.settings
-        about = {"competitor": self.entry.name, "settings": settings, "versions": self.versions, "rules": RULES}
+        about = {
+            "competitor": self.entry.name,
+            "settings": settings,
+            "versions": self.versions,
+            "rules": RULES,
+        }
         return rows.digest({**self.course.conditions(), **about})
 
     @property
@@ -64,7 +69,10 @@ class Run:
 
     def plan(self, folder: Path) -> Plan:
         """Return what its process is told."""
-        course, algorithm = self.course, self.entry.name.removeprefix("SB3 ").removeprefix("EvoTorch ").partition(",")[0]
+        course, algorithm = (
+            self.course,
+            self.entry.name.removeprefix("SB3 ").removeprefix("EvoTorch ").partition(",")[0],
+        )
         return Plan(
             self.entry.program, algorithm, course.task.id, course.task.goal, self.seed, list(course.hidden), course.limit,
             course.episodes, course.cores, self.settings, str(folder),
@@ -75,9 +83,15 @@ def planned(options: argparse.Namespace) -> list[Run]:
     """Return all runs that are asked for, in their order. Raises Unusable for what is not there."""
     if options.quick and options.task:
         raise Unusable(f"--quick has a task of its own, {TOY.id}: leave --task out")
-    tasks = [TOY] if options.quick else chosen(field.tasks(), options.task, lambda task: task.id, "--task")
+    tasks = (
+        [TOY]
+        if options.quick
+        else chosen(field.tasks(), options.task, lambda task: task.id, "--task")
+    )
     entries = chosen(list(field.ENTRIES), options.only, lambda entry: entry.name, "--only")
-    missing = {library for library in {entry.library for entry in entries} - {""} if not installed(library)}
+    missing = {
+        library for library in {entry.library for entry in entries} - {""} if not installed(library)
+    }
     entries = [entry for entry in entries if entry.library not in missing]
     cores, cpu = len(affinity.cores()), provenance.cpu()
     seeds = options.rounds or (1 if options.quick else SEEDS)
@@ -96,7 +110,9 @@ def planned(options: argparse.Namespace) -> list[Run]:
     return found
 
 
-def chosen(there: list[Any], asked: list[str], name: Callable[[Any], str], option: str) -> list[Any]:
+def chosen(
+    there: list[Any], asked: list[str], name: Callable[[Any], str], option: str
+) -> list[Any]:
     """Return those of a list that are asked for by name, all where none is. Raises Unusable."""
     known = {name(one): one for one in there}
     if unknown := [one for one in asked if one not in known]:
@@ -106,4 +122,9 @@ def chosen(there: list[Any], asked: list[str], name: Callable[[Any], str], optio
 
 def versions(entry: Entry) -> str:
     """Return the versions that a competitor's row depends on."""
-    return ", ".join([provenance.versions(()), *(f"{name} {version(name)}" for name in LIBRARIES.get(entry.library, ()))])
+    return ", ".join(
+        [
+            provenance.versions(()),
+            *(f"{name} {version(name)}" for name in LIBRARIES.get(entry.library, ())),
+        ]
+    )

@@ -50,9 +50,16 @@ def carried_out(run: Run, folder: Path) -> rows.Row:
 
 def reason(code: int, log: Path) -> str:
     """Return why a process failed, in a line: its exit code, and the last traceback's error, else the last line of its log."""
-    lines = [line.rstrip() for line in log.read_text(encoding="utf-8", errors="replace").splitlines() if line.strip()]
+    lines = [
+        line.rstrip()
+        for line in log.read_text(encoding="utf-8", errors="replace").splitlines()
+        if line.strip()
+    ]
     begun = max((i for i, line in enumerate(lines) if line.startswith("Traceback")), default=-1) + 1
-    error = next((line for line in lines[begun:] if begun and not line[0].isspace()), lines[-1] if lines else "")
+    error = next(
+        (line for line in lines[begun:] if begun and not line[0].isspace()),
+        lines[-1] if lines else "",
+    )
     return f"exit code {code}{': ' * bool(error)}{error.strip()[:MOST]}"
 
 
@@ -72,11 +79,18 @@ def finished(run: Run, plan: Plan, file: Path, log: Path) -> tuple[int, bool]:
     one = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"), "1")
     with log.open("w", encoding="utf-8") as stream:
         process = subprocess.Popen(
-            command(run, file), env=environ(**one), stdout=stream, stderr=subprocess.STDOUT, start_new_session=True
+            command(run, file),
+            env=environ(**one),
+            stdout=stream,
+            stderr=subprocess.STDOUT,
+            start_new_session=True,
         )
         try:
             while process.poll() is None:
-                if time.monotonic() - plan.started - looked_at(plan.looks).evaluating > 2 * plan.limit + SPARE:
+                if (
+                    time.monotonic() - plan.started - looked_at(plan.looks).evaluating
+                    > 2 * plan.limit + SPARE
+                ):
                     return process.returncode or 0, True
                 time.sleep(POLL)
             return process.returncode, False
@@ -123,7 +137,11 @@ def looked_at(path: Path) -> Told:
 
 def result(run: Run, told: Told, lasted: float, why: str = "") -> rows.Row:
     """Return the row of a run that `lasted` so long in all [s]; why: what it failed for, if it did."""
-    course, last, clock = run.course, told.looks[-1] if told.looks else None, lasted - told.evaluating
+    course, last, clock = (
+        run.course,
+        told.looks[-1] if told.looks else None,
+        lasted - told.evaluating,
+    )
     if why:
         outcome = rows.FAILED
     elif last is not None and last.seconds <= course.limit and told.reached(course.task.goal):

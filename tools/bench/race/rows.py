@@ -19,7 +19,11 @@ from typing import Any
 from esac_mpi.analysis.messages import damaged
 from esac_mpi.record.files import replace
 
-REACHED, LATE, SPENT = "reached", "late", "spent"  # LATE: not within the limit; SPENT: its own budget ended before
+REACHED, LATE, SPENT = (
+    "reached",
+    "late",
+    "spent",
+)  # LATE: not within the limit; SPENT: its own budget ended before
 FAILED = "failed"  # its process, within the limit
 OUTCOMES = (REACHED, LATE, SPENT, FAILED)
 Key = tuple[str, int]  # made_with and seed, of a run
@@ -88,14 +92,26 @@ def append(path: Path, row: Row) -> None:
         writer = csv.writer(file, lineterminator="\n")
         if new:
             writer.writerow(FIELDS)
-        writer.writerow([f"{value:.6g}" if isinstance(value, float) else value for value in dataclasses.astuple(row)])
+        writer.writerow(
+            [
+                f"{value:.6g}" if isinstance(value, float) else value
+                for value in dataclasses.astuple(row)
+            ]
+        )
 
 
 def bring_up(path: Path) -> None:
     """Give a file of the former fields the present ones."""
     head, *lines = path.read_text(encoding="utf-8").splitlines() if path.exists() else [""]
     if head == ",".join(FORMER):
-        replace(path, ["".join(f"{line}\n" for line in [",".join(FIELDS), *(f"{line}," for line in lines)]).encode()])
+        replace(
+            path,
+            [
+                "".join(
+                    f"{line}\n" for line in [",".join(FIELDS), *(f"{line}," for line in lines)]
+                ).encode()
+            ],
+        )
 
 
 def read(path: Path) -> list[Row]:
@@ -109,7 +125,11 @@ def read(path: Path) -> list[Row]:
     if not lines or lines[0] not in (list(FIELDS), FORMER):
         raise damaged(f"{path}: no rows of a race; choose another --out")
     try:
-        found = [Row(*map(typed, FIELDS.values(), line)) for line in lines[1:] if len(line) == len(lines[0])]
+        found = [
+            Row(*map(typed, FIELDS.values(), line))
+            for line in lines[1:]
+            if len(line) == len(lines[0])
+        ]
         for row in found:
             OUTCOMES.index(row.outcome)
         return found

@@ -21,7 +21,9 @@ from esac_mpi import envs
 from esac_mpi.operators.noise import Purpose, integer
 
 LEAST, PART = 1.0, 0.05  # from a look to the next: seconds at least, share of the clock
-Act = Callable[[np.ndarray], np.ndarray]  # observations [n, o] -> actions [n, a] in the task's bounds
+Act = Callable[
+    [np.ndarray], np.ndarray
+]  # observations [n, o] -> actions [n, a] in the task's bounds
 
 
 @dataclass(frozen=True)
@@ -56,10 +58,14 @@ class Look:
     """A competitor looked at."""
 
     seconds: float  # of its clock
-    env_steps: int  # it has taken, its true ones; those of the race's evaluations are not among them
+    env_steps: (
+        int  # it has taken, its true ones; those of the race's evaluations are not among them
+    )
     policy: str  # the better one, where it has several
     mean: float  # return over the episodes of every look
-    again: float | None  # over as many others, of this look alone; None: `mean` did not reach the goal
+    again: (
+        float | None
+    )  # over as many others, of this look alone; None: `mean` did not reach the goal
     evaluating: float  # time so far of which its clock knows nothing [s]
 
     def reached(self, goal: float) -> bool:
@@ -113,7 +119,9 @@ class Teller:
         """Return the mean return over an evaluation's episodes, counted from the `first`; -inf where one has none."""
         if not self._envs:
             self._envs = [envs.make(self.plan.task) for _ in range(self.plan.episodes)]
-        seeds = [integer(0, Purpose.EVALUATION, 0, block=first + i) for i in range(self.plan.episodes)]
+        seeds = [
+            integer(0, Purpose.EVALUATION, 0, block=first + i) for i in range(self.plan.episodes)
+        ]
         found = returns(self._envs, act, seeds)
         return float(found.mean()) if np.isfinite(found).all() else -np.inf
 

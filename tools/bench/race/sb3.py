@@ -44,7 +44,9 @@ def made(plan: Plan, settings: dict[str, Any]) -> Any:
     from torch import nn
 
     environments, normalised = settings.pop("n_envs", 1), settings.pop("normalize", False)
-    env: Any = make_vec_env(partial(training_env, plan.task), environments, seed=plan.seed)  # in this process, as in its zoo
+    env: Any = make_vec_env(
+        partial(training_env, plan.task), environments, seed=plan.seed
+    )  # in this process, as in its zoo
     if normalised:
         env = VecNormalize(env, **({"gamma": settings["gamma"]} if "gamma" in settings else {}))
     if (noise := settings.pop("noise_std", None)) is not None:
@@ -56,7 +58,12 @@ def made(plan: Plan, settings: dict[str, Any]) -> Any:
     if "activation_fn" in networks:
         networks["activation_fn"] = getattr(nn, networks["activation_fn"])
     return getattr(stable_baselines3, plan.algorithm)(
-        "MlpPolicy", env, seed=plan.seed, device="cpu", policy_kwargs={**networks, "net_arch": plan.hidden}, **settings
+        "MlpPolicy",
+        env,
+        seed=plan.seed,
+        device="cpu",
+        policy_kwargs={**networks, "net_arch": plan.hidden},
+        **settings,
     )
 
 

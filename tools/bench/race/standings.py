@@ -39,7 +39,10 @@ class Spread(NamedTuple):
 
     def text(self, beyond: str) -> str:
         """Return it in a table; beyond: what inf is called."""
-        told = [FAILED if failed else shown(value, beyond) for value, failed in zip(self[:3], self.is_failed, strict=True)]
+        told = [
+            FAILED if failed else shown(value, beyond)
+            for value, failed in zip(self[:3], self.is_failed, strict=True)
+        ]
         least, median, most = told
         return median if least == most else f"{median} ({least} to {most})"
 
@@ -48,7 +51,13 @@ def shown(value: float, beyond: str) -> str:
     """Return a number with the digits that count."""
     if math.isinf(value):
         return beyond
-    return f"{value:.2g}" if value < 9.95 else f"{value:.0f}" if value < 999.5 else f"{float(f'{value:.3g}'):,.0f}"
+    return (
+        f"{value:.2g}"
+        if value < 9.95
+        else f"{value:.0f}"
+        if value < 999.5
+        else f"{float(f'{value:.3g}'):,.0f}"
+    )
 
 
 def spread(values: Sequence[float], failed: int = 0) -> Spread:
@@ -69,14 +78,20 @@ def ahead(ours: float, theirs: float, limit: float) -> tuple[float, str]:
         return math.nan, "nobody"
     if math.isinf(ours):
         return 0.0, f"< {theirs / limit:.2g}"
-    return (limit / ours, f"> {limit / ours:.2g}") if math.isinf(theirs) else (theirs / ours, f"{theirs / ours:.2g}")
+    return (
+        (limit / ours, f"> {limit / ours:.2g}")
+        if math.isinf(theirs)
+        else (theirs / ours, f"{theirs / ours:.2g}")
+    )
 
 
 def told(row: Row) -> str:
     """Return a row in words."""
     if row.outcome == FAILED:
         return f"failed after {row.seconds:.1f} s, {row.why}"
-    ends = {REACHED: "reached", SPENT: "not reached with all its own budget"}.get(row.outcome, "not reached")
+    ends = {REACHED: "reached", SPENT: "not reached with all its own budget"}.get(
+        row.outcome, "not reached"
+    )
     return f"{row.goal:,g} {ends} in {row.seconds:.1f} s ({row.start_up:.1f} s of start-up), {row.env_steps:,} steps"
 
 
@@ -105,7 +120,11 @@ class Standings:
     def of(self, task: str, name: str) -> list[Row]:
         """Return a competitor's rows on a task, of the seeds that count there."""
         counting = self._seeds[task]
-        return [row for row in self.rows if (row.task, row.competitor) == (task, name) and row.seed in counting]
+        return [
+            row
+            for row in self.rows
+            if (row.task, row.competitor) == (task, name) and row.seed in counting
+        ]
 
     @cached_property
     def _seeds(self) -> dict[str, set[int]]:
@@ -117,10 +136,16 @@ class Standings:
             found[task] = set.intersection(*run) or set.union(*run)
         return found
 
-    def spread(self, task: str, name: str, what: Callable[[Row], float] = lambda row: row.time) -> Spread | None:
+    def spread(
+        self, task: str, name: str, what: Callable[[Row], float] = lambda row: row.time
+    ) -> Spread | None:
         """Return the spread of a competitor's times on a task, None where it has none."""
         found = self.of(task, name)
-        return spread([what(row) for row in found], sum(row.outcome == FAILED for row in found)) if found else None
+        return (
+            spread([what(row) for row in found], sum(row.outcome == FAILED for row in found))
+            if found
+            else None
+        )
 
     def medians(self, task: str) -> dict[str, float]:
         """Return each competitor's median time on a task."""
@@ -132,7 +157,9 @@ class Standings:
 
     def start_up(self, name: str) -> float | None:
         """Return a competitor's median time until training began, None where all its runs failed [s]."""
-        found = [row.start_up for row in self.rows if row.competitor == name and row.outcome != FAILED]
+        found = [
+            row.start_up for row in self.rows if row.competitor == name and row.outcome != FAILED
+        ]
         return spread(found).median if found else None
 
     def first(self, task: str) -> str:
@@ -144,10 +171,17 @@ class Standings:
     def best_peer(self, task: str) -> tuple[str, float] | None:
         """Return the fastest competitor that is not ours, and its median time, which is not of a run that failed."""
         peers = [entry.name for entry in field.ENTRIES if not entry.ours]
-        spreads = {name: found for name in peers if (found := self.spread(task, name)) and not found.is_failed[1]}
+        spreads = {
+            name: found
+            for name in peers
+            if (found := self.spread(task, name)) and not found.is_failed[1]
+        }
         if not spreads:
             return None
-        best = min(spreads, key=lambda name: (spreads[name].median, spreads[name].least, spreads[name].most))
+        best = min(
+            spreads,
+            key=lambda name: (spreads[name].median, spreads[name].least, spreads[name].most),
+        )
         return best, spreads[best].median
 
     def ratio(self, task: str) -> tuple[float, str] | None:
@@ -159,52 +193,86 @@ class Standings:
             return None
         ours = {row.seed: row.time for row in self.of(task, field.CHAMPION)}
         theirs = {row.seed: row.time for row in self.of(task, peer[0]) if row.outcome != FAILED}
-        found = [ahead(ours[seed], theirs[seed], self.limit(task)) for seed in ours.keys() & theirs.keys()]
+        found = [
+            ahead(ours[seed], theirs[seed], self.limit(task))
+            for seed in ours.keys() & theirs.keys()
+        ]
         if all(math.isnan(ratio) for ratio, _ in found):
             return found[0] if found else None
-        ordered = sorted((0.0, "0") if math.isnan(ratio) else (ratio, said) for ratio, said in found)
+        ordered = sorted(
+            (0.0, "0") if math.isnan(ratio) else (ratio, said) for ratio, said in found
+        )
         return ordered[(len(ordered) - 1) // 2]
 
     def measurements(self) -> Iterator[Measurement]:
         """Yield the times and steps of everyone, and how far our champion is ahead; inf: not within the limit."""
         for task in self.tasks:
             for name in self.names:
-                for found, unit in ((self.spread(task, name), "s"), (self.spread(task, name, lambda row: row.steps), "steps")):
+                for found, unit in (
+                    (self.spread(task, name), "s"),
+                    (self.spread(task, name, lambda row: row.steps), "steps"),
+                ):
                     if found:
-                        yield Measurement(BENCHMARK, task, f"{unit} to the goal, {name}", unit, *found[:4])
+                        yield Measurement(
+                            BENCHMARK, task, f"{unit} to the goal, {name}", unit, *found[:4]
+                        )
                 if failed := sum(row.outcome == FAILED for row in self.of(task, name)):
-                    yield Measurement.of(BENCHMARK, task, f"runs that failed, {name}", "runs", [failed])
+                    yield Measurement.of(
+                        BENCHMARK, task, f"runs that failed, {name}", "runs", [failed]
+                    )
             ratio, figure = self.ratio(task), f"best peer / {field.CHAMPION}, at least"
             if ratio and math.isfinite(ratio[0]):
                 yield Measurement.of(BENCHMARK, task, figure, "ratio", [ratio[0]])
 
     def markdown(self) -> str:
         """Return the tables for people, and what they say."""
-        times, steps = self.cells(lambda row: row.time, True), self.cells(lambda row: row.steps, False)
+        times, steps = (
+            self.cells(lambda row: row.time, True),
+            self.cells(lambda row: row.steps, False),
+        )
         return "\n\n".join(
-            [as_markdown(times, self.about()), "True environment steps to the same:", "\n".join(markdown(steps)), *self.verdict()]
+            [
+                as_markdown(times, self.about()),
+                "True environment steps to the same:",
+                "\n".join(markdown(steps)),
+                *self.verdict(),
+            ]
         )
 
     def shows(self, each: str) -> str:
         """Return what a figure is of, in words; each: what stands behind them where there are several seeds."""
         every = [self.of(task, name) for task in self.tasks for name in self.names]
         counts = sorted({len(found) for found in every if found})
-        return f"{middle(counts)} of {spanned([counts[0], counts[-1]])} seeds{each}" if counts[-1] > 1 else "one seed"
+        return (
+            f"{middle(counts)} of {spanned([counts[0], counts[-1]])} seeds{each}"
+            if counts[-1] > 1
+            else "one seed"
+        )
 
     def about(self) -> list[str]:
         """Return what the table holds."""
         one, shows = self.rows[0], self.shows(" (least to most)")
-        machines = [machine.partition(" (")[0] for machine in dict.fromkeys(row.cpu for row in self.rows)]
+        machines = [
+            machine.partition(" (")[0] for machine in dict.fromkeys(row.cpu for row in self.rows)
+        ]
         each = ", a seed's runs on a task on one of them" * (len(machines) > 1)
         said = (
             f"Seconds from the start of the process to a policy with the return: {shows}, on {one.cores} "
             f"core{'s' * (one.cores > 1)} of {' or '.join(machines)}{each}; > : not within the limit. Evaluations are off "
             f"everyone's clock. Commit {', '.join(sorted({row.commit[:10] for row in self.rows}))}."
         )
-        starts = [f"{name} {shown(seconds, '')} s" for name in self.names if (seconds := self.start_up(name)) is not None]
+        starts = [
+            f"{name} {shown(seconds, '')} s"
+            for name in self.names
+            if (seconds := self.start_up(name)) is not None
+        ]
         begun = [f"Of it until training begins, medians: {', '.join(starts)}."] * bool(starts)
-        failed = [f"{row.task}, {row.competitor}, seed {row.seed} ({row.why})" for row in self.failed]
-        return [said, *begun] + [f"Failed, which the same command makes again: {'; '.join(failed)}."] * bool(failed)
+        failed = [
+            f"{row.task}, {row.competitor}, seed {row.seed} ({row.why})" for row in self.failed
+        ]
+        return [said, *begun] + [
+            f"Failed, which the same command makes again: {'; '.join(failed)}."
+        ] * bool(failed)
 
     def cells(self, what: Callable[[Row], float], timed: bool) -> list[list[str]]:
         """Return a table, competitors by tasks; timed: times, with a limit, the first in bold."""
@@ -226,7 +294,11 @@ class Standings:
             peer, ratio = self.best_peer(task), self.ratio(task)
             said = f"- {task}: first {self.first(task) or 'nobody'}"
             if peer and ratio and math.isfinite(ratio[0]):
-                who = "best peer" if math.isfinite(peer[1]) else "no peer's median within the limit, best"
+                who = (
+                    "best peer"
+                    if math.isfinite(peer[1])
+                    else "no peer's median within the limit, best"
+                )
                 said += f"; {who} {peer[0]}, its time over {field.CHAMPION}'s {ratio[1]}"
                 ratios.append(ratio[0])
             lines.append(said)
