@@ -1,4 +1,4 @@
-"""Train: `mpirun -n N python -m esac_mpi [CONFIG.toml] [--table.field value ...] [--run-dir DIR]`"""
+"""Train: `mpirun -n N python -m esac_mpi [CONFIG.toml] [--table.field value ...]`."""
 
 import os
 import sys

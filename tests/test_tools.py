@@ -17,9 +17,7 @@ from esac_mpi.commands import NAMES, OVER_RANKS
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_a_command_is_short_and_says_what_it_does(name, capsys):
-    text = (ROOT / "esac_mpi/commands" / f"{name}.py").read_text()
-    assert len(text.splitlines()) <= 150
+def test_a_command_says_what_it_does(name, capsys):
     header = command(name).__doc__
     assert f"    esac-mpi {name}" in header
     assert re.search(r"Cost: |about \d minute", header)
