@@ -115,7 +115,7 @@ def test_what_else_eight_ranks_can_do():
     both, whole, sacs = (
         best_of(eight, 90, g) for g in (halves, all_four, [[("SAC", seed) for seed in range(5)]])
     )
-    page, front = said("docs/results.md"), said("README.md")
+    page, front = said("docs/results.md"), said("docs/guide.md")
     assert (
         f"of a seed has {both}, the best of a seed's ES, SAC, TD3 and PPO {whole}, the best of five seeds of SAC {sacs}."
         in page
