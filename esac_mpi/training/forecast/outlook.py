@@ -7,12 +7,10 @@ from itertools import pairwise
 from esac_mpi.comm.clock.cluster import Cluster, steps
 from esac_mpi.comm.clock.costs import Pieces
 from esac_mpi.config import Config
-from esac_mpi.training.forecast.work import Moment, moments
+from esac_mpi.training.forecast.work import moments
 
-LONGEST, PIECES = (
-    2000,
-    100_000,
-)  # generations that are followed at most, and members in all of them, but two evaluations
+LONGEST = 2000  # generations that are followed at most
+PIECES = 100_000  # members in all of them, but for two evaluations
 
 
 @dataclass(frozen=True)
@@ -32,6 +30,11 @@ class Outlook:
         return self.seconds / self.generations
 
     @property
+    def work(self) -> float:
+        """What all ranks do but wait [s]."""
+        return (1 - self.idle) * self.ranks * self.seconds
+
+    @property
     def core_hours(self) -> float:
         """What the job reserves [h]."""
         return self.cores * self.seconds / 3600
@@ -47,18 +50,22 @@ def cluster(ranks: int, per_node: int, pieces: Pieces, measured_on: int) -> Clus
 
 
 def outlook(config: Config, pieces: Pieces, on: Cluster) -> Outlook:
-    """Return what a run takes on these ranks; what is beyond the generations followed goes on like their second half.
+    """Forecast a run on these ranks; what is beyond the generations followed goes on like their second half.
 
     Raises Unforeseen.
     """
-    counts, marks = [0.0, 0.0, 0.0], [(0.0, 0.0)]
-    worked, learned, limits = 0.0, 0.0, config.budget.limits
+    counts = [0.0, 0.0, 0.0]
+    marks = [(0.0, 0.0)]
+    worked = learned = 0.0
+    limits = config.budget.limits
     for k, one in enumerate(moments(config, pieces, on), 1):
         counts = [float(k), counts[1] + one.env_steps, counts[2] + one.nominal_steps]
         done = max(count / limit for count, limit in zip(counts, limits, strict=True))
         marks.append((max(done, one.now / config.budget.seconds), one.now))
-        worked, learned = worked + one.work, learned + one.learning
-        if marks[-1][0] >= 1 or k >= followed(config, one):
+        worked += one.work
+        learned += one.learning
+        followed = max(2 * config.evaluation.every, math.ceil(PIECES / one.effort))
+        if marks[-1][0] >= 1 or k >= min(LONGEST, followed):
             break
     spent, now = marks[-1]
     (before, half), _ = next(pair for pair in pairwise(marks) if pair[1][0] >= spent / 2)
@@ -67,8 +74,3 @@ def outlook(config: Config, pieces: Pieces, on: Cluster) -> Outlook:
     cores = on.ranks + (config.learner.threads - 1) * pieces.cpu * (pieces.updating > 0)
     idle = max(0.0, 1 - worked / (on.ranks * now)) if now else 0.0
     return Outlook(on.ranks, cores, total, seconds, idle, learned / min(spent, 1.0))
-
-
-def followed(config: Config, one: Moment) -> int:
-    """Return how many generations like this one are followed at most."""
-    return min(LONGEST, max(2 * config.evaluation.every, math.ceil(PIECES / one.effort)))

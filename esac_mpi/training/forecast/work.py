@@ -10,6 +10,8 @@ from dataclasses import replace
 from itertools import count
 from typing import NamedTuple
 
+import numpy as np
+
 from esac_mpi.algorithms import ALGORITHMS
 from esac_mpi.comm.clock.cluster import Cluster
 from esac_mpi.comm.clock.costs import Pieces
@@ -54,6 +56,18 @@ def known(config: Config) -> None:
         raise Unforeseen(
             f"not known for {config.algorithm}: its module says nothing of it by `expected` (docs/extending.md)"
         )
+
+
+def is_shared(config: Config) -> bool:
+    """Tell whether ranks share the episodes of a generation; so of an algorithm that nothing is known of."""
+    try:
+        known(config)
+    except Unforeseen:
+        return True
+    if ALGORITHMS[config.algorithm].DECLARES.work == "tasks":
+        return True
+    one = next(generations(config, Pieces(np.ones(1), np.ones(1), 1)))[0]
+    return bool(one.members.size)
 
 
 def moments(config: Config, pieces: Pieces, on: Cluster) -> Iterator[Moment]:
