@@ -140,15 +140,15 @@ if __name__ == "__main__":
 @pytest.mark.parametrize(
     ("was", "now", "counts"),
     [
-        ("SEEDS = 1, 2", "SEEDS = 1, 2, 3", False),
-        ("import os\n", "", False),
+        ("SEEDS = 1, 2", "SEEDS = 1, 2, 3", True),
+        ("import os\n", "", True),
         ("    print(SEEDS", "    print(1", False),
         ("draw(", "show(", False),
         ("fast_rewards", "faster_rewards", True),
-        ("b=1", "b=2", True),
+        ("b=1", "b=2", False),
         ("WIDE = 7", "WIDE = 6", True),
         ("PAYS = 5", "PAYS = 6", True),
-        ("configure()\ngym", "gym", True),
+        ("configure()\ngym", "gym", False),
         ("=200", "=500", True),
         ("SPEED = 8", "SPEED = 9", True),
         ("PAYS = 3", "PAYS = 4", True),
@@ -158,12 +158,12 @@ if __name__ == "__main__":
         ("action, seed", "action, other", True),
     ],
 )
-def test_of_a_script_its_task_counts_and_what_that_uses(tmp_path, monkeypatch, was, now, counts):
+def test_of_a_script_what_it_declares_counts(tmp_path, monkeypatch, was, now, counts):
     assert was in SCRIPT
     found = set()
     for text in (SCRIPT, SCRIPT.replace(was, now)):
         found.add(identity.source("Arm-v0", [arm_of(text, tmp_path / "study.py", monkeypatch)]))
-    assert all(each.startswith("__main__ ") for each in found)
+    assert all(each.startswith("script ") for each in found)
     assert len(found) == 1 + counts
 
 

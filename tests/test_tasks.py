@@ -289,6 +289,14 @@ def test_a_run_that_recorded_nothing_of_its_task_goes_on():
     assert task_identity.changes(MADE, {**MADE, **TASK}) == []
 
 
+def test_a_script_that_an_earlier_version_digested_is_not_compared():
+    was, now = "__main__ 1, arm 2", "script 3, arm 2, plots 4"
+    assert task_identity.changes({"task_source": was}, {"task_source": now}) == []
+    now = "script 3, arm 5, plots 4"
+    changed = task_identity.changes({"task_source": was}, {"task_source": now})
+    assert changed == ["its source (arm)"]
+
+
 def test_what_is_another_in_every_process_is_not_recorded(world):
     steady = gathered("Walk", world)
     assert steady["task_probe"] == probe.probe(envs.make("stacks:Walk-v0")).digests

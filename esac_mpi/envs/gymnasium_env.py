@@ -36,9 +36,9 @@ from esac_mpi.envs import (
     warning_counts,
 )
 from esac_mpi.envs.closed_loop import is_unstable
+from esac_mpi.envs.identity import origin
 from esac_mpi.envs.keywords import taken
 from esac_mpi.envs.mujoco_tasks import own_loop
-from esac_mpi.envs.registered import origin
 from esac_mpi.host import process_state
 
 mujoco = import_mujoco()

@@ -3,10 +3,9 @@
 import sys
 from importlib.metadata import entry_points
 from pathlib import Path
-from typing import Any
 
 from esac_mpi.envs import Env
-from esac_mpi.envs.identity import SCRIPT, registers
+from esac_mpi.envs.identity import SCRIPT, origin, registers
 
 MODULE = "my_task"  # a name for one that is not there yet
 
@@ -32,12 +31,6 @@ def told(env: Env) -> str:
         return ""
     known = maker if registers(maker) else package
     return f'{alone}: name it with the module whose import registers it, as in task.id = "{known}:{name}"'
-
-
-def origin(spec: Any) -> str:
-    """Return the module of what makes an environment."""
-    maker = spec.entry_point
-    return maker.partition(":")[0] if isinstance(maker, str) else getattr(maker, "__module__", "")
 
 
 def is_file(module: str, path: str) -> bool:
