@@ -7,10 +7,8 @@ import numpy as np
 import pytest
 
 from esac_mpi.comm.clock.cluster import Cluster
-from esac_mpi.host import processes
-from esac_mpi.host.processes import alive
 from esac_mpi.learners import chunks
-from tools import gpu_check
+from tools import gpu_check, processes
 from tools.bench import (
     gpu_bits,
     gpu_rates,
@@ -22,6 +20,7 @@ from tools.bench import (
     simulation,
 )
 from tools.bench.gpu_bits import Finding
+from tools.processes import alive
 
 
 def test_on_a_cpu_every_learner_agrees_with_itself(monkeypatch):

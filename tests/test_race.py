@@ -14,13 +14,13 @@ from racing import plan_of, row
 
 from esac_mpi.analysis.messages import Unusable
 from esac_mpi.config import resolved
-from esac_mpi.host.processes import alive, family
 from esac_mpi.operators.noise import Purpose, integer
 from tools.bench import __main__ as bench
 from tools.bench.measurement import Measurement
 from tools.bench.race import field, holding, plans, processes, rows, running, standings
 from tools.bench.race.field import Course, Entry, Task
 from tools.bench.race.running import Look, Teller
+from tools.processes import alive, family
 
 INF = math.inf
 

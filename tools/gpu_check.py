@@ -37,7 +37,7 @@ from collections.abc import Callable, Iterator, Sequence
 from itertools import accumulate
 from typing import NamedTuple
 
-from esac_mpi.host import processes
+from tools import processes
 from tools.bench import gpu_bits, gpu_rates, gpu_runs, gpu_scaling
 from tools.bench.gpu_bits import Finding
 from tools.bench.program import environ

@@ -11,9 +11,9 @@ import numpy as np
 
 import esac_mpi
 from esac_mpi.analysis.messages import Failed, Unusable
-from esac_mpi.host import processes
 from esac_mpi.play.params import make_env, make_layout
 from esac_mpi.record import Run, RunFiles
+from tools import processes
 
 ROOT = Path(esac_mpi.__file__).parents[1]  # where the program is imported from
 INTERVAL = 2  # generations between the measured learner phases

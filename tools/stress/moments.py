@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from esac_mpi.host.processes import alive
+from tools.processes import alive
 from tools.stress.runs import (
     GENERATIONS,
     LAG,

@@ -13,8 +13,8 @@ from pathlib import Path
 import numpy as np
 
 import esac_mpi
-from esac_mpi.host.processes import family, shared_files
 from esac_mpi.record import Columns, Run, read
+from tools.processes import family, shared_files
 
 ROOT = Path(esac_mpi.__file__).parents[1]  # where the program is imported from
 PROGRAM = """

@@ -14,8 +14,8 @@ from pathlib import Path
 
 import numpy as np
 
-from esac_mpi.host import processes
 from esac_mpi.training import provenance
+from tools import processes
 from tools.bench.measurement import say
 from tools.bench.program import environ, launcher
 from tools.bench.race import field, rows
