@@ -277,9 +277,9 @@ def test_a_gpu_is_taken_where_it_is_faster_and_the_run_keeps_it(
 ):
     monkeypatch.setattr(first, "sees_a_gpu", lambda config: True)
     monkeypatch.setattr(
-        first.phases, "prepared", lambda params, env: (None, params.config.learner.device)
+        first.phases, "prepare", lambda params, env: (None, params.config.learner.device)
     )
-    monkeypatch.setattr(first.phases, "timed", lambda made, there, limit: (0.0, seconds[there]))
+    monkeypatch.setattr(first.phases, "measure", lambda made, there, limit: (0.0, seconds[there]))
     chosen = load(
         [
             "--esac.workers",
@@ -292,22 +292,22 @@ def test_a_gpu_is_taken_where_it_is_faster_and_the_run_keeps_it(
             "torch",
         ]
     )[0]
-    values, (told,) = first.found(chosen, Line(), RANK_0, tmp_path, fresh=False)
+    values, (told,) = first.resolve(chosen, Line(), RANK_0, tmp_path, fresh=False)
     assert values == {"learner.device": device}
     assert f"learner on {device}, the faster one" in told
     run = config.updated(chosen, {"learner.device": device})
     monkeypatch.setattr("esac_mpi.record.settings_of", lambda path: run)
-    again = first.found(chosen, Line(), RANK_0, tmp_path, fresh=False)
+    again = first.resolve(chosen, Line(), RANK_0, tmp_path, fresh=False)
     assert again == ({"learner.device": device}, [])
     monkeypatch.setattr(first, "sees_a_gpu", lambda config: False)
-    gone = first.found(chosen, Line(), RANK_0, tmp_path, fresh=False)[0]
+    gone = first.resolve(chosen, Line(), RANK_0, tmp_path, fresh=False)[0]
     assert gone.get("learner.device", "auto") == ("cpu" if device == "cpu" else "auto")
 
 
 def test_a_task_that_is_large_for_the_default_networks_is_told():
     small, large = Line(), Line()
     large.observation_size = 70
-    assert not first.told_of_size(Config(), small, 1e-3)
+    assert not first.remark_on_size(Config(), small, 1e-3)
     said = "a large task: 70 observations, 1 actions, for networks of 64 64 units, 1,000 updates/s"
-    assert first.told_of_size(Config(), large, 1e-3).startswith(said)
-    assert not first.told_of_size(config.updated(Config(), {"policy.hidden": (32,)}), large, 1e-3)
+    assert first.remark_on_size(Config(), large, 1e-3).startswith(said)
+    assert not first.remark_on_size(config.updated(Config(), {"policy.hidden": (32,)}), large, 1e-3)

@@ -247,15 +247,15 @@ def test_learners_alone_and_distributions_by_hand(changes, seconds):
 
 def test_a_start_on_other_ranks_than_phases_are_timed_for_says_so():
     seven = config.updated(Config(), {"esac.workers": 7})
-    assert [schedule.told_at_start(seven, ranks) for ranks in (1, 8)] == [
+    assert [schedule.remark_at_start(seven, ranks) for ranks in (1, 8)] == [
         "",
         "",
     ]  # on one nothing is beside
-    told = schedule.told_at_start(seven, 3)
+    told = schedule.remark_at_start(seven, 3)
     assert told.startswith("phases are timed for 7 rank(s) beside the learner's, here are 2; ")
     again, fresh = config.load(told[told.index("--") :].split())
     assert fresh
-    assert schedule.told_at_start(again, 3) == ""
+    assert schedule.remark_at_start(again, 3) == ""
     waiting = settings()
     silent = [
         waiting,
@@ -263,7 +263,7 @@ def test_a_start_on_other_ranks_than_phases_are_timed_for_says_so():
         settings(algorithm="sac"),
         settings(**NO_PHASES),
     ]
-    assert [schedule.told_at_start(one, 3) for one in silent] == [""] * 4
+    assert [schedule.remark_at_start(one, 3) for one in silent] == [""] * 4
 
 
 def test_what_helps_most_comes_first_and_fewer_ranks_are_told():

@@ -82,7 +82,7 @@ def test_a_distilled_child_takes_as_many_steps_as_its_parents_remember():
 
 
 def test_who_is_born_is_as_many_as_the_algorithm_has():
-    births = genetic.drawn(
+    births = genetic.draw(
         settings({**PDERL, "erl.parent_selection": "distance", "erl.mutation_probability": 1.0}), 3
     )
     assert births.kind.size == 10

@@ -37,6 +37,8 @@ class Learning:
     cut: Callable[
         [Config], str
     ]  # the setting after whose steps a phase cuts its episode, of which it plays no more; "" = none
+    # generations from a phase to the next; 0: nothing learns under these settings
+    interval: Callable[[Config], int]
 
 
 @dataclass(frozen=True)
@@ -83,6 +85,11 @@ def added_by_phases(config: Config, phase: int) -> float:
 def at_root(rank: int) -> bool:
     """Return whether a rank is rank 0."""
     return rank == 0
+
+
+def every_generation(config: Config) -> int:
+    """Return 1."""
+    return 1
 
 
 def nobody(config: Config) -> int:

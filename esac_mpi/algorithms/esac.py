@@ -64,6 +64,7 @@ DECLARES = Declaration(
         own_env=lambda config, rank: rank == 0 and esac_phase.beside(config.esac),
         beside=lambda config: esac_phase.beside(config.esac),
         cut=lambda config: "esac.sac_min_steps" * esac_phase.timed(config.esac),
+        interval=lambda config: config.esac.gradient_interval if config.esac.sac_phases else 0,
     ),
     discrete=False,
     evolution=lambda config: config.esac,

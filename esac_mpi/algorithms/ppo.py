@@ -8,7 +8,15 @@ from typing import Any
 
 import numpy as np
 
-from esac_mpi.algorithms.declaration import Declaration, Learning, at_root, never, nobody, none
+from esac_mpi.algorithms.declaration import (
+    Declaration,
+    Learning,
+    at_root,
+    every_generation,
+    never,
+    nobody,
+    none,
+)
 from esac_mpi.comm.contracts import Memory, World
 from esac_mpi.envs import Env
 from esac_mpi.operators.policy import LOGIT_SCALE, Normaliser
@@ -29,6 +37,7 @@ DECLARES = Declaration(
         own_env=lambda config, rank: rank == 0,
         beside=never,
         cut=none,
+        interval=every_generation,
     ),
     discrete=True,
     evolution=None,

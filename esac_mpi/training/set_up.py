@@ -44,7 +44,7 @@ from esac_mpi.training.active_run import (
 )
 from esac_mpi.training.forecast import automatic
 from esac_mpi.training.forecast.learners import threads_that_gain
-from esac_mpi.training.forecast.schedule import told_at_start
+from esac_mpi.training.forecast.schedule import remark_at_start
 from esac_mpi.training.task_set_up import make_task, own_env, sentences, settled
 
 if TYPE_CHECKING:
@@ -75,7 +75,9 @@ def set_up(
         ConfigError: WRONG_USAGE,
     }
     found = together(
-        world, lambda: automatic.found(config, env, world, run_directory(config), fresh), unsettled
+        world,
+        lambda: automatic.resolve(config, env, world, run_directory(config), fresh),
+        unsettled,
     )
     values, told = world.from_root(found)
     config = updated(config, values)
@@ -427,7 +429,7 @@ def announce(job: Job, origin: dict[str, Any], settled: Sequence[str] = ()) -> N
         log.say(warm_start.told(job.run.start))
     if job.run.restored is None:
         for told in (
-            told_at_start(config, job.world.size),
+            remark_at_start(config, job.world.size),
             replay_memory.unseen(config, job.params.horizon),
         ):
             if told:

@@ -196,19 +196,19 @@ def learner_seconds(
 
     spare: threads that it could have. At last: whether it is on a CPU. Zeros without a learner.
     """
-    chosen, ready = params.config, phases.prepared(params, env)
+    chosen, ready = params.config, phases.prepare(params, env)
     if ready is None:
         return 0.0, 0.0, {}, True
     made, phase = ready
     cpu = str(made.device) == "cpu"
-    playing, updating = phases.timed(made, phase, UPDATING)
+    playing, updating = phases.measure(made, phase, UPDATING)
     if not cpu or spare <= chosen.learner.threads:
         return playing, updating, {}, cpu
     import torch
 
     torch.set_num_threads(spare)
     try:
-        return playing, updating, {spare: phases.timed(made, phase, UPDATING / 2)[1]}, cpu
+        return playing, updating, {spare: phases.measure(made, phase, UPDATING / 2)[1]}, cpu
     finally:
         torch.set_num_threads(chosen.learner.threads)
 

@@ -7,7 +7,7 @@ from esac_mpi.training import set_up
 from esac_mpi.training.active_run import WRONG_USAGE
 from esac_mpi.training.check.report import Line
 from esac_mpi.training.check.world_stand_in import NO_START
-from esac_mpi.training.forecast.automatic import found
+from esac_mpi.training.forecast.automatic import resolve
 
 
 def settled(
@@ -23,7 +23,7 @@ def settled(
             **dict.fromkeys((ConfigError, learners.LearnerNotFinite, *NO_START), WRONG_USAGE),
         }
         try:
-            answer, told = (None, []) if env is None else found(config, env, world, path, fresh)
+            answer, told = (None, []) if env is None else resolve(config, env, world, path, fresh)
             lines = [Line("settings", one) for one in told]
         except envs.TaskError:
             answer = None  # which another line tells

@@ -1,8 +1,6 @@
-"""What a run will cost, before it begins: measured pieces of its work go through the clock that every schedule goes through.
+"""What a run will cost, before it begins: measured pieces of its work, followed through its schedule.
 
-comm/clock/costs.py has what was measured;
-populations.py, learners.py, distributions.py, genetic.py and arrivals.py make generations
-of it as their algorithms will ask for them, work.py follows these through the ranks, outlook.py adds up, advice.py does so for
-other settings and names what helps most. operators.py measures what ranks do beside playing, for check/cost.py, which measures
-the rest. pace.py does with less: it tells from the first generations of a start how the rest goes on. Nothing here changes a run.
+populations, learners, distributions, genetic and arrivals make the generations that algorithms will ask for; work follows them
+through the ranks, outlook adds up, advice does so for other settings and names what helps most. phases and operators measure.
+pace does without: it tells from a start's first generations how the rest goes on. Nothing here changes a run.
 """

@@ -18,8 +18,8 @@ from esac_mpi.operators.update_rules import is_trained
 EFFORT = 50  # members of a generation with barriers that take the clock as long as an arrival
 
 
-class Told(NamedTuple):
-    """A generation of arrivals that were told."""
+class Arrived(NamedTuple):
+    """A generation of arrivals."""
 
     now: float  # its end [s]
     work: float  # of all ranks in it [s]
@@ -28,18 +28,20 @@ class Told(NamedTuple):
 
 
 def sections(
-    config: Config, aes: AESRL, pieces: Pieces, on: Cluster, evaluations: Iterator[np.ndarray]
-) -> Iterator[Told]:
+    config: Config, pieces: Pieces, on: Cluster, evaluations: Iterator[np.ndarray]
+) -> Iterator[Arrived]:
     """Yield the generations of a run, with their evaluations' episodes [s]."""
+    aes = config.aes_rl
     virtual = float(math.ceil(aes.of_critic * aes.critic_chunk))
     turn = Piece((virtual, 0.0), (aes.critic_chunk * pieces.updating, 0.0))
     clock = queue(Giving(aes, Individuals(config, aes, pieces), lambda n: turn), aes, on)
-    worked = 0.0
+    steps = aes.arrivals_per_generation * pieces.length
+    before = 0.0
     for evaluation in evaluations:
-        now, before = clock.go(Section(aes.arrivals_per_generation, evaluation=evaluation)), worked
-        worked = float(clock.busy.sum())
-        steps = aes.arrivals_per_generation * pieces.length
-        yield Told(now, worked - before + float(evaluation.sum()), steps, evaluation)
+        now = clock.go(Section(aes.arrivals_per_generation, evaluation=evaluation))
+        busy = float(clock.busy.sum())
+        yield Arrived(now, busy - before + float(evaluation.sum()), steps, evaluation)
+        before = busy
 
 
 class Individuals:
@@ -48,27 +50,25 @@ class Individuals:
     def __init__(self, config: Config, aes: AESRL, pieces: Pieces) -> None:
         self._seed, self._aes, self._pieces = config.seed, aes, pieces
         self._numbers = count()
-        self._trained, self._drawn = (
-            1,
-            1,
-        )  # since there is something to learn from, each counted from 1
+        # since there is something to learn from, each counted from 1
+        self._trained = self._untrained = 1
         self._updates = round(aes.actor_updates_window * pieces.length)
 
     def __call__(self, worker: int, now: int, taught: bool) -> Arrival:
-        """Return the next individual; taught: whether there is something to learn from."""
+        """Make the next individual; taught: whether there is something to learn from."""
         aes, pieces, number = self._aes, self._pieces, next(self._numbers)
         length = float(np.take(pieces.lengths, number, mode="wrap"))
         random = generator(self._seed, Purpose.SELECTION, number)
         learns = taught and is_trained(
-            self._trained, self._drawn, aes.rl_gain, aes.rl_share, random
+            self._trained, self._untrained, aes.rl_gain, aes.rl_share, random
         )
-        self._trained += learns
-        self._drawn += taught and not learns
-        steps, updates = length + aes.mean_episodes * pieces.length, learns * self._updates
+        if learns:
+            self._trained += 1
+        elif taught:
+            self._untrained += 1
+        updates = self._updates if learns else 0
+        steps = length + aes.mean_episodes * pieces.length
         lasted = math.ceil(aes.update_cost * updates) + steps
         played = float(pieces.lasting(1 + aes.mean_episodes, number).sum())
-        return Arrival(
-            worker,
-            round(length),
-            piece(played, updates * pieces.training, updates, lasted, aes.update_cost),
-        )
+        work = piece(played, updates * pieces.training, updates, lasted, aes.update_cost)
+        return Arrival(worker, round(length), work)

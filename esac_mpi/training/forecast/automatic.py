@@ -11,7 +11,7 @@ from typing import Any
 from esac_mpi import learners
 from esac_mpi.algorithms import ALGORITHMS
 from esac_mpi.comm.contracts import World
-from esac_mpi.config import AESRL, Config, automatic, check, on_ranks, updated
+from esac_mpi.config import Config, automatic, check, on_ranks, updated
 from esac_mpi.config.bounds import AUTO
 from esac_mpi.config.fields import DEFAULTS, value_of
 from esac_mpi.envs import Env, probe
@@ -21,14 +21,16 @@ from esac_mpi.play import epsilon
 from esac_mpi.play.params import Params, make_layout, make_policy
 from esac_mpi.play.rollout import play
 from esac_mpi.training.forecast import operators, phases
+from esac_mpi.training.forecast.schedule import digits
 
-ROUNDS = 5  # of playing and of updating, taking turns; the fastest of each counts, as other work on the machine only adds
+ROUNDS = 5  # of playing and of updating, taking turns; the fastest counts, as other work on the machine only adds
 PLAYING, UPDATING = 0.1, 0.2  # of a round [s]
 FIRST = 250  # steps of an episode that are played at most
 COSTS = {"update_cost", "critic_cost"}
+PLACES = ("learner.device", "learner.kernels")
 
 
-def found(
+def resolve(
     config: Config, env: Env, world: World, path: Path, fresh: bool
 ) -> tuple[dict[str, Any], list[str]]:
     """Resolve what is "auto", {dotted name: value}, on rank 0, and say so; of a run that goes on, or is made again, as it has it.
@@ -36,11 +38,7 @@ def found(
     path: the run's directory. Raises ConfigError, Refused, Unreadable, and what a learner is refused with.
     """
     names, learning = automatic(config), ALGORITHMS[config.algorithm].DECLARES.learning
-    places = [
-        name
-        for name in ("learner.device", "learner.kernels")
-        if learning and value_of(config, name) == AUTO
-    ]
+    places = [name for name in PLACES if learning and value_of(config, name) == AUTO]
     if world.rank or not (names or places):
         return {}, []
     from esac_mpi.record import settings_of  # rank 0 alone reads files
@@ -50,46 +48,34 @@ def found(
     settled = on_ranks(config, world.size, run)
     whole = updated(config, settled)
     check(whole)
-    if "learner.kernels" in places:
-        assert learning is not None
-        whole = (
-            learners.settled(whole, learning.learner(whole))
-            if run is None
-            else _as_in(run, whole, "learner.kernels")
-        )
-    told: list[str] = []
+    said: list[str] = []
+    if learning and "learner.kernels" in places:
+        if run:
+            whole = updated(whole, {"learner.kernels": run.learner.kernels})
+        else:
+            whole = learners.settled(whole, learning.learner(whole))
+    device = "learner.device" in places
     if run:
-        words = _words(settled)
-        if "learner.device" in places and (
-            run.learner.device in (AUTO, "cpu") or sees_a_gpu(whole)
-        ):
-            whole = _as_in(run, whole, "learner.device")
-        told += [f"as the run began: {words}"] * bool(words)
-        return settled | {name: value_of(whole, name) for name in places}, told
-    if "learner.device" in places and sees_a_gpu(whole):
-        device, why = faster(whole, env)
-        whole = updated(whole, {"learner.device": device})
-        told.append(why)
+        if device and (run.learner.device in (AUTO, "cpu") or sees_a_gpu(whole)):
+            whole = updated(whole, {"learner.device": run.learner.device})
+        if settled:
+            said.append(f"as the run began: {_words(settled)}")
+        return settled | {name: value_of(whole, name) for name in places}, said
+    if device and sees_a_gpu(whole):
+        chosen, why = faster(whole, env)
+        whole = updated(whole, {"learner.device": chosen})
+        said.append(why)
     updating = 0.0
-    costs = [name for name in names if name.rpartition(".")[2] in COSTS]
-    if costs:
+    if costs := [name for name in names if name.rpartition(".")[2] in COSTS]:
         values, updating = measured(whole, env)
         settled |= {name: values[name] for name in costs}
-    if words := _words(settled):
-        why = f"for {world.size} rank(s)" + ", an update measured in steps of the task" * bool(
-            costs
-        )
-        told.insert(
-            0,
-            f"chosen {why}: {words}. The run keeps them; name them where other runs must equal it",
-        )
-    if large := told_of_size(config, env, updating):
-        told.append(large)
-    return settled | {name: value_of(whole, name) for name in places}, told
-
-
-def _as_in(run: Config, config: Config, name: str) -> Config:
-    return updated(config, {name: value_of(run, name)})
+    if settled:
+        why = ", an update measured in steps of the task" if costs else ""
+        keeps = "The run keeps them; name them where other runs must equal it"
+        said.insert(0, f"chosen for {world.size} rank(s){why}: {_words(settled)}. {keeps}")
+    if large := remark_on_size(config, env, updating):
+        said.append(large)
+    return settled | {name: value_of(whole, name) for name in places}, said
 
 
 def _words(settled: dict[str, Any]) -> str:
@@ -114,14 +100,11 @@ def faster(config: Config, env: Env) -> tuple[str, str]:
         there = replace(params, config=updated(config, {"learner.device": device}))
         try:
             with process_state.kept():
-                ready = phases.prepared(there, env)
-                seconds[device] = (
-                    min(sum(phases.timed(*ready, UPDATING)) for _ in range(ROUNDS))
-                    if ready
-                    else 0.0
-                )
+                ready = phases.prepare(there, env)
+                rounds = [sum(phases.measure(*ready, UPDATING)) for _ in range(ROUNDS) if ready]
         except learners.NoDevice as error:
             return "cpu", f"learner on the CPU: {error}"
+        seconds[device] = min(rounds, default=0.0)
         ready = None
         learners.clear()
     device = "cuda" if seconds["cuda"] < seconds["cpu"] else "cpu"
@@ -132,7 +115,7 @@ def faster(config: Config, env: Env) -> tuple[str, str]:
     return device, f"learner on {device}, the faster one for these networks: {rates}"
 
 
-def told_of_size(config: Config, env: Env, updating: float) -> str:
+def remark_on_size(config: Config, env: Env, updating: float) -> str:
     """Say that a task is large for the default networks, and what to try; empty where it is not, or where they were named.
 
     updating: the time of an update [s], 0 where it was not measured.
@@ -152,20 +135,21 @@ def measured(config: Config, env: Env) -> tuple[dict[str, float], float]:
     Also an update's time [s], 0 where there are none.
     """
     share = config.sac.updates_per_step
-    if not (share or isinstance(config.own, AESRL)):
+    individuals = ALGORITHMS[config.algorithm].DECLARES.operators(config) == "individuals"
+    if not (share or individuals):
         return {"esac.update_cost": 0.0}, 0.0  # there are none
     params = Params(config, make_layout(config, env), env.horizon, epsilon.Philox(config.seed))
     probe.played(env)  # which says what is wrong with a task
     with process_state.kept():
-        ready = phases.prepared(params, env)
+        ready = phases.prepare(params, env)
         rounds = [
-            (step_seconds(params, env), *(phases.timed(*ready, UPDATING) if ready else (0.0, 0.0)))
+            (step_seconds(params, env), *(phases.measure(*ready, UPDATING) if ready else (0, 0)))
             for _ in range(ROUNDS)
         ]
     step, playing, updating = (min(each) for each in zip(*rounds, strict=True))
     del ready
     learners.clear()
-    if isinstance(config.own, AESRL):
+    if individuals:
         training = operators.seconds(config, params.layout)["training"]
         costs = {
             "aes_rl.update_cost": digits(training / step),
@@ -177,16 +161,13 @@ def measured(config: Config, env: Env) -> tuple[dict[str, float], float]:
 
 
 def step_seconds(params: Params, env: Env) -> float:
-    """Measure what a step of the task takes with a policy of the run, the start of an episode shared out [s]."""
+    """Measure a step of the task with a policy of the run, the start of an episode shared out [s]."""
     policy = make_policy(params, env).set(params.initial(0))
-    start, steps, seconds = time.perf_counter(), 0, 0.0
+    start = time.perf_counter()
+    steps = 0
+    seconds = 0.0
     while seconds < PLAYING:
         seed = integer(params.config.seed, Purpose.EPISODE, 0, 0, steps)
         steps += max(play(env, policy, seed, cap=FIRST).episodic_length, 1)
         seconds = time.perf_counter() - start
     return seconds / steps
-
-
-def digits(cost: float) -> float:
-    """Round to two digits."""
-    return float(f"{cost:.2g}")

@@ -16,23 +16,20 @@ def generations(config: Config, pieces: Pieces) -> Iterator[Made]:
     cem: Any = config.own
     n, episodes = cem.population_size, cem.fitness_episodes
     elites, trained = individuals(cem)
-    steps, ahead = n * episodes * pieces.length, int(trained > 0 and cem.critic == "parallel")
+    serial = trained > 0 and cem.critic == "serial"
+    steps = n * episodes * pieces.length
+    climb = round(exact(cem.actor_updates_per_step) * exact(steps)) if trained else 0
     for k in count(1):
-        own, due = pieces.members(n, episodes, k), bool(trained) and is_taught(cem, (k - 1) * steps)
-        learns = due and is_taught(
-            cem, (k - 1 - ahead) * steps
-        )  # from a parallel critic once it was taught
-        climbed = (
-            round(exact(cem.actor_updates_per_step) * exact(steps)) * pieces.training
-            if learns
-            else 0.0
-        )
+        own = pieces.members(n, episodes, k)
+        due = trained > 0 and is_taught(cem, (k - 1) * steps)
+        # from a parallel critic once it was taught
+        learns = due and (serial or is_taught(cem, (k - 2) * steps))
         one = Generation(
             members=own[trained:],
             expected=np.ones(n - trained),
             lesson=lessons(cem, steps, trained) * pieces.updating if due else 0.0,
-            trained=own[:trained] + climbed,
-            after_lesson=due and cem.critic == "serial",
+            trained=own[:trained] + (climb * pieces.training if learns else 0.0),
+            after_lesson=due and serial,
             update=elites * pieces.slot,
             blocks=pieces.blocks,
         )
@@ -40,11 +37,11 @@ def generations(config: Config, pieces: Pieces) -> Iterator[Made]:
 
 
 def is_taught(cem: Any, played: float) -> bool:
-    """Return whether the critic has lessons in the next generation, after so many steps."""
+    """Tell whether the critic has lessons in the next generation, after so many steps."""
     return bool(played >= max(cem.start_steps, cem.batch_size))
 
 
 def lessons(cem: Any, steps: float, trained: int) -> int:
-    """Return the critic's updates of a generation after one of so many steps: as many for each actor, or for the mean."""
+    """Count the critic's updates after a generation of so many steps: as many for each actor, or for the mean."""
     updates = round(exact(cem.critic_updates_per_step) * exact(steps))
     return updates // trained * trained if cem.critic == "serial" else updates

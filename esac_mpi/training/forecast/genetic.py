@@ -22,17 +22,17 @@ from esac_mpi.training.forecast.learners import updates
 
 def generations(config: Config, pieces: Pieces) -> Iterator[Made]:
     """Yield the generations of a population that is bred, beside which the learner's phase runs."""
-    erl: Any = config.own
+    erl = config.erl
     options = getattr(config, ALGORITHMS[config.algorithm].DECLARES.learning.learner(config))
     episodes = erl.population_size * erl.fitness_episodes + 1  # the learner's own is the last
-    steps, mine = episodes * pieces.length, erl.fitness_episodes * pieces.length
+    steps = episodes * pieces.length
     for k in count(1):
-        births = drawn(config, k)
-        born = lasting(erl, births, pieces, min(erl.memory_size, round(k * mine)))
+        births = draw(config, k)
+        held = min(erl.memory_size, round(k * erl.fitness_episodes * pieces.length))
         one = Generation(
             members=pieces.lasting(episodes, k),
             expected=np.ones(episodes),
-            offspring=born,
+            offspring=lasting(erl, births, pieces, held),
             offspring_expected=np.where(births.kind == Kind.CHILD, 1.0, erl_births.MUTATING),
             beside=updates(options, k * steps, steps) * pieces.updating,
             merges=True,
@@ -40,27 +40,22 @@ def generations(config: Config, pieces: Pieces) -> Iterator[Made]:
         yield Made(one, steps, steps)
 
 
-def drawn(config: Config, k: int) -> Births:
-    """Return who is born in generation k, of members whose returns are in any order."""
-    greedy = (
-        updated(config, {"erl.parent_selection": "greedy"})
-        if config.erl.crossover == "distillation"
-        else config
-    )
-    fitness = (
-        generator(config.seed, Purpose.SELECTION, k, 1)
-        .permutation(config.erl.population_size)
-        .astype(float)
-    )
-    params: Any = SimpleNamespace(config=greedy)
-    return erl_births.decide(params, SimpleNamespace(), k, SimpleNamespace(fitness=fitness)).births  # type: ignore[arg-type]
+def draw(config: Config, k: int) -> Births:
+    """Draw who is born in generation k, of members whose returns are in any order."""
+    erl = config.erl
+    if erl.crossover == "distillation":
+        config = updated(config, {"erl.parent_selection": "greedy"})
+    order = generator(config.seed, Purpose.SELECTION, k, 1).permutation(erl.population_size)
+    params: Any = SimpleNamespace(config=config)
+    state: Any = SimpleNamespace()
+    found: Any = SimpleNamespace(fitness=order.astype(float))
+    return erl_births.decide(params, state, k, found).births
 
 
 def lasting(erl: Any, births: Births, pieces: Pieces, held: int) -> np.ndarray:
     """Return what each slot's next member takes [k] [s]; held: transitions in a member's memory."""
-    imitated = (
-        imitations(2 * min(held, erl.memory_size // 2), erl.distillation_batch)
-        * erl.distillation_epochs
-    )
-    child = imitated * pieces.imitating if erl.crossover == "distillation" else pieces.crossing
+    child = pieces.crossing
+    if erl.crossover == "distillation":
+        steps = imitations(2 * min(held, erl.memory_size // 2), erl.distillation_batch)
+        child = steps * erl.distillation_epochs * pieces.imitating
     return (births.kind == Kind.CHILD) * child + births.mutated * pieces.mutating

@@ -9,6 +9,7 @@ import numpy as np
 
 from esac_mpi import config, envs, learners
 from esac_mpi.algorithms import ALGORITHMS
+from esac_mpi.config.reads import unread
 from esac_mpi.play.learner_phases import Flight, Steps
 from esac_mpi.play.params import Params
 
@@ -17,20 +18,19 @@ STORED = 10_000  # random transitions that it learns from
 UPDATES = 50  # of a measured phase, at least
 
 
-def prepared(params: Params, env: envs.Env) -> tuple[Any, Callable[[int], Steps]] | None:
+def prepare(params: Params, env: envs.Env) -> tuple[Any, Callable[[int], Steps]] | None:
     """Make the learner of a run, and what makes its k-th phase to be measured; None where nothing learns."""
-    chosen, learning = params.config, ALGORITHMS[params.config.algorithm].DECLARES.learning
-    if learning is None or not getattr(chosen.own, "sac_phases", True):
+    chosen = params.config
+    learning = ALGORITHMS[chosen.algorithm].DECLARES.learning
+    if learning is None or not learning.interval(chosen):
         return None
-    if (
-        getattr(chosen.own, "episodes_on", "root") == "ranks"
-    ):  # whose updates follow one another, after all episodes
-        chosen = config.updated(chosen, {f"{chosen.algorithm}.interleaved": False})
+    steps = f"{chosen.algorithm}.interleaved"
+    if steps in config.NAMES and unread(chosen, [steps]):  # its updates follow all episodes
+        chosen = config.updated(chosen, {steps: False})
     theta = params.initial(0)
     learners.clear()  # other lines had one: a device may have room for one
-    made = learners.make(
-        learning.learner(chosen), chosen, params.layout, theta, 0, envs.is_discrete(env)
-    )
+    discrete = envs.is_discrete(env)
+    made = learners.make(learning.learner(chosen), chosen, params.layout, theta, 0, discrete)
     return made, phase_of(chosen, made, env)
 
 
@@ -44,12 +44,12 @@ def phase_of(chosen: config.Config, made: Any, env: envs.Env) -> Callable[[int],
     if hasattr(made, "teach"):
         return lambda k: made.teach([made.theta], UPDATES, k)
     steps = math.ceil(UPDATES / max(made.options.updates_per_step, 0.01))
-    if isinstance(chosen.own, config.ERL):
+    if ALGORITHMS[chosen.algorithm].DECLARES.offspring(chosen):  # its steps are the population's
         return lambda k: made.take([(np.resize(rows, (steps, rows.shape[1])), 0.0, steps)], k)
     return lambda k: made.begin(env, k, 0, steps, True)
 
 
-def timed(learner: Any, made: Callable[[int], Steps], seconds: float) -> tuple[float, float]:
+def measure(learner: Any, begin: Callable[[int], Steps], seconds: float) -> tuple[float, float]:
     """Let a learner make phases until its updates took so long; return the time of a step of its own and of an update [s].
 
     The first phase is not counted: memory is taken and kernels are chosen in it.
@@ -58,12 +58,12 @@ def timed(learner: Any, made: Callable[[int], Steps], seconds: float) -> tuple[f
     played = updates = k = 0
     began = time.perf_counter()
     while not k or (updating < seconds and (k < 2 or time.perf_counter() < began + LONG)):
-        flight = Flight(made(k), k, time.perf_counter, learner.NAME)
-        phase, k = flight.finish(), k + 1
+        flight = Flight(begin(k), k, time.perf_counter, learner.NAME)
+        phase = flight.finish()
+        k += 1
         if k > 1:
-            playing, updating = (
-                playing + flight.seconds - flight.updating,
-                updating + flight.updating,
-            )
-            played, updates = played + phase.env_steps, updates + phase.gradient_updates
+            playing += flight.seconds - flight.updating
+            updating += flight.updating
+            played += phase.env_steps
+            updates += phase.gradient_updates
     return playing / max(played, 1), updating / max(updates, 1)

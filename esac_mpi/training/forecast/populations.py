@@ -9,7 +9,7 @@ from typing import Any, NamedTuple, cast
 import numpy as np
 
 from esac_mpi import config as configuration
-from esac_mpi.algorithms import es, esac_phase
+from esac_mpi.algorithms import ALGORITHMS, es, esac_phase
 from esac_mpi.comm import schedule
 from esac_mpi.comm.clock.cluster import HOST_PER_UPDATE
 from esac_mpi.comm.clock.costs import Pieces
@@ -32,79 +32,75 @@ def generations(config: Config, pieces: Pieces) -> Iterator[Made]:
     """Yield the generations of a population, with its learner's phases where it has one."""
     table = cast(Evolution, config.own)
     n, episodes = configuration.members(table), table.fitness_episodes
-    phases = Phases(config, pieces) if hasattr(table, "sac_phases") else None
-    phase, beside = (phases.phase, phases.beside) if phases else (Phase(0, 0), False)
+    learning = ALGORITHMS[config.algorithm].DECLARES.learning
+    phases = Phases(config, pieces) if learning else None
+    phase = phases.phase if phases else Phase(0, 0)
+    beside = phases is not None and phases.beside
     for k in count(1):
         begins, ends = phases.of(k) if phases else (False, False)
         trials = phases.trials if phases else es.centre_episodes(cast(configuration.ES, table), k)
+        at_once, aside = begins and not beside, begins and beside
         one = Generation(
             members=np.append(pieces.members(n, episodes, k), pieces.lasting(trials, k)),
             expected=schedule.with_trials(np.ones(n), episodes, trials),
-            sums=pieces.sums * table.observation_normalisation,
-            phase=phase.seconds * (begins and not beside),
+            sums=pieces.sums if table.observation_normalisation else 0,
+            phase=phase.seconds if at_once else 0.0,
             merges=ends,
             update=configuration.slots(table) * pieces.slot,
             blocks=pieces.blocks,
-            begun=(phase.seconds - phase.device) * (begins and beside),
-            device=phase.device * (begins and beside),
+            begun=phase.seconds - phase.device if aside else 0.0,
+            device=phase.device if aside else 0.0,
             host=phase.host,
         )
-        entered = ends or (begins and not beside)
         played = (n * episodes + trials) * pieces.length
-        yield Made(one, played + phase.steps * entered, pieces.horizon)
+        yield Made(one, played + (phase.steps if ends or at_once else 0.0), pieces.horizon)
 
 
 class Phases:
-    """When the phases of a learner begin and end beside or after a population, as ESAC itself decides it, and what one does.
+    """When a learner's phases begin and end beside or after a population, as ESAC itself decides it, and what one does.
 
     found: a generation's lengths, all alike. phase: what one does. trials: episodes of the test before an adoption, in the
     generation that was asked of last; none is foreseen to be won.
     """
 
     def __init__(self, config: Config, pieces: Pieces) -> None:
-        esac: Any = config.own
+        esac = config.esac
         self._config, self._esac = config, esac
         self.beside = esac_phase.beside(esac)
         lengths = np.full(configuration.members(esac), round(esac.fitness_episodes * pieces.length))
         self.found: Any = SimpleNamespace(length=lengths, trial_steps=0)
-        self.trials, self._entered, self._length = 0, False, pieces.length
+        self.trials = 0
+        self._entered = False
+        self._length = pieces.length
         self._state: Any = SimpleNamespace(phase_begun=0, phase_left=0.0)
         self._again: Any = SimpleNamespace(members=np.arange(esac_phase.replays(esac)))
         again = esac_phase.replays(esac) * esac.fitness_episodes * pieces.length
-        steps = (
-            esac.sac_min_steps if esac.phase_timing == "virtual" else own_steps(esac, pieces.length)
-        )
+        steps = float(esac.sac_min_steps)
+        if esac.phase_timing == "interval":  # of whole episodes
+            episodes = max(esac.sac_episodes, math.ceil(esac.sac_min_steps / pieces.length))
+            steps = episodes * pieces.length
         updates = steps * config.sac.updates_per_step
         seconds = again * pieces.step + steps * pieces.playing + updates * pieces.updating
         device = 0.0 if pieces.cpu else updates * pieces.updating
-        self.phase = Phase(
-            again + steps,
-            seconds,
-            device,
-            min(1.0, HOST_PER_UPDATE * updates / device) if device else 0.0,
-        )
+        host = min(1.0, HOST_PER_UPDATE * updates / device) if device else 0.0
+        self.phase = Phase(again + steps, seconds, device, host)
 
     def of(self, k: int) -> tuple[bool, bool]:
-        """Return whether a phase begins in generation k, and whether one that runs beside ends; to be asked of each in turn."""
+        """Tell whether a phase begins in generation k, and whether one that runs beside ends; to be asked of each in turn."""
         esac, state = self._esac, self._state
-        self.trials = 2 * esac.adoption_episodes * (esac.adoption == "tested" and self._entered)
+        tested = esac.adoption == "tested" and self._entered
+        self.trials = 2 * esac.adoption_episodes if tested else 0
         self.found.trial_steps = round(self.trials * self._length)
         ends = esac_phase.ends(esac, state, k, self.found)
-        begins = esac_phase.may_begin(esac, state, k, ends) and esac_phase.gate_opens(
-            self._config, k
-        )
-        state.phase_begun *= not ends
+        may = esac_phase.may_begin(esac, state, k, ends)
+        begins = may and esac_phase.gate_opens(self._config, k)
+        if ends:
+            state.phase_begun = 0
         if esac.phase_timing == "virtual":
             params: Any = SimpleNamespace(config=self._config)
-            state.phase_left = esac_phase.left(
-                params, state, self.found, self._again if begins else None
-            )
+            again = self._again if begins else None
+            state.phase_left = esac_phase.left(params, state, self.found, again)
         if begins and self.beside:
             state.phase_begun = k
         self._entered = ends or (begins and not self.beside)
         return begins, ends
-
-
-def own_steps(esac: Any, length: float) -> float:
-    """Return the steps of a phase of whole episodes of such a length."""
-    return max(esac.sac_episodes, math.ceil(esac.sac_min_steps / length)) * length

@@ -27,10 +27,11 @@ WITH_BARRIERS: dict[type[Table], Callable[[Config, Pieces], Iterator[Made]]] = {
     CEMRL: distributions.generations,
     ERL: genetic.generations,
     SAC: learners.generations,
-    TD3: learners.generations,
-    DDPG: learners.generations,
+    TD3: learners.off_policy,
+    DDPG: learners.off_policy,
     PPO: learners.generations,
 }
+WITHOUT: dict[type[Table], Callable[..., Iterator[arrivals.Arrived]]] = {AESRL: arrivals.sections}
 
 
 class Unforeseen(Exception):
@@ -50,12 +51,10 @@ class Moment(NamedTuple):
 
 def known(config: Config) -> None:
     """Raise Unforeseen for an algorithm whose generations cannot be foreseen."""
-    if type(config.own) not in {*WITH_BARRIERS, AESRL} and not hasattr(
-        ALGORITHMS[config.algorithm], "expected"
-    ):
-        raise Unforeseen(
-            f"not known for {config.algorithm}: its module says nothing of it by `expected` (docs/extending.md)"
-        )
+    says = hasattr(ALGORITHMS[config.algorithm], "expected")
+    if not says and type(config.own) not in {*WITH_BARRIERS, *WITHOUT}:
+        remedy = "its module says nothing of it by `expected` (docs/extending.md)"
+        raise Unforeseen(f"not known for {config.algorithm}: {remedy}")
 
 
 def is_shared(config: Config) -> bool:
@@ -64,9 +63,9 @@ def is_shared(config: Config) -> bool:
         known(config)
     except Unforeseen:
         return True
-    if ALGORITHMS[config.algorithm].DECLARES.work == "tasks":
+    if type(config.own) in WITHOUT:
         return True
-    one = next(generations(config, Pieces(np.ones(1), np.ones(1), 1)))[0]
+    one, *_ = next(generations(config, Pieces(np.ones(1), np.ones(1), 1)))
     return bool(one.members.size)
 
 
@@ -77,29 +76,22 @@ def moments(config: Config, pieces: Pieces, on: Cluster) -> Iterator[Moment]:
     evaluations = (
         pieces.lasting(0 if k % config.evaluation.every else episodes, k) for k in count(1)
     )
-    if isinstance(config.own, AESRL):
-        for now, work, steps, lasted in arrivals.sections(
-            config, config.own, pieces, on, evaluations
-        ):
-            played = steps * (1 + config.own.mean_episodes) + lasted.size * pieces.length
-            yield Moment(
-                now, work, 0.0, played, steps, arrivals.EFFORT * config.own.arrivals_per_generation
-            )
+    if type(config.own) in WITHOUT:
+        aes = config.aes_rl
+        effort = arrivals.EFFORT * aes.arrivals_per_generation
+        for one in WITHOUT[type(config.own)](config, pieces, on, evaluations):
+            played = one.steps * (1 + aes.mean_episodes) + one.evaluation.size * pieces.length
+            yield Moment(one.now, one.work, 0.0, played, one.steps, effort)
         return
     clock = Clock(on)
-    for (one, env_steps, nominal), lasted in zip(
+    # both without an end
+    for (made, env_steps, nominal), lasted in zip(
         generations(config, pieces), evaluations, strict=False
     ):
-        whole = replace(one, evaluation=lasted)
+        whole = replace(made, evaluation=lasted)
         steps = env_steps + lasted.size * pieces.length
-        yield Moment(
-            clock.go(whole),
-            whole.work,
-            whole.learning,
-            steps,
-            nominal,
-            max(1, one.members.size + one.trained.size),
-        )
+        effort = max(1, made.members.size + made.trained.size)
+        yield Moment(clock.go(whole), whole.work, whole.learning, steps, nominal, effort)
 
 
 def generations(config: Config, pieces: Pieces) -> Iterator[Made]:
