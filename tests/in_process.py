@@ -7,7 +7,7 @@ from mpi4py import MPI
 from esac_mpi.comm import World
 from esac_mpi.config import load
 from esac_mpi.training import check, loop
-from esac_mpi.training.active_run import Ended
+from esac_mpi.training.ended import Ended
 
 
 def started(*words: object) -> int:

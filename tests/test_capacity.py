@@ -12,6 +12,7 @@ from esac_mpi.host import ram
 from esac_mpi.play.params import Params, make_layout
 from esac_mpi.training import check, replay_memory
 from esac_mpi.training.check.world_stand_in import Counter
+from esac_mpi.training.ended import ReplayTooLarge
 
 HUMANOID = SimpleNamespace(observation_size=348, action_size=17, horizon=1000)
 ROW = 4 * (2 * 348 + 17 + 2)  # [bytes]
@@ -157,7 +158,7 @@ def test_of_tasks_at_work_a_budget_needs_no_more_than_it_adds():
 
 def test_where_not_even_what_comes_in_meanwhile_fits_the_refusal_names_what_that_grows_with():
     config = settings("aes_rl", budget__env_steps=10**9)
-    with pytest.raises(replay_memory.ReplayTooLarge) as refusal:
+    with pytest.raises(ReplayTooLarge) as refusal:
         replay_memory.refuse_too_large(config, HUMANOID, 2**29)
     assert str(refusal.value) == (
         "aes_rl.replay_capacity = 200000: of 348 observations the replay comes to take 1.0 GiB, and the machine of rank 0 has "
@@ -168,7 +169,7 @@ def test_where_not_even_what_comes_in_meanwhile_fits_the_refusal_names_what_that
         "esac", budget__env_steps=10**9, esac__sac_min_steps=10**8
     )  # whose own table has such fields, too
     with pytest.raises(
-        replay_memory.ReplayTooLarge,
+        ReplayTooLarge,
         match=r"at work takes 266\.4 GiB of it: lower the budget, or observe less$",
     ):
         replay_memory.refuse_too_large(phase, HUMANOID, 8 * 2**30)
@@ -190,7 +191,7 @@ def test_the_capacity_of_a_shared_replay_is_that_of_its_learner(learner):
 )
 def test_what_cannot_fit_is_refused_with_its_size_and_what_would_fit(algorithm, table):
     config = settings(algorithm, budget__env_steps=10**12, **{f"{table}__replay_capacity": 10**8})
-    with pytest.raises(replay_memory.ReplayTooLarge) as refusal:
+    with pytest.raises(ReplayTooLarge) as refusal:
         replay_memory.refuse_too_large(config, HUMANOID, 2**33)
     said = f"{table}.replay_capacity = 100000000: of 348 observations the replay comes to take 266.4 GiB"
     assert str(refusal.value).startswith(said)

@@ -23,7 +23,7 @@ from esac_mpi.host import batch_system, log
 from esac_mpi.play.counters import Best
 from esac_mpi.play.rollout import ReturnDiffers
 from esac_mpi.record import Run, publish, read
-from esac_mpi.training import active_run, loop, session
+from esac_mpi.training import active_run, ended, loop, session
 
 TINY = [
     *(
@@ -263,7 +263,7 @@ def test_the_advice_to_run_a_command_again_leaves_fresh_out(fresh, monkeypatch, 
         from_root=lambda code: code, gather=lambda value: [value, value, ""], stop=stop
     )
     stopped = active_run.Job(Config(), world, None, None, state, None, None, run)
-    assert loop.finish(stopped, *([True] if fresh else [])) == active_run.STOPPED
+    assert loop.finish(stopped, *([True] if fresh else [])) == ended.STOPPED
     but = ", without --fresh," if fresh else ""
     assert (
         said[0]

@@ -20,7 +20,7 @@ from esac_mpi import Config, NoCheckpoint, RunError, WrongUsage
 from esac_mpi.config import Budget, PolicyNetwork, Task, flatten, load
 from esac_mpi.host import log, threads
 from esac_mpi.play.rollout import ThetaNotFinite
-from esac_mpi.training import active_run, loop
+from esac_mpi.training import ended, loop
 from esac_mpi.training.api import resolve
 
 TINY = {
@@ -226,7 +226,7 @@ def test_a_state_that_cannot_be_saved_is_an_exception(tmp_path, monkeypatch):
         esac_mpi.NotSaved, match="could not be saved; what was saved before stands"
     ) as caught:
         tiny(tmp_path / "run")
-    assert caught.value.code == active_run.UNSAVED
+    assert caught.value.code == ended.UNSAVED
 
 
 def test_a_callback_may_change_the_directory(tmp_path, monkeypatch):

@@ -16,7 +16,7 @@ from whole_runs import science, summary
 from esac_mpi.host.invocation import called
 from esac_mpi.learners import LearnerNotFinite
 from esac_mpi.record import Run, read
-from esac_mpi.training import active_run, session
+from esac_mpi.training import ended, session
 
 
 def found(error):
@@ -109,7 +109,7 @@ def test_a_learner_that_is_not_finite_ends_all_ranks_with_one_line_and_leaves_th
 @pytest.mark.parametrize(
     ("ranks", "error", "released"),
     [
-        (1, ValueError("a bug"), True), (3, ValueError("a bug"), False), (3, active_run.Ended(2, "refused"), True),
+        (1, ValueError("a bug"), True), (3, ValueError("a bug"), False), (3, ended.Ended(2, "refused"), True),
         (3, LearnerNotFinite("found here alone"), False), (3, found(LearnerNotFinite("found by one, told to all")), True),
     ],
 )  # fmt: skip
@@ -120,9 +120,9 @@ def test_what_ranks_share_is_released_where_all_end_together(monkeypatch, ranks,
     def fails(*arguments):
         raise error
 
-    monkeypatch.setattr(session, "done", fails)
+    monkeypatch.setattr(session, "do", fails)
     with pytest.raises(type(error)):
-        session.carried_out(world, session.Asked(dict, []), 0.0, 0.0)
+        session.run(world, session.Asked(dict, []), 0.0, 0.0)
     assert bool(freed) == released
 
 

@@ -29,37 +29,8 @@ from esac_mpi.training import provenance
 if TYPE_CHECKING:
     from esac_mpi.record import Run
 
-FINISHED, STOPPED, WRONG_USAGE, NO_CHECKPOINT, UNSAVED, FAILED = 0, 75, 2, 65, 74, 1  # exit codes
 RECENT = 20  # generations by which the next ones are judged
 RETRY = 60.0  # longest time until a checkpoint that could not be written is tried again [s]
-
-
-class Ended(Exception):
-    """The run ends here, on all ranks, with `code`; rank 0 prints the message. kind: of the error behind it, if there is one."""
-
-    def __init__(self, code: int, message: str, kind: type[BaseException] | None = None) -> None:
-        super().__init__(message)
-        self.code, self.kind = code, kind
-
-
-def together(world: World, action: Callable[[], Any], codes: dict[type[Exception], int]) -> Any:
-    """Run `action` on every rank; if one fails with an error of `codes`, all ranks raise Ended with the first such error."""
-    failure, result = None, None
-    world.watchdog.works_on("the set-up")
-    try:
-        result = action()
-    except tuple(codes) as error:
-        code = next(code for kind, code in codes.items() if isinstance(error, kind))
-        failure = (code, str(error), type(error))
-    for found in world.gather(failure):
-        if found is not None:
-            raise Ended(*found)
-    return result
-
-
-def lives_on(world: World, error: BaseException) -> bool:
-    """Return whether a process goes on after an error: not where other ranks do not share it, and are to be ended at once."""
-    return world.size == 1 or isinstance(error, Ended)
 
 
 @dataclass
@@ -75,33 +46,24 @@ class Job:
     learner: Any
     run: "Run | None" = None
     display: log.Display | None = None
-    unevaluated: tuple[dict[str, Any], dict[str, Any]] | None = (
-        None  # row and timing of a generation without its evaluation
-    )
+    # row and timing of a generation without its evaluation
+    unevaluated: tuple[dict[str, Any], dict[str, Any]] | None = None
     trained: float = 0.0  # by rank 0's clock, over all starts, if the budget has such a limit [s]
     limit: str = ""  # what sets the deadline, in a few words
     deadline: float = math.inf  # when the batch job must be over, by rank 0's clock [s]
-    seconds: deque[float] = field(
-        default_factory=lambda: deque(maxlen=RECENT)
-    )  # of the last generations [s]
+    seconds: deque[float] = field(default_factory=lambda: deque(maxlen=RECENT))  # of generations
     not_finite: int = 0  # generations since the start that had returns that are not finite
     spoilt: int = 0  # evaluations since the start that had some
-    unstable: int = (
-        0  # unstable episodes of the run when it was last asked which number was not finite
-    )
+    unstable: int = 0  # unstable episodes when last asked which number was not finite
     looks: int = 0  # how often it was asked since the start
     told: bool = False  # whether it was told
-    listener: Callable[[dict[str, Any]], object] | None = (
-        None  # hears of every generation, on rank 0
-    )
+    listener: Callable[[dict[str, Any]], object] | None = None  # hears of generations, on rank 0
     has_listener: bool = False  # whether rank 0 has one
-    saving: list[tuple[float, int]] = field(
-        default_factory=list
-    )  # of the checkpoints since the start [s, bytes]
+    saving: list[tuple[float, int]] = field(default_factory=list)  # checkpoints' [s, bytes]
     checkpointed: int = 0  # generation of the newest checkpoint of the loop
     unsaved: float = (
         math.inf
-    )  # since when no checkpoint could be written; inf where the last one was [s]
+    )  # since when no checkpoint could be written; inf: the last one was [s]
 
     @property
     def algorithm(self) -> Any:
@@ -121,22 +83,20 @@ class Job:
 
 
 def at_end(job: Job) -> bool:
-    """Return whether the budget is spent, and no generation is left that was begun and given up."""
+    """Tell whether the budget is spent, and no generation is left that was begun and given up."""
     return progress(job) >= 1 and state.is_between(job.state)
 
 
 def progress(job: Job) -> float:
-    """Return how much of the budget is spent; 1 or more is the end."""
+    """Measure how much of the budget is spent; 1 or more is the end."""
     return spent(job.config, job.state.generation, job.state.counters, job.trained)
 
 
 def spent(config: Config, generation: int, counters: Counters, seconds: float = 0.0) -> float:
-    """Return how much of the budget this is; 1 or more is the end. seconds: for which the run has trained."""
+    """Measure how much of the budget this is; 1 or more is the end. seconds: for which the run has trained."""
     parts = generation, counters.env_steps, counters.nominal_steps, seconds
-    return max(
-        done / limit
-        for done, limit in zip(parts, (*config.budget.limits, config.budget.seconds), strict=True)
-    )
+    limits = *config.budget.limits, config.budget.seconds
+    return max(done / limit for done, limit in zip(parts, limits, strict=True))
 
 
 def check_directory_is_shared(job: Job) -> None:
@@ -146,9 +106,8 @@ def check_directory_is_shared(job: Job) -> None:
     seen = job.run is not None or bool(world.local) or sees(path / "run.lock", content, world.clock)
     blind = sorted({world.hosts[rank] for rank, here in enumerate(world.gather(seen)) if not here})
     if blind and world.rank == 0:
-        log.warn(
-            f"{', '.join(blind)} cannot see {path}: started again with its first rank there, the run would begin anew"
-        )
+        again = "started again with its first rank there, the run would begin anew"
+        log.warn(f"{', '.join(blind)} cannot see {path}: {again}")
 
 
 def save_policy(job: Job, best: Best) -> None:
@@ -162,20 +121,17 @@ def save_policy(job: Job, best: Best) -> None:
         "task_kwargs": json.dumps(job.config.task.kwargs), "horizon": job.config.task.horizon, "policy": best.policy,
         "generation": best.generation, "episodic_return": best.episodic_return, "versions": provenance.versions(),
     }  # fmt: skip
-    names = ("normaliser_mean", "normaliser_std")
-    job.run.save_policy(
-        best.theta,
-        about,
-        dict(zip(names, best.normaliser, strict=True)) if best.normaliser.size else {},
-    )
+    seen = {}
+    if best.normaliser.size:
+        seen = dict(zip(("normaliser_mean", "normaliser_std"), best.normaliser, strict=True))
+    job.run.save_policy(best.theta, about, seen)
 
 
 def checkpoint_if_due(job: Job, tried: tuple[int, float]) -> tuple[int, float]:
     """Save the complete state when its time has come; return when that was last tried (generation, clock). Rank 0 only."""
     due, since = job.config.checkpoint, job.world.clock() - tried[1]
-    by_generation = (
-        due.every_generations and job.state.generation - tried[0] >= due.every_generations
-    )
+    made = job.state.generation - tried[0]
+    by_generation = due.every_generations and made >= due.every_generations
     by_time = due.every_minutes and since >= 60 * due.every_minutes
     again = math.isfinite(job.unsaved) and since >= min(RETRY, 60 * due.unsaved_minutes or RETRY)
     if not (by_generation or by_time or again):
@@ -194,9 +150,8 @@ def give_up_unsaved(job: Job) -> None:
     job.unsaved = min(job.unsaved, now)
     limit = f"{minutes:g} min (checkpoint.unsaved_minutes)"
     if minutes and now - job.unsaved >= 60 * minutes and not job.world.stop.wished:
-        log.warn(
-            f"generation {job.state.generation}: nothing could be saved for {limit}: the run ends; {standing(job)}"
-        )
+        ends = f"nothing could be saved for {limit}: the run ends; {standing(job)}"
+        log.warn(f"generation {job.state.generation}: {ends}")
         job.world.stop.wish(f"before that nothing could be saved for {limit}")
     elif first:
         ends = f"; the run ends where nothing can be saved for {limit}" if minutes else ""
@@ -204,33 +159,26 @@ def give_up_unsaved(job: Job) -> None:
 
 
 def standing(job: Job) -> str:
-    """Return a sentence that says which generation is saved, and in which file. Rank 0 only."""
+    """Say which generation is saved, and in which file. Rank 0 only."""
     assert job.run is not None
     place = job.run.path
     file = next((place / name for name in (CHECKPOINT, PREVIOUS) if is_there(place / name)), None)
-    return (
-        f"saved is generation {job.saved_generation}, in {file}"
-        if file
-        else f"nothing is saved in {place}"
-    )
+    if not file:
+        return f"nothing is saved in {place}"
+    return f"saved is generation {job.saved_generation}, in {file}"
 
 
 def say_files(path: Path, policy: bool) -> None:
     """Say where a run's results are, those that are there. policy: whether policy.h5 has the best one."""
-    files = {"results": path / METRICS, "best policy": path / "policy.h5"}
-    found = [
-        f"{what} {file}"
-        for what, file in files.items()
-        if is_there(file) and (policy or what == "results")
-    ]
-    if found:
+    files = {"results": path / METRICS} | ({"best policy": path / "policy.h5"} if policy else {})
+    if found := [f"{what} {file}" for what, file in files.items() if is_there(file)]:
         log.say(f"  {', '.join(found)}")
     if is_there(path / METRICS):
         log.say(f"  curve   {called('plot')} {shlex.quote(str(path))}")
 
 
 def is_there(file: Path) -> bool:
-    """Return whether a file is there; one that a file system which is away has counts."""
+    """Tell whether a file is there; one that a file system which is away has counts."""
     try:
         os.lstat(file)
     except OSError as error:
@@ -245,13 +193,7 @@ def save(job: Job, status: str, best: Best | None = None, final: Best | None = N
     """
     run = job.run
     assert run is not None
-    parts = (
-        state_arrays(job),
-        learner_arrays(job),
-        replay(job),
-        pending_arrays(job.unevaluated),
-        main_policy(job),
-    )
+    parts = whole(job)
     if not saved(lambda: run.checkpoint(job.state.generation, *parts)):
         return False
     job.checkpointed = job.state.generation
@@ -281,47 +223,29 @@ def fail(job: Job) -> None:
 
 
 def results(job: Job, best: Best | None = None, final: Best | None = None) -> dict[str, Any]:
-    """Return what status.json says about the run's results."""
+    """Say what status.json has of the run's results."""
     found = {"best_return": (best or job.state.best).episodic_return}
     return {**found, "final_return": final.episodic_return} if final and final.policy else found
 
 
-def main_policy(job: Job) -> np.ndarray:
-    """Return the policy that counts, float32 [d]: the first of the state's."""
-    return next(iter(job.state.policies.values()))
-
-
-def state_arrays(job: Job) -> dict[str, np.ndarray]:
-    """Return the state's arrays without what its memories have of the replay's transitions."""
-    return state.arrays(job.state, replay=replay(job))
-
-
-def learner_arrays(job: Job) -> dict[str, np.ndarray]:
-    """Return the learner's arrays without its replay."""
-    return {} if job.learner is None else job.learner.arrays()
-
-
-def replay(job: Job) -> Any:
-    """Return the learner's replay, or None."""
-    return None if job.learner is None else job.learner.stored_replay
+def whole(job: Job) -> tuple[Any, ...]:
+    """Gather what a checkpoint has: arrays of state and learner, replay, pending generation, and the policy that counts [d]."""
+    learner, parts = job.learner, zip(("metrics", "timing"), job.unevaluated or (), strict=False)
+    replay = None if learner is None else learner.stored_replay
+    pending = {
+        f"{group}/{column}": np.asarray(value)
+        for group, part in parts
+        for column, value in part.items()
+    }
+    arrays = state.arrays(job.state, replay=replay)  # without the replay's transitions
+    theta = next(iter(job.state.policies.values()))
+    return arrays, {} if learner is None else learner.arrays(), replay, pending, theta
 
 
 def pending_row(pending: dict[str, np.ndarray]) -> tuple[dict[str, Any], dict[str, Any]] | None:
-    """Return the row and timing of a checkpoint's pending generation, None where there is none."""
+    """Read the row and timing of a checkpoint's pending generation, None where there is none."""
     parts: dict[str, dict[str, Any]] = {"metrics": {}, "timing": {}}
     for name, array in pending.items():
         group, _, column = name.partition("/")
         parts[group][column] = array[()]
     return (parts["metrics"], parts["timing"]) if pending else None
-
-
-def pending_arrays(
-    unevaluated: tuple[dict[str, Any], dict[str, Any]] | None,
-) -> dict[str, np.ndarray]:
-    """Return what a checkpoint stores of a generation without its evaluation; empty where there is none."""
-    parts = zip(("metrics", "timing"), unevaluated or (), strict=False)
-    return {
-        f"{group}/{column}": np.asarray(value)
-        for group, part in parts
-        for column, value in part.items()
-    }

@@ -17,7 +17,8 @@ WHO = "settings"  # in messages
 SENTENCES = {
     errors.NotSaved.code: "its last state could not be saved; what was saved before stands",
     errors.RunError.code: (
-        "it counts as failed, as no evaluation had all its returns finite or too many starts were in vain: log.txt tells"
+        "it counts as failed, as no evaluation had all its returns finite or too many starts were"
+        " in vain: log.txt tells"
     ),
 }
 
@@ -43,31 +44,27 @@ def train(
     on with it. Raises RunError: WrongUsage, NoCheckpoint, NotSaved, Interrupted, each with `code`, the exit code. See
     docs/python.md.
     """
-    session, job = import_training()
+    session, ended = import_training()
     if config is not None and not isinstance(config, Config | str | os.PathLike):
         told = f"the first argument is a TOML file, a Config or None, not a {type(config).__name__}"
-        raise errors.WrongUsage(
-            f"esac_mpi.train: {told}; settings are the second one: train(None, {{...}})"
-        )
+        remedy = "settings are the second one: train(None, {...})"
+        raise errors.WrongUsage(f"esac_mpi.train: {told}; {remedy}")
     places = {"run_dir": run_dir, "start_from": start_from}
-    named = {
-        **(given or {}),
-        **{name: os.fspath(path) for name, path in places.items() if path is not None},
-    }
-    words = [] if config is None or isinstance(config, Config) else [os.fspath(config)]
-    command = [
-        "esac_mpi.train",
-        *words,
-        *(word for n, v in plain(named).items() for word in (f"--{n}", *as_words(v))),
-    ]
-    asked = session.Asked(
-        lambda: (resolve(config, named), fresh), command + ["--fresh"] * fresh, callback
-    )
+    named = dict(given or {})
+    named |= {name: os.fspath(path) for name, path in places.items() if path is not None}
+    command = ["esac_mpi.train"]
+    if not (config is None or isinstance(config, Config)):
+        command.append(os.fspath(config))
+    for name, value in plain(named).items():
+        command += [f"--{name}", *as_words(value)]
+    if fresh:
+        command.append("--fresh")
+    asked = session.Asked(lambda: (resolve(config, named), fresh), command, callback)
     try:
         code, path, _ = session.guest(asked, quiet)
-    except job.Ended as end:
+    except ended.Ended as end:
         raise errors.KINDS[end.code](str(end)) from None
-    if code not in (job.FINISHED, job.STOPPED):
+    if code not in (ended.FINISHED, ended.STOPPED):
         raise errors.KINDS[code](f"{path or 'the run'}: {SENTENCES[code]}")
     if path is None:
         return None
@@ -83,14 +80,14 @@ def import_training() -> tuple[Any, Any]:
     """
     try:
         process_start.check_place(os.environ)
-        from esac_mpi.training import active_run, session
+        from esac_mpi.training import ended, session
     except errors.Misplaced as error:
         raise errors.WrongUsage(f"esac_mpi.train: {error}") from None
     except (ImportError, RuntimeError) as error:  # mpi4py's
         if told := errors.why_no_mpi(error):
             raise ImportError(told) from None
         raise
-    return session, active_run
+    return session, ended
 
 
 def resolve(config: Config | str | os.PathLike[str] | None, given: Settings) -> Config:

@@ -17,16 +17,10 @@ from esac_mpi.play.counters import Best
 from esac_mpi.play.rollout import NoFiniteReturn
 from esac_mpi.training import evaluation
 from esac_mpi.training.active_run import (
-    FAILED,
-    FINISHED,
-    STOPPED,
-    UNSAVED,
-    Ended,
     Job,
     at_end,
     checkpoint_if_due,
     fail,
-    lives_on,
     progress,
     save,
     save_policy,
@@ -34,6 +28,7 @@ from esac_mpi.training.active_run import (
     say_files,
     standing,
 )
+from esac_mpi.training.ended import FAILED, FINISHED, STOPPED, UNSAVED, Ended, lives_on
 from esac_mpi.training.forecast import pace
 from esac_mpi.training.set_up import set_up
 from esac_mpi.training.task_set_up import let_go
@@ -41,15 +36,11 @@ from esac_mpi.training.task_set_up import let_go
 RECORDED = 64  # ranks of which a row has the busy seconds
 SILENCE = 20  # generations for which rank 0 waits for the others, at least
 IN_FULL = 5  # generations with returns that are not finite whose members are told
-SPARE, SPARE_FRACTION = (
-    30.0,
-    0.05,
-)  # of the job's time [s]: the lesser of the two is kept for what was not foreseen
+# of the job's time [s]: the lesser of the two is kept for what was not foreseen
+SPARE, SPARE_FRACTION = 30.0, 0.05
 
-
-Listener = Callable[
-    [dict[str, Any]], object
-]  # a row by its columns -> whether the run is to end here, saved
+# a row by its columns -> whether the run is to end here, saved
+Listener = Callable[[dict[str, Any]], object]
 
 
 def train(
@@ -87,9 +78,8 @@ def train(
         raise
     job.listener, job.has_listener = listener, world.from_root(listener is not None)
     job.limit = world.from_root(limit)
-    job.deadline = world.clock() + world.from_root(
-        deadline - world.clock()
-    )  # rank 0's decides, on every rank's own clock
+    # rank 0's decides, on every rank's own clock
+    job.deadline = world.clock() + world.from_root(deadline - world.clock())
     try:
         world.agree()
         go_on(job)
@@ -97,9 +87,7 @@ def train(
         world.end_dispatch()
         let_go(*tasks)
         return code
-    except (
-        BaseException
-    ) as error:  # also what leaves a script or a notebook, whose process lives on
+    except BaseException as error:  # also what leaves a script, whose process lives on
         if job.run:
             fail(job)
         if lives_on(world, error):
@@ -115,14 +103,13 @@ def go_on(job: Job) -> None:
     """Make generations until the budget is spent, or a rank wishes to stop."""
     world, start = job.world, job.world.clock()
     before = job.run.wall_seconds if job.run else 0.0
-    tried, recording, saved_before, processor = (
-        (job.state.generation, start),
-        0.0,
-        len(job.saving),
-        time.process_time(),
-    )
+    tried = job.state.generation, start
+    recording = 0.0
+    saved_before = len(job.saving)
+    processor = time.process_time()
     keep_time(job)
-    told, over = tell_pace(job), False
+    told = tell_pace(job)
+    over = False
     while job.unevaluated or not (at_end(job) or world.stopping or over):
         began = world.clock()
         try:
@@ -144,16 +131,19 @@ def go_on(job: Job) -> None:
         tell_number(job, job.state.counters.unstable_episodes)
         if job.run:
             now, used = world.clock(), time.process_time()
-            timing.update(wall_seconds=before + now - start, bytes_exchanged=world.bytes_exchanged)
-            timing.update(
-                seconds_evaluation=now - made, seconds_record=recording
-            )  # of the row before this one
-            timing.update(evaluation_seconds=episodes, seconds_processor=used - processor)
+            saving = job.saving[saved_before:]
+            seconds, size = np.sum(saving, axis=0) if saving else (0.0, 0)
+            timing |= {
+                "wall_seconds": before + now - start,
+                "bytes_exchanged": world.bytes_exchanged,
+                "seconds_evaluation": now - made,
+                "seconds_record": recording,  # of the row before this one
+                "evaluation_seconds": episodes,
+                "seconds_processor": used - processor,
+                "seconds_checkpoint": seconds,
+                "bytes_checkpoint": size,
+            }
             processor = used
-            seconds, size = (
-                np.sum(job.saving[saved_before:], axis=0) if job.saving[saved_before:] else (0.0, 0)
-            )
-            timing.update(seconds_checkpoint=seconds, bytes_checkpoint=size)
             saved_before = len(job.saving)
             add_row(job, row, timing)
             tried = checkpoint_if_due(job, tried)
@@ -161,21 +151,22 @@ def go_on(job: Job) -> None:
             recording = world.clock() - now
         if job.config.budget.minutes:
             job.trained = world.from_root(before + world.clock() - start)
-        over = heard(job)
+        over = end_is_wished(job)
         job.seconds.append(world.clock() - began)
         keep_time(job)
 
 
-def heard(job: Job) -> bool:
-    """Let rank 0's listener hear of the generation; return, on all ranks, whether it ends the run here."""
+def end_is_wished(job: Job) -> bool:
+    """Let rank 0's listener hear of the generation; tell, on all ranks, whether it ends the run here."""
     if not job.has_listener:
         return False
     answer = None
     if job.run and job.listener:
-        row = job.run.last_row().items()
-        answer = job.listener(
-            {name: value.copy() if np.ndim(value) else value.item() for name, value in row}
-        )
+        row = job.run.last_row()
+        copy = {
+            name: value.copy() if np.ndim(value) else value.item() for name, value in row.items()
+        }
+        answer = job.listener(copy)
     if answer:
         job.world.stop.why = job.world.stop.why or "the callback's answer"
     return bool(job.world.from_root(bool(answer)))
@@ -186,9 +177,8 @@ def keep_time(job: Job) -> None:
     world, limit = job.world, 60 * job.config.stop.silent_minutes
     world.watchdog.generation = job.state.generation + 1
     if limit and world.rank == 0:
-        world.watchdog.silence_limit = max(
-            limit, SILENCE * float(np.median([*job.seconds] or [0.0]))
-        )
+        usual = float(np.median([*job.seconds] or [0.0]))
+        world.watchdog.silence_limit = max(limit, SILENCE * usual)
     if math.isfinite(job.deadline):
         last = job.deadline - 3 * max((seconds for seconds, _ in job.saving), default=0.0)
         world.stop.give_up_at(last, job.limit)
@@ -211,7 +201,7 @@ def add_row(job: Job, row: dict[str, Any], timing: dict[str, Any]) -> None:
         saved(lambda: save_policy(job, job.state.best))
     job.run.publish_metrics()
     if job.display:
-        job.display.update(shown(job, row, timing))
+        job.display.update(display_row(job, row, timing))
 
 
 def tell_pace(job: Job) -> bool:
@@ -228,32 +218,30 @@ def tell_not_finite(job: Job, members: list[int]) -> None:
         return
     job.not_finite += 1
     count, k = job.not_finite, job.state.generation
-    if count <= IN_FULL:
-        told = f"the return of member(s) {members} is not finite: ranked last, counted{seeds(job, k, members)}"
-    elif count.bit_count() == 1:
-        where = f"metrics/{job.algorithm.DECLARES.fitness}"
-        told = f"{len(members)} returns are not finite; {count} generations since the start had such ({where} has all)"
-    else:
+    if not told_now(count):
         return
+    if count <= IN_FULL:
+        told = f"the return of member(s) {members} is not finite"
+        told += f": ranked last, counted{seeds(job, k, members)}"
+    else:
+        had = f"{count} generations since the start had such"
+        where = f"metrics/{job.algorithm.DECLARES.fitness} has all"
+        told = f"{len(members)} returns are not finite; {had} ({where})"
     log.say(f"generation {k}: {told}")
 
 
 def tell_spoilt(job: Job, returns: dict[str, np.ndarray]) -> None:
     """Say whose evaluations, {policy: returns [episodes]}, are not finite and so make no best policy; ever more rarely."""
-    finite = [np.isfinite(values) for values in returns.values()]
-    if not np.any(finite):
-        log.warn(
-            f"generation {job.state.generation}: the return of no evaluation episode is finite: look at the task"
-        )
-    elif not np.all(finite):
+    k = job.state.generation
+    finite = {name: np.isfinite(values) for name, values in returns.items()}
+    if not any(each.any() for each in finite.values()):
+        log.warn(f"generation {k}: the return of no evaluation episode is finite: look at the task")
+        return
+    if names := ", ".join(name for name, each in finite.items() if not each.all()):
         job.spoilt += 1
-        names = ", ".join(
-            name for name, each in zip(returns, finite, strict=True) if not each.all()
-        )
         if told_now(job.spoilt):
-            log.say(
-                f"generation {job.state.generation}: an evaluation episode of {names} has no finite return: no best policy"
-            )
+            what = f"an evaluation episode of {names} has no finite return: no best policy"
+            log.say(f"generation {k}: {what}")
 
 
 def tell_number(job: Job, unstable: int) -> None:
@@ -269,26 +257,27 @@ def tell_number(job: Job, unstable: int) -> None:
         found = [told for everyone in job.world.gather(mine) for told in everyone if told]
         job.told = bool(found)
         if found and job.world.rank == 0:
-            log.warn(
-                f"{job.config.task.id}: {found[0]}: such an episode ends there, is unstable and ranks last (told once)"
-            )
+            such = "such an episode ends there, is unstable and ranks last (told once)"
+            log.warn(f"{job.config.task.id}: {found[0]}: {such}")
 
 
 def told_now(count: int) -> bool:
-    """Return whether to tell of something for the time so numbered: the first few, and then whenever that has doubled."""
+    """Tell whether to speak of something for the time so numbered: the first few, and then whenever that has doubled."""
     return count <= IN_FULL or count.bit_count() == 1
 
 
 def seeds(job: Job, k: int, members: list[int]) -> str:
-    """Return what to say of the seeds of members' episodes in generation k; nothing where they are the algorithm's own."""
+    """Name the seeds of members' episodes in generation k; nothing where they are the algorithm's own."""
     declared = job.algorithm.DECLARES.evolution
     if declared is None:
         return ""
-    return f"; seeds of their episodes {[population.episode_seed(job.params, declared(job.config), k, i) for i in members]}"
+    table = declared(job.config)
+    found = [population.episode_seed(job.params, table, k, i) for i in members]
+    return f"; seeds of their episodes {found}"
 
 
 def busy_columns(busy: np.ndarray, generation: int) -> dict[str, Any]:
-    """Return a row's columns about the ranks' busy seconds [ranks]; of more than RECORDED ranks, rank 0 and others in turn."""
+    """Make a row's columns of the ranks' busy seconds [ranks]; of more than RECORDED ranks, rank 0 and others in turn."""
     first, others = 1, RECORDED - 1
     if len(busy) > RECORDED:
         first += generation % -(-(len(busy) - 1) // others) * others
@@ -315,17 +304,12 @@ def finish(job: Job, fresh: bool = False) -> int:
     if job.run:
         status = "complete" if complete else "requeue"
         began = job.run.restored.generation if job.run.restored else 0
-        if (
-            not complete
-            and 0 < job.config.stop.starts <= job.run.starts
-            and job.state.generation == began
-        ):
+        in_vain = 0 < job.config.stop.starts <= job.run.starts and job.state.generation == began
+        failed = not best.policy if complete else in_vain
+        if failed:
             status, code = "failed", FAILED
-        if complete and not best.policy:
-            status, code = "failed", FAILED
-        written = not best.policy or saved(
-            lambda: save_policy(job, best)
-        )  # again: a full disk may have had room since
+        # again: a full disk may have had room since
+        written = not best.policy or saved(lambda: save_policy(job, best))
         if not save(job, status, best, final) or not written:
             code = UNSAVED
             fail(job)
@@ -337,8 +321,8 @@ def finish(job: Job, fresh: bool = False) -> int:
     return job.world.from_root(code)
 
 
-def shown(job: Job, row: dict[str, Any], timing: dict[str, Any]) -> dict[str, Any]:
-    """Return what the display shows of a generation; it keeps the last figure where one is nan."""
+def display_row(job: Job, row: dict[str, Any], timing: dict[str, Any]) -> dict[str, Any]:
+    """Choose what the display shows of a generation; it keeps the last figure where one is nan."""
     counters = job.state.counters
     fitness = np.atleast_1d(row[job.algorithm.DECLARES.fitness])
     finite = fitness[np.isfinite(fitness)]
@@ -361,25 +345,20 @@ def say_end(job: Job, code: int, best: Best, final: Best, but: str = "", why: st
     why: what stopped it before its budget was spent.
     """
     assert job.run is not None
-    path, generation = job.run.path, job.state.generation
+    here = f"generation {job.state.generation}"
     if code == FINISHED:
         last = f", final {final.episodic_return:.1f} ({final.policy})" if final.policy else ""
-        log.say(
-            f"finished at generation {generation}: best return {best.episodic_return:.1f} ({best.policy}){last}"
-        )
+        found = f"best return {best.episodic_return:.1f} ({best.policy}){last}"
+        log.say(f"finished at {here}: {found}")
     elif code == STOPPED:
         by = f" ({why})" if why else ""
-        log.say(
-            f"stopped at generation {generation}{by}, saved; run the same command again{but} to go on"
-        )
+        log.say(f"stopped at {here}{by}, saved; run the same command again{but} to go on")
     elif code == FAILED and at_end(job) and not best.policy:
-        log.warn(
-            f"failed at generation {generation}, the end of its budget: no evaluation had all its returns finite"
-        )
+        end = "the end of its budget: no evaluation had all its returns finite"
+        log.warn(f"failed at {here}, {end}")
     elif code == FAILED:
-        log.warn(
-            f"stopped at generation {generation} as {job.run.starts} starts in a row before it: failed (stop.starts)"
-        )
+        starts = f"{job.run.starts} starts in a row before it"
+        log.warn(f"stopped at {here} as {starts}: failed (stop.starts)")
     else:
-        log.warn(f"generation {generation} is not wholly saved: {standing(job)}")
-    say_files(path, bool(best.policy))
+        log.warn(f"{here} is not wholly saved: {standing(job)}")
+    say_files(job.run.path, bool(best.policy))

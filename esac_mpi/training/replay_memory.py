@@ -8,55 +8,46 @@ from typing import TYPE_CHECKING, Any
 
 from esac_mpi.algorithms import ALGORITHMS
 from esac_mpi.algorithms.declaration import Learning
-from esac_mpi.config import Config, flatten
+from esac_mpi.config import NAMES, Config, flatten
 from esac_mpi.config.reads import tables, unread
 from esac_mpi.envs import Env
 from esac_mpi.host import ram
 from esac_mpi.play import state
 from esac_mpi.play.transitions import width
+from esac_mpi.training.ended import ReplayTooLarge
 
 if TYPE_CHECKING:
     from esac_mpi.record import Checkpoint
 
-GROWS_WITH = (
-    "update_cost",
-    "workers",
-)  # fields with which the reserve grows, where a table has them
-
-
-class ReplayTooLarge(Exception):
-    """A replay that cannot fit in the machine's memory; the message says how large it is, and what would fit."""
+# fields with which the reserve grows, where a table has them
+GROWS_WITH = "update_cost", "workers"
 
 
 def reserve(config: Config, horizon: int) -> int:
-    """Return the transitions for which the replay has room beside its capacity."""
+    """Count the transitions for which the replay has room beside its capacity."""
     return int(_learning(config).reserve(config, horizon))
 
 
 def table(config: Config) -> str:
-    """Return the table that has the replay's capacity; empty for an algorithm without one."""
-    found = [
-        name
-        for name in tables(config.algorithm)
-        if hasattr(getattr(config, name), "replay_capacity")
-    ]
+    """Name the table that has the replay's capacity; empty for an algorithm without one."""
+    found = [name for name in tables(config.algorithm) if f"{name}.replay_capacity" in NAMES]
     return next((name for name in found if not unread(config, [f"{name}.replay_capacity"])), "")
 
 
 def most_added(config: Config, horizon: int) -> float:
-    """Return the most transitions that a run of this budget ever adds to its replay; inf = no limit is told."""
+    """Count the most transitions that a run of this budget ever adds to its replay; inf = no limit is told."""
     return float(_learning(config).added(config, horizon))
 
 
 def needed(config: Config, env: Env) -> int:
-    """Return the memory that the replay of a run of this budget comes to take [bytes]; 0 without one."""
+    """Count the memory that the replay of a run of this budget comes to take [bytes]; 0 without one."""
     if not table(config):
         return 0
     return int(_row(env) * min(room(config, env.horizon), most_added(config, env.horizon)))
 
 
 def is_cut(config: Config, horizon: int, has: int, count: int) -> bool:
-    """Return whether a smaller budget leaves too little room for `count` transitions; a former version's surplus is let go of.
+    """Tell whether a smaller budget leaves too little room for `count` transitions; a former version's surplus is let go of.
 
     has: the transitions that there is room for.
     """
@@ -64,23 +55,22 @@ def is_cut(config: Config, horizon: int, has: int, count: int) -> bool:
 
 
 def half_way(config: Config, horizon: int, begun: Any, restored: "Checkpoint") -> str:
-    """Return why a run does not go on: tasks under way read transitions for which a smaller budget leaves no room; "" if it does.
+    """Say why a run does not go on: tasks under way read transitions for which a smaller budget has no room; "" if it does.
 
     begun: the state as before the first generation.
     """
     (first, stop), rows = restored.replay_bounds, state.replay_rows(begun)
-    if (
-        rows is None
-        or not state.is_half_way(begun, restored.state)
-        or not is_cut(config, horizon, len(rows), stop - first)
-    ):
+    if rows is None or not state.is_half_way(begun, restored.state):
         return ""
-    told = "stopped within a generation, whose tasks read transitions for which this budget leaves no room"
-    return f"{told}: go on with the budget of before to the end of the generation"
+    if not is_cut(config, horizon, len(rows), stop - first):
+        return ""
+    why = "whose tasks read transitions for which this budget leaves no room"
+    remedy = "go on with the budget of before to the end of the generation"
+    return f"stopped within a generation, {why}: {remedy}"
 
 
 def unseen(config: Config, horizon: int) -> str:
-    """Return what to say where the learner's episodes are cut before they end, and so teach it nothing of what comes later."""
+    """Say where the learner's episodes are cut before they end, and so teach it nothing of what comes later."""
     learning = ALGORITHMS[config.algorithm].DECLARES.learning
     name = learning.cut(config) if learning else ""
     if not name or (steps := dict(flatten(config))[name]) >= horizon:
@@ -97,34 +87,29 @@ def refuse_too_large(config: Config, env: Env, memory: int) -> None:
     meanwhile = reserve(config, env.horizon)
     fits = memory // _row(env) - meanwhile
     unit = 10 ** max(0, len(str(max(fits, 0))) - 2)  # two digits of it
-    remedy = f"set it to {fits // unit * unit} or less, or lower the budget"
-    if fits <= 0:
-        lower = " or ".join(
-            [
-                f"{table(config)}.{n}"
-                for n in GROWS_WITH
-                if hasattr(getattr(config, table(config)), n)
-            ]
-        )
-        takes = f"what comes in while tasks or a phase are at work takes {ram.size(meanwhile * _row(env))} of it"
-        remedy = (
-            f"{takes}: lower {lower}, or the budget"
-            if lower
-            else f"{takes}: lower the budget, or observe less"
-        )
+    if fits > 0:
+        remedy = f"set it to {fits // unit * unit} or less, or lower the budget"
+    else:
+        grows = [name for n in GROWS_WITH if (name := f"{table(config)}.{n}") in NAMES]
+        lower = f"lower {' or '.join(grows)}, or the budget"
+        if not grows:
+            lower = "lower the budget, or observe less"
+        taken = f"takes {ram.size(meanwhile * _row(env))} of it"
+        remedy = f"what comes in while tasks or a phase are at work {taken}: {lower}"
+    observed = f"of {env.observation_size} observations the replay comes to take {ram.size(need)}"
     raise ReplayTooLarge(
-        f"{table(config)}.replay_capacity = {capacity(config)}: of {env.observation_size} observations the replay comes to take "
-        f"{ram.size(need)}, and the machine of rank 0 has {ram.size(memory)}: {remedy}"
+        f"{table(config)}.replay_capacity = {capacity(config)}: {observed}, and the machine of "
+        f"rank 0 has {ram.size(memory)}: {remedy}"
     )
 
 
 def capacity(config: Config) -> int:
-    """Return the transitions that the replay keeps [transitions]."""
+    """Count the transitions that the replay keeps [transitions]."""
     return int(getattr(config, table(config)).replay_capacity)
 
 
 def room(config: Config, horizon: int) -> int:
-    """Return the transitions for which there is room where the budget does not limit them; older versions may have kept more."""
+    """Count the transitions for which there is room where the budget does not limit them; older versions may have kept more."""
     return capacity(config) + reserve(config, horizon)
 
 
@@ -135,5 +120,5 @@ def _learning(config: Config) -> Learning:
 
 
 def _row(env: Env) -> int:
-    """Return what a transition takes [bytes]."""
+    """Size a transition [bytes]."""
     return 4 * width(env.observation_size, env.action_size)

@@ -26,15 +26,8 @@ from esac_mpi import comm, learners, record
 from esac_mpi.config import Config, ConfigError
 from esac_mpi.host import batch_system, log, process_start, threads
 from esac_mpi.host.invocation import look_here, nowhere, without_arguments
-from esac_mpi.host.stop import EndsRun
-from esac_mpi.play import rollout
-from esac_mpi.training import active_run, check, loop, set_up
-
-ON_ALL = (
-    comm.DivergedError,
-    rollout.NoFiniteReturn,
-    rollout.ThetaNotFinite,
-)  # errors that all ranks raise together
+from esac_mpi.training import check, loop, set_up
+from esac_mpi.training.ended import FAILED, WRONG_USAGE, Ended, as_end
 
 GUEST = threading.Lock()  # held while a training is a guest in this process
 BEGUN = set[Path]()  # run directories of the trainings of this process, on rank 0
@@ -45,9 +38,8 @@ Answer = tuple[Config, bool]  # a configuration, and whether the run begins anew
 class Asked(NamedTuple):
     """What a training is asked for."""
 
-    resolve: Callable[
-        [], Answer
-    ]  # rank 0 alone calls it; it may raise ConfigError, or SystemExit after a text of help
+    # rank 0 alone calls it; it may raise ConfigError, or SystemExit after a text of help
+    resolve: Callable[[], Answer]
     command: list[str]  # for the run's files
     listener: loop.Listener | None = None  # hears of every generation
     looks: bool = False  # --check in place of a run
@@ -63,15 +55,14 @@ class Outcome(NamedTuple):
 
 @without_arguments()
 def program(asked: Asked) -> int:
-    """Carry a training out in a process that ends with it; return its exit code."""
+    """Train in a process that ends with it; return its exit code."""
     world = None
     try:
         world = comm.World()
         log.setup(world.rank, platform.node())
         world.stop.listen()
-        return carried_out(
-            world, asked, process_start.SECONDS_LEFT, time.monotonic() - process_start.BEGAN
-        ).code
+        elapsed = time.monotonic() - process_start.BEGAN
+        return run(world, asked, process_start.SECONDS_LEFT, elapsed).code
     except Exception as error:
         end = as_end(error, world is None or world.size == 1)
         if end is None:
@@ -87,22 +78,21 @@ def program(asked: Asked) -> int:
 
 
 def guest(asked: Asked, quiet: bool = False) -> Outcome:
-    """Carry a training out in a process that goes on after it; all ranks call this. Raises job.Ended, on all ranks.
+    """Train in a process that goes on after it; all ranks call this. Raises Ended, on all ranks.
 
     quiet: nothing is printed but warnings.
     """
     if not GUEST.acquire(blocking=False):
-        told = "another training goes on in this process: one at a time, as signals and random numbers are the process's"
-        raise active_run.Ended(
-            active_run.WRONG_USAGE, f"{told}; start others as processes of their own"
-        )
+        why = "one at a time, as signals and random numbers are the process's"
+        told = f"another training goes on in this process: {why}"
+        raise Ended(WRONG_USAGE, f"{told}; start others as processes of their own")
     world, left = None, process_start.SECONDS_LEFT - (time.monotonic() - process_start.BEGAN)
     try:
         with put_back(), log.kept():
             world = comm.World()
             log.setup(world.rank, platform.node(), quiet)
             with heard(world):
-                return carried_out(world, asked, left, 0.0)._replace(wished=world.stop.wished)
+                return run(world, asked, left, 0.0)._replace(wished=world.stop.wished)
     except BaseException as error:
         alone = world is None or world.size == 1
         end = as_end(error, alone)
@@ -117,26 +107,26 @@ def guest(asked: Asked, quiet: bool = False) -> Outcome:
             world.stop.alarm_again()  # whose handler may raise
 
 
-def carried_out(world: comm.World, asked: Asked, seconds_left: float, elapsed: float) -> Outcome:
-    """Do what is asked for, and release the world, but where ranks do not end together; return how it ended. Raises job.Ended.
+def run(world: comm.World, asked: Asked, seconds_left: float, elapsed: float) -> Outcome:
+    """Do what is asked for; release the world, but where ranks do not end together. Raises Ended for what is refused.
 
     See loop.train for the times.
     """
     try:
-        outcome = done(world, asked, seconds_left, elapsed)
+        outcome = do(world, asked, seconds_left, elapsed)
     except BaseException as error:
-        if as_end(error, world.size == 1) or world.size == 1:
+        if world.size == 1 or as_end(error, False):
             world.free()
         raise
     world.free()
     return outcome
 
 
-def done(world: comm.World, asked: Asked, seconds_left: float, elapsed: float) -> Outcome:
-    """Do what is asked for; return how it ended. Raises job.Ended for what is refused."""
+def do(world: comm.World, asked: Asked, seconds_left: float, elapsed: float) -> Outcome:
+    """Do what is asked for. Raises Ended for what is refused."""
     comm.check_launcher(dict(os.environ), world.size)
-    if world.leads and (told := batch_system.stale(os.environ)):
-        log.warn(told)
+    if world.leads and (stale := batch_system.stale(os.environ)):
+        log.warn(stale)
     answer = agreed(world, asked.resolve)
     if isinstance(answer, int):
         return Outcome(answer)
@@ -144,18 +134,16 @@ def done(world: comm.World, asked: Asked, seconds_left: float, elapsed: float) -
     if asked.looks:
         left = min(3600 * config.max_hours or math.inf, seconds_left) - elapsed
         return Outcome(check.check(config, world, left, fresh))
-    place = (
-        set_up.run_directory(config).absolute() if world.leads else None
-    )  # a callback may change the directory
-    BEGUN.update([place] if place else [])
-    return Outcome(
-        loop.train(config, fresh, world, asked.command, seconds_left, elapsed, asked.listener),
-        place,
-    )
+    place = None
+    if world.leads:
+        place = set_up.run_directory(config).absolute()  # a callback may change the directory
+        BEGUN.add(place)
+    code = loop.train(config, fresh, world, asked.command, seconds_left, elapsed, asked.listener)
+    return Outcome(code, place)
 
 
 def agreed(world: comm.World, resolve: Callable[[], Answer]) -> Answer | int:
-    """Return rank 0's answer on all ranks, or the exit code of one that has printed its help. Raises job.Ended."""
+    """Share rank 0's answer with all ranks, or the exit code of one that has printed its help. Raises Ended."""
     answer: Answer | int = 0
     refusal = ""
     if world.rank == 0:
@@ -164,51 +152,27 @@ def agreed(world: comm.World, resolve: Callable[[], Answer]) -> Answer | int:
                 raise ConfigError(gone)
             answer = resolve()
             if answer[1] and (later := later_round(answer[0])):
-                log.warn(
-                    f"--fresh is ignored in a job's later round ({later}): the run goes on where it stands"
-                )
+                ignored = f"--fresh is ignored in a job's later round ({later})"
+                log.warn(f"{ignored}: the run goes on where it stands")
                 answer = answer[0], False
         except ConfigError as error:
             refusal = str(error)
         except SystemExit as end:  # tyro has printed its help or its complaint
-            answer = end.code if isinstance(end.code, int) else active_run.FAILED
+            answer = end.code if isinstance(end.code, int) else FAILED
     answer, refusal = world.from_root((answer, refusal))
     if refusal:
-        raise active_run.Ended(active_run.WRONG_USAGE, refusal)
+        raise Ended(WRONG_USAGE, refusal)
     return answer
 
 
 def later_round(config: Config) -> str:
-    """Return by what a batch job shows that it has been at this run before, or ""."""
+    """Say by what a batch job shows that it has been at this run before, or ""."""
     place = set_up.run_directory(config)
     status = record.read_status(place)
-    if place.absolute() in BEGUN and (status.get("host"), status.get("pid")) == (
-        socket.gethostname(),
-        os.getpid(),
-    ):
+    owner = status.get("host"), status.get("pid")
+    if place.absolute() in BEGUN and owner == (socket.gethostname(), os.getpid()):
         return ""
     return batch_system.later_round(os.environ, status)
-
-
-def as_end(error: BaseException, alone: bool) -> active_run.Ended | None:
-    """Return the end of a run that an error means to all ranks, None for one that they do not share. alone: there is one rank."""
-    if isinstance(error, active_run.Ended):
-        return error
-    if isinstance(error, comm.LaunchError):
-        return active_run.Ended(active_run.WRONG_USAGE, str(error), type(error))
-    if isinstance(error, record.Refused) and alone:  # another run has taken the directory
-        return active_run.Ended(active_run.WRONG_USAGE, str(error), type(error))
-    shared = isinstance(error, ON_ALL) or (isinstance(error, EndsRun) and (alone or error.told))
-    return active_run.Ended(active_run.FAILED, last_words(error), type(error)) if shared else None
-
-
-def last_words(error: BaseException) -> str:
-    """Return what to say of an error that ends a run."""
-    if not isinstance(error, EndsRun):
-        return str(error)
-    return (
-        ", ".join([str(error), *getattr(error, "__notes__", [])]) + "; the last checkpoint stands"
-    )
 
 
 def abort(world: comm.World | None, error: BaseException) -> NoReturn:
@@ -216,9 +180,8 @@ def abort(world: comm.World | None, error: BaseException) -> NoReturn:
     if end := as_end(error, True):  # what it would be to a rank alone
         comm.abort(end.code, f"esac_mpi: {end}")
     who = f"rank {world.rank}" if world else "a rank"
-    comm.abort(
-        active_run.FAILED, f"esac_mpi: {who} on {platform.node()} failed:\n{traceback.format_exc()}"
-    )
+    failed = f"{who} on {platform.node()} failed:\n{traceback.format_exc()}"
+    comm.abort(FAILED, f"esac_mpi: {failed}")
 
 
 @contextmanager
@@ -254,9 +217,8 @@ def put_back() -> Iterator[None]:
     try:
         with threads.one_each() as known, learners.put_back():
             if not known:
-                log.warn(
-                    "numpy's BLAS is no OpenBLAS: start Python with OMP_NUM_THREADS=1 for the bits of the command line"
-                )
+                remedy = "start Python with OMP_NUM_THREADS=1 for the bits of the command line"
+                log.warn(f"numpy's BLAS is no OpenBLAS: {remedy}")
             yield
     finally:
         if here in sys.path:

@@ -18,28 +18,28 @@ from esac_mpi.operators.policy import Layout
 from esac_mpi.play import epsilon, rollout, state
 from esac_mpi.play.counters import Best
 from esac_mpi.play.params import Params, make_layout, make_policy
+from esac_mpi.record import Away, Checkpoint, Refused, Run, source
 from esac_mpi.training import provenance, replay_memory
 from esac_mpi.training.active_run import (
-    FAILED,
-    FINISHED,
-    NO_CHECKPOINT,
-    STOPPED,
-    UNSAVED,
-    WRONG_USAGE,
-    Ended,
     Job,
     check_directory_is_shared,
     fail,
-    learner_arrays,
-    main_policy,
-    pending_arrays,
     pending_row,
     progress,
-    replay,
     results,
     save_policy,
     saved,
-    state_arrays,
+    whole,
+)
+from esac_mpi.training.ended import (
+    FAILED,
+    FINISHED,
+    NO_LEARNER,
+    NO_START,
+    STOPPED,
+    Ended,
+    ReplayTooLarge,
+    of_files,
     together,
 )
 from esac_mpi.training.forecast import automatic
@@ -48,93 +48,66 @@ from esac_mpi.training.forecast.schedule import remark_at_start
 from esac_mpi.training.task_set_up import make_task, own_env, sentences, settled
 
 if TYPE_CHECKING:
-    from esac_mpi.record import Run
     from esac_mpi.training.warm_start import Source
 
-
-NO_LEARNER = learners.NoDevice, learners.NotInstalled, replay_memory.ReplayTooLarge
+NO_TASK = envs.TaskError, ImportError
 
 
 def set_up(
     config: Config, fresh: bool, world: World, command: list[str], made: list[envs.Env | None]
 ) -> Job:
     """Make task, state and learner, then the run directory; restore what it holds; `made` gets the tasks. Raises Ended."""
-    task_errors: dict[type[Exception], int] = {
-        envs.TaskError: WRONG_USAGE,
-        ImportError: WRONG_USAGE,
-    }
-    env = together(world, lambda: make_task(config), task_errors)
+    files = of_files(world)
+    env = together(world, lambda: make_task(config), *NO_TASK)
     made.append(env)
     config, names = world.from_root(settled(config, env))
-    no_learner: dict[type[Exception], int] = dict.fromkeys(NO_LEARNER, WRONG_USAGE)
-    unsettled = {
-        **task_errors,
-        **no_learner,
-        **exit_codes(world),
-        MemoryError: WRONG_USAGE,
-        ConfigError: WRONG_USAGE,
-    }
     found = together(
         world,
         lambda: automatic.resolve(config, env, world, run_directory(config), fresh),
-        unsettled,
+        *(*NO_TASK, *NO_START, *files, ConfigError),
     )
-    values, told = world.from_root(found)
+    values, said = world.from_root(found)
     config = updated(config, values)
     layout = make_layout(config, env)
     declares = ALGORITHMS[config.algorithm].DECLARES
-    no_table: dict[type[Exception], int] = {
-        epsilon.TableTooSmall: WRONG_USAGE,
-        MemoryError: WRONG_USAGE,
-    }
-    noise = together(world, lambda: make_epsilon(config, layout, world), no_table)
-    together(
-        world,
-        lambda: refuse_too_large(config, env, world),
-        {replay_memory.ReplayTooLarge: WRONG_USAGE},
-    )
-    apart = together(world, lambda: own_env(config, world.rank), task_errors)
+    no_table = epsilon.TableTooSmall, MemoryError
+    noise = together(world, lambda: make_epsilon(config, layout, world), *no_table)
+    together(world, lambda: refuse_too_large(config, env, world), ReplayTooLarge)
+    apart = together(world, lambda: own_env(config, world.rank), *NO_TASK)
     made.append(apart)
-    operators = together(world, lambda: make_operators(config, layout), {})
+    operators = together(world, lambda: make_operators(config, layout))
     params = Params(config, layout, env.horizon, noise, operators, apart)
-    initial = together(world, lambda: make_state(params, world), {MemoryError: WRONG_USAGE})
-    job = Job(
-        config, world, env, params, initial, make_policy(params, env, output=declares.output), None
-    )
-    job.learner = together(world, lambda: make_learner(params, env, initial, world), no_learner)
+    initial = together(world, lambda: make_state(params, world), MemoryError)
+    policy = make_policy(params, env, output=declares.output)
+    learner = together(world, lambda: make_learner(params, env, initial, world), *NO_LEARNER)
+    job = Job(config, world, env, params, initial, policy, learner)
 
-    device = "none" if job.learner is None else job.learner.device_name
+    found = together(world, lambda: probe.played(env), *NO_TASK)
+    device = "none" if learner is None else learner.device_name
     threads = config.learner.threads if declares.learning else 0
-    found = together(world, lambda: probe.played(env), task_errors)
-    origin = provenance.gather(env, found, world, device, threads, command)
-    origin["blocks"] = pieces(
-        layout.d, slots(declares.evolution(config)) if declares.evolution else 1
-    )
-    origin |= {
+    slots_here = slots(declares.evolution(config)) if declares.evolution else 1
+    origin = provenance.gather(env, found, world, device, threads, command) | {
+        "blocks": pieces(layout.d, slots_here),
         "sizes": " ".join(map(str, layout.sizes)),
         "discrete": int(envs.is_discrete(env)),
         "start": "",
+        "settled": " ".join([*names.split(), *values]),
     }
-    origin["settled"] = " ".join([*names.split(), *values])
     if world.agree():
-        raise Ended(
-            STOPPED,
-            f"stopped before it began ({', '.join(dict.fromkeys(world.reasons))}); nothing was written",
-        )
-    source = together(world, lambda: source_of(job, fresh, origin), exit_codes(world))
-    job.run = together(world, lambda: begin(job, fresh, origin), exit_codes(world))
+        why = ", ".join(dict.fromkeys(world.reasons))
+        raise Ended(STOPPED, f"stopped before it began ({why}); nothing was written")
+    source = together(world, lambda: source_of(job, fresh, origin), *files)
+    job.run = together(world, lambda: begin(job, fresh, origin), *files)
     try:
         go_back(job, origin, source)
     except BaseException as error:
         if job.run:
-            from esac_mpi.record import Away
-
             if isinstance(error, Ended) and error.code != FINISHED and error.kind is not Away:
                 fail(job)
             job.run.close()
         raise
     if job.run:
-        announce(job, origin, told)
+        announce(job, origin, said)
         take_up(job, job.run)
     return job
 
@@ -142,7 +115,7 @@ def set_up(
 def go_back(job: Job, origin: dict[str, Any], source: "Source | None" = None) -> None:
     """Give every rank the state that the run directory holds, or a new run's. Raises Ended, also where there is nothing to do."""
     world = job.world
-    together(world, lambda: restore(job, origin, source), exit_codes(world))
+    together(world, lambda: restore(job, origin, source), *of_files(world))
     state.share(job.state, world)
     job.trained = world.from_root(job.run.wall_seconds if job.run else 0.0)
     if world.from_root(job.unevaluated is not None) and world.rank:
@@ -152,27 +125,25 @@ def go_back(job: Job, origin: dict[str, Any], source: "Source | None" = None) ->
         raise Ended(*end)
 
 
-def at_once(config: Config, run: "Run", done: float) -> tuple[int, str] | None:
+def at_once(config: Config, run: Run, done: float) -> tuple[int, str] | None:
     """Return code and message of a run that ends where it stands, finished or started too often in vain; None if it goes on.
 
     done: how much of its budget is spent.
     """
     where, limit = run_directory(config), config.stop.starts
     if done >= 1 and run.complete:
-        return (
-            FINISHED,
-            f"the run in {where} is finished; raise its budget to go on, or --fresh to start over",
-        )
+        remedy = "raise its budget to go on, or --fresh to start over"
+        return FINISHED, f"the run in {where} is finished; {remedy}"
     if 0 < limit < run.starts:
         return FAILED, (
-            f"{limit} starts in a row without a new checkpoint (stop.starts): the run counts as failed now. Look at what it "
-            f"printed, and at {where / 'log.txt'}; the same command starts it again"
+            f"{limit} starts in a row without a new checkpoint (stop.starts): the run counts as "
+            f"failed now. Look at what it printed, and at {where / 'log.txt'}; the same command starts it again"
         )
     return None
 
 
 def make_state(params: Params, world: Memory) -> Any:
-    """Return the state before the first generation; make all that the node shares, the boards too. Raises MemoryError."""
+    """Make the state before the first generation; make all that the node shares, the boards too. Raises MemoryError."""
     config, algorithm = params.config, ALGORITHMS[params.config.algorithm]
     initial = algorithm.init(params, world)
     evaluations = [
@@ -186,19 +157,19 @@ def make_state(params: Params, world: Memory) -> Any:
 
 
 def make_epsilon(config: Config, layout: Layout, world: Memory) -> epsilon.Epsilon:
-    """Return how the noise of a slot is made. Raises epsilon.TableTooSmall, MemoryError."""
+    """Choose how the noise of a slot is made. Raises epsilon.TableTooSmall, MemoryError."""
     declared = ALGORITHMS[config.algorithm].DECLARES.evolution
     return epsilon.make(declared and declared(config), config.seed, layout, world)
 
 
 def make_operators(config: Config, layout: Layout) -> Any:
-    """Return the operators by which every rank takes gradients, where the algorithm has such."""
+    """Make the operators by which every rank takes gradients, where the algorithm has such."""
     name = ALGORITHMS[config.algorithm].DECLARES.operators(config)
     return learners.make_operators(name, config, layout) if name else None
 
 
 def learning_here(config: Config, world: World) -> Learning | None:
-    """Return what the algorithm declares of its learner, on the ranks that have one."""
+    """Look up what the algorithm declares of its learner, on the ranks that have one."""
     learning = ALGORITHMS[config.algorithm].DECLARES.learning
     return learning if learning and learning.ranks(world.rank) else None
 
@@ -209,13 +180,12 @@ def refuse_too_large(config: Config, env: envs.Env, world: World) -> None:
         return
     replay_memory.refuse_too_large(config, env, ram.total())
     if (need := replay_memory.needed(config, env)) > (free := ram.free()):
-        log.warn(
-            f"the replay comes to take {ram.size(need)}, and {ram.size(free)} of memory are free now"
-        )
+        room = f"{ram.size(free)} of memory are free now"
+        log.warn(f"the replay comes to take {ram.size(need)}, and {room}")
 
 
 def make_learner(params: Params, env: envs.Env, initial: Any, world: World) -> Any:
-    """Return the gradient learner, on the ranks that have one, as it goes with the state before the first generation.
+    """Make the gradient learner, on the ranks that have one, as it goes with the state before the first generation.
 
     Raises ReplayTooLarge for one without room.
     """
@@ -226,33 +196,26 @@ def make_learner(params: Params, env: envs.Env, initial: Any, world: World) -> A
     theta, rows = learning.actor(initial), state.replay_rows(initial)
     # a phase keeps what it overwrites, until its result enters; of a room that ranks share all is kept
     reserve = learning.reserve(config, env.horizon) if rows is None else 0
+    kind, discrete = learning.learner(config), envs.is_discrete(env)
     try:
-        return learners.make(
-            learning.learner(config), config, layout, theta, reserve, envs.is_discrete(env), rows
-        )
+        return learners.make(kind, config, layout, theta, reserve, discrete, rows)
     except MemoryError as error:
-        if not replay_memory.table(config):
-            raise
-        added = f"to the {replay_memory.most_added(config, env.horizon):,.0f} transitions at most that this budget adds"
         table = replay_memory.table(config)
-        raise replay_memory.ReplayTooLarge(
-            f"{error}: lower {table}.replay_capacity, {added}, or the networks"
-        ) from error
+        if not table:
+            raise
+        most = f"{replay_memory.most_added(config, env.horizon):,.0f} transitions at most"
+        lower = f"lower {table}.replay_capacity, to the {most} that this budget adds"
+        raise ReplayTooLarge(f"{error}: {lower}, or the networks") from error
 
 
-def begin(job: Job, fresh: bool, origin: dict[str, Any]) -> "Run | None":
+def begin(job: Job, fresh: bool, origin: dict[str, Any]) -> Run | None:
     """Open the run directory, on rank 0."""
     if job.world.rank:
         return None
-    from esac_mpi.record import Refused, Run, source
-
     path, follows = run_directory(job.config), job.config.own.follows
     if follows or state.can_be_half_way(job.state):
         restored = Run.foresee(path, job.config, origin, fresh, waits=True).restored
-        if restored is not None and (
-            told := replay_memory.half_way(job.config, job.env.horizon, job.state, restored)
-        ):
-            raise Refused(f"{path}: {told}")
+        refuse_half_way(job, path, restored)
         if restored is None and follows:
             state.follow(job.state, source(job.config, path, origin))
     run = Run.begin(path, job.config, origin, fresh)
@@ -260,8 +223,15 @@ def begin(job: Job, fresh: bool, origin: dict[str, Any]) -> "Run | None":
     return run
 
 
+def refuse_half_way(job: Job, path: Path, restored: Checkpoint | None) -> None:
+    """Raise Refused for a run that does not go on within a generation under a smaller budget."""
+    horizon = job.env.horizon
+    if restored and (why := replay_memory.half_way(job.config, horizon, job.state, restored)):
+        raise Refused(f"{path}: {why}")
+
+
 def source_of(job: Job, fresh: bool, origin: dict[str, Any]) -> "Source | None":
-    """Return what a new run begins from, on rank 0; None where that is nothing, or where the run goes on. Raises Refused."""
+    """Find what a new run begins from, on rank 0; None where that is nothing, or where the run goes on. Raises Refused."""
     if job.world.rank or not job.config.start_from:
         return None
     from esac_mpi.training import warm_start
@@ -269,188 +239,150 @@ def source_of(job: Job, fresh: bool, origin: dict[str, Any]) -> "Source | None":
     return warm_start.of(job, run_directory(job.config), origin, fresh)
 
 
-def exit_codes(world: World) -> dict[type[Exception], int]:
-    """Return the exit codes of what the run directory can refuse."""
-    if world.rank:
-        return {}
-    from esac_mpi import record
-
-    return {
-        record.Refused: WRONG_USAGE,
-        record.Unsaved: UNSAVED,
-        record.Unreadable: NO_CHECKPOINT,
-    }  # Away is both
-
-
 def run_directory(config: Config) -> Path:
-    """Return the run directory: the one named, or a name made of task, algorithm and seed."""
+    """Name the run directory: the one named, or a name made of task, algorithm and seed."""
     task = config.task.id.replace("/", "-").replace(":", "-")
     return Path(config.run_dir or f"runs/{task}-{config.algorithm}-seed{config.seed}")
 
 
 def restore(job: Job, origin: dict[str, Any], source: "Source | None" = None) -> None:
     """Load the run's checkpoint into state and learner, on rank 0; write the first one of a new run."""
-    if job.run is None:
+    run = job.run
+    if run is None:
         return
-    from esac_mpi.record import Refused
-
-    if job.run.restored is None:
+    saved = run.restored
+    if saved is None:
         if source is not None:
             from esac_mpi.training import warm_start
 
-            warm_start.begin_from(
-                job,
-                source,
-                origin,
-                lambda state: make_learner(job.params, job.env, state, job.world),
-            )
-        job.run.checkpoint(
-            0, state_arrays(job), learner_arrays(job), replay(job), theta=main_policy(job)
-        )
+            def remade(state: Any) -> Any:
+                return make_learner(job.params, job.env, state, job.world)
+
+            warm_start.begin_from(job, source, origin, remade)
+        run.checkpoint(0, *whole(job))
         return
+    replay: Any = None if job.learner is None else job.learner.replay
     try:
         if job.learner is not None:
-            (first, stop), found = job.run.restored.replay_bounds, job.learner.replay
-            if found is not None and replay_memory.is_cut(
-                job.config, job.env.horizon, found.capacity, stop - first
+            first, stop = saved.replay_bounds
+            count = stop - first
+            if replay is not None and replay_memory.is_cut(
+                job.config, job.env.horizon, replay.capacity, count
             ):
-                if told := replay_memory.half_way(
-                    job.config, job.env.horizon, job.state, job.run.restored
-                ):
-                    raise Refused(
-                        f"{job.run.path}: {told}"
-                    )  # another start was here since `begin` looked
-                found.make_room(stop - first)
-            job.run.restore_replay(
-                job.learner.replay
-            )  # first: it may go back to the checkpoint before
-            job.learner.load(job.run.restored.learner)
-        state.load(
-            job.state,
-            job.run.restored.state,
-            replay=None if job.learner is None else job.learner.replay,
-        )
-        job.unevaluated = pending_row(job.run.restored.pending)
-        if job.run.task_changed:
+                refuse_half_way(job, run.path, saved)  # another start was here since `begin` looked
+                replay.make_room(count)
+            run.restore_replay(replay)  # first: it may go back to the checkpoint before
+            saved = run.restored or saved
+            job.learner.load(saved.learner)
+        state.load(job.state, saved.state, replay=replay)
+        job.unevaluated = pending_row(saved.pending)
+        if run.task_changed:
             job.state.best = Best()  # of another task
-        if job.run.task_changed or moved(job.run, origin):
-            state.compare_no_more(job.state, bool(job.run.task_changed))
-        if job.run.dropped:
-            keep_order(job, job.run)
+        if run.task_changed or moved(run, origin):
+            state.compare_no_more(job.state, bool(run.task_changed))
+        if run.dropped:
+            keep_order(job, run)
     except (KeyError, ValueError):
         fail(job)
         raise
 
 
-def keep_order(job: Job, run: "Run") -> None:
+def keep_order(job: Job, run: Run) -> None:
     """Let results be told in the order that dropped rows have, where the settings do not decide it, so that no row changes."""
     if job.config.own.follows is not None and state.follow(job.state, run.published):
-        parts = (
-            state_arrays(job),
-            learner_arrays(job),
-            replay(job),
-            pending_arrays(job.unevaluated),
-            main_policy(job),
-        )
-        run.checkpoint(
-            job.state.generation, *parts
-        )  # which replaces metrics.h5, so that it has the order alone
+        # which replaces metrics.h5, so that it has the order alone
+        run.checkpoint(job.state.generation, *whole(job))
 
 
-def moved(run: "Run", origin: dict[str, Any]) -> dict[str, Any]:
+def moved(run: Run, origin: dict[str, Any]) -> dict[str, Any]:
     """Return {what: its former value} of the machine and versions that a run went on with and that are others now."""
     assert run.restored is not None
-    before = {
-        what: run.restored.attributes.get(what) for what in ("cpu", "versions", "device", "kernel")
+    before = run.restored.attributes
+    return {
+        what: before.get(what)
+        for what in ("cpu", "versions", "device", "kernel")
+        if before.get(what) != origin.get(what)
     }
-    return {what: was for what, was in before.items() if was != origin.get(what)}
 
 
-def take_up(job: Job, run: "Run") -> None:
+def take_up(job: Job, run: Run) -> None:
     """Say on disk that the run goes on. Rank 0 only."""
     saved(run.write_config)
     saved(lambda: run.status("running", job.state.generation, **results(job)))
-    if (
-        job.state.best.policy
-    ):  # policy.h5 may hold what was evaluated at the end of a smaller budget
+    # policy.h5 may hold what was evaluated at the end of a smaller budget
+    if job.state.best.policy:
         saved(lambda: save_policy(job, job.state.best))
-    job.display = log.Display(
-        job.config.display.style,
-        job.config.display.every_seconds,
-        policies=job.algorithm.DECLARES.policies,
-    )
+    style, policies = job.config.display, job.algorithm.DECLARES.policies
+    job.display = log.Display(style.style, style.every_seconds, policies=policies)
 
 
 def spread(params: Params, ranks: int) -> tuple[str, str]:
-    """Return what work a generation has for the ranks, and what number of them would do better, if any."""
+    """Say what work a generation has for the ranks, and what number of them would do better, if any."""
     config, algorithm = params.config, ALGORITHMS[params.config.algorithm]
     declares, rows = algorithm.DECLARES, algorithm.board(params).rows
     if declares.work == "tasks":
         workers: int = vars(config.own)["workers"]
-        found = f"{workers} individuals at a time on {ranks} rank(s), rank 0 decides and is with the critic"
-        return found, schedule.idle(workers + 1, ranks)
+        found = f"{workers} individuals at a time on {ranks} rank(s)"
+        return f"{found}, rank 0 decides and is with the critic", schedule.idle(workers + 1, ranks)
     if not rows:
-        evaluations = f"evaluations, {config.evaluation.episodes} episode(s) every {config.evaluation.every} generation(s)"
-        return (
-            "rank 0 plays and learns",
-            f"the other {ranks - 1} only play {evaluations}" if ranks > 1 else "",
-        )
+        played, every = config.evaluation.episodes, config.evaluation.every
+        evaluations = f"evaluations, {played} episode(s) every {every} generation(s)"
+        better = f"the other {ranks - 1} only play {evaluations}" if ranks > 1 else ""
+        return "rank 0 plays and learns", better
     beside = ranks > 1 and declares.learning is not None and declares.learning.beside(config)
     found, better = schedule.fit(rows, ranks - beside, declares.work)
     if born := declares.offspring(config):
-        found += (
-            f"; then {born} members are made"
-            + f" on the other {ranks - 1}, rank 0 with the learner" * (ranks > 1)
-        )
+        found += f"; then {born} members are made"
+        if ranks > 1:
+            found += f" on the other {ranks - 1}, rank 0 with the learner"
     return f"{found}, rank 0 is with the learner" if beside else found, better
 
 
 def announce(job: Job, origin: dict[str, Any], settled: Sequence[str] = ()) -> None:
     """Say what runs, where, and from which generation; settled: and what was "auto". Rank 0 only."""
-    assert job.run is not None
-    config, device = job.config, "" if job.learner is None else f", learner on {origin['device']}"
-    log.say(
-        f"esac_mpi: {config.algorithm} on {config.task.id}, seed {config.seed}, {job.params.layout.d:,} parameters{device}"
-    )
-    for sentence in sentences(config, origin["settled"], job.env):
-        log.say(f"  {sentence}")
-    log.say(
-        f"  {job.world.size} ranks on {job.world.nodes} node(s): {origin['hosts']}; {origin['mpi']}"
-    )
-    log.say(f"  run directory {job.run.path}")
-    found, better = spread(job.params, job.world.size)
-    if better:
-        log.say(f"  {found}; {better}")
-    for sentence in settled:
-        log.say(f"  {sentence}")
-    if job.run.start:
+    run, config, world = job.run, job.config, job.world
+    assert run is not None
+    device = "" if job.learner is None else f", learner on {origin['device']}"
+    what = f"{config.algorithm} on {config.task.id}, seed {config.seed}"
+    log.say(f"esac_mpi: {what}, {job.params.layout.d:,} parameters{device}")
+    found, better = spread(job.params, world.size)
+    where = f"{origin['hosts']}; {origin['mpi']}"
+    for sentence in (
+        *sentences(config, origin["settled"], job.env),
+        f"{world.size} ranks on {world.nodes} node(s): {where}",
+        f"run directory {run.path}",
+        f"{found}; {better}" if better else "",
+        *settled,
+    ):
+        if sentence:
+            log.say(f"  {sentence}")
+    if run.start:
         from esac_mpi.training import warm_start
 
-        log.say(warm_start.told(job.run.start))
-    if job.run.restored is None:
-        for told in (
-            remark_at_start(config, job.world.size),
+        log.say(warm_start.told(run.start))
+    if run.restored is None:
+        for sentence in (
+            remark_at_start(config, world.size),
             replay_memory.unseen(config, job.params.horizon),
         ):
-            if told:
-                log.say(f"  {told}")
-        threads = threads_that_gain(config, affinity.cores(), job.world.locals)
+            if sentence:
+                log.say(f"  {sentence}")
+        threads = threads_that_gain(config, affinity.cores(), world.locals)
         if origin["device"].startswith("cpu") and threads > config.learner.threads:
-            spare = f"{threads - 1} core(s) of this node have no rank; the learner of a run begun anew could use them"
-            log.say(f"  {spare}: --fresh --learner.threads {threads}")
+            spare = f"{threads - 1} core(s) of this node have no rank"
+            use = "the learner of a run begun anew could use them"
+            log.say(f"  {spare}; {use}: --fresh --learner.threads {threads}")
         return
-    if job.run.died:
-        log.say(f"  {job.run.died}")
-    dropped = (
-        f"; {job.run.dropped} later rows dropped, will be made again" if job.run.dropped else ""
-    )
-    log.say(
-        f"  resumed at generation {job.state.generation} from {job.run.restored.source.name}{dropped}"
-    )
-    if job.run.task_changed:
+    if run.died:
+        log.say(f"  {run.died}")
+    again = f"; {run.dropped} later rows dropped, will be made again" if run.dropped else ""
+    origin_of = run.restored.source.name
+    log.say(f"  resumed at generation {job.state.generation} from {origin_of}{again}")
+    if run.task_changed:
         log.warn(
-            f"the task has changed: {'; '.join(job.run.task_changed)}. The best policy begins anew, and policy.h5 is replaced at "
-            "the next evaluation; networks, replay and returns until here are the old task's"
+            f"the task has changed: {'; '.join(run.task_changed)}. The best policy begins anew, and"
+            " policy.h5 is replaced at the next evaluation; networks, replay and returns until here"
+            " are the old task's"
         )
-    for what, was in moved(job.run, origin).items():
+    for what, was in moved(run, origin).items():
         log.warn(f"{what}: was {was}, is now {origin[what]}: exact, but bits may differ")

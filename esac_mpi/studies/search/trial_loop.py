@@ -34,7 +34,7 @@ from esac_mpi.studies.search.journal import PARTS, Journal
 from esac_mpi.studies.search.orders import Ending, Order, Trainings
 from esac_mpi.studies.search.owners import Owners
 from esac_mpi.studies.search.study import Study
-from esac_mpi.training import active_run
+from esac_mpi.training import active_run, ended
 from esac_mpi.training.loop import Listener
 
 POLL = 1.0  # between two looks at what others do [s]
@@ -87,8 +87,8 @@ class Task:
                 with closing(taken[1]):
                     yield from self._carry_out(taken[0])
         except Left as end:
-            self._say_status("requeue" if end.code == active_run.STOPPED else "failed")
-            (log.say if end.code == active_run.STOPPED else log.warn)(str(end))
+            self._say_status("requeue" if end.code == ended.STOPPED else "failed")
+            (log.say if end.code == ended.STOPPED else log.warn)(str(end))
             return end.code
         except Exception:
             with suppress(Exception):
@@ -96,7 +96,7 @@ class Task:
             raise
         self._say_status("complete")
         log.say(f"{self._study.path}: no trial is left to take, of {self._study.trials}")
-        return active_run.FINISHED
+        return ended.FINISHED
 
     def _say_status(self, status: str, **more: Any) -> None:
         if self._place is not None:
@@ -132,7 +132,7 @@ class Task:
                 return None
             self._refuse_silence(doubtful)
             time.sleep(POLL)
-        raise Left(active_run.STOPPED, f"stopped between two trials; {GO_ON}")
+        raise Left(ended.STOPPED, f"stopped between two trials; {GO_ON}")
 
     def _refuse_silence(self, doubtful: list[int]) -> None:
         """Raise Left where the holder of a trial, of another host, has been silent for long: locks may outlive their host."""
@@ -142,7 +142,7 @@ class Task:
             if now - since >= SILENT:
                 told = f"trial {number} is locked by {self._owners.holder(number)}, silent for {(now - since) / 60:.0f} minutes"
                 raise Left(
-                    active_run.FAILED, f"{told}: if that host is down, remove the lock, and {GO_ON}"
+                    ended.FAILED, f"{told}: if that host is down, remove the lock, and {GO_ON}"
                 )
 
     def _claimed(self, number: int) -> Held | None:
@@ -160,7 +160,7 @@ class Task:
         log.say(f"trial {number}: {listed(found)}")
         for place in range(len(self._study.seeds)):
             if wished or self._stop.wished:
-                raise Left(active_run.STOPPED, f"trial {number}: stopped; {GO_ON}")
+                raise Left(ended.STOPPED, f"trial {number}: stopped; {GO_ON}")
             value, wished = yield from self._made(number, found, place, values)
             if value is None:
                 break
@@ -169,7 +169,7 @@ class Task:
             self._journal.complete(number, float(np.mean(values)))
             log.say(f"trial {number}: {np.mean(values):,.6g}")
         if wished:
-            raise Left(active_run.STOPPED, f"stopped after trial {number}; {GO_ON}")
+            raise Left(ended.STOPPED, f"stopped after trial {number}; {GO_ON}")
 
     def _made(
         self, number: int, found: Mapping[str, Any], place: int, values: list[float]
@@ -197,9 +197,9 @@ class Task:
         self._given_up = False
         command = ["esac_mpi.train", "search", self._study.source, "trial", str(number)]
         ending = yield Order(config, self._listener(number, config, place, values), command)
-        if self._given_up and ending.code == active_run.STOPPED:
+        if self._given_up and ending.code == ended.STOPPED:
             return self._prune(number, path, ending.wished)
-        if ending.code != active_run.FINISHED:
+        if ending.code != ended.FINISHED:
             return self._fail(number, self._judged(number, path, ending), ending.wished)
         try:
             value = outcome(Run.open(path), self._study.measure)
@@ -246,17 +246,17 @@ class Task:
 
     def _judged(self, number: int, path: Path, ending: Ending) -> str:
         """Return why a training failed by its trial's own fault. Raises Left where it did not, or cannot be known to have."""
-        if ending.code == active_run.STOPPED:
-            raise Left(active_run.STOPPED, f"trial {number}: stopped; {GO_ON}")
-        if ending.code == active_run.NO_CHECKPOINT and any(
+        if ending.code == ended.STOPPED:
+            raise Left(ended.STOPPED, f"trial {number}: stopped; {GO_ON}")
+        if ending.code == ended.NO_CHECKPOINT and any(
             (path / name).exists() for name in STATE
         ):  # not that of a source
             return ending.said
-        if ending.code == active_run.FAILED and not ending.said and was_spoilt(read_status(path)):
+        if ending.code == ended.FAILED and not ending.said and was_spoilt(read_status(path)):
             return f"no evaluation of the run in {path} had all its returns finite"
         others = any(trial.state in ("complete", PRUNED) for trial in self._journal.trials())
         if ending.of_settings or (
-            ending.code == active_run.WRONG_USAGE and others and not ending.of_machine
+            ending.code == ended.WRONG_USAGE and others and not ending.of_machine
         ):
             return ending.said
         raise Left(

@@ -23,7 +23,7 @@ from esac_mpi.record import Refused, Unreadable, Unsaved
 from esac_mpi.studies.search.orders import Ending, Order, Trainings
 from esac_mpi.studies.search.study import Study, begin, checked, measured, read, refuse_task
 from esac_mpi.training import session
-from esac_mpi.training.active_run import UNSAVED, WRONG_USAGE, Ended
+from esac_mpi.training.ended import UNSAVED, WRONG_USAGE, Ended
 
 OF_SETTINGS = (rollout.NoFiniteReturn, rollout.ThetaNotFinite, learners.LearnerNotFinite)
 OF_MACHINE = (

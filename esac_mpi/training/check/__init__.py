@@ -43,25 +43,27 @@ def check(config: Config, world: World, seconds_left: float = math.inf, fresh: b
     ranks: list[rank.Rank] = world.gather(mine)
     place = directory.look(set_up.run_directory(config), world)
     exchanged = exchange.look(world)
-    lines, left = [], None
+    before, lines, left = [], [], None
     if world.rank == 0:
-        lines = [
-            *machine.launch(ranks, world),
-            *machine.libraries(config, ranks),
-            *gpu.learner(config, env, world),
-        ]
-        lines += speed.look(config, env) if not any(line.fatal for line in lines) else []
-        lines += [*task.playing(config, ranks), *resolved]
+        before = [*machine.launch(ranks, world), *machine.libraries(config, ranks)]
+        before += gpu.learner(config, env, world)
+        lines = [*task.playing(config, ranks), *resolved]
         lines += [*task.work(config, env, world.size), *memory.shared(config, env, ranks)]
         lines += [*memory.root(config, env), *memory.replay(config, env)]
         lines += [*machine.scheduler(dict(os.environ), seconds_left), *place]
-        found, left = (
-            run.foreseen(config, fresh, env, ranks, world) if not place[0].fatal else ([], None)
-        )
-        lines += [*found, exchanged]
-    left = world.from_root(None if any(line.fatal for line in lines) else left)
+        if not place[0].fatal:
+            found, left = run.foreseen(config, fresh, env, ranks, world)
+            lines += found
+        lines.append(exchanged)
+    left = world.from_root(None if any(line.fatal for line in [*before, *lines]) else left)
+    updating = 0.0
     if left:
-        lines += cost.look(config, env, ranks, world, world_stand_in.Counter(1), seconds_left, left)
+        scratch = world_stand_in.Counter(1)
+        found, updating = cost.look(config, env, ranks, world, scratch, seconds_left, left)
+        lines += found
+    if world.rank == 0 and not any(line.fatal for line in before):
+        before += speed.look(config, env, updating)
+    lines = [*before, *lines]
     code = next((line.code for line in lines if line.fatal), 0)
     if world.rank == 0:
         title = f"esac_mpi --check: {config.algorithm} on {config.task.id}, {world.size} rank(s)"

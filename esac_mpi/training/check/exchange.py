@@ -1,12 +1,10 @@
 """The line about the exchange between ranks: whether its results are right, and how long it takes."""
 
-import time
-from typing import Any
-
 import numpy as np
 
 from esac_mpi.comm import World
 from esac_mpi.training.check.report import Line, spans
+from esac_mpi.training.forecast.operators import median_seconds
 
 REPEATS = 100  # exchanges timed
 
@@ -16,24 +14,9 @@ def look(world: World) -> Line:
     count = 2 * world.size
     table, _ = world.map(lambda i: np.array([i, i * i], float), count, 2)
     right = bool((table == [[i, i * i] for i in range(count)]).all())
-    mapped = timed(lambda: world.map(lambda i: np.zeros(2), count, 2))
-    gathered = timed(lambda: world.gather(None)) / 2
-    answers = world.gather(right)
-    wrong = [r for r, answer in enumerate(answers) if not answer]
-    found = f"{count} members; medians of {REPEATS}: evaluation of nothing {mapped:.0f} us, allgather {gathered:.0f} us"
-    return Line(
-        "exchange",
-        found,
-        f"wrong results on ranks {spans(wrong)}: MPI is broken here" if wrong else "",
-        bool(wrong),
-    )
-
-
-def timed(action: Any) -> float:
-    """Return the median time of REPEATS calls [us]."""
-    seconds = np.zeros(REPEATS)
-    for i in range(REPEATS):
-        start = time.perf_counter()
-        action()
-        seconds[i] = time.perf_counter() - start
-    return float(np.median(seconds)) * 1e6
+    mapped = 1e6 * median_seconds(lambda: world.map(lambda i: np.zeros(2), count, 2), REPEATS)
+    gathered = 1e6 * median_seconds(lambda: world.gather(None), REPEATS) / 2
+    wrong = [r for r, answer in enumerate(world.gather(right)) if not answer]
+    found = f"{count} members; medians of {REPEATS}: evaluation of nothing {mapped:.0f} us"
+    remedy = f"wrong results on ranks {spans(wrong)}: MPI is broken here" if wrong else ""
+    return Line("exchange", f"{found}, allgather {gathered:.0f} us", remedy, bool(wrong))

@@ -1,7 +1,4 @@
-"""The line about the GPU that the learner would have: whether it has room there, and how fast it is. Rank 0 alone asks.
-
-Never run on a device so far; tests/test_gpu.py holds its words where torch's answers are made up.
-"""
+"""The line about the GPU that the learner would have: whether it has room there, and how fast it is. Rank 0 alone asks."""
 
 from esac_mpi import envs, learners
 from esac_mpi.algorithms import ALGORITHMS
@@ -9,13 +6,14 @@ from esac_mpi.comm import World
 from esac_mpi.config import Config
 from esac_mpi.training import set_up
 from esac_mpi.training.check.report import Line
-from esac_mpi.training.check.world_stand_in import NO_START, begun
+from esac_mpi.training.check.world_stand_in import begun
+from esac_mpi.training.ended import NO_START
 
 SECONDS = 2.0  # of updates that are measured
 
 
 def learner(config: Config, env: envs.Env | None, world: World) -> list[Line]:
-    """Return the line about the GPU; none where the learner would be on a CPU, or machine.py has said why it cannot be.
+    """Say how the learner has a GPU; nothing where it would be on a CPU, or machine.py has said why it cannot be.
 
     It is made as a run's is, with the room that its replay has beside the capacity.
     """
@@ -32,18 +30,13 @@ def learner(config: Config, env: envs.Env | None, world: World) -> list[Line]:
     except NO_START as error:
         return [Line("GPU", "not to be used", str(error), True)]
     (free, total), driver = torch.cuda.mem_get_info(), learners.load("gpu").driver()
-    found = f"{torch.cuda.get_device_name()}, {total:,} bytes of memory, {free:,} free beside this learner"
-    found += f"; driver {driver or 'not told'}"
+    found = f"{torch.cuda.get_device_name()}, {total:,} bytes of memory"
+    found += f", {free:,} free beside this learner; driver {driver or 'not told'}"
     if getattr(made, "chunks", None):
         try:
-            found += f"; {learners.load('chunks').updates_per_second(made, SECONDS):,.0f} updates/s, {config.learner.precision}"
+            rate = learners.load("chunks").updates_per_second(made, SECONDS)
         except RuntimeError as error:
-            return [
-                Line(
-                    "GPU",
-                    f"{found}; its updates fail",
-                    learners.load("gpu").sentence(error, 2),
-                    True,
-                )
-            ]
+            why = learners.load("gpu").sentence(error, 2)
+            return [Line("GPU", f"{found}; its updates fail", why, True)]
+        found += f"; {rate:,.0f} updates/s, {config.learner.precision}"
     return [Line("GPU", found)]

@@ -10,55 +10,49 @@ from esac_mpi.play.state import root_bytes, shares_replay
 from esac_mpi.training import replay_memory
 from esac_mpi.training.check.rank import Rank
 from esac_mpi.training.check.report import Line
-from esac_mpi.training.check.world_stand_in import NO_START, begun
+from esac_mpi.training.check.world_stand_in import begun
+from esac_mpi.training.ended import NO_START, ReplayTooLarge
 
-COPIES = 3  # of what rank 0 alone has: the state, the image that HDF5 makes of it, and that as it is written
+# of what rank 0 alone has: the state, the image that HDF5 makes of it, and that as it is written
+COPIES = 3
 
 
 def needed(config: Config, env: envs.Env, ranks: int) -> int:
-    """Return the bytes of shared memory that a run holds on a node: its state, noise and results, and 1 MiB for what is small."""
+    """Count the bytes of shared memory that a run holds on a node: its state, noise and results, and 1 MiB for what is small."""
     *_, counter = begun(config, env, ranks)
     return counter.bytes + 2**20
 
 
 def shared(config: Config, env: envs.Env | None, ranks: list[Rank]) -> list[Line]:
-    """Return the line about the shared memory of the node that has least of it, of those that have several ranks."""
+    """Look at the shared memory of the node that has least of it, of those that have several ranks."""
     if env is None:
         return []
-    nodes = [rank.node for rank in ranks]
-    sharing = [rank for rank in ranks if nodes.count(rank.node) > 1]
-    least = min(
-        (rank for rank in sharing if rank.shared_free >= 0),
-        key=lambda rank: rank.shared_free,
-        default=None,
-    )
     try:
         need = needed(config, env, len(ranks))
     except epsilon.TableTooSmall as error:
         return [Line("memory", "the noise table is too short", str(error), True)]
     except MemoryError as error:
         return [Line("memory", "more than this machine has", str(error), True)]
+    nodes = [rank.node for rank in ranks]
+    sharing = [rank for rank in ranks if nodes.count(rank.node) > 1]
     if not sharing:
-        return [
-            Line(
-                "memory",
-                f"the run holds {size(need)} a node; one rank a node needs no /dev/shm for it",
-            )
-        ]
-    if least is None:
+        alone = "one rank a node needs no /dev/shm for it"
+        return [Line("memory", f"the run holds {size(need)} a node; {alone}")]
+    having = [rank for rank in sharing if rank.shared_free >= 0]
+    if not having:
         return [Line("memory", f"no /dev/shm; the run shares {size(need)} a node")]
-    found = (
-        f"/dev/shm has {size(least.shared_free)} free on {least.host}; the run needs {size(need)}"
+    least = min(having, key=lambda rank: rank.shared_free)
+    free = least.shared_free
+    found = f"/dev/shm has {size(free)} free on {least.host}; the run needs {size(need)}"
+    remedy = (
+        f"too small on {least.host}: ask for a larger /dev/shm (containers: --shm-size), start one "
+        "rank a node, or give a new run a smaller network, noise table, population or memories"
     )
-    small = f"too small on {least.host}: ask for a larger /dev/shm (containers: --shm-size), start one rank a node, "
-    small += "or give a new run a smaller network, noise table, population or memories"
-    return [
-        Line("memory", found, small if least.shared_free < need else "", least.shared_free < need)
-    ]
+    return [Line("memory", found, remedy if free < need else "", free < need)]
 
 
 def root(config: Config, env: envs.Env | None) -> list[Line]:
-    """Return the line about what rank 0 alone holds of the state; none where that is nothing."""
+    """Look at what rank 0 alone holds of the state; nothing where that is nothing."""
     try:
         need = 0 if env is None else COPIES * root_bytes(begun(config, env, 1)[1])
     except NO_START:  # which other lines tell
@@ -66,18 +60,15 @@ def root(config: Config, env: envs.Env | None) -> list[Line]:
     if not need:
         return []
     total, free = ram.total(), ram.free()
-    found = f"comes to take {size(need)}, with its copies, on rank 0, which has {size(total)} of memory, {size(free)} free"
+    found = f"comes to take {size(need)}, with its copies, on rank 0, which has {size(total)}"
+    has = "is free now" if need <= total else "this machine has"
     lower = f"lower {config.algorithm}.workers, or give a new run a smaller network"
-    remedy = (
-        f"more than is free now: {lower}"
-        if need <= total
-        else f"more than this machine has: {lower}"
-    )
-    return [Line("state", found, remedy if need > free else "", need > total)]
+    remedy = f"more than {has}: {lower}" if need > free else ""
+    return [Line("state", f"{found} of memory, {size(free)} free", remedy, need > total)]
 
 
 def replay(config: Config, env: envs.Env | None) -> list[Line]:
-    """Return the line about the memory that the replay comes to take, on rank 0's node; none where there is no replay."""
+    """Look at the memory that the replay comes to take, on rank 0's node; nothing where there is no replay."""
     if env is None or not replay_memory.table(config):
         return []
     need, total, free = replay_memory.needed(config, env), ram.total(), ram.free()
@@ -87,6 +78,6 @@ def replay(config: Config, env: envs.Env | None) -> list[Line]:
     found = f"comes to take {size(need)} {where} has {size(total)} of memory, {size(free)} free"
     try:
         replay_memory.refuse_too_large(config, env, total)
-    except replay_memory.ReplayTooLarge as error:
+    except ReplayTooLarge as error:
         return [Line("replay", found, str(error), True)]
     return [Line("replay", found, "more than is free now" if need > free else "")]

@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from esac_mpi.training.active_run import WRONG_USAGE
+from esac_mpi.training.ended import WRONG_USAGE
 
 
 @dataclass(frozen=True)
@@ -18,7 +18,7 @@ class Line:
 
 
 def block(lines: Iterable[Line]) -> list[str]:
-    """Return the lines of the report, aligned."""
+    """Align the lines of the report."""
     lines = list(lines)
     left = max(len(line.subject) for line in lines)
     right = min(max(len(line.found) for line in lines), 100)
@@ -26,7 +26,7 @@ def block(lines: Iterable[Line]) -> list[str]:
 
 
 def mark(line: Line) -> str:
-    """Return how a line ends."""
+    """End a line: ok, or what to do."""
     if not line.remedy:
         return "ok"
     remedy = line.remedy.replace("\n", f"\n{' ' * 8}")
@@ -34,17 +34,17 @@ def mark(line: Line) -> str:
 
 
 def verdict(lines: Iterable[Line]) -> str:
-    """Return the last line of the report."""
-    wrong, notes = (
-        [line for line in lines if line.remedy and line.fatal == fatal] for fatal in (True, False)
-    )
+    """Sum up the report in its last line."""
+    remarks = [line for line in lines if line.remedy]
+    wrong = [line.subject for line in remarks if line.fatal]
     if wrong:
-        return f"{len(wrong)} thing(s) must be put right before a run can start: {', '.join(line.subject for line in wrong)}"
-    return f"ready to run; {len(notes)} note(s)" if notes else "ready to run"
+        must = f"{len(wrong)} thing(s) must be put right before a run can start"
+        return f"{must}: {', '.join(wrong)}"
+    return f"ready to run; {len(remarks)} note(s)" if remarks else "ready to run"
 
 
 def spans(numbers: list[int]) -> str:
-    """Return ascending numbers as ranges: 0-3,6."""
+    """Format ascending numbers as ranges: 0-3,6."""
     starts = [n for n in numbers if n - 1 not in numbers]
     ends = [n for n in numbers if n + 1 not in numbers]
     return ",".join(str(a) if a == b else f"{a}-{b}" for a, b in zip(starts, ends, strict=True))

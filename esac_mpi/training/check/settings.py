@@ -4,9 +4,8 @@ from esac_mpi import envs, learners
 from esac_mpi.comm import World
 from esac_mpi.config import Config, ConfigError, in_numbers, updated
 from esac_mpi.training import set_up
-from esac_mpi.training.active_run import WRONG_USAGE
 from esac_mpi.training.check.report import Line
-from esac_mpi.training.check.world_stand_in import NO_START
+from esac_mpi.training.ended import NO_START, code_of, of_files
 from esac_mpi.training.forecast.automatic import resolve
 
 
@@ -14,21 +13,18 @@ def settled(
     config: Config, env: envs.Env | None, world: World, fresh: bool
 ) -> tuple[Config, list[Line]]:
     """Resolve what is "auto"; some number is in its place where that cannot be done. All ranks call this; rank 0 has the line."""
-    answer: dict[str, object] | None = {}
+    values: dict[str, object] | None = {} if env else None
     lines: list[Line] = []
-    if world.rank == 0:
-        path = set_up.run_directory(config)
-        codes: dict[type[Exception], int] = {
-            **set_up.exit_codes(world),
-            **dict.fromkeys((ConfigError, learners.LearnerNotFinite, *NO_START), WRONG_USAGE),
-        }
+    refusals: tuple[type[Exception], ...] = ConfigError, learners.LearnerNotFinite
+    refusals += (*NO_START, *of_files(world))
+    if world.rank == 0 and env is not None:
         try:
-            answer, told = (None, []) if env is None else resolve(config, env, world, path, fresh)
-            lines = [Line("settings", one) for one in told]
+            values, said = resolve(config, env, world, set_up.run_directory(config), fresh)
+            lines = [Line("settings", sentence) for sentence in said]
         except envs.TaskError:
-            answer = None  # which another line tells
-        except tuple(codes) as error:
-            code = next(c for kind, c in codes.items() if isinstance(error, kind))
-            answer, lines = None, [Line("settings", "not resolved", str(error), True, code)]
-    answer = world.from_root(answer)
-    return in_numbers(config) if answer is None else updated(config, answer), lines
+            values = None  # which another line tells
+        except refusals as error:
+            values = None
+            lines = [Line("settings", "not resolved", str(error), True, code_of(error))]
+    values = world.from_root(values)
+    return in_numbers(config) if values is None else updated(config, values), lines

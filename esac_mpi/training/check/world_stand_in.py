@@ -4,25 +4,15 @@ from typing import Any
 
 import numpy as np
 
-from esac_mpi import envs, learners
+from esac_mpi import envs
 from esac_mpi.comm import boards
 from esac_mpi.config import Config
-from esac_mpi.play import epsilon
 from esac_mpi.play.params import Params, make_layout
-from esac_mpi.training import replay_memory, set_up
-
-# what a run that is begun may have no room, device or library for
-NO_START = (
-    learners.NoDevice,
-    learners.NotInstalled,
-    replay_memory.ReplayTooLarge,
-    epsilon.TableTooSmall,
-    MemoryError,
-)
+from esac_mpi.training import set_up
 
 
 class Counter:
-    """Stands in for World where a run makes its shared arrays: counts their bytes, and makes them of untouched memory."""
+    """In World's place where a run makes its shared arrays: count their bytes, make them of untouched memory."""
 
     def __init__(self, ranks: int) -> None:
         self.bytes, self.ranks = 0, ranks
@@ -53,14 +43,12 @@ class Counter:
 
 
 def begun(config: Config, env: envs.Env, ranks: int) -> tuple[Params, Any, Counter]:
-    """Return parameters and state as before the first generation, and what has counted the memory that they share.
+    """Make parameters and state as before the first generation, and what has counted the memory that they share.
 
     Raises epsilon.TableTooSmall, MemoryError.
     """
     layout, counter = make_layout(config, env), Counter(ranks)
-    noise, operators = (
-        set_up.make_epsilon(config, layout, counter),
-        set_up.make_operators(config, layout),
-    )
+    noise = set_up.make_epsilon(config, layout, counter)
+    operators = set_up.make_operators(config, layout)
     params = Params(config, layout, env.horizon, noise, operators)
     return params, set_up.make_state(params, counter), counter

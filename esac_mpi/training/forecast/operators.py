@@ -74,3 +74,13 @@ def usual(action: Callable[[], Any], at_least: float = MEASURING) -> float:
         action()
         marks.append(time.perf_counter())
     return float(np.median(np.diff(marks)))
+
+
+def median_seconds(action: Callable[[], Any], repeats: int) -> float:
+    """Return the median time of so many calls [s], as many on every rank."""
+    seconds = np.zeros(repeats)
+    for i in range(repeats):
+        start = time.perf_counter()
+        action()
+        seconds[i] = time.perf_counter() - start
+    return float(np.median(seconds))

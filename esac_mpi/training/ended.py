@@ -1,0 +1,74 @@
+"""How a training ends: exit codes, the errors that are an end in one sentence, and how ranks share them."""
+
+from collections.abc import Callable
+from typing import Any
+
+from esac_mpi import comm, learners, record
+from esac_mpi.host.stop import EndsRun
+from esac_mpi.play import epsilon, rollout
+
+FINISHED, STOPPED, WRONG_USAGE, NO_CHECKPOINT, UNSAVED, FAILED = 0, 75, 2, 65, 74, 1
+
+# errors that all ranks raise together
+ON_ALL = comm.DivergedError, rollout.NoFiniteReturn, rollout.ThetaNotFinite
+
+
+class Ended(Exception):
+    """The run ends here, on all ranks, with `code`; rank 0 prints the message. kind: of the error behind it, if there is one."""
+
+    def __init__(self, code: int, message: str, kind: type[BaseException] | None = None) -> None:
+        super().__init__(message)
+        self.code, self.kind = code, kind
+
+
+class ReplayTooLarge(Exception):
+    """A replay that cannot fit in the machine's memory; the message says how large it is, and what would fit."""
+
+
+NO_LEARNER = learners.NoDevice, learners.NotInstalled, ReplayTooLarge
+# what a run that is begun may have no room, device or library for
+NO_START = (*NO_LEARNER, epsilon.TableTooSmall, MemoryError)
+
+
+def of_files(world: comm.World) -> tuple[type[Exception], ...]:
+    """Name what a run directory can refuse, on rank 0, which alone reads files."""
+    return () if world.rank else (record.Refused, record.Unsaved, record.Unreadable)
+
+
+def code_of(error: Exception) -> int:
+    """Return the exit code of a refusal."""
+    if isinstance(error, record.Unsaved):  # a file system that is away, too
+        return UNSAVED
+    return NO_CHECKPOINT if isinstance(error, record.Unreadable) else WRONG_USAGE
+
+
+def together(world: comm.World, action: Callable[[], Any], *kinds: type[Exception]) -> Any:
+    """Run `action` on every rank; if one fails with an error of these kinds, all raise Ended with the first such error."""
+    failure = result = None
+    world.watchdog.works_on("the set-up")
+    try:
+        result = action()
+    except kinds as error:
+        failure = code_of(error), str(error), type(error)
+    for found in world.gather(failure):
+        if found is not None:
+            raise Ended(*found)
+    return result
+
+
+def lives_on(world: comm.World, error: BaseException) -> bool:
+    """Tell whether a process goes on after an error: not where other ranks do not share it, and are to be ended at once."""
+    return world.size == 1 or isinstance(error, Ended)
+
+
+def as_end(error: BaseException, alone: bool) -> Ended | None:
+    """Return the end of a run that an error means to all ranks, None for one that they do not share. alone: there is one rank."""
+    if isinstance(error, Ended):
+        return error
+    refused = isinstance(error, record.Refused) and alone  # another run has taken the directory
+    if isinstance(error, comm.LaunchError) or refused:
+        return Ended(WRONG_USAGE, str(error), type(error))
+    if isinstance(error, EndsRun) and (alone or error.told):
+        words = ", ".join([str(error), *getattr(error, "__notes__", [])])
+        return Ended(FAILED, f"{words}; the last checkpoint stands", type(error))
+    return Ended(FAILED, str(error), type(error)) if isinstance(error, ON_ALL) else None
