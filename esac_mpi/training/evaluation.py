@@ -5,6 +5,7 @@ the mean over as many other episodes, which chose nothing (Purpose.CONFIRMATION)
 """
 
 from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 import numpy as np
 
@@ -28,17 +29,22 @@ class Evaluation:
     seconds: np.ndarray  # of each episode [policies * episodes], and then of each that confirmed
 
 
+class Played(NamedTuple):
+    """Evaluation episodes of policies."""
+
+    returns: Returns  # evaluation_<policy>
+    env_steps: int
+    unstable: int  # episodes
+    seconds: np.ndarray  # of each episode [policies * episodes]
+
+
 def on_schedule(job: Job) -> tuple[dict[str, np.ndarray | float], np.ndarray]:
     """Evaluate on schedule; return a row's columns about it, and the seconds of each episode; nan without evaluation."""
-    episodes, names, counters = (
-        job.config.evaluation.episodes,
-        list(job.state.policies),
-        job.state.counters,
-    )
-    columns = {f"evaluation_{name}": np.full(episodes, np.nan) for name in names}
-    seconds = np.full(len(names) * episodes, np.nan)
+    counters, episodes = job.state.counters, job.config.evaluation.episodes
+    columns = {f"evaluation_{name}": np.full(episodes, np.nan) for name in job.state.policies}
+    seconds = np.full(len(columns) * episodes, np.nan)
     if job.evaluated:
-        found = evaluated(job)
+        found = evaluate(job)
         columns, seconds, job.state.best = found.columns, found.seconds, found.best
         counters.env_steps_evaluation += found.env_steps
         counters.unstable_episodes += found.unstable
@@ -46,7 +52,7 @@ def on_schedule(job: Job) -> tuple[dict[str, np.ndarray | float], np.ndarray]:
 
 
 def at_end(job: Job) -> tuple[Best, Best]:
-    """Return the policy of the last generation that counts, by its evaluation, and the best policy of the run.
+    """Choose the policy of the last generation that counts, by its evaluation, and the best policy of the run.
 
     Evaluates off schedule where needed, without a trace in the state.
     """
@@ -54,75 +60,56 @@ def at_end(job: Job) -> tuple[Best, Best]:
         columns = job.run.last_row("evaluation_") if job.run else None
         return better(job, columns, Best()) if columns else Best(), job.state.best
     learner_phases.give_up(job.world)  # its start is saved
-    found = evaluated(job)
+    found = evaluate(job)
     if job.run:
-        generation, best = np.array(job.state.generation), np.array(found.best.episodic_return)
-        steps = np.array(found.env_steps)
-        job.run.final(
-            {
-                "generation": generation,
-                "env_steps_evaluation": steps,
-                "best_return": best,
-                **found.columns,
-            }
-        )
+        row = {
+            "generation": np.array(job.state.generation),
+            "env_steps_evaluation": np.array(found.env_steps),
+            "best_return": np.array(found.best.episodic_return),
+        }
+        job.run.final(row | found.columns)
     return better(job, found.columns, Best()), found.best
 
 
-def evaluated(job: Job) -> Evaluation:
+def evaluate(job: Job) -> Evaluation:
     """Evaluate this generation's policies; confirm the return of one that becomes the best."""
-    columns, env_steps, unstable, seconds = played(job, job.state.policies, Purpose.EVALUATION)
-    best = better(job, columns, job.state.best)
+    first = play(job, job.state.policies, Purpose.EVALUATION)
+    best = better(job, first.returns, job.state.best)
     if best is job.state.best:
-        return Evaluation(columns, best, env_steps, unstable, seconds)
-    again, more_steps, more_unstable, more_seconds = played(
-        job, {best.policy: best.theta}, Purpose.CONFIRMATION
-    )
-    confirmed = rollout.mean_return(again[f"evaluation_{best.policy}"])
+        return Evaluation(first.returns, best, first.env_steps, first.unstable, first.seconds)
+    again = play(job, {best.policy: best.theta}, Purpose.CONFIRMATION)
+    confirmed = rollout.mean_return(again.returns[f"evaluation_{best.policy}"])
     best = replace(best, episodic_return=confirmed) if np.isfinite(confirmed) else job.state.best
-    return Evaluation(
-        columns,
-        best,
-        env_steps + more_steps,
-        unstable + more_unstable,
-        np.append(seconds, more_seconds),
-    )
+    steps, unstable = first.env_steps + again.env_steps, first.unstable + again.unstable
+    return Evaluation(first.returns, best, steps, unstable, np.append(first.seconds, again.seconds))
 
 
 @process_state.kept(wholly=False)
-def played(job: Job, policies: Returns, purpose: Purpose) -> tuple[Returns, int, int, np.ndarray]:
-    """Play the evaluation episodes of policies, [d] each.
-
-    Returns {evaluation_<policy>: returns [episodes]}, environment steps, unstable episodes, and the seconds of each episode
-    [policies * episodes].
-    """
+def play(job: Job, policies: Returns, purpose: Purpose) -> Played:
+    """Play the evaluation episodes of policies, [d] each."""
     job.policy.normaliser = job.state.normaliser
-    returns, env_steps, unstable, seconds = rollout.evaluate_policies(
+    config, k = job.config, job.state.generation
+    returns, steps, unstable, seconds = rollout.evaluate_policies(
         job.world,
         job.env,
         job.policy,
         policies,
-        job.config.evaluation.episodes,
-        job.config.seed,
-        job.state.generation,
+        config.evaluation.episodes,
+        config.seed,
+        k,
         purpose,
     )
-    return (
-        {f"evaluation_{name}": values for name, values in returns.items()},
-        env_steps,
-        unstable,
-        seconds,
-    )
+    columns = {f"evaluation_{name}": each for name, each in returns.items()}
+    return Played(columns, steps, unstable, seconds)
 
 
 def better(job: Job, columns: Returns, best: Best) -> Best:
-    """Return the best of this generation's policies if its evaluation surpasses that of `best`, else `best`.
+    """Choose the best of this generation's policies if its evaluation surpasses that of `best`, else `best`.
 
     Where each policy is reported by itself, only the first is compared.
     """
-    for name, theta in list(job.state.policies.items())[
-        : 1 if job.algorithm.DECLARES.apart else None
-    ]:
+    policies = list(job.state.policies.items())
+    for name, theta in policies[:1] if job.algorithm.DECLARES.apart else policies:
         value = rollout.mean_return(columns[f"evaluation_{name}"])
         if value > best.bar:
             normaliser = job.state.normaliser

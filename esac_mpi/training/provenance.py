@@ -22,7 +22,7 @@ from esac_mpi.operators import kernels
 def gather(
     env: Env, found: probe.Probe, world: World, device: str, threads: int, command: list[str]
 ) -> dict[str, Any]:
-    """Return the run's provenance; warn if nodes would compute different bits, ranks lack cores, or episodes are not repeated.
+    """Gather the run's provenance; warn if nodes would compute different bits, ranks lack cores, or episodes are not repeated.
 
     found: what the task's first steps told this rank. device, threads: the learner's; 0 threads = none.
     """
@@ -34,47 +34,45 @@ def gather(
         "physics": found.digests,
     }
     everyone = world.gather({**mine, "cores": affinity.cores()})
-    for what in mine:
-        odd = sorted(
-            {world.hosts[r] for r in range(world.size) if everyone[r][what] != everyone[0][what]}
-        )
-        if odd and world.rank == 0:
-            log.warn(
-                f"{what} of {', '.join(odd)} differs from {world.hosts[0]}: results depend on which node evaluates what"
-            )
-    for complaint in (
-        affinity.complaints(world.hosts, [e["cores"] for e in everyone], threads)
-        if world.rank == 0
-        else ()
-    ):
-        log.warn(complaint)
-    if world.rank == 0 and found.not_finite:
-        log.warn(found.not_finite)
-    if world.rank == 0 and (alone := registered.told(env)):
-        log.warn(alone)
     steps = PROBE_STEPS * world.size
-    if world.rank == 0 and found.apart:
-        sentence, more = probe.complaint(env, found.apart)
-        log.warn(sentence)
-        steps += more
-    here = {
-        e["physics"]
-        for e, host in zip(everyone, world.hosts, strict=True)
-        if host == world.hosts[0]
-    }
+    if world.rank == 0:
+        first = world.hosts[0]
+        for what in mine:
+            differ = [one[what] != everyone[0][what] for one in everyone]
+            if odd := sorted({h for h, other in zip(world.hosts, differ, strict=True) if other}):
+                depend = "results depend on which node evaluates what"
+                log.warn(f"{what} of {', '.join(odd)} differs from {first}: {depend}")
+        cores = [one["cores"] for one in everyone]
+        warnings = affinity.complaints(world.hosts, cores, threads)
+        for warning in (*warnings, found.not_finite, registered.told(env)):
+            if warning:
+                log.warn(warning)
+        if found.apart:
+            sentence, more = probe.complaint(env, found.apart)
+            log.warn(sentence)
+            steps += more
+    pairs = zip(everyone, world.hosts, strict=True)
+    here = {one["physics"] for one, host in pairs if host == world.hosts[0]}
     return {
-        "command": shlex.join(command), "git_commit": git_commit(), "mpi": world.library,
-        "ranks": world.size, "nodes": world.nodes, "hosts": ", ".join(sorted(set(world.hosts))),
-        "device": device, "kernel": kernels.NAME, "platform": platform.platform(), "probe_steps": steps,
+        "command": shlex.join(command),
+        "git_commit": git_commit(),
+        "mpi": world.library,
+        "ranks": world.size,
+        "nodes": world.nodes,
+        "hosts": ", ".join(sorted(set(world.hosts))),
+        "device": device,
+        "kernel": kernels.NAME,
+        "platform": platform.platform(),
+        "probe_steps": steps,
         "started": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
-        **compared(env, made, found, [e["cpu"] for e in everyone], len(here) == 1),
-    }  # fmt: skip
+        **compared(env, made, found, [one["cpu"] for one in everyone], len(here) == 1),
+    }
 
 
 def compared(
     env: Env, made: dict[str, str], found: probe.Probe, cpus: Iterable[str], alike: bool
 ) -> dict[str, str]:
-    """Return what decides whether a run goes on with its task: the kind of machine and, where `made` tells, the task."""
+    """Gather what decides whether a run goes on with its task: the kind of machine and, where `made` tells, the task."""
     machine = {
         "cpu": "; ".join(sorted(set(cpus))),
         "python": platform.python_version(),
@@ -84,14 +82,13 @@ def compared(
 
 
 def task(env: Env, made: dict[str, str], found: probe.Probe, alike: bool) -> dict[str, str]:
-    """Return what a run records of its task, as `made` and `found` tell; empty where that would be another in the next process.
+    """Gather what a run records of its task, as `made` and `found` tell; empty where that would be another in the next process.
 
     alike: whether all ranks of this node found the same.
     """
     same = alike and not found.apart
-    kept = alike and (
-        same or identity.model(getattr(env, "layers", [])) == made["model"]
-    )  # some draw their model anew
+    # some draw their model anew
+    kept = alike and (same or identity.model(getattr(env, "layers", [])) == made["model"])
     return {
         "task_source": made["source"],
         "task_wrappers": made["wrappers"],
@@ -102,38 +99,27 @@ def task(env: Env, made: dict[str, str], found: probe.Probe, alike: bool) -> dic
 
 
 def cpu() -> str:
-    """Return the CPU's name, a digest of its instruction sets and the kind that OpenBLAS is told to take it for, if any."""
-    lines = (
-        Path("/proc/cpuinfo").read_text(errors="replace").splitlines()
-        if Path("/proc/cpuinfo").exists()
-        else []
-    )
-    named = {
-        key.strip(): value.strip() for key, _, value in (line.partition(":") for line in lines)
-    }
+    """Name the CPU, a digest of its instruction sets and the kind that OpenBLAS is told to take it for, if any."""
+    info = Path("/proc/cpuinfo")
+    lines = info.read_text(errors="replace").splitlines() if info.exists() else []
+    pairs = (line.partition(":") for line in lines)
+    named = {key.strip(): value.strip() for key, _, value in pairs}
     flags = " ".join(sorted(named.get("flags", "").split()))
-    name = f"{named.get('model name', platform.processor())} (instruction sets {sha256(flags.encode()).hexdigest()[:8]})"
+    sets = sha256(flags.encode()).hexdigest()[:8]
+    name = f"{named.get('model name', platform.processor())} (instruction sets {sets})"
     told = os.environ.get("OPENBLAS_CORETYPE", "")
     return f"{name}, OPENBLAS_CORETYPE={told}" if told else name
 
 
 def versions(own: Iterable[str] = ("stable_baselines3",)) -> str:
-    """Return the versions that bits depend on. own: packages that only the rank with the learner loads; told where loaded."""
-    packages = [
-        "numpy",
-        "torch",
-        "gymnasium",
-        "mujoco",
-        "dm_control",
-        "h5py",
-        "mpi4py",
-        *(p for p in own if p in sys.modules),
-    ]
+    """Name the versions that bits depend on. own: packages that only the rank with the learner loads; told where loaded."""
+    packages = ["numpy", "torch", "gymnasium", "mujoco", "dm_control", "h5py", "mpi4py"]
+    packages += [name for name in own if name in sys.modules]
     return ", ".join([f"esac_mpi {__version__}", *(f"{name} {version(name)}" for name in packages)])
 
 
 def git_commit(checkout: Path = Path(__file__).parents[2]) -> str:
-    """Return the commit of a checkout or worktree, this package's; no child process: none may be forked after MPI began."""
+    """Read the commit of a checkout or worktree, this package's; no child process: none may be forked after MPI began."""
     folder = checkout / ".git"
     try:
         if folder.is_file():  # a worktree: "gitdir: PATH"

@@ -19,21 +19,17 @@ def make_task(config: Config) -> envs.Env:
     env = make_env(config)
     if edited := identity.edited(env):
         remedy = "what would run is what was imported: start Python anew"
-        raise envs.EditedTask(
-            f"{env.id}: {', '.join(edited)} was edited since it was imported here; {remedy}"
-        )
-    envs.refuse_discrete(
-        env,
-        config.algorithm,
-        [name for name, module in ALGORITHMS.items() if module.DECLARES.discrete],
-    )
+        files = f"{', '.join(edited)} was edited since it was imported here"
+        raise envs.EditedTask(f"{env.id}: {files}; {remedy}")
+    able = [name for name, module in ALGORITHMS.items() if module.DECLARES.discrete]
+    envs.refuse_discrete(env, config.algorithm, able)
     if unread := list(unread_in(config, envs.is_discrete(env))):
         raise envs.TaskError(f"{env.id}: {'; '.join(unread)}")
     return env
 
 
 def settled(config: Config, env: envs.Env) -> tuple[Config, str]:
-    """Return a configuration with the numbers of what it leaves to the task, and the names of such fields."""
+    """Complete a configuration with the numbers of what it leaves to the task, and the names of such fields."""
     shifts = [(name, value) for name, value in flatten(config) if name.endswith(".reward_shift")]
     names = [name for name, value in shifts if value == SURVIVAL and reads(config.algorithm, name)]
     if not names:
@@ -55,7 +51,7 @@ def sentences(config: Config, names: str, env: envs.Env) -> Iterator[str]:
 
 
 def own_env(config: Config, rank: int) -> envs.Env | None:
-    """Return an environment for what goes on beside others' episodes or carries on after them, on the ranks where that is."""
+    """Make an environment for what goes on beside others' episodes or carries on after them, on the ranks where that is."""
     learning = ALGORITHMS[config.algorithm].DECLARES.learning
     return make_env(config) if learning and learning.own_env(config, rank) else None
 

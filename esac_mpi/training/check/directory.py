@@ -51,7 +51,7 @@ def look_from_elsewhere(where: tuple[Path, bytes], world: World) -> Seen:
 
 
 def is_locked(path: Path) -> bool | None:
-    """Return whether another process holds the lock; None if the file cannot be opened."""
+    """Tell whether another process holds the lock; None if the file cannot be opened."""
     try:
         with open(path, "r+b") as file:
             fcntl.lockf(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -65,54 +65,38 @@ def is_locked(path: Path) -> bool | None:
 
 
 def visible(seen: list[Seen], hosts: list[str], probe: "Probe") -> list[Line]:
-    """Return the lines about what other ranks saw of the probe directory."""
+    """Look at what other ranks saw of the probe directory."""
     if probe.folder is None:
         return []
     readers = sum(found.token is not None for found in seen)
     blind = [r for r, found in enumerate(seen) if found.token is False]
     where = ", ".join(sorted({hosts[r] for r in blind}))
-    elsewhere = (
-        f"not seen from {where}: choose a --run-dir on a file system that all nodes share"
-        if blind
-        else ""
-    )
-    token = Line(
-        "all nodes",
-        f"token read on {readers - len(blind)} of {readers} node(s)",
-        elsewhere,
-        bool(blind),
-    )
-    return [token, locks(seen[-1].locked, len(seen) - 1, hosts[-1], probe.no_lock)]
+    remedy = f"not seen from {where}: choose a --run-dir on a file system that all nodes share"
+    found = f"token read on {readers - len(blind)} of {readers} node(s)"
+    return [
+        Line("all nodes", found, remedy if blind else "", bool(blind)),
+        locks(seen[-1].locked, len(seen) - 1, hosts[-1], probe.no_lock),
+    ]
 
 
 def locks(refused: bool | None, rank: int, host: str, no_lock: str) -> Line:
-    """Return the line about locks. refused: whether the last rank was refused what rank 0 holds; no_lock: why that holds none."""
+    """Look at locks. refused: whether the last rank was refused what rank 0 holds; no_lock: why that holds none."""
     if no_lock:
-        return Line(
-            "locks",
-            f"none here: {no_lock}",
-            "start no second run in this directory: nothing would stop it",
-        )
+        remedy = "start no second run in this directory: nothing would stop it"
+        return Line("locks", f"none here: {no_lock}", remedy)
     if rank == 0:
         return Line("locks", "taken; whether another process is refused, two ranks can tell")
     if refused is None:
-        return Line(
-            "locks", f"taken; rank {rank} on {host} cannot open the file", "see the line above"
-        )
-    remedy = (
-        ""
-        if refused
-        else "start no second run of this directory on another node: its lock is not seen there"
-    )
-    return Line(
-        "locks",
-        f"taken; {'refused' if refused else 'given as well'} to rank {rank} on {host}",
-        remedy,
-    )
+        unseen = f"taken; rank {rank} on {host} cannot open the file"
+        return Line("locks", unseen, "see the line above")
+    if refused:
+        return Line("locks", f"taken; refused to rank {rank} on {host}")
+    remedy = "start no second run of this directory on another node: its lock is not seen there"
+    return Line("locks", f"taken; given as well to rank {rank} on {host}", remedy)
 
 
 def is_there(path: Path) -> bool:
-    """Return whether something stands at a path, as far as this user can tell."""
+    """Tell whether something stands at a path, as far as this user can tell."""
     try:
         return path.exists()
     except OSError:
@@ -132,11 +116,9 @@ class Probe:
 
     def open(self) -> tuple[Path, bytes] | None:
         """Try to write; return the probe directory and the token in it, None if nothing can be written."""
-        found = (
-            f"{self.path}"
-            if self.place == self.path
-            else f"{self.path} (to be made; tried in {self.place})"
-        )
+        found = f"{self.path}"
+        if self.place != self.path:
+            found += f" (to be made; tried in {self.place})"
         token = os.urandom(8)
         try:
             self.folder = Path(tempfile.mkdtemp(prefix=".esac_mpi-check-", dir=self.place))
@@ -146,9 +128,8 @@ class Probe:
             self._take_lock()
         except OSError as error:
             self.close()
-            self.lines = [
-                Line("directory", found, f"{error.strerror}: choose another --run-dir", True)
-            ]
+            remedy = f"{error.strerror}: choose another --run-dir"
+            self.lines = [Line("directory", found, remedy, True)]
             return None
         return self.folder, token
 
@@ -164,18 +145,12 @@ class Probe:
             os.fsync(file.fileno())
         speed = WRITTEN / (time.perf_counter() - start)
         (self.folder / "large").unlink()
+        little = "" if free > GIB else "little: checkpoints and the replay may not fit"
         slow = "slow: a checkpoint with its replay takes long here; is there a faster file system?"
+        rate = f"{speed / 1e6:,.0f} MB/s ({size(WRITTEN)} written and synced)"
         return [
-            Line(
-                "free space",
-                size(free),
-                "" if free > GIB else "little: checkpoints and the replay may not fit",
-            ),
-            Line(
-                "writing",
-                f"{speed / 1e6:,.0f} MB/s ({size(WRITTEN)} written and synced)",
-                slow if speed < SLOW else "",
-            ),
+            Line("free space", size(free), little),
+            Line("writing", rate, slow if speed < SLOW else ""),
         ]
 
     def _names(self) -> list[Line]:
@@ -185,11 +160,9 @@ class Probe:
         old.write_text("old")
         new.write_text("new")
         os.replace(new, old)
-        renamed = (
-            Line("rename", "replaces a file")
-            if old.read_text() == "new"
-            else Line("rename", "does not replace", "?", True)
-        )
+        renamed = Line("rename", "replaces a file")
+        if old.read_text() != "new":
+            renamed = Line("rename", "does not replace", "?", True)
         try:
             os.link(old, new)
         except OSError as error:

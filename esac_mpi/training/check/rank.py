@@ -51,53 +51,54 @@ class Rank:
 
 def look(config: Config, world: World) -> tuple[envs.Env | None, Rank]:
     """Make the task and play it; return it (None if it cannot be made) and what this rank sees."""
-    env, found, trouble, apart, start = None, None, "", "", time.perf_counter()
+    env = found = None
+    trouble = apart = ""
     made: dict[str, str] = {}
-    done, speed = start, 0.0
+    speed = 0.0
+    start = done = time.perf_counter()
     try:
         env = make_task(config)
         done = time.perf_counter()
-        before = time.perf_counter()
         found = probe.played(env)
-        speed = probe.PROBE_STEPS / (time.perf_counter() - before)
-        made = (
-            identity.identity(env) if world.rank == 0 else {}
-        )  # after these steps, as at a start: a reset may change the model
-        apart = probe.complaint(env, found.apart)[0] if found.apart and world.rank == 0 else ""
+        speed = probe.PROBE_STEPS / (time.perf_counter() - done)
+        if world.rank == 0:  # after these steps, as at a start: a reset may change the model
+            made = identity.identity(env)
+            apart = probe.complaint(env, found.apart)[0] if found.apart else ""
     except Exception as error:  # a task is a user's own code
         trouble = f"{type(error).__name__}: {error}".splitlines()[0]
-    machine = (
-        world.node,
-        world.hosts[world.rank],
-        affinity.cores(),
-        blas(),
-        kernels.NAME,
-        shared_free(),
+    free = free_memory()
+    return env, Rank(
+        node=world.node,
+        host=world.hosts[world.rank],
+        cores=affinity.cores(),
+        blas=blas(),
+        kernel=kernels.NAME,
+        shared_free=-1 if free is None else free,
+        task=trouble,
+        seconds_import=done - start,
+        steps_per_second=speed,
+        physics=found.digests if found else "",
+        apart=apart,
+        cpu=provenance.cpu(),
+        found=found,
+        made=made,
     )
-    played = (trouble, done - start, speed, found.digests if found else "", apart)
-    return env, Rank(*machine, *played, provenance.cpu(), found, made)
 
 
 def blas() -> str:
-    """Return the BLAS library that numpy loaded and its threads, asked of the library itself where it can be."""
+    """Name the BLAS library that numpy loaded and its threads, asked of the library itself where it can be."""
     about = np.show_config(mode="dicts").get("Build Dependencies", {}).get("blas", {})
     name = f"{about.get('name', 'BLAS')} {about.get('version', '')}".strip()
     with suppress(OSError):
-        for path in {
-            line.split()[-1]
-            for line in Path("/proc/self/maps").read_text().splitlines()
-            if "/" in line
-        }:
+        mapped = Path("/proc/self/maps").read_text().splitlines()
+        for path in {line.split()[-1] for line in mapped if "/" in line}:
             if not re.search(r"blas|mkl_rt|blis", Path(path).name):
                 continue
             library = ctypes.CDLL(path)
-            threads = [getattr(library, ask)() for ask in DECORATED if hasattr(library, ask)]
-            if threads:
-                return f"{name}: {threads[0]} thread(s) a rank, as the library says"
-    return f"{name}: {', '.join(f'{n}={os.environ.get(n)}' for n in THREADS)}; the library itself cannot be asked"
-
-
-def shared_free() -> int:
-    """Return the free bytes of /dev/shm, -1 where there is none."""
-    free = free_memory()
-    return -1 if free is None else free
+            for ask in DECORATED:
+                if hasattr(library, ask):
+                    return (
+                        f"{name}: {getattr(library, ask)()} thread(s) a rank, as the library says"
+                    )
+    asked = ", ".join(f"{n}={os.environ.get(n)}" for n in THREADS)
+    return f"{name}: {asked}; the library itself cannot be asked"
