@@ -45,7 +45,7 @@ SOLE = {  # a library: the folders or files that import it; policies and studies
     # the check to see whether it can be imported at all
     "mpi4py": {"comm/mpi.py"},
     "h5py": {"record"},
-    "torch": {"learners", "training/check", "policies", "studies/experiments"},
+    "torch": {"learners", "training/check", "policies"},
     "gymnasium": {"envs", "policies"},
     "stable_baselines3": {"learners", "policies"},
     "mujoco": {"envs", "policies"},

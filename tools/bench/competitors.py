@@ -6,7 +6,8 @@ from typing import Any
 
 import numpy as np
 
-from esac_mpi.studies.experiments.update_rates import (
+from tools.bench.measurement import Timed
+from tools.bench.update_rates import (
     ACTION,
     OBSERVATION,
     STORED,
@@ -14,7 +15,6 @@ from esac_mpi.studies.experiments.update_rates import (
     ours,
     transitions,
 )
-from tools.bench.measurement import Timed
 
 __all__ = [
     "ACTION",

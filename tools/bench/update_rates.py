@@ -1,4 +1,4 @@
-"""Turns of our learners' updates from random transitions of HalfCheetah's sizes; tools/bench/ has others' beside them."""
+"""Turns of our learners' updates from random transitions of HalfCheetah's sizes; competitors.py has others' beside them."""
 
 import time
 from collections.abc import Callable, Iterator
@@ -10,35 +10,11 @@ from esac_mpi import learners
 from esac_mpi.config import Config, updated
 from esac_mpi.host import cooperative
 from esac_mpi.operators.policy import Layout
+from tools.bench.measurement import Timed
 
-Timed = tuple[int, float]  # what a turn counts, seconds
-OBSERVATION, ACTION, STORED = (
-    17,
-    6,
-    10_000,
-)  # observation, action of HalfCheetah-v5; transitions to sample from
-
-
-class Idle:
-    """An environment that costs nothing: what a phase plays in it is no part of what is measured."""
-
-    id, observation_size, action_size, horizon, unstable = (
-        "Idle-v0",
-        OBSERVATION,
-        ACTION,
-        10**9,
-        False,
-    )
-    low, high = -np.ones(ACTION, np.float32), np.ones(ACTION, np.float32)
-    _observation = np.zeros(OBSERVATION, np.float32)
-
-    def reset(self, seed: int) -> np.ndarray:
-        """Return zeros, float32 [observation]."""
-        return self._observation
-
-    def step(self, action: np.ndarray) -> tuple[np.ndarray, float, bool, bool]:
-        """Go on for ever."""
-        return self._observation, 0.0, False, False
+OBSERVATION = 17  # of HalfCheetah-v5
+ACTION = 6
+STORED = 10_000  # transitions to sample from
 
 
 def chunks(
