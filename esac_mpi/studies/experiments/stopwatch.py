@@ -93,7 +93,7 @@ def update(name: str, hidden: tuple[int, ...], batch: int) -> float:
     }
     if name == "ppo":
         fields["ppo.steps_per_generation"] = 512
-        fields["policy.path_gain"] = 0.0
+        fields["policy.linear"] = False
     elif name == "imitation":
         fields["erl.crossover"] = "distillation"
         fields["erl.distillation_batch"] = batch
@@ -109,7 +109,7 @@ def update(name: str, hidden: tuple[int, ...], batch: int) -> float:
     layout = make_layout(config, env)
     if piece := {"individuals": "training", "imitation": "imitating"}.get(name):
         return min(operators.seconds(config, layout)[piece] for _ in range(ROUNDS))
-    ready = phases.prepared(Params(config, layout, env.horizon, epsilon.Philox(config.seed)), env)
+    ready = phases.prepare(Params(config, layout, env.horizon, epsilon.Philox(config.seed)), env)
     assert ready is not None
     numbers = count()
     return fastest(lambda: cooperative.run(ready[1](next(numbers))).gradient_updates)
