@@ -93,9 +93,8 @@ class Env(Protocol):
     low: np.ndarray  # float32 [action] bounds of the task
     high: np.ndarray  # float32 [action]
     horizon: int  # steps after which an episode is truncated
-    not_finite: (
-        str  # the last observation or action that was not finite, by its index; empty = all were
-    )
+    # the last observation or action that was not finite, by its index; empty = all were
+    not_finite: str
 
     def reset(self, seed: int) -> np.ndarray:
         """Start the episode that `seed` names; return its first observation, float32 [observation], all finite.
@@ -180,9 +179,8 @@ def _adapter(id: str) -> Callable[..., Env]:
 def drawn_or_not(make: Callable[[], Any]) -> Any:
     """Return what is made, or imported, by MUJOCO_GL; where that fails, without drawing, which training needs none of."""
     asked = os.environ.get(GL) or OFF
-    if asked.lower() != "glfw" or any(
-        map(os.environ.get, DISPLAYS)
-    ):  # GLFW aborts the process where it has no display
+    # GLFW aborts the process where it has no display
+    if asked.lower() != "glfw" or any(map(os.environ.get, DISPLAYS)):
         try:
             return make()
         except Exception:
@@ -293,6 +291,5 @@ def warning_counts(data: Any) -> np.ndarray:
 
 
 def _log_warning(message: str) -> None:
-    logging.getLogger(__name__).debug(
-        "MuJoCo: %s", message
-    )  # counted through `warning_counts`, so not repeated by every rank
+    # counted through `warning_counts`, so not repeated by every rank
+    logging.getLogger(__name__).debug("MuJoCo: %s", message)

@@ -15,10 +15,8 @@ import numpy as np
 
 from esac_mpi.envs import finite
 
-RULES = {
-    "CyclicMDP-v0": (1.0, 2000),
-    "CyclicMDPRepo-v0": (2.0, math.inf),
-}  # id: reward of S2 -> S0, time limit [steps]
+# id: reward of S2 -> S0, time limit [steps]
+RULES = {"CyclicMDP-v0": (1.0, 2000), "CyclicMDPRepo-v0": (2.0, math.inf)}
 CLOCKWISE = 1  # which of the three outputs
 
 

@@ -55,9 +55,8 @@ class DMControlEnv:
         self._own_bounds = rounded_out(self, *bounds)
         self.action_size = self.low.size
         self.observation_size = sum(math.prod(spec.shape) for spec in observations.values())
-        limit = (
-            self._env._step_limit
-        )  # a float, and there is no public name; the last step is the first not below it
+        # a float, and there is no public name; the last step is the first not below it
+        limit = self._env._step_limit
         self.horizon = task_horizon(id, limit if limit == math.inf else math.ceil(limit), horizon)
         self._names = tuple(observations)
         self._steps = 0
@@ -70,9 +69,8 @@ class DMControlEnv:
 
     def reset(self, seed: int) -> np.ndarray:
         """Start the episode that `seed` names; return its first observation, float32 [observation]."""
-        self._env.task.random.seed(
-            seed
-        )  # in place: the suite's tasks keep no other state between episodes
+        # in place: the suite's tasks keep no other state between episodes
+        self._env.task.random.seed(seed)
         self._steps = 0
         try:
             return finite(self, "observation", self._flat(self._env.reset().observation))

@@ -186,9 +186,8 @@ def _imported(id: str) -> str:
     """Import the module of module:EnvId, and return EnvId. What dm_control says there, every rank would repeat."""
     module, _, name = id.rpartition(":")
     if module and module not in sys.modules:
-        warnings.filterwarnings(
-            "ignore", message=r"\(65550\)"
-        )  # GLFW's: there is no display, which dm_control looks for
+        # GLFW's: there is no display, which dm_control looks for
+        warnings.filterwarnings("ignore", message=r"\(65550\)")
         import_module(module)
         import_mujoco()  # again: dm_control has set its own handler
     return name
@@ -273,9 +272,8 @@ def _shape(space: gymnasium.Space[Any]) -> tuple[int, ...]:
 
 
 def _flat(observation: np.ndarray) -> np.ndarray:
-    return np.array(observation, np.float32).reshape(
-        -1
-    )  # a copy: an environment may return its own buffer
+    # a copy: an environment may return its own buffer
+    return np.array(observation, np.float32).reshape(-1)
 
 
 ANSWER: dict[str, tuple[Callable[[Any], Any], str]] = {  # of a step, in its order: what it is, what makes it ours, in words

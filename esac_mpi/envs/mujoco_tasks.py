@@ -200,9 +200,8 @@ TASKS: dict[str, Callable[[Any], ClosedLoop]] = {
 
 def _has_defaults(task: Any) -> bool:
     """Return whether a task keeps the default of every parameter of its constructor, the camera's aside, and draws nothing."""
-    from gymnasium.envs.mujoco.mujoco_env import (
-        expand_model_path,
-    )  # here: a Box2D task need not wait for its imageio
+    # here: a Box2D task need not wait for its imageio
+    from gymnasium.envs.mujoco.mujoco_env import expand_model_path
 
     for name, parameter in inspect.signature(type(task).__init__).parameters.items():
         if parameter.default is inspect.Parameter.empty or name == "default_camera_config":

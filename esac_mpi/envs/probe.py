@@ -18,11 +18,8 @@ from esac_mpi.host import process_state
 from esac_mpi.host.stop import GivenUp
 from esac_mpi.operators.noise import Purpose, generator, integer
 
-STRETCHES = (
-    (0, 40),
-    (1, 20),
-    (0, 40),
-)  # which start states and actions, and how many steps; the last is the first again
+# which start states and actions, and how many steps; the last is the first again
+STRETCHES = ((0, 40), (1, 20), (0, 40))
 PROBE_STEPS = sum(steps for _, steps in STRETCHES)
 KINDS = ("observations", "rewards", "ends")
 

@@ -7,12 +7,8 @@ import time
 from collections.abc import Callable, Mapping
 
 LATE = 600.0  # a job whose end is longer past is not this one: batch systems kill sooner [s]
-RANKS = (
-    "PMI_RANK",
-    "PMIX_RANK",
-    "OMPI_COMM_WORLD_RANK",
-    "SLURM_PROCID",
-)  # how launchers name a process's rank
+# how launchers name a process's rank
+RANKS = ("PMI_RANK", "PMIX_RANK", "OMPI_COMM_WORLD_RANK", "SLURM_PROCID")
 
 
 def speaks(environ: Mapping[str, str]) -> bool:
@@ -33,14 +29,12 @@ def seconds_left(
     end = _number(environ.get("SLURM_JOB_END_TIME", ""))
     if end < math.inf and not stale(environ):
         start = _number(environ.get("SLURM_JOB_START_TIME", ""))
-        return end - max(
-            time.time(), start if start < end else 0.0
-        )  # this node's clock may be behind
+        # this node's clock may be behind
+        return end - max(time.time(), start if start < end else 0.0)
     if environ.get("SLURM_JOB_ID"):
         told = ask(["squeue", "-h", "-j", environ["SLURM_JOB_ID"], "-o", "%A %L"])
-        lines = (
-            line.split() for line in told.splitlines()
-        )  # of an array's last job or a heterogeneous one: of all of its jobs
+        # of an array's last job or a heterogeneous one: of all of its jobs
+        lines = (line.split() for line in told.splitlines())
         found = [clock_time(words[1]) for words in lines if words[:-1] == [environ["SLURM_JOB_ID"]]]
         if found or not environ.get("PBS_JOBID"):
             return found[0] if found else math.inf

@@ -70,9 +70,8 @@ def as_called(text: str) -> str:
 def reached(program: Path) -> str:
     """Return a program's name where the PATH leads to it, else its path from here."""
     found = shutil.which(program.name)
-    on_path = (
-        found is not None and Path(found).parent == program.parent
-    )  # not resolved: an environment's is a link to another's
+    # not resolved: an environment's is a link to another's
+    on_path = found is not None and Path(found).parent == program.parent
     return program.name if on_path else str(from_here(program))
 
 

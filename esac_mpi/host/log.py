@@ -29,10 +29,8 @@ LAUNCHERS = {
     "srun",
 }
 REDRAW = 0.25  # least time between two drawings of the live table [s]
-SHARE, LONGEST = (
-    0.02,
-    300.0,
-)  # a pause between plain lines grows to this share of the time so far, and to this at most [s]
+# a pause between plain lines grows to this share of the time so far, and to this at most [s]
+SHARE, LONGEST = (0.02, 300.0)
 
 
 @contextmanager
@@ -192,10 +190,8 @@ def _percent(value: float) -> str:
     return f"{math.floor(100 * value + 1e-9)} %"  # 100 only at the end
 
 
-BEFORE_EVALUATIONS, EVALUATION = (
-    "fitness_max",
-    "evaluation_",
-)  # key after which they stand; what their keys begin with
+# key after which they stand; what their keys begin with
+BEFORE_EVALUATIONS, EVALUATION = ("fitness_max", "evaluation_")
 # key of Display.update: (what a plain line says, label of the live table, format)
 FIELDS: dict[str, tuple[str, str, Callable[[float], str]]] = {
     "generation": ("gen {}", "generation", str),
@@ -261,9 +257,8 @@ class Display:
         self._clock = clock
         self._due = -math.inf
         self._values: dict[str, Any] = {}
-        self._first: tuple[float, dict[str, Any]] | None = (
-            None  # time and values of the first update
-        )
+        # time and values of the first update
+        self._first: tuple[float, dict[str, Any]] | None = None
         self._pending = False
         live = style == "live" or (
             style == "auto" and os.environ.get("TERM") != "dumb" and on_terminal()

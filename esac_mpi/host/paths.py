@@ -32,6 +32,5 @@ def expanded(text: str | os.PathLike[str], kind: Kind = ArgumentTypeError) -> st
         raise kind(
             f"{said}: {variable[0]} was not replaced, as no shell has read it; write the path itself"
         )
-    return (
-        os.path.abspath(found) if str(Path(found)).startswith("~") else found
-    )  # ./~, which pathlib makes ~
+    # ./~, which pathlib makes ~
+    return os.path.abspath(found) if str(Path(found)).startswith("~") else found

@@ -28,10 +28,8 @@ READ = (  # how variables begin that libraries, launchers and batch systems read
     "TERM",
 )  # fmt: skip
 LIBC = ctypes.CDLL(None)
-ACTION, POINTER = (
-    256,
-    8,
-)  # more than a struct sigaction has, and its first member, the handler [bytes]
+# more than a struct sigaction has, and its first member, the handler [bytes]
+ACTION, POINTER = (256, 8)
 CAUGHT = (  # signals by which a run is stopped, warned, or hears of its children and readers
     signal.SIGHUP, signal.SIGINT, signal.SIGQUIT, signal.SIGTERM, signal.SIGUSR1, signal.SIGUSR2, signal.SIGALRM, signal.SIGXCPU,
     signal.SIGCHLD, signal.SIGCONT, signal.SIGPIPE,
@@ -246,11 +244,8 @@ BITS = {  # that decide what a run computes
     "the threads of BLAS": Part(blas, set_blas),
     "torch's settings": Part(torch, set_torch),
 }
-NEEDED = {
-    "handlers of signals",
-    "blocked signals",
-    *BITS,
-}  # all the time: not to be changed in each episode
+# all the time: not to be changed in each episode
+NEEDED = {"handlers of signals", "blocked signals", *BITS}
 
 
 @contextmanager

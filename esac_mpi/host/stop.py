@@ -11,11 +11,8 @@ from collections.abc import Callable
 from typing import Any
 
 SIGNALS = (signal.SIGTERM, signal.SIGUSR1, signal.SIGINT)
-WARNINGS = (
-    signal.SIGUSR2,
-    signal.SIGXCPU,
-    signal.SIGHUP,
-)  # LSF's, SGE's; at the limit of processor time; of a closed terminal
+# LSF's, SGE's; at the limit of processor time; of a closed terminal
+WARNINGS = (signal.SIGUSR2, signal.SIGXCPU, signal.SIGHUP)
 SAME = 1.0  # signals this close are one [s]: a terminal and a launcher, or a batch system and a launcher, send it each
 LONGEST = 1e8  # of a timer [s]
 AGAIN = 0.1  # time between two alarms of what is overdue [s]: one can be lost in a destructor
@@ -27,9 +24,8 @@ def asking() -> tuple[int, ...]:
 
 
 def _is_free(handler: Any) -> bool:
-    return handler == signal.SIG_DFL or isinstance(
-        getattr(handler, "__self__", None), Stop
-    )  # a search's, around its trials
+    # a search's, around its trials
+    return handler == signal.SIG_DFL or isinstance(getattr(handler, "__self__", None), Stop)
 
 
 class GivenUp(BaseException):
@@ -60,11 +56,8 @@ class Stop:
         self._clock, self._abort = clock, abort
         self._heard: list[float] = []
         self._before: dict[int, Any] = {}  # handlers that `listen` has replaced, by signal
-        self._timer = (
-            0.0,
-            0.0,
-            0.0,
-        )  # when `listen` came, and what it found of ITIMER_REAL: time left and interval [s]
+        # when `listen` came, and what it found of ITIMER_REAL: time left and interval [s]
+        self._timer = (0.0, 0.0, 0.0)
         self._give_up, self._reason = math.inf, ""  # when [s], and why
         self._inside = False
 
@@ -135,13 +128,10 @@ class Stop:
 
     def _hear(self, number: int, frame: Any) -> None:
         now = self._clock()
-        if self._heard and (
-            number == signal.SIGXCPU or now - self._heard[-1] < SAME
-        ):  # the kernel repeats XCPU every second
-            if number in (
-                signal.SIGTERM,
-                signal.SIGXCPU,
-            ):  # whose grace holds, whatever came just before
+        # the kernel repeats XCPU every second
+        if self._heard and (number == signal.SIGXCPU or now - self._heard[-1] < SAME):
+            # whose grace holds, whatever came just before
+            if number in (signal.SIGTERM, signal.SIGXCPU):
                 self.give_up_at(now + self.grace, signal.Signals(number).name)
             return
         self._heard.append(now)

@@ -22,9 +22,8 @@ def open_missing() -> None:
         try:
             os.fstat(number)
         except OSError:
-            os.set_inheritable(
-                os.open(os.devnull, os.O_RDWR), True
-            )  # the lowest number that is free
+            # the lowest number that is free
+            os.set_inheritable(os.open(os.devnull, os.O_RDWR), True)
         if getattr(sys, name) is None:
             setattr(sys, name, _reopened(number))
 
@@ -100,9 +99,8 @@ def kept() -> Iterator[None]:
         yield
     finally:
         for stream in (sys.stdout, sys.stderr):
-            with suppress(
-                OSError, ValueError, AttributeError
-            ):  # of one that was closed, or is none
+            # of one that was closed, or is none
+            with suppress(OSError, ValueError, AttributeError):
                 stream.flush()
         for number, copy in copies.items():
             if not _same(number, copy):

@@ -9,11 +9,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-VARIABLES = (
-    "OMP_NUM_THREADS",
-    "OPENBLAS_NUM_THREADS",
-    "MKL_NUM_THREADS",
-)  # that a library reads when it is loaded
+# that a library reads when it is loaded
+VARIABLES = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
 OPENBLAS = (
     "scipy_openblas_{}_num_threads64_",
     "openblas_{}_num_threads64_",

@@ -31,9 +31,8 @@ class Checkpoint:
     attributes: dict[str, Any]
     source: Path
     closed: list[Closed] = field(default_factory=list)  # segments of the history
-    history: Arrays = field(
-        default_factory=dict
-    )  # the rows after them, metrics/<name> and timing/<name>
+    # the rows after them, metrics/<name> and timing/<name>
+    history: Arrays = field(default_factory=dict)
     replay_tail: Arrays = field(default_factory=dict)
     segments: list[Segment] = field(default_factory=list)
     replay_bounds: tuple[int, int] = (0, 0)  # first and one past the last transition held

@@ -82,9 +82,8 @@ def _way_on(path: Path, old: Config) -> str:
     """Return the advice with which the run goes on as it is; empty where its config.toml cannot be used."""
     words = ["python", "-m", "esac_mpi", str(path / CONFIG)]
     try:
-        written = updated(
-            Config(), read_toml(path / CONFIG)
-        )  # perhaps edited since: what was changed is named back
+        # perhaps edited since: what was changed is named back
+        written = updated(Config(), read_toml(path / CONFIG))
         edited = {
             name: was for name, (_, was) in differences(written, old).items() if name not in WARN
         }

@@ -19,10 +19,8 @@ import numpy as np
 from esac_mpi.record.errors import OtherSchema, Unreadable, Unsaved, unread
 
 SCHEMA = 3  # version of what the files hold
-FORMS = {
-    "linear": 5,
-    "layer_norm": 4,
-}  # those of a policy with either, which versions that do not know it so refuse
+# those of a policy with either, which versions that do not know it so refuse
+FORMS = {"linear": 5, "layer_norm": 4}
 NEWEST = 5  # to read
 RESUMABLE = 2  # first schema that a run can go on from
 USER_BLOCK = 512  # bytes before the HDF5 image
@@ -201,9 +199,8 @@ def image(
 
 def _user_block(schema: int, size: int, sha256: str) -> bytes:
     text = f"esac_mpi\nschema {schema}\nbytes {size}\nsha256 {sha256}\n"
-    check = hashlib.sha256(text.encode()).hexdigest()[
-        :16
-    ]  # a flipped bit must not look like another schema
+    # a flipped bit must not look like another schema
+    check = hashlib.sha256(text.encode()).hexdigest()[:16]
     return f"{text}check {check}\n".encode().ljust(USER_BLOCK, b"\0")
 
 
@@ -295,9 +292,8 @@ def _keep(path: Path) -> None:
     except OSError as error:
         if error.errno not in (errno.EPERM, errno.ENOTSUP, errno.ENOSYS, errno.EMLINK):
             raise
-        os.replace(
-            path, previous
-        )  # no hard links here: until the next rename, *_prev is the one to read
+        # no hard links here: until the next rename, *_prev is the one to read
+        os.replace(path, previous)
         return
     os.replace(link, previous)
     with suppress(FileNotFoundError):
@@ -309,10 +305,8 @@ def _sync_directory(path: Path) -> None:
     try:
         os.fsync(directory)
     except OSError as error:
-        if error.errno not in (
-            errno.EINVAL,
-            errno.ENOTSUP,
-        ):  # some network file systems cannot, and need not
+        # some network file systems cannot, and need not
+        if error.errno not in (errno.EINVAL, errno.ENOTSUP):
             raise
     finally:
         os.close(directory)

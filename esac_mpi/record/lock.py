@@ -22,15 +22,12 @@ from esac_mpi.host.run_directory import LOCK
 from esac_mpi.record.errors import Refused
 
 BEAT = 30.0  # time between two touches by the holder [s]
-SILENT = (
-    600.0  # time without a touch after which a holder counts as dead where there are no locks [s]
-)
+# time without a touch after which a holder counts as dead where there are no locks [s]
+SILENT = 600.0
 PATIENCE = 180.0  # for which a batch job waits for the end of the run before it [s]
 SHORT = 0.5  # for which others do [s]
-BUSY = (
-    errno.EACCES,
-    errno.EAGAIN,
-)  # held by another process; any other error of lockf: no locks here
+# held by another process; any other error of lockf: no locks here
+BUSY = (errno.EACCES, errno.EAGAIN)
 
 logger = logging.getLogger(__name__)
 
@@ -74,9 +71,8 @@ def release(descriptor: int, token: bytes) -> None:
     """Blank and unlock a run.lock that still holds the token; one that another run has taken is left as it is."""
     with suppress(OSError):  # of a directory that has vanished
         if os.pread(descriptor, 1000, 0) == token:
-            os.pwrite(
-                descriptor, b" " * (len(token) - 1), 0
-            )  # keeps its place on a disk that may be full at the next start
+            # keeps its place on a disk that may be full at the next start
+            os.pwrite(descriptor, b" " * (len(token) - 1), 0)
     os.close(descriptor)
 
 
@@ -124,10 +120,8 @@ def _has_locks(descriptor: int) -> bool:
 
 def _waits(path: Path, descriptor: int, patience: float, more: Callable[[], str]) -> Iterator[None]:
     """Wait a while at each step, and say so once where it lasts. Raises Refused, with the holder and more, after so long [s]."""
-    end, pause = (
-        time.monotonic() + patience,
-        SHORT / 10,
-    )  # a reader that asks whether the run lives holds it for an instant
+    # a reader that asks whether the run lives holds it for an instant
+    end, pause = (time.monotonic() + patience, SHORT / 10)
     while True:
         if time.monotonic() >= end:
             raise _refusal(path, _holder(descriptor), more())

@@ -83,9 +83,8 @@ class Policy(policy.Policy):
             raise Unreadable(
                 f"{path}: a file of esac_mpi, but not a policy: it has no {', '.join(missing)}"
             )
-        about |= {
-            name: array for name, array in arrays.items() if name != "theta"
-        }  # the normaliser: once attributes
+        # the normaliser: once attributes
+        about |= {name: array for name, array in arrays.items() if name != "theta"}
         try:
             return cls(path, arrays["theta"], about)
         except (TypeError, ValueError) as error:

@@ -72,9 +72,8 @@ class Columns(Mapping[str, np.ndarray]):
 
     def __getitem__(self, name: str) -> np.ndarray:
         if name not in self._read:
-            narrow = (
-                self.scalars if name in self.scalars else [name]
-            )  # small ones together: opening costs more than reading
+            # small ones together: opening costs more than reading
+            narrow = self.scalars if name in self.scalars else [name]
             self._read |= self.read(narrow)
         return self._read[name]
 
@@ -136,10 +135,8 @@ class Columns(Mapping[str, np.ndarray]):
             rows = slice(segment.start, min(segment.stop, self.generations))
             if segment.start < self.generations:
                 for name, array in history.read(self.source.parent, segment, list(columns)).items():
-                    part = (
-                        rows,
-                        *map(slice, array.shape[1:]),
-                    )  # narrower where there were fewer ranks
+                    # narrower where there were fewer ranks
+                    part = (rows, *map(slice, array.shape[1:]))
                     own[name][part] = array[: rows.stop - rows.start]
         return own
 
@@ -243,9 +240,8 @@ class RunFiles:
             return status  # locks do not reach every host
         if not lock.is_free(self.path):
             return status
-        last = read_status(self.path).get(
-            "status", status
-        )  # it may have ended since it was opened, and said so
+        # it may have ended since it was opened, and said so
+        last = read_status(self.path).get("status", status)
         return "dead" if last == "running" else last
 
     def _touched_within(self, seconds: float) -> bool:

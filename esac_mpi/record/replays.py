@@ -48,9 +48,8 @@ class Stored(NamedTuple):
     segments: dict[int, Segment]  # that the ring still needs, by index
     bounds: tuple[int, int]  # first and one past the last transition of the ring
     tail: Arrays  # the transitions after the last segment
-    content: (
-        Arrays  # digests of exactly the transitions in the ring, whenever checkpoints were made
-    )
+    # digests of exactly the transitions in the ring, whenever checkpoints were made
+    content: Arrays
 
     @property
     def manifest(self) -> str:

@@ -58,9 +58,8 @@ class Run:
         self._history = History()
         self._shown: set[str] = set()  # segments of the history that metrics.h5 names
         self._final: Arrays = {}
-        self._segments: dict[
-            int, Segment
-        ] = {}  # published ones that the ring still needs, by index
+        # published ones that the ring still needs, by index
+        self._segments: dict[int, Segment] = {}
         self._named: set[str] = set()  # files of replay/ that the newest checkpoint names
         self._sound = False  # whether checkpoint.h5 is worth keeping as the previous one
         self._attributes: dict[str, Any] = {**provenance, "config": to_toml(config)}
@@ -349,9 +348,8 @@ class Run:
                 "generation": self.generations,
             }
             arrays = {**self._history.tail, **_under("final", self._final)}
-            self._shown |= {
-                segment.name for segment in closed
-            }  # the file may be in its place although publishing fails
+            # the file may be in its place although publishing fails
+            self._shown |= {segment.name for segment in closed}
             self._held.store(METRICS, image(arrays, attributes, self._history.joined()))
             self._shown = {segment.name for segment in closed}
         except Unsaved as error:
