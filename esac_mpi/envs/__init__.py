@@ -3,8 +3,8 @@
 May import: host, config, operators.
 Begin with: `make` below, then gymnasium_env.py.
 
-An episode is a function of its seed and the actions alone: it equals itself, bit by bit, in a fresh environment and after
-ten other episodes. The adapters see to that where a library does not.
+An episode is a function of its seed and the actions alone: it equals itself, bit by bit, in a fresh
+environment and after ten other episodes. The adapters see to that where a library does not.
 """
 
 import difflib
@@ -26,7 +26,10 @@ from esac_mpi.operators import kernels
 
 OWN = ("CyclicMDP-v0", "CyclicMDPRepo-v0")  # tasks of ours, in no registry
 NO_KWARGS: Mapping[str, Any] = MappingProxyType({})
-RETURNED = "Gymnasium's reset returns observation and info, its step observation, reward, terminated, truncated and info"
+RETURNED = (
+    "Gymnasium's reset returns observation and info, its step observation, reward, "
+    "terminated, truncated and info"
+)
 LARGEST = float(np.finfo(np.float32).max)  # reward that a replay can hold
 GL, OFF = "MUJOCO_GL", "disabled"  # by what MuJoCo draws, and that it does not
 DISPLAYS = ("DISPLAY", "WAYLAND_DISPLAY")
@@ -53,7 +56,10 @@ def broken(id: str, what: str, error: BaseException) -> TaskError:
     said = f"{type(error).__name__}: {error}".splitlines()[0].removesuffix(": ")
     hint = f"; {RETURNED}" if "to unpack" in said else ""
     if isinstance(error, FileNotFoundError) and not os.path.isabs(str(error.filename or "/")):
-        hint = f"; looked for in {process_state.directory()}, to which a task is brought back: name the file in full"
+        hint = (
+            f"; looked for in {process_state.directory()}, to which a task is brought back: "
+            "name the file in full"
+        )
     return TaskError(f"{id} cannot be {what}: {said} ({frame.filename}, line {frame.lineno}){hint}")
 
 
@@ -80,7 +86,8 @@ class LeftPython(EndsRun):
     def by(cls, end: SystemExit, id: str, what: str) -> "LeftPython":
         """Return what to say of it."""
         return cls(
-            f"{id} cannot be {what}: its code ends the program, sys.exit({end.code!r}); a task must raise an error"
+            f"{id} cannot be {what}: its code ends the program, sys.exit({end.code!r}); a task "
+            "must raise an error"
         )
 
 
@@ -127,7 +134,8 @@ def transition(
 ) -> tuple[np.ndarray, float, bool, bool] | None:
     """Take an action in [-1, 1], scaled to the task's bounds; return the answer, or None if it is not to be learned from.
 
-    bounded: whether rounding may not leave the bounds; else the task gets the action as it is, wherever noise has taken it.
+    bounded: whether rounding may not leave the bounds; else the task gets the action as it is,
+    wherever noise has taken it.
     """
     scaled = (env.high + env.low) / 2 + (env.high - env.low) / 2 * action
     try:
@@ -145,8 +153,9 @@ def transition(
 def make(id: str, horizon: int = 0, kwargs: Mapping[str, Any] = NO_KWARGS) -> Env:
     """Make a task: a Gymnasium id, module:EnvId, dm_control/<domain>-<task>-v0, CyclicMDP-v0 or CyclicMDPRepo-v0.
 
-    `horizon` > 0 truncates episodes there, if that is sooner than the task's own limit [steps]. kwargs: of gymnasium.make, or of
-    the suite's function that makes a dm_control task. What its code changes of the process is put back. Raises TaskError.
+    `horizon` > 0 truncates episodes there, if that is sooner than the task's own limit [steps].
+    kwargs: of gymnasium.make, or of the suite's function that makes a dm_control task. What its
+    code changes of the process is put back. Raises TaskError.
     """
     if id in OWN:
         if kwargs:
@@ -204,8 +213,8 @@ def drawing(by: str) -> Iterator[None]:
 def is_discrete(env: Env) -> bool:
     """Return whether an action is one of action_size choices: an action's largest number says which, the first of equals.
 
-    Such a task has bounds of -1 and 1, so that a network with one output a choice acts in it like in any other (policy.output =
-    tanh keeps apart what clip makes equal beyond 1).
+    Such a task has bounds of -1 and 1, so that a network with one output a choice acts in it like
+    in any other (policy.output = tanh keeps apart what clip makes equal beyond 1).
     """
     return bool(getattr(env, "discrete", False))
 
@@ -246,7 +255,10 @@ def action_bounds(
     bounds = np.asarray(low, np.float32).ravel(), np.asarray(high, np.float32).ravel()
     if not (np.abs(bounds) <= LARGEST / 2).all():
         raise TaskError(
-            f"{id} has an unbounded action: a policy's output in [-1, 1] cannot be scaled to it. {why}".rstrip()
+            (
+                f"{id} has an unbounded action: a policy's output in [-1, 1] cannot be scaled to it. "
+                f"{why}"
+            ).rstrip()
         )
     return bounds
 
@@ -274,7 +286,8 @@ def taken_back(
 def import_mujoco() -> ModuleType:
     """Import mujoco and keep its warnings off the disk: by default it writes MUJOCO_LOG.TXT where the program runs.
 
-    To be called after the import of dm_control, which sets a handler of its own, and before a model is compiled.
+    To be called after the import of dm_control, which sets a handler of its own, and before a model
+    is compiled.
     """
     import mujoco
 

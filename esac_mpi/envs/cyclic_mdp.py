@@ -1,12 +1,13 @@
 """The discrete Cyclic MDP: Suri et al., ESAC, section 4. It needs no simulator.
 
-Three states on a circle, start in S0. Clockwise pays +1, S0 -> S1 -> S2 -> S0; anticlockwise and stay pay -1 and end the
-episode, which is otherwise truncated at 2000 steps, the optimum being +2000. The three actions are discrete: a policy has
-three outputs, and the largest is the action taken. The paper does not number the actions: clockwise is output 1, as in the
-public code; the other two have the same effect.
+Three states on a circle, start in S0. Clockwise pays +1, S0 -> S1 -> S2 -> S0; anticlockwise and
+stay pay -1 and end the episode, which is otherwise truncated at 2000 steps, the optimum being
++2000. The three actions are discrete: a policy has three outputs, and the largest is the action
+taken. The paper does not number the actions: clockwise is output 1, as in the public code; the
+other two have the same effect.
 
-Two ids, because they differ in the reward: CyclicMDP-v0 is the paper's; in CyclicMDPRepo-v0, the public code's, the third
-transition, S2 -> S0, pays 2, and there is no time limit.
+Two ids, because they differ in the reward: CyclicMDP-v0 is the paper's; in CyclicMDPRepo-v0, the
+public code's, the third transition, S2 -> S0, pays 2, and there is no time limit.
 """
 
 import math

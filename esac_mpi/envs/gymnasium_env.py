@@ -1,9 +1,11 @@
 """Gymnasium tasks: any id with array observations and a bounded Box of actions or n choices, and module:EnvId for your own.
 
-n choices (a Discrete space) are seen as n numbers in [-1, 1], of which the largest is the choice taken; of equals, the first.
+n choices (a Discrete space) are seen as n numbers in [-1, 1], of which the largest is the choice
+taken; of equals, the first.
 
-Your own environment must draw every random number from `self.np_random` (or from `seed` in `reset`) and keep nothing from
-one episode to the next. The MuJoCo tasks of mujoco_tasks.py are stepped there, to the same bits.
+Your own environment must draw every random number from `self.np_random` (or from `seed` in `reset`)
+and keep nothing from one episode to the next. The MuJoCo tasks of mujoco_tasks.py are stepped
+there, to the same bits.
 """
 
 import math
@@ -204,7 +206,8 @@ def _build(id: str, kwargs: Mapping[str, Any]) -> gymnasium.Env[Any, Any]:
     except ModuleNotFoundError as error:
         missing = str(error).partition(". ")[0]  # the rest is Gymnasium's advice
         raise TaskError(
-            f"{id} cannot be made: {missing} in the current directory ({Path.cwd()}) or on PYTHONPATH"
+            f"{id} cannot be made: {missing} in the current directory ({Path.cwd()}) or on "
+            "PYTHONPATH"
         ) from error
     except (gymnasium.error.Error, ImportError) as error:
         raise TaskError(f"{id} cannot be made: {error}") from error
@@ -213,7 +216,8 @@ def _build(id: str, kwargs: Mapping[str, Any]) -> gymnasium.Env[Any, Any]:
         return env
     if not env.observation_space.is_np_flattenable:
         raise TaskError(
-            f"{id} has the observations {env.observation_space}; they cannot be flattened to an array."
+            f"{id} has the observations {env.observation_space}; they cannot be flattened to an "
+            "array."
         )
     return gymnasium.wrappers.FlattenObservation(env)
 
@@ -224,8 +228,10 @@ def _refuse_pixels(id: str, space: Space[Any]) -> None:
         shape, least = _shape(box), 2 if box.dtype == np.uint8 else 3
         if len(shape) >= least and sorted(shape)[-2] >= SIDE:
             raise TaskError(
-                f"{id} observes images ({box.dtype}, {' x '.join(map(str, shape))}), and there is no convolutional network here: "
-                "wrap it so that it observes numbers, such as joint angles or features of the image."
+                f"{id} observes images ({box.dtype}, {' x '.join(map(str, shape))}), and there is "
+                "no convolutional network here: "
+                "wrap it so that it observes numbers, such as joint angles or features of the "
+                "image."
             )
 
 
@@ -304,7 +310,11 @@ def _unbounded_by(layers: list[Any]) -> str:
     for layer, inside in zip(layers, spaces[1:], strict=False):
         if isinstance(inside, Box) and inside.is_bounded():
             taken = f"Its wrapper {type(layer).__name__} takes the bounds away"
-            return f"{taken}: leave it out, as actions stay within bounds here, or put gymnasium's RescaleAction in its place."
+            return (
+                f"{taken}: leave it out, as actions stay within bounds here, or put "
+                "gymnasium's "
+                "RescaleAction in its place."
+            )
     return "Its action_space needs bounds."
 
 
@@ -317,8 +327,8 @@ def _continuous(id: str) -> str:
 def _keeps_world(env: gymnasium.Env[Any, Any]) -> bool:
     """Return whether a reset keeps the Box2D world, as BipedalWalker's does and LunarLander's does not.
 
-    A kept world remembers earlier episodes: measured on BipedalWalker-v3, other bits from the fifth step on. The cure is to
-    build the environment anew at each reset (4 ms).
+    A kept world remembers earlier episodes: measured on BipedalWalker-v3, other bits from the fifth
+    step on. The cure is to build the environment anew at each reset (4 ms).
     """
     world = getattr(env.unwrapped, "world", None)
     env.reset(seed=0)

@@ -63,7 +63,8 @@ def _refuse_words(id: str, kwargs: Mapping[str, Any], parameters: Mapping[str, A
         default = parameters.get(name)
         if isinstance(value, str) and isinstance(default, int | float):
             raise TaskError(
-                f"{id}: task.kwargs.{name} = {value!r}: expected a value like its default, {default!r}."
+                f"{id}: task.kwargs.{name} = {value!r}: expected a value like its default, "
+                f"{default!r}."
             )
 
 

@@ -6,7 +6,8 @@ its code, so that every bit agrees; a reset draws the library's numbers. Left ou
 no bit: wrappers, the info dictionary, copies in float64, and mj_rnePostConstraint but where
 observation or reward read the contact forces cfrc_ext; the physics reads nothing that it computes.
 
-The formulas are those of Gymnasium 1.4. Another version, class, wrapper or parameter is left to the library.
+The formulas are those of Gymnasium 1.4. Another version, class, wrapper or parameter is left to the
+library.
 """
 
 import inspect

@@ -1,6 +1,7 @@
 """What a task does in its first steps: the same on every node, and the same again after other episodes?
 
-An episode must be a function of its seed and its actions. One stretch of steps is played, another, and the first again.
+An episode must be a function of its seed and its actions. One stretch of steps is played, another,
+and the first again.
 """
 
 import math
@@ -56,7 +57,8 @@ def played(env: Env) -> Probe:
             size = env.reset(integer(0, Purpose.PROBE)).size
             if size != env.observation_size:
                 raise TaskError(
-                    f"{env.id} observes {size} numbers, and its observation_space has {env.observation_size}."
+                    f"{env.id} observes {size} numbers, and its observation_space has "
+                    f"{env.observation_size}."
                 )
         return probe(env)
     except TaskError:
@@ -74,7 +76,8 @@ def played(env: Env) -> Probe:
 def probe(env: Played) -> Probe:
     """Play the stretches; PROBE_STEPS steps, which are in no counter of a run but `probe_steps`. Raises TaskError.
 
-    What its episodes change of the process is put back; what is to be as it is all the time, they must not change each time.
+    What its episodes change of the process is put back; what is to be as it is all the time, they
+    must not change each time.
     """
     found, changes = list[dict[str, tuple[bytes, ...]]](), set[str]()
     for stretch in STRETCHES:
@@ -82,9 +85,13 @@ def probe(env: Played) -> Probe:
             found.append(dict(zip(KINDS, zip(*_answers(env, *stretch), strict=True), strict=True)))
         changes = process_state.NEEDED & {*changed}
     if changes:
-        remedy = "change that when the task is made, or put it back before reset and step return (docs/tasks.md)"
+        remedy = (
+            "change that when the task is made, or put it back before reset and step return "
+            "(docs/tasks.md)"
+        )
         raise TaskError(
-            f"{env.id}: its episodes change what a run needs as it is, {', '.join(sorted(changes))}; {remedy}"
+            f"{env.id}: its episodes change what a run needs as it is, "
+            f"{', '.join(sorted(changes))}; {remedy}"
         )
     first, other, again = found
     not_finite = getattr(env, "not_finite", "")  # a layer does not tell
@@ -92,7 +99,10 @@ def probe(env: Played) -> Probe:
     digests = [
         f"{kind} {sha256(b''.join(first[kind] + other[kind])).hexdigest()[:16]}" for kind in KINDS
     ]
-    told = f"{env.id}: {not_finite} in its first steps; such an episode ends there, is unstable and ranks last"
+    told = (
+        f"{env.id}: {not_finite} in its first steps; such an episode ends there, is unstable "
+        "and ranks last"
+    )
     apart = frozenset(kind for kind in KINDS if first[kind] != again[kind])
     return Probe(", ".join(digests), apart, told if not_finite else "")
 
@@ -134,8 +144,10 @@ def complaint(env: Env, apart: frozenset[str]) -> tuple[str, int]:
     layers = [Layer(layer) for layer in playable]
     found = culprits(layers) or [f"{env.id} ({', '.join(sorted(apart))})"]
     return (
-        f"an episode played again after others was not the same: {', '.join(found)} keeps something from one episode to the "
-        "next, or draws from another source than its seed. Results depend on the number of ranks and on restarts: docs/tasks.md"
+        f"an episode played again after others was not the same: {', '.join(found)} keeps "
+        "something from one episode to the "
+        "next, or draws from another source than its seed. Results depend on the number of ranks "
+        "and on restarts: docs/tasks.md"
     ), sum(layer.steps for layer in layers)
 
 

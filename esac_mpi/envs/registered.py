@@ -19,7 +19,10 @@ def told(env: Env) -> str:
         return ""
     module, _, name = env.id.rpartition(":")
     maker, script = origin(spec), getattr(sys.modules.get(SCRIPT), "__file__", None) or ""
-    alone = f"{env.id} is registered by this process alone, and evaluate, render and the command line do not find it"
+    alone = (
+        f"{env.id} is registered by this process alone, and evaluate, render and the command "
+        "line do not find it"
+    )
     if maker == SCRIPT or (maker == module and is_file(module, script) and not registers(module)):
         where = Path(script).name if script else "this session"
         moved = (
@@ -30,7 +33,10 @@ def told(env: Env) -> str:
     if module or package in {"gymnasium", *(plugin.module.partition(".")[0] for plugin in plugins)}:
         return ""
     known = maker if registers(maker) else package
-    return f'{alone}: name it with the module whose import registers it, as in task.id = "{known}:{name}"'
+    return (
+        f"{alone}: name it with the module whose import registers it, as in task.id = "
+        f'"{known}:{name}"'
+    )
 
 
 def is_file(module: str, path: str) -> bool:

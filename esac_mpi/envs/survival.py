@@ -1,8 +1,9 @@
 """What a task pays for each step of staying alive, beside what it is there for: `healthy_reward`, as Gymnasium calls it.
 
 Hopper, Walker2d and Ant pay 1, Humanoid 5, and all of them for going forward. Without the bonus,
-progress is what is left (ARS, section 4.1). InvertedDoublePendulum's 10 is none: it pays for nothing else,
-so that without it the first fall would be the best. Nor is InvertedPendulum's 1, which is its whole reward.
+progress is what is left (ARS, section 4.1). InvertedDoublePendulum's 10 is none: it pays for
+nothing else, so that without it the first fall would be the best. Nor is InvertedPendulum's 1,
+which is its whole reward.
 """
 
 import math

@@ -15,7 +15,8 @@ def cores() -> list[int]:
 def complaints(hosts: list[str], allowed: list[list[int]], threads: int) -> list[str]:
     """Return warnings about the ranks' cores.
 
-    hosts: of each rank; allowed: cores that each rank may run on; threads: the learner's, on rank 0 (0 = no learner).
+    hosts: of each rank; allowed: cores that each rank may run on; threads: the learner's, on rank 0
+    (0 = no learner).
     """
     found = []
     for host in dict.fromkeys(hosts):
@@ -23,12 +24,15 @@ def complaints(hosts: list[str], allowed: list[list[int]], threads: int) -> list
         union = set().union(*(allowed[r] for r in ranks))
         if len(ranks) > len(union):
             found.append(
-                f"{len(ranks)} ranks of {host} share {len(union)} core(s) and will take turns: start fewer, or have the launcher "
-                "bind each to a core of its own (Slurm: --cpu-bind=cores; Open MPI: --bind-to core, or none on a small machine)"
+                f"{len(ranks)} ranks of {host} share {len(union)} core(s) and will take turns: "
+                "start fewer, or have the launcher "
+                "bind each to a core of its own (Slurm: --cpu-bind=cores; Open MPI: --bind-to "
+                "core, or none on a small machine)"
             )
     if threads > len(allowed[0]):
         found.append(
-            f"learner.threads = {threads}, but rank 0 may run on {len(allowed[0])} core(s): have the launcher give it more, "
+            f"learner.threads = {threads}, but rank 0 may run on {len(allowed[0])} core(s): have "
+            "the launcher give it more, "
             "or give a new run fewer"
         )
     return found

@@ -21,7 +21,8 @@ def seconds_left(
 ) -> float:
     """Return how long this batch job may still run, inf where nothing says so [s].
 
-    To be called before MPI starts, for it may run `squeue` or `qstat` (ask); processes of other ranks than 0 do not ask.
+    To be called before MPI starts, for it may run `squeue` or `qstat` (ask); processes of other
+    ranks than 0 do not ask.
     """
     if not speaks(environ):
         return math.inf
@@ -53,7 +54,10 @@ def stale(environ: Mapping[str, str]) -> str:
     late = time.time() - _number(environ.get("SLURM_JOB_END_TIME", ""))
     if late < (LATE if environ.get("SLURM_JOB_ID") else 0.0):
         return ""
-    return f"SLURM_JOB_END_TIME is {late / 3600:.1f} h past, so it is another job's and is ignored: unset it"
+    return (
+        f"SLURM_JOB_END_TIME is {late / 3600:.1f} h past, so it is another job's and is "
+        "ignored: unset it"
+    )
 
 
 def job(environ: Mapping[str, str]) -> str:
@@ -64,8 +68,9 @@ def job(environ: Mapping[str, str]) -> str:
 def later_round(environ: Mapping[str, str], status: Mapping[str, object]) -> str:
     """Return by what a batch job shows that it has been at a run before, or "": a requeue, the chain of jobs/pbs.sh, or the run.
 
-    status: status.json of the run to be taken up, {} for none. A requeued job of Slurm may not have come to every run of its
-    before; one under way that does not say whose it is may be its. PBS runs a job again under its name, and says nothing of it.
+    status: status.json of the run to be taken up, {} for none. A requeued job of Slurm may not have
+    come to every run of its before; one under way that does not say whose it is may be its. PBS
+    runs a job again under its name, and says nothing of it.
     """
     for name, count in (("SLURM_JOB_ID", "SLURM_RESTART_COUNT"), ("PBS_JOBID", "ROUND")):
         if environ.get(name) and re.fullmatch(r"0*[1-9]\d*", environ.get(count, "")):

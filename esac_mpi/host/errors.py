@@ -1,6 +1,9 @@
 """How a training ended that did not go well, for who calls `esac_mpi.train`: the command line's exit codes as exceptions."""
 
-NO_MPI = "no MPI library was found: load your site's module, or on your own machine: pip install 'esac_mpi[mpich]'"
+NO_MPI = (
+    "no MPI library was found: load your site's module, or on your own machine: pip install "
+    "'esac_mpi[mpich]'"
+)
 
 
 class RunError(Exception):

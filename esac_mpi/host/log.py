@@ -1,6 +1,7 @@
 """Rank-aware logging and the progress display.
 
-Only rank 0 speaks, except for warnings, which name their rank and host. A closed or full output never ends a run.
+Only rank 0 speaks, except for warnings, which name their rank and host. A closed or full output
+never ends a run.
 """
 
 import logging
@@ -136,7 +137,8 @@ def _letting_go() -> Iterator[None]:
 def on_terminal(proc: Path = Path("/proc")) -> bool:
     """Return whether a person watches stdout: it, or the stdout of the launcher that pipes it, is a terminal.
 
-    The launcher decides where there is one: Open MPI gives its ranks a pseudo-terminal even inside a batch job.
+    The launcher decides where there is one: Open MPI gives its ranks a pseudo-terminal even inside
+    a batch job.
     """
     launchers = [pid for pid, name in _ancestors(os.getpid(), proc) if name in LAUNCHERS]
     if not launchers:
@@ -242,9 +244,10 @@ def plain_line(values: Mapping[str, Any]) -> str:
 class Display:
     """Progress of a run on rank 0: a table redrawn in place, or a line now and then, ever more seldom.
 
-    Keys are those of FIELDS and evaluation_<policy>; any other is shown by its name. policies: what the live table calls them.
-    Of values that come seldom the last stays in view: missing and NaN ones change nothing. Speed and time left follow from
-    env_steps and progress where they are not given.
+    Keys are those of FIELDS and evaluation_<policy>; any other is shown by its name. policies: what
+    the live table calls them. Of values that come seldom the last stays in view: missing and NaN
+    ones change nothing. Speed and time left follow from env_steps and progress where they are not
+    given.
     """
 
     def __init__(

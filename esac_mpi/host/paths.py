@@ -17,8 +17,8 @@ def given(text: str | os.PathLike[str], kind: Kind = ArgumentTypeError) -> Path:
 def expanded(text: str | os.PathLike[str], kind: Kind = ArgumentTypeError) -> str:
     """Put the home directory in the place of a leading ~ or ~user, and change nothing else. Raises an error of this kind.
 
-    What was expanded can be expanded again. A variable at the beginning is refused: a shell leaves it in single quotes, and TOML
-    has none.
+    What was expanded can be expanded again. A variable at the beginning is refused: a shell leaves
+    it in single quotes, and TOML has none.
     """
     said = found = os.fspath(text)
     if "\0" not in said:  # which no path has; who opens it says so
@@ -26,11 +26,13 @@ def expanded(text: str | os.PathLike[str], kind: Kind = ArgumentTypeError) -> st
     if found.startswith("~"):
         who = said.partition("/")[0]
         raise kind(
-            f"{said}: {who} has no home directory here; write the path itself, or ./{said} for that name"
+            f"{said}: {who} has no home directory here; write the path itself, or ./{said} for "
+            "that name"
         )
     if (variable := re.match(r"\$(\w+|\{\w+\})", found)) and not os.path.lexists(found):
         raise kind(
-            f"{said}: {variable[0]} was not replaced, as no shell has read it; write the path itself"
+            f"{said}: {variable[0]} was not replaced, as no shell has read it; write the path "
+            "itself"
         )
     # ./~, which pathlib makes ~
     return os.path.abspath(found) if str(Path(found)).startswith("~") else found

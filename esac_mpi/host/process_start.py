@@ -33,7 +33,8 @@ def check_place(environ: Mapping[str, str]) -> None:
     """
     if os.getpid() in FORKED_WITH_MPI:
         raise Misplaced(
-            "this process was forked from one in which MPI had begun, and MPI does not survive that: "
+            "this process was forked from one in which MPI had begun, and MPI does not survive "
+            "that: "
             "start the processes with multiprocessing.get_context('spawn') (docs/python.md)"
         )
     if "mpi4py.MPI" in sys.modules:
@@ -44,7 +45,8 @@ def check_place(environ: Mapping[str, str]) -> None:
             f"-u {variable}" for variable in sorted(environ) if variable.startswith(PREFIXES)
         )
         raise Misplaced(
-            f"{name} = {environ[name]}, but this process was started by a rank, not by mpirun: train in the ranks "
+            f"{name} = {environ[name]}, but this process was started by a rank, not by mpirun: "
+            "train in the ranks "
             f"themselves, or start it by mpirun, or as one process: env {unset} python ..."
         )
 

@@ -1,6 +1,7 @@
 """What a task may change of the process that it lives in, and how that is put back; docs/tasks.md has the list for users.
 
-A task is code of a user's own: its module may do anything when it is imported, its class when it is made, reset or stepped.
+A task is code of a user's own: its module may do anything when it is imported, its class when it is
+made, reset or stepped.
 """
 
 import ctypes
@@ -252,7 +253,8 @@ NEEDED = {"handlers of signals", "blocked signals", *BITS}
 def kept(wholly: bool = True) -> Iterator[list[str]]:
     """Put back what is changed meanwhile; the list that is yielded has, after that, what it was.
 
-    wholly: BITS too, for some milliseconds. A child process that was forked meanwhile, and comes back here, ends.
+    wholly: BITS too, for some milliseconds. A child process that was forked meanwhile, and comes
+    back here, ends.
     """
     process, changed = os.getpid(), list[str]()
     parts = {**LIGHT, **BITS} if wholly else LIGHT

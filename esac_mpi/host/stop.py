@@ -1,8 +1,9 @@
 """When a rank should stop: signals, the end of the batch job, and how to leave what cannot be finished in time. No MPI here.
 
-A first signal is a wish to stop at the end of the generation. SIGTERM and SIGXCPU give the generation a grace, because batch
-systems kill soon after them. A second signal gives the generation up at once; a third ends the job, and nothing is written.
-A generation that is given up is made again at the next start: all its random numbers are addressed.
+A first signal is a wish to stop at the end of the generation. SIGTERM and SIGXCPU give the
+generation a grace, because batch systems kill soon after them. A second signal gives the generation
+up at once; a third ends the job, and nothing is written. A generation that is given up is made
+again at the next start: all its random numbers are addressed.
 """
 
 import math

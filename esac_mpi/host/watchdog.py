@@ -15,9 +15,10 @@ TICK = 1.0  # longest time between two looks [s]
 class Watchdog:
     """What this rank is doing, and for how long.
 
-    member_limit, silence_limit: how long one member, episode or slice may take, and how long other ranks may be waited for [s];
-    inf = for ever. generation: of the run. sleeps: whether it never looks, since a person does. Time is counted in looks, so that
-    a suspended job or a clock that jumps is no alarm.
+    member_limit, silence_limit: how long one member, episode or slice may take, and how long other
+    ranks may be waited for [s]; inf = for ever. generation: of the run. sleeps: whether it never
+    looks, since a person does. Time is counted in looks, so that a suspended job or a clock that
+    jumps is no alarm.
     """
 
     def __init__(self, who: str, abort: Callable[[str], None]) -> None:
@@ -84,5 +85,6 @@ class Watchdog:
             file.seek(0)
             stacks = file.read().decode(errors="replace")
         self._abort(
-            f"esac_mpi: {self._who} hangs: {what}, generation {self.generation}; its stacks:\n{stacks}"
+            f"esac_mpi: {self._who} hangs: {what}, generation {self.generation}; its "
+            f"stacks:\n{stacks}"
         )

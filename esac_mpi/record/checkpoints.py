@@ -91,8 +91,8 @@ def read_checkpoint(source: Path, whole: bool = True, lost: str = "") -> Checkpo
 def newest(path: Path, problem: str = "") -> Checkpoint | None:
     """Return the newest valid checkpoint, None in a new directory. Raises Unreadable, Refused.
 
-    The replay's segments are verified when they are loaded (Run.restore_replay), since that reads them. problem: what was wrong
-    with the newest one's; then the one before is returned.
+    The replay's segments are verified when they are loaded (Run.restore_replay), since that reads
+    them. problem: what was wrong with the newest one's; then the one before is returned.
     """
     problems = [problem] if problem else []
     for file in (path / CHECKPOINT, path / PREVIOUS)[len(problems) :]:
@@ -122,6 +122,9 @@ def newest(path: Path, problem: str = "") -> Checkpoint | None:
             if any(f"{path / REPLAY}/" in one for one in problems)
             else ""
         )
-        said = f"{path}: no readable checkpoint: {'; '.join(problems)}. --fresh starts over and moves this run aside{other}"
+        said = (
+            f"{path}: no readable checkpoint: {'; '.join(problems)}. --fresh starts over and "
+            f"moves this run aside{other}"
+        )
         raise Unreadable(said)
     return None

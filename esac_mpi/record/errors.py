@@ -31,6 +31,7 @@ def unread(path: object, error: OSError) -> Unreadable:
     """Return what an error of the file system at reading means: nothing to read, or that it is away."""
     if error.errno in PASSING:
         return Away(
-            f"{path}: {error.strerror}: the file system is away; the same command goes on when it is back"
+            f"{path}: {error.strerror}: the file system is away; the same command goes on when it "
+            "is back"
         )
     return Unreadable(f"{path}: {error.strerror}")

@@ -1,5 +1,6 @@
 """Published files: an HDF5 image built in memory, its sha256 in a 512-byte user block, a temporary name, fsync, rename, fsync of
-the directory. So every name holds a complete file at every moment, and h5py opens it as it is. The only importer of h5py.
+the directory. So every name holds a complete file at every moment, and h5py opens it as it is. The
+only importer of h5py.
 """
 
 import errno
@@ -86,7 +87,8 @@ def publish(
 ) -> int:
     """Replace `path` by an HDF5 file of the arrays and attributes; return its size [bytes].
 
-    Array names may contain '/'. previous=True keeps the file that was there under its name with _prev. Raises Unsaved.
+    Array names may contain '/'. previous=True keeps the file that was there under its name with
+    _prev. Raises Unsaved.
     """
     schema = next((schema for name, schema in FORMS.items() if attributes.get(name)), SCHEMA)
     return store(path, image(arrays, attributes), previous, schema)
@@ -227,7 +229,8 @@ def header(path: Path, stream: BinaryIO, oldest: int = RESUMABLE) -> Header:
     if not oldest <= schema <= NEWEST:
         reads = f"schemas {oldest} to {NEWEST}"
         raise OtherSchema(
-            f"{path}: schema {schema}, written by another version of esac_mpi; this one reads {reads}"
+            f"{path}: schema {schema}, written by another version of esac_mpi; this one reads "
+            f"{reads}"
         )
     return Header(schema, size, sha256)
 
@@ -275,7 +278,8 @@ def replace(path: Path, parts: Iterable[bytes], previous: bool = False) -> None:
         _sync_directory(path.parent)
     except OSError as error:
         raise Unsaved(
-            f"{path}: {error.strerror}; needed {sum(map(len, parts)):,} bytes, free {free(path.parent)}"
+            f"{path}: {error.strerror}; needed {sum(map(len, parts)):,} bytes, free "
+            f"{free(path.parent)}"
         ) from error
     finally:
         with suppress(OSError):

@@ -1,7 +1,8 @@
 """The history of a run: the newest rows in memory, older ones in closed segments that never change.
 
-So neither memory nor what a checkpoint writes grows with the generations. A file's manifest (attribute `history`, JSON) names the
-segments before its own rows; a file without one has all rows itself.
+So neither memory nor what a checkpoint writes grows with the generations. A file's manifest
+(attribute `history`, JSON) names the segments before its own rows; a file without one has all rows
+itself.
 """
 
 import json

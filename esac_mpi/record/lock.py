@@ -1,9 +1,10 @@
 """run.lock: held (fcntl) by rank 0 as long as its run lives; its content names the holder, and is blank once that has let go.
 
-Where the file system has no locks, a run.lock with a holder is taken over only after nobody has touched it for SILENT
-seconds, or if the holder was a process of this host and has ended. Its age is the difference of two times that the file
-server gave, so that no clock of a node matters; and since the server's may be set, too, a holder that looks silent is waited for,
-whether it touches run.lock. Locks that are there may reach one host alone: a holder of another host that has just touched it is
+Where the file system has no locks, a run.lock with a holder is taken over only after nobody has
+touched it for SILENT seconds, or if the holder was a process of this host and has ended. Its age is
+the difference of two times that the file server gave, so that no clock of a node matters; and since
+the server's may be set, too, a holder that looks silent is waited for, whether it touches run.lock.
+Locks that are there may reach one host alone: a holder of another host that has just touched it is
 waited for, too.
 """
 
@@ -35,7 +36,8 @@ logger = logging.getLogger(__name__)
 def take(path: Path, create: bool, name: str = LOCK) -> int:
     """Return the descriptor of the locked run.lock, or another's, its content untouched. Raises Refused, naming the holder.
 
-    A batch job waits for a run's lock: ranks of the job before may outlive their launcher by seconds.
+    A batch job waits for a run's lock: ranks of the job before may outlive their launcher by
+    seconds.
     """
     descriptor = os.open(path / name, os.O_RDWR | (os.O_CREAT if create else 0), 0o666)
     try:
@@ -79,7 +81,8 @@ def release(descriptor: int, token: bytes) -> None:
 def is_free(path: Path, name: str = LOCK) -> bool:
     """Return whether nobody holds the lock of a directory that another process may be running in; False where unknown.
 
-    Where there are no locks, this host's clock decides: a reader writes nothing to ask for the file server's.
+    Where there are no locks, this host's clock decides: a reader writes nothing to ask for the file
+    server's.
     """
     try:
         with open(path / name, "rb") as file:
@@ -126,7 +129,11 @@ def _waits(path: Path, descriptor: int, patience: float, more: Callable[[], str]
         if time.monotonic() >= end:
             raise _refusal(path, _holder(descriptor), more())
         if pause < SHORT <= 2 * pause and patience > SHORT:
-            told = "%s: in use by another run (host %s, pid %s), which may be ending: waits for up to %.0f s"
+            told = (
+                "%s: in use by another run (host %s, pid %s), which may be ending: waits for "
+                "up "
+                "to %.0f s"
+            )
             logger.warning(told, path, *_holder(descriptor)[:2], patience)
         time.sleep(pause)
         pause = min(2 * pause, 1.0)
@@ -188,7 +195,8 @@ def _judge(file: Path, descriptor: int, reason: OSError) -> None:
 def _refusal(path: Path, holder: tuple[str, str, str], age: str) -> Refused:
     host, pid, since = (entry or "?" for entry in holder)
     return Refused(
-        f"{path}: in use by another run: host {host}, pid {pid}, since {since}{age}. Wait for its end, "
+        f"{path}: in use by another run: host {host}, pid {pid}, since {since}{age}. Wait for its "
+        "end, "
         f"stop it (on {host}: kill {pid}), or choose another --run-dir"
     )
 

@@ -20,8 +20,8 @@ from esac_mpi.record.files import Image, publish, store
 class Held:
     """The directory that a run writes into, from take() to close(); or what else a process holds by a lock of another name.
 
-    token: what run.lock holds while this run has it. Nobody may open that file in this process: to close it would drop the lock.
-    written: what was published so far [bytes].
+    token: what run.lock holds while this run has it. Nobody may open that file in this process: to
+    close it would drop the lock. written: what was published so far [bytes].
     """
 
     def __init__(self, path: Path, name: str = LOCK) -> None:

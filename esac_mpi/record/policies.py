@@ -32,11 +32,12 @@ KINDS = {"activation": ("relu", "tanh"), "output": ("tanh", "clip")}
 class Policy(policy.Policy):
     """A policy from a file: `Policy.load(path)`. It acts, and says what it is.
 
-    path: its file. task: the id of the task it was trained on. kind: theta_es, sac for the SAC mean, td3, ddpg or ppo for that
-    actor, mean of a distribution, champion or learner of ERL. generation: which one made it. episodic_return: mean over
-    the episodes that confirmed it. task_kwargs: the keyword arguments with which its task was made. horizon: where training
-    truncated its episodes [steps]; 0 at the task's own limit, and in older files. versions: what trained it. discrete: whether
-    its task's actions are choices; None in older files.
+    path: its file. task: the id of the task it was trained on. kind: theta_es, sac for the SAC
+    mean, td3, ddpg or ppo for that actor, mean of a distribution, champion or learner of ERL.
+    generation: which one made it. episodic_return: mean over the episodes that confirmed it.
+    task_kwargs: the keyword arguments with which its task was made. horizon: where training
+    truncated its episodes [steps]; 0 at the task's own limit, and in older files. versions: what
+    trained it. discrete: whether its task's actions are choices; None in older files.
     """
 
     def __init__(self, path: Path, theta: np.ndarray, about: Mapping[str, Any]) -> None:
@@ -74,7 +75,8 @@ class Policy(policy.Policy):
                 path = path / POLICY
                 if not path.exists():
                     raise Unreadable(
-                        f"{path.parent}: no {POLICY} in it; a run writes one at its first evaluation"
+                        f"{path.parent}: no {POLICY} in it; a run writes one at its first "
+                        "evaluation"
                     )
         except OSError as error:
             raise Unreadable(f"{path}: {error.strerror}") from error
@@ -93,8 +95,8 @@ class Policy(policy.Policy):
     def __call__(self, observation: np.ndarray) -> np.ndarray:
         """Return the action in the task's bounds, float32 [action], or one a row, [m, action], for observations [m, observation].
 
-        A row gets the bits that it gets alone. Raises ValueError for anything but float32 or float64 [observation] or
-        [m, observation].
+        A row gets the bits that it gets alone. Raises ValueError for anything but float32 or
+        float64 [observation] or [m, observation].
         """
         observation, size = np.asarray(observation), self.layout.sizes[0]
         if (
@@ -104,7 +106,8 @@ class Policy(policy.Policy):
         ):
             got = f"{observation.dtype} {list(observation.shape)}"
             raise ValueError(
-                f"the observation must be float32 or float64 [{size}], or [m, {size}] for many; got {got}"
+                f"the observation must be float32 or float64 [{size}], or [m, {size}] for many; "
+                f"got {got}"
             )
         if observation.ndim == 1:
             return super().__call__(observation)
@@ -119,7 +122,10 @@ class Policy(policy.Policy):
             f" {form}" for form in ("layer_norm", "linear") if getattr(self.layout, form)
         )
         made = f"{self.kind} of generation {self.generation}"
-        return f"Policy({self.task}, return {self.episodic_return:.1f}, {made}, {shape} {self.activation} {self.output})"
+        return (
+            f"Policy({self.task}, return {self.episodic_return:.1f}, {made}, {shape} "
+            f"{self.activation} {self.output})"
+        )
 
 
 def _check(layout: Layout, theta: np.ndarray, about: Mapping[str, Any]) -> None:

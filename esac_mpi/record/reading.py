@@ -1,7 +1,8 @@
 """What is read of a run for analysis: also while it runs, after it was killed, from a read-only copy, of older versions.
 
-Nothing here locks a file or writes one. The history comes from metrics.h5, or from the newest sound checkpoint. A file's
-sha256 is verified when the run is opened, and again when a later reading finds that the run has published since.
+Nothing here locks a file or writes one. The history comes from metrics.h5, or from the newest sound
+checkpoint. A file's sha256 is verified when the run is opened, and again when a later reading finds
+that the run has published since.
 """
 
 import json
@@ -42,8 +43,9 @@ logger = logging.getLogger(__name__)
 class Columns(Mapping[str, np.ndarray]):
     """The arrays of a history by name, metrics/<name>, timing/<name> [generations, ...] and final/<name>; read when asked for.
 
-    A missing name is a KeyError that names the file and its schema. All arrays have the generations that were there when the
-    run was opened. Raises Unreadable if the file has since been damaged, removed, or replaced by one with fewer generations.
+    A missing name is a KeyError that names the file and its schema. All arrays have the generations
+    that were there when the run was opened. Raises Unreadable if the file has since been damaged,
+    removed, or replaced by one with fewer generations.
     """
 
     def __init__(self, source: Path | None = None) -> None:
@@ -157,7 +159,8 @@ class Columns(Mapping[str, np.ndarray]):
             for name in names
         ):
             raise Unreadable(
-                f"{self.source}: the run has gone back or gone on without it since it was opened; open it again"
+                f"{self.source}: the run has gone back or gone on without it since it was opened; "
+                "open it again"
             )
         return closed
 
@@ -270,13 +273,15 @@ class RunFiles:
     def members(self, name: str) -> np.ndarray:
         """Read what has one number a member, [generations, n]: "fitness", "length", "timing/member_seconds".
 
-        The array is read at each call and not kept. Raises KeyError, naming the file, its schema and what it has; Unreadable.
+        The array is read at each call and not kept. Raises KeyError, naming the file, its schema
+        and what it has; Unreadable.
         """
         full = name if "/" in name else f"metrics/{name}"
         if len(self.columns.shapes.get(full, (0, 0))) != 2:
             wide = [n for n, shape in self.columns.shapes.items() if len(shape) == 2]
             raise KeyError(
-                f"{self.columns}: {name} is one number a generation; those with more are {', '.join(wide)}"
+                f"{self.columns}: {name} is one number a generation; those with more are "
+                f"{', '.join(wide)}"
             )
         return self.columns.read([full])[full]
 

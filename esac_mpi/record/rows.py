@@ -11,8 +11,9 @@ from esac_mpi.record.files import Arrays, missing
 class Rows:
     """Columns that grow by one row a generation; the first row fixes names, shapes and dtypes.
 
-    ragged: values are float64 and one-dimensional ones may change their length; columns are padded with NaN. The first row after
-    `load` may have columns that are new (of a later version); `missing` stands in their earlier rows.
+    ragged: values are float64 and one-dimensional ones may change their length; columns are padded
+    with NaN. The first row after `load` may have columns that are new (of a later version);
+    `missing` stands in their earlier rows.
     """
 
     def __init__(self, ragged: bool = False) -> None:

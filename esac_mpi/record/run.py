@@ -31,13 +31,14 @@ logger = logging.getLogger(__name__)
 class Run:
     """The directory of one run, held by rank 0 from begin() to close().
 
-    restored: the checkpoint to go on from, None in a new run. dropped: rows that metrics.h5 had beyond it.
-    complete: whether status.json called the run complete when it was taken up.
-    task_changed: what has changed of its task since the checkpoint, by task.WORDS.
-    aside: where an old run was moved, or would be; empty for none.
-    starts: starts in a row, this one included, since the newest checkpoint's generation last grew, or since the run said
-    that it had failed or was complete. died: a sentence about the process before, if it ended without a word; else empty.
-    checkpoint_seconds, checkpoint_bytes: what the last checkpoint took and wrote, with its segments and metrics.h5 [s, bytes].
+    restored: the checkpoint to go on from, None in a new run. dropped: rows that metrics.h5 had
+    beyond it. complete: whether status.json called the run complete when it was taken up.
+    task_changed: what has changed of its task since the checkpoint, by task.WORDS. aside: where an
+    old run was moved, or would be; empty for none. starts: starts in a row, this one included,
+    since the newest checkpoint's generation last grew, or since the run said that it had failed or
+    was complete. died: a sentence about the process before, if it ended without a word; else empty.
+    checkpoint_seconds, checkpoint_bytes: what the last checkpoint took and wrote, with its segments
+    and metrics.h5 [s, bytes].
     """
 
     def __init__(
@@ -108,7 +109,8 @@ class Run:
     ) -> "Run":
         """Return the run that begin() would take up here, not held, its history not loaded; nothing is made, moved or locked.
 
-        waits: for the end of a run that holds it, as long as begin() does. Raises Refused or Unreadable, as begin() would.
+        waits: for the end of a run that holds it, as long as begin() does. Raises Refused or
+        Unreadable, as begin() would.
         """
         run = cls(path, config, provenance)
         try:
@@ -220,7 +222,8 @@ class Run:
     def append(self, row: Mapping[str, Any], timing: Mapping[str, Any]) -> None:
         """Add one generation: `row` is science and reproducible bit by bit, `timing` depends on the machine.
 
-        Raises ValueError for names or shapes other than the first row's; timing arrays may change their length.
+        Raises ValueError for names or shapes other than the first row's; timing arrays may change
+        their length.
         """
         rows = self._history
         fitted, times = rows.metrics.fitted(row), rows.timing.fitted(timing)
@@ -255,8 +258,9 @@ class Run:
     ) -> None:
         """Save the complete state and the history; the checkpoint before it stays as checkpoint_prev.h5. Raises Unsaved.
 
-        pending: what is known of the last generation where its row cannot be made yet; given back as restored.pending, no
-        part of state_sha256. theta: the policy that theta_sha256 is of; without it the state's theta_es.
+        pending: what is known of the last generation where its row cannot be made yet; given back
+        as restored.pending, no part of state_sha256. theta: the policy that theta_sha256 is of;
+        without it the state's theta_es.
         """
         start, written = time.monotonic(), self._held.written
         ring = replays.Stored({}, (0, 0), {}, {})
@@ -305,7 +309,8 @@ class Run:
     def restore_replay(self, replay: Replay) -> None:
         """Put the transitions of the restored checkpoint back, oldest first.
 
-        Where one of its segments is damaged, `restored` becomes the checkpoint before. Raises Unreadable if that is no better.
+        Where one of its segments is damaged, `restored` becomes the checkpoint before. Raises
+        Unreadable if that is no better.
         """
         if self.restored is None:
             return

@@ -14,7 +14,8 @@ from esac_mpi.record.reading import Columns, RunFiles, open_run
 def source(config: Config, run_dir: Path, now: Mapping[str, Any]) -> Columns:
     """Return the history of the run whose order a run of this configuration follows (Table.follows).
 
-    now: what provenance says of the task here. Raises Refused where that run is not one to follow, Away.
+    now: what provenance says of the task here. Raises Refused where that run is not one to follow,
+    Away.
     """
     path, name = Path(config.own.follows or ""), f"{table_of(config.algorithm)}.replay"
     try:
@@ -31,7 +32,10 @@ def source(config: Config, run_dir: Path, now: Mapping[str, Any]) -> Columns:
         and config.task.changed == "refuse"
         and (changed := task_identity.changes(found.provenance, now))
     ):
-        wrong = f"is of another task; changed: {'; '.join(changed)}. --task.changed warn makes it all the same"
+        wrong = (
+            f"is of another task; changed: {'; '.join(changed)}. --task.changed warn makes it "
+            "all the same"
+        )
     if wrong:
         raise Refused(f"{name}: {path} {wrong}")
     return found.columns
@@ -40,7 +44,8 @@ def source(config: Config, run_dir: Path, now: Mapping[str, Any]) -> Columns:
 def begun_otherwise(config: Config, start: Mapping[str, Any]) -> str:
     """Return how a run of this configuration begins otherwise than the one whose order it follows; empty where it does not.
 
-    start: what it begins from, as its files will have it (RunFiles.start). What else is wrong with that run, `source` says.
+    start: what it begins from, as its files will have it (RunFiles.start). What else is wrong with
+    that run, `source` says.
     """
     if not config.own.follows:
         return ""
@@ -61,7 +66,8 @@ def begun_otherwise(config: Config, start: Mapping[str, Any]) -> str:
         else "has other arrays"
     )
     return (
-        f"{table_of(config.algorithm)}.replay: {config.own.follows} began from {was['from']} at generation {was['generation']}, "
+        f"{table_of(config.algorithm)}.replay: {config.own.follows} began from {was['from']} at "
+        f"generation {was['generation']}, "
         f"which {now} now: only from what it was can that run be made again"
     )
 
@@ -71,7 +77,10 @@ def problem(found: RunFiles, config: Config, name: str) -> str:
     if found.config.algorithm != config.algorithm:
         return f"is a run of {found.config.algorithm}, not of {config.algorithm}"
     if found.config.own.follows is None:
-        return f"has no record of an order: {name.partition('.')[0]}.order = virtual gives the same run by the same settings"
+        return (
+            f"has no record of an order: {name.partition('.')[0]}.order = virtual gives the "
+            "same run by the same settings"
+        )
     if found.state != "complete":
         return f"is not finished ({found.state}): let it come to the end of its budget first"
     changed = {key: pair for key, pair in differences(found.config, config).items() if key != name}
@@ -84,5 +93,8 @@ def problem(found: RunFiles, config: Config, name: str) -> str:
             "has a smaller budget, at whose end its record ends; choose budget.* as there, or less"
         )
     if found.config.budget.minutes and not 0 < config.budget.generations <= found.generation:
-        return f"ended by budget.minutes, and so does its record: choose budget.generations = {found.generation}, or less"
+        return (
+            "ended by budget.minutes, and so does its record: choose budget.generations = "
+            f"{found.generation}, or less"
+        )
     return ""

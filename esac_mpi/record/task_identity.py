@@ -57,7 +57,8 @@ def refuse(path: Path, changed: list[str]) -> None:
     if changed:
         raise Refused(
             f"{path} holds a run of another task; changed: {'; '.join(changed)}.\n"
-            "Choose --task.changed warn (goes on; the best policy begins anew), --fresh (moves it aside) or another --run-dir"
+            "Choose --task.changed warn (goes on; the best policy begins anew), --fresh (moves it "
+            "aside) or another --run-dir"
         )
 
 
