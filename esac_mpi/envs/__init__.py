@@ -36,15 +36,15 @@ DISPLAYS = ("DISPLAY", "WAYLAND_DISPLAY")
 
 
 class TaskError(Exception):
-    """A task that is unknown or cannot be trained on; the message says which, why, and the nearest valid id."""
+    """Refuse a task that is unknown or cannot be trained on: why, and the nearest valid id."""
 
 
 class EditedTask(TaskError):
-    """A task whose module was edited in a process that had imported it: what is on disk is not what would run."""
+    """Refuse a task whose module was edited after its import: what is on disk would not run."""
 
 
 def is_of(value: object, module: str, name: str) -> bool:
-    """Return whether a value is of a class, or of one derived from it, that is not imported for that."""
+    """Whether a value is of a class, or a subclass, without importing that class."""
     return any((kind.__module__, kind.__name__) == (module, name) for kind in type(value).__mro__)
 
 
@@ -104,14 +104,14 @@ class Env(Protocol):
     not_finite: str
 
     def reset(self, seed: int) -> np.ndarray:
-        """Start the episode that `seed` names; return its first observation, float32 [observation], all finite.
+        """Start the episode that `seed` names; return its first observation, float32 [observation].
 
         Raises UnstablePhysics, also in place of an observation that is not finite.
         """
         ...
 
     def step(self, action: np.ndarray) -> tuple[np.ndarray, float, bool, bool]:
-        """Take an action, float32 [action] in [low, high]; return observation, reward, terminated, truncated.
+        """Take an action, float32 [action]; return observation, reward, terminated, truncated.
 
         A time limit truncates and never terminates. Raises UnstablePhysics as `reset` does.
         """
@@ -119,12 +119,12 @@ class Env(Protocol):
 
     @property
     def unstable(self) -> bool:
-        """Whether the simulator warned of a bad position, velocity, acceleration or control since the reset."""
+        """Whether the simulator warned of a bad state or control since the reset."""
         ...
 
 
 def half_range(low: np.ndarray, high: np.ndarray) -> np.ndarray:
-    """Return half the range of an action, by which its distance from the middle is divided; 1 where there is but one action."""
+    """Halve the range of an action, the unit of its distance from the middle; 1 for an empty range."""
     half = (high - low) / 2
     return np.where(half > 0, half, half.dtype.type(1))
 
@@ -132,7 +132,7 @@ def half_range(low: np.ndarray, high: np.ndarray) -> np.ndarray:
 def transition(
     env: Env, action: np.ndarray, bounded: bool = True
 ) -> tuple[np.ndarray, float, bool, bool] | None:
-    """Take an action in [-1, 1], scaled to the task's bounds; return the answer, or None if it is not to be learned from.
+    """Take an action in [-1, 1], scaled to the task's bounds; None if it cannot be learned from.
 
     bounded: whether rounding may not leave the bounds; else the task gets the action as it is,
     wherever noise has taken it.
@@ -151,7 +151,7 @@ def transition(
 
 
 def make(id: str, horizon: int = 0, kwargs: Mapping[str, Any] = NO_KWARGS) -> Env:
-    """Make a task: a Gymnasium id, module:EnvId, dm_control/<domain>-<task>-v0, CyclicMDP-v0 or CyclicMDPRepo-v0.
+    """Make a task: a Gymnasium id, module:EnvId, dm_control/<domain>-<task>-v0 or a Cyclic MDP.
 
     `horizon` > 0 truncates episodes there, if that is sooner than the task's own limit [steps].
     kwargs: of gymnasium.make, or of the suite's function that makes a dm_control task. What its
@@ -178,7 +178,7 @@ def make(id: str, horizon: int = 0, kwargs: Mapping[str, Any] = NO_KWARGS) -> En
 
 
 def _adapter(id: str) -> Callable[..., Env]:
-    """Return the class that has a task. dm_control looks for a display once, when it is imported, unless MUJOCO_GL is set."""
+    """Import a task's adapter; without MUJOCO_GL, dm_control would look for a display."""
     if not id.startswith("dm_control/"):
         return drawn_or_not(lambda: import_module("esac_mpi.envs.gymnasium_env").GymnasiumEnv)
     with drawing(os.environ.get(GL) or OFF):
@@ -186,7 +186,7 @@ def _adapter(id: str) -> Callable[..., Env]:
 
 
 def drawn_or_not(make: Callable[[], Any]) -> Any:
-    """Return what is made, or imported, by MUJOCO_GL; where that fails, without drawing, which training needs none of."""
+    """Make or import by MUJOCO_GL; where that fails, without drawing."""
     asked = os.environ.get(GL) or OFF
     # GLFW aborts the process where it has no display
     if asked.lower() != "glfw" or any(map(os.environ.get, DISPLAYS)):
@@ -211,7 +211,7 @@ def drawing(by: str) -> Iterator[None]:
 
 
 def is_discrete(env: Env) -> bool:
-    """Return whether an action is one of action_size choices: an action's largest number says which, the first of equals.
+    """Whether an action is a choice, by the index of its largest number, the first of equals.
 
     Such a task has bounds of -1 and 1, so that a network with one output a choice acts in it like
     in any other (policy.output = tanh keeps apart what clip makes equal beyond 1).
@@ -220,7 +220,7 @@ def is_discrete(env: Env) -> bool:
 
 
 def refuse_discrete(env: Env, algorithm: str, able: Iterable[str]) -> None:
-    """Raise TaskError if the task's actions are discrete and an algorithm is not one of those `able` to take them.
+    """Raise TaskError for discrete actions and an algorithm that is not `able` to take them.
 
     The toy is for all of them: the paper itself runs DDPG on it, by argmax of the actor.
     """
@@ -232,13 +232,13 @@ def refuse_discrete(env: Env, algorithm: str, able: Iterable[str]) -> None:
 
 
 def nearest(id: str, valid: Iterable[str], otherwise: str = "") -> str:
-    """Return the sentence that names the valid id most like `id`; where none is like it, `otherwise`."""
+    """Name the valid id most like `id` in a sentence; where none is like it, `otherwise`."""
     near = difflib.get_close_matches(id, valid, 1)  # of a likeness of 0.6 and more
     return f"Did you mean '{near[0]}'?" if near else otherwise
 
 
 def task_horizon(id: str, own: float, requested: int) -> int:
-    """Return the sooner of the task's own time limit (inf = none) and the requested one (0 = none) [steps]."""
+    """The sooner of the task's time limit (inf = none) and the requested one (0 = none) [steps]."""
     limit = min(own, requested or math.inf)
     if limit == math.inf:
         raise TaskError(f"{id} has no time limit: set task.horizon.")
@@ -248,17 +248,15 @@ def task_horizon(id: str, own: float, requested: int) -> int:
 def action_bounds(
     id: str, low: np.ndarray, high: np.ndarray, why: str = ""
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Return the bounds as float32 [action]. Raises TaskError where there is none, or one whose range float32 cannot hold.
+    """Convert the bounds to float32 [action]. Raises TaskError for none, or a range beyond float32.
 
     why: what to say of that.
     """
     bounds = np.asarray(low, np.float32).ravel(), np.asarray(high, np.float32).ravel()
     if not (np.abs(bounds) <= LARGEST / 2).all():
         raise TaskError(
-            (
-                f"{id} has an unbounded action: a policy's output in [-1, 1] cannot be scaled to it. "
-                f"{why}"
-            ).rstrip()
+            f"{id} has an unbounded action: a policy's output in [-1, 1] cannot be scaled to it."
+            f"{why and ' '}{why}"
         )
     return bounds
 
@@ -266,7 +264,7 @@ def action_bounds(
 def rounded_out(
     env: Env, low: np.ndarray, high: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray] | None:
-    """Return a task's own bounds where a float32 one of `env` lies beyond them, as that of 0.1 does; None where none does.
+    """Give a task's own bounds where a float32 one of `env` lies beyond them, as that of 0.1 does.
 
     Actions are then to be taken back to them, in their type.
     """
@@ -277,14 +275,14 @@ def rounded_out(
 def taken_back(
     env: Env, action: np.ndarray, own: tuple[np.ndarray, np.ndarray] | None
 ) -> np.ndarray:
-    """Clip an action, in the shape of the task's own bounds, to these if there are any, unless it is beyond those of `env`."""
+    """Clip an action to the task's own bounds, if any, unless it is beyond those of `env`."""
     if own is None or (action.ravel() < env.low).any() or (action.ravel() > env.high).any():
         return action
     return np.clip(action, *own)
 
 
 def import_mujoco() -> ModuleType:
-    """Import mujoco and keep its warnings off the disk: by default it writes MUJOCO_LOG.TXT where the program runs.
+    """Import mujoco and keep its warnings off the disk, where it writes MUJOCO_LOG.TXT.
 
     To be called after the import of dm_control, which sets a handler of its own, and before a model
     is compiled.
@@ -296,7 +294,7 @@ def import_mujoco() -> ModuleType:
 
 
 def warning_counts(data: Any) -> np.ndarray:
-    """Return a live view of how often a MuJoCo MjData warned of a bad state or control since its reset, int32 [4]."""
+    """View live how often a MjData warned of a bad state or control since its reset, int32 [4]."""
     import mujoco
 
     kinds = mujoco.mjtWarning  # BADQPOS, BADQVEL, BADQACC, BADCTRL

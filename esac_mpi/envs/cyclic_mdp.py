@@ -45,7 +45,7 @@ class CyclicMDP:
         return self._observations[0].copy()
 
     def step(self, action: np.ndarray) -> tuple[np.ndarray, float, bool, bool]:
-        """Take the action with the largest of three outputs; return observation, reward, terminated, truncated."""
+        """Take the largest output's action; return observation, reward, terminated, truncated."""
         clockwise = np.argmax(finite(self, "action", np.asarray(action, np.float32))) == CLOCKWISE
         reward = self._rewards[self._state] if clockwise else -1.0
         if clockwise:

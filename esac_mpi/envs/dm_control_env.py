@@ -1,4 +1,4 @@
-"""Tasks of the DeepMind Control Suite: dm_control/<domain>-<task>-v0. Those of suite_tasks.py are stepped there, bit for bit."""
+"""DeepMind Control Suite: dm_control/<domain>-<task>-v0; suite_tasks.py steps some, bit for bit."""
 
 import math
 from collections.abc import Mapping
@@ -68,7 +68,7 @@ class DMControlEnv:
             raise TaskError(f"{id} cannot start an episode: {error}") from error
 
     def reset(self, seed: int) -> np.ndarray:
-        """Start the episode that `seed` names; return its first observation, float32 [observation]."""
+        """Start the episode that `seed` names; return its observation, float32 [observation]."""
         # in place: the suite's tasks keep no other state between episodes
         self._env.task.random.seed(seed)
         self._steps = 0

@@ -1,4 +1,4 @@
-"""Gymnasium tasks: any id with array observations and a bounded Box of actions or n choices, and module:EnvId for your own.
+"""Gymnasium tasks: array observations, a bounded Box of actions or n choices; module:EnvId too.
 
 n choices (a Discrete space) are seen as n numbers in [-1, 1], of which the largest is the choice
 taken; of equals, the first.
@@ -86,7 +86,7 @@ class GymnasiumEnv:
             self._warnings = warning_counts(self._data())
 
     def reset(self, seed: int) -> np.ndarray:
-        """Start the episode that `seed` names; return its first observation, float32 [observation]."""
+        """Start the episode that `seed` names; return its observation, float32 [observation]."""
         if self._rebuild:
             self._env.close()
             self._env = _build(self.id, self._kwargs)
@@ -133,7 +133,7 @@ class GymnasiumEnv:
 
     @property
     def unstable(self) -> bool:
-        """Whether MuJoCo warned of a bad state or control since the reset; it repairs the state and steps on."""
+        """Whether MuJoCo warned of a bad state or control since the reset."""
         return any(self._warnings.tolist())
 
     @property
@@ -153,7 +153,7 @@ class GymnasiumEnv:
             raise UnstablePhysics(f"{self.id}: {error}") from error
 
     def _data(self) -> Any:
-        """Return the simulator's state that the environment holds: its `data`, or what it calls so; None where it has none."""
+        """Find the simulator's state that the environment holds; None where it has none."""
         own = self._env.unwrapped
         held = [getattr(own, "data", None), *getattr(own, "__dict__", {}).values()]
         return next((value for value in held if isinstance(value, mujoco.MjData)), None)
@@ -170,7 +170,7 @@ class GymnasiumEnv:
             ) from error
 
     def _native(self, action: np.ndarray) -> Any:
-        """Return an action as the library has it: an array of its shape and type, or the number of a choice."""
+        """Convert an action to the library's: an array of its shape and type, or a choice."""
         finite(self, "action", np.asarray(action, np.float32))
         if self._choices is not None:
             return self._choices.dtype.type(self._choices.start + np.argmax(action))
@@ -185,7 +185,7 @@ def _maker(id: str) -> Any:
 
 
 def _imported(id: str) -> str:
-    """Import the module of module:EnvId, and return EnvId. What dm_control says there, every rank would repeat."""
+    """Import the module of module:EnvId, without dm_control's warning on every rank; give EnvId."""
     module, _, name = id.rpartition(":")
     if module and module not in sys.modules:
         # GLFW's: there is no display, which dm_control looks for
@@ -223,7 +223,7 @@ def _build(id: str, kwargs: Mapping[str, Any]) -> gymnasium.Env[Any, Any]:
 
 
 def _refuse_pixels(id: str, space: Space[Any]) -> None:
-    """Raise TaskError where an image is observed: bytes in two dimensions, or anything in three, of an image's size."""
+    """Raise TaskError for an image: large arrays of bytes in 2 dimensions, or anything in 3."""
     for box in _boxes(space):
         shape, least = _shape(box), 2 if box.dtype == np.uint8 else 3
         if len(shape) >= least and sorted(shape)[-2] >= SIDE:
@@ -246,7 +246,7 @@ def _boxes(space: Space[Any]) -> Iterator[Box]:
 
 
 def _instead(id: str) -> str:
-    """Return the sentence that names what an unknown `id` may have meant: of a module's own where it names one."""
+    """Name in a sentence what an unknown `id` may have meant: of its module where it names one."""
     module, colon, _ = id.rpartition(":")
     if not colon:
         return nearest(id, [*gymnasium.registry, *OWN], OWN_ID)
@@ -262,7 +262,7 @@ def _instead(id: str) -> str:
 
 
 def _bounds(id: str, space: gymnasium.Space[Any]) -> tuple[np.ndarray, np.ndarray]:
-    """Return the bounds of the actions, [-1, 1] for choices. Raises TaskError for another kind of space."""
+    """Give the actions' bounds, [-1, 1] for choices. Raises TaskError for another space."""
     if isinstance(space, Discrete):
         return -np.ones(int(space.n), np.float32), np.ones(int(space.n), np.float32)
     if isinstance(space, Box) and np.issubdtype(space.dtype, np.floating):
@@ -282,7 +282,8 @@ def _flat(observation: np.ndarray) -> np.ndarray:
     return np.array(observation, np.float32).reshape(-1)
 
 
-ANSWER: dict[str, tuple[Callable[[Any], Any], str]] = {  # of a step, in its order: what it is, what makes it ours, in words
+# of a step, in its order: what it is, what makes it ours, in words
+ANSWER: dict[str, tuple[Callable[[Any], Any], str]] = {
     "observation": (_flat, "an array of numbers"), "reward": (float, "one number"),
     "terminated": (bool, "True or False"), "truncated": (bool, "True or False"),
 }  # fmt: skip
@@ -303,7 +304,7 @@ def _odd(*answer: Any) -> str:
 
 
 def _unbounded_by(layers: list[Any]) -> str:
-    """Say what takes the bounds of the actions away, and what to do about it; "" where there are bounds."""
+    """Say what takes the actions' bounds away, and the remedy; "" where there are bounds."""
     spaces = [layer.action_space for layer in layers]
     if not isinstance(spaces[0], Box) or spaces[0].is_bounded():
         return ""
@@ -312,8 +313,7 @@ def _unbounded_by(layers: list[Any]) -> str:
             taken = f"Its wrapper {type(layer).__name__} takes the bounds away"
             return (
                 f"{taken}: leave it out, as actions stay within bounds here, or put "
-                "gymnasium's "
-                "RescaleAction in its place."
+                "gymnasium's RescaleAction in its place."
             )
     return "Its action_space needs bounds."
 
@@ -325,7 +325,7 @@ def _continuous(id: str) -> str:
 
 
 def _keeps_world(env: gymnasium.Env[Any, Any]) -> bool:
-    """Return whether a reset keeps the Box2D world, as BipedalWalker's does and LunarLander's does not.
+    """Whether a reset keeps the Box2D world, as BipedalWalker's does and LunarLander's does not.
 
     A kept world remembers earlier episodes: measured on BipedalWalker-v3, other bits from the fifth
     step on. The cure is to build the environment anew at each reset (4 ms).

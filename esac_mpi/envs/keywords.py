@@ -1,4 +1,4 @@
-"""Keyword arguments with which a task is made (task.kwargs): refused in a sentence where the task does not take them."""
+"""Keyword arguments of a task (task.kwargs): refused in a sentence where it does not take them."""
 
 import inspect
 import json
@@ -19,7 +19,7 @@ OURS = {  # name: why it is not for a user to set
 
 @contextmanager
 def taken(id: str, kwargs: Mapping[str, Any], maker: Callable[[], Any]) -> Iterator[None]:
-    """Make a task in here: whatever goes wrong with keyword arguments is a TaskError that names them.
+    """Make a task in here: what goes wrong with keyword arguments is a TaskError that names them.
 
     maker: returns the function that takes them, whose names are compared.
     """
@@ -58,7 +58,7 @@ def _parameters(maker: Callable[[], Any]) -> dict[str, Any]:
 
 
 def _refuse_words(id: str, kwargs: Mapping[str, Any], parameters: Mapping[str, Any]) -> None:
-    """Raise TaskError for a text where the default is a number, at which a task stumbles only in its steps."""
+    """Raise TaskError for a text where the default is a number: it would fail only in its steps."""
     for name, value in kwargs.items():
         default = parameters.get(name)
         if isinstance(value, str) and isinstance(default, int | float):

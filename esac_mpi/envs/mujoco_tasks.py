@@ -1,4 +1,4 @@
-"""Gymnasium's MuJoCo tasks without Gymnasium's cost per step: the library's model, its state and its formulas, bit for bit.
+"""Gymnasium's MuJoCo tasks, bit for bit, without Gymnasium's cost per step.
 
 Each function takes the library's environment and returns its closed loop. Observation, reward and
 termination are those of Gymnasium's documentation, in the order of operations and the types of
@@ -186,12 +186,13 @@ def reacher(env: Any) -> ClosedLoop:
     return _loop(env, observed, [distance], judge, derive)
 
 
+_DOUBLE = "gymnasium.envs.mujoco.inverted_double_pendulum"
 TASKS: dict[str, Callable[[Any], ClosedLoop]] = {
     "gymnasium.envs.mujoco.ant_v5:AntEnv": ant,
     "gymnasium.envs.mujoco.half_cheetah_v5:HalfCheetahEnv": half_cheetah,
     "gymnasium.envs.mujoco.hopper_v5:HopperEnv": hopper,
     "gymnasium.envs.mujoco.humanoid_v5:HumanoidEnv": humanoid,
-    "gymnasium.envs.mujoco.inverted_double_pendulum_v5:InvertedDoublePendulumEnv": inverted_double_pendulum,
+    f"{_DOUBLE}_v5:InvertedDoublePendulumEnv": inverted_double_pendulum,
     "gymnasium.envs.mujoco.inverted_pendulum_v5:InvertedPendulumEnv": inverted_pendulum,
     "gymnasium.envs.mujoco.reacher_v5:ReacherEnv": reacher,
     "gymnasium.envs.mujoco.swimmer_v5:SwimmerEnv": swimmer,
@@ -200,7 +201,7 @@ TASKS: dict[str, Callable[[Any], ClosedLoop]] = {
 
 
 def _has_defaults(task: Any) -> bool:
-    """Return whether a task keeps the default of every parameter of its constructor, the camera's aside, and draws nothing."""
+    """Whether a task keeps every default of its constructor but the camera's, and draws nothing."""
     # here: a Box2D task need not wait for its imageio
     from gymnasium.envs.mujoco.mujoco_env import expand_model_path
 

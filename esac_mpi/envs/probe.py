@@ -1,4 +1,4 @@
-"""What a task does in its first steps: the same on every node, and the same again after other episodes?
+"""A task's first steps: the same on every node, and the same again after other episodes?
 
 An episode must be a function of its seed and its actions. One stretch of steps is played, another,
 and the first again.
@@ -74,7 +74,7 @@ def played(env: Env) -> Probe:
 
 
 def probe(env: Played) -> Probe:
-    """Play the stretches; PROBE_STEPS steps, which are in no counter of a run but `probe_steps`. Raises TaskError.
+    """Play the stretches: PROBE_STEPS steps, counted as `probe_steps` alone. Raises TaskError.
 
     What its episodes change of the process is put back; what is to be as it is all the time, they
     must not change each time.
@@ -108,7 +108,7 @@ def probe(env: Played) -> Probe:
 
 
 def refuse_not_finite(env: Played, rewards: tuple[bytes, ...], not_finite: str) -> None:
-    """Raise TaskError where no reward of the steps, or no observation, is finite; not_finite: one that is not."""
+    """Raise TaskError where no reward or no observation is finite; not_finite: one that is not."""
     found = [struct.unpack("<d", packed)[0] for packed in rewards if packed]
     if not found and not_finite:
         raise TaskError(f"{env.id}: no observation of its first steps is finite: {not_finite}.")
@@ -117,7 +117,7 @@ def refuse_not_finite(env: Played, rewards: tuple[bytes, ...], not_finite: str) 
 
 
 def _answers(env: Played, which: int, steps: int) -> Iterator[tuple[bytes, bytes, bytes]]:
-    """Yield what the task answers to each reset and step of a stretch, as bytes in the order of KINDS."""
+    """Yield the answer to each reset and step of a stretch, as bytes in the order of KINDS."""
     random, ended = generator(0, Purpose.PROBE, member=which), True
     for number in range(steps):
         action = random.uniform(env.low, env.high).astype(np.float32)
@@ -137,7 +137,7 @@ def _answers(env: Played, which: int, steps: int) -> Iterator[tuple[bytes, bytes
 
 
 def complaint(env: Env, apart: frozenset[str]) -> tuple[str, int]:
-    """Return the sentence about a task that was not the same again, naming what keeps something, and the steps this took."""
+    """Say of a task that was not the same again what keeps something; and the steps this took."""
     playable = [
         layer for layer in reversed(getattr(env, "layers", [])) if hasattr(layer, "action_space")
     ]  # not dm_control's
@@ -152,7 +152,7 @@ def complaint(env: Env, apart: frozenset[str]) -> tuple[str, int]:
 
 
 def culprits(layers: Sequence["Layer"]) -> list[str]:
-    """Return the layers, from the innermost, that answer otherwise again where those inside them do not; and in what."""
+    """List the layers that answer otherwise again where those inside them do not; and in what."""
     inside: set[str] = set()
     found = []
     for layer in layers:
@@ -167,7 +167,7 @@ def culprits(layers: Sequence["Layer"]) -> list[str]:
 
 
 class Layer:
-    """A layer of a Gymnasium environment and all inside it, played as an Env by actions of its own."""
+    """A layer of a Gymnasium environment with all inside it, played by its own actions."""
 
     low = high = np.zeros(0, np.float32)
 

@@ -1,4 +1,4 @@
-"""Whether a task's id finds it again: the tools are other processes, in which the script of a training does not run."""
+"""Whether another process, in which the training's script does not run, finds a task by its id."""
 
 import sys
 from importlib.metadata import entry_points
@@ -11,7 +11,7 @@ MODULE = "my_task"  # a name for one that is not there yet
 
 
 def told(env: Env) -> str:
-    """Say of a task that is registered in this process alone by which line others would find it; "" for any other task."""
+    """Say how others would find a task registered in this process alone; "" for another."""
     spec = next(
         (layer.spec for layer in getattr(env, "layers", []) if getattr(layer, "spec", None)), None
     )

@@ -15,5 +15,5 @@ def choices(size: int) -> Discrete:
 
 
 def actions(size: int) -> Box:
-    """Return the space of actions as learners have them, float32 [size] in [-1, 1] (envs.transition)."""
+    """The space of actions as learners have them, float32 [size] in [-1, 1] (envs.transition)."""
     return Box(-1.0, 1.0, (size,), np.float32)

@@ -1,4 +1,4 @@
-"""Tasks of the DeepMind Control Suite without dm_control's cost per step: its model, state and formulas, bit for bit.
+"""DeepMind Control Suite tasks, bit for bit, without dm_control's cost per step.
 
 Each function takes the suite's environment of one domain and returns its closed loop: acrobot and
 cartpole with the smooth reward, cheetah, fish, humanoid but for its pure state, walker. Observation

@@ -1,4 +1,4 @@
-"""What a task pays for each step of staying alive, beside what it is there for: `healthy_reward`, as Gymnasium calls it.
+"""What a task pays for each step of staying alive: `healthy_reward`, as Gymnasium calls it.
 
 Hopper, Walker2d and Ant pay 1, Humanoid 5, and all of them for going forward. Without the bonus,
 progress is what is left (ARS, section 4.1). InvertedDoublePendulum's 10 is none: it pays for
@@ -22,7 +22,7 @@ HARMLESS = {  # wrappers that leave rewards and the number of steps as they are
 
 
 def survival_bonus(env: Env) -> tuple[float, str]:
-    """Find a task's bonus for a step alive; 0 where it has none, or where it cannot be told, and why."""
+    """Find a task's bonus for a step alive; 0 where there is none, or it is not known, and why."""
     *wrappers, own = getattr(env, "layers", [env])
     try:
         bonus: Any = getattr(own, "_healthy_reward", None)

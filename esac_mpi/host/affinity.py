@@ -4,7 +4,7 @@ import os
 
 
 def cores() -> list[int]:
-    """Return the cores that this process may run on; to be asked after all imports, of which some change it."""
+    """List the cores that this process may run on; after all imports, of which some change it."""
     return (
         sorted(os.sched_getaffinity(0))
         if hasattr(os, "sched_getaffinity")

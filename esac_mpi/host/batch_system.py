@@ -1,4 +1,4 @@
-"""What the batch system says about this job, without MPI: how long it may still run, and whether it ran before."""
+"""What the batch system says of this job, without MPI: the time it has left, and earlier rounds."""
 
 import math
 import re
@@ -12,7 +12,7 @@ RANKS = ("PMI_RANK", "PMIX_RANK", "OMPI_COMM_WORLD_RANK", "SLURM_PROCID")
 
 
 def speaks(environ: Mapping[str, str]) -> bool:
-    """Return whether this process is the one, of all that a launcher started, that speaks for them before MPI does."""
+    """Whether this process, of all that a launcher started, speaks for them before MPI does."""
     return all((environ.get(name) or "0") == "0" for name in RANKS)
 
 
@@ -50,7 +50,7 @@ def seconds_left(
 
 
 def stale(environ: Mapping[str, str]) -> str:
-    """Say that the end which SLURM_JOB_END_TIME names is well past, so that it is another job's; "" where it is not."""
+    """Say that SLURM_JOB_END_TIME is well past, so that it is another job's; "" where it is not."""
     late = time.time() - _number(environ.get("SLURM_JOB_END_TIME", ""))
     if late < (LATE if environ.get("SLURM_JOB_ID") else 0.0):
         return ""
@@ -66,7 +66,7 @@ def job(environ: Mapping[str, str]) -> str:
 
 
 def later_round(environ: Mapping[str, str], status: Mapping[str, object]) -> str:
-    """Return by what a batch job shows that it has been at a run before, or "": a requeue, the chain of jobs/pbs.sh, or the run.
+    """Say what shows that a batch job was at a run before: a requeue, jobs/pbs.sh, the run.
 
     status: status.json of the run to be taken up, {} for none. A requeued job of Slurm may not have
     come to every run of its before; one under way that does not say whose it is may be its. PBS
@@ -86,7 +86,7 @@ def later_round(environ: Mapping[str, str], status: Mapping[str, object]) -> str
 
 
 def clock_time(text: str) -> float:
-    """Return the seconds of [days-]hours:minutes:seconds or a part of it from the right; inf for anything else."""
+    """Read [days-]hours:minutes:seconds, or a part from the right [s]; inf for anything else."""
     found = re.fullmatch(r"(?:(\d+)-)?(?:(?:(\d+):)?(\d+):)?(\d+)", text.strip())
     if not found:
         return math.inf

@@ -7,12 +7,14 @@ from typing import TypeVar
 Part = TypeVar("Part")
 Told = TypeVar("Told")
 Result = TypeVar("Result")
-LONGEST = 0.1  # of a turn, to the end of the part that is under way [s]: between two turns a rank hears that others stop
-ON_DEVICE = -1  # what work yields while a device goes on alone with what it was given, and there is nothing to do before its end
+# of a turn, to the end of its part [s]: between two turns a rank hears that others stop
+LONGEST = 0.1
+# what work yields while a device goes on alone, and there is nothing to do before its end
+ON_DEVICE = -1
 
 
 class Turn:
-    """How long work goes on before others get their turn: for so many parts, or LONGEST, to the end of a part."""
+    """How long work goes on before others get their turn: some parts, or LONGEST."""
 
     def __init__(self, parts: int, clock: Callable[[], float] = time.monotonic) -> None:
         self._parts, self._clock = parts, clock
@@ -41,7 +43,7 @@ def run(work: Generator[object, None, Result]) -> Result:
 def told(
     work: Generator[Part, None, Result], how: Callable[[Part, int], Told], every: int = 1
 ) -> Generator[Told, None, Result]:
-    """Do the work; yield how(part, number) of the last part of a turn, numbered from 1; return what it comes to.
+    """Do the work; yield how(part, number) of a turn's last part, from 1; return what it comes to.
 
     every: the parts of a turn.
     """

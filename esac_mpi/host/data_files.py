@@ -1,4 +1,4 @@
-"""What comes with the program beside its code: configs/ and jobs/. In a wheel they are in the package (setup.py)."""
+"""What comes beside the code: configs/ and jobs/; in a wheel they are in the package (setup.py)."""
 
 from pathlib import Path
 
@@ -11,7 +11,7 @@ def checkout() -> Path | None:
 
 
 def other_source(extension: str, module: str) -> ImportError:
-    """Make the error of an extension that was built from another source than the module that uses it."""
+    """Make the error of an extension built from another source than the module that uses it."""
     again = f"pip install -e {checkout()}" if checkout() else "pip install"
     return ImportError(
         f"{extension} was built from another source than {module}: run {again} again"

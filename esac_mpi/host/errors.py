@@ -1,4 +1,4 @@
-"""How a training ended that did not go well, for who calls `esac_mpi.train`: the command line's exit codes as exceptions."""
+"""The command line's exit codes as exceptions, for who calls `esac_mpi.train`."""
 
 NO_MPI = (
     "no MPI library was found: load your site's module, or on your own machine: pip install "
@@ -7,25 +7,25 @@ NO_MPI = (
 
 
 class RunError(Exception):
-    """A training that was refused or has failed, in a sentence. code: the command line's exit code."""
+    """A training was refused or has failed, in a sentence. code: the command line's exit code."""
 
     code = 1
 
 
 class WrongUsage(RunError):
-    """A setting, task, source, launch or directory with which no run can be made; nothing was created."""
+    """No run can be made with a setting, task, source, launch or directory; nothing was created."""
 
     code = 2
 
 
 class NoCheckpoint(RunError):
-    """The run, or the one to begin from, has no checkpoint that can be read; nothing was changed."""
+    """The run, or its source, has no checkpoint that can be read; nothing was changed."""
 
     code = 65
 
 
 class NotSaved(RunError):
-    """The state could not be saved, or the directory's file system is away; what was saved before stands."""
+    """The state could not be saved, or its file system is away; what was saved before stands."""
 
     code = 74
 
@@ -44,7 +44,7 @@ class Misplaced(ImportError):
 
 
 def why_no_mpi(error: Exception) -> str:
-    """Say why an import failed, if MPI is the reason: it is not there, or cannot begin here; "" for another reason."""
+    """Say why an import failed, if MPI is the reason: missing, or unable to begin here; else ""."""
     if isinstance(error, Misplaced):
         return str(error)
     return NO_MPI if "libmpi" in str(error) or "cannot load MPI library" in str(error) else ""

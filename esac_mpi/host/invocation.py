@@ -1,4 +1,4 @@
-"""How a command is called from where its user is: `esac-mpi plot`, by its path where the PATH does not lead to it.
+"""How a command is called from here: `esac-mpi plot`, by its path where PATH does not find it.
 
 And what of the user's own is found from there.
 """
@@ -23,7 +23,7 @@ def version() -> str:
 
 
 def look_here() -> str:
-    """Let a task of one's own be found in the current directory, as by `python -m`: a script looks beside itself alone.
+    """Let tasks of the current directory be found, as by `python -m`: a script looks beside itself.
 
     Return what sys.path has more by it, "" for nothing.
     """
@@ -34,7 +34,7 @@ def look_here() -> str:
 
 
 def nowhere() -> str:
-    """Return why nothing can be found or made from here, in a sentence: the current directory was deleted; else ""."""
+    """Say that the current directory was deleted; "" where it is there."""
     try:
         os.getcwd()
     except FileNotFoundError:
@@ -56,7 +56,7 @@ def called(name: str) -> str:
 
 
 def program() -> str:
-    """Return the words that call the program from the current directory, in the way that it was called."""
+    """The words that call the program from the current directory, in the way that it was called."""
     if Path(sys.argv[0]).name == SCRIPT:
         return called("run")
     return shlex.join([reached(Path(sys.executable).with_name("python")), "-m", "esac_mpi"])

@@ -36,7 +36,7 @@ SHARE, LONGEST = (0.02, 300.0)
 
 @contextmanager
 def kept() -> Iterator[None]:
-    """Put back where messages went, and how stdout takes them; close the files that they were appended to."""
+    """Put back where messages went and how stdout takes them; close the files appended to."""
     handlers, propagate, level, stdout = (
         logger.handlers[:],
         logger.propagate,
@@ -58,7 +58,7 @@ def kept() -> Iterator[None]:
 
 
 def setup(rank: int, host: str, quiet: bool = False) -> None:
-    """Print this rank's messages to stdout: all of rank 0, unless it is quiet; warnings of the others."""
+    """Print this rank's messages to stdout: rank 0's unless it is quiet, warnings of the others."""
     console = _Console()
     console.setFormatter(_Formatter(rank, host, "%(message)s"))
     console.setLevel(logging.WARNING if quiet else logging.INFO)
@@ -70,7 +70,7 @@ def setup(rank: int, host: str, quiet: bool = False) -> None:
 
 
 def append_to(path: Path, rank: int, host: str) -> None:
-    """Append messages, but not progress, to a file too, each with the time (UTC); one that cannot be written is a warning."""
+    """Append messages, not progress, to a file, with the time (UTC); warn where that fails."""
     try:
         file = _File(path, encoding="utf-8", errors="backslashreplace")
     except OSError as error:
@@ -127,7 +127,7 @@ class _File(logging.FileHandler):
 
 @contextmanager
 def _letting_go() -> Iterator[None]:
-    """Once stdout fails, send it nowhere; else the interpreter's last flush fails too and changes the exit code to 120."""
+    """Once stdout fails, send it nowhere: the interpreter's last flush would exit with 120."""
     try:
         yield
     except (OSError, ValueError):
@@ -135,7 +135,7 @@ def _letting_go() -> Iterator[None]:
 
 
 def on_terminal(proc: Path = Path("/proc")) -> bool:
-    """Return whether a person watches stdout: it, or the stdout of the launcher that pipes it, is a terminal.
+    """Whether a person watches stdout: it, or that of the launcher that pipes it, is a terminal.
 
     The launcher decides where there is one: Open MPI gives its ranks a pseudo-terminal even inside
     a batch job.
@@ -151,7 +151,7 @@ def on_terminal(proc: Path = Path("/proc")) -> bool:
 
 
 def _ancestors(pid: int, proc: Path) -> Iterator[tuple[int, str]]:
-    """Yield (pid, executable's name) of the parent, its parent, and so on, as far as /proc tells."""
+    """Yield (pid, executable's name) of the parent, its parent, and so on, as /proc tells."""
     with suppress(OSError, ValueError, IndexError):
         while pid > 1:
             pid = int((proc / str(pid) / "stat").read_text().rpartition(")")[2].split()[1])
@@ -212,7 +212,7 @@ FIELDS: dict[str, tuple[str, str, Callable[[float], str]]] = {
 def _fields(
     policies: Iterable[str], words: Mapping[str, str]
 ) -> Iterator[tuple[str, tuple[str, str, Callable[[float], str]]]]:
-    """Yield the fields in order, the evaluations of `policies` among them; words: what to call some."""
+    """Yield the fields in order, with evaluations of `policies`; words: what to call some."""
     for key, field in FIELDS.items():
         yield key, field
         if key == BEFORE_EVALUATIONS:
@@ -242,7 +242,7 @@ def plain_line(values: Mapping[str, Any]) -> str:
 
 
 class Display:
-    """Progress of a run on rank 0: a table redrawn in place, or a line now and then, ever more seldom.
+    """Progress of a run on rank 0: a table redrawn in place, or a line ever more seldom.
 
     Keys are those of FIELDS and evaluation_<policy>; any other is shown by its name. policies: what
     the live table calls them. Of values that come seldom the last stays in view: missing and NaN
@@ -300,7 +300,7 @@ class Display:
         self._due = self._clock() + (self._pause() if self._table is None else REDRAW)
 
     def _pause(self) -> float:
-        """Return the time until the next plain line is due [s]: ten hours make some hundreds of lines."""
+        """The time until the next plain line is due [s]: ten hours make some hundreds of lines."""
         assert self._first is not None
         return (
             max(self._every, min(SHARE * (self._clock() - self._first[0]), LONGEST))

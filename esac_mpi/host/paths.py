@@ -1,4 +1,4 @@
-"""Paths as a person gives them, in options, TOML and Python: ~ is read as a shell reads it, wherever it stands."""
+"""Paths as a person gives them, in options, TOML and Python: ~ is read as a shell reads it."""
 
 import os
 import re
@@ -15,7 +15,7 @@ def given(text: str | os.PathLike[str], kind: Kind = ArgumentTypeError) -> Path:
 
 
 def expanded(text: str | os.PathLike[str], kind: Kind = ArgumentTypeError) -> str:
-    """Put the home directory in the place of a leading ~ or ~user, and change nothing else. Raises an error of this kind.
+    """Expand a leading ~ or ~user, and change nothing else. Raises an error of this kind.
 
     What was expanded can be expanded again. A variable at the beginning is refused: a shell leaves
     it in single quotes, and TOML has none.

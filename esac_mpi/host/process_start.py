@@ -1,4 +1,4 @@
-"""When this process began to be a run's, and what the batch system left to its job then: to be imported before MPI starts."""
+"""When this process began, and the time its batch job had left; imported before MPI starts."""
 
 import multiprocessing
 import os
@@ -27,7 +27,7 @@ def note_fork() -> None:
 
 
 def check_place(environ: Mapping[str, str]) -> None:
-    """Raise Misplaced where MPI cannot begin: in a fork of a process that has it, in a child of a launcher's rank.
+    """Raise Misplaced where MPI cannot begin: in a fork of one that has it, in a rank's child.
 
     MPI's own answer is a crash, an endless wait, or pages of its inside.
     """
@@ -52,7 +52,7 @@ def check_place(environ: Mapping[str, str]) -> None:
 
 
 def is_lost(environ: Mapping[str, str]) -> bool:
-    """Tell whether a launcher's line to this process, PMI_FD of MPICH and Slurm, is not open here."""
+    """Whether a launcher's line to this process, PMI_FD of MPICH and Slurm, is not open here."""
     if "PMI_FD" not in environ:
         return False
     with suppress(OSError, ValueError):

@@ -1,4 +1,4 @@
-"""What a task may change of the process that it lives in, and how that is put back; docs/tasks.md has the list for users.
+"""What a task may change of its process, and how that is put back (docs/tasks.md).
 
 A task is code of a user's own: its module may do anything when it is imported, its class when it is
 made, reset or stepped.
@@ -23,17 +23,18 @@ import numpy as np
 
 from esac_mpi.host import streams, threads
 
-READ = (  # how variables begin that libraries, launchers and batch systems read; what a task sets for itself stays
-    "OMP_", "GOMP_", "KMP_", "MKL_", "OPENBLAS_", "BLIS_", "NUMEXPR_", "CUDA_", "CUBLAS_", "NVIDIA_", "TORCH", "PYTORCH_",
-    "SLURM", "PBS_", "LSB_", "SGE_", "JOB_", "NQUEUES", "OMPI_", "PMI", "MPI", "HYDRA_", "HDF5_", "MUJOCO_GL", "PYOPENGL_",
-    "TERM",
+# how variables begin that libraries, launchers and batch systems read; a task's own stay
+READ = (
+    "OMP_", "GOMP_", "KMP_", "MKL_", "OPENBLAS_", "BLIS_", "NUMEXPR_", "CUDA_", "CUBLAS_",
+    "NVIDIA_", "TORCH", "PYTORCH_", "SLURM", "PBS_", "LSB_", "SGE_", "JOB_", "NQUEUES", "OMPI_",
+    "PMI", "MPI", "HYDRA_", "HDF5_", "MUJOCO_GL", "PYOPENGL_", "TERM",
 )  # fmt: skip
 LIBC = ctypes.CDLL(None)
 # more than a struct sigaction has, and its first member, the handler [bytes]
 ACTION, POINTER = (256, 8)
 CAUGHT = (  # signals by which a run is stopped, warned, or hears of its children and readers
-    signal.SIGHUP, signal.SIGINT, signal.SIGQUIT, signal.SIGTERM, signal.SIGUSR1, signal.SIGUSR2, signal.SIGALRM, signal.SIGXCPU,
-    signal.SIGCHLD, signal.SIGCONT, signal.SIGPIPE,
+    signal.SIGHUP, signal.SIGINT, signal.SIGQUIT, signal.SIGTERM, signal.SIGUSR1, signal.SIGUSR2,
+    signal.SIGALRM, signal.SIGXCPU, signal.SIGCHLD, signal.SIGCONT, signal.SIGPIPE,
 )  # fmt: skip
 PLAIN = 0, True  # rounds to the nearest, and has subnormal numbers
 MAPS = Path("/proc/self/maps")
@@ -48,7 +49,7 @@ TORCH = {
 
 
 class Part(NamedTuple):
-    """A part of the process: how it is now, and what puts it as it was; a found value is no view."""
+    """A part of the process: how it is now (no view), and what puts it as it was."""
 
     found: Callable[[], Any]
     put: Callable[[Any], object]
@@ -76,7 +77,7 @@ def umask() -> int:
 
 
 def handlers() -> dict[int, tuple[Any, bytes]]:
-    """Return Python's handler of each signal, and the system's, which C code may have changed unseen."""
+    """Each signal's handler, Python's and the system's, which C code may have changed unseen."""
     action, found = ctypes.create_string_buffer(ACTION), dict[int, tuple[Any, bytes]]()
     for number in CAUGHT:
         LIBC.sigaction(number, None, action)
@@ -99,7 +100,7 @@ def limits() -> dict[str, tuple[int, int]]:
 
 
 def set_limits(was: dict[str, tuple[int, int]]) -> None:
-    """Set the limits again. Raises ValueError for a hard one that was lowered, which only root may raise."""
+    """Set the limits again. Raises ValueError for a lowered hard one, which only root may raise."""
     now = limits()
     for name in was:
         if now[name] != was[name]:
@@ -163,7 +164,7 @@ def log(was: tuple[int, dict[str, tuple[Any, ...]]]) -> None:
 
 
 def arithmetic() -> tuple[int, bool]:
-    """Return how this thread rounds, and whether it has subnormal numbers: a library built for speed switches them off."""
+    """How this thread rounds, and whether it has subnormals: a library built for speed has none."""
     return _libm("fegetround"), sys.float_info.min / 2 > 0
 
 
@@ -226,11 +227,15 @@ LIGHT = {  # takes microseconds
     "limits of resources": Part(limits, set_limits),
     "hooks of Python": Part(hooks, set_hooks),
     "handlers of signals": Part(handlers, handle),
-    "blocked signals": Part(lambda: _mask(signal.SIG_BLOCK), lambda was: _mask(signal.SIG_SETMASK, was)),
+    "blocked signals": Part(
+        lambda: _mask(signal.SIG_BLOCK), lambda was: _mask(signal.SIG_SETMASK, was)
+    ),
     "environment variables": Part(variables, set_variables),
     "sys.argv": Part(lambda: sys.argv[:], lambda was: setattr(sys, "argv", was)),
     "sys.path": Part(lambda: sys.path[:], search),
-    "the locale": Part(lambda: locale.setlocale(locale.LC_ALL), lambda was: locale.setlocale(locale.LC_ALL, was)),
+    "the locale": Part(
+        lambda: locale.setlocale(locale.LC_ALL), lambda was: locale.setlocale(locale.LC_ALL, was)
+    ),
     "filters of warnings": Part(lambda: warnings.filters[:], warn),
     "loggers": Part(loggers, log),
     "garbage collection": Part(gc.isenabled, lambda was: gc.enable() if was else gc.disable()),
@@ -270,6 +275,6 @@ def kept(wholly: bool = True) -> Iterator[list[str]]:
 
 
 def end_child(process: int) -> None:
-    """End this process at once, without a word, if it is a child of `process`: a run goes on in one alone."""
+    """End this process at once if it is a child of `process`: a run goes on in one alone."""
     if os.getpid() != process:
         os._exit(1)

@@ -1,4 +1,4 @@
-"""The memory of this machine, as far as this process may use it: the physical memory, or less where a control group limits it."""
+"""The memory this process may use: the physical one, or less where a control group limits it."""
 
 import math
 import os
@@ -7,7 +7,8 @@ from contextlib import suppress
 from pathlib import Path
 
 GIB = 2**30
-FILES = {  # of a control group: limit, use, and the line of memory.stat about what can be dropped; by version
+# of a control group, by version: limit, use, and memory.stat's line of what can be dropped
+FILES = {
     2: ("memory.max", "memory.current", "inactive_file"),
     1: ("memory.limit_in_bytes", "memory.usage_in_bytes", "total_inactive_file"),
 }
@@ -62,7 +63,7 @@ def _limits(root: Path) -> Iterator[tuple[float, float]]:
 
 
 def _groups(root: Path) -> Iterator[tuple[Path, int]]:
-    """Yield the folders of the memory's control groups that this process is in, from its own up, and their version."""
+    """Yield this process's memory control groups, from its own up: folder and version."""
     with suppress(OSError, ValueError):
         for line in (root / "proc/self/cgroup").read_text().splitlines():
             _, controllers, path = line.split(":", 2)

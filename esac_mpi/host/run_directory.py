@@ -1,4 +1,4 @@
-"""The names of a run's files, and which directory holds a run. For those, too, who must not load HDF5."""
+"""The names of a run's files, and which directory holds a run; without HDF5."""
 
 import time
 from collections.abc import Callable
@@ -15,7 +15,7 @@ def is_run(path: Path) -> bool:
 
 
 def sees(path: Path, content: bytes, clock: Callable[[], float], patience: float = 5.0) -> bool:
-    """Return whether a file has this content, now or soon: a network file system may take a moment."""
+    """Whether a file has this content, now or soon: a network file system may take a moment."""
     end = clock() + patience
     while clock() < end:
         with suppress(OSError):

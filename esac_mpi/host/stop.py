@@ -1,4 +1,4 @@
-"""When a rank should stop: signals, the end of the batch job, and how to leave what cannot be finished in time. No MPI here.
+"""When a rank stops: signals, the batch job's end, and giving up what is unfinished. No MPI here.
 
 A first signal is a wish to stop at the end of the generation. SIGTERM and SIGXCPU give the
 generation a grace, because batch systems kill soon after them. A second signal gives the generation
@@ -14,13 +14,14 @@ from typing import Any
 SIGNALS = (signal.SIGTERM, signal.SIGUSR1, signal.SIGINT)
 # LSF's, SGE's; at the limit of processor time; of a closed terminal
 WARNINGS = (signal.SIGUSR2, signal.SIGXCPU, signal.SIGHUP)
-SAME = 1.0  # signals this close are one [s]: a terminal and a launcher, or a batch system and a launcher, send it each
+# signals this close are one [s]: a launcher and its terminal or batch system send it each
+SAME = 1.0
 LONGEST = 1e8  # of a timer [s]
 AGAIN = 0.1  # time between two alarms of what is overdue [s]: one can be lost in a destructor
 
 
 def asking() -> tuple[int, ...]:
-    """List the signals that ask to stop: of WARNINGS those that nohup, a shell or the program around us have not set."""
+    """List the signals that ask to stop: of WARNINGS those that nobody around us has set."""
     return (*SIGNALS, *(number for number in WARNINGS if _is_free(signal.getsignal(number))))
 
 
@@ -30,7 +31,7 @@ def _is_free(handler: Any) -> bool:
 
 
 class GivenUp(BaseException):
-    """A section is left because its time is over; a BaseException, so that nothing on the way takes it for an error."""
+    """A section's time is over; a BaseException, so that nothing takes it for an error."""
 
 
 class Abandoned(Exception):
@@ -38,7 +39,7 @@ class Abandoned(Exception):
 
 
 class EndsRun(Exception):
-    """What a rank has found that ends the run; told: whether the others were told, so that all raise it together."""
+    """A rank's finding that ends the run; told: whether the others raise it, too."""
 
     told = False
 
@@ -63,7 +64,7 @@ class Stop:
         self._inside = False
 
     def listen(self, last: Callable[[], None] | None = None) -> None:
-        """Take the signals over; to be called from the main thread. last: what a third one does in place of the job's end."""
+        """Take the signals over, in the main thread. last: what a third one does, not abort."""
         self._abort = last or self._abort
         self._timer = self._clock(), *signal.getitimer(signal.ITIMER_REAL)
         for number in (*asking(), signal.SIGALRM):
@@ -98,7 +99,7 @@ class Stop:
         self.wished, self.why = True, self.why or why
 
     def give_up_at(self, when: float, why: str = "") -> None:
-        """Wish to stop, and give up what is unfinished at a time of the clock, or earlier if that was said before."""
+        """Wish to stop; give up what is unfinished at a time of the clock, or the earlier one."""
         if when < self._give_up:
             self._give_up, self._reason = when, why
             if not self._before:  # nobody listens: what is unfinished is not interrupted

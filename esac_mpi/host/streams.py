@@ -1,4 +1,4 @@
-"""Standard input, output and error of this process: there, as they were, and an answer alone on stdout where a program reads it.
+"""Standard input, output and error: kept as they were, and an answer alone on stdout.
 
 Code of a task's own, in Python or C, may print, close them, or send them elsewhere.
 """
@@ -17,7 +17,7 @@ NAMES = ("stdin", "stdout", "stderr")  # by number
 
 
 def open_missing() -> None:
-    """Open the streams that this process was started without, on nothing: else the next file takes their number."""
+    """Open missing streams on nothing: else the next file takes their number."""
     for number, name in enumerate(NAMES):
         try:
             os.fstat(number)
@@ -54,7 +54,7 @@ def _plain(value: Any) -> Any:
 
 @contextmanager
 def answer_alone(wanted: bool = True) -> Iterator[Callable[[str], object]]:
-    """Yield what prints an answer on stdout; what else is printed there meanwhile, and when Python ends, goes to stderr.
+    """Yield what prints an answer on stdout; all else printed until Python ends goes to stderr.
 
     wanted: whether that is so; else all goes to stdout.
     """
@@ -89,7 +89,7 @@ def _close(stream: Any) -> None:
 
 @contextmanager
 def kept() -> Iterator[None]:
-    """Put the streams back as they are now: the files behind them, and Python's objects, opened again where one was closed."""
+    """Put the streams back: the files behind them, and Python's objects, opened again if closed."""
     streams = {name: getattr(sys, name) for name in NAMES}
     copies = {}
     for number in range(len(NAMES)):

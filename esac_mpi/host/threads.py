@@ -26,7 +26,7 @@ def limit_program() -> None:
 
 @contextmanager
 def one_each(maps: Path = Path("/proc/self/maps")) -> Iterator[bool]:
-    """Let every OpenBLAS and torch have one thread, loaded before or meanwhile; put back what they had.
+    """Let every OpenBLAS and torch have one thread, loaded now or later; put back what they had.
 
     Yields whether that is known to hold of the BLAS: another one keeps its number.
     """
@@ -52,13 +52,13 @@ def one_each(maps: Path = Path("/proc/self/maps")) -> Iterator[bool]:
 
 
 def first_number(text: str) -> int:
-    """Return the number that a text begins with, as OpenBLAS reads it, 0 for none; OpenMP has lists, a number for each level."""
+    """The number that a text begins with, 0 for none: OpenMP has lists, a number for each level."""
     found = re.match(r"\s*(\d+)", text)
     return int(found[1]) if found else 0
 
 
 def openblas(maps: Path) -> Iterator[tuple[str, Callable[[], int], Callable[[int], None]]]:
-    """Yield the file of each OpenBLAS that this process has loaded, what says its number of threads and what sets it."""
+    """Yield each loaded OpenBLAS's file, and what gets and sets its number of threads."""
     lines = maps.read_text(errors="replace").splitlines() if maps.exists() else []
     for path in sorted(
         {line.split(maxsplit=5)[-1] for line in lines if "openblas" in line.lower()}

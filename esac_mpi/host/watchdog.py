@@ -1,5 +1,6 @@
-"""A thread on every rank that ends the job when it hangs: a member, an evaluation episode or a slice of learning that does not
-end, or other ranks that are no longer heard of.
+"""A thread on every rank that ends the job when it hangs, or other ranks are no longer heard of.
+
+It hangs with a member, an evaluation episode or a slice of learning that does not end.
 """
 
 import faulthandler

@@ -1,4 +1,4 @@
-"""What a run leaves on disk: checkpoints, metrics, status and the best policy. Only rank 0 comes here.
+"""What a run leaves on disk: checkpoints, metrics, status and the best policy; rank 0's alone.
 
 May import: host, config, operators, envs.
 Begin with: run.py, then files.py; nothing else imports h5py.
@@ -18,6 +18,7 @@ from esac_mpi.record.sources import begun_otherwise, source
 from esac_mpi.record.status import read_status
 
 __all__ = [
-    "POLICY", "Away", "Checkpoint", "Columns", "Refused", "Run", "RunFiles", "Unreadable", "Unsaved", "begun_otherwise",
-    "digest", "publish", "read", "read_status", "settings_of", "source",
+    "POLICY", "Away", "Checkpoint", "Columns", "Refused", "Run", "RunFiles", "Unreadable",
+    "Unsaved", "begun_otherwise", "digest",
+    "publish", "read", "read_status", "settings_of", "source",
 ]  # fmt: skip

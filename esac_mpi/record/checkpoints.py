@@ -1,4 +1,4 @@
-"""Checkpoints as they are read: the newest sound one, with the history and the replay that it names."""
+"""Checkpoints as read: the newest sound one, with the history and the replay that it names."""
 
 import json
 import logging
@@ -64,7 +64,7 @@ def part(arrays: Arrays, *groups: str, keep: bool = False) -> Arrays:
 
 
 def read_checkpoint(source: Path, whole: bool = True, lost: str = "") -> Checkpoint:
-    """Read a checkpoint; look at the segments it names, and verify those of the replay if `whole`. Raises Unreadable.
+    """Read a checkpoint; look at its segments, verify the replay's if `whole`. Raises Unreadable.
 
     lost: why its replay is none, where the others of its parts are wanted all the same.
     """
@@ -72,13 +72,22 @@ def read_checkpoint(source: Path, whole: bool = True, lost: str = "") -> Checkpo
     if not {"generation", "config", "replay"} <= attributes.keys():
         raise Unreadable(f"{source}: not a checkpoint")
     replay, closed = json.loads(attributes["replay"]), history.closed_of(attributes)
+    rows = part(arrays, TAIL) if closed else part(arrays, "metrics", "timing", keep=True)
     checkpoint = Checkpoint(
-        attributes["generation"], part(arrays, "state"), part(arrays, "learner"), config_of(attributes["config"], source),
-        attributes, source, closed,
-        part(arrays, TAIL) if closed else part(arrays, "metrics", "timing", keep=True), part(arrays, "replay_tail"),
-        [Segment(*entry) for entry in replay["segments"]], tuple(replay["bounds"]), part(arrays, "pending"),
-        lost,
-    )  # fmt: skip
+        generation=attributes["generation"],
+        state=part(arrays, "state"),
+        learner=part(arrays, "learner"),
+        config=config_of(attributes["config"], source),
+        attributes=attributes,
+        source=source,
+        closed=closed,
+        history=rows,
+        replay_tail=part(arrays, "replay_tail"),
+        segments=[Segment(*entry) for entry in replay["segments"]],
+        replay_bounds=tuple(replay["bounds"]),
+        pending=part(arrays, "pending"),
+        lost=lost,
+    )
     history.check(source.parent, closed)
     for segment in [] if lost else checkpoint.segments:
         if whole:

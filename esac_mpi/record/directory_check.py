@@ -1,4 +1,4 @@
-"""Whether a directory may be used for a run, by what is in it and by the settings of the run that it holds."""
+"""Whether a directory may be used for a run: what is in it, and the settings of its run."""
 
 import errno
 import logging
@@ -38,7 +38,7 @@ def check(path: Path) -> None:
 
 
 def problem(path: Path, error: OSError) -> Exception:
-    """Return what an error of the file system at a start means: another directory, a full disk, or trying again."""
+    """Translate a file system's error at a start: another directory, a full disk, or try again."""
     if error.errno in (errno.ENOSPC, errno.EDQUOT):
         return Unsaved(f"{path}: {error.strerror}; free {free(path)}")
     if error.errno in PASSING:
@@ -47,7 +47,7 @@ def problem(path: Path, error: OSError) -> Exception:
 
 
 def settings_of(path: Path) -> Config | None:
-    """Read the settings of the run that a directory holds, None where there is none. Raises Refused, Unreadable."""
+    """Read the settings of a directory's run, None without one. Raises Refused, Unreadable."""
     if not is_run(path):
         return None
     with suppress(ConfigError):
@@ -57,7 +57,7 @@ def settings_of(path: Path) -> Config | None:
 
 
 def compare(path: Path, restored: Checkpoint | None, config: Config) -> None:
-    """Refuse to continue a run under other settings; warn where bits may differ but meaning does not."""
+    """Refuse to continue under other settings; warn where bits may differ but meaning does not."""
     if restored is not None:
         old = restored.config
     elif (path / CONFIG).exists():
@@ -80,7 +80,7 @@ def compare(path: Path, restored: Checkpoint | None, config: Config) -> None:
 
 
 def _way_on(path: Path, old: Config) -> str:
-    """Return the advice with which the run goes on as it is; empty where its config.toml cannot be used."""
+    """Advise how the run goes on as it is; "" where its config.toml cannot be used."""
     words = ["python", "-m", "esac_mpi", str(path / CONFIG)]
     try:
         # perhaps edited since: what was changed is named back
@@ -96,7 +96,7 @@ def _way_on(path: Path, old: Config) -> str:
 
 
 def aside(path: Path) -> str:
-    """Return where --fresh moves an old run, <name>.old-<N> with the first N that is free; empty for none. Raises Refused."""
+    """Name where --fresh moves an old run, <name>.old-<N>; "" for none. Raises Refused."""
     if path == Path.cwd():
         raise Refused(
             f"{path}: --fresh cannot move the directory it is started in; start it elsewhere"

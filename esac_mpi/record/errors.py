@@ -3,7 +3,8 @@
 import errno
 
 PASSING = (  # errors of a file system that is away, and comes back: no word about what is on it
-    errno.ESTALE, errno.ETIMEDOUT, errno.ENOTCONN, errno.EHOSTDOWN, errno.EHOSTUNREACH, errno.ESHUTDOWN,
+    errno.ESTALE, errno.ETIMEDOUT, errno.ENOTCONN, errno.EHOSTDOWN, errno.EHOSTUNREACH,
+    errno.ESHUTDOWN,
 )  # fmt: skip
 
 
@@ -28,7 +29,7 @@ class Away(Unreadable, Unsaved):
 
 
 def unread(path: object, error: OSError) -> Unreadable:
-    """Return what an error of the file system at reading means: nothing to read, or that it is away."""
+    """Translate a file system's error at reading: nothing to read, or that it is away."""
     if error.errno in PASSING:
         return Away(
             f"{path}: {error.strerror}: the file system is away; the same command goes on when it "

@@ -1,6 +1,7 @@
-"""Published files: an HDF5 image built in memory, its sha256 in a 512-byte user block, a temporary name, fsync, rename, fsync of
-the directory. So every name holds a complete file at every moment, and h5py opens it as it is. The
-only importer of h5py.
+"""Published files: HDF5 built in memory, its sha256 before it, then written, synced and renamed.
+
+So every name holds a complete file at every moment, and h5py opens it as it is. The only importer
+of h5py.
 """
 
 import errno
@@ -42,7 +43,7 @@ class Image(NamedTuple):
 
 
 class Joined:
-    """A column whose older rows are in closed files: a virtual dataset that grows by one of them at a time.
+    """A column whose older rows are in closed files: a virtual dataset that grows by them.
 
     So that a publication costs little more in a long run than in a young one.
     """
@@ -53,7 +54,7 @@ class Joined:
         self._plan.set_fill_value(np.array(missing(dtype), dtype))
 
     def add(self, source: str, name: str, start: int, shape: tuple[int, ...]) -> None:
-        """Let rows [start, start + shape[0]) be the dataset `name` of a file, whose path is relative to this one's."""
+        """Map rows [start, start + shape[0]) to a dataset of a file beside this one."""
         _map(self._plan, source, name, start, shape)
 
     def write(self, file: h5py.File, name: str, tail: np.ndarray) -> None:
@@ -95,14 +96,14 @@ def publish(
 
 
 def store(path: Path, made: Image, previous: bool = False, schema: int | None = None) -> int:
-    """Replace `path` by an image, as `publish` does; return the file's size [bytes]. Raises Unsaved."""
+    """Replace `path` by an image, as `publish` does; return its size [bytes]. Raises Unsaved."""
     block = _user_block(schema or SCHEMA, len(made.content), made.sha256)
     replace(path, (block, made.content), previous)
     return len(block) + len(made.content)
 
 
 def read(path: Path, oldest: int = RESUMABLE) -> tuple[Arrays, dict[str, Any]]:
-    """Return the arrays and attributes of a published file, without virtual datasets. Raises Unreadable, saying what is wrong.
+    """Read a published file's arrays and attributes, without virtual datasets. Raises Unreadable.
 
     oldest: the first schema to accept.
     """
@@ -117,7 +118,7 @@ def read(path: Path, oldest: int = RESUMABLE) -> tuple[Arrays, dict[str, Any]]:
 
 @contextmanager
 def opened(path: Path, stream: BinaryIO) -> Iterator[h5py.File]:
-    """Open a published file's bytes, without a lock on the file; errors of h5py inside become Unreadable."""
+    """Open a published file's bytes, without a lock; errors of h5py inside become Unreadable."""
     try:
         with h5py.File(stream, "r") as file:
             yield file
@@ -143,7 +144,7 @@ def datasets(file: h5py.Group) -> dict[str, tuple[int, ...]]:
 
 
 def stored_as(name: str, names: Container[str]) -> str:
-    """Return the one of these names that a dataset of this name has there: its own, or that of an older version."""
+    """Find the name a dataset has among these: its own, or that of an older version."""
     before, mark, own = name.rpartition(f"{TAIL}/")
     return name if name in names else f"{before}{mark}{FORMER.get(own, own)}"
 
@@ -164,7 +165,7 @@ def attributes_of(file: h5py.File) -> dict[str, Any]:
 
 
 def digest(arrays: Mapping[str, np.ndarray]) -> str:
-    """Return the sha256 over names, dtypes, shapes and little-endian bytes, in the order of the names."""
+    """Hash names, dtypes, shapes and little-endian bytes, in the order of the names: sha256."""
     sha256 = hashlib.sha256()
     for name in sorted(arrays):
         array = np.asarray(arrays[name])
@@ -179,8 +180,9 @@ def image(
     attributes: Mapping[str, Any],
     joined: Mapping[str, Joined] | None = None,
 ) -> Image:
-    """Return an HDF5 file of the arrays and attributes; those that are joined are the newest rows of their columns."""
-    unique = f"image-{threading.get_ident()}"  # by its name HDF5 tells it from one that another thread makes
+    """Build an HDF5 file of the arrays and attributes; joined ones are the columns' newest rows."""
+    # by its name HDF5 tells it from one that another thread makes
+    unique = f"image-{threading.get_ident()}"
     with h5py.File(unique, "w", driver="core", backing_store=False) as file:
         for name, array in arrays.items():
             array = np.asarray(array)
@@ -215,7 +217,7 @@ class Header(NamedTuple):
 
 
 def header(path: Path, stream: BinaryIO, oldest: int = RESUMABLE) -> Header:
-    """Read the user block. Raises Unreadable; OtherSchema for a schema before `oldest` or after this version's."""
+    """Read the user block. Raises Unreadable; OtherSchema outside `oldest` to NEWEST."""
     block = stream.read(USER_BLOCK)
     found = re.match(rb"esac_mpi\nschema (\d+)\nbytes (\d+)\nsha256 ([0-9a-f]{64})\n", block)
     if found is None:
@@ -236,7 +238,7 @@ def header(path: Path, stream: BinaryIO, oldest: int = RESUMABLE) -> Header:
 
 
 def check(path: Path, sha256: str = "") -> None:
-    """Raise Unreadable unless the file is there, by its first bytes and its size whole, and, if given, of this sha256."""
+    """Raise Unreadable unless a file is there, whole by header and size, and of this sha256."""
     try:
         with path.open("rb") as stream:
             found, size = header(path, stream), os.fstat(stream.fileno()).st_size - USER_BLOCK
@@ -249,7 +251,7 @@ def check(path: Path, sha256: str = "") -> None:
 
 
 def verify(path: Path, stream: BinaryIO, oldest: int = RESUMABLE) -> Header:
-    """Read the whole file, a piece at a time, and hold it against its user block. Raises Unreadable."""
+    """Read the whole file piece by piece and compare it with its user block. Raises Unreadable."""
     found = header(path, stream, oldest)
     size, sha256 = 0, hashlib.sha256()
     while piece := stream.read(2**20):
@@ -263,7 +265,7 @@ def verify(path: Path, stream: BinaryIO, oldest: int = RESUMABLE) -> Header:
 
 
 def replace(path: Path, parts: Iterable[bytes], previous: bool = False) -> None:
-    """Replace a file by the parts, one after the other; previous=True keeps the old one as *_prev. Raises Unsaved."""
+    """Replace a file by the parts; previous=True keeps the old one as *_prev. Raises Unsaved."""
     parts = tuple(parts)
     temporary = path.with_name(f"{path.name}.tmp.{os.getpid()}")
     try:

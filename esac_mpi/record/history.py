@@ -62,13 +62,13 @@ def closed_of(attributes: Mapping[str, Any]) -> list[Closed]:
 
 
 def check(run: Path, closed: Sequence[Closed]) -> None:
-    """Raise Unreadable unless the segments are there and, by their first bytes and sizes, those that were named."""
+    """Raise Unreadable unless the segments are there and, by header and size, the ones named."""
     for segment in closed:
         files.check(run / segment.name, segment.sha256)
 
 
 def read(run: Path, segment: Closed, names: Sequence[str]) -> Arrays:
-    """Return those of the columns that the segment has, verified when this process first reads it. Raises Unreadable."""
+    """Read a segment's columns, verified when this process first reads it. Raises Unreadable."""
     path = run / segment.name
     try:
         with path.open("rb") as stream:
@@ -101,7 +101,7 @@ class History:
         self._joined: dict[str, Joined] = {}
 
     def load(self, closed: Sequence[Closed], tail: Arrays) -> None:
-        """Go on after these segments and the rows that follow them, metrics/<name> and timing/<name>."""
+        """Go on after these segments and their following rows, metrics/<name> and timing/<name>."""
         for group, rows in (("metrics", self.metrics), ("timing", self.timing)):
             rows.load(
                 {
@@ -140,7 +140,7 @@ class History:
         )
 
     def close(self, store: Callable[[str, Image], None]) -> None:
-        """Let the oldest rows be segments, published by `store`, until what is left is smaller than one; the last row stays."""
+        """Publish the oldest rows as segments until less than one is left, or the last row."""
         rows = max(1, SEGMENT_BYTES // max(1, self.metrics.row_bytes + self.timing.row_bytes))
         if self.metrics.count <= rows:
             return
@@ -163,7 +163,7 @@ class History:
         self.timing.trim()
 
     def joined(self) -> dict[str, Joined]:
-        """Return how the columns of metrics.h5 are put together; nothing before the first segment."""
+        """How the columns of metrics.h5 are put together; nothing before the first segment."""
         if not self.closed:
             return {}
         for name, column in self.tail.items():

@@ -1,4 +1,4 @@
-"""run.lock: held (fcntl) by rank 0 as long as its run lives; its content names the holder, and is blank once that has let go.
+"""run.lock: held (fcntl) by rank 0 while its run lives; it names the holder, blank once let go.
 
 Where the file system has no locks, a run.lock with a holder is taken over only after nobody has
 touched it for SILENT seconds, or if the holder was a process of this host and has ended. Its age is
@@ -34,7 +34,7 @@ logger = logging.getLogger(__name__)
 
 
 def take(path: Path, create: bool, name: str = LOCK) -> int:
-    """Return the descriptor of the locked run.lock, or another's, its content untouched. Raises Refused, naming the holder.
+    """Lock run.lock, or another; return its descriptor. Raises Refused, naming the holder.
 
     A batch job waits for a run's lock: ranks of the job before may outlive their launcher by
     seconds.
@@ -56,7 +56,7 @@ def patience() -> float:
 
 
 def ask(path: Path, patience: float = 0.0) -> None:
-    """Raise Refused, naming the holder, where take() would after so long [s]; OSError where it could not open run.lock.
+    """Raise Refused, naming the holder, where take() would after so long [s]; OSError unopened.
 
     Nothing is written, and where there are no locks nothing is waited for.
     """
@@ -70,7 +70,7 @@ def ask(path: Path, patience: float = 0.0) -> None:
 
 
 def release(descriptor: int, token: bytes) -> None:
-    """Blank and unlock a run.lock that still holds the token; one that another run has taken is left as it is."""
+    """Blank and unlock a run.lock that still holds the token; leave one that another run took."""
     with suppress(OSError):  # of a directory that has vanished
         if os.pread(descriptor, 1000, 0) == token:
             # keeps its place on a disk that may be full at the next start
@@ -79,7 +79,7 @@ def release(descriptor: int, token: bytes) -> None:
 
 
 def is_free(path: Path, name: str = LOCK) -> bool:
-    """Return whether nobody holds the lock of a directory that another process may be running in; False where unknown.
+    """Whether nobody holds a directory's lock that another process may hold; False where unknown.
 
     Where there are no locks, this host's clock decides: a reader writes nothing to ask for the file
     server's.
@@ -98,7 +98,7 @@ def is_free(path: Path, name: str = LOCK) -> bool:
 
 
 def _locked(file: Path, descriptor: int, patience: float) -> bool:
-    """Lock a run.lock; return whether the file system has locks. Raises Refused for one that may be held after so long [s]."""
+    """Lock run.lock; return whether the file system has locks. Raises Refused after so long [s]."""
     waits = _waits(file.parent, descriptor, patience, lambda: _silence(file.parent, descriptor))
     while True:
         try:
@@ -122,7 +122,7 @@ def _has_locks(descriptor: int) -> bool:
 
 
 def _waits(path: Path, descriptor: int, patience: float, more: Callable[[], str]) -> Iterator[None]:
-    """Wait a while at each step, and say so once where it lasts. Raises Refused, with the holder and more, after so long [s]."""
+    """Wait at each step, and say so once if it lasts. Raises Refused after `patience` [s]."""
     # a reader that asks whether the run lives holds it for an instant
     end, pause = (time.monotonic() + patience, SHORT / 10)
     while True:
@@ -141,7 +141,7 @@ def _waits(path: Path, descriptor: int, patience: float, more: Callable[[], str]
 
 
 def _refuse_life_elsewhere(file: Path, descriptor: int) -> None:
-    """Refuse a run.lock that was to be had, but whose holder lives on another host: locks may reach one host alone."""
+    """Refuse a free run.lock whose holder lives on another host: locks may reach one host alone."""
     host, pid, since = _holder(descriptor)
     if not host or host == socket.gethostname():
         return
@@ -202,7 +202,7 @@ def _refusal(path: Path, holder: tuple[str, str, str], age: str) -> Refused:
 
 
 def _silence(path: Path, descriptor: int) -> str:
-    """Return what to say of a holder that has not touched its run.lock for long: a file server may keep a dead host's locks."""
+    """Say that a holder has been silent for long: a file server may keep a dead host's locks."""
     try:
         silent = _server_time(path) - os.fstat(descriptor).st_mtime
     except OSError:  # a full disk, a directory that was moved aside
@@ -239,7 +239,7 @@ def _dead(host: str, pid: str) -> bool:
 
 
 def _is_touched(file: Path, why: str) -> bool:
-    """Return whether a holder of run.lock shows life in the time in which it has to. A lock of ours on it is dropped."""
+    """Whether run.lock's holder shows life in time. A lock of ours on it is dropped."""
     logger.warning("%s: %s: looks again in %.0f s", file, why, 1.5 * BEAT)
     before = file.stat().st_mtime_ns
     time.sleep(1.5 * BEAT)

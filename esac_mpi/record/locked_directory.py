@@ -1,4 +1,4 @@
-"""A run directory as its rank 0 holds it: run.lock taken, touched as a sign of life, and looked at before every file."""
+"""A run directory as rank 0 holds it: run.lock taken, touched, and checked before every file."""
 
 import os
 import socket
@@ -18,7 +18,7 @@ from esac_mpi.record.files import Image, publish, store
 
 
 class Held:
-    """The directory that a run writes into, from take() to close(); or what else a process holds by a lock of another name.
+    """A directory held by a run from take() to close(); or by a lock of another name.
 
     token: what run.lock holds while this run has it. Nobody may open that file in this process: to
     close it would drop the lock. written: what was published so far [bytes].
@@ -40,7 +40,7 @@ class Held:
             self._lock = lock.take(self.path, create, self._name)
 
     def claim(self) -> bool:
-        """Make the directory, take its lock and sign it; return whether the lock was not held before."""
+        """Make the directory, lock and sign it; return whether it was not held before."""
         before = self._lock >= 0
         self.path.mkdir(parents=True, exist_ok=True)
         self.take(create=True)
@@ -78,7 +78,7 @@ class Held:
             self.beat()
 
     def guard(self) -> None:
-        """Touch run.lock; raise Refused if another run took it: locks do not reach every file system, or it was removed."""
+        """Touch run.lock. Raises Refused if another run took it; Unsaved."""
         try:
             ours = os.pread(self._lock, 1000, 0) == self.token
             with suppress(FileNotFoundError):
@@ -98,7 +98,7 @@ class Held:
         attributes: Mapping[str, Any],
         previous: bool = False,
     ) -> None:
-        """Replace a file by the arrays and attributes; previous=True keeps the one before as *_prev. Raises Unsaved, Refused."""
+        """Replace an HDF5 file; previous=True keeps *_prev. Raises Unsaved, Refused."""
         self.guard()
         self.written += publish(self.path / name, arrays, attributes, previous)
 

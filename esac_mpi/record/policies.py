@@ -68,7 +68,7 @@ class Policy(policy.Policy):
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> "Policy":
-        """Read a policy.h5, or the one in a run directory. Raises Unreadable, saying what is wrong with it."""
+        """Read a policy.h5, or the one in a run directory. Raises Unreadable."""
         path = given(path, Unreadable)
         try:
             if path.is_dir():
@@ -93,7 +93,7 @@ class Policy(policy.Policy):
             raise Unreadable(f"{path}: not a policy that fits together: {error}") from error
 
     def __call__(self, observation: np.ndarray) -> np.ndarray:
-        """Return the action in the task's bounds, float32 [action], or one a row, [m, action], for observations [m, observation].
+        """Act: float32 [action] in the task's bounds, or [m, action] for observations [m, o].
 
         A row gets the bits that it gets alone. Raises ValueError for anything but float32 or
         float64 [observation] or [m, observation].

@@ -1,4 +1,4 @@
-"""What is read of a run for analysis: also while it runs, after it was killed, from a read-only copy, of older versions.
+"""Read a run for analysis: while it runs, killed, from a read-only copy, of older versions.
 
 Nothing here locks a file or writes one. The history comes from metrics.h5, or from the newest sound
 checkpoint. A file's sha256 is verified when the run is opened, and again when a later reading finds
@@ -35,13 +35,14 @@ if TYPE_CHECKING:
 POLICY = "policy.h5"
 GROUPS = ("metrics", "timing", "final")  # what metrics.h5 holds
 OLDEST = 1  # first schema whose history can be read; docs/hdf5.md says what it lacks
-FRESH = 120.0  # a run of another host whose files were touched within this time lives, whatever its lock says [s]
+# a run of another host whose files were touched within this time lives, despite its lock [s]
+FRESH = 120.0
 
 logger = logging.getLogger(__name__)
 
 
 class Columns(Mapping[str, np.ndarray]):
-    """The arrays of a history by name, metrics/<name>, timing/<name> [generations, ...] and final/<name>; read when asked for.
+    """A history's arrays by name: metrics/<name>, timing/<name> [generations, ...], final/<name>.
 
     A missing name is a KeyError that names the file and its schema. All arrays have the generations
     that were there when the run was opened. Raises Unreadable if the file has since been damaged,
@@ -49,7 +50,7 @@ class Columns(Mapping[str, np.ndarray]):
     """
 
     def __init__(self, source: Path | None = None) -> None:
-        """Verify the file and list its arrays; None is a run without a file. Raises FileNotFoundError, Unreadable."""
+        """Verify the file and list its arrays. Raises FileNotFoundError, Unreadable."""
         self.source = source
         self.attributes: dict[str, Any] = {}
         self.shapes: dict[str, tuple[int, ...]] = {}
@@ -146,7 +147,7 @@ class Columns(Mapping[str, np.ndarray]):
         return () if name.startswith("final/") else slice(self.generations)
 
     def _current(self, stream: BinaryIO, names: list[str]) -> list[Closed]:
-        """Return the segments that the file names; verify one published since, as its header tells: a path's file is whole."""
+        """List the file's segments; verify one published since, which its header tells."""
         assert self.source is not None
         if files.header(self.source, stream, OLDEST).sha256 == self._header.sha256:
             return self.closed
@@ -191,7 +192,7 @@ def _listed(file: Any) -> tuple[list[Closed], dict[str, tuple[int, ...]]]:
 
 @dataclass(frozen=True)
 class CheckpointFile:
-    """A checkpoint that is there: its file, its generation, and what is wrong with it or its replay ("" if nothing is)."""
+    """A checkpoint: its file, its generation, and what is wrong with it or its replay (or "")."""
 
     source: Path
     generation: int | None
@@ -214,7 +215,7 @@ class RunFiles:
 
     @property
     def provenance(self) -> dict[str, Any]:
-        """Machine, versions, command; theta_sha256, state_sha256 at checkpoint_generation; empty before anything is published."""
+        """Machine, versions, command, and hashes at checkpoint_generation; or {}."""
         attributes, source = self.columns.attributes, self.columns.source
         if source is not None and source.name != METRICS:
             return {**attributes, "checkpoint_generation": attributes["generation"]}
@@ -222,7 +223,7 @@ class RunFiles:
 
     @property
     def start(self) -> dict[str, Any]:
-        """Where the run began, by its files: from which run or policy, and what was taken (docs/warm-start.md); else empty."""
+        """From which run or policy this one began, and what it took; or {}."""
         return json.loads(self.provenance.get("start") or "{}")
 
     @property
@@ -232,7 +233,7 @@ class RunFiles:
 
     @property
     def state(self) -> str:
-        """running, complete, requeue, failed, pruned, or dead: "running" although its process has ended."""
+        """running, complete, requeue, failed, pruned or dead: ended without a word."""
         status = self.status.get("status", "running")
         if status != "running":
             return status
@@ -257,7 +258,7 @@ class RunFiles:
 
     @cached_property
     def history(self) -> "pandas.DataFrame":
-        """The scalar columns, one row a generation: metrics by their names, timing as timing/<name>. Needs pandas."""
+        """The scalar columns, a row a generation: <metric>, timing/<name>. Needs pandas."""
         try:
             import pandas  # only who asks for the table pays for it
         except ImportError as error:
@@ -271,7 +272,7 @@ class RunFiles:
         return pandas.DataFrame(arrays, index=index)
 
     def members(self, name: str) -> np.ndarray:
-        """Read what has one number a member, [generations, n]: "fitness", "length", "timing/member_seconds".
+        """Read one number a member, [generations, n]: "fitness", "length", "timing/member_seconds".
 
         The array is read at each call and not kept. Raises KeyError, naming the file, its schema
         and what it has; Unreadable.
@@ -287,7 +288,7 @@ class RunFiles:
 
     @property
     def checkpoints(self) -> list[CheckpointFile]:
-        """The checkpoints that are there, newest first, read whole and verified with the replay they name."""
+        """The checkpoints, newest first, read whole and verified with the replay they name."""
         return [
             found
             for name in (CHECKPOINT, PREVIOUS)
@@ -295,7 +296,7 @@ class RunFiles:
         ]
 
     def newest(self) -> Checkpoint | None:
-        """Return the newest sound checkpoint, None where there is none yet. Raises Refused for an older version's, Unreadable."""
+        """Read the newest sound checkpoint, None for none. Raises Refused, Unreadable."""
         return checkpoints.newest(self.path)
 
     def fill(self, replay: replays.Replay, saved: Checkpoint) -> None:
@@ -304,7 +305,7 @@ class RunFiles:
 
     @property
     def policy(self) -> tuple[Arrays, dict[str, Any]] | None:
-        """The arrays and attributes of policy.h5, None before the first evaluation. Raises Unreadable."""
+        """The arrays and attributes of policy.h5, None before an evaluation. Raises Unreadable."""
         return files.read(self.path / POLICY, OLDEST) if (self.path / POLICY).exists() else None
 
 
@@ -321,7 +322,7 @@ def _checkpoint(source: Path) -> CheckpointFile | None:
 
 
 def open_run(place: str | os.PathLike[str]) -> RunFiles:
-    """Return a run's files. Raises Refused if it is not a run or of a newer version; Unreadable; ConfigError."""
+    """Open a run's files. Raises Refused, for no run or a newer one; Unreadable; ConfigError."""
     path = given(place, Refused)
     try:
         there = path.is_dir() and is_run(path)
@@ -338,7 +339,7 @@ def open_run(place: str | os.PathLike[str]) -> RunFiles:
 
 
 def _newest(path: Path) -> Columns:
-    """Return the history as last published, or of the newest sound checkpoint; empty in a run that has neither."""
+    """Read the history last published, or the newest sound checkpoint's; empty for neither."""
     problems: list[str] = []
     for name in (METRICS, CHECKPOINT, PREVIOUS):
         try:

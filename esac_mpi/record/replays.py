@@ -1,4 +1,4 @@
-"""The replay on disk: closed segments of SEGMENT transitions each, published once, and the open rest in the checkpoint."""
+"""The replay on disk: closed segments, published once, and the open rest in the checkpoint."""
 
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -61,7 +61,7 @@ class Stored(NamedTuple):
 def store(
     replay: Replay, known: dict[int, Segment], publish: Callable[[str, Image], None]
 ) -> Stored:
-    """Publish the segments that are closed but not known; return what a checkpoint says of the replay. Raises Unsaved."""
+    """Publish new closed segments; return what a checkpoint says of the replay. Raises Unsaved."""
     size, first, stop = SEGMENT, max(0, replay.added - replay.capacity), replay.added
     content: Arrays = {"replay/bounds": np.array([first, stop])}
     segments = {}
@@ -94,7 +94,7 @@ def read_segment(run: Path, segment: Segment) -> Arrays:
 def fill(
     replay: Replay, run: Path, segments: Sequence[Segment], bounds: tuple[int, int], tail: Arrays
 ) -> None:
-    """Put a checkpoint's transitions into the replay, oldest first; it ends with them. Raises Unreadable."""
+    """Put a checkpoint's transitions into the replay, oldest first. Raises Unreadable."""
     for start, rows in _held(run, segments, bounds, tail):
         _restore(replay, start, rows, bounds[0], 0)
 
@@ -102,10 +102,10 @@ def fill(
 def take(
     replay: Replay, run: Path, segments: Sequence[Segment], bounds: tuple[int, int], tail: Arrays
 ) -> int:
-    """Put the newest transitions of another run's checkpoint into a replay without any, as many as it keeps. Raises Unreadable.
+    """Put another run's newest transitions into an empty replay, as many as fit. Raises Unreadable.
 
-    They keep their numbers where the replay is full with them or they are all that the run ever had; else they are counted from
-    0. Returns by how much their numbers are less.
+    They keep their numbers where the replay is full with them or they are all that the run ever
+    had; else they are counted from 0. Returns by how much their numbers are less.
     """
     first, stop = bounds
     oldest = max(first, stop - replay.capacity)
@@ -118,7 +118,7 @@ def take(
 def _held(
     run: Path, segments: Sequence[Segment], bounds: tuple[int, int], tail: Arrays
 ) -> Iterator[tuple[int, Arrays]]:
-    """Yield the transitions of a checkpoint, oldest first: the number of the first, and rows. Raises Unreadable."""
+    """Yield a checkpoint's transitions, oldest first: first number, rows. Raises Unreadable."""
     for segment in segments:
         yield segment.start, read_segment(run, segment)
     if tail:
@@ -126,7 +126,7 @@ def _held(
 
 
 def _restore(replay: Replay, start: int, rows: Arrays, oldest: int, less: int) -> None:
-    """Put those of the rows from `start` on that are not older than `oldest` back, their numbers less `less`."""
+    """Put back rows from `start` on, none older than `oldest`, their numbers less `less`."""
     lost = max(0, oldest - start)
     if lost <= len(next(iter(rows.values()))):  # none at all is an empty replay
         replay.restore(start + lost - less, {name: column[lost:] for name, column in rows.items()})

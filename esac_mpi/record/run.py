@@ -75,7 +75,7 @@ class Run:
         provenance: Mapping[str, str | int | float],
         fresh: bool = False,
     ) -> "Run":
-        """Make the directory, or go on in it; take its lock. Raises Refused or Unreadable, with nothing created or changed.
+        """Make the directory or go on in it, locked. Raises Refused, Unreadable with no change.
 
         fresh moves an old run aside to <name>.old-<N>. Raises Unsaved if the disk is full.
         """
@@ -107,7 +107,7 @@ class Run:
         fresh: bool = False,
         waits: bool = False,
     ) -> "Run":
-        """Return the run that begin() would take up here, not held, its history not loaded; nothing is made, moved or locked.
+        """Foresee the run that begin() would take up, without history; nothing is made.
 
         waits: for the end of a run that holds it, as long as begin() does. Raises Refused or
         Unreadable, as begin() would.
@@ -127,11 +127,11 @@ class Run:
 
     @classmethod
     def open(cls, path: str | Path) -> RunFiles:
-        """Read a run's files, also while it runs, without a lock. Raises Refused if it is not a run; Unreadable, ConfigError."""
+        """Read a run's files, without a lock. Raises Refused, Unreadable, ConfigError."""
         return reading.open_run(path)
 
     def _find(self) -> None:
-        """Find the checkpoint to go on from, if any. Raises Refused for one of another run or task, Unreadable."""
+        """Find the checkpoint to go on from. Raises Refused for another run or task, Unreadable."""
         self.restored = newest(self.path)
         directory_check.compare(self.path, self.restored, self.config)
         if self.restored is not None:
@@ -143,7 +143,7 @@ class Run:
         self.start = self._attributes["start"] = start
 
     def _compare_task(self, restored: Checkpoint) -> None:
-        """Find out what has changed of the task since the checkpoint; refuse that, unless task.changed lets it be."""
+        """Find what changed of the task since the checkpoint; refuse it by task.changed."""
         was = restored.attributes
         self._attributes["settled"] = was.get("settled", "")
         self.task_changed = task_identity.changes(was, self._attributes)
@@ -211,16 +211,16 @@ class Run:
 
     @property
     def published(self) -> Columns:
-        """The history as metrics.h5 has it, the dropped rows, too, until it is replaced. Raises Unreadable."""
+        """The history in metrics.h5, dropped rows included, until replaced. Raises Unreadable."""
         return Columns(self.path / METRICS)
 
     @property
     def tail(self) -> Arrays:
-        """The rows that are in no closed segment yet, metrics/<name> and timing/<name>, each [rows, ...]."""
+        """The rows that are in no closed segment yet: metrics/<name>, timing/<name> [rows, ...]."""
         return self._history.tail
 
     def append(self, row: Mapping[str, Any], timing: Mapping[str, Any]) -> None:
-        """Add one generation: `row` is science and reproducible bit by bit, `timing` depends on the machine.
+        """Add a generation: `row` is reproducible bit by bit, `timing` depends on the machine.
 
         Raises ValueError for names or shapes other than the first row's; timing arrays may change
         their length.
@@ -232,7 +232,7 @@ class Run:
         self._final = {}
 
     def last_row(self, prefix: str = "") -> Arrays:
-        """Return the metrics of the last generation whose names begin with the prefix; empty before the first."""
+        """Look up the last generation's metrics whose names begin with the prefix."""
         columns = self._history.metrics.columns if self.generations else {}
         return {name: column[-1] for name, column in columns.items() if name.startswith(prefix)}
 
@@ -243,7 +243,7 @@ class Run:
         return float(columns["wall_seconds"][-1]) if "wall_seconds" in columns else 0.0
 
     def final(self, arrays: Mapping[str, np.ndarray]) -> None:
-        """Store the evaluation at the end of a run, apart from the rows; it lasts until a row is added."""
+        """Store a run's last evaluation, apart from the rows; it lasts until a row is added."""
         self._final = {name: np.asarray(array) for name, array in arrays.items()}
         self.publish_metrics(force=True)
 
@@ -256,7 +256,7 @@ class Run:
         pending: Mapping[str, np.ndarray] | None = None,
         theta: np.ndarray | None = None,
     ) -> None:
-        """Save the complete state and the history; the checkpoint before it stays as checkpoint_prev.h5. Raises Unsaved.
+        """Save state and history; the last checkpoint stays as checkpoint_prev.h5. Raises Unsaved.
 
         pending: what is known of the last generation where its row cannot be made yet; given back
         as restored.pending, no part of state_sha256. theta: the policy that theta_sha256 is of;
@@ -325,7 +325,7 @@ class Run:
         replays.fill(replay, self.path, saved.segments, saved.replay_bounds, saved.replay_tail)
 
     def _go_back(self, problem: str) -> Checkpoint:
-        """Restore the checkpoint before the newest one, and return it. Raises Unreadable, Refused."""
+        """Restore the checkpoint before the newest one. Raises Unreadable, Refused."""
         before = newest(self.path, problem)
         assert before is not None
         directory_check.compare(self.path, before, self.config)
@@ -373,7 +373,7 @@ class Run:
         self._held.publish(POLICY, {"theta": theta, **(normaliser or {})}, attributes)
 
     def status(self, status: str, generation: int, **more: Any) -> None:
-        """Replace status.json, the authority on how a run ended. Raises Unsaved, but only warns while running."""
+        """Replace status.json, which says how a run ended. Raises Unsaved; warns while running."""
         start = self.restored.generation if self.restored is not None else 0
         entries = {
             "status": status,

@@ -1,4 +1,4 @@
-"""A run that another one makes again from its record of the order: whether it is one, and of the same settings."""
+"""A run that another makes again from its record of the order: whether it can be, and how."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -12,7 +12,7 @@ from esac_mpi.record.reading import Columns, RunFiles, open_run
 
 
 def source(config: Config, run_dir: Path, now: Mapping[str, Any]) -> Columns:
-    """Return the history of the run whose order a run of this configuration follows (Table.follows).
+    """Read the history of the run whose order this configuration follows (Table.follows).
 
     now: what provenance says of the task here. Raises Refused where that run is not one to follow,
     Away.
@@ -42,7 +42,7 @@ def source(config: Config, run_dir: Path, now: Mapping[str, Any]) -> Columns:
 
 
 def begun_otherwise(config: Config, start: Mapping[str, Any]) -> str:
-    """Return how a run of this configuration begins otherwise than the one whose order it follows; empty where it does not.
+    """Say how a run begins otherwise than the one whose order it follows; "" where it does not.
 
     start: what it begins from, as its files will have it (RunFiles.start). What else is wrong with
     that run, `source` says.

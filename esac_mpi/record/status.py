@@ -34,7 +34,7 @@ def read_status(path: Path) -> dict[str, Any]:
 
 
 def writer(token: bytes) -> dict[str, Any]:
-    """Return the entries that say who writes: host and process by what run.lock holds, and the batch job, if it is one."""
+    """Say who writes: host and process, by what run.lock holds, and the batch job, if any."""
     host, pid = token.decode().split()[:2]
     return {"host": host, "pid": int(pid)} | (
         {"job": job} if (job := batch_system.job(os.environ)) else {}
@@ -42,7 +42,7 @@ def writer(token: bytes) -> dict[str, Any]:
 
 
 def write_status(path: Path, entries: Mapping[str, Any]) -> None:
-    """Replace status.json; where that fails, remove it first: no status is better than an old one, and its place may do."""
+    """Replace status.json; remove it first where that fails: none is better than an old one."""
     text = (as_json(entries, indent=1) + "\n").encode()
     try:
         replace(path / STATUS, [text])
@@ -53,7 +53,7 @@ def write_status(path: Path, entries: Mapping[str, Any]) -> None:
 
 
 def starts(last: Mapping[str, Any], generation: int) -> int:
-    """Return how many starts in a row this one is, by the status before it and the generation of the newest checkpoint."""
+    """Count the starts in a row, by the status before and the newest checkpoint's generation."""
     before, since = (
         last[name] if type(last.get(name)) is int else -1 for name in ("starts", "since")
     )
@@ -62,7 +62,7 @@ def starts(last: Mapping[str, Any], generation: int) -> int:
 
 
 def died(last: Mapping[str, Any]) -> str:
-    """Return a sentence about the process before if it ended without a word, by the status that it left; else nothing."""
+    """Say of the process before that it ended without a word, by its status; else ""."""
     if last.get("status") != "running":
         return ""
     host, pid, when = (last.get(name, "unknown") for name in ("host", "pid", "time"))

@@ -1,4 +1,4 @@
-"""Whether a run goes on with the task that it began with: the same source, wrappers, model, observations and rewards."""
+"""Whether a run goes on with its task: same source, wrappers, model, observations, rewards."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -18,7 +18,7 @@ SCRIPT = "__main__"
 
 
 def changes(was: Mapping[str, Any], now: Mapping[str, Any]) -> list[str]:
-    """Return the WORDS of what has changed, with the names of its parts; what is not recorded, or has to differ here, has not."""
+    """List the WORDS of what changed, with its parts; not what has to differ here."""
     same_machine = all(was.get(name) == now.get(name) for name in MACHINE)
     same_python = was.get("python") == now.get("python")
     found = []
@@ -63,7 +63,7 @@ def refuse(path: Path, changed: list[str]) -> None:
 
 
 def told(was: Mapping[str, Any], generation: int, changed: list[str]) -> str:
-    """Return the attribute task_changes: what had changed after which generation, at this start and those before it."""
+    """Write task_changes: what changed after which generation, at all starts so far."""
     before = [str(was.get("task_changes", ""))]
     return "; ".join(
         filter(
