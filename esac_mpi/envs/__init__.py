@@ -124,7 +124,7 @@ class Env(Protocol):
 
 
 def half_range(low: np.ndarray, high: np.ndarray) -> np.ndarray:
-    """Halve the range of an action, the unit of its distance from the middle; 1 for an empty range."""
+    """Halve the range of an action, the unit of its distance from the middle; 1 if empty."""
     half = (high - low) / 2
     return np.where(half > 0, half, half.dtype.type(1))
 

@@ -19,6 +19,6 @@ from esac_mpi.record.status import read_status
 
 __all__ = [
     "POLICY", "Away", "Checkpoint", "Columns", "Refused", "Run", "RunFiles", "Unreadable",
-    "Unsaved", "begun_otherwise", "digest",
-    "publish", "read", "read_status", "settings_of", "source",
+    "Unsaved", "begun_otherwise", "digest", "publish", "read", "read_status", "settings_of",
+    "source",
 ]  # fmt: skip
