@@ -212,7 +212,7 @@ KILLED = """
 import os, signal, sys
 from esac_mpi.training import loop
 from esac_mpi.commands.__main__ import main
-honest, left = loop.heard, [int(sys.argv[2])]
+honest, left = loop.end_is_wished, [int(sys.argv[2])]
 
 def last(job):
     left[0] -= 1
@@ -220,7 +220,7 @@ def last(job):
         os.kill(os.getpid(), signal.SIGKILL)
     return honest(job)
 
-loop.heard = last
+loop.end_is_wished = last
 main(["search", "run", sys.argv[1]])
 """
 
@@ -295,14 +295,14 @@ import sys, time
 from pathlib import Path
 from esac_mpi.training import loop
 from esac_mpi.commands.__main__ import main
-honest, study = loop.heard, Path(sys.argv[2])
+honest, study = loop.end_is_wished, Path(sys.argv[2])
 
 def meets(job):
     while len(list(study.glob("trial-*"))) < 2:
         time.sleep(0.02)
     return honest(job)
 
-loop.heard = meets
+loop.end_is_wished = meets
 sys.exit(main(["search", "run", sys.argv[1], "--run-dir", sys.argv[3]]))
 """
 

@@ -1,1 +1,1 @@
-"""A search for good settings: trials are runs, which any number of tasks of a job array make at once; Optuna proposes them."""
+"""Search for good settings: Optuna proposes trials, the tasks of a job array run them at once."""

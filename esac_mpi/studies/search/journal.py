@@ -1,10 +1,10 @@
-"""Optuna's side of a study: its journal on the shared file system, what it proposes and prunes. The only importer of Optuna.
+"""Optuna's side of a study: its journal, what it proposes and prunes. The only importer of Optuna.
 
-Its lock is the one by exclusive creation (JournalFileOpenLock), which NFS has from version 3 on. The other one, by a symbolic
-link, is for NFS 2: it judges the holder by the age of the journal in place of the lock's, and where the journal's path is
-relative it never finds that the holder was killed. A killed one's lock counts for nothing after half a minute, that of who takes
-a trial after one and a half. What a crash or a full disk left of a line is cut off before the next one is written, or nobody
-could read the journal any more.
+The lock is JournalFileOpenLock, by exclusive creation, which NFS has from version 3 on. The other
+one, by a symbolic link, judges a holder by the journal's age, and with a relative path it never
+finds that the holder was killed. A killed holder's lock expires after 30 s, that of who takes a
+trial after 90 s. Optuna cannot read a journal in which a line was appended to a torn one, so what a
+crash or a full disk left of a line is cut off first.
 """
 
 import shlex
@@ -39,15 +39,13 @@ except ImportError as error:
     raise Missing("A search needs optuna: pip install 'esac_mpi[search]'") from error
 
 NAME = "esac_mpi"  # of the study in its journal
-JOURNAL, TAKING = "journal.log", "taking"  # files of a study's directory
-PATIENCE = round(
-    3 * lock.BEAT
-)  # for who takes a trial: a silent holder of it may be looked at for 1.5 BEAT [s]
+JOURNAL = "journal.log"  # in the study's directory
+TAKING = "taking"  # the lock of who takes a trial, there too
+# who takes a trial may look at its silent holder for 1.5 BEAT [s]
+PATIENCE = round(3 * lock.BEAT)
 PARTS = 20  # of the budget of a run: a value is reported in each
-WHY, AGAIN = (
-    "why",
-    "again",
-)  # attributes of a trial: why it failed; the seeds of runs that failed once and were begun again
+WHY = "why"  # attribute of a trial: why it failed
+AGAIN = "again"  # attribute of a trial: seeds of runs that failed once and were begun again
 
 optuna.logging.set_verbosity(optuna.logging.ERROR)
 
@@ -87,17 +85,19 @@ class Readable(JournalFileBackend):
                 line += 1
         except ValueError as error:
             runs = f"{called('table')} {shlex.quote(str(self._journal.parent))}/trial-*"
-            told = f"{self._journal}: line {line} is damaged: {error}. The trials' runs remain: {runs} shows them"
-            raise damaged(f'{told}; the study begins anew in another directory = "..."') from error
+            raise damaged(
+                f"{self._journal}: line {line} is damaged: {error}. The trials' runs remain: "
+                f'{runs} shows them; the study begins anew in another directory = "..."'
+            ) from error
 
 
 @dataclass(frozen=True)
-class Told:
-    """A trial as the journal has it. state: running, complete, pruned or failed; value: its own, or the last reported."""
+class Trial:
+    """A trial as the journal has it: running, complete, pruned or failed."""
 
     number: int
     state: str
-    value: float | None
+    value: float | None  # its own, or the last reported
     found: dict[str, Any]  # values by names of fields
     why: str
     reported: int  # the last step with a value, -1 for none
@@ -105,19 +105,29 @@ class Told:
 
 
 class Journal:
-    """The trials of a study. fresh: whether the journal is begun where there is none; else Unusable is raised."""
+    """The trials of a study. fresh: begin a journal where there is none, or raise Unusable."""
 
     def __init__(self, study: Study, fresh: bool = False) -> None:
-        self._of, file = study, study.path / JOURNAL
+        self._of = study
+        file = study.path / JOURNAL
         if not fresh and not file.exists():
             raise Unusable(f"{study.path}: no trial was begun yet")
         self._taking = JournalFileOpenLock(str(study.path / TAKING), PATIENCE)
         try:
             self._storage = JournalStorage(Readable(file))
-            self._study = optuna.create_study(
-                storage=self._storage, study_name=NAME, direction="maximize", load_if_exists=True, pruner=pruner(study),
+            if fresh:
+                optuna.create_study(
+                    storage=self._storage,
+                    study_name=NAME,
+                    direction="maximize",
+                    load_if_exists=True,
+                )
+            self._study = optuna.load_study(
+                storage=self._storage,
+                study_name=NAME,
                 sampler=optuna.samplers.RandomSampler(),
-            ) if fresh else optuna.load_study(study_name=NAME, storage=self._storage, pruner=pruner(study))  # fmt: skip
+                pruner=pruner(study),
+            )
         except KeyError:
             raise Unusable(f"{study.path}: no trial was begun yet") from None
         self._id = self._storage.get_study_id_from_name(NAME)
@@ -131,12 +141,12 @@ class Journal:
         finally:
             self._taking.release()
 
-    def trials(self) -> list[Told]:
-        """Return all trials, by their numbers."""
-        return [told(trial, self._of) for trial in self._study.get_trials(deepcopy=False)]
+    def trials(self) -> list[Trial]:
+        """Read all trials, by their numbers."""
+        return [trial_of(trial, self._of) for trial in self._study.get_trials(deepcopy=False)]
 
-    def trial(self, number: int) -> Told:
-        """Return a trial."""
+    def trial(self, number: int) -> Trial:
+        """Read a trial."""
         return self.trials()[number]
 
     def begin(self) -> int:
@@ -144,12 +154,14 @@ class Journal:
         return self._study.ask().number
 
     def values(self, number: int) -> dict[str, Any]:
-        """Return the values of a trial's fields, proposed where they are not known yet; what others may hang on comes first.
+        """Propose the values of a trial's fields, or read those known; what others depend on first.
 
-        Each is proposed from an address, (seed of the sampler, trial, field): no generator's past counts, but the trials that are
-        finished or under way.
+        Each is proposed from an address, (seed of the sampler, trial, field), and from the trials
+        that are finished or under way: no generator's past counts.
         """
-        trial, found, study = self._open(number), dict[str, Any](), self._of
+        trial = self._open(number)
+        study = self._of
+        found: dict[str, Any] = {}
         waiting = sorted(
             study.space,
             key=lambda name: (name != "algorithm", isinstance(study.space[name], Range)),
@@ -158,25 +170,26 @@ class Journal:
             waiting.remove(name)
             address = study.sampler.seed, number, list(study.space).index(name)
             self._study.sampler = sampler(study.sampler, address)
-            found[name] = value_of(study.space[name], suggested(trial, name, study.space[name]))
+            found[name] = value_of(study.space[name], suggest(trial, name, study.space[name]))
         return {name: found[name] for name in study.space if name in found}
 
     def report(self, number: int, step: int, value: float) -> bool:
-        """Tell how a trial goes; return whether it is to be given up."""
+        """Report a trial's value so far; return whether to give it up."""
         trial = self._filled(number, step)
         trial.report(value, step)
         return trial.should_prune()
 
     def _filled(self, number: int, stop: int) -> optuna.Trial:
-        """Return a trial with a value at every step since its first, below `stop`: the one before, as others are held to it."""
-        trial, so_far = self._open(number), self.trial(number)
+        """Fill the steps below `stop` that have no value with the one before; others compare."""
+        trial = self._open(number)
+        so_far = self.trial(number)
         if so_far.state == "running" and so_far.value is not None:
             for step in range(so_far.reported + 1, stop):
                 trial.report(so_far.value, step)
         return trial
 
     def is_beaten(self, number: int) -> bool:
-        """Return whether a trial is to be given up by what it has told so far."""
+        """Decide whether to give up a trial by what it has reported so far."""
         return self._open(number).should_prune()
 
     def again(self, number: int, seed: int) -> None:
@@ -198,7 +211,7 @@ class Journal:
         self._study.tell(number, state=TrialState.FAIL, skip_if_finished=True)
 
     def importance(self) -> dict[str, float]:
-        """Return each field's share in what makes a trial good, by PED-ANOVA; empty where too few are complete."""
+        """Compute each field's importance by PED-ANOVA; empty where too few trials are complete."""
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             try:
@@ -214,24 +227,23 @@ class Journal:
         )
 
 
-def told(trial: optuna.trial.FrozenTrial, study: Study) -> Told:
-    """Return a trial as it stands."""
-    value = (
-        trial.value
-        if trial.value is not None
-        else trial.intermediate_values.get(trial.last_step or 0)
-    )
+def trial_of(trial: optuna.trial.FrozenTrial, study: Study) -> Trial:
+    """Convert a trial of Optuna's."""
+    value = trial.value
+    if value is None:
+        value = trial.intermediate_values.get(trial.last_step or 0)
     found = {name: value_of(study.space[name], given) for name, given in trial.params.items()}
     reported = -1 if trial.last_step is None else trial.last_step
-    why, again = trial.user_attrs.get(WHY, ""), trial.user_attrs.get(AGAIN, [])
+    why = trial.user_attrs.get(WHY, "")
+    again = trial.user_attrs.get(AGAIN, [])
     if again is True:  # a former version's, which did not say which
         again = list(study.seeds)
     state = "failed" if trial.state == TrialState.FAIL else trial.state.name.lower()
-    return Told(trial.number, state, value, found, why, reported, again)
+    return Trial(trial.number, state, value, found, why, reported, again)
 
 
 def distribution(name: str, one: Range | Choices) -> BaseDistribution:
-    """Return a field's range or choices as Optuna has them."""
+    """Convert a field's range or choices to Optuna's."""
     if isinstance(one, Choices):
         return CategoricalDistribution(tuple(one.named))
     if hint(name) is int:
@@ -240,12 +252,12 @@ def distribution(name: str, one: Range | Choices) -> BaseDistribution:
 
 
 def value_of(one: Range | Choices, given: Any) -> Any:
-    """Return a field's value by what stands for it in a journal."""
+    """Convert what the journal has for a field to its value."""
     return one.named[given] if isinstance(one, Choices) else given
 
 
-def suggested(trial: optuna.Trial, name: str, one: Range | Choices) -> Any:
-    """Return what the sampler proposes for a field."""
+def suggest(trial: optuna.Trial, name: str, one: Range | Choices) -> Any:
+    """Let the sampler propose a field's value, as the journal has it."""
     space = distribution(name, one)
     if isinstance(space, CategoricalDistribution):
         return trial.suggest_categorical(name, space.choices)
@@ -256,7 +268,7 @@ def suggested(trial: optuna.Trial, name: str, one: Range | Choices) -> Any:
 
 
 def sampler(asked: Sampler, address: tuple[int, ...]) -> optuna.samplers.BaseSampler:
-    """Return the sampler that proposes one value."""
+    """Make the sampler that proposes one value."""
     seed = int(np.random.SeedSequence(address).generate_state(1)[0])
     if asked.kind == "random":
         return optuna.samplers.RandomSampler(seed=seed)
@@ -266,7 +278,7 @@ def sampler(asked: Sampler, address: tuple[int, ...]) -> optuna.samplers.BaseSam
 
 
 def pruner(study: Study) -> optuna.pruners.BasePruner:
-    """Return what decides whether a trial is given up."""
+    """Make the pruner, which decides whether a trial is given up."""
     asked = study.pruner
     if asked.kind == "none":
         return optuna.pruners.NopPruner()

@@ -16,13 +16,13 @@ class Order(NamedTuple):
 
 
 class Ending(NamedTuple):
-    """How a training ended. of_settings, of_machine: what was at fault, if known; wished: whether a rank wishes to stop."""
+    """How a training ended. of_settings, of_machine: what was at fault, if known."""
 
     code: int
     said: str = ""
     of_settings: bool = False
     of_machine: bool = False
-    wished: bool = False
+    wished: bool = False  # whether a rank wishes to stop
 
 
 Trainings = Generator[Order, Ending, int]  # one after the other, and the exit code

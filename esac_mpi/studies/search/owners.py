@@ -1,7 +1,9 @@
-"""Who works on which trial: a lock of each, as run.lock is one of a run, held by the task from its first seed to its last.
+"""Who works on which trial: the task that holds its lock, from its first seed to its last.
 
-Where another host's locks do not reach this one, a lock seems free whose holder lives: one that such a host has signed counts as
-free only after nobody has touched it for FRESH seconds; its holder does so every half a minute.
+Optuna's journal storage has no heartbeats, so a killed task's trial is known by its lock, which is
+made as a run's run.lock. Where another host's locks do not reach this one, the lock of a living
+holder seems free: one that such a host has signed counts as free only after nobody has touched it
+for FRESH seconds; its holder does so every half a minute.
 """
 
 import socket
@@ -20,18 +22,15 @@ class Owners:
     """The owners of a study's trials. clock: as files are dated [s]."""
 
     def __init__(self, study: Path, clock: Callable[[], float] = time.time) -> None:
-        self._folder, self._clock = study / FOLDER, clock
-        self._touched: dict[
-            int, float
-        ] = {}  # when a lock was when it was first looked at, by trial
+        self._folder = study / FOLDER
+        self._clock = clock
+        self._touched: dict[int, float] = {}  # date of a trial's lock at the first look
 
     def claim(self, number: int) -> Held | None:
-        """Take a trial; return what to close when it is done, None where somebody has it, or may have."""
-        held = Held(self._folder, name(number))
-        if (self._folder / name(number)).exists() and not self.is_left(
-            number
-        ):  # at once: a task asks for all that go on
+        """Take a trial; return what to close at its end, None where somebody may have it."""
+        if not self.is_left(number):  # at once: a task asks for all that go on
             return None
+        held = Held(self._folder, name(number))
         try:
             held.claim()
         except Refused:
@@ -40,24 +39,24 @@ class Owners:
         return held
 
     def is_left(self, number: int) -> bool:
-        """Return whether nobody works on a trial, as far as can be read; nothing is written."""
+        """Say whether nobody works on a trial, as far as can be read; write nothing."""
         file = self._folder / name(number)
         return not file.exists() or (
             not self._is_doubtful(number) and lock.is_free(self._folder, name(number))
         )
 
     def is_sure(self, number: int) -> bool:
-        """Return whether a trial that could not be taken is in living hands: of this host, or seen to be touched."""
+        """Say whether a trial's holder lives: it is of this host, or was seen to touch the lock."""
         file = self._folder / name(number)
         if not file.exists():
             return False
         touched = file.stat().st_mtime
-        return self._host(number) == socket.gethostname() or touched != self._touched.setdefault(
-            number, touched
-        )
+        if self._host(number) == socket.gethostname():
+            return True
+        return touched != self._touched.setdefault(number, touched)
 
     def holder(self, number: int) -> str:
-        """Return who has signed a trial's lock, and which file that is."""
+        """Name who has signed a trial's lock, and the file."""
         return f"host {self._host(number) or '?'} ({self._folder / name(number)})"
 
     def _is_doubtful(self, number: int) -> bool:
@@ -71,5 +70,5 @@ class Owners:
 
 
 def name(number: int) -> str:
-    """Return the name of a trial's lock."""
+    """Name the file of a trial's lock."""
     return f"trial-{number:04}.lock"

@@ -26,7 +26,7 @@ from esac_mpi.host.invocation import called
 from esac_mpi.host.streams import as_json
 from esac_mpi.record import Refused, Run, Unreadable
 from esac_mpi.studies.experiments.jobs import SCRIPTS, without_scripts
-from esac_mpi.studies.search.journal import Journal, Told
+from esac_mpi.studies.search.journal import Journal, Trial
 from esac_mpi.studies.search.owners import Owners
 from esac_mpi.studies.search.study import OWN, Study, measured, refuse_other_defaults
 
@@ -73,7 +73,7 @@ def rows(study: Study, top: int) -> Iterator[str]:
         )
 
 
-def ranked(study: Study, journal: Journal) -> list[Told]:
+def ranked(study: Study, journal: Journal) -> list[Trial]:
     """Return the trials, the best complete one first, then those that are not complete by their last values."""
     owners, trials = Owners(study.path), journal.trials()
     left = [
@@ -85,7 +85,7 @@ def ranked(study: Study, journal: Journal) -> list[Told]:
     )
 
 
-def counts(study: Study, trials: list[Told]) -> str:
+def counts(study: Study, trials: list[Trial]) -> str:
     """Return how many trials are in each state."""
     states = Counter(trial.state for trial in trials)
     told = ", ".join(f"{number} {state}" for state, number in sorted(states.items()))
@@ -98,7 +98,7 @@ def counts(study: Study, trials: list[Told]) -> str:
     return f"{len(trials)} of {study.trials} trials begun: {told}{advice}"
 
 
-def cells(trial: Told, study: Study) -> Iterator[str]:
+def cells(trial: Trial, study: Study) -> Iterator[str]:
     """Yield a trial as cells of a table."""
     yield str(trial.number)
     yield trial.state
@@ -122,7 +122,7 @@ def best(study: Study) -> str:
     return about + as_file(made_with(study, first))
 
 
-def made_with(study: Study, trial: Told) -> Config:
+def made_with(study: Study, trial: Trial) -> Config:
     """Return the configuration of a trial's first run, whatever the defaults are now. Raises Unusable.
 
     Where its files are gone, it is what its values make of the study, if the defaults are what they were.

@@ -1,7 +1,8 @@
-"""A task of a search on all its ranks: rank 0 says which training is next, all make it.
+"""A task of a search on all its ranks: rank 0 says which training is next, all run it.
 
-Rank 0 alone talks to Optuna and reads the journal. What it decides reaches the others as a run's settings do, and the answer of
-its callback: so a trial is the same on all ranks, and ends on all in the same generation.
+Rank 0 alone talks to Optuna and reads the journal. Its decisions reach the others as a run's
+settings, and as its callback's answer: a trial is the same on all ranks, and ends on all in the
+same generation.
 """
 
 import gc
@@ -26,13 +27,8 @@ from esac_mpi.training import session
 from esac_mpi.training.ended import UNSAVED, WRONG_USAGE, Ended
 
 OF_SETTINGS = (rollout.NoFiniteReturn, rollout.ThetaNotFinite, learners.LearnerNotFinite)
-OF_MACHINE = (
-    learners.NoDevice,
-    learners.NotInstalled,
-    ImportError,
-    Refused,
-    EditedTask,
-)  # any settings would meet it
+# any settings would meet these
+OF_MACHINE = (learners.NoDevice, learners.NotInstalled, ImportError, Refused, EditedTask)
 CODES: dict[type[Exception], int] = {
     Refused: WRONG_USAGE,
     Unreadable: 65,
@@ -46,11 +42,9 @@ def search(place: Path, world: Any, max_hours: float = 0.0, status: Path | None 
 
     place: the study's file or directory. status: directory of this task's status.json.
     """
-    third = (
-        session.interrupt
-        if world.size == 1
-        else lambda: end_all(world, "esac_mpi: third signal: ends at once")
-    )
+    third = session.interrupt
+    if world.size > 1:
+        third = lambda: end_all(world, "esac_mpi: third signal: ends at once")  # noqa: E731
     stop = Stop(time.monotonic, third)
     with log.kept():
         log.setup(world.rank, platform.node())
@@ -58,20 +52,20 @@ def search(place: Path, world: Any, max_hours: float = 0.0, status: Path | None 
         try:
             trainings, code = None, 0
             if world.rank == 0:
-                trainings, code = opened(place, stop, max_hours, status)
-            return world.from_root(code) or carried_out(world, trainings)
+                trainings, code = open_task(place, stop, max_hours, status)
+            return world.from_root(code) or run_trainings(world, trainings)
         finally:
             stop.let_go()
 
 
-def opened(
+def open_task(
     place: Path, stop: Stop, max_hours: float, status: Path | None
 ) -> tuple[Trainings | None, int]:
-    """Return a task's trainings; or None and the exit code, with a sentence, where there can be none."""
+    """Open a task's trainings; or None and the exit code, with a sentence, where there are none."""
     try:
         from esac_mpi.studies.search.trial_loop import Task  # rank 0 alone loads Optuna
 
-        study = prepared(place)
+        study = prepare(place)
         task = Task(study, stop, max_hours, status)
         log.say(f"{study.path}: {study.trials} trials, each the {measured(study)}")
         return task.trainings(), 0
@@ -79,11 +73,11 @@ def opened(
         print(error, file=sys.stderr)
         return None, error.code
     except tuple(CODES) as error:
-        return None, told(error)
+        return None, say(error)
 
 
-def prepared(place: Path) -> Study:
-    """Return a study that has its directory now. Raises Unusable with nothing made, Unsaved."""
+def prepare(place: Path) -> Study:
+    """Read a study and make its directory. Raises Unusable with nothing made, Unsaved."""
     study = read(place)
     notes = set[str]()
     configs = checked(study, notes.add)
@@ -94,24 +88,27 @@ def prepared(place: Path) -> Study:
     return study
 
 
-def carried_out(world: Any, trainings: Trainings | None) -> int:
-    """Make the trainings that rank 0's task asks for, on all ranks; return the exit code. trainings: None on other ranks."""
+def run_trainings(world: Any, trainings: Trainings | None) -> int:
+    """Run the trainings that rank 0's task asks for, on all ranks; return the exit code.
+
+    trainings: None on other ranks.
+    """
     ending = None
     while True:
-        order, code = following(trainings, ending) if trainings else (None, 0)
+        order, code = next_order(trainings, ending) if trainings else (None, 0)
         goes_on, code = world.from_root((order is not None, code))
         if not goes_on:
             return code
         try:
-            ending = trained(order, world)
+            ending = train(order, world)
         except Exception as error:
             if trainings:
                 trainings.throw(error)  # which says that the task failed, and raises it again
             raise
 
 
-def following(trainings: Trainings, ending: Ending | None) -> tuple[Order | None, int]:
-    """Return the next training, or None and the exit code."""
+def next_order(trainings: Trainings, ending: Ending | None) -> tuple[Order | None, int]:
+    """Ask for the next training; None and the exit code at the end."""
     try:
         return (next(trainings) if ending is None else trainings.send(ending)), 0
     except StopIteration as end:
@@ -120,17 +117,17 @@ def following(trainings: Trainings, ending: Ending | None) -> tuple[Order | None
         print(error, file=sys.stderr, flush=True)
         return None, error.code
     except tuple(CODES) as error:
-        return None, told(error)
+        return None, say(error)
 
 
-def told(error: Exception) -> int:
+def say(error: Exception) -> int:
     """Say what is wrong with a file; return the exit code."""
     print(f"esac_mpi: {error}", file=sys.stderr, flush=True)
     return next(code for kind, code in CODES.items() if isinstance(error, kind))
 
 
-def trained(order: Order | None, world: Any) -> Ending:
-    """Make a training; order: rank 0's, which counts on all. Return how it ended."""
+def train(order: Order | None, world: Any) -> Ending:
+    """Run a training on all ranks. order: rank 0's, which counts on all."""
     asked = order or Order(Config(), None, [])
     try:
         outcome = session.guest(
@@ -143,5 +140,5 @@ def trained(order: Order | None, world: Any) -> Ending:
             end.code, str(end), issubclass(kind, OF_SETTINGS), issubclass(kind, OF_MACHINE)
         )
     if ending.said:
-        gc.collect()  # a traceback and its frames hold each other, and with them all that the training had
+        gc.collect()  # a traceback and its frames hold each other, and all that the training had
     return ending._replace(wished=any(world.gather(ending.wished)))
