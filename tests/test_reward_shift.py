@@ -13,7 +13,7 @@ from small_runs import begun
 from whole_runs import assert_same_run
 
 from esac_mpi import envs
-from esac_mpi.algorithms import aes_moves, esac, esac_phase
+from esac_mpi.algorithms import aes_moves, esac_adoption, esac_phase
 from esac_mpi.algorithms.aes_driver import Driver
 from esac_mpi.algorithms.aes_state import COLUMNS
 from esac_mpi.algorithms.aes_work import Result
@@ -177,7 +177,7 @@ def test_tests_of_transfer_know_the_return_alone():
     found = SimpleNamespace(returns=np.array([10.0, 10, 9, 9]), fitness=np.array([0.0, 0, 5, 5]))
     state = SimpleNamespace(parents=np.array([1, 0]))
     table = updated(Config(), {"esac.adoption": "means", "esac.reward_shift": 1.0}).esac
-    assert esac.judge(table, state, found) == (0, True)
+    assert esac_adoption.judge(table, state, found) == (0, True)
 
 
 class Lasting(Teacher):

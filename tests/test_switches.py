@@ -6,7 +6,7 @@ from conftest import LEARNER, POPULATION, ROUTINE, TASK
 from esac_by_hand import LAYOUT, Teacher, Track, advance, epsilon, make
 from whole_runs import assert_same_run, science
 
-from esac_mpi.algorithms import esac
+from esac_mpi.algorithms import esac, esac_adoption
 from esac_mpi.learners.replay import Replay
 from esac_mpi.operators import evolution, noise
 from esac_mpi.operators.noise import Purpose
@@ -212,7 +212,7 @@ def test_copies_outscore_by_their_mean_finite_return():
         ([0, 0, np.nan, np.nan, 1, 2], False),
         ([0, 0, 1, 2, np.nan, -np.inf], True),
     ):
-        assert esac.outscored(parents, np.array(fitness, float)) == better
+        assert esac_adoption.outscored(parents, np.array(fitness, float)) == better
 
 
 def test_no_sac_phase_ever_begins_if_told(world):

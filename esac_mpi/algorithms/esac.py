@@ -34,7 +34,7 @@ from typing import Any
 import numpy as np
 
 from esac_mpi import config as configuration
-from esac_mpi.algorithms import esac_phase, sac
+from esac_mpi.algorithms import esac_adoption, esac_phase, sac
 from esac_mpi.algorithms.declaration import Declaration, Learning, at_root, nobody, none
 from esac_mpi.algorithms.esac_state import (
     CENTRE,
@@ -45,13 +45,14 @@ from esac_mpi.algorithms.esac_state import (
     slot_sigmas,
 )
 from esac_mpi.algorithms.esac_update import gradient_terms, update
+from esac_mpi.algorithms.laps import Laps
 from esac_mpi.comm.contracts import Memory, World
 from esac_mpi.envs import Env
 from esac_mpi.operators import evolution, noise
 from esac_mpi.operators.noise import Purpose
-from esac_mpi.play import learner_phases, population
+from esac_mpi.play import population
 from esac_mpi.play.params import THETA_ES, THETA_SAC, Params, Row
-from esac_mpi.play.population import Population, Trials, evaluate_population
+from esac_mpi.play.population import Population, evaluate_population
 from esac_mpi.play.rollout import Board
 
 DECLARES = Declaration(
@@ -128,110 +129,94 @@ def generation(
     params: Params, state: State, world: World, env: Env, learner: Any
 ) -> tuple[Row, Row]:
     """Make one generation; return its metrics and its timing."""
-    esac, k, clock = params.config.esac, state.generation + 1, [world.clock()]
-    beside = esac_phase.beside(esac)
-    if state.phase_begun:
-        esac_phase.begin(
-            params, state, state.phase_begun, world, env, learner
-        )  # again, after a restart
-
-    cap, expected = (
-        population.length_cap(esac, state.mean_length),
-        expected_members(esac, state.expected_length),
-    )
-    sigmas, on_trial, phases = (
-        slot_sigmas(esac, state),
-        trials(esac, state),
-        state.counters.learner_phases,
-    )
-    found = evaluate_population(
-        params, esac, k, sigmas, state.parent, world, env, cap, state.normaliser, expected, on_trial
-    )  # lines 5-8
+    esac, k = params.config.esac, state.generation + 1
+    laps = Laps(world.clock)
+    esac_phase.resume(params, state, world, env, learner)  # after a restart
+    sigmas = slot_sigmas(esac, state)
+    found = evaluate(params, state, k, sigmas, world, env)  # lines 5-8
     shaped = evolution.shaped(esac.fitness_shaping, found.fitness, found.sign_return)  # line 9
-    clock.append(world.clock())
+    laps("evaluate")
     ends = esac_phase.ends(esac, state, k, found)
-    may_learn = esac_phase.may_begin(esac, state, k, ends)
-    plan: Plan = world.from_root(
-        decide(params, state, k, found, may_learn) if world.leads else None
-    )  # lines 10, 12, 24
-    clock.append(world.clock())
-    phase, spent = None, learner_phases.spent(None)
-    if ends:
-        phase, _, spent = learner_phases.finish(world)
-    known = esac_phase.learner_fitness(esac, state, phase)
-    again = esac_phase.choose(params, state, k, found, known, world) if plan.learns else None
-    if again and not beside:  # lines 12-23
-        esac_phase.begin(params, state, k, world, env, learner, again)
-        phase, _, spent = learner_phases.finish(world)
-    clock.append(world.clock())
-
-    if again and beside:
-        esac_phase.note(params, state, k, sigmas, again, world)
+    decided = decide(params, state, k, found, ends) if world.leads else None
+    plan: Plan = world.from_root(decided)  # lines 10, 12, 24
+    laps("plan")
+    phase, again, spent = esac_phase.advance(
+        params, state, k, found, ends, plan.learns, world, env, learner
+    )  # lines 12-23
+    laps("learn")
+    esac_phase.note(params, state, k, sigmas, again, world)
     gradient = gradient_terms(params, state, k, sigmas, shaped, world)
     moved = update(
         params, state, k, sigmas, gradient, plan.winners, plan.adopts, world
     )  # lines 11, 26
     row = describe(params, state, found, plan, moved)
-    if phase is not None:  # the theta of line 27
-        learner_phases.enter(phase, world, state.counters, state.theta_sac, learner)
-        state.learner_return = esac_phase.learner_fitness(esac, state, phase)
-        state.phase_begun = 0
-    if esac.observation_normalisation:
-        own = learner_phases.seen(world, learner) if phase is not None else 0.0
-        state.observation_sums = (
-            state.observation_sums + found.observation_sums + own
-        )  # another array: phase_sums stay
-    if esac_phase.timed(esac):
-        state.phase_left = esac_phase.left(params, state, found, again)
-    if again and beside:
-        state.phase_begun = k
-        esac_phase.begin(params, state, k, world, env, learner, again)
-    clock.append(world.clock())
-    if on_trial.count:
-        state.next_trial = phases + (esac.adoption_interval if plan.adopts else 1)
-    state.trials_won = plan.trials_won
-    state.tuning_multiplier *= 1 + plan.amt_step / state.sigma  # Eq. (8)
-    state.log_multiplier_unclipped += float(np.log1p(plan.amt_step_unclipped / state.sigma))
-    state.sigma = plan.sigma  # line 24
-    state.expected_length = expected_slots(params, state, found, plan)
-    state.mean_length = population.mean_length(esac, state.mean_length, found)
-    state.parents = new_population(
-        esac, born=min(plan.winners.size, len(state.children))
-    )  # line 27
-    state.generation = k
-    population.count(state.counters, found, params.horizon)
-
-    parts = ("seconds_evaluate", "seconds_plan", "seconds_learn", "seconds_update")
-    seconds = dict(zip(parts, np.diff(clock), strict=True))
-    return {**row, **sac.metrics(phase)}, {
-        **found.timing,
-        **seconds,
-        **spent,
-        **trial_seconds(esac, found),
-    }
+    esac_adoption.schedule(esac, state, found, plan.trials_won, plan.adopts)
+    esac_phase.enter(params, state, phase, found, world, learner)  # the theta of line 27
+    esac_phase.follow(params, state, k, found, again, world, env, learner)
+    laps("update")
+    tune(state, plan)  # line 24
+    succeed(params, state, k, found, plan)  # line 27
+    timing = {**found.timing, **laps.seconds, **spent, **esac_adoption.seconds(esac, found)}
+    return {**row, **sac.metrics(phase)}, timing
 
 
-def trials(esac: configuration.ESAC, state: State) -> Trials:
-    """Return what is tried in the generation to come: theta_es and theta_sac, after every SAC phase, if adoption is tested."""
-    if esac.adoption != "tested" or state.counters.learner_phases < state.next_trial:
-        return population.NO_TRIALS
-    return Trials((state.theta_es, state.theta_sac), esac.adoption_episodes)
+def evaluate(
+    params: Params, state: State, k: int, sigmas: np.ndarray, world: World, env: Env
+) -> Population:
+    """Evaluate the population, and what is on trial. Algorithm 1, lines 5-8."""
+    esac, expected = params.config.esac, state.expected_length
+    lengths = None
+    if expected.size:
+        lengths = np.repeat(expected, configuration.members(esac) // expected.size)  # [n] [steps]
+    return evaluate_population(
+        params,
+        esac,
+        k,
+        sigmas,
+        state.parent,
+        world,
+        env,
+        population.length_cap(esac, state.mean_length),
+        state.normaliser,
+        lengths,
+        esac_adoption.trials(esac, state),
+    )
 
 
-def decide(params: Params, state: State, k: int, found: Population, may_learn: bool) -> Plan:
-    """Select winners, draw the gate, tune sigma and judge: one rank's decision, as sums and exponentials differ between CPUs.
+def decide(params: Params, state: State, k: int, found: Population, ended: bool) -> Plan:
+    """Select winners, draw the gate, tune sigma and judge the trials.
 
-    may_learn: whether a SAC phase may begin.
+    One rank's decision, as sums and exponentials differ between CPUs. ended: the phase in flight is.
     """
-    esac, fitness = params.config.esac, found.fitness
+    esac = params.config.esac
+    may_learn = esac_phase.may_begin(esac, state, k, ended)
     learns = may_learn and esac_phase.gate_opens(params.config, k)  # line 12
     if esac.sigma_rule == "grow":
         step, raw = grown(params, state, k, found, learns)
     else:
-        step, raw = adapted(esac, state, found), 0.0
-    winners = select(params, k, fitness)  # line 10
-    p_sac, (won, adopted) = esac_phase.probability(esac, k), judge(esac, state, found)
-    return Plan(winners, p_sac, learns, state.sigma + step, step, raw, won, adopted)
+        step = adapted(esac, state, found)
+        raw = 0.0
+    winners = select(params, k, found.fitness)  # line 10
+    p_sac = esac_phase.probability(esac, k)
+    won, adopts = esac_adoption.judge(esac, state, found)
+    return Plan(winners, p_sac, learns, state.sigma + step, step, raw, won, adopts)
+
+
+def tune(state: State, plan: Plan) -> None:
+    """Take the next generation's sigma. Algorithm 1, line 24."""
+    state.tuning_multiplier *= 1 + plan.amt_step / state.sigma  # Eq. (8)
+    state.log_multiplier_unclipped += float(np.log1p(plan.amt_step_unclipped / state.sigma))
+    state.sigma = plan.sigma
+
+
+def succeed(params: Params, state: State, k: int, found: Population, plan: Plan) -> None:
+    """Form the next population, and count this one. Algorithm 1, line 27."""
+    esac = params.config.esac
+    state.expected_length = expected_slots(params, state, found, plan)
+    state.mean_length = population.mean_length(esac, state.mean_length, found)
+    state.parents = new_population(esac, born=min(plan.winners.size, len(state.children)))
+    state.generation = k
+    population.count(state.counters, found, params.horizon)
 
 
 def grown(
@@ -262,18 +247,8 @@ def adapted(esac: configuration.ESAC, state: State, found: Population) -> float:
     """Return the one-fifth rule's step of sigma; 0 without a test of theta_es, or where a return of it is not finite."""
     if not found.trials.size:
         return 0.0
-    around = returns_of(CENTRE, state.parents, found.returns)
+    around = esac_adoption.returns_of(CENTRE, state.parents, found.returns)
     return evolution.adapted(state.sigma, esac.sigma, around, found.trials[0]) - state.sigma
-
-
-def judge(esac: configuration.ESAC, state: State, found: Population) -> tuple[int, bool]:
-    """Return how many trials in a row theta_sac has won, and whether theta_es becomes theta_sac in place of the ES step."""
-    if esac.adoption == "means":
-        return 0, outscored(state.parents, found.returns)
-    if not found.trials.size:
-        return state.trials_won, False
-    won = state.trials_won + 1 if evolution.surpasses(found.trials[1], found.trials[0]) else 0
-    return (0, True) if won >= esac.adoption_wins else (won, False)
 
 
 def select(params: Params, k: int, fitness: np.ndarray) -> np.ndarray:
@@ -284,21 +259,6 @@ def select(params: Params, k: int, fitness: np.ndarray) -> np.ndarray:
     shuffled = noise.generator(params.config.seed, Purpose.WINNERS, k).permutation(fitness.size)
     drawn = np.sort(shuffled[np.isfinite(fitness[shuffled])][:count])
     return drawn[evolution.select_winners(fitness[drawn], count)]
-
-
-def outscored(parents: np.ndarray, returns: np.ndarray) -> bool:
-    """Return whether the mean return of SAC copies exceeds that of members around theta_es, from parents [slots], returns [n]."""
-    means = []
-    for kind in (SAC_COPY, CENTRE):
-        own = returns_of(kind, parents, returns)
-        own = own[np.isfinite(own)]
-        means.append(own.mean() if own.size else -np.inf)
-    return bool(means[0] > means[1])
-
-
-def returns_of(kind: int, parents: np.ndarray, returns: np.ndarray) -> np.ndarray:
-    """Return the returns of the members whose parent is of a kind, from parents [slots], returns [n]."""
-    return returns[np.repeat(parents, returns.size // parents.size) == kind]
 
 
 def expected_slots(params: Params, state: State, found: Population, plan: Plan) -> np.ndarray:
@@ -318,13 +278,6 @@ def expected_slots(params: Params, state: State, found: Population, plan: Plan) 
         SAC_COPY, length.mean()
     )
     return expected
-
-
-def expected_members(esac: configuration.ESAC, expected: np.ndarray) -> np.ndarray | None:
-    """Return the expected length of every member [n], or None before the first generation."""
-    return (
-        np.repeat(expected, configuration.members(esac) // expected.size) if expected.size else None
-    )
 
 
 def describe(params: Params, state: State, found: Population, plan: Plan, moved: Row) -> Row:
@@ -351,29 +304,5 @@ def describe(params: Params, state: State, found: Population, plan: Plan, moved:
         "tuning_multiplier": state.tuning_multiplier,
         "log_tuning_multiplier_unclipped": state.log_multiplier_unclipped,
         **moved,
-        **trial_returns(params.config.esac, found),
-    }
-
-
-def trial_returns(esac: configuration.ESAC, found: Population) -> Row:
-    """Return a row's columns about trials: the returns of theta_es and theta_sac [episodes], nan in a generation without."""
-    if esac.adoption != "tested":
-        return {}
-    none = np.full((2, esac.adoption_episodes), np.nan)
-    return dict(
-        zip(
-            ("trial_theta_es", "trial_sac"),
-            found.trials if found.trials.size else none,
-            strict=True,
-        )
-    )
-
-
-def trial_seconds(esac: configuration.ESAC, found: Population) -> Row:
-    """Return a row's column about the time that trial episodes took [episodes], nan in a generation without."""
-    if esac.adoption != "tested":
-        return {}
-    seconds = found.trial_seconds
-    return {
-        "trial_seconds": seconds if seconds.size else np.full(2 * esac.adoption_episodes, np.nan)
+        **esac_adoption.returns(params.config.esac, found),
     }

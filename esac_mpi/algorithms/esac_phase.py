@@ -16,7 +16,7 @@ from esac_mpi.operators.noise import Purpose
 from esac_mpi.operators.policy import Normaliser
 from esac_mpi.play import learner_phases, population
 from esac_mpi.play.learner_phases import Phase, Steps
-from esac_mpi.play.params import Params, make_policy
+from esac_mpi.play.params import Params, Row, make_policy
 from esac_mpi.play.population import Population
 from esac_mpi.play.rollout import ReturnDiffers
 
@@ -138,9 +138,19 @@ def choose(
 
 
 def note(
-    params: Params, state: State, k: int, sigmas: np.ndarray, again: Again, world: World
+    params: Params,
+    state: State,
+    k: int,
+    sigmas: np.ndarray,
+    again: Again | None,
+    world: World,
 ) -> None:
-    """Keep what a phase of generation k that runs beside plays again, each member rebuilt on every node: its parent goes."""
+    """Keep what a phase beside the evaluation plays again, if one begins in generation k.
+
+    Each member is rebuilt on every node, since its parent goes.
+    """
+    if again is None or not beside(params.config.esac):
+        return
     slices = [part for _, part in noise.blocks(params.layout.d)]
     members = [population.member(params.config.esac, int(i)) for i in again.members]
 
@@ -153,14 +163,87 @@ def note(
             )
         return np.zeros(1)
 
-    state.replayed_members, state.replayed_returns, state.replayed_cap = (
-        again.members,
-        again.returns,
-        again.cap,
-    )
+    state.replayed_members = again.members
+    state.replayed_returns = again.returns
+    state.replayed_cap = again.cap
     state.phase_sums = again.sums
     if members:
         world.over_blocks(rebuild, len(slices), 1)
+
+
+def resume(params: Params, state: State, world: World, env: Env, learner: Any) -> None:
+    """Begin again the phase that was in flight when a run was stopped."""
+    if state.phase_begun:
+        begin(params, state, state.phase_begun, world, env, learner)
+
+
+def advance(
+    params: Params,
+    state: State,
+    k: int,
+    found: Population,
+    ended: bool,
+    learns: bool,
+    world: World,
+    env: Env,
+    learner: Any,
+) -> tuple[Phase | None, Again | None, Row]:
+    """Finish the phase that ended, and choose what the next one plays again, if one begins.
+
+    Without a lag that one runs now. Returns the phase that ended, the choice, and the time spent.
+    """
+    esac = params.config.esac
+    phase = None
+    spent = learner_phases.spent(None)
+    if ended:
+        phase, _, spent = learner_phases.finish(world)
+    if not learns:
+        return phase, None, spent
+    again = choose(params, state, k, found, learner_fitness(esac, state, phase), world)
+    if not beside(esac):
+        begin(params, state, k, world, env, learner, again)
+        phase, _, spent = learner_phases.finish(world)
+    return phase, again, spent
+
+
+def enter(
+    params: Params,
+    state: State,
+    phase: Phase | None,
+    found: Population,
+    world: World,
+    learner: Any,
+) -> None:
+    """Take over theta_sac of a phase that ended, and the observations of it and of the members."""
+    esac = params.config.esac
+    if phase is not None:
+        learner_phases.enter(phase, world, state.counters, state.theta_sac, learner)
+        state.learner_return = learner_fitness(esac, state, phase)
+        state.phase_begun = 0
+    if esac.observation_normalisation:
+        sums = state.observation_sums + found.observation_sums
+        if phase is not None:
+            sums = sums + learner_phases.seen(world, learner)
+        state.observation_sums = sums  # another array: phase_sums stay
+
+
+def follow(
+    params: Params,
+    state: State,
+    k: int,
+    found: Population,
+    again: Again | None,
+    world: World,
+    env: Env,
+    learner: Any,
+) -> None:
+    """Begin the phase that runs beside the next evaluations, and time the one in flight."""
+    esac = params.config.esac
+    if timed(esac):
+        state.phase_left = left(params, state, found, again)
+    if again is not None and beside(esac):
+        state.phase_begun = k
+        begin(params, state, k, world, env, learner, again)
 
 
 def left(params: Params, state: State, found: Population, again: Again | None) -> float:

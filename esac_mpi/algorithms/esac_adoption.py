@@ -1,0 +1,71 @@
+"""ESAC's adoption: theta_es becomes theta_sac, in place of the ES step, once that proves better.
+
+By tests of both in the evaluation (`adoption = "tested"`), or by the means of members around each.
+"""
+
+import numpy as np
+
+from esac_mpi.algorithms.esac_state import CENTRE, SAC_COPY, State
+from esac_mpi.config import ESAC
+from esac_mpi.operators import evolution
+from esac_mpi.play.params import Row
+from esac_mpi.play.population import NO_TRIALS, Population, Trials
+
+
+def trials(esac: ESAC, state: State) -> Trials:
+    """Try theta_es and theta_sac in the coming generation if a test is due: after a SAC phase."""
+    if esac.adoption != "tested" or state.counters.learner_phases < state.next_trial:
+        return NO_TRIALS
+    return Trials((state.theta_es, state.theta_sac), esac.adoption_episodes)
+
+
+def judge(esac: ESAC, state: State, found: Population) -> tuple[int, bool]:
+    """Count the tests that theta_sac has won in a row, and decide on its adoption."""
+    if esac.adoption == "means":
+        return 0, outscored(state.parents, found.returns)
+    if not found.trials.size:
+        return state.trials_won, False
+    won = state.trials_won + 1 if evolution.surpasses(found.trials[1], found.trials[0]) else 0
+    return (0, True) if won >= esac.adoption_wins else (won, False)
+
+
+def schedule(esac: ESAC, state: State, found: Population, won: int, adopts: bool) -> None:
+    """Set when theta_sac is tried again, and the tests it has won, before the phase enters."""
+    if found.trials.size:
+        phases = state.counters.learner_phases
+        state.next_trial = phases + (esac.adoption_interval if adopts else 1)
+    state.trials_won = won
+
+
+def outscored(parents: np.ndarray, returns: np.ndarray) -> bool:
+    """Compare SAC copies with members around theta_es by mean return.
+
+    parents: [slots]. returns: [n].
+    """
+    means = []
+    for kind in (SAC_COPY, CENTRE):
+        own = returns_of(kind, parents, returns)
+        own = own[np.isfinite(own)]
+        means.append(own.mean() if own.size else -np.inf)
+    return bool(means[0] > means[1])
+
+
+def returns_of(kind: int, parents: np.ndarray, returns: np.ndarray) -> np.ndarray:
+    """Select the returns [n] of the members whose parent, of parents [slots], is of a kind."""
+    return returns[np.repeat(parents, returns.size // parents.size) == kind]
+
+
+def returns(esac: ESAC, found: Population) -> Row:
+    """Describe the tests: returns of theta_es and theta_sac [episodes], nan where none is made."""
+    if esac.adoption != "tested":
+        return {}
+    tested = found.trials if found.trials.size else np.full((2, esac.adoption_episodes), np.nan)
+    return {"trial_theta_es": tested[0], "trial_sac": tested[1]}
+
+
+def seconds(esac: ESAC, found: Population) -> Row:
+    """Time the tests' episodes [episodes], nan in a generation without."""
+    if esac.adoption != "tested":
+        return {}
+    missing = np.full(2 * esac.adoption_episodes, np.nan)
+    return {"trial_seconds": found.trial_seconds if found.trial_seconds.size else missing}
