@@ -17,6 +17,12 @@ Where this differs from the papers, or from their public code (whose ways are `e
 - A proximal mutation of a child looks at the memory that the child has.
 - Layer normalisation is torch's (policy.layer_norm). All actors and the critic begin with a last layer of a tenth; in the code
   the learner's do, and members with a whole one (`erl.initial_last_layer`).
+
+Where its operators are:
+- elites, tournaments, couples, who is born of whom: erl_births.decide(), with operators/selection.py
+- crossover and mutation, n-point and Gaussian: operators/genetics.py; distilled and proximal: learners/operators.py
+- the injection of the learner's actor: here, in generation(); its slot: erl_births.injected()
+- the members' memories: erl_births.pass_on(), with operators/memories.py
 """
 
 from dataclasses import replace
@@ -38,6 +44,7 @@ from esac_mpi.algorithms.declaration import (
 from esac_mpi.algorithms.erl_births import Plan
 from esac_mpi.algorithms.erl_play import Played
 from esac_mpi.algorithms.erl_state import NOBODY, State, distils, init, remembers
+from esac_mpi.algorithms.laps import Laps
 from esac_mpi.comm.contracts import World
 from esac_mpi.config import Config
 from esac_mpi.envs import Env
@@ -89,9 +96,10 @@ def generation(
     params: Params, state: State, world: World, env: Env, learner: Any
 ) -> tuple[Row, Row]:
     """Make one generation; return its metrics and its timing."""
-    erl, k, clock = params.config.erl, state.generation + 1, [world.clock()]
+    erl, k = params.config.erl, state.generation + 1
+    laps = Laps(world.clock)
     played = erl_play.play(params, state, world, env, k)
-    clock.append(world.clock())
+    laps("evaluate")
     if remembers(erl):
         erl_play.remember(params, state, played, world)
     if distils(erl):
@@ -103,11 +111,11 @@ def generation(
     )
 
     learner_phases.begin(world, learner, k, lambda: learner.take(episodes(played), k), beside=True)
-    clock.append(world.clock())
+    laps("plan")
     vectors, busy, lasted = erl_births.make(params, state, k, plan.births, world)
-    clock.append(world.clock())
+    laps("offspring")
     phase, learning_busy, spent = learner_phases.finish(world)
-    clock.append(world.clock())
+    laps("learn")
 
     row = describe(state, played, plan)
     champion = state.population[selection.order(played.fitness)[0]].copy()
@@ -117,22 +125,15 @@ def generation(
     state.counters.nominal_steps += (
         played.steps + played.learner.episodic_length
     )  # the public code's frames
-    erl_births.write(params, state, k, plan, vectors, champion, world)
+    injection = {plan.inject: state.theta}  # the learner's actor takes a member's place, if any
+    erl_births.write(params, state, k, plan.births, vectors, injection, champion, world)
     state.noise, state.injected = played.noise, plan.inject
     state.transitions += int(played.episodes.counts.sum())
     state.generation = k
-    clock.append(world.clock())
-    parts = (
-        "seconds_evaluate",
-        "seconds_plan",
-        "seconds_offspring",
-        "seconds_learn",
-        "seconds_update",
-    )
-    seconds = dict(zip(parts, np.diff(clock), strict=True))
+    laps("update")
     timing = {**played.episodes.timing, **lasted}
     timing["busy_seconds"] = played.episodes.timing["busy_seconds"] + busy + learning_busy
-    return {**row, **metrics(phase, played)}, {**timing, **seconds, **spent}
+    return {**row, **metrics(phase, played)}, {**timing, **laps.seconds, **spent}
 
 
 def episodes(played: Played) -> list[tuple[np.ndarray, float, int]]:

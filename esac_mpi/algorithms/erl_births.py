@@ -246,13 +246,17 @@ def write(
     params: Params,
     state: State,
     k: int,
-    plan: Plan,
+    births: Births,
     vectors: np.ndarray,
+    injection: dict[int, np.ndarray],
     champion: np.ndarray,
     world: World,
 ) -> None:
-    """Let the next population take the place of this one, on each node: changed slots' vectors [k, d], memories, champion."""
-    due, learners = changed(plan.births), learners_own(params.config.erl)
+    """Let the next population take the place of this one, on each node, with memories and champion.
+
+    vectors: [k, d] of the slots that change. injection: slot -> the learner's actor [d], or NOBODY.
+    """
+    due, learners = changed(births), learners_own(params.config.erl)
 
     def work(owner: int) -> np.ndarray:
         if owner > learners:
@@ -260,14 +264,14 @@ def write(
             return np.zeros(1)
         if remembers(params.config.erl):
             to = Memory(state.memories[owner], state.ages[owner])
-            if owner in (plan.inject, learners):
+            if owner in injection or owner == learners:
                 memories.copy(memory(state, learners), to)
             else:
-                pass_on(params, state, k, plan.births, owner, to)
+                pass_on(params, state, k, births, owner, to)
         if owner == learners:
             return np.zeros(1)
-        if owner == plan.inject:
-            state.population[owner] = state.theta
+        if owner in injection:
+            state.population[owner] = injection[owner]
         elif due[owner]:
             state.population[owner] = vectors[owner]
         return np.array([evolution.checksum(state.population[owner])])
