@@ -1,4 +1,11 @@
-"""AES-RL's decisions, on rank 0: who gets which individual, what an arrival does, when it is the critic's turn."""
+"""AES-RL's decisions, on rank 0. Its loop, of which told() is one turn:
+
+1. Take the next result of the agenda: by virtual time, or as they come in.
+2. An individual's moves the distribution (aes_moves), and its transitions enter the replay.
+3. Its worker gets another individual, drawn from the distribution as it is now, trained or not.
+4. The critic's is what individuals that are given out from now on see.
+5. If individuals have had more steps than the critic updates, the critic gets its next turn.
+"""
 
 from typing import Any
 
@@ -108,14 +115,14 @@ class Driver:
         state.trained += learns
         state.drawn += taught and not learns
         state.given += 1
-        state.task_number[worker], state.task_start[worker] = number, start
-        state.task_updates[worker] = learns * int(state.lengths.sum())
-        state.task_held[worker], state.task_told[worker] = learns * state.transitions, state.told
+        state.task_number[worker] = number
+        state.task_start[worker] = start
+        state.task_updates[worker] = int(state.lengths.sum()) if learns else 0
+        state.task_held[worker] = state.transitions if learns else 0
+        state.task_told[worker] = state.told
         reused = aes.mean_reused and aes.mean_rule != "rank_oldest" and state.mean_known
-        state.task_mean[worker], state.task_plays[worker] = (
-            state.mean,
-            0 if reused else aes.mean_episodes,
-        )
+        state.task_mean[worker] = state.mean
+        state.task_plays[worker] = 0 if reused else aes.mean_episodes
         state.task_critic[worker] = state.critic if learns else 0.0
         for block, part in noise.blocks(self.params.layout.d):
             epsilon = self.params.epsilon.block(number + 1, 0, block, part)
@@ -126,16 +133,16 @@ class Driver:
     def _put(self, worker: int) -> None:
         """Put the task that a worker has in the state onto the agenda, which keeps it there until it is told: no copy."""
         state = self.state
-        number, updates, held = (
-            int(x[worker]) for x in (state.task_number, state.task_updates, state.task_held)
-        )
-        theta, mean, critic = (
+        updates = int(state.task_updates[worker])
+        order = Order(
+            worker,
+            int(state.task_number[worker]),
+            updates,
+            int(state.task_held[worker]),
             state.task_theta[worker],
             state.task_mean[worker],
             state.task_critic[worker] if updates else None,
-        )
-        order = Order(
-            worker, number, updates, held, theta, mean, critic, plays=int(state.task_plays[worker])
+            plays=int(state.task_plays[worker]),
         )
         least = lasts(self.params.config.aes_rl.update_cost, updates)
         self.agenda.give(worker, int(state.task_start[worker]), order, least=least)
@@ -149,15 +156,11 @@ class Driver:
         )
         if state.task_number[-1] != IDLE or not due or state.transitions < aes.batch_size:
             return
-        state.task_number[-1], state.task_start[-1] = (
-            state.given,
-            max(state.time, state.critic_ended),
-        )
-        state.task_updates[-1], state.task_held[-1], state.task_mean[-1] = (
-            aes.critic_chunk,
-            state.transitions,
-            state.mean,
-        )
+        state.task_number[-1] = state.given
+        state.task_start[-1] = max(state.time, state.critic_ended)
+        state.task_updates[-1] = aes.critic_chunk
+        state.task_held[-1] = state.transitions
+        state.task_mean[-1] = state.mean
         state.given += 1
         self._put_critic()
 
@@ -178,11 +181,9 @@ class Driver:
         """Let individuals see what the critic has become."""
         self.learner.release()
         self.state.turns[self.state.arrived] += 1
-        self.state.critic[:], self.state.critic_loss, self.state.critic_ended = (
-            critic,
-            loss,
-            self.state.time,
-        )
+        self.state.critic[:] = critic
+        self.state.critic_loss = loss
+        self.state.critic_ended = self.state.time
         self.state.counters.gradient_updates += self.params.config.aes_rl.critic_chunk
         self.state.counters.learner_phases += 1
 
