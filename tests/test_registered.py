@@ -68,7 +68,7 @@ def test_a_task_that_no_tool_will_find_is_said_with_the_line_that_works(tmp_path
     "id", ["Pendulum-v1", "CyclicMDP-v0", "dm_control/cartpole-balance-v0", "own_envs:Slow-v0"]
 )
 def test_of_a_task_that_is_found_anywhere_nothing_is_said(id):
-    assert registered.told(envs.make(id)) == ""
+    assert registered.explain(envs.make(id)) == ""
 
 
 @pytest.mark.parametrize(

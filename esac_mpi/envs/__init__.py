@@ -49,7 +49,7 @@ def is_of(value: object, module: str, name: str) -> bool:
 
 
 def broken(id: str, what: str, error: BaseException) -> TaskError:
-    """Return what to say where a task's own code raised: the error, and in which line."""
+    """Make the error of a task whose own code raised: the error, and in which line."""
     if isinstance(error.__cause__, StopIteration):  # which Python replaces in a generator
         error = error.__cause__
     frame = traceback.extract_tb(error.__traceback__)[-1]
@@ -84,7 +84,7 @@ class LeftPython(EndsRun):
 
     @classmethod
     def by(cls, end: SystemExit, id: str, what: str) -> "LeftPython":
-        """Return what to say of it."""
+        """Make the error of such a task."""
         return cls(
             f"{id} cannot be {what}: its code ends the program, sys.exit({end.code!r}); a task "
             "must raise an error"

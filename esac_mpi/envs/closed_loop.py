@@ -128,7 +128,7 @@ class ClosedLoop:
 
 
 def is_unstable(error: BaseException) -> bool:
-    """Return whether an error is MuJoCo's about its physics, or dm_control's (not imported)."""
+    """Whether an error is MuJoCo's about its physics, or dm_control's (not imported)."""
     of_suite = is_of(error, "dm_control.rl.control", "PhysicsError")
     return of_suite or isinstance(error, mujoco.FatalError)
 

@@ -179,7 +179,7 @@ class GymnasiumEnv:
 
 
 def _maker(id: str) -> Any:
-    """Return what makes a registered environment, which takes its keyword arguments."""
+    """Find what makes a registered environment, which takes its keyword arguments."""
     maker = gymnasium.spec(_imported(id)).entry_point
     return gymnasium.envs.registration.load_env_creator(maker) if isinstance(maker, str) else maker
 

@@ -10,7 +10,7 @@ from esac_mpi.envs.identity import SCRIPT, origin, registers
 MODULE = "my_task"  # a name for one that is not there yet
 
 
-def told(env: Env) -> str:
+def explain(env: Env) -> str:
     """Say how others would find a task registered in this process alone; "" for another."""
     spec = next(
         (layer.spec for layer in getattr(env, "layers", []) if getattr(layer, "spec", None)), None

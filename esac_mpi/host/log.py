@@ -20,15 +20,8 @@ logger = logging.getLogger("esac_mpi")
 progress = logging.getLogger("esac_mpi.progress")  # for stdout alone
 
 LAUNCHERS = {
-    "mpirun",
-    "mpiexec",
-    "mpiexec.hydra",
-    "hydra_pmi_proxy",
-    "prterun",
-    "prted",
-    "orted",
-    "srun",
-}
+    "mpirun", "mpiexec", "mpiexec.hydra", "hydra_pmi_proxy", "prterun", "prted", "orted", "srun",
+}  # fmt: skip
 REDRAW = 0.25  # least time between two drawings of the live table [s]
 # a pause between plain lines grows to this share of the time so far, and to this at most [s]
 SHARE, LONGEST = (0.02, 300.0)

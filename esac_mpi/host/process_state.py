@@ -108,7 +108,7 @@ def set_limits(was: dict[str, tuple[int, int]]) -> None:
 
 
 def hooks() -> tuple[Any, ...]:
-    """Return what Python calls for errors that nobody catches."""
+    """List what Python calls for errors that nobody catches."""
     return sys.excepthook, sys.unraisablehook, threading.excepthook
 
 

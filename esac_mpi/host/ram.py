@@ -29,7 +29,7 @@ def total(root: Path = Path("/")) -> int:
 
 
 def free(root: Path = Path("/")) -> int:
-    """Return what is left of it now, with what the system would give back [bytes]."""
+    """Measure what is left of it, with what the system would give back [bytes]."""
     left = [limit - used for limit, used in _limits(root)]
     return int(max(0, min([_meminfo("MemAvailable", root) or total(root), *left])))
 

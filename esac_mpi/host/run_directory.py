@@ -10,7 +10,7 @@ CHECKPOINT, PREVIOUS, METRICS = "checkpoint.h5", "checkpoint_prev.h5", "metrics.
 
 
 def is_run(path: Path) -> bool:
-    """Return whether a directory holds a run."""
+    """Whether a directory holds a run."""
     return any((path / name).is_file() for name in (LOCK, CHECKPOINT, PREVIOUS, METRICS))
 
 

@@ -76,7 +76,7 @@ def _map(plan: Any, source: str, name: str, start: int, shape: tuple[int, ...]) 
 
 
 def missing(dtype: np.dtype) -> Any:
-    """Return what stands for a number that is not there: nan, or the least of the integers."""
+    """Stand in for a missing number: nan, or the least of the integers."""
     return np.nan if dtype.kind == "f" else np.iinfo(dtype).min if dtype.kind in "iu" else 0
 
 

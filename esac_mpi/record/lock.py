@@ -112,7 +112,7 @@ def _locked(file: Path, descriptor: int, patience: float) -> bool:
 
 
 def _has_locks(descriptor: int) -> bool:
-    """Return whether the file system of a run.lock has locks, this one or another's."""
+    """Whether the file system of a run.lock has locks, this one or another's."""
     try:
         fcntl.lockf(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
         fcntl.lockf(descriptor, fcntl.LOCK_UN)
@@ -226,7 +226,7 @@ def _holder(descriptor: int) -> tuple[str, str, str]:
 
 
 def _dead(host: str, pid: str) -> bool:
-    """Return whether the holder was a process of this host and has ended."""
+    """Whether the holder was a process of this host and has ended."""
     if host != socket.gethostname() or not pid.isdecimal():
         return False
     try:
@@ -248,7 +248,7 @@ def _is_touched(file: Path, why: str) -> bool:
 
 
 def _server_time(path: Path) -> float:
-    """Return what the file server's clock says, by a file made for it [s]."""
+    """Ask the file server for its time, by a file made for it [s]."""
     probe = path / f"{LOCK}.tmp.{os.getpid()}"
     probe.unlink(missing_ok=True)
     os.close(os.open(probe, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o666))

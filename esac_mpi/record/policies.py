@@ -16,16 +16,9 @@ from esac_mpi.record.files import read
 from esac_mpi.record.reading import POLICY
 
 NEEDED = {
-    "sizes",
-    "activation",
-    "output",
-    "low",
-    "high",
-    "task",
-    "policy",
-    "generation",
+    "sizes", "activation", "output", "low", "high", "task", "policy", "generation",
     "episodic_return",
-}
+}  # fmt: skip
 KINDS = {"activation": ("relu", "tanh"), "output": ("tanh", "clip")}
 
 

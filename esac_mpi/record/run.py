@@ -149,8 +149,8 @@ class Run:
         self.task_changed = task_identity.changes(was, self._attributes)
         if self.config.task.changed == "refuse":
             task_identity.refuse(self.path, self.task_changed)
-        if told := task_identity.told(was, restored.generation, self.task_changed):
-            self._attributes["task_changes"] = told
+        if listed := task_identity.list_changes(was, restored.generation, self.task_changed):
+            self._attributes["task_changes"] = listed
 
     def _take(self) -> None:
         """Claim the directory, clean up and load the history."""
@@ -301,10 +301,8 @@ class Run:
         self._held.delete_segments(
             HISTORY, keep=self._shown | {segment.name for segment in self._history.closed}
         )
-        self.checkpoint_seconds, self.checkpoint_bytes = (
-            time.monotonic() - start,
-            self._held.written - written,
-        )
+        self.checkpoint_seconds = time.monotonic() - start
+        self.checkpoint_bytes = self._held.written - written
 
     def restore_replay(self, replay: Replay) -> None:
         """Put the transitions of the restored checkpoint back, oldest first.

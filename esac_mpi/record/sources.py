@@ -73,7 +73,7 @@ def begun_otherwise(config: Config, start: Mapping[str, Any]) -> str:
 
 
 def problem(found: RunFiles, config: Config, name: str) -> str:
-    """Return why a run cannot be made again under this configuration; empty if it can."""
+    """Say why a run cannot be made again under this configuration; empty if it can."""
     if found.config.algorithm != config.algorithm:
         return f"is a run of {found.config.algorithm}, not of {config.algorithm}"
     if found.config.own.follows is None:

@@ -62,12 +62,9 @@ def refuse(path: Path, changed: list[str]) -> None:
         )
 
 
-def told(was: Mapping[str, Any], generation: int, changed: list[str]) -> str:
+def list_changes(was: Mapping[str, Any], generation: int, changed: list[str]) -> str:
     """Write task_changes: what changed after which generation, at all starts so far."""
-    before = [str(was.get("task_changes", ""))]
-    return "; ".join(
-        filter(
-            None,
-            [*before, f"after generation {generation}: {', '.join(changed)}" if changed else ""],
-        )
-    )
+    entries = [str(was.get("task_changes", ""))]
+    if changed:
+        entries.append(f"after generation {generation}: {', '.join(changed)}")
+    return "; ".join(filter(None, entries))

@@ -44,7 +44,7 @@ def gather(
                 log.warn(f"{what} of {', '.join(odd)} differs from {first}: {depend}")
         cores = [one["cores"] for one in everyone]
         warnings = affinity.complaints(world.hosts, cores, threads)
-        for warning in (*warnings, found.not_finite, registered.told(env)):
+        for warning in (*warnings, found.not_finite, registered.explain(env)):
             if warning:
                 log.warn(warning)
         if found.apart:
