@@ -18,25 +18,19 @@ class Learning:
     """The gradient learner of an algorithm."""
 
     learner: Callable[[Config], str]  # a file of learners/
-    actor: Callable[
-        [Any], np.ndarray
-    ]  # State -> its actor, which a learner begins with, float32 [d]
+    # State -> its actor, which a learner begins with, float32 [d]
+    actor: Callable[[Any], np.ndarray]
     ranks: Callable[[int], bool]  # rank -> whether it has one
-    reserve: Callable[
-        [Config, int], int
-    ]  # horizon [steps] -> transitions beside the capacity that its replay has room for
-    added: Callable[
-        [Config, int], float
-    ]  # horizon [steps] -> transitions that a run of this budget adds at most, to a replay
-    own_env: Callable[
-        [Config, int], bool
-    ]  # rank -> whether what goes on beside others plays in an environment of its own there
-    beside: Callable[
-        [Config], bool
-    ]  # whether phases run beside the evaluation, so that their rank has no members
-    cut: Callable[
-        [Config], str
-    ]  # the setting after whose steps a phase cuts its episode, of which it plays no more; "" = none
+    # horizon [steps] -> transitions beside the capacity that its replay has room for
+    reserve: Callable[[Config, int], int]
+    # horizon [steps] -> transitions that a run of this budget adds at most, to a replay
+    added: Callable[[Config, int], float]
+    # rank -> whether what goes on beside others plays in an environment of its own there
+    own_env: Callable[[Config, int], bool]
+    # whether phases run beside the evaluation, so that their rank has no members
+    beside: Callable[[Config], bool]
+    # the setting after whose steps a phase cuts its episode, of which it plays no more; "" = none
+    cut: Callable[[Config], str]
     # generations from a phase to the next; 0: nothing learns under these settings
     interval: Callable[[Config], int]
 
@@ -50,25 +44,24 @@ class Declaration:
 
     learning: Learning | None
     discrete: bool  # whether it takes tasks with discrete actions
-    evolution: (
-        Callable[[Config], Evolution] | None
-    )  # the table by which it evaluates a population, if it does
-    work: Literal[
-        "members", "episodes", "tasks"
-    ]  # what its board has a row of; tasks: none, its `workers` have one each
+    # the table by which it evaluates a population, if it does
+    evolution: Callable[[Config], Evolution] | None
+    # what its board has a row of; tasks: none, its `workers` have one each
+    work: Literal["members", "episodes", "tasks"]
     policies: Mapping[str, str]  # State.policies' names, in words that follow "return of"
-    apart: bool  # whether each policy is reported by itself: the run's best and final return are the first one's, not the better's
+    # whether each policy is reported by itself: the run's best and final return are the first
+    # one's, not the better's
+    apart: bool
     fitness: str  # the column of its rows that is shown as fitness
-    operators: Callable[
-        [Config], str
-    ]  # a key of learners.OPERATORS where every rank takes gradients, and so loads torch, or ""
-    output: (
-        Literal["tanh", "clip"] | None
-    )  # how its policies' outputs are bounded; None = as policy.output says
-    head_scale: float  # what its policies' last layer is held times in discrete tasks, lest outputs be cut off; 1 = as it is
-    offspring: Callable[
-        [Config], int
-    ]  # members that the ranks make in a generation, rank 0 once its phase has ended
+    # a key of learners.OPERATORS where every rank takes gradients, and so loads torch, or ""
+    operators: Callable[[Config], str]
+    # how its policies' outputs are bounded; None = as policy.output says
+    output: Literal["tanh", "clip"] | None
+    # what its policies' last layer is held times in discrete tasks, lest outputs be cut off; 1 = as
+    # it is
+    head_scale: float
+    # members that the ranks make in a generation, rank 0 once its phase has ended
+    offspring: Callable[[Config], int]
 
 
 def added_by_phases(config: Config, phase: int) -> float:

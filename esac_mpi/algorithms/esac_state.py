@@ -20,75 +20,51 @@ class State:
 
     theta_es: np.ndarray = field(metadata={"shared": True})  # float32 [d]
     theta_sac: np.ndarray = field(metadata={"shared": True})  # float32 [d]
-    children: np.ndarray = field(
-        metadata={"shared": True, "part": POPULATION}
-    )  # float32 [child slots, d]
+    # float32 [child slots, d]
+    children: np.ndarray = field(metadata={"shared": True, "part": POPULATION})
     adam_m: np.ndarray = field(metadata={"shared": True, "part": ADAM})  # float32 [d]
     adam_v: np.ndarray = field(metadata={"shared": True, "part": ADAM})  # float32 [d]
-    replayed_theta: np.ndarray = field(  # float32 [members that a phase beside plays again, d]
-        metadata={"shared": True, "part": ANEW}
-    )
-    partial_sums: np.ndarray = (
-        field(  # float32 [chunks of slots, 2, d]: line 11's, the winners' mean; none of one chunk
-            metadata={"shared": True, "scratch": True}
-        )
-    )
-    rebuilt: np.ndarray = (
-        field(  # float32 [child slots, d] winners that have a child; none where there is one chunk
-            metadata={"shared": True, "scratch": True}
-        )
-    )
-    parents: np.ndarray = field(
-        metadata={"part": POPULATION}
-    )  # int64 [slots] CENTRE, SAC_COPY or CHILD + index
-    observation_sums: np.ndarray = field(  # float64 [3, observation]: count, sum, sum of squares
-        metadata={"later": True, "part": OBSERVATIONS}
-    )
-    phase_sums: np.ndarray = (
-        field(  # these before the generation of the phase that is or was beside
-            metadata={"later": True, "part": ANEW}
-        )
-    )
+    # float32 [members that a phase beside plays again, d]
+    replayed_theta: np.ndarray = field(metadata={"shared": True, "part": ANEW})
+    # float32 [chunks of slots, 2, d]: line 11's, the winners' mean; none of one chunk
+    partial_sums: np.ndarray = field(metadata={"shared": True, "scratch": True})
+    # float32 [child slots, d] winners that have a child; none where there is one chunk
+    rebuilt: np.ndarray = field(metadata={"shared": True, "scratch": True})
+    # int64 [slots] CENTRE, SAC_COPY or CHILD + index
+    parents: np.ndarray = field(metadata={"part": POPULATION})
+    # float64 [3, observation]: count, sum, sum of squares
+    observation_sums: np.ndarray = field(metadata={"later": True, "part": OBSERVATIONS})
+    # these before the generation of the phase that is or was beside
+    phase_sums: np.ndarray = field(metadata={"later": True, "part": ANEW})
     sigma: float = field(metadata={"part": TUNING})
-    tuning_multiplier: float = field(
-        default=1.0, metadata={"part": TUNING}
-    )  # Eq. (8) with the clipped step: sigma / sigma(1)
-    log_multiplier_unclipped: float = (
-        field(  # natural logarithm of Eq. (8) as printed, with the unclipped step
-            default=0.0, metadata={"part": TUNING}
-        )
-    )
+    # Eq. (8) with the clipped step: sigma / sigma(1)
+    tuning_multiplier: float = field(default=1.0, metadata={"part": TUNING})
+    # natural logarithm of Eq. (8) as printed, with the unclipped step
+    log_multiplier_unclipped: float = field(default=0.0, metadata={"part": TUNING})
     mean_length: float = 0.0  # running mean of the population's episodes [steps]
     expected_length: np.ndarray = field(  # [slots] of the next members, for scheduling alone
         default_factory=lambda: np.zeros(0), metadata={"part": ANEW}
     )
-    phase_begun: int = field(
-        default=0, metadata={"part": ANEW}
-    )  # generation whose SAC phase is in flight; 0 = none
-    phase_left: float = field(
-        default=0.0, metadata={"part": ANEW}
-    )  # its time still under phase_timing = virtual [steps]
+    # generation whose SAC phase is in flight; 0 = none
+    phase_begun: int = field(default=0, metadata={"part": ANEW})
+    # its time still under phase_timing = virtual [steps]
+    phase_left: float = field(default=0.0, metadata={"part": ANEW})
     replayed_members: np.ndarray = field(  # that a phase beside plays again
         default_factory=lambda: np.zeros(0, np.int64), metadata={"part": ANEW}
     )
     replayed_returns: np.ndarray = field(  # nan = with nothing
         default_factory=lambda: np.zeros(0), metadata={"compared": True, "part": ANEW}
     )
-    replayed_cap: int = field(
-        default=0, metadata={"part": ANEW}
-    )  # at which their episodes were truncated; 0 = none [steps]
-    next_trial: int = field(
-        default=1, metadata={"part": ANEW}
-    )  # SAC phases in all before theta_sac is tried again
-    learner_return: float = field(  # fitness: of its own whole episodes, the last phase's with one
-        default=-math.inf, metadata={"part": ANEW}
-    )
-    trials_won: int = field(
-        default=0, metadata={"part": ANEW}
-    )  # in a row by theta_sac, since it was adopted last
-    adam_from: int = field(
-        default=0, metadata={"part": ADAM, "generation": True}
-    )  # generation after which the moments began
+    # at which their episodes were truncated; 0 = none [steps]
+    replayed_cap: int = field(default=0, metadata={"part": ANEW})
+    # SAC phases in all before theta_sac is tried again
+    next_trial: int = field(default=1, metadata={"part": ANEW})
+    # fitness: of its own whole episodes, the last phase's with one
+    learner_return: float = field(default=-math.inf, metadata={"part": ANEW})
+    # in a row by theta_sac, since it was adopted last
+    trials_won: int = field(default=0, metadata={"part": ANEW})
+    # generation after which the moments began
+    adam_from: int = field(default=0, metadata={"part": ADAM, "generation": True})
     generation: int = 0
     counters: Counters = field(default_factory=Counters)
     best: Best = field(default_factory=Best)
