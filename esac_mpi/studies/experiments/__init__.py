@@ -1,1 +1,1 @@
-"""Experiments as files: what they are, what they cost, how they are run, drawn and submitted; for `esac-mpi experiment`."""
+"""Experiments as files: what they cost, and how they are run, drawn and submitted."""

@@ -58,38 +58,29 @@ def submitted(id: str, budget_name: str, root: Path, dry_run: bool) -> Iterator[
 
 
 def without_scripts() -> str:
-    """Return what to do where there are no job scripts."""
+    """Say what to do where there are no job scripts."""
     return f"{SCRIPTS}/ is not here: {called('examples')} copies it, to be edited for your machine"
 
 
 def line(run: Planned) -> str:
-    """Return a run's line of a list, as esac-mpi sweep writes it."""
+    """Write a run's line of a list, as esac-mpi sweep does."""
     return shlex.join([*run.line, "--run-dir", str(run.run_dir)])
 
 
 def slurm(out: Path, count: int, ranks: int) -> tuple[dict[str, str], list[str]]:
-    """Return environment and command line that submit a list to Slurm."""
-    return {"LIST": str(out)}, [
-        "sbatch",
-        f"--ntasks={ranks}",
-        f"--array=0-{count - 1}%10",
-        "jobs/slurm-array.sbatch",
-    ]
+    """Build the environment and command line that submit a list to Slurm."""
+    array = f"--array=0-{count - 1}%10"
+    return {"LIST": str(out)}, ["sbatch", f"--ntasks={ranks}", array, "jobs/slurm-array.sbatch"]
 
 
 def pbs(out: Path, count: int, ranks: int) -> tuple[dict[str, str], list[str]]:
-    """Return environment and command line that submit a list to PBS; an array has two elements or more."""
-    select = f"select=1:ncpus={ranks}:mpiprocs={ranks}:ompthreads=1"  # in SELECT for the rounds that follow
-    environment = {"LIST": str(out), "LAUNCH": f"mpiexec -n {ranks}", "SELECT": select} | (
-        {"INDEX": "0"} if count == 1 else {}
-    )
-    elements = ["-J", f"0-{count - 1}"] if count > 1 else []
-    return environment, [
-        "qsub",
-        "-v",
-        ",".join(environment),
-        "-l",
-        select,
-        *elements,
-        "jobs/pbs-array.sh",
-    ]
+    """Build those for PBS, where an array has two elements or more."""
+    # in SELECT for the rounds that follow
+    select = f"select=1:ncpus={ranks}:mpiprocs={ranks}:ompthreads=1"
+    environment = {"LIST": str(out), "LAUNCH": f"mpiexec -n {ranks}", "SELECT": select}
+    elements = ["-J", f"0-{count - 1}"]
+    if count == 1:
+        environment["INDEX"] = "0"
+        elements = []
+    line = ["qsub", "-v", ",".join(environment), "-l", select, *elements, "jobs/pbs-array.sh"]
+    return environment, line

@@ -6,11 +6,13 @@ from esac_mpi.studies.experiments.plan import Budget, Experiment, Planned
 
 
 def check_names(found: Experiment, budget: Budget, source: str) -> None:
-    """Raise Unusable where a budget names a task, variant or value that the experiment has not, or has values of no field."""
+    """Raise Unusable where a budget names a task or variant that is none, or values of no field."""
     for key, given, there in (
-        ("tasks", budget.tasks, found.tasks), ("for_task", budget.for_task, found.tasks),
-        ("variants", budget.variants, found.variants), ("for_variant", budget.for_variant, found.variants),
-    ):  # fmt: skip
+        ("tasks", budget.tasks, found.tasks),
+        ("for_task", budget.for_task, found.tasks),
+        ("variants", budget.variants, found.variants),
+        ("for_variant", budget.for_variant, found.variants),
+    ):
         for name in given:
             if name not in there:
                 raise Unusable(f"{source}: {key}: unknown '{name}'; {meant(name, there)}")
@@ -24,10 +26,10 @@ def refuse_one_task_twice(found: Experiment, settled: list[Planned]) -> None:
     """Raise Unusable where two tasks have one id, by which results are told apart."""
     names: dict[tuple[str, str, str], str] = {}
     for run in settled:
-        if (
-            one := names.setdefault((run.config.task.id, run.variant, run.value), run.task)
-        ) != run.task:
+        id = run.config.task.id
+        one = names.setdefault((id, run.variant, run.value), run.task)
+        if one != run.task:
             raise Unusable(
-                f"{found.id}: tasks {one} and {run.task} are both {run.config.task.id}, and results know a task by its id: "
-                "make two experiments of them"
+                f"{found.id}: tasks {one} and {run.task} are both {id}, and results know a task by "
+                "its id: make two experiments of them"
             )

@@ -13,7 +13,7 @@ Settings = dict[str, Any]  # {dotted name: value}
 
 @dataclass(frozen=True)
 class Product:
-    """A picture or table: a call of a tool. {runs}, {csv}, {run} and {task} stand for what there is when it is made."""
+    """A picture or table: a call of a tool, in which {runs}, {csv}, {run}, {task} are filled in."""
 
     tool: str
     arguments: list[str]
@@ -27,9 +27,8 @@ class Computed:
     ranks: int
     seconds: float  # [s]
     updates_per_second: float = 0.0  # of the learner; 0 = this machine's
-    core: Core | None = (
-        None  # None: as those that a run had; a file has it for all its budgets, in [core]
-    )
+    # None: as those that a run had; a file has it for all its budgets, in [core]
+    core: Core | None = None
 
     @property
     def machine(self) -> Machine:
@@ -45,9 +44,8 @@ class Budget:
     seconds: float = 0.0  # wall time of a run [s]; 0 = to the end of its own budget
     clock: Computed | None = None  # in its place the computed time on other ranks
     cores: int = 1  # ranks of a job of an algorithm with a population; others have one
-    ranks: list[int] = field(
-        default_factory=list
-    )  # each run once on each of these numbers of ranks
+    # each run once on each of these numbers of ranks
+    ranks: list[int] = field(default_factory=list)
     tasks: list[str] = field(default_factory=list)
     variants: list[str] = field(default_factory=list)
     values: list[Any] = field(default_factory=list)
@@ -91,9 +89,7 @@ class Planned:
 
     @property
     def label(self) -> str:
-        """The variant as results name it: runs on several numbers of ranks are variants of their own."""
-        return (
-            f"{self.variant}, {self.ranks} rank{'s' * (self.ranks > 1)}"
-            if self.ranks
-            else self.variant
-        )
+        """The variant as results name it, with the number of ranks where there are several."""
+        if not self.ranks:
+            return self.variant
+        return f"{self.variant}, {self.ranks} rank{'s' if self.ranks > 1 else ''}"

@@ -16,15 +16,14 @@ from esac_mpi.studies.experiments.plan import Experiment, Planned, Product
 
 Recorded = list[tuple[Planned, RunFiles, bool]]  # runs, and whether each is done
 Recorder = Callable[[Path, Recorded, Experiment, str], None]  # see `recorded`
-About = tuple[
-    str, str, str, str, bool, int, rows.Time | None
-]  # what `rows.rows` takes beside a run
+# what `rows.rows` takes beside a run
+About = tuple[str, str, str, str, bool, int, rows.Time | None]
 
 
 def drawn(
     found: Experiment, runs: list[Planned], folder: Path, budget: str, recorder: Recorder
 ) -> Generator[object, None, list[str]]:
-    """Write results.csv and the products from the runs that there are; yield the files, return the products that failed.
+    """Write results.csv and the products; yield the files, return the products that failed.
 
     Raises Unusable where there is no run to make them from, or one of other settings.
     """
@@ -39,7 +38,8 @@ def drawn(
         note(f"{len(there)} of {len(runs)} runs have something to draw")
     if unfinished := [run.run_dir.name for run, _, over in there if not over]:
         note(
-            f"not finished: {some(unfinished)}; all are compared at what these have reached; at a named time they are left out"
+            f"not finished: {some(unfinished)}; all are compared at what these have reached; "
+            "at a named time they are left out"
         )
     csv, failed = folder / "results.csv", list[str]()
     recorder(csv, there, found, budget)
@@ -56,16 +56,14 @@ def drawn(
 
 
 def calls(product: Product, runs: list[Planned], csv: Path) -> Iterator[tuple[Path, list[str]]]:
-    """Yield the file and the command line of each call that makes a product: one, or one for each task or run."""
+    """Yield the file and the command line of a product's calls: one, or one a task or run."""
     groups: dict[str, list[Planned]] = {}
     for run in runs:
-        key = (
-            run.run_dir.name
-            if "{run}" in product.out
-            else run.task
-            if "{task}" in product.out
-            else ""
-        )
+        key = ""
+        if "{run}" in product.out:
+            key = run.run_dir.name
+        elif "{task}" in product.out:
+            key = run.task
         groups.setdefault(key, []).append(run)
     for key, group in groups.items():
         paths = [str(run.run_dir) for run in group]
@@ -81,18 +79,8 @@ def calls(product: Product, runs: list[Planned], csv: Path) -> Iterator[tuple[Pa
         arguments = [
             token for argument in product.arguments for token in replaced.get(argument, [argument])
         ]
-        yield (
-            out,
-            [
-                sys.executable,
-                "-m",
-                "esac_mpi.commands",
-                Path(product.tool).stem,
-                *arguments,
-                "--out",
-                str(out),
-            ],
-        )
+        program = [sys.executable, "-m", "esac_mpi.commands", Path(product.tool).stem]
+        yield out, [*program, *arguments, "--out", str(out)]
 
 
 def recorded(csv: Path, runs: Recorded, found: Experiment, budget: str) -> None:
@@ -105,13 +93,13 @@ def recorded(csv: Path, runs: Recorded, found: Experiment, budget: str) -> None:
 
 
 def described(found: Experiment, planned: Planned, budget: str, done: bool) -> About:
-    """Return what decides a run's rows beside the run: the time at which it is compared, if it has a computed clock, is in it."""
+    """Collect what decides a run's rows beside it, with the time of its computed clock, if any."""
     until = (planned.clock.machine, planned.clock.seconds) if planned.clock else None
     return found.id, budget, planned.label, planned.value, done, found.points, until
 
 
 def kept(folder: Path, run: RunFiles, about: About) -> Path:
-    """Return the file that has a run's rows as it stands; one of another time, or of a program that makes others, is removed."""
+    """Write a run's rows, unless they are there; remove those of another time or program."""
     source = run.columns.source
     there = (source.stat().st_mtime_ns, source.stat().st_size) if source else None
     key = zlib.crc32(repr((about, run.generation, there, rows.VERSION)).encode())

@@ -20,15 +20,13 @@ def listing() -> Iterator[str]:
 
 
 def shown(id: str) -> Iterator[str]:
-    """Yield what an experiment is: title, claim, runs and cost of each budget, variants, products."""
+    """Yield an experiment's title, claim, runs and cost of each budget, variants, products."""
     found, known = design.experiment(id), estimates.speeds()
     yield f"{found.id}: {found.title}\n\nThe paper: {found.claim}\n"
     for name, budget in found.budgets.items():
         runs = design.runs(found, name, Path())
-        seeds, wall = (
-            f"{budget.seeds} seed{'s' * (budget.seeds > 1)}",
-            f", {budget.seconds:g} s each" if budget.seconds else "",
-        )
+        seeds = f"{budget.seeds} seed{'s' if budget.seeds > 1 else ''}"
+        wall = f", {budget.seconds:g} s each" if budget.seconds else ""
         if budget.clock:
             wall = f", {budget.clock.seconds:g} s each, {budget.clock.machine}"
         yield f"{name:<6} {priced(runs, budget.cores, known)}; {seeds}{wall}"
@@ -41,11 +39,8 @@ def shown(id: str) -> Iterator[str]:
     if found.field:
         yield f"\nswept: {found.field} = {', '.join(map(str, found.values))}"
     for name, budget in found.budgets.items():
-        for what, settings in {
-            "": budget.settings,
-            **budget.for_task,
-            **budget.for_variant,
-        }.items():
+        own = {"": budget.settings, **budget.for_task, **budget.for_variant}
+        for what, settings in own.items():
             if settings:
                 yield f"{name}{', ' * bool(what)}{what}: {written(settings)}"
     yield ""
@@ -56,7 +51,8 @@ def shown(id: str) -> Iterator[str]:
 def core(costs: Costs) -> Iterator[str]:
     """Yield what work takes on the core that clocks are computed for."""
     for name, unit in ("step", "us"), ("update", "ms"):
-        yield f"{name} of a core [{unit}]: {', '.join(f'{key} {cost:g}' for key, cost in costs[name].items())}"
+        listed = ", ".join(f"{key} {cost:g}" for key, cost in costs[name].items())
+        yield f"{name} of a core [{unit}]: {listed}"
 
 
 def priced(runs: list[Planned], cores: int, known: estimates.Speeds) -> str:
