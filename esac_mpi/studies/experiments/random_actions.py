@@ -73,12 +73,8 @@ def write(
             raise Unusable(str(error)) from error
         deviation = found.std(ddof=1) / np.sqrt(episodes)
         name = form(id, changes(horizon, kwargs or {}))
-        known[name] = {
-            "mean": found.mean(),
-            "error": deviation,
-            "worst": found.min(),
-            "best": found.max(),
-        }
+        extremes = {"worst": found.min(), "best": found.max()}
+        known[name] = {"mean": found.mean(), "error": deviation, **extremes}
         note(f"{name}: {found.mean():.6g} ± {deviation:.3g}")
     figures = {
         id: ", ".join(f"{name} = {float(value):.6g}" for name, value in known[id].items())

@@ -32,9 +32,8 @@ from esac_mpi.studies.experiments.plan import Planned
 STATUS = "status.json"
 TOLERANCE = 1.0  # a run that has had its wall time but for this is done [s]
 POLL = 0.1  # [s]
-CROWDED = (
-    20.0  # times its processor time at most, what a run that its clock ends may last without us
-)
+# times its processor time at most, what a run that its clock ends may last without us
+CROWDED = 20.0
 SPARE = 600.0  # beside twice its wall time, what a run may last without us [s]
 
 
@@ -144,11 +143,9 @@ class Spent:
 
     def of(self, planned: Planned, run: RunFiles | None) -> float:
         """Return the time of a run, no less than its history says; 0 for a run that is not there."""
-        return (
-            max(self._noted(planned.run_dir.name), last(run, "wall_seconds", "timing") or 0.0)
-            if run
-            else 0.0
-        )
+        if not run:
+            return 0.0
+        return max(self._noted(planned.run_dir.name), last(run, "wall_seconds", "timing") or 0.0)
 
     def note(self, planned: Planned, seconds: float) -> None:
         """Write down what a run has had in all."""
@@ -197,11 +194,8 @@ def left(planned: Planned, spent: Spent) -> float | None:
 def command(planned: Planned) -> list[str]:
     """Return the command line of a run."""
     beside = Path(sys.executable).with_name("mpirun")
-    launcher = [
-        str(beside) if beside.exists() else shutil.which("mpirun") or "mpirun",
-        "-n",
-        str(planned.ranks),
-    ]
+    mpirun = str(beside) if beside.exists() else shutil.which("mpirun") or "mpirun"
+    launcher = [mpirun, "-n", str(planned.ranks)]
     program = [sys.executable, "-m", "esac_mpi", *planned.line, "--run-dir", str(planned.run_dir)]
     limit = 2 * planned.seconds
     if planned.clock:  # of which wall time has no bound where other work has the cores
@@ -232,15 +226,13 @@ def outcome(going: Going) -> Ended:
     state = run.state if run and (going.taken_up or (run.state == "complete" and code == 0)) else ""
     if state == "complete" or (state == "requeue" and going.over):
         how = "done"
+    elif state == "requeue" or (going.interrupted and state != "failed"):
+        how = "stopped"
     else:
-        how = (
-            "stopped"
-            if state == "requeue" or (going.interrupted and state != "failed")
-            else "failed"
-        )
-    return Ended(
-        going.planned, "failed" if code == 2 else how, code, time.monotonic() - going.start
-    )
+        how = "failed"
+    if code == 2:
+        how = "failed"
+    return Ended(going.planned, how, code, time.monotonic() - going.start)
 
 
 @contextmanager
@@ -290,13 +282,9 @@ def carry_out(
 
 def too_soon(going: Going, spent: Spent) -> bool:
     """Return whether a run was ended before its computed clock had passed its time."""
-    clocked = going.planned.clock is not None
-    return (
-        clocked
-        and going.over
-        and outcome(going).how == "done"
-        and left(going.planned, spent) is not None
-    )
+    if going.planned.clock is None or not going.over or outcome(going).how != "done":
+        return False
+    return left(going.planned, spent) is not None
 
 
 def wait(going: list[Going], heard: list[int], told: int) -> int:

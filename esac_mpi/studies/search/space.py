@@ -100,11 +100,9 @@ def entries(table: dict[str, Any]) -> Iterator[tuple[str, Any]]:
 def one(name: str, entry: Any, source: str) -> Range | Choices:
     """Return the range or the choices of a field. Raises Unusable."""
     if name in COMMON or name.partition(".")[0] in COMMON:
-        reason = (
-            "seeds = [100, 101] of the study says which"
-            if name == "seed"
-            else "the same for all trials, under [settings]"
-        )
+        reason = "the same for all trials, under [settings]"
+        if name == "seed":
+            reason = "seeds = [100, 101] of the study says which"
         raise Unusable(f"{source}: {name}: {reason}")
     if isinstance(entry, list):
         return choices(name, entry, source)

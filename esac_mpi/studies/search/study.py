@@ -24,10 +24,8 @@ from esac_mpi.studies.experiments.design import fields, known, made, refuse_auto
 from esac_mpi.studies.search.space import Choices, Space, parsed
 from esac_mpi.training.task_set_up import make_task
 
-STUDY, BASE = (
-    "study.json",
-    "base",
-)  # file, and the key in it of what trials begin with, defaults too
+STUDY = "study.json"
+BASE = "base"  # its key of what trials begin with, defaults too
 OWN = ("seed", "run_dir", "max_hours")  # of every trial, set by the search
 MOST = 1000  # combinations of choices in which it is looked for what is read
 KINDS: dict[str, Any] = {

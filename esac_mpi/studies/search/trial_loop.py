@@ -41,10 +41,8 @@ POLL = 1.0  # between two looks at what others do [s]
 EVALUATION = "evaluation_"  # begins the names of a row's columns of returns
 PRUNED = "pruned"  # status of a run that was given up
 STATE = (CHECKPOINT, PREVIOUS, METRICS)  # files of a run that has begun
-UNFINISHED = (
-    "running",
-    "requeue",
-)  # statuses of one that was to be, where its task died before it said so
+# statuses of one that was to be given up, where its task died before it said so
+UNFINISHED = ("running", "requeue")
 GO_ON = "run the same command again"
 
 
@@ -70,13 +68,11 @@ class Task:
         self, study: Study, stop: Stop, max_hours: float = 0.0, place: Path | None = None
     ) -> None:
         self._study, self._stop, self._place = study, stop, place
-        self._end = (
-            process_start.BEGAN + 3600 * max_hours if max_hours else math.inf
-        )  # by the monotonic clock [s]
+        # by the monotonic clock [s]
+        self._end = process_start.BEGAN + 3600 * max_hours if max_hours else math.inf
         self._journal, self._owners = Journal(study, fresh=True), Owners(study.path)
-        self._doubts: dict[
-            int, float
-        ] = {}  # since when trials of other hosts have been waited for, by the monotonic clock [s]
+        # since when trials of other hosts have been waited for, by the monotonic clock [s]
+        self._doubts: dict[int, float] = {}
         self._given_up = False  # whether the trial in progress is to be
 
     def trainings(self) -> Trainings:
@@ -106,11 +102,9 @@ class Task:
                 "study": str(self._study.path),
                 "host": socket.gethostname(),
                 "pid": os.getpid(),
+                "time": datetime.now(UTC).isoformat(timespec="microseconds"),
             }
-            write_status(
-                self._place,
-                {**about, "time": datetime.now(UTC).isoformat(timespec="microseconds"), **more},
-            )
+            write_status(self._place, {**about, **more})
 
     def _take(self) -> tuple[int, Held] | None:
         """Return a trial and its lock, None where each is finished or in living hands. Raises Left."""
@@ -206,11 +200,8 @@ class Task:
         except Unreadable as error:
             return self._fail(number, str(error), ending.wished)
         if not math.isfinite(value):
-            return self._fail(
-                number,
-                f"the run in {path} has no evaluation whose returns are all finite",
-                ending.wished,
-            )
+            why = f"the run in {path} has no evaluation whose returns are all finite"
+            return self._fail(number, why, ending.wished)
         return Result(value, ending.wished)
 
     def _hours_left(self) -> float:
