@@ -45,14 +45,8 @@ class Start:
     rows: np.ndarray | None = None  # room for the replay that ranks share
 
 
-LEARNERS = {
-    "sac": "SAC",
-    "td3": "TD3",
-    "ddpg": "DDPG",
-    "erl": "ERL",
-    "cem": "CEM",
-    "ppo": "PPO",
-}  # file here -> its class
+# file here -> its class
+LEARNERS = {"sac": "SAC", "td3": "TD3", "ddpg": "DDPG", "erl": "ERL", "cem": "CEM", "ppo": "PPO"}
 EXTRAS = {"ppo": "baselines"}  # learner -> the extra of setup.cfg that brings its library
 OPERATORS = {
     "genetic": ("operators", "GeneticOperators"),

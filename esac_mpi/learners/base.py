@@ -86,10 +86,8 @@ class GradientLearner(ABC):
         self.device_name = gpu.named(self.device, config.learner.kernels)
         self.compiled = self.device.type == "cpu" and config.learner.kernels == "compiled"
         self.seed, self.options, self._activation = config.seed, options, config.policy.activation
-        self._actions, self._products = (
-            a,
-            torch.bfloat16 if config.learner.precision == "bf16" else torch.float32,
-        )
+        self._actions = a
+        self._products = torch.bfloat16 if config.learner.precision == "bf16" else torch.float32
         self.replay = Replay(options.replay_capacity, o, a, start.reserve, start.rows)
         self.env_steps = 0  # training steps ever
 
@@ -100,9 +98,8 @@ class GradientLearner(ABC):
         """
         if self.device.type == "cuda":
             what = f"{self.NAME}'s replay of {len(self.replay.ring):,} transitions and what updates draw"
-            copies = sum(
-                tensor.nbytes for tensor in self.kept()
-            )  # which a capture makes, and lets go of
+            # which a capture makes, and lets go of
+            copies = sum(tensor.nbytes for tensor in self.kept())
             gpu.refuse_too_large(Chunks.bytes(self) + copies, what)
             self.chunks = Chunks(self, gpu.Cuda())
 

@@ -42,11 +42,9 @@ class Batch:
         self.observation, self.action, self.next_observation = (
             rows[:, part] for part in (at.observation, at.action, at.next_observation)
         )
-        self.taken, self.reward, self.terminated = (
-            rows[:, at.taken],
-            rows[:, at.reward],
-            rows[:, at.terminated],
-        )
+        self.taken = rows[:, at.taken]
+        self.reward = rows[:, at.reward]
+        self.terminated = rows[:, at.terminated]
 
     def standardise(self, normaliser: Normaliser | None) -> None:
         """Let both observations be standardised from the next `move` on; None: let them be plain."""

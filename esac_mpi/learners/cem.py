@@ -39,18 +39,15 @@ class CEM(GradientLearner):
         )
         self.adam = {"critic": Adam(self.critic.values, self.critic.gradient, options.lr_critic)}
         self.targets = {"target_critic": target}
-        adam = {
-            **self.adam,
-            "actor": Adam(self.actor.values, self.actor.gradient, 0.0),
-        }  # which takes no step
+        # which takes no step
+        adam = {**self.adam, "actor": Adam(self.actor.values, self.actor.gradient, 0.0)}
         self.update = Update(Parts(self.actor, self.critic, self.actor, target, adam), self.options)
         self._follow = Operations()
         self._follow.note(target.values.lerp_, self.critic.values, options.tau)
         self._follow.note(target.refresh)
         self.ready()
-        self.taught: list[
-            np.ndarray
-        ] = []  # the first critic, float32 [d], as it was after each actor of the last phase
+        # the first critic, float32 [d], as it was after each actor of the last phase
+        self.taught: list[np.ndarray] = []
 
     def teach(
         self, actors: Sequence[np.ndarray], updates: int, k: int, added: int | None = None

@@ -75,19 +75,14 @@ class Chunks:
         self._learner, self._gpu = learner, gpu
         batch, drawn = learner.update.transitions, learner.update.drawn
         self._mirror = Mirror(learner.replay, batch.tensor.device)
-        self._at = batch.tensor.new_zeros(
-            1, dtype=torch.int64
-        )  # whose turn it is, of both halves' updates
+        # whose turn it is, of both halves' updates
+        self._at = batch.tensor.new_zeros(1, dtype=torch.int64)
         rates = batch.tensor.new_zeros(len(learner.adam), 2)
         self._where = batch.tensor.new_zeros(len(batch.rows), dtype=torch.int64)
-        self._taken = [
-            self._where,
-            rates,
-            *([drawn.tensor] if drawn else []),
-        ]  # what one update takes
-        self._inputs = [
-            tensor.new_zeros(2 * CHUNK, *tensor.shape) for tensor in self._taken
-        ]  # what all of both halves do
+        # what one update takes
+        self._taken = [self._where, rates, *([drawn.tensor] if drawn else [])]
+        # what all of both halves do
+        self._inputs = [tensor.new_zeros(2 * CHUNK, *tensor.shape) for tensor in self._taken]
         self._halves = [Half(first, self._inputs, gpu) for first in (0, CHUNK)]
         for adam, given in zip(learner.adam.values(), rates, strict=True):
             adam.take_rates(given)

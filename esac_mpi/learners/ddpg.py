@@ -37,12 +37,10 @@ class DDPG(GradientLearner):
         parts = deterministic.parts(
             self, start, (CRITIC,), self.options.lr_actor, self.options.lr_critic
         )
-        self.actor, self.critic, self.adam, self.targets = (
-            parts.actor,
-            parts.critic,
-            parts.adam,
-            parts.targets,
-        )
+        self.actor = parts.actor
+        self.critic = parts.critic
+        self.adam = parts.adam
+        self.targets = parts.targets
         self.update = Update(parts, self.options)
         self.ready()
 
@@ -65,9 +63,8 @@ class Update(deterministic.Update):
     def __init__(self, parts: Parts, options: configuration.DDPG) -> None:
         super().__init__(parts, options)
         (o, *_, a), like = parts.actor.layout.sizes, parts.actor.values
-        self._own, self._following = like.new_empty(
-            2, self.batch, o + a
-        )  # observation, or the next one, and the actor's action
+        # observation, or the next one, and the actor's action
+        self._own, self._following = like.new_empty(2, self.batch, o + a)
         self._critic_pass = Pass(parts.critic, self.batch)
         self._note_critic(self._critic)
         self._note_actor(self._actor)
@@ -81,12 +78,10 @@ class Update(deterministic.Update):
         do.note(self._following[:, o:].copy_, self._action)
         q = self._critic_pass.forward(do, parts.target_critic, self._following)[:, 0]
         backup, one = torch.empty_like(batch.reward), torch.ones_like(batch.reward)
-        do.note(
-            torch.sub, one, batch.terminated, out=backup
-        )  # only termination ends the sum of rewards
-        do.note(
-            torch.addcmul, batch.reward, backup, q, value=options.gamma, out=backup
-        )  # y of Algorithm 1
+        # only termination ends the sum of rewards
+        do.note(torch.sub, one, batch.terminated, out=backup)
+        # y of Algorithm 1
+        do.note(torch.addcmul, batch.reward, backup, q, value=options.gamma, out=backup)
 
         error = self._critic_pass.forward(do, parts.critic, batch.taken)
         do.note(error[:, 0].sub_, backup)
@@ -110,9 +105,8 @@ class Update(deterministic.Update):
 
         delta = torch.full_like(q, -1 / self.batch)  # the loss is minus the mean of Q
         first = self._critic_pass.inputs_backward(do, parts.critic, delta)
-        to_action = parts.critic.layers[0][0][
-            -a:
-        ]  # [a, hidden]: from the first layer's sums back to the action
+        # [a, hidden]: from the first layer's sums back to the action
+        to_action = parts.critic.layers[0][0][-a:]
         by_action, by_mean = first.new_empty(a, self.batch), torch.empty_like(self._action)
         do.note(torch.mm, to_action, first.mT, out=by_action)
         do.note(by_mean.copy_, by_action.mT)

@@ -98,12 +98,10 @@ class Update:
         (o, *_, a), like, batch = parts.actor.layout.sizes, parts.actor.values, options.batch_size
         self.batch, self.transitions = batch, Batch(like, batch, o, a)
         self.rows = self.transitions.rows
-        self.batch_sums = like.new_zeros(
-            2
-        )  # over the batch: squared errors of the critics, Q of the actor's own actions
-        self.sums = torch.zeros(
-            2, dtype=torch.float64, device=like.device
-        )  # of `batch_sums`, over updates
+        # over the batch: squared errors of the critics, Q of the actor's own actions
+        self.batch_sums = like.new_zeros(2)
+        # of `batch_sums`, over updates
+        self.sums = torch.zeros(2, dtype=torch.float64, device=like.device)
         self._action, self._actor_pass = like.new_empty(batch, a), Pass(parts.actor, batch)
         self.networks = parts.actor, parts.critic, parts.target_actor, parts.target_critic
         self.lists = self._critic, self._actor = Operations(), Operations()

@@ -36,10 +36,8 @@ class ERL(GradientLearner):
         """Take the initial actor; draw the critic."""
         config, options = start.config, start.config.erl
         super().__init__(start, options)
-        layouts, theta = (
-            critics.layouts(config, start.layout),
-            critics.initial(config, start.layout),
-        )
+        layouts = critics.layouts(config, start.layout)
+        theta = critics.initial(config, start.layout)
         self.actor, target_actor = (self.actor_network(start.layout, start.theta) for _ in range(2))
         self.critic, target_critic = (
             Critic(layouts, theta, self.device, self._products) for _ in range(2)
@@ -82,9 +80,8 @@ class Update(deterministic.Update):
             do, parts.target_critic, (batch.next_observation, self._action)
         )[:, 0]
         backup, one = torch.empty_like(batch.reward), torch.ones_like(batch.reward)
-        do.note(
-            torch.sub, one, batch.terminated, out=backup
-        )  # only termination ends the sum of rewards
+        # only termination ends the sum of rewards
+        do.note(torch.sub, one, batch.terminated, out=backup)
         do.note(torch.addcmul, batch.reward, backup, q, value=self.options.gamma, out=backup)
 
         taken = batch.observation, batch.action

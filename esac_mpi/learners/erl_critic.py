@@ -50,9 +50,8 @@ class CriticPass:
     def __init__(self, critic: Critic, rows: int) -> None:
         self._joint = Pass(critic.joint, rows)
         joined = critic.joint.layout.sizes[0]
-        self._first = critic.values.new_empty(
-            rows, joined, dtype=critic.joint.products
-        )  # of observation, of action
+        # of observation, of action
+        self._first = critic.values.new_empty(rows, joined, dtype=critic.joint.products)
         self._by_first = torch.empty_like(self._first)
         self._side = joined // 2
 
@@ -95,10 +94,8 @@ class CriticPass:
 
     def _back(self, do: Operations, critic: Critic, delta: Tensor, columns: slice) -> None:
         """Note the gradient by the first layers' sums in these columns, given that by the joint layer's."""
-        weight, first, by_first = (
-            critic.joint.layers[0].weight[columns],
-            self._first[:, columns],
-            self._by_first[:, columns],
-        )
+        weight = critic.joint.layers[0].weight[columns]
+        first = self._first[:, columns]
+        by_first = self._by_first[:, columns]
         do.note(torch.mm, delta, weight.mT, out=by_first)
         do.note(critic.joint.deactivate, by_first, first, grad_input=by_first)

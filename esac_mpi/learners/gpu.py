@@ -18,9 +18,8 @@ from esac_mpi.learners import NoDevice, cpu
 Work = Callable[[], object]  # operations on a device's tensors
 REPEATING = (":4096:8", ":16:8")  # workspaces of cuBLAS with which equal products have equal bits
 VARIABLE = "CUBLAS_WORKSPACE_CONFIG"
-WORKSPACE = (
-    2**30
-)  # what libraries and graphs take for themselves, generously: a graph 32 MiB for cuBLAS alone [bytes]
+# what libraries and graphs take for themselves, generously: a graph 32 MiB for cuBLAS alone [bytes]
+WORKSPACE = 2**30
 REMEDY = "ask the scheduler for one of your own, or use cpu"
 
 
@@ -50,10 +49,9 @@ class Cuda:
     """The current CUDA device. Work is launched on the current stream, so that whatever reads a tensor waits for it."""
 
     def __init__(self) -> None:
-        self._copies, self._side = (
-            torch.cuda.Stream(),
-            torch.cuda.Stream(),
-        )  # cuBLAS keeps a workspace for each
+        # cuBLAS keeps a workspace for each
+        self._copies = torch.cuda.Stream()
+        self._side = torch.cuda.Stream()
 
     def host(self, like: Tensor) -> Tensor:
         """Return pinned memory: a copy from it needs no core."""
@@ -92,10 +90,8 @@ class Cuda:
         workspace of cuBLAS in its own memory: a graph that goes takes along the one of its stream, which others may hold
         (torch's issue 193402).
         """
-        graph, forget = (
-            torch.cuda.CUDAGraph(),
-            getattr(torch._C, "_cuda_clearCublasWorkspaces", lambda: None),
-        )
+        graph = torch.cuda.CUDAGraph()
+        forget = getattr(torch._C, "_cuda_clearCublasWorkspaces", lambda: None)
         forget()
         with torch.cuda.graph(graph, stream=self._side, capture_error_mode="thread_local"):
             work()
@@ -154,9 +150,8 @@ def _taken(found: torch.device, options: config.Learner) -> torch.device:
 
 def repeat(options: config.Learner) -> None:
     """Let a GPU's bits repeat, or torch refuse what would not; before the first product of this process."""
-    torch.set_deterministic_debug_mode(
-        "error"
-    )  # as use_deterministic_algorithms, which loads torch's compiler, for seconds
+    # as use_deterministic_algorithms, which loads torch's compiler, for seconds
+    torch.set_deterministic_debug_mode("error")
     setattr(torch.utils.deterministic, "fill_uninitialized_memory", False)  # noqa: B010  a debugging aid, in every captured update
     torch.backends.cuda.matmul.allow_tf32 = options.precision == "tf32"
 
@@ -173,9 +168,8 @@ class Settings(NamedTuple):
 
     deterministic: int  # torch's deterministic debug mode
     fills: bool
-    tf32: (
-        bool | None
-    )  # None: the process has it by torch's newer names, which must not be mixed with this one
+    # None: the process has it by torch's newer names, which must not be mixed with this one
+    tf32: bool | None
     device: int | None  # None: none has been taken
 
 

@@ -61,10 +61,8 @@ class Individuals:
         """Make the updates of `trained`; yield after a turn of SLICE how many they are so far. One individual at a time."""
         assign(self._actor.values, theta)
         assign(self._critic.values, critic)
-        adam, seen = (
-            Adam(self._actor.values, self._actor.gradient, self._rate),
-            self._taken[:, : states.shape[1]].numpy(),
-        )
+        adam = Adam(self._actor.values, self._actor.gradient, self._rate)
+        seen = self._taken[:, : states.shape[1]].numpy()
         done, turn = 0, cooperative.Turn(SLICE)
         while done < updates:
             with one_thread():
@@ -87,9 +85,8 @@ class Individuals:
         q = self._critic_pass.forward(do, self._critic, self._taken)
         first = self._critic_pass.inputs_backward(do, self._critic, torch.full_like(q, -1 / batch))
         by_action, by_output = first.new_empty(a, batch), torch.empty_like(self._action)
-        do.note(
-            torch.mm, self._critic.layers[0].weight[-a:], first.mT, out=by_action
-        )  # [a, hidden]: the action's part
+        # [a, hidden]: the action's part
+        do.note(torch.mm, self._critic.layers[0].weight[-a:], first.mT, out=by_action)
         do.note(by_output.copy_, by_action.mT)
         do.note(TANH_BACKWARD, by_output, self._action, grad_input=by_output)
         self._actor_pass.backward(do, self._actor, states, by_output)

@@ -11,9 +11,8 @@ from esac_mpi.learners.erl_critic import Critic, CriticPass
 from esac_mpi.learners.network import Network, Operations, Pass, assign
 from esac_mpi.operators.policy import Layout
 
-Judging = Callable[
-    [np.ndarray, np.ndarray], np.ndarray
-]  # (states [n, o], actions [n, a]) -> Q, float32 [n]
+# (states [n, o], actions [n, a]) -> Q, float32 [n]
+Judging = Callable[[np.ndarray, np.ndarray], np.ndarray]
 
 
 class Judge:

@@ -89,9 +89,8 @@ class Network:
         self.activate_, self.deactivate = ACTIVATIONS[activation]
         self.affine: Callable[..., Tensor] = torch.addmm if self.members == 1 else torch.baddbmm
         self.product: Callable[..., Tensor] = torch.mm if self.members == 1 else torch.bmm
-        tensors = zip(
-            *(layout.views(theta) for theta in members), strict=True
-        )  # each one's, of all members
+        # each one's, of all members
+        tensors = zip(*(layout.views(theta) for theta in members), strict=True)
         values = torch.tensor(
             np.concatenate([np.ravel(tensor) for tensor in tensors]), device=device
         )
@@ -143,9 +142,8 @@ class Network:
     def numpy(self) -> list[Layer]:
         """Return the layers of a single member, weights [in, out] and vectors [1, out]; views on a CPU, else copies."""
         here = self.values.device.type == "cpu"
-        tensors = (
-            self.tensors if here else self._views(self.values.cpu())
-        )  # one copy: an interleaved phase asks at every step
+        # one copy: an interleaved phase asks at every step
+        tensors = self.tensors if here else self._views(self.values.cpu())
         return self.layout.grouped([view.numpy() for view in tensors])
 
     def _views(self, values: Tensor) -> list[Tensor]:
@@ -168,14 +166,11 @@ class Normalisation:
         self._rounded = hidden.dtype != torch.float32
         self.hidden, self._sums = hidden, torch.empty_like(hidden, dtype=torch.float32)
         self._normal = torch.empty_like(self._sums) if self._rounded else hidden
-        self._by_sums, self.affine = (
-            torch.empty_like(self._sums),
-            hidden if self._rounded else self._sums,
-        )
-        self._mean, self._scale = (
-            self._sums[..., :1].clone(),
-            self._sums[..., :1].clone(),
-        )  # 1 / standard deviation
+        self._by_sums = torch.empty_like(self._sums)
+        self.affine = hidden if self._rounded else self._sums
+        # 1 / standard deviation
+        self._mean = self._sums[..., :1].clone()
+        self._scale = self._sums[..., :1].clone()
 
     def tail(self, rows: int) -> "Normalisation":
         """Return the part that belongs to the last `rows` rows, in the same memory."""
@@ -257,10 +252,8 @@ class Pass:
         self.output = self._last.float()  # itself, or a copy; the next pass overwrites it
         self.deltas = [torch.empty_like(x) for x in self.hidden]
         self.normal = [Normalisation(x) if network.layout.layer_norm else None for x in self.hidden]
-        self.thin, self.inputs = (
-            out == 1 and bool(hidden),
-            list(self.hidden),
-        )  # of every layer but the first
+        self.thin = out == 1 and bool(hidden)
+        self.inputs = list(self.hidden)  # of every layer but the first
         if (
             path := network.layout.path
         ):  # the last layer sees the last units, and beside them the observation
@@ -344,9 +337,8 @@ class Pass:
 
         gradients: where to leave those of what normalises layer i - 1.
         """
-        product = (
-            torch.mul if self.thin and i == len(self.hidden) else network.product
-        )  # one output: an outer product
+        # one output: an outer product
+        product = torch.mul if self.thin and i == len(self.hidden) else network.product
         out = self.deltas[i - 1]
         do.note(product, delta, network.layers[i].weight[..., : out.shape[-1], :].mT, out=out)
         if network.layout.path and i == len(self.hidden):

@@ -105,11 +105,9 @@ class Imitation:
         self.actor, self.rows = Actor(layout, activation, start, batch), torch.zeros(batch, o + a)
         network, self._operations = self.actor.network, Operations()
         self.run = self._operations.run
-        do, (states, wanted), delta = (
-            self._operations,
-            self.rows.split([o, a], 1),
-            torch.zeros(batch, a),
-        )
+        do = self._operations
+        states, wanted = self.rows.split([o, a], 1)
+        delta = torch.zeros(batch, a)
         acted = self.actor.forward(do, states)
         do.note(torch.mul, acted, 2 + 2 / batch, out=delta)
         do.note(delta.sub_, wanted, alpha=2)

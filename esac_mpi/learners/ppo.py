@@ -196,11 +196,9 @@ class PPO:
         episode = self._episode
         if episode is None or episode.env is env:
             return
-        episode.observation, episode.episodic_return, episode.discounted = (
-            env.reset(episode.seed),
-            0.0,
-            0.0,
-        )
+        episode.observation = env.reset(episode.seed)
+        episode.episodic_return = 0.0
+        episode.discounted = 0.0
         for action in episode.actions:
             answer = transition(env, action)
             if answer is None or answer[2] or answer[3]:
@@ -231,9 +229,8 @@ class PPO:
         """Take `steps` steps; return the rows to learn from, append each episode's return (nan: unstable)."""
         policy, rows = self._model.policy, list[Row]()
         policy.set_training_mode(False)
-        random = (
-            self._generators()
-        )  # the library draws from torch's own generators, which others may use too
+        # the library draws from torch's own generators, which others may use too
+        random = self._generators()
         for _ in range(steps):
             episode = self._episode = self._episode or self._started(env, k, steps, returns)
             observation = self._standardised(episode.observation)[None].copy()

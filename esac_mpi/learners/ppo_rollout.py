@@ -29,9 +29,8 @@ class Episode:
 
     seed: int
     env: Env | None = None  # None: it is yet to be played again
-    actions: list[np.ndarray] = field(
-        default_factory=list
-    )  # float32 [a] each, as `transition` took them
+    # float32 [a] each, as `transition` took them
+    actions: list[np.ndarray] = field(default_factory=list)
     observation: np.ndarray = field(default_factory=lambda: np.zeros(0, np.float32))  # float32 [o]
     episodic_return: float = 0.0
     discounted: float = 0.0  # sum of its rewards so far, the older ones discounted
@@ -60,8 +59,6 @@ class RewardScale:
     def load(self, array: np.ndarray) -> None:
         """Take over what `array` returned."""
         mean, variance, count = np.asarray(array, np.float64)
-        self._spread.mean, self._spread.var, self._spread.count = (
-            np.array(mean),
-            np.array(variance),
-            float(count),
-        )
+        self._spread.mean = np.array(mean)
+        self._spread.var = np.array(variance)
+        self._spread.count = float(count)

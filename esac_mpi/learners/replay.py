@@ -96,11 +96,9 @@ class Replay:
 
         So they are kept for a larger budget.
         """
-        self._rows, self.capacity, self._apart = (
-            np.zeros((count, self.width), np.float32),
-            count,
-            True,
-        )
+        self._rows = np.zeros((count, self.width), np.float32)
+        self.capacity = count
+        self._apart = True
         self.rewritten += 1
 
     def places(
@@ -114,10 +112,8 @@ class Replay:
 
         added: as they were when so many had been added; None = now. newest: of so many alone; None = all that are kept.
         """
-        added, newest = (
-            self.added if added is None else added,
-            self.capacity if newest is None else newest,
-        )
+        added = self.added if added is None else added
+        newest = self.capacity if newest is None else newest
         where = random.integers(min(added, newest), size=shape)
         if added > newest:
             where += added - newest

@@ -28,12 +28,8 @@ from esac_mpi.learners.sac_update import LOG_STD_MAX, LOG_STD_MIN, Parts, Update
 from esac_mpi.learners.training import Streams
 from esac_mpi.operators.policy import Layout
 
-LOG_STD_HEAD, CRITIC1, CRITIC2, VALUE = (
-    16,
-    17,
-    18,
-    19,
-)  # which network initial weights are drawn for
+# which network initial weights are drawn for
+LOG_STD_HEAD, CRITIC1, CRITIC2, VALUE = 16, 17, 18, 19
 
 
 class SAC(GradientLearner):
@@ -47,12 +43,10 @@ class SAC(GradientLearner):
         super().__init__(start, config.sac)
         o, *hidden, a = layout.sizes
         head = Layout((layout.sizes[-2], a)).initial(config.seed, LOG_STD_HEAD)
-        rows = np.pad(
-            head[:-a].reshape(a, -1), [(0, 0), (0, layout.path)]
-        )  # a linear path into it begins at zero
-        actor = np.concatenate(
-            [theta[:-a], rows.ravel(), theta[-a:], head[-a:]]
-        )  # its last layer is [mean; log std]
+        # a linear path into it begins at zero
+        rows = np.pad(head[:-a].reshape(a, -1), [(0, 0), (0, layout.path)])
+        # its last layer is [mean; log std]
+        actor = np.concatenate([theta[:-a], rows.ravel(), theta[-a:], head[-a:]])
         self._trunk = layout.d - a
         self.actor = self.actor_network(
             Layout((o, *hidden, 2 * a), layout.layer_norm, layout.linear), actor
@@ -60,9 +54,8 @@ class SAC(GradientLearner):
         critic, value = ((o + a, *hidden, 1), CRITIC1, CRITIC2), ((o, *hidden, 1), VALUE)
         self.critic = self.network(*critic)  # both of them: outputs are [2, batch, 1]
         self.value = self.network(*value) if config.sac.value_network else None
-        self.target = self.network(
-            *(value if self.value else critic)
-        )  # at first equal to the one it follows
+        # at first equal to the one it follows
+        self.target = self.network(*(value if self.value else critic))
         self.targets = {"target": self.target}
         self.temperature = torch.tensor(config.sac.temperature, device=self.device)
         self.adam = {"actor": self._adam(self.actor), "critic": self._adam(self.critic)}

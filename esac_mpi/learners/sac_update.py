@@ -48,30 +48,22 @@ class Update:
 
     def __init__(self, parts: Parts, options: config.SAC) -> None:
         self.parts, self.options = parts, options
-        o, a, batch = (
-            parts.actor.layout.sizes[0],
-            parts.actor.layout.sizes[-1] // 2,
-            options.batch_size,
-        )
+        o = parts.actor.layout.sizes[0]
+        a = parts.actor.layout.sizes[-1] // 2
+        batch = options.batch_size
         self.batch, self.actions = batch, a
         like = parts.actor.values
         self.transitions, self.drawn = Batch(like, batch, o, a), Upload(like, 2, batch, a)
-        self.rows, self.noise, self._noise = (
-            self.transitions.rows,
-            self.drawn.host,
-            self.drawn.tensor,
-        )
-        self.sums = torch.zeros(
-            len(STATISTICS), dtype=torch.float64, device=like.device
-        )  # of `batch_sums`, over updates
-        self.batch_sums = like.new_zeros(
-            len(STATISTICS)
-        )  # over the batch, before the factors of `means`
+        self.rows = self.transitions.rows
+        self.noise = self.drawn.host
+        self._noise = self.drawn.tensor
+        # of `batch_sums`, over updates
+        self.sums = torch.zeros(len(STATISTICS), dtype=torch.float64, device=like.device)
+        # over the batch, before the factors of `means`
+        self.batch_sums = like.new_zeros(len(STATISTICS))
 
-        observation, next_observation = (
-            self.transitions.observation,
-            self.transitions.next_observation,
-        )
+        observation = self.transitions.observation
+        next_observation = self.transitions.next_observation
         self._taken = self.transitions.taken.expand(2, batch, o + a)
         pairs = like.new_empty(2, batch, o + a)  # (observation, action)
         self._sources = [
@@ -80,15 +72,12 @@ class Update:
         ]
         self._pairs = [pair.expand(2, batch, o + a) for pair in pairs]
         self._paired_action, self._action = pairs[:, :, o:], like.new_empty(2, batch, a)
-        states = (
-            1 if parts.value else 2
-        )  # the actor sees the observations, and the next ones if there is no value network
+        # the actor sees the observations, and the next ones if there is no value network
+        states = 1 if parts.value else 2
         self._actor_in = pairs[2 - states :].view(states * batch, o + a)[:, :o]
 
-        self._actor_pass, self._critic_pass = (
-            Pass(parts.actor, states * batch),
-            Pass(parts.critic, batch),
-        )
+        self._actor_pass = Pass(parts.actor, states * batch)
+        self._critic_pass = Pass(parts.critic, batch)
         self._value_pass = Pass(parts.value, batch) if parts.value else None
         self._mean, self._raw = self._actor_pass.output.view(states, batch, 2 * a).chunk(2, -1)
         self._log_std = like.new_empty(states, batch, a)
@@ -151,21 +140,17 @@ class Update:
         if self._value_pass:
             self._note_fit(do, "value", self._value_pass, batch.observation, value)  # 2018a, Eq. 5
             value = self._value_pass.forward(do, parts.target, batch.next_observation)[:, 0]
-        do.note(
-            torch.sub, self._one, batch.terminated, out=backup
-        )  # only termination ends the sum of rewards
+        # only termination ends the sum of rewards
+        do.note(torch.sub, self._one, batch.terminated, out=backup)
         do.note(torch.addcmul, batch.reward, backup, value, value=self.options.gamma, out=backup)
-        self._note_fit(
-            do, "critic", self._critic_pass, self._taken, backup
-        )  # 2018b, Eq. 5; 2018a, Eq. 7: added
+        # 2018b, Eq. 5; 2018a, Eq. 7: added
+        self._note_fit(do, "critic", self._critic_pass, self._taken, backup)
 
     def _note_actor(self, do: Operations) -> None:
         parts, log = self.parts, self._log
         q = self._critic_pass.forward(do, parts.critic, self._pairs[1])[..., 0]
-        lesser, difference = (
-            torch.empty_like(self._log_prob),
-            torch.empty_like(self.transitions.reward),
-        )
+        lesser = torch.empty_like(self._log_prob)
+        difference = torch.empty_like(self.transitions.reward)
         do.note(torch.sub, q[1], q[0], out=difference)
         do.note(torch.heaviside, difference, self._one / 2, out=lesser[0])
         do.note(torch.sub, self._one, lesser[0], out=lesser[1])
@@ -194,9 +179,8 @@ class Update:
         do.note(torch.exp, log_std, out=std)
         do.note(torch.mul, std, self._noise, out=deviation)
         do.note(torch.add, self._mean, deviation, out=gaussian)
-        do.note(
-            torch.tanh, gaussian, out=self._action
-        )  # with gaps, as its copy is, it would be three times slower
+        # with gaps, as its copy is, it would be three times slower
+        do.note(torch.tanh, gaussian, out=self._action)
         do.note(self._paired_action.copy_, self._action)
         # log(1 - tanh(u)^2) = 2 log 2 - 2 log(2 cosh u): no cancellation where tanh saturates
         do.note(F.softplus, gaussian, -2.0, out=softplus)  # -log(1 + exp(-2u)) / 2
@@ -209,16 +193,13 @@ class Update:
 
     def _note_actor_gradient(self, do: Operations, lesser: Tensor) -> Tensor:
         """Return the gradient of J_pi (2018b, Eq. 9) by the actor's outputs [batch, 2 a]."""
-        a, batch, critic, temperature = (
-            self.actions,
-            self.batch,
-            self.parts.critic,
-            self.parts.temperature,
-        )
+        a = self.actions
+        batch = self.batch
+        critic = self.parts.critic
+        temperature = self.parts.temperature
         first = self._critic_pass.inputs_backward(do, critic, lesser[..., None])
-        to_action = critic.layers[0][0][
-            :, -a:
-        ]  # [2, a, hidden]: from the first layer's sums back to the action
+        # [2, a, hidden]: from the first layer's sums back to the action
+        to_action = critic.layers[0][0][:, -a:]
         by_action = first.new_empty(a, batch)  # wide, not tall: four times faster
         do.note(
             torch.addbmm, by_action, to_action, first.mT, beta=0, alpha=-1 / batch, out=by_action

@@ -37,12 +37,10 @@ class TD3(GradientLearner):
         parts = deterministic.parts(
             self, start, (CRITIC1, CRITIC2), self.options.lr_td3, self.options.lr_td3
         )
-        self.actor, self.critic, self.adam, self.targets = (
-            parts.actor,
-            parts.critic,
-            parts.adam,
-            parts.targets,
-        )
+        self.actor = parts.actor
+        self.critic = parts.critic
+        self.adam = parts.adam
+        self.targets = parts.targets
         self.update = Update(parts, self.options)
         self.ready()
 
@@ -87,14 +85,11 @@ class Update(deterministic.Update):
         (o, *_, a), like = parts.actor.layout.sizes, parts.actor.values
         self.drawn = Upload(like, self.batch, a)
         self.noise = self.drawn.host
-        self._own, self._following = like.new_empty(
-            2, self.batch, o + a
-        )  # observation, or the next one, and the actor's action
+        # observation, or the next one, and the actor's action
+        self._own, self._following = like.new_empty(2, self.batch, o + a)
         self._first = parts.critic.member(0)
-        self._critic_pass, self._first_pass = (
-            Pass(parts.critic, self.batch),
-            Pass(self._first, self.batch),
-        )
+        self._critic_pass = Pass(parts.critic, self.batch)
+        self._first_pass = Pass(self._first, self.batch)
         self._note_critic(self._critic)
         self._note_actor(self._actor)
 
@@ -131,12 +126,10 @@ class Update(deterministic.Update):
         q = self._critic_pass.forward(do, parts.target_critic, pair)[..., 0]
         lesser, backup, one = (torch.ones_like(batch.reward) for _ in range(3))
         do.note(torch.minimum, q[0], q[1], out=lesser)
-        do.note(
-            torch.sub, one, batch.terminated, out=backup
-        )  # only termination ends the sum of rewards
-        do.note(
-            torch.addcmul, batch.reward, backup, lesser, value=options.gamma, out=backup
-        )  # y of Algorithm 1
+        # only termination ends the sum of rewards
+        do.note(torch.sub, one, batch.terminated, out=backup)
+        # y of Algorithm 1
+        do.note(torch.addcmul, batch.reward, backup, lesser, value=options.gamma, out=backup)
 
         error = self._critic_pass.forward(do, parts.critic, taken)
         do.note(error[..., 0].sub_, backup)
@@ -159,9 +152,8 @@ class Update(deterministic.Update):
 
         delta = torch.full_like(q, -1 / self.batch)  # the loss is minus the mean of Q1
         first = self._first_pass.inputs_backward(do, self._first, delta)
-        to_action = self._first.layers[0][0][
-            -a:
-        ]  # [a, hidden]: from the first layer's sums back to the action
+        # [a, hidden]: from the first layer's sums back to the action
+        to_action = self._first.layers[0][0][-a:]
         by_action, by_mean = first.new_empty(a, self.batch), torch.empty_like(self._action)
         do.note(torch.mm, to_action, first.mT, out=by_action)
         do.note(by_mean.copy_, by_action.mT)

@@ -37,17 +37,14 @@ class Learner(Protocol):
     update: Any
     options: Any  # interleaved: whether updates follow every step
     normaliser: Normaliser | None  # by which the phase sees observations
-    seen: (
-        np.ndarray | None
-    )  # sums over the observations that the phase acts on, [3, o], where they are asked for
+    # sums over the observations that the phase acts on, [3, o], where they are asked for
+    seen: np.ndarray | None
 
 
-Act = Callable[
-    [list[Layer], np.ndarray, np.random.Generator], np.ndarray
-]  # (actor, observation, random) -> action
-Learn = Callable[
-    [int, Streams], Generator[int, None, int]
-]  # updates due for the training steps after the given one
+# (actor, observation, random) -> action
+Act = Callable[[list[Layer], np.ndarray, np.random.Generator], np.ndarray]
+# updates due for the training steps after the given one
+Learn = Callable[[int, Streams], Generator[int, None, int]]
 
 
 def begin(
@@ -160,11 +157,9 @@ def _play(
             else:
                 next_observation, reward, terminated, truncated = answer
                 learner.replay.add(observation, action, reward, next_observation, terminated)
-                total, ended, observation = (
-                    total + reward,
-                    terminated or truncated,
-                    next_observation,
-                )
+                total += reward
+                ended = terminated or truncated
+                observation = next_observation
             yield
             if learner.options.interleaved:
                 actor = learner.actor.numpy()

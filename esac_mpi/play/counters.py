@@ -38,9 +38,8 @@ class Best:
     generation: int = 0
     policy: str = ""
     theta: np.ndarray = field(default_factory=lambda: np.zeros(0, np.float32))  # [d]
-    normaliser: np.ndarray = field(
-        default_factory=lambda: np.zeros((2, 0), np.float32)
-    )  # [2, observation] mean and std
+    # [2, observation] mean and std
+    normaliser: np.ndarray = field(default_factory=lambda: np.zeros((2, 0), np.float32))
     chosen_by: float = -np.inf  # mean return of the evaluation that chose it; -inf: of a former version, whose return is that
 
     @property

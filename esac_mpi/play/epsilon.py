@@ -96,10 +96,8 @@ class LowRank:
         """Return a block of the noise of a slot."""
         pieces = []
         for tensor_number, tensor in enumerate(self.layout.tensors):
-            start, stop = (
-                max(tensor.start, part.start) - tensor.start,
-                min(tensor.stop, part.stop) - tensor.start,
-            )
+            start = max(tensor.start, part.start) - tensor.start
+            stop = min(tensor.stop, part.stop) - tensor.start
             if start < stop:
                 pieces.append(self._piece(k, slot, tensor_number, start, stop))
         return pieces[0] if len(pieces) == 1 else np.concatenate(pieces)

@@ -12,9 +12,8 @@ from esac_mpi.play.params import Row
 from esac_mpi.play.rollout import Board, explore
 from esac_mpi.play.transitions import packed, packed_size, unpacked
 
-RETURN, LENGTH, UNSTABLE, SECONDS, TRANSITIONS, HEAD = range(
-    6
-)  # of a row; then its own numbers, then transitions
+# of a row; then its own numbers, then transitions
+RETURN, LENGTH, UNSTABLE, SECONDS, TRANSITIONS, HEAD = range(6)
 
 
 class Played(NamedTuple):
@@ -26,9 +25,8 @@ class Played(NamedTuple):
     unstable: int  # episodes
 
 
-Playing = Callable[
-    [int], tuple[Played, np.ndarray]
-]  # number of an actor -> what it gave, and numbers of its own
+# number of an actor -> what it gave, and numbers of its own
+Playing = Callable[[int], tuple[Played, np.ndarray]]
 
 
 @dataclass(frozen=True)
@@ -40,9 +38,8 @@ class Experience:
     unstable: int  # episodes whose return is not finite
     counts: np.ndarray  # int64 [n] transitions
     own: np.ndarray  # float64 [n, numbers]
-    rows: Callable[
-        [int], np.ndarray
-    ]  # actor -> its transitions, float32 [count, width], on nodes that have them
+    # actor -> its transitions, float32 [count, width], on nodes that have them
+    rows: Callable[[int], np.ndarray]
     timing: Row  # busy_seconds [ranks], member_seconds and member_expected [n], seconds_wait
 
 

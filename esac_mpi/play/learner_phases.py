@@ -60,9 +60,8 @@ class Phase:
 
 COUNTS = 5  # the first fields of Phase
 Phase.SIZE = len(fields(Phase))
-Steps = Generator[
-    int, None, Phase
-]  # a phase, a part at a time: whether of an update, or turns.ON_DEVICE; at last what it did
+# a phase, a part at a time: whether of an update, or turns.ON_DEVICE; at last what it did
+Steps = Generator[int, None, Phase]
 
 
 class Alone(Protocol):

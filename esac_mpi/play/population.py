@@ -41,13 +41,11 @@ class Population:
 
     returns: np.ndarray  # float64 [n] episodic returns, nan where unstable
     fitness: np.ndarray  # float64 [n] what selection compares: these, less reward_shift a step
-    sign_return: (
-        np.ndarray
-    )  # float64 [n] sums of the rewards' signs; zeros where nothing asks for them
+    # float64 [n] sums of the rewards' signs; zeros where nothing asks for them
+    sign_return: np.ndarray
     length: np.ndarray  # int64 [n] [steps]
-    observation_sums: (
-        np.ndarray
-    )  # float64 [3, observation]: count, sum, sum of squares; zeros where nothing asks for them
+    # float64 [3, observation]: count, sum, sum of squares; zeros where nothing asks for them
+    observation_sums: np.ndarray
     unstable: int  # episodes whose return is not finite, trials among them
     cap: int  # at which episodes were truncated [steps]; 0 = none
     trials: np.ndarray  # float64 [policies, episodes] returns of the trials played beside it
@@ -122,25 +120,20 @@ def evaluate_population(
 
     cap: truncate episodes there [steps], 0 = no. expected: how long the members may take [n], for scheduling alone.
     """
-    policy, at, shape = (
-        make_policy(params, env, normaliser),
-        columns(params, table),
-        board(params, table, trials.count),
-    )
+    policy = make_policy(params, env, normaliser)
+    at = columns(params, table)
+    shape = board(params, table, trials.count)
     n, observation = configuration.members(table), params.layout.sizes[0]
-    digits = accumulator.digits(
-        np.zeros((3, observation) if sums_exactly(table) else 0)
-    )  # of this rank's members
+    # of this rank's members
+    digits = accumulator.digits(np.zeros((3, observation) if sums_exactly(table) else 0))
 
     def work(i: int) -> np.ndarray:
         start = world.clock()
         if i < n:
             slot, sign = member(table, i)
             perturb(params, policy, k, slot, parent(slot), sign, sigmas[slot])
-        made, what = (
-            world.clock(),
-            f"member {i}" if i < n else f"trial episode {(i - n) % trials.episodes}",
-        )
+        made = world.clock()
+        what = f"member {i}" if i < n else f"trial episode {(i - n) % trials.episodes}"
         with noted(f"in generation {k}, {what} (seed {params.config.seed})"):
             if i < n:
                 sums = np.zeros((3, observation)) if digits.size else None
@@ -259,10 +252,8 @@ def play_member(
     watch = partial(count_in, sums) if sums.size else None
 
     for number in range(episodes):
-        seed, disturb = (
-            episode_seed(params, table, k, i, number),
-            disturbance(params, table, k, i, number, policy),
-        )
+        seed = episode_seed(params, table, k, i, number)
+        disturb = disturbance(params, table, k, i, number, policy)
         episode = play(env, policy, seed, watch, cap, disturb, table.shift)
         row[at.episodic_return] += episode.episodic_return
         row[at.sign_return] += episode.sign_return
@@ -291,10 +282,8 @@ def play_again(
     """
     recorder, total, steps = Recorder(env, table.fitness_episodes * params.horizon), 0.0, 0
     for number in range(table.fitness_episodes):
-        seed, disturb = (
-            episode_seed(params, table, k, i, number),
-            disturbance(params, table, k, i, number, policy),
-        )
+        seed = episode_seed(params, table, k, i, number)
+        disturb = disturbance(params, table, k, i, number, policy)
         episode = yield from playing(recorder, policy, seed, None, cap, disturb)
         total += episode.episodic_return
         steps += episode.episodic_length

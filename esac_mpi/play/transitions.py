@@ -113,9 +113,8 @@ class Recorder:
 
     def step(self, action: np.ndarray) -> tuple[np.ndarray, float, bool, bool]:
         """Take an action and keep the transition."""
-        taken = np.clip(
-            (action - self._centre) / self._half, -1.0, 1.0
-        )  # before the task, which may change it in place
+        # before the task, which may change it in place
+        taken = np.clip((action - self._centre) / self._half, -1.0, 1.0)
         answer = following, reward, terminated, _ = self._env.step(action)
         paid = reward if abs(reward) <= LARGEST else np.nan
         row = joined(self._observation, taken, paid, terminated, following)
