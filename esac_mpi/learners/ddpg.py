@@ -94,7 +94,7 @@ class Update(deterministic.Update):
         do.note(self.sums[0].add_, self.batch_sums[0])
 
     def _note_actor(self, do: Operations) -> None:
-        parts, options, batch = self.parts, self.options, self.transitions
+        parts, batch = self.parts, self.transitions
         o, a = batch.observation.shape[1], self._action.shape[1]
         mean = self._actor_pass.forward(do, parts.actor, batch.observation)
         do.note(torch.tanh, mean, out=self._action)
@@ -114,10 +114,5 @@ class Update(deterministic.Update):
         self._actor_pass.backward(do, parts.actor, batch.observation, by_mean)
         do.step(parts.adam["actor"])
         do.note(parts.actor.refresh)
-        for target, network in (
-            (parts.target_actor, parts.actor),
-            (parts.target_critic, parts.critic),
-        ):
-            do.note(target.values.lerp_, network.values, options.tau)
-            do.note(target.refresh)
+        self.note_targets(do)
         do.note(self.sums[1].add_, self.batch_sums[1])

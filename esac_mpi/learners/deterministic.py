@@ -122,6 +122,14 @@ class Update:
         """Make the second part of an update: actor and targets."""
         self._actor.run()
 
+    def note_targets(self, do: Operations) -> None:
+        """Note the targets' way after what they follow."""
+        parts = self.parts
+        pairs = (parts.target_actor, parts.actor), (parts.target_critic, parts.critic)
+        for target, network in pairs:
+            do.note(target.values.lerp_, network.values, self.options.tau)
+            do.note(target.refresh)
+
     def means(self, updates: int) -> dict[str, float]:
         """Return the means of what `updates` updates measured; nothing if there was none."""
         if not updates:

@@ -105,12 +105,7 @@ class Update(deterministic.Update):
         do.note(TANH_BACKWARD, by_action, self._action, grad_input=by_action)
         self._actor_pass.backward(do, parts.actor, batch.observation, by_action)
         self._note_step(do, "actor")
-        for target, network in (
-            (parts.target_actor, parts.actor),
-            (parts.target_critic, parts.critic),
-        ):
-            do.note(target.values.lerp_, network.values, self.options.tau)
-            do.note(target.refresh)
+        self.note_targets(do)
         do.note(self.sums[1].add_, self.batch_sums[1])
 
     def _note_step(self, do: Operations, name: str) -> None:
