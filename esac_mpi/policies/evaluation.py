@@ -17,9 +17,10 @@ class Misfit(Exception):
 
 
 def make_env(policy: Any, task: str, horizon: int | None) -> envs.Env:
-    """Return the task that the policy is to play, by default its own, made and truncated as in training.
+    """Make the task that the policy plays, by default its own, truncated as in training.
 
-    horizon: where episodes are truncated [steps]; 0: the task's own limit. Raises TaskError, Misfit.
+    horizon: where episodes are truncated [steps]; 0: the task's own limit. Raises TaskError,
+    Misfit.
     """
     made = (task, 0, {}) if task else (policy.task, policy.horizon, policy.task_kwargs)
     env = envs.make(made[0], made[1] if horizon is None else horizon, made[2])
@@ -40,10 +41,11 @@ def make_env(policy: Any, task: str, horizon: int | None) -> envs.Env:
 def episodes(
     world: Any, env: envs.Env, policy: Any, count: int, seed: int, weight_noise: float = 0.0
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Play; return returns, float64 [count], nan where unstable, and lengths, int64 [count] [steps].
+    """Play; return returns, float64 [count], nan where unstable, and lengths, int64 [count].
 
-    weight_noise: standard deviation of Gaussian noise on every parameter, drawn anew for each episode; of a last layer
-        that is held smaller than it is (declaration.head_scale), on what it is.
+    weight_noise: standard deviation of Gaussian noise on every parameter, drawn anew for each
+    episode; of a last layer that is held smaller than it is (declaration.head_scale), on what it
+    is.
     """
     theta = policy.theta.copy()
     sigma = np.float32(weight_noise) * policy.layout.scale(

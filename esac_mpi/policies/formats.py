@@ -1,4 +1,4 @@
-"""A policy in the formats of other software; `difference` says how far what was read back acts from ours."""
+"""A policy in the formats of other software, and how far what was read back acts from ours."""
 
 import logging
 from collections.abc import Callable
@@ -108,7 +108,8 @@ def sb3(policy: Any, out: Path) -> Actor:
 def difference(policy: Any, act: Actor) -> float:
     """Return the largest difference of an action from ours over random observations.
 
-    In half ranges of the action, or in the largest of ours where all are smaller, as PPO's outputs in discrete tasks are.
+    In half ranges of the action, or in the largest of ours where all are smaller, as PPO's outputs
+    in discrete tasks are.
     """
     random = np.random.default_rng(0)
     x = random.standard_normal((OBSERVATIONS, policy.layout.sizes[0])) * 10.0 ** random.uniform(

@@ -1,8 +1,9 @@
-"""Children and mutants of a population, by the operators of training: what they return, and where they go.
+"""Children and mutants of a population: what they return, and where they go.
 
-All is a function of the population and a seed: who is drawn, the operators' random numbers, and start states, which are the same
-for all policies. Numbers are those of generation 0, which no training has. A pair's first parent is the fitter by the same
-episodes; of an n-point crossover the child is looked at that was made of it.
+All is a function of the population and a seed: who is drawn, the operators' random numbers, and
+start states, which are the same for all policies. Numbers are those of generation 0, which no
+training has. A pair's first parent is the fitter by the same episodes; of an n-point crossover the
+child is looked at that was made of it.
 """
 
 from collections.abc import Sequence
@@ -59,7 +60,7 @@ def crossover(study: Study) -> list[Relative]:
 
 
 def mutation(study: Study, magnitude: float | None = None) -> list[Relative]:
-    """Return parents and their mutants; magnitude: of proximal ones, the run's own if None. Raises Unusable."""
+    """Mutate parents; magnitude: of proximal mutation, the run's own if None. Raises Unusable."""
     population, slots = study.population, drawn_parents(study)
     made = {
         MUTANTS[how]: mutants(
@@ -71,7 +72,7 @@ def mutation(study: Study, magnitude: float | None = None) -> list[Relative]:
 
 
 def magnitudes(study: Study, values: Sequence[float]) -> list[Relative]:
-    """Return parents, their Gaussian mutants, and proximal ones of several magnitudes, by the same noise. Raises Unusable."""
+    """Mutate parents by Gaussian noise, and proximally by several magnitudes. Raises Unusable."""
     population, slots = study.population, drawn_parents(study)
     if not population.remembers:
         raise Unusable(
@@ -98,7 +99,7 @@ def usable(population: Population, operators: dict[str, str]) -> list[str]:
 
 
 def drawn(items: Sequence[Any], study: Study, what: str) -> list[Any]:
-    """Return so many of the items as the study asks for, drawn without replacement. Raises Unusable where there is none."""
+    """Draw items, as many as the study asks for, without replacement. Raises Unusable."""
     if not items:
         raise Unusable(
             f"all members of the population are the same network: there are no {what} to study"
@@ -125,7 +126,7 @@ def parents(study: Study, slots: np.ndarray) -> dict[int, Episodes]:
 def related(
     study: Study, slots: np.ndarray, names: Sequence[str], made: dict[str, np.ndarray]
 ) -> list[Relative]:
-    """Play; return groups of parents, of slots [groups, parents], and what was made of each, by name [groups, d]."""
+    """Play groups of parents, slots [groups, parents], and what was made of them [groups, d]."""
     known = parents(study, slots)
     others = played(study, np.concatenate(list(made.values())))
     found = []

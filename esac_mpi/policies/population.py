@@ -1,4 +1,4 @@
-"""The population of a run of the ERL family as its newest checkpoint has it, with memories and critic: read, not held."""
+"""The population of a run of the ERL family, with memories and critic, of its newest checkpoint."""
 
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -33,7 +33,7 @@ class Population:
 
     @property
     def distinct(self) -> np.ndarray:
-        """The slots of networks that differ, of equal ones the first, int64 [n]: elites have copies."""
+        """The slots of networks that differ, of equal ones the first, int64 [n]."""
         return np.sort(np.unique(self.state.population, axis=0, return_index=True)[1])
 
 
@@ -57,7 +57,7 @@ def restored(path: Path) -> Population:
 
 
 def reloaded(run: RunFiles, checkpoint: Checkpoint) -> Population:
-    """Put a checkpoint back, as a restart does, in this process. Raises envs.TaskError, ImportError, Unreadable."""
+    """Load a checkpoint as a restart does. Raises envs.TaskError, ImportError, Unreadable."""
     config, world = updated(checkpoint.config, {"learner.device": "cpu"}), Alone()
     env = make_env(config)
     layout = make_layout(config, env)

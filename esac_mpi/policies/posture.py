@@ -13,7 +13,8 @@ PLANE = 0  # mjtGeom
 class Body:
     """What can fall: the body of the first joint that turns, about a horizontal axis or freely.
 
-    standing: height of its centre of mass in the model's own pose, the lowest part on the floor [m]. Raises NoTilt.
+    standing: height of its centre of mass in the model's own pose, the lowest part on the floor
+    [m]. Raises NoTilt.
     """
 
     def __init__(self, env: Env) -> None:
@@ -42,7 +43,7 @@ class Body:
         self.standing = float(self._data.xipos[self._body, 2])
 
     def tilt(self, degrees: float, random: np.random.Generator, noise: float = NOISE) -> np.ndarray:
-        """Start at rest with the body leaning forward; return the observation, float32 [observation]."""
+        """Start at rest with the body leaning forward; return the observation, float32."""
         model, data, place = self._model, self._data, self._model.jnt_qposadr
         data.qpos[:], data.qvel[:] = model.qpos0, 0.0
         for joint in range(self._joint + 1, model.njnt):
@@ -69,7 +70,7 @@ class Body:
         return self._observation()
 
     def _put_on_floor(self) -> None:
-        """Move the body up or down until its lowest part touches the floor; what hangs on a rail stays."""
+        """Let the body's lowest part touch the floor; what hangs on a rail stays."""
         model, data, first = self._model, self._data, self._model.body_jntadr[self._body]
         vertical = [
             j

@@ -1,8 +1,8 @@
 """Whether balance comes back from tilted starts: the paper's Figure 4 as a count.
 
-In trial after trial the body leans forward and backward in turn. Balance is back at the first step from which, to the end of the
-first WINDOW, the lean is below LEAN and the body's centre of mass above BALANCED of its height in standing. Below FALLEN of it,
-the body has fallen.
+In trial after trial the body leans forward and backward in turn. Balance is back at the first step
+from which, to the end of the first WINDOW, the lean is below LEAN and the body's centre of mass
+above BALANCED of its height in standing. Below FALLEN of it, the body has fallen.
 """
 
 from dataclasses import dataclass
@@ -30,7 +30,7 @@ KINDS = {
 
 @dataclass(frozen=True)
 class Trial:
-    """A tilted start: lean [degrees] and height [heights in standing] after each step, float64 [steps + 1] each."""
+    """A tilted start: lean [degrees] and height [heights in standing] by steps, float64."""
 
     lean: np.ndarray
     height: np.ndarray
@@ -66,7 +66,7 @@ class Watch:
 
 @process_state.kept()
 def trials(env: Env, policy: Any, count: int, degrees: float, seed: int) -> list[Trial]:
-    """Play the first WINDOW steps from tilted starts, even trials leaning forward, odd ones backward. Raises NoTilt."""
+    """Play WINDOW steps from tilted starts, even ones leaning forward, odd backward. Raises NoTilt."""
     body, found = Body(env), []
     for trial in range(count):
         random = generator(seed, Purpose.EPISODE, member=trial)

@@ -1,7 +1,7 @@
 """The simulator behind an environment, and pictures of it.
 
-The steps of esac_mpi.envs change the library's own model and data, so a picture of those is a picture of the episode. Nothing
-here steps them.
+The steps of esac_mpi.envs change the library's own model and data, so a picture of those is a
+picture of the episode. Nothing here steps them.
 """
 
 import os
@@ -36,7 +36,7 @@ class NoTilt(Exception):
 
 
 def choose_gl() -> None:
-    """Set MUJOCO_GL to what draws here, before anything imports mujoco; "disabled" where nothing does. A second a try."""
+    """Set MUJOCO_GL to what draws here, before mujoco is imported; "disabled" where nothing does."""
     if not sys.platform.startswith("linux"):
         return  # MuJoCo's own choice
     asked = os.environ.get("MUJOCO_GL", "disabled")
@@ -54,7 +54,7 @@ def choose_gl() -> None:
 
 
 def library(env: Env) -> Any:
-    """Return the library's own environment, without wrappers; BipedalWalker has a new one after each reset."""
+    """Unwrap the library's own environment; BipedalWalker has a new one after each reset."""
     inner = getattr(env, "_env", None)
     return getattr(inner, "unwrapped", inner)
 
@@ -95,7 +95,7 @@ class Camera:
         self._renderer, self._view = mujoco.Renderer(state[0], SIZE, SIZE), self._viewpoint(*state)
 
     def _viewpoint(self, model: Any, data: Any) -> Any:
-        """Return the model's camera, following from the side if one does; else a free one that has all parts in view."""
+        """Choose a camera of the model that follows from the side; else a free one of all parts."""
         import mujoco
 
         cameras = [model.cam(i).name for i in range(model.ncam)]
@@ -133,7 +133,7 @@ class Camera:
 
 
 class Watched:
-    """An environment whose starts may be tilted and whose steps are seen: `see(steps, return so far)` after each."""
+    """An environment that may start tilted, with `see(steps, return so far)` after each step."""
 
     not_finite = ""  # the environment has it
 

@@ -57,7 +57,7 @@ def module(policy: Any) -> Any:
 
 
 def sac(policy: Any) -> Any:
-    """Return a stable-baselines3 SAC whose actor is the policy, its standard deviation the least there, its critics untrained."""
+    """Make a stable-baselines3 SAC of the policy, with its least deviation and untrained critics."""
     from gymnasium.spaces import Box
     from stable_baselines3 import SAC
     from torch import nn

@@ -35,7 +35,7 @@ RETRY = 60.0  # longest time until a checkpoint that could not be written is tri
 
 @dataclass
 class Job:
-    """Everything a run is made of, on one rank. `run`, `learner` and `display` are None on all ranks but 0."""
+    """All that a run is made of, on one rank. `run`, `learner`, `display`: None but on rank 0."""
 
     config: Config
     world: World
@@ -77,7 +77,7 @@ class Job:
 
     @property
     def saved_generation(self) -> int:
-        """The generation of the newest checkpoint; a new run begins with one of generation 0. Rank 0 only."""
+        """The generation of the newest checkpoint; a new run has one of generation 0. Rank 0 only."""
         restored = self.run.restored if self.run else None
         return max(self.checkpointed, restored.generation if restored else 0)
 
@@ -93,14 +93,14 @@ def progress(job: Job) -> float:
 
 
 def spent(config: Config, generation: int, counters: Counters, seconds: float = 0.0) -> float:
-    """Measure how much of the budget this is; 1 or more is the end. seconds: for which the run has trained."""
+    """Measure how much of the budget this is; 1 or more is the end. seconds: of training."""
     parts = generation, counters.env_steps, counters.nominal_steps, seconds
     limits = *config.budget.limits, config.budget.seconds
     return max(done / limit for done, limit in zip(parts, limits, strict=True))
 
 
 def check_directory_is_shared(job: Job) -> None:
-    """Warn if a node does not see the run directory: a restart whose rank 0 is there would not find the run."""
+    """Warn if a node does not see the run directory: a restart there would not find the run."""
     world = job.world
     path, content = world.from_root((job.run.path, job.run.token) if job.run else None)
     seen = job.run is not None or bool(world.local) or sees(path / "run.lock", content, world.clock)
@@ -128,7 +128,7 @@ def save_policy(job: Job, best: Best) -> None:
 
 
 def checkpoint_if_due(job: Job, tried: tuple[int, float]) -> tuple[int, float]:
-    """Save the complete state when its time has come; return when that was last tried (generation, clock). Rank 0 only."""
+    """Save the state when it is time; return the last try (generation, clock). Rank 0 only."""
     due, since = job.config.checkpoint, job.world.clock() - tried[1]
     made = job.state.generation - tried[0]
     by_generation = due.every_generations and made >= due.every_generations
@@ -144,7 +144,7 @@ def checkpoint_if_due(job: Job, tried: tuple[int, float]) -> tuple[int, float]:
 
 
 def give_up_unsaved(job: Job) -> None:
-    """Say what is saved, after a checkpoint that could not be; end the run after checkpoint.unsaved_minutes. Rank 0 only."""
+    """Say what is saved where a checkpoint failed; end the run after unsaved_minutes."""
     now, minutes = job.world.clock(), job.config.checkpoint.unsaved_minutes
     first = not math.isfinite(job.unsaved)
     job.unsaved = min(job.unsaved, now)
@@ -169,7 +169,7 @@ def standing(job: Job) -> str:
 
 
 def say_files(path: Path, policy: bool) -> None:
-    """Say where a run's results are, those that are there. policy: whether policy.h5 has the best one."""
+    """Say where those results are that exist. policy: whether policy.h5 has the best one."""
     files = {"results": path / METRICS} | ({"best policy": path / "policy.h5"} if policy else {})
     if found := [f"{what} {file}" for what, file in files.items() if is_there(file)]:
         log.say(f"  {', '.join(found)}")
@@ -187,7 +187,7 @@ def is_there(file: Path) -> bool:
 
 
 def save(job: Job, status: str, best: Best | None = None, final: Best | None = None) -> bool:
-    """Write the complete state and the status; return whether that worked. A failure leaves the older checkpoint. Rank 0 only.
+    """Write state and status; tell whether that worked. The older checkpoint stays till then.
 
     best, final: of a run at its end.
     """
@@ -214,7 +214,7 @@ def saved(write: Callable[[], None]) -> bool:
 
 
 def fail(job: Job) -> None:
-    """Say on disk that the run failed, as far as that can be said; what ended it is the error to tell. Rank 0 only."""
+    """Say on disk that the run failed, if that is possible. Rank 0 only."""
     if job.display:
         job.display.close()
     with suppress(Exception):
@@ -229,7 +229,7 @@ def results(job: Job, best: Best | None = None, final: Best | None = None) -> di
 
 
 def whole(job: Job) -> tuple[Any, ...]:
-    """Gather what a checkpoint has: arrays of state and learner, replay, pending generation, and the policy that counts [d]."""
+    """Gather a checkpoint: state, learner, replay, pending generation, the policy that counts."""
     learner, parts = job.learner, zip(("metrics", "timing"), job.unevaluated or (), strict=False)
     replay = None if learner is None else learner.stored_replay
     pending = {

@@ -1,4 +1,4 @@
-"""`from esac_mpi import train`: a training by one call, from a script or a notebook, or on all ranks under mpirun."""
+"""`from esac_mpi import train`: a training by one call, of one process or all ranks of mpirun."""
 
 import os
 from collections.abc import Mapping
@@ -33,16 +33,17 @@ def train(
     callback: "Listener | None" = None,
     quiet: bool = False,
 ) -> "RunFiles | None":
-    """Train, or go on with a run where its directory stands; return the run's files, None on all ranks but 0.
+    """Train, or go on with a run; return the run's files, None on all ranks but 0.
 
-    config: a TOML file, a Config, or None for the defaults. given: what differs, by dotted names, {"esac.sigma": 0.02}, or
-    tables. run_dir, start_from, fresh: as --run-dir, --from and --fresh. callback: called on rank 0 after every generation with
-    its row, {name: number or array}, the columns of metrics/ in docs/hdf5.md; what is true of its answer ends the training there,
-    saved, on all ranks. quiet: nothing is printed but warnings. Under mpirun all ranks call this alike.
+    config: a TOML file, a Config, or None for the defaults. given: what differs, by dotted names,
+    {"esac.sigma": 0.02}, or tables. run_dir, start_from, fresh: as --run-dir, --from and --fresh.
+    callback: called on rank 0 after every generation with its row, {name: number or array}, the
+    columns of metrics/ in docs/hdf5.md; what is true of its answer ends the training there, saved,
+    on all ranks. quiet: nothing is printed but warnings. Under mpirun all ranks call this alike.
 
-    A training that was stopped before its budget is spent returns, too: run.status["status"] is "requeue", and the same call goes
-    on with it. Raises RunError: WrongUsage, NoCheckpoint, NotSaved, Interrupted, each with `code`, the exit code. See
-    docs/python.md.
+    A training that was stopped before its budget is spent returns, too: run.status["status"] is
+    "requeue", and the same call goes on with it. Raises RunError: WrongUsage, NoCheckpoint,
+    NotSaved, Interrupted, each with `code`, the exit code. See docs/python.md.
     """
     session, ended = import_training()
     if config is not None and not isinstance(config, Config | str | os.PathLike):
@@ -76,7 +77,8 @@ def train(
 def import_training() -> tuple[Any, Any]:
     """Import what starts MPI, which no process can undo: a training needs it, and nothing before.
 
-    Raises ImportError without an MPI library, WrongUsage where MPI cannot begin, or has begun in the parent of a fork.
+    Raises ImportError without an MPI library, WrongUsage where MPI cannot begin, or has begun in
+    the parent of a fork.
     """
     try:
         process_start.check_place(os.environ)
@@ -91,7 +93,7 @@ def import_training() -> tuple[Any, Any]:
 
 
 def resolve(config: Config | str | os.PathLike[str] | None, given: Settings) -> Config:
-    """Return the configuration that settings make of a file, another configuration or the defaults. Raises ConfigError."""
+    """Change a file, another configuration or the defaults by settings. Raises ConfigError."""
     if isinstance(config, Config):
         found = changed(config, settings(given, WHO, config.task.kwargs), WHO)
         if unread := idle(found):

@@ -1,4 +1,4 @@
-"""How a training ends: exit codes, the errors that are an end in one sentence, and how ranks share them."""
+"""How a training ends: exit codes, errors that end it in one sentence, how ranks share them."""
 
 from collections.abc import Callable
 from typing import Any
@@ -14,7 +14,7 @@ ON_ALL = comm.DivergedError, rollout.NoFiniteReturn, rollout.ThetaNotFinite
 
 
 class Ended(Exception):
-    """The run ends here, on all ranks, with `code`; rank 0 prints the message. kind: of the error behind it, if there is one."""
+    """The run ends on all ranks with `code`; rank 0 prints the message. kind: of its error."""
 
     def __init__(self, code: int, message: str, kind: type[BaseException] | None = None) -> None:
         super().__init__(message)
@@ -22,7 +22,7 @@ class Ended(Exception):
 
 
 class ReplayTooLarge(Exception):
-    """A replay that cannot fit in the machine's memory; the message says how large it is, and what would fit."""
+    """A replay that does not fit in the machine's memory; the message says what would."""
 
 
 NO_LEARNER = learners.NoDevice, learners.NotInstalled, ReplayTooLarge
@@ -43,7 +43,7 @@ def code_of(error: Exception) -> int:
 
 
 def together(world: comm.World, action: Callable[[], Any], *kinds: type[Exception]) -> Any:
-    """Run `action` on every rank; if one fails with an error of these kinds, all raise Ended with the first such error."""
+    """Run `action` on all ranks; if one raises an error of these kinds, all raise Ended."""
     failure = result = None
     world.watchdog.works_on("the set-up")
     try:
@@ -57,12 +57,12 @@ def together(world: comm.World, action: Callable[[], Any], *kinds: type[Exceptio
 
 
 def lives_on(world: comm.World, error: BaseException) -> bool:
-    """Tell whether a process goes on after an error: not where other ranks do not share it, and are to be ended at once."""
+    """Tell whether a process goes on after an error: not if other ranks do not share it."""
     return world.size == 1 or isinstance(error, Ended)
 
 
 def as_end(error: BaseException, alone: bool) -> Ended | None:
-    """Return the end of a run that an error means to all ranks, None for one that they do not share. alone: there is one rank."""
+    """Return what an error ends for all ranks, None if they do not share it. alone: one rank."""
     if isinstance(error, Ended):
         return error
     refused = isinstance(error, record.Refused) and alone  # another run has taken the directory

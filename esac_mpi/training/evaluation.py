@@ -1,7 +1,8 @@
 """Noise-free evaluations of a run's policies, on schedule and at its end; a new best policy plays a second one.
 
-The best policy is that of the greatest mean return in an evaluation. Of many noisy means the greatest flatters. So its return is
-the mean over as many other episodes, which chose nothing (Purpose.CONFIRMATION): it may be less than that of the policy before.
+The best policy is that of the greatest mean return in an evaluation. Of many noisy means the
+greatest flatters. So its return is the mean over as many other episodes, which chose nothing
+(Purpose.CONFIRMATION): it may be less than that of the policy before.
 """
 
 from dataclasses import dataclass, replace

@@ -52,10 +52,10 @@ def train(
     elapsed: float = 0.0,
     listener: Listener | None = None,
 ) -> int:
-    """Run `config` to the end of its budget, from where its run directory stands; return the exit code. Raises Ended.
+    """Run `config` to the end of its budget, or go on; return the exit code. Raises Ended.
 
-    seconds_left: what the batch system left to this job when the process began, `elapsed` ago [s]. listener: rank 0's hears of
-    every generation.
+    seconds_left: what the batch system left to this job when the process began, `elapsed` ago [s].
+    listener: rank 0's hears of every generation.
     """
     world.stop.grace = config.stop.grace_seconds
     own = 3600 * config.max_hours or math.inf
@@ -157,7 +157,7 @@ def go_on(job: Job) -> None:
 
 
 def end_is_wished(job: Job) -> bool:
-    """Let rank 0's listener hear of the generation; tell, on all ranks, whether it ends the run here."""
+    """Let rank 0's listener hear of the generation; tell all ranks whether it ends the run."""
     if not job.has_listener:
         return False
     answer = None
@@ -173,7 +173,7 @@ def end_is_wished(job: Job) -> bool:
 
 
 def keep_time(job: Job) -> None:
-    """Tell the watchdog what is usual; wish to stop when what is left may not last for two more generations."""
+    """Tell the watchdog what is usual; wish to stop unless two more generations fit."""
     world, limit = job.world, 60 * job.config.stop.silent_minutes
     world.watchdog.generation = job.state.generation + 1
     if limit and world.rank == 0:
@@ -213,7 +213,7 @@ def tell_pace(job: Job) -> bool:
 
 
 def tell_not_finite(job: Job, members: list[int]) -> None:
-    """Say whose returns are not finite: in full for the first generations, then a count whenever it has doubled."""
+    """Say whose returns are not finite: in full at first, then a count when it has doubled."""
     if not members:
         return
     job.not_finite += 1
@@ -231,7 +231,7 @@ def tell_not_finite(job: Job, members: list[int]) -> None:
 
 
 def tell_spoilt(job: Job, returns: dict[str, np.ndarray]) -> None:
-    """Say whose evaluations, {policy: returns [episodes]}, are not finite and so make no best policy; ever more rarely."""
+    """Say which evaluations, {policy: returns}, are not finite; ever more rarely."""
     k = job.state.generation
     finite = {name: np.isfinite(values) for name, values in returns.items()}
     if not any(each.any() for each in finite.values()):
@@ -262,12 +262,12 @@ def tell_number(job: Job, unstable: int) -> None:
 
 
 def told_now(count: int) -> bool:
-    """Tell whether to speak of something for the time so numbered: the first few, and then whenever that has doubled."""
+    """Tell whether to speak for the time so numbered: the first few, then at each doubling."""
     return count <= IN_FULL or count.bit_count() == 1
 
 
 def seeds(job: Job, k: int, members: list[int]) -> str:
-    """Name the seeds of members' episodes in generation k; nothing where they are the algorithm's own."""
+    """Name the seeds of members' episodes in generation k; "" if they are the algorithm's own."""
     declared = job.algorithm.DECLARES.evolution
     if declared is None:
         return ""
@@ -277,7 +277,7 @@ def seeds(job: Job, k: int, members: list[int]) -> str:
 
 
 def busy_columns(busy: np.ndarray, generation: int) -> dict[str, Any]:
-    """Make a row's columns of the ranks' busy seconds [ranks]; of more than RECORDED ranks, rank 0 and others in turn."""
+    """Make a row's columns of busy seconds [ranks]; of RECORDED ranks, others in turn."""
     first, others = 1, RECORDED - 1
     if len(busy) > RECORDED:
         first += generation % -(-(len(busy) - 1) // others) * others
@@ -292,7 +292,7 @@ def busy_columns(busy: np.ndarray, generation: int) -> dict[str, Any]:
 
 
 def finish(job: Job, fresh: bool = False) -> int:
-    """Save the state; at the end of the budget also evaluate what is final; return the exit code. fresh: --fresh was given."""
+    """Save the state; at the budget's end evaluate; return the exit code. fresh: as given."""
     complete, final, best = at_end(job) and not job.unevaluated, Best(), job.state.best
     if complete:
         try:
@@ -340,7 +340,7 @@ def display_row(job: Job, row: dict[str, Any], timing: dict[str, Any]) -> dict[s
 
 
 def say_end(job: Job, code: int, best: Best, final: Best, but: str = "", why: str = "") -> None:
-    """Say where the results are and what to do with them; but: how the command that goes on differs. Rank 0 only.
+    """Say where the results are; but: how the command that goes on differs. Rank 0 only.
 
     why: what stopped it before its budget was spent.
     """

@@ -1,4 +1,4 @@
-"""Where a result comes from: the machine, the versions, the commit; and whether the nodes of a run compute the same bits."""
+"""Where a result comes from: machine, versions, commit; whether nodes compute the same bits."""
 
 import os
 import platform
@@ -22,9 +22,10 @@ from esac_mpi.operators import kernels
 def gather(
     env: Env, found: probe.Probe, world: World, device: str, threads: int, command: list[str]
 ) -> dict[str, Any]:
-    """Gather the run's provenance; warn if nodes would compute different bits, ranks lack cores, or episodes are not repeated.
+    """Gather the provenance; warn of different bits, too few cores, or episodes not repeated.
 
-    found: what the task's first steps told this rank. device, threads: the learner's; 0 threads = none.
+    found: what the task's first steps told this rank. device, threads: the learner's; 0 threads =
+    none.
     """
     made = identity.identity(env) if world.rank == 0 else {}
     mine = {
@@ -72,7 +73,7 @@ def gather(
 def compared(
     env: Env, made: dict[str, str], found: probe.Probe, cpus: Iterable[str], alike: bool
 ) -> dict[str, str]:
-    """Gather what decides whether a run goes on with its task: the kind of machine and, where `made` tells, the task."""
+    """Gather what decides whether a run goes on: the machine and, where `made` tells, the task."""
     machine = {
         "cpu": "; ".join(sorted(set(cpus))),
         "python": platform.python_version(),
@@ -82,7 +83,7 @@ def compared(
 
 
 def task(env: Env, made: dict[str, str], found: probe.Probe, alike: bool) -> dict[str, str]:
-    """Gather what a run records of its task, as `made` and `found` tell; empty where that would be another in the next process.
+    """Gather what a run records of its task; empty where the next process would find another.
 
     alike: whether all ranks of this node found the same.
     """
@@ -99,7 +100,7 @@ def task(env: Env, made: dict[str, str], found: probe.Probe, alike: bool) -> dic
 
 
 def cpu() -> str:
-    """Name the CPU, a digest of its instruction sets and the kind that OpenBLAS is told to take it for, if any."""
+    """Name the CPU, a digest of its instruction sets and what OpenBLAS is told to take it for."""
     info = Path("/proc/cpuinfo")
     lines = info.read_text(errors="replace").splitlines() if info.exists() else []
     pairs = (line.partition(":") for line in lines)
@@ -112,14 +113,14 @@ def cpu() -> str:
 
 
 def versions(own: Iterable[str] = ("stable_baselines3",)) -> str:
-    """Name the versions that bits depend on. own: packages that only the rank with the learner loads; told where loaded."""
+    """Name the versions that bits depend on. own: packages named only where they are loaded."""
     packages = ["numpy", "torch", "gymnasium", "mujoco", "dm_control", "h5py", "mpi4py"]
     packages += [name for name in own if name in sys.modules]
     return ", ".join([f"esac_mpi {__version__}", *(f"{name} {version(name)}" for name in packages)])
 
 
 def git_commit(checkout: Path = Path(__file__).parents[2]) -> str:
-    """Read the commit of a checkout or worktree, this package's; no child process: none may be forked after MPI began."""
+    """Read a checkout's or worktree's commit; no child process may be forked after MPI began."""
     folder = checkout / ".git"
     try:
         if folder.is_file():  # a worktree: "gitdir: PATH"

@@ -1,7 +1,8 @@
 """What a replay takes of rank 0's memory, told before it is made. No torch here.
 
-The system gives a replay memory as rows are written, so that one too large ends hours later, killed. What counts is what a run
-of this budget ever writes: a capacity that it does not reach costs nothing.
+The system gives a replay memory as rows are written, so that one too large ends hours later,
+killed. What counts is what a run of this budget ever writes: a capacity that it does not reach
+costs nothing.
 """
 
 from typing import TYPE_CHECKING, Any
@@ -35,19 +36,19 @@ def table(config: Config) -> str:
 
 
 def most_added(config: Config, horizon: int) -> float:
-    """Count the most transitions that a run of this budget ever adds to its replay; inf = no limit is told."""
+    """Count the most transitions that a run of this budget adds to its replay; inf = no limit."""
     return float(_learning(config).added(config, horizon))
 
 
 def needed(config: Config, env: Env) -> int:
-    """Count the memory that the replay of a run of this budget comes to take [bytes]; 0 without one."""
+    """Count the memory that the replay of a run of this budget takes [bytes]; 0 without one."""
     if not table(config):
         return 0
     return int(_row(env) * min(room(config, env.horizon), most_added(config, env.horizon)))
 
 
 def is_cut(config: Config, horizon: int, has: int, count: int) -> bool:
-    """Tell whether a smaller budget leaves too little room for `count` transitions; a former version's surplus is let go of.
+    """Tell whether a smaller budget leaves too little room for `count` transitions.
 
     has: the transitions that there is room for.
     """
@@ -55,7 +56,7 @@ def is_cut(config: Config, horizon: int, has: int, count: int) -> bool:
 
 
 def half_way(config: Config, horizon: int, begun: Any, restored: "Checkpoint") -> str:
-    """Say why a run does not go on: tasks under way read transitions for which a smaller budget has no room; "" if it does.
+    """Say that tasks under way read transitions for which a smaller budget has no room, or "".
 
     begun: the state as before the first generation.
     """
@@ -70,7 +71,7 @@ def half_way(config: Config, horizon: int, begun: Any, restored: "Checkpoint") -
 
 
 def unseen(config: Config, horizon: int) -> str:
-    """Say where the learner's episodes are cut before they end, and so teach it nothing of what comes later."""
+    """Say that the learner's episodes are cut, and teach it nothing of what comes later."""
     learning = ALGORITHMS[config.algorithm].DECLARES.learning
     name = learning.cut(config) if learning else ""
     if not name or (steps := dict(flatten(config))[name]) >= horizon:
@@ -80,7 +81,7 @@ def unseen(config: Config, horizon: int) -> str:
 
 
 def refuse_too_large(config: Config, env: Env, memory: int) -> None:
-    """Raise ReplayTooLarge if the replay comes to take more than `memory` [bytes], naming what would fit."""
+    """Raise ReplayTooLarge if the replay takes more than `memory` [bytes]."""
     need = needed(config, env)
     if need <= memory:
         return
@@ -109,7 +110,7 @@ def capacity(config: Config) -> int:
 
 
 def room(config: Config, horizon: int) -> int:
-    """Count the transitions for which there is room where the budget does not limit them; older versions may have kept more."""
+    """Count the transitions for which there is room where the budget does not limit them."""
     return capacity(config) + reserve(config, horizon)
 
 

@@ -1,9 +1,10 @@
-"""A training in this process, one of its ranks, whoever asks for it: the command line, a script, a notebook.
+"""A training in this process, asked for by the command line, a script or a notebook.
 
-The command line's process ends with its training: an error of one rank ends them all, and signals pass at the end. In another's
-all is put back as it was found, and an error is an exception like any, as long as there is no other rank to wait for ever. What
-all ranks find together, or one of them and the others are told in their exchange (stop.EndsRun), is the end of the training, in
-one sentence, and of no process.
+The command line's process ends with its training: an error of one rank ends them all, and signals
+pass at the end. In another's all is put back as it was found, and an error is an exception like
+any, as long as there is no other rank to wait for ever. What all ranks find together, or one of
+them and the others are told in their exchange (stop.EndsRun), is the end of the training, in one
+sentence, and of no process.
 """
 
 import math
@@ -108,7 +109,7 @@ def guest(asked: Asked, quiet: bool = False) -> Outcome:
 
 
 def run(world: comm.World, asked: Asked, seconds_left: float, elapsed: float) -> Outcome:
-    """Do what is asked for; release the world, but where ranks do not end together. Raises Ended for what is refused.
+    """Do what is asked for; release the world if ranks end together. Raises Ended.
 
     See loop.train for the times.
     """
@@ -143,7 +144,7 @@ def do(world: comm.World, asked: Asked, seconds_left: float, elapsed: float) -> 
 
 
 def agreed(world: comm.World, resolve: Callable[[], Answer]) -> Answer | int:
-    """Share rank 0's answer with all ranks, or the exit code of one that has printed its help. Raises Ended."""
+    """Share rank 0's answer, or its exit code where it has printed its help. Raises Ended."""
     answer: Answer | int = 0
     refusal = ""
     if world.rank == 0:
@@ -186,10 +187,10 @@ def abort(world: comm.World | None, error: BaseException) -> NoReturn:
 
 @contextmanager
 def heard(world: comm.World) -> Iterator[None]:
-    """Let signals stop a training as they stop the command line's, and put their handlers back; no thread is left.
+    """Let signals stop a training as the command line's; put handlers back, leave no thread.
 
-    Only the main thread hears signals. On one rank a third one is a KeyboardInterrupt, and nothing watches for what hangs: a
-    person does.
+    Only the main thread hears signals. On one rank a third one is a KeyboardInterrupt, and nothing
+    watches for what hangs: a person does.
     """
     if threading.current_thread() is threading.main_thread():
         world.stop.listen(interrupt if world.size == 1 else None)
@@ -208,7 +209,7 @@ def interrupt() -> None:
 
 @contextmanager
 def put_back() -> Iterator[None]:
-    """Put back what a training changes in its process: numbers of threads, global random numbers, what a GPU asks of torch.
+    """Put back what a training changes: threads, global random numbers, what a GPU asks of torch.
 
     A task in the current directory is found meanwhile.
     """

@@ -56,7 +56,7 @@ NO_TASK = envs.TaskError, ImportError
 def set_up(
     config: Config, fresh: bool, world: World, command: list[str], made: list[envs.Env | None]
 ) -> Job:
-    """Make task, state and learner, then the run directory; restore what it holds; `made` gets the tasks. Raises Ended."""
+    """Make task, state, learner, run directory; restore that; `made` gets tasks. Raises Ended."""
     files = of_files(world)
     env = together(world, lambda: make_task(config), *NO_TASK)
     made.append(env)
@@ -113,7 +113,7 @@ def set_up(
 
 
 def go_back(job: Job, origin: dict[str, Any], source: "Source | None" = None) -> None:
-    """Give every rank the state that the run directory holds, or a new run's. Raises Ended, also where there is nothing to do."""
+    """Give every rank the run's state. Raises Ended, also where there is nothing to do."""
     world = job.world
     together(world, lambda: restore(job, origin, source), *of_files(world))
     state.share(job.state, world)
@@ -126,7 +126,7 @@ def go_back(job: Job, origin: dict[str, Any], source: "Source | None" = None) ->
 
 
 def at_once(config: Config, run: Run, done: float) -> tuple[int, str] | None:
-    """Return code and message of a run that ends where it stands, finished or started too often in vain; None if it goes on.
+    """Return code and message of a run that ends where it stands; None if it goes on.
 
     done: how much of its budget is spent.
     """
@@ -143,7 +143,7 @@ def at_once(config: Config, run: Run, done: float) -> tuple[int, str] | None:
 
 
 def make_state(params: Params, world: Memory) -> Any:
-    """Make the state before the first generation; make all that the node shares, the boards too. Raises MemoryError."""
+    """Make the state before the first generation, and all the node shares. Raises MemoryError."""
     config, algorithm = params.config, ALGORITHMS[params.config.algorithm]
     initial = algorithm.init(params, world)
     evaluations = [
@@ -175,7 +175,7 @@ def learning_here(config: Config, world: World) -> Learning | None:
 
 
 def refuse_too_large(config: Config, env: envs.Env, world: World) -> None:
-    """Raise ReplayTooLarge on the ranks that learn, before anything large is made; warn of what has no room now."""
+    """Raise ReplayTooLarge on ranks that learn, before all else; warn of what lacks room now."""
     if learning_here(config, world) is None:
         return
     replay_memory.refuse_too_large(config, env, ram.total())
@@ -185,7 +185,7 @@ def refuse_too_large(config: Config, env: envs.Env, world: World) -> None:
 
 
 def make_learner(params: Params, env: envs.Env, initial: Any, world: World) -> Any:
-    """Make the gradient learner, on the ranks that have one, as it goes with the state before the first generation.
+    """Make the gradient learner of an initial state, on the ranks that have one.
 
     Raises ReplayTooLarge for one without room.
     """
@@ -194,7 +194,7 @@ def make_learner(params: Params, env: envs.Env, initial: Any, world: World) -> A
     if learning is None:
         return None
     theta, rows = learning.actor(initial), state.replay_rows(initial)
-    # a phase keeps what it overwrites, until its result enters; of a room that ranks share all is kept
+    # a phase keeps what it overwrites until its result enters; a shared room keeps all
     reserve = learning.reserve(config, env.horizon) if rows is None else 0
     kind, discrete = learning.learner(config), envs.is_discrete(env)
     try:
@@ -231,7 +231,7 @@ def refuse_half_way(job: Job, path: Path, restored: Checkpoint | None) -> None:
 
 
 def source_of(job: Job, fresh: bool, origin: dict[str, Any]) -> "Source | None":
-    """Find what a new run begins from, on rank 0; None where that is nothing, or where the run goes on. Raises Refused."""
+    """Find what a new run begins from, on rank 0; None where it goes on. Raises Refused."""
     if job.world.rank or not job.config.start_from:
         return None
     from esac_mpi.training import warm_start
@@ -246,7 +246,7 @@ def run_directory(config: Config) -> Path:
 
 
 def restore(job: Job, origin: dict[str, Any], source: "Source | None" = None) -> None:
-    """Load the run's checkpoint into state and learner, on rank 0; write the first one of a new run."""
+    """Load the checkpoint into state and learner, on rank 0; write a new run's first one."""
     run = job.run
     if run is None:
         return
@@ -288,14 +288,14 @@ def restore(job: Job, origin: dict[str, Any], source: "Source | None" = None) ->
 
 
 def keep_order(job: Job, run: Run) -> None:
-    """Let results be told in the order that dropped rows have, where the settings do not decide it, so that no row changes."""
+    """Keep the order of results that dropped rows have, so that no row changes."""
     if job.config.own.follows is not None and state.follow(job.state, run.published):
         # which replaces metrics.h5, so that it has the order alone
         run.checkpoint(job.state.generation, *whole(job))
 
 
 def moved(run: Run, origin: dict[str, Any]) -> dict[str, Any]:
-    """Return {what: its former value} of the machine and versions that a run went on with and that are others now."""
+    """Return {what: its former value} of machine and versions that are others now."""
     assert run.restored is not None
     before = run.restored.attributes
     return {
@@ -317,7 +317,7 @@ def take_up(job: Job, run: Run) -> None:
 
 
 def spread(params: Params, ranks: int) -> tuple[str, str]:
-    """Say what work a generation has for the ranks, and what number of them would do better, if any."""
+    """Say what work a generation has for the ranks, and what number would do better."""
     config, algorithm = params.config, ALGORITHMS[params.config.algorithm]
     declares, rows = algorithm.DECLARES, algorithm.board(params).rows
     if declares.work == "tasks":
@@ -339,7 +339,7 @@ def spread(params: Params, ranks: int) -> tuple[str, str]:
 
 
 def announce(job: Job, origin: dict[str, Any], settled: Sequence[str] = ()) -> None:
-    """Say what runs, where, and from which generation; settled: and what was "auto". Rank 0 only."""
+    """Say what runs, where, from which generation; settled: what was "auto". Rank 0 only."""
     run, config, world = job.run, job.config, job.world
     assert run is not None
     device = "" if job.learner is None else f", learner on {origin['device']}"

@@ -15,7 +15,7 @@ from esac_mpi.play.params import make_env
 
 
 def make_task(config: Config) -> envs.Env:
-    """Make the task; refuse one in which the algorithm cannot act, or of which a setting says nothing. Raises envs.TaskError."""
+    """Make the task, one in which the algorithm can act. Raises envs.TaskError."""
     env = make_env(config)
     if edited := identity.edited(env):
         remedy = "what would run is what was imported: start Python anew"
@@ -29,7 +29,7 @@ def make_task(config: Config) -> envs.Env:
 
 
 def settled(config: Config, env: envs.Env) -> tuple[Config, str]:
-    """Complete a configuration with the numbers of what it leaves to the task, and the names of such fields."""
+    """Complete a configuration by what it leaves to the task, and name such fields."""
     shifts = [(name, value) for name, value in flatten(config) if name.endswith(".reward_shift")]
     names = [name for name, value in shifts if value == SURVIVAL and reads(config.algorithm, name)]
     if not names:
@@ -51,13 +51,13 @@ def sentences(config: Config, names: str, env: envs.Env) -> Iterator[str]:
 
 
 def own_env(config: Config, rank: int) -> envs.Env | None:
-    """Make an environment for what goes on beside others' episodes or carries on after them, on the ranks where that is."""
+    """Make an environment for what goes on beside others' episodes, on the ranks where that is."""
     learning = ALGORITHMS[config.algorithm].DECLARES.learning
     return make_env(config) if learning and learning.own_env(config, rank) else None
 
 
 def let_go(*made: envs.Env | None) -> None:
-    """Close tasks, which may hold a simulator of one's own; what goes wrong there comes too late to end a run."""
+    """Close tasks, which may hold a simulator; an error comes too late to end a run."""
     for env in made:
         try:
             with process_state.kept():

@@ -1,8 +1,9 @@
-"""What `python -m esac_mpi --check` does: look at the launch, the nodes, the task and the run directory before a long job.
+"""What `python -m esac_mpi --check` does: look at launch, nodes, task and directory before a job.
 
-The first thing to run on a new cluster, with the launcher, the configuration and the options of the job itself. Every rank
-looks at its own surroundings and plays 100 steps of the task, and whole episodes; rank 0 lets the learner make updates, and
-prints one block, a line a subject, each ending in ok or in what to do. Nothing that it makes stays.
+The first thing to run on a new cluster, with the launcher, the configuration and the options of the
+job itself. Every rank looks at its own surroundings and plays 100 steps of the task, and whole
+episodes; rank 0 lets the learner make updates, and prints one block, a line a subject, each ending
+in ok or in what to do. Nothing that it makes stays.
 """
 
 import math
@@ -31,11 +32,11 @@ from esac_mpi.training.task_set_up import settled
 
 
 def check(config: Config, world: World, seconds_left: float = math.inf, fresh: bool = False) -> int:
-    """Look at everything a run of `config` needs; print what was found from rank 0. All ranks call this.
+    """Look at all that a run of `config` needs; rank 0 prints it. All ranks call this.
 
-    seconds_left: what --max-hours or the batch system leaves to this job, as the run will read it [s].
-    fresh: whether the run would be begun anew.
-    Returns the exit code: 0, or that of the first thing that is wrong: 2, or what the run would end with.
+    seconds_left: what --max-hours or the batch system leaves to this job, as the run will read it
+    [s]. fresh: whether the run would be begun anew. Returns the exit code: 0, or that of the first
+    thing that is wrong: 2, or what the run would end with.
     """
     env, mine = rank.look(config, world)
     config = config if env is None else settled(config, env)[0]

@@ -1,4 +1,4 @@
-"""The line about what the run will cost: pieces of its work are measured, and followed through the program's own schedule."""
+"""The line about what the run will cost: measured pieces of its work, followed through its schedule."""
 
 import math
 import time
@@ -41,10 +41,10 @@ def look(
     seconds_left: float,
     left: config.Budget,
 ) -> tuple[list[Line], float]:
-    """Measure the pieces and say what the run costs, on rank 0. All ranks call this. What is made here is thrown away.
+    """Measure the pieces and say what the run costs, on rank 0. All ranks call this.
 
-    scratch: gives memory that no other rank sees. seconds_left: what this job has [s]. left: of the run's budget.
-    Returns the time of an update, too, 0 where none was made [s].
+    scratch: gives memory that no other rank sees. seconds_left: what this job has [s]. left: of the
+    run's budget. Returns the time of an update, too, 0 where none was made [s].
     """
     if env is None or any(rank.task for rank in ranks):
         return [], 0.0
@@ -69,10 +69,10 @@ def measured(
     scratch: Memory,
     exchange: float,
 ) -> Pieces | str:
-    """Measure the pieces, on rank 0: episodes, and what ranks do beside, of all ranks at once; then the learner's work on rank 0.
+    """Measure episodes and what ranks do beside, on all at once; then the learner on rank 0.
 
-    The others wait meanwhile as while a phase goes on; where phases run beside their work, those of its node play. A text says
-    why something cannot be measured; it is empty on other ranks.
+    The others wait meanwhile as while a phase goes on; where phases run beside their work, those of
+    its node play. A text says why something cannot be measured; it is empty on other ranks.
     """
     layout = make_layout(chosen, env)
     params = Params(chosen, layout, env.horizon, set_up.make_epsilon(chosen, layout, scratch))
@@ -102,7 +102,7 @@ def runs_beside(chosen: config.Config) -> bool:
 
 
 def beside_playing(params: Params) -> dict[str, float] | str:
-    """Measure what this rank does beside playing, as fields of Pieces, or say why that cannot be."""
+    """Measure what this rank does beside playing, as fields of Pieces, or say why not."""
     try:
         return operators.seconds(params.config, params.layout)
     except (learners.NotInstalled, MemoryError) as error:
@@ -116,7 +116,7 @@ def put_together(
     played: np.ndarray,
     others: list[dict[str, float] | str],
 ) -> Pieces | str:
-    """Measure the learner; make the pieces of it, of time and steps of episodes [m, 2] and of what each rank does beside them."""
+    """Measure the learner; put it with episodes' time and steps [m, 2] and ranks' other work."""
     if unable := [one for one in others if isinstance(one, str)]:
         return unable[0]
     on_node = sum(rank.node == ranks[0].node for rank in ranks)
@@ -146,7 +146,7 @@ def put_together(
 
 
 def episodes(params: Params, env: envs.Env, rank: int, seconds: float | None = None) -> np.ndarray:
-    """Play whole episodes with the initial policy, for PLAYING or at least so long; return time and steps, float64 [m, 2].
+    """Play whole episodes for PLAYING or at least so long; return time and steps, float64 [m, 2].
 
     Where ranks' work is episodes, their transitions are recorded, which takes its time.
     """
@@ -217,7 +217,8 @@ def line(
 ) -> Line:
     """Say what the run takes to the end of its budget, and what would help most.
 
-    Where episodes end early it is a range: as those of the initial policy, and with all to the horizon. left: see `look`.
+    Where episodes end early it is a range: as those of the initial policy, and with all to the
+    horizon. left: see `look`.
     """
     begun = left not in (None, chosen.budget)
     chosen = replace(chosen, budget=left or chosen.budget)

@@ -1,4 +1,4 @@
-"""The lines about the run directory as a place: space, speed, names, locks, and whether all nodes see it."""
+"""The lines about the run directory: space, speed, names, locks, and whether all nodes see it."""
 
 import errno
 import fcntl
@@ -28,7 +28,7 @@ class Seen:
 
 
 def look(path: Path, world: World) -> list[Line]:
-    """Try the run directory, or the place where it will be made: rank 0 writes there, other ranks look. All ranks call this.
+    """Try the run directory, or its place: rank 0 writes, others look. All ranks call this.
 
     Returns the lines, on rank 0.
     """
@@ -80,7 +80,7 @@ def visible(seen: list[Seen], hosts: list[str], probe: "Probe") -> list[Line]:
 
 
 def locks(refused: bool | None, rank: int, host: str, no_lock: str) -> Line:
-    """Look at locks. refused: whether the last rank was refused what rank 0 holds; no_lock: why that holds none."""
+    """Look at locks. refused: whether the last rank was; no_lock: why rank 0 holds none."""
     if no_lock:
         remedy = "start no second run in this directory: nothing would stop it"
         return Line("locks", f"none here: {no_lock}", remedy)
@@ -104,7 +104,7 @@ def is_there(path: Path) -> bool:
 
 
 class Probe:
-    """A temporary directory of rank 0's, in the run directory or where that will be made; close() removes it."""
+    """A temporary directory of rank 0's where the run directory is or will be."""
 
     def __init__(self, path: Path) -> None:
         self.path = path.absolute()
@@ -115,7 +115,7 @@ class Probe:
         self._lock: Any = None
 
     def open(self) -> tuple[Path, bytes] | None:
-        """Try to write; return the probe directory and the token in it, None if nothing can be written."""
+        """Try to write; return the directory and the token in it, None if that fails."""
         found = f"{self.path}"
         if self.place != self.path:
             found += f" (to be made; tried in {self.place})"
@@ -154,7 +154,7 @@ class Probe:
         ]
 
     def _names(self) -> list[Line]:
-        """Rename a file over another, and give one a second name, as checkpoints do; return the lines."""
+        """Rename a file over another, and give one a second name, as checkpoints do."""
         assert self.folder is not None
         old, new = self.folder / "old", self.folder / "new"
         old.write_text("old")

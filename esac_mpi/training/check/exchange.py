@@ -1,4 +1,4 @@
-"""The line about the exchange between ranks: whether its results are right, and how long it takes."""
+"""The line about the exchange between ranks: whether it is right, and how long it takes."""
 
 import numpy as np
 
@@ -10,7 +10,7 @@ REPEATS = 100  # exchanges timed
 
 
 def look(world: World) -> Line:
-    """Exchange the results of two members a rank, check them, and time that; all ranks call this."""
+    """Exchange, check and time the results of two members a rank; all ranks call this."""
     count = 2 * world.size
     table, _ = world.map(lambda i: np.array([i, i * i], float), count, 2)
     right = bool((table == [[i, i * i] for i in range(count)]).all())

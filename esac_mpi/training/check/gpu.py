@@ -1,4 +1,4 @@
-"""The line about the GPU that the learner would have: whether it has room there, and how fast it is. Rank 0 alone asks."""
+"""The line about the learner's GPU, on rank 0: whether it has room there, and how fast it is."""
 
 from esac_mpi import envs, learners
 from esac_mpi.algorithms import ALGORITHMS
@@ -13,7 +13,7 @@ SECONDS = 2.0  # of updates that are measured
 
 
 def learner(config: Config, env: envs.Env | None, world: World) -> list[Line]:
-    """Say how the learner has a GPU; nothing where it would be on a CPU, or machine.py has said why it cannot be.
+    """Look at the learner's GPU; nothing on a CPU, or where machine.py said why not.
 
     It is made as a run's is, with the room that its replay has beside the capacity.
     """

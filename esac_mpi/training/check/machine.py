@@ -1,4 +1,4 @@
-"""The lines about the launch, the nodes, the libraries that do the work, the learner's device and the batch system."""
+"""The lines about launch, nodes, libraries, the learner's device and the batch system."""
 
 import importlib.metadata
 import math
@@ -67,7 +67,7 @@ def libraries(config: Config, ranks: list[Rank]) -> list[Line]:
 
 
 def slower(places: Sequence[str], package: Path = PACKAGE) -> str:
-    """Say how to have the compiled kernels, of a package that is without them; places: where Python looks for packages.
+    """Say how to have the compiled kernels; places: where Python looks for packages.
 
     In a checkout it is found before the installed one, which may have them.
     """
@@ -81,7 +81,7 @@ def slower(places: Sequence[str], package: Path = PACKAGE) -> str:
 
 
 def learner(config: Config, cores: list[int], ranks: int) -> Line:
-    """Look at torch, which rank 0 alone imports, and the GPUs that it sees; on its node there are `ranks`."""
+    """Look at torch and the GPUs that rank 0 sees; ranks: of its node."""
     learning = ALGORITHMS[config.algorithm].DECLARES.learning
     if learning is None:
         return Line("torch", f"not used by {config.algorithm}")

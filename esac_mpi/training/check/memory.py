@@ -18,13 +18,13 @@ COPIES = 3
 
 
 def needed(config: Config, env: envs.Env, ranks: int) -> int:
-    """Count the bytes of shared memory that a run holds on a node: its state, noise and results, and 1 MiB for what is small."""
+    """Count the bytes of shared memory that a run holds on a node, 1 MiB for what is small."""
     *_, counter = begun(config, env, ranks)
     return counter.bytes + 2**20
 
 
 def shared(config: Config, env: envs.Env | None, ranks: list[Rank]) -> list[Line]:
-    """Look at the shared memory of the node that has least of it, of those that have several ranks."""
+    """Look at the node with several ranks that has the least shared memory."""
     if env is None:
         return []
     try:
@@ -68,7 +68,7 @@ def root(config: Config, env: envs.Env | None) -> list[Line]:
 
 
 def replay(config: Config, env: envs.Env | None) -> list[Line]:
-    """Look at the memory that the replay comes to take, on rank 0's node; nothing where there is no replay."""
+    """Look at the memory that the replay comes to take, on rank 0's node."""
     if env is None or not replay_memory.table(config):
         return []
     need, total, free = replay_memory.needed(config, env), ram.total(), ram.free()

@@ -1,4 +1,4 @@
-"""What one rank sees of its surroundings: cores, libraries, shared memory, and the task as it plays there."""
+"""What one rank sees of its surroundings: cores, libraries, shared memory, and the task."""
 
 import ctypes
 import os
@@ -86,7 +86,7 @@ def look(config: Config, world: World) -> tuple[envs.Env | None, Rank]:
 
 
 def blas() -> str:
-    """Name the BLAS library that numpy loaded and its threads, asked of the library itself where it can be."""
+    """Name numpy's BLAS library and its threads, as the library itself says if it can."""
     about = np.show_config(mode="dicts").get("Build Dependencies", {}).get("blas", {})
     name = f"{about.get('name', 'BLAS')} {about.get('version', '')}".strip()
     with suppress(OSError):

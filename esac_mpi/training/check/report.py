@@ -8,7 +8,7 @@ from esac_mpi.training.ended import WRONG_USAGE
 
 @dataclass(frozen=True)
 class Line:
-    """What was found about a subject; what to do about it, if anything; whether no run is possible as it is."""
+    """What was found about a subject, what to do about it, and whether no run is possible."""
 
     subject: str
     found: str

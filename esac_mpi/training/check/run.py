@@ -1,4 +1,4 @@
-"""The line about what a start would do with what is in the run directory: a new run, one that goes on, or a refusal."""
+"""The line about what a start would do: begin a run, go on with one, or refuse."""
 
 from contextlib import suppress
 
@@ -21,7 +21,7 @@ from esac_mpi.training.ended import NO_START, code_of, of_files
 def foreseen(
     config: Config, fresh: bool, env: envs.Env | None, ranks: list[Rank], world: World
 ) -> tuple[list[Line], Budget | None]:
-    """Say what a start would do, on rank 0, which alone knows the files, and what is left of the budget, None for nothing.
+    """Say what a start would do, and what is left of the budget, None for nothing. Rank 0 only.
 
     Nothing is made, moved or locked.
     """
@@ -94,7 +94,7 @@ def begun_from(
 
 
 def origin(env: envs.Env | None, ranks: list[Rank]) -> dict[str, str]:
-    """Gather what a start compares with what the run recorded of its task; empty where the task cannot be made."""
+    """Gather what a start compares with the run's task; empty where it cannot be made."""
     first = ranks[0]
     if env is None or first.found is None:
         return {}

@@ -12,7 +12,7 @@ from esac_mpi.training.forecast.automatic import resolve
 def settled(
     config: Config, env: envs.Env | None, world: World, fresh: bool
 ) -> tuple[Config, list[Line]]:
-    """Resolve what is "auto"; some number is in its place where that cannot be done. All ranks call this; rank 0 has the line."""
+    """Resolve what is "auto", by some number where that fails. All ranks call this."""
     values: dict[str, object] | None = {} if env else None
     lines: list[Line] = []
     refusals: tuple[type[Exception], ...] = ConfigError, learners.LearnerNotFinite

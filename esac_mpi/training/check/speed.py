@@ -33,7 +33,7 @@ def look(
     updating: float = 0.0,
     info: Path = Path("/proc/cpuinfo"),
 ) -> list[Line]:
-    """Say how fast the core of a learner is; updating: the time of an update, 0 where none was measured [s]."""
+    """Say how fast a learner's core is; updating: time of an update, 0: not measured [s]."""
     learning = ALGORITHMS[config.algorithm].DECLARES.learning
     if learning is None or env is None:
         return []

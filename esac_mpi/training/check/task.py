@@ -1,4 +1,4 @@
-"""The lines about the task: whether every rank can play it, how fast, with the same bits, and what work it makes."""
+"""The lines about the task: whether all ranks can play it, how fast, and what work it makes."""
 
 import numpy as np
 

@@ -12,7 +12,7 @@ from esac_mpi.training import set_up
 
 
 class Counter:
-    """In World's place where a run makes its shared arrays: count their bytes, make them of untouched memory."""
+    """World's stand-in for shared arrays: counts their bytes, leaves their memory untouched."""
 
     def __init__(self, ranks: int) -> None:
         self.bytes, self.ranks = 0, ranks
@@ -43,7 +43,7 @@ class Counter:
 
 
 def begun(config: Config, env: envs.Env, ranks: int) -> tuple[Params, Any, Counter]:
-    """Make parameters and state as before the first generation, and what has counted the memory that they share.
+    """Make parameters and state as before the first generation; count what they share.
 
     Raises epsilon.TableTooSmall, MemoryError.
     """

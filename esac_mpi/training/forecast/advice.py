@@ -1,4 +1,4 @@
-"""What would help most: the same forecast for other settings, another learner, more or fewer ranks."""
+"""What would help most: the forecast of other settings, another learner, other ranks."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
@@ -34,7 +34,7 @@ class Other:
 
 
 def others(config: Config, pieces: Pieces, on: Cluster, as_is: Outlook) -> Iterator[Other]:
-    """Forecast what may be quicker than these settings, whose outlook is known. Raises Unforeseen."""
+    """Forecast what may be quicker than these settings. Raises Unforeseen."""
 
     def with_settings(settings: dict[str, object], pieces: Pieces = pieces) -> Other:
         words = " ".join(f"--{name} {word(value)}" for name, value in settings.items())
@@ -90,9 +90,10 @@ def fewer(config: Config, pieces: Pieces, on: Cluster, own: Outlook) -> Outlook 
 
 
 def advice(config: Config, pieces: Pieces, on: Cluster, own: Outlook, begun: bool = False) -> str:
-    """Say what keeps the ranks waiting and what would help most, if it is worth a remark. Raises Unforeseen.
+    """Say what keeps ranks waiting and what would help most. Raises Unforeseen.
 
-    own: the outlook of these settings on these ranks. begun: whether the run keeps its settings, as one that goes on does.
+    own: the outlook of these settings on these ranks. begun: whether the run keeps its settings, as
+    one that goes on does.
     """
     free = outlook(config, replace(pieces, updating=0.0, playing=0.0), on)
     waiting = 1 - free.seconds / own.seconds

@@ -1,4 +1,4 @@
-"""Generations of AES-RL, so many arrivals each: whom gradients train is drawn as in the run, tasks go through their own clock."""
+"""Generations of AES-RL, so many arrivals each, whose tasks go through a clock of their own."""
 
 import math
 from collections.abc import Iterator

@@ -1,6 +1,7 @@
-"""What is "auto" in a configuration, resolved at the first start of a run: by its ranks, and by what an update takes on rank 0.
+"""What is "auto", resolved at a run's first start: by its ranks, and an update's time on rank 0.
 
-A run that goes on keeps what it was resolved to, on any ranks: a resolved configuration gives the same bits on all.
+A run that goes on keeps what it was resolved to, on any ranks: a resolved configuration gives the
+same bits on all.
 """
 
 import time
@@ -23,7 +24,8 @@ from esac_mpi.play.rollout import play
 from esac_mpi.training.forecast import operators, phases
 from esac_mpi.training.forecast.schedule import digits
 
-ROUNDS = 5  # of playing and of updating, taking turns; the fastest counts, as other work on the machine only adds
+# of playing and of updating, taking turns; the fastest counts, as other work only adds
+ROUNDS = 5
 PLAYING, UPDATING = 0.1, 0.2  # of a round [s]
 FIRST = 250  # steps of an episode that are played at most
 COSTS = {"update_cost", "critic_cost"}
@@ -33,9 +35,10 @@ PLACES = ("learner.device", "learner.kernels")
 def resolve(
     config: Config, env: Env, world: World, path: Path, fresh: bool
 ) -> tuple[dict[str, Any], list[str]]:
-    """Resolve what is "auto", {dotted name: value}, on rank 0, and say so; of a run that goes on, or is made again, as it has it.
+    """Resolve what is "auto", {dotted name: value}, on rank 0, and say so; as a run has it.
 
-    path: the run's directory. Raises ConfigError, Refused, Unreadable, and what a learner is refused with.
+    path: the run's directory. Raises ConfigError, Refused, Unreadable, and what a learner is
+    refused with.
     """
     names, learning = automatic(config), ALGORITHMS[config.algorithm].DECLARES.learning
     places = [name for name in PLACES if learning and value_of(config, name) == AUTO]
@@ -116,7 +119,7 @@ def faster(config: Config, env: Env) -> tuple[str, str]:
 
 
 def remark_on_size(config: Config, env: Env, updating: float) -> str:
-    """Say that a task is large for the default networks, and what to try; empty where it is not, or where they were named.
+    """Say that a task is large for the default networks, and what to try.
 
     updating: the time of an update [s], 0 where it was not measured.
     """
@@ -130,7 +133,7 @@ def remark_on_size(config: Config, env: Env, updating: float) -> str:
 
 
 def measured(config: Config, env: Env) -> tuple[dict[str, float], float]:
-    """Measure what updates cost on this core, to two digits, {dotted name: [steps of the task, or updates of an individual]}.
+    """Measure updates in steps of the task, or in updates of an individual, {dotted name: cost}.
 
     Also an update's time [s], 0 where there are none.
     """
@@ -161,7 +164,7 @@ def measured(config: Config, env: Env) -> tuple[dict[str, float], float]:
 
 
 def step_seconds(params: Params, env: Env) -> float:
-    """Measure a step of the task with a policy of the run, the start of an episode shared out [s]."""
+    """Measure a step of the task and policy, the start of an episode shared out [s]."""
     policy = make_policy(params, env).set(params.initial(0))
     start = time.perf_counter()
     steps = 0

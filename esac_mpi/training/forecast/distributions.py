@@ -12,7 +12,7 @@ from esac_mpi.config import Config, exact, individuals
 
 
 def generations(config: Config, pieces: Pieces) -> Iterator[Made]:
-    """Yield the generations of a distribution of policies, of which gradients train the first where there is a critic."""
+    """Yield the generations of a distribution of policies, the first trained by gradients."""
     cem: Any = config.own
     n, episodes = cem.population_size, cem.fitness_episodes
     elites, trained = individuals(cem)
@@ -42,6 +42,6 @@ def is_taught(cem: Any, played: float) -> bool:
 
 
 def lessons(cem: Any, steps: float, trained: int) -> int:
-    """Count the critic's updates after a generation of so many steps: as many for each actor, or for the mean."""
+    """Count the critic's updates after so many steps: as many for each actor, or for the mean."""
     updates = round(exact(cem.critic_updates_per_step) * exact(steps))
     return updates // trained * trained if cem.critic == "serial" else updates

@@ -1,6 +1,7 @@
-"""Generations of the ERL family: who is born ERL itself draws (erl_births), as of a population whose returns are in any order.
+"""Generations of the ERL family: who is born ERL itself draws (erl_births), of random returns.
 
-Parents are taken as by fitness, since what a child takes does not depend on whose it is. Memories are as full as members are old.
+Parents are taken as by fitness, since what a child takes does not depend on whose it is. Memories
+are as full as members are old.
 """
 
 from collections.abc import Iterator

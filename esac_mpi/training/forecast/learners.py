@@ -1,4 +1,4 @@
-"""Generations of a learner alone, whose episodes the ranks may share; what updates a learner owes for its steps; its threads."""
+"""Generations of a learner alone; what updates a learner owes for its steps; its threads."""
 
 import math
 from collections.abc import Iterator
@@ -12,7 +12,8 @@ from esac_mpi.comm.clock.costs import Pieces
 from esac_mpi.comm.clock.generations import Generation, Made
 from esac_mpi.config import PPO, SAC, Config
 
-# multiplications of a matrix product that are worth a thread: 2x128 in batches of 256 gain by two (performance.md)
+# multiplications of a matrix product worth a thread: 2x128 in batches of 256 gain by two
+# (performance.md)
 SHARE = 128**3
 
 

@@ -1,4 +1,4 @@
-"""What ranks do beside playing, measured: individuals that learn, children and mutations, by the operators that a run has."""
+"""What ranks do beside playing, measured: individuals that learn, children and mutations."""
 
 import time
 from collections.abc import Callable
@@ -20,7 +20,7 @@ MEASURING = 0.3  # repeated for this time [s]
 
 
 def seconds(config: Config, layout: Layout) -> dict[str, float]:
-    """Measure an algorithm's operators on this rank [s], as fields of Pieces; nothing for one that has none.
+    """Measure an algorithm's operators on this rank [s], as fields of Pieces.
 
     Raises NotInstalled.
     """

@@ -1,4 +1,4 @@
-"""How a run of these settings goes on these ranks: its generations followed through the clock, and added up."""
+"""How a run goes on these ranks: its generations followed through the clock, and added up."""
 
 import math
 from dataclasses import dataclass
@@ -41,7 +41,7 @@ class Outlook:
 
 
 def cluster(ranks: int, per_node: int, pieces: Pieces, measured_on: int) -> Cluster:
-    """Return ranks on nodes of so many, whose barriers take what an exchange between `measured_on` ranks tells."""
+    """Return ranks on nodes of so many; barriers as an exchange of `measured_on` ranks tells."""
     plain, there = Cluster(ranks, per_node), Cluster(measured_on, per_node)
     parties = 2 * steps(max(there.locals))
     if not parties or not pieces.exchange:
@@ -50,7 +50,7 @@ def cluster(ranks: int, per_node: int, pieces: Pieces, measured_on: int) -> Clus
 
 
 def outlook(config: Config, pieces: Pieces, on: Cluster) -> Outlook:
-    """Forecast a run on these ranks; what is beyond the generations followed goes on like their second half.
+    """Forecast a run on these ranks; beyond those followed, generations go on as their second half.
 
     Raises Unforeseen.
     """

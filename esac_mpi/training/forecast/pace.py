@@ -1,7 +1,8 @@
-"""How a run goes on, told once at each start from rows that are there anyway: of the last start, else of its first generations.
+"""How a run goes on, told once at each start from the rows of the last, else its first ones.
 
-Nothing is measured for it. What is told is a window of whole cycles (evaluations, learner phases), of rows by as many ranks as
-there are now, with the learner at work if there is one; for a run that is nearly over nothing is.
+Nothing is measured for it. What is told is a window of whole cycles (evaluations, learner phases),
+of rows by as many ranks as there are now, with the learner at work if there is one; for a run that
+is nearly over nothing is.
 """
 
 from collections.abc import Mapping
@@ -18,7 +19,7 @@ NAMES = ("busy_ranks", "busy_mean", "seconds_phase", "evaluation_seconds", "seco
 
 
 def line(rows: Mapping[str, np.ndarray], config: Config, ranks: int, progress: float) -> str:
-    """Say how the run goes on, "" where the newest rows do not tell yet. rows: metrics/<name> and timing/<name>.
+    """Say how the run goes on, "" if rows do not tell yet. rows: metrics/<name>, timing/<name>.
 
     progress: how much of the budget is spent, 0 to 1.
     """
@@ -50,7 +51,7 @@ def line(rows: Mapping[str, np.ndarray], config: Config, ranks: int, progress: f
 
 
 def busy(last: Mapping[str, np.ndarray], config: Config) -> float:
-    """Sum what all ranks did in these rows [s]. A population's busy seconds leave the learner's phases and lessons out."""
+    """Sum what ranks did [s]; a population's busy seconds leave phases and lessons out."""
     declares = ALGORITHMS[config.algorithm].DECLARES
     beside = ["evaluation_seconds"]
     if declares.evolution or declares.operators(config) == "individuals":

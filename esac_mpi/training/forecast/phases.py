@@ -19,7 +19,7 @@ UPDATES = 50  # of a measured phase, at least
 
 
 def prepare(params: Params, env: envs.Env) -> tuple[Any, Callable[[int], Steps]] | None:
-    """Make the learner of a run, and what makes its k-th phase to be measured; None where nothing learns."""
+    """Make the learner of a run, and what begins its k-th phase; None where nothing learns."""
     chosen = params.config
     learning = ALGORITHMS[chosen.algorithm].DECLARES.learning
     if learning is None or not learning.interval(chosen):
@@ -35,7 +35,7 @@ def prepare(params: Params, env: envs.Env) -> tuple[Any, Callable[[int], Steps]]
 
 
 def phase_of(chosen: config.Config, made: Any, env: envs.Env) -> Callable[[int], Steps]:
-    """Return what makes the k-th phase to be measured, of UPDATES updates where the learner can be asked for as many."""
+    """Return what begins the k-th phase, of UPDATES updates if the learner can be asked so."""
     if getattr(made, "replay", None) is None:
         return lambda k: made.begin(env, k, 0, made.options.steps_per_generation, True)
     rows = np.random.default_rng(0).uniform(-1, 1, (STORED, made.replay.width)).astype(np.float32)
@@ -50,7 +50,7 @@ def phase_of(chosen: config.Config, made: Any, env: envs.Env) -> Callable[[int],
 
 
 def measure(learner: Any, begin: Callable[[int], Steps], seconds: float) -> tuple[float, float]:
-    """Let a learner make phases until its updates took so long; return the time of a step of its own and of an update [s].
+    """Time a learner's own step and its update, by phases whose updates take so long [s].
 
     The first phase is not counted: memory is taken and kernels are chosen in it.
     """

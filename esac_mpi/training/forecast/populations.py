@@ -1,4 +1,4 @@
-"""Generations of ES and ESAC. When phases begin and end ESAC itself decides (esac_phase), its gate drawn as in the run."""
+"""Generations of ES and ESAC. When phases begin and end ESAC itself decides (esac_phase)."""
 
 import math
 from collections.abc import Iterator
@@ -57,10 +57,10 @@ def generations(config: Config, pieces: Pieces) -> Iterator[Made]:
 
 
 class Phases:
-    """When a learner's phases begin and end beside or after a population, as ESAC itself decides it, and what one does.
+    """When a learner's phases begin and end, as ESAC itself decides it, and what one does.
 
-    found: a generation's lengths, all alike. phase: what one does. trials: episodes of the test before an adoption, in the
-    generation that was asked of last; none is foreseen to be won.
+    found: a generation's lengths, all alike. phase: what one does. trials: episodes of the test
+    before an adoption, in the generation that was asked of last; none is foreseen to be won.
     """
 
     def __init__(self, config: Config, pieces: Pieces) -> None:
@@ -86,7 +86,7 @@ class Phases:
         self.phase = Phase(again + steps, seconds, device, host)
 
     def of(self, k: int) -> tuple[bool, bool]:
-        """Tell whether a phase begins in generation k, and whether one that runs beside ends; to be asked of each in turn."""
+        """Tell whether a phase begins in generation k, and whether one ends; ask in turn."""
         esac, state = self._esac, self._state
         tested = esac.adoption == "tested" and self._entered
         self.trials = 2 * esac.adoption_episodes if tested else 0

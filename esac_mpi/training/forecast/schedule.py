@@ -1,4 +1,4 @@
-"""ESAC's phases on the virtual clock: what `workers` and `update_cost` are on these ranks, by what was measured."""
+"""ESAC's phases on the virtual clock: `workers` and `update_cost` for these ranks, as measured."""
 
 from dataclasses import dataclass, replace
 
@@ -42,14 +42,14 @@ def is_by_interval(config: Config) -> bool:
 
 
 def can_be(config: Config, on: Cluster) -> bool:
-    """Tell whether phases with updates may run on the virtual clock, beside the ranks that evaluate."""
+    """Tell whether phases with updates may run on the virtual clock, beside other ranks."""
     if not has_phases(config) or on.ranks == 1:
         return False
     return config.esac.sac_min_steps > 0 and config.sac.updates_per_step > 0
 
 
 def remark_at_start(config: Config, ranks: int) -> str:
-    """Say that phases are timed for other ranks than there are beside the learner's, if they are."""
+    """Say so where phases are timed for other ranks than there are."""
     esac, workers = config.esac, ranks - 1
     timed = has_phases(config) and esac_phase.timed(esac)
     if not workers or not timed or esac.workers == workers:
@@ -61,8 +61,9 @@ def remark_at_start(config: Config, ranks: int) -> str:
 def fitting(config: Config, pieces: Pieces, on: Cluster) -> Schedule:
     """Find the schedule that fits, where there can be one.
 
-    A step of that clock takes what one takes in a generation of all ranks but the learner's, all else of it counted in;
-    a phase has `sac_min_steps` of them, and `update_cost` for each update. Raises Unforeseen.
+    A step of that clock takes what one takes in a generation of all ranks but the learner's, all
+    else of it counted in; a phase has `sac_min_steps` of them, and `update_cost` for each update.
+    Raises Unforeseen.
     """
     workers = on.ranks - 1
     alone = {

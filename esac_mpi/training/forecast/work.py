@@ -1,8 +1,9 @@
-"""How a run will go, generation after generation: measured pieces through the clock that its kind of work has.
+"""How a run will go, generation by generation: measured pieces through the clock of its kind.
 
-Who yields an algorithm's generations is said here, once for all; an algorithm of one's own has `expected` in its module
-(docs/extending.md). Members last as the measured episodes in turn, so they differ as those do. Left out, since little: writing
-rows and checkpoints, ranks and winners, memories, the distances of parents, and importance mixing, by which some play nothing.
+Who yields an algorithm's generations is said here, once for all; an algorithm of one's own has
+`expected` in its module (docs/extending.md). Members last as the measured episodes in turn, so they
+differ as those do. Left out, since little: writing rows and checkpoints, ranks and winners,
+memories, the distances of parents, and importance mixing, by which some play nothing.
 """
 
 from collections.abc import Callable, Iterator
@@ -58,7 +59,7 @@ def known(config: Config) -> None:
 
 
 def is_shared(config: Config) -> bool:
-    """Tell whether ranks share the episodes of a generation; so of an algorithm that nothing is known of."""
+    """Tell whether ranks share the episodes of a generation; yes where that is not known."""
     try:
         known(config)
     except Unforeseen:
@@ -70,7 +71,7 @@ def is_shared(config: Config) -> bool:
 
 
 def moments(config: Config, pieces: Pieces, on: Cluster) -> Iterator[Moment]:
-    """Yield where a run without an end has come to, generation after generation. Raises Unforeseen."""
+    """Yield where an endless run has come to, by generation. Raises Unforeseen."""
     known(config)
     episodes = len(ALGORITHMS[config.algorithm].DECLARES.policies) * config.evaluation.episodes
     evaluations = (
@@ -95,7 +96,7 @@ def moments(config: Config, pieces: Pieces, on: Cluster) -> Iterator[Moment]:
 
 
 def generations(config: Config, pieces: Pieces) -> Iterator[Made]:
-    """Yield the generations of a run without an end, without their evaluations, of an algorithm that has barriers."""
+    """Yield an endless run's generations without evaluations, of an algorithm with barriers."""
     expected = getattr(ALGORITHMS[config.algorithm], "expected", None)
     if expected is not None:
         return (expected(config, pieces, k) for k in count(1))

@@ -1,7 +1,7 @@
-"""A run that begins where another one stands, or from a policy alone: config.start_from. Only rank 0 comes here.
+"""A run that begins where another one stands, or from a policy alone. Only rank 0 comes here.
 
-source.py reads it and refuses what would be nonsense, plan.py says what is taken, transfer.py takes it. What a run's files hold
-of it is the attribute `start`; docs/warm-start.md has the rules.
+source.py reads it and refuses what would be nonsense, plan.py says what is taken, transfer.py takes
+it. What a run's files hold of it is the attribute `start`; docs/warm-start.md has the rules.
 """
 
 from esac_mpi.training.warm_start.plan import Plan, plan, told

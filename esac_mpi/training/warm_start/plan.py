@@ -1,8 +1,9 @@
 """What a run takes of its source, and what it does not and why.
 
-Equal shape and equal meaning are taken. Policies from any algorithm: by their names where both have them, else the one that
-counts. What else there is of a State by its parts (warm_start_fields.py); the learner where it is of the same kind and all of
-it fits; its replay where the task is the same. Counts, the best policy and the number of generations begin anew.
+Equal shape and equal meaning are taken. Policies from any algorithm: by their names where both have
+them, else the one that counts. What else there is of a State by its parts (warm_start_fields.py);
+the learner where it is of the same kind and all of it fits; its replay where the task is the same.
+Counts, the best policy and the number of generations begin anew.
 """
 
 import json
@@ -25,7 +26,7 @@ NEVER = ("generation", "counters", "best")
 
 @dataclass
 class Plan:
-    """What is taken: values of a state's fields, arrays of the learner, its replay; and all of that in words."""
+    """What is taken of a state's fields, the learner and its replay; and that in words."""
 
     source: Source
     policies: dict[str, np.ndarray] = field(
@@ -50,7 +51,7 @@ class Plan:
 
 
 def plan(source: Source, config: Config, state: Any, learner: Any, now: Mapping[str, Any]) -> Plan:
-    """Return what a run of `config` takes, whose state and learner are as before the first generation.
+    """Plan what a run of `config` takes, its state and learner as before generation 1.
 
     now: what the run records of itself, its task among that.
     """
@@ -73,7 +74,7 @@ def plan(source: Source, config: Config, state: Any, learner: Any, now: Mapping[
 
 
 def with_heads_as_here(source: Source, config: Config) -> Source:
-    """Return the source with its policies' last layers held as the algorithm here holds them, where an action is a choice."""
+    """Scale the last layers as the algorithm here holds them, where an action is a choice."""
     factor = ALGORITHMS[config.algorithm].DECLARES.head_scale / source.head_scale
     if factor == 1 or not source.discrete:
         return source
@@ -90,7 +91,7 @@ def with_heads_as_here(source: Source, config: Config) -> Source:
 
 
 def plan_policies(found: Plan, state: Any) -> None:
-    """Let every policy of the state begin as the source's of that name, or as the one that counts; so do its members."""
+    """Let each policy begin as the source's of that name, or as the one that counts."""
     source = found.source
     for name, theta in state.policies.items():
         own = next((f.name for f in fields(state) if getattr(state, f.name) is theta), None)
@@ -139,7 +140,7 @@ def plan_parts(
 
 
 def parts(state: Any) -> dict[Part, list[Field]]:
-    """Return the parts of a state, or of a kind of one, and their fields; policies, and what begins anew, are none."""
+    """List the parts of a state, or of its kind; policies and what begins anew are none."""
     found: dict[Part, list[Field]] = {}
     thetas = [] if isinstance(state, type) else list(state.policies.values())
     numbers = {f.metadata["numbers"] for f in fields(state) if "numbers" in f.metadata}
@@ -182,7 +183,7 @@ def misshapen(values: Mapping[str, Any], state: Any) -> str:
 
 
 def value_of(f: Field, saved: Checkpoint) -> Any:
-    """Return what a checkpoint has of a field, or what stands for it where it is older; None where nothing does."""
+    """Read a field of a checkpoint, an older one's by default; None where there is none."""
     value = saved.state.get(f.name)
     if value is None:
         value = None if f.default is MISSING else np.asarray(f.default)

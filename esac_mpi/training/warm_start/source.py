@@ -40,7 +40,7 @@ APART = ("changed", "horizon")  # fields of [task] that leave the meaning of a t
 
 
 class Obstacle(NamedTuple):
-    """Why no run can begin so: in words, and the fields that take it away, None where no setting does."""
+    """Why no run can begin so, and the fields that take it away, None where no setting does."""
 
     told: str
     settings: dict[str, Any] | None
@@ -95,7 +95,7 @@ class Source:
 def find(
     said: str, config: Config, env: envs.Env, d: int, run_directory: Path, whole: bool = True
 ) -> Source:
-    """Read what a run of `config` is to begin from, a run at its last checkpoint or a policy. Raises Refused, Unreadable.
+    """Read what a run is to begin from, a run or a policy. Raises Refused, Unreadable.
 
     d: parameters of the run's policies. whole: whether to look through the source's replay, too.
     """
@@ -139,7 +139,7 @@ def refuse_place(said: str, path: Path) -> None:
 
 
 def of_run(said: str, path: Path, whole: bool) -> Source:
-    """Return a run at its newest sound checkpoint; whether it goes on meanwhile does not matter. Raises Refused, Unreadable."""
+    """Read a run at its newest sound checkpoint; it may go on. Raises Refused, Unreadable."""
     saved = newest(said, path, whole)
     config, state, attributes = saved.config, saved.state, saved.attributes
     sums, sizes = state.get("observation_sums"), str(attributes.get("sizes", "")).split()
@@ -186,7 +186,7 @@ def of_policy(said: str, path: Path) -> Source:
 
 
 def newest(said: str, path: Path, whole: bool) -> Checkpoint:
-    """Return the newest sound checkpoint of a run, which may publish another meanwhile; without its replay if that is damaged.
+    """Read the newest sound checkpoint of a run, which may go on; without a damaged replay.
 
     Raises Refused, Unreadable.
     """
@@ -222,7 +222,7 @@ def policies(config: Config, state: Mapping[str, np.ndarray]) -> dict[str, np.nd
 
 
 def network(policy: PolicyNetwork) -> dict[str, Any]:
-    """Return what the policies of two runs must have in common beside the sizes of observation and action."""
+    """Name what policies of two runs must have in common beside observation and action."""
     names = (
         "hidden",
         "activation",
@@ -283,7 +283,7 @@ def obstacles(
 
 
 def other_sizes(source: Source, config: Config, env: envs.Env, d: int) -> Iterator[Obstacle]:
-    """Yield in what the task is of another kind than the source's; d: parameters of policies with the source's layers."""
+    """Yield in what the task differs in kind; d: parameters of policies with its layers."""
     here, discrete = (env.observation_size, env.action_size), envs.is_discrete(env)
     whose = {"task.id": source.about["task"], "task.kwargs": source.about["task_kwargs"]}
     if whose["task.kwargs"] == config.task.kwargs:
@@ -304,7 +304,7 @@ def other_sizes(source: Source, config: Config, env: envs.Env, d: int) -> Iterat
 
 
 def way_out(found: Sequence[Obstacle], config: Config) -> str:
-    """Return the rest of a sentence: the words with which the same command works, where settings can take all away."""
+    """Say with which words the same command works, where settings can take all away."""
     if any(obstacle.settings is None for obstacle in found):
         return ""
     settings = {
@@ -333,7 +333,7 @@ def in_words(task: str, kwargs: Mapping[str, Any]) -> str:
 
 
 def other_task(source: Source, config: Config, now: Mapping[str, Any]) -> str:
-    """Return in what the task is another than the source's, empty where it is the same. now: what this run records of it."""
+    """Say in what the task is another than the source's. now: what this run records of it."""
     assert source.config is not None
     assert source.checkpoint is not None
     pairs = [
@@ -349,7 +349,7 @@ def other_task(source: Source, config: Config, now: Mapping[str, Any]) -> str:
 
 
 def acts_as(source: Source, config: Config) -> str:
-    """Return a sentence where policies act by another bound than they did, empty where they do not."""
+    """Say so where policies act by another bound than they did."""
     output = ALGORITHMS[config.algorithm].DECLARES.output or config.policy.output
     if output == source.output:
         return ""

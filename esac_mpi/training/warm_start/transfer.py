@@ -23,7 +23,7 @@ TRIES = 3  # a source that runs on may have deleted what its checkpoint named
 
 
 def of(job: Job, run_directory: Path, now: Mapping[str, Any], fresh: bool) -> Source | None:
-    """Return what the run of a job begins from; None where it goes on. Raises Refused, Unreadable. now: see `begin_from`."""
+    """Find what the run of a job begins from; None where it goes on. Raises Refused, Unreadable."""
     own = is_within(job.config.start_from, run_directory)  # whatever the run there is
     if (
         not own
@@ -59,7 +59,7 @@ def begin_from(job: Job, source: Source, now: Mapping[str, Any], remade: Remade)
 
 
 def take(found: Plan, state: Any, remade: Remade) -> Any:
-    """Let a state be what is planned; return the learner that goes with it. Raises Unreadable: then another plan may be taken."""
+    """Let a state be as planned; return its learner. Raises Unreadable: plan again then."""
     for name, theta in found.policies.items():
         getattr(state, name)[...] = theta
     learner, saved = remade(state), found.source.checkpoint
