@@ -24,16 +24,13 @@ def make_env(policy: Any, task: str, horizon: int | None) -> envs.Env:
     """
     made = (task, 0, {}) if task else (policy.task, policy.horizon, policy.task_kwargs)
     env = envs.make(made[0], made[1] if horizon is None else horizon, made[2])
-    needs = (env.observation_size, env.action_size)
-    has = (policy.layout.sizes[0], policy.layout.sizes[-1])
-    if needs != has:
-        raise Misfit(
-            f"{env.id} has {needs[0]} observations and {needs[1]} actions, this policy of {policy.task} {has[0]} and {has[1]}"
-        )
+    o, *_, a = policy.layout.sizes
+    if (env.observation_size, env.action_size) != (o, a):
+        sizes = f"{env.observation_size} observations and {env.action_size} actions"
+        raise Misfit(f"{env.id} has {sizes}, this policy of {policy.task} {o} and {a}")
     if (policy.low < env.low).any() or (policy.high > env.high).any():
-        raise Misfit(
-            f"actions of {env.id} are in {env.low} to {env.high}, this policy's in {policy.low} to {policy.high}"
-        )
+        ours = f"this policy's in {policy.low} to {policy.high}"
+        raise Misfit(f"actions of {env.id} are in {env.low} to {env.high}, {ours}")
     return env
 
 
@@ -48,19 +45,15 @@ def episodes(
     is.
     """
     theta = policy.theta.copy()
-    sigma = np.float32(weight_noise) * policy.layout.scale(
-        head_scale_of(policy.kind) if policy.discrete else 1.0
-    )
+    held = head_scale_of(policy.kind) if policy.discrete else 1.0
+    sigma = np.float32(weight_noise) * policy.layout.scale(held)
 
     def work(i: int) -> np.ndarray:
         if weight_noise:
-            policy.set(
-                theta
-                + sigma * generator(seed, Purpose.MUTATION, 0, i).standard_normal(theta.size, "f4")
-            )
-        episode = play(
-            env, policy, integer(seed, Purpose.EVALUATION, 0, block=i)
-        )  # training's generations begin at 1
+            random = generator(seed, Purpose.MUTATION, 0, i)
+            policy.set(theta + sigma * random.standard_normal(theta.size, "f4"))
+        # training's generations begin at 1
+        episode = play(env, policy, integer(seed, Purpose.EVALUATION, 0, block=i))
         return np.array([episode.episodic_return, episode.episodic_length])
 
     table, _ = world.map(work, count, 2)
@@ -68,16 +61,20 @@ def episodes(
 
 
 def statistics(returns: np.ndarray) -> dict[str, Any]:
-    """Return what can be said of returns [episodes]; null where it cannot."""
+    """Sum up returns [episodes]; null where that cannot be."""
     names = ("mean", "interval", "std", "median", "iqm", "iqm_interval", "worst", "best")
     if not np.isfinite(returns).all():
         return dict.fromkeys(names)
     several = len(returns) > 1
     values = (
-        mean(returns), interval([returns], mean) if several else None, returns.std(ddof=1) if several else None,
-        np.median(returns), interquartile_mean(returns), interval([returns]) if several else None, returns.min(), returns.max(),
-    )  # fmt: skip
-    return {
-        name: None if value is None else np.asarray(value).tolist()
-        for name, value in zip(names, values, strict=True)
-    }
+        mean(returns),
+        interval([returns], mean) if several else None,
+        returns.std(ddof=1) if several else None,
+        np.median(returns),
+        interquartile_mean(returns),
+        interval([returns]) if several else None,
+        returns.min(),
+        returns.max(),
+    )
+    found = zip(names, values, strict=True)
+    return {name: None if value is None else np.asarray(value).tolist() for name, value in found}

@@ -51,12 +51,10 @@ def npz(policy: Any, out: Path) -> Actor:
                 x = np.concatenate([x, seen], -1)
             x = x @ p[f"W{i}"].T + p[f"b{i}"]
             if f"gain{i}" in p:
-                x = (x - x.mean(-1, keepdims=True)) / np.sqrt(x.var(-1, keepdims=True) + 1e-5) * p[
-                    f"gain{i}"
-                ] + p[f"shift{i}"]
-        return np.clip(
-            (p["high"] + p["low"]) / 2 + (p["high"] - p["low"]) / 2 * squash(x), p["low"], p["high"]
-        )
+                x = (x - x.mean(-1, keepdims=True)) / np.sqrt(x.var(-1, keepdims=True) + 1e-5)
+                x = x * p[f"gain{i}"] + p[f"shift{i}"]
+        low, high = p["low"], p["high"]
+        return np.clip((high + low) / 2 + (high - low) / 2 * squash(x), low, high)
 
     return act
 
@@ -79,9 +77,16 @@ def onnx(policy: Any, out: Path) -> Actor:
 
     logging.getLogger("torch.onnx").setLevel(logging.ERROR)
     torch.onnx.export(
-        module(policy), (torch.zeros(2, policy.layout.sizes[0]),), out, input_names=["observation"], output_names=["action"],
-        dynamic_shapes=({0: torch.export.Dim("m")},), dynamo=True, external_data=False, verbose=False,
-    )  # fmt: skip
+        module(policy),
+        (torch.zeros(2, policy.layout.sizes[0]),),
+        out,
+        input_names=["observation"],
+        output_names=["action"],
+        dynamic_shapes=({0: torch.export.Dim("m")},),
+        dynamo=True,
+        external_data=False,
+        verbose=False,
+    )
     read: Any = ReferenceEvaluator(str(out))
     return lambda x: read.run(None, {"observation": x})[0]
 
@@ -95,9 +100,8 @@ def sb3(policy: Any, out: Path) -> Actor:
         "has a linear path": policy.layout.path > 0,
     }
     for what in (what for what, found in beyond.items() if found):
-        raise Unexportable(
-            f"{policy.path}: this policy {what}, which stable-baselines3's SAC does not: take torchscript, onnx or npz"
-        )
+        remedy = "which stable-baselines3's SAC does not: take torchscript, onnx or npz"
+        raise Unexportable(f"{policy.path}: this policy {what}, {remedy}")
     from stable_baselines3 import SAC
 
     sac(policy).save(out)
@@ -112,24 +116,19 @@ def difference(policy: Any, act: Actor) -> float:
     in discrete tasks are.
     """
     random = np.random.default_rng(0)
-    x = random.standard_normal((OBSERVATIONS, policy.layout.sizes[0])) * 10.0 ** random.uniform(
-        -1, 1, (OBSERVATIONS, 1)
-    )
+    x = random.standard_normal((OBSERVATIONS, policy.layout.sizes[0]))
+    x = x * 10.0 ** random.uniform(-1, 1, (OBSERVATIONS, 1))
     if policy.normaliser is not None:
         x = policy.normaliser.mean + policy.normaliser.std * x
     x = x.astype(np.float32)
-    ours, centre, half = (
-        policy(x),
-        (policy.high + policy.low) / 2,
-        half_range(policy.low, policy.high),
-    )
+    ours, half = policy(x), half_range(policy.low, policy.high)
+    centre = (policy.high + policy.low) / 2
     largest = float((np.abs(ours - centre) / half).max())
     return float((np.abs(act(x) - ours) / half).max() / (min(1.0, largest) or 1.0))
 
 
-FORMATS: dict[
-    str, tuple[Callable[[Any, Path], Actor], str, str]
-] = {  # what writes it, suffix, what it needs
+# what writes it, suffix, what it needs
+FORMATS: dict[str, tuple[Callable[[Any, Path], Actor], str, str]] = {
     "torchscript": (torchscript, ".pt", "torch"),
     "onnx": (onnx, ".onnx", "'esac_mpi[export]', or torch onnx onnxscript"),
     "npz": (npz, ".npz", ""),

@@ -48,7 +48,7 @@ class Study:
 def crossover(study: Study) -> list[Relative]:
     """Return pairs of parents, the fitter first, and their children. Raises Unusable."""
     population = study.population
-    couples = np.array(drawn([*combinations(population.distinct.tolist(), 2)], study, "pairs"))
+    couples = np.array(draw([*combinations(population.distinct.tolist(), 2)], study, "pairs"))
     fitness = {slot: found[0].mean() for slot, found in parents(study, couples).items()}
     swapped = [fitness[y] > fitness[x] for x, y in couples.tolist()]
     couples[swapped] = couples[swapped, ::-1]
@@ -61,7 +61,7 @@ def crossover(study: Study) -> list[Relative]:
 
 def mutation(study: Study, magnitude: float | None = None) -> list[Relative]:
     """Mutate parents; magnitude: of proximal mutation, the run's own if None. Raises Unusable."""
-    population, slots = study.population, drawn_parents(study)
+    population, slots = study.population, draw_parents(study)
     made = {
         MUTANTS[how]: mutants(
             population, slots, how, study.seed, magnitude if how == "proximal" else None
@@ -73,11 +73,10 @@ def mutation(study: Study, magnitude: float | None = None) -> list[Relative]:
 
 def magnitudes(study: Study, values: Sequence[float]) -> list[Relative]:
     """Mutate parents by Gaussian noise, and proximally by several magnitudes. Raises Unusable."""
-    population, slots = study.population, drawn_parents(study)
+    population, slots = study.population, draw_parents(study)
     if not population.remembers:
-        raise Unusable(
-            f"a run of {population.params.config.algorithm} keeps no memories, which proximal mutation looks at"
-        )
+        algorithm = population.params.config.algorithm
+        raise Unusable(f"a run of {algorithm} keeps no memories, which proximal mutation looks at")
     made = {MUTANTS["gaussian"]: mutants(population, slots, "gaussian", study.seed)}
     made |= {
         f"proximal {value:g}": mutants(population, slots, "proximal", study.seed, value)
@@ -91,36 +90,32 @@ def usable(population: Population, operators: dict[str, str]) -> list[str]:
     if population.remembers:
         return [*operators]
     algorithm = population.params.config.algorithm
-    missing = next(filter(REMEMBERING.count, operators))
-    note(
-        f"a run of {algorithm} keeps no memories, without which there is nothing {operators[missing].split()[0]}"
-    )
+    missing = operators[next(filter(REMEMBERING.count, operators))].split()[0]
+    note(f"a run of {algorithm} keeps no memories, without which there is nothing {missing}")
     return [how for how in operators if how not in REMEMBERING]
 
 
-def drawn(items: Sequence[Any], study: Study, what: str) -> list[Any]:
+def draw(items: Sequence[Any], study: Study, what: str) -> list[Any]:
     """Draw items, as many as the study asks for, without replacement. Raises Unusable."""
     if not items:
-        raise Unusable(
-            f"all members of the population are the same network: there are no {what} to study"
-        )
+        same = "all members of the population are the same network"
+        raise Unusable(f"{same}: there are no {what} to study")
     if len(items) < study.number:
         note(f"the population has {len(items)} different {what}")
     order = generator(study.seed, Purpose.SELECTION).permutation(len(items))
     return [items[i] for i in order[: study.number]]
 
 
-def drawn_parents(study: Study) -> np.ndarray:
+def draw_parents(study: Study) -> np.ndarray:
     """Return the slots of parents, int64 [n]."""
-    return np.array(drawn(study.population.distinct.tolist(), study, "networks"))
+    return np.array(draw(study.population.distinct.tolist(), study, "networks"))
 
 
 def parents(study: Study, slots: np.ndarray) -> dict[int, Episodes]:
     """Return the episodes of members by slot."""
     found = np.unique(slots)
-    return dict(
-        zip(found.tolist(), played(study, study.population.state.population[found]), strict=True)
-    )
+    episodes = play_all(study, study.population.state.population[found])
+    return dict(zip(found.tolist(), episodes, strict=True))
 
 
 def related(
@@ -128,7 +123,7 @@ def related(
 ) -> list[Relative]:
     """Play groups of parents, slots [groups, parents], and what was made of them [groups, d]."""
     known = parents(study, slots)
-    others = played(study, np.concatenate(list(made.values())))
+    others = play_all(study, np.concatenate(list(made.values())))
     found = []
     for group, own in enumerate(slots.tolist()):
         found += [
@@ -146,14 +141,8 @@ def children(population: Population, couples: np.ndarray, crossover: str, seed: 
     """Return a child of each couple of slots [n, 2], float32 [n, d]."""
     n = len(couples)
     first, second = couples.T
-    births = Births(
-        np.full(n, Kind.CHILD),
-        first,
-        second,
-        np.arange(n),
-        np.zeros(n, np.int64),
-        np.zeros(n, bool),
-    )
+    none, kept = np.zeros(n, np.int64), np.zeros(n, bool)
+    births = Births(np.full(n, Kind.CHILD), first, second, np.arange(n), none, kept)
     return born(population, births, {"seed": seed, "erl.crossover": crossover})
 
 
@@ -167,15 +156,12 @@ def mutants(
     """Return a mutant of each slot [n], float32 [n, d]."""
     n = len(slots)
     none = np.full(n, -1)
-    births = Births(
-        np.full(n, Kind.KEPT), slots, none, none, np.zeros(n, np.int64), np.ones(n, bool)
-    )
-    changes = {} if magnitude is None else {"erl.mutation_magnitude": magnitude}
-    return born(
-        population,
-        births,
-        {"seed": seed, "erl.crossover": "n_point", "erl.mutation": mutation, **changes},
-    )
+    zeros, mutated = np.zeros(n, np.int64), np.ones(n, bool)
+    births = Births(np.full(n, Kind.KEPT), slots, none, none, zeros, mutated)
+    changes: dict[str, Any] = {"seed": seed, "erl.crossover": "n_point", "erl.mutation": mutation}
+    if magnitude is not None:
+        changes["erl.mutation_magnitude"] = magnitude
+    return born(population, births, changes)
 
 
 def born(population: Population, births: Births, changes: dict[str, Any]) -> np.ndarray:
@@ -184,12 +170,11 @@ def born(population: Population, births: Births, changes: dict[str, Any]) -> np.
     config = updated(params.config, changes)
     operators = learners.load("operators").GeneticOperators(config, params.layout)
     changed = replace(params, config=config, operators=operators)
-    return np.stack(
-        [erl_births.born(changed, population.state, 0, births, i) for i in range(len(births.kind))]
-    )
+    slots, state = range(len(births.kind)), population.state
+    return np.stack([erl_births.born(changed, state, 0, births, i) for i in slots])
 
 
-def played(study: Study, thetas: np.ndarray) -> list[Episodes]:
+def play_all(study: Study, thetas: np.ndarray) -> list[Episodes]:
     """Play the study's episodes with each policy [n, d], spread over the ranks."""
     env, params, count = study.population.env, study.population.params, study.episodes
     policy = Policy(params.layout, params.config.policy.activation, "tanh", env.low, env.high)
@@ -208,7 +193,5 @@ def played(study: Study, thetas: np.ndarray) -> list[Episodes]:
     table, _ = study.world.map(work, len(thetas) * count, 1 + 2 * env.horizon * bool(looked))
     by_policy = table.reshape(len(thetas), count, -1).copy()
     visited = [rows[:, 1:].reshape(-1, 2) for rows in by_policy]
-    return [
-        (rows[:, 0], s[np.isfinite(s).all(axis=1)].astype(np.float32))
-        for rows, s in zip(by_policy, visited, strict=True)
-    ]
+    seen = [s[np.isfinite(s).all(axis=1)].astype(np.float32) for s in visited]
+    return [(rows[:, 0], states) for rows, states in zip(by_policy, seen, strict=True)]

@@ -6,11 +6,11 @@ from pathlib import Path
 import numpy as np
 
 from esac_mpi import envs, learners
-from esac_mpi.algorithms import erl, erl_state
+from esac_mpi.algorithms import ALGORITHMS, erl, erl_state
 from esac_mpi.analysis.command import opened
 from esac_mpi.analysis.messages import Unusable
 from esac_mpi.comm.command_ranks import Alone
-from esac_mpi.config import ERL, updated
+from esac_mpi.config import updated
 from esac_mpi.play import epsilon, state
 from esac_mpi.play.params import Params, make_env, make_layout
 from esac_mpi.record import Checkpoint, Refused, RunFiles
@@ -21,9 +21,8 @@ class Population:
     """What the operators of the ERL family work on."""
 
     params: Params
-    state: (
-        erl_state.State
-    )  # its memories stand where a generation looks for them; its critic is the learner's
+    # its memories stand where a generation looks for them; its critic is the learner's
+    state: erl_state.State
     env: envs.Env
 
     @property
@@ -40,10 +39,9 @@ class Population:
 def restored(path: Path) -> Population:
     """Return the population of a run's newest sound checkpoint. Raises Unusable, Unreadable."""
     (run,) = opened([path])
-    if not isinstance(run.config.own, ERL):
-        raise Unusable(
-            f"{path}: a run of {run.config.algorithm}, which has no genetic operators; the ERL family has them"
-        )
+    if not ALGORITHMS[run.config.algorithm].DECLARES.offspring(run.config):
+        none = f"a run of {run.config.algorithm}, which has no genetic operators"
+        raise Unusable(f"{path}: {none}; the ERL family has them")
     try:
         checkpoint = run.newest()
     except Refused as error:

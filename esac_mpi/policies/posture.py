@@ -27,9 +27,8 @@ class Body:
         kinds, axes = self._model.jnt_type, self._model.jnt_axis
         self._joint = next((j for j, kind in enumerate(kinds) if kind in (FREE, HINGE)), -1)
         if self._joint < 0 or (kinds[self._joint] == HINGE and abs(axes[self._joint, 1]) < 0.9):
-            raise NoTilt(
-                f"{env.id}: its root does not turn about a horizontal axis: there is nothing to tilt"
-            )
+            root = "its root does not turn about a horizontal axis"
+            raise NoTilt(f"{env.id}: {root}: there is nothing to tilt")
         self._free = kinds[self._joint] == FREE
         self._body = int(self._model.jnt_bodyid[self._joint])
         try:
@@ -48,20 +47,15 @@ class Body:
         data.qpos[:], data.qvel[:] = model.qpos0, 0.0
         for joint in range(self._joint + 1, model.njnt):
             if model.jnt_type[joint] == HINGE:
-                low, high = (
-                    model.jnt_range[joint] if model.jnt_limited[joint] else (-np.inf, np.inf)
-                )
-                data.qpos[place[joint]] = np.clip(
-                    data.qpos[place[joint]] + random.uniform(-noise, noise), low, high
-                )
+                limited = model.jnt_limited[joint]
+                low, high = model.jnt_range[joint] if limited else (-np.inf, np.inf)
+                angle = data.qpos[place[joint]] + random.uniform(-noise, noise)
+                data.qpos[place[joint]] = np.clip(angle, low, high)
         angle, root = np.radians(degrees), place[self._joint]
         if self._free:
-            turn = np.array(
-                [np.cos(angle / 2), 0.0, np.sin(angle / 2), 0.0]
-            )  # a quaternion about y
-            self._mujoco.mju_mulQuat(
-                data.qpos[root + 3 : root + 7], turn, model.qpos0[root + 3 : root + 7]
-            )
+            about_y = np.array([np.cos(angle / 2), 0.0, np.sin(angle / 2), 0.0])  # a quaternion
+            part = slice(root + 3, root + 7)
+            self._mujoco.mju_mulQuat(data.qpos[part], about_y, model.qpos0[part])
         else:
             data.qpos[root] += angle * np.sign(model.jnt_axis[self._joint, 1])
         self._mujoco.mj_forward(model, data)
@@ -72,25 +66,20 @@ class Body:
     def _put_on_floor(self) -> None:
         """Let the body's lowest part touch the floor; what hangs on a rail stays."""
         model, data, first = self._model, self._data, self._model.body_jntadr[self._body]
-        vertical = [
-            j
+        places = [
+            model.jnt_qposadr[j]
             for j in range(first, self._joint)
             if model.jnt_type[j] == SLIDE and model.jnt_axis[j, 2] == 1
         ]
-        places = (
-            [model.jnt_qposadr[self._joint] + 2]
-            if self._free
-            else [model.jnt_qposadr[j] for j in vertical]
-        )
+        if self._free:
+            places = [model.jnt_qposadr[self._joint] + 2]
         floors = np.flatnonzero(model.geom_type == PLANE)
-        parts = np.flatnonzero(
-            (model.geom_bodyid > 0) & ((model.geom_contype | model.geom_conaffinity) > 0)
-        )
+        touching = (model.geom_contype | model.geom_conaffinity) > 0
+        parts = np.flatnonzero((model.geom_bodyid > 0) & touching)
         if places and len(floors) and len(parts):
-            data.qpos[places[0]] -= min(
-                self._mujoco.mj_geomDistance(model, data, floors[0], part, 10.0, None)
-                for part in parts
-            )
+            distance = self._mujoco.mj_geomDistance
+            gaps = (distance(model, data, floors[0], part, 10.0, None) for part in parts)
+            data.qpos[places[0]] -= min(gaps)
 
     def _observation(self) -> np.ndarray:
         env, task = self._env, library(self._env)

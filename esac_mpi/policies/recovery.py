@@ -21,11 +21,12 @@ from esac_mpi.policies.stage import Watched
 
 WINDOW = 100  # [steps]
 LEAN, BALANCED, FALLEN = 20.0, 0.8, 0.5  # [degrees], [heights in standing]
+# Okabe and Ito: colour-blind safe
 KINDS = {
     "did not fall": "#0072B2",
     "fell and came back": "#009E73",
     "did not come back": "#D55E00",
-}  # Okabe and Ito: colour-blind safe
+}
 
 
 @dataclass(frozen=True)
@@ -40,9 +41,8 @@ class Trial:
         """The step at which balance was back, None if it was not within WINDOW."""
         out = np.flatnonzero((np.abs(self.lean) >= LEAN) | (self.height <= BALANCED))
         back = int(out[-1]) + 1 if len(out) else 0
-        return (
-            back if len(self.lean) > WINDOW >= back else None
-        )  # a shorter one was terminated by the task
+        # a shorter one was terminated by the task
+        return back if len(self.lean) > WINDOW >= back else None
 
     @property
     def kind(self) -> str:
@@ -66,7 +66,7 @@ class Watch:
 
 @process_state.kept()
 def trials(env: Env, policy: Any, count: int, degrees: float, seed: int) -> list[Trial]:
-    """Play WINDOW steps from tilted starts, even ones leaning forward, odd backward. Raises NoTilt."""
+    """Play WINDOW steps from tilted starts, forward and backward in turn. Raises NoTilt."""
     body, found = Body(env), []
     for trial in range(count):
         random = generator(seed, Purpose.EPISODE, member=trial)
@@ -80,18 +80,17 @@ def trials(env: Env, policy: Any, count: int, degrees: float, seed: int) -> list
 
 
 def verdict(found: list[Trial], degrees: float, step: float) -> str:
-    """Return the trials in a line of numbers; `step` is a step's time [s]."""
+    """Sum up the trials in a line; `step` is a step's time [s]."""
     back = [trial.back for trial in found if trial.back is not None]
-    when = (
-        f", after {np.median(back):.0f} steps ({np.median(back) * step:.2f} s) in the median"
-        if back
-        else ""
-    )
+    when = ""
+    if back:
+        middle = np.median(back)
+        when = f", after {middle:.0f} steps ({middle * step:.2f} s) in the median"
     feet = [sum(trial.kind == "did not fall" for trial in found[side::2]) for side in (0, 1)]
-    return (
-        f"{degrees:g} degrees: balance back in {len(back)} of {len(found)} trials ({len(back) / len(found):.0%}){when}; "
-        f"without a fall in {feet[0]} of {len(found[::2])} forward and {feet[1]} of {len(found[1::2])} backward"
-    )
+    share = f"{len(back)} of {len(found)} trials ({len(back) / len(found):.0%})"
+    forward, backward = f"{feet[0]} of {len(found[::2])}", f"{feet[1]} of {len(found[1::2])}"
+    falls = f"without a fall in {forward} forward and {backward} backward"
+    return f"{degrees:g} degrees: balance back in {share}{when}; {falls}"
 
 
 def draw(found: list[Trial], title: str, files: list[Path]) -> None:

@@ -17,13 +17,13 @@ import numpy as np
 from esac_mpi.envs import Env
 
 FONT = 22  # of a text on a picture [pixels]
-SIZE = (
-    320  # height of a picture, and its width for MuJoCo [pixels]; what films want: a multiple of 16
-)
+# height of a picture, and its width for MuJoCo [pixels]; what films want: a multiple of 16
+SIZE = 320
 PROBE = "import mujoco; mujoco.Renderer(mujoco.MjModel.from_xml_string('<mujoco/>'), 8, 8).close()"
 NO_GL = (
-    "No offscreen OpenGL: neither EGL nor OSMesa draws here. On Debian or Ubuntu: apt-get install libegl1 libgl1, or "
-    "apt-get install libosmesa6; without root, ask for an EGL or OSMesa module; then MUJOCO_GL=egl or osmesa chooses one"
+    "No offscreen OpenGL: neither EGL nor OSMesa draws here. On Debian or Ubuntu: apt-get install "
+    "libegl1 libgl1, or apt-get install libosmesa6; without root, ask for an EGL or OSMesa module; "
+    "then MUJOCO_GL=egl or osmesa chooses one"
 )
 
 
@@ -36,17 +36,13 @@ class NoTilt(Exception):
 
 
 def choose_gl() -> None:
-    """Set MUJOCO_GL to what draws here, before mujoco is imported; "disabled" where nothing does."""
+    """Set MUJOCO_GL to what draws here, before mujoco is imported; "disabled" for nothing."""
     if not sys.platform.startswith("linux"):
         return  # MuJoCo's own choice
     asked = os.environ.get("MUJOCO_GL", "disabled")
     for name in ("egl", "osmesa") if asked == "disabled" else (asked,):
-        tried = subprocess.run(
-            [sys.executable, "-c", PROBE],
-            env={**os.environ, "MUJOCO_GL": name},
-            capture_output=True,
-            check=False,
-        )
+        command, there = [sys.executable, "-c", PROBE], {**os.environ, "MUJOCO_GL": name}
+        tried = subprocess.run(command, env=there, capture_output=True, check=False)
         if tried.returncode == 0:
             os.environ["MUJOCO_GL"] = name
             return
@@ -121,9 +117,8 @@ class Camera:
         except Exception as error:  # each library has its own
             raise NoPicture(f"{self._env.id}: {error}") from error
         if drawn.dtype != np.uint8 or drawn.shape[2:] != (3,):
-            raise NoPicture(
-                f"{self._env.id}: its render() gave no picture, uint8 [height, width, 3]"
-            )
+            wanted = "uint8 [height, width, 3]"
+            raise NoPicture(f"{self._env.id}: its render() gave no picture, {wanted}")
         return drawn
 
     def close(self) -> None:
@@ -140,12 +135,8 @@ class Watched:
     def __init__(self, env: Env, see: Any = None, tilt: Any = None) -> None:
         self._env, self._see, self._tilt = env, see or (lambda steps, total: None), tilt
         self.id, self.horizon = env.id, env.horizon
-        self.observation_size, self.action_size, self.low, self.high = (
-            env.observation_size,
-            env.action_size,
-            env.low,
-            env.high,
-        )
+        self.observation_size, self.action_size = env.observation_size, env.action_size
+        self.low, self.high = env.low, env.high
 
     def reset(self, seed: int) -> np.ndarray:
         """Start an episode, tilted if asked for."""
@@ -175,14 +166,8 @@ def labelled(picture: np.ndarray, text: str) -> Any:
 
     image = Image.fromarray(picture)
     image = image.resize((round(image.width * SIZE / image.height), SIZE))
-    ImageDraw.Draw(image).text(
-        (8, SIZE - FONT - 10),
-        text,
-        fill="white",
-        stroke_fill="black",
-        stroke_width=2,
-        font_size=FONT,
-    )
+    form: dict[str, Any] = {"fill": "white", "stroke_fill": "black", "stroke_width": 2}
+    ImageDraw.Draw(image).text((8, SIZE - FONT - 10), text, font_size=FONT, **form)
     return image
 
 

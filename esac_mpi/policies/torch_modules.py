@@ -57,7 +57,7 @@ def module(policy: Any) -> Any:
 
 
 def sac(policy: Any) -> Any:
-    """Make a stable-baselines3 SAC of the policy, with its least deviation and untrained critics."""
+    """Make a stable-baselines3 SAC of the policy, with least deviation and untrained critics."""
     from gymnasium.spaces import Box
     from stable_baselines3 import SAC
     from torch import nn

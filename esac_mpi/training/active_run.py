@@ -77,7 +77,7 @@ class Job:
 
     @property
     def saved_generation(self) -> int:
-        """The generation of the newest checkpoint; a new run has one of generation 0. Rank 0 only."""
+        """The generation of the newest checkpoint, 0 of a new run. Rank 0 only."""
         restored = self.run.restored if self.run else None
         return max(self.checkpointed, restored.generation if restored else 0)
 
@@ -113,14 +113,24 @@ def check_directory_is_shared(job: Job) -> None:
 def save_policy(job: Job, best: Best) -> None:
     """Write policy.h5. Rank 0 only."""
     assert job.run is not None
-    policy = job.policy
+    policy, task = job.policy, job.config.task
     about = {
-        "sizes": np.array(policy.layout.sizes), "activation": policy.activation, "output": policy.output,
-        "layer_norm": int(policy.layout.layer_norm), "linear": float(policy.layout.linear),
-        "low": policy.low, "high": policy.high, "discrete": int(envs.is_discrete(job.env)), "task": job.config.task.id,
-        "task_kwargs": json.dumps(job.config.task.kwargs), "horizon": job.config.task.horizon, "policy": best.policy,
-        "generation": best.generation, "episodic_return": best.episodic_return, "versions": provenance.versions(),
-    }  # fmt: skip
+        "sizes": np.array(policy.layout.sizes),
+        "activation": policy.activation,
+        "output": policy.output,
+        "layer_norm": int(policy.layout.layer_norm),
+        "linear": float(policy.layout.linear),
+        "low": policy.low,
+        "high": policy.high,
+        "discrete": int(envs.is_discrete(job.env)),
+        "task": task.id,
+        "task_kwargs": json.dumps(task.kwargs),
+        "horizon": task.horizon,
+        "policy": best.policy,
+        "generation": best.generation,
+        "episodic_return": best.episodic_return,
+        "versions": provenance.versions(),
+    }
     seen = {}
     if best.normaliser.size:
         seen = dict(zip(("normaliser_mean", "normaliser_std"), best.normaliser, strict=True))

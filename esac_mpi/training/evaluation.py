@@ -1,4 +1,4 @@
-"""Noise-free evaluations of a run's policies, on schedule and at its end; a new best policy plays a second one.
+"""Noise-free evaluations of a run's policies; a new best policy plays a second one.
 
 The best policy is that of the greatest mean return in an evaluation. Of many noisy means the
 greatest flatters. So its return is the mean over as many other episodes, which chose nothing
@@ -40,7 +40,7 @@ class Played(NamedTuple):
 
 
 def on_schedule(job: Job) -> tuple[dict[str, np.ndarray | float], np.ndarray]:
-    """Evaluate on schedule; return a row's columns about it, and the seconds of each episode; nan without evaluation."""
+    """Evaluate on schedule; return a row's columns and each episode's seconds, or nan."""
     counters, episodes = job.state.counters, job.config.evaluation.episodes
     columns = {f"evaluation_{name}": np.full(episodes, np.nan) for name in job.state.policies}
     seconds = np.full(len(columns) * episodes, np.nan)
@@ -53,7 +53,7 @@ def on_schedule(job: Job) -> tuple[dict[str, np.ndarray | float], np.ndarray]:
 
 
 def at_end(job: Job) -> tuple[Best, Best]:
-    """Choose the policy of the last generation that counts, by its evaluation, and the best policy of the run.
+    """Choose the best policy of the last generation, and the best policy of the run.
 
     Evaluates off schedule where needed, without a trace in the state.
     """
@@ -105,7 +105,7 @@ def play(job: Job, policies: Returns, purpose: Purpose) -> Played:
 
 
 def better(job: Job, columns: Returns, best: Best) -> Best:
-    """Choose the best of this generation's policies if its evaluation surpasses that of `best`, else `best`.
+    """Choose the best of this generation's policies if it surpasses `best`, else `best`.
 
     Where each policy is reported by itself, only the first is compared.
     """

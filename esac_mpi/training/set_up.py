@@ -137,7 +137,8 @@ def at_once(config: Config, run: Run, done: float) -> tuple[int, str] | None:
     if 0 < limit < run.starts:
         return FAILED, (
             f"{limit} starts in a row without a new checkpoint (stop.starts): the run counts as "
-            f"failed now. Look at what it printed, and at {where / 'log.txt'}; the same command starts it again"
+            f"failed now. Look at what it printed, and at {where / 'log.txt'}; the same command"
+            " starts it again"
         )
     return None
 

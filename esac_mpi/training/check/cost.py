@@ -1,4 +1,4 @@
-"""The line about what the run will cost: measured pieces of its work, followed through its schedule."""
+"""The line about what the run will cost: measured pieces of work, through its schedule."""
 
 import math
 import time

@@ -29,9 +29,8 @@ class Plan:
     """What is taken of a state's fields, the learner and its replay; and that in words."""
 
     source: Source
-    policies: dict[str, np.ndarray] = field(
-        default_factory=dict
-    )  # field -> theta [d], for each of its rows where it has such
+    # field -> theta [d], for each of its rows where it has such
+    policies: dict[str, np.ndarray] = field(default_factory=dict)
     values: dict[str, Any] = field(default_factory=dict)  # field -> value
     learner: dict[str, np.ndarray] = field(default_factory=dict)
     replay: bool = False
@@ -40,14 +39,8 @@ class Plan:
 
     def text(self) -> str:
         """Return what the run's files hold, JSON."""
-        return json.dumps(
-            {
-                **self.source.about,
-                "seeds": self.source.seeds,
-                "taken": self.taken,
-                "not_taken": self.left,
-            }
-        )
+        found = {"seeds": self.source.seeds, "taken": self.taken, "not_taken": self.left}
+        return json.dumps(self.source.about | found)
 
 
 def plan(source: Source, config: Config, state: Any, learner: Any, now: Mapping[str, Any]) -> Plan:
@@ -80,14 +73,12 @@ def with_heads_as_here(source: Source, config: Config) -> Source:
         return source
     assert source.sizes is not None
     observations, choices = source.sizes
-    network = PolicyNetwork(
-        **{name.removeprefix("policy."): value for name, value in source.network.items()}
-    )
+    given = {name.removeprefix("policy."): value for name, value in source.network.items()}
+    network = PolicyNetwork(**given)
     layout = Layout((observations, *network.hidden, choices), network.layer_norm, network.path_gain)
     scale = layout.scale(factor)
-    return replace(
-        source, policies={name: scale * theta for name, theta in source.policies.items()}
-    )
+    scaled = {name: scale * theta for name, theta in source.policies.items()}
+    return replace(source, policies=scaled)
 
 
 def plan_policies(found: Plan, state: Any) -> None:
@@ -132,9 +123,7 @@ def plan_parts(
         if any(np.any(value) for value in values.values()):
             found.taken.append(part.name)
         for f in those:
-            found.policies = {
-                name: theta for name, theta in found.policies.items() if name != f.name
-            }
+            found.policies.pop(f.name, None)
     if not same:
         found.left.append(f"all else begins anew: {config.algorithm} is not {before.algorithm}")
 
@@ -145,12 +134,7 @@ def parts(state: Any) -> dict[Part, list[Field]]:
     thetas = [] if isinstance(state, type) else list(state.policies.values())
     numbers = {f.metadata["numbers"] for f in fields(state) if "numbers" in f.metadata}
     for f in kept(state):
-        apart = (
-            f.name in NEVER
-            or f.name in numbers
-            or "numbers" in f.metadata
-            or "transitions" in f.metadata
-        )
+        apart = f.name in (*NEVER, *numbers) or {"numbers", "transitions"} & f.metadata.keys()
         part = f.metadata.get("part", Part(f.name))
         if not (apart or part == ANEW or any(getattr(state, f.name) is theta for theta in thetas)):
             found.setdefault(part, []).append(f)
@@ -165,7 +149,7 @@ def declared(those: list[Field]) -> bool:
 def unfit(part: Part, before: Config, config: Config) -> str:
     """Return which setting is another than the source's, empty where a part may be taken."""
     for name in part.settings:
-        was, now = getattr(before.own, name, None), getattr(config.own, name, None)
+        was, now = (vars(c.own).get(name) for c in (before, config))
         if was != now:
             return f"{name} was {was}, is {now}"
     return ""
@@ -198,9 +182,8 @@ def plan_learner(
     """Take the learner if it is of the same kind, whole."""
     was, now = (kind_of_learner(c) for c in (before, config))
     if was != now:
-        found.left.append(
-            f"the learner: {before.algorithm} has {f'that of {was}' if was else 'none'}"
-        )
+        has = f"that of {was}" if was else "none"
+        found.left.append(f"the learner: {before.algorithm} has {has}")
         return
     try:
         found.learner = learner.fitting(saved.learner, before)
@@ -222,16 +205,15 @@ def plan_replay(
     first, stop = saved.replay_bounds
     if learner.replay is None or stop == first:
         return
-    limits = [getattr(c.own, "time_limits", "truncation") for c in (before, config)]
+    limits = [vars(c.own).get("time_limits", "truncation") for c in (before, config)]
     if changed or saved.lost:
         found.left.append(f"the replay: {changed or saved.lost}")
     elif limits[0] != limits[1]:
         found.left.append(f"the replay: time_limits was {limits[0]}, is {limits[1]}")
     else:
         found.replay, room = True, learner.replay.capacity
-        found.taken.append(
-            f"the replay ({min(stop - first, room):,} of {stop - first:,} transitions)"
-        )
+        count = stop - first
+        found.taken.append(f"the replay ({min(count, room):,} of {count:,} transitions)")
 
 
 def plan_memories(found: Plan, saved: Checkpoint, state: Any, learner: Any) -> None:
@@ -241,10 +223,9 @@ def plan_memories(found: Plan, saved: Checkpoint, state: Any, learner: Any) -> N
         ages, (first, stop) = saved.state.get(numbers), saved.replay_bounds
         if ages is None or not ages.size:
             continue
-        kept_whole = found.replay and stop - first <= learner.replay.capacity
-        if not kept_whole or (
-            first > 0 and stop - first < learner.replay.capacity
-        ):  # some are lost, or get other numbers
+        count, room = stop - first, learner.replay.capacity if learner.replay else 0
+        # some are lost, or get other numbers
+        if not found.replay or count > room or (first > 0 and count < room):
             found.left.append(f"{f.name}: the replay here does not hold their transitions")
         elif why := misshapen({numbers: ages}, state):
             found.left.append(f"{f.name}: {why}")
@@ -256,7 +237,6 @@ def plan_memories(found: Plan, saved: Checkpoint, state: Any, learner: Any) -> N
 def told(start: str) -> str:
     """Return what to say of a Plan's text: where a run began, what it has of that, and what not."""
     about = json.loads(start)
-    lines = [
-        f"  begun from {about['from']}, generation {about['generation']}: {', '.join(about['taken'])}"
-    ]
+    source = f"{about['from']}, generation {about['generation']}"
+    lines = [f"  begun from {source}: {', '.join(about['taken'])}"]
     return "\n".join([*lines, *(f"    not taken: {sentence}" for sentence in about["not_taken"])])

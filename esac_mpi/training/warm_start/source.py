@@ -33,9 +33,8 @@ from esac_mpi.record.errors import unread
 from esac_mpi.record.policies import Policy
 from esac_mpi.record.task_identity import changes
 
-POLICY_WEIGHS = (
-    1_000_000  # observations that the mean and standard deviation of a policy alone count as
-)
+# observations that the mean and standard deviation of a policy alone count as
+POLICY_WEIGHS = 1_000_000
 APART = ("changed", "horizon")  # fields of [task] that leave the meaning of a transition as it is
 
 
@@ -53,23 +52,19 @@ class Source:
     said: str  # as the person wrote it
     folder: Path  # in which its files are
     policies: dict[str, np.ndarray]  # float32 [d] by name; the one that counts first
-    network: dict[
-        str, Any
-    ]  # policy.hidden, activation, layer_norm, linear and linear_gain, by their whole names
+    # policy.hidden, activation, layer_norm, linear and linear_gain, by their whole names
+    network: dict[str, Any]
     output: str  # how its policies' outputs are bounded
     sizes: tuple[int, int] | None  # of observation and action, where its files say so
     discrete: bool | None  # whether an action is a choice, where its files say so
     standardises: bool  # whether its policies see standardised observations
     sums: np.ndarray | None  # over observations, float64 [3, o], by which they do
     about: dict[str, Any]  # what a run's files hold of it
-    head_scale: float = (
-        1.0  # what the last layers of its policies are held times, if an action is a choice
-    )
+    head_scale: float = 1.0  # what its policies' last layers are held times, if actions are choices
     config: Config | None = None
     checkpoint: Checkpoint | None = None
-    seeds: list[int] = field(
-        default_factory=list
-    )  # of the run, and of those that it came from in turn
+    # of the run, and of those that it came from in turn
+    seeds: list[int] = field(default_factory=list)
 
     @property
     def theta(self) -> np.ndarray:
@@ -79,12 +74,8 @@ class Source:
     @property
     def words(self) -> str:
         """What it is, in words."""
-        what = (
-            f"{self.about['policy']} of generation"
-            if self.config is None
-            else f"{self.about['algorithm']}, generation"
-        )
-        return f"{self.said} ({what} {self.about['generation']}, {self.task})"
+        what = f"{self.about['algorithm']}," if self.config else f"{self.about['policy']} of"
+        return f"{self.said} ({what} generation {self.about['generation']}, {self.task})"
 
     @property
     def task(self) -> str:
@@ -107,9 +98,8 @@ def find(
         problem = unread(f"--from {said}", error)
         raise problem if isinstance(problem, Away) else Refused(str(problem)) from error
     if found := [*obstacles(source, config, env, d, run_directory)]:
-        raise Refused(
-            f"--from {said}: {'; '.join(obstacle.told for obstacle in found)}{way_out(found, config)}"
-        )
+        why = "; ".join(obstacle.told for obstacle in found)
+        raise Refused(f"--from {said}: {why}{way_out(found, config)}")
     here = env.observation_size, env.action_size  # older files do not say
     return replace(source, discrete=envs.is_discrete(env), sizes=source.sizes or here)
 
@@ -125,15 +115,11 @@ def refuse_place(said: str, path: Path) -> None:
     folder = path if path.is_dir() else path.parent
     if not path.exists():
         raise Refused(f"--from {said}: there is no such run directory and no such policy.h5")
-    if path.is_file() and path.suffix in (
-        ".toml",
-        ".json",
-        ".txt",
-    ):  # config.toml, status.json, log.txt
+    # config.toml, status.json, log.txt
+    if path.is_file() and path.suffix in (".toml", ".json", ".txt"):
         run = f", {folder}" if is_run(folder) else ""
-        raise Refused(
-            f"--from {said}: not a policy; the directory of a run is meant{run}, or a policy.h5"
-        )
+        meant = f"the directory of a run is meant{run}, or a policy.h5"
+        raise Refused(f"--from {said}: not a policy; {meant}")
     if path.is_dir() and not is_run(path):
         raise Refused(f"--from {said}: not a run directory of esac_mpi, nor a policy.h5")
 
@@ -143,22 +129,36 @@ def of_run(said: str, path: Path, whole: bool) -> Source:
     saved = newest(said, path, whole)
     config, state, attributes = saved.config, saved.state, saved.attributes
     sums, sizes = state.get("observation_sums"), str(attributes.get("sizes", "")).split()
-    counts = {f.name: int(state.get(f"counters.{f.name}", 0)) for f in fields(Counters)}
-    before = json.loads(attributes.get("start") or "{}")
+    declares, before = ALGORITHMS[config.algorithm].DECLARES, attributes.get("start")
+    about = {
+        "from": said,
+        "path": str(path.resolve()),
+        "kind": "run",
+        "algorithm": config.algorithm,
+        "task": config.task.id,
+        "task_kwargs": config.task.kwargs,
+        "seed": config.seed,
+        "generation": int(saved.generation),
+        "theta_sha256": attributes["theta_sha256"],
+        "state_sha256": attributes["state_sha256"],
+        "counters": {f.name: int(state.get(f"counters.{f.name}", 0)) for f in fields(Counters)},
+    }
     return Source(
-        said, path, policies(config, state), network(config.policy),
-        ALGORITHMS[config.algorithm].DECLARES.output or config.policy.output,
-        (int(sizes[0]), int(sizes[-1])) if sizes else None,
-        bool(attributes["discrete"]) if "discrete" in attributes else None,
-        standardised(config), sums if sums is not None and sums.any() else None,
-        {
-            "from": said, "path": str(path.resolve()), "kind": "run", "algorithm": config.algorithm, "task": config.task.id,
-            "task_kwargs": config.task.kwargs, "seed": config.seed, "generation": int(saved.generation),
-            "theta_sha256": attributes["theta_sha256"],
-            "state_sha256": attributes["state_sha256"], "counters": counts,
-        },
-        ALGORITHMS[config.algorithm].DECLARES.head_scale, config, saved, [config.seed, *before.get("seeds", [])],
-    )  # fmt: skip
+        said,
+        path,
+        policies(config, state),
+        network(config.policy),
+        declares.output or config.policy.output,
+        sizes=(int(sizes[0]), int(sizes[-1])) if sizes else None,
+        discrete=bool(attributes["discrete"]) if "discrete" in attributes else None,
+        standardises=standardised(config),
+        sums=sums if sums is not None and sums.any() else None,
+        about=about,
+        head_scale=declares.head_scale,
+        config=config,
+        checkpoint=saved,
+        seeds=[config.seed, *json.loads(before or "{}").get("seeds", [])],
+    )
 
 
 def of_policy(said: str, path: Path) -> Source:
@@ -173,16 +173,29 @@ def of_policy(said: str, path: Path) -> Source:
         mean, std = (part.astype(np.float64) for part in (normaliser.mean, normaliser.std))
         sums = POLICY_WEIGHS * np.stack([np.ones(o), mean, std**2 + mean**2])
     sha256 = hashlib.sha256(np.ascontiguousarray(found.theta, "<f4").tobytes()).hexdigest()
+    about = {
+        "from": said,
+        "path": str(path.resolve()),
+        "kind": "policy",
+        "policy": found.kind,
+        "task": found.task,
+        "task_kwargs": found.task_kwargs,
+        "generation": found.generation,
+        "theta_sha256": sha256,
+    }
     return Source(
-        said, path.parent, {found.kind: found.theta.copy()},
+        said,
+        path.parent,
+        {found.kind: found.theta.copy()},
         network(form),
-        found.output, (o, a), found.discrete, sums is not None, sums,
-        {
-            "from": said, "path": str(path.resolve()), "kind": "policy", "policy": found.kind, "task": found.task,
-            "task_kwargs": found.task_kwargs, "generation": found.generation, "theta_sha256": sha256,
-        },
-        head_scale_of(found.kind),
-    )  # fmt: skip
+        found.output,
+        sizes=(o, a),
+        discrete=found.discrete,
+        standardises=sums is not None,
+        sums=sums,
+        about=about,
+        head_scale=head_scale_of(found.kind),
+    )
 
 
 def newest(said: str, path: Path, whole: bool) -> Checkpoint:
@@ -193,17 +206,11 @@ def newest(said: str, path: Path, whole: bool) -> Checkpoint:
     if not any((path / name).exists() for name in (CHECKPOINT, PREVIOUS)):
         raise Refused(f"--from {said}: this run has no checkpoint yet")
     found: list[str] = []
-    for name in (
-        CHECKPOINT,
-        PREVIOUS,
-        CHECKPOINT,
-        CHECKPOINT,
-        PREVIOUS,
-    ):  # the third: one published since the first look
+    # the third: one published since the first look
+    for name in (CHECKPOINT, PREVIOUS, CHECKPOINT, CHECKPOINT, PREVIOUS):
+        lost = found[name == PREVIOUS] if len(found) > 2 else ""
         try:
-            return read_checkpoint(
-                path / name, whole, lost=found[name == PREVIOUS] if len(found) > 2 else ""
-            )
+            return read_checkpoint(path / name, whole, lost=lost)
         except Away:
             raise
         except (Unreadable, ConfigError) as error:
@@ -223,19 +230,16 @@ def policies(config: Config, state: Mapping[str, np.ndarray]) -> dict[str, np.nd
 
 def network(policy: PolicyNetwork) -> dict[str, Any]:
     """Name what policies of two runs must have in common beside observation and action."""
-    names = (
-        "hidden",
-        "activation",
-        "layer_norm",
-        "linear",
-        *(["linear_gain"] if policy.linear else []),
-    )
+    names = ["hidden", "activation", "layer_norm", "linear"]
+    if policy.linear:
+        names.append("linear_gain")
     return {f"policy.{name}": getattr(policy, name) for name in names}
 
 
 def standardised(config: Config) -> bool:
     """Return whether a run standardises observations."""
-    return bool(getattr(config.own, "observation_normalisation", False))
+    name = f"{table_of(config.algorithm)}.observation_normalisation"
+    return name in NAMES and bool(value_of(config, name))
 
 
 def obstacles(
@@ -244,22 +248,18 @@ def obstacles(
     """Yield everything that would make a run of nonsense of it."""
     if is_within(source.said, run_directory):
         free = next(path for n in count(2) if not Path(path := f"{run_directory}-{n}").exists())
-        yield Obstacle(
-            "that is in the directory of this run itself; choose another --run-dir",
-            {"run_dir": free},
-        )
+        told = "that is in the directory of this run itself; choose another --run-dir"
+        yield Obstacle(told, {"run_dir": free})
     if config.seed in source.seeds:
         unspent = next(n for n in count(config.seed + 1) if n not in source.seeds)
-        told = f"it was made with seed {config.seed}, whose noise and episodes would come again; choose another --seed"
-        yield Obstacle(told, {"seed": unspent})
+        told = f"it was made with seed {config.seed}, whose noise and episodes would come again"
+        yield Obstacle(f"{told}; choose another --seed", {"seed": unspent})
     for name, was in source.network.items():
         if was != (now := value_of(config, name)):
-            yield Obstacle(
-                f"its policies have {name} = {listed(was)}, this run's {listed(now)}", {name: was}
-            )
-    yield from other_sizes(
-        source, config, env, d if source.network == network(config.policy) else source.theta.size
-    )
+            told = f"its policies have {name} = {listed(was)}, this run's {listed(now)}"
+            yield Obstacle(told, {name: was})
+    alike = source.network == network(config.policy)
+    yield from other_sizes(source, config, env, d if alike else source.theta.size)
     if source.standardises != standardised(config):
         seen = "standardised" if source.standardises else "plain"
         name, *others = (
@@ -267,17 +267,13 @@ def obstacles(
             for algorithm in (config.algorithm, *ALGORITHMS)
         )
         if name in NAMES:
-            value = {name: source.standardises}
-            yield Obstacle(
-                f"its policies see {seen} observations: --{name} {shown(source.standardises)}",
-                value,
-            )
+            value = source.standardises
+            told = f"its policies see {seen} observations: --{name} {shown(value)}"
+            yield Obstacle(told, {name: value})
         else:
             able = ", ".join(other.partition(".")[0] for other in others if other in NAMES)
-            told = (
-                f"its policies see {seen} observations, and {config.algorithm} has plain ones alone"
-            )
-            yield Obstacle(f"{told}; those that can have others: {able}", None)
+            told = f"its policies see {seen} observations, and {config.algorithm} has plain ones"
+            yield Obstacle(f"{told} alone; those that can have others: {able}", None)
     if told := begun_otherwise(config, source.about):
         yield Obstacle(told, None)
 
@@ -297,19 +293,19 @@ def other_sizes(source: Source, config: Config, env: envs.Env, d: int) -> Iterat
         was, now = kinds if not source.discrete else kinds[::-1]
         able = ALGORITHMS[config.algorithm].DECLARES.discrete or discrete
         told = f"{source.task} is of {was}, {in_words(env.id, config.task.kwargs)} of {now}"
-        yield Obstacle(
-            told if able else f"{told}, and {config.algorithm} takes no discrete ones",
-            whose if able else None,
-        )
+        if able:
+            yield Obstacle(told, whose)
+        else:
+            yield Obstacle(f"{told}, and {config.algorithm} takes no discrete ones", None)
 
 
 def way_out(found: Sequence[Obstacle], config: Config) -> str:
     """Say with which words the same command works, where settings can take all away."""
     if any(obstacle.settings is None for obstacle in found):
         return ""
-    settings = {
-        name: value for obstacle in found for name, value in (obstacle.settings or {}).items()
-    }
+    settings: dict[str, Any] = {}
+    for obstacle in found:
+        settings |= obstacle.settings or {}
     try:
         check(updated(config, settings))
     except ConfigError as error:
@@ -336,14 +332,11 @@ def other_task(source: Source, config: Config, now: Mapping[str, Any]) -> str:
     """Say in what the task is another than the source's. now: what this run records of it."""
     assert source.config is not None
     assert source.checkpoint is not None
-    pairs = [
-        (f.name, getattr(source.config.task, f.name), getattr(config.task, f.name))
-        for f in fields(config.task)
-    ]
+    before, here = vars(source.config.task), vars(config.task)
     changed = [
         f"task.{name} was {shown(was)}"
-        for name, was, here in pairs
-        if was != here and name not in APART
+        for name, was in before.items()
+        if was != here[name] and name not in APART
     ]
     return ", ".join(changed or changes(source.checkpoint.attributes, now))
 
@@ -353,4 +346,5 @@ def acts_as(source: Source, config: Config) -> str:
     output = ALGORITHMS[config.algorithm].DECLARES.output or config.policy.output
     if output == source.output:
         return ""
-    return f"its policies acted by {source.output}, they act by {output} here: the same sign, other values between the bounds"
+    told = f"its policies acted by {source.output}, they act by {output} here"
+    return f"{told}: the same sign, other values between the bounds"

@@ -24,12 +24,10 @@ TRIES = 3  # a source that runs on may have deleted what its checkpoint named
 
 def of(job: Job, run_directory: Path, now: Mapping[str, Any], fresh: bool) -> Source | None:
     """Find what the run of a job begins from; None where it goes on. Raises Refused, Unreadable."""
-    own = is_within(job.config.start_from, run_directory)  # whatever the run there is
-    if (
-        not own
-        and Run.foresee(run_directory, job.config, now, fresh, waits=True).restored is not None
-    ):
-        return None
+    if not is_within(job.config.start_from, run_directory):  # there, whatever the run is
+        found = Run.foresee(run_directory, job.config, now, fresh, waits=True)
+        if found.restored is not None:
+            return None
     return find(job.config.start_from, job.config, job.env, job.params.layout.d, run_directory)
 
 
@@ -65,13 +63,8 @@ def take(found: Plan, state: Any, remade: Remade) -> Any:
     learner, saved = remade(state), found.source.checkpoint
     if found.replay:
         assert saved is not None
-        take_replay(
-            learner.replay,
-            found.source.folder,
-            saved.segments,
-            saved.replay_bounds,
-            saved.replay_tail,
-        )
+        kept_there = saved.segments, saved.replay_bounds, saved.replay_tail
+        take_replay(learner.replay, found.source.folder, *kept_there)
     if found.learner:
         learner.load(found.learner)
     lost = {
@@ -85,11 +78,8 @@ def take(found: Plan, state: Any, remade: Remade) -> Any:
         elif "transitions" in f.metadata and found.replay:
             setattr(state, f.name, learner.replay.added)
     for name, numbers in lost.items():
-        memories.refill(
-            Memory(getattr(state, name), getattr(state, numbers)),
-            found.values[name],
-            learner.replay,
-        )
+        memory = Memory(getattr(state, name), getattr(state, numbers))
+        memories.refill(memory, found.values[name], learner.replay)
     return learner
 
 
@@ -98,9 +88,8 @@ def put(state: Any, f: Field, value: Any) -> None:
     own = getattr(state, f.name)
     if f.metadata.get("shared"):
         own[...] = value
+        return
+    if isinstance(own, np.ndarray):
+        setattr(state, f.name, value.copy())
     else:
-        setattr(
-            state,
-            f.name,
-            value.copy() if isinstance(own, np.ndarray) else type(own)(np.asarray(value)[()]),
-        )
+        setattr(state, f.name, type(own)(np.asarray(value)[()]))
