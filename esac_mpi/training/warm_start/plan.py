@@ -223,7 +223,8 @@ def plan_memories(found: Plan, saved: Checkpoint, state: Any, learner: Any) -> N
         ages, (first, stop) = saved.state.get(numbers), saved.replay_bounds
         if ages is None or not ages.size:
             continue
-        count, room = stop - first, learner.replay.capacity if learner.replay else 0
+        count = stop - first
+        room = 0 if learner.replay is None else learner.replay.capacity
         # some are lost, or get other numbers
         if not found.replay or count > room or (first > 0 and count < room):
             found.left.append(f"{f.name}: the replay here does not hold their transitions")
