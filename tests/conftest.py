@@ -63,7 +63,7 @@ SMALL_ES = [
     *ROUTINE,
 ]  # begins in a third of the time: it needs no torch
 CYCLIC_ES = [*TASK, *SMALL_ES]
-EAGER = (str(ROOT / "tests/program.py"),)  # the program as tests/program.py has it
+EAGER = (str(ROOT / "tests/support/program.py"),)  # the program as tests/support/program.py has it
 
 
 LONG = (
@@ -95,7 +95,8 @@ def command(
 
 def environment() -> dict[str, str]:
     """Return what the program sees: the checkout, and the tests' own environments."""
-    return {**os.environ, "PYTHONPATH": f"{ROOT}{os.pathsep}{ROOT / 'tests'}"}
+    path = os.pathsep.join(map(str, (ROOT, ROOT / "tests", ROOT / "tests/support")))
+    return {**os.environ, "PYTHONPATH": path}
 
 
 def run(
@@ -121,7 +122,7 @@ class OneProcess:
     def __call__(self, *arguments: object) -> None:
         """Make a run to its end, in the environment of now; it must succeed."""
         if self._process is None or self._process.poll() is not None:
-            line = [sys.executable, str(ROOT / "tests/one_process.py")]
+            line = [sys.executable, str(ROOT / "tests/support/one_process.py")]
             pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": self._errors}
             self._process = subprocess.Popen(line, env=self._environment, text=True, **pipes)
         limit = threading.Timer(300, self._process.kill)
@@ -162,7 +163,7 @@ class ManyRanks:
     ) -> subprocess.CompletedProcess:
         """Make a run to its end, on two ranks or more, in the environment of now; check its exit code. Returns what it printed.
 
-        nodes: over how many the ranks are dealt, with what else tests/program.py has; 0 = as `run` makes it.
+        nodes: over how many the ranks are dealt, with what else tests/support/program.py has; 0 = as `run` makes it.
         """
         if self._process is None or self._process.poll() is not None:
             self._begin()
@@ -202,7 +203,9 @@ class ManyRanks:
         self._pipes = [
             os.fdopen(os.open(place, os.O_RDWR), "w") for place in places
         ]  # which waits for no reader
-        line = command(self.RANKS, self._folder.name, program=(str(ROOT / "tests/many_ranks.py"),))
+        line = command(
+            self.RANKS, self._folder.name, program=(str(ROOT / "tests/support/many_ranks.py"),)
+        )
         self._process = subprocess.Popen(
             line, env=self._environment, stdin=subprocess.DEVNULL, start_new_session=True
         )

@@ -1,6 +1,6 @@
 """Which colour an algorithm has, the same in every picture, and how several lines of one algorithm are told apart.
 
-Colours of algorithms that are drawn together differ for the colour-blind, too (tests/test_colours.py). Variants of an algorithm
+Colours of algorithms that are drawn together differ for the colour-blind, too (tests/analysis/test_colours.py). Variants of an algorithm
 have shades of its colour and other line styles. What names no algorithm has a colour that no algorithm has.
 """
 

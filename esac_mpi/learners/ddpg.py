@@ -57,7 +57,7 @@ class Update(deterministic.Update):
     """An update and its buffers, for batches of options.batch_size transitions.
 
     Before it, `rows` takes the transitions (batch.py). An update is `learn_critic` and then `learn_actor`: forward and
-    backward by hand, noted once (network.py). tests/test_td3.py holds it against the same formulas with autograd.
+    backward by hand, noted once (network.py). tests/learners/test_td3.py holds it against the same formulas with autograd.
     """
 
     def __init__(self, parts: Parts, options: configuration.DDPG) -> None:

@@ -1,6 +1,6 @@
 """A replay's rows on the learner's device, from which a GPU takes its batches; the replay itself stays what checkpoints store.
 
-Never run on a device so far; tests/test_chunks.py holds it on a CPU.
+Never run on a device so far; tests/learners/test_chunks.py holds it on a CPU.
 """
 
 import torch

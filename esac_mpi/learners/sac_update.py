@@ -1,7 +1,7 @@
 """One update of Soft Actor-Critic, forward and backward by hand.
 
 Sources: Haarnoja et al. 2018a (arXiv:1801.01290, the form with a value network) and 2018b (arXiv:1812.05905, twin critics
-with targets and the temperature). tests/test_sac.py holds it against the same formulas in plain torch with autograd.
+with targets and the temperature). tests/learners/test_sac.py holds it against the same formulas in plain torch with autograd.
 
 All shapes are fixed, all buffers allocated once, and nothing waits for the device: an update is two lists of operations,
 noted once. What is done once where autograd does it

@@ -75,7 +75,7 @@ class Update(deterministic.Update):
 
     Before it, `rows` takes the transitions (batch.py) and `noise` [batch, a] standard normal numbers, on the host. An
     update is `learn_critic` and, in one of policy_delay of them, `learn_actor`: forward and backward by hand, noted once
-    (network.py). tests/test_td3.py holds it against the same formulas with autograd.
+    (network.py). tests/learners/test_td3.py holds it against the same formulas with autograd.
     """
 
     drawn: Upload

@@ -1,5 +1,5 @@
 #!/bin/sh
-# Unpack a Slurm for tests/test_jobs.py into the directory named (.venv/slurm): Debian or Ubuntu packages, 6 MB, some seconds.
+# Unpack a Slurm for tests/program/test_jobs.py into the directory named (.venv/slurm): Debian or Ubuntu packages, 6 MB, some seconds.
 # Nothing is installed and root is not needed. Where it cannot be done it says why and exits 1, and those tests are skipped.
 set -e
 into=${1:-.venv/slurm}

@@ -9,8 +9,8 @@ from types import SimpleNamespace
 
 import pytest
 from conftest import command, environment
+from event_queue import queue
 from mpi4py import MPI
-from test_agenda import queue
 
 from esac_mpi.comm.dispatch import ORDER, PAUSE, PROGRESS, Dispatch, interval
 from esac_mpi.comm.virtual_time import Agenda, Arrival, Task
@@ -19,7 +19,7 @@ from esac_mpi.host.watchdog import Watchdog
 
 
 def dispatched(ranks, *arguments):
-    line = command(ranks, *arguments, program=("tests/dispatched.py",))
+    line = command(ranks, *arguments, program=("tests/support/dispatched.py",))
     done = subprocess.run(
         line, env=environment(), capture_output=True, text=True, timeout=120, check=True
     )

@@ -51,10 +51,10 @@ class Extended:
         shutil.copytree(
             ROOT / "esac_mpi", path / "esac_mpi", ignore=shutil.ignore_patterns("__pycache__")
         )
-        module = (ROOT / "tests/random_search.py").read_text()
+        module = (ROOT / "tests/support/random_search.py").read_text()
         (path / "esac_mpi/algorithms/random_search.py").write_text(f"{module}\n\n{forecast()}")  # 1
         shutil.copy(
-            ROOT / "tests/random_search_table.py", path / "esac_mpi/config/random_search.py"
+            ROOT / "tests/support/random_search_table.py", path / "esac_mpi/config/random_search.py"
         )  # 2
         whole = path / "esac_mpi/config/whole.py"
         text = whole.read_text()
@@ -130,7 +130,7 @@ def assert_same(run, other):
 
 
 def test_it_is_short():
-    assert len((ROOT / "tests/random_search.py").read_text().splitlines()) < 90
+    assert len((ROOT / "tests/support/random_search.py").read_text().splitlines()) < 90
 
 
 def test_it_is_configured_by_file_and_command_line_and_finds_a_better_point(extended, straight):
@@ -253,6 +253,6 @@ def test_the_forecast_of_the_document_needs_the_modules_imports_and_its_own_alon
 def test_the_document_shows_what_this_test_does():
     text = PAGE.read_text()
     for name in ("random_search.py", "random_search_table.py"):
-        assert (ROOT / "tests" / name).read_text() in text, name
+        assert (ROOT / "tests/support" / name).read_text() in text, name
     for added in WHOLE.values():
         assert added.strip() in text, added

@@ -54,7 +54,7 @@ def assert_same_run(one: Path, other: Path) -> None:
 
 def killed_at(points: list[tuple[str, int]], *line: object) -> None:
     """Make a run on one process that is killed at one of these moments after the other (kills.py)."""
-    program = [sys.executable, ROOT / "tests/kills.py", json.dumps(points), *line]
+    program = [sys.executable, ROOT / "tests/support/kills.py", json.dumps(points), *line]
     done = subprocess.run(
         list(map(str, program)),
         env=environment(),

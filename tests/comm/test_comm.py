@@ -1,4 +1,4 @@
-"""World on one process, and in tests/exchanges.py on four; tests/test_run.py compares whole runs."""
+"""World on one process, and in tests/support/exchanges.py on four; tests/program/test_run.py compares whole runs."""
 
 import launchers
 import numpy as np
@@ -129,7 +129,7 @@ def test_one_rank_on_a_node_needs_no_shared_memory(world, monkeypatch):
 def test_ranks_leave_their_parts_when_one_of_any_node_gives_up_and_bulk_reaches_rank_0s_node(mpi):
     if reason := launchers.missing(mpi):
         pytest.skip(reason)
-    line = [*launchers.launcher(mpi, 4), launchers.python(mpi), ROOT / "tests/exchanges.py"]
+    line = [*launchers.launcher(mpi, 4), launchers.python(mpi), ROOT / "tests/support/exchanges.py"]
     assert launchers.run(line).stdout.count("sound") == 4  # lines of ranks may mix
 
 

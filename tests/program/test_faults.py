@@ -48,17 +48,17 @@ def slow(tmp_path_factory, monkeypatch):
 
 @pytest.fixture(scope="module")
 def points(tmp_path_factory):
-    """What tests/crash_points.py found."""
+    """What tests/support/crash_points.py found."""
     compiler = shutil.which("cc") or pytest.skip("no C compiler for the shim")
     shim = tmp_path_factory.mktemp("shim") / "shim.so"
     subprocess.run(
-        [compiler, "-shared", "-fPIC", "-O1", "-o", shim, ROOT / "tests/shim.c"], check=True
+        [compiler, "-shared", "-fPIC", "-O1", "-o", shim, ROOT / "tests/support/shim.c"], check=True
     )
     with tempfile.TemporaryDirectory(
         dir="/dev/shm" if Path("/dev/shm").is_dir() else None
     ) as place:
         done = subprocess.run(
-            [sys.executable, ROOT / "tests/crash_points.py", shim, place],
+            [sys.executable, ROOT / "tests/support/crash_points.py", shim, place],
             env={**environment(), "LD_PRELOAD": str(shim)}, capture_output=True, text=True, timeout=300, check=False,
         )  # fmt: skip
     assert done.returncode == 0, done.stderr

@@ -1,9 +1,9 @@
 """What is told when: by hand, and against a plain event queue on random task lists."""
 
-import heapq
 import random
 
 import pytest
+from event_queue import queue
 
 from esac_mpi.comm.virtual_time import Agenda, Arrival, OrderDiffers
 
@@ -92,18 +92,6 @@ def test_a_worker_has_one_task():
     agenda.give(3, 0, None)
     with pytest.raises(ValueError, match="worker 3 has a task that was not told"):
         agenda.give(3, 5, None)
-
-
-def queue(durations, workers, count):
-    """Return (worker, end) of the first results by an event queue: durations(worker, number of its task)."""
-    heap = [(durations(worker, 0), worker, 0) for worker in range(workers)]
-    heapq.heapify(heap)
-    told = []
-    while len(told) < count:
-        end, worker, number = heapq.heappop(heap)
-        told.append((worker, end))
-        heapq.heappush(heap, (end + durations(worker, number + 1), worker, number + 1))
-    return told
 
 
 @pytest.mark.parametrize("seed", range(1000))

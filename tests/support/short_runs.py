@@ -12,7 +12,7 @@ import numpy as np
 from esac_mpi.config import Config
 from esac_mpi.record import Run
 
-ROOT = Path(__file__).parent.parent
+ROOT = Path(__file__).parents[2]
 CONFIG = Config()
 PROVENANCE = {"ranks": 2, "hosts": "läufer1", "command": "python -m esac_mpi"}
 

@@ -13,7 +13,7 @@ import esac_mpi
 from esac_mpi import comm
 from esac_mpi.config import ALGORITHMS
 
-ROOT = Path(__file__).parent.parent
+ROOT = Path(__file__).parents[2]
 PACKAGE = ROOT / "esac_mpi"
 ORDER = (  # the folders from the ground up: a file imports its own folder and those before it
     "host",  # the machine and the process

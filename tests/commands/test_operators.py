@@ -9,7 +9,7 @@ import pytest
 from commands import command
 from conftest import ROOT, environment
 from figure_runs import make
-from test_erl import arguments
+from small_erl import arguments
 
 from esac_mpi.analysis import densities, relatives
 from esac_mpi.analysis.densities import CELLS, Grid, density, difference, divergence

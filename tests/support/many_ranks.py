@@ -1,8 +1,8 @@
 """The program, or a command, run after run on the same ranks: `mpirun -n N python many_ranks.py FOLDER`.
 
-tests/one_process.py has the program so on one rank. Every rank reads a pipe of its own, FOLDER/RANK. A line of it has a command
+tests/support/one_process.py has the program so on one rank. Every rank reads a pipe of its own, FOLDER/RANK. A line of it has a command
 line, an environment, the number of ranks that run it, the nodes that these are dealt over (0: as they are, else with what
-tests/program.py has) and the files that stdout, stderr and, after the run, each rank's exit code go to.
+tests/support/program.py has) and the files that stdout, stderr and, after the run, each rank's exit code go to.
 """
 
 import json

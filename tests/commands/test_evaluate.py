@@ -117,7 +117,7 @@ def test_weight_noise_is_on_the_outputs_that_ppo_holds_smaller(tmp_path, evaluat
 def own(monkeypatch, tmp_path):
     """Make the tests' own environments known, whose starts and ends are random."""
     monkeypatch.setenv("COUNT_DIR", str(tmp_path))
-    monkeypatch.syspath_prepend(str(ROOT / "tests"))
+    monkeypatch.syspath_prepend(str(ROOT / "tests/support"))
     return constant(tmp_path / "walk.h5", "own_envs:Counting-v0", [0.1, -0.3], -2.0, 2.0)
 
 
@@ -156,7 +156,7 @@ def test_the_numbers_do_not_depend_on_the_ranks_nor_on_mpi(tmp_path, own):
 
 def test_a_task_of_the_current_directory_is_found_as_in_training(tmp_path, own, monkeypatch):
     (tmp_path / "arm.py").write_text(
-        (ROOT / "tests/own_envs.py").read_text().replace("own_envs:", "arm:")
+        (ROOT / "tests/support/own_envs.py").read_text().replace("own_envs:", "arm:")
     )
     policy = save(
         tmp_path / "arm.h5", np.zeros(8, np.float32), (3, 2), "arm:Breaking-v0", (-2.0, 2.0)

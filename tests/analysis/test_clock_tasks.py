@@ -4,7 +4,7 @@ import random
 
 import numpy as np
 import pytest
-from test_agenda import queue as event_queue
+from event_queue import queue as event_queue
 
 from esac_mpi.analysis.activities import activities
 from esac_mpi.analysis.clock import Machine, computed

@@ -1,6 +1,6 @@
 """The promises under both MPIs, on one node and on two: the same bits, stops and losses that the run survives.
 
-The second node is made by tests/fakessh. One kernel serves both: /dev/shm is shared in truth, the network is loopback, a
+The second node is made by tests/support/fakessh. One kernel serves both: /dev/shm is shared in truth, the network is loopback, a
 node's loss is a daemon's, and clocks and file systems agree. Real networks, real node failures and RDMA are not tested here.
 """
 

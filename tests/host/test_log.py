@@ -21,7 +21,7 @@ from esac_mpi.play.params import Params
 from esac_mpi.training import loop
 from esac_mpi.training.active_run import Job
 
-ROOT = Path(__file__).parent.parent
+ROOT = Path(__file__).parents[2]
 VALUES = {
     "generation": 120, "progress": 0.31, "env_steps": 1_230_000, "fitness_mean": 812.3, "fitness_max": 1034.0,
     "evaluation_theta_es": 950.4, "evaluation_sac": 1021.0, "sigma": 0.02131, "gradient_updates": 41_000,
