@@ -39,8 +39,8 @@ class CEM(GradientLearner):
         )
         self.adam = {"critic": Adam(self.critic.values, self.critic.gradient, options.lr_critic)}
         self.targets = {"target_critic": target}
-        # which takes no step
-        adam = {**self.adam, "actor": Adam(self.actor.values, self.actor.gradient, 0.0)}
+        still = Adam(self.actor.values, self.actor.gradient, 0.0)  # it takes no step
+        adam = {**self.adam, "actor": still}
         self.update = Update(Parts(self.actor, self.critic, self.actor, target, adam), self.options)
         self._follow = Operations()
         self._follow.note(target.values.lerp_, self.critic.values, options.tau)

@@ -168,9 +168,8 @@ class Normalisation:
         self._normal = torch.empty_like(self._sums) if self._rounded else hidden
         self._by_sums = torch.empty_like(self._sums)
         self.affine = hidden if self._rounded else self._sums
-        # 1 / standard deviation
         self._mean = self._sums[..., :1].clone()
-        self._scale = self._sums[..., :1].clone()
+        self._scale = self._sums[..., :1].clone()  # 1 / standard deviation
 
     def tail(self, rows: int) -> "Normalisation":
         """Return the part that belongs to the last `rows` rows, in the same memory."""

@@ -79,11 +79,12 @@ def set_up(
     params = Params(config, layout, env.horizon, noise, operators, apart)
     initial = together(world, lambda: make_state(params, world), MemoryError)
     policy = make_policy(params, env, output=declares.output)
-    learner = together(world, lambda: make_learner(params, env, initial, world), *NO_LEARNER)
-    job = Job(config, world, env, params, initial, policy, learner)
+    job = Job(config, world, env, params, initial, policy, None)
+    # held by the job alone: a warm start lets it go before it makes the next one
+    job.learner = together(world, lambda: make_learner(params, env, initial, world), *NO_LEARNER)
 
     found = together(world, lambda: probe.played(env), *NO_TASK)
-    device = "none" if learner is None else learner.device_name
+    device = "none" if job.learner is None else job.learner.device_name
     threads = config.learner.threads if declares.learning else 0
     slots_here = slots(declares.evolution(config)) if declares.evolution else 1
     origin = provenance.gather(env, found, world, device, threads, command) | {
