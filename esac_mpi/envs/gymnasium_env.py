@@ -229,9 +229,8 @@ def _refuse_pixels(id: str, space: Space[Any]) -> None:
         if len(shape) >= least and sorted(shape)[-2] >= SIDE:
             raise TaskError(
                 f"{id} observes images ({box.dtype}, {' x '.join(map(str, shape))}), and there is "
-                "no convolutional network here: "
-                "wrap it so that it observes numbers, such as joint angles or features of the "
-                "image."
+                "no convolutional network here: wrap it so that it observes numbers, such as "
+                "joint angles or features of the image."
             )
 
 

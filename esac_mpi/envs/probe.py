@@ -145,9 +145,8 @@ def complaint(env: Env, apart: frozenset[str]) -> tuple[str, int]:
     found = culprits(layers) or [f"{env.id} ({', '.join(sorted(apart))})"]
     return (
         f"an episode played again after others was not the same: {', '.join(found)} keeps "
-        "something from one episode to the "
-        "next, or draws from another source than its seed. Results depend on the number of ranks "
-        "and on restarts: docs/tasks.md"
+        "something from one episode to the next, or draws from another source than its seed. "
+        "Results depend on the number of ranks and on restarts: docs/tasks.md"
     ), sum(layer.steps for layer in layers)
 
 

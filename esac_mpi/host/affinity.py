@@ -25,14 +25,12 @@ def complaints(hosts: list[str], allowed: list[list[int]], threads: int) -> list
         if len(ranks) > len(union):
             found.append(
                 f"{len(ranks)} ranks of {host} share {len(union)} core(s) and will take turns: "
-                "start fewer, or have the launcher "
-                "bind each to a core of its own (Slurm: --cpu-bind=cores; Open MPI: --bind-to "
-                "core, or none on a small machine)"
+                "start fewer, or have the launcher bind each to a core of its own (Slurm: "
+                "--cpu-bind=cores; Open MPI: --bind-to core, or none on a small machine)"
             )
     if threads > len(allowed[0]):
         found.append(
             f"learner.threads = {threads}, but rank 0 may run on {len(allowed[0])} core(s): have "
-            "the launcher give it more, "
-            "or give a new run fewer"
+            "the launcher give it more, or give a new run fewer"
         )
     return found

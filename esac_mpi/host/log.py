@@ -24,7 +24,8 @@ LAUNCHERS = {
 }  # fmt: skip
 REDRAW = 0.25  # least time between two drawings of the live table [s]
 # a pause between plain lines grows to this share of the time so far, and to this at most [s]
-SHARE, LONGEST = (0.02, 300.0)
+SHARE = 0.02
+LONGEST = 300.0
 
 
 @contextmanager
@@ -186,7 +187,8 @@ def _percent(value: float) -> str:
 
 
 # key after which they stand; what their keys begin with
-BEFORE_EVALUATIONS, EVALUATION = ("fitness_max", "evaluation_")
+BEFORE_EVALUATIONS = "fitness_max"
+EVALUATION = "evaluation_"
 # key of Display.update: (what a plain line says, label of the live table, format)
 FIELDS: dict[str, tuple[str, str, Callable[[float], str]]] = {
     "generation": ("gen {}", "generation", str),

@@ -31,7 +31,8 @@ READ = (
 )  # fmt: skip
 LIBC = ctypes.CDLL(None)
 # more than a struct sigaction has, and its first member, the handler [bytes]
-ACTION, POINTER = (256, 8)
+ACTION = 256
+POINTER = 8
 CAUGHT = (  # signals by which a run is stopped, warned, or hears of its children and readers
     signal.SIGHUP, signal.SIGINT, signal.SIGQUIT, signal.SIGTERM, signal.SIGUSR1, signal.SIGUSR2,
     signal.SIGALRM, signal.SIGXCPU, signal.SIGCHLD, signal.SIGCONT, signal.SIGPIPE,

@@ -74,8 +74,7 @@ def compare(path: Path, restored: Checkpoint | None, config: Config) -> None:
         listing = "".join(f"\n  {name}: {was!r} -> {now!r}" for name, (was, now) in changed.items())
         raise Refused(
             f"{path} holds a run of other settings:{listing}\nChoose --fresh (moves it aside) or "
-            "another --run-dir"
-            f"{_way_on(path, old)}"
+            f"another --run-dir{_way_on(path, old)}"
         )
 
 

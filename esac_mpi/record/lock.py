@@ -124,15 +124,15 @@ def _has_locks(descriptor: int) -> bool:
 def _waits(path: Path, descriptor: int, patience: float, more: Callable[[], str]) -> Iterator[None]:
     """Wait at each step, and say so once if it lasts. Raises Refused after `patience` [s]."""
     # a reader that asks whether the run lives holds it for an instant
-    end, pause = (time.monotonic() + patience, SHORT / 10)
+    end = time.monotonic() + patience
+    pause = SHORT / 10
     while True:
         if time.monotonic() >= end:
             raise _refusal(path, _holder(descriptor), more())
         if pause < SHORT <= 2 * pause and patience > SHORT:
             told = (
-                "%s: in use by another run (host %s, pid %s), which may be ending: waits for "
-                "up "
-                "to %.0f s"
+                "%s: in use by another run (host %s, pid %s), which may be ending: waits for up to "
+                "%.0f s"
             )
             logger.warning(told, path, *_holder(descriptor)[:2], patience)
         time.sleep(pause)
@@ -166,10 +166,8 @@ def _refuse_moved(file: Path, descriptor: int) -> None:
 
 def _judge(file: Path, descriptor: int, reason: OSError) -> None:
     """Warn that there are no locks; refuse a run.lock whose holder may be alive."""
-    path, told = (
-        file.parent,
-        "%s: no locks on this file system (%s); %s is touched as a sign of life instead",
-    )
+    path = file.parent
+    told = "%s: no locks on this file system (%s); %s is touched as a sign of life instead"
     logger.warning(told, path, reason.strerror, file.name)
     host, pid, since = _holder(descriptor)
     if not host:
@@ -196,8 +194,7 @@ def _refusal(path: Path, holder: tuple[str, str, str], age: str) -> Refused:
     host, pid, since = (entry or "?" for entry in holder)
     return Refused(
         f"{path}: in use by another run: host {host}, pid {pid}, since {since}{age}. Wait for its "
-        "end, "
-        f"stop it (on {host}: kill {pid}), or choose another --run-dir"
+        f"end, stop it (on {host}: kill {pid}), or choose another --run-dir"
     )
 
 

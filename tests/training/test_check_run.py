@@ -4,6 +4,7 @@ import json
 import re
 
 import pytest
+from conftest import TINY_ES
 from conftest import run as program
 from in_process import checked, started
 from short_runs import HOLD, child, flip, snapshot
@@ -11,28 +12,6 @@ from short_runs import HOLD, child, flip, snapshot
 from esac_mpi.envs import identity
 from esac_mpi.training.check import cost, directory
 
-TINY = [
-    *(
-        "--algorithm",
-        "es",
-        "--task.id",
-        "CyclicMDP-v0",
-        "--task.horizon",
-        "9",
-        "--policy.hidden",
-        "4",
-    ),
-    *(
-        "--es.population_size",
-        "4",
-        "--budget.generations",
-        "2",
-        "--evaluation.episodes",
-        "1",
-        "--display.style",
-        "plain",
-    ),
-]
 FURTHER = ["--budget.generations", "3"]
 
 
@@ -63,7 +42,7 @@ def empty(path, monkeypatch):
 
 
 def complete(path, monkeypatch):
-    assert started(*TINY, "--run-dir", path) == 0
+    assert started(*TINY_ES, "--run-dir", path) == 0
 
 
 def damaged(path, monkeypatch):
@@ -133,7 +112,7 @@ def test_the_check_says_what_a_start_then_does_and_leaves_all_as_it_was(
     place, before, options, code, found, monkeypatch, capfd
 ):
     before(place, monkeypatch)
-    line = [*TINY, "--stop.starts", "10", "--run-dir", str(place), *options]
+    line = [*TINY_ES, "--stop.starts", "10", "--run-dir", str(place), *options]
     there = snapshot(place.parent)
     checked, text = said(line, capfd)
     assert re.match(found.format(path=re.escape(str(place))), text), text
@@ -148,7 +127,7 @@ def test_the_check_says_what_a_start_then_does_and_leaves_all_as_it_was(
 
 def test_a_task_whose_model_changes_at_every_reset_is_the_same_task(place, capfd):
     line = [
-        *TINY,
+        *TINY_ES,
         "--task.id",
         "dm_control/fish-swim-v0",
         "--run-dir",
@@ -163,7 +142,7 @@ def test_a_task_whose_model_changes_at_every_reset_is_the_same_task(place, capfd
 def test_a_run_in_use_is_refused_and_goes_on(place, capfd):
     process = child(HOLD.format(path=str(place)))
     assert process.stdout.readline() == "held\n"
-    line = [*TINY, "--run-dir", str(place)]
+    line = [*TINY_ES, "--run-dir", str(place)]
     code, text = said(line, capfd)
     assert (
         code,
@@ -183,7 +162,7 @@ def test_a_run_in_use_is_refused_and_goes_on(place, capfd):
 def test_check_and_fresh_are_given_together(tmp_path):
     (tmp_path / "config.toml").write_text("")
     (tmp_path / "run.lock").write_text("")
-    arguments = [*TINY, "--check", "--run-dir", tmp_path]
+    arguments = [*TINY_ES, "--check", "--run-dir", tmp_path]
     assert "holds a run of other settings" in program(0, *arguments, code=2).stdout
     assert (
         f"a new run; the old one is moved to {tmp_path}.old-1"
@@ -200,7 +179,7 @@ def test_a_forecast_is_of_what_is_left(place, monkeypatch, capfd):
     ):
         before(place, monkeypatch)
         capfd.readouterr()
-        assert checked(*TINY, *FURTHER, "--run-dir", place) == 0
+        assert checked(*TINY_ES, *FURTHER, "--run-dir", place) == 0
         assert told in capfd.readouterr().out
-    assert checked(*TINY, "--run-dir", place) == 0
+    assert checked(*TINY_ES, "--run-dir", place) == 0
     assert "a generation, " not in capfd.readouterr().out  # it is finished

@@ -12,6 +12,7 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
+from conftest import TINY_ES
 from in_process import started
 
 import esac_mpi
@@ -25,35 +26,12 @@ from esac_mpi.play.rollout import ReturnDiffers
 from esac_mpi.record import Run, publish, read
 from esac_mpi.training import active_run, ended, loop, session
 
-TINY = [
-    *(
-        "--algorithm",
-        "es",
-        "--task.id",
-        "CyclicMDP-v0",
-        "--task.horizon",
-        "9",
-        "--policy.hidden",
-        "4",
-    ),
-    *(
-        "--es.population_size",
-        "4",
-        "--budget.generations",
-        "2",
-        "--evaluation.episodes",
-        "1",
-        "--display.style",
-        "plain",
-    ),
-]
-
 
 @pytest.fixture
 def begun(tmp_path):
     """Leave a run of two generations in a directory whose name has a space; return it."""
     path = tmp_path / "the arm"
-    assert go_on([*TINY, "--run-dir", str(path), "--max-hours", "3"]) == 0
+    assert go_on([*TINY_ES, "--run-dir", str(path), "--max-hours", "3"]) == 0
     return path
 
 
@@ -75,7 +53,7 @@ def test_a_clock_that_is_set_while_a_run_goes_on_changes_nothing_of_it(
         "--checkpoint.every_minutes",
         "10",
     ]
-    assert go_on([*TINY, "--run-dir", str(tmp_path / "set"), *limits]) == 0
+    assert go_on([*TINY_ES, "--run-dir", str(tmp_path / "set"), *limits]) == 0
     straight, other = Run.open(begun), Run.open(tmp_path / "set")
     assert (other.status["status"], other.generation) == ("complete", 2)
     np.testing.assert_array_equal(
@@ -135,7 +113,7 @@ def test_the_line_that_a_refusal_prints_goes_on_with_the_run(begun, edited, capf
         )
         refused = [str(begun / "config.toml")]
     else:
-        refused = [*TINY, "--run-dir", str(begun), "--es.sigma", "0.5"]
+        refused = [*TINY_ES, "--run-dir", str(begun), "--es.sigma", "0.5"]
     assert go_on(refused) == 2
     line = capfd.readouterr().err.rpartition("with any launcher: ")[2].strip()
     words = shlex.split(line)
@@ -161,7 +139,7 @@ def test_between_the_processor_times_of_two_rows_nothing_is_lost(tmp_path, monke
     monkeypatch.setattr(
         loop.time, "process_time", lambda: told.append(float(len(told))) or told[-1]
     )
-    assert go_on([*TINY, "--run-dir", str(tmp_path / "a")]) == 0
+    assert go_on([*TINY_ES, "--run-dir", str(tmp_path / "a")]) == 0
     assert Run.open(tmp_path / "a").columns["timing/seconds_processor"].sum() == told[-1] > 0
 
 
@@ -222,7 +200,7 @@ def test_a_loop_in_a_job_means_fresh_by_each_of_its_calls(tmp_path, monkeypatch)
     monkeypatch.setenv("PBS_JOBID", "7.server")
     monkeypatch.setenv("PBS_ENVIRONMENT", "PBS_BATCH")
     for _ in range(3):
-        run = esac_mpi.train(load(TINY)[0], run_dir=tmp_path / "a", fresh=True, quiet=True)
+        run = esac_mpi.train(load(TINY_ES)[0], run_dir=tmp_path / "a", fresh=True, quiet=True)
         assert run.status["job"] == "7.server"
     assert len(list(tmp_path.glob("a.old*"))) == 2
 
@@ -231,7 +209,7 @@ def test_a_job_that_pbs_runs_again_under_its_name_goes_on_where_it_stood(tmp_pat
     monkeypatch.delenv("SLURM_JOB_ID", raising=False)
     monkeypatch.setenv("PBS_JOBID", "7[2].server")
     monkeypatch.setenv("PBS_ENVIRONMENT", "PBS_BATCH")
-    line = [*TINY, "--run-dir", str(tmp_path / "a")]
+    line = [*TINY_ES, "--run-dir", str(tmp_path / "a")]
     world = SimpleNamespace(rank=0, from_root=lambda value: value)
 
     def aside():
@@ -385,4 +363,4 @@ def test_a_checkpoint_without_what_every_version_has_is_refused(begun):
     del arrays["state/adam_m"]
     publish(begun / "checkpoint.h5", arrays, attributes)
     with pytest.raises(KeyError, match="adam_m"):
-        go_on([*TINY, "--run-dir", str(begun), "--budget.generations", "3"])
+        go_on([*TINY_ES, "--run-dir", str(begun), "--budget.generations", "3"])
