@@ -18,13 +18,14 @@ By default, and not where `esac.reading` is "mended", "paper" or "repo":
 - Winners' episodes enter the replay while they are better than SAC's own (`replayed = "better"`): rank 0 plays them again. 5.1.2
   has "a dedicated replay-buffer".
 - theta_es becomes theta_sac in place of line 11 once that has won three tests in a row (`adoption = "tested"`).
-- sigma grows and shrinks by the one-fifth rule (`sigma_rule = "one_fifth"`); line 24 has it grow alone.
+- sigma stays as it is (`sigma_rule = "fixed"`): line 24's growth counts phases, which here follow one
+  another without a break, and runs away.
 - Members are compared by returns without the bonus for survival (`reward_shift = "survival"`), and policies have a linear
   path beside the network (`policy.linear`).
 No offspring's parameters travel: a winner is rebuilt from (parent, seed, sign, sigma) wherever it is needed.
 
 Every part can be taken out or exchanged alone, each by one field: `crossover = "off"`,
-`sigma_rule`, `amt_clip = 0`, `sac_copies = 0`, `sac_phases`, `p_sac_annealed`, `winner_selection`,
+`sigma_rule`, `sac_copies = 0`, `sac_phases`, `p_sac_annealed`, `winner_selection`,
 `sac_copy_noise`, `winner_pull = 0`, and in place of the last `gradient` or `adoption`.
 """
 
@@ -191,11 +192,11 @@ def decide(params: Params, state: State, k: int, found: Population, ended: bool)
     esac = params.config.esac
     may_learn = esac_phase.may_begin(esac, state, k, ended)
     learns = may_learn and esac_phase.gate_opens(params.config, k)  # line 12
+    step, raw = 0.0, 0.0
     if esac.sigma_rule == "grow":
         step, raw = grown(params, state, k, found, learns)
-    else:
+    elif esac.sigma_rule == "one_fifth":
         step = adapted(esac, state, found)
-        raw = 0.0
     winners = select(params, k, found.fitness)  # line 10
     p_sac = esac_phase.probability(esac, k)
     won, adopts = esac_adoption.judge(esac, state, found)

@@ -96,7 +96,8 @@ class State:
 
 def sigma_of_noise(esac: configuration.ESAC, state: State) -> float:
     """Return what noise is multiplied by: sigma, or sigma(1) where AMT tunes the gradient's alone."""
-    return esac.sigma if esac.amt_scope == "gradient" else state.sigma
+    only_gradient = esac.sigma_rule == "grow" and esac.amt_scope == "gradient"
+    return esac.sigma if only_gradient else state.sigma
 
 
 def slot_sigmas(esac: configuration.ESAC, state: State) -> np.ndarray:

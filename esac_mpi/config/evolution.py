@@ -200,8 +200,8 @@ class ESAC(Evolution):
     """Whether p_sac falls from p_sac_initial to p_sac_final (P: 5.1.1), or stays p_sac_initial. M: false."""
     p_sac_decay: Annotated[PositiveFloat, OnlyWith(sac_phases=True, p_sac_annealed=True)] = 1200.0
     """Time constant of the exponential annealing [generations]. C: 1.2e6 nominal steps at horizon 1000."""
-    sigma_rule: Literal["grow", "one_fifth"] = "one_fifth"
-    """How sigma changes. grow: by AMT, upwards alone (P: Eq. 6).
+    sigma_rule: Literal["fixed", "grow", "one_fifth"] = "fixed"
+    """How sigma changes. fixed: not at all. grow: by AMT, upwards alone (P: Eq. 6).
     one_fifth: after each test of `adoption = tested` sigma grows if more than a fifth of the members
     around theta_es are better than theta_es itself, else it shrinks (Rechenberg 1973): times
     exp(0.1 (share - 0.2) / 0.8). The share is that of pairs of a member and an episode of theta_es,
@@ -222,7 +222,7 @@ class ESAC(Evolution):
         "raw"
     )
     """What Eq. 6 compares: the fitness as it is (P), or centred ranks, which makes it a constant (C)."""
-    amt_scope: Literal["noise", "gradient"] = "noise"
+    amt_scope: Annotated[Literal["noise", "gradient"], OnlyWith(sigma_rule="grow")] = "noise"
     """What the tuned sigma acts on: the noise and the gradient (P), or the gradient alone (C: workers keep sigma(1))."""
     sac_episodes: Annotated[NonNegativeInt, OnlyWith(sac_phases=True, phase_timing="interval")] = 5
     """Least number of episodes of a SAC phase [episodes]. P: D.1, per task."""
@@ -295,18 +295,16 @@ class ESAC(Evolution):
             yield f"{table}.adoption = means: no slot is a SAC copy; {table}.sac_copies = 1 or more, or another {table}.adoption"
         if self.adoption == "tested" and not self.sac_phases:
             yield f"{table}.adoption = tested: a test follows a SAC phase, and {table}.sac_phases = false; {table}.adoption = off"
-        if self.sigma_rule != "grow":
+        if self.sigma_rule == "one_fifth":
             yield from self.untold(table, children + copies == have)
 
     def untold(self, table: str, crowded: bool) -> Iterator[str]:
         """Yield a message for a rule that cannot judge sigma; crowded: no slot is around theta_es."""
         rule = f"{table}.sigma_rule = {self.sigma_rule}"
         if self.adoption != "tested":
-            yield f"{rule}: needs the tests of theta_es under {table}.adoption = tested; or {table}.sigma_rule = grow"
+            yield f"{rule}: needs the tests of theta_es under {table}.adoption = tested; or {table}.sigma_rule = fixed"
         if crowded:
-            yield f"{rule}: no slot has theta_es as its parent; lower {table}.winner_fraction, or {table}.sigma_rule = grow"
-        if self.amt_scope == "gradient":
-            yield f"{rule}: needs a sigma that reaches the noise; {table}.amt_scope = noise, or {table}.sigma_rule = grow"
+            yield f"{rule}: no slot has theta_es as its parent; lower {table}.winner_fraction, or {table}.sigma_rule = fixed"
         yield from self.unlike_theta_es(table, self.sigma_rule)
 
 

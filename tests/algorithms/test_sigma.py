@@ -111,7 +111,6 @@ def test_es_plays_theta_es_every_fifth_generation_for_the_one_fifth_rule(world):
     ("settings", "phrase"),
     [
         ({"esac.sigma_rule": "one_fifth", "esac.adoption": "off"}, "esac.adoption = tested"),
-        ({"esac.sigma_rule": "one_fifth", "esac.amt_scope": "gradient"}, "esac.amt_scope = noise"),
         ({"esac.sigma_rule": "one_fifth", "esac.length_cap": 2.0}, "esac.length_cap = 0"),
         ({"esac.sigma_rule": "one_fifth", "esac.action_noise": 0.1}, "esac.action_noise = 0"),
         (
