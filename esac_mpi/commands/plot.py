@@ -1,8 +1,8 @@
 """Draw learning curves of runs, or their training returns, mutation rate, fitness, losses, or the timeline of their ranks.
 
-    esac-mpi plot RUN [RUN ...] [--what return|training|sigma|fitness|losses|fates|timeline|map]
+    esac-mpi plot RUN [RUN ...] [--what return|training|sigma|fitness|losses|fates|timeline]
                          [--x env_steps|nominal_steps|training_episodes|wall|generation] [--policy better|theta_es|sac|...]
-                         [--seeds] [--ranks R [--updates-per-second U]] [--reach RETURN [--within T] [--task ID]]
+                         [--seeds] [--ranks R [--updates-per-second U]]
                          [--label TEXT ...] [--out NAME]
 
 Several runs: runs of one task, algorithm and settings are seeds of one group. A line is their interquartile mean, its band the
@@ -17,16 +17,11 @@ population, of all such selections so far (Figure 11 of the PDERL paper). Steps 
 steps are not on the axis.
 --x wall --ranks R: the wall time that the runs would have taken on R ranks of this kind, computed from the recorded durations and
 the program's own dealing (docs/performance.md), with a learner of U updates/s in place of the one that was recorded.
-map: which algorithm or variant reaches a return first (--reach; default: the most that two of them reach), over 1 to 1,024 ranks
-and 30 to 10,000 updates/s of the learner, computed, median over seeds; blank where nobody does within T seconds; a picture a
-task, or of --task alone. RUN may be results.csv of an experiment.
 Writes NAME.png and NAME.pdf, or NAME alone if it ends in one of them. Needs matplotlib. Cost: 2 s, and 0.1 s a run.
 """
 
 import argparse
-import re
 from collections.abc import Iterator
-from math import inf
 from pathlib import Path
 
 from esac_mpi.analysis.command import (
@@ -43,9 +38,7 @@ from esac_mpi.analysis.command import (
 from esac_mpi.analysis.curves import AXES
 from esac_mpi.host.paths import given
 
-KINDS = ("return", "training", "sigma", "fitness", "losses", "fates", "timeline", "map")
-OF_MACHINES = ("ranks", "updates_per_second")  # options
-OF_CURVES, OF_MAPS = ("x", "seeds", "label", *OF_MACHINES), ("reach", "within", "task")
+KINDS = ("return", "training", "sigma", "fitness", "losses", "fates", "timeline")
 
 
 def pictures(line: argparse.ArgumentParser, options: argparse.Namespace) -> Iterator[Path]:
@@ -53,17 +46,10 @@ def pictures(line: argparse.ArgumentParser, options: argparse.Namespace) -> Iter
     from esac_mpi.analysis.figures import save
     from esac_mpi.analysis.plots import figure
 
-    unread = [
-        *(OF_CURVES if options.what == "map" else OF_MAPS),
-        *(["policy"] if options.what != "return" else []),
-    ]
-    unread += (
-        OF_MACHINES if options.what == "timeline" else []
-    )  # waiting is computed by another tool
+    unread = ["policy"] if options.what != "return" else []
+    if options.what == "timeline":  # waiting is computed by another tool
+        unread += ["ranks", "updates_per_second"]
     refuse_unread(line, options, f"--what {options.what}", unread)
-    if options.what == "map":
-        yield from maps(options)
-        return
     runs = opened(options.runs)
     name = "learning_curve" if options.what == "return" else options.what
     drawing = figure(
@@ -76,21 +62,6 @@ def pictures(line: argparse.ArgumentParser, options: argparse.Namespace) -> Iter
         options.label,
     )
     yield from save(drawing, options.out or (options.runs[0] if len(runs) == 1 else Path()) / name)
-
-
-def maps(options: argparse.Namespace) -> Iterator[Path]:
-    """Draw a map of each task; yield the files written."""
-    from esac_mpi.analysis.figures import save
-    from esac_mpi.analysis.results import reach
-
-    tasks, out = reach.of_task(reach.read(options.runs), options.task), options.out or Path("map")
-    for task, labels in tasks.items():
-        name = (
-            out.with_name(f"{out.stem}-{re.sub(r'[^A-Za-z0-9.]+', '-', task)}{out.suffix}")
-            if len(tasks) > 1
-            else out
-        )
-        yield from save(reach.figure(task, labels, options.reach, options.within), name)
 
 
 def command_line() -> argparse.ArgumentParser:
@@ -106,19 +77,6 @@ def command_line() -> argparse.ArgumentParser:
     add_policy(line, "whose returns")
     add_machine(line)
     add_labels(line)
-    line.add_argument(
-        "--reach", type=float, metavar="RETURN", help="of a map; default: what two variants reach"
-    )
-    line.add_argument(
-        "--task", metavar="ID", help="of a map: of this one alone; default: a picture of each"
-    )
-    line.add_argument(
-        "--within",
-        type=float,
-        default=inf,
-        metavar="T",
-        help="of a map: blank where it takes longer [s]",
-    )
     line.add_argument("--seeds", action="store_true", help="each run as a thin line")
     line.add_argument(
         "--out",

@@ -6,7 +6,7 @@
                             [--measure fitness|return] [--field NAME] [--normalise] [--seeds]
     esac-mpi results aggregate CSV [CSV ...] [--of VARIANT] [--leave-out TASK|VARIANT ...]
                             [--policy chosen|better] [--out FILE]
-    all: [--ranks R [--updates-per-second U]]      table, aggregate: [--seconds T]
+    all: [--ranks R]      table, aggregate: [--seconds T]
 
 table: Markdown, for every task a line a variant (ESAC's halves below it), at equal true and nominal steps, at equal wall time and
 at the end, then the verdicts: whether --of (default ESAC) beats each other variant. Equal files give equal bytes.
@@ -16,8 +16,8 @@ training_episodes, for updates nominal_steps).
 aggregate: normalised scores over all tasks and seeds, probabilities of improvement, and --of against its halves, in Markdown, or
 a picture where FILE is a PNG, PDF or SVG. A task on which a variant has no run yet is left out. Where a run has two policies, the
 one counts that was ahead in the evaluation before its last (--policy better: the better one of the last).
---ranks: wall times (draw: --x wall_seconds) as they would have been on R ranks, computed from what the runs recorded, with a
-learner of U updates/s (as it was); --seconds: compared at T seconds of wall time in place of the most that all runs have reached.
+--ranks: wall times (draw: --x wall_seconds) as they would have been on R ranks (1, 2, 4 .. 1,024), computed from what the runs
+recorded; --seconds: compared at T seconds of wall time in place of the most that all runs have reached.
 Reads the CSV files only: no run directories, MPI, torch or simulator. Cost: 0.5 s, a picture 2 s.
 """
 
@@ -60,8 +60,8 @@ def found(options: argparse.Namespace, together: bool = False) -> tuple[Sections
         raise Unusable("--seconds must be more than 0")
     rows, machine = read(options.files), machine_of(options)
     rows = by_task(rows) if together else rows
-    rows, estimated = on_machine(rows, machine) if machine else (rows, False)
-    return sections(rows), Wall(machine, seconds, estimated)
+    rows = on_machine(rows, machine) if machine else rows
+    return sections(rows), Wall(machine, seconds)
 
 
 def table(options: argparse.Namespace) -> Iterator[object]:

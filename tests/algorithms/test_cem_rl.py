@@ -62,20 +62,11 @@ def test_ranks_nodes_and_restarts_leave_the_bits_as_they_are(critic, tmp_path, a
     assert rows["metrics/gradient_updates"][-1] > 0
     assert rows["metrics/member_updates"][-1] > 0
     run = Run.open(tmp_path / "straight")
-    (text,) = grid.texts(
-        run, np.array([5])
-    )  # lessons run beside members, and are waited for where they are late
-    for machine in (
-        Machine(1),
-        Machine(4),
-        Machine(4, np.inf),
-        Machine(16, 3000.0),
-        Machine(2, 1000.0),
-    ):
-        expected = computed(run, machine)[-1]
-        assert grid.at(
-            grid.parsed(text), rows["metrics/gradient_updates"][-1], machine
-        ) == pytest.approx(expected, rel=1e-3)
+    (text,) = grid.texts(run, np.array([5]))  # lessons run beside members
+    for ranks in (1, 4):
+        assert grid.at(grid.parsed(text), Machine(ranks)) == pytest.approx(
+            computed(run, Machine(ranks))[-1], rel=1e-3
+        )
 
 
 def test_individuals_learn_from_the_critic_and_play_as_what_they_have_become(world):

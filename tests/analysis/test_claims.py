@@ -3,11 +3,10 @@
 from pathlib import Path
 
 import numpy as np
-import pytest
 from conftest import ROOT
 
 from esac_mpi.analysis.clock import Machine
-from esac_mpi.analysis.results import reach, rowfiles, scores, traces
+from esac_mpi.analysis.results import rowfiles, scores, traces
 from esac_mpi.analysis.results.aggregates import iqm
 
 RECORDS = ROOT / "docs/results"
@@ -59,26 +58,9 @@ def test_steps_and_updates_of_aes_rl_stand_beside_its_times():
     )
 
 
-@pytest.mark.parametrize(("task", "target"), [("halfcheetah", 4000), ("cheetah-run", 350)])
-def test_who_is_first_with_the_learner_of_the_runs(monkeypatch, task, target):
-    """Of the maps: 0.77 ms an update ([core] of the experiment)."""
-    monkeypatch.setattr(reach, "UPDATES", np.array([1000 / 0.77]))
-    (labels,) = reach.read([RECORDS / f"aggregate/{task}.csv"]).values()
-    found = reach.reach(labels, target)
-    first = {
-        ranks: found.labels[label]
-        for ranks, label in zip(reach.grid.RANKS, found.first[0], strict=True)
-    }
-    assert first[4] == first[8] == "ESAC"
-    assert {name for ranks, name in first.items() if ranks >= 16} == {"ES"}
-    assert (first[2] == "ESAC") == (task == "cheetah-run")
-    told = "1,300 updates/s, ESAC is first on 4 and 8 ranks on either map, on 2 also on cheetah-run, and ES from 16 on"
-    assert told in said("docs/results.md")
-
-
 def best_of(files, seconds, groups):
     """Return the IQM of last returns by then, of the run of each group [(variant, seed)] that the evaluation before chooses."""
-    rows, _ = traces.on_machine(scores.by_task(rowfiles.read(files)), Machine(8))
+    rows = traces.on_machine(scores.by_task(rowfiles.read(files)), Machine(8))
     found = traces.sections(rows)
     study = scores.study(
         found,

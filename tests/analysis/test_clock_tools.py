@@ -2,7 +2,6 @@
 
 import dataclasses
 
-import numpy as np
 import pytest
 from clocked_runs import FOUR, run_of
 from commands import command
@@ -10,12 +9,11 @@ from result_rows import history, stored
 
 from esac_mpi.analysis import generation_times, published
 from esac_mpi.analysis import scaling as scalings
-from esac_mpi.analysis.clock import Machine, computed, grid
+from esac_mpi.analysis.clock import Machine, computed
 from esac_mpi.analysis.command import opened
 from esac_mpi.analysis.figures import plt
 from esac_mpi.analysis.plots import figure
-from esac_mpi.analysis.results import reach
-from esac_mpi.analysis.results.traces import on_machine, sections
+from esac_mpi.analysis.results.traces import on_machine
 
 plot, results, scaling, table = map(command, ("plot", "results", "scaling", "table"))
 PHASE = (5.0, 3.0, 300)  # [s], of it updates, and their number
@@ -129,7 +127,7 @@ def clocked(variant, seed, points, clock):
 def test_rows_of_results_at_equal_computed_time(tmp_path, capsys):
     """SAC takes 20 s whatever the ranks; ES 40 s on one and 10 on four, so that it is ahead there."""
     points = [(10, 9, None, 1.0), (20, 18, None, 2.0), (30, 27, None, 3.0)]
-    sac = clocked("SAC", 0, points, lambda row: f"own {20 * row.generation};inf 0")
+    sac = clocked("SAC", 0, points, lambda row: f"own {20 * row.generation};inf 0;30 1")
     points = [(10, 9, 4.0, None), (20, 18, 5.0, None), (30, 27, 6.0, None)]
     es = clocked(
         "ES",
@@ -138,15 +136,7 @@ def test_rows_of_results_at_equal_computed_time(tmp_path, capsys):
         lambda row: f"own {40 * row.generation} {20 * row.generation} {10 * row.generation}",
     )
     path = stored(tmp_path / "r.csv", [*sac, *es])
-    assert [row.wall_seconds for row in on_machine(es, Machine(4))[0]] == [10, 20, 30]
-    assert [row.wall_seconds for row in on_machine(sac, Machine(4, 10.0))[0]] == [
-        2,
-        4,
-        6,
-    ]  # of 20, 40, 60 updates
-    assert not capsys.readouterr().err
-    assert [on_machine(es, Machine(ranks))[1] for ranks in (4, 3)] == [False, True]
-    assert "note: 3 ranks: estimated between recorded times" in capsys.readouterr().err
+    assert [row.wall_seconds for row in on_machine(es, Machine(4))] == [10, 20, 30]
 
     def told(*more):
         assert results.main(["table", path, "--of", "SAC", *more]) == 0
@@ -161,7 +151,9 @@ def test_rows_of_results_at_equal_computed_time(tmp_path, capsys):
     column = heads.index("within 40 s, computed for 4 ranks")
     assert (es_line[column], sac_line[column]) == ("**6** (6)", "2 (2)")
     assert "at equal wall time, computed for 4 ranks |" in four
-    assert "at equal wall time, computed for 3 ranks (estimated) |" in told("--ranks", "3")
+    for other in (["--ranks", "3"], ["--ranks", "4", "--updates-per-second", "9"]):
+        assert results.main(["table", path, *other]) == 2
+        assert "rows of results have the clock of 1, 2, 4 .. 1,024" in capsys.readouterr().err
     assert (
         next(line for line in one.splitlines() if line.startswith("| ES")).split(" | ")[column]
         == "**4** (4)"
@@ -183,124 +175,3 @@ def test_rows_of_results_at_equal_computed_time(tmp_path, capsys):
 def test_a_run_on_its_own_ranks_takes_what_it_took(tmp_path):
     run = run_of(tmp_path / "a", ROWS)
     assert computed(run, Machine(1)) == pytest.approx(run.columns["timing/wall_seconds"])
-
-
-def test_the_map_says_who_is_first_where():
-    """To reach 5: ES 1,000 s of members; SAC 1,000 updates and 2 s of playing, whatever the ranks."""
-    points = [(10, 9, 1.0, None), (20, 18, 5.0, None)]
-    halves = "own " + " ".join(str(1000 / 2**i) for i in range(11))
-    es = [row for seed in range(3) for row in clocked("ES", seed, points, lambda row: halves)]
-    points = [(10, 9, None, 1.0), (500, 18, None, 6.0)]
-    sac = [
-        row for seed in range(3) for row in clocked("SAC", seed, points, lambda row: "own 12;inf 2")
-    ]
-    lost = clocked("PPO", 0, [(10, 9, None, 4.0)], lambda row: "own 1;inf 1")
-    ((_, labels),) = sections([*es, *sac, *lost]).items()
-    found = reach.reach(labels, 5.0)
-    assert found.labels == ["ES", "SAC", "PPO"] == list(labels)
-    for row, updates in enumerate(reach.UPDATES.tolist()):
-        for column, ranks in enumerate(grid.RANKS):
-            expected = int(2 + 1000 / updates < 1000 / ranks)
-            assert found.first[row, column] == expected, (updates, ranks)
-    assert np.isinf(found.seconds[2]).all()
-    assert (reach.reach(labels, 7.0).first == -1).all()
-    short = reach.reach(labels, 5.0, within=10.0)  # 128 ranks, or 125 updates/s
-    for row, updates in enumerate(reach.UPDATES.tolist()):
-        assert [bool(found) for found in short.first[row] >= 0] == [
-            ranks >= 128 or updates >= 125 for ranks in grid.RANKS
-        ]
-    assert reach.usual(labels) == 5.0
-    assert reach.edges(np.array([1.0, 4.0, 16.0])).tolist() == [0.5, 2, 8, 32]
-
-
-def test_a_cell_of_a_map_is_unsure_where_the_runs_of_another_ended_before(capsys):
-    """On r ranks ES reaches 5 after 1,000 / r seconds; SAC, which does not, ended after 2 s and 1,000 updates."""
-    halves = "own " + " ".join(str(1000 / 2**i) for i in range(11))
-    es = clocked("ES", 0, [(10, 9, 5.0, None)], lambda row: halves)
-    sac = clocked("SAC", 0, [(500, 9, None, 4.0)], lambda row: "own 12;inf 2")
-    ((_, labels),) = sections([*es, *sac]).items()
-    found = reach.reach(labels, 5.0)
-    assert (found.first == 0).all()
-    ranks = np.array(grid.RANKS)
-    assert (found.unsure == (2 + 1000 / reach.UPDATES[:, None] < 1000 / ranks)).all()
-    assert found.unsure.any()
-    plt.close(reach.figure("A-v0", labels, 5.0))
-    assert (
-        "A-v0: where hatched, runs of SAC ended before the first got there"
-        in capsys.readouterr().err
-    )
-    assert not reach.reach(labels, 4.0).unsure[:, ranks == 1].any()  # both reach it
-    more = clocked(
-        "SAC", 1, [(500, 9, None, 6.0)], lambda row: "own 12000;inf 2000"
-    )  # of two seeds the later one counts
-    ((_, labels),) = sections([*es, *sac, *more]).items()
-    assert not reach.reach(labels, 5.0).unsure.any()
-    assert not reach.reach(labels, 7.0).unsure.any()  # none is first
-
-
-def test_no_cell_of_a_map_is_hatched_but_those_that_are_unsure():
-    """SAC's runs ended before ES was there, where the learner makes 200 updates/s or more: on one rank."""
-    seconds = np.full((2, reach.UPDATES.size, len(grid.RANKS)), 10.0)
-    seconds[1] = np.inf
-    least = np.full_like(seconds, np.inf)
-    least[1, reach.UPDATES >= 200, 0] = 5.0
-    drawing, axes = plt.subplots(figsize=(8, 6))
-    reach.draw(axes, reach.Reach(["ES", "SAC"], seconds, least))
-    drawing.canvas.draw()
-    pixels = np.asarray(drawing.canvas.buffer_rgba())[::-1]  # from the bottom
-    corners = reach.edges(np.array(grid.RANKS, float)), reach.edges(reach.UPDATES)
-    for row, updates in enumerate(reach.UPDATES.tolist()):
-        for column, ranks in enumerate(grid.RANKS):
-            low = axes.transData.transform((corners[0][column], corners[1][row])).astype(int) + 3
-            high = (
-                axes.transData.transform((corners[0][column + 1], corners[1][row + 1])).astype(int)
-                - 3
-            )
-            inside = pixels[low[1] : high[1], low[0] : high[0]].reshape(-1, 4)
-            assert (len(np.unique(inside, axis=0)) > 1) == (ranks == 1 and updates >= 200), (
-                updates,
-                ranks,
-            )
-    plt.close(drawing)
-
-
-def test_a_map_is_drawn_of_rows_or_of_runs_for_each_task(tmp_path, capsys):
-    run_of(tmp_path / "a", ROWS, returns=(1.0, 2.0, 3.0))
-    run_of(tmp_path / "b", ROWS, returns=(1.0, 2.0, 3.0), **{"task.id": "Ant-v5"})
-    assert (
-        plot.main(
-            [
-                str(tmp_path / "a"),
-                str(tmp_path / "b"),
-                "--what",
-                "map",
-                "--out",
-                str(tmp_path / "m.png"),
-            ]
-        )
-        == 0
-    )
-    assert {path.name for path in tmp_path.glob("*.png")} == {
-        "m-HalfCheetah-v5.png",
-        "m-Ant-v5.png",
-    }
-    several = [str(tmp_path / "a"), str(tmp_path / "b"), "--what", "map"]
-    assert plot.main([*several, "--task", "Ant-v5", "--out", str(tmp_path / "one.png")]) == 0
-    assert (tmp_path / "one.png").exists()
-    capsys.readouterr()
-    assert plot.main([*several, "--task", "Ant-v4"]) == 2
-    assert (
-        "--task Ant-v4: not among those of these runs: Ant-v5, HalfCheetah-v5"
-        in capsys.readouterr().err
-    )
-    path = stored(
-        tmp_path / "r.csv", clocked("ES", 0, [(10, 9, 4.0, None)], lambda row: "own 8 4 2")
-    )
-    assert (
-        plot.main([path, "--what", "map", "--reach", "4", "--out", str(tmp_path / "rows.png")]) == 0
-    )
-    capsys.readouterr()
-    assert (
-        plot.main([path, "--what", "map", "--reach", "9", "--out", str(tmp_path / "none.png")]) == 2
-    )
-    assert "no variant reaches 9" in capsys.readouterr().err

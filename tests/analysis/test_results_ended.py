@@ -7,7 +7,7 @@ from commands import command
 from result_rows import history, stored, study
 
 from esac_mpi.analysis.messages import Unusable
-from esac_mpi.analysis.results import reach, rowfiles, traces
+from esac_mpi.analysis.results import rowfiles, traces
 from esac_mpi.analysis.results.scores import by_task
 
 results = command("results")
@@ -71,17 +71,6 @@ def test_experiments_of_other_settings_are_no_seeds_of_one_variant():
         by_task([*one, *other])
     alike = [dataclasses.replace(row, settings="a" * 8 * (row.generation == 1)) for row in other]
     assert len(by_task([*one, *alike])) == 2
-
-
-def test_a_variant_without_an_evaluation_has_no_say_in_what_is_to_be_reached():
-    labels = traces.sections([*study(), *history("PPO", 0, [(10, 5, None, None)])])["A-v0"]
-    assert (
-        reach.usual(labels)
-        == reach.usual({name: runs for name, runs in labels.items() if name != "PPO"})
-        == 9
-    )
-    with pytest.raises(Unusable, match="no variant has an evaluation"):
-        reach.usual({"PPO": labels["PPO"]})
 
 
 @pytest.mark.parametrize(

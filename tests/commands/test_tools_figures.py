@@ -26,10 +26,10 @@ def test_where_nothing_can_be_written(tmp_path, capsys, tool):
 
 
 UNREAD = {
-    (plot, "--what map --ranks 4 --updates-per-second 9"): "--what map does not read --ranks, --updates-per-second",
-    (plot, "--what map --x wall"): "--what map does not read --x",
+    (plot, "--what timeline --ranks 4 --updates-per-second 9"): (
+        "--what timeline does not read --ranks, --updates-per-second"
+    ),
     (plot, "--what losses --policy sac"): "--what losses does not read --policy",
-    (plot, "--reach 5 --within 9"): "--what return does not read --reach, --within",
     (table, "--measure mean --policy sac"): "--measure mean does not read --policy",
     (sensitivity, "--field sigma --measure mean --policy sac"): "--measure mean does not read --policy",
     (results, "table --measure updates --of SAC"): "--measure updates does not read --of",

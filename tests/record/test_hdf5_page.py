@@ -262,6 +262,6 @@ def test_the_clock_of_every_algorithm_adds_up(fresh, name):
     assert updated == (name not in ("es", "cem"))
     assert (computed(run, Machine(1, np.inf))[-1] < 0.99 * one[-1]) == updated
     texts = grid.texts(run, np.arange(run.generation))
-    assert [grid.at(grid.parsed(text), 0, Machine(1)) for text in texts] == pytest.approx(
+    assert [grid.at(grid.parsed(text), Machine(1)) for text in texts] == pytest.approx(
         one.tolist(), rel=1e-3
     )

@@ -4,7 +4,6 @@ A computed clock counts processor time, which other work on a machine lengthens 
 core, from gradient updates more than from simulation. What is compared at equal time should have had the same cores.
 """
 
-import math
 from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
@@ -30,7 +29,7 @@ def cost(run: Trace) -> Cost:
     """Return what a gradient update of a run took on one core, or, without updates or their time, a step. Raises Unusable."""
     last = run.rows[-1]
     found = clock_of(last)
-    whole, others = float(found[grid.OWN][0]), float(found.get(math.inf, found[grid.OWN])[0])
+    whole, others = found[grid.OWN][0], found.get(grid.FREE, found[grid.OWN])[0]
     if last.gradient_updates and whole > others:
         return Cost((whole - others) / last.gradient_updates, "ms")
     return Cost(whole / last.env_steps, "us")

@@ -10,7 +10,7 @@ import numpy as np
 from esac_mpi.analysis.clock import Machine, grid
 from esac_mpi.analysis.colours import algorithm_of
 from esac_mpi.analysis.curves import Curve, Origin, last_before
-from esac_mpi.analysis.messages import Unusable, damaged, note, spanned
+from esac_mpi.analysis.messages import Unusable, damaged, spanned
 from esac_mpi.analysis.names import order
 from esac_mpi.analysis.results.rows import Row
 
@@ -63,21 +63,9 @@ class Trace:
 Sections = dict[str, dict[str, list[Trace]]]  # {title: {label: runs, by seed}}
 
 
-def on_machine(rows: Iterable[Row], machine: Machine) -> tuple[list[Row], bool]:
-    """Return the rows with the time that they would have stood there on a machine as wall time, and whether it is estimated.
-
-    Raises Unusable.
-    """
-    clocks = [(row, clock_of(row)) for row in rows]
-    if between := max((grid.estimated(clock, machine) for _, clock in clocks), key=len, default=""):
-        note(
-            f"{between}: estimated between recorded times, up to a third off; plot and table of the runs have it exactly"
-        )
-    found = [
-        dataclasses.replace(row, wall_seconds=grid.at(clock, row.gradient_updates, machine))
-        for row, clock in clocks
-    ]
-    return found, bool(between)
+def on_machine(rows: Iterable[Row], machine: Machine) -> list[Row]:
+    """Set wall times to those at which the rows would have stood on a machine. Raises Unusable."""
+    return [dataclasses.replace(row, wall_seconds=grid.at(clock_of(row), machine)) for row in rows]
 
 
 def clock_of(row: Row) -> grid.Times:
@@ -124,12 +112,11 @@ class Wall:
 
     machine: Machine | None = None  # that it is computed for; None: it was measured
     seconds: float = 0.0  # [s]; 0 = the most that all runs compared have reached
-    estimated: bool = False  # it lies between machines that rows have the time of
 
     @property
     def where(self) -> str:
         """What a head says of the machine."""
-        return f", {self.machine}{' (estimated)' * self.estimated}" if self.machine else ""
+        return f", {self.machine}" if self.machine else ""
 
     def limit(self, traces: list[Trace], y: str) -> float:
         """Return the time at which these runs are compared [s]."""
