@@ -1,11 +1,10 @@
-"""The paper's experiments, and ablations: list them, show what one is and costs, run it here, or submit it to a cluster.
+"""The paper's experiments, and ablations: list them, show what one is, run it here, or submit it to a cluster.
 
     esac-mpi experiment list
     esac-mpi experiment show ID
     esac-mpi experiment run ID [--budget smoke|small|paper] [--seeds N ...] [--at-once 2]
     esac-mpi experiment draw ID [--budget B]
     esac-mpi experiment submit ID [--budget B] [--dry-run]
-    esac-mpi experiment speeds
     esac-mpi experiment random TASK [TASK ...] [--horizon STEPS] [--kwargs JSON]
 
 run starts what is not finished, --at-once runs of one core each (runs on several ranks alone), prints a line as each ends, and
@@ -13,14 +12,13 @@ can be interrupted and started again: every run goes on where it was. Where the 
 lasted so long on so many ranks. Seed 0 comes first; --seeds makes those of some seeds alone, so that machines share one:
 results takes several results.csv as one. At its end, and by draw at any time, it writes results.csv, pictures and tables
 into runs/experiments/ID-BUDGET.
-submit prints the estimated core-hours, writes the list of jobs and submits it with sbatch or qsub, or prints how to.
-speeds measures what estimates are made from, random the returns of random actions; both write files beside the experiments.
-A file of configs/experiments/ is one. Cost: as show says. Exit codes: 0 all done; 75 stopped, run it again; 1 failed; 2 wrong.
+submit writes the list of jobs and submits it with sbatch or qsub, or prints how to.
+random measures the returns of random actions, and writes them beside the experiments.
+A file of configs/experiments/ is one. Cost: of a run, what --check forecasts of the line that show prints. Exit codes: 0 all done; 75 stopped, run it again; 1 failed; 2 wrong.
 """
 
 import argparse
 import json
-import os
 from collections.abc import Callable, Iterator
 from contextlib import closing
 from pathlib import Path
@@ -93,21 +91,6 @@ def redrawn(options: argparse.Namespace, recorder: Recorder) -> Iterator[object]
         raise Failed(f"failed: {', '.join(failed)}")
 
 
-def timed(options: argparse.Namespace) -> Iterator[object]:
-    """Measure this machine's speeds for the tasks of all experiments."""
-    from esac_mpi.studies.experiments import stopwatch
-
-    experiments = [design.experiment(name) for name in design.names()]
-    planned = [
-        run
-        for e in experiments
-        for b in ("small", "paper")
-        if b in e.budgets
-        for run in design.runs(e, b, Path())
-    ]
-    yield stopwatch.write(sorted({run.config.task.id for run in planned}), options.machine)
-
-
 def played(options: argparse.Namespace) -> Iterator[object]:
     """Measure what random actions return on tasks."""
     from esac_mpi.studies.experiments import random_actions
@@ -158,10 +141,6 @@ def command_line() -> argparse.ArgumentParser:
     actions.choices["submit"].add_argument(
         "--dry-run", action="store_true", help="print the commands instead"
     )
-    speeds = actions.add_parser("speeds", help="measure this machine, for the estimates")
-    speeds.add_argument(
-        "--machine", default=f"{os.cpu_count()} cores", help="what kind of machine this is"
-    )
     random = actions.add_parser("random", help="what random actions return, for normalised scores")
     random.add_argument("tasks", nargs="+", metavar="TASK", help="a task's id")
     random.add_argument(
@@ -189,7 +168,6 @@ def main(argv: list[str], recorder: Recorder = recorded) -> int:
         "run": lambda: carried_out(options, recorder),
         "draw": lambda: redrawn(options, recorder),
         "submit": lambda: submitted(options.id, options.budget, options.root, options.dry_run),
-        "speeds": lambda: timed(options),
         "random": lambda: played(options),
     }
     return ended(actions[options.action])

@@ -169,12 +169,12 @@ def completed(tmp_path: Path, *words: str) -> list[str]:
 @pytest.mark.skipif(not shutil.which("bash"), reason="no bash here")
 def test_bash_completes_commands_options_and_values(tmp_path):
     assert completed(tmp_path, "s") == ["summary", "scaling", "sensitivity", "sweep", "search"]
-    assert completed(tmp_path, "plot", "--w") == ["--what", "--within"]
+    assert completed(tmp_path, "plot", "--w") == ["--what"]
     assert completed(tmp_path, "plot", "--what", "t") == ["timeline", "training"]
     assert completed(tmp_path, "run", "--algorithm", "c") == ["cem", "cem_rl"]
     assert completed(tmp_path, "run", "--esac.sig") == ["--esac.sigma", "--esac.sigma_rule"]
     assert completed(tmp_path, "run", "--ru") == ["--run-dir"]
-    assert completed(tmp_path, "experiment", "s") == ["show", "speeds", "submit"]
+    assert completed(tmp_path, "experiment", "s") == ["show", "submit"]
     assert completed(tmp_path, "plot", "runs") == []  # a file's name
 
 

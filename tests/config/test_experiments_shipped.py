@@ -11,7 +11,7 @@ from conftest import environment
 
 from esac_mpi.commands import NAMES
 from esac_mpi.config import load
-from esac_mpi.studies.experiments import design, estimates
+from esac_mpi.studies.experiments import design
 
 experiment = command("experiment")
 # Runs of each shipped experiment at smoke, small and paper: tasks x variants x values x seeds x numbers of ranks
@@ -48,9 +48,7 @@ def test_every_shipped_experiment_can_be_run_at_every_budget(name):
         budget: design.runs(found, budget, Path("runs")) for budget in ("smoke", "small", "paper")
     }
     assert tuple(map(len, runs.values())) == COUNTS[name]
-    horizons = estimates.speeds().horizon
     for group in runs.values():
-        assert {one.config.task.id for one in group} <= set(horizons)
         for one in {
             each.variant: each for each in group
         }.values():  # the last of each, so not of seed 0 where there are more
@@ -104,7 +102,7 @@ def test_show_and_list(capsys):
     assert experiment.main(["show", "fig2c"]) == 0
     told = capsys.readouterr().out
     assert "The paper: Mean reward of the first 100 generations" in told
-    assert "small  27 runs, about " in told
+    assert "small  27 runs; 3 seeds" in told
     assert "swept: es.sigma = 0.001, 0.005" in told
     assert "fig2c.png" in told
 

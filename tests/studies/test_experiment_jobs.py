@@ -37,15 +37,14 @@ def test_submit_without_a_batch_system_prints_how(tmp_path, capsys, monkeypatch)
     code, told, _ = submit(tmp_path, capsys, "fig6b")
     folder = tmp_path / "runs/fig6b-paper"
     assert code == 0
-    assert told[0].startswith("54 runs, about ")
-    assert told[1] == f"{folder}/jobs-1-ranks.txt: 27 jobs of 1 rank"
-    assert told[4] == f"{folder}/jobs-64-ranks.txt: 27 jobs of 64 ranks"
+    assert told[0] == f"{folder}/jobs-1-ranks.txt: 27 jobs of 1 rank"
+    assert told[3] == f"{folder}/jobs-64-ranks.txt: 27 jobs of 64 ranks"
     assert (
-        told[5]
+        told[4]
         == f"sbatch  LIST={folder}/jobs-64-ranks.txt sbatch --ntasks=64 --array=0-26%10 jobs/slurm-array.sbatch"
     )
     select = "select=1:ncpus=64:mpiprocs=64:ompthreads=1"
-    assert told[6] == (
+    assert told[5] == (
         f"qsub    LIST={folder}/jobs-64-ranks.txt LAUNCH='mpiexec -n 64' SELECT={select} "
         f"qsub -v LIST,LAUNCH,SELECT -l {select} -J 0-26 jobs/pbs-array.sh"
     )

@@ -370,7 +370,7 @@ def test_a_product_that_fails_is_named_and_nothing_to_draw_too(tmp_path, capsys)
     assert "failed: x.png" in told
 
 
-def test_a_computed_clock_ends_a_run_that_goes_on_if_it_was_ended_too_soon(tmp_path):
+def test_a_computed_clock_ends_a_run_that_goes_on_for_a_later_one(tmp_path):
     """Ended at 1 s of the clock of 4 ranks, for real; then 2 s are asked for."""
     text = TOY.replace("budget.generations = 4", "checkpoint.every_generations = 10")
     text = text.replace("seeds = 2", "clock = {ranks = 4, seconds = 1}\nvariants = ['ES']")

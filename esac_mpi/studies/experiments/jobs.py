@@ -9,9 +9,9 @@ from pathlib import Path
 
 from esac_mpi.analysis.messages import Failed, Unusable
 from esac_mpi.host.invocation import called
-from esac_mpi.studies.experiments import design, estimates
+from esac_mpi.studies.experiments import design
 from esac_mpi.studies.experiments.plan import Planned
-from esac_mpi.studies.experiments.report import priced
+from esac_mpi.training.forecast import work
 
 SCRIPTS = Path("jobs")  # the shipped job scripts
 
@@ -32,10 +32,9 @@ def submitted(id: str, budget_name: str, root: Path, dry_run: bool) -> Iterator[
     if system and not dry_run and not SCRIPTS.is_dir():
         raise Unusable(without_scripts())
     runs, cores = design.runs(found, budget_name, root), budget.cores
-    yield priced(runs, cores, estimates.speeds())
     by_ranks: dict[int, list[Planned]] = {}
     for run in runs:
-        by_ranks.setdefault(estimates.ranks_of(run, cores), []).append(run)
+        by_ranks.setdefault(ranks_of(run, cores), []).append(run)
     for ranks, group in sorted(by_ranks.items()):
         out = design.folder_of(found, budget_name, root) / f"jobs-{ranks}-ranks.txt"
         out.parent.mkdir(parents=True, exist_ok=True)
@@ -55,6 +54,11 @@ def submitted(id: str, budget_name: str, root: Path, dry_run: bool) -> Iterator[
                     f"{key}={shlex.quote(value)}" for key, value in environment.items()
                 )
                 yield f"{name:<7} {settings} {shlex.join(call)}"
+
+
+def ranks_of(run: Planned, cores: int) -> int:
+    """Choose the ranks of a run's job: its own number; else `cores` where they share episodes."""
+    return run.ranks or (cores if work.is_shared(run.config) else 1)
 
 
 def without_scripts() -> str:

@@ -26,14 +26,13 @@ class Computed:
 
     ranks: int
     seconds: float  # [s]
-    updates_per_second: float = 0.0  # of the learner; 0 = this machine's
     # None: as those that a run had; a file has it for all its budgets, in [core]
     core: Core | None = None
 
     @property
     def machine(self) -> Machine:
         """Where the clock is computed for."""
-        return Machine(self.ranks, self.updates_per_second, self.core)
+        return Machine(self.ranks, core=self.core)
 
 
 @dataclass(frozen=True)

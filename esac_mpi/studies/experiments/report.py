@@ -1,15 +1,13 @@
-"""What an experiment is and costs, in words."""
+"""What an experiment is, in words."""
 
 import shlex
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from esac_mpi.analysis.messages import Unusable
 from esac_mpi.config import as_words
-from esac_mpi.studies.experiments import design, estimates
+from esac_mpi.studies.experiments import design
 from esac_mpi.studies.experiments.cores import Costs
-from esac_mpi.studies.experiments.plan import Planned
 
 
 def listing() -> Iterator[str]:
@@ -20,8 +18,8 @@ def listing() -> Iterator[str]:
 
 
 def shown(id: str) -> Iterator[str]:
-    """Yield an experiment's title, claim, runs and cost of each budget, variants, products."""
-    found, known = design.experiment(id), estimates.speeds()
+    """Yield an experiment's title, claim, runs of each budget, variants, products."""
+    found = design.experiment(id)
     yield f"{found.id}: {found.title}\n\nThe paper: {found.claim}\n"
     for name, budget in found.budgets.items():
         runs = design.runs(found, name, Path())
@@ -29,11 +27,11 @@ def shown(id: str) -> Iterator[str]:
         wall = f", {budget.seconds:g} s each" if budget.seconds else ""
         if budget.clock:
             wall = f", {budget.clock.seconds:g} s each, {budget.clock.machine}"
-        yield f"{name:<6} {priced(runs, budget.cores, known)}; {seeds}{wall}"
+        yield f"{name:<6} {len(runs)} runs; {seeds}{wall}"
         yield f"       tasks {', '.join(budget.tasks or found.tasks)}"
     if found.costs:
         yield from core(found.costs)
-    yield f"\nestimated from {known.about}\n"
+    yield f"\nwhat a run costs here: python -m esac_mpi {shlex.join(runs[0].line)} --check\n"
     for name, settings in found.variants.items():
         yield f"{name:<14} {written(settings)}"
     if found.field:
@@ -53,14 +51,6 @@ def core(costs: Costs) -> Iterator[str]:
     for name, unit in ("step", "us"), ("update", "ms"):
         listed = ", ".join(f"{key} {cost:g}" for key, cost in costs[name].items())
         yield f"{name} of a core [{unit}]: {listed}"
-
-
-def priced(runs: list[Planned], cores: int, known: estimates.Speeds) -> str:
-    """Return what runs cost, or that it is not known."""
-    try:
-        return estimates.total(runs, cores, known)
-    except Unusable as error:
-        return f"{len(runs)} runs, cost unknown: {error}"
 
 
 def written(settings: dict[str, Any]) -> str:

@@ -1,12 +1,11 @@
 """Carry out the runs of an experiment: so many at once, each to its end or for its time, and again from where it was.
 
-A run with a number of ranks has the machine to itself. Time is wall time, or what its clock would be on other ranks (clocks.py),
-which is the same however many go on at once. Wall time counts from where a run says that it goes on, without imports;
+A run with a number of ranks has the machine to itself. Time is wall time, or what its clock would be on other ranks
+(analysis/clock), which is the same however many go on at once; the run ends once what it has published passes that. Wall time counts from where a run says that it goes on, without imports;
 what it has had is kept in spent/ beside the runs, and is no less than its own history says. Interrupted (by a signal),
 the runs save themselves, and the next start goes on.
 """
 
-import json
 import math
 import os
 import shutil
@@ -16,9 +15,10 @@ import sys
 import time
 from collections.abc import Generator, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 
+from esac_mpi.analysis.clock import computed
 from esac_mpi.analysis.measures import last
 from esac_mpi.analysis.messages import Unusable
 from esac_mpi.config import Config, ConfigError, differences, flatten, updated
@@ -26,10 +26,9 @@ from esac_mpi.config.bounds import AUTO
 from esac_mpi.config.selecting import SURVIVAL
 from esac_mpi.host.stop import asking
 from esac_mpi.record import Refused, Run, RunFiles, Unreadable
-from esac_mpi.studies.experiments import clocks
-from esac_mpi.studies.experiments.plan import Planned
+from esac_mpi.studies.experiments.plan import Computed, Planned
 
-STATUS = "status.json"
+STATUS, METRICS = "status.json", "metrics.h5"
 TOLERANCE = 1.0  # a run that has had its wall time but for this is done [s]
 POLL = 0.1  # [s]
 # times its processor time at most, what a run that its clock ends may last without us
@@ -49,11 +48,7 @@ class Going:
     end: float = math.inf  # when its wall time is over, known once it has begun [s]
     over: bool = False  # whether it was told so
     interrupted: bool = False  # whether it was told to stop before that
-    since: float = math.inf  # when it was first seen to go on [s]
-    pace: clocks.Pace = field(init=False)  # of its computed clock
-
-    def __post_init__(self) -> None:
-        self.pace = clocks.Pace(self.planned, files_of)
+    seen: tuple[int, int] | None = None  # metrics.h5 as its clock was last computed from
 
     @property
     def unused(self) -> float:
@@ -77,13 +72,19 @@ class Going:
 
     def watch(self) -> None:
         """Begin to count once the run says that it goes on; end it when its time is over."""
-        if self.since == math.inf and self.taken_up:
-            self.since, self.end = time.monotonic(), time.monotonic() + self.seconds
-        if not self.over and (
-            time.monotonic() >= self.end or self.pace.passed(time.monotonic(), self.since)
-        ):
+        if self.end == math.inf and self.taken_up:
+            self.end = time.monotonic() + self.seconds
+        if not self.over and (time.monotonic() >= self.end or self._passes_its_clock()):
             self.over = True
             self._end()
+
+    def _passes_its_clock(self) -> bool:
+        """Say whether its computed time is over, where it has published more since the last look."""
+        published = stamp(self.planned.run_dir / METRICS)
+        if self.planned.clock is None or published == self.seen:
+            return False
+        self.seen = published
+        return passes(files_of(self.planned), self.planned.clock)
 
 
 @dataclass(frozen=True)
@@ -121,6 +122,13 @@ def files_of(planned: Planned) -> RunFiles | None:
         return None
 
 
+def passes(run: RunFiles | None, clock: Computed) -> bool:
+    """Say whether what a run has published passes its computed time. Raises Unusable."""
+    if run is None or not run.generation:
+        return False
+    return bool(computed(run, clock.machine)[-1] >= clock.seconds)
+
+
 def as_begun(config: Config, run: RunFiles) -> Config:
     """Return a configuration with what a run of it has for what is left to the task and to the machine."""
     planned, has = dict(flatten(config)), dict(flatten(run.config))
@@ -137,8 +145,6 @@ class Spent:
     """The wall time that each run of a folder has had [s]: a file each, since several machines may share the folder."""
 
     def __init__(self, folder: Path) -> None:
-        former = folder / "spent.json"  # what earlier versions wrote
-        self._former: dict[str, float] = json.loads(former.read_text()) if former.exists() else {}
         self._folder = folder / "spent"
 
     def of(self, planned: Planned, run: RunFiles | None) -> float:
@@ -159,7 +165,7 @@ class Spent:
         try:
             return float((self._folder / f"{name}.txt").read_text())
         except FileNotFoundError:
-            return self._former.get(name, 0.0)
+            return 0.0
 
 
 def left(planned: Planned, spent: Spent) -> float | None:
@@ -181,7 +187,7 @@ def left(planned: Planned, spent: Spent) -> float | None:
         )
     if run and run.state == "complete" and run.config.budget == planned.config.budget:
         return None
-    if planned.clock and clocks.reached(run, planned.clock):
+    if planned.clock and passes(run, planned.clock):
         return None
     if not planned.seconds:
         return float("inf")
@@ -267,10 +273,7 @@ def carry_out(
                     going.remove(one)
                     if one.planned.seconds:
                         spent.note(one.planned, one.planned.seconds - one.unused)
-                    if too_soon(one, spent):
-                        waiting.insert(0, (one.planned, one.seconds))
-                    else:
-                        yield outcome(one)
+                    yield outcome(one)
                 else:
                     one.watch()
     finally:
@@ -278,13 +281,6 @@ def carry_out(
             one.tell()
         while any(one.process.poll() is None for one in going):
             told = wait(going, heard, told)
-
-
-def too_soon(going: Going, spent: Spent) -> bool:
-    """Return whether a run was ended before its computed clock had passed its time."""
-    if going.planned.clock is None or not going.over or outcome(going).how != "done":
-        return False
-    return left(going.planned, spent) is not None
 
 
 def wait(going: list[Going], heard: list[int], told: int) -> int:
