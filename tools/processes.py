@@ -1,8 +1,10 @@
-"""Processes of a launcher on Linux: the tree, each one's rank, shared memory that a killed MPI leaves behind, an end in time."""
+"""Processes on Linux: a launcher's line, its tree, each one's rank, the shared memory that a killed MPI leaves, an end in time."""
 
 import os
+import shutil
 import signal
 import subprocess
+import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
@@ -10,7 +12,26 @@ from pathlib import Path
 from threading import Thread
 from typing import Any
 
+import esac_mpi
+from esac_mpi.analysis.messages import Unusable
+
+ROOT = Path(esac_mpi.__file__).parents[1]  # where the program is imported from
 PATIENCE = 5.0  # for what has been killed to be gone [s]
+
+
+def launcher(ranks: int) -> list[str]:
+    """Begin the command line of so many ranks, by this environment's mpirun, else the PATH's. Raises Unusable."""
+    ours = Path(sys.executable).parent / "mpirun"
+    found = str(ours) if ours.exists() else shutil.which("mpirun")
+    if found is None:
+        raise Unusable("no mpirun here: pip install esac_mpi[mpich], or load the cluster's MPI")
+    return [found, "-n", str(ranks)]
+
+
+def environ(**more: str) -> dict[str, str]:
+    """Return the environment of a program that finds this one, and what else is to be in it."""
+    path = f"{ROOT}{os.pathsep}{os.environ.get('PYTHONPATH', '')}"
+    return {**os.environ, **more, "PYTHONPATH": path}
 
 
 def family(pid: int) -> dict[int, str]:

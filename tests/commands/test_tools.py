@@ -86,9 +86,9 @@ def test_bad_input_is_one_clear_sentence(tmp_path, monkeypatch, capsys, name, co
         assert err.count("\n") == 1
 
 
-@pytest.mark.parametrize("name", ["bench", "gpu_check", "stress.torture", "stress.fuzz_config"])
+@pytest.mark.parametrize("name", ["bench", "gpu_check", "torture"])
 def test_a_tool_that_is_not_installed_says_what_it_does(name):
     line = [sys.executable, "-m", f"tools.{name}", "--help"]
     done = subprocess.run(line, cwd=ROOT, capture_output=True, text=True, check=True)
     assert done.stdout.startswith(f"usage: python -m tools.{name} ")
-    assert re.search(r"Cost: |about \d minute", done.stdout)
+    assert "minutes" in done.stdout

@@ -1,0 +1,214 @@
+"""Configurations that make no sense: each gives a run, or one clear message and exit code 2, never a traceback.
+
+Hypothesis makes them: files and command lines of wrong names and types, huge, negative, nan, empty, unicode, nested.
+"""
+
+import io
+import json
+import resource
+import subprocess
+import sys
+import tempfile
+from contextlib import redirect_stderr, redirect_stdout
+from pathlib import Path
+from types import UnionType
+from typing import Literal, Union, get_args, get_origin
+
+import pytest
+from conftest import environment
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from esac_mpi import config
+from esac_mpi.config.files import UNSAVED
+from esac_mpi.config.reads import conditions, reads
+
+MEMORY = (
+    8 * 2**30
+)  # address space of a run: who wants too much is told so, in place of the machine [bytes]
+TINY = """
+task = {id = "CyclicMDP-v0", horizon = 20}
+policy.hidden = [8]
+budget.generations = 2
+evaluation.episodes = 1
+esac = {population_size = 6, sac_episodes = 1, sac_min_steps = 10, gradient_interval = 1, noise_table_size = 4096}
+sac = {batch_size = 8, start_steps = 5, replay_capacity = 100, steps_per_generation = 20}
+td3 = {batch_size = 8, start_steps = 5, replay_capacity = 100, steps_per_generation = 20, episodes_per_generation = 2}
+ddpg = {batch_size = 8, start_steps = 5, replay_capacity = 100, steps_per_generation = 20, episodes_per_generation = 2}
+ppo = {steps_per_generation = 20, batch_size = 8}
+erl = {population_size = 4, memory_size = 40, distillation_epochs = 1, distillation_batch = 8, mutation_batch = 8, batch_size = 8}
+"""  # a file: what an algorithm does not read is no error there
+
+# fmt: off
+STRANGE = st.sampled_from([
+    "", " ", "0", "-1", "11", "-0.0", "1e-320", "1e400", "inf", "-inf", "nan", "2**3", "1_000", "0x10", "٣", str(2**31), str(2**63),
+    str(-(2**63)), "9" * 400, "9" * 5000, "1e308", "True", "None", "[1]", "a" * 3000, "\u202e", "'\"\\", "--seed", "x.toml",
+    "CyclicMDP-v0", "none:None-v0", "\udcff",
+])
+STRANGE_TOML = st.sampled_from([
+    "-1", "nan", "1e400", str(2**63), "9" * 5000, '""', '"\\u0000"', '"läufe"', "true", "[]", "[-1]", "[1.5]", '["a"]', "[[8]]",
+    "{}", "{a = 1}", "2026-01-01", "07:00", "[" * 3000, "", "'''", "{a = {b = {c = []}}}", "[8, true]", "1_000", "0x10", "None",
+])
+STRANGE_LINES = st.sampled_from([
+    "\ufeff", "[", "[[task]]", "[task.id]", "= 1", "a.b.c = 1", "\x00", "#\x01", "[esac]\n[esac]", "seed = 1\nseed = 2", '"" = 1',
+    "task = 1",
+])
+EXTRA = st.sampled_from([
+    "--fresh", "--", "-h", "--help", "-x", "x.toml", ".toml", "", "ü", "--seed", "--tyro-print-completion", "/", "@x",
+])
+# fmt: on
+TEXTS = st.text(st.characters(exclude_characters="\0"), max_size=20)  # the system passes no zeros
+ANSWERS: list[str] = []
+REPEATABLE = settings(
+    derandomize=True, database=None, deadline=None, suppress_health_check=list(HealthCheck)
+)
+ONE_IN_TEN = st.integers(1, 10).map(lambda number: number == 1)
+
+
+def fitting(name: str, dictionary: str = '{"a": 1, "b": ["x", {"c": 0.5}]}') -> st.SearchStrategy:
+    """Values of the type of a field, small, seldom out of range: text, number, list or JSON."""
+    kinds = config.hint(name)
+    kinds = get_args(kinds) if get_origin(kinds) in (Union, UnionType) else (kinds,)
+    made = []
+    for kind in kinds:
+        if get_origin(kind) is Literal:
+            made.append(st.sampled_from(get_args(kind)))
+        elif get_origin(kind) is dict:
+            made.append(st.just(dictionary))
+        elif kind in (bool, str, float, int):
+            values = {
+                bool: [True, False],
+                str: ["cpu"],
+                float: [0.0, 0.1, 0.5, 3.0],
+                int: [0, 1, 2, 10],
+            }
+            made.append(st.sampled_from(values[kind]))
+        else:
+            made.append(st.just(8))
+    return st.one_of(made)
+
+
+@st.composite
+def names(draw, known):
+    """Draw the name of a field, now and then with something wrong with it."""
+    name = draw(st.sampled_from(known))
+    if not draw(ONE_IN_TEN):
+        return name
+    place = draw(st.integers(0, len(name)))
+    wrong = [
+        name[:place] + draw(TEXTS) + name[place:],
+        name.upper(),
+        name.rpartition(".")[2],
+        name + ".x",
+        "",
+        "x" * 2000,
+    ]
+    return draw(st.sampled_from(wrong))
+
+
+@st.composite
+def words(draw):
+    """Draw a command line, each word with a chance of being wrong."""
+    algorithm = draw(st.sampled_from(config.ALGORITHMS))
+    read = [name for name in config.NAMES if reads(algorithm, name) and not conditions(name)]
+    line = [f"--algorithm={algorithm}"]
+    for name in draw(st.lists(names(config.NAMES if draw(ONE_IN_TEN) else read), max_size=4)):
+        right = name in config.NAMES and draw(st.booleans())
+        value = draw(fitting(name) if right else STRANGE | TEXTS)
+        value = str(value).lower() if isinstance(value, bool) else str(value)
+        name = name.replace("_", "-") if draw(ONE_IN_TEN) else name
+        line += [f"--{name}={value}"] if draw(st.booleans()) else [f"--{name}", value]
+    if draw(ONE_IN_TEN):
+        line.insert(draw(st.integers(0, len(line))), draw(EXTRA))
+    return line
+
+
+@st.composite
+def files(draw):
+    """Draw the bytes of a configuration file, often with something wrong in it."""
+    lines = []
+    for name in draw(st.lists(names(config.NAMES), max_size=5, unique=True)):
+        right = name in config.NAMES and not draw(ONE_IN_TEN)
+        made = (
+            json.dumps(draw(fitting(name)))
+            if right and get_origin(config.hint(name)) is not dict
+            else None
+        )
+        lines.append(f"{name} = {made or draw(STRANGE_TOML)}")
+    if draw(ONE_IN_TEN):
+        lines.insert(draw(st.integers(0, len(lines))), draw(STRANGE_LINES))
+    content = bytearray("\n".join(lines).encode(errors="surrogatepass"))
+    for byte in draw(st.binary(max_size=3)) if draw(ONE_IN_TEN) else b"":
+        content[draw(st.integers(0, len(content))) :][:1] = bytes([byte])
+    return bytes(content)
+
+
+def judge(line: list[str], place: Path) -> str:
+    """Let config.load answer; assert that what it accepts comes back from its own TOML, and that it says what it refuses."""
+    ended, output, errors = None, io.StringIO(), io.StringIO()
+    try:
+        with redirect_stdout(output), redirect_stderr(errors):
+            found, _ = config.load(line)
+    except (config.ConfigError, SystemExit) as error:
+        ended = error
+    if isinstance(ended, config.ConfigError):
+        assert str(ended).strip()
+        return "refused"
+    if ended is not None:
+        assert (output if ended.code == 0 else errors).getvalue().strip()
+        assert ended.code in (0, 2)
+        return "parser"
+    defaults = dict(config.flatten(config.Config()))
+    found = config.updated(found, {name: defaults[name] for name in UNSAVED})
+    back = place / "back.toml"
+    back.write_text(config.to_toml(found), encoding="utf-8", errors="replace")
+    again = config.updated(config.Config(), config.read_toml(back))
+    assert again == found or any("\ud800" <= c <= "\udfff" for c in repr(found) + "".join(line))
+    return "accepted"
+
+
+@settings(REPEATABLE, max_examples=150)
+@given(words(), st.none() | files())
+def test_what_is_loaded_is_accepted_whole_or_refused_with_a_message(line, file):
+    with tempfile.TemporaryDirectory() as folder:
+        if file is not None:
+            (Path(folder) / "case.toml").write_bytes(file)
+            line = [f"{folder}/case.toml", *line]
+        ANSWERS.append(judge(line, Path(folder)))
+
+
+def test_of_these_many_are_accepted_and_many_refused():
+    assert ANSWERS.count("accepted") > 30
+    assert ANSWERS.count("refused") > 30
+
+
+@settings(REPEATABLE, max_examples=6)
+@given(words())
+def test_the_program_runs_to_its_end_or_says_one_thing_and_creates_nothing(line):
+    with tempfile.TemporaryDirectory() as folder, tempfile.TemporaryDirectory() as other:
+        (tiny := Path(other) / "tiny.toml").write_text(TINY)
+        place = [] if any(word.startswith("--run") for word in line) else ["--run-dir", "run"]
+        done = subprocess.run(
+            [sys.executable, "-m", "esac_mpi", str(tiny), *line, *place], env=environment(), cwd=folder, capture_output=True,
+            preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_AS, (MEMORY, MEMORY)), timeout=120, check=False,
+        )  # fmt: skip
+        errors, created = done.stderr.decode(errors="replace"), list(Path(folder).iterdir())
+    assert "Traceback" not in errors
+    if done.returncode == 2:
+        assert sum(text.startswith(("esac_mpi:", "╭")) for text in errors.splitlines()) == 1
+        assert not created
+    elif done.returncode == 1:  # numbers that a network or a return did not survive
+        assert "finite" in errors
+    else:
+        assert done.returncode == 0
+        assert created or {"-h", "--help"} & set(line)
+
+
+@pytest.mark.parametrize("wrong", [OverflowError("int too large"), SystemExit(2)])
+def test_a_crash_and_a_silent_refusal_are_seen(monkeypatch, tmp_path, wrong):
+    def load(line):
+        raise wrong
+
+    monkeypatch.setattr(config, "load", load)
+    with pytest.raises((OverflowError, AssertionError)):
+        judge([], tmp_path)

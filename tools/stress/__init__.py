@@ -1,1 +1,0 @@
-"""Kills at random moments and configurations that make no sense; for torture.py and fuzz_config.py."""
