@@ -37,7 +37,6 @@ class Checkpoint:
     segments: list[Segment] = field(default_factory=list)
     replay_bounds: tuple[int, int] = (0, 0)  # first and one past the last transition held
     pending: Arrays = field(default_factory=dict)  # of a generation whose row was not made yet
-    lost: str = ""  # why the replay cannot be had, where that was not asked for
 
     @property
     def wall_seconds(self) -> float:
@@ -63,11 +62,8 @@ def part(arrays: Arrays, *groups: str, keep: bool = False) -> Arrays:
     }
 
 
-def read_checkpoint(source: Path, whole: bool = True, lost: str = "") -> Checkpoint:
-    """Read a checkpoint; look at its segments, verify the replay's if `whole`. Raises Unreadable.
-
-    lost: why its replay is none, where the others of its parts are wanted all the same.
-    """
+def read_checkpoint(source: Path, whole: bool = True) -> Checkpoint:
+    """Read a checkpoint; verify its replay's segments if `whole`. Raises Unreadable."""
     arrays, attributes = read(source)
     if not {"generation", "config", "replay"} <= attributes.keys():
         raise Unreadable(f"{source}: not a checkpoint")
@@ -86,10 +82,9 @@ def read_checkpoint(source: Path, whole: bool = True, lost: str = "") -> Checkpo
         segments=[Segment(*entry) for entry in replay["segments"]],
         replay_bounds=tuple(replay["bounds"]),
         pending=part(arrays, "pending"),
-        lost=lost,
     )
     history.check(source.parent, closed)
-    for segment in [] if lost else checkpoint.segments:
+    for segment in checkpoint.segments:
         if whole:
             read_segment(source.parent, segment)
         else:
@@ -126,14 +121,8 @@ def newest(path: Path, problem: str = "") -> Checkpoint | None:
     if (path / METRICS).exists() and not problems:
         problems = [f"{path / METRICS} is there, but no checkpoint"]
     if problems:
-        other = (
-            f"; another run --from {path} has all but the replay"
-            if any(f"{path / REPLAY}/" in one for one in problems)
-            else ""
+        raise Unreadable(
+            f"{path}: no readable checkpoint: {'; '.join(problems)}. --fresh starts over and moves "
+            "this run aside"
         )
-        said = (
-            f"{path}: no readable checkpoint: {'; '.join(problems)}. --fresh starts over and "
-            f"moves this run aside{other}"
-        )
-        raise Unreadable(said)
     return None

@@ -301,7 +301,7 @@ class RunFiles:
 
     def fill(self, replay: replays.Replay, saved: Checkpoint) -> None:
         """Put a checkpoint's transitions into a replay, oldest first. Raises Unreadable."""
-        replays.fill(replay, self.path, saved.segments, saved.replay_bounds, saved.replay_tail)
+        replays.fill(replay, self.path, saved)
 
     @property
     def policy(self) -> tuple[Arrays, dict[str, Any]] | None:

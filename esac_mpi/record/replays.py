@@ -1,15 +1,18 @@
 """The replay on disk: closed segments, published once, and the open rest in the checkpoint."""
 
 import json
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import NamedTuple, Protocol
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 import numpy as np
 
 from esac_mpi.record.errors import Unreadable
 from esac_mpi.record.files import Arrays, Image, digest, image, read
+
+if TYPE_CHECKING:
+    from esac_mpi.record.checkpoints import Checkpoint
 
 REPLAY = "replay"  # folder of the segments
 SEGMENT = 10_000  # transitions of a segment
@@ -91,38 +94,30 @@ def read_segment(run: Path, segment: Segment) -> Arrays:
     return rows
 
 
-def fill(
-    replay: Replay, run: Path, segments: Sequence[Segment], bounds: tuple[int, int], tail: Arrays
-) -> None:
+def fill(replay: Replay, run: Path, saved: "Checkpoint") -> None:
     """Put a checkpoint's transitions into the replay, oldest first. Raises Unreadable."""
-    for start, rows in _held(run, segments, bounds, tail):
-        _restore(replay, start, rows, bounds[0], 0)
+    for start, rows in _held(run, saved):
+        _restore(replay, start, rows, saved.replay_bounds[0], 0)
 
 
-def take(
-    replay: Replay, run: Path, segments: Sequence[Segment], bounds: tuple[int, int], tail: Arrays
-) -> int:
-    """Put another run's newest transitions into an empty replay, as many as fit. Raises Unreadable.
+def take(replay: Replay, run: Path, saved: "Checkpoint") -> None:
+    """Put another run's newest transitions into an empty replay, as many as fit, numbered from 0.
 
-    They keep their numbers where the replay is full with them or they are all that the run ever
-    had; else they are counted from 0. Returns by how much their numbers are less.
+    Raises Unreadable.
     """
-    first, stop = bounds
+    first, stop = saved.replay_bounds
     oldest = max(first, stop - replay.capacity)
-    less = oldest if stop - oldest < replay.capacity else 0
-    for start, rows in _held(run, segments, bounds, tail):
-        _restore(replay, start, rows, oldest, less)
-    return less
+    for start, rows in _held(run, saved):
+        _restore(replay, start, rows, oldest, oldest)
 
 
-def _held(
-    run: Path, segments: Sequence[Segment], bounds: tuple[int, int], tail: Arrays
-) -> Iterator[tuple[int, Arrays]]:
+def _held(run: Path, saved: "Checkpoint") -> Iterator[tuple[int, Arrays]]:
     """Yield a checkpoint's transitions, oldest first: first number, rows. Raises Unreadable."""
-    for segment in segments:
+    for segment in saved.segments:
         yield segment.start, read_segment(run, segment)
-    if tail:
-        yield max(bounds[0], bounds[1] // SEGMENT * SEGMENT), tail
+    first, stop = saved.replay_bounds
+    if saved.replay_tail:
+        yield max(first, stop // SEGMENT * SEGMENT), saved.replay_tail
 
 
 def _restore(replay: Replay, start: int, rows: Arrays, oldest: int, less: int) -> None:

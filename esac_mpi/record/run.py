@@ -313,14 +313,11 @@ class Run:
         if self.restored is None:
             return
         try:
-            self._fill(replay, self.restored)
+            replays.fill(replay, self.path, self.restored)
         except Unreadable as error:
             if self.restored.source.name == PREVIOUS or isinstance(error, Away):
                 raise
-            self._fill(replay, self._go_back(str(error)))
-
-    def _fill(self, replay: Replay, saved: Checkpoint) -> None:
-        replays.fill(replay, self.path, saved.segments, saved.replay_bounds, saved.replay_tail)
+            replays.fill(replay, self.path, self._go_back(str(error)))
 
     def _go_back(self, problem: str) -> Checkpoint:
         """Restore the checkpoint before the newest one. Raises Unreadable, Refused."""

@@ -53,22 +53,12 @@ def begun_otherwise(config: Config, start: Mapping[str, Any]) -> str:
         was = open_run(Path(config.own.follows)).start
     except (OSError, Refused, Unreadable, ConfigError):
         return ""
-    other = [
-        name
-        for name in ("generation", "theta_sha256", "state_sha256")
-        if was and was.get(name) != start.get(name)
-    ]
-    if not other:
+    hashes = "generation", "theta_sha256", "state_sha256"
+    if not was or all(was.get(name) == start.get(name) for name in hashes):
         return ""
-    now = (
-        f"is at generation {start['generation']}"
-        if other[0] == "generation"
-        else "has other arrays"
-    )
     return (
-        f"{table_of(config.algorithm)}.replay: {config.own.follows} began from {was['from']} at "
-        f"generation {was['generation']}, "
-        f"which {now} now: only from what it was can that run be made again"
+        f"{table_of(config.algorithm)}.replay: {config.own.follows} began from {was['from']} as "
+        f"it was at generation {was['generation']}, which is another now: it cannot be made again"
     )
 
 

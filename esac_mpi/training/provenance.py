@@ -20,12 +20,11 @@ from esac_mpi.operators import kernels
 
 
 def gather(
-    env: Env, found: probe.Probe, world: World, device: str, threads: int, command: list[str]
+    env: Env, found: probe.Probe, world: World, threads: int, command: list[str]
 ) -> dict[str, Any]:
     """Gather the provenance; warn of different bits, too few cores, or episodes not repeated.
 
-    found: what the task's first steps told this rank. device, threads: the learner's; 0 threads =
-    none.
+    found: what the task's first steps told this rank. threads: the learner's; 0 = none.
     """
     made = identity.identity(env) if world.rank == 0 else {}
     mine = {
@@ -61,7 +60,6 @@ def gather(
         "ranks": world.size,
         "nodes": world.nodes,
         "hosts": ", ".join(sorted(set(world.hosts))),
-        "device": device,
         "kernel": kernels.NAME,
         "platform": platform.platform(),
         "probe_steps": steps,

@@ -80,14 +80,10 @@ def set_up(
     initial = together(world, lambda: make_state(params, world), MemoryError)
     policy = make_policy(params, env, output=declares.output)
     job = Job(config, world, env, params, initial, policy, None)
-    # held by the job alone: a warm start lets it go before it makes the next one
-    job.learner = together(world, lambda: make_learner(params, env, initial, world), *NO_LEARNER)
-
     found = together(world, lambda: probe.played(env), *NO_TASK)
-    device = "none" if job.learner is None else job.learner.device_name
     threads = config.learner.threads if declares.learning else 0
     slots_here = slots(declares.evolution(config)) if declares.evolution else 1
-    origin = provenance.gather(env, found, world, device, threads, command) | {
+    origin = provenance.gather(env, found, world, threads, command) | {
         "blocks": pieces(layout.d, slots_here),
         "sizes": " ".join(map(str, layout.sizes)),
         "discrete": int(envs.is_discrete(env)),
@@ -98,6 +94,8 @@ def set_up(
         why = ", ".join(dict.fromkeys(world.reasons))
         raise Ended(STOPPED, f"stopped before it began ({why}); nothing was written")
     source = together(world, lambda: source_of(job, fresh, origin), *files)
+    job.learner = together(world, lambda: make_learner(params, env, initial, world), *NO_LEARNER)
+    origin["device"] = "none" if job.learner is None else job.learner.device_name
     job.run = together(world, lambda: begin(job, fresh, origin), *files)
     try:
         go_back(job, origin, source)
@@ -233,12 +231,22 @@ def refuse_half_way(job: Job, path: Path, restored: Checkpoint | None) -> None:
 
 
 def source_of(job: Job, fresh: bool, origin: dict[str, Any]) -> "Source | None":
-    """Find what a new run begins from, on rank 0; None where it goes on. Raises Refused."""
-    if job.world.rank or not job.config.start_from:
+    """Begin a new run's policies as what it begins from has them; None where the run goes on.
+
+    On rank 0. Raises Refused, Unreadable.
+    """
+    config = job.config
+    if job.world.rank or not config.start_from:
         return None
     from esac_mpi.training import warm_start
 
-    return warm_start.of(job, run_directory(job.config), origin, fresh)
+    path = run_directory(config)
+    within = warm_start.is_within(config.start_from, path)  # there, whatever the run is
+    if not within and Run.foresee(path, config, origin, fresh, waits=True).restored is not None:
+        return None
+    found = warm_start.find(config.start_from, config, job.env, job.params.layout.d, path)
+    warm_start.begin_policies(found, job.state)
+    return found
 
 
 def run_directory(config: Config) -> Path:
@@ -257,10 +265,9 @@ def restore(job: Job, origin: dict[str, Any], source: "Source | None" = None) ->
         if source is not None:
             from esac_mpi.training import warm_start
 
-            def remade(state: Any) -> Any:
-                return make_learner(job.params, job.env, state, job.world)
-
-            warm_start.begin_from(job, source, origin, remade)
+            found = warm_start.plan(source, job.config, job.state, job.learner, origin)
+            warm_start.take(found, job.config, job.state, job.learner)
+            run.begins_from(found.text())
         run.checkpoint(0, *whole(job))
         return
     replay: Any = None if job.learner is None else job.learner.replay

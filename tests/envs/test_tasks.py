@@ -116,7 +116,7 @@ def test_an_episode_of_these_is_the_same_again(task):
 def gathered(task, world):
     """Return the provenance of a task of stacks.py."""
     env = envs.make(f"stacks:{task}-v0")
-    return provenance.gather(env, probe.played(env), world, "cpu", 0, [])
+    return provenance.gather(env, probe.played(env), world, 0, [])
 
 
 def test_a_run_warns_once_and_counts_the_steps_that_it_took_to_find_out(monkeypatch, world):

@@ -89,7 +89,7 @@ def begun_from(
         return [Line("start", "refused", str(error), True, code_of(error))]
     except NO_START as error:
         return [Line("start", words, str(error), True)]
-    left = "; ".join(f"not taken: {sentence}" for sentence in found.left)
+    left = f"anew: {', '.join(found.left)}" if found.left else ""
     return [Line("start", f"{words}, takes {', '.join(found.taken)}", left)]
 
 

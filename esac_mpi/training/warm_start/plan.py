@@ -1,169 +1,140 @@
-"""What a run takes of its source, and what it does not and why.
+"""What a run takes of its source, and the taking.
 
-Equal shape and equal meaning are taken. Policies from any algorithm: by their names where both have
-them, else the one that counts. What else there is of a State by its parts (warm_start_fields.py);
-the learner where it is of the same kind and all of it fits; its replay where the task is the same.
-Counts, the best policy and the number of generations begin anew.
+The policies, by their names where both have them, else the one that counts, and the sums over
+observations: always. All else only where it is of the same kind, has the same shapes and grew out
+of the same settings: what there is of a State by its parts (warm_start_fields.py), the learner, its
+replay if the task is the same. It begins anew otherwise, as do counts, the best policy and the
+number of generations always.
 """
 
 import json
 from collections.abc import Mapping
-from dataclasses import MISSING, Field, dataclass, field, fields, replace
+from dataclasses import MISSING, Field, dataclass, field, fields
 from typing import Any
 
 import numpy as np
 
 from esac_mpi.algorithms import ALGORITHMS
-from esac_mpi.config import Config, PolicyNetwork
-from esac_mpi.operators.policy import Layout
+from esac_mpi.config import Config
+from esac_mpi.config.fields import shown
 from esac_mpi.play.state import kept
 from esac_mpi.play.warm_start_fields import ANEW, OBSERVATIONS, Part
-from esac_mpi.record import Checkpoint
-from esac_mpi.training.warm_start.source import Source, acts_as, other_task
+from esac_mpi.record import Checkpoint, replays
+from esac_mpi.record.task_identity import changes
+from esac_mpi.training.warm_start.source import Source
 
+# marks of fields that go with the numbers of transitions
+APART_BY = {"numbers", "transitions"}
 NEVER = ("generation", "counters", "best")
+APART = ("changed", "horizon")  # fields of [task] that leave the meaning of a transition as it is
 
 
 @dataclass
 class Plan:
-    """What is taken of a state's fields, the learner and its replay; and that in words."""
+    """What is taken beside policies and sums over observations; and all that in words."""
 
     source: Source
-    # field -> theta [d], for each of its rows where it has such
-    policies: dict[str, np.ndarray] = field(default_factory=dict)
-    values: dict[str, Any] = field(default_factory=dict)  # field -> value
+    values: dict[str, Any] = field(default_factory=dict)  # field of the state -> value
     learner: dict[str, np.ndarray] = field(default_factory=dict)
     replay: bool = False
     taken: list[str] = field(default_factory=list)  # in words
-    left: list[str] = field(default_factory=list)  # a sentence each, what and why
+    left: list[str] = field(default_factory=list)  # what begins anew, in words
 
     def text(self) -> str:
-        """Return what the run's files hold, JSON."""
-        found = {"seeds": self.source.seeds, "taken": self.taken, "not_taken": self.left}
-        return json.dumps(self.source.about | found)
+        """Write what the run's files hold, JSON."""
+        return json.dumps({**self.source.about, "taken": self.taken, "not_taken": self.left})
+
+    def note(self, what: str, fits: bool) -> bool:
+        """Note whether something is taken; return that."""
+        (self.taken if fits else self.left).append(what)
+        return fits
+
+
+def begin_policies(source: Source, state: Any) -> list[str]:
+    """Let a new state's policies and sums over observations be the source's; name them."""
+    taken = []
+    by_name = state.policies
+    for f in fields(state):
+        own = getattr(state, f.name)
+        name = next((name for name, theta in by_name.items() if theta is own), None)
+        if name is not None:
+            given = name if name in source.policies else next(iter(source.policies))
+            own[...] = source.policies[given]
+            taken.append(f.name if given in (f.name, name) else f"{f.name} (of {given})")
+        elif f.metadata.get("members"):
+            own[...] = source.theta
+        elif f.metadata.get("part") == OBSERVATIONS and source.sums is not None:
+            setattr(state, f.name, source.sums.copy())
+            taken.append(OBSERVATIONS.name)
+    return taken
 
 
 def plan(source: Source, config: Config, state: Any, learner: Any, now: Mapping[str, Any]) -> Plan:
-    """Plan what a run of `config` takes, its state and learner as before generation 1.
+    """Plan what a run takes; its state gets the policies, its learner is that of this state.
 
     now: what the run records of itself, its task among that.
     """
-    source = with_heads_as_here(source, config)
-    found = Plan(source)
-    plan_policies(found, state)
-    if words := acts_as(source, config):
-        found.left.append(words)
+    found = Plan(source, taken=begin_policies(source, state))
+    output = ALGORITHMS[config.algorithm].DECLARES.output or config.policy.output
+    if output != source.output:
+        found.left.append(f"the bound {source.output} of its actions, here {output}")
     if source.config is None or source.checkpoint is None:
-        plan_observations(found, state)
-        found.left.append("all else begins anew: it is a policy alone")
+        found.left.append("all else, as it is a policy alone")
         return found
-    changed = other_task(source, config, now)
-    plan_parts(found, source.config, source.checkpoint, config, state, changed)
+    before, saved = source.config, source.checkpoint
+    plan_parts(found, before, saved, config, state)
     if learner is not None:
-        plan_learner(found, source.config, source.checkpoint, config, learner)
-        plan_replay(found, source.config, source.checkpoint, config, learner, changed)
-        plan_memories(found, source.checkpoint, state, learner)
+        kinds = [kind_of_learner(c) for c in (before, config)]
+        if kinds[0] == kinds[1]:
+            found.learner = fitting(learner, saved, before)
+        found.note("the learner", bool(found.learner))
+        first, stop = saved.replay_bounds
+        if learner.replay is not None and stop > first:
+            limits = [vars(c.own).get("time_limits", "truncation") for c in (before, config)]
+            changed = other_task(before, saved, config, now)
+            found.replay = not changed and limits[0] == limits[1]
+            found.note(f"the replay ({changed})" if changed else "the replay", found.replay)
+    found.left += [f.name for f in fields(state) if "numbers" in f.metadata]
+    if config.algorithm != before.algorithm:
+        found.left.append(f"all else, as {config.algorithm} is not {before.algorithm}")
     return found
 
 
-def with_heads_as_here(source: Source, config: Config) -> Source:
-    """Scale the last layers as the algorithm here holds them, where an action is a choice."""
-    factor = ALGORITHMS[config.algorithm].DECLARES.head_scale / source.head_scale
-    if factor == 1 or not source.discrete:
-        return source
-    assert source.sizes is not None
-    observations, choices = source.sizes
-    given = {name.removeprefix("policy."): value for name, value in source.network.items()}
-    network = PolicyNetwork(**given)
-    layout = Layout((observations, *network.hidden, choices), network.layer_norm, network.path_gain)
-    scale = layout.scale(factor)
-    scaled = {name: scale * theta for name, theta in source.policies.items()}
-    return replace(source, policies=scaled)
-
-
-def plan_policies(found: Plan, state: Any) -> None:
-    """Let each policy begin as the source's of that name, or as the one that counts."""
-    source = found.source
-    for name, theta in state.policies.items():
-        own = next((f.name for f in fields(state) if getattr(state, f.name) is theta), None)
-        given = name if name in source.policies else next(iter(source.policies))
-        if own is not None:
-            found.policies[own] = source.policies[given]
-            found.taken.append(own if own == given or name == given else f"{own} (of {given})")
-    for f in fields(state):
-        if f.metadata.get("members"):
-            found.policies[f.name] = source.theta
-
-
-def plan_observations(found: Plan, state: Any) -> None:
-    """Take what a policy alone has of the observations that it saw."""
-    for f in fields(state):
-        if f.metadata.get("part") == OBSERVATIONS and found.source.sums is not None:
-            found.values[f.name] = found.source.sums
-            found.taken.append(OBSERVATIONS.name)
-
-
-def plan_parts(
-    found: Plan, before: Config, saved: Checkpoint, config: Config, state: Any, changed: str
-) -> None:
+def plan_parts(found: Plan, before: Config, saved: Checkpoint, config: Config, state: Any) -> None:
     """Take the parts of the state that fit."""
-    same = ALGORITHMS[before.algorithm].State is ALGORITHMS[config.algorithm].State
-    theirs = {part.name for part in parts(ALGORITHMS[before.algorithm].State)}
+    kind = ALGORITHMS[before.algorithm].State
+    theirs = {f.metadata.get("part") for f in fields(kind)}
     for part, those in parts(state).items():
-        if not (same or (part.common and part.name in theirs)):
+        if not (kind is type(state) or (part.common and part in theirs)):
             continue
         values = {f.name: value_of(f, saved) for f in those}
-        why = unfit(part, before, config) or misshapen(values, state)
-        if not why and changed and not declared(those):
-            why = changed
-        if why:
-            found.left.append(f"{part.name}: {why}")
+        own = {f.name: getattr(state, f.name) for f in those}
+        fits = all(
+            value is not None and np.shape(value) == np.shape(own[name])
+            for name, value in values.items()
+        )
+        for name in part.settings:
+            fits &= vars(before.own).get(name) == vars(config.own).get(name)
+        if not fits:
+            found.left.append(part.name)
             continue
-        found.values.update(values)
+        found.values |= values
         if any(np.any(value) for value in values.values()):
             found.taken.append(part.name)
-        for f in those:
-            found.policies.pop(f.name, None)
-    if not same:
-        found.left.append(f"all else begins anew: {config.algorithm} is not {before.algorithm}")
 
 
 def parts(state: Any) -> dict[Part, list[Field]]:
-    """List the parts of a state, or of its kind; policies and what begins anew are none."""
+    """List the parts of a state; what is always taken and what always begins anew are none."""
     found: dict[Part, list[Field]] = {}
-    thetas = [] if isinstance(state, type) else list(state.policies.values())
+    policies = [id(theta) for theta in state.policies.values()]
     numbers = {f.metadata["numbers"] for f in fields(state) if "numbers" in f.metadata}
     for f in kept(state):
-        apart = f.name in (*NEVER, *numbers) or {"numbers", "transitions"} & f.metadata.keys()
         part = f.metadata.get("part", Part(f.name))
-        if not (apart or part == ANEW or any(getattr(state, f.name) is theta for theta in thetas)):
+        always = part == OBSERVATIONS or id(getattr(state, f.name)) in policies
+        never = part == ANEW or f.name in (*NEVER, *numbers) or APART_BY & f.metadata.keys()
+        if not (always or never):
             found.setdefault(part, []).append(f)
     return found
-
-
-def declared(those: list[Field]) -> bool:
-    """Return whether fields are a part by declaration, which says what it depends on."""
-    return "part" in those[0].metadata
-
-
-def unfit(part: Part, before: Config, config: Config) -> str:
-    """Return which setting is another than the source's, empty where a part may be taken."""
-    for name in part.settings:
-        was, now = (vars(c.own).get(name) for c in (before, config))
-        if was != now:
-            return f"{name} was {was}, is {now}"
-    return ""
-
-
-def misshapen(values: Mapping[str, Any], state: Any) -> str:
-    """Return which array is of another shape, empty where all fit."""
-    for name, value in values.items():
-        own = getattr(state, name)
-        if value is None:
-            return f"the source has no {name}"
-        if np.shape(value) != np.shape(own):
-            return f"{name} {list(np.shape(value))} is {list(np.shape(own))} here"
-    return ""
 
 
 def value_of(f: Field, saved: Checkpoint) -> Any:
@@ -176,68 +147,57 @@ def value_of(f: Field, saved: Checkpoint) -> Any:
     return value
 
 
-def plan_learner(
-    found: Plan, before: Config, saved: Checkpoint, config: Config, learner: Any
-) -> None:
-    """Take the learner if it is of the same kind, whole."""
-    was, now = (kind_of_learner(c) for c in (before, config))
-    if was != now:
-        has = f"that of {was}" if was else "none"
-        found.left.append(f"the learner: {before.algorithm} has {has}")
-        return
-    try:
-        found.learner = learner.fitting(saved.learner, before)
-        found.taken.append("the learner")
-    except ValueError as error:
-        found.left.append(f"the learner: {error}")
-
-
 def kind_of_learner(config: Config) -> str:
-    """Return the learner of a configuration's algorithm, empty for none."""
+    """Name the learner of a configuration's algorithm, empty for none."""
     learning = ALGORITHMS[config.algorithm].DECLARES.learning
     return learning.learner(config) if learning else ""
 
 
-def plan_replay(
-    found: Plan, before: Config, saved: Checkpoint, config: Config, learner: Any, changed: str
-) -> None:
-    """Take the replay if its transitions mean the same."""
-    first, stop = saved.replay_bounds
-    if learner.replay is None or stop == first:
-        return
-    limits = [vars(c.own).get("time_limits", "truncation") for c in (before, config)]
-    if changed or saved.lost:
-        found.left.append(f"the replay: {changed or saved.lost}")
-    elif limits[0] != limits[1]:
-        found.left.append(f"the replay: time_limits was {limits[0]}, is {limits[1]}")
-    else:
-        found.replay, room = True, learner.replay.capacity
-        count = stop - first
-        found.taken.append(f"the replay ({min(count, room):,} of {count:,} transitions)")
+def fitting(learner: Any, saved: Checkpoint, before: Config) -> dict[str, np.ndarray]:
+    """Name the arrays that a learner takes of another one of its kind; none if not all fit."""
+    try:
+        return learner.fitting(saved.learner, before)
+    except ValueError:
+        return {}
 
 
-def plan_memories(found: Plan, saved: Checkpoint, state: Any, learner: Any) -> None:
-    """Take memories of transitions if the replay keeps all that it had, under the same numbers."""
-    for f in (f for f in kept(state) if "numbers" in f.metadata):
-        numbers = f.metadata["numbers"]
-        ages, (first, stop) = saved.state.get(numbers), saved.replay_bounds
-        if ages is None or not ages.size:
-            continue
-        count = stop - first
-        room = 0 if learner.replay is None else learner.replay.capacity
-        # some are lost, or get other numbers
-        if not found.replay or count > room or (first > 0 and count < room):
-            found.left.append(f"{f.name}: the replay here does not hold their transitions")
-        elif why := misshapen({numbers: ages}, state):
-            found.left.append(f"{f.name}: {why}")
-        else:
-            found.values |= {numbers: ages, f.name: saved.state[f"{f.name}.lost"]}
-            found.taken.append(f.name)
+def other_task(before: Config, saved: Checkpoint, config: Config, now: Mapping[str, Any]) -> str:
+    """Say in what the task is another than the source's. now: what this run records of it."""
+    was, here = vars(before.task), vars(config.task)
+    changed = [
+        f"task.{name} was {shown(was[name])}"
+        for name in was
+        if was[name] != here[name] and name not in APART
+    ]
+    return ", ".join(changed or changes(saved.attributes, now))
+
+
+def take(found: Plan, config: Config, state: Any, learner: Any) -> None:
+    """Let a state and its learner be as planned. Raises Unreadable."""
+    saved = found.source.checkpoint
+    if found.replay:
+        assert saved is not None
+        replays.take(learner.replay, found.source.folder, saved)
+    if found.learner:
+        learner.load(found.learner)
+        ALGORITHMS[config.algorithm].DECLARES.learning.actor(state)[...] = learner.theta
+    for f in fields(state):
+        own = getattr(state, f.name)
+        if f.name in found.values:
+            value = found.values[f.name]
+            if f.metadata.get("shared"):
+                own[...] = value
+            elif isinstance(own, np.ndarray):
+                setattr(state, f.name, value.copy())
+            else:
+                setattr(state, f.name, type(own)(np.asarray(value)[()]))
+        elif "transitions" in f.metadata and found.replay:
+            setattr(state, f.name, learner.replay.added)
 
 
 def told(start: str) -> str:
-    """Return what to say of a Plan's text: where a run began, what it has of that, and what not."""
+    """Say of a Plan's text where a run began, what it has of that, and what began anew."""
     about = json.loads(start)
-    source = f"{about['from']}, generation {about['generation']}"
-    lines = [f"  begun from {source}: {', '.join(about['taken'])}"]
-    return "\n".join([*lines, *(f"    not taken: {sentence}" for sentence in about["not_taken"])])
+    taken = ", ".join(about["taken"])
+    line = f"  begun from {about['from']}, generation {about['generation']}: {taken}"
+    return f"{line}; anew: {', '.join(about['not_taken'])}" if about["not_taken"] else line
