@@ -4,15 +4,12 @@ import json
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple, Protocol
+from typing import NamedTuple, Protocol
 
 import numpy as np
 
 from esac_mpi.record.errors import Unreadable
 from esac_mpi.record.files import Arrays, Image, digest, image, read
-
-if TYPE_CHECKING:
-    from esac_mpi.record.checkpoints import Checkpoint
 
 REPLAY = "replay"  # folder of the segments
 SEGMENT = 10_000  # transitions of a segment
@@ -94,13 +91,21 @@ def read_segment(run: Path, segment: Segment) -> Arrays:
     return rows
 
 
-def fill(replay: Replay, run: Path, saved: "Checkpoint") -> None:
+class Saved(Protocol):
+    """What a checkpoint has of the replay."""
+
+    segments: list[Segment]
+    replay_bounds: tuple[int, int]  # first and one past the last transition held
+    replay_tail: Arrays
+
+
+def fill(replay: Replay, run: Path, saved: Saved) -> None:
     """Put a checkpoint's transitions into the replay, oldest first. Raises Unreadable."""
     for start, rows in _held(run, saved):
         _restore(replay, start, rows, saved.replay_bounds[0], 0)
 
 
-def take(replay: Replay, run: Path, saved: "Checkpoint") -> None:
+def take(replay: Replay, run: Path, saved: Saved) -> None:
     """Put another run's newest transitions into an empty replay, as many as fit, numbered from 0.
 
     Raises Unreadable.
@@ -111,7 +116,7 @@ def take(replay: Replay, run: Path, saved: "Checkpoint") -> None:
         _restore(replay, start, rows, oldest, oldest)
 
 
-def _held(run: Path, saved: "Checkpoint") -> Iterator[tuple[int, Arrays]]:
+def _held(run: Path, saved: Saved) -> Iterator[tuple[int, Arrays]]:
     """Yield a checkpoint's transitions, oldest first: first number, rows. Raises Unreadable."""
     for segment in saved.segments:
         yield segment.start, read_segment(run, segment)

@@ -1,7 +1,5 @@
 """policy.linear: a path from the observation straight to the output, in theta, in the passes, in files and in whole runs."""
 
-import shlex
-
 import numpy as np
 import pytest
 import torch
@@ -248,5 +246,5 @@ def test_a_run_begins_from_one_with_the_same_path_alone(tmp_path, capfd):
         assert started(tmp_path / "b", *plain) == 2
         told = capfd.readouterr().err
         assert "policy.linear = true, this run's false" in told
-        way = shlex.split(told.strip().partition("with these words at its end: ")[2])
+        way = ["--policy.linear", "true", "--policy.linear_gain", 2]
         assert started(tmp_path / f"of {source.name}", *plain, *way) == 0

@@ -194,7 +194,7 @@ def test_a_replay_that_is_damaged_in_both_checkpoints_is_unreadable(tmp_path, sh
     next((tmp_path / "replay").glob("segment-00000000-*")).unlink()
     with pytest.raises(
         Unreadable,
-        match=r"no readable checkpoint: .*segment-00000000.*--from .* has all but the replay",
+        match=r"no readable checkpoint: .*segment-00000000.*--fresh starts over",
     ):
         begin(tmp_path)
 
