@@ -1,4 +1,4 @@
-"""What proves the program and is never installed: bench/ (with the race), torture.py, gpu_check.py.
+"""What proves the program and is never installed: bench/, race/, torture.py, gpu_check.py.
 
 May import: all of esac_mpi, which imports nothing of it. Called as `python -m tools.bench`.
 Begin with: bench/__main__.py.

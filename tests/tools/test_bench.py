@@ -208,9 +208,8 @@ def test_the_picture_is_drawn(tmp_path):
     ("words", "name", "tasks", "out"),
     [
         ("--task A-v0 scaling", "scaling", ["A-v0"], None),
-        ("--task A-v0 B-v0 race --json", "race", ["A-v0", "B-v0"], None),
         ("scaling --task A-v0", "scaling", ["A-v0"], None),
-        ("--out race clock", "clock", [], "race"),
+        ("--out rollout clock", "clock", [], "rollout"),
     ],
 )
 def test_a_benchmark_is_named_before_or_after_its_options(words, name, tasks, out):
@@ -222,10 +221,8 @@ def test_a_benchmark_is_named_before_or_after_its_options(words, name, tasks, ou
     ("words", "said"),
     [
         ("rollout --task Hopper-v5", "rollout does not read --task: leave it out"),
-        ("clock --limit 5 --out x.png", "clock does not read --limit, --out: leave them out"),
         ("history --rounds 2", "history does not read --rounds: leave it out"),
-        ("startup --rounds -1", "--rounds and --limit must be at least 0"),
-        ("race --limit nan", "--rounds and --limit must be at least 0"),
+        ("startup --rounds -1", "--rounds must be at least 0"),
         ("scaling --cores-per-node 0", "--cores-per-node at least 1"),
     ],
 )
@@ -236,24 +233,12 @@ def test_options_that_a_benchmark_does_not_read_are_refused(words, said, capsys)
     assert said in capsys.readouterr().err
 
 
-def test_a_race_into_a_file_is_refused_in_a_sentence(tmp_path, capsys):
-    (tmp_path / "out").write_text("")
-    assert bench.main(["race", "--quick", "--only", "SAC", "--out", str(tmp_path / "out")]) == 2
-    assert (
-        capsys.readouterr().err
-        == f"--out {tmp_path}/out: not a folder, and none can be made there (Not a directory): name another\n"
-    )
-
-
-@pytest.mark.parametrize("words", [["race", "--quick", "--only", "ES"], ["generation", "--quick"]])
-def test_without_an_mpirun_it_is_a_sentence_and_nothing_is_made(
-    tmp_path, monkeypatch, capsys, words
-):
-    monkeypatch.setattr(program.sys, "executable", str(tmp_path / "python"))
+def test_without_an_mpirun_it_is_a_sentence_and_nothing_is_made(tmp_path, monkeypatch, capsys):
+    monkeypatch.setattr(sys, "executable", str(tmp_path / "python"))
     monkeypatch.setenv("PATH", str(tmp_path))
     monkeypatch.setattr("esac_mpi.host.affinity.cores", lambda: [0, 1])
     monkeypatch.chdir(tmp_path)
-    assert bench.main(words) == 2
+    assert bench.main(["generation", "--quick"]) == 2
     assert (
         capsys.readouterr().err
         == "no mpirun here: pip install esac_mpi[mpich], or load the cluster's MPI\n"

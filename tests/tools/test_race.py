@@ -1,60 +1,67 @@
-"""The race: who counts as having reached a return, when, and how it stands; its records."""
+"""The race: who counts as having reached a return, when, and how it stands; its competitors, records and picture."""
 
-import argparse
 import json
 import math
-import subprocess
 import sys
 import time
-from dataclasses import replace
+from dataclasses import asdict, replace
 
 import numpy as np
 import pytest
-from racing import plan_of, row
+from conftest import ROOT
 
+from esac_mpi import envs
+from esac_mpi.analysis.colours import COLOURS
 from esac_mpi.analysis.messages import Unusable
-from esac_mpi.config import resolved
 from esac_mpi.operators.noise import Purpose, integer
-from tools.bench import __main__ as bench
-from tools.bench.measurement import Measurement
-from tools.bench.race import field, holding, plans, processes, rows, running, standings
-from tools.bench.race.field import Course, Entry, Task
-from tools.bench.race.running import Look, Teller
-from tools.processes import alive, family
+from esac_mpi.operators.policy import Layout, Policy
+from esac_mpi.play import rollout
+from tools import processes
+from tools.race import __main__ as race
+from tools.race import field, peers, rows, running, standings
+from tools.race.running import Look, Plan, Teller
 
 INF = math.inf
 
 
-class Clock:
-    """A clock that a test moves."""
+def plan_of(folder, **changes) -> Plan:
+    """Return a plan whose files are in a folder, 50 s long, of two episodes an evaluation."""
+    made = Plan("ES", "ours", "Pendulum-v1", 100.0, 0, [8], 50.0, 2, 1, {}, "v", "k", str(folder))
+    return replace(made, **changes)
 
-    now = 0.0
 
-    def __call__(self) -> float:
-        return self.now
+def row(task: str, name: str, seed: int, seconds: float, **changes) -> rows.Row:
+    """Return a row of a run that took so long, in time below 180 s."""
+    outcome = rows.REACHED if seconds < 180 else rows.LATE
+    steps, about = 10 * int(seconds), (2, "cpu", "v", "c" * 40, "d")
+    made = rows.Row(
+        "k", task, 100.0, name, seed, outcome, seconds, 2.0, steps, 1.0, 3, 1.5, 180.0, *about
+    )
+    return replace(made, **changes)
 
 
 @pytest.fixture
 def looking(tmp_path, monkeypatch):
     """A teller whose evaluations give what `scores` has for a policy's first and second episodes, and take 3 s each."""
-    clock, scores = Clock(), {}
-    teller = Teller(plan_of(tmp_path), clock)
+    clock, scores = [0.0], {}
+    teller = Teller(plan_of(tmp_path), lambda: clock[0])
 
     def mean(act, first):
-        clock.now += 3.0
+        clock[0] += 3.0
         return scores[act][first > 0]
 
     monkeypatch.setattr(teller, "_mean", mean)
     return teller, clock, scores
 
 
-def test_everyone_is_evaluated_on_the_same_episodes_and_others_that_no_other_look_has_confirm(
-    tmp_path, monkeypatch
-):
+def test_all_are_evaluated_on_the_same_episodes_and_confirmed_on_others(tmp_path, monkeypatch):
     seen, means = [], iter([100.0, 99.0, 100.0, 100.0])
-    monkeypatch.setattr(
-        running, "returns", lambda places, act, seeds: seen.append(seeds) or np.full(2, next(means))
-    )
+
+    def returns(places, act, seeds):
+        seen.append(seeds)
+        return np.full(2, next(means))
+
+    monkeypatch.setattr(running, "returns", returns)
     teller = Teller(plan_of(tmp_path, started=time.monotonic()))
     assert [teller.look({"": None}, steps) for steps in (7, 8)] == [False, True]
     blocks = (0, 1), (2, 3), (0, 1), (4, 5)
@@ -64,125 +71,84 @@ def test_everyone_is_evaluated_on_the_same_episodes_and_others_that_no_other_loo
 def test_evaluations_are_off_the_clock(looking):
     teller, clock, scores = looking
     scores["a"] = 10.0, 0.0
-    clock.now = 4.0
+    clock[0] = 4.0
     assert not teller.look({"p": "a"}, 50)
-    assert (clock.now, teller.seconds) == (7.0, 4.0)
+    assert (clock[0], teller.seconds) == (7.0, 4.0)
     scores["a"] = 120.0, 100.0
-    clock.now += 6.0
+    clock[0] += 6.0
     assert teller.look({"p": "a"}, 90)
-    found = processes.looked_at(teller.plan.looks)
-    assert found.looks == [
-        Look(4.0, 50, "p", 10.0, None, 3.0),
-        Look(10.0, 90, "p", 120.0, 100.0, 9.0),
-    ]
-    assert found.reached(100.0)
-    assert found.evaluating == 9.0
+    expected = [Look(4.0, 50, "p", 10.0, None, 3.0), Look(10.0, 90, "p", 120.0, 100.0, 9.0)]
+    assert race.looked_at(teller.plan.looks) == (None, expected)
 
 
-def test_a_goal_that_other_episodes_do_not_confirm_is_not_reached_and_a_second_policy_has_its_own_chance(
-    looking,
-):
+def test_a_goal_that_other_episodes_do_not_confirm_is_not_reached(looking):
     teller, _, scores = looking
     scores.update(a=(130.0, 90.0), b=(110.0, 101.0))
     assert not teller.look({"sac": "a"}, 1)
-    assert teller.look({"theta_es": "b", "sac": "a"}, 2)
-    assert [(look.policy, look.mean, look.again) for look in processes.looked_at(teller.plan.looks).looks] == [
-        ("sac", 130.0, 90.0), ("theta_es", 110.0, 101.0),
-    ]  # fmt: skip
+    assert teller.look({"theta_es": "b", "sac": "a"}, 2)  # a second policy has its own chance
+    seen = [(look.policy, look.mean, look.again) for look in race.looked_at(teller.plan.looks)[1]]
+    assert seen == [("sac", 130.0, 90.0), ("theta_es", 110.0, 101.0)]
 
 
 def test_looks_are_due_after_a_second_then_a_twentieth_of_the_clock_and_at_the_limit(looking):
     teller, clock, scores = looking
     scores["a"] = 0.0, 0.0
-    clock.now = 0.9
+    clock[0] = 0.9
     assert not teller.due
     for at, following in ((1.0, 2.0), (2.5, 3.5), (40.0, 42.0), (48.5, 50.0)):
-        clock.now = at + teller._evaluating
+        clock[0] = at + teller._evaluating
         assert teller.due
         teller.look({"": "a"}, 1)
-        clock.now = following - 0.01 + teller._evaluating
+        clock[0] = following - 0.01 + teller._evaluating
         assert not teller.due
-    clock.now += 0.02
+    clock[0] += 0.02
     assert teller.due
     assert teller.look({"": "a"}, 1)  # over, and too late to be looked at
-    assert len(processes.looked_at(teller.plan.looks).looks) == 4
+    assert len(race.looked_at(teller.plan.looks)[1]) == 4
 
 
-def run_of(
-    name: str = "ES", limit: float = 50.0, seed: int = 0, settings: dict | None = None
-) -> plans.Run:
-    entry = Entry(name, "ours", lambda course: {})
-    return plans.Run(
-        entry,
-        Course(Task("Pendulum-v1", 100.0), (8,), limit, 2, 1),
-        seed,
-        settings or {},
-        "v 1",
-        "cpu",
-    )
-
-
-def test_a_run_that_reaches_the_goal_in_time_has_a_time_and_every_other_one_is_a_time_out():
-    late, good = Look(30.0, 600, "", 90.0, None, 5.0), Look(40.0, 800, "", 120.0, 100.0, 8.0)
-    reached = processes.result(run_of(), processes.Told(2.0, [late, good]), 60.0)
-    assert (reached.outcome, reached.time, reached.steps, reached.start_up, reached.best) == (
-        "reached",
-        40.0,
-        800,
-        2.0,
-        120.0,
-    )
-    missed = processes.result(run_of(), processes.Told(2.0, [late]), 56.0)
-    assert (missed.outcome, missed.seconds, missed.time, missed.steps) == ("late", 51.0, INF, INF)
-    spent = processes.result(run_of(), processes.Told(2.0, [late]), 50.0)
-    assert (spent.outcome, spent.seconds, spent.time) == ("spent", 45.0, INF)
-    killed = processes.result(run_of(), processes.Told(None, []), 170.0)
-    assert (killed.outcome, killed.start_up, killed.time) == ("late", 170.0, INF)
-    failed = processes.result(run_of(), processes.Told(None, []), 3.0, "exit code 1")
-    assert (failed.outcome, failed.seconds, failed.time, failed.why) == (
-        "failed",
-        3.0,
-        INF,
-        "exit code 1",
-    )
+LATE, GOOD = Look(30.0, 600, "", 90.0, None, 5.0), Look(40.0, 800, "", 120.0, 100.0, 8.0)
 
 
 @pytest.mark.parametrize(
-    ("log", "said"),
+    ("looks", "code", "lasted", "outcome", "seconds", "steps"),
     [
-        ("", "exit code 1"),
-        ("Killed\n\n", "exit code 1: Killed"),
-        (
-            "Traceback (most recent call last):\n  x\nA: a\nTraceback (most recent call last):\n  y\nB: b\n  = BAD =\n",
-            "exit code 1: B: b",
-        ),
+        ([LATE, GOOD], 0, 60.0, "reached", 40.0, 800),
+        ([LATE], 0, 56.0, "late", 51.0, INF),
+        ([LATE], 0, 50.0, "spent", 45.0, INF),
+        ([LATE], 1, 50.0, "failed", 45.0, INF),
+        ([LATE], 1, 56.0, "late", 51.0, INF),
+        ([LATE, GOOD], 1, 60.0, "reached", 40.0, 800),
+        ([], None, 170.0, "late", 170.0, INF),
     ],
 )
-def test_the_reason_of_a_failure_is_a_line(tmp_path, log, said):
-    (tmp_path / "log.txt").write_text(log)
-    assert processes.reason(1, tmp_path / "log.txt") == said
-
-
-@pytest.mark.parametrize(
-    ("limit", "code", "outcome", "why"), [(50.0, 0, "failed", "exit code 0"), (1e-9, 3, "late", "")]
-)
-def test_who_never_trains_has_failed_and_who_fails_after_the_limit_was_late(
-    tmp_path, monkeypatch, limit, code, outcome, why
+def test_who_reaches_the_goal_in_time_has_a_time(
+    tmp_path, looks, code, lasted, outcome, seconds, steps
 ):
-    monkeypatch.setattr(
-        processes, "finished", lambda run, plan, file, log: log.touch() or (code, False)
-    )
-    found = processes.carried_out(run_of(limit=limit), tmp_path)
-    assert (found.outcome, found.why) == (outcome, why)
+    plan = plan_of(tmp_path)
+    told = [{"start_up": 2.0}, *map(asdict, looks)]
+    plan.looks.write_text("".join(f"{json.dumps(entry)}\n" for entry in told) + '{"cut')
+    found = race.result(plan, code, lasted, ["Killed"])
+    assert (found.outcome, found.seconds, found.steps) == (outcome, seconds, steps)
+    assert found.time == (seconds if outcome == "reached" else INF)
+    assert found.why == ("exit code 1: Killed" if outcome == "failed" else "")
+
+
+def test_who_never_trains_has_failed(tmp_path):
+    assert race.result(plan_of(tmp_path), 0, 3.0, []).outcome == "failed"
+
+
+def test_the_reason_of_a_failure_is_the_last_traceback_s_error():
+    log = "Traceback (most\n  x\nA: a\nTraceback (most\n  y\nB: b\n  = BAD =\n"
+    assert race.reason(1, log.splitlines()) == "exit code 1: B: b"
 
 
 def test_medians_of_runs_of_which_some_did_not_reach_the_goal():
     assert standings.spread([30.0, 10.0, 20.0])[:4] == (10.0, 20.0, 30.0, 3)
     assert standings.spread([30.0, INF, 20.0])[:4] == (20.0, 30.0, INF, 3)
     assert standings.spread([INF, 20.0, INF])[:4] == (20.0, INF, INF, 3)
-    assert (
-        standings.spread([10.0, 20.0, 30.0, INF]).median == 30.0
-    )  # of two in the middle the later one
+    # of two in the middle the later one
+    assert standings.spread([10.0, 20.0, 30.0, INF]).median == 30.0
     assert standings.spread([30.0, INF, 20.0]).text("> 180") == "30 (20 to > 180)"
     assert standings.spread([INF] * 3).text("> 180") == "> 180"
     assert standings.spread([9.876, 123.4, 1234.5]).text("") == "123 (9.9 to 1,230)"
@@ -195,29 +161,20 @@ def test_a_ratio_with_a_time_out_is_a_bound():
     assert math.isnan(standings.ahead(INF, INF, 180.0)[0])
 
 
-def race() -> standings.Standings:
+def a_race() -> standings.Standings:
     """A: ESAC 20 s, the best peer 60. B: ESAC 30, no peer. C: ESAC not, ES first with 50, a peer 90. D: nobody.
 
     Seed by seed the peer takes 5, 3, more than 6 times as long on A; 5/3, more than 6 and at least 0 times on B; 1.6, 0, 0 on C.
     """
     times = {
-        "A": {
-            "ESAC": (10, 20, 30),
-            "ES": (40, 50, 60),
-            "SB3 SAC": (50, 60, 190),
-            "SB3 PPO": (70, 71, 72),
-        },
-        "B": {"ESAC": (30, 30, 190), "SB3 SAC": (50, 190, 190)},
-        "C": {"ESAC": (50, 190, 190), "ES": (40, 50, 60), "SB3 SAC": (80, 90, 100)},
-        "D": {"ESAC": (190, 190, 190), "SB3 SAC": (190, 190, 190)},
-    }
-    made = [
-        row(task, name, i, s)
-        for task, own in times.items()
-        for name, each in own.items()
-        for i, s in enumerate(each)
-    ]
-    return standings.Standings(made)
+        ("A", "ESAC"): (10, 20, 30), ("A", "ES"): (40, 50, 60), ("A", "SB3 SAC"): (50, 60, 190), ("A", "SB3 PPO"): (70, 71, 72),
+        ("B", "ESAC"): (30, 30, 190), ("B", "SB3 SAC"): (50, 190, 190),
+        ("C", "ESAC"): (50, 190, 190), ("C", "ES"): (40, 50, 60), ("C", "SB3 SAC"): (80, 90, 100),
+        ("D", "ESAC"): (190, 190, 190), ("D", "SB3 SAC"): (190, 190, 190),
+    }  # fmt: skip
+    return standings.Standings(
+        [row(*who, seed, s) for who, each in times.items() for seed, s in enumerate(each)]
+    )
 
 
 def test_a_failure_counts_like_a_time_out_and_is_told_apart():
@@ -225,10 +182,7 @@ def test_a_failure_counts_like_a_time_out_and_is_told_apart():
     bad = {"outcome": rows.FAILED, "why": "exit code 1: E: e"}
     fine = [row("A", "ESAC", seed, 20.0) for seed in range(3)]
     mixed = [row("A", "ES", 0, 30.0), row("A", "ES", 1, 190.0), row("A", "ES", 2, 9.0, **bad)]
-    peer = [
-        row("A", "SB3 SAC", 0, 40.0),
-        *(row("A", "SB3 SAC", seed, 9.0, **bad) for seed in (1, 2)),
-    ]
+    peer = [row("A", "SB3 SAC", 0, 40.0), *(row("A", "SB3 SAC", i, 9.0, **bad) for i in (1, 2))]
     found = standings.Standings([*fine, *mixed, *peer])
     assert found.spread("A", "ES") == (30.0, INF, INF, 3, 1)
     assert found.spread("A", "SB3 SAC").is_failed == (False, True, True)
@@ -237,13 +191,10 @@ def test_a_failure_counts_like_a_time_out_and_is_told_apart():
     assert "| ES | > 180 (30 to failed) |\n| SB3 SAC | failed (40 to failed) |" in text
     assert "| ES | - (300 to failed) |\n| SB3 SAC | failed (400 to failed) |" in text
     assert "makes again: A, ES, seed 2 (exit code 1: E: e); A, SB3 SAC, seed 1 (" in text
-    assert [(m.figure, m.median) for m in found.measurements() if m.unit == "runs"] == [
-        ("runs that failed, ES", 1), ("runs that failed, SB3 SAC", 2),
-    ]  # fmt: skip
 
 
 def test_who_is_first_and_how_far_ahead():
-    found = race()
+    found = a_race()
     assert [found.first(task) for task in found.tasks] == ["ESAC", "ESAC", "ES", ""]
     assert found.best_peer("A") == ("SB3 SAC", 60.0)
     assert [found.ratio(task)[0] for task in "ABC"] == [5.0, 50 / 30, 0.0]
@@ -251,192 +202,238 @@ def test_who_is_first_and_how_far_ahead():
     two = standings.Standings([one for one in found.rows if one.seed < 2])
     assert [two.ratio(task)[0] for task in "ABC"] == [3.0, 50 / 30, 0.0]  # the lesser one
     text = found.markdown()
-    assert (
-        "Of it until training begins, medians: ESAC 2 s, ES 2 s, SB3 SAC 2 s, SB3 PPO 2 s." in text
-    )
-    assert (
-        "| ESAC | **20 (10 to 30)** | **30 (30 to > 180)** | > 180 (50 to > 180) | > 180 |" in text
-    )
-    assert "| ESAC | 200 (100 to 300) | 300 (300 to -) | - (500 to -) | - |" in text
-    assert (
-        "ESAC is first on 2 of 4 tasks. The best peer's time over its own is 1.7 at least on the median of 3."
-        in text
-    )
+    assert "| ESAC | **20 (10 to 30)** | **30 (30 to > 180)** | > 180 (50 to > 180) |" in text
+    assert "ESAC is first on 2 of 4 tasks. The best peer's time over its own is 1.7" in text
 
 
-def test_measurements_have_null_for_what_nobody_waited_for():
-    found = {(m.case, m.figure): m for m in race().measurements()}
-    least = found["B", "s to the goal, SB3 SAC"]
-    assert (least.min, least.median, least.max, least.rounds) == (50, INF, INF, 3)
-    assert least.plain() == {
-        "benchmark": "race", "case": "B", "figure": "s to the goal, SB3 SAC", "unit": "s", "min": 50, "median": None, "max": None,
-        "rounds": 3, "simulation": False,
-    }  # fmt: skip
-    assert found["A", "best peer / ESAC, at least"].median == 5.0
-    assert isinstance(Measurement.of("x", "", "", "", [1.0]).plain()["max"], float)
+def test_a_seed_that_not_everyone_has_run_yet_does_not_count():
+    made = [row("A", "ESAC", 0, 20.0), row("A", "ESAC", 1, 50.0), row("A", "SB3 PPO", 0, 40.0)]
+    found = standings.Standings(made)
+    assert found.medians("A") == {"ESAC": 20.0, "SB3 PPO": 40.0}
+    assert found.ratio("A") == (2.0, "2")
+    apart = standings.Standings(made[1:])  # no seed in common
+    assert apart.medians("A") == {"ESAC": 50.0, "SB3 PPO": 40.0}
+    both = standings.Standings([*made, row("A", "SB3 PPO", 1, 30.0)])
+    assert "the later of 2 seeds (least to most)" in both.markdown()
 
 
-@pytest.mark.parametrize(
-    "change", [{"limit": 51.0}, {"name": "TD3"}, {"settings": {"esac.sigma": 0.1}}]
-)
-def test_a_row_is_known_by_all_that_decides_it_but_the_seed(change):
-    assert run_of().made_with == run_of(seed=1).made_with
-    assert run_of().made_with != run_of(**change).made_with
-    assert run_of().made_with != replace(run_of(), versions="v 2").made_with
+def test_of_peers_whose_median_is_late_the_best_is_who_came_in():
+    late = [row("A", "ESAC", seed, time) for seed, time in enumerate((40.0, 30.0))]
+    late += [row("A", "SB3 SAC", seed, 190.0) for seed in (0, 1)]
+    late += [row("A", "SB3 PPO", 0, 44.0), row("A", "SB3 PPO", 1, 190.0)]
+    found = standings.Standings(late)
+    assert found.best_peer("A") == ("SB3 PPO", INF)
+    assert found.ratio("A") == (1.1, "1.1")
 
 
-def test_a_row_of_ours_is_known_by_the_fields_it_reads_defaults_too(monkeypatch):
-    assert (
-        run_of().made_with
-        == run_of(
-            settings={"es.sigma": 0.1, "esac.lr_es": field.effective({})["esac.lr_es"]}
-        ).made_with
-    )
-    before = run_of().made_with
-    monkeypatch.setattr(field, "resolved", lambda file, named: resolved({"esac.lr_es": 0.5}, named))
-    assert run_of().made_with != before
+def test_rows_are_read_as_they_were_written(tmp_path):
+    path = tmp_path / "race.csv"
+    failed = row("A", "ESAC", 1, 9.0, outcome=rows.FAILED, why='exit code 1: "a", b')
+    made = [row("A", "ESAC", 0, 12.5), row("A", "SB3 SAC, 4 envs", 1, 190.0, best=-INF), failed]
+    assert rows.read(path) == []
+    for each in made:
+        rows.append(path, each)
+    assert rows.read(path) == made
+    for content in (path.read_bytes() + b"k,A,100,ES\n", b"generation,return\n1,2\n", b"a\n\xff"):
+        path.write_bytes(content)
+        with pytest.raises(Unusable) as raised:
+            rows.read(path)
+        assert raised.value.code == 65
 
 
-def options(out, **changes) -> argparse.Namespace:
-    return argparse.Namespace(
-        **{"out": out, "quick": True, "task": [], "only": [], "rounds": 2, "limit": 0, **changes}
-    )
+def test_a_row_is_known_by_all_that_decides_it_but_the_seed(tmp_path):
+    plan, other = plan_of(tmp_path), plan_of(tmp_path, seed=1)
+    assert race.digest(plan) == race.digest(other)
+    for change in ({"limit": 51.0}, {"settings": {"esac.sigma": 0.1}}, {"versions": "v 2"}):
+        assert race.digest(replace(plan, **change)) != race.digest(plan)
 
 
 @pytest.fixture
 def quickly(monkeypatch):
-    """Two competitors that need no process: "ESAC" reaches the goal after 2 s, "ES" fails. Gives the runs that were made."""
+    """Competitors that need no process: "ESAC" reaches the goal after 2 s, "ES" fails. Gives the runs that were made."""
     made = []
 
-    def finished(run, plan, file, log):
-        made.append((run.entry.name, run.seed))
-        told = [{"start_up": 1.0}, {**Look(2.0, 500, "", 150.0, 140.0, 0.5).__dict__}]
-        plan.looks.write_text(
-            "".join(
-                json.dumps(entry) + "\n" for entry in told[: 1 if run.entry.name == "ES" else 2]
-            )
-        )
-        log.write_text("no room\n")
-        return (3 if run.entry.name == "ES" else 0), False
+    def carried_out(plan, folder):
+        made.append((plan.competitor, plan.seed))
+        failed = {"outcome": "failed", "why": "no room"} if plan.competitor == "ES" else {}
+        about = {"made_with": plan.made_with, "cpu": "here", **failed}
+        return row(plan.task, plan.competitor, plan.seed, 2.0, **about)
 
-    monkeypatch.setattr(processes, "finished", finished)
-    monkeypatch.setattr(
-        field, "ENTRIES", tuple(entry for entry in field.ENTRIES if entry.name in ("ESAC", "ES"))
-    )
+    monkeypatch.setattr(race, "carried_out", carried_out)
+    monkeypatch.setattr(race.provenance, "cpu", lambda: "here")
     return made
 
 
 def test_a_race_goes_on_where_it_stands_and_mixes_nothing_in(tmp_path, quickly, capsys):
-    found = list(holding.measurements(options(tmp_path)))
+    words = ["--task", "Hopper-v5", "--only", "ESAC", "ES", "--seeds", "2", "--out", str(tmp_path)]
+    assert race.main(words) == 0
     assert quickly == [("ESAC", 0), ("ES", 0), ("ESAC", 1), ("ES", 1)]
-    assert [(m.figure, m.median, m.rounds) for m in found] == [
-        ("s to the goal, ESAC", 2.0, 2),
-        ("steps to the goal, ESAC", 500, 2),
-        ("s to the goal, ES", INF, 2),
-        ("steps to the goal, ES", INF, 2),
-        ("runs that failed, ES", 2, 1),
-    ]
-    assert (
-        "InvertedPendulum-v5, ES, seed 0: failed after 0.0 s, exit code 3: no room"
-        in capsys.readouterr().err
-    )
-    assert (
-        "InvertedPendulum-v5, ES, seed 0 (exit code 3: no room)"
-        in (tmp_path / "race.md").read_text()
-    )
+    printed = capsys.readouterr().out
+    assert "Hopper-v5, ES, seed 0 (no room)" in printed
+    assert (tmp_path / "race.md").read_text() == printed
     quickly.clear()
-    assert list(holding.measurements(options(tmp_path))) == found
+    assert race.main(words) == 0
     assert quickly == [("ES", 0), ("ES", 1)]  # tried again
     quickly.clear()
-    list(holding.measurements(options(tmp_path, limit=7.0)))
-    assert quickly == [("ESAC", 0), ("ES", 0), ("ESAC", 1), ("ES", 1)]
-    assert "race.csv: 6 rows of other settings" in capsys.readouterr().err
+    race.main([*words, "--limit", "7"])
+    assert len(quickly) == 4
     assert len(rows.read(tmp_path / "race.csv")) == 10
 
 
-def test_a_second_race_in_a_folder_is_refused_and_the_first_one_is_not_disturbed(tmp_path, quickly):
-    with holding.alone(tmp_path), pytest.raises(Unusable, match="a race is going on there"):
-        list(holding.measurements(options(tmp_path)))
-    assert not quickly
-    assert not list(tmp_path.glob("race.*"))
-    list(holding.measurements(options(tmp_path)))
-    assert len(quickly) == 4
-
-
-def test_what_is_interrupted_is_ended_and_what_there_is_is_published(
-    tmp_path, quickly, monkeypatch
-):
-    def interrupted(run, folder):
-        if quickly:
-            raise KeyboardInterrupt
-        return processes.carried_out(run, folder)
-
-    monkeypatch.setattr(holding, "carried_out", interrupted)
-    with pytest.raises(KeyboardInterrupt):
-        list(holding.measurements(options(tmp_path)))
-    assert "| ESAC | **2** |" in (tmp_path / "race.md").read_text()
-
-
 def test_a_process_that_does_not_end_is_ended_and_timed_out(tmp_path, monkeypatch):
-    monkeypatch.setattr(
-        processes,
-        "command",
-        lambda run, file: [sys.executable, "-c", "import time; time.sleep(100)"],
-    )
-    monkeypatch.setattr(processes, "SPARE", 0.3)
-    found = processes.carried_out(run_of(limit=0.1), tmp_path)
+    (tmp_path / "mpirun").write_text("#!/bin/sh\necho begun\nsleep 100\n")
+    (tmp_path / "mpirun").chmod(0o755)
+    monkeypatch.setattr(processes, "launcher", lambda ranks: [str(tmp_path / "mpirun")])
+    monkeypatch.setattr(race, "SPARE", 0.5)
+    found = race.carried_out(plan_of(tmp_path, limit=0.1, cores=2), tmp_path)
     assert (found.outcome, found.time) == ("late", INF)
-    assert 0.5 < found.seconds < 100  # which it would have slept
+    assert found.seconds < 100  # which it would have slept
+    assert next((tmp_path / "logs").glob("*/log.txt")).read_text() == "begun\n"
 
 
-def test_ranks_in_sessions_of_their_own_end_with_a_launcher_that_does_not(tmp_path, monkeypatch):
-    monkeypatch.setattr(processes, "GRACE", 0.1)
-    sleep = "import signal, time; signal.signal(signal.SIGTERM, signal.SIG_IGN); print(1, flush=True); time.sleep(60)"
-    rank = f"import subprocess, sys; subprocess.Popen([sys.executable, '-c', {sleep!r}], start_new_session=True); {sleep}"
-    launcher = subprocess.Popen(
-        [sys.executable, "-c", rank], stdout=subprocess.PIPE, start_new_session=True
-    )
-    with launcher.stdout as told:
-        assert [told.readline() for _ in range(2)] == [b"1\n"] * 2
-        ranks = family(launcher.pid)
-        assert len(ranks) == 1
-        processes.end(launcher)
-    assert not any(map(alive, [launcher.pid, *ranks]))
-
-
-def test_peers_that_are_not_installed_are_left_out_and_said(tmp_path, monkeypatch, capsys):
+def test_peers_that_are_not_installed_are_left_out_and_said(monkeypatch, capsys):
     monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
-    assert {run.entry.name for run in plans.planned(options(tmp_path))} == {
-        "ESAC",
-        "ES",
-        "SAC",
-        "TD3",
-    }
-    said = capsys.readouterr().err
-    assert (
-        said.count("stable_baselines3 is not installed and left out")
-        == said.count("evotorch is not installed")
-        == 1
-    )
+    names = [entry.name for entry in field.ENTRIES]
+    found = race.planned(["Hopper-v5"], names, 1, 9.0)
+    assert [plan.competitor for plan in found] == ["ESAC", "ES", "SAC", "TD3"]
+    assert "stable_baselines3 is not installed and left out" in capsys.readouterr().err
 
 
-@pytest.mark.parametrize(("limit", "said"), [(-1.0, "-1"), (math.nan, "nan"), (INF, "inf")])
-def test_a_race_of_no_time_is_refused(tmp_path, limit, said):
-    with pytest.raises(
-        Unusable, match=f"--limit {said}, --rounds 2: both must be positive and finite"
-    ):
-        plans.planned(options(tmp_path, limit=limit))
+@pytest.mark.parametrize("words", [["--task", "Hopper-v4"], ["--only", "sac"]])
+def test_an_unknown_task_or_competitor_is_refused(words):
+    with pytest.raises(SystemExit) as end:
+        race.main(words)
+    assert end.value.code == 2
 
 
-def test_a_task_that_a_toy_race_does_not_have_is_refused(tmp_path):
-    with pytest.raises(Unusable, match="--quick has a task of its own, InvertedPendulum-v5"):
-        plans.planned(options(tmp_path, task=["Hopper-v5"]))
+def test_a_folder_that_is_a_file_is_refused(tmp_path, capsys):
+    (tmp_path / "out").write_text("")
+    assert race.main(["--only", "SAC", "--out", str(tmp_path / "out")]) == 2
+    assert "Traceback" not in capsys.readouterr().err
+
+
+def test_episodes_side_by_side_are_those_that_are_played_alone():
+    env = envs.make("Pendulum-v1")
+    layout = Layout((env.observation_size, 8, env.action_size))
+    policy = Policy(layout, "relu", "tanh", env.low, env.high).set(layout.initial(0, 0))
+    places = [envs.make("Pendulum-v1") for _ in range(3)]
+    found = running.returns(places, lambda o: np.stack([policy(x).copy() for x in o]), [1, 2, 3])
+    alone = [rollout.play(env, policy, seed).episodic_return for seed in (1, 2, 3)]
+    np.testing.assert_array_equal(found, alone)
 
 
 @pytest.mark.parametrize(
-    ("words", "said"),
-    [(["--task", "Hopper-v4"], "--task Hopper-v4"), (["--only", "sac"], "--only sac")],
+    ("cores", "workers", "esac", "es"),
+    [(1, 1, 28, 32), (2, 1, 28, 32), (8, 7, 28, 32), (16, 15, 30, 32)],
 )
-def test_an_unknown_task_or_competitor_is_named(words, said, capsys):
-    assert bench.main(["race", *words]) == 2
-    assert f"{said}: not in the race; there are " in capsys.readouterr().err
+def test_ours_run_as_the_aggregate_has_them_on_so_many_cores(cores, workers, esac, es):
+    found = field.ours("ESAC", "InvertedDoublePendulum-v5", cores)
+    assert (found["esac.workers"], found["esac.population_size"]) == (workers, esac)
+    assert (found["policy.hidden"], found["esac.update_cost"]) == ((64, 64), 14.0)
+    assert (found["esac.reading"], found["esac.sigma"]) == ("recommended", 0.02)
+    assert not [name for name in found if name.startswith(("es.", "td3.", "ppo."))]
+    assert field.ours("ES", "InvertedDoublePendulum-v5", cores)["es.population_size"] == es
+
+
+def test_peers_have_their_zoo_s_settings():
+    def on(task: str, name: str) -> dict | None:
+        return next(entry for entry in field.ENTRIES if entry.name == name).settings(task, 2)
+
+    zoo = {"n_timesteps": 1_000_000, "learning_starts": 10_000, "gamma": 0.999}
+    assert on("Swimmer-v5", "SB3 SAC") == zoo
+    assert on("dm_control/cheetah-run-v0", "SB3 SAC, 4 envs") == {
+        "n_timesteps": 1_000_000, "n_envs": 4, "train_freq": 1, "gradient_steps": 2,
+    }  # fmt: skip
+    assert on("Hopper-v5", "SB3 PPO, 8 envs")["n_steps"] == 64
+    assert on("Swimmer-v5", "SB3 PPO, 8 envs") is None  # the zoo has four there
+    assert on("Hopper-v5", "EvoTorch PGPE")["decrease_rewards_by"] == 1.0
+    for task in field.table()["tasks"]:
+        assert on(task, "EvoTorch PGPE")["network"].count("Linear") == 1
+
+
+def test_one_of_ours_in_its_own_process_is_looked_at_after_a_generation(tmp_path):
+    settings = {
+        "algorithm": "es", "task.id": "Pendulum-v1", "policy.hidden": [8], "es.population_size": 4, "budget.env_steps": 10**12,
+        "evaluation.every": 10**12, "evaluation.episodes": 1,
+    }  # fmt: skip
+    plan = plan_of(tmp_path, goal=-1e9, settings=settings, started=time.monotonic() - 2.0)
+    (tmp_path / "plan.json").write_text(json.dumps(asdict(plan)))
+    line = [sys.executable, "-m", "tools.race.running", tmp_path / "plan.json"]
+    assert processes.follow(line, 60, print, processes.environ()) == 0
+    start_up, looks = race.looked_at(plan.looks)
+    assert start_up > 2.0
+    seen = [(look.env_steps, look.policy, look.reached(-1e9)) for look in looks]
+    assert seen == [(4 * 200, "theta_es", True)]
+
+
+def test_a_learner_of_sb3_is_looked_at_with_its_own_normalisation(tmp_path):
+    pytest.importorskip("stable_baselines3")
+    sizes = {"n_envs": 2, "n_steps": 8, "batch_size": 8}
+    settings = {**sizes, "normalize": True, "gamma": 0.9, "learning_rate": "lin_1e-3"}
+    changes = {"competitor": "SB3 PPO", "goal": -1e9, "started": time.monotonic() - 2.0}
+    plan = plan_of(tmp_path, settings={"n_timesteps": 100, **settings}, **changes)
+    peers.sb3(plan, Teller(plan))
+    assert [look.env_steps for look in race.looked_at(plan.looks)[1]] == [2]
+    model = peers.of_the_zoo(plan, settings)
+    assert (model.lr_schedule(0.5), model.n_envs, model.policy.net_arch) == (5e-4, 2, [8])
+    assert model.get_vec_normalize_env().gamma == 0.9
+
+
+def test_a_task_of_ours_in_gymnasium_s_terms_is_the_same_task():
+    env, same = peers.adapted(envs.make("Pendulum-v1")), envs.make("Pendulum-v1")
+    random = np.random.default_rng(3)
+    first = same.reset(int(random.integers(2**31)))
+    np.testing.assert_array_equal(env.reset(seed=3)[0], first)
+    taken, action = env.step(np.array([0.5], np.float32)), same.step(np.array([0.5], np.float32))
+    np.testing.assert_array_equal(taken[0], action[0])
+    assert taken[1:4] == action[1:]
+    another = same.reset(int(random.integers(2**31)))
+    np.testing.assert_array_equal(env.reset()[0], another)
+    assert (env.observation_space.shape, env.action_space.high.tolist()) == ((3,), [2.0])
+
+
+def test_the_table_of_the_docs_comes_from_its_rows():
+    folder = ROOT / "docs/results/race"
+    found = standings.Standings(rows.read(folder / "race.csv")).markdown()
+    assert found + "\n" == (folder / "race.md").read_text()
+
+
+def test_the_steps_of_our_learners_and_the_zoo_s_are_those_of_the_rows():
+    made = [row for row in rows.read(ROOT / "docs/results/race/race.csv") if row.seed == 0]
+    found = {(row.task, row.competitor): row for row in made}
+
+    def cell(row: rows.Row) -> str:
+        if row.outcome == "reached":
+            return f"{row.env_steps:,}"
+        return f"- ({round(row.best):,} by {row.env_steps:,})"
+
+    page = (ROOT / "docs/results.md").read_text()
+    names = ("SAC", "SB3 SAC", "SB3 SAC, 4 envs", "TD3", "SB3 TD3", "SB3 TD3, 4 envs")
+    for task in dict.fromkeys(task for task, _ in found):
+        cells = " | ".join(cell(found[task, name]) for name in names)
+        assert f", {found[task, 'SAC'].goal:,g} | {cells} |\n" in page
+
+
+def test_the_picture_names_its_rows_and_has_the_algorithms_colours(tmp_path, monkeypatch):
+    pytest.importorskip("matplotlib")
+    from esac_mpi.analysis.figures import save
+    from tools.race import picture
+
+    kept = []
+
+    def keep(drawing, out):
+        kept.append(drawing)
+        return save(drawing, out)
+
+    monkeypatch.setattr(picture, "save", keep)
+    found = standings.Standings(rows.read(ROOT / "docs/results/race/race.csv"))
+    picture.draw(found, tmp_path / "race.png")
+    assert (tmp_path / "race.png").read_bytes().startswith(b"\x89PNG")
+    panels = [axes for axes in kept[0].axes if axes.axison]
+    for task, axes in zip(found.tasks, panels, strict=True):
+        assert axes.get_title().partition(":")[0] == task.removeprefix("dm_control/")
+        named = [text.get_text() for text in axes.get_yticklabels()]
+        assert named == [name for name in found.names if found.of(task, name)]
+    look = picture.looks_of([entry.name for entry in field.ENTRIES])
+    assert look["SB3 SAC"] == (COLOURS["sac"], "s")
+    assert len(set(look.values())) == len(look)

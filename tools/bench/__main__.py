@@ -16,13 +16,10 @@ scaling      seconds per generation at every rank count here, and a SIMULATION b
              [--task ID] [--latency S] [--bandwidth BYTES/S] [--cores-per-node N] [--out FILE.png]
              [--updates-per-second U --host-per-update S]: with a GPU for the updates, which takes so much of rank 0's core
 clock        the computed clock of runs on other ranks over the measured one, on 1 and 2 ranks              about 8 minutes
-race         seconds and true steps to stated returns on these cores: ESAC, ES, SAC, TD3 against stable-baselines3's SAC, TD3 and
-             PPO and EvoTorch's PGPE, one after another (docs/performance.md)                             at most 12 hours
-             [--task ID ...] [--only COMPETITOR ...] [--limit S] [--rounds SEEDS] [--out FOLDER]; stopped, it goes on
 history      an append, a publication, a checkpoint and rank 0's memory, to 100,000 generations            about 5 minutes
 
 --json prints one JSON object a line and measurement: benchmark, case, figure, unit, min, median, max, rounds, simulation (true:
-not measured); null: not within the race's limit, or failed. --quick takes seconds and shows that it works; its figures mean
+not measured). --quick takes seconds and shows that it works; its figures mean
 little. Times are for 2 cores. The peers come with `pip install esac_mpi[bench]`; what is not installed is left out, and said.
 Nothing else should run meanwhile.
 """
@@ -35,7 +32,6 @@ os.environ.update(
 )  # before numpy
 os.environ["MUJOCO_GL"] = "disabled"  # nothing is drawn
 
-import math
 import sys
 from importlib import import_module
 
@@ -68,7 +64,6 @@ READS = {  # modules of tools.bench: options that not all of them read
     "startup": ("rounds",),
     "scaling": ("rounds", *OF_SCALING),
     "clock": ("rounds",),
-    "race": ("rounds", "task", "only", "limit", "out"),
     "history": (),
 }
 OPTIONS = sorted({name for names in READS.values() for name in names})
@@ -101,7 +96,7 @@ def command_line() -> argparse.ArgumentParser:
         nargs="+",
         default=[],
         metavar="ID",
-        help="scaling: whose episodes and learner; race: these alone",
+        help="scaling: whose episodes and learner",
     )
     line.add_argument(
         "--latency", type=float, default=Cluster.latency, help="scaling: of a message [s]"
@@ -130,19 +125,7 @@ def command_line() -> argparse.ArgumentParser:
         default=HOST_PER_UPDATE,
         help="scaling: of rank 0's core for that GPU [s]",
     )
-    line.add_argument(
-        "--only",
-        nargs="+",
-        default=[],
-        metavar="COMPETITOR",
-        help="race: these alone, by the names in its table",
-    )
-    line.add_argument("--limit", type=float, default=0, help="race: of a run [s]; 0 = 120")
-    line.add_argument(
-        "--out",
-        type=given,
-        help="scaling: the picture, runs/scaling.png; race: the folder, runs/race",
-    )
+    line.add_argument("--out", type=given, help="scaling: the picture, runs/scaling.png")
     return line
 
 
@@ -156,8 +139,8 @@ def main(argv: list[str]) -> int:
     """Run a benchmark; print its measurements as they come."""
     line = command_line()
     options = line.parse_args(name_first([*argv]))
-    if not (options.rounds >= 0 and options.cores_per_node >= 1 and 0 <= options.limit < math.inf):
-        line.error("--rounds and --limit must be at least 0, --cores-per-node at least 1")
+    if not (options.rounds >= 0 and options.cores_per_node >= 1):
+        line.error("--rounds must be at least 0, --cores-per-node at least 1")
     try:
         refuse_unread(
             line,

@@ -1,4 +1,4 @@
-"""A competitor's own process: `python -m tools.bench.race.running PLAN.json`. How it tells of itself, and when it ends.
+"""A competitor's own process: `python -m tools.race.running PLAN.json`. How it tells of itself, and when it ends.
 
 Its clock counts from the start of its process and stands still while it is evaluated, for everyone alike. Evaluations are of the
 deterministic policy, in our environment of the task, from the same start states each time and for everyone; a mean that
@@ -11,7 +11,6 @@ import sys
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
-from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -21,36 +20,42 @@ from esac_mpi import envs
 from esac_mpi.operators.noise import Purpose, integer
 
 LEAST, PART = 1.0, 0.05  # from a look to the next: seconds at least, share of the clock
-Act = Callable[
-    [np.ndarray], np.ndarray
-]  # observations [n, o] -> actions [n, a] in the task's bounds
+Act = Callable[[np.ndarray], np.ndarray]  # observations [n, o] -> actions [n, a] within bounds
 
 
 @dataclass(frozen=True)
 class Plan:
-    """A run as its process is told of it."""
+    """A competitor on a task, from a seed, and what is the same for everyone there."""
 
-    program: str
-    algorithm: str  # of the program's library
+    competitor: str
+    program: str  # the function of peers.py that runs it
     task: str
     goal: float
     seed: int
-    hidden: list[int]
+    hidden: tuple[int, ...]  # units of each hidden layer, of every network
     limit: float  # [s]
-    episodes: int
+    episodes: int  # of an evaluation
     cores: int
     settings: dict[str, Any]
-    folder: str  # for what it writes
+    versions: str
+    made_with: str = ""  # what its row is known by, beside seed and machine
+    folder: str = ""  # for what it writes
     started: float = 0.0  # when its process was, on the monotonic clock [s]
+
+    @property
+    def algorithm(self) -> str:
+        """Its name in its library."""
+        return self.competitor.removeprefix("SB3 ").removeprefix("EvoTorch ").partition(",")[0]
+
+    @property
+    def name(self) -> str:
+        """What it is called."""
+        return f"{self.task}, {self.competitor}, seed {self.seed}"
 
     @property
     def looks(self) -> Path:
         """The file that it tells of itself in: a JSON object a line."""
         return Path(self.folder) / "looks.jsonl"
-
-    def write(self, path: Path) -> None:
-        """Write it to a file."""
-        path.write_text(json.dumps(asdict(self)), encoding="utf-8")
 
 
 @dataclass(frozen=True)
@@ -58,14 +63,10 @@ class Look:
     """A competitor looked at."""
 
     seconds: float  # of its clock
-    env_steps: (
-        int  # it has taken, its true ones; those of the race's evaluations are not among them
-    )
+    env_steps: int  # its true ones; those of the race's evaluations are not among them
     policy: str  # the better one, where it has several
     mean: float  # return over the episodes of every look
-    again: (
-        float | None
-    )  # over as many others, of this look alone; None: `mean` did not reach the goal
+    again: float | None  # over as many others, of this look alone; None: `mean` missed the goal
     evaluating: float  # time so far of which its clock knows nothing [s]
 
     def reached(self, goal: float) -> bool:
@@ -117,11 +118,10 @@ class Teller:
 
     def _mean(self, act: Act, first: int) -> float:
         """Return the mean return over an evaluation's episodes, counted from the `first`; -inf where one has none."""
+        count = self.plan.episodes
         if not self._envs:
-            self._envs = [envs.make(self.plan.task) for _ in range(self.plan.episodes)]
-        seeds = [
-            integer(0, Purpose.EVALUATION, 0, block=first + i) for i in range(self.plan.episodes)
-        ]
+            self._envs = [envs.make(self.plan.task) for _ in range(count)]
+        seeds = [integer(0, Purpose.EVALUATION, 0, block=first + i) for i in range(count)]
         found = returns(self._envs, act, seeds)
         return float(found.mean()) if np.isfinite(found).all() else -np.inf
 
@@ -151,8 +151,10 @@ def returns(places: list[envs.Env], act: Act, seeds: list[int]) -> np.ndarray:
 
 def main() -> None:
     """Run the competitor of a plan."""
+    from tools.race import peers
+
     plan = Plan(**json.loads(Path(sys.argv[1]).read_text(encoding="utf-8")))
-    import_module(f"tools.bench.race.{plan.program}").run(plan, Teller(plan))
+    getattr(peers, plan.program)(plan, Teller(plan))
 
 
 if __name__ == "__main__":

@@ -8,18 +8,15 @@ failed; a peer whose median is one is not who our champion is ahead of.
 """
 
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import NamedTuple
 
 from esac_mpi.analysis.messages import spanned
 from esac_mpi.analysis.tables import as_markdown, markdown
-from tools.bench.measurement import Measurement
-from tools.bench.race import field
-from tools.bench.race.rows import FAILED, REACHED, SPENT, Row
-
-BENCHMARK = "race"
+from tools.race import field
+from tools.race.rows import FAILED, REACHED, SPENT, Row
 
 
 class Spread(NamedTuple):
@@ -51,13 +48,9 @@ def shown(value: float, beyond: str) -> str:
     """Return a number with the digits that count."""
     if math.isinf(value):
         return beyond
-    return (
-        f"{value:.2g}"
-        if value < 9.95
-        else f"{value:.0f}"
-        if value < 999.5
-        else f"{float(f'{value:.3g}'):,.0f}"
-    )
+    if value < 9.95:
+        return f"{value:.2g}"
+    return f"{value:.0f}" if value < 999.5 else f"{float(f'{value:.3g}'):,.0f}"
 
 
 def spread(values: Sequence[float], failed: int = 0) -> Spread:
@@ -78,21 +71,19 @@ def ahead(ours: float, theirs: float, limit: float) -> tuple[float, str]:
         return math.nan, "nobody"
     if math.isinf(ours):
         return 0.0, f"< {theirs / limit:.2g}"
-    return (
-        (limit / ours, f"> {limit / ours:.2g}")
-        if math.isinf(theirs)
-        else (theirs / ours, f"{theirs / ours:.2g}")
-    )
+    late = math.isinf(theirs)
+    found = (limit if late else theirs) / ours
+    return found, f"{'> ' * late}{found:.2g}"
 
 
 def told(row: Row) -> str:
     """Return a row in words."""
     if row.outcome == FAILED:
         return f"failed after {row.seconds:.1f} s, {row.why}"
-    ends = {REACHED: "reached", SPENT: "not reached with all its own budget"}.get(
-        row.outcome, "not reached"
-    )
-    return f"{row.goal:,g} {ends} in {row.seconds:.1f} s ({row.start_up:.1f} s of start-up), {row.env_steps:,} steps"
+    own = " with all its own budget" if row.outcome == SPENT else ""
+    ends = "reached" if row.outcome == REACHED else f"not reached{own}"
+    start_up = f"{row.start_up:.1f} s of start-up"
+    return f"{row.goal:,g} {ends} in {row.seconds:.1f} s ({start_up}), {row.env_steps:,} steps"
 
 
 @dataclass(frozen=True)
@@ -119,12 +110,8 @@ class Standings:
 
     def of(self, task: str, name: str) -> list[Row]:
         """Return a competitor's rows on a task, of the seeds that count there."""
-        counting = self._seeds[task]
-        return [
-            row
-            for row in self.rows
-            if (row.task, row.competitor) == (task, name) and row.seed in counting
-        ]
+        mine = (row for row in self.rows if (row.task, row.competitor) == (task, name))
+        return [row for row in mine if row.seed in self._seeds[task]]
 
     @cached_property
     def _seeds(self) -> dict[str, set[int]]:
@@ -141,11 +128,8 @@ class Standings:
     ) -> Spread | None:
         """Return the spread of a competitor's times on a task, None where it has none."""
         found = self.of(task, name)
-        return (
-            spread([what(row) for row in found], sum(row.outcome == FAILED for row in found))
-            if found
-            else None
-        )
+        failed = sum(row.outcome == FAILED for row in found)
+        return spread([what(row) for row in found], failed) if found else None
 
     def medians(self, task: str) -> dict[str, float]:
         """Return each competitor's median time on a task."""
@@ -157,10 +141,8 @@ class Standings:
 
     def start_up(self, name: str) -> float | None:
         """Return a competitor's median time until training began, None where all its runs failed [s]."""
-        found = [
-            row.start_up for row in self.rows if row.competitor == name and row.outcome != FAILED
-        ]
-        return spread(found).median if found else None
+        there = [row for row in self.rows if row.competitor == name and row.outcome != FAILED]
+        return spread([row.start_up for row in there]).median if there else None
 
     def first(self, task: str) -> str:
         """Return who is first on a task, "" where nobody's median reaches the goal."""
@@ -170,18 +152,14 @@ class Standings:
 
     def best_peer(self, task: str) -> tuple[str, float] | None:
         """Return the fastest competitor that is not ours, and its median time, which is not of a run that failed."""
-        peers = [entry.name for entry in field.ENTRIES if not entry.ours]
-        spreads = {
-            name: found
-            for name in peers
-            if (found := self.spread(task, name)) and not found.is_failed[1]
-        }
+        spreads = {}
+        for entry in field.ENTRIES:
+            found = self.spread(task, entry.name) if entry.library else None
+            if found and not found.is_failed[1]:
+                spreads[entry.name] = found
         if not spreads:
             return None
-        best = min(
-            spreads,
-            key=lambda name: (spreads[name].median, spreads[name].least, spreads[name].most),
-        )
+        best = min(spreads, key=lambda name: (spreads[name].median, *spreads[name][:3]))
         return best, spreads[best].median
 
     def ratio(self, task: str) -> tuple[float, str] | None:
@@ -204,40 +182,12 @@ class Standings:
         )
         return ordered[(len(ordered) - 1) // 2]
 
-    def measurements(self) -> Iterator[Measurement]:
-        """Yield the times and steps of everyone, and how far our champion is ahead; inf: not within the limit."""
-        for task in self.tasks:
-            for name in self.names:
-                for found, unit in (
-                    (self.spread(task, name), "s"),
-                    (self.spread(task, name, lambda row: row.steps), "steps"),
-                ):
-                    if found:
-                        yield Measurement(
-                            BENCHMARK, task, f"{unit} to the goal, {name}", unit, *found[:4]
-                        )
-                if failed := sum(row.outcome == FAILED for row in self.of(task, name)):
-                    yield Measurement.of(
-                        BENCHMARK, task, f"runs that failed, {name}", "runs", [failed]
-                    )
-            ratio, figure = self.ratio(task), f"best peer / {field.CHAMPION}, at least"
-            if ratio and math.isfinite(ratio[0]):
-                yield Measurement.of(BENCHMARK, task, figure, "ratio", [ratio[0]])
-
     def markdown(self) -> str:
         """Return the tables for people, and what they say."""
-        times, steps = (
-            self.cells(lambda row: row.time, True),
-            self.cells(lambda row: row.steps, False),
-        )
-        return "\n\n".join(
-            [
-                as_markdown(times, self.about()),
-                "True environment steps to the same:",
-                "\n".join(markdown(steps)),
-                *self.verdict(),
-            ]
-        )
+        times = as_markdown(self.cells(lambda row: row.time, True), self.about())
+        steps = "\n".join(markdown(self.cells(lambda row: row.steps, False)))
+        about = "True environment steps to the same:"
+        return "\n\n".join([times, about, steps, *self.verdict()])
 
     def shows(self, each: str) -> str:
         """Return what a figure is of, in words; each: what stands behind them where there are several seeds."""
@@ -252,13 +202,10 @@ class Standings:
     def about(self) -> list[str]:
         """Return what the table holds."""
         one, shows = self.rows[0], self.shows(" (least to most)")
-        machines = [
-            machine.partition(" (")[0] for machine in dict.fromkeys(row.cpu for row in self.rows)
-        ]
-        each = ", a seed's runs on a task on one of them" * (len(machines) > 1)
+        machine = one.cpu.partition(" (")[0]
         said = (
             f"Seconds from the start of the process to a policy with the return: {shows}, on {one.cores} "
-            f"core{'s' * (one.cores > 1)} of {' or '.join(machines)}{each}; > : not within the limit. Evaluations are off "
+            f"core{'s' * (one.cores > 1)} of {machine}; > : not within the limit. Evaluations are off "
             f"everyone's clock. Commit {', '.join(sorted({row.commit[:10] for row in self.rows}))}."
         )
         starts = [
@@ -270,9 +217,8 @@ class Standings:
         failed = [
             f"{row.task}, {row.competitor}, seed {row.seed} ({row.why})" for row in self.failed
         ]
-        return [said, *begun] + [
-            f"Failed, which the same command makes again: {'; '.join(failed)}."
-        ] * bool(failed)
+        again = "Failed, which the same command makes again:"
+        return [said, *begun, *[f"{again} {'; '.join(failed)}."] * bool(failed)]
 
     def cells(self, what: Callable[[Row], float], timed: bool) -> list[list[str]]:
         """Return a table, competitors by tasks; timed: times, with a limit, the first in bold."""

@@ -10,8 +10,8 @@ from pathlib import Path
 
 from esac_mpi.analysis.colours import algorithm_of, variant
 from esac_mpi.analysis.figures import Axes, headline, plt, save
-from tools.bench.race import field
-from tools.bench.race.standings import Spread, Standings, shown
+from tools.race import field
+from tools.race.standings import Spread, Standings, shown
 
 COLUMNS, STEP, ABOVE = (
     2,

@@ -1,0 +1,210 @@
+"""Race to stated returns on these cores: ESAC, ES, SAC, TD3 against stable-baselines3's SAC, TD3 and PPO and EvoTorch's PGPE.
+
+    python -m tools.race [--task ID ...] [--only COMPETITOR ...] [--seeds 3] [--limit 120] [--out runs/race]
+
+One run after another has all cores; all of a seed before the next one's. Each ends as a row of race.csv in --out, beside it
+race.md and race.png; logs/ has what they printed. Stopped by a signal, the race ends with the run that is going on; the same
+command goes on, and makes again what failed. At most 12 hours; docs/performance.md, "A race", has the rules. The peers come with
+`pip install esac_mpi[bench]`; what is not installed is left out, and said. Nothing else should run meanwhile.
+"""
+
+import importlib.util
+import json
+import os
+import re
+import shutil
+import sys
+import time
+from dataclasses import asdict, replace
+from hashlib import sha256
+from importlib.metadata import version
+from pathlib import Path
+
+import numpy as np
+
+from esac_mpi.analysis.messages import Unusable
+from esac_mpi.config import flatten, resolved
+from esac_mpi.config.exact import whole
+from esac_mpi.host import affinity
+from esac_mpi.host.paths import given
+from esac_mpi.studies.experiments.running import wish
+from esac_mpi.training import provenance
+from tools import processes
+from tools.parsing import parser
+from tools.race import field, rows, standings
+from tools.race.running import Look, Plan
+
+EPISODES = 10  # of an evaluation
+RULES = 2  # counted up when competitors are run or looked at otherwise, settings apart
+BUSY = 0.5  # load average from which other work is noticed
+SPARE = 60.0  # beside thrice its limit, what a process may last that does not end itself [s]
+LIBRARIES = {"": (), field.SB3: ("stable_baselines3",), field.EVOTORCH: ("evotorch", "ray")}
+
+
+def say(message: str) -> None:
+    """Say something beside the table."""
+    print(message, file=sys.stderr, flush=True)
+
+
+def planned(tasks: list[str], only: list[str], seeds: int, limit: float) -> list[Plan]:
+    """Return all runs that are asked for, in their order, of who is installed."""
+    there = {library for library in LIBRARIES if not library or importlib.util.find_spec(library)}
+    for library in LIBRARIES.keys() - there:
+        say(f"{library} is not installed and left out: pip install esac_mpi[bench]")
+    entries = [each for each in field.ENTRIES if each.name in only and each.library in there]
+    cores, found = len(affinity.cores()), []
+    for seed in range(seeds):
+        for task in tasks:
+            for entry in entries:
+                settings = entry.settings(task, cores)
+                if settings is None:
+                    continue
+                named = [f"{name} {version(name)}" for name in LIBRARIES[entry.library]]
+                found.append(Plan(
+                    entry.name, entry.program, task, field.table()["tasks"][task]["goal"], seed, field.hidden(), limit, EPISODES,
+                    cores, settings, ", ".join([provenance.versions(()), *named]),
+                ))  # fmt: skip
+    return [replace(plan, made_with=digest(plan)) for plan in found]
+
+
+def digest(plan: Plan) -> str:
+    """Return a digest of all that decides a run's row, but seed and machine; of ours, all fields, since defaults count too."""
+    settings = plan.settings
+    if plan.program == "ours":
+        settings = dict(flatten(resolved({}, settings)))
+    about = {**asdict(plan), "seed": 0, "settings": settings, "rules": RULES}
+    return sha256(json.dumps(about, sort_keys=True, default=str).encode()).hexdigest()[:12]
+
+
+def race(plans: list[Plan], folder: Path) -> standings.Standings:
+    """Make the runs that have no row yet, or failed; write table and picture, however it ends; return how all stand."""
+    file, cpu = folder / "race.csv", provenance.cpu()
+    done = {(row.made_with, row.seed): row for row in rows.read(file) if row.cpu == cpu}
+    keys = [(plan.made_with, plan.seed) for plan in plans]
+    failed = {key for key, row in done.items() if row.outcome == rows.FAILED}
+    left = [plan for plan, key in zip(plans, keys, strict=True) if key not in done or key in failed]
+    hours = sum(plan.limit for plan in left) / 3600
+    say(
+        f"{len(left)} of {len(plans)} runs to make, {hours:.1f} hours at most, and half of it to evaluate"
+    )
+    if left and (load := os.getloadavg()[0]) > BUSY:
+        say(
+            f"load {load:.1f}: other work is going on here, and the times will not be those of these cores alone"
+        )
+    try:
+        with wish() as heard:
+            for number, plan in enumerate(left, 1):
+                row = carried_out(plan, folder)
+                if heard:  # it may have heard that, too
+                    break
+                rows.append(file, row)
+                done[row.made_with, row.seed] = row
+                say(f"{number}/{len(left)} {plan.name}: {standings.told(row)}")
+    finally:
+        found = standings.Standings([done[key] for key in keys if key in done])
+        if found.rows:
+            publish(found, folder)
+    return found
+
+
+def publish(found: standings.Standings, folder: Path) -> None:
+    """Write table and picture. Without matplotlib there is no picture."""
+    (folder / "race.md").write_text(found.markdown() + "\n", encoding="utf-8")
+    try:
+        from tools.race import picture
+
+        picture.draw(found, folder / "race.png")
+    except Unusable as error:
+        say(f"no picture: {error}")
+
+
+def carried_out(plan: Plan, folder: Path) -> rows.Row:
+    """Run a competitor in a process of its own, on a rank a core where its ranks share work out; return its row."""
+    name = "-".join(re.findall(r"[A-Za-z0-9]+", f"{plan.name} {plan.made_with}"))
+    place = (folder / "logs" / name).resolve()
+    shutil.rmtree(place, ignore_errors=True)
+    place.mkdir(parents=True)
+    plan = replace(plan, folder=str(place), started=time.monotonic())
+    (place / "plan.json").write_text(json.dumps(asdict(plan)), encoding="utf-8")
+    ranks = plan.cores if plan.program == "ours" and plan.competitor not in field.ON_ONE else 1
+    line = [
+        *(processes.launcher(ranks) if ranks > 1 else []),
+        sys.executable,
+        "-m",
+        "tools.race.running",
+    ]
+    one = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"), "1")
+    said: list[str] = []
+    most = 3 * plan.limit + SPARE
+    code = processes.follow(
+        [*line, place / "plan.json"], most, said.append, processes.environ(**one)
+    )
+    (place / "log.txt").write_text("\n".join(said) + "\n", encoding="utf-8")
+    shutil.rmtree(place / "run", ignore_errors=True)
+    return result(plan, code, time.monotonic() - plan.started, said)
+
+
+def looked_at(path: Path) -> tuple[float | None, list[Look]]:
+    """Return a process's start-up [s], None where it did not come to train, and its looks."""
+    lines = path.read_text(encoding="utf-8").splitlines(keepends=True) if path.exists() else []
+    entries = [json.loads(line) for line in lines if line.endswith("\n")]
+    begun = next((entry["start_up"] for entry in entries if "start_up" in entry), None)
+    return begun, [Look(**entry) for entry in entries if "start_up" not in entry]
+
+
+def result(plan: Plan, code: int | None, lasted: float, said: list[str]) -> rows.Row:
+    """Return the row of a run that `lasted` so long in all [s]; code: of its process, None if it had to be ended."""
+    start_up, looks = looked_at(plan.looks)
+    evaluating = looks[-1].evaluating if looks else 0.0
+    reached = bool(looks) and looks[-1].reached(plan.goal)
+    clock = lasted - evaluating
+    if reached and looks[-1].seconds <= plan.limit:
+        outcome, clock = rows.REACHED, looks[-1].seconds
+    elif code is None or clock >= plan.limit:
+        outcome = rows.LATE
+    else:
+        outcome = rows.FAILED if code or start_up is None else rows.SPENT
+    return rows.Row(
+        plan.made_with, plan.task, plan.goal, plan.competitor, plan.seed, outcome, clock, clock if start_up is None else start_up,
+        looks[-1].env_steps if looks else 0, max((look.mean for look in looks), default=np.nan), len(looks), evaluating,
+        plan.limit, plan.cores, provenance.cpu(), plan.versions, provenance.git_commit(),
+        time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()), reason(code, said) if outcome == rows.FAILED else "",
+    )  # fmt: skip
+
+
+def reason(code: int | None, said: list[str]) -> str:
+    """Return why a process failed, in a line: its exit code, and the last traceback's error, else its last line."""
+    lines = [line.rstrip() for line in said if line.strip()]
+    begun = max((i for i, line in enumerate(lines) if line.startswith("Traceback")), default=-1) + 1
+    errors = [line for line in lines[begun:] if begun and not line[0].isspace()]
+    told = (errors[:1] or lines[-1:] or [""])[0].strip()[:200]
+    return f"exit code {code}{': ' * bool(told)}{told}"
+
+
+def main(argv: list[str]) -> int:
+    """Race; print the table."""
+    line, tasks = parser(__doc__), list(field.table()["tasks"])
+    names = [entry.name for entry in field.ENTRIES]
+    line.add_argument(
+        "--task", nargs="+", choices=tasks, default=tasks, metavar="ID", help="these alone"
+    )
+    line.add_argument(
+        "--only", nargs="+", choices=names, default=names, metavar="COMPETITOR", help="these alone"
+    )
+    line.add_argument("--seeds", type=whole, default=3)
+    line.add_argument("--limit", type=float, default=120.0, help="of a run [s]")
+    line.add_argument("--out", type=given, default=Path("runs/race"), help="the folder")
+    options = line.parse_args(argv)
+    try:
+        options.out.mkdir(parents=True, exist_ok=True)
+        plans = planned(options.task, options.only, options.seeds, options.limit)
+        found = race(plans, options.out)
+    except (Unusable, OSError) as error:
+        say(str(error))
+        return 2
+    print(found.markdown() if found.rows else "no rows yet")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
