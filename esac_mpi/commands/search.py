@@ -89,7 +89,8 @@ def said(options: argparse.Namespace) -> Iterator[object]:
             ) from error
         yield from lines
         return
-    study.refuse_another(found)
+    if not options.study.is_dir():
+        study.refuse_another(found)
     if options.action == "best":
         yield from written(report.best(found).rstrip(), options.out)
     elif options.top < 0:

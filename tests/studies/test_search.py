@@ -18,7 +18,6 @@ from esac_mpi.comm.command_ranks import Alone
 from esac_mpi.record import Run
 from esac_mpi.studies.search import trial_loop, trial_ranks
 from esac_mpi.studies.search.journal import Journal
-from esac_mpi.studies.search.owners import Owners
 from esac_mpi.studies.search.study import read
 
 search = command("search")
@@ -141,24 +140,46 @@ def test_a_trial_below_the_median_is_given_up_saved_and_says_so(tmp_path, capfd)
     assert states(study)[3] == (3, "pruned")
 
 
-def test_a_task_that_died_before_it_told_of_its_decision_decides_the_same(tmp_path):
-    """One run that is complete, one that is given up, and one that has failed twice, all without a word in the journal."""
-    study = made(tmp_path, "trials = 3")
-    journal = Journal(study, fresh=True)
-    for number, said in enumerate(("complete", "pruned", "failed")):
-        found = journal.values(journal.begin())
-        config = study.config(found, seed=100, run_dir=str(study.run_of(number, 100)))
-        run = esac_mpi.train(
-            config,
-            callback=lambda row, said=said: said != "complete" and row["generation"] == 4,
-            quiet=True,
-        )
-        (run.path / "status.json").write_text(json.dumps({**run.status, "status": said}))
-    journal.again(2, 100)
+HELD = """
+import sys, time
+from pathlib import Path
+from esac_mpi.record.locked_directory import Held
+held = Held(Path(sys.argv[1]))
+held.claim()
+print("held", flush=True)
+time.sleep(100)
+"""
+
+
+def test_a_trial_is_in_living_hands_alone(tmp_path, monkeypatch):
+    """A task takes no trial that a process holds, waits for none, and takes it when that died."""
+    study = made(tmp_path, "trials = 2")
+    for _ in range(2):
+        Journal(study, fresh=True).begin()
+    monkeypatch.setenv("SLURM_JOB_ID", "1")  # where a run's lock would be waited for
+    line = [sys.executable, "-c", HELD, str(study.lock_of(0))]
+    with subprocess.Popen(line, env=environment(), stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout.readline() == "held\n"
+        assert trial_ranks.search(study.path, Alone()) == 0
+        assert states(study) == [(0, "running"), (1, "complete")]
+        process.kill()
     assert trial_ranks.search(study.path, Alone()) == 0
-    assert states(study) == [(0, "complete"), (1, "pruned"), (2, "failed")]
-    assert "failed twice" in Journal(study).trial(2).why
-    assert Run.open(study.run_of(1, 100)).generation == 4
+    assert states(study) == [(0, "complete"), (1, "complete")]
+
+
+def test_a_trial_that_was_finished_between_two_looks_is_not_made_again(tmp_path, monkeypatch):
+    study = made(tmp_path, "trials = 1")
+    journal, honest = Journal(study, fresh=True), trial_loop.Held.claim
+    journal.values(journal.begin())
+
+    def late(held):
+        if "locks" in held.path.parts:
+            journal.complete(0, 1.0)
+        return honest(held)
+
+    monkeypatch.setattr(trial_loop.Held, "claim", late)
+    assert trial_ranks.search(study.path, Alone()) == 0
+    assert not study.run_of(0, 100).exists()
 
 
 def test_each_of_a_trials_runs_may_fail_once(tmp_path):
@@ -178,21 +199,6 @@ def test_each_of_a_trials_runs_may_fail_once(tmp_path):
     assert trial_ranks.search(study.path, Alone()) == 0
     assert states(study) == [(0, "complete")]
     assert Journal(study).trial(0).again == [100, 7]
-
-
-def test_a_trial_that_was_finished_between_two_looks_is_not_made_again(tmp_path, monkeypatch):
-    study = made(tmp_path, "trials = 1")
-    journal, honest = Journal(study, fresh=True), Owners.claim
-    journal.values(journal.begin())
-
-    def late(owners, number):
-        journal.complete(number, 1.0)
-        return honest(owners, number)
-
-    monkeypatch.setattr(Owners, "claim", late)
-    monkeypatch.setattr(trial_loop, "POLL", 0.0)
-    assert trial_ranks.search(study.path, Alone()) == 0
-    assert not study.run_of(0, 100).exists()
 
 
 def test_what_cannot_be_run_together_is_a_failed_trial_and_the_next_one_is_made(tmp_path):

@@ -17,7 +17,6 @@ from esac_mpi.comm.command_ranks import Alone
 from esac_mpi.record import Run, Unsaved
 from esac_mpi.studies.search import trial_loop, trial_ranks
 from esac_mpi.studies.search.journal import Journal
-from esac_mpi.studies.search.owners import FOLDER, name
 
 
 def states(study):
@@ -45,30 +44,6 @@ def test_a_signal_before_a_trials_first_generation_does_not_wait_for_its_last(
     assert states(study) == [(0, "running")]
     assert trial_ranks.search(study.path, Alone()) == 0
     assert states(study) == [(0, "complete")]
-
-
-def test_a_task_that_died_before_a_run_said_that_it_was_given_up_gives_it_up_there(
-    tmp_path, monkeypatch
-):
-    """Beneath the one trial before it from its first value on, which is of generation 1 of 10."""
-    study = made(tmp_path, "trials = 2", tail="[pruner]\nstartup = 1\nwarmup = 0.0")
-    journal = Journal(study, fresh=True)
-    journal.values(journal.begin())
-    for step in range(1, 20):
-        journal.report(0, step, 1e6)
-    journal.complete(0, 1e6)
-
-    def dies(*arguments):
-        raise ZeroDivisionError
-
-    with pytest.MonkeyPatch.context() as changed:
-        changed.setattr(trial_loop, "write_status", dies)
-        with pytest.raises(ZeroDivisionError):
-            trial_ranks.search(study.path, Alone())
-    assert states(study) == [(0, "complete"), (1, "running")]
-    assert trial_ranks.search(study.path, Alone()) == 0
-    assert states(study) == [(0, "complete"), (1, "pruned")]
-    assert (Run.open(study.run_of(1, 100)).generation, Journal(study).trial(1).reported) == (1, 2)
 
 
 LEARNER = f"""
@@ -240,24 +215,6 @@ def test_what_all_trials_begin_from_is_no_fault_of_one(tmp_path, capfd):
     study = made(tmp_path, settings=SETTINGS + f'start_from = "{source}"')
     assert trial_ranks.search(study.path, Alone()) == 65
     assert "no readable checkpoint" in capfd.readouterr().out
-    assert states(study) == [(0, "running")]
-
-
-def test_a_trial_whose_host_is_silent_for_long_is_waited_for_no_more(tmp_path, monkeypatch, capfd):
-    """A file server may keep a dead host's locks."""
-    study = made(tmp_path, "trials = 1")
-    Journal(study, fresh=True).begin()
-    lock = study.path / FOLDER / name(0)
-    lock.parent.mkdir(exist_ok=True)
-    lock.write_text("elsewhere 1 then\n")
-    monkeypatch.setattr(trial_loop, "POLL", 0.01)
-    monkeypatch.setattr(trial_loop, "SILENT", 0.05)
-    assert trial_ranks.search(study.path, Alone(), status=tmp_path / "task") == 1
-    assert (
-        f"trial 0 is locked by host elsewhere ({lock}), silent for 0 minutes: if that host is down"
-        in capfd.readouterr().out
-    )
-    assert json.loads((tmp_path / "task/status.json").read_text())["status"] == "failed"
     assert states(study) == [(0, "running")]
 
 

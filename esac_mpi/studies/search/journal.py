@@ -1,10 +1,8 @@
 """Optuna's side of a study: its journal, what it proposes and prunes. The only importer of Optuna.
 
 The lock is JournalFileOpenLock, by exclusive creation, which NFS has from version 3 on. The other
-one, by a symbolic link, judges a holder by the journal's age, and with a relative path it never
-finds that the holder was killed. A killed holder's lock expires after 30 s, that of who takes a
-trial after 90 s. Optuna cannot read a journal in which a line was appended to a torn one, so what a
-crash or a full disk left of a line is cut off first.
+one, by a symbolic link, never finds that a holder was killed where the path is relative. A killed
+holder's lock expires after 30 s, that of who takes a trial after 90 s.
 """
 
 import shlex
@@ -26,12 +24,6 @@ from esac_mpi.studies.search.study import Sampler, Study
 
 try:
     import optuna
-    from optuna.distributions import (
-        BaseDistribution,
-        CategoricalDistribution,
-        FloatDistribution,
-        IntDistribution,
-    )
     from optuna.storages import JournalStorage
     from optuna.storages.journal import JournalFileBackend, JournalFileOpenLock
     from optuna.trial import TrialState
@@ -48,46 +40,26 @@ WHY = "why"  # attribute of a trial: why it failed
 AGAIN = "again"  # attribute of a trial: seeds of runs that failed once and were begun again
 
 optuna.logging.set_verbosity(optuna.logging.ERROR)
-
-
-class MendingLock(JournalFileOpenLock):
-    """The lock of a journal whose last line may be torn."""
-
-    def __init__(self, file: Path) -> None:
-        super().__init__(str(file))
-        self._journal = file
-
-    def acquire(self) -> bool:
-        """Wait for the lock; cut off what is left of a line."""
-        taken = super().acquire()
-        with self._journal.open("r+b") as file:
-            if file.seek(0, 2) and (file.seek(-1, 2), file.read())[1] != b"\n":
-                file.seek(0)
-                file.truncate(file.read().rfind(b"\n") + 1)
-        return taken
+# of a range whose last step ends below `high`
+warnings.filterwarnings("ignore", "The distribution is specified by")
 
 
 class Readable(JournalFileBackend):
-    """A journal that says which of its lines is damaged."""
+    """A journal that says what to do where it is damaged, as by a full disk."""
 
     def __init__(self, file: Path) -> None:
-        super().__init__(str(file), MendingLock(file))
+        super().__init__(str(file), JournalFileOpenLock(str(file)))
         self._journal = file
 
     def read_logs(self, log_number_from: int) -> Iterator[dict[str, Any]]:  # type: ignore[override]
         """Yield the entries from a number on. Raises Unusable at one that is none."""
-        line = log_number_from + 1
         try:
-            for entry in super().read_logs(log_number_from):
-                if not isinstance(entry, dict) or not {"op_code", "worker_id"} <= entry.keys():
-                    raise ValueError("not an entry of a journal")
-                yield entry
-                line += 1
+            yield from super().read_logs(log_number_from)
         except ValueError as error:
-            runs = f"{called('table')} {shlex.quote(str(self._journal.parent))}/trial-*"
             raise damaged(
-                f"{self._journal}: line {line} is damaged: {error}. The trials' runs remain: "
-                f'{runs} shows them; the study begins anew in another directory = "..."'
+                f"{self._journal}: a line is damaged: {error}. Remove it, or begin anew in another "
+                f'directory = "..."; {called("table")} {shlex.quote(str(self._journal.parent))}'
+                "/trial-* shows the runs, which remain"
             ) from error
 
 
@@ -113,24 +85,17 @@ class Journal:
         if not fresh and not file.exists():
             raise Unusable(f"{study.path}: no trial was begun yet")
         self._taking = JournalFileOpenLock(str(study.path / TAKING), PATIENCE)
-        try:
-            self._storage = JournalStorage(Readable(file))
-            if fresh:
-                optuna.create_study(
-                    storage=self._storage,
-                    study_name=NAME,
-                    direction="maximize",
-                    load_if_exists=True,
-                )
-            self._study = optuna.load_study(
-                storage=self._storage,
-                study_name=NAME,
-                sampler=optuna.samplers.RandomSampler(),
-                pruner=pruner(study),
+        self._storage = JournalStorage(Readable(file))
+        if fresh:
+            optuna.create_study(
+                storage=self._storage, study_name=NAME, direction="maximize", load_if_exists=True
             )
-        except KeyError:
-            raise Unusable(f"{study.path}: no trial was begun yet") from None
-        self._id = self._storage.get_study_id_from_name(NAME)
+        self._study = optuna.load_study(
+            storage=self._storage,
+            study_name=NAME,
+            sampler=optuna.samplers.RandomSampler(),
+            pruner=pruner(study),
+        )
 
     @contextmanager
     def alone(self) -> Iterator[None]:
@@ -170,7 +135,7 @@ class Journal:
             waiting.remove(name)
             address = study.sampler.seed, number, list(study.space).index(name)
             self._study.sampler = sampler(study.sampler, address)
-            found[name] = value_of(study.space[name], suggest(trial, name, study.space[name]))
+            found[name] = suggest(trial, name, study.space[name])
         return {name: found[name] for name in study.space if name in found}
 
     def report(self, number: int, step: int, value: float) -> bool:
@@ -187,10 +152,6 @@ class Journal:
             for step in range(so_far.reported + 1, stop):
                 trial.report(so_far.value, step)
         return trial
-
-    def is_beaten(self, number: int) -> bool:
-        """Decide whether to give up a trial by what it has reported so far."""
-        return self._open(number).should_prune()
 
     def again(self, number: int, seed: int) -> None:
         """Note that a trial's run which failed is begun again."""
@@ -223,32 +184,23 @@ class Journal:
 
     def _open(self, number: int) -> optuna.Trial:
         return optuna.Trial(
-            self._study, self._storage.get_trial_id_from_study_id_trial_number(self._id, number)
+            self._study,
+            self._storage.get_trial_id_from_study_id_trial_number(self._study._study_id, number),
         )
 
 
 def trial_of(trial: optuna.trial.FrozenTrial, study: Study) -> Trial:
     """Convert a trial of Optuna's."""
-    value = trial.value
-    if value is None:
-        value = trial.intermediate_values.get(trial.last_step or 0)
-    found = {name: value_of(study.space[name], given) for name, given in trial.params.items()}
     reported = -1 if trial.last_step is None else trial.last_step
-    why = trial.user_attrs.get(WHY, "")
-    again = trial.user_attrs.get(AGAIN, [])
-    if again is True:  # a former version's, which did not say which
-        again = list(study.seeds)
-    state = "failed" if trial.state == TrialState.FAIL else trial.state.name.lower()
-    return Trial(trial.number, state, value, found, why, reported, again)
-
-
-def distribution(name: str, one: Range | Choices) -> BaseDistribution:
-    """Convert a field's range or choices to Optuna's."""
-    if isinstance(one, Choices):
-        return CategoricalDistribution(tuple(one.named))
-    if hint(name) is int:
-        return IntDistribution(int(one.low), int(one.last), one.log, int(one.step) or 1)
-    return FloatDistribution(one.low, one.last, one.log, one.step or None)
+    return Trial(
+        number=trial.number,
+        state="failed" if trial.state == TrialState.FAIL else trial.state.name.lower(),
+        value=trial.intermediate_values.get(reported) if trial.value is None else trial.value,
+        found={name: value_of(study.space[name], given) for name, given in trial.params.items()},
+        why=trial.user_attrs.get(WHY, ""),
+        reported=reported,
+        again=trial.user_attrs.get(AGAIN, []),
+    )
 
 
 def value_of(one: Range | Choices, given: Any) -> Any:
@@ -257,14 +209,13 @@ def value_of(one: Range | Choices, given: Any) -> Any:
 
 
 def suggest(trial: optuna.Trial, name: str, one: Range | Choices) -> Any:
-    """Let the sampler propose a field's value, as the journal has it."""
-    space = distribution(name, one)
-    if isinstance(space, CategoricalDistribution):
-        return trial.suggest_categorical(name, space.choices)
-    if isinstance(space, IntDistribution):
-        return trial.suggest_int(name, space.low, space.high, step=space.step, log=space.log)
-    assert isinstance(space, FloatDistribution)
-    return trial.suggest_float(name, space.low, space.high, step=space.step, log=space.log)
+    """Let the sampler propose a field's value."""
+    if isinstance(one, Choices):
+        return one.named[trial.suggest_categorical(name, tuple(one.named))]
+    if hint(name) is int:
+        low, high, step = int(one.low), int(one.high), int(one.step) or 1
+        return trial.suggest_int(name, low, high, step=step, log=one.log)
+    return trial.suggest_float(name, one.low, one.high, step=one.step or None, log=one.log)
 
 
 def sampler(asked: Sampler, address: tuple[int, ...]) -> optuna.samplers.BaseSampler:

@@ -1,7 +1,6 @@
-"""A study for a person: its trials as a table, what made them good, the best one as a configuration file, a job array's list."""
+"""A study for a person: its trials, what made them good, the best one, a job array's list."""
 
 import shlex
-import tomllib
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import replace
@@ -9,37 +8,29 @@ from pathlib import Path
 
 from esac_mpi.analysis.messages import Unusable
 from esac_mpi.analysis.tables import aligned
-from esac_mpi.config import (
-    NAMES,
-    Config,
-    ConfigError,
-    differences,
-    flatten,
-    from_table,
-    joined,
-    to_toml,
-    updated,
-)
+from esac_mpi.config import NAMES, Config, ConfigError, to_toml, updated
 from esac_mpi.config.fields import DEFAULTS, shown
 from esac_mpi.config.reads import unread
 from esac_mpi.host.invocation import called
 from esac_mpi.host.streams import as_json
-from esac_mpi.record import Refused, Run, Unreadable
+from esac_mpi.record import Refused, Run, Unreadable, lock
 from esac_mpi.studies.experiments.jobs import SCRIPTS, without_scripts
 from esac_mpi.studies.search.journal import Journal, Trial
-from esac_mpi.studies.search.owners import Owners
-from esac_mpi.studies.search.study import OWN, Study, measured, refuse_other_defaults
+from esac_mpi.studies.search.study import OWN, Study, measured, refuse_another
 
 ENOUGH = 10  # complete trials from which it is said what made them good
 PROGRAM = "python -m esac_mpi.commands"  # as job scripts call it
 
 
 def table(study: Study, top: int) -> Iterator[str]:
-    """Yield the trials as lines of a table, the best first, top of them (0: all), and what made them good. Raises Unusable."""
+    """Yield the best trials as lines of a table, and what made them good. Raises Unusable.
+
+    top: how many; 0: all.
+    """
     journal = Journal(study)
     trials = ranked(study, journal)
     yield f"{study.path}: {counts(study, trials)}"
-    yield f"value: {measured(study)}; of a trial that was given up, or goes on, the last that it reported"
+    yield f"value: {measured(study)}; of one given up, or that goes on, the last that it reported"
     heads = ["trial", "state", "value", *study.space]
     yield from aligned([heads, *([*cells(trial, study)] for trial in trials[: top or None])])
     yield from (
@@ -74,11 +65,12 @@ def rows(study: Study, top: int) -> Iterator[str]:
 
 
 def ranked(study: Study, journal: Journal) -> list[Trial]:
-    """Return the trials, the best complete one first, then those that are not complete by their last values."""
-    owners, trials = Owners(study.path), journal.trials()
+    """Sort the trials: the best complete one first, then others by their last values."""
     left = [
-        replace(t, state="left") if t.state == "running" and owners.is_left(t.number) else t
-        for t in trials
+        replace(trial, state="left")
+        if trial.state == "running" and lock.is_free(study.lock_of(trial.number))
+        else trial
+        for trial in journal.trials()
     ]
     return sorted(
         left, key=lambda t: (t.state != "complete", t.value is None, -(t.value or 0.0), t.number)
@@ -86,7 +78,7 @@ def ranked(study: Study, journal: Journal) -> list[Trial]:
 
 
 def counts(study: Study, trials: list[Trial]) -> str:
-    """Return how many trials are in each state."""
+    """Say how many trials are in each state."""
     states = Counter(trial.state for trial in trials)
     told = ", ".join(f"{number} {state}" for state, number in sorted(states.items()))
     again = f"{called('search')} run {shlex.quote(str(study.path))}"
@@ -109,7 +101,7 @@ def cells(trial: Trial, study: Study) -> Iterator[str]:
 
 
 def best(study: Study) -> str:
-    """Return the best complete trial as a configuration file. Raises Unusable."""
+    """Write the best complete trial as a configuration file. Raises Unusable."""
     trials = ranked(study, Journal(study))
     if not trials or trials[0].state != "complete":
         raise Unusable(f"{study.path}: no trial is complete yet: {counts(study, trials)}")
@@ -123,48 +115,25 @@ def best(study: Study) -> str:
 
 
 def made_with(study: Study, trial: Trial) -> Config:
-    """Return the configuration of a trial's first run, whatever the defaults are now. Raises Unusable.
+    """Read the configuration of a trial's first run, whatever the defaults are. Raises Unusable.
 
-    Where its files are gone, it is what its values make of the study, if the defaults are what they were.
+    Where its files are gone, it is what its values make of the study, if the defaults are the same.
     """
     try:
         config = Run.open(study.run_of(trial.number, study.seeds[0])).config
     except (Refused, ConfigError, Unreadable):
-        refuse_other_defaults(study)
+        refuse_another(study)
         return study.config(trial.found)
     return updated(config, {name: DEFAULTS[name] for name in OWN if name != "seed"})
 
 
 def as_file(config: Config) -> str:
-    """Return a configuration as TOML: what differs from the defaults where that is enough, all of it where it is not."""
-    values = dict(flatten(config))
-    differing = {
-        name
-        for name in values
-        if values[name] != DEFAULTS[name] or name in ("algorithm", "task.id")
-    }
-    for names in (differing - unread(config, differing).keys(), set(NAMES)):
-        text = to_toml(config, names - {"seed"})
-        if means(text, config):
-            return text
-    raise AssertionError("the whole of a configuration does not mean itself")
-
-
-def means(text: str, config: Config) -> bool:
-    """Return whether a run of a file would be one of this configuration, but for its seed."""
-    found = joined(
-        from_table(tomllib.loads(text), ""),
-        {"seed": config.seed},
-        "",
-        "",
-        lambda told: None,
-        lambda told: None,
-    )
-    return not differences(found, config) and found.budget == config.budget
+    """Write a configuration as TOML, all that it reads, whatever the defaults become."""
+    return to_toml(config, set(NAMES) - {"seed"} - unread(config, NAMES).keys())
 
 
 def jobs(study: Study, place: Path, tasks: int) -> Iterator[object]:
-    """Write the list of a job array of tasks; yield it, and how to submit it. The study's directory is made before."""
+    """Write the list of a job array of tasks; yield it, and how to submit it."""
     out = study.path / "jobs.txt"
     lines = [
         ["search", "run", str(place), "--run-dir", str(study.path / "tasks" / str(task))]

@@ -1,8 +1,7 @@
-"""What is searched: a field's range or its choices, as a study file has them, checked as the field itself is."""
+"""What is searched: a field's range or its choices, checked as the field itself is."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from decimal import Decimal
 from typing import Any, get_args
 
 from esac_mpi.analysis.messages import Unusable
@@ -27,7 +26,7 @@ COMMON = (
 
 @dataclass(frozen=True)
 class Range:
-    """The values that trials may have of a field of numbers: from low to high, both included; by steps, as far as these reach."""
+    """The values of a field of numbers: from low to high, both included; by steps, if any."""
 
     low: float
     high: float
@@ -35,17 +34,9 @@ class Range:
     log: bool = False  # even in the logarithm
 
     @property
-    def last(self) -> float:
-        """The greatest value: high, or low and as many whole steps as fit below it."""
-        if not self.step:
-            return self.high
-        low, high, step = (Decimal(str(number)) for number in (self.low, self.high, self.step))
-        return type(self.low + self.step)((high - low) // step * step + low)
-
-    @property
     def ends(self) -> tuple[Any, ...]:
         """The values that are checked before a study begins."""
-        return self.low, self.last
+        return self.low, self.high
 
     def __str__(self) -> str:
         more = [f"step {self.step:g}"] * bool(self.step) + ["log"] * self.log
@@ -79,11 +70,12 @@ Space = dict[str, Range | Choices]  # by dotted names
 
 
 def parsed(table: dict[str, Any], source: str) -> Space:
-    """Return what a [search] table says. Raises Unusable naming the key."""
+    """Read a [search] table. Raises Unusable naming the key."""
     found = {name: one(name, entry, f"{source}: search") for name, entry in entries(table)}
     if not found:
         raise Unusable(
-            f"{source}: search is empty: name one field or more, es.sigma = {{low = 0.01, high = 0.1, log = true}}, say"
+            f"{source}: search is empty: name one field or more, es.sigma = {{low = 0.01, high = "
+            "0.1, log = true}, say"
         )
     return found
 
@@ -98,7 +90,7 @@ def entries(table: dict[str, Any]) -> Iterator[tuple[str, Any]]:
 
 
 def one(name: str, entry: Any, source: str) -> Range | Choices:
-    """Return the range or the choices of a field. Raises Unusable."""
+    """Read the range or the choices of a field. Raises Unusable."""
     if name in COMMON or name.partition(".")[0] in COMMON:
         reason = "the same for all trials, under [settings]"
         if name == "seed":
@@ -115,7 +107,7 @@ def one(name: str, entry: Any, source: str) -> Range | Choices:
 
 
 def value(name: str, entry: Any, source: str) -> Any:
-    """Return a value as its field has it. Raises Unusable where it is none."""
+    """Convert a value to what its field has. Raises Unusable where it is none."""
     try:
         return from_table({name: entry}, source)[name]
     except ConfigError as error:
@@ -123,17 +115,18 @@ def value(name: str, entry: Any, source: str) -> Any:
 
 
 def choices(name: str, given: list[Any], source: str) -> Choices:
-    """Return choices. Raises Unusable."""
+    """Read choices. Raises Unusable."""
     found = tuple(value(name, entry, source) for entry in given)
     if len(set(map(shown, found))) < max(2, len(found)):
         raise Unusable(
-            f"{source}: {name} = {given!r}: expected two values or more, each once; a single one is for [settings]"
+            f"{source}: {name} = {given!r}: expected two values or more, each once; a single one is "
+            "for [settings]"
         )
     return Choices(found)
 
 
 def bounded(name: str, given: dict[str, Any], source: str) -> Range:
-    """Return a range. Raises Unusable."""
+    """Read a range. Raises Unusable."""
     for key in given.keys() & {"low", "high", "step"}:
         value(name, given[key], source)
     found = Range(**made(given, Range, f"{source}: {name}"))
@@ -143,10 +136,8 @@ def bounded(name: str, given: dict[str, Any], source: str) -> Range:
         raise Unusable(f"{source}: {name}: low = {found.low:g} must be below high = {found.high:g}")
     if found.step < 0 or (found.step and found.log):
         raise Unusable(f"{source}: {name}: step must be positive, and goes with log = false alone")
-    if found.step and found.last == found.low:
-        raise Unusable(
-            f"{source}: {name}: step = {found.step:g} is more than there is from {found.low:g} to {found.high:g}"
-        )
+    if found.step > found.high - found.low:
+        raise Unusable(f"{source}: {name}: step = {found.step:g} is more than high - low")
     if found.log and found.low <= 0:
         raise Unusable(f"{source}: {name}: log = true needs a low above 0, and it is {found.low:g}")
     return found

@@ -1,12 +1,13 @@
-"""A study: a TOML file that says what trials have in common, what is searched, and how they are measured; its directory.
+"""A study: a TOML file of what trials have in common, what is searched, how they are measured.
 
-The directory has the study as it was begun, with the configuration file that it names read in (study.json), Optuna's journal,
-locks/, and a run directory of every trial and seed, trial-0007-seed100.
+Its directory has the study as it was begun, with the configuration file that it names read in
+(study.json), Optuna's journal, locks/, and a run directory of every trial and seed,
+trial-0007-seed100.
 """
 
 import json
 import tomllib
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from itertools import islice, product
 from pathlib import Path
@@ -46,7 +47,7 @@ class Sampler:
 
 @dataclass(frozen=True)
 class Pruner:
-    """When a trial is given up: its best value so far is below the median of the complete ones at this share of the budget."""
+    """When a trial is given up: its best value so far is below the median of the complete ones."""
 
     kind: str = "median"  # or "none"
     startup: int = 5  # complete trials before any is given up
@@ -55,7 +56,7 @@ class Pruner:
 
 @dataclass(frozen=True)
 class Study:
-    """A study. file: what the configuration file sets that it begins with; settings: what it sets beside that."""
+    """A study. file: what its configuration file sets; settings: what it sets beside that."""
 
     source: str = field(compare=False)  # for messages
     path: Path = field(compare=False)
@@ -70,15 +71,20 @@ class Study:
     trials: int = field(compare=False)
 
     def run_of(self, number: int, seed: int) -> Path:
-        """Return the run directory of a trial."""
+        """Name the run directory of a trial."""
         return self.path / f"trial-{number:04}-seed{seed}"
+
+    def lock_of(self, number: int) -> Path:
+        """Name the directory that has a trial's lock."""
+        return self.path / "locks" / f"trial-{number:04}"
 
     def config(
         self, found: Mapping[str, Any], hear: Callable[[str], None] = lambda text: None, **own: Any
     ) -> Config:
-        """Return the configuration of a trial; own: what the search sets. Raises ConfigError.
+        """Make the configuration of a trial; own: what the search sets. Raises ConfigError.
 
-        What these values let be unread, settings or searched, is left out. `hear` is told what the file sets in vain.
+        What these values let be unread, settings or searched, is left out. `hear` is told what the
+        file sets in vain.
         """
         named = {**self.settings, **found, **own}
         idle = unread(resolved(self.file, named), named)
@@ -93,16 +99,16 @@ class Study:
 
     @property
     def base(self) -> dict[str, Any]:
-        """Every field of a trial, {dotted name: value} as JSON has it, with the search's own and what is searched at defaults."""
+        """Every field of a trial as JSON has it; its own and the searched ones at defaults."""
         return plain(dict(flatten(resolved(self.file, self.settings))))
 
     def is_read(self, name: str, found: Mapping[str, Any]) -> bool:
-        """Return whether a trial with these values, as far as they are known, reads a field."""
+        """Whether a trial with these values, as far as they are known, reads a field."""
         return not unread(resolved(self.file, {**self.settings, **found}), [name])
 
 
 def read(place: Path) -> Study:
-    """Return the study of a TOML file, or the one in a directory. Raises Unusable."""
+    """Read the study of a TOML file, or the one in a directory. Raises Unusable."""
     try:
         if place.is_dir():
             return begun(place)
@@ -121,7 +127,7 @@ def read(place: Path) -> Study:
 
 
 def begun(path: Path) -> Study:
-    """Return the study that a directory holds. Raises FileNotFoundError, Unusable."""
+    """Read the study that a directory holds. Raises FileNotFoundError, Unusable."""
     file = path / STUDY
     try:
         saved = json.loads(file.read_text(encoding="utf-8"))
@@ -131,7 +137,7 @@ def begun(path: Path) -> Study:
 
 
 def of(table: dict[str, Any], place: Path, read_config: Any, path: Path | None = None) -> Study:
-    """Return the study that a parsed file describes. Raises Unusable, ConfigError."""
+    """Make the study that a parsed file describes. Raises Unusable, ConfigError."""
     source = str(place)
     known(table, KINDS, source)
     if table.get("trials", 0) < 1 or not table.get("search"):
@@ -152,7 +158,8 @@ def of(table: dict[str, Any], place: Path, read_config: Any, path: Path | None =
     settings = fields(table.get("settings", {}), f"{source}: settings")
     if own := [name for name in settings if name in OWN]:
         raise Unusable(
-            f'{source}: settings: {own[0]}: the search sets it; see seeds = [...], directory = "..." and --max-hours'
+            f"{source}: settings: {own[0]}: the search sets it; see seeds = [...], "
+            'directory = "..." and --max-hours'
         )
     space = parsed(table["search"], source)
     if both := sorted(settings.keys() & space.keys()):
@@ -160,15 +167,22 @@ def of(table: dict[str, Any], place: Path, read_config: Any, path: Path | None =
             f"{source}: {both[0]} stands under [settings] and under [search]: leave one out"
         )
     return Study(
-        source, path or given(table.get("directory", f"runs/{place.stem}"), ConfigError), table,
-        read_config(table["config"]) if "config" in table else {}, settings, space, measure, tuple(seeds),
-        sampler(table.get("sampler", {}), f"{source}: sampler"), pruner(table.get("pruner", {}), f"{source}: pruner"),
-        table["trials"],
-    )  # fmt: skip
+        source=source,
+        path=path or given(table.get("directory", f"runs/{place.stem}"), ConfigError),
+        table=table,
+        file=read_config(table["config"]) if "config" in table else {},
+        settings=settings,
+        space=space,
+        measure=measure,
+        seeds=tuple(seeds),
+        sampler=sampler(table.get("sampler", {}), f"{source}: sampler"),
+        pruner=pruner(table.get("pruner", {}), f"{source}: pruner"),
+        trials=table["trials"],
+    )
 
 
 def sampler(table: dict[str, Any], source: str) -> Sampler:
-    """Return who proposes. Raises Unusable."""
+    """Read who proposes. Raises Unusable."""
     found = Sampler(**made(table, Sampler, source))
     if found.kind not in ("tpe", "random") or found.seed < 0 or found.startup < 1:
         raise Unusable(
@@ -178,7 +192,7 @@ def sampler(table: dict[str, Any], source: str) -> Sampler:
 
 
 def pruner(table: dict[str, Any], source: str) -> Pruner:
-    """Return when trials are given up. Raises Unusable."""
+    """Read when trials are given up. Raises Unusable."""
     found = Pruner(**made(table, Pruner, source))
     if found.kind not in ("median", "none") or found.startup < 1 or not 0 <= found.warmup <= 1:
         raise Unusable(
@@ -188,10 +202,10 @@ def pruner(table: dict[str, Any], source: str) -> Pruner:
 
 
 def checked(study: Study, hear: Callable[[str], None]) -> list[Config]:
-    """Return the configurations that were looked at: each end of a range and each choice, beside the first of all others.
+    """Make the configurations of each end of a range and each choice, beside the first of others.
 
-    `hear` is told what the configuration file sets in vain. Raises Unusable where one cannot be run, or where no trial would read
-    a field.
+    `hear` is told what the configuration file sets in vain. Raises Unusable where one cannot be
+    run, or where no trial would read a field.
     """
     combinations = list(islice(of_choices(study.space), MOST))
     for name in (*study.settings, *study.space):
@@ -227,95 +241,75 @@ def of_choices(space: Space) -> Iterator[dict[str, Any]]:
 
 
 def begin(study: Study) -> None:
-    """Make the study's directory, or find it made by the same study; more trials are no other study. Raises Unusable, Unsaved."""
+    """Make the study's directory, or find it made by the same study. Raises Unusable, Unsaved.
+
+    More trials are no other study.
+    """
     file = study.path / STUDY
-    refuse_another(study)
-    refuse_other_defaults(study)
-    if (
-        not file.exists()
-        and study.path.exists()
-        and any(not path.name.startswith(STUDY) for path in study.path.iterdir())
-    ):
-        raise Unusable(
-            f'{study.path}: not empty, and not a study: name another directory = "..." in {study.source}'
-        )
+    base = refuse_another(study)
     study.path.mkdir(parents=True, exist_ok=True)
-    known = {"study": study.table, "file": plain(study.file), BASE: saved_base(study)}
+    others = [path for path in study.path.iterdir() if not path.name.startswith(STUDY)]
+    if others and not file.exists():
+        raise Unusable(
+            f"{study.path}: not empty, and not a study: name another directory = "
+            f'"..." in {study.source}'
+        )
+    known = {"study": study.table, "file": plain(study.file), BASE: base}
     content = json.dumps(known, indent=1, sort_keys=True).encode()
     if not file.exists() or file.read_bytes() != content:
         replace(file, [content])
 
 
 def plain(values: Mapping[str, Any]) -> dict[str, Any]:
-    """Return settings as JSON has them."""
+    """Convert settings to what JSON has."""
     return {
         name: list(value) if isinstance(value, tuple) else value for name, value in values.items()
     }
 
 
-def refuse_another(study: Study) -> None:
-    """Raise Unusable where the study's directory holds another study: its trials are not this one's."""
-    if (study.path / STUDY).exists():
-        compare(begun(study.path), study)
+def refuse_another(study: Study) -> dict[str, Any]:
+    """Raise Unusable where the directory's trials cannot be compared with this study's.
 
-
-def may_change(name: str) -> bool:
-    """Return whether a field may be another one when a study goes on."""
-    return bool({name, name.partition(".")[0]} & FREE)
-
-
-def saved_base(study: Study) -> dict[str, Any]:
-    """Return what the trials of a study began with, {} where that was not written down: by a former version."""
+    They had other settings, or a version with other defaults made them. Returns the fields that
+    they began with.
+    """
     file = study.path / STUDY
-    return (
-        json.loads(file.read_text(encoding="utf-8")).get(BASE, {}) if file.exists() else study.base
-    )
-
-
-def refuse_other_defaults(study: Study) -> None:
-    """Raise Unusable where the trials that there are were made with other defaults than this version has."""
-    before, combinations = saved_base(study), list(islice(of_choices(study.space), MOST))
+    if not file.exists():
+        return study.base
+    old = begun(study.path)
+    base: dict[str, Any] = json.loads(file.read_text(encoding="utf-8")).get(BASE) or old.base
+    before = {**base, **what_counts(old)}
+    now = {**study.base, **what_counts(study)}
+    combinations = list(islice(of_choices(study.space), MOST))
     told = [
         f"{name}: {before[name]} -> {value}"
-        for name, value in study.base.items()
+        for name, value in now.items()
         if name in before
         and before[name] != value
-        and not may_change(name)
-        and name not in study.space
-        and any(study.is_read(name, found) for found in combinations)
-    ]
-    if told:
-        remedy = f'name another directory = "..." in {study.source}, or go on with the version that began it'
-        raise Unusable(
-            f"{study.path} holds a study from before the defaults changed, {'; '.join(told)}: {remedy}"
+        and not {name, name.partition(".")[0]} & FREE
+        and (
+            name not in base
+            or name in {*study.space, *old.space}
+            or any(study.is_read(name, found) for found in combinations)
         )
-
-
-def compare(old: Study, new: Study) -> None:
-    """Raise Unusable where the trials of two studies cannot stand side by side, naming what differs."""
-    tables = [({**study.file, **study.settings}, study.space) for study in (old, new)]
-    told = [
-        f"{name}: {a.get(name, 'not set')} -> {b.get(name, 'not set')}"
-        for a, b in zip(*tables, strict=True)
-        for name in sorted({*a, *b})
-        if a.get(name) != b.get(name) and not may_change(name)
     ]
-    told += [f"{name}: {getattr(old, name)} -> {getattr(new, name)}" for name in others(old, new)]
     if told:
-        remedy = f'name another directory = "..." in {new.source}, or put back what was changed'
-        raise Unusable(f"{new.path} holds a study with other settings, {'; '.join(told)}: {remedy}")
+        raise Unusable(
+            f"{study.path} holds a study with other settings or defaults, {'; '.join(told)}: name "
+            f'another directory = "..." in {study.source}, or put back what was changed'
+        )
+    return base
 
 
-def others(old: Study, new: Study) -> Iterable[str]:
-    """Yield the names of what else differs."""
-    return (
-        name
-        for name in ("measure", "seeds", "sampler", "pruner")
-        if getattr(old, name) != getattr(new, name)
-    )
+def what_counts(study: Study) -> dict[str, Any]:
+    """List what must not change beside the settings."""
+    names = ("measure", "seeds", "sampler", "pruner")
+    return {name: getattr(study, name) for name in names} | {
+        name: str(one) for name, one in study.space.items()
+    }
 
 
 def measured(study: Study) -> str:
-    """Return what a trial's value is, in words."""
+    """Say what a trial's value is."""
     seeds = f"seed{'s' * (len(study.seeds) > 1)} {', '.join(map(str, study.seeds))}"
     return f"{MEASURES[study.measure]}, " + ("mean over " if len(study.seeds) > 1 else "") + seeds

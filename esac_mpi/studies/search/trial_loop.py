@@ -1,49 +1,53 @@
-"""A task of a search, as its rank 0 knows it: it takes one trial after the other, until none is left.
+"""A task of a search on rank 0: it takes one trial after the other, until none is left.
 
-A trial is taken under a lock of its own: first one that its task has left (stopped, killed, its node lost), which goes on where
-its run directory stands, then a new one. Every decision is on disk before the journal is told of it: a task that dies between the
-two leaves a trial that the next one decides in the same way.
+A trial is taken under a lock of its own, made as a run's: first one that its task has left
+(stopped, killed, its node lost), which goes on where its run directory stands, then a new one.
 """
 
 import math
 import os
 import socket
 import time
-from collections.abc import Generator, Mapping
+from collections.abc import Callable, Mapping
 from contextlib import closing, suppress
 from dataclasses import fields
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
+from esac_mpi import learners
 from esac_mpi.analysis.names import candidates
 from esac_mpi.analysis.outcomes import outcome
 from esac_mpi.config import Config, ConfigError
 from esac_mpi.config.fields import shown
+from esac_mpi.envs import EditedTask
 from esac_mpi.host import log, process_start
-from esac_mpi.host.run_directory import CHECKPOINT, METRICS, PREVIOUS
+from esac_mpi.host.run_directory import CHECKPOINT, LOCK, METRICS, PREVIOUS
 from esac_mpi.host.stop import Stop
+from esac_mpi.play import rollout
 from esac_mpi.play.counters import Counters
-from esac_mpi.record import Run, Unreadable
-from esac_mpi.record.lock import SILENT
+from esac_mpi.record import Refused, Run, Unreadable, lock
 from esac_mpi.record.locked_directory import Held
 from esac_mpi.record.status import read_status, write_status
 from esac_mpi.studies.search.journal import PARTS, Journal
-from esac_mpi.studies.search.orders import Ending, Order, Trainings
-from esac_mpi.studies.search.owners import Owners
 from esac_mpi.studies.search.study import Study
 from esac_mpi.training import active_run, ended
+from esac_mpi.training.ended import Ended
 from esac_mpi.training.loop import Listener
+from esac_mpi.training.session import Asked
 
-POLL = 1.0  # between two looks at what others do [s]
 EVALUATION = "evaluation_"  # begins the names of a row's columns of returns
 PRUNED = "pruned"  # status of a run that was given up
 STATE = (CHECKPOINT, PREVIOUS, METRICS)  # files of a run that has begun
-# statuses of one that was to be given up, where its task died before it said so
-UNFINISHED = ("running", "requeue")
 GO_ON = "run the same command again"
+OF_SETTINGS = (rollout.NoFiniteReturn, rollout.ThetaNotFinite, learners.LearnerNotFinite)
+# any settings would meet these
+OF_MACHINE = (learners.NoDevice, learners.NotInstalled, ImportError, Refused, EditedTask)
+
+# trains on all ranks; returns how it ended, and whether a rank wishes to stop
+Train = Callable[[Asked], tuple[Ended, bool]]
 
 
 class Left(Exception):
@@ -54,34 +58,36 @@ class Left(Exception):
         self.code = code
 
 
-class Result(NamedTuple):
-    """What a trial's run of one seed came to: its value, None where it ended the trial, and whether a rank wishes to stop."""
-
-    value: float | None
-    wished: bool
+class TrialFailed(Exception):
+    """A trial has no value, by its own fault; the message says why."""
 
 
 class Task:
-    """A task. stop: hears signals between trainings. place: the directory of its status.json, for job scripts; None for none."""
+    """A task. stop: hears signals between trainings. place: of its status.json, for job scripts."""
 
     def __init__(
-        self, study: Study, stop: Stop, max_hours: float = 0.0, place: Path | None = None
+        self,
+        study: Study,
+        train: Train,
+        stop: Stop,
+        max_hours: float = 0.0,
+        place: Path | None = None,
     ) -> None:
-        self._study, self._stop, self._place = study, stop, place
+        self._study, self._train, self._stop, self._place = study, train, stop, place
         # by the monotonic clock [s]
         self._end = process_start.BEGAN + 3600 * max_hours if max_hours else math.inf
-        self._journal, self._owners = Journal(study, fresh=True), Owners(study.path)
-        # since when trials of other hosts have been waited for, by the monotonic clock [s]
-        self._doubts: dict[int, float] = {}
+        self._journal = Journal(study, fresh=True)
+        self._wished = False  # whether a rank wishes to stop
         self._given_up = False  # whether the trial in progress is to be
 
-    def trainings(self) -> Trainings:
-        """Yield one training after the other, and be sent how it ended; return the exit code."""
+    def work(self) -> int:
+        """Make one trial after the other; return the exit code."""
         self._say_status("running")
         try:
             while (taken := self._take()) is not None:
-                with closing(taken[1]):
-                    yield from self._carry_out(taken[0])
+                number, held = taken
+                with closing(held):
+                    self._make(number)
         except Left as end:
             self._say_status("requeue" if end.code == ended.STOPPED else "failed")
             (log.say if end.code == ended.STOPPED else log.warn)(str(end))
@@ -107,121 +113,117 @@ class Task:
             write_status(self._place, {**about, **more})
 
     def _take(self) -> tuple[int, Held] | None:
-        """Return a trial and its lock, None where each is finished or in living hands. Raises Left."""
-        while not self._stop.wished and time.monotonic() < self._end:
-            with self._journal.alone():
-                trials = self._journal.trials()
-                running = [trial.number for trial in trials if trial.state == "running"]
-                for number in running:
-                    if held := self._claimed(number):
-                        log.say(f"trial {number} was left, and goes on")
-                        return number, held
-                if len(trials) < self._study.trials:
-                    number = self._journal.begin()
-                    if held := self._claimed(number):
-                        return number, held
-                    continue
-            doubtful = [number for number in running if not self._owners.is_sure(number)]
-            if not doubtful:
-                return None
-            self._refuse_silence(doubtful)
-            time.sleep(POLL)
-        raise Left(ended.STOPPED, f"stopped between two trials; {GO_ON}")
+        """Take a trial and its lock, None where each is finished or in other hands. Raises Left."""
+        self._stop_if_wished("stopped between two trials")
+        if time.monotonic() >= self._end:
+            raise Left(ended.STOPPED, f"--max-hours are over; {GO_ON}")
+        with self._journal.alone():
+            trials = self._journal.trials()
+            for trial in trials:
+                if trial.state == "running" and (held := self._claim(trial.number)):
+                    log.say(f"trial {trial.number} was left, and goes on")
+                    return trial.number, held
+            if len(trials) < self._study.trials:
+                number = self._journal.begin()
+                if held := self._claim(number):
+                    return number, held
+        return None
 
-    def _refuse_silence(self, doubtful: list[int]) -> None:
-        """Raise Left where the holder of a trial, of another host, has been silent for long: locks may outlive their host."""
-        now = time.monotonic()
-        self._doubts = {number: self._doubts.get(number, now) for number in doubtful}
-        for number, since in self._doubts.items():
-            if now - since >= SILENT:
-                told = f"trial {number} is locked by {self._owners.holder(number)}, silent for {(now - since) / 60:.0f} minutes"
-                raise Left(
-                    ended.FAILED, f"{told}: if that host is down, remove the lock, and {GO_ON}"
-                )
-
-    def _claimed(self, number: int) -> Held | None:
-        """Return the lock of a trial that goes on, None where somebody has it, or had it a moment ago and has finished it."""
-        held = self._owners.claim(number)
-        if held and self._journal.trial(number).state != "running":
+    def _claim(self, number: int) -> Held | None:
+        """Lock a trial; None where somebody has it, or had it a moment ago and has finished it."""
+        path = self._study.lock_of(number)
+        if (path / LOCK).exists() and not lock.is_free(path):
+            return None  # at once: a batch job would wait for the lock
+        held = Held(path)
+        try:
+            held.claim()
+        except Refused:
+            return None
+        if self._journal.trial(number).state != "running":
             held.close()
             return None
+        held.keep_beating()
         return held
 
-    def _carry_out(self, number: int) -> Generator[Order, Ending, None]:
-        """Make the runs of a trial, and tell its value. Raises Left where it cannot be finished here."""
-        found, values, wished = self._journal.values(number), list[float](), False
+    def _stop_if_wished(self, told: str) -> None:
+        if self._wished or self._stop.wished:
+            raise Left(ended.STOPPED, f"{told}; {GO_ON}")
+
+    def _make(self, number: int) -> None:
+        """Make the runs of a trial, and tell its value. Raises Left if it ends elsewhere."""
+        found = self._journal.values(number)
+        values: list[float] = []
         self._say_status("running", trial=number)
         log.say(f"trial {number}: {listed(found)}")
         for place in range(len(self._study.seeds)):
-            if wished or self._stop.wished:
-                raise Left(ended.STOPPED, f"trial {number}: stopped; {GO_ON}")
-            value, wished = yield from self._made(number, found, place, values)
+            self._stop_if_wished(f"trial {number}: stopped")
+            try:
+                value = self._run(number, found, place, values)
+            except TrialFailed as failure:
+                self._journal.fail(number, str(failure))
+                log.say(f"trial {number}: failed: {failure}")
+                return
             if value is None:
-                break
+                return
             values.append(value)
-        else:
-            self._journal.complete(number, float(np.mean(values)))
-            log.say(f"trial {number}: {np.mean(values):,.6g}")
-        if wished:
-            raise Left(ended.STOPPED, f"stopped after trial {number}; {GO_ON}")
+        self._journal.complete(number, float(np.mean(values)))
+        log.say(f"trial {number}: {np.mean(values):,.6g}")
 
-    def _made(
+    def _run(
         self, number: int, found: Mapping[str, Any], place: int, values: list[float]
-    ) -> Generator[Order, Ending, Result]:
-        """Make a trial's run of a seed, or find what became of it. Raises Left."""
+    ) -> float | None:
+        """Make or resume a trial's run of a seed; None where that ends the trial. Raises Left."""
         seed = self._study.seeds[place]
         path = self._study.run_of(number, seed)
-        status, trial = read_status(path).get("status"), self._journal.trial(number)
-        if status == PRUNED or (
-            status in UNFINISHED
-            and trial.reported > place * PARTS
-            and self._journal.is_beaten(number)
-        ):
-            return self._prune(number, path)
-        if status == "failed" and seed in trial.again:
-            return self._fail(number, f"the run in {path} failed twice")
-        if status == "failed":
+        if read_status(path).get("status") == "failed":
+            if seed in self._journal.trial(number).again:
+                raise TrialFailed(f"the run in {path} failed twice")
             self._journal.again(number, seed)
         try:
             config = self._study.config(
                 found, seed=seed, run_dir=str(path), max_hours=self._hours_left()
             )
         except ConfigError as error:
-            return self._fail(number, str(error))
+            raise TrialFailed(str(error)) from error
         self._given_up = False
         command = ["esac_mpi.train", "search", self._study.source, "trial", str(number)]
-        ending = yield Order(config, self._listener(number, config, place, values), command)
-        if self._given_up and ending.code == ended.STOPPED:
-            return self._prune(number, path, ending.wished)
-        if ending.code != ended.FINISHED:
-            return self._fail(number, self._judged(number, path, ending), ending.wished)
+        listener = self._listener(number, config, place, values)
+        end, self._wished = self._train(Asked(lambda: (config, False), command, listener))
+        if self._given_up and end.code == ended.STOPPED:
+            self._journal.prune(number)
+            write_status(path, {**read_status(path), "status": PRUNED})
+            log.say(f"trial {number}: given up")
+            return None
+        if end.code != ended.FINISHED:
+            raise self._judge(number, path, end)
         try:
             value = outcome(Run.open(path), self._study.measure)
         except Unreadable as error:
-            return self._fail(number, str(error), ending.wished)
+            raise TrialFailed(str(error)) from error
         if not math.isfinite(value):
-            why = f"the run in {path} has no evaluation whose returns are all finite"
-            return self._fail(number, why, ending.wished)
-        return Result(value, ending.wished)
+            raise TrialFailed(f"the run in {path} has no evaluation whose returns are all finite")
+        return value
 
     def _hours_left(self) -> float:
         """Return what is left of --max-hours, 0 where there is no such limit [h]."""
         return max(self._end - time.monotonic(), 1.0) / 3600 if self._end < math.inf else 0.0
 
     def _listener(self, number: int, config: Config, place: int, values: list[float]) -> Listener:
-        """Return what hears of a run's rows, and ends it where its trial is to be given up, or a signal came before it began.
+        """Make what hears of a run's rows, and ends it where its trial is to be given up.
 
-        A value stands for a part of the budget: the mean of the seeds before this one and of this one so far.
+        It ends it too where a signal came before it began. A value belongs to a part of the
+        budget: the mean of the seeds before this one and of this one so far.
         """
-        reported = [self._journal.trial(number).reported]
+        reported = self._journal.trial(number).reported
 
-        def tells(row: dict[str, Any]) -> None:
+        def report(row: dict[str, Any]) -> None:
+            nonlocal reported
             value = so_far(row, self._study.measure)
             share = active_run.spent(config, row["generation"], counters(row))
             step = place * PARTS + min(int(share * PARTS), PARTS)
-            if value is None or share >= 1 or step == place * PARTS or step <= reported[0]:
+            if value is None or share >= 1 or step == place * PARTS or step <= reported:
                 return
-            reported[0] = step
+            reported = step
             try:
                 self._given_up = self._journal.report(
                     number, step, float(np.mean([*values, value]))
@@ -230,45 +232,29 @@ class Task:
                 log.warn(f"trial {number}: {error}; its value at step {step} is not in the journal")
 
         def hears(row: dict[str, Any]) -> bool:
-            tells(row)
+            report(row)
             return self._given_up or self._stop.wished
 
         return hears
 
-    def _judged(self, number: int, path: Path, ending: Ending) -> str:
-        """Return why a training failed by its trial's own fault. Raises Left where it did not, or cannot be known to have."""
-        if ending.code == ended.STOPPED:
-            raise Left(ended.STOPPED, f"trial {number}: stopped; {GO_ON}")
-        if ending.code == ended.NO_CHECKPOINT and any(
-            (path / name).exists() for name in STATE
-        ):  # not that of a source
-            return ending.said
-        if ending.code == ended.FAILED and not ending.said and was_spoilt(read_status(path)):
-            return f"no evaluation of the run in {path} had all its returns finite"
+    def _judge(self, number: int, path: Path, end: Ended) -> Exception:
+        """Say whether a training failed by its trial's fault, TrialFailed, or another's, Left."""
+        said, kind = str(end), end.kind or Ended
+        if end.code == ended.STOPPED:
+            return Left(ended.STOPPED, f"trial {number}: stopped; {GO_ON}")
+        if end.code == ended.NO_CHECKPOINT and any((path / name).exists() for name in STATE):
+            return TrialFailed(said)  # not that of a source
+        if end.code == ended.FAILED and not said and was_spoilt(read_status(path)):
+            return TrialFailed(f"no evaluation of the run in {path} had all its returns finite")
         others = any(trial.state in ("complete", PRUNED) for trial in self._journal.trials())
-        if ending.of_settings or (
-            ending.code == ended.WRONG_USAGE and others and not ending.of_machine
-        ):
-            return ending.said
-        raise Left(
-            ending.code, f"trial {number}: {ending.said or 'its run failed; its log.txt tells'}"
-        )
-
-    def _fail(self, number: int, why: str, wished: bool = False) -> Result:
-        self._journal.fail(number, why)
-        log.say(f"trial {number}: failed: {why}")
-        return Result(None, wished)
-
-    def _prune(self, number: int, path: Path, wished: bool = False) -> Result:
-        """Say of a run that it was given up, then tell it of its trial."""
-        write_status(path, {**read_status(path), "status": PRUNED})
-        self._journal.prune(number)
-        log.say(f"trial {number}: given up")
-        return Result(None, wished)
+        may_be = end.code == ended.WRONG_USAGE and others and not issubclass(kind, OF_MACHINE)
+        if issubclass(kind, OF_SETTINGS) or may_be:
+            return TrialFailed(said)
+        return Left(end.code, f"trial {number}: {said or 'its run failed; its log.txt tells'}")
 
 
 def was_spoilt(status: Mapping[str, Any]) -> bool:
-    """Return whether a run failed since no evaluation had all its returns finite: it got on, unlike one started in vain."""
+    """Whether a run failed as no evaluation was all finite: it got on, unlike one begun in vain."""
     return (
         status.get("status") == "failed"
         and status.get("best_return", 0.0) is None
@@ -277,7 +263,7 @@ def was_spoilt(status: Mapping[str, Any]) -> bool:
 
 
 def so_far(row: Mapping[str, Any], measure: str) -> float | None:
-    """Return what a run has come to by a row with an evaluation, None for another row."""
+    """Compute what a run has come to by a row with an evaluation, None for another row."""
     policies = candidates(
         name.removeprefix(EVALUATION) for name in row if name.startswith(EVALUATION)
     )
@@ -291,12 +277,12 @@ def so_far(row: Mapping[str, Any], measure: str) -> float | None:
 
 
 def counters(row: Mapping[str, Any]) -> Counters:
-    """Return what a run has counted by a row."""
+    """Read a run's counters from a row."""
     return Counters(**{f.name: row[f.name] for f in fields(Counters)})
 
 
 def listed(found: Mapping[str, Any]) -> str:
-    """Return the values of a trial's fields as a person writes them."""
+    """Write the values of a trial's fields as a person does."""
     return ", ".join(
         f"{name} {value:.6g}" if type(value) is float else f"{name} {shown(value)}"
         for name, value in found.items()
