@@ -8,7 +8,7 @@ from pathlib import Path
 from esac_mpi.analysis.clock import Machine
 from esac_mpi.analysis.messages import Unusable, note, some
 from esac_mpi.config import ConfigError
-from esac_mpi.config.bounds import Int64, NonNegative
+from esac_mpi.config.bounds import INT64, NON_NEGATIVE
 from esac_mpi.config.exact import whole
 from esac_mpi.host.invocation import SCRIPT, as_called, called
 from esac_mpi.host.paths import given
@@ -28,7 +28,7 @@ def parser(about: str | None) -> argparse.ArgumentParser:
 def seed(text: str) -> int:
     """Return the seed that a text says, as argparse's `type`."""
     value = whole(text)
-    if problem := NonNegative().problem(value) or Int64().problem(value):
+    if problem := NON_NEGATIVE.problem(value) or INT64.problem(value):
         raise argparse.ArgumentTypeError(problem)
     return value
 

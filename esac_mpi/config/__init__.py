@@ -4,7 +4,7 @@ May import: host.
 Begin with: run.py and evolution.py for the tables, whole.py for how they make one Config.
 
 Defaults are the paper's (P: Suri et al., ESAC, section or appendix) where it states a value, then the public code's (C), then
-our own measurement (M); when ESAC's phases run and what passes between its halves is by default what came out best (readings.py
+our own measurement (M); when ESAC's phases run and what passes between its halves is by default what came out best (presets.py
 has the paper's). A TOML file and the command line hold only what differs. A table stands with its family (run, evolution,
 off_policy, ppo); whole.py makes them one Config. What others use of all this is named here.
 """
@@ -12,19 +12,17 @@ off_policy, ppo); whole.py makes them one Config. What others use of all this is
 from esac_mpi.config.asynchronous import AESRL
 from esac_mpi.config.automatic import automatic, in_numbers, on_ranks
 from esac_mpi.config.command_line import as_words, load
-from esac_mpi.config.continuing import FREE, WARN, differences
 from esac_mpi.config.distribution import CEM, CEMRL, individuals
-from esac_mpi.config.errors import ConfigError
 from esac_mpi.config.evolution import ES, ESAC, Evolution, child_slots, members, slots, winners
 from esac_mpi.config.exact import exact
 from esac_mpi.config.fields import NAMES, flatten, hint, marks, updated
 from esac_mpi.config.files import UNSAVED, from_table, read_file, read_toml, to_toml
 from esac_mpi.config.genetic import ERL
-from esac_mpi.config.joining import changed, joined, plain, settings
 from esac_mpi.config.off_policy import DDPG, SAC, TD3
 from esac_mpi.config.ppo import PPO
-from esac_mpi.config.readings import ERL_ACTOR, ERL_READINGS, READINGS
-from esac_mpi.config.reads import unread_in
+from esac_mpi.config.presets import ERL_ACTOR, ERL_READINGS, READINGS
+from esac_mpi.config.reads import FREE, WARN, differences, unread_in
+from esac_mpi.config.resolution import changed, idle, joined, plain, resolved, settings
 from esac_mpi.config.rules import check
 from esac_mpi.config.run import (
     Budget,
@@ -36,8 +34,7 @@ from esac_mpi.config.run import (
     Stop,
     Task,
 )
-from esac_mpi.config.sources import idle, resolved
-from esac_mpi.config.whole import ALGORITHMS, Config, table_of
+from esac_mpi.config.whole import ALGORITHMS, Config, ConfigError, table_of
 
 __all__ = [
     "AESRL", "ALGORITHMS", "CEM", "CEMRL", "DDPG", "ERL", "ERL_ACTOR", "ERL_READINGS", "ES", "ESAC", "FREE", "NAMES",

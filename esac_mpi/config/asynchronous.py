@@ -5,7 +5,6 @@ from dataclasses import dataclass
 from typing import Annotated, Literal
 
 from esac_mpi.config.bounds import (
-    AtMost,
     AutoFloat,
     AutoInt,
     Fraction,
@@ -13,10 +12,10 @@ from esac_mpi.config.bounds import (
     NonNegativeInt,
     PositiveFloat,
     PositiveInt,
+    at_most,
 )
 from esac_mpi.config.off_policy import replay_too_small
-from esac_mpi.config.selecting import Selecting
-from esac_mpi.config.table import OnlyWith, OnlyWithOne, Reads, Whole
+from esac_mpi.config.table import OnlyWith, OnlyWithOne, Reads, Selecting, Whole
 
 RANGED = ("linear", "sigmoid")
 SIGNED = (*RANGED, "absolute", "relative")
@@ -112,7 +111,7 @@ class AESRL(Selecting):
     ] = 0.2
     """Share of successes above which the variance grows. C."""
     success_factor: Annotated[
-        PositiveFloat, AtMost(1), OnlyWith(mean_rule=BY_RETURN, variance_rule="success")
+        PositiveFloat, at_most(1), OnlyWith(mean_rule=BY_RETURN, variance_rule="success")
     ] = 0.99
     """What it is multiplied by where it shrinks; it grows by the inverse. C."""
     success_frozen: Annotated[bool, OnlyWith(mean_rule=BY_RETURN, variance_rule="success")] = False

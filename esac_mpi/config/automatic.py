@@ -7,7 +7,7 @@ from typing import Any
 
 from esac_mpi.config.bounds import AUTO
 from esac_mpi.config.fields import flatten, hint, takes_auto, updated, value_of
-from esac_mpi.config.readings import ARRIVALS
+from esac_mpi.config.presets import ARRIVALS
 from esac_mpi.config.reads import unread
 from esac_mpi.config.whole import Config, table_of
 
@@ -43,16 +43,13 @@ def on_ranks(config: Config, ranks: int, run: Config | None = None) -> dict[str,
 
 def in_numbers(config: Config, population: int = LEAST) -> Config:
     """Put some number in the place of all that is "auto"; population: of members."""
-    sizes = {name: population for name in _unresolved(config) if name.endswith("population_size")}
-    kernels = "torch" if config.learner.kernels == AUTO else config.learner.kernels
-    return updated(
-        config,
-        {
-            "learner.kernels": kernels,
-            **{name: hint(name)(1) for name in _unresolved(config)},
-            **sizes,
-        },
-    )
+    values: dict[str, Any] = {
+        name: population if name.endswith("population_size") else hint(name)(1)
+        for name in _unresolved(config)
+    }
+    if config.learner.kernels == AUTO:
+        values["learner.kernels"] = "torch"
+    return updated(config, values)
 
 
 def _unresolved(config: Config) -> list[str]:

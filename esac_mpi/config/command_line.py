@@ -1,34 +1,32 @@
 """The command line: every field by its dotted name, parsed by tyro, and one configuration of what was said where."""
 
 import json
-from collections.abc import Callable
+from collections.abc import Mapping
 from contextlib import suppress
+from dataclasses import fields, make_dataclass
 from itertools import pairwise
-from typing import Any, get_args, get_origin
+from typing import Annotated, Any, get_args, get_origin, get_type_hints
 
-from esac_mpi.config import kwargs
-from esac_mpi.config.errors import ConfigError
 from esac_mpi.config.exact import whole
 from esac_mpi.config.fields import NAMES, flatten, hint, shown, updated
-from esac_mpi.config.files import read_file
-from esac_mpi.config.help import read_by
-from esac_mpi.config.joining import joined
+from esac_mpi.config.files import KWARGS, ONE, SAID, no_file, read_file, with_entry
 from esac_mpi.config.names import known
-from esac_mpi.config.whole import ALGORITHMS, Config
-from esac_mpi.config.wrong_file import no_file
+from esac_mpi.config.reads import reads
+from esac_mpi.config.resolution import Hear, joined
+from esac_mpi.config.whole import ALGORITHMS, Config, ConfigError
 from esac_mpi.host import streams
 from esac_mpi.host.invocation import program
 
+WHO = "command line"  # in messages
+
 
 def as_words(value: Any) -> list[str]:
-    """Return a field's value as words of a command line."""
+    """Write a field's value as words of a command line."""
     return [shown(entry) for entry in (value if isinstance(value, list | tuple) else [value])]
 
 
 def load(
-    argv: list[str],
-    say: Callable[[str], None] = lambda text: None,
-    warn: Callable[[str], None] = lambda text: None,
+    argv: list[str], say: Hear = lambda text: None, warn: Hear = lambda text: None
 ) -> tuple[Config, bool]:
     """Resolve defaults, reading, configuration file and command line, in this order; return (config, fresh).
 
@@ -36,65 +34,56 @@ def load(
     what the file sets in vain. Raises ConfigError for a bad file, key or combination, and for a field of the command line that
     the run would not read; SystemExit (0 for --help, 2 for a bad value) from tyro.
     """
-    argv = [_unshortened(token) for token in argv]
     fresh = "--fresh" in argv
-    argv = [token for token in argv if token != "--fresh"]
+    argv = [_unshortened(token) for token in argv if token != "--fresh"]
     file: dict[str, Any] = {}
     source = ""
-    position = next(
-        (i for i, t in enumerate(argv) if t.endswith(".toml") and not _is_of_option(argv, i)), None
-    )
-    if position is not None:
-        source = argv.pop(position)
-        file = read_file(source, warn)
-    argv = kwargs.joined(argv, file.get(kwargs.FIELD, {}))
-    names = _command_line_names(argv)
+    for i, token in enumerate(argv):
+        before = argv[i - 1] if i else ""
+        of_option = before.startswith("--") and "=" not in before
+        if token.endswith(".toml") and not token.startswith("--") and not of_option:
+            source = argv.pop(i)
+            file = read_file(source, warn)
+            break
+    argv = _with_kwargs(argv, file.get(KWARGS, {}))
+    argv, names = _named(argv)
     _refuse_strays(argv, source)
     parsed = dict(flatten(_parse(argv, updated(Config(), file))))
     named = {name: parsed[name] for name in names}
-    return joined(file, named, "command line", source, say, warn), fresh
+    return joined(file, named, WHO, source, say, warn), fresh
 
 
 def _unshortened(token: str) -> str:
-    """Return a token with the full name of --from, which no field can have: it is a word of Python."""
+    """Write --from with its full name: no field can have that, it is a word of Python."""
     return "--start_from" + token[6:] if token == "--from" or token.startswith("--from=") else token
 
 
-def _is_of_option(argv: list[str], i: int) -> bool:
-    """Return whether a token is an option with its value, or the value of the option before it."""
-    return argv[i].startswith("--") or (
-        i > 0 and argv[i - 1].startswith("--") and "=" not in argv[i - 1]
-    )
-
-
-def _command_line_names(argv: list[str]) -> set[str]:
-    """Return the dotted names that the command line sets; rewrite true/false of switches as tyro wants them."""
-    named, name = set(), ""
-    for i, token in enumerate(argv):
+def _named(argv: list[str]) -> tuple[list[str], set[str]]:
+    """Return the words as tyro wants them, and the fields that they set: true as True, 1e6 as 1000000."""
+    words, names, name = [], set(), ""
+    for token in argv:
         if token.startswith("--") and token != "--help":
-            name = known(token[2:].split("=")[0].replace("-", "_"), "command line")
-            named.add(name)
+            name = known(token[2:].split("=")[0].replace("-", "_"), WHO)
+            names.add(name)
         option, equals, value = token.rpartition("=")
-        if name and (equals or not token.startswith("--")) and _is_whole(name):
-            argv[i] = option + equals + _whole(name, value)
-        if value in ("true", "false") and name and hint(name) is bool:
-            argv[i] = option + equals + value.capitalize()
-    return named
-
-
-def _is_whole(name: str) -> bool:
-    return hint(name) is int or (get_origin(hint(name)) is tuple and int in get_args(hint(name)))
+        if name and (equals or not token.startswith("--")):
+            kind = hint(name)
+            if kind is int or (get_origin(kind) is tuple and int in get_args(kind)):
+                value = _whole(name, value)
+            elif kind is bool and value in ("true", "false"):
+                value = value.capitalize()
+        words.append(option + equals + value)
+    return words, names
 
 
 def _whole(name: str, text: str) -> str:
-    """Write a whole number with digits alone, 1e6 as 1000000. Raises ConfigError for another number; leaves other words."""
+    """Write a whole number with digits alone. Raises ConfigError for another number; leaves other words."""
     try:
         return str(whole(text))
     except ValueError:
         with suppress(ValueError):
-            raise ConfigError(
-                f"command line: {name} = {float(text):g}: expected an integer"
-            ) from None
+            told = f"{name} = {float(text):g}: expected an integer"
+            raise ConfigError(f"{WHO}: {told}") from None
         return text
 
 
@@ -111,16 +100,57 @@ def _refuse_strays(argv: list[str], source: str) -> None:
         count += 1
         many = field in NAMES and get_origin(hint(field)) is tuple
         if many and "," in word:
-            raise ConfigError(
-                f"command line: {field} = {word!r}: expected numbers apart by blanks, as in --{field} 64 64"
-            )
+            wanted = f"expected numbers apart by blanks, as in --{field} 64 64"
+            raise ConfigError(f"{WHO}: {field} = {word!r}: {wanted}")
         if count == 1 or word.startswith("-") or (many and word.isdigit()):
             continue
         if source and word.endswith(".toml"):
-            raise ConfigError(
-                f"command line: {word!r}: one configuration file is read, and {source} is named before it"
-            )
-        raise ConfigError(f"command line: {no_file(word)}")
+            why = f"one configuration file is read, and {source} is named before it"
+            raise ConfigError(f"{WHO}: {word!r}: {why}")
+        raise ConfigError(f"{WHO}: {no_file(word)}")
+
+
+def _with_kwargs(argv: list[str], given: Mapping[str, Any]) -> list[str]:
+    """Join --task.kwargs NAME by NAME into one JSON object.
+
+    given: those of the file, which single ones join and an object replaces. Raises ConfigError.
+    """
+    rest, found, waiting = [], None, list(argv)
+    while waiting:
+        option, equals, value = waiting.pop(0).partition("=")
+        name = option.replace("-", "_")
+        if name != f"__{KWARGS}" and not name.startswith(f"__{ONE}"):
+            rest.append(option + equals + value)
+            continue
+        if not equals:
+            if not waiting or waiting[0].startswith("--"):
+                raise ConfigError(f"{WHO}: {option}: expected a value after it")
+            value = waiting.pop(0)
+        if name == f"__{KWARGS}":
+            found = _object(value)
+        else:  # an argument of Python's has no dashes, a table in one may
+            first, dot, inner = option[len(ONE) + 2 :].partition(".")
+            argument = first.replace("-", "_") + dot + inner
+            found = with_entry(given if found is None else found, argument, _value(value))
+    return rest if found is None else [*rest, f"--{KWARGS}={json.dumps(found)}"]
+
+
+def _object(text: str) -> dict[str, Any]:
+    """Read a JSON object. Raises ConfigError for anything else."""
+    with suppress(ValueError, RecursionError):
+        if isinstance(found := json.loads(text), dict):
+            return found
+    wanted = f"a JSON object, as '{{\"name\": 0.5}}', or --{ONE}NAME VALUE"
+    raise ConfigError(f"{WHO}: {KWARGS} = {text!r}: expected {wanted}")
+
+
+def _value(text: str) -> Any:
+    """Read a value as JSON has it, or Python a number or a truth; any other text is itself."""
+    truths = {"True": True, "False": False}
+    for read in (truths.__getitem__, json.loads, float):
+        with suppress(KeyError, ValueError, RecursionError):
+            return read(text)
+    return text
 
 
 def _parse(argv: list[str], default: Config) -> Config:
@@ -144,19 +174,18 @@ def _parse(argv: list[str], default: Config) -> Config:
         "a second; the run then goes on from its last checkpoint.\n\n"
         "Sources of the defaults: P the paper, C its public code, M measured here."
     )
-    flags = (tyro.conf.FlagConversionOff,)
-    default = read_by(asked, default) if (asked := _asked_about(argv)) else default
+    shown_fields = _fields_of(_asked_about(argv), default)
     tables = tyro.constructors.ConstructorRegistry()
     tables.primitive_rule(_json_of)
     with tables:
         try:
             return tyro.cli(
-                type(default),
+                type(shown_fields),
                 prog=program(),
                 description=text,
-                default=default,
+                default=shown_fields,
                 args=argv,
-                config=flags,
+                config=(tyro.conf.FlagConversionOff,),
             )
         except OSError:  # the reader, `head` say, has seen enough of the help; or nothing takes it
             streams.let_go()
@@ -164,12 +193,42 @@ def _parse(argv: list[str], default: Config) -> Config:
 
 
 def _asked_about(argv: list[str]) -> str:
-    """Return the algorithm that a command line asks for help about, "" for none or all."""
+    """Find the algorithm that a command line asks for help about, "" for none or all."""
     words = " ".join(argv).replace("=", " ").split()
-    named = [
-        value for name, value in pairwise(words) if name == "--algorithm" and value in ALGORITHMS
-    ]
-    return named[-1] if named and {"--help", "-h"} & set(words) else ""
+    named = [value for name, value in pairwise(words) if name == "--algorithm"]
+    asks = named and named[-1] in ALGORITHMS and {"--help", "-h"} & set(words)
+    return named[-1] if asks else ""
+
+
+def _fields_of(algorithm: str, config: Config) -> Config:
+    """Make an object like a configuration, of whose fields help shows those that an algorithm reads; "": all settings."""
+    hidden: dict[str, set[str]] = {"": {SAID}}
+    for name in NAMES if algorithm else ():
+        if not reads(algorithm, name):
+            table, _, key = name.rpartition(".")
+            hidden.setdefault(table, set()).add(key)
+    parts = {}
+    for table in hidden.keys() - {""}:
+        part = getattr(config, table)
+        if hidden[table] == {f.name for f in fields(part)}:
+            hidden[""].add(table)
+        else:
+            parts[table] = _without(part, hidden[table], {})
+    return _without(config, hidden[""], parts)
+
+
+def _without(config: Any, hidden: set[str], parts: dict[str, Any]) -> Any:
+    """Make an object like a dataclass's, with some fields hidden from tyro's help and others replaced."""
+    import tyro
+
+    kind = type(config)
+    hints = get_type_hints(kind, include_extras=True)
+    types: dict[str, Any] = {name: Annotated[hints[name], tyro.conf.Suppress] for name in hidden}
+    types |= {name: type(part) for name, part in parts.items()}
+    changed = [(name, types[name], kind.__dataclass_fields__[name]) for name in types]
+    made: Any = make_dataclass(kind.__name__, changed, bases=(kind,), frozen=True)
+    made.__module__ = kind.__module__  # where tyro reads what the fields' docstrings say
+    return made(**{f.name: parts.get(f.name, getattr(config, f.name)) for f in fields(kind)})
 
 
 def _json_of(field: Any) -> Any:

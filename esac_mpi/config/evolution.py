@@ -6,20 +6,19 @@ from typing import Annotated, Literal
 
 from esac_mpi.config.bounds import (
     AUTO,
-    AtMost,
     AutoFloat,
     AutoInt,
     Fraction,
     NonNegativeFloat,
     NonNegativeInt,
-    NonNegativeOr,
-    OffOr,
     PositiveFloat,
     PositiveInt,
+    at_most,
+    non_negative_or,
+    off_or,
 )
 from esac_mpi.config.exact import exact
-from esac_mpi.config.selecting import SURVIVAL, Selecting
-from esac_mpi.config.table import OnlyWith, OnlyWithOne, Reads, Whole
+from esac_mpi.config.table import SURVIVAL, OnlyWith, OnlyWithOne, Reads, Selecting, Whole
 
 # of what AMT reads where it needs no phases
 WITHOUT_PHASES = OnlyWithOne(sac_phases=True, amt_trigger=("interval", "generation"))
@@ -42,7 +41,7 @@ class Evolution(Selecting):
     population_size: AutoInt = AUTO
     """Offspring per generation, n [members]. auto: the least multiple of twice the workers (of es: of the ranks of its first
     start but one) that is at least 28. P: D.1, 50; C: 10."""
-    reward_shift: Annotated[float | Literal["survival"], NonNegativeOr(SURVIVAL)] = SURVIVAL
+    reward_shift: Annotated[float | Literal["survival"], non_negative_or(SURVIVAL)] = SURVIVAL
     """What each step takes from the fitness, by which members are compared: return - reward_shift * length
     [reward]. Evaluations, rows and learners have the task's own returns and rewards. survival: the task's
     bonus for staying alive, 0 where it has none; the run's config.toml has the number. ARS: the bonus; P, C: 0."""
@@ -69,7 +68,7 @@ class Evolution(Selecting):
     each weight matrix (EGGROLL, arXiv:2511.16652)."""
     noise_table_size: Annotated[PositiveInt, OnlyWith(noise="table")] = 2**25
     """Numbers in the table of noise = table; 4 bytes each, once per node [numbers]. OpenAI-ES: 250,000,000."""
-    noise_rank: Annotated[PositiveInt, AtMost(1000, when_run=True), OnlyWith(noise="lowrank")] = 1
+    noise_rank: Annotated[PositiveInt, at_most(1000, when_run=True), OnlyWith(noise="lowrank")] = 1
     """Rank of the perturbation of a weight matrix under noise = lowrank. EGGROLL: 1."""
     fitness_shaping: Literal["centered_ranks", "standardised", "sign", "sign_ranks"] = (
         "centered_ranks"
@@ -83,7 +82,7 @@ class Evolution(Selecting):
     observation_normalisation: bool = True
     """Standardise observations by running statistics, clipped to +-5 standard deviations. OpenAI-ES: on; P, C: off. Of the
     population's episodes, and of SAC's own; members, SAC and its copies see alike, and the replay has them as they were."""
-    length_cap: Annotated[NonNegativeFloat, OffOr(1, 1000, when_run=True)] = 0.0
+    length_cap: Annotated[NonNegativeFloat, off_or(1, 1000)] = 0.0
     """Truncate the population's episodes at this multiple of their running mean length; 0 = off. OpenAI-ES, section 2.1: 2."""
 
     def problems_when_run(self, config: Whole) -> Iterator[str]:

@@ -7,7 +7,7 @@ from functools import cache
 from types import GenericAlias
 from typing import Any, get_args, get_type_hints
 
-from esac_mpi.config.bounds import OrAuto
+from esac_mpi.config.bounds import OR_AUTO
 from esac_mpi.config.whole import Config
 
 
@@ -17,7 +17,7 @@ def flatten(config: Any, prefix: str = "") -> Iterator[tuple[str, Any]]:
         value = getattr(config, f.name)
         if is_dataclass(value):
             yield from flatten(value, f"{prefix}{f.name}.")
-        else:
+        elif f.compare:  # Config.said is no setting
             yield prefix + f.name, value
 
 
@@ -63,7 +63,7 @@ def hint(name: str) -> Any:
 
 def takes_auto(name: str) -> bool:
     """Tell whether a field may be "auto" until a run begins."""
-    return name in NAMES and any(isinstance(mark, OrAuto) for mark in marks(name))
+    return name in NAMES and OR_AUTO in marks(name)
 
 
 @cache

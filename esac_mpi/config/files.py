@@ -5,44 +5,71 @@ import os
 import re
 import tomllib
 from collections.abc import Callable, Collection, Mapping
-from dataclasses import asdict
+from os.path import expanduser, isdir, isfile, join  # false, no error, for what no path can be
 from pathlib import Path
 from typing import Any, Literal, Union, get_args, get_origin
 
-from esac_mpi.config.bounds import AUTO, PLAIN, Plain
-from esac_mpi.config.errors import ConfigError
-from esac_mpi.config.fields import DEFAULTS, NAMES, hint, takes_auto
-from esac_mpi.config.kwargs import gathered
-from esac_mpi.config.names import known
-from esac_mpi.config.old_fields import current
-from esac_mpi.config.whole import Config
-from esac_mpi.config.wrong_file import no_file, other_use
+from esac_mpi.config.bounds import AUTO, PLAIN, is_plain
+from esac_mpi.config.fields import DEFAULTS, NAMES, flatten, hint, takes_auto
+from esac_mpi.config.names import current, known
+from esac_mpi.config.whole import Config, ConfigError
+from esac_mpi.host.invocation import called
 from esac_mpi.host.paths import given
 from esac_mpi.host.run_directory import CONFIG, is_run
 
+SAID = "said"  # the key of a run's own file that names what a person said
 # no part of a run: a directory is moved, a job has its own limit, and a change is let be once
 UNSAVED = ("run_dir", "max_hours", "task.changed")
+KWARGS = "task.kwargs"  # of the task's maker: a table of any names
+ONE = f"{KWARGS}."  # begins the name of one of them
+# a key of another file: what that file is, and its command
+USES = {"variants": ("an experiment", "experiment"), "trials": ("a search", "search")}
+KINDS = {int: "an integer", float: "a number", str: "a string", bool: "true or false"}
 
 
 def from_table(
     table: dict[str, Any], source: str, kwargs: Mapping[str, Any] | None = None
 ) -> dict[str, Any]:
-    """Check a parsed TOML table against the fields; return {dotted name: value}.
+    """Check a parsed TOML table against the fields; return {dotted name: value}, and SAID where it has that.
 
     kwargs: the task's of what the table is set beside, which single ones join.
     Raises ConfigError naming `source`, the key and the nearest valid key, or the expected type.
     """
-    given: dict[str, Any] = {}
+    found: dict[str, Any] = {}
+    said: dict[str, Any] = {}
     for key, entry in table.items():
         if not isinstance(key, str):
             raise ConfigError(f"{source}: {key!r}: expected the name of a field")
+        if key == SAID and isinstance(entry, list):
+            said = {SAID: tuple(name for name in NAMES if name in entry)}
+            continue
         table_of_fields = isinstance(entry, dict) and key not in NAMES
-        found = {f"{key}.{k}": v for k, v in entry.items()} if table_of_fields else {key: entry}
-        if twice := given.keys() & found.keys():
+        part = {f"{key}.{k}": v for k, v in entry.items()} if table_of_fields else {key: entry}
+        if twice := found.keys() & part.keys():
             raise ConfigError(f"{source}: {min(twice)} is set twice")
-        given |= found
-    given = current(gathered(given, kwargs or {}), source)
-    return {name: _coerce(known(name, source), value, source) for name, value in given.items()}
+        found |= part
+    found = current(gathered(found, kwargs or {}), source)
+    return said | {
+        known(name, source): _coerce(name, value, source) for name, value in found.items()
+    }
+
+
+def gathered(values: Mapping[str, Any], beside: Mapping[str, Any]) -> dict[str, Any]:
+    """Put the task's keyword arguments that are named one by one into their table, or else into the one beside."""
+    found = {name: value for name, value in values.items() if not name.startswith(ONE)}
+    for name, value in values.items():
+        if name.startswith(ONE) and isinstance(table := found.get(KWARGS, beside), Mapping):
+            found[KWARGS] = with_entry(table, name[len(ONE) :], value)
+    return found
+
+
+def with_entry(table: Mapping[str, Any], name: str, value: Any) -> dict[str, Any]:
+    """Put a value into a copy of a table, or, where its name has dots, into a table that is in it."""
+    first, dot, rest = name.partition(".")
+    if dot:
+        inner = table.get(first)
+        value = with_entry(inner if isinstance(inner, dict) else {}, rest, value)
+    return {**table, first: value}
 
 
 def read_toml(path: str | Path) -> dict[str, Any]:
@@ -50,23 +77,33 @@ def read_toml(path: str | Path) -> dict[str, Any]:
     try:
         if Path(path).is_dir() or Path(path).suffix == ".h5":
             raise ConfigError(no_file(str(path)))
-        table = tomllib.loads(
-            Path(path).read_text(encoding="utf-8-sig")
-        )  # editors of Windows begin a file with a mark
-        if use := other_use(table, str(path)):
-            raise ConfigError(use)
+        # editors of Windows begin a file with a mark
+        table = tomllib.loads(Path(path).read_text(encoding="utf-8-sig"))
+        for key in USES.keys() & table.keys():
+            what, command = USES[key]
+            raise ConfigError(f"{path} is the file of {what}: {called(command)} run {path}")
         return from_table(table, str(path))
     except OSError as error:
         raise ConfigError(f"{path}: {error.strerror}") from error
-    except (
-        ValueError,
-        RecursionError,
-    ) as error:  # also numbers of 5,000 digits and lists in lists in lists
+    except (ValueError, RecursionError) as error:  # also 5,000 digits, and lists in lists in lists
         raise ConfigError(f"{path}: not valid TOML: {error}") from error
 
 
+def no_file(word: str) -> str:
+    """Say what a word is that names no configuration file, and what is meant."""
+    place = expanduser(word)
+    if isfile(config := join(place, CONFIG)):
+        return f"{word!r} is a run's directory: {config} goes on with the run, and so does the command that began it"
+    if isdir(place):
+        return f"{word!r} is a directory; a configuration file is meant, which ends in .toml"
+    if word.endswith(".h5"):
+        return f"{word!r} has no settings; to begin a run from a policy is --from {word}"
+    meant = "a configuration file, which ends in .toml, nor the value of an option"
+    return f"{word!r} is neither {meant}"
+
+
 def read_file(place: str | os.PathLike[str], warn: Callable[[str], None]) -> dict[str, Any]:
-    """Return what a file that a person names sets; a run's own config.toml means the directory that it is in. Raises ConfigError.
+    """Read a file that a person names; a run's own config.toml means the directory that it is in. Raises ConfigError.
 
     `warn` hears what such a file sets in vain: a person wrote it there, or a former version did.
     """
@@ -75,41 +112,34 @@ def read_file(place: str | os.PathLike[str], warn: Callable[[str], None]) -> dic
     if path.name == CONFIG and is_run(path.parent):
         for name in UNSAVED[1:]:
             if values.get(name, DEFAULTS[name]) != DEFAULTS[name]:
-                warn(
-                    f"{path}: {name} is no part of a run, and not read there: --{name.replace('_', '-')} beside it"
-                )
-        values = {name: value for name, value in values.items() if name not in UNSAVED} | {
-            "run_dir": str(path.parent)
-        }
+                option = f"--{name.replace('_', '-')}"
+                warn(f"{path}: {name} is no part of a run, and not read there: {option} beside it")
+        values = {name: value for name, value in values.items() if name not in UNSAVED}
+        values["run_dir"] = str(path.parent)
     return values
 
 
-def to_toml(config: Config, names: Collection[str] = NAMES) -> str:
-    """Return the resolved configuration as TOML; `read_toml` of it gives the same fields, but for those of UNSAVED.
+def to_toml(config: Config, names: Collection[str] | None = None) -> str:
+    """Write the resolved configuration as TOML; `read_toml` of it gives the same fields, but for those of UNSAVED.
 
-    names: of the fields to write.
+    names: of the fields to write, None for all, and for what was said.
     """
-    tables = asdict(config)
-    names = set(names).difference(UNSAVED)
-    lines = [
-        f"{k} = {_toml_value(v)}"
-        for k, v in tables.items()
-        if not isinstance(v, dict) and k in names
-    ]
-    for name, table in tables.items():
-        if isinstance(table, dict):
-            part = {key: value for key, value in table.items() if f"{name}.{key}" in names}
-            inner = {
-                f"{name}.{key}": part.pop(key)
-                for key, value in list(part.items())
-                if isinstance(value, dict)
-            }
-            for title, entries in {name: part, **inner}.items():
-                values = [
-                    f"{_toml_key(key)} = {_toml_value(value)}" for key, value in entries.items()
-                ]
-                lines += ["", f"[{title}]", *values] if values else []
-    return "\n".join(lines) + "\n"
+    values = {
+        name: value
+        for name, value in flatten(config)
+        if name not in UNSAVED and (names is None or name in names)
+    }
+    tables: dict[str, list[str]] = {"": []}
+    for name, value in values.items():
+        table, _, key = name.rpartition(".")
+        if isinstance(value, dict):
+            tables[name] = [f"{_toml_key(k)} = {_toml_value(v)}" for k, v in value.items()]
+        else:
+            tables.setdefault(table, []).append(f"{key} = {_toml_value(value)}")
+    if names is None and config.said is not None:
+        tables[""].append(f"{SAID} = {_toml_value(config.said)}")
+    parts = [[f"[{title}]", *lines] if title else lines for title, lines in tables.items() if lines]
+    return "\n\n".join("\n".join(part) for part in parts) + "\n"
 
 
 def _coerce(name: str, value: Any, source: str) -> Any:
@@ -129,7 +159,7 @@ def _coerced(name: str, kind: Any, value: Any, source: str) -> Any:
             return tuple(entries)
         wanted = "a list of integers"
     elif kind == dict[str, Any]:
-        if not Plain().problem(value):
+        if isinstance(value, dict) and is_plain(value):
             return value
         wanted = PLAIN
     elif get_origin(kind) is Union:  # a number, or a word for one
@@ -140,24 +170,21 @@ def _coerced(name: str, kind: Any, value: Any, source: str) -> Any:
     else:
         value = _whole(value) if kind is int else value
         if type(value) is kind or (kind is float and type(value) is int):
-            return (
-                float(repr(value)) if kind is float else value
-            )  # an integer beyond any float: inf, which `check` refuses
-        wanted = {int: "an integer", float: "a number", str: "a string", bool: "true or false"}[
-            kind
-        ]
+            # an integer beyond any float: inf, which `check` refuses
+            return float(repr(value)) if kind is float else value
+        wanted = KINDS[kind]
         wanted += _whose_id(value) if name == "task.id" else ""
         wanted += ' or "auto"' if takes_auto(name) else ""
     raise ConfigError(f"{source}: {name} = {value!r}: expected {wanted}")
 
 
 def _whole(value: Any) -> Any:
-    """Return a float that is a whole number, as 1e6 is in TOML, as an integer; anything else as it is."""
+    """Turn a float that is a whole number, as 1e6 is in TOML, into an integer; leave anything else."""
     return int(value) if type(value) is float and value.is_integer() else value
 
 
 def _whose_id(value: Any) -> str:
-    """Return how a task is named, by the id of an environment or its spec if that is what stands for it."""
+    """Say how a task is named, by the id of an environment or its spec if that stands for it."""
     known = getattr(getattr(value, "spec", value), "id", None)
     like = f"'{known}', or" if isinstance(known, str) else "'Pendulum-v1', or"
     return f", the id by which gymnasium.make finds the task: {like} 'module:EnvId' where a module of your own registers it"
@@ -168,9 +195,8 @@ def _toml_key(name: str) -> str:
 
 
 def _toml_text(text: str) -> str:
-    return json.dumps(text, ensure_ascii=False).replace(
-        "\x7f", "\\u007f"
-    )  # which JSON leaves as it is
+    # which JSON leaves as it is
+    return json.dumps(text, ensure_ascii=False).replace("\x7f", "\\u007f")
 
 
 def _toml_value(value: Any) -> str:
@@ -181,9 +207,6 @@ def _toml_value(value: Any) -> str:
     if isinstance(value, tuple | list):
         return "[" + ", ".join(_toml_value(v) for v in value) + "]"
     if isinstance(value, dict):
-        return (
-            "{"
-            + ", ".join(f"{_toml_key(name)} = {_toml_value(v)}" for name, v in value.items())
-            + "}"
-        )
+        entries = (f"{_toml_key(name)} = {_toml_value(v)}" for name, v in value.items())
+        return f"{{{', '.join(entries)}}}"
     return repr(value)

@@ -14,8 +14,7 @@ from esac_mpi.config.bounds import (
 )
 from esac_mpi.config.exact import exact
 from esac_mpi.config.off_policy import replay_too_small
-from esac_mpi.config.selecting import Selecting
-from esac_mpi.config.table import OnlyWith, OnlyWithOne, Reads, Whole
+from esac_mpi.config.table import OnlyWith, OnlyWithOne, Reads, Selecting, Whole
 
 FORMS = {
     "erl": ("n_point", "gaussian"),

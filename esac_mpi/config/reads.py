@@ -7,19 +7,18 @@ from collections.abc import Iterable, Iterator
 from functools import cache
 from typing import Any
 
-from esac_mpi.config.fields import DEFAULTS, marks, shown, value_of
+from esac_mpi.config.fields import DEFAULTS, flatten, marks, shown, value_of
 from esac_mpi.config.table import OnlyIn, OnlyWith, OnlyWithOne, Reads
 from esac_mpi.config.whole import Config, table_of
 
-COMMON = (
-    "task",
-    "budget",
-    "policy",
-    "evaluation",
-    "checkpoint",
-    "stop",
-    "display",
-)  # tables that every algorithm reads
+# tables that every algorithm reads
+COMMON = ("task", "budget", "policy", "evaluation", "checkpoint", "stop", "display")
+# may differ between a run and its continuation
+FREE = {"run_dir", "max_hours", "task.changed", "budget", "checkpoint", "stop", "display"}
+WARN = {"learner.device", "learner.kernels"}  # may differ, with a warning
+Condition = dict[
+    str, tuple[Any, ...]
+]  # {name: values}: one of these fields must be one of its values
 
 
 @cache
@@ -41,8 +40,8 @@ def reads(algorithm: str, name: str) -> bool:
     )
 
 
-def conditions(name: str) -> list[dict[str, tuple[Any, ...]]]:
-    """Return the conditions for a field to matter, each {name: values}: one of these other fields must be one of its values."""
+def conditions(name: str) -> list[Condition]:
+    """List the conditions at a field for it to matter."""
     table, found = name.rpartition(".")[0], []
     for mark in marks(name):
         if isinstance(mark, OnlyWith):
@@ -50,36 +49,28 @@ def conditions(name: str) -> list[dict[str, tuple[Any, ...]]]:
                 f"{table}.{key}": value if isinstance(value, tuple) else (value,)
                 for key, value in mark.others.items()
             }
-            found += (
-                [others]
-                if isinstance(mark, OnlyWithOne)
-                else [{other: values} for other, values in others.items()]
-            )
+            one = isinstance(mark, OnlyWithOne)
+            found += [others] if one else [{other: others[other]} for other in others]
     return found
 
 
-def conditions_of_algorithm(algorithm: str, name: str) -> list[dict[str, tuple[Any, ...]]]:
-    """Return what fields of an algorithm's own table must be, as `conditions` does, for it to read a field of another."""
+def conditions_of_algorithm(algorithm: str, name: str) -> list[Condition]:
+    """List what fields of an algorithm's own table must be for it to read a field of another."""
     table, own, declares = name.rpartition(".")[0], table_of(algorithm), declared(algorithm)
-    found = (
-        [{f"{own}.{declares.tables_if[table]}": (table,)}] if table in declares.tables_if else []
-    )
-    return found + (
-        [{f"{own}.{declares.fields_if[name]}": (True,)}] if name in declares.fields_if else []
-    )
+    found: list[Condition] = []
+    if table in declares.tables_if:
+        found.append({f"{own}.{declares.tables_if[table]}": (table,)})
+    if name in declares.fields_if:
+        found.append({f"{own}.{declares.fields_if[name]}": (True,)})
+    return found
 
 
-def unmet(config: Config, name: str) -> dict[str, tuple[Any, ...]]:
-    """Return the first condition for a field to matter that is not met; an empty one if all are."""
-    needed = conditions_of_algorithm(config.algorithm, name) + conditions(name)
-    return next(
-        (
-            one
-            for one in needed
-            if all(value_of(config, other) not in values for other, values in one.items())
-        ),
-        {},
-    )
+def unmet(config: Config, name: str) -> Condition:
+    """Find the first condition for a field to matter that is not met; an empty one if all are."""
+    for needed in conditions_of_algorithm(config.algorithm, name) + conditions(name):
+        if all(value_of(config, other) not in values for other, values in needed.items()):
+            return needed
+    return {}
 
 
 def unread(config: Config, names: Iterable[str]) -> dict[str, str]:
@@ -104,3 +95,14 @@ def unread_in(config: Config, discrete: bool) -> Iterator[str]:
         if any(isinstance(mark, OnlyIn) and mark.discrete != discrete for mark in marks(name)):
             kind = "continuous" if discrete else "discrete"
             yield f"{name} = {shown(value_of(config, name))}: read only in tasks of {kind} actions"
+
+
+def differences(old: Config, new: Config) -> dict[str, tuple[Any, Any]]:
+    """Find {name: (old, new)} of the fields that decide a run's results; what neither run reads decides nothing."""
+    found = {
+        name: (a, b)
+        for (name, a), (_, b) in zip(flatten(old), flatten(new), strict=True)
+        if a != b and not {name, name.split(".")[0]} & FREE
+    }
+    idle = unread(old, found).keys() & unread(new, found).keys()
+    return {name: pair for name, pair in found.items() if name not in idle}

@@ -6,13 +6,13 @@ from dataclasses import asdict, dataclass, field
 from typing import Annotated, Any, Literal
 
 from esac_mpi.config.bounds import (
-    AtMost,
-    Matches,
+    PLAIN_TABLE,
     NonNegativeFloat,
     NonNegativeInt,
-    Plain,
     PositiveFloat,
     PositiveInt,
+    at_most,
+    matches,
 )
 from esac_mpi.config.table import OnlyWith, Table
 
@@ -27,7 +27,7 @@ class Task(Table):
     horizon: NonNegativeInt = 0
     """Truncate episodes after this many steps [steps]; 0 = the task's own time limit. It shortens only: a longer limit is
     asked of the task itself, by task.kwargs: max_episode_steps of gymnasium.make, time_limit [s] of the suite."""
-    kwargs: Annotated[dict[str, Any], Plain()] = field(default_factory=dict, hash=False)
+    kwargs: Annotated[dict[str, Any], PLAIN_TABLE] = field(default_factory=dict, hash=False)
     """Keyword arguments of gymnasium.make, or of the suite's function for a dm_control task (environment_kwargs = a table):
     [task.kwargs] in a file, --task.kwargs.NAME VALUE or a JSON object here. Part of what the task is."""
     changed: Literal["refuse", "warn"] = "refuse"
@@ -100,7 +100,7 @@ class PolicyNetwork(Table):
     hidden layers (structured control nets; Srouji et al. 2018, arXiv:1802.08311). The output begins
     at zero, that of the ERL family's actors small. P, C: off, as with all algorithms but ESAC and its
     halves. Without hidden layers all is linear, and begins at zero. Not with algorithm = "ppo"."""
-    linear_gain: Annotated[PositiveFloat, AtMost(1000), OnlyWith(linear=True)] = 4.0
+    linear_gain: Annotated[PositiveFloat, at_most(1000), OnlyWith(linear=True)] = 4.0
     """g in output = network(x) / g + g W x: W has mutation and learning rates g times as large as the
     other weights, the last layer of the network g times smaller ones. Ours, measured with es on
     Swimmer and HalfCheetah, where 1 learns far more slowly."""
@@ -127,7 +127,7 @@ class Learner(Table):
 
     threads: PositiveInt = 1
     """Torch threads of rank 0. Yours to set, never derived: bits depend on it."""
-    device: Annotated[str, Matches(r"auto|cpu|cuda(:\d+)?", "auto, cpu, cuda or cuda:<number>")] = (
+    device: Annotated[str, matches(r"auto|cpu|cuda(:\d+)?", "auto, cpu, cuda or cuda:<number>")] = (
         "auto"
     )
     """auto (cuda where there is one), cpu, cuda, cuda:1, ..."""

@@ -2,7 +2,11 @@
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Any, ClassVar, Protocol
+from typing import Annotated, Any, ClassVar, Literal, Protocol
+
+from esac_mpi.config.bounds import non_negative_or
+
+SURVIVAL: Literal["survival"] = "survival"
 
 
 class Whole(Protocol):
@@ -22,7 +26,7 @@ class Whole(Protocol):
 
 
 class OnlyWith:
-    """A condition in a field's annotation: what other fields of the table must be, or one of what, for this one to matter."""
+    """A condition at a field: other fields of the table must be this, or one of these, for it to matter."""
 
     def __init__(self, **others: Any) -> None:
         self.others = others
@@ -34,7 +38,7 @@ class OnlyWithOne(OnlyWith):
 
 @dataclass(frozen=True)
 class OnlyIn:
-    """A condition in a field's annotation: in which tasks it matters, those of discrete actions or the others."""
+    """A condition at a field: in which tasks it matters, those of discrete actions or the others."""
 
     discrete: bool
 
@@ -45,36 +49,43 @@ class Reads:
 
     tables: tuple[str, ...] = ()
     also: tuple[str, ...] = ()  # single fields of other tables
-    without: tuple[
-        str, ...
-    ] = ()  # fields of its tables, or of those that all read, that it does not read
-    tables_if: Mapping[str, str] = field(
-        default_factory=dict
-    )  # table -> field of its own that must be this table's name
-    fields_if: Mapping[str, str] = field(
-        default_factory=dict
-    )  # field of another table -> field of its own that must be true
+    without: tuple[str, ...] = ()  # fields of these tables that it does not read
+    # table -> field of its own that must be this table's name
+    tables_if: Mapping[str, str] = field(default_factory=dict)
+    # field of another table -> field of its own that must be true
+    fields_if: Mapping[str, str] = field(default_factory=dict)
 
 
 class Table:
     """A table. What a single field may be stands at the field (bounds.py), rules that join fields in these methods."""
 
-    READS: ClassVar[
-        Reads
-    ]  # said by every table of an algorithm; without default, so that it is not forgotten
+    # said by every table of an algorithm; without default, so that it is not forgotten
+    READS: ClassVar[Reads]
 
     @property
     def follows(self) -> str | None:
-        """The run directory by whose record the order of results goes; "" = it is the machine's, and is recorded.
-
-        None = the settings decide it.
-        """
+        """The run directory by whose record the order of results goes; "" = it is recorded, None = it is set."""
         return None
 
     def problems(self, table: str) -> Iterator[str]:
-        """Yield a message for every rule that this table, whose name is given, breaks, whatever algorithm runs."""
+        """Yield a message for every rule that this table, so called, breaks, whatever algorithm runs."""
         yield from ()
 
     def problems_when_run(self, config: Whole) -> Iterator[str]:
         """Yield a message for every rule that this table breaks as that of the algorithm that runs."""
         yield from ()
+
+
+@dataclass(frozen=True)
+class Selecting(Table):
+    """A table with a fitness, which all selection goes by."""
+
+    reward_shift: Annotated[float | Literal["survival"], non_negative_or(SURVIVAL)] = 0.0
+    """What each step takes from the fitness: return - reward_shift * length [reward]. survival: the task's
+    bonus for staying alive, or 0. Rows and learners have the task's own rewards. ARS: the bonus."""
+
+    @property
+    def shift(self) -> float:
+        """What each step takes from the fitness, once the task is known."""
+        assert not isinstance(self.reward_shift, str), "reward_shift is still open"
+        return self.reward_shift

@@ -22,6 +22,11 @@ from esac_mpi.config.run import (
 )
 from esac_mpi.config.table import Table
 
+
+class ConfigError(Exception):
+    """A configuration that cannot be run; the message says which key, why, and the nearest valid one."""
+
+
 ALGORITHMS = (
     "esac",
     "es",
@@ -41,7 +46,7 @@ FORM_OF = {name: "erl" for name in FORMS if name != "erl"}  # algorithm -> whose
 
 
 def table_of(algorithm: str) -> str:
-    """Return the name of an algorithm's table in Config, which is that of its file in algorithms/ too."""
+    """Name an algorithm's table in Config, which is that of its file in algorithms/ too."""
     return FORM_OF.get(algorithm, algorithm)
 
 
@@ -56,10 +61,11 @@ class Config:
     run_dir: str = ""
     """Run directory; default runs/<task>-<algorithm>-seed<seed>, so that a requeued job finds itself."""
     start_from: str = ""
-    """Begin from another run's last checkpoint, or from a policy.h5 alone, in place of random weights: --from RUN|policy.h5 for
-    short. What is taken, and what is not: docs/warm-start.md. It is read once, when the run begins."""
+    """Begin from another run's last checkpoint, or from a policy.h5 alone (--from RUN|policy.h5 for short).
+    What is taken: docs/warm-start.md. It is read once, when the run begins."""
     max_hours: NonNegativeFloat = 0.0
-    """Stop early enough to be saved after this time, or what SLURM or PBS leaves to the job if that is less [h]; 0 = no time."""
+    """Stop early enough to be saved after this time, or what SLURM or PBS leaves to the job if that is less
+    [h]; 0 = no time."""
     task: Task = field(default_factory=Task)
     budget: Budget = field(default_factory=Budget)
     policy: PolicyNetwork = field(default_factory=PolicyNetwork)
@@ -78,6 +84,8 @@ class Config:
     checkpoint: Checkpoint = field(default_factory=Checkpoint)
     stop: Stop = field(default_factory=Stop)
     display: Display = field(default_factory=Display)
+    said: tuple[str, ...] | None = field(default=None, compare=False, repr=False)
+    """No setting: names of those that a person said, in a file or beside it; None where nobody knows."""
 
     @property
     def own(self) -> Table:

@@ -7,7 +7,7 @@ from esac_mpi import envs
 from esac_mpi.algorithms import ALGORITHMS
 from esac_mpi.config import Config, flatten, unread_in, updated
 from esac_mpi.config.reads import reads
-from esac_mpi.config.selecting import SURVIVAL
+from esac_mpi.config.table import SURVIVAL
 from esac_mpi.envs import identity
 from esac_mpi.envs.survival import survival_bonus
 from esac_mpi.host import log, process_state

@@ -20,17 +20,7 @@ from esac_mpi.config import (
     to_toml,
     updated,
 )
-from esac_mpi.config.bounds import (
-    AtMost,
-    Bound,
-    Int64,
-    Matches,
-    NonNegative,
-    NonNegativeOr,
-    OffOr,
-    Plain,
-    Positive,
-)
+from esac_mpi.config.bounds import INT64, NON_NEGATIVE, POSITIVE, Bound, at_most, matches, off_or
 from esac_mpi.config.fields import value_of
 from esac_mpi.config.genetic import FORMS
 from esac_mpi.operators import evolution
@@ -304,24 +294,47 @@ NUMBERS = [
     for name in NAMES
     if get_args(config.hint(name))[:1] == (int,) or config.hint(name) in (int, float)
 ]
-OUTSIDE = {  # of each bound
-    Positive: lambda bound: (0, -1, math.inf, math.nan),
-    NonNegative: lambda bound: (-1, math.inf, math.nan),
-    NonNegativeOr: lambda bound: (-1, math.inf, math.nan, "another"),
-    Int64: lambda bound: (2**63,),
-    AtMost: lambda bound: (bound.limit + 1,),
-    OffOr: lambda bound: (bound.low / 2, bound.high + 1),
-    Matches: lambda bound: ("none of these", ""),
-    Plain: lambda bound: ({"a": None}, {"a": (1, 2)}, {"": 1}),
-}
+OUTSIDE = (
+    0,
+    -1,
+    math.inf,
+    math.nan,
+    2**63,
+    1001,
+    1.5,
+    0.5,
+    "none of these",
+    {"a": None},
+    {"a": (1, 2)},
+    {"": 1},
+)
+
+
+def test_bounds_say_what_is_wrong_with_a_value():
+    for bound, within, outside in (
+        (POSITIVE, (1e-300, 1e300), (0, -1, math.inf, math.nan)),
+        (NON_NEGATIVE, (0, 1e300), (-1, math.inf, math.nan)),
+        (INT64, (2**63 - 1,), (2**63,)),
+        (at_most(3), (3,), (3.1,)),
+        (off_or(1, 9), (0, 1, 9), (0.5, 10)),
+        (matches("a+", "a few"), ("aa",), ("", "ab")),
+    ):
+        assert not any(map(bound.problem, within))
+        assert all(map(bound.problem, outside))
 
 
 def test_every_number_has_a_least_value_and_every_whole_number_fits_into_64_bits():
     assert {"policy.hidden", "seed", "max_hours", "esac.sigma"} < {*NUMBERS}
     for name in NUMBERS:
-        kinds = [type(mark) for mark in marks(name)]
-        assert (Positive in kinds) != (NonNegative in kinds), name
-        assert (Int64 in kinds) == (config.hint(name) is not float), name
+        assert (POSITIVE in marks(name)) != (NON_NEGATIVE in marks(name)), name
+        assert (INT64 in marks(name)) == (config.hint(name) is not float), name
+
+
+def is_outside(bound, value):
+    try:
+        return bool(bound.problem(value))
+    except TypeError:  # of another type
+        return False
 
 
 @pytest.mark.parametrize(
@@ -332,20 +345,13 @@ def test_every_bound_that_a_field_declares_is_enforced(name):
     runs = load(["--algorithm", table if table in config.ALGORITHMS else "esac"])[0]
     check(runs)
     for bound in (mark for mark in marks(name) if isinstance(mark, Bound)):
-        for value in OUTSIDE[type(bound)](bound):
+        values = [value for value in OUTSIDE if is_outside(bound, value)]
+        assert values
+        for value in values:
+            many = isinstance(value_of(runs, name), tuple)
             with pytest.raises(ConfigError) as error:
-                check(
-                    updated(
-                        runs,
-                        {name: (8, value) if isinstance(value_of(runs, name), tuple) else value},
-                    )
-                )
+                check(updated(runs, {name: (8, value) if many else value}))
             assert str(error.value).startswith(f"{name} = {value!r}: ")
-
-
-def test_a_bound_says_what_is_wrong_with_a_value():
-    with pytest.raises(TypeError, match=r"abstract .*problem"):
-        Bound()
 
 
 def test_limits_of_what_a_run_can_hold_are_not_asked_of_tables_that_do_not_run():
@@ -505,3 +511,59 @@ def test_a_bad_file_is_refused_naming_file_and_key(tmp_path, text, message):
     with pytest.raises(ConfigError) as error:
         load([str(tmp_path / "x.toml")])
     assert message in str(error.value)
+
+
+# what a person said is kept beside what was resolved
+
+
+def written(tmp_path, *words):
+    """Return the file of a run of these words, as its first start has resolved it, and its settings."""
+    begun = updated(load([*words])[0], {"esac.population_size": 28, "esac.workers": 7})
+    (tmp_path / "config.toml").write_text(to_toml(begun))
+    return str(tmp_path / "config.toml"), begun
+
+
+SIGMA = ("--esac.sigma", "0.02", "--esac.winner_pull", "0.3")  # the one is the default
+
+
+def test_a_run_s_file_lists_what_was_said_beside_what_was_resolved(tmp_path):
+    path, begun = written(tmp_path, *SIGMA, "--run-dir", "x")
+    assert begun.said == ("esac.sigma", "esac.winner_pull")
+    text = (tmp_path / "config.toml").read_text()
+    assert '\nsaid = ["esac.sigma", "esac.winner_pull"]\n' in text
+    again = load([path])[0]
+    assert again == updated(begun, {"run_dir": ""})
+    assert (again.said, again.esac.population_size) == (begun.said, 28)
+    assert load([path, "--esac.sigma_rule", "fixed", "--seed", "0"])[0] == again
+    longer = load([path, "--budget.env_steps", "5"])[0]
+    assert longer.said == ("budget.env_steps", *begun.said)
+    assert longer.esac == again.esac
+
+
+def test_what_was_said_goes_before_another_preset_and_what_was_resolved_does_not(tmp_path):
+    path, _ = written(tmp_path, *SIGMA)
+    mended = load([path, "--esac.reading", "mended"])[0]
+    assert mended == load([*SIGMA, "--esac.reading", "mended"])[0]
+    assert (mended.esac.population_size, mended.esac.sigma, mended.esac.lr_es) == (50, 0.02, 0.005)
+    td3 = load([path, "--algorithm", "td3"])[0]
+    assert (td3.policy.hidden, td3.policy.linear) == ((512, 512), False)
+    es = load([path, "--algorithm", "es"])[0].es
+    assert (es.population_size, es.sigma) == (28, 0.02)  # ES is compared at ESAC's own
+
+
+def test_a_file_that_lists_nothing_said_what_no_preset_has_so(tmp_path):
+    path, begun = written(tmp_path, *SIGMA)
+    text = (tmp_path / "config.toml").read_text()
+    (tmp_path / "config.toml").write_text(text.replace("said = ", "# "))
+    found = load([path])[0]
+    assert (found, found.said) == (begun, ("esac.population_size", "esac.winner_pull", "esac.workers"))
+
+
+def test_what_was_said_is_no_setting(tmp_path):
+    with pytest.raises(ConfigError, match="unknown key 'said'"):
+        load(["--said", "seed"])
+    with pytest.raises(ConfigError, match="unknown key 'said'"):
+        config.settings({"said": ["seed"]}, "settings")
+    (tmp_path / "x.toml").write_text("said = 3\n")
+    with pytest.raises(ConfigError, match=r"x.toml: unknown key 'said'"):
+        load([str(tmp_path / "x.toml")])

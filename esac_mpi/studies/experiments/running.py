@@ -23,7 +23,7 @@ from esac_mpi.analysis.measures import last
 from esac_mpi.analysis.messages import Unusable
 from esac_mpi.config import Config, ConfigError, differences, flatten, updated
 from esac_mpi.config.bounds import AUTO
-from esac_mpi.config.selecting import SURVIVAL
+from esac_mpi.config.table import SURVIVAL
 from esac_mpi.host.stop import asking
 from esac_mpi.record import Refused, Run, RunFiles, Unreadable
 from esac_mpi.studies.experiments.plan import Computed, Planned

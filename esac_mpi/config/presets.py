@@ -1,29 +1,30 @@
-"""Readings of the papers: what `esac.reading` and `erl.reading` set, and what an algorithm sets by its name.
+"""What an algorithm and its reading set by their names, and what ES and SAC take from [esac] as its halves.
 
 ESAC's "mended" is the paper's algorithm with what lets its parts work; "paper" departs from that only where the paper says
 something else in words or in Algorithm 1; "repo" makes the public code's choices and keeps its dead operators dead, but not its
 crashes.
 """
 
+from dataclasses import fields
 from typing import Any
 
 from esac_mpi.config.asynchronous import AESRL
 from esac_mpi.config.bounds import AUTO
-from esac_mpi.config.evolution import ESAC
+from esac_mpi.config.evolution import ESAC, Evolution
 from esac_mpi.config.genetic import ERL, FORMS
 from esac_mpi.config.reads import reads
 from esac_mpi.config.whole import Config
 
-SIZES: dict[
-    str, Any
-] = {  # of the paper's population; and what phases on a virtual clock were timed for before "auto"
+Settings = dict[str, Any]  # {dotted name: value}
+
+# of the paper's population; and what phases on a virtual clock were timed for before "auto"
+SIZES: Settings = {
     "esac.population_size": 50,  # D.1
     "esac.workers": 7,
     "esac.update_cost": 30.0,
 }
-NUMBERS: dict[
-    str, Any
-] = {  # of the paper and its public code, where the defaults are what learns fast on few cores
+# of the paper and its public code, where the defaults are what learns fast on few cores
+NUMBERS: Settings = {
     "policy.hidden": (512, 512),  # 6.1
     "policy.linear": False,
     "learner.kernels": "torch",
@@ -37,22 +38,20 @@ NUMBERS: dict[
     "sac.automatic_temperature": False,
     "sac.start_steps": 10_000,
 }
-PRINTED: dict[
-    str, Any
-] = {  # what passes from half to half, and when, but for the paper's own operators
+# what passes from half to half, and when, but for the paper's own operators
+PRINTED: Settings = {
     "esac.phase_timing": "interval",  # line 12: ranks wait for a phase
     "esac.p_sac_annealed": True,  # 5.1.1
     "esac.replayed": "none",  # 5.1.2: a dedicated replay
     "esac.adoption": "off",
     "esac.adoption_wins": 1,
 }
-READINGS: dict[str, dict[str, Any]] = {
+MENDED: Settings = {**SIZES, **NUMBERS, **PRINTED}
+READINGS: dict[str, Settings] = {
     "recommended": {},
-    "mended": {**SIZES, **NUMBERS, **PRINTED},
+    "mended": MENDED,
     "paper": {
-        **SIZES,
-        **NUMBERS,
-        **PRINTED,
+        **MENDED,
         "esac.sampling": "onesided",  # line 6
         "esac.winner_pull": 0.0,  # lines 11 and 27 have none
         "esac.crossover": "element",  # 5.1.2
@@ -61,9 +60,7 @@ READINGS: dict[str, dict[str, Any]] = {
         "sac.value_network": True,  # line 19
     },
     "repo": {
-        **SIZES,
-        **NUMBERS,
-        **PRINTED,
+        **MENDED,
         "esac.sampling": "repo",  # n pairs
         "esac.population_size": 10,
         "esac.sac_copies": 4,
@@ -78,9 +75,7 @@ READINGS: dict[str, dict[str, Any]] = {
         "policy.output": "clip",
     },
 }
-
-
-ERL_READINGS: dict[str, dict[str, Any]] = {
+ERL_READINGS: dict[str, Settings] = {
     "recommended": {},
     "repo": {
         "erl.elite_fitness": "stale",
@@ -92,57 +87,53 @@ ERL_READINGS: dict[str, dict[str, Any]] = {
         "erl.injection": "worst_or_next",
     },
 }
-ERL_ALONE = {
-    "erl.exploration_clip": False,
-    "erl.injection": "worst",
-}  # in ERL's public code; PDERL's clips, and spares an elite
-OTHERS: dict[str, Any] = {
-    "policy.linear": False,
-    "learner.kernels": "torch",
-}  # where ESAC's defaults are not theirs
-ERL_SAC: dict[str, Any] = {
-    "sac.lr_sac": 3e-4,
-    "sac.temperature": 0.2,
-    "sac.automatic_temperature": False,
-}  # as its public code
-RIVAL = {**OTHERS, "policy.hidden": (512, 512)}  # as ESAC's paper has all
-ERL_ACTOR = {  # as the public code of ERL
+# in ERL's public code; PDERL's clips, and spares an elite
+ERL_ALONE: Settings = {"erl.exploration_clip": False, "erl.injection": "worst"}
+# where ESAC's defaults are not those of others
+OTHERS: Settings = {"policy.linear": False, "learner.kernels": "torch"}
+RIVAL: Settings = {**OTHERS, "policy.hidden": (512, 512)}  # as ESAC's paper has all
+ERL_ACTOR: Settings = {  # as the public code of ERL
     **OTHERS,
-    **ERL_SAC,
+    **{n: NUMBERS[n] for n in ("sac.lr_sac", "sac.temperature", "sac.automatic_temperature")},
     "policy.hidden": (128, 128),
     "policy.activation": "tanh",
     "policy.layer_norm": True,
 }
-CEM_ACTOR = {
-    **OTHERS,
-    "policy.hidden": (400, 300),
-    "policy.activation": "tanh",
-}  # as the public code of CEM-RL, and of AES-RL
-ARRIVALS = (
-    "aes_rl.arrivals_per_generation"  # not fewer than workers: all ranks meet after each generation
-)
+# as the public code of CEM-RL, and of AES-RL
+CEM_ACTOR: Settings = {**OTHERS, "policy.hidden": (400, 300), "policy.activation": "tanh"}
+# not fewer than workers: all ranks meet after each generation
+ARRIVALS = "aes_rl.arrivals_per_generation"
+HALVES = {  # algorithm -> fields of [esac] that it takes where its own table says nothing
+    "es": [f.name for f in fields(Evolution)],
+    "sac": ["observation_normalisation"],
+}
 
 
-def preset(given: dict[str, Any]) -> dict[str, Any]:
-    """Return what an algorithm sets by its name, and what the reading of it sets, of ESAC's also for its halves."""
+def preset(given: Settings) -> Settings:
+    """Look up what an algorithm sets by its name, and what its reading sets, of ESAC's also for its halves."""
     algorithm = given.get("algorithm", Config.algorithm)
     if algorithm in FORMS:
         form = dict(zip(("erl.crossover", "erl.mutation"), FORMS[algorithm], strict=True))
         reading = given.get("erl.reading", ERL.reading)
-        return (
-            form
-            | ERL_ACTOR
-            | ERL_READINGS[reading]
-            | (ERL_ALONE if (algorithm, reading) == ("erl", "repo") else {})
-        )
+        alone = ERL_ALONE if (algorithm, reading) == ("erl", "repo") else {}
+        return form | ERL_ACTOR | ERL_READINGS[reading] | alone
     if algorithm == "aes_rl":
         workers = given.get("aes_rl.workers", AESRL.workers)
         least = AESRL.arrivals_per_generation
         return CEM_ACTOR | {ARRIVALS: least if workers == AUTO else max(least, workers)}
     if algorithm in ("cem", "cem_rl"):
         return CEM_ACTOR
-    return (
-        READINGS[given.get("esac.reading", ESAC.reading)]
-        if reads(algorithm, "esac.reading")
-        else RIVAL
-    )
+    if reads(algorithm, "esac.reading"):
+        return READINGS[given.get("esac.reading", ESAC.reading)]
+    return RIVAL
+
+
+def pairs(algorithm: str) -> list[tuple[str, str]]:
+    """List the fields of a half of ESAC beside those of [esac] that they follow, by their dotted names."""
+    return [(f"{algorithm}.{name}", f"esac.{name}") for name in HALVES.get(algorithm, [])]
+
+
+def halved(values: Settings) -> Settings:
+    """Complete settings by what one of ESAC's halves takes from [esac], so that all are compared alike."""
+    algorithm = values.get("algorithm", Config.algorithm)
+    return {own: values[esac] for own, esac in pairs(algorithm) if esac in values} | values
