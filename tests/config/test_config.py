@@ -556,7 +556,10 @@ def test_a_file_that_lists_nothing_said_what_no_preset_has_so(tmp_path):
     text = (tmp_path / "config.toml").read_text()
     (tmp_path / "config.toml").write_text(text.replace("said = ", "# "))
     found = load([path])[0]
-    assert (found, found.said) == (begun, ("esac.population_size", "esac.winner_pull", "esac.workers"))
+    assert (found, found.said) == (
+        begun,
+        ("esac.population_size", "esac.winner_pull", "esac.workers"),
+    )
 
 
 def test_what_was_said_is_no_setting(tmp_path):
