@@ -5,7 +5,7 @@ Begin with: run.py, then files.py; nothing else imports h5py.
 
 run.py is the run that writes, reading.py what others read of it. Files are published whole, never
 appended in place (files.py), so that a reader who has one open never disturbs the run. run.lock is
-held as long as the run lives (lock.py, locked_directory.py).
+held as long as the run lives (lock.py).
 """
 
 from esac_mpi.record.checkpoints import Checkpoint

@@ -18,7 +18,7 @@ from esac_mpi.record.checkpoints import Checkpoint, newest
 from esac_mpi.record.errors import Away, Unreadable, Unsaved
 from esac_mpi.record.files import Arrays, digest, image, replace
 from esac_mpi.record.history import HISTORY, History, manifest
-from esac_mpi.record.locked_directory import Held
+from esac_mpi.record.lock import Held
 from esac_mpi.record.reading import POLICY, Columns, RunFiles
 from esac_mpi.record.replays import REPLAY, Replay, Segment
 from esac_mpi.record.status import died, read_status, starts, write_status, writer
@@ -265,7 +265,7 @@ class Run:
         start, written = time.monotonic(), self._held.written
         ring = replays.Stored({}, (0, 0), {}, {})
         if replay is not None:
-            ring = replays.store(replay, self._segments, self._held.store_segment)
+            ring = replays.store(replay, self._segments, self._held.store)
         self._segments = ring.segments
         saved = {
             **_under("state", state),
@@ -277,7 +277,7 @@ class Run:
             "theta_sha256": hashlib.sha256(actor.tobytes()).hexdigest(),
             "state_sha256": digest({**saved, **ring.content}),
         }
-        self._history.close(self._held.store_segment)
+        self._history.close(self._held.store)
         rows, named = self._history.stored(), manifest(self._history.closed)
         attributes = {
             **self._attributes,
@@ -339,7 +339,7 @@ class Run:
             return
         self._published = now
         try:
-            self._history.close(self._held.store_segment)
+            self._history.close(self._held.store)
             closed = self._history.closed
             attributes = {
                 **self._attributes,

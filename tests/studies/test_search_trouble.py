@@ -119,7 +119,7 @@ def test_a_task_that_raises_is_told_as_failed(tmp_path, monkeypatch):
 HELD = """
 import sys, time
 from pathlib import Path
-from esac_mpi.record.locked_directory import Held
+from esac_mpi.record.lock import Held
 held = Held(Path(sys.argv[1]))
 held.claim()
 print("held", flush=True)
