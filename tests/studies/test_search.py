@@ -143,7 +143,7 @@ def test_a_trial_below_the_median_is_given_up_saved_and_says_so(tmp_path, capfd)
 HELD = """
 import sys, time
 from pathlib import Path
-from esac_mpi.record.locked_directory import Held
+from esac_mpi.record.lock import Held
 held = Held(Path(sys.argv[1]))
 held.claim()
 print("held", flush=True)

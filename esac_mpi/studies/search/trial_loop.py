@@ -28,7 +28,7 @@ from esac_mpi.host.run_directory import CHECKPOINT, LOCK, METRICS, PREVIOUS
 from esac_mpi.host.stop import Stop
 from esac_mpi.play import rollout
 from esac_mpi.play.counters import Counters
-from esac_mpi.record import Refused, Run, Unreadable
+from esac_mpi.record import Refused, Run, Unreadable, lock
 from esac_mpi.record.lock import Held
 from esac_mpi.record.status import read_status, write_status
 from esac_mpi.studies.search.journal import PARTS, Journal
