@@ -10,7 +10,8 @@ from typing import Any, Literal
 
 import numpy as np
 
-from esac_mpi.config import Config, Evolution
+from esac_mpi.config import NAMES, Config, Evolution
+from esac_mpi.config.fields import value_of
 
 
 @dataclass(frozen=True)
@@ -73,6 +74,14 @@ def added_by_phases(config: Config, phase: int) -> float:
         return math.inf
     generations, env_steps, nominal = config.budget.limits
     return min(generations * phase, min(env_steps, nominal) + phase)
+
+
+def shared_episodes(config: Config) -> int:
+    """Count a learner's training episodes of a generation that the ranks share; 0 where rank 0 plays them."""
+    name = config.algorithm
+    if f"{name}.episodes_on" not in NAMES or value_of(config, f"{name}.episodes_on") == "root":
+        return 0
+    return int(value_of(config, f"{name}.episodes_per_generation"))
 
 
 def at_root(rank: int) -> bool:

@@ -1,6 +1,6 @@
 """Tables, figures and the computed clock, from run files alone: no MPI, no torch, no simulator.
 
-May import: host, config, record; of comm what needs no MPI: schedule, virtual_time, clock/.
+May import: host, config, record, algorithms; of comm what needs no MPI: schedule, virtual_time, clock/.
 Begin with: command.py, then groups.py and curves.py.
 
 What needs matplotlib is not imported here: `figure` of `esac_mpi.analysis.plots`, `sensitivity`, `scaling`, `timeline`.

@@ -17,6 +17,7 @@ from esac_mpi.analysis.activities import activities, has_members
 from esac_mpi.analysis.busy import busy
 from esac_mpi.analysis.clock.recorded import (
     bears_offspring,
+    has_serial_lessons,
     offspring,
     phase_seconds,
     running,
@@ -84,7 +85,7 @@ def taught_segments(
     drawn = np.nansum(members[first:]) / max(
         np.nansum(members), 1e-12
     )  # share of the members' time
-    serial, alone = getattr(run.config.own, "critic", "") == "serial", len(there) == 1
+    serial, alone = has_serial_lessons(run), len(there) == 1
     end = begun + part["evaluate"] + part["learn"]
     second = (
         begun + part["evaluate"] * drawn + part["learn"] * (serial and alone)

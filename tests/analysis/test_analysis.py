@@ -12,6 +12,7 @@ from conftest import ROOT
 from figure_runs import make
 
 from esac_mpi import analysis
+from esac_mpi.algorithms import ALGORITHMS, es
 from esac_mpi.analysis import names, plots, sensitivity, timeline, views
 from esac_mpi.analysis.results import pictures, traces
 from esac_mpi.analysis.results.rows import rows as rows_of
@@ -40,8 +41,9 @@ class Wider(Config):
 
 @pytest.fixture(autouse=True)
 def wider(monkeypatch):
-    """Let the configuration have that table."""
+    """Let the configuration have that table, and the algorithm declare itself as ES does."""
     monkeypatch.setattr(reads, "Config", Wider)
+    monkeypatch.setitem(ALGORITHMS, "stroll", es)
 
 
 def stroll(path, returns=(10.0, 20.0, 30.0), seed=0, stride=0.5):

@@ -39,7 +39,7 @@ def make(
         best = max(best, np.nan_to_num(value, nan=-np.inf))
         row = {
             "generation": g, "env_steps_population": 100 * g, "env_steps_learner": 10 * g, "env_steps_evaluation": 7 * g,
-            "nominal_steps": 1000 * g, "gradient_updates": 10 * g, "sigma": 0.1 * g, "sac_phase": g % 2, "best_return": best,
+            "nominal_steps": 1000 * g, "gradient_updates": 10 * g, "sigma": 0.1 * g, "sac_phase": g % 2, "best_return": best, "learner_phases": g // 2,
             "fitness": value - np.arange(1.0, n + 1), "evaluation_theta_es": np.array([value - 1, value + 1]),
         }  # fmt: skip
         if algorithm == "esac":

@@ -9,7 +9,6 @@ on the machine does, the measured figures have too.
 import argparse
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from types import SimpleNamespace
 
 import numpy as np
 
@@ -20,6 +19,7 @@ from esac_mpi.analysis.waiting import costs
 from esac_mpi.comm.clock.cluster import Cluster
 from esac_mpi.comm.clock.task_order import Arrival, piece
 from esac_mpi.comm.clock.tasks import Section
+from esac_mpi.config import AESRL
 from esac_mpi.record import RunFiles
 from tools.bench.measurement import Measurement
 from tools.bench.program import recorded
@@ -206,10 +206,15 @@ def made_up(
 ) -> Recorded:
     """Return so many tasks of each worker, half of which are trained."""
     random = np.random.default_rng(seed)
-    options = SimpleNamespace(
-        workers=workers, update_cost=cost[0], of_critic=cost[0] * cost[1], critic_chunk=speeds.chunk, start_steps=0, batch_size=1,
-        order=order,
-    )  # fmt: skip
+    options = AESRL(
+        workers=workers,
+        update_cost=cost[0],
+        critic_cost=cost[1],
+        critic_chunk=speeds.chunk,
+        start_steps=0,
+        batch_size=1,
+        order="arrival" if order == "arrival" else "virtual",
+    )
     arrivals = []
     for number in range(each * workers):
         length, *mean = random.choice(speeds.lengths, 1 + MEAN).tolist()

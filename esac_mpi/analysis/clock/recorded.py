@@ -4,17 +4,17 @@ What was recorded on rank 0 in the order of the program, row by row: seconds_rec
 offspring, learn, update, evaluation. What shrinks with ranks is taken apart (every member, whoever is born, every evaluation
 episode, the update's blocks); whatever else a generation lasted stays as it was. Of more than one rank, waiting for others is
 left out, since the cluster's own takes its place. Where a run had one rank, its times count as much as its process had a core
-(seconds_processor): other work on the machine, or waiting for the disk, makes the run longer, but not its clock. Files of before
-this was recorded have: members expected alike, one block of parameters, evaluation episodes of equal length, and a phase that
-cannot be split.
+(seconds_processor): other work on the machine, or waiting for the disk, makes the run longer, but not its clock. Files of
+before all of this was recorded have no clock.
 """
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
+from esac_mpi.algorithms import ALGORITHMS
+from esac_mpi.algorithms.declaration import Declaration, shared_episodes
 from esac_mpi.analysis.busy import busy
 from esac_mpi.analysis.clock import recorded_tasks
 from esac_mpi.analysis.clock.core import AS_RECORDED, Core, paces
@@ -66,19 +66,19 @@ def ends(
             f"{run.path}: {name} has work beside steps and a learner's updates, which no core is told of"
         )
     share = had_a_core(run)
-    tasks = (
-        recorded_tasks.recorded(run, share, updates_per_second)
-        if recorded_tasks.has_tasks(run)
-        else None
-    )
-    parts = task_parts(run, share) if tasks else times(run, core)
-    if not evaluates:
-        parts["evaluation"] = np.full_like(parts["evaluation"], np.nan)
-    if tasks:
-        made = list(recorded_tasks.sections(run, parts))
+    if recorded_tasks.has_tasks(run):
+        tasks = recorded_tasks.recorded(run, share, updates_per_second)
+        made = list(recorded_tasks.sections(run, evaluated(task_parts(run, share), evaluates)))
         return lambda cluster: map(recorded_tasks.queue(tasks, cluster).go, made)
+    parts = evaluated(times(run, core), evaluates)
     whole = list(generations(run, parts, updates_per_second))
     return lambda cluster: ticks(whole, cluster)
+
+
+def evaluated(parts: Parts, evaluates: bool) -> Parts:
+    """Leave evaluations out, unless there are to be some."""
+    nothing = np.full_like(parts["evaluation"], np.nan)
+    return parts if evaluates else {**parts, "evaluation": nothing}
 
 
 def task_parts(run: RunFiles, share: np.ndarray) -> Parts:
@@ -87,12 +87,11 @@ def task_parts(run: RunFiles, share: np.ndarray) -> Parts:
     part = {name: seconds(run, name) for name in ("record", "lead", "evaluation")}
     told = np.isfinite(run.columns["timing/task_busy"]).sum(axis=1)
     rest = np.where(ranks == 1, generation_seconds(run) - total - sum(part.values()), 0.0).clip(0)
-    evaluation = episodes(run, part["evaluation"], ranks)
     return {
         "record": part["record"] * share,
         "lead": part["lead"] * share / np.maximum(told, 1),
         "serial": rest * share,
-        "evaluation": evaluation * share[:, None],
+        "evaluation": episodes(run) * share[:, None],
     }
 
 
@@ -103,10 +102,19 @@ def generations(
 
     parts: the run's `times`.
     """
-    begun, merges, phase = phases(run, parts, updates_per_second)
-    blocks, bears = update_blocks(run), bears_offspring(run)
-    lessons, first = phase * teaches(run), trained_members(run)
-    phase, sums = phase - lessons, sums_over_observations(run)
+    lasted = duration(run, parts, updates_per_second)
+    entered, phase = np.isfinite(lasted), np.nan_to_num(lasted)
+    none = np.zeros(run.generation)
+    first, blocks, sums = trained_members(run), update_blocks(run), sums_over_observations(run)
+    merges, begun, lesson, beside, waited = none.astype(bool), none, none, none, none
+    if phases_beside(run):
+        merges, begun = entered, in_flight(run, lasted)
+    elif teaches(run):
+        lesson = phase
+    elif bears_offspring(run):
+        merges, beside = ~merges, phase
+    else:
+        waited = phase
     for k in range(run.generation):
         evaluation, members, expected = (
             parts[name][k] for name in ("evaluation", "members", "expected")
@@ -117,15 +125,15 @@ def generations(
             expected=expected[first:][made[first:]],
             sums=sums,
             record=parts["record"][k],
-            lesson=lessons[k],
+            lesson=lesson[k],
             trained=members[:first][made[:first]],
-            after_lesson=getattr(run.config.own, "critic", "") == "serial",
+            after_lesson=has_serial_lessons(run),
             serial=parts["serial"][k],
             offspring=parts["offspring"][k],
             offspring_expected=parts["offspring_expected"][k],
-            beside=phase[k] * bears,
-            phase=phase[k] * (not bears),
-            merges=bool(merges[k]) or bears,
+            beside=beside[k],
+            phase=waited[k],
+            merges=bool(merges[k]),
             update=parts["update"][k],
             blocks=blocks,
             begun=begun[k],
@@ -149,7 +157,7 @@ def times(run: RunFiles, core: Core | None = None) -> Parts:
     phase = np.nan_to_num(phase_seconds(run))
     members, expected, alone = pieces(run, total, phase)
     born, born_expected = offspring(run)
-    evaluation = episodes(run, part["evaluation"], ranks)
+    evaluation = episodes(run)
     beside = running(run)
     rest = generation_seconds(run) - sum(part.values())  # outside all parts
     rest += np.where(
@@ -199,10 +207,8 @@ def pieces(
     own = run.columns.get("timing/member_seconds")
     if own is None:
         if "metrics/fitness" in run.columns:
-            raise Unusable(
-                f"{run.path}: made before the time of every member was recorded: it has no clock on other ranks"
-            )
-        count = shared_episodes(run)
+            raise before(run, "every member")
+        count = shared_episodes(run.config)
         alone = np.maximum(total - phase, 0.0) * (count > 0)
         equal = np.repeat(alone[:, None] / max(count, 1), count, axis=1)
         return equal, np.ones_like(equal), alone
@@ -211,15 +217,11 @@ def pieces(
         run
     ):  # the ranks' busy seconds are not of members alone, and each episode's are whole
         return own, expected, np.nansum(own, axis=1)
-    if "timing/trial_seconds" in run.columns:
-        trials, of_member = (
-            run.columns["timing/trial_seconds"],
-            getattr(run.config.own, "fitness_episodes", 1),
-        )
-        own, expected = (
-            np.hstack([own, trials]),
-            schedule.with_trials(expected, of_member, trials.shape[1]),
-        )
+    trials, evolution = run.columns.get("timing/trial_seconds"), declared(run).evolution
+    if trials is not None and evolution is not None:
+        episodes_of_member = evolution(run.config).fitness_episodes
+        own = np.hstack([own, trials])
+        expected = schedule.with_trials(expected, episodes_of_member, trials.shape[1])
     overhead = (total - np.nansum(own, axis=1)).clip(0) / np.isfinite(own).sum(axis=1).clip(1)
     return own + overhead[:, None], expected, total
 
@@ -237,64 +239,53 @@ def bears_offspring(run: RunFiles) -> bool:
     return "timing/offspring_seconds" in run.columns
 
 
-def episodes(run: RunFiles, lasted: np.ndarray, ranks: np.ndarray) -> np.ndarray:
+def episodes(run: RunFiles) -> np.ndarray:
     """Return what the episodes of each evaluation took [generations, episodes] [s], nan where there was none."""
-    names = [name for name in run.columns if name.startswith("metrics/evaluation_")]
-    made = np.isfinite(run.columns[names[0]]).any(axis=1) if names else np.zeros(len(lasted), bool)
-    count = len(names) * run.config.evaluation.episodes
-    turns = np.ceil(max(count, 1) / np.maximum(ranks, 1))  # of a rank
-    equal = np.repeat((lasted / turns)[:, None], count, axis=1)
-    own = run.columns.get("timing/evaluation_seconds", np.full_like(equal, np.nan))
-    more = max(0, own.shape[1] - count)  # those that confirmed a new best policy
-    equal = np.pad(equal, ((0, 0), (0, more)), constant_values=np.nan)
-    return np.where(made[:, None], np.where(np.isfinite(own), own, equal), np.nan)
+    found = run.columns.get("timing/evaluation_seconds")
+    if found is None and seconds(run, "evaluation").any():
+        raise before(run, "every evaluation episode")
+    return np.zeros((run.generation, 0)) if found is None else found
 
 
-def phases(run: RunFiles, parts: Parts, rate: float) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Return, for every generation, the phase that begins beside what follows [s], whether one ends, and one all wait for [s]."""
-    found = duration(run, parts, rate)
-    entered = np.isfinite(found)
-    begun, none = np.zeros(len(found)), np.zeros(len(found))
-    if not phases_beside(run):
-        return begun, np.zeros(len(found), bool), np.where(entered, found, 0.0)
-    usual = 0.0  # of a phase whose end was not recorded: as the one before it
+def in_flight(run: RunFiles, lasted: np.ndarray) -> np.ndarray:
+    """Return the time of the phase that begins in each generation, beside what follows [generations] [s].
+
+    lasted: of the phase that entered in it. One whose end was not recorded lasts as the one before it.
+    """
+    begun, usual = np.zeros(run.generation), 0.0
     for k, end in flights(run):
-        usual = found[end] if end < len(found) and entered[end] else usual
+        usual = lasted[end] if end < run.generation else usual
         begun[k] = usual
-    return begun, entered, none
+    return begun
 
 
 def duration(run: RunFiles, parts: Parts, rate: float) -> np.ndarray:
     """Return the time of the phase that entered in each generation, nan where none did [generations] [s]. Raises Unusable."""
-    lasted = phase_seconds(run)
-    updating = run.columns.get("timing/seconds_updates", np.full(run.generation, np.nan))
-    if not rate:
-        updates = np.nan_to_num(updating) * parts["updating"]
-    elif (np.isnan(updating) & np.isfinite(lasted)).any():
-        raise Unusable(
-            f"{run.path}: made before the time of gradient updates was recorded: its updates/s cannot be others"
-        )
-    else:
-        updates = (
-            np.diff(
-                run.columns.get("metrics/gradient_updates", np.zeros(run.generation)), prepend=0
-            )
-            / rate
-        )
-    return (lasted - np.nan_to_num(updating)) * parts["of_phase"] + updates
+    lasted, none = phase_seconds(run), np.full(run.generation, np.nan)
+    updating = run.columns.get("timing/seconds_updates", none)
+    entered = since_the_row_before(run, "learner_phases") > 0
+    if (entered & np.isnan(lasted + updating)).any():
+        raise before(run, "every phase and its updates")
+    updates = np.nan_to_num(updating) * parts["updating"]
+    if rate:
+        updates = since_the_row_before(run, "gradient_updates") / rate
+    return (lasted - updating) * parts["of_phase"] + updates
+
+
+def since_the_row_before(run: RunFiles, name: str) -> np.ndarray:
+    """Return by how much a count grew in each generation [generations]; 0 where the run has none."""
+    return np.diff(run.columns.get(f"metrics/{name}", np.zeros(run.generation)), prepend=0)
+
+
+def before(run: RunFiles, what: str) -> Unusable:
+    """Make the error that says why a run has no clock."""
+    why = f"made before the time of {what} was recorded: it has no clock on other ranks"
+    return Unusable(f"{run.path}: {why}")
 
 
 def phase_seconds(run: RunFiles) -> np.ndarray:
     """Return the time of the phase that entered in each generation, nan where none did [generations] [s]."""
-    entered = (
-        np.diff(run.columns.get("metrics/learner_phases", np.zeros(run.generation)), prepend=0) > 0
-    )
-    if not entered.any():
-        return np.full(run.generation, np.nan)
-    older = np.where(
-        entered, busy(run).root, np.nan
-    )  # without a population, rank 0's busy time is its phase
-    return run.columns.get("timing/seconds_phase", older)
+    return run.columns.get("timing/seconds_phase", np.full(run.generation, np.nan))
 
 
 def had_a_core(run: RunFiles) -> np.ndarray:
@@ -326,12 +317,9 @@ def update_blocks(run: RunFiles) -> float:
 
 def sums_over_observations(run: RunFiles) -> int:
     """Return how many numbers a member's sums over observations are; 0 where the population does not normalise them."""
-    sizes = str(run.provenance.get("sizes", "")).split()
-    return (
-        3 * int(sizes[0])
-        if sizes and getattr(run.config.own, "observation_normalisation", False)
-        else 0
-    )
+    sizes, evolution = str(run.provenance.get("sizes", "")).split(), declared(run).evolution
+    normalises = evolution is not None and evolution(run.config).observation_normalisation
+    return 3 * int(sizes[0]) if sizes and normalises else 0
 
 
 def generation_seconds(run: RunFiles) -> np.ndarray:
@@ -344,33 +332,42 @@ def seconds(run: RunFiles, name: str) -> np.ndarray:
     return np.nan_to_num(run.columns.get(f"timing/seconds_{name}", np.zeros(run.generation)))
 
 
+def declared(run: RunFiles) -> Declaration:
+    """Return what a run's algorithm says of itself."""
+    found: Declaration = ALGORITHMS[run.config.algorithm].DECLARES
+    return found
+
+
 def phases_beside(run: RunFiles) -> bool:
     """Return whether the learner's phases run beside the evaluation."""
-    own = run.config.own
-    return (
-        getattr(own, "learner_lag", 0) > 0 or getattr(own, "phase_timing", "interval") == "virtual"
-    )
+    learning = declared(run).learning
+    return learning is not None and learning.beside(run.config)
 
 
 def teaches(run: RunFiles) -> bool:
     """Return whether a critic has its lessons beside the members of the same generation, of which it trains some."""
-    return hasattr(run.config.own, "trained_fraction")
+    declares = declared(run)
+    return declares.work == "episodes" and declares.operators(run.config) == "individuals"
+
+
+def has_serial_lessons(run: RunFiles) -> bool:
+    """Return whether those that are trained wait for the critic's lesson."""
+    return teaches(run) and run.config.cem_rl.critic == "serial"
 
 
 def trained_members(run: RunFiles) -> int:
     """Return how many members of a generation learn before they play; they stand first."""
-    options: Any = run.config.own
-    return individuals(options)[1] if teaches(run) else 0
+    return individuals(run.config.cem_rl)[1] if teaches(run) else 0
 
 
 def flights(run: RunFiles) -> list[tuple[int, int]]:
     """Return the rows in which each phase beside the evaluation began and entered, which the newest may not have done yet."""
-    begun, lag = np.flatnonzero(started(run)), getattr(run.config.own, "learner_lag", 0)
-    if getattr(run.config.own, "phase_timing", "interval") == "interval":
-        return [(int(k), int(k) + lag) for k in begun]
-    entered = np.flatnonzero(np.isfinite(phase_seconds(run)))
+    entered = np.flatnonzero(since_the_row_before(run, "learner_phases"))
     ends = np.append(entered, run.generation)
-    return [(int(k), int(ends[np.searchsorted(entered, k, "right")])) for k in begun]
+    return [
+        (int(k), int(ends[np.searchsorted(entered, k, "right")]))
+        for k in np.flatnonzero(started(run))
+    ]
 
 
 def started(run: RunFiles) -> np.ndarray:
@@ -391,13 +388,3 @@ def running(run: RunFiles) -> np.ndarray:
     for k, end in flights(run) if phases_beside(run) else ():
         found[k + 1 : end + 1] = True
     return found
-
-
-def shared_episodes(run: RunFiles) -> int:
-    """Return how many training episodes of a generation the ranks share, 0 where rank 0 plays alone."""
-    options = run.config.own
-    return (
-        int(getattr(options, "episodes_per_generation", 0))
-        if getattr(options, "episodes_on", "root") == "ranks"
-        else 0
-    )

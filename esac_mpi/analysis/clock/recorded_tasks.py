@@ -11,7 +11,6 @@ from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from itertools import pairwise
-from typing import Any, cast
 
 import numpy as np
 
@@ -20,6 +19,7 @@ from esac_mpi.comm.clock.cluster import Cluster
 from esac_mpi.comm.clock.task_order import Arrival, Giving, piece
 from esac_mpi.comm.clock.task_order import queue as clock_of
 from esac_mpi.comm.clock.tasks import Piece, Queue, Section
+from esac_mpi.config import AESRL
 from esac_mpi.record import RunFiles
 
 Parts = dict[str, np.ndarray]  # as of recorded.py
@@ -29,14 +29,14 @@ Parts = dict[str, np.ndarray]  # as of recorded.py
 class Recorded:
     """The tasks of a run, in the order in which they were told."""
 
-    options: Any  # the algorithm's table
+    options: AESRL
     arrivals: list[Arrival]
     turns: list[Piece]  # of the critic
 
     @property
     def in_order(self) -> bool:
         """Whether results wait for their virtual order."""
-        return getattr(self.options, "order", "virtual") == "virtual"
+        return self.options.order == "virtual"
 
 
 def has_tasks(run: RunFiles) -> bool:
@@ -46,8 +46,8 @@ def has_tasks(run: RunFiles) -> bool:
 
 def individuals_and_turns(run: RunFiles) -> tuple[np.ndarray, np.ndarray]:
     """Return which of the tasks with times are individuals' and which turns of the critic, bool [generations, tasks]."""
-    worker, options = run.columns["timing/task_worker"], cast(Any, run.config.own)
-    return worker < options.workers, worker == options.workers  # nan is neither
+    worker, critic = run.columns["timing/task_worker"], run.config.aes_rl.workers
+    return worker < critic, worker == critic  # nan is neither
 
 
 def recorded(run: RunFiles, share: np.ndarray, updates_per_second: float = 0.0) -> Recorded:
@@ -59,7 +59,7 @@ def recorded(run: RunFiles, share: np.ndarray, updates_per_second: float = 0.0) 
         raise Unusable(
             f"{run.path}: made before the time of every task was recorded: it has no clock on other ranks"
         )
-    options: Any = run.config.own
+    options = run.config.aes_rl
     spent, updating, updates = (
         run.columns[f"timing/task_{n}"] for n in ("busy", "updating", "updates")
     )
@@ -167,8 +167,3 @@ def queue(found: Recorded, cluster: Cluster) -> Queue:
         found.options, Drawn(found), (lambda n: turns[min(n, len(turns) - 1)]) if turns else None
     )
     return clock_of(giving, found.options, cluster)
-
-
-def ranks_at_work(run: RunFiles) -> int:
-    """Return how many ranks can have something to do at once: the workers', and the critic's."""
-    return int(getattr(run.config.own, "workers", 0)) + 1

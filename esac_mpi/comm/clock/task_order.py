@@ -3,11 +3,11 @@
 import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import Any
 
 from esac_mpi.comm.clock.cluster import Cluster
 from esac_mpi.comm.clock.tasks import Piece, Queue
 from esac_mpi.comm.virtual_time import Task
+from esac_mpi.config import AESRL
 
 
 @dataclass(frozen=True)
@@ -28,13 +28,13 @@ def piece(playing: float, updating: float, updates: float, lasted: float, cost: 
 class Giving:
     """What a clock of tasks asks for once one was told.
 
-    options: the algorithm's table. draw: (worker, virtual start [steps], whether a turn of the critic was told) -> the individual
+    draw: (worker, virtual start [steps], whether a turn of the critic was told) -> the individual
     that it gets. turn: the critic's n-th turn, from 0; None = it has none.
     """
 
     def __init__(
         self,
-        options: Any,
+        options: AESRL,
         draw: Callable[[int, int, bool], Arrival],
         turn: Callable[[int], Piece] | None,
     ) -> None:
@@ -74,11 +74,11 @@ class Giving:
         return worker, now, self._at[worker].piece, False
 
 
-def queue(giving: Giving, options: Any, cluster: Cluster) -> Queue:
-    """Return the clock of a cluster that does these tasks; options: the algorithm's table."""
+def queue(giving: Giving, options: AESRL, cluster: Cluster) -> Queue:
+    """Return the clock of a cluster that does these tasks."""
     return Queue(
         cluster,
         giving,
         lambda task: task.worker != options.workers,
-        getattr(options, "order", "virtual") != "virtual",
+        options.order != "virtual",
     )
