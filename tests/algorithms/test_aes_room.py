@@ -19,7 +19,7 @@ from esac_mpi.config import Config, load, to_toml, updated
 from esac_mpi.config.fields import value_of
 from esac_mpi.envs import make
 from esac_mpi.play.state import root_bytes
-from esac_mpi.training.check import memory, world_stand_in
+from esac_mpi.training.check import memory
 
 SLOW = [
     *(
@@ -187,7 +187,7 @@ def test_a_generation_of_aes_rl_has_an_arrival_of_each_worker_unless_it_is_set(
 def test_what_rank_0_alone_holds_of_the_state_is_told_with_its_copies(monkeypatch):
     env, workers = make("CyclicMDP-v0"), 1000
     chosen = updated(Config(), {"algorithm": "aes_rl", "aes_rl.workers": workers})
-    params, state, _ = world_stand_in.begun(chosen, env, 1)
+    params, state, _ = memory.begun(chosen, env, 1)
     d, critic = params.layout.d, params.operators.critic_size
     held = 4 * workers * (2 * d + critic)  # individuals, the mean of each, and the critic
     assert held < root_bytes(state) < 1.2 * held + 2**16

@@ -16,7 +16,7 @@ from esac_mpi.config import Config, updated
 from esac_mpi.learners import cpu, settled
 from esac_mpi.learners.compiled import CompiledUpdate
 from esac_mpi.record import Run
-from esac_mpi.training.check import speed
+from esac_mpi.training.check import learner as check
 
 KINDS = [kind for kind in ("avx512", "avx2") if cpu.KIND in ("avx512", kind)]
 compiled = pytest.mark.skipif(not cpu.KIND, reason="no compiled updates here")
@@ -170,7 +170,7 @@ def test_a_cpu_of_amd_says_so(tmp_path):
 
 MKL = """
 from esac_mpi.learners import NoDevice, make
-from esac_mpi.training.check import speed
+from esac_mpi.training.check import learner
 from esac_mpi.config import Config, updated
 from esac_mpi.operators.policy import Layout
 def start(kernels):
@@ -286,16 +286,16 @@ def test_the_check_tells_the_cores_speed_and_what_bfloat16_would_give(monkeypatc
     )
     rates = {"fp32": 100.0, "bf16": 250.0}
     monkeypatch.setattr(
-        speed, "update_seconds", lambda config, env: 1 / rates[config.learner.precision]
+        check, "update_seconds", lambda config, env: 1 / rates[config.learner.precision]
     )
-    monkeypatch.setattr(speed, "SECONDS", 0.001)
+    monkeypatch.setattr(check, "SECONDS", 0.001)
     for flags, option in [("avx2 amx_bf16", True), ("avx2", False)]:
         (tmp_path / "cpuinfo").write_text(f"flags : {flags}\n")
-        (line,) = speed.look(config, Line(), 0.01, tmp_path / "cpuinfo")
+        (line,) = check.core(config, Line(), 0.01, tmp_path / "cpuinfo")
         assert "GFLOP/s" in line.found
         assert "; 100 updates/s (torch, fp32)" in line.found
         assert ("--learner.precision bf16: 250" in line.found) == option
-    assert not speed.look(updated(config, {"algorithm": "es"}), Line())
+    assert not check.core(updated(config, {"algorithm": "es"}), Line())
 
 
 def test_the_check_measures_updates_of_the_task_that_it_is_given():
@@ -308,12 +308,12 @@ def test_the_check_measures_updates_of_the_task_that_it_is_given():
             "sac.batch_size": 16,
         },
     )
-    assert 0 < speed.update_seconds(config, Line()) < 0.1
+    assert 0 < check.update_seconds(config, Line()) < 0.1
 
 
 @pytest.mark.parametrize(
     "name", ["OPENBLAS_CORETYPE", "MKL_CBWR", "MKL_ENABLE_INSTRUCTIONS", "MKL_DEBUG_CPU_TYPE"]
 )
 def test_the_check_names_a_variable_by_which_libraries_are_slower(name):
-    assert f"unset {name}=x" in speed.slowed({name: "x", "PATH": "/bin"})
-    assert not speed.slowed({"PATH": "/bin", name: ""})
+    assert f"unset {name}=x" in check.slowed({name: "x", "PATH": "/bin"})
+    assert not check.slowed({"PATH": "/bin", name: ""})

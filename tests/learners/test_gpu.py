@@ -19,7 +19,7 @@ from esac_mpi.learners import NoDevice, chunks, gpu
 from esac_mpi.learners.chunks import Chunks
 from esac_mpi.operators.policy import Layout
 from esac_mpi.training import set_up
-from esac_mpi.training.check import gpu as check
+from esac_mpi.training.check import learner as check
 
 OLD = "The NVIDIA driver on your system is too old (found version 11040). Please update your GPU driver by downloading"
 FREE = gpu.WORKSPACE + 1000  # bytes
@@ -322,7 +322,7 @@ def test_the_check_tells_model_memory_driver_and_updates_a_second(cuda, monkeypa
         updated(Config(), {"algorithm": "td3", "learner.device": "cuda"}),
         make("CyclicMDP-v0"),
     )
-    (line,) = check.learner(config, env, ROOT)
+    (line,) = check.gpu(config, env, ROOT)
     assert line.found.startswith(
         "GPU, 5,000,000,000 bytes of memory, 1,073,742,824 free beside this learner; driver "
     )
@@ -333,7 +333,7 @@ def test_the_check_tells_model_memory_driver_and_updates_a_second(cuda, monkeypa
         "updates_per_second",
         raising("CUDA out of memory. Tried to allocate 1.00 GiB. GPU 0 has\nmore"),
     )
-    (line,) = check.learner(config, env, ROOT)
+    (line,) = check.gpu(config, env, ROOT)
     assert (line.fatal, line.remedy) == (True, "CUDA out of memory. Tried to allocate 1.00 GiB")
     assert line.found.endswith("; its updates fail")
 
@@ -341,9 +341,9 @@ def test_the_check_tells_model_memory_driver_and_updates_a_second(cuda, monkeypa
         raise NoDevice("too small")
 
     monkeypatch.setattr(learners, "make", refused)
-    (line,) = check.learner(config, env, ROOT)
+    (line,) = check.gpu(config, env, ROOT)
     assert (line.fatal, line.remedy) == (True, "too small")
-    assert check.learner(updated(config, {"learner.device": "cpu"}), env, ROOT) == []
+    assert check.gpu(updated(config, {"learner.device": "cpu"}), env, ROOT) == []
 
 
 @pytest.mark.parametrize(
@@ -386,5 +386,5 @@ def test_the_check_asks_for_the_room_that_a_run_takes_on_the_device(
     config = updated(
         Config(), {**chosen, **{f"{name}.{field}": value for field, value in fields.items()}}
     )
-    check.learner(config, make("CyclicMDP-v0", 40), ROOT)
+    check.gpu(config, make("CyclicMDP-v0", 40), ROOT)
     assert len(asked[0].replay.ring) == rows

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from esac_mpi.operators import kernels
-from esac_mpi.training.check import machine
+from esac_mpi.training.check import ranks
 
 compiled = pytest.mark.skipif(kernels.NAME == "numpy", reason="the extension is not built")
 HALF = kernels.COUNTERS // 2
@@ -234,9 +234,9 @@ def test_a_checkout_that_hides_the_compiled_package_is_named(tmp_path):
     for place in (installed, checkout):
         place.mkdir(parents=True)
     places = [str(checkout.parent), str(installed.parent)]
-    assert "where there is a C compiler" in machine.slower(places, checkout)
+    assert "where there is a C compiler" in ranks.slower(places, checkout)
     (installed / f"_kernels{EXTENSION_SUFFIXES[0]}").touch()
     assert (
         f"the compiled ones are in {installed}: pip install -e {checkout.parent}"
-        in machine.slower(places, checkout)
+        in ranks.slower(places, checkout)
     )

@@ -21,7 +21,9 @@ from esac_mpi.envs import make
 from esac_mpi.operators.policy import Layout
 from esac_mpi.play.params import Params
 from esac_mpi.training import check, set_up
-from esac_mpi.training.check import cost, directory, machine, memory, rank, report, task
+from esac_mpi.training.check import cost, directory, learner, memory, report
+from esac_mpi.training.check import ranks as surroundings
+from esac_mpi.training.check import run as start_of
 
 SUBJECTS = [
     "MPI",
@@ -260,15 +262,15 @@ def test_the_boards_of_trials_and_the_members_that_a_phase_beside_plays_again_ar
         assert more(esac__replayed="sample", esac__replayed_members=60, **beside) == 50 * d * 4
 
 
-def seen(**changes) -> rank.Rank:
-    one = rank.Rank(
+def seen(**changes) -> surroundings.Rank:
+    one = surroundings.Rank(
         0, "a", [0, 1], "openblas: 1 thread(s) a rank", "compiled", 2**30, "", 0.1, 1000.0, "d1"
     )
     return replace(one, **changes)
 
 
 def test_nodes_that_make_other_bits_are_named():
-    played, physics, _ = task.playing(
+    played, physics, _ = start_of.playing(
         settings(), [seen(), seen(host="b", physics="d2", steps_per_second=3000.0)]
     )
     assert "1,000 / 2,000 / 3,000 steps/s" in played.found
@@ -391,7 +393,7 @@ def test_a_rank_alone_on_its_node_needs_no_shared_memory():
     ],
 )
 def test_ranks_without_work_and_better_numbers_of_them_are_told(changes, ranks, found, better):
-    (line,) = task.work(settings(**changes), make("CyclicMDP-v0", 1000), ranks)
+    (line,) = start_of.work(settings(**changes), make("CyclicMDP-v0", 1000), ranks)
     assert found in line.found
     assert better in line.remedy
     assert bool(better) == bool(line.remedy)
@@ -399,63 +401,63 @@ def test_ranks_without_work_and_better_numbers_of_them_are_told(changes, ranks, 
 
 
 def test_a_learner_whose_episodes_are_cut_has_a_line():
-    _, line = task.work(settings(algorithm="sac"), make("CyclicMDP-v0"), 1)  # 2,000 steps
+    _, line = start_of.work(settings(algorithm="sac"), make("CyclicMDP-v0"), 1)  # 2,000 steps
     assert (line.subject, line.found) == ("learner", "its episodes are cut")
     assert line.remedy.endswith("in a new run --sac.steps_per_generation 2000 for all")
 
 
 def test_ranks_that_share_a_core_and_libraries_with_threads_of_their_own_are_noted(world):
     world.size, world.nodes = 2, 1
-    *_, node = machine.launch([seen(cores=[3]), seen(cores=[3])], world)
+    *_, node = surroundings.launch([seen(cores=[3]), seen(cores=[3])], world)
     assert node.found == "a: ranks 0-1; cores 3, 1 for each rank"
     assert "bind each to a core of its own" in node.remedy
-    blas, kernels, _ = machine.libraries(
-        settings(), [seen(blas="mkl: 12 thread(s) a rank", kernel="numpy"), seen()]
+    blas, kernels = surroundings.libraries(
+        [seen(blas="mkl: 12 thread(s) a rank", kernel="numpy"), seen()]
     )
     assert "OMP_NUM_THREADS=1" in blas.remedy
     assert "C compiler" in kernels.remedy
-    assert not machine.libraries(settings(), [seen()])[0].remedy
+    assert not surroundings.libraries([seen()])[0].remedy
 
 
 def test_a_gpu_that_is_not_there_is_wrong():
-    line = machine.learner(settings(algorithm="sac", learner__device="cuda:77"), [0, 1], 1)
+    line = learner.library(settings(algorithm="sac", learner__device="cuda:77"), [0, 1], 1)
     assert line.fatal
     assert "learner.device = cuda:77: torch sees" in line.remedy
     assert (
         "tf32"
-        in machine.learner(settings(algorithm="sac", learner__precision="tf32"), [0, 1], 1).remedy
+        in learner.library(settings(algorithm="sac", learner__precision="tf32"), [0, 1], 1).remedy
     )
     assert (
         "give it more"
-        in machine.learner(settings(algorithm="sac", learner__threads=3), [0, 1], 1).remedy
+        in learner.library(settings(algorithm="sac", learner__threads=3), [0, 1], 1).remedy
     )
 
 
 def test_threads_that_the_learner_could_have_are_told_for_a_new_run_alone():
     cpu = settings(algorithm="sac", learner__device="cpu", policy__hidden=(256, 256))
-    assert machine.learner(cpu, [0, 1, 2, 3], 2).found.endswith(
+    assert learner.library(cpu, [0, 1, 2, 3], 2).found.endswith(
         "2 core(s) have no rank, a new run could use them: --learner.threads 3"
     )
-    assert "a new run" not in machine.learner(cpu, [0, 1], 2).found
+    assert "a new run" not in learner.library(cpu, [0, 1], 2).found
     small = config.updated(
         cpu, {"policy.hidden": (64, 64)}
     )  # two threads were eight times slower there
-    assert "a new run" not in machine.learner(small, [0, 1, 2, 3], 2).found
+    assert "a new run" not in learner.library(small, [0, 1, 2, 3], 2).found
     assert (
         "a new run"
-        not in machine.learner(config.updated(cpu, {"learner.threads": 3}), [0, 1, 2, 3], 2).found
+        not in learner.library(config.updated(cpu, {"learner.threads": 3}), [0, 1, 2, 3], 2).found
     )
 
 
 def test_what_the_scheduler_says_is_shown():
     job = {"SLURM_JOB_ID": "17", "SLURM_NTASKS": "4", "SLURM_JOB_END_TIME": "10000", "HOME": "/"}
-    seen, left = machine.scheduler(job, 7200.0)
+    seen, left = surroundings.scheduler(job, 7200.0)
     assert seen.found == "SLURM_JOB_END_TIME=10000 SLURM_JOB_ID=17 SLURM_NTASKS=4"
     assert left.found == "2.00 h"
     assert not left.remedy
-    assert machine.scheduler(job, 100.0)[1].remedy
-    assert "--max-hours" in machine.scheduler({"PBS_JOBID": "3.server"}, math.inf)[1].remedy
-    assert not machine.scheduler({}, math.inf)[1].remedy
+    assert surroundings.scheduler(job, 100.0)[1].remedy
+    assert "--max-hours" in surroundings.scheduler({"PBS_JOBID": "3.server"}, math.inf)[1].remedy
+    assert not surroundings.scheduler({}, math.inf)[1].remedy
 
 
 @pytest.mark.parametrize(

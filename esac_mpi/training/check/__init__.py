@@ -13,21 +13,7 @@ from esac_mpi.comm import World
 from esac_mpi.config import Config
 from esac_mpi.host import log
 from esac_mpi.training import set_up
-from esac_mpi.training.check import (
-    cost,
-    directory,
-    exchange,
-    gpu,
-    machine,
-    memory,
-    rank,
-    report,
-    run,
-    settings,
-    speed,
-    task,
-    world_stand_in,
-)
+from esac_mpi.training.check import cost, directory, learner, memory, ranks, report, run
 from esac_mpi.training.task_set_up import settled
 
 
@@ -38,32 +24,33 @@ def check(config: Config, world: World, seconds_left: float = math.inf, fresh: b
     [s]. fresh: whether the run would be begun anew. Returns the exit code: 0, or that of the first
     thing that is wrong: 2, or what the run would end with.
     """
-    env, mine = rank.look(config, world)
+    env, mine = ranks.look(config, world)
     config = config if env is None else settled(config, env)[0]
-    config, resolved = settings.settled(config, env, world, fresh)
-    ranks: list[rank.Rank] = world.gather(mine)
+    config, resolved = run.settle(config, env, world, fresh)
+    found: list[ranks.Rank] = world.gather(mine)
     place = directory.look(set_up.run_directory(config), world)
-    exchanged = exchange.look(world)
+    exchanged = ranks.exchange(world)
     before, lines, left = [], [], None
     if world.rank == 0:
-        before = [*machine.launch(ranks, world), *machine.libraries(config, ranks)]
-        before += gpu.learner(config, env, world)
-        lines = [*task.playing(config, ranks), *resolved]
-        lines += [*task.work(config, env, world.size), *memory.shared(config, env, ranks)]
+        on_node = sum(one.node == mine.node for one in found)
+        before = [*ranks.launch(found, world), *ranks.libraries(found)]
+        before += [learner.library(config, mine.cores, on_node), *learner.gpu(config, env, world)]
+        lines = [*run.playing(config, found), *resolved]
+        lines += [*run.work(config, env, world.size), *memory.shared(config, env, found)]
         lines += [*memory.root(config, env), *memory.replay(config, env)]
-        lines += [*machine.scheduler(dict(os.environ), seconds_left), *place]
+        lines += [*ranks.scheduler(dict(os.environ), seconds_left), *place]
         if not place[0].fatal:
-            found, left = run.foreseen(config, fresh, env, ranks, world)
-            lines += found
+            start, left = run.foreseen(config, fresh, env, found, world)
+            lines += start
         lines.append(exchanged)
     left = world.from_root(None if any(line.fatal for line in [*before, *lines]) else left)
     updating = 0.0
     if left:
-        scratch = world_stand_in.Counter(1)
-        found, updating = cost.look(config, env, ranks, world, scratch, seconds_left, left)
-        lines += found
+        scratch = memory.Counter(1)
+        forecast, updating = cost.look(config, env, found, world, scratch, seconds_left, left)
+        lines += forecast
     if world.rank == 0 and not any(line.fatal for line in before):
-        before += speed.look(config, env, updating)
+        before += learner.core(config, env, updating)
     lines = [*before, *lines]
     code = next((line.code for line in lines if line.fatal), 0)
     if world.rank == 0:

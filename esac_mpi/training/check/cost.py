@@ -19,7 +19,7 @@ from esac_mpi.play import population
 from esac_mpi.play.params import Params, make_actor, make_layout, make_policy
 from esac_mpi.play.rollout import explore, play
 from esac_mpi.training import set_up
-from esac_mpi.training.check.rank import Rank
+from esac_mpi.training.check.ranks import Rank
 from esac_mpi.training.check.report import Line
 from esac_mpi.training.forecast import advice, operators, outlook, phases, work
 from esac_mpi.training.forecast.learners import threads_that_gain

@@ -1,17 +1,66 @@
 """The lines about memory: what the ranks of a node share, and what the replay comes to take."""
 
+from typing import Any
+
+import numpy as np
+
 from esac_mpi import envs
 from esac_mpi.algorithms import ALGORITHMS
+from esac_mpi.comm import boards
 from esac_mpi.config import Config
 from esac_mpi.host import ram
 from esac_mpi.host.ram import size
 from esac_mpi.play import epsilon
+from esac_mpi.play.params import Params, make_layout
 from esac_mpi.play.state import root_bytes, shares_replay
-from esac_mpi.training import replay_memory
-from esac_mpi.training.check.rank import Rank
+from esac_mpi.training import replay_memory, set_up
+from esac_mpi.training.check.ranks import Rank
 from esac_mpi.training.check.report import Line
-from esac_mpi.training.check.world_stand_in import begun
 from esac_mpi.training.ended import NO_START, ReplayTooLarge
+
+
+class Counter:
+    """World's stand-in for shared arrays: counts their bytes, leaves their memory untouched."""
+
+    def __init__(self, ranks: int) -> None:
+        self.bytes, self.ranks = 0, ranks
+        self._boards: set[tuple[int, int]] = set()
+
+    def reserve(self, count: int, columns: int) -> None:
+        """Count the boards of a `map`, once."""
+        if (count, columns) not in self._boards:
+            self._boards.add((count, columns))
+            self.shared(boards(count, columns, self.ranks), np.float64)
+
+    def shared(self, shape: tuple[int, ...], dtype: Any = np.float32) -> np.ndarray:
+        """Return an array that takes no memory until it is written."""
+        array = np.zeros(shape, dtype)
+        self.bytes += array.nbytes
+        return array
+
+    def share(self, values: np.ndarray) -> np.ndarray:
+        """Return the values."""
+        self.bytes += values.nbytes
+        return values
+
+    def over_blocks(
+        self, work: Any, count: int, columns: int, checksum: bool = False
+    ) -> np.ndarray:
+        """Do no work."""
+        return np.zeros(columns)
+
+
+def begun(config: Config, env: envs.Env, ranks: int) -> tuple[Params, Any, Counter]:
+    """Make parameters and state as before the first generation; count what they share.
+
+    Raises epsilon.TableTooSmall, MemoryError.
+    """
+    layout, counter = make_layout(config, env), Counter(ranks)
+    noise = set_up.make_epsilon(config, layout, counter)
+    operators = set_up.make_operators(config, layout)
+    params = Params(config, layout, env.horizon, noise, operators)
+    return params, set_up.make_state(params, counter), counter
+
 
 # of what rank 0 alone has: the state, the image that HDF5 makes of it, and that as it is written
 COPIES = 3

@@ -1,21 +1,87 @@
-"""The line about what a start would do: begin a run, go on with one, or refuse."""
+"""The lines about a start: its settings, its task, and whether it begins, goes on or refuses."""
 
 from contextlib import suppress
+
+import numpy as np
 
 from esac_mpi import envs, learners
 from esac_mpi.algorithms import ALGORITHMS
 from esac_mpi.comm import World
-from esac_mpi.config import Budget, Config
-from esac_mpi.play import state
+from esac_mpi.config import NAMES, Budget, Config, ConfigError, in_numbers, updated
+from esac_mpi.config.fields import value_of
+from esac_mpi.envs import probe
+from esac_mpi.play import epsilon, state
 from esac_mpi.play.counters import Counters
-from esac_mpi.play.params import make_layout
+from esac_mpi.play.params import Params, make_layout
 from esac_mpi.record import Checkpoint, Run, source
 from esac_mpi.training import provenance, replay_memory, set_up
 from esac_mpi.training.active_run import spent
-from esac_mpi.training.check.rank import Rank
-from esac_mpi.training.check.report import Line
-from esac_mpi.training.check.world_stand_in import begun
+from esac_mpi.training.check.memory import begun
+from esac_mpi.training.check.ranks import Rank
+from esac_mpi.training.check.report import Line, spans
 from esac_mpi.training.ended import NO_START, code_of, of_files
+from esac_mpi.training.forecast.automatic import resolve
+
+
+def settle(
+    config: Config, env: envs.Env | None, world: World, fresh: bool
+) -> tuple[Config, list[Line]]:
+    """Resolve what is "auto", by some number where that fails. All ranks call this."""
+    values: dict[str, object] | None = {} if env else None
+    lines: list[Line] = []
+    refusals: tuple[type[Exception], ...] = ConfigError, learners.LearnerNotFinite
+    refusals += (*NO_START, *of_files(world))
+    if world.rank == 0 and env is not None:
+        try:
+            values, said = resolve(config, env, world, set_up.run_directory(config), fresh)
+            lines = [Line("settings", sentence) for sentence in said]
+        except envs.TaskError:
+            values = None  # which another line tells
+        except refusals as error:
+            values = None
+            lines = [Line("settings", "not resolved", str(error), True, code_of(error))]
+    values = world.from_root(values)
+    return in_numbers(config) if values is None else updated(config, values), lines
+
+
+def playing(config: Config, ranks: list[Rank]) -> list[Line]:
+    """Say whether every rank can play the task, how fast, and with the same bits."""
+    first = ranks[0]
+    if broken := [r for r, rank in enumerate(ranks) if rank.task]:
+        found = f"{config.task.id} cannot be played on ranks {spans(broken)}"
+        return [Line("task", found, ranks[broken[0]].task, True)]
+    speeds = np.array([rank.steps_per_second for rank in ranks])
+    rates = " / ".join(f"{rate:,.0f}" for rate in np.quantile(speeds, (0, 0.5, 1)))
+    found = f"made in {max(rank.seconds_import for rank in ranks):.1f} s"
+    found += f"; {probe.PROBE_STEPS} steps on each rank: min / median / max {rates} steps/s"
+    odd = ", ".join(sorted({rank.host for rank in ranks if rank.physics != first.physics}))
+    differ = (
+        f"other bits on {odd}: use nodes of one kind, or results depend on which evaluates what"
+    )
+    again = "not repeated" if first.apart else "the same again after others"
+    lines = [
+        Line("task", found),
+        Line("physics", f"digests on rank 0: {first.physics}", differ if odd else ""),
+        Line("episodes", again, first.apart),
+    ]
+    if first.found and first.found.not_finite:
+        lines.append(Line("observations", "not all finite", first.found.not_finite))
+    return lines
+
+
+def work(config: Config, env: envs.Env | None, ranks: int) -> list[Line]:
+    """Say what the ranks and the learner have to do."""
+    if env is None:
+        return []
+    params = Params(config, make_layout(config, env), env.horizon, epsilon.Philox(config.seed))
+    found, better = set_up.spread(params, ranks)
+    name = f"{config.algorithm}.episodes_on"
+    if better and name in NAMES and value_of(config, name) == "root":
+        better += f"; in a new run with --{name} ranks they play its training episodes"
+    lines = [Line("work", found, better)]
+    if cut := replay_memory.unseen(config, env.horizon):
+        lines.append(Line("learner", "its episodes are cut", cut))
+    return lines
 
 
 def foreseen(

@@ -1,0 +1,154 @@
+"""The lines about the learner on rank 0: torch, its GPU, and how fast its core or device is."""
+
+import os
+import time
+from collections.abc import Mapping
+from pathlib import Path
+
+from esac_mpi import envs, learners
+from esac_mpi.algorithms import ALGORITHMS
+from esac_mpi.comm import World
+from esac_mpi.config import Config, updated
+from esac_mpi.host import affinity
+from esac_mpi.play import epsilon
+from esac_mpi.play.params import Params, make_layout
+from esac_mpi.training import set_up
+from esac_mpi.training.check.memory import begun
+from esac_mpi.training.check.ranks import in_short
+from esac_mpi.training.check.report import Line
+from esac_mpi.training.ended import NO_START
+from esac_mpi.training.forecast import phases
+from esac_mpi.training.forecast.learners import threads_that_gain
+from esac_mpi.training.forecast.operators import usual
+
+
+def library(config: Config, cores: list[int], ranks: int) -> Line:
+    """Look at torch and the GPUs that rank 0 sees; ranks: of its node."""
+    learning = ALGORITHMS[config.algorithm].DECLARES.learning
+    if learning is None:
+        return Line("torch", f"not used by {config.algorithm}")
+    name, remedies = learning.learner(config), []
+    start = time.perf_counter()
+    try:
+        learners.prepare(config, name)
+    except learners.NoDevice as error:
+        remedies.append(str(error))
+    import torch
+
+    seconds = time.perf_counter() - start
+    gpus = []
+    if torch.cuda.is_available():
+        gpus = [torch.cuda.get_device_name(i) for i in range(torch.cuda.device_count())]
+    try:
+        learners.load("gpu").choose(config.learner)
+    except learners.NoDevice as error:
+        remedies.append(str(error))
+    try:
+        if name in learners.EXTRAS:
+            learners.load(name)
+    except learners.NotInstalled as error:
+        remedies.append(str(error))
+    threads, more = config.learner.threads, threads_that_gain(config, cores, ranks)
+    found = f"{torch.__version__}, imported in {seconds:.1f} s on rank 0"
+    found += f", which sees {', '.join(gpus) or 'no GPU'}; learner.threads = {threads}"
+    if more > threads and (config.learner.device == "cpu" or not gpus):
+        spare = f"{more - 1} core(s) have no rank"
+        found += f"; {spare}, a new run could use them: --learner.threads {more}"
+    remedy = "; ".join(remedies) or in_short(affinity.complaints([], [cores], threads))
+    return Line("torch", found, remedy, bool(remedies))
+
+
+UPDATING = 2.0  # of a GPU's updates that are measured [s]
+
+
+def gpu(config: Config, env: envs.Env | None, world: World) -> list[Line]:
+    """Look at the learner's GPU; nothing on a CPU, or where the line about torch says why not.
+
+    It is made as a run's is, with the room that its replay has beside the capacity.
+    """
+    learning = ALGORITHMS[config.algorithm].DECLARES.learning
+    if learning is None or env is None or config.learner.device == "cpu":
+        return []
+    import torch
+
+    if not torch.cuda.is_available():
+        return []
+    try:
+        params, state, _ = begun(config, env, 1)
+        made = set_up.make_learner(params, env, state, world)
+    except NO_START as error:
+        return [Line("GPU", "not to be used", str(error), True)]
+    (free, total), driver = torch.cuda.mem_get_info(), learners.load("gpu").driver()
+    found = f"{torch.cuda.get_device_name()}, {total:,} bytes of memory"
+    found += f", {free:,} free beside this learner; driver {driver or 'not told'}"
+    if getattr(made, "chunks", None):
+        try:
+            rate = learners.load("chunks").updates_per_second(made, UPDATING)
+        except RuntimeError as error:
+            why = learners.load("gpu").sentence(error, 2)
+            return [Line("GPU", f"{found}; its updates fail", why, True)]
+        found += f"; {rate:,.0f} updates/s, {config.learner.precision}"
+    return [Line("GPU", found)]
+
+
+SECONDS = 0.3  # for which each is measured
+SIDE = 256  # of the matrices
+SLOWER = (  # variables by which libraries take other kernels than the core's, or fewer threads
+    "OPENBLAS_CORETYPE",
+    "MKL_ENABLE_INSTRUCTIONS",
+    "MKL_DEBUG_CPU_TYPE",
+    "MKL_CBWR",
+    "ONEDNN_MAX_CPU_ISA",
+    "OMP_DYNAMIC",
+    "OMP_THREAD_LIMIT",
+)
+UNITS = {"avx512_bf16", "amx_bf16"}  # instruction sets by which products in bfloat16 are faster
+
+
+def core(
+    config: Config,
+    env: envs.Env | None,
+    updating: float = 0.0,
+    info: Path = Path("/proc/cpuinfo"),
+) -> list[Line]:
+    """Say how fast a learner's core is; updating: time of an update, 0: not measured [s]."""
+    learning = ALGORITHMS[config.algorithm].DECLARES.learning
+    if learning is None or env is None:
+        return []
+    import torch
+
+    if config.learner.device != "cpu" and torch.cuda.is_available():
+        return []
+    torch.set_num_threads(config.learner.threads)
+    left, right = torch.rand(2, SIDE, SIDE)
+    with torch.inference_mode():
+        products = 2e-9 * SIDE**3 / usual(lambda: torch.mm(left, right), SECONDS)
+    found = f"torch's products {products:.0f} GFLOP/s with {config.learner.threads} thread(s)"
+    if (limit := learners.load("cpu").limit()) is not None:
+        found = f"at most {limit / 1e9:.0f} GFLOP/s of a core; {found}"
+    if updating:
+        kind = f"{config.learner.kernels}, {config.learner.precision}"
+        found += f"; {1 / updating:,.0f} updates/s ({kind})"
+        flags = set(info.read_text(errors="replace").split()) if info.exists() else set()
+        if config.learner.precision == "fp32" and flags & UNITS:
+            other = {"learner.precision": "bf16", "learner.kernels": "torch"}
+            half = update_seconds(updated(config, other), env)
+            if 0 < half < updating:
+                found += f"; a new run could take --learner.precision bf16: {1 / half:,.0f}"
+    return [Line("core", found, slowed(os.environ))]
+
+
+def slowed(environ: Mapping[str, str]) -> str:
+    """Say what to unset, as libraries are slower by it; empty where there is nothing."""
+    named = [f"{name}={environ[name]}" for name in SLOWER if environ.get(name)]
+    if not named:
+        return ""
+    remedy = "products may be made by older kernels, at half the speed"
+    return f"unset {', '.join(named)} for all ranks: {remedy}"
+
+
+def update_seconds(config: Config, env: envs.Env) -> float:
+    """Measure an update of the learner for this task [s]; 0 where nothing learns."""
+    params = Params(config, make_layout(config, env), env.horizon, epsilon.Philox(config.seed))
+    ready = phases.prepare(params, env)
+    return phases.measure(*ready, SECONDS)[1] if ready else 0.0

@@ -1,0 +1,206 @@
+"""The lines about ranks and nodes: launch, libraries, exchange, batch system."""
+
+import ctypes
+import importlib.metadata
+import math
+import os
+import re
+import sys
+import time
+from collections.abc import Iterable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from importlib.machinery import EXTENSION_SUFFIXES
+from pathlib import Path
+
+import numpy as np
+
+from esac_mpi import envs
+from esac_mpi.comm import World, binding, free_memory
+from esac_mpi.config import Config
+from esac_mpi.envs import identity, probe
+from esac_mpi.host import affinity
+from esac_mpi.host.data_files import PACKAGE
+from esac_mpi.operators import kernels
+from esac_mpi.training import provenance
+from esac_mpi.training.check.report import Line, spans
+from esac_mpi.training.forecast.operators import median_seconds
+from esac_mpi.training.task_set_up import make_task
+
+THREADS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
+ASK_THREADS = ("openblas_get_num_threads", "MKL_Get_Max_Threads", "bli_thread_get_num_threads")
+DECORATED = tuple(
+    f"{prefix}{name}{suffix}"
+    for name in ASK_THREADS
+    for prefix in ("", "scipy_")
+    for suffix in ("", "64_")
+)
+
+
+@dataclass(frozen=True)
+class Rank:
+    """What one rank sees of its surroundings."""
+
+    node: int
+    host: str
+    cores: list[int]
+    blas: str
+    kernel: str
+    shared_free: int  # of /dev/shm; -1 where there is none [bytes]
+    task: str  # why the task cannot be played; empty = it can
+    seconds_import: float  # to import and make the task [s]
+    steps_per_second: float
+    physics: str  # digests of the steps
+    apart: str = ""  # what to do about episodes that are not the same again; empty = they are
+    cpu: str = ""
+    found: probe.Probe | None = None  # what the steps told
+    made: dict[str, str] = field(default_factory=dict)  # of what the task is made, on rank 0
+
+
+def look(config: Config, world: World) -> tuple[envs.Env | None, Rank]:
+    """Make the task and play it; return it (None if it cannot be made) and what this rank sees."""
+    env = found = None
+    trouble = apart = ""
+    made: dict[str, str] = {}
+    speed = 0.0
+    start = done = time.perf_counter()
+    try:
+        env = make_task(config)
+        done = time.perf_counter()
+        found = probe.played(env)
+        speed = probe.PROBE_STEPS / (time.perf_counter() - done)
+        if world.rank == 0:  # after these steps, as at a start: a reset may change the model
+            made = identity.identity(env)
+            apart = probe.complaint(env, found.apart)[0] if found.apart else ""
+    except Exception as error:  # a task is a user's own code
+        trouble = f"{type(error).__name__}: {error}".splitlines()[0]
+    free = free_memory()
+    return env, Rank(
+        node=world.node,
+        host=world.hosts[world.rank],
+        cores=affinity.cores(),
+        blas=blas(),
+        kernel=kernels.NAME,
+        shared_free=-1 if free is None else free,
+        task=trouble,
+        seconds_import=done - start,
+        steps_per_second=speed,
+        physics=found.digests if found else "",
+        apart=apart,
+        cpu=provenance.cpu(),
+        found=found,
+        made=made,
+    )
+
+
+def blas() -> str:
+    """Name numpy's BLAS library and its threads, as the library itself says if it can."""
+    about = np.show_config(mode="dicts").get("Build Dependencies", {}).get("blas", {})
+    name = f"{about.get('name', 'BLAS')} {about.get('version', '')}".strip()
+    with suppress(OSError):
+        mapped = Path("/proc/self/maps").read_text().splitlines()
+        for path in {line.split()[-1] for line in mapped if "/" in line}:
+            if not re.search(r"blas|mkl_rt|blis", Path(path).name):
+                continue
+            library = ctypes.CDLL(path)
+            for ask in DECORATED:
+                if hasattr(library, ask):
+                    return (
+                        f"{name}: {getattr(library, ask)()} thread(s) a rank, as the library says"
+                    )
+    asked = ", ".join(f"{n}={os.environ.get(n)}" for n in THREADS)
+    return f"{name}: {asked}; the library itself cannot be asked"
+
+
+SCHEDULER = re.compile(
+    r"SLURM_(JOB_ID|ARRAY_TASK_ID|NTASKS|STEP_NUM_TASKS|JOB_NUM_NODES|CPUS_PER_TASK|RESTART_COUNT"
+    r"|JOB_PARTITION|JOB_END_TIME)|PBS_(JOBID|ARRAY_INDEX|NP|NODEFILE|QUEUE|ENVIRONMENT)"
+)
+
+
+def launch(ranks: list[Rank], world: World) -> list[Line]:
+    """Look at MPI, ranks and nodes."""
+    module, level = binding()
+    version = importlib.metadata.version("mpi4py")
+    lines = [
+        Line("MPI", f"{' '.join(world.library.split())}".split(", package")[0]),
+        Line("mpi4py", f"{version}, module {module}, thread level {level}"),
+        Line("ranks", f"{world.size} on {world.nodes} node(s)"),
+    ]
+    for node in range(world.nodes):
+        members = [r for r, rank in enumerate(ranks) if rank.node == node]
+        allowed = [ranks[r].cores for r in members]
+        union = sorted(set().union(*allowed))
+        fewest, most = min(map(len, allowed)), max(map(len, allowed))
+        each = str(most) if fewest == most else f"{fewest}-{most}"
+        cores = f"cores {spans(union)}, {each} for each rank"
+        found = f"{ranks[members[0]].host}: ranks {spans(members)}; {cores}"
+        complaints = affinity.complaints([ranks[r].host for r in members], allowed, 0)
+        lines.append(Line(f"node {node}", found, in_short(complaints)))
+    return lines
+
+
+def in_short(complaints: Iterable[str]) -> str:
+    """Join complaints without the hosts that they begin with."""
+    return "; ".join(complaint.partition(": ")[2] for complaint in complaints)
+
+
+def libraries(ranks: list[Rank]) -> list[Line]:
+    """Look at the libraries that do the work of every rank."""
+    threads = sorted({rank.blas for rank in ranks})
+    many = any(re.search(r"\b(?!1 )\d+ thread\(s\)", text) for text in threads)
+    one = "set OMP_NUM_THREADS=1 before numpy is imported"
+    kernel = sorted({rank.kernel for rank in ranks})
+    return [
+        Line("BLAS", "; ".join(threads), one if many else ""),
+        Line("kernels", ", ".join(kernel), "" if kernel == ["compiled"] else slower(sys.path)),
+    ]
+
+
+def slower(places: Sequence[str], package: Path = PACKAGE) -> str:
+    """Say how to have the compiled kernels; places: where Python looks for packages.
+
+    In a checkout it is found before the installed one, which may have them.
+    """
+    for place in places:
+        path = Path(place or ".", package.name).resolve()
+        built = any((path / f"_kernels{suffix}").is_file() for suffix in EXTENSION_SUFFIXES)
+        if path != package.resolve() and built:
+            what = f"{package} is what runs, and the compiled ones are in {path}"
+            return f"slower: {what}: pip install -e {package.parent}, or start elsewhere"
+    return "slower: install esac_mpi where there is a C compiler"
+
+
+def scheduler(environ: dict[str, str], seconds_left: float) -> list[Line]:
+    """Look at what the batch system set, and the time it leaves, inf where it does not say [s]."""
+    seen = [
+        f"{name}={value}" for name, value in sorted(environ.items()) if SCHEDULER.fullmatch(name)
+    ]
+    found, remedy = "no limit known; --max-hours would set one", ""
+    if seconds_left <= 0:
+        found = "none: a run would stop at once"
+        remedy = "unset SLURM_JOB_END_TIME if it is another job's"
+    elif seconds_left < math.inf:
+        found = f"{seconds_left / 3600:.2f} h"
+        remedy = "ask for more time" if seconds_left < 600 else ""
+    elif seen:
+        found = "not known"
+        remedy = "give --max-hours, or the batch system kills the run at its limit"
+    left = Line("time left", found, remedy, seconds_left <= 0)
+    return [Line("scheduler", " ".join(seen) or "none seen"), left]
+
+
+REPEATS = 100  # exchanges timed
+
+
+def exchange(world: World) -> Line:
+    """Exchange, check and time the results of two members a rank; all ranks call this."""
+    count = 2 * world.size
+    table, _ = world.map(lambda i: np.array([i, i * i], float), count, 2)
+    right = bool((table == [[i, i * i] for i in range(count)]).all())
+    mapped = 1e6 * median_seconds(lambda: world.map(lambda i: np.zeros(2), count, 2), REPEATS)
+    gathered = 1e6 * median_seconds(lambda: world.gather(None), REPEATS) / 2
+    wrong = [r for r, answer in enumerate(world.gather(right)) if not answer]
+    found = f"{count} members; medians of {REPEATS}: evaluation of nothing {mapped:.0f} us"
+    remedy = f"wrong results on ranks {spans(wrong)}: MPI is broken here" if wrong else ""
+    return Line("exchange", f"{found}, allgather {gathered:.0f} us", remedy, bool(wrong))
