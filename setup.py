@@ -1,4 +1,4 @@
-"""Build the optional C extensions and put configs/ and jobs/ into a wheel; setup.cfg has the rest.
+"""Build the C extensions and put configs/ and jobs/ into a wheel; setup.cfg has the rest.
 
 No -march=native: a binary built on a login node runs on other nodes. No contraction: the bits do
 not depend on the CPU.
@@ -38,7 +38,6 @@ setup(
                 "-fno-math-errno",
                 "-fno-trapping-math",
             ],
-            optional=True,  # no compiler: esac_mpi/operators/kernels.py does the same in numpy
         ),
         Extension(
             "esac_mpi.learners._learner",

@@ -30,7 +30,6 @@ def gather(
     mine = {
         "cpu": cpu(),
         "versions": versions(()),
-        "kernel": kernels.NAME,
         "physics": found.digests,
     }
     everyone = world.gather({**mine, "cores": affinity.cores()})

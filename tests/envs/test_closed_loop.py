@@ -1,4 +1,4 @@
-"""Episodes in the compiled loop against single steps, bit for bit, and against its numpy twin."""
+"""Episodes in the compiled loop against single steps, bit for bit."""
 
 import os
 import signal
@@ -24,7 +24,6 @@ from esac_mpi.play.rollout import SLICE, Episode, play, playing
 from esac_mpi.play.transitions import Recorder
 
 ALARMS = np.zeros((2, 2), np.int32)[:, 1]
-LOOPS = {"numpy": kernels.NumpyLoop, kernels.NAME: kernels.Loop}
 
 
 def policy_of(env: Any, seed: int = 0, width: int = 8) -> Policy:
@@ -160,7 +159,7 @@ def test_an_observation_that_is_not_finite_gives_no_return_and_is_named(monkeypa
     assert env.not_finite == "observation[2] is inf"
 
 
-def toy(kind: Any, advance: Any, high: float = np.inf) -> tuple[Any, np.ndarray]:
+def toy(advance: Any, high: float = np.inf) -> tuple[Any, np.ndarray]:
     """A loop over a point: observes two numbers, the first up to 2, and traces their product."""
     state = np.array([[1.0, 9.0], [0.5, 9.0]])  # observed: its first column
     product = np.zeros(1)
@@ -169,7 +168,7 @@ def toy(kind: Any, advance: Any, high: float = np.inf) -> tuple[Any, np.ndarray]
     ctrl = np.zeros(1)
     calls = (*advance(state, ctrl), multiply)
     ALARMS[:] = 0
-    return kind(ctrl, (multiply,), calls, 2, (state[:, 0], product), ranges, ALARMS), state
+    return kernels.Loop(ctrl, (multiply,), calls, 2, (state[:, 0], product), ranges, ALARMS), state
 
 
 def arrays(n: int) -> tuple[np.ndarray, ...]:
@@ -181,10 +180,9 @@ def pushed(state: np.ndarray, ctrl: np.ndarray) -> tuple[Any, ...]:
     return ((np.add, state[:1, 0], ctrl, state[:1, 0]),)
 
 
-@pytest.mark.parametrize("kind", LOOPS.values(), ids=LOOPS)
-def test_what_a_loop_reads(kind):
+def test_what_a_loop_reads():
     """1 + 0.5, 2 and 3.5: times 0.5; the trace ends the run at its bound, here 1.75."""
-    loop, _ = toy(kind, pushed, high=1.75)
+    loop, _ = toy(pushed, high=1.75)
     observations, traces = np.zeros((5, 2), np.float32), np.zeros((5, 1))
     pushes = np.array([[0.5], [0.5], [1.5], [9.0]], np.float32)
     loop.run(None, None, None, observations, traces, pushes)
@@ -194,17 +192,15 @@ def test_what_a_loop_reads(kind):
     assert observations[1:4, 1].tolist() == [0.5] * 3
 
 
-@pytest.mark.parametrize("kind", LOOPS.values(), ids=LOOPS)
-def test_a_number_that_is_not_finite_ends_a_run(kind):
-    loop, state = toy(kind, pushed)
+def test_a_number_that_is_not_finite_ends_a_run():
+    loop, state = toy(pushed)
     state[1, 0] = np.nan
     loop.run(None, None, None, *arrays(3))
     assert (loop.steps, loop.within) == (1, False)
 
 
-@pytest.mark.parametrize("kind", LOOPS.values(), ids=LOOPS)
-def test_an_alarm_ends_a_run_and_no_step_observes(kind):
-    loop, _ = toy(kind, pushed)
+def test_an_alarm_ends_a_run_and_no_step_observes():
+    loop, _ = toy(pushed)
     rows, *others = arrays(0)
     loop.run(None, None, None, rows, *others)
     assert (loop.steps, rows[0].tolist()) == (0, [1.0, 0.5])
@@ -213,8 +209,7 @@ def test_an_alarm_ends_a_run_and_no_step_observes(kind):
     assert (loop.steps, loop.within) == (1, True)
 
 
-@pytest.mark.parametrize("kind", LOOPS.values(), ids=LOOPS)
-def test_an_error_of_a_call_is_raised_and_the_steps_are_known(kind):
+def test_an_error_of_a_call_is_raised_and_the_steps_are_known():
     def failing(state: np.ndarray, ctrl: np.ndarray) -> tuple[Any, ...]:
         def fail() -> None:
             if ctrl[0] > 1:
@@ -222,7 +217,7 @@ def test_an_error_of_a_call_is_raised_and_the_steps_are_known(kind):
 
         return (*pushed(state, ctrl), (fail,))
 
-    loop, _ = toy(kind, failing)
+    loop, _ = toy(failing)
     actions = np.array([[0.5], [2.0], [0.5]], np.float32)
     with pytest.raises(UnstablePhysics):
         loop.run(None, None, None, np.zeros((4, 2), np.float32), np.zeros((4, 1)), actions)
@@ -236,7 +231,7 @@ def test_a_signal_is_heard_within_a_run():
     def hear(number: int, frame: object) -> None:
         raise Heard
 
-    loop, _ = toy(kernels.Loop, lambda state, ctrl: ((os.kill, os.getpid(), signal.SIGUSR1),))
+    loop, _ = toy(lambda state, ctrl: ((os.kill, os.getpid(), signal.SIGUSR1),))
     before = signal.signal(signal.SIGUSR1, hear)
     try:
         with pytest.raises(Heard):
@@ -246,21 +241,6 @@ def test_a_signal_is_heard_within_a_run():
     assert loop.steps <= 2
 
 
-@pytest.mark.parametrize("kind", LOOPS.values(), ids=LOOPS)
-@pytest.mark.parametrize("id", ["Hopper-v5", "dm_control/cartpole-swingup-v0"])
-def test_the_twins_play_the_same_bits(id, kind, monkeypatch):
-    env, _ = both(id)
-    expected, *observed = played(env, policy_of(env), False, cap=100)
-    monkeypatch.setattr(kernels, "Loop", kind)
-    made = type(env)(id)
-    assert isinstance(made.closed_loop._loop, kind)
-    if kind is not kernels.Loop or kernels.NAME == "numpy":
-        found, *others = played(made, policy_of(made), False, cap=100)
-        assert found == expected
-        np.testing.assert_array_equal(others[0], observed[0])
-
-
-@pytest.mark.skipif(kernels.NAME == "numpy", reason="the extension is not built")
 def test_a_loop_refuses_what_does_not_fit():
     low = -np.ones(1, np.float32)
     one, ctrl, calm = np.ones(1), np.zeros(1), np.zeros(2, np.int32)
@@ -269,7 +249,7 @@ def test_a_loop_refuses_what_does_not_fit():
             kernels.Loop(ctrl, (), (), 1, views, np.ones((2, 1)), calm)
     with pytest.raises(ValueError, match="alarms"):
         kernels.Loop(ctrl, (), (), 1, (one,), np.ones((2, 1)), one)
-    loop, _ = toy(kernels.Loop, pushed)
+    loop, _ = toy(pushed)
     rows, traces, actions = arrays(1)
     others = (rows[:1], traces, actions), (rows, traces[:1], actions), (rows, traces, traces[1:])
     for wrong in others:

@@ -19,16 +19,15 @@ from esac_mpi.record import Run, read
 BAD = [np.nan, -np.nan, np.inf, -np.inf]
 
 
-@pytest.mark.parametrize("finite", [kernels.finite, kernels.numpy_finite])
-def test_whether_numbers_are_finite(finite):
+def test_whether_numbers_are_finite():
     for size in (0, 1, 3, 376):
         numbers = np.resize(np.array([0.0, -3e38, 1e-45, 3.4e38], np.float32), size)
-        assert finite(numbers)
+        assert kernels.finite(numbers)
         for place in {0, size // 2, size - 1} if size else ():
             for bad in BAD:
                 spoilt = numbers.copy()
                 spoilt[place] = bad
-                assert not finite(spoilt)
+                assert not kernels.finite(spoilt)
 
 
 class Line(gymnasium.Env):

@@ -16,18 +16,14 @@ from esac_mpi.operators import kernels
 from esac_mpi.operators.policy import Layout, Policy
 
 LAYOUT, THETA = Layout((2, 2, 1), layer_norm=True), NORMED
-KERNELS = {"numpy": kernels.NumpyPerceptron}
-if kernels.NAME == "compiled":
-    KERNELS["compiled"] = kernels.Perceptron
-BOTH = pytest.mark.parametrize("kernel", KERNELS)
 SIZES = [(1, 1, 1), (3, 2, 2), (5, 7, 3), (17, 33, 65, 6), (9, 64, 64, 17), (1, 16, 17, 15, 1)]
 
 
-def network(kernel: str, sizes, theta, activation="relu"):
+def network(sizes, theta, activation="relu"):
     """Return a function that runs a forward pass without the last squashing but clip(-1, 1)."""
     bound = np.ones(sizes[-1], np.float32)
     made, out = (
-        KERNELS[kernel](sizes, activation, "clip", -bound, bound, True),
+        kernels.Perceptron(sizes, activation, "clip", -bound, bound, True),
         np.zeros_like(bound),
     )
     made.load(theta)
@@ -81,18 +77,16 @@ def test_initial_weights_are_those_without_it_and_gain_1_and_shift_0():
 # --- the forward pass of a policy
 
 
-@BOTH
-def test_a_forward_pass_by_hand(kernel):
+def test_a_forward_pass_by_hand():
     """Sums -0.75 and 3.5 have mean 1.375 and deviation 2.125: -1 and 1, times 2, 0.5 plus 3, -1: 1 and -0.5, by relu 0."""
-    assert network(kernel, (2, 2, 1), THETA)(np.array([1.0, 2.0])) == pytest.approx(
+    assert network((2, 2, 1), THETA)(np.array([1.0, 2.0])) == pytest.approx(
         [0.5 * 1 + 0.125], rel=1e-5
     )
 
 
-@BOTH
 @pytest.mark.parametrize("sizes", SIZES)
 @pytest.mark.parametrize("activation", ["relu", "tanh"])
-def test_the_forward_pass_is_torchs_in_float64(kernel, sizes, activation):
+def test_the_forward_pass_is_torchs_in_float64(sizes, activation):
     layout, layers = Layout(sizes, layer_norm=True), []
     theta = random_theta(layout)
     for weight, _, gain, _ in layout.layers(theta):
@@ -103,13 +97,12 @@ def test_the_forward_pass_is_torchs_in_float64(kernel, sizes, activation):
         layers.append(nn.ReLU() if activation == "relu" else nn.Tanh())
     module = nn.Sequential(*layers[:-1]).double()
     nn.utils.vector_to_parameters(torch.from_numpy(theta).double(), module.parameters())
-    act = network(kernel, sizes, theta, activation)
+    act = network(sizes, theta, activation)
     for x in np.random.default_rng(1).standard_normal((5, sizes[0])).astype(np.float32):
         expected = module(torch.from_numpy(x).double()).detach().clamp(-1, 1).numpy()
         np.testing.assert_allclose(act(x), expected, atol=1e-5)
 
 
-@pytest.mark.skipif(kernels.NAME == "numpy", reason="the extension is not built")
 @pytest.mark.parametrize("units", [1, 5, 16, 33, 300])
 def test_compiled_sums_over_units_run_in_sixteen_parts(units):
     """One input of 1, zero biases: the sums are the weights; the output is one unit times 1/8, in whose bits nothing is lost."""
@@ -132,24 +125,21 @@ def test_compiled_sums_over_units_run_in_sixteen_parts(units):
         last = np.zeros(units, np.float32)
         last[unit] = 0.125
         act = network(
-            "compiled",
             (1, units, 1),
             np.concatenate([weights, 0 * gain, gain, shift, last, [0]]).astype(np.float32),
         )
         assert act(np.ones(1)) == expected[unit] / 8
 
 
-@BOTH
-def test_a_nan_observation_gives_a_nan_action(kernel):
-    policy = network(kernel, (2, 20, 3), random_theta(Layout((2, 20, 3), layer_norm=True)))
+def test_a_nan_observation_gives_a_nan_action():
+    policy = network((2, 20, 3), random_theta(Layout((2, 20, 3), layer_norm=True)))
     assert np.isnan(policy(np.array([np.nan, 1.0]))).all()
     assert np.isfinite(policy(np.array([0.5, 1.0]))).all()
 
 
-@BOTH
-def test_a_theta_without_gains_is_refused(kernel):
+def test_a_theta_without_gains_is_refused():
     with pytest.raises(ValueError, match=r"theta must be float32 \[?13\]?"):
-        network(kernel, (2, 2, 1), THETA[:9])
+        network((2, 2, 1), THETA[:9])
 
 
 def test_a_policy_of_a_layout_acts_by_it():

@@ -20,9 +20,6 @@ from esac_mpi.operators.policy import Layout, Normaliser, Policy
 from esac_mpi.play.params import Params
 
 LAYOUT, THETA = Layout((2, 2, 1), linear=2.0), LINEAR
-KERNELS = {"numpy": kernels.NumpyPerceptron}
-if kernels.NAME == "compiled":
-    KERNELS["compiled"] = kernels.Perceptron
 SIZES = [(1, 1, 1), (3, 2, 2), (5, 7, 3), (17, 33, 65, 6), (100, 8, 4), (9, 16, 17, 15, 1)]
 
 
@@ -65,11 +62,11 @@ def test_members_of_the_erl_family_begin_small_as_a_mutation_leaves_zeros_as_the
 # --- the forward pass
 
 
-def network(kernel, sizes, theta, activation="relu", layer_norm=False, linear=2.0):
+def network(sizes, theta, activation="relu", layer_norm=False, linear=2.0):
     """Return a function that runs a forward pass without the last squashing but clip(-1, 1)."""
     bound = np.ones(sizes[-1], np.float32)
     made, out = (
-        KERNELS[kernel](sizes, activation, "clip", -bound, bound, layer_norm, linear),
+        kernels.Perceptron(sizes, activation, "clip", -bound, bound, layer_norm, linear),
         np.zeros_like(bound),
     )
     made.load(theta)
@@ -81,10 +78,9 @@ def network(kernel, sizes, theta, activation="relu", layer_norm=False, linear=2.
     return act
 
 
-@pytest.mark.parametrize("kernel", KERNELS)
-def test_a_forward_pass_by_hand(kernel):
+def test_a_forward_pass_by_hand():
     """Units relu(0.5) and relu(-0.25): 0.5 * 0.5 / 2; the path 2 * (0.5 / 8 - 0.25 / 2) = -0.125; the bias 0.125."""
-    act = network(kernel, (2, 2, 1), THETA)
+    act = network((2, 2, 1), THETA)
     for _ in range(2):
         assert act(np.array([0.5, 0.25])) == pytest.approx([0.125 - 0.125 + 0.125])
         assert act(np.zeros(2)) == pytest.approx([0.5 * 0.25 / 2 + 0.125])
@@ -92,11 +88,10 @@ def test_a_forward_pass_by_hand(kernel):
 
 @pytest.mark.parametrize("layer_norm", [False, True])
 @pytest.mark.parametrize("sizes", SIZES)
-@pytest.mark.parametrize("kernel", KERNELS)
-def test_the_forward_pass_is_torchs_in_float64(kernel, sizes, layer_norm):
+def test_the_forward_pass_is_torchs_in_float64(sizes, layer_norm):
     layout, random = Layout(sizes, layer_norm, 0.75), np.random.default_rng(0)
     theta = (0.2 * random.standard_normal(layout.d)).astype(np.float32)
-    act = network(kernel, sizes, theta, "tanh", layer_norm, 0.75)
+    act = network(sizes, theta, "tanh", layer_norm, 0.75)
     (plain,) = modules(Network(layout, [theta], "tanh", torch.device("cpu")), "tanh")
     for x in random.standard_normal((5, sizes[0])).astype(np.float32):
         expected = plain(torch.from_numpy(x[None]).double())[0].detach().clamp(-1, 1).numpy()

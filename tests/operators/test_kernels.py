@@ -1,15 +1,13 @@
-"""The normal numbers against Random123's vectors, their numpy twin and the normal distribution; tanh against float64."""
+"""The normal numbers against Random123's vectors and the normal distribution; tanh against float64."""
 
 import math
-from importlib.machinery import EXTENSION_SUFFIXES
+from hashlib import sha256
 
 import numpy as np
 import pytest
 
 from esac_mpi.operators import kernels
-from esac_mpi.training.check import ranks
 
-compiled = pytest.mark.skipif(kernels.NAME == "numpy", reason="the extension is not built")
 HALF = kernels.COUNTERS // 2
 
 # kat_vectors of Random123: counter, key, words
@@ -22,14 +20,14 @@ VECTORS = [
         (0xD16CFE09, 0x94FDCCEB, 0x5001E420, 0x24126EA1),
     ),
 ]
-ADDRESSES = [
-    (0, 0, 0, 0, 0, 4 * kernels.COUNTERS),
-    (12_345_678_901_234, 2, 7, 3, 11, 1),
-    (1, 2, 3, 4, 5, 16_384),
-    (1, 2, 3, 4, 5, 5_001),
-    (2**64 - 1, 255, 2**32 - 1, 2**32 - 1, 2**32 - 1, 1_025),
-    (9, 9, 9, 9, 9, 0),
-]
+ADDRESSES = {  # and what their numbers must remain
+    (0, 0, 0, 0, 0, 4 * kernels.COUNTERS): "b7719c34ac7e9d87",
+    (12_345_678_901_234, 2, 7, 3, 11, 1): "d89479390201ce38",
+    (1, 2, 3, 4, 5, 16_384): "0706e3e7711823d7",
+    (1, 2, 3, 4, 5, 5_001): "e9cdd8e4a7e5c6e8",
+    (2**64 - 1, 255, 2**32 - 1, 2**32 - 1, 2**32 - 1, 1_025): "215876a3711a8206",
+    (9, 9, 9, 9, 9, 0): "e3b0c44298fc1c14",
+}
 
 
 def phi(x: float) -> float:
@@ -37,22 +35,13 @@ def phi(x: float) -> float:
 
 
 @pytest.mark.parametrize(("counter", "key", "words"), VECTORS)
-def test_philox_of_the_published_vectors(counter, key, words):
-    assert tuple(kernels.philox(counter, key)) == words
-
-
-@compiled
-@pytest.mark.parametrize(("counter", "key", "words"), VECTORS)
 def test_compiled_philox_of_the_published_vectors(counter, key, words):
     assert kernels._kernels.philox(*counter, *key) == words
 
 
-@compiled
-@pytest.mark.parametrize("address", ADDRESSES)
-def test_compiled_and_numpy_normals_are_the_same_bits(address):
-    fast, twin = kernels.normal(*address), kernels.numpy_normal(*address)
-    assert fast.dtype == twin.dtype == np.float32
-    np.testing.assert_array_equal(fast.view(np.uint32), twin.view(np.uint32))
+@pytest.mark.parametrize(("address", "digest"), ADDRESSES.items())
+def test_the_bits_stay_what_they_are(address, digest):
+    assert sha256(kernels.normal(*address).tobytes()).hexdigest()[:16] == digest
 
 
 def test_the_address_is_the_key_and_the_counter():
@@ -62,7 +51,7 @@ def test_the_address_is_the_key_and_the_counter():
         np.float64
     )
     for i, index in enumerate((0, HALF, 1)):
-        w, v, _, _ = kernels.philox(((2 << 24) + index, 10, 20, 30), (5, 6)).astype(np.float64)
+        w, v, _, _ = map(float, kernels._kernels.philox((2 << 24) + index, 10, 20, 30, 5, 6))
         radius = math.sqrt(-2 * math.log((w + 0.5) / 2**32))
         assert np.hypot(x[i], x[kernels.COUNTERS + i]) == pytest.approx(radius, rel=1e-6)
         tangents = sorted(
@@ -72,11 +61,6 @@ def test_the_address_is_the_key_and_the_counter():
         assert tangents == pytest.approx(
             [abs(math.sin(signed * math.pi / 2**33)), math.cos(signed * math.pi / 2**33)], abs=1e-6
         )
-
-
-def test_the_bits_stay_what_they_are():
-    golden = ["-0x1.02f9ac0000000p-2", "0x1.5de0e60000000p-3", "0x1.05bbaa0000000p-3"]
-    assert [float(x).hex() for x in kernels.normal(0, 0, 0, 0, 0, 3)] == golden
 
 
 def test_moments():
@@ -99,19 +83,6 @@ def test_tails(bound):
     x = kernels.normal(4, 2, 0, 0, 0, 2**22)
     expected = x.size * 2 * phi(-bound)
     assert np.sum(np.abs(x) > bound) == pytest.approx(expected, abs=4 * math.sqrt(expected))
-
-
-def test_extreme_words_give_finite_numbers():
-    words = np.array([0, 1, 2**31, 2**32 - 2, 2**32 - 1], np.uint32)
-    radii = kernels.radii(words)
-    np.testing.assert_allclose(
-        radii[:3], np.sqrt(-2 * np.log((words[:3] + 0.5) / 2.0**32)), rtol=1e-6
-    )
-    assert np.isfinite(radii).all()
-    assert radii[0] > 6.7
-    np.testing.assert_allclose(
-        np.hypot(*kernels.directions(np.arange(64, dtype=np.uint32) * 2**26)), 1, rtol=1e-6
-    )
 
 
 @pytest.mark.parametrize("part", range(5))
@@ -145,7 +116,6 @@ def test_a_wrong_out_is_refused():
         kernels.normal(0, 0, 0, 0, 0, 3, np.zeros(4, np.float32))
 
 
-@compiled
 def test_a_strided_or_read_only_out_is_refused():
     frozen = np.zeros(3, np.float32)
     frozen.flags.writeable = False
@@ -163,7 +133,6 @@ def test_an_address_that_does_not_fit_is_refused(part, small):
         kernels.normal(*address)
 
 
-@compiled
 def test_tanh_within_seven_units_in_the_last_place():
     n = 20_000
     x = np.geomspace(1e-20, 60, n, dtype=np.float32)
@@ -180,7 +149,6 @@ def test_tanh_within_seven_units_in_the_last_place():
     assert np.abs(y).max() == 1
 
 
-@compiled
 def test_a_wrong_perceptron_is_refused():
     one = np.ones(1, np.float32)
     for sizes in ((3,), (3, 0), (0, 1), ()):
@@ -198,7 +166,6 @@ def test_a_wrong_perceptron_is_refused():
         kernels.Perceptron((3, 1), "relu", "tanh", -one, one).load(np.zeros(5, np.float32))
 
 
-@compiled
 def test_sums_over_observations_are_numpys_to_the_bit():
     random = np.random.default_rng(0)
     seen = (random.standard_normal((500, 7)) * 10.0 ** random.integers(-30, 30, (500, 7))).astype(
@@ -208,12 +175,11 @@ def test_sums_over_observations_are_numpys_to_the_bit():
     ours, theirs = np.zeros((3, 7)), np.zeros((3, 7))
     for observation in seen:
         kernels.count_in(ours, observation)
-        kernels.numpy_count_in(theirs, observation)
+        theirs += [np.ones(7), observation, np.square(observation, dtype=np.float64)]
     assert ours.tobytes() == theirs.tobytes()
     assert ours[0].tolist() == [500] * 7
 
 
-@compiled
 @pytest.mark.parametrize(
     ("sums", "observation"),
     [
@@ -227,16 +193,3 @@ def test_sums_over_observations_are_numpys_to_the_bit():
 def test_sums_of_another_shape_or_type_are_refused(sums, observation):
     with pytest.raises(ValueError, match="must be float"):
         kernels.count_in(sums, observation)
-
-
-def test_a_checkout_that_hides_the_compiled_package_is_named(tmp_path):
-    installed, checkout = tmp_path / "site-packages/esac_mpi", tmp_path / "checkout/esac_mpi"
-    for place in (installed, checkout):
-        place.mkdir(parents=True)
-    places = [str(checkout.parent), str(installed.parent)]
-    assert "where there is a C compiler" in ranks.slower(places, checkout)
-    (installed / f"_kernels{EXTENSION_SUFFIXES[0]}").touch()
-    assert (
-        f"the compiled ones are in {installed}: pip install -e {checkout.parent}"
-        in ranks.slower(places, checkout)
-    )

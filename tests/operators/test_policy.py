@@ -13,19 +13,6 @@ LAYOUT = Layout((2, 2, 1))
 THETA = np.array([1.0, -1.0, 0.5, 2.0, 0.25, -1.0, 0.5, -0.25, 0.125], np.float32)
 
 
-KERNELS = {"numpy": kernels.NumpyPerceptron}
-if kernels.NAME == "compiled":
-    KERNELS["compiled"] = kernels.Perceptron
-compiled = pytest.mark.skipif(kernels.NAME == "numpy", reason="the extension is not built")
-
-
-@pytest.fixture(autouse=True, params=KERNELS)
-def kernel(request, monkeypatch) -> str:
-    """Run every test with each implementation of the forward pass."""
-    monkeypatch.setattr(kernels, "Perceptron", KERNELS[request.param])
-    return request.param
-
-
 def make(activation="relu", output="tanh", low=-1.0, high=1.0, normaliser=None) -> Policy:
     return Policy(LAYOUT, activation, output, np.array([low]), np.array([high]), normaliser).set(
         THETA
@@ -73,7 +60,7 @@ def boxes(count: int) -> tuple[np.ndarray, np.ndarray]:
     return low, np.maximum(low, high)
 
 
-def test_no_action_leaves_the_bounds_by_rounding_and_compiled_and_numpy_actions_are_the_same_bits():
+def test_no_action_leaves_the_bounds_by_rounding():
     low, high = boxes(4000)
     layout, random, outside = Layout((1, low.size)), np.random.default_rng(1), 0
     for y in (
@@ -84,17 +71,11 @@ def test_no_action_leaves_the_bounds_by_rounding_and_compiled_and_numpy_actions_
         random.choice([-1.0, 1.0], low.size),
     ):
         theta = np.concatenate([np.zeros(low.size), np.full(low.size, y)]).astype(np.float32)
-        actions = []
-        for perceptron in KERNELS.values():
-            network, action = (
-                perceptron(layout.sizes, "relu", "clip", low, high),
-                np.zeros_like(low),
-            )
-            network.load(theta)
-            network.act(np.zeros(1), action, True, None, None)
-            actions.append(action)
+        network = kernels.Perceptron(layout.sizes, "relu", "clip", low, high)
+        action = np.zeros_like(low)
+        network.load(theta)
+        network.act(np.zeros(1), action, True, None, None)
         assert ((low <= action) & (action <= high)).all()
-        assert len({action.tobytes() for action in actions}) == 1
         plain = (high + low) / 2 + (high - low) / 2 * theta[low.size :]
         inside = (low <= plain) & (plain <= high)
         np.testing.assert_array_equal(action[inside], plain[inside])
@@ -187,10 +168,9 @@ def sequential(policy: Policy, x: np.ndarray) -> np.ndarray:
     return x
 
 
-@compiled
 @pytest.mark.parametrize("sizes", SIZES)
 def test_compiled_sums_run_in_the_order_of_the_inputs(sizes):
-    policy = KERNELS["compiled"](sizes, "relu", "clip", *2 * [np.zeros(sizes[-1], np.float32)])
+    policy = kernels.Perceptron(sizes, "relu", "clip", *2 * [np.zeros(sizes[-1], np.float32)])
     out, random = np.zeros(sizes[-1], np.float32), np.random.default_rng(0)
     reference = random_policy(sizes, scale=0.1)
     policy.load(reference.theta)
@@ -250,11 +230,9 @@ def test_a_wrong_observation_is_refused(wrong):
         random_policy((4, 5, 2))(wrong)
 
 
-def test_a_wrong_normaliser_is_refused(kernel):
+def test_a_wrong_normaliser_is_refused():
     normaliser = Normaliser(np.zeros(3, np.float32), np.ones(3, np.float32))
-    with pytest.raises(
-        ValueError, match=r"mean must be float32 \[4\]" if kernel == "compiled" else "broadcast"
-    ):
+    with pytest.raises(ValueError, match=r"mean must be float32 \[4\]"):
         random_policy((4, 5, 2), normaliser=normaliser)(np.zeros(4))
 
 
@@ -278,10 +256,9 @@ def test_an_infinite_observation_propagates():
         assert np.isnan(policy(np.array([np.inf, np.inf])))
 
 
-def test_a_nan_weight_shows_where_its_input_is_not_zero(kernel):
+def test_a_nan_weight_shows_where_its_input_is_not_zero():
     policy = Policy(Layout((2, 1)), "relu", "clip", -np.ones(1), np.ones(1)).set(
         np.array([np.nan, 1, 0], np.float32)
     )
     assert np.isnan(policy(np.array([0.5, 0.25])))
-    silent = policy(np.array([0.0, 0.25]))
-    assert silent == 0.25 if kernel == "compiled" else np.isnan(silent)
+    assert policy(np.array([0.0, 0.25])) == 0.25

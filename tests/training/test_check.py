@@ -31,7 +31,6 @@ SUBJECTS = [
     "ranks",
     "node 0",
     "BLAS",
-    "kernels",
     "torch",
     "core",
     "task",
@@ -264,7 +263,7 @@ def test_the_boards_of_trials_and_the_members_that_a_phase_beside_plays_again_ar
 
 def seen(**changes) -> surroundings.Rank:
     one = surroundings.Rank(
-        0, "a", [0, 1], "openblas: 1 thread(s) a rank", "compiled", 2**30, "", 0.1, 1000.0, "d1"
+        0, "a", [0, 1], "openblas: 1 thread(s) a rank", 2**30, "", 0.1, 1000.0, "d1"
     )
     return replace(one, **changes)
 
@@ -411,11 +410,8 @@ def test_ranks_that_share_a_core_and_libraries_with_threads_of_their_own_are_not
     *_, node = surroundings.launch([seen(cores=[3]), seen(cores=[3])], world)
     assert node.found == "a: ranks 0-1; cores 3, 1 for each rank"
     assert "bind each to a core of its own" in node.remedy
-    blas, kernels = surroundings.libraries(
-        [seen(blas="mkl: 12 thread(s) a rank", kernel="numpy"), seen()]
-    )
+    (blas,) = surroundings.libraries([seen(blas="mkl: 12 thread(s) a rank"), seen()])
     assert "OMP_NUM_THREADS=1" in blas.remedy
-    assert "C compiler" in kernels.remedy
     assert not surroundings.libraries([seen()])[0].remedy
 
 

@@ -5,12 +5,10 @@ import importlib.metadata
 import math
 import os
 import re
-import sys
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from contextlib import suppress
 from dataclasses import dataclass, field
-from importlib.machinery import EXTENSION_SUFFIXES
 from pathlib import Path
 
 import numpy as np
@@ -20,8 +18,6 @@ from esac_mpi.comm import World, binding, free_memory
 from esac_mpi.config import Config
 from esac_mpi.envs import identity, probe
 from esac_mpi.host import affinity
-from esac_mpi.host.data_files import PACKAGE
-from esac_mpi.operators import kernels
 from esac_mpi.training import provenance
 from esac_mpi.training.check.report import Line, spans
 from esac_mpi.training.forecast.operators import median_seconds
@@ -45,7 +41,6 @@ class Rank:
     host: str
     cores: list[int]
     blas: str
-    kernel: str
     shared_free: int  # of /dev/shm; -1 where there is none [bytes]
     task: str  # why the task cannot be played; empty = it can
     seconds_import: float  # to import and make the task [s]
@@ -80,7 +75,6 @@ def look(config: Config, world: World) -> tuple[envs.Env | None, Rank]:
         host=world.hosts[world.rank],
         cores=affinity.cores(),
         blas=blas(),
-        kernel=kernels.NAME,
         shared_free=-1 if free is None else free,
         task=trouble,
         seconds_import=done - start,
@@ -150,25 +144,7 @@ def libraries(ranks: list[Rank]) -> list[Line]:
     threads = sorted({rank.blas for rank in ranks})
     many = any(re.search(r"\b(?!1 )\d+ thread\(s\)", text) for text in threads)
     one = "set OMP_NUM_THREADS=1 before numpy is imported"
-    kernel = sorted({rank.kernel for rank in ranks})
-    return [
-        Line("BLAS", "; ".join(threads), one if many else ""),
-        Line("kernels", ", ".join(kernel), "" if kernel == ["compiled"] else slower(sys.path)),
-    ]
-
-
-def slower(places: Sequence[str], package: Path = PACKAGE) -> str:
-    """Say how to have the compiled kernels; places: where Python looks for packages.
-
-    In a checkout it is found before the installed one, which may have them.
-    """
-    for place in places:
-        path = Path(place or ".", package.name).resolve()
-        built = any((path / f"_kernels{suffix}").is_file() for suffix in EXTENSION_SUFFIXES)
-        if path != package.resolve() and built:
-            what = f"{package} is what runs, and the compiled ones are in {path}"
-            return f"slower: {what}: pip install -e {package.parent}, or start elsewhere"
-    return "slower: install esac_mpi where there is a C compiler"
+    return [Line("BLAS", "; ".join(threads), one if many else "")]
 
 
 def scheduler(environ: dict[str, str], seconds_left: float) -> list[Line]:
