@@ -3,7 +3,7 @@
 May import: host, config, record, algorithms; of comm what needs no MPI: schedule, virtual_time, clock/.
 Begin with: command.py, then groups.py and curves.py.
 
-What needs matplotlib is not imported here: `figure` of `esac_mpi.analysis.plots`, `sensitivity`, `scaling`, `timeline`.
+What needs matplotlib is not imported here: `plots`, `scaling`, `timeline` and the modules named picture.
 """
 
 from esac_mpi.analysis.command import opened

@@ -7,6 +7,7 @@ from pathlib import Path
 
 from esac_mpi.analysis.clock import Machine
 from esac_mpi.analysis.messages import Unusable, note, some
+from esac_mpi.analysis.outcomes import MEASURES, OF_POLICY
 from esac_mpi.config import ConfigError
 from esac_mpi.config.bounds import INT64, NON_NEGATIVE
 from esac_mpi.config.exact import whole
@@ -54,25 +55,35 @@ def add_labels(line: argparse.ArgumentParser) -> None:
     line.add_argument("--label", action="append", default=[], metavar="TEXT", help=text)
 
 
-def add_machine(line: argparse.ArgumentParser) -> None:
-    """Let a command take the machine that wall time is computed for."""
-    line.add_argument(
-        "--ranks",
-        type=whole,
-        metavar="R",
-        help="wall time as computed for R ranks, in place of the measured one",
-    )
-    line.add_argument(
-        "--updates-per-second",
-        type=float,
-        metavar="U",
-        help="with a learner of so many; default: as it was",
-    )
+def add_scaling(line: argparse.ArgumentParser) -> None:
+    """Let a command take how many generations are averaged."""
+    text = "of scaling: generations that are averaged; the paper's 10"
+    line.add_argument("--last", type=whole, default=10, metavar="G", help=text)
+
+
+def add_sensitivity(line: argparse.ArgumentParser) -> None:
+    """Let a command take a swept field, and what is measured of runs, and where."""
+    line.add_argument("--field", help="of sensitivity: the parameter, as on the command line")
+    line.add_argument("--measure", choices=MEASURES, default="final")
+    text = "true steps of population and learner at which runs are compared; 0: at their ends"
+    line.add_argument("--at-steps", type=whole, default=0, metavar="N", help=text)
+
+
+def add_machine(line: argparse.ArgumentParser, several: bool = False) -> None:
+    """Let a command take the machine that wall time is computed for, or several numbers of ranks."""
+    text = "wall time as computed for R ranks, in place of the measured one"
+    line.add_argument("--ranks", type=whole, metavar="R", nargs="+" if several else None, help=text)
+    text = "with a learner of so many; default: as it was"
+    line.add_argument("--updates-per-second", type=float, metavar="U", help=text)
 
 
 def machine_of(options: argparse.Namespace) -> Machine | None:
     """Return the machine that wall time is computed for, None where it is the measured one. Raises Unusable."""
     ranks, rate = options.ranks, options.updates_per_second
+    if isinstance(ranks, list):
+        if len(ranks) > 1:
+            raise Unusable(f"--what {options.what}: --ranks takes one number")
+        ranks = ranks[0]
     if ranks is None and rate is None:
         return None
     if ranks is None or ranks < 1 or (rate is not None and not rate > 0):
@@ -86,15 +97,24 @@ def refuse_unread(
     line: argparse.ArgumentParser, options: argparse.Namespace, what: str, unread: Iterable[str]
 ) -> None:
     """Raise Unusable for options that are set and that what was asked for does not read; unread: their names."""
-    found = [
-        f"--{name.replace('_', '-')}"
-        for name in unread
-        if getattr(options, name) != line.get_default(name)
-    ]
+    found = [name for name in unread if getattr(options, name) != line.get_default(name)]
     if found:
-        raise Unusable(
-            f"{what} does not read {', '.join(found)}: leave {'them' if len(found) > 1 else 'it'} out"
+        names = ", ".join(f"--{name.replace('_', '-')}" for name in found)
+        raise Unusable(f"{what} does not read {names}: leave {'them' if found[1:] else 'it'} out")
+
+
+def refuse_others(
+    line: argparse.ArgumentParser, options: argparse.Namespace, read: Iterable[str]
+) -> None:
+    """Raise Unusable for options that are set and that --what does not read; read: names of those that it does."""
+    taken = {"runs", "what", "format", "out", *read}
+    if "measure" in taken:
+        taken.add("policy")
+        of_policy = options.measure in OF_POLICY
+        refuse_unread(
+            line, options, f"--measure {options.measure}", [] if of_policy else ["policy"]
         )
+    refuse_unread(line, options, f"--what {options.what}", sorted(vars(options).keys() - taken))
 
 
 def opened(paths: Iterable[str | Path]) -> list[RunFiles]:
@@ -111,6 +131,18 @@ def opened(paths: Iterable[str | Path]) -> list[RunFiles]:
         failure.code = code
         raise failure
     return list(runs.values())
+
+
+def readable(paths: Iterable[Path]) -> tuple[dict[Path, RunFiles], int]:
+    """Open every run that can be read, and complain of the others; return an exit code too, 2 or 65 where there is one."""
+    runs, code = dict[Path, RunFiles](), 0
+    for path in paths:
+        try:
+            runs[path] = Run.open(path)
+        except (Refused, ConfigError, Unreadable) as error:
+            print(error, file=sys.stderr)
+            code = 65 if isinstance(error, Unreadable) else 2
+    return runs, code
 
 
 def ended(action: Callable[[], Iterable[object]]) -> int:

@@ -3,11 +3,10 @@
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import Any
+from functools import partial
 
 import numpy as np
 
-from esac_mpi.analysis.activities import idle_share
 from esac_mpi.analysis.clock import Machine, computed
 from esac_mpi.analysis.curves import (
     WINDOW,
@@ -21,13 +20,14 @@ from esac_mpi.analysis.curves import (
 )
 from esac_mpi.analysis.evaluations import BETTER, policies_of, require_policy
 from esac_mpi.analysis.fates import FATES, rate
-from esac_mpi.analysis.figures import COMPUTED, Figure, headline
-from esac_mpi.analysis.grids import Quantity, grid, summary
+from esac_mpi.analysis.figures import COMPUTED, Figure
+from esac_mpi.analysis.grids import Quantity, summary
 from esac_mpi.analysis.groups import grouped, renamed
 from esac_mpi.analysis.messages import Unusable, note, some
 from esac_mpi.analysis.names import better
 from esac_mpi.analysis.single import draw_alone
 from esac_mpi.analysis.timeline import draw as draw_timeline
+from esac_mpi.analysis.times import idle_share
 from esac_mpi.record import RunFiles
 
 LOSSES = {  # the end of a column's name, which begins with the learner's
@@ -42,31 +42,32 @@ FITNESS: dict[str, Callable[..., np.ndarray]] = {
     "fitness, maximum": np.nanmax,
     "fitness, standard deviation": np.nanstd,
 }
+TITLES = {
+    "return": "Noise-free evaluations of {shown}",
+    "training": f"Moving average over {WINDOW} training episodes",
+    "sigma": "Mutation rate",
+    "fitness": "Returns of the population",
+    "losses": "What the learner reports",
+    "fates": "What became of the learner's actor, of all selections so far",
+    "updates": "Gradient updates so far",
+    "waiting": "Share of the ranks' time in which they wait",
+}
 
 
-def of_column(name: str) -> Quantity:
-    """Return the quantity that a column of scalars holds."""
-    return lambda run, x: column_curve(run, x, column(run, name))
+def of_values(values: Callable[[RunFiles], np.ndarray]) -> Quantity:
+    """Make a quantity of a function from runs to values [generations]."""
+    return lambda run, x: column_curve(run, x, values(run))
 
 
-def of_learner(key: str) -> Quantity:
-    """Return the quantity of a run's learner: of the column metrics/<learner>_<key>, or metrics/<key> of a shared critic."""
-
-    def quantity(run: RunFiles, x: str) -> Any:
-        names = [name for name in run.columns.scalars if re.fullmatch(f"metrics/(.*_)?{key}", name)]
-        return column_curve(run, x, column(run, names[0]) if names else np.zeros(0))
-
-    return quantity
+def learners(run: RunFiles, key: str) -> np.ndarray:
+    """Return the column metrics/<learner>_<key> of a run's learner, or metrics/<key> of a shared critic."""
+    names = [name for name in run.columns.scalars if re.fullmatch(f"metrics/(.*_)?{key}", name)]
+    return column(run, names[0]) if names else np.zeros(0)
 
 
-def of_members(statistic: Callable[..., np.ndarray]) -> Quantity:
-    """Return a statistic of the population's returns in each generation."""
-    return lambda run, x: column_curve(run, x, per_generation(run, statistic))
-
-
-def of_fate(fate: str) -> Quantity:
-    """Return how often this was the fate of the learner's actor, so far [%]."""
-    return lambda run, x: column_curve(run, x, rate(run, fate))
+def count(run: RunFiles, name: str) -> np.ndarray:
+    """Return a counter, 0 where an older version did not count."""
+    return np.maximum(column(run, f"metrics/{name}"), 0).astype(float)
 
 
 def quantities(what: str, policy: str = BETTER) -> dict[str, Quantity]:
@@ -75,15 +76,18 @@ def quantities(what: str, policy: str = BETTER) -> dict[str, Quantity]:
         return {"episodic return": lambda run, x: return_curve(run, x, policy)}
     if what == "training":
         return {"training return": training_curve}
-    if what == "sigma":
-        return {r"mutation rate $\sigma$": of_column("metrics/sigma")}
-    if what == "fitness":
-        return {name: of_members(statistic) for name, statistic in FITNESS.items()}
-    if what == "losses":
-        return {name: of_learner(key) for key, name in LOSSES.items()}
-    if what == "fates":
-        return {f"learner's actor {fate} [%]": of_fate(fate) for fate in FATES}
-    return {"idle share of the ranks' time": lambda run, x: column_curve(run, x, idle_share(run))}
+    found: dict[str, dict[str, Callable[[RunFiles], np.ndarray]]] = {
+        "sigma": {r"mutation rate $\sigma$": partial(column, name="metrics/sigma")},
+        "fitness": {name: partial(per_generation, statistic=f) for name, f in FITNESS.items()},
+        "losses": {name: partial(learners, key=key) for key, name in LOSSES.items()},
+        "fates": {f"learner's actor {fate} [%]": partial(rate, fate=fate) for fate in FATES},
+        "updates": {
+            "gradient updates": partial(count, name="gradient_updates"),
+            "gradient updates of members": partial(count, name="member_updates"),
+        },
+        "waiting": {"idle share of the ranks' time": idle_share},
+    }
+    return {name: of_values(values) for name, values in found[what].items()}
 
 
 def begun(runs: list[RunFiles]) -> list[RunFiles]:
@@ -106,6 +110,13 @@ def on_machine(quantity: Quantity, machine: Machine) -> Quantity:
     return moved
 
 
+def timeline(runs: list[RunFiles]) -> Figure:
+    """Draw what each rank of a run did when. Raises Unusable for several runs."""
+    if len(runs) > 1:
+        raise Unusable("--what timeline draws one run; --what waiting draws who waits in several")
+    return draw_timeline(begun(runs)[0])
+
+
 def figure(
     runs: list[RunFiles],
     what: str,
@@ -115,7 +126,7 @@ def figure(
     machine: Machine | None = None,
     labels: Sequence[str] = (),
 ) -> Figure:
-    """Return a figure: what is "return", "training", "sigma", "fitness", "losses", "fates" or "timeline". Raises Unusable.
+    """Draw one of TITLES against an axis of curves.AXES. Raises Unusable.
 
     machine: what wall time is computed for; None: it is the measured one. labels: of the groups, in place of their own.
     """
@@ -124,49 +135,18 @@ def figure(
     runs = begun(runs)
     if what == "return":
         require_policy(runs, policy)
-    alone = len(runs) == 1 and not machine and not labels
-    if alone and what == "timeline" and x in (None, "wall"):
-        return draw_timeline(runs[0])
     x = x or ("training_episodes" if what == "training" else "env_steps")
-    whole = what == "return" and policy == BETTER
-    if alone and (whole or (what == "fitness" and column(runs[0], "metrics/fitness").size)):
-        return draw_alone(runs[0], what, x)
-    groups, rows, where = grouped(runs), quantities(what, policy), ""
+    if len(runs) == 1 and not machine and not labels:
+        whole = what == "return" and policy == BETTER
+        if whole or (what == "fitness" and column(runs[0], "metrics/fitness").size):
+            return draw_alone(runs[0], what, x)
+    rows = quantities(what, policy)
+    if what == "updates" and not any(count(run, "member_updates").any() for run in runs):
+        del rows["gradient updates of members"]
+    title = TITLES[what].format(shown=better(policies_of(runs)) if policy == BETTER else policy)
+    if machine:
+        rows = {name: on_machine(quantity, machine) for name, quantity in rows.items()}
+        x, title = COMPUTED, f"{title}; wall time {machine}"
+    groups = grouped(runs)
     groups = renamed(groups, labels) if labels else groups
-    if machine:
-        rows, x, where = (
-            {name: on_machine(q, machine) for name, q in rows.items()},
-            COMPUTED,
-            f"; wall time {machine}",
-        )
-    if what == "return":
-        shown = better(policies_of(runs)) if policy == BETTER else policy
-        return summary(groups, rows, x, f"Noise-free evaluations of {shown}{where}", seeds)
-    if what == "training":
-        return summary(
-            groups, rows, x, f"Moving average over {WINDOW} training episodes{where}", seeds
-        )
-    drawing = grid(groups, rows, x, seeds)
-    if machine:
-        headline(drawing, f"Wall time {machine}")
-    return drawing
-
-
-def counts(name: str) -> Quantity:
-    """Return what a counter has come to."""
-    return lambda run, x: column_curve(
-        run, x, np.maximum(column(run, f"metrics/{name}"), 0).astype(float)
-    )
-
-
-def updates(
-    runs: list[RunFiles], x: str = "env_steps", seeds: bool = False, labels: Sequence[str] = ()
-) -> Figure:
-    """Return the figure of gradient updates so far. Raises Unusable."""
-    counted = {"gradient updates": counts("gradient_updates")}
-    if any(
-        (column(run, "metrics/member_updates") > 0).any() for run in runs
-    ):  # less: not counted by an older version
-        counted["gradient updates of members"] = counts("member_updates")
-    groups = renamed(grouped(runs), labels) if labels else grouped(runs)
-    return summary(groups, counted, x, "Gradient updates so far", seeds, counts=True)
+    return summary(groups, rows, x, title, seeds, counts=what == "updates")

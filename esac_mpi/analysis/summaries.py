@@ -1,15 +1,17 @@
-"""What can be said about a run in one object: what `esac-mpi summary RUN --json` prints."""
+"""A run in one object, what `esac-mpi summary RUN --json` prints; and the command that continues it."""
 
+import shlex
+from itertools import pairwise
+from pathlib import Path
 from typing import Any
 
 from esac_mpi.analysis import measures
 from esac_mpi.analysis.measures import last
-from esac_mpi.analysis.resume import resume_command
 from esac_mpi.record import RunFiles
 
 
 def summary(run: RunFiles) -> dict[str, Any]:
-    """Return what can be said about a run; null where it is not known (yet)."""
+    """Sum up a run; None where something is not known (yet)."""
     config = run.config
     return {
         "run": str(run.path),
@@ -39,3 +41,23 @@ def summary(run: RunFiles) -> dict[str, Any]:
         "time": run.status.get("time"),
         "resume": resume_command(run),
     }
+
+
+def resume_command(run: RunFiles) -> str | None:
+    """Return the command that continues the run from the current directory, None where there is nothing to continue.
+
+    It is the command that started it, less --fresh, where that would come back to this directory from here; else one that
+    names the run's own config.toml.
+    """
+    command = run.provenance.get("command", "python -m esac_mpi")
+    if run.state in ("running", "complete", "pruned"):
+        return None
+    words = [word for word in shlex.split(command) if word != "--fresh"]
+    if words[:1] == ["esac_mpi.train"]:  # from Python, with settings that no command line may have
+        words = ["python", "-m", "esac_mpi"]
+    named = [value for name, value in pairwise(words) if name in ("--run-dir", "--run_dir")]
+    here = named and Path(named[-1]).resolve() == run.path.resolve()
+    if not (here and all(Path(word).exists() for word in words if word.endswith(".toml"))):
+        words = [*words[:3], str(run.path / "config.toml"), "--run-dir", str(run.path)]
+    ranks = run.provenance.get("ranks", 1)
+    return shlex.join(["mpirun", "-n", str(ranks), *words] if ranks > 1 else words)

@@ -1,11 +1,66 @@
-"""Tables of results as Markdown, LaTeX or CSV, and rows as aligned lines for a terminal."""
+"""The one way from rows to a table: text for a terminal, Markdown, CSV or JSON; and cells of results over seeds."""
 
 import csv
 import io
-from collections.abc import Container, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
+
+from esac_mpi.host.streams import as_json
+
+FORMATS = ("text", "markdown", "csv", "json")
+Row = dict[str, Any]  # {column: text or number}; a column that a row lacks, None and nan: missing
+
+
+def rendered(rows: Sequence[Row], form: str, about: Iterable[str] = ()) -> str:
+    """Render rows in one of FORMATS. about: lines above, of CSV as comments; JSON has none."""
+    if form == "json":
+        return "\n".join(map(as_json, rows))
+    heads = list(dict.fromkeys(name for row in rows for name in row))
+    if form == "csv":
+        out = io.StringIO()
+        writer = csv.writer(out, lineterminator="\n")
+        writer.writerow(heads)
+        found = ([row.get(name) for name in heads] for row in rows)
+        writer.writerows([["" if missing(value) else value for value in row] for row in found])
+        return "".join(f"# {line}\n" for line in about) + out.getvalue().rstrip("\n")
+    lines = [heads, *([shown(row.get(name)) for name in heads] for row in rows)]
+    above = [*about, ""] if about else []
+    return "\n".join([*above, *(markdown(lines) if form == "markdown" else aligned(lines))])
+
+
+def missing(value: Any) -> bool:
+    """Whether there is no value."""
+    return value is None or (isinstance(value, float) and np.isnan(value))
+
+
+def shown(value: Any) -> str:
+    """Format a value for a person: four digits of a float, - where it is missing."""
+    if missing(value):
+        return "-"
+    return f"{float(f'{value:.4g}'):,g}" if isinstance(value, float) else str(value)
+
+
+def markdown(rows: list[list[str]]) -> list[str]:
+    """Format rows of cells, the head first, as the lines of a Markdown table."""
+    return [f"| {' | '.join(line)} |" for line in (rows[0], ["---"] * len(rows[0]), *rows[1:])]
+
+
+def aligned(lines: list[list[str]]) -> Iterator[str]:
+    """Yield rows of cells, the head first, as lines of columns: numbers flush right, words left."""
+    widths, adjust = [], []
+    for column in zip(*lines, strict=True):
+        widths.append(max(map(len, column)))
+        numbers = all(cell[:1].isdigit() or cell[:1] in "-+" for cell in column[1:])
+        adjust.append(str.rjust if numbers else str.ljust)
+    for line in lines:
+        cells = zip(adjust, line, widths, strict=True)
+        yield "  ".join(pad(cell, width) for pad, cell, width in cells).rstrip()
+
+
+# ---- results over seeds
 
 
 @dataclass(frozen=True)
@@ -28,96 +83,49 @@ def digits(c: Cell) -> int:
     return int(np.clip(figures - 1 - np.floor(np.log10(max(size, 1e-9))), 0, 2))
 
 
-def text(c: Cell, form: str, best: bool) -> str:
-    """Return a cell as Markdown or LaTeX has it: mean, std, in brackets median and number of seeds; the papers' as printed."""
+def text(c: Cell, best: bool = False) -> str:
+    """Format a cell: mean, std, in brackets median and number of seeds; a paper's as printed."""
 
     def number(value: float) -> str:
         return f"{value:,.{digits(c)}f}" if c.seeds else f"{value:,g}"
 
-    more = [number(c.median)] * bool(np.isfinite(c.median)) + [f"n={len(c.seeds)}"] * bool(c.seeds)
-    tail = f" ({', '.join(more)})" if more else ""
-    bold, sign = ("**{}**", "±") if form == "markdown" else (r"\mathbf{{{}}}", r"\pm")
-    figures = (bold.format(number(c.mean)) if best else number(c.mean)) + (
-        f" {sign} {number(c.std)}" if np.isfinite(c.std) else ""
-    )
-    return figures + tail if form == "markdown" else f"${figures.replace(',', '{,}')}$" + tail
+    found = f"**{number(c.mean)}**" if best else number(c.mean)
+    if np.isfinite(c.std):
+        found += f" ± {number(c.std)}"
+    more = [number(c.median)] if np.isfinite(c.median) else []
+    if c.seeds:
+        more.append(f"n={len(c.seeds)}")
+    return f"{found} ({', '.join(more)})" if more else found
 
 
-def rendered(
-    table: Table, printed: Table, about: list[str], form: str, bold: bool = True, measure: str = ""
-) -> str:
-    """Return the table as text; bold: whether the best mean of a task is; measure: what the heads of our columns add."""
-    if form == "csv":
-        return as_csv(table, printed, about)
-    columns = [
-        *dict.fromkeys(name for part in (table, printed) for row in part.values() for name in row)
-    ]
-    ours = {name for row in table.values() for name in row} if measure else set()
-    rows: list[list[str]] = [
-        ["task", *(f"{name}, {measure}" if name in ours else name for name in columns)]
-    ]
+def wide(table: Table, printed: Table, measure: str = "", bold: bool = True) -> list[Row]:
+    """Return a row a task, a column an algorithm, the papers' after ours.
+
+    measure: added to the heads of our columns; bold: whether the best mean of a task is.
+    """
+    ours = dict.fromkeys(name for row in table.values() for name in row)
+    theirs = dict.fromkeys(name for row in printed.values() for name in row)
+    rows = []
     for task, row in table.items():
-        best = max(c.mean for c in row.values())
-        both = {**row, **printed.get(task, {})}
-        rows.append(
-            [
-                task,
-                *(
-                    text(both[c], form, bold and len(row) > 1 and c in row and row[c].mean == best)
-                    if c in both
-                    else "-"
-                    for c in columns
-                ),
-            ]
-        )
-    return as_markdown(rows, about) if form == "markdown" else as_latex(rows, about)
+        best = max(c.mean for c in row.values()) if bold and len(row) > 1 else np.nan
+        cells: Row = {"task": task}
+        for name in ours:
+            c = row.get(name)
+            cells[f"{name}, {measure}" if measure else name] = c and text(c, c.mean == best)
+        for name in theirs:
+            c = printed.get(task, {}).get(name)
+            cells[name] = c and text(c)
+        rows.append(cells)
+    return rows
 
 
-def as_markdown(rows: list[list[str]], about: list[str]) -> str:
-    """Return rows of cells, the head first, with what the table holds above."""
-    return "\n".join([*about, "", *markdown(rows)])
-
-
-def markdown(rows: list[list[str]]) -> list[str]:
-    """Return rows of cells, the head first, as the lines of a Markdown table."""
-    return [f"| {' | '.join(line)} |" for line in (rows[0], ["---"] * len(rows[0]), *rows[1:])]
-
-
-def aligned(lines: list[list[str]], left: Container[str] = ()) -> Iterator[str]:
-    """Yield rows of cells as lines of columns, flush right but for those whose heads, the first row, are in `left`."""
-    widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
-    adjust = [str.ljust if name in left else str.rjust for name in lines[0]]
-    for line in lines:
-        yield "  ".join(
-            a(cell, width) for a, cell, width in zip(adjust, line, widths, strict=True)
-        ).rstrip()
-
-
-def as_latex(rows: list[list[str]], about: list[str]) -> str:
-    """Return rows of cells as a tabular of the package booktabs, with what the table holds as comments above."""
-    escaped = [
-        [
-            cell if cell.startswith("$") else cell.replace("_", r"\_").replace("%", r"\%")
-            for cell in row
-        ]
-        for row in rows
-    ]
-    head, *lines = [" & ".join(row) + r" \\" for row in escaped]
-    begin = [rf"\begin{{tabular}}{{l{'r' * (len(rows[0]) - 1)}}}", r"\toprule", head, r"\midrule"]
-    return "\n".join(
-        [*(f"% {line}" for line in about), *begin, *lines, r"\bottomrule", r"\end{tabular}"]
-    )
-
-
-def as_csv(table: Table, printed: Table, about: list[str]) -> str:
-    """Return one line a cell; what the table holds as comments above."""
-    out = io.StringIO()
-    writer = csv.writer(out, lineterminator="\n")
-    writer.writerow(["task", "algorithm", "mean", "std", "median", "n", "seeds", "source"])
-    for task, row in table.items():
-        for name, c in {**row, **printed.get(task, {})}.items():
-            numbers = ["" if np.isnan(v) else repr(v) for v in (c.mean, c.std, c.median)]
-            writer.writerow(
-                [task, name, *numbers, len(c.seeds) or "", " ".join(map(str, c.seeds)), c.source]
-            )
-    return "\n".join(f"# {line}" for line in about) + "\n" + out.getvalue().rstrip("\n")
+def long(table: Table, printed: Table) -> list[Row]:
+    """Return a row a cell, for other software."""
+    return [
+        {
+            "task": task, "algorithm": name, "mean": c.mean, "std": c.std, "median": c.median,
+            "n": len(c.seeds) or None, "seeds": " ".join(map(str, c.seeds)), "source": c.source,
+        }
+        for task, row in table.items()
+        for name, c in {**row, **printed.get(task, {})}.items()
+    ]  # fmt: skip

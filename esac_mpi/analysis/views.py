@@ -1,7 +1,4 @@
-"""What watch shows: one run figure by figure, or several, a line each.
-
-Text for a terminal, made of measures.py's figures.
-"""
+"""How a run stands, for a person: one row for `summary` and `watch` alike, a line for a pipe, or figure by figure."""
 
 import time
 from collections import Counter
@@ -13,47 +10,34 @@ from rich.progress_bar import ProgressBar
 from rich.table import Table
 
 from esac_mpi.analysis import measures
-from esac_mpi.analysis.activities import idle
 from esac_mpi.analysis.choice import Choice
 from esac_mpi.analysis.evaluations import evaluated
-from esac_mpi.analysis.resume import resume_command
+from esac_mpi.analysis.summaries import resume_command
+from esac_mpi.analysis.tables import Row, shown
+from esac_mpi.analysis.times import idle
 from esac_mpi.host.log import compact, duration
 from esac_mpi.record import RunFiles
 
 ALL = Choice()
 RECENT = 20  # generations that speed, idle fraction and time left are taken over
 BARS = " ▁▂▃▄▅▆▇█"
-STYLES = {"running": "green", "complete": "bold green", "pruned": "dim", "requeue": "yellow"}
-STYLES |= {"failed": "bold red", "dead": "bold red"}
-NARROW = ("status", "gen", "budget", "return", "returns", "left", "row")  # columns of several runs
-WIDE = (
-    "status",
-    "gen",
-    "budget",
-    "return",
-    "best",
-    "returns",
-    "sigma",
-    "steps/s",
-    "idle",
-    "left",
-    "row",
-    "checkpoint",
-)
+STYLES = {
+    "running": "green", "complete": "bold green", "pruned": "dim", "requeue": "yellow", "failed": "bold red", "dead": "bold red",
+}  # fmt: skip
+NARROW = ("status", "gen", "budget", "return", "returns", "left", "row")  # columns of watch
+WIDE = (*NARROW[:4], "best", "returns", "sigma", "steps/s", "idle", "left", "row", "checkpoint")
 
 
 def sparkline(values: np.ndarray, width: int = 24) -> str:
-    """Return finite values as bars from the least to the greatest, the mean of neighbours where there are more than fit."""
+    """Draw finite values as bars from the least to the greatest, the mean of neighbours where there are more than fit."""
     values = values[np.isfinite(values)]
     if not len(values):
         return ""
     values = np.array([part.mean() for part in np.array_split(values, min(width, len(values)))])
     spread = np.ptp(values)
-    heights = (
-        np.ones(len(values))
-        if spread == 0
-        else 1 + np.round((values - values.min()) / spread * (len(BARS) - 2))
-    )
+    if spread == 0:
+        return BARS[1] * len(values)
+    heights = 1 + np.round((values - values.min()) / spread * (len(BARS) - 2))
     return "".join(BARS[int(height)] for height in heights)
 
 
@@ -66,65 +50,67 @@ def age(path: Path) -> str:
 
 
 def figure(value: float | None, form: str = "{:,.1f}") -> str:
-    """Return a number as text, - for none."""
+    """Format a number, - for none."""
     return "-" if value is None or not np.isfinite(value) else form.format(value)
 
 
-def figures(run: RunFiles) -> dict[str, str]:
-    """Return what is shown of a run, as text."""
-    returns = evaluated(run)[1]
-    speed = measures.rate(run, measures.counted_steps(run), RECENT)
-    waited = idle(run, RECENT)
+def row(run: RunFiles) -> Row:
+    """Return how a run stands."""
+    config, returns = run.config, evaluated(run)[1]
+    steps = measures.counted_steps(run)
+    speed = measures.rate(run, steps, RECENT)
+    waited = idle(run, slice(-RECENT, None))
     left = measures.seconds_left(run, RECENT)
     return {
         "status": run.state,
-        "gen": str(run.generation),
+        "task": config.task.id,
+        "algorithm": config.algorithm,
+        "seed": config.seed,
+        "ranks": run.provenance.get("ranks"),
+        "gen": run.generation,
         "budget": f"{100 * measures.progress(run):.0f} %",
+        "steps": compact(steps[-1].item() if len(steps) else 0),
         "return": figure(returns[-1] if len(returns) else None),
         "best": figure(measures.best_return(run)),
-        "returns": sparkline(returns),
-        "sigma": figure(measures.last(run, "sigma"), "{:.3g}"),
-        "steps/s": "-" if speed is None else compact(speed),
+        "final": figure(measures.final_return(run)),
+        "wall": duration(measures.last(run, "wall_seconds", "timing") or 0.0),
+        "steps/s": None if speed is None else compact(speed),
         "idle": figure(None if waited is None else 100 * waited, "{:.0f} %"),
-        "left": "-" if left is None or run.state in measures.OVER else duration(left),
-        "row": age(run.path / "metrics.h5") if run.generation else "-",
-        "checkpoint": age(run.path / "checkpoint.h5"),
+        "left": None if left is None or run.state in measures.OVER else duration(left),
+        "row": age(run.path / "metrics.h5") if run.generation else None,
+        "run": str(run.path),
     }
 
 
 def one(run: RunFiles) -> Table:
-    """Return the view of a single run."""
-    shown, config = figures(run), run.config
-    evaluated = {
-        p: v
-        for p, v in measures.last_evaluation(run).items()
-        if p != "generation" and v is not None
+    """Show a single run."""
+    found, config = {name: shown(value) for name, value in row(run).items()}, run.config
+    evaluation = measures.last_evaluation(run)
+    policies = {
+        p: value for p, value in evaluation.items() if p != "generation" and value is not None
     }
     fitness = run.columns.get("metrics/fitness", np.zeros((0, 1)))
     means = np.array(
-        [row[np.isfinite(row)].mean() if np.isfinite(row).any() else np.nan for row in fitness]
+        [r[np.isfinite(r)].mean() if np.isfinite(r).any() else np.nan for r in fitness]
     )
-    wall = measures.last(run, "wall_seconds", "timing") or 0.0
+    sigma = run.columns.get("metrics/sigma", np.zeros(0))
     hosts = run.provenance.get("hosts", run.status.get("host", "?"))
     lines: dict[str, str | ProgressBar] = {
-        "run": escape(str(run.path)),
+        "run": escape(found["run"]),
         "job": escape(f"{config.algorithm} on {config.task.id}, seed {config.seed}"),
-        "ranks": escape(f"{run.provenance.get('ranks', '?')} on {hosts}"),
-        "status": f"[{STYLES.get(shown['status'], 'default')}]{shown['status']}[/]{escape(advice(run))}",
-        "generation": f"{shown['gen']}, {shown['budget']} of the budget",
+        "ranks": escape(f"{found['ranks']} on {hosts}"),
+        "status": f"[{STYLES.get(run.state, 'default')}]{run.state}[/]{escape(advice(run))}",
+        "generation": f"{found['gen']}, {found['budget']} of the budget",
         "": ProgressBar(total=1.0, completed=measures.progress(run), width=30),
-        "return": f"{shown['return']}  {shown['returns']}  best {shown['best']}",
-        "last evaluation": ", ".join(
-            f"{policy} {value:,.1f}" for policy, value in evaluated.items()
-        )
-        or "-",
+        "return": f"{found['return']}  {sparkline(evaluated(run)[1])}  best {found['best']}",
+        "last evaluation": ", ".join(f"{p} {value:,.1f}" for p, value in policies.items()) or "-",
         "fitness, mean": f"{figure(means[-1] if len(means) else None)}  {sparkline(means)}",
-        "sigma": f"{shown['sigma']}  {sparkline(run.columns.get('metrics/sigma', np.zeros(0)))}",
-        "speed": f"{shown['steps/s']} steps/s",
-        "idle": f"{shown['idle']} of the ranks' time",
-        "time": f"{duration(wall)} so far, {shown['left']} left",
-        "last row": f"{shown['row']} ago" if run.generation else "-",
-        "last checkpoint": f"{shown['checkpoint']} ago",
+        "sigma": f"{figure(measures.last(run, 'sigma'), '{:.3g}')}  {sparkline(sigma)}",
+        "speed": f"{found['steps/s']} steps/s",
+        "idle": f"{found['idle']} of the ranks' time",
+        "time": f"{found['wall']} so far, {found['left']} left",
+        "last row": f"{found['row']} ago" if run.generation else "-",
+        "last checkpoint": f"{age(run.path / 'checkpoint.h5')} ago",
     }
     grid = Table.grid(padding=(0, 2))
     for label, value in lines.items():
@@ -133,42 +119,36 @@ def one(run: RunFiles) -> Table:
 
 
 def line(run: RunFiles | str) -> str:
-    """Return the view of a run as one line, which stays what it is until the run has got on; of one that cannot be read, why."""
+    """Show a run as one line, which stays what it is until the run has got on; of one that cannot be read, say why."""
     if isinstance(run, str):
         return run
-    shown = figures(run)
-    told = f"{shown['status']}{advice(run)}, generation {shown['gen']}, {shown['budget']} of the budget"
-    return f"{run.path}: {told}, return {shown['return']}, best {shown['best']}, {shown['steps/s']} steps/s, {shown['left']} left"
+    found = {name: shown(value) for name, value in row(run).items()}
+    where = f"{run.state}{advice(run)}, generation {found['gen']}, {found['budget']} of the budget"
+    returns = f"return {found['return']}, best {found['best']}"
+    return f"{run.path}: {where}, {returns}, {found['steps/s']} steps/s, {found['left']} left"
 
 
 def advice(run: RunFiles) -> str:
-    """Return what to do about a run that is over but not complete."""
+    """Say what to do about a run that is over but not complete."""
     command = resume_command(run) if run.state in measures.OVER else None
-    said = (
-        f"; its process (host {run.status.get('host', '?')}) has ended"
-        if run.state == "dead"
-        else ""
-    )
+    host = run.status.get("host", "?")
+    said = f"; its process (host {host}) has ended" if run.state == "dead" else ""
     return f"{said}; go on with: {command}" if command else said
 
 
 def many(
     runs: dict[Path, RunFiles | str], width: int, choice: Choice = ALL, lines: int = 0
 ) -> Table:
-    """Return the view of several runs on a terminal of a width: a line each, of those chosen the first that fit (lines)."""
+    """Show several runs on a terminal of a width: a line each, of those chosen the first that fit (lines)."""
     chosen = choice.of(runs)
     listed = chosen[: max(1, lines - 1)] if 0 < lines < len(chosen) else chosen
-    shown = {
-        path: {"status": run} if isinstance(run := runs[path], str) else figures(run)
-        for path in listed
-    }
     counts = Counter("unreadable" if isinstance(run, str) else run.state for run in runs.values())
     names = {path: path.name for path in runs}
     names = names if len(set(names.values())) == len(names) else {path: str(path) for path in runs}
     columns = WIDE if width >= 110 + max(map(len, names.values())) else NARROW
-    title = ", ".join(f"{n} {s}" for s, n in counts.most_common()) + f"; {len(chosen)} chosen" * (
-        len(chosen) < len(runs)
-    )
+    title = ", ".join(f"{n} {state}" for state, n in counts.most_common())
+    if len(chosen) < len(runs):
+        title += f"; {len(chosen)} chosen"
     table = Table(box=None, pad_edge=False, title_justify="left", title=title)
     for name in ("run", *columns):
         text = name in ("run", "status", "returns")
@@ -176,12 +156,20 @@ def many(
             name, justify="left" if text else "right", no_wrap=True, overflow="ellipsis"
         )
     for path in listed:
-        style = STYLES.get(shown[path]["status"], "")
-        table.add_row(
-            escape(names[path]),
-            *(escape(shown[path].get(name, "")) for name in columns),
-            style=style,
-        )
+        run = runs[path]
+        cells: Row = {"status": run} if isinstance(run, str) else {**row(run), **graphs(run)}
+        texts = [shown(cells[name]) if name in cells else "" for name in columns]
+        style = STYLES.get(cells["status"], "")
+        table.add_row(escape(names[path]), *map(escape, texts), style=style)
     if len(listed) < len(chosen):
         table.add_row(f"and {len(chosen) - len(listed)} more")
     return table
+
+
+def graphs(run: RunFiles) -> Row:
+    """Return what a terminal shows beside a row."""
+    return {
+        "returns": sparkline(evaluated(run)[1]),
+        "sigma": figure(measures.last(run, "sigma"), "{:.3g}"),
+        "checkpoint": age(run.path / "checkpoint.h5"),
+    }

@@ -12,20 +12,17 @@ from pathlib import Path
 
 GROUPS = {
     "train": ("run", "examples"),
-    "look at runs": (
-        "watch",
-        "summary",
-        "plot",
-        "table",
-        "compare",
-        "updates",
-        "scaling",
-        "sensitivity",
-        "waiting",
-    ),
+    "look at runs": ("watch", "summary", "plot", "table"),
     "take policies and figures elsewhere": ("evaluate", "render", "export", "operators"),
     "study": ("sweep", "search", "experiment", "results"),
     "the shell": ("completion",),
+}
+NOW = {  # what a command of older versions is now
+    "compare": "summary --compare",
+    "updates": "plot --what updates",
+    "scaling": "plot --what scaling",
+    "sensitivity": "plot --what sensitivity",
+    "waiting": "table --what waiting",
 }
 NAMES = tuple(name for names in GROUPS.values() for name in names)
 WRONG_USAGE = 2  # exit code
@@ -33,6 +30,6 @@ OVER_RANKS = ("evaluate", "operators")  # under mpirun all ranks share the work
 
 
 def about(name: str) -> str:
-    """Return what a command does, in a line, without importing it."""
+    """Return the first line of a command's help, without importing it."""
     text = Path(__file__).with_name(f"{name}.py").read_text(encoding="utf-8")
     return (ast.get_docstring(ast.parse(text)) or "").splitlines()[0]

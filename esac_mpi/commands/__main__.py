@@ -15,7 +15,7 @@ import os
 import sys
 from importlib import import_module
 
-from esac_mpi.commands import GROUPS, NAMES, OVER_RANKS, WRONG_USAGE, about
+from esac_mpi.commands import GROUPS, NAMES, NOW, OVER_RANKS, WRONG_USAGE, about
 from esac_mpi.host import log, streams
 from esac_mpi.host.batch_system import speaks
 from esac_mpi.host.errors import NotSaved, RunError, why_no_mpi
@@ -44,6 +44,8 @@ def refusal(words: list[str]) -> str:
     """Return why there is no command to carry out, in a sentence."""
     if not words:
         return f"{SCRIPT}: which command? {', '.join(NAMES)}; {called('--help')} says what they do"
+    if words[0] in NOW:
+        return f"{SCRIPT} {words[0]} is now {SCRIPT} {NOW[words[0]]}"
     near = difflib.get_close_matches(words[0], NAMES, 1)
     meant = f"did you mean {near[0]}?" if near else f"there are {', '.join(NAMES)}"
     return f"{SCRIPT}: no command '{words[0]}'; {meant}"

@@ -14,24 +14,14 @@ from esac_mpi.analysis.command import parser
 from esac_mpi.commands import NAMES
 from esac_mpi.config import ALGORITHMS
 from esac_mpi.config.fields import NAMES as FIELDS
-from esac_mpi.host.invocation import SCRIPT
 
-SWITCHES = ("--help", "--check", "--fresh", "--from")  # of `run`, beside the fields
 BASH = """\
 _esac_mpi() {
-    local word=${COMP_WORDS[COMP_CWORD]} command=${COMP_WORDS[1]} words=
-    if ((COMP_CWORD == 1)); then
-        words="@names --help --version"
-    else
-        case "$command ${COMP_WORDS[COMP_CWORD-1]}" in
-@values
-        *) case "$word" in
-            -*) case "$command" in
-@options
-                esac ;;
-            esac ;;
-        esac
-    fi
+    local word=${COMP_WORDS[COMP_CWORD]} words=
+    case "${COMP_CWORD} ${COMP_WORDS[1]} ${COMP_WORDS[COMP_CWORD-1]}" in
+    1\\ *) words="%s --help --version" ;;
+%s
+    esac
     COMPREPLY=($(compgen -W "$words" -- "$word"))
 }
 complete -o default -F _esac_mpi esac-mpi
@@ -55,37 +45,33 @@ def actions(line: argparse.ArgumentParser) -> Iterator[argparse.Action]:
                 yield from actions(below)
 
 
-def taken(name: str) -> tuple[list[str], dict[str, list[str]]]:
-    """Return the options of a command, and the values that can follow a word: the command's own name, or an option."""
-    if name == "run":
-        names = [field if "." in field else field.replace("_", "-") for field in FIELDS]
-        return [*SWITCHES, *(f"--{name}" for name in names)], {"--algorithm": list(ALGORITHMS)}
-    options, values = dict.fromkeys(["--help"]), dict[str, list[str]]()
+def cases(name: str) -> Iterator[tuple[str, list[str]]]:
+    """Yield what may follow a word of a command as (bash's pattern, words): values after an option, then options."""
+    if name == "run":  # its line is the program's
+        fields = [field if "." in field else field.replace("_", "-") for field in FIELDS]
+        yield f"{name}\\ --algorithm", list(ALGORITHMS)
+        yield f"{name}\\ *", [f"--{word}" for word in ("help", "check", "fresh", "from", *fields)]
+        return
+    values, options = dict[str, list[str]](), ["--help"]
     for action in actions(import_module(f"esac_mpi.commands.{name}").command_line()):
-        options |= dict.fromkeys(word for word in action.option_strings if word.startswith("--"))
+        options += [word for word in action.option_strings if word.startswith("--")]
         for word in action.option_strings or [name]:
             values[word] = sorted({*values.get(word, []), *map(str, action.choices or ())})
-    return list(options), {word: found for word, found in values.items() if found}
+    for word, found in values.items():
+        if found:
+            yield f"{name}\\ {word}", found
+    yield f"{name}\\ *", list(dict.fromkeys(options))
 
 
 def script(shell: str) -> str:
     """Return the text that a shell reads."""
-    options, values = list[str](), list[str]()
-    for name in NAMES:
-        own, following = taken(name)
-        options.append(f'                {name}) words="{" ".join(own)}" ;;')
-        values += [
-            f'        "{name} {word}") words="{" ".join(found)}" ;;'
-            for word, found in following.items()
-        ]
-    bash = BASH
-    for mark, text in {
-        "@names": " ".join(NAMES),
-        "@values": "\n".join(values),
-        "@options": "\n".join(options),
-    }.items():
-        bash = bash.replace(mark, text)
-    return f"# completion of {SCRIPT}: {SCRIPT} completion {shell}\n{ZSH if shell == 'zsh' else ''}{bash}"
+    lines = [
+        f'    *\\ {pattern}) words="{" ".join(words)}" ;;'
+        for name in NAMES
+        for pattern, words in cases(name)
+    ]
+    text = BASH % (" ".join(NAMES), "\n".join(lines))
+    return f"{ZSH if shell == 'zsh' else ''}{text}"
 
 
 def main(argv: list[str]) -> int:

@@ -1,89 +1,143 @@
-"""Draw learning curves of runs, or their training returns, mutation rate, fitness, losses, or the timeline of their ranks.
+"""Draw runs: learning curves and other curves, a timeline of the ranks, scaling, or sensitivity to a parameter.
 
-    esac-mpi plot RUN [RUN ...] [--what return|training|sigma|fitness|losses|fates|timeline]
-                         [--x env_steps|nominal_steps|training_episodes|wall|generation] [--policy better|theta_es|sac|...]
-                         [--seeds] [--ranks R [--updates-per-second U]]
+    esac-mpi plot RUN [RUN ...] [--what return|training|sigma|fitness|losses|fates|updates|waiting] [--policy NAME] [--seeds]
+                         [--x env_steps|nominal_steps|training_episodes|wall|generation [--ranks R [--updates-per-second U]]]
                          [--label TEXT ...] [--out NAME]
+    esac-mpi plot RUN --what timeline
+    esac-mpi plot RUN [RUN ...] --what scaling [--last 10] [--ranks R ...] [--published]
+    esac-mpi plot RUN [RUN ...] --what sensitivity --field esac.amt_clip [--measure mean] [--at-steps N] [--normalise] [--seeds]
 
-Several runs: runs of one task, algorithm and settings are seeds of one group. A line is their interquartile mean, its band the
+Curves: runs of one task, algorithm and settings are seeds of one group. A line is their interquartile mean, its band the
 95 % bootstrap interval; a panel per task; --seeds adds each run as a thin line. A group is drawn as far as its shortest run.
 --label names the groups, once for each in the legend's order: --label "ESAC, adopting" --label ES. An algorithm keeps its colour.
-One run: all its policies, unless --policy names one, with the band from worst to best episode, and mean and maximum of the noisy
-population; for fitness the quartiles and extremes of the members; for timeline every rank (of several runs, or against
-another --x than wall: their idle share). Returns are of noise-free evaluations, of the better of a run's
-policies each time, or of --policy; training is the moving average over 50 training episodes, against their number (Figure
-2 left of the ESAC paper); fates how often the learner's actor was an elite, selected or discarded after its injection into a
-population, of all such selections so far (Figure 11 of the PDERL paper). Steps are those of population and learner; evaluation
-steps are not on the axis.
+Steps are those of population and learner; evaluation steps are not on the axis.
+return        noise-free evaluations, of the better of a run's policies each time, or of --policy; of one run all its policies,
+              with the band from worst to best episode, and mean and maximum of the noisy population
+training      moving average over 50 training episodes, against their number (Figure 2 left of the ESAC paper)
+fitness       mean, maximum and spread of the members; of one run their quartiles and extremes
+fates         how often the learner's actor was an elite, selected or discarded after its injection into a population, of all
+              such selections so far (Figure 11 of the PDERL paper)
+updates       gradient updates: what learning by gradients cost (Figures 6 right and 8 of the ESAC paper); those of a population's
+              members (CEM-RL, AES-RL, distillation) have panels of their own
+waiting       the share of the ranks' time in which they wait
+timeline      of one run: what every rank did when
+scaling       seconds per generation and per episode and parallel efficiency against ranks, and against population size (Figures
+              2 centre and 5 of the ESAC paper). A generation's time is its wall time without the noise-free evaluation, mean of
+              the --last on the last number of ranks. Dotted: ideal; bars: smallest and largest of several runs. --ranks adds,
+              hollow, what the runs on the fewest ranks would have taken on so many; --published what the paper prints
+sensitivity   --measure (of `table`) against the values of --field (Figures 2 right and 6 left): mean over the runs of a value, and
+              its 95 % interval. A field without a table (sigma) is each algorithm's own. --normalise divides a line by its best
+              value and puts all tasks into one panel
 --x wall --ranks R: the wall time that the runs would have taken on R ranks of this kind, computed from the recorded durations and
 the program's own dealing (docs/performance.md), with a learner of U updates/s in place of the one that was recorded.
-Writes NAME.png and NAME.pdf, or NAME alone if it ends in one of them. Needs matplotlib. Cost: 2 s, and 0.1 s a run.
+`esac-mpi table --what scaling|sensitivity|waiting` has the numbers. Writes NAME.png and NAME.pdf, or NAME alone if it ends in one
+of them. Needs matplotlib. Cost: 2 s, and 0.1 s a run.
 """
 
 import argparse
 from collections.abc import Iterator
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from esac_mpi.analysis.command import (
     add_labels,
     add_machine,
     add_policy,
     add_runs,
+    add_scaling,
+    add_sensitivity,
     ended,
     machine_of,
     opened,
     parser,
-    refuse_unread,
+    refuse_others,
 )
 from esac_mpi.analysis.curves import AXES
+from esac_mpi.analysis.outcomes import MEASURES
 from esac_mpi.host.paths import given
+from esac_mpi.record import RunFiles
 
-KINDS = ("return", "training", "sigma", "fitness", "losses", "fates", "timeline")
+if TYPE_CHECKING:
+    from esac_mpi.analysis.figures import Figure
+
+OF_CURVES = ("x", "seeds", "label", "ranks", "updates_per_second")
+CURVES = ("training", "sigma", "fitness", "losses", "fates", "updates", "waiting")
+READ = {  # options, by what is drawn
+    "return": ("policy", *OF_CURVES),
+    **dict.fromkeys(CURVES, OF_CURVES),
+    "timeline": (),
+    "scaling": ("last", "ranks", "published"),
+    "sensitivity": ("field", "measure", "at_steps", "normalise", "seeds"),
+}
 
 
 def pictures(line: argparse.ArgumentParser, options: argparse.Namespace) -> Iterator[Path]:
     """Draw what the options ask for; yield the files written."""
+    from esac_mpi.analysis import plots
     from esac_mpi.analysis.figures import save
-    from esac_mpi.analysis.plots import figure
 
-    unread = ["policy"] if options.what != "return" else []
-    if options.what == "timeline":  # waiting is computed by another tool
-        unread += ["ranks", "updates_per_second"]
-    refuse_unread(line, options, f"--what {options.what}", unread)
+    what = options.what
+    refuse_others(line, options, READ[what])
     runs = opened(options.runs)
-    name = "learning_curve" if options.what == "return" else options.what
-    drawing = figure(
-        runs,
-        options.what,
-        options.x,
-        options.policy,
-        options.seeds,
-        machine_of(options),
-        options.label,
-    )
-    yield from save(drawing, options.out or (options.runs[0] if len(runs) == 1 else Path()) / name)
+    if what == "timeline":
+        drawing = plots.timeline(runs)
+    elif what == "scaling":
+        drawing = scaling(runs, options)
+    elif what == "sensitivity":
+        drawing = sensitivity(runs, options)
+    else:
+        about = what, options.x, options.policy, options.seeds, machine_of(options), options.label
+        drawing = plots.figure(runs, *about)
+    name = "learning_curve" if what == "return" else what
+    yield from save(drawing, options.out or (runs[0].path if len(runs) == 1 else Path()) / name)
+
+
+def scaling(runs: list[RunFiles], options: argparse.Namespace) -> "Figure":
+    """Draw how generations scale. Raises Unusable."""
+    from esac_mpi.analysis import published, times
+    from esac_mpi.analysis.scaling import figure
+
+    task = runs[0].config.task.id
+    found = times.times_of(runs, options.last, options.ranks or [])
+    printed, source = published.times(task) if options.published else ({}, "")
+    title = f"{task}: mean of the last {options.last} generations"
+    title += "; hollow: computed" if options.ranks else "; dotted: ideal"
+    return figure(found, f"{title}; paper: {source}" if source else title, printed)
+
+
+def sensitivity(runs: list[RunFiles], options: argparse.Namespace) -> "Figure":
+    """Draw what a field does. Raises Unusable."""
+    from esac_mpi.analysis.sensitivity import of_options, together
+    from esac_mpi.analysis.sensitivity_picture import figure
+
+    found, axis = of_options(runs, options), "episodic return"
+    if options.normalise:
+        found, axis = together(found), "measure / best of the line"
+    title = MEASURES[options.measure].capitalize()
+    if options.at_steps:
+        title += f", at {options.at_steps:,} true steps"
+    return figure(found, options.field, axis, title, options.seeds)
 
 
 def command_line() -> argparse.ArgumentParser:
     """Return the command line."""
     line = parser(__doc__)
     add_runs(line)
-    line.add_argument("--what", choices=KINDS, default="return")
-    line.add_argument(
-        "--x",
-        choices=AXES,
-        help="horizontal axis; default: env_steps, training_episodes for training",
-    )
-    add_policy(line, "whose returns")
-    add_machine(line)
+    line.add_argument("--what", choices=tuple(READ), default="return")
+    text = "horizontal axis; default: env_steps, training_episodes for training"
+    line.add_argument("--x", choices=AXES, help=text)
+    line.add_argument("--seeds", action="store_true", help="each run as a thin line or point")
     add_labels(line)
-    line.add_argument("--seeds", action="store_true", help="each run as a thin line")
-    line.add_argument(
-        "--out",
-        type=given,
-        metavar="NAME",
-        help="default: learning_curve, or what is drawn; in the run if it is one",
-    )
+    add_policy(line, "whose returns")
+    add_machine(line, several=True)
+    add_scaling(line)
+    add_sensitivity(line)
+    text = "of sensitivity: divide each line by its best; one panel for all tasks"
+    line.add_argument("--normalise", action="store_true", help=text)
+    text = "scaling: beside what the paper prints"
+    line.add_argument("--published", action="store_true", help=text)
+    text = "default: learning_curve, or what is drawn; in the run if it is one"
+    line.add_argument("--out", type=given, metavar="NAME", help=text)
     return line
 
 

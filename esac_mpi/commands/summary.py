@@ -1,6 +1,7 @@
-"""Say where runs stand: one JSON object or one table row per run directory.
+"""Say where runs stand, one JSON object or one table row per run directory; or what differs between runs.
 
     esac-mpi summary RUN [RUN ...] [--json | --resume]
+    esac-mpi summary RUN RUN [RUN ...] --compare
     esac-mpi summary runs/* --status failed dead requeue --task 'dm_control/*' --sort need
 
 Reads files only: no MPI, no torch, no simulator, safe on a login node and while a run is going on. Cost: 0.05 s a run.
@@ -18,90 +19,54 @@ env_steps_per_second  environment steps of all kinds / wall seconds, over the wh
 time_percent          where rank 0's time went, in percent of the wall time; docs/hdf5.md has the parts (timing/seconds_*)
 resume                the command that continues an unfinished run from the current directory; null where there is none
 
-The table is sorted by task, algorithm and seed, or by --sort: need (what needs you first: failed, dead, requeue, running,
+The table has of these what fits a line; its return is that of the last evaluation, of the better policy; speed, idle share of the
+ranks' time and time left are of the last 20 generations; row says how old the newest is. It is sorted by task, algorithm and seed, or by --sort: need (what needs you first: failed, dead, requeue, running,
 pruned, complete; of equals, what has published nothing for longest), return, left (the time), name; --json as given, or by
 --sort. --status and --task choose. --resume prints the commands alone, one a line, of the runs to continue.
+
+--compare says what differs between the first run and each other one: configuration, task, machine and versions; and where their
+bits part: those of metrics/, which promise not to depend on ranks, restarts or the machine's speed; nan equals nan. Rows are
+compared as far as both runs have them; the whole states too, where both have a checkpoint of the same generation. A task's model
+and what it answers in its first steps (task_model, task_probe) have other digests on other machines, too. Cost: 0.1 s and more.
+Returns 2 if a directory is not a run, 65 if it cannot be read; of --compare 1 if bits part, 2 without a generation in both.
 """
 
 import argparse
-import sys
 from collections import Counter
-from pathlib import Path
-from typing import Any
 
+from esac_mpi.analysis import views
 from esac_mpi.analysis.choice import add_choice, choice_of
-from esac_mpi.analysis.command import add_runs, parser
-from esac_mpi.analysis.names import POLICIES, policy_order
-from esac_mpi.analysis.summaries import summary
-from esac_mpi.analysis.tables import aligned
-from esac_mpi.config import ConfigError
-from esac_mpi.host.log import compact, duration
+from esac_mpi.analysis.command import add_runs, parser, readable
+from esac_mpi.analysis.comparison import compared
+from esac_mpi.analysis.summaries import resume_command, summary
+from esac_mpi.analysis.tables import rendered
 from esac_mpi.host.streams import as_json
-from esac_mpi.record import Refused, Run, RunFiles, Unreadable
-
-COLUMNS = {
-    "status": "{}", "task": "{}", "algorithm": "{}", "seed": "{}", "ranks": "{}", "generation": "{}", "steps": "{}",
-    "best": "{:.1f}", "final": "{:.1f}",
-}  # fmt: skip
-POLICY = "{:.1f}"  # the last return of each policy, in columns between these
-TAIL = {"wall": "{}", "steps/s": "{}", "efficiency": "{:.0%}", "most time": "{}", "run": "{}"}
-LEFT = {
-    "status",
-    "task",
-    "algorithm",
-    "most time",
-    "run",
-}  # columns of text; numbers are aligned to the right
+from esac_mpi.record import RunFiles
 
 
-def columns(rows: list[dict[str, Any]]) -> dict[str, str]:
-    """Return the columns of the table and how a number is written there; theta_es and sac have theirs always."""
-    policies = policy_order(
-        [
-            *POLICIES,
-            *(name for row in rows for name in row["last_evaluation"] if name != "generation"),
-        ]
-    )
-    return COLUMNS | dict.fromkeys(policies, POLICY) | TAIL
+def footer(chosen: list[RunFiles], runs: list[RunFiles], unread: int) -> str:
+    """Count the runs by status; of a single run, say where its time went and how to go on with it."""
+    if len(runs) == len(chosen) == 1:
+        about = summary(runs[0])
+        parts = [f"{part} {of:.0f} %" for part, of in about["time_percent"].items() if of >= 0.5]
+        time = ", ".join(parts) or "nothing published yet"
+        return f"time: {time}\nresume: {about['resume'] or 'nothing to resume'}"
+    counts = sorted(Counter(run.state for run in runs).items())
+    text = f"{len(runs)} run{'s' if len(runs) > 1 else ''}: "
+    text += ", ".join(f"{number} {status}" for status, number in counts)
+    if len(chosen) < len(runs):
+        text += f"; {len(chosen)} chosen"
+    return text + (f"; {unread} could not be read" if unread else "")
 
 
-def cells(row: dict[str, Any], forms: dict[str, str]) -> list[str]:
-    """Return a summary as the cells of a table row."""
-    most = max(row["time_percent"].items(), key=lambda part: part[1], default=None)
-    shown = {
-        **row, **row["last_evaluation"], "generation": row["generation"], "steps": compact(sum(row["env_steps"].values())),
-        "best": row["best_return"], "final": row["final_return"], "wall": duration(row["wall_seconds"]),
-        "steps/s": row["env_steps_per_second"] and compact(row["env_steps_per_second"]),
-        "efficiency": row["parallel_efficiency"], "most time": most and f"{most[0]} {most[1]:.0f} %",
-    }  # fmt: skip
-    return [
-        "-" if shown.get(name) is None else form.format(shown[name]) for name, form in forms.items()
-    ]
-
-
-def table(rows: list[dict[str, Any]]) -> str:
-    """Return the summaries as lines of aligned columns."""
-    forms = columns(rows)
-    return "\n".join(aligned([list(forms), *(cells(row, forms) for row in rows)], LEFT))
-
-
-def footer(rows: list[dict[str, Any]], runs: list[RunFiles], unread: int) -> str:
-    """Return the counts of all runs by status; of a single run, where its time went and how to go on with it."""
-    if len(runs) == len(rows) == 1:
-        parts = ", ".join(
-            f"{part} {percent:.0f} %"
-            for part, percent in rows[0]["time_percent"].items()
-            if percent >= 0.5
-        )
-        return f"time: {parts or 'nothing published yet'}\nresume: {rows[0]['resume'] or 'nothing to resume'}"
-    counts = ", ".join(
-        f"{number} {status}"
-        for status, number in sorted(Counter(run.state for run in runs).items())
-    )
-    chosen = f"; {len(rows)} chosen" if len(rows) < len(runs) else ""
-    return f"{len(runs)} run{'s' * (len(runs) > 1)}: {counts}{chosen}" + (
-        f"; {unread} could not be read" if unread else ""
-    )
+def compare(runs: list[RunFiles]) -> int:
+    """Print what differs between the first run and each other one; return 1 if bits part, 2 without rows in both."""
+    codes = []
+    for other in runs[1:]:
+        text, part = compared(runs[0], other)
+        print(text)
+        codes.append(int(part) if min(runs[0].generation, other.generation) else 2)
+    return max(codes)
 
 
 def command_line() -> argparse.ArgumentParser:
@@ -110,37 +75,37 @@ def command_line() -> argparse.ArgumentParser:
     add_runs(line)
     add_choice(line, "task")
     form = line.add_mutually_exclusive_group()
-    form.add_argument(
-        "--json", action="store_true", help="one JSON object a line, in the order given"
-    )
-    form.add_argument(
-        "--resume", action="store_true", help="only the commands that continue unfinished runs"
-    )
+    text = "one JSON object a line, in the order given"
+    form.add_argument("--json", action="store_true", help=text)
+    text = "only the commands that continue unfinished runs"
+    form.add_argument("--resume", action="store_true", help=text)
+    text = "what differs between the first run and each other one"
+    form.add_argument("--compare", action="store_true", help=text)
     return line
 
 
 def main(argv: list[str]) -> int:
-    """Print the summaries; return 2 if a directory is not a run, 65 if its files cannot be read."""
-    options = command_line().parse_args(argv)
-    runs, code = dict[Path, RunFiles](), 0
-    for path in options.runs:
-        try:
-            runs[path] = Run.open(path)
-        except (Refused, ConfigError, Unreadable) as error:
-            print(error, file=sys.stderr)
-            code = 65 if isinstance(error, Unreadable) else 2
-    given = options.json and not options.sort
-    chosen = choice_of(options, "task").of(runs)
-    rows = [
-        summary(runs[path])
-        for path in (filter(set(chosen).__contains__, runs) if given else chosen)
-    ]
+    """Print the summaries, or the comparison; return the exit code."""
+    line = command_line()
+    options = line.parse_args(argv)
+    if options.compare and len(options.runs) < 2:
+        line.error("--compare needs two runs or more")
+    runs, code = readable(options.runs)
+    if options.compare:
+        return code or compare(list(map(runs.__getitem__, options.runs)))
+    paths = choice_of(options, "task").of(runs)
+    if options.json and not options.sort:
+        paths = [path for path in runs if path in paths]
+    chosen = [runs[path] for path in paths]
     if options.json:
-        print("\n".join(map(as_json, rows)), end="\n" * bool(rows))
+        for run in chosen:
+            print(as_json(summary(run)))
     elif options.resume:
-        print("".join(f"{row['resume']}\n" for row in rows if row["resume"]), end="")
+        for run in chosen:
+            if command := resume_command(run):
+                print(command)
     elif runs:
-        print(
-            f"{table(rows)}\n{footer(rows, list(runs.values()), len({*options.runs}) - len(runs))}"
-        )
+        unread = len({*options.runs}) - len(runs)
+        print(rendered([views.row(run) for run in chosen], "text"))
+        print(footer(chosen, list(runs.values()), unread))
     return code

@@ -13,7 +13,6 @@ Returns 0; 2 if a directory is not a run, 65 if none of its files can be read.
 """
 
 import argparse
-import sys
 import time
 from pathlib import Path
 from typing import Any
@@ -24,7 +23,7 @@ from rich.markup import escape
 
 from esac_mpi.analysis import measures, views
 from esac_mpi.analysis.choice import Choice, add_choice, choice_of
-from esac_mpi.analysis.command import add_runs, parser
+from esac_mpi.analysis.command import add_runs, parser, readable
 from esac_mpi.config import ConfigError
 from esac_mpi.record import Refused, Run, RunFiles, Unreadable
 
@@ -36,18 +35,10 @@ class Watched:
 
     def __init__(self, paths: list[Path], choice: Choice) -> None:
         self.choice = choice
-        self.runs: dict[Path, RunFiles | str] = {}
-        self.code = 0
-        self._seen: dict[Path, list[tuple[int, int]]] = {}
-        for path in paths:
-            self._seen[path] = _stamp(
-                path
-            )  # before it is read: what is published meanwhile is seen at the next look
-            try:
-                self.runs[path] = Run.open(path)
-            except (Refused, ConfigError, Unreadable) as error:
-                print(error, file=sys.stderr)
-                self.code = 65 if isinstance(error, Unreadable) else 2
+        # before they are read: what is published meanwhile is seen at the next look
+        self._seen = {path: _stamp(path) for path in paths}
+        runs, self.code = readable(paths)
+        self.runs: dict[Path, RunFiles | str] = {**runs}
 
     def refresh(self) -> None:
         """Read what has changed; a run that cannot be read any more is replaced by the reason."""

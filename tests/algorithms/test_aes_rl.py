@@ -14,8 +14,8 @@ from esac_mpi.algorithms.aes_driver import Driver
 from esac_mpi.algorithms.aes_moves import moved
 from esac_mpi.algorithms.aes_state import COLUMNS
 from esac_mpi.algorithms.aes_work import TIMES, Result
-from esac_mpi.analysis.activities import idle_share
 from esac_mpi.analysis.clock import Machine, computed, grid
+from esac_mpi.analysis.times import idle_share
 from esac_mpi.config import AESRL, ConfigError, load
 from esac_mpi.learners import LearnerNotFinite
 from esac_mpi.play.counters import Counters

@@ -5,8 +5,8 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from esac_mpi.analysis import generation_times, measures, timeline
-from esac_mpi.analysis.busy import busy
+from esac_mpi.analysis import measures, timeline, times
+from esac_mpi.analysis.measures import busy
 from esac_mpi.config import Config
 from esac_mpi.record import Run
 from esac_mpi.training.loop import RECORDED, busy_columns
@@ -65,7 +65,7 @@ def test_the_first_generation_after_a_change_of_ranks_is_no_measure(tmp_path, en
         run.append({"generation": g, "fitness": np.ones(4), "sac_phase": 0}, parts)
     run.checkpoint(len(ends), {"theta_es": np.ones(2, np.float32)}, {})
     run.close()
-    found = generation_times.point(Run.open(tmp_path / "run"), "ESAC", 10)
+    found = times.point(Run.open(tmp_path / "run"), "ESAC", 10)
     assert found is None if seconds is None else found.seconds == seconds
 
 
@@ -76,13 +76,13 @@ def test_tools_say_the_same_of_either_form(tmp_path, ranks):
     assert measures.parallel_efficiency(some) == pytest.approx(0.5)  # (R + 1) / 2 of R + 1 seconds
     for one, other in zip(busy(full), busy(some), strict=True):
         np.testing.assert_allclose(one, other)
-    assert generation_times.point(full, "ESAC", 10) == generation_times.point(some, "ESAC", 10)
-    found = timeline.activities(some)
+    assert times.point(full, "ESAC", 10) == times.point(some, "ESAC", 10)
+    found = times.activities(some)
     np.testing.assert_allclose(found["members"], ranks * (ranks + 1) / 2)
     np.testing.assert_allclose(sum(found.values()), ranks * (ranks + 2.0))
-    for name, seconds in timeline.activities(full).items():
+    for name, seconds in times.activities(full).items():
         np.testing.assert_allclose(found[name], seconds, err_msg=name)
-    assert {rank for rank, *_ in timeline.segments(some, 1)} == set(range(min(ranks, 64)))
+    assert {bar.lane for bar in timeline.segments(some, 1)} == set(range(min(ranks, 64)))
     figure = timeline.draw(some)
     assert f"{ranks} ranks" in figure.get_suptitle()
     assert figure.axes[0].get_ylabel() == ("rank" if ranks == 2 else "rank 0, others in turn")

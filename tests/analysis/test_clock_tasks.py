@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 from event_queue import queue as event_queue
 
-from esac_mpi.analysis.activities import activities
 from esac_mpi.analysis.clock import Machine, computed
 from esac_mpi.analysis.messages import Unusable
+from esac_mpi.analysis.times import activities
 from esac_mpi.comm.clock.cluster import Cluster
 from esac_mpi.comm.clock.tasks import AtWork, Piece, Queue, Section
 from esac_mpi.config import Config, updated

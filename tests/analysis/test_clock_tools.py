@@ -7,7 +7,7 @@ from clocked_runs import FOUR, run_of
 from commands import command
 from result_rows import history, stored
 
-from esac_mpi.analysis import generation_times, published
+from esac_mpi.analysis import published, times
 from esac_mpi.analysis import scaling as scalings
 from esac_mpi.analysis.clock import Machine, computed
 from esac_mpi.analysis.command import opened
@@ -15,7 +15,7 @@ from esac_mpi.analysis.figures import plt
 from esac_mpi.analysis.plots import figure
 from esac_mpi.analysis.results.traces import on_machine
 
-plot, results, scaling, table = map(command, ("plot", "results", "scaling", "table"))
+plot, results, table = map(command, ("plot", "results", "table"))
 PHASE = (5.0, 3.0, 300)  # [s], of it updates, and their number
 ROWS = [
     (FOUR, True, PHASE, (0.5, 0.5))
@@ -71,18 +71,20 @@ def test_a_table_at_equal_computed_time(tmp_path, capsys):
 def test_scaling_to_ranks_that_nobody_ran_on(tmp_path, capsys):
     """Without its evaluation a generation takes 9.6 s, on two ranks 2 less, on four 3."""
     paths = [str(run_of(tmp_path / name, ROWS, seed=seed).path) for seed, name in enumerate("ab")]
-    line = [*paths, "--ranks", "1", "4", "2", "--numbers", "--out", str(tmp_path / "s.png")]
-    assert scaling.main(line) == 0
-    assert capsys.readouterr().out.splitlines() == [
-        "ESAC n=4 ranks=1: 9.6 s a generation, 2.4 s an episode, efficiency 1.00",
-        "ESAC n=4 ranks=2: 7.6 s a generation, 1.9 s an episode, efficiency 0.63, computed",
-        "ESAC n=4 ranks=4: 6.6 s a generation, 1.65 s an episode, efficiency 0.36, computed",
-        str(tmp_path / "s.png"),
+    line = [*paths, "--what", "scaling", "--ranks", "1", "4", "2"]
+    assert plot.main([*line, "--out", str(tmp_path / "s.png")]) == 0
+    capsys.readouterr()
+    assert table.main([*line, "--format", "csv"]) == 0
+    rows = [row.split(",") for row in capsys.readouterr().out.splitlines()[1:]]
+    assert [(row[2], *(f"{float(x):.2f}" for x in row[3:6]), row[6]) for row in rows] == [
+        ("1", "9.60", "2.40", "1.00", "measured"),
+        ("2", "7.60", "1.90", "0.63", "computed"),
+        ("4", "6.60", "1.65", "0.36", "computed"),
     ]
-    assert scaling.main([*paths, "--ranks", "0"]) == 2
-    assert capsys.readouterr().err == "--ranks must be 1 or more\n"
-    other = str(run_of(tmp_path / "c", ROWS, **{"task.id": "Ant-v5"}).path)
-    assert scaling.main([other, "--published", "--out", str(tmp_path / "o.png")]) == 0
+    assert plot.main([*paths, "--what", "scaling", "--ranks", "0"]) == 2
+    assert "must be 1 or more" in capsys.readouterr().err
+    other = [str(run_of(tmp_path / "c", ROWS, **{"task.id": "Ant-v5"}).path), "--what", "scaling"]
+    assert plot.main([*other, "--published", "--out", str(tmp_path / "o.png")]) == 0
     assert (
         "no paper prints how long generations on Ant-v5 take; of CyclicMDP-v0, HalfCheetah-v5 one does"
         in capsys.readouterr().err
@@ -91,19 +93,19 @@ def test_scaling_to_ranks_that_nobody_ran_on(tmp_path, capsys):
 
 def test_efficiency_of_computed_times_is_by_the_computed_one(tmp_path):
     """A core that the run had for half of the time: measured 2 x 9.6 s, computed 9.6 on one rank and 7.6 on two."""
-    found = generation_times.times_of([run_of(tmp_path / "a", ROWS, slow=2.0)], 10, [2])["ESAC", 4]
+    found = times.times_of([run_of(tmp_path / "a", ROWS, slow=2.0)], 10, [2])["ESAC", 4]
     assert [points[0].seconds for points in found.values()] == pytest.approx(
         [19.2, 7.6], rel=1e-4
     )  # with 0.1 ms of the exchange
-    assert generation_times.efficiency(found) == pytest.approx({1: 1.0, 2: 9.6 / 2 / 7.6}, rel=1e-4)
+    assert times.efficiency(found) == pytest.approx({1: 1.0, 2: 9.6 / 2 / 7.6}, rel=1e-4)
 
 
 def test_scaling_beside_what_the_paper_prints(tmp_path):
     printed, source = published.times("HalfCheetah-v5")
     assert (printed["ESAC", 50], printed["ES", 50]) == ({2: 162, 64: 58}, {2: 17, 64: 1.5})
     assert "Figure 5" in source
-    times = generation_times.times_of([run_of(tmp_path / "a", ROWS)], 10, [2, 64])
-    drawing = scalings.figure(times, "a title", printed)
+    found = times.times_of([run_of(tmp_path / "a", ROWS)], 10, [2, 64])
+    drawing = scalings.figure(found, "a title", printed)
     lines = {
         line.get_label(): (list(line.get_xdata()), list(line.get_ydata()))
         for line in drawing.axes[0].get_lines()

@@ -1,4 +1,4 @@
-"""esac-mpi plot, sensitivity, updates and scaling: what is drawn of runs."""
+"""esac-mpi plot, and tables of scaling: what is drawn of runs."""
 
 import numpy as np
 import pytest
@@ -6,13 +6,13 @@ from clocked_runs import erl_run_of
 from commands import command
 from figure_runs import check_pictures, make, opened, trained
 
-from esac_mpi.analysis import activities, curves, generation_times, grids, groups, plots, timeline
-from esac_mpi.analysis import sensitivity as sensitivities
+from esac_mpi.analysis import curves, grids, groups, plots, sensitivity, timeline, times
 from esac_mpi.analysis.colours import COLOURS, SHADES, shade
 from esac_mpi.config import Config, updated
 from esac_mpi.record import Run
 
-plot, scaling, sensitivity, updates = map(command, ("plot", "scaling", "sensitivity", "updates"))
+plot, table = map(command, ("plot", "table"))
+SENSITIVITY = ("--what", "sensitivity", "--field")
 
 
 # ---- sensitivity, updates, scaling
@@ -24,22 +24,25 @@ def test_sensitivity_averages_the_seeds_of_a_value(tmp_path, capsys):
         for seed in range(2):
             place = tmp_path / f"{sigma}-{seed}"
             paths.append(make(place, (value + 10 * seed,), seed=seed, **{"es.sigma": sigma}))
-    found = sensitivities.of_runs(opened(*paths), "sigma")
+    found = sensitivity.of_runs(opened(*paths), "sigma")
     assert {value: sorted(m) for value, m in found["A-v0"]["ES"].items()} == {
         0.01: [40, 50],
         0.1: [100, 110],
         0.5: [10, 20],
     }
-    shares = sensitivities.together(found)["all tasks"]["A-v0, ES"]
+    shares = sensitivity.together(found)["all tasks"]["A-v0, ES"]
     assert {value: m.mean() for value, m in shares.items()} == pytest.approx(
         {0.01: 45 / 105, 0.1: 1, 0.5: 15 / 105}
     )
     out = tmp_path / "s"
-    assert (
-        sensitivity.main([*map(str, paths), "--field", "es.sigma", "--seeds", "--out", str(out)])
-        == 0
-    )
+    line = [*map(str, paths), *SENSITIVITY, "es.sigma"]
+    assert plot.main([*line, "--seeds", "--out", str(out)]) == 0
     check_pictures(capsys, out)
+    assert table.main([*line, "--format", "csv"]) == 0
+    assert capsys.readouterr().out.splitlines()[:2] == [
+        "task,run,es.sigma,mean,std,seeds",
+        f"A-v0,ES,0.01,45.0,{np.sqrt(50)},2",
+    ]
 
 
 @pytest.mark.parametrize(
@@ -52,7 +55,7 @@ def test_sensitivity_averages_the_seeds_of_a_value(tmp_path, capsys):
 )
 def test_sensitivity_needs_a_field_that_varies(tmp_path, capsys, field, said):
     paths = [make(tmp_path / "a"), make(tmp_path / "b", **{"es.sigma": 0.5})]
-    assert sensitivity.main([*map(str, paths), "--field", field]) == 2
+    assert plot.main([*map(str, paths), *SENSITIVITY, field]) == 2
     assert said in capsys.readouterr().err
 
 
@@ -68,17 +71,16 @@ def test_sensitivity_names_the_runs_that_have_not_set_an_argument_of_their_task(
 ):
     given = {"a": {"a": 1.0}, "b": {"b": 2}, "c": {"a": 2.0}, "d": {}}
     paths = [make(tmp_path / name, **{"task.kwargs": kwargs}) for name, kwargs in given.items()]
-    assert sensitivity.main([*map(str, paths), "--field", field]) == 2
+    assert plot.main([*map(str, paths), *SENSITIVITY, field]) == 2
     assert said in capsys.readouterr().err
-    found = sensitivities.of_runs(opened(paths[0], paths[2]), "task.kwargs.a")
+    found = sensitivity.of_runs(opened(paths[0], paths[2]), "task.kwargs.a")
     assert list(found["A-v0"]["ES"]) == [1.0, 2.0]
 
 
 def test_updates_counts_them(tmp_path, capsys):
     paths = [make(tmp_path / "a", algorithm="esac"), make(tmp_path / "b", algorithm="esac", seed=1)]
-    assert (
-        updates.main([*map(str, paths), "--x", "nominal_steps", "--out", str(tmp_path / "u")]) == 0
-    )
+    options = ["--what", "updates", "--x", "nominal_steps", "--out", str(tmp_path / "u")]
+    assert plot.main([*map(str, paths), *options]) == 0
     check_pictures(capsys, tmp_path / "u")
     assert curves.column(opened(paths[0])[0], "metrics/gradient_updates").tolist() == [10, 20, 30]
 
@@ -89,7 +91,7 @@ def test_updates_of_members_have_a_panel_of_their_own(tmp_path):
         "cem_rl",
         [{"gradient_updates": 100 * g, "member_updates": 500 * g} for g in (1, 2)],
     )
-    drawing = plots.updates([run])
+    drawing = plots.figure([run], "updates")
     drawn = {
         axes.get_ylabel(): axes.lines[0].get_ydata().tolist() for axes in drawing.axes if axes.lines
     }
@@ -99,35 +101,34 @@ def test_updates_of_members_have_a_panel_of_their_own(tmp_path):
 def test_scaling_of_generations(tmp_path, capsys):
     one, two = make(tmp_path / "one", ranks=1), make(tmp_path / "two", ranks=2, scale=0.6)
     four = make(tmp_path / "four", ranks=4, scale=0.5, n=8)
-    times = generation_times.times_of(opened(one, two, four), last=10)
-    assert list(times) == [("ES", 8), ("ES", 4)]
-    assert generation_times.per_generation(times["ES", 4][1]) == pytest.approx(
+    found = times.times_of(opened(one, two, four), last=10)
+    assert list(found) == [("ES", 8), ("ES", 4)]
+    assert times.per_generation(found["ES", 4][1]) == pytest.approx(
         [1.75]
     )  # 2 s without the evaluation's 0.25 s
-    assert generation_times.per_episode(times["ES", 8][4]) == pytest.approx([0.5 * 1.75 / 8])
-    assert generation_times.efficiency(times["ES", 4]) == pytest.approx(
+    assert times.per_episode(found["ES", 8][4]) == pytest.approx([0.5 * 1.75 / 8])
+    assert times.efficiency(found["ES", 4]) == pytest.approx(
         {1: 1.0, 2: 1 / 1.2}
     )  # 2 * 0.6 of the work of one
-    assert (
-        scaling.main([str(one), str(two), str(four), "--numbers", "--out", str(tmp_path / "s")])
-        == 0
-    )
-    assert capsys.readouterr().out.splitlines()[-4:] == [
-        "ES n=4 ranks=1: 1.75 s a generation, 0.4375 s an episode, efficiency 1.00",
-        "ES n=4 ranks=2: 1.05 s a generation, 0.2625 s an episode, efficiency 0.83",
-        f"{tmp_path / 's.png'}",
-        f"{tmp_path / 's.pdf'}",
+    line = [str(one), str(two), str(four), "--what", "scaling"]
+    assert plot.main([*line, "--out", str(tmp_path / "s")]) == 0
+    check_pictures(capsys, tmp_path / "s")
+    assert table.main([*line, "--format", "text"]) == 0
+    assert [row.split() for row in capsys.readouterr().out.splitlines()[-2:]] == [
+        ["ES", "4", "1", "1.75", "0.4375", "1", "measured"],
+        ["ES", "4", "2", "1.05", "0.2625", "0.8333", "measured"],
     ]
 
 
 def test_scaling_averages_one_generation_or_more(tmp_path, capsys):
-    assert scaling.main([str(make(tmp_path / "a")), "--last", "0"]) == 2
-    assert capsys.readouterr().err == "--last must be 1 or more\n"
+    assert plot.main([str(make(tmp_path / "a")), "--what", "scaling", "--last", "0"]) == 2
+    assert "must be 1 or more" in capsys.readouterr().err
 
 
 def test_scaling_draws_one_task_at_a_time(tmp_path, capsys):
-    assert scaling.main([str(make(tmp_path / "a")), str(make(tmp_path / "b", task="B-v0"))]) == 2
-    assert capsys.readouterr().err == "mixed tasks: A-v0, B-v0; draw one at a time\n"
+    paths = [str(make(tmp_path / "a")), str(make(tmp_path / "b", task="B-v0"))]
+    assert plot.main([*paths, "--what", "scaling"]) == 2
+    assert capsys.readouterr().err.startswith("mixed tasks: A-v0, B-v0; ")
 
 
 # ---- timeline
@@ -135,7 +136,7 @@ def test_scaling_draws_one_task_at_a_time(tmp_path, capsys):
 
 def test_timeline_has_offspring_beside_the_learner(tmp_path):
     three = erl_run_of(tmp_path / "three", 2, 3, 1.9, 2.0, 1.0, 0.2, (2.0, 4.0, 3.0))
-    found = {name: seconds[1] for name, seconds in timeline.activities(three).items()}
+    found = {name: seconds[1] for name, seconds in times.activities(three).items()}
     expected = {
         "members": 4,
         "offspring": 4,
@@ -146,7 +147,7 @@ def test_timeline_has_offspring_beside_the_learner(tmp_path):
     }
     assert {name: seconds for name, seconds in found.items() if seconds} == pytest.approx(expected)
     bars = {
-        (rank, name): (start, lasts) for rank, name, start, lasts in timeline.segments(three, 0)
+        (bar.lane, bar.activity): (bar.start, bar.length) for bar in timeline.segments(three, 0)
     }
     assert bars[0, "learner"] == pytest.approx(
         (2.25, 3.0)
@@ -158,8 +159,8 @@ def test_timeline_has_offspring_beside_the_learner(tmp_path):
     )  # half of its 3 s: members and offspring took as long
     assert bars[2, "offspring"] == pytest.approx((2.25, 1.5))
     one = {
-        (rank, name): (start, lasts)
-        for rank, name, start, lasts in timeline.segments(erl_run_of(tmp_path / "one", 1), 0)
+        (bar.lane, bar.activity): (bar.start, bar.length)
+        for bar in timeline.segments(erl_run_of(tmp_path / "one", 1), 0)
     }
     assert one[0, "members"] == pytest.approx((0.1, 4.0))
     assert one[0, "offspring"] == pytest.approx((4.35, 4.0))
@@ -173,23 +174,23 @@ def test_who_plays_a_learners_episodes_does_not_wait(tmp_path):
         {},
     )
     for g in (1, 2):  # 10 s of episodes, then 2 s of updates on rank 0
-        times = {"busy_seconds": np.array([12.0, 10.0]), "seconds_learn": 12.0}
+        spent = {"busy_seconds": np.array([12.0, 10.0]), "seconds_learn": 12.0}
         run.append(
-            {"generation": g, "env_steps_learner": 100 * g}, {"wall_seconds": 12.0 * g, **times}
+            {"generation": g, "env_steps_learner": 100 * g}, {"wall_seconds": 12.0 * g, **spent}
         )
     run.checkpoint(2, {"theta": np.ones(3, np.float32)}, {}, theta=np.ones(3, np.float32))
     run.close()
     (found,) = opened(tmp_path / "a")
-    assert activities.idle(found, 1) == pytest.approx(2 / 24)
-    assert activities.activities(found)["episodes"].tolist() == [10, 10]
-    assert [bar[2:] for bar in timeline.segments(found, 1) if bar[:2] == (1, "episodes")] == [
+    assert times.idle(found, slice(-1, None)) == pytest.approx(2 / 24)
+    assert times.activities(found)["episodes"].tolist() == [10, 10]
+    assert [bar[2:4] for bar in timeline.segments(found, 1) if bar[:2] == (1, "episodes")] == [
         (12, 10)
     ]
 
 
 def test_timeline_adds_up_to_all_the_time(tmp_path):
     (run,) = opened(make(tmp_path / "a", algorithm="esac"))
-    found = timeline.activities(run)
+    found = times.activities(run)
     np.testing.assert_allclose(sum(found.values()), [4, 4, 4])  # 2 ranks, 2 s
     alone = {name: seconds[1] for name, seconds in found.items()}
     expected = {
@@ -201,10 +202,8 @@ def test_timeline_adds_up_to_all_the_time(tmp_path):
         "idle": 1.45,
     }
     assert alone == pytest.approx(expected)
-    np.testing.assert_allclose(activities.idle_share(run), 1.45 / 4)
-    bars = {
-        (rank, what): (start, length) for rank, what, start, length in timeline.segments(run, 1)
-    }
+    np.testing.assert_allclose(times.idle_share(run), 1.45 / 4)
+    bars = {(bar.lane, bar.activity): (bar.start, bar.length) for bar in timeline.segments(run, 1)}
     assert bars[1, "members"] == pytest.approx(
         (2.0, 0.5)
     )  # generation 2 begins at 2 s; rank 0 writes first
@@ -216,13 +215,13 @@ def test_timeline_adds_up_to_all_the_time(tmp_path):
 
 def test_under_a_lag_rank_0_learns_beside_the_evaluation(tmp_path):
     (run,) = opened(make(tmp_path / "a", (1, 2, 3, 4), "esac", **{"esac.learner_lag": 1}))
-    assert timeline.running(run).tolist() == [
+    assert times.running(run).tolist() == [
         False,
         True,
         False,
         True,
     ]  # phases begin in generations 1 and 3
-    assert timeline.activities(run)["learner"].tolist() == pytest.approx(
+    assert times.activities(run)["learner"].tolist() == pytest.approx(
         [0.4, 0.5, 0.4, 0.5]
     )  # 1 s less 0.9 s busy
 
@@ -233,7 +232,7 @@ def test_under_a_lag_rank_0_learns_beside_the_evaluation(tmp_path):
 @pytest.mark.parametrize("what", ["return", "timeline"])
 def test_plot_of_one_run(tmp_path, capsys, what):
     run = make(tmp_path / "läufe ü", algorithm="esac")
-    assert plot.main([str(run), "--what", what, "--x", "wall"]) == 0
+    assert plot.main([str(run), "--what", what]) == 0
     check_pictures(capsys, run / {"return": "learning_curve"}.get(what, what))
 
 
@@ -242,7 +241,7 @@ def test_one_run_is_drawn_as_several_are_where_that_is_asked_for(tmp_path):
     runs = opened(make(tmp_path / "a", algorithm="esac"))
     (line,) = plots.figure(runs, "return", "generation", "sac").axes[0].lines
     assert line.get_ydata().tolist() == [5, 10, 15]
-    (line,) = plots.figure(runs, "timeline", "generation").axes[0].lines
+    (line,) = plots.figure(runs, "waiting", "generation").axes[0].lines
     np.testing.assert_allclose(line.get_ydata(), [0.3625] * 3)
 
 
@@ -252,7 +251,7 @@ def test_one_run_is_drawn_as_several_are_where_that_is_asked_for(tmp_path):
         ("sigma", [0.1, 0.3]),
         ("fitness", [7.5, 27.5, 9, 29, 1.25**0.5, 1.25**0.5]),
         ("losses", [1, 3] * 4),
-        ("timeline", [0.3625] * 2),
+        ("waiting", [0.3625] * 2),
     ],
 )
 def test_what_is_drawn_of_several_runs(tmp_path, what, drawn):
@@ -344,14 +343,17 @@ def test_groups_are_named_by_hand(tmp_path, capsys):
         COLOURS["es"],
         *(shade(COLOURS["es"], by) for by in SHADES),
     }
-    for tool in (plot, updates):
-        assert tool.main([*paths, *words, "--out", str(tmp_path / "x.png")]) == 0
-        assert tool.main([*paths, *words[:4]]) == 2
+    for what in ("return", "updates"):
+        line = [*paths, "--what", what]
+        assert plot.main([*line, *words, "--out", str(tmp_path / "x.png")]) == 0
+        assert plot.main([*line, *words[:4]]) == 2
         said = capsys.readouterr().err
         assert "--label all of it --label former: give one each" in said
         assert "4 groups in this order: ESAC; ES" in said
         for unfit in ("former", "", "_x"):
-            assert tool.main([*paths, *words[:6], "--label", unfit]) == 2
+            assert plot.main([*line, *words[:6], "--label", unfit]) == 2
+    assert plot.main([paths[0], "--what", "map", "--label", "x"]) == 2
+    assert "does not read --label" in capsys.readouterr().err
     assert plot.main([paths[0], "--label", r"alone $\x$", "--out", str(tmp_path / "x.png")]) == 0
 
 
@@ -376,11 +378,26 @@ def test_the_losses_of_a_shared_critic_are_drawn(tmp_path):
     }
 
 
-def test_what_cannot_be_drawn_is_said(tmp_path, capsys):
+@pytest.mark.parametrize(
+    ("tool", "options", "said"),
+    [
+        (
+            plot,
+            ["--what", "timeline", "--ranks", "64"],
+            "--what timeline does not read --ranks: leave it out",
+        ),
+        (
+            plot,
+            ["--what", "map"],
+            "nothing to draw yet: no generation is published in any run given",
+        ),
+    ],
+)
+def test_what_cannot_be_drawn_is_said(tmp_path, capsys, tool, options, said):
     path = tmp_path / "young"
     Run.begin(path, Config(), {}).close()
-    assert plot.main([str(path), "--what", "timeline", "--x", "wall", "--ranks", "64"]) == 2
-    assert capsys.readouterr().err == "--what timeline does not read --ranks: leave it out\n"
+    assert tool.main([str(path), *options]) == 2
+    assert capsys.readouterr().err == f"{said}\n"
 
 
 def test_one_suffix_writes_one_file(tmp_path, capsys):

@@ -5,60 +5,60 @@ import pytest
 from commands import command
 from test_clock_tasks import run_of
 
-from esac_mpi.analysis import waiting
+from esac_mpi.analysis import timeline, times
 from esac_mpi.analysis.clock.recorded_tasks import individuals_and_turns
-from esac_mpi.analysis.task_times import segments
 from tools.bench import aes
+
+table = command("table")
 
 
 def test_a_run_on_other_ranks_and_what_its_updates_cost(tmp_path, capsys):
     """A generation is 20 s of tasks of two workers and 0.5 s of writing: 20.5 s on one rank, 10.5 on two and more."""
-    (one, two) = waiting.lines(
-        [run_of(tmp_path / "one"), run_of(tmp_path / "two", ranks=2)], [1, 2, 3]
-    )
-    assert (one.ranks, two.ranks, one.label) == (1, 2, "AES_RL")
-    assert (one.minutes, two.minutes) == (41 / 60, 21 / 60)
-    assert (one.waiting, two.waiting) == pytest.approx(
-        (0.0, 0.5 / 21)
-    )  # 0.5 s of a generation rank 1 waits for the writing
-    assert one.computed[1] == pytest.approx((41 / 60, 0.0))
-    assert one.computed[2] == pytest.approx((21 / 60, 1 - 41 / 42), abs=1e-4)
-    assert one.computed[3] == pytest.approx((21 / 60, 1 - 41 / 63), abs=1e-4)
-    told = command("waiting")
-    assert told.main([str(tmp_path / "one"), "--ranks", "2", "--steps", "12", "--published"]) == 0
+    runs = [run_of(tmp_path / "one"), run_of(tmp_path / "two", ranks=2)]
+    one, two = times.waiting(runs, [1, 2, 3])
+    assert (one["ranks"], two["ranks"], one["run"]) == (1, 2, "AES_RL")
+    assert (one["minutes"], two["minutes"]) == (41 / 60, 21 / 60)
+    # 0.5 s of a generation rank 1 waits for the writing
+    assert (one["waiting [%]"], two["waiting [%]"]) == pytest.approx((0, 100 * 0.5 / 21))
+    expected = {1: (41, 0), 2: (21, 100 * (1 - 41 / 42)), 3: (21, 100 * (1 - 41 / 63))}
+    for ranks, (seconds, share) in expected.items():
+        assert one[f"minutes on {ranks}"] == pytest.approx(seconds / 60, rel=1e-4)
+        assert one[f"waiting on {ranks} [%]"] == pytest.approx(share, abs=0.01)
+    line = [str(tmp_path / "one"), "--what", "waiting"]
+    assert table.main([*line, "--ranks", "2", "--steps", "12", "--published"]) == 0
     printed = capsys.readouterr().out
-    assert "| HalfCheetah-v5 | AES_RL | 0.342 (0.0 %) on 1, n=1 | 0.175 (2.4 %) | - |" in printed
+    assert "| HalfCheetah-v5 | AES_RL | 1 | 1 | 0.3417 | 0 | 0.175 | 2.381 | - | - |" in printed
     assert (
         "HalfCheetah-v5: CEM-RL (1) 467, P-CEM-RL (5) 187, AES-RL (5) 83, AES-RL (9) 54" in printed
     )
-    assert told.main([str(tmp_path / "one"), "--steps", "25"]) == 2
+    assert table.main([*line, "--steps", "25"]) == 2
     assert "a run has 24 nominal steps, not 25" in capsys.readouterr().err
 
 
-def test_of_an_order_of_arrival_no_computed_waiting_is_told(tmp_path, capsys):
-    path = run_of(tmp_path / "run", order="arrival").path
-    assert command("waiting").main([str(path), "--ranks", "2", "--steps", "12"]) == 0
-    assert "| 0.175 (-) | - |" in capsys.readouterr().out
+def test_of_an_order_of_arrival_no_computed_waiting_is_told(tmp_path):
+    (row,) = times.waiting([run_of(tmp_path / "run", order="arrival")], [2], 12)
+    assert row["minutes on 2"] == pytest.approx(0.175, rel=1e-4)
+    assert np.isnan(row["waiting on 2 [%]"])
 
 
 def test_costs_are_of_whoever_the_clock_takes_for_an_individual_and_for_the_critic(tmp_path):
     """Worker 2 of two is the critic, whatever it has; where all was told before a stop nothing is known."""
     run = run_of(tmp_path / "run")
-    assert np.isnan(waiting.costs(run)).all()  # no turn of the critic
+    assert np.isnan(times.costs(run)).all()  # no turn of the critic
     run.columns["timing/task_worker"][:, 3] = 2
-    assert waiting.costs(run) == pytest.approx(
+    assert times.costs(run) == pytest.approx(
         (1.0, 5 / 2 / 1.0)
     )  # 1 s a step and 1 s an update; the critic's two took 5 s
     assert [int(part.sum()) for part in individuals_and_turns(run)] == [6, 2]
-    assert np.isnan(waiting.costs(run_of(tmp_path / "stopped", generations=1, without=4))).all()
+    assert np.isnan(times.costs(run_of(tmp_path / "stopped", generations=1, without=4))).all()
 
 
 def test_bars_of_tasks_lie_where_they_were(tmp_path):
     """After 10.5 s and 0.5 s of writing: 5 s of a task, of which updates took two."""
-    bars = segments(run_of(tmp_path / "run", ranks=2), 1)
-    assert (-0.25, 0.5, "individuals' updates", 11.0, 2.0) in bars  # rank 0's own half of its lane
-    assert (1, 1.0, "episodes", 13.0, 3.0) in bars
-    assert (0.0, 1.0, "writing", 10.5, 0.5) in bars
+    bars = timeline.segments(run_of(tmp_path / "run", ranks=2), 1)
+    assert (-0.25, "individuals' updates", 11.0, 2.0, 0.5) in bars  # rank 0's own half of its lane
+    assert (1, "episodes", 13.0, 3.0, 1.0) in bars
+    assert (0, "writing", 10.5, 0.5, 1.0) in bars
 
 
 def test_made_up_tasks_wait_for_their_order_but_where_costs_are_true():

@@ -40,6 +40,7 @@ def test_help_has_all_commands_and_the_version_is_the_packages(capsys):
         ([], "which command?"),
         (["plto"], "no command 'plto'; did you mean plot?"),
         (["--verison"], "no command '--verison'"),
+        (["scaling", "x"], "is now esac-mpi plot --what scaling"),
     ],
 )
 def test_what_is_no_command_is_one_sentence_from_one_rank(monkeypatch, capsys, words, said):
@@ -168,7 +169,7 @@ def completed(tmp_path: Path, *words: str) -> list[str]:
 
 @pytest.mark.skipif(not shutil.which("bash"), reason="no bash here")
 def test_bash_completes_commands_options_and_values(tmp_path):
-    assert completed(tmp_path, "s") == ["summary", "scaling", "sensitivity", "sweep", "search"]
+    assert completed(tmp_path, "s") == ["summary", "sweep", "search"]
     assert completed(tmp_path, "plot", "--w") == ["--what"]
     assert completed(tmp_path, "plot", "--what", "t") == ["timeline", "training"]
     assert completed(tmp_path, "run", "--algorithm", "c") == ["cem", "cem_rl"]

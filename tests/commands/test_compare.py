@@ -1,4 +1,4 @@
-"""esac-mpi compare: where two runs part, in bits and in settings."""
+"""esac-mpi summary --compare: where two runs part, in bits and in settings."""
 
 import numpy as np
 from growing_runs import make, tool
@@ -22,7 +22,7 @@ def test_compare_equal_runs(tmp_path):
     alter(
         tmp_path / "b", 3, "metrics/evaluation_sac", np.copysign(np.nan, -1), 0
     )  # a nan of other bits
-    done = tool("compare", tmp_path / "a", tmp_path / "b")
+    done = tool("summary", tmp_path / "a", tmp_path / "b", "--compare")
     assert (done.returncode, done.stderr) == (0, "")
     assert "equal for the 40 generations both have, in 12 datasets" in done.stdout  # nan equals nan
     assert "configuration:\n  equal\n" in done.stdout
@@ -39,7 +39,7 @@ def test_compare_finds_where_bits_part(tmp_path):
         tmp_path / "b", 17, "metrics/fitness", np.nextafter(value, 2000), 3
     )  # the least change there is
     alter(tmp_path / "b", 30, "metrics/sigma", -0.0)
-    done = tool("compare", tmp_path / "a", tmp_path / "b")
+    done = tool("summary", tmp_path / "a", tmp_path / "b", "--compare")
     assert done.returncode == 1
     said = done.stdout.partition("bits of metrics/:\n")[2].splitlines()
     assert said == [
@@ -55,7 +55,7 @@ def test_compare_states(tmp_path):
     make(tmp_path / "b").close()
     arrays, attributes = read(tmp_path / "b/metrics.h5")
     publish(tmp_path / "b/metrics.h5", arrays, {**attributes, "state_sha256": "0" * 64})
-    done = tool("compare", tmp_path / "a", tmp_path / "b")
+    done = tool("summary", tmp_path / "a", tmp_path / "b", "--compare")
     assert done.returncode == 1
     assert "equal for the 40 generations both have" in done.stdout
     assert "generation 40 differ\n" in done.stdout
@@ -64,12 +64,12 @@ def test_compare_states(tmp_path):
 def test_compare_runs_of_other_settings(tmp_path):
     make(tmp_path / "a", generations=7).close()
     make(tmp_path / "b", "es", seed=1, generations=7).close()
-    done = tool("compare", tmp_path / "a", tmp_path / "b")
+    done = tool("summary", tmp_path / "a", tmp_path / "b", "--compare")
     assert done.returncode == 1
     assert "  algorithm: 'esac' -> 'es'\n  seed: 0 -> 1\n" in done.stdout
     assert "apart from the first generation" in done.stdout
     assert "only in A: metrics/evaluation_sac\n" in done.stdout
     Run.begin(tmp_path / "young", Config(), {}).close()
-    done = tool("compare", tmp_path / "a", tmp_path / "young")
+    done = tool("summary", tmp_path / "a", tmp_path / "young", "--compare")
     assert done.returncode == 2
     assert "no generation is published in both" in done.stdout

@@ -12,10 +12,9 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from esac_mpi.analysis.activities import idle_share
 from esac_mpi.analysis.clock import Machine, computed
 from esac_mpi.analysis.clock.recorded_tasks import Recorded, queue
-from esac_mpi.analysis.waiting import costs
+from esac_mpi.analysis.times import costs, idle_share
 from esac_mpi.comm.clock.cluster import Cluster
 from esac_mpi.comm.clock.task_order import Arrival, piece
 from esac_mpi.comm.clock.tasks import Section

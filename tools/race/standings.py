@@ -14,7 +14,7 @@ from functools import cached_property
 from typing import NamedTuple
 
 from esac_mpi.analysis.messages import spanned
-from esac_mpi.analysis.tables import as_markdown, markdown
+from esac_mpi.analysis.tables import markdown
 from tools.race import field
 from tools.race.rows import FAILED, REACHED, SPENT, Row
 
@@ -184,7 +184,7 @@ class Standings:
 
     def markdown(self) -> str:
         """Return the tables for people, and what they say."""
-        times = as_markdown(self.cells(lambda row: row.time, True), self.about())
+        times = "\n".join([*self.about(), "", *markdown(self.cells(lambda row: row.time, True))])
         steps = "\n".join(markdown(self.cells(lambda row: row.steps, False)))
         about = "True environment steps to the same:"
         return "\n\n".join([times, about, steps, *self.verdict()])

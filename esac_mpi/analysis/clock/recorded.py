@@ -15,9 +15,9 @@ import numpy as np
 
 from esac_mpi.algorithms import ALGORITHMS
 from esac_mpi.algorithms.declaration import Declaration, shared_episodes
-from esac_mpi.analysis.busy import busy
 from esac_mpi.analysis.clock import recorded_tasks
 from esac_mpi.analysis.clock.core import AS_RECORDED, Core, paces
+from esac_mpi.analysis.measures import busy
 from esac_mpi.analysis.messages import Unusable
 from esac_mpi.comm import schedule
 from esac_mpi.comm.clock.cluster import Cluster

@@ -11,7 +11,8 @@ from esac_mpi.analysis.grids import summary
 from esac_mpi.analysis.intervals import interval, mean
 from esac_mpi.analysis.messages import Unusable
 from esac_mpi.analysis.results.traces import MEASURED, Sections, Trace, Wall
-from esac_mpi.analysis.sensitivity import Line, Point, figure, lines, normalised, say_what
+from esac_mpi.analysis.sensitivity import Line, Point, lines, normalised
+from esac_mpi.analysis.sensitivity_picture import figure
 
 POLICIES = {"better": "better", "theta_es": "return_theta_es", "learner": "return_learner"}
 NAMES = {
@@ -106,9 +107,8 @@ def sensitivity(
     found, algorithms = swept(sections, y)
     found = {label: normalised(line) for label, line in found.items()} if normalise else found
     name = f"{name} / best of the line" if normalise else name
-    return say_what(
-        figure({"": found}, field, name, seeds, (5.5, 3.5), algorithms), "At the end of each run"
-    )
+    title = "At the end of each run"
+    return figure({"": found}, field, name, title, seeds, (5.5, 3.5), algorithms)
 
 
 def ends(sections: Sections, policy: str = "better") -> Figure:

@@ -172,7 +172,7 @@ def task_table(
             for of in ("env_steps", "gradient_updates")
         )
         paper = printed.get(f"{name.upper()} [esac]")
-        shown = [as_printed(paper, "markdown", best=False) if paper else "-"] * papers
+        shown = [as_printed(paper) if paper else "-"] * papers
         table.append(
             [
                 name,

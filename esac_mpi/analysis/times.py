@@ -1,0 +1,322 @@
+"""Where the ranks' time goes, and how long generations and runs take; measured, and computed for other numbers of ranks.
+
+Activities are rank-seconds of each generation, from the recorded times; the rest is waiting ("idle"). Of tasks without a barrier
+(AES-RL), each recorded in the row in which its result was told, they share out the busy time of that row's ranks. Computed times
+are those of clock/.
+"""
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from esac_mpi.analysis.clock import Machine, computed
+from esac_mpi.analysis.clock.recorded import (
+    bears_offspring,
+    ends,
+    generation_seconds,
+    offspring,
+    phase_seconds,
+    running,
+    seconds,
+    teaches,
+)
+from esac_mpi.analysis.clock.recorded_tasks import has_tasks, individuals_and_turns
+from esac_mpi.analysis.curves import column, position
+from esac_mpi.analysis.groups import grouped
+from esac_mpi.analysis.measures import busy
+from esac_mpi.analysis.messages import Unusable, note
+from esac_mpi.analysis.tables import Row
+from esac_mpi.comm.clock.cluster import Cluster
+from esac_mpi.config import table_of
+from esac_mpi.record import RunFiles
+
+ALL = slice(None)
+
+# ---- activities
+
+
+def has_members(run: RunFiles) -> bool:
+    """Whether a run has a population: without one, the ranks' busy time is the learner's."""
+    return "metrics/fitness" in run.columns
+
+
+def activities(run: RunFiles) -> dict[str, np.ndarray]:
+    """Measure the rank-seconds of each activity, each [generations]; all add up to ranks * wall seconds. Raises Unusable."""
+    ranks = busy(run).ranks
+    if not ranks.size:
+        raise Unusable(f"{run.path}: no busy seconds of ranks are recorded")
+    found = of_tasks(run) if has_tasks(run) else of_generations(run)
+    found["noise-free evaluation"] = ranks * seconds(run, "evaluation")
+    found["writing"] = seconds(run, "record")
+    whole = ranks * generation_seconds(run)
+    return {**found, "idle": np.maximum(whole - sum(found.values()), 0)}
+
+
+def of_generations(run: RunFiles) -> dict[str, np.ndarray]:
+    """Measure the activities of generations that end with a barrier."""
+    ranks, total, _, root = busy(run)
+    update = {"update": ranks * seconds(run, "update")}
+    if bears_offspring(run):
+        members = np.nansum(column(run, "timing/member_seconds"), axis=1)
+        born = offspring(run)[0].sum(axis=1)
+        return {
+            "members": members, "offspring": born, "learner": np.nan_to_num(phase_seconds(run)), **update,
+        }  # fmt: skip
+    if teaches(run):
+        learner = np.nan_to_num(phase_seconds(run))
+    else:
+        beside = running(run) * np.maximum(seconds(run, "evaluate") - root, 0)
+        learner = seconds(run, "learn") + beside
+    if has_members(run):
+        return {"members": total, "learner": learner, **update}
+    return {"episodes": np.maximum(total - root, 0), "learner": learner, **update}
+
+
+def of_tasks(run: RunFiles) -> dict[str, np.ndarray]:
+    """Measure the activities of tasks without a barrier. Raises Unusable."""
+    if "timing/task_busy" not in run.columns:
+        raise Unusable(f"{run.path}: made before the time of every task was recorded")
+    total = busy(run).total
+    there = np.isfinite(run.columns["timing/task_worker"])
+    critic = individuals_and_turns(run)[1]
+    spent = np.where(there, run.columns["timing/task_busy"], 0.0)
+    updating = np.where(there & ~critic, run.columns["timing/task_updating"], 0.0).sum(axis=1)
+    learner = np.where(critic, spent, 0.0).sum(axis=1)
+    whole = spent.sum(axis=1)
+    share = np.divide(total, whole, out=np.zeros_like(total), where=whole > 0)
+    return {
+        "individuals' updates": updating * share,
+        "episodes": (whole - learner - updating) * share,
+        "learner": learner * share,
+        "decisions": seconds(run, "lead"),
+    }
+
+
+def idle_share(run: RunFiles) -> np.ndarray:
+    """Measure the share of the ranks' time in which they waited [generations]; nan where nothing is recorded."""
+    found = activities(run)
+    whole = np.asarray(sum(found.values()))
+    return np.divide(found["idle"], whole, out=np.full_like(whole, np.nan), where=whole > 0)
+
+
+def idle(run: RunFiles, generations: slice = ALL) -> float | None:
+    """Measure the share of the ranks' time in which they waited in some generations; None: not recorded."""
+    try:
+        found = {name: values[generations].sum() for name, values in activities(run).items()}
+    except Unusable:
+        return None
+    whole = float(sum(found.values()))
+    return float(found["idle"]) / whole if whole > 0 else None
+
+
+# ---- time of a generation, by algorithm, population size and ranks
+
+
+@dataclass(frozen=True)
+class Point:
+    """One run: what was run, on how many ranks, and how long a generation took."""
+
+    label: str
+    n: int  # members
+    ranks: int
+    seconds: float  # per generation
+    episodes: int  # of the population, per generation
+    # of a computed one: the computed time on the run's own ranks, shared without loss [s]
+    ideal: float | None = None
+
+    @property
+    def computed(self) -> bool:
+        """Whether nobody ran this."""
+        return self.ideal is not None
+
+
+Times = dict[tuple[str, int], dict[int, list[Point]]]  # {(label, n): {ranks: runs}}
+
+
+def point(run: RunFiles, label: str, last: int) -> Point | None:
+    """Measure a run; None without a population or with fewer than two generations on its last number of ranks."""
+    fitness, ranks = column(run, "metrics/fitness"), busy(run).ranks
+    if fitness.ndim < 2 or len(fitness) < 2:
+        return None
+    lasted = generation_seconds(run) - np.nan_to_num(column(run, "timing/seconds_evaluation"))
+    others = np.flatnonzero(ranks != ranks[-1])
+    first = others[-1] + 1 if others.size else 0  # on these ranks, which start up in it
+    same = lasted[first + 1 :][-last:]
+    if not same.size:
+        return None
+    n = fitness.shape[1]
+    episodes = n * getattr(run.config.own, "fitness_episodes", 1)
+    return Point(label, n, int(ranks[-1]), float(same.mean()), episodes)
+
+
+def elsewhere(run: RunFiles, measured: Point, ranks: Iterable[int], last: int) -> Iterator[Point]:
+    """Compute what a run would have measured on other numbers of ranks. Raises Unusable where no clock can be computed."""
+    on_cluster = ends(run, evaluates=False)
+
+    def lasts(count: int) -> float:  # without the first generation
+        return float(np.diff(list(on_cluster(Cluster(count))))[-last:].mean())
+
+    work = measured.ranks * lasts(measured.ranks)
+    for count in ranks:
+        yield replace(measured, ranks=count, seconds=lasts(count), ideal=work / count)
+
+
+def times_of(runs: list[RunFiles], last: int, computed_for: Iterable[int] = ()) -> Times:
+    """Collect the times of all runs, and on ranks that nobody ran on those computed from the runs on the fewest.
+
+    Raises Unusable for several tasks, none with a population, or a run without a clock.
+    """
+    if last < 1 or any(ranks < 1 for ranks in computed_for):
+        raise Unusable("--last and --ranks must be 1 or more")
+    tasks = sorted({run.config.task.id for run in runs})
+    if len(tasks) > 1:
+        raise Unusable(f"mixed tasks: {', '.join(tasks)}; scaling is of one at a time")
+    if len(cpus := {str(run.provenance.get("cpu")) for run in runs}) > 1:
+        note(f"the runs are from different CPUs: {', '.join(sorted(cpus))}")
+    sizes = {f"{table_of(run.config.algorithm)}.population_size" for run in runs}
+    lines: dict[tuple[str, int], list[tuple[RunFiles, Point]]] = {}
+    for label, found in grouped(runs, sizes)[tasks[0]].items():
+        for run in found:
+            if (p := point(run, label, last)) is None:
+                note(f"left out, no population or a single generation: {run.path.name}")
+                continue
+            lines.setdefault((label, p.n), []).append((run, p))
+    if not lines:
+        raise Unusable("nothing to show yet: no run given has two generations of a population")
+    order = sorted(lines, key=lambda line: (line[0], -line[1]))
+    times = {line: by_ranks(lines[line], last, computed_for) for line in order}
+    if len({ranks for found in times.values() for ranks in found}) == 1:
+        note("all runs had the same number of ranks: how they scale is not seen")
+    return times
+
+
+def by_ranks(
+    measured: list[tuple[RunFiles, Point]], last: int, computed_for: Iterable[int]
+) -> dict[int, list[Point]]:
+    """Collect the points of a line by ranks, computed ones where it has none. Raises Unusable where no clock can be computed."""
+    found: dict[int, list[Point]] = {}
+    for _, p in measured:
+        found.setdefault(p.ranks, []).append(p)
+    fewest, others = min(found), sorted(set(computed_for) - set(found))
+    for run, p in measured if others else ():
+        if p.ranks == fewest:
+            for other in elsewhere(run, p, others, last):
+                found.setdefault(other.ranks, []).append(other)
+    return found
+
+
+def per_generation(points: list[Point]) -> list[float]:
+    """Return seconds per generation of the runs of a point."""
+    return [p.seconds for p in points]
+
+
+def per_episode(points: list[Point]) -> list[float]:
+    """Return seconds per episode of the population."""
+    return [p.seconds / p.episodes for p in points]
+
+
+def efficiency(line: dict[int, list[Point]]) -> dict[int, float]:
+    """Return the parallel efficiency at each number of ranks, 1 at the fewest; of computed times, by the computed time there."""
+    least = min(line)
+    work = least * float(np.mean(per_generation(line[least])))
+    found = {}
+    for ranks, points in sorted(line.items()):
+        ideals = [p.ideal for p in points if p.ideal is not None] or [work / ranks]
+        found[ranks] = float(np.mean(ideals) / np.mean(per_generation(points)))
+    return found
+
+
+def scaling(times: Times) -> list[Row]:
+    """Return a row for each line and number of ranks."""
+    return [
+        {
+            "run": label,
+            "n": n,
+            "ranks": ranks,
+            "s a generation": float(np.mean(per_generation(line[ranks]))),
+            "s an episode": float(np.mean(per_episode(line[ranks]))),
+            "efficiency": share,
+            "": "computed" if line[ranks][0].computed else "measured",
+        }
+        for (label, n), line in times.items()
+        for ranks, share in efficiency(line).items()
+    ]
+
+
+# ---- time to a number of steps, and who waits
+
+
+def waiting(runs: list[RunFiles], ranks: list[int], steps: int = 0) -> list[Row]:
+    """Return a row for the runs of each task, label and number of ranks, mean over seeds, to so many nominal steps.
+
+    steps: 0 = as far as all runs of a task are. Computed, waiting is 1 - T(1) / (R T(R)), T the computed clock: of algorithms
+    whose work is the same on any number of ranks; of others (AES-RL's order = arrival) none is told. Raises Unusable.
+    """
+    rows = []
+    for task, labels in grouped(runs, {"seed"}).items():  # on several ranks one seed may come twice
+        reached = min(reach(run) for found in labels.values() for run in found)
+        if steps > reached:
+            raise Unusable(f"{task}: a run has {reached:,.0f} nominal steps, not {steps:,}")
+        for label, found in labels.items():
+            by_count: dict[int, list[RunFiles]] = {}
+            for run in found:
+                by_count.setdefault(int(busy(run).ranks[-1]), []).append(run)
+            for count, same in sorted(by_count.items()):
+                about = {"task": task, "run": label, "ranks": count, "seeds": len(same)}
+                rows.append({**about, **waits(same, ranks, steps or int(reached))})
+    if len({row["ranks"] for row in rows}) > 1:
+        note(
+            "runs on several numbers of ranks: compute from those on one, whose times are cleanest"
+        )
+    return rows
+
+
+def waits(runs: list[RunFiles], ranks: list[int], steps: int) -> Row:
+    """Return minutes to a number of steps and shares of waiting, measured and computed, and what updates cost."""
+    found: dict[str, list[float]] = {}
+
+    def add(name: str, value: float) -> None:
+        found.setdefault(name, []).append(value)
+
+    for run in runs:
+        end = int(np.searchsorted(position(run, "nominal_steps"), steps))
+        add("minutes", float(run.columns["timing/wall_seconds"][end]) / 60)
+        share = idle(run, slice(end + 1))
+        add("waiting [%]", np.nan if share is None else 100 * share)
+        alone = computed(run, Machine(1))[end] / 60 if ranks else np.nan
+        for count in ranks:
+            minutes = computed(run, Machine(count))[end] / 60
+            alike = run.config.own.follows is None  # the same work on any number of ranks
+            add(f"minutes on {count}", float(minutes))
+            add(
+                f"waiting on {count} [%]",
+                100 * (1 - alone / (count * minutes)) if alike else np.nan,
+            )
+        update, critic = costs(run)
+        add("update_cost", update)
+        add("critic_cost", critic)
+    return {name: float(np.mean(values)) for name, values in found.items()}
+
+
+def reach(run: RunFiles) -> float:
+    """Return a run's nominal steps. Raises Unusable for one without a generation."""
+    steps = position(run, "nominal_steps")
+    if not steps.size:
+        raise Unusable(f"{run.path}: no generation is published yet")
+    return float(steps[-1])
+
+
+def costs(run: RunFiles) -> tuple[float, float]:
+    """Return update_cost and critic_cost as they would be true, by the times of a run's tasks; nan without."""
+    if "timing/task_busy" not in run.columns:
+        return np.nan, np.nan
+    spent, updating, steps, updates = (
+        run.columns[f"timing/task_{n}"] for n in ("busy", "updating", "steps", "updates")
+    )
+    individual, critic = individuals_and_turns(run)
+    if not critic.any() or not updates[individual].any():
+        return np.nan, np.nan
+    step = (spent - updating)[individual].sum() / steps[individual].sum()
+    update = updating[individual].sum() / updates[individual].sum()
+    return float(update / step), float(spent[critic].sum() / updates[critic].sum() / update)
