@@ -352,7 +352,7 @@ def test_groups_are_named_by_hand(tmp_path, capsys):
         assert "4 groups in this order: ESAC; ES" in said
         for unfit in ("former", "", "_x"):
             assert plot.main([*line, *words[:6], "--label", unfit]) == 2
-    assert plot.main([paths[0], "--what", "map", "--label", "x"]) == 2
+    assert plot.main([paths[0], "--what", "timeline", "--label", "x"]) == 2
     assert "does not read --label" in capsys.readouterr().err
     assert plot.main([paths[0], "--label", r"alone $\x$", "--out", str(tmp_path / "x.png")]) == 0
 
@@ -378,26 +378,11 @@ def test_the_losses_of_a_shared_critic_are_drawn(tmp_path):
     }
 
 
-@pytest.mark.parametrize(
-    ("tool", "options", "said"),
-    [
-        (
-            plot,
-            ["--what", "timeline", "--ranks", "64"],
-            "--what timeline does not read --ranks: leave it out",
-        ),
-        (
-            plot,
-            ["--what", "map"],
-            "nothing to draw yet: no generation is published in any run given",
-        ),
-    ],
-)
-def test_what_cannot_be_drawn_is_said(tmp_path, capsys, tool, options, said):
-    path = tmp_path / "young"
-    Run.begin(path, Config(), {}).close()
-    assert tool.main([str(path), *options]) == 2
-    assert capsys.readouterr().err == f"{said}\n"
+def test_a_timeline_is_of_one_run_and_has_no_other_ranks(tmp_path, capsys):
+    paths = [str(make(tmp_path / "a")), str(make(tmp_path / "b", seed=1))]
+    assert plot.main([*paths, "--what", "timeline"]) == 2
+    assert plot.main([paths[0], "--what", "timeline", "--ranks", "64"]) == 2
+    assert "--what timeline does not read --ranks: leave it out" in capsys.readouterr().err
 
 
 def test_one_suffix_writes_one_file(tmp_path, capsys):
