@@ -9,19 +9,16 @@ import math
 import os
 import sys
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, Literal, TextIO, cast
 
-from esac_mpi.host import streams
+from esac_mpi.host import batch_system, streams
 
 logger = logging.getLogger("esac_mpi")
 progress = logging.getLogger("esac_mpi.progress")  # for stdout alone
 
-LAUNCHERS = {
-    "mpirun", "mpiexec", "mpiexec.hydra", "hydra_pmi_proxy", "prterun", "prted", "orted", "srun",
-}  # fmt: skip
 REDRAW = 0.25  # least time between two drawings of the live table [s]
 # a pause between plain lines grows to this share of the time so far, and to this at most [s]
 SHARE = 0.02
@@ -128,28 +125,15 @@ def _letting_go() -> Iterator[None]:
         streams.let_go()
 
 
-def on_terminal(proc: Path = Path("/proc")) -> bool:
-    """Whether a person watches stdout: it, or that of the launcher that pipes it, is a terminal.
+def on_terminal() -> bool:
+    """Say whether a person watches stdout: a terminal, and that of no launcher or batch job.
 
-    The launcher decides where there is one: Open MPI gives its ranks a pseudo-terminal even inside
-    a batch job.
+    Open MPI gives its ranks a pseudo-terminal even inside a batch job.
     """
-    launchers = [pid for pid, name in _ancestors(os.getpid(), proc) if name in LAUNCHERS]
-    if not launchers:
-        return sys.stdout is not None and sys.stdout.isatty()
-    with suppress(OSError):
-        return os.readlink(proc / str(launchers[-1]) / "fd" / "1").startswith(
-            ("/dev/pts/", "/dev/tty")
-        )
-    return False
-
-
-def _ancestors(pid: int, proc: Path) -> Iterator[tuple[int, str]]:
-    """Yield (pid, executable's name) of the parent, its parent, and so on, as /proc tells."""
-    with suppress(OSError, ValueError, IndexError):
-        while pid > 1:
-            pid = int((proc / str(pid) / "stat").read_text().rpartition(")")[2].split()[1])
-            yield pid, (proc / str(pid) / "stat").read_text().partition("(")[2].rpartition(")")[0]
+    launched = any(os.environ.get(name) for name in batch_system.RANKS)
+    if launched or batch_system.job(os.environ) or os.environ.get("TERM") == "dumb":
+        return False
+    return sys.stdout is not None and sys.stdout.isatty()
 
 
 def compact(number: float) -> str:
@@ -186,11 +170,10 @@ def _percent(value: float) -> str:
     return f"{math.floor(100 * value + 1e-9)} %"  # 100 only at the end
 
 
-# key after which they stand; what their keys begin with
-BEFORE_EVALUATIONS = "fitness_max"
-EVALUATION = "evaluation_"
+EVALUATION = "evaluation_"  # what keys of evaluations begin with
+Field = tuple[str, str, Callable[[float], str]]
 # key of Display.update: (what a plain line says, label of the live table, format)
-FIELDS: dict[str, tuple[str, str, Callable[[float], str]]] = {
+FIELDS: dict[str, Field] = {
     "generation": ("gen {}", "generation", str),
     "progress": ("  {}", "budget used", _percent),
     "env_steps": ("  {} steps", "environment steps", compact),
@@ -204,45 +187,29 @@ FIELDS: dict[str, tuple[str, str, Callable[[float], str]]] = {
 }
 
 
-def _fields(
-    policies: Iterable[str], words: Mapping[str, str]
-) -> Iterator[tuple[str, tuple[str, str, Callable[[float], str]]]]:
-    """Yield the fields in order, with evaluations of `policies`; words: what to call some."""
-    for key, field in FIELDS.items():
-        yield key, field
-        if key == BEFORE_EVALUATIONS:
-            for name in policies:
-                yield (
-                    EVALUATION + name,
-                    (f"  {name} {{}}", f"return of {words.get(name, name)}", _figure),
-                )
-
-
 def _shown(values: Mapping[str, Any], words: Mapping[str, str]) -> Iterator[tuple[str, str, str]]:
-    """Yield (plain text, label, figure): the fields in order, then any others by their names."""
-    known = dict(
-        _fields(
-            [key.removeprefix(EVALUATION) for key in values if key.startswith(EVALUATION)], words
-        )
-    )
-    for key in [*known, *(key for key in values if key not in known)]:
-        if key in values:
-            plain, label, form = known.get(key, (f"  {key} {{}}", key, str))
-            yield plain, label, form(values[key])
+    """Yield (plain text, label, figure) of the values in their order; words: names of policies."""
+    for key, value in values.items():
+        name = key.removeprefix(EVALUATION)
+        unknown: Field = (f"  {name} {{}}", key, str)
+        if name != key:
+            unknown = (f"  {name} {{}}", f"return of {words.get(name, name)}", _figure)
+        plain, label, form = FIELDS.get(key, unknown)
+        yield plain, label, form(value)
 
 
 def plain_line(values: Mapping[str, Any]) -> str:
-    """Return the values as one line for a batch log."""
+    """Write the values as one line for a batch log."""
     return "".join(plain.format(figure) for plain, _, figure in _shown(values, {})).strip()
 
 
 class Display:
     """Progress of a run on rank 0: a table redrawn in place, or a line ever more seldom.
 
-    Keys are those of FIELDS and evaluation_<policy>; any other is shown by its name. policies: what
-    the live table calls them. Of values that come seldom the last stays in view: missing and NaN
-    ones change nothing. Speed and time left follow from env_steps and progress where they are not
-    given.
+    Keys are those of FIELDS and evaluation_<policy>, in the order of the first values; any other is
+    shown by its name. policies: what the live table calls them. Of values that come seldom the last
+    stays in view: missing and NaN ones change nothing. Speed and time left follow from env_steps
+    and progress where they are not given.
     """
 
     def __init__(
@@ -258,9 +225,7 @@ class Display:
         # time and values of the first update
         self._first: tuple[float, dict[str, Any]] | None = None
         self._pending = False
-        live = style == "live" or (
-            style == "auto" and os.environ.get("TERM") != "dumb" and on_terminal()
-        )
+        live = style == "live" or (style == "auto" and on_terminal())
         quiet = any(
             isinstance(handler, _Console) and handler.level > logging.INFO
             for handler in logger.handlers
@@ -286,7 +251,7 @@ class Display:
             self._table.close()
 
     def _show(self) -> None:
-        values = {**self._speed(), **self._values}
+        values = {**self._values, **self._speed()}
         if self._table is None:
             progress.info("%s", plain_line(values))
         else:
@@ -297,28 +262,25 @@ class Display:
     def _pause(self) -> float:
         """The time until the next plain line is due [s]: ten hours make some hundreds of lines."""
         assert self._first is not None
-        return (
-            max(self._every, min(SHARE * (self._clock() - self._first[0]), LONGEST))
-            if self._every
-            else 0.0
-        )
+        if not self._every:
+            return 0.0
+        return max(self._every, min(SHARE * (self._clock() - self._first[0]), LONGEST))
 
     def _speed(self) -> dict[str, float]:
         """Return steps_per_second and seconds_left, as means since the first update."""
         assert self._first is not None
         began, first = self._first
         elapsed = self._clock() - began
-        made = {
-            key: self._values.get(key, 0) - first.get(key, 0) for key in ("env_steps", "progress")
-        }
-        speed = (
-            {"steps_per_second": made["env_steps"] / elapsed}
-            if elapsed > 0 and made["env_steps"] > 0
-            else {}
-        )
-        if elapsed > 0 and made["progress"] > 0:
-            speed["seconds_left"] = elapsed * (1 - self._values["progress"]) / made["progress"]
-        return speed
+        speed = {}
+        if elapsed > 0:
+            steps, share = (
+                self._values.get(key, 0) - first.get(key, 0) for key in ("env_steps", "progress")
+            )
+            if steps > 0:
+                speed["steps_per_second"] = steps / elapsed
+            if share > 0:
+                speed["seconds_left"] = elapsed * (1 - self._values["progress"]) / share
+        return {name: value for name, value in speed.items() if name not in self._values}
 
 
 class _Table:

@@ -13,7 +13,7 @@ from types import SimpleNamespace
 import pytest
 
 from esac_mpi.config import Config
-from esac_mpi.host import log
+from esac_mpi.host import batch_system, log
 from esac_mpi.host.log import Display, compact, duration
 from esac_mpi.operators import noise
 from esac_mpi.operators.noise import Purpose
@@ -86,7 +86,7 @@ def test_a_full_disk_loses_lines_and_nothing_else(capsys):
 def test_lost_stdout_does_not_end_the_run(style, output):
     code = f"""
 import time
-from esac_mpi.host import log
+from esac_mpi.host import batch_system, log
 log.setup(0, "here")
 display = log.Display({style!r}, 0.0)
 for generation in range(200):
@@ -218,25 +218,17 @@ def test_auto_is_plain_where_nobody_watches(capsys):
     assert "\x1b" not in capsys.readouterr().out
 
 
-@pytest.mark.parametrize(
-    ("parents", "stdout", "watched"),
-    [
-        (["hydra_pmi_proxy", "mpirun", "bash"], {1: "/dev/pts/3"}, True),
-        (["hydra_pmi_proxy", "mpirun", "bash"], {0: "/dev/pts/3", 1: "/home/me/job.out"}, False),
-        (["prterun", "bash"], {0: "/dev/pts/3"}, True),
-        (["sh", "mpiexec.hydra", "weird) (name"], {1: "/dev/tty1"}, True),
-        (["prted", "sshd"], {0: "/dev/null"}, False),
-        (["mpirun"], {}, False),
-    ],
-)
-def test_the_launchers_stdout_decides(tmp_path, parents, stdout, watched):
-    pids = [os.getpid(), *range(101, 101 + len(parents)), 1]
-    for pid, name, parent in zip(pids, ["python", *parents], pids[1:], strict=False):
-        (tmp_path / str(pid) / "fd").mkdir(parents=True)
-        (tmp_path / str(pid) / "stat").write_text(f"{pid} ({name}) S {parent} 1 1 0")
-    for place, target in stdout.items():
-        (tmp_path / str(101 + place) / "fd" / "1").symlink_to(target)
-    assert log.on_terminal(tmp_path) is watched
+def test_nobody_watches_a_batch_job_or_a_launchers_rank(monkeypatch):
+    """Whose terminal may be one that Open MPI has made."""
+    for name in (*batch_system.RANKS, "SLURM_JOB_ID", "PBS_JOBID"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("TERM", "xterm")
+    monkeypatch.setattr(sys, "stdout", SimpleNamespace(isatty=lambda: True))
+    assert log.on_terminal()
+    for name in ("PMI_RANK", "OMPI_COMM_WORLD_RANK", "SLURM_JOB_ID", "PBS_JOBID"):
+        with monkeypatch.context() as patch:
+            patch.setenv(name, "0")
+            assert not log.on_terminal()
 
 
 def test_returns_that_are_not_finite_are_told_in_full_a_few_times_and_then_counted_ever_more_rarely(
