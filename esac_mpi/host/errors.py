@@ -1,4 +1,6 @@
-"""The command line's exit codes as exceptions, for who calls `esac_mpi.train`."""
+"""Exceptions by the exit codes of the command line, for who calls `esac_mpi.train` too."""
+
+import errno
 
 NO_MPI = (
     "no MPI library was found: load your site's module, or on your own machine: pip install "
@@ -36,7 +38,34 @@ class Interrupted(RunError):
     code = 75
 
 
+# errors of a file system that is away, and comes back: no word about what is on it
+PASSING = (
+    errno.ESTALE, errno.ETIMEDOUT, errno.ENOTCONN, errno.EHOSTDOWN, errno.EHOSTUNREACH,
+    errno.ESHUTDOWN,
+)  # fmt: skip
 KINDS = {kind.code: kind for kind in (RunError, WrongUsage, NoCheckpoint, NotSaved, Interrupted)}
+
+
+class Refused(WrongUsage):
+    """This directory must not be used for this run; nothing was changed."""
+
+
+class Unreadable(NoCheckpoint):
+    """A file is damaged, or no checkpoint can be read; nothing was changed."""
+
+
+class OtherSchema(Unreadable):
+    """A sound file of another version of esac_mpi."""
+
+
+class Unsaved(NotSaved):
+    """A file could not be written; the one it would have replaced stays."""
+
+
+class Away(Unreadable, Unsaved):
+    """The file system is away: no word about what is on it."""
+
+    code = NotSaved.code
 
 
 class Misplaced(ImportError):
@@ -48,3 +77,11 @@ def why_no_mpi(error: Exception) -> str:
     if isinstance(error, Misplaced):
         return str(error)
     return NO_MPI if "libmpi" in str(error) or "cannot load MPI library" in str(error) else ""
+
+
+def unread(path: object, error: OSError) -> Unreadable:
+    """Translate a file system's error at reading: nothing to read, or that it is away."""
+    if error.errno not in PASSING:
+        return Unreadable(f"{path}: {error.strerror}")
+    away = "the file system is away; the same command goes on when it is back"
+    return Away(f"{path}: {error.strerror}: {away}")

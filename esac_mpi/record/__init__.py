@@ -8,9 +8,9 @@ appended in place (files.py), so that a reader who has one open never disturbs t
 held as long as the run lives (lock.py).
 """
 
+from esac_mpi.host.errors import Away, Refused, Unreadable, Unsaved
 from esac_mpi.record.checkpoints import Checkpoint
 from esac_mpi.record.directory_check import settings_of
-from esac_mpi.record.errors import Away, Refused, Unreadable, Unsaved
 from esac_mpi.record.files import digest, publish, read
 from esac_mpi.record.reading import POLICY, Columns, RunFiles
 from esac_mpi.record.run import Run

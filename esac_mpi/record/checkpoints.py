@@ -10,9 +10,9 @@ from typing import Any
 import numpy as np
 
 from esac_mpi.config import Config, ConfigError, from_table, updated
+from esac_mpi.host.errors import Away, OtherSchema, Refused, Unreadable
 from esac_mpi.host.run_directory import CHECKPOINT, METRICS, PREVIOUS
 from esac_mpi.record import files, history
-from esac_mpi.record.errors import Away, OtherSchema, Refused, Unreadable
 from esac_mpi.record.files import TAIL, Arrays, read
 from esac_mpi.record.history import Closed
 from esac_mpi.record.replays import REPLAY, Segment, read_segment

@@ -17,9 +17,9 @@ from esac_mpi.config import (
     read_toml,
     updated,
 )
+from esac_mpi.host.errors import PASSING, Refused, Unsaved, unread
 from esac_mpi.host.run_directory import CONFIG, is_run
 from esac_mpi.record.checkpoints import Checkpoint, newest
-from esac_mpi.record.errors import PASSING, Refused, Unsaved, unread
 from esac_mpi.record.files import free
 
 logger = logging.getLogger(__name__)

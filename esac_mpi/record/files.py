@@ -18,7 +18,7 @@ from typing import Any, BinaryIO, NamedTuple
 import h5py
 import numpy as np
 
-from esac_mpi.record.errors import OtherSchema, Unreadable, Unsaved, unread
+from esac_mpi.host.errors import OtherSchema, Unreadable, Unsaved, unread
 
 SCHEMA = 3  # version of what the files hold
 # those of a policy with either, which versions that do not know it so refuse

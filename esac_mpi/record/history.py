@@ -12,8 +12,8 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
+from esac_mpi.host.errors import Unreadable, unread
 from esac_mpi.record import files
-from esac_mpi.record.errors import Unreadable, unread
 from esac_mpi.record.files import TAIL, Arrays, Image, Joined
 from esac_mpi.record.rows import Rows
 

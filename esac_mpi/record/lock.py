@@ -21,8 +21,8 @@ from typing import Any
 import numpy as np
 
 from esac_mpi.host import batch_system
+from esac_mpi.host.errors import Refused, Unsaved
 from esac_mpi.host.run_directory import LOCK
-from esac_mpi.record.errors import Refused, Unsaved
 from esac_mpi.record.files import Image, publish, store
 
 BEAT = 30.0  # time between two touches by the holder [s]

@@ -8,10 +8,10 @@ from typing import Any
 
 import numpy as np
 
+from esac_mpi.host.errors import Unreadable
 from esac_mpi.host.paths import given
 from esac_mpi.operators import policy
 from esac_mpi.operators.policy import Layout, Normaliser
-from esac_mpi.record.errors import Unreadable
 from esac_mpi.record.files import read
 from esac_mpi.record.reading import POLICY
 

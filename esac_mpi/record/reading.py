@@ -20,11 +20,11 @@ from typing import TYPE_CHECKING, Any, BinaryIO
 import numpy as np
 
 from esac_mpi.config import Config, ConfigError, read_toml, updated
+from esac_mpi.host.errors import OtherSchema, Refused, Unreadable
 from esac_mpi.host.paths import given
 from esac_mpi.host.run_directory import CHECKPOINT, CONFIG, LOCK, METRICS, PREVIOUS, is_run
 from esac_mpi.record import checkpoints, files, history, lock, replays
 from esac_mpi.record.checkpoints import Checkpoint, config_of, read_checkpoint
-from esac_mpi.record.errors import OtherSchema, Refused, Unreadable
 from esac_mpi.record.files import TAIL, Arrays, Header
 from esac_mpi.record.history import Closed
 from esac_mpi.record.status import read_status

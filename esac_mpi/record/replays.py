@@ -8,7 +8,7 @@ from typing import NamedTuple, Protocol
 
 import numpy as np
 
-from esac_mpi.record.errors import Unreadable
+from esac_mpi.host.errors import Unreadable
 from esac_mpi.record.files import Arrays, Image, digest, image, read
 
 REPLAY = "replay"  # folder of the segments

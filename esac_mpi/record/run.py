@@ -12,10 +12,10 @@ from typing import Any
 import numpy as np
 
 from esac_mpi.config import Config, to_toml
+from esac_mpi.host.errors import Away, Unreadable, Unsaved
 from esac_mpi.host.run_directory import CHECKPOINT, CONFIG, LOCK, METRICS, PREVIOUS
 from esac_mpi.record import directory_check, lock, reading, replays, task_identity
 from esac_mpi.record.checkpoints import Checkpoint, newest
-from esac_mpi.record.errors import Away, Unreadable, Unsaved
 from esac_mpi.record.files import Arrays, digest, image, replace
 from esac_mpi.record.history import HISTORY, History, manifest
 from esac_mpi.record.lock import Held

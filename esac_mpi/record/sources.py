@@ -5,9 +5,9 @@ from pathlib import Path
 from typing import Any
 
 from esac_mpi.config import Config, ConfigError, differences, table_of
+from esac_mpi.host.errors import Away, Refused, Unreadable
 from esac_mpi.host.run_directory import CONFIG
 from esac_mpi.record import task_identity
-from esac_mpi.record.errors import Away, Refused, Unreadable
 from esac_mpi.record.reading import Columns, RunFiles, open_run
 
 

@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Any
 
 from esac_mpi.host import batch_system
+from esac_mpi.host.errors import Unsaved
 from esac_mpi.host.streams import as_json
-from esac_mpi.record.errors import Unsaved
 from esac_mpi.record.files import replace
 
 STATUS = "status.json"

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from esac_mpi.record.errors import Refused
+from esac_mpi.host.errors import Refused
 
 WORDS = {  # attribute of a run (provenance.task): what it is
     "task_source": "its source",

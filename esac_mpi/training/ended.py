@@ -36,10 +36,8 @@ def of_files(world: comm.World) -> tuple[type[Exception], ...]:
 
 
 def code_of(error: Exception) -> int:
-    """Return the exit code of a refusal."""
-    if isinstance(error, record.Unsaved):  # a file system that is away, too
-        return UNSAVED
-    return NO_CHECKPOINT if isinstance(error, record.Unreadable) else WRONG_USAGE
+    """Look up the exit code of a refusal."""
+    return getattr(error, "code", WRONG_USAGE)
 
 
 def together(world: comm.World, action: Callable[[], Any], *kinds: type[Exception]) -> Any:

@@ -10,9 +10,9 @@ from conftest import CYCLIC_ES
 from in_process import started
 
 from esac_mpi.config import Checkpoint
+from esac_mpi.host.errors import Unsaved
 from esac_mpi.host.stop import Stop
 from esac_mpi.record import files, read
-from esac_mpi.record.errors import Unsaved
 from esac_mpi.training import active_run
 
 ENDLESS = [*CYCLIC_ES, "--budget.generations", 100_000, "--checkpoint.every_generations", 3]

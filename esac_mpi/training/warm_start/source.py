@@ -14,12 +14,12 @@ from esac_mpi import envs
 from esac_mpi.algorithms import ALGORITHMS, head_scale_of
 from esac_mpi.config import NAMES, Config, PolicyNetwork, as_words, table_of
 from esac_mpi.config.fields import shown, value_of
+from esac_mpi.host.errors import unread
 from esac_mpi.host.run_directory import is_run
 from esac_mpi.operators.policy import Layout
 from esac_mpi.play.counters import Counters
 from esac_mpi.record import Away, Checkpoint, Refused, begun_otherwise
 from esac_mpi.record.checkpoints import newest
-from esac_mpi.record.errors import unread
 from esac_mpi.record.policies import Policy
 
 # observations that the mean and standard deviation of a policy alone count as
