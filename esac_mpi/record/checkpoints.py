@@ -15,7 +15,7 @@ from esac_mpi.host.run_directory import CHECKPOINT, METRICS, PREVIOUS
 from esac_mpi.record import files, history
 from esac_mpi.record.files import TAIL, Arrays, read
 from esac_mpi.record.history import Closed
-from esac_mpi.record.replays import REPLAY, Segment, read_segment
+from esac_mpi.record.replays import REPLAY, Segment
 
 logger = logging.getLogger(__name__)
 
@@ -62,8 +62,8 @@ def part(arrays: Arrays, *groups: str, keep: bool = False) -> Arrays:
     }
 
 
-def read_checkpoint(source: Path, whole: bool = True) -> Checkpoint:
-    """Read a checkpoint; verify its replay's segments if `whole`. Raises Unreadable."""
+def read_checkpoint(source: Path) -> Checkpoint:
+    """Read a checkpoint, and the headers of the segments that it names. Raises Unreadable."""
     arrays, attributes = read(source)
     if not {"generation", "config", "replay"} <= attributes.keys():
         raise Unreadable(f"{source}: not a checkpoint")
@@ -85,10 +85,7 @@ def read_checkpoint(source: Path, whole: bool = True) -> Checkpoint:
     )
     history.check(source.parent, closed)
     for segment in checkpoint.segments:
-        if whole:
-            read_segment(source.parent, segment)
-        else:
-            files.check(source.parent / REPLAY / segment.name)
+        files.check(source.parent / REPLAY / segment.name)
     return checkpoint
 
 
@@ -103,7 +100,7 @@ def newest(path: Path, problem: str = "") -> Checkpoint | None:
         if not file.exists():
             continue
         try:
-            checkpoint = read_checkpoint(file, whole=False)
+            checkpoint = read_checkpoint(file)
         except (OtherSchema, ConfigError) as error:
             raise Refused(
                 f"{error}. Continue with that version, or choose --fresh or another --run-dir"

@@ -27,7 +27,7 @@ from esac_mpi.record.files import Image, publish, store
 
 BEAT = 30.0  # time between two touches by the holder [s]
 WATCH = 1.5  # beats for which a holder is watched before it is taken over
-SILENT = 600.0  # time without a touch after which readers, who do not wait, take it for dead [s]
+SILENT = 120.0  # time without a touch after which readers, who do not wait, take it for dead [s]
 PATIENCE = 180.0  # for which a batch job waits for the end of the run before it [s]
 SHORT = 0.5  # for which others do [s]: a reader that asks whether the run lives holds it shortly
 # held by another process; any other error of lockf: no locks here
@@ -206,18 +206,22 @@ def ask(path: Path, patience: float = 0.0) -> None:
 def is_free(path: Path) -> bool:
     """Say whether nobody holds a directory that another process may hold; False where unknown.
 
-    Where there are no locks, a holder that has been silent for SILENT by this host's clock is none.
+    Nothing is waited for or written: a holder elsewhere, whose lock may not reach this host, counts
+    as dead once it has been silent for SILENT, by this host's clock.
     """
     try:
         with open(path / LOCK, "rb") as file:
+            silent = time.time() - os.fstat(file.fileno()).st_mtime > SILENT
+            free = ended(file.fileno())
             try:
                 fcntl.lockf(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
+                free = free or holder(file.fileno())[0] == socket.gethostname()
             except OSError as error:
-                silent = time.time() - os.fstat(file.fileno()).st_mtime > SILENT
-                return error.errno not in BUSY and (silent or ended(file.fileno()))
+                if error.errno in BUSY:
+                    return False
     except OSError:
         return False
-    return True
+    return free or silent
 
 
 def holder(descriptor: int) -> tuple[str, str, str]:

@@ -9,9 +9,7 @@ import json
 import logging
 import os
 import socket
-import time
 from collections.abc import Iterable, Iterator, Mapping
-from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -19,12 +17,12 @@ from typing import TYPE_CHECKING, Any, BinaryIO
 
 import numpy as np
 
-from esac_mpi.config import Config, ConfigError, read_toml, updated
+from esac_mpi.config import Config, read_toml, updated
 from esac_mpi.host.errors import OtherSchema, Refused, Unreadable
 from esac_mpi.host.paths import given
-from esac_mpi.host.run_directory import CHECKPOINT, CONFIG, LOCK, METRICS, PREVIOUS, is_run
+from esac_mpi.host.run_directory import CHECKPOINT, CONFIG, METRICS, PREVIOUS, is_run
 from esac_mpi.record import checkpoints, files, history, lock, replays
-from esac_mpi.record.checkpoints import Checkpoint, config_of, read_checkpoint
+from esac_mpi.record.checkpoints import Checkpoint, config_of
 from esac_mpi.record.files import TAIL, Arrays, Header
 from esac_mpi.record.history import Closed
 from esac_mpi.record.status import read_status
@@ -35,8 +33,6 @@ if TYPE_CHECKING:
 POLICY = "policy.h5"
 GROUPS = ("metrics", "timing", "final")  # what metrics.h5 holds
 OLDEST = 1  # first schema whose history can be read; docs/hdf5.md says what it lacks
-# a run of another host whose files were touched within this time lives, despite its lock [s]
-FRESH = 120.0
 
 logger = logging.getLogger(__name__)
 
@@ -190,20 +186,6 @@ def _listed(file: Any) -> tuple[list[Closed], dict[str, tuple[int, ...]]]:
     return closed, {**columns, **{f"final/{name}": shape for name, shape in final.items()}}
 
 
-@dataclass(frozen=True)
-class CheckpointFile:
-    """A checkpoint: its file, its generation, and what is wrong with it or its replay (or "")."""
-
-    source: Path
-    generation: int | None
-    problem: str = ""
-
-    @property
-    def valid(self) -> bool:
-        """Whether a run can go on from it."""
-        return not self.problem
-
-
 @dataclass
 class RunFiles:
     """A run as its files show it."""
@@ -237,24 +219,13 @@ class RunFiles:
         status = self.status.get("status", "running")
         if status != "running":
             return status
-        here = self.status.get("host") == socket.gethostname()
-        if here and self.status.get("pid") == os.getpid():
-            return status  # and closing run.lock would drop this process's lock
-        if not here and self._touched_within(FRESH):
-            return status  # locks do not reach every host
-        if not lock.is_free(self.path):
+        writer = self.status.get("host"), self.status.get("pid")
+        # of this process: closing run.lock would drop its lock
+        if writer == (socket.gethostname(), os.getpid()) or not lock.is_free(self.path):
             return status
         # it may have ended since it was opened, and said so
         last = read_status(self.path).get("status", status)
         return "dead" if last == "running" else last
-
-    def _touched_within(self, seconds: float) -> bool:
-        times = [
-            file.stat().st_mtime
-            for name in (LOCK, METRICS, CHECKPOINT)
-            if (file := self.path / name).exists()
-        ]
-        return bool(self.status) and time.time() - max(times, default=0.0) < seconds
 
     @cached_property
     def history(self) -> "pandas.DataFrame":
@@ -286,15 +257,6 @@ class RunFiles:
             )
         return self.columns.read([full])[full]
 
-    @property
-    def checkpoints(self) -> list[CheckpointFile]:
-        """The checkpoints, newest first, read whole and verified with the replay they name."""
-        return [
-            found
-            for name in (CHECKPOINT, PREVIOUS)
-            if (found := _checkpoint(self.path / name)) is not None
-        ]
-
     def newest(self) -> Checkpoint | None:
         """Read the newest sound checkpoint, None for none. Raises Refused, Unreadable."""
         return checkpoints.newest(self.path)
@@ -307,18 +269,6 @@ class RunFiles:
     def policy(self) -> tuple[Arrays, dict[str, Any]] | None:
         """The arrays and attributes of policy.h5, None before an evaluation. Raises Unreadable."""
         return files.read(self.path / POLICY, OLDEST) if (self.path / POLICY).exists() else None
-
-
-def _checkpoint(source: Path) -> CheckpointFile | None:
-    if not source.exists():
-        return None
-    try:
-        return CheckpointFile(source, read_checkpoint(source).generation)
-    except (Unreadable, ConfigError) as error:
-        generation = None
-        with suppress(Unreadable, OSError):  # the file may be sound, and its replay not
-            generation = Columns(source).attributes.get("generation")
-        return CheckpointFile(source, generation, str(error))
 
 
 def open_run(place: str | os.PathLike[str]) -> RunFiles:

@@ -2,7 +2,6 @@
 
 import json
 import re
-import shutil
 import subprocess
 import sys
 
@@ -10,7 +9,7 @@ import h5py
 import numpy as np
 import pytest
 from conftest import LEARNER, PHASES, POPULATION, ROOT, ROUTINE, STRATEGY, TASK, environment
-from read_runs import damage, make
+from read_runs import make
 from small_cem import options as drawn
 from small_erl import options as genetic
 
@@ -102,22 +101,6 @@ def fresh(tmp_path_factory):
     )
     assert done.returncode == 0, done.stderr
     return path
-
-
-def test_checkpoints_say_whether_they_are_sound(tmp_path, fresh):
-    path = tmp_path / "run"
-    shutil.copytree(fresh / "esac", path)
-    first, second = Run.open(path).checkpoints
-    assert (first.source.name, first.generation, first.valid) == ("checkpoint.h5", 7, True)
-    assert (second.source.name, second.generation, second.problem) == ("checkpoint_prev.h5", 5, "")
-    damage(path / "checkpoint.h5")
-    segment = next((path / "replay").glob("segment-00000000-*"))
-    damage(segment)
-    first, second = Run.open(path).checkpoints
-    assert (first.generation, first.valid) == (None, False)
-    assert "checkpoint.h5: truncated" in first.problem
-    assert second.generation == 5  # its own file is sound
-    assert str(segment) in second.problem
 
 
 def test_the_policy_is_read_with_its_attributes(tmp_path, fresh):

@@ -48,7 +48,7 @@ def test_an_old_run_is_read(old, name):
     assert (found.state, found.generation, found.config.algorithm, updates, steps, best) == KNOWN[
         name
     ]
-    assert [checkpoint.problem for checkpoint in found.checkpoints] == ["", ""]
+    assert found.newest().generation == found.generation
     assert (
         found.provenance["theta_sha256"]
         == json.loads((old / name / "status.json").read_text())["theta_sha256"]
