@@ -55,12 +55,11 @@ def carried_out(options: argparse.Namespace, recorder: Recorder) -> Iterator[obj
     runs = of_seeds(every, options.seeds, f"{found.id}, {options.budget}")
     folder = design.folder_of(found, options.budget, options.root)
     folder.mkdir(parents=True, exist_ok=True)
-    spent, results = running.Spent(folder), []
-    work = [(run, rest) for run in runs if (rest := running.left(run, spent)) is not None]
+    results, work = [], [run for run in runs if not running.is_done(run)]
     yield f"{folder}: {len(runs)} runs, {len(runs) - len(work)} finished"
     with (
         running.wish() as heard,
-        closing(running.carry_out(work, options.at_once, spent, heard)) as ends,
+        closing(running.carry_out(work, options.at_once, heard)) as ends,
     ):
         for result in ends:
             results.append(result)

@@ -78,9 +78,11 @@ def test_a_batch_system_that_refuses_ends_it(tmp_path, capsys, monkeypatch):
     assert len((tmp_path / "log").read_text().splitlines()) == 1
 
 
-def test_runs_that_wall_time_ends_are_no_jobs(tmp_path, capsys):
+def test_runs_that_a_clock_ends_are_no_jobs(tmp_path, capsys):
     assert (
-        experiment.main(["submit", "fig4", "--budget", "small", "--root", str(tmp_path / "runs")])
+        experiment.main(
+            ["submit", "aggregate", "--budget", "small", "--root", str(tmp_path / "runs")]
+        )
         == 2
     )
     told = capsys.readouterr()

@@ -8,7 +8,6 @@ import sys
 from argparse import Namespace
 from dataclasses import replace
 
-import numpy as np
 import pytest
 from commands import command
 from conftest import environment, run
@@ -18,7 +17,7 @@ from whole_runs import wait_for
 from esac_mpi.analysis.clock import Machine, computed
 from esac_mpi.analysis.messages import Unusable
 from esac_mpi.analysis.results import rowfiles
-from esac_mpi.config import Config, load, updated
+from esac_mpi.config import Config, updated
 from esac_mpi.record import Run
 from esac_mpi.studies.experiments import design, products, running
 
@@ -115,58 +114,42 @@ def test_an_interrupted_experiment_goes_on_where_it_was(tmp_path):
     )
 
 
-def test_wall_time_ends_a_run_and_what_it_had_counts(tmp_path, monkeypatch):
-    """A run of 4 s that has had 2: it gets 2 more, and is done then."""
+def test_training_time_ends_a_run(tmp_path):
     text = TOY.replace("budget.generations = 4", "").replace(
-        "seeds = 2", "seconds = 4\nvariants = ['ES']"
+        "seeds = 2", "seconds = 2\nvariants = ['ES']"
     )
     (one,) = planned(tmp_path / "toy.toml", text, root=tmp_path)
-    spent = running.Spent(one.run_dir.parent)
-    assert running.left(one, spent) == 4
-    one.run_dir.parent.mkdir()
-    spent.note(one, 2.0)
-    assert (
-        running.left(one, spent) == 4
-    )  # there is no such run: what is noted is of one that was removed
-    given, begin = [], running.begin
-    monkeypatch.setattr(
-        running, "begin", lambda planned, seconds: given.append(seconds) or begin(planned, seconds)
-    )
-    (result,) = running.carry_out([(one, 2.0)], 1, spent, [])
+    assert (one.config.budget.seconds, one.config.budget.nominal_steps) == (2.0, 0)
+    assert not running.is_done(one)
+    (result,) = running.carry_out([one], 1, [])
     files = Run.open(one.run_dir)
-    assert (result.how, files.status["status"]) == ("done", "requeue")
-    assert given == [2.0]
-    assert (one.run_dir.parent / "spent/cyclic-ES-seed0.txt").read_text() == "4.0\n"
-    assert running.left(one, running.Spent(one.run_dir.parent)) is None
-    assert running.left(replace(one, seconds=10.0), running.Spent(one.run_dir.parent)) == 6
+    assert (result.how, files.status["status"]) == ("done", "complete")
+    assert 2 <= files.columns["timing/wall_seconds"][-1] < 4
+    assert running.is_done(one)
 
 
-def test_what_is_left_of_a_run(tmp_path):
+def test_what_is_done(tmp_path):
     config = configured(algorithm="es")
-    one, spent = a_run(tmp_path, config), running.Spent(tmp_path)
-    assert running.left(one, spent) == np.inf
+    one = a_run(tmp_path, config)
+    assert not running.is_done(one)
     finished(one.run_dir, config)
-    assert running.left(one, spent) is None
+    assert running.is_done(one)
     more = replace(one, config=updated(config, {"budget.nominal_steps": 2_000_000}))
-    assert running.left(more, spent) == np.inf  # its budget was raised
+    assert not running.is_done(more)  # its budget was raised
     with pytest.raises(Unusable, match=r"other settings:\n  es\.sigma: 0\.02 -> 0\.1"):
-        running.left(replace(one, config=updated(config, {"es.sigma": 0.1})), spent)
-    half = a_run(tmp_path, config, seconds=50.0, name="half")
-    finished(half.run_dir, config, status="requeue")
-    assert running.left(half, spent) == 20  # its own history has 30
-    spent.note(half, 49.5)
-    assert running.left(half, spent) is None
-    failed = a_run(tmp_path, config, seconds=20.0, name="failed")
-    finished(failed.run_dir, config, status="failed")
-    assert running.left(failed, spent) == running.TOLERANCE  # it had 30
+        running.is_done(replace(one, config=updated(config, {"es.sigma": 0.1})))
+    for status in ("requeue", "failed"):
+        half = a_run(tmp_path, config, name=status)
+        finished(half.run_dir, config, status=status)
+        assert not running.is_done(half)
 
 
 def test_a_run_that_is_not_done_is_named_and_one_of_other_settings_refused(tmp_path, capsys):
-    text = TOY.replace("budget.generations = 4", "").replace("seeds = 2", "seconds = 31")
+    text = TOY.replace("seeds = 2", "")
     path, written = write(tmp_path / "toy.toml", text), []
     done, short = planned(tmp_path / "toy.toml", text, root=tmp_path)
-    finished(done.run_dir, done.config, wall=30.5, status="requeue")
-    finished(short.run_dir, short.config, wall=29.5, status="requeue")
+    finished(done.run_dir, done.config)
+    finished(short.run_dir, short.config, status="requeue")
     arguments = ["draw", path, "--budget", "smoke", "--root", str(tmp_path)]
     assert experiment.main(arguments, recorder(written)) == 0
     assert written == [
@@ -212,7 +195,7 @@ def test_how_a_run_ended(tmp_path, status, over, interrupted, code, how):
             json.dumps({**told, "pid": 1})
         )  # another process's, which has ended
     going = running.Going(
-        one, Namespace(returncode=code), 0.0, 0.0, None, over=over, interrupted=interrupted
+        one, Namespace(returncode=code), 0.0, None, over=over, interrupted=interrupted
     )
     assert running.outcome(going).how == how
 
@@ -230,41 +213,23 @@ def test_a_status_of_an_earlier_start_does_not_tell_how_this_one_ended(
     one = a_run(tmp_path, configured(algorithm="es"))
     finished(one.run_dir, one.config, status=status)
     before = running.stamp(one.run_dir / "status.json")
-    going = running.Going(
-        one, Namespace(returncode=code), 0.0, 0.0, before, interrupted=interrupted
-    )
+    going = running.Going(one, Namespace(returncode=code), 0.0, before, interrupted=interrupted)
     assert running.outcome(going).how == how
 
 
-def test_nothing_goes_on_where_the_loop_or_its_reader_fails(tmp_path, monkeypatch):
-    """Of two runs one ends at once; then it cannot be noted, or who asked does not want more."""
-    ending, lasting = (
-        a_run(tmp_path, Config(), seconds=9.0, name=name) for name in ("ending", "lasting")
-    )
+def test_nothing_goes_on_where_its_reader_wants_no_more(tmp_path, monkeypatch):
+    """Of two runs one ends at once; then who asked does not want more."""
+    ending, lasting = (a_run(tmp_path, Config(), name=name) for name in ("ending", "lasting"))
     lines = {"ending": "", "lasting": "import time; time.sleep(60)"}
     monkeypatch.setattr(
         running, "command", lambda planned: [sys.executable, "-c", lines[planned.run_dir.name]]
     )
     begun, begin = [], running.begin
     monkeypatch.setattr(running, "begin", lambda *run: begun.append(begin(*run)) or begun[-1])
-    results = running.carry_out([(ending, 9.0), (lasting, 9.0)], 2, running.Spent(tmp_path), [])
+    results = running.carry_out([ending, lasting], 2, [])
     assert (next(results).how, begun[1].process.poll()) == ("failed", None)
     results.close()
     assert begun[1].process.poll() == -signal.SIGTERM
-    with pytest.raises(FileNotFoundError):
-        next(
-            running.carry_out(
-                [(ending, 9.0), (lasting, 9.0)], 2, running.Spent(tmp_path / "none"), []
-            )
-        )
-    assert begun[3].process.poll() == -signal.SIGTERM
-
-
-def test_a_run_of_so_much_wall_time_ends_without_us(tmp_path):
-    line = running.command(replace(a_run(tmp_path, Config(), seconds=60.0), line=["--seed", "3"]))
-    config, _ = load(line[3:])
-    assert (config.seed, config.max_hours) == (3, 0.2)  # 120 + 600 s
-    assert "--max-hours" not in running.command(a_run(tmp_path, Config()))
 
 
 def test_a_failed_run_is_named_and_the_others_go_on(tmp_path, monkeypatch, capsys):
@@ -299,11 +264,11 @@ def test_a_failed_run_is_named_and_the_others_go_on(tmp_path, monkeypatch, capsy
 
 def test_runs_on_ranks_have_the_machine_to_themselves(tmp_path):
     single, parallel = a_run(tmp_path, Config()), a_run(tmp_path, Config(), ranks=2)
-    going = [running.Going(single, None, 0.0, 0.0, None)]
+    going = [running.Going(single, None, 0.0, None)]
     assert [running.room(single, going, n) for n in (1, 2)] == [False, True]
     assert running.room(parallel, [], 1)
     assert not running.room(parallel, going, 8)
-    assert not running.room(single, [running.Going(parallel, None, 0.0, 0.0, None)], 8)
+    assert not running.room(single, [running.Going(parallel, None, 0.0, None)], 8)
     assert running.command(parallel)[1:3] == ["-n", "2"]
     assert running.command(single)[:3] == [sys.executable, "-m", "esac_mpi"]
 
@@ -375,21 +340,19 @@ def test_a_computed_clock_ends_a_run_that_goes_on_for_a_later_one(tmp_path):
     text = TOY.replace("budget.generations = 4", "checkpoint.every_generations = 10")
     text = text.replace("seeds = 2", "clock = {ranks = 4, seconds = 1}\nvariants = ['ES']")
     (one,) = planned(tmp_path / "toy.toml", text, root=tmp_path)
-    spent = running.Spent(one.run_dir.parent)
-    assert (one.clock, one.config.budget.env_steps, running.left(one, spent)) == (
-        design.Computed(4, 1.0), design.UNLIMITED, np.inf,
-    )  # fmt: skip
-    (result,) = running.carry_out([(one, np.inf)], 1, spent, [])
-    assert (result.how, running.left(one, spent)) == ("done", None)
+    assert (one.clock, one.config.budget.env_steps) == (design.Computed(4, 1.0), design.UNLIMITED)
+    assert not running.is_done(one)
+    (result,) = running.carry_out([one], 1, [])
+    assert (result.how, running.is_done(one)) == ("done", True)
     first = Run.open(one.run_dir)
     assert 1 <= computed(first, Machine(4))[-1] < first.columns["timing/wall_seconds"][-1]
     more = replace(one, clock=design.Computed(4, 2 * float(computed(first, Machine(4))[-1])))
-    assert running.left(more, spent) == np.inf
-    (result,) = running.carry_out([(more, np.inf)], 1, spent, [])
-    assert (result.how, running.left(more, spent)) == ("done", None)
-    assert not (one.run_dir.parent / "spent").exists()
+    assert not running.is_done(more)
+    (result,) = running.carry_out([more], 1, [])
+    assert (result.how, running.is_done(more)) == ("done", True)
 
 
 def test_a_run_that_computed_time_ends_ends_without_us(tmp_path):
     line = running.command(replace(a_run(tmp_path, Config()), clock=design.Computed(8, 90.0)))
     assert line[-2:] == ["--max-hours", f"{(20 * 720 + 600) / 3600:.6g}"]
+    assert "--max-hours" not in running.command(a_run(tmp_path, Config()))

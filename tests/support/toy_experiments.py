@@ -58,8 +58,8 @@ def configured(**values):
     )
 
 
-def a_run(tmp_path, config, ranks=0, seconds=0.0, name="run"):
-    return design.Planned("t", "v", "", config.seed, ranks, seconds, [], tmp_path / name, config)
+def a_run(tmp_path, config, ranks=0, name="run"):
+    return design.Planned("t", "v", "", config.seed, ranks, [], tmp_path / name, config)
 
 
 def finished(path, config, wall=30.0, status="complete", ranks=1):

@@ -45,7 +45,7 @@ OURS = (
 ROOT = Path.cwd() if OURS else shipped()
 FOLDER = ROOT / "configs/experiments"
 MEASURED = "random"  # a file there that is no experiment: what a command has measured
-UNLIMITED = 10**12  # environment steps of a run that time ends
+UNLIMITED = 10**12  # environment steps of a run that its computed clock ends
 
 
 def names() -> list[str]:
@@ -258,7 +258,7 @@ def planned(found: Experiment, b: Budget, task: str, value: Any, variant: str) -
     tokens = [token for key, entry in settings.items() for token in (f"--{key}", *as_words(entry))]
     clock = b.clock and replace(b.clock, core=cores.core(found.costs, task, algorithm, found.id))
     return Planned(
-        task, variant, text, 0, 0, float(b.seconds), [*start, "--algorithm", algorithm, "--seed", "0", *tokens],
+        task, variant, text, 0, 0, [*start, "--algorithm", algorithm, "--seed", "0", *tokens],
         Path("-".join(map(file_name, parts))),
         configured(path, {**settings, "algorithm": algorithm}, f"{found.id}: {task}, {variant}"), clock,
     )  # fmt: skip
@@ -284,8 +284,10 @@ def resolved(
         if name in mine:
             raise Unusable(f"{found.id}: variants.{variant} sets {name}: {why}")
         del settings[name]
+    if b.seconds:
+        settings["budget.minutes"] = b.seconds / 60
     limits = {name for name in settings if name.startswith("budget.")}
-    if not limits and (b.seconds or b.clock):
+    if not limits and b.clock:
         limits, settings["budget.env_steps"] = {"budget.env_steps"}, UNLIMITED
     if limits:  # an experiment that names a limit means no other
         settings |= {name: 0 for name in base if name.startswith("budget.") and name not in limits}
@@ -312,10 +314,6 @@ def configured(path: str, settings: Settings, what: str) -> Config:
     except ConfigError as error:
         raise Unusable(f"{what}: {error}") from error
     refuse_automatic(config, what)
-    if config.budget.minutes:
-        raise Unusable(
-            f"{what}: budget.minutes = {config.budget.minutes:g}: an experiment's time is seconds = N of its budget"
-        )
     return config
 
 

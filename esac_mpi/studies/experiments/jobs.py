@@ -19,13 +19,13 @@ SCRIPTS = Path("jobs")  # the shipped job scripts
 def submitted(id: str, budget_name: str, root: Path, dry_run: bool) -> Iterator[object]:
     """Write the lists of jobs, one for each number of ranks, and submit them where there is a batch system.
 
-    Raises Unusable where time ends the runs, Failed.
+    Raises Unusable where a clock ends the runs, Failed.
     """
     found = design.experiment(id)
     budget = design.chosen(found, budget_name)
-    if budget.seconds or budget.clock:
+    if budget.clock:
         raise Unusable(
-            "runs of this budget are ended by time, which `run` gives them; as jobs they would go on:"
+            "runs of this budget are ended by their computed clock, at which `run` looks; as jobs they would go on:"
             " choose another budget, or run it here"
         )
     system = next((name for name in ("sbatch", "qsub") if shutil.which(name)), "")

@@ -40,7 +40,7 @@ class Budget:
     """How much of an experiment is run. Empty lists: all that the experiment has."""
 
     seeds: int = 1
-    seconds: float = 0.0  # wall time of a run [s]; 0 = to the end of its own budget
+    seconds: float = 0.0  # training time of a run [s], its budget.minutes; 0 = as its settings say
     clock: Computed | None = None  # in its place the computed time on other ranks
     cores: int = 1  # ranks of a job of an algorithm with a population; others have one
     # each run once on each of these numbers of ranks
@@ -80,7 +80,6 @@ class Planned:
     value: str  # of the swept field as text, "" without a sweep
     seed: int
     ranks: int  # 0 = without mpirun
-    seconds: float
     line: list[str]  # arguments but for --run-dir
     run_dir: Path
     config: Config

@@ -27,8 +27,7 @@ def drawn(
 
     Raises Unusable where there is no run to make them from, or one of other settings.
     """
-    spent = running.Spent(folder)
-    opened = [(run, running.files_of(run), running.left(run, spent) is None) for run in runs]
+    opened = [(run, running.files_of(run), running.is_done(run)) for run in runs]
     there = [
         (run, files, over) for run, files, over in opened if files is not None and files.generation
     ]

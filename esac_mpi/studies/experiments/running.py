@@ -1,13 +1,10 @@
-"""Carry out the runs of an experiment: so many at once, each to its end or for its time, and again from where it was.
+"""Carry out the runs of an experiment: so many at once, each to its end, and again from where it was.
 
-A run with a number of ranks has the machine to itself. Time is wall time, or what its clock would be on other ranks
-(analysis/clock), which is the same however many go on at once; the run ends once what it has published passes that. Wall time counts from where a run says that it goes on, without imports;
-what it has had is kept in spent/ beside the runs, and is no less than its own history says. Interrupted (by a signal),
-the runs save themselves, and the next start goes on.
+A run with a number of ranks has the machine to itself. A run that the computed clock ends (analysis/clock) is told so once
+what it has published passes its time, which is the same however many go on at once. Interrupted (by a signal), the runs
+save themselves, and the next start goes on.
 """
 
-import math
-import os
 import shutil
 import signal
 import subprocess
@@ -19,7 +16,6 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from esac_mpi.analysis.clock import computed
-from esac_mpi.analysis.measures import last
 from esac_mpi.analysis.messages import Unusable
 from esac_mpi.config import Config, ConfigError, differences, flatten, updated
 from esac_mpi.config.bounds import AUTO
@@ -29,11 +25,10 @@ from esac_mpi.record import Refused, Run, RunFiles, Unreadable
 from esac_mpi.studies.experiments.plan import Computed, Planned
 
 STATUS, METRICS = "status.json", "metrics.h5"
-TOLERANCE = 1.0  # a run that has had its wall time but for this is done [s]
 POLL = 0.1  # [s]
 # times its processor time at most, what a run that its clock ends may last without us
 CROWDED = 20.0
-SPARE = 600.0  # beside twice its wall time, what a run may last without us [s]
+SPARE = 600.0  # beside that [s]
 
 
 @dataclass
@@ -42,18 +37,11 @@ class Going:
 
     planned: Planned
     process: subprocess.Popen
-    seconds: float  # its wall time [s]
     start: float  # of its process, on the monotonic clock [s]
     before: tuple[int, int] | None  # status.json as an earlier start has left it
-    end: float = math.inf  # when its wall time is over, known once it has begun [s]
     over: bool = False  # whether it was told so
     interrupted: bool = False  # whether it was told to stop before that
     seen: tuple[int, int] | None = None  # metrics.h5 as its clock was last computed from
-
-    @property
-    def unused(self) -> float:
-        """What it has left of its wall time [s]."""
-        return 0.0 if self.over else min(self.seconds, self.end - time.monotonic())
 
     @property
     def taken_up(self) -> bool:
@@ -71,10 +59,8 @@ class Going:
         self.process.send_signal(signal.SIGUSR1 if self.planned.ranks > 1 else signal.SIGTERM)
 
     def watch(self) -> None:
-        """Begin to count once the run says that it goes on; end it when its time is over."""
-        if self.end == math.inf and self.taken_up:
-            self.end = time.monotonic() + self.seconds
-        if not self.over and (time.monotonic() >= self.end or self._passes_its_clock()):
+        """End it when its computed time is over."""
+        if not self.over and self._passes_its_clock():
             self.over = True
             self._end()
 
@@ -141,60 +127,27 @@ def log_of(planned: Planned) -> Path:
     return planned.run_dir.parent / "logs" / f"{planned.run_dir.name}.txt"
 
 
-class Spent:
-    """The wall time that each run of a folder has had [s]: a file each, since several machines may share the folder."""
+def is_done(planned: Planned) -> bool:
+    """Tell whether a run is complete, or has passed the time of its computed clock.
 
-    def __init__(self, folder: Path) -> None:
-        self._folder = folder / "spent"
-
-    def of(self, planned: Planned, run: RunFiles | None) -> float:
-        """Return the time of a run, no less than its history says; 0 for a run that is not there."""
-        if not run:
-            return 0.0
-        return max(self._noted(planned.run_dir.name), last(run, "wall_seconds", "timing") or 0.0)
-
-    def note(self, planned: Planned, seconds: float) -> None:
-        """Write down what a run has had in all."""
-        self._folder.mkdir(exist_ok=True)
-        file = self._folder / f"{planned.run_dir.name}.txt"
-        part = file.with_name(f"{file.name}.tmp.{os.getpid()}")
-        part.write_text(f"{seconds:.1f}\n")
-        os.replace(part, file)
-
-    def _noted(self, name: str) -> float:
-        try:
-            return float((self._folder / f"{name}.txt").read_text())
-        except FileNotFoundError:
-            return 0.0
-
-
-def left(planned: Planned, spent: Spent) -> float | None:
-    """Return the wall time that a run still has, inf where its own budget or its computed clock ends it, None if it is done.
-
-    A run that failed or died is not done, however long it lasted, but one that had passed the time of its clock. Raises Unusable
-    where there is one of other settings.
+    Raises Unusable where there is one of other settings.
     """
     run = files_of(planned)
-    if run and (changed := differences(run.config, as_begun(planned.config, run))):
+    if run is None:
+        return False
+    if changed := differences(run.config, as_begun(planned.config, run)):
         listing = "".join(f"\n  {name}: {was!r} -> {now!r}" for name, (was, now) in changed.items())
         raise Unusable(
             f"{planned.run_dir} holds a run of other settings:{listing}\nRemove it, or choose another --root"
         )
-    if run and planned.ranks not in (0, run.provenance.get("ranks")):
+    if planned.ranks not in (0, run.provenance.get("ranks")):
         made = f"{planned.run_dir} was made on {run.provenance.get('ranks')} rank(s), and is planned on {planned.ranks}"
         raise Unusable(
             f"{made}: did a job script's LAUNCH start another number? Remove it, or choose another --root"
         )
-    if run and run.state == "complete" and run.config.budget == planned.config.budget:
-        return None
-    if planned.clock and passes(run, planned.clock):
-        return None
-    if not planned.seconds:
-        return float("inf")
-    rest = planned.seconds - spent.of(planned, run)
-    if run and run.state in ("failed", "dead"):
-        return max(rest, TOLERANCE)
-    return rest if rest > TOLERANCE else None
+    if run.state == "complete" and run.config.budget == planned.config.budget:
+        return True
+    return planned.clock is not None and passes(run, planned.clock)
 
 
 def command(planned: Planned) -> list[str]:
@@ -203,15 +156,13 @@ def command(planned: Planned) -> list[str]:
     mpirun = str(beside) if beside.exists() else shutil.which("mpirun") or "mpirun"
     launcher = [mpirun, "-n", str(planned.ranks)]
     program = [sys.executable, "-m", "esac_mpi", *planned.line, "--run-dir", str(planned.run_dir)]
-    limit = 2 * planned.seconds
-    if planned.clock:  # of which wall time has no bound where other work has the cores
-        limit = CROWDED * planned.clock.ranks * planned.clock.seconds
-    if limit:  # we end it; should we be killed, it ends itself
-        program += ["--max-hours", f"{(limit + SPARE) / 3600:.6g}"]
+    if planned.clock:  # we end it; should we be killed, it ends itself
+        limit = CROWDED * planned.clock.ranks * planned.clock.seconds + SPARE
+        program += ["--max-hours", f"{limit / 3600:.6g}"]
     return [*launcher, *program] if planned.ranks > 1 else program
 
 
-def begin(planned: Planned, seconds: float) -> Going:
+def begin(planned: Planned) -> Going:
     """Start a run, in a session of its own: signals from the terminal reach it through us alone."""
     log = log_of(planned)
     log.parent.mkdir(parents=True, exist_ok=True)
@@ -220,7 +171,7 @@ def begin(planned: Planned, seconds: float) -> Going:
         process = subprocess.Popen(
             command(planned), stdout=stream, stderr=subprocess.STDOUT, start_new_session=True
         )
-    return Going(planned, process, seconds, time.monotonic(), before)
+    return Going(planned, process, time.monotonic(), before)
 
 
 def outcome(going: Going) -> Ended:
@@ -254,10 +205,8 @@ def wish() -> Iterator[list[int]]:
             signal.signal(number, handler)
 
 
-def carry_out(
-    work: list[tuple[Planned, float]], at_once: int, spent: Spent, heard: list[int]
-) -> Generator[Ended, None, None]:
-    """Run what is to be run, each for the wall time beside it [s]; yield each as it ends.
+def carry_out(work: list[Planned], at_once: int, heard: list[int]) -> Generator[Ended, None, None]:
+    """Run what is to be run; yield each as it ends.
 
     Every signal heard is passed on, as SIGTERM or, to a launcher, SIGUSR1: all that go on save themselves, and nothing new is
     started. Left in the middle, by an error here or in who reads this, it waits until they have.
@@ -265,14 +214,12 @@ def carry_out(
     waiting, going, told = list(work), list[Going](), 0
     try:
         while going or (waiting and not heard):
-            while waiting and not heard and room(waiting[0][0], going, at_once):
-                going.append(begin(*waiting.pop(0)))
+            while waiting and not heard and room(waiting[0], going, at_once):
+                going.append(begin(waiting.pop(0)))
             told = wait(going, heard, told)
             for one in list(going):
                 if one.process.poll() is not None:
                     going.remove(one)
-                    if one.planned.seconds:
-                        spent.note(one.planned, one.planned.seconds - one.unused)
                     yield outcome(one)
                 else:
                     one.watch()
