@@ -27,7 +27,7 @@ from collections.abc import Iterator
 
 from esac_mpi.analysis.command import add_machine, ended, machine_of, parser, refuse_unread, written
 from esac_mpi.analysis.messages import Unusable
-from esac_mpi.analysis.results import aggregate_page, speeds
+from esac_mpi.analysis.results import aggregate_page
 from esac_mpi.analysis.results.rowfiles import read
 from esac_mpi.analysis.results.scores import POLICIES, by_task, random_returns, study, tell
 from esac_mpi.analysis.results.standings import MEASURES, document
@@ -109,10 +109,7 @@ def aggregate(options: argparse.Namespace) -> Iterator[object]:
 
         yield from save(figure(scores, options.of, wall), options.out)
         return
-    text = [aggregate_page.document(scores, options.of, wall)]
-    if wall.machine:
-        text += ["", *speeds.table(runs, scores.variants)]
-    yield from written("\n".join(text), options.out)
+    yield from written(aggregate_page.document(scores, options.of, wall), options.out)
 
 
 def command_line() -> argparse.ArgumentParser:

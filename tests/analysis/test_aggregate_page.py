@@ -1,15 +1,13 @@
 """The page and the picture of an aggregate: which numbers and words stand where."""
 
-import dataclasses
-
 import pytest
 from commands import command
 from result_rows import stored
 from scored_runs import SIX, finals, run, scored
 
 from esac_mpi.analysis.figures import plt
-from esac_mpi.analysis.results import aggregate_page, aggregate_picture, speeds
-from esac_mpi.analysis.results.traces import Wall, sections
+from esac_mpi.analysis.results import aggregate_page, aggregate_picture
+from esac_mpi.analysis.results.traces import Wall
 
 results = command("results")
 
@@ -83,36 +81,6 @@ def test_the_page_says_how_its_policy_was_chosen():
         )
 
 
-def test_core_time_of_the_same_work_stands_beside_computed_times():
-    """Of 97 s on a core 10 are not updates': 87 ms each of 1,000; ES has 60 s for 2,000 steps; seed 1 of SAC took twice that."""
-
-    def traces(label, clock, updates, steps, seeds=(0,)):
-        rows = [run(label, s, [(6, 7.0)], clock=c) for s, c in zip(seeds, clock, strict=True)]
-        return sections(
-            dataclasses.replace(row, gradient_updates=updates, env_steps=steps)
-            for one in rows
-            for row in one
-        )["A-v0"][label]
-
-    es, sac = (
-        traces("ES", ["own 60 8"], 0, 2000),
-        traces("SAC", ["own 97 95;inf 10 8", "own 184 180;inf 10 8"], 1000, 1000, (0, 1)),
-    )
-    none = traces(
-        "TD3", ["own 5;inf 4.999"], 0, 1000
-    )  # not begun to learn: what is left is rounding
-    lines = list(
-        speeds.table({"A-v0": {"ES": es, "SAC": sac, "TD3": none}}, ["SAC", "ES", "TD3", "PPO"])
-    )
-    assert lines[4:] == [
-        "| task | SAC | ES | TD3 | PPO |",
-        "| --- | --- | --- | --- | --- |",
-        "| A-v0 | 87 ms to 174 ms | 30,000 us | 5,000 us | - |",
-        "",
-        "Most between runs of one variant on one task: a factor of 2.00 (SAC, A-v0).",
-    ]
-
-
 def test_without_the_variant_that_is_asked_for_none_is_compared(capsys):
     text = aggregate_page.document(scored(ROWS), "PPO", SIX)
     assert [line for line in text.splitlines() if line.startswith("#")] == [
@@ -168,7 +136,6 @@ def test_the_command_compares_at_computed_time_and_marks_it(tmp_path, capsys):
     told = capsys.readouterr()
     assert told.out.startswith("Normalised returns at 5 s of wall time, computed for 4 ranks. ")
     assert "| ES | 1 | 0.50 | 0.50 | 0.50 |" in told.out
-    assert "### How fast the cores were" in told.out
     assert "as they ended, they are compared" in told.err
     text, picture = tmp_path / "new" / "a.md", tmp_path / "new" / "a.png"
     assert results.main([*line, "--ranks", "4", "--out", str(text)]) == 0

@@ -275,15 +275,13 @@ def test_a_cell_says_what_the_run_says(tmp_path, later):
     run = run_of(tmp_path / "run", rows, **{"esac.learner_lag": later})
     (text,) = grid.texts(run, np.array([run.generation - 1]))
     found = grid.parsed(text)
-    for i, ranks in enumerate(grid.RANKS):
+    for ranks in grid.RANKS:
         assert grid.at(found, Machine(ranks)) == pytest.approx(at(run, ranks)[-1], rel=1e-3)
-        assert found["inf"][i] == pytest.approx(at(run, ranks, np.inf)[-1], rel=1e-3)
     if not later:
-        assert text.startswith("own 21.8 14.3 11.3 11;")
-        assert text.endswith(";inf 18.8 11.3 8.301 8.001 8.002 8.002 8.003")
+        assert text == "own 21.8 14.3 11.3 11"
 
 
-@pytest.mark.parametrize("text", ["own", "own x", "own 1;", "inf 3", "own " + "1 " * 12])
+@pytest.mark.parametrize("text", ["", "own", "own x", "inf 3", "own " + "1 " * 12])
 def test_a_damaged_cell_is_refused(text):
     with pytest.raises(ValueError, match=r".*"):
         grid.parsed(text)

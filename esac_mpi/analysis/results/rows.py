@@ -58,7 +58,7 @@ class Row:
     complete: bool
     """Whether this is the last row of a run that is done: to the end of its budget, or of its wall time."""
     clock: str = ""
-    """When it would have stood there on other ranks and with another learner (clock/grid.py); "" where that is not known."""
+    """When it would have stood there on other ranks (clock/grid.py); "" where that is not known."""
     settings: str = ""
     """In a run's first row: a digest of what decides how it learned, but seed and task, and of its clock's core; "" else."""
     changed: str = ""

@@ -68,8 +68,8 @@ def on_machine(rows: Iterable[Row], machine: Machine) -> list[Row]:
     return [dataclasses.replace(row, wall_seconds=grid.at(clock_of(row), machine)) for row in rows]
 
 
-def clock_of(row: Row) -> grid.Times:
-    """Return when a row's run would have stood there, by ranks and updates/s. Raises Unusable."""
+def clock_of(row: Row) -> np.ndarray:
+    """Return when a row's run would have stood there, on each of grid.RANKS [s]. Raises Unusable."""
     name = f"{', '.join(filter(None, row.run[:5]))}, seed {row.seed}, generation {row.generation}"
     if not row.clock:
         raise Unusable(
