@@ -29,7 +29,6 @@ class Replay:
         self.added = 0
         self._first = 0  # the oldest transition ever put into this ring
         self._held: int | None = None
-        self._apart = False  # whether these are other rows than the ranks'
         self.rewritten = 0  # how often rows came in another way than by being added
         self.columns = columns(observation_size, action_size)
         numbers = width(observation_size, action_size)
@@ -84,22 +83,8 @@ class Replay:
         write_ring(self._rows, newest, self.added)
 
     def advance(self, count: int) -> None:
-        """Take in so many transitions that others have written. Raises RuntimeError where that is not the room of this replay."""
-        if self._apart:
-            raise RuntimeError(
-                "the ranks' room is smaller than what the replay holds: its budget is spent"
-            )
+        """Take in so many transitions that others have written."""
         self.added += count
-
-    def make_room(self, count: int) -> None:
-        """Have room for `count` transitions apart from the ranks', which is smaller: a run whose budget was cut once spent.
-
-        So they are kept for a larger budget.
-        """
-        self._rows = np.zeros((count, self.width), np.float32)
-        self.capacity = count
-        self._apart = True
-        self.rewritten += 1
 
     def places(
         self,

@@ -86,16 +86,6 @@ def replay_rows(state: Any) -> np.ndarray | None:
     )
 
 
-def can_be_half_way(state: Any) -> bool:
-    """Return whether states of this kind may be saved within a generation."""
-    return any(f.metadata.get("begun") for f in fields(state))
-
-
-def is_half_way(state: Any, saved: Mapping[str, np.ndarray]) -> bool:
-    """Return whether a saved state is one within a generation, which has begun something that is not finished."""
-    return any(np.any(saved[f.name]) for f in fields(state) if f.metadata.get("begun"))
-
-
 def shares_replay(kind: Any) -> bool:
     """Return whether a kind of state has the learner's replay, on each node."""
     return any(f.metadata.get("elsewhere") for f in fields(kind))

@@ -5,7 +5,7 @@ killed. What counts is what a run of this budget ever writes: a capacity that it
 costs nothing.
 """
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from esac_mpi.algorithms import ALGORITHMS
 from esac_mpi.algorithms.declaration import Learning
@@ -47,27 +47,15 @@ def needed(config: Config, env: Env) -> int:
     return int(_row(env) * min(room(config, env.horizon), most_added(config, env.horizon)))
 
 
-def is_cut(config: Config, horizon: int, has: int, count: int) -> bool:
-    """Tell whether a smaller budget leaves too little room for `count` transitions.
-
-    has: the transitions that there is room for.
-    """
-    return count > has < room(config, horizon)
-
-
-def half_way(config: Config, horizon: int, begun: Any, restored: "Checkpoint") -> str:
-    """Say that tasks under way read transitions for which a smaller budget has no room, or "".
-
-    begun: the state as before the first generation.
-    """
-    (first, stop), rows = restored.replay_bounds, state.replay_rows(begun)
-    if rows is None or not state.is_half_way(begun, restored.state):
+def too_small(config: Config, horizon: int, restored: "Checkpoint") -> str:
+    """Say that a budget leaves no room for a replay that ranks share, as it has become; or ""."""
+    first, stop = restored.replay_bounds
+    if not state.shares_replay(ALGORITHMS[config.algorithm].State):
         return ""
-    if not is_cut(config, horizon, len(rows), stop - first):
+    if stop - first <= min(room(config, horizon), most_added(config, horizon)):
         return ""
-    why = "whose tasks read transitions for which this budget leaves no room"
-    remedy = "go on with the budget of before to the end of the generation"
-    return f"stopped within a generation, {why}: {remedy}"
+    why = f"this budget leaves no room for the {stop - first:,} transitions of its replay"
+    return f"{why}: go on with the budget of before"
 
 
 def unseen(config: Config, horizon: int) -> str:

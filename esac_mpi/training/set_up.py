@@ -18,7 +18,7 @@ from esac_mpi.operators.policy import Layout
 from esac_mpi.play import epsilon, rollout, state
 from esac_mpi.play.counters import Best
 from esac_mpi.play.params import Params, make_layout, make_policy
-from esac_mpi.record import Away, Checkpoint, Refused, Run, source
+from esac_mpi.record import Away, Refused, Run, source
 from esac_mpi.training import provenance, replay_memory
 from esac_mpi.training.active_run import (
     Job,
@@ -213,21 +213,15 @@ def begin(job: Job, fresh: bool, origin: dict[str, Any]) -> Run | None:
     if job.world.rank:
         return None
     path, follows = run_directory(job.config), job.config.own.follows
-    if follows or state.can_be_half_way(job.state):
+    if follows or state.replay_rows(job.state) is not None:
         restored = Run.foresee(path, job.config, origin, fresh, waits=True).restored
-        refuse_half_way(job, path, restored)
+        if restored and (why := replay_memory.too_small(job.config, job.env.horizon, restored)):
+            raise Refused(f"{path}: {why}")
         if restored is None and follows:
             state.follow(job.state, source(job.config, path, origin))
     run = Run.begin(path, job.config, origin, fresh)
     log.append_to(run.path / "log.txt", 0, platform.node())
     return run
-
-
-def refuse_half_way(job: Job, path: Path, restored: Checkpoint | None) -> None:
-    """Raise Refused for a run that does not go on within a generation under a smaller budget."""
-    horizon = job.env.horizon
-    if restored and (why := replay_memory.half_way(job.config, horizon, job.state, restored)):
-        raise Refused(f"{path}: {why}")
 
 
 def source_of(job: Job, fresh: bool, origin: dict[str, Any]) -> "Source | None":
@@ -273,13 +267,6 @@ def restore(job: Job, origin: dict[str, Any], source: "Source | None" = None) ->
     replay: Any = None if job.learner is None else job.learner.replay
     try:
         if job.learner is not None:
-            first, stop = saved.replay_bounds
-            count = stop - first
-            if replay is not None and replay_memory.is_cut(
-                job.config, job.env.horizon, replay.capacity, count
-            ):
-                refuse_half_way(job, run.path, saved)  # another start was here since `begin` looked
-                replay.make_room(count)
             run.restore_replay(replay)  # first: it may go back to the checkpoint before
             saved = run.restored or saved
             job.learner.load(saved.learner)

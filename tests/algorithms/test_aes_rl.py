@@ -270,7 +270,7 @@ def test_a_generation_given_up_beyond_the_budget_is_finished_and_only_then_the_r
     assert 0 < given_up[0] < 6
     monkeypatch.setattr(directory, "WRITTEN", 2**20)
     less = [*SMALL, *TASK, "--budget.nominal_steps", 100, "--run-dir", tmp_path / "parts"]
-    said = "stopped within a generation, whose tasks read transitions for which this budget leaves no room: go on with the budget"
+    said = "transitions of its replay: go on with the budget of before"
     before = (tmp_path / "parts" / "status.json").read_text()
     assert (checked(*less), said in " ".join(capfd.readouterr().out.split())) == (2, True)
     assert (started(*less), said in capfd.readouterr().err) == (2, True)

@@ -121,18 +121,6 @@ def test_a_graph_is_captured_once_for_each_sequence_and_for_standardised_rows(fo
         assert graphs(learner) == expected * kinds
 
 
-def test_a_ring_of_another_size_is_captured_anew():
-    plain, fast = sac(), captured(sac())
-    for learner in (plain, fast):
-        phase(learner, 0)
-        kept = learner.replay.rows(0, learner.replay.added)
-        learner.replay.make_room(700)
-        learner.replay.restore(0, kept)
-        phase(learner, 1)
-    assert graphs(fast) == 4
-    assert same(plain.arrays(), fast.arrays())
-
-
 def test_a_smaller_ring_than_that_of_the_last_places_is_captured_too():
     learner = captured(sac())
     phase(learner, 0)
@@ -178,10 +166,6 @@ def test_a_mirror_has_the_rows_of_its_replay_wherever_these_came_from():
     assert not mirror.follow()
     rows = replay.places(random, 100)
     assert np.array_equal(mirror.rows.numpy()[rows], replay.ring[rows])
-    replay.make_room(60)
-    replay.restore(0, {name: column[:0] for name, column in replay.rows(50, 50).items()})
-    assert mirror.follow()
-    assert mirror.rows.shape == (60, 5)
 
 
 def test_what_they_take_on_the_device_is_known_from_the_shapes():

@@ -1,11 +1,8 @@
 """The lines about a start: its settings, its task, and whether it begins, goes on or refuses."""
 
-from contextlib import suppress
-
 import numpy as np
 
 from esac_mpi import envs, learners
-from esac_mpi.algorithms import ALGORITHMS
 from esac_mpi.comm import World
 from esac_mpi.config import NAMES, Budget, Config, ConfigError, in_numbers, updated
 from esac_mpi.config.fields import value_of
@@ -13,7 +10,7 @@ from esac_mpi.envs import probe
 from esac_mpi.play import epsilon, state
 from esac_mpi.play.counters import Counters
 from esac_mpi.play.params import Params, make_layout
-from esac_mpi.record import Checkpoint, Run, source
+from esac_mpi.record import Run, source
 from esac_mpi.training import provenance, replay_memory, set_up
 from esac_mpi.training.active_run import spent
 from esac_mpi.training.check.memory import begun
@@ -109,29 +106,19 @@ def foreseen(
         return lines, config.budget
     generation, counters = saved.generation, Counters()
     state.load(counters, saved.state, "counters.")
+    if env and (why := replay_memory.too_small(config, env.horizon, saved)):
+        return [Line("run", f"refused at generation {generation}", why, True)], None
     done = spent(config, generation, counters, saved.wall_seconds)
     if end := set_up.at_once(config, run, done):
         code, message = end
         found = f"{'failed' if code else 'finished'} at generation {generation}"
         return [Line("run", found, message, bool(code), code)], None
-    if why := half_way(config, env, world, saved):
-        return [Line("run", f"refused at generation {generation}", why, True)], None
     changed = "; ".join(run.task_changed)
     if changed:
         changed = f"the task has changed: {changed}; the best policy begins anew"
     counts = counters.env_steps, counters.nominal_steps, saved.wall_seconds
     found = f"goes on from generation {generation}, {saved.source.name}"
     return [Line("run", found, changed)], config.budget.left(generation, *counts)
-
-
-def half_way(config: Config, env: envs.Env | None, world: World, restored: Checkpoint) -> str:
-    """Say why a run does not go on within a generation under a smaller budget; empty if it does."""
-    if env is None or not state.can_be_half_way(ALGORITHMS[config.algorithm].State):
-        return ""
-    with suppress(*NO_START):  # which other lines tell
-        initial = begun(config, env, world.size)[1]
-        return replay_memory.half_way(config, env.horizon, initial, restored)
-    return ""
 
 
 def begun_from(
