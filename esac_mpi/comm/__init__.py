@@ -8,14 +8,11 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from esac_mpi.comm import contracts
     from esac_mpi.comm.headers import DivergedError, boards
     from esac_mpi.comm.launch import LaunchError, abort, binding, check_launcher, library
     from esac_mpi.comm.node import free_memory
     from esac_mpi.comm.world import World
     from esac_mpi.host.stop import Abandoned
-
-    _: type[contracts.World] = World  # which mypy holds to
 
 __all__ = [
     "Abandoned",

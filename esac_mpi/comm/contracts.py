@@ -1,30 +1,16 @@
-"""What algorithms, and the rooms that they share, may use of the ranks and of a learner: types only.
-
-comm.World is a World; whether it is, mypy says.
-"""
+"""What algorithms may use of the ranks and of a learner: types only, for who must not load MPI."""
 
 from collections.abc import Callable, Generator, Mapping
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
 from esac_mpi.config import Config
-from esac_mpi.host.watchdog import Watchdog
 
-
-class Background(Protocol):
-    """Work of rank 0 that goes on beside the exchanges, a slice at a time."""
-
-    @property
-    def done(self) -> bool:
-        """Whether it has ended."""
-
-    @property
-    def waits(self) -> bool:
-        """Whether a device goes on with it alone: this rank has nothing to do for it now."""
-
-    def advance(self) -> None:
-        """Do the next slice, some milliseconds long, or less where it waits."""
+if TYPE_CHECKING:
+    from esac_mpi.comm.world import World as World
+else:
+    World = Any
 
 
 class Memory(Protocol):
@@ -47,74 +33,6 @@ class Memory(Protocol):
         checksum: the first column says what the blocks of the parameters have become; nodes compare its sum at the next exchange,
         and it is not among the sums returned.
         """
-
-
-class World(Memory, Protocol):
-    """The ranks of a run and what travels between them."""
-
-    rank: int
-    size: int
-    nodes: int
-    leads: bool  # whether this is rank 0, which decides and records
-    hosts: list[str]  # of all ranks
-    library: str
-    waited: float  # time that this rank has spent waiting for others [s]
-    watchdog: Watchdog
-    background: Background | None  # what this rank does beside the exchanges
-    node: int  # this rank's
-    in_flight: int  # generation whose background was begun and has not been ended; 0 = none; equal on all ranks
-
-    @property
-    def clock(self) -> Callable[[], float]:
-        """This rank's clock [s]."""
-
-    def map(
-        self,
-        work: Callable[[int], np.ndarray],
-        count: int,
-        columns: int,
-        expected: np.ndarray | None = None,
-        bulk: int = 0,
-    ) -> tuple[np.ndarray, np.ndarray]:
-        """Run work(i) -> [columns] over all ranks; return [count, columns], valid until the next one, and busy seconds [size]."""
-
-    def total(self, values: np.ndarray) -> np.ndarray:
-        """Return the sum over all ranks of whole numbers, int64 of one shape, on every rank."""
-
-    def host(self, item: int) -> str:
-        """Return the host of the node that did an item of the last `map`."""
-
-    def at_root(
-        self, work: Callable[[], np.ndarray], columns: int
-    ) -> tuple[np.ndarray, np.ndarray]:
-        """End rank 0's background, run work() -> [columns] there; return its result, [columns], and busy seconds [size]."""
-
-    def dispatch(self, work: Callable[[Any], Any]) -> Any:
-        """Return the tasks of this run (comm.dispatch.Dispatch), made at the first call, with what is in progress of them."""
-
-    def node_of(self, rank: int) -> int:
-        """Return the node of a rank."""
-
-    def fence(self) -> None:
-        """Order this rank's reads and writes of shared arrays: those before are over before one of those after begins."""
-
-    def agree(self) -> bool:
-        """Return, on all ranks, whether one wishes to stop; the loop hears of it."""
-
-    def begin_background(self, k: int, background: Background | None, beside: bool) -> None:
-        """Take up the background of generation k, on all ranks alike; beside: others evaluate for rank 0 from now on."""
-
-    def end_background(self) -> None:
-        """Let go of the background in flight, on all ranks alike; all evaluate again."""
-
-    def broadcast_shared(self, array: np.ndarray) -> None:
-        """Give every node rank 0's content of a shared array."""
-
-    def from_root(self, value: Any) -> Any:
-        """Return rank 0's object: a few numbers, not arrays of parameters."""
-
-    def gather(self, value: Any) -> list[Any]:
-        """Return every rank's object; for start-up, not for the loop."""
 
 
 class Learner(Protocol):

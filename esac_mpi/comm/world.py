@@ -15,12 +15,11 @@ import platform
 import time
 from collections.abc import Callable, Iterator
 from functools import partial
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 
 from esac_mpi.comm import schedule
-from esac_mpi.comm.contracts import Background
 from esac_mpi.comm.dispatch import Dispatch, Work
 from esac_mpi.comm.headers import (
     BACKGROUND,
@@ -45,12 +44,32 @@ REST = 1e-3  # longest sleep between two looks [s]
 POLLS = 50  # tests of an exchange between two slices of the background
 
 
+class Background(Protocol):
+    """Work of rank 0 that goes on beside the exchanges, a slice at a time."""
+
+    @property
+    def done(self) -> bool:
+        """Whether it has ended."""
+
+    @property
+    def waits(self) -> bool:
+        """Whether a device goes on with it alone: this rank has nothing to do for it now."""
+
+    def advance(self) -> None:
+        """Do the next slice, some milliseconds long, or less where it waits."""
+
+
 class World:
     """All ranks of the run.
 
-    Beside what contracts.World says: node: this rank's node of all nodes. local, locals: this rank of its node's ranks. stop:
-    this rank's wish to stop; stopping: whether a rank wished to at the last exchange. learning: whether rank 0's background is
-    unfinished, so that others evaluate (equal on all ranks, as stopping). bytes_exchanged: bytes received from other nodes.
+    rank, size, hosts: of all ranks. leads: whether this is rank 0, which decides and records. node:
+    this rank's of all `nodes`; local, locals: this rank of its node's. library: MPI's. clock: this
+    rank's [s]; waited: time that it has spent waiting for others [s]. stop: this rank's wish to
+    stop; stopping: whether a rank wished to at the last exchange. background: what this rank does
+    beside the exchanges; in_flight: the generation whose background was begun and has not been
+    ended, 0 for none; learning: whether rank 0's is unfinished, so that others evaluate (equal on
+    all ranks, as stopping). bytes_exchanged: received from other nodes. fence, sync, shared,
+    share: Node's.
     """
 
     def __init__(
@@ -78,7 +97,8 @@ class World:
 
         together: Any = self._comm.Split_type(MPI.COMM_TYPE_SHARED)
         self._node = Node(together, self._wait)
-        self.fence, self.share, self.sync = self._node.fence, self._node.share, self._node.sync
+        self.fence, self.sync = self._node.fence, self._node.sync
+        self.shared, self.share = self._node.shared, self._node.share
         self._leaders = self._comm.Split(0 if together.rank == 0 else MPI.UNDEFINED)
         self.local, self.locals = together.rank, together.size
         self.hosts: list[str] = self._comm.allgather(platform.node())
@@ -336,10 +356,6 @@ class World:
         if checksum:
             self._checksum = float(sums[0])
         return sums[checksum:]
-
-    def shared(self, shape: tuple[int, ...], dtype: Any = np.float32) -> np.ndarray:
-        """Return a zeroed array that lives once per node and that all its ranks see. Raises MemoryError."""
-        return self._node.shared(shape, dtype)
 
     def broadcast_shared(self, array: np.ndarray) -> None:
         """Give every node rank 0's content of a shared array."""
