@@ -245,18 +245,13 @@ def task_horizon(id: str, own: float, requested: int) -> int:
     return int(limit)
 
 
-def action_bounds(
-    id: str, low: np.ndarray, high: np.ndarray, why: str = ""
-) -> tuple[np.ndarray, np.ndarray]:
-    """Convert the bounds to float32 [action]. Raises TaskError for none, or a range beyond float32.
-
-    why: what to say of that.
-    """
+def action_bounds(id: str, low: np.ndarray, high: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Convert bounds to float32 [action]. Raises TaskError for none, or a range beyond float32."""
     bounds = np.asarray(low, np.float32).ravel(), np.asarray(high, np.float32).ravel()
     if not (np.abs(bounds) <= LARGEST / 2).all():
         raise TaskError(
-            f"{id} has an unbounded action: a policy's output in [-1, 1] cannot be scaled to it."
-            f"{why and ' '}{why}"
+            f"{id} has an unbounded action: a policy's output in [-1, 1] cannot be scaled to it. "
+            "A wrapper such as ClipAction takes the bounds away: leave it out."
         )
     return bounds
 

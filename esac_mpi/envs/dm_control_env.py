@@ -40,7 +40,7 @@ class DMControlEnv:
             raise TaskError(f"Unknown task '{id}'. {nearest(id, TASKS)}")
         # A fixed seed, because lqr draws its model, and not only its start state, when it is built.
         domain, task = TASKS[id]
-        with taken(id, kwargs, lambda: getattr(suite, domain).SUITE[task]):
+        with taken(id, kwargs):
             self._env = suite.load(
                 domain, task, task_kwargs={**deepcopy(dict(kwargs)), "random": 0}
             )

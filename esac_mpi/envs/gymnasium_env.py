@@ -12,7 +12,7 @@ import math
 import os
 import sys
 import warnings
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from copy import deepcopy
 from importlib import import_module
 from pathlib import Path
@@ -38,7 +38,6 @@ from esac_mpi.envs import (
     warning_counts,
 )
 from esac_mpi.envs.closed_loop import is_unstable
-from esac_mpi.envs.identity import origin
 from esac_mpi.envs.keywords import taken
 from esac_mpi.envs.mujoco_tasks import own_loop
 from esac_mpi.host import process_state
@@ -58,14 +57,14 @@ class GymnasiumEnv:
         self.id = id
         self._kwargs = kwargs
         self._process = os.getpid()
-        with taken(id, kwargs, lambda: _maker(id)):
+        with taken(id, kwargs):
             self._env = _build(id, kwargs)
             self._rebuild = _keeps_world(self._env)
         space = self._env.action_space
         self._choices = space if isinstance(space, Discrete) else None
         self.discrete = self._choices is not None
         self.continuous_form = _continuous(id)
-        self.low, self.high = action_bounds(id, *_bounds(id, space), _unbounded_by(self.layers))
+        self.low, self.high = action_bounds(id, *_bounds(id, space))
         self.action_size = self.low.size
         self.observation_size = math.prod(_shape(self._env.observation_space))
         for what, size in (("observations", self.observation_size), ("actions", self.action_size)):
@@ -105,7 +104,7 @@ class GymnasiumEnv:
         try:
             flat = _flat(observation)
         except (TypeError, ValueError) as error:
-            raise TaskError(f"{self.id}{_odd(observation)}") from error
+            raise TaskError(f"{self.id}: its observation is no array: {error}") from error
         return finite(self, "observation", flat)
 
     def step(self, action: np.ndarray) -> tuple[np.ndarray, float, bool, bool]:
@@ -166,7 +165,8 @@ class GymnasiumEnv:
             return _flat(observation), float(reward), bool(terminated), bool(truncated)
         except (TypeError, ValueError) as error:
             raise TaskError(
-                f"{self.id}{_odd(observation, reward, terminated, truncated)}"
+                f"{self.id}: a step must answer an array of numbers, one number, and twice True or "
+                f"False: observation, reward, terminated and truncated; {error}"
             ) from error
 
     def _native(self, action: np.ndarray) -> Any:
@@ -176,12 +176,6 @@ class GymnasiumEnv:
             return self._choices.dtype.type(self._choices.start + np.argmax(action))
         native = action.astype(self._action_dtype, copy=False).reshape(self._action_shape)
         return taken_back(self, native, self._own_bounds)
-
-
-def _maker(id: str) -> Any:
-    """Find what makes a registered environment, which takes its keyword arguments."""
-    maker = gymnasium.spec(_imported(id)).entry_point
-    return gymnasium.envs.registration.load_env_creator(maker) if isinstance(maker, str) else maker
 
 
 def _imported(id: str) -> str:
@@ -247,17 +241,7 @@ def _boxes(space: Space[Any]) -> Iterator[Box]:
 def _instead(id: str) -> str:
     """Name in a sentence what an unknown `id` may have meant: of its module where it names one."""
     module, colon, _ = id.rpartition(":")
-    if not colon:
-        return nearest(id, [*gymnasium.registry, *OWN], OWN_ID)
-    package = module.partition(".")[0]
-    own = [
-        f"{module}:{known}"
-        for known, spec in gymnasium.registry.items()
-        if origin(spec).partition(".")[0] == package
-    ]
-    return nearest(
-        id, own, f"{module} registers {', '.join(own[:5]) or 'none'}{', ...' * (len(own) > 5)}."
-    )
+    return nearest(id, [*(module + colon + known for known in gymnasium.registry), *OWN], OWN_ID)
 
 
 def _bounds(id: str, space: gymnasium.Space[Any]) -> tuple[np.ndarray, np.ndarray]:
@@ -279,42 +263,6 @@ def _shape(space: gymnasium.Space[Any]) -> tuple[int, ...]:
 def _flat(observation: np.ndarray) -> np.ndarray:
     # a copy: an environment may return its own buffer
     return np.array(observation, np.float32).reshape(-1)
-
-
-# of a step, in its order: what it is, what makes it ours, in words
-ANSWER: dict[str, tuple[Callable[[Any], Any], str]] = {
-    "observation": (_flat, "an array of numbers"), "reward": (float, "one number"),
-    "terminated": (bool, "True or False"), "truncated": (bool, "True or False"),
-}  # fmt: skip
-
-
-def _odd(*answer: Any) -> str:
-    """Say which part of a task's answer is not of its kind, the first such."""
-    for (what, (kind, wanted)), value in zip(ANSWER.items(), answer, strict=False):
-        try:
-            kind(value)
-        except (TypeError, ValueError):
-            shape = getattr(value, "shape", None)
-            given = f"{value!r:.80}" if shape is None else f"an array of shape {tuple(shape)}"
-            return f": its {what} is {given}; {wanted} is needed" + f", as {what}.item()" * (
-                shape == (1,)
-            )
-    return " answers what cannot be read"
-
-
-def _unbounded_by(layers: list[Any]) -> str:
-    """Say what takes the actions' bounds away, and the remedy; "" where there are bounds."""
-    spaces = [layer.action_space for layer in layers]
-    if not isinstance(spaces[0], Box) or spaces[0].is_bounded():
-        return ""
-    for layer, inside in zip(layers, spaces[1:], strict=False):
-        if isinstance(inside, Box) and inside.is_bounded():
-            taken = f"Its wrapper {type(layer).__name__} takes the bounds away"
-            return (
-                f"{taken}: leave it out, as actions stay within bounds here, or put "
-                "gymnasium's RescaleAction in its place."
-            )
-    return "Its action_space needs bounds."
 
 
 def _continuous(id: str) -> str:

@@ -1,19 +1,19 @@
 """What a task is made of, so that a run is not continued on another one: model, source, wrappers.
 
-Digests are the same in every process. Of the source the modules of the task's own classes count,
-and what they import of the same package or from outside site-packages; all without comments,
-docstrings, layout and what a module does as a program. Of a script that holds its task and trains
-in it, imports, definitions, constants and what is registered count.
+Digests are the same in every process. Of the source the files of the modules of the task's own
+classes count, and of those that they import of the same package or from outside site-packages. Of a
+script that holds its task and trains in it, the task's classes count.
 """
 
 import ast
 import importlib.util
+import inspect
 import sys
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from hashlib import sha256
 from pathlib import Path
-from typing import Any, TypeGuard
+from typing import Any
 
 import numpy as np
 
@@ -28,7 +28,6 @@ PHYSICS = ("dm_control.mujoco.engine", "Physics")
 LISTED = 50  # modules named one by one
 SCRIPT = "__main__"  # the module that Python was started with
 SCRIPT_ENTRY = "script"  # what a run records of it under; earlier versions: SCRIPT
-DEFINITIONS = ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef
 # attribute of a module: the spec it was imported by, and its digest then
 FIRST_SEEN = "__esac_mpi_first_seen__"
 
@@ -76,51 +75,50 @@ def _contents(model: Any) -> Iterator[tuple[str, bytes]]:
 
 
 def edited(env: Env) -> list[str]:
-    """Name a task's own modules whose files changed since this process first looked at them.
-
-    What runs is what was imported: one that was imported anew is the one on disk, if all of the
-    task's that import it were, too.
-    """
-    digests, imports = _digests(env.id, getattr(env, "layers", []))
-    modules = {name: sys.modules[name] for name in digests}
-    marks = {name: mark for name, it in modules.items() if (mark := getattr(it, FIRST_SEEN, None))}
-    stale = {name for name, (spec, _) in marks.items() if spec is modules[name].__spec__}
-    imported = stale.union(*(imports[name] for name in stale))
-    found = [name for name, (_, was) in marks.items() if was != digests[name] and name in imported]
-    if not found:
-        for name, module in modules.items():
-            setattr(module, FIRST_SEEN, (module.__spec__, digests[name]))
+    """Name a task's own modules whose files changed since this process first looked at them."""
+    found = []
+    for name, digest in _digests(env.id, getattr(env, "layers", [])).items():
+        module = sys.modules[name]
+        spec, was = getattr(module, FIRST_SEEN, (None, digest))
+        if spec is module.__spec__ and was != digest:
+            found.append(name)
+        elif spec is not module.__spec__:  # at the first look, or after a reload
+            setattr(module, FIRST_SEEN, (module.__spec__, digest))
     return found
 
 
 def source(id: str, layers: Iterable[Any]) -> str:
     """List `module digest, ...` of a task's own source, by name; "" where all is in RECORDED."""
-    digests = sorted(_digests(id, layers)[0].items())
+    digests = sorted(_digests(id, layers).items())
     entries = [f"{SCRIPT_ENTRY if name == SCRIPT else name} {digest}" for name, digest in digests]
     more = entries[LISTED:]
     rest = [f"{len(more)} more {sha256(' '.join(more).encode()).hexdigest()[:8]}"] if more else []
     return ", ".join(entries[:LISTED] + rest)
 
 
-def _digests(id: str, layers: Iterable[Any]) -> tuple[dict[str, str], dict[str, set[str]]]:
-    """Digest each module of a task's own source, and name what each may have imported."""
+def _digests(id: str, layers: Iterable[Any]) -> dict[str, str]:
+    """Digest each module of a task's own source."""
     waiting = {id.partition(":")[0]} if ":" in id else set()
+    classes = {base for layer in layers for base in type(layer).__mro__}
+    waiting |= {base.__module__ for base in classes}
     for layer in layers:
-        waiting |= {base.__module__ for base in type(layer).__mro__}
         spec = getattr(layer, "__dict__", {}).get("spec")  # a wrapper's would be a copy
         if spec is not None:
             waiting.add(origin(spec))
     packages = {name.partition(".")[0] for name in waiting}
-    found, imports = dict[str, str](), dict[str, set[str]]()
-    seen: set[str] = set()
+    found, seen = dict[str, str](), set[str]()
     while waiting - seen:
         name = min(waiting - seen)
         seen.add(name)
-        if tree := _own(name, packages):
-            imports[name] = _imported(tree, name)
-            waiting |= imports[name]
-            found[name] = sha256(_executed(tree).encode()).hexdigest()[:8]
-    return found, imports
+        content = _own(name, packages)
+        if name == SCRIPT and content:
+            own = [base for base in classes if base.__module__ == SCRIPT]
+            content = "".join(sorted(map(inspect.getsource, own))).encode()
+        elif content:
+            waiting |= _imported(ast.parse(content), name)
+        if content:
+            found[name] = sha256(content).hexdigest()[:8]
+    return found
 
 
 def origin(spec: Any) -> str:
@@ -129,48 +127,17 @@ def origin(spec: Any) -> str:
     return maker.partition(":")[0] if isinstance(maker, str) else getattr(maker, "__module__", "")
 
 
-def _own(name: str, packages: set[str]) -> ast.Module | None:
-    """Parse a loaded module that is the user's own, or of `packages`; None for another."""
+def _own(name: str, packages: set[str]) -> bytes:
+    """Read the file of a loaded module that is the user's own, or of `packages`; else nothing."""
     package, file = name.partition(".")[0], getattr(sys.modules.get(name), "__file__", None) or ""
     installed = {"site-packages", "dist-packages"} & set(Path(file).parts)
     recorded = package in RECORDED | sys.stdlib_module_names
     if recorded or not file.endswith(".py") or (installed and package not in packages):
-        return None
+        return b""
     try:
-        tree = ast.parse(Path(file).read_bytes())
-    except (OSError, SyntaxError, ValueError):  # removed, or broken, since it was loaded
-        return None
-    body: list[ast.stmt] = []
-    for node in tree.body:
-        body += (node.body if name == SCRIPT else node.orelse) if _is_program(node) else [node]
-    tree.body = [node for node in body if name != SCRIPT or _declares(node)]
-    return tree
-
-
-def _is_program(node: ast.AST) -> TypeGuard[ast.If]:
-    """Whether this is `if __name__ == "__main__":`, which no import executes."""
-    tests = (f"__name__ == '{SCRIPT}'", f"'{SCRIPT}' == __name__")
-    return isinstance(node, ast.If) and ast.unparse(node.test) in tests
-
-
-def _declares(node: ast.stmt) -> bool:
-    """Whether a statement of a script may make its task, rather than train in it."""
-    calls = any(isinstance(part, ast.Call) for part in ast.walk(node))
-    return not calls or isinstance(node, DEFINITIONS) or _registers(node)
-
-
-def registers(name: str) -> bool:
-    """Whether the import of a loaded module of the user's own registers a task."""
-    tree = _own(name, set())
-    return tree is not None and any(_registers(node) for node in tree.body)
-
-
-def _registers(node: ast.stmt) -> bool:
-    """Whether a statement calls what may be gymnasium's register."""
-    return any(
-        isinstance(call, ast.Call) and ast.unparse(call.func).endswith("register")
-        for call in ast.walk(node)
-    )
+        return Path(file).read_bytes()
+    except OSError:  # removed since it was loaded
+        return b""
 
 
 def _imported(tree: ast.Module, name: str) -> set[str]:
@@ -186,11 +153,3 @@ def _imported(tree: ast.Module, name: str) -> set[str]:
                 base = importlib.util.resolve_name("." * node.level + (node.module or ""), package)
                 found |= {base, *(f"{base}.{alias.name}" for alias in node.names)}
     return found
-
-
-def _executed(tree: ast.Module) -> str:
-    """Dump what a module executes: its syntax without docstrings and positions."""
-    for node in ast.walk(tree):
-        if isinstance(node, ast.Module | DEFINITIONS):
-            del node.body[: ast.get_docstring(node, clean=False) is not None]
-    return ast.dump(tree)

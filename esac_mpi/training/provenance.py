@@ -13,7 +13,7 @@ from typing import Any
 
 from esac_mpi import __version__
 from esac_mpi.comm.contracts import World
-from esac_mpi.envs import Env, identity, probe, registered
+from esac_mpi.envs import Env, identity, probe
 from esac_mpi.envs.probe import PROBE_STEPS
 from esac_mpi.host import affinity, log
 from esac_mpi.operators import kernels
@@ -43,13 +43,11 @@ def gather(
                 log.warn(f"{what} of {', '.join(odd)} differs from {first}: {depend}")
         cores = [one["cores"] for one in everyone]
         warnings = affinity.complaints(world.hosts, cores, threads)
-        for warning in (*warnings, found.not_finite, registered.explain(env)):
+        for warning in (*warnings, found.not_finite):
             if warning:
                 log.warn(warning)
         if found.apart:
-            sentence, more = probe.complaint(env, found.apart)
-            log.warn(sentence)
-            steps += more
+            log.warn(probe.complaint(env, found.apart))
     pairs = zip(everyone, world.hosts, strict=True)
     here = {one["physics"] for one, host in pairs if host == world.hosts[0]}
     return {

@@ -80,7 +80,7 @@ def set_up(
     initial = together(world, lambda: make_state(params, world), MemoryError)
     policy = make_policy(params, env, output=declares.output)
     job = Job(config, world, env, params, initial, policy, None)
-    found = together(world, lambda: probe.played(env), *NO_TASK)
+    found = together(world, lambda: probe.probe(env), *NO_TASK)
     threads = config.learner.threads if declares.learning else 0
     slots_here = slots(declares.evolution(config)) if declares.evolution else 1
     origin = provenance.gather(env, found, world, threads, command) | {

@@ -125,15 +125,15 @@ def test_an_action_that_is_not_finite_is_taken_for_none(task):
 
 
 def test_the_first_steps_tell_of_it_and_refuse_a_task_that_has_nothing_else(line):
-    assert probe.played(line(0, 0.0)).not_finite == ""
+    assert probe.probe(line(0, 0.0)).not_finite == ""
     env = line(7, np.nan)
-    assert "Line-v0: observation[2] is nan in its first steps" in probe.played(env).not_finite
+    assert "Line-v0: observation[2] is nan in its first steps" in probe.probe(env).not_finite
     assert env.not_finite == ""  # what episodes have is told apart
     for moment in (0, 1):
         with pytest.raises(
             TaskError, match=r"no observation of its first steps is finite: observation\[2\] is nan"
         ):
-            probe.played(line(moment, np.nan))
+            probe.probe(line(moment, np.nan))
 
 
 def test_the_start_and_the_check_warn(line, tmp_path, capsys):

@@ -115,13 +115,13 @@ def test_what_a_task_changes_when_it_is_made_is_put_back(what):
     before = LOOKS[what]()
     env = make(RUDE, 0, {"what": what})
     assert LOOKS[what]() == before
-    assert probe.played(env).apart == frozenset()
+    assert probe.probe(env).apart == frozenset()
 
 
 @pytest.mark.parametrize("what", LOOKS)
 def test_what_its_first_step_changes_is_put_back_too(what):
     before = LOOKS[what]()
-    probe.played(make(RUDE, 0, {"what": what, "when": "first"}))
+    probe.probe(make(RUDE, 0, {"what": what, "when": "first"}))
     assert LOOKS[what]() == before
 
 
@@ -144,7 +144,7 @@ def test_episodes_that_change_what_a_run_needs_all_the_time_are_refused(what, na
     before = LOOKS[what]()
     env = make(RUDE, 0, {"what": what, "when": when})
     with pytest.raises(TaskError, match=f"^{RUDE}: its episodes change .*{named}; .*docs/tasks.md"):
-        probe.played(env)
+        probe.probe(env)
     assert LOOKS[what]() == before
 
 
@@ -175,7 +175,7 @@ def test_a_task_that_ends_the_program_is_refused_with_nothing_made(
         make(RUDE, 0, {"what": what})
     env = make(RUDE, 0, {"what": what, "when": "first"})
     with pytest.raises(TaskError, match="cannot be played: its code ends the program"):
-        probe.played(env)
+        probe.probe(env)
 
 
 def test_a_task_that_ends_the_program_in_a_run_ends_it_in_a_sentence(tmp_path):
@@ -203,7 +203,7 @@ def test_a_child_that_a_task_has_forked_goes_on_with_nothing():
     process = os.getpid()
     make(RUDE, 0, {"what": "fork"})
     env = make(RUDE, 0, {"what": "fork", "when": "first"})
-    probe.played(env)
+    probe.probe(env)
     assert os.getpid() == process  # else pytest would go on twice
 
 
@@ -229,7 +229,7 @@ def test_a_file_that_is_not_where_a_task_went_is_named_with_where_it_is_looked_f
         type(env.layers[-1]), "reset", lambda *_, **__: Path("model.xml").read_text()
     )
     with pytest.raises(TaskError, match=f"'model.xml'.* looked for in {tmp_path}"):
-        probe.played(env)
+        probe.probe(env)
 
 
 @pytest.mark.parametrize("by", ["osmesa", "nonsense"])

@@ -62,11 +62,11 @@ def look(config: Config, world: World) -> tuple[envs.Env | None, Rank]:
     try:
         env = make_task(config)
         done = time.perf_counter()
-        found = probe.played(env)
+        found = probe.probe(env)
         speed = probe.PROBE_STEPS / (time.perf_counter() - done)
         if world.rank == 0:  # after these steps, as at a start: a reset may change the model
             made = identity.identity(env)
-            apart = probe.complaint(env, found.apart)[0] if found.apart else ""
+            apart = probe.complaint(env, found.apart) if found.apart else ""
     except Exception as error:  # a task is a user's own code
         trouble = f"{type(error).__name__}: {error}".splitlines()[0]
     free = free_memory()

@@ -142,7 +142,7 @@ def measured(config: Config, env: Env) -> tuple[dict[str, float], float]:
     if not (share or individuals):
         return {"esac.update_cost": 0.0}, 0.0  # there are none
     params = Params(config, make_layout(config, env), env.horizon, epsilon.Philox(config.seed))
-    probe.played(env)  # which says what is wrong with a task
+    probe.probe(env)  # which says what is wrong with a task
     with process_state.kept():
         ready = phases.prepare(params, env)
         rounds = [
