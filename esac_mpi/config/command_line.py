@@ -1,15 +1,13 @@
-"""The command line: every field by its dotted name, parsed by tyro, and one configuration of what was said where."""
+"""The command line: every field by its dotted name, and one configuration of what was said where."""
 
 import json
-from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import fields, make_dataclass
-from itertools import pairwise
-from typing import Annotated, Any, get_args, get_origin, get_type_hints
+from typing import Annotated, Any, NoReturn, get_args, get_origin, get_type_hints
 
 from esac_mpi.config.exact import whole
-from esac_mpi.config.fields import NAMES, flatten, hint, shown, updated
-from esac_mpi.config.files import KWARGS, ONE, SAID, no_file, read_file, with_entry
+from esac_mpi.config.fields import NAMES, hint, shown, updated
+from esac_mpi.config.files import KWARGS, ONE, SAID, coerced, gathered, no_file, read_file
 from esac_mpi.config.names import known
 from esac_mpi.config.reads import reads
 from esac_mpi.config.resolution import Hear, joined
@@ -18,6 +16,8 @@ from esac_mpi.host import streams
 from esac_mpi.host.invocation import program
 
 WHO = "command line"  # in messages
+HELP = {"--help", "-h"}
+TRUTHS = {"true": True, "false": False, "True": True, "False": False}
 
 
 def as_words(value: Any) -> list[str]:
@@ -31,108 +31,101 @@ def load(
     """Resolve defaults, reading, configuration file and command line, in this order; return (config, fresh).
 
     The config.toml of a run directory means this directory, wherever it is now. `say` hears what es takes from [esac], `warn`
-    what the file sets in vain. Raises ConfigError for a bad file, key or combination, and for a field of the command line that
-    the run would not read; SystemExit (0 for --help, 2 for a bad value) from tyro.
+    what the file sets in vain. Raises ConfigError for a bad file, key, value or combination, and for a field of the command
+    line that the run would not read; SystemExit after --help.
     """
-    fresh = "--fresh" in argv
-    argv = [_unshortened(token) for token in argv if token != "--fresh"]
-    file: dict[str, Any] = {}
-    source = ""
-    for i, token in enumerate(argv):
-        before = argv[i - 1] if i else ""
+    words = [word for word in argv if word not in {"--fresh", *HELP}]
+    source = _take_file(words)
+    file = read_file(source, warn) if source else {}
+    options = _options(words, source)
+    if HELP & {*argv}:
+        _help(options.get("algorithm", ""), updated(Config(), file))
+    named = coerced(gathered(options, file.get(KWARGS, {})), WHO)
+    return joined(file, named, WHO, source, say, warn), "--fresh" in argv
+
+
+def _take_file(words: list[str]) -> str:
+    """Take the configuration file out of the words, "" for none."""
+    for i, word in enumerate(words):
+        before = words[i - 1] if i else ""
         of_option = before.startswith("--") and "=" not in before
-        if token.endswith(".toml") and not token.startswith("--") and not of_option:
-            source = argv.pop(i)
-            file = read_file(source, warn)
-            break
-    argv = _with_kwargs(argv, file.get(KWARGS, {}))
-    argv, names = _named(argv)
-    _refuse_strays(argv, source)
-    parsed = dict(flatten(_parse(argv, updated(Config(), file))))
-    named = {name: parsed[name] for name in names}
-    return joined(file, named, WHO, source, say, warn), fresh
+        if word.endswith(".toml") and not word.startswith("--") and not of_option:
+            return words.pop(i)
+    return ""
 
 
-def _unshortened(token: str) -> str:
-    """Write --from with its full name: no field can have that, it is a word of Python."""
-    return "--start_from" + token[6:] if token == "--from" or token.startswith("--from=") else token
-
-
-def _named(argv: list[str]) -> tuple[list[str], set[str]]:
-    """Return the words as tyro wants them, and the fields that they set: true as True, 1e6 as 1000000."""
-    words, names, name = [], set(), ""
-    for token in argv:
-        if token.startswith("--") and token != "--help":
-            name = known(token[2:].split("=")[0].replace("-", "_"), WHO)
-            names.add(name)
-        option, equals, value = token.rpartition("=")
-        if name and (equals or not token.startswith("--")):
-            kind = hint(name)
-            if kind is int or (get_origin(kind) is tuple and int in get_args(kind)):
-                value = _whole(name, value)
-            elif kind is bool and value in ("true", "false"):
-                value = value.capitalize()
-        words.append(option + equals + value)
-    return words, names
-
-
-def _whole(name: str, text: str) -> str:
-    """Write a whole number with digits alone. Raises ConfigError for another number; leaves other words."""
-    try:
-        return str(whole(text))
-    except ValueError:
-        with suppress(ValueError):
-            told = f"{name} = {float(text):g}: expected an integer"
-            raise ConfigError(f"{WHO}: {told}") from None
-        return text
-
-
-def _refuse_strays(argv: list[str], source: str) -> None:
-    """Raise ConfigError for a word that is no value of an option. source: the configuration file, "" for none."""
-    field, count = "", 1  # values of the field so far
-    for token in argv:
-        word = token
-        if token.startswith("--"):
-            option, equals, word = token[2:].partition("=")
-            field, count = option.replace("-", "_"), 0
-            if not equals:
-                continue
-        count += 1
-        many = field in NAMES and get_origin(hint(field)) is tuple
-        if many and "," in word:
-            wanted = f"expected numbers apart by blanks, as in --{field} 64 64"
-            raise ConfigError(f"{WHO}: {field} = {word!r}: {wanted}")
-        if count == 1 or word.startswith("-") or (many and word.isdigit()):
-            continue
-        if source and word.endswith(".toml"):
+def _options(words: list[str], source: str) -> dict[str, Any]:
+    """Read {dotted name: value}. source: the configuration file. Raises ConfigError for a word that is no option's value."""
+    found: dict[str, list[str]] = {}
+    name = ""
+    for word in words:
+        if word.startswith("--"):
+            option, equals, value = word[2:].partition("=")
+            name = _name(option)
+            found[name] = [value] if equals else []
+        elif name and (_is_list(name) or not found[name]):
+            found[name].append(word)
+        elif source and word.endswith(".toml"):
             why = f"one configuration file is read, and {source} is named before it"
             raise ConfigError(f"{WHO}: {word!r}: {why}")
+        else:
+            raise ConfigError(f"{WHO}: {no_file(word)}")
+    return {name: _value(name, given) for name, given in found.items()}
+
+
+def _name(option: str) -> str:
+    """Return the dotted name of an option; --from is short for --start-from, as no field can be called a word of Python."""
+    if option == "from":
+        return "start_from"
+    if option.startswith(ONE):  # an argument of Python's has no dashes, a table in one may
+        first, dot, inner = option[len(ONE) :].partition(".")
+        return ONE + first.replace("-", "_") + dot + inner
+    return known(option.replace("-", "_"), WHO)
+
+
+def _is_list(name: str) -> bool:
+    return name in NAMES and get_origin(hint(name)) is tuple
+
+
+def _value(name: str, words: list[str]) -> Any:
+    """Read the words of an option as a file has its value. Raises ConfigError; `coerced` finds what else is wrong."""
+    if _is_list(name):
+        return [_entry(name, word) for word in words]
+    if not words:
+        raise ConfigError(f"{WHO}: --{name}: expected a value after it")
+    text = words[0]
+    if name == KWARGS:
+        return _object(text)
+    if name.startswith(ONE):
+        for read in (TRUTHS.__getitem__, json.loads, float):
+            with suppress(KeyError, ValueError, RecursionError):
+                return read(text)
+        return text
+    kind = hint(name)
+    if kind is bool:
+        return TRUTHS.get(text, text)
+    return _number(text) if {int, float} & {kind, *get_args(kind)} else text
+
+
+def _number(text: str) -> int | float | str:
+    """Read a number, 1e6 as a whole one; leave other words."""
+    for read in (whole, float):
+        with suppress(ValueError):
+            return read(text)
+    return text
+
+
+def _entry(name: str, word: str) -> int:
+    """Read a number of a list."""
+    number = _number(word)
+    if "," in word:
+        wanted = f"expected numbers apart by blanks, as in --{name} 64 64"
+        raise ConfigError(f"{WHO}: {name} = {word!r}: {wanted}")
+    if isinstance(number, str):
         raise ConfigError(f"{WHO}: {no_file(word)}")
-
-
-def _with_kwargs(argv: list[str], given: Mapping[str, Any]) -> list[str]:
-    """Join --task.kwargs NAME by NAME into one JSON object.
-
-    given: those of the file, which single ones join and an object replaces. Raises ConfigError.
-    """
-    rest, found, waiting = [], None, list(argv)
-    while waiting:
-        option, equals, value = waiting.pop(0).partition("=")
-        name = option.replace("-", "_")
-        if name != f"__{KWARGS}" and not name.startswith(f"__{ONE}"):
-            rest.append(option + equals + value)
-            continue
-        if not equals:
-            if not waiting or waiting[0].startswith("--"):
-                raise ConfigError(f"{WHO}: {option}: expected a value after it")
-            value = waiting.pop(0)
-        if name == f"__{KWARGS}":
-            found = _object(value)
-        else:  # an argument of Python's has no dashes, a table in one may
-            first, dot, inner = option[len(ONE) + 2 :].partition(".")
-            argument = first.replace("-", "_") + dot + inner
-            found = with_entry(given if found is None else found, argument, _value(value))
-    return rest if found is None else [*rest, f"--{KWARGS}={json.dumps(found)}"]
+    if isinstance(number, float):
+        raise ConfigError(f"{WHO}: {name} = {number}: expected an integer")
+    return number
 
 
 def _object(text: str) -> dict[str, Any]:
@@ -144,17 +137,9 @@ def _object(text: str) -> dict[str, Any]:
     raise ConfigError(f"{WHO}: {KWARGS} = {text!r}: expected {wanted}")
 
 
-def _value(text: str) -> Any:
-    """Read a value as JSON has it, or Python a number or a truth; any other text is itself."""
-    truths = {"True": True, "False": False}
-    for read in (truths.__getitem__, json.loads, float):
-        with suppress(KeyError, ValueError, RecursionError):
-            return read(text)
-    return text
-
-
-def _parse(argv: list[str], default: Config) -> Config:
-    import tyro  # rank 0 alone parses
+def _help(algorithm: str, default: Config) -> NoReturn:
+    """Show the fields that an algorithm reads, all for another word. Raises SystemExit."""
+    import tyro  # rank 0 alone
 
     text = (
         f"{Config.__doc__}\n\n"
@@ -174,30 +159,35 @@ def _parse(argv: list[str], default: Config) -> Config:
         "a second; the run then goes on from its last checkpoint.\n\n"
         "Sources of the defaults: P the paper, C its public code, M measured here."
     )
-    shown_fields = _fields_of(_asked_about(argv), default)
+    listed = _fields_of(algorithm if algorithm in ALGORITHMS else "", default)
     tables = tyro.constructors.ConstructorRegistry()
     tables.primitive_rule(_json_of)
-    with tables:
-        try:
-            return tyro.cli(
-                type(shown_fields),
-                prog=program(),
-                description=text,
-                default=shown_fields,
-                args=argv,
-                config=(tyro.conf.FlagConversionOff,),
-            )
-        except OSError:  # the reader, `head` say, has seen enough of the help; or nothing takes it
-            streams.let_go()
-            raise SystemExit(0) from None
+    with tables, suppress(OSError):  # the reader, `head` say, has seen enough; or nothing takes it
+        tyro.cli(
+            type(listed),
+            prog=program(),
+            description=text,
+            default=listed,
+            args=["--help"],
+            config=(tyro.conf.FlagConversionOff,),
+        )
+    streams.let_go()
+    raise SystemExit(0)
 
 
-def _asked_about(argv: list[str]) -> str:
-    """Find the algorithm that a command line asks for help about, "" for none or all."""
-    words = " ".join(argv).replace("=", " ").split()
-    named = [value for name, value in pairwise(words) if name == "--algorithm"]
-    asks = named and named[-1] in ALGORITHMS and {"--help", "-h"} & set(words)
-    return named[-1] if asks else ""
+def _json_of(field: Any) -> Any:
+    """Tell tyro how a table of any names is shown; None of another field."""
+    import tyro
+
+    if field.type != dict[str, Any]:
+        return None
+    return tyro.constructors.PrimitiveConstructorSpec(
+        1,
+        "JSON",
+        lambda words: json.loads(words[0]),
+        lambda value: isinstance(value, dict),
+        lambda value: [shown(value)],
+    )
 
 
 def _fields_of(algorithm: str, config: Config) -> Config:
@@ -229,18 +219,3 @@ def _without(config: Any, hidden: set[str], parts: dict[str, Any]) -> Any:
     made: Any = make_dataclass(kind.__name__, changed, bases=(kind,), frozen=True)
     made.__module__ = kind.__module__  # where tyro reads what the fields' docstrings say
     return made(**{f.name: parts.get(f.name, getattr(config, f.name)) for f in fields(kind)})
-
-
-def _json_of(field: Any) -> Any:
-    """Tell tyro how a table of any names is read and shown; None of another field."""
-    import tyro
-
-    if field.type != dict[str, Any]:
-        return None
-    return tyro.constructors.PrimitiveConstructorSpec(
-        1,
-        "JSON",
-        lambda words: json.loads(words[0]),
-        lambda value: isinstance(value, dict),
-        lambda value: [shown(value)],
-    )

@@ -13,8 +13,28 @@ from esac_mpi.config.bounds import (
     PositiveInt,
 )
 from esac_mpi.config.exact import exact
-from esac_mpi.config.off_policy import replay_too_small
+from esac_mpi.config.off_policy import Replaying
 from esac_mpi.config.table import OnlyWith, Reads, Selecting, Whole
+
+
+@dataclass(frozen=True)
+class Critics(Replaying):
+    """The critics that individuals of a distribution share (C: the public code of CEM-RL, and of AES-RL)."""
+
+    lr_actor: PositiveFloat = 1e-3
+    """Adam's learning rate of an individual's actor, whose Adam begins anew. C."""
+    lr_critic: PositiveFloat = 1e-3
+    """Adam's learning rate of the critics. C."""
+    gamma: Fraction = 0.99
+    """Discount. C."""
+    tau: Fraction = 0.005
+    """Polyak coefficient of the critics' targets, which follow at every update. C."""
+    policy_noise: NonNegativeFloat = 0.2
+    """Noise on the target's action [standard deviation; actions are in [-1, 1]]. C."""
+    noise_clip: NonNegativeFloat = 0.5
+    """Bound of that noise [of the action's bound]. C."""
+    critic_layer_norm: bool = False
+    """Normalise the sums of the critics' hidden layers, as sac.critic_layer_norm. C: off."""
 
 
 @dataclass(frozen=True)
@@ -25,10 +45,9 @@ class CEM(Selecting):
     READS = Reads(without=("policy.output",))
 
     population_size: AutoInt = 10
-    """Individuals drawn in a generation [individuals]. P, C. auto: the least multiple of twice the ranks of the run's first start
-    but one that is at least 28; it is kept with the run."""
+    """Individuals drawn in a generation [individuals]. P, C. auto: as es.population_size."""
     elite_fraction: Fraction = 0.5
-    """Share of them, rounded, that the next distribution is made of, K_e; at least one is. P, C: half."""
+    """Share of them, rounded, that the next distribution is made of, K_e; at least one is. P, C."""
     elite_weights: Literal["log", "equal"] = "log"
     """Weights of these: log((1 + K_e) / i) for the i-th best, normalised (C; P), or equal."""
     sampling: Annotated[Literal["mirrored", "onesided"], OnlyWith(importance_mixing=False)] = (
@@ -36,8 +55,8 @@ class CEM(Selecting):
     )
     """mirrored: a half mirrors the other (C); onesided: all are drawn."""
     importance_mixing: bool = False
-    """Whether individuals that nothing trained stay, with their fitness and without another episode, as far as the distribution
-    that has moved could have given them too. P: an option; C: of a variant. Then each is drawn by itself."""
+    """Keep untrained individuals, with their fitness and without another episode, as far as the
+    distribution that has moved could have given them. P: an option; C: of a variant."""
     variance_init: PositiveFloat = 1e-3
     """Variance of every weight at the start. C: 1e-3, called sigma there."""
     damp: NonNegativeFloat = 1e-3
@@ -47,7 +66,7 @@ class CEM(Selecting):
     damp_tau: Fraction = 0.95
     """Share of it that such a step leaves. C; the public code of A: 0.9."""
     cov_extra_div: bool = True
-    """Whether the elites' weighted variance is divided by their number once more (C), or not (P)."""
+    """Divide the elites' weighted variance by their number once more (C), or not (P)."""
     fitness_episodes: PositiveInt = 1
     """Episodes averaged into an individual's fitness [episodes]. C: 1."""
 
@@ -61,7 +80,7 @@ class CEM(Selecting):
 
 
 @dataclass(frozen=True)
-class CEMRL(CEM):
+class CEMRL(Critics, CEM):
     """algorithm = "cem_rl": CEM whose first individuals are trained by a shared critic before they are evaluated (P, C); with
     critic = parallel a form of P-CEM-RL (A)."""
 
@@ -70,41 +89,22 @@ class CEMRL(CEM):
     trained_fraction: Fraction = 0.5
     """Share of the individuals, rounded, that gradients train. P, C: half."""
     critic: Literal["serial", "parallel"] = "serial"
-    """serial: rank 0 teaches the critic for each of these in turn, a part of the updates each, and each then learns from it as it
-    was (C); those that nothing trains are evaluated meanwhile. parallel: it teaches the critic for the distribution's mean beside
-    a whole generation, whose individuals learn from it as it was before (A: P-CEM-RL)."""
+    """serial: rank 0 teaches the critic for each of these in turn (C). parallel: for the
+    distribution's mean, beside a whole generation (A: P-CEM-RL). docs/cem.md."""
     start_steps: NonNegativeInt = 10_000
-    """Steps of the population before any gradient [steps], of which there is none before the replay has a batch. C."""
-    lr_actor: PositiveFloat = 1e-3
-    """Adam's learning rate of an individual's actor, whose Adam begins anew. C."""
-    lr_critic: PositiveFloat = 1e-3
-    """Adam's learning rate of the critics. C."""
+    """Steps of the population before any gradient [steps]; a batch at least. C."""
     critic_updates_per_step: NonNegativeFloat = 1.0
     """Updates of the critics in a generation, per step of the last one. C."""
     actor_updates_per_step: NonNegativeFloat = 1.0
     """Updates of each trained actor, per step of the last generation. C."""
-    gamma: Fraction = 0.99
-    """Discount. C."""
-    tau: Fraction = 0.005
-    """Polyak coefficient of the critics' targets, which follow at every update. C."""
-    policy_noise: NonNegativeFloat = 0.2
-    """Noise on the target's action [standard deviation; actions are in [-1, 1]]. C."""
-    noise_clip: NonNegativeFloat = 0.5
-    """Bound of that noise [of the action's bound]. C."""
-    critic_layer_norm: bool = False
-    """Normalise the sums of the critics' hidden layers, as sac.critic_layer_norm. C: off."""
     batch_size: PositiveInt = 100
     """Transitions per update. C; A: 256."""
     replay_capacity: PositiveInt = 1_000_000
     """Transitions kept, once on every node [transitions]. C; A: 200,000."""
 
-    def problems(self, table: str) -> Iterator[str]:
-        """Yield a message for every rule that the table breaks."""
-        yield from replay_too_small(table, self.batch_size, self.replay_capacity)
-
 
 def individuals(table: CEM) -> tuple[int, int]:
-    """Return how many elites there are, and how many individuals gradients train."""
+    """Count the elites, and the individuals that gradients train."""
     n = table.population_size
     trained = getattr(table, "trained_fraction", 0.0)
     return max(1, round(exact(table.elite_fraction) * n)), round(exact(trained) * n)

@@ -20,6 +20,12 @@ from esac_mpi.config.bounds import (
 from esac_mpi.config.exact import exact
 from esac_mpi.config.table import SURVIVAL, OnlyWith, OnlyWithOne, Reads, Selecting, Whole
 
+PHASES = OnlyWith(sac_phases=True)
+INTERVAL = OnlyWith(sac_phases=True, phase_timing="interval")
+VIRTUAL = OnlyWith(sac_phases=True, phase_timing="virtual")
+ANNEALED = OnlyWith(sac_phases=True, p_sac_annealed=True)
+TESTED = OnlyWith(adoption="tested")
+AMT = OnlyWith(sigma_rule="grow")
 # of what AMT reads where it needs no phases
 WITHOUT_PHASES = OnlyWithOne(sac_phases=True, amt_trigger=("interval", "generation"))
 # SAC's fields that its phases read and nothing else, neither what the learner is made of nor a checkpoint
@@ -39,12 +45,11 @@ class Evolution(Selecting):
     """What every evolution strategy here shares."""
 
     population_size: AutoInt = AUTO
-    """Offspring per generation, n [members]. auto: the least multiple of twice the workers (of es: of the ranks of its first
-    start but one) that is at least 28. P: D.1, 50; C: 10."""
+    """Offspring per generation, n [members]. auto: the least multiple of twice the workers (of es: of the
+    ranks of its first start but one) that is at least 28. P: D.1, 50; C: 10."""
     reward_shift: Annotated[float | Literal["survival"], non_negative_or(SURVIVAL)] = SURVIVAL
-    """What each step takes from the fitness, by which members are compared: return - reward_shift * length
-    [reward]. Evaluations, rows and learners have the task's own returns and rewards. survival: the task's
-    bonus for staying alive, 0 where it has none; the run's config.toml has the number. ARS: the bonus; P, C: 0."""
+    """What each step takes from the fitness: return - reward_shift * length [reward]. survival: the task's
+    bonus for staying alive, or 0 (docs/esac.md). ARS: the bonus; P, C: 0."""
     sigma: PositiveFloat = 0.02
     """Initial mutation rate, sigma(1) [standard deviation of a weight]. P: D.1, 0.005 (0.01 on dm_control)."""
     lr_es: PositiveFloat = 0.01
@@ -52,8 +57,8 @@ class Evolution(Selecting):
     optimiser: Literal["adam", "sgd"] = "adam"
     """Step rule of theta_es. P: 6.1 Adam; sgd is Algorithm 1, line 11, as printed."""
     weight_decay: NonNegativeFloat = 0.0
-    """L2 coefficient: the ascent direction becomes gradient - weight_decay * theta. OpenAI-ES: 0.005 beside a gradient without
-    1 / sigma, which is 0.005 / sigma here: 0.25 at its sigma of 0.02."""
+    """L2 coefficient: the ascent direction becomes gradient - weight_decay * theta. OpenAI-ES: 0.005 / sigma
+    here, 0.25 at its sigma of 0.02."""
     sampling: Literal["mirrored", "onesided", "repo"] = "mirrored"
     """mirrored: n/2 pairs (+eps, -eps) sharing a parent (OpenAI-ES); onesided: n eps (P: Algorithm 1);
     repo: n pairs, 2n episodes (C, as intended)."""
@@ -62,28 +67,27 @@ class Evolution(Selecting):
     start_states: Annotated[Literal["slot", "member"], OnlyWith(sampling=("mirrored", "repo"))] = (
         "member"
     )
-    """Who shares a start state, and the noise on actions: the members of a slot (a mirrored pair), or nobody."""
+    """Who shares a start state, and the noise on actions: a slot's members (a mirrored pair), or nobody."""
     noise: Literal["philox", "table", "lowrank"] = "philox"
-    """How epsilon is made: every number drawn; a piece of one table per node (OpenAI-ES); a product of two thin matrices for
-    each weight matrix (EGGROLL, arXiv:2511.16652)."""
+    """How epsilon is made: every number drawn; a piece of one table per node (OpenAI-ES); a product of two
+    thin matrices for each weight matrix (EGGROLL, arXiv:2511.16652)."""
     noise_table_size: Annotated[PositiveInt, OnlyWith(noise="table")] = 2**25
-    """Numbers in the table of noise = table; 4 bytes each, once per node [numbers]. OpenAI-ES: 250,000,000."""
+    """Numbers in the table of noise = table; 4 bytes each, once per node. OpenAI-ES: 250,000,000."""
     noise_rank: Annotated[PositiveInt, at_most(1000, when_run=True), OnlyWith(noise="lowrank")] = 1
     """Rank of the perturbation of a weight matrix under noise = lowrank. EGGROLL: 1."""
     fitness_shaping: Literal["centered_ranks", "standardised", "sign", "sign_ranks"] = (
         "centered_ranks"
     )
-    """F_i of the gradient: ranks of the fitness in [-0.5, 0.5] (C; OpenAI-ES); (fitness - mean) / std (OpenAI's blog of ES);
-    the sum of the signs of an episode's rewards, each less reward_shift, or its ranks (OpenAI-ES, return_proc_mode). Winners
-    are the best by fitness."""
+    """F_i of the gradient: ranks of the fitness in [-0.5, 0.5] (C; OpenAI-ES); (fitness - mean) / std; the
+    sum of the signs of an episode's rewards, each less reward_shift, or its ranks (OpenAI-ES)."""
     action_noise: NonNegativeFloat = 0.0
-    """Standard deviation of Gaussian noise on the actions of the population's episodes, clipped to the bounds [half ranges of
-    an action]. OpenAI-ES: 0.01; P, C: none. Evaluations have none."""
+    """Standard deviation of noise on the actions of the population's episodes [half ranges of an action];
+    evaluations have none. OpenAI-ES: 0.01; P, C: none."""
     observation_normalisation: bool = True
-    """Standardise observations by running statistics, clipped to +-5 standard deviations. OpenAI-ES: on; P, C: off. Of the
-    population's episodes, and of SAC's own; members, SAC and its copies see alike, and the replay has them as they were."""
+    """Standardise observations, of SAC's episodes too, by running statistics, clipped to +-5 standard
+    deviations; the replay has them as they were. OpenAI-ES: on; P, C: off."""
     length_cap: Annotated[NonNegativeFloat, off_or(1, 1000)] = 0.0
-    """Truncate the population's episodes at this multiple of their running mean length; 0 = off. OpenAI-ES, section 2.1: 2."""
+    """Truncate the population's episodes at this multiple of their mean length; 0 = off. OpenAI-ES: 2."""
 
     def problems_when_run(self, config: Whole) -> Iterator[str]:
         """Yield a message for a population that makes no gradient."""
@@ -113,9 +117,8 @@ class ES(Evolution):
     READS = Reads(also=("esac.reading",))  # one of ESAC's halves: a reading sets fields of it
 
     sigma_rule: Literal["fixed", "one_fifth"] = "fixed"
-    """fixed: sigma stays sigma(1) (OpenAI-ES). one_fifth: as `esac.sigma_rule` has it (Rechenberg
-    1973); 5 episodes of theta_es itself are played beside the population every 5 generations, and
-    count as its steps."""
+    """fixed: sigma stays sigma(1) (OpenAI-ES). one_fifth: as esac.sigma_rule has it (Rechenberg 1973), by 5
+    episodes of theta_es itself every 5 generations, which count as the population's steps."""
 
     def problems_when_run(self, config: Whole) -> Iterator[str]:
         """Yield a message for a population that makes no gradient, or that no rule can judge."""
@@ -136,122 +139,98 @@ class ESAC(Evolution):
     )
 
     reading: Literal["recommended", "mended", "paper", "repo"] = "recommended"
-    """Sets every switch below to one reading (config/readings.py); single fields override it. recommended: the defaults, what
-    came out best (docs/results.md). mended: the paper's algorithm, its slips mended. paper: as printed. repo: the public code."""
+    """Sets every switch below to one reading (config/presets.py); single fields override it. mended: the
+    paper's algorithm, its slips mended. paper: as printed. repo: the public code."""
     winner_fraction: Fraction = 0.4
     """Fraction of the members that win, e; only those with a finite return do. P: D.1."""
     sac_copies: NonNegativeInt = 1
     """Slots whose parent is the SAC policy [slots]. C: 4 of 10 (Swimmer 1); M: 1."""
     sac_copy_noise: bool = True
-    """Whether a SAC copy is perturbed like any other member (P: line 7). false: its slot's members are theta_sac itself, and
-    leave the ES gradient, to which they say nothing. M: a perturbed copy scores far below theta_sac (110 to 400 at sigma 0.1
-    where it reaches 9357, InvertedDoublePendulum)."""
+    """Perturb a SAC copy like any other member (P: line 7). false: its members are theta_sac itself, and
+    leave the ES gradient. M: a perturbed copy can score far below theta_sac."""
     adoption: Literal["off", "means", "tested"] = "tested"
-    """When theta_es := theta_sac is put in place of the ES step, and of the pull after it. Another way than winner_pull to carry
-    SAC's skill over; ours.
-    means: where the SAC copies' mean return exceeds that of the members around theta_es. tested: where theta_sac, unperturbed as
-    theta_es beside it, has the better episodes by more than twice the standard error of the difference, adoption_wins times in a
-    row."""
-    adoption_episodes: Annotated[PositiveInt, OnlyWith(adoption="tested")] = 5
-    """Episodes of a test, of each of the two, from the same start states [episodes]; played beside the population's after
-    every SAC phase, and count as its steps."""
-    adoption_interval: Annotated[PositiveInt, OnlyWith(adoption="tested")] = 1
+    """When theta_es := theta_sac takes the place of the ES step: where SAC's copies have the better mean, or
+    theta_sac has won adoption_wins tests beside theta_es. Ours; docs/esac.md."""
+    adoption_episodes: Annotated[PositiveInt, TESTED] = 5
+    """Episodes of a test, of each of the two, from the same start states [episodes]; after every SAC phase,
+    and count as the population's steps."""
+    adoption_interval: Annotated[PositiveInt, TESTED] = 1
     """SAC phases from an adoption to the next test [phases]."""
-    adoption_wins: Annotated[PositiveInt, OnlyWith(adoption="tested")] = 3
-    """Tests in a row that theta_sac must have won to be adopted [tests]. Of 50 tests three are won by chance alone; and after the
-    first phases SAC may be ahead of a population that is just setting out."""
+    adoption_wins: Annotated[PositiveInt, TESTED] = 3
+    """Tests in a row that theta_sac must have won to be adopted [tests]; 3 of 50 are won by chance."""
     adoption_moments: Annotated[
         Literal["kept", "reset"], OnlyWith(adoption="tested", optimiser="adam")
     ] = "kept"
-    """What becomes of Adam's moments of theta_es at an adoption. M: reset, its first steps have the whole learning rate in every
-    direction (0.76 in norm where 0.15 to 0.18 are usual), and leave the adopted policy (HalfCheetah)."""
+    """What becomes of Adam's moments of theta_es at an adoption. M: reset, its first steps have the whole
+    learning rate in every direction, and leave the adopted policy."""
     winner_selection: Literal["soft", "hard", "uniform"] = "soft"
-    """soft: the best members win, and the children made of them are perturbed like any other (P: sections 1 and 5.1.1).
-    hard: children are shielded from mutation, as ERL's elites are (Khadka and Tumer 2018), and leave the ES gradient.
-    uniform: as soft, but that many members win by chance: what selection is worth."""
+    """soft: the best win, and their children are perturbed like any other (P: 1, 5.1.1). hard: children are
+    shielded, as ERL's elites, and leave the ES gradient. uniform: so many win by chance."""
     winner_pull: Fraction = 0.1
     """b in theta_es <- (1-b) theta_es + b mean(W), after the ES step: what carries SAC's skill over.
     0 in the paper's reading. M."""
     crossover: Literal["row", "element", "off"] = "row"
-    """What hindsight crossover exchanges: rows of weight matrices (C, intended), elements (P: 5.1.2), nothing (C, in effect)."""
+    """What hindsight crossover exchanges: rows of weight matrices (C, intended), elements (P: 5.1.2),
+    nothing (C, in effect)."""
     gradient_members: Literal["all", "centre"] = "all"
-    """Whose noise enters the ES gradient: all members (P: Algorithm 1), or those whose parent is theta_es."""
+    """Whose noise enters the ES gradient: all members (P: Algorithm 1), or those around theta_es."""
     gradient: Literal["noise", "displacement", "displacement_clipped"] = "noise"
-    """What F_i weighs in the ES gradient: eps_i (P: line 11); or (theta_i - theta_es) / sigma, which differs where the parent is
-    not theta_es, and then leads to or from that parent; or the same, its norm clipped to sqrt(d) for these members. Ours."""
+    """What F_i weighs in the ES gradient: eps_i (P: line 11); (theta_i - theta_es) / sigma, which leads to
+    other parents, too; or the same, its norm clipped to sqrt(d) for members around these. Ours."""
     sac_phases: bool = True
-    """Whether SAC ever learns (P: lines 12-23). false: the gate stays shut, AMT's too under amt_trigger = phase; theta_sac stays
-    what it was drawn as, so that sac_copies = 0 goes with it."""
-    gradient_interval: Annotated[
-        PositiveInt, OnlyWith(sac_phases=True, phase_timing="interval")
-    ] = 5
+    """Whether SAC ever learns (P: lines 12-23). false: the gate stays shut, AMT's too under amt_trigger =
+    phase; theta_sac stays what it was drawn as, so that sac_copies = 0 goes with it."""
+    gradient_interval: Annotated[PositiveInt, INTERVAL] = 5
     """Generations between chances of a SAC phase, g [generations]. C (P gives none)."""
-    gate: Annotated[Literal["uniform", "normal"], OnlyWith(sac_phases=True)] = "uniform"
-    """Distribution of mu in `mu < p_sac`: normal as printed (P: line 12), uniform so that p_sac is a probability (C)."""
-    learner_lag: Annotated[NonNegativeInt, OnlyWith(sac_phases=True, phase_timing="interval")] = 0
-    """Generations for which a SAC phase runs beside the evaluation before its result enters [generations]; at most
-    gradient_interval. P: 0, all ranks wait for it."""
-    p_sac_initial: Annotated[Fraction, OnlyWith(sac_phases=True)] = 1.0
+    gate: Annotated[Literal["uniform", "normal"], PHASES] = "uniform"
+    """Distribution of mu in `mu < p_sac`: normal as printed (P: line 12), uniform so that p_sac is a
+    probability (C)."""
+    learner_lag: Annotated[NonNegativeInt, INTERVAL] = 0
+    """Generations for which a SAC phase runs beside the evaluation before its result enters [generations];
+    at most gradient_interval. P: 0, all ranks wait for it."""
+    p_sac_initial: Annotated[Fraction, PHASES] = 1.0
     """p_sac at generation 0. C."""
-    p_sac_final: Annotated[Fraction, OnlyWith(sac_phases=True, p_sac_annealed=True)] = 0.1
+    p_sac_final: Annotated[Fraction, ANNEALED] = 0.1
     """p_sac after annealing. C."""
-    p_sac_annealed: Annotated[bool, OnlyWith(sac_phases=True)] = False
-    """Whether p_sac falls from p_sac_initial to p_sac_final (P: 5.1.1), or stays p_sac_initial. M: false."""
-    p_sac_decay: Annotated[PositiveFloat, OnlyWith(sac_phases=True, p_sac_annealed=True)] = 1200.0
-    """Time constant of the exponential annealing [generations]. C: 1.2e6 nominal steps at horizon 1000."""
+    p_sac_annealed: Annotated[bool, PHASES] = False
+    """Whether p_sac falls from p_sac_initial to p_sac_final (P: 5.1.1), or stays p_sac_initial. M."""
+    p_sac_decay: Annotated[PositiveFloat, ANNEALED] = 1200.0
+    """Time constant of the annealing [generations]. C: 1.2e6 nominal steps at horizon 1000."""
     sigma_rule: Literal["fixed", "grow", "one_fifth"] = "fixed"
-    """How sigma changes. fixed: not at all. grow: by AMT, upwards alone (P: Eq. 6).
-    one_fifth: after each test of `adoption = tested` sigma grows if more than a fifth of the members
-    around theta_es are better than theta_es itself, else it shrinks (Rechenberg 1973): times
-    exp(0.1 (share - 0.2) / 0.8). The share is that of pairs of a member and an episode of theta_es,
-    so that noise alone gives a half. sigma stays between sigma(1) / 5 and 5 sigma(1)."""
-    amt_clip: Annotated[NonNegativeFloat, OnlyWith(sigma_rule="grow"), WITHOUT_PHASES] = 1e-4
+    """How sigma changes. grow: by AMT, upwards alone (P: Eq. 6). one_fifth: after each test of adoption, by
+    the share of members better than theta_es (Rechenberg 1973); docs/esac.md."""
+    amt_clip: Annotated[NonNegativeFloat, AMT, WITHOUT_PHASES] = 1e-4
     """Clip of one mutation-tuning step, zeta. P: useful from 1e-6 to 1e-2; C: 1e-4. 0 turns AMT off."""
-    amt_trigger: Annotated[
-        Literal["phase", "interval", "generation"], OnlyWith(sigma_rule="grow")
-    ] = "phase"
-    """What AMT's steps are counted in. phase: one in each generation that a SAC phase begins in
-    (P: line 24). interval: one every amt_interval generations (C).
-    generation: whenever phases begin, each generation makes the part of a step that the paper's run
-    makes in it: p_sac / 5, as g is 5 and p_sac falls from 1 to 0.1 (C). By generation t that is
-    t / 50 + 216 (1 - exp(-t / 1200)) steps, 142 in the paper's 1,000 generations. Ours."""
+    amt_trigger: Annotated[Literal["phase", "interval", "generation"], AMT] = "phase"
+    """When AMT steps: in a generation in which a phase begins (P: line 24); every amt_interval generations
+    (C); a part in each, as many in sum as in the paper's run (ours; docs/esac.md)."""
     amt_interval: Annotated[PositiveInt, OnlyWith(sigma_rule="grow", amt_trigger="interval")] = 20
     """Generations between tunings under amt_trigger = interval [generations]. C."""
-    amt_input: Annotated[Literal["raw", "rank"], OnlyWith(sigma_rule="grow"), WITHOUT_PHASES] = (
-        "raw"
-    )
-    """What Eq. 6 compares: the fitness as it is (P), or centred ranks, which makes it a constant (C)."""
-    amt_scope: Annotated[Literal["noise", "gradient"], OnlyWith(sigma_rule="grow")] = "noise"
-    """What the tuned sigma acts on: the noise and the gradient (P), or the gradient alone (C: workers keep sigma(1))."""
-    sac_episodes: Annotated[NonNegativeInt, OnlyWith(sac_phases=True, phase_timing="interval")] = 5
+    amt_input: Annotated[Literal["raw", "rank"], AMT, WITHOUT_PHASES] = "raw"
+    """What Eq. 6 compares: the fitness (P), or centred ranks, which makes it a constant (C)."""
+    amt_scope: Annotated[Literal["noise", "gradient"], AMT] = "noise"
+    """What the tuned sigma acts on: noise and gradient (P), or the gradient alone (C: workers keep sigma(1))."""
+    sac_episodes: Annotated[NonNegativeInt, INTERVAL] = 5
     """Least number of episodes of a SAC phase [episodes]. P: D.1, per task."""
-    sac_min_steps: Annotated[NonNegativeInt, OnlyWith(sac_phases=True)] = 1000
-    """Least number of environment steps of a SAC phase [steps]; 0 in the paper's reading. M. Under phase_timing = virtual it has
-    exactly these, and an episode in progress is cut and bootstrapped: of longer ones it never plays the rest."""
-    phase_timing: Annotated[Literal["interval", "virtual"], OnlyWith(sac_phases=True)] = "virtual"
-    """interval: a phase may begin every gradient_interval generations and enters learner_lag generations later. virtual: phases
-    follow one another, without a break where p_sac is 1 (p_sac_annealed = false), beside the evaluation; one enters after as many
-    generations as it lasts on a clock of environment steps, on which `workers` ranks evaluate at once and an update costs
-    `update_cost` steps. Ours."""
-    workers: Annotated[AutoInt, OnlyWith(sac_phases=True, phase_timing="virtual")] = AUTO
-    """Ranks that evaluate beside the learner's, for phase_timing = virtual [ranks]. On fewer or more the bits are equal, and one
-    side waits for the other. auto: the ranks of the run's first start but one, at least 1; it is kept with the run."""
-    update_cost: Annotated[AutoFloat, OnlyWith(sac_phases=True, phase_timing="virtual")] = AUTO
-    """How long a gradient update takes, for phase_timing = virtual [environment steps]. auto: measured at the run's first start,
-    to two digits; it is kept with the run."""
-    replayed: Annotated[
-        Literal["none", "winners", "better", "sample"], OnlyWith(sac_phases=True)
-    ] = "better"
-    """Which members' episodes enter SAC's replay: none (P: 5.1.2 has a dedicated replay); the best of the generation that one
-    begins in; those of them whose fitness is better than that of the learner's own whole episodes in the last phase with
-    such, an old one where its episodes have come to outlast a phase, and the best where none has had any, as in the first; or
-    some members' by chance. Rank 0 plays them again when it begins, from (parent, seed, sign, sigma), and holds each return
-    against the one that was gathered."""
+    sac_min_steps: Annotated[NonNegativeInt, PHASES] = 1000
+    """Least number of environment steps of a SAC phase [steps]; under phase_timing = virtual just so many,
+    and an episode in progress is cut. 0 in the paper's reading. M."""
+    phase_timing: Annotated[Literal["interval", "virtual"], PHASES] = "virtual"
+    """interval: a phase may begin every gradient_interval generations, and enters learner_lag later. virtual:
+    one follows another, and enters when it ends on a clock of steps, updates and workers. Ours."""
+    workers: Annotated[AutoInt, VIRTUAL] = AUTO
+    """Ranks that evaluate beside the learner's, for phase_timing = virtual [ranks]; the bits are equal on
+    others. auto: the ranks of the run's first start but one, at least 1; it is kept with the run."""
+    update_cost: Annotated[AutoFloat, VIRTUAL] = AUTO
+    """How long a gradient update takes, for phase_timing = virtual [environment steps]. auto: measured at the
+    run's first start, to two digits; it is kept with the run."""
+    replayed: Annotated[Literal["none", "winners", "better", "sample"], PHASES] = "better"
+    """Which members' episodes enter SAC's replay: none (P: 5.1.2); the best of the generation; of these those
+    with a fitness above SAC's own last ones; or some by chance. Ours; docs/esac.md."""
     replayed_members: Annotated[
         PositiveInt, OnlyWith(sac_phases=True, replayed=("winners", "better", "sample"))
     ] = 2
-    """Members whose episodes a phase plays again [members]. Beside the evaluation their parameters are kept until it enters, 4 d
-    bytes each."""
+    """Members whose episodes a phase plays again [members]; beside the evaluation, 4 d bytes each."""
 
     def problems(self, table: str) -> Iterator[str]:
         """Yield a message for a SAC phase that could not be made, or not be made again to the bit."""
@@ -270,32 +249,29 @@ class ESAC(Evolution):
     def problems_when_run(self, config: Whole) -> Iterator[str]:
         """Yield a message for a population that has no room for its children and copies, or makes no gradient."""
         yield from super().problems_when_run(config)
-        table, children, copies, have = (
-            config.algorithm,
-            child_slots(self),
-            self.sac_copies,
-            slots(self),
-        )
+        table, have = config.algorithm, slots(self)
+        children, copies = child_slots(self), self.sac_copies
         if children + copies > have:
             yield (
                 f"{table}: {children} crossover children + {copies} SAC copies > {have} slots; "
                 f"lower {table}.winner_fraction or {table}.sac_copies, or raise {table}.population_size"
             )
-        unperturbed = children * (self.winner_selection == "hard") + copies * (
-            not self.sac_copy_noise
-        )
+        unperturbed = children if self.winner_selection == "hard" else 0
+        if not self.sac_copy_noise:
+            unperturbed += copies
         if unperturbed == have and self.gradient == "noise":
             yield f"{table}.winner_selection = hard, {table}.sac_copy_noise = false: no slot is perturbed, no ES gradient"
-        if self.gradient_members == "centre" and children + copies == have:
+        crowded = children + copies == have
+        if self.gradient_members == "centre" and crowded:
             yield f"{table}.gradient_members = centre: no slot has theta_es as its parent"
-        if self.adoption == "means" and children + copies == have:
+        if self.adoption == "means" and crowded:
             yield f"{table}.adoption = means: no slot has theta_es as its parent, to be compared with SAC's copies"
         if self.adoption == "means" and not copies:
             yield f"{table}.adoption = means: no slot is a SAC copy; {table}.sac_copies = 1 or more, or another {table}.adoption"
         if self.adoption == "tested" and not self.sac_phases:
             yield f"{table}.adoption = tested: a test follows a SAC phase, and {table}.sac_phases = false; {table}.adoption = off"
         if self.sigma_rule == "one_fifth":
-            yield from self.untold(table, children + copies == have)
+            yield from self.untold(table, crowded)
 
     def untold(self, table: str, crowded: bool) -> Iterator[str]:
         """Yield a message for a rule that cannot judge sigma; crowded: no slot is around theta_es."""
@@ -308,26 +284,22 @@ class ESAC(Evolution):
 
 
 def slots(evolution: Evolution) -> int:
-    """Return the number of slots: mirrored, a slot is a pair of members; else one member."""
-    return (
-        evolution.population_size // 2
-        if evolution.sampling == "mirrored"
-        else evolution.population_size
-    )
+    """Count the slots: mirrored, a slot is a pair of members; else one member."""
+    return evolution.population_size // (2 if evolution.sampling == "mirrored" else 1)
 
 
 def members(evolution: Evolution) -> int:
-    """Return the number of members, which is the number of fitness values of a generation."""
+    """Count the members, which have one fitness value each in a generation."""
     return slots(evolution) * (1 if evolution.sampling == "onesided" else 2)
 
 
 def winners(esac: ESAC) -> int:
-    """Return |W| = round(e n) [members]."""
+    """Count the winners, |W| = round(e n) [members]."""
     return round(exact(esac.winner_fraction) * esac.population_size)
 
 
 def child_slots(esac: ESAC) -> int:
-    """Return the number of slots whose parent is a crossover child."""
+    """Count the slots whose parent is a crossover child."""
     if esac.crossover == "off":
         return 0
     return winners(esac) // 2 if esac.sampling == "mirrored" else winners(esac)

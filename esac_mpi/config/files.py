@@ -49,9 +49,12 @@ def from_table(
             raise ConfigError(f"{source}: {min(twice)} is set twice")
         found |= part
     found = current(gathered(found, kwargs or {}), source)
-    return said | {
-        known(name, source): _coerce(name, value, source) for name, value in found.items()
-    }
+    return said | coerced(found, source)
+
+
+def coerced(values: Mapping[str, Any], source: str) -> dict[str, Any]:
+    """Check names and types of {dotted name: value}; return each value as its field has it. Raises ConfigError."""
+    return {known(name, source): _coerce(name, value, source) for name, value in values.items()}
 
 
 def gathered(values: Mapping[str, Any], beside: Mapping[str, Any]) -> dict[str, Any]:

@@ -37,7 +37,7 @@ class PPO(Table):
     max_grad_norm: PositiveFloat = 0.5
     """Norm to which the gradient of a minibatch is cut. B."""
     steps_per_generation: PositiveInt = 2048
-    """Training steps of a generation, which are one rollout [steps]; the episode in progress carries on in the next. B, S."""
+    """Training steps of a generation, which are one rollout [steps]; an episode carries on. B, S."""
     batch_size: NonNegativeInt = 64
     """Steps of a minibatch; the last of an epoch has what is left. B, S."""
     epochs: PositiveInt = 10
@@ -45,17 +45,16 @@ class PPO(Table):
     initial_std: Annotated[PositiveFloat, OnlyIn(discrete=False)] = 1.0
     """Standard deviation of continuous actions at first, which is learned [actions are in [-1, 1]]. B."""
     observation_normalisation: bool = False
-    """Standardise observations by running statistics of the training steps before the generation, clipped to +-5 standard
-    deviations. B: off, by a wrapper (VecNormalize), which its zoo has on for MuJoCo; S: off."""
+    """Standardise observations by running statistics, clipped to +-5 standard deviations. B: off, by a wrapper
+    (VecNormalize), which its zoo has on for MuJoCo; S: off."""
     reward_normalisation: bool = False
-    """Divide rewards by the running standard deviation of their discounted sums, and cut them to +-10: where returns are large,
-    the critic's error else takes nearly all of a gradient that is cut to max_grad_norm. Returns of episodes are told plain. B:
-    off, by a wrapper (VecNormalize), which its zoo has on for MuJoCo; S: off."""
+    """Divide rewards by the running standard deviation of their discounted sums, and cut them to +-10; returns
+    of episodes are told plain. B: off, by a wrapper (VecNormalize), on in its zoo; S: off."""
     action: Annotated[Literal["categorical", "gaussian_argmax"], OnlyIn(discrete=True)] = (
         "categorical"
     )
-    """How a choice is drawn in discrete tasks: by probabilities (B), or as the largest of Gaussian numbers around the outputs, as
-    the ESAC authors' notebooks do."""
+    """How a choice is drawn in discrete tasks: by probabilities (B), or as the largest of Gaussian numbers around
+    the outputs (the ESAC authors' notebooks)."""
     argmax_std: Annotated[PositiveFloat, OnlyWith(action="gaussian_argmax")] = 0.5
     """Standard deviation under action = gaussian_argmax, not learned. The ESAC authors' notebooks."""
 

@@ -22,17 +22,17 @@ class Task(Table):
     """The environment."""
 
     id: str = "HalfCheetah-v5"
-    """Gymnasium id, dm_control/<domain>-<task>-v0, module:EnvId for your own, or the toy of section 4: CyclicMDP-v0 by the
-    paper's rules, CyclicMDPRepo-v0 by the public code's (third transition +2, no time limit). P: section 6."""
+    """Gymnasium id, dm_control/<domain>-<task>-v0, module:EnvId for your own, or the toy of section 4:
+    CyclicMDP-v0 by the paper's rules, CyclicMDPRepo-v0 by the public code's. P: section 6."""
     horizon: NonNegativeInt = 0
-    """Truncate episodes after this many steps [steps]; 0 = the task's own time limit. It shortens only: a longer limit is
-    asked of the task itself, by task.kwargs: max_episode_steps of gymnasium.make, time_limit [s] of the suite."""
+    """Truncate episodes after this many steps [steps]; 0 = the task's own limit. A longer limit is asked of the
+    task, by task.kwargs: max_episode_steps of gymnasium.make, time_limit [s] of the suite."""
     kwargs: Annotated[dict[str, Any], PLAIN_TABLE] = field(default_factory=dict, hash=False)
-    """Keyword arguments of gymnasium.make, or of the suite's function for a dm_control task (environment_kwargs = a table):
-    [task.kwargs] in a file, --task.kwargs.NAME VALUE or a JSON object here. Part of what the task is."""
+    """Keyword arguments of gymnasium.make, or of the suite's function: [task.kwargs] in a file; here a JSON object,
+    or each by its name (--task.kwargs.NAME VALUE). Part of what the task is."""
     changed: Literal["refuse", "warn"] = "refuse"
-    """What a start does where the task (source, wrappers, model, or the rewards of its first steps) is no longer the one that the
-    run began with: refuse to go on, or go on with a warning. The best policy then begins anew."""
+    """What a start does where the task (source, wrappers, model, first rewards) is no longer the one that the run
+    began with: refuse to go on, or warn, and begin the best policy anew."""
 
 
 @dataclass(frozen=True)
@@ -46,17 +46,15 @@ class Budget(Table):
     nominal_steps: NonNegativeInt = 1_000_000
     """The papers' count: one horizon per generation, or one per training step without a population [steps]. P: 6.1."""
     minutes: NonNegativeFloat = 0.0
-    """Time that the run has trained, over all its starts, without their set-up [min]; it ends with the generation in which this
-    is over, complete. How many generations that are depends on the machine; their bits do not. Not max_hours: a job's time."""
+    """Time that the run has trained, over all its starts, without their set-up [min]; it ends, complete, with
+    the generation in which this is over. Not max_hours: a job's time."""
 
     @property
     def limits(self) -> tuple[float, float, float]:
         """Generations, environment steps and nominal steps that end the run; inf where there is no limit."""
-        return (
-            self.generations or math.inf,
-            self.env_steps or math.inf,
-            self.nominal_steps or math.inf,
-        )
+        limits = self.generations, self.env_steps, self.nominal_steps
+        generations, env_steps, nominal_steps = (limit or math.inf for limit in limits)
+        return generations, env_steps, nominal_steps
 
     @property
     def seconds(self) -> float:
@@ -67,15 +65,9 @@ class Budget(Table):
         self, generations: int, env_steps: int, nominal_steps: int, seconds: float = 0.0
     ) -> "Budget":
         """What is left of each limit after so much, 1 at least."""
-        done = {
-            "generations": generations,
-            "env_steps": env_steps,
-            "nominal_steps": nominal_steps,
-            "minutes": seconds / 60,
-        }
-        return Budget(
-            **{name: limit and max(limit - done[name], 1) for name, limit in asdict(self).items()}
-        )
+        done = generations, env_steps, nominal_steps, seconds / 60
+        limits = zip(asdict(self).items(), done, strict=True)
+        return Budget(**{name: limit and max(limit - spent, 1) for (name, limit), spent in limits})
 
     def problems(self, table: str) -> Iterator[str]:
         """Yield a message where nothing ends the run."""
@@ -92,21 +84,17 @@ class PolicyNetwork(Table):
     activation: Literal["relu", "tanh"] = "relu"
     """Nonlinearity of the hidden layers. P: 6.1."""
     layer_norm: bool = False
-    """Normalise the sums of every hidden layer before its nonlinearity, over its units, with a gain and a shift each
-    (torch.nn.LayerNorm; Ba et al. 2016, arXiv:1607.06450). P, C: off; the ERL family has it in its actors. Of the policy
-    alone: critics have critic_layer_norm in the learner's table. Not with algorithm = "ppo"."""
+    """Normalise the sums of every hidden layer of the policy (torch.nn.LayerNorm; Ba et al. 2016,
+    arXiv:1607.06450). P, C: off; the ERL family: on. Not with algorithm = "ppo"."""
     linear: bool = True
-    """A matrix W from the observation, as the network sees it, straight to the output, beside the
-    hidden layers (structured control nets; Srouji et al. 2018, arXiv:1802.08311). The output begins
-    at zero, that of the ERL family's actors small. P, C: off, as with all algorithms but ESAC and its
-    halves. Without hidden layers all is linear, and begins at zero. Not with algorithm = "ppo"."""
+    """A matrix W from the observation straight to the output, beside the hidden layers (structured control
+    nets; Srouji et al. 2018, arXiv:1802.08311). P, C: off. Not with algorithm = "ppo"."""
     linear_gain: Annotated[PositiveFloat, at_most(1000), OnlyWith(linear=True)] = 4.0
-    """g in output = network(x) / g + g W x: W has mutation and learning rates g times as large as the
-    other weights, the last layer of the network g times smaller ones. Ours, measured with es on
-    Swimmer and HalfCheetah, where 1 learns far more slowly."""
+    """g in output = network(x) / g + g W x: W has rates g times as large as the other weights. Ours, measured
+    with es on Swimmer and HalfCheetah, where 1 learns far more slowly (docs/esac.md)."""
     output: Literal["tanh", "clip"] = "tanh"
-    """Squashing of the mean to [-1, 1] before it is scaled to the task's bounds. P: 6.1 tanh; C: clip. algorithm = "ppo" always
-    clips, as its actions in training are."""
+    """Squashing of the mean to [-1, 1] before it is scaled to the task's bounds. P: 6.1 tanh; C: clip, as
+    algorithm = "ppo" always does."""
 
     @property
     def path_gain(self) -> float:
@@ -132,15 +120,11 @@ class Learner(Table):
     )
     """auto (cuda where there is one), cpu, cuda, cuda:1, ..."""
     kernels: Literal["auto", "torch", "mkl", "compiled"] = "auto"
-    """What makes the updates on a CPU. compiled: SAC's whole update in C, with relu, fp32, one thread and without layer
-    normalisation and value network; the same bits on every CPU with AVX2 or AVX-512. mkl: torch, whose MKL takes its fast path
-    on AMD, too, in a process that has not imported torch before. torch: as it is. auto: the first of these that the first start's
-    machine and the settings allow, mkl on AMD alone; the run keeps it. Bits depend on it."""
+    """What makes the updates on a CPU: SAC's in C (compiled), torch with MKL's fast path on AMD (mkl), or torch.
+    auto: the first of these that machine and settings allow; the run keeps it (docs/performance.md)."""
     precision: Literal["fp32", "tf32", "bf16"] = "fp32"
-    """Matrix products of the updates: tf32 rounds what it multiplies to 10 bits (a GPU's alone, refused on a CPU); bf16
-    multiplies in bfloat16. Either keeps weights, gradients, Adam, losses and layer normalisation in float32 (Micikevicius et al.
-    2018, arXiv:1710.03740; bfloat16 needs no loss scaling: Kalamkar et al. 2019, arXiv:1905.12322). Worth it only where the
-    device has units for it."""
+    """Matrix products of the updates: tf32 rounds what it multiplies to 10 bits (a GPU's alone); bf16 multiplies
+    in bfloat16. All else stays in float32 (Micikevicius et al. 2018; Kalamkar et al. 2019)."""
 
 
 @dataclass(frozen=True)
@@ -162,8 +146,7 @@ class Checkpoint(Table):
     every_minutes: NonNegativeFloat = 10.0
     """Longest time between checkpoints [min]; 0 = by generations only."""
     unsaved_minutes: NonNegativeFloat = 30.0
-    """The run ends, with exit code 74, when no checkpoint could be written for so long: a full disk, a file system that is away
-    [min]; 0 = it goes on to its end."""
+    """The run ends, with exit code 74, when no checkpoint could be written for so long [min]; 0 = never."""
 
     def problems(self, table: str) -> Iterator[str]:
         """Yield a message where nothing is saved before the end."""
@@ -176,16 +159,16 @@ class Stop(Table):
     """How a run ends before its budget does, and what counts as hanging."""
 
     grace_seconds: NonNegativeFloat = 5.0
-    """A generation that is unfinished this long after SIGTERM or SIGXCPU is given up, and made again at the next start [s].
-    SLURM kills 30 s after SIGTERM (KillWait), PBS 10 s (kill_delay)."""
+    """A generation that is unfinished this long after SIGTERM or SIGXCPU is given up, and made again at the next
+    start [s]. SLURM kills 30 s after SIGTERM (KillWait), PBS 10 s (kill_delay)."""
     starts: NonNegativeInt = 10
-    """So many starts in a row without progress make the run a failed one, which no job script starts again; 0 = no limit."""
+    """So many starts in a row without progress make the run a failed one; 0 = no limit."""
     member_minutes: NonNegativeFloat = 30.0
-    """A rank that is busy for longer with one member, evaluation episode or gradient update hangs, and ends the job [min];
-    0 = no limit."""
+    """A rank that is busy for longer with one member, episode or update hangs, and ends the job [min]; 0 = no
+    limit."""
     silent_minutes: NonNegativeFloat = 30.0
-    """Rank 0 ends the job after it has waited so long for the others, or for 20 median generations if that is longer [min];
-    0 = no limit."""
+    """Rank 0 ends the job after it has waited so long for the others, or for 20 median generations if that is
+    longer [min]; 0 = no limit."""
 
 
 @dataclass(frozen=True)
@@ -195,5 +178,4 @@ class Display(Table):
     style: Literal["auto", "live", "plain"] = "auto"
     """live: a small table that updates; plain: a line now and then; auto: live where the output is a terminal."""
     every_seconds: NonNegativeFloat = 5.0
-    """Time between the first plain lines [s]; it grows to 2 % of the time since the start, at most 5 minutes. 0 = a line for
-    each generation."""
+    """Time between the first plain lines [s], which grows to at most 5 minutes. 0 = a line a generation."""

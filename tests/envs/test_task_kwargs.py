@@ -110,9 +110,15 @@ def test_a_name_with_dots_is_of_a_table_inside():
             ["--task.kwargs.a", "--seed", "1"],
             "command line: --task.kwargs.a: expected a value after it",
         ),
-        (["--task.kwargs.a", "null"], "task.kwargs = {'a': None}: must be a table of texts"),
-        (["--task.kwargs.a", "nan"], "task.kwargs = {'a': nan}: must be a table of texts"),
-        (["--task.kwargs.", "1"], "task.kwargs = {'': 1}: must be a table of texts"),
+        (
+            ["--task.kwargs.a", "null"],
+            "command line: task.kwargs = {'a': None}: expected a table of texts",
+        ),
+        (
+            ["--task.kwargs.a", "nan"],
+            "command line: task.kwargs = {'a': nan}: expected a table of texts",
+        ),
+        (["--task.kwargs.", "1"], "command line: task.kwargs = {'': 1}: expected a table of texts"),
     ],
 )
 def test_what_is_no_plain_value_is_refused(line, said):
