@@ -158,7 +158,7 @@ def agreed(world: comm.World, resolve: Callable[[], Answer]) -> Answer | int:
                 answer = answer[0], False
         except ConfigError as error:
             refusal = str(error)
-        except SystemExit as end:  # tyro has printed its help or its complaint
+        except SystemExit as end:  # the help is printed
             answer = end.code if isinstance(end.code, int) else FAILED
     answer, refusal = world.from_root((answer, refusal))
     if refusal:

@@ -230,7 +230,7 @@ def test_returns_that_are_not_finite_rank_last_and_are_counted(tmp_path, togethe
         (["--task.id", "dm_control/walker-wolk-v0"], "walker-walk"),
         (["--esac.population_size", "11"], "must be even"),
         (["--esac.popsize", "11"], "did you mean"),
-        (["--esac.population_size", "many"], "population-size"),
+        (["--esac.population_size", "many"], "esac.population_size = 'many': expected an integer"),
         (["--esac.sac_copies", "30"], "SAC copies"),
         (["--learner.device", "cuda:77"], "learner.device"),
         (
@@ -248,11 +248,9 @@ def test_bad_input_is_one_message_from_one_rank_and_creates_nothing(
     tmp_path, together, arguments, message
 ):
     done = together(2, *arguments, "--run-dir", tmp_path / "run", code=2)
-    assert done.stderr.count(message) + done.stderr.count(message.replace("_", "-")) >= 1
+    assert message in done.stderr
     assert "Traceback" not in done.stderr
-    assert (
-        len([line for line in done.stderr.splitlines() if line.startswith(("esac_mpi:", "╭"))]) == 1
-    )
+    assert len([line for line in done.stderr.splitlines() if line.startswith("esac_mpi:")]) == 1
     assert not list(tmp_path.iterdir())
 
 

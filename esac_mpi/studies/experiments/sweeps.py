@@ -99,5 +99,3 @@ def checked(line: list[str], known: set[tuple[str, ...]], notes: set[str]) -> No
         )
     except ConfigError as error:
         raise Unusable(f"{error}\n  in: {shlex.join(line)}") from error
-    except SystemExit as error:  # tyro has said what is wrong
-        raise Unusable(f"  in: {shlex.join(line)}") from error
