@@ -93,51 +93,24 @@ def test_an_experiment_tells_every_run_of_its_core(tmp_path):
 @pytest.mark.parametrize(
     ("text", "core", "message"),
     [
-        (
-            TOY,
-            "step = {cyclic = 1.0}\nupdate = {es = 0}",
-            "core: no budget has a clock, which alone it is for",
-        ),
-        (CLOCKED, "step = {cyclic = 1.0}", "core: expected the tables step and update, not step"),
-        (
-            CLOCKED,
-            "step = 3\nupdate = {es = 0}",
-            "core: expected the tables step and update, not step, update",
-        ),
+        (TOY, "step = {cyclic = 1.0}\nupdate = {es = 0}", "no budget has a clock"),
+        (CLOCKED, "step = 3\nupdate = {es = 0}", "core: step = 3: expected dict"),
         (
             CLOCKED,
             "step = {cyclic = 0}\nupdate = {es = 0}",
-            "core: step.cyclic = 0: expected a positive number",
+            "step: cyclic = 0: expected a positive",
         ),
         (
             CLOCKED,
-            "step = {cyclic = 1.0}\nupdate = {es = -1}",
-            "core: update.es = -1: expected a positive number, or 0",
+            "step = {cyclic = 1}\nupdate = {es = -1}",
+            "update: es = -1: expected a positive",
         ),
-        (
-            CLOCKED,
-            "step = {cyclic = true}\nupdate = {es = 0}",
-            "core: step.cyclic = True: expected a positive number",
-        ),
-        (
-            CLOCKED,
-            "step = {cyclic = 1.0, b = 1.0}\nupdate = {es = 0}",
-            "core: step: unknown task 'b'; there are cyclic",
-        ),
-        (CLOCKED, "step = {}\nupdate = {es = 0}", "core.step has no 'cyclic'"),
-        (
-            CLOCKED,
-            "step = {cyclic = 1.0}\nupdate = {sac = 1.0}",
-            "core.update has no 'es'; 0 is an update of an algorithm that",
-        ),
-        (
-            TOY.replace("seeds = 2", "clock = {ranks = 8, seconds = 9, core = 1}"),
-            "",
-            "core is a table of the file",
-        ),
+        (CLOCKED, "step = {cyclic = 1, b = 1}\nupdate = {es = 0}", "core.step: unknown key 'b'"),
+        (CLOCKED, "step = {cyclic = true}\nupdate = {es = 0}", "cyclic = True: expected a number"),
+        (CLOCKED, "step = {cyclic = 1}", "core: no cost of 'update'"),
+        (CLOCKED, "step = {cyclic = 1}\nupdate = {sac = 1}", "core: no cost of 'es'"),
     ],
 )
 def test_a_core_that_is_told_wrongly_is_refused(tmp_path, text, core, message):
-    with pytest.raises(Unusable) as raised:
-        planned(tmp_path / "toy.toml", f"{text}\n[core]\n{core}\n" if core else text)
-    assert message in str(raised.value)
+    with pytest.raises(Unusable, match=message):
+        planned(tmp_path / "toy.toml", f"{text}\n[core]\n{core}\n")

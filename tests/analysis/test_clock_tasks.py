@@ -125,7 +125,7 @@ def test_progress_goes_through_updates_and_then_steps():
         4.0,
         4.0,
     ]
-    assert AtWork(None, piece, 0, 0.0).speed() == (0.0, 3.0)
+    assert AtWork(None, piece, 0).speed() == (0.0, 3.0)
     assert Piece((0.0, 4.0), (3.0, 1.0)).over(2.0) == 0
 
 

@@ -57,21 +57,11 @@ class Section:
     evaluation: np.ndarray = field(default_factory=lambda: NOTHING)  # [episodes]
 
 
-@dataclass(frozen=True)
-class Span:
-    """What a rank did from when to when [s]."""
-
-    rank: int
-    worker: int
-    start: float
-    end: float
-
-
 class AtWork:
     """A task that a rank has begun."""
 
-    def __init__(self, task: Task, piece: Piece, rank: int, now: float) -> None:
-        self.task, self.piece, self.rank, self.begun = task, piece, rank, now
+    def __init__(self, task: Task, piece: Piece, rank: int) -> None:
+        self.task, self.piece, self.rank = task, piece, rank
         self.spent = 0.0  # on it [s]
 
     @property
@@ -114,7 +104,6 @@ class Queue:
         """give: the tasks that follow from a told one, from None at the start. counts: whether a told one is an individual's."""
         self.cluster, self._give, self._counts, self._arrival = cluster, give, counts, arrival
         self.now, self.root = 0.0, 0.0  # and until when rank 0 decides or writes [s]
-        self.spans: list[Span] = []
         self.busy = np.zeros(cluster.ranks)  # time that each rank has worked on tasks [s]
         self._agenda: Agenda = Arrival() if arrival else Agenda()
         self._pieces: dict[int, Piece] = {}  # worker -> of the task that it has
@@ -168,7 +157,7 @@ class Queue:
             free = 0 if task.at_root or not idle else idle.pop()
             own |= not (free or task.at_root)
             task.begun = True
-            self._at.append(AtWork(task, self._pieces[task.worker], free, self.now))
+            self._at.append(AtWork(task, self._pieces[task.worker], free))
 
     def _advance(self) -> None:
         """Go on to the next moment at which something may change."""
@@ -201,7 +190,6 @@ class Queue:
         self._at.remove(work)
         work.task.progress = round(sum(work.piece.virtual))
         self._agenda.end(work.task)
-        self.spans.append(Span(work.rank, work.task.worker, work.begun, self.now))
 
 
 def shared(works: list[AtWork]) -> list[tuple[AtWork, float, float]]:

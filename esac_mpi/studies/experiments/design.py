@@ -11,13 +11,15 @@ import dataclasses
 import math
 import re
 import tomllib
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import MISSING, replace
 from functools import cache
 from itertools import product
 from pathlib import Path
 from typing import Any
 
+from esac_mpi.algorithms import ALGORITHMS
+from esac_mpi.analysis.clock import Core
 from esac_mpi.analysis.groups import shown
 from esac_mpi.analysis.messages import Unusable
 from esac_mpi.config import Config, ConfigError, as_words, automatic, check, from_table, read_toml
@@ -27,8 +29,6 @@ from esac_mpi.config.reads import unread
 from esac_mpi.host.data_files import checkout, shipped
 from esac_mpi.host.invocation import called
 from esac_mpi.host.paths import given
-from esac_mpi.studies.experiments import cores
-from esac_mpi.studies.experiments.naming import check_names, refuse_one_task_twice
 from esac_mpi.studies.experiments.plan import (
     Budget,
     Computed,
@@ -104,7 +104,7 @@ def parsed(id: str, table: dict[str, Any], source: str) -> Experiment:
         id, table["title"], " ".join(table["claim"].split()), fields(table.get("settings", {}), f"{source}: settings"),
         tasks, variants, sweep.get("field", ""), sweep.get("values", []), table.get("points", 25),
         [Product(**made(entry, Product, f"{source}: products")) for entry in table.get("products", [])],
-        budgets, cores.parsed(table.get("core", {}), tasks, any(b.clock for b in budgets.values()), f"{source}: core"),
+        budgets, core_costs(table.get("core", {}), tasks, any(b.clock for b in budgets.values()), f"{source}: core"),
     )  # fmt: skip
     for name, b in found.budgets.items():
         check_names(found, b, f"{source}: budgets.{name}")
@@ -207,6 +207,65 @@ def budget(table: dict[str, Any], source: str) -> Budget:
     return Budget(**entries)
 
 
+def core_costs(
+    table: dict[str, Any], tasks: Collection[str], clocks: bool, source: str
+) -> dict[str, dict[str, float]]:
+    """Return the table of a core's costs as it is; clocks: whether a budget has one. Raises Unusable."""
+    if table and not clocks:
+        raise Unusable(f"{source}: no budget has a clock, which alone it is for")
+    known(table, {"step": dict, "update": dict}, source)
+    for name, names in ("step", tasks), ("update", ALGORITHMS):
+        costs = table.get(name, {})
+        known(costs, dict.fromkeys(names, float), f"{source}.{name}")
+        for key, cost in costs.items():
+            if not 0 <= cost < math.inf or (name == "step" and not cost):
+                raise Unusable(f"{source}.{name}: {key} = {cost}: expected a positive number")
+    return table
+
+
+def core(found: Experiment, task: str, algorithm: str) -> Core | None:
+    """Return the core that a run's clock is computed for, None for its own. Raises Unusable."""
+    if not found.costs:
+        return None
+    try:
+        step, update = found.costs["step"][task], found.costs["update"][algorithm]
+    except KeyError as error:
+        raise Unusable(
+            f"{found.id}: core: no cost of {error}; 0 is an update of an algorithm that has no learner"
+        ) from error
+    return Core(step * 1e-6, update * 1e-3)
+
+
+def check_names(found: Experiment, budget: Budget, source: str) -> None:
+    """Raise Unusable where a budget names a task or variant that is none, or values of no field."""
+    for key, asked, there in (
+        ("tasks", budget.tasks, found.tasks),
+        ("for_task", budget.for_task, found.tasks),
+        ("variants", budget.variants, found.variants),
+        ("for_variant", budget.for_variant, found.variants),
+    ):
+        for name in asked:
+            if name not in there:
+                raise Unusable(f"{source}: {key}: unknown '{name}'; {meant(name, there)}")
+    if bool(found.field) != bool(found.values) or (budget.values and not found.field):
+        raise Unusable(
+            f"{source}: sweep needs both field and values, and a budget's values need a sweep"
+        )
+
+
+def refuse_one_task_twice(found: Experiment, settled: list[Planned]) -> None:
+    """Raise Unusable where two tasks have one id, by which results are told apart."""
+    names: dict[tuple[str, str, str], str] = {}
+    for run in settled:
+        id = run.config.task.id
+        one = names.setdefault((id, run.variant, run.value), run.task)
+        if one != run.task:
+            raise Unusable(
+                f"{found.id}: tasks {one} and {run.task} are both {id}, and results know a task by "
+                "its id: make two experiments of them"
+            )
+
+
 def chosen(found: Experiment, name: str) -> Budget:
     """Return a budget by its name. Raises Unusable."""
     if name not in found.budgets:
@@ -256,7 +315,7 @@ def planned(found: Experiment, b: Budget, task: str, value: Any, variant: str) -
     parts = [task, variant, *([f"{found.field.split('.')[-1]}{text}"] if text else [])]
     start = [str(place(path))] if path else []
     tokens = [token for key, entry in settings.items() for token in (f"--{key}", *as_words(entry))]
-    clock = b.clock and replace(b.clock, core=cores.core(found.costs, task, algorithm, found.id))
+    clock = b.clock and replace(b.clock, core=core(found, task, algorithm))
     return Planned(
         task, variant, text, 0, 0, [*start, "--algorithm", algorithm, "--seed", "0", *tokens],
         Path("-".join(map(file_name, parts))),

@@ -6,7 +6,6 @@ from typing import Any
 
 from esac_mpi.analysis.clock import Core, Machine
 from esac_mpi.config import Config
-from esac_mpi.studies.experiments import cores
 
 Settings = dict[str, Any]  # {dotted name: value}
 
@@ -68,7 +67,9 @@ class Experiment:
     points: int  # rows that results.csv has of a run at most
     products: list[Product]
     budgets: dict[str, Budget]
-    costs: cores.Costs  # of the core that clocks are computed for
+    costs: dict[str, dict[str, float]]
+    """Of the core that clocks are computed for: microseconds of a step of each task's population, with its policy and all
+    else of a rank, and milliseconds of a gradient update of each algorithm, 0 = it has no learner; empty: each run's own."""
 
 
 @dataclass(frozen=True)

@@ -7,7 +7,6 @@ from typing import Any
 
 from esac_mpi.config import as_words
 from esac_mpi.studies.experiments import design
-from esac_mpi.studies.experiments.cores import Costs
 
 
 def listing() -> Iterator[str]:
@@ -46,7 +45,7 @@ def shown(id: str) -> Iterator[str]:
         yield f"{product.out:<24} {product.tool} {shlex.join(product.arguments)}"
 
 
-def core(costs: Costs) -> Iterator[str]:
+def core(costs: dict[str, dict[str, float]]) -> Iterator[str]:
     """Yield what work takes on the core that clocks are computed for."""
     for name, unit in ("step", "us"), ("update", "ms"):
         listed = ", ".join(f"{key} {cost:g}" for key, cost in costs[name].items())
