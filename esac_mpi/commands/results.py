@@ -26,10 +26,10 @@ import math
 from collections.abc import Iterator
 
 from esac_mpi.analysis.command import add_machine, ended, machine_of, parser, refuse_unread, written
-from esac_mpi.analysis.messages import Unusable
+from esac_mpi.analysis.messages import Unusable, note
 from esac_mpi.analysis.results import aggregate_page
 from esac_mpi.analysis.results.rowfiles import read
-from esac_mpi.analysis.results.scores import POLICIES, by_task, random_returns, study, tell
+from esac_mpi.analysis.results.scores import POLICIES, by_task, random_returns, study
 from esac_mpi.analysis.results.standings import MEASURES, document
 from esac_mpi.analysis.results.traces import Sections, Wall, on_machine, sections
 from esac_mpi.analysis.results.verdicts import champion_of
@@ -102,11 +102,12 @@ def aggregate(options: argparse.Namespace) -> Iterator[object]:
     """Yield the aggregate, or where it was written or drawn."""
     runs, wall = found(options, together=True)
     scores = study(runs, random_returns(options.random), wall, options.leave_out, options.policy)
-    tell(scores)
     if options.out is not None and options.out.suffix in (".png", ".pdf", ".svg"):
         from esac_mpi.analysis.figures import save
         from esac_mpi.analysis.results.aggregate_picture import figure
 
+        for line in aggregate_page.told(scores):
+            note(line)
         yield from save(figure(scores, options.of, wall), options.out)
         return
     yield from written(aggregate_page.document(scores, options.of, wall), options.out)

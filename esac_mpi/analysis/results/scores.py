@@ -17,7 +17,7 @@ from pathlib import Path
 import numpy as np
 
 from esac_mpi.analysis.curves import last_before
-from esac_mpi.analysis.messages import Unusable, damaged, note, some
+from esac_mpi.analysis.messages import Unusable, damaged
 from esac_mpi.analysis.results.aggregates import ALIKE
 from esac_mpi.analysis.results.rowfiles import refuse_mixed
 from esac_mpi.analysis.results.rows import Row, form
@@ -234,18 +234,3 @@ def ends(groups: dict[str, list[Trace]], random: Random, limit: float) -> tuple[
         )
     made = [row.better for row in rows if row.better is not None and row.wall_seconds <= limit]
     return random[task]["mean"], max(made, default=-np.inf)
-
-
-def tell(found: Study) -> None:
-    """Name the tasks and runs that are missing."""
-    if found.absent:
-        note(
-            f"not in the aggregate: {'; '.join(f'{title} ({why})' for title, why in found.absent.items())}"
-        )
-    if found.unfinished:
-        note(f"without a score yet: {some([run.name for run in found.unfinished])}")
-    if found.short:
-        names = [run.name for run in found.short]
-        note(
-            f"ended before the time at which they are compared: {some(names)}; as they ended, they are compared"
-        )
