@@ -10,7 +10,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from esac_mpi.config import NAMES, Config, Evolution
+from esac_mpi.config import NAMES, PPO, SAC, Config, Evolution
 from esac_mpi.config.fields import value_of
 
 
@@ -82,6 +82,16 @@ def shared_episodes(config: Config) -> int:
     if f"{name}.episodes_on" not in NAMES or value_of(config, f"{name}.episodes_on") == "root":
         return 0
     return int(value_of(config, f"{name}.episodes_per_generation"))
+
+
+def updates_owed(config: Config, learner: str, done: float, steps: float) -> float:
+    """Count a learner's updates for the last `steps` of `done` training steps; learner: as Learning.learner has it."""
+    options: Any = value_of(config, learner)
+    if isinstance(options, PPO):
+        return options.epochs * math.ceil(steps / (options.batch_size or steps))
+    # SAC learns from its random steps at once
+    before = 0 if isinstance(options, SAC) else options.start_steps
+    return float(np.clip(done - before, 0, steps)) * float(options.updates_per_step)
 
 
 def at_root(rank: int) -> bool:

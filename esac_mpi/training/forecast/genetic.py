@@ -12,19 +12,19 @@ from typing import Any
 import numpy as np
 
 from esac_mpi.algorithms import ALGORITHMS, erl_births
+from esac_mpi.algorithms.declaration import updates_owed
 from esac_mpi.comm.clock.costs import Pieces
 from esac_mpi.comm.clock.generations import Generation, Made
 from esac_mpi.config import Config, updated
 from esac_mpi.config.genetic import imitations
 from esac_mpi.operators.noise import Purpose, generator
 from esac_mpi.operators.selection import Births, Kind
-from esac_mpi.training.forecast.learners import updates
 
 
 def generations(config: Config, pieces: Pieces) -> Iterator[Made]:
     """Yield the generations of a population that is bred, beside which the learner's phase runs."""
     erl = config.erl
-    options = getattr(config, ALGORITHMS[config.algorithm].DECLARES.learning.learner(config))
+    learner = ALGORITHMS[config.algorithm].DECLARES.learning.learner(config)
     episodes = erl.population_size * erl.fitness_episodes + 1  # the learner's own is the last
     steps = episodes * pieces.length
     for k in count(1):
@@ -35,7 +35,7 @@ def generations(config: Config, pieces: Pieces) -> Iterator[Made]:
             expected=np.ones(episodes),
             offspring=lasting(erl, births, pieces, held),
             offspring_expected=np.where(births.kind == Kind.CHILD, 1.0, erl_births.MUTATING),
-            beside=updates(options, k * steps, steps) * pieces.updating,
+            beside=updates_owed(config, learner, k * steps, steps) * pieces.updating,
             merges=True,
         )
         yield Made(one, steps, steps)

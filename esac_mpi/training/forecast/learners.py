@@ -1,6 +1,5 @@
-"""Generations of a learner alone; what updates a learner owes for its steps; its threads."""
+"""Generations of a learner alone, and the threads that it gains by."""
 
-import math
 from collections.abc import Iterator
 from itertools import count, pairwise
 from typing import Any
@@ -8,9 +7,11 @@ from typing import Any
 import numpy as np
 
 from esac_mpi.algorithms import ALGORITHMS
+from esac_mpi.algorithms.declaration import shared_episodes, updates_owed
 from esac_mpi.comm.clock.costs import Pieces
 from esac_mpi.comm.clock.generations import Generation, Made
-from esac_mpi.config import PPO, SAC, Config
+from esac_mpi.config import NAMES, Config, table_of
+from esac_mpi.config.fields import value_of
 
 # multiplications of a matrix product worth a thread: 2x128 in batches of 256 gain by two
 # (performance.md)
@@ -18,34 +19,16 @@ SHARE = 128**3
 
 
 def generations(config: Config, pieces: Pieces) -> Iterator[Made]:
-    """Yield the generations of a learner alone, on rank 0."""
+    """Yield the generations of a learner alone, on rank 0; all ranks may play its episodes."""
     options: Any = config.own
-    steps = options.steps_per_generation
+    shared, name = shared_episodes(config), config.algorithm
+    steps = shared * pieces.length or options.steps_per_generation
+    playing = 0.0 if shared else steps * pieces.playing
     for k in count(1):
-        seconds = updates(options, k * steps, steps) * pieces.updating + steps * pieces.playing
-        yield Made(Generation(np.zeros(0), np.ones(0), phase=seconds), steps, steps)
-
-
-def off_policy(config: Config, pieces: Pieces) -> Iterator[Made]:
-    """Yield the generations of TD3 or DDPG, whose episodes all ranks may play."""
-    options: Any = config.own
-    if options.episodes_on == "root":
-        yield from generations(config, pieces)
-    episodes = options.episodes_per_generation
-    steps = episodes * pieces.length
-    for k in count(1):
-        seconds = updates(options, k * steps, steps) * pieces.updating
-        one = Generation(pieces.lasting(episodes, k), np.ones(episodes), phase=seconds)
-        yield Made(one, steps, steps)
-
-
-def updates(options: Any, done: float, steps: float) -> float:
-    """Count the updates for the last `steps` of `done` training steps; options: the learner's."""
-    if isinstance(options, PPO):
-        return options.epochs * math.ceil(steps / (options.batch_size or steps))
-    # SAC learns from its random steps at once
-    before = 0 if isinstance(options, SAC) else options.start_steps
-    return float(np.clip(done - before, 0, steps)) * options.updates_per_step
+        seconds = updates_owed(config, name, k * steps, steps) * pieces.updating + playing
+        yield Made(
+            Generation(pieces.lasting(shared, k), np.ones(shared), phase=seconds), steps, steps
+        )
 
 
 def threads_that_gain(config: Config, cores: list[int], ranks: int) -> int:
@@ -54,9 +37,10 @@ def threads_that_gain(config: Config, cores: list[int], ranks: int) -> int:
     cores: those that rank 0 may run on; ranks: of its node.
     """
     learning = ALGORITHMS[config.algorithm].DECLARES.learning
-    settings = vars(config.own)
-    if learning:
-        settings = settings | vars(getattr(config, learning.learner(config), config.own))
+    if learning is None:
+        return 1
+    tables = learning.learner(config), table_of(config.algorithm)
+    names = [f"{table}.batch_size" for table in tables if f"{table}.batch_size" in NAMES]
     widest = max((a * b for a, b in pairwise(config.policy.hidden)), default=0)
-    product = settings.get("batch_size", 0) * widest
+    product = value_of(config, names[0]) * widest if names else 0
     return max(1, min(1 + len(cores) - ranks, product // SHARE))

@@ -28,8 +28,8 @@ WITH_BARRIERS: dict[type[Table], Callable[[Config, Pieces], Iterator[Made]]] = {
     CEMRL: distributions.generations,
     ERL: genetic.generations,
     SAC: learners.generations,
-    TD3: learners.off_policy,
-    DDPG: learners.off_policy,
+    TD3: learners.generations,
+    DDPG: learners.generations,
     PPO: learners.generations,
 }
 WITHOUT: dict[type[Table], Callable[..., Iterator[arrivals.Arrived]]] = {AESRL: arrivals.sections}
