@@ -92,7 +92,7 @@ class GradientLearner(ABC):
         self.env_steps = 0  # training steps ever
 
     def ready(self) -> None:
-        """Take up the way in which the device makes updates; a GPU's has never run on one so far.
+        """Take up the way in which the device makes updates.
 
         Raises NoDevice where it has no room for what that takes.
         """

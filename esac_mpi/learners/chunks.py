@@ -5,7 +5,7 @@ launch then costs the host some microseconds, whatever is in it. What differs fr
 transitions, noise and Adam's rates are drawn on the host at their addresses, as on a CPU; each update takes its own by a counter
 on the device. The transitions themselves lie there (mirror.py).
 
-Never run on a device so far; tests/learners/test_chunks.py holds the logic with one that is none.
+tests/learners/test_chunks.py holds the logic with a device that is none, tools/gpu_check on a GPU.
 """
 
 import time

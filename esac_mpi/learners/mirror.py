@@ -1,6 +1,6 @@
 """A replay's rows on the learner's device, from which a GPU takes its batches; the replay itself stays what checkpoints store.
 
-Never run on a device so far; tests/learners/test_chunks.py holds it on a CPU.
+tests/learners/test_chunks.py holds it on a CPU, tools/gpu_check on a GPU.
 """
 
 import torch
