@@ -47,7 +47,7 @@ def non_negative_or(word: str) -> Bound:
     """Bound a number that the task may give, by a word."""
     return Bound(
         lambda value: value == word or (not isinstance(value, str) and 0 <= value < math.inf),
-        f"must be a number of at least 0, and finite, or {word}",
+        f"must be at least 0 and finite, or {word}",
     )
 
 

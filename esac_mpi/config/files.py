@@ -48,7 +48,7 @@ def from_table(
         if twice := found.keys() & part.keys():
             raise ConfigError(f"{source}: {min(twice)} is set twice")
         found |= part
-    found = current(gathered(found, kwargs or {}), source)
+    found = current(gathered(found, kwargs or {}))
     return said | coerced(found, source)
 
 

@@ -1,7 +1,6 @@
 """Names that a person or an older version wrote: a key that there is, or what is meant by another."""
 
 import difflib
-from collections import Counter
 from collections.abc import Collection, Mapping
 from typing import Any
 
@@ -9,19 +8,14 @@ from esac_mpi.config.fields import NAMES
 from esac_mpi.config.presets import NUMBERS, PRINTED, SIZES
 from esac_mpi.config.whole import ConfigError
 
-# what is no more, and what took its place
-FORMER = {"esac.adopt_sac": "esac.adoption", "esac.offspring_transitions": "esac.replayed"}
-# fields of tables in 0.1.0: a file of a run has them all, one that a person wrote hardly so many
-AES_RL_0_1_0 = 33
-WHOLE = 35  # of [esac], in 0.1.0 with 48, some fewer before
-# a table and its fields in 0.1.0 -> what was done before there were others
-BEFORE: dict[tuple[str, int], dict[str, Any]] = {
-    ("aes_rl", AES_RL_0_1_0): {"aes_rl.mean_reused": False, "aes_rl.reward_shift": 0.0},
-    ("erl", 42): {"erl.injection": "kept", "erl.reward_shift": 0.0},
-    ("esac", WHOLE): {"esac.reward_shift": 0.0},
-    ("es", 15): {"es.reward_shift": 0.0},
-    ("cem", 10): {"cem.reward_shift": 0.0},
-    ("cem_rl", 23): {"cem_rl.reward_shift": 0.0},
+OF_ESAC = 35  # fields of [esac] that a run's own file has at least, one that a person wrote hardly
+# what was done in 0.1.0, before there were fields for it or others were the defaults
+BEFORE: dict[str, Any] = {
+    **SIZES,
+    **NUMBERS,
+    **{f"{table}.reward_shift": 0.0 for table in ("es", "cem", "cem_rl", "aes_rl", "erl")},
+    "aes_rl.mean_reused": False,
+    "erl.injection": "kept",
 }
 RESUMES = "is no key, and not needed: the same command goes on with the run that its directory has"
 # words of other programs for what is asked otherwise here
@@ -43,8 +37,6 @@ def known(name: str, source: str) -> str:
         return name
     if name in ELSEWHERE:
         raise ConfigError(f"{source}: {name} {ELSEWHERE[name]}")
-    if name in FORMER:
-        raise ConfigError(f"{source}: {name} is no more: {FORMER[name]} in its place")
     table = f"{name.rpartition('.')[0]}."
     beside = [other for other in NAMES if other.startswith(table)]
     if ours := called_here(name):
@@ -83,29 +75,13 @@ def ends_alike(name: str, other: str) -> bool:
     return alike or other.startswith(f"{name}.")
 
 
-def current(values: Mapping[str, Any], source: str) -> dict[str, Any]:
-    """Translate {dotted name: value} to what this version has. Raises ConfigError for what is no more."""
-    found = dict(values)
-    # another value is refused as any
-    switches = {name: found.pop(name) for name in FORMER if isinstance(found.get(name), bool)}
-    if "esac.adopt_sac" in switches:
-        found.setdefault("esac.adoption", "means" if switches["esac.adopt_sac"] else "off")
-        found.setdefault("esac.sigma_rule", "grow")  # as it was
-    if switches.get("esac.offspring_transitions"):
-        raise ConfigError(
-            f'{source}: esac.offspring_transitions = true is no more: esac.replayed = "sample" in its place'
-        )
-    if "esac.offspring_transitions" in switches:
-        found.setdefault("esac.replayed", "none")
-    if found.get("policy.initial_last_layer") == 1:  # was there between two releases
-        del found["policy.initial_last_layer"]
-    count = Counter(name.partition(".")[0] for name in found)
-    if "aes_rl.order" not in found and count["aes_rl"] == AES_RL_0_1_0:
-        found.setdefault("aes_rl.critic_cost", 1.0)  # it had none
-    for (table, fields), before in BEFORE.items():
-        if count[table] >= fields:
-            found = before | found
-    if count["esac"] >= WHOLE:  # what were the defaults
-        printed = {} if "esac.adoption_wins" in found else PRINTED
-        found = SIZES | NUMBERS | printed | found
-    return found
+def current(values: Mapping[str, Any]) -> dict[str, Any]:
+    """Complete the {dotted name: value} of a run of 0.1.0 by what was done then."""
+    if sum(name.startswith("esac.") for name in values) < OF_ESAC:
+        return dict(values)
+    before = dict(BEFORE)
+    if "esac.adoption_wins" not in values:
+        before |= PRINTED
+    if "aes_rl.order" not in values:
+        before["aes_rl.critic_cost"] = 1.0  # it had none
+    return before | dict(values)

@@ -417,10 +417,6 @@ HARD = ["--esac.winner_selection", "hard", "--esac.sac_copy_noise", "false"]
             ["--esac.reading", "mended", "--esac.learner_lag", "6"],
             "esac.learner_lag = 6: must be at most esac.gradient_interval (5)",
         ),
-        (
-            ["--esac.offspring_transitions", "true"],
-            "esac.offspring_transitions is no more: esac.replayed in its place",
-        ),
         (["--es.action_noise", "-0.1"], "es.action_noise = -0.1: must be at least 0"),
         (["--esac.sigma", "0"], "esac.sigma = 0.0: must be positive"),
         (["--esac.sigma", "nan"], "esac.sigma = nan"),
@@ -457,21 +453,6 @@ def test_what_cannot_run_is_refused_with_the_reason(argv, message):
     assert message in str(error.value)
 
 
-FORMER = [
-    ("adopt_sac = true", "means", "better"), ("adopt_sac = false", "off", "better"),
-    ("offspring_transitions = false", "tested", "none"), ('adopt_sac = true\nadoption = "tested"', "tested", "better"),
-]  # fmt: skip
-
-
-@pytest.mark.parametrize(("former", "adoption", "replayed"), FORMER)
-def test_a_file_of_an_older_version_means_what_it_meant(tmp_path, former, adoption, replayed):
-    (tmp_path / "x.toml").write_text(f"[esac]\nsigma = 0.1\n{former}\n")
-    said = []
-    c, _ = load([str(tmp_path / "x.toml")], said.append, said.append)
-    assert (c.esac.sigma, c.esac.adoption, c.esac.replayed, said) == (0.1, adoption, replayed, [])
-    assert updated(Config(), read_toml(tmp_path / "x.toml")) == c
-
-
 def test_a_lag_that_is_not_read_is_not_refused(tmp_path):
     (tmp_path / "x.toml").write_text('[esac]\nlearner_lag = 6\nphase_timing = "virtual"\n')
     assert load([str(tmp_path / "x.toml")])[0].esac.learner_lag == 6
@@ -492,15 +473,6 @@ def test_a_lag_that_is_not_read_is_not_refused(tmp_path):
         ("[policy]\nhidden = [64, 'a']", "expected a list of integers"),
         ("algorithm = 'trpo'", "expected 'esac' | 'es' | 'sac'"),
         ("esac = 3", "unknown key 'esac'"),
-        (
-            "[esac]\noffspring_transitions = true",
-            'x.toml: esac.offspring_transitions = true is no more: esac.replayed = "sample" in its place',
-        ),
-        ("[esac]\nadopt_sac = 3", "x.toml: esac.adopt_sac is no more: esac.adoption in its place"),
-        (
-            "[esac]\noffspring_transitions = 1",
-            "x.toml: esac.offspring_transitions is no more: esac.replayed in its place",
-        ),
         ("'esac.sigma' = 0.1\n[esac]\nsigma = 0.2", "x.toml: esac.sigma is set twice"),
         ("title = 3", "x.toml: unknown key 'title'; --help lists those that there are"),
         ("[esac\n", "not valid TOML"),
