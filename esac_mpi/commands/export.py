@@ -1,6 +1,6 @@
 """Export a policy to other software, checked to act the same there, or a run's history as a table or curves.
 
-    esac-mpi export POLICY|RUN --format torchscript|onnx|npz|sb3 [--out FILE]
+    esac-mpi export POLICY|RUN --format torchscript|onnx|npz [--out FILE]
     esac-mpi export RUN --format csv [--out FILE]
     esac-mpi export RUN --format tensorboard [--step env_steps|nominal_steps|generation] [--out FOLDER]
 
@@ -11,9 +11,6 @@ size from 0.1 to 10. Where one differs from ours by more than TOLERANCE half ran
 torchscript   float32 [o] or [m, o] -> float32 [a] or [m, a] in the task's bounds; needs torch
 onnx          "observation" float32 [m, o] -> "action" float32 [m, a]; needs torch, onnx and onnxscript
 npz           the arrays; docs/policies.md has the formula; needs numpy
-sb3           for stable_baselines3.SAC.load; sampled actions are the deterministic ones (standard deviation 2e-9, the least
-              there), critics are untrained. Its actor squashes by tanh and normalises neither observations nor layers: other
-              policies are refused
 csv           the history: a row a generation, columns named as in docs/hdf5.md; of fitness and evaluations mean, min and max
 tensorboard   the same as curves, against steps of population and learner, or --step; `tensorboard --logdir runs` shows all that
               were exported. One that has grown is exported anew, over the old file. FOLDER gets a folder for each run
@@ -48,7 +45,7 @@ def command_line() -> argparse.ArgumentParser:
     line.add_argument(
         "--out",
         type=given,
-        help="default: policy.pt, .onnx, .npz or .zip beside policy.h5; a history: in the run",
+        help="default: policy.pt, .onnx or .npz beside policy.h5; a history: in the run",
     )
     return line
 

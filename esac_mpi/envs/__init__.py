@@ -8,6 +8,7 @@ environment and after ten other episodes. The adapters see to that where a libra
 """
 
 import difflib
+import json
 import logging
 import math
 import os
@@ -26,6 +27,12 @@ from esac_mpi.operators import kernels
 
 OWN = ("CyclicMDP-v0", "CyclicMDPRepo-v0")  # tasks of ours, in no registry
 NO_KWARGS: Mapping[str, Any] = MappingProxyType({})
+OURS = {  # keyword argument of a task: why it is not for a user to set
+    "id": "task.id says it",
+    "disable_env_checker": "the start has a check of its own (docs/tasks.md)",
+    "render_mode": "nothing is drawn in training; esac-mpi render draws",
+    "random": "seeds are addressed by episode",
+}
 RETURNED = (
     "Gymnasium's reset returns observation and info, its step observation, reward, "
     "terminated, truncated and info"
@@ -163,6 +170,8 @@ def make(id: str, horizon: int = 0, kwargs: Mapping[str, Any] = NO_KWARGS) -> En
         from esac_mpi.envs.cyclic_mdp import RULES, CyclicMDP
 
         return CyclicMDP(id, task_horizon(id, RULES[id][1], horizon))
+    for name in kwargs.keys() & OURS.keys():
+        raise TaskError(f"{id}: task.kwargs.{name} cannot be set: {OURS[name]}.")
     adapter = _adapter(id)
     try:
         with process_state.kept():
@@ -174,7 +183,8 @@ def make(id: str, horizon: int = 0, kwargs: Mapping[str, Any] = NO_KWARGS) -> En
     except (KeyboardInterrupt, GivenUp):
         raise
     except BaseException as error:  # a task is a user's own code
-        raise broken(id, "made", error) from error
+        how = f"made with task.kwargs = {json.dumps(kwargs)}" if kwargs else "made"
+        raise broken(id, how, error) from error
 
 
 def _adapter(id: str) -> Callable[..., Env]:

@@ -22,7 +22,6 @@ from esac_mpi.envs import (
     task_horizon,
     warning_counts,
 )
-from esac_mpi.envs.keywords import taken
 from esac_mpi.envs.suite_tasks import own_loop
 
 mujoco = import_mujoco()
@@ -40,10 +39,7 @@ class DMControlEnv:
             raise TaskError(f"Unknown task '{id}'. {nearest(id, TASKS)}")
         # A fixed seed, because lqr draws its model, and not only its start state, when it is built.
         domain, task = TASKS[id]
-        with taken(id, kwargs):
-            self._env = suite.load(
-                domain, task, task_kwargs={**deepcopy(dict(kwargs)), "random": 0}
-            )
+        self._env = suite.load(domain, task, task_kwargs={**deepcopy(dict(kwargs)), "random": 0})
         action = self._env.action_spec()
         observations = self._env.observation_spec()
         self.id = id

@@ -38,7 +38,6 @@ from esac_mpi.envs import (
     warning_counts,
 )
 from esac_mpi.envs.closed_loop import is_unstable
-from esac_mpi.envs.keywords import taken
 from esac_mpi.envs.mujoco_tasks import own_loop
 from esac_mpi.host import process_state
 
@@ -57,9 +56,8 @@ class GymnasiumEnv:
         self.id = id
         self._kwargs = kwargs
         self._process = os.getpid()
-        with taken(id, kwargs):
-            self._env = _build(id, kwargs)
-            self._rebuild = _keeps_world(self._env)
+        self._env = _build(id, kwargs)
+        self._rebuild = _keeps_world(self._env)
         space = self._env.action_space
         self._choices = space if isinstance(space, Discrete) else None
         self.discrete = self._choices is not None

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from esac_mpi.envs import half_range
-from esac_mpi.policies.torch_modules import module, sac
+from esac_mpi.policies.torch_modules import module
 
 TOLERANCE = 1e-4  # largest difference of an action, in half ranges of the action
 OBSERVATIONS = 1000
@@ -16,7 +16,7 @@ Actor = Callable[[np.ndarray], np.ndarray]  # float32 [m, o] -> [m, a]
 
 
 class Unexportable(Exception):
-    """A format has no place for something that the policy does."""
+    """A policy cannot be written there."""
 
 
 def npz(policy: Any, out: Path) -> Actor:
@@ -91,24 +91,6 @@ def onnx(policy: Any, out: Path) -> Actor:
     return lambda x: read.run(None, {"observation": x})[0]
 
 
-def sb3(policy: Any, out: Path) -> Actor:
-    """Write a stable-baselines3 SAC; return how it acts. Raises Unexportable."""
-    beyond = {
-        "clips its output": policy.output != "tanh",
-        "standardises its observations": policy.normaliser is not None,
-        "normalises its hidden layers": policy.layout.layer_norm,
-        "has a linear path": policy.layout.path > 0,
-    }
-    for what in (what for what, found in beyond.items() if found):
-        remedy = "which stable-baselines3's SAC does not: take torchscript, onnx or npz"
-        raise Unexportable(f"{policy.path}: this policy {what}, {remedy}")
-    from stable_baselines3 import SAC
-
-    sac(policy).save(out)
-    read = SAC.load(out, device="cpu")
-    return lambda x: read.predict(x, deterministic=True)[0]
-
-
 def difference(policy: Any, act: Actor) -> float:
     """Return the largest difference of an action from ours over random observations.
 
@@ -132,5 +114,4 @@ FORMATS: dict[str, tuple[Callable[[Any, Path], Actor], str, str]] = {
     "torchscript": (torchscript, ".pt", "torch"),
     "onnx": (onnx, ".onnx", "'esac_mpi[export]', or torch onnx onnxscript"),
     "npz": (npz, ".npz", ""),
-    "sb3": (sb3, ".zip", "'esac_mpi[baselines]', or stable-baselines3"),
 }

@@ -1,17 +1,8 @@
-"""A policy as a torch module, and as the actor of stable-baselines3's SAC."""
+"""A policy as a torch module."""
 
-from typing import Any, cast
-
-import numpy as np
+from typing import Any
 
 from esac_mpi.operators.kernels import LAYER_NORM_EPSILON
-
-
-def fill(network: Any, arrays: list[np.ndarray]) -> None:
-    """Put the tensors of each layer in turn into a torch module."""
-    import torch
-
-    network.load_state_dict(dict(zip(network.state_dict(), map(torch.tensor, arrays), strict=True)))
 
 
 def module(policy: Any) -> Any:
@@ -41,7 +32,8 @@ def module(policy: Any) -> Any:
         def __init__(self) -> None:
             super().__init__()
             self.layers = nn.Sequential(*parts)
-            fill(self.layers, views)
+            arrays = zip(self.layers.state_dict(), map(torch.tensor, views), strict=True)
+            self.layers.load_state_dict(dict(arrays))
             for name, values in constants.items():
                 self.register_buffer(name, torch.tensor(values))
 
@@ -54,30 +46,3 @@ def module(policy: Any) -> Any:
             return torch.clamp(self.centre + self.span * y, self.low, self.high)
 
     return Actor().requires_grad_(False).eval()
-
-
-def sac(policy: Any) -> Any:
-    """Make a stable-baselines3 SAC of the policy, with least deviation and untrained critics."""
-    from gymnasium.spaces import Box
-    from stable_baselines3 import SAC
-    from torch import nn
-
-    activation = nn.ReLU if policy.activation == "relu" else nn.Tanh
-    shape = {"net_arch": list(policy.layout.sizes[1:-1]), "activation_fn": activation}
-    entropy, nothing = -float(len(policy.low)), cast(Any, None)  # no environment
-    options = {
-        "buffer_size": 1,
-        "target_entropy": entropy,
-        "policy_kwargs": shape,
-        "device": "cpu",
-        "_init_setup_model": False,
-    }
-    model: Any = SAC("MlpPolicy", nothing, **cast(Any, options))
-    model.observation_space = Box(-np.inf, np.inf, policy.layout.sizes[:1], np.float32)
-    model.action_space, model.n_envs = Box(policy.low, policy.high), 1
-    model._setup_model()
-    views = policy.layout.views(policy.theta)
-    fill(
-        model.actor, [*views, 0 * views[-2], 0 * views[-1] - 20]
-    )  # the head of the standard deviation, at SB3's LOG_STD_MIN
-    return model

@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from commands import command
-from saved_policies import LINEAR, NORMALISER, NORMED, save
+from saved_policies import NORMALISER, save
 
 from esac_mpi import Policy
 from esac_mpi.operators.policy import Layout
@@ -91,14 +91,6 @@ def test_every_activation_and_output(tmp_path, form, activation, output, layer_n
     exported(path, form, tmp_path / "p.out")  # checked by the tool, whose check is tested below
 
 
-def test_sb3(tmp_path):
-    sb3 = pytest.importorskip("stable_baselines3")
-    model = sb3.SAC.load(exported(save(tmp_path / "p.h5"), "sb3", tmp_path / "p.zip"), device="cpu")
-    assert model.predict(OBSERVATION, deterministic=True)[0] == pytest.approx([ACTION], rel=1e-5)
-    assert model.predict(OBSERVATION, deterministic=False)[0] == pytest.approx([ACTION], rel=1e-5)
-    assert (model.action_space.low, model.action_space.high) == (-1.0, 3.0)
-
-
 @pytest.mark.parametrize("linear", [{}, {"theta": UNUSED_PATH, "linear": 2.0}])
 def test_onnx(tmp_path, linear):
     onnx = pytest.importorskip("onnx.reference")
@@ -107,21 +99,6 @@ def test_onnx(tmp_path, linear):
     graph = onnx.ReferenceEvaluator(str(exported(policy, "onnx", tmp_path / "p.onnx")))
     (actions,) = graph.run(None, {"observation": np.stack([NORMALISED] * 3)})
     assert actions == pytest.approx(np.full((3, 1), ACTION), rel=1e-5)
-
-
-@pytest.mark.parametrize(
-    "about",
-    [
-        {"output": "clip"},
-        NORMALISER,
-        {"theta": NORMED, "layer_norm": 1},
-        {"theta": LINEAR, "linear": 2.0},
-    ],
-)
-def test_what_sb3_cannot_do_is_said(tmp_path, about, capsys):
-    assert export.main([str(save(tmp_path / "p.h5", **about)), "--format", "sb3"]) == 2
-    assert "which stable-baselines3's SAC does not" in capsys.readouterr().err
-    assert not (tmp_path / "p.zip").exists()
 
 
 def test_the_check_finds_a_difference(tmp_path, monkeypatch, capsys):
@@ -159,7 +136,6 @@ def test_a_missing_library_or_folder_is_named(tmp_path, monkeypatch, capsys):
     sys.modules["onnx.reference"].ReferenceEvaluator = None
     missing = [
         ("torchscript", "torch"),
-        ("sb3", "stable_baselines3"),
         ("onnx", "onnxscript"),
         ("onnx", "onnx.reference"),
     ]

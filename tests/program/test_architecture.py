@@ -53,7 +53,7 @@ SOLE = {  # a library: the folders or files that import it; policies and studies
     "h5py": {"record"},
     "torch": {"learners", "training/check", "policies"},
     "gymnasium": {"envs", "policies"},
-    "stable_baselines3": {"learners", "policies"},
+    "stable_baselines3": {"learners"},
     "mujoco": {"envs", "policies"},
     "dm_control": {"envs"},
     "evotorch": set(),
