@@ -11,7 +11,7 @@ from esac_mpi.analysis.outcomes import MEASURES, OF_POLICY
 from esac_mpi.config import ConfigError
 from esac_mpi.config.bounds import INT64, NON_NEGATIVE
 from esac_mpi.config.exact import whole
-from esac_mpi.host.invocation import SCRIPT, as_called, called
+from esac_mpi.host.invocation import SCRIPT, called
 from esac_mpi.host.paths import given
 from esac_mpi.record import Refused, Run, RunFiles, Unreadable
 
@@ -21,9 +21,7 @@ def parser(about: str | None) -> argparse.ArgumentParser:
     text = about or ""
     name = text.partition(f"{SCRIPT} ")[2].split()[0]
     raw = argparse.RawDescriptionHelpFormatter
-    return argparse.ArgumentParser(
-        prog=called(name), description=as_called(text), formatter_class=raw
-    )
+    return argparse.ArgumentParser(prog=called(name), description=text, formatter_class=raw)
 
 
 def seed(text: str) -> int:

@@ -4,7 +4,6 @@ And what of the user's own is found from there.
 """
 
 import os
-import re
 import shlex
 import shutil
 import sys
@@ -43,42 +42,20 @@ def nowhere() -> str:
 
 
 def called(name: str) -> str:
-    """Return the words that call a command from the current directory."""
-    python, program = Path(sys.executable), Path(sys.argv[0]).absolute()
+    """Write the words that call a command: by its path where PATH does not lead to it."""
+    python = Path(sys.executable)
     script = python.with_name(SCRIPT)
-    if program.name == SCRIPT:
-        words = [reached(program), name]
-    elif script.is_file():
-        words = [reached(script), name]
-    else:
-        words = [reached(python.with_name("python")), "-m", "esac_mpi.commands", name]
-    return shlex.join(words)
+    found = shutil.which(SCRIPT)
+    # not resolved: an environment's is a link to another's
+    if found is not None and Path(found).parent == script.parent:
+        return f"{SCRIPT} {name}"
+    words = [str(script)] if script.is_file() else [str(python), "-m", "esac_mpi.commands"]
+    return shlex.join([*words, name])
 
 
 def program() -> str:
-    """The words that call the program from the current directory, in the way that it was called."""
-    if Path(sys.argv[0]).name == SCRIPT:
-        return called("run")
-    return shlex.join([reached(Path(sys.executable).with_name("python")), "-m", "esac_mpi"])
-
-
-def as_called(text: str) -> str:
-    """Return a text that names commands as `esac-mpi NAME`, with each as it is called from here."""
-    return re.sub(rf"\b{SCRIPT} ([a-z_]+)", lambda found: called(found[1]), text)
-
-
-def reached(program: Path) -> str:
-    """Return a program's name where the PATH leads to it, else its path from here."""
-    found = shutil.which(program.name)
-    # not resolved: an environment's is a link to another's
-    on_path = found is not None and Path(found).parent == program.parent
-    return program.name if on_path else str(from_here(program))
-
-
-def from_here(path: Path) -> Path:
-    """Return a path below the current directory relative to it, another as it is."""
-    here = Path.cwd()
-    return path.relative_to(here) if path.is_relative_to(here) else path
+    """Write the words that call the program, in the way that it was called."""
+    return f"{SCRIPT} run" if Path(sys.argv[0]).name == SCRIPT else "python -m esac_mpi"
 
 
 @contextmanager

@@ -39,14 +39,16 @@ CAUGHT = (  # signals by which a run is stopped, warned, or hears of its childre
 )  # fmt: skip
 PLAIN = 0, True  # rounds to the nearest, and has subnormal numbers
 MAPS = Path("/proc/self/maps")
-TORCH = {
-    "dtype": "torch.float32",
-    "device": "cpu",
-    "gradients": True,
-    "deterministic": 0,
-    "products": "highest",
-    "threads": 1,
-}
+LIMITS = [getattr(resource, name) for name in dir(resource) if name.startswith("RLIMIT_")]
+# torch's functions that get a setting and set it, and what it begins with
+TORCH = (
+    ("get_default_dtype", "set_default_dtype", "torch.float32"),
+    ("get_default_device", "set_default_device", "cpu"),
+    ("is_grad_enabled", "set_grad_enabled", True),
+    ("get_deterministic_debug_mode", "set_deterministic_debug_mode", 0),
+    ("get_float32_matmul_precision", "set_float32_matmul_precision", "highest"),
+    ("get_num_threads", "set_num_threads", 1),
+)
 
 
 class Part(NamedTuple):
@@ -56,29 +58,33 @@ class Part(NamedTuple):
     put: Callable[[Any], object]
 
 
+def attributes(*places: tuple[Any, str]) -> Part:
+    """Make a part of attributes, each given by its object and its name."""
+
+    def put(was: list[Any]) -> None:
+        for (owner, name), value in zip(places, was, strict=True):
+            setattr(owner, name, value)
+
+    return Part(lambda: [getattr(owner, name) for owner, name in places], put)
+
+
 def directory() -> str:
-    """Return the current directory, "" where it was deleted."""
+    """Read the current directory, "" where it was deleted."""
     try:
         return os.getcwd()
     except FileNotFoundError:
         return ""
 
 
-def go_back(was: str) -> None:
-    """Go to a directory again, unless it had been deleted."""
-    if was:
-        os.chdir(was)
-
-
 def umask() -> int:
-    """Return the umask, which can only be asked for by setting it."""
+    """Read the umask, which can only be asked for by setting it."""
     now = os.umask(0o077)
     os.umask(now)
     return now
 
 
 def handlers() -> dict[int, tuple[Any, bytes]]:
-    """Each signal's handler, Python's and the system's, which C code may have changed unseen."""
+    """Read signals' handlers, Python's and the system's, which C code may have changed unseen."""
     action, found = ctypes.create_string_buffer(ACTION), dict[int, tuple[Any, bytes]]()
     for number in CAUGHT:
         LIBC.sigaction(number, None, action)
@@ -94,32 +100,8 @@ def handle(was: dict[int, tuple[Any, bytes]]) -> None:
             signal.signal(number, signal.SIG_DFL if handler is None else handler)
 
 
-def limits() -> dict[str, tuple[int, int]]:
-    """Return the limits of what this process may use."""
-    names = (name for name in dir(resource) if name.startswith("RLIMIT_"))
-    return {name: resource.getrlimit(getattr(resource, name)) for name in names}
-
-
-def set_limits(was: dict[str, tuple[int, int]]) -> None:
-    """Set the limits again. Raises ValueError for a lowered hard one, which only root may raise."""
-    now = limits()
-    for name in was:
-        if now[name] != was[name]:
-            resource.setrlimit(getattr(resource, name), was[name])
-
-
-def hooks() -> tuple[Any, ...]:
-    """List what Python calls for errors that nobody catches."""
-    return sys.excepthook, sys.unraisablehook, threading.excepthook
-
-
-def set_hooks(was: tuple[Any, ...]) -> None:
-    """Let Python call these again."""
-    sys.excepthook, sys.unraisablehook, threading.excepthook = was
-
-
 def variables() -> dict[str, str]:
-    """Return the environment variables that others than the task read."""
+    """Read the environment variables that others than the task read."""
     return {name: value for name, value in os.environ.items() if name.startswith(READ)}
 
 
@@ -135,54 +117,40 @@ def search(was: list[str]) -> None:
     sys.path[:] = [*was, *(path for path in sys.path if path not in was)]
 
 
-def warn(was: list[Any]) -> None:
-    """Let warnings be treated as they were."""
-    warnings.filters[:] = was  # type: ignore[index]
-
-
-def loggers() -> tuple[int, dict[str, tuple[Any, ...]]]:
-    """Return which messages of all are dropped, and what becomes of those of our own."""
-    known = logging.root.manager.loggerDict.items()
-    ours = {
-        name: each
-        for name, each in known
+def loggers() -> tuple[int, list[tuple[Any, ...]]]:
+    """Read which messages of all are dropped, and what becomes of those of our own."""
+    ours = [
+        each
+        for name, each in logging.root.manager.loggerDict.items()
         if name.startswith("esac_mpi") and isinstance(each, logging.Logger)
-    }
-    told = {
-        name: (each.disabled, each.propagate, each.level, each.handlers[:])
-        for name, each in ours.items()
-    }
+    ]
+    told = [(each, each.disabled, each.propagate, each.level, each.handlers[:]) for each in ours]
     return logging.root.manager.disable, told
 
 
-def log(was: tuple[int, dict[str, tuple[Any, ...]]]) -> None:
+def log(was: tuple[int, list[tuple[Any, ...]]]) -> None:
     """Let messages go where they went."""
     logging.disable(was[0])
-    for name, (disabled, propagate, level, its_handlers) in was[1].items():
-        each = logging.getLogger(name)
+    for each, disabled, propagate, level, its_handlers in was[1]:
         each.disabled, each.propagate, each.handlers[:] = disabled, propagate, its_handlers
         each.setLevel(level)
 
 
-def arithmetic() -> tuple[int, bool]:
-    """How this thread rounds, and whether it has subnormals: a library built for speed has none."""
-    return _libm("fegetround"), sys.float_info.min / 2 > 0
+def libm(name: str, *given: Any) -> int:
+    """Call a function of the C library for mathematics; 0 for another one than glibc."""
+    with suppress(OSError, AttributeError):
+        return int(getattr(ctypes.CDLL("libm.so.6"), name)(*given))
+    return 0
 
 
 def calculate(was: tuple[int, bool]) -> None:
     """Let arithmetic be the plain one again."""
     if was == PLAIN:
-        _libm("fesetenv", ctypes.c_void_p(-1))  # FE_DFL_ENV
-
-
-def _libm(name: str, *given: Any) -> int:
-    with suppress(OSError, AttributeError):  # another C library than glibc
-        return int(getattr(ctypes.CDLL("libm.so.6"), name)(*given))
-    return 0
+        libm("fesetenv", ctypes.c_void_p(-1))  # FE_DFL_ENV
 
 
 def blas() -> dict[str, int]:
-    """Return the OpenBLAS libraries whose number of threads is not one."""
+    """Read the OpenBLAS libraries whose number of threads is not one."""
     return {path: number for path, get, _ in threads.openblas(MAPS) if (number := get()) != 1}
 
 
@@ -192,30 +160,22 @@ def set_blas(was: dict[str, int]) -> None:
         put(was.get(path, 1))
 
 
-def torch() -> dict[str, Any]:
-    """Return torch's settings; of one that is not loaded, those that it begins with."""
+def torch() -> list[Any]:
+    """Read torch's settings; of one that is not loaded, those that it begins with."""
     loaded: Any = sys.modules.get("torch")
     if not hasattr(loaded, "get_default_device"):
-        return TORCH
-    return {
-        "dtype": str(loaded.get_default_dtype()),
-        "device": str(loaded.get_default_device()),
-        "gradients": loaded.is_grad_enabled(),
-        "deterministic": loaded.get_deterministic_debug_mode(),
-        "products": loaded.get_float32_matmul_precision(),
-        "threads": loaded.get_num_threads(),
-    }
+        return [begins for *_, begins in TORCH]
+    now = [getattr(loaded, get)() for get, *_ in TORCH]
+    return [str(now[0]), str(now[1]), *now[2:]]
 
 
-def set_torch(was: dict[str, Any]) -> None:
+def set_torch(was: list[Any]) -> None:
     """Let torch have these settings again."""
     loaded: Any = sys.modules["torch"]
-    loaded.set_default_dtype(getattr(loaded, was["dtype"].partition(".")[2]))
-    loaded.set_default_device(None if was["device"] == "cpu" else was["device"])
-    loaded.set_grad_enabled(was["gradients"])
-    loaded.set_deterministic_debug_mode(was["deterministic"])
-    loaded.set_float32_matmul_precision(was["products"])
-    loaded.set_num_threads(was["threads"])
+    kind, device, *others = was
+    values = getattr(loaded, kind.partition(".")[2]), None if device == "cpu" else device, *others
+    for (_, put, _), value in zip(TORCH, values, strict=True):
+        getattr(loaded, put)(value)
 
 
 def _mask(how: int, which: Iterable[int] = ()) -> set[int]:
@@ -223,10 +183,15 @@ def _mask(how: int, which: Iterable[int] = ()) -> set[int]:
 
 
 LIGHT = {  # takes microseconds
-    "the current directory": Part(directory, go_back),
+    "the current directory": Part(directory, lambda was: os.chdir(was) if was else None),
     "the umask": Part(umask, os.umask),
-    "limits of resources": Part(limits, set_limits),
-    "hooks of Python": Part(hooks, set_hooks),
+    "limits of resources": Part(  # only root may raise a lowered hard one: a ValueError
+        lambda: [resource.getrlimit(limit) for limit in LIMITS],
+        lambda was: [*map(resource.setrlimit, LIMITS, was)],
+    ),
+    "hooks of Python": attributes(
+        (sys, "excepthook"), (sys, "unraisablehook"), (threading, "excepthook")
+    ),
     "handlers of signals": Part(handlers, handle),
     "blocked signals": Part(
         lambda: _mask(signal.SIG_BLOCK), lambda was: _mask(signal.SIG_SETMASK, was)
@@ -237,7 +202,9 @@ LIGHT = {  # takes microseconds
     "the locale": Part(
         lambda: locale.setlocale(locale.LC_ALL), lambda was: locale.setlocale(locale.LC_ALL, was)
     ),
-    "filters of warnings": Part(lambda: warnings.filters[:], warn),
+    "filters of warnings": Part(
+        lambda: [*warnings.filters], lambda was: setattr(warnings, "filters", was)
+    ),
     "loggers": Part(loggers, log),
     "garbage collection": Part(gc.isenabled, lambda was: gc.enable() if was else gc.disable()),
     "numpy's errors": Part(np.geterr, lambda was: np.seterr(**was)),
@@ -247,7 +214,10 @@ BITS = {  # that decide what a run computes
     "the cores that it may run on": Part(
         lambda: os.sched_getaffinity(0), lambda was: os.sched_setaffinity(0, was)
     ),
-    "how numbers are rounded": Part(arithmetic, calculate),
+    # how this thread rounds, and whether it has subnormals: a library built for speed has none
+    "how numbers are rounded": Part(
+        lambda: (libm("fegetround"), sys.float_info.min / 2 > 0), calculate
+    ),
     "the threads of BLAS": Part(blas, set_blas),
     "torch's settings": Part(torch, set_torch),
 }
