@@ -49,15 +49,10 @@ def seconds_left(
     return math.inf
 
 
-def stale(environ: Mapping[str, str]) -> str:
-    """Say that SLURM_JOB_END_TIME is well past, so that it is another job's; "" where it is not."""
+def stale(environ: Mapping[str, str]) -> bool:
+    """Say whether SLURM_JOB_END_TIME is well past, so that it is another job's."""
     late = time.time() - _number(environ.get("SLURM_JOB_END_TIME", ""))
-    if late < (LATE if environ.get("SLURM_JOB_ID") else 0.0):
-        return ""
-    return (
-        f"SLURM_JOB_END_TIME is {late / 3600:.1f} h past, so it is another job's and is "
-        "ignored: unset it"
-    )
+    return late >= (LATE if environ.get("SLURM_JOB_ID") else 0.0)
 
 
 def job(environ: Mapping[str, str]) -> str:

@@ -3,7 +3,6 @@
 import errno
 import logging
 import os
-import shlex
 from contextlib import suppress
 from pathlib import Path
 
@@ -11,9 +10,7 @@ from esac_mpi.config import (
     WARN,
     Config,
     ConfigError,
-    as_words,
     differences,
-    load,
     read_toml,
     updated,
 )
@@ -74,24 +71,8 @@ def compare(path: Path, restored: Checkpoint | None, config: Config) -> None:
         listing = "".join(f"\n  {name}: {was!r} -> {now!r}" for name, (was, now) in changed.items())
         raise Refused(
             f"{path} holds a run of other settings:{listing}\nChoose --fresh (moves it aside) or "
-            f"another --run-dir{_way_on(path, old)}"
+            f"another --run-dir; with its own settings, {path / CONFIG}, it goes on as it is"
         )
-
-
-def _way_on(path: Path, old: Config) -> str:
-    """Advise how the run goes on as it is; "" where its config.toml cannot be used."""
-    words = ["python", "-m", "esac_mpi", str(path / CONFIG)]
-    try:
-        # perhaps edited since: what was changed is named back
-        written = updated(Config(), read_toml(path / CONFIG))
-        edited = {
-            name: was for name, (_, was) in differences(written, old).items() if name not in WARN
-        }
-        words += [word for name, was in edited.items() for word in (f"--{name}", *as_words(was))]
-        load(words[3:])
-    except (ConfigError, SystemExit):
-        return ""
-    return f".\nTo go on with the run as it is, with any launcher: {shlex.join(words)}"
 
 
 def aside(path: Path) -> str:

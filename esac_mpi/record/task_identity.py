@@ -14,7 +14,6 @@ WORDS = {  # attribute of a run (provenance.task): what it is
 }
 # attributes without which a model and a probe have other bits anyway
 MACHINE = ("cpu", "versions", "python")
-SCRIPT = "__main__"
 
 
 def changes(was: Mapping[str, Any], now: Mapping[str, Any]) -> list[str]:
@@ -24,23 +23,12 @@ def changes(was: Mapping[str, Any], now: Mapping[str, Any]) -> list[str]:
     found = []
     for name, words in WORDS.items():
         old, new = was.get(name), now.get(name)
-        if name == "task_source" and old and new and f"{SCRIPT} " in old:
-            old, new = _without_script(old, new)
         comparable = {"task_source": same_python, "task_wrappers": True}.get(
             name, same_machine and bool(old) and bool(new)
         )
         if old is not None and new is not None and old != new and comparable:
             found.append(f"{words}{_which(name, old, new)}")
     return found
-
-
-def _without_script(old: str, new: str) -> tuple[str, str]:
-    """Keep the modules that both name: earlier versions digested a script, as SCRIPT, otherwise."""
-    was, now = (
-        {entry.split()[0]: entry for entry in text.split(", ") if entry} for text in (old, new)
-    )
-    both = [name for name in was if name in now]
-    return ", ".join(was[name] for name in both), ", ".join(now[name] for name in both)
 
 
 def _which(name: str, old: str, new: str) -> str:

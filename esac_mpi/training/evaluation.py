@@ -5,7 +5,7 @@ greatest flatters. So its return is the mean over as many other episodes, which 
 (Purpose.CONFIRMATION): it may be less than that of the policy before.
 """
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import NamedTuple
 
 import numpy as np
@@ -19,24 +19,13 @@ from esac_mpi.training.active_run import Job
 Returns = dict[str, np.ndarray]  # of each policy [episodes]
 
 
-@dataclass(frozen=True)
-class Evaluation:
-    """What the evaluation of a generation gave; nothing of it is counted yet."""
-
-    columns: Returns  # of the generation's row
-    best: Best  # after it
-    env_steps: int  # those of the confirmation, too
-    unstable: int  # episodes
-    seconds: np.ndarray  # of each episode [policies * episodes], and then of each that confirmed
-
-
 class Played(NamedTuple):
-    """Evaluation episodes of policies."""
+    """Evaluation episodes of policies; nothing of them is counted yet."""
 
     returns: Returns  # evaluation_<policy>
     env_steps: int
     unstable: int  # episodes
-    seconds: np.ndarray  # of each episode [policies * episodes]
+    seconds: np.ndarray  # of each episode [policies * episodes], and then of each that confirmed
 
 
 def on_schedule(job: Job) -> tuple[dict[str, np.ndarray | float], np.ndarray]:
@@ -45,8 +34,8 @@ def on_schedule(job: Job) -> tuple[dict[str, np.ndarray | float], np.ndarray]:
     columns = {f"evaluation_{name}": np.full(episodes, np.nan) for name in job.state.policies}
     seconds = np.full(len(columns) * episodes, np.nan)
     if job.evaluated:
-        found = evaluate(job)
-        columns, seconds, job.state.best = found.columns, found.seconds, found.best
+        found, job.state.best = evaluate(job)
+        columns, seconds = found.returns, found.seconds
         counters.env_steps_evaluation += found.env_steps
         counters.unstable_episodes += found.unstable
     return {**columns, "best_return": job.state.best.episodic_return}, seconds
@@ -61,28 +50,28 @@ def at_end(job: Job) -> tuple[Best, Best]:
         columns = job.run.last_row("evaluation_") if job.run else None
         return better(job, columns, Best()) if columns else Best(), job.state.best
     learner_phases.give_up(job.world)  # its start is saved
-    found = evaluate(job)
+    found, best = evaluate(job)
     if job.run:
         row = {
             "generation": np.array(job.state.generation),
             "env_steps_evaluation": np.array(found.env_steps),
-            "best_return": np.array(found.best.episodic_return),
+            "best_return": np.array(best.episodic_return),
         }
-        job.run.final(row | found.columns)
-    return better(job, found.columns, Best()), found.best
+        job.run.final(row | found.returns)
+    return better(job, found.returns, Best()), best
 
 
-def evaluate(job: Job) -> Evaluation:
+def evaluate(job: Job) -> tuple[Played, Best]:
     """Evaluate this generation's policies; confirm the return of one that becomes the best."""
     first = play(job, job.state.policies, Purpose.EVALUATION)
     best = better(job, first.returns, job.state.best)
     if best is job.state.best:
-        return Evaluation(first.returns, best, first.env_steps, first.unstable, first.seconds)
+        return first, best
     again = play(job, {best.policy: best.theta}, Purpose.CONFIRMATION)
     confirmed = rollout.mean_return(again.returns[f"evaluation_{best.policy}"])
     best = replace(best, episodic_return=confirmed) if np.isfinite(confirmed) else job.state.best
     steps, unstable = first.env_steps + again.env_steps, first.unstable + again.unstable
-    return Evaluation(first.returns, best, steps, unstable, np.append(first.seconds, again.seconds))
+    return Played(first.returns, steps, unstable, np.append(first.seconds, again.seconds)), best
 
 
 @process_state.kept(wholly=False)
@@ -90,15 +79,9 @@ def play(job: Job, policies: Returns, purpose: Purpose) -> Played:
     """Play the evaluation episodes of policies, [d] each."""
     job.policy.normaliser = job.state.normaliser
     config, k = job.config, job.state.generation
+    count, seed = config.evaluation.episodes, config.seed
     returns, steps, unstable, seconds = rollout.evaluate_policies(
-        job.world,
-        job.env,
-        job.policy,
-        policies,
-        config.evaluation.episodes,
-        config.seed,
-        k,
-        purpose,
+        job.world, job.env, job.policy, policies, count, seed, k, purpose
     )
     columns = {f"evaluation_{name}": each for name, each in returns.items()}
     return Played(columns, steps, unstable, seconds)

@@ -12,7 +12,6 @@ from esac_mpi.comm import Abandoned, World
 from esac_mpi.config import Config
 from esac_mpi.envs import Env
 from esac_mpi.host import log, process_state
-from esac_mpi.play import population
 from esac_mpi.play.counters import Best
 from esac_mpi.play.rollout import NoFiniteReturn
 from esac_mpi.training import evaluation
@@ -35,7 +34,7 @@ from esac_mpi.training.task_set_up import let_go
 
 RECORDED = 64  # ranks of which a row has the busy seconds
 SILENCE = 20  # generations for which rank 0 waits for the others, at least
-IN_FULL = 5  # generations with returns that are not finite whose members are told
+IN_FULL = 5  # generations or evaluations with returns not finite that are all told
 # of the job's time [s]: the lesser of the two is kept for what was not foreseen
 SPARE, SPARE_FRACTION = 30.0, 0.05
 
@@ -213,21 +212,14 @@ def tell_pace(job: Job) -> bool:
 
 
 def tell_not_finite(job: Job, members: list[int]) -> None:
-    """Say whose returns are not finite: in full at first, then a count when it has doubled."""
+    """Say whose returns are not finite: at first, then when their generations have doubled."""
     if not members:
         return
     job.not_finite += 1
-    count, k = job.not_finite, job.state.generation
-    if not told_now(count):
-        return
-    if count <= IN_FULL:
-        told = f"the return of member(s) {members} is not finite"
-        told += f": ranked last, counted{seeds(job, k, members)}"
-    else:
-        had = f"{count} generations since the start had such"
-        where = f"metrics/{job.algorithm.DECLARES.fitness} has all"
-        told = f"{len(members)} returns are not finite; {had} ({where})"
-    log.say(f"generation {k}: {told}")
+    if told_now(job.not_finite):
+        told = f"the return of member(s) {members} is not finite: ranked last, counted"
+        more = f", in {job.not_finite} generations so far" if job.not_finite > IN_FULL else ""
+        log.say(f"generation {job.state.generation}: {told}{more}")
 
 
 def tell_spoilt(job: Job, returns: dict[str, np.ndarray]) -> None:
@@ -264,16 +256,6 @@ def tell_number(job: Job, unstable: int) -> None:
 def told_now(count: int) -> bool:
     """Tell whether to speak for the time so numbered: the first few, then at each doubling."""
     return count <= IN_FULL or count.bit_count() == 1
-
-
-def seeds(job: Job, k: int, members: list[int]) -> str:
-    """Name the seeds of members' episodes in generation k; "" if they are the algorithm's own."""
-    declared = job.algorithm.DECLARES.evolution
-    if declared is None:
-        return ""
-    table = declared(job.config)
-    found = [population.episode_seed(job.params, table, k, i) for i in members]
-    return f"; seeds of their episodes {found}"
 
 
 def busy_columns(busy: np.ndarray, generation: int) -> dict[str, Any]:

@@ -20,9 +20,6 @@ from esac_mpi.training.ended import ReplayTooLarge
 if TYPE_CHECKING:
     from esac_mpi.record import Checkpoint
 
-# fields with which the reserve grows, where a table has them
-GROWS_WITH = "update_cost", "workers"
-
 
 def reserve(config: Config, horizon: int) -> int:
     """Count the transitions for which the replay has room beside its capacity."""
@@ -73,18 +70,11 @@ def refuse_too_large(config: Config, env: Env, memory: int) -> None:
     need = needed(config, env)
     if need <= memory:
         return
-    meanwhile = reserve(config, env.horizon)
-    fits = memory // _row(env) - meanwhile
+    fits = memory // _row(env) - reserve(config, env.horizon)
     unit = 10 ** max(0, len(str(max(fits, 0))) - 2)  # two digits of it
+    remedy = "lower the budget, or what comes in while tasks or a phase are at work"
     if fits > 0:
         remedy = f"set it to {fits // unit * unit} or less, or lower the budget"
-    else:
-        grows = [name for n in GROWS_WITH if (name := f"{table(config)}.{n}") in NAMES]
-        lower = f"lower {' or '.join(grows)}, or the budget"
-        if not grows:
-            lower = "lower the budget, or observe less"
-        taken = f"takes {ram.size(meanwhile * _row(env))} of it"
-        remedy = f"what comes in while tasks or a phase are at work {taken}: {lower}"
     observed = f"of {env.observation_size} observations the replay comes to take {ram.size(need)}"
     raise ReplayTooLarge(
         f"{table(config)}.replay_capacity = {capacity(config)}: {observed}, and the machine of "

@@ -126,8 +126,8 @@ def run(world: comm.World, asked: Asked, seconds_left: float, elapsed: float) ->
 def do(world: comm.World, asked: Asked, seconds_left: float, elapsed: float) -> Outcome:
     """Do what is asked for. Raises Ended for what is refused."""
     comm.check_launcher(dict(os.environ), world.size)
-    if world.leads and (stale := batch_system.stale(os.environ)):
-        log.warn(stale)
+    if world.leads and batch_system.stale(os.environ):
+        log.warn("SLURM_JOB_END_TIME is past, so it is another job's and is ignored: unset it")
     answer = agreed(world, asked.resolve)
     if isinstance(answer, int):
         return Outcome(answer)

@@ -12,7 +12,7 @@ from esac_mpi.comm import World, schedule
 from esac_mpi.comm.contracts import Memory
 from esac_mpi.config import Config, ConfigError, slots, updated
 from esac_mpi.envs import probe
-from esac_mpi.host import affinity, log, ram
+from esac_mpi.host import log, ram
 from esac_mpi.operators.noise import pieces
 from esac_mpi.operators.policy import Layout
 from esac_mpi.play import epsilon, rollout, state
@@ -43,7 +43,6 @@ from esac_mpi.training.ended import (
     together,
 )
 from esac_mpi.training.forecast import automatic
-from esac_mpi.training.forecast.learners import threads_that_gain
 from esac_mpi.training.forecast.schedule import remark_at_start
 from esac_mpi.training.task_set_up import make_task, own_env, sentences, settled
 
@@ -363,11 +362,6 @@ def announce(job: Job, origin: dict[str, Any], settled: Sequence[str] = ()) -> N
         ):
             if sentence:
                 log.say(f"  {sentence}")
-        threads = threads_that_gain(config, affinity.cores(), world.locals)
-        if origin["device"].startswith("cpu") and threads > config.learner.threads:
-            spare = f"{threads - 1} core(s) of this node have no rank"
-            use = "the learner of a run begun anew could use them"
-            log.say(f"  {spare}; {use}: --fresh --learner.threads {threads}")
         return
     if run.died:
         log.say(f"  {run.died}")

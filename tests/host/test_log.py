@@ -15,8 +15,6 @@ import pytest
 from esac_mpi.config import Config
 from esac_mpi.host import batch_system, log
 from esac_mpi.host.log import Display, compact, duration
-from esac_mpi.operators import noise
-from esac_mpi.operators.noise import Purpose
 from esac_mpi.play.params import Params
 from esac_mpi.training import loop
 from esac_mpi.training.active_run import Job
@@ -244,13 +242,9 @@ def test_returns_that_are_not_finite_are_told_in_full_a_few_times_and_then_count
         loop.tell_not_finite(job, [k % 50, 7] if k % 2 else [])  # 500 generations have some
     words = [line.split() for line in lines]
     assert [int(w[1].strip(":")) for w in words] == [1, 3, 5, 7, 9, 15, 31, 63, 127, 255, 511]
-    assert lines[1].startswith(
-        "generation 3: the return of member(s) [3, 7] is not finite: ranked last, counted"
-    )
-    assert lines[1].endswith(str([noise.integer(0, Purpose.EPISODE, 3, i, 0) for i in (3, 7)]))
-    assert lines[-1] == (
-        "generation 511: 2 returns are not finite; 256 generations since the start had such (metrics/fitness has all)"
-    )
+    found = "the return of member(s) {} is not finite: ranked last, counted"
+    assert lines[1] == f"generation 3: {found.format([3, 7])}"
+    assert lines[-1] == f"generation 511: {found.format([11, 7])}, in 256 generations so far"
 
 
 def test_figures():

@@ -2,7 +2,6 @@
 
 import json
 import os
-import shlex
 import shutil
 import subprocess
 import sys
@@ -102,25 +101,6 @@ def test_a_file_of_that_name_elsewhere_is_a_configuration_like_any(tmp_path):
     (tmp_path / "config.toml").write_text('run_dir = "runs/x"\nmax_hours = 2.0\n')
     found, _ = load([str(tmp_path / "config.toml")])
     assert (found.run_dir, found.max_hours) == ("runs/x", 2.0)
-
-
-@pytest.mark.parametrize("edited", [False, True])
-def test_the_line_that_a_refusal_prints_goes_on_with_the_run(begun, edited, capfd):
-    if edited:
-        text = (begun / "config.toml").read_text()
-        (begun / "config.toml").write_text(
-            text.replace("seed = 0", "seed = 4").replace("hidden = [4]", "hidden = [5, 5]")
-        )
-        refused = [str(begun / "config.toml")]
-    else:
-        refused = [*TINY_ES, "--run-dir", str(begun), "--es.sigma", "0.5"]
-    assert go_on(refused) == 2
-    line = capfd.readouterr().err.rpartition("with any launcher: ")[2].strip()
-    words = shlex.split(line)
-    assert words[:4] == ["python", "-m", "esac_mpi", str(begun / "config.toml")]
-    assert words[4:] == (["--seed", "0", "--policy.hidden", "4"] if edited else [])
-    assert go_on([*words[3:], "--budget.generations", "3"]) == 0
-    assert generation(begun) == 3
 
 
 def test_another_kind_of_cpu_for_openblas_is_told_like_another_cpu(begun, monkeypatch):
