@@ -7,42 +7,44 @@
 5. If individuals have had more steps than the critic updates, the critic gets its next turn.
 """
 
-from typing import Any
-
 import numpy as np
 
 from esac_mpi.algorithms.aes_moves import moved
-from esac_mpi.algorithms.aes_state import IDLE, State, keeps, refuse_overwritten
+from esac_mpi.algorithms.aes_state import IDLE, Now, keeps, refuse_overwritten
 from esac_mpi.algorithms.aes_work import TIMES, Order, Result, lasts, times
-from esac_mpi.comm.contracts import World
 from esac_mpi.comm.virtual_time import Agenda, Arrival, Task
 from esac_mpi.host.stop import EndsRun
 from esac_mpi.operators import distribution, noise, update_rules
 from esac_mpi.operators.distribution import Gaussian
 from esac_mpi.operators.noise import Purpose
-from esac_mpi.play.params import Params
 from esac_mpi.play.transitions import read_ring, write_ring
 
 
 class Driver:
     """What rank 0 keeps of a run's tasks beside its state: the agenda, made of it, and what other nodes have of the replay."""
 
-    def __init__(self, params: Params, state: State, world: World, learner: Any) -> None:
+    def __init__(self, now: Now) -> None:
         """Take up the tasks that the state has; give every worker its first one in a new run."""
-        self.params, self.state, self.world, self.learner = params, state, world, learner
+        assert now.learner is not None
+        self.params, self.state, self.world, self.learner = (
+            now.params,
+            now.state,
+            now.world,
+            now.learner,
+        )
+        self.critic = now.params.config.aes_rl.workers  # its worker, after the others
         self.agenda = self._agenda()
         self._times: list[tuple[float, ...]] = []  # TIMES of tasks told in this generation
-        self._brought = np.full(
-            world.nodes, state.transitions
-        )  # transitions that each node's ring has
-        for worker in range(params.config.aes_rl.workers):
-            if state.task_number[worker] == IDLE:
+        # transitions that each node's ring has
+        self._brought = np.full(self.world.nodes, self.state.transitions)
+        for worker in range(self.critic):
+            if self.state.task_number[worker] == IDLE:
                 self._give(worker, 0)
             else:
                 self._put(worker)
-        if state.task_number[-1] != IDLE:
-            self._put_critic()
-        refuse_overwritten(params.config, state, 0, self._read().values())
+        if self.state.task_number[self.critic] != IDLE:
+            self._put(self.critic)
+        refuse_overwritten(self.params.config, self.state, 0, self._read().values())
 
     def _agenda(self) -> Agenda:
         """Return the order of telling: in virtual time, or as results come in, after what a record says."""
@@ -73,7 +75,7 @@ class Driver:
         self._times.append(times(task, self.world.clock()))
         state.task_number[task.worker] = IDLE
         state.time = task.start + task.progress
-        if task.worker == self.params.config.aes_rl.workers:
+        if task.worker == self.critic:
             self._taught(*task.result)
         else:
             self._arrived(task, task.result)
@@ -131,51 +133,49 @@ class Driver:
         self._put(worker)
 
     def _put(self, worker: int) -> None:
-        """Put the task that a worker has in the state onto the agenda, which keeps it there until it is told: no copy."""
-        state = self.state
-        updates = int(state.task_updates[worker])
-        order = Order(
-            worker,
-            int(state.task_number[worker]),
-            updates,
-            int(state.task_held[worker]),
-            state.task_theta[worker],
-            state.task_mean[worker],
-            state.task_critic[worker] if updates else None,
-            plays=int(state.task_plays[worker]),
+        """Put the task that a worker has in the state onto the agenda, which keeps it there until it is told: no copy.
+
+        Of a turn of the critic the learner stays in checkpoints as it is now.
+        """
+        state, aes = self.state, self.params.config.aes_rl
+        teaches = worker == self.critic
+        number, updates, held, start, plays = (
+            int(x[worker])
+            for x in (
+                state.task_number,
+                state.task_updates,
+                state.task_held,
+                state.task_start,
+                state.task_plays,
+            )
         )
-        least = lasts(self.params.config.aes_rl.update_cost, updates)
-        self.agenda.give(worker, int(state.task_start[worker]), order, least=least)
+        theta = critic = None
+        if teaches:
+            self.learner.hold_critic()
+        else:
+            theta = state.task_theta[worker]
+            critic = state.task_critic[worker] if updates else None
+        order = Order(
+            worker, number, updates, held, theta, state.task_mean[worker], critic, plays=plays
+        )
+        least = lasts(aes.of_critic if teaches else aes.update_cost, updates)
+        self.agenda.give(worker, start, order, at_root=teaches, least=least)
 
     def _teach_if_due(self) -> None:
         """Give the critic its next turn if it has none, and has had fewer updates than individuals have had steps."""
-        state, aes = self.state, self.params.config.aes_rl
+        state, aes, critic = self.state, self.params.config.aes_rl, self.critic
         steps = state.counters.nominal_steps
-        due = (
-            steps >= aes.start_steps and steps - state.counters.gradient_updates >= aes.critic_chunk
-        )
-        if state.task_number[-1] != IDLE or not due or state.transitions < aes.batch_size:
+        lags = steps - state.counters.gradient_updates >= aes.critic_chunk
+        due = lags and steps >= aes.start_steps and state.transitions >= aes.batch_size
+        if state.task_number[critic] != IDLE or not due:
             return
-        state.task_number[-1] = state.given
-        state.task_start[-1] = max(state.time, state.critic_ended)
-        state.task_updates[-1] = aes.critic_chunk
-        state.task_held[-1] = state.transitions
-        state.task_mean[-1] = state.mean
+        state.task_number[critic] = state.given
+        state.task_start[critic] = max(state.time, state.critic_ended)
+        state.task_updates[critic] = aes.critic_chunk
+        state.task_held[critic] = state.transitions
+        state.task_mean[critic] = state.mean
         state.given += 1
-        self._put_critic()
-
-    def _put_critic(self) -> None:
-        """Put the critic's turn that the state has onto the agenda; the learner stays in checkpoints as it is now."""
-        state = self.state
-        self.learner.hold_critic()
-        number, updates, held, start = (
-            int(x[-1])
-            for x in (state.task_number, state.task_updates, state.task_held, state.task_start)
-        )
-        workers = len(state.task_number) - 1
-        order = Order(workers, number, updates, held, None, state.task_mean[-1], None)
-        least = lasts(self.params.config.aes_rl.of_critic, updates)
-        self.agenda.give(workers, start, order, at_root=True, least=least)
+        self._put(critic)
 
     def _taught(self, critic: np.ndarray, loss: float) -> None:
         """Let individuals see what the critic has become."""

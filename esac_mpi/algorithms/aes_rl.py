@@ -23,24 +23,14 @@ Where this differs from the paper, or from its public code:
 """
 
 from functools import partial
-from typing import Any
 
 import numpy as np
 
 from esac_mpi.algorithms import aes_work
 from esac_mpi.algorithms.aes_driver import Driver
-from esac_mpi.algorithms.aes_state import COLUMNS, State, added, init, reserve
-from esac_mpi.algorithms.declaration import (
-    Declaration,
-    Learning,
-    at_root,
-    every_generation,
-    everywhere,
-    never,
-    nobody,
-    none,
-)
-from esac_mpi.comm.contracts import World
+from esac_mpi.algorithms.aes_state import COLUMNS, Now, State, added, init, reserve
+from esac_mpi.algorithms.declaration import Declaration, Learning
+from esac_mpi.comm.contracts import CriticLearner, World
 from esac_mpi.envs import Env
 from esac_mpi.host.stop import Abandoned
 from esac_mpi.play.params import Params, Row
@@ -52,24 +42,15 @@ DECLARES = Declaration(
     learning=Learning(
         learner=lambda config: "cem",
         actor=lambda state: state.mean,
-        ranks=at_root,
         reserve=reserve,
         added=added,
-        own_env=everywhere,
-        beside=never,
-        cut=none,
-        interval=every_generation,
+        own_env=lambda config, rank: True,
     ),
     discrete=False,
-    evolution=None,
     work="tasks",
     policies={"mean": "the mean of the distribution"},
-    apart=False,
-    fitness="fitness",
     operators=lambda config: "individuals",
     output="tanh",
-    head_scale=1.0,
-    offspring=nobody,
 )
 
 
@@ -79,18 +60,17 @@ def board(params: Params) -> Board:
 
 
 def generation(
-    params: Params, state: State, world: World, env: Env, learner: Any
+    params: Params, state: State, world: World, env: Env, learner: CriticLearner | None
 ) -> tuple[Row, Row]:
     """Make one generation: so many arrivals; return its metrics and its timing."""
     start, k = world.clock(), state.generation + 1
-    tasks = world.dispatch(partial(aes_work.work, params, state, learner, world.fence))
+    now = Now(params, state, world, env, learner, k)
+    tasks = world.dispatch(partial(aes_work.work, now))
     busy, leading = tasks.busy, tasks.leading
     if not tasks.begun:
         world.over_blocks(lambda _: mark(state), 1, 1)
-        tasks.leader, tasks.begun = (
-            Driver(params, state, world, learner) if world.leads else None,
-            True,
-        )
+        tasks.leader = Driver(now) if world.leads else None
+        tasks.begun = True
     over = tasks.go_on()
     ranks = world.gather(tasks.busy - busy)
     for name in ("counters", "told", "time", "mean_return", "transitions", "arrived"):
@@ -126,10 +106,9 @@ def generation(
         "seconds_lead": led,
         "seconds_wait": lasted - led - own,
     }
-    return {**row, **about}, {
-        **timing,
-        **(tasks.leader.times(start) if isinstance(tasks.leader, Driver) else {}),
-    }
+    if isinstance(tasks.leader, Driver):
+        timing |= tasks.leader.times(start)
+    return {**row, **about}, timing
 
 
 def mark(state: State) -> np.ndarray:

@@ -3,24 +3,27 @@
 import math
 from collections.abc import Iterable
 from dataclasses import dataclass, field
+from typing import TypeAlias
 
 import numpy as np
 
 from esac_mpi.algorithms.declaration import added_by_phases
-from esac_mpi.comm.contracts import Memory
+from esac_mpi.comm.contracts import CriticLearner, Memory
 from esac_mpi.config import Config
 from esac_mpi.host.stop import EndsRun
 from esac_mpi.operators import update_rules
 from esac_mpi.operators.update_rules import settled
-from esac_mpi.play.counters import Best, Counters
-from esac_mpi.play.params import THETA_ES, Params
+from esac_mpi.play.counters import Progress
+from esac_mpi.play.marks import ANEW, SCRATCH, SHARED, VARIANCE, mark
+from esac_mpi.play.params import THETA_ES, Generation, Params
 from esac_mpi.play.transitions import width
-from esac_mpi.play.warm_start_fields import ANEW, VARIANCE
 
 IDLE = -1  # number of the task of a worker that has none
 AROUND = 4  # individuals of a worker while another one's is trained, times the share that are; 1 to 2 are usual
 ANYWAY = 8  # individuals of a worker for which there is room in any case
-BEGUN = {"root": True, "part": ANEW}
+BEGUN = mark(root=True, part=ANEW)
+LATER = mark(root=True, part=ANEW, later=True)
+BEGINS_ANEW = mark(part=ANEW)
 
 
 class Overwritten(EndsRun):
@@ -43,90 +46,61 @@ ORDER = ("metrics/worker", "metrics/critic_turns"), told_order
 
 
 @dataclass
-class State:
-    """All that changes, beside the learner on rank 0."""
+class State(Progress):
+    """All that changes, beside the learner on rank 0. A task's numbers are each worker's, the critic's at last."""
 
-    mean: np.ndarray = field(metadata={"shared": True})  # float32 [d]
-    replay: np.ndarray = field(
-        metadata={"shared": True, "elsewhere": True}
-    )  # float32 [rows, width] a ring
-    written: np.ndarray = field(
-        metadata={"shared": True, "scratch": True}
-    )  # int64 [1] transitions in this node's ring
-    variance: np.ndarray = field(metadata={"root": True, "part": VARIANCE})  # float32 [d]
+    mean: np.ndarray = field(metadata=SHARED)  # float32 [d]
+    # float32 [rows, width] a ring
+    replay: np.ndarray = field(metadata=mark(shared=True, replay=True))
+    written: np.ndarray = field(metadata=SCRATCH)  # int64 [1] transitions in this node's ring
+    variance: np.ndarray = field(metadata=mark(root=True, part=VARIANCE))  # float32 [d]
     critic: np.ndarray = field(metadata=BEGUN)  # float32 [critic_size] as individuals see it
-    task_number: np.ndarray = field(
-        metadata=BEGUN
-    )  # int64 [workers + 1] of each worker's task, the critic's at last
+    task_number: np.ndarray = field(metadata=BEGUN)  # int64 [workers + 1]
     task_start: np.ndarray = field(metadata=BEGUN)  # int64 [workers + 1] virtual [steps]
-    task_updates: np.ndarray = field(
-        metadata=BEGUN
-    )  # int64 [workers + 1] gradient updates that it begins with
-    task_held: np.ndarray = field(
-        metadata=BEGUN
-    )  # int64 [workers + 1] transitions that it can learn from
-    task_told: np.ndarray = field(
-        metadata=BEGUN
-    )  # int64 [workers + 1] arrivals before it was given out
-    task_plays: np.ndarray = field(
-        metadata={**BEGUN, "later": True}
-    )  # int64 [workers + 1] episodes of the mean
-    task_theta: np.ndarray = field(
-        metadata=BEGUN
-    )  # float32 [workers, d] individuals as they were drawn
-    task_mean: np.ndarray = field(
-        metadata=BEGUN
-    )  # float32 [workers + 1, d] the mean when they were
-    task_critic: np.ndarray = field(
-        metadata=BEGUN
-    )  # float32 [workers, critic_size] for those that learn
+    task_updates: np.ndarray = field(metadata=BEGUN)  # int64 [workers + 1] that it begins with
+    # int64 [workers + 1] transitions that it can learn from
+    task_held: np.ndarray = field(metadata=BEGUN)
+    task_told: np.ndarray = field(metadata=BEGUN)  # int64 [workers + 1] arrivals before it
+    task_plays: np.ndarray = field(metadata=LATER)  # int64 [workers + 1] episodes of the mean
+    task_theta: np.ndarray = field(metadata=BEGUN)  # float32 [workers, d] individuals as drawn
+    task_mean: np.ndarray = field(metadata=BEGUN)  # float32 [workers + 1, d] the mean then
+    # float32 [workers, critic_size] for those that learn
+    task_critic: np.ndarray = field(metadata=BEGUN)
     successes: np.ndarray = field(metadata=BEGUN)  # int64 [window] of the 1/5 rule
     lengths: np.ndarray = field(metadata=BEGUN)  # int64 [window] steps of the last individuals
     row: np.ndarray = field(metadata=BEGUN)  # float64 [arrivals, COLUMNS] of the generation so far
-    turns: np.ndarray = field(
-        metadata={**BEGUN, "later": True}
-    )  # int64 [arrivals] of the critic, see told_order
-    ring: np.ndarray = field(
-        metadata=BEGUN
-    )  # float32 [ring_size, d] the newest arrivals, a ring; none by other rules
+    turns: np.ndarray = field(metadata=LATER)  # int64 [arrivals] of the critic, see told_order
+    # float32 [ring_size, d] the newest arrivals, a ring; none by other rules
+    ring: np.ndarray = field(metadata=BEGUN)
     ring_fitness: np.ndarray = field(metadata=BEGUN)  # float64 [ring_size] theirs
-    damp: float = field(metadata={"later": True, "part": ANEW})  # epsilon of Eq. (2)
-    due: np.ndarray = field(
-        metadata={**BEGUN, "order": ORDER}
-    )  # int64 [n] workers told next, by a record
+    damp: float = field(metadata=mark(later=True, part=ANEW))  # epsilon of Eq. (2)
+    # int64 [n] workers told next, by a record
+    due: np.ndarray = field(metadata=mark(root=True, part=ANEW, order=ORDER))
     mean_return: float = np.nan  # of the mean, the newest one whose return is known
     length_of_mean: float = 0.0  # of its episodes [steps]
-    mean_told: int = field(
-        default=0, metadata={"part": ANEW}
-    )  # arrivals before that mean was given out
-    mean_known: int = field(
-        default=0, metadata={"part": ANEW, "task": True}
-    )  # 1 = that is the mean as it stands
-    critic_loss: float = field(default=np.nan, metadata={"part": ANEW})  # of the critic's last turn
-    trained: int = field(
-        default=1, metadata={"part": ANEW}
-    )  # individuals given out for training, from 1 (Eq. 3)
-    drawn: int = field(default=1, metadata={"part": ANEW})  # and as they were drawn
-    given: int = field(default=0, metadata={"part": ANEW})  # tasks ever given out
-    told: int = field(default=0, metadata={"part": ANEW})  # arrivals ever
-    arrived: int = field(
-        default=0, metadata={"part": ANEW, "begun": True}
-    )  # of the generation that is being made
-    time: int = field(default=0, metadata={"part": ANEW})  # virtual, of the last arrival [steps]
-    critic_ended: int = field(
-        default=0, metadata={"part": ANEW}
-    )  # virtual end of the critic's last turn [steps]
-    transitions: int = field(default=0, metadata={"transitions": True})  # ever made
-    generation: int = 0
-    counters: Counters = field(default_factory=Counters)
-    best: Best = field(default_factory=Best)
-    normaliser = None  # observations are plain
+    mean_told: int = field(default=0, metadata=BEGINS_ANEW)  # arrivals before that mean
+    # 1 = that is the mean as it stands
+    mean_known: int = field(default=0, metadata=mark(part=ANEW, task=True))
+    critic_loss: float = field(default=np.nan, metadata=BEGINS_ANEW)  # of the critic's last turn
+    # individuals given out for training, from 1 (Eq. 3)
+    trained: int = field(default=1, metadata=BEGINS_ANEW)
+    drawn: int = field(default=1, metadata=BEGINS_ANEW)  # and as they were drawn
+    given: int = field(default=0, metadata=BEGINS_ANEW)  # tasks ever given out
+    told: int = field(default=0, metadata=BEGINS_ANEW)  # arrivals ever
+    # of the generation that is being made
+    arrived: int = field(default=0, metadata=mark(part=ANEW, begun=True))
+    time: int = field(default=0, metadata=BEGINS_ANEW)  # virtual, of the last arrival [steps]
+    # virtual end of the critic's last turn [steps]
+    critic_ended: int = field(default=0, metadata=BEGINS_ANEW)
+    transitions: int = field(default=0, metadata=mark(transitions=True))  # ever made
 
     @property
     def policies(self) -> dict[str, np.ndarray]:
         """The policies to evaluate, by name."""
         return {"mean": self.mean}
 
+
+Now: TypeAlias = Generation[State, CriticLearner]
 
 COLUMNS = (
     "fitness", "length", "learned", "worker", "virtual_end", "lag", "p", "mean_return",

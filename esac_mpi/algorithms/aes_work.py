@@ -3,11 +3,12 @@
 import math
 import time
 from collections.abc import Callable, Generator
-from typing import Any, NamedTuple
+from typing import NamedTuple, TypeAlias
 
 import numpy as np
 
-from esac_mpi.algorithms.aes_state import State
+from esac_mpi.algorithms.aes_state import Now, State
+from esac_mpi.comm.contracts import CriticLearner
 from esac_mpi.comm.virtual_time import Task
 from esac_mpi.host import cooperative
 from esac_mpi.host.stop import EndsRun
@@ -52,37 +53,21 @@ class Result(NamedTuple):
         return int(self.mean_lengths.sum())
 
 
-TIMES = (
-    "worker",
-    "rank",
-    "start",
-    "end",
-    "told",
-    "busy",
-    "updating",
-    "steps",
-    "updates",
-)  # recorded of a task
+Answer: TypeAlias = Result | tuple[np.ndarray, float] | EndsRun  # of a task
+
+# recorded of a task
+TIMES = "worker", "rank", "start", "end", "told", "busy", "updating", "steps", "updates"
 
 
 def times(task: Task, told: float) -> tuple[float, ...]:
-    """Return TIMES of a task that was told at a time of rank 0's [s]; of a turn of the critic all is updating."""
+    """List TIMES of a task that was told at a time of rank 0's [s]; of a turn of the critic all is updating."""
     order, result = task.order, task.result
     if order.theta is None:
         steps, updating = 0, task.busy
     else:
         steps, updating = result.length + result.mean_steps, result.updating
-    return (
-        task.worker,
-        task.rank,
-        task.began,
-        task.ended,
-        told,
-        task.busy,
-        updating,
-        steps,
-        order.updates,
-    )
+    moments = task.worker, task.rank, task.began, task.ended, told
+    return (*moments, task.busy, updating, steps, order.updates)
 
 
 def lasts(cost: float, updates: int) -> int:
@@ -90,18 +75,18 @@ def lasts(cost: float, updates: int) -> int:
     return math.ceil(cost * updates)
 
 
-def work(
-    params: Params, state: State, learner: Any, fence: Callable[[], None], order: Order
-) -> Generator[int, None, tuple[int, Any]]:
-    """Do a task; yield how long it has taken so far, and return that and its result. fence: as World's.
+def work(now: Now, order: Order) -> Generator[int, None, tuple[int, Answer]]:
+    """Do a task; yield how long it has taken so far, and return that and its result.
 
     Of a turn of the critic what ends the run (EndsRun) is a result: it ends it when it is told, as on any other ranks.
     """
+    params = now.params
     try:
         if order.theta is None:
-            return (yield from teach(params, learner, order))
-        yield from bring(state, fence, order)
-        return (yield from individual(params, state, order))
+            assert now.learner is not None
+            return (yield from teach(params, now.learner, order))
+        yield from bring(now.state, now.world.fence, order)
+        return (yield from individual(params, now.state, order, order.theta))
     except Exception as error:
         error.add_note(
             f"in task {order.number} of worker {order.worker} (seed {params.config.seed})"
@@ -112,13 +97,11 @@ def work(
 
 
 def teach(
-    params: Params, learner: Any, order: Order
+    params: Params, learner: CriticLearner, order: Order
 ) -> Generator[int, None, tuple[int, tuple[np.ndarray, float]]]:
     """Teach the critic for the mean; return also what it has become, float32 [critic_size], and its loss."""
-    cost, steps = (
-        params.config.aes_rl.of_critic,
-        learner.teach([order.mean], order.updates, order.number, order.held),
-    )
+    cost = params.config.aes_rl.of_critic
+    steps = learner.teach([order.mean], order.updates, order.number, order.held)
     phase = yield from cooperative.told(
         steps, lambda _, done: lasts(cost, min(done, order.updates)), every=4
     )
@@ -128,9 +111,8 @@ def teach(
 def bring(state: State, fence: Callable[[], None], order: Order) -> Generator[int, None, None]:
     """Put what an order brings into this node's ring, and wait for what others bring."""
     if order.rows is not None:
-        while (
-            state.written[0] < order.first
-        ):  # before it writes: what others bring may take the places of its older rows
+        # before it writes: what others bring may take the places of its older rows
+        while state.written[0] < order.first:
             time.sleep(PAUSE)
             yield 0
         write_ring(state.replay, order.rows, order.held)
@@ -143,20 +125,16 @@ def bring(state: State, fence: Callable[[], None], order: Order) -> Generator[in
 
 
 def individual(
-    params: Params, state: State, order: Order
+    params: Params, state: State, order: Order, theta: np.ndarray
 ) -> Generator[int, None, tuple[int, Result]]:
     """Train an individual if it is to learn, and let it and the mean play."""
     aes, seed, o = params.config.aes_rl, params.config.seed, params.layout.sizes[0]
     updating: list[float] = []  # [s]
-    env, theta, spent = params.own_env, order.theta, lasts(aes.update_cost, order.updates)
+    env, spent = params.own_env, lasts(aes.update_cost, order.updates)
     assert env is not None
-    assert theta is not None
     if order.updates:
-        assert order.critic is not None
-        assert params.operators is not None
-        states = read_ring(
-            state.replay[:, :o], max(0, order.held - aes.replay_capacity), order.held
-        )
+        oldest = max(0, order.held - aes.replay_capacity)
+        states = read_ring(state.replay[:, :o], oldest, order.held)
         random = generator(seed, Purpose.TRAINING, order.number)
         training = params.operators.training(theta, order.critic, states, order.updates, random)
         theta = yield from cooperative.told(

@@ -6,11 +6,12 @@ individual's parameters travel: any rank makes any of them from mean, variance a
 """
 
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 
-from esac_mpi.algorithms.declaration import Declaration, nobody, none
+from esac_mpi.algorithms.declaration import Declaration
+from esac_mpi.algorithms.laps import Laps
 from esac_mpi.comm.contracts import Memory, World
 from esac_mpi.config import CEM, individuals
 from esac_mpi.envs import Env
@@ -30,69 +31,37 @@ from esac_mpi.operators.distribution import (
 from esac_mpi.operators.noise import Purpose
 from esac_mpi.operators.policy import Policy
 from esac_mpi.play import experience
-from esac_mpi.play.counters import Best, Counters
-from esac_mpi.play.experience import Experience, Played
-from esac_mpi.play.params import THETA_ES, Params, Row, make_actor
-from esac_mpi.play.rollout import Board, NoFiniteReturn, ThetaNotFinite
+from esac_mpi.play.counters import Progress
+from esac_mpi.play.experience import Crew, Experience, Played
+from esac_mpi.play.marks import ANEW, DAMP, SHARED, VARIANCE, mark
+from esac_mpi.play.params import THETA_ES, Generation, Params, Row, make_actor
+from esac_mpi.play.rollout import Board, NoFiniteReturn, ThetaNotFinite, noted
 from esac_mpi.play.transitions import width
-from esac_mpi.play.warm_start_fields import ANEW, DAMP, VARIANCE
 
 DECLARES = Declaration(
-    learning=None,
     discrete=True,
-    evolution=None,
     work="episodes",
     policies={"mean": "the mean of the distribution"},
-    apart=False,
-    fitness="fitness",
-    operators=none,
     output="tanh",
-    head_scale=1.0,
-    offspring=nobody,
 )
 
 
-class Distribution(Protocol):
-    """What a state has of the distribution."""
-
-    mean: np.ndarray  # float32 [d]
-    variance: np.ndarray  # float32 [d]
-    damp: float  # epsilon of Eq. (2), as the last generation had it
-    individuals: np.ndarray  # float32 [m, d] of the last generation, those that nothing trained; m = 0 without importance mixing
-    individual_returns: np.ndarray  # float64 [m] theirs
-    individual_lengths: np.ndarray  # int64 [m] steps of all episodes of each
-    kept: (
-        np.ndarray
-    )  # int64 [c] which of them stay in the next generation, the first that nothing trains there
-    candidates: np.ndarray  # int64 [m - c] which candidates come after them
-    generation: int
-    counters: Counters
-
-
 @dataclass
-class State:
+class State(Progress):
     """All that changes, equal on every rank or shared by the node."""
 
-    mean: np.ndarray = field(metadata={"shared": True})  # float32 [d]
-    variance: np.ndarray = field(metadata={"shared": True, "part": VARIANCE})  # float32 [d]
-    damp: float = field(metadata={"part": DAMP})  # epsilon of Eq. (2)
-    individuals: np.ndarray = (
-        field(  # float32 [m, d] the last ones; m = 0 without importance mixing
-            metadata={"shared": True, "part": ANEW}
-        )
-    )
-    individual_returns: np.ndarray = field(metadata={"part": ANEW})  # float64 [m]
-    individual_lengths: np.ndarray = field(  # int64 [m] [steps]
-        metadata={"part": ANEW, "later": True}
-    )
-    kept: np.ndarray = field(metadata={"part": ANEW})  # int64 [c] which of them stay
-    candidates: np.ndarray = field(
-        metadata={"part": ANEW}
-    )  # int64 [m - c] slots of those that are drawn
-    generation: int = 0
-    counters: Counters = field(default_factory=Counters)
-    best: Best = field(default_factory=Best)
-    normaliser = None  # observations are plain
+    mean: np.ndarray = field(metadata=SHARED)  # float32 [d]
+    variance: np.ndarray = field(metadata=mark(shared=True, part=VARIANCE))  # float32 [d]
+    damp: float = field(metadata=mark(part=DAMP))  # epsilon of Eq. (2), the last generation's
+    # Of the last generation, those that nothing trained; m = 0 without importance mixing.
+    individuals: np.ndarray = field(metadata=mark(shared=True, part=ANEW))  # float32 [m, d]
+    individual_returns: np.ndarray = field(metadata=mark(part=ANEW))  # float64 [m] theirs
+    # int64 [m] steps of all episodes of each
+    individual_lengths: np.ndarray = field(metadata=mark(part=ANEW, later=True))
+    # int64 [c] which of them stay in the next generation, the first that nothing trains there
+    kept: np.ndarray = field(metadata=mark(part=ANEW))
+    # int64 [m - c] which candidates come after them
+    candidates: np.ndarray = field(metadata=mark(part=ANEW))
 
     @property
     def policies(self) -> dict[str, np.ndarray]:
@@ -100,149 +69,138 @@ class State:
         return {"mean": self.mean}
 
 
+Now = Generation[State, Any]  # CEM-RL's has a learner
+
+
+def table(params: Params) -> CEM:
+    """Look up the table of the algorithm that runs: CEM-RL's is one of CEM, too."""
+    own = params.config.own
+    assert isinstance(own, CEM)
+    return own
+
+
 def init(params: Params, world: Memory) -> State:
-    """Return the state before the first generation."""
-    mean, cem = params.initial(THETA_ES), params.config.cem
-    return State(
-        world.share(mean),
-        world.share(np.full_like(mean, cem.variance_init)),
-        cem.damp,
-        **unmixed(params, cem, world),
-    )
+    """Make the state before the first generation."""
+    return State(**beginning(params, world))
 
 
-def unmixed(params: Params, cem: CEM, world: Memory) -> dict[str, Any]:
-    """Return what a state has of importance mixing at the start: nobody stays."""
-    m = cem.importance_mixing * (cem.population_size - individuals(cem)[1])
-    about = {
+def beginning(params: Params, world: Memory) -> dict[str, Any]:
+    """Make what a state has of the distribution at the start; of importance mixing: nobody stays."""
+    cem, mean = table(params), params.initial(THETA_ES)
+    m = cem.population_size - individuals(cem)[1] if cem.importance_mixing else 0
+    return {
+        "mean": world.share(mean),
+        "variance": world.share(np.full_like(mean, cem.variance_init)),
+        "damp": cem.damp,
+        "individuals": world.shared((m, params.layout.d)),
         "individual_returns": np.zeros(m),
         "individual_lengths": np.zeros(m, np.int64),
         "kept": np.zeros(0, np.int64),
         "candidates": np.arange(m),
     }
-    return {"individuals": world.shared((m, params.layout.d)), **about}
 
 
 def board(params: Params) -> Board:
-    """Return the shape of what the ranks put together of a generation: its individuals' results."""
-    return experience.board(params.config.cem.population_size, 0, 0, 0, False)
+    """Shape what the ranks put together of a generation: its individuals' results."""
+    return Crew(params.config.cem.population_size).board
 
 
 def generation(
     params: Params, state: State, world: World, env: Env, learner: None = None
 ) -> tuple[Row, Row]:
     """Make one generation; return its metrics and its timing."""
-    cem, k, start = params.config.cem, state.generation + 1, world.clock()
-    actor, shape = make_actor(params), board(params)
+    now = Now(params, state, world, env, learner, state.generation + 1)
+    cem, laps, actor = params.config.cem, Laps(world.clock), make_actor(params)
 
     def playing(i: int) -> tuple[Played, np.ndarray]:
-        return play_drawn(params, cem, state, env, actor, k, i), np.zeros(0)
+        return play_drawn(now, actor, i), np.zeros(0)
 
-    found = experience.gather(world, shape, 0, 0, 0, playing, plays(cem, state))
-    evaluated = world.clock()
-    row = tell(params, cem, state, world, k, (found.returns, found.lengths), {})
+    crew = Crew(cem.population_size)
+    found = experience.gather(world, crew, playing, plays(cem, state))
+    laps("evaluate")
+    row = tell(now, (found.returns, found.lengths), {})
     count(state, found)
-    seconds = {"seconds_evaluate": evaluated - start, "seconds_update": world.clock() - evaluated}
-    return {"fitness": found.returns, "length": found.lengths, **row}, {**found.timing, **seconds}
+    laps("update")
+    row |= {"fitness": found.returns, "length": found.lengths}
+    return row, {**found.timing, **laps.seconds}
 
 
-def stays(cem: CEM, state: Distribution, number: int) -> bool:
-    """Return whether an individual of the next generation is one of the last, that importance mixing kept."""
+def stays(cem: CEM, state: State, number: int) -> bool:
+    """Tell whether an individual of the next generation is one of the last, that importance mixing kept."""
     return 0 <= number - individuals(cem)[1] < len(state.kept)
 
 
-def plays(cem: CEM, state: Distribution) -> np.ndarray:
-    """Return how long individuals of the next generation may take, for scheduling alone, 0 where one stays, float64 [n]."""
+def plays(cem: CEM, state: State) -> np.ndarray:
+    """Guess how long individuals of the next generation take, for scheduling alone, 0 where one stays, float64 [n]."""
     return np.array([float(not stays(cem, state, number)) for number in range(cem.population_size)])
 
 
-def individual(
-    params: Params, cem: CEM, state: Distribution, k: int, number: int, out: np.ndarray
-) -> np.ndarray:
-    """Write an individual of generation k, float32 [d], into `out`; return it."""
-    for block, part in noise.blocks(params.layout.d):
-        out[part] = drawn(params, cem, state, k, number, block, part)
+def individual(now: Now, number: int, out: np.ndarray) -> np.ndarray:
+    """Write an individual, float32 [d], into `out`; return it."""
+    for block, part in noise.blocks(now.params.layout.d):
+        out[part] = drawn(now, number, block, part)
     return out
 
 
-def drawn(
-    params: Params, cem: CEM, state: Distribution, k: int, number: int, block: int, part: slice
-) -> np.ndarray:
-    """Return a block of an individual of generation k, which is the next, float32 [size]."""
-    place = number - individuals(cem)[1]
+def drawn(now: Now, number: int, block: int, part: slice) -> np.ndarray:
+    """Draw a block of an individual, float32 [size]."""
+    cem, state = table(now.params), now.state
+    place, sign = number - individuals(cem)[1], 1
     if stays(cem, state, number):
         return state.individuals[state.kept[place], part]
     if not cem.importance_mixing:
         slot, sign = slot_and_sign(number, cem.population_size, cem.sampling == "mirrored")
+    elif place < 0:
+        slot = number
     else:
-        slot, sign = (
-            number if place < 0 else candidate(cem, int(state.candidates[place - len(state.kept)])),
-            1,
-        )
-    return sampled(
-        Gaussian(state.mean[part], state.variance[part]),
-        params.epsilon.block(k, slot, block, part),
-        sign,
-    )
+        slot = candidate(cem, int(state.candidates[place - len(state.kept)]))
+    epsilon = now.params.epsilon.block(now.k, slot, block, part)
+    return sampled(Gaussian(state.mean[part], state.variance[part]), epsilon, sign)
 
 
 def candidate(cem: CEM, number: int) -> int:
-    """Return the slot of the epsilon of a candidate of importance mixing: they come after those that gradients train."""
+    """Address a candidate of importance mixing: they come after those that gradients train."""
     return individuals(cem)[1] + number
 
 
-def play_drawn(
-    params: Params, cem: CEM, state: Distribution, env: Env, actor: Policy, k: int, number: int
-) -> Played:
-    """Play the episodes of an individual of generation k as it was drawn; who stays has its return, and plays none."""
+def play_drawn(now: Now, actor: Policy, number: int) -> Played:
+    """Play the episodes of an individual as it was drawn; who stays has its return, and plays none."""
+    cem, state, env = table(now.params), now.state, now.env
     if stays(cem, state, number):
         had = float(state.individual_returns[state.kept[number - individuals(cem)[1]]])
         none = np.zeros((0, width(env.observation_size, env.action_size)), np.float32)
         return Played(none, had, 0, 0)
-    individual(params, cem, state, k, number, actor.theta)
-    return play(params, cem, env, actor.refresh(), k, number)
+    individual(now, number, actor.theta)
+    return play(now, actor.refresh(), number)
 
 
-def play(params: Params, cem: CEM, env: Env, actor: Policy, k: int, number: int) -> Played:
-    """Play the episodes of an individual of generation k."""
-    seeds = [
-        noise.integer(params.config.seed, Purpose.EPISODE, k, number, i)
-        for i in range(cem.fitness_episodes)
-    ]
-    try:
-        return experience.play(env, actor, seeds)
-    except Exception as error:
-        error.add_note(f"in generation {k}, individual {number} (seed {params.config.seed})")
-        raise
+def play(now: Now, actor: Policy, number: int) -> Played:
+    """Play the episodes of an individual."""
+    seed, k = now.params.config.seed, now.k
+    episodes = range(table(now.params).fitness_episodes)
+    seeds = [noise.integer(seed, Purpose.EPISODE, k, number, i) for i in episodes]
+    with noted(f"in generation {k}, individual {number} (seed {seed})"):
+        return experience.play(now.env, actor, seeds)
 
 
-def refuse_none_finite(fitness: np.ndarray, k: int) -> None:
-    """Raise NoFiniteReturn if the fitness of no individual of generation k is finite."""
-    if not np.isfinite(fitness).any():
-        raise NoFiniteReturn(
-            f"generation {k}: the return of no individual is finite: look at the task, or lower variance_init"
-        )
-
-
-def tell(
-    params: Params, cem: CEM, state: Distribution, world: World, k: int,
-    gave: tuple[np.ndarray, np.ndarray], trained: dict[int, np.ndarray],
-) -> Row:  # fmt: skip
-    """Move the distribution to the elites of generation k, Eqs. (1) and (2); return a row's columns about it.
+def tell(now: Now, gave: tuple[np.ndarray, np.ndarray], trained: dict[int, np.ndarray]) -> Row:
+    """Move the distribution to the elites, Eqs. (1) and (2); return a row's columns about it.
 
     gave: returns and lengths of the individuals, each [n]; who stays has played nothing here.
     trained: individuals that are no longer what was drawn, by number, float32 [d].
     """
+    params, state, k, cem = now.params, now.state, now.k, table(now.params)
     (returns, lengths), first = gave, individuals(cem)[1]
     lengths = lengths.copy()
     lengths[first : first + len(state.kept)] = state.individual_lengths[state.kept]
     fitness = evolution.shifted(returns, lengths / cem.fitness_episodes, cem.shift)
-    refuse_none_finite(fitness, k)
+    if not np.isfinite(fitness).any():
+        raise NoFiniteReturn(
+            f"generation {k}: the return of no individual is finite: look at the task, or lower variance_init"
+        )
     elites = evolution.select_winners(fitness, individuals(cem)[0])
-    weights, parts = (
-        rank_weights(elites.size, cem.elite_weights),
-        [part for _, part in noise.blocks(params.layout.d)],
-    )
+    weights = rank_weights(elites.size, cem.elite_weights)
+    parts = [part for _, part in noise.blocks(params.layout.d)]
     damp, mixed = damped(state.damp, cem.damp_tau, cem.damp_limit), len(state.individuals)
 
     def update(block: int) -> np.ndarray:
@@ -250,50 +208,39 @@ def tell(
         old = Gaussian(state.mean[part].copy(), state.variance[part].copy())
 
         def told_of(number: int) -> np.ndarray:
-            return (
-                trained[number][part]
-                if number in trained
-                else drawn(params, cem, state, k, number, block, part)
-            )
+            if number in trained:
+                return trained[number][part]
+            return drawn(now, number, block, part)
 
         last = np.zeros((mixed, old.mean.size), np.float32)
         for i in range(mixed):
-            last[i] = drawn(params, cem, state, k, fitness.size - mixed + i, block, part)
+            last[i] = drawn(now, fitness.size - mixed + i, block, part)
         new = told(old, map(told_of, elites.tolist()), weights, damp, cem.cov_extra_div)
         epsilon = (
             params.epsilon.block(k + 1, candidate(cem, i), block, part) for i in range(mixed)
         )
-        ratios = [
-            log_ratio(one, new, old) for one in (*last, *(sampled(new, one) for one in epsilon))
-        ]
+        coming = (sampled(new, one) for one in epsilon)
+        ratios = [log_ratio(one, new, old) for one in (*last, *coming)]
         state.mean[part], state.variance[part] = new
         state.individuals[:, part] = last
-        change, spread = new.mean - old.mean, new.variance.sum(dtype=np.float64)
-        return np.array(
-            [
-                evolution.checksum(new.mean),
-                evolution.squares(new.mean),
-                evolution.squares(change),
-                spread,
-                *ratios,
-            ]
-        )
+        squares = [evolution.squares(x) for x in (new.mean, new.mean - old.mean)]
+        spread = new.variance.sum(dtype=np.float64)
+        return np.array([evolution.checksum(new.mean), *squares, spread, *ratios])
 
-    with np.errstate(
-        over="ignore", invalid="ignore", divide="ignore"
-    ):  # what is not finite ends the run
-        squares, change, spread, *ratios = world.over_blocks(
+    # what is not finite ends the run
+    with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
+        squares, change, spread, *ratios = now.world.over_blocks(
             update, len(parts), 4 + 2 * mixed, checksum=True
         )
     if not np.isfinite([squares, spread]).all():
         raise ThetaNotFinite(
             f"generation {k}: mean or variance is not finite, the last checkpoint stands: lower variance_init"
         )
-    row = {"kept": len(state.kept)} if mixed else {}
+    row: Row = {"kept": len(state.kept)} if mixed else {}
     if mixed:
         state.individual_returns = returns[-mixed:].copy()
         state.individual_lengths = lengths[-mixed:]
-        stay(params, state, world, k, np.reshape(ratios, (2, mixed)))
+        stay(now, np.reshape(ratios, (2, mixed)))
     state.damp = damp
     state.generation = k
     return {
@@ -306,20 +253,20 @@ def tell(
     }
 
 
-def stay(params: Params, state: Distribution, world: World, k: int, ratios: np.ndarray) -> None:
-    """Say who stays of generation k, and who joins them: one rank's decision, as logarithms differ between CPUs.
+def stay(now: Now, ratios: np.ndarray) -> None:
+    """Say who stays of a generation, and who joins them: one rank's decision, as logarithms differ between CPUs.
 
     ratios: `log_ratio` of those that nothing trained and of as many candidates, [2, m].
     """
-    random = noise.generator(params.config.seed, Purpose.SELECTION, k + 1)
-    chosen = (
-        renewed(mix(ratios.shape[1], ratios[0], ratios[1], random), random) if world.leads else None
-    )
-    agreed: Mixing = world.from_root(chosen)
-    state.kept, state.candidates = agreed
+    chosen = None
+    if now.world.leads:
+        random = noise.generator(now.params.config.seed, Purpose.SELECTION, now.k + 1)
+        chosen = renewed(mix(ratios.shape[1], ratios[0], ratios[1], random), random)
+    agreed: Mixing = now.world.from_root(chosen)
+    now.state.kept, now.state.candidates = agreed
 
 
-def count(state: Distribution, found: Experience) -> None:
+def count(state: State, found: Experience) -> None:
     """Count a population's steps, which are its nominal ones, too: the public code's count."""
     steps = int(found.lengths.sum())
     state.counters.env_steps_population += steps

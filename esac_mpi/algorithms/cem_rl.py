@@ -15,293 +15,204 @@ The learner is learners/cem.py, an individual's training learners/individuals.py
 """
 
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 
 from esac_mpi.algorithms import cem as pure
-from esac_mpi.algorithms.declaration import (
-    Declaration,
-    Learning,
-    added_by_phases,
-    at_root,
-    every_generation,
-    never,
-    nobody,
-    none,
-    nowhere,
-)
-from esac_mpi.comm.contracts import Individuals, Memory, World
+from esac_mpi.algorithms.declaration import Declaration, Learning, added_by_phases
+from esac_mpi.algorithms.laps import Laps
+from esac_mpi.comm.contracts import CriticLearner, Individuals, Memory, World
 from esac_mpi.config import Config, exact, individuals
 from esac_mpi.envs import Env
 from esac_mpi.operators.noise import Purpose, generator
 from esac_mpi.play import experience, learner_phases
-from esac_mpi.play.counters import Best, Counters
-from esac_mpi.play.experience import Experience, Played
-from esac_mpi.play.learner_phases import Phase
-from esac_mpi.play.params import THETA_ES, Params, Row, make_actor
+from esac_mpi.play.experience import Crew, Experience, Played
+from esac_mpi.play.learner_phases import Phase, Steps
+from esac_mpi.play.marks import SCRATCH, mark
+from esac_mpi.play.params import Generation, Params, Row, make_actor
 from esac_mpi.play.rollout import Board
 from esac_mpi.play.transitions import doubles, floats, width, write_ring
-from esac_mpi.play.warm_start_fields import ANEW, DAMP, VARIANCE
-
-
-def reserve(config: Config, horizon: int) -> int:
-    """Return how many transitions a generation adds at most."""
-    return config.cem_rl.population_size * config.cem_rl.fitness_episodes * horizon
 
 
 def added(config: Config, horizon: int) -> float:
-    """Return how many transitions a run adds at most."""
-    return added_by_phases(config, reserve(config, horizon))
+    """Count the transitions that a run adds at most."""
+    steps = config.cem_rl.population_size * config.cem_rl.fitness_episodes * horizon
+    return added_by_phases(config, steps)
 
 
 DECLARES = Declaration(
     learning=Learning(
         learner=lambda config: "cem",
         actor=lambda state: state.mean,
-        ranks=at_root,
         reserve=lambda config, horizon: 0,  # what is added is added when nothing is held
         added=added,
-        own_env=nowhere,
-        beside=never,
-        cut=none,
-        interval=every_generation,
     ),
     discrete=False,
-    evolution=None,
     work="episodes",
     policies={"mean": "the mean of the distribution"},
-    apart=False,
-    fitness="fitness",
     operators=lambda config: "individuals",
     output="tanh",
-    head_scale=1.0,
-    offspring=nobody,
 )
 
 
 @dataclass
-class State:
+class State(pure.State):
     """All that changes, beside the learner on rank 0: equal on every rank or shared by the node."""
 
-    mean: np.ndarray = field(metadata={"shared": True})  # float32 [d]
-    variance: np.ndarray = field(metadata={"shared": True, "part": VARIANCE})  # float32 [d]
-    damp: float = field(metadata={"part": DAMP})  # epsilon of Eq. (2)
-    individuals: np.ndarray = (
-        field(  # float32 [m, d] the last ones that nothing trains; as cem.State
-            metadata={"shared": True, "part": ANEW}
-        )
-    )
-    individual_returns: np.ndarray = field(metadata={"part": ANEW})  # float64 [m]
-    individual_lengths: np.ndarray = field(  # int64 [m] [steps]
-        metadata={"part": ANEW, "later": True}
-    )
-    kept: np.ndarray = field(metadata={"part": ANEW})  # int64 [c] which of them stay
-    candidates: np.ndarray = field(
-        metadata={"part": ANEW}
-    )  # int64 [m - c] slots of those that are drawn
-    replay: np.ndarray = field(
-        metadata={"shared": True, "elsewhere": True}
-    )  # float32 [capacity, width] a ring
-    critics: np.ndarray = field(
-        metadata={"shared": True, "scratch": True}
-    )  # float32 [trained, critic_size], or one for all
-    transitions: int = field(default=0, metadata={"transitions": True})  # ever added to the replay
+    # float32 [capacity, width] a ring
+    replay: np.ndarray = field(metadata=mark(shared=True, replay=True))
+    critics: np.ndarray = field(metadata=SCRATCH)  # float32 [trained, critic_size], or one for all
+    transitions: int = field(default=0, metadata=mark(transitions=True))  # ever in the replay
     last_steps: int = 0  # of the last generation's individuals [steps]
-    generation: int = 0
-    counters: Counters = field(default_factory=Counters)
-    best: Best = field(default_factory=Best)
-    normaliser = None  # observations are plain
 
-    @property
-    def policies(self) -> dict[str, np.ndarray]:
-        """The policies to evaluate, by name."""
-        return {"mean": self.mean}
+
+Now: TypeAlias = Generation[State, CriticLearner]
 
 
 def init(params: Params, world: Memory) -> State:
-    """Return the state before the first generation; make room for the replay on each node, as much as the budget can fill."""
+    """Make the state before the first generation; make room for the replay on each node, as much as the budget can fill."""
     cem, (o, *_, a) = params.config.cem_rl, params.layout.sizes
-    mean = params.initial(THETA_ES)
     rows = int(min(cem.replay_capacity, max(added(params.config, params.horizon), cem.batch_size)))
-    for shape in boards(params):
-        world.reserve(*shape[:2])
+    for crew in crews(params):
+        world.reserve(*crew.board[:2])
     critics = 1 if cem.critic == "parallel" else individuals(cem)[1]
     return State(
-        mean=world.share(mean),
-        variance=world.share(np.full_like(mean, cem.variance_init)),
-        damp=cem.damp,
-        **pure.unmixed(params, cem, world),
+        **pure.beginning(params, world),
         replay=world.shared((rows, width(o, a))),
         critics=world.shared((critics, params.operators.critic_size)),
     )
 
 
 def board(params: Params) -> Board:
-    """Return the larger shape of what the ranks put together at once."""
-    return max(boards(params))
+    """Shape what the ranks put together at once, where it is larger."""
+    return max(crew.board for crew in crews(params))
 
 
-def boards(params: Params) -> tuple[Board, Board]:
-    """Return the shapes of what the ranks put together: of individuals as they are drawn, and trained, with what they became."""
-    n, trained = params.config.cem_rl.population_size, individuals(params.config.cem_rl)[1]
-    steps, numbers = steps_of_one(params), width_of(params)
-    drawn = experience.board(n - trained, 0, steps, numbers, True)
-    return drawn, experience.board(trained, vector(params), steps, numbers, True)
-
-
-def steps_of_one(params: Params) -> int:
-    """Return the most steps that an individual takes."""
-    return params.config.cem_rl.fitness_episodes * params.horizon
-
-
-def width_of(params: Params) -> int:
-    """Return how many numbers a transition has."""
-    o, *_, a = params.layout.sizes
-    return width(o, a)
-
-
-def vector(params: Params) -> int:
-    """Return how many float64 an individual's parameters are on their way."""
-    return -(-params.layout.d // 2)
+def crews(params: Params) -> tuple[Crew, Crew]:
+    """Say who plays: individuals as they are drawn, and trained, with what they became."""
+    cem, (o, *_, a) = params.config.cem_rl, params.layout.sizes
+    trained, steps = individuals(cem)[1], cem.fitness_episodes * params.horizon
+    vector = -(-params.layout.d // 2)  # float64 of an individual's parameters on their way
+    drawn = Crew(cem.population_size - trained, 0, steps, width(o, a), everywhere=True)
+    return drawn, Crew(trained, vector, steps, width(o, a), everywhere=True)
 
 
 def generation(
-    params: Params, state: State, world: World, env: Env, learner: Any
+    params: Params, state: State, world: World, env: Env, learner: CriticLearner | None
 ) -> tuple[Row, Row]:
     """Make one generation; return its metrics and its timing."""
-    cem, k, clock = params.config.cem_rl, state.generation + 1, [world.clock()]
-    learns = is_taught(params, state)
-    trains = learns and (cem.critic == "serial" or state.counters.gradient_updates > 0)
+    cem, k, laps = params.config.cem_rl, state.generation + 1, Laps(world.clock)
+    now = Now(params, state, world, env, learner, k)
+    serial, learns = cem.critic == "serial", is_taught(params, state)
+    trains = learns and (serial or state.counters.gradient_updates > 0)
     if learns:
-        if cem.critic == "parallel" and trains:
-            share_critics(state, world, [learner.critic_vector()] if world.leads else [])
-        learner_phases.begin(
-            world, learner, k, lambda: teach(params, state, learner, k), beside=True
-        )
-    drawn = play_drawn(params, state, world, env, k)
-    clock.append(world.clock())
+        if trains and not serial:
+            share_critics(now, [learner.critic_vector()] if learner is not None else [])
+        learner_phases.begin(world, learner, k, lambda pupil: teach(now, pupil), beside=True)
+    drawn = play_drawn(now)
+    laps("evaluate")
     phase, spent = Phase(), learner_phases.spent(None)
-    if learns and cem.critic == "serial":
+    if learns and serial:
         phase, _, spent = learner_phases.finish(world)
-        share_critics(state, world, learner.taught if world.leads else [])
-    clock.append(world.clock())
-    learned, vectors = play_trained(params, state, world, env, k, trains)
-    clock.append(world.clock())
-    if learns and cem.critic == "parallel":
+        share_critics(now, learner.taught if learner is not None else [])
+    laps("learn")
+    learned, vectors = play_trained(now, trains)
+    laps("evaluate")
+    if learns and not serial:
         phase, _, spent = learner_phases.finish(world)
     returns = np.concatenate([learned.returns, drawn.returns])
     lengths = np.concatenate([learned.lengths, drawn.lengths])
-    clock.append(world.clock())
+    laps("learn")
 
-    row = pure.tell(params, cem, state, world, k, (returns, lengths), vectors)
+    row = pure.tell(now, (returns, lengths), vectors)
     if learns:
         learner_phases.count(phase, state.counters, learner)
-        state.counters.member_updates += (
-            trains * individuals(cem)[1] * updates_of_one(params, state)
-        )
+    if trains:
+        state.counters.member_updates += individuals(cem)[1] * updates_of_one(params, state)
     state.last_steps = int(lengths.sum())
     for found in (learned, drawn):
-        remember(state, found, world, learner)
+        remember(now, found)
         pure.count(state, found)
-    clock.append(world.clock())
-    evaluating, before, training, after, updating = np.diff(
-        clock
-    )  # a serial critic is waited for before, a parallel one after
-    seconds = {
-        "seconds_evaluate": evaluating + training,
-        "seconds_learn": before + after,
-        "seconds_update": updating,
-    }
+    laps("update")
     timing = {name: both(name, learned, drawn) for name in drawn.timing}
     row |= {"fitness": returns, "length": lengths, "trained": int(trains)}
-    return {**row, **metrics(phase)}, {**timing, **seconds, **spent}
+    # nan where the critic was not taught
+    row |= {"critic_loss": phase.critic_loss, "critic_updates": phase.gradient_updates}
+    return row, {**timing, **laps.seconds, **spent}
 
 
 def is_taught(params: Params, state: State) -> bool:
-    """Return whether the critic has lessons in the next generation; gradients train individuals once it has had some."""
-    cem = params.config.cem_rl
-    begun = (
-        state.counters.env_steps_population >= cem.start_steps
-        and state.transitions >= cem.batch_size
-    )
+    """Tell whether the critic has lessons in the next generation; gradients train individuals once it has had some."""
+    cem, steps = params.config.cem_rl, state.counters.env_steps_population
+    begun = steps >= cem.start_steps and state.transitions >= cem.batch_size
     return begun and individuals(cem)[1] > 0
 
 
-def teach(params: Params, state: State, learner: Any, k: int) -> learner_phases.Steps:
-    """Return the critic's lessons of generation k: a part of its updates for each actor in turn, or all of them for the mean."""
-    cem = params.config.cem_rl
+def teach(now: Now, learner: CriticLearner) -> Steps:
+    """Give the critic its lessons: a part of its updates for each actor in turn, or all of them for the mean."""
+    cem, state = now.params.config.cem_rl, now.state
     updates = round(exact(cem.critic_updates_per_step) * state.last_steps)
     if cem.critic == "parallel":
-        return learner.teach([state.mean.copy()], updates, k)
+        return learner.teach([state.mean.copy()], updates, now.k)
     count = individuals(cem)[1]
-    actors = [
-        pure.individual(params, cem, state, k, i, np.empty_like(state.mean)) for i in range(count)
-    ]
-    return learner.teach(actors, updates // count, k)
+    actors = [pure.individual(now, i, np.empty_like(state.mean)) for i in range(count)]
+    return learner.teach(actors, updates // count, now.k)
 
 
-def share_critics(state: State, world: World, taught: list[np.ndarray]) -> None:
+def share_critics(now: Now, taught: list[np.ndarray]) -> None:
     """Give every node the critics that individuals learn from: of each its own, or one for all; on rank 0 it has them."""
-    if world.leads:
-        state.critics[:] = taught
-    world.broadcast_shared(state.critics)
+    if now.world.leads:
+        now.state.critics[:] = taught
+    now.world.broadcast_shared(now.state.critics)
 
 
-def play_drawn(params: Params, state: State, world: World, env: Env, k: int) -> Experience:
+def play_drawn(now: Now) -> Experience:
     """Let those play that nothing trains."""
-    cem, actor, (shape, _) = params.config.cem_rl, make_actor(params), boards(params)
+    cem, actor, (crew, _) = now.params.config.cem_rl, make_actor(now.params), crews(now.params)
     first = individuals(cem)[1]
 
     def playing(i: int) -> tuple[Played, np.ndarray]:
-        return pure.play_drawn(params, cem, state, env, actor, k, first + i), np.zeros(0)
+        return pure.play_drawn(now, actor, first + i), np.zeros(0)
 
-    expected = pure.plays(cem, state)[first:]
-    return experience.gather(
-        world, shape, 0, steps_of_one(params), width_of(params), playing, expected
-    )
+    return experience.gather(now.world, crew, playing, pure.plays(cem, now.state)[first:])
 
 
-def play_trained(
-    params: Params, state: State, world: World, env: Env, k: int, learns: bool
-) -> tuple[Experience, dict[int, np.ndarray]]:
+def play_trained(now: Now, learns: bool) -> tuple[Experience, dict[int, np.ndarray]]:
     """Train individuals, if there is something to learn from, and let them play; return also what they have become."""
-    cem, actor, (_, shape) = params.config.cem_rl, make_actor(params), boards(params)
+    params, actor, (_, crew) = now.params, make_actor(now.params), crews(now.params)
 
     def playing(i: int) -> tuple[Played, np.ndarray]:
-        theta = pure.individual(params, cem, state, k, i, actor.theta)
+        theta = pure.individual(now, i, actor.theta)
         if learns:
-            actor.theta[:] = trained(params, state, k, i, theta)
-        return pure.play(params, cem, env, actor.refresh(), k, i), doubles(actor.theta)
+            actor.theta[:] = trained(now, i, theta)
+        return pure.play(now, actor.refresh(), i), doubles(actor.theta)
 
-    steps, numbers = steps_of_one(params), width_of(params)
-    found = experience.gather(
-        world, shape, vector(params), steps, numbers, playing, np.ones(shape.rows)
-    )
-    return found, {
-        i: floats(row, params.layout.d) for i, row in enumerate(found.own)
-    } if learns else {}
+    found = experience.gather(now.world, crew, playing, np.ones(crew.count))
+    if not learns:
+        return found, {}
+    return found, {i: floats(row, params.layout.d) for i, row in enumerate(found.own)}
 
 
-def trained(params: Params, state: State, k: int, number: int, theta: np.ndarray) -> np.ndarray:
-    """Return what an individual [d] of generation k has become, float32 [d]: a function of critic, replay and its address."""
+def trained(now: Now, number: int, theta: np.ndarray) -> np.ndarray:
+    """Train an individual [d]; what it becomes, float32 [d], is a function of critic, replay and its address."""
+    params, state = now.params, now.state
     held = min(state.transitions, len(state.replay))
-    random = generator(params.config.seed, Purpose.TRAINING, k, number)
+    random = generator(params.config.seed, Purpose.TRAINING, now.k, number)
     operators: Individuals = params.operators
-    states, critic = (
-        state.replay[:held, : params.layout.sizes[0]],
-        state.critics[number % len(state.critics)],
-    )
+    states = state.replay[:held, : params.layout.sizes[0]]
+    critic = state.critics[number % len(state.critics)]
     return operators.trained(theta, critic, states, updates_of_one(params, state), random)
 
 
 def updates_of_one(params: Params, state: State) -> int:
-    """Return how many updates a trained individual makes."""
+    """Count the updates that a trained individual makes."""
     return round(exact(params.config.cem_rl.actor_updates_per_step) * state.last_steps)
 
 
-def remember(state: State, found: Experience, world: World, learner: Any) -> None:
+def remember(now: Now, found: Experience) -> None:
     """Put transitions into the replay, on each node."""
+    state = now.state
     first = state.transitions + np.concatenate([[0], np.cumsum(found.counts)])
 
     def work(_: int) -> np.ndarray:  # one after the other: one may write over another
@@ -309,18 +220,13 @@ def remember(state: State, found: Experience, world: World, learner: Any) -> Non
             write_ring(state.replay, found.rows(i)[-len(state.replay) :], first[i + 1])
         return np.zeros(1)
 
-    world.over_blocks(work, 1, 1)
+    now.world.over_blocks(work, 1, 1)
     state.transitions = int(first[-1])
-    if world.leads:
-        learner.advance(int(found.counts.sum()), int(found.lengths.sum()))
+    if now.learner is not None:
+        now.learner.advance(int(found.counts.sum()), int(found.lengths.sum()))
 
 
 def both(name: str, trained: Experience, drawn: Experience) -> Any:
-    """Return a timing column of both: of individuals one after the other, of ranks and waits added up."""
+    """Join a timing column of both: of individuals one after the other, of ranks and waits added up."""
     first, second = trained.timing[name], drawn.timing[name]
     return np.concatenate([first, second]) if name.startswith("member_") else first + second
-
-
-def metrics(phase: Phase) -> Row:
-    """Return a row's columns about the critic; nan where it was not taught."""
-    return {"critic_loss": phase.critic_loss, "critic_updates": phase.gradient_updates}

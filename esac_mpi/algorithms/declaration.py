@@ -1,6 +1,6 @@
 """What an algorithm says of itself, so that nothing else has to know its name: `DECLARES = Declaration(...)` in its module.
 
-No field has a default: what is forgotten is an error at the import, not another algorithm's way.
+What most algorithms say is a default; the rest has to be said.
 """
 
 import math
@@ -16,59 +16,59 @@ from esac_mpi.config.fields import value_of
 
 @dataclass(frozen=True)
 class Learning:
-    """The gradient learner of an algorithm."""
+    """The gradient learner of an algorithm, on rank 0."""
 
     learner: Callable[[Config], str]  # a file of learners/
     # State -> its actor, which a learner begins with, float32 [d]
     actor: Callable[[Any], np.ndarray]
-    ranks: Callable[[int], bool]  # rank -> whether it has one
     # horizon [steps] -> transitions beside the capacity that its replay has room for
     reserve: Callable[[Config, int], int]
     # horizon [steps] -> transitions that a run of this budget adds at most, to a replay
     added: Callable[[Config, int], float]
     # rank -> whether what goes on beside others plays in an environment of its own there
-    own_env: Callable[[Config, int], bool]
+    own_env: Callable[[Config, int], bool] = lambda config, rank: False
     # whether phases run beside the evaluation, so that their rank has no members
-    beside: Callable[[Config], bool]
+    beside: Callable[[Config], bool] = lambda config: False
     # the setting after whose steps a phase cuts its episode, of which it plays no more; "" = none
-    cut: Callable[[Config], str]
+    cut: Callable[[Config], str] = lambda config: ""
     # generations from a phase to the next; 0: nothing learns under these settings
-    interval: Callable[[Config], int]
+    interval: Callable[[Config], int] = lambda config: 1
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Declaration:
     """What the rest of the program must know of an algorithm, beside State, init(), board() and generation().
 
     Its State's `policies` names what is evaluated; the first is the one that counts, whose hash is theta_sha256.
     """
 
-    learning: Learning | None
-    discrete: bool  # whether it takes tasks with discrete actions
-    # the table by which it evaluates a population, if it does
-    evolution: Callable[[Config], Evolution] | None
     # what its board has a row of; tasks: none, its `workers` have one each
     work: Literal["members", "episodes", "tasks"]
     policies: Mapping[str, str]  # State.policies' names, in words that follow "return of"
+    discrete: bool  # whether it takes tasks with discrete actions
+    learning: Learning | None = None
+    # the table by which it evaluates a population, if it does
+    evolution: Callable[[Config], Evolution] | None = None
     # whether each policy is reported by itself: the run's best and final return are the first
     # one's, not the better's
-    apart: bool
-    fitness: str  # the column of its rows that is shown as fitness
+    apart: bool = False
+    fitness: str = "fitness"  # the column of its rows that is shown as fitness
     # a key of learners.OPERATORS where every rank takes gradients, and so loads torch, or ""
-    operators: Callable[[Config], str]
+    operators: Callable[[Config], str] = lambda config: ""
     # how its policies' outputs are bounded; None = as policy.output says
-    output: Literal["tanh", "clip"] | None
+    output: Literal["tanh", "clip"] | None = None
     # what its policies' last layer is held times in discrete tasks, lest outputs be cut off; 1 = as
     # it is
-    head_scale: float
+    head_scale: float = 1.0
     # members that the ranks make in a generation, rank 0 once its phase has ended
-    offspring: Callable[[Config], int]
+    offspring: Callable[[Config], int] = lambda config: 0
 
 
 def added_by_phases(config: Config, phase: int) -> float:
-    """Return the most transitions that a run whose generations are phases of so many adds to its replay; inf = no limit is told.
+    """Count the most transitions that a run whose generations are phases of so many adds.
 
-    Nor for a run that begins with another's, which has to have room for those too.
+    Infinite where no limit is told, and for a run that begins with another's, which has to have
+    room for those too.
     """
     if config.start_from:
         return math.inf
@@ -92,38 +92,3 @@ def updates_owed(config: Config, learner: str, done: float, steps: float) -> flo
     # SAC learns from its random steps at once
     before = 0 if isinstance(options, SAC) else options.start_steps
     return float(np.clip(done - before, 0, steps)) * float(options.updates_per_step)
-
-
-def at_root(rank: int) -> bool:
-    """Return whether a rank is rank 0."""
-    return rank == 0
-
-
-def every_generation(config: Config) -> int:
-    """Return 1."""
-    return 1
-
-
-def nobody(config: Config) -> int:
-    """Return 0."""
-    return 0
-
-
-def never(config: Config) -> bool:
-    """Return False."""
-    return False
-
-
-def nowhere(config: Config, rank: int) -> bool:
-    """Return False, for any rank."""
-    return False
-
-
-def everywhere(config: Config, rank: int) -> bool:
-    """Return True, for any rank."""
-    return True
-
-
-def none(config: Config) -> str:
-    """Return no name."""
-    return ""

@@ -26,39 +26,28 @@ Where its operators are:
 """
 
 from dataclasses import replace
-from typing import Any
 
 import numpy as np
 
 from esac_mpi.algorithms import erl_births, erl_play
-from esac_mpi.algorithms.declaration import (
-    Declaration,
-    Learning,
-    added_by_phases,
-    at_root,
-    every_generation,
-    never,
-    none,
-    nowhere,
-)
+from esac_mpi.algorithms.declaration import Declaration, Learning, added_by_phases
 from esac_mpi.algorithms.erl_births import Plan
-from esac_mpi.algorithms.erl_play import Played
-from esac_mpi.algorithms.erl_state import NOBODY, State, distils, init, remembers
+from esac_mpi.algorithms.erl_play import Played, board
+from esac_mpi.algorithms.erl_state import NOBODY, Now, State, distils, init, remembers
 from esac_mpi.algorithms.laps import Laps
-from esac_mpi.comm.contracts import World
+from esac_mpi.comm.contracts import EpisodeLearner, World
 from esac_mpi.config import Config
 from esac_mpi.envs import Env
 from esac_mpi.operators import selection
 from esac_mpi.play import learner_phases
-from esac_mpi.play.learner_phases import Phase
 from esac_mpi.play.params import Params, Row
-from esac_mpi.play.rollout import Board
+from esac_mpi.play.rollout import Collected
 
 __all__ = ["DECLARES", "State", "board", "generation", "init"]
 
 
 def reserve(config: Config, horizon: int) -> int:
-    """Return how many transitions a generation adds at most."""
+    """Count the transitions that a generation adds at most."""
     return (config.erl.population_size * config.erl.fitness_episodes + 1) * horizon
 
 
@@ -66,90 +55,81 @@ DECLARES = Declaration(
     learning=Learning(
         learner=lambda config: "erl" if config.erl.learner == "ddpg" else config.erl.learner,
         actor=lambda state: state.theta,
-        ranks=at_root,
         reserve=reserve,
         added=lambda config, horizon: added_by_phases(config, reserve(config, horizon)),
-        own_env=nowhere,
-        beside=never,
-        cut=none,
-        interval=every_generation,
     ),
     discrete=False,
-    evolution=None,
     work="episodes",
     policies={"champion": "the champion of the population", "learner": "the learner's actor"},
     apart=True,
-    fitness="fitness",
-    operators=lambda config: "genetic" * remembers(config.erl),
+    operators=lambda config: "genetic" if remembers(config.erl) else "",
     output="tanh",
-    head_scale=1.0,
     offspring=lambda config: config.erl.population_size,
 )
 
 
-def board(params: Params) -> Board:
-    """Return the shape of what the ranks put together of a generation: its episodes."""
-    return erl_play.board(params)
-
-
 def generation(
-    params: Params, state: State, world: World, env: Env, learner: Any
+    params: Params, state: State, world: World, env: Env, learner: EpisodeLearner | None
 ) -> tuple[Row, Row]:
     """Make one generation; return its metrics and its timing."""
     erl, k = params.config.erl, state.generation + 1
+    now = Now(params, state, world, env, learner, k)
     laps = Laps(world.clock)
-    played = erl_play.play(params, state, world, env, k)
+    played = erl_play.play(now)
     laps("evaluate")
     if remembers(erl):
-        erl_play.remember(params, state, played, world)
+        erl_play.remember(now, played)
     if distils(erl):
-        if world.leads:
+        if learner is not None:
             state.critic[:] = learner.critic_vector()
         world.broadcast_shared(state.critic)
-    plan: Plan = world.from_root(
-        erl_births.decide(params, state, k, played) if world.leads else None
-    )
+    decided = erl_births.decide(params, state, k, played.fitness) if world.leads else None
+    plan: Plan = world.from_root(decided)
 
-    learner_phases.begin(world, learner, k, lambda: learner.take(episodes(played), k), beside=True)
+    learner_phases.begin(
+        world, learner, k, lambda pupil: pupil.take(collected(played), k), beside=True
+    )
     laps("plan")
-    vectors, busy, lasted = erl_births.make(params, state, k, plan.births, world)
+    vectors, busy, lasted = erl_births.make(now, plan.births)
     laps("offspring")
     phase, learning_busy, spent = learner_phases.finish(world)
     laps("learn")
 
     row = describe(state, played, plan)
     champion = state.population[selection.order(played.fitness)[0]].copy()
-    learner_phases.enter(own(phase, played), world, state.counters, state.theta, learner)
-    state.counters.env_steps_population += played.steps
-    state.counters.member_updates += erl_births.imitation_updates(params, state, plan.births)
-    state.counters.nominal_steps += (
-        played.steps + played.learner.episodic_length
-    )  # the public code's frames
-    injection = {plan.inject: state.theta}  # the learner's actor takes a member's place, if any
-    erl_births.write(params, state, k, plan.births, vectors, injection, champion, world)
+    # its updates are made for all; its steps are those of its own episode
+    own = replace(phase, env_steps=played.learner.episodic_length)
+    learner_phases.enter(own, world, state.counters, state.theta, learner)
+    count(now, played, plan)
+    # the learner's actor takes a member's place, where one is due
+    erl_births.write(now, plan, vectors, champion)
     state.noise, state.injected = played.noise, plan.inject
-    state.transitions += int(played.episodes.counts.sum())
     state.generation = k
     laps("update")
-    timing = {**played.episodes.timing, **lasted}
+    timing = {**played.episodes.timing, **lasted, **laps.seconds, **spent}
     timing["busy_seconds"] = played.episodes.timing["busy_seconds"] + busy + learning_busy
-    return {**row, **metrics(phase, played)}, {**timing, **laps.seconds, **spent}
+    row["learner_episodic_return"] = played.learner.episodic_return
+    return {**row, **phase.columns("learner", "critic_loss", "mean_q")}, timing
 
 
-def episodes(played: Played) -> list[tuple[np.ndarray, float, int]]:
-    """Return transitions, return and steps of every episode, the population's first, as a learner takes them over."""
+def collected(played: Played) -> Collected:
+    """List transitions, return and steps of every episode, the population's first, as a learner takes them over."""
     found = played.episodes
     about = zip(found.returns.tolist(), found.lengths.tolist(), strict=True)
     return [(found.rows(i).copy(), *episode) for i, episode in enumerate(about)]
 
 
-def own(phase: Phase, played: Played) -> Phase:
-    """Return a phase whose steps are those of the learner's own episode; its updates are made for all."""
-    return replace(phase, env_steps=played.learner.episodic_length)
+def count(now: Now, played: Played, plan: Plan) -> None:
+    """Count a generation's steps and updates; nominally, as the public code's frames."""
+    state, counters = now.state, now.state.counters
+    counters.env_steps_population += played.steps
+    counters.member_updates += erl_births.imitation_updates(now, plan.births)
+    counters.nominal_steps += played.steps + played.learner.episodic_length
+    state.transitions += int(played.episodes.counts.sum())
 
 
 def describe(state: State, played: Played, plan: Plan) -> Row:
-    """Return a row's columns about the population as it was evaluated, and who takes its members' places."""
+    """Describe the population as it was evaluated, and who takes its members' places."""
     births = plan.births
     fate = selection.fate(plan.selection, state.injected) if state.injected != NOBODY else NOBODY
     return {
@@ -161,13 +141,4 @@ def describe(state: State, played: Played, plan: Plan) -> Row:
         "mutated": births.mutated.astype(np.int64),
         "injected": plan.inject,
         "learner_fate": int(fate),
-    }
-
-
-def metrics(phase: Phase, played: Played) -> Row:
-    """Return a row's columns about the learner."""
-    return {
-        "learner_episodic_return": played.learner.episodic_return,
-        "learner_critic_loss": phase.critic_loss,
-        "learner_mean_q": phase.mean_q,
     }

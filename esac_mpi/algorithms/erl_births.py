@@ -4,17 +4,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from esac_mpi.algorithms.erl_play import Played
-from esac_mpi.algorithms.erl_state import (
-    NOBODY,
-    State,
-    births_board,
-    distils,
-    learners_own,
-    memory,
-    remembers,
-)
-from esac_mpi.comm.contracts import World
+from esac_mpi.algorithms.erl_state import NOBODY, Now, State, births_board, distils, remembers
 from esac_mpi.config import ERL
 from esac_mpi.config.genetic import elites, imitations
 from esac_mpi.operators import evolution, genetics, memories, noise, selection
@@ -23,13 +13,12 @@ from esac_mpi.operators.memories import Memory
 from esac_mpi.operators.noise import Purpose
 from esac_mpi.operators.selection import Births, Candidates, Kind, Selection
 from esac_mpi.play.params import Params, Row, make_actor
+from esac_mpi.play.rollout import noted
 from esac_mpi.play.transitions import doubles, floats
 
 MUTATING = 0.1  # time that a mutation takes [that of a child]; for scheduling alone
-COMPARED, NEWEST = (
-    256,
-    1000,
-)  # states in which two parents' actions are compared, drawn from so many newest. Public code
+# states in which two parents' actions are compared, drawn from so many newest. Public code
+COMPARED, NEWEST = 256, 1000
 
 
 @dataclass(frozen=True)
@@ -41,16 +30,42 @@ class Plan:
     inject: int  # slot that takes the learner's actor, or NOBODY
 
 
-def decide(params: Params, state: State, k: int, played: Played) -> Plan:
+@dataclass(frozen=True)
+class Brood:
+    """What the next population is a function of: this one, its memories, the critic, addresses and births."""
+
+    params: Params
+    state: State
+    k: int
+    births: Births
+
+    def parent(self, slot: int) -> Memory:
+        """Give the memory of a slot's first parent."""
+        return self.state.memory(int(self.births.first[slot]))
+
+    def second(self, slot: int) -> Memory:
+        """Give the memory of a slot's second parent."""
+        return self.state.memory(int(self.births.second[slot]))
+
+    def random(self, purpose: Purpose, number: int, block: int = 0) -> np.random.Generator:
+        """Draw for a slot, or a pair."""
+        return noise.generator(self.params.config.seed, purpose, self.k, number, block=block)
+
+    @property
+    def changed(self) -> np.ndarray:
+        """Whether a slot's next member is another than this one, bool [k]."""
+        return (self.births.kind != Kind.KEPT) | self.births.mutated
+
+
+def decide(params: Params, state: State, k: int, fitness: np.ndarray) -> Plan:
     """Select, pair and draw for the next population: one rank's decision, as exponentials differ between CPUs."""
-    erl, fitness = params.config.erl, played.fitness
+    erl = params.config.erl
     random = noise.generator(params.config.seed, Purpose.SELECTION, k)
     selected = selection.select(fitness, elites(erl.population_size, erl.elite_fraction), random)
     numbers = erl.population_size, erl.mutation_probability, random
     if distils(erl):
-        births = selection.births_distilled(
-            selected, parents(params, state, k, selected, fitness), *numbers
-        )
+        couples = parents(params, state, k, selected, fitness)
+        births = selection.births_distilled(selected, couples, *numbers)
     else:
         births = selection.births_n_point(selected, *numbers)
     due = k % erl.sync_interval == 0
@@ -60,7 +75,7 @@ def decide(params: Params, state: State, k: int, played: Played) -> Plan:
 def parents(
     params: Params, state: State, k: int, selected: Selection, fitness: np.ndarray
 ) -> np.ndarray:
-    """Return couples of parents, the best first, int64 [p, 2]."""
+    """Choose couples of parents, the best first, int64 [p, 2]."""
     erl = params.config.erl
     candidates = selection.candidates(selected, fitness, erl.elite_fitness == "stale")
     couples = selection.couples(candidates)
@@ -73,7 +88,7 @@ def parents(
 
 
 def disagreements(params: Params, state: State, k: int, candidates: Candidates) -> np.ndarray:
-    """Return how far the actions of candidate y are from those of x in the states of x's memory, float64 [x, y]."""
+    """Measure how far the actions of candidate y are from those of x in the states of x's memory, float64 [x, y]."""
     o, *_, a = params.layout.sizes
     actor, origins = make_actor(params), candidates.origins
 
@@ -82,20 +97,12 @@ def disagreements(params: Params, state: State, k: int, candidates: Candidates) 
         return np.array([actor(one) for one in states], np.float32).reshape(-1, a)
 
     def row(x: int) -> list[float]:
-        rows = compared(params, state, k, x)
+        held, random = state.memory(x), noise.generator(params.config.seed, Purpose.DISTANCE, k, x)
+        rows = held.rows[memories.sample(held, COMPARED, random, NEWEST)]
         own = rows[:, o:] if params.config.erl.parent_actions == "stored" else acts(x, rows[:, :o])
         return [selection.disagreement(own, acts(y, rows[:, :o])) for y in origins.tolist()]
 
     return np.array([row(x) for x in origins.tolist()])
-
-
-def compared(params: Params, state: State, k: int, member: int) -> np.ndarray:
-    """Return the transitions of a member's memory in which others are compared with it, float32 [n, o + a]."""
-    held, random = (
-        memory(state, member),
-        noise.generator(params.config.seed, Purpose.DISTANCE, k, member),
-    )
-    return held.rows[memories.sample(held, COMPARED, random, NEWEST)]
 
 
 def injected(erl: ERL, selected: Selection, births: Births, fitness: np.ndarray) -> int:
@@ -115,165 +122,134 @@ def worst_kept(births: Births, fitness: np.ndarray) -> int:
     return int(next(slots[0] for slots in found if slots.size))
 
 
-def changed(births: Births) -> np.ndarray:
-    """Return whether a slot's next member is another than this one, bool [k]."""
-    return (births.kind != Kind.KEPT) | births.mutated
-
-
-def make(
-    params: Params, state: State, k: int, births: Births, world: World
-) -> tuple[np.ndarray, np.ndarray, Row]:
+def make(now: Now, births: Births) -> tuple[np.ndarray, np.ndarray, Row]:
     """Make what is born, spread over the ranks; return vectors by slot [k, d], zeros where none is, busy seconds [ranks], timing.
 
     The vectors are the node's board: valid until the next ones. Timing: offspring_seconds and offspring_expected, each [k].
     """
-    shape, due = births_board(params), changed(births)
+    params, world, shape = now.params, now.world, births_board(now.params)
+    brood = Brood(params, now.state, now.k, births)
+    due = brood.changed
 
     def work(slot: int) -> np.ndarray:
-        start = world.clock()
-        try:
-            vector = (
-                doubles(born(params, state, k, births, slot))
-                if due[slot]
-                else np.zeros(shape.columns - 1)
-            )
-        except Exception as error:
-            error.add_note(
-                f"in generation {k}, the next member of slot {slot} (seed {params.config.seed})"
-            )
-            raise
-        return np.append(vector, world.clock() - start)
+        start, row = world.clock(), np.zeros(shape.columns)
+        what = f"in generation {now.k}, the next member of slot {slot} (seed {params.config.seed})"
+        if due[slot]:
+            with noted(what):
+                row[:-1] = doubles(born(brood, slot))
+        row[-1] = world.clock() - start
+        return row
 
     expected = np.where(births.kind == Kind.CHILD, 1.0, MUTATING)
     table, busy = world.map(work, shape.rows, shape.columns, expected)
-    return (
-        floats(table, params.layout.d),
-        busy,
-        {"offspring_seconds": table[:, -1].copy(), "offspring_expected": expected},
-    )
+    lasted = {"offspring_seconds": table[:, -1].copy(), "offspring_expected": expected}
+    return floats(table, params.layout.d), busy, lasted
 
 
-def born(params: Params, state: State, k: int, births: Births, slot: int) -> np.ndarray:
-    """Return the next member of a slot, float32 [d]: a function of the population, its memories, the critic and the address."""
-    theta = state.population[births.first[slot]]
+def born(brood: Brood, slot: int) -> np.ndarray:
+    """Make the next member of a slot, float32 [d]."""
+    births = brood.births
+    theta = brood.state.population[births.first[slot]]
     if births.kind[slot] == Kind.CHILD:
-        theta = crossed(params, state, k, births, slot)
-    return mutated(params, state, k, births, slot, theta) if births.mutated[slot] else theta
+        theta = crossed(brood, slot)
+    return mutated(brood, slot, theta) if births.mutated[slot] else theta
 
 
-def crossed(params: Params, state: State, k: int, births: Births, slot: int) -> np.ndarray:
-    """Return the child of a slot's two parents, float32 [d]."""
-    erl, seed = params.config.erl, params.config.seed
+def crossed(brood: Brood, slot: int) -> np.ndarray:
+    """Make the child of a slot's two parents, float32 [d]."""
+    params, state, births = brood.params, brood.state, brood.births
+    erl = params.config.erl
     first, second = (state.population[parent[slot]] for parent in (births.first, births.second))
     if not distils(erl):
-        random = noise.generator(seed, Purpose.CROSSOVER, k, int(births.pair[slot]))
+        random = brood.random(Purpose.CROSSOVER, int(births.pair[slot]))
         return genetics.n_point(first, second, params.layout, random)[births.which[slot]]
-    random = noise.generator(seed, Purpose.DISTILLATION, k, slot)
+    random = brood.random(Purpose.DISTILLATION, slot)
     start = second if erl.distillation_start == "worse" or random.random() < 0.5 else first
-    states = memories.states(inherited(params, state, k, births, slot), params.layout.sizes[0])
-    assert params.operators is not None
+    states = memories.states(inherited(brood, slot), params.layout.sizes[0])
     return params.operators.distilled((first, second), start, states, state.critic, random)
 
 
-def imitation_updates(params: Params, state: State, births: Births) -> int:
-    """Return the gradient updates by which a generation's children imitate their parents."""
+def mutated(brood: Brood, slot: int, theta: np.ndarray) -> np.ndarray:
+    """Mutate theta [d] of a slot's next member; one that remembers nothing stays as it is under proximal mutation."""
+    params, random = brood.params, brood.random(Purpose.GENETIC, slot)
     erl = params.config.erl
-    if not distils(erl):
-        return 0
-    held = [
-        min(memories.size(memory(state, member)), erl.memory_size // 2)
-        for member in range(erl.population_size)
-    ]
-    children = np.flatnonzero(births.kind == Kind.CHILD)
-    states = [
-        held[first] + held[second]
-        for first, second in zip(births.first[children], births.second[children], strict=True)
-    ]
-    return sum(
-        erl.distillation_epochs * imitations(count, erl.distillation_batch) for count in states
-    )
-
-
-def mutated(
-    params: Params, state: State, k: int, births: Births, slot: int, theta: np.ndarray
-) -> np.ndarray:
-    """Return theta [d] of a slot's next member, mutated; one that remembers nothing stays as it is under proximal mutation."""
-    erl, random = params.config.erl, noise.generator(params.config.seed, Purpose.GENETIC, k, slot)
     if erl.mutation == "gaussian":
-        rates = (
+        spread = Spread(
+            erl.mutated_fraction,
             erl.mutation_strength,
             erl.super_strength,
             erl.super_probability,
             erl.reset_probability,
         )
-        return genetics.gaussian(theta, params.layout, Spread(erl.mutated_fraction, *rates), random)
-    held = inherited(params, state, k, births, slot)
+        return genetics.gaussian(theta, params.layout, spread, random)
+    held = inherited(brood, slot)
     drawn = memories.sample(held, erl.mutation_batch, random)
     if not drawn.size:
         return theta
-    assert params.operators is not None
     return params.operators.proximal(theta, held.rows[drawn, : params.layout.sizes[0]], random)
 
 
-def inherited(params: Params, state: State, k: int, births: Births, slot: int) -> Memory:
-    """Return the memory that a slot's next member will have."""
-    out = memories.blank(*state.memories.shape[1:])
-    pass_on(params, state, k, births, slot, out)
+def inherited(brood: Brood, slot: int) -> Memory:
+    """Make the memory that a slot's next member will have."""
+    out = memories.blank(*brood.state.memories.shape[1:])
+    pass_on(brood, slot, out)
     return out
 
 
-def pass_on(params: Params, state: State, k: int, births: Births, slot: int, out: Memory) -> None:
+def pass_on(brood: Brood, slot: int, out: Memory) -> None:
     """Write the memory of a slot's next member: that of the one it was made of, or of both parents the newest half.
 
     The second child of an n-point crossover was made of the second parent.
     """
-    first, second = (memory(state, int(parent[slot])) for parent in (births.first, births.second))
+    births, erl = brood.births, brood.params.config.erl
     if births.kind[slot] != Kind.CHILD:
-        memories.copy(first, out)
-    elif not distils(params.config.erl):
-        memories.copy(second if births.which[slot] else first, out)
+        memories.copy(brood.parent(slot), out)
+    elif not distils(erl):
+        memories.copy(brood.second(slot) if births.which[slot] else brood.parent(slot), out)
     else:
-        shuffled = params.config.erl.memory_order == "shuffled"
-        random = (
-            noise.generator(params.config.seed, Purpose.DISTILLATION, k, slot, block=1)
-            if shuffled
-            else None
-        )
-        memories.inherit(first, second, out, random)
+        shuffled = erl.memory_order == "shuffled"
+        random = brood.random(Purpose.DISTILLATION, slot, block=1) if shuffled else None
+        memories.inherit(brood.parent(slot), brood.second(slot), out, random)
 
 
-def write(
-    params: Params,
-    state: State,
-    k: int,
-    births: Births,
-    vectors: np.ndarray,
-    injection: dict[int, np.ndarray],
-    champion: np.ndarray,
-    world: World,
-) -> None:
+def imitation_updates(now: Now, births: Births) -> int:
+    """Count the gradient updates by which a generation's children imitate their parents."""
+    erl = now.params.config.erl
+    if not distils(erl):
+        return 0
+    most, updates = erl.memory_size // 2, 0
+    held = [min(memories.size(now.state.memory(i)), most) for i in range(erl.population_size)]
+    for child in np.flatnonzero(births.kind == Kind.CHILD):
+        states = held[births.first[child]] + held[births.second[child]]
+        updates += erl.distillation_epochs * imitations(states, erl.distillation_batch)
+    return updates
+
+
+def write(now: Now, plan: Plan, vectors: np.ndarray, champion: np.ndarray) -> None:
     """Let the next population take the place of this one, on each node, with memories and champion.
 
-    vectors: [k, d] of the slots that change. injection: slot -> the learner's actor [d], or NOBODY.
+    vectors: [k, d] of the slots that change. In the slot of the plan the learner's actor takes a member's place.
     """
-    due, learners = changed(births), learners_own(params.config.erl)
+    state, erl = now.state, now.params.config.erl
+    brood = Brood(now.params, state, now.k, plan.births)
+    due, learners = brood.changed, erl.population_size  # its memory is the last one
 
     def work(owner: int) -> np.ndarray:
         if owner > learners:
             state.champion[:] = champion
             return np.zeros(1)
-        if remembers(params.config.erl):
+        if remembers(erl):
             to = Memory(state.memories[owner], state.ages[owner])
-            if owner in injection or owner == learners:
-                memories.copy(memory(state, learners), to)
+            if owner in (plan.inject, learners):
+                memories.copy(state.memory(learners), to)
             else:
-                pass_on(params, state, k, births, owner, to)
+                pass_on(brood, owner, to)
         if owner == learners:
             return np.zeros(1)
-        if owner in injection:
-            state.population[owner] = injection[owner]
+        if owner == plan.inject:
+            state.population[owner] = state.theta
         elif due[owner]:
             state.population[owner] = vectors[owner]
         return np.array([evolution.checksum(state.population[owner])])
 
-    world.over_blocks(work, learners + 2, 1, checksum=True)
+    now.world.over_blocks(work, learners + 2, 1, checksum=True)

@@ -4,15 +4,13 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from esac_mpi.algorithms.erl_state import State, memory, remembers
-from esac_mpi.comm.contracts import World
-from esac_mpi.envs import Env
+from esac_mpi.algorithms.erl_state import Now, remembers
 from esac_mpi.operators import evolution, memories, noise
 from esac_mpi.operators.memories import Memory
 from esac_mpi.operators.noise import Purpose
 from esac_mpi.operators.policy import Policy
 from esac_mpi.play import experience
-from esac_mpi.play.experience import Experience
+from esac_mpi.play.experience import Crew, Experience
 from esac_mpi.play.params import Params, make_actor
 from esac_mpi.play.rollout import Board, Episode, NoFiniteReturn, noted
 from esac_mpi.play.transitions import columns, width
@@ -35,37 +33,37 @@ class Played:
         return int(self.length.sum())
 
 
-def board(params: Params) -> Board:
-    """Return the shape of what the ranks put together of a generation: a row for each episode.
+def crew(params: Params) -> Crew:
+    """Say who plays in a generation: an actor for each episode.
 
-    Its transitions go to every node where members remember, else to rank 0's alone: 4 (2 o + a + 2) bytes a step.
+    Transitions go to every node where members remember, else to rank 0's alone: 4 (2 o + a + 2) bytes a step.
     """
     erl, (o, *_, a) = params.config.erl, params.layout.sizes
     count = erl.population_size * erl.fitness_episodes + 1
-    return experience.board(count, a, params.horizon, width(o, a), remembers(erl))
+    return Crew(count, a, params.horizon, width(o, a), remembers(erl))
 
 
-def play(params: Params, state: State, world: World, env: Env, k: int) -> Played:
-    """Play the episodes of generation k, spread over the ranks. Raises NoFiniteReturn."""
-    erl, seed, shape, (o, *_, a) = (
-        params.config.erl,
-        params.config.seed,
-        board(params),
-        params.layout.sizes,
-    )
-    actor, last = make_actor(params), shape.rows - 1
+def board(params: Params) -> Board:
+    """Shape what the ranks put together of a generation: a row for each episode."""
+    return crew(params).board
+
+
+def play(now: Now) -> Played:
+    """Play the episodes of a generation, spread over the ranks. Raises NoFiniteReturn."""
+    params, state, env, k = now.params, now.state, now.env, now.k
+    erl, seed, everybody = params.config.erl, params.config.seed, crew(params)
+    o, *_, a = params.layout.sizes
+    actor, last = make_actor(params), everybody.count - 1
+    beyond = " by actions beyond its bounds too (erl.exploration_clip = false)"
 
     def playing(i: int) -> tuple[experience.Played, np.ndarray]:
         (member, number), process = divmod(i, erl.fitness_episodes), state.noise.copy()
-        beyond = (
-            ""
-            if erl.exploration_clip
-            else " by actions beyond its bounds too (erl.exploration_clip = false)"
-        )
-        whose = f"the learner's episode{beyond}" if i == last else f"member {member}"
+        whose = f"member {member}"
+        if i == last:
+            whose = f"the learner's episode{'' if erl.exploration_clip else beyond}"
         with noted(f"in generation {k}, {whose} (seed {seed})"):
             if i == last:
-                played = learners_episode(params, env, actor.set(state.theta), process, k)
+                played = learners_episode(now, actor.set(state.theta), process)
             else:
                 address = noise.integer(seed, Purpose.EPISODE, k, member, number)
                 played = experience.play(env, actor.set(state.population[member]), [address])
@@ -73,9 +71,7 @@ def play(params: Params, state: State, world: World, env: Env, k: int) -> Played
             played.rows[-1, columns(o, a).terminated] = 1.0
         return played, process
 
-    found = experience.gather(
-        world, shape, a, params.horizon, width(o, a), playing, np.ones(shape.rows)
-    )
+    found = experience.gather(now.world, everybody, playing, np.ones(everybody.count))
     returns, lengths = (
         numbers[:last].reshape(-1, erl.fitness_episodes)
         for numbers in (found.returns, found.lengths)
@@ -88,41 +84,38 @@ def play(params: Params, state: State, world: World, env: Env, k: int) -> Played
     return Played(means, fitness, lengths.sum(axis=1), learner, found.own[last].copy(), found)
 
 
-def learners_episode(
-    params: Params, env: Env, actor: Policy, process: np.ndarray, k: int
-) -> experience.Played:
-    """Play the learner's episode of generation k. process [a] goes on, in place.
+def learners_episode(now: Now, actor: Policy, process: np.ndarray) -> experience.Played:
+    """Play the learner's episode of a generation. process [a] goes on, in place.
 
     The noise is an Ornstein-Uhlenbeck process (Uhlenbeck and Ornstein 1930): x += theta (0 - x) + sigma N(0, 1), times ou_scale.
     Where it is not clipped, the task takes and the critic learns from what it makes of the action.
     """
-    erl, seed = params.config.erl, params.config.seed
-    random = noise.generator(seed, Purpose.LEARNER, k)
+    erl, seed = now.params.config.erl, now.params.config.seed
+    random = noise.generator(seed, Purpose.LEARNER, now.k)
 
     def act(observation: np.ndarray) -> np.ndarray:
         process[:] += -erl.ou_theta * process + erl.ou_sigma * random.standard_normal(process.size)
         action = actor(observation) + np.float32(erl.ou_scale) * process.astype(np.float32)
         return np.clip(action, -1, 1) if erl.exploration_clip else action
 
-    return experience.play(
-        env, act, [noise.integer(seed, Purpose.LEARNER_EPISODE, k)], erl.exploration_clip
-    )
+    address = noise.integer(seed, Purpose.LEARNER_EPISODE, now.k)
+    return experience.play(now.env, act, [address], erl.exploration_clip)
 
 
-def remember(params: Params, state: State, played: Played, world: World) -> None:
+def remember(now: Now, played: Played) -> None:
     """Put into next_memories, on each node, what memories become by the generation's episodes."""
-    erl, (o, *_, a), of_episodes = params.config.erl, params.layout.sizes, played.episodes
+    state, erl, of_episodes = now.state, now.params.config.erl, played.episodes
+    o, *_, a = now.params.layout.sizes
     taken = columns(o, a).taken
-    numbers = state.transitions + np.concatenate(
-        [[0], np.cumsum(of_episodes.counts)]
-    )  # of each episode's first transition
+    # of each episode's first transition
+    numbers = state.transitions + np.concatenate([[0], np.cumsum(of_episodes.counts)])
 
     def work(owner: int) -> np.ndarray:
         first = owner * erl.fitness_episodes
         episodes = range(first, min(first + erl.fitness_episodes, of_episodes.counts.size))
         new = np.vstack([of_episodes.rows(i)[:, taken] for i in episodes])
         before = Memory(state.memories[owner], state.ages[owner])
-        memories.remember(before, new, int(numbers[first]), memory(state, owner))
+        memories.remember(before, new, int(numbers[first]), state.memory(owner))
         return np.zeros(1)
 
-    world.over_blocks(work, len(state.memories), 1)
+    now.world.over_blocks(work, len(state.memories), 1)

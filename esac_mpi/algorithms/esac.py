@@ -30,24 +30,24 @@ Every part can be taken out or exchanged alone, each by one field: `crossover = 
 """
 
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
 from esac_mpi import config as configuration
 from esac_mpi.algorithms import esac_adoption, esac_phase, sac
-from esac_mpi.algorithms.declaration import Declaration, Learning, at_root, nobody, none
+from esac_mpi.algorithms.declaration import Declaration, Learning
 from esac_mpi.algorithms.esac_state import (
     CENTRE,
     CHILD,
     SAC_COPY,
+    Now,
     State,
     new_population,
     slot_sigmas,
 )
-from esac_mpi.algorithms.esac_update import gradient_terms, update
+from esac_mpi.algorithms.esac_update import update
 from esac_mpi.algorithms.laps import Laps
-from esac_mpi.comm.contracts import Memory, World
+from esac_mpi.comm.contracts import Learner, Memory, World
 from esac_mpi.envs import Env
 from esac_mpi.operators import evolution, noise
 from esac_mpi.operators.noise import Purpose
@@ -60,24 +60,17 @@ DECLARES = Declaration(
     learning=Learning(
         learner=lambda config: "sac",
         actor=lambda state: state.theta_sac,
-        ranks=at_root,
         reserve=esac_phase.reserve,
         added=esac_phase.added,
         own_env=lambda config, rank: rank == 0 and esac_phase.beside(config.esac),
         beside=lambda config: esac_phase.beside(config.esac),
-        cut=lambda config: "esac.sac_min_steps" * esac_phase.timed(config.esac),
+        cut=lambda config: "esac.sac_min_steps" if esac_phase.timed(config.esac) else "",
         interval=lambda config: config.esac.gradient_interval if config.esac.sac_phases else 0,
     ),
     discrete=False,
     evolution=lambda config: config.esac,
     work="members",
     policies={"theta_es": "theta_es", "sac": "the SAC mean"},
-    apart=False,
-    fitness="fitness",
-    operators=none,
-    output=None,
-    head_scale=1.0,
-    offspring=nobody,
 )
 
 
@@ -96,108 +89,88 @@ class Plan:
 
 
 def init(params: Params, world: Memory) -> State:
-    """Return the state before the first generation. Algorithm 1, lines 1-3."""
+    """Make the state before the first generation. Algorithm 1, lines 1-3."""
     theta_es = params.initial(THETA_ES)
     theta_sac = params.initial(THETA_SAC)
-    zeros, unseen = np.zeros_like(theta_es), np.zeros((3, params.layout.sizes[0]))
     esac, d = params.config.esac, params.layout.d
     if esac.adoption == "tested":
-        with_trials = population.board(params, esac, 2 * esac.adoption_episodes)
-        world.reserve(with_trials.rows, with_trials.columns)
+        world.reserve(*population.board(params, esac, 2 * esac.adoption_episodes)[:2])
     partial_sums = population.partial_sums(params, esac, world, 2)
+    children, again = configuration.child_slots(esac), esac_phase.replays(esac)
     return State(
         theta_es=world.share(theta_es),
         theta_sac=world.share(theta_sac),
-        children=world.shared((configuration.child_slots(esac), d)),
-        adam_m=world.share(zeros),
-        adam_v=world.share(zeros),
-        replayed_theta=world.shared((esac_phase.replays(esac) * esac_phase.beside(esac), d)),
+        children=world.shared((children, d)),
+        adam_m=world.share(np.zeros_like(theta_es)),
+        adam_v=world.share(np.zeros_like(theta_es)),
+        replayed_theta=world.shared((again if esac_phase.beside(esac) else 0, d)),
         partial_sums=partial_sums,
-        rebuilt=world.shared((configuration.child_slots(esac) if len(partial_sums) else 0, d)),
+        rebuilt=world.shared((children if len(partial_sums) else 0, d)),
         parents=new_population(esac, born=0),
-        observation_sums=unseen,
-        phase_sums=unseen,
+        observation_sums=params.unseen(),
+        phase_sums=params.unseen(),
         sigma=esac.sigma,
     )
 
 
 def board(params: Params) -> Board:
-    """Return the shape of what the ranks put together of a generation: its members' results."""
+    """Shape what the ranks put together of a generation: its members' results."""
     return population.board(params, params.config.esac)
 
 
 def generation(
-    params: Params, state: State, world: World, env: Env, learner: Any
+    params: Params, state: State, world: World, env: Env, learner: Learner | None
 ) -> tuple[Row, Row]:
     """Make one generation; return its metrics and its timing."""
     esac, k = params.config.esac, state.generation + 1
+    now = Now(params, state, world, env, learner, k)
     laps = Laps(world.clock)
-    esac_phase.resume(params, state, world, env, learner)  # after a restart
-    sigmas = slot_sigmas(esac, state)
-    found = evaluate(params, state, k, sigmas, world, env)  # lines 5-8
+    esac_phase.resume(now)  # after a restart
+    found = evaluate(now)  # lines 5-8
     shaped = evolution.shaped(esac.fitness_shaping, found.fitness, found.sign_return)  # line 9
     laps("evaluate")
     ends = esac_phase.ends(esac, state, k, found)
-    decided = decide(params, state, k, found, ends) if world.leads else None
-    plan: Plan = world.from_root(decided)  # lines 10, 12, 24
+    plan: Plan = world.from_root(decide(now, found, ends) if world.leads else None)  # 10, 12, 24
     laps("plan")
-    phase, again, spent = esac_phase.advance(
-        params, state, k, found, ends, plan.learns, world, env, learner
-    )  # lines 12-23
+    phase, again, spent = esac_phase.advance(now, found, ends, plan.learns)  # lines 12-23
     laps("learn")
-    esac_phase.note(params, state, k, sigmas, again, world)
-    gradient = gradient_terms(params, state, k, sigmas, shaped, world)
-    moved = update(
-        params, state, k, sigmas, gradient, plan.winners, plan.adopts, world
-    )  # lines 11, 26
-    row = describe(params, state, found, plan, moved)
+    moved = update(now, shaped, plan.winners, plan.adopts)  # lines 11, 26
+    row = describe(now, found, plan, moved)
     esac_adoption.schedule(esac, state, found, plan.trials_won, plan.adopts)
-    esac_phase.enter(params, state, phase, found, world, learner)  # the theta of line 27
-    esac_phase.follow(params, state, k, found, again, world, env, learner)
+    esac_phase.enter(now, phase, found)  # the theta of line 27
+    esac_phase.follow(now, found, again)
     laps("update")
     tune(state, plan)  # line 24
-    succeed(params, state, k, found, plan)  # line 27
+    succeed(now, found, plan)  # line 27
     timing = {**found.timing, **laps.seconds, **spent, **esac_adoption.seconds(esac, found)}
     return {**row, **sac.metrics(phase)}, timing
 
 
-def evaluate(
-    params: Params, state: State, k: int, sigmas: np.ndarray, world: World, env: Env
-) -> Population:
+def evaluate(now: Now) -> Population:
     """Evaluate the population, and what is on trial. Algorithm 1, lines 5-8."""
-    esac, expected = params.config.esac, state.expected_length
+    esac, state = now.params.config.esac, now.state
     lengths = None
-    if expected.size:
-        lengths = np.repeat(expected, configuration.members(esac) // expected.size)  # [n] [steps]
-    return evaluate_population(
-        params,
-        esac,
-        k,
-        sigmas,
-        state.parent,
-        world,
-        env,
-        population.length_cap(esac, state.mean_length),
-        state.normaliser,
-        lengths,
-        esac_adoption.trials(esac, state),
-    )
+    if state.expected_length.size:
+        each = configuration.members(esac) // state.expected_length.size
+        lengths = np.repeat(state.expected_length, each)  # [n] [steps]
+    sigmas, trials = slot_sigmas(esac, state), esac_adoption.trials(esac, state)
+    return evaluate_population(now, esac, sigmas, lengths, trials)
 
 
-def decide(params: Params, state: State, k: int, found: Population, ended: bool) -> Plan:
+def decide(now: Now, found: Population, ended: bool) -> Plan:
     """Select winners, draw the gate, tune sigma and judge the trials.
 
     One rank's decision, as sums and exponentials differ between CPUs. ended: the phase in flight is.
     """
-    esac = params.config.esac
+    esac, state, k = now.params.config.esac, now.state, now.k
     may_learn = esac_phase.may_begin(esac, state, k, ended)
-    learns = may_learn and esac_phase.gate_opens(params.config, k)  # line 12
+    learns = may_learn and esac_phase.gate_opens(now.params.config, k)  # line 12
     step, raw = 0.0, 0.0
     if esac.sigma_rule == "grow":
-        step, raw = grown(params, state, k, found, learns)
+        step, raw = grown(now, found, learns)
     elif esac.sigma_rule == "one_fifth":
         step = adapted(esac, state, found)
-    winners = select(params, k, found.fitness)  # line 10
+    winners = select(now.params, k, found.fitness)  # line 10
     p_sac = esac_phase.probability(esac, k)
     won, adopts = esac_adoption.judge(esac, state, found)
     return Plan(winners, p_sac, learns, state.sigma + step, step, raw, won, adopts)
@@ -210,27 +183,23 @@ def tune(state: State, plan: Plan) -> None:
     state.sigma = plan.sigma
 
 
-def succeed(params: Params, state: State, k: int, found: Population, plan: Plan) -> None:
+def succeed(now: Now, found: Population, plan: Plan) -> None:
     """Form the next population, and count this one. Algorithm 1, line 27."""
-    esac = params.config.esac
-    state.expected_length = expected_slots(params, state, found, plan)
-    state.mean_length = population.mean_length(esac, state.mean_length, found)
+    esac, state = now.params.config.esac, now.state
+    state.expected_length = expected_slots(esac, state, found, plan)
     state.parents = new_population(esac, born=min(plan.winners.size, len(state.children)))
-    state.generation = k
-    population.count(state.counters, found, params.horizon)
+    population.count(now, esac, found)
 
 
-def grown(
-    params: Params, state: State, k: int, found: Population, learns: bool
-) -> tuple[float, float]:
-    """Return AMT's step of sigma after generation k, clipped and unclipped. Eqs. (4)-(6)."""
-    esac = params.config.esac
-    share = amt_share(esac, k, learns)
+def grown(now: Now, found: Population, learns: bool) -> tuple[float, float]:
+    """Make AMT's step of sigma, clipped and unclipped. Eqs. (4)-(6)."""
+    esac, sigma = now.params.config.esac, now.state.sigma
+    share = amt_share(esac, now.k, learns)
     if not share:
         return 0.0, 0.0
     raw_input = esac.amt_input == "raw"
     compared = found.fitness if raw_input else evolution.centered_ranks(found.fitness)
-    n, sigma = esac.population_size, state.sigma
+    n = esac.population_size
     clipped, raw = evolution.amt_step(compared, n, sigma, esac.lr_es, esac.amt_clip)
     return share * clipped, share * raw
 
@@ -262,8 +231,10 @@ def select(params: Params, k: int, fitness: np.ndarray) -> np.ndarray:
     return drawn[evolution.select_winners(fitness[drawn], count)]
 
 
-def expected_slots(params: Params, state: State, found: Population, plan: Plan) -> np.ndarray:
-    """Return how long episodes of the next population may be, by slot [steps]: as their parents' were; for scheduling alone."""
+def expected_slots(
+    esac: configuration.ESAC, state: State, found: Population, plan: Plan
+) -> np.ndarray:
+    """Guess how long episodes of the next population are, by slot [steps]: as their parents' were; for scheduling alone."""
     parents = state.parents
     length = found.length.reshape(parents.size, -1).mean(axis=1)  # [slots]
     means = {
@@ -275,20 +246,16 @@ def expected_slots(params: Params, state: State, found: Population, plan: Plan) 
     children = len(state.children)
     born = plan.winners[:children]
     expected[: born.size] = found.length[born]
-    expected[children : children + params.config.esac.sac_copies] = means.get(
-        SAC_COPY, length.mean()
-    )
+    copies = slice(children, children + esac.sac_copies)
+    expected[copies] = means.get(SAC_COPY, length.mean())
     return expected
 
 
-def describe(params: Params, state: State, found: Population, plan: Plan, moved: Row) -> Row:
-    """Return a row's columns about the population, as it was evaluated."""
-    slot_of = np.arange(found.fitness.size) // (found.fitness.size // state.parents.size)
-    parent = state.parents[slot_of]
-    won, missing = (
-        parent[plan.winners],
-        configuration.winners(params.config.esac) - plan.winners.size,
-    )
+def describe(now: Now, found: Population, plan: Plan, moved: Row) -> Row:
+    """Describe the population, as it was evaluated, in a row's columns."""
+    esac, state = now.params.config.esac, now.state
+    parent = np.repeat(state.parents, found.fitness.size // state.parents.size)
+    won, missing = parent[plan.winners], configuration.winners(esac) - plan.winners.size
     return {
         "fitness": found.returns,
         "length": found.length,
@@ -305,5 +272,5 @@ def describe(params: Params, state: State, found: Population, plan: Plan, moved:
         "tuning_multiplier": state.tuning_multiplier,
         "log_tuning_multiplier_unclipped": state.log_multiplier_unclipped,
         **moved,
-        **esac_adoption.returns(params.config.esac, found),
+        **esac_adoption.returns(esac, found),
     }

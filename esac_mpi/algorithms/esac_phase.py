@@ -3,14 +3,12 @@
 import math
 from collections.abc import Generator, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
 
 import numpy as np
 
 from esac_mpi import config as configuration
-from esac_mpi.algorithms.esac_state import State, slot_sigmas
-from esac_mpi.comm.contracts import World
-from esac_mpi.envs import Env
+from esac_mpi.algorithms.esac_state import Now, State, slot_sigmas
+from esac_mpi.comm.contracts import Learner
 from esac_mpi.operators import evolution, noise
 from esac_mpi.operators.noise import Purpose
 from esac_mpi.operators.policy import Normaliser
@@ -26,9 +24,8 @@ class Again:
     """Members whose episodes a phase plays again, and by what it and they see."""
 
     members: np.ndarray  # int64
-    returns: (
-        np.ndarray
-    )  # float64 what they were evaluated to; nan = by another machine, or in another task
+    # float64 what they were evaluated to; nan = by another machine, or in another task
+    returns: np.ndarray
     cap: int  # at which their episodes were truncated; 0 = none [steps]
     sums: np.ndarray  # float64 [3, observation] of the observations before their generation; zeros without normalisation
     hosts: Sequence[str] = ()  # that played them; empty after a restart
@@ -118,46 +115,37 @@ def learner_fitness(esac: configuration.ESAC, state: State, ended: Phase | None)
     return evolution.shifted(ended.episodic_return, ended.episodic_length, esac.shift)
 
 
-def choose(
-    params: Params, state: State, k: int, found: Population, known: float, world: World
-) -> Again:
-    """Choose what a phase of generation k plays again; only members with a finite return.
+def choose(now: Now, found: Population, known: float) -> Again:
+    """Choose what the phase of this generation plays again; only members with a finite return.
 
     known: the learner's own fitness, which `better` compares with; -inf = none yet.
     """
-    esac, fitness = params.config.esac, found.fitness
+    esac, fitness, count = now.params.config.esac, found.fitness, replays(now.params.config.esac)
     if esac.replayed != "sample":
-        members = evolution.select_winners(fitness, replays(esac))
+        members = evolution.select_winners(fitness, count)
         if esac.replayed == "better":
             members = members[fitness[members] > known]
     else:
-        drawn = noise.generator(params.config.seed, Purpose.REPLAYED, k).permutation(fitness.size)
-        members = drawn[np.isfinite(fitness[drawn])][: replays(esac)]
-    hosts = [world.host(int(i)) for i in members]
-    return Again(members, found.returns[members], found.cap, state.observation_sums, hosts)
+        random = noise.generator(now.params.config.seed, Purpose.REPLAYED, now.k)
+        drawn = random.permutation(fitness.size)
+        members = drawn[np.isfinite(fitness[drawn])][:count]
+    hosts = [now.world.host(int(i)) for i in members]
+    return Again(members, found.returns[members], found.cap, now.state.observation_sums, hosts)
 
 
-def note(
-    params: Params,
-    state: State,
-    k: int,
-    sigmas: np.ndarray,
-    again: Again | None,
-    world: World,
-) -> None:
-    """Keep what a phase beside the evaluation plays again, if one begins in generation k.
+def keep(now: Now, again: Again) -> None:
+    """Keep what a phase beside the evaluation plays again.
 
     Each member is rebuilt on every node, since its parent goes.
     """
-    if again is None or not beside(params.config.esac):
-        return
-    slices = [part for _, part in noise.blocks(params.layout.d)]
-    members = [population.member(params.config.esac, int(i)) for i in again.members]
+    params, state, esac = now.params, now.state, now.params.config.esac
+    slices, sigmas = [part for _, part in noise.blocks(params.layout.d)], slot_sigmas(esac, state)
+    members = [population.member(esac, int(i)) for i in again.members]
 
     def rebuild(block: int) -> np.ndarray:
         part = slices[block]
         for place, (slot, sign) in enumerate(members):
-            eps = params.epsilon.block(k, slot, block, part)
+            eps = params.epsilon.block(now.k, slot, block, part)
             state.replayed_theta[place, part] = evolution.mutated(
                 state.parent(slot)[part], eps, sign, sigmas[slot]
             )
@@ -168,82 +156,64 @@ def note(
     state.replayed_cap = again.cap
     state.phase_sums = again.sums
     if members:
-        world.over_blocks(rebuild, len(slices), 1)
+        now.world.over_blocks(rebuild, len(slices), 1)
 
 
-def resume(params: Params, state: State, world: World, env: Env, learner: Any) -> None:
+def resume(now: Now) -> None:
     """Begin again the phase that was in flight when a run was stopped."""
+    state = now.state
     if state.phase_begun:
-        begin(params, state, state.phase_begun, world, env, learner)
+        again = Again(
+            state.replayed_members, state.replayed_returns, state.replayed_cap, state.phase_sums
+        )
+        begin(replace(now, k=state.phase_begun), again)
 
 
 def advance(
-    params: Params,
-    state: State,
-    k: int,
-    found: Population,
-    ended: bool,
-    learns: bool,
-    world: World,
-    env: Env,
-    learner: Any,
+    now: Now, found: Population, ended: bool, learns: bool
 ) -> tuple[Phase | None, Again | None, Row]:
     """Finish the phase that ended, and choose what the next one plays again, if one begins.
 
     Without a lag that one runs now. Returns the phase that ended, the choice, and the time spent.
     """
-    esac = params.config.esac
+    esac = now.params.config.esac
     phase = None
     spent = learner_phases.spent(None)
     if ended:
-        phase, _, spent = learner_phases.finish(world)
+        phase, _, spent = learner_phases.finish(now.world)
     if not learns:
         return phase, None, spent
-    again = choose(params, state, k, found, learner_fitness(esac, state, phase), world)
-    if not beside(esac):
-        begin(params, state, k, world, env, learner, again)
-        phase, _, spent = learner_phases.finish(world)
+    again = choose(now, found, learner_fitness(esac, now.state, phase))
+    if beside(esac):
+        keep(now, again)
+    else:
+        begin(now, again)
+        phase, _, spent = learner_phases.finish(now.world)
     return phase, again, spent
 
 
-def enter(
-    params: Params,
-    state: State,
-    phase: Phase | None,
-    found: Population,
-    world: World,
-    learner: Any,
-) -> None:
+def enter(now: Now, phase: Phase | None, found: Population) -> None:
     """Take over theta_sac of a phase that ended, and the observations of it and of the members."""
-    esac = params.config.esac
+    state, world, esac = now.state, now.world, now.params.config.esac
     if phase is not None:
-        learner_phases.enter(phase, world, state.counters, state.theta_sac, learner)
+        learner_phases.enter(phase, world, state.counters, state.theta_sac, now.learner)
         state.learner_return = learner_fitness(esac, state, phase)
         state.phase_begun = 0
     if esac.observation_normalisation:
         sums = state.observation_sums + found.observation_sums
         if phase is not None:
-            sums = sums + learner_phases.seen(world, learner)
+            sums = sums + learner_phases.seen(world, now.learner)
         state.observation_sums = sums  # another array: phase_sums stay
 
 
-def follow(
-    params: Params,
-    state: State,
-    k: int,
-    found: Population,
-    again: Again | None,
-    world: World,
-    env: Env,
-    learner: Any,
-) -> None:
+def follow(now: Now, found: Population, again: Again | None) -> None:
     """Begin the phase that runs beside the next evaluations, and time the one in flight."""
-    esac = params.config.esac
+    esac, state = now.params.config.esac, now.state
     if timed(esac):
-        state.phase_left = left(params, state, found, again)
+        state.phase_left = left(now.params, state, found, again)
     if again is not None and beside(esac):
-        state.phase_begun = k
-        begin(params, state, k, world, env, learner, again)
+        state.phase_begun = now.k
+        begin(now, again)
 
 
 def left(params: Params, state: State, found: Population, again: Again | None) -> float:
@@ -255,71 +225,52 @@ def left(params: Params, state: State, found: Population, again: Again | None) -
     return own + float(found.length[again.members].sum())
 
 
-def begin(
-    params: Params,
-    state: State,
-    k: int,
-    world: World,
-    env: Env,
-    learner: Any,
-    again: Again | None = None,
-) -> None:
-    """Begin the SAC phase of generation k, on rank 0, unless it is in flight. Algorithm 1, lines 12-23.
+def begin(now: Now, again: Again) -> None:
+    """Begin the SAC phase of a generation, on rank 0, unless it is in flight. Algorithm 1, lines 12-23.
 
-    Beside the evaluation, its result enters at the end of a later generation. again: what it plays again; None = as noted.
+    Beside the evaluation, its result enters at the end of a later generation.
     """
-    played_in = params.own_env or env
-    chosen = again or Again(
-        state.replayed_members, state.replayed_returns, state.replayed_cap, state.phase_sums
+    apart = replace(now, env=now.params.own_env or now.env)
+    learner_phases.begin(
+        now.world,
+        now.learner,
+        now.k,
+        lambda learner: steps(apart, learner, again),
+        beside(now.params.config.esac),
     )
 
-    def made() -> Steps:
-        return steps(params, state, k, chosen, played_in, learner, world.hosts[0])
 
-    learner_phases.begin(world, learner, k, made, beside(params.config.esac))
-
-
-def steps(
-    params: Params, state: State, k: int, again: Again, env: Env, learner: Any, here: str
-) -> Steps:
+def steps(now: Now, learner: Learner, again: Again) -> Steps:
     """Play the chosen members' episodes into the replay, then the learner's own, and learn. Raises ReturnDiffers."""
-    esac, replayed = params.config.esac, 0
+    esac, replayed = now.params.config.esac, 0
     for place in range(again.members.size):
         try:
-            replayed += yield from play_again(params, state, k, again, place, env, learner)
+            rows, count = yield from play_again(now, again, place)
         except ReturnDiffers as error:
-            error.add_note(where(again.hosts[place] if again.hosts else "", here))
+            there = again.hosts[place] if again.hosts else ""
+            error.add_note(where(there, now.world.hosts[0]))
             raise
+        learner.replay.add_rows(rows)
+        replayed += count
     virtual = esac.phase_timing == "virtual"
-    episodes, sums = (
-        0 if virtual else esac.sac_episodes,
-        again.sums if esac.observation_normalisation else None,
-    )
-    phase = yield from learner.begin(env, k, episodes, esac.sac_min_steps, virtual, sums)
+    episodes = 0 if virtual else esac.sac_episodes
+    sums = again.sums if esac.observation_normalisation else None
+    phase = yield from learner.begin(now.env, now.k, episodes, esac.sac_min_steps, virtual, sums)
     return replace(phase, replayed_steps=replayed)
 
 
-def play_again(
-    params: Params, state: State, k: int, again: Again, place: int, env: Env, learner: Any
-) -> Generator[bool, None, int]:
-    """Play the episodes of one of the chosen members into the replay; return their steps. Raises ReturnDiffers."""
-    policy, esac, i = (
-        make_policy(params, env, Normaliser.of(again.sums)),
-        params.config.esac,
-        int(again.members[place]),
-    )
+def play_again(now: Now, again: Again, place: int) -> Generator[bool, None, tuple[np.ndarray, int]]:
+    """Play the episodes of one of the chosen members; return its transitions and steps. Raises ReturnDiffers."""
+    params, state, esac = now.params, now.state, now.params.config.esac
+    policy, i = make_policy(params, now.env, Normaliser.of(again.sums)), int(again.members[place])
     if beside(esac):
         policy.set(state.replayed_theta[place])
     else:  # its parent is still there
         slot, sign = population.member(esac, i)
-        population.perturb(
-            params, policy, k, slot, state.parent(slot), sign, slot_sigmas(esac, state)[slot]
-        )
-    rows, count = yield from population.play_again(
-        params, esac, k, i, env, policy, again.cap, float(again.returns[place])
-    )
-    learner.replay.add_rows(rows)
-    return count
+        sigma = slot_sigmas(esac, state)[slot]
+        population.perturb(params, policy, now.k, slot, state.parent(slot), sign, sigma)
+    returned = float(again.returns[place])
+    return (yield from population.play_again(now, esac, i, policy, again.cap, returned))
 
 
 def where(there: str, here: str) -> str:

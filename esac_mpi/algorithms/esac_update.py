@@ -1,17 +1,17 @@
 """Lines 11 and 26 of ESAC's Algorithm 1, block by block on each node: the step of theta_es, the pull, the children."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
 
 from esac_mpi import config as configuration
 from esac_mpi.algorithms import es as strategy
-from esac_mpi.algorithms.esac_state import CENTRE, State, sigma_of_noise
-from esac_mpi.comm.contracts import World
+from esac_mpi.algorithms.esac_state import CENTRE, Now, sigma_of_noise, slot_sigmas
 from esac_mpi.operators import evolution, noise
 from esac_mpi.operators.noise import Purpose
 from esac_mpi.play import population
-from esac_mpi.play.params import Params, Row
+from esac_mpi.play.params import Row
 
 
 @dataclass(frozen=True)
@@ -23,54 +23,36 @@ class Gradient:
     members: int  # that enter: all; those around theta_es; not those whose epsilon was not used
 
 
-@dataclass(frozen=True)
-class Terms:
-    """What the slots of a generation add to sums over them."""
-
-    sigmas: np.ndarray  # float64 [slots]
-    gradient: Gradient
-    won: dict[int, list[tuple[int, int]]]  # slot -> [(place among the winners, sign)]
-    winners: int
+# (block, its slice, slots, where those winners go that have a child [children, block size])
+# -> line 11's sum and the winners' mean over these slots, float32 [2, block size]
+Adding = Callable[[int, slice, range, np.ndarray], np.ndarray]
+# (block, its slice) -> which parameters a child takes from its winner, bool [block size]
+Exchange = Callable[[int, slice], np.ndarray]
 
 
-def update(
-    params: Params,
-    state: State,
-    k: int,
-    sigmas: np.ndarray,
-    gradient: Gradient,
-    winners: np.ndarray,
-    adopted: bool,
-    world: World,
-) -> Row:
+def update(now: Now, shaped: np.ndarray, winners: np.ndarray, adopted: bool) -> Row:
     """Step theta_es (line 11), pull it towards the winners, make their children (line 26): block by block, on each node.
 
-    adopted: theta_sac in place of step and pull, so that theta_es is the policy that won. A child that has no winner is zeros;
-    new_population gives its slot theta_es.
+    shaped: returns of the members [n]. adopted: theta_sac in place of step and pull, so that theta_es is the policy that won. A
+    child that has no winner is zeros; new_population gives its slot theta_es.
     """
+    params, state, k, world = now.params, now.state, now.k, now.world
     esac, slices = params.config.esac, [part for _, part in noise.blocks(params.layout.d)]
-    rows = params.layout.rows()
     born = min(len(winners), len(state.children))
-
-    won: dict[int, list[tuple[int, int]]] = {}  # slot -> [(place among the winners, sign)]
-    for place, (slot, sign) in enumerate(population.member(esac, int(i)) for i in winners):
-        won.setdefault(slot, []).append((place, sign))
-    terms, chunked = Terms(sigmas, gradient, won, len(winners)), len(state.partial_sums) > 0
+    gradient, chunked = gradient_terms(now, shaped), len(state.partial_sums) > 0
     room = 0 if chunked else max(part.stop - part.start for part in slices)
     own = np.empty((born, room), np.float32)
-    taken = [] if chunked else [taken_rows(params, k, child) for child in range(born)]
+    exchanges = [] if chunked else [exchange(now, child) for child in range(born)]
+    over_slots = adding(now, gradient, winners)
 
     def rebuilt(part: slice) -> np.ndarray:  # winners that have a child, [children, block size]
-        return state.rebuilt[:, part] if chunked else own[:, : part.stop - part.start]
+        return (state.rebuilt[:, part] if chunked else own[:, : part.stop - part.start])[:born]
 
     def add(block: int, part: slice, slots: range) -> np.ndarray:
-        return over_slots(params, state, k, (block, part, slots), terms, rebuilt(part)[:born])
+        return over_slots(block, part, slots, rebuilt(part))
 
-    resets = adopted and (esac.adoption, esac.adoption_moments, esac.optimiser) == (
-        "tested",
-        "reset",
-        "adam",
-    )
+    tested = esac.adoption == "tested" and esac.adoption_moments == "reset"
+    resets = adopted and tested and esac.optimiser == "adam"
 
     def work(block: int) -> np.ndarray:
         part = slices[block]
@@ -85,27 +67,23 @@ def update(
         new = state.theta_sac[part].copy() if adopted else theta + step  # line 11
         if esac.winner_pull and winners.size and not adopted:
             new = evolution.pull(new, mean_winner, esac.winner_pull)
-        for child, choice in enumerate(taken):  # line 26
-            exchanged = exchanged_parameters(params, k, child, block, part, choice, rows)
-            state.children[child, part] = evolution.crossover(rebuilt(part)[child], new, exchanged)
+        for child, taken in enumerate(exchanges):  # line 26
+            winner = rebuilt(part)[child]
+            state.children[child, part] = evolution.crossover(winner, new, taken(block, part))
         state.children[born:, part] = 0
         state.theta_es[part] = new
         return movement(theta, step, new, state.theta_sac[part])
 
-    def cross(
-        child: int,
-    ) -> np.ndarray:  # line 26, where the children are too many for every rank to choose for each
-        choice = taken_rows(params, k, child)
+    # line 26, where the children are too many for every rank to choose for each
+    def cross(child: int) -> np.ndarray:
+        taken = exchange(now, child)
         for block, part in noise.blocks(params.layout.d) if child < born else ():
-            exchanged = exchanged_parameters(params, k, child, block, part, choice, rows)
-            winner = state.rebuilt[child, part]
-            state.children[child, part] = evolution.crossover(
-                winner, state.theta_es[part], exchanged
-            )
+            winner, theta = state.rebuilt[child, part], state.theta_es[part]
+            state.children[child, part] = evolution.crossover(winner, theta, taken(block, part))
         return np.zeros(1)
 
     with np.errstate(over="ignore", invalid="ignore"):  # what is not finite ends the run
-        sums_of = population.sum_chunks(state.partial_sums, sigmas.size, add, world)
+        sums_of = population.sum_chunks(state.partial_sums, len(state.parents), add, world)
         sums = world.over_blocks(work, len(slices), 7, checksum=True)
         if chunked:
             world.over_blocks(cross, len(state.children), 1)
@@ -115,35 +93,31 @@ def update(
     return moved(sums)
 
 
-def over_slots(
-    params: Params,
-    state: State,
-    k: int,
-    piece: tuple[int, slice, range],
-    terms: Terms,
-    rebuilt: np.ndarray,
-) -> np.ndarray:
-    """Return line 11's sum and the winners' mean over some slots, of a block: float32 [2, block size].
+def adding(now: Now, gradient: Gradient, winners: np.ndarray) -> Adding:
+    """Make what adds up slots for update(): each slot's noise is made once for all, and sums are in the order of the slots."""
+    params, state = now.params, now.state
+    esac, sigmas = params.config.esac, slot_sigmas(params.config.esac, state)
+    won: dict[int, list[tuple[int, int]]] = {}  # slot -> [(place among the winners, sign)]
+    for place, (slot, sign) in enumerate(population.member(esac, int(i)) for i in winners):
+        won.setdefault(slot, []).append((place, sign))
 
-    piece: block, its slice, slots. rebuilt: float32 [children, block size], gets those winners of the slots that have a child.
-    Each slot's noise is made once for all three; sums are in the order of the slots.
-    """
-    block, part, slots = piece
-    sums = np.zeros((2, part.stop - part.start), np.float32)
-    total, mean_winner = sums
-    for slot in slots:
-        eps = params.epsilon.block(k, slot, block, part)
-        total += terms.gradient.weights[slot] * eps
-        if terms.gradient.offsets[slot]:
-            total += terms.gradient.offsets[slot] * (
-                state.parent(slot)[part] - state.theta_es[part]
-            )
-        for place, sign in terms.won.get(slot, ()):
-            winner = evolution.mutated(state.parent(slot)[part], eps, sign, terms.sigmas[slot])
-            mean_winner += winner / np.float32(terms.winners)
-            if place < len(rebuilt):
-                rebuilt[place] = winner
-    return sums
+    def add(block: int, part: slice, slots: range, rebuilt: np.ndarray) -> np.ndarray:
+        sums = np.zeros((2, part.stop - part.start), np.float32)
+        total, mean_winner = sums
+        for slot in slots:
+            eps = params.epsilon.block(now.k, slot, block, part)
+            parent = state.parent(slot)[part]
+            total += gradient.weights[slot] * eps
+            if gradient.offsets[slot]:
+                total += gradient.offsets[slot] * (parent - state.theta_es[part])
+            for place, sign in won.get(slot, ()):
+                winner = evolution.mutated(parent, eps, sign, sigmas[slot])
+                mean_winner += winner / np.float32(len(winners))
+                if place < len(rebuilt):
+                    rebuilt[place] = winner
+        return sums
+
+    return add
 
 
 def movement(
@@ -168,20 +142,15 @@ def moved(sums: np.ndarray) -> Row:
     }
 
 
-def gradient_terms(
-    params: Params, state: State, k: int, sigmas: np.ndarray, shaped: np.ndarray, world: World
-) -> Gradient:
-    """Return what each slot adds to line 11, from the shaped returns of the members [n]."""
-    esac, pairs, sigma = (
-        params.config.esac,
-        params.config.esac.sampling != "onesided",
-        sigma_of_noise(params.config.esac, state),
-    )
-    uses = sigmas > 0
+def gradient_terms(now: Now, shaped: np.ndarray) -> Gradient:
+    """Weigh each slot for line 11, from the shaped returns of the members [n]."""
+    state, esac = now.state, now.params.config.esac
+    sigma, pairs = sigma_of_noise(esac, state), esac.sampling != "onesided"
+    uses = slot_sigmas(esac, state) > 0
     displaced = (state.parents != CENTRE) & (esac.gradient != "noise")
     if esac.gradient == "displacement_clipped":
-        squares = displacements(params, state, k, sigmas, displaced, world)
-        shaped = shaped * evolution.clipped_to_noise(squares, params.layout.d)
+        squares = displacements(now, displaced)
+        shaped = shaped * evolution.clipped_to_noise(squares, now.params.layout.d)
     enters = state.parents == CENTRE if esac.gradient_members == "centre" else uses | displaced
     weights = np.where(enters & uses, evolution.slot_weights(shaped, pairs), np.float32(0))
     offsets = np.where(
@@ -190,11 +159,10 @@ def gradient_terms(
     return Gradient(weights, offsets, esac.population_size * int(enters.sum()) // enters.size)
 
 
-def displacements(
-    params: Params, state: State, k: int, sigmas: np.ndarray, displaced: np.ndarray, world: World
-) -> np.ndarray:
-    """Return |(theta_i - theta_es) / sigma|^2 of the members of the `displaced` slots, 0 of the others, float64 [n]."""
-    esac, slices = params.config.esac, [part for _, part in noise.blocks(params.layout.d)]
+def displacements(now: Now, displaced: np.ndarray) -> np.ndarray:
+    """Measure |(theta_i - theta_es) / sigma|^2 of the members of the `displaced` slots, 0 of the others, float64 [n]."""
+    params, state, esac = now.params, now.state, now.params.config.esac
+    slices, sigmas = [part for _, part in noise.blocks(params.layout.d)], slot_sigmas(esac, state)
     sigma = sigma_of_noise(esac, state)
     members = [(i, *population.member(esac, i)) for i in range(configuration.members(esac))]
 
@@ -202,37 +170,28 @@ def displacements(
         part, squares = slices[block], np.zeros(len(members))
         for i, slot, sign in members:
             if displaced[slot]:
-                eps = params.epsilon.block(k, slot, block, part)
+                eps = params.epsilon.block(now.k, slot, block, part)
                 offspring = evolution.mutated(state.parent(slot)[part], eps, sign, sigmas[slot])
                 squares[i] = evolution.squares(offspring - state.theta_es[part]) / sigma**2
         return squares
 
-    return world.over_blocks(work, len(slices), len(members))
+    return now.world.over_blocks(work, len(slices), len(members))
 
 
-def taken_rows(params: Params, k: int, child: int) -> np.ndarray:
-    """Return which rows of theta the child takes from its winner, bool [rows]."""
-    random = noise.generator(params.config.seed, Purpose.CROSSOVER, k, child)
-    return evolution.exchanged_rows(random, (tensor.shape for tensor in params.layout.tensors))
-
-
-def exchanged_parameters(
-    params: Params,
-    k: int,
-    child: int,
-    block: int,
-    part: slice,
-    choice: np.ndarray,
-    rows: np.ndarray,
-) -> np.ndarray:
-    """Return which parameters of a block the child takes from its winner, bool [block size].
-
-    choice: which rows, bool [rows]; or each parameter by chance. rows: their boundaries, [rows + 1].
-    """
+def exchange(now: Now, child: int) -> Exchange:
+    """Choose what the child takes from its winner: rows of theta, or each parameter by chance."""
+    params, seed, k = now.params, now.params.config.seed, now.k
     if params.config.esac.crossover == "element":
-        random = noise.generator(params.config.seed, Purpose.CROSSOVER, k, child, 1 + block)
-        return random.random(part.stop - part.start) < 0.5
-    return expanded(choice, rows, part)
+
+        def by_element(block: int, part: slice) -> np.ndarray:
+            random = noise.generator(seed, Purpose.CROSSOVER, k, child, 1 + block)
+            return random.random(part.stop - part.start) < 0.5
+
+        return by_element
+    random = noise.generator(seed, Purpose.CROSSOVER, k, child)
+    taken = evolution.exchanged_rows(random, (tensor.shape for tensor in params.layout.tensors))
+    rows = params.layout.rows()
+    return lambda block, part: expanded(taken, rows, part)
 
 
 def expanded(taken: np.ndarray, rows: np.ndarray, part: slice) -> np.ndarray:

@@ -4,7 +4,7 @@ from collections.abc import Callable
 
 
 class Laps:
-    """A stopwatch: each call ends a part, which began where the last one ended."""
+    """A stopwatch: each call ends a part, which began where the last one ended; several of a name add up."""
 
     def __init__(self, clock: Callable[[], float]) -> None:
         self.clock = clock
@@ -14,5 +14,6 @@ class Laps:
     def __call__(self, part: str) -> None:
         """End a part."""
         now = self.clock()
-        self.seconds[f"seconds_{part}"] = now - self.last
+        column = f"seconds_{part}"
+        self.seconds[column] = self.seconds.get(column, 0.0) + now - self.last
         self.last = now

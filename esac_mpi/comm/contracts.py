@@ -1,6 +1,6 @@
 """What algorithms may use of the ranks and of a learner: types only, for who must not load MPI."""
 
-from collections.abc import Callable, Generator, Mapping
+from collections.abc import Callable, Generator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
@@ -80,6 +80,43 @@ class Learner(Protocol):
 
     def fitting(self, saved: Mapping[str, np.ndarray], before: Config) -> dict[str, np.ndarray]:
         """Return what `load` takes of `arrays` of another run of the configuration `before`. Raises ValueError: nothing fits."""
+
+
+class EpisodeLearner(Learner, Protocol):
+    """A learner that takes over episodes that others played."""
+
+    env_steps: int  # training steps ever
+
+    def take(
+        self,
+        played: Sequence[tuple[np.ndarray, float, int]],
+        k: int,
+        sums: np.ndarray | None = None,
+    ) -> Generator[int, None, Any]:
+        """Return the phase of generation k, of episodes: transitions [n, width], return and steps of each; sums: as in `begin`."""
+
+    def critic_vector(self) -> np.ndarray:
+        """Return a copy of the critic, float32 [critic_size]."""
+
+
+class CriticLearner(Learner, Protocol):
+    """A learner of a critic that individuals of a distribution climb."""
+
+    taught: list[np.ndarray]  # the critic, float32 [d], after each actor of the last phase
+
+    def teach(
+        self, actors: Sequence[np.ndarray], updates: int, k: int, added: int | None = None
+    ) -> Generator[int, None, Any]:
+        """Return the phase of generation k: updates for each actor [d] in turn, with the replay as it was at `added`."""
+
+    def critic_vector(self) -> np.ndarray:
+        """Return a copy of the critic, float32 [critic_size]."""
+
+    def advance(self, transitions: int, steps: int) -> None:
+        """Take in transitions that ranks have put into the replay, and count their steps."""
+
+    def hold_critic(self) -> None:
+        """Keep the critic as it is, as `hold` does; the replay goes on."""
 
 
 class GeneticOperators(Protocol):

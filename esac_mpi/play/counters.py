@@ -1,8 +1,11 @@
-"""What a run counts, and the best policy that it has found: part of every algorithm's State."""
+"""What every algorithm's State has: what a run counts, and the best policy that it has found."""
 
 from dataclasses import dataclass, field
 
 import numpy as np
+
+from esac_mpi.operators.policy import Normaliser
+from esac_mpi.play.marks import OBSERVATIONS, mark
 
 
 @dataclass
@@ -46,3 +49,35 @@ class Best:
     def bar(self) -> float:
         """Mean return of an evaluation above which another policy is the best."""
         return self.chosen_by if self.chosen_by > -np.inf else self.episodic_return
+
+
+@dataclass(kw_only=True)
+class Progress:
+    """What every State has beside what its algorithm changes; observations are plain."""
+
+    generation: int = 0
+    counters: Counters = field(default_factory=Counters)
+    best: Best = field(default_factory=Best)
+
+    @property
+    def policies(self) -> dict[str, np.ndarray]:
+        """The policies to evaluate, by name; the first is the one that counts."""
+        raise NotImplementedError
+
+    @property
+    def normaliser(self) -> Normaliser | None:
+        """How observations are standardised, None where they are plain."""
+        return None
+
+
+@dataclass(kw_only=True)
+class Standardising(Progress):
+    """A State whose policies may see standardised observations."""
+
+    # float64 [3, observation]: count, sum, sum of squares
+    observation_sums: np.ndarray = field(metadata=mark(later=True, part=OBSERVATIONS))
+
+    @property
+    def normaliser(self) -> Normaliser | None:
+        """The running standardisation, None where it is off or has seen nothing."""
+        return Normaliser.of(self.observation_sums)

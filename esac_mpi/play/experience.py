@@ -43,13 +43,21 @@ class Experience:
     timing: Row  # busy_seconds [ranks], member_seconds and member_expected [n], seconds_wait
 
 
-def board(count: int, own: int, steps: int, width: int, everywhere: bool) -> Board:
-    """Return the shape of what ranks put together of `count` actors, with `own` numbers of their own.
+@dataclass(frozen=True)
+class Crew:
+    """Actors that play together."""
 
-    Of up to `steps` transitions each, of `width` numbers (0: none are kept), which go to rank 0's node, or everywhere.
-    """
-    numbers = packed_size(steps, width) * (width > 0)
-    return Board(count, HEAD + own + numbers, 0 if everywhere else numbers)
+    count: int
+    own: int = 0  # numbers that each gives beside its episodes
+    steps: int = 0  # at most, of each
+    width: int = 0  # numbers of a transition; 0: none are kept
+    everywhere: bool = False  # whether transitions go to every node, not to rank 0's alone
+
+    @property
+    def board(self) -> Board:
+        """The shape of what ranks put together."""
+        numbers = packed_size(self.steps, self.width) if self.width else 0
+        return Board(self.count, HEAD + self.own + numbers, 0 if self.everywhere else numbers)
 
 
 def play(
@@ -67,26 +75,19 @@ def play(
     )
 
 
-def gather(
-    world: World,
-    shape: Board,
-    own: int,
-    steps: int,
-    width: int,
-    playing: Playing,
-    expected: np.ndarray,
-) -> Experience:
-    """Let the actors of a board of this shape play.
+def gather(world: World, crew: Crew, playing: Playing, expected: np.ndarray) -> Experience:
+    """Let a crew's actors play.
 
     expected: how long each may take [n], for scheduling alone; 0 = it plays nothing, and its time is nan.
     """
+    shape, end = crew.board, HEAD + crew.own
 
     def work(i: int) -> np.ndarray:
         start, row = world.clock(), np.zeros(shape.columns)
-        played, row[HEAD : HEAD + own] = playing(i)
+        played, row[HEAD:end] = playing(i)
         row[[RETURN, LENGTH, UNSTABLE, TRANSITIONS]] = *played[1:], len(played.rows)
-        if width:
-            row[HEAD + own :] = packed(played.rows, steps)
+        if crew.width:
+            row[end:] = packed(played.rows, crew.steps)
         row[SECONDS] = world.clock() - start
         return row
 
@@ -97,8 +98,8 @@ def gather(
         lengths=table[:, LENGTH].astype(np.int64),
         unstable=int(table[:, UNSTABLE].sum()),
         counts=table[:, TRANSITIONS].astype(np.int64),
-        own=table[:, HEAD : HEAD + own],
-        rows=lambda i: unpacked(table[i, HEAD + own :], width),
+        own=table[:, HEAD:end],
+        rows=lambda i: unpacked(table[i, end:], crew.width),
         timing={
             "busy_seconds": busy,
             "member_seconds": np.where(expected > 0, table[:, SECONDS], np.nan),

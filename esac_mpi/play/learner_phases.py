@@ -8,13 +8,16 @@ import math
 import time
 from collections.abc import Callable, Generator, Sequence
 from dataclasses import astuple, dataclass, fields
-from typing import Any, ClassVar, Protocol, Self, cast
+from typing import ClassVar, Self, TypeVar, cast
 
 import numpy as np
 
 from esac_mpi.comm.contracts import Learner, World
 from esac_mpi.host.cooperative import ON_DEVICE
-from esac_mpi.play.counters import Counters
+from esac_mpi.play.counters import Counters, Standardising
+from esac_mpi.play.params import Row
+
+Pupil = TypeVar("Pupil", bound=Learner)
 
 
 @dataclass(frozen=True)
@@ -47,6 +50,10 @@ class Phase:
         unstable = len(returns) - len(complete)
         return cls(env_steps, len(complete), unstable, gradient_updates, 0, mean, **means)
 
+    def columns(self, prefix: str, *names: str) -> Row:
+        """Name some of the fields as a row's columns."""
+        return {f"{prefix}_{name}": getattr(self, name) for name in names}
+
     def vector(self) -> np.ndarray:
         """Return the fields as float64 [SIZE]."""
         return np.array(astuple(self), np.float64)
@@ -62,14 +69,6 @@ COUNTS = 5  # the first fields of Phase
 Phase.SIZE = len(fields(Phase))
 # a phase, a part at a time: whether of an update, or turns.ON_DEVICE; at last what it did
 Steps = Generator[int, None, Phase]
-
-
-class Alone(Protocol):
-    """The state of a learner alone: each of its generations is one phase."""
-
-    generation: int
-    counters: Counters
-    observation_sums: np.ndarray  # float64 [3, o]
 
 
 class Flight:
@@ -135,9 +134,13 @@ class Flight:
 
 
 def begin(
-    world: World, learner: Learner | None, k: int, steps: Callable[[], Steps], beside: bool = False
+    world: World,
+    learner: Pupil | None,
+    k: int,
+    steps: Callable[[Pupil], Steps],
+    beside: bool = False,
 ) -> None:
-    """Begin the phase of generation k, `steps()`, on rank 0, unless one is in flight; all ranks call this alike.
+    """Begin the phase of generation k, `steps(learner)`, on rank 0, unless one is in flight; all ranks call this alike.
 
     Until its result enters, checkpoints have the learner as it was at the phase's start. beside: the rank goes on with the phase
     while others evaluate, from now on.
@@ -145,10 +148,9 @@ def begin(
     if world.in_flight:
         return
     flight = None
-    if world.leads:
-        assert learner is not None
+    if learner is not None:
         learner.hold()
-        flight = Flight(steps(), k, world.clock, learner.NAME, world.watchdog.beat)
+        flight = Flight(steps(learner), k, world.clock, learner.NAME, world.watchdog.beat)
     world.begin_background(k, flight, beside)
 
 
@@ -180,8 +182,7 @@ def enter(
     phase: Phase, world: World, counters: Counters, theta: np.ndarray, learner: Learner | None
 ) -> None:
     """Let the result of a phase that has ended enter: rank 0's actor, on every node, and the counts."""
-    if world.leads:
-        assert learner is not None
+    if learner is not None:
         theta[:] = learner.theta
     world.broadcast_shared(theta)
     count(phase, counters, learner)
@@ -200,25 +201,26 @@ def count(phase: Phase, counters: Counters, learner: Learner | None) -> None:
 
 def seen(world: World, learner: Learner | None) -> np.ndarray:
     """Return, on every rank, the sums over the observations that the phase which has ended acted on, float64 [3, o]."""
-    return world.from_root(learner.seen if learner is not None and world.leads else None)
+    return world.from_root(learner.seen if learner is not None else None)
 
 
 def one_phase(
     world: World,
-    learner: Learner | None,
-    state: Alone,
+    learner: Pupil | None,
+    state: Standardising,
     theta: np.ndarray,
-    steps: Callable[[int, np.ndarray | None], Steps],
+    steps: Callable[[Pupil, int, np.ndarray | None], Steps],
     standardises: bool,
-) -> tuple[Phase, dict[str, Any], dict[str, Any]]:
+) -> tuple[Phase, Row, Row]:
     """Make a generation that is one phase: begin it, end it, and let its result enter state and theta [d].
 
-    steps(k, sums): the phase of generation k; sums: over the observations before it, float64 [3, o], by which it standardises its
-    own, else None. Returns the phase, and the columns that its row and the row's timing have whatever the learner.
+    steps(learner, k, sums): the phase of generation k; sums: over the observations before it, float64 [3, o], by which it
+    standardises its own, else None. Returns the phase, and the columns that its row and the row's timing have whatever the
+    learner.
     """
     k, start = state.generation + 1, world.clock()
     sums = state.observation_sums if standardises else None
-    begin(world, learner, k, lambda: steps(k, sums))
+    begin(world, learner, k, lambda learner: steps(learner, k, sums))
     phase, busy, seconds = finish(world)
     enter(phase, world, state.counters, theta, learner)
     if sums is not None:

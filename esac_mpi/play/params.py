@@ -1,14 +1,19 @@
 """What never changes in a run, and what is made of it alone."""
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Generic, TypeVar
 
 import numpy as np
 
+from esac_mpi.comm.contracts import World
 from esac_mpi.config import Config
 from esac_mpi.envs import Env, make
 from esac_mpi.operators.policy import Layout, Normaliser, Policy
+from esac_mpi.play.counters import Progress
 from esac_mpi.play.epsilon import Epsilon
+
+S = TypeVar("S", bound=Progress, covariant=True)
+L = TypeVar("L", covariant=True)
 
 Row = dict[str, Any]  # columns of a generation, by name
 THETA_ES, THETA_SAC = 0, 1  # which network an initial vector is drawn for
@@ -34,6 +39,22 @@ class Params:
         return self.layout.scale(0.0 if policy.linear else 1.0) * self.layout.initial(
             self.config.seed, network
         )
+
+    def unseen(self) -> np.ndarray:
+        """Return the sums over no observations, float64 [3, observation]."""
+        return np.zeros((3, self.layout.sizes[0]))
+
+
+@dataclass(frozen=True)
+class Generation(Generic[S, L]):
+    """What a generation is made with: `now`, handed on whole by an algorithm to its parts."""
+
+    params: Params
+    state: S
+    world: World
+    env: Env
+    learner: L | None  # on rank 0
+    k: int  # its number, one more than the state's until that is the next one's
 
 
 def make_env(config: Config) -> Env:

@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Callable, Generator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from itertools import pairwise
 from typing import NamedTuple
@@ -11,15 +11,15 @@ import numpy as np
 
 from esac_mpi import config as configuration
 from esac_mpi.comm import schedule
-from esac_mpi.comm.contracts import Memory, World
+from esac_mpi.comm.contracts import Memory
 from esac_mpi.config import Evolution
-from esac_mpi.envs import Env
 from esac_mpi.operators import accumulator, evolution, noise
 from esac_mpi.operators.kernels import count_in
 from esac_mpi.operators.noise import Purpose
-from esac_mpi.operators.policy import Normaliser, Policy
-from esac_mpi.play.counters import Counters
-from esac_mpi.play.params import Params, Row, make_policy
+from esac_mpi.operators.policy import Policy
+from esac_mpi.play.counters import Standardising
+from esac_mpi.play.marks import ADAM, SCRATCH, SHARED, TUNING, mark
+from esac_mpi.play.params import Generation, Params, Row, make_policy
 from esac_mpi.play.rollout import (
     Board,
     NoFiniteReturn,
@@ -33,6 +33,25 @@ from esac_mpi.play.transitions import Recorder
 
 LENGTH_RATE = 0.1  # weight of a generation in the running mean of episode lengths
 TINY = 1e-9  # by which a product of floats may lie above the whole number that it is
+
+
+@dataclass(kw_only=True)
+class Evolving(Standardising):
+    """What ES and ESAC have of theta_es and of the population around it."""
+
+    theta_es: np.ndarray = field(metadata=SHARED)  # float32 [d]
+    adam_m: np.ndarray = field(metadata=mark(shared=True, part=ADAM))  # float32 [d]
+    adam_v: np.ndarray = field(metadata=mark(shared=True, part=ADAM))  # float32 [d]
+    # float32 [chunks of slots, sums, d], of line 11; none where there is one chunk
+    partial_sums: np.ndarray = field(metadata=SCRATCH)
+    sigma: float = field(metadata=mark(later=True, part=TUNING))  # of the next generation
+    mean_length: float = 0.0  # running mean of the population's episodes [steps]
+    # generation after which the moments began
+    adam_from: int = field(default=0, metadata=mark(part=ADAM, generation=True))
+
+    def parent(self, slot: int) -> np.ndarray:
+        """Find the parent of a slot, float32 [d]."""
+        return self.theta_es
 
 
 @dataclass(frozen=True)
@@ -104,23 +123,19 @@ def board(params: Params, table: Evolution, trials: int = 0) -> Board:
 
 
 def evaluate_population(
-    params: Params,
+    now: Generation[Evolving, object],
     table: Evolution,
-    k: int,
     sigmas: np.ndarray,
-    parent: Callable[[int], np.ndarray],
-    world: World,
-    env: Env,
-    cap: int = 0,
-    normaliser: Normaliser | None = None,
     expected: np.ndarray | None = None,
     trials: Trials = NO_TRIALS,
 ) -> Population:
-    """Evaluate parent(slot) + sign * sigmas[slot] * eps for every member of generation k. Algorithm 1, lines 5-8.
+    """Evaluate parent(slot) + sign * sigmas[slot] * eps for every member. Algorithm 1, lines 5-8.
 
-    cap: truncate episodes there [steps], 0 = no. expected: how long the members may take [n], for scheduling alone.
+    expected: how long the members may take [n], for scheduling alone.
     """
-    policy = make_policy(params, env, normaliser)
+    params, world, k = now.params, now.world, now.k
+    policy = make_policy(params, now.env, now.state.normaliser)
+    cap = length_cap(table, now.state.mean_length)
     at = columns(params, table)
     shape = board(params, table, trials.count)
     n, observation = configuration.members(table), params.layout.sizes[0]
@@ -131,17 +146,17 @@ def evaluate_population(
         start = world.clock()
         if i < n:
             slot, sign = member(table, i)
-            perturb(params, policy, k, slot, parent(slot), sign, sigmas[slot])
+            perturb(params, policy, k, slot, now.state.parent(slot), sign, sigmas[slot])
         made = world.clock()
         what = f"member {i}" if i < n else f"trial episode {(i - n) % trials.episodes}"
         with noted(f"in generation {k}, {what} (seed {params.config.seed})"):
             if i < n:
                 sums = np.zeros((3, observation)) if digits.size else None
-                row = play_member(params, table, k, i, env, policy, cap, sums)
+                row = play_member(now, table, i, policy, cap, sums)
                 if sums is not None:
                     np.add(digits, accumulator.digits(sums), out=digits)
             else:
-                row = play_trial(params, trials, k, i - n, env, policy, at)
+                row = play_trial(now, trials, i - n, policy, at)
         row[at.seconds_noise], row[at.seconds] = made - start, world.clock() - made
         return row
 
@@ -231,30 +246,26 @@ def perturb(
 
 
 def play_member(
-    params: Params,
+    now: Generation[Evolving, object],
     table: Evolution,
-    k: int,
     i: int,
-    env: Env,
     policy: Policy,
     cap: int,
     sums: np.ndarray | None = None,
 ) -> np.ndarray:
-    """Play the episodes of member i of generation k; return its row of the board without its times. Algorithm 1, line 8.
+    """Play the episodes of member i; return its row of the board without its times. Algorithm 1, line 8.
 
     sums: float64 [3, observation], to which those over its observations are added; None: they are in its row, if anything asks.
     """
-    at, episodes = columns(params, table), table.fitness_episodes
+    at, episodes = columns(now.params, table), table.fitness_episodes
     row = np.zeros(at.observation_sums.stop)
     if sums is None:
         sums = row[at.observation_sums].reshape(3, -1)  # a view
-
     watch = partial(count_in, sums) if sums.size else None
-
     for number in range(episodes):
-        seed = episode_seed(params, table, k, i, number)
-        disturb = disturbance(params, table, k, i, number, policy)
-        episode = play(env, policy, seed, watch, cap, disturb, table.shift)
+        seed = episode_seed(now.params, table, now.k, i, number)
+        disturb = disturbance(now.params, table, now.k, i, number, policy)
+        episode = play(now.env, policy, seed, watch, cap, disturb, table.shift)
         row[at.episodic_return] += episode.episodic_return
         row[at.sign_return] += episode.sign_return
         row[at.length] += episode.episodic_length
@@ -265,22 +276,21 @@ def play_member(
 
 
 def play_again(
-    params: Params,
+    now: Generation[Evolving, object],
     table: Evolution,
-    k: int,
     i: int,
-    env: Env,
     policy: Policy,
     cap: int,
     gathered: float,
 ) -> Generator[bool, None, tuple[np.ndarray, int]]:
-    """Play the episodes of member i of generation k once more; yield now and then.
+    """Play the episodes of member i once more; yield now and then.
 
     policy: has the member's parameters. gathered: what the member's return was; nan: another machine's, or another task's.
     Returns transitions as a replay has them, float32 [count, width], and steps. Raises ReturnDiffers unless the return is the
     same to the bit.
     """
-    recorder, total, steps = Recorder(env, table.fitness_episodes * params.horizon), 0.0, 0
+    params, k = now.params, now.k
+    recorder, total, steps = Recorder(now.env, table.fitness_episodes * params.horizon), 0.0, 0
     for number in range(table.fitness_episodes):
         seed = episode_seed(params, table, k, i, number)
         disturb = disturbance(params, table, k, i, number, policy)
@@ -296,13 +306,14 @@ def play_again(
 
 
 def play_trial(
-    params: Params, trials: Trials, k: int, i: int, env: Env, policy: Policy, at: Columns
+    now: Generation[Evolving, object], trials: Trials, i: int, policy: Policy, at: Columns
 ) -> np.ndarray:
-    """Play trial episode i of generation k; return its row of the board."""
+    """Play trial episode i; return its row of the board."""
     number, row = i % trials.episodes, np.zeros(at.observation_sums.stop)
-    episode = play(
-        env, policy.set(trials.policies[i // trials.episodes]), trial_seed(params, k, number)
-    )
+    theta = trials.policies[i // trials.episodes]
+    # every policy on trial begins from the same start state
+    seed = noise.integer(now.params.config.seed, Purpose.TRIAL, now.k, block=number)
+    episode = play(now.env, policy.set(theta), seed)
     row[at.episodic_return], row[at.length] = episode.episodic_return, episode.episodic_length
     row[at.unstable] = not np.isfinite(episode.episodic_return)
     return row
@@ -331,11 +342,6 @@ def episode_seed(params: Params, table: Evolution, k: int, i: int, number: int =
     return noise.integer(params.config.seed, Purpose.EPISODE, k, player(table, i), number)
 
 
-def trial_seed(params: Params, k: int, number: int) -> int:
-    """Return the seed of a trial episode of generation k, which every policy on trial begins from."""
-    return noise.integer(params.config.seed, Purpose.TRIAL, k, block=number)
-
-
 def disturbance(
     params: Params, table: Evolution, k: int, i: int, number: int, policy: Policy
 ) -> Callable[[np.ndarray], None] | None:
@@ -356,8 +362,11 @@ def member(table: Evolution, i: int) -> tuple[int, int]:
     return (i, 1) if table.sampling == "onesided" else (i // 2, 1 - 2 * (i % 2))
 
 
-def count(counters: Counters, population: Population, horizon: int) -> None:
-    """Count a population's steps; nominally, the papers' way, a generation is one horizon."""
-    counters.env_steps_population += int(population.length.sum()) + population.trial_steps
-    counters.unstable_episodes += population.unstable
-    counters.nominal_steps += horizon
+def count(now: Generation[Evolving, object], table: Evolution, found: Population) -> None:
+    """Count a population as a generation made; nominally, the papers' way, it is one horizon."""
+    state, counters = now.state, now.state.counters
+    state.mean_length = mean_length(table, state.mean_length, found)
+    state.generation = now.k
+    counters.env_steps_population += int(found.length.sum()) + found.trial_steps
+    counters.unstable_episodes += found.unstable
+    counters.nominal_steps += now.params.horizon

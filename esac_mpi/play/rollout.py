@@ -16,6 +16,9 @@ from esac_mpi.operators.noise import Purpose, generator, integer
 from esac_mpi.operators.policy import Policy
 from esac_mpi.play.transitions import joined, packed, packed_size, unpacked, width
 
+# transitions [n, width], return and steps of each episode
+Collected = list[tuple[np.ndarray, float, int]]
+
 SLICE = 64  # steps of an episode between two turns of other work, at most
 
 
@@ -181,7 +184,7 @@ def exploring(
 
 def collect(
     world: World, env: Env, mean: Policy, episodes: int, seed: int, k: int, noise: float | None
-) -> tuple[list[tuple[np.ndarray, float, int]], np.ndarray]:
+) -> tuple[Collected, np.ndarray]:
     """Play `episodes` episodes with exploration, spread over the ranks: `mean` with Gaussian noise, or uniform actions (None).
 
     mean: a policy with outputs in [-1, 1]. Returns transitions as `explore` has them, return and steps of each episode, on rank 0

@@ -170,8 +170,8 @@ def born(population: Population, births: Births, changes: dict[str, Any]) -> np.
     config = updated(params.config, changes)
     operators = learners.load("operators").GeneticOperators(config, params.layout)
     changed = replace(params, config=config, operators=operators)
-    slots, state = range(len(births.kind)), population.state
-    return np.stack([erl_births.born(changed, state, 0, births, i) for i in slots])
+    brood = erl_births.Brood(changed, population.state, 0, births)
+    return np.stack([erl_births.born(brood, i) for i in range(len(births.kind))])
 
 
 def play_all(study: Study, thetas: np.ndarray) -> list[Episodes]:

@@ -170,7 +170,7 @@ def make_operators(config: Config, layout: Layout) -> Any:
 def learning_here(config: Config, world: World) -> Learning | None:
     """Look up what the algorithm declares of its learner, on the ranks that have one."""
     learning = ALGORITHMS[config.algorithm].DECLARES.learning
-    return learning if learning and learning.ranks(world.rank) else None
+    return learning if world.leads else None
 
 
 def refuse_too_large(config: Config, env: envs.Env, world: World) -> None:

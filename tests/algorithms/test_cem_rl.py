@@ -21,7 +21,7 @@ from esac_mpi.learners import individuals
 from esac_mpi.operators.distribution import Gaussian, rank_weights, told
 from esac_mpi.operators.noise import Purpose, generator
 from esac_mpi.play import experience
-from esac_mpi.play.params import make_actor
+from esac_mpi.play.params import Generation, make_actor
 from esac_mpi.play.rollout import NoFiniteReturn
 from esac_mpi.record import Run, read
 from esac_mpi.training import check, set_up
@@ -74,7 +74,8 @@ def test_individuals_learn_from_the_critic_and_play_as_what_they_have_become(wor
     small = made(world, "cem_rl", *SMALL)
     for _ in range(3):
         small.generation()
-    params, options, before = small.params, small.params.config.cem_rl, small.saved()
+    params, before = small.params, small.saved()
+    now = Generation(params, small.state, None, Ending(), None, 4)
     assert small.state.counters.learner_phases >= 1
     other = made(world, "cem_rl", *SMALL)
     other.load(before)
@@ -82,7 +83,7 @@ def test_individuals_learn_from_the_critic_and_play_as_what_they_have_become(wor
     gaussian = Gaussian(small.state.mean.copy(), small.state.variance.copy())
     z = np.stack(
         [
-            cem.individual(params, options, small.state, 4, i, np.empty_like(gaussian.mean))
+            cem.individual(now, i, np.empty_like(gaussian.mean))
             for i in range(6)
         ]
     )
@@ -92,7 +93,7 @@ def test_individuals_learn_from_the_critic_and_play_as_what_they_have_become(wor
         random = generator(0, Purpose.TRAINING, 4, i)
         z[i] = params.operators.trained(z[i], other.learner.taught[i], kept, updates[1], random)
     actor = make_actor(params)
-    played = [cem.play(params, options, Ending(), actor.set(one), 4, i) for i, one in enumerate(z)]
+    played = [cem.play(now, actor.set(one), i) for i, one in enumerate(z)]
     fitness = np.array([one.episodic_return for one in played])
     elites = np.argsort(-fitness)[:3]
     expected = told(

@@ -205,7 +205,7 @@ def test_members_are_compared_with_the_learner_as_fitness_with_fitness(length, b
 
     def chosen(*arguments):
         again = choose(*arguments)
-        seen.append((again, arguments[3]))
+        seen.append((again, arguments[1]))
         return again
 
     with pytest.MonkeyPatch.context() as patch:

@@ -81,8 +81,8 @@ def test_a_phase_sums_up_its_episodes():
 
 def test_a_phase_is_counted_for_every_learner_and_enters_when_it_is_let():
     world, pupil, counters, theta = Lone(), Pupil(), Counters(), np.full(2, 9, np.float32)
-    learner_phases.begin(world, pupil, 3, lambda: pupil.begin(3))
-    learner_phases.begin(world, pupil, 5, lambda: pupil.begin(5))  # one is in flight: it stays
+    learner_phases.begin(world, pupil, 3, lambda own: own.begin(3))
+    learner_phases.begin(world, pupil, 5, lambda own: own.begin(5))  # one is in flight: it stays
     phase, _, _ = learner_phases.finish(world)
     assert (pupil.held, phase.env_steps, world.background, world.learning, world.beats) == (
         [True],
@@ -109,9 +109,9 @@ def test_a_generation_that_is_one_phase_is_counted_and_its_result_enters(
     state = SimpleNamespace(generation=4, counters=Counters(), observation_sums=np.ones(2))
     begun = []
 
-    def steps(k, sums):
+    def steps(own, k, sums):
         begun.append((k, sums if sums is None else sums.tolist()))
-        return pupil.begin(k)
+        return own.begin(k)
 
     phase, row, timing = learner_phases.one_phase(world, pupil, state, theta, steps, standardises)
     assert begun == [(5, given)]
@@ -134,7 +134,7 @@ def test_a_generation_that_is_one_phase_is_counted_and_its_result_enters(
 
 def test_a_rank_without_the_learner_begins_nothing_and_knows_who_is_busy():
     world = Lone(leads=False)
-    learner_phases.begin(world, None, 3, lambda: pytest.fail("begun"), beside=True)
+    learner_phases.begin(world, None, 3, lambda own: pytest.fail("begun"), beside=True)
     assert (world.background, world.learning) == (None, True)
     learner_phases.give_up(world)
     assert world.learning is False
@@ -143,7 +143,7 @@ def test_a_rank_without_the_learner_begins_nothing_and_knows_who_is_busy():
 def test_an_error_names_the_learner_and_the_generation():
     world, pupil = Lone(), Pupil()
 
-    def broken():
+    def broken(_):
         yield
         raise FloatingPointError
 

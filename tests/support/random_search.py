@@ -7,32 +7,26 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from esac_mpi.algorithms.declaration import Declaration, nobody, none
+from esac_mpi.algorithms.declaration import Declaration
 from esac_mpi.comm.contracts import Memory, World
 from esac_mpi.envs import Env
 from esac_mpi.operators import evolution, noise
 from esac_mpi.operators.noise import Purpose
-from esac_mpi.play.counters import Best, Counters
+from esac_mpi.play.counters import Progress
+from esac_mpi.play.marks import SHARED
 from esac_mpi.play.params import THETA_ES, Params, Row, make_policy
 from esac_mpi.play.population import perturb
 from esac_mpi.play.rollout import Board, play
 
-DECLARES = Declaration(
-    learning=None, discrete=True, evolution=None, work="members", policies={"search": "the best"}, fitness="fitness",
-    apart=False, operators=none, output=None, head_scale=1.0, offspring=nobody,
-)  # fmt: skip
+DECLARES = Declaration(work="members", policies={"search": "the best"}, discrete=True)
 
 
 @dataclass
-class State:
+class State(Progress):
     """All that changes, equal on every rank or shared by the node."""
 
-    theta: np.ndarray = field(metadata={"shared": True})  # float32 [d] the best point so far
+    theta: np.ndarray = field(metadata=SHARED)  # float32 [d] the best point so far
     episodic_return: float = -np.inf  # of that point
-    generation: int = 0
-    counters: Counters = field(default_factory=Counters)
-    best: Best = field(default_factory=Best)
-    normaliser = None  # observations are plain
 
     @property
     def policies(self) -> dict[str, np.ndarray]:

@@ -49,8 +49,7 @@ def draw(config: Config, k: int) -> Births:
     order = generator(config.seed, Purpose.SELECTION, k, 1).permutation(erl.population_size)
     params: Any = SimpleNamespace(config=config)
     state: Any = SimpleNamespace()
-    found: Any = SimpleNamespace(fitness=order.astype(float))
-    return erl_births.decide(params, state, k, found).births
+    return erl_births.decide(params, state, k, order.astype(float)).births
 
 
 def lasting(erl: Any, births: Births, pieces: Pieces, held: int) -> np.ndarray:

@@ -2,7 +2,7 @@
 
 The policies, by their names where both have them, else the one that counts, and the sums over
 observations: always. All else only where it is of the same kind, has the same shapes and grew out
-of the same settings: what there is of a State by its parts (warm_start_fields.py), the learner, its
+of the same settings: what there is of a State by its parts (play/marks.py), the learner, its
 replay if the task is the same. It begins anew otherwise, as do counts, the best policy and the
 number of generations always.
 """
@@ -17,14 +17,12 @@ import numpy as np
 from esac_mpi.algorithms import ALGORITHMS
 from esac_mpi.config import Config
 from esac_mpi.config.fields import shown
-from esac_mpi.play.state import kept
-from esac_mpi.play.warm_start_fields import ANEW, OBSERVATIONS, Part
+from esac_mpi.play.marks import ANEW, OBSERVATIONS, Part, mark_of
+from esac_mpi.play.state import kept, marked
 from esac_mpi.record import Checkpoint, replays
 from esac_mpi.record.task_identity import changes
 from esac_mpi.training.warm_start.source import Source
 
-# marks of fields that go with the numbers of transitions
-APART_BY = {"numbers", "transitions"}
 NEVER = ("generation", "counters", "best")
 APART = ("changed", "horizon")  # fields of [task] that leave the meaning of a transition as it is
 
@@ -61,9 +59,9 @@ def begin_policies(source: Source, state: Any) -> list[str]:
             given = name if name in source.policies else next(iter(source.policies))
             own[...] = source.policies[given]
             taken.append(f.name if given in (f.name, name) else f"{f.name} (of {given})")
-        elif f.metadata.get("members"):
+        elif mark_of(f).members:
             own[...] = source.theta
-        elif f.metadata.get("part") == OBSERVATIONS and source.sums is not None:
+        elif mark_of(f).part == OBSERVATIONS and source.sums is not None:
             setattr(state, f.name, source.sums.copy())
             taken.append(OBSERVATIONS.name)
     return taken
@@ -94,7 +92,7 @@ def plan(source: Source, config: Config, state: Any, learner: Any, now: Mapping[
             changed = other_task(before, saved, config, now)
             found.replay = not changed and limits[0] == limits[1]
             found.note(f"the replay ({changed})" if changed else "the replay", found.replay)
-    found.left += [f.name for f in fields(state) if "numbers" in f.metadata]
+    found.left += [f.name for f, mark in marked(state) if mark.numbers]
     if config.algorithm != before.algorithm:
         found.left.append(f"all else, as {config.algorithm} is not {before.algorithm}")
     return found
@@ -103,7 +101,7 @@ def plan(source: Source, config: Config, state: Any, learner: Any, now: Mapping[
 def plan_parts(found: Plan, before: Config, saved: Checkpoint, config: Config, state: Any) -> None:
     """Take the parts of the state that fit."""
     kind = ALGORITHMS[before.algorithm].State
-    theirs = {f.metadata.get("part") for f in fields(kind)}
+    theirs = {mark.part for _, mark in marked(kind)}
     for part, those in parts(state).items():
         if not (kind is type(state) or (part.common and part in theirs)):
             continue
@@ -127,11 +125,13 @@ def parts(state: Any) -> dict[Part, list[Field]]:
     """List the parts of a state; what is always taken and what always begins anew are none."""
     found: dict[Part, list[Field]] = {}
     policies = [id(theta) for theta in state.policies.values()]
-    numbers = {f.metadata["numbers"] for f in fields(state) if "numbers" in f.metadata}
+    numbers = {mark.numbers for _, mark in marked(state)}
     for f in kept(state):
-        part = f.metadata.get("part", Part(f.name))
+        mark = mark_of(f)
+        part = mark.part or Part(f.name)
         always = part == OBSERVATIONS or id(getattr(state, f.name)) in policies
-        never = part == ANEW or f.name in (*NEVER, *numbers) or APART_BY & f.metadata.keys()
+        apart = mark.numbers or mark.transitions  # goes with the numbers of transitions
+        never = part == ANEW or apart or f.name in (*NEVER, *numbers)
         if not (always or never):
             found.setdefault(part, []).append(f)
     return found
@@ -142,7 +142,7 @@ def value_of(f: Field, saved: Checkpoint) -> Any:
     value = saved.state.get(f.name)
     if value is None:
         value = None if f.default is MISSING else np.asarray(f.default)
-    if value is not None and "generation" in f.metadata:
+    if value is not None and mark_of(f).generation:
         return np.asarray(int(value) - saved.generation)
     return value
 
@@ -185,13 +185,13 @@ def take(found: Plan, config: Config, state: Any, learner: Any) -> None:
         own = getattr(state, f.name)
         if f.name in found.values:
             value = found.values[f.name]
-            if f.metadata.get("shared"):
+            if mark_of(f).shared:
                 own[...] = value
             elif isinstance(own, np.ndarray):
                 setattr(state, f.name, value.copy())
             else:
                 setattr(state, f.name, type(own)(np.asarray(value)[()]))
-        elif "transitions" in f.metadata and found.replay:
+        elif mark_of(f).transitions and found.replay:
             setattr(state, f.name, learner.replay.added)
 
 
