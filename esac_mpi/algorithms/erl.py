@@ -41,7 +41,6 @@ from esac_mpi.envs import Env
 from esac_mpi.operators import selection
 from esac_mpi.play import learner_phases
 from esac_mpi.play.params import Params, Row
-from esac_mpi.play.rollout import Collected
 
 __all__ = ["DECLARES", "State", "board", "generation", "init"]
 
@@ -87,7 +86,7 @@ def generation(
     plan: Plan = world.from_root(decided)
 
     learner_phases.begin(
-        world, learner, k, lambda pupil: pupil.take(collected(played), k), beside=True
+        world, learner, k, lambda pupil: pupil.take(played.episodes.episodes(), k), beside=True
     )
     laps("plan")
     vectors, busy, lasted = erl_births.make(now, plan.births)
@@ -110,13 +109,6 @@ def generation(
     timing["busy_seconds"] = played.episodes.timing["busy_seconds"] + busy + learning_busy
     row["learner_episodic_return"] = played.learner.episodic_return
     return {**row, **phase.columns("learner", "critic_loss", "mean_q")}, timing
-
-
-def collected(played: Played) -> Collected:
-    """List transitions, return and steps of every episode, the population's first, as a learner takes them over."""
-    found = played.episodes
-    about = zip(found.returns.tolist(), found.lengths.tolist(), strict=True)
-    return [(found.rows(i).copy(), *episode) for i, episode in enumerate(about)]
 
 
 def count(now: Now, played: Played, plan: Plan) -> None:

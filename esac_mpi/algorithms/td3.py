@@ -13,12 +13,14 @@ from esac_mpi.algorithms.laps import Laps
 from esac_mpi.comm.contracts import EpisodeLearner, Memory, World
 from esac_mpi.config import DDPG, TD3, Config
 from esac_mpi.envs import Env
-from esac_mpi.play import learner_phases
+from esac_mpi.operators.noise import Purpose, generator, integer
+from esac_mpi.play import experience, learner_phases
 from esac_mpi.play.counters import Standardising
+from esac_mpi.play.experience import Crew, Experience, Played
 from esac_mpi.play.learner_phases import Steps
 from esac_mpi.play.marks import SHARED
 from esac_mpi.play.params import THETA_SAC, Params, Row, make_actor
-from esac_mpi.play.rollout import Board, Collected, collect, collection_board
+from esac_mpi.play.rollout import Board, noted
 from esac_mpi.play.transitions import width
 
 
@@ -80,14 +82,18 @@ def init(params: Params, world: Memory) -> State:
     return State(world.share(params.initial(THETA_SAC)), observation_sums=params.unseen())
 
 
+def crew(params: Params) -> Crew:
+    """Say who plays the training episodes, unless rank 0 plays alone.
+
+    Rank 0's node gets all transitions, 4 (2 o + a + 2) bytes a step; each node's shared memory has room for them twice.
+    """
+    (o, *_, a), episodes = params.layout.sizes, options_of(params.config).episodes_per_generation
+    return Crew(episodes, 0, params.horizon, width(o, a))
+
+
 def board(params: Params) -> Board:
     """Shape what the ranks put together of a generation: its training episodes, unless rank 0 plays alone."""
-    options, sizes = options_of(params.config), params.layout.sizes
-    if options.episodes_on == "root":
-        return Board(0, 0)
-    return collection_board(
-        options.episodes_per_generation, params.horizon, width(sizes[0], sizes[-1])
-    )
+    return Board(0, 0) if options_of(params.config).episodes_on == "root" else crew(params).board
 
 
 def generation(
@@ -95,16 +101,16 @@ def generation(
 ) -> tuple[Row, Row]:
     """Make one generation: play and learn on rank 0, or play on all ranks and then learn; return its metrics and its timing."""
     options, laps = options_of(params.config), Laps(world.clock)
-    played: Collected = []
-    playing = np.zeros(1)
-    shared = options.episodes_on == "ranks"
+    shared, playing = options.episodes_on == "ranks", np.zeros(1)
     if shared:
         trained = world.from_root(learner.env_steps if learner is not None else 0)
-        played, playing = play(params, state, world, env, state.generation + 1, trained)
+        noise = options.exploration_noise if trained >= options.start_steps else None
+        found = play(params, state, world, env, noise)
+        playing = found.timing["busy_seconds"]
 
     def steps(learner: EpisodeLearner, k: int, sums: np.ndarray | None) -> Steps:
         if shared:
-            return learner.take(played, k, sums)
+            return learner.take(found.episodes(), k, sums)
         return learner.begin(env, k, 0, options.steps_per_generation, True, sums)
 
     standardises = options.observation_normalisation
@@ -117,14 +123,23 @@ def generation(
     return {**columns, **row}, {**timing, **laps.seconds}
 
 
-def play(
-    params: Params, state: State, world: World, env: Env, k: int, trained: int
-) -> tuple[Collected, np.ndarray]:
-    """Play a generation's training episodes on all ranks; see `rollout.collect`. trained: the learner's steps so far.
-
-    Rank 0's node gets all transitions, 4 (2 o + a + 2) bytes a step; each node's shared memory has room for them twice.
-    """
-    options = options_of(params.config)
+def play(params: Params, state: State, world: World, env: Env, noise: float | None) -> Experience:
+    """Play a generation's training episodes on all ranks, by the actor with Gaussian noise, or by uniform actions (None)."""
+    seed, k, a = params.config.seed, state.generation + 1, params.layout.sizes[-1]
     mean = make_actor(params, state.normaliser).set(state.theta)
-    noise = options.exploration_noise if trained >= options.start_steps else None
-    return collect(world, env, mean, options.episodes_per_generation, params.config.seed, k, noise)
+
+    def playing(i: int) -> tuple[Played, np.ndarray]:
+        random = generator(seed, Purpose.LEARNER, k, block=i)
+
+        def act(observation: np.ndarray) -> np.ndarray:
+            if noise is None:
+                return random.uniform(-1.0, 1.0, a).astype(np.float32)
+            gaussian = random.standard_normal(a, dtype=np.float32)
+            return np.clip(mean(observation) + np.float32(noise) * gaussian, -1, 1)
+
+        with noted(f"in the training episodes of generation {k}, episode {i}"):
+            address = integer(seed, Purpose.LEARNER_EPISODE, k, block=i)
+            return experience.play(env, act, [address]), np.zeros(0)
+
+    players = crew(params)
+    return experience.gather(world, players, playing, np.ones(players.count))

@@ -1,36 +1,27 @@
-"""What gradient learners with a replay share: their start, their phases, what a checkpoint takes of them and how that is held."""
+"""What learners share: their start, their phases, what a checkpoint takes of them and how that is held."""
 
+import math
 from abc import ABC, abstractmethod
-from collections.abc import Generator, Mapping, Sequence
-from typing import Any, Protocol
+from collections.abc import Generator, Iterator, Mapping, Sequence
+from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor
 
 from esac_mpi import config as configuration
-from esac_mpi.envs import Env
+from esac_mpi.envs import Env, transition
 from esac_mpi.host import cooperative
 from esac_mpi.learners import LearnerNotFinite, Start, gpu, training
 from esac_mpi.learners.chunks import Chunks
 from esac_mpi.learners.network import Adam, Network, Operations, assign
 from esac_mpi.learners.replay import Held, Replay
 from esac_mpi.learners.training import Streams
-from esac_mpi.operators.kernels import layer_normalised
+from esac_mpi.learners.updates import Critic, Update
+from esac_mpi.operators.kernels import count_in, layer_normalised
 from esac_mpi.operators.policy import Layer, Layout, Normaliser
 from esac_mpi.play.learner_phases import Phase, Steps
-
-
-def device(options: configuration.Learner) -> torch.device:
-    """Return the device that the options name, and give torch its threads. Raises NoDevice."""
-    torch.set_num_threads(options.threads)
-    return gpu.choose(options)
-
-
-def check_names(saved: Mapping[str, np.ndarray], expected: Mapping[str, np.ndarray]) -> None:
-    """Raise ValueError for the arrays of another learner."""
-    if saved.keys() != expected.keys():
-        raise ValueError(f"learner arrays must be {sorted(expected.keys())}, got {sorted(saved)}")
 
 
 def fitted(own: Mapping[str, np.ndarray], saved: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
@@ -51,45 +42,120 @@ def refuse(name: str, bad: Sequence[str], env_steps: int) -> None:
         )
 
 
-class Following(Protocol):
-    """A network that follows another."""
-
-    values: Tensor
-
-
-class GradientLearner(ABC):
-    """What SAC, TD3, DDPG and ERL's learner are: an actor and what judges it, learning from a replay of episodes.
-
-    Each makes its networks, sets `actor`, `critic`, `adam`, `targets` and `update`, calls `ready`, and says how it makes the
-    updates that are due (`_learn`) and, if it plays its own episodes, how it explores (`_explored`).
-    """
+class Learner(ABC):
+    """What every learner is: an actor that learns in phases, and can be held and stored."""
 
     NAME: str  # in messages
+    replay: Replay | None = None  # None: it learns from nothing older than its rollout
+    env_steps = 0  # training steps ever
+    # by which a phase sees observations; its replay has them as they were
+    normaliser: Normaliser | None = None
+    # sums over the observations that a phase acted on, float64 [3, o], where they are asked for
+    seen: np.ndarray | None = None
+    _held: tuple[dict[str, np.ndarray], Replay | Held | None] | None = None
+
+    def __init__(self, start: Start, options: Any) -> None:
+        """Take what all have in common; options: the learner's table. Raises NoDevice."""
+        table = start.config.learner
+        torch.set_num_threads(table.threads)
+        self.device = gpu.choose(table)
+        self.device_name = gpu.named(self.device, table.kernels)
+        self.seed, self.options = start.config.seed, options
+
+    @property
+    @abstractmethod
+    def theta(self) -> np.ndarray:
+        """A copy of the actor, float32 [d], in the order of the policy's layout."""
+
+    @abstractmethod
+    def begin(
+        self,
+        env: Env,
+        k: int,
+        episodes: int,
+        steps: int,
+        cut: bool = False,
+        sums: np.ndarray | None = None,
+    ) -> Steps:
+        """Play at least `episodes` whole episodes and `steps` steps in phase k, and learn from them. Raises LearnerNotFinite.
+
+        With `cut`, play exactly `steps` steps; the episode in progress at their end is no complete one. Yields after each step and
+        each part of an update, whether it was one of an update. The phase is a function of the learner at its start and of the
+        address (seed, k), whatever is done between its parts. sums: over observations seen before, by which those of this phase are
+        standardised; `seen` is then the phase's own. None: they are plain.
+        """
+
+    def phase(self, *arguments: Any, **more: Any) -> Phase:
+        """Run `begin` to its end. Raises LearnerNotFinite."""
+        return cooperative.run(self.begin(*arguments, **more))
+
+    def standardise(self, sums: np.ndarray | None) -> None:
+        """See observations by the sums over those before a phase, float64 [3, o], and sum its own; None: see them as they are."""
+        self.normaliser = None if sums is None else Normaliser.of(sums)
+        self.seen = None if sums is None else np.zeros_like(sums)
+
+    @property
+    def stored_replay(self) -> Replay | Held | None:
+        """The replay that belongs to `arrays`: as it is, or as it was at `hold`."""
+        return self._held[1] if self._held else self.replay
+
+    def hold(self) -> None:
+        """Keep the learner and its replay as they are: `arrays` and `stored_replay` stay with them until `release`."""
+        self.release()
+        self._held = self.arrays(), None if self.replay is None else self.replay.hold()
+
+    def release(self) -> None:
+        """Let `arrays` and `stored_replay` be current again."""
+        self._held = None
+        if self.replay is not None:
+            self.replay.release()
+
+    def arrays(self) -> dict[str, np.ndarray]:
+        """Return copies of all that makes the learner but its replay, as it is or as it was at `hold`."""
+        if self._held:
+            return {name: array.copy() for name, array in self._held[0].items()}
+        return {**self._arrays(), "env_steps": np.array(self.env_steps)}
+
+    @abstractmethod
+    def _arrays(self) -> dict[str, np.ndarray]:
+        """Return copies of all that makes the learner but its replay and its steps."""
+
+    def load(self, saved: Mapping[str, np.ndarray]) -> None:
+        """Take over what `arrays` returned. Raises ValueError for another learner's."""
+        self.release()
+        expected = self.arrays().keys()
+        if saved.keys() != expected:
+            raise ValueError(f"learner arrays must be {sorted(expected)}, got {sorted(saved)}")
+        self._load(saved)
+        self.env_steps = int(saved["env_steps"])
+
+    @abstractmethod
+    def _load(self, saved: Mapping[str, np.ndarray]) -> None:
+        """Take over what `_arrays` returned."""
+
+
+class GradientLearner(Learner):
+    """What SAC, TD3, DDPG, ERL's learner and CEM-RL's critic are: an actor and what judges it, learning from a replay of episodes.
+
+    Each makes its networks, sets `actor`, `critic`, `adam`, `targets` and `update`, and calls `ready`.
+    """
+
+    replay: Replay
     actor: Network
-    critic: Any  # all of them; `vector` gives one
+    critic: Critic  # all of them
     adam: dict[str, Adam]  # by name of what it steps
-    targets: Mapping[str, Following]  # networks that follow others, by name
-    update: Any
-    normaliser: Normaliser | None = (
-        None  # by which a phase sees observations; its replay has them as they were
-    )
-    seen: np.ndarray | None = (
-        None  # sums over the observations that a phase acted on, float64 [3, o], where they are asked for
-    )
+    targets: Mapping[str, Network | Critic]  # networks that follow others, by name
+    update: Update
     chunks: Chunks | None = None  # how a GPU makes updates; None: one by one, as a CPU does
-    _held: tuple[dict[str, np.ndarray], Replay | Held] | None = None
 
     def __init__(self, start: Start, options: Any) -> None:
         """Take what all have in common; options: the learner's table."""
+        super().__init__(start, options)
         config, (o, *_, a) = start.config, start.layout.sizes
-        self.device = device(config.learner)
-        self.device_name = gpu.named(self.device, config.learner.kernels)
         self.compiled = self.device.type == "cpu" and config.learner.kernels == "compiled"
-        self.seed, self.options, self._activation = config.seed, options, config.policy.activation
-        self._actions = a
+        self._activation, self._actions = config.policy.activation, a
         self._products = torch.bfloat16 if config.learner.precision == "bf16" else torch.float32
         self.replay = Replay(options.replay_capacity, o, a, start.reserve, start.rows)
-        self.env_steps = 0  # training steps ever
 
     def ready(self) -> None:
         """Take up the way in which the device makes updates.
@@ -104,8 +170,9 @@ class GradientLearner(ABC):
             self.chunks = Chunks(self, gpu.Cuda())
 
     def due(self) -> tuple[Operations, ...]:
-        """Return what the next update is made of."""
-        return self.update.lists
+        """Return what the next update is made of: the actor's part once in update.delay of them."""
+        made, lists = self.adam["critic"].steps + 1, self.update.lists
+        return lists if made % self.update.delay == 0 else lists[:1]
 
     def kept(self) -> list[Tensor]:
         """Return what an update changes and a later one starts from."""
@@ -127,6 +194,12 @@ class GradientLearner(ABC):
             self._products,
         )
 
+    def critics(self, layout: Layout, *members: int) -> tuple[Network, Network]:
+        """Return critics of actions, each drawn for its number, and their targets; layout: of the policy."""
+        o, *hidden, a = layout.sizes
+        sizes = (o + a, *hidden, 1)
+        return self.network(sizes, *members), self.network(sizes, *members)
+
     def actor_network(self, layout: Layout, theta: np.ndarray) -> Network:
         """Return a network that acts, of these parameters."""
         return Network(layout, [theta], self._activation, self.device, self._products)
@@ -140,18 +213,6 @@ class GradientLearner(ABC):
         """Return a copy of the first critic, float32 [d], as judges.py takes it."""
         return self.critic.vector(0)
 
-    def phase(
-        self,
-        env: Env,
-        k: int,
-        episodes: int,
-        steps: int,
-        cut: bool = False,
-        sums: np.ndarray | None = None,
-    ) -> Phase:
-        """Run `begin` to its end. Raises LearnerNotFinite."""
-        return cooperative.run(self.begin(env, k, episodes, steps, cut, sums))
-
     def begin(
         self,
         env: Env,
@@ -161,17 +222,23 @@ class GradientLearner(ABC):
         cut: bool = False,
         sums: np.ndarray | None = None,
     ) -> Steps:
-        """Play at least `episodes` whole episodes and `steps` steps, and learn from them; see `training.begin`.
-
-        sums: over observations seen before, by which those of this phase are standardised; `seen` is then the phase's own.
-        None: they are plain. Raises LearnerNotFinite.
-        """
-        self.normaliser, self.seen = training.sight(sums)
-        phase = yield from training.begin(
-            self, self._action, self._learn, env, k, episodes, steps, cut
-        )
+        """Play episodes into the replay, and make the updates due for their steps; see Learner."""
+        self.standardise(sums)
+        random, first, updates = training.streams(self.seed, k), self.env_steps, 0
+        returns: list[float] = []
+        lengths: list[int] = []  # of those that are finite
+        self.update.start(self.normaliser)
+        for _ in self._play(env, k, random.exploration, episodes, steps, cut, returns, lengths):
+            yield False
+            if self.options.interleaved:
+                updates += yield from self._learn(self.env_steps - 1, random)
+        if not self.options.interleaved:
+            updates = yield from self._learn(first, random)
         self.check_finite()
-        return phase
+        length = float(np.mean(lengths)) if lengths else math.nan
+        means = self.update.means(updates)
+        phase = Phase.summed_up(self.env_steps - first, returns, updates, **means)
+        return replace(phase, episodic_length=length)
 
     def take(
         self,
@@ -179,14 +246,61 @@ class GradientLearner(ABC):
         k: int,
         sums: np.ndarray | None = None,
     ) -> Steps:
-        """Take over episodes that others played, and learn from them; see `training.take`. Raises LearnerNotFinite.
+        """Take over episodes that others played, and learn from them, as `begin` does from its own. Raises LearnerNotFinite.
 
-        sums: as in `begin`.
+        played: of each episode its transitions as rows [n, width], its return (nan: unstable) and its steps.
         """
-        self.normaliser, self.seen = training.sight(sums)
-        phase = yield from training.take(self, self._learn, played, k)
+        self.standardise(sums)
+        random, first = training.streams(self.seed, k), self.env_steps
+        self.update.start(self.normaliser)
+        for rows, _, steps in played:
+            self.replay.add_rows(rows)
+            if self.seen is not None:
+                for observation in rows[:, self.replay.columns.observation]:
+                    count_in(self.seen, observation)
+            self.env_steps += steps
+        updates = yield from self._learn(first, random)
         self.check_finite()
-        return phase
+        returns = [episodic_return for _, episodic_return, _ in played]
+        means = self.update.means(updates)
+        return Phase.summed_up(self.env_steps - first, returns, updates, **means)
+
+    def _play(
+        self, env: Env, k: int, random: np.random.Generator,
+        episodes: int, steps: int, cut: bool, returns: list[float], lengths: list[int],
+    ) -> Iterator[None]:  # fmt: skip
+        """Play the episodes of a phase into the replay; yield after each step, append each episode's return (nan: unstable).
+
+        lengths: get the steps of those whose return is finite.
+        """
+        stop = self.env_steps + steps
+        actor = self.actor.numpy()
+        while self.env_steps < stop or (len(returns) < episodes and not cut):
+            start = training.started(env, self.seed, k, returns, limit=stop)
+            if start is None:
+                continue
+            (_, observation), total, ended, began = start, 0.0, False, self.env_steps
+            while not ended and not (cut and self.env_steps == stop):
+                action = self._action(actor, observation, random)
+                self.env_steps += 1
+                if self.seen is not None:
+                    count_in(self.seen, observation)
+                answer = transition(env, action)
+                if answer is None:
+                    total, ended = math.nan, True
+                else:
+                    next_observation, reward, terminated, truncated = answer
+                    self.replay.add(observation, action, reward, next_observation, terminated)
+                    total += reward
+                    ended = terminated or truncated
+                    observation = next_observation
+                yield
+                if self.options.interleaved:
+                    actor = self.actor.numpy()
+            if ended:
+                returns.append(total)
+                if math.isfinite(total):
+                    lengths.append(self.env_steps - began)
 
     def _action(
         self, actor: list[Layer], observation: np.ndarray, random: np.random.Generator
@@ -205,58 +319,54 @@ class GradientLearner(ABC):
             )
         return action
 
-    @abstractmethod
     def _explored(self, output: np.ndarray, random: np.random.Generator) -> np.ndarray:
-        """Draw an action in [-1, 1], float32 [a], from the actor's output."""
+        """Draw an action in [-1, 1], float32 [a], from the actor's output: by its tanh, without noise of the learner's own."""
+        return np.tanh(output)
 
-    @abstractmethod
+    def _updates_due(self, since: int) -> int:
+        """Count the updates that the training steps after `since` and start_steps call for."""
+        first, rate = self.options.start_steps, self.options.updates_per_step
+        return training.due(rate, max(since, first), max(self.env_steps, first))
+
     def _learn(self, since: int, random: Streams) -> Generator[int, None, int]:
-        """Make the updates due for the training steps after `since`, a part at a time; return their number."""
+        """Make the updates due for the training steps after `since`, a part at a time; return their number.
 
-    @property
-    def stored_replay(self) -> Replay | Held:
-        """The replay that belongs to `arrays`: as it is, or as it was at `hold`."""
-        return self._held[1] if self._held else self.replay
+        There is none before there is a batch.
+        """
+        update = self.update
+        enough = len(self.replay) >= self.options.batch_size
+        updates = self._updates_due(since) if enough else 0
+        if self.chunks:
+            yield from self.chunks.make(updates, random)
+            return updates
+        for _ in range(updates):
+            self.replay.sample(random.sampling, update.rows)
+            if update.drawn is not None:
+                random.update.standard_normal(dtype=np.float32, out=update.noise)
+            due = self.due()
+            update.learn_critic()
+            yield True
+            if len(due) > 1:
+                update.learn_actor()
+            yield True
+        return updates
 
-    def hold(self) -> None:
-        """Keep the learner and its replay as they are: `arrays` and `stored_replay` stay with them until `release`."""
-        self.release()
-        self._held = self.arrays(), self.replay.hold()
-
-    def release(self) -> None:
-        """Let `arrays` and `stored_replay` be current again."""
-        self._held = None
-        self.replay.release()
-
-    def arrays(self) -> dict[str, np.ndarray]:
-        """Return copies of all that makes the learner but its replay, as it is or as it was at `hold`."""
-        if self._held:
-            return {name: array.copy() for name, array in self._held[0].items()}
+    def _arrays(self) -> dict[str, np.ndarray]:
+        """Return copies of all that makes the learner but its replay and its steps."""
         saved = {
             f"{name}_{part}": array
             for name, each in self.adam.items()
             for part, array in each.arrays().items()
         }
-        followers = {
-            name: network.values.cpu().numpy().copy() for name, network in self.targets.items()
-        }
-        return {**saved, **followers, "env_steps": np.array(self.env_steps)}
+        followers = {name: each.values.cpu().numpy().copy() for name, each in self.targets.items()}
+        return {**saved, **followers}
 
-    def load(self, saved: Mapping[str, np.ndarray]) -> None:
-        """Take over what `arrays` returned. Raises ValueError for another learner's."""
-        self.release()
-        check_names(saved, self.arrays())
+    def _load(self, saved: Mapping[str, np.ndarray]) -> None:
+        """Take over what `_arrays` returned."""
         for name, each in self.adam.items():
-            each.load(
-                {
-                    key.removeprefix(f"{name}_"): array
-                    for key, array in saved.items()
-                    if key.startswith(f"{name}_")
-                }
-            )
+            each.load({part: saved[f"{name}_{part}"] for part in each.arrays()})
         for name, network in self.targets.items():
             assign(network.values, saved[name])
-        self.env_steps = int(saved["env_steps"])
 
     def fitting(
         self, saved: Mapping[str, np.ndarray], before: configuration.Config

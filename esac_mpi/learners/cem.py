@@ -9,7 +9,7 @@ Where we differ, or leave a choice:
 - Noise on the target's action is in units of its bounds; the public code's is not scaled.
 """
 
-from collections.abc import Generator, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -32,18 +32,17 @@ class CEM(GradientLearner):
         """Draw the critics."""
         options: Any = start.config.own  # [cem_rl] or [aes_rl]
         super().__init__(start, options)
-        o, *hidden, a = start.layout.sizes
         self.actor = self.actor_network(start.layout, start.theta)
-        self.critic, target = (
-            self.network((o + a, *hidden, 1), CRITIC1, CRITIC2) for _ in range(2)
-        )
-        self.adam = {"critic": Adam(self.critic.values, self.critic.gradient, options.lr_critic)}
+        critic, target = self.critics(start.layout, CRITIC1, CRITIC2)
+        self.critic = critic
+        self.adam = {"critic": Adam(critic.values, critic.gradient, options.lr_critic)}
         self.targets = {"target_critic": target}
         still = Adam(self.actor.values, self.actor.gradient, 0.0)  # it takes no step
         adam = {**self.adam, "actor": still}
-        self.update = Update(Parts(self.actor, self.critic, self.actor, target, adam), self.options)
+        parts = Parts(self.actor, critic, self.actor, target, adam)
+        self.update = Update(parts, options, (options.policy_noise, options.noise_clip))
         self._follow = Operations()
-        self._follow.note(target.values.lerp_, self.critic.values, options.tau)
+        self._follow.note(target.values.lerp_, critic.values, options.tau)
         self._follow.note(target.refresh)
         self.ready()
         # the first critic, float32 [d], as it was after each actor of the last phase
@@ -71,10 +70,8 @@ class CEM(GradientLearner):
             made += updates
             self.taught.append(self.critic_vector())
         self.check_finite()
-        means = (
-            {"critic_loss": self.update.sums[0].item() / (made * self.update.batch)} if made else {}
-        )
-        return Phase(gradient_updates=made, **means)
+        loss = self.update.sums[0].item() / (made * self.update.batch) if made else np.nan
+        return Phase(gradient_updates=made, critic_loss=loss)
 
     def advance(self, transitions: int, steps: int) -> None:
         """Take in transitions that ranks have put into the replay, and count their steps."""
@@ -96,12 +93,3 @@ class CEM(GradientLearner):
     def due(self) -> tuple[Operations, ...]:
         """Return what the next update is made of: the critics' part, and their targets' way after them."""
         return self.update.lists[0], self._follow
-
-    def _explored(self, output: np.ndarray, random: np.random.Generator) -> np.ndarray:
-        """Return tanh of the actor's output, float32 [a]: individuals play without noise."""
-        return np.tanh(output)
-
-    def _learn(self, since: int, random: Streams) -> Generator[int, None, int]:
-        """Make no update but in `teach`."""
-        yield False
-        return 0

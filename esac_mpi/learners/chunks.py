@@ -23,6 +23,7 @@ from esac_mpi.learners.mirror import Mirror
 from esac_mpi.learners.network import Adam, Operations
 from esac_mpi.learners.replay import Replay
 from esac_mpi.learners.training import Streams, streams
+from esac_mpi.learners.updates import Update
 
 CHUNK = 256  # updates that the device is given ahead, at most twice
 SLICE = 16  # of them, that are drawn and launched without a break, as one graph: 1.5 ms of drawing, with 17 numbers an action
@@ -35,7 +36,7 @@ class Learner(Protocol):
 
     replay: Replay
     adam: dict[str, Adam]
-    update: Any  # transitions, drawn, networks
+    update: Update
 
     def due(self) -> Due:
         """Return what the next update is made of."""

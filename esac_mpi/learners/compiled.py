@@ -27,7 +27,7 @@ class CompiledUpdate(Update):
         order = "critic", "actor", "log_temperature"
         self._adams = [parts.adam[name] for name in order if name in parts.adam]
 
-    def learn_critics(self) -> None:
+    def learn_critic(self) -> None:
         """Take the batch; the update is made as a whole."""
         self.transitions.move()
 

@@ -1,138 +1,144 @@
-"""What DDPG, TD3 and ERL's learner share beside what every learner does: how their actors explore, the frame of their updates.
+"""What DDPG, TD3 and ERL's learner share: the frame of their updates, with tanh actors and a target of each network.
 
-What they differ in, the two parts of an update, is whole in ddpg.py, td3.py and erl.py, so that a diff of the first two is the
-papers' difference.
+What they differ in, how a critic sees and which changes an algorithm makes, is in td3.py, ddpg.py and erl.py.
 """
 
-from collections.abc import Generator
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Generic, TypeVar
 
-import numpy as np
 import torch
+from torch import Tensor
 
-from esac_mpi.learners import Start, training
+from esac_mpi.learners import Start, updates
 from esac_mpi.learners.base import GradientLearner
-from esac_mpi.learners.batch import Batch, Upload
-from esac_mpi.learners.network import Adam, Network, Operations, Pass
-from esac_mpi.learners.training import Streams
-from esac_mpi.operators.policy import Normaliser
+from esac_mpi.learners.network import TANH_BACKWARD, Adam, Network, Operations, Pass
+from esac_mpi.learners.updates import Critic
+
+C = TypeVar("C", bound=Critic)
 
 
 @dataclass(frozen=True)
-class Parts:
+class Parts(Generic[C]):
     """What an update changes."""
 
     actor: Network
-    critic: Any  # a Network of all of them, one of DDPG, two of TD3; or ERL's own
+    critic: C  # one of DDPG and ERL, two of TD3
     target_actor: Network  # at first equal to what they follow
-    target_critic: Any
+    target_critic: C
     adam: dict[str, Adam]  # actor, critic
 
-    @property
-    def targets(self) -> dict[str, Any]:
-        """What follows actor and critic, by name."""
-        return {"target_actor": self.target_actor, "target_critic": self.target_critic}
+
+class Deterministic(GradientLearner):
+    """A learner of that kind: each sets its parts by `assemble`."""
+
+    def assemble(
+        self, start: Start, critics: tuple[C, C], lr_actor: float, lr_critic: float
+    ) -> Parts[C]:
+        """Make the initial actor and its target; take critic and target critic, which are equal."""
+        self.actor, target_actor = (self.actor_network(start.layout, start.theta) for _ in range(2))
+        self.critic, target_critic = critics
+        self.adam = {
+            "actor": Adam(self.actor.values, self.actor.gradient, lr_actor),
+            "critic": Adam(self.critic.values, self.critic.gradient, lr_critic),
+        }
+        self.targets = {"target_actor": target_actor, "target_critic": target_critic}
+        return Parts(self.actor, critics[0], target_actor, target_critic, self.adam)
 
 
-def parts(
-    learner: GradientLearner,
-    start: Start,
-    critics: tuple[int, ...],
-    lr_actor: float,
-    lr_critic: float,
-) -> Parts:
-    """Return a learner's parts: the initial actor, critics drawn for their numbers, the target of each."""
-    o, *hidden, a = start.layout.sizes
-    actor, target_actor = (learner.actor_network(start.layout, start.theta) for _ in range(2))
-    critic, target_critic = (learner.network((o + a, *hidden, 1), *critics) for _ in range(2))
-    adam = {
-        "actor": Adam(actor.values, actor.gradient, lr_actor),
-        "critic": Adam(critic.values, critic.gradient, lr_critic),
-    }
-    return Parts(actor, critic, target_actor, target_critic, adam)
+class Update(updates.Update, Generic[C]):
+    """Forward and backward by hand, noted once. tests/learners/test_td3.py and tests/algorithms/test_erl_learner.py hold it against
+    the same formulas with autograd."""
 
-
-def explored(output: np.ndarray, noise: float, random: np.random.Generator) -> np.ndarray:
-    """Return tanh of the actor's output [a] with Gaussian noise of standard deviation `noise`, in [-1, 1]."""
-    gaussian = random.standard_normal(output.size, dtype=np.float32)
-    return np.clip(np.tanh(output) + np.float32(noise) * gaussian, -1, 1)
-
-
-def due(learner: GradientLearner, since: int) -> int:
-    """Return how many updates the training steps after `since` and start_steps call for; none before there is a batch."""
-    options = learner.options
-    if len(learner.replay) < options.batch_size:
-        return 0
-    first = options.start_steps
-    return training.due(options.updates_per_step, max(since, first), max(learner.env_steps, first))
-
-
-def learn(learner: GradientLearner, since: int, random: Streams) -> Generator[int, None, int]:
-    """Make the updates that are due for the training steps after `since`, without noise or delay; return their number."""
-    updates = due(learner, since)
-    if learner.chunks:
-        yield from learner.chunks.make(updates, random)
-        return updates
-    for _ in range(updates):
-        learner.replay.sample(random.sampling, learner.update.rows)
-        learner.update.learn_critic()
-        yield True
-        learner.update.learn_actor()
-        yield True
-    return updates
-
-
-class Update:
-    """The frame of an update, and its buffers, for batches of options.batch_size transitions.
-
-    Before it, `rows` takes the transitions (batch.py). An update is `learn_critic` and then `learn_actor`: what an algorithm has
-    noted in `_critic` and in `_actor`.
-    """
-
-    drawn: Upload | None = None  # noise, where it takes any
-
-    def __init__(self, parts: Parts, options: Any) -> None:
+    def __init__(self, parts: Parts[C], options: Any) -> None:
         """options: the learner's table."""
+        o, *_, a = parts.actor.layout.sizes
+        like = parts.actor.values
+        # measured: squared errors of the critics, Q of the actor's own actions
+        super().__init__(like, options.batch_size, o, a, measured=2)
         self.parts, self.options = parts, options
-        (o, *_, a), like, batch = parts.actor.layout.sizes, parts.actor.values, options.batch_size
-        self.batch, self.transitions = batch, Batch(like, batch, o, a)
-        self.rows = self.transitions.rows
-        # over the batch: squared errors of the critics, Q of the actor's own actions
-        self.batch_sums = like.new_zeros(2)
-        # of `batch_sums`, over updates
-        self.sums = torch.zeros(2, dtype=torch.float64, device=like.device)
-        self._action, self._actor_pass = like.new_empty(batch, a), Pass(parts.actor, batch)
+        self._action, self._actor_pass = (
+            like.new_empty(self.batch, a),
+            Pass(parts.actor, self.batch),
+        )
         self.networks = parts.actor, parts.critic, parts.target_actor, parts.target_critic
-        self.lists = self._critic, self._actor = Operations(), Operations()
 
-    def start(self, normaliser: Normaliser | None = None) -> None:
-        """Forget what was measured; follow parameters that were changed from outside; see observations by the normaliser."""
-        self.sums.zero_()
-        self.transitions.standardise(normaliser)
-        for network in self.networks:
-            network.refresh()
+    def _note(self) -> None:
+        """Note both parts, once all buffers are there."""
+        self._note_critic(self._critic)
+        self._note_actor(self._actor)
 
-    def learn_critic(self) -> None:
-        """Take the batch and make the first part of an update."""
-        self.transitions.move()
-        self._critic.run()
+    def _note_critic(self, do: Operations) -> None:
+        parts, batch = self.parts, self.transitions
+        mean = self._actor_pass.forward(do, parts.target_actor, batch.next_observation)
+        do.note(torch.tanh, mean, out=self._action)
+        q = self._following_q(do)
+        backup, one = torch.empty_like(batch.reward), torch.ones_like(batch.reward)
+        # only termination ends the sum of rewards
+        do.note(torch.sub, one, batch.terminated, out=backup)
+        # y of Algorithm 1
+        do.note(torch.addcmul, batch.reward, backup, q, value=self.options.gamma, out=backup)
 
-    def learn_actor(self) -> None:
-        """Make the second part of an update: actor and targets."""
-        self._actor.run()
+        error = self._taken_q(do)
+        do.note(error[..., 0].sub_, backup)
+        do.note(torch.dot, error.view(-1), error.view(-1), out=self.batch_sums[0])
+        do.note(error.mul_, 2 / self.batch)
+        self._critic_backward(do, error)
+        self._note_step(do, "critic")
+        do.note(self.sums[0].add_, self.batch_sums[0])
 
-    def note_targets(self, do: Operations) -> None:
-        """Note the targets' way after what they follow."""
-        parts = self.parts
-        pairs = (parts.target_actor, parts.actor), (parts.target_critic, parts.critic)
-        for target, network in pairs:
+    def _note_actor(self, do: Operations) -> None:
+        parts, batch = self.parts, self.transitions
+        mean = self._actor_pass.forward(do, parts.actor, batch.observation)
+        do.note(torch.tanh, mean, out=self._action)
+        q = self._own_q(do)
+        do.note(torch.sum, q[:, 0], 0, out=self.batch_sums[1])
+
+        delta = torch.full_like(q, -1 / self.batch)  # the loss is minus the mean of Q
+        by_action = self._by_action(do, delta)
+        do.note(TANH_BACKWARD, by_action, self._action, grad_input=by_action)
+        self._actor_pass.backward(do, parts.actor, batch.observation, by_action)
+        self._note_step(do, "actor")
+        for target, network in (
+            (parts.target_actor, parts.actor),
+            (parts.target_critic, parts.critic),
+        ):
             do.note(target.values.lerp_, network.values, self.options.tau)
             do.note(target.refresh)
+        do.note(self.sums[1].add_, self.batch_sums[1])
+
+    def _note_step(self, do: Operations, name: str) -> None:
+        """Note a step of the actor or the critic against its gradient."""
+        do.step(self.parts.adam[name])
+        do.note(getattr(self.parts, name).refresh)
+
+    def _following_q(self, do: Operations) -> Tensor:
+        """Note Q of the target critic for the next observations and the target's action, which may be changed; [batch]."""
+        raise NotImplementedError
+
+    def _taken_q(self, do: Operations) -> Tensor:
+        """Note Q of the critic for the transitions, [..., batch, 1]."""
+        raise NotImplementedError
+
+    def _critic_backward(self, do: Operations, error: Tensor) -> None:
+        """Note the critic's gradient, given that by Q of the transitions."""
+        raise NotImplementedError
+
+    def _own_q(self, do: Operations) -> Tensor:
+        """Note Q of the actor's own actions, [batch, 1]."""
+        raise NotImplementedError
+
+    def _by_action(self, do: Operations, delta: Tensor) -> Tensor:
+        """Note the gradient by these actions, given that by their Q."""
+        raise NotImplementedError
 
     def means(self, updates: int) -> dict[str, float]:
         """Return the means of what `updates` updates measured; nothing if there was none."""
         if not updates:
             return {}
-        critic_loss, mean_q = (self.sums / (updates * self.batch)).tolist()
-        return {"critic_loss": critic_loss, "mean_q": mean_q, "actor_loss": -mean_q}
+        made = self.parts.adam["critic"].steps
+        actors = made // self.delay - (made - updates) // self.delay
+        means = {"critic_loss": self.sums[0].item() / (updates * self.batch)}
+        if actors:
+            means["mean_q"] = self.sums[1].item() / (actors * self.batch)
+            means["actor_loss"] = -means["mean_q"]
+        return means

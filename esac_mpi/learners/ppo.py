@@ -31,13 +31,14 @@ from stable_baselines3.common.utils import set_random_seed
 
 from esac_mpi.config import Config
 from esac_mpi.envs import Env, spaces, transition
-from esac_mpi.host import cooperative, log
+from esac_mpi.host import log
 from esac_mpi.learners import Start, base, gpu, training
+from esac_mpi.learners.base import Learner
 from esac_mpi.learners.network import assign
 from esac_mpi.learners.ppo_rollout import Episode, RewardScale, Row
 from esac_mpi.operators.kernels import count_in
 from esac_mpi.operators.noise import Purpose, integer
-from esac_mpi.operators.policy import LOGIT_SCALE, Layout, Normaliser
+from esac_mpi.operators.policy import LOGIT_SCALE, Layout
 from esac_mpi.play.learner_phases import Phase, Steps
 
 WEIGHTS = 19  # which network initial weights are drawn for
@@ -49,25 +50,17 @@ LOSSES = {
 }  # Phase's name: SB3's
 
 
-class PPO:
+class PPO(Learner):
     """The PPO learner: the library's policy and Adam, the episode in progress and the count of training steps."""
 
     NAME = "PPO"
-    replay = stored_replay = None  # it learns from nothing older than its rollout
     _episode: Episode | None = None  # in progress
-    normaliser: Normaliser | None = None  # by which a phase sees observations
-    seen: np.ndarray | None = (
-        None  # sums over the observations that a phase acted on, float64 [3, o], where they are asked for
-    )
-    _held: dict[str, np.ndarray] | None = None
 
     def __init__(self, start: Start) -> None:
         """Draw the weights, but the initial actor's where that is not zeros; the reserve says nothing here."""
         config, layout, discrete = start.config, start.layout, start.discrete
-        self.device = base.device(config.learner)
-        self.device_name = gpu.named(self.device)
-        self.seed, self.options = config.seed, config.ppo
-        self.env_steps = 0  # training steps ever
+        super().__init__(start, config.ppo)
+        self.device_name = gpu.named(self.device)  # without kernels of ours
         self._rewards = RewardScale() if config.ppo.reward_normalisation else None
         self._argmax = discrete and config.ppo.action == "gaussian_argmax"
         self._categorical = discrete and not self._argmax
@@ -136,18 +129,6 @@ class PPO:
         """Minibatches ever learned from: Adam's steps."""
         return _steps(self._model.policy.optimizer, self._parts["actor"])
 
-    def phase(
-        self,
-        env: Env,
-        k: int,
-        episodes: int,
-        steps: int,
-        cut: bool = False,
-        sums: np.ndarray | None = None,
-    ) -> Phase:
-        """Run `begin` to its end. Raises LearnerNotFinite."""
-        return cooperative.run(self.begin(env, k, episodes, steps, cut, sums))
-
     def begin(
         self,
         env: Env,
@@ -160,11 +141,9 @@ class PPO:
         """Take exactly `steps` steps, whatever `episodes` and `cut` say, and learn from them; yield after each step and epoch.
 
         The episode in progress carries on, also into the next phase: between phases `env` is the learner's alone. In another
-        environment its steps so far are played again. The phase is a function of the learner at its start and of the address
-        (seed, k). sums: over observations seen before, by which those of this phase are standardised; `seen` is then the phase's
-        own. None: they are plain. Raises LearnerNotFinite.
+        environment its steps so far are played again. See Learner.
         """
-        self.normaliser, self.seen = training.sight(sums)
+        self.standardise(sums)
         returns: list[float] = []
         before, losses = self.updates, []
         try:
@@ -317,19 +296,8 @@ class PPO:
         buffer.compute_returns_and_advantage(last, np.array([episode is None]))
         return buffer
 
-    def hold(self) -> None:
-        """Keep the learner as it is: `arrays` stays with that until `release`."""
-        self._held = None
-        self._held = self.arrays()
-
-    def release(self) -> None:
-        """Let `arrays` be current again."""
-        self._held = None
-
-    def arrays(self) -> dict[str, np.ndarray]:
-        """Return copies of all that makes the learner, as it is or as it was at `hold`."""
-        if self._held is not None:
-            return {name: array.copy() for name, array in self._held.items()}
+    def _arrays(self) -> dict[str, np.ndarray]:
+        """Return copies of all that makes the learner but its steps."""
         saved, optimizer = {}, self._model.policy.optimizer
         for name, part in self._parts.items():
             saved[f"{name}_values"] = _flat(part)
@@ -345,12 +313,10 @@ class PPO:
         saved["episode_actions"] = np.array(
             [] if episode is None else episode.actions, np.float32
         ).reshape(-1, size)
-        return {**saved, "env_steps": np.array(self.env_steps)}
+        return saved
 
-    def load(self, saved: Mapping[str, np.ndarray]) -> None:
-        """Take over what `arrays` returned. Raises ValueError for another learner's."""
-        self.release()
-        base.check_names(saved, self.arrays())
+    def _load(self, saved: Mapping[str, np.ndarray]) -> None:
+        """Take over what `_arrays` returned."""
         optimizer = self._model.policy.optimizer
         for name, part in self._parts.items():
             _fill([p.data for p in part], saved[f"{name}_values"])
@@ -372,7 +338,6 @@ class PPO:
         self._episode = (
             None if seed < 0 else Episode(seed, actions=[action.copy() for action in actions])
         )
-        self.env_steps = int(saved["env_steps"])
 
     def fitting(self, saved: Mapping[str, np.ndarray], before: Config) -> dict[str, np.ndarray]:
         """Return what `load` takes of another run's PPO, but its episode and a spread that was set anew. Raises ValueError."""

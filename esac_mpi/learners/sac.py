@@ -13,7 +13,7 @@ Where we differ, or the sources leave a choice:
 - Updates follow the whole collection; `interleaved` makes them step by step, as the public code does.
 """
 
-from collections.abc import Generator, Mapping
+from collections.abc import Mapping
 
 import numpy as np
 import torch
@@ -25,7 +25,6 @@ from esac_mpi.learners.base import GradientLearner
 from esac_mpi.learners.compiled import CompiledUpdate
 from esac_mpi.learners.network import Adam, Network
 from esac_mpi.learners.sac_update import LOG_STD_MAX, LOG_STD_MIN, Parts, Update
-from esac_mpi.learners.training import Streams
 from esac_mpi.operators.policy import Layout
 
 # which network initial weights are drawn for
@@ -52,13 +51,14 @@ class SAC(GradientLearner):
             Layout((o, *hidden, 2 * a), layout.layer_norm, layout.linear), actor
         )
         critic, value = ((o + a, *hidden, 1), CRITIC1, CRITIC2), ((o, *hidden, 1), VALUE)
-        self.critic = self.network(*critic)  # both of them: outputs are [2, batch, 1]
+        # both of them: outputs are [2, batch, 1]
+        self.critic = critics = self.network(*critic)
         self.value = self.network(*value) if config.sac.value_network else None
         # at first equal to the one it follows
         self.target = self.network(*(value if self.value else critic))
         self.targets = {"target": self.target}
         self.temperature = torch.tensor(config.sac.temperature, device=self.device)
-        self.adam = {"actor": self._adam(self.actor), "critic": self._adam(self.critic)}
+        self.adam = {"actor": self._adam(self.actor), "critic": self._adam(critics)}
         if self.value:
             self.adam["value"] = self._adam(self.value)
         if config.sac.automatic_temperature:
@@ -67,7 +67,7 @@ class SAC(GradientLearner):
                 log_temperature, torch.zeros_like(log_temperature), config.sac.lr_sac
             )
             self.temperature = log_temperature.exp()  # the same bits as after a restart
-        parts = Parts(self.actor, self.critic, self.value, self.target, self.temperature, self.adam)
+        parts = Parts(self.actor, critics, self.value, self.target, self.temperature, self.adam)
         self.update = (
             CompiledUpdate(parts, config.sac) if self.compiled else Update(parts, config.sac)
         )
@@ -87,27 +87,13 @@ class SAC(GradientLearner):
             mean + np.exp(np.maximum(np.minimum(log_std, LOG_STD_MAX), LOG_STD_MIN)) * noise
         )
 
-    def _learn(self, since: int, random: Streams) -> Generator[int, None, int]:
-        """Make the updates due for the training steps after `since`; return their number."""
-        update = self.update
-        if len(self.replay) < self.options.batch_size:
-            return 0
-        updates = training.due(self.options.updates_per_step, since, self.env_steps)
-        if self.chunks:
-            yield from self.chunks.make(updates, random)
-            return updates
-        for _ in range(updates):
-            self.replay.sample(random.sampling, update.rows)
-            random.update.standard_normal(dtype=np.float32, out=update.noise)
-            update.learn_critics()
-            yield True
-            update.learn_actor()
-            yield True
-        return updates
+    def _updates_due(self, since: int) -> int:
+        """Count the updates that the training steps after `since` call for."""
+        return training.due(self.options.updates_per_step, since, self.env_steps)
 
-    def load(self, saved: Mapping[str, np.ndarray]) -> None:
-        """Take over what `arrays` returned. Raises ValueError for another learner's."""
-        super().load(saved)
+    def _load(self, saved: Mapping[str, np.ndarray]) -> None:
+        """Take over what `arrays` returned, and the temperature by its logarithm."""
+        super()._load(saved)
         if "log_temperature" in self.adam:
             torch.exp(self.adam["log_temperature"].values, out=self.temperature)
 

@@ -17,9 +17,8 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from esac_mpi import config
-from esac_mpi.learners.batch import Batch, Upload
+from esac_mpi.learners import updates
 from esac_mpi.learners.network import TANH_BACKWARD, Adam, Network, Operations, Pass
-from esac_mpi.operators.policy import Normaliser
 
 LOG_STD_MIN, LOG_STD_MAX = -20.0, 2.0  # public code of 2018a
 STATISTICS = ("critic_loss", "actor_loss", "value_loss", "mean_q", "temperature", "entropy")
@@ -37,30 +36,21 @@ class Parts:
     adam: dict[str, Adam]  # by name of the network; log_temperature if the temperature is tuned
 
 
-class Update:
+class Update(updates.Update):
     """An update and its buffers, for batches of options.batch_size transitions.
 
-    An update is `learn_critics` and then `learn_actor`. Before it, `rows` [batch, width] takes the transitions (batch.py) and
-    `noise` [2, batch, a] standard normal numbers; both float32, on the host. Where a first axis has length 2, 0 is the action
-    that targets are made of (at the next observation; for a value network at the observation), 1 the action that the actor
-    learns from.
+    `noise` is [2, batch, a]. Where a first axis has length 2, 0 is the action that targets are made of (at the next observation;
+    for a value network at the observation), 1 the action that the actor learns from.
     """
 
     def __init__(self, parts: Parts, options: config.SAC) -> None:
-        self.parts, self.options = parts, options
         o = parts.actor.layout.sizes[0]
         a = parts.actor.layout.sizes[-1] // 2
-        batch = options.batch_size
-        self.batch, self.actions = batch, a
-        like = parts.actor.values
-        self.transitions, self.drawn = Batch(like, batch, o, a), Upload(like, 2, batch, a)
-        self.rows = self.transitions.rows
-        self.noise = self.drawn.host
-        self._noise = self.drawn.tensor
-        # of `batch_sums`, over updates
-        self.sums = torch.zeros(len(STATISTICS), dtype=torch.float64, device=like.device)
-        # over the batch, before the factors of `means`
-        self.batch_sums = like.new_zeros(len(STATISTICS))
+        batch, like = options.batch_size, parts.actor.values
+        # `batch_sums` are before the factors of `means`
+        super().__init__(like, batch, o, a, len(STATISTICS))
+        self.parts, self.options, self.actions = parts, options, a
+        self._noise = self.take_noise(2, batch, a)
 
         observation = self.transitions.observation
         next_observation = self.transitions.next_observation
@@ -85,26 +75,8 @@ class Update:
         self._one = like.new_tensor(1.0)
         self._log = dict(zip(STATISTICS, self.batch_sums, strict=True))
         self.networks = [n for n in (parts.actor, parts.critic, parts.value, parts.target) if n]
-        self.lists = self._critics, self._actor = Operations(), Operations()
-        self._note_critics(self._critics)
+        self._note_critics(self._critic)
         self._note_actor(self._actor)
-
-    def start(self, normaliser: Normaliser | None = None) -> None:
-        """Forget what was measured; follow parameters that were changed from outside; see observations by the normaliser."""
-        self.sums.zero_()
-        self.transitions.standardise(normaliser)
-        for network in self.networks:
-            network.refresh()
-
-    def learn_critics(self) -> None:
-        """Take the batch and make the first part of an update: the value network, if there is one, and the critics."""
-        self.transitions.move()
-        self.drawn.move()
-        self._critics.run()
-
-    def learn_actor(self) -> None:
-        """Make the second part of an update: actor, temperature and target; add what both parts measured to `sums`."""
-        self._actor.run()
 
     def means(self, updates: int) -> dict[str, float]:
         """Return the means of what `updates` updates measured; nothing if there was none."""

@@ -10,156 +10,123 @@ Where we differ, or leave a choice:
 - Time limits are truncations: they bootstrap. So does the cut at the end of a phase.
 """
 
-from collections.abc import Generator
+from typing import Any
 
 import numpy as np
 import torch
+from torch import Tensor
 
-from esac_mpi import config as configuration
 from esac_mpi.learners import Start, deterministic
-from esac_mpi.learners.base import GradientLearner
-from esac_mpi.learners.batch import Upload
-from esac_mpi.learners.deterministic import Parts
-from esac_mpi.learners.network import TANH_BACKWARD, Operations, Pass
-from esac_mpi.learners.training import Streams
+from esac_mpi.learners.deterministic import Deterministic, Parts
+from esac_mpi.learners.network import Network, Operations, Pass
 
 CRITIC1, CRITIC2 = 17, 18  # which network initial weights are drawn for
 
 
-class TD3(GradientLearner):
+class TD3(Deterministic):
     """The TD3 learner: networks, Adam, replay and its count of training steps."""
 
     NAME = "TD3"
 
     def __init__(self, start: Start) -> None:
         """Take the initial actor; draw the critics."""
-        super().__init__(start, start.config.td3)
-        parts = deterministic.parts(
-            self, start, (CRITIC1, CRITIC2), self.options.lr_td3, self.options.lr_td3
-        )
-        self.actor = parts.actor
-        self.critic = parts.critic
-        self.adam = parts.adam
-        self.targets = parts.targets
-        self.update = Update(parts, self.options)
+        options = start.config.td3
+        super().__init__(start, options)
+        critics = self.critics(start.layout, CRITIC1, CRITIC2)
+        parts = self.assemble(start, critics, options.lr_td3, options.lr_td3)
+        smoothing = options.policy_noise, options.noise_clip
+        self.update = Update(parts, options, smoothing, delay=options.policy_delay)
         self.ready()
 
-    def due(self) -> tuple[Operations, ...]:
-        """Return what the next update is made of: the actor's part once in policy_delay of them."""
-        made = self.adam["critic"].steps + 1
-        return self.update.lists if made % self.options.policy_delay == 0 else self.update.lists[:1]
-
     def _explored(self, output: np.ndarray, random: np.random.Generator) -> np.ndarray:
-        """Draw an action in [-1, 1], float32 [a]: tanh of the actor's output, with Gaussian noise."""
-        return deterministic.explored(output, self.options.exploration_noise, random)
-
-    def _learn(self, since: int, random: Streams) -> Generator[int, None, int]:
-        """Make the updates due for the training steps after `since` and start_steps; return their number."""
-        updates = deterministic.due(self, since)
-        if self.chunks:
-            yield from self.chunks.make(updates, random)
-            return updates
-        for _ in range(updates):
-            self.replay.sample(random.sampling, self.update.rows)
-            random.update.standard_normal(dtype=np.float32, out=self.update.noise)
-            self.update.learn_critic()
-            yield True
-            if self.adam["critic"].steps % self.options.policy_delay == 0:
-                self.update.learn_actor()
-            yield True
-        return updates
+        """Draw an action in [-1, 1], float32 [a], from the actor's output."""
+        return explored(output, self.options.exploration_noise, random)
 
 
-class Update(deterministic.Update):
-    """An update and its buffers, for batches of options.batch_size transitions.
+def explored(output: np.ndarray, noise: float, random: np.random.Generator) -> np.ndarray:
+    """Draw tanh of the actor's output [a] with Gaussian noise of standard deviation `noise`, in [-1, 1]."""
+    gaussian = random.standard_normal(output.size, dtype=np.float32)
+    return np.clip(np.tanh(output) + np.float32(noise) * gaussian, -1, 1)
 
-    Before it, `rows` takes the transitions (batch.py) and `noise` [batch, a] standard normal numbers, on the host. An
-    update is `learn_critic` and, in one of policy_delay of them, `learn_actor`: forward and backward by hand, noted once
-    (network.py). tests/learners/test_td3.py holds it against the same formulas with autograd.
+
+class Update(deterministic.Update[Network]):
+    """The update of TD3, and without its three changes of DDPG: twin critics, noise on the target's action, delay.
+
+    The critic sees observation and action side by side; `noise` is [batch, a].
     """
 
-    drawn: Upload
-
-    def __init__(self, parts: Parts, options: configuration.TD3) -> None:
+    def __init__(
+        self,
+        parts: Parts[Network],
+        options: Any,
+        smoothing: tuple[float, float] | None = None,
+        delay: int = 1,
+        weight_decay: float | None = None,
+    ) -> None:
+        """smoothing: standard deviation and bound of the noise. weight_decay: of the critic."""
         super().__init__(parts, options)
         (o, *_, a), like = parts.actor.layout.sizes, parts.actor.values
-        self.drawn = Upload(like, self.batch, a)
-        self.noise = self.drawn.host
+        self.delay, self._smoothing, self._weight_decay = delay, smoothing, weight_decay
+        if smoothing is not None:
+            self.take_noise(self.batch, a)
         # observation, or the next one, and the actor's action
         self._own, self._following = like.new_empty(2, self.batch, o + a)
-        self._first = parts.critic.member(0)
+        self._first = parts.critic if parts.critic.members == 1 else parts.critic.member(0)
         self._critic_pass = Pass(parts.critic, self.batch)
         self._first_pass = Pass(self._first, self.batch)
-        self._note_critic(self._critic)
-        self._note_actor(self._actor)
+        self._note()
 
-    def learn_critic(self) -> None:
-        """Take the batch and the noise, and make the first part of an update."""
-        self.drawn.move()
-        super().learn_critic()
+    def _of_each(self, seen: Tensor) -> Tensor:
+        """What each of the critics sees."""
+        members = self.parts.critic.members
+        return seen if members == 1 else seen.expand(members, self.batch, -1)
 
-    def means(self, updates: int) -> dict[str, float]:
-        """Return the means of what `updates` updates measured; nothing if there was none."""
-        if not updates:
-            return {}
-        delay, made = self.options.policy_delay, self.parts.adam["critic"].steps
-        actors = made // delay - (made - updates) // delay
-        means = {"critic_loss": self.sums[0].item() / (updates * self.batch)}
-        if actors:
-            means["mean_q"] = self.sums[1].item() / (actors * self.batch)
-            means["actor_loss"] = -means["mean_q"]
-        return means
-
-    def _note_critic(self, do: Operations) -> None:
-        parts, options, batch = self.parts, self.options, self.transitions
-        o = batch.observation.shape[1]
-        mean = self._actor_pass.forward(do, parts.target_actor, batch.next_observation)
-        do.note(torch.tanh, mean, out=self._action)
-        smoothing = torch.empty_like(self._action)
-        do.note(torch.mul, self.drawn.tensor, options.policy_noise, out=smoothing)
-        do.note(smoothing.clamp_, -options.noise_clip, options.noise_clip)
-        do.note(self._action.add_, smoothing)
-        do.note(self._action.clamp_, -1, 1)
-        do.note(self._following[:, :o].copy_, batch.next_observation)
+    def _following_q(self, do: Operations) -> Tensor:
+        """Note the lesser Q of the target critics for the next observations and the target's action, smoothed."""
+        parts, o = self.parts, self.transitions.observation.shape[1]
+        if self.drawn is not None and self._smoothing is not None:
+            std, limit = self._smoothing
+            smoothing = torch.empty_like(self._action)
+            do.note(torch.mul, self.drawn.tensor, std, out=smoothing)
+            do.note(smoothing.clamp_, -limit, limit)
+            do.note(self._action.add_, smoothing)
+            do.note(self._action.clamp_, -1, 1)
+        do.note(self._following[:, :o].copy_, self.transitions.next_observation)
         do.note(self._following[:, o:].copy_, self._action)
-        pair, taken = (x.expand(2, self.batch, -1) for x in (self._following, batch.taken))
-        q = self._critic_pass.forward(do, parts.target_critic, pair)[..., 0]
-        lesser, backup, one = (torch.ones_like(batch.reward) for _ in range(3))
+        seen = self._of_each(self._following)
+        q = self._critic_pass.forward(do, parts.target_critic, seen)[..., 0]
+        if parts.critic.members == 1:
+            return q
+        lesser = torch.empty_like(self.transitions.reward)
         do.note(torch.minimum, q[0], q[1], out=lesser)
-        # only termination ends the sum of rewards
-        do.note(torch.sub, one, batch.terminated, out=backup)
-        # y of Algorithm 1
-        do.note(torch.addcmul, batch.reward, backup, lesser, value=options.gamma, out=backup)
+        return lesser
 
-        error = self._critic_pass.forward(do, parts.critic, taken)
-        do.note(error[..., 0].sub_, backup)
-        do.note(torch.dot, error.view(-1), error.view(-1), out=self.batch_sums[0])
-        do.note(error.mul_, 2 / self.batch)
-        self._critic_pass.backward(do, parts.critic, taken, error)
-        do.step(parts.adam["critic"])
-        do.note(parts.critic.refresh)
-        do.note(self.sums[0].add_, self.batch_sums[0])
+    def _taken_q(self, do: Operations) -> Tensor:
+        """Note Q of the critics for the transitions."""
+        seen = self._of_each(self.transitions.taken)
+        return self._critic_pass.forward(do, self.parts.critic, seen)
 
-    def _note_actor(self, do: Operations) -> None:
-        parts, batch = self.parts, self.transitions
-        o, a = batch.observation.shape[1], self._action.shape[1]
-        mean = self._actor_pass.forward(do, parts.actor, batch.observation)
-        do.note(torch.tanh, mean, out=self._action)
-        do.note(self._own[:, :o].copy_, batch.observation)
+    def _critic_backward(self, do: Operations, error: Tensor) -> None:
+        """Note the critics' gradient, and what decay adds to it."""
+        critic = self.parts.critic
+        self._critic_pass.backward(do, critic, self._of_each(self.transitions.taken), error)
+        if self._weight_decay is not None:
+            do.note(critic.gradient.add_, critic.values, alpha=self._weight_decay)
+
+    def _own_q(self, do: Operations) -> Tensor:
+        """Note Q of the actor's own actions, by the first critic."""
+        o = self.transitions.observation.shape[1]
+        do.note(self._own[:, :o].copy_, self.transitions.observation)
         do.note(self._own[:, o:].copy_, self._action)
-        q = self._first_pass.forward(do, self._first, self._own)
-        do.note(torch.sum, q[:, 0], 0, out=self.batch_sums[1])
+        return self._first_pass.forward(do, self._first, self._own)
 
-        delta = torch.full_like(q, -1 / self.batch)  # the loss is minus the mean of Q1
+    def _by_action(self, do: Operations, delta: Tensor) -> Tensor:
+        """Note the gradient by these actions."""
         first = self._first_pass.inputs_backward(do, self._first, delta)
         # [a, hidden]: from the first layer's sums back to the action
-        to_action = self._first.layers[0][0][-a:]
-        by_action, by_mean = first.new_empty(a, self.batch), torch.empty_like(self._action)
-        do.note(torch.mm, to_action, first.mT, out=by_action)
-        do.note(by_mean.copy_, by_action.mT)
-        do.note(TANH_BACKWARD, by_mean, self._action, grad_input=by_mean)
-        self._actor_pass.backward(do, parts.actor, batch.observation, by_mean)
-        do.step(parts.adam["actor"])
-        do.note(parts.actor.refresh)
-        self.note_targets(do)
-        do.note(self.sums[1].add_, self.batch_sums[1])
+        to_action = self._first.layers[0][0][-self._action.shape[1] :]
+        wide = first.new_empty(len(to_action), self.batch)  # many times faster than tall
+        by_action = torch.empty_like(self._action)
+        do.note(torch.mm, to_action, first.mT, out=wide)
+        do.note(by_action.copy_, wide.mT)
+        return by_action

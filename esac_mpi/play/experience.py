@@ -42,6 +42,11 @@ class Experience:
     rows: Callable[[int], np.ndarray]
     timing: Row  # busy_seconds [ranks], member_seconds and member_expected [n], seconds_wait
 
+    def episodes(self) -> list[tuple[np.ndarray, float, int]]:
+        """List copies of transitions, return and steps of each actor's one episode, as a learner takes them over."""
+        about = zip(self.returns.tolist(), self.lengths.tolist(), strict=True)
+        return [(self.rows(i).copy(), *episode) for i, episode in enumerate(about)]
+
 
 @dataclass(frozen=True)
 class Crew:

@@ -12,12 +12,9 @@ from esac_mpi.comm.contracts import World
 from esac_mpi.envs import LARGEST, Env, UnstablePhysics, finite, transition
 from esac_mpi.host import cooperative
 from esac_mpi.host.stop import EndsRun
-from esac_mpi.operators.noise import Purpose, generator, integer
+from esac_mpi.operators.noise import Purpose, integer
 from esac_mpi.operators.policy import Policy
-from esac_mpi.play.transitions import joined, packed, packed_size, unpacked, width
-
-# transitions [n, width], return and steps of each episode
-Collected = list[tuple[np.ndarray, float, int]]
+from esac_mpi.play.transitions import joined, width
 
 SLICE = 64  # steps of an episode between two turns of other work, at most
 
@@ -180,44 +177,6 @@ def exploring(
             yield length
             turn.begin()
     return np.vstack(rows), Episode(total, length)
-
-
-def collect(
-    world: World, env: Env, mean: Policy, episodes: int, seed: int, k: int, noise: float | None
-) -> tuple[Collected, np.ndarray]:
-    """Play `episodes` episodes with exploration, spread over the ranks: `mean` with Gaussian noise, or uniform actions (None).
-
-    mean: a policy with outputs in [-1, 1]. Returns transitions as `explore` has them, return and steps of each episode, on rank 0
-    alone and until the next `collect`; and each rank's busy time [s].
-    """
-    numbers = width(env.observation_size, env.action_size)
-    board = collection_board(episodes, env.horizon, numbers)
-
-    def work(i: int) -> np.ndarray:
-        random = generator(seed, Purpose.LEARNER, k, block=i)
-
-        def act(observation: np.ndarray) -> np.ndarray:
-            if noise is None:
-                return random.uniform(-1.0, 1.0, env.action_size).astype(np.float32)
-            gaussian = random.standard_normal(env.action_size, dtype=np.float32)
-            return np.clip(mean(observation) + np.float32(noise) * gaussian, -1, 1)
-
-        with noted(f"in the training episodes of generation {k}, episode {i}"):
-            rows, episode = explore(env, act, integer(seed, Purpose.LEARNER_EPISODE, k, block=i))
-        return np.concatenate(
-            [[episode.episodic_return, episode.episodic_length], packed(rows, env.horizon)]
-        )
-
-    table, busy = world.map(work, board.rows, board.columns, bulk=board.bulk)
-    return [
-        (unpacked(row[2:], numbers), float(row[0]), int(row[1])) for row in table if world.leads
-    ], busy
-
-
-def collection_board(episodes: int, horizon: int, width: int) -> Board:
-    """Return the shape of what `collect` puts together: return, steps and transitions of each episode."""
-    packed = packed_size(horizon, width)
-    return Board(episodes, 2 + packed, packed)
 
 
 def evaluate_policies(

@@ -81,12 +81,7 @@ def test_individuals_learn_from_the_critic_and_play_as_what_they_have_become(wor
     other.load(before)
     kept = other.learner.replay.rows(0, other.learner.replay.added)["observation"]
     gaussian = Gaussian(small.state.mean.copy(), small.state.variance.copy())
-    z = np.stack(
-        [
-            cem.individual(now, i, np.empty_like(gaussian.mean))
-            for i in range(6)
-        ]
-    )
+    z = np.stack([cem.individual(now, i, np.empty_like(gaussian.mean)) for i in range(6)])
     updates = round(0.3 * small.state.last_steps) // 3, round(0.2 * small.state.last_steps)
     phase = cooperative.run(other.learner.teach(list(z[:3]), updates[0], 4))
     for i in range(3):

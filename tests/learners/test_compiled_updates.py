@@ -92,7 +92,7 @@ def test_numbers_that_are_not_finite_stay_so():
     sac = in_c()
     fill(sac)
     sac.update.rows[3, sac.replay.columns.reward] = np.nan
-    sac.update.learn_critics()
+    sac.update.learn_critic()
     sac.update.learn_actor()
     assert not torch.isfinite(sac.critic.values).all()
     assert not torch.isfinite(sac.target.values).all()

@@ -3,6 +3,7 @@
 import gc
 import sys
 from dataclasses import fields
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -11,12 +12,11 @@ from gradients import Breaking, Line
 from small_learners import RIVALS, learner
 from whole_runs import assert_same_run, summary
 
+from esac_mpi.algorithms import td3
 from esac_mpi.config import Config, ConfigError, check, updated
 from esac_mpi.host import cooperative
 from esac_mpi.learners import LEARNERS, load
-from esac_mpi.learners.base import GradientLearner
 from esac_mpi.operators.policy import Layout, Policy
-from esac_mpi.play.rollout import collect
 from esac_mpi.record import Run
 
 LINE: dict[
@@ -144,16 +144,26 @@ def test_episodes_that_others_played_are_taken_over_whole(name, how):
     """Two of 20 steps, uniform; two by the actor; one that breaks in its fourth step, which is counted and not stored."""
 
     class Alone:
-        leads = True
+        waited = 0.0
 
-        def map(self, work, count, columns, bulk):
+        def map(self, work, count, columns, expected, bulk):
             return np.stack([work(i) for i in range(count)]), np.zeros(1)
 
+        def clock(self):
+            return 0.0
+
+    def collect(env, episodes, k, noise):
+        config = updated(Config(), {"algorithm": "td3", "td3.episodes_per_generation": episodes})
+        params = SimpleNamespace(config=config, layout=layout, horizon=20)
+        state = SimpleNamespace(generation=k - 1, theta=made.theta, normaliser=None)
+        return td3.play(params, state, Alone(), env, noise).episodes()
+
     env, made = Line(), learner(name, start_steps=40, interleaved=False)
-    mean = Policy(Layout((1, 8, 8, 1)), "relu", "tanh", -np.ones(1), np.ones(1)).set(made.theta)
-    uniform, _ = collect(Alone(), env, mean, 2, 0, 1, None)
-    acted, _ = collect(Alone(), env, mean, 2, 0, 2, 0.0)
-    broken, _ = collect(Alone(), Breaking(how), mean, 1, 0, 3, 0.0)
+    layout = Layout((1, 8, 8, 1))
+    mean = Policy(layout, "relu", "tanh", -np.ones(1), np.ones(1)).set(made.theta)
+    uniform = collect(env, 2, 1, None)
+    acted = collect(env, 2, 2, 0.0)
+    broken = collect(Breaking(how), 1, 3, 0.0)
     assert [(len(rows), steps) for rows, _, steps in [*uniform, *acted, *broken]] == [
         (20, 20)
     ] * 4 + [(3, 4)]
@@ -203,8 +213,3 @@ def test_episodes_that_others_played_are_taken_over_whole(name, how):
 def test_impossible_settings_are_refused(name, value, told):
     with pytest.raises(ConfigError, match=told):
         check(updated(Config(), {name: value}))
-
-
-def test_a_gradient_learner_says_how_it_explores_and_makes_updates():
-    with pytest.raises(TypeError, match=r"abstract .*_explored.*_learn"):
-        GradientLearner(None, None)

@@ -63,7 +63,7 @@ def test_only_termination_ends_the_sum_of_rewards():
         ((critic(taken)[:, 0] - reward) ** 2).mean() / 2 for critic in modules(sac.critic)
     )
     sac.update.start()
-    sac.update.learn_critics()
+    sac.update.learn_critic()
     sac.update.learn_actor()
     assert sac.update.means(1)["critic_loss"] == pytest.approx(float(expected.detach()), rel=1e-5)
 
@@ -72,7 +72,7 @@ def test_the_actors_step_leaves_the_critics_alone():
     sac = perturbed(learner((3, 8, 8, 2)))
     fill(sac)
     sac.update.start()
-    sac.update.learn_critics()
+    sac.update.learn_critic()
     values, gradients, actor = (
         sac.critic.values.clone(),
         sac.critic.gradient.clone(),

@@ -50,7 +50,7 @@ def learn(sac: SAC, seed: int = 0) -> dict[str, float]:
     """Make an update; return what it measured."""
     fill(sac, seed)
     sac.update.start()
-    sac.update.learn_critics()
+    sac.update.learn_critic()
     sac.update.learn_actor()
     return sac.update.means(1)
 
@@ -64,7 +64,7 @@ def entropy_where_tanh_saturates(sac: SAC, sign: int) -> tuple[float, float]:
     sac.actor.values[-2:] = torch.tensor([30.0 * sign, 0.0])  # biases of mean and log std
     fill(sac)
     sac.update.noise[:] = 0.5
-    sac.update.learn_critics()
+    sac.update.learn_critic()
     sac.update.learn_actor()
     log_prob = -0.125 - math.log(2 * math.pi) / 2 - 2 * math.log(2) + 2 * abs(sign * 30.0 + 0.5)
     return sac.update.means(1)["entropy"], -log_prob
