@@ -6,8 +6,8 @@ from contextlib import nullcontext
 import numpy as np
 import pytest
 from small_cem import arguments, made
-from small_runs import Ending, assert_same, part
-from whole_runs import assert_same_run, killed_at, summary
+from small_runs import Ending, assert_same, part, shared_bytes
+from whole_runs import assert_same_run, killed_at
 
 from esac_mpi.algorithms import cem, cem_rl
 from esac_mpi.analysis.clock import Machine, computed, grid
@@ -302,19 +302,6 @@ def test_a_population_of_which_no_return_is_finite_ends_the_run_and_changes_noth
     assert_same(small.saved(), before)
 
 
-def test_a_budget_that_is_cut_and_raised_again_loses_no_transition(tmp_path, alone):
-    """Of 180 a generation, stopped at the second: room for 180 alone where 360 are kept, then for 720."""
-    line = arguments("cem_rl")
-    for generations in (2, 1, 4):
-        alone(*line, "--budget.generations", generations, "--run-dir", tmp_path / "cut")
-        assert summary(tmp_path / "cut")["generation"] == max(generations, 2)
-        if generations < 4:
-            status = tmp_path / "cut/status.json"
-            status.write_text(status.read_text().replace('"complete"', '"requeue"'))
-    alone(*line, "--budget.generations", 4, "--run-dir", tmp_path / "straight")
-    assert_same_run(tmp_path / "straight", tmp_path / "cut")
-
-
 def test_there_is_room_for_what_a_budget_adds_on_each_node_and_for_what_is_put_together(world):
     def rows(*more):
         return len(made(world, "cem_rl", *more).state.replay)
@@ -337,11 +324,7 @@ def test_what_is_saved_of_a_state_is_neither_replay_nor_scratch(world):
 @pytest.mark.parametrize("name", ["cem", "cem_rl"])
 def test_shared_memory_needed_is_what_a_run_allocates(name, world):
     config, _ = load(list(map(str, arguments(name))))
-    env, sizes, honest = make("Pendulum-v1", 30), [], world._node.shared
-    world._node.shared = lambda shape, dtype=np.float32: [
-        array := honest(shape, dtype),
-        sizes.append(array.nbytes),
-    ][0]
+    env, sizes = make("Pendulum-v1", 30), shared_bytes(world)
     made(world, name, env=env)
     replay = 1000 * (2 * 3 + 1 + 2) * 4
     assert memory.needed(config, env, 1) - 2**20 == sum(sizes) > replay * (name == "cem_rl")

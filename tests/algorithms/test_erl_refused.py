@@ -8,6 +8,7 @@ from conftest import EAGER, run
 from in_process import started
 from short_runs import snapshot
 from small_erl import arguments, made
+from small_runs import shared_bytes
 
 from esac_mpi.config import ConfigError, load
 from esac_mpi.config.genetic import FORMS
@@ -96,11 +97,7 @@ def test_memories_that_do_not_fit_are_named_with_their_bytes_and_what_to_lower(
 @pytest.mark.parametrize("name", FORMS)
 def test_shared_memory_needed_is_what_a_run_allocates(name, world):
     config, _ = load(words(name))
-    env, sizes, honest = make("Pendulum-v1", 30), [], world._node.shared
-    world._node.shared = lambda shape, dtype=np.float32: [
-        array := honest(shape, dtype),
-        sizes.append(array.nbytes),
-    ][0]
+    env, sizes = make("Pendulum-v1", 30), shared_bytes(world)
     made(world, name, env=env)
     memories = 2 * 7 * 80 * (4 * 4 + 8)  # rows of four float32 and ages, twice
     assert memory.needed(config, env, 1) - 2**20 == sum(sizes) > memories * (name != "erl")
