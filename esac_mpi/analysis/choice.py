@@ -35,10 +35,8 @@ def down(value: float | None) -> float:
 
 
 ORDERS: dict[str, Callable[[RunFiles], Any]] = {
-    "need": lambda run: (
-        urgency(run),
-        published(run),
-    ),  # of those in one state, who is silent the longest
+    # of those in one state, who is silent the longest
+    "need": lambda run: (urgency(run), published(run)),
     "task": lambda run: (run.config.task.id, run.config.algorithm, run.config.seed),
     "return": lambda run: down(measures.best_return(run)),
     "left": lambda run: inf if (left := measures.seconds_left(run, RECENT)) is None else left,
@@ -76,19 +74,12 @@ class Choice:
 
 def add_choice(line: argparse.ArgumentParser, order: str) -> None:
     """Let a command choose among many runs."""
-    line.add_argument("--status", nargs="+", choices=STATES, default=[], help="only runs of these")
-    line.add_argument(
-        "--task",
-        nargs="+",
-        default=[],
-        metavar="ID",
-        help="only runs of these tasks; * and ? stand for parts of names",
-    )
-    line.add_argument(
-        "--sort",
-        choices=tuple(ORDERS),
-        help=f"need: what needs you first; return: the best; default: {order}",
-    )
+    add = line.add_argument
+    add("--status", nargs="+", choices=STATES, default=[], help="only runs of these")
+    text = "only runs of these tasks; * and ? stand for parts of names"
+    add("--task", nargs="+", default=[], metavar="ID", help=text)
+    text = f"need: what needs you first; return: the best; default: {order}"
+    add("--sort", choices=tuple(ORDERS), help=text)
 
 
 def choice_of(options: argparse.Namespace, order: str) -> Choice:

@@ -39,12 +39,8 @@ def add_runs(line: argparse.ArgumentParser) -> None:
 
 def add_policy(line: argparse.ArgumentParser, text: str) -> None:
     """Let a command take the name of a policy that the runs have evaluated."""
-    line.add_argument(
-        "--policy",
-        default="better",
-        metavar="better|NAME",
-        help=f"{text}; default: the better one each time",
-    )
+    text = f"{text}; default: the better one each time"
+    line.add_argument("--policy", default="better", metavar="better|NAME", help=text)
 
 
 def add_labels(line: argparse.ArgumentParser) -> None:
@@ -105,28 +101,26 @@ def refuse_others(
     line: argparse.ArgumentParser, options: argparse.Namespace, read: Iterable[str]
 ) -> None:
     """Raise Unusable for options that are set and that --what does not read; read: names of those that it does."""
-    taken = {"runs", "what", "format", "out", *read}
-    if "measure" in taken:
+    taken, about = {"runs", "what", "format", "out", *read}, f"--what {options.what}"
+    if "measure" in taken and options.measure in OF_POLICY:
         taken.add("policy")
-        of_policy = options.measure in OF_POLICY
-        refuse_unread(
-            line, options, f"--measure {options.measure}", [] if of_policy else ["policy"]
-        )
-    refuse_unread(line, options, f"--what {options.what}", sorted(vars(options).keys() - taken))
+    elif "measure" in taken:
+        about += f" --measure {options.measure}"
+    refuse_unread(line, options, about, sorted(vars(options).keys() - taken))
 
 
 def opened(paths: Iterable[str | Path]) -> list[RunFiles]:
     """Open every run once, in the order given. Raises Unusable with a sentence for each that cannot be read."""
-    runs, problems, code = {}, [], 2
+    runs, problems = {}, list[Exception]()
     for path in map(Path, paths):
         try:
             runs[path.resolve()] = Run.open(path)
         except (Refused, ConfigError, Unreadable, OSError) as error:
-            problems.append(str(error))
-            code = 65 if isinstance(error, Unreadable) else code
+            problems.append(error)
     if problems:
-        failure = Unusable("\n".join(problems))
-        failure.code = code
+        failure = Unusable("\n".join(map(str, problems)))
+        if any(isinstance(error, Unreadable) for error in problems):
+            failure.code = 65
         raise failure
     return list(runs.values())
 
@@ -137,9 +131,9 @@ def readable(paths: Iterable[Path]) -> tuple[dict[Path, RunFiles], int]:
     for path in paths:
         try:
             runs[path] = Run.open(path)
-        except (Refused, ConfigError, Unreadable) as error:
+        except (Refused, ConfigError, Unreadable, OSError) as error:
             print(error, file=sys.stderr)
-            code = 65 if isinstance(error, Unreadable) else 2
+            code = 65 if isinstance(error, Unreadable) else code or 2
     return runs, code
 
 

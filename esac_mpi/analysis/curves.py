@@ -45,9 +45,8 @@ class Curve:
 
 def origin(run: RunFiles) -> Origin:
     """Return which run this is."""
-    return Origin(
-        run.path.name, run.config.task.id, run.config.seed, run.config.algorithm, run.path
-    )
+    config = run.config
+    return Origin(run.path.name, config.task.id, config.seed, config.algorithm, run.path)
 
 
 def column(run: RunFiles, name: str) -> np.ndarray:
@@ -58,14 +57,11 @@ def column(run: RunFiles, name: str) -> np.ndarray:
 def position(run: RunFiles, x: str) -> np.ndarray:
     """Return where the generations lie on an axis, float64 [generations]; wall time in seconds."""
     if x == "env_steps":
-        kinds = [
-            column(run, f"metrics/env_steps_{kind}")
-            for kind in ("population", "learner", "replayed")
-        ]
-        kinds = [
-            np.maximum(kind, 0) for kind in kinds if kind.size
-        ]  # of rows of an older version: not counted
-        return np.sum(kinds or [np.zeros(0)], axis=0, dtype=float)
+        names = [f"metrics/env_steps_{kind}" for kind in ("population", "learner", "replayed")]
+        kinds = [column(run, name) for name in names]
+        # less than 0: of rows of an older version, not counted
+        counted = [np.maximum(kind, 0) for kind in kinds if kind.size]
+        return np.sum(counted or [np.zeros(0)], axis=0, dtype=float)
     if x == "training_episodes":
         return training_returns(run)[0].astype(float)
     return column(run, "timing/wall_seconds" if x == "wall" else f"metrics/{x}").astype(float)
@@ -74,11 +70,9 @@ def position(run: RunFiles, x: str) -> np.ndarray:
 def return_curve(run: RunFiles, x: str, policy: str = BETTER) -> Curve:
     """Return a run's evaluations against an axis."""
     generations, returns = evaluated(run, policy)
-    where = (
-        np.interp(generations, column(run, "metrics/generation"), position(run, x))
-        if len(generations)
-        else np.zeros(0)
-    )
+    if not len(generations):
+        return Curve(origin(run), np.zeros(0), returns)
+    where = np.interp(generations, column(run, "metrics/generation"), position(run, x))
     return Curve(origin(run), where, returns)
 
 

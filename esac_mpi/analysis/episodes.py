@@ -17,23 +17,19 @@ def training_returns(run: RunFiles) -> tuple[np.ndarray, np.ndarray]:
     """
     generations = len(run.columns.get("metrics/generation", ()))
     returns = run.columns.get("metrics/fitness", np.zeros((generations, 0)))  # [generations, n]
-    played = (
-        run.columns.get("metrics/length", np.ones(returns.shape)) > 0
-    )  # not who stays by importance mixing
+    # not who stays by importance mixing
+    played = run.columns.get("metrics/length", np.ones(returns.shape)) > 0
     counts = getattr(run.config.own, "fitness_episodes", 1) * played
-    for name in (
-        name for name in run.columns if name.startswith("metrics/") and name.endswith("_episodes")
-    ):
-        if (mean := name.replace("_episodes", "_episodic_return")) in run.columns:
-            counts, returns = (
-                np.column_stack([counts, run.columns[name]]),
-                np.column_stack([returns, run.columns[mean]]),
-            )
+    others = [
+        (run.columns[name], run.columns[mean])
+        for name in run.columns
+        if name.startswith("metrics/") and name.endswith("_episodes")
+        if (mean := name.replace("_episodes", "_episodic_return")) in run.columns
+    ]
     if OWN in run.columns:
-        counts, returns = (
-            np.column_stack([counts, np.ones(generations)]),
-            np.column_stack([returns, run.columns[OWN]]),
-        )
+        others.append((np.ones(generations), run.columns[OWN]))
+    for number, own in others:
+        counts, returns = np.column_stack([counts, number]), np.column_stack([returns, own])
     counts = np.where(np.isfinite(returns), counts, 0).astype(int)
     return counts.sum(axis=1).cumsum(), np.repeat(returns.ravel(), counts.ravel())
 

@@ -14,12 +14,7 @@ COLUMNS = ("metrics/evaluation_", "final/evaluation_")  # and the policy's name
 
 def policies(run: RunFiles) -> list[str]:
     """Return the names of the policies that a run evaluates."""
-    return policy_order(
-        name.removeprefix(start)
-        for name in run.columns
-        for start in COLUMNS
-        if name.startswith(start)
-    )
+    return policy_order(n.removeprefix(s) for n in run.columns for s in COLUMNS if n.startswith(s))
 
 
 def policies_of(runs: Iterable[RunFiles]) -> list[str]:
@@ -31,9 +26,8 @@ def require_policy(runs: Iterable[RunFiles], policy: str) -> None:
     """Raise Unusable, naming those that there are, if no run evaluates such a policy."""
     there = policies_of(runs)
     if there and policy not in (BETTER, *there):
-        raise Unusable(
-            f"--policy {policy}: no run given evaluates it; there are {', '.join((BETTER, *there))}"
-        )
+        known = ", ".join((BETTER, *there))
+        raise Unusable(f"--policy {policy}: no run given evaluates it; there are {known}")
 
 
 def evaluations(run: RunFiles, policy: str) -> tuple[np.ndarray, np.ndarray]:
@@ -46,10 +40,8 @@ def evaluations(run: RunFiles, policy: str) -> tuple[np.ndarray, np.ndarray]:
     final = history.get(f"final/evaluation_{policy}")
     if final is not None:
         when = history.get("final/generation", history["metrics/generation"][-1:])
-        generations, returns = (
-            np.append(generations, when),
-            np.vstack([returns.reshape(-1, final.size), final]),
-        )
+        generations = np.append(generations, when)
+        returns = np.vstack([returns.reshape(-1, final.size), final])
     return generations, returns
 
 
@@ -65,10 +57,9 @@ def best_of(run: RunFiles, names: Iterable[str]) -> tuple[np.ndarray, np.ndarray
     """Return (generations [m], mean returns [m]) of the best of some policies in each generation with an evaluation."""
     found: dict[int, float] = {}
     for name in names:
-        for generation, returns in zip(*evaluations(run, name), strict=True):
+        when, every = evaluations(run, name)
+        for generation, returns in zip(when.tolist(), every, strict=True):
             if np.isfinite(returns).all():
-                found[int(generation)] = max(
-                    found.get(int(generation), -np.inf), float(returns.mean())
-                )
+                found[generation] = max(found.get(generation, -np.inf), float(returns.mean()))
     generations = np.array(sorted(found), int)
     return generations, np.array([found[g] for g in generations.tolist()])

@@ -30,15 +30,12 @@ def settings(run: RunFiles) -> dict[str, Any]:
 
     Each keyword argument of the task is one, task.kwargs.NAME, which runs without it lack.
     """
-    read = [
-        (name, value) for name, value in flatten(run.config) if reads(run.config.algorithm, name)
-    ]
-    idle = unread(
-        run.config, (name for name, _ in read if takes_auto(name))
-    )  # which versions have in several ways
+    algorithm = run.config.algorithm
+    read = {name: value for name, value in flatten(run.config) if reads(algorithm, name)}
+    idle = unread(run.config, filter(takes_auto, read))  # which versions have in several ways
     found = {
         name: value
-        for name, value in read
+        for name, value in read.items()
         if name not in idle and not {name, name.split(".")[0]} & APART
     }
     kwargs = single(KWARGS, found.pop(KWARGS))
@@ -54,13 +51,9 @@ def single(name: str, value: Any) -> dict[str, Any]:
 
 def frozen(value: Any) -> Any:
     """Return a value as one that can be told apart in sets."""
-    return (
-        tuple(map(frozen, value))
-        if isinstance(value, list)
-        else str(value)
-        if isinstance(value, dict)
-        else value
-    )
+    if isinstance(value, list):
+        return tuple(map(frozen, value))
+    return str(value) if isinstance(value, dict) else value
 
 
 def begun_from(run: RunFiles) -> str:
@@ -76,18 +69,14 @@ def varying(runs: list[RunFiles], without: Collection[str] = ()) -> list[str]:
     """Return the names of the settings in which runs differ, the reading first."""
     found = [settings(run) for run in runs]
     whole = dict.fromkeys(name for one in found for name in one if name not in without)
-    names = [
-        name for name in whole if any(other.get(name) != found[0].get(name) for other in found)
-    ]
+    names = (name for name in whole if len({other.get(name) for other in found}) > 1)
     return sorted(names, key=lambda name: name != READING)
 
 
 def told(mine: dict[str, Any], names: list[str]) -> list[str]:
     """Return the settings that tell a run's group: of the names those that it has and that its reading does not imply."""
     implied = {**DEFAULTS, **READINGS[mine[READING]]} if READING in names else {}
-    there = [
-        name for name in names if mine.get(name, "") != ""
-    ]  # nothing is told of what a run lacks
+    there = (name for name in names if mine.get(name, "") != "")  # nothing of what a run lacks
     return [
         name
         for name in there
@@ -152,7 +141,6 @@ def grouped(runs: list[RunFiles], without: Collection[str] = ()) -> Groups:
             differ = varying(same, without)
             near = near_costs(same, differ)
             differ = [name for name in differ if name not in near]
-            tell_chosen(same, differ)
             names = telling(same, differ)
             for run in same:
                 groups.setdefault(task, {}).setdefault(label(run, names), []).append(run)
@@ -175,49 +163,14 @@ def near_costs(runs: list[RunFiles], names: list[str]) -> set[str]:
         groups.setdefault(key, []).append(mine)
     near = set()
     for name in costs:
-        ends = [
-            (min(found), max(found))
-            for found in ([mine[name] for mine in alike] for alike in groups.values())
-        ]
-        if all(high <= NEAR * low for low, high in ends):
+        found = [sorted(mine[name] for mine in alike) for alike in groups.values()]
+        if all(values[-1] <= NEAR * values[0] for values in found):
             near.add(name)
-            ranges = " or ".join(
-                f"{shown(low)} to {shown(high)}" for low, high in ends if low < high
-            )
-            if ranges:
+            if any(values[-1] > values[0] for values in found):
                 where = f"{runs[0].config.task.id}, {runs[0].config.algorithm.upper()}"
-                note(
-                    f"{where}: seeds of one group measured {called(name)} = {ranges} at their first starts"
-                )
+                ranges = " or ".join(f"{shown(v[0])} to {shown(v[-1])}" for v in found)
+                note(f"{where}: seeds of one group measured {called(name)} = {ranges}")
     return near
-
-
-def tell_chosen(runs: list[RunFiles], names: list[str]) -> None:
-    """Say where seeds differ in a number that each first start may have chosen: where no two such groups have one seed."""
-    chosen = [name for name in names if takes_auto(name)]
-    others = [name for name in names if name not in chosen]
-    alike: dict[Any, dict[Any, list[int]]] = {}
-    for run in runs:
-        mine = settings(run)
-        rest, values = (tuple(mine.get(name, "") for name in part) for part in (others, chosen))
-        alike.setdefault(rest, {}).setdefault(values, []).append(run.config.seed)
-    for found in alike.values():
-        seeds = [seed for each in found.values() for seed in each]
-        if len(found) < 2 or len(set(seeds)) < len(seeds):
-            continue
-        columns = {
-            name: sorted({*many} - {""})
-            for name, many in zip(chosen, zip(*found, strict=True), strict=True)
-        }
-        apart = {name: many for name, many in columns.items() if len(many) > 1}
-        told = "; ".join(
-            f"{called(name)} = {some(map(shown, many))}" for name, many in apart.items()
-        )
-        remedy = " ".join(f"--{name} {shown(many[0])}" for name, many in apart.items())
-        where = f"{runs[0].config.task.id}, {runs[0].config.algorithm.upper()}"
-        note(
-            f"{where}: runs with {told} are no seeds of one group; in a study name one for all, {remedy}, say"
-        )
 
 
 def renamed(groups: Groups, labels: Sequence[str]) -> Groups:

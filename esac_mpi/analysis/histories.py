@@ -20,15 +20,12 @@ def spread(rows: np.ndarray) -> dict[str, np.ndarray]:
     """Return mean, min and max of the finite numbers of each row [rows, n], nan where there are none."""
     finite = np.isfinite(rows)
     some, count = finite.any(axis=1), np.maximum(finite.sum(axis=1), 1)
-    least, most = (
-        np.where(finite, rows, np.inf).min(axis=1),
-        np.where(finite, rows, -np.inf).max(axis=1),
-    )
-    mean = np.where(finite, rows, 0.0).sum(axis=1) / count
-    return {
-        name: np.where(some, found, np.nan)
-        for name, found in (("mean", mean), ("min", least), ("max", most))
+    found = {
+        "mean": np.where(finite, rows, 0.0).sum(axis=1) / count,
+        "min": np.where(finite, rows, np.inf).min(axis=1),
+        "max": np.where(finite, rows, -np.inf).max(axis=1),
     }
+    return {name: np.where(some, values, np.nan) for name, values in found.items()}
 
 
 def columns(run: RunFiles) -> dict[str, np.ndarray]:
@@ -78,31 +75,10 @@ def curves(run: RunFiles, out: Path | None, step: str) -> Path:
     )
     folder = out / run.path.resolve().name if out else run.path  # a folder is one run there
     folder.mkdir(parents=True, exist_ok=True)
-    if folder.resolve() != run.path.resolve():
-        claim(folder, run)
     rows = zip(seconds.tolist(), steps.astype(int).tolist(), numbers, strict=True)
     path = folder / EVENTS
     path.write_bytes(b"".join(event_files.content(rows)))
     return path
-
-
-def claim(folder: Path, run: RunFiles) -> None:
-    """Note in a folder whose curves it has: by the run's first row, which stays wherever it is moved.
-
-    Raises Unusable where they are another run's of the same name.
-    """
-    note, wall = folder / "run.txt", column(run, "timing/wall_seconds")
-    whose = f"{run.config.algorithm}, {run.config.task.id}, seed {run.config.seed}, {float(wall[0]) if len(wall) else 0} s"
-    there = (
-        note.read_text(encoding="utf-8", errors="backslashreplace").splitlines()
-        if note.exists()
-        else []
-    )
-    if there and there[0] != whose:
-        raise Unusable(
-            f"{folder} has the curves of {there[-1]}: choose another --out for {run.path}"
-        )
-    note.write_text(f"{whose}\n{run.path.resolve()}\n", encoding="utf-8", errors="backslashreplace")
 
 
 FORMATS: dict[str, Callable[[RunFiles, Path | None, str], Path]] = {

@@ -11,13 +11,8 @@ from esac_mpi.record import RunFiles
 KINDS = ("population", "learner", "evaluation", "replayed")
 # of a generation on rank 0: timing/seconds_<part>
 PARTS = ("evaluate", "plan", "update", "offspring", "learn", "evaluation", "record")
-OVER = (
-    "complete",
-    "pruned",
-    "requeue",
-    "failed",
-    "dead",
-)  # states in which no process works at the run
+# states in which no process works at the run
+OVER = ("complete", "pruned", "requeue", "failed", "dead")
 
 
 def last(run: RunFiles, name: str, group: str = "metrics") -> Any:
@@ -34,13 +29,12 @@ def env_steps(run: RunFiles, kind: str) -> int:
 
 
 def counted_steps(run: RunFiles) -> np.ndarray:
-    """Return the environment steps of all kinds so far, by generation, int64 [generations]."""
-    kinds = [
-        run.columns[name] for kind in KINDS if (name := f"metrics/env_steps_{kind}") in run.columns
-    ]
-    return (
-        np.sum(np.maximum(kinds, 0), axis=0) if kinds else np.zeros(0, np.int64)
-    )  # less: not counted by an older version
+    """Count the environment steps of all kinds so far, by generation, int64 [generations]."""
+    names = [name for kind in KINDS if (name := f"metrics/env_steps_{kind}") in run.columns]
+    if not names:
+        return np.zeros(0, np.int64)
+    # less: not counted by an older version
+    return np.sum(np.maximum([run.columns[name] for name in names], 0), axis=0)
 
 
 def finite_mean(returns: np.ndarray) -> float | None:
@@ -53,18 +47,14 @@ def last_evaluation(run: RunFiles) -> dict[str, Any]:
 
     None: the policy has none there, or one of its episodes was unstable.
     """
-    made = {
-        policy: evaluations(run, policy) for policy in policy_order([*POLICIES, *policies(run)])
-    }
-    newest = max(
-        (int(generations[-1]) for generations, _ in made.values() if len(generations)), default=None
-    )
-    there = {policy: len(g) > 0 and g[-1] == newest for policy, (g, _) in made.items()}
-    means = {
-        policy: finite_mean(returns[-1]) if there[policy] else None
-        for policy, (_, returns) in made.items()
-    }
-    return {"generation": newest, **means}
+    names = policy_order([*POLICIES, *policies(run)])
+    made = {policy: evaluations(run, policy) for policy in names}
+    newest = max((int(when[-1]) for when, _ in made.values() if len(when)), default=None)
+    found: dict[str, Any] = {"generation": newest}
+    for policy, (when, returns) in made.items():
+        there = len(when) > 0 and when[-1] == newest
+        found[policy] = finite_mean(returns[-1]) if there else None
+    return found
 
 
 def final_return(run: RunFiles) -> float | None:
@@ -74,14 +64,8 @@ def final_return(run: RunFiles) -> float | None:
     evaluation = last_evaluation(run)
     if evaluation["generation"] != last(run, "generation"):
         return run.status.get("final_return")
-    return max(
-        (
-            evaluation[policy]
-            for policy in candidates(policies(run))
-            if evaluation[policy] is not None
-        ),
-        default=None,
-    )
+    found = (evaluation[policy] for policy in candidates(policies(run)))
+    return max((value for value in found if value is not None), default=None)
 
 
 def best_return(run: RunFiles) -> float | None:
@@ -92,10 +76,10 @@ def best_return(run: RunFiles) -> float | None:
     if "final/best_return" in run.columns:
         found = float(run.columns["final/best_return"])
         return found if np.isfinite(found) else None
-    older = [final_return(run)] if any(name.startswith("final/") for name in run.columns) else []
-    return max(
-        (value for value in (last(run, "best_return"), *older) if value is not None), default=None
-    )
+    older = [last(run, "best_return")]
+    if any(name.startswith("final/") for name in run.columns):
+        older.append(final_return(run))
+    return max((value for value in older if value is not None), default=None)
 
 
 class Busy(NamedTuple):
@@ -109,9 +93,8 @@ class Busy(NamedTuple):
 
 def busy(run: RunFiles) -> Busy:
     """Return the busy seconds of all ranks; where a row has not every rank they are the recorded mean times the ranks."""
-    rows = run.columns.get(
-        "timing/busy_seconds", np.zeros((0, 1))
-    )  # [generations, ranks], nan where a rank was not there
+    # [generations, ranks], nan where a rank was not there
+    rows = run.columns.get("timing/busy_seconds", np.zeros((0, 1)))
     there, values = np.isfinite(rows).sum(axis=1), np.nan_to_num(rows)
     ranks, mean, most = (
         run.columns.get(f"timing/busy_{name}", np.full(len(rows), np.nan))
@@ -126,12 +109,11 @@ def busy(run: RunFiles) -> Busy:
     )
 
 
-def parallel_efficiency(run: RunFiles, rows: int = 0) -> float | None:
-    """Return the mean over the last `rows` generations (0 = all) of sum(busy) / (ranks * wall of the evaluation), or None."""
-    ranks, total, most, _ = (part[-rows:] for part in busy(run))
-    evaluate = run.columns.get("timing/seconds_evaluate")
-    wall = np.nan_to_num(evaluate[-rows:]) if evaluate is not None else np.zeros(len(most))
-    wall = np.maximum(wall, most)
+def parallel_efficiency(run: RunFiles) -> float | None:
+    """Return the mean over generations of sum(busy) / (ranks * wall of the evaluation), or None."""
+    ranks, total, most, _ = busy(run)
+    evaluate = run.columns.get("timing/seconds_evaluate", np.zeros(len(most)))
+    wall = np.maximum(np.nan_to_num(evaluate), most)
     measured = wall > 0
     return float(np.mean(total[measured] / (ranks * wall)[measured])) if measured.any() else None
 
@@ -151,46 +133,33 @@ def time_percent(run: RunFiles) -> dict[str, float]:
     wall = last(run, "wall_seconds", "timing")
     if not wall:
         return {}
-    found = {
-        p: float(np.nansum(run.columns[name]))
-        for p in PARTS
-        if (name := f"timing/seconds_{p}") in run.columns
-    }
+    names = {part: f"timing/seconds_{part}" for part in PARTS}
+    found = {p: float(np.nansum(run.columns[n])) for p, n in names.items() if n in run.columns}
     found["other"] = max(0.0, wall - sum(found.values()))
     return {part: round(100 * seconds / wall, 1) for part, seconds in found.items()}
 
 
 def budget(run: RunFiles) -> dict[str, tuple[np.ndarray, float]]:
     """Return what the budget limits: by name the count so far [generations] and its limit."""
-    limits = run.config.budget
-    names = {"generation": limits.generations, "nominal_steps": limits.nominal_steps}
-    found: dict[str, tuple[np.ndarray, float]] = {
-        n: (run.columns[f"metrics/{n}"], limit)
-        for n, limit in names.items()
-        if limit and f"metrics/{n}" in run.columns
+    limits, none = run.config.budget, np.zeros(0)
+    counts = {
+        "generation": (run.columns.get("metrics/generation", none), limits.generations),
+        "nominal_steps": (run.columns.get("metrics/nominal_steps", none), limits.nominal_steps),
+        "env_steps": (counted_steps(run), limits.env_steps),
+        "minutes": (run.columns.get("timing/wall_seconds", none) / 60, limits.minutes),
     }
-    if limits.env_steps:
-        found["env_steps"] = counted_steps(run), limits.env_steps
-    if limits.minutes and "timing/wall_seconds" in run.columns:
-        found["minutes"] = run.columns["timing/wall_seconds"] / 60, limits.minutes
-    return found
+    return {name: (count, limit) for name, (count, limit) in counts.items() if limit and len(count)}
 
 
 def progress(run: RunFiles) -> float:
     """Return how much of the budget is spent, 0 to 1."""
-    return min(
-        1.0,
-        max(
-            (count[-1] / limit for count, limit in budget(run).values() if len(count)), default=0.0
-        ),
-    )
+    spent = (count[-1] / limit for count, limit in budget(run).values())
+    return min(1.0, max(spent, default=0.0))
 
 
 def seconds_left(run: RunFiles, rows: int = 0) -> float | None:
     """Return the time to the end of the budget at the speed of the last `rows` generations (0 = all) [s], or None."""
-    found = [
-        (limit - count[-1]) / speed
-        for count, limit in budget(run).values()
-        if (speed := rate(run, count, rows))
-    ]
+    limits = budget(run).values()
+    speeds = [(limit - count[-1], rate(run, count, rows)) for count, limit in limits]
+    found = [left / speed for left, speed in speeds if speed]
     return max(0.0, float(min(found))) if found else None

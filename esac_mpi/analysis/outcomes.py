@@ -15,7 +15,6 @@ from esac_mpi.analysis.curves import (
     return_curve,
 )
 from esac_mpi.analysis.evaluations import BETTER
-from esac_mpi.analysis.fates import FATES, rate
 from esac_mpi.analysis.measures import best_return
 from esac_mpi.analysis.messages import Unusable
 from esac_mpi.record import RunFiles
@@ -28,6 +27,11 @@ MEASURES = {
     "fates": "how often the learner's actor was elite, selected or discarded by the selections after its injections [%]",
 }
 OF_POLICY = ("best", "final")
+FATES = (
+    "elite",
+    "selected",
+    "discarded",
+)  # by the values of metrics/learner_fate; -1: no injection
 OF_POPULATION: dict[str, Callable[..., np.ndarray]] = {  # of the members' returns in a generation
     "population_max": np.nanmax,
     "mean": np.nanmean,
@@ -47,23 +51,30 @@ class At:
         """The limit, inf where there is none."""
         return self.steps or self.seconds or np.inf
 
+    @property
+    def limited(self) -> bool:
+        """Whether there is a limit."""
+        return bool(np.isfinite(self.limit))
+
     def __str__(self) -> str:
         if self.seconds:
-            return f"{self.seconds:,g} s of wall time{f', {self.machine}' if self.machine else ''}"
+            machine = f", {self.machine}" if self.machine else ""
+            return f"{self.seconds:,g} s of wall time{machine}"
         return f"{self.steps:,} true steps of population and learner"
-
-    def end(self, run: RunFiles) -> float:
-        """Return how far a run has come, 0 before its first generation. Raises Unusable."""
-        return float(self.positions(run)[-1:].sum())
 
     def positions(self, run: RunFiles) -> np.ndarray:
         """Return where a run's generations lie, float64 [generations]. Raises Unusable."""
         if self.machine:
             return computed(run, self.machine)
-        return position(run, "wall" if self.seconds else "env_steps")
+        return position(run, self.axis)
+
+    @property
+    def axis(self) -> str:
+        """The axis of curves.AXES, of measured time."""
+        return "wall" if self.seconds else "env_steps"
 
     def within(self, run: RunFiles, curve: Curve) -> np.ndarray:
-        """Return the values as far as the limit of a curve that is against measured wall time, or steps. Raises Unusable."""
+        """Return the values as far as the limit of a curve that is against the axis. Raises Unusable."""
         if self.machine:
             curve = replace(curve, x=np.interp(curve.x, position(run, "wall"), self.positions(run)))
         return curve.y[curve.x <= self.limit]
@@ -72,39 +83,43 @@ class At:
 AT_THE_END = At()
 
 
+def rate(run: RunFiles, fate: str) -> np.ndarray:
+    """Return in how many of the selections so far that met the learner's actor this was its fate, float64 [generations] [%].
+
+    nan before the first of them; empty where the run has no injections. PDERL's Table 2 and Figure 11.
+    """
+    fates = column(run, "metrics/learner_fate")
+    met = (fates >= 0).cumsum()
+    so_far = (fates == FATES.index(fate)).cumsum()
+    return np.where(met > 0, 100 * so_far / np.maximum(met, 1), np.nan)
+
+
 def outcome(run: RunFiles, measure: str, at: At = AT_THE_END, policy: str = BETTER) -> float:
     """Return a figure of a run (MEASURES, a fate for fates) from what it did up to there; nan: none, or not that far.
 
     Raises Unusable.
     """
-    x = "wall" if at.seconds else "env_steps"
-    if np.isfinite(at.limit) and at.end(run) < at.limit:
+    if at.limited and at.positions(run)[-1:].sum() < at.limit:
         return np.nan
-    told = (
-        measure == "best" and policy == BETTER and "metrics/best_return" in run.columns
-    )  # by the run itself
-    if told and not np.isfinite(at.limit):
+    # the run itself recorded which was the best
+    recorded = measure == "best" and policy == BETTER and "metrics/best_return" in run.columns
+    if recorded and not at.limited:
         found = best_return(run)
         return np.nan if found is None else found
-    if told:
-        curve = column_curve(run, x, column(run, "metrics/best_return"))
+    if recorded:
+        curve = column_curve(run, at.axis, column(run, "metrics/best_return"))
     elif measure in OF_POLICY:
-        curve = return_curve(run, x, policy)
+        curve = return_curve(run, at.axis, policy)
     elif measure in FATES:
-        curve = column_curve(run, x, rate(run, measure))
+        curve = column_curve(run, at.axis, rate(run, measure))
     elif measure in OF_POPULATION:
-        curve = column_curve(run, x, per_generation(run, OF_POPULATION[measure]))
+        curve = column_curve(run, at.axis, per_generation(run, OF_POPULATION[measure]))
     else:
-        raise Unusable(
-            f"measure '{measure}': there are {', '.join([*OF_POLICY, *OF_POPULATION, *FATES])}"
-        )
+        there = ", ".join([*OF_POLICY, *OF_POPULATION, *FATES])
+        raise Unusable(f"measure '{measure}': there are {there}")
     within = at.within(run, curve)
     if not within.size:
         return np.nan
-    return float(
-        within.max()
-        if measure == "best" and not told
-        else within.mean()
-        if measure == "mean"
-        else within[-1]
-    )
+    if measure == "mean":
+        return float(within.mean())
+    return float(within.max() if measure == "best" and not recorded else within[-1])

@@ -19,12 +19,12 @@ from esac_mpi.analysis.curves import (
     training_curve,
 )
 from esac_mpi.analysis.evaluations import BETTER, policies_of, require_policy
-from esac_mpi.analysis.fates import FATES, rate
 from esac_mpi.analysis.figures import COMPUTED, Figure
 from esac_mpi.analysis.grids import Quantity, summary
 from esac_mpi.analysis.groups import grouped, renamed
 from esac_mpi.analysis.messages import Unusable, note, some
 from esac_mpi.analysis.names import better
+from esac_mpi.analysis.outcomes import FATES, rate
 from esac_mpi.analysis.single import draw_alone
 from esac_mpi.analysis.timeline import draw as draw_timeline
 from esac_mpi.analysis.times import idle_share

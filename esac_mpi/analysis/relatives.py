@@ -1,28 +1,14 @@
 """Policies beside those that they were made of: what they return, in parts of the first parent's, and where they go."""
 
-import csv
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import groupby
-from pathlib import Path
 
 import numpy as np
 
 from esac_mpi.analysis.densities import Grid, density, difference, divergence, grid
 from esac_mpi.analysis.messages import Unusable, note, some
-
-HEAD = (
-    "group",
-    "policy",
-    "slots",
-    "episodes",
-    "unstable",
-    "mean",
-    "std",
-    "normalised",
-    "kl",
-    "difference",
-)
+from esac_mpi.analysis.tables import Row
 
 
 @dataclass(frozen=True)
@@ -33,9 +19,8 @@ class Relative:
     name: str
     slots: tuple[int, ...]  # of its parents in the population; its own, of a parent
     returns: np.ndarray  # float64 [episodes], nan where unstable
-    states: (
-        np.ndarray
-    )  # float32 [n, 2] that it visited, two of their dimensions; [0, 2] where nobody looked
+    # float32 [n, 2] that it visited, two of their dimensions; [0, 2] where nobody looked
+    states: np.ndarray
 
     @property
     def parent(self) -> bool:
@@ -90,9 +75,7 @@ def normalised(relatives: Sequence[Relative]) -> list[float]:
 def tell_not_positive(relatives: Sequence[Relative]) -> None:
     """Name the groups whose returns cannot be normalised."""
     if without := [group[0].group for group in groups(relatives) if not group[0].mean > 0]:
-        note(
-            f"the mean return of the first parent is not positive, so that nothing is a part of it: {some(without)}"
-        )
+        note(f"not normalised, the first parent's mean return is not positive: {some(without)}")
 
 
 def visits(relatives: Sequence[Relative]) -> list[Visits]:
@@ -100,9 +83,7 @@ def visits(relatives: Sequence[Relative]) -> list[Visits]:
     found = []
     for group in groups(relatives):
         if not all(len(one.states) > 1 for one in group):
-            raise Unusable(
-                f"group {group[0].group}: a policy visited fewer than two states: there is no density of them"
-            )
+            raise Unusable(f"group {group[0].group}: no density of fewer than two visited states")
         cells = grid([one.states for one in group])
         densities = [density(one.states, cells) for one in group]
         parents = np.mean(
@@ -112,24 +93,27 @@ def visits(relatives: Sequence[Relative]) -> list[Visits]:
     return found
 
 
-def write(out: Path, relatives: Sequence[Relative], seen: Sequence[Visits] = ()) -> Path:
-    """Write the table of relatives as CSV, a line each; return its path."""
-    out.parent.mkdir(parents=True, exist_ok=True)
-    with out.open("w", newline="", encoding="utf-8") as file:
-        table = csv.writer(file, lineterminator="\n")
-        table.writerow(HEAD)
-        for i, (one, part) in enumerate(zip(relatives, normalised(relatives), strict=True)):
-            numbers = (
-                one.mean, one.std, part, *((seen[i].kl, seen[i].difference) if seen else (np.nan, np.nan)),
-            )  # fmt: skip
-            counts = (
-                one.group,
-                one.name,
-                " ".join(map(str, one.slots)),
-                len(one.returns),
-                int(np.isnan(one.returns).sum()),
-            )
-            table.writerow(
-                [*counts, *(f"{value:.6g}" if np.isfinite(value) else "" for value in numbers)]
-            )
-    return out
+def rows(relatives: Sequence[Relative], seen: Sequence[Visits] = ()) -> list[Row]:
+    """Return a row for each relative."""
+    found: list[Row] = []
+    for i, (one, part) in enumerate(zip(relatives, normalised(relatives), strict=True)):
+        numbers = {
+            "mean": one.mean,
+            "std": one.std,
+            "normalised": part,
+            "kl": np.nan,
+            "difference": np.nan,
+        }
+        if seen:
+            numbers |= {"kl": seen[i].kl, "difference": seen[i].difference}
+        found.append(
+            {
+                "group": one.group,
+                "policy": one.name,
+                "slots": " ".join(map(str, one.slots)),
+                "episodes": len(one.returns),
+                "unstable": int(np.isnan(one.returns).sum()),
+                **{name: float(f"{value:.6g}") for name, value in numbers.items()},
+            }
+        )
+    return found

@@ -1,16 +1,13 @@
 """The results of runs as a table: mean, standard deviation and median over the seeds of a group."""
 
-from typing import Any
-
 import numpy as np
 
 from esac_mpi.analysis.command import tell_unfinished
 from esac_mpi.analysis.evaluations import BETTER, policies_of, require_policy
-from esac_mpi.analysis.fates import FATES
 from esac_mpi.analysis.groups import Groups, grouped
 from esac_mpi.analysis.messages import Unusable, note, some
 from esac_mpi.analysis.names import APART, better
-from esac_mpi.analysis.outcomes import AT_THE_END, MEASURES, OF_POLICY, At, outcome
+from esac_mpi.analysis.outcomes import AT_THE_END, FATES, MEASURES, OF_POLICY, At, outcome
 from esac_mpi.analysis.tables import Cell, Table
 from esac_mpi.config import flatten
 from esac_mpi.record import RunFiles
@@ -24,25 +21,17 @@ def cell(
     seen = [(run, value) for run, value in found if np.isfinite(value)]
     if left := [run.path.name for run, value in found if not np.isfinite(value)]:
         where = (
-            f" within the first {at.steps:,} steps"
-            if at.steps
-            else f" within {at}"
-            if np.isfinite(at.limit)
-            else ""
+            f"not that far or nothing to measure within {at}"
+            if at.limited
+            else "nothing to measure"
         )
-        note(
-            f"left out, {'not that far or ' if where else ''}nothing to measure{where}: {some(left)}"
-        )
+        note(f"left out, {where}: {some(left)}")
     if not seen:
         return None
     values = np.array([value for _, value in seen])
     std = float(values.std(ddof=1)) if len(values) > 1 else np.nan
-    return Cell(
-        float(values.mean()),
-        std,
-        float(np.median(values)),
-        tuple(sorted(run.config.seed for run, _ in seen)),
-    )
+    seeds = tuple(sorted(run.config.seed for run, _ in seen))
+    return Cell(float(values.mean()), std, float(np.median(values)), seeds)
 
 
 def columns(
@@ -68,22 +57,16 @@ def tell_unlike(groups: Groups, at: At) -> None:
     """Name the groups whose seeds had other budgets, where they are taken at their ends, or were evaluated otherwise."""
     for task, found in groups.items():
         for name, runs in found.items():
-            unlike = len({flat(run.config.budget) for run in runs}) > 1 and not np.isfinite(
-                at.limit
-            )
-            kinds = ["budgets"] * unlike + ["evaluations"] * (
-                len({flat(run.config.evaluation) for run in runs}) > 1
-            )
-            if kinds:
-                alike = ": --at-steps N takes all of them at one" if unlike else ""
-                note(
-                    f"{task}, {name}: runs of other {' and '.join(kinds)} stand in one column{alike}"
-                )
-
-
-def flat(table: Any) -> tuple[tuple[str, Any], ...]:
-    """Return the fields of a table of a configuration."""
-    return tuple(flatten(table))
+            unlike = [
+                kind
+                for kind in ("budget", "evaluation")
+                if len({tuple(flatten(getattr(run.config, kind))) for run in runs}) > 1
+                and not (kind == "budget" and at.limited)
+            ]
+            if unlike:
+                alike = ": --at-steps N takes all of them at one" if "budget" in unlike else ""
+                other = "s and ".join(unlike)
+                note(f"{task}, {name}: runs of other {other}s stand in one column{alike}")
 
 
 def table_of(
@@ -98,9 +81,8 @@ def table_of(
         task: {name: c for name, c in row.items() if c is not None} for task, row in made.items()
     }
     if not any(table.values()):
-        raise Unusable(
-            f"nothing to tabulate yet: no run given has {'fates' if measure == 'fates' else f'a {measure} return'}"
-        )
+        what = measure if measure == "fates" else f"a {measure} return"
+        raise Unusable(f"nothing to tabulate yet: no run given has {what}")
     tell_unfinished(runs)
     tell_unlike(groups, at)
     return {task: row for task, row in table.items() if row}
@@ -114,6 +96,6 @@ def described(runs: list[RunFiles], measure: str, at: At = AT_THE_END, policy: s
         what = f"best mean return of an evaluation, {policy}, which flatters"
     elif measure == "best" and set(APART) <= set(policies_of(runs)):
         what += f"; of {' and '.join(APART)} the best mean return of an evaluation, which flatters"
-    when = f", at {at}" if np.isfinite(at.limit) else ""
+    when = f", at {at}" if at.limited else ""
     bold = "" if measure == "fates" else "; bold: best mean of a task"
     return f"Measure {measure}: {what}{when}. Mean ± std over seeds (median, n seeds){bold}."

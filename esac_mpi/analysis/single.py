@@ -1,9 +1,11 @@
 """Returns of one run in full: its policies and the noisy population, or the spread of the population's members."""
 
+from typing import Any
+
 import numpy as np
 
 from esac_mpi.analysis.colours import COLOURS, looks
-from esac_mpi.analysis.curves import column, column_curve, per_generation, position
+from esac_mpi.analysis.curves import Curve, column, column_curve, per_generation, position
 from esac_mpi.analysis.evaluations import evaluations, policies
 from esac_mpi.analysis.figures import Axes, Figure, legend_below, name_axis, panels
 from esac_mpi.analysis.names import HALVES, POLICIES, legend
@@ -21,38 +23,30 @@ def draw_one(axes: Axes, run: RunFiles, x: str) -> None:
     of = {**dict(zip(POLICIES, HALVES, strict=True)), **{name: name for name in COLOURS}}
     look = looks({policy: of.get(policy, run.config.algorithm) for policy in policies(run)})
     for policy in policies(run):
-        colour = look[policy].colour
         generations, returns = evaluations(run, policy)
         if not len(returns):
             continue
+        colour, name = look[policy].colour, legend(policy, run.config.algorithm)
         where = np.interp(generations, column(run, "metrics/generation"), position(run, x))
-        label = f"{legend(policy, run.config.algorithm)}: mean of {returns.shape[1]} episodes, band worst to best"
+        label = f"{name}: mean of {returns.shape[1]} episodes, band worst to best"
         axes.plot(where, returns.mean(axis=1), color=colour, lw=1.8, marker="o", ms=3, label=label)
-        axes.fill_between(
-            where,
-            np.nanmin(returns, axis=1),
-            np.nanmax(returns, axis=1),
-            color=colour,
-            alpha=0.18,
-            lw=0,
-        )
+        ends = np.nanmin(returns, axis=1), np.nanmax(returns, axis=1)
+        axes.fill_between(where, *ends, color=colour, alpha=0.18, lw=0)
 
 
 def draw_spread(axes: Axes, run: RunFiles, x: str) -> None:
     """Draw the members' returns of one run: median, quartiles and extremes."""
-    parts = [
-        column_curve(run, x, per_generation(run, lambda f, axis, q=q: np.nanquantile(f, q, axis)))
-        for q in np.arange(5) / 4
-    ]
-    where, low = parts[0].x, parts[0].y
+
+    def quantile(share: float) -> Curve:
+        values = per_generation(run, lambda f, axis: np.nanquantile(f, share, axis))
+        return column_curve(run, x, values)
+
+    low, first, middle, third, high = map(quantile, (0, 0.25, 0.5, 0.75, 1))
     colour = looks({"members": run.config.algorithm})["members"].colour
-    axes.fill_between(
-        where, low, parts[4].y, color=colour, alpha=0.12, lw=0, label="members, worst to best"
-    )
-    axes.fill_between(
-        where, parts[1].y, parts[3].y, color=colour, alpha=0.35, lw=0, label="quartiles"
-    )
-    axes.plot(where, parts[2].y, color=colour, lw=1.2, label="median")
+    band: dict[str, Any] = {"color": colour, "lw": 0}
+    axes.fill_between(low.x, low.y, high.y, alpha=0.12, label="members, worst to best", **band)
+    axes.fill_between(low.x, first.y, third.y, alpha=0.35, label="quartiles", **band)
+    axes.plot(low.x, middle.y, color=colour, lw=1.2, label="median")
 
 
 def draw_alone(run: RunFiles, what: str, x: str) -> Figure:

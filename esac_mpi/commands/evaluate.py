@@ -54,28 +54,24 @@ def report(
 
 
 def text(policy: Any, found: dict[str, Any]) -> str:
-    """Return the report for a person."""
-    count = f"{found['episodes']} episode{'s' * (found['episodes'] > 1)}"
-    which = f" ({found['not_finite']})" if found["not_finite"] else ""
-    said = f"return  physics unstable in {found['unstable']} of {count}{which}: no mean of all can be given"
-    if not found["unstable"]:
-        ends = {
-            name: "[{:.1f}, {:.1f}]".format(*found[name]) if found[name] else ""
-            for name in ("interval", "iqm_interval")
-        }
-        spread = (
-            "one episode has no interval" if found["std"] is None else f"std {found['std']:.1f}"
+    """Format the report for a person."""
+    count = f"{found['episodes']} episode{'s' if found['episodes'] > 1 else ''}"
+    if found["unstable"]:
+        which = f" ({found['not_finite']})" if found["not_finite"] else ""
+        returns = f"physics unstable in {found['unstable']} of {count}{which}: no mean of all"
+    else:
+        ends = (found["interval"], found["iqm_interval"])
+        mean, iqm = (" [{:.1f}, {:.1f}]".format(*pair) if pair else "" for pair in ends)
+        std = "one episode has no interval" if found["std"] is None else f"std {found['std']:.1f}"
+        returns = (
+            f"mean {found['mean']:.1f}{mean}, {std}, median {found['median']:.1f}, "
+            f"IQM {found['iqm']:.1f}{iqm}, worst {found['worst']:.1f}, best {found['best']:.1f}"
         )
-        said = (
-            f"return  mean {found['mean']:.1f} {ends['interval']}, {spread}, median {found['median']:.1f}, "
-            f"IQM {found['iqm']:.1f} {ends['iqm_interval']}, worst {found['worst']:.1f}, best {found['best']:.1f}"
-        ).replace(" ,", ",")
-    steps = "length  mean {mean:.1f}, {shortest} to {longest} steps".format(**found["length"])
-    task = " ".join(
-        [found["task"], *[json.dumps(found["task_kwargs"])] * bool(found["task_kwargs"])]
-    )
+    steps = "mean {mean:.1f}, {shortest} to {longest} steps".format(**found["length"])
+    kwargs = f" {json.dumps(found['task_kwargs'])}" if found["task_kwargs"] else ""
     noise = f", weight noise {found['weight_noise']:g}" if found["weight_noise"] else ""
-    return f"{policy}\n{task}, {count}, seed {found['seed']}{noise}\n{said}\n{steps} of at most {found['horizon']}"
+    about = f"{found['task']}{kwargs}, {count}, seed {found['seed']}{noise}"
+    return f"{policy}\n{about}\nreturn  {returns}\nlength  {steps} of at most {found['horizon']}"
 
 
 def loaded(options: argparse.Namespace) -> tuple[Policy, envs.Env]:
@@ -87,27 +83,17 @@ def loaded(options: argparse.Namespace) -> tuple[Policy, envs.Env]:
 def command_line() -> argparse.ArgumentParser:
     """Return the command line."""
     line = parser(__doc__)
-    line.add_argument("policy", type=given, metavar="POLICY|RUN", help="policy.h5 or run directory")
-    line.add_argument("--episodes", type=whole, default=100, help="noise-free episodes (100)")
-    line.add_argument(
-        "--task",
-        default="",
-        help="another task of equal spaces, or this one without its task.kwargs",
-    )
-    line.add_argument(
-        "--horizon",
-        type=whole,
-        help="truncate episodes there [steps]; 0: the task's own limit (as in training)",
-    )
-    line.add_argument("--seed", type=seed, default=0, help="which start states (0)")
-    line.add_argument(
-        "--weight-noise",
-        type=float,
-        default=0.0,
-        metavar="SIGMA",
-        help="perturb every weight, each episode (0)",
-    )
-    line.add_argument("--json", action="store_true", help="one JSON object, with every episode")
+    add = line.add_argument
+    add("policy", type=given, metavar="POLICY|RUN", help="policy.h5 or run directory")
+    add("--episodes", type=whole, default=100, help="noise-free episodes (100)")
+    text = "another task of equal spaces, or this one without its task.kwargs"
+    add("--task", default="", help=text)
+    text = "truncate episodes there [steps]; 0: the task's own limit (as in training)"
+    add("--horizon", type=whole, help=text)
+    add("--seed", type=seed, default=0, help="which start states (0)")
+    text = "perturb every weight, each episode (0)"
+    add("--weight-noise", type=float, default=0.0, metavar="SIGMA", help=text)
+    add("--json", action="store_true", help="one JSON object, with every episode")
     return line
 
 

@@ -22,15 +22,8 @@ FOLDERS = ("configs", "jobs")
 
 def command_line() -> argparse.ArgumentParser:
     """Return the command line."""
-    line = parser(__doc__)
-    line.add_argument(
-        "place",
-        nargs="?",
-        type=given,
-        default=Path(),
-        metavar="DIR",
-        help="default: the current directory",
-    )
+    line, here = parser(__doc__), "default: the current directory"
+    line.add_argument("place", nargs="?", type=given, default=Path(), metavar="DIR", help=here)
     return line
 
 
@@ -38,9 +31,8 @@ def copied(place: Path) -> Iterator[Path]:
     """Copy the folders; yield the copies. Raises Unusable where there is one."""
     for folder in FOLDERS:
         if (place / folder).exists():
-            raise Unusable(
-                f"{place / folder} is there already: nothing was copied; choose another directory"
-            )
+            there = f"{place / folder} is there already"
+            raise Unusable(f"{there}: nothing was copied; choose another directory")
     for folder in FOLDERS:
         yield Path(shutil.copytree(shipped() / folder, place / folder))
 

@@ -78,15 +78,9 @@ def redrawn(options: argparse.Namespace, recorder: Recorder) -> Iterator[object]
     """Record and draw what there is. Raises Unusable, Failed."""
     found = design.experiment(options.id)
     runs = design.runs(found, options.budget, options.root)
-    if failed := (
-        yield from drawn(
-            found,
-            runs,
-            design.folder_of(found, options.budget, options.root),
-            options.budget,
-            recorder,
-        )
-    ):
+    folder = design.folder_of(found, options.budget, options.root)
+    failed = yield from drawn(found, runs, folder, options.budget, recorder)
+    if failed:
         raise Failed(f"failed: {', '.join(failed)}")
 
 
@@ -115,46 +109,27 @@ def command_line() -> argparse.ArgumentParser:
     main = parser(__doc__)
     actions = main.add_subparsers(dest="action", required=True)
     actions.add_parser("list", help="the experiments")
-    default = {"show": None, "run": "small", "draw": "small", "submit": "paper"}
-    for name, what in default.items():
-        action = actions.add_parser(name)
-        action.add_argument(
-            "id", metavar="ID", help="a file of configs/experiments/, without .toml"
-        )
-        if what:
-            action.add_argument(
-                "--root",
-                type=given,
-                default=Path("runs/experiments"),
-                help="where the experiments' folders are",
-            )
-            action.add_argument(
-                "--budget", default=what, help=f"smoke, small or paper; default {what}"
-            )
-    actions.choices["run"].add_argument(
-        "--seeds", nargs="+", type=whole, metavar="N", help="of the budget's seeds these alone"
-    )
-    actions.choices["run"].add_argument(
-        "--at-once", type=whole, default=2, metavar="N", help="runs at the same time (2)"
-    )
-    actions.choices["submit"].add_argument(
-        "--dry-run", action="store_true", help="print the commands instead"
-    )
-    random = actions.add_parser("random", help="what random actions return, for normalised scores")
-    random.add_argument("tasks", nargs="+", metavar="TASK", help="a task's id")
-    random.add_argument(
-        "--horizon",
-        type=whole,
-        default=0,
-        help="truncate episodes there [steps]; 0: the task's own limit",
-    )
-    random.add_argument(
-        "--kwargs",
-        type=arguments,
-        default={},
-        metavar="JSON",
-        help="what the task is made with, an object",
-    )
+    default = {"show": "", "run": "small", "draw": "small", "submit": "paper"}
+    for name, budget in default.items():
+        add = actions.add_parser(name).add_argument
+        add("id", metavar="ID", help="a file of configs/experiments/, without .toml")
+        if budget:
+            root, text = Path("runs/experiments"), "where the experiments' folders are"
+            add("--root", type=given, default=root, help=text)
+            add("--budget", default=budget, help=f"smoke, small or paper; default {budget}")
+    add = actions.choices["run"].add_argument
+    text = "of the budget's seeds these alone"
+    add("--seeds", nargs="+", type=whole, metavar="N", help=text)
+    add("--at-once", type=whole, default=2, metavar="N", help="runs at the same time (2)")
+    text = "print the commands instead"
+    actions.choices["submit"].add_argument("--dry-run", action="store_true", help=text)
+    text = "what random actions return, for normalised scores"
+    add = actions.add_parser("random", help=text).add_argument
+    add("tasks", nargs="+", metavar="TASK", help="a task's id")
+    text = "truncate episodes there [steps]; 0: the task's own limit"
+    add("--horizon", type=whole, default=0, help=text)
+    text = "what the task is made with, an object"
+    add("--kwargs", type=arguments, default={}, metavar="JSON", help=text)
     return main
 
 

@@ -34,19 +34,13 @@ from esac_mpi.record import Unreadable
 def command_line() -> argparse.ArgumentParser:
     """Return the command line."""
     line = parser(__doc__)
-    line.add_argument("policy", type=given, metavar="POLICY|RUN", help="policy.h5 or run directory")
-    line.add_argument("--format", choices=(*FORMATS, *histories.FORMATS), required=True)
-    line.add_argument(
-        "--step",
-        choices=histories.STEPS,
-        default="env_steps",
-        help="of tensorboard; default: env_steps",
-    )
-    line.add_argument(
-        "--out",
-        type=given,
-        help="default: policy.pt, .onnx or .npz beside policy.h5; a history: in the run",
-    )
+    add = line.add_argument
+    add("policy", type=given, metavar="POLICY|RUN", help="policy.h5 or run directory")
+    add("--format", choices=(*FORMATS, *histories.FORMATS), required=True)
+    text = "of tensorboard; default: env_steps"
+    add("--step", choices=histories.STEPS, default="env_steps", help=text)
+    text = "default: policy.pt, .onnx or .npz beside policy.h5; a history: in the run"
+    add("--out", type=given, help=text)
     return line
 
 
@@ -72,9 +66,7 @@ def main(argv: list[str]) -> int:
             raise Unexportable(f"{out}: a directory; name the file in it")
         out = out if out.suffix else out.with_suffix(suffix)  # some libraries add it, others do not
         if not os.access(out.parent, os.W_OK):
-            raise Unexportable(
-                f"{out.parent}: not a directory that can be written; choose another --out"
-            )
+            raise Unexportable(f"{out.parent}: not a writable directory; choose another --out")
         found = difference(policy, write(policy, out))
     except ImportError as error:
         print(f"--format {options.format} needs {error.name}: pip install {needs}", file=sys.stderr)

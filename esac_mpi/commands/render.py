@@ -81,32 +81,19 @@ def show(env: envs.Env, policy: Any, options: Any, out: Path) -> None:
 def command_line() -> argparse.ArgumentParser:
     """Return the command line."""
     line = parser(__doc__)
-    line.add_argument("policy", type=given, metavar="RUN|POLICY", help="run directory or policy.h5")
-    line.add_argument(
-        "--start", choices=("default", "tilted"), default="default", help="default: the task's own"
-    )
-    line.add_argument(
-        "--degrees", type=float, default=30.0, help="how far a tilted start leans forward (30)"
-    )
-    line.add_argument(
-        "--seconds",
-        type=float,
-        default=0.0,
-        help="simulated time to show [s]; 0: the whole episode",
-    )
-    line.add_argument("--frames", type=whole, default=6, help="pictures in the strip (6)")
-    line.add_argument("--video", type=given, help="film, .mp4 or .gif")
-    line.add_argument(
-        "--seed", type=seed, default=0, help="which start state (0): the first of evaluate's"
-    )
-    line.add_argument(
-        "--trials", type=whole, default=0, help="tilted starts to count the recoveries of"
-    )
-    line.add_argument(
-        "--out",
-        type=given,
-        help="picture; default: strip.png, or trials.png and .pdf, beside policy.h5",
-    )
+    add = line.add_argument
+    add("policy", type=given, metavar="RUN|POLICY", help="run directory or policy.h5")
+    text = "default: the task's own"
+    add("--start", choices=("default", "tilted"), default="default", help=text)
+    add("--degrees", type=float, default=30.0, help="how far a tilted start leans forward (30)")
+    text = "simulated time to show [s]; 0: the whole episode"
+    add("--seconds", type=float, default=0.0, help=text)
+    add("--frames", type=whole, default=6, help="pictures in the strip (6)")
+    add("--video", type=given, help="film, .mp4 or .gif")
+    add("--seed", type=seed, default=0, help="which start state (0): the first of evaluate's")
+    add("--trials", type=whole, default=0, help="tilted starts to count the recoveries of")
+    text = "picture; default: strip.png, or trials.png and .pdf, beside policy.h5"
+    add("--out", type=given, help=text)
     return line
 
 

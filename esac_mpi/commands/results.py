@@ -25,7 +25,15 @@ import argparse
 import math
 from collections.abc import Iterator
 
-from esac_mpi.analysis.command import add_machine, ended, machine_of, parser, refuse_unread, written
+from esac_mpi.analysis.command import (
+    add_machine,
+    ended,
+    machine_of,
+    parser,
+    refuse_others,
+    refuse_unread,
+    written,
+)
 from esac_mpi.analysis.messages import Unusable, note
 from esac_mpi.analysis.results import aggregate_page
 from esac_mpi.analysis.results.rowfiles import read
@@ -50,7 +58,6 @@ UNREAD = {
     "updates": ("of", "published"),
     "fitness": ("published",),
 }  # options of table; papers print returns
-OF_PICTURES = sorted({name for names in READ.values() for name in names})
 
 
 def found(options: argparse.Namespace, together: bool = False) -> tuple[Sections, Wall]:
@@ -82,8 +89,7 @@ def draw(options: argparse.Namespace) -> Iterator[object]:
     from esac_mpi.analysis.figures import save
     from esac_mpi.analysis.results import pictures
 
-    unread = [name for name in OF_PICTURES if name not in READ[options.what]]
-    refuse_unread(options.line, options, f"--what {options.what}", unread)
+    refuse_others(options.line, options, ("files", "make", "line", *READ[options.what]))
     if machine_of(options) and options.x != "wall_seconds":
         raise Unusable("--ranks says what wall time is computed for: it needs --x wall_seconds")
     runs, wall = found(options)
@@ -118,71 +124,42 @@ def command_line() -> argparse.ArgumentParser:
     line = parser(__doc__)
     actions = line.add_subparsers(required=True)
     tables = actions.add_parser("table", help="Markdown tables and verdicts")
-    tables.add_argument("--measure", choices=MEASURES, default="return")
-    tables.add_argument(
-        "--published", action="store_true", help="beside them what the ESAC paper prints"
-    )
-    tables.add_argument("--out", type=given, metavar="FILE", help="write it there")
-    tables.set_defaults(make=table, line=tables)
     pictures = actions.add_parser("draw", help="a picture")
-    pictures.add_argument("--what", choices=tuple(READ), default="returns")
-    pictures.add_argument(
-        "--x", choices=("env_steps", "wall_seconds", "nominal_steps", "training_episodes")
-    )
-    pictures.add_argument(
-        "--policy",
-        choices=("better", "theta_es", "learner"),
-        default="better",
-        help="whose returns",
-    )
-    pictures.add_argument(
-        "--measure", choices=("fitness", "return"), default="fitness", help="of sensitivity"
-    )
-    pictures.add_argument(
-        "--field", default="value", metavar="NAME", help="the swept field, as the axis calls it"
-    )
-    pictures.add_argument(
-        "--normalise", action="store_true", help="sensitivity: divide each line by its best"
-    )
-    pictures.add_argument(
-        "--seeds", action="store_true", help="each run as a thin line or small point"
-    )
-    pictures.add_argument("--out", type=given, metavar="FILE", required=True)
-    pictures.set_defaults(make=draw, line=pictures)
     together = actions.add_parser("aggregate", help="normalised scores over all tasks and seeds")
-    together.add_argument(
-        "--leave-out", nargs="+", default=[], metavar="NAME", help="tasks, variants: not aggregated"
-    )
-    together.add_argument(
-        "--policy",
-        choices=tuple(POLICIES),
-        default="chosen",
-        help="whose return counts where a run has two",
-    )
-    together.add_argument("--out", type=given, metavar="FILE", help="write or draw it there")
-    together.add_argument(
-        "--random",
-        type=given,
-        default=FOLDER / "random.toml",
-        metavar="FILE",
-        help="returns of random actions",
-    )
-    together.set_defaults(make=aggregate)
-    for action in (tables, together):
-        action.add_argument(
-            "--of",
-            default=CHAMPION,
-            metavar="VARIANT",
-            help=f"whom the verdicts are about; default: {CHAMPION}",
-        )
-        action.add_argument(
-            "--seconds", type=float, default=0.0, metavar="T", help="compare at this wall time [s]"
-        )
-    for action in (tables, pictures, together):
+    for action, make in ((tables, table), (pictures, draw), (together, aggregate)):
+        action.set_defaults(make=make, line=action)
         add_machine(action)
-        action.add_argument(
-            "files", nargs="+", type=given, metavar="CSV", help="results.csv of an experiment"
-        )
+        text = "results.csv of an experiment"
+        action.add_argument("files", nargs="+", type=given, metavar="CSV", help=text)
+        needed = action is pictures
+        text = "write or draw it there"
+        action.add_argument("--out", type=given, metavar="FILE", required=needed, help=text)
+    for action in (tables, together):
+        text = f"whom the verdicts are about; default: {CHAMPION}"
+        action.add_argument("--of", default=CHAMPION, metavar="VARIANT", help=text)
+        text = "compare at this wall time [s]"
+        action.add_argument("--seconds", type=float, default=0.0, metavar="T", help=text)
+    add = tables.add_argument
+    add("--measure", choices=MEASURES, default="return")
+    add("--published", action="store_true", help="beside them what the ESAC paper prints")
+    add = pictures.add_argument
+    add("--what", choices=tuple(READ), default="returns")
+    add("--x", choices=("env_steps", "wall_seconds", "nominal_steps", "training_episodes"))
+    whose = ("better", "theta_es", "learner")
+    add("--policy", choices=whose, default="better", help="whose returns")
+    measures = ("fitness", "return")
+    add("--measure", choices=measures, default="fitness", help="of sensitivity")
+    text = "the swept field, as the axis calls it"
+    add("--field", default="value", metavar="NAME", help=text)
+    add("--normalise", action="store_true", help="sensitivity: divide each line by its best")
+    add("--seeds", action="store_true", help="each run as a thin line or small point")
+    add = together.add_argument
+    text = "tasks, variants: not aggregated"
+    add("--leave-out", nargs="+", default=[], metavar="NAME", help=text)
+    text = "whose return counts where a run has two"
+    add("--policy", choices=tuple(POLICIES), default="chosen", help=text)
+    book, text = FOLDER / "random.toml", "returns of random actions"
+    add("--random", type=given, default=book, metavar="FILE", help=text)
     return line
 
 

@@ -79,14 +79,11 @@ def said(options: argparse.Namespace) -> Iterator[object]:
             study.begin(found)
             lines = [*report.jobs(found, options.study, options.tasks)]
         except (Unsaved, OSError) as error:
-            told = (
-                f"{error.filename or found.path}: {error.strerror}"
-                if isinstance(error, OSError)
-                else str(error)
-            )
-            raise Failed(
-                f'{told}; directory = "..." in {found.source} says where', NotSaved.code
-            ) from error
+            why = str(error)
+            if isinstance(error, OSError):
+                why = f"{error.filename or found.path}: {error.strerror}"
+            where = f'directory = "..." in {found.source} says where'
+            raise Failed(f"{why}; {where}", NotSaved.code) from error
         yield from lines
         return
     if not options.study.is_dir():
@@ -103,35 +100,22 @@ def command_line() -> argparse.ArgumentParser:
     """Return the command line."""
     main = parser(__doc__)
     actions = main.add_subparsers(dest="action", required=True)
-    lines = {name: actions.add_parser(name, help=text) for name, text in {
-        "run": "take trials until none is left", "jobs": "write the list of a job array",
-        "show": "the trials, the best first", "best": "the best trial as a configuration",
-    }.items()}  # fmt: skip
-    for line in lines.values():
-        line.add_argument(
-            "study", type=given, metavar="STUDY", help="the study's TOML file, or its directory"
-        )
-    lines["run"].add_argument(
-        "--run-dir",
-        type=given,
-        metavar="DIR",
-        help="where status.json says how this task ended, for jobs/",
-    )
-    lines["run"].add_argument(
-        "--max-hours",
-        type=float,
-        default=0.0,
-        metavar="H",
-        help="stop, saved, before so long [h]; 0: no limit",
-    )
-    lines["jobs"].add_argument(
-        "--tasks", type=whole, default=10, metavar="N", help="elements of the array (10)"
-    )
-    lines["show"].add_argument(
-        "--top", type=whole, default=10, metavar="N", help="how many trials (10); 0: all"
-    )
-    lines["show"].add_argument("--json", action="store_true", help="one JSON object a trial")
-    lines["best"].add_argument("--out", type=given, metavar="FILE", help="write it there")
+    run = actions.add_parser("run", help="take trials until none is left")
+    jobs = actions.add_parser("jobs", help="write the list of a job array")
+    show = actions.add_parser("show", help="the trials, the best first")
+    best = actions.add_parser("best", help="the best trial as a configuration")
+    text = "the study's TOML file, or its directory"
+    for line in (run, jobs, show, best):
+        line.add_argument("study", type=given, metavar="STUDY", help=text)
+    text = "where status.json says how this task ended, for jobs/"
+    run.add_argument("--run-dir", type=given, metavar="DIR", help=text)
+    text = "stop, saved, before so long [h]; 0: no limit"
+    run.add_argument("--max-hours", type=float, default=0.0, metavar="H", help=text)
+    text = "elements of the array (10)"
+    jobs.add_argument("--tasks", type=whole, default=10, metavar="N", help=text)
+    show.add_argument("--top", type=whole, default=10, metavar="N", help="how many (10); 0: all")
+    show.add_argument("--json", action="store_true", help="one JSON object a trial")
+    best.add_argument("--out", type=given, metavar="FILE", help="write it there")
     return main
 
 

@@ -32,9 +32,8 @@ def write(options: argparse.Namespace) -> Iterator[object]:
         for line, run_dir in lines(options):
             checked(line, known, notes)
             if found.setdefault(run_dir, line) is not line:
-                raise Unusable(
-                    f"two runs would share {run_dir}: {shlex.join(found[run_dir])} and {shlex.join(line)}"
-                )
+                lines_of = f"{shlex.join(found[run_dir])} and {shlex.join(line)}"
+                raise Unusable(f"two runs would share {run_dir}: {lines_of}")
     except ConfigError as error:
         raise Unusable(str(error)) from error
     for said in sorted(notes):
@@ -58,30 +57,16 @@ def write(options: argparse.Namespace) -> Iterator[object]:
 def command_line() -> argparse.ArgumentParser:
     """Return the command line."""
     line = parser(__doc__)
-    line.add_argument(
-        "--configs", nargs="+", type=given, default=[], metavar="TOML", help="configuration files"
-    )
-    line.add_argument(
-        "--tasks", nargs="+", default=[], metavar="ID", help="tasks with the default settings"
-    )
-    line.add_argument(
-        "--algorithms", nargs="+", default=[], help="default: the configuration's own"
-    )
-    line.add_argument("--seeds", nargs="+", default=["0-4"], help="numbers and ranges; default 0-4")
-    line.add_argument(
-        "--set",
-        nargs="+",
-        action="append",
-        default=[],
-        metavar=("FIELD", "VALUE"),
-        help="may be repeated",
-    )
-    line.add_argument(
-        "--root", type=given, default=Path("runs/sweep"), help="directory of the run directories"
-    )
-    line.add_argument(
-        "--out", type=given, default=Path("runs/sweep/jobs.txt"), metavar="FILE", help="the list"
-    )
+    add, folder = line.add_argument, Path("runs/sweep")
+    text = "configuration files"
+    add("--configs", nargs="+", type=given, default=[], metavar="TOML", help=text)
+    add("--tasks", nargs="+", default=[], metavar="ID", help="tasks with the default settings")
+    add("--algorithms", nargs="+", default=[], help="default: the configuration's own")
+    add("--seeds", nargs="+", default=["0-4"], help="numbers and ranges; default 0-4")
+    names = ("FIELD", "VALUE")
+    add("--set", nargs="+", action="append", default=[], metavar=names, help="may be repeated")
+    add("--root", type=given, default=folder, help="directory of the run directories")
+    add("--out", type=given, default=folder / "jobs.txt", metavar="FILE", help="the list")
     return line
 
 

@@ -118,13 +118,8 @@ def command_line() -> argparse.ArgumentParser:
     line = parser(__doc__)
     add_runs(line)
     add_choice(line, "need")
-    line.add_argument(
-        "--every",
-        type=float,
-        default=5.0,
-        metavar="SECONDS",
-        help="time between looks at the files (default 5)",
-    )
+    text = "time between looks at the files (default 5)"
+    line.add_argument("--every", type=float, default=5.0, metavar="SECONDS", help=text)
     line.add_argument("--once", action="store_true", help="print one view and end")
     return line
 

@@ -4,7 +4,7 @@ import numpy as np
 from commands import command
 from figure_runs import check_pictures, opened
 
-from esac_mpi.analysis.fates import FATES, rate
+from esac_mpi.analysis.outcomes import FATES, rate
 from esac_mpi.config import Config, updated
 from esac_mpi.operators.selection import Fate
 from esac_mpi.record import Run

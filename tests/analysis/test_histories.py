@@ -127,23 +127,6 @@ def test_tensorboard_has_every_finite_number_at_its_step(tmp_path, capsys):
     )  # a folder a run
 
 
-def test_the_curves_of_another_run_of_the_same_name_are_not_written_over(tmp_path, capsys):
-    for place, algorithm in (("one", "esac"), ("two", "es")):
-        (tmp_path / place).mkdir()
-        make(tmp_path / place / "a", algorithm, generations=10).close()
-    words = ["--format", "tensorboard", "--out", str(tmp_path / "curves")]
-    assert export.main([str(tmp_path / "one/a"), *words]) == 0
-    before = (tmp_path / "curves/a/events.out.tfevents.esac_mpi").read_bytes()
-    assert export.main([str(tmp_path / "two/a"), *words]) == 2
-    assert (
-        f"{tmp_path / 'curves/a'} has the curves of {(tmp_path / 'one/a').resolve()}"
-        in capsys.readouterr().err
-    )
-    assert (tmp_path / "curves/a/events.out.tfevents.esac_mpi").read_bytes() == before
-    (tmp_path / "one").rename(tmp_path / "moved")
-    assert export.main([str(tmp_path / "moved/a"), *words]) == 0  # the same run, anew
-
-
 def test_tensorboard_itself_reads_it(tmp_path):
     loader = pytest.importorskip("tensorboard.backend.event_processing.event_file_loader")
     make(tmp_path / "a", generations=10).close()

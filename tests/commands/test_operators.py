@@ -14,6 +14,7 @@ from small_erl import arguments
 from esac_mpi.analysis import densities, relatives
 from esac_mpi.analysis.densities import CELLS, Grid, density, difference, divergence
 from esac_mpi.analysis.relatives import Relative, normalised
+from esac_mpi.analysis.tables import rendered
 from esac_mpi.comm.command_ranks import Alone
 from esac_mpi.operators import genetics
 from esac_mpi.operators.genetics import Spread
@@ -70,9 +71,9 @@ def test_returns_are_parts_of_the_first_parents_where_that_is_positive(tmp_path,
     ]  # fmt: skip
     np.testing.assert_allclose(normalised(found), [1, 0.25, -0.2, np.nan, np.nan])
     relatives.tell_not_positive(found)
-    assert capsys.readouterr().err.endswith("nothing is a part of it: 1\n")
-    lines = relatives.write(tmp_path / "deep/table.csv", found).read_text().splitlines()
-    assert lines[3] == "0,n-point child,0 3,2,0,-40,84.8528,-0.2,,"
+    assert capsys.readouterr().err.endswith("is not positive: 1\n")
+    lines = rendered(relatives.rows(found), "csv").splitlines()
+    assert lines[3] == "0,n-point child,0 3,2,0,-40.0,84.8528,-0.2,,"
     assert lines[5] == "1,n-point child,0,2,1,,,,,"
 
 

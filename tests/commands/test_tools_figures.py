@@ -28,8 +28,8 @@ UNREAD = {
         "--what timeline does not read --ranks, --updates-per-second"
     ),
     (plot, "--what losses --policy sac"): "--what losses does not read --policy",
-    (table, "--measure mean --policy sac"): "--measure mean does not read --policy",
-    (plot, "--what sensitivity --field sigma --measure mean --policy sac"): "--measure mean does not read --policy",
+    (table, "--measure mean --policy sac"): "--what results --measure mean does not read --policy",
+    (plot, "--what sensitivity --field sigma --measure mean --policy sac"): "--what sensitivity --measure mean does not read --policy",
     (table, "--what scaling --field sigma --steps 4"): "--what scaling does not read --field, --steps",
     (results, "table --measure updates --of SAC"): "--measure updates does not read --of",
     (results, "draw --out x --policy theta_es --what training"): "--what training does not read --policy",
@@ -37,7 +37,7 @@ UNREAD = {
     (results, "draw --out x --what updates --field zeta"): "--what updates does not read --field",
     (results, "draw --out x --measure return --normalise"): "--what returns does not read --measure, --normalise",
     (results, "draw --out x --what sensitivity --policy learner --updates-per-second 9"): (
-        "--what sensitivity does not read --policy, --updates-per-second"
+        "--what sensitivity --measure fitness does not read --policy, --updates-per-second"
     ),
 }  # fmt: skip
 
