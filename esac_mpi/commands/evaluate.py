@@ -58,7 +58,7 @@ def text(policy: Any, found: dict[str, Any]) -> str:
     count = f"{found['episodes']} episode{'s' if found['episodes'] > 1 else ''}"
     if found["unstable"]:
         which = f" ({found['not_finite']})" if found["not_finite"] else ""
-        returns = f"physics unstable in {found['unstable']} of {count}{which}: no mean of all"
+        returns = f"physics unstable in {found['unstable']} of {count}{which}: no mean of all can be given"
     else:
         ends = (found["interval"], found["iqm_interval"])
         mean, iqm = (" [{:.1f}, {:.1f}]".format(*pair) if pair else "" for pair in ends)

@@ -66,7 +66,9 @@ def main(argv: list[str]) -> int:
             raise Unexportable(f"{out}: a directory; name the file in it")
         out = out if out.suffix else out.with_suffix(suffix)  # some libraries add it, others do not
         if not os.access(out.parent, os.W_OK):
-            raise Unexportable(f"{out.parent}: not a writable directory; choose another --out")
+            raise Unexportable(
+                f"{out.parent}: not a directory that can be written; choose another --out"
+            )
         found = difference(policy, write(policy, out))
     except ImportError as error:
         print(f"--format {options.format} needs {error.name}: pip install {needs}", file=sys.stderr)
