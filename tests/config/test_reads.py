@@ -31,12 +31,8 @@ from esac_mpi.training import loop
 QUICKSTART = ROOT / "configs/quickstart.toml"
 SHIPPED = [
     QUICKSTART,
-    *sorted(
-        path
-        for name in ("esac", "aes_rl", "tuned")
-        for path in (ROOT / "configs" / name).glob("*.toml")
-    ),
-]
+    *sorted(path for name in ("esac", "aes_rl", "tuned") for path in (ROOT / "configs" / name).glob("*.toml")),
+]  # fmt: skip
 BASE = MENDED | {
     "task.id": "CyclicMDP-v0", "task.horizon": 20, "policy.hidden": (4,), "budget.generations": 3, "budget.nominal_steps": 0,
     "evaluation.every": 2, "evaluation.episodes": 1, "display.every_seconds": 1e9,
@@ -54,59 +50,32 @@ BASE = MENDED | {
     "aes_rl.actor_updates_window": 2, "aes_rl.arrivals_per_generation": 3, "aes_rl.mean_episodes": 1,
     "cem_rl.start_steps": 5, "cem_rl.batch_size": 4, "cem_rl.replay_capacity": 50,
 }  # fmt: skip
-NO_PHASES = ["--esac.adoption", "off", "--esac.sac_phases", "false"]
+NO_PHASES = "--esac.adoption off --esac.sac_phases false"
 CASES = [
     {"algorithm": "es"},
     {"algorithm": "es", "es.noise": "table", "es.sampling": "onesided"},
-    {"algorithm": "es", "es.noise": "lowrank"},
-    {"algorithm": "es", "policy.linear": True},
-    {
-        "algorithm": "esac",
-        "esac.phase_timing": "virtual",
-        "esac.replayed": "sample",
-        "esac.adoption": "tested",
-    },
+    {"algorithm": "es", "es.noise": "lowrank"}, {"algorithm": "es", "policy.linear": True},
+    {"algorithm": "esac", "esac.phase_timing": "virtual", "esac.replayed": "sample", "esac.adoption": "tested"},
     {"algorithm": "esac", "esac.noise": "table", "esac.sampling": "onesided"},
     {"algorithm": "esac", "esac.noise": "lowrank"},
     {"algorithm": "esac", "esac.p_sac_annealed": False},
-    {
-        "algorithm": "esac",
-        "esac.adoption": "tested",
-        "esac.sigma_rule": "one_fifth",
-        "esac.population_size": 8,
-    },
-    {"algorithm": "esac", "esac.sac_phases": False, "esac.sac_copies": 0},
-    {"algorithm": "sac"},
+    {"algorithm": "esac", "esac.adoption": "tested", "esac.sigma_rule": "one_fifth", "esac.population_size": 8},
+    {"algorithm": "esac", "esac.sac_phases": False, "esac.sac_copies": 0}, {"algorithm": "sac"},
     {"algorithm": "td3"},
-    {"algorithm": "td3", "td3.episodes_on": "ranks"},
-    {"algorithm": "ddpg"},
-    {"algorithm": "ddpg", "ddpg.episodes_on": "ranks"},
-    {"algorithm": "ppo"},
-    {"algorithm": "erl"},
+    {"algorithm": "td3", "td3.episodes_on": "ranks"}, {"algorithm": "ddpg"},
+    {"algorithm": "ddpg", "ddpg.episodes_on": "ranks"}, {"algorithm": "ppo"}, {"algorithm": "erl"},
     {"algorithm": "erl", "erl.learner": "td3"},
-    {"algorithm": "perl", "erl.mutation": "proximal", "erl.learner": "sac"},
-    {"algorithm": "cem"},
-    {"algorithm": "cem", "cem.importance_mixing": True},
-    {"algorithm": "cem_rl"},
+    {"algorithm": "perl", "erl.mutation": "proximal", "erl.learner": "sac"}, {"algorithm": "cem"},
+    {"algorithm": "cem", "cem.importance_mixing": True}, {"algorithm": "cem_rl"},
     {"algorithm": "cem_rl", "cem_rl.importance_mixing": True},
     {"algorithm": "cem_rl", "cem_rl.critic": "parallel", "cem_rl.sampling": "onesided"},
     {"algorithm": "aes_rl"},
     {"algorithm": "aes_rl", "aes_rl.mean_rule": "sigmoid", "aes_rl.variance_rule": "fixed"},
     {"algorithm": "aes_rl", "aes_rl.mean_rule": "sigmoid", "aes_rl.sigmoid_signless": True},
     {"algorithm": "aes_rl", "aes_rl.mean_rule": "full_move", "aes_rl.variance_rule": "success"},
-    {
-        "algorithm": "aes_rl",
-        "aes_rl.mean_rule": "rank_oldest",
-        "aes_rl.ring_size": 4,
-        "aes_rl.order": "arrival",
-    },
-    {
-        "algorithm": "pderl",
-        "erl.crossover": "distillation",
-        "erl.mutation": "proximal",
-        "erl.parent_selection": "mixed",
-    },
-]
+    {"algorithm": "aes_rl", "aes_rl.mean_rule": "rank_oldest", "aes_rl.ring_size": 4, "aes_rl.order": "arrival"},
+    {"algorithm": "pderl", "erl.crossover": "distillation", "erl.mutation": "proximal", "erl.parent_selection": "mixed"},
+]  # fmt: skip
 
 
 def other(name, value):
@@ -183,84 +152,44 @@ def test_what_is_declared_unread_changes_no_bit(case, world, tmp_path):
 @pytest.mark.parametrize(
     ("argv", "message"),
     [
-        (
-            ["--algorithm", "es", "--esac.sigma", "0.5"],
-            "--esac.sigma: algorithm = es does not read it; did you mean --es.sigma?",
-        ),
-        (
-            ["--es.sigma", "0.5"],
-            "--es.sigma: algorithm = esac does not read it; did you mean --esac.sigma?",
-        ),
-        (["--algorithm", "td3", "--sac.gamma", "0.9"], "did you mean --td3.gamma?"),
-        (
-            ["--algorithm", "es", "--learner.threads", "2"],
-            "--learner.threads: algorithm = es does not read it",
-        ),
-        (
-            ["--sac.observation_normalisation", "true"],
-            "did you mean --esac.observation_normalisation?",
-        ),
-        (
-            ["--sac.steps_per_generation", "50"],
-            "--sac.steps_per_generation: algorithm = esac does not read it",
-        ),
-        (
-            ["--algorithm", "ppo", "--policy.output", "clip"],
-            "--policy.output: algorithm = ppo does not read it",
-        ),
-        (
-            ["--esac.noise_table_size", "9"],
-            "--esac.noise_table_size: read only with esac.noise = table",
-        ),
-        (
-            [*NO_PHASES, "--esac.gate", "normal"],
-            "--esac.gate: read only with esac.sac_phases = true",
-        ),
-        (
-            [*NO_PHASES, "--sac.batch_size", "64"],
-            "--sac.batch_size: read only with esac.sac_phases = true",
-        ),
-        (
-            ["--esac.replayed", "none", "--esac.replayed_members", "3"],
-            "--esac.replayed_members: read only with esac.replayed = winners or better or sample",
-        ),
-        (
-            ["--esac.reading", "mended", "--esac.workers", "3"],
-            "--esac.workers: read only with esac.phase_timing = virtual",
-        ),
-        (
-            ["--esac.reading", "paper", "--esac.start_states", "slot"],
-            "read only with esac.sampling = mirrored or repo",
-        ),
-        (
-            [*NO_PHASES, "--esac.sigma_rule", "grow", "--esac.amt_clip", "0.1"],
-            "with esac.sac_phases = true or esac.amt_trigger = interval",
-        ),
-        (
-            ["--esac.optimiser", "sgd", "--esac.adoption_moments", "kept"],
-            "--esac.adoption_moments: read only with esac.optimiser = adam",
-        ),
-        (
-            ["--esac.learner_lag", "1"],
-            "--esac.learner_lag: read only with esac.phase_timing = interval",
-        ),
-        (
-            ["--algorithm", "td3", "--td3.episodes_per_generation", "3"],
-            "read only with td3.episodes_on = ranks",
-        ),
-        (
-            ["--algorithm", "ddpg", "--ddpg.episodes_on", "ranks", "--ddpg.interleaved", "true"],
-            "with ddpg.episodes_on = root",
-        ),
-        (
-            ["--algorithm", "erl", "--erl.memory_size", "300"],
-            "erl.memory_size: read only with erl.crossover = distillation or erl.mutation = proximal",
-        ),
+        ("--algorithm es --esac.sigma 0.5",
+         "--esac.sigma: algorithm = es does not read it; did you mean --es.sigma?"),
+        ("--es.sigma 0.5",
+         "--es.sigma: algorithm = esac does not read it; did you mean --esac.sigma?"),
+        ("--algorithm td3 --sac.gamma 0.9", "did you mean --td3.gamma?"),
+        ("--algorithm es --learner.threads 2",
+         "--learner.threads: algorithm = es does not read it"),
+        ("--sac.observation_normalisation true", "did you mean --esac.observation_normalisation?"),
+        ("--sac.steps_per_generation 50",
+         "--sac.steps_per_generation: algorithm = esac does not read it"),
+        ("--algorithm ppo --policy.output clip",
+         "--policy.output: algorithm = ppo does not read it"),
+        ("--esac.noise_table_size 9", "--esac.noise_table_size: read only with esac.noise = table"),
+        (f"{NO_PHASES} --esac.gate normal", "--esac.gate: read only with esac.sac_phases = true"),
+        (f"{NO_PHASES} --sac.batch_size 64",
+         "--sac.batch_size: read only with esac.sac_phases = true"),
+        ("--esac.replayed none --esac.replayed_members 3",
+         "--esac.replayed_members: read only with esac.replayed = winners or better or sample"),
+        ("--esac.reading mended --esac.workers 3",
+         "--esac.workers: read only with esac.phase_timing = virtual"),
+        ("--esac.reading paper --esac.start_states slot",
+         "read only with esac.sampling = mirrored or repo"),
+        (f"{NO_PHASES} --esac.sigma_rule grow --esac.amt_clip 0.1",
+         "with esac.sac_phases = true or esac.amt_trigger = interval"),
+        ("--esac.optimiser sgd --esac.adoption_moments kept",
+         "--esac.adoption_moments: read only with esac.optimiser = adam"),
+        ("--esac.learner_lag 1", "--esac.learner_lag: read only with esac.phase_timing = interval"),
+        ("--algorithm td3 --td3.episodes_per_generation 3",
+         "read only with td3.episodes_on = ranks"),
+        ("--algorithm ddpg --ddpg.episodes_on ranks --ddpg.interleaved true",
+         "with ddpg.episodes_on = root"),
+        ("--algorithm erl --erl.memory_size 300",
+         "erl.memory_size: read only with erl.crossover = distillation or erl.mutation = proximal"),
     ],
-)
+)  # fmt: skip
 def test_a_named_field_that_the_run_would_not_read_is_refused(argv, message):
     with pytest.raises(ConfigError) as error:
-        load(argv)
+        load(argv.split())
     assert message in str(error.value)
 
 
