@@ -1,4 +1,4 @@
-"""Table of AES-RL: a distribution of actors that moves with every arrival, of which a shared critic trains some."""
+"""Table of AES-RL: a distribution of actors that moves with every arrival."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -29,37 +29,37 @@ WELFORD = OnlyWith(mean_rule=BY_RETURN, variance_rule=("adaptive", "fixed"))
 
 @dataclass(frozen=True)
 class AESRL(Critics, Selecting):
-    """algorithm = "aes_rl" (P: Lee et al. 2020, An Efficient Asynchronous Method for Integrating Evolutionary and Gradient-based
-    Policy Search; C: its public code)."""
+    """algorithm = "aes_rl" (P: Lee et al. 2020, An Efficient Asynchronous Method for Integrating
+    Evolutionary and Gradient-based Policy Search; C: its public code)."""
 
     READS = Reads(("learner",), without=("policy.output",))
 
     workers: AutoInt = 5
-    """Virtual workers, on which results depend, each with one individual at a time [workers]. P, C: 5.
-    auto: the ranks of the run's first start but one, at least 1; it is kept with the run."""
+    """Virtual workers, on which results depend, each with one individual at a time [workers]. P, C:
+    5. auto: the ranks of the run's first start but one, at least 1; it is kept with the run."""
     update_cost: AutoFloat = 100.0
-    """What an individual's update lasts on the clock of results [environment steps]. Ours, measured on
-    HalfCheetah. auto: measured at the run's first start, to two digits; it is kept with the run."""
+    """What an individual's update lasts on the clock of results [environment steps]. Ours. auto:
+    measured at the run's first start, to two digits; it is kept with the run."""
     critic_cost: AutoFloat = 1.8
     """What an update of the critics lasts there [updates of an individual]. Ours. auto: so, too."""
     order: Literal["virtual", "arrival"] = "virtual"
-    """Order of results. virtual: by the clock of `workers` and `update_cost`, the same on any ranks.
-    arrival: as they come in (P, C), recorded in metrics.h5, where `replay` finds it."""
+    """Order of results. virtual: by the clock of `workers` and `update_cost`, the same on any
+    ranks. arrival: as they come in (P, C), recorded in metrics.h5, where `replay` finds it."""
     replay: Annotated[str, OnlyWith(order="arrival")] = ""
-    """Run directory of a finished run with order = arrival, which is made again to the bit. Settings
-    as there; no larger budget."""
+    """Run directory of a finished run with order = arrival, which is made again to the bit.
+    Settings as there; no larger budget."""
     arrivals_per_generation: PositiveInt = 10
-    """Individuals of a row of metrics [individuals]. Ours; unless set, `workers` if these are more."""
+    """Individuals of a row of metrics [individuals]; unless set, `workers` if more. Ours."""
     mean_rule: Literal["full_move", "linear", "sigmoid", "absolute", "relative", "rank_oldest"] = (
         "relative"
     )
-    """How the mean moves to an individual: all the way to a better one (P: Eq. 5), by a fixed range (Eqs.
-    6 to 8), an absolute or relative baseline (Eqs. 9, 10); or as CEM's (Eqs. 1, 2; C: ACEM-RL)."""
+    """How the mean moves: all the way to a better individual (P: Eq. 5), by a fixed range (Eqs. 6
+    to 8), a baseline (Eqs. 9, 10); or as CEM's (Eqs. 1, 2; C: ACEM-RL)."""
     variance_rule: Annotated[
         Literal["adaptive", "fixed", "success"], OnlyWith(mean_rule=BY_RETURN)
     ] = "adaptive"
-    """How the variance moves: by Welford's formula (P: Eq. 11) with n of the mean's own ratio (Eq. 12)
-    or a fixed n; or by Rechenberg's rule of one success in five, of the (1+1)-ES."""
+    """How the variance moves: by Welford's formula (P: Eq. 11) with n of the mean's own ratio (Eq.
+    12) or a fixed n; or by Rechenberg's rule of one success in five, of the (1+1)-ES."""
     fitness_range: Annotated[PositiveFloat, OnlyWith(mean_rule=RANGED)] = 2000.0
     """Range r of linear and sigmoid [return]. C: HalfCheetah; others: configs/aes_rl/."""
     relative_baseline: Annotated[PositiveFloat, OnlyWith(mean_rule="relative")] = 2000.0
@@ -71,7 +71,7 @@ class AESRL(Critics, Selecting):
     p_negative: Annotated[Fraction, OnlyWith(mean_rule=SIGNED), WITH_SIGN] = 0.0
     """Factor of the move for a worse one, away from it. P: Eq. 7; C: 0."""
     sigmoid_signless: Annotated[bool, OnlyWith(mean_rule="sigmoid")] = False
-    """Let the sigmoid know no such factors (C): a worse individual draws the mean by up to a half."""
+    """Let the sigmoid know no such factors (C): worse individuals draw the mean, too."""
     variance_init: PositiveFloat = 1e-3
     """Variance of every weight at the start. C: 1e-3, called sigma there."""
     variance_floor: Annotated[NonNegativeFloat, OnlyWith(mean_rule=BY_RETURN)] = 1e-5
@@ -81,9 +81,9 @@ class AESRL(Critics, Selecting):
     variance_least_p: Annotated[Fraction, WELFORD] = 1e-3
     """A smaller move of the mean leaves the variance as it is. C; P: 0."""
     ring_size: Annotated[PositiveInt, BY_RANK] = 10
-    """Newest arrivals that are ranked; nothing moves before there are so many [individuals]. C: 10."""
+    """Newest arrivals that are ranked, once there are so many [individuals]. C: 10."""
     elite_fraction: Annotated[Fraction, BY_RANK] = 0.5
-    """Share of them, rounded, to which the distribution moves by 1 / ring_size of the way. C: half."""
+    """Share of them, rounded, to which the distribution moves, 1 / ring_size of the way. C."""
     elite_weights: Annotated[Literal["log", "equal"], BY_RANK] = "log"
     """Weights of these, as `cem_rl.elite_weights`. C."""
     damp: Annotated[NonNegativeFloat, BY_RANK] = 1e-3
@@ -91,7 +91,7 @@ class AESRL(Critics, Selecting):
     damp_limit: Annotated[NonNegativeFloat, BY_RANK] = 1e-5
     """What it goes to, a step before every move. C."""
     damp_tau: Annotated[Fraction, BY_RANK] = 0.95
-    """Share of it that ring_size such steps leave. C: 0.95, which it does not read; 0.9 in effect."""
+    """Share of it that ring_size such steps leave. C: 0.95, but 0.9 in effect."""
     cov_extra_div: Annotated[bool, BY_RANK] = True
     """Divide the elites' weighted variance by their number once more (C), or not (P)."""
     success_window: Annotated[PositiveInt, SUCCESS] = 10
@@ -107,15 +107,15 @@ class AESRL(Critics, Selecting):
     rl_share: Fraction = 0.5
     """Share of the individuals that it aims at, p_desired. C: 0.5; Swimmer 0.1."""
     mean_episodes: NonNegativeInt = 5
-    """Episodes of the mean that an individual's worker plays, for its return [episodes]; rank_oldest
-    reads none. They are not of nominal_steps. C: 5."""
+    """Episodes of the mean that an individual's worker plays, for its return [episodes];
+    rank_oldest reads none. They are not of nominal_steps. C: 5."""
     mean_reused: Annotated[bool, OnlyWith(mean_rule=BY_RETURN)] = True
     """Play these only until the return of the mean is known, and again once it has moved (ours), or
     with every individual (C)."""
     start_steps: NonNegativeInt = 10_000
-    """Steps of individuals before any is trained, and the distribution moves [steps]. C: it does."""
+    """Steps of individuals before any is trained and, but in C, the distribution moves [steps]."""
     actor_updates_window: PositiveInt = 10
-    """A trained individual makes as many updates as the last so many had steps [individuals]. C: 10."""
+    """Last individuals whose steps a trained one makes as many updates as [individuals]. C: 10."""
     critic_chunk: PositiveInt = 1000
     """Updates after which the critic is seen by others [updates]; at most one a step. C: 1000."""
     batch_size: PositiveInt = 256
@@ -125,7 +125,7 @@ class AESRL(Critics, Selecting):
 
     @property
     def follows(self) -> str | None:
-        """The run directory by whose record the order of results goes; "" = it is recorded, None = it is virtual."""
+        """The run whose order of results is followed; "" = it is recorded, None = it is virtual."""
         return self.replay if self.order == "arrival" else None
 
     @property

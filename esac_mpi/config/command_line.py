@@ -1,4 +1,4 @@
-"""The command line: every field by its dotted name, and one configuration of what was said where."""
+"""The command line: every field by its dotted name; and --help."""
 
 import json
 from contextlib import suppress
@@ -55,7 +55,7 @@ def _take_file(words: list[str]) -> str:
 
 
 def _options(words: list[str], source: str) -> dict[str, Any]:
-    """Read {dotted name: value}. source: the configuration file. Raises ConfigError for a word that is no option's value."""
+    """Read {dotted name: value}; source: the file. Raises ConfigError for a stray word."""
     found: dict[str, list[str]] = {}
     name = ""
     for word in words:
@@ -74,7 +74,7 @@ def _options(words: list[str], source: str) -> dict[str, Any]:
 
 
 def _name(option: str) -> str:
-    """Return the dotted name of an option; --from is short for --start-from, as no field can be called a word of Python."""
+    """Return the dotted name of an option; --from is short for --start-from."""
     if option == "from":
         return "start_from"
     if option.startswith(ONE):  # an argument of Python's has no dashes, a table in one may
@@ -88,7 +88,7 @@ def _is_list(name: str) -> bool:
 
 
 def _value(name: str, words: list[str]) -> Any:
-    """Read the words of an option as a file has its value. Raises ConfigError; `coerced` finds what else is wrong."""
+    """Read the words of an option as a file has its value. Raises ConfigError."""
     if _is_list(name):
         return [_entry(name, word) for word in words]
     if not words:
@@ -191,7 +191,7 @@ def _json_of(field: Any) -> Any:
 
 
 def _fields_of(algorithm: str, config: Config) -> Config:
-    """Make an object like a configuration, of whose fields help shows those that an algorithm reads; "": all settings."""
+    """Make an object like a configuration, with the settings that an algorithm reads; "": all."""
     hidden: dict[str, set[str]] = {"": {SAID}}
     for name in NAMES if algorithm else ():
         if not reads(algorithm, name):
@@ -208,7 +208,7 @@ def _fields_of(algorithm: str, config: Config) -> Config:
 
 
 def _without(config: Any, hidden: set[str], parts: dict[str, Any]) -> Any:
-    """Make an object like a dataclass's, with some fields hidden from tyro's help and others replaced."""
+    """Make an object like a dataclass's, with fields hidden from tyro's help or replaced."""
     import tyro
 
     kind = type(config)

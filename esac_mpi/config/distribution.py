@@ -1,4 +1,4 @@
-"""Tables of the cross-entropy methods: a distribution of actors, of which gradients may train some before they are evaluated."""
+"""Tables of the cross-entropy methods, with gradients and without."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -19,7 +19,7 @@ from esac_mpi.config.table import OnlyWith, Reads, Selecting, Whole
 
 @dataclass(frozen=True)
 class Critics(Replaying):
-    """The critics that individuals of a distribution share (C: the public code of CEM-RL, and of AES-RL)."""
+    """The critics that individuals share (C: the public code of CEM-RL, and of AES-RL)."""
 
     lr_actor: PositiveFloat = 1e-3
     """Adam's learning rate of an individual's actor, whose Adam begins anew. C."""
@@ -39,8 +39,8 @@ class Critics(Replaying):
 
 @dataclass(frozen=True)
 class CEM(Selecting):
-    """algorithm = "cem": the cross-entropy method, of CEM-RL without gradients (P: Pourchot and Sigaud 2019; C: its public
-    code; A: Lee et al. 2020, AES-RL, whose Table 3 has it)."""
+    """algorithm = "cem": the cross-entropy method, of CEM-RL without gradients (P: Pourchot and
+    Sigaud 2019; C: its public code; A: Lee et al. 2020, AES-RL, whose Table 3 has it)."""
 
     READS = Reads(without=("policy.output",))
 
@@ -81,8 +81,8 @@ class CEM(Selecting):
 
 @dataclass(frozen=True)
 class CEMRL(Critics, CEM):
-    """algorithm = "cem_rl": CEM whose first individuals are trained by a shared critic before they are evaluated (P, C); with
-    critic = parallel a form of P-CEM-RL (A)."""
+    """algorithm = "cem_rl": CEM whose first individuals are trained by a shared critic before they
+    are evaluated (P, C); with critic = parallel a form of P-CEM-RL (A)."""
 
     READS = Reads(("learner",), without=("policy.output",))
 

@@ -45,49 +45,49 @@ class Evolution(Selecting):
     """What every evolution strategy here shares."""
 
     population_size: AutoInt = AUTO
-    """Offspring per generation, n [members]. auto: the least multiple of twice the workers (of es: of the
-    ranks of its first start but one) that is at least 28. P: D.1, 50; C: 10."""
+    """Offspring per generation, n [members]. auto: the least multiple of twice the workers (of es:
+    of the ranks of its first start but one) that is at least 28. P: D.1, 50; C: 10."""
     reward_shift: Annotated[float | Literal["survival"], non_negative_or(SURVIVAL)] = SURVIVAL
-    """What each step takes from the fitness: return - reward_shift * length [reward]. survival: the task's
-    bonus for staying alive, or 0 (docs/esac.md). ARS: the bonus; P, C: 0."""
+    """What each step takes from the fitness: return - reward_shift * length [reward]. survival: the
+    task's bonus for staying alive, or 0 (docs/esac.md). ARS: the bonus; P, C: 0."""
     sigma: PositiveFloat = 0.02
-    """Initial mutation rate, sigma(1) [standard deviation of a weight]. P: D.1, 0.005 (0.01 on dm_control)."""
+    """Initial mutation rate, sigma(1) [standard deviation of a weight]. P: D.1, 0.005 or 0.01."""
     lr_es: PositiveFloat = 0.01
     """Learning rate of theta_es, alpha_es. P: D.1, 0.005 (0.01 on dm_control)."""
     optimiser: Literal["adam", "sgd"] = "adam"
     """Step rule of theta_es. P: 6.1 Adam; sgd is Algorithm 1, line 11, as printed."""
     weight_decay: NonNegativeFloat = 0.0
-    """L2 coefficient: the ascent direction becomes gradient - weight_decay * theta. OpenAI-ES: 0.005 / sigma
-    here, 0.25 at its sigma of 0.02."""
+    """L2 coefficient: the ascent direction becomes gradient - weight_decay * theta. OpenAI-ES:
+    0.005 / sigma here, 0.25 at its sigma of 0.02."""
     sampling: Literal["mirrored", "onesided", "repo"] = "mirrored"
-    """mirrored: n/2 pairs (+eps, -eps) sharing a parent (OpenAI-ES); onesided: n eps (P: Algorithm 1);
-    repo: n pairs, 2n episodes (C, as intended)."""
+    """mirrored: n/2 pairs (+eps, -eps) sharing a parent (OpenAI-ES); onesided: n eps (P: Algorithm
+    1); repo: n pairs, 2n episodes (C, as intended)."""
     fitness_episodes: PositiveInt = 1
     """Episodes averaged into a member's fitness [episodes]. P: 1."""
     start_states: Annotated[Literal["slot", "member"], OnlyWith(sampling=("mirrored", "repo"))] = (
         "member"
     )
-    """Who shares a start state, and the noise on actions: a slot's members (a mirrored pair), or nobody."""
+    """Who shares a start state, and noise on actions: a slot's members (a pair), or nobody."""
     noise: Literal["philox", "table", "lowrank"] = "philox"
-    """How epsilon is made: every number drawn; a piece of one table per node (OpenAI-ES); a product of two
-    thin matrices for each weight matrix (EGGROLL, arXiv:2511.16652)."""
+    """How epsilon is made: every number drawn; a piece of one table per node (OpenAI-ES); a product
+    of two thin matrices for each weight matrix (EGGROLL, arXiv:2511.16652)."""
     noise_table_size: Annotated[PositiveInt, OnlyWith(noise="table")] = 2**25
-    """Numbers in the table of noise = table; 4 bytes each, once per node. OpenAI-ES: 250,000,000."""
+    """Numbers of noise = table; 4 bytes each, once per node [numbers]. OpenAI-ES: 250,000,000."""
     noise_rank: Annotated[PositiveInt, at_most(1000, when_run=True), OnlyWith(noise="lowrank")] = 1
     """Rank of the perturbation of a weight matrix under noise = lowrank. EGGROLL: 1."""
     fitness_shaping: Literal["centered_ranks", "standardised", "sign", "sign_ranks"] = (
         "centered_ranks"
     )
-    """F_i of the gradient: ranks of the fitness in [-0.5, 0.5] (C; OpenAI-ES); (fitness - mean) / std; the
-    sum of the signs of an episode's rewards, each less reward_shift, or its ranks (OpenAI-ES)."""
+    """F_i of the gradient: ranks of the fitness in [-0.5, 0.5] (C; OpenAI-ES); (fitness - mean) /
+    std; the sum of the signs of rewards, each less reward_shift, or its ranks (OpenAI-ES)."""
     action_noise: NonNegativeFloat = 0.0
-    """Standard deviation of noise on the actions of the population's episodes [half ranges of an action];
-    evaluations have none. OpenAI-ES: 0.01; P, C: none."""
+    """Standard deviation of noise on the actions of the population's episodes [half ranges of an
+    action]; evaluations have none. OpenAI-ES: 0.01; P, C: none."""
     observation_normalisation: bool = True
-    """Standardise observations, of SAC's episodes too, by running statistics, clipped to +-5 standard
-    deviations; the replay has them as they were. OpenAI-ES: on; P, C: off."""
+    """Standardise observations, of SAC's episodes too, by running statistics, clipped to +-5
+    standard deviations; the replay has them as they were. OpenAI-ES: on; P, C: off."""
     length_cap: Annotated[NonNegativeFloat, off_or(1, 1000)] = 0.0
-    """Truncate the population's episodes at this multiple of their mean length; 0 = off. OpenAI-ES: 2."""
+    """Truncate members' episodes at this multiple of their mean length; 0 = off. OpenAI-ES: 2."""
 
     def problems_when_run(self, config: Whole) -> Iterator[str]:
         """Yield a message for a population that makes no gradient."""
@@ -117,8 +117,8 @@ class ES(Evolution):
     READS = Reads(also=("esac.reading",))  # one of ESAC's halves: a reading sets fields of it
 
     sigma_rule: Literal["fixed", "one_fifth"] = "fixed"
-    """fixed: sigma stays sigma(1) (OpenAI-ES). one_fifth: as esac.sigma_rule has it (Rechenberg 1973), by 5
-    episodes of theta_es itself every 5 generations, which count as the population's steps."""
+    """fixed: sigma stays sigma(1) (OpenAI-ES). one_fifth: as esac.sigma_rule has it, by 5 episodes
+    of theta_es itself every 5 generations, which count as the population's steps."""
 
     def problems_when_run(self, config: Whole) -> Iterator[str]:
         """Yield a message for a population that makes no gradient, or that no rule can judge."""
@@ -139,101 +139,101 @@ class ESAC(Evolution):
     )
 
     reading: Literal["recommended", "mended", "paper", "repo"] = "recommended"
-    """Sets every switch below to one reading (config/presets.py); single fields override it. mended: the
-    paper's algorithm, its slips mended. paper: as printed. repo: the public code."""
+    """Sets every switch below to one reading (config/presets.py); single fields override it.
+    mended: the paper's algorithm, its slips mended. paper: as printed. repo: the public code."""
     winner_fraction: Fraction = 0.4
     """Fraction of the members that win, e; only those with a finite return do. P: D.1."""
     sac_copies: NonNegativeInt = 1
     """Slots whose parent is the SAC policy [slots]. C: 4 of 10 (Swimmer 1); M: 1."""
     sac_copy_noise: bool = True
-    """Perturb a SAC copy like any other member (P: line 7). false: its members are theta_sac itself, and
-    leave the ES gradient. M: a perturbed copy can score far below theta_sac."""
+    """Perturb a SAC copy like any other member (P: line 7). false: its members are theta_sac
+    itself, and leave the ES gradient. M: a perturbed copy can score far below theta_sac."""
     adoption: Literal["off", "means", "tested"] = "tested"
-    """When theta_es := theta_sac takes the place of the ES step: where SAC's copies have the better mean, or
-    theta_sac has won adoption_wins tests beside theta_es. Ours; docs/esac.md."""
+    """When theta_es := theta_sac takes the place of the ES step: where SAC's copies have the better
+    mean, or theta_sac has won adoption_wins tests beside theta_es. Ours; docs/esac.md."""
     adoption_episodes: Annotated[PositiveInt, TESTED] = 5
-    """Episodes of a test, of each of the two, from the same start states [episodes]; after every SAC phase,
-    and count as the population's steps."""
+    """Episodes of a test, of each of the two, from the same start states [episodes]; after every
+    SAC phase, and count as the population's steps."""
     adoption_interval: Annotated[PositiveInt, TESTED] = 1
     """SAC phases from an adoption to the next test [phases]."""
     adoption_wins: Annotated[PositiveInt, TESTED] = 3
-    """Tests in a row that theta_sac must have won to be adopted [tests]; 3 of 50 are won by chance."""
+    """Tests in a row that theta_sac must win to be adopted; 3 of 50 are won by chance [tests]."""
     adoption_moments: Annotated[
         Literal["kept", "reset"], OnlyWith(adoption="tested", optimiser="adam")
     ] = "kept"
-    """What becomes of Adam's moments of theta_es at an adoption. M: reset, its first steps have the whole
-    learning rate in every direction, and leave the adopted policy."""
+    """What becomes of Adam's moments of theta_es at an adoption. M: reset, its first steps have the
+    whole learning rate in every direction, and leave the adopted policy."""
     winner_selection: Literal["soft", "hard", "uniform"] = "soft"
-    """soft: the best win, and their children are perturbed like any other (P: 1, 5.1.1). hard: children are
+    """soft: the best win, and their children are perturbed (P: 1, 5.1.1). hard: children are
     shielded, as ERL's elites, and leave the ES gradient. uniform: so many win by chance."""
     winner_pull: Fraction = 0.1
-    """b in theta_es <- (1-b) theta_es + b mean(W), after the ES step: what carries SAC's skill over.
-    0 in the paper's reading. M."""
+    """b in theta_es <- (1-b) theta_es + b mean(W), after the ES step: what carries SAC's skill
+    over. 0 in the paper's reading. M."""
     crossover: Literal["row", "element", "off"] = "row"
-    """What hindsight crossover exchanges: rows of weight matrices (C, intended), elements (P: 5.1.2),
-    nothing (C, in effect)."""
+    """What hindsight crossover exchanges: rows of weight matrices (C, intended), elements (P:
+    5.1.2), nothing (C, in effect)."""
     gradient_members: Literal["all", "centre"] = "all"
-    """Whose noise enters the ES gradient: all members (P: Algorithm 1), or those around theta_es."""
+    """Whose noise enters the ES gradient: all members' (P), or that of those around theta_es."""
     gradient: Literal["noise", "displacement", "displacement_clipped"] = "noise"
-    """What F_i weighs in the ES gradient: eps_i (P: line 11); (theta_i - theta_es) / sigma, which leads to
-    other parents, too; or the same, its norm clipped to sqrt(d) for members around these. Ours."""
+    """What F_i weighs in the ES gradient: eps_i (P: line 11); (theta_i - theta_es) / sigma, which
+    leads to other parents, too; or the same, its norm clipped to sqrt(d) there. Ours."""
     sac_phases: bool = True
-    """Whether SAC ever learns (P: lines 12-23). false: the gate stays shut, AMT's too under amt_trigger =
-    phase; theta_sac stays what it was drawn as, so that sac_copies = 0 goes with it."""
+    """Whether SAC ever learns (P: lines 12-23). false: the gate stays shut, AMT's too under
+    amt_trigger = phase; sac_copies = 0 goes with it, as theta_sac stays what it was drawn as."""
     gradient_interval: Annotated[PositiveInt, INTERVAL] = 5
     """Generations between chances of a SAC phase, g [generations]. C (P gives none)."""
     gate: Annotated[Literal["uniform", "normal"], PHASES] = "uniform"
-    """Distribution of mu in `mu < p_sac`: normal as printed (P: line 12), uniform so that p_sac is a
-    probability (C)."""
+    """Distribution of mu in `mu < p_sac`: normal as printed (P: line 12), uniform so that p_sac is
+    a probability (C)."""
     learner_lag: Annotated[NonNegativeInt, INTERVAL] = 0
-    """Generations for which a SAC phase runs beside the evaluation before its result enters [generations];
-    at most gradient_interval. P: 0, all ranks wait for it."""
+    """Generations for which a SAC phase runs beside the evaluation before its result enters
+    [generations]; at most gradient_interval. P: 0, all ranks wait for it."""
     p_sac_initial: Annotated[Fraction, PHASES] = 1.0
     """p_sac at generation 0. C."""
     p_sac_final: Annotated[Fraction, ANNEALED] = 0.1
     """p_sac after annealing. C."""
     p_sac_annealed: Annotated[bool, PHASES] = False
-    """Whether p_sac falls from p_sac_initial to p_sac_final (P: 5.1.1), or stays p_sac_initial. M."""
+    """Whether p_sac falls from p_sac_initial to p_sac_final (P: 5.1.1), or stays. M: false."""
     p_sac_decay: Annotated[PositiveFloat, ANNEALED] = 1200.0
     """Time constant of the annealing [generations]. C: 1.2e6 nominal steps at horizon 1000."""
     sigma_rule: Literal["fixed", "grow", "one_fifth"] = "fixed"
-    """How sigma changes. grow: by AMT, upwards alone (P: Eq. 6). one_fifth: after each test of adoption, by
-    the share of members better than theta_es (Rechenberg 1973); docs/esac.md."""
+    """How sigma changes. grow: by AMT, upwards alone (P: Eq. 6). one_fifth: after each test of
+    adoption, by the share of members better than theta_es (Rechenberg 1973); docs/esac.md."""
     amt_clip: Annotated[NonNegativeFloat, AMT, WITHOUT_PHASES] = 1e-4
-    """Clip of one mutation-tuning step, zeta. P: useful from 1e-6 to 1e-2; C: 1e-4. 0 turns AMT off."""
+    """Clip of one mutation-tuning step, zeta; 0 turns AMT off. P: 1e-6 to 1e-2; C: 1e-4."""
     amt_trigger: Annotated[Literal["phase", "interval", "generation"], AMT] = "phase"
-    """When AMT steps: in a generation in which a phase begins (P: line 24); every amt_interval generations
-    (C); a part in each, as many in sum as in the paper's run (ours; docs/esac.md)."""
+    """When AMT steps: in a generation in which a phase begins (P: line 24); every amt_interval
+    generations (C); a part in each, as many in sum as in the paper's run (ours; docs/esac.md)."""
     amt_interval: Annotated[PositiveInt, OnlyWith(sigma_rule="grow", amt_trigger="interval")] = 20
     """Generations between tunings under amt_trigger = interval [generations]. C."""
     amt_input: Annotated[Literal["raw", "rank"], AMT, WITHOUT_PHASES] = "raw"
     """What Eq. 6 compares: the fitness (P), or centred ranks, which makes it a constant (C)."""
     amt_scope: Annotated[Literal["noise", "gradient"], AMT] = "noise"
-    """What the tuned sigma acts on: noise and gradient (P), or the gradient alone (C: workers keep sigma(1))."""
+    """What the tuned sigma acts on: noise and gradient (P), or the gradient alone (C)."""
     sac_episodes: Annotated[NonNegativeInt, INTERVAL] = 5
     """Least number of episodes of a SAC phase [episodes]. P: D.1, per task."""
     sac_min_steps: Annotated[NonNegativeInt, PHASES] = 1000
-    """Least number of environment steps of a SAC phase [steps]; under phase_timing = virtual just so many,
-    and an episode in progress is cut. 0 in the paper's reading. M."""
+    """Least number of environment steps of a SAC phase [steps]; under phase_timing = virtual just
+    so many, and an episode in progress is cut. 0 in the paper's reading. M."""
     phase_timing: Annotated[Literal["interval", "virtual"], PHASES] = "virtual"
-    """interval: a phase may begin every gradient_interval generations, and enters learner_lag later. virtual:
-    one follows another, and enters when it ends on a clock of steps, updates and workers. Ours."""
+    """interval: a phase may begin every gradient_interval generations (P). virtual: one follows
+    another, and enters when it ends on a clock of steps and updates. Ours; docs/esac.md."""
     workers: Annotated[AutoInt, VIRTUAL] = AUTO
-    """Ranks that evaluate beside the learner's, for phase_timing = virtual [ranks]; the bits are equal on
-    others. auto: the ranks of the run's first start but one, at least 1; it is kept with the run."""
+    """Ranks that evaluate beside the learner's, for phase_timing = virtual [ranks]. auto: the ranks
+    of the run's first start but one, at least 1; it is kept with the run."""
     update_cost: Annotated[AutoFloat, VIRTUAL] = AUTO
-    """How long a gradient update takes, for phase_timing = virtual [environment steps]. auto: measured at the
-    run's first start, to two digits; it is kept with the run."""
+    """How long a gradient update takes, for phase_timing = virtual [environment steps]. auto:
+    measured at the run's first start, to two digits; it is kept with the run."""
     replayed: Annotated[Literal["none", "winners", "better", "sample"], PHASES] = "better"
-    """Which members' episodes enter SAC's replay: none (P: 5.1.2); the best of the generation; of these those
-    with a fitness above SAC's own last ones; or some by chance. Ours; docs/esac.md."""
+    """Which members' episodes enter SAC's replay: none (P: 5.1.2); the best of the generation; of
+    these those with a fitness above SAC's own last ones; or some by chance. Ours; docs/esac.md."""
     replayed_members: Annotated[
         PositiveInt, OnlyWith(sac_phases=True, replayed=("winners", "better", "sample"))
     ] = 2
-    """Members whose episodes a phase plays again [members]; beside the evaluation, 4 d bytes each."""
+    """Members whose episodes a phase plays again [members], 4 d bytes each."""
 
     def problems(self, table: str) -> Iterator[str]:
-        """Yield a message for a SAC phase that could not be made, or not be made again to the bit."""
+        """Yield a message for a SAC phase that could not be made, or made again."""
         if not self.sac_episodes and not self.sac_min_steps:
             yield f"{table}.sac_episodes and {table}.sac_min_steps are both 0: a SAC phase would have no steps"
         if not self.sac_min_steps and self.phase_timing == "virtual":
@@ -247,7 +247,7 @@ class ESAC(Evolution):
             )
 
     def problems_when_run(self, config: Whole) -> Iterator[str]:
-        """Yield a message for a population that has no room for its children and copies, or makes no gradient."""
+        """Yield a message for a population without room for its parts, or without a gradient."""
         yield from super().problems_when_run(config)
         table, have = config.algorithm, slots(self)
         children, copies = child_slots(self), self.sac_copies
@@ -274,7 +274,7 @@ class ESAC(Evolution):
             yield from self.untold(table, crowded)
 
     def untold(self, table: str, crowded: bool) -> Iterator[str]:
-        """Yield a message for a rule that cannot judge sigma; crowded: no slot is around theta_es."""
+        """Yield a message for a rule that cannot judge sigma; crowded: no slot has theta_es."""
         rule = f"{table}.sigma_rule = {self.sigma_rule}"
         if self.adoption != "tested":
             yield f"{rule}: needs the tests of theta_es under {table}.adoption = tested; or {table}.sigma_rule = fixed"

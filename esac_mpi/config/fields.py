@@ -56,7 +56,7 @@ def shown(value: Any) -> str:
 
 @cache
 def hint(name: str) -> Any:
-    """Return the type of a field, without what else its annotation says; of one that may be "auto", of its number."""
+    """Return the type of a field alone; of one that may be "auto", that of its number."""
     found = get_type_hints(_owner(name))[name.rpartition(".")[2]]
     return get_args(found)[0] if takes_auto(name) else found
 
@@ -68,7 +68,7 @@ def takes_auto(name: str) -> bool:
 
 @cache
 def marks(name: str) -> tuple[Any, ...]:
-    """Return what the annotation of a field says beside its type: bounds and conditions; of a list, what it says of an entry."""
+    """Return the bounds and conditions in a field's annotation; of a list, those of an entry."""
     annotation = get_type_hints(_owner(name), include_extras=True)[name.rpartition(".")[2]]
     own = getattr(annotation, "__metadata__", ())
     kind = annotation.__origin__ if own else annotation

@@ -53,12 +53,12 @@ def from_table(
 
 
 def coerced(values: Mapping[str, Any], source: str) -> dict[str, Any]:
-    """Check names and types of {dotted name: value}; return each value as its field has it. Raises ConfigError."""
+    """Check names and types of {dotted name: value}; return values as fields have them."""
     return {known(name, source): _coerce(name, value, source) for name, value in values.items()}
 
 
 def gathered(values: Mapping[str, Any], beside: Mapping[str, Any]) -> dict[str, Any]:
-    """Put the task's keyword arguments that are named one by one into their table, or else into the one beside."""
+    """Put keyword arguments that are named one by one into their table, or else the one beside."""
     found = {name: value for name, value in values.items() if not name.startswith(ONE)}
     for name, value in values.items():
         if name.startswith(ONE) and isinstance(table := found.get(KWARGS, beside), Mapping):
@@ -67,7 +67,7 @@ def gathered(values: Mapping[str, Any], beside: Mapping[str, Any]) -> dict[str, 
 
 
 def with_entry(table: Mapping[str, Any], name: str, value: Any) -> dict[str, Any]:
-    """Put a value into a copy of a table, or, where its name has dots, into a table that is in it."""
+    """Put a value into a copy of a table; by a name with dots, into a table that is in it."""
     first, dot, rest = name.partition(".")
     if dot:
         inner = table.get(first)
@@ -182,7 +182,7 @@ def _coerced(name: str, kind: Any, value: Any, source: str) -> Any:
 
 
 def _whole(value: Any) -> Any:
-    """Turn a float that is a whole number, as 1e6 is in TOML, into an integer; leave anything else."""
+    """Turn a whole float, as 1e6 is in TOML, into an integer; leave anything else."""
     return int(value) if type(value) is float and value.is_integer() else value
 
 

@@ -1,4 +1,4 @@
-"""Table of the ERL family: actors that evolve by a genetic algorithm, and a learner that shares their experience."""
+"""Table of the ERL family: actors that evolve, and a learner that shares their experience."""
 
 import math
 from collections.abc import Iterator
@@ -51,45 +51,45 @@ def elites(population_size: int, fraction: float) -> int:
 
 
 def imitations(states: int, batch: int) -> int:
-    """Count an epoch's steps in which a child imitates its parents in so many states; a batch has all where they are fewer."""
+    """Count an epoch's steps of imitation; a batch has all states where they are fewer."""
     return max(states // batch, min(states, 1))
 
 
 @dataclass(frozen=True)
 class ERL(Replaying, Selecting):
-    """algorithm = "erl", "perl", "derl" or "pderl" (P: Bodnar et al. 2020, Proximal Distilled Evolutionary Reinforcement
-    Learning; K: Khadka and Tumer 2018, whose ERL is the first of them; C: the public code of both)."""
+    """algorithm = "erl", "perl", "derl" or "pderl" (P: Bodnar et al. 2020, PDERL; K: Khadka and
+    Tumer 2018, whose ERL is the first of them; C: the public code of both)."""
 
     READS = Reads(
         ("learner", "td3", "sac"), without=IDLE, tables_if={"td3": "learner", "sac": "learner"}
     )
 
     reading: Literal["recommended", "repo"] = "recommended"
-    """Sets every switch below to one reading (config/presets.py); single fields override it. repo: as the
-    public code does where it differs from the paper and published numbers depend on it."""
+    """Sets every switch below to one reading (config/presets.py); single fields override it. repo:
+    as the public code does where it differs from the paper and published numbers depend on it."""
     crossover: Literal["n_point", "distillation"] = "n_point"
-    """What makes a child: exchange of two parents' rows of weights (K), or imitation of both where the critic
-    prefers them (P). The algorithm's name says which: distillation for derl and pderl."""
+    """What makes a child: exchange of two parents' rows of weights (K), or imitation of both where
+    the critic prefers them (P; derl and pderl). The algorithm's name says which."""
     mutation: Literal["gaussian", "proximal"] = "gaussian"
-    """What mutation adds: noise on some weights (K), or on all, divided by what the actions owe to each (P).
-    The algorithm's name says which: proximal for perl and pderl."""
+    """What mutation adds: noise on some weights (K), or on all, divided by what the actions owe to
+    each (P). The algorithm's name says which: proximal for perl and pderl."""
     population_size: PositiveInt = 10
     """Actors that evolve, k [members]. P: Table 3."""
     initial_last_layer: PositiveFloat = 0.1
-    """What the initial weights of the members' last layers are multiplied by (C: 1); the learner's: 0.1 (C)."""
+    """Factor of the initial weights of the members' last layers (C: 1); the learner's: 0.1 (C)."""
     fitness_episodes: PositiveInt = 1
     """Episodes averaged into a member's fitness, xi [episodes]. P: Table 4, 1 to 5."""
     elite_fraction: Fraction = 0.1
-    """Fraction of the members that survive unchanged, psi; at least one does. P: Table 4, 0.1 or 0.2."""
+    """Fraction of members that survive unchanged, psi; at least one. P: Table 4, 0.1 or 0.2."""
     sync_interval: PositiveInt = 10
-    """Generations between injections of the learner's actor, omega [generations]. P: Table 4, 10 or 1."""
+    """Generations between injections of the learner's actor, omega. P: Table 4, 10 or 1."""
     injection: Literal["kept", "worst", "worst_or_next"] = "kept"
-    """Whose place it takes: the worst kept member's, no elite's copy and no child; the worst's by fitness (C:
-    ERL's); or the next slot's where that is the best elite's copy (C: PDERL's)."""
+    """Whose place it takes: the worst kept member's, no elite's copy and no child; the worst's by
+    fitness (C: ERL's); or the next slot's where that is the best elite's copy (C: PDERL's)."""
     mutation_probability: Fraction = 0.9
     """Chance of a member to be mutated, unless it is the copy of an elite. P: Table 3."""
     mutation_magnitude: Annotated[PositiveFloat, PROXIMAL] = 0.1
-    """Standard deviation of proximal mutation, before it is divided by sensitivities. P: Table 4."""
+    """Standard deviation of proximal mutation, divided by sensitivities later. P: Table 4."""
     mutation_batch: Annotated[PositiveInt, PROXIMAL] = 256
     """States of a member's memory over which sensitivities are summed, N_M [states]; the sum scales
     mutation_magnitude. P: Table 3."""
@@ -106,7 +106,7 @@ class ERL(Replaying, Selecting):
     reset_probability: Annotated[Fraction, GAUSSIAN] = 0.05
     """Share of weights that are drawn anew, from a standard normal distribution. C."""
     memory_size: Annotated[PositiveInt, WITH_MEMORY] = 8000
-    """Transitions that a member or the learner keeps of its own and its ancestors', kappa. P: Table 3."""
+    """Own and ancestors' transitions that a member or the learner keeps, kappa. P: Table 3."""
     memory_order: Annotated[Literal["age", "shuffled"], DISTILLED] = "age"
     """Order of a child's memory, of which the newest stay: by age, or shuffled once (C)."""
     distillation_epochs: Annotated[PositiveInt, DISTILLED] = 12
@@ -116,9 +116,9 @@ class ERL(Replaying, Selecting):
     lr_distillation: Annotated[PositiveFloat, DISTILLED] = 1e-3
     """Adam's learning rate of that. P: Table 3."""
     distillation_start: Annotated[Literal["random", "worse"], DISTILLED] = "random"
-    """Which parent's weights a child begins with: one drawn at random (P), or that of lower fitness (C)."""
+    """Which parent's weights a child begins with: one by chance (P), or the worse one's (C)."""
     parent_selection: Annotated[Literal["greedy", "distance", "mixed"], DISTILLED] = "greedy"
-    """Which pairs of parents come first: by summed fitness, by how much their actions differ in the states of
+    """Which pairs of parents come first: by summed fitness, by how much their actions differ in
     their memories (P), or by a convex combination of both scores, each scaled to [0, 1]."""
     greedy_weight: Annotated[
         Fraction, OnlyWith(crossover="distillation", parent_selection="mixed")
@@ -130,21 +130,21 @@ class ERL(Replaying, Selecting):
     ] = "recomputed"
     """Which actions of a memory's owner the distance compares: those of now (P), or of then (C)."""
     elite_fitness: Annotated[Literal["carried", "stale"], DISTILLED] = "carried"
-    """What an elite's copy counts as a parent: the elite's fitness, or that of its slot's member (C)."""
+    """What an elite's copy counts as a parent: the elite's fitness, or its slot's (C)."""
     learner: Literal["ddpg", "td3", "sac"] = "ddpg"
-    """Who learns from all transitions: DDPG with the paper's networks, of the fields below; or TD3 or SAC with
-    the policy's, of their own tables."""
+    """Who learns from all transitions: DDPG with the paper's networks, of the fields below; or TD3
+    or SAC with the policy's, of their own tables."""
     exploration_clip: bool = True
-    """Clip actions of the learner's episodes to the bounds after noise is added (C: PDERL's), or let the task
-    take, and the critic see, what noise makes (C: ERL's). A task may insist on its bounds."""
+    """Clip actions of the learner's episodes to the bounds after noise is added (C: PDERL's), or
+    let task and critic have them beyond (C: ERL's). A task may insist on its bounds."""
     ou_theta: PositiveFloat = 0.15
     """Pull towards 0 of the Ornstein-Uhlenbeck noise of the learner's episodes, a step. C."""
     ou_sigma: NonNegativeFloat = 0.2
     """Its standard deviation, a step. C."""
     ou_scale: NonNegativeFloat = 0.3
-    """What it is multiplied by [half ranges of an action]. C. It goes on from episode to episode."""
+    """What it is multiplied by [half ranges of an action]; it goes on between episodes. C."""
     time_limits: Literal["truncation", "termination"] = "truncation"
-    """Whether the critic bootstraps where a time limit ends an episode, or takes it for an end (C)."""
+    """Whether the critic bootstraps where a time limit ends an episode, or not (C)."""
     lr_actor: Annotated[PositiveFloat, OWN] = 5e-5
     """Adam's learning rate of the learner's actor. P: Table 3."""
     lr_critic: Annotated[PositiveFloat, OWN] = 5e-4
@@ -175,7 +175,7 @@ class ERL(Replaying, Selecting):
             yield f"{table}.super_probability and reset_probability add up to more than 1"
 
     def problems_when_run(self, config: Whole) -> Iterator[str]:
-        """Yield a message for a form that is not the algorithm's, for a population too small, and for memories too small."""
+        """Yield a message for another algorithm's form, a small population or memory."""
         have = self.crossover, self.mutation
         if have != FORMS[config.algorithm]:
             name = next((name for name, form in FORMS.items() if form == have), "")

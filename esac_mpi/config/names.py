@@ -1,4 +1,4 @@
-"""Names that a person or an older version wrote: a key that there is, or what is meant by another."""
+"""Names that a person or an older version wrote, and the fields that are meant."""
 
 import difflib
 from collections.abc import Collection, Mapping
@@ -32,7 +32,7 @@ FEW = 5  # fields of a table that one sentence can name
 
 
 def known(name: str, source: str) -> str:
-    """Return the name of a field. Raises ConfigError, naming `source` and the one like it, where there is none."""
+    """Return the name of a field. Raises ConfigError, naming the one like it."""
     if name in NAMES:
         return name
     if name in ELSEWHERE:

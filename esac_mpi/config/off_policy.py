@@ -30,7 +30,7 @@ class Replaying(Table):
 
 @dataclass(frozen=True)
 class SAC(Replaying):
-    """The Soft Actor-Critic learner (Haarnoja et al. 2018), inside ESAC and as algorithm = "sac"."""
+    """Soft Actor-Critic (Haarnoja et al. 2018), inside ESAC and as algorithm = "sac"."""
 
     # one of ESAC's halves: a reading sets fields of it
     READS = Reads(("learner",), also=("esac.reading",))
@@ -44,7 +44,7 @@ class SAC(Replaying):
     temperature: NonNegativeFloat = 0.05
     """Entropy temperature, lambda in Eq. 1, or its initial value. P: 6.1, fixed; C: 0.2."""
     automatic_temperature: bool = True
-    """Tune the temperature towards an entropy of -action_size (Haarnoja et al. 2018b). P, C: off."""
+    """Tune it towards an entropy of -action_size (Haarnoja et al. 2018b). P, C: off."""
     value_network: bool = False
     """V, target V and two Q (P: line 19; Haarnoja et al. 2018a) in place of two Q with targets."""
     critic_layer_norm: bool = False
@@ -61,7 +61,7 @@ class SAC(Replaying):
     interleaved: bool = False
     """Update after every step (C) in place of collecting the phase first (P: lines 13-23)."""
     steps_per_generation: PositiveInt = 1000
-    """Training steps of a generation of algorithm = "sac" [steps]; an episode in progress is cut."""
+    """Training steps of a generation of algorithm = "sac" [steps]; an episode is cut."""
     observation_normalisation: bool = True
     """Standardise observations by running statistics, clipped to +-5 standard deviations.
     OpenAI-ES; P, C: off. Within ESAC: esac.observation_normalisation."""
@@ -76,7 +76,7 @@ class SAC(Replaying):
 
 @dataclass(frozen=True)
 class Stepwise(Replaying):
-    """What TD3 and DDPG share (F: Fujimoto et al. 2018, and the authors' later code; L: Lillicrap et al. 2016)."""
+    """What TD3 and DDPG share (F: Fujimoto et al. 2018; L: Lillicrap et al. 2016)."""
 
     gamma: Fraction = 0.99
     """Discount. F, L."""
@@ -102,7 +102,7 @@ class Stepwise(Replaying):
     episodes_per_generation: Annotated[PositiveInt, OnlyWith(episodes_on="ranks")] = 8
     """Episodes of a generation under episodes_on = ranks [episodes], on any number of ranks."""
     observation_normalisation: bool = False
-    """Standardise observations by running statistics, as sac.observation_normalisation. F, L: off."""
+    """Standardise observations, as sac.observation_normalisation. F, L: off."""
 
 
 @dataclass(frozen=True)

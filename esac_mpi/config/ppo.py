@@ -37,29 +37,29 @@ class PPO(Table):
     max_grad_norm: PositiveFloat = 0.5
     """Norm to which the gradient of a minibatch is cut. B."""
     steps_per_generation: PositiveInt = 2048
-    """Training steps of a generation, which are one rollout [steps]; an episode carries on. B, S."""
+    """Training steps of a generation, one rollout [steps]; an episode carries on. B, S."""
     batch_size: NonNegativeInt = 64
     """Steps of a minibatch; the last of an epoch has what is left. B, S."""
     epochs: PositiveInt = 10
     """Passes over a rollout [epochs]. B, S."""
     initial_std: Annotated[PositiveFloat, OnlyIn(discrete=False)] = 1.0
-    """Standard deviation of continuous actions at first, which is learned [actions are in [-1, 1]]. B."""
+    """First standard deviation of continuous actions, learned [actions in [-1, 1]]. B."""
     observation_normalisation: bool = False
-    """Standardise observations by running statistics, clipped to +-5 standard deviations. B: off, by a wrapper
-    (VecNormalize), which its zoo has on for MuJoCo; S: off."""
+    """Standardise observations by running statistics, clipped to +-5 standard deviations. B: off,
+    by a wrapper (VecNormalize), which its zoo has on for MuJoCo; S: off."""
     reward_normalisation: bool = False
-    """Divide rewards by the running standard deviation of their discounted sums, and cut them to +-10; returns
-    of episodes are told plain. B: off, by a wrapper (VecNormalize), on in its zoo; S: off."""
+    """Divide rewards by the running standard deviation of their discounted sums, and cut them to
+    +-10; rows have plain returns. B: off, by a wrapper (VecNormalize), on in its zoo; S: off."""
     action: Annotated[Literal["categorical", "gaussian_argmax"], OnlyIn(discrete=True)] = (
         "categorical"
     )
-    """How a choice is drawn in discrete tasks: by probabilities (B), or as the largest of Gaussian numbers around
-    the outputs (the ESAC authors' notebooks)."""
+    """How a choice is drawn in discrete tasks: by probabilities (B), or as the largest of Gaussian
+    numbers around the outputs (the ESAC authors' notebooks)."""
     argmax_std: Annotated[PositiveFloat, OnlyWith(action="gaussian_argmax")] = 0.5
-    """Standard deviation under action = gaussian_argmax, not learned. The ESAC authors' notebooks."""
+    """Standard deviation under gaussian_argmax, not learned. The ESAC authors' notebooks."""
 
     def problems(self, table: str) -> Iterator[str]:
-        """Yield a message for minibatches that a rollout does not fill, or that have no spread of advantages."""
+        """Yield a message for minibatches that a rollout does not fill, or of one step."""
         size, steps = self.batch_size, self.steps_per_generation
         if not 1 < size <= steps:
             yield f"{table}.batch_size = {size}: must be from 2 to {table}.steps_per_generation"

@@ -110,7 +110,7 @@ HALVES = {  # algorithm -> fields of [esac] that it takes where its own table sa
 
 
 def preset(given: Settings) -> Settings:
-    """Look up what an algorithm sets by its name, and what its reading sets, of ESAC's also for its halves."""
+    """Look up what an algorithm and its reading set by their names."""
     algorithm = given.get("algorithm", Config.algorithm)
     if algorithm in FORMS:
         form = dict(zip(("erl.crossover", "erl.mutation"), FORMS[algorithm], strict=True))
@@ -129,11 +129,11 @@ def preset(given: Settings) -> Settings:
 
 
 def pairs(algorithm: str) -> list[tuple[str, str]]:
-    """List the fields of a half of ESAC beside those of [esac] that they follow, by their dotted names."""
+    """Pair the fields of a half of ESAC with those of [esac] that they follow."""
     return [(f"{algorithm}.{name}", f"esac.{name}") for name in HALVES.get(algorithm, [])]
 
 
 def halved(values: Settings) -> Settings:
-    """Complete settings by what one of ESAC's halves takes from [esac], so that all are compared alike."""
+    """Complete settings by what a half of ESAC takes from [esac], to be compared alike."""
     algorithm = values.get("algorithm", Config.algorithm)
     return {own: values[esac] for own, esac in pairs(algorithm) if esac in values} | values

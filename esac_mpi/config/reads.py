@@ -88,7 +88,7 @@ def unread(config: Config, names: Iterable[str]) -> dict[str, str]:
 
 
 def unread_in(config: Config, discrete: bool) -> Iterator[str]:
-    """Yield a message for every field other than its default that is not read in such tasks; discrete: of discrete actions."""
+    """Yield a message for what is no default and not read in tasks of such actions."""
     for name, default in DEFAULTS.items():
         if not reads(config.algorithm, name) or value_of(config, name) == default:
             continue
@@ -98,7 +98,7 @@ def unread_in(config: Config, discrete: bool) -> Iterator[str]:
 
 
 def differences(old: Config, new: Config) -> dict[str, tuple[Any, Any]]:
-    """Find {name: (old, new)} of the fields that decide a run's results; what neither run reads decides nothing."""
+    """Find {name: (old, new)} of the fields that decide a run's results and that a run reads."""
     found = {
         name: (a, b)
         for (name, a), (_, b) in zip(flatten(old), flatten(new), strict=True)

@@ -53,7 +53,7 @@ def joined(file: Settings, named: Settings, who: str, source: str, say: Hear, wa
 
 
 def changed(config: Config, named: Settings, who: str) -> Config:
-    """Put what is named in the place of a configuration's own, which keeps its budget. Raises ConfigError, as `joined` does."""
+    """Change a configuration, which keeps its budget, by what is named. Raises ConfigError."""
     whole = settings(dict(flatten(config)), who)  # what a person built of it is checked, too
     refuse_empty(named, whole, who)
     whole, named = expanded(whole, who), expanded(named, who)
@@ -71,7 +71,7 @@ def changed(config: Config, named: Settings, who: str) -> Config:
 
 
 def resolved(file: Settings, named: Settings, anew: bool = False) -> Config:
-    """Resolve a file and what is named beside it, unchecked. anew: although the same algorithm and reading are named."""
+    """Resolve a file and what is named beside it, unchecked. anew: presets, too, in any case."""
     said = said_in(file)
     given = said | named
     if anew or is_anew(file, named):
@@ -90,12 +90,12 @@ def resolved(file: Settings, named: Settings, anew: bool = False) -> Config:
 
 
 def is_whole(file: Settings) -> bool:
-    """Tell whether a file is a run's own, which has every field; those of 0.1.0 have the tables of all algorithms."""
+    """Tell whether a file is a run's own, which has the tables of all algorithms."""
     return SAID in file or all(own in file for own, _ in pairs("es"))
 
 
 def is_anew(file: Settings, named: Settings) -> bool:
-    """Tell whether presets are resolved anew: always, but beside a run's own file for what that has already."""
+    """Tell whether presets are resolved anew: not in a run's own file that has them."""
     return not is_whole(file) or any(_differs(file, named, name) for name in CHOICES)
 
 
@@ -104,7 +104,7 @@ def _differs(file: Settings, named: Settings, name: str) -> bool:
 
 
 def said_in(file: Settings) -> Settings:
-    """Return what a person said in a file: all of it, or of a run's own what it lists, and its place."""
+    """Return what a person said in a file: all of it, or what a run's own lists."""
     values = {name: value for name, value in file.items() if name != SAID}
     if not is_whole(file):
         return values
@@ -113,7 +113,7 @@ def said_in(file: Settings) -> Settings:
 
 
 def unlike_presets(values: Settings) -> list[str]:
-    """Name the values that somebody must have said: in files of before 0.2.0, and in a Config that a script has built."""
+    """Name the values that no preset has so, in old files and in a script's Config."""
     algorithm = values.get("algorithm", Config.algorithm)
     usual = preset(values) | {own: values.get(esac) for own, esac in pairs(algorithm)}
     return [
@@ -135,7 +135,7 @@ def names_alone(whole: Settings) -> set[str]:
 
 
 def of_half(config: Config, source: str) -> str:
-    """Say what a half of ESAC has taken from [esac] of a file, and not said itself; "" where that is its defaults."""
+    """Say what a half of ESAC has taken from [esac] of a file; "" where that is its defaults."""
     values, said = dict(flatten(config)), config.said or ()
     taken = [
         f"{own.partition('.')[2]} = {shown(values[own])}"
@@ -154,7 +154,7 @@ def idle(config: Config) -> list[str]:
 
 
 def in_vain(config: Config, said: Container[str]) -> list[str]:
-    """Name those of these fields that are away from their defaults and not read, nor taken by a half of ESAC."""
+    """Name those of these fields that are no defaults and not read, nor taken by a half of ESAC."""
     values = dict(flatten(config))
     taken = {esac for own, esac in pairs(config.algorithm) if values[own] == values[esac]}
     names = [name for name in NAMES if name in said and name not in taken]

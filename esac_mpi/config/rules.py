@@ -20,7 +20,7 @@ def check(config: Config) -> None:
 
 
 def problems(config: Config) -> Iterator[str]:
-    """Yield a message for what is wrong; only the first one is sure, as rules expect values within their bounds."""
+    """Yield what is wrong; only the first is sure, as rules expect values within their bounds."""
     for name, value in flatten(config):
         runs = name.startswith(f"{table_of(config.algorithm)}.")
         bounds = [m for m in marks(name) if isinstance(m, Bound) and (runs or not m.when_run)]

@@ -1,4 +1,4 @@
-"""Tables of the run itself, whatever algorithm runs: task, budget, policy, learner, evaluation, checkpoint, stop, display."""
+"""Tables of the run itself, whatever algorithm runs."""
 
 import math
 from collections.abc import Iterator
@@ -22,36 +22,36 @@ class Task(Table):
     """The environment."""
 
     id: str = "HalfCheetah-v5"
-    """Gymnasium id, dm_control/<domain>-<task>-v0, module:EnvId for your own, or the toy of section 4:
-    CyclicMDP-v0 by the paper's rules, CyclicMDPRepo-v0 by the public code's. P: section 6."""
+    """Gymnasium id, dm_control/<domain>-<task>-v0, module:EnvId for your own, or the toy of section
+    4: CyclicMDP-v0 by the paper's rules, CyclicMDPRepo-v0 by the public code's. P: section 6."""
     horizon: NonNegativeInt = 0
-    """Truncate episodes after this many steps [steps]; 0 = the task's own limit. A longer limit is asked of the
-    task, by task.kwargs: max_episode_steps of gymnasium.make, time_limit [s] of the suite."""
+    """Truncate episodes after this many steps [steps]; 0 = the task's own limit. Longer ones by
+    task.kwargs: max_episode_steps of gymnasium.make, time_limit [s] of the suite."""
     kwargs: Annotated[dict[str, Any], PLAIN_TABLE] = field(default_factory=dict, hash=False)
-    """Keyword arguments of gymnasium.make, or of the suite's function: [task.kwargs] in a file; here a JSON object,
-    or each by its name (--task.kwargs.NAME VALUE). Part of what the task is."""
+    """Keyword arguments of gymnasium.make, or of the suite's function: [task.kwargs] in a file;
+    here a JSON object, or each by its name (--task.kwargs.NAME VALUE). Part of what the task is."""
     changed: Literal["refuse", "warn"] = "refuse"
-    """What a start does where the task (source, wrappers, model, first rewards) is no longer the one that the run
-    began with: refuse to go on, or warn, and begin the best policy anew."""
+    """What a start does where the task (source, wrappers, model, first rewards) is no longer the
+    one that the run began with: refuse to go on, or warn, and begin the best policy anew."""
 
 
 @dataclass(frozen=True)
 class Budget(Table):
-    """Whichever is reached first ends the run; 0 = no limit. Naming any of them turns the default off."""
+    """The first that is reached ends the run; 0 = no limit. Naming any turns the default off."""
 
     generations: NonNegativeInt = 0
     """Generations [generations]."""
     env_steps: NonNegativeInt = 0
-    """True environment steps of all kinds together: population, learner, episodes played again, evaluation [steps]."""
+    """True steps: population, learner, episodes played again, evaluation [steps]."""
     nominal_steps: NonNegativeInt = 1_000_000
-    """The papers' count: one horizon per generation, or one per training step without a population [steps]. P: 6.1."""
+    """The papers' count: a horizon a generation, or one a step without a population. P: 6.1."""
     minutes: NonNegativeFloat = 0.0
-    """Time that the run has trained, over all its starts, without their set-up [min]; it ends, complete, with
-    the generation in which this is over. Not max_hours: a job's time."""
+    """Time that the run has trained, over all its starts, without their set-up [min]; it ends,
+    complete, with the generation in which this is over. Not max_hours: a job's time."""
 
     @property
     def limits(self) -> tuple[float, float, float]:
-        """Generations, environment steps and nominal steps that end the run; inf where there is no limit."""
+        """Generations, environment steps and nominal steps that end the run; inf for no limit."""
         limits = self.generations, self.env_steps, self.nominal_steps
         generations, env_steps, nominal_steps = (limit or math.inf for limit in limits)
         return generations, env_steps, nominal_steps
@@ -80,21 +80,21 @@ class PolicyNetwork(Table):
     """The network of theta_es, of every offspring and of the SAC mean."""
 
     hidden: tuple[PositiveInt, ...] = (64, 64)
-    """Units of the hidden layers, of the critics' too, but for those of erl.critic_hidden. P: 6.1, 512 512; C: 256 256."""
+    """Units of hidden layers, critics' too (but erl.critic_hidden). P: 6.1, 512 512; C: 256 256."""
     activation: Literal["relu", "tanh"] = "relu"
     """Nonlinearity of the hidden layers. P: 6.1."""
     layer_norm: bool = False
     """Normalise the sums of every hidden layer of the policy (torch.nn.LayerNorm; Ba et al. 2016,
     arXiv:1607.06450). P, C: off; the ERL family: on. Not with algorithm = "ppo"."""
     linear: bool = True
-    """A matrix W from the observation straight to the output, beside the hidden layers (structured control
-    nets; Srouji et al. 2018, arXiv:1802.08311). P, C: off. Not with algorithm = "ppo"."""
+    """A matrix W from the observation straight to the output, beside the hidden layers (structured
+    control nets; Srouji et al. 2018, arXiv:1802.08311). P, C: off. Not with algorithm = "ppo"."""
     linear_gain: Annotated[PositiveFloat, at_most(1000), OnlyWith(linear=True)] = 4.0
-    """g in output = network(x) / g + g W x: W has rates g times as large as the other weights. Ours, measured
-    with es on Swimmer and HalfCheetah, where 1 learns far more slowly (docs/esac.md)."""
+    """g in output = network(x) / g + g W x: W has rates g times as large as the other weights.
+    Ours, measured on Swimmer and HalfCheetah, where 1 learns far more slowly (docs/esac.md)."""
     output: Literal["tanh", "clip"] = "tanh"
-    """Squashing of the mean to [-1, 1] before it is scaled to the task's bounds. P: 6.1 tanh; C: clip, as
-    algorithm = "ppo" always does."""
+    """Squashing of the mean to [-1, 1] before it is scaled to the task's bounds. P: 6.1 tanh; C:
+    clip, as algorithm = "ppo" always does."""
 
     @property
     def path_gain(self) -> float:
@@ -120,11 +120,11 @@ class Learner(Table):
     )
     """auto (cuda where there is one), cpu, cuda, cuda:1, ..."""
     kernels: Literal["auto", "torch", "mkl", "compiled"] = "auto"
-    """What makes the updates on a CPU: SAC's in C (compiled), torch with MKL's fast path on AMD (mkl), or torch.
-    auto: the first of these that machine and settings allow; the run keeps it (docs/performance.md)."""
+    """What makes the updates on a CPU: SAC's in C (compiled), torch with MKL's fast path on AMD
+    (mkl), torch. auto: the first that is possible; the run keeps it (docs/performance.md)."""
     precision: Literal["fp32", "tf32", "bf16"] = "fp32"
-    """Matrix products of the updates: tf32 rounds what it multiplies to 10 bits (a GPU's alone); bf16 multiplies
-    in bfloat16. All else stays in float32 (Micikevicius et al. 2018; Kalamkar et al. 2019)."""
+    """Matrix products of the updates: tf32 rounds to 10 bits (a GPU's alone); bf16 multiplies in
+    bfloat16. All else is in float32 (Micikevicius et al. 2018; Kalamkar et al. 2019)."""
 
 
 @dataclass(frozen=True)
@@ -134,7 +134,7 @@ class Evaluation(Table):
     every: PositiveInt = 10
     """Generations between evaluations [generations]."""
     episodes: PositiveInt = 10
-    """Episodes per policy and evaluation [episodes]; a new best policy plays as many again. P: 6.1."""
+    """Episodes per policy and evaluation [episodes]; a new best one plays as many again. P: 6.1."""
 
 
 @dataclass(frozen=True)
@@ -146,7 +146,7 @@ class Checkpoint(Table):
     every_minutes: NonNegativeFloat = 10.0
     """Longest time between checkpoints [min]; 0 = by generations only."""
     unsaved_minutes: NonNegativeFloat = 30.0
-    """The run ends, with exit code 74, when no checkpoint could be written for so long [min]; 0 = never."""
+    """The run ends, exit code 74, when no checkpoint was written for so long [min]; 0 = never."""
 
     def problems(self, table: str) -> Iterator[str]:
         """Yield a message where nothing is saved before the end."""
@@ -159,16 +159,16 @@ class Stop(Table):
     """How a run ends before its budget does, and what counts as hanging."""
 
     grace_seconds: NonNegativeFloat = 5.0
-    """A generation that is unfinished this long after SIGTERM or SIGXCPU is given up, and made again at the next
-    start [s]. SLURM kills 30 s after SIGTERM (KillWait), PBS 10 s (kill_delay)."""
+    """A generation unfinished this long after SIGTERM or SIGXCPU is given up, and made again at the
+    next start [s]. SLURM kills 30 s after SIGTERM (KillWait), PBS 10 s (kill_delay)."""
     starts: NonNegativeInt = 10
     """So many starts in a row without progress make the run a failed one; 0 = no limit."""
     member_minutes: NonNegativeFloat = 30.0
-    """A rank that is busy for longer with one member, episode or update hangs, and ends the job [min]; 0 = no
-    limit."""
+    """A rank that is busy for longer with one member, episode or update hangs, and ends the job
+    [min]; 0 = no limit."""
     silent_minutes: NonNegativeFloat = 30.0
-    """Rank 0 ends the job after it has waited so long for the others, or for 20 median generations if that is
-    longer [min]; 0 = no limit."""
+    """Rank 0 ends the job after it has waited so long for the others, or for 20 median generations
+    if that is longer [min]; 0 = no limit."""
 
 
 @dataclass(frozen=True)
@@ -176,6 +176,6 @@ class Display(Table):
     """What the person sees."""
 
     style: Literal["auto", "live", "plain"] = "auto"
-    """live: a small table that updates; plain: a line now and then; auto: live where the output is a terminal."""
+    """live: a small table that updates; plain: a line now and then; auto: live on a terminal."""
     every_seconds: NonNegativeFloat = 5.0
-    """Time between the first plain lines [s], which grows to at most 5 minutes. 0 = a line a generation."""
+    """Time between the first plain lines [s]; it grows up to 5 minutes. 0 = a line a generation."""

@@ -1,4 +1,4 @@
-"""What a table of the configuration says of itself beside its fields: its rules, and what an algorithm reads."""
+"""What a table says of itself beside its fields: its rules, and what an algorithm reads."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
@@ -26,7 +26,7 @@ class Whole(Protocol):
 
 
 class OnlyWith:
-    """A condition at a field: other fields of the table must be this, or one of these, for it to matter."""
+    """A condition at a field: it matters where others of the table are this, or one of these."""
 
     def __init__(self, **others: Any) -> None:
         self.others = others
@@ -38,14 +38,14 @@ class OnlyWithOne(OnlyWith):
 
 @dataclass(frozen=True)
 class OnlyIn:
-    """A condition at a field: in which tasks it matters, those of discrete actions or the others."""
+    """A condition at a field: it matters in tasks of discrete actions, or in the others."""
 
     discrete: bool
 
 
 @dataclass(frozen=True)
 class Reads:
-    """What an algorithm reads beside its own table, the fields without a table and the tables that all read."""
+    """What an algorithm reads beside its own table and what all read (reads.py: COMMON)."""
 
     tables: tuple[str, ...] = ()
     also: tuple[str, ...] = ()  # single fields of other tables
@@ -57,22 +57,22 @@ class Reads:
 
 
 class Table:
-    """A table. What a single field may be stands at the field (bounds.py), rules that join fields in these methods."""
+    """A table. A field's bounds stand at the field, rules that join fields in these methods."""
 
     # said by every table of an algorithm; without default, so that it is not forgotten
     READS: ClassVar[Reads]
 
     @property
     def follows(self) -> str | None:
-        """The run directory by whose record the order of results goes; "" = it is recorded, None = it is set."""
+        """The run whose order of results is followed; "" = it is recorded, None = it is set."""
         return None
 
     def problems(self, table: str) -> Iterator[str]:
-        """Yield a message for every rule that this table, so called, breaks, whatever algorithm runs."""
+        """Yield a message for every rule that this table breaks, whatever runs; table: its name."""
         yield from ()
 
     def problems_when_run(self, config: Whole) -> Iterator[str]:
-        """Yield a message for every rule that this table breaks as that of the algorithm that runs."""
+        """Yield a message for every rule that the table of the running algorithm breaks."""
         yield from ()
 
 
@@ -81,8 +81,8 @@ class Selecting(Table):
     """A table with a fitness, which all selection goes by."""
 
     reward_shift: Annotated[float | Literal["survival"], non_negative_or(SURVIVAL)] = 0.0
-    """What each step takes from the fitness: return - reward_shift * length [reward]. survival: the task's
-    bonus for staying alive, or 0. Rows and learners have the task's own rewards. ARS: the bonus."""
+    """What each step takes from the fitness: return - reward_shift * length [reward]. survival: the
+    task's bonus for staying alive, or 0. Learners have the task's rewards. ARS: the bonus."""
 
     @property
     def shift(self) -> float:

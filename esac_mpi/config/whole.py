@@ -24,7 +24,7 @@ from esac_mpi.config.table import Table
 
 
 class ConfigError(Exception):
-    """A configuration that cannot be run; the message says which key, why, and the nearest valid one."""
+    """A configuration that cannot be run; the message says which key, why, and what would do."""
 
 
 ALGORITHMS = (
@@ -52,20 +52,20 @@ def table_of(algorithm: str) -> str:
 
 @dataclass(frozen=True)
 class Config:
-    """ESAC, its two halves and its rivals on MPI. With no argument: ESAC on HalfCheetah-v5, the paper's main task."""
+    """ESAC, its halves and its rivals on MPI. With no argument: ESAC on HalfCheetah-v5."""
 
     algorithm: Literal[ALGORITHMS] = "esac"  # type: ignore[valid-type]
-    """Which algorithm runs; its table below has the same name, but perl, derl and pderl are forms of [erl]."""
+    """Which algorithm runs; its table has the same name, but perl, derl and pderl are of [erl]."""
     seed: NonNegativeInt = 0
     """Every random number of the run is addressed by this and what it is for."""
     run_dir: str = ""
-    """Run directory; default runs/<task>-<algorithm>-seed<seed>, so that a requeued job finds itself."""
+    """Run directory; default runs/<task>-<algorithm>-seed<seed>: a requeued job finds itself."""
     start_from: str = ""
-    """Begin from another run's last checkpoint, or from a policy.h5 alone (--from RUN|policy.h5 for short).
-    What is taken: docs/warm-start.md. It is read once, when the run begins."""
+    """Begin from another run's last checkpoint, or from a policy.h5 alone (--from RUN|policy.h5 for
+    short). What is taken: docs/warm-start.md. It is read once, when the run begins."""
     max_hours: NonNegativeFloat = 0.0
-    """Stop early enough to be saved after this time, or what SLURM or PBS leaves to the job if that is less
-    [h]; 0 = no time."""
+    """Stop early enough to be saved after this time, or what SLURM or PBS leaves to the job if that
+    is less [h]; 0 = no time."""
     task: Task = field(default_factory=Task)
     budget: Budget = field(default_factory=Budget)
     policy: PolicyNetwork = field(default_factory=PolicyNetwork)
@@ -85,7 +85,7 @@ class Config:
     stop: Stop = field(default_factory=Stop)
     display: Display = field(default_factory=Display)
     said: tuple[str, ...] | None = field(default=None, compare=False, repr=False)
-    """No setting: names of those that a person said, in a file or beside it; None where nobody knows."""
+    """No setting: names of those that a person said; None where nobody knows."""
 
     @property
     def own(self) -> Table:
