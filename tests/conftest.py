@@ -252,7 +252,7 @@ def world():
     """A World of this process alone."""
     from mpi4py import MPI  # which initialises MPI: not in tests that do without it
 
-    from esac_mpi.comm import World
+    from esac_mpi.comm.world import World
 
     only = World(MPI.COMM_SELF)
     yield only

@@ -15,7 +15,7 @@ LAUNCHED = ("OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "SLURM_STEP_NUM_TASKS")  # ranks
 
 
 class Alone:
-    """One process, with what a tool needs of comm.World: a login node forbids to initialise MPI."""
+    """One process, with what a tool needs of World: a login node forbids to initialise MPI."""
 
     rank, size = 0, 1
 
@@ -86,13 +86,14 @@ class Refusal(NamedTuple):
 
 
 def make_world() -> Any:
-    """Return the ranks of the launcher, or a world of one process. Raises ImportError, comm.LaunchError."""
+    """Return the ranks of the launcher, or a world of one process. Raises ImportError, launch.LaunchError."""
     if all(os.environ.get(name, "") in ("", "1") for name in LAUNCHED):
         return Alone()
-    from esac_mpi import comm
+    from esac_mpi.comm import launch
+    from esac_mpi.comm.world import World
 
-    world = comm.World()
-    comm.check_launcher(dict(os.environ), world.size)
+    world = World()
+    launch.check_launcher(dict(os.environ), world.size)
     return world
 
 
@@ -121,6 +122,6 @@ def end_all(world: Any, last_words: str) -> None:
     if world.size == 1:
         print(last_words, file=sys.stderr)
         return
-    from esac_mpi import comm
+    from esac_mpi.comm import launch
 
-    comm.abort(1, last_words)
+    launch.abort(1, last_words)

@@ -8,7 +8,7 @@ from esac_mpi.operators.policy import Layout
 
 
 class GeneticOperators:
-    """Distillation crossover and proximal mutation with a configuration's numbers; see contracts.GeneticOperators."""
+    """Distillation crossover and proximal mutation with a configuration's numbers, on any rank."""
 
     def __init__(self, config: Config, layout: Layout) -> None:
         self.critic_size = critics.critic_size(config, layout)

@@ -16,7 +16,7 @@ import numpy as np
 
 from esac_mpi import envs
 from esac_mpi.algorithms import ALGORITHMS
-from esac_mpi.comm import World
+from esac_mpi.comm.world import World
 from esac_mpi.config import Config
 from esac_mpi.host import log
 from esac_mpi.host.invocation import called

@@ -3,14 +3,17 @@
 from collections.abc import Callable
 from typing import Any
 
-from esac_mpi import comm, learners, record
+from esac_mpi import learners, record
+from esac_mpi.comm import launch
+from esac_mpi.comm.headers import DivergedError
+from esac_mpi.comm.world import World
 from esac_mpi.host.stop import EndsRun
 from esac_mpi.play import epsilon, rollout
 
 FINISHED, STOPPED, WRONG_USAGE, NO_CHECKPOINT, UNSAVED, FAILED = 0, 75, 2, 65, 74, 1
 
 # errors that all ranks raise together
-ON_ALL = comm.DivergedError, rollout.NoFiniteReturn, rollout.ThetaNotFinite
+ON_ALL = DivergedError, rollout.NoFiniteReturn, rollout.ThetaNotFinite
 
 
 class Ended(Exception):
@@ -30,7 +33,7 @@ NO_LEARNER = learners.NoDevice, learners.NotInstalled, ReplayTooLarge
 NO_START = (*NO_LEARNER, epsilon.TableTooSmall, MemoryError)
 
 
-def of_files(world: comm.World) -> tuple[type[Exception], ...]:
+def of_files(world: World) -> tuple[type[Exception], ...]:
     """Name what a run directory can refuse, on rank 0, which alone reads files."""
     return () if world.rank else (record.Refused, record.Unsaved, record.Unreadable)
 
@@ -40,7 +43,7 @@ def code_of(error: Exception) -> int:
     return getattr(error, "code", WRONG_USAGE)
 
 
-def together(world: comm.World, action: Callable[[], Any], *kinds: type[Exception]) -> Any:
+def together(world: World, action: Callable[[], Any], *kinds: type[Exception]) -> Any:
     """Run `action` on all ranks; if one raises an error of these kinds, all raise Ended."""
     failure = result = None
     world.watchdog.works_on("the set-up")
@@ -54,7 +57,7 @@ def together(world: comm.World, action: Callable[[], Any], *kinds: type[Exceptio
     return result
 
 
-def lives_on(world: comm.World, error: BaseException) -> bool:
+def lives_on(world: World, error: BaseException) -> bool:
     """Tell whether a process goes on after an error: not if other ranks do not share it."""
     return world.size == 1 or isinstance(error, Ended)
 
@@ -64,7 +67,7 @@ def as_end(error: BaseException, alone: bool) -> Ended | None:
     if isinstance(error, Ended):
         return error
     refused = isinstance(error, record.Refused) and alone  # another run has taken the directory
-    if isinstance(error, comm.LaunchError) or refused:
+    if isinstance(error, launch.LaunchError) or refused:
         return Ended(WRONG_USAGE, str(error), type(error))
     if isinstance(error, EndsRun) and (alone or error.told):
         words = ", ".join([str(error), *getattr(error, "__notes__", [])])

@@ -8,10 +8,11 @@ from typing import Any
 
 import numpy as np
 
-from esac_mpi.comm import Abandoned, World
+from esac_mpi.comm.world import World
 from esac_mpi.config import Config
 from esac_mpi.envs import Env
 from esac_mpi.host import log, process_state
+from esac_mpi.host.stop import Abandoned
 from esac_mpi.play.counters import Best
 from esac_mpi.play.rollout import NoFiniteReturn
 from esac_mpi.training import evaluation

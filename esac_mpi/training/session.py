@@ -23,7 +23,9 @@ from typing import NamedTuple, NoReturn
 
 import numpy as np
 
-from esac_mpi import comm, learners, record
+from esac_mpi import learners, record
+from esac_mpi.comm import launch
+from esac_mpi.comm.world import World
 from esac_mpi.config import Config, ConfigError
 from esac_mpi.host import batch_system, log, process_start, threads
 from esac_mpi.host.invocation import look_here, nowhere, without_arguments
@@ -59,7 +61,7 @@ def program(asked: Asked) -> int:
     """Train in a process that ends with it; return its exit code."""
     world = None
     try:
-        world = comm.World()
+        world = World()
         log.setup(world.rank, platform.node())
         world.stop.listen()
         elapsed = time.monotonic() - process_start.BEGAN
@@ -90,7 +92,7 @@ def guest(asked: Asked, quiet: bool = False) -> Outcome:
     world, left = None, process_start.SECONDS_LEFT - (time.monotonic() - process_start.BEGAN)
     try:
         with put_back(), log.kept():
-            world = comm.World()
+            world = World()
             log.setup(world.rank, platform.node(), quiet)
             with heard(world):
                 return run(world, asked, left, 0.0)._replace(wished=world.stop.wished)
@@ -108,7 +110,7 @@ def guest(asked: Asked, quiet: bool = False) -> Outcome:
             world.stop.alarm_again()  # whose handler may raise
 
 
-def run(world: comm.World, asked: Asked, seconds_left: float, elapsed: float) -> Outcome:
+def run(world: World, asked: Asked, seconds_left: float, elapsed: float) -> Outcome:
     """Do what is asked for; release the world if ranks end together. Raises Ended.
 
     See loop.train for the times.
@@ -123,9 +125,9 @@ def run(world: comm.World, asked: Asked, seconds_left: float, elapsed: float) ->
     return outcome
 
 
-def do(world: comm.World, asked: Asked, seconds_left: float, elapsed: float) -> Outcome:
+def do(world: World, asked: Asked, seconds_left: float, elapsed: float) -> Outcome:
     """Do what is asked for. Raises Ended for what is refused."""
-    comm.check_launcher(dict(os.environ), world.size)
+    launch.check_launcher(dict(os.environ), world.size)
     if world.leads and batch_system.stale(os.environ):
         log.warn("SLURM_JOB_END_TIME is past, so it is another job's and is ignored: unset it")
     answer = agreed(world, asked.resolve)
@@ -143,7 +145,7 @@ def do(world: comm.World, asked: Asked, seconds_left: float, elapsed: float) -> 
     return Outcome(code, place)
 
 
-def agreed(world: comm.World, resolve: Callable[[], Answer]) -> Answer | int:
+def agreed(world: World, resolve: Callable[[], Answer]) -> Answer | int:
     """Share rank 0's answer, or its exit code where it has printed its help. Raises Ended."""
     answer: Answer | int = 0
     refusal = ""
@@ -176,17 +178,17 @@ def later_round(config: Config) -> str:
     return batch_system.later_round(os.environ, status)
 
 
-def abort(world: comm.World | None, error: BaseException) -> NoReturn:
+def abort(world: World | None, error: BaseException) -> NoReturn:
     """End all ranks, and say why."""
     if end := as_end(error, True):  # what it would be to a rank alone
-        comm.abort(end.code, f"esac_mpi: {end}")
+        launch.abort(end.code, f"esac_mpi: {end}")
     who = f"rank {world.rank}" if world else "a rank"
     failed = f"{who} on {platform.node()} failed:\n{traceback.format_exc()}"
-    comm.abort(FAILED, f"esac_mpi: {failed}")
+    launch.abort(FAILED, f"esac_mpi: {failed}")
 
 
 @contextmanager
-def heard(world: comm.World) -> Iterator[None]:
+def heard(world: World) -> Iterator[None]:
     """Let signals stop a training as the command line's; put handlers back, leave no thread.
 
     Only the main thread hears signals. On one rank a third one is a KeyboardInterrupt, and nothing

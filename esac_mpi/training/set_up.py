@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Any
 from esac_mpi import envs, learners
 from esac_mpi.algorithms import ALGORITHMS
 from esac_mpi.algorithms.declaration import Learning
-from esac_mpi.comm import World, schedule
+from esac_mpi.comm import schedule
 from esac_mpi.comm.contracts import Memory
+from esac_mpi.comm.world import World
 from esac_mpi.config import Config, ConfigError, slots, updated
 from esac_mpi.envs import probe
 from esac_mpi.host import log, ram

@@ -7,9 +7,8 @@ from small_runs import Ending, assert_same
 from test_es import Quadratic
 from whole_runs import assert_same_run
 
-from esac_mpi.comm import Abandoned
 from esac_mpi.config import ConfigError, load
-from esac_mpi.host.stop import GivenUp
+from esac_mpi.host.stop import Abandoned, GivenUp
 from esac_mpi.operators import noise
 from esac_mpi.operators.noise import Purpose
 from esac_mpi.play import experience

@@ -11,11 +11,10 @@ from whole_runs import assert_same_run, killed_at
 
 from esac_mpi.algorithms import cem, cem_rl
 from esac_mpi.analysis.clock import Machine, computed, grid
-from esac_mpi.comm import Abandoned
 from esac_mpi.config import load
 from esac_mpi.envs import TaskError, make
 from esac_mpi.host import cooperative
-from esac_mpi.host.stop import GivenUp
+from esac_mpi.host.stop import Abandoned, GivenUp
 from esac_mpi.learners import cem as lessons
 from esac_mpi.learners import individuals
 from esac_mpi.operators.distribution import Gaussian, rank_weights, told

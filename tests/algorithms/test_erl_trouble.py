@@ -10,8 +10,7 @@ from whole_runs import assert_same_run, killed_at
 
 from esac_mpi.algorithms import erl_births, erl_play
 from esac_mpi.algorithms.erl_state import NOBODY
-from esac_mpi.comm import Abandoned
-from esac_mpi.host.stop import GivenUp
+from esac_mpi.host.stop import Abandoned, GivenUp
 from esac_mpi.learners import erl as learner
 from esac_mpi.operators.selection import Kind
 from esac_mpi.play import experience

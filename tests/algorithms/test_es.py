@@ -6,7 +6,7 @@ from mpi4py import MPI
 
 from esac_mpi import config
 from esac_mpi.algorithms import es
-from esac_mpi.comm import World
+from esac_mpi.comm.world import World
 from esac_mpi.operators import evolution, noise
 from esac_mpi.operators.noise import Purpose
 from esac_mpi.operators.policy import Layout, Policy

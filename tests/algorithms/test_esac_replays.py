@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from esac_by_hand import LAYOUT, Fragile, Teacher, Track, advance, make
 
-from esac_mpi.comm import Abandoned
+from esac_mpi.host.stop import Abandoned
 from esac_mpi.learners.replay import Replay
 from esac_mpi.operators import noise
 from esac_mpi.operators.noise import Purpose

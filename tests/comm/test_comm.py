@@ -5,7 +5,8 @@ import numpy as np
 import pytest
 from conftest import ROOT
 
-from esac_mpi import comm
+from esac_mpi.comm import headers, launch, node
+from esac_mpi.comm.headers import DivergedError, boards
 
 
 def test_map_gives_every_result_in_order(world):
@@ -42,7 +43,7 @@ def test_boards_that_are_reserved_are_those_that_are_used(world):
     shared, made = world.shared, []
     world.shared = lambda shape, dtype: made.append(shape) or shared(shape, dtype)
     world.reserve(3, 2)
-    assert made == [comm.boards(3, 2, 1)] == [(2, 3 * 2 + 5)]
+    assert made == [boards(3, 2, 1)] == [(2, 3 * 2 + 5)]
     world.map(lambda i: np.zeros(2), 3, 2)
     world.reserve(3, 2)
     assert len(made) == 1
@@ -120,7 +121,7 @@ def test_too_little_shared_memory_is_refused_with_the_bytes(world):
 
 
 def test_one_rank_on_a_node_needs_no_shared_memory(world, monkeypatch):
-    monkeypatch.setattr(comm.node, "free_memory", lambda: 0)
+    monkeypatch.setattr(node, "free_memory", lambda: 0)
     assert world.share(np.arange(3)).tolist() == [0, 1, 2]
     assert world.map(lambda i: np.array([i]), 3, 1)[0].ravel().tolist() == [0, 1, 2]
 
@@ -143,26 +144,26 @@ def test_a_wish_to_stop_reaches_the_next_exchange(world):
 
 def test_processes_that_a_launcher_started_alone_are_refused():
     for name in ("OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "MV2_COMM_WORLD_SIZE", "SLURM_STEP_NUM_TASKS"):
-        with pytest.raises(comm.LaunchError, match=name):
-            comm.check_launcher({name: "4"}, 1)
-        comm.check_launcher({name: "4"}, 4)
-        comm.check_launcher({name: "1"}, 1)
-    comm.check_launcher({}, 1)
+        with pytest.raises(launch.LaunchError, match=name):
+            launch.check_launcher({name: "4"}, 1)
+        launch.check_launcher({name: "4"}, 4)
+        launch.check_launcher({name: "1"}, 1)
+    launch.check_launcher({}, 1)
 
 
 def test_a_process_that_is_meant_to_be_alone_is_not_refused():
-    comm.check_launcher(
+    launch.check_launcher(
         {"PMI_SIZE": "1", "SLURM_STEP_NUM_TASKS": "2"}, 1
     )  # mpirun -n 1 from a step of two
-    comm.check_launcher(
+    launch.check_launcher(
         {"SLURM_NTASKS": "64", "SLURM_NPROCS": "64", "SLURM_TASKS_PER_NODE": "32(x2)"}, 1
     )  # of a batch script
-    comm.check_launcher(
+    launch.check_launcher(
         {"PBS_NP": "64", "PBS_NODEFILE": "/nodes", "PBS_TASKNUM": "1", "NCPUS": "32"}, 1
     )
 
 
 def test_nodes_that_computed_different_parameters_are_named():
     hosts = ["one", "two", "three"]
-    with pytest.raises(comm.DivergedError, match=r"parameters of three differ from those of one"):
-        comm.headers.compare(np.array([5.0, 5.0, 6.0]), hosts)
+    with pytest.raises(DivergedError, match=r"parameters of three differ from those of one"):
+        headers.compare(np.array([5.0, 5.0, 6.0]), hosts)

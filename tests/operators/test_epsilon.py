@@ -5,7 +5,7 @@ import pytest
 from mpi4py import MPI
 
 from esac_mpi import config
-from esac_mpi.comm import World
+from esac_mpi.comm.world import World
 from esac_mpi.operators import noise
 from esac_mpi.operators.noise import Purpose
 from esac_mpi.operators.policy import Layout

@@ -5,8 +5,8 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from esac_mpi.comm import Abandoned
 from esac_mpi.config import Config
+from esac_mpi.host.stop import Abandoned
 from esac_mpi.operators.noise import Purpose
 from esac_mpi.play import rollout
 from esac_mpi.play.counters import Best, Counters

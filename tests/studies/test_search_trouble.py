@@ -12,8 +12,8 @@ from commands import command
 from conftest import environment
 from small_studies import SETTINGS, TASK, made
 
-from esac_mpi import comm
 from esac_mpi.comm.command_ranks import Alone
+from esac_mpi.comm.world import World
 from esac_mpi.record import Run, Unsaved
 from esac_mpi.studies.search import trial_loop, trial_ranks
 from esac_mpi.studies.search.journal import Journal
@@ -88,13 +88,13 @@ def test_what_a_failed_trial_had_is_let_go_of_before_the_next_one(tmp_path, monk
     settings = SETTINGS + 'es.optimiser = "sgd"\nes.weight_decay = 1e10\nes.population_size = 8\n'
     study, worlds, left = made(tmp_path, "trials = 3", settings=settings, search=search), [], []
 
-    class World(comm.World):
+    class Heard(World):
         def __init__(self):
             left.append(sum(world() is not None for world in worlds))
             worlds.append(weakref.ref(self))
             super().__init__()
 
-    monkeypatch.setattr(comm, "World", World)
+    monkeypatch.setattr(trial_ranks.session, "World", Heard)
     gc.disable()
     try:
         assert trial_ranks.search(study.path, Alone()) == 0

@@ -5,8 +5,8 @@ import time
 import numpy as np
 from mpi4py import MPI
 
-from esac_mpi.comm import Abandoned, World
-from esac_mpi.host.stop import EndsRun
+from esac_mpi.comm.world import World
+from esac_mpi.host.stop import Abandoned, EndsRun
 
 LIMIT = 2000  # slices of a phase, a millisecond each: far more than any rank waits for here
 

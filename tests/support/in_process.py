@@ -4,7 +4,7 @@ import sys
 
 from mpi4py import MPI
 
-from esac_mpi.comm import World
+from esac_mpi.comm.world import World
 from esac_mpi.config import load
 from esac_mpi.training import check, loop
 from esac_mpi.training.ended import Ended

@@ -15,7 +15,8 @@ from unittest import mock
 from exchanges import Dealt
 from mpi4py import MPI
 
-from esac_mpi import __main__, comm, record
+from esac_mpi import __main__, record
+from esac_mpi.comm.world import World
 from esac_mpi.commands import NAMES
 from esac_mpi.commands import __main__ as commands
 
@@ -40,10 +41,8 @@ def program(
         changed.callback(sys.stdout.flush)
         changed.enter_context(mock.patch.dict(os.environ, variables))
         world = Dealt(FIRST[ranks - 1]).over(nodes) if nodes else FIRST[ranks - 1]
-        made = comm.World.__init__.__defaults__
-        changed.enter_context(
-            mock.patch.object(comm.World.__init__, "__defaults__", (world, *made[1:]))
-        )
+        made = World.__init__.__defaults__
+        changed.enter_context(mock.patch.object(World.__init__, "__defaults__", (world, *made[1:])))
         if nodes:
             changed.enter_context(mock.patch.object(record.run, "PUBLISH_EVERY", 0.0))
         return commands.main(words) if words[0] in NAMES else __main__.main(words)

@@ -8,18 +8,20 @@ import sys
 from exchanges import Dealt
 from mpi4py import MPI
 
-from esac_mpi import __main__, comm, record
+from esac_mpi import __main__, record
 from esac_mpi.algorithms import aes_state
+from esac_mpi.comm import node
+from esac_mpi.comm.world import World
 
 NODES = int(os.environ.get("NODES", "1"))
 
 record.run.PUBLISH_EVERY = 0.0
-comm.World.__init__.__defaults__ = (
+World.__init__.__defaults__ = (
     Dealt(MPI.COMM_WORLD).over(NODES),
-    *comm.World.__init__.__defaults__[1:],
+    *World.__init__.__defaults__[1:],
 )
 if "FREE" in os.environ:
-    comm.node.free_memory = lambda: int(os.environ["FREE"])
+    node.free_memory = lambda: int(os.environ["FREE"])
 if "ANYWAY" in os.environ:
     aes_state.AROUND, aes_state.ANYWAY = 0, int(os.environ["ANYWAY"])
 sys.exit(__main__.main(sys.argv[1:]))

@@ -15,7 +15,7 @@ from conftest import CYCLIC, CYCLIC_ES, EAGER, MENDED, ROUTINE, TASK, run
 from mpi4py import MPI
 
 from esac_mpi import config
-from esac_mpi.comm import World
+from esac_mpi.comm.world import World
 from esac_mpi.config import Config
 from esac_mpi.envs import make
 from esac_mpi.operators.policy import Layout

@@ -10,10 +10,10 @@ from test_forecast import BUDGET, FREE, PIECES, taken
 
 from esac_mpi import config
 from esac_mpi.algorithms import ALGORITHMS
-from esac_mpi.comm import World
 from esac_mpi.comm.clock.cluster import Cluster
 from esac_mpi.comm.clock.costs import Pieces
 from esac_mpi.comm.clock.generations import Generation, Made
+from esac_mpi.comm.world import World
 from esac_mpi.config import ES, Config
 from esac_mpi.operators.selection import Kind
 from esac_mpi.training import check

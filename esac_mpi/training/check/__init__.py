@@ -9,7 +9,7 @@ in ok or in what to do. Nothing that it makes stays.
 import math
 import os
 
-from esac_mpi.comm import World
+from esac_mpi.comm.world import World
 from esac_mpi.config import Config
 from esac_mpi.host import log
 from esac_mpi.training import set_up

@@ -9,9 +9,9 @@ import numpy as np
 
 from esac_mpi import config, envs, learners
 from esac_mpi.algorithms import ALGORITHMS
-from esac_mpi.comm import World
 from esac_mpi.comm.clock.costs import Pieces
 from esac_mpi.comm.contracts import Memory
+from esac_mpi.comm.world import World
 from esac_mpi.host.log import duration
 from esac_mpi.operators.noise import Purpose, blocks, integer
 from esac_mpi.operators.noise import pieces as blocks_of

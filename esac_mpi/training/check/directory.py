@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from esac_mpi.comm import World
+from esac_mpi.comm.world import World
 from esac_mpi.host.ram import GIB, size
 from esac_mpi.host.run_directory import sees
 from esac_mpi.training.check.report import Line

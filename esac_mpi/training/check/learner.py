@@ -7,7 +7,7 @@ from pathlib import Path
 
 from esac_mpi import envs, learners
 from esac_mpi.algorithms import ALGORITHMS
-from esac_mpi.comm import World
+from esac_mpi.comm.world import World
 from esac_mpi.config import Config, updated
 from esac_mpi.host import affinity
 from esac_mpi.play import epsilon

@@ -6,7 +6,7 @@ import numpy as np
 
 from esac_mpi import envs
 from esac_mpi.algorithms import ALGORITHMS
-from esac_mpi.comm import boards
+from esac_mpi.comm.headers import boards
 from esac_mpi.config import Config
 from esac_mpi.host import ram
 from esac_mpi.host.ram import size

@@ -14,7 +14,9 @@ from pathlib import Path
 import numpy as np
 
 from esac_mpi import envs
-from esac_mpi.comm import World, binding, free_memory
+from esac_mpi.comm.launch import binding
+from esac_mpi.comm.node import free_memory
+from esac_mpi.comm.world import World
 from esac_mpi.config import Config
 from esac_mpi.envs import identity, probe
 from esac_mpi.host import affinity

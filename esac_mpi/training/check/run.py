@@ -3,7 +3,7 @@
 import numpy as np
 
 from esac_mpi import envs, learners
-from esac_mpi.comm import World
+from esac_mpi.comm.world import World
 from esac_mpi.config import NAMES, Budget, Config, ConfigError, in_numbers, updated
 from esac_mpi.config.fields import value_of
 from esac_mpi.envs import probe
