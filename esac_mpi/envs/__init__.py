@@ -22,7 +22,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from esac_mpi.host import process_state
-from esac_mpi.host.stop import EndsRun, GivenUp
+from esac_mpi.host.stop import GivenUp
 from esac_mpi.operators import kernels
 
 OWN = ("CyclicMDP-v0", "CyclicMDPRepo-v0")  # tasks of ours, in no registry
@@ -57,8 +57,6 @@ def is_of(value: object, module: str, name: str) -> bool:
 
 def broken(id: str, what: str, error: BaseException) -> TaskError:
     """Make the error of a task whose own code raised: the error, and in which line."""
-    if isinstance(error.__cause__, StopIteration):  # which Python replaces in a generator
-        error = error.__cause__
     frame = traceback.extract_tb(error.__traceback__)[-1]
     said = f"{type(error).__name__}: {error}".splitlines()[0].removesuffix(": ")
     hint = f"; {RETURNED}" if "to unpack" in said else ""
@@ -84,18 +82,6 @@ def finite(env: Any, what: str, numbers: np.ndarray) -> np.ndarray:
         env.not_finite = f"{what}[{index}] is {numbers[index]}"
         raise UnstablePhysics(f"{env.id}: {env.not_finite}")
     return numbers
-
-
-class LeftPython(EndsRun):
-    """A task whose code ends the program, by sys.exit or a parser of arguments."""
-
-    @classmethod
-    def by(cls, end: SystemExit, id: str, what: str) -> "LeftPython":
-        """Make the error of such a task."""
-        return cls(
-            f"{id} cannot be {what}: its code ends the program, sys.exit({end.code!r}); a task "
-            "must raise an error"
-        )
 
 
 class Env(Protocol):
@@ -178,8 +164,6 @@ def make(id: str, horizon: int = 0, kwargs: Mapping[str, Any] = NO_KWARGS) -> En
             return drawn_or_not(lambda: adapter(id, horizon, kwargs))
     except (TaskError, ImportError, UnstablePhysics):
         raise
-    except SystemExit as end:
-        raise TaskError(str(LeftPython.by(end, id, "made"))) from end
     except (KeyboardInterrupt, GivenUp):
         raise
     except BaseException as error:  # a task is a user's own code

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 import mujoco
 import numpy as np
 
-from esac_mpi.envs import is_of
+from esac_mpi.envs import UnstablePhysics, finite, is_of
 from esac_mpi.host.cooperative import LONGEST
 from esac_mpi.operators import kernels
 
@@ -125,6 +125,43 @@ class ClosedLoop:
             reward, goes_on = self._judge(rows[i - 1], rows[i], action, within)
             rewards.append(float(reward))
         return rewards, bool(goes_on)
+
+
+class Stepped:
+    """What an adapter adds to the library's steps: the closed loop, and the end at the horizon."""
+
+    id: str
+    horizon: int
+    closed_loop: ClosedLoop | None
+    not_finite = ""
+    _library_step: Callable[[np.ndarray], tuple[np.ndarray, float, bool, bool]]
+    _steps = 0
+    _warnings: np.ndarray  # int32 [any], live
+
+    def step(self, action: np.ndarray) -> tuple[np.ndarray, float, bool, bool]:
+        """Take an action, float32 [action]; return observation, reward, terminated, truncated."""
+        truncated = False
+        try:
+            if self.closed_loop is not None:
+                observation, reward, terminated = self.closed_loop.step(action)
+            else:
+                observation, reward, terminated, truncated = self._library_step(action)
+        except (Exception, SystemExit) as error:
+            self._raise_known(error)
+            raise
+        self._steps += 1
+        truncated = truncated or self._steps >= self.horizon
+        return finite(self, "observation", observation), reward, terminated, truncated
+
+    @property
+    def unstable(self) -> bool:
+        """Whether MuJoCo warned of a bad state or control since the reset."""
+        return any(self._warnings.tolist())
+
+    def _raise_known(self, error: BaseException) -> None:
+        """Raise what an error of the library's environment means, where that is known."""
+        if is_unstable(error):
+            raise UnstablePhysics(f"{self.id}: {error}") from error
 
 
 def is_unstable(error: BaseException) -> bool:

@@ -7,12 +7,10 @@ from typing import Any
 
 import numpy as np
 from dm_control import suite
-from dm_control.rl.control import PhysicsError
 
 from esac_mpi.envs import (
     NO_KWARGS,
     TaskError,
-    UnstablePhysics,
     action_bounds,
     finite,
     import_mujoco,
@@ -22,17 +20,16 @@ from esac_mpi.envs import (
     task_horizon,
     warning_counts,
 )
+from esac_mpi.envs.closed_loop import Stepped
 from esac_mpi.envs.suite_tasks import own_loop
 
-mujoco = import_mujoco()
+import_mujoco()
 
 TASKS = {f"dm_control/{domain}-{task}-v0": (domain, task) for domain, task in suite.ALL_TASKS}
 
 
-class DMControlEnv:
+class DMControlEnv(Stepped):
     """A dm_control environment, its observations flattened in the order of its observation_spec."""
-
-    not_finite = ""
 
     def __init__(self, id: str, horizon: int = 0, kwargs: Mapping[str, Any] = NO_KWARGS) -> None:
         if id not in TASKS:
@@ -55,7 +52,6 @@ class DMControlEnv:
         limit = self._env._step_limit
         self.horizon = task_horizon(id, limit if limit == math.inf else math.ceil(limit), horizon)
         self._names = tuple(observations)
-        self._steps = 0
         self.closed_loop = own_loop(self._env)
         self._warnings = warning_counts(self._env.physics.data.ptr)
         try:
@@ -70,27 +66,9 @@ class DMControlEnv:
         self._steps = 0
         try:
             return finite(self, "observation", self._flat(self._env.reset().observation))
-        except (PhysicsError, mujoco.FatalError) as error:
-            raise UnstablePhysics(f"{self.id}: {error}") from error
-
-    def step(self, action: np.ndarray) -> tuple[np.ndarray, float, bool, bool]:
-        """Take an action, float32 [action]; return observation, reward, terminated, truncated."""
-        try:
-            if self.closed_loop is not None:
-                observation, reward, terminated = self.closed_loop.step(action)
-                last = False
-            else:
-                observation, reward, terminated, last = self._library_step(action)
-        except (PhysicsError, mujoco.FatalError) as error:
-            raise UnstablePhysics(f"{self.id}: {error}") from error
-        self._steps += 1
-        ended = (last and not terminated) or self._steps >= self.horizon
-        return finite(self, "observation", observation), reward, terminated, ended
-
-    @property
-    def unstable(self) -> bool:
-        """Whether MuJoCo warned of a bad state or control since the reset."""
-        return any(self._warnings.tolist())
+        except Exception as error:
+            self._raise_known(error)
+            raise
 
     @property
     def layers(self) -> list[Any]:
@@ -100,7 +78,8 @@ class DMControlEnv:
     def _library_step(self, action: np.ndarray) -> tuple[np.ndarray, float, bool, bool]:
         timestep = self._env.step(taken_back(self, action, self._own_bounds))
         terminated = timestep.last() and timestep.discount == 0.0
-        return self._flat(timestep.observation), float(timestep.reward), terminated, timestep.last()
+        truncated = timestep.last() and not terminated
+        return self._flat(timestep.observation), float(timestep.reward), terminated, truncated
 
     def _flat(self, observation: dict[str, np.ndarray]) -> np.ndarray:
         return np.concatenate(

@@ -25,9 +25,7 @@ from gymnasium.spaces import Box, Dict, Discrete, Space, Tuple
 from esac_mpi.envs import (
     NO_KWARGS,
     OWN,
-    LeftPython,
     TaskError,
-    UnstablePhysics,
     action_bounds,
     finite,
     import_mujoco,
@@ -37,9 +35,10 @@ from esac_mpi.envs import (
     task_horizon,
     warning_counts,
 )
-from esac_mpi.envs.closed_loop import is_unstable
+from esac_mpi.envs.closed_loop import Stepped
 from esac_mpi.envs.mujoco_tasks import own_loop
 from esac_mpi.host import process_state
+from esac_mpi.host.stop import EndsRun
 
 mujoco = import_mujoco()
 
@@ -47,10 +46,8 @@ OWN_ID = "One of your own is named module:EnvId, by the module that registers it
 SIDE = 32  # an array with two sides of so many numbers may be an image
 
 
-class GymnasiumEnv:
+class GymnasiumEnv(Stepped):
     """A Gymnasium environment with flat observations and actions."""
-
-    not_finite = ""
 
     def __init__(self, id: str, horizon: int = 0, kwargs: Mapping[str, Any] = NO_KWARGS) -> None:
         self.id = id
@@ -76,7 +73,6 @@ class GymnasiumEnv:
         self._own_bounds = (
             rounded_out(self, space.low, space.high) if isinstance(space, Box) else None
         )
-        self._steps = 0
         self.closed_loop = own_loop(self._env)  # whose views show that its data stays
         self._warnings = np.zeros(0, np.int32)
         if self.closed_loop is not None:
@@ -105,33 +101,9 @@ class GymnasiumEnv:
             raise TaskError(f"{self.id}: its observation is no array: {error}") from error
         return finite(self, "observation", flat)
 
-    def step(self, action: np.ndarray) -> tuple[np.ndarray, float, bool, bool]:
-        """Take an action, float32 [action]; return observation, reward, terminated, truncated."""
-        truncated = False
-        try:
-            if self.closed_loop is not None:
-                observation, reward, terminated = self.closed_loop.step(action)
-            else:
-                observation, reward, terminated, truncated = self._library_step(action)
-        except (Exception, SystemExit) as error:
-            self._raise_known(error)
-            raise
-        self._steps += 1
-        return (
-            finite(self, "observation", observation),
-            reward,
-            terminated,
-            truncated or self._steps >= self.horizon,
-        )
-
     def close(self) -> None:
         """Let go of what the library's environment holds."""
         self._env.close()
-
-    @property
-    def unstable(self) -> bool:
-        """Whether MuJoCo warned of a bad state or control since the reset."""
-        return any(self._warnings.tolist())
 
     @property
     def layers(self) -> list[Any]:
@@ -145,9 +117,11 @@ class GymnasiumEnv:
         """Raise what an error of the library's environment means, where that is known."""
         if isinstance(error, SystemExit):
             process_state.end_child(self._process)
-            raise LeftPython.by(error, self.id, "played") from error
-        if is_unstable(error):
-            raise UnstablePhysics(f"{self.id}: {error}") from error
+            raise EndsRun(
+                f"{self.id} cannot be played: its code ends the program, sys.exit({error.code!r}); "
+                "a task must raise an error"
+            ) from error
+        super()._raise_known(error)
 
     def _data(self) -> Any:
         """Find the simulator's state that the environment holds; None where it has none."""

@@ -13,9 +13,9 @@ from typing import NamedTuple
 
 import numpy as np
 
-from esac_mpi.envs import Env, LeftPython, TaskError, UnstablePhysics, broken
+from esac_mpi.envs import Env, TaskError, UnstablePhysics, broken
 from esac_mpi.host import process_state
-from esac_mpi.host.stop import GivenUp
+from esac_mpi.host.stop import EndsRun, GivenUp
 from esac_mpi.operators.noise import Purpose, generator, integer
 
 # which start states and actions, and how many steps; the last is the first again
@@ -43,7 +43,7 @@ def probe(env: Env) -> Probe:
         return _probe(env)
     except TaskError:
         raise
-    except LeftPython as error:
+    except EndsRun as error:  # its code ends the program
         raise TaskError(str(error)) from error
     except (KeyboardInterrupt, GivenUp):
         raise
