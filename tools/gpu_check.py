@@ -1,30 +1,18 @@
-"""Check and measure the learner on a GPU: all that could not be looked at where there was none, in one call.
+"""Check and measure the learner on a GPU, in one call.
 
-    python -m tools.gpu_check [--part NAME ...] [--minutes 9]
+    python -m tools.gpu_check [NAME ...]
 
 bits         graphs = operations = again, to the bit; a CPU's losses within tolerances: every learner that has chunks
-trouble      --check; cuda:99, a GPU that is full
+trouble      cuda:99 and a full GPU are refused
 updates      updates/s of SAC in four sizes, and what they cost the host's core
-peers        stable-baselines3 and a CleanRL-style loop beside ours
-compiled     that loop compiled and captured, as LeanRL has it, beside ours
-promises     whole runs: stop + resume = straight, 1 rank = 2 = 16, run = run, from the CPU to the GPU
-processes    of four ranks one is on the device
-beside       what a phase beside the evaluation costs the ranks
-kernels      where the time of an update goes
-ways         ours without determinism, in tf32 and bf16, without graphs
-precisions   returns of fp32, tf32 and bf16 on one task
-scaling      measured on 16, 4, ... ranks beside the GPU over simulated, and a SIMULATION beyond
+peers        stable-baselines3 and a CleanRL-style loop beside ours, ours in tf32 and bf16
+promises     whole runs: stop + resume = straight, 1 rank = 2 = 16, from the CPU to the GPU
 
-Nothing here has run on a device so far. Parts come in this order, each in a process of its own, which is ended when its share
-of the time is over; what one leaves is the next one's. Every figure is printed when it is found. Where --minutes are too few for
-all, the last parts are left out; at the end a line says what was left out or cut, and how to go on with it.
-Cost: nine minutes at most. Needs one NVIDIA GPU and `pip install esac_mpi[mpich,bench]`, a CUDA build of torch and, for
-torch.compile, a C compiler: a peer that fails is a line that says so. Exits with 1 if a check failed, 75 if something was left
-out or cut, 2 where torch sees no GPU. Of several GPUs it takes the first one of CUDA_VISIBLE_DEVICES. --device cpu shows that it
-works; its figures mean nothing.
+Five minutes at most: each part has a process of its own, which is ended when its time is over. Needs one NVIDIA GPU and
+`pip install esac_mpi[mpich,bench]` with a CUDA build of torch. Exits with 1 if a check failed, 75 if a part was cut, 2 where
+torch sees no GPU. --device cpu shows that it works; its figures mean nothing.
 """
 
-import argparse
 import os
 
 os.environ.update(
@@ -32,135 +20,258 @@ os.environ.update(
 )  # before numpy
 
 import sys
+import tempfile
 import time
-from collections.abc import Callable, Iterator, Sequence
-from itertools import accumulate
-from typing import NamedTuple
+from collections.abc import Callable, Iterator
+from functools import partial
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
+import numpy as np
+
+from esac_mpi import learners
+from esac_mpi.config import Config, updated
+from esac_mpi.host import affinity, cooperative
+from esac_mpi.operators.policy import Layout
+from esac_mpi.play.transitions import width
+from esac_mpi.record import Run
 from tools import processes
-from tools.bench import gpu_bits, gpu_rates, gpu_runs, gpu_scaling
-from tools.bench.gpu_bits import Finding
-from tools.bench.program import environ
+from tools.bench import learner as peer
+from tools.bench.measurement import against, turns
+from tools.bench.program import ended, launch
 from tools.parsing import parser
 
-MACHINE, FIRST = (
-    "machine",
-    60.0,
-)  # what is asked first, and how long at most: the first import of torch is slow [s]
-FAILED, AGAIN, NO_GPU = 1, 75, 2  # exit codes
+FAILED, CUT, NO_GPU = 1, 75, 2  # exit codes
+RANKS = min(16, len(affinity.cores()))
+LONGEST = 60.0  # that one run may take: a rank or a driver that hangs must not take the rest [s]
+KINDS: dict[str, tuple[str, dict[str, Any]]] = {  # the learner's name, and its settings
+    "SAC": ("sac", {}),
+    "SAC, value network, temperature": ("sac", {"sac.value_network": True, "sac.automatic_temperature": True}),
+    "SAC, bf16, layer norm": ("sac", {"learner.precision": "bf16", "policy.layer_norm": True}),
+    "SAC, layer norm in the critics": ("sac", {"sac.critic_layer_norm": True}),
+    "TD3": ("td3", {"algorithm": "td3"}),
+    "TD3, linear path": ("td3", {"algorithm": "td3", "policy.linear": True}),
+    "DDPG": ("ddpg", {"algorithm": "ddpg"}),
+    "ERL": ("erl", {"algorithm": "erl"}),
+    "CEM-RL": ("cem", {"algorithm": "cem_rl"}),
+}  # fmt: skip
+# Updates that are compared. On a CPU, weights that start 1e-7 of themselves apart move SAC's losses by 2e-7
+# of the largest one in 20 updates, and by 4e-3 in 100: Adam turns a gradient's sign into a whole step.
+UPDATES = 20
+STORED = 5000  # transitions that they draw from
+TOLERANCE = {"fp32": 1e-4, "bf16": 5e-2}  # of a loss, over its largest one: GPU against CPU
+SIZES = [peer.Size((n, n), batch) for n, batch in ((256, 256), (512, 256), (32, 128), (512, 1024))]
+TASK = (
+    "--task.id", "Pendulum-v1", "--task.horizon", 50, "--policy.hidden", 64, 64, "--evaluation.every", 5,
+    "--evaluation.episodes", 2, "--display.style", "plain", "--algorithm", "esac", "--esac.reading", "mended",
+    "--esac.population_size", 20, "--esac.gradient_interval", 2, "--esac.sac_min_steps", 1500, "--esac.sac_episodes", 2,
+    "--esac.learner_lag", 2, "--sac.start_steps", 100, "--sac.batch_size", 64,
+)  # fmt: skip
 
 
-class Part(NamedTuple):
-    """Something to check or measure."""
-
-    share: float  # of nine minutes, one of which may pass before the first one [s]
-    work: Callable[[str], Iterator[Finding]]  # on a device
+# What a check came to: what; passed, or not, or None for a figure alone; what was found, in words.
+Finding = tuple[str, bool | None, str]
 
 
-PARTS = {
-    "bits": Part(70, gpu_bits.bits),
-    "trouble": Part(40, gpu_runs.trouble),
-    "updates": Part(30, gpu_rates.updates),
-    "peers": Part(50, lambda device: gpu_rates.competing(device, gpu_rates.PEERS)),
-    "compiled": Part(70, lambda device: gpu_rates.competing(device, gpu_rates.COMPILED)),
-    "promises": Part(70, gpu_runs.promises),
-    "processes": Part(15, gpu_runs.processes),
-    "beside": Part(30, gpu_runs.beside),
-    "kernels": Part(15, gpu_bits.kernels),
-    "ways": Part(30, lambda device: gpu_rates.competing(device, gpu_rates.WAYS)),
-    "precisions": Part(30, gpu_runs.precisions),
-    "scaling": Part(30, gpu_scaling.scaling),
-}
+def at_once() -> SimpleNamespace:
+    """Return what chunks.py asks of a GPU, done at once on whatever device the tensors are: no streams, no graphs."""
+
+    def bring(pairs: Any) -> None:
+        for to, source in pairs:
+            to.copy_(source)
+
+    return SimpleNamespace(
+        host=lambda like: like.new_empty(like.shape, device="cpu"), bring=bring, launch=lambda work: work(),
+        mark=lambda: lambda: True, warm_up=lambda work: None, capture=lambda work: work,
+    )  # fmt: skip
 
 
-def planned(names: Sequence[str], seconds: float) -> dict[str, float]:
-    """Return the parts that there is time for, in order, each with the time at which it has to end [s].
+def made(kind: str, device: str, captured: bool, hidden: tuple[int, ...], **fields: Any) -> Any:
+    """Return a learner of HalfCheetah's sizes with random transitions; captured: as on a GPU. fields: of its table."""
+    from esac_mpi.learners.chunks import Chunks
 
-    The first one always; shares grow with the time, so that what is left over goes to those that are done.
-    """
-    ends = list(accumulate(PARTS[name].share for name in names))
-    taken = [end for i, end in enumerate(ends) if not i or end <= seconds]
-    return {name: end * seconds / taken[-1] for name, end in zip(names, taken, strict=False)}
+    name, changes = KINDS[kind]
+    own = {f"{name}.{field}": value for field, value in fields.items()}
+    own |= {"policy.hidden": hidden, "learner.device": device}
+    config = updated(Config(), {**changes, **own})
+    sizes = peer.OBSERVATION, *hidden, peer.ACTION
+    layout = Layout(sizes, config.policy.layer_norm, config.policy.path_gain)
+    room = np.zeros((STORED, width(peer.OBSERVATION, peer.ACTION)), np.float32)
+    learner = learners.make(name, config, layout, layout.initial(0, 0), rows=room)
+    if not captured:
+        learner.chunks = Chunks(learner, at_once())
+    random, shape = np.random.default_rng(0), (STORED, learner.replay.width)
+    rows = random.uniform(-1, 1, shape).astype(np.float32)
+    rows[:, learner.replay.columns.terminated] = np.arange(STORED) % 50 == 0
+    learner.replay.add_rows(rows)
+    learner.update.start()
+    return learner
+
+
+def losses(learner: Any) -> np.ndarray:
+    """Make updates, one a chunk; return what each added to the learner's sums, float64 [updates, statistics]."""
+    from esac_mpi.learners import training
+
+    random, sums = training.streams(0, 1), [learner.update.sums.cpu().numpy().copy()]
+    for _ in range(UPDATES):
+        cooperative.run(learner.chunks.make(1, random))
+        sums.append(learner.update.sums.cpu().numpy().copy())
+    return np.diff(sums, axis=0)
+
+
+def many(learner: Any) -> bytes:
+    """Make updates in several chunks, the last one not whole, so that both halves are taken; return all its bits."""
+    from esac_mpi.learners import chunks, training
+
+    cooperative.run(learner.chunks.make(5 * chunks.CHUNK + 7, training.streams(0, 2)))
+    return b"".join(array.tobytes() for array in learner.arrays().values())
+
+
+def difference(one: np.ndarray, other: np.ndarray) -> float:
+    """Return the largest difference of two learners' statistics [updates, statistics], each over its own largest value."""
+    return float((np.abs(one - other).max(0) / np.maximum(np.abs(other).max(0), 1e-12)).max())
+
+
+def bits(device: str, hidden: tuple[int, ...] = (256, 256)) -> Iterator[Finding]:
+    """Check that graphs have the bits of operations, that they have them again, and that a CPU's losses are close."""
+    for kind, (_, changes) in KINDS.items():
+        learners.clear()  # of the kind before
+        ways = (device != "cpu", device != "cpu", False)
+        captured, again, plain = (made(kind, device, way, hidden) for way in ways)
+        found = losses(captured)
+        apart = difference(found, losses(made(kind, "cpu", False, hidden)))
+        limit = TOLERANCE[changes.get("learner.precision", "fp32")]
+        losses(again)
+        losses(plain)
+        state = many(captured)
+        yield (f"{kind}: graphs = operations", state == many(plain), "to the bit")
+        yield (f"{kind}: run = run", state == many(again), "to the bit")
+        told = f"losses of {UPDATES} updates {apart:.1e} of the largest apart, allowed {limit:g}"
+        yield (f"{kind}: GPU and CPU", apart <= limit, told)
+
+
+def trouble(device: str) -> Iterator[Finding]:
+    """Check that a GPU that is not there, and one that is full, end a run before anything is made."""
+    yield refused("cuda:99", "cuda:99")
+    if device != "cpu":
+        import torch
+
+        free = torch.cuda.mem_get_info()[0] - 2**30
+        kept = torch.empty(max(free, 0), dtype=torch.uint8, device=device)
+        huge = "--policy.hidden", 8192, 8192, "--sac.batch_size", 8192
+        yield refused("a full GPU", device, *huge)
+        del kept
+
+
+def refused(what: str, device: str, *options: object) -> Finding:
+    """Return whether the program refuses to begin: exit 2, one message, and nothing made."""
+    with tempfile.TemporaryDirectory() as place:
+        line = [sys.executable, "-m", "esac_mpi", "--run-dir", f"{place}/run", *TASK]
+        code, said = ended([*line, "--learner.device", device, *options], LONGEST)
+        one = code == 2 and not os.listdir(place) and "Traceback" not in said
+    return (f"trouble: {what}", one, f"exit {code}: {said.strip()[-500:]}")
+
+
+def updates(device: str, seconds: float = 1.5) -> Iterator[Finding]:
+    """Measure SAC updates/s of each size, and what an update takes of the host's core where its end is not waited for."""
+    from esac_mpi.learners import training
+    from esac_mpi.learners.chunks import updates_per_second
+
+    for size in SIZES:
+        learners.clear()  # of the size before
+        learner = made("SAC", device, device != "cpu", size.hidden, batch_size=size.batch)
+        rate = updates_per_second(learner, seconds)
+        count, start = max(int(rate * seconds), 1), time.thread_time()
+        for part in learner.chunks.make(count, training.streams(0, 3)):
+            if part == cooperative.ON_DEVICE:
+                time.sleep(1e-3)  # as beside an evaluation
+        host = (time.thread_time() - start) / count
+        told = f"{rate:,.0f} updates/s; of the host {1e6 * host:.1f} us an update, {host * rate:.1%} of a core"
+        yield (f"SAC {size}", None, told)
+
+
+def peers(device: str, seconds: float = 0.7, rounds: int = 2) -> Iterator[Finding]:
+    """Measure updates/s beside peers', size by size, taking turns."""
+    for each in SIZES:
+        learners.clear()
+        size = each._replace(device=device, seconds=seconds)
+        for figure in against(str(size), turns(peer.competitors(size), rounds), "updates/s"):
+            told = "{median:,.4g} {unit} ({min:,.4g} to {max:,.4g})".format(**figure.plain())
+            yield (f"{size}: {figure.name}", None, told)
+
+
+def hashes(place: Path, device: str, ranks: int, generations: int) -> tuple[str, str]:
+    """Run, or go on, in a directory; return the hashes of theta and of the whole state."""
+    options = "--run-dir", place, "--budget.generations", generations, "--learner.device", device
+    launch(ranks, ["-m", "esac_mpi"], *TASK, *options, seconds=LONGEST)
+    about = Run.open(place).provenance
+    return str(about["theta_sha256"]), str(about["state_sha256"])
+
+
+def promises(device: str) -> Iterator[Finding]:
+    """Check the bits of ESAC with a lag: stop + resume = straight, one rank = many; phases are of several chunks."""
+    with tempfile.TemporaryDirectory() as temporary:
+        place = Path(temporary)
+        straight = hashes(place / "straight", device, 2, 8)
+        hashes(place / "resumed", device, 3, 5)
+        same = hashes(place / "resumed", device, 2, 8) == straight
+        yield ("runs: stop + resume = straight", same, straight[1][:12])
+        for ranks in dict.fromkeys((RANKS, 1)):
+            same = hashes(place / f"on {ranks}", device, ranks, 8) == straight
+            yield (f"runs: 2 ranks = {ranks}", same, straight[1][:12])
+        if device != "cpu":
+            hashes(place / "moved", "cpu", 2, 5)
+            hashes(place / "moved", device, 2, 8)
+            warned = "device: was cpu" in (place / "moved/log.txt").read_text()
+            yield ("runs: from the CPU to the GPU, with a warning", warned, "")
+
+
+PARTS: dict[str, tuple[float, Callable[[str], Iterator[Finding]]]] = {  # with its time [s]
+    "bits": (70, bits), "trouble": (40, trouble), "updates": (30, updates), "peers": (90, peers), "promises": (90, promises),
+}  # fmt: skip
 
 
 def carried_out(name: str, device: str) -> int:
     """Do a part in this process; print what each of its checks came to. Return an exit code."""
-    found = []
+    import torch
+
+    if device != "cpu" and not torch.cuda.is_available():
+        print("torch sees no GPU here")
+        return NO_GPU
+    about = torch.cuda.get_device_properties(0) if device != "cpu" else device
+    print(f"------  {name}: torch {torch.__version__}, {about}", flush=True)
+    code = 0
     try:
-        for finding in gpu_bits.gpu_here() if name == MACHINE else PARTS[name].work(device):
-            mark = {True: "ok", False: "FAILED", None: "figure"}[finding.passed]
-            print(f"{mark:6}  {finding.what}: {finding.found}", flush=True)
-            found.append(finding.passed)
+        for what, passed, found in PARTS[name][1](device):
+            mark = {True: "ok", False: "FAILED", None: "figure"}[passed]
+            print(f"{mark:6}  {what}: {found}", flush=True)
+            code |= passed is False
     except Exception as error:  # whatever it is, the next part may still tell something
         print(f"FAILED  {name}: {type(error).__name__}: {error}", flush=True)
-        return FAILED
-    return NO_GPU if name == MACHINE and not found else FAILED if False in found else 0
-
-
-def command_line() -> argparse.ArgumentParser:
-    """Return the command line."""
-    line = parser(__doc__)
-    line.add_argument(
-        "--part",
-        nargs="+",
-        choices=list(PARTS),
-        default=list(PARTS),
-        metavar="NAME",
-        help="these alone",
-    )
-    line.add_argument("--minutes", type=float, default=9.0, help="that all may take")
-    line.add_argument(
-        "--device", choices=("cuda", "cpu"), default="cuda", help="cpu: to see that it works"
-    )
-    line.add_argument(
-        "--here", choices=[MACHINE, *PARTS], help=argparse.SUPPRESS
-    )  # a part's own process
-    return line
+        code = FAILED
+    return code
 
 
 def main(argv: list[str]) -> int:
-    """Do the parts, one process after another; say what was left out."""
-    options = command_line().parse_args(argv)
-    if options.here:
-        return carried_out(options.here, options.device)
-    start = time.monotonic()
-
-    def tell(line: str) -> None:
-        print(f"{time.monotonic() - start:6.1f} s  {line}", flush=True)
-
-    if (
-        options.device != "cpu"
-        and (code := in_a_process(MACHINE, options.device, FIRST, tell)) != 0
-    ):
-        tell("torch sees no GPU here" if code == NO_GPU else "this GPU does not answer")
-        return NO_GPU
-    names, begun = [name for name in PARTS if name in options.part], time.monotonic()
-    plan = planned(names, 60 * options.minutes - (begun - start))
-    failed, unfinished = 0, [name for name in names if name not in plan]
-    for name, end in plan.items():
-        left = end - (time.monotonic() - begun)
-        tell(f"------  {name}: {left:.0f} s")
-        code = in_a_process(name, options.device, max(left, 1.0), tell)
-        if code is None:
-            tell(f"CUT     {name}: its time was over")
-            unfinished.append(name)
-        elif code not in (0, FAILED):
-            tell(f"FAILED  {name}: exit {code}")
-        failed += code not in (0, None)
-    if unfinished:
-        again = [name for name in names if name in unfinished]
-        tell(
-            f"LEFT    {' '.join(again)}: python -m tools.gpu_check --part {' '.join(again)} goes on with it"
-        )
-    return FAILED if failed else AGAIN if unfinished else 0
-
-
-def in_a_process(
-    name: str, device: str, seconds: float, tell: Callable[[str], object]
-) -> int | None:
-    """Do a part in a process of its own, so that it can be ended and leaves nothing on the device; return how it ended."""
-    line = [sys.executable, "-m", "tools.gpu_check", "--here", name, "--device", device]
-    return processes.follow(line, seconds, tell, environ())
+    """Do the parts, several in a process each."""
+    line, say = parser(__doc__), partial(print, flush=True)
+    line.add_argument("names", nargs="*", metavar="NAME", help=", ".join(PARTS))
+    line.add_argument("--device", choices=("cuda", "cpu"), default="cuda")
+    options = line.parse_args(argv)
+    if set(options.names) - PARTS.keys():
+        line.error(f"{' '.join(options.names)}: there are {', '.join(PARTS)}")
+    if len(options.names) == 1:
+        return carried_out(options.names[0], options.device)
+    codes = []
+    for name in options.names or PARTS:
+        own = [sys.executable, "-m", "tools.gpu_check", name, "--device", options.device]
+        codes.append(processes.follow(own, PARTS[name][0], say, processes.environ()))
+        if codes[-1] == NO_GPU:
+            return NO_GPU
+        if codes[-1] not in (0, FAILED):
+            say(f"CUT     {name}" if codes[-1] is None else f"FAILED  {name}: exit {codes[-1]}")
+    return FAILED if any(codes) else CUT if None in codes else 0
 
 
 if __name__ == "__main__":

@@ -77,72 +77,6 @@ class Broken(Exception):
     """A promise that was not kept."""
 
 
-@dataclass
-class Part:
-    """What happened to one part."""
-
-    name: str
-    place: Path
-    choose: random.Random
-    hits: Counter[tuple[str, str]] = field(default_factory=Counter)  # kills by (moment, victim)
-    runs: int = 0
-
-    def launch(self, path: Path, ranks: int, *more: str) -> "Job":
-        """Start or go on with the run in `path`; more: options beside the part's."""
-        options = [*f"{PARTS[self.name]} {COMMON}".split(), *more, "--run-dir", str(path)]
-        line = [*launcher(ranks), sys.executable, "-c", PROGRAM, *options]
-        with open(self.place / "output.txt", "ab") as output:
-            process = subprocess.Popen(
-                line, env=environ(), stdin=subprocess.DEVNULL, stdout=output, stderr=output, start_new_session=True,
-            )  # fmt: skip
-        return Job(process, path, inode(path))
-
-
-@dataclass
-class Job:
-    """A started run; `inode` is that of metrics.h5 when it was started."""
-
-    process: subprocess.Popen
-    path: Path
-    inode: int
-    processes: dict[int, str] = field(default_factory=dict)  # with their ranks, as last looked at
-    shared: set[Path] = field(default_factory=set)  # files that a killed MPI leaves in /dev/shm
-
-    @property
-    def published(self) -> bool:
-        """Whether it has published rows."""
-        return inode(self.path) != self.inode
-
-    def look(self) -> None:
-        """Find the processes: beforehand, because the moment to hit is short."""
-        self.processes = family(self.process.pid)
-        self.shared |= shared_files([pid for pid, rank in self.processes.items() if rank])
-
-    def wait_for_rows(self) -> bool:
-        """Return whether it published once more before its end."""
-        before = inode(self.path)
-        return self.wait(lambda: inode(self.path) != before)
-
-    def wait(self, condition: Callable[[], object], seconds: float | None = None) -> bool:
-        """Return whether the condition came true before the run ended or the time was over."""
-        until = time.monotonic() + (PATIENCE if seconds is None else seconds)
-        while time.monotonic() < until and self.process.poll() is None:
-            if condition():
-                return True
-            time.sleep(0.002)
-        return False
-
-    def finish(self) -> None:
-        """Let it go on to its end. Raises Broken, also where it publishes nothing for PATIENCE."""
-        while self.wait_for_rows():
-            pass
-        if self.process.poll() is None:
-            end(self.process)
-            raise Broken(f"neither ended nor published for {PATIENCE:.0f} s")
-        if self.process.returncode:
-            raise Broken(f"ended by itself with exit code {self.process.returncode}")
-
-
 def inode(path: Path) -> int:
     """Return the inode of metrics.h5, another one at each publication; 0 where there is none."""
     try:
@@ -161,11 +95,6 @@ def rows(path: Path) -> Arrays:
     """Return the published rows, empty before the first."""
     columns = Columns(path / "metrics.h5" if inode(path) else None)
     return columns.read(name for name in columns if name.startswith("metrics/"))
-
-
-def generations(found: Arrays) -> int:
-    """Return the number of rows."""
-    return len(found.get("metrics/generation", ()))
 
 
 def science(path: Path) -> Arrays:
@@ -189,45 +118,97 @@ def compare(found: Arrays, straight: Arrays, whole: bool) -> None:
             raise Broken(f"{name} differs from the straight run's")
 
 
-def wait_for_moment(choose: random.Random, job: Job, progress: bool) -> bool:
-    """Wait for a random moment; return whether the run goes on then. progress: not before the next checkpoint."""
-    kind = choose.choices(["start", "publish", "any"], [15, 35, 50])[0]
-    if kind == "start" and not progress:
-        job.wait(lambda: False, choose.uniform(0, 3))
-    elif job.wait(lambda: job.published):
-        for _ in range(5 if progress else choose.randrange(8)):
-            job.wait_for_rows()
-    job.look()
-    if kind == "publish":
-        job.wait(lambda: publishing(job.path), 1.0)
-    elif kind == "any":
-        job.wait(lambda: False, choose.uniform(0, 0.1))
-    return job.process.poll() is None
+@dataclass
+class Part:
+    """One part: its run as it was started last, and what happened to it."""
 
+    name: str
+    place: Path
+    choose: random.Random
+    hits: Counter[tuple[str, str]] = field(default_factory=Counter)  # kills by (moment, victim)
+    runs: int = 0
 
-def kill(part: Part, job: Job) -> None:
-    """Kill one random rank or everything; wait until all is down; note what was hit. Raises Broken."""
-    ranks = [pid for pid, rank in job.processes.items() if rank]
-    everything = [job.process.pid, *job.processes]
-    one = part.choose.choice(ranks) if ranks and part.choose.random() < 2 / 3 else 0
-    start = time.monotonic()
-    for pid in [one] if one else everything:
-        with suppress(ProcessLookupError):
+    def launch(self, path: Path, ranks: int, *more: str) -> None:
+        """Start or go on with the run in `path`; more: options beside the part's."""
+        self.path, self.before = path, inode(path)
+        options = [*f"{PARTS[self.name]} {COMMON}".split(), *more, "--run-dir", str(path)]
+        line = [*launcher(ranks), sys.executable, "-c", PROGRAM, *options]
+        with open(self.place / "output.txt", "ab") as output:
+            self.process = subprocess.Popen(
+                line, env=environ(), stdin=subprocess.DEVNULL, stdout=output, stderr=output, start_new_session=True,
+            )  # fmt: skip
+
+    def wait(self, condition: Callable[[], object], seconds: float | None = None) -> bool:
+        """Return whether the condition came true before the run ended or the time was over."""
+        until = time.monotonic() + (PATIENCE if seconds is None else seconds)
+        while time.monotonic() < until and self.process.poll() is None:
+            if condition():
+                return True
+            time.sleep(0.002)
+        return False
+
+    def wait_for_rows(self) -> bool:
+        """Return whether it published once more before its end."""
+        before = inode(self.path)
+        return self.wait(lambda: inode(self.path) != before)
+
+    def finish(self, path: Path, ranks: int, *more: str) -> None:
+        """Start the run in `path` and let it go to its end. Raises Broken, also where it publishes nothing for PATIENCE."""
+        self.launch(path, ranks, *more)
+        while self.wait_for_rows():
+            pass
+        if self.process.poll() is None:
+            end(self.process)
+            raise Broken(f"neither ended nor published for {PATIENCE:.0f} s")
+        self.check()
+
+    def check(self) -> None:
+        """Raise Broken where it ended by itself with an error."""
+        if self.process.returncode:
+            raise Broken(f"ended by itself with exit code {self.process.returncode}")
+
+    def kill(self, progress: bool) -> bool:
+        """Kill a rank or everything at a random moment, and wait until all is down; return whether the run still went on then.
+
+        progress: not before the next checkpoint. Raises Broken.
+        """
+        kind = self.choose.choices(["start", "publish", "any"], [15, 35, 50])[0]
+        if kind == "start" and not progress:
+            self.wait(lambda: False, self.choose.uniform(0, 3))
+        else:
+            for _ in range(6 if progress else self.choose.randint(1, 8)):
+                self.wait_for_rows()
+        processes = family(self.process.pid)  # beforehand, because the moment to hit is short
+        ranks = [pid for pid, rank in processes.items() if rank]
+        shared = shared_files(ranks)  # which a killed MPI leaves
+        if kind == "publish":
+            self.wait(lambda: publishing(self.path), 1.0)
+        elif kind == "any":
+            self.wait(lambda: False, self.choose.uniform(0, 0.1))
+        if self.process.poll() is not None:
+            self.check()
+            return False
+        everything = [self.process.pid, *processes]
+        one = self.choose.choice(ranks) if ranks and self.choose.random() < 2 / 3 else 0
+        start = time.monotonic()
+        for pid in [one] if one else everything:
+            with suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+        while any(map(alive, everything)) and time.monotonic() - start < DOWN:
+            self.process.poll()
+            time.sleep(0.005)
+        left = [pid for pid in everything if alive(pid)]
+        for pid in left:
             os.kill(pid, signal.SIGKILL)
-    while any(map(alive, everything)) and time.monotonic() - start < DOWN:
-        job.process.poll()
-        time.sleep(0.005)
-    down = not any(map(alive, everything))
-    for pid in filter(alive, everything):
-        os.kill(pid, signal.SIGKILL)
-    for file in job.shared:
-        file.unlink(missing_ok=True)
-    if not down:
-        raise Broken(f"not down {DOWN:.0f} s after the kill of {one or 'everything'}")
-    victim = "rank 0" if job.processes.get(one) == "0" else "another rank" if one else "everything"
-    left = publishing(job.path)
-    moment = f"publishing {left[0]}" if left else "in a generation" if job.published else "starting"
-    part.hits[moment, victim] += 1
+        for file in shared:
+            file.unlink(missing_ok=True)
+        if left:
+            raise Broken(f"not down {DOWN:.0f} s after the kill of {one or 'everything'}")
+        victim = "rank 0" if processes.get(one) == "0" else "another rank" if one else "everything"
+        began = "in a generation" if inode(self.path) != self.before else "starting"
+        found = publishing(self.path)
+        self.hits[f"publishing {found[0]}" if found else began, victim] += 1
+        return True
 
 
 def one_run(part: Part, straight: Arrays, path: Path, kills: int) -> None:
@@ -236,26 +217,26 @@ def one_run(part: Part, straight: Arrays, path: Path, kills: int) -> None:
     idle = 0  # kills in a row without a newer checkpoint
     recorded = part.name.endswith("arrival")  # no two runs are equal, but for one made again
     expected = {} if recorded else straight
-    while True:
-        job = part.launch(path, part.choose.randint(1, 3))
-        if part.hits.total() >= kills or not wait_for_moment(part.choose, job, idle >= 3):
-            job.finish()
+    while part.hits.total() < kills:
+        part.launch(path, part.choose.randint(1, 3))
+        if not part.kill(progress=idle >= 3):
             break
-        kill(part, job)
         found = rows(path)
-        if recorded:
-            found, expected = sorted((found, expected), key=generations)
+        now = len(found.get("metrics/generation", ())), 0
+        if found:
+            now = now[0], read(path / "metrics.h5")[1]["checkpoint_generation"]
+        if recorded and now[0] > len(expected.get("metrics/generation", ())):
+            found, expected = expected, found
         compare(found, expected, whole=False)
-        checkpoint = read(path / "metrics.h5")[1]["checkpoint_generation"] if found else 0
-        now = (generations(found), checkpoint)
         if min(now) < committed[1]:
             raise Broken(f"rows lost: {committed} rows and checkpoint before, {now} after a kill")
         idle = idle + 1 if now[1] == committed[1] else 0
         committed = now
+    part.finish(path, part.choose.randint(1, 3))
     if recorded:
         compare(expected, science(path), whole=False)
         again = path.with_name(f"{path.name} again")
-        part.launch(again, part.choose.randint(1, 3), f"--aes_rl.replay={path}").finish()
+        part.finish(again, part.choose.randint(1, 3), f"--aes_rl.replay={path}")
         expected = science(again)
     compare(science(path), expected, whole=True)
     if (status := Run.open(path).state) != "complete":
@@ -266,7 +247,7 @@ def torture(part: Part, kills: int) -> str:
     """Kill the part that often, to the end of its runs; return what went wrong, empty if nothing."""
     part.place.mkdir(parents=True)
     try:
-        part.launch(part.place / "straight", 1).finish()
+        part.finish(part.place / "straight", 1)
         straight = science(part.place / "straight")
         while part.hits.total() < kills or not part.runs:
             part.runs += 1

@@ -1,7 +1,6 @@
 """Random kills, in small."""
 
 import re
-import subprocess
 
 import numpy as np
 import pytest
@@ -41,7 +40,8 @@ def test_what_differs_is_seen():
 
 def test_a_run_that_is_stuck_is_ended(tmp_path, monkeypatch):
     monkeypatch.setattr(torture, "PATIENCE", 0.3)
-    stuck = torture.Job(subprocess.Popen(["sleep", "600"], start_new_session=True), tmp_path, 0)
+    monkeypatch.setattr(torture, "PROGRAM", "import time; time.sleep(600)")
+    stuck = torture.Part("ES", tmp_path, None)
     with pytest.raises(torture.Broken, match="neither ended nor published"):
-        stuck.finish()
-    assert stuck.process.wait() == -9
+        stuck.finish(tmp_path, 1)
+    assert stuck.process.poll() is not None

@@ -1,77 +1,81 @@
 """Seconds of a generation by part, idle fraction of the ranks, time outside episodes."""
 
-import argparse
 from collections.abc import Iterator
 
 import numpy as np
 
 from esac_mpi.record import RunFiles
-from tools.bench.measurement import Measurement
-from tools.bench.program import dimension, idle, learner_phase, parts, train
+from tools.bench.measurement import Figure
+from tools.bench.program import dimension, learner_phase, train
 
 STANDUP = "HumanoidStandup-v5"  # the parameters of Humanoid-v5, and no fall ends an episode
+BIG = ("es", STANDUP, 50, 2), ("es", "HalfCheetah-v5", 50, 4), ("esac", "HalfCheetah-v5", 50, 4)
+UNEVEN = ("Hopper-v5", 8, 20), ("Hopper-v5", 50, 8), ("Walker2d-v5", 8, 20), ("Walker2d-v5", 50, 8)
+TOY = "--task.horizon", 20, "--policy.hidden", 8, 8
 
 
-def measurements(options: argparse.Namespace) -> Iterator[Measurement]:
+def measurements(quick: bool, rounds: int) -> Iterator[Figure]:
     """Measure the parts of a generation at 1 and 2 ranks, and the idle time where episodes differ in length."""
-    short = learner_phase(100, 0.05)
-    big = [
-        ("es", STANDUP, 50, 2),
-        ("es", "HalfCheetah-v5", 50, 4),
-        ("esac", "HalfCheetah-v5", 50, 4),
-    ]
-    variable = [
-        ("es", task, n, 8 if n > 8 else 20)
-        for task in ("Hopper-v5", "Walker2d-v5")
-        for n in (8, 50)
-    ]
-    rounds = options.rounds or 2
-    more: tuple[object, ...] = ()
-    if options.quick:
-        big, variable, rounds = [("es", "HalfCheetah-v5", 4, 3)], [("es", "Hopper-v5", 4, 3)], 1
-        more = ("--task.horizon", 20, "--policy.hidden", 8, 8)
+    big, uneven, more = (BIG[1:2], UNEVEN[:1], TOY) if quick else (BIG, UNEVEN, ())
+    turns = range(rounds or (1 if quick else 2))
     for algorithm, task, n, generations in big:
-        extra = (*more, *(short if algorithm == "esac" else ()))
-        by_ranks: dict[int, list[RunFiles]] = {1: [], 2: []}
-        for _ in range(rounds):
-            for ranks, runs in by_ranks.items():
-                runs.append(train(ranks, algorithm, task, n, generations, *extra))
-        for ranks, runs in by_ranks.items():
-            yield from describe_generation(f"{algorithm} {task} n={n} ranks={ranks}", runs)
-    for algorithm, task, n, generations in variable:
-        runs = [train(2, algorithm, task, n, generations, *more) for _ in range(rounds)]
-        yield from describe_idle(f"{algorithm} {task} n={n} ranks=2", runs)
+        extra = (*more, *(learner_phase(100, 0.05) if algorithm == "esac" else ()))
+        made = [
+            [train(ranks, algorithm, task, n, generations, *extra) for ranks in (1, 2)]
+            for _ in turns
+        ]
+        for place, ranks in enumerate((1, 2)):
+            runs = [pair[place] for pair in made]
+            yield from by_part(
+                f"{algorithm} {task} n={n} ranks={ranks} d={dimension(runs[0]):,}", runs
+            )
+    for task, n, generations in uneven:
+        runs = [train(2, "es", task, n, generations, *more) for _ in turns]
+        yield from idle(f"es {task} n={n} ranks=2", runs)
 
 
-def describe_generation(case: str, runs: list[RunFiles]) -> Iterator[Measurement]:
+def by_part(case: str, runs: list[RunFiles]) -> Iterator[Figure]:
     """Yield the parts of a case's generations, the share outside episodes, and idle time."""
-    d = dimension(runs[0])
     found = [parts(run) for run in runs]
-    case = f"{case} d={d:,}"
     for name in found[0]:
-        yield Measurement.of(
-            "generation", case, name, "s", np.concatenate([part[name] for part in found])
-        )
-    wall = np.concatenate([np.diff(run.columns["timing/wall_seconds"]) for run in runs])
-    learning = np.concatenate(
-        [part.get("learn", np.zeros(1)) + 0 * part["episodes"] for part in found]
-    )
-    episodes = np.concatenate([part["episodes"] for part in found])
-    yield Measurement.of("generation", case, "whole", "s", wall)
-    yield Measurement.of(
-        "generation",
-        case,
-        "outside episodes and learner / episodes",
-        "ratio",
-        (wall - learning) / episodes - 1,
-    )
-    yield from describe_idle(case, runs)
+        yield Figure(case, name, "s", [part[name] for part in found])
+    wall = np.array([np.diff(run.columns["timing/wall_seconds"]) for run in runs])
+    yield Figure(case, "whole", "s", wall)
+    outside = [w - part.get("learn", 0.0) for w, part in zip(wall, found, strict=True)]
+    share = [w / part["episodes"] - 1 for w, part in zip(outside, found, strict=True)]
+    yield Figure(case, "outside episodes and learner / episodes", "ratio", share)
+    yield from idle(case, runs)
 
 
-def describe_idle(case: str, runs: list[RunFiles]) -> Iterator[Measurement]:
-    """Yield the idle fraction of each rank, and the spread of the episodes' lengths that makes it."""
-    waits = np.concatenate([idle(run) for run in runs])
-    lengths = np.concatenate([run.columns["metrics/length"][1:].ravel() for run in runs])
-    yield Measurement.of("generation", case, "episode length", "steps", lengths)
-    for rank, values in enumerate(waits.T):
-        yield Measurement.of("generation", case, f"idle fraction of rank {rank}", "ratio", values)
+def parts(run: RunFiles) -> dict[str, np.ndarray]:
+    """Return the seconds of each part of the generations but the first, mean over the ranks, [generations - 1].
+
+    waiting: for the slowest rank's last member. exchange: from there to the end of the evaluation on rank 0.
+    """
+
+    def column(name: str) -> np.ndarray:
+        values = run.columns[f"timing/{name}"][1:].astype(float)
+        return np.nanmean(values.reshape(len(values), -1), axis=1)
+
+    busy, most = column("busy_mean"), column("busy_max")
+    noise = column("seconds_noise") / column("busy_ranks")
+    exchange = np.maximum(column("seconds_evaluate"), most) - most
+    found = {"noise": noise, "episodes": busy - noise, "waiting": most - busy, "exchange": exchange}
+    for name in ("plan", "update", "learn", "record"):
+        if f"timing/seconds_{name}" in run.columns:
+            found[name] = column(f"seconds_{name}")
+    return found
+
+
+def idle(case: str, runs: list[RunFiles]) -> Iterator[Figure]:
+    """Yield the idle fraction of each rank, 1 - busy / time of the evaluation, and the spread of the episodes' lengths."""
+    waits = []
+    for run in runs:
+        busy = run.columns["timing/busy_seconds"][1:]
+        wall = np.maximum(run.columns["timing/seconds_evaluate"][1:], busy.max(axis=1))
+        waits.append(1 - busy / wall[:, None])
+    yield Figure(
+        case, "episode length", "steps", [run.columns["metrics/length"][1:] for run in runs]
+    )
+    for rank, values in enumerate(np.concatenate(waits).T):
+        yield Figure(case, f"idle fraction of rank {rank}", "ratio", values)

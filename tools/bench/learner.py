@@ -1,131 +1,271 @@
 """SAC updates/s: ours by torch and compiled, stable-baselines3's SAC, SBX's, a CleanRL-style eager loop; sampling included.
 
-On a GPU also ours without graphs, without determinism, and in other precisions, and the loop compiled and captured as LeanRL's.
-Never run on one so far.
+All from random transitions of HalfCheetah's sizes.
 """
 
-import argparse
+import os
+import time
 from collections.abc import Callable, Iterator
 from functools import partial
+from itertools import pairwise
+from typing import Any, NamedTuple
+
+import numpy as np
 
 from esac_mpi import learners
-from tools.bench.competitors import ours, sb3, sbx
-from tools.bench.eager import Captured, eager_sac
-from tools.bench.measurement import (
-    Measurement,
-    Timed,
-    against,
-    failed,
-    installed,
-    lazily,
-    say,
-    turns,
-)
+from esac_mpi.config import Config, updated
+from esac_mpi.host import cooperative
+from esac_mpi.operators.policy import Layout
+from tools.bench.measurement import Figure, Timed, Turns, against, installed, turns
+
+OBSERVATION = 17  # of HalfCheetah-v5
+ACTION = 6
+STORED = 10_000  # transitions to sample from
+
+
+class Size(NamedTuple):
+    """Hidden layers and batch of a competitor, where it learns, and for how long a turn."""
+
+    hidden: tuple[int, ...]
+    batch: int
+    device: str = "cpu"
+    threads: int = 1
+    seconds: float = 0.7
+
+    def __str__(self) -> str:
+        return f"{len(self.hidden)}x{self.hidden[0]} batch={self.batch}"
+
 
 NETS = [
-    ((32, 32), 128),
-    ((64, 64), 64),
-    ((64, 64), 256),
-    ((256, 256), 256),
-    ((512, 512), 256),
-]  # hidden layers, batch
-ON_GPU = [
-    ((256, 256), 256),
-    ((512, 512), 256),
-    ((32, 32), 128),
-    ((512, 512), 1024),
-]  # the same there, what counts most first
-Turns = dict[str, Callable[[], Timed]]
+    Size((32,) * 2, 128),
+    Size((64,) * 2, 64),
+    Size((64,) * 2, 256),
+    Size((256,) * 2, 256),
+    Size((512,) * 2, 256),
+]
 
 
-def measurements(options: argparse.Namespace) -> Iterator[Measurement]:
-    """Measure SAC updates/s, sampling included, on each device and number of threads, or on the one device asked for.
-
-    Who fails is told in a line, and the rest goes on. Raises SystemExit without such a device, and at the end if ours failed.
-    """
-    import torch
-
-    devices = [("cpu", threads) for threads in (1, 2)] + [("cuda", 1)] * torch.cuda.is_available()
-    devices = [each for each in devices if each[0] == options.device] if options.device else devices
-    if not devices:
-        say(
-            f"python -m tools.bench learner --device {options.device}: torch sees no such device here"
-        )
-        raise SystemExit(2)
-    nets, rounds, seconds = NETS, options.rounds or 5, 0.7
-    if options.device == "cuda":
-        nets = ON_GPU
-    if options.quick:
-        devices, nets, rounds, seconds = devices[:1], nets[:1], 1, 0.05
-    whole = True
-    for hidden, batch in nets:
-        for device, threads in devices:
-            size = hidden, batch, device, threads, seconds
-            competitors = on_gpu(*size) if device == "cuda" else on_cpu(*size, options.bf16)
-            rates = turns(competitors, rounds, failed)
-            whole &= "ours" in rates
-            case = f"{device} threads={threads} {len(hidden)}x{hidden[0]} batch={batch}"
-            yield from against("learner", case, rates, "updates/s")
-            for name in list(competitors)[1:]:
-                for peer in ("stable-baselines3", "SBX"):
-                    if name.startswith("ours") and {name, peer} <= rates.keys():
-                        ratio = rates[name] / rates[peer]
-                        yield Measurement.of("learner", case, f"{name} / {peer}", "ratio", ratio)
-    if not whole:
-        raise SystemExit(1)
+def measurements(quick: bool, rounds: int) -> Iterator[Figure]:
+    """Measure SAC updates/s, sampling included, on one and on two threads."""
+    for net in NETS[: 1 if quick else None]:
+        for threads in (1, 2)[: 1 if quick else None]:
+            size = net._replace(threads=threads, seconds=0.05 if quick else net.seconds)
+            rates = turns(competitors(size), rounds or (1 if quick else 5))
+            case = f"threads={threads} {size}"
+            yield from against(case, rates, "updates/s")
+            for peer in ("stable-baselines3", "SBX"):
+                if {"ours compiled", peer} <= rates.keys():
+                    ratio = rates["ours compiled"] / rates[peer]
+                    yield Figure(case, f"ours compiled / {peer}", "ratio", ratio)
 
 
-def on_cpu(
-    hidden: tuple[int, ...], batch: int, device: str, threads: int, seconds: float, bf16: bool
-) -> Turns:
-    """Return the turns of ours, in bf16 too where asked, and of its peers."""
-    size = hidden, batch, device, threads, seconds
-    found: Turns = {"ours": lazily(partial(ours, "sac", *size, {}))}
-    if threads == 1 and learners.load("cpu").KIND:
-        found["ours compiled"] = lazily(
-            partial(ours, "sac", *size, {"learner.kernels": "compiled"})
-        )
-    if bf16:
-        found["ours bf16"] = lazily(partial(ours, "sac", *size, {"learner.precision": "bf16"}))
+def competitors(size: Size) -> Turns:
+    """Return the turns of ours and of its peers, made when they are first taken: who cannot be made fails there."""
+    found: Turns = {"ours": lazily(partial(ours, "sac", size, {}))}
+    alone = size.threads == 1 and size.device == "cpu"
+    if alone and learners.load("cpu").KIND:
+        found["ours compiled"] = lazily(partial(ours, "sac", size, {"learner.kernels": "compiled"}))
     if installed("stable_baselines3"):
-        found["stable-baselines3"] = lazily(partial(sb3, "sac", *size))
-    if threads == 1 and installed("sbx"):
-        found["SBX"] = lazily(partial(sbx, *size))
-    return {**found, "CleanRL-style": lazily(partial(eager_sac, *size))}
-
-
-def on_gpu(hidden: tuple[int, ...], batch: int, device: str, threads: int, seconds: float) -> Turns:
-    """Return the turns of ours in its ways and of its peers, each under its own settings of torch."""
-    size = hidden, batch, device, threads, seconds
-    found: Turns = {"ours": under(partial(ours, "sac", *size, {}), True)}
-    found["ours one by one"] = under(partial(ours, "sac", *size, {}, captured=False), True)
-    found["ours, determinism off"] = under(partial(ours, "sac", *size, {}), False)
+        found["stable-baselines3"] = lazily(partial(sb3, size))
+    if alone and installed("sbx"):
+        found["SBX"] = lazily(partial(sbx, size))
+    found["CleanRL-style"] = lazily(partial(eager_sac, size))
+    if size.device == "cpu":
+        return found
     for precision in ("tf32", "bf16"):
-        turn = partial(ours, "sac", *size, {"learner.precision": precision})
-        found[f"ours {precision}"] = under(turn, True, precision == "tf32")
-    if installed("stable_baselines3"):
-        found["stable-baselines3"] = under(partial(sb3, "sac", *size), False)
-    found["CleanRL-style"] = under(partial(eager_sac, *size), False)
-    found["compiled, captured"] = under(partial(eager_sac, *size, Captured), False)
-    return found
+        turn = partial(ours, "sac", size, {"learner.precision": precision})
+        found[f"ours {precision}"] = lazily(turn)
+    return {name: repeating(turn, name.startswith("ours")) for name, turn in found.items()}
 
 
-def under(
-    make: Callable[[], Callable[[], Timed]], deterministic: bool, tf32: bool = False
-) -> Callable[[], Timed]:
-    """Return a turn before which torch's settings, which all in a process share, are made what the competitor's own would be.
-
-    make: the competitor's turn; making a learner of ours sets them, too, so it comes before.
-    """
+def repeating(take: Callable[[], Timed], ours: bool) -> Callable[[], Timed]:
+    """Return a turn with torch's determinism on or off, which all in a process share: ours alone has it on a GPU."""
     import torch
 
+    def turn() -> Timed:
+        torch.set_deterministic_debug_mode("error" if ours else "default")
+        return take()
+
+    return turn
+
+
+def lazily(make: Callable[[], Callable[[], Timed]]) -> Callable[[], Timed]:
+    """Return a competitor's turn that is made when it is first taken."""
     made: list[Callable[[], Timed]] = []
 
     def turn() -> Timed:
         if not made:
             made.append(make())
-        torch.set_deterministic_debug_mode("error" if deterministic else "default")
-        torch.backends.cuda.matmul.allow_tf32 = tf32
         return made[0]()
 
     return turn
+
+
+def chunks(update: Callable[[int], int], size: Size, at_once: int = 100) -> Callable[[], Timed]:
+    """Return a turn: `update(count)` repeated, `at_once` of them on a GPU, where their end is waited for; it returns those made."""
+    import torch
+
+    count = 10 if size.device == "cpu" else at_once
+
+    def work() -> Timed:
+        torch.set_num_threads(size.threads)
+        start, made = time.perf_counter(), 0
+        while time.perf_counter() - start < size.seconds:
+            made += update(count)
+        return made, time.perf_counter() - start
+
+    return work
+
+
+def transitions() -> Iterator[tuple[np.ndarray, np.ndarray, float, np.ndarray]]:
+    """Yield random transitions: observation, action, reward, next observation."""
+    random = np.random.default_rng(0)
+    for _ in range(STORED):
+        observations = random.standard_normal((2, OBSERVATION), dtype=np.float32)
+        action = random.uniform(-1, 1, ACTION).astype(np.float32)
+        yield observations[0], action, float(random.standard_normal()), observations[1]
+
+
+def ours(name: str, size: Size, changes: dict[str, Any]) -> Callable[[], Timed]:
+    """Return a turn of our learner: whole phases with 50 updates a step, of steps that others played and nobody stored."""
+    fields = {
+        "policy.hidden": size.hidden, f"{name}.batch_size": size.batch, f"{name}.start_steps": 0, f"{name}.updates_per_step": 50.0,
+        "learner.threads": size.threads, "learner.device": size.device, **changes,
+    }  # fmt: skip
+    config = updated(Config(), fields)
+    sizes = OBSERVATION, *size.hidden, ACTION
+    layout = Layout(sizes, config.policy.layer_norm, config.policy.path_gain)
+    learner = learners.make(name, config, layout, layout.initial(0, 0))
+    for observation, action, reward, next_observation in transitions():
+        learner.replay.add(observation, action, reward, next_observation, False)
+    phases, nothing = iter(range(10**9)), np.zeros((0, learner.replay.width), np.float32)
+
+    def update(count: int) -> int:
+        taken = learner.take([(nothing, 0.0, max(1, count // 50))], next(phases))
+        return cooperative.run(taken).gradient_updates
+
+    return chunks(update, size, at_once=500)
+
+
+def sb3(size: Size) -> Callable[[], Timed]:
+    """Return a turn of stable-baselines3's train."""
+    import stable_baselines3
+
+    return trained(stable_baselines3.SAC, size)
+
+
+def sbx(size: Size) -> Callable[[], Timed]:
+    """Return a turn of SBX's SAC, in JAX on one thread: all updates of a call are one compiled program."""
+    flags = "--xla_cpu_multi_thread_eigen=false intra_op_parallelism_threads=1"
+    os.environ["XLA_FLAGS"] = flags  # before JAX is imported
+    import sbx
+
+    return trained(sbx.SAC, size, at_once=50)
+
+
+def trained(kind: Any, size: Size, at_once: int = 0) -> Callable[[], Timed]:
+    """Return a turn of `train` of a learner by stable-baselines3's interface. at_once: updates of a call."""
+    import gymnasium
+    from stable_baselines3.common.logger import configure
+
+    class Spaces(gymnasium.Env):
+        observation_space = gymnasium.spaces.Box(-np.inf, np.inf, (OBSERVATION,), np.float32)
+        action_space = gymnasium.spaces.Box(-1, 1, (ACTION,), np.float32)
+
+    model = kind(
+        "MlpPolicy", Spaces(), batch_size=size.batch, buffer_size=STORED, device=size.device, ent_coef=0.2,
+        policy_kwargs={"net_arch": list(size.hidden)},
+    )  # fmt: skip
+    model.set_logger(configure(None, []))
+    for observation, action, reward, next_observation in transitions():
+        moved = observation[None], next_observation[None], action[None]
+        model.replay_buffer.add(*moved, np.array([reward]), np.zeros(1), [{}])
+
+    def update(count: int) -> int:
+        model.train(at_once or count, size.batch)
+        return at_once or count
+
+    return chunks(update, size)
+
+
+class Eager:
+    """SAC in the manner of CleanRL's sac_continuous_action.py: modules, Normal, two optim.Adam, an update of eager calls."""
+
+    def __init__(self, size: Size) -> None:
+        from torch import optim
+
+        self.size = size
+        self.actor = self._network(OBSERVATION, 2 * ACTION)
+        critics = [self._network(OBSERVATION + ACTION, 1) for _ in range(4)]
+        self.qf1, self.qf2, self.target1, self.target2 = critics
+        both = [*self.qf1.parameters(), *self.qf2.parameters()]
+        self.q_optimizer = optim.Adam(both, lr=3e-4)
+        self.actor_optimizer = optim.Adam(self.actor.parameters(), lr=3e-4)
+        self.columns = [np.array(c, np.float32) for c in zip(*transitions(), strict=True)]
+        self.random = np.random.default_rng(0)
+
+    def _network(self, fan_in: int, fan_out: int) -> Any:
+        from torch import nn
+
+        layers: list[nn.Module] = []
+        for sizes in pairwise((fan_in, *self.size.hidden, fan_out)):
+            layers += [nn.Linear(*sizes), nn.ReLU()]
+        return nn.Sequential(*layers[:-1]).to(self.size.device)
+
+    def get_action(self, observation: Any) -> tuple[Any, Any]:
+        """Return sampled actions and their log-probabilities."""
+        import torch
+        from torch.distributions import Normal
+
+        mean, log_std = self.actor(observation).chunk(2, -1)
+        normal = Normal(mean, (-5 + 3.5 * (torch.tanh(log_std) + 1)).exp())
+        x = normal.rsample()
+        action = torch.tanh(x)
+        log_prob = normal.log_prob(x) - torch.log(1 - action.pow(2) + 1e-6)
+        return action, log_prob.sum(1, keepdim=True)
+
+    def update(self) -> None:
+        """Update critics, actor and targets from one batch."""
+        import torch
+        from torch.nn.functional import mse_loss
+
+        rows = self.random.integers(STORED, size=self.size.batch)
+        batch = (torch.as_tensor(c[rows], device=self.size.device) for c in self.columns)
+        observation, action, reward, following = batch
+        with torch.no_grad():
+            next_action, next_log_prob = self.get_action(following)
+            joined = torch.cat([following, next_action], 1)
+            least = torch.min(self.target1(joined), self.target2(joined)) - 0.2 * next_log_prob
+            target = reward + 0.99 * least.view(-1)
+        joined = torch.cat([observation, action], 1)
+        q_loss = mse_loss(self.qf1(joined).view(-1), target) + mse_loss(
+            self.qf2(joined).view(-1), target
+        )
+        self.q_optimizer.zero_grad()
+        q_loss.backward()
+        self.q_optimizer.step()
+        made, log_prob = self.get_action(observation)
+        joined = torch.cat([observation, made], 1)
+        actor_loss = (0.2 * log_prob - torch.min(self.qf1(joined), self.qf2(joined))).mean()
+        self.actor_optimizer.zero_grad()
+        actor_loss.backward()
+        self.actor_optimizer.step()
+        for follower, leader in ((self.target1, self.qf1), (self.target2, self.qf2)):
+            for slow, fast in zip(follower.parameters(), leader.parameters(), strict=True):
+                slow.data.copy_(0.005 * fast.data + 0.995 * slow.data)
+
+
+def eager_sac(size: Size) -> Callable[[], Timed]:
+    """Return a turn of its updates."""
+    import torch
+
+    eager = Eager(size)
+
+    def update(count: int) -> int:
+        for _ in range(count):
+            eager.update()
+        if size.device == "cuda":
+            torch.cuda.synchronize()
+        return count
+
+    return chunks(update, size)

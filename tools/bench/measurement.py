@@ -3,61 +3,40 @@
 import importlib.util
 import sys
 from collections.abc import Callable, Iterator
-from dataclasses import asdict, dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
 Timed = tuple[int, float]  # what was done (steps, updates), and in how many seconds
-
-
-@dataclass(frozen=True)
-class Measurement:
-    """A figure with its spread over the rounds; `simulation`: computed by a model, not measured."""
-
-    benchmark: str
-    case: str
-    figure: str
-    unit: str
-    min: float
-    median: float
-    max: float
-    rounds: int
-    simulation: bool = False
-
-    @classmethod
-    def of(
-        cls,
-        benchmark: str,
-        case: str,
-        figure: str,
-        unit: str,
-        values: Any,
-        simulation: bool = False,
-    ) -> "Measurement":
-        """Return the measurement of these values, one for each round."""
-        found = np.asarray(values, float).ravel()
-        least, median, most = np.quantile(found, (0, 0.5, 1)).tolist()
-        return cls(benchmark, case, figure, unit, least, median, most, found.size, simulation)
-
-    def plain(self) -> dict[str, Any]:
-        """Return its fields for JSON, which has no infinity: None for a time that nobody waited for."""
-        return {
-            name: None if value in (np.inf, -np.inf) else value
-            for name, value in asdict(self).items()
-        }
-
-    def line(self) -> str:
-        """Return a row of the table for people."""
-        spread = "  ".join(f"{value:>10,.4g}" for value in (self.min, self.median, self.max))
-        return f"{self.case:<46}  {self.figure:<47}  {spread}  {self.unit}{', SIMULATION' * self.simulation}"
-
-
+Turns = dict[str, Callable[[], Timed]]  # of competitors, by name
 HEADER = f"{'case':<46}  {'figure':<47}  {'min':>10}  {'median':>10}  {'max':>10}  unit"
 
 
+class Figure(NamedTuple):
+    """What was measured of a case, a value a round or more; `simulation`: computed by a model, not measured."""
+
+    case: str
+    name: str
+    unit: str
+    values: Any
+    simulation: bool = False
+
+    def plain(self) -> dict[str, Any]:
+        """Return it as plain values, its spread in place of the values."""
+        values = np.asarray(self.values, float).ravel()
+        least, median, most = np.quantile(values, (0, 0.5, 1)).tolist()
+        spread = {"min": least, "median": median, "max": most, "rounds": values.size}
+        return {**self._asdict(), "values": None} | spread
+
+    def __str__(self) -> str:
+        """Return a row of the table for people."""
+        spread = "  ".join(f"{self.plain()[name]:>10,.4g}" for name in ("min", "median", "max"))
+        model = ", SIMULATION" * self.simulation
+        return f"{self.case:<46}  {self.name:<47}  {spread}  {self.unit}{model}"
+
+
 def say(message: str) -> None:
-    """Say something beside the measurements."""
+    """Say something beside the figures."""
     print(message, file=sys.stderr, flush=True)
 
 
@@ -69,32 +48,10 @@ def installed(library: str) -> bool:
     return found
 
 
-def failed(name: str, error: Exception) -> None:
-    """Say that a competitor failed, and why."""
-    reason = next(filter(None, map(str.strip, str(error).splitlines())), "")
-    say(f"{name}: failed: {type(error).__name__}: {reason[:300]}")
-
-
-def lazily(make: Callable[[], Callable[[], Timed]]) -> Callable[[], Timed]:
-    """Return a competitor's turn that is made when it is first taken: who cannot be made fails there."""
-    made: list[Callable[[], Timed]] = []
-
-    def turn() -> Timed:
-        if not made:
-            made.append(make())
-        return made[0]()
-
-    return turn
-
-
-def turns(
-    competitors: dict[str, Callable[[], Timed]],
-    rounds: int,
-    failing: Callable[[str, Exception], None] | None = None,
-) -> dict[str, np.ndarray]:
+def turns(competitors: Turns, rounds: int) -> dict[str, np.ndarray]:
     """Let the competitors take turns, one turn each unmeasured first; return the rates of each, [rounds] [1/s].
 
-    failing: hears of who fails, and the others go on without it; None: the error is raised.
+    Who fails is told in a line, and the others go on without it.
     """
     rates: dict[str, list[float]] = {name: [] for name in competitors}
     for turn in range(rounds + 1):
@@ -102,9 +59,8 @@ def turns(
             try:
                 count, seconds = competitors[name]()
             except Exception as error:
-                if failing is None:
-                    raise
-                failing(name, error)
+                reason = next(filter(None, map(str.strip, str(error).splitlines())), "")
+                say(f"{name}: failed: {type(error).__name__}: {reason[:300]}")
                 del rates[name]
                 continue
             if turn:
@@ -112,14 +68,10 @@ def turns(
     return {name: np.array(values) for name, values in rates.items()}
 
 
-def against(
-    benchmark: str, case: str, rates: dict[str, np.ndarray], unit: str
-) -> Iterator[Measurement]:
+def against(case: str, rates: dict[str, np.ndarray], unit: str) -> Iterator[Figure]:
     """Yield each competitor's rate and the ratios of the first one, ours, to every other."""
     for name, values in rates.items():
-        yield Measurement.of(benchmark, case, name, unit, values)
+        yield Figure(case, name, unit, values)
     first, *others = rates or [""]
     for name in others:
-        yield Measurement.of(
-            benchmark, case, f"{first} / {name}", "ratio", rates[first] / rates[name]
-        )
+        yield Figure(case, f"{first} / {name}", "ratio", rates[first] / rates[name])

@@ -1,6 +1,5 @@
 """Closed-loop control steps/s of one rank against bare physics, a torch module in a loop, and EvoTorch's GymNE."""
 
-import argparse
 import logging
 import time
 from collections.abc import Callable, Iterator
@@ -11,44 +10,40 @@ import numpy as np
 from esac_mpi import envs
 from esac_mpi.operators.policy import Layout, Policy
 from esac_mpi.play.rollout import play
-from tools.bench.measurement import Measurement, Timed, against, installed, turns
+from tools.bench.measurement import Figure, Timed, against, installed, turns
 from tools.bench.plain import Plain
 
+DM = "cheetah-run", "walker-walk", "humanoid-run"
+CASES = [
+    *((f"{task}-v5", width) for task in ("HalfCheetah", "Walker2d", "Humanoid", "Swimmer") for width in (512, 256, 64)),
+    *((f"dm_control/{task}-v0", 512) for task in DM),
+    *((f"dm_control/{task}-v0", 64) for task in ("cartpole-swingup", "cheetah-run")),
+    ("InvertedDoublePendulum-v5", 64), ("Hopper-v5", 64),
+]  # fmt: skip
+TOY = [("HalfCheetah-v5", 64), ("dm_control/cheetah-run-v0", 64)]
 
-def measurements(options: argparse.Namespace) -> Iterator[Measurement]:
+
+def measurements(quick: bool, rounds: int) -> Iterator[Figure]:
     """Measure the closed loop against bare physics, a torch module in a loop, and EvoTorch."""
     import torch
 
     torch.set_num_threads(1)
-    tasks = ("HalfCheetah-v5", "Walker2d-v5", "Humanoid-v5", "Swimmer-v5")
-    cases = [(task, width) for task in tasks for width in (512, 256, 64)]
-    cases += [
-        (f"dm_control/{task}-v0", 512) for task in ("cheetah-run", "walker-walk", "humanoid-run")
-    ]
-    cases += [(f"dm_control/{task}-v0", 64) for task in ("cartpole-swingup", "cheetah-run")]
-    cases += [(task, 64) for task in ("InvertedDoublePendulum-v5", "Hopper-v5")]
     evotorch = installed("evotorch")
-    if options.quick:
-        cases = [("HalfCheetah-v5", 64), ("dm_control/cheetah-run-v0", 64)]
-    for task, width in cases:
-        horizon, least, rounds = (50, 50, 1) if options.quick else (0, 2000, options.rounds or 5)
+    horizon, least = (50, 50) if quick else (0, 2000)
+    for task, width in TOY if quick else CASES:
         contest = Contest(task, width, horizon, least)
         competitors = {
-            "closed loop": contest.ours,
-            "bare physics": contest.physics,
-            "torch module": contest.torch_loop,
-        }
+            "closed loop": contest.ours, "bare physics": contest.physics, "torch module": contest.torch_loop, "resets": contest.resets,
+        }  # fmt: skip
         if evotorch and not task.startswith("dm_control/"):
             competitors["EvoTorch"] = contest.evotorch()
-        rates = turns({**competitors, "resets": contest.resets}, rounds)
+        rates = turns(competitors, rounds or (1 if quick else 5))
         resets, case = rates.pop("resets"), f"{task} {width}x{width}"
-        yield from against("rollout", case, rates, "control steps/s")
+        yield from against(case, rates, "control steps/s")
         share = rates["closed loop"] / resets
-        yield Measurement.of("rollout", case, "resets / closed loop", "ratio", share)
+        yield Figure(case, "resets / closed loop", "ratio", share)
         ratio = rates["closed loop"] / (1 - share) / rates["bare physics"]
-        yield Measurement.of(
-            "rollout", case, "closed loop without resets / bare physics", "ratio", ratio
-        )
+        yield Figure(case, "closed loop without resets / bare physics", "ratio", ratio)
 
 
 class Contest:
@@ -59,9 +54,8 @@ class Contest:
         self.env = envs.make(task, horizon)
         self.layout = Layout((self.env.observation_size, width, width, self.env.action_size))
         self.theta = self.layout.initial(0, 0)
-        self.policy = Policy(self.layout, "relu", "tanh", self.env.low, self.env.high).set(
-            self.theta
-        )
+        bounds = self.env.low, self.env.high
+        self.policy = Policy(self.layout, "relu", "tanh", *bounds).set(self.theta)
         self.plain = Plain(task)
         self.recorded = self._record()
 
@@ -114,9 +108,8 @@ class Contest:
 
         logging.getLogger("evotorch").setLevel(logging.WARNING)
 
-        problem = GymNE(
-            self.task, lambda: self.module(), num_actors=None, episode_length=self.env.horizon
-        )
+        lasts = {"num_actors": None, "episode_length": self.env.horizon}
+        problem = GymNE(self.task, lambda: self.module(), **lasts)
         theta = torch.from_numpy(self.theta)
 
         def evaluate() -> Timed:
@@ -136,10 +129,7 @@ class Contest:
 
         layers: list[nn.Module] = []
         for layer in self.layout.layers(self.theta):
-            layers.append(nn.Linear(layer.weight.shape[1], layer.weight.shape[0]))
-            layers += (
-                [nn.ReLU()] if layer.gain is None else [nn.LayerNorm(len(layer.gain)), nn.ReLU()]
-            )
+            layers += [nn.Linear(*layer.weight.shape[::-1]), nn.ReLU()]
         module = nn.Sequential(*layers[:-1], nn.Tanh())
         half, centre = (self.env.high - self.env.low) / 2, (self.env.high + self.env.low) / 2
         if (half != 1).any() or centre.any():

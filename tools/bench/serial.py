@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from tools.bench.competitors import ACTION, OBSERVATION, STORED, transitions
+from tools.bench.learner import ACTION, OBSERVATION, STORED, transitions
 from tools.bench.plain import Plain
 
 HIDDEN, SIDE, JOINT = (128, 128), 200, 300  # units of an actor; of the critic

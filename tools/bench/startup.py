@@ -1,6 +1,5 @@
 """Seconds from a rank's start to its first episode, and resident memory."""
 
-import argparse
 import json
 import subprocess
 import sys
@@ -8,8 +7,8 @@ import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
-from tools.bench.measurement import Measurement, installed
-from tools.bench.program import launch
+from tools.bench.measurement import Figure, installed
+from tools.bench.program import launch, learner_phase
 
 # The program with a look at its own process: seconds since the process began [s] and memory [MB], at each episode's start.
 SINCE = """
@@ -48,60 +47,44 @@ batch, first = problem.generate_batch(1), look()
 problem.evaluate(batch)
 json.dump([first, look()], open(sys.argv[1] + "/rank0.json", "w"))
 """
+TASKS = "HalfCheetah-v5", "dm_control/cheetah-run-v0"
+MEMORY = {"VmRSS": "resident at the end", "VmHWM": "resident at most", "RssAnon": "its own pages"}
+Look = dict[str, float]
 
 
-def measurements(options: argparse.Namespace) -> Iterator[Measurement]:
+def measurements(quick: bool, rounds: int) -> Iterator[Figure]:
     """Measure the time to the first episode and the memory of a rank that evaluates and of rank 0."""
-    rounds, tasks = (
-        (1, ("HalfCheetah-v5",))
-        if options.quick
-        else (options.rounds or 4, ("HalfCheetah-v5", "dm_control/cheetah-run-v0"))
-    )
-    evotorch = not options.quick and installed("evotorch")
-    for task in tasks:
-        looks: dict[str, list[list[dict[str, float]]]] = {}
-        for _ in range(rounds):
+    evotorch = not quick and installed("evotorch")
+    for task in TASKS[: 1 if quick else 2]:
+        looks: dict[str, list[list[Look]]] = {}
+        for _ in range(rounds or (1 if quick else 4)):
             for algorithm in ("es", "esac"):
-                for rank, look in enumerate(startup_looks(algorithm, task)):
-                    role = "rank 0" if rank == 0 else "an evaluating rank"
+                for role, look in zip(
+                    ("rank 0", "an evaluating rank"), of_ranks(algorithm, task), strict=True
+                ):
                     looks.setdefault(f"{algorithm} {task}: {role}", []).append(look)
-            if evotorch and not task.startswith("dm_control/"):
-                looks.setdefault(f"EvoTorch {task}: its process", []).append(one_look())
+            if evotorch and task == TASKS[0]:
+                looks.setdefault(f"EvoTorch {task}: its process", []).append(of_evotorch())
         for case, found in looks.items():
-            yield Measurement.of(
-                "startup",
-                case,
-                "start of process to first episode",
-                "s",
-                [first["seconds"] for first, _ in found],
-            )
-            for name, figure in (
-                ("VmRSS", "resident at the end"),
-                ("VmHWM", "resident at most"),
-                ("RssAnon", "its own pages"),
-            ):
-                yield Measurement.of(
-                    "startup", case, figure, "MB", [last[name] for _, last in found]
-                )
+            seconds = [first["seconds"] for first, _ in found]
+            yield Figure(case, "start of process to first episode", "s", seconds)
+            for name, figure in MEMORY.items():
+                yield Figure(case, figure, "MB", [last[name] for _, last in found])
 
 
-def startup_looks(algorithm: str, task: str) -> list[list[dict[str, float]]]:
+def of_ranks(algorithm: str, task: str) -> list[list[Look]]:
     """Run two generations on 2 ranks; return what each rank saw at its first episode and at the end."""
-    phases = (
-        "--esac.reading", "mended", "--esac.gradient_interval", 1, "--esac.sac_episodes", 1, "--esac.sac_min_steps", 300,
-        "--sac.updates_per_step", 0.1,
-    )  # fmt: skip
+    phases = learner_phase(300, 0.1, 1) if algorithm == "esac" else ()
     with tempfile.TemporaryDirectory() as place:
         launch(
             2, ["-c", PROBE], place, "--run-dir", f"{place}/run", "--algorithm", algorithm, "--task.id", task,
             "--task.horizon", 100, "--budget.generations", 2, f"--{algorithm}.population_size", 10, "--evaluation.every", 10,
-            "--evaluation.episodes", 2, "--display.style", "plain",
-            *(phases if algorithm == "esac" else ()),
+            "--evaluation.episodes", 2, "--display.style", "plain", *phases,
         )  # fmt: skip
         return [json.loads((Path(place) / f"rank{rank}.json").read_text()) for rank in range(2)]
 
 
-def one_look() -> list[dict[str, float]]:
+def of_evotorch() -> list[Look]:
     """Return what EvoTorch's process saw at its first episode and at the end."""
     with tempfile.TemporaryDirectory() as place:
         subprocess.run([sys.executable, "-c", EVOTORCH, place], check=True, capture_output=True)

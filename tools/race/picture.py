@@ -7,17 +7,15 @@ our champion and the best peer.
 
 import math
 from pathlib import Path
+from typing import Any
 
 from esac_mpi.analysis.colours import algorithm_of, variant
 from esac_mpi.analysis.figures import Axes, headline, plt, save
 from tools.race import field
 from tools.race.standings import Spread, Standings, shown
 
-COLUMNS, STEP, ABOVE = (
-    2,
-    0.17,
-    0.55,
-)  # panels in a row; height of a competitor's line and of what a panel has besides [inches]
+COLUMNS = 2  # panels in a row
+STEP, ABOVE = 0.17, 0.55  # height of a competitor's line and of what a panel has besides [inches]
 LARGE, SMALL = 8.5, 5.5  # marks, of our champion and of the others [points]
 MARKS = {"": "o", field.SB3: "s", field.EVOTORCH: "D"}  # by library
 LIBRARIES = {"": "this program", field.SB3: "stable-baselines3", field.EVOTORCH: "EvoTorch"}
@@ -28,13 +26,9 @@ def draw(found: Standings, out: Path) -> None:
     names, tasks = found.names, found.tasks
     look = looks_of(names)
     rows = -(-len(tasks) // COLUMNS)
+    size = 11.0, 1.0 + rows * (len(names) * STEP + ABOVE)
     drawing, panels = plt.subplots(
-        rows,
-        COLUMNS,
-        figsize=(11.0, 1.0 + rows * (len(names) * STEP + ABOVE)),
-        layout="constrained",
-        squeeze=False,
-        sharex=True,
+        rows, COLUMNS, figsize=size, layout="constrained", squeeze=False, sharex=True
     )
     for axes, task in zip(panels.flat, tasks, strict=False):
         draw_task(axes, found, task, look)
@@ -43,21 +37,11 @@ def draw(found: Standings, out: Path) -> None:
     for axes in panels.flat[max(0, len(tasks) - COLUMNS) : len(tasks)]:
         axes.tick_params(labelbottom=True)
         axes.set_xlabel("seconds from the start of the process, evaluations left out")
-    marks = [
-        (MARKS[entry.library], LIBRARIES[entry.library])
-        for entry in field.ENTRIES
-        if entry.name in names
-    ]
-    handles = [
-        plt.Line2D([], [], ls="", marker=mark, color="0.3", ms=SMALL)
-        for mark, _ in dict.fromkeys(marks)
-    ]
-    drawing.legend(
-        handles,
-        [name for _, name in dict.fromkeys(marks)],
-        loc="outside lower center",
-        ncols=len(handles),
-    )
+    there = list(dict.fromkeys(entry.library for entry in field.ENTRIES if entry.name in names))
+    style: Any = {"ls": "", "color": "0.3", "ms": SMALL}
+    handles = [plt.Line2D([], [], marker=MARKS[library], **style) for library in there]
+    said = [LIBRARIES[library] for library in there]
+    drawing.legend(handles, said, loc="outside lower center", ncols=len(there))
     one, shows = found.rows[0], found.shows(", line from the fastest to the slowest")
     headline(
         drawing, f"Time to a good policy on {one.cores} core{'s' * (one.cores > 1)}: {shows}, "
@@ -92,40 +76,19 @@ def draw_task(axes: Axes, found: Standings, task: str, look: dict[str, tuple[str
 
 
 def draw_line(
-    axes: Axes,
-    where: float,
-    spread: Spread,
-    limit: float,
-    look: tuple[str, str],
-    champion: bool,
-    named: bool,
-) -> None:
+    axes: Axes, where: float, spread: Spread, limit: float, look: tuple[str, str], champion: bool, named: bool
+) -> None:  # fmt: skip
     """Draw a competitor's times on a task, with its seconds if it is to be named."""
     colour, mark = look
     size = LARGE if champion else SMALL
     least, median, most = (min(value, limit) for value in spread[:3])
-    axes.plot(
-        [least, most],
-        [where, where],
-        color=colour,
-        lw=2.2 if champion else 1.3,
-        alpha=0.8,
-        solid_capstyle="butt",
-    )
+    line: Any = {"lw": 2.2 if champion else 1.3, "alpha": 0.8, "solid_capstyle": "butt"}
+    axes.plot([least, most], [where, where], color=colour, **line)
     if math.isinf(spread.most):
         late = size if math.isinf(spread.median) else 0.8 * SMALL
         failed = spread.is_failed[1 if math.isinf(spread.median) else 2]
-        axes.plot(
-            limit,
-            where,
-            "X" if failed else ">",
-            ms=late,
-            mfc="white",
-            mec=colour,
-            mew=1.1,
-            clip_on=False,
-            zorder=3,
-        )
+        open_mark: Any = {"mfc": "white", "mec": colour, "mew": 1.1, "clip_on": False, "zorder": 3}
+        axes.plot(limit, where, "X" if failed else ">", ms=late, **open_mark)
     if math.isfinite(spread.median):
         axes.plot(median, where, mark, ms=size, color=colour, mec="white", mew=0.6, zorder=3)
     if named and math.isfinite(spread.median):
@@ -145,9 +108,8 @@ def finish(axes: Axes, found: Standings, lines: int) -> None:
     for limit in limits:
         axes.axvline(limit, color="0.6", lw=0.8, ls=":", zorder=1)
     marks = [second * 10.0**power for power in range(-1, 6) for second in (1, 2, 5)]
-    seen = [mark for mark in marks if axes.get_xlim()[0] <= mark < 0.8 * max(limits)] + sorted(
-        limits
-    )
+    least = axes.get_xlim()[0]
+    seen = [mark for mark in marks if least <= mark < 0.8 * max(limits)] + sorted(limits)
     axes.set_xticks(seen, [f"{mark:,g}" for mark in seen])
     axes.minorticks_off()
     axes.grid(False, axis="y")
