@@ -5,9 +5,9 @@ members and wait for the last, update together, wait for the learner, play the n
 rank's busy seconds and rank 0's seconds of every part; pauses of a rank among its members are not, so its members are drawn
 without gaps. Under learner_lag a phase runs on rank 0 beside the evaluation: its free time there counts as the learner's. Where
 offspring are made, a rank's busy seconds are of members and of offspring: its bars have the shares that all ranks' together have.
-A critic's lessons (CEM-RL) begin with a generation, beside its members, of whom those play first that nothing trains. Tasks
-without a barrier (AES-RL) have the moments that were recorded of each. Of more than 64 ranks a generation's bars are those of
-rank 0 and of 63 others, which take turns.
+A critic's lesson (CEM-RL) begins with a generation, beside its members; when a rank waits for it is not recorded. Tasks without a
+barrier (AES-RL) have the moments that were recorded of each. Of more than 64 ranks a generation's bars are those of rank 0 and of
+63 others, which take turns.
 """
 
 from typing import NamedTuple
@@ -16,13 +16,11 @@ import numpy as np
 
 from esac_mpi.analysis.clock.recorded import (
     bears_offspring,
-    has_serial_lessons,
     offspring,
     phase_seconds,
     running,
     seconds,
     teaches,
-    trained_members,
 )
 from esac_mpi.analysis.clock.recorded_tasks import has_tasks, individuals_and_turns
 from esac_mpi.analysis.curves import column, position
@@ -86,31 +84,16 @@ def segments(run: RunFiles, generation: int) -> list[Bar]:
 
 
 def taught(run: RunFiles, generation: int, start: float, part: dict[str, float]) -> list[Bar]:
-    """Lay out a generation with a critic's lessons, beside which those play that nothing trains, then the others."""
-    members, first = column(run, "timing/member_seconds")[generation], trained_members(run)
+    """Lay out a generation with a critic's lesson, in the lower half of rank 0's lane, its members in the upper one."""
     spent = column(run, "timing/busy_seconds")[generation]
     lesson = np.nan_to_num(phase_seconds(run))[generation]
     there, begun = np.flatnonzero(np.isfinite(spent)).tolist(), start + part["record"]
-    # share of the members' time that those have whom nothing trains
-    drawn = np.nansum(members[first:]) / max(np.nansum(members), 1e-12)
-    serial, alone = has_serial_lessons(run), len(there) == 1
     end = begun + part["evaluate"] + part["learn"]
-    untrained = begun + part["evaluate"] * drawn
-    if not alone:
-        lesson_at, second = begun, max(untrained, begun + lesson) if serial else untrained
-    elif serial:
-        lesson_at, second = untrained, untrained + part["learn"]
-    else:
-        lesson_at, second = end - lesson, untrained
-    found = [Bar(0, "writing", start, part["record"]), Bar(0, "learner", lesson_at, lesson)]
+    taught_at = begun if len(there) > 1 else end - lesson
+    found = [Bar(0, "writing", start, part["record"]), Bar(0.25, "learner", taught_at, lesson, 0.5)]
     for rank in there:
-        own, late = float(spent[rank]), second
-        last = own * (1 - drawn)
-        if rank == 0 and not alone:
-            late = max(second, begun + lesson)
-            last = own if lesson else last
-        found.append(Bar(rank, "members", start if rank else begun, own - last))
-        found.append(Bar(rank, "members", late, last))
+        lane, height = (rank, 1.0) if rank else (-0.25, 0.5)
+        found.append(Bar(lane, "members", start if rank else begun, float(spent[rank]), height))
         found.append(Bar(rank, "update", end, part["update"]))
         found.append(Bar(rank, "noise-free evaluation", end + part["update"], part["evaluation"]))
     return found

@@ -8,12 +8,13 @@ import numpy as np
 from rich.markup import escape
 from rich.progress_bar import ProgressBar
 from rich.table import Table
+from rich.text import Text
 
 from esac_mpi.analysis import measures
 from esac_mpi.analysis.choice import Choice
 from esac_mpi.analysis.evaluations import evaluated
 from esac_mpi.analysis.summaries import resume_command
-from esac_mpi.analysis.tables import Row, shown
+from esac_mpi.analysis.tables import Row, rendered, shown
 from esac_mpi.analysis.times import idle
 from esac_mpi.host.log import compact, duration
 from esac_mpi.record import RunFiles
@@ -24,8 +25,9 @@ BARS = " ▁▂▃▄▅▆▇█"
 STYLES = {
     "running": "green", "complete": "bold green", "pruned": "dim", "requeue": "yellow", "failed": "bold red", "dead": "bold red",
 }  # fmt: skip
-NARROW = ("status", "gen", "budget", "return", "returns", "left", "row")  # columns of watch
-WIDE = (*NARROW[:4], "best", "returns", "sigma", "steps/s", "idle", "left", "row", "checkpoint")
+COLUMNS = (  # of watch
+    "run", "status", "gen", "budget", "return", "returns", "left", "row", "best", "sigma", "steps/s", "idle", "checkpoint",
+)  # fmt: skip
 
 
 def sparkline(values: np.ndarray, width: int = 24) -> str:
@@ -136,40 +138,32 @@ def advice(run: RunFiles) -> str:
     return f"{said}; go on with: {command}" if command else said
 
 
-def many(
-    runs: dict[Path, RunFiles | str], width: int, choice: Choice = ALL, lines: int = 0
-) -> Table:
-    """Show several runs on a terminal of a width: a line each, of those chosen the first that fit (lines)."""
+def many(runs: dict[Path, RunFiles | str], choice: Choice = ALL, lines: int = 0) -> Text:
+    """Show several runs, a line each as wide as the terminal, of those chosen the first that fit (lines)."""
     chosen = choice.of(runs)
     listed = chosen[: max(1, lines - 1)] if 0 < lines < len(chosen) else chosen
     counts = Counter("unreadable" if isinstance(run, str) else run.state for run in runs.values())
-    names = {path: path.name for path in runs}
-    names = names if len(set(names.values())) == len(names) else {path: str(path) for path in runs}
-    columns = WIDE if width >= 110 + max(map(len, names.values())) else NARROW
     title = ", ".join(f"{n} {state}" for state, n in counts.most_common())
     if len(chosen) < len(runs):
         title += f"; {len(chosen)} chosen"
-    table = Table(box=None, pad_edge=False, title_justify="left", title=title)
-    for name in ("run", *columns):
-        text = name in ("run", "status", "returns")
-        table.add_column(
-            name, justify="left" if text else "right", no_wrap=True, overflow="ellipsis"
-        )
+    names = {path: path.name for path in runs}
+    names = names if len(set(names.values())) == len(names) else {path: str(path) for path in runs}
+    found = [(names[path], run) for path in listed if not isinstance(run := runs[path], str)]
+    table = rendered([watched(name, run) for name, run in found], "text").splitlines()
+    text = Text(title, no_wrap=True, overflow="ellipsis")
+    text.append(f"\n{table.pop(0)}" if table else "")
     for path in listed:
         run = runs[path]
-        cells: Row = {"status": run} if isinstance(run, str) else {**row(run), **graphs(run)}
-        texts = [shown(cells[name]) if name in cells else "" for name in columns]
-        style = STYLES.get(cells["status"], "")
-        table.add_row(escape(names[path]), *map(escape, texts), style=style)
+        line = f"{names[path]}  {run}" if isinstance(run, str) else table.pop(0)
+        text.append(f"\n{line}", "" if isinstance(run, str) else STYLES.get(run.state, ""))
     if len(listed) < len(chosen):
-        table.add_row(f"and {len(chosen) - len(listed)} more")
-    return table
+        text.append(f"\nand {len(chosen) - len(listed)} more")
+    return text
 
 
-def graphs(run: RunFiles) -> Row:
-    """Return what a terminal shows beside a row."""
-    return {
-        "returns": sparkline(evaluated(run)[1]),
-        "sigma": figure(measures.last(run, "sigma"), "{:.3g}"),
-        "checkpoint": age(run.path / "checkpoint.h5"),
-    }
+def watched(name: str, run: RunFiles) -> Row:
+    """Return how a run stands, first what matters while it runs."""
+    found = row(run) | {"run": name, "returns": sparkline(evaluated(run)[1])}
+    found["sigma"] = figure(measures.last(run, "sigma"), "{:.3g}")
+    found["checkpoint"] = age(run.path / "checkpoint.h5")
+    return {column: found[column] for column in COLUMNS}

@@ -62,10 +62,10 @@ class Watched:
         """Whether no process works at any of the runs."""
         return all(isinstance(run, str) or run.state in measures.OVER for run in self.runs.values())
 
-    def view(self, width: int, lines: int = 0) -> Any:
-        """Return what to show on a terminal of a width, of many runs at most so many lines (0 = all)."""
+    def view(self, lines: int = 0) -> Any:
+        """Return what to show, of many runs at most so many lines (0 = all)."""
         if len(self.runs) > 1:
-            return views.many(self.runs, width, self.choice, lines)
+            return views.many(self.runs, self.choice, lines)
         run = next(iter(self.runs.values()))
         return escape(run) if isinstance(run, str) else views.one(run)
 
@@ -85,14 +85,14 @@ def _stamp(path: Path) -> list[tuple[int, int]]:
 def watch(watched: Watched, every: float, console: Console) -> None:
     """Redraw until all runs are over; leave the last view and a visible cursor on the terminal, however this ends."""
     height = console.height - TITLES
-    live = Live(watched.view(console.width, height), console=console, auto_refresh=False)
+    live = Live(watched.view(height), console=console, auto_refresh=False)
     try:
         live.start(refresh=True)
         console.show_cursor(True)  # a killed process must not leave a terminal without a cursor
         over = False
         while not over:
             over = watched.are_over()
-            live.update(watched.view(console.width, console.height - TITLES), refresh=True)
+            live.update(watched.view(console.height - TITLES), refresh=True)
             time.sleep(0.0 if over else every)
     finally:
         live.stop()
@@ -132,7 +132,7 @@ def main(argv: list[str]) -> int:
         return watched.code
     try:
         if options.once:
-            console.print(watched.view(console.width))
+            console.print(watched.view())
         elif console.is_terminal and not console.is_dumb_terminal:
             watch(watched, max(0.1, options.every), console)
         else:

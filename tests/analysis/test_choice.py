@@ -71,7 +71,7 @@ def test_other_orders(runs):
 def shown(runs, *options, **more):
     """Return what watch --once shows, as [title, names]."""
     console = Console(file=StringIO(), width=120)
-    console.print(views.many(runs, 120, *options, **more))
+    console.print(views.many(runs, *options, **more))
     title, _, *rows = console.file.getvalue().splitlines()
     return [title.strip(), *(row.split("  ")[0].strip() for row in rows)]
 

@@ -98,7 +98,7 @@ def test_old_runs_are_tabulated_drawn_exported_and_evaluated(old, tmp_path, caps
     head, _, line = capsys.readouterr().out.splitlines()[-3:]
     assert head == "| task | ESAC, final | PDERL champion, final | PDERL learner, final |"
     assert line.startswith("| CyclicMDP-v0 | ")
-    assert command("compare").main(paths) == 1
+    assert command("summary").main([*paths, "--compare"]) == 1
     assert command("plot").main([*paths, "--out", str(tmp_path / "curve.png")]) == 0
     assert (
         command("plot").main(

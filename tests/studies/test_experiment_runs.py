@@ -30,8 +30,8 @@ def test_an_experiment_runs_draws_and_goes_on_with_more(tmp_path, capsys):
         TOY.replace("seeds = 2", "seeds = 1")
         + """
 [[products]]
-tool = "sensitivity"
-arguments = ["{runs}", "--field", "lr_es", "--measure", "mean"]
+tool = "plot"
+arguments = ["{runs}", "--what", "sensitivity", "--field", "lr_es", "--measure", "mean"]
 out = "picture.png"
 """
     )
