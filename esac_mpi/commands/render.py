@@ -5,9 +5,9 @@
 
 Strip and film carry the time and the return so far. A tilted start puts the body on the floor at rest, leaning forward by
 --degrees, other joints within 0.1 rad of the model's own pose. --trials counts how often, and when, balance comes back within 100
-steps, and draws lean and height of every trial; esac_mpi/policies/recovery.py says what counts as balance. Needs pillow and, for
-MuJoCo, EGL or OSMesa; mp4 needs imageio-ffmpeg; --trials needs matplotlib alone. Cost: 5 s; without a GPU 0.05 to 0.4 s a
-picture, so some minutes for a film of 20 s; 50 trials 5 s.
+steps; esac_mpi/policies/recovery.py says what counts as balance. Needs pillow and, for MuJoCo, EGL or OSMesa; mp4 needs
+imageio-ffmpeg; --trials needs none of them. Cost: 5 s; without a GPU 0.05 to 0.4 s a picture, so some minutes for a film of 20 s; 50
+trials 5 s.
 """
 
 import argparse
@@ -92,8 +92,7 @@ def command_line() -> argparse.ArgumentParser:
     add("--video", type=given, help="film, .mp4 or .gif")
     add("--seed", type=seed, default=0, help="which start state (0): the first of evaluate's")
     add("--trials", type=whole, default=0, help="tilted starts to count the recoveries of")
-    text = "picture; default: strip.png, or trials.png and .pdf, beside policy.h5"
-    add("--out", type=given, help=text)
+    add("--out", type=given, help="picture; default: strip.png beside policy.h5")
     return line
 
 
@@ -105,12 +104,12 @@ def main(argv: list[str]) -> int:
         line.error("--frames must be at least 1, --seconds and --trials at least 0")
     try:
         if options.trials:
-            refuse_unread(line, options, "--trials", ("seconds", "frames", "video"))
+            refuse_unread(line, options, "--trials", ("seconds", "frames", "video", "out"))
         elif options.start != "tilted":
             refuse_unread(line, options, "a start that is not tilted", ("degrees",))
     except Unusable as problem:
         line.error(str(problem))
-    suffixes = {"video": (".mp4", ".gif"), "out": (".png", ".pdf") if options.trials else (".png",)}
+    suffixes = {"video": (".mp4", ".gif"), "out": (".png",)}
     for name, allowed in suffixes.items():
         if (file := getattr(options, name)) and file.suffix not in allowed:
             line.error(f"--{name} {file}: the name must end in {' or '.join(allowed)}")
@@ -124,25 +123,17 @@ def main(argv: list[str]) -> int:
             LONGEST if options.trials else policy.horizon or LONGEST,
             policy.task_kwargs,
         )
-        names = ("trials.png", "trials.pdf") if options.trials else ("strip.png",)
-        files = [options.out] if options.out else [policy.path.with_name(name) for name in names]
         if options.trials:
-            import matplotlib  # noqa: F401 - for the picture, before trials that take minutes
-
             found = recovery.trials(env, policy, options.trials, options.degrees, options.seed)
-            verdict = recovery.verdict(found, options.degrees, stage.seconds_per_step(env))
-            recovery.draw(
-                found, f"{policy.task}, return {policy.episodic_return:.0f}\n{verdict}", files
-            )
-            print(verdict)
+            print(recovery.verdict(found, options.degrees, stage.seconds_per_step(env)))
         else:
-            show(env, policy, options, files[0])
-            files += [options.video] if options.video else []
+            out = options.out or policy.path.with_name("strip.png")
+            show(env, policy, options, out)
+            print(*filter(None, (out, options.video)), sep="\n")
     except (Unreadable, envs.TaskError, stage.NoPicture, stage.NoTilt, OSError) as error:
         print(error, file=sys.stderr)
         return 65 if isinstance(error, Unreadable) else 2
     except ImportError as error:
         print(f"this picture needs {error.name}: pip install 'esac_mpi[render]'", file=sys.stderr)
         return 2
-    print(*files, sep="\n")
     return 0

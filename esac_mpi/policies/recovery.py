@@ -7,7 +7,6 @@ above BALANCED of its height in standing. Below FALLEN of it, the body has falle
 
 from dataclasses import dataclass
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -21,12 +20,6 @@ from esac_mpi.policies.stage import Watched
 
 WINDOW = 100  # [steps]
 LEAN, BALANCED, FALLEN = 20.0, 0.8, 0.5  # [degrees], [heights in standing]
-# Okabe and Ito: colour-blind safe
-KINDS = {
-    "did not fall": "#0072B2",
-    "fell and came back": "#009E73",
-    "did not come back": "#D55E00",
-}
 
 
 @dataclass(frozen=True)
@@ -45,11 +38,9 @@ class Trial:
         return back if len(self.lean) > WINDOW >= back else None
 
     @property
-    def kind(self) -> str:
-        """One of KINDS."""
-        if self.back is None:
-            return "did not come back"
-        return "fell and came back" if (self.height < FALLEN).any() else "did not fall"
+    def stood(self) -> bool:
+        """Whether balance came back without a fall."""
+        return self.back is not None and not (self.height < FALLEN).any()
 
 
 class Watch:
@@ -86,49 +77,8 @@ def verdict(found: list[Trial], degrees: float, step: float) -> str:
     if back:
         middle = np.median(back)
         when = f", after {middle:.0f} steps ({middle * step:.2f} s) in the median"
-    feet = [sum(trial.kind == "did not fall" for trial in found[side::2]) for side in (0, 1)]
+    feet = [sum(trial.stood for trial in found[side::2]) for side in (0, 1)]
     share = f"{len(back)} of {len(found)} trials ({len(back) / len(found):.0%})"
     forward, backward = f"{feet[0]} of {len(found[::2])}", f"{feet[1]} of {len(found[1::2])}"
     falls = f"without a fall in {forward} forward and {backward} backward"
     return f"{degrees:g} degrees: balance back in {share}{when}; {falls}"
-
-
-def draw(found: list[Trial], title: str, files: list[Path]) -> None:
-    """Draw the posture of every trial."""
-    import matplotlib
-
-    matplotlib.use("Agg")
-    import matplotlib.pyplot as plt
-    from PIL import Image
-
-    plt.rcParams.update({"axes.spines.top": False, "axes.spines.right": False})
-    figure, (leans, heights) = plt.subplots(1, 2, figsize=(10, 4), layout="constrained")
-    for trial in found:
-        for axes, values in ((leans, trial.lean), (heights, trial.height)):
-            axes.plot(values, color=KINDS[trial.kind], lw=0.9, alpha=0.6)
-            if trial.back is not None:
-                axes.plot(trial.back, values[trial.back], ".", color="black", ms=4, zorder=4)
-    leans.axhspan(-LEAN, LEAN, color="0.92", zorder=0)
-    heights.axhspan(
-        BALANCED, max(1.1, *(trial.height.max() + 0.02 for trial in found)), color="0.92", zorder=0
-    )
-    heights.axhline(FALLEN, color="0.6", lw=0.8, ls="--", zorder=1)
-    leans.set(xlabel="step", ylabel="lean, forward positive [degrees]", xlim=(0, WINDOW))
-    heights.set(
-        xlabel="step", ylabel="height / height in standing", xlim=(0, WINDOW), ylim=(0, None)
-    )
-    lines: list[Any] = [plt.Line2D([], [], color=colour) for colour in KINDS.values()]
-    lines += [
-        plt.Line2D([], [], color="black", ls="", marker="."),
-        plt.Rectangle((0, 0), 1, 1, color="0.92"),
-    ]
-    lines += [plt.Line2D([], [], color="0.6", lw=0.8, ls="--")]
-    names = [*KINDS, "balance is back", "limits of balance", "below: fallen"]
-    figure.legend(
-        lines, names, loc="outside lower center", ncols=6, frameon=False, fontsize="small"
-    )
-    figure.suptitle(title.replace("; ", "\n"), fontsize="medium")
-    for file in files:
-        figure.savefig(file, dpi=110)
-        if file.suffix == ".png":  # pillow comes with matplotlib; a palette halves the bytes
-            Image.open(file).convert("RGB").quantize(256).save(file, optimize=True)
