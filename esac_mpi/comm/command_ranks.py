@@ -5,7 +5,7 @@ import sys
 import traceback
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
@@ -53,36 +53,20 @@ class Alone:
 
 
 def on_all(world: Any, make: Callable[[], Any], refusals: tuple[type[Exception], ...]) -> Any:
-    """Return what this rank makes; where one of them is refused, raise the first one's refusal on all, lest the others wait."""
-    made, refusal = None, None
+    """Make something on every rank; raise the first refusal on all of them, lest others wait."""
+    made: Any = None
+    refusal: Any = None
     try:
         made = make()
     except refusals as error:
-        refusal = error
-    for found in world.gather(refusal and Refusal.of(refusal)):
+        refusal = type(error), str(error), dict(vars(error))
+    for found in world.gather(refusal):
         if found is not None:
-            raise found.error
+            kind, message, more = found
+            problem = kind(message)
+            vars(problem).update(more)
+            raise problem
     return made
-
-
-class Refusal(NamedTuple):
-    """An error that is made of its message, as it can be sent."""
-
-    kind: type[Exception]
-    message: str
-    more: dict[str, Any]
-
-    @classmethod
-    def of(cls, error: Exception) -> "Refusal":
-        """Return what is sent of an error."""
-        return cls(type(error), str(error), dict(vars(error)))
-
-    @property
-    def error(self) -> Exception:
-        """The error again."""
-        found = self.kind(self.message)
-        vars(found).update(self.more)
-        return found
 
 
 def make_world() -> Any:

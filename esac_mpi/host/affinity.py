@@ -5,11 +5,7 @@ import os
 
 def cores() -> list[int]:
     """List the cores that this process may run on; after all imports, of which some change it."""
-    return (
-        sorted(os.sched_getaffinity(0))
-        if hasattr(os, "sched_getaffinity")
-        else list(range(os.cpu_count() or 1))
-    )
+    return sorted(os.sched_getaffinity(0))
 
 
 def complaints(hosts: list[str], allowed: list[list[int]], threads: int) -> list[str]:

@@ -30,7 +30,7 @@ from esac_mpi.config import Config, ConfigError
 from esac_mpi.host import batch_system, log, process_start, threads
 from esac_mpi.host.invocation import look_here, nowhere, without_arguments
 from esac_mpi.training import check, loop, set_up
-from esac_mpi.training.ended import FAILED, WRONG_USAGE, Ended, as_end
+from esac_mpi.training.ended import FAILED, WRONG_USAGE, Ended, as_end, together
 
 GUEST = threading.Lock()  # held while a training is a guest in this process
 BEGUN = set[Path]()  # run directories of the trainings of this process, on rank 0
@@ -147,25 +147,23 @@ def do(world: World, asked: Asked, seconds_left: float, elapsed: float) -> Outco
 
 def agreed(world: World, resolve: Callable[[], Answer]) -> Answer | int:
     """Share rank 0's answer, or its exit code where it has printed its help. Raises Ended."""
-    answer: Answer | int = 0
-    refusal = ""
-    if world.rank == 0:
-        try:
-            if gone := nowhere():
-                raise ConfigError(gone)
-            answer = resolve()
-            if answer[1] and (later := later_round(answer[0])):
-                ignored = f"--fresh is ignored in a job's later round ({later})"
-                log.warn(f"{ignored}: the run goes on where it stands")
-                answer = answer[0], False
-        except ConfigError as error:
-            refusal = str(error)
-        except SystemExit as end:  # the help is printed
-            answer = end.code if isinstance(end.code, int) else FAILED
-    answer, refusal = world.from_root((answer, refusal))
-    if refusal:
-        raise Ended(WRONG_USAGE, refusal)
-    return answer
+    answer = together(world, lambda: 0 if world.rank else answered(resolve), ConfigError)
+    return world.from_root(answer)
+
+
+def answered(resolve: Callable[[], Answer]) -> Answer | int:
+    """Resolve a configuration; --fresh means a job's first round. Raises ConfigError."""
+    if gone := nowhere():
+        raise ConfigError(gone)
+    try:
+        config, fresh = resolve()
+    except SystemExit as end:  # tyro has printed its help or its complaint
+        return end.code if isinstance(end.code, int) else FAILED
+    if fresh and (later := later_round(config)):
+        ignored = f"--fresh is ignored in a job's later round ({later})"
+        log.warn(f"{ignored}: the run goes on where it stands")
+        fresh = False
+    return config, fresh
 
 
 def later_round(config: Config) -> str:

@@ -221,12 +221,14 @@ class Second(command_ranks.Alone):
 def test_what_one_rank_cannot_read_ends_all_and_so_does_a_policy_that_others_read_otherwise(
     own, capsys
 ):
-    refused = command_ranks.Refusal.of(Unreadable("node2 says no"))
+    refused = Unreadable, "node2 says no", {}
     with pytest.raises(Unreadable, match="node2 says no"):
         command_ranks.on_all(Second(lambda value: refused), lambda: 1, (Unreadable,))
     failed = damaged("gone")
-    again = command_ranks.Refusal.of(failed).error
-    assert (type(again), str(again), again.code) == (type(failed), "gone", 65)
+    told = type(failed), str(failed), dict(vars(failed))
+    with pytest.raises(type(failed), match="gone") as again:
+        command_ranks.on_all(Second(lambda value: told), lambda: 1, ())
+    assert again.value.code == 65
     assert (
         evaluate.main([str(own)], Second(lambda value: refused if value is None else value)) == 65
     )

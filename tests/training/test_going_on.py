@@ -153,8 +153,7 @@ def test_fresh_is_ignored_in_a_later_round_of_a_job(environ, said, monkeypatch, 
     assert batch_system.later_round(environ, {}) == said
     monkeypatch.setattr(log.logger, "propagate", True)
     monkeypatch.chdir(tmp_path)
-    world = SimpleNamespace(rank=0, from_root=lambda value: value)
-    found, fresh = session.agreed(world, lambda: load(["--seed", "3", "--fresh"]))
+    found, fresh = session.answered(lambda: load(["--seed", "3", "--fresh"]))
     assert (found.seed, fresh) == (3, not said)
     assert (f"--fresh is ignored in a job's later round ({said})" in caplog.text) == bool(said)
 
@@ -190,10 +189,9 @@ def test_a_job_that_pbs_runs_again_under_its_name_goes_on_where_it_stood(tmp_pat
     monkeypatch.setenv("PBS_JOBID", "7[2].server")
     monkeypatch.setenv("PBS_ENVIRONMENT", "PBS_BATCH")
     line = [*TINY_ES, "--run-dir", str(tmp_path / "a")]
-    world = SimpleNamespace(rank=0, from_root=lambda value: value)
 
     def aside():
-        _, fresh = session.agreed(world, lambda: load([*line, "--fresh"]))
+        _, fresh = session.answered(lambda: load([*line, "--fresh"]))
         assert go_on([*line, *["--fresh"] * fresh]) == 0
         status = Run.open(tmp_path / "a").status
         assert status["job"] == os.environ["PBS_JOBID"]
