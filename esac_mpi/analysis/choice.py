@@ -12,7 +12,6 @@ from esac_mpi.analysis import measures
 from esac_mpi.record import RunFiles
 
 STATES = ("failed", "dead", "requeue", "running", "pruned", "complete")  # what needs somebody first
-UNREAD = 2  # a run that cannot be read any more needs somebody before those after this many states
 RECENT = 20  # generations that the time left is taken over
 
 
@@ -24,11 +23,6 @@ def published(run: RunFiles) -> float:
         return 0.0
 
 
-def urgency(run: RunFiles) -> int:
-    """Return the place of a run's state among those that need somebody."""
-    return STATES.index(run.state) if run.state in STATES else UNREAD
-
-
 def down(value: float | None) -> float:
     """Return a key that sorts from the greatest to the least, none at last."""
     return inf if value is None else -value
@@ -36,7 +30,7 @@ def down(value: float | None) -> float:
 
 ORDERS: dict[str, Callable[[RunFiles], Any]] = {
     # of those in one state, who is silent the longest
-    "need": lambda run: (urgency(run), published(run)),
+    "need": lambda run: (STATES.index(s) if (s := run.state) in STATES else -1, published(run)),
     "task": lambda run: (run.config.task.id, run.config.algorithm, run.config.seed),
     "return": lambda run: down(measures.best_return(run)),
     "left": lambda run: inf if (left := measures.seconds_left(run, RECENT)) is None else left,
@@ -53,23 +47,21 @@ class Choice:
     order: str = "need"
 
     def of(self, runs: Mapping[Path, RunFiles | str]) -> list[Path]:
-        """Return the paths of the runs that are shown; a text in place of one says why it cannot be read."""
-        shown = [path for path, run in runs.items() if self._takes(run)]
-        return sorted(shown, key=lambda path: (self._place(runs[path]), str(path)))
+        """Return the paths of the runs that are shown; a text in place of one says why it cannot be read: it comes first."""
+        unread = [path for path, run in runs.items() if isinstance(run, str)]
+        found = [
+            (ORDERS[self.order](run), str(path), path)
+            for path, run in runs.items()
+            if not isinstance(run, str) and self._takes(run)
+        ]
+        lost = [] if self.statuses or self.tasks else sorted(unread)
+        return [*lost, *(path for *_, path in sorted(found))]
 
-    def _takes(self, run: RunFiles | str) -> bool:
-        if isinstance(run, str):
-            return not (self.statuses or self.tasks)
-        task = not self.tasks or any(
-            fnmatchcase(run.config.task.id, pattern) for pattern in self.tasks
+    def _takes(self, run: RunFiles) -> bool:
+        task = run.config.task.id
+        return (not self.statuses or run.state in self.statuses) and (
+            not self.tasks or any(fnmatchcase(task, pattern) for pattern in self.tasks)
         )
-        return task and (not self.statuses or run.state in self.statuses)
-
-    def _place(self, run: RunFiles | str) -> tuple[int, Any]:
-        if not isinstance(run, str):
-            key = ORDERS[self.order](run)
-            return (2 * key[0], key) if self.order == "need" else (0, key)
-        return (2 * UNREAD - 1, ()) if self.order == "need" else (1, ())
 
 
 def add_choice(line: argparse.ArgumentParser, order: str) -> None:

@@ -6,7 +6,6 @@ from pathlib import Path
 
 import numpy as np
 
-from esac_mpi.analysis import event_files
 from esac_mpi.analysis.curves import column, position
 from esac_mpi.analysis.evaluations import evaluations, policies
 from esac_mpi.analysis.messages import Unusable
@@ -64,20 +63,26 @@ def table(run: RunFiles, out: Path | None, step: str) -> Path:
 
 def curves(run: RunFiles, out: Path | None, step: str) -> Path:
     """Write what TensorBoard shows against a step of STEPS, float32; return the file, in the run or its own folder in `out`."""
+    from tensorboardX.proto.event_pb2 import Event
+    from tensorboardX.proto.summary_pb2 import Summary
+    from tensorboardX.record_writer import RecordWriter
+
     found = columns(run)
     assert run.columns.source is not None
     wall, steps = column(run, "timing/wall_seconds"), position(run, step)
     wall = np.nan_to_num(wall) if len(wall) else np.zeros(run.generation)
     seconds = run.columns.source.stat().st_mtime + wall - wall[-1]  # as if it had never stood still
-    numbers = (
-        {name: values[g] for name, values in found.items() if np.isfinite(values[g])}
-        for g in range(run.generation)
-    )
     folder = out / run.path.resolve().name if out else run.path  # a folder is one run there
     folder.mkdir(parents=True, exist_ok=True)
-    rows = zip(seconds.tolist(), steps.astype(int).tolist(), numbers, strict=True)
     path = folder / EVENTS
-    path.write_bytes(b"".join(event_files.content(rows)))
+    writer = RecordWriter(str(path))
+    writer.write(Event(wall_time=seconds[0], file_version="brain.Event:2").SerializeToString())
+    for g in range(run.generation):
+        there = {name: values[g] for name, values in found.items() if np.isfinite(values[g])}
+        values = [Summary.Value(tag=name, simple_value=value) for name, value in there.items()]
+        event = Event(wall_time=seconds[g], step=int(steps[g]), summary=Summary(value=values))
+        writer.write(event.SerializeToString())
+    writer.close()
     return path
 
 

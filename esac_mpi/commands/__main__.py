@@ -25,7 +25,7 @@ from esac_mpi.host.stop import EndsRun
 EXTRAS = {  # extra of setup.cfg that has a library
     "matplotlib": "analysis", "pandas": "analysis",
     "PIL": "render", "imageio": "render", "imageio_ffmpeg": "render",
-    "onnx": "export", "onnxscript": "export",
+    "tensorboardX": "tensorboard", "onnx": "export", "onnxscript": "export",
     "stable_baselines3": "baselines", "evotorch": "bench",
 }  # fmt: skip
 

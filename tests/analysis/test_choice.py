@@ -44,7 +44,7 @@ def names(paths):
 def test_what_needs_somebody_is_first_and_of_equals_what_is_silent_longest(runs):
     assert names(Choice().of(runs)) == "cbeda"
     broken = dict.fromkeys([next(iter(runs)).with_name("x")], "x: damaged")
-    assert names(Choice().of({**runs, **broken})) == "cxbeda"
+    assert names(Choice().of({**runs, **broken})) == "xcbeda"
 
 
 def test_runs_are_chosen_by_status_and_by_patterns_of_tasks(runs):
