@@ -133,8 +133,9 @@ class AESRL(Critics, Selecting):
         """What an update of the critics lasts on the virtual clock [environment steps]."""
         return self.critic_cost * self.update_cost
 
-    def problems_when_run(self, config: Whole) -> Iterator[str]:
+    def problems(self, table: str, config: Whole) -> Iterator[str]:
         """Yield a message for rules that do not go together, and for one that does not search."""
+        yield from super().problems(table, config)
         if self.mean_rule == "full_move" and self.variance_rule != "success":
             told = f"with variance_rule = {self.variance_rule} every success narrows the search, and nothing widens it"
             yield f"aes_rl.mean_rule = full_move: {told}; variance_rule = success"

@@ -25,22 +25,21 @@ class Bound:
 
     holds: Callable[[Any], bool]
     words: str
-    when_run: bool = False  # only the table of the algorithm that runs is held to it
 
     def problem(self, value: Any) -> str:
         """Say what is wrong with a value, after `name = value:`; "" for nothing."""
         return "" if self.holds(value) else self.words
 
 
-def at_most(limit: int, when_run: bool = False) -> Bound:
+def at_most(limit: int) -> Bound:
     """Bound a number from above."""
-    return Bound(lambda value: value <= limit, f"must be at most {limit}", when_run)
+    return Bound(lambda value: value <= limit, f"must be at most {limit}")
 
 
 def off_or(low: int, high: int) -> Bound:
     """Bound a multiple of a mean; 0 is off."""
     words = f"must be 0 (off), or from {low} to {high} times the mean"
-    return Bound(lambda value: value == 0 or low <= value <= high, words, when_run=True)
+    return Bound(lambda value: value == 0 or low <= value <= high, words)
 
 
 def non_negative_or(word: str) -> Bound:

@@ -70,9 +70,9 @@ class CEM(Selecting):
     fitness_episodes: PositiveInt = 1
     """Episodes averaged into an individual's fitness [episodes]. C: 1."""
 
-    def problems_when_run(self, config: Whole) -> Iterator[str]:
+    def problems(self, table: str, config: Whole) -> Iterator[str]:
         """Yield a message for a population that makes no distribution."""
-        table, n = config.algorithm, self.population_size
+        n = self.population_size
         if self.sampling == "mirrored" and n % 2 and not self.importance_mixing:
             yield f"{table}.population_size = {n}: must be even under sampling = mirrored; {n + 1}, or sampling = onesided"
         if self.importance_mixing and individuals(self)[1] == n:

@@ -73,7 +73,7 @@ class Evolution(Selecting):
     of two thin matrices for each weight matrix (EGGROLL, arXiv:2511.16652)."""
     noise_table_size: Annotated[PositiveInt, OnlyWith(noise="table")] = 2**25
     """Numbers of noise = table; 4 bytes each, once per node [numbers]. OpenAI-ES: 250,000,000."""
-    noise_rank: Annotated[PositiveInt, at_most(1000, when_run=True), OnlyWith(noise="lowrank")] = 1
+    noise_rank: Annotated[PositiveInt, at_most(1000), OnlyWith(noise="lowrank")] = 1
     """Rank of the perturbation of a weight matrix under noise = lowrank. EGGROLL: 1."""
     fitness_shaping: Literal["centered_ranks", "standardised", "sign", "sign_ranks"] = (
         "centered_ranks"
@@ -89,9 +89,9 @@ class Evolution(Selecting):
     length_cap: Annotated[NonNegativeFloat, off_or(1, 1000)] = 0.0
     """Truncate members' episodes at this multiple of their mean length; 0 = off. OpenAI-ES: 2."""
 
-    def problems_when_run(self, config: Whole) -> Iterator[str]:
+    def problems(self, table: str, config: Whole) -> Iterator[str]:
         """Yield a message for a population that makes no gradient."""
-        table, n = config.algorithm, self.population_size
+        n = self.population_size
         if self.sampling == "mirrored" and n % 2:
             yield f"{table}.population_size = {n}: must be even under mirrored sampling; {n + 1} or sampling = onesided"
         if self.sampling == "onesided" and n == 1 and self.fitness_shaping != "sign":
@@ -120,9 +120,9 @@ class ES(Evolution):
     """fixed: sigma stays sigma(1) (OpenAI-ES). one_fifth: as esac.sigma_rule has it, by 5 episodes
     of theta_es itself every 5 generations, which count as the population's steps."""
 
-    def problems_when_run(self, config: Whole) -> Iterator[str]:
+    def problems(self, table: str, config: Whole) -> Iterator[str]:
         """Yield a message for a population that makes no gradient, or that no rule can judge."""
-        yield from super().problems_when_run(config)
+        yield from super().problems(table, config)
         if self.sigma_rule != "fixed":
             yield from self.unlike_theta_es("es", self.sigma_rule)
 
@@ -232,24 +232,11 @@ class ESAC(Evolution):
     ] = 2
     """Members whose episodes a phase plays again [members], 4 d bytes each."""
 
-    def problems(self, table: str) -> Iterator[str]:
-        """Yield a message for a SAC phase that could not be made, or made again."""
-        if not self.sac_episodes and not self.sac_min_steps:
-            yield f"{table}.sac_episodes and {table}.sac_min_steps are both 0: a SAC phase would have no steps"
-        if not self.sac_min_steps and self.phase_timing == "virtual":
-            yield f"{table}.sac_min_steps = 0: must be positive, a phase has just so many under {table}.phase_timing = virtual"
-        if self.adoption == "tested" and self.adoption_episodes < 2:
-            yield f"{table}.adoption_episodes = {self.adoption_episodes}: must be at least 2, for a difference to have an error"
-        if self.learner_lag > self.gradient_interval and self.phase_timing == "interval":
-            yield (
-                f"{table}.learner_lag = {self.learner_lag}: must be at most {table}.gradient_interval "
-                f"({self.gradient_interval}), so that one phase is in flight at a time"
-            )
-
-    def problems_when_run(self, config: Whole) -> Iterator[str]:
+    def problems(self, table: str, config: Whole) -> Iterator[str]:
         """Yield a message for a population without room for its parts, or without a gradient."""
-        yield from super().problems_when_run(config)
-        table, have = config.algorithm, slots(self)
+        yield from super().problems(table, config)
+        yield from self.no_phase(table)
+        have = slots(self)
         children, copies = child_slots(self), self.sac_copies
         if children + copies > have:
             yield (
@@ -272,6 +259,20 @@ class ESAC(Evolution):
             yield f"{table}.adoption = tested: a test follows a SAC phase, and {table}.sac_phases = false; {table}.adoption = off"
         if self.sigma_rule == "one_fifth":
             yield from self.untold(table, crowded)
+
+    def no_phase(self, table: str) -> Iterator[str]:
+        """Yield a message for a SAC phase that could not be made, or made again."""
+        if not self.sac_episodes and not self.sac_min_steps:
+            yield f"{table}.sac_episodes and {table}.sac_min_steps are both 0: a SAC phase would have no steps"
+        if not self.sac_min_steps and self.phase_timing == "virtual":
+            yield f"{table}.sac_min_steps = 0: must be positive, a phase has just so many under {table}.phase_timing = virtual"
+        if self.adoption == "tested" and self.adoption_episodes < 2:
+            yield f"{table}.adoption_episodes = {self.adoption_episodes}: must be at least 2, for a difference to have an error"
+        if self.learner_lag > self.gradient_interval and self.phase_timing == "interval":
+            yield (
+                f"{table}.learner_lag = {self.learner_lag}: must be at most {table}.gradient_interval "
+                f"({self.gradient_interval}), so that one phase is in flight at a time"
+            )
 
     def untold(self, table: str, crowded: bool) -> Iterator[str]:
         """Yield a message for a rule that cannot judge sigma; crowded: no slot has theta_es."""

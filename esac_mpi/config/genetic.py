@@ -166,16 +166,13 @@ class ERL(Replaying, Selecting):
     updates_per_step: Annotated[NonNegativeFloat, OWN] = 1.0
     """Gradient updates per step of the population and of the learner. C."""
 
-    def problems(self, table: str) -> Iterator[str]:
+    def problems(self, table: str, config: Whole) -> Iterator[str]:
         """Yield a message for every rule that the table breaks."""
-        yield from super().problems(table)
+        yield from super().problems(table, config)
         if len(self.critic_hidden) != 2:
             yield f"{table}.critic_hidden = {list(self.critic_hidden)}: must be two numbers, of first and second layers"
         if self.super_probability + self.reset_probability > 1:
             yield f"{table}.super_probability and reset_probability add up to more than 1"
-
-    def problems_when_run(self, config: Whole) -> Iterator[str]:
-        """Yield a message for another algorithm's form, a small population or memory."""
         have = self.crossover, self.mutation
         if have != FORMS[config.algorithm]:
             name = next((name for name, form in FORMS.items() if form == have), "")

@@ -11,7 +11,7 @@ from esac_mpi.config.bounds import (
     PositiveFloat,
     PositiveInt,
 )
-from esac_mpi.config.table import OnlyWith, Reads, Table
+from esac_mpi.config.table import OnlyWith, Reads, Table, Whole
 
 BY_STEPS = OnlyWith(episodes_on="root")
 
@@ -22,8 +22,9 @@ class Replaying(Table):
     batch_size: int
     replay_capacity: int
 
-    def problems(self, table: str) -> Iterator[str]:
+    def problems(self, table: str, config: Whole) -> Iterator[str]:
         """Yield a message where an update would take more transitions than the replay holds."""
+        yield from super().problems(table, config)
         if self.batch_size > self.replay_capacity:
             yield f"{table}.batch_size = {self.batch_size}: must be at most {table}.replay_capacity"
 
@@ -66,9 +67,9 @@ class SAC(Replaying):
     """Standardise observations by running statistics, clipped to +-5 standard deviations.
     OpenAI-ES; P, C: off. Within ESAC: esac.observation_normalisation."""
 
-    def problems(self, table: str) -> Iterator[str]:
+    def problems(self, table: str, config: Whole) -> Iterator[str]:
         """Yield a message for every rule that the table breaks."""
-        yield from super().problems(table)
+        yield from super().problems(table, config)
         if self.automatic_temperature and not self.temperature:
             tuned = f"where it is tuned ({table}.automatic_temperature)"
             yield f"{table}.temperature = 0.0: must be positive {tuned}"

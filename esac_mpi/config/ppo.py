@@ -58,8 +58,8 @@ class PPO(Table):
     argmax_std: Annotated[PositiveFloat, OnlyWith(action="gaussian_argmax")] = 0.5
     """Standard deviation under gaussian_argmax, not learned. The ESAC authors' notebooks."""
 
-    def problems(self, table: str) -> Iterator[str]:
-        """Yield a message for minibatches that a rollout does not fill, or of one step."""
+    def problems(self, table: str, config: Whole) -> Iterator[str]:
+        """Yield a message for minibatches that are none, and for what stable-baselines3 cannot do."""
         size, steps = self.batch_size, self.steps_per_generation
         if not 1 < size <= steps:
             yield f"{table}.batch_size = {size}: must be from 2 to {table}.steps_per_generation"
@@ -67,9 +67,6 @@ class PPO(Table):
             yield (
                 f"{table}.batch_size = {size}: leaves a minibatch of one step of {steps}, whose advantage cannot be standardised"
             )
-
-    def problems_when_run(self, config: Whole) -> Iterator[str]:
-        """Yield a message where the learner is asked for what stable-baselines3 does not do."""
         if (precision := config.learner.precision) != "fp32":
             yield (
                 f"learner.precision = {precision}: not with algorithm = {config.algorithm}, whose updates are "

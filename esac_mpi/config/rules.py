@@ -1,14 +1,13 @@
 """Whether a configuration can be run: the bounds at its fields, then the rules of its tables."""
 
 from collections.abc import Iterator
-from dataclasses import fields
 
 from esac_mpi.config.automatic import in_numbers
 from esac_mpi.config.bounds import AUTO, Bound, is_text
 from esac_mpi.config.fields import flatten, marks, takes_auto
 from esac_mpi.config.files import UNSAVED
-from esac_mpi.config.table import Table
-from esac_mpi.config.whole import Config, ConfigError, table_of
+from esac_mpi.config.reads import COMMON, reads, tables
+from esac_mpi.config.whole import Config, ConfigError
 
 LARGE = 1000  # members in the place of a population that is "auto": what has no room in these has none in fewer
 
@@ -22,17 +21,13 @@ def check(config: Config) -> None:
 def problems(config: Config) -> Iterator[str]:
     """Yield what is wrong; only the first is sure, as rules expect values within their bounds."""
     for name, value in flatten(config):
-        runs = name.startswith(f"{table_of(config.algorithm)}.")
-        bounds = [m for m in marks(name) if isinstance(m, Bound) and (runs or not m.when_run)]
+        if (value == AUTO and takes_auto(name)) or not reads(config.algorithm, name):
+            continue
         if isinstance(value, str) and name not in UNSAVED and not is_text(value):
             yield f"{name} = {value!r}: not UTF-8, so that no file of the run could hold it; give it another name"
-        if value == AUTO and takes_auto(name):
-            continue
+        bounds = [mark for mark in marks(name) if isinstance(mark, Bound)]
         for v in value if isinstance(value, tuple) else (value,):
             yield from (f"{name} = {v!r}: {told}" for b in bounds if (told := b.problem(v)))
     config = in_numbers(config, LARGE)
-    for f in fields(config):
-        table = getattr(config, f.name)
-        if isinstance(table, Table):
-            yield from table.problems(f.name)
-    yield from config.own.problems_when_run(config)
+    for table in (*COMMON, *tables(config.algorithm)):
+        yield from getattr(config, table).problems(table, config)

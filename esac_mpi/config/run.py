@@ -14,7 +14,7 @@ from esac_mpi.config.bounds import (
     at_most,
     matches,
 )
-from esac_mpi.config.table import OnlyWith, Table
+from esac_mpi.config.table import OnlyWith, Table, Whole
 
 
 @dataclass(frozen=True)
@@ -69,7 +69,7 @@ class Budget(Table):
         limits = zip(asdict(self).items(), done, strict=True)
         return Budget(**{name: limit and max(limit - spent, 1) for (name, limit), spent in limits})
 
-    def problems(self, table: str) -> Iterator[str]:
+    def problems(self, table: str, config: Whole) -> Iterator[str]:
         """Yield a message where nothing ends the run."""
         if not any(asdict(self).values()):
             yield f"{table}: no limit is set; the run would never end. Set {table}.generations, env_steps or minutes, say"
@@ -101,7 +101,7 @@ class PolicyNetwork(Table):
         """The gain of the linear path; 0 where there is none."""
         return self.linear_gain if self.linear and self.hidden else 0.0
 
-    def problems(self, table: str) -> Iterator[str]:
+    def problems(self, table: str, config: Whole) -> Iterator[str]:
         """Yield a message for a path beside no hidden layer, or a gain too small for float32."""
         if self.linear_gain < 1e-3:
             yield f"{table}.linear_gain = {self.linear_gain}: must be from 0.001 to 1000"
@@ -148,7 +148,7 @@ class Checkpoint(Table):
     unsaved_minutes: NonNegativeFloat = 30.0
     """The run ends, exit code 74, when no checkpoint was written for so long [min]; 0 = never."""
 
-    def problems(self, table: str) -> Iterator[str]:
+    def problems(self, table: str, config: Whole) -> Iterator[str]:
         """Yield a message where nothing is saved before the end."""
         if not (self.every_generations or self.every_minutes):
             yield f"{table}.every_generations and {table}.every_minutes are both 0: a run that is killed would lose all"

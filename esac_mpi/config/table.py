@@ -67,12 +67,8 @@ class Table:
         """The run whose order of results is followed; "" = it is recorded, None = it is set."""
         return None
 
-    def problems(self, table: str) -> Iterator[str]:
-        """Yield a message for every rule that this table breaks, whatever runs; table: its name."""
-        yield from ()
-
-    def problems_when_run(self, config: Whole) -> Iterator[str]:
-        """Yield a message for every rule that the table of the running algorithm breaks."""
+    def problems(self, table: str, config: Whole) -> Iterator[str]:
+        """Yield a message for every rule that this table, so called, breaks in a run that reads it."""
         yield from ()
 
 
