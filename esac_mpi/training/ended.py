@@ -7,6 +7,8 @@ from esac_mpi import learners, record
 from esac_mpi.comm import launch
 from esac_mpi.comm.headers import DivergedError
 from esac_mpi.comm.world import World
+from esac_mpi.config import ConfigError
+from esac_mpi.envs import TaskError
 from esac_mpi.host.stop import EndsRun
 from esac_mpi.play import epsilon, rollout
 
@@ -28,14 +30,13 @@ class ReplayTooLarge(Exception):
     """A replay that does not fit in the machine's memory; the message says what would."""
 
 
-NO_LEARNER = learners.NoDevice, learners.NotInstalled, ReplayTooLarge
+# what a run directory can refuse, on rank 0, which alone reads files
+FILES = record.Refused, record.Unsaved, record.Unreadable
 # what a run that is begun may have no room, device or library for
-NO_START = (*NO_LEARNER, epsilon.TableTooSmall, MemoryError)
-
-
-def of_files(world: World) -> tuple[type[Exception], ...]:
-    """Name what a run directory can refuse, on rank 0, which alone reads files."""
-    return () if world.rank else (record.Refused, record.Unsaved, record.Unreadable)
+NO_START = (
+    learners.NoDevice, learners.NotInstalled, ReplayTooLarge, epsilon.TableTooSmall, MemoryError
+)  # fmt: skip
+REFUSALS = (*FILES, *NO_START, ConfigError, TaskError, ImportError)
 
 
 def code_of(error: Exception) -> int:
@@ -43,13 +44,13 @@ def code_of(error: Exception) -> int:
     return getattr(error, "code", WRONG_USAGE)
 
 
-def together(world: World, action: Callable[[], Any], *kinds: type[Exception]) -> Any:
-    """Run `action` on all ranks; if one raises an error of these kinds, all raise Ended."""
+def together(world: World, action: Callable[[], Any]) -> Any:
+    """Run `action` on all ranks; if one raises one of REFUSALS, all raise Ended."""
     failure = result = None
     world.watchdog.works_on("the set-up")
     try:
         result = action()
-    except kinds as error:
+    except REFUSALS as error:
         failure = code_of(error), str(error), type(error)
     for found in world.gather(failure):
         if found is not None:

@@ -147,7 +147,7 @@ def do(world: World, asked: Asked, seconds_left: float, elapsed: float) -> Outco
 
 def agreed(world: World, resolve: Callable[[], Answer]) -> Answer | int:
     """Share rank 0's answer, or its exit code where it has printed its help. Raises Ended."""
-    answer = together(world, lambda: 0 if world.rank else answered(resolve), ConfigError)
+    answer = together(world, lambda: 0 if world.rank else answered(resolve))
     return world.from_root(answer)
 
 

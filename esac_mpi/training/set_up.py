@@ -2,6 +2,7 @@
 
 import platform
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -11,7 +12,7 @@ from esac_mpi.algorithms.declaration import Learning
 from esac_mpi.comm import schedule
 from esac_mpi.comm.contracts import Memory
 from esac_mpi.comm.world import World
-from esac_mpi.config import Config, ConfigError, slots, updated
+from esac_mpi.config import Config, slots, updated
 from esac_mpi.envs import probe
 from esac_mpi.host import log, ram
 from esac_mpi.operators.noise import pieces
@@ -35,12 +36,9 @@ from esac_mpi.training.active_run import (
 from esac_mpi.training.ended import (
     FAILED,
     FINISHED,
-    NO_LEARNER,
-    NO_START,
     STOPPED,
     Ended,
     ReplayTooLarge,
-    of_files,
     together,
 )
 from esac_mpi.training.forecast import automatic
@@ -50,37 +48,30 @@ from esac_mpi.training.task_set_up import make_task, own_env, sentences, settled
 if TYPE_CHECKING:
     from esac_mpi.training.warm_start import Source
 
-NO_TASK = envs.TaskError, ImportError
-
 
 def set_up(
     config: Config, fresh: bool, world: World, command: list[str], made: list[envs.Env | None]
 ) -> Job:
     """Make task, state, learner, run directory; restore that; `made` gets tasks. Raises Ended."""
-    files = of_files(world)
-    env = together(world, lambda: make_task(config), *NO_TASK)
+    do = partial(together, world)
+    env = do(lambda: make_task(config))
     made.append(env)
     config, names = world.from_root(settled(config, env))
-    found = together(
-        world,
-        lambda: automatic.resolve(config, env, world, run_directory(config), fresh),
-        *(*NO_TASK, *NO_START, *files, ConfigError),
-    )
+    found = do(lambda: automatic.resolve(config, env, world, run_directory(config), fresh))
     values, said = world.from_root(found)
     config = updated(config, values)
     layout = make_layout(config, env)
     declares = ALGORITHMS[config.algorithm].DECLARES
-    no_table = epsilon.TableTooSmall, MemoryError
-    noise = together(world, lambda: make_epsilon(config, layout, world), *no_table)
-    together(world, lambda: refuse_too_large(config, env, world), ReplayTooLarge)
-    apart = together(world, lambda: own_env(config, world.rank), *NO_TASK)
+    noise = do(lambda: make_epsilon(config, layout, world))
+    do(lambda: refuse_too_large(config, env, world))
+    apart = do(lambda: own_env(config, world.rank))
     made.append(apart)
-    operators = together(world, lambda: make_operators(config, layout))
+    operators = do(lambda: make_operators(config, layout))
     params = Params(config, layout, env.horizon, noise, operators, apart)
-    initial = together(world, lambda: make_state(params, world), MemoryError)
+    initial = do(lambda: make_state(params, world))
     policy = make_policy(params, env, output=declares.output)
     job = Job(config, world, env, params, initial, policy, None)
-    found = together(world, lambda: probe.probe(env), *NO_TASK)
+    found = do(lambda: probe.probe(env))
     threads = config.learner.threads if declares.learning else 0
     slots_here = slots(declares.evolution(config)) if declares.evolution else 1
     origin = provenance.gather(env, found, world, threads, command) | {
@@ -93,10 +84,10 @@ def set_up(
     if world.agree():
         why = ", ".join(dict.fromkeys(world.reasons))
         raise Ended(STOPPED, f"stopped before it began ({why}); nothing was written")
-    source = together(world, lambda: source_of(job, fresh, origin), *files)
-    job.learner = together(world, lambda: make_learner(params, env, initial, world), *NO_LEARNER)
+    source = do(lambda: source_of(job, fresh, origin))
+    job.learner = do(lambda: make_learner(params, env, initial, world))
     origin["device"] = "none" if job.learner is None else job.learner.device_name
-    job.run = together(world, lambda: begin(job, fresh, origin), *files)
+    job.run = do(lambda: begin(job, fresh, origin))
     try:
         go_back(job, origin, source)
     except BaseException as error:
@@ -114,7 +105,7 @@ def set_up(
 def go_back(job: Job, origin: dict[str, Any], source: "Source | None" = None) -> None:
     """Give every rank the run's state. Raises Ended, also where there is nothing to do."""
     world = job.world
-    together(world, lambda: restore(job, origin, source), *of_files(world))
+    together(world, lambda: restore(job, origin, source))
     state.share(job.state, world)
     job.trained = world.from_root(job.run.wall_seconds if job.run else 0.0)
     if world.from_root(job.unevaluated is not None) and world.rank:

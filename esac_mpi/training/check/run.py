@@ -16,7 +16,7 @@ from esac_mpi.training.active_run import spent
 from esac_mpi.training.check.memory import begun
 from esac_mpi.training.check.ranks import Rank
 from esac_mpi.training.check.report import Line, spans
-from esac_mpi.training.ended import NO_START, code_of, of_files
+from esac_mpi.training.ended import FILES, NO_START, code_of
 from esac_mpi.training.forecast.automatic import resolve
 
 
@@ -27,7 +27,7 @@ def settle(
     values: dict[str, object] | None = {} if env else None
     lines: list[Line] = []
     refusals: tuple[type[Exception], ...] = ConfigError, learners.LearnerNotFinite
-    refusals += (*NO_START, *of_files(world))
+    refusals += (*NO_START, *FILES)
     if world.rank == 0 and env is not None:
         try:
             values, said = resolve(config, env, world, set_up.run_directory(config), fresh)
@@ -97,7 +97,7 @@ def foreseen(
         run = Run.foresee(path, config, now, fresh)
         if config.own.follows and run.restored is None:
             source(config, path, now)
-    except of_files(world) as error:
+    except FILES as error:
         return [Line("run", "refused", str(error), True, code_of(error))], None
     saved = run.restored
     if saved is None:
@@ -138,7 +138,7 @@ def begun_from(
         learners.clear()  # the line about the GPU had one: a device may have room for one
         learner = set_up.make_learner(params, env, state, world)
         found = warm_start.plan(source, config, state, learner, now)
-    except of_files(world) as error:
+    except FILES as error:
         return [Line("start", "refused", str(error), True, code_of(error))]
     except NO_START as error:
         return [Line("start", words, str(error), True)]
