@@ -1,7 +1,7 @@
 """Configuration: the paper's values, readings, files, the command line, and one clear message for what is wrong."""
 
 import math
-from dataclasses import asdict, fields, is_dataclass
+from dataclasses import fields, is_dataclass
 from typing import get_args, get_type_hints
 
 import numpy as np
@@ -28,69 +28,53 @@ from esac_mpi.operators import evolution
 TABLES = [f.name for f in fields(Config) if is_dataclass(f.type)]
 
 
+def loaded(words):
+    return load(words.split())[0]
+
+
+def of(table, *names):
+    return tuple(getattr(table, name) for name in names)
+
+
+def counts(esac):
+    return config.slots(esac), config.members(esac), config.winners(esac), config.child_slots(esac)
+
+
 def test_no_argument_is_the_papers_main_task_with_small_networks():
     c, fresh = load([])
-    assert (c.algorithm, c.task.id, c.policy.hidden, c.esac.population_size, c.esac.sigma, c.esac.lr_es) == (
-        "esac", "HalfCheetah-v5", (64, 64), "auto", 0.02, 0.01,
-    )  # fmt: skip
-    assert (
-        c.esac.winner_fraction,
-        c.sac.gamma,
-        c.sac.lr_sac,
-        c.sac.temperature,
-        c.budget.nominal_steps,
-    ) == (
-        0.4,
-        0.99,
-        1e-3,
-        0.05,
-        10**6,
-    )
-    assert not fresh
+    assert (c.algorithm, c.task.id, c.policy.hidden) == ("esac", "HalfCheetah-v5", (64, 64))
+    found = of(c.esac, "population_size", "sigma", "lr_es", "winner_fraction")
+    assert found == ("auto", 0.02, 0.01, 0.4)
+    assert of(c.sac, "gamma", "lr_sac", "temperature") == (0.99, 1e-3, 0.05)
+    assert (c.budget.nominal_steps, fresh) == (10**6, False)
 
 
 def test_another_limit_beside_a_whole_file_turns_the_defaults_off_too(tmp_path):
     path, told = tmp_path / "config.toml", []
     for named, whole, limits in (
-        (["--budget.env_steps", "7"], {}, (0, 7, 0)),
-        (["--budget.env_steps", "7"], {"budget.nominal_steps": 5}, (0, 7, 5)),  # somebody's own
-        (["--budget.env_steps", "7"], {"budget.generations": 3}, (3, 7, 1_000_000)),
-        (["--budget.env_steps", "7", "--budget.nominal_steps", "9"], {}, (0, 7, 9)),
-        (["--budget.env_steps", "0"], {}, (0, 0, 1_000_000)),
-        (["--seed", "4"], {}, (0, 0, 1_000_000)),
+        ("--budget.env_steps 7", {}, (0, 7, 0)),
+        ("--budget.env_steps 7", {"budget.nominal_steps": 5}, (0, 7, 5)),  # somebody's own
+        ("--budget.env_steps 7", {"budget.generations": 3}, (3, 7, 1_000_000)),
+        ("--budget.env_steps 7 --budget.nominal_steps 9", {}, (0, 7, 9)),
+        ("--budget.env_steps 0", {}, (0, 0, 1_000_000)),
+        ("--seed 4", {}, (0, 0, 1_000_000)),
     ):
         path.write_text(to_toml(updated(Config(), whole)))
-        budget = load([str(path), *named], told.append)[0].budget
-        assert (budget.generations, budget.env_steps, budget.nominal_steps) == limits
-    assert told == [
-        f"{path}: budget.nominal_steps = 1,000,000, the default's, counts no more beside another; name it to keep it"
-    ]
+        budget = load([str(path), *named.split()], told.append)[0].budget
+        assert of(budget, "generations", "env_steps", "nominal_steps") == limits
+    (line,) = told
+    assert line.startswith(
+        f"{path}: budget.nominal_steps = 1,000,000, the default's, counts no more"
+    )
     kept = config.changed(Config(), {"budget.env_steps": 7}, "")  # a Config is taken whole
     assert kept.budget == config.Budget(0, 7, 1_000_000)
 
 
 def test_slots_of_the_papers_population():
-    papers = load(["--esac.reading", "mended"])[0]
-    esac = papers.esac
-    assert (
-        config.slots(esac),
-        config.members(esac),
-        config.winners(esac),
-        config.child_slots(esac),
-    ) == (25, 50, 20, 10)
-    onesided = updated(papers, {"esac.sampling": "onesided"}).esac
-    assert (config.slots(onesided), config.members(onesided), config.child_slots(onesided)) == (
-        50,
-        50,
-        20,
-    )
-    repo = load(["--esac.reading", "repo"])[0].esac
-    assert (
-        config.slots(repo),
-        config.members(repo),
-        config.winners(repo),
-        config.child_slots(repo),
-    ) == (10, 20, 4, 0)
+    papers = loaded("--esac.reading mended")
+    assert counts(papers.esac) == (25, 50, 20, 10)
+    assert counts(updated(papers, {"esac.sampling": "onesided"}).esac) == (50, 50, 20, 20)
+    assert counts(loaded("--esac.reading repo").esac) == (10, 20, 4, 0)
 
 
 def test_command_line_goes_before_the_file_and_the_file_before_the_reading(tmp_path):
@@ -101,49 +85,33 @@ def test_command_line_goes_before_the_file_and_the_file_before_the_reading(tmp_p
     assert (c.esac.gate, c.esac.sampling, c.sac.value_network) == ("normal", "onesided", True)
 
 
-def test_another_reading_beside_a_whole_file_sets_what_that_file_has_of_the_first_one(tmp_path):
-    """A run's config.toml has every field: those that its own reading set give way, and what was set beside it stays."""
-    was = load(["--esac.reading", "mended", "--esac.winner_pull", "0.3", "--esac.sigma", "0.02"])[0]
-    (tmp_path / "config.toml").write_text(config.to_toml(was))
-    found = load([str(tmp_path / "config.toml"), "--esac.reading", "paper"])[0]
-    straight = load(
-        ["--esac.reading", "paper", "--esac.winner_pull", "0.3", "--esac.sigma", "0.02"]
-    )[0]
-    assert updated(found, {"run_dir": ""}) == updated(straight, {"run_dir": ""})
+def test_another_reading_takes_the_place_of_the_first_and_not_of_what_was_said():
+    said = "--esac.winner_pull 0.3 --esac.sigma 0.02"
+    was, straight = (loaded(f"--esac.reading {reading} {said}") for reading in ("mended", "paper"))
     assert config.changed(was, {"esac.reading": "paper"}, "") == straight
-    back = config.changed(straight, {"esac.reading": "recommended"}, "")
-    assert back == load(["--esac.winner_pull", "0.3", "--esac.sigma", "0.02"])[0]
-    assert config.changed(was, {"esac.reading": "mended", "seed": 3}, "") == updated(
-        was, {"seed": 3}
-    )
+    assert config.changed(straight, {"esac.reading": "recommended"}, "") == loaded(said)
+    same = config.changed(was, {"esac.reading": "mended", "seed": 3}, "")
+    assert same == updated(was, {"seed": 3})
 
 
 @pytest.mark.parametrize("reading", ["paper", "repo"])
 def test_the_halves_follow_another_reading_beside_a_whole_file(reading):
-    was, straight = (
-        load(["--algorithm", "es"])[0],
-        load(["--algorithm", "es", "--esac.reading", reading])[0],
-    )
+    was, straight = (loaded(f"--algorithm es {w}") for w in ("", f"--esac.reading {reading}"))
     assert was.es.sampling != straight.es.sampling
     assert config.changed(was, {"esac.reading": reading}, "") == straight
     assert config.changed(straight, {"esac.reading": "recommended"}, "") == was
-    told = []
-    found = config.joined(
-        dict(config.flatten(straight)), {"esac.reading": "mended"}, "", "", told.append, told.append
-    )
-    assert found.es == load(["--algorithm", "es", "--esac.reading", "mended"])[0].es
-    assert [line.startswith("es, which is half of ESAC, takes from [esac]: ") for line in told] == [
-        True
-    ]
+    told, whole = [], dict(config.flatten(straight))
+    found = config.joined(whole, {"esac.reading": "mended"}, "", "", told.append, told.append)
+    assert found.es == loaded("--algorithm es --esac.reading mended").es
+    (line,) = told
+    assert line.startswith("es, which is half of ESAC, takes from [esac]: ")
 
 
 def test_a_reading_that_a_config_only_has_the_name_of_is_refused():
-    with pytest.raises(
-        ConfigError,
-        match=r"esac.reading = paper: .* name it in the settings, \{'esac.reading': 'paper'\}",
-    ):
+    remedy = r"name it in the settings, \{'esac.reading': 'paper'\}"
+    with pytest.raises(ConfigError, match=rf"esac.reading = paper: .* {remedy}"):
         config.changed(updated(Config(), {"esac.reading": "paper"}), {}, "settings")
-    whole = load(["--esac.reading", "repo"])[0]
+    whole = loaded("--esac.reading repo")
     assert config.changed(whole, {}, "settings") == whole
     name = updated(Config(), {"esac.reading": "repo"})
     assert config.changed(name, {"esac.reading": "repo"}, "settings") == whole  # the remedy
@@ -162,13 +130,9 @@ def test_a_file_s_source_is_taken_away_by_an_empty_name(tmp_path):
         config.changed(Config(), {"start_from": ""}, "settings")
 
 
-def test_dashes_underscores_and_equals_signs_name_the_same_field():
-    for argv in (
-        ["--esac.population-size", "8"],
-        ["--esac.population_size", "8"],
-        ["--esac.population-size=8"],
-    ):
-        assert load(argv)[0].esac.population_size == 8
+@pytest.mark.parametrize("words", ["population-size 8", "population_size 8", "population-size=8"])
+def test_dashes_underscores_and_equals_signs_name_the_same_field(words):
+    assert loaded(f"--esac.{words}").esac.population_size == 8
 
 
 @pytest.mark.parametrize("shaping", get_args(get_type_hints(config.Evolution)["fitness_shaping"]))
@@ -176,98 +140,60 @@ def test_dashes_underscores_and_equals_signs_name_the_same_field():
     ("sampling", "n"), [("onesided", 1), ("onesided", 2), ("mirrored", 2), ("repo", 1)]
 )
 def test_the_smallest_populations_that_are_accepted_have_a_gradient(sampling, n, shaping):
-    es = config.ES(population_size=n, sampling=sampling, fitness_shaping=shaping)
-    returns = np.arange(1.0, config.members(es) + 1)
-    weights = evolution.slot_weights(
-        evolution.shaped(shaping, returns, returns), sampling != "onesided"
-    )
+    own = {"population_size": n, "sampling": sampling, "fitness_shaping": shaping}
+    returns = np.arange(1.0, config.members(config.ES(**own)) + 1)
+    shaped = evolution.shaped(shaping, returns, returns)
+    weights = evolution.slot_weights(shaped, sampling != "onesided")
+    values = {f"es.{name}": value for name, value in own.items()}
     try:
-        check(
-            updated(
-                Config(),
-                {"algorithm": "es", **{f"es.{name}": value for name, value in asdict(es).items()}},
-            )
-        )
+        check(updated(Config(), {"algorithm": "es", **values}))
         assert weights.any()
     except ConfigError:
         assert not weights.any()
 
 
 def test_only_switches_are_switched_and_texts_stay_as_they_are():
-    c, _ = load(
-        [
-            "--run-dir",
-            "true",
-            "--task.id=false",
-            "--esac.p_sac_annealed",
-            "false",
-            "--esac.sac-copy-noise=false",
-        ]
+    c = loaded(
+        "--run-dir true --task.id=false --esac.p_sac_annealed false --esac.sac-copy-noise=false"
     )
-    assert (c.run_dir, c.task.id, c.esac.p_sac_annealed, c.esac.sac_copy_noise) == (
-        "true",
-        "false",
-        False,
-        False,
-    )
+    assert (c.run_dir, c.task.id) == ("true", "false")
+    assert of(c.esac, "p_sac_annealed", "sac_copy_noise") == (False, False)
 
 
 def test_naming_a_budget_turns_the_default_budget_off(tmp_path):
-    assert load(["--budget.generations", "5"])[0].budget == config.Budget(5, 0, 0)
+    assert loaded("--budget.generations 5").budget == config.Budget(5, 0, 0)
     (tmp_path / "x.toml").write_text("[budget]\nenv_steps = 9\n")
     assert load([str(tmp_path / "x.toml")])[0].budget == config.Budget(0, 9, 0)
-    assert load(["--fresh"])[0].budget.nominal_steps == 10**6
+    assert loaded("--fresh").budget.nominal_steps == 10**6
 
 
 def test_the_resolved_configuration_survives_its_file(tmp_path):
-    c, _ = load(
-        [
-            "--task.id",
-            'a "quoted" \\ id',
-            "--esac.reading",
-            "repo",
-            "--sac.automatic_temperature",
-            "true",
-            "--esac.sigma",
-            "1e-3",
-        ]
-    )
+    others = "--esac.reading repo --sac.automatic_temperature true --esac.sigma 1e-3"
+    c, _ = load(["--task.id", 'a "quoted" \\ id', *others.split()])
     (tmp_path / "x.toml").write_text(to_toml(c))
     assert updated(Config(), read_toml(tmp_path / "x.toml")) == c
 
 
 def test_every_reading_sets_fields_that_exist_to_values_that_are_allowed():
     for preset in (*config.READINGS.values(), *config.ERL_READINGS.values(), config.ERL_ACTOR):
-        check(
-            updated(
-                Config(),
-                config.from_table(
-                    {k: list(v) if isinstance(v, tuple) else v for k, v in preset.items()}, "preset"
-                ),
-            )
-        )
+        check(updated(Config(), config.from_table(config.plain(preset), "preset")))
 
 
-def test_esac_is_by_default_what_came_out_best_and_the_other_readings_wait_and_pass_nothing_but_by_the_papers_operators():
+def test_readings_but_the_recommended_one_wait_and_pass_nothing_but_by_the_papers_operators():
     names = ("phase_timing", "p_sac_annealed", "replayed", "adoption", "adoption_wins")
-    found = {
-        reading: tuple(getattr(load(["--esac.reading", reading])[0].esac, name) for name in names)
-        for reading in config.READINGS
-    }
+    found = {each: of(loaded(f"--esac.reading {each}").esac, *names) for each in config.READINGS}
     ours, theirs = ("virtual", False, "better", "tested", 3), ("interval", True, "none", "off", 1)
     assert found == {"recommended": ours, "mended": theirs, "paper": theirs, "repo": theirs}
-    assert load([])[0] == load(["--esac.reading", "recommended"])[0]
-    mended = config.differences(load([])[0], load(["--esac.reading", "mended"])[0])
+    assert load([])[0] == loaded("--esac.reading recommended")
+    mended = config.differences(load([])[0], loaded("--esac.reading mended"))
     assert mended.keys() == {"esac.reading", *config.READINGS["mended"]}
 
 
 def test_erl_alone_explores_beyond_the_bounds_and_spares_no_elite_as_its_public_code_does():
-    repo = {name: load(["--algorithm", name, "--erl.reading", "repo"])[0].erl for name in FORMS}
-    found = {name: (erl.exploration_clip, erl.injection) for name, erl in repo.items()}
-    assert found == {
-        "erl": (False, "worst"),
-        **dict.fromkeys(("perl", "derl", "pderl"), (True, "worst_or_next")),
-    }
+    repo = {name: loaded(f"--algorithm {name} --erl.reading repo").erl for name in FORMS}
+    found = {name: of(erl, "exploration_clip", "injection") for name, erl in repo.items()}
+    others = dict.fromkeys(("perl", "derl", "pderl"), (True, "worst_or_next"))
+    assert found == {"erl": (False, "worst"), **others}
 
 
 def test_every_field_says_what_it_is():
@@ -294,20 +220,8 @@ NUMBERS = [
     for name in NAMES
     if get_args(config.hint(name))[:1] == (int,) or config.hint(name) in (int, float)
 ]
-OUTSIDE = (
-    0,
-    -1,
-    math.inf,
-    math.nan,
-    2**63,
-    1001,
-    1.5,
-    0.5,
-    "none of these",
-    {"a": None},
-    {"a": (1, 2)},
-    {"": 1},
-)
+OUTSIDE = (0, -1, math.inf, math.nan, 2**63, 1001, 1.5, 0.5)
+OUTSIDE += ("none of these", {"a": None}, {"a": (1, 2)}, {"": 1})
 
 
 def test_bounds_say_what_is_wrong_with_a_value():
