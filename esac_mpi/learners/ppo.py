@@ -340,20 +340,16 @@ class PPO(Learner):
         )
 
     def fitting(self, saved: Mapping[str, np.ndarray], before: Config) -> dict[str, np.ndarray]:
-        """Return what `load` takes of another run's PPO, but its episode and a spread that was set anew. Raises ValueError."""
-        own, was = self.arrays(), before.ppo
-        if was.reward_normalisation != self.options.reward_normalisation:
-            raise ValueError(
-                "its critic learnt from rewards on another scale, reward_normalisation"
-            )
-        found = base.fitted(
-            own, {**saved, **{name: own[name] for name in own if name.startswith("episode")}}
-        )
-        wide = 0 if self._argmax or self._categorical else self._model.policy.log_std.numel()
-        if wide and was.initial_std != self.options.initial_std:
-            for name in ("actor_values", "actor_moment1", "actor_moment2"):
-                found[name] = np.append(found[name][:-wide], own[name][-wide:])
-        return found
+        """Name what `load` takes of another run's PPO, but its episode. Raises ValueError.
+
+        A critic learnt from rewards on its run's scale; a spread that was set anew has to hold.
+        """
+        own = self.arrays()
+        for name in ("reward_normalisation", "initial_std"):
+            if getattr(before.ppo, name) != getattr(self.options, name):
+                raise ValueError(f"{name} was another")
+        episode = {name: own[name] for name in own if name.startswith("episode")}
+        return base.fitted(own, {**saved, **episode})
 
     def check_finite(self, losses: Mapping[str, float] | None = None) -> None:
         """Raise LearnerNotFinite unless the parameters and a phase's losses are finite."""
