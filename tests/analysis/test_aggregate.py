@@ -172,30 +172,20 @@ def test_probability_of_improvement_counts_ties_as_halves():
     assert aggregates.improvement([*ours, *theirs]) == 0.6875  # (1/2 + 0 + 1 + 0) / 4 and 1
     assert aggregates.improvement([*theirs, *ours]) == 0.3125
     assert aggregates.improvement([*ours, *ours]) == (0.5 + 0.5) / 2
-    assert (
-        aggregates.ahead([*ours, *theirs]) == 0.25
-    )  # (1.5 + 5) / 2 and (2 + 4) / 2; of three runs nothing is cut
+    # (1.5 + 5) / 2 and (2 + 4) / 2; of three runs nothing is cut
+    assert aggregates.ahead([*ours, *theirs]) == 0.25
 
 
 def test_draws_keep_the_tasks():
     tasks = [np.array([0.0, 2]), np.array([10.0, 10])]
-    assert estimate(tasks, aggregates.mean) == (
-        5.5,
-        5,
-        6,
-    )  # the first task's mean is 0, 1 or 2; never two of the second
+    # the first task's mean is 0, 1 or 2; never two of the second
+    assert estimate(tasks, aggregates.mean) == (5.5, 5, 6)
     assert estimate(tasks, aggregates.median) == (5.5, 5, 6)
     both = [*tasks, np.array([1.0, 1]), np.array([10.0, 10])]
-    assert estimate(both, aggregates.improvement) == (
-        0.5,
-        0.25,
-        0.75,
-    )  # 0, 1/2 or 1 on the first, 1/2 on the second
-    assert estimate(both, aggregates.ahead) == (
-        0.5,
-        -0.5,
-        0.5,
-    )  # of 0 2 10 10 it is 6, drawn 5, 6 or 6; theirs 5.5
+    # 0, 1/2 or 1 on the first, 1/2 on the second
+    assert estimate(both, aggregates.improvement) == (0.5, 0.25, 0.75)
+    # of 0 2 10 10 it is 6, drawn 5, 6 or 6; theirs 5.5
+    assert estimate(both, aggregates.ahead) == (0.5, -0.5, 0.5)
     seen = []
     stratified(tasks, lambda drawn: seen.append(drawn) or aggregates.mean(drawn), draws=50)
     for first, second in seen:

@@ -104,9 +104,8 @@ def test_the_picture_has_the_best_on_top_and_a_panel_a_task():
         "bold",
         "normal",
     ]
-    assert [line.get_xdata()[0] for line in whole.lines] == pytest.approx(
-        [0.75, 0.625, 0.1]
-    )  # SAC: 0.2 0.2 of 0 and -4 cut
+    # SAC: 0.2 0.2 of 0 and -4 cut
+    assert [line.get_xdata()[0] for line in whole.lines] == pytest.approx([0.75, 0.625, 0.1])
     assert [panel.get_title() for panel in tasks] == ["A-v0", "B-v0"]
     dots = [line.get_xdata().tolist() for line in tasks[1].lines if line.get_marker() == "o"]
     assert dots == [[1, 1], [0.25, 0.25], [0]]

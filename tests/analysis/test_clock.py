@@ -18,13 +18,11 @@ FREE = {"latency": 0.0, "bandwidth": np.inf, "barrier": 0.0}
 
 
 def test_list_schedule_gives_the_next_task_to_the_first_free_worker():
-    assert (
-        list_schedule([3, 1, 1, 1, 2], [0, 0]) == 5.0
-    )  # 3 + 2 and 1 + 1 + 1: a tie at 3, then the last task
+    # 3 + 2 and 1 + 1 + 1: a tie at 3, then the last task
+    assert list_schedule([3, 1, 1, 1, 2], [0, 0]) == 5.0
     assert list_schedule([3, 3], [0]) == 6.0
-    assert (
-        list_schedule([1, 1, 1], [0, 10]) == 3.0
-    )  # the second worker is busy until 10 and never needed
+    # the second worker is busy until 10 and never needed
+    assert list_schedule([1, 1, 1], [0, 10]) == 3.0
     assert list_schedule([1, 1, 1], [0, 1.5]) == 2.5
     assert list_schedule([], [0, 7]) == 0.0
 
@@ -66,21 +64,18 @@ def test_a_generation_of_es_is_members_exchange_update_and_evaluation_in_turn():
 
 def test_members_that_are_expected_to_last_longest_go_first():
     assert ends(2, whole((1.0, 1.0, 1.0, 3.0))) == [4.0]  # 1 1 | 1 3
-    assert ends(2, whole((1.0, 1.0, 1.0, 3.0), expected=np.array([1, 1, 1, 9.0]))) == [
-        3.0
-    ]  # 3 | 1 1 1
+    # 3 | 1 1 1
+    assert ends(2, whole((1.0, 1.0, 1.0, 3.0), expected=np.array([1, 1, 1, 9.0]))) == [3.0]
     assert ends(2, whole((3.0, 1.0, 1.0, 1.0), expected=np.array([1, 9, 9, 9.0]))) == [4.0]
 
 
 def test_rank_0_writes_while_others_evaluate():
-    assert ends(2, whole((1.0, 1.0, 1.0), record=1.5)) == [
-        2.5
-    ]  # rank 0: writes, then the third; rank 1: two
+    # rank 0: writes, then the third; rank 1: two
+    assert ends(2, whole((1.0, 1.0, 1.0), record=1.5)) == [2.5]
     assert ends(2, whole((1.0, 1.0), record=4.0)) == [4.0]
     assert ends(1, whole((1.0, 1.0), record=4.0)) == [6.0]
-    assert ends(9, Generation(record=4.0, phase=2.0, evaluation=np.ones(9))) == [
-        7.0
-    ]  # nobody else has work
+    # nobody else has work
+    assert ends(9, Generation(record=4.0, phase=2.0, evaluation=np.ones(9))) == [7.0]
 
 
 def test_all_wait_for_a_phase_without_a_lag():
@@ -97,39 +92,25 @@ LAGGED = [
 
 
 def test_a_phase_runs_beside_and_is_waited_for_where_it_is_due():
-    assert ends(3, *LAGGED) == [
-        2,
-        4,
-        7,
-        9,
-    ]  # 2 s on all three; two ranks take 2 s, twice; 1 s of 5 is left; all three again
+    # 2 s on all three; two ranks take 2 s, twice; 1 s of 5 is left; all three again
+    assert ends(3, *LAGGED) == [2, 4, 7, 9]
     assert ends(1, *LAGGED) == [4, 8, 17, 21]  # one rank has both to do
     assert ends(5, *LAGGED) == [1, 2, 6, 7]  # 3 s are left
-    assert ends(3, *LAGGED, cores=1) == [
-        2,
-        4,
-        7,
-        9,
-    ]  # three nodes: that of rank 0 is dealt none while it learns
+    # three nodes: that of rank 0 is dealt none while it learns
+    assert ends(3, *LAGGED, cores=1) == [2, 4, 7, 9]
 
 
 def test_a_phase_does_not_get_on_while_rank_0_writes_or_updates_but_does_in_an_evaluation():
     writing = [LAGGED[0], whole((1.0,) * 4, record=0.5, serial=0.25, update=0.25), *LAGGED[2:]]
     assert ends(3, *writing) == [2, 4.5, 8, 10]  # 1.5 s of 5 in the second generation
     evaluated = [whole((1.0,) * 4, begun=5.0, evaluation=np.ones(4)), *LAGGED[1:]]
-    assert ends(3, *evaluated) == [
-        4,
-        6,
-        8,
-        10,
-    ]  # two ranks take 2 s for the episodes: all 5 s are over when it is due
+    # two ranks take 2 s for the episodes: all 5 s are over when it is due
+    assert ends(3, *evaluated) == [4, 6, 8, 10]
 
 
 def test_a_rank_whose_phase_has_ended_takes_members_that_are_left():
-    assert ends(2, whole((1.0,) * 4, begun=2.0), whole((1.0,) * 4)) == [
-        2,
-        5,
-    ]  # rank 1: three of them; rank 0: one from 2 s on
+    # rank 1: three of them; rank 0: one from 2 s on
+    assert ends(2, whole((1.0,) * 4, begun=2.0), whole((1.0,) * 4)) == [2, 5]
 
 
 def test_a_critic_has_its_lessons_beside_members_and_others_learn_from_them_or_not():
@@ -139,16 +120,13 @@ def test_a_critic_has_its_lessons_beside_members_and_others_learn_from_them_or_n
     assert ends(2, serial) == [7.0]  # rank 1 plays two and waits until 5; one each
     assert ends(2, beside) == [6.0]  # rank 1 plays two and trains two, while rank 0 teaches
     assert ends(3, serial, serial) == [7.0, 14.0]
-    assert ends(3, beside, beside) == [
-        5.0,
-        10.0,
-    ]  # 1 and 2 s on two ranks, then the rest of the lesson
+    # 1 and 2 s on two ranks, then the rest of the lesson
+    assert ends(3, beside, beside) == [5.0, 10.0]
 
 
 def at(run, ranks, rate=0.0):
-    return [
-        round(float(t), 2) for t in computed(run, Machine(ranks, rate))
-    ]  # what a barrier costs is below that
+    # what a barrier costs is below that
+    return [round(float(t), 2) for t in computed(run, Machine(ranks, rate))]
 
 
 def test_a_run_without_a_lag_on_other_ranks(tmp_path):
@@ -171,11 +149,8 @@ def test_a_run_with_phases_beside_on_other_ranks_and_with_another_learner(tmp_pa
     # three ranks: 2 s of members, 0.5 of the rest; the phase begins beside the evaluation, for which two ranks take 0.5 s:
     # of its 5 s so much are over; then 2 s less 0.1 of writing, 0.5, and 1.9 again: of its 5 s 0.2 are left when it is due
     assert at(run, 3) == [3.0, 6.0, 9.2]
-    assert at(run, 3, 150.0) == [
-        3.0,
-        6.0,
-        9.0,
-    ]  # 2 s of playing and 2 s of updates are over in time
+    # 2 s of playing and 2 s of updates are over in time
+    assert at(run, 3, 150.0) == [3.0, 6.0, 9.0]
 
 
 def test_trial_episodes_are_dealt_like_members(tmp_path):
@@ -185,11 +160,8 @@ def test_trial_episodes_are_dealt_like_members(tmp_path):
     assert (
         at(run, 1) == [5.6, 12.2, 22.8] == np.round(run.columns["timing/wall_seconds"], 2).tolist()
     )
-    assert at(run, 2) == [
-        3.1,
-        6.7,
-        14.8,
-    ]  # as without them, and 0.5 s more in the second generation
+    # as without them, and 0.5 s more in the second generation
+    assert at(run, 2) == [3.1, 6.7, 14.8]
 
 
 def test_a_member_that_played_nothing_costs_nothing(tmp_path):
@@ -199,15 +171,11 @@ def test_a_member_that_played_nothing_costs_nothing(tmp_path):
         *ROWS[:1],
     ]
     run = run_of(tmp_path / "run", rows)
-    assert at(run, 1) == [
-        3.6,
-        5.2,
-        10.8,
-    ]  # 2, 0 and 4 s of playing; 1.6 of all else, of it 1 of evaluation
+    # 2, 0 and 4 s of playing; 1.6 of all else, of it 1 of evaluation
+    assert at(run, 1) == [3.6, 5.2, 10.8]
     assert at(run, 2) == [2.1, 3.2, 6.3]
-    run = run_of(
-        tmp_path / "more", rows, beside=0.4
-    )  # who played has it, and where nobody did it is lost on no clock
+    # who played has it, and where nobody did it is lost on no clock
+    run = run_of(tmp_path / "more", rows, beside=0.4)
     assert (
         at(run, 1) == [4.0, 6.0, 12.0] == np.round(run.columns["timing/wall_seconds"], 2).tolist()
     )
@@ -219,10 +187,8 @@ def test_children_are_made_beside_the_learner_on_other_ranks(tmp_path):
     # two ranks: rank 0 writes, then two episodes each; 0.4 s of plan and rest; rank 1 makes both children, while rank 0 learns
     # for 3 s and waits; of the update's five parts three
     assert at(run, 2) == [6.8, 13.6]  # 2.1 + 0.4 + 4 + 0.3
-    assert at(run, 3) == [
-        5.6,
-        11.2,
-    ]  # 2 + 0.4 + 2 of children and the 1 s that is left of the phase + 0.2
+    # 2 + 0.4 + 2 of children and the 1 s that is left of the phase + 0.2
+    assert at(run, 3) == [5.6, 11.2]
     assert at(run, 3, 50.0) == [7.6, 15.2]  # the phase 5 s
     assert at(run, 3, np.inf) == [4.6, 9.2]  # 1 s, over before the children are there
     assert at(run, 2, np.inf) == [5.8, 11.6]  # rank 0 takes the second child after 1 s

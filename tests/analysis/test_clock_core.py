@@ -17,9 +17,8 @@ def test_a_core_that_was_twice_as_slow_has_the_same_clock(tmp_path):
     quick, slow = run_of(tmp_path / "a", ROWS), run_of(tmp_path / "b", ROWS, core=2.0, slow=1.5)
     for ranks in (1, 3):
         own = computed(quick, Machine(ranks))
-        np.testing.assert_allclose(
-            computed(slow, Machine(ranks)), 2 * own, rtol=1e-3
-        )  # messages are no slower
+        # messages are no slower
+        np.testing.assert_allclose(computed(slow, Machine(ranks)), 2 * own, rtol=1e-3)
         np.testing.assert_allclose(computed(quick, Machine(ranks, core=OWN)), own)
         np.testing.assert_allclose(computed(slow, Machine(ranks, core=OWN)), own)
 

@@ -43,32 +43,25 @@ def test_workers_on_ranks_of_their_own_go_as_the_virtual_clock_does():
     times, clock = ended(
         3, {0: [(3000, 3.0), (1000, 1.0)], 1: [(2000, 2.0)]}, Section(2), Section(2)
     )
-    assert times == [
-        3.0,
-        4.0,
-    ]  # ends at 2 and 3, then both at 4; at a tie worker 0 is first, and waited for a step longer
+    # ends at 2 and 3, then both at 4; at a tie worker 0 is first, and waited for a step longer
+    assert times == [3.0, 4.0]
     assert clock.busy.round(2).tolist() == [0.0, 4.0, 4.0]  # rank 0 has nothing to do but to decide
 
 
 def test_a_result_waits_for_what_may_end_before_it_and_in_the_order_of_arrival_does_not():
     slow = {0: [(10, 1.0)], 1: [(5, 4.0)]}  # worker 0 is ahead of its virtual time
-    assert ended(3, slow, Section(1), Section(2))[0] == [
-        4.0,
-        8.0,
-    ]  # that of worker 0 waits from 1 to 8: two of worker 1 are first
+    # that of worker 0 waits from 1 to 8: two of worker 1 are first
+    assert ended(3, slow, Section(1), Section(2))[0] == [4.0, 8.0]
     assert ended(3, slow, Section(1), Section(2), arrival=True)[0] == [1.0, 3.0]
 
 
 def test_what_updates_last_is_known_when_they_begin():
     slow = {0: [(10, 1.0)], 1: [(5, 1.0, 30, 9.0)]}  # worker 1 updates for 9 s, and is at 30 then
-    assert ended(3, slow, Section(3), Section(1))[0] == [
-        3.0,
-        10.0,
-    ]  # results at 10, 20 and 30 go before 35, that at 40 does not
+    # results at 10, 20 and 30 go before 35, that at 40 does not
+    assert ended(3, slow, Section(3), Section(1))[0] == [3.0, 10.0]
     teaching = {0: [(10, 10.0)], CRITIC: [(0, 3.0, 30, 3.0), (1, 1.0)]}
-    assert ended(1, teaching, Section(2))[0] == [
-        20.0
-    ]  # who can end at 30 at the earliest is left for later
+    # who can end at 30 at the earliest is left for later
+    assert ended(1, teaching, Section(2))[0] == [20.0]
 
 
 def test_one_rank_does_all_in_turn_and_two_are_dealt_what_is_not_begun():
@@ -82,32 +75,23 @@ def test_one_rank_does_all_in_turn_and_two_are_dealt_what_is_not_begun():
 def test_rank_0_goes_on_with_that_of_its_tasks_which_is_behind():
     both = {0: [(10, 10.0)], 1: [(10, 10.0)], CRITIC: [(10, 10.0), (100, 10.0)]}
     times, clock = ended(2, both, Section(2))
-    assert times == [
-        20.0
-    ]  # rank 1 has worker 0's at 10 s, and waits for the other two, which share rank 0
+    # rank 1 has worker 0's at 10 s, and waits for the other two, which share rank 0
+    assert times == [20.0]
     assert clock.busy.tolist() == [20.0, 10.0]
-    behind = {
-        0: [(10, 10.0)],
-        CRITIC: [(30, 3.0)],
-    }  # gets on ten times as fast: both are at 10 after 11 s
+    # gets on ten times as fast: both are at 10 after 11 s
+    behind = {0: [(10, 10.0)], CRITIC: [(30, 3.0)]}
     assert ended(1, behind, Section(1))[0] == [11.0]
 
 
 def test_rank_0_decides_and_writes_while_others_go_on():
     tasks = {0: [(2, 2.0)], 1: [(2, 2.0)]}
-    assert ended(3, tasks, Section(2, lead=0.5), Section(2, lead=0.5))[0] == [
-        3.0,
-        6.0,
-    ]  # both come at 2 s, 1 s of decisions
-    assert ended(3, tasks, Section(2), Section(2, record=3.0))[0] == [
-        2.0,
-        7.0,
-    ]  # it gives nothing out until it has written
+    # both come at 2 s, 1 s of decisions
+    assert ended(3, tasks, Section(2, lead=0.5), Section(2, lead=0.5))[0] == [3.0, 6.0]
+    # it gives nothing out until it has written
+    assert ended(3, tasks, Section(2), Section(2, record=3.0))[0] == [2.0, 7.0]
     uneven = {0: [(3, 3.0)], 1: [(2, 2.0)]}
-    assert ended(3, uneven, Section(1), Section(1, record=3.0), arrival=True)[0] == [
-        2.0,
-        5.0,
-    ]  # at 3, but rank 0 writes until 5
+    # at 3, but rank 0 writes until 5
+    assert ended(3, uneven, Section(1), Section(1, record=3.0), arrival=True)[0] == [2.0, 5.0]
     assert ended(3, tasks, Section(2, serial=0.25, evaluation=np.ones(4)), Section(2))[0] == [
         4.25,
         6.25,

@@ -17,9 +17,8 @@ from esac_mpi.analysis.results.traces import on_machine
 
 plot, results, table = map(command, ("plot", "results", "table"))
 PHASE = (5.0, 3.0, 300)  # [s], of it updates, and their number
-ROWS = [
-    (FOUR, True, PHASE, (0.5, 0.5))
-] * 3  # 4 s of members, 5 of learning, 1 of evaluation, 0.6 of other things
+# 4 s of members, 5 of learning, 1 of evaluation, 0.6 of other things
+ROWS = [(FOUR, True, PHASE, (0.5, 0.5))] * 3
 
 
 def test_a_picture_against_the_clock_of_a_machine_says_that_it_is_computed(tmp_path, capsys):
@@ -61,9 +60,8 @@ def test_a_table_at_equal_computed_time(tmp_path, capsys):
     assert four.endswith("| HalfCheetah-v5 | 2.00 (2.00, n=1) |\n")
     assert "at 15 s of wall time, computed for 4 ranks. Mean" in four
     assert "| 1.00 (1.00, n=1) |" in told("9", "--ranks", "4")
-    assert "| 2.00 (2.00, n=1) |" in told(
-        "9", "--ranks", "4", "--updates-per-second", "1000"
-    )  # 4.4 s
+    # 4.4 s
+    assert "| 2.00 (2.00, n=1) |" in told("9", "--ranks", "4", "--updates-per-second", "1000")
     assert table.main([*at[:3], "--ranks", "4"]) == 2
     assert table.main([*at, "40", "--ranks", "4"]) == 2  # it is not that far
 
@@ -94,9 +92,8 @@ def test_scaling_to_ranks_that_nobody_ran_on(tmp_path, capsys):
 def test_efficiency_of_computed_times_is_by_the_computed_one(tmp_path):
     """A core that the run had for half of the time: measured 2 x 9.6 s, computed 9.6 on one rank and 7.6 on two."""
     found = times.times_of([run_of(tmp_path / "a", ROWS, slow=2.0)], 10, [2])["ESAC", 4]
-    assert [points[0].seconds for points in found.values()] == pytest.approx(
-        [19.2, 7.6], rel=1e-4
-    )  # with 0.1 ms of the exchange
+    # with 0.1 ms of the exchange
+    assert [points[0].seconds for points in found.values()] == pytest.approx([19.2, 7.6], rel=1e-4)
     assert times.efficiency(found) == pytest.approx({1: 1.0, 2: 9.6 / 2 / 7.6}, rel=1e-4)
 
 

@@ -37,11 +37,8 @@ def test_rows_of_a_run(tmp_path):
         gradient_updates=10, training_episodes=4, training_return=7.5, fitness_mean=7.5, return_theta_es=10.0, return_learner=5.0,
         complete=False, settings=first.settings,
     )  # fmt: skip
-    assert (second.return_theta_es, second.return_learner, second.better) == (
-        None,
-        None,
-        None,
-    )  # not evaluated then
+    # not evaluated then
+    assert (second.return_theta_es, second.return_learner, second.better) == (None, None, None)
     assert (second.training_episodes, second.fitness_mean) == (4, 7.5)  # all members unstable
     assert (
         third.env_steps,

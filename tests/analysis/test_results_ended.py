@@ -49,9 +49,8 @@ def test_the_oldest_figure_is_told_where_it_is_old(tmp_path, capsys):
     assert "The oldest" not in page(capsys, path, "--seconds", "44.5")
     labels = traces.sections(study())["A-v0"]
     assert traces.oldest(labels["ESAC"], "wall_seconds", 25, "better") == 5
-    assert (
-        traces.oldest(labels["ESAC"], "wall_seconds", 30.5, "better") == 10.5
-    )  # seed 1 has one at 20, the next at 31
+    # seed 1 has one at 20, the next at 31
+    assert traces.oldest(labels["ESAC"], "wall_seconds", 30.5, "better") == 10.5
     assert traces.oldest(labels["ESAC"], "wall_seconds", 100, "better") == 0  # their ends
     assert traces.oldest(labels["ESAC"], "wall_seconds", 5, "better") == 0  # none then
 
@@ -75,10 +74,7 @@ def test_experiments_of_other_settings_are_no_seeds_of_one_variant():
 
 @pytest.mark.parametrize(
     ("old", "new", "said"),
-    [
-        (",A-v0,", ",,", "line 2: task is ''"),
-        (",SAC,", ",,", "line 2: variant is ''"),
-    ],
+    [(",A-v0,", ",,", "line 2: task is ''"), (",SAC,", ",,", "line 2: variant is ''")],
 )
 def test_an_empty_name_is_a_damaged_file(tmp_path, old, new, said):
     path = tmp_path / "r.csv"

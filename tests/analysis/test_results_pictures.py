@@ -40,9 +40,8 @@ def test_curves_over_what_all_seeds_have(capsys, options, x, ends):
         for name, line in found.items()
     }
     assert seen == {name: pytest.approx(numbers) for name, numbers in ends.items()}
-    assert ("SAC, seed 0" in capsys.readouterr().err) == (
-        options.get("policy") == "theta_es"
-    )  # it has none: named
+    # it has none: named
+    assert ("SAC, seed 0" in capsys.readouterr().err) == (options.get("policy") == "theta_es")
 
 
 @pytest.mark.parametrize(
@@ -60,9 +59,8 @@ def test_the_last_return_of_each_variant_the_best_first(policy, lines):
     )
     assert [set(line.get_ydata()) for line in points] == [{n} for n in range(len(lines))]
     spans = [bar.lines[2][0].get_segments()[0][:, 0].tolist() for bar in axes.containers]
-    assert spans == [
-        [seeds[0], seeds[1]] for seeds in lines.values()
-    ]  # of two seeds: from one to the other
+    # of two seeds: from one to the other
+    assert spans == [[seeds[0], seeds[1]] for seeds in lines.values()]
     assert [line.get_color() for line in points] == [COLOURS[name.lower()] for name in lines]
 
 
@@ -112,11 +110,8 @@ def test_sensitivity_at_the_end_against_the_value():
     lines = {container.get_label(): container[0] for container in axes.containers}
     assert list(lines) == ["A-v0, 2 seeds a point", "B-v0, 2 seeds a point"]
     assert lines["A-v0, 2 seeds a point"].get_xdata().tolist() == [1e-6, 0.01, 1]
-    assert lines["A-v0, 2 seeds a point"].get_ydata().tolist() == [
-        1,
-        2,
-        3,
-    ]  # fitness_mean: returns 1 3, 2 4, 3 5, less 1
+    # fitness_mean: returns 1 3, 2 4, 3 5, less 1
+    assert lines["A-v0, 2 seeds a point"].get_ydata().tolist() == [1, 2, 3]
     assert lines["B-v0, 2 seeds a point"].get_ydata().tolist() == [10, 20, 30]
     (normalised,) = swept(sweep() + sweep("B-v0", 10), normalise=True, measure="return").axes
     assert [c[0].get_ydata().tolist() for c in normalised.containers] == [

@@ -28,10 +28,8 @@ es.sigma = 0.3
 """
     )
     first, second, *_ = planned(tmp_path / "toy.toml", text)
-    assert (first.config.es.sigma, first.config.es.lr_es) == (
-        0.05,
-        0.05,
-    )  # the task's file; the variant before its budget's task
+    # the task's file; the variant before its budget's task
+    assert (first.config.es.sigma, first.config.es.lr_es) == (0.05, 0.05)
     assert (second.config.es.sigma, second.config.es.lr_es) == (0.3, 0.02)
     assert first.config.policy.hidden == (16,)  # not [settings]'s
     assert first.config.policy.activation == "tanh"  # the file's

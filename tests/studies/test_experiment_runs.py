@@ -191,9 +191,8 @@ def test_how_a_run_ended(tmp_path, status, over, interrupted, code, how):
     if status:
         finished(one.run_dir, one.config, status=status)
         told = json.loads((one.run_dir / "status.json").read_text())
-        (one.run_dir / "status.json").write_text(
-            json.dumps({**told, "pid": 1})
-        )  # another process's, which has ended
+        # another process's, which has ended
+        (one.run_dir / "status.json").write_text(json.dumps({**told, "pid": 1}))
     going = running.Going(
         one, Namespace(returncode=code), 0.0, None, over=over, interrupted=interrupted
     )
@@ -311,9 +310,8 @@ def test_the_rows_of_a_run_that_is_done_are_made_once(tmp_path, monkeypatch):
     assert len(list((one.run_dir.parent / "rows").iterdir())) == 1
     products.keep(replace(toy, points=60), one, "smoke")
     assert len(made) == 2
-    os.utime(
-        one.run_dir / "metrics.h5", (1e9, 1e9)
-    )  # it went on elsewhere, before these rows were made
+    # it went on elsewhere, before these rows were made
+    os.utime(one.run_dir / "metrics.h5", (1e9, 1e9))
     products.keep(toy, one, "smoke")
     assert len(made) == 3
     assert len(list((one.run_dir.parent / "rows").iterdir())) == 1  # those that were are gone

@@ -209,12 +209,10 @@ def test_shared_memory_needed_is_what_a_run_allocates(world):
     set_up.make_state(Params(chosen, layout, env.horizon, noise), world)
     sums = 8  # the table's own sums over blocks, one float64
     assert memory.needed(chosen, env, 1) - 2**20 == sum(sizes) - sums
-    boards = (
-        2 * 8 * ((50 * 5 + 5) + (20 * 3 + 5) + (10 * 3 + 5))
-    )  # members, evaluation, confirmation; five of each rank; twice
-    assert (
-        memory.needed(chosen, env, 1) - 2**20 == 4 * (1000 + (4 + 10) * layout.d) + boards
-    )  # two thetas, moments, ten children
+    # members, evaluation, confirmation; five of each rank; twice
+    boards = 2 * 8 * ((50 * 5 + 5) + (20 * 3 + 5) + (10 * 3 + 5))
+    # two thetas, moments, ten children
+    assert memory.needed(chosen, env, 1) - 2**20 == 4 * (1000 + (4 + 10) * layout.d) + boards
 
 
 def test_what_no_machine_has_is_told_in_a_line():
@@ -232,9 +230,8 @@ def test_what_no_machine_has_is_told_in_a_line():
 def test_the_boards_of_transitions_that_travel_are_counted():
     env = make("CyclicMDP-v0", 40)
     o, a = env.observation_size, env.action_size
-    packed = (
-        1 + 40 * (2 * o + a + 2) // 2
-    )  # float64 that hold a count and 40 transitions of float32
+    # float64 that hold a count and 40 transitions of float32
+    packed = 1 + 40 * (2 * o + a + 2) // 2
     for name in ("td3", "ddpg"):
         root = settings(algorithm=name)
         ranks = config.updated(root, {f"{name}.episodes_on": "ranks"})
@@ -253,9 +250,8 @@ def test_the_boards_of_trials_and_the_members_that_a_phase_beside_plays_again_ar
     assert more(esac__adoption="tested", esac__adoption_episodes=4) == 2 * 8 * (
         (50 + 2 * 4) * 5 + 3 * 5
     )
-    assert (
-        more(esac__replayed="winners") == 0
-    )  # their parents are there when all wait for the phase
+    # their parents are there when all wait for the phase
+    assert more(esac__replayed="winners") == 0
     for beside in ({"esac__learner_lag": 2}, {"esac__phase_timing": "virtual"}):
         assert more(esac__replayed="winners", esac__replayed_members=3, **beside) == 3 * d * 4
         assert more(esac__replayed="sample", esac__replayed_members=60, **beside) == 50 * d * 4
@@ -435,9 +431,8 @@ def test_threads_that_the_learner_could_have_are_told_for_a_new_run_alone():
         "2 core(s) have no rank, a new run could use them: --learner.threads 3"
     )
     assert "a new run" not in learner.library(cpu, [0, 1], 2).found
-    small = config.updated(
-        cpu, {"policy.hidden": (64, 64)}
-    )  # two threads were eight times slower there
+    # two threads were eight times slower there
+    small = config.updated(cpu, {"policy.hidden": (64, 64)})
     assert "a new run" not in learner.library(small, [0, 1, 2, 3], 2).found
     assert (
         "a new run"

@@ -116,9 +116,8 @@ def test_the_check_says_what_a_start_then_does_and_leaves_all_as_it_was(
     there = snapshot(place.parent)
     checked, text = said(line, capfd)
     assert re.match(found.format(path=re.escape(str(place))), text), text
-    old = {
-        name: entry for name, entry in there.items() if name != str(place)
-    }  # the directory's time: it was tried
+    # the directory's time: it was tried
+    old = {name: entry for name, entry in there.items() if name != str(place)}
     assert {
         name: entry for name, entry in snapshot(place.parent).items() if name != str(place)
     } == old
@@ -126,13 +125,8 @@ def test_the_check_says_what_a_start_then_does_and_leaves_all_as_it_was(
 
 
 def test_a_task_whose_model_changes_at_every_reset_is_the_same_task(place, capfd):
-    line = [
-        *TINY_ES,
-        "--task.id",
-        "dm_control/fish-swim-v0",
-        "--run-dir",
-        str(place),
-    ]  # its target is drawn
+    # its target is drawn
+    line = [*TINY_ES, "--task.id", "dm_control/fish-swim-v0", "--run-dir", str(place)]
     assert started(*line) == 0
     code, text = said([*line, *FURTHER], capfd)
     assert code == 0
@@ -148,10 +142,7 @@ def test_a_run_in_use_is_refused_and_goes_on(place, capfd):
         code,
         f"in use by another run: host {(place / 'run.lock').read_text().split()[0]}, pid {process.pid}"
         in text,
-    ) == (
-        2,
-        True,
-    )
+    ) == (2, True)
     assert started(*line) == 2  # it still holds its lock
     process.kill()
     process.wait()

@@ -44,15 +44,13 @@ def test_es_is_members_update_and_evaluation_in_turn():
     )
     measured = Pieces(np.ones(1), np.array([100]), 100, slot=0.1)
     found = taken(es, 2, measured)
-    assert found.seconds == pytest.approx(
-        2 * (2.2 + 4.2)
-    )  # four members on two ranks, two slots; three episodes
+    # four members on two ranks, two slots; three episodes
+    assert found.seconds == pytest.approx(2 * (2.2 + 4.2))
     assert found.generation == pytest.approx(3.2)
     assert found.idle == pytest.approx(1 - (4 * 4.2 + 2 * 3) / (2 * 12.8))
     assert found.core_hours == pytest.approx(2 * 12.8 / 3600)
-    nominal = config.updated(
-        es, {"budget.generations": 0, "budget.nominal_steps": 301}
-    )  # a horizon each: it ends in the fourth
+    # a horizon each: it ends in the fourth
+    nominal = config.updated(es, {"budget.generations": 0, "budget.nominal_steps": 301})
     assert taken(nominal, 2, measured).seconds == pytest.approx(12.8)
     steps = config.updated(es, {"budget.generations": 0, "budget.env_steps": 1100})  # 400 and 700
     assert taken(steps, 2, measured).seconds == pytest.approx(6.4)
@@ -89,9 +87,8 @@ def test_all_wait_for_a_phase_or_it_runs_beside():
     assert taken(esac, 4).seconds == pytest.approx(10)  # 1, 1 + 3 s of phase, 1, 4
     assert taken(esac, 1).seconds == pytest.approx(22)
     lagged = config.updated(esac, {"esac.learner_lag": 2})
-    assert taken(lagged, 4).seconds == pytest.approx(
-        6
-    )  # 1, 1, then 2 on three ranks, twice: the phase is over
+    # 1, 1, then 2 on three ranks, twice: the phase is over
+    assert taken(lagged, 4).seconds == pytest.approx(6)
     assert taken(lagged, 1).seconds == pytest.approx(19)  # the second phase is not waited for
     none = config.updated(esac, {"esac.sac_phases": False})
     assert taken(none, 4).seconds == pytest.approx(4)
@@ -102,9 +99,8 @@ def test_episodes_that_a_phase_plays_again_are_steps_of_the_budget():
     esac = settings(**PHASES, esac__replayed="winners", esac__replayed_members=2)
     assert [steps for _, steps, _ in islice(generations(esac, PIECES), 4)] == [400, 700, 400, 700]
     budget = config.updated(esac, {"budget.generations": 0, "budget.env_steps": 1100})
-    assert taken(budget, 4).seconds == pytest.approx(
-        1 + 6
-    )  # a phase of 2 s of episodes, 1 s of its own, 2 s of updates
+    # a phase of 2 s of episodes, 1 s of its own, 2 s of updates
+    assert taken(budget, 4).seconds == pytest.approx(1 + 6)
 
 
 def test_episodes_before_an_adoption_are_played_beside_the_members_after_each_phase():
@@ -124,9 +120,8 @@ def test_episodes_before_an_adoption_are_played_beside_the_members_after_each_ph
         "esac.workers": 2,
         "esac.update_cost": 1.0,
     }
-    made = generations(
-        config.updated(esac, virtual), PIECES
-    )  # 200 virtual steps, 400 with them, and a phase 400
+    # 200 virtual steps, 400 with them, and a phase 400
+    made = generations(config.updated(esac, virtual), PIECES)
     parts = [(one.members.size, one.begun, one.merges) for one, _, _ in islice(made, 5)]
     assert parts == [
         (4, 6.0, False),
@@ -165,13 +160,11 @@ def test_a_virtual_clock_that_fits_is_found_by_hand_and_said_where_a_run_is_far_
     virtual = {"esac.phase_timing": "virtual", "esac.sac_min_steps": 200, "evaluation.every": 10**9}
     chosen = config.updated(settings(**PHASES), virtual)
     on = Cluster(3, 64, **FREE)
-    fits = schedule.fitting(
-        chosen, PIECES, on
-    )  # a phase of 200 steps of 10 ms and 200 updates of 20 ms is 600 such steps
+    # a phase of 200 steps of 10 ms and 200 updates of 20 ms is 600 such steps
+    fits = schedule.fitting(chosen, PIECES, on)
     assert fits == schedule.Schedule(workers=2, update_cost=2.0)
-    slow = Pieces(
-        **{**vars(PIECES), "slot": 0.5}
-    )  # the update from two slots is 1 s more, which makes a step 15 ms
+    # the update from two slots is 1 s more, which makes a step 15 ms
+    slow = Pieces(**{**vars(PIECES), "slot": 0.5})
     assert schedule.fitting(chosen, slow, on).update_cost == pytest.approx((6 / 0.015 - 200) / 200)
     there = config.updated(chosen, fits.settings())
     assert [one.merges for one, _, _ in islice(generations(there, PIECES), 5)] == [
@@ -247,10 +240,8 @@ def test_learners_alone_and_distributions_by_hand(changes, seconds):
 
 def test_a_start_on_other_ranks_than_phases_are_timed_for_says_so():
     seven = config.updated(Config(), {"esac.workers": 7})
-    assert [schedule.remark_at_start(seven, ranks) for ranks in (1, 8)] == [
-        "",
-        "",
-    ]  # on one nothing is beside
+    # on one nothing is beside
+    assert [schedule.remark_at_start(seven, ranks) for ranks in (1, 8)] == ["", ""]
     told = schedule.remark_at_start(seven, 3)
     assert told.startswith("phases are timed for 7 rank(s) beside the learner's, here are 2; ")
     again, fresh = config.load(told[told.index("--") :].split())
@@ -285,16 +276,14 @@ def test_what_helps_most_comes_first_and_fewer_ranks_are_told():
 
 
 def test_the_default_task_on_64_ranks_waits_for_a_learner_on_one_core():
-    measured = Pieces(
-        np.array([0.06]), np.array([1000]), 1000, playing=1e-4, updating=0.01
-    )  # as on the cores of 2025
+    # as on the cores of 2025
+    measured = Pieces(np.array([0.06]), np.array([1000]), 1000, playing=1e-4, updating=0.01)
     # a generation is 50,000 / 7 steps of the clock, a phase 1,000 and 2,000 again and 1,000 updates of 30 each: five generations
     timed = config.updated(
         Config(), {"esac.population_size": 50, "esac.workers": 7, "esac.update_cost": 30.0}
     )
-    assert taken(timed, 64, measured).seconds == pytest.approx(
-        199 * (10.1 + 2 * 0.06) + 6 * 0.06
-    )  # all else is beside it
+    # all else is beside it
+    assert taken(timed, 64, measured).seconds == pytest.approx(199 * (10.1 + 2 * 0.06) + 6 * 0.06)
     remedy = cost.line(timed, measured, 64, 64, np.inf).remedy
     assert remedy.startswith(
         "all 64 ranks wait for the learner 97% of the time; phases are timed for 7 worker(s) and updates of 30"
@@ -305,9 +294,8 @@ def test_the_default_task_on_64_ranks_waits_for_a_learner_on_one_core():
     )
     waiting = settings()
     phases = sum(esac_phase.gate_opens(waiting, k) for k in range(5, 1001, 5))
-    assert taken(waiting, 64, measured).seconds == pytest.approx(
-        phases * 50.5 + 1100 * 0.06
-    )  # 5,000 steps, 100 evaluations
+    # 5,000 steps, 100 evaluations
+    assert taken(waiting, 64, measured).seconds == pytest.approx(phases * 50.5 + 1100 * 0.06)
     line = cost.line(waiting, measured, 64, 64, np.inf)
     assert line.remedy.startswith(
         "all 64 ranks wait for the learner 99% of the time; most would help a GPU (at best 2m18s); "
@@ -322,9 +310,8 @@ def test_the_default_task_on_64_ranks_waits_for_a_learner_on_one_core():
 
 def test_barriers_take_what_an_exchange_told():
     measured = Pieces(**{**vars(PIECES), "exchange": 0.006})
-    assert outlook.cluster(8, 8, measured, 8).barrier == pytest.approx(
-        0.001
-    )  # two of three steps each
+    # two of three steps each
+    assert outlook.cluster(8, 8, measured, 8).barrier == pytest.approx(0.001)
     assert outlook.cluster(1, 1, measured, 1) == Cluster(1, 1)
 
 
@@ -383,9 +370,8 @@ def test_the_first_generations_of_a_run_tell_how_it_goes_on():
 def test_lessons_of_a_shared_critic_are_no_waiting():
     lessons = config.updated(Config(), {"algorithm": "cem_rl", "evaluation.every": 2})
     told = pace.line(rows(4, 1, [0, 5, 5, 10]), lessons, 1, 0.25)
-    assert told.startswith(
-        "100 s a generation, ranks idle 30% of the time; "
-    )  # 10 s of members and 60 s of lessons
+    # 10 s of members and 60 s of lessons
+    assert told.startswith("100 s a generation, ranks idle 30% of the time; ")
 
 
 @pytest.mark.parametrize(

@@ -72,11 +72,8 @@ def test_a_distilled_child_takes_as_many_steps_as_its_parents_remember():
     )
     pieces = with_times(imitating=0.5, mutating=0.25, crossing=9.0)
     lasted = [genetic.lasting(pderl.erl, births, pieces, held).tolist() for held in (50, 100, 300)]
-    assert lasted == [
-        [0.25, 0, 1.75, 1.5],
-        [0.25, 0, 1.75, 1.5],
-        [0.25, 0, 3.25, 3.0],
-    ]  # of 100, of 128, and 2 of 128
+    # of 100, of 128, and 2 of 128
+    assert lasted == [[0.25, 0, 1.75, 1.5], [0.25, 0, 1.75, 1.5], [0.25, 0, 3.25, 3.0]]
     n_point = config.updated(pderl, {"algorithm": "perl", "erl.crossover": "n_point"})
     assert genetic.lasting(n_point.erl, births, pieces, 300).tolist() == [0.25, 0, 9.25, 9.0]
 
@@ -123,9 +120,8 @@ def test_a_parallel_critic_is_named_where_it_helps():
     [(1, 1, 16, 0), (2, 1, 16, 0.5), (3, 2, 8, 1 / 3), (2, 2, 8, 0), (1, 2, 16, 0)],
 )
 def test_aes_rl_has_its_arrivals_on_its_workers(ranks, workers, seconds, idle):
-    aes = settings(
-        {**AES_RL, "aes_rl.workers": workers}
-    )  # eight individuals of two episodes, before anything learns
+    # eight individuals of two episodes, before anything learns
+    aes = settings({**AES_RL, "aes_rl.workers": workers})
     found = taken(aes, ranks)
     assert found.seconds == pytest.approx(seconds, abs=0.1)
     assert found.idle == pytest.approx(idle, abs=0.01)
@@ -145,9 +141,8 @@ def test_the_critic_of_aes_rl_has_its_turns_on_rank_0():
     found = taken(aes, 2, pieces)
     assert found.seconds == pytest.approx(16)
     assert found.idle == pytest.approx(1 - (16 + 7 * 1.9) / 32)  # a turn after each arrival
-    trained = config.updated(
-        aes, {"aes_rl.rl_share": 1.0}
-    )  # 1,000 updates, from the third on: given out after the first turn
+    # 1,000 updates, from the third on: given out after the first turn
+    trained = config.updated(aes, {"aes_rl.rl_share": 1.0})
     assert taken(trained, 2, pieces).seconds == pytest.approx(16 + 6)
 
 

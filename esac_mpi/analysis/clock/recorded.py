@@ -163,14 +163,12 @@ def times(run: RunFiles, core: Core | None = None) -> Parts:
     rest += np.where(
         one, part["evaluate"] - alone, np.where(beside, 0.0, part["evaluate"] - most)
     ).clip(0) * (alone > 0)
-    rest += np.where(
-        np.isfinite(members).any(axis=1), 0.0, alone
-    )  # where nobody played, in whose time this would be
+    # where nobody played, in whose time this would be
+    rest += np.where(np.isfinite(members).any(axis=1), 0.0, alone)
     rest += np.where(one, part["offspring"] - born.sum(axis=1), 0.0).clip(0)
     rest += np.where(one, part["evaluation"] - np.nan_to_num(evaluation).sum(axis=1), 0.0)
-    played = (
-        0.0 if "timing/seconds_evaluate" in run.columns else alone
-    )  # training episodes are a part of the learner's time
+    # training episodes are a part of the learner's time
+    played = 0.0 if "timing/seconds_evaluate" in run.columns else alone
     rest += np.where(one | (not phases_beside(run)), part["learn"] - phase - played, 0.0).clip(0)
     own, learner = (
         paces(run, core, np.nansum(members, axis=1) * share, share)
@@ -213,9 +211,8 @@ def pieces(
         equal = np.repeat(alone[:, None] / max(count, 1), count, axis=1)
         return equal, np.ones_like(equal), alone
     expected = np.nan_to_num(run.columns.get("timing/member_expected", np.ones_like(own)), nan=1.0)
-    if bears_offspring(
-        run
-    ):  # the ranks' busy seconds are not of members alone, and each episode's are whole
+    # the ranks' busy seconds are not of members alone, and each episode's are whole
+    if bears_offspring(run):
         return own, expected, np.nansum(own, axis=1)
     trials, evolution = run.columns.get("timing/trial_seconds"), declared(run).evolution
     if trials is not None and evolution is not None:

@@ -12,10 +12,8 @@ from esac_mpi.analysis.results.verdicts import champion_of
 
 LEAST = -0.25  # score at which a panel of a task ends; what is below is an arrow there
 SPREAD = 0.5  # of a variant's line, over which its seeds lie
-LINE, LETTER = (
-    0.17,
-    0.075,
-)  # height of a variant's line in a panel of a task, width of a letter of its name [inches]
+# height of a variant's line in a panel of a task, width of a letter of its name [inches]
+LINE, LETTER = (0.17, 0.075)
 
 
 def figure(study: Study, name: str, wall: Wall) -> Figure:
@@ -25,10 +23,8 @@ def figure(study: Study, name: str, wall: Wall) -> Figure:
     order = sorted(study.variants, key=lambda label: -found[label].value)
     look = looks({label: algorithm_of(label) for label in study.variants})
     rows, columns = cells(1, len(study.tasks))
-    widths = [
-        3.2 + LETTER * max(map(len, order)),
-        2.1 * columns + LETTER * max(map(len, order)),
-    ]  # [inches]
+    # [inches]
+    widths = [3.2 + LETTER * max(map(len, order)), 2.1 * columns + LETTER * max(map(len, order))]
     height = max(2.8, 1.0 + rows * (0.55 + LINE * len(order)))
     drawing = plt.figure(figsize=(sum(widths), height), layout="constrained")
     left, right = drawing.subfigures(1, 2, squeeze=False, width_ratios=widths)[0]

@@ -31,9 +31,8 @@ def iqm(tasks: Tasks) -> np.ndarray:
     runs = np.concatenate(tasks)
     if len(set(map(len, tasks))) == 1:
         return interquartile_mean(runs)
-    shares = np.concatenate(
-        [np.full(len(task), 1 / (len(task) * len(tasks))) for task in tasks]
-    )  # [runs], together 1
+    # [runs], together 1
+    shares = np.concatenate([np.full(len(task), 1 / (len(task) * len(tasks))) for task in tasks])
     order = runs.argsort(axis=0)
     upto, cut = shares[order].cumsum(axis=0), len(runs) // 4 / len(runs)
     kept = upto.clip(cut, 1 - cut) - (upto - shares[order]).clip(cut, 1 - cut)

@@ -11,12 +11,8 @@ from esac_mpi.analysis.results.verdicts import difference
 
 TENTH = 0.1  # of the range from random actions to the best: so far behind counts
 ROUNDING = 1e-9
-NO, UNSHOWN, MEAN, YES = (
-    "no",
-    "not in the mean",
-    "in the mean",
-    "yes",
-)  # YES, and NO of behind: with the whole interval
+# YES, and NO of behind: with the whole interval
+NO, UNSHOWN, MEAN, YES = ("no", "not in the mean", "in the mean", "yes")
 
 
 class Verdict(NamedTuple):

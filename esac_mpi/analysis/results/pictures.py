@@ -15,11 +15,7 @@ from esac_mpi.analysis.sensitivity import Line, Point, lines, normalised
 from esac_mpi.analysis.sensitivity_picture import figure
 
 POLICIES = {"better": "better", "theta_es": "return_theta_es", "learner": "return_learner"}
-NAMES = {
-    "returns": "episodic return",
-    "training": "training return",
-    "updates": "gradient updates",
-}
+NAMES = {"returns": "episodic return", "training": "training return", "updates": "gradient updates"}
 TITLES = {
     "returns": "Noise-free evaluations of {}",
     "training": f"Moving average over {WINDOW} training episodes",

@@ -25,9 +25,8 @@ from esac_mpi.analysis.results.traces import WALL, Sections, Trace, Wall, oldest
 from esac_mpi.host.invocation import called
 
 FIELD, AXIS = "better", WALL
-Random = dict[
-    str, dict[str, float]
-]  # {task: what is known of the returns of uniform random actions, "mean" of it}
+# {task: what is known of the returns of uniform random actions, "mean" of it}
+Random = dict[str, dict[str, float]]
 
 
 def random_returns(path: Path) -> dict[str, dict[str, float]]:
@@ -72,9 +71,8 @@ class Task:
     title: str
     random: float
     best: float
-    returns: dict[
-        str, np.ndarray
-    ]  # {variant: [seeds]}, of every variant; empty where it has no run yet
+    # {variant: [seeds]}, of every variant; empty where it has no run yet
+    returns: dict[str, np.ndarray]
     why_not: str = ""  # it is not in the aggregate
 
     def normalised(self, variant: str) -> np.ndarray:
@@ -92,9 +90,8 @@ class Study:
     unfinished: list[Trace]  # runs without a score yet
     short: list[Trace]  # runs that are done but ended before the limit
     policy: str  # whose returns count where a run has two, a key of POLICIES
-    ages: dict[
-        str, float
-    ]  # by how much each variant's oldest evaluation is before the limit, or before its run's end [s]
+    # by how much each variant's oldest evaluation is before the limit, or before its run's end [s]
+    ages: dict[str, float]
 
     @property
     def whole(self) -> list[Task]:
@@ -203,9 +200,8 @@ def better(run: Trace, limit: float) -> float:
 def chosen(run: Trace, limit: float) -> float:
     """Return that of the policy which was the better one in the evaluation before; both policies' mean where there is none."""
     made = [row for row in run.rows if row.better is not None and row.wall_seconds <= limit]
-    pair = np.array(
-        [[row.return_theta_es, row.return_learner] for row in made[-2:]], float
-    )  # None is nan
+    # None is nan
+    pair = np.array([[row.return_theta_es, row.return_learner] for row in made[-2:]], float)
     if np.isnan(pair[-1]).any() or len(pair) == 1:
         return float(np.nanmean(pair[-1]))
     return float(pair[-1, np.nanargmax(pair[0])])

@@ -25,9 +25,8 @@ class Pieces:
     crossing: float = 0.0  # of a child that imitates nobody
     mutating: float = 0.0  # of a mutation
     exchange: float = 0.0  # of results that took no time to make
-    threads: Mapping[int, float] = field(
-        default_factory=dict
-    )  # of a gradient update with so many threads of the learner
+    # of a gradient update with so many threads of the learner
+    threads: Mapping[int, float] = field(default_factory=dict)
     cpu: bool = True  # whether the learner is on one
 
     @property

@@ -28,11 +28,8 @@ from esac_mpi.comm.clock.cluster import Cluster
 from esac_mpi.operators import accumulator
 
 NOTHING = np.zeros(0)
-MEMBER_NUMBERS, EPISODE_NUMBERS, PHASE_NUMBERS = (
-    5,
-    3,
-    11,
-)  # what an exchange carries of each, but for vectors and transitions
+# what an exchange carries of each, but for vectors and transitions
+MEMBER_NUMBERS, EPISODE_NUMBERS, PHASE_NUMBERS = (5, 3, 11)
 
 
 @dataclass(frozen=True)
@@ -40,9 +37,8 @@ class Generation:
     """What a generation asks of a core, everything in [s]."""
 
     members: np.ndarray = field(default_factory=lambda: NOTHING)  # [n]
-    expected: np.ndarray = field(
-        default_factory=lambda: NOTHING
-    )  # [n], in any unit: the longest are dealt first
+    # [n], in any unit: the longest are dealt first
+    expected: np.ndarray = field(default_factory=lambda: NOTHING)
     record: float = 0.0
     lesson: float = 0.0
     trained: np.ndarray = field(default_factory=lambda: NOTHING)  # [k]
@@ -118,9 +114,8 @@ class Clock:
             own = one.sums if one.members.size <= accumulator.ROWS else 0
             self._spread(one.members, one.expected, one.record, MEMBER_NUMBERS + own)
             if one.sums > own:
-                self.now += cluster.send(
-                    8 * accumulator.UNITS.size * one.sums
-                )  # in their place, the total of all
+                # in their place, the total of all
+                self.now += cluster.send(8 * accumulator.UNITS.size * one.sums)
             self.now += cluster.send(8 * one.members.size)  # the plan
         else:
             self.now += one.record

@@ -77,8 +77,5 @@ class Giving:
 def queue(giving: Giving, options: AESRL, cluster: Cluster) -> Queue:
     """Return the clock of a cluster that does these tasks."""
     return Queue(
-        cluster,
-        giving,
-        lambda task: task.worker != options.workers,
-        options.order != "virtual",
+        cluster, giving, lambda task: task.worker != options.workers, options.order != "virtual"
     )

@@ -39,9 +39,8 @@ from esac_mpi.studies.experiments.plan import (
 )
 from esac_mpi.studies.experiments.settings import DEFAULT, full_name
 
-OURS = (
-    checkout() is None and (Path.cwd() / "configs/experiments").is_dir()
-)  # `esac-mpi examples` has put them here
+# `esac-mpi examples` has put them here
+OURS = checkout() is None and (Path.cwd() / "configs/experiments").is_dir()
 ROOT = Path.cwd() if OURS else shipped()
 FOLDER = ROOT / "configs/experiments"
 MEASURED = "random"  # a file there that is no experiment: what a command has measured

@@ -106,10 +106,7 @@ UNITS = {"avx512_bf16", "amx_bf16"}  # instruction sets by which products in bfl
 
 
 def core(
-    config: Config,
-    env: envs.Env | None,
-    updating: float = 0.0,
-    info: Path = Path("/proc/cpuinfo"),
+    config: Config, env: envs.Env | None, updating: float = 0.0, info: Path = Path("/proc/cpuinfo")
 ) -> list[Line]:
     """Say how fast a learner's core is; updating: time of an update, 0: not measured [s]."""
     learning = ALGORITHMS[config.algorithm].DECLARES.learning
