@@ -5,7 +5,7 @@
                             [--x env_steps|wall_seconds|nominal_steps|training_episodes] [--policy better|theta_es|learner]
                             [--measure fitness|return] [--field NAME] [--normalise] [--seeds]
     esac-mpi results aggregate CSV [CSV ...] [--of VARIANT] [--leave-out TASK|VARIANT ...]
-                            [--policy chosen|better] [--out FILE]
+                            [--out FILE]
     all: [--ranks R]      table, aggregate: [--seconds T]
 
 table: Markdown, for every task a line a variant (ESAC's halves below it), at equal true and nominal steps, at equal wall time and
@@ -15,7 +15,7 @@ swept value, which --field names on the axis. The others are curves, a panel a t
 training_episodes, for updates nominal_steps).
 aggregate: normalised scores over all tasks and seeds, probabilities of improvement, and --of against its halves, in Markdown, or
 a picture where FILE is a PNG, PDF or SVG. A task on which a variant has no run yet is left out. Where a run has two policies, the
-one counts that was ahead in the evaluation before its last (--policy better: the better one of the last).
+one counts that was ahead in the evaluation before its last.
 --ranks: wall times (draw: --x wall_seconds) as they would have been on R ranks (1, 2, 4 .. 1,024), computed from what the runs
 recorded; --seconds: compared at T seconds of wall time in place of the most that all runs have reached.
 Reads the CSV files only: no run directories, MPI, torch or simulator. Cost: 0.5 s, a picture 2 s.
@@ -37,7 +37,7 @@ from esac_mpi.analysis.command import (
 from esac_mpi.analysis.messages import Unusable, note
 from esac_mpi.analysis.results import aggregate_page
 from esac_mpi.analysis.results.rowfiles import read
-from esac_mpi.analysis.results.scores import POLICIES, by_task, random_returns, study
+from esac_mpi.analysis.results.scores import by_task, random_returns, study
 from esac_mpi.analysis.results.standings import MEASURES, document
 from esac_mpi.analysis.results.traces import Sections, Wall, on_machine, sections
 from esac_mpi.analysis.results.verdicts import champion_of
@@ -107,7 +107,7 @@ def draw(options: argparse.Namespace) -> Iterator[object]:
 def aggregate(options: argparse.Namespace) -> Iterator[object]:
     """Yield the aggregate, or where it was written or drawn."""
     runs, wall = found(options, together=True)
-    scores = study(runs, random_returns(options.random), wall, options.leave_out, options.policy)
+    scores = study(runs, random_returns(options.random), wall, options.leave_out)
     if options.out is not None and options.out.suffix in (".png", ".pdf", ".svg"):
         from esac_mpi.analysis.figures import save
         from esac_mpi.analysis.results.aggregate_picture import figure
@@ -156,8 +156,6 @@ def command_line() -> argparse.ArgumentParser:
     add = together.add_argument
     text = "tasks, variants: not aggregated"
     add("--leave-out", nargs="+", default=[], metavar="NAME", help=text)
-    text = "whose return counts where a run has two"
-    add("--policy", choices=tuple(POLICIES), default="chosen", help=text)
     book, text = FOLDER / "random.toml", "returns of random actions"
     add("--random", type=given, default=book, metavar="FILE", help=text)
     return line

@@ -70,17 +70,6 @@ def test_the_page_names_a_task_that_tells_no_variant_from_another():
     assert "of one another" not in aggregate_page.document(scored(ROWS), "ESAC", SIX)
 
 
-def test_the_page_says_how_its_policy_was_chosen():
-    for policy, words in (
-        ("chosen", "ahead in the evaluation before"),
-        ("better", "favours it over runs with one policy"),
-    ):
-        assert (
-            words
-            in aggregate_page.document(scored(ROWS, policy=policy), "ESAC", SIX).splitlines()[0]
-        )
-
-
 def test_without_the_variant_that_is_asked_for_none_is_compared(capsys):
     text = aggregate_page.document(scored(ROWS), "PPO", SIX)
     assert [line for line in text.splitlines() if line.startswith("#")] == [

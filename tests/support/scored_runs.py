@@ -23,8 +23,8 @@ def run(variant, seed, points, task="A-v0", done=True, **more):
     return [*rows[:-1], dataclasses.replace(rows[-1], complete=done)]
 
 
-def scored(rows, wall=SIX, left_out=(), policy="chosen"):
-    return study(sections(chain.from_iterable(rows)), RANDOM, wall, list(left_out), policy)
+def scored(rows, wall=SIX, left_out=()):
+    return study(sections(chain.from_iterable(rows)), RANDOM, wall, list(left_out))
 
 
 def names(runs):

@@ -22,15 +22,10 @@ STATISTICS: dict[str, Callable[[Tasks], np.ndarray]] = {
 NOTE = (
     "Scores are returns normalised task by task: 0 is the mean return of uniform random actions (configs/experiments/random.toml)"
     " and 1 the best evaluation that any run of any variant made by then. A run's return is its last evaluation's by then, where"
-    " it has theta_es and a learner that of {policy}. IQM: mean of the middle half of all runs of all tasks, every task counting"
+    " it has theta_es and a learner that of the one that was ahead in the evaluation before, so that what is reported is not what chose it. IQM: mean of the middle half of all runs of all tasks, every task counting"
     " the same. In square brackets 95 % intervals by stratified bootstrap: runs drawn anew within each task (Agarwal et al. 2021,"
     " arXiv:2108.13264); few seeds make them too narrow (docs/analysis.md)."
 )
-
-POLICIES = {
-    "chosen": "the one that was ahead in the evaluation before, so that what is reported is not what chose it",
-    "better": "the better one, which favours it over runs with one policy",
-}
 
 
 def when(wall: Wall) -> str:
@@ -46,8 +41,7 @@ def when(wall: Wall) -> str:
 def document(study: Study, name: str, wall: Wall) -> str:
     """Return all tables; name: the variant that is compared with each other one."""
     champion = champion_of(study.variants, name)
-    note = NOTE.format(policy=POLICIES[study.policy])
-    text = [f"Normalised returns {when(wall)}. {note}", "", *told(study), "", *together(study)]
+    text = [f"Normalised returns {when(wall)}. {NOTE}", "", *told(study), "", *together(study)]
     if champion and len(study.variants) > 1:
         text += ["", *against(study, champion)]
     text += ["", *by_task(study)]

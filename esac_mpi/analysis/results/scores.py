@@ -2,7 +2,7 @@
 
 The return of a run is its last evaluation's at or before the limit. Where it has two policies, it is that of the one which the
 evaluation before would have chosen: the better of both in the last one is chosen by the same episodes that are reported, by which
-a variant with two policies gains over one with one. standings.py has the better one; so has this with policy = "better".
+a variant with two policies gains over one with one. standings.py has the better one.
 1 is the greatest mean return of an evaluation at or before the limit, at any time, of any run in the files, runs without a score
 and variants left out too. It is a noisy maximum: runs that are all at a task's optimum stand a little below 1.
 A run that goes on and has not come to the limit has no score yet. One that is done and ended before it is scored as it ended.
@@ -10,7 +10,7 @@ A run that goes on and has not come to the limit has no score yet. One that is d
 
 import dataclasses
 import tomllib
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -89,7 +89,6 @@ class Study:
     unusable: dict[str, str]  # the others: why not
     unfinished: list[Trace]  # runs without a score yet
     short: list[Trace]  # runs that are done but ended before the limit
-    policy: str  # whose returns count where a run has two, a key of POLICIES
     # by how much each variant's oldest evaluation is before the limit, or before its run's end [s]
     ages: dict[str, float]
 
@@ -126,10 +125,8 @@ class Study:
         return [task.normalised(variant) for task in self.whole]
 
 
-def study(
-    sections: Sections, random: Random, wall: Wall, left_out: list[str], policy: str = "chosen"
-) -> Study:
-    """Return the scores of an experiment; left_out: names of tasks and variants, policy: of POLICIES. Raises Unusable."""
+def study(sections: Sections, random: Random, wall: Wall, left_out: list[str]) -> Study:
+    """Return the scores of an experiment; left_out: names of tasks and variants. Raises Unusable."""
     labels = list(dict.fromkeys(label for groups in sections.values() for label in groups))
     check_names(left_out, [*sections, *labels])
     variants = [label for label in labels if label not in left_out]
@@ -155,7 +152,7 @@ def study(
         if not one > zero:
             unusable[title] = "no run is ahead of random actions yet"
             continue
-        returns = {label: scores(groups.get(label, []), limit, policy) for label in variants}
+        returns = {label: scores(groups.get(label, []), limit) for label in variants}
         lacking = [label for label in variants if not len(returns[label])]
         why_not = (
             "left out, as asked"
@@ -165,7 +162,7 @@ def study(
             else ""
         )
         tasks.append(Task(title, zero, one, returns, why_not))
-    found = Study(variants, tasks, unusable, unfinished, short, policy, ages)
+    found = Study(variants, tasks, unusable, unfinished, short, ages)
     if not variants or not found.whole:
         raise Unusable(
             f"nothing to aggregate yet: {'; '.join(f'{title}: {why}' for title, why in found.absent.items())}"
@@ -184,17 +181,12 @@ def check_names(given: list[str], there: list[str]) -> None:
 
 def has_score(run: Trace, limit: float) -> bool:
     """Return whether a run was evaluated by then, and has come to the limit or to its own end."""
-    return bool(run.came(limit) and np.isfinite(better(run, limit)))
+    return bool(run.came(limit) and np.isfinite(last_before(run.curve(AXIS, FIELD), limit)))
 
 
-def scores(runs: list[Trace], limit: float, policy: str) -> np.ndarray:
+def scores(runs: list[Trace], limit: float) -> np.ndarray:
     """Return the returns at the limit of the runs that have a score [seeds]."""
-    return np.array([POLICIES[policy](run, limit) for run in runs if has_score(run, limit)])
-
-
-def better(run: Trace, limit: float) -> float:
-    """Return the better policy's return in a run's last evaluation by then."""
-    return last_before(run.curve(AXIS, FIELD), limit)
+    return np.array([chosen(run, limit) for run in runs if has_score(run, limit)])
 
 
 def chosen(run: Trace, limit: float) -> float:
@@ -205,9 +197,6 @@ def chosen(run: Trace, limit: float) -> float:
     if np.isnan(pair[-1]).any() or len(pair) == 1:
         return float(np.nanmean(pair[-1]))
     return float(pair[-1, np.nanargmax(pair[0])])
-
-
-POLICIES: dict[str, Callable[[Trace, float], float]] = {"chosen": chosen, "better": better}
 
 
 def ends(groups: dict[str, list[Trace]], random: Random, limit: float) -> tuple[float, float]:
