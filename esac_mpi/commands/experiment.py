@@ -31,7 +31,7 @@ from esac_mpi.host.paths import given
 from esac_mpi.studies.experiments import design, running
 from esac_mpi.studies.experiments.jobs import submitted
 from esac_mpi.studies.experiments.plan import Planned
-from esac_mpi.studies.experiments.products import Recorder, drawn, keep, recorded
+from esac_mpi.studies.experiments.products import drawn, keep
 from esac_mpi.studies.experiments.report import listing, shown
 
 STOPPED = 75
@@ -46,7 +46,7 @@ def of_seeds(runs: list[Planned], seeds: list[int] | None, what: str) -> list[Pl
     return [run for run in runs if seeds is None or run.seed in seeds]
 
 
-def carried_out(options: argparse.Namespace, recorder: Recorder) -> Iterator[object]:
+def carried_out(options: argparse.Namespace) -> Iterator[object]:
     """Run what is not finished, then record and draw. Raises Unusable, Failed."""
     if options.at_once < 1:
         raise Unusable("--at-once must be 1 or more")
@@ -69,17 +69,17 @@ def carried_out(options: argparse.Namespace, recorder: Recorder) -> Iterator[obj
     if heard or any(result.how == "stopped" for result in results):
         raise Failed("stopped; the same command goes on", STOPPED)
     problems = [result.planned.run_dir.name for result in results if result.how == "failed"]
-    problems += yield from drawn(found, every, folder, options.budget, recorder)
+    problems += yield from drawn(found, every, folder, options.budget)
     if problems:
         raise Failed(f"failed: {', '.join(problems)}")
 
 
-def redrawn(options: argparse.Namespace, recorder: Recorder) -> Iterator[object]:
+def redrawn(options: argparse.Namespace) -> Iterator[object]:
     """Record and draw what there is. Raises Unusable, Failed."""
     found = design.experiment(options.id)
     runs = design.runs(found, options.budget, options.root)
     folder = design.folder_of(found, options.budget, options.root)
-    failed = yield from drawn(found, runs, folder, options.budget, recorder)
+    failed = yield from drawn(found, runs, folder, options.budget)
     if failed:
         raise Failed(f"failed: {', '.join(failed)}")
 
@@ -133,14 +133,14 @@ def command_line() -> argparse.ArgumentParser:
     return main
 
 
-def main(argv: list[str], recorder: Recorder = recorded) -> int:
+def main(argv: list[str]) -> int:
     """Do what the command line says; return the exit code."""
     options = command_line().parse_args(argv)
     actions: dict[str, Callable[[], Iterator[object]]] = {
         "list": listing,
         "show": lambda: shown(options.id),
-        "run": lambda: carried_out(options, recorder),
-        "draw": lambda: redrawn(options, recorder),
+        "run": lambda: carried_out(options),
+        "draw": lambda: redrawn(options),
         "submit": lambda: submitted(options.id, options.budget, options.root, options.dry_run),
         "random": lambda: played(options),
     }

@@ -40,18 +40,6 @@ def planned(path, text=TOY, budget="smoke", root=Path("runs")):
     return design.runs(design.experiment(write(path, text)), budget, root)
 
 
-def recorder(written):
-    """Stand in for results: keep what it is asked to record."""
-
-    def record(csv, runs, found, budget):
-        written.append(
-            [(files.path.name, planned.label, planned.value, done) for planned, files, done in runs]
-        )
-        csv.write_text("nothing\n")
-
-    return record
-
-
 def configured(**values):
     return updated(
         Config(), MENDED | {name.replace("__", "."): value for name, value in values.items()}
@@ -65,7 +53,8 @@ def a_run(tmp_path, config, ranks=0, name="run"):
 def finished(path, config, wall=30.0, status="complete", ranks=1):
     """Leave a run of one generation that ended so."""
     record = Run.begin(path, config, {"ranks": ranks})
-    record.append({"generation": 1}, {"wall_seconds": wall})
+    row = {"generation": 1, "env_steps_population": 10, "nominal_steps": 10, "gradient_updates": 0}
+    record.append({**row, "fitness": np.ones(2)}, {"wall_seconds": wall})
     record.checkpoint(1, {"theta_es": np.ones(3, np.float32)}, {})
     record.status(status, 1)
     record.close()

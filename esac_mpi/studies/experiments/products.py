@@ -4,7 +4,7 @@ import glob
 import subprocess
 import sys
 import zlib
-from collections.abc import Callable, Generator, Iterator
+from collections.abc import Generator, Iterator
 from itertools import chain
 from pathlib import Path
 
@@ -15,13 +15,12 @@ from esac_mpi.studies.experiments import design, running
 from esac_mpi.studies.experiments.plan import Experiment, Planned, Product
 
 Recorded = list[tuple[Planned, RunFiles, bool]]  # runs, and whether each is done
-Recorder = Callable[[Path, Recorded, Experiment, str], None]  # see `recorded`
 # what `rows.rows` takes beside a run
 About = tuple[str, str, str, str, bool, int, rows.Time | None]
 
 
 def drawn(
-    found: Experiment, runs: list[Planned], folder: Path, budget: str, recorder: Recorder
+    found: Experiment, runs: list[Planned], folder: Path, budget: str
 ) -> Generator[object, None, list[str]]:
     """Write results.csv and the products; yield the files, return the products that failed.
 
@@ -41,7 +40,7 @@ def drawn(
             "at a named time they are left out"
         )
     csv, failed = folder / "results.csv", list[str]()
-    recorder(csv, there, found, budget)
+    record(csv, there, found, budget)
     yield csv
     for product in found.products:
         for out, line in calls(product, [run for run, *_ in there], csv):
@@ -82,7 +81,7 @@ def calls(product: Product, runs: list[Planned], csv: Path) -> Iterator[tuple[Pa
         yield out, [*program, *arguments, "--out", str(out)]
 
 
-def recorded(csv: Path, runs: Recorded, found: Experiment, budget: str) -> None:
+def record(csv: Path, runs: Recorded, found: Experiment, budget: str) -> None:
     """Write the compact record of an experiment's runs."""
     files = [
         kept(csv.parent, run, described(found, planned, budget, done))
