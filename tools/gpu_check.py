@@ -1,14 +1,13 @@
 """Check and measure the learner on a GPU, in one call.
 
-    python -m tools.gpu_check [NAME ...]
+    python -m tools.gpu_check [--part NAME ...]
 
 bits         graphs = operations = again, to the bit; a CPU's losses within tolerances: every learner that has chunks
 trouble      cuda:99 and a full GPU are refused
-updates      updates/s of SAC in four sizes, and what they cost the host's core
-peers        stable-baselines3 and a CleanRL-style loop beside ours, ours in tf32 and bf16
+peers        updates/s of SAC in four sizes, ours, in tf32 and bf16 too, stable-baselines3's and a CleanRL-style loop's
 promises     whole runs: stop + resume = straight, 1 rank = 2 = 16, from the CPU to the GPU
 
-Five minutes at most: each part has a process of its own, which is ended when its time is over. Needs one NVIDIA GPU and
+Six minutes at most: each part has a process of its own, which is ended when its time is over. Needs one NVIDIA GPU and
 `pip install esac_mpi[mpich,bench]` with a CUDA build of torch. Exits with 1 if a check failed, 75 if a part was cut, 2 where
 torch sees no GPU. --device cpu shows that it works; its figures mean nothing.
 """
@@ -21,7 +20,6 @@ os.environ.update(
 
 import sys
 import tempfile
-import time
 from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
@@ -76,24 +74,18 @@ Finding = tuple[str, bool | None, str]
 
 def at_once() -> SimpleNamespace:
     """Return what chunks.py asks of a GPU, done at once on whatever device the tensors are: no streams, no graphs."""
-
-    def bring(pairs: Any) -> None:
-        for to, source in pairs:
-            to.copy_(source)
-
     return SimpleNamespace(
-        host=lambda like: like.new_empty(like.shape, device="cpu"), bring=bring, launch=lambda work: work(),
-        mark=lambda: lambda: True, warm_up=lambda work: None, capture=lambda work: work,
+        host=lambda like: like.new_empty(like.shape, device="cpu"), launch=lambda work: work(), capture=lambda work: work,
+        bring=lambda pairs: [to.copy_(source) for to, source in pairs], mark=lambda: lambda: True, warm_up=lambda work: None,
     )  # fmt: skip
 
 
-def made(kind: str, device: str, captured: bool, hidden: tuple[int, ...], **fields: Any) -> Any:
-    """Return a learner of HalfCheetah's sizes with random transitions; captured: as on a GPU. fields: of its table."""
+def made(kind: str, device: str, captured: bool, hidden: tuple[int, ...]) -> Any:
+    """Return a learner of HalfCheetah's sizes with random transitions; captured: as on a GPU."""
     from esac_mpi.learners.chunks import Chunks
 
     name, changes = KINDS[kind]
-    own = {f"{name}.{field}": value for field, value in fields.items()}
-    own |= {"policy.hidden": hidden, "learner.device": device}
+    own = {"policy.hidden": hidden, "learner.device": device}
     config = updated(Config(), {**changes, **own})
     sizes = peer.OBSERVATION, *hidden, peer.ACTION
     layout = Layout(sizes, config.policy.layer_norm, config.policy.path_gain)
@@ -173,24 +165,6 @@ def refused(what: str, device: str, *options: object) -> Finding:
     return (f"trouble: {what}", one, f"exit {code}: {said.strip()[-500:]}")
 
 
-def updates(device: str, seconds: float = 1.5) -> Iterator[Finding]:
-    """Measure SAC updates/s of each size, and what an update takes of the host's core where its end is not waited for."""
-    from esac_mpi.learners import training
-    from esac_mpi.learners.chunks import updates_per_second
-
-    for size in SIZES:
-        learners.clear()  # of the size before
-        learner = made("SAC", device, device != "cpu", size.hidden, batch_size=size.batch)
-        rate = updates_per_second(learner, seconds)
-        count, start = max(int(rate * seconds), 1), time.thread_time()
-        for part in learner.chunks.make(count, training.streams(0, 3)):
-            if part == cooperative.ON_DEVICE:
-                time.sleep(1e-3)  # as beside an evaluation
-        host = (time.thread_time() - start) / count
-        told = f"{rate:,.0f} updates/s; of the host {1e6 * host:.1f} us an update, {host * rate:.1%} of a core"
-        yield (f"SAC {size}", None, told)
-
-
 def peers(device: str, seconds: float = 0.7, rounds: int = 2) -> Iterator[Finding]:
     """Measure updates/s beside peers', size by size, taking turns."""
     for each in SIZES:
@@ -201,34 +175,33 @@ def peers(device: str, seconds: float = 0.7, rounds: int = 2) -> Iterator[Findin
             yield (f"{size}: {figure.name}", None, told)
 
 
-def hashes(place: Path, device: str, ranks: int, generations: int) -> tuple[str, str]:
-    """Run, or go on, in a directory; return the hashes of theta and of the whole state."""
+def state_after(generations: int, place: Path, device: str, ranks: int) -> str:
+    """Run, or go on, in a directory; return the hash of the state."""
     options = "--run-dir", place, "--budget.generations", generations, "--learner.device", device
     launch(ranks, ["-m", "esac_mpi"], *TASK, *options, seconds=LONGEST)
-    about = Run.open(place).provenance
-    return str(about["theta_sha256"]), str(about["state_sha256"])
+    return str(Run.open(place).provenance["state_sha256"])
 
 
 def promises(device: str) -> Iterator[Finding]:
     """Check the bits of ESAC with a lag: stop + resume = straight, one rank = many; phases are of several chunks."""
     with tempfile.TemporaryDirectory() as temporary:
         place = Path(temporary)
-        straight = hashes(place / "straight", device, 2, 8)
-        hashes(place / "resumed", device, 3, 5)
-        same = hashes(place / "resumed", device, 2, 8) == straight
-        yield ("runs: stop + resume = straight", same, straight[1][:12])
+        straight = state_after(8, place / "straight", device, 2)
+        state_after(5, place / "resumed", device, 3)
+        same = state_after(8, place / "resumed", device, 2) == straight
+        yield ("runs: stop + resume = straight", same, straight[:12])
         for ranks in dict.fromkeys((RANKS, 1)):
-            same = hashes(place / f"on {ranks}", device, ranks, 8) == straight
-            yield (f"runs: 2 ranks = {ranks}", same, straight[1][:12])
+            same = state_after(8, place / f"on {ranks}", device, ranks) == straight
+            yield (f"runs: 2 ranks = {ranks}", same, straight[:12])
         if device != "cpu":
-            hashes(place / "moved", "cpu", 2, 5)
-            hashes(place / "moved", device, 2, 8)
+            state_after(5, place / "moved", "cpu", 2)
+            state_after(8, place / "moved", device, 2)
             warned = "device: was cpu" in (place / "moved/log.txt").read_text()
             yield ("runs: from the CPU to the GPU, with a warning", warned, "")
 
 
 PARTS: dict[str, tuple[float, Callable[[str], Iterator[Finding]]]] = {  # with its time [s]
-    "bits": (70, bits), "trouble": (40, trouble), "updates": (30, updates), "peers": (90, peers), "promises": (90, promises),
+    "bits": (70, bits), "trouble": (40, trouble), "peers": (120, peers), "promises": (90, promises),
 }  # fmt: skip
 
 
@@ -256,16 +229,14 @@ def carried_out(name: str, device: str) -> int:
 def main(argv: list[str]) -> int:
     """Do the parts, several in a process each."""
     line, say = parser(__doc__), partial(print, flush=True)
-    line.add_argument("names", nargs="*", metavar="NAME", help=", ".join(PARTS))
+    line.add_argument("--part", nargs="+", choices=PARTS, default=[*PARTS], help="these alone")
     line.add_argument("--device", choices=("cuda", "cpu"), default="cuda")
     options = line.parse_args(argv)
-    if set(options.names) - PARTS.keys():
-        line.error(f"{' '.join(options.names)}: there are {', '.join(PARTS)}")
-    if len(options.names) == 1:
-        return carried_out(options.names[0], options.device)
+    if len(options.part) == 1:
+        return carried_out(options.part[0], options.device)
     codes = []
-    for name in options.names or PARTS:
-        own = [sys.executable, "-m", "tools.gpu_check", name, "--device", options.device]
+    for name in options.part:
+        own = [sys.executable, "-m", "tools.gpu_check", "--part", name, "--device", options.device]
         codes.append(processes.follow(own, PARTS[name][0], say, processes.environ()))
         if codes[-1] == NO_GPU:
             return NO_GPU
