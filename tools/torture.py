@@ -167,17 +167,13 @@ class Part:
         if self.process.returncode:
             raise Broken(f"ended by itself with exit code {self.process.returncode}")
 
-    def kill(self, progress: bool) -> bool:
-        """Kill a rank or everything at a random moment, and wait until all is down; return whether the run still went on then.
-
-        progress: not before the next checkpoint. Raises Broken.
-        """
+    def kill(self) -> bool:
+        """Kill a rank or everything at a random moment; return whether the run still went on then. Raises Broken unless all ends."""
         kind = self.choose.choices(["start", "publish", "any"], [15, 35, 50])[0]
-        if kind == "start" and not progress:
+        if kind == "start":
             self.wait(lambda: False, self.choose.uniform(0, 3))
-        else:
-            for _ in range(6 if progress else self.choose.randint(1, 8)):
-                self.wait_for_rows()
+        for _ in range(0 if kind == "start" else self.choose.randint(1, 8)):
+            self.wait_for_rows()
         processes = family(self.process.pid)  # beforehand, because the moment to hit is short
         ranks = [pid for pid, rank in processes.items() if rank]
         shared = shared_files(ranks)  # which a killed MPI leaves
@@ -214,12 +210,11 @@ class Part:
 def one_run(part: Part, straight: Arrays, path: Path, kills: int) -> None:
     """Kill and restart one run until it is finished. Raises Broken."""
     committed = (0, 0)  # rows, and generation of the checkpoint
-    idle = 0  # kills in a row without a newer checkpoint
     recorded = part.name.endswith("arrival")  # no two runs are equal, but for one made again
     expected = {} if recorded else straight
     while part.hits.total() < kills:
         part.launch(path, part.choose.randint(1, 3))
-        if not part.kill(progress=idle >= 3):
+        if not part.kill():
             break
         found = rows(path)
         now = len(found.get("metrics/generation", ())), 0
@@ -230,7 +225,6 @@ def one_run(part: Part, straight: Arrays, path: Path, kills: int) -> None:
         compare(found, expected, whole=False)
         if min(now) < committed[1]:
             raise Broken(f"rows lost: {committed} rows and checkpoint before, {now} after a kill")
-        idle = idle + 1 if now[1] == committed[1] else 0
         committed = now
     part.finish(path, part.choose.randint(1, 3))
     if recorded:
