@@ -63,10 +63,10 @@ def add_sensitivity(line: argparse.ArgumentParser) -> None:
     line.add_argument("--at-steps", type=whole, default=0, metavar="N", help=text)
 
 
-def add_machine(line: argparse.ArgumentParser, several: bool = False) -> None:
+def add_machine(line: argparse.ArgumentParser) -> None:
     """Let a command take the machine that wall time is computed for, or several numbers of ranks."""
     text = "wall time as computed for R ranks, in place of the measured one"
-    line.add_argument("--ranks", type=whole, metavar="R", nargs="+" if several else None, help=text)
+    line.add_argument("--ranks", type=whole, metavar="R", nargs="+", help=text)
     text = "with a learner of so many; default: as it was"
     line.add_argument("--updates-per-second", type=float, metavar="U", help=text)
 
@@ -74,17 +74,12 @@ def add_machine(line: argparse.ArgumentParser, several: bool = False) -> None:
 def machine_of(options: argparse.Namespace) -> Machine | None:
     """Return the machine that wall time is computed for, None where it is the measured one. Raises Unusable."""
     ranks, rate = options.ranks, options.updates_per_second
-    if isinstance(ranks, list):
-        if len(ranks) > 1:
-            raise Unusable(f"--what {options.what}: --ranks takes one number")
-        ranks = ranks[0]
     if ranks is None and rate is None:
         return None
-    if ranks is None or ranks < 1 or (rate is not None and not rate > 0):
-        raise Unusable(
-            "--ranks must be 1 or more, and --updates-per-second, which needs --ranks, more than 0"
-        )
-    return Machine(ranks, rate or 0.0)
+    if ranks is None or len(ranks) > 1 or ranks[0] < 1 or (rate is not None and not rate > 0):
+        needs = "--updates-per-second, which needs --ranks, more than 0"
+        raise Unusable(f"--ranks must be one number, 1 or more, and {needs}")
+    return Machine(ranks[0], rate or 0.0)
 
 
 def refuse_unread(

@@ -136,10 +136,8 @@ def figure(
     if what == "return":
         require_policy(runs, policy)
     x = x or ("training_episodes" if what == "training" else "env_steps")
-    if len(runs) == 1 and not machine and not labels:
-        whole = what == "return" and policy == BETTER
-        if whole or (what == "fitness" and column(runs[0], "metrics/fitness").size):
-            return draw_alone(runs[0], what, x)
+    if len(runs) == 1 and not machine and not labels and (what, policy) == ("return", BETTER):
+        return draw_alone(runs[0], x)
     rows = quantities(what, policy)
     if what == "updates" and not any(count(run, "member_updates").any() for run in runs):
         del rows["gradient updates of members"]

@@ -123,17 +123,6 @@ def of_options(runs: list[RunFiles], options: argparse.Namespace) -> Panels:
     return found
 
 
-def together(found: Panels) -> Panels:
-    """Return all lines in one panel, each divided by the size of its best mean."""
-    return {
-        "all tasks": {
-            f"{task}, {name}": normalised(line)
-            for task, row in found.items()
-            for name, line in row.items()
-        }
-    }
-
-
 def normalised(found: Line) -> Line:
     """Return a line divided by the size of its best mean."""
     best = abs(max(measures.mean() for measures in found.values())) or 1.0

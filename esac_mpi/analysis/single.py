@@ -1,17 +1,13 @@
-"""Returns of one run in full: its policies and the noisy population, or the spread of the population's members."""
-
-from typing import Any
+"""Returns of one run in full: its policies and the noisy population."""
 
 import numpy as np
 
 from esac_mpi.analysis.colours import COLOURS, looks
-from esac_mpi.analysis.curves import Curve, column, column_curve, per_generation, position
+from esac_mpi.analysis.curves import column, column_curve, per_generation, position
 from esac_mpi.analysis.evaluations import evaluations, policies
 from esac_mpi.analysis.figures import Axes, Figure, legend_below, name_axis, panels
 from esac_mpi.analysis.names import HALVES, POLICIES, legend
 from esac_mpi.record import RunFiles
-
-AXIS = {"return": "episodic return", "fitness": "fitness: episodic return of a member"}
 
 
 def draw_one(axes: Axes, run: RunFiles, x: str) -> None:
@@ -34,29 +30,12 @@ def draw_one(axes: Axes, run: RunFiles, x: str) -> None:
         axes.fill_between(where, *ends, color=colour, alpha=0.18, lw=0)
 
 
-def draw_spread(axes: Axes, run: RunFiles, x: str) -> None:
-    """Draw the members' returns of one run: median, quartiles and extremes."""
-
-    def quantile(share: float) -> Curve:
-        values = per_generation(run, lambda f, axis: np.nanquantile(f, share, axis))
-        return column_curve(run, x, values)
-
-    low, first, middle, third, high = map(quantile, (0, 0.25, 0.5, 0.75, 1))
-    colour = looks({"members": run.config.algorithm})["members"].colour
-    band: dict[str, Any] = {"color": colour, "lw": 0}
-    axes.fill_between(low.x, low.y, high.y, alpha=0.12, label="members, worst to best", **band)
-    axes.fill_between(low.x, first.y, third.y, alpha=0.35, label="quartiles", **band)
-    axes.plot(low.x, middle.y, color=colour, lw=1.2, label="median")
-
-
-def draw_alone(run: RunFiles, what: str, x: str) -> Figure:
-    """Return the figure of one run's returns, or of its members."""
+def draw_alone(run: RunFiles, x: str = "env_steps") -> Figure:
+    """Draw one run's returns."""
     figure, axes = panels(1, 1, 5.5, 3.5)
-    (draw_one if what == "return" else draw_spread)(axes[0, 0], run, x)
-    axes[0, 0].set(
-        title=f"{run.config.task.id}: {run.config.algorithm.upper()}, seed {run.config.seed}",
-        ylabel=AXIS[what],
-    )
+    draw_one(axes[0, 0], run, x)
+    title = f"{run.config.task.id}: {run.config.algorithm.upper()}, seed {run.config.seed}"
+    axes[0, 0].set(title=title, ylabel="episodic return")
     name_axis(axes[0, 0], x)
     legend_below(figure, axes)
     return figure

@@ -57,10 +57,7 @@ def carried_out(options: argparse.Namespace) -> Iterator[object]:
     folder.mkdir(parents=True, exist_ok=True)
     results, work = [], [run for run in runs if not running.is_done(run)]
     yield f"{folder}: {len(runs)} runs, {len(runs) - len(work)} finished"
-    with (
-        running.wish() as heard,
-        closing(running.carry_out(work, options.at_once, heard)) as ends,
-    ):
+    with running.wish() as heard, closing(running.carry_out(work, options.at_once, heard)) as ends:
         for result in ends:
             results.append(result)
             print(f"[{len(runs) - len(work) + len(results)}/{len(runs)}] {result}", flush=True)

@@ -5,7 +5,7 @@
                          [--label TEXT ...] [--out NAME]
     esac-mpi plot RUN --what timeline
     esac-mpi plot RUN [RUN ...] --what scaling [--last 10] [--ranks R ...] [--published]
-    esac-mpi plot RUN [RUN ...] --what sensitivity --field esac.amt_clip [--measure mean] [--at-steps N] [--normalise] [--seeds]
+    esac-mpi plot RUN [RUN ...] --what sensitivity --field esac.amt_clip [--measure mean] [--at-steps N] [--seeds]
 
 Curves: runs of one task, algorithm and settings are seeds of one group. A line is their interquartile mean, its band the
 95 % bootstrap interval; a panel per task; --seeds adds each run as a thin line. A group is drawn as far as its shortest run.
@@ -14,7 +14,7 @@ Steps are those of population and learner; evaluation steps are not on the axis.
 return        noise-free evaluations, of the better of a run's policies each time, or of --policy; of one run all its policies,
               with the band from worst to best episode, and mean and maximum of the noisy population
 training      moving average over 50 training episodes, against their number (Figure 2 left of the ESAC paper)
-fitness       mean, maximum and spread of the members; of one run their quartiles and extremes
+fitness       mean, maximum and standard deviation of the members
 fates         how often the learner's actor was an elite, selected or discarded after its injection into a population, of all
               such selections so far (Figure 11 of the PDERL paper)
 updates       gradient updates: what learning by gradients cost (Figures 6 right and 8 of the ESAC paper); those of a population's
@@ -26,8 +26,7 @@ scaling       seconds per generation and per episode and parallel efficiency aga
               the --last on the last number of ranks. Dotted: ideal; bars: smallest and largest of several runs. --ranks adds,
               hollow, what the runs on the fewest ranks would have taken on so many; --published what the paper prints
 sensitivity   --measure (of `table`) against the values of --field (Figures 2 right and 6 left): mean over the runs of a value, and
-              its 95 % interval. A field without a table (sigma) is each algorithm's own. --normalise divides a line by its best
-              value and puts all tasks into one panel
+              its 95 % interval. A field without a table (sigma) is each algorithm's own
 --x wall --ranks R: the wall time that the runs would have taken on R ranks of this kind, computed from the recorded durations and
 the program's own dealing (docs/performance.md), with a learner of U updates/s in place of the one that was recorded.
 `esac-mpi table --what scaling|sensitivity|waiting` has the numbers. Writes NAME.png and NAME.pdf, or NAME alone if it ends in one
@@ -67,7 +66,7 @@ READ = {  # options, by what is drawn
     **dict.fromkeys(CURVES, OF_CURVES),
     "timeline": (),
     "scaling": ("last", "ranks", "published"),
-    "sensitivity": ("field", "measure", "at_steps", "normalise", "seeds"),
+    "sensitivity": ("field", "measure", "at_steps", "seeds"),
 }
 
 
@@ -107,16 +106,14 @@ def scaling(runs: list[RunFiles], options: argparse.Namespace) -> "Figure":
 
 def sensitivity(runs: list[RunFiles], options: argparse.Namespace) -> "Figure":
     """Draw what a field does. Raises Unusable."""
-    from esac_mpi.analysis.sensitivity import of_options, together
+    from esac_mpi.analysis.sensitivity import of_options
     from esac_mpi.analysis.sensitivity_picture import figure
 
-    found, axis = of_options(runs, options), "episodic return"
-    if options.normalise:
-        found, axis = together(found), "measure / best of the line"
+    found = of_options(runs, options)
     title = MEASURES[options.measure].capitalize()
     if options.at_steps:
         title += f", at {options.at_steps:,} true steps"
-    return figure(found, options.field, axis, title, options.seeds)
+    return figure(found, options.field, "episodic return", title, options.seeds)
 
 
 def command_line() -> argparse.ArgumentParser:
@@ -129,11 +126,9 @@ def command_line() -> argparse.ArgumentParser:
     line.add_argument("--seeds", action="store_true", help="each run as a thin line or point")
     add_labels(line)
     add_policy(line, "whose returns")
-    add_machine(line, several=True)
+    add_machine(line)
     add_scaling(line)
     add_sensitivity(line)
-    text = "of sensitivity: divide each line by its best; one panel for all tasks"
-    line.add_argument("--normalise", action="store_true", help=text)
     text = "scaling: beside what the paper prints"
     line.add_argument("--published", action="store_true", help=text)
     text = "default: learning_curve, or what is drawn; in the run if it is one"

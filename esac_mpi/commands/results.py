@@ -25,10 +25,9 @@ import argparse
 import math
 from collections.abc import Iterator
 
+from esac_mpi.analysis.clock import Machine
 from esac_mpi.analysis.command import (
-    add_machine,
     ended,
-    machine_of,
     parser,
     refuse_others,
     refuse_unread,
@@ -41,11 +40,12 @@ from esac_mpi.analysis.results.scores import by_task, random_returns, study
 from esac_mpi.analysis.results.standings import MEASURES, document
 from esac_mpi.analysis.results.traces import Sections, Wall, on_machine, sections
 from esac_mpi.analysis.results.verdicts import champion_of
+from esac_mpi.config.exact import whole
 from esac_mpi.host.paths import given
 from esac_mpi.studies.experiments.design import FOLDER
 
 CHAMPION = "ESAC"
-OF_CURVES = ("x", "seeds", "ranks", "updates_per_second")
+OF_CURVES = ("x", "seeds", "ranks")
 READ = {  # options of draw, by what is drawn
     "returns": ("policy", *OF_CURVES),
     "ends": ("policy",),
@@ -65,7 +65,9 @@ def found(options: argparse.Namespace, together: bool = False) -> tuple[Sections
     seconds = getattr(options, "seconds", 0.0)  # a picture has none
     if not 0 <= seconds < math.inf:
         raise Unusable("--seconds must be more than 0")
-    rows, machine = read(options.files), machine_of(options)
+    rows, machine = read(options.files), None
+    if options.ranks is not None:
+        machine = Machine(options.ranks)
     rows = by_task(rows) if together else rows
     rows = on_machine(rows, machine) if machine else rows
     return sections(rows), Wall(machine, seconds)
@@ -90,7 +92,7 @@ def draw(options: argparse.Namespace) -> Iterator[object]:
     from esac_mpi.analysis.results import pictures
 
     refuse_others(options.line, options, ("files", "make", "line", *READ[options.what]))
-    if machine_of(options) and options.x != "wall_seconds":
+    if options.ranks is not None and options.x != "wall_seconds":
         raise Unusable("--ranks says what wall time is computed for: it needs --x wall_seconds")
     runs, wall = found(options)
     if options.what == "sensitivity":
@@ -128,7 +130,8 @@ def command_line() -> argparse.ArgumentParser:
     together = actions.add_parser("aggregate", help="normalised scores over all tasks and seeds")
     for action, make in ((tables, table), (pictures, draw), (together, aggregate)):
         action.set_defaults(make=make, line=action)
-        add_machine(action)
+        text = "wall time as computed for R ranks, in place of the measured one"
+        action.add_argument("--ranks", type=whole, metavar="R", help=text)
         text = "results.csv of an experiment"
         action.add_argument("files", nargs="+", type=given, metavar="CSV", help=text)
         needed = action is pictures

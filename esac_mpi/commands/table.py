@@ -134,7 +134,7 @@ def command_line() -> argparse.ArgumentParser:
     text = "wall time at which runs are compared [s]"
     line.add_argument("--at-seconds", type=float, metavar="T", default=0.0, help=text)
     add_policy(line, "whose evaluations")
-    add_machine(line, several=True)
+    add_machine(line)
     add_scaling(line)
     text = "of waiting: nominal steps; default: what all runs of a task have"
     line.add_argument("--steps", type=whole, metavar="N", default=0, help=text)

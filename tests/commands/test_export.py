@@ -134,11 +134,7 @@ def test_a_missing_library_or_folder_is_named(tmp_path, monkeypatch, capsys):
     ):  # stand-ins, which are there until they are said to be missing
         monkeypatch.setitem(sys.modules, name, types.ModuleType(name))
     sys.modules["onnx.reference"].ReferenceEvaluator = None
-    missing = [
-        ("torchscript", "torch"),
-        ("onnx", "onnxscript"),
-        ("onnx", "onnx.reference"),
-    ]
+    missing = [("torchscript", "torch"), ("onnx", "onnxscript"), ("onnx", "onnx.reference")]
     for form, module in missing:  # torch is missing all the while: onnx is asked for before it
         monkeypatch.setitem(
             sys.modules, module, None

@@ -200,13 +200,7 @@ def test_options_that_are_not_read_are_refused(unread, said, capsys):
 
 
 @pytest.mark.parametrize(
-    "wrong",
-    [
-        ["--video", "a.avi"],
-        ["--out", "a.pdf"],
-        ["--frames", "0"],
-        ["--seconds", "nan"],
-    ],
+    "wrong", [["--video", "a.avi"], ["--out", "a.pdf"], ["--frames", "0"], ["--seconds", "nan"]]
 )
 def test_wrong_options_are_named(wrong, capsys):
     with pytest.raises(SystemExit) as end:

@@ -36,8 +36,8 @@ UNREAD = {
     (results, "draw --out x --what ends --x env_steps --seeds --ranks 4"): "--what ends does not read --ranks, --seeds, --x",
     (results, "draw --out x --what updates --field zeta"): "--what updates does not read --field",
     (results, "draw --out x --measure return --normalise"): "--what returns does not read --measure, --normalise",
-    (results, "draw --out x --what sensitivity --policy learner --updates-per-second 9"): (
-        "--what sensitivity --measure fitness does not read --policy, --updates-per-second"
+    (results, "draw --out x --what sensitivity --policy learner --ranks 9"): (
+        "--what sensitivity --measure fitness does not read --policy, --ranks"
     ),
 }  # fmt: skip
 
