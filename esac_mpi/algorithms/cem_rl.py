@@ -22,7 +22,7 @@ import numpy as np
 from esac_mpi.algorithms import cem as pure
 from esac_mpi.algorithms.declaration import Declaration, Learning, added_by_phases
 from esac_mpi.algorithms.laps import Laps
-from esac_mpi.comm.contracts import CriticLearner, Individuals, Memory, World
+from esac_mpi.comm.contracts import CriticLearner, Memory, World
 from esac_mpi.config import Config, exact, individuals
 from esac_mpi.envs import Env
 from esac_mpi.operators.noise import Purpose, generator
@@ -199,10 +199,9 @@ def trained(now: Now, number: int, theta: np.ndarray) -> np.ndarray:
     params, state = now.params, now.state
     held = min(state.transitions, len(state.replay))
     random = generator(params.config.seed, Purpose.TRAINING, now.k, number)
-    operators: Individuals = params.operators
     states = state.replay[:held, : params.layout.sizes[0]]
     critic = state.critics[number % len(state.critics)]
-    return operators.trained(theta, critic, states, updates_of_one(params, state), random)
+    return params.operators.trained(theta, critic, states, updates_of_one(params, state), random)
 
 
 def updates_of_one(params: Params, state: State) -> int:

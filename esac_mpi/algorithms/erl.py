@@ -20,7 +20,7 @@ Where this differs from the papers, or from their public code (whose ways are `e
 
 Where its operators are:
 - elites, tournaments, couples, who is born of whom: erl_births.decide(), with operators/selection.py
-- crossover and mutation, n-point and Gaussian: operators/genetics.py; distilled and proximal: learners/operators.py
+- crossover and mutation, n-point and Gaussian: operators/genetics.py; distilled and proximal: learners/offspring.py
 - the injection of the learner's actor: here, in generation(); its slot: erl_births.injected()
 - the members' memories: erl_births.pass_on(), with operators/memories.py
 """

@@ -49,7 +49,7 @@ class Start:
 LEARNERS = {"sac": "SAC", "td3": "TD3", "ddpg": "DDPG", "erl": "ERL", "cem": "CEM", "ppo": "PPO"}
 EXTRAS = {"ppo": "baselines"}  # learner -> the extra of setup.cfg that brings its library
 OPERATORS = {
-    "genetic": ("operators", "GeneticOperators"),
+    "genetic": ("offspring", "GeneticOperators"),
     "individuals": ("individuals", "Individuals"),
 }  # -> file here, class
 

@@ -18,7 +18,7 @@ import torch
 from torch import Tensor
 
 from esac_mpi.host.cooperative import ON_DEVICE, run
-from esac_mpi.learners.gpu import Gpu, Work
+from esac_mpi.learners.gpu import Cuda, Work
 from esac_mpi.learners.mirror import Mirror
 from esac_mpi.learners.network import Adam, Operations
 from esac_mpi.learners.replay import Replay
@@ -51,14 +51,14 @@ class Half:
     A part of its memory on the host is filled again only after `ended`: no copy from it is on its way then.
     """
 
-    def __init__(self, first: int, inputs: list[Tensor], gpu: Gpu) -> None:
+    def __init__(self, first: int, inputs: list[Tensor], gpu: Cuda) -> None:
         self.first = first
         self._inputs = [tensor[first : first + CHUNK] for tensor in inputs]
         self._hosts = [gpu.host(part) for part in self._inputs]
         self.arrays = [host.numpy() for host in self._hosts]
         self.ended: Callable[[], bool] = lambda: True  # whether the device has done with it
 
-    def bring(self, gpu: Gpu, part: slice) -> None:
+    def bring(self, gpu: Cuda, part: slice) -> None:
         """Bring what `arrays` have for some of the updates."""
         gpu.bring(
             (to[part], host[part]) for to, host in zip(self._inputs, self._hosts, strict=True)
@@ -72,7 +72,7 @@ class Chunks:
     into the other half.
     """
 
-    def __init__(self, learner: Learner, gpu: Gpu) -> None:
+    def __init__(self, learner: Learner, gpu: Cuda) -> None:
         self._learner, self._gpu = learner, gpu
         batch, drawn = learner.update.transitions, learner.update.drawn
         self._mirror = Mirror(learner.replay, batch.tensor.device)

@@ -7,7 +7,7 @@ import os
 import re
 from collections.abc import Callable, Iterable
 from pathlib import Path
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
@@ -23,30 +23,11 @@ WORKSPACE = 2**30
 REMEDY = "ask the scheduler for one of your own, or use cpu"
 
 
-class Gpu(Protocol):
-    """What chunks.py asks of a device, beside the operations themselves; tests have one that is none."""
-
-    def host(self, like: Tensor) -> Tensor:
-        """Return memory of the host for what will be brought to a tensor."""
-
-    def bring(self, pairs: Iterable[tuple[Tensor, Tensor]]) -> None:
-        """Copy (to, from the host), beside what runs; what is launched later waits for it."""
-
-    def launch(self, work: Work) -> None:
-        """Begin work after all that was launched before; do not wait for it."""
-
-    def mark(self) -> Callable[[], bool]:
-        """Return by what to ask whether all that was launched so far has ended."""
-
-    def warm_up(self, work: Work) -> None:
-        """Do work as it is done before a capture: libraries get their handles, kernels are loaded."""
-
-    def capture(self, work: Work) -> Work:
-        """Record work without doing it; return what does it, on the same memory."""
-
-
 class Cuda:
-    """The current CUDA device. Work is launched on the current stream, so that whatever reads a tensor waits for it."""
+    """The current CUDA device, as chunks.py uses it beside the operations; tests have a stand-in.
+
+    Work is launched on the current stream, so that whatever reads a tensor waits for it.
+    """
 
     def __init__(self) -> None:
         # cuBLAS keeps a workspace for each
@@ -54,28 +35,28 @@ class Cuda:
         self._side = torch.cuda.Stream()
 
     def host(self, like: Tensor) -> Tensor:
-        """Return pinned memory: a copy from it needs no core."""
+        """Return pinned memory of the host for what will be brought to a tensor: a copy from it needs no core."""
         return torch.empty(like.shape, dtype=like.dtype, pin_memory=True)
 
     def bring(self, pairs: Iterable[tuple[Tensor, Tensor]]) -> None:
-        """Copy on a stream of its own, which later work waits for."""
+        """Copy (to, from the host) on a stream of its own, beside what runs; what is launched later waits for it."""
         with torch.cuda.stream(self._copies):
             for to, source in pairs:
                 to.copy_(source, non_blocking=True)
         torch.cuda.current_stream().wait_stream(self._copies)
 
     def launch(self, work: Work) -> None:
-        """Begin work on the current stream."""
+        """Begin work after all that was launched before; do not wait for it."""
         work()
 
     def mark(self) -> Callable[[], bool]:
-        """Record an event."""
+        """Record an event; return by what to ask whether all that was launched so far has ended."""
         event = torch.cuda.Event()
         event.record()
         return event.query
 
     def warm_up(self, work: Work) -> None:
-        """Do work three times on another stream, as a capture's own is (CUDA graphs in torch's notes on CUDA)."""
+        """Do work three times before a capture, so that kernels are loaded: on another stream, as a capture's own is (CUDA graphs in torch's notes on CUDA)."""
         side = self._side
         side.wait_stream(torch.cuda.current_stream())
         with torch.cuda.stream(side):

@@ -17,8 +17,10 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from esac_mpi.config import Config
 from esac_mpi.config.genetic import imitations
-from esac_mpi.learners.judges import Judging
+from esac_mpi.learners import critics
+from esac_mpi.learners.judges import Judge, Judging
 from esac_mpi.learners.network import TANH_BACKWARD, Adam, Network, Operations, Pass
 from esac_mpi.operators.policy import Layout
 
@@ -156,3 +158,40 @@ def proximal(
     mutated, noise = theta.copy(), random.standard_normal(int(weights.sum()), dtype=np.float32)
     mutated[weights] += np.float32(magnitude) * noise / divisor[weights]
     return mutated
+
+
+class GeneticOperators:
+    """Distillation crossover and proximal mutation with a configuration's numbers, on any rank: `Params.operators` of the ERL family."""
+
+    def __init__(self, config: Config, layout: Layout) -> None:
+        self.critic_size = critics.critic_size(config, layout)
+        self._options, self._form = config.erl, (layout, config.policy.activation)
+        self._judge = Judge(config, layout)
+
+    def distilled(
+        self,
+        parents: tuple[np.ndarray, np.ndarray],
+        start: np.ndarray,
+        states: np.ndarray,
+        critic: np.ndarray,
+        random: np.random.Generator,
+    ) -> np.ndarray:
+        """Make a child, float32 [d], that begins as `start` and imitates two parents [d] in states [n, o].
+
+        critic: float32 [critic_size], of which the learner has the numbers.
+        """
+        options, (first, second) = self._options, parents
+        self._judge.load(critic)
+        epochs, batch = options.distillation_epochs, options.distillation_batch
+        rate, judge = options.lr_distillation, self._judge
+        return distilled(
+            *self._form, first, second, start, states, judge, epochs, batch, rate, random
+        )
+
+    def proximal(
+        self, theta: np.ndarray, states: np.ndarray, random: np.random.Generator
+    ) -> np.ndarray:
+        """Return theta, float32 [d], mutated in proportion to what its actions in states [n, o] owe to each weight."""
+        options = self._options
+        how = options.mutation_magnitude, options.sensitivity_floor
+        return proximal(*self._form, theta, states, *how, random)

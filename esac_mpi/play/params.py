@@ -28,7 +28,8 @@ class Params:
     layout: Layout
     horizon: int  # of an episode [steps]
     epsilon: Epsilon  # how the noise of a slot is made
-    operators: Any = None  # learners.GeneticOperators or Individuals, where an algorithm declares that every rank has such
+    # of learners/: GeneticOperators or Individuals, where an algorithm declares that every rank has such
+    operators: Any = None
     own_env: Env | None = (
         None  # where plays what goes on beside others' episodes, on ranks with such work
     )

@@ -168,7 +168,7 @@ def born(population: Population, births: Births, changes: dict[str, Any]) -> np.
     """Return what is born, float32 [n, d], by the configuration with these changes."""
     params = population.params
     config = updated(params.config, changes)
-    operators = learners.load("operators").GeneticOperators(config, params.layout)
+    operators = learners.load("offspring").GeneticOperators(config, params.layout)
     changed = replace(params, config=config, operators=operators)
     brood = erl_births.Brood(changed, population.state, 0, births)
     return np.stack([erl_births.born(brood, i) for i in range(len(births.kind))])

@@ -59,7 +59,7 @@ def reloaded(run: RunFiles, checkpoint: Checkpoint) -> Population:
     config, world = updated(checkpoint.config, {"learner.device": "cpu"}), Alone()
     env = make_env(config)
     layout = make_layout(config, env)
-    operators = learners.load("operators").GeneticOperators(config, layout)
+    operators = learners.load("offspring").GeneticOperators(config, layout)
     params = Params(
         config, layout, env.horizon, epsilon.make(None, config.seed, layout, world), operators
     )

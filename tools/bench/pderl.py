@@ -82,7 +82,7 @@ def our_pieces(seconds: float, steps: int) -> Turns:
     actor = {"policy.hidden": HIDDEN, "policy.activation": "tanh", "policy.layer_norm": True}
     config = updated(Config(), {"algorithm": "pderl", "erl.distillation_epochs": EPOCHS, **actor})
     layout = Layout((learner.OBSERVATION, *HIDDEN, learner.ACTION), layer_norm=True)
-    operators = learners.load("operators").GeneticOperators(config, layout)
+    operators = learners.load("offspring").GeneticOperators(config, layout)
     random, first = np.random.default_rng(0), layout.initial(0, 0)
     parents = first, layout.initial(0, 1)
     states = random.standard_normal((MEMORY, learner.OBSERVATION), dtype=np.float32)
