@@ -14,7 +14,7 @@ from esac_mpi.host.stop import EndsRun
 from esac_mpi.operators import update_rules
 from esac_mpi.operators.update_rules import settled
 from esac_mpi.play.counters import Progress
-from esac_mpi.play.marks import ANEW, SCRATCH, SHARED, VARIANCE, mark
+from esac_mpi.play.marks import ANEW, SCRATCH, VARIANCE, mark, policy
 from esac_mpi.play.params import THETA_ES, Generation, Params
 from esac_mpi.play.transitions import width
 
@@ -49,7 +49,7 @@ ORDER = ("metrics/worker", "metrics/critic_turns"), told_order
 class State(Progress):
     """All that changes, beside the learner on rank 0. A task's numbers are each worker's, the critic's at last."""
 
-    mean: np.ndarray = field(metadata=SHARED)  # float32 [d]
+    mean: np.ndarray = field(metadata=policy("mean"))  # float32 [d]
     # float32 [rows, width] a ring
     replay: np.ndarray = field(metadata=mark(shared=True, replay=True))
     written: np.ndarray = field(metadata=SCRATCH)  # int64 [1] transitions in this node's ring
@@ -93,11 +93,6 @@ class State(Progress):
     # virtual end of the critic's last turn [steps]
     critic_ended: int = field(default=0, metadata=BEGINS_ANEW)
     transitions: int = field(default=0, metadata=mark(transitions=True))  # ever made
-
-    @property
-    def policies(self) -> dict[str, np.ndarray]:
-        """The policies to evaluate, by name."""
-        return {"mean": self.mean}
 
 
 Now: TypeAlias = Generation[State, CriticLearner]

@@ -33,7 +33,7 @@ from esac_mpi.operators.policy import Policy
 from esac_mpi.play import experience
 from esac_mpi.play.counters import Progress
 from esac_mpi.play.experience import Crew, Experience, Played
-from esac_mpi.play.marks import ANEW, DAMP, SHARED, VARIANCE, mark
+from esac_mpi.play.marks import ANEW, DAMP, VARIANCE, mark, policy
 from esac_mpi.play.params import THETA_ES, Generation, Params, Row, make_actor
 from esac_mpi.play.rollout import Board, NoFiniteReturn, ThetaNotFinite, noted
 from esac_mpi.play.transitions import width
@@ -50,7 +50,7 @@ DECLARES = Declaration(
 class State(Progress):
     """All that changes, equal on every rank or shared by the node."""
 
-    mean: np.ndarray = field(metadata=SHARED)  # float32 [d]
+    mean: np.ndarray = field(metadata=policy("mean"))  # float32 [d]
     variance: np.ndarray = field(metadata=mark(shared=True, part=VARIANCE))  # float32 [d]
     damp: float = field(metadata=mark(part=DAMP))  # epsilon of Eq. (2), the last generation's
     # Of the last generation, those that nothing trained; m = 0 without importance mixing.
@@ -62,11 +62,6 @@ class State(Progress):
     kept: np.ndarray = field(metadata=mark(part=ANEW))
     # int64 [m - c] which candidates come after them
     candidates: np.ndarray = field(metadata=mark(part=ANEW))
-
-    @property
-    def policies(self) -> dict[str, np.ndarray]:
-        """The policies to evaluate, by name."""
-        return {"mean": self.mean}
 
 
 Now = Generation[State, Any]  # CEM-RL's has a learner

@@ -11,7 +11,7 @@ from esac_mpi.host import ram
 from esac_mpi.operators import genetics
 from esac_mpi.operators.memories import EMPTY, Memory
 from esac_mpi.play.counters import Progress
-from esac_mpi.play.marks import SCRATCH, SHARED, Part, mark
+from esac_mpi.play.marks import SCRATCH, SHARED, Part, mark, policy
 from esac_mpi.play.params import MEMBERS, THETA_SAC, Generation, Params
 from esac_mpi.play.rollout import Board
 
@@ -25,8 +25,9 @@ class State(Progress):
 
     # float32 [k, d]
     population: np.ndarray = field(metadata=mark(shared=True, part=POPULATION, members=True))
-    theta: np.ndarray = field(metadata=SHARED)  # float32 [d] the learner's actor
-    champion: np.ndarray = field(metadata=SHARED)  # float32 [d] the last evaluation's best member
+    # float32 [d] the last evaluation's best member
+    champion: np.ndarray = field(metadata=policy("champion"))
+    theta: np.ndarray = field(metadata=policy("learner"))  # float32 [d] the learner's actor
     # float32 [owners, kappa, o + a], oldest first: members', the learner's
     memories: np.ndarray = field(metadata=mark(shared=True, numbers="ages"))
     # int64 [owners, kappa] numbers of these transitions in the run, -1 = none
@@ -39,11 +40,6 @@ class State(Progress):
     transitions: int = field(default=0, metadata=mark(transitions=True))
     # slot in which the learner's actor waits for the next selection
     injected: int = field(default=NOBODY, metadata=mark(part=POPULATION))
-
-    @property
-    def policies(self) -> dict[str, np.ndarray]:
-        """The policies to evaluate, by name."""
-        return {"champion": self.champion, "learner": self.theta}
 
     def memory(self, owner: int) -> Memory:
         """Give the memory of a member, or the learner's, with the episodes of the generation that is being made."""

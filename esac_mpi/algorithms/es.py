@@ -38,11 +38,6 @@ DECLARES = Declaration(
 class State(Evolving):
     """All that changes, equal on every rank or shared by the node."""
 
-    @property
-    def policies(self) -> dict[str, np.ndarray]:
-        """The policies to evaluate, by name."""
-        return {"theta_es": self.theta_es}
-
 
 Now: TypeAlias = Generation[State, None]
 

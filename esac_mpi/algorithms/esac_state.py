@@ -8,7 +8,7 @@ import numpy as np
 
 from esac_mpi import config as configuration
 from esac_mpi.comm.contracts import Learner
-from esac_mpi.play.marks import ANEW, SCRATCH, SHARED, TUNING, Part, mark
+from esac_mpi.play.marks import ANEW, SCRATCH, TUNING, Part, mark, policy
 from esac_mpi.play.params import Generation
 from esac_mpi.play.population import Evolving
 
@@ -21,7 +21,7 @@ BEGINS_ANEW = mark(part=ANEW)
 class State(Evolving):
     """All that changes, equal on every rank or shared by the node; the learner, on rank 0, has its own."""
 
-    theta_sac: np.ndarray = field(metadata=SHARED)  # float32 [d]
+    theta_sac: np.ndarray = field(metadata=policy("sac"))  # float32 [d]
     # float32 [child slots, d]
     children: np.ndarray = field(metadata=mark(shared=True, part=POPULATION))
     # int64 [slots] CENTRE, SAC_COPY or CHILD + index
@@ -58,11 +58,6 @@ class State(Evolving):
     learner_return: float = field(default=-math.inf, metadata=BEGINS_ANEW)
     # in a row by theta_sac, since it was adopted last
     trials_won: int = field(default=0, metadata=BEGINS_ANEW)
-
-    @property
-    def policies(self) -> dict[str, np.ndarray]:
-        """The policies to evaluate, by name."""
-        return {"theta_es": self.theta_es, "sac": self.theta_sac}
 
     def parent(self, slot: int) -> np.ndarray:
         """Find the parent of a slot, float32 [d]."""

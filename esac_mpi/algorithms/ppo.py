@@ -14,7 +14,7 @@ from esac_mpi.operators.policy import LOGIT_SCALE
 from esac_mpi.play import learner_phases
 from esac_mpi.play.counters import Standardising
 from esac_mpi.play.learner_phases import Steps
-from esac_mpi.play.marks import SHARED
+from esac_mpi.play.marks import policy
 from esac_mpi.play.params import Params, Row
 from esac_mpi.play.rollout import Board
 
@@ -40,12 +40,7 @@ class State(Standardising):
     """All that changes, beside the learner on rank 0."""
 
     # float32 [d] the mean; in discrete tasks what the choice is made by
-    theta: np.ndarray = field(metadata=SHARED)
-
-    @property
-    def policies(self) -> dict[str, np.ndarray]:
-        """The policies to evaluate, by name."""
-        return {"ppo": self.theta}
+    theta: np.ndarray = field(metadata=policy("ppo"))
 
 
 def board(params: Params) -> Board:

@@ -13,7 +13,7 @@ from esac_mpi.envs import Env
 from esac_mpi.play import learner_phases
 from esac_mpi.play.counters import Standardising
 from esac_mpi.play.learner_phases import Phase, Steps
-from esac_mpi.play.marks import SHARED
+from esac_mpi.play.marks import policy
 from esac_mpi.play.params import THETA_SAC, Params, Row
 from esac_mpi.play.rollout import Board
 
@@ -36,12 +36,7 @@ DECLARES = Declaration(
 class State(Standardising):
     """All that changes, beside the learner on rank 0."""
 
-    theta_sac: np.ndarray = field(metadata=SHARED)  # float32 [d] the actor's mean
-
-    @property
-    def policies(self) -> dict[str, np.ndarray]:
-        """The policies to evaluate, by name."""
-        return {"sac": self.theta_sac}
+    theta_sac: np.ndarray = field(metadata=policy("sac"))  # float32 [d] the actor's mean
 
 
 def init(params: Params, world: Memory) -> State:

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from esac_mpi.operators.policy import Normaliser
-from esac_mpi.play.marks import OBSERVATIONS, mark
+from esac_mpi.play.marks import OBSERVATIONS, mark, marked
 
 
 @dataclass
@@ -62,7 +62,7 @@ class Progress:
     @property
     def policies(self) -> dict[str, np.ndarray]:
         """The policies to evaluate, by name; the first is the one that counts."""
-        raise NotImplementedError
+        return {mark.policy: getattr(self, f.name) for f, mark in marked(self) if mark.policy}
 
     @property
     def normaliser(self) -> Normaliser | None:

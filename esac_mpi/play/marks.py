@@ -4,7 +4,7 @@ A field without marks is a number, a string, an array or a dataclass of these, e
 """
 
 from collections.abc import Callable
-from dataclasses import Field, dataclass
+from dataclasses import Field, dataclass, fields
 from typing import Any
 
 import numpy as np
@@ -31,6 +31,7 @@ DAMP = Part("damp", ("damp", "damp_limit", "damp_tau"), common=True)
 class Mark:
     """What is said of a field of a state, for checkpoints, ranks and warm starts."""
 
+    policy: str = ""  # by which name it is evaluated; the first of a state is the one that counts
     shared: bool = False  # an array that lives once per node and is written in place
     root: bool = False  # rank 0 alone goes on with it
     scratch: bool = False  # a generation writes it before it reads it: no part of a checkpoint
@@ -47,8 +48,8 @@ class Mark:
     # and a function of the state and their rows after its generation
     order: tuple[tuple[str, ...], Callable[..., np.ndarray]] | None = None
     # What a warm start takes. Without a part a field is one of its own: a run of the same algorithm
-    # in the same task takes it. Policies, the arrays that State.policies names, need none: they are
-    # taken from any algorithm. Generation, counters and best always begin anew.
+    # in the same task takes it. Policies need none: they are taken from any algorithm. Generation,
+    # counters and best always begin anew.
     part: Part | None = None
     members: bool = False  # rows [n, d], each of which begins as the policy that counts
     generation: bool = False  # the number of one: it is taken less the source's
@@ -64,6 +65,16 @@ SHARED = mark(shared=True)
 SCRATCH = mark(shared=True, scratch=True)
 
 
+def policy(name: str) -> dict[str, Mark]:
+    """Say that a field is a policy, float32 [d], shared by the node."""
+    return mark(shared=True, policy=name)
+
+
 def mark_of(field: Field[Any]) -> Mark:
     """Look up what was said of a field."""
     return field.metadata.get("mark", Mark())
+
+
+def marked(state: Any) -> list[tuple[Field[Any], Mark]]:
+    """List the fields of a state, or of its kind, and what each is."""
+    return [(f, mark_of(f)) for f in fields(state)]

@@ -18,7 +18,7 @@ from esac_mpi.operators.kernels import count_in
 from esac_mpi.operators.noise import Purpose
 from esac_mpi.operators.policy import Policy
 from esac_mpi.play.counters import Standardising
-from esac_mpi.play.marks import ADAM, SCRATCH, SHARED, TUNING, mark
+from esac_mpi.play.marks import ADAM, SCRATCH, TUNING, mark, policy
 from esac_mpi.play.params import Generation, Params, Row, make_policy
 from esac_mpi.play.rollout import (
     Board,
@@ -39,7 +39,7 @@ TINY = 1e-9  # by which a product of floats may lie above the whole number that 
 class Evolving(Standardising):
     """What ES and ESAC have of theta_es and of the population around it."""
 
-    theta_es: np.ndarray = field(metadata=SHARED)  # float32 [d]
+    theta_es: np.ndarray = field(metadata=policy("theta_es"))  # float32 [d]
     adam_m: np.ndarray = field(metadata=mark(shared=True, part=ADAM))  # float32 [d]
     adam_v: np.ndarray = field(metadata=mark(shared=True, part=ADAM))  # float32 [d]
     # float32 [chunks of slots, sums, d], of line 11; none where there is one chunk

@@ -4,7 +4,7 @@ A state is a dataclass; what its fields are is said in marks.py.
 """
 
 from collections.abc import Mapping
-from dataclasses import MISSING, Field, fields, is_dataclass
+from dataclasses import MISSING, Field, is_dataclass
 from typing import Any
 
 import numpy as np
@@ -12,7 +12,7 @@ import numpy as np
 from esac_mpi.comm.contracts import World
 from esac_mpi.operators import memories
 from esac_mpi.operators.memories import Memory
-from esac_mpi.play.marks import Mark, mark_of
+from esac_mpi.play.marks import mark_of, marked
 
 
 def arrays(
@@ -60,11 +60,6 @@ def load(
             setattr(state, f.name, saved[name])
         else:
             setattr(state, f.name, type(value)(saved[name][()]))
-
-
-def marked(state: Any) -> list[tuple[Field[Any], Mark]]:
-    """List the fields of a state, or of its kind, and what each is."""
-    return [(f, mark_of(f)) for f in fields(state)]
 
 
 def kept(state: Any) -> list[Field[Any]]:

@@ -13,7 +13,7 @@ from esac_mpi.envs import Env
 from esac_mpi.operators import evolution, noise
 from esac_mpi.operators.noise import Purpose
 from esac_mpi.play.counters import Progress
-from esac_mpi.play.marks import SHARED
+from esac_mpi.play.marks import policy
 from esac_mpi.play.params import THETA_ES, Params, Row, make_policy
 from esac_mpi.play.population import perturb
 from esac_mpi.play.rollout import Board, play
@@ -25,13 +25,8 @@ DECLARES = Declaration(work="members", policies={"search": "the best"}, discrete
 class State(Progress):
     """All that changes, equal on every rank or shared by the node."""
 
-    theta: np.ndarray = field(metadata=SHARED)  # float32 [d] the best point so far
+    theta: np.ndarray = field(metadata=policy("search"))  # float32 [d] the best point so far
     episodic_return: float = -np.inf  # of that point
-
-    @property
-    def policies(self) -> dict[str, np.ndarray]:
-        """The policies to evaluate, by name."""
-        return {"search": self.theta}
 
 
 def init(params: Params, world: Memory) -> State:

@@ -17,8 +17,8 @@ import numpy as np
 from esac_mpi.algorithms import ALGORITHMS
 from esac_mpi.config import Config
 from esac_mpi.config.fields import shown
-from esac_mpi.play.marks import ANEW, OBSERVATIONS, Part, mark_of
-from esac_mpi.play.state import kept, marked
+from esac_mpi.play.marks import ANEW, OBSERVATIONS, Part, mark_of, marked
+from esac_mpi.play.state import kept
 from esac_mpi.record import Checkpoint, replays
 from esac_mpi.record.task_identity import changes
 from esac_mpi.training.warm_start.source import Source
