@@ -3,7 +3,7 @@
 An update is lists of operations on fixed memory (network.py), so that it can be captured as it is, some of them as one graph: a
 launch then costs the host some microseconds, whatever is in it. What differs from update to update comes beside it: places of
 transitions, noise and Adam's rates are drawn on the host at their addresses, as on a CPU; each update takes its own by a counter
-on the device. The transitions themselves lie there (mirror.py).
+on the device. The transitions themselves lie there, a mirror of the replay, which stays what checkpoints store.
 
 tests/learners/test_chunks.py holds the logic with a device that is none, tools/gpu_check on a GPU.
 """
@@ -19,7 +19,6 @@ from torch import Tensor
 
 from esac_mpi.host.cooperative import ON_DEVICE, run
 from esac_mpi.learners.gpu import Cuda, Work
-from esac_mpi.learners.mirror import Mirror
 from esac_mpi.learners.network import Adam, Operations
 from esac_mpi.learners.replay import Replay
 from esac_mpi.learners.training import Streams, streams
@@ -63,6 +62,37 @@ class Half:
         gpu.bring(
             (to[part], host[part]) for to, host in zip(self._inputs, self._hosts, strict=True)
         )
+
+
+class Mirror:
+    """The rows of `replay.ring`, float32 [capacity + reserve, width], at the same places in a device's memory."""
+
+    def __init__(self, replay: Replay, device: torch.device) -> None:
+        self._replay, self._device = replay, device
+        self._make()
+
+    def _make(self) -> None:
+        self.rows = torch.zeros(0)  # first lets go of what there was
+        self.rows = torch.zeros(self._replay.ring.shape, device=self._device)
+        self._until = 0  # transitions that have come so far, of those ever added
+        self._rewritten = self._replay.rewritten
+
+    def follow(self) -> bool:
+        """Bring over what the replay has and this lacks; return whether all of it lies elsewhere from now on."""
+        replay, ring, moved = self._replay, self._replay.ring, False
+        if self._rewritten != replay.rewritten:
+            moved = self.rows.shape != ring.shape
+            self._until, self._rewritten = 0, replay.rewritten
+            if moved:
+                self._make()
+        i = max(self._until, replay.added - len(ring))
+        while i < replay.added:
+            first = i % len(ring)
+            last = min(first + replay.added - i, len(ring))
+            self.rows[first:last].copy_(torch.from_numpy(ring[first:last]))
+            i += last - first
+        self._until = replay.added
+        return moved
 
 
 class Chunks:

@@ -1,13 +1,18 @@
-"""The critic of ERL's DDPG, of three networks in one flat tensor (critics.py), and passes through it by hand (network.py)."""
+"""The critic of ERL's DDPG, of three networks in one flat tensor (critics.py), and passes through it by hand (network.py).
 
-from collections.abc import Sequence
+And what ranks without the learner have of its critic: its numbers, and Q by them, on the CPU.
+"""
+
+from collections.abc import Callable, Sequence
 from itertools import pairwise
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from esac_mpi.learners.network import Network, Operations, Pass, cast
+from esac_mpi.config import Config
+from esac_mpi.learners.critics import critic_size, layouts
+from esac_mpi.learners.network import Network, Operations, Pass, assign, cast
 from esac_mpi.operators.policy import Layout
 
 
@@ -99,3 +104,37 @@ class CriticPass:
         by_first = self._by_first[:, columns]
         do.note(torch.mm, delta, weight.mT, out=by_first)
         do.note(critic.joint.deactivate, by_first, first, grad_input=by_first)
+
+
+# (states [n, o], actions [n, a]) -> Q, float32 [n]
+Judging = Callable[[np.ndarray, np.ndarray], np.ndarray]
+
+
+class Judge:
+    """The critic of an ERL run's learner, whichever it is: the first of two."""
+
+    def __init__(self, config: Config, layout: Layout) -> None:
+        """Make room for it; layout: of the policy."""
+        parts, cpu = layouts(config, layout), torch.device("cpu")
+        nothing = np.zeros(critic_size(config, layout), np.float32)
+        self._critic = (
+            Critic(parts, nothing, cpu)
+            if len(parts) > 1
+            else Network(parts[0], [nothing], "relu", cpu)
+        )
+
+    def load(self, vector: np.ndarray) -> None:
+        """Judge by these numbers, float32 [critic_size], a learner's `critic_vector`. Raises ValueError for others."""
+        assign(self._critic.values, vector)
+
+    def __call__(self, states: np.ndarray, actions: np.ndarray) -> np.ndarray:
+        """Return Q of actions [n, a] in [-1, 1] in states [n, o], float32 [n]."""
+        do, seen, taken = Operations(), torch.from_numpy(states), torch.from_numpy(actions)
+        if isinstance(self._critic, Critic):
+            q = CriticPass(self._critic, len(states)).forward(do, self._critic, (seen, taken))
+        else:
+            q = Pass(self._critic, len(states)).forward(
+                do, self._critic, torch.cat([seen, taken], 1)
+            )
+        do.run()
+        return q[:, 0].numpy()

@@ -5,9 +5,12 @@ A field without marks is a number, a string, an array or a dataclass of these, e
 
 from collections.abc import Callable
 from dataclasses import Field, dataclass, fields
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
+
+if TYPE_CHECKING:
+    from _typeshed import DataclassInstance
 
 
 @dataclass(frozen=True)
@@ -75,6 +78,6 @@ def mark_of(field: Field[Any]) -> Mark:
     return field.metadata.get("mark", Mark())
 
 
-def marked(state: Any) -> list[tuple[Field[Any], Mark]]:
+def marked(state: "DataclassInstance | type[DataclassInstance]") -> list[tuple[Field[Any], Mark]]:
     """List the fields of a state, or of its kind, and what each is."""
     return [(f, mark_of(f)) for f in fields(state)]

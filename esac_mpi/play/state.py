@@ -5,25 +5,29 @@ A state is a dataclass; what its fields are is said in marks.py.
 
 from collections.abc import Mapping
 from dataclasses import MISSING, Field, is_dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from esac_mpi.comm.contracts import World
 from esac_mpi.operators import memories
 from esac_mpi.operators.memories import Memory
+from esac_mpi.play.counters import Progress
 from esac_mpi.play.marks import mark_of, marked
+
+if TYPE_CHECKING:
+    from _typeshed import DataclassInstance
 
 
 def arrays(
-    state: Any, prefix: str = "", replay: memories.Replay | None = None
+    state: "DataclassInstance", prefix: str = "", replay: memories.Replay | None = None
 ) -> dict[str, np.ndarray]:
     """List every field of a state as an array, by dotted name. replay: is stored beside it."""
     found: dict[str, np.ndarray] = {}
     for f in kept(state):
         value, name = getattr(state, f.name), prefix + f.name
         numbers = mark_of(f).numbers
-        if is_dataclass(value):
+        if is_dataclass(value) and not isinstance(value, type):
             found.update(arrays(value, f"{name}."))
         elif replay is not None and numbers:
             found[f"{name}.lost"] = memories.lost(Memory(value, getattr(state, numbers)), replay)
@@ -33,7 +37,7 @@ def arrays(
 
 
 def load(
-    state: Any,
+    state: "DataclassInstance",
     saved: Mapping[str, np.ndarray],
     prefix: str = "",
     replay: memories.Replay | None = None,
@@ -45,7 +49,7 @@ def load(
     """
     for f in kept(state):
         value, name, mark = getattr(state, f.name), prefix + f.name, mark_of(f)
-        if is_dataclass(value):
+        if is_dataclass(value) and not isinstance(value, type):
             load(value, saved, f"{name}.")
         elif f"{name}.lost" in saved:
             assert replay is not None
@@ -62,32 +66,32 @@ def load(
             setattr(state, f.name, type(value)(saved[name][()]))
 
 
-def kept(state: Any) -> list[Field[Any]]:
+def kept(state: "DataclassInstance") -> list[Field[Any]]:
     """List the fields of a state that its part of a checkpoint has."""
     return [f for f, mark in marked(state) if not (mark.scratch or mark.replay)]
 
 
-def replay_rows(state: Any) -> np.ndarray | None:
+def replay_rows(state: Progress) -> np.ndarray | None:
     """Find the room that a state has for the learner's replay, float32 [capacity, width]."""
     return next((getattr(state, f.name) for f, mark in marked(state) if mark.replay), None)
 
 
-def shares_replay(kind: Any) -> bool:
+def shares_replay(kind: type[Progress]) -> bool:
     """Tell whether a kind of state has the learner's replay, on each node."""
     return any(mark.replay for _, mark in marked(kind))
 
 
-def begun(state: Any) -> list[str]:
+def begun(state: Progress) -> list[str]:
     """Name what a generation of such a state has that is not finished."""
     return [f.name for f, mark in marked(state) if mark.begun]
 
 
-def is_between(state: Any) -> bool:
+def is_between(state: Progress) -> bool:
     """Tell whether a state is one of the end of a generation: none that was given up is in it."""
     return not any(getattr(state, name) for name in begun(state))
 
 
-def root_bytes(state: Any) -> int:
+def root_bytes(state: Progress) -> int:
     """Add up what rank 0 alone holds of a state [bytes]."""
     return sum(np.asarray(getattr(state, f.name)).nbytes for f, mark in marked(state) if mark.root)
 
@@ -97,7 +101,7 @@ def may_lack(f: Field[Any]) -> bool:
     return f.default is not MISSING or f.default_factory is not MISSING or mark_of(f).later
 
 
-def compare_no_more(state: Any, another_task: bool = False) -> None:
+def compare_no_more(state: Progress, another_task: bool = False) -> None:
     """Let what is compared stand for nothing: another task or machine goes on."""
     for f, mark in marked(state):
         if mark.compared:
@@ -106,7 +110,7 @@ def compare_no_more(state: Any, another_task: bool = False) -> None:
             setattr(state, f.name, f.default)
 
 
-def follow(state: Any, history: Mapping[str, np.ndarray]) -> bool:
+def follow(state: Progress, history: Mapping[str, np.ndarray]) -> bool:
     """Let results be told in the order that a run's history has beyond this state of it.
 
     Returns whether that is new.
@@ -124,7 +128,7 @@ def follow(state: Any, history: Mapping[str, np.ndarray]) -> bool:
     return more
 
 
-def share(state: Any, world: World) -> None:
+def share(state: Progress, world: World) -> None:
     """Give every rank rank 0's state."""
     for f, mark in marked(state):
         if mark.scratch or mark.root:

@@ -13,7 +13,7 @@ from esac_mpi.config import Config, updated
 from esac_mpi.host import cooperative
 from esac_mpi.learners import LearnerNotFinite, critics
 from esac_mpi.learners.erl import note_clip
-from esac_mpi.learners.judges import Judge
+from esac_mpi.learners.erl_critic import Judge
 from esac_mpi.learners.network import Operations
 from esac_mpi.operators.policy import Layout, Policy
 from esac_mpi.play.transitions import joined

@@ -15,8 +15,7 @@ from esac_mpi.algorithms import aes_work
 from esac_mpi.host import cooperative
 from esac_mpi.host.cooperative import ON_DEVICE
 from esac_mpi.learners import chunks, training
-from esac_mpi.learners.chunks import Chunks
-from esac_mpi.learners.mirror import Mirror
+from esac_mpi.learners.chunks import Chunks, Mirror
 from esac_mpi.learners.replay import Replay
 from esac_mpi.play.learner_phases import Flight
 
