@@ -72,7 +72,7 @@ TASK = (
 Finding = tuple[str, bool | None, str]
 
 
-def at_once() -> SimpleNamespace:
+def at_once() -> Any:
     """Return what chunks.py asks of a GPU, done at once on whatever device the tensors are: no streams, no graphs."""
     return SimpleNamespace(
         host=lambda like: like.new_empty(like.shape, device="cpu"), launch=lambda work: work(), capture=lambda work: work,
