@@ -404,7 +404,7 @@ def test_the_page_is_right(tmp_path, monkeypatch):
     for block, space in zip(blocks, spaces, strict=True):
         exec(block, space)
     assert (spaces[0]["run"].status["status"], spaces[0]["run"].generation) == ("complete", 2)
-    assert spaces[1]["second"].start["taken"][:2] == ["theta_es", "Adam's moments"]
+    assert {"theta_es", "Adam's moments"} <= {*spaces[1]["second"].start["taken"]}
     assert spaces[5]["run"].config.seed == 2
     (tmp_path / "seeds.py").write_text(blocks[4])
     subprocess.run(

@@ -50,7 +50,7 @@ class Plan:
 
 def begin_policies(source: Source, state: Any) -> list[str]:
     """Let a new state's policies and sums over observations be the source's; name them."""
-    taken = []
+    taken, seen = list[str](), list[str]()
     by_name = state.policies
     for f in fields(state):
         own = getattr(state, f.name)
@@ -63,8 +63,8 @@ def begin_policies(source: Source, state: Any) -> list[str]:
             own[...] = source.theta
         elif mark_of(f).part == OBSERVATIONS and source.sums is not None:
             setattr(state, f.name, source.sums.copy())
-            taken.append(OBSERVATIONS.name)
-    return taken
+            seen = [OBSERVATIONS.name]
+    return taken + seen
 
 
 def plan(source: Source, config: Config, state: Any, learner: Any, now: Mapping[str, Any]) -> Plan:
