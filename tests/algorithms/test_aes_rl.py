@@ -16,7 +16,7 @@ from esac_mpi.algorithms.aes_state import COLUMNS
 from esac_mpi.algorithms.aes_work import TIMES, Result
 from esac_mpi.analysis.clock import Machine, computed, grid
 from esac_mpi.analysis.times import idle_share
-from esac_mpi.config import AESRL, ConfigError, load
+from esac_mpi.config import AESRL
 from esac_mpi.learners import LearnerNotFinite
 from esac_mpi.play.counters import Counters
 from esac_mpi.record import Run
@@ -382,28 +382,6 @@ def test_by_ranks_alone_nobody_has_to_play_the_mean(tmp_path, alone):
         said["env_steps"]["population"] == said["nominal_steps"] == columns["metrics/length"].sum()
     )
     assert columns["metrics/p"].any()
-
-
-def test_bad_rules_are_refused(capsys):
-    done = run(0, *SMALL, "--aes_rl.variance_rule", "success", code=2)
-    assert (
-        "aes_rl.variance_rule = success: goes with mean_rule = full_move, not relative"
-        in done.stderr
-    )
-    for rule in ("adaptive", "fixed"):
-        done = run(
-            0, *SMALL, "--aes_rl.mean_rule", "full_move", "--aes_rl.variance_rule", rule, code=2
-        )
-        assert f"with variance_rule = {rule} every success narrows the search" in done.stderr
-    success = ["--aes_rl.mean_rule", "full_move", "--aes_rl.variance_rule", "success"]
-    done = run(0, *SMALL, *success, "--aes_rl.success_factor", 0, code=2)
-    assert "aes_rl.success_factor = 0.0: must be positive" in done.stderr
-    for rule in (["--aes_rl.mean_rule", "linear"], success):
-        with pytest.raises(
-            ConfigError,
-            match=f"mean_episodes = 0: mean_rule = {rule[1]} compares with the mean's return; 1 or",
-        ):
-            load([*map(str, [*OTHER, *rule, "--aes_rl.mean_episodes", 0])])
 
 
 def test_a_variance_that_is_no_longer_finite_ends_the_run_on_all_ranks(tmp_path):

@@ -7,7 +7,7 @@ from small_runs import Ending, assert_same
 from test_es import Quadratic
 from whole_runs import assert_same_run
 
-from esac_mpi.config import ConfigError, load
+from esac_mpi.config import load
 from esac_mpi.host.stop import Abandoned, GivenUp
 from esac_mpi.operators import noise
 from esac_mpi.operators.noise import Purpose
@@ -162,46 +162,6 @@ def test_a_distribution_that_is_not_finite_ends_the_run(world):
         match=r"generation 1: mean or variance is not finite, .*: lower variance_init",
     ):
         small.generation()
-
-
-@pytest.mark.parametrize(
-    ("name", "more", "told"),
-    [
-        (
-            "cem",
-            ["--cem.population_size", 5],
-            "cem.population_size = 5: must be even under sampling = mirrored; 6, or sampling",
-        ),
-        ("cem", ["--cem.variance_init", 0], "cem.variance_init = 0.0: must be positive"),
-        ("cem", ["--cem.elite_fraction", 1.5], "cem.elite_fraction = 1.5: must be at most 1"),
-        ("cem", ["--cem_rl.tau", 0.1], "cem_rl.tau: algorithm = cem does not read it"),
-        ("cem", ["--policy.output", "clip"], "policy.output: algorithm = cem does not read it"),
-        ("cem", ["--cem.critic", "serial"], "cem.critic"),
-        (
-            "cem",
-            ["--cem.importance_mixing", "true", "--cem.sampling", "mirrored"],
-            "cem.sampling: read only with cem.importance_mixing = false",
-        ),
-        (
-            "cem_rl",
-            ["--cem_rl.importance_mixing", "true", "--cem_rl.trained_fraction", 1],
-            "cem_rl.importance_mixing = true: gradients train all 6, and nobody can stay; lower trained_fraction",
-        ),
-        (
-            "cem_rl",
-            ["--cem_rl.batch_size", 2000],
-            "cem_rl.batch_size = 2000: must be at most cem_rl.replay_capacity",
-        ),
-        (
-            "cem_rl",
-            ["--cem_rl.trained_fraction", 1.1],
-            "cem_rl.trained_fraction = 1.1: must be at most 1",
-        ),
-    ],
-)
-def test_impossible_settings_are_refused(name, more, told):
-    with pytest.raises(ConfigError, match=told):
-        load(list(map(str, arguments(name, *more))))
 
 
 @pytest.mark.parametrize("name", ["cem", "cem_rl", "aes_rl"])

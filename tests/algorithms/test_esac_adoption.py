@@ -4,7 +4,6 @@ import numpy as np
 import pytest
 from esac_by_hand import LAYOUT, Teacher, Track, advance, epsilon, make
 
-from esac_mpi import config
 from esac_mpi.algorithms import esac
 from esac_mpi.operators import evolution, noise
 from esac_mpi.operators.noise import Purpose
@@ -184,31 +183,6 @@ def test_theta_sac_is_adopted_once_it_has_won_so_many_trials_in_a_row_against_th
         )  # tried in k + 2: the trial of 4 is lost
     assert found == adopted
     world.end_background()
-
-
-MEANS = {"esac.adoption": "means"}
-
-
-@pytest.mark.parametrize(
-    ("settings", "remedy"),
-    [
-        (
-            {"esac.adoption": "means", "esac.sac_copies": 0},
-            "no slot is a SAC copy; esac.sac_copies = 1 or more",
-        ),
-        (
-            {**MEANS, "esac.winner_fraction": 0.96, "esac.population_size": 50},
-            "no slot has theta_es as its parent, to be compared",
-        ),
-        (
-            {"esac.adoption": "tested", "esac.sac_phases": False},
-            "esac.sac_phases = false; esac.adoption = off",
-        ),
-    ],
-)
-def test_an_adoption_for_which_there_is_nothing_to_compare_is_refused(settings, remedy):
-    with pytest.raises(config.ConfigError, match=remedy):
-        config.check(config.updated(config.Config(), settings))
 
 
 def test_without_adam_there_are_no_moments_that_an_adoption_could_reset(world):

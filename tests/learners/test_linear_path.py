@@ -11,7 +11,7 @@ from warm_starts import options, started
 from whole_runs import assert_same_run
 
 from esac_mpi import Policy as SavedPolicy
-from esac_mpi.config import Config, ConfigError, check, updated
+from esac_mpi.config import Config, updated
 from esac_mpi.config.reads import unread
 from esac_mpi.learners.base import forward
 from esac_mpi.learners.network import Network, Operations, Pass
@@ -156,24 +156,6 @@ def test_sacs_standard_deviation_begins_as_it_does_without_and_sees_the_observat
 
 
 # --- settings
-
-
-@pytest.mark.parametrize(
-    ("chosen", "told"),
-    [
-        (
-            {"policy.hidden": (), "policy.linear_gain": 2.0},
-            "policy.linear_gain = 2.0: there is no path without hidden layers",
-        ),
-        ({"algorithm": "ppo"}, "policy.linear = true: not with algorithm = ppo"),
-        ({"policy.linear_gain": 0.0}, "policy.linear_gain = 0.0: must be positive"),
-        ({"policy.linear_gain": 1e-50}, "policy.linear_gain = 1e-50: must be from 0.001 to 1000"),
-        ({"policy.linear_gain": 1e4}, "policy.linear_gain = 10000.0: must be at most 1000"),
-    ],
-)
-def test_where_there_is_no_such_path_is_said(chosen, told):
-    with pytest.raises(ConfigError, match=told):
-        check(updated(Config(), {"policy.linear": True, **chosen}))
 
 
 def test_what_nothing_reads_is_said():

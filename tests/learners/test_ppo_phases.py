@@ -269,31 +269,6 @@ def test_without_the_library_it_says_which_extra_brings_it_and_makes_nothing(tmp
     assert list(tmp_path.iterdir()) == []
 
 
-@pytest.mark.parametrize(
-    ("changed", "told"),
-    [
-        ({"ppo.lr_ppo": 0.0}, "ppo.lr_ppo = 0.0: must be positive"),
-        ({"ppo.gae_lambda": 1.5}, "ppo.gae_lambda = 1.5: must be at most 1"),
-        ({"ppo.batch_size": 1}, "ppo.batch_size = 1: must be from 2 to ppo.steps_per_generation"),
-        (
-            {"ppo.steps_per_generation": 63},
-            "ppo.batch_size = 64: must be from 2 to ppo.steps_per_generation",
-        ),
-        (
-            {"algorithm": "ppo", "learner.precision": "bf16"},
-            "learner.precision = bf16: not with algorithm = ppo",
-        ),
-        (
-            {"algorithm": "ppo", "policy.layer_norm": True},
-            "policy.layer_norm = true: not with algorithm = ppo",
-        ),
-    ],
-)
-def test_impossible_settings_are_refused(changed, told):
-    with pytest.raises(ConfigError, match=told):
-        check(updated(Config(), changed))
-
-
 def test_its_table_is_the_librarys_defaults():
     import inspect
 
