@@ -39,16 +39,9 @@ class Individuals:
         self._gradient = Operations()
         self._note(self._gradient, o, a, batch)
 
-    def trained(
-        self,
-        theta: np.ndarray,
-        critic: np.ndarray,
-        states: np.ndarray,
-        updates: int,
-        random: np.random.Generator,
-    ) -> np.ndarray:
-        """Return theta, float32 [d], after `updates` steps up the critic, float32 [critic_size], in states [n, o] of a replay."""
-        return cooperative.run(self.training(theta, critic, states, updates, random))
+    def trained(self, *arguments: Any) -> np.ndarray:
+        """Run `training` to its end."""
+        return cooperative.run(self.training(*arguments))
 
     def training(
         self,
@@ -58,7 +51,10 @@ class Individuals:
         updates: int,
         random: np.random.Generator,
     ) -> Generator[int, None, np.ndarray]:
-        """Make the updates of `trained`; yield after a turn of SLICE how many they are so far. One individual at a time."""
+        """Make `updates` steps up the critic, float32 [critic_size], in states [n, o] of a replay; return theta, float32 [d].
+
+        Yields after a turn of SLICE how many they are so far. One individual at a time.
+        """
         assign(self._actor.values, theta)
         assign(self._critic.values, critic)
         adam = Adam(self._actor.values, self._actor.gradient, self._rate)
