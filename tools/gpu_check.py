@@ -2,14 +2,15 @@
 
     python -m tools.gpu_check [--part NAME ...]
 
-bits         graphs = operations = again, to the bit; a CPU's losses within tolerances: every learner that has chunks
+bits         graphs = operations = again, to the bit; a CPU's losses within tolerances
 trouble      cuda:99 and a full GPU are refused
-peers        updates/s of SAC in four sizes, ours, in tf32 and bf16 too, stable-baselines3's and a CleanRL-style loop's
+peers        updates/s of SAC in four sizes: ours, stable-baselines3's, a CleanRL-style loop's
 promises     whole runs: stop + resume = straight, 1 rank = 2 = 16, from the CPU to the GPU
 
-Six minutes at most: each part has a process of its own, which is ended when its time is over. Needs one NVIDIA GPU and
-`pip install esac_mpi[mpich,bench]` with a CUDA build of torch. Exits with 1 if a check failed, 75 if a part was cut, 2 where
-torch sees no GPU. --device cpu shows that it works; its figures mean nothing.
+Six minutes at most: each part has a process of its own, which is ended when its time is over. Needs
+one NVIDIA GPU and `pip install esac_mpi[mpich,bench]` with a CUDA build of torch. Exits with 1 if a
+check failed, 75 if a part was cut, 2 where torch sees no GPU. --device cpu shows that it works; its
+figures mean nothing.
 """
 
 import os
@@ -54,8 +55,8 @@ KINDS: dict[str, tuple[str, dict[str, Any]]] = {  # the learner's name, and its 
     "ERL": ("erl", {"algorithm": "erl"}),
     "CEM-RL": ("cem", {"algorithm": "cem_rl"}),
 }  # fmt: skip
-# Updates that are compared. On a CPU, weights that start 1e-7 of themselves apart move SAC's losses by 2e-7
-# of the largest one in 20 updates, and by 4e-3 in 100: Adam turns a gradient's sign into a whole step.
+# Updates that are compared. On a CPU, weights that start 1e-7 of themselves apart move SAC's losses
+# by 2e-7 of the largest one in 20 updates, and by 4e-3 in 100: Adam makes a sign a whole step.
 UPDATES = 20
 STORED = 5000  # transitions that they draw from
 TOLERANCE = {"fp32": 1e-4, "bf16": 5e-2}  # of a loss, over its largest one: GPU against CPU
@@ -73,7 +74,7 @@ Finding = tuple[str, bool | None, str]
 
 
 def at_once() -> Any:
-    """Return what chunks.py asks of a GPU, done at once on whatever device the tensors are: no streams, no graphs."""
+    """Return what chunks.py asks of a GPU, done at once: no streams, no graphs."""
     return SimpleNamespace(
         host=lambda like: like.new_empty(like.shape, device="cpu"), launch=lambda work: work(), capture=lambda work: work,
         bring=lambda pairs: [to.copy_(source) for to, source in pairs], mark=lambda: lambda: True, warm_up=lambda work: None,
@@ -102,7 +103,7 @@ def made(kind: str, device: str, captured: bool, hidden: tuple[int, ...]) -> Any
 
 
 def losses(learner: Any) -> np.ndarray:
-    """Make updates, one a chunk; return what each added to the learner's sums, float64 [updates, statistics]."""
+    """Make updates, one a chunk; return what each added to the sums [updates, statistics]."""
     from esac_mpi.learners import training
 
     random, sums = training.streams(0, 1), [learner.update.sums.cpu().numpy().copy()]
@@ -113,7 +114,7 @@ def losses(learner: Any) -> np.ndarray:
 
 
 def many(learner: Any) -> bytes:
-    """Make updates in several chunks, the last one not whole, so that both halves are taken; return all its bits."""
+    """Make updates in several chunks, the last not whole; return all bits of the learner."""
     from esac_mpi.learners import chunks, training
 
     cooperative.run(learner.chunks.make(5 * chunks.CHUNK + 7, training.streams(0, 2)))
@@ -121,12 +122,12 @@ def many(learner: Any) -> bytes:
 
 
 def difference(one: np.ndarray, other: np.ndarray) -> float:
-    """Return the largest difference of two learners' statistics [updates, statistics], each over its own largest value."""
+    """Return the largest difference of statistics, each over its own largest value."""
     return float((np.abs(one - other).max(0) / np.maximum(np.abs(other).max(0), 1e-12)).max())
 
 
 def bits(device: str, hidden: tuple[int, ...] = (256, 256)) -> Iterator[Finding]:
-    """Check that graphs have the bits of operations, that they have them again, and that a CPU's losses are close."""
+    """Check that graphs = operations = again, to the bit, and a CPU's losses are close."""
     for kind, (_, changes) in KINDS.items():
         learners.clear()  # of the kind before
         ways = (device != "cpu", device != "cpu", False)
@@ -144,7 +145,7 @@ def bits(device: str, hidden: tuple[int, ...] = (256, 256)) -> Iterator[Finding]
 
 
 def trouble(device: str) -> Iterator[Finding]:
-    """Check that a GPU that is not there, and one that is full, end a run before anything is made."""
+    """Check that a GPU that is not there, or full, ends a run before anything is made."""
     yield refused("cuda:99", "cuda:99")
     if device != "cpu":
         import torch
@@ -183,7 +184,7 @@ def state_after(generations: int, place: Path, device: str, ranks: int) -> str:
 
 
 def promises(device: str) -> Iterator[Finding]:
-    """Check the bits of ESAC with a lag: stop + resume = straight, one rank = many; phases are of several chunks."""
+    """Check the bits of ESAC with a lag, whose phases are of several chunks."""
     with tempfile.TemporaryDirectory() as temporary:
         place = Path(temporary)
         straight = state_after(8, place / "straight", device, 2)

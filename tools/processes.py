@@ -1,4 +1,4 @@
-"""Processes on Linux: a launcher's line, its tree, each one's rank, the shared memory that a killed MPI leaves, an end in time."""
+"""Processes on Linux: a launcher's line, its tree and ranks, an end in time."""
 
 import os
 import shutil
@@ -20,7 +20,7 @@ PATIENCE = 5.0  # for what has been killed to be gone [s]
 
 
 def launcher(ranks: int) -> list[str]:
-    """Begin the command line of so many ranks, by this environment's mpirun, else the PATH's. Raises Unusable."""
+    """Begin the line of so many ranks, by this environment's mpirun or PATH's. Raises Unusable."""
     ours = Path(sys.executable).parent / "mpirun"
     found = str(ours) if ours.exists() else shutil.which("mpirun")
     if found is None:
@@ -35,7 +35,7 @@ def environ(**more: str) -> dict[str, str]:
 
 
 def family(pid: int) -> dict[int, str]:
-    """Return the processes that this one has started, and theirs, each with its rank; "" for one that is no rank."""
+    """Return the processes that this one has started, and theirs, each with its rank or ""."""
     parents: dict[int, list[int]] = {}
     for stat in Path("/proc").glob("[0-9]*/stat"):
         with suppress(OSError):
@@ -88,7 +88,7 @@ def follow(
     hear: Callable[[str], object],
     environ: Mapping[str, str],
 ) -> int | None:
-    """Run a program, for so long at most (None: as long as it takes); let `hear` have each line that it prints, at once.
+    """Run a program, for so long at most; let `hear` have each line that it prints, at once.
 
     Returns its exit code, None if it had to be ended.
     """
@@ -118,7 +118,7 @@ def follow(
 
 
 def end(process: subprocess.Popen[Any]) -> None:
-    """Kill a process and all that it has started, ranks of an MPI too, and take away the shared memory that these leave."""
+    """Kill a process and all that it has started, and remove the shared memory they leave."""
     pids = [process.pid, *family(process.pid)]  # a launcher's ranks are in sessions of their own
     left = shared_files(pids)
     for pid in pids:

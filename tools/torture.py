@@ -1,15 +1,17 @@
-"""Kill runs at random moments, start them again on other ranks, and compare with runs that nobody disturbed.
+"""Kill runs at random moments, start them again on other ranks, compare with undisturbed runs.
 
     python -m tools.torture [--kills 200] [--seed 0]
 
-Each part runs on the cyclic MDP beside the others. It is killed (SIGKILL of one random rank, or of everything at once) while it
-starts, while it publishes a file, or at any other moment, and goes on, on 1 to 3 ranks, until it is finished; then it begins
-again in another directory, until the kills are used up. After every kill the published rows must equal the undisturbed run's;
-at the end all rows, theta, the state's hash and the best policy must. In order of arrival no two runs are equal: there rows
-once published must stay, and a run made again from the record (aes_rl.replay) must equal the killed one.
+Each part runs on the cyclic MDP beside the others. It is killed (SIGKILL of one random rank, or of
+everything at once) while it starts, while it publishes a file, or at any other moment, and goes on,
+on 1 to 3 ranks, until it is finished; then it begins again in another directory, until the kills
+are used up. After every kill the published rows must equal the undisturbed run's; at the end all
+rows, theta, the state's hash and the best policy must. In order of arrival no two runs are equal:
+there rows once published must stay, and a run made again from the record (aes_rl.replay) must equal
+the killed one.
 
-200 kills take 7 to 17 minutes on 2 cores, and 1 GB of memory. Needs mpirun and Linux. Prints what was hit; exits with 1 if
-anything was lost, differs, or was not down 10 s after a kill.
+200 kills take 7 to 17 minutes on 2 cores, and 1 GB of memory. Needs mpirun and Linux. Prints what
+was hit; exits with 1 if anything was lost, differs, or was not down 10 s after a kill.
 """
 
 import os
@@ -98,7 +100,7 @@ def rows(path: Path) -> Arrays:
 
 
 def science(path: Path) -> Arrays:
-    """Return all that must not depend on kills: rows, hashes, the evaluation at the end, the best policy."""
+    """Return what must not depend on kills: rows, hashes, last evaluation, best policy."""
     columns = Run.open(path).columns
     kept = columns.read(name for name in columns if not name.startswith("timing/"))
     for name in ("theta_sha256", "state_sha256", "checkpoint_generation"):
@@ -108,7 +110,7 @@ def science(path: Path) -> Arrays:
 
 
 def compare(found: Arrays, straight: Arrays, whole: bool) -> None:
-    """Raise Broken unless these are the straight run's arrays, or, unless `whole`, its first rows."""
+    """Raise Broken unless these are the straight run's arrays, or its first rows."""
     if whole and found.keys() != straight.keys():
         raise Broken(f"not the same arrays: {sorted(found.keys() ^ straight.keys())}")
     for name, array in found.items():
@@ -153,7 +155,7 @@ class Part:
         return self.wait(lambda: inode(self.path) != before)
 
     def finish(self, path: Path, ranks: int, *more: str) -> None:
-        """Start the run in `path` and let it go to its end. Raises Broken, also where it publishes nothing for PATIENCE."""
+        """Run to the end. Raises Broken, also where nothing is published for PATIENCE."""
         self.launch(path, ranks, *more)
         while self.wait_for_rows():
             pass
@@ -168,7 +170,7 @@ class Part:
             raise Broken(f"ended by itself with exit code {self.process.returncode}")
 
     def kill(self) -> bool:
-        """Kill a rank or everything at a random moment; return whether the run still went on then. Raises Broken unless all ends."""
+        """Kill at a random moment; return whether the run still went on then. Raises Broken."""
         kind = self.choose.choices(["start", "publish", "any"], [15, 35, 50])[0]
         if kind == "start":
             self.wait(lambda: False, self.choose.uniform(0, 3))
@@ -238,7 +240,7 @@ def one_run(part: Part, straight: Arrays, path: Path, kills: int) -> None:
 
 
 def torture(part: Part, kills: int) -> str:
-    """Kill the part that often, to the end of its runs; return what went wrong, empty if nothing."""
+    """Kill the part that often, to the end of its runs; return what went wrong."""
     part.place.mkdir(parents=True)
     try:
         part.finish(part.place / "straight", 1)

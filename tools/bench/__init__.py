@@ -1,1 +1,1 @@
-"""Speed, ours against peers in the same run: a file a benchmark; for __main__.py, which sets one BLAS thread before numpy."""
+"""Speed, ours against peers in the same run: a file a benchmark, for __main__.py."""

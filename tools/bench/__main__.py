@@ -1,22 +1,23 @@
-"""Measure speed: ours against peers in the same run, taking turns, as ratios with minimum, median and maximum over rounds.
+"""Measure speed: ours against peers in the same run, taking turns.
 
     python -m tools.bench NAME [--json] [--quick] [--rounds N]
 
-rollout      closed-loop control steps/s of one rank over bare mj_step replaying the same actions from the same states; beside a
-             torch module in a loop and EvoTorch's GymNE. Resets and bookkeeping count on our side and the peers', never on the
-             replay's.                                                                                     about 4 minutes
-generation   seconds per generation by part, idle fraction of the ranks, time outside episodes             about 6 minutes
-learner      SAC updates/s: ours, stable-baselines3's and SBX's SAC, a CleanRL-style eager loop            about 5 minutes
-pderl        a generation of PDERL by part on 1 and 2 ranks, and over the serial order of the public code  about 6 minutes
-aes          share of two ranks' time that is waited, CEM-RL, P-CEM-RL and AES-RL; a SIMULATION beyond      about 8 minutes
-startup      seconds from a rank's start to its first episode, resident memory                             about 1 minute
-scaling      seconds per generation at every rank count here, and a SIMULATION beyond                      about 9 minutes
-clock        the computed clock of runs on other ranks over the measured one, on 1 and 2 ranks              about 8 minutes
-history      an append, a publication, a checkpoint and rank 0's memory, to 100,000 generations            about 5 minutes
+rollout      control steps/s of one rank over bare mj_step replaying the same actions       4 minutes
+             from the same states; beside a torch module and EvoTorch's GymNE. Resets and
+             bookkeeping count on our side and the peers', never on the replay's.
+generation   seconds per generation by part, idle fraction of the ranks                     6 minutes
+learner      SAC updates/s: ours, stable-baselines3's, SBX's, a CleanRL-style eager loop    5 minutes
+pderl        a generation of PDERL by part, and over the public code's serial order         6 minutes
+aes          what two ranks wait in CEM-RL, P-CEM-RL and AES-RL; a SIMULATION beyond        8 minutes
+startup      seconds from a rank's start to its first episode, resident memory              1 minute
+scaling      seconds per generation at every rank count here; a SIMULATION beyond           9 minutes
+clock        the computed clock of runs on other ranks over the measured one                8 minutes
+history      an append, a publication, a checkpoint and memory, to 100,000 generations      5 minutes
 
---json prints one JSON object a line and figure: case, name, unit, min, median, max, rounds, simulation (true: not measured).
---quick takes seconds and shows that it works; its figures mean little. Times are for 2 cores. The peers come with
-`pip install esac_mpi[bench]`; what is not installed or fails is left out, and said. Nothing else should run meanwhile.
+--json prints one JSON object a line and figure: case, name, unit, min, median, max, rounds,
+simulation (true: not measured). --quick takes seconds and shows that it works; its figures mean
+little. Times are for 2 cores. The peers come with `pip install esac_mpi[bench]`; what is not
+installed or fails is left out, and said. Nothing else should run meanwhile.
 """
 
 import os

@@ -1,9 +1,10 @@
-"""Who waits: CEM-RL's generations, serial and parallel, against AES-RL's arrivals on two ranks; and AES-RL on more, simulated.
+"""Who waits: CEM-RL's generations against AES-RL's arrivals on two ranks; on more, simulated.
 
-Measured are runs of the program on one and on two ranks, in turn, and the share of the ranks' time that none of their recorded
-activities has. Simulated (comm/clock/tasks.py) are tasks made of the speeds that these runs recorded, with episodes as
-long as theirs, and made-up ones with a long tail: Pareto, most of 20 to 100 steps, some of the task's limit. What other work
-on the machine does, the measured figures have too.
+Measured are runs of the program on one and on two ranks, in turn, and the share of the ranks' time
+that none of their recorded activities has. Simulated (comm/clock/tasks.py) are tasks made of the
+speeds that these runs recorded, with episodes as long as theirs, and made-up ones with a long tail:
+Pareto, most of 20 to 100 steps, some of the task's limit. What other work on the machine does, the
+measured figures have too.
 """
 
 from collections.abc import Iterator
@@ -121,7 +122,7 @@ def speeds_of(run: RunFiles, horizon: int) -> Speeds:
 
 
 def simulated(case: str, speeds: Speeds, quick: bool) -> Iterator[Figure]:
-    """Yield who waits on more ranks, by the virtual order with costs that are true, half or twice as much, and by arrival."""
+    """Yield who waits on more ranks, in virtual order by several costs, and by arrival."""
     update, critic = speeds.update / speeds.step, speeds.critic / speeds.update
     kinds = {
         "true costs": ("virtual", update, critic), "half of update_cost": ("virtual", update / 2, critic),
@@ -141,7 +142,7 @@ def simulated(case: str, speeds: Speeds, quick: bool) -> Iterator[Figure]:
 def made_up(
     speeds: Speeds, workers: int, order: str, cost: list[float], seed: int, each: int = 40
 ) -> Recorded:
-    """Return so many tasks of each worker, half of which are trained; cost: of an update and of the critic's over that."""
+    """Return tasks, half of them trained; cost: of an update, and the critic's over that."""
     random, chunk = np.random.default_rng(seed), speeds.chunk
     options = AESRL(
         workers=workers, update_cost=cost[0], critic_cost=cost[1], critic_chunk=chunk, start_steps=0, batch_size=1,
@@ -162,7 +163,7 @@ def made_up(
 
 
 def waiting(found: Recorded, ranks: int) -> float:
-    """Return the share of the ranks' time that none of these tasks has, when three quarters of them were told."""
+    """Return the share of ranks' time that none has, when three quarters were told."""
     clock = queue(found, Cluster(ranks))
     lasted = clock.go(Section(3 * len(found.arrivals) // 4))
     return float(1 - clock.busy.sum() / (ranks * lasted))

@@ -1,4 +1,4 @@
-"""The computed clock against the measured one: from a run on one rank that of two, and the other way, pairs in turn."""
+"""The computed clock against the measured one: of two ranks from one, and the other way."""
 
 from collections.abc import Iterator
 
@@ -28,7 +28,7 @@ KINDS: dict[str, tuple[object, ...]] = {  # by name the task and the options; 30
 
 
 def measurements(quick: bool, rounds: int) -> Iterator[Figure]:
-    """Measure every kind on one and on two ranks, in turn; yield what each says of the other over what that took."""
+    """Measure every kind on one and two ranks; yield what each says of the other."""
     horizon, episodes = (50, 2) if quick else (500, 10)
     common = (
         "--policy.hidden", 64, 64, "--evaluation.every", 2, "--evaluation.episodes", episodes, "--task.horizon", horizon,
@@ -42,7 +42,7 @@ def measurements(quick: bool, rounds: int) -> Iterator[Figure]:
 
 
 def compared(name: str, pairs: list[list[RunFiles]], first: int) -> Iterator[Figure]:
-    """Yield the seconds of runs on one and on two ranks after the `first`, and what is computed for either from the other."""
+    """Yield the seconds after the `first` of either run, and what is computed from each."""
     for place, ranks in enumerate((1, 2)):
         case = f"{name} ranks={ranks}"
         measured = np.array([span(pair[place], first) for pair in pairs])

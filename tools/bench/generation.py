@@ -15,7 +15,7 @@ TOY = "--task.horizon", 20, "--policy.hidden", 8, 8
 
 
 def measurements(quick: bool, rounds: int) -> Iterator[Figure]:
-    """Measure the parts of a generation at 1 and 2 ranks, and the idle time where episodes differ in length."""
+    """Measure a generation's parts at 1 and 2 ranks, and idle time of uneven episodes."""
     big, uneven, more = (BIG[1:2], UNEVEN[:1], TOY) if quick else (BIG, UNEVEN, ())
     turns = range(rounds or (1 if quick else 2))
     for algorithm, task, n, generations in big:
@@ -48,9 +48,10 @@ def by_part(case: str, runs: list[RunFiles]) -> Iterator[Figure]:
 
 
 def parts(run: RunFiles) -> dict[str, np.ndarray]:
-    """Return the seconds of each part of the generations but the first, mean over the ranks, [generations - 1].
+    """Return the seconds of each part, mean over the ranks, [generations - 1].
 
-    waiting: for the slowest rank's last member. exchange: from there to the end of the evaluation on rank 0.
+    waiting: for the slowest rank's last member. exchange: from there to the end of the evaluation
+    on rank 0.
     """
 
     def column(name: str) -> np.ndarray:
@@ -68,7 +69,7 @@ def parts(run: RunFiles) -> dict[str, np.ndarray]:
 
 
 def idle(case: str, runs: list[RunFiles]) -> Iterator[Figure]:
-    """Yield the idle fraction of each rank, 1 - busy / time of the evaluation, and the spread of the episodes' lengths."""
+    """Yield each rank's idle fraction, 1 - busy / evaluation, and the episodes' lengths."""
     waits = []
     for run in runs:
         busy = run.columns["timing/busy_seconds"][1:]

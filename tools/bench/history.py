@@ -1,4 +1,4 @@
-"""What the history of a run costs as it grows, measured on rows of ESAC's size: append, publication, checkpoint, memory."""
+"""What a run's history costs as it grows: append, publication, checkpoint, memory."""
 
 import resource
 import tempfile

@@ -1,4 +1,4 @@
-"""SAC updates/s: ours by torch and compiled, stable-baselines3's SAC, SBX's, a CleanRL-style eager loop; sampling included.
+"""SAC updates/s, sampling included: ours, stable-baselines3's, SBX's, a CleanRL-style loop.
 
 All from random transitions of HalfCheetah's sizes.
 """
@@ -60,7 +60,7 @@ def measurements(quick: bool, rounds: int) -> Iterator[Figure]:
 
 
 def competitors(size: Size) -> Turns:
-    """Return the turns of ours and of its peers, made when they are first taken: who cannot be made fails there."""
+    """Return the turns of ours and of its peers, made when they are first taken."""
     found: Turns = {"ours": lazily(partial(ours, "sac", size, {}))}
     alone = size.threads == 1 and size.device == "cpu"
     if alone and learners.load("cpu").KIND:
@@ -79,7 +79,7 @@ def competitors(size: Size) -> Turns:
 
 
 def repeating(take: Callable[[], Timed], ours: bool) -> Callable[[], Timed]:
-    """Return a turn with torch's determinism on or off, which all in a process share: ours alone has it on a GPU."""
+    """Return a turn with torch's determinism, which all share, on for ours alone."""
     import torch
 
     def turn() -> Timed:
@@ -102,7 +102,7 @@ def lazily(make: Callable[[], Callable[[], Timed]]) -> Callable[[], Timed]:
 
 
 def chunks(update: Callable[[int], int], size: Size, at_once: int = 100) -> Callable[[], Timed]:
-    """Return a turn: `update(count)` repeated, `at_once` of them on a GPU, where their end is waited for; it returns those made."""
+    """Return a turn of `update(count)`, `at_once` of them on a GPU, whose end is waited for."""
     import torch
 
     count = 10 if size.device == "cpu" else at_once
@@ -127,7 +127,7 @@ def transitions() -> Iterator[tuple[np.ndarray, np.ndarray, float, np.ndarray]]:
 
 
 def ours(name: str, size: Size, changes: dict[str, Any]) -> Callable[[], Timed]:
-    """Return a turn of our learner: whole phases with 50 updates a step, of steps that others played and nobody stored."""
+    """Return a turn of our learner: whole phases with 50 updates a step."""
     fields = {
         "policy.hidden": size.hidden, f"{name}.batch_size": size.batch, f"{name}.start_steps": 0, f"{name}.updates_per_step": 50.0,
         "learner.threads": size.threads, "learner.device": size.device, **changes,
@@ -155,7 +155,7 @@ def sb3(size: Size) -> Callable[[], Timed]:
 
 
 def sbx(size: Size) -> Callable[[], Timed]:
-    """Return a turn of SBX's SAC, in JAX on one thread: all updates of a call are one compiled program."""
+    """Return a turn of SBX's SAC, in JAX on one thread: a call is one compiled program."""
     flags = "--xla_cpu_multi_thread_eigen=false intra_op_parallelism_threads=1"
     os.environ["XLA_FLAGS"] = flags  # before JAX is imported
     import sbx
@@ -164,7 +164,7 @@ def sbx(size: Size) -> Callable[[], Timed]:
 
 
 def trained(kind: Any, size: Size, at_once: int = 0) -> Callable[[], Timed]:
-    """Return a turn of `train` of a learner by stable-baselines3's interface. at_once: updates of a call."""
+    """Return a turn of `train` by stable-baselines3's interface. at_once: updates of a call."""
     import gymnasium
     from stable_baselines3.common.logger import configure
 
@@ -189,7 +189,7 @@ def trained(kind: Any, size: Size, at_once: int = 0) -> Callable[[], Timed]:
 
 
 class Eager:
-    """SAC in the manner of CleanRL's sac_continuous_action.py: modules, Normal, two optim.Adam, an update of eager calls."""
+    """SAC in the manner of CleanRL's sac_continuous_action.py: an update of eager calls."""
 
     def __init__(self, size: Size) -> None:
         from torch import optim

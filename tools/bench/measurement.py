@@ -13,7 +13,7 @@ HEADER = f"{'case':<46}  {'figure':<47}  {'min':>10}  {'median':>10}  {'max':>10
 
 
 class Figure(NamedTuple):
-    """What was measured of a case, a value a round or more; `simulation`: computed by a model, not measured."""
+    """What was measured of a case, a value a round or more; simulation: not measured."""
 
     case: str
     name: str
@@ -49,7 +49,7 @@ def installed(library: str) -> bool:
 
 
 def turns(competitors: Turns, rounds: int) -> dict[str, np.ndarray]:
-    """Let the competitors take turns, one turn each unmeasured first; return the rates of each, [rounds] [1/s].
+    """Let the competitors take turns, one unmeasured first; return their rates, [rounds] [1/s].
 
     Who fails is told in a line, and the others go on without it.
     """

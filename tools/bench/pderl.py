@@ -1,4 +1,4 @@
-"""A generation of PDERL by part, on 1 and 2 ranks, and against the serial order of the public code, piece by piece and whole."""
+"""A generation of PDERL by part, and against the serial order of the public code."""
 
 import time
 from collections.abc import Callable, Iterator
@@ -30,7 +30,7 @@ PARTS = {
 
 
 def measurements(quick: bool, rounds: int) -> Iterator[Figure]:
-    """Measure pieces in turn with those of the serial order; then generations of the program, which consist of them."""
+    """Measure pieces in turn with the serial order's; then generations of the program."""
     import torch
 
     torch.set_num_threads(1)
@@ -60,7 +60,7 @@ def measurements(quick: bool, rounds: int) -> Iterator[Figure]:
 
 
 def in_turn(made: dict[str, np.ndarray], rates: dict[str, np.ndarray]) -> np.ndarray:
-    """Return how long the pieces of some generations take one after another, by the rates of each round [rounds] [s]."""
+    """Return how long pieces take one after another, by the rates of each round [rounds] [s]."""
     return np.sum([made[name].sum() / rates[name] for name in PIECES], axis=0)
 
 
@@ -121,7 +121,7 @@ def run(ranks: int, generations: int, steps: int, rate: float) -> RunFiles:
 def described(
     case: str, runs: list[RunFiles], first: int, serial: dict[str, np.ndarray]
 ) -> Iterator[Figure]:
-    """Yield the parts of the generations after the `first`, and the time of the same pieces in the serial order over theirs."""
+    """Yield the parts of generations after the `first`, and the serial order's time over theirs."""
     for column, name in PARTS.items():
         lasted = [run.columns[f"timing/seconds_{column}"][first:] for run in runs]
         yield Figure(case, name, "s", lasted)

@@ -16,7 +16,7 @@ INTERVAL = 2  # generations between the measured learner phases
 
 
 def ended(line: Sequence[object], seconds: float | None = None) -> tuple[int | None, str]:
-    """Run a program that finds this one, for so long at most; return its exit code, None if it was ended, and what it printed."""
+    """Run a program for so long at most; return its exit code or None, and what it said."""
     said: list[str] = []
     code = processes.follow(line, seconds, said.append, processes.environ())
     return code, "\n".join(said)
@@ -39,7 +39,7 @@ def launch(
 def train(
     ranks: int, algorithm: str, task: str, n: int, generations: int, *more: object, seconds: float | None = None
 ) -> RunFiles:  # fmt: skip
-    """Run a population for so many generations, without evaluations before its end; return what it left."""
+    """Run a population, without evaluations before its end; return what it left."""
     return recorded(
         ranks, "--algorithm", algorithm, "--task.id", task, f"--{algorithm}.population_size", n,
         "--budget.generations", generations, "--evaluation.every", generations + 1, "--evaluation.episodes", 1,
@@ -58,7 +58,7 @@ def recorded(ranks: int, *options: object, seconds: float | None = None) -> RunF
 
 
 def learner_phase(steps: int, rate: float, interval: int = INTERVAL) -> tuple[object, ...]:
-    """Return the options of a learner phase of about so many steps, with so many updates a step, every `interval` generations."""
+    """Return the options of a learner phase of about so many steps, `rate` updates each."""
     return (
         "--esac.reading", "mended", "--esac.gradient_interval", interval, "--esac.p_sac_decay", 1e12, "--esac.sac_episodes", 1,
         "--esac.sac_min_steps", steps, "--sac.updates_per_step", rate, "--sac.start_steps", 0,

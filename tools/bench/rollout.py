@@ -1,4 +1,4 @@
-"""Closed-loop control steps/s of one rank against bare physics, a torch module in a loop, and EvoTorch's GymNE."""
+"""Control steps/s of one rank against bare physics, a torch module, and EvoTorch's GymNE."""
 
 import logging
 import time
@@ -47,7 +47,7 @@ def measurements(quick: bool, rounds: int) -> Iterator[Figure]:
 
 
 class Contest:
-    """One task and one policy, played `least` steps or more a turn; from the same start states, but for EvoTorch's own."""
+    """One task and one policy, played `least` steps or more a turn from the same start states."""
 
     def __init__(self, task: str, width: int, horizon: int, least: int) -> None:
         self.task, self.least = task, least
@@ -75,7 +75,7 @@ class Contest:
         return sum(len(actions) for _, actions in self.recorded), time.perf_counter() - start
 
     def physics(self) -> Timed:
-        """Replay the recorded episodes without policy, rewards and observations; resets are not timed."""
+        """Replay the recorded episodes' physics alone; resets are not timed."""
         seconds, step = 0.0, self.plain.bare_step
         for state, actions in self.recorded:
             self.plain.restore(state)
@@ -102,7 +102,7 @@ class Contest:
         return steps, time.perf_counter() - start
 
     def evotorch(self) -> Callable[[], Timed]:
-        """Return EvoTorch's evaluation of one solution after another, counted by its own counter."""
+        """Return EvoTorch's evaluation of one solution after another."""
         import torch
         from evotorch.neuroevolution import GymNE
 

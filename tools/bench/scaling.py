@@ -1,8 +1,9 @@
-"""Seconds per generation at every rank count here, and a SIMULATION beyond, computed from the runs on one rank.
+"""Seconds per generation at every rank count here, and a SIMULATION beyond, from one rank.
 
-The clock is esac_mpi.analysis.clock's, which says what it takes for granted. Beside it: a larger population has episodes as long
-as those drawn, with replacement, from a recorded generation's, and its update takes as much longer as there are members;
-a whole phase of the learner takes as much longer than the measured one as it has more updates.
+The clock is esac_mpi.analysis.clock's, which says what it takes for granted. Beside it: a larger
+population has episodes as long as those drawn, with replacement, from a recorded generation's, and
+its update takes as much longer as there are members; a whole phase of the learner takes as much
+longer than the measured one as it has more updates.
 """
 
 from collections.abc import Iterator
@@ -30,7 +31,7 @@ TOY = "--task.horizon", 20, "--policy.hidden", 8, 8
 
 
 def measurements(quick: bool, rounds: int) -> Iterator[Figure]:
-    """Measure generations at each number of ranks here; compute them, and those of a cluster, from one rank's."""
+    """Measure generations at each number of ranks here; compute a cluster's from one rank's."""
     cores, n = len(affinity.cores()), 8 if quick else N
     for name in KINDS:
         runs = {}
@@ -58,7 +59,7 @@ def measured(name: str, n: int, ranks: int, *more: object) -> RunFiles:
 
 
 def beyond(case: str, run: RunFiles, n: int, ranks: int) -> Iterator[Figure]:
-    """Yield a generation of n members on so many ranks, and of an ES the updates/s from which a phase is no floor under it."""
+    """Yield a generation of n members, and from which updates/s a phase is no floor."""
     seconds = simulated(run, n, ranks)
     yield Figure(case, "generation", "s", seconds, True)
     if run.config.algorithm == "es":
@@ -69,13 +70,13 @@ def beyond(case: str, run: RunFiles, n: int, ranks: int) -> Iterator[Figure]:
 
 
 def simulated(run: RunFiles, n: int, ranks: int, whole: bool = True) -> float:
-    """Return the seconds of a generation of n members on so many ranks, mean of those after the first cycle."""
+    """Return the seconds of a generation of n members, mean after the first cycle."""
     ends = list(ticks(generations(run, n, whole), Cluster(ranks)))
     return (ends[-1] - ends[G - 1]) / (len(ends) - G)
 
 
 def generations(run: RunFiles, n: int, whole: bool) -> Iterator[Generation]:
-    """Yield the run's generations after the first phase's cycle, with n members and, if `whole`, whole phases."""
+    """Yield the run's later generations with n members and, if `whole`, whole phases."""
     random, d = np.random.default_rng(0), dimension(run)
     parts = recorded.times(run)
     parts["evaluation"][:] = np.nan  # the one at the end is no generation's

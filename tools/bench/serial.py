@@ -1,7 +1,7 @@
-"""PDERL in the manner of its public code: one process, torch modules and autograd, children one after the other.
+"""PDERL in the manner of its public code: one process, autograd, children one after the other.
 
-Of the paper's sizes. Layers are normalised by torch's own module, where the public code has one in Python, and batches are rows
-of arrays, where it puts tuples together: both to its advantage.
+Of the paper's sizes. Layers are normalised by torch's own module, where the public code has one in
+Python, and batches are rows of arrays, where it puts tuples together: both to its advantage.
 """
 
 import copy
@@ -92,7 +92,7 @@ class Serial:
             observation = self.env.reset(0) if ended else following
 
     def child(self, steps: int) -> None:
-        """Let a child imitate its parents in so many steps; each asks both and the critic for their actions in its batch."""
+        """Let a child imitate its parents; each step asks both and the critic in its batch."""
         import torch
         from torch import optim
 

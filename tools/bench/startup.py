@@ -53,7 +53,7 @@ Look = dict[str, float]
 
 
 def measurements(quick: bool, rounds: int) -> Iterator[Figure]:
-    """Measure the time to the first episode and the memory of a rank that evaluates and of rank 0."""
+    """Measure the time to the first episode, and the memory of ranks."""
     evotorch = not quick and installed("evotorch")
     for task in TASKS[: 1 if quick else 2]:
         looks: dict[str, list[list[Look]]] = {}
@@ -73,7 +73,7 @@ def measurements(quick: bool, rounds: int) -> Iterator[Figure]:
 
 
 def of_ranks(algorithm: str, task: str) -> list[list[Look]]:
-    """Run two generations on 2 ranks; return what each rank saw at its first episode and at the end."""
+    """Run on 2 ranks; return what each saw at its first episode and at the end."""
     phases = learner_phase(300, 0.1, 1) if algorithm == "esac" else ()
     with tempfile.TemporaryDirectory() as place:
         launch(

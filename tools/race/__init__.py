@@ -1,1 +1,1 @@
-"""A race to stated returns on the same cores, ours against what people run: seconds and true steps."""
+"""A race to stated returns on the same cores, ours against what people run."""

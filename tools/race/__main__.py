@@ -1,11 +1,12 @@
-"""Race to stated returns on these cores: ESAC, ES, SAC, TD3 against stable-baselines3's SAC, TD3 and PPO and EvoTorch's PGPE.
+"""Race to stated returns on these cores: ESAC, ES, SAC, TD3, stable-baselines3's and EvoTorch's.
 
-    python -m tools.race [--task ID ...] [--only COMPETITOR ...] [--seeds 3] [--limit 120] [--out runs/race]
+    python -m tools.race [--task ID ...] [--only NAME ...] [--seeds 3] [--limit S] [--out FOLDER]
 
-One run after another has all cores; all of a seed before the next one's. Each ends as a row of race.csv in --out, beside it
-race.md and race.png; logs/ has what they printed. Stopped by a signal, the race ends with the run that is going on; the same
-command goes on, and makes again what failed. At most 12 hours; docs/performance.md, "A race", has the rules. The peers come with
-`pip install esac_mpi[bench]`; what is not installed is left out, and said. Nothing else should run meanwhile.
+One run after another has all cores; all of a seed before the next one's. Each ends as a row of
+race.csv in --out, beside it race.md and race.png; logs/ has what they printed. Stopped by a signal,
+the race ends with the run that is going on; the same command goes on, and makes again what failed.
+At most 12 hours; docs/performance.md, "A race", has the rules. The peers come with `pip install
+esac_mpi[bench]`; what is not installed is left out, and said. Nothing else should run meanwhile.
 """
 
 import importlib.util
@@ -68,7 +69,7 @@ def planned(tasks: list[str], only: list[str], seeds: int, limit: float) -> list
 
 
 def digest(plan: Plan) -> str:
-    """Return a digest of all that decides a run's row, but seed and machine; of ours, all fields, since defaults count too."""
+    """Return a digest of all that decides a row but seed and machine; defaults count too."""
     settings = plan.settings
     if plan.program == "ours":
         settings = dict(flatten(resolved({}, settings)))
@@ -77,7 +78,7 @@ def digest(plan: Plan) -> str:
 
 
 def race(plans: list[Plan], folder: Path) -> standings.Standings:
-    """Make the runs that have no row yet, or failed; write table and picture, however it ends; return how all stand."""
+    """Make the runs without a row, or failed; publish, however it ends; return how all stand."""
     file, cpu = folder / "race.csv", provenance.cpu()
     done = {(row.made_with, row.seed): row for row in rows.read(file) if row.cpu == cpu}
     keys = [(plan.made_with, plan.seed) for plan in plans]
@@ -85,12 +86,10 @@ def race(plans: list[Plan], folder: Path) -> standings.Standings:
     left = [plan for plan, key in zip(plans, keys, strict=True) if key not in done or key in failed]
     hours = sum(plan.limit for plan in left) / 3600
     say(
-        f"{len(left)} of {len(plans)} runs to make, {hours:.1f} hours at most, and half of it to evaluate"
+        f"{len(left)} of {len(plans)} runs to make, {hours:.1f} hours at most, half more to evaluate"
     )
     if left and (load := os.getloadavg()[0]) > BUSY:
-        say(
-            f"load {load:.1f}: other work is going on here, and the times will not be those of these cores alone"
-        )
+        say(f"load {load:.1f}: other work is going on, and the times are not these cores' alone")
     try:
         with wish() as heard:
             for number, plan in enumerate(left, 1):
@@ -119,7 +118,7 @@ def publish(found: standings.Standings, folder: Path) -> None:
 
 
 def carried_out(plan: Plan, folder: Path) -> rows.Row:
-    """Run a competitor in a process of its own, on a rank a core where its ranks share work out; return its row."""
+    """Run a competitor in a process of its own, on a rank a core if it can; return its row."""
     name = "-".join(re.findall(r"[A-Za-z0-9]+", f"{plan.name} {plan.made_with}"))
     place = (folder / "logs" / name).resolve()
     shutil.rmtree(place, ignore_errors=True)
@@ -153,7 +152,7 @@ def looked_at(path: Path) -> tuple[float | None, list[Look]]:
 
 
 def result(plan: Plan, code: int | None, lasted: float, said: list[str]) -> rows.Row:
-    """Return the row of a run that `lasted` so long in all [s]; code: of its process, None if it had to be ended."""
+    """Return the row of a run; lasted: in all [s]; code: None if it had to be ended."""
     start_up, looks = looked_at(plan.looks)
     evaluating = looks[-1].evaluating if looks else 0.0
     reached = bool(looks) and looks[-1].reached(plan.goal)
@@ -173,7 +172,7 @@ def result(plan: Plan, code: int | None, lasted: float, said: list[str]) -> rows
 
 
 def reason(code: int | None, said: list[str]) -> str:
-    """Return why a process failed, in a line: its exit code, and the last traceback's error, else its last line."""
+    """Return why a process failed: its exit code, and its last error or line."""
     lines = [line.rstrip() for line in said if line.strip()]
     begun = max((i for i, line in enumerate(lines) if line.startswith("Traceback")), default=-1) + 1
     errors = [line for line in lines[begun:] if begun and not line[0].isspace()]

@@ -1,4 +1,4 @@
-"""Who races, for what, and with which settings: field.toml, and for ours configs/experiments/aggregate.toml."""
+"""Who races, for what, with which settings: field.toml, ours from aggregate.toml."""
 
 import math
 import tomllib
@@ -48,7 +48,7 @@ def hidden() -> tuple[int, ...]:
 
 
 def ours(variant: str, task: str, cores: int) -> Settings:
-    """Return our settings, {dotted name: value}: those of a variant on a task, for so many cores, that its algorithm reads.
+    """Return our settings {dotted name: value} of a variant on a task, for so many cores.
 
     Nothing but time ends the run, and its own evaluations are left out: the race makes them.
     """
@@ -79,12 +79,12 @@ def zoo(algorithm: str, task: str, cores: int) -> Settings:
 
 
 def of_several(algorithm: str, task: str, cores: int) -> Settings:
-    """Return SB3's SAC or TD3 in four environments, two updates for a step of all, as in its docs/guide/examples.md."""
+    """Return SB3's SAC or TD3 in four environments, as in its docs/guide/examples.md."""
     return zoo(algorithm, task, cores) | {"n_envs": 4, "train_freq": 1, "gradient_steps": 2}
 
 
 def ppo_spread(task: str, cores: int) -> Settings | None:
-    """Return SB3's PPO with the zoo's rollout dealt to eight environments, None where the zoo has several already."""
+    """Return SB3's PPO, its rollout dealt to eight environments; None if it has several."""
     settings = zoo("ppo", task, cores)
     if settings.get("n_envs", 1) > 1:
         return None

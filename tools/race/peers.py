@@ -1,4 +1,4 @@
-"""Who runs in a competitor's process: one of our algorithms, a learner of stable-baselines3, EvoTorch's PGPE with ClipUp."""
+"""What a competitor's process runs: ours, a learner of stable-baselines3, EvoTorch's PGPE."""
 
 import logging
 from functools import partial
@@ -18,7 +18,7 @@ OF_PROBLEM = "observation_normalization", "decrease_rewards_by"
 
 
 def ours(plan: Plan, teller: Teller) -> None:
-    """Train on every rank of a launcher until the race is over; rank 0 is looked at after generations."""
+    """Train on all ranks until the race is over; rank 0 is looked at after generations."""
     module, seen = ALGORITHMS[plan.settings["algorithm"]], dict[str, Any]()
     make = module.generation
 
@@ -77,7 +77,7 @@ def sb3(plan: Plan, teller: Teller) -> None:
 
 
 def of_the_zoo(plan: Plan, settings: dict[str, Any]) -> Any:
-    """Return a learner of stable-baselines3 in its environments, all in this process, as in its zoo."""
+    """Return a learner of stable-baselines3, its environments in this process as in its zoo."""
     import stable_baselines3
     from stable_baselines3.common.env_util import make_vec_env
     from stable_baselines3.common.noise import NormalActionNoise
@@ -102,7 +102,7 @@ def of_the_zoo(plan: Plan, settings: dict[str, Any]) -> Any:
 
 
 def pgpe(plan: Plan, teller: Teller) -> None:
-    """Search until the race is over, an actor on each core; the distribution's centre is looked at after generations."""
+    """Search until the race is over, an actor a core; the centre is looked at."""
     import torch
     from evotorch import algorithms
     from evotorch.neuroevolution import GymNE
@@ -143,7 +143,7 @@ def pgpe(plan: Plan, teller: Teller) -> None:
 
 
 def training_env(task: str) -> Any:
-    """Return a task for a peer to train in: as Gymnasium makes it, or dm_control's as ours, in Gymnasium's terms."""
+    """Return a task for a peer: as Gymnasium makes it, or dm_control's in its terms."""
     if not task.startswith(SUITE):
         import gymnasium
 
@@ -152,7 +152,7 @@ def training_env(task: str) -> Any:
 
 
 def adapted(env: envs.Env) -> Any:
-    """Return an environment of ours in Gymnasium's terms: seeded at the first reset, later episodes from its own generator."""
+    """Return an environment of ours in Gymnasium's terms, seeded at its first reset."""
     import gymnasium
 
     from esac_mpi.envs import spaces

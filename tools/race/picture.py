@@ -1,8 +1,8 @@
-"""The race as a picture: for each task everyone's time on a logarithmic axis, with the range over seeds. Needs matplotlib.
+"""The race as a picture: everyone's time on each task, with the range over seeds.
 
-A colour is an algorithm's, whoever wrote the program; a mark is a library's. What did not come in within the limit is an open
-arrow there: one for a median that is later, a small one at a range's end; a cross for a run that failed. Seconds are written for
-our champion and the best peer.
+A colour is an algorithm's, whoever wrote the program; a mark is a library's. What did not come in
+within the limit is an open arrow there: one for a median that is later, a small one at a range's
+end; a cross for a run that failed. Seconds are written for our champion and the best peer.
 """
 
 import math
@@ -51,7 +51,7 @@ def draw(found: Standings, out: Path) -> None:
 
 
 def looks_of(names: list[str]) -> dict[str, tuple[str, str]]:
-    """Return the colour and the mark of each competitor: its algorithm's, a shade of it for more environments; its library's."""
+    """Return each competitor's colour, its algorithm's or a shade, and its library's mark."""
     found = {}
     for entry in (entry for entry in field.ENTRIES if entry.name in names):
         whole = entry.name.partition(" ")[2] if entry.library else entry.name

@@ -1,7 +1,8 @@
 """The race's results: a row of a CSV file for each run, appended as it ends.
 
-`made_with` is a digest of all that decides a row but seed and machine: conditions, settings and versions. A row of another one, or
-of another machine, stays in the file and counts for nothing here. A run that failed is made again, and its last row counts.
+`made_with` is a digest of all that decides a row but seed and machine: conditions, settings and
+versions. A row of another one, or of another machine, stays in the file and counts for nothing
+here. A run that failed is made again, and its last row counts.
 """
 
 import csv
@@ -30,7 +31,7 @@ class Row:
     seed: int
     outcome: str
     seconds: float
-    """From the start of its process to the policy that reached the goal, evaluations left out; else to its end [s]."""
+    """From its process's start to the policy with the goal, else its end, evaluations out [s]."""
     start_up: float
     """Of these, before training began [s]."""
     env_steps: int
@@ -74,7 +75,7 @@ def append(path: Path, row: Row) -> None:
 
 
 def read(path: Path) -> list[Row]:
-    """Return the rows of a file, none where there is none. Raises Unusable for what is no such file."""
+    """Return the rows of a file, none where there is none. Raises Unusable."""
     if not path.exists():
         return []
     try:

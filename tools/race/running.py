@@ -1,9 +1,10 @@
-"""A competitor's own process: `python -m tools.race.running PLAN.json`. How it tells of itself, and when it ends.
+"""A competitor's own process, `python -m tools.race.running PLAN.json`, and how it tells of itself.
 
-Its clock counts from the start of its process and stands still while it is evaluated, for everyone alike. Evaluations are of the
-deterministic policy, in our environment of the task, from the same start states each time and for everyone; a mean that
-reaches the goal is held against as many other episodes, which no other look has, so that neither many looks nor two policies
-are many chances. The next look is due when the clock has gone on by a twentieth, and by a second at least.
+Its clock counts from the start of its process and stands still while it is evaluated, for everyone
+alike. Evaluations are of the deterministic policy, in our environment of the task, from the same
+start states each time and for everyone; a mean that reaches the goal is held against as many other
+episodes, which no other look has, so that neither many looks nor two policies are many chances. The
+next look is due when the clock has gone on by a twentieth, and by a second at least.
 """
 
 import json
@@ -117,7 +118,7 @@ class Teller:
         return seen.reached(self.plan.goal)
 
     def _mean(self, act: Act, first: int) -> float:
-        """Return the mean return over an evaluation's episodes, counted from the `first`; -inf where one has none."""
+        """Return the mean over an evaluation's episodes from the `first`; -inf if one has none."""
         count = self.plan.episodes
         if not self._envs:
             self._envs = [envs.make(self.plan.task) for _ in range(count)]
@@ -131,7 +132,7 @@ class Teller:
 
 
 def returns(places: list[envs.Env], act: Act, seeds: list[int]) -> np.ndarray:
-    """Play an episode in each environment, a step of all at a time; return their returns [n], nan where physics was unstable."""
+    """Play an episode in each, side by side; return their returns [n], nan if unstable."""
     totals, going = np.zeros(len(places)), list(range(len(places)))
     observations = [env.reset(seed) for env, seed in zip(places, seeds, strict=True)]
     while going:

@@ -1,10 +1,11 @@
-"""How the race stands: median times with the least and the most, time-outs counted as such, and who is how far ahead.
+"""How the race stands: median times, the least and the most, and who is how far ahead.
 
-A run that did not reach the goal took longer than its limit: its time is taken as infinite, so that medians are right and never
-too small. "> 180" means more than the limit; of an even number of seeds the later one in the middle counts. How far ahead our
-champion is, is asked of each seed by itself, since its runs are of one machine and those of others may not be; the median of
-these counts, of two in the middle the lesser one. A run whose process failed counts as one beyond all these, and is called
-failed; a peer whose median is one is not who our champion is ahead of.
+A run that did not reach the goal took longer than its limit: its time is taken as infinite, so that
+medians are right and never too small. "> 180" means more than the limit; of an even number of seeds
+the later one in the middle counts. How far ahead our champion is, is asked of each seed by itself,
+since its runs are of one machine and those of others may not be; the median of these counts, of two
+in the middle the lesser one. A run whose process failed counts as one beyond all these, and is
+called failed; a peer whose median is one is not who our champion is ahead of.
 """
 
 import math
@@ -54,19 +55,19 @@ def shown(value: float, beyond: str) -> str:
 
 
 def spread(values: Sequence[float], failed: int = 0) -> Spread:
-    """Return the spread of times or steps, one of each seed, of which so many are inf because the run failed."""
+    """Return the spread of values, one a seed, of which so many are inf of a failure."""
     ordered = sorted(values)
     return Spread(ordered[0], ordered[len(ordered) // 2], ordered[-1], len(ordered), failed)
 
 
 def middle(counts: Sequence[int]) -> str:
-    """Return what the figure in the middle of so many is called: of an even number it is no median."""
+    """Name the figure in the middle: of an even number it is no median."""
     even, two = any(count % 2 == 0 for count in counts), max(counts) == 2
     return ("the later" if two else "median, or the later one in the middle,") if even else "median"
 
 
 def ahead(ours: float, theirs: float, limit: float) -> tuple[float, str]:
-    """Return how many times as long they take, at least, and that in words; inf: not within the limit. nan: nobody reaches it."""
+    """Return how many times as long they take, at least, and in words; nan: nobody came in."""
     if math.isinf(ours) and math.isinf(theirs):
         return math.nan, "nobody"
     if math.isinf(ours):
@@ -140,7 +141,7 @@ class Standings:
         return next(row.limit for row in self.rows if row.task == task)
 
     def start_up(self, name: str) -> float | None:
-        """Return a competitor's median time until training began, None where all its runs failed [s]."""
+        """Return a competitor's median time until it trained, None where all failed [s]."""
         there = [row for row in self.rows if row.competitor == name and row.outcome != FAILED]
         return spread([row.start_up for row in there]).median if there else None
 
@@ -151,7 +152,7 @@ class Standings:
         return best if math.isfinite(medians[best]) else ""
 
     def best_peer(self, task: str) -> tuple[str, float] | None:
-        """Return the fastest competitor that is not ours, and its median time, which is not of a run that failed."""
+        """Return the fastest peer and its median time, which is of no run that failed."""
         spreads = {}
         for entry in field.ENTRIES:
             found = self.spread(task, entry.name) if entry.library else None
@@ -163,9 +164,10 @@ class Standings:
         return best, spreads[best].median
 
     def ratio(self, task: str) -> tuple[float, str] | None:
-        """Return how many times as long as our champion the best peer takes on a task, at least; None without either.
+        """Return how many times as long as our champion the best peer takes; None without either.
 
-        That is the median over seeds; nan where nobody is there with any. A seed with which the peer failed says nothing.
+        That is the median over seeds; nan where nobody is there with any. A seed with which the
+        peer failed says nothing.
         """
         if (peer := self.best_peer(task)) is None:
             return None
@@ -190,7 +192,7 @@ class Standings:
         return "\n\n".join([times, about, steps, *self.verdict()])
 
     def shows(self, each: str) -> str:
-        """Return what a figure is of, in words; each: what stands behind them where there are several seeds."""
+        """Say what a figure is of; each: what stands behind several seeds."""
         every = [self.of(task, name) for task in self.tasks for name in self.names]
         counts = sorted({len(found) for found in every if found})
         return (
