@@ -46,14 +46,8 @@ def panels(
     rows: int, columns: int, width: float = 3.7, height: float = 2.7
 ) -> tuple[Figure, np.ndarray]:
     """Return a figure and its axes [rows, columns]."""
-    figure, axes = plt.subplots(
-        rows,
-        columns,
-        figsize=(0.7 + width * columns, 0.9 + height * rows),
-        squeeze=False,
-        layout="constrained",
-    )
-    return figure, axes
+    size = (0.7 + width * columns, 0.9 + height * rows)
+    return plt.subplots(rows, columns, figsize=size, squeeze=False, layout="constrained")
 
 
 def wall_unit(seconds: float) -> tuple[str, float]:
@@ -67,9 +61,8 @@ def name_axis(axes: Axes, x: str) -> None:
     if x in ("wall", COMPUTED):
         unit, length = wall_unit(axes.get_xlim()[1])
         axes.xaxis.set_major_formatter(lambda value, _: f"{value / length:g}")
-        axes.xaxis.set_major_locator(
-            matplotlib.ticker.MaxNLocator(steps=[1, 2, 3, 6, 10] if length > 1 else [1, 2, 5, 10])
-        )
+        steps = [1, 2, 3, 6, 10] if length > 1 else [1, 2, 5, 10]
+        axes.xaxis.set_major_locator(matplotlib.ticker.MaxNLocator(steps=steps))
         name = f"{name} [{unit}]"
     elif x.endswith("steps"):
         axes.xaxis.set_major_formatter(EngFormatter(sep=""))
@@ -100,9 +93,8 @@ def literal(name: str) -> str:
 def headline(figure: Figure, text: str) -> None:
     """Write a line above all panels, broken where the figure ends."""
     unbroken = text.replace(" %", "\N{NO-BREAK SPACE}%")
-    figure.suptitle(
-        textwrap.fill(unbroken, int(figure.get_size_inches()[0] * 17)), fontsize="small"
-    )
+    wrapped = textwrap.fill(unbroken, int(figure.get_size_inches()[0] * 17))
+    figure.suptitle(wrapped, fontsize="small")
 
 
 def save(figure: Figure, out: Path) -> Iterator[Path]:

@@ -34,27 +34,25 @@ def times(task: str) -> tuple[Times, str]:
             f"no paper prints how long generations on {task} take; of {', '.join(printed)} one does"
         )
         return {}, ""
-    entry = printed[task]
-    return {
-        (name, n): dict(zip(entry["cpus"], seconds, strict=False))
-        for name, n, *seconds in entry["seconds"]
-    }, entry["source"]
+    found = {
+        (name, n): dict(zip(printed[task]["cpus"], seconds, strict=False))
+        for name, n, *seconds in printed[task]["seconds"]
+    }
+    return found, printed[task]["source"]
 
 
 def published(names: Iterable[str], tasks: list[str]) -> tuple[Table, list[str]]:
     """Return what the papers print on these tasks, and a line about each source."""
-    papers = {name: book()[name] for name in names}
-    table: Table = {task: {} for task in tasks}
-    for name, paper in papers.items():
+    table, sources = dict[str, dict[str, Cell]](), []
+    for name in names:
+        paper = book()[name]
+        sources.append(f"[{name}] {paper['source']}: {paper['protocol']}.")
         for task in tasks:
-            for algorithm, numbers in zip(
-                paper["columns"], paper["results"].get(task, ()), strict=False
-            ):
+            row = table.setdefault(task, {})
+            printed = paper["results"].get(task, ())
+            for algorithm, numbers in zip(paper["columns"], printed, strict=False):
                 if numbers:
                     mean, std, median = [*map(float, numbers), np.nan, np.nan][:3]
-                    table[task][f"{algorithm} [{name}]"] = Cell(
-                        mean, std, median, source=paper["source"]
-                    )
-    return table, [
-        f"[{name}] {paper['source']}: {paper['protocol']}." for name, paper in papers.items()
-    ]
+                    cell = Cell(mean, std, median, source=paper["source"])
+                    row[f"{algorithm} [{name}]"] = cell
+    return table, sources

@@ -175,35 +175,27 @@ def times_of(runs: list[RunFiles], last: int, computed_for: Iterable[int] = ()) 
     if len(cpus := {str(run.provenance.get("cpu")) for run in runs}) > 1:
         note(f"the runs are from different CPUs: {', '.join(sorted(cpus))}")
     sizes = {f"{table_of(run.config.algorithm)}.population_size" for run in runs}
-    lines: dict[tuple[str, int], list[tuple[RunFiles, Point]]] = {}
+    lines: dict[tuple[str, int], dict[int, list[tuple[RunFiles, Point]]]] = {}
     for label, found in grouped(runs, sizes)[tasks[0]].items():
         for run in found:
-            if (p := point(run, label, last)) is None:
+            if p := point(run, label, last):
+                lines.setdefault((label, p.n), {}).setdefault(p.ranks, []).append((run, p))
+            else:
                 note(f"left out, no population or a single generation: {run.path.name}")
-                continue
-            lines.setdefault((label, p.n), []).append((run, p))
     if not lines:
         raise Unusable("nothing to show yet: no run given has two generations of a population")
-    order = sorted(lines, key=lambda line: (line[0], -line[1]))
-    times = {line: by_ranks(lines[line], last, computed_for) for line in order}
-    if len({ranks for found in times.values() for ranks in found}) == 1:
+    times: Times = {}
+    for line in sorted(lines, key=lambda line: (line[0], -line[1])):
+        by_ranks = lines[line]
+        points = {ranks: [p for _, p in same] for ranks, same in by_ranks.items()}
+        others = sorted(set(computed_for) - set(by_ranks))
+        for run, p in by_ranks[min(by_ranks)] if others else ():
+            for other in elsewhere(run, p, others, last):
+                points.setdefault(other.ranks, []).append(other)
+        times[line] = points
+    if len({ranks for points in times.values() for ranks in points}) == 1:
         note("all runs had the same number of ranks: how they scale is not seen")
     return times
-
-
-def by_ranks(
-    measured: list[tuple[RunFiles, Point]], last: int, computed_for: Iterable[int]
-) -> dict[int, list[Point]]:
-    """Collect the points of a line by ranks, computed ones where it has none. Raises Unusable where no clock can be computed."""
-    found: dict[int, list[Point]] = {}
-    for _, p in measured:
-        found.setdefault(p.ranks, []).append(p)
-    fewest, others = min(found), sorted(set(computed_for) - set(found))
-    for run, p in measured if others else ():
-        if p.ranks == fewest:
-            for other in elsewhere(run, p, others, last):
-                found.setdefault(other.ranks, []).append(other)
-    return found
 
 
 def per_generation(points: list[Point]) -> list[float]:
@@ -263,8 +255,10 @@ def waiting(runs: list[RunFiles], ranks: list[int], steps: int = 0) -> list[Row]
             for run in found:
                 by_count.setdefault(int(busy(run).ranks[-1]), []).append(run)
             for count, same in sorted(by_count.items()):
+                each = [waits(run, ranks, steps or int(reached)) for run in same]
+                means = {name: float(np.mean([one[name] for one in each])) for name in each[0]}
                 about = {"task": task, "run": label, "ranks": count, "seeds": len(same)}
-                rows.append({**about, **waits(same, ranks, steps or int(reached))})
+                rows.append(about | means)
     if len({row["ranks"] for row in rows}) > 1:
         note(
             "runs on several numbers of ranks: compute from those on one, whose times are cleanest"
@@ -272,31 +266,22 @@ def waiting(runs: list[RunFiles], ranks: list[int], steps: int = 0) -> list[Row]
     return rows
 
 
-def waits(runs: list[RunFiles], ranks: list[int], steps: int) -> Row:
+def waits(run: RunFiles, ranks: list[int], steps: int) -> dict[str, float]:
     """Return minutes to a number of steps and shares of waiting, measured and computed, and what updates cost."""
-    found: dict[str, list[float]] = {}
-
-    def add(name: str, value: float) -> None:
-        found.setdefault(name, []).append(value)
-
-    for run in runs:
-        end = int(np.searchsorted(position(run, "nominal_steps"), steps))
-        add("minutes", float(run.columns["timing/wall_seconds"][end]) / 60)
-        share = idle(run, slice(end + 1))
-        add("waiting [%]", np.nan if share is None else 100 * share)
-        alone = computed(run, Machine(1))[end] / 60 if ranks else np.nan
-        for count in ranks:
-            minutes = computed(run, Machine(count))[end] / 60
-            alike = run.config.own.follows is None  # the same work on any number of ranks
-            add(f"minutes on {count}", float(minutes))
-            add(
-                f"waiting on {count} [%]",
-                100 * (1 - alone / (count * minutes)) if alike else np.nan,
-            )
-        update, critic = costs(run)
-        add("update_cost", update)
-        add("critic_cost", critic)
-    return {name: float(np.mean(values)) for name, values in found.items()}
+    end = int(np.searchsorted(position(run, "nominal_steps"), steps))
+    waited = idle(run, slice(end + 1))
+    found = {"minutes": float(run.columns["timing/wall_seconds"][end]) / 60}
+    found["waiting [%]"] = np.nan if waited is None else 100 * waited
+    alone = computed(run, Machine(1))[end] / 60 if ranks else np.nan
+    for count in ranks:
+        minutes = float(computed(run, Machine(count))[end]) / 60
+        alike = run.config.own.follows is None  # the same work on any number of ranks
+        found[f"minutes on {count}"] = minutes
+        found[f"waiting on {count} [%]"] = (
+            100 * (1 - alone / (count * minutes)) if alike else np.nan
+        )
+    found["update_cost"], found["critic_cost"] = costs(run)
+    return found
 
 
 def reach(run: RunFiles) -> float:
