@@ -139,7 +139,7 @@ def point(run: RunFiles, label: str, last: int) -> Point | None:
     fitness, ranks = column(run, "metrics/fitness"), busy(run).ranks
     if fitness.ndim < 2 or len(fitness) < 2:
         return None
-    lasted = generation_seconds(run) - np.nan_to_num(column(run, "timing/seconds_evaluation"))
+    lasted = generation_seconds(run) - seconds(run, "evaluation")
     others = np.flatnonzero(ranks != ranks[-1])
     first = others[-1] + 1 if others.size else 0  # on these ranks, which start up in it
     same = lasted[first + 1 :][-last:]

@@ -5,6 +5,7 @@ from collections import Counter
 from pathlib import Path
 
 import numpy as np
+from rich.console import Group
 from rich.markup import escape
 from rich.progress_bar import ProgressBar
 from rich.table import Table
@@ -138,7 +139,7 @@ def advice(run: RunFiles) -> str:
     return f"{said}; go on with: {command}" if command else said
 
 
-def many(runs: dict[Path, RunFiles | str], choice: Choice = ALL, lines: int = 0) -> Text:
+def many(runs: dict[Path, RunFiles | str], choice: Choice = ALL, lines: int = 0) -> Group:
     """Show several runs, a line each as wide as the terminal, of those chosen the first that fit (lines)."""
     chosen = choice.of(runs)
     listed = chosen[: max(1, lines - 1)] if 0 < lines < len(chosen) else chosen
@@ -158,7 +159,7 @@ def many(runs: dict[Path, RunFiles | str], choice: Choice = ALL, lines: int = 0)
         text.append(f"\n{line}", "" if isinstance(run, str) else STYLES.get(run.state, ""))
     if len(listed) < len(chosen):
         text.append(f"\nand {len(chosen) - len(listed)} more")
-    return text
+    return Group(text)  # alone, a console would wrap its lines
 
 
 def watched(name: str, run: RunFiles) -> Row:
