@@ -53,13 +53,14 @@ def joined(file: Settings, named: Settings, who: str, source: str, say: Hear, wa
 
 
 def changed(config: Config, named: Settings, who: str) -> Config:
-    """Change a configuration, which keeps its budget, by what is named. Raises ConfigError."""
+    """Change a configuration, taken whole but for another reading's presets. Raises ConfigError."""
     whole = settings(dict(flatten(config)), who)  # what a person built of it is checked, too
     refuse_empty(named, whole, who)
     whole, named = expanded(whole, who), expanded(named, who)
     hollow = names_alone(whole)
     whole[SAID] = (*(config.said or ()), *unlike_presets(whole))
-    found = resolved(whole, named, anew=bool(hollow & named.keys()))
+    again = {name for name in READINGS if _differs(whole, named, name)} | (hollow & named.keys())
+    found = resolved(whole, named, anew=bool(again))
     found = updated(found, {name: named.get(name, whole[name]) for name in BUDGET})
     check(found)
     for name in hollow - named.keys():
@@ -70,11 +71,11 @@ def changed(config: Config, named: Settings, who: str) -> Config:
     return found
 
 
-def resolved(file: Settings, named: Settings, anew: bool = False) -> Config:
-    """Resolve a file and what is named beside it, unchecked. anew: presets, too, in any case."""
+def resolved(file: Settings, named: Settings, anew: bool | None = None) -> Config:
+    """Resolve a file and what is named beside it, unchecked. anew: presets, too (None: is_anew)."""
     said = said_in(file)
     given = said | named
-    if anew or is_anew(file, named):
+    if is_anew(file, named) if anew is None else anew:
         values: Settings = {USUAL: 0} if any(name in given for name in BUDGET) else {}
         if is_whole(file) and not any(_differs(file, named, name) for name in READINGS):
             halves = pairs(given.get("algorithm", Config.algorithm))

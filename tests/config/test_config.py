@@ -90,6 +90,8 @@ def test_another_reading_takes_the_place_of_the_first_and_not_of_what_was_said()
     was, straight = (loaded(f"--esac.reading {reading} {said}") for reading in ("mended", "paper"))
     assert config.changed(was, {"esac.reading": "paper"}, "") == straight
     assert config.changed(straight, {"esac.reading": "recommended"}, "") == loaded(said)
+    td3 = config.changed(Config(), {"algorithm": "td3"}, "")  # a Config is taken whole
+    assert td3 == updated(Config(), {"algorithm": "td3"})
     same = config.changed(was, {"esac.reading": "mended", "seed": 3}, "")
     assert same == updated(was, {"seed": 3})
 
