@@ -1,22 +1,50 @@
 """The command line: every field by its dotted name; and --help."""
 
+import ast
+import inspect
 import json
+import shutil
+import textwrap
 from contextlib import suppress
-from dataclasses import fields, make_dataclass
-from typing import Annotated, Any, NoReturn, get_args, get_origin, get_type_hints
+from dataclasses import is_dataclass
+from functools import cache
+from itertools import pairwise
+from typing import Any, NoReturn, get_args, get_origin
 
+from esac_mpi.config.bounds import AUTO
 from esac_mpi.config.exact import whole
-from esac_mpi.config.fields import NAMES, hint, shown, updated
-from esac_mpi.config.files import KWARGS, ONE, SAID, coerced, gathered, no_file, read_file
+from esac_mpi.config.fields import NAMES, flatten, hint, shown, takes_auto, updated
+from esac_mpi.config.files import KWARGS, ONE, coerced, gathered, no_file, read_file
 from esac_mpi.config.names import known
 from esac_mpi.config.reads import reads
 from esac_mpi.config.resolution import Hear, joined
 from esac_mpi.config.whole import ALGORITHMS, Config, ConfigError
-from esac_mpi.host import streams
 from esac_mpi.host.invocation import program
+from esac_mpi.host.log import tell
 
 WHO = "command line"  # in messages
 HELP = {"--help", "-h"}
+USAGE = """\
+mpirun -n N python -m esac_mpi [CONFIG.toml] [--section.field value ...] [--run-dir DIR] [--fresh] [--from RUN]
+RUN/config.toml goes on with the run of that directory. --fresh starts over and moves an old run aside; not in a
+batch job's later rounds. --from RUN, or a policy.h5, begins another run where that one stands.
+--check looks at launch, nodes, task and run directory, and runs nothing.
+
+--algorithm NAME --help shows the fields that one algorithm reads.
+
+Examples:
+  --task.id Hopper-v5 --algorithm sac --run-dir runs/hopper     one learner, one process
+  configs/esac/walker-walk.toml --seed 3 --esac.sigma 0.01      a file, and what differs from it
+  runs/hopper/config.toml --budget.env_steps 2000000            goes on with a run, for longer
+
+SIGUSR1 to the launcher or a rank: saved and stopped at the end of the generation, exit code 75; a second one, a
+second or more later: the generation is given up, saved; a third: the end, unsaved. SIGUSR2, SIGXCPU and SIGHUP
+to a rank are the same, but kill MPICH's mpirun and its ranks with it. Ctrl-C is the same without a
+launcher, but makes launchers kill their ranks: MPICH's mpirun the second one, Open MPI's the first, srun two within
+a second; the run then goes on from its last checkpoint.
+
+Sources of the defaults: P the paper, C its public code, M measured here.
+"""
 TRUTHS = {"true": True, "false": False, "True": True, "False": False}
 
 
@@ -39,7 +67,8 @@ def load(
     file = read_file(source, warn) if source else {}
     options = _options(words, source)
     if HELP & {*argv}:
-        _help(options.get("algorithm", ""), updated(Config(), file))
+        algorithm = options.get("algorithm", "")
+        _help(algorithm if algorithm in ALGORITHMS else "", updated(Config(), file))
     named = coerced(gathered(options, file.get(KWARGS, {})), WHO)
     return joined(file, named, WHO, source, say, warn), "--fresh" in argv
 
@@ -138,84 +167,44 @@ def _object(text: str) -> dict[str, Any]:
 
 
 def _help(algorithm: str, default: Config) -> NoReturn:
-    """Show the fields that an algorithm reads, all for another word. Raises SystemExit."""
-    import tyro  # rank 0 alone
-
-    text = (
-        f"{Config.__doc__}\n\n"
-        "mpirun -n N python -m esac_mpi [CONFIG.toml] [--section.field value ...] [--run-dir DIR] [--fresh] [--from RUN]\n"
-        "RUN/config.toml goes on with the run of that directory. --fresh starts over and moves an old run aside; not in a\n"
-        "batch job's later rounds. --from RUN, or a policy.h5, begins another run where that one stands.\n"
-        "--check looks at launch, nodes, task and run directory, and runs nothing.\n\n"
-        "--algorithm NAME --help shows the fields that one algorithm reads.\n\n"
-        "Examples:\n"
-        "  --task.id Hopper-v5 --algorithm sac --run-dir runs/hopper     one learner, one process\n"
-        "  configs/esac/walker-walk.toml --seed 3 --esac.sigma 0.01      a file, and what differs from it\n"
-        "  runs/hopper/config.toml --budget.env_steps 2000000            goes on with a run, for longer\n\n"
-        "SIGUSR1 to the launcher or a rank: saved and stopped at the end of the generation, exit code 75; a second one, a\n"
-        "second or more later: the generation is given up, saved; a third: the end, unsaved. SIGUSR2, SIGXCPU and SIGHUP\n"
-        "to a rank are the same, but kill MPICH's mpirun and its ranks with it. Ctrl-C is the same without a\n"
-        "launcher, but makes launchers kill their ranks: MPICH's mpirun the second one, Open MPI's the first, srun two within\n"
-        "a second; the run then goes on from its last checkpoint.\n\n"
-        "Sources of the defaults: P the paper, C its public code, M measured here."
-    )
-    listed = _fields_of(algorithm if algorithm in ALGORITHMS else "", default)
-    tables = tyro.constructors.ConstructorRegistry()
-    tables.primitive_rule(_json_of)
-    with tables, suppress(OSError):  # the reader, `head` say, has seen enough; or nothing takes it
-        tyro.cli(
-            type(listed),
-            prog=program(),
-            description=text,
-            default=listed,
-            args=["--help"],
-            config=(tyro.conf.FlagConversionOff,),
-        )
-    streams.let_go()
+    """Show the fields that an algorithm reads, "" for all, with what they are. Raises SystemExit."""
+    width = min(shutil.get_terminal_size().columns, 100)
+    lines = [f"usage: {program()} [OPTIONS]", "", str(Config.__doc__), "", USAGE]
+    tables: set[str] = set()
+    for name, value in flatten(default):
+        if algorithm and not reads(algorithm, name):
+            continue
+        table, _, key = name.rpartition(".")
+        kind: type = type(getattr(default, table)) if table else Config
+        if table not in tables:
+            tables.add(table)
+            about = " ".join(f"[{table}] {kind.__doc__}".split()) if table else "Without a table"
+            lines += ["", textwrap.fill(about, width)]
+        lines.append(f"  --{name} {_values_of(name)}")
+        about = f"{docstrings(kind)[key]} (default: {' '.join(as_words(value))})"
+        lines.append(textwrap.indent(textwrap.fill(about, width - 6), " " * 6))
+    tell("\n".join(lines))
     raise SystemExit(0)
 
 
-def _json_of(field: Any) -> Any:
-    """Tell tyro how a table of any names is shown; None of another field."""
-    import tyro
-
-    if field.type != dict[str, Any]:
-        return None
-    return tyro.constructors.PrimitiveConstructorSpec(
-        1,
-        "JSON",
-        lambda words: json.loads(words[0]),
-        lambda value: isinstance(value, dict),
-        lambda value: [shown(value)],
-    )
+def _values_of(name: str) -> str:
+    """Say what values a field takes."""
+    kind = hint(name)
+    if _is_list(name) or kind == dict[str, Any] or kind is bool:
+        return {bool: "true|false", dict[str, Any]: "JSON"}.get(kind, "int ...")
+    kinds = [each for one in get_args(kind) or (kind,) for each in get_args(one) or (one,)]
+    words = [each.__name__ if isinstance(each, type) else each for each in kinds]
+    return "|".join([*words, AUTO] if takes_auto(name) else words)
 
 
-def _fields_of(algorithm: str, config: Config) -> Config:
-    """Make an object like a configuration, with the settings that an algorithm reads; "": all."""
-    hidden: dict[str, set[str]] = {"": {SAID}}
-    for name in NAMES if algorithm else ():
-        if not reads(algorithm, name):
-            table, _, key = name.rpartition(".")
-            hidden.setdefault(table, set()).add(key)
-    parts = {}
-    for table in hidden.keys() - {""}:
-        part = getattr(config, table)
-        if hidden[table] == {f.name for f in fields(part)}:
-            hidden[""].add(table)
-        else:
-            parts[table] = _without(part, hidden[table], {})
-    return _without(config, hidden[""], parts)
-
-
-def _without(config: Any, hidden: set[str], parts: dict[str, Any]) -> Any:
-    """Make an object like a dataclass's, with fields hidden from tyro's help or replaced."""
-    import tyro
-
-    kind = type(config)
-    hints = get_type_hints(kind, include_extras=True)
-    types: dict[str, Any] = {name: Annotated[hints[name], tyro.conf.Suppress] for name in hidden}
-    types |= {name: type(part) for name, part in parts.items()}
-    changed = [(name, types[name], kind.__dataclass_fields__[name]) for name in types]
-    made: Any = make_dataclass(kind.__name__, changed, bases=(kind,), frozen=True)
-    made.__module__ = kind.__module__  # where tyro reads what the fields' docstrings say
-    return made(**{f.name: parts.get(f.name, getattr(config, f.name)) for f in fields(kind)})
+@cache
+def docstrings(kind: type) -> dict[str, str]:
+    """Read what stands below the fields of a table, and of those that it is made of."""
+    found: dict[str, str] = {}
+    for owner in filter(is_dataclass, reversed(kind.__mro__)):
+        (definition,) = ast.parse(inspect.getsource(owner)).body
+        assert isinstance(definition, ast.ClassDef)
+        for node, below in pairwise(definition.body):
+            if isinstance(node, ast.AnnAssign) and isinstance(below, ast.Expr):
+                found[ast.unparse(node.target)] = " ".join(ast.literal_eval(below.value).split())
+    return found

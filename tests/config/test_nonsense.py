@@ -54,7 +54,7 @@ STRANGE_LINES = st.sampled_from([
     "task = 1",
 ])
 EXTRA = st.sampled_from([
-    "--fresh", "--", "-h", "--help", "-x", "x.toml", ".toml", "", "ü", "--seed", "--tyro-print-completion", "/", "@x",
+    "--fresh", "--", "-h", "--help", "-x", "x.toml", ".toml", "", "ü", "--seed", "--print-completion", "/", "@x",
 ])
 # fmt: on
 TEXTS = st.text(st.characters(exclude_characters="\0"), max_size=20)  # the system passes no zeros

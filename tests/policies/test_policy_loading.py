@@ -35,7 +35,6 @@ STACK = (
     "gymnasium",
     "mujoco",
     "dm_control",
-    "tyro",
     "rich",
     "pandas",
     "matplotlib",
