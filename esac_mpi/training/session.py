@@ -157,7 +157,7 @@ def answered(resolve: Callable[[], Answer]) -> Answer | int:
         raise ConfigError(gone)
     try:
         config, fresh = resolve()
-    except SystemExit as end:  # tyro has printed its help or its complaint
+    except SystemExit as end:  # the help is printed
         return end.code if isinstance(end.code, int) else FAILED
     if fresh and (later := later_round(config)):
         ignored = f"--fresh is ignored in a job's later round ({later})"
