@@ -2,7 +2,7 @@
    and policy and physics in turn.
 
    Only + - * / sqrt and integer operations in a fixed order, and no fused multiply-add (-ffp-contract=off), so that the
-   bits depend neither on the instruction set nor on the compiler. kernels.py states the same formulas in numpy. */
+   bits depend neither on the instruction set nor on the compiler. */
 #define PY_SSIZE_T_CLEAN
 #include <Python.h>
 #include <math.h>
@@ -721,7 +721,7 @@ static PyObject *all_finite(PyObject *module, PyObject *object)
     return PyBool_FromLong(are);
 }
 
-/* ---- Policy and physics in turn, with the simulator's numbers in place; kernels.NumpyLoop ---- */
+/* ---- Policy and physics in turn, with the simulator's numbers in place ---- */
 
 typedef struct {
     PyObject_HEAD

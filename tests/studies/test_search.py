@@ -15,7 +15,7 @@ from whole_runs import assert_same_run
 
 import esac_mpi.studies.search
 from esac_mpi.comm.command_ranks import Alone
-from esac_mpi.record import Run
+from esac_mpi.record import Run, lock
 from esac_mpi.studies.search import trial_loop, trial_ranks
 from esac_mpi.studies.search.journal import Journal
 from esac_mpi.studies.search.study import read
@@ -165,6 +165,16 @@ def test_a_trial_is_in_living_hands_alone(tmp_path, monkeypatch):
         process.kill()
     assert trial_ranks.search(study.path, Alone()) == 0
     assert states(study) == [(0, "complete"), (1, "complete")]
+
+
+def test_a_trial_whose_task_was_killed_on_another_host_is_taken_after_a_look(tmp_path, monkeypatch):
+    study = made(tmp_path, "trials = 1")
+    Journal(study, fresh=True).begin()
+    study.lock_of(0).mkdir(parents=True)
+    (study.lock_of(0) / "run.lock").write_text("elsewhere 1 then\n")
+    monkeypatch.setattr(lock, "BEAT", 0.1)
+    assert trial_ranks.search(study.path, Alone()) == 0
+    assert states(study) == [(0, "complete")]
 
 
 def test_a_trial_that_was_finished_between_two_looks_is_not_made_again(tmp_path, monkeypatch):

@@ -132,10 +132,10 @@ class Task:
     def _claim(self, number: int) -> Held | None:
         """Lock a trial; None where somebody has it, or had it a moment ago and has finished it."""
         path = self._study.lock_of(number)
-        if (path / LOCK).exists() and not lock.is_free(path):
-            return None  # at once: a batch job would wait for the lock
         held = Held(path)
         try:
+            if (path / LOCK).exists():
+                lock.ask(path)  # refuses at once, where a batch job would wait for the lock
             held.claim()
         except Refused:
             return None
