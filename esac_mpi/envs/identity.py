@@ -113,12 +113,20 @@ def _digests(id: str, layers: Iterable[Any]) -> dict[str, str]:
         content = _own(name, packages)
         if name == SCRIPT and content:
             own = [base for base in classes if base.__module__ == SCRIPT]
-            content = "".join(sorted(map(inspect.getsource, own))).encode()
+            content = "".join(sorted(map(_text, own))).encode()
         elif content:
             waiting |= _imported(ast.parse(content), name)
         if content:
             found[name] = sha256(content).hexdigest()[:8]
     return found
+
+
+def _text(kind: type) -> str:
+    """Read the source of a class, its name where it has none."""
+    try:
+        return inspect.getsource(kind)
+    except (OSError, TypeError):
+        return kind.__qualname__
 
 
 def origin(spec: Any) -> str:

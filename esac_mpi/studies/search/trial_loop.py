@@ -5,13 +5,10 @@ A trial is taken under a lock of its own, made as a run's: first one that its ta
 """
 
 import math
-import os
-import socket
 import time
 from collections.abc import Callable, Mapping
 from contextlib import closing, suppress
 from dataclasses import fields
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -103,14 +100,7 @@ class Task:
     def _say_status(self, status: str, **more: Any) -> None:
         if self._place is not None:
             self._place.mkdir(parents=True, exist_ok=True)
-            about = {
-                "status": status,
-                "study": str(self._study.path),
-                "host": socket.gethostname(),
-                "pid": os.getpid(),
-                "time": datetime.now(UTC).isoformat(timespec="microseconds"),
-            }
-            write_status(self._place, {**about, **more})
+            write_status(self._place, {"status": status, "study": str(self._study.path), **more})
 
     def _take(self) -> tuple[int, Held] | None:
         """Take a trial and its lock, None where each is finished or in other hands. Raises Left."""
