@@ -43,10 +43,10 @@ def measurements(quick: bool, rounds: int) -> Iterator[Figure]:
         yield from against(f"{name}, one after another", found, f"{name}/s")
         for whose, values in found.items():
             rates[whose][name] = values
-    cases = {(1, RATE): [], (2, RATE): [], (2, 0.0): []}  # type: dict[tuple[int, float], list[RunFiles]]
+    cases: dict[tuple[int, float], list[RunFiles]] = {}
     for _ in range(rounds):
-        for (ranks, rate), runs in cases.items():
-            runs.append(run(ranks, generations, steps, rate))
+        for ranks, rate in ((1, RATE), (2, RATE), (2, 0.0)):
+            cases.setdefault((ranks, rate), []).append(run(ranks, generations, steps, rate))
     first = min(FULL, generations - 2)
     for (ranks, rate), runs in cases.items():
         case = f"updates_per_step={rate:g} ranks={ranks}"

@@ -16,8 +16,8 @@ import json, os, sys, time
 def look():
     ticks = int(open("/proc/self/stat").read().rsplit(")", 1)[1].split()[19])
     seconds = time.clock_gettime(time.CLOCK_BOOTTIME) - ticks / os.sysconf("SC_CLK_TCK")
-    lines = dict(line.split(":") for line in open("/proc/self/status") if line.startswith(("VmRSS", "VmHWM", "RssAnon")))
-    return {"seconds": seconds, **{name: int(value.split()[0]) / 1024 for name, value in lines.items()}}
+    status = dict(line.split(":") for line in open("/proc/self/status"))
+    return {"seconds": seconds, "memory": int(status["VmRSS"].split()[0]) / 1024}
 """
 PROBE = f"""{SINCE}
 from esac_mpi import __main__, envs
@@ -34,7 +34,7 @@ envs.make = watched
 place, *arguments = sys.argv[1:]
 code = __main__.main(arguments)
 from mpi4py import MPI
-json.dump([seen[0], {{**seen[-1], "VmHWM": look()["VmHWM"]}}], open(f"{{place}}/rank{{MPI.COMM_WORLD.rank}}.json", "w"))
+json.dump([seen[0], seen[-1]], open(f"{{place}}/rank{{MPI.COMM_WORLD.rank}}.json", "w"))
 sys.exit(code)
 """
 EVOTORCH = f"""{SINCE}
@@ -48,7 +48,6 @@ problem.evaluate(batch)
 json.dump([first, look()], open(sys.argv[1] + "/rank0.json", "w"))
 """
 TASKS = "HalfCheetah-v5", "dm_control/cheetah-run-v0"
-MEMORY = {"VmRSS": "resident at the end", "VmHWM": "resident at most", "RssAnon": "its own pages"}
 Look = dict[str, float]
 
 
@@ -68,8 +67,8 @@ def measurements(quick: bool, rounds: int) -> Iterator[Figure]:
         for case, found in looks.items():
             seconds = [first["seconds"] for first, _ in found]
             yield Figure(case, "start of process to first episode", "s", seconds)
-            for name, figure in MEMORY.items():
-                yield Figure(case, figure, "MB", [last[name] for _, last in found])
+            memory = [last["memory"] for _, last in found]
+            yield Figure(case, "resident at the end", "MB", memory)
 
 
 def of_ranks(algorithm: str, task: str) -> list[list[Look]]:
