@@ -217,39 +217,15 @@ def test_draws_agree_with_draws_run_by_run():
         ((6.9, 6.9), (8, 8), (3, 3), "ES", "yes", "no"),
         ((2, 11), (8, 8), (3, 3), "ES", "in the mean", "no"),  # 1.5 of 10
         ((9, 9), (8, 8), (3, 3), "ES", "no", "yes"),
-        (
-            (9, 9),
-            (4, 12),
-            (3, 3),
-            "ES",
-            "not in the mean",
-            "in the mean",
-        ),  # 12 and 12 drawn: 0.3 behind
-        (
-            (9, 9),
-            (8, 8),
-            (3, 12),
-            "ES",
-            "not in the mean",
-            "in the mean",
-        ),  # the other half may be the better one
+        # 12 and 12 drawn: 0.3 behind
+        ((9, 9), (4, 12), (3, 3), "ES", "not in the mean", "in the mean"),
+        # the other half may be the better one
+        ((9, 9), (8, 8), (3, 12), "ES", "not in the mean", "in the mean"),
         ((9,), (8,), (3,), "ES", "not in the mean", "in the mean"),  # one seed has no interval
-        (
-            (9.03, 9.03, 9.15, 9.05, 9.3),
-            (9,) * 5,
-            (3,) * 5,
-            "ES",
-            "no",
-            "in the mean",
-        ),  # 0.0112, from 0.0034 on
-        (
-            (9.09, 9.09),
-            (9, 9),
-            (3, 3),
-            "ES",
-            "no",
-            "no",
-        ),  # 0.009 ahead, with the whole interval: digits of no weight
+        # 0.0112, from 0.0034 on
+        ((9.03, 9.03, 9.15, 9.05, 9.3), (9,) * 5, (3,) * 5, "ES", "no", "in the mean"),
+        # 0.009 ahead, with the whole interval: digits of no weight
+        ((9.09, 9.09), (9, 9), (3, 3), "ES", "no", "no"),
     ],
 )
 def test_a_verdict_compares_with_the_better_half(ours, es, sac, better, behind, ahead):

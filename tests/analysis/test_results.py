@@ -109,10 +109,8 @@ def test_thinning_keeps_the_ends(tmp_path, returns, kept):
 @pytest.mark.parametrize(
     ("seconds", "kept"),
     [
-        (
-            60.5,
-            [1, 33, 51, 59, 60, 100],
-        ),  # the best by then and the last two; three of all have room beside them
+        # the best by then and the last two; three of all have room beside them
+        (60.5, [1, 33, 51, 59, 60, 100]),
         (33.5, [1, 32, 33, 34, 67, 100]),  # one generation is both: four
         (0.5, [1, 21, 41, 60, 80, 100]),  # none so early: evenly
     ],

@@ -26,31 +26,10 @@ from esac_mpi.training.check import ranks as surroundings
 from esac_mpi.training.check import run as start_of
 
 SUBJECTS = [
-    "MPI",
-    "mpi4py",
-    "ranks",
-    "node 0",
-    "BLAS",
-    "torch",
-    "core",
-    "task",
-    "physics",
-    "episodes",
-    "work",
-]
-SUBJECTS += ["memory", "replay", "scheduler", "time left"]
-SUBJECTS += [
-    "directory",
-    "free space",
-    "writing",
-    "rename",
-    "hard link",
-    "all nodes",
-    "locks",
-    "run",
-    "exchange",
-    "forecast",
-]
+    "MPI", "mpi4py", "ranks", "node 0", "BLAS", "torch", "core", "task", "physics", "episodes", "work",
+    "memory", "replay", "scheduler", "time left", "directory", "free space", "writing", "rename", "hard link",
+    "all nodes", "locks", "run", "exchange", "forecast",
+]  # fmt: skip
 SMALL = {
     **MENDED,
     "task.id": "CyclicMDP-v0",

@@ -203,10 +203,8 @@ def test_no_virtual_clock_is_proposed_where_it_could_not_be_set(changes):
 @pytest.mark.parametrize(
     ("changes", "seconds"),
     [
-        (
-            {"algorithm": "sac", "sac.steps_per_generation": 100},
-            12,
-        ),  # 1 s of playing, 2 s of updates
+        # 1 s of playing, 2 s of updates
+        ({"algorithm": "sac", "sac.steps_per_generation": 100}, 12),
         (
             {"algorithm": "td3", "td3.steps_per_generation": 100, "td3.start_steps": 150},
             4 + 0 + 1 + 2 + 2,

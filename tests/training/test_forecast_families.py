@@ -42,11 +42,8 @@ def with_times(**times) -> Pieces:
 @pytest.mark.parametrize(
     ("ranks", "mutating", "seconds"),
     [
-        (
-            1,
-            0.0,
-            4 * (5 + 10),
-        ),  # four members and the learner play 100 steps each, for which it makes 500 updates
+        # four members and the learner play 100 steps each, for which it makes 500 updates
+        (1, 0.0, 4 * (5 + 10)),
         (1, 1.0, 4 * (5 + 3 + 10)),  # all but the elite's copy are mutated
         (2, 1.0, 4 * (3 + 10)),  # beside the phase
         (2, 8.0, 4 * (3 + 18)),  # two on rank 1, to 16; rank 0 begins the third at 10
@@ -90,11 +87,8 @@ def test_who_is_born_is_as_many_as_the_algorithm_has():
 @pytest.mark.parametrize(
     ("ranks", "critic", "seconds"),
     [
-        (
-            1,
-            "serial",
-            4 + 3 * (2 + 8 + 10),
-        ),  # 400 updates of the critic; two individuals train for 4 s, and play
+        # 400 updates of the critic; two individuals train for 4 s, and play
+        (1, "serial", 4 + 3 * (2 + 8 + 10)),
         (2, "serial", 2 + 3 * (8 + 5)),  # all wait for the lesson
         # rank 1 plays for two, and takes both that train, but at first, when all play as drawn: rank 0 teaches until 8
         (2, "parallel", 2 + 8 + 2 * (2 + 10)),
