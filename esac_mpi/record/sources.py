@@ -78,13 +78,11 @@ def problem(found: RunFiles, config: Config, name: str) -> str:
         told = ", ".join(f"{key}: {was!r} -> {now!r}" for key, (was, now) in changed.items())
         return f"has other settings: {told}; {found.path / CONFIG} has them all"
     limits = zip(config.budget.limits, found.config.budget.limits, strict=True)
-    if any(now > was for now, was in limits):
+    wanted, there = config.budget.generations, found.generation
+    by_minutes = found.config.budget.minutes and not 0 < wanted <= there
+    if by_minutes or any(now > was for now, was in limits):
         return (
-            "has a smaller budget, at whose end its record ends; choose budget.* as there, or less"
-        )
-    if found.config.budget.minutes and not 0 < config.budget.generations <= found.generation:
-        return (
-            "ended by budget.minutes, and so does its record: choose budget.generations = "
-            f"{found.generation}, or less"
+            "has a smaller budget, at whose end its record ends: choose budget.generations = "
+            f"{there}, or less"
         )
     return ""
