@@ -8,7 +8,7 @@ from esac_mpi.config.fields import NAMES
 from esac_mpi.config.presets import NUMBERS, PRINTED, SIZES
 from esac_mpi.config.whole import ConfigError
 
-OF_ESAC = 35  # fields of [esac] that a run's own file has at least, one that a person wrote hardly
+OF_A_RUN = {"esac", "es", "sac", "td3", "ppo"}  # tables that only a run's own file has together
 # what was done in 0.1.0, before there were fields for it or others were the defaults
 BEFORE: dict[str, Any] = {
     **SIZES,
@@ -77,7 +77,7 @@ def ends_alike(name: str, other: str) -> bool:
 
 def current(values: Mapping[str, Any]) -> dict[str, Any]:
     """Complete the {dotted name: value} of a run of 0.1.0 by what was done then."""
-    if sum(name.startswith("esac.") for name in values) < OF_ESAC:
+    if not OF_A_RUN.issubset(name.partition(".")[0] for name in values):
         return dict(values)
     before = dict(BEFORE)
     if "esac.adoption_wins" not in values:
