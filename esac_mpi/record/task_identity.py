@@ -19,13 +19,11 @@ MACHINE = ("cpu", "versions", "python")
 def changes(was: Mapping[str, Any], now: Mapping[str, Any]) -> list[str]:
     """List the WORDS of what changed, with its parts; not what has to differ here."""
     same_machine = all(was.get(name) == now.get(name) for name in MACHINE)
-    same_python = was.get("python") == now.get("python")
     found = []
     for name, words in WORDS.items():
         old, new = was.get(name), now.get(name)
-        comparable = {"task_source": same_python, "task_wrappers": True}.get(
-            name, same_machine and bool(old) and bool(new)
-        )
+        always = name in ("task_source", "task_wrappers")
+        comparable = always or (same_machine and old and new)
         if old is not None and new is not None and old != new and comparable:
             found.append(f"{words}{_which(name, old, new)}")
     return found
