@@ -75,5 +75,5 @@ def add_choice(line: argparse.ArgumentParser, order: str) -> None:
 
 
 def choice_of(options: argparse.Namespace, order: str) -> Choice:
-    """Return what a command line chooses."""
+    """Return the choice of a command line."""
     return Choice(tuple(options.status), tuple(options.task), options.sort or order)

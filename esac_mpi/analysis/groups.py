@@ -57,7 +57,7 @@ def frozen(value: Any) -> Any:
 
 
 def begun_from(run: RunFiles) -> str:
-    """Return what a run began from, by its files, empty for random weights: a source's path may come to hold another."""
+    """Name the source of a run by its files, empty for random weights: a source's path may come to hold another."""
     if not (start := run.start):
         return run.config.start_from
     path = PurePath(start["path"])
@@ -109,7 +109,7 @@ def telling(runs: list[RunFiles], names: list[str]) -> list[str]:
 
 
 def label(run: RunFiles, names: list[str]) -> str:
-    """Return what a run's group is called: its algorithm and the settings of these names that tell it."""
+    """Name a run's group: its algorithm and the settings of these names that tell it."""
     mine = settings(run)
     values = [f"{called(name)}={shown(mine[name])}" for name in told(mine, names)]
     return " ".join([run.config.algorithm.upper(), *values])

@@ -140,7 +140,7 @@ def time_percent(run: RunFiles) -> dict[str, float]:
 
 
 def budget(run: RunFiles) -> dict[str, tuple[np.ndarray, float]]:
-    """Return what the budget limits: by name the count so far [generations] and its limit."""
+    """Return the limits of the budget: by name the count so far [generations] and its limit."""
     limits, none = run.config.budget, np.zeros(0)
     counts = {
         "generation": (run.columns.get("metrics/generation", none), limits.generations),

@@ -35,7 +35,7 @@ def candidates(policies: Iterable[str]) -> list[str]:
 
 
 def legend(policy: str, algorithm: str) -> str:
-    """Return what a legend calls a policy of an algorithm."""
+    """Name a policy of an algorithm as a legend does."""
     return POLICIES.get(policy, f"{policy.upper()}'s actor" if policy == algorithm else policy)
 
 

@@ -71,7 +71,7 @@ def count(run: RunFiles, name: str) -> np.ndarray:
 
 
 def quantities(what: str, policy: str = BETTER) -> dict[str, Quantity]:
-    """Return what is drawn, by the name of the vertical axis: a row of panels each."""
+    """Return the quantities of a kind, by the name of the vertical axis: a row of panels each."""
     if what == "return":
         return {"episodic return": lambda run, x: return_curve(run, x, policy)}
     if what == "training":

@@ -27,7 +27,7 @@ def book() -> dict[str, Any]:
 
 
 def times(task: str) -> tuple[Times, str]:
-    """Return what a paper prints of the time of a generation on a task, and where."""
+    """Return a paper's times of a generation on a task, and its source."""
     printed = whole()["times"]
     if task not in printed:
         note(
@@ -42,7 +42,7 @@ def times(task: str) -> tuple[Times, str]:
 
 
 def published(names: Iterable[str], tasks: list[str]) -> tuple[Table, list[str]]:
-    """Return what the papers print on these tasks, and a line about each source."""
+    """Return the papers' results on these tasks, and a line about each source."""
     table, sources = dict[str, dict[str, Cell]](), []
     for name in names:
         paper = book()[name]

@@ -31,7 +31,7 @@ EXTRAS = {  # extra of setup.cfg that has a library
 
 
 def overview() -> str:
-    """Return what all commands do, a line each."""
+    """List what all commands do, a line each."""
     width = max(map(len, NAMES))
     groups = [
         "\n".join([f"{title}:", *(f"  {name:{width}}  {about(name)}" for name in names)])

@@ -63,7 +63,7 @@ class Watched:
         return all(isinstance(run, str) or run.state in measures.OVER for run in self.runs.values())
 
     def view(self, lines: int = 0) -> Any:
-        """Return what to show, of many runs at most so many lines (0 = all)."""
+        """Show one run, or of many runs at most so many lines (0 = all)."""
         if len(self.runs) > 1:
             return views.many(self.runs, self.choice, lines)
         run = next(iter(self.runs.values()))
@@ -71,7 +71,7 @@ class Watched:
 
 
 def _stamp(path: Path) -> list[tuple[int, int]]:
-    """Return what changes when one of the files is published."""
+    """Return (mtime, inode) of each file that is published."""
     found: list[tuple[int, int]] = []
     for name in ("status.json", "metrics.h5", "checkpoint.h5"):
         try:
