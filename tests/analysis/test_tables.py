@@ -36,6 +36,30 @@ def test_groups_are_named_by_what_differs(tmp_path):
     assert list(found["B-v0"]) == ["ES"]
 
 
+def test_seeds_for_which_the_machine_chose_otherwise_are_no_group_and_that_is_said(
+    tmp_path, capsys
+):
+    virtual = {"algorithm": "esac", "n": 28, "esac.phase_timing": "virtual", "esac.workers": 1}
+    same = {"esac.update_cost": 26.0}
+    runs = opened(
+        make(tmp_path / "a", **virtual, **same), make(tmp_path / "b", seed=1, **virtual, **same),
+        make(tmp_path / "c", seed=2, **virtual | {"esac.update_cost": 27.0}),
+        make(tmp_path / "d", seed=3, **virtual | same | {"esac.workers": 2}),
+        make(tmp_path / "e", algorithm="esac"),
+    )  # fmt: skip
+    assert [len(found) for found in groups.grouped(runs[:2])["A-v0"].values()] == [2]
+    assert not capsys.readouterr().err
+    assert sorted(len(found) for found in groups.grouped(runs)["A-v0"].values()) == [1, 1, 1, 2]
+    said = "runs with workers = 1, 2; update_cost = 26, 27 are no seeds of one group; in a study name one for all"
+    told = capsys.readouterr().err
+    assert f"note: A-v0, ESAC: {said}, --esac.workers 1 --esac.update_cost 26, say\n" in told
+    swept = opened(
+        *(make(tmp_path / f"s{n}", **virtual | {"esac.update_cost": float(n)}) for n in (1, 2))
+    )
+    groups.grouped(swept)  # the same seed: somebody's own comparison
+    assert "no seeds" not in capsys.readouterr().err
+
+
 def test_costs_that_were_measured_are_of_one_group_where_they_are_near(tmp_path, capsys):
     def virtual(seed, cost, settled="esac.update_cost"):
         values = {
