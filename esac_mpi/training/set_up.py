@@ -162,7 +162,7 @@ def make_operators(config: Config, layout: Layout) -> Any:
 def learning_here(config: Config, world: World) -> Learning | None:
     """Look up what the algorithm declares of its learner, on the ranks that have one."""
     learning = ALGORITHMS[config.algorithm].DECLARES.learning
-    return learning if world.leads else None
+    return None if world.rank else learning
 
 
 def refuse_too_large(config: Config, env: envs.Env, world: World) -> None:

@@ -111,10 +111,9 @@ def test_an_episode_that_ends_sooner_when_it_is_played_again_gives_way_to_a_new_
 
 
 def test_a_minibatch_of_one_step_is_refused():
-    with pytest.raises(
-        ConfigError, match=r"ppo.batch_size = 16: leaves a minibatch of one step of 33"
-    ):
-        check(updated(Config(), {"ppo.steps_per_generation": 33, "ppo.batch_size": 16}))
+    settings = {"algorithm": "ppo", "ppo.steps_per_generation": 33, "ppo.batch_size": 16}
+    with pytest.raises(ConfigError, match=r"ppo.batch_size = 16"):
+        check(updated(Config(), settings))
 
 
 def test_arrays_of_another_kind_are_refused():
