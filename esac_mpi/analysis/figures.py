@@ -24,6 +24,8 @@ try:
 except ImportError as error:
     raise Missing("Plots need matplotlib: pip install esac_mpi[analysis]") from error
 
+# of matplotlib: who takes them from here has the style and the backend set
+__all__ = ["Axes", "EngFormatter", "Figure", "matplotlib", "plt"]
 COMPUTED = "computed"  # the axis of a wall time that was not measured
 LETTERS, LINE = 13, 0.2  # of a legend: how many fit into an inch, and the height of a line [inches]
 

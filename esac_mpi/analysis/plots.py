@@ -9,7 +9,6 @@ import numpy as np
 
 from esac_mpi.analysis.clock import Machine, computed
 from esac_mpi.analysis.curves import (
-    WINDOW,
     Curve,
     column,
     column_curve,
@@ -18,6 +17,7 @@ from esac_mpi.analysis.curves import (
     return_curve,
     training_curve,
 )
+from esac_mpi.analysis.episodes import WINDOW
 from esac_mpi.analysis.evaluations import BETTER, policies_of, require_policy
 from esac_mpi.analysis.figures import COMPUTED, Figure
 from esac_mpi.analysis.grids import Quantity, summary

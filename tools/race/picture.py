@@ -9,6 +9,8 @@ import math
 from pathlib import Path
 from typing import Any
 
+from matplotlib.lines import Line2D
+
 from esac_mpi.analysis.colours import algorithm_of, variant
 from esac_mpi.analysis.figures import Axes, headline, plt, save
 from tools.race import field
@@ -39,7 +41,7 @@ def draw(found: Standings, out: Path) -> None:
         axes.set_xlabel("seconds from the start of the process, evaluations left out")
     there = list(dict.fromkeys(entry.library for entry in field.ENTRIES if entry.name in names))
     style: Any = {"ls": "", "color": "0.3", "ms": SMALL}
-    handles = [plt.Line2D([], [], marker=MARKS[library], **style) for library in there]
+    handles = [Line2D([], [], marker=MARKS[library], **style) for library in there]
     said = [LIBRARIES[library] for library in there]
     drawing.legend(handles, said, loc="outside lower center", ncols=len(there))
     one, shows = found.rows[0], found.shows(", line from the fastest to the slowest")

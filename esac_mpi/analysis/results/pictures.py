@@ -5,7 +5,8 @@ from pathlib import Path
 import numpy as np
 
 from esac_mpi.analysis.colours import algorithm_of, looks
-from esac_mpi.analysis.curves import WINDOW, Curve, last_before
+from esac_mpi.analysis.curves import Curve, last_before
+from esac_mpi.analysis.episodes import WINDOW
 from esac_mpi.analysis.figures import COMPUTED, Figure, headline, panels
 from esac_mpi.analysis.grids import summary
 from esac_mpi.analysis.intervals import interval, mean

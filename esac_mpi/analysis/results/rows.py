@@ -16,6 +16,7 @@ from esac_mpi.analysis.curves import column, per_generation, position
 from esac_mpi.analysis.episodes import training
 from esac_mpi.analysis.evaluations import best_of, evaluated, policies
 from esac_mpi.analysis.names import candidates
+from esac_mpi.config.fields import DEFAULTS
 from esac_mpi.record import RunFiles
 
 MOST = 25  # rows of a run, where an experiment does not say otherwise
@@ -149,9 +150,7 @@ def compared(run: RunFiles, made: np.ndarray, values: np.ndarray, until: Time) -
 def digest(run: RunFiles, core: Core | None) -> str:
     """Return 8 digits that differ where settings do, those that have their defaults left out, or the core of the clock does."""
     own = {
-        name: value
-        for name, value in groups.settings(run).items()
-        if value != groups.DEFAULTS.get(name)
+        name: value for name, value in groups.settings(run).items() if value != DEFAULTS.get(name)
     }
     return f"{zlib.crc32(repr((sorted(own.items()), core)).encode()):08x}"
 

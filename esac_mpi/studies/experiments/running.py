@@ -36,7 +36,7 @@ class Going:
     """A run in progress."""
 
     planned: Planned
-    process: subprocess.Popen
+    process: subprocess.Popen[bytes]
     start: float  # of its process, on the monotonic clock [s]
     before: tuple[int, int] | None  # status.json as an earlier start has left it
     over: bool = False  # whether it was told so

@@ -121,9 +121,9 @@ def plan_parts(found: Plan, before: Config, saved: Checkpoint, config: Config, s
             found.taken.append(part.name)
 
 
-def parts(state: Any) -> dict[Part, list[Field]]:
+def parts(state: Any) -> dict[Part, list[Field[Any]]]:
     """List the parts of a state; what is always taken and what always begins anew are none."""
-    found: dict[Part, list[Field]] = {}
+    found: dict[Part, list[Field[Any]]] = {}
     policies = [id(theta) for theta in state.policies.values()]
     numbers = {mark.numbers for _, mark in marked(state)}
     for f in kept(state):
@@ -137,7 +137,7 @@ def parts(state: Any) -> dict[Part, list[Field]]:
     return found
 
 
-def value_of(f: Field, saved: Checkpoint) -> Any:
+def value_of(f: Field[Any], saved: Checkpoint) -> Any:
     """Read a field of a checkpoint, an older one's by default; None where there is none."""
     value = saved.state.get(f.name)
     if value is None:
