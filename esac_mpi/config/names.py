@@ -8,7 +8,7 @@ from esac_mpi.config.fields import NAMES
 from esac_mpi.config.presets import NUMBERS, PRINTED, SIZES
 from esac_mpi.config.whole import ConfigError
 
-OF_A_RUN = {"esac", "es", "sac", "td3", "ppo"}  # tables that only a run's own file has together
+WHOLE = 35  # fields of [esac]: a run's own file has them all, no file that a person wrote so many
 # what was done in 0.1.0, before there were fields for it or others were the defaults
 BEFORE: dict[str, Any] = {
     **SIZES,
@@ -77,7 +77,7 @@ def ends_alike(name: str, other: str) -> bool:
 
 def current(values: Mapping[str, Any]) -> dict[str, Any]:
     """Complete the {dotted name: value} of a run of 0.1.0 by what was done then."""
-    if not OF_A_RUN.issubset(name.partition(".")[0] for name in values):
+    if sum(name.startswith("esac.") for name in values) < WHOLE:
         return dict(values)
     before = dict(BEFORE)
     if "esac.adoption_wins" not in values:
