@@ -35,7 +35,7 @@ class Counters:
 
 @dataclass
 class Best:
-    """The best policy of the evaluations on schedule: of ESAC the better of theta_es and the SAC mean."""
+    """The best policy of the evaluations on schedule; for ESAC, of theta_es and the SAC mean."""
 
     episodic_return: float = -np.inf  # mean over episodes that did not choose it
     generation: int = 0
@@ -43,7 +43,8 @@ class Best:
     theta: np.ndarray = field(default_factory=lambda: np.zeros(0, np.float32))  # [d]
     # [2, observation] mean and std
     normaliser: np.ndarray = field(default_factory=lambda: np.zeros((2, 0), np.float32))
-    chosen_by: float = -np.inf  # mean return of the evaluation that chose it; -inf: of a former version, whose return is that
+    # mean return of the evaluation that chose it; -inf: of a former version, whose return is that
+    chosen_by: float = -np.inf
 
     @property
     def bar(self) -> float:

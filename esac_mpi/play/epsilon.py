@@ -1,11 +1,12 @@
 """Epsilon: the noise of a slot, block by block, in one of three ways.
 
 - Philox draws every number: d normal numbers a slot.
-- Table cuts the slot's noise out of one table per node, seeded and made by the ranks of the node together (OpenAI-ES). The
-  table costs 4 bytes a number once per node; noise of slots overlaps by chance, the more the larger d / table.
-- LowRank perturbs a weight matrix [out, in] by A B^T / sqrt(r), A [out, r], B [in, r] standard normal, and a bias by normal
-  numbers: r (out + in) draws a matrix, each element of mean 0 and variance 1 (EGGROLL, arXiv:2511.16652). Elements of a
-  matrix are uncorrelated and not independent.
+- Table cuts the slot's noise out of one table per node, seeded and made by the ranks of the node
+  together (OpenAI-ES). The table costs 4 bytes a number once per node; noise of slots overlaps by
+  chance, the more the larger d / table.
+- LowRank perturbs a weight matrix [out, in] by A B^T / sqrt(r), A [out, r], B [in, r] standard
+  normal, and a bias by normal numbers: r (out + in) draws a matrix, each element of mean 0 and
+  variance 1 (EGGROLL, arXiv:2511.16652). Elements of a matrix are uncorrelated, not independent.
 """
 
 from functools import lru_cache
@@ -30,11 +31,11 @@ class Epsilon(Protocol):
     """A way to make epsilon."""
 
     def block(self, k: int, slot: int, number: int, part: slice) -> np.ndarray:
-        """Return block `number`, theta[part], of the noise of a slot in generation k, float32; not to be written to."""
+        """Make block `number`, theta[part], of slot noise in generation k: float32, read-only."""
 
 
 def make(evolution: Evolution | None, seed: int, layout: Layout, world: Memory) -> Epsilon:
-    """Return what a table names; every number drawn for an algorithm without one. Raises TableTooSmall."""
+    """Make what a table names, Philox for an algorithm without one. Raises TableTooSmall."""
     if evolution is None or evolution.noise == "philox":
         return Philox(seed)
     if evolution.noise == "table":

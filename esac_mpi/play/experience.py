@@ -1,4 +1,4 @@
-"""Actors that play, spread over the ranks, and whose transitions may be wanted: what each gave, by name."""
+"""Play actors spread over the ranks, and gather by name what each gave, transitions if wanted."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -31,7 +31,10 @@ Playing = Callable[[int], tuple[Played, np.ndarray]]
 
 @dataclass(frozen=True)
 class Experience:
-    """What actors gave, by their numbers. `own` and `rows` are views, valid until the next ones of this shape play."""
+    """What actors gave, by number.
+
+    `own` and `rows` are views, valid until the next actors of this shape play.
+    """
 
     returns: np.ndarray  # float64 [n], nan where unstable
     lengths: np.ndarray  # int64 [n] [steps]
@@ -43,7 +46,7 @@ class Experience:
     timing: Row  # busy_seconds [ranks], member_seconds and member_expected [n], seconds_wait
 
     def episodes(self) -> list[tuple[np.ndarray, float, int]]:
-        """List copies of transitions, return and steps of each actor's one episode, as a learner takes them over."""
+        """Copy each actor's one episode as a learner takes it: transitions, return, steps."""
         about = zip(self.returns.tolist(), self.lengths.tolist(), strict=True)
         return [(self.rows(i).copy(), *episode) for i, episode in enumerate(about)]
 
@@ -68,7 +71,7 @@ class Crew:
 def play(
     env: Env, act: Callable[[np.ndarray], np.ndarray], seeds: Sequence[int], bounded: bool = True
 ) -> Played:
-    """Play an episode for each seed by actions in [-1, 1], `act(observation)`; bounded: as of `envs.transition`."""
+    """Play an episode per seed by `act`, actions in [-1, 1]; bounded: as of `envs.transition`."""
     played = [explore(env, act, seed, bounded) for seed in seeds]
     returns = np.array([episode.episodic_return for _, episode in played])
     length = sum(episode.episodic_length for _, episode in played)
@@ -83,7 +86,7 @@ def play(
 def gather(world: World, crew: Crew, playing: Playing, expected: np.ndarray) -> Experience:
     """Let a crew's actors play.
 
-    expected: how long each may take [n], for scheduling alone; 0 = it plays nothing, and its time is nan.
+    expected: time of each [n], for scheduling alone; 0 = it plays nothing, and its time is nan.
     """
     shape, end = crew.board, HEAD + crew.own
 

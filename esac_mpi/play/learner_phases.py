@@ -1,7 +1,7 @@
-"""Phases of a gradient learner: what one did, and how it runs beside or after the evaluation, on the rank with the learner.
+"""Phases of a gradient learner, on its rank, beside or after the evaluation: what one did.
 
-An algorithm calls `begin` and `finish` in one generation, or `finish` some generations later; then `enter`. Where a generation is
-one phase, `one_phase` is all three.
+An algorithm calls `begin` and `finish` in one generation, or `finish` some generations later;
+then `enter`. Where a generation is one phase, `one_phase` is all three.
 """
 
 import math
@@ -22,7 +22,7 @@ Pupil = TypeVar("Pupil", bound=Learner)
 
 @dataclass(frozen=True)
 class Phase:
-    """Counts of a phase, and means over its updates; nan where there was none. As a vector it travels between ranks."""
+    """Counts of a phase, and means over its updates, nan without any; as a vector it travels."""
 
     SIZE: ClassVar[int]  # numbers of vector()
 
@@ -44,7 +44,7 @@ class Phase:
     def summed_up(
         cls, env_steps: int, returns: Sequence[float], gradient_updates: int, **means: float
     ) -> Self:
-        """Return the phase of episodes with these returns, nan where one was unstable; means: its other fields."""
+        """Summarise episodes with these returns, nan if unstable; means: the other fields."""
         complete = [r for r in returns if math.isfinite(r)]
         mean = float(np.mean(complete)) if complete else math.nan
         unstable = len(returns) - len(complete)
@@ -72,7 +72,7 @@ Steps = Generator[int, None, Phase]
 
 
 class Flight:
-    """A phase on its way, on the rank that has the learner: a slice at a time beside other work, or the rest of it at once."""
+    """A phase on its way, on the learner's rank: slice by slice beside other work, or at once."""
 
     SLICE = 0.002  # least time of a slice [s]
     PAUSE = 1e-4  # between two looks at a device [s]
@@ -90,17 +90,18 @@ class Flight:
         self._phase: Phase | None = None
         self._error: Exception | None = None
         self._left = 0.0  # when it was last left to its device
-        self.waits = False  # for its device alone, as far as is known: this rank has nothing to do for it now
+        # for its device alone, as far as is known: this rank has nothing to do for it now
+        self.waits = False
         self.seconds = 0.0  # spent on it so far, by this rank or its device
         self.updating = 0.0  # of these on gradient updates
 
     @property
     def done(self) -> bool:
-        """Whether the phase has ended; its result, or its error, waits for the generation that it is due in."""
+        """Whether the phase has ended; its result or error waits until it is due."""
         return self._phase is not None or self._error is not None
 
     def advance(self, seconds: float = SLICE) -> None:
-        """Go on for at least `seconds`, to the end of the phase, or until it waits for its device."""
+        """Go on for at least `seconds`, to the phase's end, or until it waits for its device."""
         start = now = self._clock()
         if self.waits:
             self.seconds += start - self._left
@@ -140,10 +141,10 @@ def begin(
     steps: Callable[[Pupil], Steps],
     beside: bool = False,
 ) -> None:
-    """Begin the phase of generation k, `steps(learner)`, on rank 0, unless one is in flight; all ranks call this alike.
+    """Begin generation k's phase, `steps(learner)`, on rank 0 unless one is in flight; collective.
 
-    Until its result enters, checkpoints have the learner as it was at the phase's start. beside: the rank goes on with the phase
-    while others evaluate, from now on.
+    Until its result enters, checkpoints have the learner as it was at the phase's start.
+    beside: the rank goes on with the phase while others evaluate, from now on.
     """
     if world.in_flight:
         return
@@ -157,9 +158,10 @@ def begin(
 def finish(world: World) -> tuple[Phase, np.ndarray, dict[str, float]]:
     """End the phase in flight; give every rank its counts.
 
-    Returns the phase, busy seconds [ranks], and on the learner's rank the seconds spent on the phase since it began, in all and
-    on gradient updates, as columns of a row's timing. Nothing is changed but the learner, which is held as it was at the phase's
-    start: an Abandoned phase leaves no trace in a checkpoint.
+    Returns the phase, busy seconds [ranks], and on the learner's rank the seconds spent on the
+    phase since it began, in all and on gradient updates, as columns of a row's timing. Nothing is
+    changed but the learner, which is held as it was at the phase's start: an Abandoned phase
+    leaves no trace in a checkpoint.
     """
     flight = cast(Flight | None, world.background)
 
@@ -181,7 +183,7 @@ def spent(flight: Flight | None) -> dict[str, float]:
 def enter(
     phase: Phase, world: World, counters: Counters, theta: np.ndarray, learner: Learner | None
 ) -> None:
-    """Let the result of a phase that has ended enter: rank 0's actor, on every node, and the counts."""
+    """Let an ended phase's result enter: rank 0's actor, on every node, and the counts."""
     if learner is not None:
         theta[:] = learner.theta
     world.broadcast_shared(theta)
@@ -200,7 +202,7 @@ def count(phase: Phase, counters: Counters, learner: Learner | None) -> None:
 
 
 def seen(world: World, learner: Learner | None) -> np.ndarray:
-    """Return, on every rank, the sums over the observations that the phase which has ended acted on, float64 [3, o]."""
+    """Share with all ranks the sums over the ended phase's observations, float64 [3, o]."""
     return world.from_root(learner.seen if learner is not None else None)
 
 
@@ -212,11 +214,11 @@ def one_phase(
     steps: Callable[[Pupil, int, np.ndarray | None], Steps],
     standardises: bool,
 ) -> tuple[Phase, Row, Row]:
-    """Make a generation that is one phase: begin it, end it, and let its result enter state and theta [d].
+    """Make a generation of one phase: begin it, end it, let it enter state and theta [d].
 
-    steps(learner, k, sums): the phase of generation k; sums: over the observations before it, float64 [3, o], by which it
-    standardises its own, else None. Returns the phase, and the columns that its row and the row's timing have whatever the
-    learner.
+    steps(learner, k, sums): the phase of generation k; sums: over the observations before it,
+    float64 [3, o], by which it standardises its own, else None. Returns the phase, and the
+    columns that its row and the row's timing have whatever the learner.
     """
     k, start = state.generation + 1, world.clock()
     sums = state.observation_sums if standardises else None

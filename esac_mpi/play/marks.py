@@ -1,4 +1,4 @@
-"""What a field of a state is, said where it is declared: `field(metadata=mark(shared=True, part=ADAM))`.
+"""Mark a state's fields where declared: `field(metadata=mark(shared=True, part=ADAM))`.
 
 A field without marks is a number, a string, an array or a dataclass of these, equal on every rank.
 """

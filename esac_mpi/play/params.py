@@ -28,7 +28,7 @@ class Params:
     layout: Layout
     horizon: int  # of an episode [steps]
     epsilon: Epsilon  # how the noise of a slot is made
-    # of learners/: GeneticOperators or Individuals, where an algorithm declares that every rank has such
+    # of learners/: GeneticOperators or Individuals, if an algorithm declares them on every rank
     operators: Any = None
     own_env: Env | None = (
         None  # where plays what goes on beside others' episodes, on ranks with such work
@@ -73,7 +73,7 @@ def make_layout(config: Config, env: Env) -> Layout:
 def make_policy(
     params: Params, env: Env, normaliser: Normaliser | None = None, output: str | None = None
 ) -> Policy:
-    """Return a policy of the run's layout and the task's bounds; output: in place of policy.output."""
+    """Make a policy of the run's layout and the task's bounds; output: replaces policy.output."""
     network = params.config.policy
     return Policy(
         params.layout, network.activation, output or network.output, env.low, env.high, normaliser

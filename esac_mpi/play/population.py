@@ -70,12 +70,13 @@ class Population:
     trials: np.ndarray  # float64 [policies, episodes] returns of the trials played beside it
     trial_seconds: np.ndarray  # float64 [policies * episodes]
     trial_steps: int
-    timing: Row  # busy_seconds [ranks], member_seconds and member_expected [n], seconds_noise and seconds_wait
+    # busy_seconds [ranks], member_seconds and member_expected [n], seconds_noise and seconds_wait
+    timing: Row
 
 
 @dataclass(frozen=True)
 class Trials:
-    """Episodes of unperturbed policies, from the same start states, that are played beside a population."""
+    """Episodes of unperturbed policies, from equal start states, played beside a population."""
 
     policies: Sequence[np.ndarray] = ()  # float32 [d] each
     episodes: int = 0  # of each policy
@@ -98,7 +99,8 @@ class Columns(NamedTuple):
     seconds_noise: int  # to make its parameters [s]
     seconds: int  # of its episodes [s]
     sign_return: slice  # one number, where the shaping asks for it
-    observation_sums: slice  # 3 [observation], where observations are normalised; nothing of a population above accumulator.ROWS
+    # 3 [observation] if observations are normalised; empty for a population above accumulator.ROWS
+    observation_sums: slice
 
 
 def columns(params: Params, table: Evolution) -> Columns:
@@ -111,12 +113,12 @@ def columns(params: Params, table: Evolution) -> Columns:
 
 
 def sums_exactly(table: Evolution) -> bool:
-    """Return whether each rank adds its members' sums over observations, exactly, and only its total travels."""
+    """Tell whether ranks add their members' sums over observations exactly, and send the total."""
     return table.observation_normalisation and configuration.members(table) > accumulator.ROWS
 
 
 def board(params: Params, table: Evolution, trials: int = 0) -> Board:
-    """Return the shape of what the evaluation of a population and of trial episodes gives: a row for each member and episode."""
+    """Shape the results of a population's members and of trial episodes: a row for each."""
     return Board(
         configuration.members(table) + trials, columns(params, table).observation_sums.stop
     )
@@ -169,7 +171,8 @@ def evaluate_population(
     fitness = evolution.shifted(returns, length / table.fitness_episodes, table.shift)
     if not np.isfinite(fitness).any():
         raise NoFiniteReturn(
-            f"generation {k}: the return of no member is finite: look at the task, or begin another run with a lower sigma"
+            f"generation {k}: the return of no member is finite: "
+            "look at the task, or begin another run with a lower sigma"
         )
     own = results[:, at.observation_sums]
     seen = accumulator.value(world.total(digits)) if digits.size else summed(own, observation)
@@ -196,7 +199,7 @@ def evaluate_population(
 
 
 def partial_sums(params: Params, table: Evolution, world: Memory, rows: int) -> np.ndarray:
-    """Make room for `rows` sums over each chunk of slots, float32 [chunks, rows, d]; none where there is one chunk.
+    """Make room for `rows` sums per chunk of slots, float32 [chunks, rows, d]; none for one chunk.
 
     It is shared by the node. Raises MemoryError.
     """
@@ -209,8 +212,8 @@ def sum_chunks(
 ) -> Callable[[int, slice], np.ndarray]:
     """Return a function (block, its slice) -> sums over all slots, float32 [rows, block size].
 
-    add: (block, its slice, slots) -> sums over these slots. Where `sums` has room for several chunks, the ranks of the node
-    share them now; they are added in their order.
+    add: (block, its slice, slots) -> sums over these slots. Where `sums` has room for several
+    chunks, the ranks of the node share them now; they are added in their order.
     """
     d = sums.shape[-1]
     chunks, blocks = noise.chunks(d, slots), list(noise.blocks(d))
@@ -237,7 +240,7 @@ def sum_chunks(
 def perturb(
     params: Params, policy: Policy, k: int, slot: int, parent: np.ndarray, sign: int, sigma: float
 ) -> None:
-    """Give a policy the parameters of a member: parent [d] + sign * sigma * eps. Algorithm 1, lines 6-7."""
+    """Give a policy a member's theta, parent [d] + sign * sigma * eps. Algorithm 1, lines 6-7."""
     for block, part in noise.blocks(params.layout.d):
         policy.theta[part] = evolution.mutated(
             parent[part], params.epsilon.block(k, slot, block, part), sign, sigma
@@ -253,9 +256,10 @@ def play_member(
     cap: int,
     sums: np.ndarray | None = None,
 ) -> np.ndarray:
-    """Play the episodes of member i; return its row of the board without its times. Algorithm 1, line 8.
+    """Play member i's episodes; give its row of the board but for times. Algorithm 1, line 8.
 
-    sums: float64 [3, observation], to which those over its observations are added; None: they are in its row, if anything asks.
+    sums: float64 [3, observation], to which those over its observations are added; None: into its
+    row, if anything asks.
     """
     at, episodes = columns(now.params, table), table.fitness_episodes
     row = np.zeros(at.observation_sums.stop)
@@ -285,9 +289,9 @@ def play_again(
 ) -> Generator[bool, None, tuple[np.ndarray, int]]:
     """Play the episodes of member i once more; yield now and then.
 
-    policy: has the member's parameters. gathered: what the member's return was; nan: another machine's, or another task's.
-    Returns transitions as a replay has them, float32 [count, width], and steps. Raises ReturnDiffers unless the return is the
-    same to the bit.
+    policy: has the member's parameters. gathered: what the member's return was; nan: another
+    machine's, or another task's. Returns transitions as a replay has them, float32 [count, width],
+    and steps. Raises ReturnDiffers unless the return is the same to the bit.
     """
     params, k = now.params, now.k
     recorder, total, steps = Recorder(now.env, table.fitness_episodes * params.horizon), 0.0, 0
@@ -300,7 +304,8 @@ def play_again(
     again = float(total / table.fitness_episodes)
     if again != gathered and not math.isnan(gathered):
         raise ReturnDiffers(
-            f"member {i} of generation {k} had the return {gathered!r}, and has {again!r} when it is played again"
+            f"member {i} of generation {k} had the return {gathered!r}, "
+            f"and has {again!r} when it is played again"
         )
     return recorder.rows[: recorder.count], steps
 
@@ -320,7 +325,7 @@ def play_trial(
 
 
 def summed(sums: np.ndarray, observation: int) -> np.ndarray:
-    """Return the sum of the members' sums [n, 3 observation], in member order, float64 [3, observation]."""
+    """Add up members' sums [n, 3 observation] in member order, float64 [3, observation]."""
     if not sums.size:
         return np.zeros((3, observation))
     return np.add.reduce(sums, axis=0, initial=0.0).reshape(3, observation)  # row by row
@@ -345,7 +350,7 @@ def episode_seed(params: Params, table: Evolution, k: int, i: int, number: int =
 def disturbance(
     params: Params, table: Evolution, k: int, i: int, number: int, policy: Policy
 ) -> Callable[[np.ndarray], None] | None:
-    """Return what puts noise on the actions of an episode of member i of generation k, or None where there is none."""
+    """Make what adds noise to member i's actions in an episode of generation k, None without."""
     if not table.action_noise:
         return None
     random = noise.generator(params.config.seed, Purpose.ACTION, k, player(table, i), number)
@@ -358,7 +363,7 @@ def player(table: Evolution, i: int) -> int:
 
 
 def member(table: Evolution, i: int) -> tuple[int, int]:
-    """Return (slot, sign) of member i: 2j and 2j+1 are the pair of slot j; one-sided, a member is a slot."""
+    """Map member i to (slot, sign): 2j and 2j+1 pair in slot j; one-sided, a member is a slot."""
     return (i, 1) if table.sampling == "onesided" else (i // 2, 1 - 2 * (i % 2))
 
 

@@ -20,7 +20,7 @@ SLICE = 64  # steps of an episode between two turns of other work, at most
 
 
 class Board(NamedTuple):
-    """The shape of what ranks put together: a row for each piece of work, of whose numbers rank 0's node alone needs the bulk."""
+    """The shape of what ranks put together: a row per piece of work, its bulk for rank 0's node."""
 
     rows: int
     columns: int
@@ -32,7 +32,7 @@ class NoFiniteReturn(Exception):
 
 
 class ReturnDiffers(EndsRun):
-    """An episode that is played again does not give the return that it gave: two machines, or two moments, compute otherwise."""
+    """An episode played again gives another return: two machines, or moments, compute otherwise."""
 
 
 class ThetaNotFinite(Exception):
@@ -41,7 +41,7 @@ class ThetaNotFinite(Exception):
 
 @dataclass(frozen=True)
 class Episode:
-    """One episode. The return is nan if the physics was unstable or a reward not finite, in float32 as learners have it."""
+    """One episode; its return is nan for unstable physics or a reward not finite in float32."""
 
     episodic_return: float
     episodic_length: int
@@ -67,9 +67,9 @@ def play(
     disturb: Callable[[np.ndarray], None] | None = None,
     shift: float = 0.0,
 ) -> Episode:
-    """Play one episode whose start state is addressed by `seed`; show `watch` each observation acted on.
+    """Play one episode of the start state that `seed` addresses; `watch` sees each observation.
 
-    cap > 0 truncates the episode there [steps]. `disturb` changes each action in place before it is taken.
+    cap > 0 truncates the episode there [steps]. `disturb` changes each action in place first.
     `shift` is taken from each reward before its sign is.
     """
     return cooperative.run(playing(env, policy, seed, watch, cap, disturb, shift))
@@ -132,7 +132,7 @@ def playing(
 def action_noise(
     policy: Policy, std: float, random: np.random.Generator
 ) -> Callable[[np.ndarray], None]:
-    """Return what adds Gaussian noise of `std` half ranges to an action of the policy and clips it to the bounds, in place."""
+    """Make what adds Gaussian noise of `std` half ranges in place and clips to the bounds."""
     scale = (policy.high - policy.low) / 2 * np.float32(std)
 
     def disturb(action: np.ndarray) -> None:
@@ -145,10 +145,10 @@ def action_noise(
 def explore(
     env: Env, act: Callable[[np.ndarray], np.ndarray], seed: int, bounded: bool = True
 ) -> tuple[np.ndarray, Episode]:
-    """Play one episode by actions in [-1, 1], `act(observation)`; return its transitions and the episode.
+    """Play one episode by actions `act(observation)` in [-1, 1]; return transitions and Episode.
 
-    Transitions are rows, float32 [n, width]. A step that cannot be learned from is counted, ends the episode and is not among
-    them. bounded: as of `envs.transition`.
+    Transitions are rows, float32 [n, width]. A step that cannot be learned from is counted, ends
+    the episode and is not among them. bounded: as of `envs.transition`.
     """
     return cooperative.run(exploring(env, act, seed, bounded))
 
@@ -156,7 +156,7 @@ def explore(
 def exploring(
     env: Env, act: Callable[[np.ndarray], np.ndarray], seed: int, bounded: bool = True
 ) -> Generator[int, None, tuple[np.ndarray, Episode]]:
-    """Play one episode as `explore` does; yield after a turn of SLICE steps how many they are so far."""
+    """Play one episode as `explore` does; yield the steps so far after each SLICE of them."""
     turn = cooperative.Turn(SLICE)
     rows = [np.zeros((0, width(env.observation_size, env.action_size)), np.float32)]
     total, length, ended = 0.0, 0, False
@@ -180,12 +180,14 @@ def exploring(
 
 
 def evaluate_policies(
-    world: World, env: Env, policy: Policy, thetas: Mapping[str, np.ndarray], episodes: int, seed: int, generation: int,
+    world: World, env: Env, policy: Policy, thetas: Mapping[str, np.ndarray],
+    episodes: int, seed: int, generation: int,
     purpose: Purpose = Purpose.EVALUATION,
 ) -> tuple[dict[str, np.ndarray], int, int, np.ndarray]:  # fmt: skip
-    """Play `episodes` noise-free episodes of each policy, from the same start states, which are the purpose's.
+    """Play `episodes` noise-free episodes of each policy from equal start states, the purpose's.
 
-    Returns ({name: returns [episodes]}, environment steps, unstable episodes, seconds of each episode [policies * episodes]).
+    Returns ({name: returns [episodes]}, environment steps, unstable episodes,
+    seconds of each episode [policies * episodes]).
     """
     names = list(thetas)
 
@@ -208,7 +210,7 @@ def evaluate_policies(
 
 
 def evaluation_board(policies: int, episodes: int) -> Board:
-    """Return the shape of what `evaluate_policies` puts together: return, steps and seconds of each episode."""
+    """Shape what `evaluate_policies` puts together: return, steps and seconds of each episode."""
     return Board(policies * episodes, 3)
 
 

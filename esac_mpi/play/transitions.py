@@ -1,4 +1,4 @@
-"""A transition and its one layout: a row of float32 numbers, in an episode, on its way between ranks, in a replay and a batch."""
+"""A transition and its one layout, a row of float32: in episodes, messages, replay and batches."""
 
 from collections.abc import Callable
 from typing import Any, NamedTuple
@@ -12,7 +12,8 @@ class Columns(NamedTuple):
     """Where the parts of a transition stand in its row, by name."""
 
     observation: slice
-    action: slice  # as the task took it, in [-1, 1] but for noise that was not clipped (erl.exploration_clip)
+    # as the task took it, in [-1, 1] but for noise that was not clipped (erl.exploration_clip)
+    action: slice
     reward: int
     terminated: int  # 1 where the task ended; 0 at a time limit
     next_observation: slice
@@ -48,7 +49,7 @@ def joined(
 
 
 def write_ring(ring: np.ndarray, rows: np.ndarray, stop: int) -> None:
-    """Write rows [n, ...] as the last ones before number `stop` into a ring, where number i lies in place i % size."""
+    """Write rows [n, ...] into a ring, the last ones before number `stop`; i is at i % size."""
     ring[np.arange(stop - len(rows), stop) % len(ring)] = rows
 
 
@@ -63,7 +64,7 @@ def packed_size(capacity: int, width: int) -> int:
 
 
 def packed(rows: np.ndarray, capacity: int) -> np.ndarray:
-    """Return transitions [count, width] as numbers that travel with an episode's return, float64 [packed_size]."""
+    """Pack transitions [count, width] to travel with a return, float64 [packed_size]."""
     content = np.zeros(2 * (packed_size(capacity, rows.shape[1]) - 1), np.float32)
     content[: rows.size] = rows.ravel()
     return np.concatenate([[len(rows)], content.view(np.float64)])
@@ -88,10 +89,10 @@ def floats(doubles: np.ndarray, n: int) -> np.ndarray:
 
 
 class Recorder:
-    """An environment that keeps the transitions of its episodes, as a replay has them: one a row, newest last.
+    """An environment that keeps its episodes' transitions as a replay does: rows, newest last.
 
-    What is not to be learned from is left out: an observation or a reward that is not finite in float32, and all that follows a
-    warning of the simulator in its episode.
+    What is not to be learned from is left out: an observation or a reward that is not finite in
+    float32, and all that follows a warning of the simulator in its episode.
     """
 
     def __init__(self, env: Env, capacity: int) -> None:
@@ -144,5 +145,5 @@ class Recorder:
         return run
 
     def packed(self) -> np.ndarray:
-        """Return the count and the rows as numbers that travel with a member's returns, float64 [packed_size(rows)]."""
+        """Pack count and rows to travel with a member's returns, float64 [packed_size(rows)]."""
         return packed(self.rows[: self.count], len(self.rows))
