@@ -20,7 +20,7 @@ class Alone:
     rank, size = 0, 1
 
     def map(self, work: Any, count: int, columns: int) -> tuple[np.ndarray, np.ndarray]:
-        """Return work(i) -> [columns] for i in range(count), float64 [count, columns], and no busy times."""
+        """Return work(i) for i in range(count), float64 [count, columns], and no busy times."""
         return np.array([work(i) for i in range(count)]).reshape(count, columns), np.zeros(1)
 
     def from_root(self, value: Any) -> Any:
@@ -45,7 +45,7 @@ class Alone:
     def over_blocks(
         self, work: Any, count: int, columns: int, checksum: bool = False
     ) -> np.ndarray:
-        """Run work(block) -> [columns] for all blocks; return the sums, float64 [columns], without the checksum."""
+        """Sum work(block) over all blocks, float64 [columns], without the checksum."""
         return self.map(work, count, columns)[0].sum(axis=0)[checksum:]
 
     def free(self) -> None:
@@ -70,7 +70,7 @@ def on_all(world: Any, make: Callable[[], Any], refusals: tuple[type[Exception],
 
 
 def make_world() -> Any:
-    """Return the ranks of the launcher, or a world of one process. Raises ImportError, launch.LaunchError."""
+    """Return the launcher's ranks, or one process. Raises ImportError, launch.LaunchError."""
     if all(os.environ.get(name, "") in ("", "1") for name in LAUNCHED):
         return Alone()
     from esac_mpi.comm import launch
@@ -82,7 +82,7 @@ def make_world() -> Any:
 
 
 def over_ranks(main: Callable[[list[str], Any], int], arguments: list[str]) -> int:
-    """Carry out a tool's main(arguments, world) on the ranks there are; an error of one ends all. Return the exit code."""
+    """Run main(arguments, world) on all ranks; return the exit code. An error of one ends all."""
     try:
         world = make_world()
     except Exception as problem:
@@ -102,7 +102,7 @@ def over_ranks(main: Callable[[list[str], Any], int], arguments: list[str]) -> i
 
 
 def end_all(world: Any, last_words: str) -> None:
-    """End the ranks of a launcher at once, after last words to stderr; where there is but one, say them."""
+    """Print last words to stderr and end all ranks of a launcher at once; if alone, only print."""
     if world.size == 1:
         print(last_words, file=sys.stderr)
         return

@@ -17,10 +17,10 @@ class Memory(Protocol):
     """What the ranks of a node share: all that the start of a run needs."""
 
     def shared(self, shape: tuple[int, ...], dtype: Any = np.float32) -> np.ndarray:
-        """Return a zeroed array that lives once per node and that all its ranks see. Raises MemoryError."""
+        """Return a zeroed array, one per node, shared by all its ranks. Raises MemoryError."""
 
     def share(self, values: np.ndarray) -> np.ndarray:
-        """Return a shared array that holds `values`, which are equal on all ranks. Raises MemoryError."""
+        """Return a shared array of `values`, equal on all ranks. Raises MemoryError."""
 
     def reserve(self, count: int, columns: int) -> None:
         """Make the boards of a `map` of this count and columns now. Raises MemoryError."""
@@ -28,10 +28,10 @@ class Memory(Protocol):
     def over_blocks(
         self, work: Callable[[int], np.ndarray], count: int, columns: int, checksum: bool = False
     ) -> np.ndarray:
-        """Run work(block) -> [columns] for all blocks on each node; return the sums, float64 [columns], in block order.
+        """Sum work(block) over all blocks on each node, in block order, float64 [columns].
 
-        checksum: the first column says what the blocks of the parameters have become; nodes compare its sum at the next exchange,
-        and it is not among the sums returned.
+        checksum: the first column is a checksum of the parameters' blocks; nodes compare its sum at
+        the next exchange, and it is not among the sums returned.
         """
 
 
@@ -50,7 +50,7 @@ class Learner(Protocol):
 
     @property
     def seen(self) -> np.ndarray | None:
-        """Sums over the observations that a phase acted on, float64 [3, o], where it was given sums."""
+        """Sums over the observations that a phase acted on, float64 [3, o], if given sums."""
 
     def begin(
         self,
@@ -61,9 +61,9 @@ class Learner(Protocol):
         cut: bool = False,
         sums: np.ndarray | None = None,
     ) -> Generator[int, None, Any]:
-        """Return the phase of generation k: at least `episodes` whole episodes and `steps` steps; see learning.Steps.
+        """Return phase k: at least `episodes` whole episodes, `steps` steps; see learning.Steps.
 
-        sums: over observations seen before it, [3, o], by which it standardises its own; None: it takes them as they are.
+        sums: over earlier observations [3, o], by which it standardises its own; None: it does not.
         """
 
     def hold(self) -> None:
@@ -79,7 +79,10 @@ class Learner(Protocol):
         """Take over what `arrays` returned."""
 
     def fitting(self, saved: Mapping[str, np.ndarray], before: Config) -> dict[str, np.ndarray]:
-        """Return what `load` takes of `arrays` of another run of the configuration `before`. Raises ValueError: nothing fits."""
+        """Return what `load` takes of another run's arrays. Raises ValueError: nothing fits.
+
+        before: that run's configuration.
+        """
 
 
 class EpisodeLearner(Learner, Protocol):
@@ -93,7 +96,10 @@ class EpisodeLearner(Learner, Protocol):
         k: int,
         sums: np.ndarray | None = None,
     ) -> Generator[int, None, Any]:
-        """Return the phase of generation k, of episodes: transitions [n, width], return and steps of each; sums: as in `begin`."""
+        """Return the phase of generation k, of episodes played by others; sums: as in `begin`.
+
+        played: of each episode its transitions [n, width], return and steps.
+        """
 
     def critic_vector(self) -> np.ndarray:
         """Return a copy of the critic, float32 [critic_size]."""
@@ -107,7 +113,10 @@ class CriticLearner(Learner, Protocol):
     def teach(
         self, actors: Sequence[np.ndarray], updates: int, k: int, added: int | None = None
     ) -> Generator[int, None, Any]:
-        """Return the phase of generation k: updates for each actor [d] in turn, with the replay as it was at `added`."""
+        """Return the phase of generation k: updates for each actor [d] in turn.
+
+        added: the replay as it was with so many transitions added.
+        """
 
     def critic_vector(self) -> np.ndarray:
         """Return a copy of the critic, float32 [critic_size]."""

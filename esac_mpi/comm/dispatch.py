@@ -1,8 +1,9 @@
-"""Dispatch: tasks on ranks without a barrier; what is begun and told next an agenda says. Knows nothing of evolution.
+"""Dispatch: tasks on ranks without a barrier, in an agenda's order. Knows nothing of evolution.
 
-Rank 0 gives tasks out, works on some itself, and hears how far the others are. A rank works a slice at a time and looks for
-messages between two slices, so that all can leave their tasks where they are, meet in an exchange, and go on. A task in progress
-stays on its rank, and is begun again after a restart: it is a function of its order.
+Rank 0 gives tasks out, works on some itself, and hears how far the others are. A rank works a slice
+at a time and looks for messages between two slices, so that all can leave their tasks, meet in an
+exchange, and go on. A task in progress stays on its rank, and begins again after a restart: it is a
+function of its order.
 """
 
 import time
@@ -30,9 +31,9 @@ REST = 1e-3  # longest sleep of a rank without work [s]
 
 
 def interval(size: int, by_progress: bool, silence_limit: float) -> float:
-    """Return the least time between two reports of a rank's progress, one of `size` ranks [s].
+    """Return the least time between two progress reports of a rank, one of `size` ranks [s].
 
-    Where results are told as they come in, a report only shows that somebody is alive: often enough for the watchdog.
+    In the order of arrival a report only shows that the rank is alive: as the watchdog needs it.
     """
     return max(REPORT if by_progress else silence_limit / 5, (size - 1) / REPORTS)
 
@@ -52,8 +53,9 @@ class Leader(Protocol):
 class Dispatch:
     """The tasks of a run on its ranks.
 
-    work: makes a task's work of its order, on any rank. leader: who decides, set on rank 0 before `go_on`; begun: whether
-    it was. busy: time that this rank has worked on tasks [s]; leading: that rank 0 has decided what is done next [s].
+    work: makes a task's work from its order, on any rank. leader: who decides, set on rank 0 before
+    `go_on`; begun: whether it was. busy: this rank's time on tasks [s]; leading: rank 0's time on
+    decisions [s].
     """
 
     def __init__(self, comm: Any, stop: Stop, watchdog: Watchdog, clock: Callable[[], float],
@@ -71,10 +73,10 @@ class Dispatch:
         self.begun = False
 
     def go_on(self) -> bool:
-        """Work until the leader, who hears of results in the agenda's order and puts the next tasks there, says it is enough.
+        """Work until the leader, who hears results in the agenda's order, says it is enough.
 
-        All ranks call this. Returns, on all ranks, whether the time of one of them is over. Raises, on all ranks, what rank 0 has
-        found that ends the run (EndsRun).
+        Collective. Returns, on all ranks, whether the time of one of them is over. Raises, on all
+        ranks, what rank 0 has found that ends the run (EndsRun).
         """
         over, found = self._serve() if self.leader is None else self._lead(self.leader)
         MPI.Request.Waitall(self._sent)
@@ -97,7 +99,7 @@ class Dispatch:
         return self._halt(leader.agenda, (overdue, found))
 
     def _until_enough(self, leader: Leader) -> bool:
-        """Give tasks out, work and hear, until the leader says it is enough; return whether the time of a rank is over before."""
+        """Give tasks out, work and hear until the leader has enough; return whether time is up."""
         pause, agenda = 0.0, leader.agenda
         while not self._stop.overdue:
             enough, begun = self._decide(leader)
@@ -118,14 +120,14 @@ class Dispatch:
         return True
 
     def _idle(self, pause: float) -> float:
-        """Sleep between two looks for messages; return for how long next time, 0.0 being the first of a silence [s]."""
+        """Sleep between two looks for messages; return the next pause, 0.0 at first [s]."""
         if not pause:
             self._watchdog.waits()
         time.sleep(pause)
         return min(pause + 5e-6, REST)
 
     def _decide(self, leader: Leader) -> tuple[bool, int]:
-        """Let the leader hear of results, give tasks out; return whether it is enough, and how many were given out."""
+        """Tell the leader results, give tasks out; return (enough, number given out)."""
         start, told, begun, enough = self._clock(), 0, 0, False
         while not enough and (task := leader.agenda.tell()) is not None:
             enough, told = leader.told(task), told + 1
@@ -135,7 +137,7 @@ class Dispatch:
         return enough, begun
 
     def _give_out(self, leader: Leader) -> int:
-        """Give tasks to ranks without one, and to rank 0 what belongs to it and one more; return their number."""
+        """Give tasks to free ranks, and to rank 0 its own and one more; return their number."""
         begun = 0
         waiting = sorted(
             (task for task in leader.agenda if not task.begun), key=lambda task: task.earliest
@@ -160,7 +162,7 @@ class Dispatch:
         return begun
 
     def _hear(self, agenda: Agenda) -> int | None:
-        """Take what other ranks say, as much as they are; return how much it was, None if the time of one of them is over."""
+        """Take other ranks' messages; return their number, None if a rank's time is over."""
         heard = 0
         while heard < self.size and (message := self._receive()) is not None:
             rank, tag, content = message
@@ -182,7 +184,7 @@ class Dispatch:
             agenda.end(task)
 
     def _advance(self, place: int, agenda: Agenda | None = None) -> None:
-        """Do a slice of a task of this rank; one that the alarm cuts ends its work, which begins again after a restart."""
+        """Do a slice of a task; if the alarm cuts it, it begins again after a restart."""
         task, work = self._own[place]
 
         def part() -> None:

@@ -7,8 +7,8 @@ import numpy as np
 
 from esac_mpi.host.stop import Abandoned, EndsRun, Stop
 
-# Columns that ride on every exchange: busy seconds, wish to stop, checksum of the node's parameters, background unfinished,
-# how the part was left.
+# Columns that ride on every exchange: busy seconds, wish to stop, checksum of the node's
+# parameters, background unfinished, how the part was left.
 HEADER = 5
 BUSY, STOP, CHECKSUM, BACKGROUND, LEFT = range(HEADER)
 DONE, GIVEN_UP, ENDS_RUN = range(3)  # how a part was left
@@ -19,12 +19,12 @@ class DivergedError(Exception):
 
 
 def boards(count: int, columns: int, ranks: int) -> tuple[int, int]:
-    """Return the shape of what a node keeps for a `map`, float64: two boards in turn, each the results and all ranks' headers."""
+    """Return the shape of a node's two boards for a `map`, float64: results and all headers."""
     return 2, count * columns + ranks * HEADER
 
 
 def carried_out(stop: Stop, part: Callable[[], None]) -> tuple[int, EndsRun | None]:
-    """Carry a rank's part out; return how it was left, and what was found in it that ends the run."""
+    """Run a rank's part; return how it was left, and the error in it that ends the run."""
     try:
         return (DONE if stop.carry_out(part) else GIVEN_UP), None
     except EndsRun as found:
@@ -32,7 +32,10 @@ def carried_out(stop: Stop, part: Callable[[], None]) -> tuple[int, EndsRun | No
 
 
 def judge(left: np.ndarray, found: EndsRun | None, gather: Callable[[Any], list[Any]]) -> None:
-    """Raise, on all ranks, what one has found that ends the run, or else Abandoned if one gave up. left: of all parts [ranks]."""
+    """Raise, on all ranks, the error that one found, or else Abandoned if one gave up.
+
+    left: how each rank left its part [ranks].
+    """
     if (left == ENDS_RUN).any():
         first = next(one for one in gather(found) if one is not None)
         first.told = True
@@ -42,10 +45,11 @@ def judge(left: np.ndarray, found: EndsRun | None, gather: Callable[[Any], list[
 
 
 def compare(checksums: np.ndarray, hosts: Sequence[str]) -> None:
-    """Raise DivergedError, naming hosts, unless all ranks' checksums [ranks] of their nodes' parameters are equal."""
+    """Raise DivergedError, with hosts, unless all ranks' parameter checksums [ranks] agree."""
     if (checksums != checksums[0]).any():
         odd = sorted({host for host, c in zip(hosts, checksums, strict=True) if c != checksums[0]})
         raise DivergedError(
-            f"the parameters of {', '.join(odd)} differ from those of {hosts[0]}: these nodes compute different bits "
+            f"the parameters of {', '.join(odd)} differ from those of {hosts[0]}: "
+            "these nodes compute different bits "
             "(another CPU type or library version); run on nodes of one kind"
         )

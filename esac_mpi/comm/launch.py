@@ -18,7 +18,7 @@ class LaunchError(Exception):
 
 
 def abort(code: int, *last_words: str) -> NoReturn:
-    """End all ranks at once, after last words to stderr, whatever becomes of these and of the MPI library."""
+    """Print last words to stderr and end all ranks at once, even if printing or MPI fails."""
     last_resort = threading.Timer(LAST_RESORT, os._exit, [code])
     last_resort.daemon = True
     last_resort.start()
@@ -36,7 +36,7 @@ def library() -> str:
 
 
 def binding() -> tuple[str, str]:
-    """Return the name of mpi4py's module, which says whose ABI it was built for, and the thread level."""
+    """Return the name of mpi4py's module, which tells its ABI, and the thread level."""
     levels = {
         MPI.THREAD_SINGLE: "single",
         MPI.THREAD_FUNNELED: "funneled",
@@ -47,16 +47,19 @@ def binding() -> tuple[str, str]:
     )
 
 
-# What launchers tell a process of its job's size; the first that is set decides, so that `mpirun -n 1` inside a larger step
-# is taken at its word. Not here: SLURM_NTASKS, PBS_NP and the like are the allocation's, also of a batch script's own processes.
+# A launcher's variables for its job's size; the first that is set decides, so that `mpirun -n 1`
+# inside a larger step is taken at its word. Not SLURM_NTASKS, PBS_NP and the like: they are the
+# allocation's, also in a batch script's own processes.
 SIZES = ("OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "MV2_COMM_WORLD_SIZE", "SLURM_STEP_NUM_TASKS")
 
 
 def check_launcher(environ: dict[str, str], size: int) -> None:
-    """Raise LaunchError if a launcher started several processes of which each believes to be alone."""
+    """Raise LaunchError if a launcher started several processes that each run alone."""
     name = next((name for name in SIZES if environ.get(name, "").isdecimal()), None)
     if name and size == 1 and int(environ[name]) > 1:
         raise LaunchError(
-            f"{name} = {environ[name]}, but this process is alone: the launcher belongs to another MPI than {library()}; "
-            f"use that library's own mpirun, or srun with the matching --mpi (or unset {name}, if one process is meant)"
+            f"{name} = {environ[name]}, but this process is alone: "
+            f"the launcher belongs to another MPI than {library()}; "
+            "use that library's own mpirun, or srun with the matching --mpi "
+            f"(or unset {name}, if one process is meant)"
         )

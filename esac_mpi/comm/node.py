@@ -1,4 +1,4 @@
-"""Node: the ranks of one machine, and what they share: arrays, a counter, and whether one of them gave up."""
+"""Node: the ranks of one machine, with shared arrays, a counter and a flag of giving up."""
 
 import os
 import platform
@@ -15,7 +15,7 @@ Wait = Callable[[MPI.Request], None]
 class Node:
     """The ranks of a node, of which this is number `rank` of `size`.
 
-    given_up: int64 [1], shared: whether a rank gave its part up, here or, as far as this node has heard, elsewhere.
+    given_up: int64 [1], shared: whether a rank gave up, here or, as far as heard, elsewhere.
     wait: waits for an MPI request.
     """
 
@@ -27,7 +27,7 @@ class Node:
         self._counter, self.given_up = self._shared_counter()
 
     def shared(self, shape: tuple[int, ...], dtype: Any = np.float32) -> np.ndarray:
-        """Return a zeroed array that lives once per node and that all its ranks see. Raises MemoryError."""
+        """Return a zeroed array, one per node, shared by all its ranks. Raises MemoryError."""
         if self.size == 1:  # who shares with nobody needs no /dev/shm
             return np.zeros(shape, dtype)
         size = int(np.prod(shape)) * np.dtype(dtype).itemsize
@@ -43,7 +43,7 @@ class Node:
         return array
 
     def share(self, values: np.ndarray) -> np.ndarray:
-        """Return a shared array that holds `values`, which are equal on all ranks. Raises MemoryError."""
+        """Return a shared array of `values`, equal on all ranks. Raises MemoryError."""
         array = self.shared(values.shape, values.dtype)
         if self.rank == 0:
             array[...] = values
@@ -51,15 +51,15 @@ class Node:
         return array
 
     def sync(self, wait: Wait | None = None) -> None:
-        """Make this node's writes to shared arrays visible to all its ranks; wait for them, in a way of one's own if given."""
+        """Wait for the node's ranks, by `wait` if given; all see writes to shared arrays then."""
         self.fence()
         (wait or self._wait)(self._comm.Ibarrier())
         self.fence()
 
     def fence(self) -> None:
-        """Order this rank's reads and writes of shared arrays: those before are over before one of those after begins.
+        """Order this rank's accesses to shared arrays: those before precede those after.
 
-        For who looks at one for what another rank writes there: x86 keeps the order of writes by itself, ARM and POWER do not.
+        For reading what another rank writes: x86 keeps the order of writes, ARM and POWER do not.
         """
         for window in self._windows:
             window.Sync()
@@ -67,10 +67,10 @@ class Node:
     def over_blocks(
         self, work: Callable[[int], np.ndarray], count: int, columns: int
     ) -> np.ndarray:
-        """Run work(block) -> float64 [columns] for block in range(count), split over the ranks of each node.
+        """Sum work(block) -> float64 [columns] over range(count), split over each node's ranks.
 
-        Writes to shared arrays inside `work` are seen by the whole node afterwards. Returns the sums over all blocks, added
-        in block order, float64 [columns]: the bits do not depend on who computed them.
+        The whole node then sees writes to shared arrays inside `work`. The sums, float64 [columns],
+        are added in block order: their bits do not depend on who computed what.
         """
         sums = self._sums.get((count, columns))
         if sums is None:
@@ -85,14 +85,14 @@ class Node:
         return total
 
     def count(self, step: int) -> int:
-        """Return the node's counter, and move it by `step`. Never waits for another rank (measured, both MPIs)."""
+        """Fetch the node's counter and add `step`. Waits for no rank (measured, both MPIs)."""
         add, before = np.array([step], np.int64), np.zeros(1, np.int64)
         self._counter.Fetch_and_op(add, before, 0, 0, MPI.SUM)
         self._counter.Flush(0)
         return int(before[0])
 
     def free(self, *comms: MPI.Comm) -> None:
-        """Release the shared arrays, the node's communicator and others; none may be used afterwards."""
+        """Free the shared arrays and the communicators; none may be used afterwards."""
         for window in self._windows:
             window.Unlock_all()
             window.Free()
@@ -124,7 +124,8 @@ class Node:
         )  # one rank's view: others' may differ
         if available is not None and size > available:
             raise MemoryError(
-                f"/dev/shm of {platform.node()} has {available} bytes free; the shared arrays need {size} more: ask for a larger "
+                f"/dev/shm of {platform.node()} has {available} bytes free; "
+                f"the shared arrays need {size} more: ask for a larger "
                 "/dev/shm (containers: --shm-size), or start one rank a node, which needs none"
             )
 

@@ -1,4 +1,4 @@
-"""Who evaluates what: members go to nodes before a generation, and to the ranks of a node as they become free."""
+"""Assign evaluations: members to nodes before a generation, to a node's ranks as they free up."""
 
 import heapq
 
@@ -8,10 +8,11 @@ WASTE = 0.1  # share of the ranks' time that is worth a remark
 
 
 def deal(expected: np.ndarray, capacity: np.ndarray) -> list[np.ndarray]:
-    """Deal members to nodes, each to the one that would be done with it first, longest first.
+    """Deal members to nodes, longest first, each to the node that would end it first.
 
-    expected: durations [n], in any unit; equal ones keep their order. capacity: ranks of each node that evaluate [nodes]; a
-    node with 0 gets nothing, unless all have 0. Returns each node's members in the order in which they are to be taken.
+    expected: durations [n], in any unit; equal ones keep their order. capacity: evaluating ranks of
+    each node [nodes]; a node with 0 gets nothing, unless all have 0. Returns each node's members in
+    the order in which they are to be taken.
     """
     longest_first = np.argsort(-expected, kind="stable")
     ranks = np.maximum(capacity, 0) if (capacity > 0).any() else np.ones_like(capacity)
@@ -27,20 +28,23 @@ def deal(expected: np.ndarray, capacity: np.ndarray) -> list[np.ndarray]:
 
 
 def with_trials(expected: np.ndarray, episodes: int, trials: int) -> np.ndarray:
-    """Return how long members [..., n], of `episodes` each, and after them trials, of one, may take [..., n + trials]."""
+    """Return expected times of members, of `episodes` each, then trials, of one [..., n + trials].
+
+    expected: of the members [..., n].
+    """
     one = expected.mean(axis=-1, keepdims=True) / episodes
     return np.concatenate([expected, np.repeat(one, trials, axis=-1)], axis=-1)
 
 
 def idle(count: int, ranks: int) -> str:
-    """Return what to say of ranks beyond the number that can ever have work at once, empty where there are none."""
+    """Return a message on ranks that can never have work at once, empty if there are none."""
     return f"{ranks - count} rank(s) never have one: {count} would do" if ranks > count else ""
 
 
 def fit(count: int, ranks: int, what: str = "members") -> tuple[str, str]:
-    """Return how many turns `ranks` evaluating ranks take for a generation, and what number of them would do better, if any.
+    """Return how many turns `ranks` ranks take for a generation, and a better number, if any.
 
-    Counted as if all took the same time; then ceil(count / turns) ranks need as many turns, and no rank waits in the last one.
+    Assumes equal times: ceil(count / turns) ranks need as many turns, and none waits in the last.
     """
     turns = -(-count // ranks)
     found = f"{count} {what} a generation on {ranks} evaluating rank(s): {turns} turn(s)"
@@ -52,5 +56,6 @@ def fit(count: int, ranks: int, what: str = "members") -> tuple[str, str]:
     better = f"{enough} take as many turns, " if enough < ranks else ""
     return (
         found,
-        f"{count - (turns - 1) * ranks} of {ranks} have work in the last: {better}{faster} take {turns - 1}",
+        f"{count - (turns - 1) * ranks} of {ranks} have work in the last: "
+        f"{better}{faster} take {turns - 1}",
     )

@@ -1,15 +1,17 @@
-"""Tasks in virtual time: which one is begun next, and whose result is told next. No MPI here.
+"""Order tasks in virtual time: which begins next, and whose result is told next. No MPI here.
 
-Each of a number of virtual workers has one task at a time; it takes the next one at the virtual end of its last. A task lasts
-what it turns out to last, in a unit that every machine counts alike (environment steps, and updates in such steps). Results are
-told in the order of (virtual end, worker): one that has come in waits until no task still at work can end before it, which
-the progress of these shows, and what each lasts at least by its order. So what is told when does not depend on who does the
-work, or how fast: the answer depends on the number of workers alone. This is conservative discrete-event simulation (Chandy
-and Misra 1979) on the run itself.
+Each virtual worker has one task at a time, and takes the next at the virtual end of its last. A
+task's duration is counted in a unit that is the same on every machine (environment steps, and
+updates in such steps). Results are told in the order of (virtual end, worker): a result that has
+come in waits until no task at work can end before it, by its progress and by what its order says it
+lasts at least. So the order does not depend on who does the work, or how fast, but on the number of
+workers alone. This is conservative discrete-event simulation (Chandy and Misra 1979) on the run
+itself.
 
-A result that may not be told yet is passed over, and its worker waits on the virtual clock, so on every machine alike.
+A result that may not be told yet is passed over; its worker waits in virtual time, so on every
+machine alike.
 
-`Arrival` is the other order: results are told as they come in, or as a record says that they came.
+`Arrival` is the other order: results are told as they come in, or as a record has it.
 """
 
 import heapq
@@ -21,7 +23,8 @@ import numpy as np
 
 from esac_mpi.host.stop import EndsRun
 
-AT_LEAST = 1  # what every task lasts at least, so that none ends when it begins, before others of that moment [steps]
+# least duration of a task, so that none ends when it begins, before others of that moment [steps]
+AT_LEAST = 1
 
 
 @dataclass
@@ -40,19 +43,20 @@ class Task:
     rank: int = 0  # that did it, a real one
     began: float = 0.0  # work on it, on the clock of rank 0 [s]
     ended: float = 0.0  # the same of its end [s]
-    busy: float = 0.0  # time of the rank's that it took [s]: with others in turn, and paused at times, it lasts longer
+    # the rank's time that it took [s]: taking turns with others, or paused, it lasts longer
+    busy: float = 0.0
 
     @property
     def earliest(self) -> tuple[int, int]:
-        """When it ends, or can end at the earliest: (virtual end, worker), by which results are told."""
+        """Earliest possible end: (virtual end, worker), by which results are told."""
         return self.start + max(self.progress, self.least, AT_LEAST), self.worker
 
 
 class Agenda:
-    """The tasks of all workers that have been given out and not been told.
+    """All workers' tasks that have been given out and not been told.
 
-    may_be_told: whether a result that has come in can be told; it changes by what is told alone. now: virtual time [steps].
-    by_progress: whether it matters to the order how far a task is.
+    may_be_told: whether an arrived result can be told; changes only by what is told. now: virtual
+    time [steps]. by_progress: whether the order depends on tasks' progress.
     """
 
     by_progress = True
@@ -73,7 +77,7 @@ class Agenda:
     def give(
         self, worker: int, start: int, order: Any, at_root: bool = False, least: int = 0
     ) -> Task:
-        """Give a worker its next task, which lasts `least` at least [steps]. Raises ValueError if it has one."""
+        """Give a worker a task of at least `least` [steps]. Raises ValueError if it has one."""
         if worker in self._tasks:
             raise ValueError(f"worker {worker} has a task that was not told")
         self._tasks[worker] = Task(worker, start, order, at_root, least=least)
@@ -84,9 +88,9 @@ class Agenda:
         task.done = True
 
     def tell(self) -> Task | None:
-        """Take out and return the task whose result is told next; None while one that is at work may still end before it.
+        """Take out the task to be told next; None while one at work may still end before it.
 
-        One that was passed over has lasted until it is told.
+        One that was passed over lasts until it is told.
         """
         if self._is_blocked():
             return None
@@ -106,7 +110,7 @@ class Agenda:
         return None
 
     def _is_blocked(self) -> bool:
-        """Return whether the task that the last look found at work still keeps all others from being told."""
+        """Return whether the task last found at work still keeps all others from being told."""
         if self._awaited is None:
             return False
         task, earliest, count = self._awaited
@@ -114,11 +118,11 @@ class Agenda:
 
 
 class Arrival(Agenda):
-    """The same with results told as they come in: nobody waits, and what is told when depends on the machines.
+    """An agenda in order of arrival: nobody waits, and the order depends on the machines.
 
-    due: workers whose results are told before all others, in this order, which a record has, int64 [n]. strict: whether tasks
-    that do not go with it are an error; else what is left of it is forgotten. may_be_told: where it says no, those that came
-    later go before; it is not asked of what is due.
+    due: workers to be told before all others, in a record's order, int64 [n]. strict: whether tasks
+    that contradict it are an error; else the rest of it is dropped. may_be_told: where it says no,
+    later ones go before; not asked of what is due.
     """
 
     by_progress = False
@@ -140,11 +144,12 @@ class Arrival(Agenda):
         self._came.append(task.worker)
 
     def tell(self) -> Task | None:
-        """Take out and return the task whose result is told next; None where there is none. Raises OrderDiffers."""
+        """Take out the task to be told next; None if there is none. Raises OrderDiffers."""
         if self.due.size and int(self.due[0]) not in self._tasks:
             if self._strict:
                 raise OrderDiffers(
-                    f"worker {self.due[0]} is due by the record of the order, and has no task: the run that has it gave other "
+                    f"worker {self.due[0]} is due by the record of the order, and has no task: "
+                    "the run that has it gave other "
                     "results, on another machine or with other versions; there it can be made again"
                 )
             self.due = self.due[:0]

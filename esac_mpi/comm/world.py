@@ -1,14 +1,17 @@
 """World: the ranks of a run and what travels between them.
 
-No wait is a blocking collective: a Python signal handler does not run inside one, and ranks that spin steal the cores of
-those that work. Every wait is a nonblocking collective, Test, and a short sleep.
+No wait is a blocking collective: a Python signal handler does not run inside one, and spinning
+ranks steal cores from working ones. Every wait is a nonblocking collective, Test, and a short
+sleep.
 
-Work is dealt to nodes before it begins and to the ranks of a node as they become free, by a counter in shared memory.
-(Between nodes such a counter was measured to wait for the rank that owns it.) Results go to the node's board, which lies in its
-shared memory, and from node to node by one allgather of the nodes' first ranks; every rank reads them in place.
+Work is dealt to nodes before it begins and to a node's ranks as they become free, by a counter in
+shared memory. (Between nodes such a counter was measured to wait for the rank that owns it.)
+Results go to the node's board, in its shared memory, and from node to node by one allgather of the
+nodes' first ranks; every rank reads them in place.
 
-A rank that gives its part up lets the others leave theirs, rank 0 its phase: its node sees a shared flag, and the first ranks of
-other nodes get an empty message. Both are hints. What counts is the mark in the exchange, which every rank that left sets.
+A rank that gives its part up lets the others leave theirs, rank 0 its phase: its node sees a shared
+flag, and the first ranks of other nodes get an empty message. Both are hints. What counts is the
+mark in the exchange, which every rank that left sets.
 """
 
 import platform
@@ -121,13 +124,15 @@ class World:
     ) -> tuple[np.ndarray, np.ndarray]:
         """Run work(i) -> float64 [columns] for i in range(count), spread over the ranks.
 
-        expected: how long each may take [count], in any unit; the longest begin first. bulk: how many of the last columns are for
-        rank 0's node alone; on other nodes they are undefined. Returns the results of all ranks, float64 [count, columns], and
-        each rank's busy time [s], float64 [size]. The results are the node's board itself, read-only, and stay what they are
-        until the next `map` of this count and columns returns: who wants them longer copies them.
+        expected: expected times [count], in any unit; the longest begin first. bulk: how many of
+        the last columns are for rank 0's node alone; on other nodes they are undefined. Returns the
+        results of all ranks, float64 [count, columns], and each rank's busy time [s], float64
+        [size]. The results are the node's board itself, read-only, valid until the next `map` of
+        this count and columns returns: copy them to keep them.
 
-        This is the only regular traffic between nodes. Raises, on all ranks, DivergedError if the nodes' checksums differ,
-        what one found that ends the run (EndsRun), Abandoned if one gave its part up.
+        This is the only regular traffic between nodes. Raises, on all ranks, DivergedError if the
+        nodes' checksums differ, an error of one that ends the run (EndsRun), Abandoned if one gave
+        up.
         """
         capacity = np.array([len(ranks) for ranks in self._ranks])
         capacity[0] -= self.learning
@@ -157,9 +162,10 @@ class World:
     def at_root(
         self, work: Callable[[], np.ndarray], columns: int
     ) -> tuple[np.ndarray, np.ndarray]:
-        """End rank 0's background, then run work() -> float64 [columns] there; return its result and each rank's busy time.
+        """End rank 0's background, then run work() there; return its result and busy times.
 
-        Busy times are float64 [size] [s]. Raises on all ranks what `map` does, so also an EndsRun of rank 0's work.
+        Result float64 [columns]; busy times float64 [size] [s]. Raises on all ranks what `map`
+        does, so also an EndsRun of rank 0's work.
         """
 
         def last(_: int) -> np.ndarray:
@@ -172,7 +178,7 @@ class World:
         return table[0].copy(), busy
 
     def dispatch(self, work: Callable[[Any], Work]) -> Dispatch:
-        """Return the tasks of this run, made at the first call: with what is in progress of them, on this rank. See Dispatch."""
+        """Return the run's tasks, made at the first call, with this rank's in progress."""
         if self._dispatch is None:
             self._dispatch = Dispatch(self._comm, self.stop, self.watchdog, self.clock, work)
         return self._dispatch
@@ -188,7 +194,10 @@ class World:
         return next(node for node, ranks in enumerate(self._ranks) if rank in ranks)
 
     def begin_background(self, k: int, background: Background | None, beside: bool) -> None:
-        """Take up the background of generation k, on all ranks alike; beside: others evaluate for rank 0 from now on."""
+        """Take up the background of generation k. Collective.
+
+        beside: others evaluate for rank 0 from now on.
+        """
         self.background, self.in_flight, self.learning = background, k, beside
 
     def end_background(self) -> None:
@@ -196,7 +205,7 @@ class World:
         self.background, self.in_flight, self.learning = None, 0, False
 
     def reserve(self, count: int, columns: int) -> None:
-        """Make the boards of a `map` of this count and columns now; otherwise its first call does. Raises MemoryError."""
+        """Allocate the boards of such a `map` now, not at its first call. Raises MemoryError."""
         if (count, columns) not in self._boards:
             self._boards[count, columns] = list(
                 self.shared(boards(count, columns, self.size), np.float64)
@@ -243,7 +252,8 @@ class World:
     def _places(self, count: int) -> Iterator[int]:
         """Yield places in the node's list of `count` members, as long as any is left.
 
-        Rank 0 first has its background done, as far as that takes its core. Raises stop.GivenUp when another rank gave up.
+        Rank 0 first works on its background while that needs its core. Raises stop.GivenUp when
+        another rank gave up.
         """
         base, self._counted = (
             self._counted,
@@ -261,7 +271,10 @@ class World:
             yield place
 
     def _advance(self, needed: Callable[[], bool], leave: bool = False) -> None:
-        """Go on with the background while `needed`, or, to `leave` it to a device, while it needs a rank. Raises stop.GivenUp."""
+        """Advance the background while `needed`; `leave`: only while it needs a rank, not a device.
+
+        Raises stop.GivenUp.
+        """
         pause = 0.0
         while self.background and not self.background.done and needed():
             if self._hears():
@@ -276,7 +289,7 @@ class World:
                 time.sleep(pause)  # one of 0 s lasts 70 us
 
     def _hears(self) -> bool:
-        """Return whether a rank gave up, as far as this one can know; the first rank of a node hears it for its node."""
+        """Return whether a rank is known to have given up; a node's first rank asks others."""
         given_up = self._node.given_up
         if (
             self.local == 0
@@ -290,7 +303,7 @@ class World:
         return bool(given_up[0])
 
     def _tell(self) -> None:
-        """Let others leave their parts if this rank gives up, be it at work or waiting; not to be interrupted by the alarm."""
+        """Let others leave if this rank gives up, at work or waiting; no alarm may interrupt."""
         if self.stop.overdue and not self._node.given_up[0]:
             self._told = [
                 self._comm.Isend(bytearray(0), int(ranks[0]), OVERDUE) for ranks in self._others()
@@ -302,7 +315,7 @@ class World:
         return [ranks for node, ranks in enumerate(self._ranks) if node != self.node]
 
     def _board(self, shape: tuple[int, int]) -> tuple[np.ndarray, np.ndarray]:
-        """Return the node's table of results and headers of all ranks: two in turn, so that none is written while it is read."""
+        """Return the node's results and headers: two boards in turn, one read, one written."""
         self.reserve(*shape)
         both, size = self._boards[shape], shape[0] * shape[1]
         both.reverse()
@@ -335,7 +348,7 @@ class World:
         self.sync()
 
     def _bring(self, bulk: np.ndarray, shares: list[np.ndarray]) -> None:
-        """Bring the other nodes' rows of bulk [count, columns] to rank 0's node, from board to board."""
+        """Copy other nodes' rows of bulk [count, columns] to rank 0's node, board to board."""
         if self.rank:
             requests = [self._leaders.Isend(bulk[i], 0) for i in shares[self.node]]
         else:
@@ -351,7 +364,7 @@ class World:
     def over_blocks(
         self, work: Callable[[int], np.ndarray], count: int, columns: int, checksum: bool = False
     ) -> np.ndarray:
-        """Run work(block) for all blocks on each node; return the sums, without the checksum. See contracts.Memory."""
+        """Sum work(block) over all blocks on each node, less the checksum; see contracts.Memory."""
         sums = self._node.over_blocks(work, count, columns)
         if checksum:
             self._checksum = float(sums[0])
@@ -436,7 +449,7 @@ class World:
         return received
 
     def _wait(self, request: MPI.Request, background: Background | None = None) -> None:
-        """Wait with short sleeps, or with slices of the background in their place until a rank gives up."""
+        """Wait with short sleeps, or background slices instead until a rank gives up."""
         pause = 0.0
         self.watchdog.waits()
         while not request.Test():

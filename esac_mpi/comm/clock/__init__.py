@@ -1,5 +1,7 @@
-"""Work as ranks go through it: cluster.py has ranks, nodes and their network, generations.py the program's order with barriers,
-tasks.py its order without, task_order.py which task follows from which, costs.py times that generations can be made of.
+"""Simulate a run's wall clock on a cluster, from times that were recorded or measured.
 
-What a run has recorded (`esac_mpi.analysis.clock`), or what was measured before it begins (`training/forecast`), goes through it.
+cluster.py has ranks, nodes and their network; generations.py the program's order with barriers,
+tasks.py the one without; task_order.py which task follows from which; costs.py times of which
+generations can be made. Used by `esac_mpi.analysis.clock` (a recorded run) and `training/forecast`
+(measured before a run).
 """

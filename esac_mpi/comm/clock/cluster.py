@@ -41,19 +41,19 @@ class Cluster:
         return steps(max(self.locals)) * self.barrier
 
     def exchange(self, count: int, columns: int) -> float:
-        """Return the time of an allgather of so many numbers of each of `count` pieces of work, and of every rank's [s]."""
+        """Return the time of an allgather: `count` items of `columns` numbers, and headers [s]."""
         return 2 * self.sync() + self.send(8 * (columns * count + HEADER * self.ranks))
 
     def share(self, blocks: float) -> float:
-        """Return the part of an update of so many blocks that the busiest rank makes; every node makes the whole update."""
+        """Return the busiest rank's share of an update of `blocks`; each node makes all of it."""
         return min(math.ceil(math.ceil(blocks) / min(self.locals)), blocks) / blocks
 
     def spread(
         self, durations: np.ndarray, expected: np.ndarray, busy: float = 0.0, learning: bool = False
     ) -> float:
-        """Return when the last of the pieces of work [n] [s] ends, dealt as the program does by how long they are expected.
+        """Return when the last of the work items [n] [s] ends, dealt by their expected times.
 
-        Rank 0 takes none before `busy` [s], and none is meant for it if it learns.
+        Rank 0 takes none before `busy` [s], and is not counted on for any while it learns.
         """
         locals, ends = self.locals, []
         capacity = np.array(locals)
@@ -72,7 +72,7 @@ def steps(parties: int) -> int:
 
 
 def list_schedule(durations: Sequence[float] | np.ndarray, free: Sequence[float]) -> float:
-    """Give each task, in order, to whoever is free first; return when the last task ends, 0 without tasks.
+    """Give each task, in order, to the first free worker; return when the last ends, 0 if none.
 
     `free` holds the time at which each worker becomes free [workers] [s].
     """

@@ -9,7 +9,7 @@ import numpy as np
 
 @dataclass(frozen=True)
 class Pieces:
-    """Times of pieces of work, each on a rank of its own while the others do what they would in a run [s]."""
+    """Times of pieces of work, each measured with all ranks as busy as in a run [s]."""
 
     episodes: np.ndarray  # of whole episodes [m]
     lengths: np.ndarray  # theirs [m] [steps]
@@ -40,7 +40,7 @@ class Pieces:
         return float(self.episodes.sum() / self.lengths.sum())
 
     def lasting(self, count: int, k: int) -> np.ndarray:
-        """Return how long so many episodes last in generation k: the measured ones in turn [count] [s]."""
+        """Return the times of `count` episodes in generation k, measured ones in turn [s]."""
         return (
             np.take(self.episodes, np.arange(k, k + count), mode="wrap") if count else np.zeros(0)
         )

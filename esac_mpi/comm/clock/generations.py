@@ -1,21 +1,28 @@
-"""Generations as a cluster goes through them, event by event, in the program's own order.
+"""Simulate generations on a cluster, event by event, in the program's own order.
 
     record      rank 0 writes the row before, while the others begin their members
-    lesson      a phase that begins with the generation, on rank 0 beside its members, and ends in it
-    members     dealt to the nodes by esac_mpi.comm.schedule.deal, within a node to the first free rank; then an exchange
-    trained     members that wait for those, and, where they learn from it, for the rest of the lesson
+    lesson      a phase that begins with the generation, on rank 0 beside its members, and ends in
+                it
+    members     dealt to the nodes by esac_mpi.comm.schedule.deal, within a node to the first free
+                rank; then an exchange
+    trained     members that wait for those, and, where they learn from it, for the lesson's end
     serial      what every rank, or rank 0 for all, does once: ranks, winners, plan
-    offspring   who is born, dealt like members, while rank 0 is with the learner; then all wait for the rest of that phase
-    phase       the learner on rank 0, for which all wait; or the rest of one that began earlier, merged in this generation
-    update      blocks of parameters, and chunks of slots, over the ranks of a node; the node with the fewest ranks is waited for
-    begun       a phase that begins now, beside what follows: rank 0 takes no work until it has ended or no work is left, and
-                gets on with it while it waits in exchanges, but not during update, plan and writing; on one rank it waits
-    device      the rest of that phase where a device makes the updates: it goes on after `begun` while members are evaluated, and
-                rank 0 takes some, but for what it does for the device (`host`)
+    offspring   who is born, dealt like members, while rank 0 is with the learner; then all wait for
+                the rest of that phase
+    phase       the learner on rank 0, for which all wait; or the rest of one that began earlier,
+                merged in this generation
+    update      blocks of parameters, and chunks of slots, over the ranks of a node; all wait for
+                the node with the fewest ranks
+    begun       a phase that begins now, beside what follows: rank 0 takes no work until it has
+                ended or no work is left, and gets on with it while it waits in exchanges, but not
+                during update, plan and writing; on one rank it waits
+    device      the rest of that phase where a device makes the updates: it goes on after `begun`
+                while members are evaluated, and rank 0 takes some, but for what it does for the
+                device (`host`)
     evaluation  noise-free episodes, dealt like members
 
-Without members rank 0 writes and learns while all wait. Nothing here is drawn by chance, and nothing slows down: a core of the
-cluster is as fast as the core that was measured.
+Without members rank 0 writes and learns while all wait. Nothing is random, and nothing slows down:
+each core of the cluster is as fast as the one measured.
 """
 
 from collections.abc import Iterable, Iterator
@@ -152,7 +159,7 @@ class Clock:
     def _spread(
         self, durations: np.ndarray, expected: np.ndarray, record: float, columns: int
     ) -> None:
-        """Let the ranks do pieces of work, rank 0 after `record` and, if it has one, after the phase beside."""
+        """Spread work over the ranks; rank 0 joins after `record` and its phase beside, if any."""
         beside, device = (self._left, self._device) if self.cluster.ranks > 1 else (0.0, 0.0)
 
         def lasts(launched: float) -> float:

@@ -1,4 +1,4 @@
-"""Which task follows from which without a barrier: individuals of workers, and turns of a critic, as AES-RL's driver has it."""
+"""Order of tasks without a barrier: workers' individuals, and the critic's turns (AES-RL)."""
 
 import math
 from collections.abc import Callable, Iterator
@@ -20,7 +20,7 @@ class Arrival:
 
 
 def piece(playing: float, updating: float, updates: float, lasted: float, cost: float) -> Piece:
-    """Return an individual's task of so many seconds of episodes and of updates, that lasted so many virtual steps."""
+    """Make an individual's task: `playing` and `updating` [s], `lasted` [virtual steps]."""
     first = min(lasted, float(math.ceil(cost * updates)))
     return Piece((first, lasted - first), (updating, playing))
 

@@ -1,14 +1,18 @@
-"""Tasks without a barrier as a cluster goes through them: the program's own agenda, and comm/dispatch event by event.
+"""Simulate tasks without a barrier on a cluster, event by event, with the program's own agenda.
 
-    begin       a task that is on the agenda goes to a rank without one, the one that can end first before others; to rank 0, too,
-                where no other rank is free and it has none; the critic's turns are rank 0's
-    work        a task is made of two stages, updates and then steps; its progress shows what of the virtual clock is over, and
-                what updates last is known when they begin. Rank 0 goes on with that of its tasks which can end first
-    tell        in virtual order a result waits until nothing at work can end before it; in the order of arrival it does not
-    decide      a told result costs rank 0 some time; so does a row that it writes while the others go on
-    evaluation  at the end of a generation all leave their tasks, and play noise-free episodes, dealt like members
+    begin       a task on the agenda goes to a rank without one, the one that can end first before
+                others; also to rank 0 if it has none and no other rank is free; the critic's turns
+                are rank 0's
+    work        a task has two stages, updates and then steps; its progress is the part of its
+                virtual time that is over, and the updates' share is known when they begin. Rank 0
+                goes on with that of its tasks which can end first
+    tell        in virtual order a result waits until nothing at work can end before it; in the
+                order of arrival it does not
+    decide      a told result costs rank 0 some time; so does a row that it writes while others work
+    evaluation  at the end of a generation all leave their tasks, and play noise-free episodes,
+                dealt like members
 
-Not in it: that rank 0 hears of others between two slices of its own work only, and what travels with orders and results.
+Left out: that rank 0 hears others only between two slices of its own work, and message sizes.
 """
 
 from collections.abc import Callable, Iterator
@@ -39,7 +43,7 @@ class Piece:
         return updates + (steps * min(1.0, (spent - first) / second) if second else steps)
 
     def until(self, progress: float) -> float:
-        """Return how much work it is until so much of the virtual clock is over, all of it at most [s]."""
+        """Return the work until `progress` on the virtual clock, all of it at most [s]."""
         (updates, steps), (first, second) = self.virtual, self.seconds
         if progress <= updates and updates:
             return first * progress / updates
@@ -48,7 +52,7 @@ class Piece:
 
 @dataclass
 class Section:
-    """A generation: so many results of individuals, and what rank 0 and all do at its ends, in [s]."""
+    """A generation: its number of individuals' results, and the time spent at its ends [s]."""
 
     arrivals: int
     record: float = 0.0  # rank 0 writes the row before
@@ -71,7 +75,7 @@ class AtWork:
 
     @property
     def position(self) -> float:
-        """The virtual time before which it cannot end: that of its updates at first, then what it has come to [steps]."""
+        """Earliest virtual end [steps]: of its updates at first, then what it has come to."""
         return self.task.start + max(self.piece.virtual[0], self.piece.over(self.spent))
 
     def until(self, position: float) -> float:
@@ -101,7 +105,7 @@ class Queue:
     def __init__(
         self, cluster: Cluster, give: Give, counts: Callable[[Task], bool], arrival: bool = False
     ) -> None:
-        """give: the tasks that follow from a told one, from None at the start. counts: whether a told one is an individual's."""
+        """give: tasks after a told one, None at first. counts: whether it is an individual's."""
         self.cluster, self._give, self._counts, self._arrival = cluster, give, counts, arrival
         self.now, self.root = 0.0, 0.0  # and until when rank 0 decides or writes [s]
         self.busy = np.zeros(cluster.ranks)  # time that each rank has worked on tasks [s]
@@ -131,7 +135,7 @@ class Queue:
         return self.now
 
     def _tell(self, section: Section, arrived: int) -> tuple[bool, int]:
-        """Tell one result, if one can be told; return whether, and how many individuals have arrived."""
+        """Tell one result, if possible; return whether, and how many individuals have arrived."""
         task = self._agenda.tell()
         if task is None:
             return False, arrived
@@ -177,7 +181,7 @@ class Queue:
                 self._end(work)
 
     def _awaited(self, going: list[tuple[AtWork, float]]) -> list[float]:
-        """Return how long those that the next result waits for take until they cannot end before it, if one waits [s]."""
+        """Return how long each task that holds back the next result still does so, if any [s]."""
         done = [task.earliest for task in self._agenda if task.done]
         if self._arrival or not done:
             return []
@@ -193,7 +197,7 @@ class Queue:
 
 
 def shared(works: list[AtWork]) -> list[tuple[AtWork, float, float]]:
-    """Return (task, share of rank 0's time, work that it stays so for [s]) of its tasks: who is behind goes on, or both."""
+    """Return (task, share of rank 0, work until the next change [s]): the one behind, or both."""
     if len(works) < 2:
         return [(work, 1.0, work.left) for work in works]
     behind, ahead = sorted(works, key=lambda work: work.position)
