@@ -62,9 +62,12 @@ STORED = 5000  # transitions that they draw from
 TOLERANCE = {"fp32": 1e-4, "bf16": 5e-2}  # of a loss, over its largest one: GPU against CPU
 SIZES = [peer.Size((n, n), batch) for n, batch in ((256, 256), (512, 256), (32, 128), (512, 1024))]
 TASK = (
-    "--task.id", "Pendulum-v1", "--task.horizon", 50, "--policy.hidden", 64, 64, "--evaluation.every", 5,
-    "--evaluation.episodes", 2, "--display.style", "plain", "--algorithm", "esac", "--esac.reading", "mended",
-    "--esac.population_size", 20, "--esac.gradient_interval", 2, "--esac.sac_min_steps", 1500, "--esac.sac_episodes", 2,
+    "--task.id", "Pendulum-v1", "--task.horizon", 50,
+    "--policy.hidden", 64, 64, "--evaluation.every", 5,
+    "--evaluation.episodes", 2, "--display.style", "plain",
+    "--algorithm", "esac", "--esac.reading", "mended",
+    "--esac.population_size", 20, "--esac.gradient_interval", 2,
+    "--esac.sac_min_steps", 1500, "--esac.sac_episodes", 2,
     "--esac.learner_lag", 2, "--sac.start_steps", 100, "--sac.batch_size", 64,
 )  # fmt: skip
 
@@ -76,8 +79,10 @@ Finding = tuple[str, bool | None, str]
 def at_once() -> Any:
     """Return what chunks.py asks of a GPU, done at once: no streams, no graphs."""
     return SimpleNamespace(
-        host=lambda like: like.new_empty(like.shape, device="cpu"), launch=lambda work: work(), capture=lambda work: work,
-        bring=lambda pairs: [to.copy_(source) for to, source in pairs], mark=lambda: lambda: True, warm_up=lambda work: None,
+        host=lambda like: like.new_empty(like.shape, device="cpu"),
+        launch=lambda work: work(), capture=lambda work: work,
+        bring=lambda pairs: [to.copy_(source) for to, source in pairs],
+        mark=lambda: lambda: True, warm_up=lambda work: None,
     )  # fmt: skip
 
 

@@ -93,7 +93,8 @@ def follow(
     Returns its exit code, None if it had to be ended.
     """
     process = subprocess.Popen(
-        [str(word) for word in line], env=environ, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+        [str(word) for word in line], env=environ, stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
         text=True, errors="replace",
     )  # fmt: skip
 

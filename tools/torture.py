@@ -46,19 +46,25 @@ GENERATIONS = 40
 PATIENCE = 60.0  # longest wait for a moment, and for a run left alone to publish or to end [s]
 DOWN = 10.0  # longest time from a kill to the end of all processes [s]
 COMMON = (
-    "--task.id=CyclicMDP-v0 --task.horizon=40 --policy.hidden 8 8 --evaluation.every=3 --evaluation.episodes=4 "
-    f"--checkpoint.every_generations=3 --checkpoint.every_minutes=0 --budget.generations={GENERATIONS}"
+    "--task.id=CyclicMDP-v0 --task.horizon=40 --policy.hidden "
+    "8 8 --evaluation.every=3 --evaluation.episodes=4 "
+    "--checkpoint.every_generations=3 --checkpoint.every_minutes=0 "
+    f"--budget.generations={GENERATIONS}"
 )
 ESAC = (
-    "--esac.population_size=10 --esac.sigma=0.3 --esac.lr_es=0.05 --esac.sac_min_steps=30 --sac.start_steps=20 "
+    "--esac.population_size=10 --esac.sigma=0.3 --esac.lr_es=0.05 "
+    "--esac.sac_min_steps=30 --sac.start_steps=20 "
     "--sac.batch_size=16 --sac.replay_capacity=200"
 )
 INTERVAL = "--esac.reading=mended --esac.gradient_interval=2 --esac.sac_episodes=2"
 CARRIED = "--esac.replayed=sample --esac.adoption=tested --esac.adoption_episodes=2 --esac.adoption_wins=2"
 AES = (
-    "--algorithm=aes_rl --aes_rl.workers=2 --aes_rl.arrivals_per_generation=2 --aes_rl.mean_episodes=1 "
-    "--aes_rl.start_steps=200 --aes_rl.actor_updates_window=2 --aes_rl.p_negative=0.1 --aes_rl.batch_size=16 "
-    "--aes_rl.critic_chunk=40 --aes_rl.replay_capacity=400 --aes_rl.relative_baseline=20 --aes_rl.update_cost=0.2"
+    "--algorithm=aes_rl --aes_rl.workers=2 "
+    "--aes_rl.arrivals_per_generation=2 --aes_rl.mean_episodes=1 "
+    "--aes_rl.start_steps=200 --aes_rl.actor_updates_window=2 "
+    "--aes_rl.p_negative=0.1 --aes_rl.batch_size=16 "
+    "--aes_rl.critic_chunk=40 --aes_rl.replay_capacity=400 "
+    "--aes_rl.relative_baseline=20 --aes_rl.update_cost=0.2"
 )
 PARTS = {
     "ES": "--algorithm=es --es.population_size=10 --es.sigma=0.3 --es.lr_es=0.05 --es.sigma_rule=one_fifth",
@@ -67,7 +73,8 @@ PARTS = {
     "ESAC virtual": f"{ESAC} {CARRIED} --esac.sigma_rule=grow --esac.amt_trigger=generation --esac.workers=2 "
     "--esac.update_cost=0.4 --esac.length_cap=2",
     "PDERL": "--algorithm=pderl --erl.population_size=5 --erl.memory_size=60 --erl.sync_interval=3 "
-    "--erl.distillation_epochs=2 --erl.distillation_batch=8 --erl.mutation_batch=16 --erl.batch_size=16 "
+    "--erl.distillation_epochs=2 --erl.distillation_batch=8 "
+    "--erl.mutation_batch=16 --erl.batch_size=16 "
     "--erl.replay_capacity=400 --erl.updates_per_step=0.2",
     "AES-RL": AES,
     "AES-RL arrival": f"{AES} --aes_rl.order=arrival",
@@ -137,7 +144,8 @@ class Part:
         line = [*launcher(ranks), sys.executable, "-c", PROGRAM, *options]
         with open(self.place / "output.txt", "ab") as output:
             self.process = subprocess.Popen(
-                line, env=environ(), stdin=subprocess.DEVNULL, stdout=output, stderr=output, start_new_session=True,
+                line, env=environ(), stdin=subprocess.DEVNULL,
+                stdout=output, stderr=output, start_new_session=True,
             )  # fmt: skip
 
     def wait(self, condition: Callable[[], object], seconds: float | None = None) -> bool:

@@ -37,10 +37,15 @@ from esac_mpi.config.run import (
 from esac_mpi.config.whole import ALGORITHMS, Config, ConfigError, table_of
 
 __all__ = [
-    "AESRL", "ALGORITHMS", "CEM", "CEMRL", "DDPG", "ERL", "ERL_ACTOR", "ERL_READINGS", "ES", "ESAC", "FREE", "NAMES",
-    "PPO", "READINGS", "SAC", "TD3", "UNSAVED", "WARN", "Budget", "Checkpoint", "Config", "ConfigError", "Display",
-    "Evaluation", "Evolution", "Learner", "PolicyNetwork", "Stop", "Task", "as_words", "automatic", "changed", "check",
-    "child_slots", "differences", "exact", "flatten", "from_table", "hint", "idle", "in_numbers", "individuals", "joined",
-    "load", "marks", "members", "on_ranks", "plain", "read_file", "read_toml", "resolved", "settings", "slots",
+    "AESRL", "ALGORITHMS", "CEM", "CEMRL", "DDPG", "ERL",
+    "ERL_ACTOR", "ERL_READINGS", "ES", "ESAC", "FREE", "NAMES",
+    "PPO", "READINGS", "SAC", "TD3", "UNSAVED", "WARN",
+    "Budget", "Checkpoint", "Config", "ConfigError", "Display",
+    "Evaluation", "Evolution", "Learner", "PolicyNetwork",
+    "Stop", "Task", "as_words", "automatic", "changed", "check",
+    "child_slots", "differences", "exact", "flatten", "from_table",
+    "hint", "idle", "in_numbers", "individuals", "joined",
+    "load", "marks", "members", "on_ranks", "plain",
+    "read_file", "read_toml", "resolved", "settings", "slots",
     "table_of", "to_toml", "unread_in", "updated", "winners",
 ]  # fmt: skip

@@ -140,9 +140,15 @@ class AESRL(Critics, Selecting):
             told = f"with variance_rule = {self.variance_rule} every success narrows the search, and nothing widens it"
             yield f"aes_rl.mean_rule = full_move: {told}; variance_rule = success"
         if self.variance_rule == "success" and self.mean_rule != "full_move":
-            yield f"aes_rl.variance_rule = success: goes with mean_rule = full_move, not {self.mean_rule}"
+            yield (
+                "aes_rl.variance_rule = success: "
+                f"goes with mean_rule = full_move, not {self.mean_rule}"
+            )
         if self.mean_rule != "rank_oldest" and not self.mean_episodes:
             told = f"mean_rule = {self.mean_rule} compares with the mean's return"
             yield f"aes_rl.mean_episodes = 0: {told}; 1 or more, or mean_rule = rank_oldest"
         if self.mean_rule in ("absolute", "relative") and not self.rl_share:
-            yield f"aes_rl.rl_share = 0: with mean_rule = {self.mean_rule} nothing would search; linear, sigmoid or full_move"
+            yield (
+                f"aes_rl.rl_share = 0: with mean_rule = {self.mean_rule} nothing would search; "
+                "linear, sigmoid or full_move"
+            )

@@ -74,9 +74,15 @@ class CEM(Selecting):
         """Yield a message for a population that makes no distribution."""
         n = self.population_size
         if self.sampling == "mirrored" and n % 2 and not self.importance_mixing:
-            yield f"{table}.population_size = {n}: must be even under sampling = mirrored; {n + 1}, or sampling = onesided"
+            yield (
+                f"{table}.population_size = {n}: "
+                f"must be even under sampling = mirrored; {n + 1}, or sampling = onesided"
+            )
         if self.importance_mixing and individuals(self)[1] == n:
-            yield f"{table}.importance_mixing = true: gradients train all {n}, and nobody can stay; lower trained_fraction"
+            yield (
+                f"{table}.importance_mixing = true: "
+                f"gradients train all {n}, and nobody can stay; lower trained_fraction"
+            )
 
 
 @dataclass(frozen=True)

@@ -93,11 +93,16 @@ class Evolution(Selecting):
         """Yield a message for a population that makes no gradient."""
         n = self.population_size
         if self.sampling == "mirrored" and n % 2:
-            yield f"{table}.population_size = {n}: must be even under mirrored sampling; {n + 1} or sampling = onesided"
+            yield (
+                f"{table}.population_size = {n}: "
+                f"must be even under mirrored sampling; {n + 1} or sampling = onesided"
+            )
         if self.sampling == "onesided" and n == 1 and self.fitness_shaping != "sign":
             yield (
-                f"{table}.population_size = 1: no ES gradient under sampling = onesided and fitness_shaping = "
-                f"{self.fitness_shaping}, which compares members; 2 or more, or fitness_shaping = sign"
+                f"{table}.population_size = 1: "
+                "no ES gradient under sampling = onesided and fitness_shaping = "
+                f"{self.fitness_shaping}, which compares members; "
+                "2 or more, or fitness_shaping = sign"
             )
 
     def unlike_theta_es(self, table: str, rule: str) -> Iterator[str]:
@@ -106,7 +111,8 @@ class Evolution(Selecting):
             if value := getattr(self, name):
                 yield (
                     f"{table}.{name} = {value}: is for members alone, which {table}.sigma_rule = "
-                    f"{rule} compares with theta_es; {table}.{name} = 0, or another {table}.sigma_rule"
+                    f"{rule} compares with theta_es; "
+                    f"{table}.{name} = 0, or another {table}.sigma_rule"
                 )
 
 
@@ -241,36 +247,59 @@ class ESAC(Evolution):
         if children + copies > have:
             yield (
                 f"{table}: {children} crossover children + {copies} SAC copies > {have} slots; "
-                f"lower {table}.winner_fraction or {table}.sac_copies, or raise {table}.population_size"
+                f"lower {table}.winner_fraction or {table}.sac_copies, "
+                f"or raise {table}.population_size"
             )
         unperturbed = children if self.winner_selection == "hard" else 0
         if not self.sac_copy_noise:
             unperturbed += copies
         if unperturbed == have and self.gradient == "noise":
-            yield f"{table}.winner_selection = hard, {table}.sac_copy_noise = false: no slot is perturbed, no ES gradient"
+            yield (
+                f"{table}.winner_selection = hard, {table}.sac_copy_noise = false: "
+                "no slot is perturbed, no ES gradient"
+            )
         crowded = children + copies == have
         if self.gradient_members == "centre" and crowded:
             yield f"{table}.gradient_members = centre: no slot has theta_es as its parent"
         if self.adoption == "means" and crowded:
-            yield f"{table}.adoption = means: no slot has theta_es as its parent, to be compared with SAC's copies"
+            yield (
+                f"{table}.adoption = means: "
+                "no slot has theta_es as its parent, to be compared with SAC's copies"
+            )
         if self.adoption == "means" and not copies:
-            yield f"{table}.adoption = means: no slot is a SAC copy; {table}.sac_copies = 1 or more, or another {table}.adoption"
+            yield (
+                f"{table}.adoption = means: no slot is a SAC copy; "
+                f"{table}.sac_copies = 1 or more, or another {table}.adoption"
+            )
         if self.adoption == "tested" and not self.sac_phases:
-            yield f"{table}.adoption = tested: a test follows a SAC phase, and {table}.sac_phases = false; {table}.adoption = off"
+            yield (
+                f"{table}.adoption = tested: a test follows a SAC phase, "
+                f"and {table}.sac_phases = false; {table}.adoption = off"
+            )
         if self.sigma_rule == "one_fifth":
             yield from self.untold(table, crowded)
 
     def no_phase(self, table: str) -> Iterator[str]:
         """Yield a message for a SAC phase that could not be made, or made again."""
         if not self.sac_episodes and not self.sac_min_steps:
-            yield f"{table}.sac_episodes and {table}.sac_min_steps are both 0: a SAC phase would have no steps"
+            yield (
+                f"{table}.sac_episodes and {table}.sac_min_steps are both 0: "
+                "a SAC phase would have no steps"
+            )
         if not self.sac_min_steps and self.phase_timing == "virtual":
-            yield f"{table}.sac_min_steps = 0: must be positive, a phase has just so many under {table}.phase_timing = virtual"
+            yield (
+                f"{table}.sac_min_steps = 0: must be positive, "
+                f"a phase has just so many under {table}.phase_timing = virtual"
+            )
         if self.adoption == "tested" and self.adoption_episodes < 2:
-            yield f"{table}.adoption_episodes = {self.adoption_episodes}: must be at least 2, for a difference to have an error"
+            yield (
+                f"{table}.adoption_episodes = {self.adoption_episodes}: "
+                "must be at least 2, for a difference to have an error"
+            )
         if self.learner_lag > self.gradient_interval and self.phase_timing == "interval":
             yield (
-                f"{table}.learner_lag = {self.learner_lag}: must be at most {table}.gradient_interval "
+                f"{table}.learner_lag = {self.learner_lag}: "
+                f"must be at most {table}.gradient_interval "
                 f"({self.gradient_interval}), so that one phase is in flight at a time"
             )
 
@@ -278,9 +307,15 @@ class ESAC(Evolution):
         """Yield a message for a rule that cannot judge sigma; crowded: no slot has theta_es."""
         rule = f"{table}.sigma_rule = {self.sigma_rule}"
         if self.adoption != "tested":
-            yield f"{rule}: needs the tests of theta_es under {table}.adoption = tested; or {table}.sigma_rule = fixed"
+            yield (
+                f"{rule}: needs the tests of theta_es under {table}.adoption = tested; "
+                f"or {table}.sigma_rule = fixed"
+            )
         if crowded:
-            yield f"{rule}: no slot has theta_es as its parent; lower {table}.winner_fraction, or {table}.sigma_rule = fixed"
+            yield (
+                f"{rule}: no slot has theta_es as its parent; "
+                f"lower {table}.winner_fraction, or {table}.sigma_rule = fixed"
+            )
         yield from self.unlike_theta_es(table, self.sigma_rule)
 
 

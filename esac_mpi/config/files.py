@@ -96,7 +96,10 @@ def no_file(word: str) -> str:
     """Say what a word is that names no configuration file, and what is meant."""
     place = expanduser(word)
     if isfile(config := join(place, CONFIG)):
-        return f"{word!r} is a run's directory: {config} goes on with the run, and so does the command that began it"
+        return (
+            f"{word!r} is a run's directory: "
+            f"{config} goes on with the run, and so does the command that began it"
+        )
     if isdir(place):
         return f"{word!r} is a directory; a configuration file is meant, which ends in .toml"
     if word.endswith(".h5"):
@@ -190,7 +193,10 @@ def _whose_id(value: Any) -> str:
     """Say how a task is named, by the id of an environment or its spec if that stands for it."""
     known = getattr(getattr(value, "spec", value), "id", None)
     like = f"'{known}', or" if isinstance(known, str) else "'Pendulum-v1', or"
-    return f", the id by which gymnasium.make finds the task: {like} 'module:EnvId' where a module of your own registers it"
+    return (
+        ", the id by which gymnasium.make finds the task: "
+        f"{like} 'module:EnvId' where a module of your own registers it"
+    )
 
 
 def _toml_key(name: str) -> str:

@@ -170,26 +170,38 @@ class ERL(Replaying, Selecting):
         """Yield a message for every rule that the table breaks."""
         yield from super().problems(table, config)
         if len(self.critic_hidden) != 2:
-            yield f"{table}.critic_hidden = {list(self.critic_hidden)}: must be two numbers, of first and second layers"
+            yield (
+                f"{table}.critic_hidden = {list(self.critic_hidden)}: "
+                "must be two numbers, of first and second layers"
+            )
         if self.super_probability + self.reset_probability > 1:
             yield f"{table}.super_probability and reset_probability add up to more than 1"
         have = self.crossover, self.mutation
         if have != FORMS[config.algorithm]:
             name = next((name for name, form in FORMS.items() if form == have), "")
-            yield f"erl.crossover = {have[0]} and erl.mutation = {have[1]} are algorithm = {name}, not {config.algorithm}"
+            yield (
+                f"erl.crossover = {have[0]} and erl.mutation = {have[1]} "
+                f"are algorithm = {name}, not {config.algorithm}"
+            )
         stay = 2 * elites(self.population_size, self.elite_fraction)
         if self.population_size < max(TOURNAMENT, stay + 1):
             remedy = f"{TOURNAMENT} or more"
             if stay > 2:
                 remedy = "lower elite_fraction: less than half can be elites"
             yield (
-                f"erl.population_size = {self.population_size}: too few for tournaments of {TOURNAMENT}, and for "
-                f"{stay // 2} elite(s), their copies and a child (elite_fraction = {self.elite_fraction}); {remedy}"
+                f"erl.population_size = {self.population_size}: "
+                f"too few for tournaments of {TOURNAMENT}, and for "
+                f"{stay // 2} elite(s), their copies and a child "
+                f"(elite_fraction = {self.elite_fraction}); {remedy}"
             )
         if self.crossover == "distillation" and self.memory_size // 2 < self.distillation_batch:
             yield (
-                f"erl.memory_size = {self.memory_size}: half of it, which a parent gives to a child, must have "
+                f"erl.memory_size = {self.memory_size}: "
+                "half of it, which a parent gives to a child, must have "
                 f"distillation_batch = {self.distillation_batch} transitions"
             )
         if self.mutation == "proximal" and self.memory_size < self.mutation_batch:
-            yield f"erl.memory_size = {self.memory_size}: must be at least mutation_batch = {self.mutation_batch}"
+            yield (
+                f"erl.memory_size = {self.memory_size}: "
+                f"must be at least mutation_batch = {self.mutation_batch}"
+            )

@@ -65,16 +65,19 @@ class PPO(Table):
             yield f"{table}.batch_size = {size}: must be from 2 to {table}.steps_per_generation"
         elif steps % size == 1:
             yield (
-                f"{table}.batch_size = {size}: leaves a minibatch of one step of {steps}, whose advantage cannot be standardised"
+                f"{table}.batch_size = {size}: "
+                f"leaves a minibatch of one step of {steps}, whose advantage cannot be standardised"
             )
         if (precision := config.learner.precision) != "fp32":
             yield (
-                f"learner.precision = {precision}: not with algorithm = {config.algorithm}, whose updates are "
+                f"learner.precision = {precision}: "
+                f"not with algorithm = {config.algorithm}, whose updates are "
                 "stable-baselines3's, in float32"
             )
         for name, what in ("layer_norm", "layer normalisation"), ("linear", "linear path"):
             if getattr(config.policy, name):
                 yield (
-                    f"policy.{name} = true: not with algorithm = {config.algorithm}, whose networks are "
+                    f"policy.{name} = true: "
+                    f"not with algorithm = {config.algorithm}, whose networks are "
                     f"stable-baselines3's, which have no {what}"
                 )

@@ -24,7 +24,10 @@ def problems(config: Config) -> Iterator[str]:
         if (value == AUTO and takes_auto(name)) or not reads(config.algorithm, name):
             continue
         if isinstance(value, str) and name not in UNSAVED and not is_text(value):
-            yield f"{name} = {value!r}: not UTF-8, so that no file of the run could hold it; give it another name"
+            yield (
+                f"{name} = {value!r}: "
+                "not UTF-8, so that no file of the run could hold it; give it another name"
+            )
         bounds = [mark for mark in marks(name) if isinstance(mark, Bound)]
         for v in value if isinstance(value, tuple) else (value,):
             yield from (f"{name} = {v!r}: {told}" for b in bounds if (told := b.problem(v)))

@@ -72,7 +72,10 @@ class Budget(Table):
     def problems(self, table: str, config: Whole) -> Iterator[str]:
         """Yield a message where nothing ends the run."""
         if not any(asdict(self).values()):
-            yield f"{table}: no limit is set; the run would never end. Set {table}.generations, env_steps or minutes, say"
+            yield (
+                f"{table}: no limit is set; "
+                f"the run would never end. Set {table}.generations, env_steps or minutes, say"
+            )
 
 
 @dataclass(frozen=True)
@@ -106,7 +109,10 @@ class PolicyNetwork(Table):
         if self.linear_gain < 1e-3:
             yield f"{table}.linear_gain = {self.linear_gain}: must be from 0.001 to 1000"
         if not self.hidden and self.linear_gain != PolicyNetwork.linear_gain:
-            yield f"{table}.linear_gain = {self.linear_gain}: there is no path without hidden layers, where all is linear"
+            yield (
+                f"{table}.linear_gain = {self.linear_gain}: "
+                "there is no path without hidden layers, where all is linear"
+            )
 
 
 @dataclass(frozen=True)
@@ -151,7 +157,10 @@ class Checkpoint(Table):
     def problems(self, table: str, config: Whole) -> Iterator[str]:
         """Yield a message where nothing is saved before the end."""
         if not (self.every_generations or self.every_minutes):
-            yield f"{table}.every_generations and {table}.every_minutes are both 0: a run that is killed would lose all"
+            yield (
+                f"{table}.every_generations and {table}.every_minutes are both 0: "
+                "a run that is killed would lose all"
+            )
 
 
 @dataclass(frozen=True)

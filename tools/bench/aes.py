@@ -52,8 +52,10 @@ def measurements(quick: bool, rounds: int) -> Iterator[Figure]:
     for task in (CHEETAH, HOPPER):
         generations = FIRST + (2 if quick else GENERATIONS[task])
         common = (
-            "--task.id", task, "--task.horizon", horizon, "--policy.hidden", *hidden, "--budget.generations", generations,
-            "--evaluation.every", generations + 1, "--evaluation.episodes", 1, "--checkpoint.every_generations", 0,
+            "--task.id", task, "--task.horizon", horizon,
+            "--policy.hidden", *hidden, "--budget.generations", generations,
+            "--evaluation.every", generations + 1,
+            "--evaluation.episodes", 1, "--checkpoint.every_generations", 0,
         )  # fmt: skip
         kinds = variants(task, horizon)
         made: dict[str, list[list[RunFiles]]] = {name: [] for name in kinds}
@@ -90,8 +92,10 @@ def variants(task: str, horizon: int) -> dict[str, tuple[object, ...]]:
     """Return what is run: by name the options."""
     start, cost = min(START[task], 10 * FIRST * horizon), COST[task]
     aes = (
-        "--algorithm", "aes_rl", "--aes_rl.workers", 2, "--aes_rl.start_steps", start, "--aes_rl.batch_size", 64,
-        "--aes_rl.critic_chunk", max(20, horizon // 4), "--aes_rl.update_cost", cost[0], "--aes_rl.critic_cost", cost[1],
+        "--algorithm", "aes_rl", "--aes_rl.workers", 2,
+        "--aes_rl.start_steps", start, "--aes_rl.batch_size", 64,
+        "--aes_rl.critic_chunk", max(20, horizon // 4),
+        "--aes_rl.update_cost", cost[0], "--aes_rl.critic_cost", cost[1],
     )  # fmt: skip
     cem = ("--algorithm", "cem_rl", "--cem_rl.start_steps", start, "--cem_rl.batch_size", 64)
     return {
@@ -125,8 +129,10 @@ def simulated(case: str, speeds: Speeds, quick: bool) -> Iterator[Figure]:
     """Yield who waits on more ranks, in virtual order by several costs, and by arrival."""
     update, critic = speeds.update / speeds.step, speeds.critic / speeds.update
     kinds = {
-        "true costs": ("virtual", update, critic), "half of update_cost": ("virtual", update / 2, critic),
-        "twice update_cost": ("virtual", 2 * update, critic), "critic_cost = 1": ("virtual", update, 1.0),
+        "true costs": ("virtual", update, critic),
+        "half of update_cost": ("virtual", update / 2, critic),
+        "twice update_cost": ("virtual", 2 * update, critic),
+        "critic_cost = 1": ("virtual", update, 1.0),
         "order = arrival": ("arrival", update, critic),
     }  # fmt: skip
     for ranks, workers in SIZES[: 2 if quick else None]:
@@ -145,7 +151,8 @@ def made_up(
     """Return tasks, half of them trained; cost: of an update, and the critic's over that."""
     random, chunk = np.random.default_rng(seed), speeds.chunk
     options = AESRL(
-        workers=workers, update_cost=cost[0], critic_cost=cost[1], critic_chunk=chunk, start_steps=0, batch_size=1,
+        workers=workers, update_cost=cost[0], critic_cost=cost[1],
+        critic_chunk=chunk, start_steps=0, batch_size=1,
         order="arrival" if order == "arrival" else "virtual",
     )  # fmt: skip
     arrivals = []

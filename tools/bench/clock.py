@@ -21,7 +21,8 @@ KINDS: dict[str, tuple[object, ...]] = {  # by name the task and the options; 30
     f"PDERL {CHEETAH}": (CHEETAH, "--algorithm", "pderl", "--erl.memory_size", 2000, "--erl.updates_per_step", 0.05),
     f"SAC {CHEETAH}": (CHEETAH, "--algorithm", "sac", "--sac.steps_per_generation", 200, "--sac.start_steps", 0),
     f"TD3 {CHEETAH}, episodes on ranks": (
-        CHEETAH, "--algorithm", "td3", "--td3.episodes_on", "ranks", "--td3.episodes_per_generation", 4,
+        CHEETAH, "--algorithm", "td3", "--td3.episodes_on", "ranks",
+        "--td3.episodes_per_generation", 4,
         "--td3.start_steps", 400, "--td3.updates_per_step", 0.2,
     ),
 }  # fmt: skip
@@ -31,7 +32,8 @@ def measurements(quick: bool, rounds: int) -> Iterator[Figure]:
     """Measure every kind on one and two ranks; yield what each says of the other."""
     horizon, episodes = (50, 2) if quick else (500, 10)
     common = (
-        "--policy.hidden", 64, 64, "--evaluation.every", 2, "--evaluation.episodes", episodes, "--task.horizon", horizon,
+        "--policy.hidden", 64, 64, "--evaluation.every", 2,
+        "--evaluation.episodes", episodes, "--task.horizon", horizon,
         "--checkpoint.every_generations", 10,
     )  # fmt: skip
     for name, (task, *own) in KINDS.items():

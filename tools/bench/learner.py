@@ -129,7 +129,8 @@ def transitions() -> Iterator[tuple[np.ndarray, np.ndarray, float, np.ndarray]]:
 def ours(name: str, size: Size, changes: dict[str, Any]) -> Callable[[], Timed]:
     """Return a turn of our learner: whole phases with 50 updates a step."""
     fields = {
-        "policy.hidden": size.hidden, f"{name}.batch_size": size.batch, f"{name}.start_steps": 0, f"{name}.updates_per_step": 50.0,
+        "policy.hidden": size.hidden, f"{name}.batch_size": size.batch,
+        f"{name}.start_steps": 0, f"{name}.updates_per_step": 50.0,
         "learner.threads": size.threads, "learner.device": size.device, **changes,
     }  # fmt: skip
     config = updated(Config(), fields)
@@ -173,7 +174,8 @@ def trained(kind: Any, size: Size, at_once: int = 0) -> Callable[[], Timed]:
         action_space = gymnasium.spaces.Box(-1, 1, (ACTION,), np.float32)
 
     model = kind(
-        "MlpPolicy", Spaces(), batch_size=size.batch, buffer_size=STORED, device=size.device, ent_coef=0.2,
+        "MlpPolicy", Spaces(), batch_size=size.batch,
+        buffer_size=STORED, device=size.device, ent_coef=0.2,
         policy_kwargs={"net_arch": list(size.hidden)},
     )  # fmt: skip
     model.set_logger(configure(None, []))

@@ -24,8 +24,10 @@ IMITATIONS = EPOCHS * (MEMORY // BATCH)  # steps of a child
 RATE = 0.05  # updates a step: the paper's 1 would take minutes a generation
 PIECES = "steps", "children", "mutations", "updates"
 PARTS = {
-    "evaluate": "episodes", "plan": "selection and memories", "offspring": "children and mutations", "phase": "learner's phase",
-    "learn": "waiting for the rest of it", "update": "writing the population", "record": "writing the run",
+    "evaluate": "episodes", "plan": "selection and memories",
+    "offspring": "children and mutations", "phase": "learner's phase",
+    "learn": "waiting for the rest of it",
+    "update": "writing the population", "record": "writing the run",
 }  # fmt: skip
 
 
@@ -112,9 +114,12 @@ def serial_pieces(seconds: float, steps: int) -> Turns:
 def run(ranks: int, generations: int, steps: int, rate: float) -> RunFiles:
     """Run the program for so many generations with `rate` updates a step; return what it left."""
     return recorded(
-        ranks, "--algorithm", "pderl", "--task.id", TASK, "--task.horizon", steps, "--budget.generations", generations,
-        "--evaluation.every", generations + 1, "--evaluation.episodes", 1, "--checkpoint.every_generations", 0,
-        "--erl.updates_per_step", rate, "--erl.memory_size", MEMORY, "--erl.distillation_epochs", EPOCHS,
+        ranks, "--algorithm", "pderl", "--task.id", TASK,
+        "--task.horizon", steps, "--budget.generations", generations,
+        "--evaluation.every", generations + 1,
+        "--evaluation.episodes", 1, "--checkpoint.every_generations", 0,
+        "--erl.updates_per_step", rate, "--erl.memory_size", MEMORY,
+        "--erl.distillation_epochs", EPOCHS,
     )  # fmt: skip
 
 

@@ -42,7 +42,8 @@ def train(
     """Run a population, without evaluations before its end; return what it left."""
     return recorded(
         ranks, "--algorithm", algorithm, "--task.id", task, f"--{algorithm}.population_size", n,
-        "--budget.generations", generations, "--evaluation.every", generations + 1, "--evaluation.episodes", 1,
+        "--budget.generations", generations,
+        "--evaluation.every", generations + 1, "--evaluation.episodes", 1,
         "--checkpoint.every_generations", 0, *more, seconds=seconds,
     )  # fmt: skip
 
@@ -60,7 +61,8 @@ def recorded(ranks: int, *options: object, seconds: float | None = None) -> RunF
 def learner_phase(steps: int, rate: float, interval: int = INTERVAL) -> tuple[object, ...]:
     """Return the options of a learner phase of about so many steps, `rate` updates each."""
     return (
-        "--esac.reading", "mended", "--esac.gradient_interval", interval, "--esac.p_sac_decay", 1e12, "--esac.sac_episodes", 1,
+        "--esac.reading", "mended", "--esac.gradient_interval", interval,
+        "--esac.p_sac_decay", 1e12, "--esac.sac_episodes", 1,
         "--esac.sac_min_steps", steps, "--sac.updates_per_step", rate, "--sac.start_steps", 0,
     )  # fmt: skip
 

@@ -33,7 +33,8 @@ def measurements(quick: bool, rounds: int) -> Iterator[Figure]:
     for task, width in TOY if quick else CASES:
         contest = Contest(task, width, horizon, least)
         competitors = {
-            "closed loop": contest.ours, "bare physics": contest.physics, "torch module": contest.torch_loop, "resets": contest.resets,
+            "closed loop": contest.ours, "bare physics": contest.physics,
+            "torch module": contest.torch_loop, "resets": contest.resets,
         }  # fmt: skip
         if evotorch and not task.startswith("dm_control/"):
             competitors["EvoTorch"] = contest.evotorch()

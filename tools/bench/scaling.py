@@ -85,6 +85,8 @@ def generations(run: RunFiles, n: int, whole: bool) -> Iterator[Generation]:
     longer = WHOLE / updates if whole and updates else 1.0
     for each in made:
         yield replace(
-            each, members=random.choice(each.members, n), expected=np.ones(n), blocks=pieces(d, n // 2),
-            update=each.update * n / len(each.members), phase=each.phase * longer, begun=each.begun * longer,
+            each, members=random.choice(each.members, n),
+            expected=np.ones(n), blocks=pieces(d, n // 2),
+            update=each.update * n / len(each.members),
+            phase=each.phase * longer, begun=each.begun * longer,
         )  # fmt: skip

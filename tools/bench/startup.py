@@ -76,8 +76,10 @@ def of_ranks(algorithm: str, task: str) -> list[list[Look]]:
     phases = learner_phase(300, 0.1, 1) if algorithm == "esac" else ()
     with tempfile.TemporaryDirectory() as place:
         launch(
-            2, ["-c", PROBE], place, "--run-dir", f"{place}/run", "--algorithm", algorithm, "--task.id", task,
-            "--task.horizon", 100, "--budget.generations", 2, f"--{algorithm}.population_size", 10, "--evaluation.every", 10,
+            2, ["-c", PROBE], place, "--run-dir", f"{place}/run",
+            "--algorithm", algorithm, "--task.id", task,
+            "--task.horizon", 100, "--budget.generations", 2, f"--{algorithm}.population_size", 10,
+            "--evaluation.every", 10,
             "--evaluation.episodes", 2, "--display.style", "plain", *phases,
         )  # fmt: skip
         return [json.loads((Path(place) / f"rank{rank}.json").read_text()) for rank in range(2)]

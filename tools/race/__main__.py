@@ -62,7 +62,8 @@ def planned(tasks: list[str], only: list[str], seeds: int, limit: float) -> list
                     continue
                 named = [f"{name} {version(name)}" for name in LIBRARIES[entry.library]]
                 found.append(Plan(
-                    entry.name, entry.program, task, field.table()["tasks"][task]["goal"], seed, field.hidden(), limit, EPISODES,
+                    entry.name, entry.program, task, field.table()["tasks"][task]["goal"],
+                    seed, field.hidden(), limit, EPISODES,
                     cores, settings, ", ".join([provenance.versions(()), *named]),
                 ))  # fmt: skip
     return [replace(plan, made_with=digest(plan)) for plan in found]
@@ -86,7 +87,8 @@ def race(plans: list[Plan], folder: Path) -> standings.Standings:
     left = [plan for plan, key in zip(plans, keys, strict=True) if key not in done or key in failed]
     hours = sum(plan.limit for plan in left) / 3600
     say(
-        f"{len(left)} of {len(plans)} runs to make, {hours:.1f} hours at most, half more to evaluate"
+        f"{len(left)} of {len(plans)} runs to make, "
+        f"{hours:.1f} hours at most, half more to evaluate"
     )
     if left and (load := os.getloadavg()[0]) > BUSY:
         say(f"load {load:.1f}: other work is going on, and the times are not these cores' alone")
@@ -164,10 +166,13 @@ def result(plan: Plan, code: int | None, lasted: float, said: list[str]) -> rows
     else:
         outcome = rows.FAILED if code or start_up is None else rows.SPENT
     return rows.Row(
-        plan.made_with, plan.task, plan.goal, plan.competitor, plan.seed, outcome, clock, clock if start_up is None else start_up,
-        looks[-1].env_steps if looks else 0, max((look.mean for look in looks), default=np.nan), len(looks), evaluating,
+        plan.made_with, plan.task, plan.goal, plan.competitor, plan.seed,
+        outcome, clock, clock if start_up is None else start_up,
+        looks[-1].env_steps if looks else 0,
+        max((look.mean for look in looks), default=np.nan), len(looks), evaluating,
         plan.limit, plan.cores, provenance.cpu(), plan.versions, provenance.git_commit(),
-        time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()), reason(code, said) if outcome == rows.FAILED else "",
+        time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
+        reason(code, said) if outcome == rows.FAILED else "",
     )  # fmt: skip
 
 

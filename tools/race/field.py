@@ -59,7 +59,8 @@ def ours(variant: str, task: str, cores: int) -> Settings:
         settings = settings | from_table(layer, OWN)
     settings = {key: value for key, value in settings.items() if not key.startswith("budget.")}
     settings |= {
-        "task.id": task, "policy.hidden": hidden(), "budget.env_steps": UNLIMITED, "evaluation.every": UNLIMITED,
+        "task.id": task, "policy.hidden": hidden(),
+        "budget.env_steps": UNLIMITED, "evaluation.every": UNLIMITED,
         "evaluation.episodes": 1,
     }  # fmt: skip
     if "esac.workers" in settings:  # the ranks beside the learner's

@@ -56,7 +56,8 @@ def ours(path: Path) -> Path:
     """Return a path if what is written there is the user's own. Raises Unusable for one of the installed package."""
     if checkout() is None and path.is_relative_to(shipped()):
         raise Unusable(
-            f"{path} belongs to the installed package: {called('examples')} copies configs/ here, for your own"
+            f"{path} belongs to the installed package: "
+            f"{called('examples')} copies configs/ here, for your own"
         )
     return path
 
@@ -85,7 +86,8 @@ def parsed(id: str, table: dict[str, Any], source: str) -> Experiment:
     known(sweep, {"field": str, "values": list}, f"{source}: sweep")
     if sweep.get("field") in ("algorithm", "seed", "run_dir"):
         raise Unusable(
-            f"{source}: sweep: field = '{sweep['field']}': algorithms are variants, seeds a budget's"
+            f"{source}: sweep: field = '{sweep['field']}': "
+            "algorithms are variants, seeds a budget's"
         )
     tasks = {
         name: task(entry, f"{source}: tasks.{name}")
@@ -109,7 +111,8 @@ def parsed(id: str, table: dict[str, Any], source: str) -> Experiment:
         check_names(found, b, f"{source}: budgets.{name}")
     if wrong := next((product.out for product in found.products if "/" in product.out), None):
         raise Unusable(
-            f"{source}: products: out = {wrong!r}: a file's name; it is written beside the experiment's results.csv"
+            f"{source}: products: out = {wrong!r}: a file's name; "
+            "it is written beside the experiment's results.csv"
         )
     return found
 
@@ -132,7 +135,8 @@ def known(table: dict[str, Any], kinds: dict[str, Any], source: str) -> None:
             isinstance(value, bool) and kind is not bool
         ):
             raise Unusable(
-                f"{source}: {name} = {value!r}: expected {'a number' if kind is float else kind.__name__}"
+                f"{source}: {name} = {value!r}: "
+                f"expected {'a number' if kind is float else kind.__name__}"
             )
 
 
@@ -195,7 +199,8 @@ def budget(table: dict[str, Any], source: str) -> Budget:
             entries["clock"].ranks > 0 and 0 < entries["clock"].seconds < math.inf
         ):
             raise Unusable(
-                f"{source}: clock needs positive ranks and seconds, and no seconds of wall time beside it"
+                f"{source}: clock needs positive ranks and seconds, "
+                "and no seconds of wall time beside it"
             )
     counts = [entries.get("seeds", 1), entries.get("cores", 1), *entries.get("ranks", [])]
     if (
@@ -230,7 +235,8 @@ def core(found: Experiment, task: str, algorithm: str) -> Core | None:
         step, update = found.costs["step"][task], found.costs["update"][algorithm]
     except KeyError as error:
         raise Unusable(
-            f"{found.id}: core: no cost of {error}; 0 is an update of an algorithm that has no learner"
+            f"{found.id}: core: no cost of {error}; "
+            "0 is an update of an algorithm that has no learner"
         ) from error
     return Core(step * 1e-6, update * 1e-3)
 
@@ -380,5 +386,6 @@ def refuse_automatic(config: Config, what: str) -> None:
     if names := automatic(config):
         told = " and ".join(f'{name} = "auto"' for name in names)
         raise Unusable(
-            f"{what}: {told} would be chosen at each run's first start; name the number, lest the machine decide"
+            f"{what}: {told} would be chosen at each run's first start; "
+            "name the number, lest the machine decide"
         )

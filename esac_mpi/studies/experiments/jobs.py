@@ -25,7 +25,8 @@ def submitted(id: str, budget_name: str, root: Path, dry_run: bool) -> Iterator[
     budget = design.chosen(found, budget_name)
     if budget.clock:
         raise Unusable(
-            "runs of this budget are ended by their computed clock, at which `run` looks; as jobs they would go on:"
+            "runs of this budget are ended by their computed clock, "
+            "at which `run` looks; as jobs they would go on:"
             " choose another budget, or run it here"
         )
     system = next((name for name in ("sbatch", "qsub") if shutil.which(name)), "")

@@ -48,7 +48,8 @@ def returns(env: envs.Env, episodes: int) -> np.ndarray:
     found = np.array([played(env, episode) for episode in range(episodes)])
     if unstable := int(np.isnan(found).sum()):
         raise Unusable(
-            f"{env.id}: the physics was unstable in {unstable} of {episodes} episodes of random actions"
+            f"{env.id}: "
+            f"the physics was unstable in {unstable} of {episodes} episodes of random actions"
         )
     return found
 

@@ -70,7 +70,8 @@ def lines(options: Namespace) -> Iterator[tuple[list[str], Path]]:
         for algorithm in options.algorithms or [own]:
             if algorithm not in ALGORITHMS:
                 raise Unusable(
-                    f"--algorithms {algorithm}: there is no such algorithm; there are {', '.join(ALGORITHMS)}"
+                    f"--algorithms {algorithm}: there is no such algorithm; "
+                    f"there are {', '.join(ALGORITHMS)}"
                 )
             values = fields(algorithm, options.set, options.algorithms or [own])
             for chosen, seed in product(product(*values), seeds(options.seeds)):

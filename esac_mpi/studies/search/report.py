@@ -46,7 +46,10 @@ def table(study: Study, top: int) -> Iterator[str]:
         yield "importance: " + ", ".join(
             f"{name} {100 * share:.0f} %" for name, share in shares.items()
         )
-    yield f"the best as a configuration: {called('search')} best {shlex.quote(str(study.path))} --out best.toml"
+    yield (
+        "the best as a configuration: "
+        f"{called('search')} best {shlex.quote(str(study.path))} --out best.toml"
+    )
 
 
 def rows(study: Study, top: int) -> Iterator[str]:
@@ -107,9 +110,11 @@ def best(study: Study) -> str:
         raise Unusable(f"{study.path}: no trial is complete yet: {counts(study, trials)}")
     first, seeds = trials[0], ", ".join(map(str, study.seeds))
     about = (
-        f"# Trial {first.number}, the best of {sum(t.state == 'complete' for t in trials)} that are complete, in {study.path}.\n"
+        f"# Trial {first.number}, the best of {sum(t.state == 'complete' for t in trials)} "
+        f"that are complete, in {study.path}.\n"
         f"# Value {first.value:,.6g}: {measured(study)}.\n"
-        f"# It was chosen on seed{'s' * (len(study.seeds) > 1)} {seeds}, so its value is too good: report other seeds.\n"
+        f"# It was chosen on seed{'s' * (len(study.seeds) > 1)} {seeds}, "
+        "so its value is too good: report other seeds.\n"
     )
     return about + as_file(made_with(study, first))
 
@@ -141,7 +146,10 @@ def jobs(study: Study, place: Path, tasks: int) -> Iterator[object]:
     ]
     out.write_text("".join(f"{shlex.join(line)}\n" for line in lines), encoding="utf-8")
     yield out
-    yield f"{tasks} tasks for {study.trials} trials, {len(study.seeds)} seed{'s' * (len(study.seeds) > 1)} each"
+    yield (
+        f"{tasks} tasks for {study.trials} trials, "
+        f"{len(study.seeds)} seed{'s' * (len(study.seeds) > 1)} each"
+    )
     setting = f"LIST={shlex.quote(str(out))} PROGRAM={shlex.quote(PROGRAM)}"
     yield f"SLURM    {setting} sbatch --array=0-{tasks - 1} jobs/slurm-array.sbatch"
     if tasks > 1:

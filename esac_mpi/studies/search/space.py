@@ -119,7 +119,8 @@ def choices(name: str, given: list[Any], source: str) -> Choices:
     found = tuple(value(name, entry, source) for entry in given)
     if len(set(map(shown, found))) < max(2, len(found)):
         raise Unusable(
-            f"{source}: {name} = {given!r}: expected two values or more, each once; a single one is "
+            f"{source}: {name} = {given!r}: "
+            "expected two values or more, each once; a single one is "
             "for [settings]"
         )
     return Choices(found)
