@@ -46,7 +46,9 @@ RANKS = min(16, len(affinity.cores()))
 LONGEST = 60.0  # that one run may take: a rank or a driver that hangs must not take the rest [s]
 KINDS: dict[str, tuple[str, dict[str, Any]]] = {  # the learner's name, and its settings
     "SAC": ("sac", {}),
-    "SAC, value network, temperature": ("sac", {"sac.value_network": True, "sac.automatic_temperature": True}),
+    "SAC, value network, temperature": (
+        "sac", {"sac.value_network": True, "sac.automatic_temperature": True},
+    ),
     "SAC, bf16, layer norm": ("sac", {"learner.precision": "bf16", "policy.layer_norm": True}),
     "SAC, layer norm in the critics": ("sac", {"sac.critic_layer_norm": True}),
     "TD3": ("td3", {"algorithm": "td3"}),

@@ -38,7 +38,8 @@ from tools.processes import alive, end, environ, family, launcher, shared_files
 PROGRAM = """
 import sys
 from esac_mpi import __main__, record
-record.run.PUBLISH_EVERY, record.replays.SEGMENT = 0.0, 50  # rows of every generation; replay segments that close
+record.run.PUBLISH_EVERY, record.replays.SEGMENT = 0.0, 50  # rows of every generation; \
+replay segments that close
 record.history.SEGMENT_BYTES = 6000  # and segments of the history, of a few rows each
 sys.exit(__main__.main(sys.argv[1:]))
 """
@@ -46,8 +47,8 @@ GENERATIONS = 40
 PATIENCE = 60.0  # longest wait for a moment, and for a run left alone to publish or to end [s]
 DOWN = 10.0  # longest time from a kill to the end of all processes [s]
 COMMON = (
-    "--task.id=CyclicMDP-v0 --task.horizon=40 --policy.hidden "
-    "8 8 --evaluation.every=3 --evaluation.episodes=4 "
+    "--task.id=CyclicMDP-v0 --task.horizon=40 --policy.hidden 8 8 "
+    "--evaluation.every=3 --evaluation.episodes=4 "
     "--checkpoint.every_generations=3 --checkpoint.every_minutes=0 "
     f"--budget.generations={GENERATIONS}"
 )
@@ -57,7 +58,10 @@ ESAC = (
     "--sac.batch_size=16 --sac.replay_capacity=200"
 )
 INTERVAL = "--esac.reading=mended --esac.gradient_interval=2 --esac.sac_episodes=2"
-CARRIED = "--esac.replayed=sample --esac.adoption=tested --esac.adoption_episodes=2 --esac.adoption_wins=2"
+CARRIED = (
+    "--esac.replayed=sample --esac.adoption=tested "
+    "--esac.adoption_episodes=2 --esac.adoption_wins=2"
+)
 AES = (
     "--algorithm=aes_rl --aes_rl.workers=2 "
     "--aes_rl.arrivals_per_generation=2 --aes_rl.mean_episodes=1 "
@@ -67,11 +71,12 @@ AES = (
     "--aes_rl.relative_baseline=20 --aes_rl.update_cost=0.2"
 )
 PARTS = {
-    "ES": "--algorithm=es --es.population_size=10 --es.sigma=0.3 --es.lr_es=0.05 --es.sigma_rule=one_fifth",
+    "ES": "--algorithm=es --es.population_size=10 --es.sigma=0.3 --es.lr_es=0.05 "
+    "--es.sigma_rule=one_fifth",
     "ESAC": f"{ESAC} {INTERVAL} {CARRIED} --esac.sigma_rule=one_fifth",
     "ESAC beside": f"{ESAC} {INTERVAL} --esac.learner_lag=2 --esac.replayed=better",
-    "ESAC virtual": f"{ESAC} {CARRIED} --esac.sigma_rule=grow --esac.amt_trigger=generation --esac.workers=2 "
-    "--esac.update_cost=0.4 --esac.length_cap=2",
+    "ESAC virtual": f"{ESAC} {CARRIED} --esac.sigma_rule=grow --esac.amt_trigger=generation "
+    "--esac.workers=2 --esac.update_cost=0.4 --esac.length_cap=2",
     "PDERL": "--algorithm=pderl --erl.population_size=5 --erl.memory_size=60 --erl.sync_interval=3 "
     "--erl.distillation_epochs=2 --erl.distillation_batch=8 "
     "--erl.mutation_batch=16 --erl.batch_size=16 "

@@ -1,12 +1,13 @@
-"""Hyperparameters: every field declared once, with its default, unit, source, bounds and conditions.
+"""Hyperparameters: each field once, with its default, unit, source, bounds and conditions.
 
 May import: host.
 Begin with: run.py and evolution.py for the tables, whole.py for how they make one Config.
 
-Defaults are the paper's (P: Suri et al., ESAC, section or appendix) where it states a value, then the public code's (C), then
-our own measurement (M); when ESAC's phases run and what passes between its halves is by default what came out best (presets.py
-has the paper's). A TOML file and the command line hold only what differs. A table stands with its family (run, evolution,
-off_policy, ppo); whole.py makes them one Config. What others use of all this is named here.
+Defaults are the paper's (P: Suri et al., ESAC, section or appendix) where it states a value, then
+the public code's (C), then our own measurement (M). When ESAC's phases run and what passes between
+its halves is by default what came out best; presets.py has the paper's. A TOML file and the command
+line hold only what differs. A table stands with its family (run, evolution, off_policy, ppo);
+whole.py makes them one Config. What others use of all this is named here.
 """
 
 from esac_mpi.config.asynchronous import AESRL
@@ -37,15 +38,11 @@ from esac_mpi.config.run import (
 from esac_mpi.config.whole import ALGORITHMS, Config, ConfigError, table_of
 
 __all__ = [
-    "AESRL", "ALGORITHMS", "CEM", "CEMRL", "DDPG", "ERL",
-    "ERL_ACTOR", "ERL_READINGS", "ES", "ESAC", "FREE", "NAMES",
-    "PPO", "READINGS", "SAC", "TD3", "UNSAVED", "WARN",
-    "Budget", "Checkpoint", "Config", "ConfigError", "Display",
-    "Evaluation", "Evolution", "Learner", "PolicyNetwork",
-    "Stop", "Task", "as_words", "automatic", "changed", "check",
-    "child_slots", "differences", "exact", "flatten", "from_table",
-    "hint", "idle", "in_numbers", "individuals", "joined",
-    "load", "marks", "members", "on_ranks", "plain",
-    "read_file", "read_toml", "resolved", "settings", "slots",
-    "table_of", "to_toml", "unread_in", "updated", "winners",
+    "AESRL", "ALGORITHMS", "CEM", "CEMRL", "DDPG", "ERL", "ERL_ACTOR", "ERL_READINGS", "ES", "ESAC",
+    "FREE", "NAMES", "PPO", "READINGS", "SAC", "TD3", "UNSAVED", "WARN", "Budget", "Checkpoint",
+    "Config", "ConfigError", "Display", "Evaluation", "Evolution", "Learner", "PolicyNetwork",
+    "Stop", "Task", "as_words", "automatic", "changed", "check", "child_slots", "differences",
+    "exact", "flatten", "from_table", "hint", "idle", "in_numbers", "individuals", "joined", "load",
+    "marks", "members", "on_ranks", "plain", "read_file", "read_toml", "resolved", "settings",
+    "slots", "table_of", "to_toml", "unread_in", "updated", "winners",
 ]  # fmt: skip

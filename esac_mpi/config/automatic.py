@@ -1,6 +1,6 @@
-"""Settings that are "auto" until a run begins, and what they come to on the ranks of its first start.
+"""Settings that are "auto" until a run's first start, whose ranks decide them.
 
-What they come to is a setting like any other from then on: the bits depend on it, and not on the ranks.
+From then on they are settings like any other: the bits depend on them, and not on the ranks.
 """
 
 from typing import Any
@@ -22,7 +22,7 @@ def automatic(config: Config) -> list[str]:
 
 
 def on_ranks(config: Config, ranks: int, run: Config | None = None) -> dict[str, Any]:
-    """Resolve workers, and a population for them, by the ranks of the first start, {dotted name: value}.
+    """Resolve workers and their population by the first start's ranks: {dotted name: value}.
 
     run: the settings of the run that goes on, which keeps its own, also of what was measured.
     """

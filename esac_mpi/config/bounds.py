@@ -1,4 +1,4 @@
-"""What the value of one field may be, declared in its type annotation; rules.py holds the values to it.
+"""Bounds of single fields, declared in their type annotations; rules.py checks values.
 
 Three of them, as the tables have them:
 

@@ -25,9 +25,11 @@ from esac_mpi.host.log import tell
 WHO = "command line"  # in messages
 HELP = {"--help", "-h"}
 USAGE = """\
-mpirun -n N python -m esac_mpi [CONFIG.toml] [--section.field value ...] [--run-dir DIR] [--fresh] [--from RUN]
-RUN/config.toml goes on with the run of that directory. --fresh starts over and moves an old run aside; not in a
-batch job's later rounds. --from RUN, or a policy.h5, begins another run where that one stands.
+mpirun -n N python -m esac_mpi [CONFIG.toml] [--section.field value ...] [--run-dir DIR]
+                               [--fresh] [--from RUN]
+RUN/config.toml goes on with the run of that directory. --fresh starts over and moves an old run
+aside; not in a batch job's later rounds. --from RUN, or a policy.h5, begins another run where that
+one stands.
 --check looks at launch, nodes, task and run directory, and runs nothing.
 
 --algorithm NAME --help shows the fields that one algorithm reads.
@@ -37,11 +39,12 @@ Examples:
   configs/esac/walker-walk.toml --seed 3 --esac.sigma 0.01      a file, and what differs from it
   runs/hopper/config.toml --budget.env_steps 2000000            goes on with a run, for longer
 
-SIGUSR1 to the launcher or a rank: saved and stopped at the end of the generation, exit code 75; a second one, a
-second or more later: the generation is given up, saved; a third: the end, unsaved. SIGUSR2, SIGXCPU and SIGHUP
-to a rank are the same, but kill MPICH's mpirun and its ranks with it. Ctrl-C is the same without a
-launcher, but makes launchers kill their ranks: MPICH's mpirun the second one, Open MPI's the first, srun two within
-a second; the run then goes on from its last checkpoint.
+SIGUSR1 to the launcher or a rank: saved and stopped at the end of the generation, exit code 75; a
+second one, a second or more later: the generation is given up, saved; a third: the end, unsaved.
+SIGUSR2, SIGXCPU and SIGHUP to a rank are the same, but kill MPICH's mpirun and its ranks with it.
+Ctrl-C is the same without a launcher, but makes launchers kill their ranks: MPICH's mpirun the
+second one, Open MPI's the first, srun two within a second; the run then goes on from its last
+checkpoint.
 
 Sources of the defaults: P the paper, C its public code, M measured here.
 """
@@ -56,11 +59,12 @@ def as_words(value: Any) -> list[str]:
 def load(
     argv: list[str], say: Hear = lambda text: None, warn: Hear = lambda text: None
 ) -> tuple[Config, bool]:
-    """Resolve defaults, reading, configuration file and command line, in this order; return (config, fresh).
+    """Resolve defaults, reading, configuration file and command line, in this order.
 
-    The config.toml of a run directory means this directory, wherever it is now. `say` hears what es takes from [esac], `warn`
-    what the file sets in vain. Raises ConfigError for a bad file, key, value or combination, and for a field of the command
-    line that the run would not read; SystemExit after --help.
+    Return (config, fresh). The config.toml of a run directory means this directory, wherever it is
+    now. `say` hears what es takes from [esac], `warn` what the file sets in vain. Raises
+    ConfigError for a bad file, key, value or combination, and for a field of the command line that
+    the run would not read; SystemExit after --help.
     """
     words = [word for word in argv if word not in {"--fresh", *HELP}]
     source = _take_file(words)
@@ -167,7 +171,7 @@ def _object(text: str) -> dict[str, Any]:
 
 
 def _help(algorithm: str, default: Config) -> NoReturn:
-    """Show the fields that an algorithm reads, "" for all, with what they are. Raises SystemExit."""
+    """Show the fields that an algorithm reads, all of them for "". Raises SystemExit."""
     width = min(shutil.get_terminal_size().columns, 100)
     lines = [f"usage: {program()} [OPTIONS]", "", str(Config.__doc__), "", USAGE]
     tables: set[str] = set()

@@ -28,7 +28,7 @@ TESTED = OnlyWith(adoption="tested")
 AMT = OnlyWith(sigma_rule="grow")
 # of what AMT reads where it needs no phases
 WITHOUT_PHASES = OnlyWithOne(sac_phases=True, amt_trigger=("interval", "generation"))
-# SAC's fields that its phases read and nothing else, neither what the learner is made of nor a checkpoint
+# SAC's fields that only its phases read: not what the learner is made of, not a checkpoint's
 OF_PHASES = (
     "lr_sac",
     "gamma",

@@ -30,7 +30,7 @@ KINDS = {int: "an integer", float: "a number", str: "a string", bool: "true or f
 def from_table(
     table: dict[str, Any], source: str, kwargs: Mapping[str, Any] | None = None
 ) -> dict[str, Any]:
-    """Check a parsed TOML table against the fields; return {dotted name: value}, and SAID where it has that.
+    """Check a parsed TOML table against the fields; return {dotted name: value}, SAID included.
 
     kwargs: the task's of what the table is set beside, which single ones join.
     Raises ConfigError naming `source`, the key and the nearest valid key, or the expected type.
@@ -109,7 +109,7 @@ def no_file(word: str) -> str:
 
 
 def read_file(place: str | os.PathLike[str], warn: Callable[[str], None]) -> dict[str, Any]:
-    """Read a file that a person names; a run's own config.toml means the directory that it is in. Raises ConfigError.
+    """Read a file that a person names; a run's config.toml means its directory. Raises ConfigError.
 
     `warn` hears what such a file sets in vain: a person wrote it there, or a former version did.
     """
@@ -126,7 +126,7 @@ def read_file(place: str | os.PathLike[str], warn: Callable[[str], None]) -> dic
 
 
 def to_toml(config: Config, names: Collection[str] | None = None) -> str:
-    """Write the resolved configuration as TOML; `read_toml` of it gives the same fields, but for those of UNSAVED.
+    """Write the resolved configuration as TOML, from which `read_toml` restores all but UNSAVED.
 
     names: of the fields to write, None for all, and for what was said.
     """

@@ -20,15 +20,15 @@ BEFORE: dict[str, Any] = {
 RESUMES = "is no key, and not needed: the same command goes on with the run that its directory has"
 # words of other programs for what is asked otherwise here
 ELSEWHERE = {"resume": RESUMES, "continue": RESUMES}
-ELSEWHERE_CALLED = {  # what other programs call a field, and how ours begins, in the same table or in one of its own
-    "learning_rate": ("lr_actor", "lr_"),
-    "lr": ("lr_actor", "lr_"), "buffer_size": ("replay_capacity",),
-    "learning_starts": ("start_steps",),
+# what other programs call a field, and how ours begins, in the same table or in one of its own
+ELSEWHERE_CALLED = {
+    "learning_rate": ("lr_actor", "lr_"), "lr": ("lr_actor", "lr_"),
+    "buffer_size": ("replay_capacity",), "learning_starts": ("start_steps",),
     "n_steps": ("steps_per_generation",), "n_epochs": ("epochs",),
     "ent_coef": ("temperature", "entropy_coefficient"),
     "std": ("sigma",), "noise_std": ("sigma", "exploration_noise"),
-    "total_timesteps": ("budget.env_steps",),
-    "total_steps": ("budget.env_steps",), "net_arch": ("policy.hidden",),
+    "total_timesteps": ("budget.env_steps",), "total_steps": ("budget.env_steps",),
+    "net_arch": ("policy.hidden",),
     "max_steps": ("task.horizon",), "env_id": ("task.id",),
 }  # fmt: skip
 

@@ -16,8 +16,9 @@ from esac_mpi.config.table import OnlyIn, OnlyWith, Reads, Table, Whole
 
 @dataclass(frozen=True)
 class PPO(Table):
-    """algorithm = "ppo": stable-baselines3's, by the extra `baselines` (B: its defaults; S: Schulman et al. 2017).
+    """algorithm = "ppo": stable-baselines3's, by the extra `baselines`.
 
+    B: its defaults; S: Schulman et al. 2017.
     It plays a step at a time, for which a GPU is slower: learner.device = "cpu"."""
 
     READS = Reads(("learner",), without=("policy.output",))  # always clips
@@ -59,7 +60,7 @@ class PPO(Table):
     """Standard deviation under gaussian_argmax, not learned. The ESAC authors' notebooks."""
 
     def problems(self, table: str, config: Whole) -> Iterator[str]:
-        """Yield a message for minibatches that are none, and for what stable-baselines3 cannot do."""
+        """Yield a message for unusable minibatches, and for what stable-baselines3 cannot do."""
         size, steps = self.batch_size, self.steps_per_generation
         if not 1 < size <= steps:
             yield f"{table}.batch_size = {size}: must be from 2 to {table}.steps_per_generation"

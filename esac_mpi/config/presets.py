@@ -1,8 +1,8 @@
-"""What an algorithm and its reading set by their names, and what ES and SAC take from [esac] as its halves.
+"""Settings of algorithms and readings, and what ES and SAC take from [esac] as its halves.
 
-ESAC's "mended" is the paper's algorithm with what lets its parts work; "paper" departs from that only where the paper says
-something else in words or in Algorithm 1; "repo" makes the public code's choices and keeps its dead operators dead, but not its
-crashes.
+ESAC's "mended" is the paper's algorithm with what lets its parts work; "paper" departs from that
+only where the paper says something else in words or in Algorithm 1; "repo" makes the public code's
+choices and keeps its dead operators dead, but not its crashes.
 """
 
 from dataclasses import fields

@@ -1,6 +1,6 @@
-"""What a run reads of the configuration: what its algorithm's table declares, and the conditions that fields declare.
+"""Select what a run reads: the tables that its algorithm declares, and its fields' conditions.
 
-Of a field that a run does not read the command line is refused, and a file's value is named in a warning.
+A field that a run does not read is refused on a command line, and named in a warning in a file.
 """
 
 from collections.abc import Iterable, Iterator

@@ -1,7 +1,8 @@
 """Defaults, a preset, a file and what is named beside it, in this order: one configuration.
 
-It keeps beside its values the names of those that a person said (Config.said). A run's own file means its values as they
-are. Where another algorithm or reading is named beside it, what was said goes on, and all else is resolved anew.
+It keeps beside its values the names of those that a person said (Config.said). A run's own file
+means its values as they are. Where another algorithm or reading is named beside it, what was said
+goes on, and all else is resolved anew.
 """
 
 import os
@@ -28,10 +29,11 @@ Hear = Callable[[str], None]
 
 
 def joined(file: Settings, named: Settings, who: str, source: str, say: Hear, warn: Hear) -> Config:
-    """Resolve defaults, preset, a file and what is named beside it, both {dotted name: value}, in this order.
+    """Resolve defaults, preset, a file and what is named beside it, in this order.
 
-    who: says what is named, in messages. source: the file. `say` hears what es takes from [esac], `warn` what the file sets in
-    vain. Raises ConfigError, also for what is named and the run would not read.
+    Both are {dotted name: value}. who: says what is named, in messages. source: the file. `say`
+    hears what es takes from [esac], `warn` what the file sets in vain. Raises ConfigError, also for
+    what is named and the run would not read.
     """
     refuse_empty(named, file, who)
     file, named = expanded(file, source), expanded(named, who)
@@ -172,9 +174,9 @@ def expanded(values: Settings, who: str) -> Settings:
 
 
 def refuse_empty(named: Mapping[str, Any], there: Mapping[str, Any], who: str) -> None:
-    """Raise ConfigError where a name of a place is empty, as a variable is that nobody set; there: what it goes before.
+    """Raise ConfigError where a place's name is empty, as a variable is that nobody set.
 
-    A source that stands there is taken away by an empty one.
+    there: what it goes before; a source that stands there is taken away by an empty one.
     """
     words = {
         "run_dir": ("--run-dir", "the directory of the run"),
@@ -189,9 +191,9 @@ def refuse_empty(named: Mapping[str, Any], there: Mapping[str, Any], who: str) -
 def settings(
     given: Mapping[str, Any], who: str, kwargs: Mapping[str, Any] | None = None
 ) -> Settings:
-    """Check dotted names or tables, with the values of Python and numpy; return {dotted name: value}. Raises ConfigError.
+    """Check dotted names or tables, with values of Python and numpy; return {dotted name: value}.
 
-    kwargs: see from_table.
+    kwargs: see from_table. Raises ConfigError.
     """
     if SAID in given:
         known(SAID, who)

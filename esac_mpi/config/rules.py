@@ -9,7 +9,8 @@ from esac_mpi.config.files import UNSAVED
 from esac_mpi.config.reads import COMMON, reads, tables
 from esac_mpi.config.whole import Config, ConfigError
 
-LARGE = 1000  # members in the place of a population that is "auto": what has no room in these has none in fewer
+# members in the place of a population that is "auto": what has no room in these has none in fewer
+LARGE = 1000
 
 
 def check(config: Config) -> None:

@@ -68,7 +68,7 @@ class Table:
         return None
 
     def problems(self, table: str, config: Whole) -> Iterator[str]:
-        """Yield a message for every rule that this table, so called, breaks in a run that reads it."""
+        """Yield a message for every rule that this table breaks in a run; table: its name."""
         yield from ()
 
 

@@ -2,17 +2,17 @@
 
     python -m tools.bench NAME [--json] [--quick] [--rounds N]
 
-rollout      control steps/s of one rank over bare mj_step replaying the same actions       4 minutes
+rollout      control steps/s of one rank over bare mj_step replaying the same actions      4 minutes
              from the same states; beside a torch module and EvoTorch's GymNE. Resets and
              bookkeeping count on our side and the peers', never on the replay's.
-generation   seconds per generation by part, idle fraction of the ranks                     6 minutes
-learner      SAC updates/s: ours, stable-baselines3's, SBX's, a CleanRL-style eager loop    5 minutes
-pderl        a generation of PDERL by part, and over the public code's serial order         6 minutes
-aes          what two ranks wait in CEM-RL, P-CEM-RL and AES-RL; a SIMULATION beyond        8 minutes
-startup      seconds from a rank's start to its first episode, resident memory              1 minute
-scaling      seconds per generation at every rank count here; a SIMULATION beyond           9 minutes
-clock        the computed clock of runs on other ranks over the measured one                8 minutes
-history      an append, a publication, a checkpoint and memory, to 100,000 generations      5 minutes
+generation   seconds per generation by part, idle fraction of the ranks                    6 minutes
+learner      SAC updates/s: ours, stable-baselines3's, SBX's, a CleanRL-style eager loop   5 minutes
+pderl        a generation of PDERL by part, and over the public code's serial order        6 minutes
+aes          what two ranks wait in CEM-RL, P-CEM-RL and AES-RL; a SIMULATION beyond       8 minutes
+startup      seconds from a rank's start to its first episode, resident memory             1 minute
+scaling      seconds per generation at every rank count here; a SIMULATION beyond          9 minutes
+clock        the computed clock of runs on other ranks over the measured one               8 minutes
+history      an append, a publication, a checkpoint and memory, to 100,000 generations     5 minutes
 
 --json prints one JSON object a line and figure: case, name, unit, min, median, max, rounds,
 simulation (true: not measured). --quick takes seconds and shows that it works; its figures mean

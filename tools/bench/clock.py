@@ -18,12 +18,15 @@ KINDS: dict[str, tuple[object, ...]] = {  # by name the task and the options; 30
     f"ES {HOPPER}": (HOPPER, *ES, "--es.sigma", 0.05),
     f"ESAC {CHEETAH}": (CHEETAH, *ESAC),
     f"ESAC {CHEETAH}, lag {INTERVAL}": (CHEETAH, *ESAC, "--esac.learner_lag", INTERVAL),
-    f"PDERL {CHEETAH}": (CHEETAH, "--algorithm", "pderl", "--erl.memory_size", 2000, "--erl.updates_per_step", 0.05),
-    f"SAC {CHEETAH}": (CHEETAH, "--algorithm", "sac", "--sac.steps_per_generation", 200, "--sac.start_steps", 0),
+    f"PDERL {CHEETAH}": (
+        CHEETAH, "--algorithm", "pderl", "--erl.memory_size", 2000, "--erl.updates_per_step", 0.05,
+    ),
+    f"SAC {CHEETAH}": (
+        CHEETAH, "--algorithm", "sac", "--sac.steps_per_generation", 200, "--sac.start_steps", 0,
+    ),
     f"TD3 {CHEETAH}, episodes on ranks": (
         CHEETAH, "--algorithm", "td3", "--td3.episodes_on", "ranks",
-        "--td3.episodes_per_generation", 4,
-        "--td3.start_steps", 400, "--td3.updates_per_step", 0.2,
+        "--td3.episodes_per_generation", 4, "--td3.start_steps", 400, "--td3.updates_per_step", 0.2,
     ),
 }  # fmt: skip
 

@@ -37,7 +37,8 @@ def launch(
 
 
 def train(
-    ranks: int, algorithm: str, task: str, n: int, generations: int, *more: object, seconds: float | None = None
+    ranks: int, algorithm: str, task: str, n: int, generations: int,
+    *more: object, seconds: float | None = None,
 ) -> RunFiles:  # fmt: skip
     """Run a population, without evaluations before its end; return what it left."""
     return recorded(

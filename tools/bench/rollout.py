@@ -15,7 +15,10 @@ from tools.bench.plain import Plain
 
 DM = "cheetah-run", "walker-walk", "humanoid-run"
 CASES = [
-    *((f"{task}-v5", width) for task in ("HalfCheetah", "Walker2d", "Humanoid", "Swimmer") for width in (512, 256, 64)),
+    *(
+        (f"{task}-v5", width)
+        for task in ("HalfCheetah", "Walker2d", "Humanoid", "Swimmer") for width in (512, 256, 64)
+    ),
     *((f"dm_control/{task}-v0", 512) for task in DM),
     *((f"dm_control/{task}-v0", 64) for task in ("cartpole-swingup", "cheetah-run")),
     ("InvertedDoublePendulum-v5", 64), ("Hopper-v5", 64),

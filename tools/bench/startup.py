@@ -10,7 +10,7 @@ from pathlib import Path
 from tools.bench.measurement import Figure, installed
 from tools.bench.program import launch, learner_phase
 
-# The program with a look at its own process: seconds since the process began [s] and memory [MB], at each episode's start.
+# A look of a program at its own process: seconds since it began [s], and memory [MB].
 SINCE = """
 import json, os, sys, time
 def look():
@@ -41,7 +41,8 @@ EVOTORCH = f"""{SINCE}
 import torch
 from torch import nn
 from evotorch.neuroevolution import GymNE
-network = "Linear(obs_length, 512) >> ReLU() >> Linear(512, 512) >> ReLU() >> Linear(512, act_length)"
+network = "Linear(obs_length, 512) >> ReLU() >> Linear(512, 512) >> ReLU() >> \
+Linear(512, act_length)"
 problem = GymNE("HalfCheetah-v5", network, num_actors=None, episode_length=100)
 batch, first = problem.generate_batch(1), look()
 problem.evaluate(batch)
@@ -78,8 +79,8 @@ def of_ranks(algorithm: str, task: str) -> list[list[Look]]:
         launch(
             2, ["-c", PROBE], place, "--run-dir", f"{place}/run",
             "--algorithm", algorithm, "--task.id", task,
-            "--task.horizon", 100, "--budget.generations", 2, f"--{algorithm}.population_size", 10,
-            "--evaluation.every", 10,
+            "--task.horizon", 100, "--budget.generations", 2,
+            f"--{algorithm}.population_size", 10, "--evaluation.every", 10,
             "--evaluation.episodes", 2, "--display.style", "plain", *phases,
         )  # fmt: skip
         return [json.loads((Path(place) / f"rank{rank}.json").read_text()) for rank in range(2)]

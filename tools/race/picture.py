@@ -78,7 +78,8 @@ def draw_task(axes: Axes, found: Standings, task: str, look: dict[str, tuple[str
 
 
 def draw_line(
-    axes: Axes, where: float, spread: Spread, limit: float, look: tuple[str, str], champion: bool, named: bool
+    axes: Axes, where: float, spread: Spread, limit: float, look: tuple[str, str],
+    champion: bool, named: bool,
 ) -> None:  # fmt: skip
     """Draw a competitor's times on a task, with its seconds if it is to be named."""
     colour, mark = look

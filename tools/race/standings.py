@@ -206,9 +206,8 @@ class Standings:
         one, shows = self.rows[0], self.shows(" (least to most)")
         machine = one.cpu.partition(" (")[0]
         said = (
-            "Seconds from the start of the process to a policy with the return: "
-            f"{shows}, on {one.cores} "
-            f"core{'s' * (one.cores > 1)} of {machine}; "
+            f"Seconds from the start of the process to a policy with the return: {shows}, "
+            f"on {one.cores} core{'s' * (one.cores > 1)} of {machine}; "
             "> : not within the limit. Evaluations are off "
             f"everyone's clock. Commit {', '.join(sorted({row.commit[:10] for row in self.rows}))}."
         )
@@ -257,8 +256,9 @@ class Standings:
             many = sum(self.first(task) == field.CHAMPION for task in self.tasks)
             found.append(
                 f"{field.CHAMPION} is first on {many} of {len(self.tasks)} "
-                f"task{'s' * (len(self.tasks) > 1)}. The best peer's "
-                f"time over its own is {sorted(ratios)[(len(ratios) - 1) // 2]:.2g} "
+                f"task{'s' * (len(self.tasks) > 1)}. "
+                "The best peer's time over its own is "
+                f"{sorted(ratios)[(len(ratios) - 1) // 2]:.2g} "
                 f"at least on the median of {len(ratios)}."
             )
         return found
