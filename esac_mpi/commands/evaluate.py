@@ -45,11 +45,15 @@ def report(
     """Return everything about an evaluation."""
     return {
         "policy": str(policy.path), "trained_on": policy.task, "task": env.id,
-        "task_kwargs": {} if options.task else policy.task_kwargs, "horizon": env.horizon, "seed": options.seed,
-        "weight_noise": options.weight_noise,
-        "ranks": world.size, "episodes": len(returns), "unstable": int(np.isnan(returns).sum()), **statistics(returns),
-        "length": {"mean": lengths.mean(), "shortest": int(lengths.min()), "longest": int(lengths.max())},
-        "returns": [value if np.isfinite(value) else None for value in returns.tolist()], "lengths": lengths.tolist(),
+        "task_kwargs": {} if options.task else policy.task_kwargs,
+        "horizon": env.horizon, "seed": options.seed, "weight_noise": options.weight_noise,
+        "ranks": world.size, "episodes": len(returns),
+        "unstable": int(np.isnan(returns).sum()), **statistics(returns),
+        "length": {
+            "mean": lengths.mean(), "shortest": int(lengths.min()), "longest": int(lengths.max()),
+        },
+        "returns": [value if np.isfinite(value) else None for value in returns.tolist()],
+        "lengths": lengths.tolist(),
     }  # fmt: skip
 
 
@@ -58,7 +62,10 @@ def text(policy: Any, found: dict[str, Any]) -> str:
     count = f"{found['episodes']} episode{'s' if found['episodes'] > 1 else ''}"
     if found["unstable"]:
         which = f" ({found['not_finite']})" if found["not_finite"] else ""
-        returns = f"physics unstable in {found['unstable']} of {count}{which}: no mean of all can be given"
+        returns = (
+            f"physics unstable in {found['unstable']} of {count}{which}: "
+            "no mean of all can be given"
+        )
     else:
         ends = (found["interval"], found["iqm_interval"])
         mean, iqm = (" [{:.1f}, {:.1f}]".format(*pair) if pair else "" for pair in ends)

@@ -76,7 +76,10 @@ def main(argv: list[str]) -> int:
     except (Unreadable, Unexportable, OSError) as error:
         print(error, file=sys.stderr)
         return 65 if isinstance(error, Unreadable) else 2
-    limit = f"{found:.1e} half ranges of the action on {OBSERVATIONS:,} observations (allowed: {TOLERANCE:.0e}, float32)"
+    limit = (
+        f"{found:.1e} half ranges of the action on {OBSERVATIONS:,} observations "
+        f"(allowed: {TOLERANCE:.0e}, float32)"
+    )
     if not found <= TOLERANCE:
         out.unlink()
         print(f"{out} removed: it acts otherwise, by {limit}", file=sys.stderr)

@@ -96,7 +96,10 @@ def written(
 
     population, out = study.population, options.out or options.run / f"operators-{options.what}"
     config, generation = population.params.config, population.state.generation
-    about = f"{config.algorithm.upper()} on {config.task.id}, seed {config.seed}, generation {generation}"
+    about = (
+        f"{config.algorithm.upper()} on {config.task.id}, "
+        f"seed {config.seed}, generation {generation}"
+    )
     if study.dimensions:
         mutants = options.what == "magnitude" or options.of == "mutation"
         figure = relatives_pictures.maps(seen, study.dimensions, about, mutants)

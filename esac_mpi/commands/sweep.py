@@ -48,7 +48,11 @@ def write(options: argparse.Namespace) -> Iterator[object]:
     elements, out = f"0-{len(found) - 1}", shlex.quote(str(options.out))
     several = len(found) > 1  # an array of PBS has two elements or more
     yield f"SLURM    LIST={out} sbatch --array={elements}%10 jobs/slurm-array.sbatch"
-    yield f"PBS      LIST={out} {f'qsub -v LIST -J {elements}' if several else 'INDEX=0 qsub -v LIST,INDEX'} jobs/pbs-array.sh"
+    yield (
+        f"PBS      LIST={out} "
+        f"{f'qsub -v LIST -J {elements}' if several else 'INDEX=0 qsub -v LIST,INDEX'} "
+        "jobs/pbs-array.sh"
+    )
     if not SCRIPTS.is_dir():
         yield f"jobs     {without_scripts()}"
     yield f"here     xargs -L 1 -a {out} mpirun -n 2 python -m esac_mpi"

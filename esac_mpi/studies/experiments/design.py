@@ -102,10 +102,17 @@ def parsed(id: str, table: dict[str, Any], source: str) -> Experiment:
         for name, entry in tables(table["budgets"], f"{source}: budgets")
     }
     found = Experiment(
-        id, table["title"], " ".join(table["claim"].split()), fields(table.get("settings", {}), f"{source}: settings"),
+        id, table["title"], " ".join(table["claim"].split()),
+        fields(table.get("settings", {}), f"{source}: settings"),
         tasks, variants, sweep.get("field", ""), sweep.get("values", []), table.get("points", 25),
-        [Product(**made(entry, Product, f"{source}: products")) for entry in table.get("products", [])],
-        budgets, core_costs(table.get("core", {}), tasks, any(b.clock for b in budgets.values()), f"{source}: core"),
+        [
+            Product(**made(entry, Product, f"{source}: products"))
+            for entry in table.get("products", [])
+        ],
+        budgets,
+        core_costs(
+            table.get("core", {}), tasks, any(b.clock for b in budgets.values()), f"{source}: core"
+        ),
     )  # fmt: skip
     for name, b in found.budgets.items():
         check_names(found, b, f"{source}: budgets.{name}")
@@ -324,7 +331,8 @@ def planned(found: Experiment, b: Budget, task: str, value: Any, variant: str) -
     return Planned(
         task, variant, text, 0, 0, [*start, "--algorithm", algorithm, "--seed", "0", *tokens],
         Path("-".join(map(file_name, parts))),
-        configured(path, {**settings, "algorithm": algorithm}, f"{found.id}: {task}, {variant}"), clock,
+        configured(path, {**settings, "algorithm": algorithm}, f"{found.id}: {task}, {variant}"),
+        clock,
     )  # fmt: skip
 
 

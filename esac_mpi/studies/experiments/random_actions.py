@@ -26,7 +26,8 @@ from esac_mpi.studies.experiments.design import FOLDER, ours
 FILE = FOLDER / "random.toml"
 EPISODES = 100
 HEAD = f"""\
-# Returns of {EPISODES} episodes of uniform random actions: the 0 of normalised scores (esac-mpi results aggregate). Other tasks
+# Returns of {EPISODES} episodes of uniform random actions: the 0 of normalised scores \
+(esac-mpi results aggregate). Other tasks
 # are added, and these measured again, by: esac-mpi experiment random TASK [TASK ...]
 # mean, its standard error, and the worst and best episode
 """

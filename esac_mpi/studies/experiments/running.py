@@ -138,14 +138,17 @@ def is_done(planned: Planned) -> bool:
     if changed := differences(run.config, as_begun(planned.config, run)):
         listing = "".join(f"\n  {name}: {was!r} -> {now!r}" for name, (was, now) in changed.items())
         raise Unusable(
-            f"{planned.run_dir} holds a run of other "
-            f"settings:{listing}\nRemove it, or choose another --root"
+            f"{planned.run_dir} holds a run of other settings:{listing}\n"
+            "Remove it, or choose another --root"
         )
     if planned.ranks not in (0, run.provenance.get("ranks")):
-        made = f"{planned.run_dir} was made on {run.provenance.get('ranks')} rank(s), and is planned on {planned.ranks}"
+        made = (
+            f"{planned.run_dir} was made on {run.provenance.get('ranks')} rank(s), "
+            f"and is planned on {planned.ranks}"
+        )
         raise Unusable(
-            f"{made}: did a job script's LAUNCH start another "
-            "number? Remove it, or choose another --root"
+            f"{made}: did a job script's LAUNCH start another number? "
+            "Remove it, or choose another --root"
         )
     if run.state == "complete" and run.config.budget == planned.config.budget:
         return True

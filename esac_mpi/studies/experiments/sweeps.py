@@ -95,7 +95,8 @@ def checked(line: list[str], known: set[tuple[str, ...]], notes: set[str]) -> No
     try:
         config, _ = load(list(key), notes.add, notes.add)
         notes.update(
-            f'{name} = "auto" is chosen at each run\'s first start: --set {name} NUMBER, for seeds of one another'
+            f'{name} = "auto" is chosen at each run\'s first start: '
+            f"--set {name} NUMBER, for seeds of one another"
             for name in automatic(config)
         )
     except ConfigError as error:
