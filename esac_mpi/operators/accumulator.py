@@ -1,7 +1,7 @@
-"""Sums of float64 numbers whose bits depend neither on the order nor on who adds what: whole numbers of fixed units.
+"""Exact sums of float64 numbers, the same bits in any order and split: whole numbers of units.
 
-Each number is cut into digits of 32 bits, whose sums are integers. The idea is Kulisch's (long accumulators); this is its
-smallest form.
+Each number is cut into digits of 32 bits, whose sums are integers. The idea is Kulisch's (long
+accumulators); this is its smallest form.
 """
 
 import numpy as np
@@ -13,7 +13,7 @@ UNITS = 2.0 ** np.arange(256, -129, -32)  # of the digits, the largest first
 
 
 def digits(numbers: np.ndarray) -> np.ndarray:
-    """Cut numbers, float64 [...], each below 2**287, into whole multiples of UNITS, int64 [UNITS.size, ...].
+    """Cut numbers, float64 [...], below 2**287, into multiples of UNITS, int64 [UNITS.size, ...].
 
     What is below 2**-128 is left out.
     """
@@ -27,7 +27,7 @@ def digits(numbers: np.ndarray) -> np.ndarray:
 
 
 def value(cut: np.ndarray) -> np.ndarray:
-    """Return the numbers, float64 [...], that sums of digits, int64 [UNITS.size, ...], stand for."""
+    """Turn sums of digits, int64 [UNITS.size, ...], back into numbers, float64 [...]."""
     total = np.zeros(cut.shape[1:])
     for digit, unit in zip(cut[::-1], UNITS[::-1], strict=True):
         total += digit * unit

@@ -1,15 +1,18 @@
-"""The distribution that CEM, CEM-RL and AES-RL search with: a mean and a variance for each parameter, no covariances.
+"""The distribution of CEM, CEM-RL and AES-RL: a mean and a variance for each parameter.
 
-Sources: AES-RL (Lee et al. 2020), whose equations the lines name; CEM-RL (Pourchot and Sigaud 2019); importance mixing (Pourchot
-et al. 2018); the public code of all. Pure numpy, no randomness of its own. Any rank makes any individual from mean, variance and
-the address of its epsilon. A Gaussian may be that of a block of theta: operators are elementwise, sums over individuals have the
-order in which these are given, and what is summed over parameters (`log_ratio`) the caller adds in block order. Where we differ
-from the public code:
+Sources: AES-RL (Lee et al. 2020), whose equations the lines name; CEM-RL (Pourchot and Sigaud
+2019); importance mixing (Pourchot et al. 2018); the public code of all. Pure numpy, no randomness
+of its own. Any rank makes any individual from mean, variance and the address of its epsilon. A
+Gaussian may be that of a block of theta: operators are elementwise, sums over individuals have the
+order in which these are given, and what is summed over parameters (`log_ratio`) the caller adds in
+block order. Where we differ from the public code:
 
-- Individuals whose fitness is not finite are no elites. Where that leaves fewer, they share the weights.
-- The mean moves by weighted differences from the old one, so that the rounding of weights does not make it drift.
-- Individuals that importance mixing keeps have their own fitness. There their places are shifted by the number of the trained,
-  and they have one another's.
+- Individuals whose fitness is not finite are no elites. Where that leaves fewer, they share the
+  weights.
+- The mean moves by weighted differences from the old one, so that the rounding of weights does not
+  make it drift.
+- Individuals that importance mixing keeps have their own fitness. There their places are shifted by
+  the number of the trained, and they have one another's.
 """
 
 import math
@@ -29,7 +32,7 @@ class Gaussian(NamedTuple):
 
 
 class Mixing(NamedTuple):
-    """Who is in a generation under importance mixing. Both int64, ascending; together as many as it has individuals."""
+    """The members of a generation under importance mixing; both int64, ascending, n together."""
 
     kept: np.ndarray  # individuals of the old generation, with their fitness
     drawn: np.ndarray  # candidates, by the slot of their epsilon
@@ -38,7 +41,7 @@ class Mixing(NamedTuple):
 def slot_and_sign(individual: int, n: int, mirrored: bool) -> tuple[int, int]:
     """Return slot and sign of the epsilon of one of n individuals, n even where `mirrored`.
 
-    The second half mirrors the first. So CEM-RL, which trains the first half, trains one of each pair.
+    The second half mirrors the first, so CEM-RL, which trains the first half, trains one per pair.
     """
     if mirrored and individual >= n // 2:
         return individual - n // 2, -1
@@ -51,7 +54,7 @@ def sampled(gaussian: Gaussian, epsilon: np.ndarray, sign: int = 1) -> np.ndarra
 
 
 def rank_weights(count: int, weights: Literal["log", "equal"]) -> np.ndarray:
-    """Return the elites' weights lambda_i of Eq. (1), best first, float32 [count], that add up to 1.
+    """Weigh the elites by lambda_i of Eq. (1), best first, float32 [count], adding up to 1.
 
     log: log((1 + K_e) / i), normalised; equal: 1 / K_e.
     """
@@ -62,7 +65,7 @@ def rank_weights(count: int, weights: Literal["log", "equal"]) -> np.ndarray:
 
 
 def damped(damp: float, tau: float, limit: float) -> float:
-    """Return the epsilon of Eq. (2) for the next generation: the last one's, drawn towards its limit."""
+    """Draw the epsilon of Eq. (2) from the last generation's towards its limit."""
     return tau * damp + (1 - tau) * limit
 
 
@@ -76,9 +79,9 @@ def told(
 ) -> Gaussian:
     """Return the distribution after a generation: Eqs. (1) and (2). Without elites it is the same.
 
-    elites: blocks [size], best first (`evolution.select_winners`), of their `weights` [count]. The variance is that around the
-    old mean. cov_extra_div: it is divided by the number of elites once more, as in the public code. step: share of the way to
-    the elites' mean.
+    elites: blocks [size], best first (`evolution.select_winners`), of their `weights` [count]. The
+    variance is that around the old mean. cov_extra_div: it is divided by the number of elites once
+    more, as in the public code. step: share of the way to the elites' mean.
     """
     if not weights.size:
         return gaussian
@@ -93,19 +96,21 @@ def told(
 
 
 def ring_elites(fitness: np.ndarray, arrivals: int, count: int) -> np.ndarray:
-    """Return the places of the `count` best among the newest individuals, best first; none until there are as many as places.
+    """Place the `count` best of the newest individuals, best first; none until places are full.
 
-    Rank-based oldest: arrival number a = 0, 1, ... goes to place a mod size, where the oldest was; fitness: [size], of the
-    `arrivals` so far. Then `told` with step = 1 / size, the damping of `tau ** (1 / size)` before it.
+    Rank-based oldest: arrival number a = 0, 1, ... goes to place a mod size, where the oldest was;
+    fitness: [size], of the `arrivals` so far. Then `told` with step = 1 / size, the damping of
+    `tau ** (1 / size)` before it.
     """
     return select_winners(fitness, count) if arrivals >= fitness.size else np.zeros(0, np.int64)
 
 
 def moved(gaussian: Gaussian, individual: np.ndarray, p: float, n: float, floor: float) -> Gaussian:
-    """Return the distribution after the arrival of one individual [size]: Eqs. (4) and (11), for each parameter.
+    """Move the distribution by the arrival of one individual [size]: Eqs. (4) and (11).
 
-    p: how far the mean moves to it, negative for away from it; n: of how many its weight in the variance is one, infinite where
-    the variance stays as it is; floor: the least variance after a change.
+    p: how far the mean moves to it, negative for away from it; n: of how many its weight in the
+    variance is one, infinite where the variance stays as it is; floor: the least variance after a
+    change.
     """
     mean, variance = gaussian
     if p:
@@ -120,7 +125,7 @@ def moved(gaussian: Gaussian, individual: np.ndarray, p: float, n: float, floor:
 
 
 def scaled(gaussian: Gaussian, factor: float, floor: float) -> Gaussian:
-    """Return the distribution with its variance times `factor` and not below `floor`. A factor of 1 leaves it as it is."""
+    """Scale the variance by `factor`, but not below `floor`; a factor of 1 changes nothing."""
     if factor == 1:
         return gaussian
     return gaussian._replace(
@@ -129,22 +134,23 @@ def scaled(gaussian: Gaussian, factor: float, floor: float) -> Gaussian:
 
 
 def log_ratio(individual: np.ndarray, new: Gaussian, old: Gaussian) -> float:
-    """Return the log of an individual's density under `new` over that under `old`, of a block, summed in float64."""
+    """Compute the log of an individual's density under `new` over that under `old`, of a block."""
     return log_density(individual, new) - log_density(individual, old)
 
 
 def log_density(individual: np.ndarray, gaussian: Gaussian) -> float:
-    """Return the log of an individual's density but for a constant, of a block, summed in float64."""
+    """Compute the log of an individual's density but for a constant, of a block, in float64."""
     mean, variance = (x.astype(np.float64) for x in gaussian)
     return -0.5 * float(np.sum(np.log(variance) + np.square(individual - mean) / variance))
 
 
 def mix(n: int, old: np.ndarray, candidates: np.ndarray, random: np.random.Generator) -> Mixing:
-    """Return which old individuals stay, and which candidates join them, in a generation of n. Importance mixing.
+    """Choose by importance mixing who of the old and of the candidates makes a generation of n.
 
-    old: `log_ratio` [m] of the old individuals; candidates: that of as many candidates, drawn from the new distribution, slots
-    0, 1, ... In turn, until there are n, an old individual stays with probability min(1, new / old) and a candidate joins with
-    max(0, 1 - old / new). Candidates of slots m, m + 1, ... fill what is left. A ratio of -inf or nan keeps an individual out.
+    old: `log_ratio` [m] of the old individuals; candidates: that of as many candidates, drawn from
+    the new distribution, slots 0, 1, ... In turn, until there are n, an old individual stays with
+    probability min(1, new / old) and a candidate joins with max(0, 1 - old / new). Candidates of
+    slots m, m + 1, ... fill what is left. A ratio of -inf or nan keeps an individual out.
     """
     luck = np.log(1 - random.random((len(old), 2)))
     stays, joins = luck[:, 0] < old, luck[:, 1] >= -candidates
@@ -160,9 +166,10 @@ def mix(n: int, old: np.ndarray, candidates: np.ndarray, random: np.random.Gener
 
 
 def renewed(chosen: Mixing, random: np.random.Generator) -> Mixing:
-    """Return who stays and who joins; where all would stay, one of them, by chance, gives way to a new candidate. Ours.
+    """Replace one, by chance, with a new candidate where all old individuals would stay. Ours.
 
-    Else the distribution would see the same individuals again, and less and less of its variance, until nobody ever plays.
+    Else the distribution would see the same individuals again, and less and less of its variance,
+    until nobody ever plays.
     """
     kept, drawn = chosen
     if drawn.size or not kept.size:

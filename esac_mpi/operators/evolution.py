@@ -33,7 +33,7 @@ def shifted(returns: Real, length: Real, shift: float) -> Real:
 def centered_ranks(fitness: np.ndarray) -> np.ndarray:
     """Return ranks of `fitness` [n] scaled to [-0.5, 0.5], float64 [n].
 
-    Ties share their average rank, so equal returns give a zero gradient. A value that is not finite ranks last.
+    Ties share their average rank, so equal returns give a zero gradient; not finite ranks last.
     """
     if fitness.size < 2:
         return np.zeros(fitness.size)
@@ -44,7 +44,7 @@ def centered_ranks(fitness: np.ndarray) -> np.ndarray:
 
 
 def shaped(shaping: str, fitness: np.ndarray, sign_return: np.ndarray) -> np.ndarray:
-    """Return the F_i of line 11 from returns and sums of reward signs, both [n]: float64 [n]; config says which `shaping`."""
+    """Shape returns and reward-sign sums [n] as config says: the F_i of line 11, float64 [n]."""
     ways = {
         "centered_ranks": lambda: centered_ranks(fitness),
         "standardised": lambda: standardised(fitness),
@@ -55,9 +55,9 @@ def shaped(shaping: str, fitness: np.ndarray, sign_return: np.ndarray) -> np.nda
 
 
 def standardised(fitness: np.ndarray) -> np.ndarray:
-    """Return (fitness - mean) / std, float64 [n]; zeros where all are equal. Source: the blog of OpenAI-ES.
+    """Standardise to (fitness - mean) / std, float64 [n], zeros if all are equal.
 
-    A value that is not finite counts as the least that is.
+    Source: the blog of OpenAI-ES. A value that is not finite counts as the least that is.
     """
     finite = worst_for_not_finite(fitness)
     gap, std = finite - finite.mean(), finite.std()
@@ -65,7 +65,7 @@ def standardised(fitness: np.ndarray) -> np.ndarray:
 
 
 def worst_for_not_finite(fitness: np.ndarray) -> np.ndarray:
-    """Return `fitness` [n] with the least finite value in place of values that are not finite; zeros where none is."""
+    """Put the least finite value for what is not finite in `fitness` [n]; zeros if none is."""
     finite = np.isfinite(fitness)
     return np.where(finite, fitness, fitness[finite].min() if finite.any() else 0.0)
 
@@ -88,17 +88,17 @@ def slot_weights(shaped: np.ndarray, pairs: bool) -> np.ndarray:
 
 
 def slot_offsets(shaped: np.ndarray, pairs: bool) -> np.ndarray:
-    """Return each slot's factor of its parent's offset from theta_es in sum_i F_i (theta_i - theta_es), float32 [slots]."""
+    """Sum F_i per slot, for parents' offsets in sum_i F_i (theta_i - theta_es), float32 [slots]."""
     return (shaped[0::2] + shaped[1::2] if pairs else shaped).astype(np.float32)
 
 
 def clipped_to_noise(squares: np.ndarray, d: int) -> np.ndarray:
-    """Return the factors [n] that clip displacements of squared norms `squares` [n] to sqrt(d), the usual norm of epsilon."""
+    """Clip displacements of squared norms [n] to sqrt(d), epsilon's usual norm: factors [n]."""
     return np.sqrt(d / np.maximum(squares, d))
 
 
 def adam_step(gradient: np.ndarray, m: np.ndarray, v: np.ndarray, t: int, lr: float) -> np.ndarray:
-    """Return Adam's ascent step for step number t = 1, 2, ...; moments m and v are updated in place. All float32 [size]."""
+    """Take Adam's ascent step t = 1, 2, ...; update moments m, v in place. All float32 [size]."""
     beta1, beta2 = ADAM_BETAS
     m += np.float32(1 - beta1) * (gradient - m)
     v += np.float32(1 - beta2) * (gradient * gradient - v)
@@ -112,9 +112,9 @@ def sgd_step(gradient: np.ndarray, lr: float) -> np.ndarray:
 
 
 def surpasses(challenger: np.ndarray, holder: np.ndarray) -> bool:
-    """Return whether a policy's returns exceed another's from the same start states, both [m], m >= 2, by more than chance.
+    """Test whether a policy's returns exceed another's, paired [m], m >= 2, by more than chance.
 
-    That is by more than twice the standard error of the mean of their differences. A return that is not finite is the worst.
+    That is by over twice the standard error of the mean difference; not finite is the worst.
     """
     if not np.isfinite(challenger).all():
         return False
@@ -135,7 +135,7 @@ def amt_step(
 ) -> tuple[float, float]:
     """Return AMT's increase of sigma, clipped to [0, clip], and unclipped. Eqs. (5) and (6).
 
-    R_max and R_avg are the best and the mean of the finite entries of `returns` [members]; n is that of Algorithm 1, line 11.
+    R_max and R_avg are best and mean of the finite `returns` [members]; n: Algorithm 1, line 11.
     """
     finite = returns[np.isfinite(returns)]
     raw = lr_es / (n * sigma) * smooth_l1(float(finite.max()), float(finite.mean()))
@@ -166,7 +166,7 @@ def one_fifth(sigma: float, share: float) -> float:
 
 
 def adapted(sigma: float, first: float, members: np.ndarray, centre: np.ndarray) -> float:
-    """Adapt sigma by the one-fifth rule, within its span; kept where an episode of theta_es is not finite.
+    """Adapt sigma by the one-fifth rule, in its span; kept if theta_es has a return not finite.
 
     first: sigma(1). members, centre: returns of members around theta_es and of its own episodes.
     """
@@ -188,8 +188,8 @@ def p_sac(generation: int, initial: float, final: float, decay: float) -> float:
 def exchanged_rows(random: np.random.Generator, shapes: Iterable[tuple[int, ...]]) -> np.ndarray:
     """Return which rows a child takes from its winner, bool [rows of all tensors].
 
-    Each tensor sees a uniform number of exchanges, below twice its rows for a matrix and below its length for a vector; an
-    exchange picks a row and, with probability 1/2, takes the winner's.
+    Each tensor sees a uniform number of exchanges, below twice its rows for a matrix and below its
+    length for a vector; an exchange picks a row and, with probability 1/2, takes the winner's.
     """
     parts = []
     for length, *columns in shapes:

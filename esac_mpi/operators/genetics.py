@@ -1,8 +1,9 @@
 """Genetic operators on vectors: the n-point crossover and Gaussian mutation of ERL.
 
-Source: the public code of Khadka and Tumer 2018. A vector is a theta, float32 [d]; it is never changed in place. Where we differ
-from that code: the initial weights are those of `Layout.initial` (Xavier, zero biases) and not PyTorch's. The last layer's are a
-tenth of them, as there for the learner's actor and its critic.
+Source: the public code of Khadka and Tumer 2018. A vector is a theta, float32 [d]; it is never
+changed in place. Where we differ from that code: the initial weights are those of `Layout.initial`
+(Xavier, zero biases) and not PyTorch's. The last layer's are a tenth of them, as there for the
+learner's actor and its critic.
 """
 
 import math
@@ -28,7 +29,7 @@ class Spread(NamedTuple):
 
 
 def initial(layout: Layout, seed: int, network: int, last_layer: float = LAST_LAYER) -> np.ndarray:
-    """Return the initial weights of an actor, float32 [d], whose actions are small where its last layer is scaled by 0.1."""
+    """Draw an actor's weights, float32 [d]; a last layer scaled by 0.1 keeps its actions small."""
     theta = layout.initial(seed, network)
     for view in layout.views(theta)[-2:]:  # the output layer's weight and bias
         view *= last_layer
@@ -40,8 +41,9 @@ def n_point(
 ) -> tuple[np.ndarray, np.ndarray]:
     """Return the two children of an n-point crossover, float32 [d] each.
 
-    Each tensor sees a uniform number of exchanges, below twice its rows for a matrix and below its length for a vector; an
-    exchange picks a row and, with probability 1/2, copies the first child's over the second's, else the reverse.
+    Each tensor sees a uniform number of exchanges, below twice its rows for a matrix and below its
+    length for a vector; an exchange picks a row and, with probability 1/2, copies the first
+    child's over the second's, else the reverse.
     """
     children = first.copy(), second.copy()
     for one, other in zip(*(layout.views(child) for child in children), strict=True):
@@ -54,7 +56,7 @@ def n_point(
 def _exchanges(
     random: np.random.Generator, length: int, matrix: bool
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Return the rows that are exchanged, int64 [n], and whether the first child's is the one that stays, bool [n].
+    """Draw rows to exchange, int64 [n], and whether the first child's stays, bool [n].
 
     Only the first exchange of a row counts: after it both children have the same.
     """
@@ -67,10 +69,11 @@ def _exchanges(
 def gaussian(
     theta: np.ndarray, layout: Layout, spread: Spread, random: np.random.Generator
 ) -> np.ndarray:
-    """Return a Gaussian mutation of theta, float32 [d]; biases and what normalises layers are left as they are.
+    """Mutate theta by Gaussian noise, float32 [d]; biases and normalising tensors stay.
 
-    A matrix is mutated with a chance drawn from U(0, 2), by a uniform number of changes below the fraction of its weights. A
-    change picks a weight w with replacement and adds N(0, |strength w|), or N(0, |super_strength w|), or resets it to N(0, 1).
+    A matrix is mutated with a chance drawn from U(0, 2), by a uniform number of changes below the
+    fraction of its weights. A change picks a weight w with replacement and adds N(0, |strength w|),
+    or N(0, |super_strength w|), or resets it to N(0, 1).
     """
     mutated = theta.copy()
     for view in layout.views(mutated):

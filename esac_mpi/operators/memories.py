@@ -1,12 +1,14 @@
-"""Genetic memories: the newest transitions of an actor and of those it descends from. Source: PDERL (Bodnar et al. 2020).
+"""Genetic memories: the newest transitions of an actor and its ancestors.
 
-A memory holds what the operators read, a row (observation, action in [-1, 1]) for each transition, and its age: the number of the
-transition in the run, so that "newest" does not depend on how a memory was put together. The transitions stand at the front,
+Source: PDERL (Bodnar et al. 2020). A memory holds what the operators read, a row (observation,
+action in [-1, 1]) for each transition, and its age: the number of the transition in the run, so
+that "newest" does not depend on how a memory was put together. The transitions stand at the front,
 oldest first; behind them ages are -1 and rows zero, so that equal memories are equal bytes.
 
-Where we differ from the public code: a child's memory is merged by age; `random` shuffles it instead, as that code and the
-paper do, after which "newest", the last by position, says little about its transitions. A transition that both parents have
-from an ancestor they share stands twice in their child's memory, as it does there.
+Where we differ from the public code: a child's memory is merged by age; `random` shuffles it
+instead, as that code and the paper do, after which "newest", the last by position, says little
+about its transitions. A transition that both parents have from an ancestor they share stands twice
+in their child's memory, as it does there.
 """
 
 from collections.abc import Mapping
@@ -18,7 +20,7 @@ EMPTY = -1  # the age of a place that holds no transition
 
 
 class Replay(Protocol):
-    """A ring of all transitions of the run, under the same numbers; the newest `capacity` of those `added` are stored."""
+    """A ring of the run's transitions by number; the newest `capacity` of `added` are stored."""
 
     @property
     def added(self) -> int:
@@ -62,7 +64,7 @@ def actions(memory: Memory, observation_size: int) -> np.ndarray:
 def sample(
     memory: Memory, count: int, random: np.random.Generator, newest: int | None = None
 ) -> np.ndarray:
-    """Return the positions of `count` transitions, none twice and all where there are fewer, int64 [<= count].
+    """Draw positions of `count` distinct transitions, all where there are fewer, int64 [<= count].
 
     newest: they are drawn from so many of the newest.
     """
@@ -77,7 +79,7 @@ def copy(memory: Memory, out: Memory) -> None:
 
 
 def remember(memory: Memory, new: np.ndarray, first_age: int, out: Memory) -> None:
-    """Write into `out`, which shares nothing with `memory`, what a memory becomes with the transitions `new` [n, width].
+    """Write into `out`, apart from `memory`, the memory with transitions `new` [n, width] added.
 
     They are numbered first_age, first_age + 1, ...; the newest kappa stay.
     """
@@ -90,10 +92,10 @@ def remember(memory: Memory, new: np.ndarray, first_age: int, out: Memory) -> No
 def inherit(
     first: Memory, second: Memory, out: Memory, random: np.random.Generator | None = None
 ) -> None:
-    """Write into `out`, which shares nothing with the parents, the memory of their child: the newest kappa // 2 of each.
+    """Write a child's memory into `out`, apart from its parents': the newest kappa // 2 of each.
 
-    All of a parent's where it has fewer. They are merged by age, the first parent's before the second's of the same age;
-    `random` shuffles them instead.
+    All of a parent's where it has fewer. They are merged by age, the first parent's before the
+    second's of the same age; `random` shuffles them instead.
     """
     halves = [newest(parent, len(out.ages) // 2) for parent in (first, second)]
     rows, ages = (np.concatenate(parts) for parts in zip(*halves, strict=True))
@@ -109,7 +111,7 @@ def newest(memory: Memory, count: int) -> Memory:
 
 
 def lost(memory: Memory, replay: Replay) -> np.ndarray:
-    """Return the rows of transitions that a replay holds no more, each once, by age, float32 [n, width].
+    """Collect the rows that a replay holds no more, each once, by age, float32 [n, width].
 
     memory: one, or several in arrays [..., kappa, width] and [..., kappa].
     """
@@ -120,7 +122,7 @@ def lost(memory: Memory, replay: Replay) -> np.ndarray:
 
 
 def refill(memory: Memory, lost: np.ndarray, replay: Replay) -> None:
-    """Write the rows of a memory, or of several, by the ages: those that `lost` returned, and the replay's.
+    """Write the rows of one or several memories by age: those that `lost` gave, and the replay's.
 
     Raises ValueError if these are not all of them.
     """
@@ -130,7 +132,8 @@ def refill(memory: Memory, lost: np.ndarray, replay: Replay) -> None:
     kept = numbers[np.searchsorted(numbers, replay.added - replay.capacity) :]
     if len(kept) + len(lost) != len(numbers):
         raise ValueError(
-            f"memories have {len(numbers) - len(kept)} transitions that the replay holds no more, got {len(lost)}"
+            f"memories have {len(numbers) - len(kept)} transitions "
+            f"that the replay holds no more, got {len(lost)}"
         )
     spans = np.split(kept, np.flatnonzero(np.diff(kept) != 1) + 1) if len(kept) else []
     parts = [replay.rows(int(span[0]), int(span[-1]) + 1) for span in spans]

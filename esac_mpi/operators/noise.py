@@ -1,8 +1,9 @@
 """Addressed randomness: the only source of random numbers.
 
-A number is named by (seed, purpose, generation, member, block), not by what was drawn before it: any rank makes any part
-of any epsilon, and nothing about randomness is stored or sent. The address is the key and counter of a Philox
-generator (Salmon et al. 2011, "Parallel random numbers: as easy as 1, 2, 3"): numpy's 4x64, and for epsilon our own 4x32.
+A number is named by (seed, purpose, generation, member, block), not by what was drawn before it:
+any rank makes any part of any epsilon, and nothing about randomness is stored or sent. The address
+is the key and counter of a Philox generator (Salmon et al. 2011, "Parallel random numbers: as easy
+as 1, 2, 3"): numpy's 4x64, and for epsilon our own 4x32.
 """
 
 from collections.abc import Iterator
@@ -35,7 +36,8 @@ class Purpose(IntEnum):
     WINNERS = 12  # members that win by chance alone (esac.winner_selection = uniform)
     TRIAL = 13  # start state of an episode of policies on trial; block = episode
     REPLAYED = 14  # members whose episodes a phase plays again (esac.replayed = sample)
-    SELECTION = 15  # tournaments of ERL, and what else is drawn for its next population; who stays by CEM's importance mixing
+    # ERL's tournaments, and what else is drawn for its next population; CEM's importance mixing
+    SELECTION = 15
     GENETIC = 16  # ERL's mutation of a member; member = slot
     DISTILLATION = 17  # member = slot of the child
     DISTANCE = 18  # states in which parents' actions are compared; member = whose memory
@@ -55,7 +57,7 @@ def generator(
 def normal(
     seed: int, purpose: Purpose, generation: int, member: int, block: int, size: int
 ) -> np.ndarray:
-    """Return `size` standard normal numbers of an address, float32 [size], by Philox 4x32 and Box-Muller (kernels.py)."""
+    """Draw `size` standard normals of an address, float32 [size]: Philox 4x32, Box-Muller."""
     return kernels.normal(seed, purpose, generation, member, block, size)
 
 
@@ -67,9 +69,9 @@ def integer(
 
 
 def chunks(d: int, slots: int) -> list[range]:
-    """Split the slots of a sum over them, so that the ranks of a node share it where theta has few blocks.
+    """Split a sum's slots so that a node's ranks can share it where theta has few blocks.
 
-    It depends on sizes alone. Below 2 * CHUNK slots, and above PIECES / 2 blocks, there is one chunk.
+    It depends on sizes alone: one chunk below 2 * CHUNK slots and above PIECES / 2 blocks.
     """
     count = max(1, min(slots // CHUNK, PIECES // max(1, -(-d // BLOCK))))
     edges = [slots * i // count for i in range(count + 1)]

@@ -1,11 +1,13 @@
 """The numpy policy and the layout of the flat parameter vector theta.
 
-theta holds, layer by layer, the weight matrix [out, in] row by row and then the bias [out]. theta_es, every offspring and
-the SAC mean share this layout (trunk + mean head), so a SAC copy behaves the same in both roles.
+theta holds, layer by layer, the weight matrix [out, in] row by row and then the bias [out].
+theta_es, every offspring and the SAC mean share this layout (trunk + mean head), so a SAC copy
+behaves the same in both roles.
 
-With layer normalisation every hidden layer has a gain and a shift [out] after them, by which its sums are normalised before the
-activation. It is torch.nn.LayerNorm's (Ba et al. 2016, arXiv:1607.06450; biased variance, 1e-5 added to it), so that exports
-are plain modules, not the public ERL code's own (unbiased standard deviation, 1e-6 added to that).
+With layer normalisation every hidden layer has a gain and a shift [out] after them, by which its
+sums are normalised before the activation. It is torch.nn.LayerNorm's (Ba et al. 2016,
+arXiv:1607.06450; biased variance, 1e-5 added to it), so that exports are plain modules, not the
+public ERL code's own (unbiased standard deviation, 1e-6 added to that).
 """
 
 import math
@@ -22,7 +24,7 @@ from esac_mpi.operators.noise import Purpose, generator
 
 @dataclass(frozen=True)
 class Tensor:
-    """One tensor inside theta: a weight matrix, a bias, or what normalises a hidden layer's sums."""
+    """One tensor in theta: a weight matrix, a bias, or what normalises a hidden layer's sums."""
 
     kind: Literal["weight", "bias", "gain", "shift"]
     shape: tuple[int, ...]
@@ -35,7 +37,7 @@ class Tensor:
 
 
 class Layer(NamedTuple):
-    """What there is of each tensor of a layer: arrays, torch tensors; gain and shift are None where nothing is normalised."""
+    """A layer's tensors, as arrays or torch's; gain and shift are None without normalisation."""
 
     weight: Any
     bias: Any
@@ -47,10 +49,11 @@ class Layer(NamedTuple):
 class Layout:
     """Where the tensors of a multilayer perceptron lie in theta.
 
-    `sizes` are [observation, hidden ..., action]; `tensors` has weight and bias of each layer, input layer first, and gain and
-    shift after those of a hidden layer with `layer_norm`. With a `linear` path and hidden layers
-    the last matrix has a column for each number of the observation, which counts `linear` times,
-    after those of the last hidden units, which count 1 / `linear` times.
+    `sizes` are [observation, hidden ..., action]; `tensors` has weight and bias of each layer,
+    input layer first, and gain and shift after those of a hidden layer with `layer_norm`. With a
+    `linear` path and hidden layers the last matrix has a column for each number of the observation,
+    which counts `linear` times, after those of the last hidden units, which count 1 / `linear`
+    times.
     """
 
     sizes: tuple[int, ...]
@@ -81,7 +84,7 @@ class Layout:
         return self.sizes[0] if self.linear and len(self.sizes) > 2 else 0
 
     def unscaled(self, last: np.ndarray) -> np.ndarray:
-        """Return the last matrix as it is multiplied by units and observation themselves, [out, in]."""
+        """Unscale the last matrix: what multiplies units and observation themselves, [out, in]."""
         counts = self.sizes[-2], self.path
         return last * np.repeat(np.array(self.gains, np.float32), counts) if self.path else last
 
@@ -114,14 +117,17 @@ class Layout:
         return self.grouped(self.views(theta))
 
     def rows(self) -> np.ndarray:
-        """Return the row boundaries in theta: every row of a matrix, every element of a vector; int64 [rows + 1]."""
+        """The row boundaries in theta, of matrix rows and vector elements; int64 [rows + 1]."""
         lengths = np.concatenate(
             [np.full(t.shape[0], t.shape[1] if len(t.shape) == 2 else 1) for t in self.tensors]
         )
         return np.concatenate([[0], np.cumsum(lengths)])
 
     def initial(self, seed: int, network: int) -> np.ndarray:
-        """Return initial weights, float32 [d]: Xavier-uniform matrices and zero biases (public ESAC code), gain 1 and shift 0."""
+        """Draw initial weights, float32 [d]: Xavier-uniform matrices, biases 0 (public ESAC code).
+
+        Gains are 1 and shifts 0.
+        """
         theta = np.zeros(self.d, np.float32)
         random = generator(seed, Purpose.INIT, member=network)
         for layer in self.layers(theta):
@@ -132,9 +138,8 @@ class Layout:
         return theta
 
 
-LOGIT_SCALE = (
-    2.0**-16
-)  # of outputs that stand for choices, lest the bound of others cut them off: which is largest stays
+# of outputs that stand for choices, lest the bound of others cut them off: which is largest stays
+LOGIT_SCALE = 2.0**-16
 CLIP = 5.0  # of standardised observations [standard deviations]; _kernels.c has it too
 
 
@@ -147,7 +152,7 @@ class Normaliser:
 
     @classmethod
     def of(cls, sums: np.ndarray) -> "Normaliser | None":
-        """Return the standardisation by sums over observations, float64 [3, observation]; None where they are over none.
+        """Standardise by sums over observations, float64 [3, observation]; None for sums over none.
 
         sums: count, sum and sum of squares, as `kernels.count_in` makes them.
         """
@@ -168,7 +173,7 @@ class Normaliser:
 
 
 class Policy:
-    """A deterministic policy: observation [observation] in, action [action] in the task's bounds out."""
+    """A deterministic policy: observation [observation] to action [action] in the task's bounds."""
 
     def __init__(
         self,
@@ -222,7 +227,7 @@ class Policy:
         return self
 
     def __call__(self, observation: np.ndarray) -> np.ndarray:
-        """Return the action in the task's bounds, float32 [action], for an observation, float32 or float64 [observation].
+        """Act on an observation [observation], float32 or float64: float32 [action] in bounds.
 
         Raises ValueError for anything else.
         """

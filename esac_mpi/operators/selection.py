@@ -1,14 +1,18 @@
-"""Who lives on, who is replaced, and by whose children: the selection of ERL and the parents of PDERL, without their vectors.
+"""Who lives on, who is replaced, and by whose children: ERL's selection and PDERL's parents.
 
-Sources: ERL (Khadka and Tumer 2018), PDERL (Bodnar et al. 2020) and their public code. Slots and candidates are indices; a
-value that is not finite ranks last. Where we differ from the public code:
+Sources: ERL (Khadka and Tumer 2018), PDERL (Bodnar et al. 2020) and their public code. Slots and
+candidates are indices, without vectors; a value that is not finite ranks last. Where we differ from
+the public code:
 
-- It makes the number of selected slots even by one that stands twice, and that of free slots likewise, so that one child is
-  written over by another. Here nothing stands twice, and the second child of a last, odd pair is thrown away.
-- A selected slot that must take an elite's copy, because no free one is left, counts as discarded: there it counts as selected.
-- It pairs a copy of an elite with that elite, and a slot that stands twice with itself. Here a pair that is distilled has two
-  networks; an n-point crossover may draw an elite twice, as there.
-- It looks an elite's fitness up at the slot of its copy, where that of the network stands that was replaced (`stale`).
+- It makes the number of selected slots even by one that stands twice, and that of free slots
+  likewise, so that one child is written over by another. Here nothing stands twice, and the second
+  child of a last, odd pair is thrown away.
+- A selected slot that must take an elite's copy, because no free one is left, counts as discarded:
+  there it counts as selected.
+- It pairs a copy of an elite with that elite, and a slot that stands twice with itself. Here a pair
+  that is distilled has two networks; an n-point crossover may draw an elite twice, as there.
+- It looks an elite's fitness up at the slot of its copy, where that of the network stands that was
+  replaced (`stale`).
 """
 
 from enum import IntEnum
@@ -71,15 +75,17 @@ def order(fitness: np.ndarray) -> np.ndarray:
 
 
 def select(fitness: np.ndarray, elites: int, random: np.random.Generator) -> Selection:
-    """Return the selection by `fitness` [k]: the best are elites, the best of each k - elites tournaments are selected.
+    """Select by `fitness` [k]: the best are elites, winners of k - elites tournaments are selected.
 
-    A tournament draws slots with replacement. An elite's copy goes to a free slot, and where none is left to a selected one,
-    which is selected no more. Raises ValueError where there could be too few slots for the copies.
+    A tournament draws slots with replacement. An elite's copy goes to a free slot, and where none
+    is left to a selected one, which is selected no more. Raises ValueError where there could be too
+    few slots for the copies.
     """
     k, ranking = len(fitness), order(fitness)
     if 2 * elites > k:
         raise ValueError(
-            f"a population of {k} has no room for copies of {elites} elites: at most half of it can be elites"
+            f"a population of {k} has no room for copies of {elites} elites: "
+            "at most half of it can be elites"
         )
     best = ranking[:elites]
     selected = np.unique(ranking[random.integers(k, size=(k - elites, TOURNAMENT)).min(axis=1)])
@@ -90,7 +96,7 @@ def select(fitness: np.ndarray, elites: int, random: np.random.Generator) -> Sel
 
 
 def fate(selection: Selection, slot: int) -> Fate:
-    """Return what a selection makes of the network in a slot. Table 2 of PDERL counts this of the learner's actor."""
+    """Tell what becomes of a slot's network. PDERL's Table 2 counts this of the learner's actor."""
     if slot in selection.elites:
         return Fate.ELITE
     return Fate.SELECTED if slot in selection.selected else Fate.DISCARDED
@@ -99,7 +105,7 @@ def fate(selection: Selection, slot: int) -> Fate:
 def births_n_point(
     selection: Selection, k: int, probability: float, random: np.random.Generator
 ) -> Births:
-    """Return the births of a generation of k with n-point crossover; all but copies are mutated with `probability`.
+    """Plan a generation of k by n-point crossover; all but copies mutate with `probability`.
 
     Two free slots after one another have a random elite and a random selected slot as parents.
     """
@@ -122,10 +128,11 @@ def births_distilled(
     probability: float,
     random: np.random.Generator,
 ) -> Births:
-    """Return the births of a generation of k with distilled children; all but copies are mutated with `probability`.
+    """Plan a generation of k by distilled children; all but copies mutate with `probability`.
 
-    The free slots in their order take the couples of `parents` [p, 2] in theirs, and begin again when there are no more. With
-    no couple, where one network alone was selected, they take that network.
+    The free slots in their order take the couples of `parents` [p, 2] in theirs, and begin again
+    when there are no more. With no couple, where one network alone was selected, they take that
+    network.
     """
     births, free = _copied(selection, k), selection.free
     if len(parents):
@@ -168,7 +175,7 @@ def _with_children(
 def _mutated(
     births: Births, selection: Selection, probability: float, random: np.random.Generator
 ) -> Births:
-    """Return the births with all but copies of elites mutated with `probability`, written in place."""
+    """Mutate all but copies of elites with `probability`, in place; return the births."""
     births.mutated[:] = random.random(len(births.mutated)) < probability
     births.mutated[selection.copies] = False
     return births
@@ -177,8 +184,8 @@ def _mutated(
 def candidates(selection: Selection, fitness: np.ndarray, stale: bool) -> Candidates:
     """Return who may be a parent: elites, then selected slots, each once and with its fitness.
 
-    stale: as in the public code, elites count with the fitness of those that their copies replaced; one that is selected too
-    stands twice, the second time with its own.
+    stale: as in the public code, elites count with the fitness of those that their copies replaced;
+    one that is selected too stands twice, the second time with its own.
     """
     elites, selected, copies, _ = selection
     if stale:
@@ -190,18 +197,18 @@ def candidates(selection: Selection, fitness: np.ndarray, stale: bool) -> Candid
 
 
 def couples(candidates: Candidates) -> np.ndarray:
-    """Return which candidates may be parents together, by index, int64 [p, 2]: any two that are not the same network."""
+    """Pair candidates, any two that are not the same network, by index, int64 [p, 2]."""
     pairs = np.stack(np.triu_indices(len(candidates.origins), 1), axis=1)
     return pairs[np.not_equal(*candidates.origins[pairs].T)]
 
 
 def greedy_scores(couples: np.ndarray, scores: np.ndarray) -> np.ndarray:
-    """Return the sum of both fitnesses of each couple, float64 [p], from those of the candidates [m]."""
+    """Add up both fitnesses of each couple, float64 [p], from those of the candidates [m]."""
     return scores[couples].sum(axis=1)
 
 
 def disagreement(own: np.ndarray, other: np.ndarray) -> float:
-    """Return the mean over states of the squared distance of two policies' actions there, both [n, action]; 0 over no states."""
+    """Average the squared distance of two policies' actions [n, action]; 0 over no states."""
     squares = np.square(np.subtract(own, other, dtype=np.float64)).sum(axis=1)
     return float(squares.mean()) if len(squares) else 0.0
 
@@ -216,12 +223,12 @@ def distance_scores(couples: np.ndarray, disagreements: np.ndarray) -> np.ndarra
 
 
 def mixed_scores(greedy: np.ndarray, distance: np.ndarray, weight: float) -> np.ndarray:
-    """Return the convex combination of both scores [p], `weight` being that of the greedy one, after each is scaled to [0, 1]."""
+    """Combine both scores [p], each scaled to [0, 1]; `weight` is the greedy one's."""
     return weight * _scaled(greedy) + (1 - weight) * _scaled(distance)
 
 
 def parents(candidates: Candidates, couples: np.ndarray, scores: np.ndarray) -> np.ndarray:
-    """Return the slots of the couples by their `scores` [p], best first, int64 [p, 2]; ties in the order of the couples.
+    """Order the couples' slots by `scores` [p], best first, int64 [p, 2]; ties stay in order.
 
     In a couple the fitter stands first, and at a tie the candidate that stands first.
     """
@@ -236,7 +243,7 @@ def _or_least(values: np.ndarray) -> np.ndarray:
 
 
 def _scaled(scores: np.ndarray) -> np.ndarray:
-    """Return scores [p] scaled to [0, 1], what is not finite as the least of them; zeros where all are equal."""
+    """Scale scores [p] to [0, 1], not finite ones as the least; zeros where all are equal."""
     finite = worst_for_not_finite(scores)
     span = np.ptp(finite) if len(finite) else 0.0
     return (finite - finite.min()) / span if span else np.zeros(len(scores))

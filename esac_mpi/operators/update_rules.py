@@ -1,13 +1,18 @@
-"""What AES-RL makes of one arrival: how far the mean moves to it, what it weighs in the variance, and whom gradients train next.
+"""What AES-RL makes of one arrival: the mean's move, its weight in the variance, who is trained.
 
-Source: AES-RL (Lee et al. 2020), whose equations the lines name, and its public code. Numbers alone; `distribution.moved` does
-what they say. f_z is an individual's fitness, f_mean that of the mean, larger is better. Where we differ:
+Source: AES-RL (Lee et al. 2020), whose equations the lines name, and its public code. Numbers
+alone; `distribution.moved` does what they say. f_z is an individual's fitness, f_mean that of the
+mean, larger is better. Where we differ:
 
-- p_positive and p_negative, which the paper gives to (6), (8) and (10), weigh (9) too; (9) as printed has both 1.
-- An individual or a mean so far below the baseline that the denominator of (9) or (10) is not positive: above the baseline the
-  individual is all that counts, p = p_positive; at it or below it p = 0, as the paper says of (10).
-- An individual whose fitness is not finite changes nothing. A mean of which no finite return is known gives way: p = p_positive.
-- The public code freezes the history of the 1/5 rule once it is full; here it slides (`SuccessRule.frozen`).
+- p_positive and p_negative, which the paper gives to (6), (8) and (10), weigh (9) too; (9) as
+  printed has both 1.
+- An individual or a mean so far below the baseline that the denominator of (9) or (10) is not
+  positive: above the baseline the individual is all that counts, p = p_positive; at it or below it
+  p = 0, as the paper says of (10).
+- An individual whose fitness is not finite changes nothing. A mean of which no finite return is
+  known gives way: p = p_positive.
+- The public code freezes the history of the 1/5 rule once it is full; here it slides
+  (`SuccessRule.frozen`).
 """
 
 import math
@@ -20,7 +25,8 @@ class MeanRule(NamedTuple):
     """How the mean moves."""
 
     rule: Literal["full_move", "linear", "sigmoid", "absolute", "relative"]
-    scale: float = 1.0  # r of linear and sigmoid, f_b of absolute and relative; positive but for absolute [return]
+    # r of linear and sigmoid, f_b of absolute and relative; positive but for absolute [return]
+    scale: float = 1.0
     p_positive: float = 1.0  # p_sg of a superior individual
     p_negative: float = 0.0  # p_sg of an inferior one
     signless: bool = False  # sigmoid without p_sg, as in the public code
@@ -31,9 +37,8 @@ class VarianceRule(NamedTuple):
 
     rule: Literal["fixed", "adaptive", "success"]  # success: by `variance_factor` alone
     n: float = 10.0  # of fixed [individuals]
-    least_p: float = (
-        1e-3  # a smaller p leaves the variance as it is, as in the public code; 0 = the paper
-    )
+    # a smaller p leaves the variance as it is, as in the public code; 0 = the paper
+    least_p: float = 1e-3
 
 
 class SuccessRule(NamedTuple):
@@ -60,7 +65,7 @@ def update(mean_rule: MeanRule, variance_rule: VarianceRule, f_z: float, f_mean:
 
 
 def update_ratio(rule: MeanRule, f_z: float, f_mean: float) -> float:
-    """Return p of Eq. (4), from -1 to 1: 1 moves the mean to the individual, below 0 it moves away from it."""
+    """Compute p of Eq. (4), -1 to 1: 1 moves the mean to the individual, below 0 away from it."""
     if not math.isfinite(f_z):
         return 0.0
     if not math.isfinite(f_mean):
@@ -79,7 +84,7 @@ def linear(rule: MeanRule, f_z: float, f_mean: float) -> float:
 
 
 def sigmoid(rule: MeanRule, f_z: float, f_mean: float) -> float:
-    """Return p of the fixed range, sigmoid. Eqs. (7) and (8): with p_negative above 0 the mean moves to inferiors too."""
+    """Compute p of the fixed range, sigmoid. Eqs. (7), (8); to inferiors too if p_negative > 0."""
     x = (f_z - f_mean) / rule.scale
     decay = math.exp(-abs(x))
     p = (1 if x >= 0 else decay) / (1 + decay)
@@ -131,14 +136,14 @@ def weight_of_past(rule: VarianceRule, p: float) -> float:
 
 
 def no_history(window: int) -> np.ndarray:
-    """Return the history of the 1/5 rule before the first arrival, int64 [window]: 1 success, 0 none, -1 nothing yet."""
+    """Make the 1/5 rule's empty history, int64 [window]: 1 success, 0 none, -1 nothing yet."""
     return np.full(window, -1)
 
 
 def variance_factor(
     rule: SuccessRule, history: np.ndarray, success: bool
 ) -> tuple[np.ndarray, float]:
-    """Return the history [window] after an arrival, oldest first, and what it multiplies the variance by.
+    """Record an arrival in the history [window], oldest first; return it and the variance's factor.
 
     That is 1 for the arrivals that fill the history.
     """
