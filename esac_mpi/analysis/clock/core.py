@@ -1,9 +1,9 @@
-"""A core to whose speed the times of a run are brought, so that runs made at other times, or beside other work, can be compared.
+"""A core to whose speed a run's times are brought, to compare runs of other times or under load.
 
-Processor time leaves out that a run had no core, not that the core was slow: other work takes caches and the other thread of
-a core, and the same updates then cost up to twice as much. What a run did is counted, to the step and the update: these take what
-they take on this core, whatever they took. All else of the run is multiplied by what its counted work takes here over what it
-took there.
+Processor time leaves out that a run had no core, not that the core was slow: other work takes
+caches and the core's other thread, and the same updates then cost up to twice as much. What a run
+did is counted, to the step and the update: these take what they take on this core, whatever they
+took. All else of the run is multiplied by what its counted work takes here over what it took there.
 """
 
 from dataclasses import dataclass
@@ -33,10 +33,10 @@ AS_RECORDED = Pace(np.ones(1), 1.0)
 
 
 def paces(run: RunFiles, core: Core, used: np.ndarray, share: np.ndarray) -> tuple[Pace, Pace]:
-    """Return the pace of a run's population, counted by its steps, and of its learner, by its updates.
+    """Return the pace of a run's population, counted by its steps, and of its learner, by updates.
 
-    used: core seconds of the population [generations]; share: of a generation's time in which a core was there. Of a run without
-    a population both are the learner's.
+    used: core seconds of the population [generations]; share: of a generation's time in which a
+    core was there. Of a run without a population both are the learner's.
     """
     columns = run.columns
     updates = np.diff(columns.get("metrics/gradient_updates", np.zeros(run.generation)), prepend=0)
@@ -49,7 +49,7 @@ def paces(run: RunFiles, core: Core, used: np.ndarray, share: np.ndarray) -> tup
 
 
 def pace(counted: np.ndarray, lasted: np.ndarray, each: float) -> Pace:
-    """Return the pace of work that takes `each` seconds a piece, from how much was done and how long it lasted [generations]."""
+    """Return the pace of work of `each` s a piece; counted and lasted [s]: each [generations]."""
     there = (counted > 0) & (lasted > 0)
     rest = float(counted[there].sum() * each / lasted[there].sum()) if there.any() else 1.0
     return Pace(

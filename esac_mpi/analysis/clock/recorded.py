@@ -1,11 +1,12 @@
 """Generations as a run recorded them, and when each would have ended on another number of ranks.
 
-What was recorded on rank 0 in the order of the program, row by row: seconds_record of the row before, seconds_evaluate, plan,
-offspring, learn, update, evaluation. What shrinks with ranks is taken apart (every member, whoever is born, every evaluation
-episode, the update's blocks); whatever else a generation lasted stays as it was. Of more than one rank, waiting for others is
-left out, since the cluster's own takes its place. Where a run had one rank, its times count as much as its process had a core
-(seconds_processor): other work on the machine, or waiting for the disk, makes the run longer, but not its clock. Files of
-before all of this was recorded have no clock.
+Rank 0 records, in the order of the program, row by row: seconds_record of the row before,
+seconds_evaluate, plan, offspring, learn, update, evaluation. What shrinks with ranks is taken apart
+(every member, whoever is born, every evaluation episode, the update's blocks); whatever else a
+generation lasted stays as it was. Of more than one rank, waiting for others is left out, since the
+cluster's own takes its place. Where a run had one rank, its times count as much as its process had
+a core (seconds_processor): other work on the machine, or waiting for the disk, makes the run
+longer, but not its clock. Files of before all of this was recorded have no clock.
 """
 
 from collections.abc import Callable, Iterator
@@ -44,10 +45,11 @@ class Machine:
 
 
 def computed(run: RunFiles, machine: Machine) -> np.ndarray:
-    """Return when each generation of a run would have ended, float64 [generations] [s]. Raises Unusable."""
+    """Compute when each generation would have ended, float64 [generations] [s]. Raises Unusable."""
     if machine.ranks < 1 or not machine.updates_per_second >= 0:
         raise Unusable(
-            f"ranks {machine.ranks}, updates/s {machine.updates_per_second}: expected 1 or more, and a positive rate"
+            f"ranks {machine.ranks}, updates/s {machine.updates_per_second}: "
+            "expected 1 or more, and a positive rate"
         )
     on_cluster = ends(run, machine.updates_per_second, machine.core)
     return np.fromiter(on_cluster(Cluster(machine.ranks)), float, count=run.generation)
@@ -56,14 +58,15 @@ def computed(run: RunFiles, machine: Machine) -> np.ndarray:
 def ends(
     run: RunFiles, updates_per_second: float = 0.0, core: Core | None = None, evaluates: bool = True
 ) -> Callable[[Cluster], Iterator[float]]:
-    """Return what yields, for a cluster, the time at the end of each generation of a run [s]. Raises Unusable.
+    """Return a function from a cluster to the end of each generation [s]. Raises Unusable.
 
     evaluates: with the run's evaluations; else as if there had been none.
     """
     if core and (recorded_tasks.has_tasks(run) or bears_offspring(run) or teaches(run)):
         name = run.config.algorithm
         raise Unusable(
-            f"{run.path}: {name} has work beside steps and a learner's updates, which no core is told of"
+            f"{run.path}: {name} has work beside steps and a learner's updates, "
+            "which no core is told of"
         )
     share = had_a_core(run)
     if recorded_tasks.has_tasks(run):
@@ -82,7 +85,7 @@ def evaluated(parts: Parts, evaluates: bool) -> Parts:
 
 
 def task_parts(run: RunFiles, share: np.ndarray) -> Parts:
-    """Return what generations without a barrier have beside their tasks, as `recorded_tasks.sections` takes it."""
+    """Return what generations without a barrier have beside tasks, for recorded_tasks.sections."""
     ranks, total, *_ = busy(run)
     part = {name: seconds(run, name) for name in ("record", "lead", "evaluation")}
     told = np.isfinite(run.columns["timing/task_busy"]).sum(axis=1)
@@ -98,9 +101,9 @@ def task_parts(run: RunFiles, share: np.ndarray) -> Parts:
 def generations(
     run: RunFiles, parts: Parts, updates_per_second: float = 0.0
 ) -> Iterator[Generation]:
-    """Yield the generations of a run on cores like those that it had, its learner as fast as told. Raises Unusable.
+    """Yield a run's generations on cores like its own, its learner as fast as told.
 
-    parts: the run's `times`.
+    parts: the run's `times`. Raises Unusable.
     """
     lasted = duration(run, parts, updates_per_second)
     entered, phase = np.isfinite(lasted), np.nan_to_num(lasted)
@@ -142,9 +145,10 @@ def generations(
 
 
 def times(run: RunFiles, core: Core | None = None) -> Parts:
-    """Return the parts of every generation but the phase, as `Generation` has them; evaluation is nan where there was none.
+    """Return the parts of every generation but the phase, as in `Generation`.
 
-    updating, of_phase: by what to multiply the time of the updates of a phase that entered in it, and of all else of that.
+    evaluation is nan where there was none. updating, of_phase: by what to multiply the time of the
+    updates of a phase that entered in it, and of all else of that.
     """
     ranks, total, most, _ = busy(run)
     if len(ranks) != run.generation:
@@ -196,11 +200,12 @@ def times(run: RunFiles, core: Core | None = None) -> Parts:
 def pieces(
     run: RunFiles, total: np.ndarray, phase: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Return what members took and how long they were expected, each [generations, n], and their sum [generations] [s].
+    """Return members' times and expected times [generations, n], and the sum [generations] [s].
 
-    Trial episodes are among them, nan in a generation without; nan is the time of a member that played nothing. total: busy
-    seconds of all ranks. Members' noise and what was between them are shared out alike. Training episodes that ranks share, whose
-    single times are not recorded, are taken to be of equal length.
+    Trial episodes are among them, nan in a generation without; nan is the time of a
+    member that played nothing. total: busy seconds of all ranks. Members' noise and what was
+    between them are shared out alike. Training episodes that ranks share, whose single times are
+    not recorded, are taken to be of equal length.
     """
     own = run.columns.get("timing/member_seconds")
     if own is None:
@@ -224,7 +229,7 @@ def pieces(
 
 
 def offspring(run: RunFiles) -> tuple[np.ndarray, np.ndarray]:
-    """Return what each slot's next member took and how long it was expected, [generations, k]; k = 0 where none are born."""
+    """Return time and expected time of each slot's next member, [generations, k], k = 0 without."""
     none = np.zeros((run.generation, 0))
     return run.columns.get("timing/offspring_seconds", none), run.columns.get(
         "timing/offspring_expected", none
@@ -237,7 +242,7 @@ def bears_offspring(run: RunFiles) -> bool:
 
 
 def episodes(run: RunFiles) -> np.ndarray:
-    """Return what the episodes of each evaluation took [generations, episodes] [s], nan where there was none."""
+    """Return the times of evaluation episodes [generations, episodes] [s], nan where none is."""
     found = run.columns.get("timing/evaluation_seconds")
     if found is None and seconds(run, "evaluation").any():
         raise before(run, "every evaluation episode")
@@ -245,9 +250,9 @@ def episodes(run: RunFiles) -> np.ndarray:
 
 
 def in_flight(run: RunFiles, lasted: np.ndarray) -> np.ndarray:
-    """Return the time of the phase that begins in each generation, beside what follows [generations] [s].
+    """Return the time of the phase begun in each generation, beside what follows [generations] [s].
 
-    lasted: of the phase that entered in it. One whose end was not recorded lasts as the one before it.
+    lasted: of the phase that entered in it. One without a recorded end lasts as the one before it.
     """
     begun, usual = np.zeros(run.generation), 0.0
     for k, end in flights(run):
@@ -257,7 +262,10 @@ def in_flight(run: RunFiles, lasted: np.ndarray) -> np.ndarray:
 
 
 def duration(run: RunFiles, parts: Parts, rate: float) -> np.ndarray:
-    """Return the time of the phase that entered in each generation, nan where none did [generations] [s]. Raises Unusable."""
+    """Return the time of the phase that entered in each generation, or nan [generations] [s].
+
+    Raises Unusable.
+    """
     lasted, none = phase_seconds(run), np.full(run.generation, np.nan)
     updating = run.columns.get("timing/seconds_updates", none)
     entered = since_the_row_before(run, "learner_phases") > 0
@@ -270,7 +278,7 @@ def duration(run: RunFiles, parts: Parts, rate: float) -> np.ndarray:
 
 
 def since_the_row_before(run: RunFiles, name: str) -> np.ndarray:
-    """Return by how much a count grew in each generation [generations]; 0 where the run has none."""
+    """Return a count's growth in each generation [generations]; 0 where the run has none."""
     return np.diff(run.columns.get(f"metrics/{name}", np.zeros(run.generation)), prepend=0)
 
 
@@ -281,12 +289,12 @@ def before(run: RunFiles, what: str) -> Unusable:
 
 
 def phase_seconds(run: RunFiles) -> np.ndarray:
-    """Return the time of the phase that entered in each generation, nan where none did [generations] [s]."""
+    """Return the time of the phase that entered in each generation, or nan [generations] [s]."""
     return run.columns.get("timing/seconds_phase", np.full(run.generation, np.nan))
 
 
 def had_a_core(run: RunFiles) -> np.ndarray:
-    """Return the share of each generation's time in which a core was there [generations], 1 where it cannot be told."""
+    """Return the share of each generation in which a core was there [generations]; 1: unknown."""
     used = run.columns.get("timing/seconds_processor")
     if used is None or str(run.provenance.get("device", "")).startswith("cuda"):
         return np.ones(run.generation)
@@ -296,7 +304,7 @@ def had_a_core(run: RunFiles) -> np.ndarray:
 
 
 def update_share(run: RunFiles, ranks: np.ndarray) -> np.ndarray:
-    """Return the part of the update that the busiest rank made [generations]; ranks are taken to have been on equal nodes."""
+    """Return the busiest rank's part of the update [generations], as if nodes had been equal."""
     nodes, blocks = int(run.provenance.get("nodes", 1)), update_blocks(run)
     each = {
         count: Cluster(count, -(-count // nodes)).share(blocks)
@@ -307,20 +315,23 @@ def update_share(run: RunFiles, ranks: np.ndarray) -> np.ndarray:
 
 
 def update_blocks(run: RunFiles) -> float:
-    """Return in how many parts ranks share an update: blocks of parameters, or members, champion and the learner's memory."""
+    """Return the number of parts of a shared update.
+
+    These are blocks of parameters, or members, champion and the learner's memory.
+    """
     born, _ = offspring(run)
     return born.shape[1] + 2.0 if bears_offspring(run) else float(run.provenance.get("blocks", 1))
 
 
 def sums_over_observations(run: RunFiles) -> int:
-    """Return how many numbers a member's sums over observations are; 0 where the population does not normalise them."""
+    """Return the number of a member's sums over observations; 0 where they are not normalised."""
     sizes, evolution = str(run.provenance.get("sizes", "")).split(), declared(run).evolution
     normalises = evolution is not None and evolution(run.config).observation_normalisation
     return 3 * int(sizes[0]) if sizes and normalises else 0
 
 
 def generation_seconds(run: RunFiles) -> np.ndarray:
-    """Return how long each generation lasted, the writing of the row before it included [generations] [s]."""
+    """Return each generation's time, writing the row before it included [generations] [s]."""
     return np.diff(run.columns.get("timing/wall_seconds", np.zeros(0)), prepend=0)
 
 
@@ -342,7 +353,7 @@ def phases_beside(run: RunFiles) -> bool:
 
 
 def teaches(run: RunFiles) -> bool:
-    """Return whether a critic has its lessons beside the members of the same generation, of which it trains some."""
+    """Return whether a critic has lessons beside a generation's members and trains some of them."""
     declares = declared(run)
     return declares.work == "episodes" and declares.operators(run.config) == "individuals"
 
@@ -358,7 +369,10 @@ def trained_members(run: RunFiles) -> int:
 
 
 def flights(run: RunFiles) -> list[tuple[int, int]]:
-    """Return the rows in which each phase beside the evaluation began and entered, which the newest may not have done yet."""
+    """Return the rows in which each phase beside the evaluation began and entered.
+
+    The newest phase may not have entered yet.
+    """
     entered = np.flatnonzero(since_the_row_before(run, "learner_phases"))
     ends = np.append(entered, run.generation)
     return [
@@ -378,7 +392,7 @@ def started(run: RunFiles) -> np.ndarray:
 
 
 def running(run: RunFiles) -> np.ndarray:
-    """Return whether a learner phase ran beside each generation's evaluation: until it entered after one began."""
+    """Return whether a learner phase, begun and not entered, ran beside each evaluation."""
     if teaches(run):
         return np.isfinite(phase_seconds(run))
     found = np.zeros(run.generation, bool)

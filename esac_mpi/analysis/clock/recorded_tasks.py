@@ -1,8 +1,9 @@
-"""The tasks of a run that has no barrier as it recorded them, and when each of its generations would have ended on other ranks.
+"""Recorded tasks of a run without a barrier, and when its generations would end on other ranks.
 
-Whose result is told when is the same on any number of ranks (in virtual order), so that rows have all of that; how long a task
-took is recorded beside. A task that was told before a stop, whose times no row has, is taken to have lasted like the mean of the
-others, and one that was not told before the run's end like its worker's last. In the order of arrival the told order is the
+Whose result is told when is the same on any number of ranks (in virtual order), so that rows have
+all of that; how long a task took is recorded beside. A task that was told before a stop, whose
+times no row has, is taken to have lasted like the mean of the others, and one that was not told
+before the run's end like its worker's last. In the order of arrival the told order is the
 machine's: there tasks are taken in the order in which the run gave them out, whoever is free.
 """
 
@@ -45,19 +46,20 @@ def has_tasks(run: RunFiles) -> bool:
 
 
 def individuals_and_turns(run: RunFiles) -> tuple[np.ndarray, np.ndarray]:
-    """Return which of the tasks with times are individuals' and which turns of the critic, bool [generations, tasks]."""
+    """Return which timed tasks are individuals' and critic's, bool [generations, tasks]."""
     worker, critic = run.columns["timing/task_worker"], run.config.aes_rl.workers
     return worker < critic, worker == critic  # nan is neither
 
 
 def recorded(run: RunFiles, share: np.ndarray, updates_per_second: float = 0.0) -> Recorded:
-    """Return the tasks of a run on cores like those that it had, its critic as fast as told. Raises Unusable.
+    """Return the tasks of a run on cores like its own, its critic as fast as told.
 
-    share: of each generation in which a core was there [generations].
+    share: of each generation in which a core was there [generations]. Raises Unusable.
     """
     if "timing/task_busy" not in run.columns:
         raise Unusable(
-            f"{run.path}: made before the time of every task was recorded: it has no clock on other ranks"
+            f"{run.path}: made before the time of every task was recorded: "
+            "it has no clock on other ranks"
         )
     options = run.config.aes_rl
     spent, updating, updates = (
@@ -105,7 +107,7 @@ def recorded(run: RunFiles, share: np.ndarray, updates_per_second: float = 0.0) 
 
 
 class Drawn:
-    """The individuals of a run, again: each worker's in its order, or all in the order in which the run gave them out."""
+    """A run's individuals again: each worker's in its order, or all in the order given out."""
 
     def __init__(self, found: Recorded) -> None:
         self._found = found
@@ -117,7 +119,7 @@ class Drawn:
         self._last = max((0.0, *self._totals()))
 
     def __call__(self, worker: int, now: int, taught: bool) -> Arrival:
-        """Return the individual that a worker gets at a virtual time [steps]; what it learned is recorded."""
+        """Return the individual of a worker at a virtual time [steps], its learning as recorded."""
         queue = self._queues[worker] if self._found.in_order else self._in_turn
         place = self._sent[worker] if self._found.in_order else self._sent.total()
         self._sent[worker] += 1
@@ -132,7 +134,7 @@ class Drawn:
 
 
 def given_out(found: Recorded) -> list[Arrival]:
-    """Return the individuals in the order in which the run gave them out: each worker's next as its last was told."""
+    """Return the individuals as the run gave them out: each worker's next as its last was told."""
     places: dict[int, list[int]] = {}
     for i, one in enumerate(found.arrivals):
         places.setdefault(one.worker, []).append(i)
@@ -144,7 +146,7 @@ def given_out(found: Recorded) -> list[Arrival]:
 
 
 def until(piece: Piece, least: float) -> Piece:
-    """Return a task that lasts at least so many virtual steps, with as much more of steps as it lacks."""
+    """Return a task of at least `least` virtual steps, with as many more steps as it lacks."""
     updates, steps = piece.virtual
     more = max(0.0, least - updates - steps)
     second = piece.seconds[1] * (1 + more / steps) if steps else piece.seconds[1]
@@ -152,7 +154,10 @@ def until(piece: Piece, least: float) -> Piece:
 
 
 def sections(run: RunFiles, parts: Parts) -> Iterator[Section]:
-    """Yield what each generation has beside its tasks. parts: seconds by name, each [generations]; see recorded.task_parts."""
+    """Yield what each generation has beside its tasks.
+
+    parts: seconds by name, each [generations]; see recorded.task_parts.
+    """
     count = run.columns["metrics/length"].shape[1]
     for k in range(run.generation):
         evaluation = parts["evaluation"][k]
