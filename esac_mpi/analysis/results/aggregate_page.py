@@ -1,4 +1,4 @@
-"""The aggregate of an experiment in Markdown: all tasks together, a variant against each other one, then task by task."""
+"""The aggregate of an experiment in Markdown: all tasks together, in pairs, then task by task."""
 
 from collections.abc import Callable, Iterator
 
@@ -20,11 +20,14 @@ STATISTICS: dict[str, Callable[[Tasks], np.ndarray]] = {
     "mean": aggregates.mean,
 }
 NOTE = (
-    "Scores are returns normalised task by task: 0 is the mean return of uniform random actions (configs/experiments/random.toml)"
-    " and 1 the best evaluation that any run of any variant made by then. A run's return is its last evaluation's by then, where"
-    " it has theta_es and a learner that of the one that was ahead in the evaluation before, so that what is reported is not what chose it. IQM: mean of the middle half of all runs of all tasks, every task counting"
-    " the same. In square brackets 95 % intervals by stratified bootstrap: runs drawn anew within each task (Agarwal et al. 2021,"
-    " arXiv:2108.13264); few seeds make them too narrow (docs/analysis.md)."
+    "Scores are returns normalised task by task: 0 is the mean return of uniform random actions"
+    " (configs/experiments/random.toml) and 1 the best evaluation that any run of any variant made"
+    " by then. A run's return is its last evaluation's by then, where it has theta_es and a learner"
+    " that of the one that was ahead in the evaluation before, so that what is reported is not what"
+    " chose it. IQM: mean of the middle half of all runs of all tasks, every task counting the"
+    " same. In square brackets 95 % intervals by stratified bootstrap: runs drawn anew within each"
+    " task (Agarwal et al. 2021, arXiv:2108.13264); few seeds make them too narrow"
+    " (docs/analysis.md)."
 )
 
 
@@ -72,18 +75,31 @@ def row(v: Verdict) -> list[str]:
 def told(study: Study) -> Iterator[str]:
     """Yield what the aggregate is made of, and what is missing."""
     counts = {len(returns) for task in study.whole for returns in task.returns.values()}
-    yield f"Tasks: {len(study.whole)}; runs of a variant on a task: {spanned([min(counts), max(counts)])}."
+    yield (
+        f"Tasks: {len(study.whole)};"
+        f" runs of a variant on a task: {spanned([min(counts), max(counts)])}."
+    )
     if study.absent:
-        yield f"Not in the aggregate: {'; '.join(f'{title} ({why})' for title, why in study.absent.items())}."
+        yield (
+            "Not in the aggregate: "
+            f"{'; '.join(f'{title} ({why})' for title, why in study.absent.items())}."
+        )
     if study.unfinished:
         yield f"Runs without a score yet: {whose(study.unfinished)}."
     if study.short:
-        yield f"Runs that had ended before, and stand as they ended: {whose(study.short)}, {after(study.short)}."
-    ages = f"Evaluations are up to {max(study.ages.values()):.2g} s older than that, or than the run's end"
+        yield (
+            "Runs that had ended before, and stand as they ended: "
+            f"{whose(study.short)}, {after(study.short)}."
+        )
+    ages = (
+        f"Evaluations are up to {max(study.ages.values()):.2g} s older than that,"
+        " or than the run's end"
+    )
     yield f"{ages}: {', '.join(f'{label} {age:.2g}' for label, age in study.ages.items())}."
     if study.equal:
         yield (
-            f"All runs of all variants are within {ALIKE} of one another on {', '.join(study.equal)}, which tells none from"
+            f"All runs of all variants are within {ALIKE} of one another on"
+            f" {', '.join(study.equal)}, which tells none from"
             " another and yet is in the figures below; --leave-out takes it out."
         )
 
@@ -108,7 +124,8 @@ def against(study: Study, champion: str) -> Iterator[str]:
     """Yield how a variant stands to each other one."""
     yield from (f"### {champion} against each", "")
     yield (
-        "Probability of improvement: that of two runs on a random task the first is ahead, ties as halves; beside it where a"
+        "Probability of improvement: that of two runs on a random task the first is ahead,"
+        " ties as halves; beside it where a"
         f" difference of up to {ALIKE} is a tie."
     )
     yield ""

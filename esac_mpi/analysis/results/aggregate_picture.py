@@ -1,4 +1,4 @@
-"""The aggregate of an experiment as a picture: each variant's interquartile mean, and beside it its scores task by task."""
+"""The aggregate as a picture: each variant's interquartile mean, and its scores task by task."""
 
 import numpy as np
 
@@ -39,7 +39,10 @@ def figure(study: Study, name: str, wall: Wall) -> Figure:
         panel.set_xlabel("score")
     many = f"{len(study.whole)} task{'s' * (len(study.whole) > 1)}"
     left.axes[0].set(title=f"{many} together", xlabel="IQM of the scores and its 95 % interval")
-    said = f"Returns {when(wall)}; 0: random actions, 1: the best that any run reached by then. Dots: seeds, lines: their means"
+    said = (
+        f"Returns {when(wall)}; 0: random actions, 1: the best that any run reached by then."
+        " Dots: seeds, lines: their means"
+    )
     low = any((task.normalised(label) < LEAST).any() for task in study.tasks for label in order)
     headline(drawing, f"{said}; arrows: below {LEAST}" if low else said)
     return drawing
@@ -68,7 +71,7 @@ def draw_whole(
 
 
 def name_lines(axes: Axes, labels: list[str], champion: str) -> None:
-    """Write the variants beside their lines, from top to bottom, and give all panels the same lines."""
+    """Write the variants beside their lines, from top to bottom, the same lines in all panels."""
     axes.set_yticks(range(len(labels)), labels, fontsize="small")
     for text in axes.get_yticklabels():
         text.set_fontweight("bold" if text.get_text() == champion else "normal")

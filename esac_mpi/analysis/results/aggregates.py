@@ -1,10 +1,12 @@
-"""Statistics over all tasks and seeds of an experiment, with their stratified bootstrap intervals (Agarwal et al. 2021,
-arXiv:2108.13264): runs are drawn with replacement within each task, so that every draw has all tasks.
+"""Statistics over an experiment's tasks and seeds, with their stratified bootstrap intervals.
 
-Every task counts the same. Where tasks have different numbers of runs, which that paper has not, a run counts the more in the
-interquartile mean the fewer its task has: else that would tell apart variants whose runs are of other tasks, and equally good.
+Runs are drawn with replacement within each task, so that every draw has all tasks (Agarwal et al.
+2021, arXiv:2108.13264). Every task counts the same. Where tasks have different numbers of runs,
+which that paper has not, a run counts the more in the interquartile mean the fewer its task has:
+else that would tell apart variants whose runs are of other tasks, and equally good.
 
-The optimality gap of that paper, the mean of what is missing to 1, is 1 - mean here, where no score is above 1.
+The optimality gap of that paper, the mean of what is missing to 1, is 1 - mean here, where no score
+is above 1.
 """
 
 from collections.abc import Callable, Sequence
@@ -14,7 +16,8 @@ import numpy as np
 
 from esac_mpi.analysis.intervals import interquartile_mean, stratified
 
-ALIKE = 0.01  # scores no farther apart are as good as equal: at the most that a task pays, digits of no weight differ
+# scores no farther apart count as equal: at a task's most, digits of no weight differ
+ALIKE = 0.01
 Tasks = Sequence[np.ndarray]  # scores, each [seeds, ...]; trailing axes are draws
 
 
@@ -27,7 +30,7 @@ class Estimate(NamedTuple):
 
 
 def iqm(tasks: Tasks) -> np.ndarray:
-    """Return the mean of the middle half of the runs of all tasks, of which each counts the same."""
+    """Return the mean of the middle half of the runs of all tasks, each task counting the same."""
     runs = np.concatenate(tasks)
     if len(set(map(len, tasks))) == 1:
         return interquartile_mean(runs)
@@ -50,14 +53,15 @@ def mean(tasks: Tasks) -> np.ndarray:
 
 
 def ahead(both: Tasks) -> np.ndarray:
-    """Return by how much the interquartile mean of the first half of the list is above that of the second."""
+    """Return the interquartile mean of the list's first half less that of its second half."""
     return iqm(both[: len(both) // 2]) - iqm(both[len(both) // 2 :])
 
 
 def improvement(both: Tasks, alike: float = 0.0) -> np.ndarray:
-    """Return the probability of improvement: of a run of the first half of the list over one of the second, on a random task.
+    """Return the probability of improvement of the list's first half over its second.
 
-    alike: the difference up to which two runs are a tie.
+    It is that of a run of each half on a random task. alike: the difference up to which two runs
+    are a tie.
     """
     half = len(both) // 2
     return np.mean(
@@ -75,7 +79,7 @@ def beyond(both: Tasks) -> np.ndarray:
 
 
 def chance(ours: np.ndarray, theirs: np.ndarray, alike: float = 0.0) -> np.ndarray:
-    """Return how often one of ours [seeds, ...] is above one of theirs [seeds, ...], of all pairs; ties count half."""
+    """Return the share of pairs where ours [seeds, ...] is above theirs; ties count half."""
     ahead = ours[:, None] - theirs[None]
     return ((ahead > alike) + 0.5 * (abs(ahead) <= alike)).mean(axis=(0, 1))
 

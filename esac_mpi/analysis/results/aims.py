@@ -1,4 +1,4 @@
-"""Whether a variant is behind the better of the two algorithms that it is made of, or ahead of both, task by task."""
+"""Whether a variant is behind the better of its two halves, or ahead of both, task by task."""
 
 from typing import NamedTuple
 
@@ -33,7 +33,7 @@ def halves(study: Study) -> list[str]:
 
 
 def verdicts(study: Study, champion: str) -> list[Verdict]:
-    """Return the verdicts on all tasks where the variant and both halves have runs; none without both."""
+    """Return the verdicts on tasks where variant and both halves have runs; none without both."""
     theirs = halves(study)
     if len(theirs) < len(HALVES) or champion in theirs:
         return []
@@ -61,7 +61,7 @@ def verdict(task: Task, champion: str, theirs: list[str]) -> Verdict:
 
 
 def gap_of(ours: np.ndarray, theirs: np.ndarray) -> tuple[float, float, float]:
-    """Return the difference of the means of scores, each [seeds], and the ends of its 95 % interval."""
+    """Return the difference of the means of scores [seeds], and the ends of its 95 % interval."""
     low, high = difference(ours, theirs) if min(len(ours), len(theirs)) > 1 else (np.nan, np.nan)
     return float(ours.mean() - theirs.mean()), low, high
 
@@ -82,7 +82,8 @@ def counted(found: list[Verdict], champion: str) -> str:
 
     behind = [verdict.behind for verdict in whole]
     return (
-        f"Of {len(whole)} task{'s' * (len(whole) > 1)} of the aggregate, {champion} is behind its better half by more than a"
-        f" tenth of the range on {many(behind)}, with the whole interval not so on {behind.count(NO)}, and ahead of both by more"
+        f"Of {len(whole)} task{'s' * (len(whole) > 1)} of the aggregate, {champion} is behind its"
+        f" better half by more than a tenth of the range on {many(behind)}, with the whole interval"
+        f" not so on {behind.count(NO)}, and ahead of both by more"
         f" than a hundredth on {many([verdict.ahead for verdict in whole])}."
     )

@@ -1,4 +1,4 @@
-"""Pictures of rows of results: curves over steps or time, or what a swept field does. Needs matplotlib."""
+"""Pictures of rows of results: curves, or what a swept field does. Needs matplotlib."""
 
 from pathlib import Path
 
@@ -43,7 +43,7 @@ def curves(
     seeds: bool = False,
     wall: Wall = MEASURED,
 ) -> Figure:
-    """Return the figure of a quantity (NAMES) against an axis: a panel for each task, a line for each variant."""
+    """Draw a quantity (NAMES) against an axis: a panel for each task, a line for each variant."""
     axis = x or DEFAULT_X[what]
     y = {"returns": POLICIES[policy], "training": "training_return", "updates": "gradient_updates"}[
         what
@@ -67,7 +67,10 @@ def number(value: str) -> float | str:
 
 
 def swept(sections: Sections, y: str) -> tuple[dict[str, Line], dict[str, str]]:
-    """Return the last numbers of the runs by value, and the algorithm, of each task and variant. Raises Unusable if none is."""
+    """Return the runs' last numbers by value, and the algorithm, of each task and variant.
+
+    Raises Unusable if there is none.
+    """
     points, algorithms = [], {}
     for title, labels in sections.items():
         traces = [trace for group in labels.values() for trace in group if trace.rows[0].value]
@@ -99,7 +102,7 @@ def sensitivity(
     normalise: bool = False,
     seeds: bool = False,
 ) -> Figure:
-    """Return the figure of a measure (AT_END) against the swept value, called `field`: a line for each task and variant."""
+    """Draw a measure (AT_END) against the swept `field`, a line for each task and variant."""
     y, name = AT_END[measure]
     found, algorithms = swept(sections, y)
     found = {label: normalised(line) for label, line in found.items()} if normalise else found
@@ -109,7 +112,10 @@ def sensitivity(
 
 
 def ends(sections: Sections, policy: str = "better") -> Figure:
-    """Return the figure of the last returns: a panel for each task, a line for each variant, the best first. Raises Unusable."""
+    """Draw the last returns: a panel for each task, a line for each variant, the best first.
+
+    Raises Unusable.
+    """
     y = POLICIES[policy]
     last = {
         title: {
@@ -135,7 +141,8 @@ def ends(sections: Sections, policy: str = "better") -> Figure:
         panel.set(title=title, xlabel="episodic return")
     headline(
         drawing,
-        f"Last noise-free evaluation of {WHOSE[policy]}: each seed, their mean and its 95 % interval",
+        f"Last noise-free evaluation of {WHOSE[policy]}:"
+        " each seed, their mean and its 95 % interval",
     )
     return drawing
 

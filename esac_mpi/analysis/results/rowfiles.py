@@ -1,4 +1,4 @@
-"""Rows of results as a CSV file: a head, then a line a row; a number that the run does not have is an empty field."""
+"""Rows of results as CSV: a head, then a line a row; a number that a run lacks is empty."""
 
 import csv
 import dataclasses
@@ -38,7 +38,7 @@ def text(value: Any) -> str:
 
 
 def write(path: Path, rows: Iterable[Row]) -> None:
-    """Write rows as CSV, a head and a line each; the folder is made, an older file replaced whole."""
+    """Write rows as CSV, a head and a line each; make the folder, replace an older file whole."""
     path.parent.mkdir(parents=True, exist_ok=True)
     beside = path.with_name(path.name + ".new")
     with beside.open("w", newline="", encoding="utf-8") as file:
@@ -51,7 +51,8 @@ def write(path: Path, rows: Iterable[Row]) -> None:
 def read(paths: Iterable[Path]) -> list[Row]:
     """Return the rows of files in their order.
 
-    Raises Unusable: not there, empty, twice, or with other settings or another core under the same name (code 2), damaged (65).
+    Raises Unusable: not there, empty, twice, or with other settings or another core under the same
+    name (code 2), damaged (65).
     """
     found = [row for path in paths for row in read_one(path)]
     ends: dict[Any, int] = {}
@@ -59,7 +60,8 @@ def read(paths: Iterable[Path]) -> list[Row]:
         if row.generation <= ends.get(row.run, -1):
             name = f"{', '.join(filter(None, row.run[:5]))}, seed {row.seed}"
             raise Unusable(
-                f"{name}: there twice, or its generations do not ascend; leave one of the files out, or draw it anew"
+                f"{name}: there twice, or its generations do not ascend;"
+                " leave one of the files out, or draw it anew"
             )
         ends[row.run] = row.generation
     refuse_mixed(found)
@@ -76,7 +78,8 @@ def refuse_mixed(rows: Iterable[Row]) -> None:
         ", ".join(filter(None, name)) for name, digests in settings.items() if len(digests) > 1
     ]:
         raise Unusable(
-            f"{some(mixed)}: rows of other settings, or of another core, under one name: they are no seeds of the same"
+            f"{some(mixed)}: rows of other settings, or of another core, under one name:"
+            " they are no seeds of the same"
         )
 
 

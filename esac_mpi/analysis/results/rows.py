@@ -1,6 +1,7 @@
-"""The compact record of a run: 25 rows, or as many as an experiment says, with what its tables and pictures need.
+"""The compact record of a run: 25 rows, or as many as an experiment says, for tables and pictures.
 
-A run directory has megabytes, its rows some 5 kB, which can be committed. Numbers have 6 significant digits.
+A run directory has megabytes, its rows some 5 kB, which can be committed. Numbers have 6
+significant digits.
 """
 
 import json
@@ -29,7 +30,7 @@ OWN_COLUMN = (
 
 @dataclass(frozen=True)
 class Row:
-    """A run as it stood after a generation. None: the run has no such number, or not in this generation."""
+    """A run as it stood after a generation. None: it has no such number, or not in this one."""
 
     experiment: str
     budget: str
@@ -51,17 +52,17 @@ class Row:
     training_return: float | None
     """Mean return of the last 50 training episodes."""
     fitness_mean: float | None
-    """Mean over the generations so far of the population's mean fitness; None without a population."""
+    """Mean over the generations so far of the population's mean fitness; None without one."""
     return_theta_es: float | None
     """Mean return of a noise-free evaluation of theta_es in this generation."""
     return_learner: float | None
-    """The same of the learner's policy, the SAC mean or TD3's actor say; of ERL and its forms the champion."""
+    """The same of the learner's policy, as the SAC mean; of ERL and its forms the champion."""
     complete: bool
-    """Whether this is the last row of a run that is done: to the end of its budget, or of its wall time."""
+    """Whether this is the last row of a run that is done: its budget or wall time is used up."""
     clock: str = ""
     """When it would have stood there on other ranks (clock/grid.py); "" where that is not known."""
     settings: str = ""
-    """In a run's first row: a digest of what decides how it learned, but seed and task, and of its clock's core; "" else."""
+    """Digest of settings (not seed, not task) and the clock's core; "" but in a run's first row."""
     changed: str = ""
     """In a run's first row: what its task is made with beside its id (`changes`); "" else."""
 
@@ -85,7 +86,7 @@ def rounded(value: float) -> float | None:
 
 
 def changes(horizon: int, kwargs: Mapping[str, object]) -> str:
-    """Return in words what a task is made with beside its id, by which its returns are others'; "" for nothing."""
+    """Name what a task is made with beside its id, which changes its returns; "" for nothing."""
     said = [f"horizon {horizon}"] * bool(horizon) + [
         f"{name} {json.dumps(value)}" for name, value in sorted(kwargs.items())
     ]
@@ -93,7 +94,7 @@ def changes(horizon: int, kwargs: Mapping[str, object]) -> str:
 
 
 def form(task: str, changed: str) -> str:
-    """Return what a task is called with what it is made with beside its id: the key of what random actions return in it."""
+    """Name a task with what it is made with beside its id, the key of random actions' returns."""
     return f"{task}, {changed}" if changed else task
 
 
@@ -110,11 +111,12 @@ def so_far(values: np.ndarray) -> np.ndarray:
 
 
 def places(run: RunFiles, most: int, until: Time | None = None) -> np.ndarray:
-    """Return the indices of the generations that get a row, at most `most`: all evaluations, the last generation, others.
+    """Return the indices of at most `most` generations with a row: evaluations, the last, others.
 
-    most: 6 or more. Of more evaluations than fit, some are left out evenly, but never the last two and the best one before the
-    time `until`: tables at that time, and which policy the last but one chooses, are those of all evaluations. Where fewer than
-    MOST were made, generations between them fill up.
+    most: 6 or more. Of more evaluations than fit, some are left out evenly, but never the last two
+    and the best one before the time `until`: tables at that time, and which policy the last but one
+    chooses, are those of all evaluations. Where fewer than MOST were made, generations between them
+    fill up.
     """
     generations = column(run, "metrics/generation")
     if not len(generations):
@@ -137,7 +139,10 @@ def places(run: RunFiles, most: int, until: Time | None = None) -> np.ndarray:
 
 
 def compared(run: RunFiles, made: np.ndarray, values: np.ndarray, until: Time) -> np.ndarray:
-    """Return the indices of the last two and of the best evaluation by a time; made, values: of all evaluations [m]."""
+    """Return the indices of the last two and of the best evaluation by a time.
+
+    made, values: of all evaluations [m].
+    """
     machine, seconds = until
     inside = computed(run, machine)[made] <= seconds
     return (
@@ -148,7 +153,7 @@ def compared(run: RunFiles, made: np.ndarray, values: np.ndarray, until: Time) -
 
 
 def digest(run: RunFiles, core: Core | None) -> str:
-    """Return 8 digits that differ where settings do, those that have their defaults left out, or the core of the clock does."""
+    """Return 8 digits that differ where settings, defaults left out, or the clock's core do."""
     own = {
         name: value for name, value in groups.settings(run).items() if value != DEFAULTS.get(name)
     }
@@ -165,7 +170,7 @@ def rows(
     most: int = MOST,
     until: Time | None = None,
 ) -> list[Row]:
-    """Return the rows of a run, ascending: its evaluations, its last generation, and others up to `most`; see `places`."""
+    """Return a run's rows, ascending: evaluations, the last generation, others; see `places`."""
     kept, core = places(run, most, until), until[0].core if until else None
     settings, changed = digest(run, core), changes(run.config.task.horizon, run.config.task.kwargs)
     generations = column(run, "metrics/generation")[kept]

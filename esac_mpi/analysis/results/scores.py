@@ -1,11 +1,14 @@
-"""Normalised scores of an experiment's runs: 0 is what uniform random actions return, 1 the best that any run reached in time.
+"""Normalised scores: 0 is the return of uniform random actions, 1 the best of any run in time.
 
-The return of a run is its last evaluation's at or before the limit. Where it has two policies, it is that of the one which the
-evaluation before would have chosen: the better of both in the last one is chosen by the same episodes that are reported, by which
-a variant with two policies gains over one with one. standings.py has the better one.
-1 is the greatest mean return of an evaluation at or before the limit, at any time, of any run in the files, runs without a score
-and variants left out too. It is a noisy maximum: runs that are all at a task's optimum stand a little below 1.
-A run that goes on and has not come to the limit has no score yet. One that is done and ended before it is scored as it ended.
+The return of a run is its last evaluation's at or before the limit. Where it has two policies, it
+is that of the one which the evaluation before would have chosen: the better of both in the last one
+is chosen by the same episodes that are reported, by which a variant with two policies gains over
+one with one. standings.py has the better one.
+1 is the greatest mean return of an evaluation at or before the limit, at any time, of any run in
+the files, runs without a score and variants left out too. It is a noisy maximum: runs that are all
+at a task's optimum stand a little below 1.
+A run that goes on and has not come to the limit has no score yet. One that is done and ended before
+it is scored as it ended.
 """
 
 import dataclasses
@@ -30,7 +33,7 @@ Random = dict[str, dict[str, float]]
 
 
 def random_returns(path: Path) -> dict[str, dict[str, float]]:
-    """Return what a file knows of random actions' returns: {task: {mean, error, ...}}. Raises Unusable."""
+    """Return random actions' returns of a file: {task: {mean, error, ...}}. Raises Unusable."""
     try:
         found = tomllib.loads(path.read_text(encoding="utf-8"))
         return {
@@ -57,7 +60,8 @@ def by_task(rows: Iterable[Row]) -> list[Row]:
         if whence.setdefault(one.run, row.run[:2]) != row.run[:2]:
             name = f"{', '.join(filter(None, row.run[2:5]))}, seed {row.seed}"
             raise Unusable(
-                f"{name}: in two experiments or budgets, which cannot be aggregated; leave one of the files out"
+                f"{name}: in two experiments or budgets, which cannot be aggregated;"
+                " leave one of the files out"
             )
         found.append(one)
     refuse_mixed(found)
@@ -126,7 +130,7 @@ class Study:
 
 
 def study(sections: Sections, random: Random, wall: Wall, left_out: list[str]) -> Study:
-    """Return the scores of an experiment; left_out: names of tasks and variants. Raises Unusable."""
+    """Score an experiment; left_out: names of tasks and variants. Raises Unusable."""
     labels = list(dict.fromkeys(label for groups in sections.values() for label in groups))
     check_names(left_out, [*sections, *labels])
     variants = [label for label in labels if label not in left_out]
@@ -165,7 +169,8 @@ def study(sections: Sections, random: Random, wall: Wall, left_out: list[str]) -
     found = Study(variants, tasks, unusable, unfinished, short, ages)
     if not variants or not found.whole:
         raise Unusable(
-            f"nothing to aggregate yet: {'; '.join(f'{title}: {why}' for title, why in found.absent.items())}"
+            "nothing to aggregate yet: "
+            f"{'; '.join(f'{title}: {why}' for title, why in found.absent.items())}"
         )
     return found
 
@@ -175,7 +180,8 @@ def check_names(given: list[str], there: list[str]) -> None:
     for name in given:
         if name not in there:
             raise Unusable(
-                f"--leave-out '{name}': no task or variant of these files; there are {'; '.join(there)}"
+                f"--leave-out '{name}': no task or variant of these files;"
+                f" there are {'; '.join(there)}"
             )
 
 
@@ -190,7 +196,7 @@ def scores(runs: list[Trace], limit: float) -> np.ndarray:
 
 
 def chosen(run: Trace, limit: float) -> float:
-    """Return that of the policy which was the better one in the evaluation before; both policies' mean where there is none."""
+    """Return the return of the policy ahead in the evaluation before; both's mean without one."""
     made = [row for row in run.rows if row.better is not None and row.wall_seconds <= limit]
     # None is nan
     pair = np.array([[row.return_theta_es, row.return_learner] for row in made[-2:]], float)
@@ -200,7 +206,10 @@ def chosen(run: Trace, limit: float) -> float:
 
 
 def ends(groups: dict[str, list[Trace]], random: Random, limit: float) -> tuple[float, float]:
-    """Return the returns that are 0 and 1 on a task; the second is -inf where no run was evaluated by then. Raises Unusable."""
+    """Return the returns that are 0 and 1 on a task, -inf for 1 if nothing was evaluated by then.
+
+    Raises Unusable.
+    """
     rows = [row for traces in groups.values() for trace in traces for row in trace.rows]
     ways = sorted({trace.rows[0].changed for traces in groups.values() for trace in traces})
     if len(ways) > 1:
@@ -208,7 +217,8 @@ def ends(groups: dict[str, list[Trace]], random: Random, limit: float) -> tuple[
             way or "as its id makes it, or rows of before this was recorded" for way in ways
         )
         raise Unusable(
-            f"{rows[0].task}: runs in several forms of it have no scale in common, leave files out: {told}"
+            f"{rows[0].task}: runs in several forms of it have no scale in common,"
+            f" leave files out: {told}"
         )
     task = form(rows[0].task, ways[0])
     if task not in random:

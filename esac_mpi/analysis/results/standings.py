@@ -1,9 +1,9 @@
 """Who is ahead on a task, at equal steps, true and nominal, and at equal wall time, in Markdown.
 
-Every figure is a run's last one at or before a limit, of the rows that a run has: where they leave evaluations out it is older,
-and the page says by how much. A run that goes on and has not come to a wall time has no figure there; one that is done and ended
-before stands as it ended, which is told, and no verdict is made of it. Of fewer than four seeds the interquartile mean is their
-mean.
+Every figure is a run's last one at or before a limit, of the rows that a run has: where they leave
+evaluations out it is older, and the page says by how much. A run that goes on and has not come to a
+wall time has no figure there; one that is done and ended before stands as it ended, which is told,
+and no verdict is made of it. Of fewer than four seeds the interquartile mean is their mean.
 """
 
 from collections.abc import Iterator
@@ -43,10 +43,11 @@ MEASURES = {
 }
 HALVES = {"theta_es": "return_theta_es", "learner": "return_learner"}
 NOTE = (
-    "Steps are true ones of population and learner; nominal ones are counted as each algorithm's paper does: a generation of ES"
-    " or ESAC is one horizon (docs/hdf5.md)."
+    "Steps are true ones of population and learner; nominal ones are counted as each algorithm's"
+    " paper does: a generation of ES or ESAC is one horizon (docs/hdf5.md)."
     " Each figure is a run's last one at or before the limit: interquartile mean"
-    " over seeds (of fewer than four, the mean), in square brackets its 95 % bootstrap interval, in round ones every seed, -"
+    " over seeds (of fewer than four, the mean), in square brackets its 95 % bootstrap interval, in"
+    " round ones every seed, -"
     " where it has none by then. Few seeds make such intervals too narrow (docs/analysis.md). Bold:"
     " best of a column, of variants that have all seeds there, not of the halves."
 )
@@ -110,7 +111,7 @@ def of_all(seeds: np.ndarray) -> float:
 
 
 def best_of(groups: list[np.ndarray]) -> float:
-    """Return the greatest statistic of groups of seeds that all have a value, nan where there is no such group."""
+    """Return the greatest statistic of groups whose seeds all have a value, nan without one."""
     return max((value for value in map(of_all, groups) if np.isfinite(value)), default=np.nan)
 
 
@@ -132,7 +133,10 @@ def cell(seeds: np.ndarray, bold: bool = False) -> str:
 
 
 def lines(labels: dict[str, list[Trace]], measure: str) -> Iterator[tuple[str, list[Trace], str]]:
-    """Yield (name, runs, field) of every line of a task's table: the variants, and the two halves where a variant has both."""
+    """Yield (name, runs, field) of each line of a task's table.
+
+    Lines are the variants, and the two halves where a variant has both.
+    """
     for label, traces in labels.items():
         yield label, traces, MEASURES[measure][0]
         if measure == "return" and all(
@@ -187,7 +191,7 @@ def task_table(
 
 
 def short(labels: dict[str, list[Trace]], y: str, wall: Wall) -> Iterator[str]:
-    """Yield what is to be known of a task's runs that have not come to the time at which they are compared, and of the oldest."""
+    """Yield remarks on runs that have not come to the compared time, and on the oldest figure."""
     runs = [trace for traces in labels.values() for trace in traces]
     limit = wall.limit(runs, y)
     at = f"{compact(limit)} s{wall.where}"
@@ -202,7 +206,10 @@ def short(labels: dict[str, list[Trace]], y: str, wall: Wall) -> Iterator[str]:
 def document(
     sections: Sections, measure: str, papers: bool, champion: str, wall: Wall = MEASURED
 ) -> str:
-    """Return all tables; wall: what wall time is, and where it is compared. Raises Unusable where no run has the measure."""
+    """Return all tables; wall: what wall time is, and where it is compared.
+
+    Raises Unusable where no run has the measure.
+    """
     y, said = MEASURES[measure]
     found = {title: kept for title, labels in sections.items() if (kept := having(labels, y))}
     if not found:

@@ -1,4 +1,4 @@
-"""Rows of results as curves of runs, in groups of seeds: what standings.py tabulates and pictures.py draws."""
+"""Rows of results as curves of runs, in groups of seeds, for standings.py and pictures.py."""
 
 import dataclasses
 from collections import Counter
@@ -22,7 +22,7 @@ class Trace:
     """The rows of one run."""
 
     title: str
-    """Of the table or panel that it belongs to: its task, with its experiment where there are several."""
+    """Of its table or panel: the task, with its experiment where there are several."""
     label: str
     """Its variant, with the swept value."""
     rows: tuple[Row, ...]
@@ -69,11 +69,12 @@ def on_machine(rows: Iterable[Row], machine: Machine) -> list[Row]:
 
 
 def clock_of(row: Row) -> np.ndarray:
-    """Return when a row's run would have stood there, on each of grid.RANKS [s]. Raises Unusable."""
+    """Return when a row's run would have stood there on each of grid.RANKS [s]. Raises Unusable."""
     name = f"{', '.join(filter(None, row.run[:5]))}, seed {row.seed}, generation {row.generation}"
     if not row.clock:
         raise Unusable(
-            f"{name}: no clock on other ranks is recorded; make its rows anew from the run: experiment draw"
+            f"{name}: no clock on other ranks is recorded;"
+            " make its rows anew from the run: experiment draw"
         )
     try:
         return grid.parsed(row.clock)
@@ -82,7 +83,7 @@ def clock_of(row: Row) -> np.ndarray:
 
 
 def sections(rows: Iterable[Row]) -> Sections:
-    """Return the runs by task and variant, in an order that does not depend on that of the rows of different runs."""
+    """Return the runs by task and variant, whatever the order of the rows of different runs."""
     runs: dict[tuple[str, str, str, str, str, int], list[Row]] = {}
     for row in rows:
         runs.setdefault(row.run, []).append(row)
@@ -132,7 +133,10 @@ def reached(traces: list[Trace], axis: str, y: str) -> float:
 
 
 def values(traces: list[Trace], axis: str, limit: float, y: str) -> np.ndarray:
-    """Return the last number at or before the limit of each run; nan: none by then, or it goes on and is not at that time yet."""
+    """Return each run's last number at or before the limit.
+
+    nan: none by then, or the run goes on and is not at that time yet.
+    """
     there = [axis != WALL or trace.came(limit) for trace in traces]
     return np.array(
         [
@@ -143,7 +147,7 @@ def values(traces: list[Trace], axis: str, limit: float, y: str) -> np.ndarray:
 
 
 def oldest(traces: list[Trace], axis: str, limit: float, y: str) -> float:
-    """Return by how much the oldest of these numbers is before the limit, or before its run's end where that was earlier."""
+    """Return the greatest age of these numbers at the limit, or at their run's earlier end."""
     there = [trace for trace in traces if np.isfinite(values([trace], axis, limit, y)[0])]
     ages = [
         min(limit, getattr(t.rows[-1], axis)) - before(t.curve(axis, y).x, limit) for t in there

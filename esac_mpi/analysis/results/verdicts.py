@@ -12,7 +12,10 @@ from esac_mpi.host.log import compact
 
 
 def difference(ours: np.ndarray, theirs: np.ndarray) -> tuple[float, float]:
-    """Return the ends of the 95 % bootstrap interval of mean(ours) - mean(theirs), each [seeds], seeds drawn independently."""
+    """Return the ends of the 95 % bootstrap interval of mean(ours) - mean(theirs), each [seeds].
+
+    Seeds are drawn independently.
+    """
     random = np.random.default_rng(0)
     drawn = [random.choice(seeds, (DRAWS, len(seeds))).mean(axis=1) for seeds in (ours, theirs)]
     low, high = np.quantile(drawn[0] - drawn[1], [(1 - LEVEL) / 2, (1 + LEVEL) / 2])
@@ -20,7 +23,10 @@ def difference(ours: np.ndarray, theirs: np.ndarray) -> tuple[float, float]:
 
 
 def verdict(ours: np.ndarray, theirs: np.ndarray) -> str:
-    """Return whether the first seeds have the greater mean: yes, no, or not separated, with the difference and its interval."""
+    """Tell whether the first seeds have the greater mean, with the difference and its interval.
+
+    Yes, no, or not separated.
+    """
     without = int(np.isnan(ours).sum() + np.isnan(theirs).sum())
     ours, theirs = ours[np.isfinite(ours)], theirs[np.isfinite(theirs)]
     if not len(ours) or not len(theirs):
@@ -35,18 +41,22 @@ def verdict(ours: np.ndarray, theirs: np.ndarray) -> str:
 
 
 def champion_of(labels: Collection[str], name: str) -> str:
-    """Return the label of a variant by its name in any case, "" where it is not there, which is told."""
+    """Return the label of a variant by its name in any case; note a missing one and return ""."""
     for label in labels:
         if label.lower() == name.lower():
             return label
     note(
-        f"--of '{name}': no such variant, so that none is compared with the others; there are {'; '.join(labels)}"
+        f"--of '{name}': no such variant, so that none is compared with the others;"
+        f" there are {'; '.join(labels)}"
     )
     return ""
 
 
 def verdicts(found: Sections, y: str, champion: str, wall: Wall) -> Iterator[str]:
-    """Yield, for every task, whether a variant beats each other one, each pair at the most that all its runs have reached."""
+    """Yield for every task whether a variant beats each other one.
+
+    Each pair is compared at the most that all its runs have reached.
+    """
     rows = []
     pairs = [
         (t, a, b)
@@ -65,19 +75,29 @@ def verdicts(found: Sections, y: str, champion: str, wall: Wall) -> Iterator[str
             ended = [run for run in both if axis == WALL and run.ended(limit)]
             there = verdict(*(values(runs, axis, limit, y) for runs in (ours, theirs)))
             said.append(
-                f"{f'none, ended before: {counted(ended)}' if ended else there} (at {compact(limit)} {unit})"
+                f"{f'none, ended before: {counted(ended)}' if ended else there}"
+                f" (at {compact(limit)} {unit})"
             )
         rows.append([title, f"{name} > {other}?", *said])
     if rows:
         yield "### Verdicts"
         yield ""
-        yield "Difference of the means over seeds; where its 95 % bootstrap interval excludes 0, yes or (the other is ahead) no."
+        yield (
+            "Difference of the means over seeds; where its 95 % bootstrap interval excludes 0, yes"
+            " or (the other is ahead) no."
+        )
         axes = (
             "true and nominal steps" if wall.seconds else "true steps, nominal steps and wall time"
         )
         yield f"Each pair is compared at the most {axes} that all runs of the two have reached."
-        yield "Of equals, 32 % of verdicts of 2 seeds are yes or no, of 3 seeds 20 %, of 5 12 %, of 10 8 % (docs/analysis.md)."
-        yield "The better of two noisy evaluations is a little high, which favours a variant with two policies over one with one."
+        yield (
+            "Of equals, 32 % of verdicts of 2 seeds are yes or no, of 3 seeds 20 %, of 5 12 %,"
+            " of 10 8 % (docs/analysis.md)."
+        )
+        yield (
+            "The better of two noisy evaluations is a little high, which favours a variant with two"
+            " policies over one with one."
+        )
         yield ""
         heads = [
             "task",
