@@ -1,9 +1,11 @@
 """Tables, figures and the computed clock, from run files alone: no MPI, no torch, no simulator.
 
-May import: host, config, record, algorithms; of comm what needs no MPI: schedule, virtual_time, clock/.
+May import: host, config, record, algorithms; of comm what needs no MPI: schedule, virtual_time,
+clock/.
 Begin with: command.py, then groups.py and curves.py.
 
-What needs matplotlib is not imported here: `plots`, `scaling`, `timeline` and the modules named picture.
+What needs matplotlib is not imported here: `plots`, `scaling`, `timeline` and the modules named
+picture.
 """
 
 from esac_mpi.analysis.command import opened

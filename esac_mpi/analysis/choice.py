@@ -40,14 +40,14 @@ ORDERS: dict[str, Callable[[RunFiles], Any]] = {
 
 @dataclass(frozen=True)
 class Choice:
-    """What is shown of many runs: of these statuses and tasks (patterns, none = all), in an order of ORDERS."""
+    """Which of many runs are shown: statuses, tasks (patterns, none = all), an order of ORDERS."""
 
     statuses: tuple[str, ...] = ()
     tasks: tuple[str, ...] = ()
     order: str = "need"
 
     def of(self, runs: Mapping[Path, RunFiles | str]) -> list[Path]:
-        """Return the paths of the runs that are shown; a text in place of one says why it cannot be read: it comes first."""
+        """Return the shown runs' paths, first those of runs that a text says cannot be read."""
         unread = [path for path, run in runs.items() if isinstance(run, str)]
         found = [
             (ORDERS[self.order](run), str(path), path)

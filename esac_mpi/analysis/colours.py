@@ -1,7 +1,8 @@
-"""Which colour an algorithm has, the same in every picture, and how several lines of one algorithm are told apart.
+"""Which colour an algorithm has in every picture, and how several lines of one are told apart.
 
-Colours of algorithms that are drawn together differ for the colour-blind, too (tests/analysis/test_colours.py). Variants of an algorithm
-have shades of its colour and other line styles. What names no algorithm has a colour that no algorithm has.
+Colours of algorithms that are drawn together differ for the colour-blind, too
+(tests/analysis/test_colours.py). Variants of an algorithm have shades of its colour and other line
+styles. What names no algorithm has a colour that no algorithm has.
 """
 
 from collections.abc import Mapping
@@ -12,7 +13,8 @@ from esac_mpi.analysis.names import order
 
 STRONGEST = "esac"  # has the thickest line
 COLOURS = {
-    STRONGEST: "#0072B2", "es": "#D55E00", "sac": "#009E73", "td3": "#882255", "ddpg": "#E69F00", "ppo": "#56B4E9",
+    STRONGEST: "#0072B2", "es": "#D55E00", "sac": "#009E73", "td3": "#882255",
+    "ddpg": "#E69F00", "ppo": "#56B4E9",
     "erl": "#000000", "perl": "#AA4499", "derl": "#C8B560", "pderl": "#4B0055",
     "cem": "#BBBBBB", "cem_rl": "#DDCC77", "aes_rl": "#332288",
     "pgpe": "#4A4A00",
@@ -32,7 +34,7 @@ class Look(NamedTuple):
 
 
 def algorithm_of(label: str) -> str:
-    """Return the algorithm that a label names, which begins it or follows a comma; "" where it names none."""
+    """Return the algorithm that begins a label or follows a comma in it; "" if there is none."""
     for part in label.split(","):
         name = part.split()[0].lower().replace("-", "_").removeprefix("p_") if part.strip() else ""
         if name in COLOURS:
@@ -41,7 +43,7 @@ def algorithm_of(label: str) -> str:
 
 
 def shade(colour: str, by: float) -> str:
-    """Return a colour moved by a part of its way to white, or to black where `by` is less than 0."""
+    """Move a colour by a part of its way to white, or to black where `by` is less than 0."""
     parts = [int(colour[i : i + 2], 16) for i in (1, 3, 5)]
     return "#" + "".join(
         f"{round(part + abs(by) * ((255 if by > 0 else 0) - part)):02X}" for part in parts
@@ -59,7 +61,10 @@ def variant(algorithm: str, place: int) -> Look:
 
 
 def looks(labels: Mapping[str, str]) -> dict[str, Look]:
-    """Return the look of each label, the same in every panel; labels: {label: its algorithm, "" where that has no colour}."""
+    """Return the look of each label, the same in every panel.
+
+    labels: {label: its algorithm, "" where that has no colour}.
+    """
     places = {algorithm: count() for algorithm in COLOURS}
     others = cycle(Look(colour, style) for style, colour in product(STYLES, NOBODYS))
     return {

@@ -1,4 +1,4 @@
-"""What the commands do alike: open the runs asked for, print what was made, or say in a sentence why not."""
+"""What the commands do alike: open runs, print what was made, or say in a sentence why not."""
 
 import argparse
 import sys
@@ -17,7 +17,7 @@ from esac_mpi.record import Refused, Run, RunFiles, Unreadable
 
 
 def parser(about: str | None) -> argparse.ArgumentParser:
-    """Return the command line of a command, whose docstring is its help and names it first, as `esac-mpi NAME`."""
+    """Make a command's parser; about: its docstring, the help, naming `esac-mpi NAME` first."""
     text = about or ""
     name = text.partition(f"{SCRIPT} ")[2].split()[0]
     raw = argparse.RawDescriptionHelpFormatter
@@ -45,7 +45,10 @@ def add_policy(line: argparse.ArgumentParser, text: str) -> None:
 
 def add_labels(line: argparse.ArgumentParser) -> None:
     """Let a command take what a legend calls the groups."""
-    text = "what the legend calls a group, once for each group in the legend's order; default: by what tells them apart"
+    text = (
+        "what the legend calls a group, once for each group in the legend's order;"
+        " default: by what tells them apart"
+    )
     line.add_argument("--label", action="append", default=[], metavar="TEXT", help=text)
 
 
@@ -64,7 +67,7 @@ def add_sensitivity(line: argparse.ArgumentParser) -> None:
 
 
 def add_machine(line: argparse.ArgumentParser) -> None:
-    """Let a command take the machine that wall time is computed for, or several numbers of ranks."""
+    """Let a command take the machine of the computed wall time, or several numbers of ranks."""
     text = "wall time as computed for R ranks, in place of the measured one"
     line.add_argument("--ranks", type=whole, metavar="R", nargs="+", help=text)
     text = "with a learner of so many; default: as it was"
@@ -72,7 +75,7 @@ def add_machine(line: argparse.ArgumentParser) -> None:
 
 
 def machine_of(options: argparse.Namespace) -> Machine | None:
-    """Return the machine that wall time is computed for, None where it is the measured one. Raises Unusable."""
+    """Return the machine of the computed wall time, None for the measured one. Raises Unusable."""
     ranks, rate = options.ranks, options.updates_per_second
     if ranks is None and rate is None:
         return None
@@ -85,7 +88,7 @@ def machine_of(options: argparse.Namespace) -> Machine | None:
 def refuse_unread(
     line: argparse.ArgumentParser, options: argparse.Namespace, what: str, unread: Iterable[str]
 ) -> None:
-    """Raise Unusable for options that are set and that what was asked for does not read; unread: their names."""
+    """Raise Unusable for set options that what was asked for does not read; unread: their names."""
     found = [name for name in unread if getattr(options, name) != line.get_default(name)]
     if found:
         names = ", ".join(f"--{name.replace('_', '-')}" for name in found)
@@ -95,7 +98,7 @@ def refuse_unread(
 def refuse_others(
     line: argparse.ArgumentParser, options: argparse.Namespace, read: Iterable[str]
 ) -> None:
-    """Raise Unusable for options that are set and that --what does not read; read: names of those that it does."""
+    """Raise Unusable for set options that --what does not read; read: names of those it does."""
     taken, about = {"runs", "what", "format", "out", *read}, f"--what {options.what}"
     if "measure" in taken and options.measure in OF_POLICY:
         taken.add("policy")
@@ -105,7 +108,7 @@ def refuse_others(
 
 
 def opened(paths: Iterable[str | Path]) -> list[RunFiles]:
-    """Open every run once, in the order given. Raises Unusable with a sentence for each that cannot be read."""
+    """Open every run once, in order. Raises Unusable, a sentence for each that cannot be read."""
     runs, problems = {}, list[Exception]()
     for path in map(Path, paths):
         try:
@@ -121,7 +124,10 @@ def opened(paths: Iterable[str | Path]) -> list[RunFiles]:
 
 
 def readable(paths: Iterable[Path]) -> tuple[dict[Path, RunFiles], int]:
-    """Open every run that can be read, and complain of the others; return an exit code too, 2 or 65 where there is one."""
+    """Open the runs that can be read and complain of others; return an exit code too.
+
+    It is 2 or 65 where a run cannot be read.
+    """
     runs, code = dict[Path, RunFiles](), 0
     for path in paths:
         try:

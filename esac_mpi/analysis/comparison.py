@@ -1,4 +1,4 @@
-"""What differs between two runs: configuration, task, machine and versions; and where their bits part."""
+"""What differs between two runs: configuration, task, machine, versions; where their bits part."""
 
 from collections.abc import Iterable, Iterator
 from typing import Any
@@ -10,7 +10,8 @@ from esac_mpi.config.reads import unread
 from esac_mpi.record import RunFiles
 
 MACHINE = (
-    "command", "started", "git_commit", "hosts", "nodes", "ranks", "cpu", "device", "kernel", "mpi", "python", "platform",
+    "command", "started", "git_commit", "hosts", "nodes", "ranks", "cpu", "device", "kernel",
+    "mpi", "python", "platform",
 )  # fmt: skip
 # what a run records of its task
 TASK = ("task_source", "task_wrappers", "task_model", "task_probe", "task_changes")
@@ -33,7 +34,7 @@ def compared(a: RunFiles, b: RunFiles) -> tuple[str, bool]:
 
 
 def configurations(a: RunFiles, b: RunFiles) -> Iterator[str]:
-    """Yield the fields that differ; those that may differ between a run and its continuation, or are not read, are marked."""
+    """Yield the differing fields, marking those not read or that a continuation may change."""
     for (name, one), (_, other) in zip(flatten(a.config), flatten(b.config), strict=True):
         if one != other:
             idle = all(unread(run.config, [name]) for run in (a, b))
@@ -69,7 +70,7 @@ def differing(one: np.ndarray, other: np.ndarray) -> np.ndarray:
 
 
 def parting(one: np.ndarray, other: np.ndarray) -> tuple[int, str] | None:
-    """Find the first row in which two columns of a length part, and say how; None if they do not."""
+    """Find the first row in which two columns of a length part, and say how; None: in no row."""
     if (one.dtype, one.shape) != (other.dtype, other.shape):
         shapes = f"{one.dtype} {list(one.shape[1:])} -> {other.dtype} {list(other.shape[1:])}"
         return 0, f"a row is {shapes}"
@@ -85,7 +86,7 @@ def parting(one: np.ndarray, other: np.ndarray) -> tuple[int, str] | None:
 
 
 def bits(a: RunFiles, b: RunFiles) -> tuple[list[str], bool]:
-    """Compare the rows that two runs both have, and their states; return lines, and whether they part."""
+    """Compare the rows that both runs have, and states; return lines, and whether they part."""
     n = min(a.generation, b.generation)
     if not n:
         return ["no generation is published in both"], False
@@ -113,13 +114,16 @@ def bits(a: RunFiles, b: RunFiles) -> tuple[list[str], bool]:
             lines.append(f"only in {letter}: {', '.join(lone)}")
     same = same_state(a, b)
     if same is not None:
-        what = f"the states (State, Learner, replay) of generation {a.provenance['checkpoint_generation']}"
+        what = (
+            "the states (State, Learner, replay) of generation "
+            f"{a.provenance['checkpoint_generation']}"
+        )
         lines.append(f"{what} {'are equal' if same else 'differ'}")
     return lines, bool(found) or same is False
 
 
 def same_state(a: RunFiles, b: RunFiles) -> bool | None:
-    """Whether the newest checkpoints hold the same state; None if they are not of one generation."""
+    """Compare the states of the newest checkpoints; None if they are not of one generation."""
     one, other = a.provenance, b.provenance
     if one.get("checkpoint_generation", -1) != other.get("checkpoint_generation", -2):
         return None

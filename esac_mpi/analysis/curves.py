@@ -1,7 +1,7 @@
 """Quantities of runs as curves: evaluations, training returns, any column, against an axis.
 
-Steps are the true ones of population and learner, members' episodes played again for it among them; evaluation, which teaches
-nothing, is not on the axis.
+Steps are the true ones of population and learner, members' episodes played again for it among them;
+evaluation, which teaches nothing, is not on the axis.
 """
 
 from collections.abc import Callable
@@ -77,13 +77,16 @@ def return_curve(run: RunFiles, x: str, policy: str = BETTER) -> Curve:
 
 
 def column_curve(run: RunFiles, x: str, values: np.ndarray) -> Curve:
-    """Return values [generations] against an axis, without those that are not finite; empty values give an empty curve."""
+    """Return finite values [generations] against an axis; empty values give an empty curve."""
     finite = np.isfinite(values)
     return Curve(origin(run), position(run, x)[: len(values)][finite], values[finite])
 
 
 def per_generation(run: RunFiles, statistic: Callable[..., np.ndarray]) -> np.ndarray:
-    """Return a statistic of the members' finite returns [generations], nan where there is none; empty without a population."""
+    """Return a statistic of members' finite returns [generations], nan where there is none.
+
+    Empty without a population.
+    """
     fitness = column(run, "metrics/fitness")
     alive = np.isfinite(fitness).any(axis=-1)
     values = np.full(len(fitness), np.nan)
@@ -93,7 +96,7 @@ def per_generation(run: RunFiles, statistic: Callable[..., np.ndarray]) -> np.nd
 
 
 def training_curve(run: RunFiles, x: str, window: int = WINDOW) -> Curve:
-    """Return a run's moving average of training returns: by episode, or against another axis at the ends of generations."""
+    """Return training returns' moving average: by episode, or on other axes by generation."""
     episodes, average = training(run, window)
     if x == "training_episodes":
         return Curve(origin(run), episodes.astype(float), average)

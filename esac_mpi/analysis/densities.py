@@ -1,8 +1,9 @@
-"""How often states are visited, as densities over two of their dimensions, and how far two such densities are apart.
+"""How often states are visited, as densities over two dimensions, and how far two are apart.
 
-A density is a histogram over CELLS x CELLS cells, smoothed by a Gaussian kernel along both dimensions: a kernel density estimate
-of states that lie in the middle of their cells. It sums to 1. Bandwidths are Scott's rule for the states that others are compared
-with: h = std n^(-1/6) in each dimension (Scott 1992, Multivariate Density Estimation, eq. 6.42).
+A density is a histogram over CELLS x CELLS cells, smoothed by a Gaussian kernel along both
+dimensions: a kernel density estimate of states that lie in the middle of their cells. It sums to 1.
+Bandwidths are Scott's rule for the states that others are compared with: h = std n^(-1/6) in each
+dimension (Scott 1992, Multivariate Density Estimation, eq. 6.42).
 """
 
 from collections.abc import Sequence
@@ -43,7 +44,7 @@ def grid(samples: Sequence[np.ndarray]) -> Grid:
 
 
 def density(states: np.ndarray, cells: Grid) -> np.ndarray:
-    """Return the density of states [n, 2] over a grid, float64 [CELLS, CELLS], the first dimension first."""
+    """Estimate the density of states [n, 2], float64 [CELLS, CELLS], the first dimension first."""
     x, y = (
         np.clip(column, edges[0], edges[-1])
         for column, edges in zip(states.T, cells.edges, strict=True)
@@ -56,11 +57,14 @@ def density(states: np.ndarray, cells: Grid) -> np.ndarray:
 
 
 def divergence(p: np.ndarray, q: np.ndarray) -> float:
-    """Return KL(p || q), the sum over cells of p ln(p / q) [nats], of densities mixed with UNIFORM of a uniform one."""
+    """Return KL(p || q), the sum over cells of p ln(p / q) [nats].
+
+    Both are mixed with UNIFORM of a uniform density.
+    """
     p, q = ((1 - UNIFORM) * one + UNIFORM / one.size for one in (p, q))
     return float((p * np.log(p / q)).sum())
 
 
 def difference(p: np.ndarray, q: np.ndarray) -> float:
-    """Return the share of visits by which two densities differ: half the sum over cells of |p - q|, from 0 to 1."""
+    """Return the share of visits that differ: half the sum over cells of |p - q|, from 0 to 1."""
     return float(np.abs(p - q).sum() / 2)

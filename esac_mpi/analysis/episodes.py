@@ -1,19 +1,21 @@
-"""Returns of the training episodes of a run, one after the other, and their moving average (Figure 2 left of the ESAC paper)."""
+"""Returns of a run's training episodes in order, and their moving average (ESAC, Figure 2 left)."""
 
 import numpy as np
 
 from esac_mpi.record import RunFiles
 
 WINDOW = 50  # training episodes of the paper's moving average
-OWN = "metrics/learner_episodic_return"  # of a genetic population's learner: one episode in each generation
+# of a genetic population's learner: one episode in each generation
+OWN = "metrics/learner_episodic_return"
 
 
 def training_returns(run: RunFiles) -> tuple[np.ndarray, np.ndarray]:
-    """Return (episodes so far [generations], returns [episodes]) of training: evaluations are not in it.
+    """Return (episodes so far [generations], returns [episodes]) of training, not of evaluations.
 
-    In a generation the population's members come first, in their order, then the episodes of the gradient learner. A member of
-    several episodes has its mean for each of them, as have the learner's: the run file holds their number and mean, or that of
-    the one which it plays in each generation. An unstable episode has no return and is left out.
+    In a generation the population's members come first, in their order, then the episodes of the
+    gradient learner. A member of several episodes has its mean for each of them, as have the
+    learner's: the run file holds their number and mean, or that of the one which it plays in each
+    generation. An unstable episode has no return and is left out.
     """
     generations = len(run.columns.get("metrics/generation", ()))
     returns = run.columns.get("metrics/fitness", np.zeros((generations, 0)))  # [generations, n]
@@ -35,10 +37,11 @@ def training_returns(run: RunFiles) -> tuple[np.ndarray, np.ndarray]:
 
 
 def training(run: RunFiles, window: int = WINDOW) -> tuple[np.ndarray, np.ndarray]:
-    """Return (episodes [m], moving average [m]): the mean return of the last `window` training episodes, or of all before that.
+    """Return (episodes [m], mean return of the last `window` training episodes [m]).
 
-    The returns of a gradient learner's episodes are known as one mean a generation, so that their sum grows linearly within
-    it: the average is exact where both ends of its window are ends of generations.
+    The mean is of all before where there are fewer. The returns of a gradient learner's episodes
+    are known as one mean a generation, so that their sum grows linearly within it: the average is
+    exact where both ends of its window are ends of generations.
     """
     sums = np.concatenate([[0.0], training_returns(run)[1].cumsum()])
     episodes = np.arange(1, len(sums))

@@ -1,4 +1,4 @@
-"""Noise-free evaluations of a run, by policy. Which policies there are is what the run itself has evaluated."""
+"""Noise-free evaluations of a run, by policy: any that the run itself has evaluated."""
 
 from collections.abc import Iterable
 
@@ -8,7 +8,8 @@ from esac_mpi.analysis.messages import Unusable
 from esac_mpi.analysis.names import candidates, policy_order
 from esac_mpi.record import RunFiles
 
-BETTER = "better"  # in place of a policy's name: whichever is the better one each time; of ERL and its forms the champion
+# in place of a policy's name: the better one each time; of ERL and its forms the champion
+BETTER = "better"
 COLUMNS = ("metrics/evaluation_", "final/evaluation_")  # and the policy's name
 
 
@@ -31,7 +32,7 @@ def require_policy(runs: Iterable[RunFiles], policy: str) -> None:
 
 
 def evaluations(run: RunFiles, policy: str) -> tuple[np.ndarray, np.ndarray]:
-    """Return (generations [m], returns [m, episodes]) of a policy's evaluations, the one at the end included."""
+    """Return (generations [m], returns [m, episodes]) of a policy's evaluations, the last too."""
     history = run.columns
     generations = history.get("metrics/generation", np.zeros(0, int))
     returns = history.get(f"metrics/evaluation_{policy}", np.full((len(generations), 1), np.nan))
@@ -46,7 +47,7 @@ def evaluations(run: RunFiles, policy: str) -> tuple[np.ndarray, np.ndarray]:
 
 
 def evaluated(run: RunFiles, policy: str = BETTER) -> tuple[np.ndarray, np.ndarray]:
-    """Return (generations [m], mean returns [m]) of one policy's evaluations, or of the better one's each time.
+    """Return (generations [m], mean returns [m]) of one policy, or of the better one each time.
 
     As in the run itself, a policy with an unstable episode is no candidate.
     """
@@ -54,7 +55,7 @@ def evaluated(run: RunFiles, policy: str = BETTER) -> tuple[np.ndarray, np.ndarr
 
 
 def best_of(run: RunFiles, names: Iterable[str]) -> tuple[np.ndarray, np.ndarray]:
-    """Return (generations [m], mean returns [m]) of the best of some policies in each generation with an evaluation."""
+    """Return (generations [m], mean returns [m]) of the best of some policies, where evaluated."""
     found: dict[int, float] = {}
     for name in names:
         when, every = evaluations(run, name)

@@ -1,6 +1,7 @@
-"""How the figures look: colours, panels, axes, legend, and the files they are written to. Needs matplotlib.
+"""How figures look (colours, panels, axes, legend), and their files. Needs matplotlib.
 
-Importing this sets matplotlib's style, and its backend where nobody has chosen one (a notebook has). Raises Missing.
+Importing this sets matplotlib's style, and its backend where nobody has chosen one (a notebook
+has). Raises Missing.
 """
 
 import os
@@ -30,14 +31,15 @@ COMPUTED = "computed"  # the axis of a wall time that was not measured
 LETTERS, LINE = 13, 0.2  # of a legend: how many fit into an inch, and the height of a line [inches]
 
 STYLE: dict[str, Any] = {
-    "font.size": 10, "axes.titlesize": "medium", "axes.spines.top": False, "axes.spines.right": False, "axes.grid": True,
-    "grid.alpha": 0.25, "legend.frameon": False, "legend.fontsize": "small", "legend.handlelength": 2.8, "pdf.fonttype": 42,
+    "font.size": 10, "axes.titlesize": "medium", "axes.spines.top": False,
+    "axes.spines.right": False, "axes.grid": True, "grid.alpha": 0.25, "legend.frameon": False,
+    "legend.fontsize": "small", "legend.handlelength": 2.8, "pdf.fonttype": 42,
 }  # fmt: skip
 plt.style.use(STYLE)
 
 
 def cells(quantities: int, tasks: int) -> tuple[int, int]:
-    """Return rows and columns of panels: a row for each quantity, a column for each task; a long row is wrapped."""
+    """Return rows (quantities) and columns (tasks) of panels; a long row is wrapped."""
     if min(quantities, tasks) > 1 or quantities * tasks <= 3:
         return (quantities, tasks) if quantities > 1 < tasks else (1, quantities * tasks)
     columns = int(np.ceil(np.sqrt(quantities * tasks)))
@@ -72,7 +74,10 @@ def name_axis(axes: Axes, x: str) -> None:
 
 
 def legend_below(figure: Figure, axes: np.ndarray) -> None:
-    """Put one legend for all panels below them, each label once; a long label is wrapped, and the figure grows by the lines."""
+    """Put one legend for all panels below them, each label once.
+
+    A long label is wrapped, and the figure grows by the lines.
+    """
     found = {
         label: handle
         for panel in axes.flat
@@ -88,7 +93,7 @@ def legend_below(figure: Figure, axes: np.ndarray) -> None:
 
 
 def literal(name: str) -> str:
-    """Return a name as it is shown letter by letter: what stands between dollars is mathematics otherwise."""
+    """Return a name to show letter by letter: between dollars it would be mathematics."""
     return name.replace("$", r"\$")
 
 
@@ -100,7 +105,7 @@ def headline(figure: Figure, text: str) -> None:
 
 
 def save(figure: Figure, out: Path) -> Iterator[Path]:
-    """Write a figure and yield the files: the one named, or both PNG and PDF where no suffix is given."""
+    """Write a figure and yield the files: the one named, or PNG and PDF without a suffix."""
     suffixes = [out.suffix] if out.suffix in (".png", ".pdf", ".svg") else [".png", ".pdf"]
     for suffix in suffixes:
         path = out.with_name(out.name.removesuffix(suffix) + suffix)

@@ -1,4 +1,4 @@
-"""Panels of curves, a group of seeds each: its interquartile mean and 95 % interval, drawn as far as its shortest run."""
+"""Panels of curves: groups' interquartile means and 95 % intervals, up to their shortest run."""
 
 from collections.abc import Callable
 from typing import Any
@@ -30,7 +30,7 @@ Groups = dict[str, dict[str, list[Any]]]  # {title of a panel: {label: runs}}
 
 
 def summarised(curves: list[Curve], name: str) -> tuple[np.ndarray, np.ndarray]:
-    """Return (x [points], values [seeds, points]) where all curves of a group have values; name the ones that end early."""
+    """Return (x [points], values [seeds, points]) where all have values; note early ends."""
     ends = [curve.x[-1] for curve in curves]
     first, last = max(curve.x[0] for curve in curves), min(ends)
     if short := [c.origin.name for c in curves if c.x[-1] < SHORT * max(ends)]:
@@ -41,7 +41,10 @@ def summarised(curves: list[Curve], name: str) -> tuple[np.ndarray, np.ndarray]:
 
 
 def draw_group(axes: Axes, name: str, curves: list[Curve], look: Look, seeds: bool = False) -> None:
-    """Draw a group: interquartile mean and interval of its seeds, and each as a thin line if asked; one seed is a line alone."""
+    """Draw a group: interquartile mean and interval of its seeds, each as a thin line if asked.
+
+    One seed is a line alone.
+    """
     colour, style, width = look
     thin: dict[str, Any] = {"color": colour, "lw": 0.6}
     if len(curves) == 1:
@@ -74,7 +77,7 @@ def summary(
     seeds: bool = False,
     counts: bool = False,
 ) -> Figure:
-    """Draw quantities against an axis, with a headline; counts: written as 2 k, 3 M. Raises Unusable."""
+    """Draw quantities against an axis; counts: written as 2 k, 3 M. Raises Unusable."""
     figure = grid(groups, quantities, x, seeds)
     if counts:
         for axes in figure.axes:
@@ -84,7 +87,7 @@ def summary(
 
 
 def grid(groups: Groups, quantities: dict[str, Quantity], x: str, seeds: bool = False) -> Figure:
-    """Draw a panel for each quantity and task. Raises Unusable if no run has any of the quantities."""
+    """Draw a panel for each quantity and task. Raises Unusable if no run has any of them."""
     drawn: dict[tuple[str, str], dict[str, list[Curve]]] = {}
     for name, quantity in quantities.items():
         found = {

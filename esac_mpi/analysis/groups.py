@@ -1,8 +1,9 @@
 """Which runs are seeds of the same thing: same task, algorithm and settings.
 
-A group is named by its algorithm and by the settings in which it differs from other groups of that task and algorithm, so that
-two readings of ESAC, or two values of a swept field, are never averaged as if they were seeds. Where groups differ in many
-settings, the names have those that suffice to tell them apart.
+A group is named by its algorithm and by the settings in which it differs from other groups of that
+task and algorithm, so that two readings of ESAC, or two values of a swept field, are never averaged
+as if they were seeds. Where groups differ in many settings, the names have those that suffice to
+tell them apart.
 """
 
 from collections.abc import Collection, Sequence
@@ -26,7 +27,7 @@ READING, START, KWARGS = "esac.reading", "start_from", "task.kwargs"
 
 
 def settings(run: RunFiles) -> dict[str, Any]:
-    """Return the fields that its algorithm reads and that decide what a run learns, without task, algorithm and seed.
+    """Return the read fields that decide what a run learns, without task, algorithm and seed.
 
     Each keyword argument of the task is one, task.kwargs.NAME, which runs without it lack.
     """
@@ -57,7 +58,7 @@ def frozen(value: Any) -> Any:
 
 
 def begun_from(run: RunFiles) -> str:
-    """Name the source of a run by its files, empty for random weights: a source's path may come to hold another."""
+    """Name a run's source by its files, as paths come to hold others; "" for random weights."""
     if not (start := run.start):
         return run.config.start_from
     path = PurePath(start["path"])
@@ -74,7 +75,7 @@ def varying(runs: list[RunFiles], without: Collection[str] = ()) -> list[str]:
 
 
 def told(mine: dict[str, Any], names: list[str]) -> list[str]:
-    """Return the settings that tell a run's group: of the names those that it has and that its reading does not imply."""
+    """Return the settings in `names` that a run has and that its reading does not imply."""
     implied = {**DEFAULTS, **READINGS[mine[READING]]} if READING in names else {}
     there = (name for name in names if mine.get(name, "") != "")  # nothing of what a run lacks
     return [
@@ -85,9 +86,9 @@ def told(mine: dict[str, Any], names: list[str]) -> list[str]:
 
 
 def telling(runs: list[RunFiles], names: list[str]) -> list[str]:
-    """Return those of the varying names that labels have: all, or of many the first that suffice to tell all groups apart.
+    """Return the varying names that labels have: all, or of many the first that suffice.
 
-    Tells which are left out.
+    They suffice where they tell all groups apart. Tells which are left out.
     """
     found = [settings(run) for run in runs]
     whole = {name for mine in found for name in told(mine, names)}
@@ -103,7 +104,8 @@ def telling(runs: list[RunFiles], names: list[str]) -> list[str]:
     if left := [called(name) for name in names if name in whole and name not in kept]:
         where = f"{runs[0].config.task.id}, {runs[0].config.algorithm.upper()}"
         note(
-            f"{where}: groups that are named by {some(map(called, kept))} differ in {some(left)} too"
+            f"{where}: groups that are named by {some(map(called, kept))} differ in"
+            f" {some(left)} too"
         )
     return kept
 
@@ -152,7 +154,7 @@ def grouped(runs: list[RunFiles], without: Collection[str] = ()) -> Groups:
 
 
 def near_costs(runs: list[RunFiles], names: list[str]) -> set[str]:
-    """Name the costs that each run measured at its first start, where within each group they are near each other.
+    """Name the costs measured at each run's first start that are near each other in every group.
 
     Tells of them: a study on one kind of machine has one group then.
     """
@@ -175,7 +177,7 @@ def near_costs(runs: list[RunFiles], names: list[str]) -> set[str]:
 
 
 def note_chosen(runs: list[RunFiles], names: list[str]) -> None:
-    """Note where seeds differ in numbers that each first start chooses: no two such groups have a seed in common."""
+    """Note where seeds differ in numbers chosen at first starts: such groups share no seed."""
     chosen = [name for name in names if takes_auto(name)]
     alike: dict[Any, dict[Any, list[int]]] = {}
     for run in runs:
@@ -201,13 +203,16 @@ def note_chosen(runs: list[RunFiles], names: list[str]) -> None:
 
 
 def renamed(groups: Groups, labels: Sequence[str]) -> Groups:
-    """Return the groups under other labels, one for each in the order of a legend. Raises Unusable."""
+    """Relabel the groups, one label each in the order of a legend. Raises Unusable."""
     there = list(dict.fromkeys(label for found in groups.values() for label in found))
     unfit = any(
         not label.strip() or label.startswith("_") for label in labels
     )  # a legend leaves out what begins with _
     if unfit or len(labels) != len(there) or len(set(labels)) < len(labels):
-        wanted = f"one each, no two alike, none empty or with _ first, for {len(there)} groups in this order"
+        wanted = (
+            "one each, no two alike, none empty or with _ first,"
+            f" for {len(there)} groups in this order"
+        )
         raise Unusable(f"--label {' --label '.join(labels)}: give {wanted}: {'; '.join(there)}")
     names = dict(zip(there, labels, strict=True))
     return {
@@ -222,5 +227,6 @@ def refuse_twins(runs: list[RunFiles]) -> None:
     for run in runs:
         if (twin := seen.setdefault(run.config.seed, run)) is not run:
             raise Unusable(
-                f"{twin.path} and {run.path} are the same seed of the same task and settings: leave one of them out"
+                f"{twin.path} and {run.path} are the same seed of the same task and settings:"
+                " leave one of them out"
             )

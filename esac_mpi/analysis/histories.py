@@ -16,7 +16,7 @@ EVENTS = "events.out.tfevents.esac_mpi"  # TensorBoard looks for names with tfev
 
 
 def spread(rows: np.ndarray) -> dict[str, np.ndarray]:
-    """Return mean, min and max of the finite numbers of each row [rows, n], nan where there are none."""
+    """Return mean, min and max of the finite numbers of each row of [rows, n], nan without any."""
     finite = np.isfinite(rows)
     some, count = finite.any(axis=1), np.maximum(finite.sum(axis=1), 1)
     found = {
@@ -30,8 +30,9 @@ def spread(rows: np.ndarray) -> dict[str, np.ndarray]:
 def columns(run: RunFiles) -> dict[str, np.ndarray]:
     """Collect the columns of a history, {name of docs/hdf5.md: [generations]}.
 
-    Of fitness and of evaluations, the one at the end among them, <name>.mean, .min and .max; as in the run itself, an evaluation
-    with an unstable episode has none. Raises Unusable for a run without a generation.
+    Of fitness and of evaluations, the one at the end among them, <name>.mean, .min and .max; as in
+    the run itself, an evaluation with an unstable episode has none. Raises Unusable for a run
+    without a generation.
     """
     if not run.generation:
         raise Unusable(f"{run.path}: no generation has been published yet")
@@ -51,7 +52,7 @@ def columns(run: RunFiles) -> dict[str, np.ndarray]:
 
 
 def table(run: RunFiles, out: Path | None, step: str) -> Path:
-    """Write a row a generation, nan as nothing; return the file, metrics.csv of the run if none is given."""
+    """Write a row a generation, nan as nothing; return the file (else metrics.csv of the run)."""
     out, found = out or run.path / "metrics.csv", columns(run)
     rows = zip(*(values.tolist() for values in found.values()), strict=True)
     with out.open("w", newline="", encoding="utf-8") as file:
@@ -62,7 +63,10 @@ def table(run: RunFiles, out: Path | None, step: str) -> Path:
 
 
 def curves(run: RunFiles, out: Path | None, step: str) -> Path:
-    """Write what TensorBoard shows against a step of STEPS, float32; return the file, in the run or its own folder in `out`."""
+    """Write what TensorBoard shows against a step of STEPS, float32; return the file.
+
+    It is in the run, or in the run's own folder in `out`.
+    """
     from tensorboardX.proto.event_pb2 import Event
     from tensorboardX.proto.summary_pb2 import Summary
     from tensorboardX.record_writer import RecordWriter

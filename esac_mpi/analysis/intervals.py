@@ -1,8 +1,9 @@
-"""Interquartile mean and its interval over seeds (Agarwal et al. 2021, arXiv:2108.13264; their rliable is archived).
+"""Interquartile mean and its interval over seeds (Agarwal et al. 2021, arXiv:2108.13264).
 
-The interval is the percentile bootstrap: runs are drawn with replacement within each stratum (a task), all strata are pooled,
-and the statistic of many such draws is cut at (1 - level) / 2 on both sides. Few seeds know little about their own spread:
-the interval then is too narrow. What it covers, of normally distributed seeds, was counted: see docs/analysis.md.
+Their rliable is archived. The interval is the percentile bootstrap: runs are drawn with replacement
+within each stratum (a task), all strata are pooled, and the statistic of many such draws is cut at
+(1 - level) / 2 on both sides. Few seeds know little about their own spread: the interval then is
+too narrow. What it covers, of normally distributed seeds, was counted: see docs/analysis.md.
 """
 
 from collections.abc import Callable, Sequence
@@ -17,7 +18,10 @@ Statistic = Callable[[np.ndarray], np.ndarray]
 
 
 def interquartile_mean(values: np.ndarray) -> np.ndarray:
-    """Return the mean of the middle half over the first axis: floor(n / 4) values are cut on each side, none below 4."""
+    """Return the mean of the middle half over the first axis.
+
+    floor(n / 4) values are cut on each side, none below 4.
+    """
     cut = len(values) // 4
     return np.sort(values, axis=0)[cut : len(values) - cut].mean(axis=0)
 
@@ -34,9 +38,9 @@ def interval(
     draws: int = DRAWS,
     seed: int = 0,
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Return the ends (low, high) of a pooled statistic's stratified bootstrap interval, each [...]. Equal input, equal output.
+    """Return the ends (low, high), each [...], of a pooled statistic's stratified bootstrap.
 
-    Raises ValueError where a stratum has fewer than two seeds.
+    Equal input, equal output. Raises ValueError where a stratum has fewer than two seeds.
     """
     return stratified(strata, lambda drawn: statistic(np.concatenate(drawn)), level, draws, seed)
 
@@ -50,7 +54,7 @@ def stratified(
     draws: int = DRAWS,
     seed: int = 0,
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Return the same of a statistic that is told which stratum a value is of. Raises ValueError as `interval` does."""
+    """Return the same of a statistic that is told a value's stratum. Raises ValueError, too."""
     if any(len(stratum) < 2 for stratum in strata):
         raise ValueError("an interval needs at least two seeds")
     random = np.random.default_rng(seed)

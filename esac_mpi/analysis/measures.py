@@ -1,4 +1,4 @@
-"""What can be said of a run in figures, from its columns: counters, returns, speed, where time went, time left."""
+"""Figures of a run, from its columns: counters, returns, speed, where time went, time left."""
 
 from typing import Any, NamedTuple
 
@@ -38,14 +38,15 @@ def counted_steps(run: RunFiles) -> np.ndarray:
 
 
 def finite_mean(returns: np.ndarray) -> float | None:
-    """Return the mean return of an evaluation, None if an episode of it was unstable: the run takes no such policy."""
+    """Return an evaluation's mean return, None if unstable: the run takes no such policy."""
     return float(returns.mean()) if np.isfinite(returns).all() else None
 
 
 def last_evaluation(run: RunFiles) -> dict[str, Any]:
-    """Return the mean return of each policy, theta_es and sac always, in the last evaluation, and its generation.
+    """Return each policy's mean return in the last evaluation, and its generation.
 
-    None: the policy has none there, or one of its episodes was unstable.
+    theta_es and sac are always there. None: the policy has none there, or one of its episodes was
+    unstable.
     """
     names = policy_order([*POLICIES, *policies(run)])
     made = {policy: evaluations(run, policy) for policy in names}
@@ -58,7 +59,7 @@ def last_evaluation(run: RunFiles) -> dict[str, Any]:
 
 
 def final_return(run: RunFiles) -> float | None:
-    """Return the mean return of the last generation of a complete run, of the better of its policies, or None."""
+    """Return a complete run's mean return in its last generation, of its better policy, or None."""
     if run.state != "complete":
         return None
     evaluation = last_evaluation(run)
@@ -92,7 +93,7 @@ class Busy(NamedTuple):
 
 
 def busy(run: RunFiles) -> Busy:
-    """Return the busy seconds of all ranks; where a row has not every rank they are the recorded mean times the ranks."""
+    """Return all ranks' busy seconds; in a row without every rank, recorded mean times ranks."""
     # [generations, ranks], nan where a rank was not there
     rows = run.columns.get("timing/busy_seconds", np.zeros((0, 1)))
     there, values = np.isfinite(rows).sum(axis=1), np.nan_to_num(rows)
@@ -119,7 +120,10 @@ def parallel_efficiency(run: RunFiles) -> float | None:
 
 
 def rate(run: RunFiles, counted: np.ndarray, rows: int = 0) -> float | None:
-    """Return how fast a cumulative count [generations] grew over the last `rows` generations (0 = all) [1/s], or None."""
+    """Return the rate of a cumulative count [generations] over the last `rows` [1/s], or None.
+
+    rows: in generations, 0 = all.
+    """
     wall = run.columns.get("timing/wall_seconds", np.zeros(0))
     if not len(wall) or len(counted) != len(wall):
         return None
@@ -129,7 +133,7 @@ def rate(run: RunFiles, counted: np.ndarray, rows: int = 0) -> float | None:
 
 
 def time_percent(run: RunFiles) -> dict[str, float]:
-    """Return where rank 0's time went, by part of a generation, in percent of the wall time; empty before the first."""
+    """Return where rank 0's time went, by part of a generation [% of wall time]; at first empty."""
     wall = last(run, "wall_seconds", "timing")
     if not wall:
         return {}
@@ -158,7 +162,10 @@ def progress(run: RunFiles) -> float:
 
 
 def seconds_left(run: RunFiles, rows: int = 0) -> float | None:
-    """Return the time to the end of the budget at the speed of the last `rows` generations (0 = all) [s], or None."""
+    """Return the time to the end of the budget [s], or None.
+
+    The speed is that of the last `rows` generations (0 = all).
+    """
     limits = budget(run).values()
     speeds = [(limit - count[-1], rate(run, count, rows)) for count, limit in limits]
     found = [left / speed for left, speed in speeds if speed]

@@ -5,7 +5,7 @@ from collections.abc import Iterable
 
 
 class Unusable(Exception):
-    """What was asked for cannot be had from these runs; the message is for the user. Exit code 2."""
+    """These runs do not have what was asked for; the message is for the user. Exit code 2."""
 
     code = 2
 

@@ -1,7 +1,7 @@
-"""In which order tables and legends have algorithms and policies, and what a legend calls a policy.
+"""The order of algorithms and policies in tables and legends, and what a legend calls a policy.
 
-Algorithms stand as the configuration lists them. No name is left out for not being known: it follows in alphabetical order. No
-other place knows names, but the table of colours.
+Algorithms stand as the configuration lists them. No name is left out for not being known: it
+follows in alphabetical order. No other place knows names, but the table of colours.
 """
 
 from collections.abc import Iterable

@@ -24,7 +24,8 @@ MEASURES = {
     "best": "return of the best policy on start states that did not choose it",
     "population_max": "largest fitness in the last generation, of the noisy population",
     "mean": "mean fitness of the noisy population, mean over generations",
-    "fates": "how often the learner's actor was elite, selected or discarded by the selections after its injections [%]",
+    "fates": "how often the learner's actor was elite, selected or discarded by the selections"
+    " after its injections [%]",
 }
 OF_POLICY = ("best", "final")
 FATES = (
@@ -40,7 +41,7 @@ OF_POPULATION: dict[str, Callable[..., np.ndarray]] = {  # of the members' retur
 
 @dataclass(frozen=True)
 class At:
-    """Where runs are compared: after so many environment steps, or so much wall time; 0 and 0 = at their ends."""
+    """Where runs are compared: after environment steps, or wall time; 0 and 0 = at their ends."""
 
     steps: int = 0  # true steps of population and learner
     seconds: float = 0.0  # [s]
@@ -74,7 +75,7 @@ class At:
         return "wall" if self.seconds else "env_steps"
 
     def within(self, run: RunFiles, curve: Curve) -> np.ndarray:
-        """Return the values as far as the limit of a curve that is against the axis. Raises Unusable."""
+        """Return a curve's values up to the limit, against the axis. Raises Unusable."""
         if self.machine:
             curve = replace(curve, x=np.interp(curve.x, position(run, "wall"), self.positions(run)))
         return curve.y[curve.x <= self.limit]
@@ -84,9 +85,10 @@ AT_THE_END = At()
 
 
 def rate(run: RunFiles, fate: str) -> np.ndarray:
-    """Return in how many of the selections so far that met the learner's actor this was its fate, float64 [generations] [%].
+    """Return a fate's share in the selections so far of the learner's actor, [generations] [%].
 
-    nan before the first of them; empty where the run has no injections. PDERL's Table 2 and Figure 11.
+    float64; of the selections that met the actor. nan before the first of them; empty where the run
+    has no injections. PDERL's Table 2 and Figure 11.
     """
     fates = column(run, "metrics/learner_fate")
     met = (fates >= 0).cumsum()
@@ -95,7 +97,7 @@ def rate(run: RunFiles, fate: str) -> np.ndarray:
 
 
 def outcome(run: RunFiles, measure: str, at: At = AT_THE_END, policy: str = BETTER) -> float:
-    """Return a figure of a run (MEASURES, a fate for fates) from what it did up to there; nan: none, or not that far.
+    """Return a figure of a run (MEASURES, a fate for fates) up to `at`; nan: none, or not so far.
 
     Raises Unusable.
     """

@@ -60,7 +60,7 @@ def of_values(values: Callable[[RunFiles], np.ndarray]) -> Quantity:
 
 
 def learners(run: RunFiles, key: str) -> np.ndarray:
-    """Return the column metrics/<learner>_<key> of a run's learner, or metrics/<key> of a shared critic."""
+    """Return the column metrics/<learner>_<key>, or metrics/<key> of a shared critic."""
     names = [name for name in run.columns.scalars if re.fullmatch(f"metrics/(.*_)?{key}", name)]
     return column(run, names[0]) if names else np.zeros(0)
 
@@ -128,7 +128,8 @@ def figure(
 ) -> Figure:
     """Draw one of TITLES against an axis of curves.AXES. Raises Unusable.
 
-    machine: what wall time is computed for; None: it is the measured one. labels: of the groups, in place of their own.
+    machine: what wall time is computed for; None: it is the measured one. labels: of the groups, in
+    place of their own.
     """
     if machine and x != "wall":
         raise Unusable("--ranks says what wall time is computed for: it needs --x wall")

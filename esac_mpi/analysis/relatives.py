@@ -1,4 +1,4 @@
-"""Policies beside those that they were made of: what they return, in parts of the first parent's, and where they go."""
+"""Policies beside their parents: returns in parts of the first parent's, and where they go."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -64,7 +64,7 @@ def groups(relatives: Iterable[Relative]) -> list[list[Relative]]:
 
 
 def normalised(relatives: Sequence[Relative]) -> list[float]:
-    """Return each mean return in parts of that of the first of its group; nan where that is not positive, as no part is then."""
+    """Return mean returns in parts of that of the first of their group; nan where not positive."""
     found = []
     for group in groups(relatives):
         first = group[0].mean

@@ -18,7 +18,7 @@ WIDTH = 0.8  # of a group of bars
 
 
 def bars(relatives: Sequence[Relative], about: str) -> Figure:
-    """Return the figure of mean returns in parts of the first parent's, or as they are where no group has such parts."""
+    """Draw mean returns in parts of the first parent's, or as they are where no group has parts."""
     parts, found = normalised(relatives), groups(relatives)
     whole = bool(np.isnan(parts).all())
     if not whole:
@@ -49,7 +49,7 @@ def bars(relatives: Sequence[Relative], about: str) -> Figure:
 def maps(
     seen: Sequence[Visits], dimensions: tuple[int, int], about: str, differences: bool
 ) -> Figure:
-    """Return the figure of where relatives go: a row for each group, a panel for each; differences: from the parent's."""
+    """Draw where relatives go, a row a group, a panel for each; differences: from the parent's."""
     rows = groups_of(seen)
     drawing, axes = panels(len(rows), len(rows[0]), 2.6, 2.3)
     for i, (row, line) in enumerate(zip(axes, rows, strict=True)):
@@ -74,7 +74,7 @@ def groups_of(seen: Sequence[Visits]) -> list[list[Visits]]:
 
 
 def draw_map(panel: Axes, one: Visits, differences: bool) -> None:
-    """Draw contours of a density, or of what it is beyond its parent's, in parts of the largest difference."""
+    """Draw a density, or its parent's and the difference in parts of the largest, as contours."""
     x, y = one.cells.middles
     shown = one.parents if differences else one.density
     most = shown.max()

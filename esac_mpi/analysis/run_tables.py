@@ -37,7 +37,7 @@ def cell(
 def columns(
     groups: dict[str, list[RunFiles]], measure: str, at: At, policy: str
 ) -> dict[str, Cell | None]:
-    """Return the cells of a task: one for each group, for each of its policies that are reported apart, or for each fate."""
+    """Return a task's cells: one a group, a policy that is reported apart, or a fate."""
     if measure == "fates":
         return {
             f"{name}, {fate}": cell(group, fate, at)
@@ -54,7 +54,7 @@ def columns(
 
 
 def tell_unlike(groups: Groups, at: At) -> None:
-    """Name the groups whose seeds had other budgets, where they are taken at their ends, or were evaluated otherwise."""
+    """Name groups whose seeds were evaluated otherwise, or had other budgets when taken at ends."""
     for task, found in groups.items():
         for name, runs in found.items():
             unlike = [
@@ -72,7 +72,7 @@ def tell_unlike(groups: Groups, at: At) -> None:
 def table_of(
     runs: list[RunFiles], measure: str = "final", at: At = AT_THE_END, policy: str = BETTER
 ) -> Table:
-    """Return the table of the runs. Raises Unusable if it would be empty, or no run has such a policy."""
+    """Tabulate the runs. Raises Unusable if it would be empty, or no run has such a policy."""
     if measure in OF_POLICY:
         require_policy(runs, policy)
     groups = grouped(runs)

@@ -1,4 +1,4 @@
-"""The picture of how generations scale with ranks and population size, which the shades of an algorithm's colour tell."""
+"""The picture of how generations scale with ranks and, in shades of a colour, population size."""
 
 from collections.abc import Container
 from itertools import pairwise
@@ -22,7 +22,10 @@ def draw(
     hollow: Container[int] = (),
     ideal: bool = False,
 ) -> None:
-    """Draw a line through the means, bars from the smallest to the largest run, and the ideal line; hollow: what was computed."""
+    """Draw a line through means, bars from the smallest to the largest run, and the ideal line.
+
+    hollow: what was computed.
+    """
     x = np.array(sorted(by_x))
     means = np.array([np.mean(by_x[at]) for at in x])
     axes.plot(x, means, **look, lw=1.5, ms=4.5, label=label)
@@ -49,7 +52,7 @@ def name_panel(axes: Axes, x: str, y: str, at: set[int], logarithmic: bool = Tru
 
 
 def figure(times: Times, title: str, printed: published.Times) -> Figure:
-    """Draw time and efficiency against ranks and population size; printed: what a paper prints, drawn beside it."""
+    """Draw time and efficiency against ranks and population size; printed: what a paper prints."""
     labels = list(dict.fromkeys(label for label, _ in times))
     sizes = sorted({n for _, n in times})
     all_ranks = sorted({ranks for line in times.values() for ranks in line})

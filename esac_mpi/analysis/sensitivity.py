@@ -1,4 +1,4 @@
-"""What one parameter does: a measure against the values of a field. Runs come as files or as rows of results."""
+"""What one parameter does: a measure against a field's values, from run files or from rows."""
 
 import argparse
 from collections.abc import Iterable
@@ -69,12 +69,15 @@ def full_name(run: RunFiles, field: str) -> str:
 
 
 def refuse_without(runs: list[RunFiles], field: str) -> None:
-    """Raise Unusable where only some runs have set a keyword argument of the task: the others' value is nowhere written."""
+    """Raise Unusable where only some runs have set a keyword argument of the task.
+
+    The others' value is nowhere written.
+    """
     without = [run.path.name for run in runs if field not in settings(run)]
     if field.startswith(f"{KWARGS}.") and 0 < len(without) < len(runs):
         raise Unusable(
-            f"--field {field}: {some(without)}: made without it, and no file says what their task's default is: leave them out, "
-            f"or make them with --{field}"
+            f"--field {field}: {some(without)}: made without it, and no file says what their task's"
+            f" default is: leave them out, or make them with --{field}"
         )
 
 
@@ -87,8 +90,8 @@ def of_runs(
 ) -> Panels:
     """Return the lines of a swept field, a panel per task, a line per algorithm and other settings.
 
-    Raises Unusable where the field does not vary, only some runs have it, a value has one seed twice, or no run has such a
-    policy.
+    Raises Unusable where the field does not vary, only some runs have it, a value has one seed
+    twice, or no run has such a policy.
     """
     if measure in OF_POLICY:
         require_policy(runs, policy)

@@ -1,4 +1,4 @@
-"""The picture of what one parameter does: a point a value, with the interval of its mean over the seeds. Needs matplotlib."""
+"""The picture of what one parameter does: means and intervals over seeds. Needs matplotlib."""
 
 import textwrap
 from collections.abc import Mapping
@@ -24,8 +24,8 @@ def figure(
 ) -> Figure:
     """Draw lines against the field's values.
 
-    measure: name of the vertical axis; title: what the points are; size: of a panel [inches]; algorithms: of the labels, None
-    where these name them.
+    measure: name of the vertical axis; title: what the points are; size: of a panel [inches];
+    algorithms: of the labels, None where these name them.
     """
     values = values_of(found)
     look = looks(
@@ -45,7 +45,7 @@ def figure(
 
 
 def places(found: Line, values: list[Any]) -> np.ndarray:
-    """Return where the values stand on the axis: themselves if they are numbers, else their order."""
+    """Return the values' places on the axis: themselves if they are numbers, else their order."""
     numbers = are_numbers(values)
     return np.array([value if numbers else values.index(value) for value in found], float)
 
@@ -75,7 +75,7 @@ def draw_line(
 
 
 def set_axis(axes: Axes, field: str, values: list[Any]) -> None:
-    """Scale and name the horizontal axis: logarithmic where values span more than a factor of 20."""
+    """Scale and name the horizontal axis: logarithmic where values span more than 20-fold."""
     axes.set_xlabel(field)
     if not are_numbers(values):
         axes.set_xticks(range(len(values)), [shown(value) for value in values])

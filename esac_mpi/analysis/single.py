@@ -11,7 +11,7 @@ from esac_mpi.record import RunFiles
 
 
 def draw_one(axes: Axes, run: RunFiles, x: str) -> None:
-    """Draw all returns of one run: its policies' evaluations, and mean and maximum of the population."""
+    """Draw all returns of one run: policies' evaluations, the population's mean and maximum."""
     for statistic, name, style in ((np.nanmax, "maximum", ":"), (np.nanmean, "mean", "-")):
         curve = column_curve(run, x, per_generation(run, statistic))
         if len(curve.x):

@@ -1,4 +1,4 @@
-"""A run in one object, what `esac-mpi summary RUN --json` prints; and the command that continues it."""
+"""A run in one object, as `esac-mpi summary RUN --json` prints it; the command to continue it."""
 
 import shlex
 from itertools import pairwise
@@ -44,10 +44,10 @@ def summary(run: RunFiles) -> dict[str, Any]:
 
 
 def resume_command(run: RunFiles) -> str | None:
-    """Return the command that continues the run from the current directory, None where there is nothing to continue.
+    """Return the command that continues the run from the current directory, or None.
 
-    It is the command that started it, less --fresh, where that would come back to this directory from here; else one that
-    names the run's own config.toml.
+    None: there is nothing to continue. It is the command that started it, less --fresh, where that
+    would come back to this directory from here; else one that names the run's own config.toml.
     """
     command = run.provenance.get("command", "python -m esac_mpi")
     if run.state in ("running", "complete", "pruned"):

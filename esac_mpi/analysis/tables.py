@@ -1,4 +1,4 @@
-"""The one way from rows to a table: text for a terminal, Markdown, CSV or JSON; and cells of results over seeds."""
+"""Rows as a table: text for a terminal, Markdown, CSV or JSON; cells of results over seeds."""
 
 import csv
 import io
@@ -78,7 +78,10 @@ Table = dict[str, dict[str, Cell]]  # {task: {column: cell}}
 
 
 def digits(c: Cell) -> int:
-    """Return how many decimals show two figures of the standard deviation, or four of a single value; at most two."""
+    """Return the decimals that show two figures of the standard deviation, at most two.
+
+    Of a single value, those that show four figures.
+    """
     size, figures = (c.std, 2) if np.isfinite(c.std) and c.std > 0 else (abs(c.mean), 4)
     return int(np.clip(figures - 1 - np.floor(np.log10(max(size, 1e-9))), 0, 2))
 

@@ -1,13 +1,15 @@
 """What the ranks of one run did when, from the recorded times; as a picture.
 
-A generation is laid out as the program makes it: rank 0 writes the row before (the others begin at once), all evaluate their
-members and wait for the last, update together, wait for the learner, play the noise-free evaluation. Recorded are each
-rank's busy seconds and rank 0's seconds of every part; pauses of a rank among its members are not, so its members are drawn
-without gaps. Under learner_lag a phase runs on rank 0 beside the evaluation: its free time there counts as the learner's. Where
-offspring are made, a rank's busy seconds are of members and of offspring: its bars have the shares that all ranks' together have.
-A critic's lesson (CEM-RL) begins with a generation, beside its members; when a rank waits for it is not recorded. Tasks without a
-barrier (AES-RL) have the moments that were recorded of each. Of more than 64 ranks a generation's bars are those of rank 0 and of
-63 others, which take turns.
+A generation is laid out as the program makes it: rank 0 writes the row before (the others begin at
+once), all evaluate their members and wait for the last, update together, wait for the learner, play
+the noise-free evaluation. Recorded are each rank's busy seconds and rank 0's seconds of every part;
+pauses of a rank among its members are not, so its members are drawn without gaps. Under learner_lag
+a phase runs on rank 0 beside the evaluation: its free time there counts as the learner's. Where
+offspring are made, a rank's busy seconds are of members and of offspring: its bars have the shares
+that all ranks' together have. A critic's lesson (CEM-RL) begins with a generation, beside its
+members; when a rank waits for it is not recorded. Tasks without a barrier (AES-RL) have the moments
+that were recorded of each. Of more than 64 ranks a generation's bars are those of rank 0 and of 63
+others, which take turns.
 """
 
 from typing import NamedTuple
@@ -30,9 +32,9 @@ from esac_mpi.analysis.times import activities, has_members
 from esac_mpi.record import RunFiles
 
 ACTIVITIES = {
-    "members": "#0072B2", "individuals' updates": "#0072B2", "episodes": "#F0E442", "offspring": "#E69F00",
-    "learner": "#D55E00", "update": "#009E73", "noise-free evaluation": "#56B4E9", "writing": "#CC79A7", "decisions": "0.4",
-    "idle": "0.88",
+    "members": "#0072B2", "individuals' updates": "#0072B2", "episodes": "#F0E442",
+    "offspring": "#E69F00", "learner": "#D55E00", "update": "#009E73",
+    "noise-free evaluation": "#56B4E9", "writing": "#CC79A7", "decisions": "0.4", "idle": "0.88",
 }  # fmt: skip
 BINS = 60  # of the lower panel
 SHOWN = 12  # generations in the upper panel, the last ones
@@ -84,7 +86,7 @@ def segments(run: RunFiles, generation: int) -> list[Bar]:
 
 
 def taught(run: RunFiles, generation: int, start: float, part: dict[str, float]) -> list[Bar]:
-    """Lay out a generation with a critic's lesson, in the lower half of rank 0's lane, its members in the upper one."""
+    """Lay out a generation with a critic's lesson in rank 0's lower half, its members above."""
     spent = column(run, "timing/busy_seconds")[generation]
     lesson = np.nan_to_num(phase_seconds(run))[generation]
     there, begun = np.flatnonzero(np.isfinite(spent)).tolist(), start + part["record"]
@@ -100,7 +102,7 @@ def taught(run: RunFiles, generation: int, start: float, part: dict[str, float])
 
 
 def shares(run: RunFiles, generation: int, rank: int, spent: float) -> tuple[float, float]:
-    """Split a rank's busy seconds into those of members and of offspring; rank 0's are of the learner too."""
+    """Split a rank's busy seconds into members' and offspring's; rank 0's are the learner's too."""
     if not bears_offspring(run):
         return spent, 0.0
     members = np.nansum(column(run, "timing/member_seconds")[generation])
@@ -116,8 +118,8 @@ def shares(run: RunFiles, generation: int, rank: int, spent: float) -> tuple[flo
 def tasks(run: RunFiles, generation: int) -> list[Bar]:
     """Lay out the tasks that were told in one row of the history, and what else the ranks did.
 
-    Rank 0 has its individuals in the upper half of its lane, and the critic's turns, between which and these it shares its time,
-    in the lower one.
+    Rank 0 has its individuals in the upper half of its lane, and the critic's turns, between which
+    and these it shares its time, in the lower one.
     """
     wall, record = column(run, "timing/wall_seconds"), seconds(run, "record")[generation]
     begun = wall[generation - 1] if generation else 0.0
@@ -174,7 +176,7 @@ def draw_ranks(axes: Axes, run: RunFiles, shown: int) -> None:
 
 
 def draw_shares(axes: Axes, run: RunFiles) -> None:
-    """Draw how the ranks' time was shared among the activities over the run, in bins of equal numbers of generations."""
+    """Draw the activities' shares of the ranks' time, in bins of equal numbers of generations."""
     found, wall = activities(run), position(run, "wall")
     edges = np.unique(np.linspace(0, len(wall), min(BINS, len(wall)) + 1).astype(int))
     sums = np.array([np.add.reduceat(values, edges[:-1]) for values in found.values()])

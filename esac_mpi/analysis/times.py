@@ -1,7 +1,8 @@
-"""Where the ranks' time goes, and how long generations and runs take; measured, and computed for other numbers of ranks.
+"""Where ranks' time goes, and how long generations and runs take; measured, and on other ranks.
 
-Activities are rank-seconds of each generation, from the recorded times; the rest is waiting ("idle"). Of tasks without a barrier
-(AES-RL), each recorded in the row in which its result was told, they share out the busy time of that row's ranks. Computed times
+Activities are rank-seconds of each generation, from the recorded times; the rest is waiting
+("idle"). Of tasks without a barrier (AES-RL), each recorded in the row in which its result was
+told, they share out the busy time of that row's ranks. Computed times, for other numbers of ranks,
 are those of clock/.
 """
 
@@ -42,7 +43,10 @@ def has_members(run: RunFiles) -> bool:
 
 
 def activities(run: RunFiles) -> dict[str, np.ndarray]:
-    """Measure the rank-seconds of each activity, each [generations]; all add up to ranks * wall seconds. Raises Unusable."""
+    """Measure each activity's rank-seconds [generations]; all add up to ranks * wall seconds.
+
+    Raises Unusable.
+    """
     ranks = busy(run).ranks
     if not ranks.size:
         raise Unusable(f"{run.path}: no busy seconds of ranks are recorded")
@@ -61,7 +65,8 @@ def of_generations(run: RunFiles) -> dict[str, np.ndarray]:
         members = np.nansum(column(run, "timing/member_seconds"), axis=1)
         born = offspring(run)[0].sum(axis=1)
         return {
-            "members": members, "offspring": born, "learner": np.nan_to_num(phase_seconds(run)), **update,
+            "members": members, "offspring": born, "learner": np.nan_to_num(phase_seconds(run)),
+            **update,
         }  # fmt: skip
     if teaches(run):
         learner = np.nan_to_num(phase_seconds(run))
@@ -94,14 +99,14 @@ def of_tasks(run: RunFiles) -> dict[str, np.ndarray]:
 
 
 def idle_share(run: RunFiles) -> np.ndarray:
-    """Measure the share of the ranks' time in which they waited [generations]; nan where nothing is recorded."""
+    """Measure the waiting share of the ranks' time [generations]; nan: nothing is recorded."""
     found = activities(run)
     whole = np.asarray(sum(found.values()))
     return np.divide(found["idle"], whole, out=np.full_like(whole, np.nan), where=whole > 0)
 
 
 def idle(run: RunFiles, generations: slice = ALL) -> float | None:
-    """Measure the share of the ranks' time in which they waited in some generations; None: not recorded."""
+    """Measure the waiting share of the ranks' time in some generations; None: not recorded."""
     try:
         found = {name: values[generations].sum() for name, values in activities(run).items()}
     except Unusable:
@@ -135,7 +140,7 @@ Times = dict[tuple[str, int], dict[int, list[Point]]]  # {(label, n): {ranks: ru
 
 
 def point(run: RunFiles, label: str, last: int) -> Point | None:
-    """Measure a run; None without a population or with fewer than two generations on its last number of ranks."""
+    """Measure a run; None without a population or two generations on its last number of ranks."""
     fitness, ranks = column(run, "metrics/fitness"), busy(run).ranks
     if fitness.ndim < 2 or len(fitness) < 2:
         return None
@@ -151,7 +156,7 @@ def point(run: RunFiles, label: str, last: int) -> Point | None:
 
 
 def elsewhere(run: RunFiles, measured: Point, ranks: Iterable[int], last: int) -> Iterator[Point]:
-    """Compute what a run would have measured on other numbers of ranks. Raises Unusable where no clock can be computed."""
+    """Compute a run's measures on other numbers of ranks. Raises Unusable where it has no clock."""
     on_cluster = ends(run, evaluates=False)
 
     def lasts(count: int) -> float:  # without the first generation
@@ -163,7 +168,7 @@ def elsewhere(run: RunFiles, measured: Point, ranks: Iterable[int], last: int) -
 
 
 def times_of(runs: list[RunFiles], last: int, computed_for: Iterable[int] = ()) -> Times:
-    """Collect the times of all runs, and on ranks that nobody ran on those computed from the runs on the fewest.
+    """Collect the times of all runs; on unused ranks those computed from runs on the fewest.
 
     Raises Unusable for several tasks, none with a population, or a run without a clock.
     """
@@ -209,7 +214,10 @@ def per_episode(points: list[Point]) -> list[float]:
 
 
 def efficiency(line: dict[int, list[Point]]) -> dict[int, float]:
-    """Return the parallel efficiency at each number of ranks, 1 at the fewest; of computed times, by the computed time there."""
+    """Return the parallel efficiency at each number of ranks, 1 at the fewest.
+
+    Of computed times, by the computed time there.
+    """
     least = min(line)
     work = least * float(np.mean(per_generation(line[least])))
     found = {}
@@ -240,10 +248,11 @@ def scaling(times: Times) -> list[Row]:
 
 
 def waiting(runs: list[RunFiles], ranks: list[int], steps: int = 0) -> list[Row]:
-    """Return a row for the runs of each task, label and number of ranks, mean over seeds, to so many nominal steps.
+    """Return a row for each task, label and number of ranks, mean over seeds.
 
-    steps: 0 = as far as all runs of a task are. Computed, waiting is 1 - T(1) / (R T(R)), T the computed clock: of algorithms
-    whose work is the same on any number of ranks; of others (AES-RL's order = arrival) none is told. Raises Unusable.
+    steps: to so many nominal ones; 0 = as far as all runs of a task are. Computed, waiting is
+    1 - T(1) / (R T(R)), T the computed clock: of algorithms whose work is the same on any number of
+    ranks; of others (AES-RL's order = arrival) none is told. Raises Unusable.
     """
     rows = []
     for task, labels in grouped(runs, {"seed"}).items():  # on several ranks one seed may come twice
@@ -267,7 +276,7 @@ def waiting(runs: list[RunFiles], ranks: list[int], steps: int = 0) -> list[Row]
 
 
 def waits(run: RunFiles, ranks: list[int], steps: int) -> dict[str, float]:
-    """Return minutes to a number of steps and shares of waiting, measured and computed, and what updates cost."""
+    """Return minutes to a number of steps and waiting, measured and computed, and update costs."""
     end = int(np.searchsorted(position(run, "nominal_steps"), steps))
     waited = idle(run, slice(end + 1))
     found = {"minutes": float(run.columns["timing/wall_seconds"][end]) / 60}
@@ -293,7 +302,7 @@ def reach(run: RunFiles) -> float:
 
 
 def costs(run: RunFiles) -> tuple[float, float]:
-    """Return update_cost and critic_cost as they would be true, by the times of a run's tasks; nan without."""
+    """Return true update_cost and critic_cost by the times of a run's tasks; nan without any."""
     if "timing/task_busy" not in run.columns:
         return np.nan, np.nan
     spent, updating, steps, updates = (

@@ -1,4 +1,4 @@
-"""How a run stands, for a person: one row for `summary` and `watch` alike, a line for a pipe, or figure by figure."""
+"""A run's state for a person: a row for `summary` and `watch`, a line for a pipe, or figures."""
 
 import time
 from collections import Counter
@@ -24,15 +24,17 @@ ALL = Choice()
 RECENT = 20  # generations that speed, idle fraction and time left are taken over
 BARS = " ▁▂▃▄▅▆▇█"
 STYLES = {
-    "running": "green", "complete": "bold green", "pruned": "dim", "requeue": "yellow", "failed": "bold red", "dead": "bold red",
+    "running": "green", "complete": "bold green", "pruned": "dim", "requeue": "yellow",
+    "failed": "bold red", "dead": "bold red",
 }  # fmt: skip
 COLUMNS = (  # of watch
-    "run", "status", "gen", "budget", "return", "returns", "left", "row", "best", "sigma", "steps/s", "idle", "checkpoint",
+    "run", "status", "gen", "budget", "return", "returns", "left", "row", "best", "sigma",
+    "steps/s", "idle", "checkpoint",
 )  # fmt: skip
 
 
 def sparkline(values: np.ndarray, width: int = 24) -> str:
-    """Draw finite values as bars from the least to the greatest, the mean of neighbours where there are more than fit."""
+    """Draw finite values as bars from least to greatest, means of neighbours where too many."""
     values = values[np.isfinite(values)]
     if not len(values):
         return ""
@@ -122,7 +124,7 @@ def one(run: RunFiles) -> Table:
 
 
 def line(run: RunFiles | str) -> str:
-    """Show a run as one line, which stays what it is until the run has got on; of one that cannot be read, say why."""
+    """Show a run as one line, the same until it gets on; say why one cannot be read."""
     if isinstance(run, str):
         return run
     found = {name: shown(value) for name, value in row(run).items()}
@@ -140,7 +142,7 @@ def advice(run: RunFiles) -> str:
 
 
 def many(runs: dict[Path, RunFiles | str], choice: Choice = ALL, lines: int = 0) -> Group:
-    """Show several runs, a line each as wide as the terminal, of those chosen the first that fit (lines)."""
+    """Show the first of the chosen runs that fit (lines), each a line as wide as the terminal."""
     chosen = choice.of(runs)
     listed = chosen[: max(1, lines - 1)] if 0 < lines < len(chosen) else chosen
     counts = Counter("unreadable" if isinstance(run, str) else run.state for run in runs.values())
