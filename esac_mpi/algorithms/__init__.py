@@ -3,7 +3,8 @@
 May import: host, config, operators, play, comm's contracts; world, env and learner are handed in.
 Begin with: esac.py: generation(); declaration.py says what the rest knows of an algorithm.
 
-A module has five names: DECLARES, State, init(), board(), generation(); and may have expected(), for forecasts.
+A module has five names: DECLARES, State, init(), board(), generation(); and may have expected(),
+for forecasts.
 """
 
 from importlib import import_module
@@ -18,7 +19,7 @@ ALGORITHMS: dict[str, ModuleType] = {
 
 
 def head_scale_of(policy: str) -> float:
-    """Return what the last layer of policies of this name is held times in discrete tasks; 1.0 for a name that none has."""
+    """Look up the factor on a policy's last layer in discrete tasks; 1.0 for an unknown name."""
     return next(
         (a.DECLARES.head_scale for a in ALGORITHMS.values() if policy in a.DECLARES.policies), 1.0
     )

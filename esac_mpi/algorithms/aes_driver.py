@@ -21,7 +21,7 @@ from esac_mpi.play.transitions import read_ring, write_ring
 
 
 class Driver:
-    """What rank 0 keeps of a run's tasks beside its state: the agenda, made of it, and what other nodes have of the replay."""
+    """Rank 0's record of tasks beside its state: the agenda, and what nodes have of the replay."""
 
     def __init__(self, now: Now) -> None:
         """Take up the tasks that the state has; give every worker its first one in a new run."""
@@ -47,14 +47,14 @@ class Driver:
         refuse_overwritten(self.params.config, self.state, 0, self._read().values())
 
     def _agenda(self) -> Agenda:
-        """Return the order of telling: in virtual time, or as results come in, after what a record says."""
+        """Order the telling: in virtual time, or as results come in, after what a record says."""
         aes, state = self.params.config.aes_rl, self.state
         if aes.order == "virtual":
             return Agenda(self._may_be_told, state.time)
         return Arrival(state.due, bool(aes.replay), self._may_be_told)
 
     def _read(self) -> dict[int, int]:
-        """Return {worker: how many transitions there were} of tasks that were not told and read those before."""
+        """Map workers to the transitions there were, of tasks not told that read those before."""
         return {task.worker: task.order.held for task in self.agenda if task.order.updates}
 
     def _may_be_told(self, task: Task) -> bool:
@@ -66,7 +66,10 @@ class Driver:
         )
 
     def told(self, task: Task) -> bool:
-        """Hear of a result; give the next tasks out; return whether the generation is full. Raises what ends the run."""
+        """Hear of a result, give out the next tasks, tell whether the generation is full.
+
+        Raises what ends the run.
+        """
         state = self.state
         if isinstance(task.result, EndsRun):
             raise task.result
@@ -84,7 +87,7 @@ class Driver:
         return state.arrived == len(state.row)
 
     def times(self, start: float) -> dict[str, np.ndarray]:
-        """Return the times of this generation's tasks as columns of a row's timing, moments as after `start` [s]; begin anew."""
+        """Take this generation's task times as timing columns, moments as after `start` [s]."""
         found = dict(zip(TIMES, np.array(self._times).T, strict=True))
         self._times = []
         return {
@@ -133,7 +136,7 @@ class Driver:
         self._put(worker)
 
     def _put(self, worker: int) -> None:
-        """Put the task that a worker has in the state onto the agenda, which keeps it there until it is told: no copy.
+        """Put a worker's task in the state onto the agenda, which keeps it until told: no copy.
 
         Of a turn of the critic the learner stays in checkpoints as it is now.
         """
@@ -162,7 +165,7 @@ class Driver:
         self.agenda.give(worker, start, order, at_root=teaches, least=least)
 
     def _teach_if_due(self) -> None:
-        """Give the critic its next turn if it has none, and has had fewer updates than individuals have had steps."""
+        """Give an idle critic its next turn if its updates lag behind individuals' steps."""
         state, aes, critic = self.state, self.params.config.aes_rl, self.critic
         steps = state.counters.nominal_steps
         lags = steps - state.counters.gradient_updates >= aes.critic_chunk
@@ -203,7 +206,8 @@ class Driver:
         self._keep(result)
         lag, trained = state.told - state.task_told[worker], state.task_updates[worker] > 0
         state.row[state.arrived] = (
-            result.episodic_return, result.length, trained, worker, state.time, lag, p, state.mean_return,
+            result.episodic_return, result.length, trained, worker,
+            state.time, lag, p, state.mean_return,
         )  # fmt: skip
         state.arrived += 1
         state.told += 1

@@ -1,4 +1,4 @@
-"""What an arrival does to AES-RL's distribution, on rank 0: by its return against the mean's, or by its rank among the newest."""
+"""Move AES-RL's distribution by an arrival, on rank 0: by return, or rank among the newest."""
 
 import numpy as np
 
@@ -12,7 +12,7 @@ from esac_mpi.operators.update_rules import MeanRule, SuccessRule, VarianceRule
 
 
 def moved(aes: AESRL, state: State, result: Result) -> float:
-    """Move the distribution to or from an individual; return how far the mean moved to it. Before `start_steps` all stays."""
+    """Move the distribution by an individual, not before `start_steps`; return the mean's move."""
     moves = state.counters.nominal_steps >= aes.start_steps
     return (
         by_rank(aes, state, result, moves)
@@ -56,7 +56,7 @@ def rules(aes: AESRL) -> tuple[MeanRule, VarianceRule, SuccessRule]:
 
 
 def by_rank(aes: AESRL, state: State, result: Result, moves: bool) -> float:
-    """Put an arrival where the oldest was; move the distribution to the best of those that stand: Eqs. (1) and (2)."""
+    """Put an arrival in the oldest's place; move to the best that stand: Eqs. (1) and (2)."""
     size, place = len(state.ring), state.told % len(state.ring)
     state.ring[place] = result.theta
     state.ring_fitness[place] = shifted(result.episodic_return, result.length, aes.shift)

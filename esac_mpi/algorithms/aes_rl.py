@@ -1,25 +1,31 @@
-"""AES-RL: a distribution of actors that moves with every single arrival, of which a shared critic trains some first.
+"""AES-RL: a distribution of actors that moves with every arrival, some trained by a shared critic.
 
-Source: Lee et al. 2020, An Efficient Asynchronous Method for Integrating Evolutionary and Gradient-based Policy Search; equation
-numbers are its. No rank waits for a generation: each virtual worker gets its next individual when its last one has arrived.
+Source: Lee et al. 2020, An Efficient Asynchronous Method for Integrating Evolutionary and
+Gradient-based Policy Search; equation numbers are its. No rank waits for a generation: each virtual
+worker gets its next individual when its last one has arrived.
 
-Arrivals are told in virtual time (virtual_time.py): an individual lasts its steps and `update_cost` times its updates.
-So the bits depend on `workers`, not on the number of ranks or their speeds. A generation is a number of arrivals, by which rows
-and evaluations are made; tasks go on over its end. What was given out and has not been told is in the state, and begins again
-after a restart, from what it was given: nothing that was told is lost.
+Arrivals are told in virtual time (virtual_time.py): an individual lasts its steps and `update_cost`
+times its updates. So the bits depend on `workers`, not on the number of ranks or their speeds. A
+generation is a number of arrivals, by which rows and evaluations are made; tasks go on over its
+end. What was given out and has not been told is in the state, and begins again after a restart,
+from what it was given: nothing that was told is lost.
 
-Under order = arrival, the paper's, they are told as they come in. Who does what next, and with which critic and replay, follows
-from the order in which results were told, and from nothing else: the rows have it (aes_state.told_order), and a run whose
-results are told in it is the same run.
+Under order = arrival, the paper's, they are told as they come in. Who does what next, and with
+which critic and replay, follows from the order in which results were told, and from nothing else:
+the rows have it (aes_state.told_order), and a run whose results are told in it is the same run.
 
 Where this differs from the paper, or from its public code:
-- An individual's rank plays the mean of the moment when it was given out (there: when its own episode is over). It is compared
-  with the newest mean whose return is known when it arrives: who was trained for long comes back with an old one's.
+- An individual's rank plays the mean of the moment when it was given out (there: when its own
+  episode is over). It is compared with the newest mean whose return is known when it arrives: who
+  was trained for long comes back with an old one's.
 - Where the mean's return is known, it is played again only once it has moved (`mean_reused`).
-- Before `start_steps` the distribution stays, and all individuals are drawn (there: it moves by random actions' returns).
-- The critic is told of in turns of `critic_chunk` updates, as the code ships it, for the mean at the turn's start.
+- Before `start_steps` the distribution stays, and all individuals are drawn (there: it moves by
+  random actions' returns).
+- The critic is told of in turns of `critic_chunk` updates, as the code ships it, for the mean at
+  the turn's start.
 - Rank-based oldest ranks the arrivals before that, too.
-- Noise on the target's action is in units of its bounds, the ratio of Eq. (7) counts in every rule, the 1/5 rule's window slides.
+- Noise on the target's action is in units of its bounds, the ratio of Eq. (7) counts in every rule,
+  the 1/5 rule's window slides.
 """
 
 from functools import partial
@@ -55,7 +61,7 @@ DECLARES = Declaration(
 
 
 def board(params: Params) -> Board:
-    """Return the shape of what the ranks put together of a generation: nothing, results come one by one."""
+    """Shape what the ranks put together: nothing, results come one by one."""
     return Board(0, 0)
 
 
@@ -85,7 +91,8 @@ def generation(
     norm, spread = world.from_root(norms)  # which alone has the variance
     if not np.isfinite([norm, spread]).all():
         raise ThetaNotFinite(
-            f"generation {k}: mean or variance is not finite, the last checkpoint stands: lower variance_init"
+            f"generation {k}: mean or variance is not finite, the last checkpoint stands: "
+            "lower variance_init"
         )
     whole = ("length", "learned", "worker", "virtual_end", "lag") if world.leads else ()
     row = {
@@ -112,6 +119,6 @@ def generation(
 
 
 def mark(state: State) -> np.ndarray:
-    """Say, once a node, that its ring has all transitions, as it has at the start of a run or of its continuation."""
+    """Mark a node's ring, once, as complete, as it is when a run starts or goes on."""
     state.written[0] = state.transitions
     return np.zeros(1)

@@ -1,4 +1,4 @@
-"""AES-RL's state: the distribution, the critic's turns, and every task that was given out and has not been told."""
+"""AES-RL's state: the distribution, the critic's turns, and every task given out and not told."""
 
 import math
 from collections.abc import Iterable
@@ -19,7 +19,8 @@ from esac_mpi.play.params import THETA_ES, Generation, Params
 from esac_mpi.play.transitions import width
 
 IDLE = -1  # number of the task of a worker that has none
-AROUND = 4  # individuals of a worker while another one's is trained, times the share that are; 1 to 2 are usual
+# individuals of a worker while another one's is trained, times the share that are; usually 1 to 2
+AROUND = 4
 ANYWAY = 8  # individuals of a worker for which there is room in any case
 BEGUN = mark(root=True, part=ANEW)
 LATER = mark(root=True, part=ANEW, later=True)
@@ -27,14 +28,14 @@ BEGINS_ANEW = mark(part=ANEW)
 
 
 class Overwritten(EndsRun):
-    """Transitions that a task reads are no longer there: it was given out under another version, which kept more of them."""
+    """Transitions that a task reads are gone: the version that gave it out kept more of them."""
 
 
 def told_order(state: "State", worker: np.ndarray, critic_turns: np.ndarray) -> np.ndarray:
-    """Return the workers, the critic's among them, whose results are told after those that a state has, int64 [n].
+    """List the workers, the critic's too, whose results are told after a state's, int64 [n].
 
-    worker, critic_turns: of the rows after its generation, int64 [generations, arrivals]: of each arrival, and how many turns of
-    the critic were told between it and the one before.
+    worker, critic_turns: of the rows after its generation, int64 [generations, arrivals]: of each
+    arrival, and how many turns of the critic were told between it and the one before.
     """
     turns = critic_turns.ravel()
     order = np.full(turns.size + turns.sum(), len(state.task_number) - 1)
@@ -47,7 +48,7 @@ ORDER = ("metrics/worker", "metrics/critic_turns"), told_order
 
 @dataclass
 class State(Progress):
-    """All that changes, beside the learner on rank 0. A task's numbers are each worker's, the critic's at last."""
+    """All that changes, beside rank 0's learner; a task's numbers by worker, the critic's last."""
 
     mean: np.ndarray = field(metadata=policy("mean"))  # float32 [d]
     # float32 [rows, width] a ring
@@ -103,11 +104,12 @@ COLUMNS = (
 
 
 def reserve(config: Config, horizon: int) -> int:
-    """Return the room for what comes in while a task is at work, which still reads what was there before it [transitions].
+    """Compute the room for what comes in while a task reads what was there before [transitions].
 
-    Of workers that play, one step in 1 + mean_episodes is an individual's where the mean's episodes are as long: so the critic's
-    turns count. While an individual is trained others are, too: each worker gets some AROUND / p more, p being the share that the
-    controller settles at. What would need more waits: `keeps`. There is never room for more than could come in at the most.
+    Of workers that play, one step in 1 + mean_episodes is an individual's where the mean's episodes
+    are as long: so the critic's turns count. While an individual is trained others are, too: each
+    worker gets some AROUND / p more, p being the share that the controller settles at. What would
+    need more waits: `keeps`. There is never room for more than could come in at the most.
     """
     aes, p = config.aes_rl, settled(config.aes_rl.rl_gain, config.aes_rl.rl_share)
     turn, training = (
@@ -126,10 +128,11 @@ def reserve(config: Config, horizon: int) -> int:
 def keeps(
     config: Config, horizon: int, state: State, coming: int, own: int | None, others: Iterable[int]
 ) -> bool:
-    """Return whether an arrival of `coming` transitions leaves those in the ring that tasks which were not told read.
+    """Tell whether an arrival of `coming` transitions leaves those in the ring that are still read.
 
-    own, others: `task_held` of its own task and of these, None = it reads none. These must be able to begin anew, done or not.
-    Who reads the oldest may always come, for which there is room: so none waits for another that waits for it.
+    own, others: `task_held` of its own task and of those not told, None = it reads none. These must
+    be able to begin anew, done or not. Who reads the oldest may always come, for which there is
+    room: so none waits for another that waits for it.
     """
     aes, others = config.aes_rl, list(others)
     oldest = min(others, default=None)
@@ -140,7 +143,7 @@ def keeps(
 
 
 def refuse_overwritten(config: Config, state: State, coming: int, others: Iterable[int]) -> None:
-    """Raise Overwritten if tasks which were not told read what the ring has not, with `coming` transitions more.
+    """Raise Overwritten if tasks not told read what the ring lacks, given `coming` more.
 
     others: their `task_held`. What `keeps` was asked about never does.
     """
@@ -148,8 +151,10 @@ def refuse_overwritten(config: Config, state: State, coming: int, others: Iterab
     first = max(0, min(reading, default=0) - config.aes_rl.replay_capacity)
     if reading and state.transitions + coming - len(state.replay) > first:
         raise Overwritten(
-            f"a task that was not told reads transitions from number {first} on, and the replay has room for {len(state.replay)} "
-            f"of {state.transitions + coming}: the run, or that of the record of its order, was made by a version that had more; "
+            f"a task that was not told reads transitions from number {first} on, "
+            f"and the replay has room for {len(state.replay)} "
+            f"of {state.transitions + coming}: the run, or that of the record of its order, "
+            "was made by a version that had more; "
             "go on with that version"
         )
 

@@ -1,4 +1,4 @@
-"""What a rank does with a task of AES-RL, a slice at a time: an individual that learns and plays, or a turn of the critic."""
+"""A rank's work on an AES-RL task, in slices: an individual learns and plays, or the critic is taught."""
 
 import math
 import time
@@ -60,7 +60,7 @@ TIMES = "worker", "rank", "start", "end", "told", "busy", "updating", "steps", "
 
 
 def times(task: Task, told: float) -> tuple[float, ...]:
-    """List TIMES of a task that was told at a time of rank 0's [s]; of a turn of the critic all is updating."""
+    """List TIMES of a task told at rank 0's time `told` [s]; a turn of the critic only updates."""
     order, result = task.order, task.result
     if order.theta is None:
         steps, updating = 0, task.busy
@@ -78,7 +78,8 @@ def lasts(cost: float, updates: int) -> int:
 def work(now: Now, order: Order) -> Generator[int, None, tuple[int, Answer]]:
     """Do a task; yield how long it has taken so far, and return that and its result.
 
-    Of a turn of the critic what ends the run (EndsRun) is a result: it ends it when it is told, as on any other ranks.
+    Of a turn of the critic what ends the run (EndsRun) is a result: it ends it when it is told,
+    as on any other ranks.
     """
     params = now.params
     try:
@@ -99,7 +100,7 @@ def work(now: Now, order: Order) -> Generator[int, None, tuple[int, Answer]]:
 def teach(
     params: Params, learner: CriticLearner, order: Order
 ) -> Generator[int, None, tuple[int, tuple[np.ndarray, float]]]:
-    """Teach the critic for the mean; return also what it has become, float32 [critic_size], and its loss."""
+    """Teach the critic for the mean; return also the critic, float32 [critic_size], and loss."""
     cost = params.config.aes_rl.of_critic
     steps = learner.teach([order.mean], order.updates, order.number, order.held)
     phase = yield from cooperative.told(
@@ -144,7 +145,10 @@ def individual(
     played, rows = [], np.zeros((0, 0), np.float32)
     for number in range(1 + order.plays):
         playing = exploring(env, actor, integer(seed, Purpose.EPISODE, order.number, block=number))
-        transitions, episode = yield from cooperative.told(playing, lambda steps, _: spent + steps)  # noqa: B023, it changes below
+        transitions, episode = yield from cooperative.told(
+            playing,
+            lambda steps, _: spent + steps,  # noqa: B023, it changes below
+        )
         rows = rows if number else transitions
         played.append(episode)
         spent += episode.episodic_length

@@ -1,8 +1,9 @@
-"""CEM, the cross-entropy method: a normal distribution of actors, drawn to the best of those that it gave.
+"""CEM, the cross-entropy method: a normal distribution of actors, drawn to its best samples.
 
-Sources: Pourchot and Sigaud 2019, CEM-RL: Combining Evolutionary and Gradient-Based Methods for Policy Search, of which this is
-the half without gradients (cem_rl.py adds them); Lee et al. 2020 (AES-RL), Eqs. (1) and (2). The covariance is diagonal. No
-individual's parameters travel: any rank makes any of them from mean, variance and the address of its epsilon.
+Sources: Pourchot and Sigaud 2019, CEM-RL: Combining Evolutionary and Gradient-Based Methods for
+Policy Search, of which this is the half without gradients (cem_rl.py adds them); Lee et al. 2020
+(AES-RL), Eqs. (1) and (2). The covariance is diagonal. No individual's parameters travel: any rank
+makes any of them from mean, variance and the address of its epsilon.
 """
 
 from dataclasses import dataclass, field
@@ -80,7 +81,7 @@ def init(params: Params, world: Memory) -> State:
 
 
 def beginning(params: Params, world: Memory) -> dict[str, Any]:
-    """Make what a state has of the distribution at the start; of importance mixing: nobody stays."""
+    """Make a state's distribution at the start; under importance mixing nobody stays."""
     cem, mean = table(params), params.initial(THETA_ES)
     m = cem.population_size - individuals(cem)[1] if cem.importance_mixing else 0
     return {
@@ -121,12 +122,12 @@ def generation(
 
 
 def stays(cem: CEM, state: State, number: int) -> bool:
-    """Tell whether an individual of the next generation is one of the last, that importance mixing kept."""
+    """Tell whether an individual of the next generation is one that importance mixing kept."""
     return 0 <= number - individuals(cem)[1] < len(state.kept)
 
 
 def plays(cem: CEM, state: State) -> np.ndarray:
-    """Guess how long individuals of the next generation take, for scheduling alone, 0 where one stays, float64 [n]."""
+    """Guess how long the next individuals take, for scheduling, 0 if one stays, float64 [n]."""
     return np.array([float(not stays(cem, state, number)) for number in range(cem.population_size)])
 
 
@@ -159,7 +160,7 @@ def candidate(cem: CEM, number: int) -> int:
 
 
 def play_drawn(now: Now, actor: Policy, number: int) -> Played:
-    """Play the episodes of an individual as it was drawn; who stays has its return, and plays none."""
+    """Play an individual's episodes as it was drawn; who stays has its return, and plays none."""
     cem, state, env = table(now.params), now.state, now.env
     if stays(cem, state, number):
         had = float(state.individual_returns[state.kept[number - individuals(cem)[1]]])
@@ -191,7 +192,8 @@ def tell(now: Now, gave: tuple[np.ndarray, np.ndarray], trained: dict[int, np.nd
     fitness = evolution.shifted(returns, lengths / cem.fitness_episodes, cem.shift)
     if not np.isfinite(fitness).any():
         raise NoFiniteReturn(
-            f"generation {k}: the return of no individual is finite: look at the task, or lower variance_init"
+            f"generation {k}: the return of no individual is finite: "
+            "look at the task, or lower variance_init"
         )
     elites = evolution.select_winners(fitness, individuals(cem)[0])
     weights = rank_weights(elites.size, cem.elite_weights)
@@ -229,7 +231,8 @@ def tell(now: Now, gave: tuple[np.ndarray, np.ndarray], trained: dict[int, np.nd
         )
     if not np.isfinite([squares, spread]).all():
         raise ThetaNotFinite(
-            f"generation {k}: mean or variance is not finite, the last checkpoint stands: lower variance_init"
+            f"generation {k}: mean or variance is not finite, the last checkpoint stands: "
+            "lower variance_init"
         )
     row: Row = {"kept": len(state.kept)} if mixed else {}
     if mixed:
@@ -249,7 +252,7 @@ def tell(now: Now, gave: tuple[np.ndarray, np.ndarray], trained: dict[int, np.nd
 
 
 def stay(now: Now, ratios: np.ndarray) -> None:
-    """Say who stays of a generation, and who joins them: one rank's decision, as logarithms differ between CPUs.
+    """Say who stays and who joins: one rank's decision, as logarithms differ between CPUs.
 
     ratios: `log_ratio` of those that nothing trained and of as many candidates, [2, m].
     """

@@ -1,16 +1,19 @@
 """CEM-RL: CEM (cem.py) whose first individuals a shared critic trains before they are evaluated.
 
-Source: Pourchot and Sigaud 2019, CEM-RL: Combining Evolutionary and Gradient-Based Methods for Policy Search, and its code.
+Source: Pourchot and Sigaud 2019, CEM-RL: Combining Evolutionary and Gradient-Based Methods for
+Policy Search, and its code.
 `cem_rl.critic = "parallel"` is a form of P-CEM-RL, with which Lee et al. 2020 (AES-RL) compare.
 
 Where this differs from the public code:
-- Individuals are trained and evaluated on any rank. Under critic = serial the critic's chain, for one actor after another,
-  stays on rank 0, and each actor learns from the critic as its link left it: the same numbers as one after the other, at once.
-  Who is not trained is evaluated meanwhile.
-- Under critic = parallel rank 0 teaches the critic for the mean, beside all the rest of a generation, as many updates as the last
-  generation had steps, for which all wait; the public code of AES-RL, without a limit, and nobody waits. Individuals learn from
-  the second of its lessons on (there: at once, from a critic that was not taught).
-- Where it bootstraps after several episodes, time limits are truncations (there: only with one episode an individual).
+- Individuals are trained and evaluated on any rank. Under critic = serial the critic's chain, for
+  one actor after another, stays on rank 0, and each actor learns from the critic as its link left
+  it: the same numbers as one after the other, at once. Who is not trained is evaluated meanwhile.
+- Under critic = parallel rank 0 teaches the critic for the mean, beside all the rest of a
+  generation, as many updates as the last generation had steps, for which all wait; the public code
+  of AES-RL, without a limit, and nobody waits. Individuals learn from the second of its lessons on
+  (there: at once, from a critic that was not taught).
+- Where it bootstraps after several episodes, time limits are truncations (there: only with one
+  episode an individual).
 The learner is learners/cem.py, an individual's training learners/individuals.py.
 """
 
@@ -71,7 +74,7 @@ Now: TypeAlias = Generation[State, CriticLearner]
 
 
 def init(params: Params, world: Memory) -> State:
-    """Make the state before the first generation; make room for the replay on each node, as much as the budget can fill."""
+    """Make the state before the first generation, and room on each node for the budget's replay."""
     cem, (o, *_, a) = params.config.cem_rl, params.layout.sizes
     rows = int(min(cem.replay_capacity, max(added(params.config, params.horizon), cem.batch_size)))
     for crew in crews(params):
@@ -143,14 +146,14 @@ def generation(
 
 
 def is_taught(params: Params, state: State) -> bool:
-    """Tell whether the critic has lessons in the next generation; gradients train individuals once it has had some."""
+    """Tell whether the critic has lessons in the next generation; after some, gradients train."""
     cem, steps = params.config.cem_rl, state.counters.env_steps_population
     begun = steps >= cem.start_steps and state.transitions >= cem.batch_size
     return begun and individuals(cem)[1] > 0
 
 
 def teach(now: Now, learner: CriticLearner) -> Steps:
-    """Give the critic its lessons: a part of its updates for each actor in turn, or all of them for the mean."""
+    """Give the critic its lessons: a part for each actor in turn, or all of them for the mean."""
     cem, state = now.params.config.cem_rl, now.state
     updates = round(exact(cem.critic_updates_per_step) * state.last_steps)
     if cem.critic == "parallel":
@@ -161,7 +164,7 @@ def teach(now: Now, learner: CriticLearner) -> Steps:
 
 
 def share_critics(now: Now, taught: list[np.ndarray]) -> None:
-    """Give every node the critics that individuals learn from: of each its own, or one for all; on rank 0 it has them."""
+    """Give every node the critics that individuals learn from, one each or one for all."""
     if now.world.leads:
         now.state.critics[:] = taught
     now.world.broadcast_shared(now.state.critics)
@@ -179,7 +182,7 @@ def play_drawn(now: Now) -> Experience:
 
 
 def play_trained(now: Now, learns: bool) -> tuple[Experience, dict[int, np.ndarray]]:
-    """Train individuals, if there is something to learn from, and let them play; return also what they have become."""
+    """Train individuals, if they can learn, and play them; return also what they became."""
     params, actor, (_, crew) = now.params, make_actor(now.params), crews(now.params)
 
     def playing(i: int) -> tuple[Played, np.ndarray]:
@@ -195,7 +198,7 @@ def play_trained(now: Now, learns: bool) -> tuple[Experience, dict[int, np.ndarr
 
 
 def trained(now: Now, number: int, theta: np.ndarray) -> np.ndarray:
-    """Train an individual [d]; what it becomes, float32 [d], is a function of critic, replay and its address."""
+    """Train an individual to a theta, float32 [d], by critic, replay and its address alone."""
     params, state = now.params, now.state
     held = min(state.transitions, len(state.replay))
     random = generator(params.config.seed, Purpose.TRAINING, now.k, number)
@@ -226,6 +229,6 @@ def remember(now: Now, found: Experience) -> None:
 
 
 def both(name: str, trained: Experience, drawn: Experience) -> Any:
-    """Join a timing column of both: of individuals one after the other, of ranks and waits added up."""
+    """Join a timing column of both: individuals in sequence, ranks and waits added up."""
     first, second = trained.timing[name], drawn.timing[name]
     return np.concatenate([first, second]) if name.startswith("member_") else first + second

@@ -1,4 +1,4 @@
-"""The DDPG learner alone, a rival. A generation is a number of training steps on rank 0, as in td3.py.
+"""The DDPG learner alone, a rival: a generation is training steps on rank 0, as in td3.py.
 
 Source: Lillicrap et al. 2016. The other ranks share the evaluations.
 """

@@ -1,4 +1,4 @@
-"""What an algorithm says of itself, so that nothing else has to know its name: `DECLARES = Declaration(...)` in its module.
+"""What an algorithm says of itself, lest others know its name: `DECLARES = Declaration(...)`.
 
 What most algorithms say is a default; the rest has to be said.
 """
@@ -37,9 +37,9 @@ class Learning:
 
 @dataclass(frozen=True, kw_only=True)
 class Declaration:
-    """What the rest of the program must know of an algorithm, beside State, init(), board() and generation().
+    """What the program must know of an algorithm beside State, init(), board() and generation().
 
-    Its State's `policies` names what is evaluated; the first is the one that counts, whose hash is theta_sha256.
+    Its State's `policies` names what is evaluated; the first counts, its hash is theta_sha256.
     """
 
     # what its board has a row of; tasks: none, its `workers` have one each
@@ -77,7 +77,7 @@ def added_by_phases(config: Config, phase: int) -> float:
 
 
 def shared_episodes(config: Config) -> int:
-    """Count a learner's training episodes of a generation that the ranks share; 0 where rank 0 plays them."""
+    """Count a learner's training episodes that ranks share in a generation; 0 if rank 0 plays."""
     name = config.algorithm
     if f"{name}.episodes_on" not in NAMES or value_of(config, f"{name}.episodes_on") == "root":
         return 0
@@ -85,7 +85,7 @@ def shared_episodes(config: Config) -> int:
 
 
 def updates_owed(config: Config, learner: str, done: float, steps: float) -> float:
-    """Count a learner's updates for the last `steps` of `done` training steps; learner: as Learning.learner has it."""
+    """Count updates for the last `steps` of `done` training steps; learner: Learning.learner's."""
     options: Any = value_of(config, learner)
     if isinstance(options, PPO):
         return options.epochs * math.ceil(steps / (options.batch_size or steps))

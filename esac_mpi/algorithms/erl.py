@@ -1,26 +1,32 @@
-"""ERL, and its forms PERL, DERL and PDERL: a genetic population and a gradient learner that share experience.
+"""ERL, PERL, DERL and PDERL: a genetic population and a gradient learner that share experience.
 
-Sources: Khadka and Tumer 2018, Evolution-Guided Policy Gradient in Reinforcement Learning (ERL); Bodnar, Day and Lio 2020,
-Proximal Distilled Evolutionary Reinforcement Learning, whose distillation crossover (its Algorithm 1) and proximal mutation
-are the switches `erl.crossover` and `erl.mutation`; the four names are their settings. All transitions of all members enter
-the learner's replay; every `sync_interval` generations the learner's actor takes a member's place.
+Sources: Khadka and Tumer 2018, Evolution-Guided Policy Gradient in Reinforcement Learning (ERL);
+Bodnar, Day and Lio 2020, Proximal Distilled Evolutionary Reinforcement Learning, whose distillation
+crossover (its Algorithm 1) and proximal mutation are the switches `erl.crossover` and
+`erl.mutation`; the four names are their settings. All transitions of all members enter the
+learner's replay; every `sync_interval` generations the learner's actor takes a member's place.
 
-Where this differs from the papers, or from their public code (whose ways are `erl.reading = "repo"`):
-- The population, the learner's own episode, children and mutations are spread over the ranks. The learner's updates run beside
-  the making of the children: neither reads what the other writes, and children see the critic as it was before these updates,
-  as in the public code, where they are made first.
-- A generation's children are made of its members as they were evaluated, in one step. The public code writes them one after
-  the other into the population that it draws parents from.
-- An elite's copy has the elite's fitness as a parent, and no member is distilled with itself. The learner's actor replaces the
-  worst of those that were kept: neither an elite's copy nor a child (`erl.injection`).
-- Memories have observations and actions, which are all that the operators read, and the age of each, by which some are newest.
+Where this differs from the papers, or their public code (`erl.reading = "repo"`):
+- The population, the learner's own episode, children and mutations are spread over the ranks. The
+  learner's updates run beside the making of the children: neither reads what the other writes, and
+  children see the critic as it was before these updates, as in the public code, where they are made
+  first.
+- A generation's children are made of its members as they were evaluated, in one step. The public
+  code writes them one after the other into the population that it draws parents from.
+- An elite's copy has the elite's fitness as a parent, and no member is distilled with itself. The
+  learner's actor replaces the worst of those that were kept: neither an elite's copy nor a child
+  (`erl.injection`).
+- Memories have observations and actions, which are all that the operators read, and the age of
+  each, by which some are newest.
 - A proximal mutation of a child looks at the memory that the child has.
-- Layer normalisation is torch's (policy.layer_norm). All actors and the critic begin with a last layer of a tenth; in the code
-  the learner's do, and members with a whole one (`erl.initial_last_layer`).
+- Layer normalisation is torch's (policy.layer_norm). All actors and the critic begin with a last
+  layer of a tenth; in the code the learner's do, and members with a whole one
+  (`erl.initial_last_layer`).
 
 Where its operators are:
-- elites, tournaments, couples, who is born of whom: erl_births.decide(), with operators/selection.py
-- crossover and mutation, n-point and Gaussian: operators/genetics.py; distilled and proximal: learners/offspring.py
+- elites, tournaments, couples, births: erl_births.decide(), with operators/selection.py
+- crossover and mutation, n-point and Gaussian: operators/genetics.py; distilled and proximal:
+  learners/offspring.py
 - the injection of the learner's actor: here, in generation(); its slot: erl_births.injected()
 - the members' memories: erl_births.pass_on(), with operators/memories.py
 """

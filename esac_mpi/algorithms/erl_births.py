@@ -1,4 +1,4 @@
-"""ERL's next population: who stays and who is born, by rank 0; what is born, made on any rank; what becomes of memories."""
+"""ERL's next population: decided by rank 0, born on any rank; and what becomes of memories."""
 
 from dataclasses import dataclass
 
@@ -32,7 +32,7 @@ class Plan:
 
 @dataclass(frozen=True)
 class Brood:
-    """What the next population is a function of: this one, its memories, the critic, addresses and births."""
+    """All that makes the next population: this one, memories, the critic, addresses and births."""
 
     params: Params
     state: State
@@ -58,7 +58,7 @@ class Brood:
 
 
 def decide(params: Params, state: State, k: int, fitness: np.ndarray) -> Plan:
-    """Select, pair and draw for the next population: one rank's decision, as exponentials differ between CPUs."""
+    """Select, pair and draw the next population on one rank, as exponentials differ by CPU."""
     erl = params.config.erl
     random = noise.generator(params.config.seed, Purpose.SELECTION, k)
     selected = selection.select(fitness, elites(erl.population_size, erl.elite_fraction), random)
@@ -88,7 +88,7 @@ def parents(
 
 
 def disagreements(params: Params, state: State, k: int, candidates: Candidates) -> np.ndarray:
-    """Measure how far the actions of candidate y are from those of x in the states of x's memory, float64 [x, y]."""
+    """Measure how far y's actions are from x's in the states of x's memory, float64 [x, y]."""
     o, *_, a = params.layout.sizes
     actor, origins = make_actor(params), candidates.origins
 
@@ -106,7 +106,7 @@ def disagreements(params: Params, state: State, k: int, candidates: Candidates) 
 
 
 def injected(erl: ERL, selected: Selection, births: Births, fitness: np.ndarray) -> int:
-    """Choose the slot that takes the learner's actor; the worst of equals is the first in the public code's ways."""
+    """Choose the slot for the learner's actor; the public code takes the first of equal worst."""
     if erl.injection == "kept":
         return worst_kept(births, fitness)
     worst = int(np.argmin(np.where(np.isfinite(fitness), fitness, -np.inf)))
@@ -115,7 +115,7 @@ def injected(erl: ERL, selected: Selection, births: Births, fitness: np.ndarray)
 
 
 def worst_kept(births: Births, fitness: np.ndarray) -> int:
-    """Return the slot that takes the learner's actor: the worst that is neither an elite's copy nor a child's."""
+    """Find the worst slot for the learner's actor, neither an elite's copy nor a child's."""
     worst_first = selection.order(fitness)[::-1]
     kind = births.kind[worst_first]
     found = [worst_first[kind == Kind.KEPT], worst_first[births.mutated[worst_first]], worst_first]
@@ -123,9 +123,10 @@ def worst_kept(births: Births, fitness: np.ndarray) -> int:
 
 
 def make(now: Now, births: Births) -> tuple[np.ndarray, np.ndarray, Row]:
-    """Make what is born, spread over the ranks; return vectors by slot [k, d], zeros where none is, busy seconds [ranks], timing.
+    """Make what is born, spread over the ranks; return vectors, busy seconds [ranks] and timing.
 
-    The vectors are the node's board: valid until the next ones. Timing: offspring_seconds and offspring_expected, each [k].
+    Vectors: [k, d] by slot, zeros where none is born; the node's board, valid until the next ones.
+    Timing: offspring_seconds and offspring_expected, each [k].
     """
     params, world, shape = now.params, now.world, births_board(now.params)
     brood = Brood(params, now.state, now.k, births)
@@ -170,7 +171,7 @@ def crossed(brood: Brood, slot: int) -> np.ndarray:
 
 
 def mutated(brood: Brood, slot: int, theta: np.ndarray) -> np.ndarray:
-    """Mutate theta [d] of a slot's next member; one that remembers nothing stays as it is under proximal mutation."""
+    """Mutate theta [d] of a slot's next member; a proximal one spares who remembers nothing."""
     params, random = brood.params, brood.random(Purpose.GENETIC, slot)
     erl = params.config.erl
     if erl.mutation == "gaussian":
@@ -197,7 +198,7 @@ def inherited(brood: Brood, slot: int) -> Memory:
 
 
 def pass_on(brood: Brood, slot: int, out: Memory) -> None:
-    """Write the memory of a slot's next member: that of the one it was made of, or of both parents the newest half.
+    """Write a slot's next member's memory: its origin's, or the newest half of both parents'.
 
     The second child of an n-point crossover was made of the second parent.
     """
@@ -228,7 +229,7 @@ def imitation_updates(now: Now, births: Births) -> int:
 def write(now: Now, plan: Plan, vectors: np.ndarray, champion: np.ndarray) -> None:
     """Let the next population take the place of this one, on each node, with memories and champion.
 
-    vectors: [k, d] of the slots that change. In the slot of the plan the learner's actor takes a member's place.
+    vectors: [k, d] of the slots that change; the learner's actor takes the plan's slot.
     """
     state, erl = now.state, now.params.config.erl
     brood = Brood(now.params, state, now.k, plan.births)

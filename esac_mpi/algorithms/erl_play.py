@@ -1,4 +1,4 @@
-"""ERL's episodes: every member's without noise, the learner's with it; and what memories become by their transitions."""
+"""ERL's episodes, members' without noise, the learner's with it; and what memories become."""
 
 from dataclasses import dataclass
 
@@ -36,7 +36,8 @@ class Played:
 def crew(params: Params) -> Crew:
     """Say who plays in a generation: an actor for each episode.
 
-    Transitions go to every node where members remember, else to rank 0's alone: 4 (2 o + a + 2) bytes a step.
+    Transitions go to every node where members remember, else to rank 0's alone: 4 (2 o + a + 2)
+    bytes a step.
     """
     erl, (o, *_, a) = params.config.erl, params.layout.sizes
     count = erl.population_size * erl.fitness_episodes + 1
@@ -87,7 +88,8 @@ def play(now: Now) -> Played:
 def learners_episode(now: Now, actor: Policy, process: np.ndarray) -> experience.Played:
     """Play the learner's episode of a generation. process [a] goes on, in place.
 
-    The noise is an Ornstein-Uhlenbeck process (Uhlenbeck and Ornstein 1930): x += theta (0 - x) + sigma N(0, 1), times ou_scale.
+    The noise is an Ornstein-Uhlenbeck process (Uhlenbeck and Ornstein 1930):
+    x += theta (0 - x) + sigma N(0, 1), times ou_scale.
     Where it is not clipped, the task takes and the critic learns from what it makes of the action.
     """
     erl, seed = now.params.config.erl, now.params.config.seed

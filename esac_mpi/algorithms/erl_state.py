@@ -42,7 +42,7 @@ class State(Progress):
     injected: int = field(default=NOBODY, metadata=mark(part=POPULATION))
 
     def memory(self, owner: int) -> Memory:
-        """Give the memory of a member, or the learner's, with the episodes of the generation that is being made."""
+        """Give a member's or the learner's memory with episodes of the generation being made."""
         return Memory(self.next_memories[owner], self.next_ages[owner])
 
 
@@ -74,7 +74,7 @@ def init(params: Params, world: contracts.Memory) -> State:
 
 
 def memories(erl: ERL, width: int, world: contracts.Memory) -> tuple[Memory, Memory]:
-    """Make empty memories of all who remember, [owners, kappa, width], twice. Raises MemoryError, saying what to lower."""
+    """Make empty memories [owners, kappa, width], twice. Raises MemoryError with what to lower."""
     shape = (erl.population_size + 1, erl.memory_size) if remembers(erl) else (0, 0)
     try:
         no_ages = np.full(shape, EMPTY, np.int64)
@@ -98,5 +98,5 @@ def distils(erl: ERL) -> bool:
 
 
 def births_board(params: Params) -> Board:
-    """Shape what the ranks put together of what is born: of each slot parameters, on every node, and seconds."""
+    """Shape what is born: of each slot parameters, on every node, and seconds."""
     return Board(params.config.erl.population_size, -(-params.layout.d // 2) + 1)
