@@ -27,7 +27,7 @@ READING, START, KWARGS = "esac.reading", "start_from", "task.kwargs"
 
 
 def settings(run: RunFiles) -> dict[str, Any]:
-    """Return the read fields that decide what a run learns, without task, algorithm and seed.
+    """Return the read fields that decide what a run learns; not task, algorithm and seed.
 
     Each keyword argument of the task is one, task.kwargs.NAME, which runs without it lack.
     """

@@ -52,7 +52,7 @@ def columns(run: RunFiles) -> dict[str, np.ndarray]:
 
 
 def table(run: RunFiles, out: Path | None, step: str) -> Path:
-    """Write a row a generation, nan as nothing; return the file (else metrics.csv of the run)."""
+    """Write a row a generation, nan as nothing; return `out`, or metrics.csv of the run."""
     out, found = out or run.path / "metrics.csv", columns(run)
     rows = zip(*(values.tolist() for values in found.values()), strict=True)
     with out.open("w", newline="", encoding="utf-8") as file:

@@ -38,7 +38,7 @@ def interval(
     draws: int = DRAWS,
     seed: int = 0,
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Return the ends (low, high), each [...], of a pooled statistic's stratified bootstrap.
+    """Return a pooled statistic's stratified bootstrap interval, (low, high), each [...].
 
     Equal input, equal output. Raises ValueError where a stratum has fewer than two seeds.
     """

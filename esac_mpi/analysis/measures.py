@@ -133,7 +133,7 @@ def rate(run: RunFiles, counted: np.ndarray, rows: int = 0) -> float | None:
 
 
 def time_percent(run: RunFiles) -> dict[str, float]:
-    """Return where rank 0's time went, by part of a generation [% of wall time]; at first empty."""
+    """Return where rank 0's time went, by part [% of wall time]; empty before any generation."""
     wall = last(run, "wall_seconds", "timing")
     if not wall:
         return {}
@@ -164,7 +164,7 @@ def progress(run: RunFiles) -> float:
 def seconds_left(run: RunFiles, rows: int = 0) -> float | None:
     """Return the time to the end of the budget [s], or None.
 
-    The speed is that of the last `rows` generations (0 = all).
+    It is at the speed of the last `rows` generations (0 = all).
     """
     limits = budget(run).values()
     speeds = [(limit - count[-1], rate(run, count, rows)) for count, limit in limits]

@@ -85,10 +85,10 @@ AT_THE_END = At()
 
 
 def rate(run: RunFiles, fate: str) -> np.ndarray:
-    """Return a fate's share in the selections so far of the learner's actor, [generations] [%].
+    """Return a fate's share of the selections so far, float64 [generations] [%].
 
-    float64; of the selections that met the actor. nan before the first of them; empty where the run
-    has no injections. PDERL's Table 2 and Figure 11.
+    Counted are selections that met the learner's actor. nan before the first of them; empty where
+    the run has no injections. PDERL's Table 2 and Figure 11.
     """
     fates = column(run, "metrics/learner_fate")
     met = (fates >= 0).cumsum()

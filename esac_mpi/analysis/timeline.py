@@ -86,7 +86,7 @@ def segments(run: RunFiles, generation: int) -> list[Bar]:
 
 
 def taught(run: RunFiles, generation: int, start: float, part: dict[str, float]) -> list[Bar]:
-    """Lay out a generation with a critic's lesson in rank 0's lower half, its members above."""
+    """Lay out a generation with a critic's lesson in rank 0's lower half, members in the upper."""
     spent = column(run, "timing/busy_seconds")[generation]
     lesson = np.nan_to_num(phase_seconds(run))[generation]
     there, begun = np.flatnonzero(np.isfinite(spent)).tolist(), start + part["record"]
