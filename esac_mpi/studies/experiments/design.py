@@ -1,10 +1,11 @@
-"""Experiments as files: configs/experiments/<id>.toml in, the runs of a budget out, each as a line of arguments of the program.
+"""Experiments as files: configs/experiments/<id>.toml in, argument lines of a budget's runs out.
 
-A file names what is common ([settings]), what is compared ([variants.NAME], and [sweep] for the values of one field), on what
-([tasks.NAME]) and at which scale ([budgets.smoke], small, paper). Settings are fields of the program by their dotted names. Where
-two places set one field, the later of this list counts: the task's configuration file, settings, tasks, budgets.B.settings,
-budgets.B.for_task, variants, budgets.B.for_variant, sweep. A field of a table that a run's algorithm does not read is left out.
-configs/experiments/README.md has the format.
+A file names what is common ([settings]), what is compared ([variants.NAME], and [sweep] for the
+values of one field), on what ([tasks.NAME]) and at which scale ([budgets.smoke], small, paper).
+Settings are fields of the program by their dotted names. Where two places set one field, the later
+of this list counts: the task's configuration file, settings, tasks, budgets.B.settings,
+budgets.B.for_task, variants, budgets.B.for_variant, sweep. A field of a table that a run's
+algorithm does not read is left out. configs/experiments/README.md has the format.
 """
 
 import dataclasses
@@ -53,7 +54,7 @@ def names() -> list[str]:
 
 
 def ours(path: Path) -> Path:
-    """Return a path if what is written there is the user's own. Raises Unusable for one of the installed package."""
+    """Return a path of the user's own. Raises Unusable for one of the installed package."""
     if checkout() is None and path.is_relative_to(shipped()):
         raise Unusable(
             f"{path} belongs to the installed package: "
@@ -133,7 +134,7 @@ def tables(table: dict[str, Any], source: str) -> Iterator[tuple[str, dict[str, 
 
 
 def known(table: dict[str, Any], kinds: dict[str, Any], source: str) -> None:
-    """Raise Unusable for a key that is not among the kinds, naming one like it, or has another type."""
+    """Raise Unusable for an unknown key, naming one like it, or for a value of another type."""
     for name, value in table.items():
         if name not in kinds:
             raise Unusable(f"{source}: unknown key '{name}'; {meant(name, kinds)}")
@@ -148,7 +149,7 @@ def known(table: dict[str, Any], kinds: dict[str, Any], source: str) -> None:
 
 
 def fields(table: dict[str, Any], source: str) -> Settings:
-    """Return a table of settings as {dotted name: value}, checked as the program checks a configuration file."""
+    """Check settings as those of a configuration file; return {dotted name: value}."""
     try:
         return from_table(table, source)
     except ConfigError as error:
@@ -170,7 +171,7 @@ def task(table: dict[str, Any], source: str) -> tuple[str, Settings]:
 
 
 def made(table: dict[str, Any], kind: Any, source: str) -> dict[str, Any]:
-    """Return a table that has the keys of a dataclass, all that have no default among them. Raises Unusable."""
+    """Check a table against a dataclass's fields and return it. Raises Unusable."""
     if not isinstance(table, dict):
         raise Unusable(f"{source}: {table!r}: expected a table")
     known(
@@ -221,7 +222,7 @@ def budget(table: dict[str, Any], source: str) -> Budget:
 def core_costs(
     table: dict[str, Any], tasks: Collection[str], clocks: bool, source: str
 ) -> dict[str, dict[str, float]]:
-    """Return the table of a core's costs as it is; clocks: whether a budget has one. Raises Unusable."""
+    """Check the table of a core's costs; clocks: whether a budget has one. Raises Unusable."""
     if table and not clocks:
         raise Unusable(f"{source}: no budget has a clock, which alone it is for")
     known(table, {"step": dict, "update": dict}, source)
@@ -291,7 +292,7 @@ def folder_of(found: Experiment, budget: str, root: Path) -> Path:
 
 
 def runs(found: Experiment, name: str, root: Path) -> list[Planned]:
-    """Return the runs of a budget, all of one seed before those of the next, their settings checked. Raises Unusable."""
+    """Return the checked runs of a budget, seed after seed. Raises Unusable."""
     b = chosen(found, name)
     compared = product(
         b.tasks or found.tasks, b.values or found.values or [None], b.variants or found.variants
@@ -320,7 +321,7 @@ def runs(found: Experiment, name: str, root: Path) -> list[Planned]:
 
 
 def planned(found: Experiment, b: Budget, task: str, value: Any, variant: str) -> Planned:
-    """Return the run of seed 0 without ranks; its directory is the first part of a name. Raises Unusable."""
+    """Plan seed 0 without ranks; its directory is the first part of a name. Raises Unusable."""
     path, _ = found.tasks[task]
     settings, algorithm = resolved(found, b, task, variant, value)
     text = "" if value is None else shown(tuple(value) if isinstance(value, list) else value)
@@ -344,7 +345,7 @@ def file_name(text: str) -> str:
 def resolved(
     found: Experiment, b: Budget, task: str, variant: str, value: Any
 ) -> tuple[Settings, str]:
-    """Return what a run sets beyond its configuration file, but the algorithm, and the algorithm. Raises Unusable."""
+    """Return the settings beyond the configuration file, and the algorithm. Raises Unusable."""
     path, own = found.tasks[task]
     mine = found.variants[variant] | b.for_variant.get(variant, {})
     settings = found.settings | own | b.settings | b.for_task.get(task, {}) | mine
@@ -379,7 +380,7 @@ def place(path: str) -> Path:
 
 
 def configured(path: str, settings: Settings, what: str) -> Config:
-    """Return the configuration that the program makes of a file and settings, without its command line. Raises Unusable."""
+    """Resolve a file and settings to a configuration as the program does. Raises Unusable."""
     config = settled(from_file(path), settings)
     try:
         check(config)
@@ -390,7 +391,7 @@ def configured(path: str, settings: Settings, what: str) -> Config:
 
 
 def refuse_automatic(config: Config, what: str) -> None:
-    """Raise Unusable where a number would be chosen at a run's first start: runs that are compared have the same."""
+    """Raise Unusable where a run's first start would choose a number: compared runs share it."""
     if names := automatic(config):
         told = " and ".join(f'{name} = "auto"' for name in names)
         raise Unusable(

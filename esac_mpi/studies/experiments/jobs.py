@@ -17,7 +17,7 @@ SCRIPTS = Path("jobs")  # the shipped job scripts
 
 
 def submitted(id: str, budget_name: str, root: Path, dry_run: bool) -> Iterator[object]:
-    """Write the lists of jobs, one for each number of ranks, and submit them where there is a batch system.
+    """Write a list of jobs for each number of ranks; submit it where a batch system is.
 
     Raises Unusable where a clock ends the runs, Failed.
     """

@@ -68,8 +68,9 @@ class Experiment:
     products: list[Product]
     budgets: dict[str, Budget]
     costs: dict[str, dict[str, float]]
-    """Of the core that clocks are computed for: microseconds of a step of each task's population, with its policy and all
-    else of a rank, and milliseconds of a gradient update of each algorithm, 0 = it has no learner; empty: each run's own."""
+    """Of the core that clocks are computed for: a step of each task's population, with its policy
+    and all else of a rank [us], and a gradient update of each algorithm [ms], 0 = it has no
+    learner; empty: each run's own."""
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""What is made of the runs of an experiment: results.csv, and the pictures and tables that its file names."""
+"""Products of an experiment: results.csv, and the pictures and tables that its file names."""
 
 import glob
 import subprocess
@@ -110,7 +110,7 @@ def kept(folder: Path, run: RunFiles, about: About) -> Path:
 
 
 def keep(found: Experiment, planned: Planned, budget: str) -> None:
-    """Write the rows of a run that is done, so that only those of the last one are to be made at the end."""
+    """Write the rows of a run that is done, which leaves those of the last one for the end."""
     files = running.files_of(planned)
     if files is not None and files.generation:
         kept(planned.run_dir.parent, files, described(found, planned, budget, True))

@@ -1,8 +1,9 @@
-"""Measure what uniform random actions return on tasks: the 0 of normalised scores. Kept in configs/experiments/random.toml.
+"""Measure the returns of uniform random actions on tasks: the 0 of normalised scores.
 
-Command: esac-mpi experiment random TASK [TASK ...]. Each action is uniform within its bounds, drawn anew at every step; of
-discrete ones each is as likely. Episodes have the task's own time limit, or that of --horizon, and the start states of
-esac-mpi evaluate with seed 0.
+They are kept in configs/experiments/random.toml.
+Command: esac-mpi experiment random TASK [TASK ...]. Each action is uniform within its bounds, drawn
+anew at every step; of discrete ones each is as likely. Episodes have the task's own time limit, or
+that of --horizon, and the start states of esac-mpi evaluate with seed 0.
 Cost: some seconds a task.
 """
 
@@ -34,7 +35,7 @@ HEAD = f"""\
 
 
 def played(env: envs.Env, episode: int) -> float:
-    """Return the return of an episode of uniform random actions, nan where the physics was unstable."""
+    """Return one episode's return by uniform random actions, nan for unstable physics."""
     random = generator(0, Purpose.ACTION, 0, block=episode)
 
     def act(_: np.ndarray) -> np.ndarray:
@@ -45,7 +46,7 @@ def played(env: envs.Env, episode: int) -> float:
 
 @process_state.kept()
 def returns(env: envs.Env, episodes: int) -> np.ndarray:
-    """Return the returns of episodes [episodes]. Raises Unusable where the physics was unstable in one."""
+    """Return the returns [episodes]. Raises Unusable where the physics was unstable in one."""
     found = np.array([played(env, episode) for episode in range(episodes)])
     if unstable := int(np.isnan(found).sum()):
         raise Unusable(
@@ -62,9 +63,10 @@ def write(
     horizon: int = 0,
     kwargs: Mapping[str, Any] | None = None,
 ) -> Path:
-    """Measure these tasks, keep what the file has of others, and write it; return its path. Raises Unusable.
+    """Measure these tasks into the file, which keeps others; return its path. Raises Unusable.
 
-    horizon: where episodes are truncated [steps]; 0: the tasks' own limit. kwargs: what the tasks are made with.
+    horizon: where episodes are truncated [steps]; 0: the tasks' own limit. kwargs: what the tasks
+    are made with.
     """
     look_here()
     known = random_returns(path) if ours(path).exists() else {}

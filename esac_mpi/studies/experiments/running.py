@@ -1,8 +1,8 @@
-"""Carry out the runs of an experiment: so many at once, each to its end, and again from where it was.
+"""Carry out the runs of an experiment: so many at once, each to its end, resumed where it was.
 
-A run with a number of ranks has the machine to itself. A run that the computed clock ends (analysis/clock) is told so once
-what it has published passes its time, which is the same however many go on at once. Interrupted (by a signal), the runs
-save themselves, and the next start goes on.
+A run with a number of ranks has the machine to itself. A run that the computed clock ends
+(analysis/clock) is told so once what it has published passes its time, which is the same however
+many go on at once. Interrupted (by a signal), the runs save themselves, and the next start goes on.
 """
 
 import shutil
@@ -45,7 +45,7 @@ class Going:
 
     @property
     def taken_up(self) -> bool:
-        """Whether it has said anything since it was started; no clock is asked, since it may have been set meanwhile."""
+        """Whether it has spoken since its start, by no clock, which may have been set meanwhile."""
         now = stamp(self.planned.run_dir / STATUS)
         return now is not None and now != self.before
 
@@ -55,7 +55,7 @@ class Going:
         self._end()
 
     def _end(self) -> None:
-        """Let it end at its next generation; USR1 passes every launcher, while Open MPI's kills its ranks soon after TERM."""
+        """End it at its next generation; USR1, unlike TERM, leaves Open MPI's ranks alive."""
         self.process.send_signal(signal.SIGUSR1 if self.planned.ranks > 1 else signal.SIGTERM)
 
     def watch(self) -> None:
@@ -65,7 +65,7 @@ class Going:
             self._end()
 
     def _passes_its_clock(self) -> bool:
-        """Say whether its computed time is over, where it has published more since the last look."""
+        """Say whether its computed time is over, by what it published since the last look."""
         published = stamp(self.planned.run_dir / METRICS)
         if self.planned.clock is None or published == self.seen:
             return False
@@ -116,7 +116,7 @@ def passes(run: RunFiles | None, clock: Computed) -> bool:
 
 
 def as_begun(config: Config, run: RunFiles) -> Config:
-    """Return a configuration with what a run of it has for what is left to the task and to the machine."""
+    """Return a configuration, with a run's values for what task and machine decide."""
     planned, has = dict(flatten(config)), dict(flatten(run.config))
     names = str(run.provenance.get("settled", "")).split()
     return updated(config, {name: has[name] for name in names if planned[name] in (SURVIVAL, AUTO)})
@@ -180,7 +180,7 @@ def begin(planned: Planned) -> Going:
 
 
 def outcome(going: Going) -> Ended:
-    """Return how a run ended whose process has; status.json decides, since launchers garble exit codes.
+    """Return how an ended run ended, by status.json, since launchers garble exit codes.
 
     One of an earlier start says nothing of this one, but that a complete run was left as it is.
     """
@@ -199,7 +199,7 @@ def outcome(going: Going) -> Ended:
 
 @contextmanager
 def wish() -> Iterator[list[int]]:
-    """Give a list that gets the signals by which a person or a batch system asks us to stop; under nohup SIGHUP asks nothing."""
+    """Collect the signals that ask us to stop in a list; under nohup SIGHUP is not one."""
     heard: list[int] = []
     numbers = asking()
     before = [signal.signal(number, lambda given, frame: heard.append(given)) for number in numbers]
@@ -213,8 +213,9 @@ def wish() -> Iterator[list[int]]:
 def carry_out(work: list[Planned], at_once: int, heard: list[int]) -> Generator[Ended, None, None]:
     """Run what is to be run; yield each as it ends.
 
-    Every signal heard is passed on, as SIGTERM or, to a launcher, SIGUSR1: all that go on save themselves, and nothing new is
-    started. Left in the middle, by an error here or in who reads this, it waits until they have.
+    Every signal heard is passed on, as SIGTERM or, to a launcher, SIGUSR1: all that go on save
+    themselves, and nothing new is started. Left in the middle, by an error here or in who reads
+    this, it waits until they have.
     """
     waiting, going, told = list(work), list[Going](), 0
     try:
@@ -236,7 +237,7 @@ def carry_out(work: list[Planned], at_once: int, heard: list[int]) -> Generator[
 
 
 def wait(going: list[Going], heard: list[int], told: int) -> int:
-    """Let a moment pass; pass on what was heard since `told` signals; return how many there are now."""
+    """Wait a moment; pass on the signals heard after the first `told`; return their number."""
     time.sleep(POLL)
     count = len(heard)
     if count > told:

@@ -1,4 +1,4 @@
-"""The runs of a grid, each as a line of arguments of the program and the directory that it runs in."""
+"""Runs of a grid, each as a line of the program's arguments and the directory that it runs in."""
 
 import shlex
 from argparse import Namespace
@@ -33,7 +33,7 @@ def seeds(texts: list[str]) -> list[int]:
 def fields(
     algorithm: str, varied: list[list[str]], algorithms: list[str]
 ) -> list[list[tuple[str, str]]]:
-    """Return, for each field that this algorithm reads, its (name, value) pairs. Raises Unusable."""
+    """Return (name, value) pairs for each field that the algorithm reads. Raises Unusable."""
     found = []
     for name, *values in varied:
         if not values:
@@ -47,7 +47,7 @@ def fields(
 
 
 def words(name: str, value: str) -> list[str]:
-    """Return a field's option and value as words of a command line; a list's numbers are words of their own."""
+    """Return a field's option and value as words of a command line, a word for each number."""
     return [f"--{name}", *(value.split() if isinstance(DEFAULTS.get(name), tuple) else [value])]
 
 
@@ -86,7 +86,7 @@ def lines(options: Namespace) -> Iterator[tuple[list[str], Path]]:
 
 
 def checked(line: list[str], known: set[tuple[str, ...]], notes: set[str]) -> None:
-    """Check a run's settings as the program does, once for all its seeds; add what it says to the notes. Raises Unusable."""
+    """Check a run's settings once for all its seeds; add what is said to notes. Raises Unusable."""
     place = line.index("--seed")
     key = (*line[:place], *line[place + 2 :])
     if key in known:
