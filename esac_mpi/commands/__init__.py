@@ -1,10 +1,12 @@
 """The commands, a file each: `esac-mpi NAME`, the one way to call them.
 
-May import: host, config, operators, envs, record, comm, play, learners, algorithms, analysis, policies, training, studies.
+May import: host, config, operators, envs, record, comm, play, learners, algorithms, analysis,
+policies, training, studies.
 Begin with: __main__.py.
 
-A command has its help as docstring, command_line(), and main(arguments) or, where ranks share the work, main(arguments, world),
-which return the exit code. What they are made of is in analysis/, policies/ and studies/.
+A command has its help as docstring, command_line(), and main(arguments) or, where ranks share the
+work, main(arguments, world), which return the exit code. What they are made of is in analysis/,
+policies/ and studies/.
 """
 
 import ast

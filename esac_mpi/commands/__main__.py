@@ -1,13 +1,14 @@
 """Train policies by evolution and gradients together, and look at what came of it.
 
-    esac-mpi run --task.id InvertedDoublePendulum-v5 --run-dir runs/first    # train, in one process
-    mpirun -n 64 esac-mpi run configs/esac/halfcheetah.toml --seed 3         # the paper's main job, on 64 ranks
-    esac-mpi watch runs/first                                                # while it runs
-    esac-mpi plot runs/first                                                 # its learning curve
-    esac-mpi evaluate runs/first --episodes 100                              # its best policy
-    esac-mpi run --algorithm sac --help                                      # the settings that one algorithm reads
+    esac-mpi run --task.id InvertedDoublePendulum-v5 --run-dir runs/first # train, in one process
+    mpirun -n 64 esac-mpi run configs/esac/halfcheetah.toml --seed 3      # the paper's, on 64 ranks
+    esac-mpi watch runs/first                                             # while it runs
+    esac-mpi plot runs/first                                              # its learning curve
+    esac-mpi evaluate runs/first --episodes 100                           # its best policy
+    esac-mpi run --algorithm sac --help                                   # one algorithm's settings
 
-`esac-mpi COMMAND --help` has a command's options and examples; `esac-mpi --version`, the version. Commands:
+`esac-mpi COMMAND --help` has a command's options and examples; `esac-mpi --version`, the version.
+Commands:
 """
 
 import difflib
@@ -63,7 +64,7 @@ def begun(name: str, arguments: list[str]) -> int:
 
 
 def carry_out(name: str, arguments: list[str]) -> int:
-    """Carry out a command; return its exit code, 2 where it needs a library, or a current directory, that is not there."""
+    """Carry out a command; return its exit code, 2 for a missing library or current directory."""
     if gone := nowhere():
         if speaks(os.environ):
             print(f"{SCRIPT}: {gone}", file=sys.stderr)

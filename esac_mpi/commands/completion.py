@@ -3,7 +3,8 @@
     esac-mpi completion bash > ~/.local/share/bash-completion/completions/esac-mpi
     echo 'source <(esac-mpi completion zsh)' >> ~/.zshrc
 
-Where nothing else fits, names of files are completed. Cost: 1 s to print it, and nothing when it completes.
+Where nothing else fits, names of files are completed.
+Cost: 1 s to print it, and nothing when it completes.
 """
 
 import argparse
@@ -46,7 +47,7 @@ def actions(line: argparse.ArgumentParser) -> Iterator[argparse.Action]:
 
 
 def cases(name: str) -> Iterator[tuple[str, list[str]]]:
-    """Yield what may follow a word of a command as (bash's pattern, words): values after an option, then options."""
+    """Yield what may follow a word as (bash's pattern, words): an option's values, then options."""
     if name == "run":  # its line is the program's
         fields = [field if "." in field else field.replace("_", "-") for field in FIELDS]
         yield f"{name}\\ --algorithm", list(ALGORITHMS)

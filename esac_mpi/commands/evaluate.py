@@ -1,18 +1,21 @@
 """Evaluate a policy: returns and lengths of noise-free episodes, with 95 % intervals.
 
-    esac-mpi evaluate POLICY|RUN --episodes 100 [--task OTHER] [--seed S] [--json] [--weight-noise 0.02]
+    esac-mpi evaluate POLICY|RUN --episodes 100 [--task OTHER] [--seed S] [--json]
+                                 [--weight-noise 0.02]
     mpirun -n 8 esac-mpi evaluate RUN --episodes 1000
 
-Under mpirun the episodes are spread over the ranks; the numbers are the same on any number of them. In one process it needs no
-MPI, and never torch. The start states are addressed by --seed and the episode's number; no training uses them.
+Under mpirun the episodes are spread over the ranks; the numbers are the same on any number of them.
+In one process it needs no MPI, and never torch. The start states are addressed by --seed and the
+episode's number; no training uses them.
 Cost: an episode is one horizon of physics, about 0.05 to 0.5 s; start-up 1 s.
 
 iqm                   mean of the middle half of the returns
-interval, iqm_interval    95 % percentile bootstrap over the episodes, of the mean and of the iqm; null for a single episode. It
-                      says what other start states would change; another training seed is another policy
+interval, iqm_interval    95 % percentile bootstrap over the episodes, of the mean and of the iqm;
+                      null for a single episode. It says what other start states would change;
+                      another training seed is another policy
 std                   sample standard deviation (n - 1)
-weight_noise          standard deviation of the noise on every weight, drawn anew for each episode: how a policy stands the
-                      perturbations of an evolution strategy of that sigma
+weight_noise          standard deviation of the noise on every weight, drawn anew for each episode:
+                      how a policy stands the perturbations of an evolution strategy of that sigma
 unstable              episodes whose return is not finite; if there is one, the statistics are null
 """
 
@@ -82,7 +85,7 @@ def text(policy: Any, found: dict[str, Any]) -> str:
 
 
 def loaded(options: argparse.Namespace) -> tuple[Policy, envs.Env]:
-    """Return the policy and the task that it is to play. Raises Unreadable, TaskError, Misfit, ImportError."""
+    """Return the policy and its task. Raises Unreadable, TaskError, Misfit, ImportError."""
     policy = Policy.load(options.policy)
     return policy, make_env(policy, options.task, options.horizon)
 
@@ -105,7 +108,7 @@ def command_line() -> argparse.ArgumentParser:
 
 
 def main(argv: list[str], world: Any) -> int:
-    """Print the evaluation; return 2 for a wrong use or task, 65 for a file that is not a policy."""
+    """Print the evaluation; return 2 for a wrong use or task, 65 where there is no policy."""
     line = command_line()
     options = line.parse_args(argv)
     if options.episodes < 1 or (options.horizon or 0) < 0:

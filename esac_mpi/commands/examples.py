@@ -1,9 +1,10 @@
-"""Copy the configurations and job scripts that come with the program into a directory, to be used and edited there.
+"""Copy the configurations and job scripts that come with the program into a directory of yours.
 
     esac-mpi examples [DIR]
 
-Writes DIR/configs (a file a task of the papers; quickstart.toml; tuned/; experiments/) and DIR/jobs (Slurm, PBS); DIR is the
-current directory if it is not named. What is there already is never overwritten. Cost: 0.1 s.
+Writes DIR/configs (a file a task of the papers; quickstart.toml; tuned/; experiments/) and DIR/jobs
+(Slurm, PBS); DIR is the current directory if it is not named. What is there already is never
+overwritten. Cost: 0.1 s.
 Returns 0; 2 where configs or jobs are there, or cannot be written.
 """
 

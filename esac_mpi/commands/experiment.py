@@ -1,4 +1,4 @@
-"""The paper's experiments, and ablations: list them, show what one is, run it here, or submit it to a cluster.
+"""The paper's experiments, and ablations: list and show them, run one here or on a cluster.
 
     esac-mpi experiment list
     esac-mpi experiment show ID
@@ -7,14 +7,16 @@
     esac-mpi experiment submit ID [--budget B] [--dry-run]
     esac-mpi experiment random TASK [TASK ...] [--horizon STEPS] [--kwargs JSON]
 
-run starts what is not finished, --at-once runs of one core each (runs on several ranks alone), prints a line as each ends, and
-can be interrupted and started again: every run goes on where it was. Where the budget has a clock, a run ends when it would have
-lasted so long on so many ranks. Seed 0 comes first; --seeds makes those of some seeds alone, so that machines share one:
-results takes several results.csv as one. At its end, and by draw at any time, it writes results.csv, pictures and tables
-into runs/experiments/ID-BUDGET.
+run starts what is not finished, --at-once runs of one core each (runs on several ranks alone),
+prints a line as each ends, and can be interrupted and started again: every run goes on where it
+was. Where the budget has a clock, a run ends when it would have lasted so long on so many ranks.
+Seed 0 comes first; --seeds makes those of some seeds alone, so that machines share one: results
+takes several results.csv as one. At its end, and by draw at any time, it writes results.csv,
+pictures and tables into runs/experiments/ID-BUDGET.
 submit writes the list of jobs and submits it with sbatch or qsub, or prints how to.
 random measures the returns of random actions, and writes them beside the experiments.
-A file of configs/experiments/ is one. Cost: of a run, what --check forecasts of the line that show prints. Exit codes: 0 all done; 75 stopped, run it again; 1 failed; 2 wrong.
+A file of configs/experiments/ is one. Cost: of a run, what --check forecasts of the line that show
+prints. Exit codes: 0 all done; 75 stopped, run it again; 1 failed; 2 wrong.
 """
 
 import argparse
@@ -38,7 +40,7 @@ STOPPED = 75
 
 
 def of_seeds(runs: list[Planned], seeds: list[int] | None, what: str) -> list[Planned]:
-    """Return the runs of these seeds, None = all. Raises Unusable, naming what they are of, for a seed that there is not."""
+    """Return the runs of these seeds, None = all. Raises Unusable for a seed that has no run."""
     there = {run.seed for run in runs}
     for seed in seeds or []:
         if seed not in there:

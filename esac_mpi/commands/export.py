@@ -1,19 +1,24 @@
-"""Export a policy to other software, checked to act the same there, or a run's history as a table or curves.
+"""Export a policy, checked to act the same elsewhere, or a run's history as a table or curves.
 
     esac-mpi export POLICY|RUN --format torchscript|onnx|npz [--out FILE]
     esac-mpi export RUN --format csv [--out FILE]
-    esac-mpi export RUN --format tensorboard [--step env_steps|nominal_steps|generation] [--out FOLDER]
+    esac-mpi export RUN --format tensorboard [--step env_steps|nominal_steps|generation]
+                        [--out FOLDER]
 
-A policy's file has its action bounds and normaliser inside. It is read back and asked for the actions of 1,000 observations, of a
-size from 0.1 to 10. Where one differs from ours by more than TOLERANCE half ranges of the action (float32 sums in another order:
-1e-5), the file is removed and the tool fails. Cost: 1 s for npz, csv, tensorboard; 5 to 15 s for the others, most of it imports.
+A policy's file has its action bounds and normaliser inside. It is read back and asked for the
+actions of 1,000 observations, of a size from 0.1 to 10. Where one differs from ours by more than
+TOLERANCE half ranges of the action (float32 sums in another order: 1e-5), the file is removed and
+the tool fails. Cost: 1 s for npz, csv, tensorboard; 5 to 15 s for the others, most of it imports.
 
 torchscript   float32 [o] or [m, o] -> float32 [a] or [m, a] in the task's bounds; needs torch
-onnx          "observation" float32 [m, o] -> "action" float32 [m, a]; needs torch, onnx and onnxscript
+onnx          "observation" float32 [m, o] -> "action" float32 [m, a]; needs torch, onnx and
+              onnxscript
 npz           the arrays; docs/policies.md has the formula; needs numpy
-csv           the history: a row a generation, columns named as in docs/hdf5.md; of fitness and evaluations mean, min and max
-tensorboard   the same as curves, against steps of population and learner, or --step; `tensorboard --logdir runs` shows all that
-              were exported. One that has grown is exported anew, over the old file. FOLDER gets a folder for each run
+csv           the history: a row a generation, columns named as in docs/hdf5.md; of fitness and
+              evaluations mean, min and max
+tensorboard   the same as curves, against steps of population and learner, or --step;
+              `tensorboard --logdir runs` shows all that were exported. One that has grown is
+              exported anew, over the old file. FOLDER gets a folder for each run
 """
 
 import argparse
@@ -50,7 +55,7 @@ def history(options: argparse.Namespace) -> Iterator[Path]:
 
 
 def main(argv: list[str]) -> int:
-    """Write the file and print its path; return 1 if it acts otherwise, 2 if it cannot be written, 65 for no policy or run."""
+    """Write the file; return 1 if it acts otherwise, 2 if unwritable, 65 for no policy or run."""
     line = command_line()
     options = line.parse_args(argv)
     if options.format != "tensorboard" and options.step != line.get_default("step"):

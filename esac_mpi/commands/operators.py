@@ -1,21 +1,29 @@
-"""Ask of a run of the ERL family what crossover and mutation do to its policies: Figures 5 to 9 of the PDERL paper.
+"""Show what crossover and mutation do to policies of the ERL family: Figures 5 to 9 of PDERL.
 
-    esac-mpi operators RUN [--what crossover|mutation|visits|magnitude] [--of crossover|mutation] [--number N]
-                              [--episodes E] [--dimensions I J] [--magnitude M [M ...]] [--seed S] [--out NAME]
+    esac-mpi operators RUN [--what crossover|mutation|visits|magnitude] [--of crossover|mutation]
+                           [--number N] [--episodes E] [--dimensions I J] [--magnitude M [M ...]]
+                           [--seed S] [--out NAME]
     mpirun -n 8 esac-mpi operators RUN --episodes 50
 
-The members of the run's newest checkpoint, whether it is finished or not, are the parents; children and mutants are made by the
-operators of training, of their memories and of the learner's critic. A run of erl keeps no memories: n-point children and
-Gaussian mutants alone. Played without noise, all from the same start states:
-crossover   N random pairs of parents (10), the fitter first, their n-point and their distilled child: returns (Figure 5)
+The members of the run's newest checkpoint, whether it is finished or not, are the parents; children
+and mutants are made by the operators of training, of their memories and of the learner's critic. A
+run of erl keeps no memories: n-point children and Gaussian mutants alone. Played without noise, all
+from the same start states:
+crossover   N random pairs of parents (10), the fitter first, their n-point and their distilled
+            child: returns (Figure 5)
 mutation    N random parents (10), a Gaussian and a proximal mutant of each: returns (Figure 7)
-visits      N of either (1, --of): where they go, as densities of two dimensions of the state (Figures 1, 6; 2, 8)
-magnitude   N random parents (3), proximal mutants of several magnitudes, a Gaussian one beside: where they go (Figure 9)
-A return is shown in parts of the first parent's where that is positive. KL is KL(p || q) = sum p ln(p / q) [nats] of the
-densities of the picture, p the parent's, of a pair the mean of both, q the child's or mutant's (esac_mpi/analysis/densities.py).
-Writes NAME.png, NAME.pdf and the table NAME.csv; NAME: operators-<what> in the run. Needs torch and matplotlib, no MPI in one
-process. Under mpirun episodes are spread over the ranks; the numbers are the same. All follow from the run and --seed.
-Cost: an episode each, and a fraction of a second a child; reading a full replay takes seconds, and its memory on every rank.
+visits      N of either (1, --of): where they go, as densities of two dimensions of the state
+            (Figures 1, 6; 2, 8)
+magnitude   N random parents (3), proximal mutants of several magnitudes, a Gaussian one beside:
+            where they go (Figure 9)
+A return is shown in parts of the first parent's where that is positive. KL is
+KL(p || q) = sum p ln(p / q) [nats] of the densities of the picture, p the parent's, of a pair the
+mean of both, q the child's or mutant's (esac_mpi/analysis/densities.py).
+Writes NAME.png, NAME.pdf and the table NAME.csv; NAME: operators-<what> in the run. Needs torch and
+matplotlib, no MPI in one process. Under mpirun episodes are spread over the ranks; the numbers are
+the same. All follow from the run and --seed.
+Cost: an episode each, and a fraction of a second a child; reading a full replay takes seconds, and
+its memory on every rank.
 """
 
 import argparse
@@ -151,7 +159,7 @@ def command_line() -> argparse.ArgumentParser:
 
 
 def main(argv: list[str], world: Any) -> int:
-    """Write pictures and table, print their paths; return 2 if there is nothing to study, 65 if the run cannot be read."""
+    """Write pictures and table; return 2 with nothing to study, 65 if the run cannot be read."""
     line = command_line()
     options = line.parse_args(argv)
     with redirect_stderr(StringIO() if world.rank else sys.stderr):  # rank 0 says it for all

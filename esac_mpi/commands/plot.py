@@ -1,36 +1,49 @@
-"""Draw runs: learning curves and other curves, a timeline of the ranks, scaling, or sensitivity to a parameter.
+"""Draw runs: learning and other curves, a timeline of the ranks, scaling, or sensitivity.
 
-    esac-mpi plot RUN [RUN ...] [--what return|training|sigma|fitness|losses|fates|updates|waiting] [--policy NAME] [--seeds]
-                         [--x env_steps|nominal_steps|training_episodes|wall|generation [--ranks R [--updates-per-second U]]]
-                         [--label TEXT ...] [--out NAME]
+    esac-mpi plot RUN [RUN ...]
+                  [--what return|training|sigma|fitness|losses|fates|updates|waiting]
+                  [--policy NAME] [--seeds]
+                  [--x env_steps|nominal_steps|training_episodes|wall|generation
+                      [--ranks R [--updates-per-second U]]]
+                  [--label TEXT ...] [--out NAME]
     esac-mpi plot RUN --what timeline
     esac-mpi plot RUN [RUN ...] --what scaling [--last 10] [--ranks R ...] [--published]
-    esac-mpi plot RUN [RUN ...] --what sensitivity --field esac.amt_clip [--measure mean] [--at-steps N] [--seeds]
+    esac-mpi plot RUN [RUN ...] --what sensitivity --field esac.amt_clip [--measure mean]
+                  [--at-steps N] [--seeds]
 
-Curves: runs of one task, algorithm and settings are seeds of one group. A line is their interquartile mean, its band the
-95 % bootstrap interval; a panel per task; --seeds adds each run as a thin line. A group is drawn as far as its shortest run.
---label names the groups, once for each in the legend's order: --label "ESAC, adopting" --label ES. An algorithm keeps its colour.
+Curves: runs of one task, algorithm and settings are seeds of one group. A line is their
+interquartile mean, its band the 95 % bootstrap interval; a panel per task; --seeds adds each run as
+a thin line. A group is drawn as far as its shortest run.
+--label names the groups, once for each in the legend's order: --label "ESAC, adopting" --label ES.
+An algorithm keeps its colour.
 Steps are those of population and learner; evaluation steps are not on the axis.
-return        noise-free evaluations, of the better of a run's policies each time, or of --policy; of one run all its policies,
-              with the band from worst to best episode, and mean and maximum of the noisy population
-training      moving average over 50 training episodes, against their number (Figure 2 left of the ESAC paper)
+return        noise-free evaluations, of the better of a run's policies each time, or of --policy;
+              of one run all its policies, with the band from worst to best episode, and mean and
+              maximum of the noisy population
+training      moving average over 50 training episodes, against their number (Figure 2 left of the
+              ESAC paper)
 fitness       mean, maximum and standard deviation of the members
-fates         how often the learner's actor was an elite, selected or discarded after its injection into a population, of all
-              such selections so far (Figure 11 of the PDERL paper)
-updates       gradient updates: what learning by gradients cost (Figures 6 right and 8 of the ESAC paper); those of a population's
-              members (CEM-RL, AES-RL, distillation) have panels of their own
+fates         how often the learner's actor was an elite, selected or discarded after its injection
+              into a population, of all such selections so far (Figure 11 of the PDERL paper)
+updates       gradient updates: what learning by gradients cost (Figures 6 right and 8 of the ESAC
+              paper); those of a population's members (CEM-RL, AES-RL, distillation) have panels of
+              their own
 waiting       the share of the ranks' time in which they wait
 timeline      of one run: what every rank did when
-scaling       seconds per generation and per episode and parallel efficiency against ranks, and against population size (Figures
-              2 centre and 5 of the ESAC paper). A generation's time is its wall time without the noise-free evaluation, mean of
-              the --last on the last number of ranks. Dotted: ideal; bars: smallest and largest of several runs. --ranks adds,
-              hollow, what the runs on the fewest ranks would have taken on so many; --published what the paper prints
-sensitivity   --measure (of `table`) against the values of --field (Figures 2 right and 6 left): mean over the runs of a value, and
-              its 95 % interval. A field without a table (sigma) is each algorithm's own
---x wall --ranks R: the wall time that the runs would have taken on R ranks of this kind, computed from the recorded durations and
-the program's own dealing (docs/performance.md), with a learner of U updates/s in place of the one that was recorded.
-`esac-mpi table --what scaling|sensitivity|waiting` has the numbers. Writes NAME.png and NAME.pdf, or NAME alone if it ends in one
-of them. Needs matplotlib. Cost: 2 s, and 0.1 s a run.
+scaling       seconds per generation and per episode and parallel efficiency against ranks, and
+              against population size (Figures 2 centre and 5 of the ESAC paper). A generation's
+              time is its wall time without the noise-free evaluation, mean of the --last on the
+              last number of ranks. Dotted: ideal; bars: smallest and largest of several runs.
+              --ranks adds, hollow, what the runs on the fewest ranks would have taken on so many;
+              --published what the paper prints
+sensitivity   --measure (of `table`) against the values of --field (Figures 2 right and 6 left):
+              mean over the runs of a value, and its 95 % interval. A field without a table (sigma)
+              is each algorithm's own
+--x wall --ranks R: the wall time that the runs would have taken on R ranks of this kind, computed
+from the recorded durations and the program's own dealing (docs/performance.md), with a learner of U
+updates/s in place of the one that was recorded.
+`esac-mpi table --what scaling|sensitivity|waiting` has the numbers. Writes NAME.png and NAME.pdf,
+or NAME alone if it ends in one of them. Needs matplotlib. Cost: 2 s, and 0.1 s a run.
 """
 
 import argparse
@@ -137,7 +150,7 @@ def command_line() -> argparse.ArgumentParser:
 
 
 def main(argv: list[str]) -> int:
-    """Write the pictures and print their paths; return 2 if there is nothing to draw, 65 if a run cannot be read."""
+    """Write the pictures; return 2 if there is nothing to draw, 65 if a run cannot be read."""
     line = command_line()
     options = line.parse_args(argv)
     return ended(lambda: pictures(line, options))

@@ -1,13 +1,15 @@
-"""Play a policy offscreen: a strip of pictures, a film, or how it finds its balance from tilted starts.
+"""Play a policy offscreen: a strip of pictures, a film, or its balance from tilted starts.
 
-    esac-mpi render RUN|POLICY [--start tilted|default] [--seconds S] [--video out.mp4|gif] [--frames N] [--seed S]
+    esac-mpi render RUN|POLICY [--start tilted|default] [--seconds S] [--video out.mp4|gif]
+                               [--frames N] [--seed S]
     esac-mpi render RUN|POLICY --trials 50 [--degrees 30]
 
-Strip and film carry the time and the return so far. A tilted start puts the body on the floor at rest, leaning forward by
---degrees, other joints within 0.1 rad of the model's own pose. --trials counts how often, and when, balance comes back within 100
-steps; esac_mpi/policies/recovery.py says what counts as balance. Needs pillow and, for MuJoCo, EGL or OSMesa; mp4 needs
-imageio-ffmpeg; --trials needs none of them. Cost: 5 s; without a GPU 0.05 to 0.4 s a picture, so some minutes for a film of 20 s; 50
-trials 5 s.
+Strip and film carry the time and the return so far. A tilted start puts the body on the floor at
+rest, leaning forward by --degrees, other joints within 0.1 rad of the model's own pose. --trials
+counts how often, and when, balance comes back within 100 steps; esac_mpi/policies/recovery.py says
+what counts as balance. Needs pillow and, for MuJoCo, EGL or OSMesa; mp4 needs imageio-ffmpeg;
+--trials needs none of them. Cost: 5 s; without a GPU 0.05 to 0.4 s a picture, so some minutes for a
+film of 20 s; 50 trials 5 s.
 """
 
 import argparse
@@ -97,7 +99,7 @@ def command_line() -> argparse.ArgumentParser:
 
 
 def main(argv: list[str]) -> int:
-    """Write the pictures and print their paths; return 2 for what cannot be shown, 65 for a file that is not a policy."""
+    """Write the pictures; return 2 for what cannot be shown, 65 where there is no policy."""
     line = command_line()
     options = line.parse_args(argv)
     if min(options.frames - 1, options.trials) < 0 or not 0 <= options.seconds < math.inf:

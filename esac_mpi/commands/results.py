@@ -1,23 +1,29 @@
-"""Make tables and pictures of an experiment from the compact record of its runs: CSV files that experiment writes.
+"""Make tables and pictures of an experiment from the CSV files that it writes of its runs.
 
-    esac-mpi results table CSV [CSV ...] [--measure return|updates|fitness] [--published] [--of VARIANT] [--out FILE]
+    esac-mpi results table CSV [CSV ...] [--measure return|updates|fitness] [--published]
+                           [--of VARIANT] [--out FILE]
     esac-mpi results draw CSV [CSV ...] --what returns|ends|training|updates|sensitivity --out FILE
-                            [--x env_steps|wall_seconds|nominal_steps|training_episodes] [--policy better|theta_es|learner]
-                            [--measure fitness|return] [--field NAME] [--normalise] [--seeds]
+                          [--x env_steps|wall_seconds|nominal_steps|training_episodes]
+                          [--policy better|theta_es|learner] [--measure fitness|return]
+                          [--field NAME] [--normalise] [--seeds]
     esac-mpi results aggregate CSV [CSV ...] [--of VARIANT] [--leave-out TASK|VARIANT ...]
-                            [--out FILE]
+                               [--out FILE]
     all: [--ranks R]      table, aggregate: [--seconds T]
 
-table: Markdown, for every task a line a variant (ESAC's halves below it), at equal true and nominal steps, at equal wall time and
-at the end, then the verdicts: whether --of (default ESAC) beats each other variant. Equal files give equal bytes.
-draw: a PNG, PDF or SVG. ends: each variant's last return, a panel a task. sensitivity: --measure at the runs' ends against the
-swept value, which --field names on the axis. The others are curves, a panel a task, against --x (default: env_steps; for training
-training_episodes, for updates nominal_steps).
-aggregate: normalised scores over all tasks and seeds, probabilities of improvement, and --of against its halves, in Markdown, or
-a picture where FILE is a PNG, PDF or SVG. A task on which a variant has no run yet is left out. Where a run has two policies, the
-one counts that was ahead in the evaluation before its last.
---ranks: wall times (draw: --x wall_seconds) as they would have been on R ranks (1, 2, 4 .. 1,024), computed from what the runs
-recorded; --seconds: compared at T seconds of wall time in place of the most that all runs have reached.
+table: Markdown, for every task a line a variant (ESAC's halves below it), at equal true and nominal
+steps, at equal wall time and at the end, then the verdicts: whether --of (default ESAC) beats each
+other variant. Equal files give equal bytes.
+draw: a PNG, PDF or SVG. ends: each variant's last return, a panel a task. sensitivity: --measure at
+the runs' ends against the swept value, which --field names on the axis. The others are curves, a
+panel a task, against --x (default: env_steps; for training training_episodes, for updates
+nominal_steps).
+aggregate: normalised scores over all tasks and seeds, probabilities of improvement, and --of
+against its halves, in Markdown, or a picture where FILE is a PNG, PDF or SVG. A task on which a
+variant has no run yet is left out. Where a run has two policies, the one counts that was ahead in
+the evaluation before its last.
+--ranks: wall times (draw: --x wall_seconds) as they would have been on R ranks (1, 2, 4 .. 1,024),
+computed from what the runs recorded; --seconds: compared at T seconds of wall time in place of the
+most that all runs have reached.
 Reads the CSV files only: no run directories, MPI, torch or simulator. Cost: 0.5 s, a picture 2 s.
 """
 
@@ -61,7 +67,7 @@ UNREAD = {
 
 
 def found(options: argparse.Namespace, together: bool = False) -> tuple[Sections, Wall]:
-    """Return the runs, and what their wall time is; together: of all experiments and budgets as one. Raises Unusable."""
+    """Return the runs and what their wall time is; together: all files' as one. Raises Unusable."""
     seconds = getattr(options, "seconds", 0.0)  # a picture has none
     if not 0 <= seconds < math.inf:
         raise Unusable("--seconds must be more than 0")
@@ -165,6 +171,6 @@ def command_line() -> argparse.ArgumentParser:
 
 
 def main(argv: list[str]) -> int:
-    """Make a table or picture; return 2 if there is nothing to make it of, 65 if a file cannot be read."""
+    """Make a table or picture; return 2 if there is nothing in it, 65 if a file cannot be read."""
     options = command_line().parse_args(argv)
     return ended(lambda: options.make(options))

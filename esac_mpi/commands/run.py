@@ -1,9 +1,11 @@
 """Train: begin a run, or go on with one that was stopped; the same as `python -m esac_mpi`.
 
-    esac-mpi run [CONFIG.toml] [--section.field value ...] [--run-dir DIR] [--fresh] [--from RUN] [--check]
+    esac-mpi run [CONFIG.toml] [--section.field value ...] [--run-dir DIR] [--fresh] [--from RUN]
+                 [--check]
     mpirun -n 64 esac-mpi run ...
 
---help lists every setting, with --algorithm NAME those that one algorithm reads. Cost: as the budget says.
+--help lists every setting, with --algorithm NAME those that one algorithm reads.
+Cost: as the budget says.
 """
 
 from esac_mpi.host.invocation import look_here

@@ -1,15 +1,16 @@
-"""Search for good settings: Optuna proposes trials, and any number of tasks of a job array make them, as runs.
+"""Search for good settings: Optuna proposes trials, the tasks of a job array make them, as runs.
 
-    mpirun -n 8 esac-mpi search run STUDY.toml           # takes one trial after the other until none is left
-    esac-mpi search jobs STUDY.toml --tasks 10           # writes the list of a job array, and says how to submit it
-    esac-mpi search show STUDY                           # the trials, the best first
-    esac-mpi search best STUDY --out best.toml           # the best one, ready for esac-mpi run best.toml
+    mpirun -n 8 esac-mpi search run STUDY.toml    # takes trial after trial until none is left
+    esac-mpi search jobs STUDY.toml --tasks 10    # writes a job array's list, says how to submit it
+    esac-mpi search show STUDY                    # the trials, the best first
+    esac-mpi search best STUDY --out best.toml    # the best one, for esac-mpi run best.toml
 
-STUDY is the file, or the directory that it has made (runs/NAME; directory = "..." in the file names another). As many `run` as
-you like go on at once, on as many ranks as you like each; a trial is one run of each of the study's seeds, an ordinary run
-directory. A trial is given up (status pruned) where its evaluations are below the median. A task that was stopped or killed
-leaves its trial; the same command, or any other task of the study, goes on with it, to the bit. More trials in the file make a
-finished study go on; other ranges are another study, and refused.
+STUDY is the file, or the directory that it has made (runs/NAME; directory = "..." in the file names
+another). As many `run` as you like go on at once, on as many ranks as you like each; a trial is one
+run of each of the study's seeds, an ordinary run directory. A trial is given up (status pruned)
+where its evaluations are below the median. A task that was stopped or killed leaves its trial; the
+same command, or any other task of the study, goes on with it, to the bit. More trials in the file
+make a finished study go on; other ranges are another study, and refused.
 
     trials = 40
     measure = "best"                  # or "final": the mean return of the best, or last, evaluation
@@ -30,12 +31,14 @@ finished study go on; other ranges are another study, and refused.
     startup = 5                       # complete trials before any is given up
     warmup = 0.3                      # share of the budget before any is given up
 
-Tune on some seeds, report others: trials have seed 100, unless the file says others, so that the search has not seen those that
-`esac-mpi run best.toml --seed 0`, 1, 2 ... report. What is proposed depends on the sampler's seed, the trial's number and the
-trials finished or under way: with one task a search is the same every time, with several the order in which they end decides.
+Tune on some seeds, report others: trials have seed 100, unless the file says others, so that the
+search has not seen those that `esac-mpi run best.toml --seed 0`, 1, 2 ... report. What is proposed
+depends on the sampler's seed, the trial's number and the trials finished or under way: with one
+task a search is the same every time, with several the order in which they end decides.
 
-Cost: that of its runs, and 1 s a trial. Needs optuna: pip install 'esac_mpi[search]'. Exit codes of run: 0 no trial is left to
-take; 75 stopped, run it again; 2 wrong usage; 65 a file cannot be read; 74 one cannot be written; 1 else.
+Cost: that of its runs, and 1 s a trial. Needs optuna: pip install 'esac_mpi[search]'. Exit codes of
+run: 0 no trial is left to take; 75 stopped, run it again; 2 wrong usage; 65 a file cannot be read;
+74 one cannot be written; 1 else.
 """
 
 import argparse

@@ -1,34 +1,48 @@
-"""Say where runs stand, one JSON object or one table row per run directory; or what differs between runs.
+"""Say where runs stand, a JSON object or a table's row each, or what differs between runs.
 
     esac-mpi summary RUN [RUN ...] [--json | --resume]
     esac-mpi summary RUN RUN [RUN ...] --compare
     esac-mpi summary runs/* --status failed dead requeue --task 'dm_control/*' --sort need
 
-Reads files only: no MPI, no torch, no simulator, safe on a login node and while a run is going on. Cost: 0.05 s a run.
+Reads files only: no MPI, no torch, no simulator, safe on a login node and while a run is going on.
+Cost: 0.05 s a run.
 
 status                dead = "running" in status.json, but its process has ended
-generation            generations in the published history, which is at most 30 s behind; status.json is written at checkpoints
-best_return           return of the best policy, on start states that did not choose it; of older versions the best evaluation's
-final_return          mean return of the last generation of a complete run, of the better policy, or ERL's champion; null before
-last_evaluation       mean return of each policy (theta_es, sac, td3 ...) in the last evaluation, and its generation
-gradient_updates, member_updates  of the learner; of a population's members (CEM-RL, AES-RL, distillation)
+generation            generations in the published history, which is at most 30 s behind;
+                      status.json is written at checkpoints
+best_return           return of the best policy, on start states that did not choose it; of older
+                      versions the best evaluation's
+final_return          mean return of the last generation of a complete run, of the better policy, or
+                      ERL's champion; null before
+last_evaluation       mean return of each policy (theta_es, sac, td3 ...) in the last evaluation,
+                      and its generation
+gradient_updates, member_updates  of the learner; of a population's members (CEM-RL, AES-RL,
+                                  distillation)
 theta_sha256, state_sha256      of the newest checkpoint, made in generation `checkpoint_generation`
-parallel_efficiency   mean over generations of sum(busy seconds of the ranks) / (ranks * wall seconds of the evaluation);
-                      wall is rank 0's, or the busiest rank's if that is longer
+parallel_efficiency   mean over generations of sum(busy seconds of the ranks) / (ranks * wall
+                      seconds of the evaluation); wall is rank 0's, or the busiest rank's if that is
+                      longer
 env_steps_per_second  environment steps of all kinds / wall seconds, over the whole run
-time_percent          where rank 0's time went, in percent of the wall time; docs/hdf5.md has the parts (timing/seconds_*)
-resume                the command that continues an unfinished run from the current directory; null where there is none
+time_percent          where rank 0's time went, in percent of the wall time; docs/hdf5.md has the
+                      parts (timing/seconds_*)
+resume                the command that continues an unfinished run from the current directory; null
+                      where there is none
 
-The table has of these what fits a line; its return is that of the last evaluation, of the better policy; speed, idle share of the
-ranks' time and time left are of the last 20 generations; row says how old the newest is. It is sorted by task, algorithm and seed, or by --sort: need (what needs you first: failed, dead, requeue, running,
-pruned, complete; of equals, what has published nothing for longest), return, left (the time), name; --json as given, or by
---sort. --status and --task choose. --resume prints the commands alone, one a line, of the runs to continue.
+The table has of these what fits a line; its return is that of the last evaluation, of the better
+policy; speed, idle share of the ranks' time and time left are of the last 20 generations; row says
+how old the newest is. It is sorted by task, algorithm and seed, or by --sort: need (what needs you
+first: failed, dead, requeue, running, pruned, complete; of equals, what has published nothing for
+longest), return, left (the time), name; --json as given, or by --sort. --status and --task choose.
+--resume prints the commands alone, one a line, of the runs to continue.
 
---compare says what differs between the first run and each other one: configuration, task, machine and versions; and where their
-bits part: those of metrics/, which promise not to depend on ranks, restarts or the machine's speed; nan equals nan. Rows are
-compared as far as both runs have them; the whole states too, where both have a checkpoint of the same generation. A task's model
-and what it answers in its first steps (task_model, task_probe) have other digests on other machines, too. Cost: 0.1 s and more.
-Returns 2 if a directory is not a run, 65 if it cannot be read; of --compare 1 if bits part, 2 without a generation in both.
+--compare says what differs between the first run and each other one: configuration, task, machine
+and versions; and where their bits part: those of metrics/, which promise not to depend on ranks,
+restarts or the machine's speed; nan equals nan. Rows are compared as far as both runs have them;
+the whole states too, where both have a checkpoint of the same generation. A task's model and what
+it answers in its first steps (task_model, task_probe) have other digests on other machines, too.
+Cost: 0.1 s and more.
+Returns 2 if a directory is not a run, 65 if it cannot be read; of --compare 1 if bits part, 2
+without a generation in both.
 """
 
 import argparse
@@ -45,7 +59,7 @@ from esac_mpi.record import RunFiles
 
 
 def footer(chosen: list[RunFiles], runs: list[RunFiles], unread: int) -> str:
-    """Count the runs by status; of a single run, say where its time went and how to go on with it."""
+    """Count the runs by status; of a single one, say where its time went and how it goes on."""
     if len(runs) == len(chosen) == 1:
         about = summary(runs[0])
         parts = [f"{part} {of:.0f} %" for part, of in about["time_percent"].items() if of >= 0.5]
@@ -60,7 +74,7 @@ def footer(chosen: list[RunFiles], runs: list[RunFiles], unread: int) -> str:
 
 
 def compare(runs: list[RunFiles]) -> int:
-    """Print what differs between the first run and each other one; return 1 if bits part, 2 without rows in both."""
+    """Print how each run differs from the first; return 1 if bits part, 2 without rows in both."""
     codes = []
     for other in runs[1:]:
         text, part = compared(runs[0], other)

@@ -1,37 +1,52 @@
-"""Make tables of runs: results over seeds for every task and algorithm, scaling, sensitivity to a parameter, or who waits.
+"""Make tables of runs: results over seeds by task and algorithm, scaling, sensitivity, waiting.
 
-    esac-mpi table RUN [RUN ...] [--measure final|best|population_max|mean|fates] [--policy better|theta_es|...]
-                          [--at-steps N | --at-seconds T [--ranks R [--updates-per-second U]]] [--published [PAPER ...]]
+    esac-mpi table RUN [RUN ...] [--measure final|best|population_max|mean|fates]
+                   [--policy better|theta_es|...]
+                   [--at-steps N | --at-seconds T [--ranks R [--updates-per-second U]]]
+                   [--published [PAPER ...]]
     esac-mpi table RUN [RUN ...] --what scaling [--last 10] [--ranks R ...]
-    esac-mpi table RUN [RUN ...] --what sensitivity --field esac.amt_clip [--measure mean] [--at-steps N]
+    esac-mpi table RUN [RUN ...] --what sensitivity --field esac.amt_clip [--measure mean]
+                   [--at-steps N]
     esac-mpi table RUN [RUN ...] --what waiting [--ranks R ...] [--steps N] [--published]
     all: [--format text|markdown|csv|json] [--out FILE]
 
-results       mean, standard deviation and median over seeds, for every task (rows) and algorithm (columns). Runs of one task,
-              algorithm and settings are seeds of one column; where settings differ, the column's name says in what. The best
-              mean of a task is bold. The standard deviation is the sample's (n - 1); a single run has none. Columns name the
-              measure. ERL and its forms have a column a policy; the champion's is what their papers measure. CSV and JSON have a
-              row a cell
-scaling       seconds per generation and per episode, and parallel efficiency, measured, and computed for other --ranks:
-              `esac-mpi plot --what scaling` draws them and says what they are
+results       mean, standard deviation and median over seeds, for every task (rows) and algorithm
+              (columns). Runs of one task, algorithm and settings are seeds of one column; where
+              settings differ, the column's name says in what. The best mean of a task is bold. The
+              standard deviation is the sample's (n - 1); a single run has none. Columns name the
+              measure. ERL and its forms have a column a policy; the champion's is what their papers
+              measure. CSV and JSON have a row a cell
+scaling       seconds per generation and per episode, and parallel efficiency, measured, and
+              computed for other --ranks: `esac-mpi plot --what scaling` draws them and says what
+              they are
 sensitivity   --measure by the values of --field, mean and standard deviation over the seeds of each
-waiting       minutes to N nominal steps (default: as many as all runs of a task have), and the share of the ranks' time in which
-              they waited for others; mean over seeds, measured with whatever else the machine did, and computed from the recorded
-              durations for each of --ranks (default 1 2 6; docs/performance.md). AES-RL's results wait for their virtual order
-              the less the nearer its update_cost [steps] and critic_cost [updates of an individual] are to the last columns
+waiting       minutes to N nominal steps (default: as many as all runs of a task have), and the
+              share of the ranks' time in which they waited for others; mean over seeds, measured
+              with whatever else the machine did, and computed from the recorded durations for each
+              of --ranks (default 1 2 6; docs/performance.md). AES-RL's results wait for their
+              virtual order the less the nearer its update_cost [steps] and critic_cost [updates of
+              an individual] are to the last columns
 
---measure final  mean return of the last noise-free evaluation, of the better of a run's policies, or of --policy (default)
-best             return of the best policy, that of policy.h5, on start states that did not choose it; of --policy, and of runs of
-                 older versions, the best mean return of an evaluation, which flatters
-population_max   largest fitness in the last generation, of the noisy population: what the public ESAC code reports
+--measure final  mean return of the last noise-free evaluation, of the better of a run's policies,
+                 or of --policy (default)
+best             return of the best policy, that of policy.h5, on start states that did not choose
+                 it; of --policy, and of runs of older versions, the best mean return of an
+                 evaluation, which flatters
+population_max   largest fitness in the last generation, of the noisy population: what the public
+                 ESAC code reports
 mean             mean fitness of the noisy population, mean over generations
-fates            how often the learner's actor was an elite, selected or discarded after its injection into a population, of all
-                 such selections [%], a column each: Table 2 of the PDERL paper (--published pderl-fates)
---at-steps N     each run as it stood after N true steps of population and learner; runs that are not that far are left out
---at-seconds T   the same after T seconds of wall time; with --ranks R (and --updates-per-second U) of that which each would have
-                 taken on R ranks (with a learner of U updates/s), computed from what it recorded
---published      beside them what the papers print (esac_mpi/analysis/published.toml), other versions of the tasks: never in bold
-Reads files only, no MPI, torch or simulator. Prints the table, or the path of --out. Cost: 0.1 s a run.
+fates            how often the learner's actor was an elite, selected or discarded after its
+                 injection into a population, of all such selections [%], a column each: Table 2 of
+                 the PDERL paper (--published pderl-fates)
+--at-steps N     each run as it stood after N true steps of population and learner; runs that are
+                 not that far are left out
+--at-seconds T   the same after T seconds of wall time; with --ranks R (and --updates-per-second U)
+                 of that which each would have taken on R ranks (with a learner of U updates/s),
+                 computed from what it recorded
+--published      beside them what the papers print (esac_mpi/analysis/published.toml), other
+                 versions of the tasks: never in bold
+Reads files only, no MPI, torch or simulator. Prints the table, or the path of --out. Cost: 0.1 s
+a run.
 """
 
 import argparse
@@ -146,7 +161,7 @@ def command_line() -> argparse.ArgumentParser:
 
 
 def main(argv: list[str]) -> int:
-    """Print or write the table; return 2 if there is nothing to tabulate, 65 if a run cannot be read."""
+    """Print or write the table; return 2 if there is nothing in it, 65 for an unreadable run."""
     line = command_line()
     options = line.parse_args(argv)
     return ended(lambda: table(line, options))

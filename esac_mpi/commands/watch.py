@@ -1,14 +1,16 @@
-"""Watch runs on a terminal, on this or another host, from their files alone; ends when all of them are over.
+"""Watch runs on a terminal, on any host, from their files alone, until all of them are over.
 
     esac-mpi watch RUN [RUN ...] [--every SECONDS] [--once]
     esac-mpi watch runs/* --status failed dead requeue --task 'dm_control/*' --sort left
 
-One run: its figures one by one; several: a line each, what needs you first: failed, dead, stopped (requeue), running (before
-others those that have published nothing for longest), given up by a search (pruned), complete. --status and --task choose,
---sort orders. Files are published at most every 30 s; "row" and "checkpoint" say how old the newest are. Speed, idle fraction and
-time left are of the last 20 generations. Into a pipe or a file goes a line whenever a run has got on. A run that died without
-a word (killed, node lost) is recognised by its free lock, on another host once it has published nothing for two minutes. Ctrl-C
-ends the watching, not the runs. Cost: 0.05 s a run whenever its files have changed; no MPI, no torch.
+One run: its figures one by one; several: a line each, what needs you first: failed, dead, stopped
+(requeue), running (before others those that have published nothing for longest), given up by a
+search (pruned), complete. --status and --task choose, --sort orders. Files are published at most
+every 30 s; "row" and "checkpoint" say how old the newest are. Speed, idle fraction and time left
+are of the last 20 generations. Into a pipe or a file goes a line whenever a run has got on. A run
+that died without a word (killed, node lost) is recognised by its free lock, on another host once it
+has published nothing for two minutes. Ctrl-C ends the watching, not the runs. Cost: 0.05 s a run
+whenever its files have changed; no MPI, no torch.
 Returns 0; 2 if a directory is not a run, 65 if none of its files can be read.
 """
 
@@ -31,7 +33,7 @@ TITLES = 3  # lines of a terminal that rows of runs leave free
 
 
 class Watched:
-    """Runs, read again when their files have changed. `code` is 2 or 65 if one of the paths could not be read at first."""
+    """Runs, read anew when their files change; code: 2 or 65 if a path was unreadable at first."""
 
     def __init__(self, paths: list[Path], choice: Choice) -> None:
         self.choice = choice
@@ -52,7 +54,7 @@ class Watched:
                 self.runs[path] = str(error)
 
     def are_over(self) -> bool:
-        """Read what has changed; say whether all runs are over, and what they left has been read."""
+        """Read what has changed; say whether all runs are over, and all they left is read."""
         over = self.over
         self.refresh()
         return over and self.over
@@ -83,7 +85,7 @@ def _stamp(path: Path) -> list[tuple[int, int]]:
 
 
 def watch(watched: Watched, every: float, console: Console) -> None:
-    """Redraw until all runs are over; leave the last view and a visible cursor on the terminal, however this ends."""
+    """Redraw until all runs are over; always leave the last view and a visible cursor."""
     height = console.height - TITLES
     live = Live(watched.view(height), console=console, auto_refresh=False)
     try:
@@ -100,7 +102,7 @@ def watch(watched: Watched, every: float, console: Console) -> None:
 
 
 def told(watched: Watched, every: float) -> None:
-    """Print a line whenever one of the runs has got on, until all are over: into a pipe or a file there is nothing to redraw."""
+    """Print a line whenever a run has got on, until all are over: for a pipe or a file."""
     before: dict[Path, str] = {}
     over = False
     while not over:
@@ -125,7 +127,7 @@ def command_line() -> argparse.ArgumentParser:
 
 
 def main(argv: list[str]) -> int:
-    """Watch; return 2 if a directory is not a run, 65 if its files cannot be read, 130 after Ctrl-C."""
+    """Watch; return 2 if a directory is no run, 65 if it is unreadable, 130 after Ctrl-C."""
     options = command_line().parse_args(argv)
     watched, console = Watched(options.runs, choice_of(options, "need")), Console()
     if not watched.runs:
