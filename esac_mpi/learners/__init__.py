@@ -30,7 +30,7 @@ class NotInstalled(Exception):
 
 
 class LearnerNotFinite(EndsRun):
-    """A learner's parameters, losses or actions are no longer finite: it has nothing more to give."""
+    """A learner's parameters, losses or actions are no longer finite: it cannot go on."""
 
 
 @dataclass(frozen=True)
@@ -70,7 +70,7 @@ def settled(config: Config, name: str) -> Config:
 
 
 def prepare(config: Config, name: str) -> None:
-    """Bring in the kernels that the configuration names for a learner or operators. Raises NoDevice."""
+    """Load the kernels that the configuration names for learner or operators. Raises NoDevice."""
     from esac_mpi.learners import cpu
 
     cpu.prepare(config, name)
@@ -80,7 +80,8 @@ def load(name: str) -> ModuleType:
     """Return the module of the learner `name`. Raises NotInstalled."""
     first = "torch" not in sys.modules
     if first:
-        gc.disable()  # what torch makes stays: to look through it for garbage, now and later, is a third of what it costs
+        # what torch makes stays: collecting garbage in it, now and later, is a third of its cost
+        gc.disable()
     try:
         return import_module(f"esac_mpi.learners.{name}")
     except ModuleNotFoundError as error:
@@ -96,7 +97,10 @@ def load(name: str) -> ModuleType:
 
 @contextmanager
 def put_back() -> Iterator[None]:
-    """Put back what a learner changes of torch in this process, loaded before or meanwhile: settings, global random numbers."""
+    """Restore what a learner changes of torch in this process: settings, global random numbers.
+
+    Whether torch was loaded before or meanwhile.
+    """
     torch: Any = sys.modules.get("torch")
     name = "CUBLAS_WORKSPACE_CONFIG"
     before, workspace = load("gpu").settings() if torch else None, os.environ.get(name)
@@ -122,7 +126,10 @@ def clear() -> None:
 
 
 def make(name: str, *start: Any, **more: Any) -> Any:
-    """Return the learner `name`, a key of LEARNERS, that begins with these (see Start). Raises NotInstalled, NoDevice."""
+    """Make the learner `name`, a key of LEARNERS, from `start` (see Start).
+
+    Raises NotInstalled, NoDevice.
+    """
     config = settled(start[0], name)
     prepare(config, name)
     kind = getattr(load(name), LEARNERS[name])

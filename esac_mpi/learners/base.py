@@ -1,4 +1,4 @@
-"""What learners share: their start, their phases, what a checkpoint takes of them and how that is held."""
+"""Learners' common base: start, phases, and what a checkpoint takes of them and how it is held."""
 
 import math
 from abc import ABC, abstractmethod
@@ -25,7 +25,7 @@ from esac_mpi.play.learner_phases import Phase, Steps
 
 
 def fitted(own: Mapping[str, np.ndarray], saved: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
-    """Return those of a learner's arrays that another one has too. Raises ValueError where they are not of one kind."""
+    """Return another learner's arrays of one's own names. Raises ValueError: missing, misshapen."""
     for name, array in own.items():
         if name not in saved:
             raise ValueError(f"it has no {name}")
@@ -38,7 +38,8 @@ def refuse(name: str, bad: Sequence[str], env_steps: int) -> None:
     """Raise LearnerNotFinite if there are `bad` parts of a learner."""
     if bad:
         raise LearnerNotFinite(
-            f"the {name} learner's {', '.join(bad)} are no longer finite at training step {env_steps}"
+            f"the {name} learner's {', '.join(bad)} are no longer finite "
+            f"at training step {env_steps}"
         )
 
 
@@ -77,12 +78,14 @@ class Learner(ABC):
         cut: bool = False,
         sums: np.ndarray | None = None,
     ) -> Steps:
-        """Play at least `episodes` whole episodes and `steps` steps in phase k, and learn from them. Raises LearnerNotFinite.
+        """Play at least `episodes` whole episodes and `steps` steps in phase k, and learn.
 
-        With `cut`, play exactly `steps` steps; the episode in progress at their end is no complete one. Yields after each step and
-        each part of an update, whether it was one of an update. The phase is a function of the learner at its start and of the
-        address (seed, k), whatever is done between its parts. sums: over observations seen before, by which those of this phase are
-        standardised; `seen` is then the phase's own. None: they are plain.
+        With `cut`, play exactly `steps` steps; the episode in progress at their end does not count
+        as complete. Yields after each step and each part of an update, whether it was one of an
+        update. The phase is a function of the learner at its start and of the address (seed, k),
+        whatever is done between its parts. sums: over earlier observations, by which this phase's
+        are standardised; `seen` is then the phase's own. None: they are not. Raises
+        LearnerNotFinite.
         """
 
     def phase(self, *arguments: Any, **more: Any) -> Phase:
@@ -90,7 +93,10 @@ class Learner(ABC):
         return cooperative.run(self.begin(*arguments, **more))
 
     def standardise(self, sums: np.ndarray | None) -> None:
-        """See observations by the sums over those before a phase, float64 [3, o], and sum its own; None: see them as they are."""
+        """Standardise observations by sums before a phase, float64 [3, o], and start its own.
+
+        None: leave them as they are.
+        """
         self.normaliser = None if sums is None else Normaliser.of(sums)
         self.seen = None if sums is None else np.zeros_like(sums)
 
@@ -100,7 +106,7 @@ class Learner(ABC):
         return self._held[1] if self._held else self.replay
 
     def hold(self) -> None:
-        """Keep the learner and its replay as they are: `arrays` and `stored_replay` stay with them until `release`."""
+        """Freeze `arrays` and `stored_replay` as they are now, until `release`."""
         self.release()
         self._held = self.arrays(), None if self.replay is None else self.replay.hold()
 
@@ -111,7 +117,7 @@ class Learner(ABC):
             self.replay.release()
 
     def arrays(self) -> dict[str, np.ndarray]:
-        """Return copies of all that makes the learner but its replay, as it is or as it was at `hold`."""
+        """Copy the learner's state but its replay, as it is or as it was at `hold`."""
         if self._held:
             return {name: array.copy() for name, array in self._held[0].items()}
         return {**self._arrays(), "env_steps": np.array(self.env_steps)}
@@ -135,9 +141,10 @@ class Learner(ABC):
 
 
 class GradientLearner(Learner):
-    """What SAC, TD3, DDPG, ERL's learner and CEM-RL's critic are: an actor and what judges it, learning from a replay of episodes.
+    """An actor and its critic, learning from a replay: SAC, TD3, DDPG, ERL's and CEM-RL's.
 
-    Each makes its networks, sets `actor`, `critic`, `adam`, `targets` and `update`, and calls `ready`.
+    Each makes its networks, sets `actor`, `critic`, `adam`, `targets` and `update`, and calls
+    `ready`.
     """
 
     replay: Replay
@@ -163,7 +170,10 @@ class GradientLearner(Learner):
         Raises NoDevice where it has no room for what that takes.
         """
         if self.device.type == "cuda":
-            what = f"{self.NAME}'s replay of {len(self.replay.ring):,} transitions and what updates draw"
+            what = (
+                f"{self.NAME}'s replay of {len(self.replay.ring):,} transitions "
+                "and what updates draw"
+            )
             # which a capture makes, and lets go of
             copies = sum(tensor.nbytes for tensor in self.kept())
             gpu.refuse_too_large(Chunks.bytes(self) + copies, what)
@@ -195,7 +205,7 @@ class GradientLearner(Learner):
         )
 
     def critics(self, layout: Layout, *members: int) -> tuple[Network, Network]:
-        """Return critics of actions, each drawn for its number, and their targets; layout: of the policy."""
+        """Make Q critics, each drawn for its number, and their targets; layout: the policy's."""
         o, *hidden, a = layout.sizes
         sizes = (o + a, *hidden, 1)
         return self.network(sizes, *members), self.network(sizes, *members)
@@ -246,9 +256,10 @@ class GradientLearner(Learner):
         k: int,
         sums: np.ndarray | None = None,
     ) -> Steps:
-        """Take over episodes that others played, and learn from them, as `begin` does from its own. Raises LearnerNotFinite.
+        """Take over episodes that others played, and learn from them, as `begin` from its own.
 
-        played: of each episode its transitions as rows [n, width], its return (nan: unstable) and its steps.
+        played: of each episode its transitions as rows [n, width], its return (nan: unstable) and
+        its steps. Raises LearnerNotFinite.
         """
         self.standardise(sums)
         random, first = training.streams(self.seed, k), self.env_steps
@@ -269,9 +280,10 @@ class GradientLearner(Learner):
         self, env: Env, k: int, random: np.random.Generator,
         episodes: int, steps: int, cut: bool, returns: list[float], lengths: list[int],
     ) -> Iterator[None]:  # fmt: skip
-        """Play the episodes of a phase into the replay; yield after each step, append each episode's return (nan: unstable).
+        """Play the episodes of a phase into the replay; yield after each step.
 
-        lengths: get the steps of those whose return is finite.
+        returns: gets each episode's return (nan: unstable). lengths: gets the steps of those whose
+        return is finite.
         """
         stop = self.env_steps + steps
         actor = self.actor.numpy()
@@ -305,7 +317,10 @@ class GradientLearner(Learner):
     def _action(
         self, actor: list[Layer], observation: np.ndarray, random: np.random.Generator
     ) -> np.ndarray:
-        """Draw an action in [-1, 1], float32 [a]: uniform in the first start_steps, then by the actor's `Network.numpy()`."""
+        """Draw an action in [-1, 1], float32 [a]: uniform for start_steps, then the actor's.
+
+        actor: by `Network.numpy()`.
+        """
         if self.env_steps < self.options.start_steps:
             return random.uniform(-1.0, 1.0, self._actions).astype(np.float32)
         if self.normaliser is not None:
@@ -320,7 +335,7 @@ class GradientLearner(Learner):
         return action
 
     def _explored(self, output: np.ndarray, random: np.random.Generator) -> np.ndarray:
-        """Draw an action in [-1, 1], float32 [a], from the actor's output: by its tanh, without noise of the learner's own."""
+        """Return the output's tanh, in [-1, 1], float32 [a]: an action without noise."""
         return np.tanh(output)
 
     def _updates_due(self, since: int) -> int:
@@ -329,9 +344,9 @@ class GradientLearner(Learner):
         return training.due(rate, max(since, first), max(self.env_steps, first))
 
     def _learn(self, since: int, random: Streams) -> Generator[int, None, int]:
-        """Make the updates due for the training steps after `since`, a part at a time; return their number.
+        """Make the updates due for the steps after `since`, a part at a time; return their number.
 
-        There is none before there is a batch.
+        There is none before the replay holds a batch.
         """
         update = self.update
         enough = len(self.replay) >= self.options.batch_size
@@ -371,11 +386,11 @@ class GradientLearner(Learner):
     def fitting(
         self, saved: Mapping[str, np.ndarray], before: configuration.Config
     ) -> dict[str, np.ndarray]:
-        """Return what `load` takes of another run's learner of this kind. Raises ValueError, saying what does not fit."""
+        """Return what `load` takes of another run's learner. Raises ValueError, naming misfits."""
         return fitted(self.arrays(), saved)
 
     def check_finite(self) -> None:
-        """Raise LearnerNotFinite unless the parameters and the sums of a phase's losses are finite."""
+        """Raise LearnerNotFinite unless all parameters and the phase's summed losses are finite."""
         followers = {name: network.values for name, network in self.targets.items()}
         parts = {
             "losses": self.update.sums,
@@ -392,9 +407,9 @@ class GradientLearner(Learner):
 def forward(
     layers: Sequence[Layer], activation: str, x: np.ndarray, linear: float = 0.0
 ) -> np.ndarray:
-    """Return the output [out] for one input x [in] by `Network.numpy()`, without torch's overhead at every step.
+    """Return the output [out] for one input x [in], without torch's overhead at every step.
 
-    linear: of the network's layout.
+    layers: by `Network.numpy()`. linear: of the network's layout.
     """
     seen = x
     for weight, bias, gain, shift in layers[:-1]:

@@ -1,4 +1,4 @@
-"""What an update takes from the host: a batch of transitions, noise; in memory that is allocated once on the learner's device."""
+"""An update's inputs from the host, batch and noise, in memory allocated once on the device."""
 
 import numpy as np
 import torch
@@ -9,11 +9,12 @@ from esac_mpi.play.transitions import columns, width
 
 
 class Upload:
-    """A tensor on the learner's device that is filled on the host, in `host`, and brought over by `move`."""
+    """A tensor on the learner's device, filled on the host in `host`, copied over by `move`."""
 
     def __init__(self, like: Tensor, *shape: int) -> None:
         self.tensor = like.new_empty(*shape)
-        # Not pinned: a copy that nobody waits for has read pageable memory when it returns, so that it can be filled again.
+        # Not pinned: from pageable memory a copy that is not waited for has read it all when it
+        # returns, so that it can be filled again.
         self._host = self.tensor.cpu()  # on a CPU the same tensor
         self.host: np.ndarray = self._host.numpy()
 
@@ -24,13 +25,13 @@ class Upload:
 
 
 class Batch:
-    """A batch of transitions: `rows` [batch, width] on the host takes what `Replay.sample` draws, and `move` brings it over.
+    """A batch of transitions: `rows` [batch, width] on the host, filled by `Replay.sample`.
 
-    Both observations of a row are standardised on the device, if `standardise` says so: a replay has them as they were.
-    `tensor` is the rows there.
+    `move` copies them to the device, as `tensor`. `standardise` has both observations of a row
+    standardised there: the replay has them as they were.
 
-    The rest are views on the device: observation and next_observation [batch, o], action [batch, a], taken (observation, action)
-    [batch, o + a], reward and terminated [batch].
+    Views on the device: observation and next_observation [batch, o], action [batch, a], taken
+    (observation, action) [batch, o + a], reward and terminated [batch].
     """
 
     def __init__(self, like: Tensor, batch: int, o: int, a: int) -> None:
@@ -47,7 +48,7 @@ class Batch:
         self.terminated = rows[:, at.terminated]
 
     def standardise(self, normaliser: Normaliser | None) -> None:
-        """Let both observations be standardised from the next `move` on; None: let them be plain."""
+        """Standardise both observations from the next `move` on; None: leave them plain."""
         self.standardised = normaliser is not None
         if normaliser is not None:
             standard = np.repeat(

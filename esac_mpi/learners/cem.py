@@ -1,8 +1,9 @@
-"""The critic that CEM-RL and AES-RL share among individuals, on rank 0: its parts, its updates, what a checkpoint takes of it.
+"""The critic that individuals of CEM-RL and AES-RL share, on rank 0; updates and checkpoint.
 
-Sources: Pourchot and Sigaud 2019 (CEM-RL, arXiv:1810.01222), Lee et al. 2020 (AES-RL), and the public code of both. It is TD3's
-(td3.py): twin critics, of whose targets the lesser counts, and noise on the target's action. But the target's action is that of
-the actor that the critic is taught for, which has no target of its own; and the critics' targets follow at every update.
+Sources: Pourchot and Sigaud 2019 (CEM-RL, arXiv:1810.01222), Lee et al. 2020 (AES-RL), and the
+public code of both. As in TD3 (td3.py): twin critics with the lesser of both targets, and noise on
+the target's action. Unlike TD3: the target's action is that of the actor for which the critic is
+taught, which has no target of its own; and the critics' targets follow at every update.
 
 Where we differ, or leave a choice:
 - Hidden layers are `policy.hidden`, of ReLU; the public code has leaky ones.
@@ -51,10 +52,10 @@ class CEM(GradientLearner):
     def teach(
         self, actors: Sequence[np.ndarray], updates: int, k: int, added: int | None = None
     ) -> Steps:
-        """Make `updates` updates for each of the actors [d] in turn, in generation k; none before there is a batch.
+        """Make `updates` updates for each actor [d] in turn, in generation k; none without a batch.
 
-        added: with the replay as it was when so many transitions had been added; None = now. Yields after each update, or how
-        many began; see learning.Steps. Raises LearnerNotFinite.
+        added: with the replay as it was with so many transitions added; None = now. Yields after
+        each update, or how many began; see learning.Steps. Raises LearnerNotFinite.
         """
         self.taught, made, random = [], 0, training.streams(self.seed, k)
         self.update.start()
@@ -91,5 +92,5 @@ class CEM(GradientLearner):
         self._follow.run()
 
     def due(self) -> tuple[Operations, ...]:
-        """Return what the next update is made of: the critics' part, and their targets' way after them."""
+        """Return the next update's operations: the critics' part, and their targets' after it."""
         return self.update.lists[0], self._follow

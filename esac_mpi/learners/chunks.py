@@ -1,11 +1,13 @@
-"""Updates on a GPU: captured once as graphs, launched some hundred at a time, and not waited for.
+"""Updates on a GPU: captured once as graphs, launched some hundred at a time, not waited for.
 
-An update is lists of operations on fixed memory (network.py), so that it can be captured as it is, some of them as one graph: a
-launch then costs the host some microseconds, whatever is in it. What differs from update to update comes beside it: places of
-transitions, noise and Adam's rates are drawn on the host at their addresses, as on a CPU; each update takes its own by a counter
-on the device. The transitions themselves lie there, a mirror of the replay, which stays what checkpoints store.
+An update is lists of operations on fixed memory (network.py), so that several can be captured as
+one graph: a launch then costs the host some microseconds, whatever is in it. What differs between
+updates is copied beside: indices of transitions, noise and Adam's rates are drawn on the host at
+their addresses, as on a CPU; each update takes its own by a counter on the device. The transitions
+are mirrored there; checkpoints store the replay itself.
 
-tests/learners/test_chunks.py holds the logic with a device that is none, tools/gpu_check on a GPU.
+tests/learners/test_chunks.py checks the logic with a stand-in for the device, tools/gpu_check on a
+GPU.
 """
 
 import time
@@ -25,7 +27,8 @@ from esac_mpi.learners.training import Streams, streams
 from esac_mpi.learners.updates import Update
 
 CHUNK = 256  # updates that the device is given ahead, at most twice
-SLICE = 16  # of them, that are drawn and launched without a break, as one graph: 1.5 ms of drawing, with 17 numbers an action
+# of these, drawn and launched without a break, as one graph: 1.5 ms to draw, for 17-number actions
+SLICE = 16
 
 Due = tuple[Operations, ...]  # what an update is made of
 
@@ -45,9 +48,9 @@ class Learner(Protocol):
 
 
 class Half:
-    """One of two places for what a chunk takes from the host: its updates are `first`, `first` + 1, ... of both.
+    """One of two places for a chunk's inputs from the host, of updates `first`, `first` + 1, ...
 
-    A part of its memory on the host is filled again only after `ended`: no copy from it is on its way then.
+    Its host memory is filled again only after `ended`, when no copy from it is on its way.
     """
 
     def __init__(self, first: int, inputs: list[Tensor], gpu: Cuda) -> None:
@@ -65,7 +68,7 @@ class Half:
 
 
 class Mirror:
-    """The rows of `replay.ring`, float32 [capacity + reserve, width], at the same places in a device's memory."""
+    """A mirror of `replay.ring`, float32 [capacity + reserve, width], in a device's memory."""
 
     def __init__(self, replay: Replay, device: torch.device) -> None:
         self._replay, self._device = replay, device
@@ -78,7 +81,7 @@ class Mirror:
         self._rewritten = self._replay.rewritten
 
     def follow(self) -> bool:
-        """Bring over what the replay has and this lacks; return whether all of it lies elsewhere from now on."""
+        """Copy over what the replay has and this lacks; return whether all of it has moved."""
         replay, ring, moved = self._replay, self._replay.ring, False
         if self._rewritten != replay.rewritten:
             moved = self.rows.shape != ring.shape
@@ -96,10 +99,10 @@ class Mirror:
 
 
 class Chunks:
-    """The updates of a learner as graphs: one for each way in which its lists of operations follow one another in a slice.
+    """A learner's updates as graphs: one for each sequence of its lists of operations in a slice.
 
-    Where updates are fewer than a slice, each is launched alone. While a chunk runs, the next one is drawn and brought over,
-    into the other half.
+    Fewer updates than a slice are launched one by one. While a chunk runs, the next one is drawn
+    and copied over, into the other half.
     """
 
     def __init__(self, learner: Learner, gpu: Cuda) -> None:
@@ -131,7 +134,7 @@ class Chunks:
     ) -> Generator[int, None, None]:
         """Make updates; added, newest: from which transitions, as in `Replay.places`.
 
-        Yields how many were launched, a slice at a time, and ON_DEVICE while there is nothing to do before the device catches up.
+        Yields how many were launched, a slice at a time, and ON_DEVICE while only the device works.
         """
         if updates and self._mirror.follow():
             self._graphs.clear()
@@ -182,7 +185,7 @@ class Chunks:
         return [tuple(made)] if len(made) == SLICE else [(due,) for due in made]
 
     def _key(self, together: tuple[Due, ...]) -> tuple[object, ...]:
-        """Return what a graph depends on: all else has its place for good, and what lies there may change."""
+        """Return what a graph depends on: all else keeps its place, and its content may change."""
         return self._learner.update.transitions.standardised, *(
             tuple(map(id, due)) for due in together
         )
@@ -223,7 +226,7 @@ class Chunks:
 def updates_per_second(
     learner: Any, seconds: float, clock: Callable[[], float] = time.perf_counter
 ) -> float:
-    """Return how many updates a new learner with chunks makes a second, from random transitions; it is spoilt by that."""
+    """Measure a new learner's updates per second on random transitions; it is spoilt by that."""
     rows = np.random.default_rng(0).uniform(-1, 1, (len(learner.update.rows), learner.replay.width))
     learner.replay.add_rows(rows.astype(np.float32))
     learner.update.start()

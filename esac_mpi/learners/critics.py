@@ -1,7 +1,8 @@
-"""The critics by which an ERL run judges actions, whoever its learner is: how many numbers they have, and how ERL's own begins.
+"""The critics by which an ERL run judges actions: their size, and how ERL's own begins.
 
-ERL's own critic (public code) sees observation and action through a layer each, then both through one that is normalised; ELU
-follows every layer but the last. In its flat vector the two first layers come one after the other, then the joint rest.
+ERL's own critic (public code) sees observation and action through a layer each, then both through a
+normalised one; ELU follows every layer but the last. Its flat vector has the two first layers one
+after the other, then the joint rest.
 """
 
 import numpy as np
@@ -14,7 +15,7 @@ OBSERVATION, ACTION, JOINT = 17, 18, 19  # which network initial weights are dra
 
 
 def layouts(config: Config, layout: Layout) -> list[Layout]:
-    """Return the layouts whose vectors, one after the other, are a critic of the learner; layout: of the policy."""
+    """Return the layouts of the learner's critic, in its vector's order; layout: the policy's."""
     o, *hidden, a = layout.sizes
     if config.erl.learner != "ddpg":
         return [Layout((o + a, *hidden, 1), getattr(config, config.erl.learner).critic_layer_norm)]
@@ -28,7 +29,7 @@ def critic_size(config: Config, layout: Layout) -> int:
 
 
 def initial(config: Config, layout: Layout) -> np.ndarray:
-    """Return ERL's own critic at the start, float32 [critic_size]: as policies start, the last layer as that of ERL's actors."""
+    """Draw ERL's own critic, float32 [critic_size], as policies; last layer as ERL's actors'."""
     *sides, joint = layouts(config, layout)
     drawn = [
         side.initial(config.seed, network)

@@ -1,13 +1,15 @@
-"""Deep Deterministic Policy Gradient, on rank 0: its parts, its phases, its update, what a checkpoint takes of it.
+"""Deep Deterministic Policy Gradient, on rank 0: networks, phases, update and checkpoint.
 
-Source: Lillicrap et al. 2016 (arXiv:1509.02971), Algorithm 1. It is td3.py without its three changes.
+Source: Lillicrap et al. 2016 (arXiv:1509.02971), Algorithm 1: td3.py without its three changes.
 
 Where we differ, or leave a choice:
-- Exploration is Gaussian, as in Fujimoto et al. 2018, who found nothing in favour of the paper's Ornstein-Uhlenbeck process;
-  and it has no state, so that an episode may be cut between two phases. The first steps are uniform, as in their code.
-- The critic sees the action in its first layer, not the second; no batch normalisation; hidden layers are `policy.hidden`.
+- Exploration is Gaussian, as in Fujimoto et al. 2018, who found nothing in favour of the paper's
+  Ornstein-Uhlenbeck process; it has no state, so that an episode may be cut between two phases. The
+  first steps are uniform, as in their code.
+- The critic sees the action in its first layer, not the second; no batch normalisation; hidden
+  layers are `policy.hidden`.
 - All networks start as this program's policies do (policy.py), not with a last layer near zero.
-- The actor acts by tanh also under policy.output = "clip", where the policy that is evaluated acts by clip.
+- The actor acts by tanh also under policy.output = "clip", where the evaluated policy acts by clip.
 - Time limits are truncations: they bootstrap. So does the cut at the end of a phase.
 """
 

@@ -1,6 +1,6 @@
-"""What DDPG, TD3 and ERL's learner share: the frame of their updates, with tanh actors and a target of each network.
+"""DDPG, TD3 and ERL's learner: the frame of their updates, with tanh actors and target networks.
 
-What they differ in, how a critic sees and which changes an algorithm makes, is in td3.py, ddpg.py and erl.py.
+They differ in how a critic sees and in an algorithm's changes: td3.py, ddpg.py and erl.py.
 """
 
 from dataclasses import dataclass
@@ -46,8 +46,11 @@ class Deterministic(GradientLearner):
 
 
 class Update(updates.Update, Generic[C]):
-    """Forward and backward by hand, noted once. tests/learners/test_td3.py and tests/algorithms/test_erl_learner.py hold it against
-    the same formulas with autograd."""
+    """Forward and backward by hand, noted once.
+
+    tests/learners/test_td3.py and tests/algorithms/test_erl_learner.py check it against the same
+    formulas with autograd.
+    """
 
     def __init__(self, parts: Parts[C], options: Any) -> None:
         """options: the learner's table."""
@@ -112,7 +115,10 @@ class Update(updates.Update, Generic[C]):
         do.note(getattr(self.parts, name).refresh)
 
     def _following_q(self, do: Operations) -> Tensor:
-        """Note Q of the target critic for the next observations and the target's action, which may be changed; [batch]."""
+        """Note the target critic's Q of the next observations and target action; [batch].
+
+        That action may be changed in place.
+        """
         raise NotImplementedError
 
     def _taken_q(self, do: Operations) -> Tensor:

@@ -1,12 +1,13 @@
-"""The learner of Evolutionary Reinforcement Learning, on rank 0: its parts, its update, what a checkpoint takes of it.
+"""The learner of Evolutionary Reinforcement Learning, on rank 0: networks, update, checkpoint.
 
-Sources: Khadka and Tumer 2018 (arXiv:1805.07917), whose learner is DDPG (Lillicrap et al. 2016) with networks of its own, and
-their public code, which PDERL (Bodnar et al. 2020) shares. It takes over episodes that others played, the population's and its
-own, by `take`.
+Sources: Khadka and Tumer 2018 (arXiv:1805.07917), whose learner is DDPG (Lillicrap et al. 2016)
+with networks of its own, and their public code, which PDERL (Bodnar et al. 2020) shares. Episodes
+that others played, the population's and its own, come by `take`.
 
 Where we differ, or the sources leave a choice:
 - Layers are normalised as torch does it (policy.py); the public code has a variant.
-- All networks start as this program's policies do, with a tenth of the last layer (public code: of PyTorch's initial weights).
+- All networks start as this program's policies do, with a tenth of the last layer (public code: of
+  PyTorch's initial weights).
 - Time limits are as the algorithm records them: erl.time_limits.
 """
 
@@ -23,7 +24,7 @@ TINY = 1e-6  # what torch.nn.utils.clip_grad_norm_ adds to a norm
 
 
 class ERL(Deterministic):
-    """The ERL learner: networks, Adam, replay and its count of training steps, which are the population's and its own."""
+    """ERL's learner: networks, Adam, replay and training steps, the population's and its own."""
 
     NAME = "ERL"
 
@@ -40,7 +41,7 @@ class ERL(Deterministic):
 
 
 class Update(deterministic.Update[Critic]):
-    """The update of ERL's DDPG: its critic sees observation and action through a layer each, and gradients are cut."""
+    """ERL's DDPG update: observation and action have a critic layer each; clipped gradients."""
 
     def __init__(self, parts: Parts[Critic], options: configuration.ERL) -> None:
         super().__init__(parts, options)
@@ -74,13 +75,13 @@ class Update(deterministic.Update[Critic]):
         return self._critic_pass.action_backward(do, self.parts.critic, delta)
 
     def _note_step(self, do: Operations, name: str) -> None:
-        """Note a step of the actor or the critic against its gradient, which is cut to a norm of gradient_clip."""
+        """Note a descent step of the actor or critic, its gradient clipped to gradient_clip."""
         note_clip(do, getattr(self.parts, name).gradient, self.options.gradient_clip)
         super()._note_step(do, name)
 
 
 def note_clip(do: Operations, gradient: Tensor, limit: float) -> None:
-    """Note the cut of a gradient to a norm of `limit`, where it has a larger one: torch.nn.utils.clip_grad_norm_."""
+    """Note the clipping of a gradient to norm `limit`, as torch.nn.utils.clip_grad_norm_."""
     factor, most = gradient.new_empty(()), gradient.new_tensor(limit)
     do.note(torch.linalg.vector_norm, gradient, out=factor)
     do.note(factor.add_, TINY)

@@ -1,6 +1,6 @@
-"""The critic of ERL's DDPG, of three networks in one flat tensor (critics.py), and passes through it by hand (network.py).
+"""The critic of ERL's DDPG, three networks in one flat tensor (critics.py), and passes by hand.
 
-And what ranks without the learner have of its critic: its numbers, and Q by them, on the CPU.
+For ranks without the learner: Q by its critic's parameters, on the CPU. See network.py.
 """
 
 from collections.abc import Callable, Sequence
@@ -17,7 +17,7 @@ from esac_mpi.operators.policy import Layout
 
 
 class Critic:
-    """A critic: `values` [d] is all of its parameters, of the two first layers, `sides`, and of what joins them, `joint`."""
+    """A critic, all parameters in `values` [d]: two first layers, `sides`, and a `joint` rest."""
 
     def __init__(
         self,
@@ -47,9 +47,10 @@ class Critic:
 
 
 class CriticPass:
-    """The buffers of forward and backward through `critic`, or another of its form, for a number of input rows.
+    """Buffers of forward and backward through `critic`, or one of its form, for so many rows.
 
-    x is (observations [rows, o], actions [rows, a]). As in network.py every method notes operations in `do`.
+    x is (observations [rows, o], actions [rows, a]). As in network.py every method notes operations
+    in `do`.
     """
 
     def __init__(self, critic: Critic, rows: int) -> None:
@@ -73,7 +74,7 @@ class CriticPass:
     def backward(
         self, do: Operations, critic: Critic, x: tuple[Tensor, Tensor], delta: Tensor
     ) -> None:
-        """Leave in `critic.gradient` the gradient of a sum, given its gradient `delta` by Q for inputs x."""
+        """Leave a sum's gradient in `critic.gradient`, given its gradient `delta` by Q at x."""
         delta = self._joint.backward(do, critic.joint, self._first, delta)
         self._back(do, critic, delta, slice(None))
         for part, given, by_first in zip(
@@ -85,7 +86,10 @@ class CriticPass:
             do.note(part.collect)
 
     def action_backward(self, do: Operations, critic: Critic, delta: Tensor) -> Tensor:
-        """Return the gradient by the actions, float32 [rows, a], of a sum whose gradient by Q is `delta`; leave the network's."""
+        """Return a sum's gradient by actions, float32 [rows, a], given that by Q, `delta`.
+
+        Leaves the network's gradient alone.
+        """
         self._back(
             do,
             critic,
@@ -98,7 +102,7 @@ class CriticPass:
         return cast(do, by_action, torch.float32)
 
     def _back(self, do: Operations, critic: Critic, delta: Tensor, columns: slice) -> None:
-        """Note the gradient by the first layers' sums in these columns, given that by the joint layer's."""
+        """Note the gradient by the first layers' sums in `columns`, given the joint layer's."""
         weight = critic.joint.layers[0].weight[columns]
         first = self._first[:, columns]
         by_first = self._by_first[:, columns]
@@ -124,7 +128,7 @@ class Judge:
         )
 
     def load(self, vector: np.ndarray) -> None:
-        """Judge by these numbers, float32 [critic_size], a learner's `critic_vector`. Raises ValueError for others."""
+        """Take a learner's `critic_vector`, float32 [critic_size]. Raises ValueError for others."""
         assign(self._critic.values, vector)
 
     def __call__(self, states: np.ndarray, actions: np.ndarray) -> np.ndarray:

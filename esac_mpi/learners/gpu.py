@@ -35,11 +35,11 @@ class Cuda:
         self._side = torch.cuda.Stream()
 
     def host(self, like: Tensor) -> Tensor:
-        """Return pinned memory of the host for what will be brought to a tensor: a copy from it needs no core."""
+        """Return pinned host memory for copies to a tensor: such a copy needs no core."""
         return torch.empty(like.shape, dtype=like.dtype, pin_memory=True)
 
     def bring(self, pairs: Iterable[tuple[Tensor, Tensor]]) -> None:
-        """Copy (to, from the host) on a stream of its own, beside what runs; what is launched later waits for it."""
+        """Copy (to, from the host) on a separate stream; what is launched later waits for it."""
         with torch.cuda.stream(self._copies):
             for to, source in pairs:
                 to.copy_(source, non_blocking=True)
@@ -56,7 +56,10 @@ class Cuda:
         return event.query
 
     def warm_up(self, work: Work) -> None:
-        """Do work three times before a capture, so that kernels are loaded: on another stream, as a capture's own is (CUDA graphs in torch's notes on CUDA)."""
+        """Do work three times before a capture, so that kernels are loaded.
+
+        On another stream, as a capture's own is (CUDA graphs in torch's notes on CUDA).
+        """
         side = self._side
         side.wait_stream(torch.cuda.current_stream())
         with torch.cuda.stream(side):
@@ -65,10 +68,11 @@ class Cuda:
         torch.cuda.current_stream().wait_stream(side)
 
     def capture(self, work: Work) -> Work:
-        """Record a graph; it begins when the device has done all before. Threads of an MPI may ask the driver meanwhile.
+        """Record a graph, once the device has done all before.
 
-        On a stream of the current device: torch's own for captures is of the first device that was captured on. And with a
-        workspace of cuBLAS in its own memory: a graph that goes takes along the one of its stream, which others may hold
+        Threads of an MPI may call the driver meanwhile. On a stream of the current device: torch's
+        own for captures is of the first device that was captured on. With a cuBLAS workspace in its
+        own memory: a graph that goes takes along the one of its stream, which others may hold
         (torch's issue 193402).
         """
         graph = torch.cuda.CUDAGraph()
@@ -86,7 +90,7 @@ def is_there() -> bool:
 
 
 def choose(options: config.Learner) -> torch.device:
-    """Return the device that the options name. A GPU gets its context and what makes its bits repeat. Raises NoDevice."""
+    """Return the options' device; a GPU gets a context and repeats its bits. Raises NoDevice."""
     workspace = os.environ.setdefault(VARIABLE, REPEATING[0])  # before the first handle
     auto = options.device == "auto"  # a run on a CPU does not open a GPU that is there
     found = torch.device(
@@ -95,7 +99,8 @@ def choose(options: config.Learner) -> torch.device:
     if found.type == "cuda":
         if workspace not in REPEATING:
             raise NoDevice(
-                f"{VARIABLE} = {workspace}: bits would not repeat; unset it, or take {' or '.join(REPEATING)}"
+                f"{VARIABLE} = {workspace}: bits would not repeat; "
+                f"unset it, or take {' or '.join(REPEATING)}"
             )
         return _taken(found, options)
     if options.precision == "tf32":
@@ -111,12 +116,16 @@ def _taken(found: torch.device, options: config.Learner) -> torch.device:
         torch.cuda.init()
         if number < count:
             torch.cuda.set_device(number)
-            torch.cuda.synchronize()  # makes the context, which is refused where another process has the device to itself
+            # makes the context, which is refused where another process has the device to itself
+            torch.cuda.synchronize()
             repeat(options)
             probe()
     except (RuntimeError, AssertionError) as error:
         if VARIABLE in str(error):  # torch looks at the first product of a process
-            said = f"this process has made products on a GPU before {VARIABLE} was set, and would not repeat its bits"
+            said = (
+                f"this process has made products on a GPU before {VARIABLE} was set, "
+                "and would not repeat its bits"
+            )
             raise NoDevice(f"{said}: set {VARIABLE}={REPEATING[0]} before Python starts") from error
         remedy = (
             "install a torch that was built for it, or use cpu"
@@ -130,15 +139,16 @@ def _taken(found: torch.device, options: config.Learner) -> torch.device:
 
 
 def repeat(options: config.Learner) -> None:
-    """Let a GPU's bits repeat, or torch refuse what would not; before the first product of this process."""
+    """Let a GPU's bits repeat, or torch refuse what would not; before a process's first product."""
     # as use_deterministic_algorithms, which loads torch's compiler, for seconds
     torch.set_deterministic_debug_mode("error")
-    setattr(torch.utils.deterministic, "fill_uninitialized_memory", False)  # noqa: B010  a debugging aid, in every captured update
+    # a debugging aid, in every captured update
+    setattr(torch.utils.deterministic, "fill_uninitialized_memory", False)  # noqa: B010
     torch.backends.cuda.matmul.allow_tf32 = options.precision == "tf32"
 
 
 def probe() -> None:
-    """Multiply two small matrices on the current device. Raises RuntimeError where torch has no kernels for it."""
+    """Multiply two small matrices on the current device. Raises RuntimeError without kernels."""
     square = torch.ones(8, 8, device="cuda")
     if (total := (square @ square).sum().item()) != 8**3:
         raise RuntimeError(f"it says that a product of ones adds up to {total:g}, not {8**3}")
@@ -183,23 +193,26 @@ def refuse_too_large(need: int, what: str) -> None:
     free, total = torch.cuda.mem_get_info()
     if (need := need + WORKSPACE) > free:
         raise NoDevice(
-            f"{torch.cuda.get_device_name()}: {what} need {need:,} bytes of its memory, and {free:,} of {total:,} are free: "
-            "lower replay_capacity or batch_size in a new run, or take a GPU that no other process fills"
+            f"{torch.cuda.get_device_name()}: {what} need {need:,} bytes of its memory, "
+            f"and {free:,} of {total:,} are free: "
+            "lower replay_capacity or batch_size in a new run, "
+            "or take a GPU that no other process fills"
         )
 
 
 def no_room(error: Exception) -> NoDevice:
-    """Return what to raise where torch ran out of a device's memory while it made networks and buffers."""
+    """Return the error for a device that had no room for networks and buffers."""
     told = sentence(error, 2)  # the second one has the bytes
     return NoDevice(
-        f"no room on the GPU for networks and buffers: {told}: lower policy.hidden or the batch size"
+        f"no room on the GPU for networks and buffers: {told}: "
+        "lower policy.hidden or the batch size"
     )
 
 
 def named(device: torch.device, kernels: str = "torch") -> str:
-    """Return a device's name for the run file, with what its bits depend on: the model, how much of it, CUDA, the workspace.
+    """Return a device's name for the run file, with what its bits depend on.
 
-    kernels: of a CPU.
+    Model, how much of it, CUDA, the workspace. kernels: of a CPU.
     """
     if device.type == "cpu":
         return ", ".join([str(device), *([cpu.NAMES[kernels]] if kernels in cpu.NAMES else [])])

@@ -1,8 +1,8 @@
-"""How an individual of CEM-RL or AES-RL learns: its actor climbs a critic that stays as it is. On any rank; on the CPU.
+"""Training of an individual of CEM-RL or AES-RL: its actor climbs a fixed critic, on the CPU.
 
-Sources: Pourchot and Sigaud 2019 (CEM-RL), Lee et al. 2020 (AES-RL): the actor's part of TD3's update (Fujimoto et al. 2018,
-Algorithm 1), at every step, with an Adam that begins anew. One of torch's
-threads, whatever learner.threads is, as in offspring.py.
+Sources: Pourchot and Sigaud 2019 (CEM-RL), Lee et al. 2020 (AES-RL): the actor's part of TD3's
+update (Fujimoto et al. 2018, Algorithm 1), at every step, with a new Adam. On any rank, on one of
+torch's threads, whatever learner.threads is, as in offspring.py.
 """
 
 from collections.abc import Generator
@@ -51,9 +51,10 @@ class Individuals:
         updates: int,
         random: np.random.Generator,
     ) -> Generator[int, None, np.ndarray]:
-        """Make `updates` steps up the critic, float32 [critic_size], in states [n, o] of a replay; return theta, float32 [d].
+        """Make `updates` ascent steps on the critic in replay states; return theta, float32 [d].
 
-        Yields after a turn of SLICE how many they are so far. One individual at a time.
+        critic: float32 [critic_size]; states [n, o]. Yields the number of steps so far after each
+        SLICE. One individual at a time.
         """
         assign(self._actor.values, theta)
         assign(self._critic.values, critic)

@@ -1,9 +1,10 @@
-"""What gradient learners share: multilayer perceptrons in one flat tensor, passes through them by hand, and Adam.
+"""Multilayer perceptrons in one flat tensor, passes through them by hand, and Adam.
 
-A network of 2x32 units spends its time on the number of operations, a larger one on its matrix products. Hence: all
-parameters of a network lie in one flat tensor and their gradients in another, so that Adam is six operations and Polyak
-averaging one; twin critics are two members of one network, so that a layer of both is one operation; and forward and
-backward are written out, into buffers that are allocated once, as a list of operations whose views are made once.
+A network of 2x32 units spends its time on the number of operations, a larger one on its matrix
+products. Hence: all parameters of a network are in one flat tensor and their gradients in another,
+so that Adam is six operations and Polyak averaging one; twin critics are two members of one
+network, so that a layer of both is one operation; and forward and backward are written out, into
+buffers allocated once, as a list of operations whose views are made once.
 """
 
 import copy
@@ -28,7 +29,7 @@ LAYER_NORM_BACKWARD = torch.ops.aten.native_layer_norm_backward.out
 
 
 def elu_backward(delta: Tensor, output: Tensor, grad_input: Tensor) -> None:
-    """Put the gradient by what ELU was given into `grad_input`, given that by its output and the output."""
+    """Write the gradient by ELU's input to `grad_input`, given ELU's output and that by it."""
     ELU_BACKWARD(delta, 1, 1, 1, True, output, grad_input=grad_input)
 
 
@@ -42,7 +43,10 @@ ACTIVATIONS: dict[
 
 
 class Operations(list[Callable[[], Any]]):
-    """Operations on fixed tensors: noted once, made at every `run` or captured (chunks.py). `adams`: who takes a step in them."""
+    """Operations on fixed tensors: noted once, made at every `run` or captured (chunks.py).
+
+    `adams`: who takes a step in them.
+    """
 
     def __init__(self) -> None:
         super().__init__()
@@ -65,12 +69,13 @@ class Operations(list[Callable[[], Any]]):
 
 
 class Network:
-    """Equal perceptrons, side by side: `values` [members * d] is all of their parameters, tensor by tensor of `layout`.
+    """Equal perceptrons, side by side: `values` [members * d] has all parameters, by `layout`.
 
-    `layers` are what a pass multiplies by and adds, views [members, in, out] of a weight and [members, 1, out] of a bias, gain
-    or shift; `gradients` are where it leaves their gradients, [members, out, in] and [members, 1, out]. With one member all of
-    them lack the first axis. With `products` = bfloat16 they are views into copies in that type, but for gain and shift, which
-    stay float32: `refresh` copies `values` there, `collect` copies the gradients to `gradient`.
+    `layers` are what a pass multiplies by and adds, views [members, in, out] of a weight and
+    [members, 1, out] of a bias, gain or shift; `gradients` get their gradients, [members, out, in]
+    and [members, 1, out]. With one member all lack the first axis. With `products` = bfloat16 they
+    are views into copies in that type, but for gain and shift, which stay float32: `refresh` copies
+    `values` there, `collect` copies the gradients to `gradient`.
     """
 
     def __init__(
@@ -112,7 +117,7 @@ class Network:
         )
 
     def member(self, i: int) -> "Network":
-        """Return member i alone, in the same memory, for passes that leave its parameters' gradients out."""
+        """Return member i alone, in the same memory, for passes without parameter gradients."""
         one = copy.copy(self)
         one.layers = [
             Layer(*(None if tensor is None else tensor[i] for tensor in layer))
@@ -140,7 +145,10 @@ class Network:
             self.gradient.copy_(self._gradient)
 
     def numpy(self) -> list[Layer]:
-        """Return the layers of a single member, weights [in, out] and vectors [1, out]; views on a CPU, else copies."""
+        """Return a single member's layers, weights [in, out] and vectors [1, out].
+
+        Views on a CPU, else copies.
+        """
         here = self.values.device.type == "cpu"
         # one copy: an interleaved phase asks at every step
         tensors = self.tensors if here else self._views(self.values.cpu())
@@ -156,10 +164,11 @@ class Network:
 
 
 class Normalisation:
-    """The buffers of layer normalisation in a pass, of a hidden layer: in float32, also between products in bfloat16.
+    """Buffers of a hidden layer's normalisation: in float32, also between bfloat16 products.
 
-    `hidden` [members, rows, size] is that layer's buffer in the pass, which holds the normalised sums after `forward`; `affine`
-    is where the sums have to be before. Gradients of gain and shift are rounded to the type of the others at the end.
+    `hidden` [members, rows, size] is that layer's buffer in the pass, and holds the normalised sums
+    after `forward`; `affine` takes the sums before it. Gradients of gain and shift are rounded to
+    the others' type at the end.
     """
 
     def __init__(self, hidden: Tensor) -> None:
@@ -203,7 +212,10 @@ class Normalisation:
     def backward(
         self, do: Operations, layer: Layer, delta: Tensor, gradients: Layer | None
     ) -> Tensor:
-        """Return the gradient by the sums, given `delta` by what came of them; leave that of gain and shift in `gradients`."""
+        """Return the gradient by the sums, given `delta` by the output.
+
+        Leaves those of gain and shift in `gradients`.
+        """
         vectors = layer.gain[..., 0, :], layer.shift[..., 0, :]
         kept = [gradients.gain[..., 0, :], gradients.shift[..., 0, :]] if gradients else []
         made = (
@@ -236,11 +248,11 @@ def _each(*tensors: Tensor) -> Any:
 
 
 class Pass:
-    """The buffers of forward and backward through `network`, or another of its form, for a number of input rows.
+    """Buffers of forward and backward through `network`, or one of its form, for so many rows.
 
-    Inputs are [members, rows, in], outputs [members, rows, out]; with one member both lack the first axis. Every method
-    notes operations in `do`. A layer of one output is made of products of matrix and vector, which are many times faster
-    than a batch of thin matrices.
+    Inputs are [members, rows, in], outputs [members, rows, out]; with one member both lack the
+    first axis. Every method notes operations in `do`. A layer of one output uses matrix-vector
+    products, many times faster than a batch of thin matrices.
     """
 
     def __init__(self, network: Network, rows: int) -> None:
@@ -299,7 +311,10 @@ class Pass:
         return self.output
 
     def backward(self, do: Operations, network: Network, x: Tensor, delta: Tensor) -> Tensor:
-        """Leave a sum's gradient in `network.gradient`, given that by the outputs; return that by the first layer's sums."""
+        """Leave a sum's gradient in `network.gradient`, given `delta` by the outputs.
+
+        Returns that by the first layer's sums.
+        """
         dtype = self._last.dtype
         delta, inputs = cast(do, delta, dtype), [cast(do, x, dtype), *self.inputs]
         last = len(self.hidden)
@@ -318,7 +333,7 @@ class Pass:
         return delta
 
     def inputs_backward(self, do: Operations, network: Network, delta: Tensor) -> Tensor:
-        """Return the gradient by the first layer's sums, as `backward` has it on its way; leave the network's alone."""
+        """Return the gradient by the first layer's sums; leave `network.gradient` alone."""
         delta = cast(do, delta, self._last.dtype)
         for i in range(len(self.hidden), 0, -1):
             delta = self._back(do, network, i, delta)
@@ -350,8 +365,8 @@ class Pass:
 class Adam:
     """Adam on one flat tensor (Kingma and Ba 2015, Algorithm 1, in the order of its section 2).
 
-    `step` counts its steps. But a captured one has no number of the host's: after `take_rates`, what `rates` counts and returns
-    has to be where it says before each step.
+    `step` counts its steps. A captured one cannot count on the host: after `take_rates`, what
+    `rates` counts and returns has to be where it says before each step.
     """
 
     def __init__(self, values: Tensor, gradient: Tensor, learning_rate: float) -> None:
@@ -407,6 +422,7 @@ def assign(tensor: Tensor, array: np.ndarray) -> None:
     """Copy an array into a tensor. Raises ValueError for another shape."""
     if tuple(tensor.shape) != array.shape:
         raise ValueError(
-            f"learner parameters must be float32 {list(tensor.shape)}, got {array.dtype} {list(array.shape)}"
+            f"learner parameters must be float32 {list(tensor.shape)}, "
+            f"got {array.dtype} {list(array.shape)}"
         )
     tensor.copy_(torch.from_numpy(array))

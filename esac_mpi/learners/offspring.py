@@ -1,13 +1,16 @@
-"""How members of a genetic population are made by gradients: children that imitate two parents, and mutations that weigh them.
+"""Gradient-based genetic operators: distillation crossover and proximal mutation (PDERL).
 
 Source: Bodnar et al. 2020 (PDERL), Algorithms 1 and 2, Eq. 1.
 
 Where we differ, or public code does:
-- The loss is the paper's: sums over an action's numbers in both terms. The public code has a mean over them in the second.
-- Weights whose sensitivity is 0 count as 1 and others as at least a floor, and only weight matrices are mutated (public code).
+- The loss is the paper's: sums over an action's numbers in both terms. The public code has a mean
+  over them in the second.
+- Weights whose sensitivity is 0 count as 1 and others as at least a floor, and only weight matrices
+  are mutated (public code).
 
-All of it is on the CPU and on one of torch's threads, whatever learner.threads is, so that a member's bits are its parents' and
-its address's, wherever it is made. A policy acts here by the tanh of its output.
+All of it is on the CPU and on one of torch's threads, whatever learner.threads is, so that a
+member's bits depend on its parents and its address, not on the rank. A policy acts here by the tanh
+of its output.
 """
 
 from collections.abc import Iterator
@@ -37,7 +40,7 @@ def one_thread() -> Iterator[None]:
 
 
 class Actor:
-    """A policy [d] for batches of a number of states: its network and the buffers of a pass through it."""
+    """A policy [d] for batches of so many states: its network and the buffers of a pass."""
 
     def __init__(self, layout: Layout, activation: str, theta: np.ndarray, rows: int) -> None:
         self.network = Network(layout, [theta], activation, torch.device("cpu"))
@@ -45,12 +48,12 @@ class Actor:
         self._actions = torch.empty_like(self._buffers.output)
 
     def forward(self, do: Operations, states: Tensor) -> Tensor:
-        """Note the actions, [rows, a] in [-1, 1], in states [rows, o]; return where they will be."""
+        """Note the actions, [rows, a] in [-1, 1], in states [rows, o]; return their tensor."""
         do.note(torch.tanh, self._buffers.forward(do, self.network, states), out=self._actions)
         return self._actions
 
     def backward(self, do: Operations, states: Tensor, delta: Tensor) -> None:
-        """Note in `network.gradient` the gradient of a sum, whose gradient by the actions is `delta`, which is written over."""
+        """Note a sum's `network.gradient`, given that by the actions, `delta`; overwrites it."""
         do.note(TANH_BACKWARD, delta, self._actions, grad_input=delta)
         self._buffers.backward(do, self.network, states, delta)
 
@@ -67,18 +70,20 @@ def actions(layout: Layout, activation: str, theta: np.ndarray, states: np.ndarr
 def preferred(
     judge: Judging, states: np.ndarray, first: np.ndarray, second: np.ndarray
 ) -> np.ndarray:
-    """Return in each state [n, o] that of two actions [n, a] which the judge finds better; the second where it finds none."""
+    """Choose in each state [n, o] of two actions [n, a] the one judged better, or the second."""
     return np.where((judge(states, first) > judge(states, second))[:, None], first, second)
 
 
 def distilled(
-    layout: Layout, activation: str, first: np.ndarray, second: np.ndarray, start: np.ndarray, states: np.ndarray, judge: Judging,
+    layout: Layout, activation: str,
+    first: np.ndarray, second: np.ndarray, start: np.ndarray, states: np.ndarray, judge: Judging,
     epochs: int, batch: int, learning_rate: float, random: np.random.Generator,
 ) -> np.ndarray:  # fmt: skip
-    """Return a child, float32 [d], that begins as `start` and imitates in each state [n, o] the parent whom the judge prefers.
+    """Distil two parents' actions, as judged in each state [n, o], into a child, float32 [d].
 
-    Algorithm 1. An epoch has n // batch steps, of batches drawn independently of one another. With fewer states than a batch it
-    has one step, of n of them (public code); with none the child is what it begins as.
+    Algorithm 1, from `start`. An epoch has n // batch steps, of batches drawn independently of one
+    another. With fewer states than a batch it has one step, of n of them (public code); with none
+    the child is `start`.
     """
     if not len(states):
         return start.copy()
@@ -95,7 +100,7 @@ def distilled(
 
 
 class Imitation:
-    """A step of Adam down the loss of Algorithm 1, on a batch of states and of the actions wanted there: `rows` [batch, o + a].
+    """An Adam step on Algorithm 1's loss, for states and wanted actions: `rows` [batch, o + a].
 
     The loss is the sum over the batch of |action - wanted|^2 + |action|^2 / batch.
     """
@@ -120,9 +125,10 @@ class Imitation:
 def sensitivity(
     layout: Layout, activation: str, theta: np.ndarray, states: np.ndarray
 ) -> np.ndarray:
-    """Return what the actions of a policy [d] in states [n, o] owe to each weight, float32 [d]: Eq. 1; 0 but in matrices.
+    """Return the sensitivity of a policy's actions in states [n, o] to each weight, float32 [d].
 
-    The root of the sum over an action's numbers of squares, of the gradients by the weight summed over the states.
+    Eq. 1: the root of the sum of squares, over an action's numbers, of the gradients by the weight
+    summed over the states. 0 but in matrices.
     """
     do, given = Operations(), torch.tensor(states)
     with one_thread():
@@ -146,10 +152,11 @@ def matrices(layout: Layout) -> np.ndarray:
 
 
 def proximal(
-    layout: Layout, activation: str, theta: np.ndarray, states: np.ndarray, magnitude: float, floor: float,
+    layout: Layout, activation: str,
+    theta: np.ndarray, states: np.ndarray, magnitude: float, floor: float,
     random: np.random.Generator,
 ) -> np.ndarray:  # fmt: skip
-    """Return a policy [d] mutated by Algorithm 2: noise of a standard deviation `magnitude`, over each weight's sensitivity.
+    """Mutate a policy [d] by Algorithm 2: noise of std `magnitude`, over each weight's sensitivity.
 
     floor: the least sensitivity but 0, which counts as 1.
     """
@@ -161,7 +168,10 @@ def proximal(
 
 
 class GeneticOperators:
-    """Distillation crossover and proximal mutation with a configuration's numbers, on any rank: `Params.operators` of the ERL family."""
+    """Distillation crossover and proximal mutation of a configuration, on any rank.
+
+    `Params.operators` of the ERL family.
+    """
 
     def __init__(self, config: Config, layout: Layout) -> None:
         self.critic_size = critics.critic_size(config, layout)
@@ -176,9 +186,9 @@ class GeneticOperators:
         critic: np.ndarray,
         random: np.random.Generator,
     ) -> np.ndarray:
-        """Make a child, float32 [d], that begins as `start` and imitates two parents [d] in states [n, o].
+        """Distil two parents [d] in states [n, o] into a child, float32 [d], from `start`.
 
-        critic: float32 [critic_size], of which the learner has the numbers.
+        critic: the learner's, float32 [critic_size].
         """
         options, (first, second) = self._options, parents
         self._judge.load(critic)
@@ -191,7 +201,7 @@ class GeneticOperators:
     def proximal(
         self, theta: np.ndarray, states: np.ndarray, random: np.random.Generator
     ) -> np.ndarray:
-        """Return theta, float32 [d], mutated in proportion to what its actions in states [n, o] owe to each weight."""
+        """Mutate theta, float32 [d], by each weight's sensitivity in states [n, o]."""
         options = self._options
         how = options.mutation_magnitude, options.sensitivity_floor
         return proximal(*self._form, theta, states, *how, random)

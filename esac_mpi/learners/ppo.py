@@ -1,21 +1,25 @@
-"""PPO, on rank 0: stable-baselines3's policy, losses and updates; our episodes, addresses, counts and checkpoints.
+"""PPO, on rank 0: stable-baselines3's policy, losses and updates; our episodes and checkpoints.
 
-Source: Schulman et al. 2017 (arXiv:1707.06347), as in Stable-Baselines3 (Raffin et al. 2021; extra `baselines`). A phase is one
-rollout, collected here a step at a time in place of its `collect_rollouts`, which cannot pause, and its `train()`, an epoch at a
-time.
+Source: Schulman et al. 2017 (arXiv:1707.06347), as in Stable-Baselines3 (Raffin et al. 2021; extra
+`baselines`). A phase is one rollout, collected here a step at a time in place of its
+`collect_rollouts`, which cannot pause, and its `train()`, an epoch at a time. Random numbers'
+addresses and counts are ours, too.
 
 Where this differs from running that library alone, or leaves a choice:
-- Initial weights are the library's own (orthogonal), drawn from our address; the other learners start as policy.py does.
-- An episode carries on from one rollout to the next. It is a function of its seed and its actions: a checkpoint holds these, and
-  a resume plays them again, uncounted.
-- A step that cannot be learned from (unstable physics, a reward that is not finite) is counted and not stored; the row before it
-  bootstraps, as at a time limit.
-- Actions are what the task takes in [-1, 1]: what is drawn beyond is cut off (the library does the same), and so is the mean that
-  is evaluated, whatever policy.output says.
-- In discrete tasks the evaluated policy takes the choice of the largest output. theta holds the last layer LOGIT_SCALE times as
-  large: a power of two, so that no bit of an output is lost and the largest stays the largest, and the cut at 1 is out of reach.
-- action = "gaussian_argmax": a Gaussian of fixed standard deviation around the outputs, and of what is drawn the largest is the
-  choice, as in the ESAC authors' notebooks (whose outputs pass a tanh; here they are plain).
+- Initial weights are the library's own (orthogonal), drawn from our address; the other learners
+  start as policy.py does.
+- An episode carries on from one rollout to the next. It is a function of its seed and its actions:
+  a checkpoint holds these, and a resume plays them again, uncounted.
+- A step that cannot be learned from (unstable physics, a reward that is not finite) is counted and
+  not stored; the row before it bootstraps, as at a time limit.
+- Actions are what the task takes in [-1, 1]: draws beyond are clipped (as in the library), and so
+  is the mean that is evaluated, whatever policy.output says.
+- In discrete tasks the evaluated policy takes the choice of the largest output. theta holds the
+  last layer LOGIT_SCALE times as large: a power of two, so that no bit of an output is lost and the
+  largest stays the largest, and the cut at 1 is out of reach.
+- action = "gaussian_argmax": a Gaussian of fixed standard deviation around the outputs; the largest
+  draw is the choice, as in the ESAC authors' notebooks (whose outputs pass a tanh; here they are
+  plain).
 """
 
 import math
@@ -51,13 +55,13 @@ LOSSES = {
 
 
 class PPO(Learner):
-    """The PPO learner: the library's policy and Adam, the episode in progress and the count of training steps."""
+    """PPO: the library's policy and Adam, the episode in progress and the training steps."""
 
     NAME = "PPO"
     _episode: Episode | None = None  # in progress
 
     def __init__(self, start: Start) -> None:
-        """Draw the weights, but the initial actor's where that is not zeros; the reserve says nothing here."""
+        """Draw the weights, but take an initial actor that is not zeros; no use for the reserve."""
         config, layout, discrete = start.config, start.layout, start.discrete
         super().__init__(start, config.ppo)
         self.device_name = gpu.named(self.device)  # without kernels of ours
@@ -104,8 +108,9 @@ class PPO(Learner):
         )
         nothing: Any = None
         model = stable_baselines3.PPO(
-            "MlpPolicy", nothing, options.lr_ppo, options.steps_per_generation, options.batch_size, 1, options.gamma,
-            options.gae_lambda, options.clip_range, ent_coef=options.entropy_coefficient, vf_coef=options.value_coefficient,
+            "MlpPolicy", nothing, options.lr_ppo, options.steps_per_generation, options.batch_size,
+            1, options.gamma, options.gae_lambda, options.clip_range,
+            ent_coef=options.entropy_coefficient, vf_coef=options.value_coefficient,
             max_grad_norm=options.max_grad_norm, policy_kwargs=shape, device=self.device,
             seed=integer(config.seed, Purpose.INIT, member=WEIGHTS), _init_setup_model=False,
         )  # fmt: skip
@@ -138,10 +143,11 @@ class PPO(Learner):
         cut: bool = False,
         sums: np.ndarray | None = None,
     ) -> Steps:
-        """Take exactly `steps` steps, whatever `episodes` and `cut` say, and learn from them; yield after each step and epoch.
+        """Take exactly `steps` steps and learn from them; yield after each step and epoch.
 
-        The episode in progress carries on, also into the next phase: between phases `env` is the learner's alone. In another
-        environment its steps so far are played again. See Learner.
+        Whatever `episodes` and `cut` say. The episode in progress carries on, also into the next
+        phase: between phases `env` is the learner's alone. In another environment its steps so far
+        are played again. See Learner.
         """
         self.standardise(sums)
         returns: list[float] = []
@@ -168,9 +174,10 @@ class PPO(Learner):
         return Phase.summed_up(steps, returns, self.updates - before, **means)
 
     def _take_up(self, env: Env) -> Generator[bool, None, None]:
-        """Bring `env` to where the episode in progress stands, playing it again unless it is played there.
+        """Bring `env` to where the episode in progress stands, replaying it if it is not there.
 
-        Where it ends sooner than it did, as it may where bits differ (another CPU), a new one begins; what was learned stays.
+        Where it ends sooner than it did, as it may where bits differ (another CPU), a new one
+        begins; what was learned stays.
         """
         episode = self._episode
         if episode is None or episode.env is env:
@@ -182,7 +189,8 @@ class PPO(Learner):
             answer = transition(env, action)
             if answer is None or answer[2] or answer[3]:
                 log.warn(
-                    f"{env.id}: the episode of seed {episode.seed} ends sooner when it is played again: a new one begins"
+                    f"{env.id}: the episode of seed {episode.seed} ends sooner "
+                    "when it is played again: a new one begins"
                 )
                 self._episode = None
                 return
@@ -192,7 +200,7 @@ class PPO(Learner):
         episode.env = env
 
     def _generators(self) -> list[torch.Tensor]:
-        """Return the states of torch's generators from which the library may draw: the CPU's, and the device's."""
+        """Return the states of torch's generators that the library may use: CPU and device."""
         on_device = [torch.cuda.get_rng_state(self.device)] if self.device.type == "cuda" else []
         return [torch.get_rng_state(), *on_device]
 
@@ -205,7 +213,10 @@ class PPO(Learner):
     def _collect(
         self, env: Env, k: int, steps: int, returns: list[float]
     ) -> Generator[bool, None, list[Row]]:
-        """Take `steps` steps; return the rows to learn from, append each episode's return (nan: unstable)."""
+        """Take `steps` steps; return the rows to learn from.
+
+        returns: gets each episode's return (nan: unstable).
+        """
         policy, rows = self._model.policy, list[Row]()
         policy.set_training_mode(False)
         # the library draws from torch's own generators, which others may use too
@@ -269,7 +280,7 @@ class PPO(Learner):
         return observation if self.normaliser is None else self.normaliser(observation)
 
     def _bootstrapped(self, reward: float, value: torch.Tensor) -> float:
-        """Return a reward with the discounted value [1, 1] of what followed, in float32 as the library adds them."""
+        """Return a reward plus the discounted value [1, 1] after it, in float32 as the library."""
         return float(np.float32(reward) + np.float32((self.options.gamma * value).item()))
 
     def _buffer(self, rows: list[Row]) -> RolloutBuffer:

@@ -1,4 +1,4 @@
-"""What a rollout of PPO is made of: its steps, the episode in progress, and the size that rewards have for the critic."""
+"""Parts of a PPO rollout: its steps, the episode in progress, and the scale of rewards."""
 
 from dataclasses import dataclass, field
 from typing import NamedTuple
@@ -42,13 +42,16 @@ class Episode:
 
 
 class RewardScale:
-    """The size of rewards: the running standard deviation of `Episode.discounted` over all steps. Source: SB3's VecNormalize."""
+    """Reward scale: running standard deviation of `Episode.discounted` over all steps.
+
+    Source: SB3's VecNormalize.
+    """
 
     def __init__(self) -> None:
         self._spread = RunningMeanStd()
 
     def divided(self, reward: float, episode: Episode) -> float:
-        """Return the reward of an episode's newest step over the scale, of which that step is part; in [-10, 10]."""
+        """Scale an episode's newest reward, after counting its step; clipped to [-10, 10]."""
         self._spread.update(np.array([episode.discounted]))
         return float(np.clip(reward / np.sqrt(self._spread.var + LEAST), -MOST, MOST))
 

@@ -8,10 +8,11 @@ from esac_mpi.play.transitions import columns, joined, read_ring, width, write_r
 
 
 class Replay:
-    """A ring of the newest transitions, allocated once; the system gives it memory as rows are written.
+    """A ring of the newest transitions, allocated once; the system gives memory as it fills.
 
-    `added` counts the transitions ever added; transition i lies in row i % (capacity + reserve). The newest `capacity` are
-    what is sampled. `reserve` older ones stay readable, so that a state held by `hold` survives as many additions.
+    `added` counts the transitions ever added; transition i lies in row i % (capacity + reserve).
+    The newest `capacity` are sampled. `reserve` older ones stay readable, so that a state held by
+    `hold` survives as many additions.
     """
 
     def __init__(
@@ -22,7 +23,7 @@ class Replay:
         reserve: int = 0,
         rows: np.ndarray | None = None,
     ) -> None:
-        """rows: room for capacity and reserve that is there already, and that others write to; see `advance`."""
+        """rows: memory for capacity and reserve that others write to; see `advance`."""
         capacity = capacity if rows is None else len(rows) - reserve
         self.capacity = capacity
         self.reserve = reserve
@@ -56,27 +57,29 @@ class Replay:
         next_observation: np.ndarray,
         terminated: bool,
     ) -> None:
-        """Add a transition: observations [o], action in [-1, 1] [a]; a time limit is not `terminated`.
+        """Add a transition: observations [o], action in [-1, 1] [a]; `terminated`: no time limit.
 
         Raises RuntimeError if it would overwrite what is held.
         """
         self.add_row(joined(observation, action, reward, terminated, next_observation))
 
     def add_row(self, row: np.ndarray) -> None:
-        """Add a transition as a row [width], by `columns`. Raises RuntimeError if it would overwrite what is held."""
+        """Add a row [width], by `columns`. Raises RuntimeError if it would overwrite a held one."""
         if self._held is not None and self.added - self._held >= self.reserve:
             raise RuntimeError(
-                f"replay holds a state for {self.reserve} more transitions (reserve), and they have been added"
+                f"replay holds a state for {self.reserve} more transitions (reserve), "
+                "and they have been added"
             )
         self._rows[self.added % len(self._rows)] = row
         self.added += 1
 
     def add_rows(self, rows: np.ndarray) -> None:
-        """Add transitions [n, width], the oldest first, as `add_row` does one by one. Raises RuntimeError before it adds any."""
+        """Add rows [n, width], oldest first, as `add_row`. Raises RuntimeError, adding none."""
         count = len(rows)
         if self._held is not None and self.added + count - self._held > self.reserve:
             raise RuntimeError(
-                f"replay holds a state for {self.reserve} more transitions (reserve), and more would be added"
+                f"replay holds a state for {self.reserve} more transitions (reserve), "
+                "and more would be added"
             )
         newest = rows[max(count - len(self._rows), 0) :]
         self.added += count
@@ -93,9 +96,10 @@ class Replay:
         added: int | None = None,
         newest: int | None = None,
     ) -> np.ndarray:
-        """Draw transitions uniformly, with replacement; return where they lie in `ring`, int64 [shape].
+        """Draw transitions uniformly, with replacement; return their rows in `ring`, int64 [shape].
 
-        added: as they were when so many had been added; None = now. newest: of so many alone; None = all that are kept.
+        added: as they were with so many added; None = now. newest: of so many alone; None = of all
+        kept.
         """
         added = self.added if added is None else added
         newest = self.capacity if newest is None else newest
@@ -112,15 +116,15 @@ class Replay:
         added: int | None = None,
         newest: int | None = None,
     ) -> np.ndarray:
-        """Draw transitions, as `places` does, into `out`, float32 [batch, width], by `columns`; return it."""
+        """Draw transitions, as `places` does, into `out`, float32 [batch, width]; return it."""
         where = self.places(random, len(out), added, newest)
         return self._rows.take(where, 0, out, "clip")  # "raise" would gather into a buffer first
 
     def rows(self, start: int, stop: int) -> dict[str, np.ndarray]:
-        """Return copies of the transitions [start, stop), counted from the first ever added, float32.
+        """Copy transitions [start, stop), counted from the first ever added, float32.
 
-        observation and next_observation [n, o], action [n, a], reward and terminated [n]. Raises ValueError if one of them
-        is not there, or no longer.
+        observation and next_observation [n, o], action [n, a], reward and terminated [n]. Raises
+        ValueError if one of them is not there, or no longer.
         """
         first = max(self._first, self.added - len(self._rows))
         if not first <= start <= stop <= self.added:
@@ -131,7 +135,10 @@ class Replay:
         return {name: rows[:, column] for name, column in self.columns._asdict().items()}
 
     def restore(self, start: int, rows: dict[str, np.ndarray]) -> None:
-        """Put transitions back at [start, start + n), as `rows` returned them, and end the replay there; in ascending order."""
+        """Put transitions of `rows` back at [start, start + n), and end the replay there.
+
+        In ascending order.
+        """
         named = self.columns._asdict()
         if rows.keys() != named.keys():
             raise ValueError(f"transitions must have {sorted(named)}, got {sorted(rows)}")
@@ -154,7 +161,7 @@ class Replay:
 
 @dataclass(frozen=True)
 class Held:
-    """A replay as it was when `added` transitions had been added: what a checkpoint stores while a phase adds more."""
+    """A replay as it was with `added` transitions: for a checkpoint while a phase adds more."""
 
     replay: Replay
     added: int
@@ -165,7 +172,7 @@ class Held:
         return self.replay.capacity
 
     def rows(self, start: int, stop: int) -> dict[str, np.ndarray]:
-        """Return the transitions [start, stop) as `Replay.rows` does. Raises ValueError for others than the held ones."""
+        """Copy held transitions [start, stop), as `Replay.rows`. Raises ValueError for others."""
         if stop > self.added or start < self.added - self.capacity:
             first = max(0, self.added - self.capacity)
             raise ValueError(

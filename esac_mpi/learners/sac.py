@@ -1,16 +1,20 @@
-"""Soft Actor-Critic, on rank 0: its parts, its phases, what a checkpoint takes of it. The update is in sac_update.py.
+"""Soft Actor-Critic, on rank 0: networks, phases and checkpoint. Its update: sac_update.py.
 
-Sources: Haarnoja et al. 2018a (arXiv:1801.01290, the form with a value network) and 2018b (arXiv:1812.05905, twin critics
-with targets and the temperature); ESAC's Algorithm 1, lines 13-23.
+Sources: Haarnoja et al. 2018a (arXiv:1801.01290, the form with a value network) and 2018b
+(arXiv:1812.05905, twin critics with targets and the temperature); ESAC's Algorithm 1, lines 13-23.
 
 Where we differ, or the sources leave a choice:
-- The actor's hidden layers and mean are `theta`, in the layout of the ES policy; its log standard deviation is a head of
-  its own, which never leaves the learner. With policy.linear both heads see the observation beside the last hidden units.
-- The actor is a tanh-squashed Gaussian also under policy.output = "clip". There the policy that is evaluated acts by
-  clip(mean) where the learner's own would by tanh(mean): the same sign and the same bounds, other values between.
-- The two critics' losses are added, and one step is taken (public ESAC code: one step each, with one Adam).
+- The actor's hidden layers and mean are `theta`, in the layout of the ES policy; its log standard
+  deviation is a head of its own, which never leaves the learner. With policy.linear both heads see
+  the observation beside the last hidden units.
+- The actor is a tanh-squashed Gaussian also under policy.output = "clip". There the evaluated
+  policy acts by clip(mean) where the learner's own would by tanh(mean): the same sign and the same
+  bounds, other values between.
+- The two critics' losses are added, and one step is taken (public ESAC code: one step each, with
+  one Adam).
 - Time limits are truncations: they bootstrap. So does the cut at the end of a phase.
-- Updates follow the whole collection; `interleaved` makes them step by step, as the public code does.
+- Updates follow the whole collection; `interleaved` makes them step by step, as the public code
+  does.
 """
 
 from collections.abc import Mapping
@@ -75,12 +79,12 @@ class SAC(GradientLearner):
 
     @property
     def theta(self) -> np.ndarray:
-        """A copy of the actor's hidden layers and mean, float32 [d], in the order of the policy's layout."""
+        """A copy of the actor's hidden layers and mean, float32 [d], in the policy's layout."""
         values, a = self.actor.values.cpu().numpy(), self._actions
         return np.concatenate([values[: self._trunk], values[-2 * a : -a]])
 
     def _explored(self, output: np.ndarray, random: np.random.Generator) -> np.ndarray:
-        """Draw an action in [-1, 1], float32 [a]: tanh of a Gaussian of the actor's output [mean; log std]."""
+        """Draw an action in [-1, 1], float32 [a]: tanh of a Gaussian; output: [mean; log std]."""
         mean, log_std = output[: self._actions], output[self._actions :]
         noise = random.standard_normal(self._actions, dtype=np.float32)
         return np.tanh(
@@ -104,7 +108,10 @@ class SAC(GradientLearner):
     def fitting(
         self, saved: Mapping[str, np.ndarray], before: configuration.Config
     ) -> dict[str, np.ndarray]:
-        """Return what `load` takes of another run's SAC; a temperature that was set anew, or becomes automatic, begins anew."""
+        """Return what `load` takes of another run's SAC.
+
+        A temperature that was set anew, or becomes automatic, begins anew.
+        """
         own = {
             name: array
             for name, array in self.arrays().items()

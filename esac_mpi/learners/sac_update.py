@@ -1,12 +1,13 @@
 """One update of Soft Actor-Critic, forward and backward by hand.
 
-Sources: Haarnoja et al. 2018a (arXiv:1801.01290, the form with a value network) and 2018b (arXiv:1812.05905, twin critics
-with targets and the temperature). tests/learners/test_sac.py holds it against the same formulas in plain torch with autograd.
+Sources: Haarnoja et al. 2018a (arXiv:1801.01290, the form with a value network) and 2018b
+(arXiv:1812.05905, twin critics with targets and the temperature). tests/learners/test_sac.py checks
+it against the same formulas in plain torch with autograd.
 
-All shapes are fixed, all buffers allocated once, and nothing waits for the device: an update is two lists of operations,
-noted once. What is done once where autograd does it
-twice: the actor's forward pass for the observations and the next ones; and through the critics only the gradient by the
-action is made, for the lesser critic.
+All shapes are fixed, all buffers allocated once, and nothing waits for the device: an update is two
+lists of operations, noted once. Done once where autograd does it twice: the actor's forward pass
+for the observations and the next ones; through the critics only the gradient by the action is made,
+for the lesser critic.
 """
 
 import math
@@ -39,8 +40,9 @@ class Parts:
 class Update(updates.Update):
     """An update and its buffers, for batches of options.batch_size transitions.
 
-    `noise` is [2, batch, a]. Where a first axis has length 2, 0 is the action that targets are made of (at the next observation;
-    for a value network at the observation), 1 the action that the actor learns from.
+    `noise` is [2, batch, a]. On a first axis of length 2, 0 is the action of the targets (at the
+    next observation; for a value network at the observation), 1 the action from which the actor
+    learns.
     """
 
     def __init__(self, parts: Parts, options: config.SAC) -> None:
@@ -193,7 +195,7 @@ class Update(updates.Update):
     def _note_fit(
         self, do: Operations, name: str, buffers: Pass, x: Tensor, target: Tensor
     ) -> None:
-        """Note a step down the mean over the batch of (output - target)^2 / 2, added over the network's members."""
+        """Note a descent step on (output - target)^2 / 2, batch mean, summed over the members."""
         network = getattr(self.parts, name)
         error = buffers.forward(do, network, x)
         flat = error.view(-1)
@@ -208,7 +210,7 @@ class Update(updates.Update):
         do.note(getattr(self.parts, name).refresh)
 
     def _note_temperature(self, do: Operations) -> None:
-        """Note a descent of J(temperature) by its logarithm, towards an entropy of -a (2018b, Eq. 18)."""
+        """Note a descent of J(temperature) in its logarithm, target entropy -a (2018b, Eq. 18)."""
         adam, temperature = self.parts.adam["log_temperature"], self.parts.temperature
         do.note(torch.mul, temperature, self.actions, out=adam.gradient)
         do.note(adam.gradient.sub_, self._log["actor_loss"], alpha=1 / self.batch)

@@ -1,12 +1,13 @@
-"""TD3 (twin delayed DDPG), on rank 0: its parts, its phases, its update, what a checkpoint takes of it.
+"""TD3 (twin delayed DDPG), on rank 0: networks, phases, update and checkpoint.
 
-Source: Fujimoto et al. 2018 (arXiv:1802.09477), Algorithm 1, and the authors' later public code. ddpg.py is this file without
-its three changes: twin critics, of which targets take the lesser; noise on the target's action; actor and targets once in
-policy_delay updates. Actor and critics share one learning rate here, and nothing decays.
+Source: Fujimoto et al. 2018 (arXiv:1802.09477), Algorithm 1, and the authors' later public code.
+ddpg.py is this file without its three changes: twin critics, of which targets take the lesser;
+noise on the target's action; actor and targets once in policy_delay updates. Actor and critics
+share one learning rate here, and nothing decays.
 
 Where we differ, or leave a choice:
 - Hidden layers are `policy.hidden`; all networks start as this program's policies do (policy.py).
-- The actor acts by tanh also under policy.output = "clip", where the policy that is evaluated acts by clip.
+- The actor acts by tanh also under policy.output = "clip", where the evaluated policy acts by clip.
 - Time limits are truncations: they bootstrap. So does the cut at the end of a phase.
 """
 
@@ -44,13 +45,13 @@ class TD3(Deterministic):
 
 
 def explored(output: np.ndarray, noise: float, random: np.random.Generator) -> np.ndarray:
-    """Draw tanh of the actor's output [a] with Gaussian noise of standard deviation `noise`, in [-1, 1]."""
+    """Draw tanh of the actor's output [a] with Gaussian noise of std `noise`, in [-1, 1]."""
     gaussian = random.standard_normal(output.size, dtype=np.float32)
     return np.clip(np.tanh(output) + np.float32(noise) * gaussian, -1, 1)
 
 
 class Update(deterministic.Update[Network]):
-    """The update of TD3, and without its three changes of DDPG: twin critics, noise on the target's action, delay.
+    """The update of TD3, and, without twin critics, target noise and delay, of DDPG.
 
     The critic sees observation and action side by side; `noise` is [batch, a].
     """
@@ -82,7 +83,7 @@ class Update(deterministic.Update[Network]):
         return seen if members == 1 else seen.expand(members, self.batch, -1)
 
     def _following_q(self, do: Operations) -> Tensor:
-        """Note the lesser Q of the target critics for the next observations and the target's action, smoothed."""
+        """Note the lesser target Q of the next observations and the smoothed target action."""
         parts, o = self.parts, self.transitions.observation.shape[1]
         if self.drawn is not None and self._smoothing is not None:
             std, limit = self._smoothing

@@ -1,4 +1,4 @@
-"""What every learner's phase is made of: its random numbers, its episodes' starts, how many updates are due."""
+"""Parts of every learner's phase: random numbers, starts of episodes, number of updates due."""
 
 import math
 from typing import NamedTuple
@@ -26,10 +26,11 @@ def streams(seed: int, k: int) -> Streams:
 def started(
     env: Env, seed: int, k: int, returns: list[float], limit: int
 ) -> tuple[int, np.ndarray] | None:
-    """Start the next episode of phase k; return its seed and its first observation, None where the task cannot start there.
+    """Start the next episode of phase k; return its seed and first observation.
 
-    Such an episode's return, nan, is appended to `returns`, those of the phase's episodes so far. Raises UnstablePhysics if they
-    are more than `limit` with it: no start state can be made.
+    None where the task cannot start there; nan, that episode's return, is then appended to
+    `returns`, those of the phase's episodes so far. Raises UnstablePhysics if they are more than
+    `limit` with it: no start state can be made.
     """
     address = integer(seed, Purpose.LEARNER_EPISODE, k, block=len(returns))
     try:
@@ -42,5 +43,5 @@ def started(
 
 
 def due(rate: float, since: int, now: int) -> int:
-    """Return how many updates the training steps after `since` call for; no fraction is lost between phases."""
+    """Count updates due for training steps after `since`; no fraction is lost between phases."""
     return round(exact(rate) * now) - round(exact(rate) * since)

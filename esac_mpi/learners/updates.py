@@ -26,10 +26,11 @@ class Critic(Protocol):
 
 
 class Update:
-    """An update, for batches of transitions: `learn_critic` and then `learn_actor`, which may be left out.
+    """An update on a batch of transitions: `learn_critic`, then `learn_actor`, which is optional.
 
-    Before it, `rows` [batch, width] takes the transitions (batch.py), and `noise` standard normal numbers where there is any; both
-    float32, on the host. What an update does is noted once (network.py), in `lists`: the critic's part and the actor's.
+    Before it, `rows` [batch, width] takes the transitions (batch.py), and `noise` standard normal
+    numbers where there is any; both float32, on the host. Its operations are noted once
+    (network.py), in `lists`: the critic's part and the actor's.
     """
 
     delay = 1  # updates of the critic for one of actor and targets
@@ -37,7 +38,7 @@ class Update:
     noise: np.ndarray  # where that goes on the host
 
     def __init__(self, like: Tensor, batch: int, o: int, a: int, measured: int) -> None:
-        """like: a tensor on the learner's device. measured: how many numbers each update adds to `sums`."""
+        """like: a tensor on the learner's device. measured: how many sums each update adds to."""
         self.batch = batch
         self.transitions = Batch(like, batch, o, a)
         self.rows = self.transitions.rows
@@ -54,7 +55,7 @@ class Update:
         return self.drawn.tensor
 
     def start(self, normaliser: Normaliser | None = None) -> None:
-        """Forget what was measured; follow parameters that were changed from outside; see observations by the normaliser."""
+        """Reset what was measured; follow parameters changed from outside; set the normaliser."""
         self.sums.zero_()
         self.transitions.standardise(normaliser)
         for network in self.networks:
