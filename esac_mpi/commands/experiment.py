@@ -40,7 +40,7 @@ STOPPED = 75
 
 
 def of_seeds(runs: list[Planned], seeds: list[int] | None, what: str) -> list[Planned]:
-    """Return the runs of these seeds, None = all. Raises Unusable for a seed that has no run."""
+    """Return the runs of these seeds, None = all. Raises Unusable, naming what, for another."""
     there = {run.seed for run in runs}
     for seed in seeds or []:
         if seed not in there:

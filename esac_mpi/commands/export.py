@@ -55,7 +55,7 @@ def history(options: argparse.Namespace) -> Iterator[Path]:
 
 
 def main(argv: list[str]) -> int:
-    """Write the file; return 1 if it acts otherwise, 2 if unwritable, 65 for no policy or run."""
+    """Write and name the file; return 1 if it acts otherwise, 2 if unwritable, 65 for no source."""
     line = command_line()
     options = line.parse_args(argv)
     if options.format != "tensorboard" and options.step != line.get_default("step"):

@@ -99,7 +99,7 @@ def command_line() -> argparse.ArgumentParser:
 
 
 def main(argv: list[str]) -> int:
-    """Write the pictures; return 2 for what cannot be shown, 65 where there is no policy."""
+    """Write pictures, print their paths; return 2 for what cannot be shown, 65 for no policy."""
     line = command_line()
     options = line.parse_args(argv)
     if min(options.frames - 1, options.trials) < 0 or not 0 <= options.seconds < math.inf:

@@ -222,7 +222,7 @@ def budget(table: dict[str, Any], source: str) -> Budget:
 def core_costs(
     table: dict[str, Any], tasks: Collection[str], clocks: bool, source: str
 ) -> dict[str, dict[str, float]]:
-    """Check the table of a core's costs; clocks: whether a budget has one. Raises Unusable."""
+    """Check and return a core's costs; clocks: whether a budget has one. Raises Unusable."""
     if table and not clocks:
         raise Unusable(f"{source}: no budget has a clock, which alone it is for")
     known(table, {"step": dict, "update": dict}, source)
