@@ -1,7 +1,7 @@
 """Train policies by evolution and gradients together, and look at what came of it.
 
     esac-mpi run --task.id InvertedDoublePendulum-v5 --run-dir runs/first # train, in one process
-    mpirun -n 64 esac-mpi run configs/esac/halfcheetah.toml --seed 3      # the paper's job, 64 ranks
+    mpirun -n 64 esac-mpi run configs/esac/halfcheetah.toml --seed 3      # paper's job on 64 ranks
     esac-mpi watch runs/first                                             # while it runs
     esac-mpi plot runs/first                                              # its learning curve
     esac-mpi evaluate runs/first --episodes 100                           # its best policy

@@ -159,7 +159,7 @@ def command_line() -> argparse.ArgumentParser:
 
 
 def main(argv: list[str], world: Any) -> int:
-    """Write the files, print their paths; return 2 with nothing to study, 65 for no readable run."""
+    """Write the files, print their paths; return 2 with nothing to study, 65 without a run."""
     line = command_line()
     options = line.parse_args(argv)
     with redirect_stderr(StringIO() if world.rank else sys.stderr):  # rank 0 says it for all

@@ -150,7 +150,7 @@ def command_line() -> argparse.ArgumentParser:
 
 
 def main(argv: list[str]) -> int:
-    """Write pictures, print their paths; return 2 with nothing to draw, 65 for an unreadable run."""
+    """Write and name the pictures; return 2 with nothing to draw, 65 for no readable run."""
     line = command_line()
     options = line.parse_args(argv)
     return ended(lambda: pictures(line, options))
