@@ -116,7 +116,7 @@ class Replay:
         added: int | None = None,
         newest: int | None = None,
     ) -> np.ndarray:
-        """Draw transitions, as `places` does, into `out`, float32 [batch, width]; return it."""
+        """Draw by `places` into `out`, float32 [batch, width], by `columns`; return it."""
         where = self.places(random, len(out), added, newest)
         return self._rows.take(where, 0, out, "clip")  # "raise" would gather into a buffer first
 

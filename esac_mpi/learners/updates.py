@@ -38,7 +38,7 @@ class Update:
     noise: np.ndarray  # where that goes on the host
 
     def __init__(self, like: Tensor, batch: int, o: int, a: int, measured: int) -> None:
-        """like: a tensor on the learner's device. measured: how many sums each update adds to."""
+        """like: a tensor on the learner's device. measured: length of an update's `sums`."""
         self.batch = batch
         self.transitions = Batch(like, batch, o, a)
         self.rows = self.transitions.rows

@@ -40,7 +40,7 @@ class Pieces:
         return float(self.episodes.sum() / self.lengths.sum())
 
     def lasting(self, count: int, k: int) -> np.ndarray:
-        """Return the times of `count` episodes in generation k, measured ones in turn [s]."""
+        """Return the times of `count` episodes in generation k, measured in turn [count] [s]."""
         return (
             np.take(self.episodes, np.arange(k, k + count), mode="wrap") if count else np.zeros(0)
         )
