@@ -1,4 +1,4 @@
-"""A rank's work on an AES-RL task, in slices: an individual learns and plays, or the critic is taught."""
+"""A rank's work on an AES-RL task, in slices: an individual's learning and play, or a lesson."""
 
 import math
 import time

@@ -1,9 +1,11 @@
 """Evolution strategies: lines 5-11 of ESAC's Algorithm 1 alone.
 
-Source: Salimans et al. 2017, Evolution Strategies as a Scalable Alternative to Reinforcement Learning (OpenAI-ES): mirrored
-sampling, centred ranks, Adam. The gradient is 1/(n sigma) sum_i F_i eps_i, as in the text; their code leaves 1/sigma out,
-which matters for SGD and weight decay alone. What their text, blog or code has beside this is a field of `config.Evolution`:
-other shapings of F_i, weight decay, noise on actions, truncated episodes, SGD, normalised observations.
+Source: Salimans et al. 2017, Evolution Strategies as a Scalable Alternative to Reinforcement
+Learning (OpenAI-ES): mirrored sampling, centred ranks, Adam. The gradient is
+1/(n sigma) sum_i F_i eps_i, as in the text; their code leaves 1/sigma out, which matters for SGD
+and weight decay alone. What their text, blog or code has beside this is a field of
+`config.Evolution`: other shapings of F_i, weight decay, noise on actions, truncated episodes, SGD,
+normalised observations.
 """
 
 import math
@@ -104,7 +106,7 @@ def generation(
 
 
 def ascend(now: Now, weights: np.ndarray) -> tuple[float, float]:
-    """Step theta_es along the gradient, block by block on each node; return its norm before and the step's.
+    """Step theta_es up the gradient, by block on each node; return its norm before and the step's.
 
     weights: of each slot's noise, float32 [slots].
     """
@@ -144,7 +146,7 @@ def centre_episodes(es: ES, k: int) -> int:
 def step(
     es: Evolution, theta: np.ndarray, gradient: np.ndarray, m: np.ndarray, v: np.ndarray, k: int
 ) -> np.ndarray:
-    """Return the change of theta along the gradient less weight decay; m and v are updated. Blocks, float32 [size]."""
+    """Step up the gradient less weight decay; m and v change in place. Blocks, float32 [size]."""
     ascent = gradient - np.float32(es.weight_decay) * theta
     if es.optimiser == "sgd":
         return evolution.sgd_step(ascent, es.lr_es)
@@ -152,9 +154,10 @@ def step(
 
 
 def check_finite(k: int, squares: float) -> None:
-    """Raise ThetaNotFinite, on all ranks, unless theta_es after generation k is finite, which the sum of its squares tells."""
+    """Raise ThetaNotFinite, on all ranks, unless theta_es's sum of squares is finite."""
     if not math.isfinite(squares):
         raise ThetaNotFinite(
-            f"generation {k}: theta_es is no longer finite, the last checkpoint stands: begin another run with a lower lr_es, "
+            f"generation {k}: theta_es is no longer finite, the last checkpoint stands: "
+            "begin another run with a lower lr_es, "
             "weight_decay or sigma"
         )

@@ -1,28 +1,36 @@
-"""ESAC: Evolution-based Soft Actor-Critic (Suri et al., Maximum Mutation Reinforcement Learning), Algorithm 1.
+"""ESAC, Evolution-based Soft Actor-Critic: Algorithm 1.
 
-Line numbers are Algorithm 1's, equation numbers the paper's. Where this differs from the paper as printed:
-- `winner_pull`: after the ES step, theta_es moves towards the mean of the winners. As printed, nothing passes from SAC to
-  theta_es: the members of a mirrored pair share their parent, so the parent's offset cancels in line 11, and crossover
-  reaches only the children. The pull is the smallest reading of "form new population using theta, theta_es, W" that makes
-  the paper's skill transfer real; 0 gives the printed algorithm (`esac.reading = "paper"`).
-- Sampling is mirrored; a pair shares its parent, and the population is counted in slots of one pair each.
+Source: Suri et al., Maximum Mutation Reinforcement Learning; line numbers are Algorithm 1's,
+equation numbers the paper's. Where this differs from the paper as printed:
+- `winner_pull`: after the ES step, theta_es moves towards the mean of the winners. As printed,
+  nothing passes from SAC to theta_es: the members of a mirrored pair share their parent, so the
+  parent's offset cancels in line 11, and crossover reaches only the children. The pull is the
+  smallest reading of "form new population using theta, theta_es, W" that makes the paper's skill
+  transfer real; 0 gives the printed algorithm (`esac.reading = "paper"`).
+- Sampling is mirrored; a pair shares its parent, and the population is counted in slots of one pair
+  each.
 - mu of line 12 is uniform, so that p_sac is a probability.
-- Lines 11 and 26 run after lines 12-23, and theta_sac enters after them: neither reads what the other writes, and
-  the winners' parents are still those that were evaluated. Until line 11 nothing is changed, so that a generation can be
-  abandoned while its population is evaluated or SAC learns.
-- The new population's children are perturbed again when they are evaluated: winners are not shielded from mutation (5.1).
-- Only members with a finite return win (line 10): where they are fewer than w, so are winners and children.
+- Lines 11 and 26 run after lines 12-23, and theta_sac enters after them: neither reads what the
+  other writes, and the winners' parents are still those that were evaluated. Until line 11 nothing
+  is changed, so that a generation can be abandoned while its population is evaluated or SAC learns.
+- The new population's children are perturbed again when they are evaluated: winners are not
+  shielded from mutation (5.1).
+- Only members with a finite return win (line 10): where they are fewer than w, so are winners and
+  children.
 By default, and not where `esac.reading` is "mended", "paper" or "repo":
-- Phases follow one another beside the evaluation, whatever the number of ranks (`phase_timing = "virtual"`), without a break
-  since p_sac stays 1 (`p_sac_annealed`); line 12 has ranks wait for them, and p_sac fall.
-- Winners' episodes enter the replay while they are better than SAC's own (`replayed = "better"`): rank 0 plays them again. 5.1.2
-  has "a dedicated replay-buffer".
-- theta_es becomes theta_sac in place of line 11 once that has won three tests in a row (`adoption = "tested"`).
-- sigma stays as it is (`sigma_rule = "fixed"`): line 24's growth counts phases, which here follow one
-  another without a break, and runs away.
-- Members are compared by returns without the bonus for survival (`reward_shift = "survival"`), and policies have a linear
-  path beside the network (`policy.linear`).
-No offspring's parameters travel: a winner is rebuilt from (parent, seed, sign, sigma) wherever it is needed.
+- Phases follow one another beside the evaluation, whatever the number of ranks
+  (`phase_timing = "virtual"`), without a break since p_sac stays 1 (`p_sac_annealed`); line 12 has
+  ranks wait for them, and p_sac fall.
+- Winners' episodes enter the replay while they are better than SAC's own (`replayed = "better"`):
+  rank 0 plays them again. 5.1.2 has "a dedicated replay-buffer".
+- theta_es becomes theta_sac in place of line 11 once that has won three tests in a row
+  (`adoption = "tested"`).
+- sigma stays as it is (`sigma_rule = "fixed"`): line 24's growth counts phases, which here follow
+  one another without a break, and runs away.
+- Members are compared by returns without the bonus for survival (`reward_shift = "survival"`), and
+  policies have a linear path beside the network (`policy.linear`).
+No offspring's parameters travel: a winner is rebuilt from (parent, seed, sign, sigma) wherever it
+is needed.
 
 Every part can be taken out or exchanged alone, each by one field: `crossover = "off"`,
 `sigma_rule`, `sac_copies = 0`, `sac_phases`, `p_sac_annealed`, `winner_selection`,
@@ -76,7 +84,7 @@ DECLARES = Declaration(
 
 @dataclass(frozen=True)
 class Plan:
-    """What rank 0 decides from the fitness: all that travels between nodes beside scalars and theta_sac."""
+    """Rank 0's decision from the fitness: all that goes between nodes but scalars and theta_sac."""
 
     winners: np.ndarray  # int64 members, best first: w of them, or as many as have a finite return
     p_sac: float
@@ -160,7 +168,7 @@ def evaluate(now: Now) -> Population:
 def decide(now: Now, found: Population, ended: bool) -> Plan:
     """Select winners, draw the gate, tune sigma and judge the trials.
 
-    One rank's decision, as sums and exponentials differ between CPUs. ended: the phase in flight is.
+    One rank decides, as sums and exponentials differ by CPU. ended: the phase in flight is.
     """
     esac, state, k = now.params.config.esac, now.state, now.k
     may_learn = esac_phase.may_begin(esac, state, k, ended)
@@ -214,7 +222,7 @@ def amt_share(esac: configuration.ESAC, k: int, learns: bool) -> float:
 
 
 def adapted(esac: configuration.ESAC, state: State, found: Population) -> float:
-    """Return the one-fifth rule's step of sigma; 0 without a test of theta_es, or where a return of it is not finite."""
+    """Compute the one-fifth rule's step of sigma; 0 without a finite test of theta_es."""
     if not found.trials.size:
         return 0.0
     around = esac_adoption.returns_of(CENTRE, state.parents, found.returns)
@@ -222,7 +230,7 @@ def adapted(esac: configuration.ESAC, state: State, found: Population) -> float:
 
 
 def select(params: Params, k: int, fitness: np.ndarray) -> np.ndarray:
-    """Return the members that win, best first, int64 [w] or, where fewer are finite, fewer. Algorithm 1, line 10."""
+    """Pick the winners, best first, int64 [w], fewer if fewer are finite. Algorithm 1, line 10."""
     count = configuration.winners(params.config.esac)
     if params.config.esac.winner_selection != "uniform":
         return evolution.select_winners(fitness, count)
@@ -234,7 +242,7 @@ def select(params: Params, k: int, fitness: np.ndarray) -> np.ndarray:
 def expected_slots(
     esac: configuration.ESAC, state: State, found: Population, plan: Plan
 ) -> np.ndarray:
-    """Guess how long episodes of the next population are, by slot [steps]: as their parents' were; for scheduling alone."""
+    """Guess the next population's episode lengths by slot [steps], for scheduling, by parents'."""
     parents = state.parents
     length = found.length.reshape(parents.size, -1).mean(axis=1)  # [slots]
     means = {

@@ -1,4 +1,4 @@
-"""ESAC's SAC phases (Algorithm 1, lines 12-23): when they begin and end, and the population's episodes that they play again."""
+"""ESAC's SAC phases (Algorithm 1, lines 12-23): begin, end, and what they play again."""
 
 import math
 from collections.abc import Generator, Sequence
@@ -27,7 +27,8 @@ class Again:
     # float64 what they were evaluated to; nan = by another machine, or in another task
     returns: np.ndarray
     cap: int  # at which their episodes were truncated; 0 = none [steps]
-    sums: np.ndarray  # float64 [3, observation] of the observations before their generation; zeros without normalisation
+    # float64 [3, observation] of observations before their generation; zeros without normalisation
+    sums: np.ndarray
     hosts: Sequence[str] = ()  # that played them; empty after a restart
 
 
@@ -57,7 +58,7 @@ def reserve(config: configuration.Config, horizon: int) -> int:
 
 
 def added(config: configuration.Config, horizon: int) -> float:
-    """Return how many transitions a run of this budget adds to SAC's replay at most; inf = no limit is told."""
+    """Count the transitions a run of this budget adds to SAC's replay at most; inf = no limit."""
     esac, (generations, env_steps, nominal) = config.esac, config.budget.limits
     phase = reserve(config, horizon) * esac.sac_phases
     if config.start_from:
@@ -65,9 +66,8 @@ def added(config: configuration.Config, horizon: int) -> float:
     if not phase:
         return 0.0
     interval = 1 if esac.phase_timing == "virtual" else esac.gradient_interval
-    in_flight = (
-        2 * phase
-    )  # what is counted at the end of a phase, and the next one, begun in the same generation
+    # what is counted at the end of a phase, and the next one, begun in the same generation
+    in_flight = 2 * phase
     return min(min(generations, nominal / horizon + 1) * phase / interval, env_steps + in_flight)
 
 
@@ -81,14 +81,14 @@ def ends(esac: configuration.ESAC, state: State, k: int, found: Population) -> b
 
 
 def duration(esac: configuration.ESAC, found: Population) -> float:
-    """Return how long `workers` ranks evaluate a population at least, by the clock of phase_timing = virtual [steps]."""
+    """Compute the least time of `workers` ranks to evaluate a population [virtual steps]."""
     return max(
         float(found.length.max()), (int(found.length.sum()) + found.trial_steps) / esac.workers
     )
 
 
 def may_begin(esac: configuration.ESAC, state: State, k: int, ended: bool) -> bool:
-    """Return whether a phase may begin in generation k. ended: the one in flight ends in it. Algorithm 1, line 12."""
+    """Tell whether a phase may begin; ended: the one in flight ends in k. Algorithm 1, line 12."""
     if not esac.sac_phases or (state.phase_begun and not ended):
         return False
     return esac.phase_timing == "virtual" or k % esac.gradient_interval == 0
@@ -109,7 +109,7 @@ def probability(esac: configuration.ESAC, k: int) -> float:
 
 
 def learner_fitness(esac: configuration.ESAC, state: State, ended: Phase | None) -> float:
-    """Tell the learner's fitness once a phase that ended enters; the old one without a whole episode."""
+    """Give the learner's fitness as an ended phase enters; the old one without a whole episode."""
     if ended is None or not math.isfinite(ended.episodic_return):
         return state.learner_return
     return evolution.shifted(ended.episodic_return, ended.episodic_length, esac.shift)
@@ -217,7 +217,7 @@ def follow(now: Now, found: Population, again: Again | None) -> None:
 
 
 def left(params: Params, state: State, found: Population, again: Again | None) -> float:
-    """Return how long the phase in flight after a generation still lasts [virtual steps]; again: of one that begins then."""
+    """Compute the time left of the phase in flight [virtual steps]; again: of one that begins."""
     esac = params.config.esac
     if again is None:
         return max(0.0, state.phase_left - duration(esac, found))
@@ -226,7 +226,7 @@ def left(params: Params, state: State, found: Population, again: Again | None) -
 
 
 def begin(now: Now, again: Again) -> None:
-    """Begin the SAC phase of a generation, on rank 0, unless it is in flight. Algorithm 1, lines 12-23.
+    """Begin a SAC phase, on rank 0, unless one is in flight. Algorithm 1, lines 12-23.
 
     Beside the evaluation, its result enters at the end of a later generation.
     """
@@ -241,7 +241,7 @@ def begin(now: Now, again: Again) -> None:
 
 
 def steps(now: Now, learner: Learner, again: Again) -> Steps:
-    """Play the chosen members' episodes into the replay, then the learner's own, and learn. Raises ReturnDiffers."""
+    """Play members' episodes into the replay, then the learner's; learn. Raises ReturnDiffers."""
     esac, replayed = now.params.config.esac, 0
     for place in range(again.members.size):
         try:
@@ -260,7 +260,7 @@ def steps(now: Now, learner: Learner, again: Again) -> Steps:
 
 
 def play_again(now: Now, again: Again, place: int) -> Generator[bool, None, tuple[np.ndarray, int]]:
-    """Play the episodes of one of the chosen members; return its transitions and steps. Raises ReturnDiffers."""
+    """Play a chosen member's episodes; return transitions and steps. Raises ReturnDiffers."""
     params, state, esac = now.params, now.state, now.params.config.esac
     policy, i = make_policy(params, now.env, Normaliser.of(again.sums)), int(again.members[place])
     if beside(esac):
@@ -274,7 +274,7 @@ def play_again(now: Now, again: Again, place: int) -> Generator[bool, None, tupl
 
 
 def where(there: str, here: str) -> str:
-    """Return what to say of the hosts where an episode had one return and another; there: empty if that is not known any more."""
+    """Say on which hosts an episode had one return and another; there: empty if unknown."""
     if there == here:
         return f"both on {here}: the task does not give an episode twice (docs/tasks.md)"
     there = there or "the host of an earlier start"

@@ -19,7 +19,7 @@ BEGINS_ANEW = mark(part=ANEW)
 
 @dataclass
 class State(Evolving):
-    """All that changes, equal on every rank or shared by the node; the learner, on rank 0, has its own."""
+    """All that changes, the same on every rank or shared by its node, beside rank 0's learner."""
 
     theta_sac: np.ndarray = field(metadata=policy("sac"))  # float32 [d]
     # float32 [child slots, d]
@@ -71,20 +71,20 @@ Now: TypeAlias = Generation[State, Learner]
 
 
 def sigma_of_noise(esac: configuration.ESAC, state: State) -> float:
-    """Choose what noise is multiplied by: sigma, or sigma(1) where AMT tunes the gradient's alone."""
+    """Choose what noise is multiplied by: sigma, or sigma(1) if AMT tunes the gradient's alone."""
     only_gradient = esac.sigma_rule == "grow" and esac.amt_scope == "gradient"
     return esac.sigma if only_gradient else state.sigma
 
 
 def slot_sigmas(esac: configuration.ESAC, state: State) -> np.ndarray:
-    """List what each slot's noise is multiplied by, float64 [slots]: sigma, or 0 where its members are not perturbed."""
+    """List each slot's factor on noise, float64 [slots]: sigma, or 0 for members not perturbed."""
     shielded = (state.parents >= CHILD) & (esac.winner_selection == "hard")
     still = shielded | ((state.parents == SAC_COPY) & (not esac.sac_copy_noise))
     return np.where(still, 0.0, sigma_of_noise(esac, state))
 
 
 def new_population(esac: configuration.ESAC, born: int) -> np.ndarray:
-    """List each slot's parent, int64 [slots]: children first, then copies of SAC, then theta_es. Algorithm 1, line 27."""
+    """List slots' parents, int64 [slots]: children, SAC copies, theta_es. Algorithm 1, line 27."""
     parents = np.full(configuration.slots(esac), CENTRE)
     children = configuration.child_slots(esac)
     parents[:born] = CHILD + np.arange(born)

@@ -1,4 +1,4 @@
-"""Lines 11 and 26 of ESAC's Algorithm 1, block by block on each node: the step of theta_es, the pull, the children."""
+"""Lines 11 and 26 of ESAC's Algorithm 1, by block on each node: step, pull, children."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -16,7 +16,7 @@ from esac_mpi.play.params import Row
 
 @dataclass(frozen=True)
 class Gradient:
-    """The sum of line 11, over slots: sum_slot weights * eps + offsets * (parent - theta_es), over members * sigma."""
+    """Line 11: sum_slot weights * eps + offsets * (parent - theta_es), over members * sigma."""
 
     weights: np.ndarray  # float32 [slots]
     offsets: np.ndarray  # float32 [slots]
@@ -31,10 +31,11 @@ Exchange = Callable[[int, slice], np.ndarray]
 
 
 def update(now: Now, shaped: np.ndarray, winners: np.ndarray, adopted: bool) -> Row:
-    """Step theta_es (line 11), pull it towards the winners, make their children (line 26): block by block, on each node.
+    """Step theta_es (line 11), pull it to winners, make children (line 26), by block on each node.
 
-    shaped: returns of the members [n]. adopted: theta_sac in place of step and pull, so that theta_es is the policy that won. A
-    child that has no winner is zeros; new_population gives its slot theta_es.
+    shaped: returns of the members [n]. adopted: theta_sac in place of step and pull, so that
+    theta_es is the policy that won. A child that has no winner is zeros; new_population gives its
+    slot theta_es.
     """
     params, state, k, world = now.params, now.state, now.k, now.world
     esac, slices = params.config.esac, [part for _, part in noise.blocks(params.layout.d)]
@@ -94,7 +95,7 @@ def update(now: Now, shaped: np.ndarray, winners: np.ndarray, adopted: bool) -> 
 
 
 def adding(now: Now, gradient: Gradient, winners: np.ndarray) -> Adding:
-    """Make what adds up slots for update(): each slot's noise is made once for all, and sums are in the order of the slots."""
+    """Make update()'s adder of slots: each slot's noise is made once; sums are in slot order."""
     params, state = now.params, now.state
     esac, sigmas = params.config.esac, slot_sigmas(params.config.esac, state)
     won: dict[int, list[tuple[int, int]]] = {}  # slot -> [(place among the winners, sign)]
@@ -123,14 +124,14 @@ def adding(now: Now, gradient: Gradient, winners: np.ndarray) -> Adding:
 def movement(
     theta: np.ndarray, step: np.ndarray, new: np.ndarray, theta_sac: np.ndarray
 ) -> np.ndarray:
-    """Return a block's part of a row's columns about the movement of theta_es, its checksum first, float64 [7]."""
+    """Measure a block's movement of theta_es for a row's columns, checksum first, float64 [7]."""
     towards_sac, change = theta_sac - theta, new - theta
     sums = [evolution.squares(x) for x in (theta, step, change, towards_sac, new)]
     return np.array([evolution.checksum(new), evolution.inner(change, towards_sac), *sums])
 
 
 def moved(sums: np.ndarray) -> Row:
-    """Return a row's columns about the movement of theta_es, from the sums over its blocks without the checksum."""
+    """Turn sums over blocks, without the checksum, into a row's columns on theta_es's movement."""
     inner, *squares, _ = sums
     theta, step, change, towards_sac = np.sqrt(squares)
     return {
@@ -160,7 +161,7 @@ def gradient_terms(now: Now, shaped: np.ndarray) -> Gradient:
 
 
 def displacements(now: Now, displaced: np.ndarray) -> np.ndarray:
-    """Measure |(theta_i - theta_es) / sigma|^2 of the members of the `displaced` slots, 0 of the others, float64 [n]."""
+    """Measure |(theta_i - theta_es) / sigma|^2 by member, 0 if not `displaced`, float64 [n]."""
     params, state, esac = now.params, now.state, now.params.config.esac
     slices, sigmas = [part for _, part in noise.blocks(params.layout.d)], slot_sigmas(esac, state)
     sigma = sigma_of_noise(esac, state)
@@ -195,7 +196,7 @@ def exchange(now: Now, child: int) -> Exchange:
 
 
 def expanded(taken: np.ndarray, rows: np.ndarray, part: slice) -> np.ndarray:
-    """Expand a choice of rows [rows] with boundaries [rows + 1] to the parameters of a block, bool [block size]."""
+    """Expand chosen rows [rows] of bounds [rows + 1] to a block's parameters, bool [block size]."""
     first, last = np.searchsorted(rows, part.start, "right") - 1, np.searchsorted(rows, part.stop)
     edges = rows[first : last + 1].clip(part.start, part.stop)
     return np.repeat(taken[first:last], np.diff(edges))

@@ -4,7 +4,7 @@ from collections.abc import Callable
 
 
 class Laps:
-    """A stopwatch: each call ends a part, which began where the last one ended; several of a name add up."""
+    """A stopwatch: a call ends a part that began where the last ended; parts of a name add up."""
 
     def __init__(self, clock: Callable[[], float]) -> None:
         self.clock = clock

@@ -1,4 +1,4 @@
-"""PPO alone, a rival: stable-baselines3's. A generation is a rollout on rank 0, and the epochs of updates on it.
+"""PPO alone, a rival, stable-baselines3's: a generation is a rollout on rank 0 and epochs on it.
 
 Source: Schulman et al. 2017. The other ranks share the evaluations.
 """
@@ -49,7 +49,7 @@ def board(params: Params) -> Board:
 
 
 def init(params: Params, world: Memory) -> State:
-    """Make the state before the first generation: zeros, as the library draws its weights on rank 0 alone."""
+    """Make the state before the first generation: zeros, as the library draws weights on rank 0."""
     zeros = np.zeros(params.layout.d, np.float32)
     return State(world.share(zeros), observation_sums=params.unseen())
 
@@ -57,9 +57,10 @@ def init(params: Params, world: Memory) -> State:
 def generation(
     params: Params, state: State, world: World, env: Env, learner: Learner | None
 ) -> tuple[Row, Row]:
-    """Make one generation: a rollout of steps_per_generation steps and its updates; return its metrics and its timing.
+    """Make one generation: a rollout of steps_per_generation steps and its updates.
 
-    The learner's episodes carry on between generations, and so are played in an environment of its own.
+    Returns its metrics and its timing. The learner's episodes carry on between generations, and so
+    are played in an environment of its own.
     """
     options, own_env = params.config.ppo, params.own_env
 

@@ -52,7 +52,7 @@ def board(params: Params) -> Board:
 def generation(
     params: Params, state: State, world: World, env: Env, learner: Learner | None
 ) -> tuple[Row, Row]:
-    """Make one generation: train for steps_per_generation steps; return its metrics and its timing."""
+    """Make one generation: train steps_per_generation steps; return its metrics and timing."""
     options = params.config.sac
 
     def steps(learner: Learner, k: int, sums: np.ndarray | None) -> Steps:

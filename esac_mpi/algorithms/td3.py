@@ -1,6 +1,7 @@
 """The TD3 learner alone, a rival. A generation is a number of training steps on rank 0.
 
-Source: Fujimoto et al. 2018. The other ranks share the evaluations; under episodes_on = ranks also the training episodes.
+Source: Fujimoto et al. 2018. The other ranks share the evaluations; under episodes_on = ranks also
+the training episodes.
 """
 
 from dataclasses import dataclass, field
@@ -78,28 +79,29 @@ class State(Standardising):
 
 
 def init(params: Params, world: Memory) -> State:
-    """Make the state before the first generation: SAC's initial mean, so that rivals start alike."""
+    """Make the state before the first generation: SAC's initial mean, so rivals start alike."""
     return State(world.share(params.initial(THETA_SAC)), observation_sums=params.unseen())
 
 
 def crew(params: Params) -> Crew:
     """Say who plays the training episodes, unless rank 0 plays alone.
 
-    Rank 0's node gets all transitions, 4 (2 o + a + 2) bytes a step; each node's shared memory has room for them twice.
+    Rank 0's node gets all transitions, 4 (2 o + a + 2) bytes a step; each node's shared memory has
+    room for them twice.
     """
     (o, *_, a), episodes = params.layout.sizes, options_of(params.config).episodes_per_generation
     return Crew(episodes, 0, params.horizon, width(o, a))
 
 
 def board(params: Params) -> Board:
-    """Shape what the ranks put together of a generation: its training episodes, unless rank 0 plays alone."""
+    """Shape what the ranks put together: training episodes, unless rank 0 plays alone."""
     return Board(0, 0) if options_of(params.config).episodes_on == "root" else crew(params).board
 
 
 def generation(
     params: Params, state: State, world: World, env: Env, learner: EpisodeLearner | None
 ) -> tuple[Row, Row]:
-    """Make one generation: play and learn on rank 0, or play on all ranks and then learn; return its metrics and its timing."""
+    """Make one generation: play on rank 0 or on all, then learn; return metrics and timing."""
     options, laps = options_of(params.config), Laps(world.clock)
     shared, playing = options.episodes_on == "ranks", np.zeros(1)
     if shared:
@@ -124,7 +126,7 @@ def generation(
 
 
 def play(params: Params, state: State, world: World, env: Env, noise: float | None) -> Experience:
-    """Play a generation's training episodes on all ranks, by the actor with Gaussian noise, or by uniform actions (None)."""
+    """Play training episodes on all ranks: the actor with Gaussian noise, or uniform (None)."""
     seed, k, a = params.config.seed, state.generation + 1, params.layout.sizes[-1]
     mean = make_actor(params, state.normaliser).set(state.theta)
 
