@@ -54,7 +54,7 @@ class Driver:
         return Arrival(state.due, bool(aes.replay), self._may_be_told)
 
     def _read(self) -> dict[int, int]:
-        """Map workers to the transitions there were, of tasks not told that read those before."""
+        """Map workers to the count of transitions, of tasks not told that read those before it."""
         return {task.worker: task.order.held for task in self.agenda if task.order.updates}
 
     def _may_be_told(self, task: Task) -> bool:

@@ -65,7 +65,7 @@ def standardised(fitness: np.ndarray) -> np.ndarray:
 
 
 def worst_for_not_finite(fitness: np.ndarray) -> np.ndarray:
-    """Put the least finite value for what is not finite in `fitness` [n]; zeros if none is."""
+    """Replace what is not finite in `fitness` [n] by the least that is; zeros if none is."""
     finite = np.isfinite(fitness)
     return np.where(finite, fitness, fitness[finite].min() if finite.any() else 0.0)
 
@@ -112,9 +112,10 @@ def sgd_step(gradient: np.ndarray, lr: float) -> np.ndarray:
 
 
 def surpasses(challenger: np.ndarray, holder: np.ndarray) -> bool:
-    """Test whether a policy's returns exceed another's, paired [m], m >= 2, by more than chance.
+    """Test whether a policy's returns exceed another's by more than chance.
 
-    That is by over twice the standard error of the mean difference; not finite is the worst.
+    Both [m], m >= 2, are from the same start states; more than chance is over twice the standard
+    error of the mean of their differences. A return that is not finite is the worst.
     """
     if not np.isfinite(challenger).all():
         return False
