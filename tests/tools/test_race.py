@@ -358,7 +358,7 @@ def test_one_of_ours_in_its_own_process_is_looked_at_after_a_generation(tmp_path
     }  # fmt: skip
     plan = plan_of(tmp_path, goal=-1e9, settings=settings, started=time.monotonic() - 2.0)
     (tmp_path / "plan.json").write_text(json.dumps(asdict(plan)))
-    line = [sys.executable, "-m", "tools.race.running", tmp_path / "plan.json"]
+    line = [sys.executable, "-m", "tools.race.peers", tmp_path / "plan.json"]
     assert processes.follow(line, 60, print, processes.environ()) == 0
     start_up, looks = race.looked_at(plan.looks)
     assert start_up > 2.0

@@ -132,7 +132,7 @@ def carried_out(plan: Plan, folder: Path) -> rows.Row:
         *(processes.launcher(ranks) if ranks > 1 else []),
         sys.executable,
         "-m",
-        "tools.race.running",
+        "tools.race.peers",
     ]
     one = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"), "1")
     said: list[str] = []

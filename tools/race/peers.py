@@ -1,7 +1,10 @@
-"""What a competitor's process runs: ours, a learner of stable-baselines3, EvoTorch's PGPE."""
+"""A competitor's process, `python -m tools.race.peers PLAN.json`: ours, SB3's, EvoTorch's PGPE."""
 
+import json
 import logging
+import sys
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -175,3 +178,13 @@ def adapted(env: envs.Env) -> Any:
             return self.observation, reward, terminated, truncated, {}
 
     return Adapted()
+
+
+def main() -> None:
+    """Run the competitor of a plan."""
+    plan = Plan(**json.loads(Path(sys.argv[1]).read_text(encoding="utf-8")))
+    globals()[plan.program](plan, Teller(plan))
+
+
+if __name__ == "__main__":
+    main()

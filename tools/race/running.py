@@ -1,4 +1,4 @@
-"""A competitor's own process, `python -m tools.race.running PLAN.json`, and how it tells of itself.
+"""How a competitor's own process, `python -m tools.race.peers PLAN.json`, tells of itself.
 
 Its clock counts from the start of its process and stands still while it is evaluated, for everyone
 alike. Evaluations are of the deterministic policy, in our environment of the task, from the same
@@ -8,7 +8,6 @@ next look is due when the clock has gone on by a twentieth, and by a second at l
 """
 
 import json
-import sys
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
@@ -148,15 +147,3 @@ def returns(places: list[envs.Env], act: Act, seeds: list[int]) -> np.ndarray:
             if terminated or truncated:
                 going.remove(i)
     return totals
-
-
-def main() -> None:
-    """Run the competitor of a plan."""
-    from tools.race import peers
-
-    plan = Plan(**json.loads(Path(sys.argv[1]).read_text(encoding="utf-8")))
-    getattr(peers, plan.program)(plan, Teller(plan))
-
-
-if __name__ == "__main__":
-    main()
