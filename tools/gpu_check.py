@@ -79,7 +79,7 @@ Finding = tuple[str, bool | None, str]
 
 
 def at_once() -> Any:
-    """Return what chunks.py asks of a GPU, done at once: no streams, no graphs."""
+    """Do what chunks.py asks of a GPU, done at once: no streams, no graphs."""
     return SimpleNamespace(
         host=lambda like: like.new_empty(like.shape, device="cpu"),
         launch=lambda work: work(), capture=lambda work: work,

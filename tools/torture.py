@@ -100,7 +100,7 @@ def inode(path: Path) -> int:
 
 
 def publishing(path: Path) -> list[str]:
-    """Return what is being published, by its final name; a segment by its folder's."""
+    """Name what is being published, by its final name; a segment by its folder's."""
     found = (file.relative_to(path) for file in path.rglob("*.tmp.*"))
     return [str(file).partition(".tmp.")[0].partition("/")[0] for file in found]
 
@@ -112,7 +112,7 @@ def rows(path: Path) -> Arrays:
 
 
 def science(path: Path) -> Arrays:
-    """Return what must not depend on kills: rows, hashes, last evaluation, best policy."""
+    """Collect what must not depend on kills: rows, hashes, last evaluation, best policy."""
     columns = Run.open(path).columns
     kept = columns.read(name for name in columns if not name.startswith("timing/"))
     for name in ("theta_sha256", "state_sha256", "checkpoint_generation"):

@@ -213,7 +213,7 @@ def grown(now: Now, found: Population, learns: bool) -> tuple[float, float]:
 
 
 def amt_share(esac: configuration.ESAC, k: int, learns: bool) -> float:
-    """Return what part of an AMT step generation k makes; learns: whether a phase begins in it."""
+    """Compute the part of an AMT step that is generation k's; learns: a phase begins in it."""
     if esac.amt_trigger == "phase":
         return float(learns)
     if esac.amt_trigger == "interval":

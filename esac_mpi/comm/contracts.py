@@ -79,7 +79,7 @@ class Learner(Protocol):
         """Take over what `arrays` returned."""
 
     def fitting(self, saved: Mapping[str, np.ndarray], before: Config) -> dict[str, np.ndarray]:
-        """Return what `load` takes of another run's arrays. Raises ValueError: nothing fits.
+        """Pick what `load` takes of another run's arrays. Raises ValueError: nothing fits.
 
         before: that run's configuration.
         """

@@ -23,7 +23,7 @@ Condition = dict[
 
 @cache
 def declared(algorithm: str) -> Reads:
-    """Return what an algorithm's own table says that it reads beside it."""
+    """List what an algorithm's own table says that it reads beside it."""
     return Config(algorithm=algorithm).own.READS
 
 

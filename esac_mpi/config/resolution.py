@@ -107,7 +107,7 @@ def _differs(file: Settings, named: Settings, name: str) -> bool:
 
 
 def said_in(file: Settings) -> Settings:
-    """Return what a person said in a file: all of it, or what a run's own lists."""
+    """Pick what a person said in a file: all of it, or what a run's own lists."""
     values = {name: value for name, value in file.items() if name != SAID}
     if not is_whole(file):
         return values

@@ -180,12 +180,12 @@ class GradientLearner(Learner):
             self.chunks = Chunks(self, gpu.Cuda())
 
     def due(self) -> tuple[Operations, ...]:
-        """Return what the next update is made of: the actor's part once in update.delay of them."""
+        """List the parts of the next update: the actor's part once in update.delay of them."""
         made, lists = self.adam["critic"].steps + 1, self.update.lists
         return lists if made % self.update.delay == 0 else lists[:1]
 
     def kept(self) -> list[Tensor]:
-        """Return what an update changes and a later one starts from."""
+        """List what an update changes and a later one starts from."""
         adams = [
             tensor
             for each in self.adam.values()
@@ -386,7 +386,7 @@ class GradientLearner(Learner):
     def fitting(
         self, saved: Mapping[str, np.ndarray], before: configuration.Config
     ) -> dict[str, np.ndarray]:
-        """Return what `load` takes of another run's learner. Raises ValueError, naming misfits."""
+        """Pick what `load` takes of another run's learner. Raises ValueError, naming misfits."""
         return fitted(self.arrays(), saved)
 
     def check_finite(self) -> None:

@@ -41,10 +41,10 @@ class Learner(Protocol):
     update: Update
 
     def due(self) -> Due:
-        """Return what the next update is made of."""
+        """List the parts of the next update."""
 
     def kept(self) -> list[Tensor]:
-        """Return what an update changes and a later one starts from."""
+        """List what an update changes and a later one starts from."""
 
 
 class Half:
@@ -124,7 +124,7 @@ class Chunks:
 
     @staticmethod
     def bytes(learner: Learner) -> int:
-        """Return what a learner's chunks and mirror take on the device, from its shapes [bytes]."""
+        """Sum what a learner's chunks and mirror take on the device, from its shapes [bytes]."""
         update, ring = learner.update, learner.replay.ring
         drawn = update.drawn.tensor.nbytes if update.drawn else 0
         return ring.nbytes + 2 * CHUNK * (8 * len(update.rows) + 8 * len(learner.adam) + drawn)
@@ -185,7 +185,7 @@ class Chunks:
         return [tuple(made)] if len(made) == SLICE else [(due,) for due in made]
 
     def _key(self, together: tuple[Due, ...]) -> tuple[object, ...]:
-        """Return what a graph depends on: all else keeps its place, and its content may change."""
+        """List what a graph depends on: all else keeps its place, and its content may change."""
         return self._learner.update.transitions.standardised, *(
             tuple(map(id, due)) for due in together
         )
@@ -213,7 +213,7 @@ class Chunks:
                 operations.run()
 
     def _take(self) -> Operations:
-        """Return what brings an update what it takes, and the counter to the next one."""
+        """Make what brings an update what it takes, and the counter to the next one."""
         do, batch = Operations(), self._learner.update.transitions
         for all_of_them, one in zip(self._inputs, self._taken, strict=True):
             do.note(torch.index_select, all_of_them, 0, self._at, out=one[None])

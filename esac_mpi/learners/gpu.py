@@ -165,7 +165,7 @@ class Settings(NamedTuple):
 
 
 def settings() -> Settings:
-    """Return what they are now."""
+    """Read what they are now."""
     try:
         tf32 = torch.backends.cuda.matmul.allow_tf32
     except RuntimeError:

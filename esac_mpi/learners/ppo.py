@@ -262,7 +262,7 @@ class PPO(Learner):
         return Episode(start[0], env, observation=start[1])
 
     def _action(self, drawn: np.ndarray) -> np.ndarray:
-        """Return what the task takes, float32 [a] in [-1, 1], for what the policy drew."""
+        """Turn what the policy drew into an action, float32 [a] in [-1, 1]."""
         if self._categorical:
             return self._choices[int(drawn[0])]
         return (
@@ -270,7 +270,7 @@ class PPO(Learner):
         )
 
     def _value(self, observation: np.ndarray) -> torch.Tensor:
-        """Return what the critic says of an observation [o], [1, 1]."""
+        """Estimate the value of an observation [o] by the critic, [1, 1]."""
         with torch.no_grad():
             seen = self._standardised(observation)[None]
             return self._model.policy.predict_values(torch.as_tensor(seen, device=self.device))

@@ -102,13 +102,13 @@ class SAC(GradientLearner):
             torch.exp(self.adam["log_temperature"].values, out=self.temperature)
 
     def kept(self) -> list[Tensor]:
-        """Return what an update changes and a later one starts from: the temperature, too."""
+        """List what an update changes and a later one starts from: the temperature, too."""
         return [*super().kept(), self.temperature]
 
     def fitting(
         self, saved: Mapping[str, np.ndarray], before: configuration.Config
     ) -> dict[str, np.ndarray]:
-        """Return what `load` takes of another run's SAC.
+        """Pick what `load` takes of another run's SAC.
 
         A temperature that was set anew, or becomes automatic, begins anew.
         """

@@ -108,7 +108,7 @@ class Layout:
         return [theta[t.start : t.stop].reshape(t.shape) for t in self.tensors]
 
     def grouped(self, of_tensors: Sequence[Any]) -> list[Layer]:
-        """Return what there is of every tensor, layer by layer."""
+        """List every tensor, layer by layer."""
         starts = [i for i, tensor in enumerate(self.tensors) if tensor.kind == "weight"]
         return [Layer(*of_tensors[i:j]) for i, j in pairwise([*starts, len(self.tensors)])]
 
@@ -207,7 +207,7 @@ class Policy:
         )
 
     def __getstate__(self) -> dict[str, Any]:
-        """Return what copy and pickle take along: everything but the compiled network."""
+        """Keep for copy and pickle everything but the compiled network."""
         return {name: value for name, value in vars(self).items() if name != "_network"}
 
     def __setstate__(self, state: dict[str, Any]) -> None:

@@ -57,7 +57,7 @@ class Update(NamedTuple):
 
 
 def update(mean_rule: MeanRule, variance_rule: VarianceRule, f_z: float, f_mean: float) -> Update:
-    """Return what an individual of fitness f_z does to a distribution whose mean has f_mean."""
+    """Weigh what an individual of fitness f_z does to a distribution whose mean has f_mean."""
     if not math.isfinite(f_z):
         return Update(0.0, math.inf)
     p = update_ratio(mean_rule, f_z, f_mean)

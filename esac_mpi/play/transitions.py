@@ -84,7 +84,7 @@ def doubles(values: np.ndarray) -> np.ndarray:
 
 
 def floats(doubles: np.ndarray, n: int) -> np.ndarray:
-    """Return what was made `doubles`, in rows [..., ceil(n / 2)], as float32 [..., n]."""
+    """Undo `doubles`, in rows [..., ceil(n / 2)], as float32 [..., n]."""
     return np.ascontiguousarray(doubles).view(np.float32)[..., :n]
 
 

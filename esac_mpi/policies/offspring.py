@@ -165,7 +165,7 @@ def mutants(
 
 
 def born(population: Population, births: Births, changes: dict[str, Any]) -> np.ndarray:
-    """Return what is born, float32 [n, d], by the configuration with these changes."""
+    """Bear the offspring, float32 [n, d], by the configuration with these changes."""
     params = population.params
     config = updated(params.config, changes)
     operators = learners.load("offspring").GeneticOperators(config, params.layout)

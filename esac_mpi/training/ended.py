@@ -64,7 +64,7 @@ def lives_on(world: World, error: BaseException) -> bool:
 
 
 def as_end(error: BaseException, alone: bool) -> Ended | None:
-    """Return what an error ends for all ranks, None if they do not share it. alone: one rank."""
+    """Classify what an error ends for all ranks, None if they do not share it. alone: one rank."""
     if isinstance(error, Ended):
         return error
     refused = isinstance(error, record.Refused) and alone  # another run has taken the directory

@@ -89,7 +89,7 @@ def measurements(quick: bool, rounds: int) -> Iterator[Figure]:
 
 
 def variants(task: str, horizon: int) -> dict[str, tuple[object, ...]]:
-    """Return what is run: by name the options."""
+    """List the runs: by name the options."""
     start, cost = min(START[task], 10 * FIRST * horizon), COST[task]
     aes = (
         "--algorithm", "aes_rl", "--aes_rl.workers", 2,

@@ -87,7 +87,7 @@ def of_ranks(algorithm: str, task: str) -> list[list[Look]]:
 
 
 def of_evotorch() -> list[Look]:
-    """Return what EvoTorch's process saw at its first episode and at the end."""
+    """Read what EvoTorch's process saw at its first episode and at the end."""
     with tempfile.TemporaryDirectory() as place:
         subprocess.run([sys.executable, "-c", EVOTORCH, place], check=True, capture_output=True)
         return json.loads((Path(place) / "rank0.json").read_text())

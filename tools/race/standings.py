@@ -202,7 +202,7 @@ class Standings:
         )
 
     def about(self) -> list[str]:
-        """Return what the table holds."""
+        """Fill the table's cells."""
         one, shows = self.rows[0], self.shows(" (least to most)")
         machine = one.cpu.partition(" (")[0]
         said = (

@@ -85,7 +85,7 @@ def evaluated(parts: Parts, evaluates: bool) -> Parts:
 
 
 def task_parts(run: RunFiles, share: np.ndarray) -> Parts:
-    """Return what generations without a barrier have beside tasks, for recorded_tasks.sections."""
+    """Collect what generations without a barrier have beside tasks, for recorded_tasks.sections."""
     ranks, total, *_ = busy(run)
     part = {name: seconds(run, name) for name in ("record", "lead", "evaluation")}
     told = np.isfinite(run.columns["timing/task_busy"]).sum(axis=1)
@@ -341,7 +341,7 @@ def seconds(run: RunFiles, name: str) -> np.ndarray:
 
 
 def declared(run: RunFiles) -> Declaration:
-    """Return what a run's algorithm says of itself."""
+    """Look up what a run's algorithm declares."""
     found: Declaration = ALGORITHMS[run.config.algorithm].DECLARES
     return found
 

@@ -67,7 +67,7 @@ def gap_of(ours: np.ndarray, theirs: np.ndarray) -> tuple[float, float, float]:
 
 
 def said(in_the_mean: bool, with_interval: bool, no: str = NO) -> str:
-    """Return what a cell says; no: where it is not so in the mean."""
+    """Word a cell; no: where it is not so in the mean."""
     return YES if in_the_mean and with_interval else MEAN if in_the_mean else no
 
 

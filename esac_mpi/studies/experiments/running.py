@@ -92,7 +92,7 @@ class Ended:
 
 
 def stamp(path: Path) -> tuple[int, int] | None:
-    """Return what tells a file from the one that takes its place, None where there is none."""
+    """Stamp what tells a file from the one that takes its place, None where there is none."""
     try:
         about = path.stat()
     except OSError:

@@ -195,7 +195,7 @@ class Task:
         return value
 
     def _hours_left(self) -> float:
-        """Return what is left of --max-hours, 0 where there is no such limit [h]."""
+        """Compute what is left of --max-hours, 0 where there is no such limit [h]."""
         return max(self._end - time.monotonic(), 1.0) / 3600 if self._end < math.inf else 0.0
 
     def _listener(self, number: int, config: Config, place: int, values: list[float]) -> Listener:

@@ -53,7 +53,7 @@ def draw(config: Config, k: int) -> Births:
 
 
 def lasting(erl: Any, births: Births, pieces: Pieces, held: int) -> np.ndarray:
-    """Return what each slot's next member takes [k] [s]; held: transitions in a member's memory."""
+    """Tell what each slot's next member takes [k] [s]; held: transitions in a member's memory."""
     child = pieces.crossing
     if erl.crossover == "distillation":
         steps = imitations(2 * min(held, erl.memory_size // 2), erl.distillation_batch)

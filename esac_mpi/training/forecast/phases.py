@@ -35,7 +35,7 @@ def prepare(params: Params, env: envs.Env) -> tuple[Any, Callable[[int], Steps]]
 
 
 def phase_of(chosen: config.Config, made: Any, env: envs.Env) -> Callable[[int], Steps]:
-    """Return what begins the k-th phase, of UPDATES updates if the learner can be asked so."""
+    """Make what begins the k-th phase, of UPDATES updates if the learner can be asked so."""
     if getattr(made, "replay", None) is None:
         return lambda k: made.begin(env, k, 0, made.options.steps_per_generation, True)
     rows = np.random.default_rng(0).uniform(-1, 1, (STORED, made.replay.width)).astype(np.float32)
