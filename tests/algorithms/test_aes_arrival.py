@@ -22,6 +22,8 @@ from esac_mpi.config import AESRL, Config, updated
 from esac_mpi.play.transitions import read_ring, write_ring
 from esac_mpi.record import Refused, Run
 
+pytestmark = pytest.mark.slow
+
 ARRIVAL = [*SMALL, *TASK, "--aes_rl.order", "arrival", "--aes_rl.replay_capacity", 500]
 BUDGET = ["--budget.generations", 8]
 

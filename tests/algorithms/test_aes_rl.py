@@ -22,6 +22,8 @@ from esac_mpi.play.counters import Counters
 from esac_mpi.record import Run
 from esac_mpi.training.check import directory
 
+pytestmark = pytest.mark.slow
+
 SMALL = [
     *(
         "--algorithm",

@@ -21,6 +21,8 @@ from esac_mpi.envs import make
 from esac_mpi.play.state import root_bytes
 from esac_mpi.training.check import memory
 
+pytestmark = pytest.mark.slow
+
 SLOW = [
     *(
         *SMALL,

@@ -26,6 +26,8 @@ from esac_mpi.record import Run, read
 from esac_mpi.training import check, set_up
 from esac_mpi.training.check import memory
 
+pytestmark = pytest.mark.slow
+
 CRITICS = ["serial", "parallel"]
 SMALL = ["--cem_rl.start_steps", 40]  # of Ending's short episodes
 RING = ["--cem_rl.replay_capacity", 200, "--cem_rl.critic_layer_norm", "true"]

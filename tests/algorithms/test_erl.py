@@ -7,6 +7,8 @@ from whole_runs import assert_same_run
 from esac_mpi.config.genetic import FORMS
 from esac_mpi.record import Run
 
+pytestmark = pytest.mark.slow
+
 MORE = {  # switches that are off by default, one form each
     "erl": ["--erl.fitness_episodes", 2],
     "perl": ["--erl.elite_fraction", 0.4],

@@ -17,6 +17,8 @@ from esac_mpi.record import Run
 from esac_mpi.training import check, set_up
 from esac_mpi.training.check import memory
 
+pytestmark = pytest.mark.slow
+
 
 def words(name, *more):
     return list(map(str, arguments(name, *more)))

@@ -17,6 +17,8 @@ from esac_mpi.play import experience
 from esac_mpi.play.rollout import NoFiniteReturn
 from esac_mpi.record import read
 
+pytestmark = pytest.mark.slow
+
 PARTS = {  # where a generation is given up: a function, and which call of it
     "an episode": (experience, "explore", 4),
     "the learner's episode": (erl_play, "learners_episode", 1),

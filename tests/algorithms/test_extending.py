@@ -20,6 +20,8 @@ from esac_mpi.config import ALGORITHMS
 from esac_mpi.record import files
 from esac_mpi.record.reading import Columns
 
+pytestmark = pytest.mark.slow
+
 SETTINGS = """
 algorithm = "random_search"
 [random_search]

@@ -10,6 +10,8 @@ from esac_mpi.operators import noise
 from esac_mpi.play import population
 from esac_mpi.record import Run
 
+pytestmark = pytest.mark.slow
+
 LARGE = 1040  # members: two chunks of slots, and more than accumulator.ROWS
 
 

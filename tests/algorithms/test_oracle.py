@@ -10,6 +10,8 @@ from esac_mpi.config.genetic import FORMS
 from esac_mpi.play.params import Params, make_layout, make_policy
 from esac_mpi.training import set_up
 
+pytestmark = pytest.mark.slow
+
 SOLVED = 0.06  # rms error of the best policy over [-1, 1]; of what they begin with 0.08-0.43
 STEPS = {  # about 1.5 times what the slowest of ten seeds took
     **{"es": 13_000, "esac": 3500, "sac": 1000, "td3": 1000, "ddpg": 2300, "ppo": 900},

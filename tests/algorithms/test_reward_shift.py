@@ -26,6 +26,8 @@ from esac_mpi.record import Run
 from esac_mpi.studies.experiments.running import as_begun
 from esac_mpi.training.task_set_up import sentences, settled
 
+pytestmark = pytest.mark.slow
+
 IDLING = [
     "--task.id",
     "own_envs:Idling-v0",

@@ -11,6 +11,8 @@ from esac_mpi.analysis.colours import COLOURS, SHADES, shade
 from esac_mpi.config import Config, updated
 from esac_mpi.record import Run
 
+pytestmark = pytest.mark.slow
+
 plot, table = map(command, ("plot", "table"))
 SENSITIVITY = ("--what", "sensitivity", "--field")
 

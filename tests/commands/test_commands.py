@@ -17,6 +17,8 @@ from esac_mpi.commands.__main__ import EXTRAS, main
 from esac_mpi.host.data_files import shipped
 from esac_mpi.studies.experiments import design, random_actions
 
+pytestmark = pytest.mark.slow
+
 
 def test_every_command_has_a_file():
     files = {path.stem for path in (ROOT / "esac_mpi/commands").glob("[a-z]*.py")}

@@ -23,6 +23,8 @@ from esac_mpi import config
 from esac_mpi.config.files import UNSAVED
 from esac_mpi.config.reads import conditions, reads
 
+pytestmark = pytest.mark.slow
+
 MEMORY = (
     8 * 2**30
 )  # address space of a run: who wants too much is told so, in place of the machine [bytes]

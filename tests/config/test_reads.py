@@ -28,6 +28,8 @@ from esac_mpi.record import Run, read
 from esac_mpi.studies.experiments import design
 from esac_mpi.training import loop
 
+pytestmark = pytest.mark.slow
+
 QUICKSTART = ROOT / "configs/quickstart.toml"
 SHIPPED = [
     QUICKSTART,

@@ -16,6 +16,8 @@ from esac_mpi.operators.policy import Layout, Policy
 from esac_mpi.play.rollout import explore, play
 from esac_mpi.record import Run, read
 
+pytestmark = pytest.mark.slow
+
 BAD = [np.nan, -np.nan, np.inf, -np.inf]
 
 

@@ -13,6 +13,8 @@ from saved_policies import save
 
 from esac_mpi.host.streams import as_json
 
+pytestmark = pytest.mark.slow
+
 RUDE = "rude_envs:Rude-v0"
 
 

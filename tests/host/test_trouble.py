@@ -18,6 +18,8 @@ from esac_mpi.learners import LearnerNotFinite
 from esac_mpi.record import Run, read
 from esac_mpi.training import ended, session
 
+pytestmark = pytest.mark.slow
+
 
 def found(error):
     """Return an error as ranks raise it that were told."""

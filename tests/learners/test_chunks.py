@@ -19,6 +19,8 @@ from esac_mpi.learners.chunks import Chunks, Mirror
 from esac_mpi.learners.replay import Replay
 from esac_mpi.play.learner_phases import Flight
 
+pytestmark = pytest.mark.slow
+
 NORMED = {"policy__layer_norm": True, "sac__critic_layer_norm": True}
 FORMS = {
     "sac": lambda: sac(sac__value_network=True, sac__automatic_temperature=True),

@@ -18,6 +18,8 @@ from esac_mpi.learners.compiled import CompiledUpdate
 from esac_mpi.record import Run
 from esac_mpi.training.check import learner as check
 
+pytestmark = pytest.mark.slow
+
 KINDS = [kind for kind in ("avx512", "avx2") if cpu.KIND in ("avx512", kind)]
 compiled = pytest.mark.skipif(not cpu.KIND, reason="no compiled updates here")
 COMPILED = {"learner__kernels": "compiled"}

@@ -19,6 +19,8 @@ from esac_mpi.learners import LEARNERS, load
 from esac_mpi.operators.policy import Layout, Policy
 from esac_mpi.record import Run
 
+pytestmark = pytest.mark.slow
+
 LINE: dict[
     str, dict
 ] = {  # what the line needs beside one learning rate for all: a learner without an entry has its defaults

@@ -19,6 +19,8 @@ from esac_mpi.operators import genetics, kernels
 from esac_mpi.operators.policy import Layout, Normaliser, Policy
 from esac_mpi.play.params import Params
 
+pytestmark = pytest.mark.slow
+
 LAYOUT, THETA = Layout((2, 2, 1), linear=2.0), LINEAR
 SIZES = [(1, 1, 1), (3, 2, 2), (5, 7, 3), (17, 33, 65, 6), (100, 8, 4), (9, 16, 17, 15, 1)]
 

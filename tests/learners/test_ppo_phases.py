@@ -27,6 +27,8 @@ from esac_mpi.record import Run
 from esac_mpi.record.checkpoints import read_checkpoint
 from esac_mpi.record.policies import Policy as Saved
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_phase_in_parts_and_one_begun_again_have_the_bits_of_a_phase_at_once(kind):

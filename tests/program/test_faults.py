@@ -18,6 +18,8 @@ from whole_runs import assert_same_run, rows_published, science, summary, wait_f
 from esac_mpi.record import read
 from esac_mpi.record.checkpoints import read_checkpoint
 
+pytestmark = pytest.mark.slow
+
 
 @contextmanager
 def mounted(path: Path, *options: object):

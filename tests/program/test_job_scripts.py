@@ -13,6 +13,8 @@ import pytest
 from conftest import JOBS, PATIENCE, ROOT
 from whole_runs import wait_for
 
+pytestmark = pytest.mark.slow
+
 SCRIPTS = sorted(path for path in JOBS.iterdir() if path.suffix in (".sh", ".sbatch"))
 STAND_INS = {
     "scontrol": """

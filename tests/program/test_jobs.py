@@ -22,6 +22,8 @@ from conftest import JOBS, PATIENCE, ROOT, ROUTINE, SMALL, SMALL_ES, environment
 from slurm.cluster import Cluster
 from whole_runs import assert_same_run, summary, wait_for
 
+pytestmark = pytest.mark.slow
+
 SOFTWARE = Path(
     os.environ.get("SLURM_SOFTWARE", ROOT / ".venv/slurm")
 )  # what tests/slurm/prepare.sh unpacks

@@ -27,6 +27,7 @@ needs_pmix = pytest.mark.skipif(
     reason=f"no PMIx in {SOFTWARE}: tests/slurm/prepare.sh unpacks it",
 )
 pytestmark = [
+    pytest.mark.slow,
     needs_slurm,
     needs_pmix,
     pytest.mark.skipif(bool(launchers.missing("openmpi")), reason=launchers.missing("openmpi")),

@@ -23,6 +23,8 @@ from whole_runs import assert_same_run
 
 from esac_mpi.record import read
 
+pytestmark = pytest.mark.slow
+
 SHORT, LONG = 20, 80  # generations; LONG is more than the interrupted parts of a run ever make
 DOWN = 10.0  # within which a job must be gone [s]
 

@@ -16,6 +16,8 @@ from esac_mpi.operators.policy import Layout, Normaliser, Policy
 from esac_mpi.play.rollout import play
 from esac_mpi.record import Run, publish, read
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture(scope="module")
 def straight(tmp_path_factory, alone):

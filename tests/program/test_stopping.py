@@ -30,6 +30,8 @@ from whole_runs import assert_same_run, rows_published, science, summary, wait_f
 
 from esac_mpi.record import Run, read
 
+pytestmark = pytest.mark.slow
+
 
 def status(path: Path) -> dict:
     return json.loads((path / "status.json").read_text())

@@ -17,6 +17,8 @@ from esac_mpi.analysis.clock import Machine, computed, grid
 from esac_mpi.config.genetic import FORMS
 from esac_mpi.record import Run
 
+pytestmark = pytest.mark.slow
+
 ALGORITHMS = (
     "esac",
     "es",

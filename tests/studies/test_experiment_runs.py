@@ -21,6 +21,8 @@ from esac_mpi.config import Config, updated
 from esac_mpi.record import Run
 from esac_mpi.studies.experiments import design, products, running
 
+pytestmark = pytest.mark.slow
+
 experiment = command("experiment")
 
 

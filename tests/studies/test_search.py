@@ -20,6 +20,8 @@ from esac_mpi.studies.search import trial_loop, trial_ranks
 from esac_mpi.studies.search.journal import Journal
 from esac_mpi.studies.search.study import read
 
+pytestmark = pytest.mark.slow
+
 search = command("search")
 
 

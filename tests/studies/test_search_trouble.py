@@ -18,6 +18,8 @@ from esac_mpi.record import Run, Unsaved
 from esac_mpi.studies.search import trial_loop, trial_ranks
 from esac_mpi.studies.search.journal import Journal
 
+pytestmark = pytest.mark.slow
+
 
 def states(study):
     return [(trial.number, trial.state) for trial in Journal(study).trials()]

@@ -20,6 +20,8 @@ from tools import processes
 from tools.bench import __main__ as bench
 from tools.bench import clock, history, learner, measurement, pderl, program, scaling, serial
 
+pytestmark = pytest.mark.slow
+
 NONE = None
 
 

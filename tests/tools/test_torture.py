@@ -7,6 +7,8 @@ import pytest
 
 from tools import torture
 
+pytestmark = pytest.mark.slow
+
 
 def test_killed_at_random_moments_nothing_is_lost(monkeypatch, capsys):
     monkeypatch.setattr(

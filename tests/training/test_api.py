@@ -23,6 +23,8 @@ from esac_mpi.play.rollout import ThetaNotFinite
 from esac_mpi.training import ended, loop
 from esac_mpi.training.api import resolve
 
+pytestmark = pytest.mark.slow
+
 TINY = {
     **{
         "algorithm": "es",

@@ -21,6 +21,8 @@ from esac_mpi.studies.search.study import checked, read
 from esac_mpi.training.forecast import automatic as first
 from esac_mpi.training.forecast.automatic import digits
 
+pytestmark = pytest.mark.slow
+
 RANK_0 = SimpleNamespace(rank=0, size=2)
 ALL = ["esac.population_size", "esac.workers", "esac.update_cost"]
 SHORT = ["--esac.sac_min_steps", 30, "--esac.sigma", 0.3, *LEARNER, *ROUTINE]
@@ -254,9 +256,6 @@ def test_an_experiment_and_a_search_have_numbers_and_a_sweep_says_that_it_has_no
     word = TOY.replace("es.population_size = 10", 'es.population_size = "auto"')
     with pytest.raises(Unusable, match=r'es\.population_size = "auto" would be chosen'):
         planned(tmp_path / "toy.toml", word)
-    by_time = TOY.replace("budget.generations = 4", "budget.minutes = 4")
-    with pytest.raises(Unusable, match=r"budget\.minutes = 4"):
-        planned(tmp_path / "time.toml", by_time)
     path = tmp_path / "study.toml"
     path.write_text(
         'trials = 2\nsettings = {algorithm = "es", task.id = "T-v0"}\nsearch = {es.sigma = [0.1, 0.2]}\n'

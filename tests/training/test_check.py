@@ -25,6 +25,8 @@ from esac_mpi.training.check import cost, directory, learner, memory, report
 from esac_mpi.training.check import ranks as surroundings
 from esac_mpi.training.check import run as start_of
 
+pytestmark = pytest.mark.slow
+
 SUBJECTS = [
     "MPI", "mpi4py", "ranks", "node 0", "BLAS", "torch", "core", "task", "physics", "episodes", "work",
     "memory", "replay", "scheduler", "time left", "directory", "free space", "writing", "rename", "hard link",

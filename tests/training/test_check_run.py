@@ -12,6 +12,8 @@ from short_runs import HOLD, child, flip, snapshot
 from esac_mpi.envs import identity
 from esac_mpi.training.check import cost, directory
 
+pytestmark = pytest.mark.slow
+
 FURTHER = ["--budget.generations", "3"]
 
 

@@ -20,6 +20,8 @@ from esac_mpi.training import check
 from esac_mpi.training.check import cost
 from esac_mpi.training.forecast import advice, genetic, operators, phases, work
 
+pytestmark = pytest.mark.slow
+
 ERL = {"erl.population_size": 4, "erl.mutation_probability": 1.0}
 PDERL = {"algorithm": "pderl", "erl.crossover": "distillation", "erl.mutation": "proximal"}
 CEM_RL = {"algorithm": "cem_rl", "cem_rl.population_size": 4, "cem_rl.start_steps": 400}

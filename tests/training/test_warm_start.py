@@ -20,6 +20,8 @@ from esac_mpi.operators.policy import LOGIT_SCALE, Normaliser
 from esac_mpi.record import Run, publish, read
 from esac_mpi.training.warm_start.source import Source, with_heads_as_here
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture(scope="module")
 def sources(tmp_path_factory):

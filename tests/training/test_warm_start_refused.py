@@ -21,6 +21,8 @@ from esac_mpi.record import Run
 from esac_mpi.training.check import cost, directory
 from esac_mpi.training.warm_start import find
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture(scope="module")
 def sources(tmp_path_factory):
