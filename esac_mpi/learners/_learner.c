@@ -46,8 +46,7 @@ typedef struct {
 } Product;
 
 typedef struct {
-    PyObject_HEAD
-    Network actor, critic, log_temperature;
+    PyObject_HEAD Network actor, critic, log_temperature;
     int batch, given;           /* arrays that are held */
     float gamma, tau, rates[6]; /* of actor, critic and temperature: Adam's rate, and what keeps its
                                    divisor from 0 */
@@ -65,8 +64,14 @@ typedef struct {
 
 /* So many columns in whole panels; and how far rows are apart: an odd number of tiles, lest they
    share the sets of a cache. */
-static int panelled(int columns) { return (columns + PANEL - 1) / PANEL * PANEL; }
-static size_t padded(int columns) { return (size_t)((columns + WIDEST - 1) / WIDEST | 1) * WIDEST; }
+static int panelled(int columns)
+{
+    return (columns + PANEL - 1) / PANEL * PANEL;
+}
+static size_t padded(int columns)
+{
+    return (size_t)((columns + WIDEST - 1) / WIDEST | 1) * WIDEST;
+}
 
 /* The inputs of a layer: the last one has the network's too where there is a path. */
 static int inputs(const Network *net, int layer)
@@ -79,8 +84,8 @@ static size_t bias_at(const Network *net, int layer, int member)
 {
     size_t at = 0;
     for (int l = 0; l <= layer; l++)
-        at += (size_t)net->members * (size_t)net->sizes[l + 1]
-              * (size_t)(inputs(net, l) + (l < layer));
+        at += (size_t)net->members * (size_t)net->sizes[l + 1] *
+              (size_t)(inputs(net, l) + (l < layer));
     return at + (size_t)member * (size_t)net->sizes[layer + 1];
 }
 
@@ -90,7 +95,10 @@ static size_t weight_at(const Network *net, int layer, int member)
     return bias_at(net, layer, 0) - (size_t)(net->members - member) * size;
 }
 
-static size_t length(const Network *net) { return bias_at(net, net->layers - 1, net->members); }
+static size_t length(const Network *net)
+{
+    return bias_at(net, net->layers - 1, net->members);
+}
 
 /* e^x of -87 to 88, in 2 units of the last place; polynomial of Cephes expf. nan stays nan. */
 static inline float exponential(float x)
@@ -176,11 +184,10 @@ static void *hold(Update *self, PyObject *object, const char *format, size_t siz
     if (PyObject_GetBuffer(object, view, PyBUF_WRITABLE | PyBUF_FORMAT | PyBUF_ND) < 0)
         return NULL;
     self->given++;
-    if (view->format && !strcmp(view->format, format)
-        && (size_t)(view->len / view->itemsize) == size)
+    if (view->format && !strcmp(view->format, format) &&
+        (size_t)(view->len / view->itemsize) == size)
         return view->buf;
-    PyErr_Format(
-        PyExc_ValueError,
+    PyErr_Format(PyExc_ValueError,
         "expected a contiguous array of format %s with %zu numbers, got format %s with %zd bytes",
         format, size, view->format ? view->format : "B", view->len);
     return NULL;
@@ -229,9 +236,9 @@ static int allocate(Update *self)
     float **places[64], *chosen = NULL;
     size_t sizes[64], floats = 0;
     int count = 0;
-#define ROOM(place, size) \
-    (places[count] = &(place), sizes[count] = ((size) + PANEL - 1) / PANEL * PANEL, \
-     floats += sizes[count++])
+#define ROOM(place, size)                                                                          \
+    (places[count] = &(place), sizes[count] = ((size) + PANEL - 1) / PANEL * PANEL,                \
+        floats += sizes[count++])
     for (int n = 0; n < 3; n++)
         for (int l = 0; l + 1 < nets[n]->layers; l++)
             ROOM(self->hidden[n][l], (n / 2 + 1) * batch * padded(inputs(nets[n], l + 1)));
@@ -287,13 +294,13 @@ static PyObject *update_new(PyTypeObject *type, PyObject *args, PyObject *kwargs
     int batch;
     float gamma, tau, path;
     if (!PyArg_ParseTuple(args, "sO!ifffOOOOO!O!OO!", &kind, &PyTuple_Type, &sizes, &batch, &gamma,
-                          &tau, &path, &rows, &noise, &sums, &temperature, &PyTuple_Type, &actor,
-                          &PyTuple_Type, &critic, &target, &PyTuple_Type, &log_temperature))
+            &tau, &path, &rows, &noise, &sums, &temperature, &PyTuple_Type, &actor, &PyTuple_Type,
+            &critic, &target, &PyTuple_Type, &log_temperature))
         return NULL;
     const Py_ssize_t n = PyTuple_GET_SIZE(sizes);
     if (n < 3 || n > MOST_LAYERS + 1 || batch < 1 || !known(kind)) {
-        PyErr_Format(PyExc_ValueError, "no update for %zd sizes, a batch of %d, %s", n, batch,
-                     kind);
+        PyErr_Format(
+            PyExc_ValueError, "no update for %zd sizes, a batch of %d, %s", n, batch, kind);
         return NULL;
     }
     Update *self = (Update *)type->tp_alloc(type, 0);
@@ -307,18 +314,18 @@ static PyObject *update_new(PyTypeObject *type, PyObject *args, PyObject *kwargs
     self->run = strcmp(kind, "avx512") ? update_avx2 : update_avx512;
     self->actor.path = path;
     self->log_temperature = (Network){.layers = 1, .members = 1, .sizes = {0, 1}};
-    if (measure(&self->actor, sizes, 1, o, 2 * a) < 0
-        || measure(&self->critic, sizes, 2, o + a, 1) < 0
-        || !(self->rows = hold(self, rows, "f", (size_t)batch * (size_t)(2 * o + a + 2)))
-        || !(self->noise = hold(self, noise, "f", (size_t)(2 * batch * a)))
-        || !(self->sums = hold(self, sums, "d", 6))
-        || !(self->temperature = hold(self, temperature, "f", 1))
-        || hold_network(self, &self->actor, actor) < 0
-        || hold_network(self, &self->critic, critic) < 0
-        || !(self->target = hold(self, target, "f", length(&self->critic)))
-        || (PyTuple_GET_SIZE(log_temperature)
-            && hold_network(self, &self->log_temperature, log_temperature) < 0)
-        || allocate(self) < 0) {
+    if (measure(&self->actor, sizes, 1, o, 2 * a) < 0 ||
+        measure(&self->critic, sizes, 2, o + a, 1) < 0 ||
+        !(self->rows = hold(self, rows, "f", (size_t)batch * (size_t)(2 * o + a + 2))) ||
+        !(self->noise = hold(self, noise, "f", (size_t)(2 * batch * a))) ||
+        !(self->sums = hold(self, sums, "d", 6)) ||
+        !(self->temperature = hold(self, temperature, "f", 1)) ||
+        hold_network(self, &self->actor, actor) < 0 ||
+        hold_network(self, &self->critic, critic) < 0 ||
+        !(self->target = hold(self, target, "f", length(&self->critic))) ||
+        (PyTuple_GET_SIZE(log_temperature) &&
+            hold_network(self, &self->log_temperature, log_temperature) < 0) ||
+        allocate(self) < 0) {
         Py_DECREF(self);
         return NULL;
     }
@@ -331,8 +338,8 @@ PyDoc_STRVAR(run_doc, "run(critic, small, actor, small[, temperature, small]): m
 static PyObject *run(Update *self, PyObject *args)
 {
     float *rates = self->rates;
-    if (!PyArg_ParseTuple(args, "ffff|ff", rates, rates + 1, rates + 2, rates + 3, rates + 4,
-                          rates + 5))
+    if (!PyArg_ParseTuple(
+            args, "ffff|ff", rates, rates + 1, rates + 2, rates + 3, rates + 4, rates + 5))
         return NULL;
     self->run(self);
     Py_RETURN_NONE;
@@ -347,7 +354,8 @@ static PyTypeObject update_type = {
     PyVarObject_HEAD_INIT(NULL, 0).tp_name = "esac_mpi.learners._learner.Update",
     .tp_doc = PyDoc_STR(
         "Update(kind, sizes, batch, gamma, tau, path, rows, noise, sums, temperature, actor, "
-        "critic, target, log_temperature): SAC's update.\n\nNetworks are (values, gradient, moment1, moment2)."),
+        "critic, target, log_temperature): SAC's update.\n\nNetworks are (values, gradient, "
+        "moment1, moment2)."),
     .tp_basicsize = sizeof(Update),
     .tp_flags = Py_TPFLAGS_DEFAULT,
     .tp_new = update_new,
@@ -377,8 +385,11 @@ static PyMethodDef functions[] = {
 };
 
 static struct PyModuleDef definition = {
-    PyModuleDef_HEAD_INIT, .m_name = "_learner",   .m_doc = "SAC's update on a CPU.",
-    .m_size = -1,          .m_methods = functions,
+    PyModuleDef_HEAD_INIT,
+    .m_name = "_learner",
+    .m_doc = "SAC's update on a CPU.",
+    .m_size = -1,
+    .m_methods = functions,
 };
 
 PyMODINIT_FUNC PyInit__learner(void)
@@ -387,9 +398,9 @@ PyMODINIT_FUNC PyInit__learner(void)
     if (!module)
         return NULL;
     const char *kind = known("avx512") ? "avx512" : known("avx2") ? "avx2" : "";
-    if (PyModule_AddType(module, &update_type) < 0
-        || PyModule_AddIntConstant(module, "INTERFACE", INTERFACE) < 0
-        || PyModule_AddStringConstant(module, "KIND", kind) < 0) {
+    if (PyModule_AddType(module, &update_type) < 0 ||
+        PyModule_AddIntConstant(module, "INTERFACE", INTERFACE) < 0 ||
+        PyModule_AddStringConstant(module, "KIND", kind) < 0) {
         Py_DECREF(module);
         return NULL;
     }

@@ -1,8 +1,9 @@
 /* The hottest loops of an evaluating rank: addressed normal numbers, the forward pass of a policy,
    and policy and physics in turn.
 
-   Only + - * / sqrt and integer operations in a fixed order, and no fused multiply-add (-ffp-contract=off), so that the
-   bits depend neither on the instruction set nor on the compiler. */
+   Only + - * / sqrt and integer operations in a fixed order, and no fused multiply-add
+   (-ffp-contract=off), so that the bits depend neither on the instruction set nor on the
+   compiler. */
 #define PY_SSIZE_T_CLEAN
 #include <Python.h>
 #include <math.h>
@@ -22,7 +23,8 @@
 #endif
 
 /* One binary, built on a login node, serves every node: the loader picks the instruction set. */
-#if defined(__GNUC__) && !defined(__clang__) && defined(__x86_64__) && defined(__linux__) && defined(__GLIBC__)
+#if defined(__GNUC__) && !defined(__clang__) && defined(__x86_64__) && defined(__linux__) &&       \
+    defined(__GLIBC__)
 #define CLONES __attribute__((target_clones("avx512f", "avx2", "default")))
 #else
 #define CLONES
@@ -30,54 +32,60 @@
 
 /* ---- Philox 4x32-10: Salmon et al. 2011, "Parallel random numbers: as easy as 1, 2, 3" ---- */
 
-enum { COUNTERS = 256, PAIRS = COUNTERS / 2, CHUNK = 4 * COUNTERS, ROUNDS = 10 }; /* the order of the numbers depends on them */
+/* the order of the numbers depends on them */
+enum { COUNTERS = 256, PAIRS = COUNTERS / 2, CHUNK = 4 * COUNTERS, ROUNDS = 10 };
 
 #define M0 0xD2511F53u
 #define M1 0xCD9E8D57u
 #define W0 0x9E3779B9u
 #define W1 0xBB67AE85u
 
-/* Each writes the four words of COUNTERS counters, word by word: [4][PAIRS][2], a pair being counters i and i + PAIRS. */
+/* Each writes the four words of COUNTERS counters, word by word: [4][PAIRS][2], a pair being
+   counters i and i + PAIRS. */
 typedef void Philox(const uint32_t counter[4], const uint32_t key[2], uint32_t *words);
 
 #ifdef X86
 
-/* A word fills the lower half of a 64-bit lane, the only half that the multiplication reads: what is above it stays there
-   until the end. Compilers do not find this by themselves: from the plain loop below they make shuffles, 2.5 times slower. */
-#define LANES_ROUND(P, S, V, c)                                                                                       \
-    do {                                                                                                              \
-        const V p0 = P##_mul_epu32(c##0, m0), p1 = P##_mul_epu32(c##2, m1);                                           \
-        c##0 = P##_xor_##S(P##_xor_##S(P##_srli_epi64(p1, 32), c##1), k0);                                            \
-        c##2 = P##_xor_##S(P##_xor_##S(P##_srli_epi64(p0, 32), c##3), k1);                                            \
-        c##1 = p1;                                                                                                    \
-        c##3 = p0;                                                                                                    \
+/* A word fills the lower half of a 64-bit lane, the only half that the multiplication reads: what
+   is above it stays there until the end. Compilers do not find this by themselves: from the plain
+   loop below they make shuffles, 2.5 times slower. */
+#define LANES_ROUND(P, S, V, c)                                                                    \
+    do {                                                                                           \
+        const V p0 = P##_mul_epu32(c##0, m0), p1 = P##_mul_epu32(c##2, m1);                        \
+        c##0 = P##_xor_##S(P##_xor_##S(P##_srli_epi64(p1, 32), c##1), k0);                         \
+        c##2 = P##_xor_##S(P##_xor_##S(P##_srli_epi64(p0, 32), c##3), k1);                         \
+        c##1 = p1;                                                                                 \
+        c##3 = p0;                                                                                 \
     } while (0)
 
-#define LANES_STORE(P, S, V, j) \
-    P##_storeu_##S((V *)(words + j * COUNTERS + 2 * i), P##_or_##S(P##_and_##S(a##j, low), P##_slli_epi64(b##j, 32)))
+#define LANES_STORE(P, S, V, j)                                                                    \
+    P##_storeu_##S((V *)(words + j * COUNTERS + 2 * i),                                            \
+        P##_or_##S(P##_and_##S(a##j, low), P##_slli_epi64(b##j, 32)))
 
-#define LANES(NAME, TARGET, P, S, V, SET)                                                                             \
-    TARGET static void NAME(const uint32_t counter[4], const uint32_t key[2], uint32_t *words)                        \
-    {                                                                                                                 \
-        enum { WIDTH = sizeof(V) / 8 };                                                                               \
-        const V m0 = P##_##SET(M0), m1 = P##_##SET(M1), low = P##_##SET(0xFFFFFFFFu), step = P##_##SET(WIDTH);        \
-        uint64_t index[WIDTH];                                                                                        \
-        for (int l = 0; l < WIDTH; l++)                                                                               \
-            index[l] = (uint64_t)counter[0] + (uint64_t)l;                                                            \
-        V first = P##_loadu_##S((const V *)index);                                                                    \
-        for (int i = 0; i < PAIRS; i += WIDTH, first = P##_add_epi64(first, step)) {                                  \
-            V a0 = first, a1 = P##_##SET(counter[1]), a2 = P##_##SET(counter[2]), a3 = P##_##SET(counter[3]);         \
-            V b0 = P##_add_epi64(first, P##_##SET(PAIRS)), b1 = a1, b2 = a2, b3 = a3;                                 \
-            for (uint32_t r = 0; r < ROUNDS; r++) {                                                                   \
-                const V k0 = P##_##SET(key[0] + r * W0), k1 = P##_##SET(key[1] + r * W1);                             \
-                LANES_ROUND(P, S, V, a);                                                                              \
-                LANES_ROUND(P, S, V, b);                                                                              \
-            }                                                                                                         \
-            LANES_STORE(P, S, V, 0);                                                                                  \
-            LANES_STORE(P, S, V, 1);                                                                                  \
-            LANES_STORE(P, S, V, 2);                                                                                  \
-            LANES_STORE(P, S, V, 3);                                                                                  \
-        }                                                                                                             \
+#define LANES(NAME, TARGET, P, S, V, SET)                                                          \
+    TARGET static void NAME(const uint32_t counter[4], const uint32_t key[2], uint32_t *words)     \
+    {                                                                                              \
+        enum { WIDTH = sizeof(V) / 8 };                                                            \
+        const V m0 = P##_##SET(M0), m1 = P##_##SET(M1), low = P##_##SET(0xFFFFFFFFu),              \
+                step = P##_##SET(WIDTH);                                                           \
+        uint64_t index[WIDTH];                                                                     \
+        for (int l = 0; l < WIDTH; l++)                                                            \
+            index[l] = (uint64_t)counter[0] + (uint64_t)l;                                         \
+        V first = P##_loadu_##S((const V *)index);                                                 \
+        for (int i = 0; i < PAIRS; i += WIDTH, first = P##_add_epi64(first, step)) {               \
+            V a0 = first, a1 = P##_##SET(counter[1]), a2 = P##_##SET(counter[2]),                  \
+              a3 = P##_##SET(counter[3]);                                                          \
+            V b0 = P##_add_epi64(first, P##_##SET(PAIRS)), b1 = a1, b2 = a2, b3 = a3;              \
+            for (uint32_t r = 0; r < ROUNDS; r++) {                                                \
+                const V k0 = P##_##SET(key[0] + r * W0), k1 = P##_##SET(key[1] + r * W1);          \
+                LANES_ROUND(P, S, V, a);                                                           \
+                LANES_ROUND(P, S, V, b);                                                           \
+            }                                                                                      \
+            LANES_STORE(P, S, V, 0);                                                               \
+            LANES_STORE(P, S, V, 1);                                                               \
+            LANES_STORE(P, S, V, 2);                                                               \
+            LANES_STORE(P, S, V, 3);                                                               \
+        }                                                                                          \
     }
 
 LANES(philox_avx512, __attribute__((target("avx512f"))), _mm512, si512, __m512i, set1_epi64)
@@ -100,7 +108,8 @@ static void choose_philox(void)
 static void philox_chunk(const uint32_t counter[4], const uint32_t key[2], uint32_t *words)
 {
     for (uint32_t i = 0; i < COUNTERS; i++) {
-        uint32_t c0 = counter[0] + i / 2 + i % 2 * PAIRS, c1 = counter[1], c2 = counter[2], c3 = counter[3];
+        uint32_t c0 = counter[0] + i / 2 + i % 2 * PAIRS, c1 = counter[1], c2 = counter[2],
+                 c3 = counter[3];
         for (uint32_t r = 0; r < ROUNDS; r++) {
             const uint64_t p0 = (uint64_t)M0 * c0, p1 = (uint64_t)M1 * c2;
             c0 = (uint32_t)(p1 >> 32) ^ c1 ^ (key[0] + r * W0);
@@ -115,7 +124,9 @@ static void philox_chunk(const uint32_t counter[4], const uint32_t key[2], uint3
     }
 }
 
-static void choose_philox(void) {}
+static void choose_philox(void)
+{
+}
 
 #endif
 
@@ -126,16 +137,21 @@ CLONES static void box_muller(const uint32_t *restrict words, float *restrict ou
 {
     for (int i = 0; i < COUNTERS; i++) {
         const uint32_t w = words[i], v = words[COUNTERS + i];
-        /* radius: u in [2^-33, 1], so that it reaches 6.76; two exact halves make the one rounding of a 32-bit integer */
+        /* radius: u in [2^-33, 1], so that it reaches 6.76; two exact halves make the one rounding
+           of a 32-bit integer */
         const float integer = (float)(int32_t)(w >> 16) * 65536.0f + (float)(int32_t)(w & 0xFFFFu);
         const float u = integer * 0x1p-32f + 0x1p-33f;
         const float radius = sqrtf(-2.0f * logarithm(u));
-        /* angle: 30 bits in [-pi/4, pi/4), one bit for the sign of the cosine, one to exchange cosine and sine */
+        /* angle: 30 bits in [-pi/4, pi/4), one bit for the sign of the cosine, one to exchange
+           cosine and sine */
         const float a = (float)(int32_t)(v & ~3u) * 0x1.921FB6p-32f; /* pi / 4 * 2^-31 */
         const float a2 = a * a;
-        const float s = a + a * a2 * (-1.6666654611e-1f + a2 * (8.3321608736e-3f + a2 * -1.9515295891e-4f));
-        const float c = 1.0f - 0.5f * a2
-            + a2 * a2 * (4.166664568298827e-2f + a2 * (-1.388731625493765e-3f + a2 * 2.443315711809948e-5f));
+        const float s =
+            a + a * a2 * (-1.6666654611e-1f + a2 * (8.3321608736e-3f + a2 * -1.9515295891e-4f));
+        const float c = 1.0f - 0.5f * a2 +
+                        a2 * a2 *
+                            (4.166664568298827e-2f +
+                                a2 * (-1.388731625493765e-3f + a2 * 2.443315711809948e-5f));
         const uint32_t cosine = bits_of(c) ^ (v << 30 & 0x80000000u), sine = bits_of(s);
         const uint32_t exchange = (cosine ^ sine) & (0u - (v & 1u));
         out[i] = radius * float_of(cosine ^ exchange);
@@ -153,7 +169,8 @@ static void normal_chunk(const uint32_t counter[4], const uint32_t key[2], float
 
 /* ---- arguments ---- */
 
-/* Return 'f' or 'd' for float32 or float64 of this machine ("f", or "<f" as arrays from files have it), else 0. */
+/* Return 'f' or 'd' for float32 or float64 of this machine ("f", or "<f" as arrays from files have
+   it), else 0. */
 static int kind_of(const char *format)
 {
     const uint16_t one = 1;
@@ -169,18 +186,22 @@ static int vector(PyObject *object, Py_buffer *view, Py_ssize_t size, int flags,
 {
     if (PyObject_GetBuffer(object, view, flags | PyBUF_FORMAT | PyBUF_ND) < 0) {
         PyErr_Clear();
-        PyErr_Format(PyExc_ValueError, "%s must be a contiguous%s float32 array", name, flags & PyBUF_WRITABLE ? " writable" : "");
+        PyErr_Format(PyExc_ValueError, "%s must be a contiguous%s float32 array", name,
+            flags & PyBUF_WRITABLE ? " writable" : "");
         return -1;
     }
-    if (view->ndim == 1 && kind_of(view->format) == 'f' && (uintptr_t)view->buf % sizeof(float) == 0 && (size < 0 || view->shape[0] == size))
+    if (view->ndim == 1 && kind_of(view->format) == 'f' &&
+        (uintptr_t)view->buf % sizeof(float) == 0 && (size < 0 || view->shape[0] == size))
         return 0;
-    PyErr_Format(PyExc_ValueError, "%s must be float32 [%zd], got format %s, %d dimensions, %zd bytes", name, size,
-                 view->format ? view->format : "B", view->ndim, view->len);
+    PyErr_Format(PyExc_ValueError,
+        "%s must be float32 [%zd], got format %s, %d dimensions, %zd bytes", name, size,
+        view->format ? view->format : "B", view->ndim, view->len);
     PyBuffer_Release(view);
     return -1;
 }
 
-PyDoc_STRVAR(normal_doc, "normal(seed, purpose, generation, member, block, out): fill float32 [size] with standard normals.");
+PyDoc_STRVAR(normal_doc, "normal(seed, purpose, generation, member, block, out): fill float32 "
+                         "[size] with standard normals.");
 
 static PyObject *normal(PyObject *module, PyObject *args)
 {
@@ -188,8 +209,8 @@ static PyObject *normal(PyObject *module, PyObject *args)
     unsigned int purpose, generation, member, block;
     PyObject *object;
     Py_buffer out;
-    if (!PyArg_ParseTuple(args, "KIIIIO", &seed, &purpose, &generation, &member, &block, &object)
-        || vector(object, &out, -1, PyBUF_WRITABLE, "out") < 0)
+    if (!PyArg_ParseTuple(args, "KIIIIO", &seed, &purpose, &generation, &member, &block, &object) ||
+        vector(object, &out, -1, PyBUF_WRITABLE, "out") < 0)
         return NULL;
     const uint32_t key[2] = {(uint32_t)seed, (uint32_t)(seed >> 32)};
     uint32_t counter[4] = {purpose << 24, block, member, generation};
@@ -206,15 +227,18 @@ static PyObject *normal(PyObject *module, PyObject *args)
     Py_RETURN_NONE;
 }
 
-PyDoc_STRVAR(philox_doc, "philox(c0, c1, c2, c3, k0, k1): return the four words of Philox 4x32-10.");
+PyDoc_STRVAR(
+    philox_doc, "philox(c0, c1, c2, c3, k0, k1): return the four words of Philox 4x32-10.");
 
 static PyObject *philox(PyObject *module, PyObject *args)
 {
     uint32_t counter[4], key[2], words[CHUNK];
-    if (!PyArg_ParseTuple(args, "IIIIII", counter, counter + 1, counter + 2, counter + 3, key, key + 1))
+    if (!PyArg_ParseTuple(
+            args, "IIIIII", counter, counter + 1, counter + 2, counter + 3, key, key + 1))
         return NULL;
     philox_chunk(counter, key, words);
-    return Py_BuildValue("IIII", words[0], words[COUNTERS], words[2 * COUNTERS], words[3 * COUNTERS]);
+    return Py_BuildValue(
+        "IIII", words[0], words[COUNTERS], words[2 * COUNTERS], words[3 * COUNTERS]);
 }
 
 /* ---- Perceptron ---- */
@@ -222,30 +246,33 @@ static PyObject *philox(PyObject *module, PyObject *args)
 /* kernels.py holds a build to it; 1: without layer_norm, 2: without count_in, 3: without finite,
    4: without Loop and linear */
 enum { INTERFACE = 5 };
-enum { OUTPUT_LANES = 16 }; /* outputs are padded to whole vectors; the padding is zero and no layer reads it */
+enum {
+    OUTPUT_LANES = 16
+}; /* outputs are padded to whole vectors; the padding is zero and no layer reads it */
 
 typedef struct {
-    int inputs, outputs, padded, vectors; /* vectors: 1 the bias, or 3 with what normalises the sums */
+    int inputs, outputs, padded,
+        vectors;         /* vectors: 1 the bias, or 3 with what normalises the sums */
     float *bias;         /* [padded] */
     float *gain, *shift; /* [padded] each, if vectors is 3 */
     float *weights;      /* [inputs][padded]: the weights of one input lie together */
 } Layer;
 
 typedef struct {
-    PyObject_HEAD
-    int layers, tanh_hidden, tanh_output, layer_norm;
-    int path;           /* inputs of the last layer that are the observation, after its units */
+    PyObject_HEAD int layers, tanh_hidden, tanh_output, layer_norm;
+    int path;            /* inputs of the last layer that are the observation, after its units */
     float linear, units; /* factors of the observation and of the units there */
     Py_ssize_t d;
     Layer *layer;
-    void *memory;       /* one allocation; the pointers below and those of the layers lie in it */
+    void *memory; /* one allocation; the pointers below and those of the layers lie in it */
     float *low, *high, *centre, *half; /* [action] the task's bounds */
-    float *x[2];        /* [widest] activations in and out of a layer */
-    float *seen;        /* [widest] the last `path` inputs of the last layer */
-    int32_t *nonzero;   /* [widest] inputs that a layer adds up */
+    float *x[2];                       /* [widest] activations in and out of a layer */
+    float *seen;                       /* [widest] the last `path` inputs of the last layer */
+    int32_t *nonzero;                  /* [widest] inputs that a layer adds up */
 } Perceptron;
 
-/* tanh within 7 units in the last place: the rational approximation of Eigen's ptanh. nan stays nan. */
+/* tanh within 7 units in the last place: the rational approximation of Eigen's ptanh. nan stays
+   nan. */
 static inline float hyperbolic_tangent(float x)
 {
     float y = x > 9.0f ? 9.0f : x;
@@ -267,9 +294,11 @@ static inline float hyperbolic_tangent(float x)
     return t < -1.0f ? -1.0f : t;
 }
 
-/* out[o] = bias[o] + sum over i, in order, of x[i] * weights[i][o], where x[i] is not zero. Eight inputs share one pass over
-   the outputs; each output still adds its terms one by one, so the bits are those of the plain loop. */
-CLONES static void affine(const Layer *layer, const float *restrict x, float *restrict out, int32_t *restrict nonzero)
+/* out[o] = bias[o] + sum over i, in order, of x[i] * weights[i][o], where x[i] is not zero. Eight
+   inputs share one pass over the outputs; each output still adds its terms one by one, so the bits
+   are those of the plain loop. */
+CLONES static void affine(
+    const Layer *layer, const float *restrict x, float *restrict out, int32_t *restrict nonzero)
 {
     const int inputs = layer->inputs, padded = layer->padded / OUTPUT_LANES * OUTPUT_LANES;
     const float *weights = __builtin_assume_aligned(layer->weights, 64);
@@ -280,11 +309,19 @@ CLONES static void affine(const Layer *layer, const float *restrict x, float *re
         n += x[i] != 0.0f; /* true for nan */
     }
     memcpy(out, layer->bias, (size_t)padded * sizeof *out);
-#define ROW(j) \
-    const float x##j = x[nonzero[k + j]]; \
-    const float *restrict w##j = __builtin_assume_aligned(weights + (size_t)nonzero[k + j] * padded, 64)
+#define ROW(j)                                                                                     \
+    const float x##j = x[nonzero[k + j]];                                                          \
+    const float *restrict w##j =                                                                   \
+        __builtin_assume_aligned(weights + (size_t)nonzero[k + j] * padded, 64)
     for (; k + 8 <= n; k += 8) {
-        ROW(0); ROW(1); ROW(2); ROW(3); ROW(4); ROW(5); ROW(6); ROW(7);
+        ROW(0);
+        ROW(1);
+        ROW(2);
+        ROW(3);
+        ROW(4);
+        ROW(5);
+        ROW(6);
+        ROW(7);
         for (int o = 0; o < padded; o++) {
             float s = out[o];
             s += x0 * w0[o];
@@ -299,7 +336,8 @@ CLONES static void affine(const Layer *layer, const float *restrict x, float *re
         }
     }
     for (; k + 2 <= n; k += 2) {
-        ROW(0); ROW(1);
+        ROW(0);
+        ROW(1);
         for (int o = 0; o < padded; o++) {
             float s = out[o];
             s += x0 * w0[o];
@@ -324,12 +362,14 @@ static inline float sum_of(const float lanes[OUTPUT_LANES])
     return sum;
 }
 
-/* x = (x - mean) / sqrt(variance + 1e-5) * gain + shift over the outputs: torch.nn.LayerNorm. Sums run in sixteen parts, of every
-   sixteenth output in order, so that vectors of any width make the same bits. */
+/* x = (x - mean) / sqrt(variance + 1e-5) * gain + shift over the outputs: torch.nn.LayerNorm. Sums
+   run in sixteen parts, of every sixteenth output in order, so that vectors of any width make the
+   same bits. */
 CLONES static void normalise(const Layer *layer, float *restrict x)
 {
     const int outputs = layer->outputs, padded = layer->padded / OUTPUT_LANES * OUTPUT_LANES;
-    const float *gain = __builtin_assume_aligned(layer->gain, 64), *shift = __builtin_assume_aligned(layer->shift, 64);
+    const float *gain = __builtin_assume_aligned(layer->gain, 64),
+                *shift = __builtin_assume_aligned(layer->shift, 64);
     float lanes[OUTPUT_LANES] = {0};
     x = __builtin_assume_aligned(x, 64);
     for (int o = 0; o < padded; o += OUTPUT_LANES)
@@ -380,12 +420,14 @@ static inline void transpose_four(const float *from, size_t inputs, float *to, s
 }
 
 /* Copy a matrix [outputs][inputs] to [inputs][padded], in squares that stay in the cache. */
-static void transpose(const float *restrict from, float *restrict to, size_t outputs, size_t inputs, size_t padded)
+static void transpose(
+    const float *restrict from, float *restrict to, size_t outputs, size_t inputs, size_t padded)
 {
     enum { SIDE = 16 };
     for (size_t o0 = 0; o0 < outputs; o0 += SIDE)
         for (size_t i0 = 0; i0 < inputs; i0 += SIDE) {
-            const size_t o1 = o0 + SIDE < outputs ? o0 + SIDE : outputs, i1 = i0 + SIDE < inputs ? i0 + SIDE : inputs;
+            const size_t o1 = o0 + SIDE < outputs ? o0 + SIDE : outputs,
+                         i1 = i0 + SIDE < inputs ? i0 + SIDE : inputs;
             if (o1 - o0 == SIDE && i1 - i0 == SIDE)
                 for (size_t i = i0; i < i1; i += 4)
                     for (size_t o = o0; o < o1; o += 4)
@@ -408,7 +450,8 @@ static void standardise(Perceptron *self, const float *mean, const float *std)
         self->seen[i] = self->linear * x[i];
 }
 
-/* Read the observation (float32 or float64, any stride), standardised if mean and std are given, into x[0]. */
+/* Read the observation (float32 or float64, any stride), standardised if mean and std are given,
+   into x[0]. */
 static int observe(Perceptron *self, PyObject *object, const float *mean, const float *std)
 {
     Py_buffer view;
@@ -418,8 +461,10 @@ static int observe(Perceptron *self, PyObject *object, const float *mean, const 
         return -1;
     const int kind = kind_of(view.format);
     if (view.ndim != 1 || view.shape[0] != size || !kind) {
-        PyErr_Format(PyExc_ValueError, "the observation must be float32 or float64 [%d], got format %s, %d dimensions, %zd bytes",
-                     size, view.format ? view.format : "B", view.ndim, view.len);
+        PyErr_Format(PyExc_ValueError,
+            "the observation must be float32 or float64 [%d], got format %s, %d dimensions, %zd "
+            "bytes",
+            size, view.format ? view.format : "B", view.ndim, view.len);
         PyBuffer_Release(&view);
         return -1;
     }
@@ -475,7 +520,8 @@ static void decide(Perceptron *self, int scale, float *action)
     }
 }
 
-PyDoc_STRVAR(act_doc, "act(observation, out, scale, mean, std): write the action [action] to out, in [-1, 1] or in the bounds.\n\n"
+PyDoc_STRVAR(act_doc, "act(observation, out, scale, mean, std): write the action [action] to out, "
+                      "in [-1, 1] or in the bounds.\n\n"
                       "mean and std are float32 [observation] or None.");
 
 static PyObject *act(Perceptron *self, PyObject *const *args, Py_ssize_t n)
@@ -484,15 +530,16 @@ static PyObject *act(Perceptron *self, PyObject *const *args, Py_ssize_t n)
         PyErr_SetString(PyExc_TypeError, "act(observation, out, scale, mean, std)");
         return NULL;
     }
-    const int size = self->layer[0].inputs, outputs = self->layer[self->layers - 1].outputs, scale = PyObject_IsTrue(args[2]);
+    const int size = self->layer[0].inputs, outputs = self->layer[self->layers - 1].outputs,
+              scale = PyObject_IsTrue(args[2]);
     Py_buffer out, mean = {0}, std = {0};
     PyObject *result = NULL;
     if (scale < 0)
         return NULL;
     if (vector(args[1], &out, outputs, PyBUF_WRITABLE, "out") < 0)
         return NULL;
-    if (args[3] != Py_None
-        && (vector(args[3], &mean, size, 0, "mean") < 0 || vector(args[4], &std, size, 0, "std") < 0))
+    if (args[3] != Py_None &&
+        (vector(args[3], &mean, size, 0, "mean") < 0 || vector(args[4], &std, size, 0, "std") < 0))
         goto end;
     if (observe(self, args[0], mean.buf, std.buf) < 0)
         goto end;
@@ -515,7 +562,8 @@ static PyObject *load(Perceptron *self, PyObject *object)
     const float *from = theta.buf;
     for (int l = 0; l < self->layers; l++) {
         const Layer *layer = self->layer + l;
-        transpose(from, layer->weights, (size_t)layer->outputs, (size_t)layer->inputs, (size_t)layer->padded);
+        transpose(from, layer->weights, (size_t)layer->outputs, (size_t)layer->inputs,
+            (size_t)layer->padded);
         from += (size_t)layer->outputs * layer->inputs;
         float *const vectors[] = {layer->bias, layer->gain, layer->shift};
         for (int v = 0; v < layer->vectors; v++, from += layer->outputs)
@@ -525,14 +573,18 @@ static PyObject *load(Perceptron *self, PyObject *object)
     Py_RETURN_NONE;
 }
 
-static int padding(int n) { return (n + OUTPUT_LANES - 1) / OUTPUT_LANES * OUTPUT_LANES; }
+static int padding(int n)
+{
+    return (n + OUTPUT_LANES - 1) / OUTPUT_LANES * OUTPUT_LANES;
+}
 
 /* Lay the arrays out in one zeroed allocation, each aligned for whole vectors. */
 static int allocate(Perceptron *self)
 {
     size_t widest = 0, floats = 0;
     for (int l = 0; l < self->layers; l++) {
-        const size_t padded = (size_t)self->layer[l].padded, inputs = (size_t)padding(self->layer[l].inputs);
+        const size_t padded = (size_t)self->layer[l].padded,
+                     inputs = (size_t)padding(self->layer[l].inputs);
         floats += padded * (size_t)(self->layer[l].inputs + self->layer[l].vectors);
         widest = padded > widest ? padded : widest;
         widest = inputs > widest ? inputs : widest;
@@ -551,7 +603,8 @@ static int allocate(Perceptron *self)
         layer->weights = next + (size_t)layer->padded * (size_t)layer->vectors;
         next = layer->weights + (size_t)layer->padded * (size_t)layer->inputs;
     }
-    float **parts[] = {&self->x[0], &self->x[1], &self->low, &self->high, &self->centre, &self->half, &self->seen};
+    float **parts[] = {
+        &self->x[0], &self->x[1], &self->low, &self->high, &self->centre, &self->half, &self->seen};
     for (int p = 0; p < 7; p++, next += widest)
         *parts[p] = next;
     self->nonzero = (int32_t *)next;
@@ -587,7 +640,8 @@ static int measure(Perceptron *self, PyObject *sizes)
     self->layer[self->layers - 1].inputs += self->path;
     for (int l = 0; l < self->layers; l++) {
         self->layer[l].vectors = self->layer_norm && l < self->layers - 1 ? 3 : 1;
-        self->d += (Py_ssize_t)self->layer[l].outputs * (self->layer[l].inputs + self->layer[l].vectors);
+        self->d +=
+            (Py_ssize_t)self->layer[l].outputs * (self->layer[l].inputs + self->layer[l].vectors);
     }
     return 0;
 }
@@ -615,8 +669,8 @@ static PyObject *perceptron_new(PyTypeObject *type, PyObject *args, PyObject *kw
     Py_buffer low, high;
     int layer_norm = 0;
     double linear = 0.0;
-    if (!PyArg_ParseTuple(args, "O!ssOO|pd", &PyTuple_Type, &sizes, &activation, &output, &low_object, &high_object,
-                          &layer_norm, &linear))
+    if (!PyArg_ParseTuple(args, "O!ssOO|pd", &PyTuple_Type, &sizes, &activation, &output,
+            &low_object, &high_object, &layer_norm, &linear))
         return NULL;
     Perceptron *self = (Perceptron *)type->tp_alloc(type, 0);
     if (!self)
@@ -657,9 +711,9 @@ static PyMethodDef perceptron_methods[] = {
 };
 
 static PyTypeObject perceptron_type = {
-    PyVarObject_HEAD_INIT(NULL, 0)
-    .tp_name = "esac_mpi.operators._kernels.Perceptron",
-    .tp_doc = PyDoc_STR("Perceptron(sizes, activation, output, low, high, layer_norm=False, linear=0.0): a policy's forward pass."),
+    PyVarObject_HEAD_INIT(NULL, 0).tp_name = "esac_mpi.operators._kernels.Perceptron",
+    .tp_doc = PyDoc_STR("Perceptron(sizes, activation, output, low, high, layer_norm=False, "
+                        "linear=0.0): a policy's forward pass."),
     .tp_basicsize = sizeof(Perceptron),
     .tp_flags = Py_TPFLAGS_DEFAULT,
     .tp_new = perceptron_new,
@@ -667,7 +721,8 @@ static PyTypeObject perceptron_type = {
     .tp_methods = perceptron_methods,
 };
 
-PyDoc_STRVAR(count_in_doc, "count_in(sums, observation): add float32 [o] to float64 [3, o]: count, sum and sum of squares.");
+PyDoc_STRVAR(count_in_doc, "count_in(sums, observation): add float32 [o] to float64 [3, o]: count, "
+                           "sum and sum of squares.");
 
 static PyObject *count_in(PyObject *module, PyObject *const *args, Py_ssize_t n)
 {
@@ -683,11 +738,13 @@ static PyObject *count_in(PyObject *module, PyObject *const *args, Py_ssize_t n)
         PyBuffer_Release(&observation);
         return NULL;
     }
-    const int fits = sums.ndim == 2 && kind_of(sums.format) == 'd' && sums.shape[0] == 3 && sums.shape[1] == size;
+    const int fits = sums.ndim == 2 && kind_of(sums.format) == 'd' && sums.shape[0] == 3 &&
+                     sums.shape[1] == size;
     if (fits) {
         const float *o = observation.buf;
         double *const count = sums.buf, *const total = count + size, *const squares = total + size;
-        for (Py_ssize_t i = 0; i < size; i++) { /* a float's square is exact in double, so that fused or not is one */
+        for (Py_ssize_t i = 0; i < size;
+            i++) { /* a float's square is exact in double, so that fused or not is one */
             const double x = o[i];
             count[i] += 1.0;
             total[i] += x;
@@ -724,23 +781,23 @@ static PyObject *all_finite(PyObject *module, PyObject *object)
 /* ---- Policy and physics in turn, with the simulator's numbers in place ---- */
 
 typedef struct {
-    PyObject_HEAD
-    PyObject *begin, *advance; /* tuples of calls, each a tuple of a function and its arguments */
-    PyObject *views;           /* own the memory of `from` */
-    Py_buffer ctrl;            /* float64 [acts] */
-    Py_buffer ranges;          /* float64 [2, numbers] clip what is observed; the rest ends a run */
-    Py_buffer alarms;          /* int32 [any], end a run where one is not 0 */
-    Py_ssize_t acts, sees;     /* actions and observed numbers */
-    Py_ssize_t numbers;        /* the observed ones and the traced ones after them */
-    const double **from;       /* [numbers] where each lies */
-    Py_ssize_t steps;          /* that the last run began */
-    char within;               /* whether what it traced last lay in its ranges */
+    PyObject_HEAD PyObject *begin,
+        *advance;          /* tuples of calls, each a tuple of a function and its arguments */
+    PyObject *views;       /* own the memory of `from` */
+    Py_buffer ctrl;        /* float64 [acts] */
+    Py_buffer ranges;      /* float64 [2, numbers] clip what is observed; the rest ends a run */
+    Py_buffer alarms;      /* int32 [any], end a run where one is not 0 */
+    Py_ssize_t acts, sees; /* actions and observed numbers */
+    Py_ssize_t numbers;    /* the observed ones and the traced ones after them */
+    const double **from;   /* [numbers] where each lies */
+    Py_ssize_t steps;      /* that the last run began */
+    char within;           /* whether what it traced last lay in its ranges */
 } Loop;
 
 /* Open contiguous numbers, `count` of a kind (any if it is -1), of any shape; return how many,
    -1 with an error. */
-static Py_ssize_t numbers_of(PyObject *object, Py_buffer *view, char kind, Py_ssize_t count,
-                             int flags, const char *name)
+static Py_ssize_t numbers_of(
+    PyObject *object, Py_buffer *view, char kind, Py_ssize_t count, int flags, const char *name)
 {
     const Py_ssize_t size = kind == 'f' ? sizeof(float) : sizeof(double);
     if (PyObject_GetBuffer(object, view, flags | PyBUF_FORMAT | PyBUF_C_CONTIGUOUS) < 0)
@@ -748,7 +805,7 @@ static Py_ssize_t numbers_of(PyObject *object, Py_buffer *view, char kind, Py_ss
     if (kind_of(view->format) == kind && (count < 0 || view->len == count * size))
         return view->len / size;
     PyErr_Format(PyExc_ValueError, "%s: wanted %zd numbers of type %c, got %zd bytes", name, count,
-                 kind, view->len);
+        kind, view->len);
     PyBuffer_Release(view);
     return -1;
 }
@@ -791,7 +848,7 @@ static PyObject *loop_new(PyTypeObject *type, PyObject *args, PyObject *kwargs)
     PyObject *ctrl, *begin, *advance, *views, *ranges, *alarms;
     Py_ssize_t sees, found = 0;
     if (!PyArg_ParseTuple(args, "OO!O!nO!OO", &ctrl, &PyTuple_Type, &begin, &PyTuple_Type, &advance,
-                          &sees, &PyTuple_Type, &views, &ranges, &alarms))
+            &sees, &PyTuple_Type, &views, &ranges, &alarms))
         return NULL;
     Loop *self = (Loop *)type->tp_alloc(type, 0);
     if (!self)
@@ -801,8 +858,8 @@ static PyObject *loop_new(PyTypeObject *type, PyObject *args, PyObject *kwargs)
     self->views = Py_NewRef(views);
     self->sees = sees;
     self->acts = numbers_of(ctrl, &self->ctrl, 'd', -1, PyBUF_WRITABLE, "ctrl");
-    if (self->acts < 0 || numbers_of(ranges, &self->ranges, 'd', -1, 0, "ranges") < 0
-        || PyObject_GetBuffer(alarms, &self->alarms, PyBUF_STRIDES) < 0)
+    if (self->acts < 0 || numbers_of(ranges, &self->ranges, 'd', -1, 0, "ranges") < 0 ||
+        PyObject_GetBuffer(alarms, &self->alarms, PyBUF_STRIDES) < 0)
         goto fail;
     const Py_ssize_t numbers = self->numbers = self->ranges.len / (2 * (Py_ssize_t)sizeof(double));
     self->from = PyMem_Calloc((size_t)numbers + 1, sizeof *self->from);
@@ -817,7 +874,7 @@ static PyObject *loop_new(PyTypeObject *type, PyObject *args, PyObject *kwargs)
     if (flat && found == numbers && sees >= 0 && sees <= numbers)
         return (PyObject *)self;
     PyErr_Format(PyExc_ValueError, "%s: views hold %zd numbers, %zd observed, ranges are of %zd",
-                 flat ? "alarms fit" : "alarms must be int32 [n]", found, sees, numbers);
+        flat ? "alarms fit" : "alarms must be int32 [n]", found, sees, numbers);
 fail:
     Py_DECREF(self);
     return NULL;
@@ -859,10 +916,10 @@ static int read_numbers(Loop *self, float *observed, double *traced)
 }
 
 PyDoc_STRVAR(run_doc,
-             "run(network, mean, std, observations, traces, actions): take n steps, or fewer.\n\n"
-             "observations float32 [n + 1, seen], traces float64 [n + 1, traced], actions float32\n"
-             "[n, action]: what the steps begin with in row 0; of no steps, the state as it is.\n"
-             "network: a Perceptron, which fills in the actions; None: they are given.");
+    "run(network, mean, std, observations, traces, actions): take n steps, or fewer.\n\n"
+    "observations float32 [n + 1, seen], traces float64 [n + 1, traced], actions float32\n"
+    "[n, action]: what the steps begin with in row 0; of no steps, the state as it is.\n"
+    "network: a Perceptron, which fills in the actions; None: they are given.");
 
 static PyObject *run(Loop *self, PyObject *const *args, Py_ssize_t n)
 {
@@ -877,19 +934,20 @@ static PyObject *run(Loop *self, PyObject *const *args, Py_ssize_t n)
     const Py_ssize_t sees = self->sees, traces = self->numbers - sees, acts = self->acts;
     const int given = network ? PyBUF_WRITABLE : 0;
     self->steps = 0;
-    if (network && (network->layer[0].inputs != sees
-                    || network->layer[network->layers - 1].outputs != acts)) {
+    if (network &&
+        (network->layer[0].inputs != sees || network->layer[network->layers - 1].outputs != acts)) {
         PyErr_Format(PyExc_ValueError, "the network must have %zd inputs, %zd outputs", sees, acts);
         return NULL;
     }
     const Py_ssize_t all = numbers_of(args[5], &view[ACTIONS], 'f', -1, given, "actions");
     const Py_ssize_t steps = acts ? all / acts : 0, rows = steps + 1;
     Py_buffer *const seen = &view[OBSERVATIONS], *const kept = &view[TRACES];
-    if (all < 0 || numbers_of(args[3], seen, 'f', rows * sees, PyBUF_WRITABLE, "observations") < 0
-        || numbers_of(args[4], kept, 'd', rows * traces, PyBUF_WRITABLE, "traces") < 0)
+    if (all < 0 ||
+        numbers_of(args[3], seen, 'f', rows * sees, PyBUF_WRITABLE, "observations") < 0 ||
+        numbers_of(args[4], kept, 'd', rows * traces, PyBUF_WRITABLE, "traces") < 0)
         goto end;
-    if (args[1] != Py_None && (vector(args[1], &view[MEAN], sees, 0, "mean") < 0
-                               || vector(args[2], &view[STD], sees, 0, "std") < 0))
+    if (args[1] != Py_None && (vector(args[1], &view[MEAN], sees, 0, "mean") < 0 ||
+                                  vector(args[2], &view[STD], sees, 0, "std") < 0))
         goto end;
     float *observed = seen->buf, *action = view[ACTIONS].buf;
     double *traced = kept->buf;
@@ -928,8 +986,7 @@ static PyMemberDef loop_members[] = {
 };
 
 static PyTypeObject loop_type = {
-    PyVarObject_HEAD_INIT(NULL, 0)
-    .tp_name = "esac_mpi.operators._kernels.Loop",
+    PyVarObject_HEAD_INIT(NULL, 0).tp_name = "esac_mpi.operators._kernels.Loop",
     .tp_doc = PyDoc_STR("Loop(ctrl, begin, advance, sees, views, ranges, alarms)"),
     .tp_basicsize = sizeof(Loop),
     .tp_flags = Py_TPFLAGS_DEFAULT,
@@ -948,7 +1005,11 @@ static PyMethodDef functions[] = {
 };
 
 static struct PyModuleDef definition = {
-    PyModuleDef_HEAD_INIT, .m_name = "_kernels", .m_doc = "Compiled parts of esac_mpi.operators.kernels.", .m_size = -1, .m_methods = functions,
+    PyModuleDef_HEAD_INIT,
+    .m_name = "_kernels",
+    .m_doc = "Compiled parts of esac_mpi.operators.kernels.",
+    .m_size = -1,
+    .m_methods = functions,
 };
 
 PyMODINIT_FUNC PyInit__kernels(void)
@@ -957,8 +1018,9 @@ PyMODINIT_FUNC PyInit__kernels(void)
     PyObject *module = PyModule_Create(&definition);
     if (!module)
         return NULL;
-    if (PyModule_AddType(module, &perceptron_type) < 0 || PyModule_AddType(module, &loop_type) < 0
-        || PyModule_AddIntConstant(module, "INTERFACE", INTERFACE) < 0) {
+    if (PyModule_AddType(module, &perceptron_type) < 0 ||
+        PyModule_AddType(module, &loop_type) < 0 ||
+        PyModule_AddIntConstant(module, "INTERFACE", INTERFACE) < 0) {
         Py_DECREF(module);
         return NULL;
     }
