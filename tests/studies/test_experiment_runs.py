@@ -129,7 +129,7 @@ def test_training_time_ends_a_run(tmp_path):
     (result,) = running.carry_out([one], 1, [])
     files = Run.open(one.run_dir)
     assert (result.how, files.status["status"]) == ("done", "complete")
-    assert 2 <= files.columns["timing/wall_seconds"][-1] < 4
+    assert (files.columns["timing/wall_seconds"][:-1] < 2).all()
     assert running.is_done(one)
 
 
