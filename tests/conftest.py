@@ -63,19 +63,14 @@ SMALL_ES = [
     *ROUTINE,
 ]  # begins in a third of the time: it needs no torch
 CYCLIC_ES = [*TASK, *SMALL_ES]
-TINY_ES = [  # two generations of ES on the cyclic MDP, the smallest run there is
-    *(
-        "--algorithm",
-        "es",
-        "--task.id",
-        "CyclicMDP-v0",
-        "--task.horizon",
-        "9",
-        "--policy.hidden",
-        "4",
-    ),
-    *("--es.population_size", "4", "--budget.generations", "2", "--evaluation.episodes", "1"),
+TINY = [
+    *("--task.id", "CyclicMDP-v0", "--task.horizon", "9", "--policy.hidden", "4"),
     *("--display.style", "plain"),
+]
+TINY_ES = [  # two generations of ES on the cyclic MDP, the smallest run there is
+    *TINY,
+    *("--algorithm", "es"),
+    *("--es.population_size", "4", "--budget.generations", "2", "--evaluation.episodes", "1"),
 ]
 EAGER = (str(ROOT / "tests/support/program.py"),)  # the program as tests/support/program.py has it
 

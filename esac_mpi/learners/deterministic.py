@@ -3,6 +3,7 @@
 They differ in how a critic sees and in an algorithm's changes: td3.py, ddpg.py and erl.py.
 """
 
+from abc import abstractmethod
 from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
@@ -114,28 +115,28 @@ class Update(updates.Update, Generic[C]):
         do.step(self.parts.adam[name])
         do.note(getattr(self.parts, name).refresh)
 
+    @abstractmethod
     def _following_q(self, do: Operations) -> Tensor:
         """Note the target critic's Q of the next observations and target action; [batch].
 
         That action may be changed in place.
         """
-        raise NotImplementedError
 
+    @abstractmethod
     def _taken_q(self, do: Operations) -> Tensor:
         """Note Q of the critic for the transitions, [..., batch, 1]."""
-        raise NotImplementedError
 
+    @abstractmethod
     def _critic_backward(self, do: Operations, error: Tensor) -> None:
         """Note the critic's gradient, given that by Q of the transitions."""
-        raise NotImplementedError
 
+    @abstractmethod
     def _own_q(self, do: Operations) -> Tensor:
         """Note Q of the actor's own actions, [batch, 1]."""
-        raise NotImplementedError
 
+    @abstractmethod
     def _by_action(self, do: Operations, delta: Tensor) -> Tensor:
         """Note the gradient by these actions, given that by their Q."""
-        raise NotImplementedError
 
     def means(self, updates: int) -> dict[str, float]:
         """Return the means of what `updates` updates measured; nothing if there was none."""

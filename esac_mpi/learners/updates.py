@@ -1,5 +1,6 @@
 """The frame of an update of any learner with a replay, and its buffers."""
 
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from typing import Protocol
 
@@ -25,7 +26,7 @@ class Critic(Protocol):
         """Make what passes multiply by follow `values`."""
 
 
-class Update:
+class Update(ABC):
     """An update on a batch of transitions: `learn_critic`, then `learn_actor`, which is optional.
 
     Before it, `rows` [batch, width] takes the transitions (batch.py), and `noise` standard normal
@@ -72,6 +73,6 @@ class Update:
         """Make the second part of an update: the actor, and targets."""
         self._actor.run()
 
+    @abstractmethod
     def means(self, updates: int) -> dict[str, float]:
         """Return the means of what `updates` updates measured; nothing if there was none."""
-        raise NotImplementedError

@@ -10,7 +10,7 @@ import sys
 import pytest
 from commands import command
 from conftest import ROOT, environment, run
-from small_studies import SETTINGS, made, write
+from small_studies import SETTINGS, held_elsewhere, made, write
 from whole_runs import assert_same_run
 
 import esac_mpi.studies.search
@@ -142,29 +142,15 @@ def test_a_trial_below_the_median_is_given_up_saved_and_says_so(tmp_path, capfd)
     assert states(study)[3] == (3, "pruned")
 
 
-HELD = """
-import sys, time
-from pathlib import Path
-from esac_mpi.record.lock import Held
-held = Held(Path(sys.argv[1]))
-held.claim()
-print("held", flush=True)
-time.sleep(100)
-"""
-
-
 def test_a_trial_is_in_living_hands_alone(tmp_path, monkeypatch):
     """A task takes no trial that a process holds, waits for none, and takes it when that died."""
     study = made(tmp_path, "trials = 2")
     for _ in range(2):
         Journal(study, fresh=True).begin()
     monkeypatch.setenv("SLURM_JOB_ID", "1")  # where a run's lock would be waited for
-    line = [sys.executable, "-c", HELD, str(study.lock_of(0))]
-    with subprocess.Popen(line, env=environment(), stdout=subprocess.PIPE, text=True) as process:
-        assert process.stdout.readline() == "held\n"
+    with held_elsewhere(study.lock_of(0)):
         assert trial_ranks.search(study.path, Alone()) == 0
         assert states(study) == [(0, "running"), (1, "complete")]
-        process.kill()
     assert trial_ranks.search(study.path, Alone()) == 0
     assert states(study) == [(0, "complete"), (1, "complete")]
 

@@ -3,14 +3,11 @@
 import gc
 import json
 import signal
-import subprocess
-import sys
 import weakref
 
 import pytest
 from commands import command
-from conftest import environment
-from small_studies import SETTINGS, TASK, made
+from small_studies import SETTINGS, TASK, held_elsewhere, made
 
 from esac_mpi.comm.command_ranks import Alone
 from esac_mpi.comm.world import World
@@ -118,28 +115,14 @@ def test_a_task_that_raises_is_told_as_failed(tmp_path, monkeypatch):
     assert json.loads((place / "status.json").read_text())["status"] == "failed"
 
 
-HELD = """
-import sys, time
-from pathlib import Path
-from esac_mpi.record.lock import Held
-held = Held(Path(sys.argv[1]))
-held.claim()
-print("held", flush=True)
-time.sleep(100)
-"""
-
-
 def test_a_trial_that_no_settings_could_be_tried_in_is_not_a_failed_one(tmp_path, capfd):
     """Somebody has the directory of its run; there is a complete trial, by which settings alone are known to be at fault."""
     study = made(tmp_path, "trials = 2")
     journal = Journal(study, fresh=True)
     journal.values(journal.begin())
     journal.complete(0, 1.0)
-    line = [sys.executable, "-c", HELD, str(study.run_of(1, 100))]
-    with subprocess.Popen(line, env=environment(), stdout=subprocess.PIPE, text=True) as process:
-        assert process.stdout.readline() == "held\n"
+    with held_elsewhere(study.run_of(1, 100)):
         assert trial_ranks.search(study.path, Alone()) == 2
-        process.kill()
     assert "in use by another run" in capfd.readouterr().out
     assert states(study) == [(0, "complete"), (1, "running")]
     assert trial_ranks.search(study.path, Alone()) == 0

@@ -1,6 +1,12 @@
 """Studies of ES on the cyclic MDP whose trials take a moment."""
 
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
+
+from conftest import environment
 
 from esac_mpi.studies.search.study import Study, begin, read
 
@@ -42,3 +48,26 @@ def made(folder: Path, *arguments: str, **parts: str) -> Study:
     study = read(write(folder, *arguments, **parts))
     begin(study)
     return study
+
+
+HOLDER = """
+import sys, time
+from pathlib import Path
+from esac_mpi.record.lock import Held
+held = Held(Path(sys.argv[1]))
+held.claim()
+print("held", flush=True)
+time.sleep(100)
+"""
+
+
+@contextmanager
+def held_elsewhere(directory: Path) -> Iterator[None]:
+    """Have another process hold a directory, which is killed at the end."""
+    line = [sys.executable, "-c", HOLDER, str(directory)]
+    with subprocess.Popen(line, env=environment(), stdout=subprocess.PIPE, text=True) as process:
+        try:
+            assert process.stdout.readline() == "held\n"
+            yield
+        finally:
+            process.kill()

@@ -11,7 +11,7 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
-from conftest import TINY_ES
+from conftest import TINY, TINY_ES
 from in_process import started
 
 import esac_mpi
@@ -234,16 +234,7 @@ def test_run_is_had_from_the_package_and_only_who_asks_loads_it():
 
 
 ESAC = [
-    *(
-        "--task.id",
-        "CyclicMDP-v0",
-        "--task.horizon",
-        "9",
-        "--policy.hidden",
-        "4",
-        "--display.style",
-        "plain",
-    ),
+    *TINY,
     *("--esac.population_size", "6", "--esac.sigma", "0.3", "--esac.reading", "mended"),
     *("--esac.gradient_interval", "2", "--esac.sac_min_steps", "10", "--esac.sac_episodes", "1"),
     *("--esac.learner_lag", "2", "--esac.adoption", "means"),
