@@ -9,7 +9,7 @@ threads.limit_program()  # before numpy
 
 from esac_mpi.config import load
 from esac_mpi.host.batch_system import speaks
-from esac_mpi.host.errors import why_no_mpi
+from esac_mpi.host.errors import why_not_imported
 from esac_mpi.host.invocation import version
 from esac_mpi.host.log import say, tell, warn
 
@@ -32,7 +32,7 @@ def main(argv: list[str]) -> int:
     try:
         from esac_mpi.training import session
     except (ImportError, RuntimeError) as error:  # mpi4py's
-        if told := why_no_mpi(error):
+        if told := why_not_imported(error):
             return without_mpi(words, told)
         raise
     return session.program(
@@ -41,7 +41,7 @@ def main(argv: list[str]) -> int:
 
 
 def without_mpi(words: list[str], why: str) -> int:
-    """Say why there is no MPI; help needs none, and raises SystemExit."""
+    """Say why the program cannot begin; help needs no MPI, and raises SystemExit."""
     if HELP & set(words):
         load(words, say, warn)
     print(f"esac_mpi: {why}", file=sys.stderr)

@@ -19,7 +19,7 @@ from importlib import import_module
 from esac_mpi.commands import GROUPS, NAMES, NOW, OVER_RANKS, WRONG_USAGE, about
 from esac_mpi.host import log, streams
 from esac_mpi.host.batch_system import speaks
-from esac_mpi.host.errors import NotSaved, RunError, why_no_mpi
+from esac_mpi.host.errors import NotSaved, RunError, why_not_imported
 from esac_mpi.host.invocation import SCRIPT, called, nowhere, version, without_arguments
 from esac_mpi.host.stop import EndsRun
 
@@ -94,7 +94,7 @@ def carry_out(name: str, arguments: list[str]) -> int:
             file=sys.stderr,
         )
     except (ImportError, RuntimeError) as error:  # mpi4py's
-        if not (told := why_no_mpi(error)):
+        if not (told := why_not_imported(error)):
             raise
         from esac_mpi.__main__ import without_mpi
 

@@ -72,9 +72,13 @@ class Misplaced(ImportError):
     """MPI cannot begin in this process; the message says why."""
 
 
-def why_no_mpi(error: Exception) -> str:
-    """Say why an import failed, if MPI is the reason: missing, or unable to begin here; else ""."""
-    if isinstance(error, Misplaced):
+class Unbuilt(ImportError):
+    """A compiled part is missing, or of another source; the message says what to do."""
+
+
+def why_not_imported(error: Exception) -> str:
+    """Say why the program cannot be imported, by MPI or a part that is not built; else ""."""
+    if isinstance(error, Misplaced | Unbuilt):
         return str(error)
     return NO_MPI if "libmpi" in str(error) or "cannot load MPI library" in str(error) else ""
 

@@ -6,7 +6,6 @@ torch      torch as it is
 """
 
 import ctypes
-import importlib
 import importlib.util
 import sys
 import time
@@ -15,15 +14,13 @@ from pathlib import Path
 from typing import Any
 
 from esac_mpi.config import Config
-from esac_mpi.host.data_files import other_source
+from esac_mpi.host.data_files import extension
 from esac_mpi.learners import NoDevice
 
 MOST_HIDDEN = 7  # layers; _learner.c has it too
 BUILT = importlib.util.find_spec("esac_mpi.learners._learner") is not None
-LEARNER: Any = importlib.import_module("esac_mpi.learners._learner") if BUILT else None
 INTERFACE = 2  # what _learner.c takes and returns
-if BUILT and getattr(LEARNER, "INTERFACE", 1) != INTERFACE:
-    raise other_source(LEARNER.__file__, "learners/cpu.py")
+LEARNER: Any = extension("esac_mpi.learners._learner", INTERFACE) if BUILT else None
 KIND = LEARNER.KIND if BUILT else ""  # the widest vectors that it has for this CPU
 NAMES = {"compiled": "compiled kernels", "mkl": "MKL's fast path"}  # in a device's name
 NOT_BUILT = "this installation has none of them; install esac_mpi where there is GCC, on x86-64"

@@ -7,18 +7,14 @@ a layer, for its normalisation, are made in sixteen float32 parts: every sixteen
 then the parts in order.
 """
 
-import importlib
 from typing import Any
 
 import numpy as np
 
-from esac_mpi.host.data_files import other_source
-
-_kernels: Any = importlib.import_module("esac_mpi.operators._kernels")
+from esac_mpi.host.data_files import extension
 
 INTERFACE = 5  # what _kernels.c takes and returns
-if getattr(_kernels, "INTERFACE", 1) != INTERFACE:
-    raise other_source(_kernels.__file__, "kernels.py")
+_kernels: Any = extension("esac_mpi.operators._kernels", INTERFACE)
 NAME = "compiled"  # in a run's provenance; earlier versions could do with "numpy"
 # added to the variance of a layer's sums: torch.nn.LayerNorm's; _kernels.c has it too
 LAYER_NORM_EPSILON = 1e-5

@@ -86,7 +86,7 @@ def import_training() -> tuple[Any, Any]:
     except errors.Misplaced as error:
         raise errors.WrongUsage(f"esac_mpi.train: {error}") from None
     except (ImportError, RuntimeError) as error:  # mpi4py's
-        if told := errors.why_no_mpi(error):
+        if told := errors.why_not_imported(error):
             raise ImportError(told) from None
         raise
     return session, ended

@@ -1,0 +1,48 @@
+"""A package whose compiled parts are missing, or of another source."""
+
+import shutil
+import subprocess
+import sys
+
+import pytest
+from conftest import ROOT, environment
+
+from esac_mpi.host.data_files import extension
+from esac_mpi.host.errors import Unbuilt
+
+ASK = "import esac_mpi\ntry:\n    esac_mpi.train()\nexcept ImportError as error:\n    print(error)"
+
+
+@pytest.fixture(scope="module")
+def hidden(tmp_path_factory):
+    """Make a package without its extensions, as a new checkout has it."""
+    place = tmp_path_factory.mktemp("checkout")
+    left_out = shutil.ignore_patterns("*.so", "__pycache__")
+    shutil.copytree(ROOT / "esac_mpi", place / "esac_mpi", ignore=left_out)
+    return place
+
+
+@pytest.mark.parametrize(
+    ("words", "code", "stream"),
+    [
+        (("-m", "esac_mpi", "--task.id", "CyclicMDP-v0"), 2, "stderr"),
+        (("-m", "esac_mpi.commands", "evaluate", "policy.h5"), 2, "stderr"),
+        (("-c", ASK), 0, "stdout"),
+    ],
+)
+def test_without_its_extension_the_program_says_so_in_a_line(hidden, words, code, stream):
+    variables = environment() | {"PYTHONPATH": str(hidden)}
+    line = [sys.executable, *words]
+    done = subprocess.run(
+        line, cwd=hidden, env=variables, capture_output=True, text=True, check=False
+    )
+    (told,) = getattr(done, stream).splitlines()
+    assert "is not built" in told
+    assert "C compiler" in told
+    assert done.returncode == code
+    assert not (hidden / "runs").exists()
+
+
+def test_an_extension_of_another_source_is_refused():
+    with pytest.raises(Unbuilt, match="another source"):
+        extension("esac_mpi.operators._kernels", -1)
