@@ -116,6 +116,13 @@ def _name(option: str) -> str:
     return known(option.replace("-", "_"), WHO)
 
 
+def _option(name: str) -> str:
+    """Spell the option of a field as the pages do."""
+    if name == "start_from":
+        return "--from"
+    return f"--{name}" if "." in name else f"--{name.replace('_', '-')}"
+
+
 def _is_list(name: str) -> bool:
     return name in NAMES and get_origin(hint(name)) is tuple
 
@@ -125,7 +132,7 @@ def _value(name: str, words: list[str]) -> Any:
     if _is_list(name):
         return [_entry(name, word) for word in words]
     if not words:
-        raise ConfigError(f"{WHO}: --{name}: expected a value after it")
+        raise ConfigError(f"{WHO}: {_option(name)}: expected a value after it")
     text = words[0]
     if name == KWARGS:
         return _object(text)
