@@ -1,4 +1,6 @@
-"""Configuration: the paper's values, readings, files, the command line, and one clear message for what is wrong."""
+"""Configuration: the paper's values, readings, files, the command line, and one clear message for
+what is wrong.
+"""
 
 import math
 from dataclasses import fields, is_dataclass
@@ -311,7 +313,8 @@ HARD = "--esac.winner_selection hard --esac.sac_copy_noise false"
         (f"{HARD} --esac.population_size 50 --esac.sac_copies 15",
          "esac.winner_selection = hard, esac.sac_copy_noise = false: no slot is perturbed"),
         ("--esac.sac_min_steps 0",
-         "esac.sac_min_steps = 0: must be positive, a phase has just so many under esac.phase_timing = virtual"),
+         "esac.sac_min_steps = 0: must be positive, a phase has just so many under "
+         "esac.phase_timing = virtual"),
         ("--esac.adoption_episodes 1",
          "esac.adoption_episodes = 1: must be at least 2, for a difference to have an error"),
         ("--esac.reading mended --esac.learner_lag 6",
@@ -325,7 +328,8 @@ HARD = "--esac.winner_selection hard --esac.sac_copy_noise false"
          "a run that is killed would lose all"),
         ("--esac.sampling onesided --esac.population_size 1",
          "esac.population_size = 1: no ES gradient"),
-        ("--algorithm es --es.sampling onesided --es.population_size 1 --es.fitness_shaping sign_ranks",
+        ("--algorithm es --es.sampling onesided --es.population_size 1 "
+         "--es.fitness_shaping sign_ranks",
          "no ES gradient under sampling = onesided and fitness_shaping = sign_ranks"),
         ("nowhere.toml", "nowhere.toml: No such file"),
     ],
@@ -368,7 +372,7 @@ def test_a_bad_file_is_refused_naming_file_and_key(tmp_path, text, message):
 
 
 def written(tmp_path, *words):
-    """Return the file of a run of these words, as its first start has resolved it, and its settings."""
+    """Return the file of a run of these words, as its first start resolved it, and its settings."""
     begun = updated(load([*words])[0], {"esac.population_size": 28, "esac.workers": 7})
     (tmp_path / "config.toml").write_text(to_toml(begun))
     return str(tmp_path / "config.toml"), begun

@@ -1,4 +1,6 @@
-"""What a person wrote that is no configuration file, no key or no value: one sentence that says what was meant."""
+"""What a person wrote that is no configuration file, no key or no value: one sentence that says
+what was meant.
+"""
 
 import os
 import subprocess
@@ -44,16 +46,21 @@ def refused(*words):
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        (["runs/es0"], "'runs/es0' is a run's directory: runs/es0/config.toml goes on with the run, and so does the command"),
+        (["runs/es0"],
+         "'runs/es0' is a run's directory: runs/es0/config.toml goes on with the run, "
+         "and so does the command"),
         (["runs"], "'runs' is a directory; a configuration file is meant, which ends in .toml"),
-        (["hopper.h5", "--seed", "3"], "'hopper.h5' has no settings; to begin a run from a policy is --from hopper.h5"),
+        (["hopper.h5", "--seed", "3"],
+         "'hopper.h5' has no settings; to begin a run from a policy is --from hopper.h5"),
         (["README.md"], f"'README.md' {NEITHER}"),
         (["ok.tml"], f"'ok.tml' {NEITHER}"),
         (["--seed", "1", "2"], f"'2' {NEITHER}"),
         (["--seed=1", "--fresh", "true"], f"'true' {NEITHER}"),
         (["--policy.hidden", "8", "8", "ok.tml"], f"'ok.tml' {NEITHER}"),
-        (["a.toml", "b.toml"], "'b.toml': one configuration file is read, and a.toml is named before it"),
-        (["--policy.hidden", "8,8"], "policy.hidden = '8,8': expected numbers apart by blanks, as in --policy.hidden 64 64"),
+        (["a.toml", "b.toml"],
+         "'b.toml': one configuration file is read, and a.toml is named before it"),
+        (["--policy.hidden", "8,8"],
+         "policy.hidden = '8,8': expected numbers apart by blanks, as in --policy.hidden 64 64"),
         (["--policy.hidden=[8, 8]"], "policy.hidden = '[8, 8]': expected numbers apart by blanks"),
         (["x" * 5000], NEITHER),
     ],
@@ -100,11 +107,16 @@ def test_values_are_taken_as_before(here):
 @pytest.mark.parametrize(
     ("wrong", "right"),
     [
-        ("esac.popsize", "esac.population_size"), ("es.sigmma", "es.sigma"), ("es.sigmo", "es.sigma"),
-        ("hidden", "policy.hidden"), ("budget.timesteps", "budget.env_steps"), ("ESAC.Sigma", "esac.sigma"),
-        ("es.learning_rate", "es.lr_es"), ("sac.buffer_size", "sac.replay_capacity"), ("total_timesteps", "budget.env_steps"),
-        ("sac.ent_coef", "sac.temperature"), ("ppo.ent_coef", "ppo.entropy_coefficient"), ("erl.lr", "erl.lr_actor"),
-        ("rundir", "run_dir"), ("policy.hidden_sizes", "policy.hidden"), ("algo", "algorithm"), ("horizon", "task.horizon"),
+        ("esac.popsize", "esac.population_size"), ("es.sigmma", "es.sigma"),
+        ("es.sigmo", "es.sigma"),
+        ("hidden", "policy.hidden"), ("budget.timesteps", "budget.env_steps"),
+        ("ESAC.Sigma", "esac.sigma"),
+        ("es.learning_rate", "es.lr_es"), ("sac.buffer_size", "sac.replay_capacity"),
+        ("total_timesteps", "budget.env_steps"),
+        ("sac.ent_coef", "sac.temperature"), ("ppo.ent_coef", "ppo.entropy_coefficient"),
+        ("erl.lr", "erl.lr_actor"),
+        ("rundir", "run_dir"), ("policy.hidden_sizes", "policy.hidden"), ("algo", "algorithm"),
+        ("horizon", "task.horizon"),
     ],
 )  # fmt: skip
 def test_a_key_like_one_that_there_is_names_it(wrong, right):
@@ -131,7 +143,8 @@ def test_of_few_names_all_are_named_where_none_is_like_the_one_that_was_written(
 
 def test_a_run_is_resumed_without_a_word():
     assert refused("--resume") == (
-        "command line: resume is no key, and not needed: the same command goes on with the run that its directory has"
+        "command line: resume is no key, and not needed: "
+        "the same command goes on with the run that its directory has"
     )
 
 
@@ -156,7 +169,10 @@ def test_a_file_that_an_editor_of_windows_wrote_is_read(tmp_path):
         assert read(tmp_path / f"{name}.toml")
 
 
-STUDY = 'trials = 2\n[search]\nes.sigma = [0.1, 0.2]\n[settings]\nalgorithm = "es"\nbudget.generations = 2\n'
+STUDY = (
+    'trials = 2\n[search]\nes.sigma = [0.1, 0.2]\n[settings]\nalgorithm = "es"\n'
+    "budget.generations = 2\n"
+)
 
 
 def test_the_version_is_said_without_mpi_by_one_rank(monkeypatch, capsys):
@@ -165,7 +181,10 @@ def test_the_version_is_said_without_mpi_by_one_rank(monkeypatch, capsys):
     monkeypatch.setenv("PMI_RANK", "1")
     assert main(["--version"]) == 0
     assert capsys.readouterr().out == ""
-    code = "import sys; from esac_mpi.__main__ import main; main(['--version']); sys.exit('mpi4py' in sys.modules)"
+    code = (
+        "import sys; from esac_mpi.__main__ import main; main(['--version']); "
+        "sys.exit('mpi4py' in sys.modules)"
+    )
     subprocess.run(
         [sys.executable, "-c", code],
         env={**os.environ, "PMI_RANK": "0"},
@@ -177,7 +196,7 @@ def test_the_version_is_said_without_mpi_by_one_rank(monkeypatch, capsys):
 
 @pytest.mark.parametrize("option", ["--from", "--aes_rl.replay"])
 def test_a_path_that_no_file_could_hold_is_refused(option):
-    """The run's own files would have another one, and the same command would be of other settings."""
+    """The run's own files would have another one, and the same command other settings."""
     words = ["--algorithm", "aes_rl", "--aes_rl.order", "arrival", option, "runs/caf\udce9"]
     assert "= 'runs/caf\\udce9': not UTF-8, so that no file of the run could hold it" in refused(
         *words
@@ -195,7 +214,8 @@ def test_what_is_no_part_of_a_run_is_told_where_its_own_file_has_it(tmp_path, te
     load([str(tmp_path / "config.toml")], warn=heard.append)
     option = f"--{name.replace('_', '-')}"
     assert heard == [
-        f"{tmp_path}/config.toml: {name} is no part of a run, and not read there: {option} beside it"
+        f"{tmp_path}/config.toml: {name} is no part of a run, and not read there: "
+        f"{option} beside it"
     ]
     (tmp_path / "run.lock").unlink()
     load([str(tmp_path / "config.toml")], warn=pytest.fail)  # a file of one's own

@@ -1,4 +1,6 @@
-"""Counts that are a share or a rate of something: of the decimal that was written, not of the float below or above it."""
+"""Counts that are a share or a rate of something: of the decimal that was written, not of the float
+below or above it.
+"""
 
 from decimal import Decimal
 from types import SimpleNamespace

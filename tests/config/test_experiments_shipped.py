@@ -14,7 +14,8 @@ from esac_mpi.config import load
 from esac_mpi.studies.experiments import design
 
 experiment = command("experiment")
-# Runs of each shipped experiment at smoke, small and paper: tasks x variants x values x seeds x numbers of ranks
+# Runs of each shipped experiment at smoke, small and paper: tasks x variants x values x seeds x
+# numbers of ranks
 COUNTS = {
     "fig2a": (4, 4 * 3, 4 * 3),
     "fig2b": (2 * 2, 4 * 3 * 2, 4 * 6),
@@ -110,7 +111,8 @@ def test_show_and_list(capsys):
 def test_an_experiment_is_shown_without_mpi_torch_or_simulator():
     code = """
 import sys
-sys.modules |= dict.fromkeys(["mpi4py", "torch", "mujoco", "gymnasium", "dm_control", "matplotlib"])  # None: an import fails
+sys.modules |= dict.fromkeys(["mpi4py", "torch", "mujoco", "gymnasium", \
+"dm_control", "matplotlib"])  # None: an import fails
 from esac_mpi.commands import experiment
 sys.exit(experiment.main(["show", "fig2c"]))
 """

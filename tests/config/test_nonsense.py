@@ -1,6 +1,8 @@
-"""Configurations that make no sense: each gives a run, or one clear message and exit code 2, never a traceback.
+"""Configurations that make no sense: each gives a run, or one clear message and exit code 2, never
+a traceback.
 
-Hypothesis makes them: files and command lines of wrong names and types, huge, negative, nan, empty, unicode, nested.
+Hypothesis makes them: files and command lines of wrong names and types, huge, negative, nan, empty,
+unicode, nested.
 """
 
 import io
@@ -33,30 +35,40 @@ task = {id = "CyclicMDP-v0", horizon = 20}
 policy.hidden = [8]
 budget.generations = 2
 evaluation.episodes = 1
-esac = {population_size = 6, sac_episodes = 1, sac_min_steps = 10, gradient_interval = 1, noise_table_size = 4096}
+esac = {population_size = 6, sac_episodes = 1, sac_min_steps = 10, gradient_interval = 1, \
+noise_table_size = 4096}
 sac = {batch_size = 8, start_steps = 5, replay_capacity = 100, steps_per_generation = 20}
-td3 = {batch_size = 8, start_steps = 5, replay_capacity = 100, steps_per_generation = 20, episodes_per_generation = 2}
-ddpg = {batch_size = 8, start_steps = 5, replay_capacity = 100, steps_per_generation = 20, episodes_per_generation = 2}
+td3 = {batch_size = 8, start_steps = 5, replay_capacity = 100, steps_per_generation = 20, \
+episodes_per_generation = 2}
+ddpg = {batch_size = 8, start_steps = 5, replay_capacity = 100, steps_per_generation = 20, \
+episodes_per_generation = 2}
 ppo = {steps_per_generation = 20, batch_size = 8}
-erl = {population_size = 4, memory_size = 40, distillation_epochs = 1, distillation_batch = 8, mutation_batch = 8, batch_size = 8}
+erl = {population_size = 4, memory_size = 40, distillation_epochs = 1, distillation_batch = 8, \
+mutation_batch = 8, batch_size = 8}
 """  # a file: what an algorithm does not read is no error there
 
 # fmt: off
 STRANGE = st.sampled_from([
-    "", " ", "0", "-1", "11", "-0.0", "1e-320", "1e400", "inf", "-inf", "nan", "2**3", "1_000", "0x10", "٣", str(2**31), str(2**63),
-    str(-(2**63)), "9" * 400, "9" * 5000, "1e308", "True", "None", "[1]", "a" * 3000, "\u202e", "'\"\\", "--seed", "x.toml",
+    "", " ", "0", "-1", "11", "-0.0", "1e-320", "1e400", "inf", "-inf", "nan", "2**3", "1_000",
+    "0x10", "٣", str(2**31), str(2**63),
+    str(-(2**63)), "9" * 400, "9" * 5000, "1e308", "True", "None", "[1]",
+    "a" * 3000, "\u202e", "'\"\\", "--seed", "x.toml",
     "CyclicMDP-v0", "none:None-v0", "\udcff",
 ])
 STRANGE_TOML = st.sampled_from([
-    "-1", "nan", "1e400", str(2**63), "9" * 5000, '""', '"\\u0000"', '"läufe"', "true", "[]", "[-1]", "[1.5]", '["a"]', "[[8]]",
-    "{}", "{a = 1}", "2026-01-01", "07:00", "[" * 3000, "", "'''", "{a = {b = {c = []}}}", "[8, true]", "1_000", "0x10", "None",
+    "-1", "nan", "1e400", str(2**63), "9" * 5000, '""', '"\\u0000"', '"läufe"', "true",
+    "[]", "[-1]", "[1.5]", '["a"]', "[[8]]",
+    "{}", "{a = 1}", "2026-01-01", "07:00", "[" * 3000, "", "'''", "{a = {b = {c = []}}}",
+    "[8, true]", "1_000", "0x10", "None",
 ])
 STRANGE_LINES = st.sampled_from([
-    "\ufeff", "[", "[[task]]", "[task.id]", "= 1", "a.b.c = 1", "\x00", "#\x01", "[esac]\n[esac]", "seed = 1\nseed = 2", '"" = 1',
+    "\ufeff", "[", "[[task]]", "[task.id]", "= 1", "a.b.c = 1", "\x00", "#\x01", "[esac]\n[esac]",
+    "seed = 1\nseed = 2", '"" = 1',
     "task = 1",
 ])
 EXTRA = st.sampled_from([
-    "--fresh", "--", "-h", "--help", "-x", "x.toml", ".toml", "", "ü", "--seed", "--print-completion", "/", "@x",
+    "--fresh", "--", "-h", "--help", "-x", "x.toml", ".toml", "", "ü", "--seed",
+    "--print-completion", "/", "@x",
 ])
 # fmt: on
 TEXTS = st.text(st.characters(exclude_characters="\0"), max_size=20)  # the system passes no zeros
@@ -146,7 +158,9 @@ def files(draw):
 
 
 def judge(line: list[str], place: Path) -> str:
-    """Let config.load answer; assert that what it accepts comes back from its own TOML, and that it says what it refuses."""
+    """Let config.load answer; assert that what it accepts comes back from its own TOML, and that it
+    says what it refuses.
+    """
     ended, output, errors = None, io.StringIO(), io.StringIO()
     try:
         with redirect_stdout(output), redirect_stderr(errors):
@@ -191,8 +205,10 @@ def test_the_program_runs_to_its_end_or_says_one_thing_and_creates_nothing(line)
         (tiny := Path(other) / "tiny.toml").write_text(TINY)
         place = [] if any(word.startswith("--run") for word in line) else ["--run-dir", "run"]
         done = subprocess.run(
-            [sys.executable, "-m", "esac_mpi", str(tiny), *line, *place], env=environment(), cwd=folder, capture_output=True,
-            preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_AS, (MEMORY, MEMORY)), timeout=120, check=False,
+            [sys.executable, "-m", "esac_mpi", str(tiny), *line, *place], env=environment(),
+            cwd=folder, capture_output=True,
+            preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_AS, (MEMORY, MEMORY)),
+            timeout=120, check=False,
         )  # fmt: skip
         errors, created = done.stderr.decode(errors="replace"), list(Path(folder).iterdir())
     assert "Traceback" not in errors

@@ -1,4 +1,6 @@
-"""What an algorithm does not read is refused or named; the declarations are true; es is compared at the settings of ESAC."""
+"""What an algorithm does not read is refused or named; the declarations are true; es is compared at
+the settings of ESAC.
+"""
 
 import re
 from dataclasses import fields
@@ -33,23 +35,34 @@ pytestmark = pytest.mark.slow
 QUICKSTART = ROOT / "configs/quickstart.toml"
 SHIPPED = [
     QUICKSTART,
-    *sorted(path for name in ("esac", "aes_rl", "tuned") for path in (ROOT / "configs" / name).glob("*.toml")),
+    *sorted(path for name in ("esac", "aes_rl", "tuned")
+            for path in (ROOT / "configs" / name).glob("*.toml")),
 ]  # fmt: skip
 BASE = MENDED | {
-    "task.id": "CyclicMDP-v0", "task.horizon": 20, "policy.hidden": (4,), "budget.generations": 3, "budget.nominal_steps": 0,
+    "task.id": "CyclicMDP-v0", "task.horizon": 20, "policy.hidden": (4,), "budget.generations": 3,
+    "budget.nominal_steps": 0,
     "evaluation.every": 2, "evaluation.episodes": 1, "display.every_seconds": 1e9,
-    "esac.population_size": 4, "esac.sigma": 0.3, "esac.gradient_interval": 1, "esac.sac_min_steps": 10, "esac.sac_episodes": 1,
-    "esac.p_sac_decay": 2.0, "esac.noise_table_size": 1000, "es.population_size": 4, "es.sigma": 0.3, "es.noise_table_size": 1000,
-    "sac.start_steps": 5, "sac.batch_size": 4, "sac.replay_capacity": 50, "sac.steps_per_generation": 10,
-    "td3.start_steps": 5, "td3.batch_size": 4, "td3.replay_capacity": 50, "td3.steps_per_generation": 10,
-    "ddpg.start_steps": 5, "ddpg.batch_size": 4, "ddpg.replay_capacity": 50, "ddpg.steps_per_generation": 10,
+    "esac.population_size": 4, "esac.sigma": 0.3, "esac.gradient_interval": 1,
+    "esac.sac_min_steps": 10, "esac.sac_episodes": 1,
+    "esac.p_sac_decay": 2.0, "esac.noise_table_size": 1000, "es.population_size": 4,
+    "es.sigma": 0.3, "es.noise_table_size": 1000,
+    "sac.start_steps": 5, "sac.batch_size": 4, "sac.replay_capacity": 50,
+    "sac.steps_per_generation": 10,
+    "td3.start_steps": 5, "td3.batch_size": 4, "td3.replay_capacity": 50,
+    "td3.steps_per_generation": 10,
+    "ddpg.start_steps": 5, "ddpg.batch_size": 4, "ddpg.replay_capacity": 50,
+    "ddpg.steps_per_generation": 10,
     "td3.episodes_per_generation": 1, "ddpg.episodes_per_generation": 1,
     "ppo.steps_per_generation": 10, "ppo.batch_size": 5, "ppo.epochs": 1,
-    "erl.population_size": 4, "erl.memory_size": 40, "erl.mutation_batch": 8, "erl.distillation_batch": 4,
-    "erl.distillation_epochs": 1, "erl.batch_size": 4, "erl.replay_capacity": 50, "erl.critic_hidden": (4, 4),
+    "erl.population_size": 4, "erl.memory_size": 40, "erl.mutation_batch": 8,
+    "erl.distillation_batch": 4,
+    "erl.distillation_epochs": 1, "erl.batch_size": 4, "erl.replay_capacity": 50,
+    "erl.critic_hidden": (4, 4),
     "erl.sync_interval": 2, "cem.population_size": 4, "cem_rl.population_size": 4,
-    "aes_rl.workers": 2, "aes_rl.start_steps": 10, "aes_rl.batch_size": 4, "aes_rl.critic_chunk": 5, "aes_rl.replay_capacity": 50,
-    "aes_rl.actor_updates_window": 2, "aes_rl.arrivals_per_generation": 3, "aes_rl.mean_episodes": 1,
+    "aes_rl.workers": 2, "aes_rl.start_steps": 10, "aes_rl.batch_size": 4, "aes_rl.critic_chunk": 5,
+    "aes_rl.replay_capacity": 50,
+    "aes_rl.actor_updates_window": 2, "aes_rl.arrivals_per_generation": 3,
+    "aes_rl.mean_episodes": 1,
     "cem_rl.start_steps": 5, "cem_rl.batch_size": 4, "cem_rl.replay_capacity": 50,
 }  # fmt: skip
 NO_PHASES = "--esac.adoption off --esac.sac_phases false"
@@ -57,11 +70,13 @@ CASES = [
     {"algorithm": "es"},
     {"algorithm": "es", "es.noise": "table", "es.sampling": "onesided"},
     {"algorithm": "es", "es.noise": "lowrank"}, {"algorithm": "es", "policy.linear": True},
-    {"algorithm": "esac", "esac.phase_timing": "virtual", "esac.replayed": "sample", "esac.adoption": "tested"},
+    {"algorithm": "esac", "esac.phase_timing": "virtual", "esac.replayed": "sample",
+     "esac.adoption": "tested"},
     {"algorithm": "esac", "esac.noise": "table", "esac.sampling": "onesided"},
     {"algorithm": "esac", "esac.noise": "lowrank"},
     {"algorithm": "esac", "esac.p_sac_annealed": False},
-    {"algorithm": "esac", "esac.adoption": "tested", "esac.sigma_rule": "one_fifth", "esac.population_size": 8},
+    {"algorithm": "esac", "esac.adoption": "tested", "esac.sigma_rule": "one_fifth",
+     "esac.population_size": 8},
     {"algorithm": "esac", "esac.sac_phases": False, "esac.sac_copies": 0}, {"algorithm": "sac"},
     {"algorithm": "td3"},
     {"algorithm": "td3", "td3.episodes_on": "ranks"}, {"algorithm": "ddpg"},
@@ -75,8 +90,10 @@ CASES = [
     {"algorithm": "aes_rl", "aes_rl.mean_rule": "sigmoid", "aes_rl.variance_rule": "fixed"},
     {"algorithm": "aes_rl", "aes_rl.mean_rule": "sigmoid", "aes_rl.sigmoid_signless": True},
     {"algorithm": "aes_rl", "aes_rl.mean_rule": "full_move", "aes_rl.variance_rule": "success"},
-    {"algorithm": "aes_rl", "aes_rl.mean_rule": "rank_oldest", "aes_rl.ring_size": 4, "aes_rl.order": "arrival"},
-    {"algorithm": "pderl", "erl.crossover": "distillation", "erl.mutation": "proximal", "erl.parent_selection": "mixed"},
+    {"algorithm": "aes_rl", "aes_rl.mean_rule": "rank_oldest", "aes_rl.ring_size": 4,
+     "aes_rl.order": "arrival"},
+    {"algorithm": "pderl", "erl.crossover": "distillation", "erl.mutation": "proximal",
+     "erl.parent_selection": "mixed"},
 ]  # fmt: skip
 
 
@@ -225,7 +242,8 @@ def test_sac_takes_from_esac_whether_observations_are_standardised(tmp_path):
     found, said, warned = told(tmp_path / "x.toml", "--algorithm", "sac")
     assert (found.sac.observation_normalisation, warned) == (False, [])
     assert said == [
-        f"sac, which is half of ESAC, takes from [esac] of {tmp_path}/x.toml: observation_normalisation = false"
+        f"sac, which is half of ESAC, takes from [esac] of {tmp_path}/x.toml: "
+        "observation_normalisation = false"
     ]
     (tmp_path / "esac.toml").write_text(to_toml(load([str(tmp_path / "x.toml")])[0]))
     assert not told(tmp_path / "esac.toml", "--algorithm", "sac")[0].sac.observation_normalisation
@@ -258,7 +276,9 @@ def test_a_shipped_file_sets_nothing_in_vain(path):
 
 @pytest.mark.parametrize("name", design.names())
 def test_es_is_compared_at_the_settings_of_esac(name):
-    """But for the population's size where both fill their ranks: of aggregate's 8 one is with ESAC's learner."""
+    """But for the population's size where both fill their ranks: of aggregate's 8 one is with
+    ESAC's learner.
+    """
     found = design.experiment(name)
     filled = {"population_size"} if name == "aggregate" else set()
     for budget in found.budgets:

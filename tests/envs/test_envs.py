@@ -18,7 +18,9 @@ from esac_mpi.play.rollout import action_noise
 
 @pytest.mark.parametrize("dtype", ["float16", "float32", "float64"])
 def test_no_action_leaves_the_tasks_own_bounds_by_rounding(dtype):
-    """A task that insists on them takes greatest, least and random actions of a policy, of learners and with noise."""
+    """A task that insists on them takes greatest, least and random actions of a policy, of learners
+    and with noise.
+    """
     env = make(f"own_task:Bounded-{dtype}-v0")
     policy = Policy(Layout((1, env.action_size)), "relu", "clip", env.low, env.high)
     random = np.random.default_rng(1)

@@ -1,4 +1,6 @@
-"""Tasks that cannot be trained on, and those that an algorithm cannot: each is refused in one sentence."""
+"""Tasks that cannot be trained on, and those that an algorithm cannot: each is refused in one
+sentence.
+"""
 
 import sys
 
@@ -18,7 +20,10 @@ def test_a_discrete_task_is_refused_by_those_that_need_continuous_actions_and_th
     able = ("es", "ddpg", "ppo")
     cart, lander = make("CartPole-v1"), make("LunarLander-v3")
     for algorithm in ("esac", "sac", "td3"):
-        message = f"CartPole-v1 has 2 discrete actions; {algorithm} needs continuous ones. Those that do not: es, ddpg, ppo."
+        message = (
+            f"CartPole-v1 has 2 discrete actions; {algorithm} needs continuous ones. Those "
+            "that do not: es, ddpg, ppo."
+        )
         with pytest.raises(TaskError) as error:
             refuse_discrete(cart, algorithm, able)
         assert str(error.value) == message
@@ -150,7 +155,8 @@ def not_a_number(env, action):
         (
             "step",
             old_step,
-            r"unpack \(expected 5, got 4\) \(.*its step observation, reward, terminated, truncated and info$",
+            r"unpack \(expected 5, got 4\) \(.*its step observation, reward, terminated, "
+            r"truncated and info$",
         ),
         ("step", without_reward, "one number, and twice True"),
         ("step", not_a_number, "the reward of every one of its first steps is nan"),

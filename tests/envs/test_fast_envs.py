@@ -1,4 +1,6 @@
-"""Our own steps of the libraries' tasks, against the libraries: every observation, reward and end, bit for bit."""
+"""Our own steps of the libraries' tasks, against the libraries: every observation, reward and end,
+bit for bit.
+"""
 
 from functools import cache
 from types import SimpleNamespace
@@ -13,9 +15,13 @@ from dm_control.rl.control import PhysicsError
 
 from esac_mpi.envs import UnstablePhysics, make, warning_counts
 
-NAMES = "Ant HalfCheetah Hopper Humanoid InvertedDoublePendulum InvertedPendulum Reacher Swimmer Walker2d"
+NAMES = (
+    "Ant HalfCheetah Hopper Humanoid InvertedDoublePendulum InvertedPendulum Reacher "
+    "Swimmer Walker2d"
+)
 GYMNASIUM = [f"{name}-v5" for name in NAMES.split()]
-TASKS = """acrobot-swingup cartpole-swingup cartpole-three_poles cheetah-run fish-swim fish-upright humanoid-run humanoid-stand
+TASKS = """acrobot-swingup cartpole-swingup cartpole-three_poles cheetah-run fish-swim \
+fish-upright humanoid-run humanoid-stand
 humanoid-walk walker-run walker-stand walker-walk"""
 SUITE = [f"dm_control/{name}-v0" for name in TASKS.split()]
 CHEETAH = "gymnasium.envs.mujoco.half_cheetah_v5:HalfCheetahEnv"

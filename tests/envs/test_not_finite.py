@@ -1,4 +1,6 @@
-"""Observations and actions that are not finite: the episode ends there and is counted, and it is said which number it was."""
+"""Observations and actions that are not finite: the episode ends there and is counted, and it is
+said which number it was.
+"""
 
 import gymnasium
 import numpy as np
@@ -33,7 +35,7 @@ def test_whether_numbers_are_finite():
 
 
 class Line(gymnasium.Env):
-    """Observe three numbers, of which the third is `bad` at one moment: the reset, 0, or that step."""
+    """Observe three numbers, the third of them `bad` at one moment: the reset, 0, or that step."""
 
     observation_space = gymnasium.spaces.Box(-np.inf, np.inf, (3,), np.float64)
     action_space = gymnasium.spaces.Box(-1.0, 1.0, (2,), np.float32)

@@ -1,4 +1,6 @@
-"""docs/own-robot.md: its robot is trained, evaluated, drawn and exported, at tiny size; what it and its kin keep is nothing."""
+"""docs/own-robot.md: its robot is trained, evaluated, drawn and exported, at tiny size; what it and
+its kin keep is nothing.
+"""
 
 import importlib.util
 import os

@@ -1,4 +1,6 @@
-"""Keyword arguments of a task: how they are said, what they change, who refuses them, and that a run keeps them."""
+"""Keyword arguments of a task: how they are said, what they change, who refuses them, and that a
+run keeps them.
+"""
 
 import json
 import os

@@ -1,4 +1,6 @@
-"""A task's own module in a process that trains: found, edited between two trainings, and let go of at their end."""
+"""A task's own module in a process that trains: found, edited between two trainings, and let go of
+at their end.
+"""
 
 import importlib
 import sys

@@ -1,4 +1,6 @@
-"""What a task must keep, and how a run tells: episodes that are not the same again, and tasks that have changed."""
+"""What a task must keep, and how a run tells: episodes that are not the same again, and tasks that
+have changed.
+"""
 
 import re
 import sys
@@ -92,7 +94,8 @@ def test_what_keeps_something_from_one_episode_to_the_next_is_named(task, named)
 
 @pytest.mark.parametrize(
     "task",
-    ["stacks:Walk-v0", "stacks:Rescaled-v0", "HalfCheetah-v5", "BipedalWalker-v3", "CartPole-v1", "CyclicMDP-v0",
+    ["stacks:Walk-v0", "stacks:Rescaled-v0", "HalfCheetah-v5", "BipedalWalker-v3", "CartPole-v1",
+     "CyclicMDP-v0",
      "dm_control/walker-walk-v0"],
 )  # fmt: skip
 def test_an_episode_of_these_is_the_same_again(task):
@@ -135,9 +138,11 @@ def test_check_has_a_line_about_it(world, capsys):
 
 # What a task is made of
 
-XML = """<mujoco><compiler meshdir="meshes"/><option timestep="0.01"/><asset><mesh name="t" file="t.obj"/>
+XML = """<mujoco><compiler meshdir="meshes"/><option timestep="0.01"/>\
+<asset><mesh name="t" file="t.obj"/>
 <texture name="sky" type="skybox" builtin="flat" rgb1="0 0 1" width="8" height="8"/></asset>
-<worldbody><body name="arm"><freejoint/><geom type="mesh" mesh="t" mass="1"/></body></worldbody></mujoco>"""
+<worldbody><body name="arm"><freejoint/><geom type="mesh" mesh="t" mass="1"/></body>\
+</worldbody></mujoco>"""
 MESH = "v 0 0 0\nv 1 0 0\nv 0 1 0\nv 0 0 1\nf 1 3 2\nf 1 2 4\nf 1 4 3\nf 2 3 4\n"
 
 

@@ -1,4 +1,4 @@
-"""Turns of work: as long as so many parts or so much time, and what comes of the work is the same."""
+"""Turns of work: so many parts or so much time long, and what comes of the work is the same."""
 
 import math
 

@@ -21,8 +21,10 @@ from esac_mpi.training.active_run import Job
 
 ROOT = Path(__file__).parents[2]
 VALUES = {
-    "generation": 120, "progress": 0.31, "env_steps": 1_230_000, "fitness_mean": 812.3, "fitness_max": 1034.0,
-    "evaluation_theta_es": 950.4, "evaluation_sac": 1021.0, "sigma": 0.02131, "gradient_updates": 41_000,
+    "generation": 120, "progress": 0.31, "env_steps": 1_230_000, "fitness_mean": 812.3,
+    "fitness_max": 1034.0,
+    "evaluation_theta_es": 950.4, "evaluation_sac": 1021.0, "sigma": 0.02131,
+    "gradient_updates": 41_000,
     "steps_per_second": 5120.0, "seconds_left": 130.0,
 }  # fmt: skip
 
@@ -52,7 +54,8 @@ def test_only_rank_0_speaks_but_for_warnings(capsys):
         log.warn("odd")
     logging.getLogger("esac_mpi.record").warning("from %s", "below")
     assert capsys.readouterr().out.splitlines() == [
-        "hello", "WARNING [rank 0 node7] odd", "WARNING [rank 3 node7] odd", "WARNING [rank 3 node7] from below",
+        "hello", "WARNING [rank 0 node7] odd", "WARNING [rank 3 node7] odd",
+        "WARNING [rank 3 node7] from below",
     ]  # fmt: skip
 
 
@@ -121,7 +124,8 @@ def test_ascii_stdout_gets_every_line():
 
 def test_plain_line():
     assert log.plain_line(VALUES) == (
-        "gen 120  31 %  1.23M steps  fitness mean 812 max 1034  theta_es 950  sac 1021  sigma 0.0213  updates 41k"
+        "gen 120  31 %  1.23M steps  fitness mean 812 max 1034  theta_es 950  sac 1021  "
+        "sigma 0.0213  updates 41k"
         "  5.12k steps/s  left 2m10s"
     )
     assert log.plain_line({"generation": 3, "loss": 0.5}) == "gen 3  loss 0.5"
@@ -248,10 +252,16 @@ def test_returns_that_are_not_finite_are_told_in_full_a_few_times_and_then_count
 
 
 def test_figures():
-    assert [compact(n) for n in (0, 7, 99.5, 812, 999.9, 5120, 41_000, 999_999, 1_234_567, 2.5e9)] == [
+    assert [
+        compact(n)
+        for n in (0, 7, 99.5, 812, 999.9, 5120, 41_000, 999_999, 1_234_567, 2.5e9)
+    ] == [
         "0", "7", "99.5", "812", "1k", "5.12k", "41k", "1M", "1.23M", "2.5G",
     ]  # fmt: skip
-    assert [duration(s) for s in (0.4, 59.4, 130, 3600 * 3 + 300, 86400 * 4 + 7200, float("inf"))] == [
+    assert [
+        duration(s)
+        for s in (0.4, 59.4, 130, 3600 * 3 + 300, 86400 * 4 + 7200, float("inf"))
+    ] == [
         "0s", "59s", "2m10s", "3h05m", "4d02h", "?",
     ]  # fmt: skip
 

@@ -38,7 +38,10 @@ SMALL = [
     1,
 ]
 BUDGET = ["--budget.generations", 2]
-HELD = "vanish umask replaced elsewhere locale environment argv path warnings logging dictconfig errors printing collector random"
+HELD = (
+    "vanish umask replaced elsewhere locale environment argv path warnings logging "
+    "dictconfig errors printing collector random"
+)
 ONCE = f"{HELD} handlers blocked cores threads fork"
 
 
@@ -100,7 +103,9 @@ def with_a_thread():
 def program(
     folder: Path, *arguments: object, code: int = 0, **variables: str
 ) -> subprocess.CompletedProcess:
-    """Run the program in a folder, as a user does; check its exit code, and that nothing is a traceback."""
+    """Run the program in a folder, as a user does; check its exit code, and that no traceback
+    comes.
+    """
     line = [sys.executable, "-m", "esac_mpi", *map(str, arguments)]
     variables = {**environment(), "PYTHONWARNINGS": "ignore", **variables}
     done = subprocess.run(
@@ -235,7 +240,8 @@ def test_a_file_that_is_not_where_a_task_went_is_named_with_where_it_is_looked_f
 def test_a_renderer_that_is_not_there_ends_no_training(by, tmp_path):
     code = (
         "from esac_mpi.envs import TaskError, make\n"
-        "for id in ('Pendulum-v1', 'HalfCheetah-v5', 'dm_control/cartpole-balance-v0'): make(id).reset(0)\n"
+        "for id in ('Pendulum-v1', 'HalfCheetah-v5', 'dm_control/cartpole-balance-v0'): "
+        "make(id).reset(0)\n"
         "try: make('dm_control/quadruped-escape-v0')\n"
         "except TaskError as error: print(error)\n"
         "import os; print(os.environ['MUJOCO_GL'])"

@@ -14,7 +14,8 @@ from multiprocessing import get_context
 
 from esac_mpi import train
 
-SETTINGS = {"algorithm": "es", "task.id": "CyclicMDP-v0", "task.horizon": 10, "policy.hidden": [4], "budget.generations": 1}
+SETTINGS = {"algorithm": "es", "task.id": "CyclicMDP-v0", "task.horizon": 10, "policy.hidden": [4], \
+"budget.generations": 1}
 
 
 def one(seed):
@@ -63,7 +64,10 @@ def test_children_of_a_rank_are_refused(script, tmp_path):
 
 
 def test_the_program_started_by_a_rank_is_refused_in_a_sentence(tmp_path):
-    inner = f"import subprocess, sys; sys.exit(subprocess.run({command(0, '--run-dir', tmp_path / 'run')!r}).returncode)"
+    inner = (
+        "import subprocess, sys; "
+        f"sys.exit(subprocess.run({command(0, '--run-dir', tmp_path / 'run')!r}).returncode)"
+    )
     done = subprocess.run(
         command(1, "-c", inner, program=()),
         env=environment(),
@@ -89,7 +93,10 @@ def test_a_process_of_no_rank_and_one_with_its_line_open_are_in_place(monkeypatc
 
 
 def test_without_an_mpi_library_train_raises_the_command_lines_sentence():
-    code = "from esac_mpi import train\ntry:\n    train()\nexcept ImportError as error:\n    print(error)"
+    code = (
+        "from esac_mpi import train\ntry:\n    train()\nexcept ImportError as error:\n"
+        "    print(error)"
+    )
     variables = {**environment(), "MPI4PY_LIBMPI": "/nowhere/libmpi.so"}
     done = subprocess.run(
         [sys.executable, "-c", code], env=variables, capture_output=True, text=True, check=True

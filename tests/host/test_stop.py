@@ -16,7 +16,9 @@ from esac_mpi.host.watchdog import Watchdog
 
 @pytest.fixture
 def stop(monkeypatch):
-    """A Stop that hears signals, and merges only what is very close; what was there before comes back."""
+    """A Stop that hears signals, and merges only what is very close; what was there before comes
+    back.
+    """
     monkeypatch.setattr("esac_mpi.host.stop.SAME", 0.05)
     before = {number: signal.getsignal(number) for number in (*SIGNALS, *WARNINGS, signal.SIGALRM)}
     for number in WARNINGS:  # these tests may be under nohup themselves

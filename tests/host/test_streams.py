@@ -75,7 +75,9 @@ def test_an_evaluation_of_a_task_with_an_infinite_argument_is_json(tmp_path):
 
 
 def called(output: str, *words: object) -> tuple[int, str]:
-    """Call a command with its stdout closed, without a reader, or full; return its exit code and what it says."""
+    """Call a command with its stdout closed, without a reader, or full; return its exit code and
+    what it says.
+    """
     redirected = {"closed": ">&-", "both closed": ">&- 2>&-", "full": ">/dev/full"}
     line = [sys.executable, "-m", "esac_mpi.commands", *map(str, words)]
     if output == "no reader":
@@ -107,7 +109,10 @@ def test_a_command_that_nobody_can_read_ends_without_a_traceback(output, words, 
 
 
 def test_a_stream_that_was_closed_has_no_other_file_in_its_place():
-    code = "from esac_mpi.host import streams; import os; streams.open_missing(); os.write({}, b'%d' % os.open('/dev/null', 0))"
+    code = (
+        "from esac_mpi.host import streams; import os; streams.open_missing(); os.write({}, "
+        "b'%d' % os.open('/dev/null', 0))"
+    )
     reading, writing = os.pipe()
     shell = ["sh", "-c", 'exec "$@" <&- >&- 2>&-', "sh", sys.executable, "-c", code.format(writing)]
     subprocess.run(shell, env=environment(), pass_fds=[writing], check=True)

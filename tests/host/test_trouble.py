@@ -44,7 +44,8 @@ def test_one_rank_that_raises_ends_the_job_and_says_where(tmp_path):
     read(tmp_path / "run" / "checkpoint.h5")  # sound
     assert Run.open(tmp_path / "run").state in ("failed", "dead")
     assert re.search(
-        r"in generation \d+, member \d|in the SAC phase of generation \d|in the evaluation of .* generation \d",
+        r"in generation \d+, member \d|in the SAC phase of generation \d|in the evaluation of .* "
+        r"generation \d",
         done.stderr,
     )
 
@@ -66,7 +67,8 @@ def test_a_theta_es_that_is_not_finite_stops_with_one_line_and_leaves_the_checkp
     ]
     done = run(2, *arguments, "--run-dir", tmp_path / "run", code=1)
     assert done.stderr.splitlines() == [
-        "esac_mpi: generation 1: theta_es is no longer finite, the last checkpoint stands: begin another run with a lower "
+        "esac_mpi: generation 1: theta_es is no longer finite, the last checkpoint stands: "
+        "begin another run with a lower "
         "lr_es, weight_decay or sigma"
     ]
     assert Run.open(tmp_path / "run").state == "failed"
@@ -77,7 +79,9 @@ def test_a_theta_es_that_is_not_finite_stops_with_one_line_and_leaves_the_checkp
 def test_a_learner_that_is_not_finite_ends_all_ranks_with_one_line_and_leaves_the_checkpoint_before_it(
     tmp_path, together
 ):
-    """Its first update, in generation 2, makes an actor that is not finite; each rank returns, so that the next test has it."""
+    """Its first update, in generation 2, makes an actor that is not finite; each rank returns, so
+    that the next test has it.
+    """
     learner = [
         "--td3.start_steps",
         70,
@@ -101,7 +105,8 @@ def test_a_learner_that_is_not_finite_ends_all_ranks_with_one_line_and_leaves_th
     ]
     done = together(3, *arguments, "--run-dir", tmp_path / "run", nodes=2, code=1)
     assert [line for line in done.stderr.splitlines() if "esac_mpi" in line or "rror" in line] == [
-        "esac_mpi: the actor's action is not finite at training step 72, in the TD3 phase of generation 2; the last "
+        "esac_mpi: the actor's action is not finite at training step 72, "
+        "in the TD3 phase of generation 2; the last "
         "checkpoint stands"
     ]
     assert Run.open(tmp_path / "run").state == "failed"
@@ -111,8 +116,10 @@ def test_a_learner_that_is_not_finite_ends_all_ranks_with_one_line_and_leaves_th
 @pytest.mark.parametrize(
     ("ranks", "error", "released"),
     [
-        (1, ValueError("a bug"), True), (3, ValueError("a bug"), False), (3, ended.Ended(2, "refused"), True),
-        (3, LearnerNotFinite("found here alone"), False), (3, found(LearnerNotFinite("found by one, told to all")), True),
+        (1, ValueError("a bug"), True), (3, ValueError("a bug"), False),
+        (3, ended.Ended(2, "refused"), True),
+        (3, LearnerNotFinite("found here alone"), False),
+        (3, found(LearnerNotFinite("found by one, told to all")), True),
     ],
 )  # fmt: skip
 def test_what_ranks_share_is_released_where_all_end_together(monkeypatch, ranks, error, released):
@@ -153,7 +160,10 @@ def test_a_node_that_computes_other_bits_is_caught_where_its_episodes_are_played
     )
     (told,) = [line for line in done.stderr.splitlines() if line.startswith("esac_mpi: ")]
     number = r"-\d+\.\d+"
-    begins = rf"esac_mpi: member \d of generation (\d+) had the return {number}, and has {number} when it is played again, "
+    begins = (
+        rf"esac_mpi: member \d of generation (\d+) had the return {number}, "
+        rf"and has {number} when it is played again, "
+    )
     ends = r"in the SAC phase of generation (\d+); the last checkpoint stands"
     found = re.fullmatch(rf"{begins}.* {platform.node()}.*, {ends}", told)
     assert found, told

@@ -173,7 +173,7 @@ def test_imports_point_down():
 
 
 def imported(path: Path) -> set[str]:
-    """Return the package's files that a file imports; of an __init__ not those that it loads later."""
+    """Return the package's files that a file imports; of an __init__ none that it loads later."""
     asked = imports(path)
     if path.name == "__init__.py":
         asked = {name for name in asked if not name.startswith(f"{module(path)}.")} | loads(path)
@@ -181,7 +181,7 @@ def imported(path: Path) -> set[str]:
 
 
 def circle(arrows: Mapping[str, set[str]]) -> set[str]:
-    """Return the files that only point at each other, without those that point at none of the others."""
+    """Return the files that only point at each other, less those that point at none of them."""
     left = {name: set(those) for name, those in arrows.items()}
     while ends := {name for name, those in left.items() if not those & set(left)}:
         left = {name: those for name, those in left.items() if name not in ends}

@@ -1,4 +1,6 @@
-"""The whole program where the disk, the directory or the output fail it; and every call of the publisher as its last one."""
+"""The whole program where the disk, the directory or the output fail it; and every call of the
+publisher as its last one.
+"""
 
 import json
 import re
@@ -61,7 +63,8 @@ def points(tmp_path_factory):
     ) as place:
         done = subprocess.run(
             [sys.executable, ROOT / "tests/support/crash_points.py", shim, place],
-            env={**environment(), "LD_PRELOAD": str(shim)}, capture_output=True, text=True, timeout=300, check=False,
+            env={**environment(), "LD_PRELOAD": str(shim)}, capture_output=True, text=True,
+            timeout=300, check=False,
         )  # fmt: skip
     assert done.returncode == 0, done.stderr
     return json.loads(done.stdout)
@@ -70,7 +73,9 @@ def points(tmp_path_factory):
 def test_any_call_may_be_the_last_one_or_fail(points):
     assert points["problems"] == []
     assert sum(points["seen"].values()) > 100
-    assert {found[:24] for found in points["seen"]} == {"checkpoint 2, previous 1", "checkpoint 2, previous 2"} | {
+    assert {found[:24] for found in points["seen"]} == {
+        "checkpoint 2, previous 1", "checkpoint 2, previous 2"
+    } | {
         "checkpoint 3, previous 2", "checkpoint 3, previous 3"
     }  # fmt: skip
 
@@ -84,7 +89,8 @@ def test_what_is_renamed_is_on_the_disk_before_and_its_name_after(points):
         if name == "rename" and "_prev" not in path
     ]
     assert [Path(path).name.split("-")[0] for _, path in renamed] == [
-        "status.json", "segment", "segment", "checkpoint.h5", "metrics.h5", "policy.h5", "status.json"
+        "status.json", "segment", "segment", "checkpoint.h5", "metrics.h5", "policy.h5",
+        "status.json"
     ]  # fmt: skip
     for i, path in renamed:
         of_file = [name for name, where in calls[:i] if where == f"{path}.tmp"]
@@ -248,7 +254,9 @@ def test_closed_output_does_not_stop_a_run(tmp_path):
 
 
 def test_a_launcher_that_ends_with_its_output_leaves_a_run_that_goes_on(tmp_path, together):
-    """MPICH's mpirun is killed by the signal of the closed pipe, and takes its ranks with it: nothing of ours is asked."""
+    """MPICH's mpirun is killed by the signal of the closed pipe, and takes its ranks with it:
+    nothing of ours is asked.
+    """
     arguments = [
         *CYCLIC_ES,
         "--display.every_seconds",

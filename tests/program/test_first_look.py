@@ -1,4 +1,6 @@
-"""docs/first-look.ipynb: it runs as a notebook does, shows each figure once, and is kept with what it showed."""
+"""docs/first-look.ipynb: it runs as a notebook does, shows each figure once, and is kept with what
+it showed.
+"""
 
 import pytest
 from conftest import ROOT, environment
@@ -13,7 +15,9 @@ DRAW = ("c8", "c9", "c12")  # cells
 
 
 def shown(notebook):
-    """Return what each cell of code showed: the types of its outputs, in order, and the text of them."""
+    """Return what each cell of code showed: the types of its outputs, in order, and the text of
+    them.
+    """
     cells = {cell.id: cell.outputs for cell in notebook.cells if cell.cell_type == "code"}
     types = {
         name: sorted(kind for output in found for kind in output.get("data", ["text"]))

@@ -1,4 +1,6 @@
-"""What the shipped job scripts decide: scheduler and launcher have stand-ins, which log what they are told."""
+"""What the shipped job scripts decide: scheduler and launcher have stand-ins, which log what they
+are told.
+"""
 
 import os
 import re
@@ -22,7 +24,8 @@ STAND_INS = {
         echo "$@" >>"$LOG"
         kill -KILL $PPID  # as Slurm does
         """,
-    "sleep": '[ "$1" = 2 ] || echo "pause $1" >>"$LOG"; exec /bin/sleep "$1"',  # 2: between two signals
+    # 2: between two signals
+    "sleep": '[ "$1" = 2 ] || echo "pause $1" >>"$LOG"; exec /bin/sleep "$1"',
     "qsub": """
         [ "$1" = -l ] && echo "on $2" >>"$LOG" && shift 2
         [ "$TELL" ] && echo "kept $2" >>"$LOG"
@@ -30,10 +33,12 @@ STAND_INS = {
         """,
     "launcher": """
         [ "$1" = --version ] && echo "$VERSION" && exit
-        [ "$(grep -c began "$LOG")" -lt "$FAILURES" ] && echo began >>"$LOG" && exit 1  # as MPI_Init does
+        [ "$(grep -c began "$LOG")" -lt "$FAILURES" ] && echo began >>"$LOG" && \
+exit 1  # as MPI_Init does
         for name in TERM USR1; do trap "echo got $name >>'$LOG'; got=x\\$got" $name; done
         text='{\\n "status": "%s",%s\\n "pid": %s\\n}\\n'
-        [ "$STATUS" ] && mkdir -p "$RUN" && printf "$text" "$STATUS" "${JOB:+ \\"job\\": \\"$JOB\\",}" $$ >"$RUN/status.json"
+        [ "$STATUS" ] && mkdir -p "$RUN" && printf "$text" "$STATUS" \
+"${JOB:+ \\"job\\": \\"$JOB\\",}" $$ >"$RUN/status.json"
         echo began >>"$LOG"
         while [ "$got" != "$SIGNALS" ]; do /bin/sleep 0.05; done
         exit $CODE
@@ -52,7 +57,8 @@ AGAIN = [
 def decide(
     tmp_path: Path, script: str, signals: list[str], **settings: str
 ) -> tuple[int, list[str]]:
-    """Run a job script; return its exit code (-9 = requeued) and what the stand-ins logged after they began.
+    """Run a job script; return its exit code (-9 = requeued) and what the stand-ins logged after
+    they began.
 
     A signal is sent for each line of that log; "" = none.
     """
@@ -284,7 +290,8 @@ def test_later_rounds_of_a_pbs_array_have_the_resources_of_the_first(tmp_path, s
 def test_an_array_is_tasks_by_seeds(tmp_path, script, index, task, seed):
     program = tmp_path / "program"
     program.write_text(
-        f'#!/bin/sh\necho "$@" >>{tmp_path}/log\nmkdir -p "$6"; echo \' "status": "complete"\' >"$6/status.json"\n'
+        f'#!/bin/sh\necho "$@" >>{tmp_path}/log\nmkdir -p "$6"; echo \' "status": '
+        '"complete"\' >"$6/status.json"\n'
     )
     program.chmod(0o755)
     which = {
@@ -421,7 +428,8 @@ def test_later_rounds_of_a_pbs_job_are_given_what_the_first_was(tmp_path, script
     }
     program = tmp_path / "again"
     program.write_text(
-        '#!/bin/sh\nfor where; do :; done\nmkdir -p "$where"; echo \' "status": "requeue"\' >"$where/status.json"\n'
+        '#!/bin/sh\nfor where; do :; done\nmkdir -p "$where"; echo \' "status": '
+        '"requeue"\' >"$where/status.json"\n'
     )
     program.chmod(0o755)
     (tmp_path / "log").write_text("began\n")

@@ -1,7 +1,8 @@
-"""The shipped job scripts, shortened by variables: in a real Slurm of two virtual nodes, and under a stand-in for PBS.
+"""The shipped job scripts, shortened by variables: in a real Slurm of two virtual nodes, and under
+a stand-in for PBS.
 
-Where Slurm cannot be unpacked (tests/slurm/prepare.sh says why) its tests are skipped; what the scripts decide is tested with
-stand-ins everywhere, in test_job_scripts.py.
+Where Slurm cannot be unpacked (tests/slurm/prepare.sh says why) its tests are skipped; what the
+scripts decide is tested with stand-ins everywhere, in test_job_scripts.py.
 """
 
 import json
@@ -69,7 +70,9 @@ def evolved(tmp_path_factory, alone):
 
 @contextmanager
 def started(node: str = "CPUs=4") -> Iterator[Cluster]:
-    """Yield a Slurm of two such nodes; nothing of it is left. Its path is short: sockets have names of 107 bytes at most."""
+    """Yield a Slurm of two such nodes; nothing of it is left. Its path is short: sockets have names
+    of 107 bytes at most.
+    """
     with tempfile.TemporaryDirectory(prefix="slurm", dir="/tmp") as work:
         slurm = Cluster(SOFTWARE, Path(work), node)
         try:
@@ -138,7 +141,9 @@ def submit(cluster: Cluster, job: Job, script: str, *options: object) -> str:
 
 
 def wait_for_state(cluster: Cluster, job: str, state: str) -> None:
-    """Return when the job is in that state. Fails if it ends in another; PREEMPTED and NODE_FAIL are on the way to PENDING."""
+    """Return when the job is in that state. Fails if it ends in another; PREEMPTED and NODE_FAIL
+    are on the way to PENDING.
+    """
     ended = {state, "COMPLETED", "FAILED", "CANCELLED", "TIMEOUT"}
     assert wait_for(lambda: {cluster.job(job)["JobState"]} & ended, PATIENCE) == {state}
 
@@ -244,7 +249,10 @@ def test_killed_ranks_are_survived(cluster, evolved, tmp_path):
 def test_the_time_left_is_known_of_every_element_of_an_array(cluster, tmp_path):
     """Also of the last one, whose id is the array's."""
     script = tmp_path / "left.sh"
-    program = "import os; from esac_mpi.host import batch_system; print(batch_system.seconds_left(os.environ))"
+    program = (
+        "import os; from esac_mpi.host import batch_system; "
+        "print(batch_system.seconds_left(os.environ))"
+    )
     script.write_text(
         f"#!/bin/bash\nunset SLURM_JOB_END_TIME\n{sys.executable} -c '{program}'\nsleep 5\n"
     )
@@ -364,12 +372,15 @@ def test_scaling_makes_the_same_run_on_1_2_and_4_ranks(cluster, tmp_path):
     assert len(re.findall(r"ranks\d", job.out.read_text())) >= 3
 
 
-# PBS, with a qsub of our own that starts jobs on this machine, sends TERM at the end and, 10 s later, KILL.
+# PBS, with a qsub of our own that starts jobs on this machine, sends TERM at the end and, 10 s
+# later, KILL.
 
 
 @pytest.fixture
 def pbs(tmp_path):
-    """Return how to submit: (job, arguments) -> None. What is left of the jobs at the end is killed."""
+    """Return how to submit: (job, arguments) -> None. What is left of the jobs at the end is
+    killed.
+    """
     (tmp_path / "pbs").mkdir()
 
     def qsub(job: Job, *arguments: object) -> None:
@@ -402,7 +413,8 @@ def test_a_pbs_job_submits_itself_again_at_its_walltime_survives_a_failed_launch
 ):
     launch, broken = tmp_path / "launch", tmp_path / "broken"
     launch.write_text(
-        f'#!/bin/sh\n[ "$1" = --version ] || ! rm {broken} 2>/dev/null || exit 15\nexec mpiexec -n 2 "$@"\n'
+        f'#!/bin/sh\n[ "$1" = --version ] || ! rm {broken} 2>/dev/null || exit 15\n'
+        'exec mpiexec -n 2 "$@"\n'
     )
     launch.chmod(0o755)
     job = Job(tmp_path, LAUNCH=str(launch), HOURS="0")

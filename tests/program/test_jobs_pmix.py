@@ -1,6 +1,8 @@
-"""Open MPI under srun --mpi=pmix: the shipped script in a real Slurm of two virtual nodes, with Debian's PMIx beside it.
+"""Open MPI under srun --mpi=pmix: the shipped script in a real Slurm of two virtual nodes, with
+Debian's PMIx beside it.
 
-Two ranks a node at most: on a machine of two processors the third rank of a node fails in MPI_Init; its place is not there.
+Two ranks a node at most: on a machine of two processors the third rank of a node fails in MPI_Init;
+its place is not there.
 """
 
 import launchers

@@ -1,7 +1,9 @@
-"""The promises under both MPIs, on one node and on two: the same bits, stops and losses that the run survives.
+"""The promises under both MPIs, on one node and on two: the same bits, stops and losses that the
+run survives.
 
-The second node is made by tests/support/fakessh. One kernel serves both: /dev/shm is shared in truth, the network is loopback, a
-node's loss is a daemon's, and clocks and file systems agree. Real networks, real node failures and RDMA are not tested here.
+The second node is made by tests/support/fakessh. One kernel serves both: /dev/shm is shared in
+truth, the network is loopback, a node's loss is a daemon's, and clocks and file systems agree. Real
+networks, real node failures and RDMA are not tested here.
 """
 
 import fcntl
@@ -54,7 +56,9 @@ def straight(tmp_path_factory, alone):
 
 @pytest.fixture
 def begin(tmp_path):
-    """Start a run without end in tmp_path/run, and wait until it has made some generations and saved them."""
+    """Start a run without end in tmp_path/run, and wait until it has made some generations and
+    saved them.
+    """
     path, jobs = tmp_path / "run", []
 
     def launch(mpi: str, ranks: int, nodes: int = 1) -> subprocess.Popen:
@@ -181,7 +185,9 @@ def test_ctrl_c_so_many_times_ends_the_ranks_and_a_checkpoint_stands(
 
 
 def take_terminal() -> None:
-    """Make stdin the terminal of this session, and hear Ctrl-C although the tests may be in the background."""
+    """Make stdin the terminal of this session, and hear Ctrl-C although the tests may be in the
+    background.
+    """
     fcntl.ioctl(0, termios.TIOCSCTTY, 0)
     signal.signal(signal.SIGINT, signal.SIG_DFL)
 
@@ -200,12 +206,14 @@ def test_a_run_on_two_nodes_survives_a_killed_rank_a_lost_daemon_and_a_stop(
 
     job = begin(mpi, 4, nodes=2)
     os.kill(parent(pids(path)[2]), signal.SIGKILL)
-    if (
-        mpi == "openmpi"
-    ):  # its mpirun sends TERM, KILL 0.25 s later, and returns 0: status.json tells that it is not finished
+    if mpi == "openmpi":
+        # its mpirun sends TERM, KILL 0.25 s later, and returns 0: status.json tells that it is not
+        # finished
         assert assert_down(job, path) in (0, 1)
         assert status(path)["status"] in ("running", "requeue")  # killed, or quick enough to save
-    else:  # its ranks know nothing of it and go on; a signal to mpirun still reaches the other node, and so all
+    else:
+        # its ranks know nothing of it and go on; a signal to mpirun still reaches the other node,
+        # and so all
         reached = generation(path)
         wait_for(lambda: generation(path) > reached, 300, "a generation without the daemon")
         assert job.poll() is None

@@ -49,8 +49,9 @@ def uninterrupted(tmp_path_factory, alone):
 
 
 def steps_before(path: Path, since: int, generation: int, part: str) -> int:
-    """Return how many steps one process that begins after generation `since` makes before a part of another: its population,
-    its SAC phase, which begins with the episodes that it plays again, its evaluation.
+    """Return how many steps one process that begins after generation `since` makes before a part of
+    another: its population, its SAC phase, which begins with the episodes that it plays again, its
+    evaluation.
     """
     rows, kinds = science(path), ("population", "replayed", "learner", "evaluation")
     made = {
@@ -201,7 +202,9 @@ def test_a_signal_before_the_first_generation_writes_a_whole_state_or_nothing(tm
 
 
 def signalled_until_it_ends(process) -> str:
-    """Signal a run, ever more seldom; a launcher loses what comes before it has started its processes. Return stderr."""
+    """Signal a run, ever more seldom; a launcher loses what comes before it has started its
+    processes. Return stderr.
+    """
     for pause in (8, 60, 120, 160):  # a third signal heard would end it unsaved
         process.send_signal(signal.SIGUSR1)
         with suppress(subprocess.TimeoutExpired):

@@ -116,7 +116,9 @@ def test_the_policy_is_read_with_its_attributes(tmp_path, fresh):
 
 
 def page():
-    """Return {section: {dataset: (dtype, rank, algorithms)}} and {section: {attribute: (type, algorithms)}} of docs/hdf5.md."""
+    """Return {section: {dataset: (dtype, rank, algorithms)}} and {section: {attribute: (type,
+    algorithms)}} of docs/hdf5.md.
+    """
     datasets, attributes, section = {}, {}, ""
     for line in (ROOT / "docs/hdf5.md").read_text(encoding="utf-8").splitlines():
         if line.startswith("## "):
@@ -234,7 +236,9 @@ def test_wide_tables_of_a_fresh_run(fresh):
     "name", [name for name in ALGORITHMS if name != "aes_rl"]
 )  # its tasks go over generations' ends
 def test_the_clock_of_every_algorithm_adds_up(fresh, name):
-    """On the one rank that it had, a run takes its processor time; on more no longer, and less without updates."""
+    """On the one rank that it had, a run takes its processor time; on more no longer, and less
+    without updates.
+    """
     run = Run.open(fresh / name)
     lasted = np.diff(run.columns["timing/wall_seconds"], prepend=0)
     counted = np.minimum(lasted, run.columns["timing/seconds_processor"]).cumsum()

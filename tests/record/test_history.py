@@ -1,4 +1,6 @@
-"""The history in closed segments: whole columns for every reader, nothing lost, the same cost in every generation."""
+"""The history in closed segments: whole columns for every reader, nothing lost, the same cost in
+every generation.
+"""
 
 import json
 import os
@@ -256,7 +258,9 @@ def test_cost_and_memory_are_those_of_a_young_run(tmp_path, short):
 
 
 def old(path, generations, more=()):
-    """Leave a run of schema 2 behind: all rows in its two files, wide busy_seconds, none of the columns that came later."""
+    """Leave a run of schema 2 behind: all rows in its two files, wide busy_seconds, none of the
+    columns that came later.
+    """
     columns = {**expected(generations), "timing/busy_seconds": np.full((generations, 100), 0.5)}
     about = {
         **PROVENANCE,

@@ -1,8 +1,10 @@
-"""Run directories of former versions: kept for ever, and read, gone on with, or refused in a sentence by every later one.
+"""Run directories of former versions: kept for ever, and read, gone on with, or refused in a
+sentence by every later one.
 
-tests/old_runs/VERSION.tar.xz has two runs on the cyclic MDP, as that version left them, with their replays and checkpoints:
-`finished`, of ESAC, complete after 5 generations, and `stopped`, of PDERL, by a signal in its 6th. Nothing in them is ever made
-again: where a later version refuses one, its test says here with which words.
+tests/old_runs/VERSION.tar.xz has two runs on the cyclic MDP, as that version left them, with their
+replays and checkpoints: `finished`, of ESAC, complete after 5 generations, and `stopped`, of PDERL,
+by a signal in its 6th. Nothing in them is ever made again: where a later version refuses one, its
+test says here with which words.
 """
 
 import json
@@ -59,7 +61,9 @@ def test_an_old_run_is_read(old, name):
 
 
 def test_the_critics_updates_have_no_cost_of_their_own_in_old_runs_alone(old, tmp_path):
-    """0.1.0 had no aes_rl.critic_cost: its runs, whole as they are, mean 1, and everything else the default."""
+    """0.1.0 had no aes_rl.critic_cost: its runs, whole as they are, mean 1, and everything else the
+    default.
+    """
     text = (old / "finished/config.toml").read_text()
     assert "critic_cost" not in text
     (tmp_path / "old.toml").write_text(text.replace('"esac"', '"aes_rl"', 1))

@@ -1,4 +1,6 @@
-"""A published file is whole at every moment: kills, full disks and flipped bits lose nothing that was there."""
+"""A published file is whole at every moment: kills, full disks and flipped bits lose nothing that
+was there.
+"""
 
 import errno
 import os
@@ -149,7 +151,8 @@ from esac_mpi.record import publish
 publish(pathlib.Path({str(path)!r}), {{"n": np.array(0)}}, {{}})
 print("go", flush=True)
 for n in itertools.count():
-    publish(pathlib.Path({str(path)!r}), {{"n": np.array(n), "a": np.full(50_000, n)}}, {{}}, previous=True)
+    publish(pathlib.Path({str(path)!r}), {{"n": np.array(n), "a": np.full(50_000, n)}}, \
+{{}}, previous=True)
 """
     choose = random.Random(1)
     for _ in range(10):

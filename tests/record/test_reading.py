@@ -1,4 +1,6 @@
-"""Runs read for analysis: in progress, killed, copied, older, damaged; and docs/hdf5.md against fresh runs of every algorithm."""
+"""Runs read for analysis: in progress, killed, copied, older, damaged; and docs/hdf5.md against
+fresh runs of every algorithm.
+"""
 
 import fcntl
 import shutil
@@ -178,7 +180,8 @@ def test_older_schemas_are_read_and_newer_ones_refused(tmp_path, monkeypatch):
         old.newest()
     with pytest.raises(
         Refused,
-        match=r"metrics\.h5: schema 9, written by another version of esac_mpi; this one reads schemas 1 to 5",
+        match=r"metrics\.h5: schema 9, written by another version of esac_mpi; "
+        r"this one reads schemas 1 to 5",
     ):
         Run.open(tmp_path / "new")
 

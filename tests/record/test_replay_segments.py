@@ -1,4 +1,6 @@
-"""The replay on disk: every transition comes back, each segment is written and read once, a damaged one costs one checkpoint."""
+"""The replay on disk: every transition comes back, each segment is written and read once, a damaged
+one costs one checkpoint.
+"""
 
 import errno
 import itertools

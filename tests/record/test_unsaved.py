@@ -1,4 +1,6 @@
-"""A run directory that takes no more: how long a run goes on without saving, and what it says is saved."""
+"""A run directory that takes no more: how long a run goes on without saving, and what it says is
+saved.
+"""
 
 import json
 import math
@@ -76,7 +78,9 @@ def test_where_the_directory_is_gone_no_file_is_named(tmp_path, monkeypatch, cap
 
 
 def test_a_checkpoint_that_fails_is_tried_every_minute_and_for_so_long(monkeypatch):
-    """By the clock, whatever `every_generations` and `every_minutes` say; and anew once one was written."""
+    """By the clock, whatever `every_generations` and `every_minutes` say; and anew once one was
+    written.
+    """
     now, tried, room = [0.0], [], []
     world = SimpleNamespace(clock=lambda: now[0], stop=Stop(lambda: 0.0, lambda: None))
     config = SimpleNamespace(

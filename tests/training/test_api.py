@@ -1,4 +1,6 @@
-"""A training by one call from Python: its results, its callback, its errors, and what it leaves behind."""
+"""A training by one call from Python: its results, its callback, its errors, and what it leaves
+behind.
+"""
 
 import json
 import os
@@ -154,7 +156,8 @@ def test_what_is_no_configuration_is_told_where_it_belongs(tmp_path):
     for config, said in (
         (
             {"seed": 3},
-            "a TOML file, a Config or None, not a dict; settings are the second one: train(None, {...})",
+            "a TOML file, a Config or None, not a dict; settings are the second one: train(None, "
+            "{...})",
         ),
         (
             tmp_path,
@@ -202,7 +205,10 @@ def test_an_error_of_a_callback_comes_as_it_is_and_lets_go_of_the_run(tmp_path):
     with pytest.raises(ZeroDivisionError, match="of the callback"):
         tiny(tmp_path / "run", fails)
     assert json.loads((tmp_path / "run/status.json").read_text())["status"] == "failed"
-    holds = "import sys; from pathlib import Path; from esac_mpi.record import lock; sys.exit(not lock.is_free(Path(sys.argv[1])))"
+    holds = (
+        "import sys; from pathlib import Path; from esac_mpi.record import lock; "
+        "sys.exit(not lock.is_free(Path(sys.argv[1])))"
+    )
     assert (
         subprocess.run(
             [sys.executable, "-c", holds, tmp_path / "run"], env=environment(), check=False
@@ -344,7 +350,9 @@ for given in json.loads(sys.argv[1]):
 
 
 def test_a_notebook_gives_the_bits_of_the_command_line_also_the_second_time(tmp_path, alone):
-    """Two trainings of one process, of ESAC and of ES, in one that has loaded numpy, against two processes."""
+    """Two trainings of one process, of ESAC and of ES, in one that has loaded numpy, against two
+    processes.
+    """
     given = []
     for name, words in (("esac", CYCLIC), ("es", CYCLIC_ES)):
         alone(*words, "--budget.generations", 6, "--run-dir", tmp_path / name)
@@ -378,7 +386,8 @@ run = train(None, given, run_dir=path, quiet=True)
 try:
     train(None, {**given, "es.sigma": 7.0}, run_dir=path, quiet=True)
 except WrongUsage as error:
-    with open(f"{path}-{MPI.COMM_WORLD.rank}.json", "w") as file:  # lines that ranks print may run together
+    with open(f"{path}-{MPI.COMM_WORLD.rank}.json", "w") as file:  \
+# lines that ranks print may run together
         json.dump([stopped, run and run.generation, error.code], file)
 """
 
@@ -393,10 +402,15 @@ def test_all_ranks_make_the_same_call(tmp_path):
 
 
 def test_the_page_is_right(tmp_path, monkeypatch):
-    """The examples of docs/python.md, one after the other, in a directory of their own; that for many ranks on one."""
+    """The examples of docs/python.md, one after the other, in a directory of their own; that for
+    many ranks on one.
+    """
     monkeypatch.chdir(tmp_path)
     (tmp_path / "configs").mkdir()
-    small = 'algorithm = "es"\n[task]\nid = "CyclicMDP-v0"\nhorizon = 9\n[es]\npopulation_size = 4\n[policy]\nhidden = [4]\n'
+    small = (
+        'algorithm = "es"\n[task]\nid = "CyclicMDP-v0"\nhorizon = 9\n[es]\n'
+        "population_size = 4\n[policy]\nhidden = [4]\n"
+    )
     (tmp_path / "configs/quickstart.toml").write_text(small)
     blocks = re.findall(
         r"```python\n(.*?)```", (ROOT / "docs/python.md").read_text(encoding="utf-8"), re.DOTALL
@@ -422,7 +436,10 @@ def test_the_page_is_right(tmp_path, monkeypatch):
 
 
 def test_the_package_loads_nothing_before_it_is_asked():
-    code = "import sys, esac_mpi; {}; print(*sorted({{n.split('.')[0] for n in sys.modules}} & {{'numpy', 'mpi4py', 'torch'}}))"
+    code = (
+        "import sys, esac_mpi; {}; print(*sorted({{n.split('.')[0] for n in sys.modules}} & "
+        "{{'numpy', 'mpi4py', 'torch'}}))"
+    )
     for asked, loads in (
         ("pass", ""),
         ("from esac_mpi import Config, Policy, Run, train", "numpy"),

@@ -1,4 +1,6 @@
-"""What is "auto" is resolved at a run's first start, by its ranks and what an update takes there, and kept ever after."""
+"""What is "auto" is resolved at a run's first start, by its ranks and what an update takes there,
+and kept ever after.
+"""
 
 import shutil
 from types import SimpleNamespace
@@ -258,7 +260,8 @@ def test_an_experiment_and_a_search_have_numbers_and_a_sweep_says_that_it_has_no
         planned(tmp_path / "toy.toml", word)
     path = tmp_path / "study.toml"
     path.write_text(
-        'trials = 2\nsettings = {algorithm = "es", task.id = "T-v0"}\nsearch = {es.sigma = [0.1, 0.2]}\n'
+        'trials = 2\nsettings = {algorithm = "es", task.id = "T-v0"}\nsearch = {es.sigma = [0.1, '
+        "0.2]}\n"
     )
     with pytest.raises(Unusable, match=r'es\.population_size = "auto" would be chosen'):
         checked(read(path), print)

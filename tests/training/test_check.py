@@ -28,8 +28,10 @@ from esac_mpi.training.check import run as start_of
 pytestmark = pytest.mark.slow
 
 SUBJECTS = [
-    "MPI", "mpi4py", "ranks", "node 0", "BLAS", "torch", "core", "task", "physics", "episodes", "work",
-    "memory", "replay", "scheduler", "time left", "directory", "free space", "writing", "rename", "hard link",
+    "MPI", "mpi4py", "ranks", "node 0", "BLAS", "torch", "core", "task", "physics", "episodes",
+    "work",
+    "memory", "replay", "scheduler", "time left", "directory", "free space", "writing", "rename",
+    "hard link",
     "all nodes", "locks", "run", "exchange", "forecast",
 ]  # fmt: skip
 SMALL = {

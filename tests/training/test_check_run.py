@@ -77,7 +77,8 @@ def edited(path, monkeypatch):
             strange,
             [],
             2,
-            r"refused +WRONG: {path}: not empty, and not a run of esac_mpi; choose another --run-dir",
+            r"refused +WRONG: {path}: not empty, and not a run of esac_mpi; "
+            r"choose another --run-dir",
         ),
         (strange, ["--fresh"], 2, r"refused +WRONG: {path}: not empty"),
         (
@@ -100,7 +101,8 @@ def edited(path, monkeypatch):
             edited,
             FURTHER,
             2,
-            r"refused +WRONG: {path} holds a run of another task; changed: its source \(arm\)\.\n {{8}}Choose",
+            r"refused +WRONG: {path} holds a run of another task; changed: "
+            r"its source \(arm\)\.\n {{8}}Choose",
         ),
         (
             edited,
@@ -142,8 +144,8 @@ def test_a_run_in_use_is_refused_and_goes_on(place, capfd):
     code, text = said(line, capfd)
     assert (
         code,
-        f"in use by another run: host {(place / 'run.lock').read_text().split()[0]}, pid {process.pid}"
-        in text,
+        f"in use by another run: host {(place / 'run.lock').read_text().split()[0]}, "
+        f"pid {process.pid}" in text,
     ) == (2, True)
     assert started(*line) == 2  # it still holds its lock
     process.kill()

@@ -21,7 +21,8 @@ FREE = {"latency": 0.0, "bandwidth": np.inf, "barrier": 0.0}
 PIECES = Pieces(np.ones(1), np.array([100]), 100, playing=0.01, updating=0.02)
 BUDGET = {"budget.nominal_steps": 0, "budget.generations": 4, "evaluation.every": 100}
 PHASES = {
-    "algorithm": "esac", "esac.population_size": 4, "esac.gradient_interval": 2, "esac.p_sac_annealed": False,
+    "algorithm": "esac", "esac.population_size": 4, "esac.gradient_interval": 2,
+    "esac.p_sac_annealed": False,
     "esac.sac_episodes": 1, "esac.sac_min_steps": 0, **BUDGET,
 }  # fmt: skip
 
@@ -95,7 +96,9 @@ def test_all_wait_for_a_phase_or_it_runs_beside():
 
 
 def test_episodes_that_a_phase_plays_again_are_steps_of_the_budget():
-    """Two members' of 100 steps: with the phase's own 100 and the population's 400 that is 700, in every second generation."""
+    """Two members' of 100 steps: with the phase's own 100 and the population's 400 that is 700, in
+    every second generation.
+    """
     esac = settings(**PHASES, esac__replayed="winners", esac__replayed_members=2)
     assert [steps for _, steps, _ in islice(generations(esac, PIECES), 4)] == [400, 700, 400, 700]
     budget = config.updated(esac, {"budget.generations": 0, "budget.env_steps": 1100})
@@ -104,7 +107,7 @@ def test_episodes_that_a_phase_plays_again_are_steps_of_the_budget():
 
 
 def test_episodes_before_an_adoption_are_played_beside_the_members_after_each_phase():
-    """Two of each of two policies: four of 100 steps with the four members, in generations 3 and 5."""
+    """Two of each of two policies: four of 100 steps with four members, in generations 3 and 5."""
     esac = settings(**PHASES, esac__adoption="tested", esac__adoption_episodes=2)
     assert [steps for _, steps, _ in islice(generations(esac, PIECES), 5)] == [
         400,
@@ -143,7 +146,9 @@ def test_phases_of_virtual_time_follow_one_another():
 
 
 def test_a_device_leaves_rank_0_to_the_members_while_it_updates():
-    """A phase plays 200 steps of 10 ms and makes 200 updates of 20 ms; each takes 50 microseconds of rank 0's core."""
+    """A phase plays 200 steps of 10 ms and makes 200 updates of 20 ms; each takes 50 microseconds
+    of rank 0's core.
+    """
     chosen = settings(
         **PHASES, esac__phase_timing="virtual", esac__workers=2, esac__update_cost=1.0
     )
@@ -156,7 +161,9 @@ def test_a_device_leaves_rank_0_to_the_members_while_it_updates():
 
 
 def test_a_virtual_clock_that_fits_is_found_by_hand_and_said_where_a_run_is_far_from_it():
-    """Four members of 1 s on two ranks beside the learner's: a generation of 2 s and 200 steps, so that a step takes 10 ms."""
+    """Four members of 1 s on two ranks beside the learner's: a generation of 2 s and 200 steps, so
+    that a step takes 10 ms.
+    """
     virtual = {"esac.phase_timing": "virtual", "esac.sac_min_steps": 200, "evaluation.every": 10**9}
     chosen = config.updated(settings(**PHASES), virtual)
     on = Cluster(3, 64, **FREE)
@@ -264,7 +271,8 @@ def test_what_helps_most_comes_first_and_fewer_ranks_are_told():
     )
     many = advice.advice(esac, PIECES, Cluster(64, 64, **FREE), taken(esac, 64))
     assert many.startswith(
-        "all 64 ranks wait for the learner 60% of the time; most would help --esac.learner_lag 2 (5s)"
+        "all 64 ranks wait for the learner 60% of the time; "
+        "most would help --esac.learner_lag 2 (5s)"
     )
     assert many.endswith("; 4 rank(s) would take 10s, 0.0111 core-hours")
     threads = Pieces(**{**vars(PIECES), "threads": {4: 0.005}})
@@ -276,7 +284,8 @@ def test_what_helps_most_comes_first_and_fewer_ranks_are_told():
 def test_the_default_task_on_64_ranks_waits_for_a_learner_on_one_core():
     # as on the cores of 2025
     measured = Pieces(np.array([0.06]), np.array([1000]), 1000, playing=1e-4, updating=0.01)
-    # a generation is 50,000 / 7 steps of the clock, a phase 1,000 and 2,000 again and 1,000 updates of 30 each: five generations
+    # a generation is 50,000 / 7 steps of the clock, a phase 1,000 and 2,000 again and 1,000 updates
+    # of 30 each: five generations
     timed = config.updated(
         Config(), {"esac.population_size": 50, "esac.workers": 7, "esac.update_cost": 30.0}
     )
@@ -284,11 +293,12 @@ def test_the_default_task_on_64_ranks_waits_for_a_learner_on_one_core():
     assert taken(timed, 64, measured).seconds == pytest.approx(199 * (10.1 + 2 * 0.06) + 6 * 0.06)
     remedy = cost.line(timed, measured, 64, 64, np.inf).remedy
     assert remedy.startswith(
-        "all 64 ranks wait for the learner 97% of the time; phases are timed for 7 worker(s) and updates of 30"
+        "all 64 ranks wait for the learner 97% of the time; "
+        "phases are timed for 7 worker(s) and updates of 30"
     )
     assert (
-        "; --esac.workers 63 --esac.update_cost 150 would fit here; most would help a GPU (at best 1m06s); "
-        in remedy
+        "; --esac.workers 63 --esac.update_cost 150 would fit here; "
+        "most would help a GPU (at best 1m06s); " in remedy
     )
     waiting = settings()
     phases = sum(esac_phase.gate_opens(waiting, k) for k in range(5, 1001, 5))
@@ -300,8 +310,8 @@ def test_the_default_task_on_64_ranks_waits_for_a_learner_on_one_core():
     )
     assert "--esac.gradient_interval 10 (1h01m, 0.5)" in line.remedy
     assert (
-        "--esac.phase_timing virtual --esac.p_sac_annealed false --esac.workers 63 --esac.update_cost 150 (1m"
-        in line.remedy
+        "--esac.phase_timing virtual --esac.p_sac_annealed false --esac.workers 63 "
+        "--esac.update_cost 150 (1m" in line.remedy
     )
     assert "8 rank(s) would take" in line.remedy
 
@@ -349,10 +359,13 @@ def test_time_left_is_held_against_the_forecast():
 
 def rows(count, ranks, updates):
     return {
-        "metrics/generation": np.arange(1, count + 1), "metrics/gradient_updates": np.array(updates),
-        "timing/wall_seconds": 100.0 * np.arange(1, count + 1), "timing/busy_ranks": np.full(count, ranks),
+        "metrics/generation": np.arange(1, count + 1),
+        "metrics/gradient_updates": np.array(updates),
+        "timing/wall_seconds": 100.0 * np.arange(1, count + 1),
+        "timing/busy_ranks": np.full(count, ranks),
         "timing/busy_mean": np.full(count, 10.0), "timing/seconds_phase": np.full(count, 60.0),
-        "timing/seconds_learn": np.full(count, 60.0), "timing/evaluation_seconds": np.full((count, 2), np.nan),
+        "timing/seconds_learn": np.full(count, 60.0),
+        "timing/evaluation_seconds": np.full((count, 2), np.nan),
     }  # fmt: skip
 
 
@@ -360,7 +373,8 @@ def test_the_first_generations_of_a_run_tell_how_it_goes_on():
     esac = settings(evaluation__every=2, esac__gradient_interval=2)
     told = pace.line(rows(4, 4, [0, 5, 5, 10]), esac, 4, 0.25)
     assert told == (
-        "100 s a generation, ranks idle 75% of the time; 20m00s left at this pace, 60% of it with the learner: "
+        "100 s a generation, ranks idle 75% of the time; 20m00s left at this pace, "
+        "60% of it with the learner: "
         "--check says what would help"
     )  # each 10 s of a hundred, and rank 0 sixty more; twelve generations
 

@@ -1,4 +1,6 @@
-"""What runs of ERL's family, of CEM-RL, AES-RL or an algorithm of one's own will cost, by hand; and what is measured for it."""
+"""What runs of ERL's family, of CEM-RL, AES-RL or an algorithm of one's own will cost, by hand; and
+what is measured for it.
+"""
 
 import re
 from types import SimpleNamespace
@@ -92,7 +94,8 @@ def test_who_is_born_is_as_many_as_the_algorithm_has():
         # 400 updates of the critic; two individuals train for 4 s, and play
         (1, "serial", 4 + 3 * (2 + 8 + 10)),
         (2, "serial", 2 + 3 * (8 + 5)),  # all wait for the lesson
-        # rank 1 plays for two, and takes both that train, but at first, when all play as drawn: rank 0 teaches until 8
+        # rank 1 plays for two, and takes both that train, but at first, when all play as drawn:
+        # rank 0 teaches until 8
         (2, "parallel", 2 + 8 + 2 * (2 + 10)),
     ],
 )
@@ -187,7 +190,8 @@ def test_check_measures_a_run_of_any_of_these(world, tmp_path, capsys, name):
     assert check.check(chosen, world) == 0
     (line,) = re.findall(r"^  forecast +(.*)$", capsys.readouterr().out, re.M)
     assert re.match(
-        r"\S+( to \S+)? s a generation, \S+( to \S+)? for the whole budget, \S+( to \S+)? core-hours; ranks idle",
+        r"\S+( to \S+)? s a generation, \S+( to \S+)? for the whole budget, "
+        r"\S+( to \S+)? core-hours; ranks idle",
         line,
     )
     assert not list(tmp_path.iterdir())

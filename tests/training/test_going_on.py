@@ -1,4 +1,6 @@
-"""How a run is found again: its directory wherever it is, the line that a refusal prints, --fresh in a job's later rounds."""
+"""How a run is found again: its directory wherever it is, the line that a refusal prints, --fresh
+in a job's later rounds.
+"""
 
 import json
 import os
@@ -229,7 +231,10 @@ def test_the_advice_to_run_a_command_again_leaves_fresh_out(fresh, monkeypatch, 
 
 def test_run_is_had_from_the_package_and_only_who_asks_loads_it():
     assert esac_mpi.Run is Run
-    line = "import sys, esac_mpi; before = 'h5py' in sys.modules; esac_mpi.Run; print(before, 'h5py' in sys.modules)"
+    line = (
+        "import sys, esac_mpi; before = 'h5py' in sys.modules; esac_mpi.Run; print(before, "
+        "'h5py' in sys.modules)"
+    )
     assert subprocess.check_output([sys.executable, "-c", line], text=True) == "False True\n"
 
 

@@ -1,4 +1,4 @@
-"""A training in a process that goes on: one at a time, and what it gives back when it ends badly."""
+"""A training in a process that goes on: one at a time; what it gives back when it ends badly."""
 
 import signal
 import sys

@@ -1,4 +1,6 @@
-"""The replay's memory: how much a run comes to take, what this machine has, and a refusal before anything is allocated."""
+"""The replay's memory: how much a run comes to take, what this machine has, and a refusal before
+anything is allocated.
+"""
 
 import math
 from types import SimpleNamespace
@@ -183,7 +185,10 @@ def test_what_cannot_fit_is_refused_with_its_size_and_what_would_fit(algorithm, 
     config = settings(algorithm, budget__env_steps=10**12, **{f"{table}__replay_capacity": 10**8})
     with pytest.raises(ReplayTooLarge) as refusal:
         replay_memory.refuse_too_large(config, HUMANOID, 2**33)
-    said = f"{table}.replay_capacity = 100000000: of 348 observations the replay comes to take 266.4 GiB"
+    said = (
+        f"{table}.replay_capacity = 100000000: of 348 observations the replay comes to take "
+        "266.4 GiB"
+    )
     assert str(refusal.value).startswith(said)
     fits = (
         2_900_000 if algorithm == "esac" else 3_000_000
@@ -206,7 +211,8 @@ def test_a_replay_that_cannot_fit_is_2_and_nothing_is_made(tmp_path):
     ]  # 44 TB
     done = run(0, *huge, "--run-dir", tmp_path / "run", code=2)
     assert done.stderr.startswith(
-        "esac_mpi: sac.replay_capacity = 1000000000000: of 3 observations the replay comes to take 409"
+        "esac_mpi: sac.replay_capacity = 1000000000000: "
+        "of 3 observations the replay comes to take 409"
     )
     assert done.stderr.count("\n") == 1
     assert not list(tmp_path.iterdir())
@@ -223,7 +229,10 @@ def test_a_replay_that_ranks_share_is_refused_before_it_is_made(tmp_path):
         10**12,
     ]
     done = run(0, *huge, "--run-dir", tmp_path / "run", code=2)
-    said = "esac_mpi: cem_rl.replay_capacity = 1000000000000: of 3 observations the replay comes to take 409"
+    said = (
+        "esac_mpi: cem_rl.replay_capacity = 1000000000000: "
+        "of 3 observations the replay comes to take 409"
+    )
     assert done.stderr.startswith(said), done.stderr
     assert done.stderr.count("\n") == 1
     assert not list(tmp_path.iterdir())
@@ -268,8 +277,10 @@ def test_memory_is_the_machines_or_what_a_control_group_leaves_of_it(tmp_path):
     assert (ram.total(alone), ram.free(alone)) == (2**33, 2**32)
     job = "sys/fs/cgroup/slurm/job_7"
     second = {
-        f"{job}/step_0/memory.max": "max", f"{job}/step_0/memory.current": "5", f"{job}/step_0/memory.stat": "anon 5\n",
-        f"{job}/memory.max": str(2**31), f"{job}/memory.current": str(2**30), f"{job}/memory.stat": f"inactive_file {2**29}\n",
+        f"{job}/step_0/memory.max": "max", f"{job}/step_0/memory.current": "5",
+        f"{job}/step_0/memory.stat": "anon 5\n",
+        f"{job}/memory.max": str(2**31), f"{job}/memory.current": str(2**30),
+        f"{job}/memory.stat": f"inactive_file {2**29}\n",
     }  # fmt: skip
     limited = machine(tmp_path / "limited", "0::/slurm/job_7/step_0\n", second)
     assert (ram.total(limited), ram.free(limited)) == (2**31, 2**31 - 2**29)
@@ -299,7 +310,8 @@ def test_memory_without_proc_is_what_the_system_says(tmp_path):
         (
             {"algorithm": "sac"},
             1600,
-            "1,000 steps of an episode at most, of 1,600: in a new run --sac.steps_per_generation 1600",
+            "1,000 steps of an episode at most, of 1,600: "
+            "in a new run --sac.steps_per_generation 1600",
         ),
         ({"algorithm": "sac"}, 1000, ""),
         ({"algorithm": "td3"}, 2000, "--td3.steps_per_generation 2000"),

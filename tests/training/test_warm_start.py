@@ -1,4 +1,4 @@
-"""Runs that begin where others stand: what they take, what not and why, and that the promises hold."""
+"""Runs that begin where others stand: what they take, what not and why; the promises hold."""
 
 import json
 import re
@@ -153,7 +153,9 @@ def test_another_algorithm_takes_what_means_the_same(
 def test_in_discrete_tasks_a_last_layer_is_held_as_its_new_algorithm_holds_it(
     tmp_path, monkeypatch
 ):
-    """PPO's theta has its logits 2^-16 times as large: taken as they are, another's would be certain, and its own be noise."""
+    """PPO's theta has its logits 2^-16 times as large: taken as they are, another's would be
+    certain, and its own be noise.
+    """
     theta = np.arange(1, 27, dtype=np.float32)  # 3 observations, 4 units, 2 choices: 16 and 10
     plain = Source(
         "x",

@@ -170,7 +170,8 @@ def test_the_check_says_what_would_be_taken(sources, tmp_path, monkeypatch, capf
     assert (
         code,
         line[1].endswith(
-            "theta alone has 45 parameters; 300 at least, for 256 pieces to draw a slot's noise from"
+            "theta alone has 45 parameters; 300 at least, "
+            "for 256 pieces to draw a slot's noise from"
         ),
     ) == (2, True)
     assert looked(*options("sac"))[1] is None
