@@ -14,8 +14,8 @@ from multiprocessing import get_context
 
 from esac_mpi import train
 
-SETTINGS = {"algorithm": "es", "task.id": "CyclicMDP-v0", "task.horizon": 10, "policy.hidden": [4], \
-"budget.generations": 1}
+SETTINGS = {"algorithm": "es", "task.id": "CyclicMDP-v0", "task.horizon": 10, \
+"policy.hidden": [4], "budget.generations": 1}
 
 
 def one(seed):
