@@ -1,4 +1,7 @@
-"""AES-RL in order of arrival: its record, runs that are made again from it after a kill or as a whole, what a ring must keep."""
+"""AES-RL in order of arrival: its record, runs made again from it, what a ring must keep.
+
+They are made again after a kill or as a whole.
+"""
 
 import os
 import random
@@ -30,7 +33,7 @@ BUDGET = ["--budget.generations", 8]
 
 @pytest.fixture(scope="module")
 def killed(tmp_path_factory):
-    """A run that was killed on three ranks, had published rows beyond its checkpoint, and was finished on two."""
+    """A run killed on three ranks, with published rows beyond its checkpoint, finished on two."""
     path = tmp_path_factory.mktemp("arrival") / "killed"
     line = [*ARRIVAL, "--checkpoint.every_generations", 100, "--run-dir", path]
     process = subprocess.Popen(
@@ -145,7 +148,10 @@ def test_the_order_of_a_record_by_hand():
 
 @pytest.mark.parametrize("seed", range(20))
 def test_whoever_is_slow_finds_its_transitions_and_nobody_waits_for_ever(seed):
-    """Tasks that read the newest 40 of a ring: told in any order that is allowed, all of them can be begun anew at any time."""
+    """Tasks that read the newest 40 of a ring: all of them can be begun anew at any time.
+
+    They are told in any order that is allowed.
+    """
     choose, horizon = random.Random(seed), 10
     config = updated(
         Config(), {"algorithm": "aes_rl", "aes_rl.workers": 3, "aes_rl.replay_capacity": 40}
@@ -159,7 +165,10 @@ def test_whoever_is_slow_finds_its_transitions_and_nobody_waits_for_ever(seed):
         coming = {w: choose.randint(1, horizon) if w < 3 else 0 for w in held}
         can = [
             w for w in done
-            if keeps(config, horizon, state, coming[w], held[w], [h for v, h in held.items() if v != w and h is not None])
+            if keeps(
+                config, horizon, state, coming[w], held[w],
+                [h for v, h in held.items() if v != w and h is not None],
+            )
         ]  # fmt: skip
         waited += len(done) - len(can)
         if not can:
@@ -174,7 +183,10 @@ def test_whoever_is_slow_finds_its_transitions_and_nobody_waits_for_ever(seed):
 
 
 def test_a_node_that_lags_gets_what_tasks_begun_later_read_too():
-    """Capacity 40; the node has 20 of 150. Who reads up to 150 is begun before who reads up to 145, by what it lasts."""
+    """Capacity 40; the node has 20 of 150.
+
+    Who reads up to 150 is begun before who reads up to 145, by what it lasts.
+    """
     ring, there = np.zeros((310, 1), np.float32), np.zeros((310, 1), np.float32)
     write_ring(ring, np.arange(1.0, 151, dtype=np.float32)[:, None], 150)
     write_ring(there, np.arange(1.0, 21, dtype=np.float32)[:, None], 20)
@@ -213,7 +225,10 @@ def test_a_node_that_lags_gets_what_tasks_begun_later_read_too():
 
 
 def test_rank_based_oldest_by_hand():
-    """Three stand, the best one is the elite: the mean goes a third of the way to it, and damping a third of its step."""
+    """Three stand, the best one is the elite.
+
+    The mean goes a third of the way to it, and damping a third of its step.
+    """
     aes = AESRL(
         mean_rule="rank_oldest",
         ring_size=3,
@@ -224,7 +239,8 @@ def test_rank_based_oldest_by_hand():
         start_steps=0,
     )
     state = SimpleNamespace(
-        mean=np.zeros(1, np.float32), variance=np.ones(1, np.float32), ring=np.zeros((3, 1), np.float32),
+        mean=np.zeros(1, np.float32), variance=np.ones(1, np.float32),
+        ring=np.zeros((3, 1), np.float32),
         ring_fitness=np.zeros(3), damp=0.1, told=0, counters=SimpleNamespace(nominal_steps=0),
     )  # fmt: skip
     found = []

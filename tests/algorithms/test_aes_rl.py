@@ -1,4 +1,7 @@
-"""AES-RL: the same bits on any ranks though nobody waits for a generation, restarts, counts, what an arrival does."""
+"""AES-RL: the same bits on any ranks, restarts, counts, what an arrival does.
+
+The bits are the same though nobody waits for a generation.
+"""
 
 import math
 import re
@@ -67,7 +70,10 @@ def straight(tmp_path_factory, alone):
 def test_ranks_nodes_and_restarts_leave_the_bits_as_they_are(
     straight, tmp_path, monkeypatch, together
 ):
-    """Delayed at random by machine and task; four ranks have a task each, two share them, and one does all."""
+    """Delayed at random by machine and task.
+
+    Four ranks have a task each, two share them, and one does all.
+    """
     line = [*SMALL, *TASK, "--aes_rl.replay_capacity", 500]  # a ring that is written over
     together(2, *line, "--budget.generations", 3, "--run-dir", tmp_path / "parts")
     monkeypatch.setenv("NODES", "2")
@@ -141,11 +147,16 @@ def test_counters_are_what_the_environment_counted(tmp_path, monkeypatch, alone)
 
 
 def test_an_individual_is_compared_with_the_newest_mean_that_is_known():
-    """Worker 0's was trained, and drawn from an old mean: what the others' tasks said of a newer one stands when it comes."""
+    """Worker 0's was trained, and drawn from an old mean.
+
+    What the others' tasks said of a newer one stands when it comes.
+    """
     aes = AESRL(workers=3, relative_baseline=100.0, start_steps=0)
     state = SimpleNamespace(
-        mean=np.zeros(1, np.float32), variance=np.ones(1, np.float32), counters=Counters(), mean_return=np.nan, time=5,
-        task_told=np.array([2, 7, 7, 0]), task_updates=np.zeros(4, int), row=np.zeros((9, len(COLUMNS))), arrived=0, told=9,
+        mean=np.zeros(1, np.float32), variance=np.ones(1, np.float32),
+        counters=Counters(), mean_return=np.nan, time=5,
+        task_told=np.array([2, 7, 7, 0]), task_updates=np.zeros(4, int),
+        row=np.zeros((9, len(COLUMNS))), arrived=0, told=9,
         mean_told=0, mean_known=0, task_mean=np.zeros((4, 1), np.float32),
     )  # fmt: skip
     driver = SimpleNamespace(
@@ -179,8 +190,10 @@ def test_an_individual_is_compared_with_the_newest_mean_that_is_known():
 def test_an_unstable_episode_of_the_mean_tells_nothing_of_it():
     aes = AESRL(workers=1, relative_baseline=100.0, start_steps=0)
     state = SimpleNamespace(
-        mean=np.zeros(1, np.float32), variance=np.ones(1, np.float32), counters=Counters(), mean_return=np.nan, time=5,
-        task_told=np.zeros(2, int), task_updates=np.zeros(2, int), row=np.zeros((9, len(COLUMNS))), arrived=0, told=0,
+        mean=np.zeros(1, np.float32), variance=np.ones(1, np.float32),
+        counters=Counters(), mean_return=np.nan, time=5,
+        task_told=np.zeros(2, int), task_updates=np.zeros(2, int),
+        row=np.zeros((9, len(COLUMNS))), arrived=0, told=0,
         mean_told=0, mean_known=0, length_of_mean=0.0, task_mean=np.zeros((4, 1), np.float32),
     )  # fmt: skip
     driver = SimpleNamespace(
@@ -222,7 +235,8 @@ def test_by_the_rule_of_one_fifth_an_individual_without_a_return_changes_nothing
 ):
     aes = AESRL(mean_rule="full_move", variance_rule="success", start_steps=0, success_window=1)
     state = SimpleNamespace(
-        mean=np.zeros(2, np.float32), variance=np.ones(2, np.float32), mean_return=mean_return, length_of_mean=4.0,
+        mean=np.zeros(2, np.float32), variance=np.ones(2, np.float32),
+        mean_return=mean_return, length_of_mean=4.0,
         successes=np.zeros(1, int), counters=Counters(),
     )  # fmt: skip
     result = Result(
@@ -284,7 +298,7 @@ def test_a_generation_given_up_beyond_the_budget_is_finished_and_only_then_the_r
 
 
 def test_a_rank_that_is_never_heard_of_again_ends_the_job(tmp_path):
-    """The one worker's tasks are rank 1's, which gets stuck in one; rank 0 has nothing to do but to wait."""
+    """The one worker's tasks are rank 1's, which gets stuck in one; rank 0 can only wait."""
     line = [
         *SMALL,
         "--task.id",
@@ -314,7 +328,10 @@ def test_a_rank_that_is_never_heard_of_again_ends_the_job(tmp_path):
 
 @pytest.fixture(scope="module")
 def reusing(tmp_path_factory, alone):
-    """Return a run of the (1+1)-ES, most of whose arrivals leave the mean where it is, and the line that makes it."""
+    """Return a run of the (1+1)-ES, and the line that makes it.
+
+    Most of its arrivals leave the mean where it is.
+    """
     path = tmp_path_factory.mktemp("reusing") / "run"
     line = [
         *OTHER,
@@ -421,7 +438,8 @@ def test_a_critic_that_is_no_longer_finite_ends_all_ranks_where_their_tasks_are(
     (said,) = [line for line in done.stderr.splitlines() if line.startswith("esac_mpi: ")]
     assert said.startswith("esac_mpi: the CEM-RL learner's ")
     assert re.search(
-        r" are no longer finite at training step \d+, in task \d+ of worker 3 \(seed 0\); the last ",
+        r" are no longer finite at training step \d+, "
+        r"in task \d+ of worker 3 \(seed 0\); the last ",
         said,
     )
     assert "Traceback" not in done.stderr
@@ -432,7 +450,10 @@ def test_a_critic_that_is_no_longer_finite_ends_all_ranks_where_their_tasks_are(
 
 
 def test_its_tasks_are_recorded_and_add_up(straight):
-    """On one rank: a task's time is a part of the run's; a turn of the critic is all updates, and who was trained has some."""
+    """On one rank: a task's time is a part of the run's.
+
+    A turn of the critic is all updates, and who was trained has some.
+    """
     columns = Run.open(straight).columns
     task = {name: columns[f"timing/task_{name}"] for name in TIMES}
     there, critic = np.isfinite(task["worker"]), task["worker"] == 3

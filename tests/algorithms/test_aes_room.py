@@ -1,6 +1,7 @@
-"""The room of AES-RL's replay for what comes in while others are at work: what waits where it is narrow, older checkpoints.
+"""The room of AES-RL's replay for what comes in while others are at work.
 
-And of how many arrivals a generation is, and what rank 0 takes of memory.
+What waits where it is narrow, older checkpoints; of how many arrivals a generation is, and what
+rank 0 takes of memory.
 """
 
 import random
@@ -60,7 +61,10 @@ def passed_over(monkeypatch):
 def test_where_room_is_narrow_results_wait_alike_on_any_ranks_and_over_restarts(
     tmp_path, monkeypatch, passed_over
 ):
-    """Room for three episodes of each worker beside the 60 transitions that are read; an individual learns for 1,800 steps."""
+    """Room for three episodes of each worker beside the 60 transitions that are read.
+
+    An individual learns for 1,800 steps.
+    """
     narrow(monkeypatch, 0, 3)
     for name, parts in (("straight", [10]), ("parts", [3, 4, 7, 10])):
         for generations in parts:
@@ -91,7 +95,10 @@ WORST |= {"aes_rl.actor_updates_window": 2, "aes_rl.mean_episodes": 1}
 
 @pytest.mark.parametrize("seed", range(30))
 def test_with_room_for_the_most_that_can_come_in_nothing_waits(seed, monkeypatch):
-    """Whole episodes of individuals beside the shortest of the mean, while a few learn for as long as they can: 40 steps."""
+    """Whole episodes of individuals beside the shortest of the mean.
+
+    While a few learn for as long as they can: 40 steps.
+    """
     narrow(monkeypatch, 0, 10**6)
     config, choose = updated(Config(), {"algorithm": "aes_rl", **WORST}), random.Random(seed)
     room = aes_state.reserve(config, HORIZON)
@@ -146,7 +153,10 @@ def test_what_is_no_longer_there_is_refused():
 def test_where_nothing_waits_the_room_leaves_the_rows_as_they_are(
     tmp_path, monkeypatch, passed_over
 ):
-    """Also of a run that goes on with a checkpoint of a version that kept more, whose surplus is let go of."""
+    """Also of a run that goes on with an older version's checkpoint.
+
+    That version kept more; the surplus is let go of.
+    """
     rows = []
     for name, rooms in (("wide", [1e9, 1e9]), ("former", [1e9, 1]), ("now", [1, 1])):
         for around, generations in zip(rooms, (8, 12), strict=True):

@@ -35,7 +35,7 @@ def quadratic(world, *more):
 
 
 def returned(individual) -> float:
-    """Return the return of an individual: its layers are of one, 8, 8 and 3 units and it observes nothing."""
+    """Return an individual's return: layers of one, 8, 8 and 3 units; it observes nothing."""
     first, second, third = individual[8:16], individual[16:88], individual[88:]
     hidden = np.tanh(first)
     hidden = np.tanh(second[:64].reshape(8, 8) @ hidden + second[64:])

@@ -1,4 +1,7 @@
-"""Importance mixing in CEM and CEM-RL: who stays, by the plain formulas; it plays nothing, and nothing counts it."""
+"""Importance mixing in CEM and CEM-RL: who stays, by the plain formulas.
+
+It plays nothing, and nothing counts it.
+"""
 
 import numpy as np
 import pytest
@@ -21,13 +24,16 @@ MIXED = [
 
 
 def mixed(name, *more):
-    """Return options of a run with importance mixing; more: fields of the algorithm's own table, each with its value."""
+    """Return options of a run with importance mixing.
+
+    more: fields of the algorithm's own table, each with its value.
+    """
     own = ["importance_mixing", "true", *more]
     return [*MIXED, *(f"--{name}.{word}" if i % 2 == 0 else word for i, word in enumerate(own))]
 
 
 def returned(individual) -> float:
-    """Return the return of an individual: a chain of one, 1, 1 and 3 units that observes nothing."""
+    """Return the return of an individual: a chain of 1, 1, 1 and 3 units; it observes nothing."""
     _, a, b, c, *last = individual.astype(float)
     hidden = np.tanh(b * np.tanh(a) + c)
     action = np.tanh(np.array(last[:3]) * hidden + last[3:])
@@ -40,7 +46,10 @@ def log_density(z, mean, variance) -> float:
 
 
 def mixture(z, new, old, k, n) -> tuple[list[int], list[int]]:
-    """Return who stays of individuals z [n, d], and the slots of who joins them in generation k, one after the other."""
+    """Return who stays of individuals z [n, d], and the slots of who joins in generation k.
+
+    One after the other.
+    """
     luck = 1 - noise.generator(0, Purpose.SELECTION, k).random((n, 2))
     kept, joined = [], []
     for i in range(n):
@@ -93,8 +102,12 @@ def test_generations_are_those_of_the_plain_formulas(world):
 def test_who_stays_has_its_return_and_no_step(name, trained, world):
     """Episodes differ by their seeds: whoever played again would have another return."""
     env, stayed = Ending(), 0
-    small = made(world, name, *mixed(name, "population_size", 9, "damp", 0.01, "fitness_episodes", 2)
-                 + (["--cem_rl.start_steps", 60, "--cem_rl.trained_fraction", 1 / 3] if trained else []), env=env)  # fmt: skip
+    small = made(
+        world, name,
+        *mixed(name, "population_size", 9, "damp", 0.01, "fitness_episodes", 2)
+        + (["--cem_rl.start_steps", 60, "--cem_rl.trained_fraction", 1 / 3] if trained else []),
+        env=env,
+    )  # fmt: skip
     before = np.zeros(9)
     for k in range(8):
         kept, learns = (

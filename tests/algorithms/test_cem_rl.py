@@ -1,4 +1,4 @@
-"""CEM-RL: a generation against its parts, the three promises, the replay that ranks share, what is counted."""
+"""CEM-RL: a generation against its parts, the three promises, the shared replay, the counts."""
 
 import re
 from contextlib import nullcontext
@@ -71,7 +71,10 @@ def test_ranks_nodes_and_restarts_leave_the_bits_as_they_are(critic, tmp_path, a
 
 
 def test_individuals_learn_from_the_critic_and_play_as_what_they_have_become(world):
-    """The second generation that trains, made again of its parts: lessons, trainings, episodes, and where the mean goes."""
+    """The second generation that trains, made again of its parts.
+
+    Lessons, trainings, episodes, and where the mean goes.
+    """
     small = made(world, "cem_rl", *SMALL)
     for _ in range(3):
         small.generation()
@@ -183,7 +186,9 @@ def test_a_generation_given_up_anywhere_leaves_nothing_and_is_made_again(
     assert small.learner.replay.added > 2 * 60
 
 
-POINTS = [  # of one process each, in the generations after the checkpoint that it goes on from, one every second generation
+# of one process each, in the generations after the checkpoint that it goes on from,
+# one every second generation
+POINTS = [
     ("esac_mpi.play.experience:explore", 20),
     ("esac_mpi.learners.cem:CEM._teach_once", 50),
     ("esac_mpi.learners.individuals:Individuals.trained", 4),
@@ -262,7 +267,10 @@ def test_nothing_is_trained_before_start_steps_or_before_there_is_a_batch(world)
 
 
 def test_nobody_learns_from_a_parallel_critic_that_was_not_taught(world):
-    """A generation without gradients, one whose critic is taught while all play as drawn, one that learns from it."""
+    """A generation without gradients, one whose critic is taught, one that learns from it.
+
+    While the critic is taught, all play as drawn.
+    """
     small = made(world, "cem_rl", *SMALL, "--cem_rl.critic", "parallel", "--cem_rl.start_steps", 1)
     found = []
     for _ in range(3):

@@ -1,4 +1,7 @@
-"""ERL's own learner: its critic, its update against autograd, episodes that it takes over. Judges of every learner's critic."""
+"""ERL's own learner: its critic, its update against autograd, episodes that it takes over.
+
+Judges of every learner's critic.
+"""
 
 import math
 
@@ -32,7 +35,7 @@ def fill(made, seed: int = 0) -> None:
 
 
 def perturbed(made):
-    """Move all weights, so that biases, and what separates targets from what they follow, are not zero."""
+    """Move all weights: no bias is zero, and no target equals what it follows."""
     random = torch.Generator().manual_seed(3)
     for network in (made.actor, made.critic, *made.targets.values()):
         network.values.add_(0.3 * torch.randn(network.values.shape, generator=random))
@@ -81,7 +84,10 @@ class Plain:
         return float(norm)
 
     def learn(self, rows: np.ndarray) -> tuple[float, float, list[float]]:
-        """Make an update; return the losses of critic and actor, each before its step, and the norms of their gradients."""
+        """Make an update; return the losses and the gradients' norms.
+
+        The losses are those of critic and actor, each before its step.
+        """
         batch = {
             name: torch.from_numpy(rows[:, column]).double()
             for name, column in self.columns._asdict().items()
@@ -180,7 +186,10 @@ def test_updates_are_those_of_autograd_and_torchs_adam(
     ("limit", "cut"), [(10.0, [3.0, 4.0]), (5.0, [3.0, 4.0]), (1.0, [0.6, 0.8])]
 )
 def test_a_gradient_is_cut_to_its_largest_norm_as_torch_cuts_it(limit, cut):
-    """Of norm 5: below the limit nothing changes, not a bit; at it torch's own 1e-6 shortens it by a fifth of that."""
+    """Of norm 5: below the limit nothing changes, not a bit.
+
+    At it torch's own 1e-6 shortens it by a fifth of that.
+    """
     gradient, do, parameter = torch.tensor([3.0, 4.0]), Operations(), nn.Parameter(torch.zeros(2))
     parameter.grad = gradient.clone()
     nn.utils.clip_grad_norm_([parameter], limit)
@@ -192,7 +201,7 @@ def test_a_gradient_is_cut_to_its_largest_norm_as_torch_cuts_it(limit, cut):
 
 
 def test_bfloat16_products_are_close_and_parameters_stay_float32():
-    """bfloat16 has 8 bits: gradients within a few percent; the weights that Adam steps are float32."""
+    """bfloat16 has 8 bits: gradients within a few percent; Adam steps float32 weights."""
     wide = {"critic_hidden": (32, 32), "batch_size": 64, "policy__layer_norm": True}
     full, half = (
         perturbed(small((3, 32, 32, 2), learner__precision=p, **wide)) for p in ("fp32", "bf16")

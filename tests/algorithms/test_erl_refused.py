@@ -1,4 +1,7 @@
-"""ERL and its forms as they begin and are looked at: what is refused, what --check counts, what a run counts and tells."""
+"""ERL and its forms as they begin and are looked at.
+
+What is refused, what --check counts, what a run counts and tells.
+"""
 
 import re
 
@@ -97,7 +100,8 @@ def test_members_whose_return_is_not_finite_are_told_with_their_generation(tmp_p
     assert expected
     said = (tmp_path / "run/log.txt").read_text()
     told = re.findall(
-        r"generation (\d+): the return of member\(s\) \[(.*)\] is not finite: ranked last, counted$",
+        r"generation (\d+): the return of member\(s\) \[(.*)\] is not finite: "
+        r"ranked last, counted$",
         said,
         re.M,
     )

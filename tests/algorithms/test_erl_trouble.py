@@ -1,4 +1,7 @@
-"""ERL and its forms in trouble: generations given up or killed anywhere, episodes that break, what is counted and told."""
+"""ERL and its forms in trouble.
+
+Generations given up or killed anywhere, episodes that break, what is counted and told.
+"""
 
 import re
 
@@ -29,7 +32,10 @@ PARTS = {  # where a generation is given up: a function, and which call of it
 
 
 def giving_up(where, name, call):
-    """Return that function of `where`, which at its `call`-th call is left as a second signal makes one leave it."""
+    """Return that function of `where`, left at its `call`-th call.
+
+    As a second signal makes one leave it.
+    """
     honest, calls = getattr(where, name), []
 
     def function(*arguments):
@@ -44,7 +50,10 @@ def giving_up(where, name, call):
 
 @pytest.mark.parametrize("name", ["erl", "pderl"])
 def test_a_generation_given_up_anywhere_leaves_nothing_and_is_made_again(name, world, monkeypatch):
-    """Given up in each part in turn, saved, and gone on with in another process; the replay loses what memories still have."""
+    """Given up in each part in turn, saved, and gone on with in another process.
+
+    The replay loses what memories still have.
+    """
     more = ["--erl.replay_capacity", 60, "--erl.fitness_episodes", 2]
     more += [] if name == "erl" else ["--erl.memory_size", 20]
     straight = made(world, name, *more)
@@ -74,7 +83,10 @@ def test_a_generation_given_up_anywhere_leaves_nothing_and_is_made_again(name, w
 
 @pytest.mark.parametrize("breaking", [0, 3])
 def test_every_step_is_counted_and_transitions_have_the_replays_numbers(breaking, world):
-    """Where an episode breaks, its last step is counted and not learned from; updates are due from start_steps on."""
+    """Where an episode breaks, its last step is counted and not learned from.
+
+    Updates are due from start_steps on.
+    """
     env = Ending()
     env.breaking = breaking
     small = made(
@@ -188,7 +200,10 @@ def test_the_learners_actor_is_found_again_in_its_slot_with_its_memory(world):
 
 @pytest.mark.parametrize("name", ["erl", "pderl"])
 def test_in_the_public_codes_ways_it_takes_the_worst_slot_whoever_is_there_now(name, world):
-    """In PDERL's the next one where that has the best elite's copy, of which there is one with these settings."""
+    """In PDERL's the next one where that has the best elite's copy.
+
+    With these settings there is one such copy.
+    """
     small, met = made(world, name, "--erl.reading", "repo", "--erl.sync_interval", 1), set()
     for _ in range(24):
         row = small.generation()
@@ -201,7 +216,10 @@ def test_in_the_public_codes_ways_it_takes_the_worst_slot_whoever_is_there_now(n
 
 
 def test_children_of_parents_who_remember_less_than_a_batch_imitate_what_there_is(world):
-    """Two epochs of a step in all that both parents have, each of which has its one episode of some steps."""
+    """Two epochs of a step in all that both parents have.
+
+    Each of them has its one episode of some steps.
+    """
     small = made(
         world, "derl", "--erl.distillation_batch", 40, "--erl.mutation_probability", 0, env=Ending()
     )
@@ -216,7 +234,9 @@ def test_children_of_parents_who_remember_less_than_a_batch_imitate_what_there_i
     )
 
 
-POINTS = [  # of one process each, in the generations after the checkpoint that it goes on from, one every second generation
+# of one process each, in the generations after the checkpoint that it goes on from,
+# one every second generation
+POINTS = [
     ("esac_mpi.algorithms.erl_births:crossed", 5),
     ("esac_mpi.algorithms.erl_births:mutated", 14),
     ("esac_mpi.learners.erl:Update.learn_actor", 60),

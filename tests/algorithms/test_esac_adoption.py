@@ -1,4 +1,7 @@
-"""theta_sac held against theta_es by a test: when it is made, what it plays, what it decides; Adam's moments after it."""
+"""theta_sac held against theta_es by a test: when, what it plays, what it decides.
+
+And Adam's moments after it.
+"""
 
 import numpy as np
 import pytest
@@ -11,8 +14,8 @@ from esac_mpi.play.params import make_policy
 from esac_mpi.play.rollout import play
 
 PLAIN = {
-    "esac__winner_pull": 0.0, "esac__sac_copies": 0, "esac__p_sac_annealed": False, "esac__crossover": "off",
-    "esac__amt_clip": 0.0,
+    "esac__winner_pull": 0.0, "esac__sac_copies": 0, "esac__p_sac_annealed": False,
+    "esac__crossover": "off", "esac__amt_clip": 0.0,
 }  # fmt: skip
 TESTED = {"esac__adoption": "tested", **PLAIN}
 EACH = {"esac__gradient_interval": 1}

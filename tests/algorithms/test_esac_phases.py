@@ -1,4 +1,7 @@
-"""The SAC phases of ESAC: when they run, when their result enters, what they raise, and that they begin again."""
+"""The SAC phases of ESAC: when they run, when their result enters, what they raise.
+
+And that they begin again.
+"""
 
 import numpy as np
 import pytest
@@ -101,7 +104,10 @@ VIRTUAL = {"esac__phase_timing": "virtual", "esac__p_sac_annealed": False, "esac
 
 
 class Timed(Track):
-    """Track whose episodes last `lengths` in turn [steps]: given as the evaluation of ten members takes them, one by one."""
+    """Track whose episodes last `lengths` in turn [steps].
+
+    Given as the evaluation of ten members takes them, one by one.
+    """
 
     def __init__(self, lengths=(10,)):
         self.lengths = lengths
@@ -114,7 +120,7 @@ class Timed(Track):
 
 
 def begun(world, generations, lengths=(10,), **settings):
-    """Return in which generations phases begin, and the virtual steps left after each generation."""
+    """Return in which generations phases begin, and the virtual steps left after each."""
     params, state, _ = make(
         world, **VIRTUAL, **{f"esac__{name}": value for name, value in settings.items()}
     )

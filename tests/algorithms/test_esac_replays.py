@@ -1,4 +1,7 @@
-"""Members' episodes that a SAC phase plays again: which, that they are the same to the bit, and what is said where not."""
+"""Members' episodes that a SAC phase plays again.
+
+Which, that they are the same to the bit, and what is said where not.
+"""
 
 from dataclasses import replace
 
@@ -77,7 +80,10 @@ def prepared(world, env=None, **settings):
 
 
 def plain(params, theta, k, i, cap):
-    """Play member i's episodes by a plain loop, in an environment of their own; return its fitness and transitions."""
+    """Play member i's episodes by a plain loop; return its fitness and transitions.
+
+    In an environment of their own.
+    """
     esac, env, policy, rows, total = (
         params.config.esac,
         Ending(),
@@ -274,7 +280,10 @@ class Moody(Track):
 
 
 def in_a_mood(world, k, **settings):
-    """Return a run whose task changes after generation k was evaluated, and how to ask whom its phase plays again first."""
+    """Return a run whose task changes after generation k was evaluated.
+
+    And how to ask whom its phase plays again first.
+    """
     params, start, env, learner = prepared(world, Moody(), **settings, replayed="winners")
     for _ in range(1, k):
         advance(world, params, start, env, learner=learner)

@@ -1,4 +1,7 @@
-"""An algorithm of one's own is a module, a table and a name: the whole program knows it then, and every tool."""
+"""An algorithm of one's own is a module, a table and a name.
+
+The whole program knows it then, and every tool.
+"""
 
 import json
 import os
@@ -30,8 +33,12 @@ radius = 0.3
 PAGE = ROOT / "docs/extending.md"
 LAST = f'    "{ALGORITHMS[-1]}",\n)'
 WHOLE = {  # where config/whole.py changes: the lines that docs/extending.md shows
-    "from esac_mpi.config.ppo import PPO\n": "from esac_mpi.config.random_search import RandomSearch\n",
-    "    ppo: PPO = field(default_factory=PPO)\n": "    random_search: RandomSearch = field(default_factory=RandomSearch)\n",
+    "from esac_mpi.config.ppo import PPO\n": (
+        "from esac_mpi.config.random_search import RandomSearch\n"
+    ),
+    "    ppo: PPO = field(default_factory=PPO)\n": (
+        "    random_search: RandomSearch = field(default_factory=RandomSearch)\n"
+    ),
 }
 
 
@@ -46,7 +53,7 @@ def forecast():
 
 
 class Extended:
-    """A copy of the package to which the algorithm was added, by three changes, and its programs."""
+    """A copy of the package with the algorithm added, by three changes, and its programs."""
 
     def __init__(self, path):
         self.path = path

@@ -1,4 +1,7 @@
-"""Populations whose sums the ranks of a node share: chunks of slots, and exact totals over observations."""
+"""Populations whose sums the ranks of a node share.
+
+Chunks of slots, and exact totals over observations.
+"""
 
 import numpy as np
 import pytest

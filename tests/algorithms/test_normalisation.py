@@ -1,4 +1,7 @@
-"""Observation normalisation: what batches, learners and ESAC's two halves make of it, against the plain formula."""
+"""Observation normalisation: what batches, learners and ESAC's two halves make of it.
+
+Against the plain formula.
+"""
 
 from functools import partial
 
@@ -28,7 +31,8 @@ from esac_mpi.play.epsilon import make as make_epsilon
 from esac_mpi.play.params import THETA_SAC, Params, make_policy
 from esac_mpi.play.rollout import play
 
-# of 4 observations in two columns: 1, 1, 3, 3 and 0, 0, 0, 0: means 2 and 0, standard deviations 1 and 0.1, which is the least
+# of 4 observations in two columns: 1, 1, 3, 3 and 0, 0, 0, 0: means 2 and 0,
+# standard deviations 1 and 0.1, which is the least
 SUMS = np.array([[4, 4], [8, 0], [20, 0]], np.float64)
 OFF_POLICY = [*(partial(sac, **form) for form in FORMS), *(partial(rival, name) for name in RIVALS)]
 IDS = ["sac", "value", "temperature", "interleaved", *RIVALS]
@@ -78,7 +82,7 @@ def test_a_batch_has_both_observations_standardised_and_the_rest_as_it_was():
 
 
 def standardised_by_itself(plain):
-    """Return a task whose observations are those of `plain`, standardised; what it pays stays the same."""
+    """Return a task with `plain`'s observations, standardised; what it pays stays the same."""
 
     class Standardised(type(plain)):
         def observe(self):
@@ -91,7 +95,10 @@ def standardised_by_itself(plain):
 def test_a_learner_given_sums_learns_what_one_in_a_standardised_task_learns_from_a_plain_replay(
     made,
 ):
-    """To the bit: the same actions, gradients and losses; only the replays differ, by the plain formula."""
+    """To the bit: the same actions, gradients and losses.
+
+    Only the replays differ, by the plain formula.
+    """
     plain, standardised = made(), made()
     for k in (0, 1):
         ours = plain.phase(Line(), k, 1, 50, sums=of_line())
@@ -214,7 +221,10 @@ def pupil(params):
 
 
 def test_a_restart_in_the_middle_of_a_phase_sees_and_plays_again_by_the_same_statistics(world):
-    """Two winners' episodes are played again, whose returns must be those of the generation that the phase began in."""
+    """Two winners' episodes are played again.
+
+    Their returns must be those of the generation that the phase began in.
+    """
     small = {
         "sac.batch_size": 16,
         "sac.replay_capacity": 500,

@@ -1,4 +1,7 @@
-"""Settings of algorithms and learners that make no sense: each is refused by its name, before anything begins."""
+"""Settings of algorithms and learners that make no sense.
+
+Each is refused by its name, before anything begins.
+"""
 
 import pytest
 
@@ -43,7 +46,8 @@ esac --policy.linear true --policy.linear_gain 1e4: policy.linear_gain = 10000.0
 esac --esac.sigma_rule one_fifth --esac.adoption off: esac.adoption = tested
 esac --esac.sigma_rule one_fifth --esac.length_cap 2: esac.length_cap = 0
 esac --esac.sigma_rule one_fifth --esac.action_noise 0.1: esac.action_noise = 0
-esac --esac.sigma_rule one_fifth --esac.winner_fraction 0.5 --esac.population_size 4: esac.winner_fraction
+esac --esac.sigma_rule one_fifth --esac.winner_fraction 0.5 \
+--esac.population_size 4: esac.winner_fraction
 es --es.sigma_rule one_fifth --es.length_cap 2: es.length_cap = 0
 esac --esac.adoption means --esac.sac_copies 0: esac.sac_copies = 1 or more
 esac --esac.adoption means --esac.winner_fraction 0.96 --esac.population_size 50: theta_es
@@ -51,9 +55,11 @@ esac --esac.adoption tested --esac.sac_phases false: esac.adoption = off
 aes_rl --aes_rl.variance_rule success: aes_rl.variance_rule = success
 aes_rl --aes_rl.mean_rule full_move --aes_rl.variance_rule adaptive: variance_rule = adaptive
 aes_rl --aes_rl.mean_rule full_move --aes_rl.variance_rule fixed: variance_rule = fixed
-aes_rl --aes_rl.mean_rule full_move --aes_rl.variance_rule success --aes_rl.success_factor 0: success_factor = 0.0
+aes_rl --aes_rl.mean_rule full_move --aes_rl.variance_rule success \
+--aes_rl.success_factor 0: success_factor = 0.0
 aes_rl --aes_rl.mean_rule linear --aes_rl.mean_episodes 0: mean_episodes = 0
-aes_rl --aes_rl.mean_rule full_move --aes_rl.variance_rule success --aes_rl.mean_episodes 0: mean_episodes = 0
+aes_rl --aes_rl.mean_rule full_move --aes_rl.variance_rule success \
+--aes_rl.mean_episodes 0: mean_episodes = 0
 """
 
 

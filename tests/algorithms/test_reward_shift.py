@@ -1,4 +1,7 @@
-"""reward_shift: what selects goes by return - reward_shift * length; what reports, and what learns, by the return."""
+"""reward_shift: what selects goes by return - reward_shift * length.
+
+What reports, and what learns, by the return.
+"""
 
 from types import SimpleNamespace
 
@@ -115,7 +118,10 @@ def test_winners_and_elites_are_the_best_by_fitness_and_rows_have_returns(name, 
 
 
 def test_who_stays_keeps_the_fitness_of_its_own_episode(world):
-    """It plays nothing, so that its length here is 0: counted as that, a rest of 10 steps would be the best of all."""
+    """It plays nothing, so that its length here is 0.
+
+    Counted as that, a rest of 10 steps would be the best of all.
+    """
     small, stayed, lengths = idling(world, "cem", "--cem.fitness_episodes", 2), 0, np.zeros(6)
     for _ in range(6):
         kept = small.state.kept
@@ -131,7 +137,7 @@ def test_who_stays_keeps_the_fitness_of_its_own_episode(world):
 
 @pytest.mark.parametrize("shaping", ["centered_ranks", "standardised", "sign", "sign_ranks"])
 def test_the_gradient_of_es_is_that_of_the_fitness(shaping, world):
-    """By signs each reward is less the shift: 0 for a step of a rest, 1 for each of four of a walk."""
+    """By signs each reward is less the shift: 0 for a step of a rest, 1 for each of 4 of a walk."""
     options = "--es.optimiser", "sgd", "--es.lr_es", 0.1, "--es.fitness_shaping", shaping
     small = idling(world, "es", *options)
     before = small.state.theta_es.copy()
@@ -192,7 +198,10 @@ class Lasting(Teacher):
 
 @pytest.mark.parametrize(("length", "better"), [(1.0, False), (1000.0, True)])
 def test_members_are_compared_with_the_learner_as_fitness_with_fitness(length, better, world):
-    """Members last ten steps: with a shift of 1 they are better than who lasts a thousand, not than who lasts one."""
+    """Members last ten steps; the shift is 1.
+
+    They are better than who lasts a thousand, not than who lasts one.
+    """
     settings = {
         "reward_shift": 1.0,
         "replayed": "better",
@@ -248,11 +257,14 @@ def test_the_champion_the_parents_and_the_place_of_the_learner_go_by_fitness(wor
 
 
 def arrivals(aes, results):
-    """Return AES-RL's state after results, each (return, length, returns of the mean, their lengths)."""
+    """AES-RL's state after results, each (return, length, the mean's returns, their lengths)."""
     state = SimpleNamespace(
-        mean=np.zeros(1, np.float32), variance=np.ones(1, np.float32), counters=Counters(), mean_return=np.nan, time=5,
-        task_told=np.zeros(2, int), task_updates=np.zeros(2, int), row=np.zeros((9, len(COLUMNS))), arrived=0, told=0,
-        mean_told=0, mean_known=0, task_mean=np.zeros((4, 1), np.float32), ring=np.zeros((3, 1), np.float32),
+        mean=np.zeros(1, np.float32), variance=np.ones(1, np.float32),
+        counters=Counters(), mean_return=np.nan, time=5,
+        task_told=np.zeros(2, int), task_updates=np.zeros(2, int),
+        row=np.zeros((9, len(COLUMNS))), arrived=0, told=0,
+        mean_told=0, mean_known=0,
+        task_mean=np.zeros((4, 1), np.float32), ring=np.zeros((3, 1), np.float32),
         ring_fitness=np.zeros(3), damp=0.1, length_of_mean=0.0,
     )  # fmt: skip
     params = SimpleNamespace(config=SimpleNamespace(aes_rl=aes))
@@ -273,7 +285,10 @@ def arrivals(aes, results):
 
 
 def test_an_arrival_is_compared_with_the_mean_by_fitness():
-    """Of the mean's episodes the finite ones count, 90 in 60 steps: 60 with a shift of 0.5. The arrival has 80 in 10: 75."""
+    """Of the mean's episodes the finite ones count, 90 in 60 steps: 60 with a shift of 0.5.
+
+    The arrival has 80 in 10: 75.
+    """
     aes = AESRL(workers=1, relative_baseline=100.0, start_steps=0, reward_shift=0.5)
     state = arrivals(aes, [(80.0, 10, [80.0, np.nan, 100.0], [50, 1, 70])])
     row = dict(zip(COLUMNS, state.row[0].tolist(), strict=True))
@@ -302,7 +317,10 @@ def test_among_the_newest_arrivals_ranks_go_by_fitness():
 
 @pytest.mark.parametrize("name", [name for name in LINES if name != "es"])
 def test_ranks_nodes_and_restarts_leave_the_bits_as_they_are(name, tmp_path, alone, together):
-    """`survival` is settled at the first start; evaluations and the best policy have the task's returns."""
+    """`survival` is settled at the first start.
+
+    Evaluations and the best policy have the task's returns.
+    """
     words = line(name, "--seed", 1, shift="survival")
     alone(*words, "--budget.generations", 6, "--run-dir", tmp_path / "straight")
     together(2, *words, "--budget.generations", 3, "--run-dir", tmp_path / "parts")

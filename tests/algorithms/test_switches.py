@@ -1,4 +1,7 @@
-"""What each switch of ESAC changes, against the plain formulas over whole vectors; and all of them on ranks and over restarts."""
+"""What each switch of ESAC changes, against the plain formulas over whole vectors.
+
+And all of them on ranks and over restarts.
+"""
 
 import numpy as np
 import pytest
@@ -253,7 +256,10 @@ def test_a_shaping_changes_the_gradient_and_not_who_wins(world):
 
 
 class Rough(Track):
-    """Bounds 0 and 4; the fifth reward of an episode is nan; the simulator warns from the eighth step on; the tenth ends it."""
+    """Bounds 0 and 4; the fifth reward of an episode is nan.
+
+    The simulator warns from the eighth step on; the tenth ends it.
+    """
 
     low, high = np.zeros(3, np.float32), np.full(3, 4, np.float32)
 

@@ -1,4 +1,7 @@
-"""What CEM-RL's gradients do: the critic's lessons, and an individual's training, against plain modules and autograd."""
+"""What CEM-RL's gradients do, against plain modules and autograd.
+
+The critic's lessons, and an individual's training.
+"""
 
 import math
 
@@ -38,7 +41,7 @@ def transitions(count: int) -> np.ndarray:
 
 
 def learner(config: Config, rows: np.ndarray, count: int | None = None):
-    """Return the critic of a replay that others have filled with rows, `count` transitions so far."""
+    """Return the critic of a replay that others filled with rows, `count` transitions so far."""
     layout = Layout(SIZES, config.policy.layer_norm, config.policy.path_gain)
     made = make("cem", config, layout, layout.initial(0, 1), rows=rows)
     made.advance(len(rows) if count is None else count, 70)
@@ -53,7 +56,10 @@ def perturbed(layout: Layout, number: int) -> np.ndarray:
 
 
 class Lessons:
-    """The critic's lessons by modules, autograd and torch.optim.Adam, in double precision, from TD3's formulas."""
+    """The critic's lessons by modules, autograd and torch.optim.Adam.
+
+    In double precision, from TD3's formulas.
+    """
 
     def __init__(self, made):
         self.made, self.options = made, made.options
@@ -90,7 +96,10 @@ class Lessons:
     ("activation", "layer_norm", "linear"), [("tanh", False, False), ("relu", True, True)]
 )
 def test_the_critics_lessons_are_those_of_autograd(activation, layer_norm, linear):
-    """Four updates for each of two actors, from batches and noise of the phase's own streams; targets follow at each."""
+    """Four updates for each of two actors; targets follow at each.
+
+    From batches and noise of the phase's own streams.
+    """
     rows = transitions(90)
     form = {"tau": 0.1, "critic_layer_norm": layer_norm}
     made = learner(settings(activation, layer_norm, linear, **form), rows)
@@ -119,7 +128,10 @@ def test_the_critics_lessons_are_those_of_autograd(activation, layer_norm, linea
 
 
 def test_a_ring_that_has_wrapped_is_sampled_oldest_first():
-    """100 transitions in a ring of 90: number i lies in row i mod 90, of which draw 0 is the tenth, the oldest."""
+    """100 transitions in a ring of 90: number i lies in row i mod 90.
+
+    Draw 0 of them is the tenth, the oldest.
+    """
     rows = transitions(90)
     made, sampled = learner(settings(), rows, 100), np.zeros((16, width(3, 2)), np.float32)
     made.replay.sample(generator(0, Purpose.LEARNER, 7, 1), sampled)
@@ -157,7 +169,8 @@ def test_a_critic_that_is_not_finite_says_so():
     made.targets["target_critic"].values[3] = math.nan
     with pytest.raises(
         LearnerNotFinite,
-        match="the CEM-RL learner's losses, target_critic, critic are no longer finite at training step 70",
+        match="the CEM-RL learner's losses, target_critic, critic are no longer finite "
+        "at training step 70",
     ):
         cooperative.run(made.teach([made.theta], 1, 1))
 

@@ -1,4 +1,7 @@
-"""Updates as a GPU makes them, on one that is none: the bits of one by one, what is captured when, what is waited for."""
+"""Updates as a GPU makes them, on one that is none.
+
+The bits of one by one, what is captured when, what is waited for.
+"""
 
 from types import SimpleNamespace
 
@@ -39,7 +42,10 @@ SUMS = np.array([[9.0], [1.0], [4.0]])  # over nine observations
 
 @pytest.fixture(autouse=True)
 def short(monkeypatch):
-    """Let a phase have many chunks, of which the last one is not whole, of slices, of which the last one is not."""
+    """Let a phase have many chunks of slices.
+
+    The last chunk is not whole, and neither is the last slice.
+    """
     monkeypatch.setattr(chunks, "CHUNK", 7)
     monkeypatch.setattr(chunks, "SLICE", 3)
 
@@ -54,7 +60,10 @@ def graphs(learner) -> int:
 
 
 def phase(learner, k, sums=None):
-    """Let a learner play and learn, or take over what others played where it plays no episodes of its own."""
+    """Let a learner play and learn, or take over what others played.
+
+    It does that where it plays no episodes of its own.
+    """
     if learner.NAME != "ERL":
         return learner.phase(Line(), k, 2, 61, sums=sums)
     rows = np.random.default_rng(k).uniform(-1, 1, (61, learner.replay.width)).astype(np.float32)
@@ -64,7 +73,10 @@ def phase(learner, k, sums=None):
 @pytest.mark.parametrize("early", [False, True])
 @pytest.mark.parametrize("form", FORMS)
 def test_captured_updates_have_the_bits_of_those_made_one_by_one(form, early):
-    """In three phases, the second of which standardises; copies come at once or as late as they may."""
+    """In three phases, the second of which standardises.
+
+    Copies come at once or as late as they may.
+    """
     plain, fast = FORMS[form](), captured(FORMS[form](), early=early)
     for k, sums in enumerate((None, SUMS, None)):
         phases = [phase(learner, k, sums) for learner in (plain, fast)]
@@ -90,7 +102,10 @@ def test_the_critic_of_individuals_has_them_too_from_a_ring_as_it_was():
 
 
 def test_it_moves_between_the_two_ways_and_over_a_checkpoint():
-    """A phase one by one, one captured by another learner that took it over, one by one again: as never captured."""
+    """A phase one by one, one captured, one by one again: as never captured.
+
+    Another learner, which took it over, captures.
+    """
     straight, first, second = sac(), sac(), captured(sac())
     for k in range(3):
         phase(straight, k)
@@ -110,7 +125,7 @@ def test_it_moves_between_the_two_ways_and_over_a_checkpoint():
     ("form", "kinds"), [("sac", 2), ("ddpg", 1), ("td3", 2), ("td3 at the end", 5)]
 )
 def test_a_graph_is_captured_once_for_each_sequence_and_for_standardised_rows(form, kinds):
-    """Of one update and of a slice, but for interleaved ones; TD3's of both kinds and in three orders.
+    """Of one update and of a slice, but for interleaved ones; TD3's of both kinds, in three orders.
 
     The numbers by which rows are standardised lie where they lay: others need no other graph.
     """
@@ -133,7 +148,10 @@ def test_a_smaller_ring_than_that_of_the_last_places_is_captured_too():
 
 
 def test_what_a_capture_needs_leaves_no_trace():
-    """All that the next update starts from is as before, be it bfloat16's copies, the counter or the sums."""
+    """All that the next update starts from is as before.
+
+    Be it bfloat16's copies, the counter or the sums.
+    """
     learner = captured(FORMS["bf16"](), early=True)
     phase(learner, 0)
     learner.chunks._graphs.clear()
@@ -177,11 +195,15 @@ def test_what_they_take_on_the_device_is_known_from_the_shapes():
 
 
 def test_a_phase_leaves_its_rank_alone_while_the_device_works():
-    """Slices end at once, the host draws at most two chunks ahead, and the time that passes counts as the phase's."""
+    """Slices end at once, and the host draws at most two chunks ahead.
+
+    The time that passes counts as the phase's.
+    """
     now, plain, fast = 0.0, sac(), captured(sac(), pace=1)
     flight, waits = Flight(fast.begin(Line(), 0, 2, 61), 0, lambda: now, "SAC"), 0
     while not flight.done:
-        flight.advance()  # the clock stands still in it: only the phase's own word or its end can end a slice
+        # the clock stands still in it: only the phase's own word or its end can end a slice
+        flight.advance()
         assert len(fast.chunks._gpu.queue) <= 2 * (
             3 + 3 * (3 + 1) + 1
         )  # two chunks' graphs, copies and marks of slices, counter
@@ -193,7 +215,10 @@ def test_a_phase_leaves_its_rank_alone_while_the_device_works():
 
 
 def test_no_more_than_a_slice_is_drawn_and_launched_without_a_break():
-    """However fast the device is; and what rank 0 asks the phase for ends with the slice in which its time is over."""
+    """However fast the device is.
+
+    And what rank 0 asks the phase for ends with the slice in which its time is over.
+    """
     fast, parts = captured(sac(), pace=1000), []
     fast.replay.add_rows(np.zeros((50, fast.replay.width), np.float32))
     for part in fast.chunks.make(7 + 7 + 5, training.streams(0, 0)):
@@ -220,7 +245,10 @@ def test_the_end_of_a_phase_is_waited_for_without_a_core(monkeypatch):
 
 
 def test_a_critics_turn_tells_aes_rls_clock_what_has_begun_and_is_the_same():
-    """Of 30 updates at half a step each: no more than 15 at any time, less than all at first, and 15 at the end."""
+    """Of 30 updates at half a step each.
+
+    No more than 15 at any time, less than all at first, and 15 at the end.
+    """
     params = SimpleNamespace(config=SimpleNamespace(aes_rl=SimpleNamespace(of_critic=0.5)))
     plain, fast = (cem.learner(cem.settings(), cem.transitions(90)) for _ in range(2))
     captured(fast, pace=1)

@@ -138,7 +138,8 @@ def made(learner="sac", **values):
 
 AT_HAND = "compiled" if cpu.KIND else "torch"
 TORCH = [
-    {"policy__layer_norm": True}, {"policy__activation": "tanh"}, {"policy__hidden": ()}, {"sac__value_network": True},
+    {"policy__layer_norm": True}, {"policy__activation": "tanh"}, {"policy__hidden": ()},
+    {"sac__value_network": True},
     {"learner__precision": "bf16"}, {"learner__threads": 2},
 ]  # fmt: skip
 
@@ -176,7 +177,8 @@ from esac_mpi.training.check import learner
 from esac_mpi.config import Config, updated
 from esac_mpi.operators.policy import Layout
 def start(kernels):
-    config = updated(Config(), {"policy.hidden": (8, 8), "learner.kernels": kernels, "learner.device": "cpu"})
+    config = updated(Config(), {"policy.hidden": (8, 8), "learner.kernels": kernels, \
+"learner.device": "cpu"})
     layout = Layout((3, 8, 8, 1))
     return make("sac", config, layout, layout.initial(0, 0))
 """
@@ -198,7 +200,8 @@ def in_a_process(line: str) -> str:
 def test_mkl_is_answered_for_before_torch_is_imported():
     asked = "ctypes.CDLL(None).mkl_serv_intel_cpu_true()"
     said = in_a_process(
-        f"import ctypes; print(start('mkl').device_name, {asked}); start('compiled'); start('torch')"
+        f"import ctypes; print(start('mkl').device_name, {asked}); "
+        "start('compiled'); start('torch')"
     )
     assert said.startswith("cpu, MKL's fast path 1\n")
     assert said.rstrip().endswith("start another one for this training")
@@ -233,15 +236,21 @@ def test_compiled_updates_of_what_they_have_not_are_refused(name, tmp_path):
 
 
 ESAC = (
-    "--task.id", "InvertedPendulum-v5", "--task.horizon", 20, "--policy.hidden", 8, 8, "--esac.population-size", 4,
-    "--sac.batch-size", 16, "--sac.start-steps", 20, "--esac.phase-timing", "interval", "--esac.gradient-interval", 1,
-    "--evaluation.episodes", 1, "--evaluation.every", 2, "--policy.linear", "true", "--esac.sigma_rule", "grow",
+    "--task.id", "InvertedPendulum-v5", "--task.horizon", 20,
+    "--policy.hidden", 8, 8, "--esac.population-size", 4,
+    "--sac.batch-size", 16, "--sac.start-steps", 20,
+    "--esac.phase-timing", "interval", "--esac.gradient-interval", 1,
+    "--evaluation.episodes", 1, "--evaluation.every", 2,
+    "--policy.linear", "true", "--esac.sigma_rule", "grow",
 )  # fmt: skip
 
 
 @compiled
 def test_a_run_keeps_the_kernels_of_its_first_start_on_any_ranks(tmp_path, alone, together):
-    """auto: in config.toml by name, and in the run file; a restart with it on other ranks gives the same bits."""
+    """auto: in config.toml by name, and in the run file.
+
+    A restart with it on other ranks gives the same bits.
+    """
     alone(
         "--run-dir", tmp_path / "a", *ESAC, "--budget.generations", 6, "--learner.kernels", "auto"
     )

@@ -21,24 +21,38 @@ from esac_mpi.operators.policy import Layout
 from esac_mpi.training import set_up
 from esac_mpi.training.check import learner as check
 
-OLD = "The NVIDIA driver on your system is too old (found version 11040). Please update your GPU driver by downloading"
+OLD = (
+    "The NVIDIA driver on your system is too old (found version 11040). "
+    "Please update your GPU driver by downloading"
+)
 FREE = gpu.WORKSPACE + 1000  # bytes
 ROOT: Any = SimpleNamespace(rank=0)
-FOREIGN = "CUDA error: no kernel image is available for execution on the device\nSearch for `cudaErrorNoKernelImageForDevice'"
-BUSY = "CUDA error: CUDA-capable device(s) is/are busy or unavailable\nCUDA kernel errors might be asynchronously reported"
+FOREIGN = (
+    "CUDA error: no kernel image is available for execution on the device\n"
+    "Search for `cudaErrorNoKernelImageForDevice'"
+)
+BUSY = (
+    "CUDA error: CUDA-capable device(s) is/are busy or unavailable\n"
+    "CUDA kernel errors might be asynchronously reported"
+)
 
 
 @pytest.fixture
 def cuda(monkeypatch):
-    """Let torch see two GPUs, with 1 GiB and 1,000 of 5,000,000,000 bytes free; keep what is asked of it."""
+    """Let torch see two GPUs; keep what is asked of it.
+
+    1 GiB and 1,000 of 5,000,000,000 bytes are free.
+    """
     asked = SimpleNamespace(
         device=None, deterministic=None, tf32=torch.backends.cuda.matmul.allow_tf32
     )
     answers = {
-        "is_available": lambda: True, "device_count": lambda: 2, "init": lambda: None, "synchronize": lambda: None,
+        "is_available": lambda: True, "device_count": lambda: 2,
+        "init": lambda: None, "synchronize": lambda: None,
         "mem_get_info": lambda: (FREE, 5 * 10**9),
         "is_initialized": lambda: False,
-        "get_device_name": lambda *_: "GPU", "set_device": lambda number: setattr(asked, "device", number),
+        "get_device_name": lambda *_: "GPU",
+        "set_device": lambda number: setattr(asked, "device", number),
     }  # fmt: skip
     for name, answer in answers.items():
         monkeypatch.setattr(torch.cuda, name, answer)
@@ -101,7 +115,8 @@ def test_the_gpu_that_is_named_becomes_the_current_one_and_repeats_its_bits(
         (
             "probe",
             raising(FOREIGN),
-            r"no kernel image is available for execution on the device; install a torch that was built",
+            r"no kernel image is available for execution on the device; "
+            r"install a torch that was built",
         ),
     ],
 )
@@ -126,7 +141,10 @@ def test_a_product_is_made_on_the_device_before_it_is_taken(monkeypatch):
 
 
 def test_an_actor_is_brought_from_the_device_by_one_copy():
-    """The layers of it are the same, and where their rows lie in memory, on which the bits of products depend."""
+    """The layers of it are the same, and where their rows lie in memory.
+
+    On that the bits of products depend.
+    """
     network, copies = sac(sizes=(3, 8, 8, 2)).actor, []
     here = network.numpy()
     values = network.values
@@ -154,7 +172,8 @@ def test_a_process_that_has_made_products_before_is_told_what_to_set(cuda, monke
             cuda.deterministic == "error"
         )  # torch looks whether its first product repeats only if that is asked for
         raise RuntimeError(
-            "Deterministic behavior was enabled ... set an environment variable CUBLAS_WORKSPACE_CONFIG=:4096:8"
+            "Deterministic behavior was enabled ... "
+            "set an environment variable CUBLAS_WORKSPACE_CONFIG=:4096:8"
         )
 
     monkeypatch.setattr(gpu, "probe", probe)
@@ -166,7 +185,10 @@ def test_a_process_that_has_made_products_before_is_told_what_to_set(cuda, monke
 
 
 def test_a_graph_has_a_stream_of_its_device_and_a_workspace_of_its_own(monkeypatch):
-    """torch's own stream for captures is the first device's, and its workspace goes with the first graph that does."""
+    """torch's own stream for captures is the first device's.
+
+    Its workspace goes with the first graph that does.
+    """
     done = []
 
     @contextmanager
@@ -196,13 +218,17 @@ def test_a_workspace_with_which_bits_would_not_repeat_is_refused_on_a_gpu_alone(
         return
     with pytest.raises(
         NoDevice,
-        match=r"CUBLAS_WORKSPACE_CONFIG = :4096:2: bits would not repeat; unset it, or take :4096:8 or",
+        match=r"CUBLAS_WORKSPACE_CONFIG = :4096:2: bits would not repeat; "
+        r"unset it, or take :4096:8 or",
     ):
         gpu.choose(settings("cuda"))
 
 
 def test_a_training_in_anothers_process_leaves_torch_as_it_was(monkeypatch):
-    """Deterministic algorithms, what fills new memory, products in TF32, the workspace; whether or not torch was there before."""
+    """Deterministic algorithms, what fills new memory, products in TF32, the workspace.
+
+    Whether or not torch was there before.
+    """
     monkeypatch.delenv("CUBLAS_WORKSPACE_CONFIG", raising=False)
     before = gpu.settings()
     for loaded in (True, False):
@@ -245,7 +271,10 @@ def test_where_torch_has_no_cuda_that_is_what_is_told():
 
 def test_too_little_memory_is_told_in_bytes_before_any_is_taken(cuda):
     gpu.refuse_too_large(1000, "x")
-    told = rf"GPU: x need {FREE + 1:,} bytes of its memory, and {FREE:,} of 5,000,000,000 are free: lower replay_capacity or"
+    told = (
+        rf"GPU: x need {FREE + 1:,} bytes of its memory, "
+        rf"and {FREE:,} of 5,000,000,000 are free: lower replay_capacity or"
+    )
     with pytest.raises(NoDevice, match=told):
         gpu.refuse_too_large(1001, "x")
     made = sac()
@@ -361,7 +390,7 @@ def test_the_check_tells_model_memory_driver_and_updates_a_second(cuda, monkeypa
 def test_the_check_asks_for_the_room_that_a_run_takes_on_the_device(
     cuda, monkeypatch, name, fields, rows
 ):
-    """Beside the capacity: what comes in while AES-RL's tasks are at work, what a phase overwrites."""
+    """Beside the capacity: what comes in during AES-RL's tasks, what a phase overwrites."""
     asked, honest = [], learners.make
     monkeypatch.setattr(chunks, "updates_per_second", lambda *_: 1.0)
 

@@ -1,4 +1,7 @@
-"""policy.layer_norm: torch's LayerNorm in theta, in the forward passes and in the learners' passes by hand."""
+"""policy.layer_norm: torch's LayerNorm in theta and in the passes.
+
+The forward passes, and the learners' passes by hand.
+"""
 
 import numpy as np
 import pytest
@@ -78,7 +81,10 @@ def test_initial_weights_are_those_without_it_and_gain_1_and_shift_0():
 
 
 def test_a_forward_pass_by_hand():
-    """Sums -0.75 and 3.5 have mean 1.375 and deviation 2.125: -1 and 1, times 2, 0.5 plus 3, -1: 1 and -0.5, by relu 0."""
+    """Sums -0.75 and 3.5 have mean 1.375 and deviation 2.125: -1 and 1.
+
+    Times 2, 0.5 plus 3, -1: 1 and -0.5, by relu 0.
+    """
     assert network((2, 2, 1), THETA)(np.array([1.0, 2.0])) == pytest.approx(
         [0.5 * 1 + 0.125], rel=1e-5
     )
@@ -105,7 +111,10 @@ def test_the_forward_pass_is_torchs_in_float64(sizes, activation):
 
 @pytest.mark.parametrize("units", [1, 5, 16, 33, 300])
 def test_compiled_sums_over_units_run_in_sixteen_parts(units):
-    """One input of 1, zero biases: the sums are the weights; the output is one unit times 1/8, in whose bits nothing is lost."""
+    """One input of 1, zero biases: the sums are the weights.
+
+    The output is one unit times 1/8, in whose bits nothing is lost.
+    """
     one, weights = (
         np.float32,
         np.random.default_rng(units).standard_normal(units).astype(np.float32),
@@ -166,7 +175,10 @@ def passes(members: int, sizes, activation: str, products=torch.float32):
 @pytest.mark.parametrize("activation", ["relu", "tanh"])
 @pytest.mark.parametrize("members", [1, 2])
 def test_passes_are_those_of_autograd(members, activation, sizes):
-    """Outputs, the gradient by all parameters and, without touching that, the one by the first layer's sums."""
+    """Outputs, the gradient by all parameters and the one by the first layer's sums.
+
+    The latter without touching the former.
+    """
     made, buffers, x, delta = passes(members, sizes, activation)
     do, alone = Operations(), Operations()
     output = buffers.forward(do, made, x)

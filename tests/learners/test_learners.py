@@ -1,4 +1,7 @@
-"""What holds for every gradient learner: it learns a line, its program does not depend on ranks, its settings are checked."""
+"""What holds for every gradient learner: it learns a line.
+
+Its program does not depend on ranks, and its settings are checked.
+"""
 
 import gc
 import sys
@@ -21,9 +24,9 @@ from esac_mpi.record import Run
 
 pytestmark = pytest.mark.slow
 
-LINE: dict[
-    str, dict
-] = {  # what the line needs beside one learning rate for all: a learner without an entry has its defaults
+LINE: dict[str, dict] = {
+    # what the line needs beside one learning rate for all:
+    # a learner without an entry has its defaults
     "sac": {"temperature": 0.01},
     "ddpg": {"critic_weight_decay": 0.0, "tau": 0.005},
     "ppo": {
@@ -39,7 +42,10 @@ OUTPUT = {"ppo": "clip"}  # how the policy is evaluated, where not by tanh
     "name", [name for name in LEARNERS if name not in ("erl", "cem")]
 )  # play no episodes
 def test_every_learner_learns_a_line(name, seed):
-    """a = x/2 within 900 updates: rms error of the policy over [-1, 1] below 0.06 (10 seeds: 0.010-0.051; at first 0.18-0.37)."""
+    """a = x/2 within 900 updates: rms error of the policy over [-1, 1] below 0.06.
+
+    10 seeds: 0.010-0.051; at first 0.18-0.37.
+    """
     table = getattr(Config(), name)
     rates = {f.name: 3e-3 for f in fields(table) if f.name.startswith("lr_")}
     common = {"gamma": 0.5, "batch_size": 64, "replay_capacity": 1000, "start_steps": 100}
@@ -110,7 +116,10 @@ def test_the_program_does_not_depend_on_ranks_or_restarts(tmp_path, name, alone,
 
 
 def test_episodes_played_on_all_ranks_do_not_depend_on_them(tmp_path, alone, together):
-    """Whole episodes of Pendulum, truncated at 30 steps: two a generation, uniform in those that begin before 100 steps."""
+    """Whole episodes of Pendulum, truncated at 30 steps.
+
+    Two a generation, uniform in those that begin before 100 steps.
+    """
     table = {
         "episodes_on": "ranks",
         "episodes_per_generation": 2,
@@ -143,7 +152,10 @@ def test_episodes_played_on_all_ranks_do_not_depend_on_them(tmp_path, alone, tog
 @pytest.mark.parametrize("name", RIVALS)
 @pytest.mark.parametrize("how", ["raise", "huge"])
 def test_episodes_that_others_played_are_taken_over_whole(name, how):
-    """Two of 20 steps, uniform; two by the actor; one that breaks in its fourth step, which is counted and not stored."""
+    """Two of 20 steps, uniform; two by the actor; one that breaks in its fourth step.
+
+    That one is counted and not stored.
+    """
 
     class Alone:
         waited = 0.0

@@ -1,4 +1,7 @@
-"""policy.linear: a path from the observation straight to the output, in theta, in the passes, in files and in whole runs."""
+"""policy.linear: a path from the observation straight to the output.
+
+In theta, in the passes, in files and in whole runs.
+"""
 
 import numpy as np
 import pytest
@@ -81,7 +84,10 @@ def network(sizes, theta, activation="relu", layer_norm=False, linear=2.0):
 
 
 def test_a_forward_pass_by_hand():
-    """Units relu(0.5) and relu(-0.25): 0.5 * 0.5 / 2; the path 2 * (0.5 / 8 - 0.25 / 2) = -0.125; the bias 0.125."""
+    """Units relu(0.5) and relu(-0.25): 0.5 * 0.5 / 2.
+
+    The path 2 * (0.5 / 8 - 0.25 / 2) = -0.125; the bias 0.125.
+    """
     act = network((2, 2, 1), THETA)
     for _ in range(2):
         assert act(np.array([0.5, 0.25])) == pytest.approx([0.125 - 0.125 + 0.125])
@@ -169,7 +175,10 @@ def test_what_nothing_reads_is_said():
 
 
 def test_the_run_does_not_depend_on_ranks_or_restarts(tmp_path, alone, together):
-    """ESAC with everything in it; what it leaves acts by the path, and another run may begin from it."""
+    """ESAC with everything in it.
+
+    What it leaves acts by the path, and another run may begin from it.
+    """
     arguments = [
         *CYCLIC,
         "--policy.linear",

@@ -1,4 +1,7 @@
-"""Distillation crossover and proximal mutation: against plain torch, by hand, and the same on any number of torch's threads."""
+"""Distillation crossover and proximal mutation: against plain torch, by hand.
+
+The same on any number of torch's threads.
+"""
 
 import math
 
@@ -61,7 +64,10 @@ def test_the_better_action_is_imitated_and_the_second_where_none_is():
 
 @pytest.mark.parametrize("layout", [FORM[0], Layout((3, 8, 1)), Layout((3, 8, 2), linear=2.0)])
 def test_a_child_is_that_of_autograd_and_torchs_adam(layout):
-    """Algorithm 1 as the paper writes it: two epochs of three batches of 16 among 50 states, fresh Adam, in double precision."""
+    """Algorithm 1 as the paper writes it: two epochs of three batches of 16 among 50 states.
+
+    Fresh Adam, in double precision.
+    """
     first, second, start = (moved(layout, number) for number in (1, 2, 3))
     states, batch, rate, scales = some_states(50), 16, 1e-3, np.array([3.0, -1.0, 2.0])
 
@@ -145,7 +151,10 @@ class Judging:
     "layout", [FORM[0], Layout((3, 8, 1)), Layout((3, 4)), Layout((3, 8, 2), linear=2.0)]
 )
 def test_sensitivities_are_those_of_autograd_per_output(layout):
-    """Eq. 1: the gradient of each output, summed over the states; the root of the sum over outputs of its square."""
+    """Eq. 1: the gradient of each output, summed over the states.
+
+    The root of the sum over outputs of its square.
+    """
     theta, states = moved(layout, 1), some_states(20)
     network = plain(layout, "tanh", theta)
     squares = torch.zeros(layout.d, dtype=torch.float64)
@@ -161,7 +170,10 @@ def test_sensitivities_are_those_of_autograd_per_output(layout):
 
 
 def test_a_mutation_of_two_weights_by_hand():
-    """mu = tanh(w x + b), two of them. Where w, b = 0: s = 4 in x = 1 and 3; below the floor in x = 0.001; 1 where they are 0."""
+    """mu = tanh(w x + b), two of them.
+
+    Where w, b = 0: s = 4 in x = 1 and 3; below the floor in x = 0.001; 1 where they are 0.
+    """
     layout, theta = Layout((1, 2)), np.zeros(4, np.float32)
     noise = np.random.default_rng(5).standard_normal(2, dtype=np.float32)
     for x, s in (([1.0, 3.0], 4.0), ([0.001], 0.01), ([0.0], 1.0), ([2.0, -2.0], 1.0)):
@@ -183,7 +195,10 @@ def test_a_mutation_of_two_weights_by_hand():
 
 
 def test_a_child_and_a_mutation_do_not_depend_on_torchs_threads():
-    """Large enough that torch would divide the work; the threads are given back, also after an error."""
+    """Large enough that torch would divide the work.
+
+    The threads are given back, also after an error.
+    """
     config, layout = Config(), Layout((17, 64, 64, 6), layer_norm=True)
     judge = Judge(config, layout)
     judge.load(critics.initial(config, layout))

@@ -21,7 +21,7 @@ from esac_mpi.operators.policy import Layout, Policy
 
 
 class Ours(gymnasium.Env):
-    """An environment of ours as the library sees one; its episodes have the addresses of phase k."""
+    """An environment of ours as the library sees it; its episodes have the addresses of phase k."""
 
     def __init__(self, env, k: int):
         self.env, self.k, self.block = env, k, 0
@@ -46,7 +46,10 @@ class Ours(gymnasium.Env):
 @pytest.mark.filterwarnings("ignore:You have specified a mini-batch size")
 @pytest.mark.parametrize("kind", KINDS[:2])
 def test_a_phase_is_the_librarys_rollout_and_its_updates(kind):
-    """50 steps, in which episodes are truncated, terminate and carry on: every array of the buffer, then every parameter."""
+    """50 steps, in which episodes are truncated, terminate and carry on.
+
+    Every array of the buffer, then every parameter.
+    """
     made = learner(kind, epochs=1, entropy_coefficient=0.01)
     shape = {"net_arch": {"pi": [8, 8], "vf": [8, 8]}, "activation_fn": torch.nn.Tanh}
     seed = integer(0, Purpose.INIT, member=19)
@@ -90,7 +93,10 @@ def test_a_phase_is_the_librarys_rollout_and_its_updates(kind):
 
 @pytest.mark.parametrize("kind", KINDS[:2])
 def test_rewards_are_divided_as_the_librarys_wrapper_divides_them_and_returns_are_told_plain(kind):
-    """50 steps, in which episodes are truncated, terminate and carry on; the critic's bootstraps are not divided."""
+    """50 steps, in which episodes are truncated, terminate and carry on.
+
+    The critic's bootstraps are not divided.
+    """
     made, plain = (learner(kind, gamma=0.9, reward_normalisation=on) for on in (True, False))
     env = VecNormalize(DummyVecEnv([lambda: Ours(task(kind), 3)]), norm_obs=False, gamma=0.9)
     shape = {"net_arch": {"pi": [8, 8], "vf": [8, 8]}, "activation_fn": torch.nn.Tanh}
@@ -122,7 +128,10 @@ def test_rewards_are_divided_as_the_librarys_wrapper_divides_them_and_returns_ar
 
 @pytest.mark.parametrize("terminate", [True, False])
 def test_a_time_limit_bootstraps_and_a_termination_does_not(terminate):
-    """A critic of 2 everywhere and gamma 0.5 put 1 on the reward of each episode's last step, the 20th."""
+    """A critic of 2 everywhere and gamma 0.5.
+
+    They put 1 on the reward of each episode's last step, the 20th.
+    """
     made, env = learner(gamma=0.5, epochs=1), Line(terminate)
     steady(made)
     made.phase(env, 0, 0, 50)
@@ -153,7 +162,10 @@ def steady(made) -> None:
 
 @pytest.mark.parametrize("how", ["raise", "reward", "huge", "observation", "warn"])
 def test_what_cannot_be_learned_from_is_counted_and_not_stored(how):
-    """In 10 steps, two episodes break in their fourth; the row before it bootstraps, as does the end of the rollout."""
+    """In 10 steps, two episodes break in their fourth.
+
+    The row before it bootstraps, as does the end of the rollout.
+    """
     made, env = learner(gamma=0.5, gae_lambda=0.0, epochs=1), Breaking(how)
     steady(made)
     phase = made.phase(env, 0, 0, 10)
@@ -217,7 +229,10 @@ def test_counters_are_those_of_the_environment_and_of_the_optimiser(kind):
 @pytest.mark.parametrize("activation", ["relu", "tanh"])
 @pytest.mark.parametrize("kind", KINDS)
 def test_theta_acts_as_the_library_predicts(kind, activation):
-    """Continuous: the mean, cut off at the bounds; discrete: the same choice, also where outputs are in the thousands."""
+    """Continuous: the mean, cut off at the bounds; discrete: the same choice.
+
+    Also where outputs are in the thousands.
+    """
     made = learner(kind, (4, 16, 8, 3), activation=activation)
     policy = Policy(Layout((4, 16, 8, 3)), activation, "clip", -np.ones(3), np.ones(3))
     random = np.random.default_rng(0)
@@ -247,7 +262,7 @@ def test_theta_acts_as_the_library_predicts(kind, activation):
 
 
 def test_what_is_drawn_has_the_spread_that_the_options_name():
-    """The continuous one learns its standard deviation; gaussian_argmax has 0.5, whatever it learns."""
+    """The continuous one learns its standard deviation; gaussian_argmax keeps what it is given."""
     free, fixed = learner("continuous", initial_std=0.3), learner("gaussian_argmax", argmax_std=0.7)
     for made, std in ((free, 0.3), (fixed, 0.7)):
         assert made._model.policy.log_std.exp().tolist() == pytest.approx(

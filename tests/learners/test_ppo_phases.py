@@ -32,7 +32,10 @@ pytestmark = pytest.mark.slow
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_phase_in_parts_and_one_begun_again_have_the_bits_of_a_phase_at_once(kind):
-    """From the middle of an episode: at once, in parts, and held, saved, loaded and begun again in another environment."""
+    """From the middle of an episode: at once, in parts, and held and begun again.
+
+    Saved and loaded between, into another environment.
+    """
 
     def grown():
         made, env = learner(kind), task(kind)
@@ -174,7 +177,10 @@ NORMALISED = ["--ppo.observation_normalisation", "true"]
 
 
 def counted(path, monkeypatch, make, *arguments) -> int:
-    """Make a run; return the steps that its environments counted, without those of the start-up comparison."""
+    """Make a run; return the steps that its environments counted.
+
+    Without those of the start-up comparison.
+    """
     path.mkdir()
     monkeypatch.setenv("COUNT_DIR", str(path))
     make(*arguments)
@@ -187,7 +193,7 @@ def counted(path, monkeypatch, make, *arguments) -> int:
 def test_the_program_does_not_depend_on_ranks_or_restarts_and_counts_what_was_stepped(
     tmp_path, monkeypatch, alone, together
 ):
-    """Stopped in the middle of an episode, whose steps so far are played again and not counted again."""
+    """Stopped in the middle of an episode: its steps are played again, not counted again."""
     arguments = [
         "--algorithm",
         "ppo",
@@ -253,7 +259,10 @@ def test_the_saved_policy_plays_the_evaluation_that_chose_it(tmp_path, alone):
 @pytest.mark.parametrize("extra", [[], ["--check"]])
 def test_without_the_library_it_says_which_extra_brings_it_and_makes_nothing(tmp_path, extra):
     arguments = ["--algorithm", "ppo", *TASK, "--run-dir", str(tmp_path / "run"), *extra]
-    code = "import json, sys; sys.modules['stable_baselines3'] = None\nfrom esac_mpi.__main__ import main\n"
+    code = (
+        "import json, sys; sys.modules['stable_baselines3'] = None\n"
+        "from esac_mpi.__main__ import main\n"
+    )
     line = [
         sys.executable,
         "-c",
@@ -264,7 +273,10 @@ def test_without_the_library_it_says_which_extra_brings_it_and_makes_nothing(tmp
         line, env=environment(), capture_output=True, text=True, timeout=100, check=False
     )
     assert done.returncode == 2, done.stderr
-    told = "algorithm = ppo needs stable_baselines3, which is not installed: pip install 'esac_mpi[baselines]'"
+    told = (
+        "algorithm = ppo needs stable_baselines3, which is not installed: "
+        "pip install 'esac_mpi[baselines]'"
+    )
     assert told in done.stdout + done.stderr
     assert "Traceback" not in done.stderr
     assert list(tmp_path.iterdir()) == []
@@ -278,8 +290,9 @@ def test_its_table_is_the_librarys_defaults():
         for name, parameter in inspect.signature(PPO.__init__).parameters.items()
     }
     names = {
-        "lr_ppo": "learning_rate", "gamma": "gamma", "gae_lambda": "gae_lambda", "clip_range": "clip_range",
-        "entropy_coefficient": "ent_coef", "value_coefficient": "vf_coef", "max_grad_norm": "max_grad_norm",
+        "lr_ppo": "learning_rate", "gamma": "gamma", "gae_lambda": "gae_lambda",
+        "clip_range": "clip_range", "entropy_coefficient": "ent_coef",
+        "value_coefficient": "vf_coef", "max_grad_norm": "max_grad_norm",
         "steps_per_generation": "n_steps", "batch_size": "batch_size", "epochs": "n_epochs",
     }  # fmt: skip
     assert {name: getattr(Config().ppo, name) for name in names} == {

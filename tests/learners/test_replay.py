@@ -99,7 +99,10 @@ def test_rows_and_samples_are_copies():
 
 @pytest.mark.parametrize("count", [0, 3, 5, 13])
 def test_restored_in_pieces_it_is_the_same_ring(count):
-    """Rows, samples and what is added later: all as in the replay that was saved, also when an end piece is empty."""
+    """Rows, samples and what is added later: all as in the replay that was saved.
+
+    Also when an end piece is empty.
+    """
     saved, restored = filled(5, count), Replay(5, 2, 1)
     first = saved.added - len(saved)
     for start, stop in (
@@ -123,7 +126,10 @@ def test_transitions_of_another_form_are_refused():
 
 
 def test_sampling_is_uniform():
-    """40,000 draws of 8 transitions: each count within five standard deviations of 5,000; the draws repeat with the seed."""
+    """40,000 draws of 8 transitions: each count within five standard deviations of 5,000.
+
+    The draws repeat with the seed.
+    """
     replay = filled(8, 21)
     rewards = sample(replay, 0, 40_000)["reward"]
     values, counts = np.unique(rewards, return_counts=True)

@@ -85,7 +85,7 @@ def test_the_actors_step_leaves_the_critics_alone():
 
 
 def test_where_both_critics_agree_each_has_half_the_gradient():
-    """As torch.amin's backward has it: with twins that are equal, the actor's gradient is that of either."""
+    """As torch.amin's backward has it: with equal twins, the actor's gradient is either's."""
     sac = perturbed(learner((3, 8, 8, 2), sac__lr_sac=0.0))
     for tensor in sac.critic.tensors:
         tensor[1] = tensor[0]
@@ -97,7 +97,7 @@ def test_where_both_critics_agree_each_has_half_the_gradient():
 
 @pytest.mark.parametrize("layer_norm", [False, True])
 def test_bfloat16_products_are_close_and_parameters_stay_float32(layer_norm):
-    """bfloat16 has 8 bits: gradients within a few percent; the weights that Adam steps are float32."""
+    """bfloat16 has 8 bits: gradients within a few percent; Adam steps float32 weights."""
     forms = (
         {"sac__batch_size": 64, "learner__precision": p, "policy__layer_norm": layer_norm}
         for p in ("fp32", "bf16")

@@ -1,4 +1,7 @@
-"""The phases of the SAC learner: what they play and count, their addresses, their hold; and that it learns."""
+"""The phases of the SAC learner: what they play and count, their addresses, their hold.
+
+And that it learns.
+"""
 
 import math
 import subprocess
@@ -81,7 +84,10 @@ def test_the_first_steps_are_uniform_and_actions_are_scaled_to_the_bounds():
 
 @pytest.mark.parametrize("form", FORMS)
 def test_a_phase_is_a_function_of_the_learner_and_its_address(form):
-    """Saved after two phases and loaded into a fresh learner, the third one has the same bits; another k has others."""
+    """Saved after two phases and loaded into a fresh learner, the third has the same bits.
+
+    Another k has others.
+    """
     straight = learner(**form)
     for k in (0, 3):
         straight.phase(Line(), k, 1, 30)
@@ -218,9 +224,13 @@ def test_a_policy_that_is_not_finite_takes_no_step():
 
 @pytest.mark.parametrize("seed", [0, 1, 2])
 def test_sac_learns_a_line(seed):
-    """a = x/2 in 800 updates: rms error of the mean over [-1, 1] below 0.06 (8 seeds: 0.006-0.027; at first 0.28-0.37)."""
+    """a = x/2 in 800 updates: rms error of the mean over [-1, 1] below 0.06.
+
+    8 seeds: 0.006-0.027; at first 0.28-0.37.
+    """
     sac = learner(
-        seed=seed, policy__hidden=(32, 32), sac__lr_sac=3e-3, sac__gamma=0.5, sac__temperature=0.01, sac__batch_size=64,
+        seed=seed, policy__hidden=(32, 32), sac__lr_sac=3e-3, sac__gamma=0.5,
+        sac__temperature=0.01, sac__batch_size=64,
         sac__replay_capacity=1000, sac__start_steps=100, sizes=(1, 32, 32, 1),
     )  # fmt: skip
     policy = Policy(Layout((1, 32, 32, 1)), "relu", "tanh", -np.ones(1), np.ones(1))
@@ -242,7 +252,10 @@ def test_sac_learns_a_line(seed):
 
 
 def test_importing_the_package_imports_no_torch():
-    code = "import sys, esac_mpi.learners, esac_mpi.play.learner_phases, esac_mpi.learners.replay; sys.exit('torch' in sys.modules)"
+    code = (
+        "import sys, esac_mpi.learners, esac_mpi.play.learner_phases, esac_mpi.learners.replay; "
+        "sys.exit('torch' in sys.modules)"
+    )
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
 
 

@@ -13,7 +13,10 @@ from esac_mpi.operators.policy import Layout, Policy
 
 
 def fill(made, seed: int = 0) -> None:
-    """Give the next update a batch, every third transition of which is terminal, and noise that is clipped here and there."""
+    """Give the next update a batch, every third transition of which is terminal, and noise.
+
+    The noise is clipped here and there.
+    """
     random, rows = np.random.default_rng(seed), made.update.rows
     rows[:] = random.uniform(-1, 1, rows.shape)
     rows[:, made.replay.columns.terminated] = np.arange(len(rows)) % 3 == 0
@@ -30,7 +33,7 @@ def learn(made, actor: bool = True) -> None:
 
 
 def perturbed(made):
-    """Move all weights, so that biases, and what separates targets from what they follow, are not zero."""
+    """Move all weights: no bias is zero, and no target equals what it follows."""
     random = torch.Generator().manual_seed(3)
     for network in (made.actor, made.critic, *made.targets.values()):
         network.values.add_(0.3 * torch.randn(network.values.shape, generator=random))
@@ -38,11 +41,15 @@ def perturbed(made):
     return made
 
 
-# --- by hand: one observation, one action, no hidden layer, so that pi(x) = tanh(w x + b) and Q(x, a) = w_x x + w_a a + b
+# --- by hand: one observation, one action, no hidden layer, so that pi(x) = tanh(w x + b)
+# and Q(x, a) = w_x x + w_a a + b
 
 
 def two_transitions(name: str, **values):
-    """Return a learner with weights in whole and half numbers that do not move, and a batch of two transitions."""
+    """Return a learner with weights that do not move, and a batch of two transitions.
+
+    The weights are whole and half numbers.
+    """
     rates = {"lr_td3": 0.0} if name == "td3" else {"lr_actor": 0.0, "lr_critic": 0.0}
     made = learner(name, (1, 1), batch_size=2, gamma=0.5, **rates, **values)
     made.actor.values[:] = torch.tensor([0.5, 0.5])
@@ -63,9 +70,12 @@ def two_transitions(name: str, **values):
 
 
 def test_td3_on_two_transitions():
-    """The noise is 5 x 0.2 = 1, clipped to 0.5: y = 1 + (min(1.5, -0.5)) / 2 = 0.75, and 2 where the episode is terminated.
+    """The noise is 5 x 0.2 = 1, clipped to 0.5.
 
-    Errors: Q1 2.5 - 0.75 and -3 - 2; Q2 1.5 - 0.75 and 1 - 2. The actor's actions are tanh 1 and tanh 0; of Q1 alone.
+    y = 1 + (min(1.5, -0.5)) / 2 = 0.75, and 2 where the episode is terminated.
+
+    Errors: Q1 2.5 - 0.75 and -3 - 2; Q2 1.5 - 0.75 and 1 - 2.
+    The actor's actions are tanh 1 and tanh 0; of Q1 alone.
     """
     made = two_transitions("td3")
     made.update.noise[:] = 5
@@ -85,7 +95,10 @@ def test_td3_on_two_transitions():
 
 
 def test_ddpg_on_two_transitions():
-    """y = 1 + 0.5 / 2 = 1.25, and 2 where the episode is terminated; errors 2.5 - 1.25 and -3 - 2; a tenth of the weights."""
+    """y = 1 + 0.5 / 2 = 1.25, and 2 where the episode is terminated.
+
+    Errors 2.5 - 1.25 and -3 - 2; a tenth of the weights.
+    """
     made = two_transitions("ddpg", critic_weight_decay=0.1)
     learn(made)
     means = made.update.means(1)
@@ -137,7 +150,10 @@ def test_td3s_actor_and_targets_move_once_in_policy_delay_updates_over_phases_an
 
 
 class Plain:
-    """An update by modules, autograd and torch.optim.Adam, in double precision, from the papers' formulas."""
+    """An update by modules, autograd and torch.optim.Adam.
+
+    In double precision, from the papers' formulas.
+    """
 
     def __init__(self, made, name: str, activation: str):
         self.twins, self.options, self.columns = name == "td3", made.options, made.replay.columns
@@ -208,7 +224,10 @@ class Plain:
 def test_updates_are_those_of_autograd_and_torchs_adam(
     name, activation, hidden, layer_norm, of_critics, linear
 ):
-    """Six updates, TD3's actor in every second: what is measured, each gradient, parameters and targets."""
+    """Six updates, TD3's actor in every second.
+
+    What is measured, each gradient, parameters and targets.
+    """
     form = {"policy__activation": activation, "policy__layer_norm": layer_norm}
     form |= {"critic_layer_norm": of_critics, "policy__linear": linear}
     made = perturbed(learner(name, (3, *hidden, 2), batch_size=64, tau=0.1, **form))
@@ -245,7 +264,7 @@ def test_updates_are_those_of_autograd_and_torchs_adam(
 
 @pytest.mark.parametrize("name", RIVALS)
 def test_bfloat16_products_are_close_and_parameters_stay_float32(name):
-    """bfloat16 has 8 bits: gradients within a few percent; the weights that Adam steps are float32."""
+    """bfloat16 has 8 bits: gradients within a few percent; Adam steps float32 weights."""
     full, half = (
         perturbed(learner(name, (3, 32, 32, 2), batch_size=64, learner__precision=p))
         for p in ("fp32", "bf16")
@@ -309,7 +328,10 @@ def test_the_first_steps_are_uniform_and_without_updates(name):
 @pytest.mark.parametrize("interleaved", [True, False])
 @pytest.mark.parametrize("name", RIVALS)
 def test_a_phase_in_parts_and_one_begun_again_have_the_bits_of_a_phase_at_once(name, interleaved):
-    """From a ring that has wrapped, in the middle of TD3's delay: at once, in parts, and held, saved, loaded and begun again."""
+    """From a ring that has wrapped, in the middle of TD3's delay: at once, and in parts.
+
+    And held, saved, loaded and begun again.
+    """
 
     def grown(**more):
         made = learner(name, replay_capacity=60, interleaved=interleaved, **more)

@@ -1,4 +1,7 @@
-"""Evaluations on schedule: which policy becomes the best, what confirms its return, and what is counted."""
+"""Evaluations on schedule: which policy becomes the best, what confirms its return.
+
+And what is counted.
+"""
 
 from types import SimpleNamespace
 
@@ -18,7 +21,7 @@ STEPS, UNSTABLE = 40, 1  # of each evaluation and of each confirmation
 
 @pytest.fixture
 def job(monkeypatch):
-    """Return a job of ESAC, or another algorithm, whose evaluations give what is put into `job.plays`, in order."""
+    """Return a job of ESAC, or another algorithm; its evaluations give `job.plays`, in order."""
     made = Job(Config(), None, None, None, None, SimpleNamespace(), None)
     policies = {"theta_es": np.zeros(2, np.float32), "sac": np.ones(2, np.float32)}
     made.state = SimpleNamespace(
@@ -63,7 +66,7 @@ def test_a_lucky_evaluation_is_recorded_with_the_return_of_other_start_states(jo
 
 
 def test_what_confirms_a_policy_chooses_none(job):
-    """Else the greatest of many confirmations would flatter as the greatest of many evaluations does."""
+    """Else the greatest of many confirmations would flatter, as that of many evaluations does."""
     evaluated(job, (60, 50), (99,))
     assert evaluated(job, (50, 61), (58,)) == 58
     assert (job.state.best.policy, job.state.best.theta.tolist()) == ("sac", [1, 1])

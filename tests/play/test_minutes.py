@@ -1,4 +1,4 @@
-"""A budget of time: it ends a run with a generation, complete, and its bits are those of any run."""
+"""A budget of time: it ends a run with a complete generation; its bits are any run's."""
 
 import numpy as np
 import pytest

@@ -39,7 +39,8 @@ def test_a_row_is_observation_action_reward_terminated_next_observation():
 
 def test_an_action_that_cannot_be_another_is_in_the_middle_of_its_range():
     env = SimpleNamespace(
-        low=np.array([0.0, 1.0], np.float32), high=np.ones(2, np.float32), observation_size=1, action_size=2, unstable=False,
+        low=np.array([0.0, 1.0], np.float32), high=np.ones(2, np.float32),
+        observation_size=1, action_size=2, unstable=False,
         reset=lambda seed: np.zeros(1), step=lambda action: (np.zeros(1), 1.0, False, False),
     )  # fmt: skip
     recorder = Recorder(env, 1)
