@@ -1,4 +1,4 @@
-"""Scores between random actions and the best, and their aggregate over tasks and seeds, by numbers worked out by hand."""
+"""Scores between random actions and the best, and their aggregate over tasks and seeds, by hand."""
 
 import dataclasses
 from itertools import chain
@@ -23,7 +23,8 @@ from esac_mpi.studies.experiments import design, random_actions
 
 def test_zero_is_random_and_one_the_best_within_the_time():
     found = scored([
-        run("ES", 0, [(2, 12.0), (5, 7.0), (9, 100.0)]),  # the best is 12, at 2 s; 100 came too late
+        # the best is 12, at 2 s; 100 came too late
+        run("ES", 0, [(2, 12.0), (5, 7.0), (9, 100.0)]),
         run("ES", 1, [(6, 0.0), (7, 50.0)]),  # at the limit counts
         history("ESAC", 0, [(10, 1, 3.0, 4.0), (20, 6, 9.0, 8.0)]),  # the learner was ahead
     ])  # fmt: skip
@@ -43,7 +44,10 @@ def test_zero_is_random_and_one_the_best_within_the_time():
 def test_of_two_policies_the_one_counts_that_was_ahead_in_the_evaluation_before():
     found = scored([
         run("ES", 0, [(6, 12.0)]),
-        history("ESAC", 0, [(10, 1, 9.0, 2.0), (20, 2, 3.0, 4.0), (30, 6, 9.0, 8.0), (40, 9, 7.0, 5.0)]),  # the learner, at 2 s
+        # the learner, at 2 s
+        history(
+            "ESAC", 0, [(10, 1, 9.0, 2.0), (20, 2, 3.0, 4.0), (30, 6, 9.0, 8.0), (40, 9, 7.0, 5.0)]
+        ),
         history("ESAC", 1, [(10, 2, 5.0, 5.0), (20, 6, 3.0, 6.0)]),  # equal: theta_es
         history("ESAC", 2, [(10, 2, None, 1.0), (20, 6, 3.0, 6.0)]),  # the one that was there
         history("ESAC", 3, [(10, 6, 3.0, 6.0)]),  # nothing to choose by: the mean of both
@@ -140,14 +144,15 @@ def test_without_a_time_all_are_compared_where_all_have_come():
 
 def test_statistics_over_tasks_of_unequal_seeds():
     tasks = [np.array([0.0, 0, 0, 8]), np.array([4.0]), np.array([1.0, 3])]
-    # of 0 0 0 8 (1/12 each), 4 (1/3) and 1 3 (1/6) a seventh is cut on each side: (1 / 6 + 3 / 6 + 4 * 23 / 84) / (5 / 7)
+    # of 0 0 0 8 (1/12 each), 4 (1/3) and 1 3 (1/6) a seventh is cut on each side:
+    # (1 / 6 + 3 / 6 + 4 * 23 / 84) / (5 / 7)
     assert aggregates.iqm(tasks) == pytest.approx(37 / 15)
     assert aggregates.median(tasks) == 2  # of 2, 4, 2
     assert aggregates.mean(tasks) == pytest.approx(8 / 3)
 
 
 def test_variants_that_are_equally_good_on_every_task_have_one_interquartile_mean_whatever_runs_they_have():
-    """One pays 1 on the first task and 0 on the second: four runs here and one there, or the other way round."""
+    """One pays 1 on the first task, 0 on the second: four runs here, one there, or the reverse."""
     here, there = [np.ones(4), np.zeros(1)], [np.ones(1), np.zeros(4)]
     assert aggregates.iqm(here) == pytest.approx(0.5)  # all runs alike would give 1
     assert aggregates.iqm(there) == pytest.approx(0.5)  # and 0
@@ -161,7 +166,7 @@ def test_variants_that_are_equally_good_on_every_task_have_one_interquartile_mea
 
 
 def test_what_is_alike_is_a_tie_beside_the_exact_count():
-    """A task at its most and one that tells variants apart: 1 to 0.995 is a tie, 0.5 to 0.485 is not."""
+    """A task at its most and one that tells variants apart: 1 to 0.995 ties, 0.5 to 0.485 not."""
     both = [np.array([1.0, 1.0]), np.array([0.5]), np.array([0.995, 1.0]), np.array([0.485])]
     assert aggregates.improvement(both) == ((1 + 0.5 + 1 + 0.5) / 4 + 1) / 2
     assert aggregates.beyond(both) == (0.5 + 1) / 2
@@ -241,9 +246,9 @@ def test_verdicts_need_both_halves_and_count_the_tasks_of_the_aggregate():
     rows += finals({"ESAC": (100, 100), "ES": (0, 0), "SAC": (0, 0)}, "B-v0")
     both, one = scored(rows), scored(rows, left_out=["B-v0"])
     assert aims.counted(aims.verdicts(both, "ESAC"), "ESAC") == (
-        "Of 2 tasks of the aggregate, ESAC is behind its better half by more than a tenth of the range on 1 (1 with the whole"
-        " interval), with the whole interval not so on 1, and ahead of both by more than a hundredth on 1 (1 with the whole"
-        " interval)."
+        "Of 2 tasks of the aggregate, ESAC is behind its better half by more than a tenth of the"
+        " range on 1 (1 with the whole interval), with the whole interval not so on 1, and ahead"
+        " of both by more than a hundredth on 1 (1 with the whole interval)."
     )
     assert len(aims.verdicts(one, "ESAC")) == 2
     assert aims.counted(aims.verdicts(one, "ESAC"), "ESAC").endswith(
@@ -255,7 +260,10 @@ def test_verdicts_need_both_halves_and_count_the_tasks_of_the_aggregate():
 
 
 class Box:
-    """An episode of three steps; the reward is the action in [0, 2], and the start state's number for the first."""
+    """An episode of three steps.
+
+    The reward is the action in [0, 2], and the start state's number for the first.
+    """
 
     id, observation_size, action_size, horizon, unstable = "Box-v0", 1, 1, 3, False
     low, high = np.zeros(1, np.float32), np.full(1, 2, np.float32)
@@ -311,7 +319,8 @@ def test_the_zero_of_a_task_that_is_made_otherwise_is_its_own(tmp_path, monkeypa
 
     with pytest.raises(
         Unusable,
-        match=r"^A-v0, horizon 300: .* measure it, with that --horizon or --kwargs: .* random A-v0$",
+        match=r"^A-v0, horizon 300: .* measure it, with that --horizon or --kwargs: "
+        r".* random A-v0$",
     ):
         scored([short()])
     with pytest.raises(

@@ -22,28 +22,28 @@ def test_the_page():
     assert text[0].startswith("Normalised returns at 6 s of wall time, as measured. ")
     assert text[2] == "Tasks: 2; runs of a variant on a task: 1 to 2."
     assert (
-        "Mean score over seeds, in round brackets the mean return; n: seeds where there are fewer than 2."
-        in text
+        "Mean score over seeds, in round brackets the mean return;"
+        " n: seeds where there are fewer than 2." in text
     )
     tables = [line for line in text if line.startswith("| ") and "---" not in line]
-    assert (
-        tables
-        == [
-            "| variant | runs | IQM | median of the tasks' means | mean |",
-            "| ESAC | 4 | 0.62 [0.62, 0.62] | 0.62 [0.62, 0.62] | 0.62 [0.62, 0.62] |",
-            "| ES | 4 | **0.75** [0.75, 0.75] | **0.75** [0.75, 0.75] | **0.75** [0.75, 0.75] |",
-            "| SAC | 3 | 0.10 | 0.10 | 0.10 |",  # of three runs nothing is cut, and the one counts as much as the two
-            "| other | P(ESAC > other) | by more than 0.01 | difference of the IQMs | their intervals are apart |",
-            "| ES | 0.50 [0.50, 0.50] | 0.50 [0.50, 0.50] | -0.12 [-0.12, -0.12] | behind |",
-            "| SAC | 1.00 | 1.00 | +0.53 | - |",  # 0.625 - 0.1
-            "| task | random | best | ESAC | ES | SAC |",
-            "| A-v0 | 2.00 | 12.00 | **1.00** (12.00) | 0.50 (7.00) | 0.20 (4.00) |",
-            "| B-v0 | -100.0 | 100.0 | 0.25 (-50.00) | **1.00** (100.0) | 0.00 (-100.0, n=1) |",
-            "| task | better half | ESAC to it | behind by more than 0.1 | ahead of both by more than 0.01 |",
-            "| A-v0 | ES | +0.50 [+0.50, +0.50] | no | yes |",
-            "| B-v0 | ES | -0.75 [-0.75, -0.75] | yes | no |",
-        ]
-    )
+    assert tables == [
+        "| variant | runs | IQM | median of the tasks' means | mean |",
+        "| ESAC | 4 | 0.62 [0.62, 0.62] | 0.62 [0.62, 0.62] | 0.62 [0.62, 0.62] |",
+        "| ES | 4 | **0.75** [0.75, 0.75] | **0.75** [0.75, 0.75] | **0.75** [0.75, 0.75] |",
+        # of three runs nothing is cut, and the one counts as much as the two
+        "| SAC | 3 | 0.10 | 0.10 | 0.10 |",
+        "| other | P(ESAC > other) | by more than 0.01"
+        " | difference of the IQMs | their intervals are apart |",
+        "| ES | 0.50 [0.50, 0.50] | 0.50 [0.50, 0.50] | -0.12 [-0.12, -0.12] | behind |",
+        "| SAC | 1.00 | 1.00 | +0.53 | - |",  # 0.625 - 0.1
+        "| task | random | best | ESAC | ES | SAC |",
+        "| A-v0 | 2.00 | 12.00 | **1.00** (12.00) | 0.50 (7.00) | 0.20 (4.00) |",
+        "| B-v0 | -100.0 | 100.0 | 0.25 (-50.00) | **1.00** (100.0) | 0.00 (-100.0, n=1) |",
+        "| task | better half | ESAC to it"
+        " | behind by more than 0.1 | ahead of both by more than 0.01 |",
+        "| A-v0 | ES | +0.50 [+0.50, +0.50] | no | yes |",
+        "| B-v0 | ES | -0.75 [-0.75, -0.75] | yes | no |",
+    ]
 
 
 def test_the_page_says_what_is_missing():
@@ -53,8 +53,8 @@ def test_the_page_says_what_is_missing():
     assert "Runs without a score yet: 1 (1 of TD3)." in text
     assert "Runs that had ended before, and stand as they ended: 1 (1 of TD3), after 3 s." in text
     assert (
-        "| B-v0 (not in the aggregate) | -100.0 | 100.0 | 0.25 (-50.00) | **1.00** (100.0) | 0.00 (-100.0, n=1) | - |"
-        in text
+        "| B-v0 (not in the aggregate) | -100.0 | 100.0"
+        " | 0.25 (-50.00) | **1.00** (100.0) | 0.00 (-100.0, n=1) | - |" in text
     )
 
 
@@ -77,8 +77,8 @@ def test_without_the_variant_that_is_asked_for_none_is_compared(capsys):
         "### Task by task",
     ]
     assert (
-        "--of 'PPO': no such variant, so that none is compared with the others; there are ESAC; ES; SAC"
-        in capsys.readouterr().err
+        "--of 'PPO': no such variant, so that none is compared with the others;"
+        " there are ESAC; ES; SAC" in capsys.readouterr().err
     )
 
 
@@ -109,7 +109,7 @@ def test_the_picture_has_the_best_on_top_and_a_panel_a_task():
 
 
 def test_the_command_compares_at_computed_time_and_marks_it(tmp_path, capsys):
-    """SAC stands there after 4 s on any ranks, ES after 8 s on one, 2 on four: it is scored on four alone."""
+    """SAC is there after 4 s on any ranks, ES after 8 s on one, 2 on four: scored on four alone."""
     book = tmp_path / "random.toml"
     book.write_text('"A-v0" = { mean = 2 }\n')
     rows = [

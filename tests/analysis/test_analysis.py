@@ -1,4 +1,4 @@
-"""esac_mpi.analysis as a notebook has it, and runs of an algorithm and a policy that nothing here has heard of."""
+"""esac_mpi.analysis as a notebook has it; runs of an algorithm and a policy unheard of here."""
 
 import re
 from dataclasses import dataclass, field, replace
@@ -47,7 +47,7 @@ def wider(monkeypatch):
 
 
 def stroll(path, returns=(10.0, 20.0, 30.0), seed=0, stride=0.5):
-    """Leave a run behind whose policies are called feet and shoes, shoes one better; return its files as they are read."""
+    """Leave a run of the policies feet and shoes, shoes one better; return its files as read."""
     run = Run.begin(
         path, updated(Config(), {"algorithm": "es", "seed": seed, "task.id": "A-v0"}), {"ranks": 2}
     )
@@ -203,7 +203,8 @@ def test_the_example_for_notebooks_runs(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     there: dict = {}
     exec(example, there)
-    # of 10 12 14 16 the middle two; three or more of four draws are the least, 10, in 5 % of the cases, so that 2.5 % are 10
+    # of 10 12 14 16 the middle two; three or more of four draws are the least, 10, in 5 % of the
+    # cases, so that 2.5 % are 10
     assert capsys.readouterr().out.splitlines() == [
         "A-v0  ESAC: 30.0 [30.0, 30.0]",
         "A-v0  ES: 13.0 [10.0, 16.0]",

@@ -1,4 +1,7 @@
-"""Busy seconds of many ranks: a row has the least, the mean and the most of all, and some ranks in turn; tools add up all."""
+"""Busy seconds of many ranks.
+
+A row has the least, the mean and the most of all, and some ranks in turn; tools add up all.
+"""
 
 from types import SimpleNamespace
 
@@ -41,7 +44,10 @@ def test_of_many_ranks_each_has_its_turn_and_rank_0_always(ranks):
 
 
 def run_of(path, ranks, full):
-    """Leave three generations behind: rank i is busy for i + 1 s, all wait for the last; `full`: as runs of schema 2 have it."""
+    """Leave three generations: rank i is busy for i + 1 s, all wait for the last.
+
+    full: as runs of schema 2 have it.
+    """
     run = Run.begin(path, Config(), {"ranks": ranks})
     for g in (1, 2, 3):
         seconds = 1.0 + np.arange(ranks)

@@ -53,13 +53,16 @@ def test_steps_and_updates_of_aes_rl_stand_beside_its_times():
     others = [count for (_, name), counts in steps.items() for count in counts if name != "AES-RL"]
     assert f"on Hopper, where the others have {min(others):,} to {max(others):,}" in page
     assert (
-        f"612,000 true steps on HalfCheetah and Swimmer and {min(hopper):,} to {max(hopper):,} on Hopper"
-        in page
+        "612,000 true steps on HalfCheetah and Swimmer"
+        f" and {min(hopper):,} to {max(hopper):,} on Hopper" in page
     )
 
 
 def best_of(files, seconds, groups):
-    """Return the IQM of last returns by then, of the run of each group [(variant, seed)] that the evaluation before chooses."""
+    """Return the IQM of last returns by then of each group's [(variant, seed)] run.
+
+    It is the run that the evaluation before chooses.
+    """
     rows = traces.on_machine(scores.by_task(rowfiles.read(files)), Machine(8))
     found = traces.sections(rows)
     study = scores.study(
@@ -99,8 +102,8 @@ def test_what_else_eight_ranks_can_do():
     )
     page, front = said("docs/results.md"), said("docs/guide.md")
     assert (
-        f"of a seed has {both}, the best of a seed's ES, SAC, TD3 and PPO {whole}, the best of five seeds of SAC {sacs}."
-        in page
+        f"of a seed has {both}, the best of a seed's ES, SAC, TD3 and PPO {whole},"
+        f" the best of five seeds of SAC {sacs}." in page
     )
     assert f"chosen by the evaluation before the last, has {both}." in front
     beside = best_of(four, 45, halves)

@@ -135,7 +135,8 @@ def test_a_run_without_a_lag_on_other_ranks(tmp_path):
     assert (
         at(run, 1) == [5.6, 11.2, 21.8] == np.round(run.columns["timing/wall_seconds"], 2).tolist()
     )
-    # two ranks: rank 0 writes for 0.1 s, both play 2 s; then 0.5 s of the rest, the update whole, one episode each
+    # two ranks: rank 0 writes for 0.1 s, both play 2 s; then 0.5 s of the rest, the update whole,
+    # one episode each
     assert at(run, 2) == [3.1, 6.2, 14.3]
     assert at(run, 4) == [2.1, 4.2, 11.3]
     assert at(run, 4, 300.0) == [2.1, 4.2, 9.3]  # 2 s of playing and 1 s of updates
@@ -146,8 +147,9 @@ def test_a_run_without_a_lag_on_other_ranks(tmp_path):
 def test_a_run_with_phases_beside_on_other_ranks_and_with_another_learner(tmp_path, settings):
     run = run_of(tmp_path / "run", ROWS, **settings)
     assert at(run, 1) == [5.6, 11.2, 21.8]
-    # three ranks: 2 s of members, 0.5 of the rest; the phase begins beside the evaluation, for which two ranks take 0.5 s:
-    # of its 5 s so much are over; then 2 s less 0.1 of writing, 0.5, and 1.9 again: of its 5 s 0.2 are left when it is due
+    # three ranks: 2 s of members, 0.5 of the rest; the phase begins beside the evaluation, for
+    # which two ranks take 0.5 s: of its 5 s so much are over; then 2 s less 0.1 of writing, 0.5,
+    # and 1.9 again: of its 5 s 0.2 are left when it is due
     assert at(run, 3) == [3.0, 6.0, 9.2]
     # 2 s of playing and 2 s of updates are over in time
     assert at(run, 3, 150.0) == [3.0, 6.0, 9.0]
@@ -184,8 +186,8 @@ def test_a_member_that_played_nothing_costs_nothing(tmp_path):
 def test_children_are_made_beside_the_learner_on_other_ranks(tmp_path):
     run = erl_run_of(tmp_path / "run", 2)
     assert at(run, 1) == [12.0, 24.0]  # all of it in turn
-    # two ranks: rank 0 writes, then two episodes each; 0.4 s of plan and rest; rank 1 makes both children, while rank 0 learns
-    # for 3 s and waits; of the update's five parts three
+    # two ranks: rank 0 writes, then two episodes each; 0.4 s of plan and rest; rank 1 makes both
+    # children, while rank 0 learns for 3 s and waits; of the update's five parts three
     assert at(run, 2) == [6.8, 13.6]  # 2.1 + 0.4 + 4 + 0.3
     # 2 + 0.4 + 2 of children and the 1 s that is left of the phase + 0.2
     assert at(run, 3) == [5.6, 11.2]

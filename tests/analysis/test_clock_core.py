@@ -1,4 +1,4 @@
-"""Times of runs brought to one core: equal work then takes equal time, whatever the machine did meanwhile."""
+"""Times of runs brought to one core: equal work, equal time, whatever the machine did meanwhile."""
 
 import numpy as np
 import pytest
@@ -27,7 +27,8 @@ def test_steps_and_updates_take_what_they_do_on_that_core_and_all_else_as_much_l
     tmp_path,
 ):
     run, core = run_of(tmp_path / "a", ROWS), Core(2.0, 0.03)
-    # members 4 s, writing 0.1, update 0.2, own 0.3, evaluation 1: half of it; a phase of 5 s, 3 of them updates: thrice
+    # members 4 s, writing 0.1, update 0.2, own 0.3, evaluation 1: half of it; a phase of 5 s,
+    # 3 of them updates: thrice
     np.testing.assert_allclose(
         computed(run, Machine(1, core=core)), [2.8, 5.6, 2 * 2.8 + 2.8 + 15.0]
     )
@@ -39,7 +40,8 @@ def test_a_learner_without_a_population_is_brought_by_its_updates_alone(tmp_path
     rows = [((), False, (5.0, 3.0, updates), (0.5, 0.5)) for updates in (0, 300, 600)]
     run = run_of(tmp_path / "a", [((np.nan,) * 4, *row[1:]) for row in rows])
     run.columns["metrics/env_steps_population"][:] = 0
-    # with 0.01 s an update, 3 s of updates are 3 and 6 s; 900 updates 9 s in place of 6: all else 1.5 times as long
+    # with 0.01 s an update, 3 s of updates are 3 and 6 s; 900 updates 9 s in place of 6:
+    # all else 1.5 times as long
     np.testing.assert_allclose(
         np.diff(computed(run, Machine(1, core=Core(7.0, 0.01))), prepend=0),
         [6.6 * 1.5, 3.6 * 1.5 + 3, 3.6 * 1.5 + 6],

@@ -1,4 +1,4 @@
-"""The clock of tasks without a barrier on a cluster that is not here: schedules that are known by hand."""
+"""The clock of tasks without a barrier on a cluster not here: schedules that are known by hand."""
 
 import random
 
@@ -18,7 +18,7 @@ CRITIC = 9  # of these workers
 
 
 def ended(ranks, lists, *sections, arrival=False, seen=None):
-    """Return when sections end: of tasks (virtual [steps], [s]) by worker, the last of a list again and again.
+    """Return when sections end: of tasks (virtual [steps], [s]) by worker, a list's last repeated.
 
     Before these steps a task may have updates: (virtual [steps], [s]) once more.
     """
@@ -131,8 +131,9 @@ def test_what_is_told_when_is_what_an_event_queue_says_on_any_number_of_ranks(se
 def run_of(path, generations=2, ranks=1, without=0, older=False, order="virtual"):
     """Leave a run of two workers behind, generations of four arrivals.
 
-    A task has 2 updates and 3 steps, 2 s and 3 s, on the clock 5 steps; each generation 0.5 s of writing. `without`: so many
-    tasks of the first generation were told before a stop. older: no task's time is recorded.
+    A task has 2 updates and 3 steps, 2 s and 3 s, on the clock 5 steps; each generation 0.5 s of
+    writing. `without`: so many tasks of the first generation were told before a stop. older: no
+    task's time is recorded.
     """
     settings = {
         "algorithm": "aes_rl",
@@ -150,9 +151,12 @@ def run_of(path, generations=2, ranks=1, without=0, older=False, order="virtual"
     for g in range(1, generations + 1):
         ends = (g - 1) * 10 + np.array([5, 5, 10, 10])
         row = {
-            "generation": g, "fitness": np.zeros(4), "length": np.full(4, 3), "learned": np.ones(4, np.int64),
-            "worker": np.array([0, 1, 0, 1]), "virtual_end": ends, "lag": np.ones(4, np.int64), "gradient_updates": 0,
-            "evaluation_mean": np.full(1, np.nan), "nominal_steps": 12 * g, "env_steps_population": 12 * g,
+            "generation": g, "fitness": np.zeros(4), "length": np.full(4, 3),
+            "learned": np.ones(4, np.int64),
+            "worker": np.array([0, 1, 0, 1]), "virtual_end": ends, "lag": np.ones(4, np.int64),
+            "gradient_updates": 0,
+            "evaluation_mean": np.full(1, np.nan), "nominal_steps": 12 * g,
+            "env_steps_population": 12 * g,
         }  # fmt: skip
         kept = slice(without if g == 1 else 0, None)
         told = {
@@ -174,8 +178,10 @@ def run_of(path, generations=2, ranks=1, without=0, older=False, order="virtual"
             if not older
         }
         timing |= {
-            "busy_seconds": np.full(ranks, 20.0 / ranks), "seconds_evaluate": lasted, "seconds_lead": 0.0, "seconds_wait": 0.0,
-            "seconds_evaluation": 0.0, "evaluation_seconds": np.full(1, np.nan), "seconds_record": 0.5,
+            "busy_seconds": np.full(ranks, 20.0 / ranks), "seconds_evaluate": lasted,
+            "seconds_lead": 0.0, "seconds_wait": 0.0,
+            "seconds_evaluation": 0.0, "evaluation_seconds": np.full(1, np.nan),
+            "seconds_record": 0.5,
             "wall_seconds": g * (lasted + 0.5), "seconds_processor": lasted + 0.5,
         }  # fmt: skip
         run.append(row, timing)
@@ -187,7 +193,8 @@ def run_of(path, generations=2, ranks=1, without=0, older=False, order="virtual"
 def test_a_recorded_run_on_other_ranks(tmp_path):
     run = run_of(tmp_path / "one")
     assert computed(run, Machine(1)).round(3).tolist() == [20.5, 41.0]
-    # rank 0 writes for 0.5 s, then gives out; in the second generation, too, since all was told at the end of the first
+    # rank 0 writes for 0.5 s, then gives out; in the second generation, too, since all was told at
+    # the end of the first
     assert computed(run, Machine(2)).round(2).tolist() == [10.5, 21.0]
     assert computed(run, Machine(3)).round(2).tolist() == [10.5, 21.0]
     np.testing.assert_allclose(
@@ -207,6 +214,7 @@ def test_a_run_from_before_tasks_were_recorded_says_so(tmp_path):
 def test_the_shares_of_a_run_are_those_of_its_tasks(tmp_path):
     found = activities(run_of(tmp_path / "run", ranks=2))
     assert {name: values.tolist() for name, values in found.items()} == {
-        "individuals' updates": [8.0, 8.0], "episodes": [12.0, 12.0], "learner": [0.0, 0.0], "decisions": [0.0, 0.0],
+        "individuals' updates": [8.0, 8.0], "episodes": [12.0, 12.0],
+        "learner": [0.0, 0.0], "decisions": [0.0, 0.0],
         "noise-free evaluation": [0.0, 0.0], "writing": [0.5, 0.5], "idle": [0.5, 0.5],
     }  # fmt: skip

@@ -1,4 +1,7 @@
-"""What tools make of the computed clock: pictures and tables against a time that was not measured, and say so."""
+"""What tools make of the computed clock: pictures and tables against a time that was not measured.
+
+They say so.
+"""
 
 import dataclasses
 
@@ -84,13 +87,13 @@ def test_scaling_to_ranks_that_nobody_ran_on(tmp_path, capsys):
     other = [str(run_of(tmp_path / "c", ROWS, **{"task.id": "Ant-v5"}).path), "--what", "scaling"]
     assert plot.main([*other, "--published", "--out", str(tmp_path / "o.png")]) == 0
     assert (
-        "no paper prints how long generations on Ant-v5 take; of CyclicMDP-v0, HalfCheetah-v5 one does"
-        in capsys.readouterr().err
+        "no paper prints how long generations on Ant-v5 take;"
+        " of CyclicMDP-v0, HalfCheetah-v5 one does" in capsys.readouterr().err
     )
 
 
 def test_efficiency_of_computed_times_is_by_the_computed_one(tmp_path):
-    """A core that the run had for half of the time: measured 2 x 9.6 s, computed 9.6 on one rank and 7.6 on two."""
+    """A core had half of the time: measured 2 x 9.6 s, computed 9.6 on one rank and 7.6 on two."""
     found = times.times_of([run_of(tmp_path / "a", ROWS, slow=2.0)], 10, [2])["ESAC", 4]
     # with 0.1 ms of the exchange
     assert [points[0].seconds for points in found.values()] == pytest.approx([19.2, 7.6], rel=1e-4)
@@ -124,7 +127,7 @@ def clocked(variant, seed, points, clock):
 
 
 def test_rows_of_results_at_equal_computed_time(tmp_path, capsys):
-    """SAC takes 20 s whatever the ranks; ES 40 s on one and 10 on four, so that it is ahead there."""
+    """SAC takes 20 s on any ranks; ES 40 s on one and 10 on four, so that it is ahead there."""
     points = [(10, 9, None, 1.0), (20, 18, None, 2.0), (30, 27, None, 3.0)]
     sac = clocked("SAC", 0, points, lambda row: f"own {20 * row.generation};inf 0;30 1")
     points = [(10, 9, 4.0, None), (20, 18, 5.0, None), (30, 27, 6.0, None)]

@@ -39,7 +39,7 @@ LAB = [
 
 
 def oklab(colour, seen):
-    """Return a colour, as it is seen, in Oklab (Ottosson 2020), where distances are those of perception."""
+    """Return a seen colour in Oklab (Ottosson 2020), where distances are those of perception."""
     part = np.array([int(colour[i : i + 2], 16) for i in (1, 3, 5)]) / 255
     linear = np.where(part <= 0.04045, part / 12.92, ((part + 0.055) / 1.055) ** 2.4)
     return LAB @ np.cbrt(LMS @ np.clip(seen @ linear, 0, 1))
@@ -93,9 +93,11 @@ def test_a_shade_is_on_its_way_to_white_or_black():
 @pytest.mark.parametrize(
     ("label", "algorithm"),
     [
-        ("ESAC", "esac"), ("ESAC, as printed", "esac"), ("PPO (notebook)", "ppo"), ("P-CEM-RL", "cem_rl"),
+        ("ESAC", "esac"), ("ESAC, as printed", "esac"), ("PPO (notebook)", "ppo"),
+        ("P-CEM-RL", "cem_rl"),
         ("AES-RL, 9 workers", "aes_rl"),
-        ("Swimmer-v5, ES sigma=0.1", "es"), ("PGPE", "pgpe"), ("no SAC, no AMT", ""), ("fast", ""), ("", ""),
+        ("Swimmer-v5, ES sigma=0.1", "es"), ("PGPE", "pgpe"), ("no SAC, no AMT", ""),
+        ("fast", ""), ("", ""),
     ],
 )  # fmt: skip
 def test_a_label_names_its_algorithm(label, algorithm):

@@ -1,4 +1,4 @@
-"""How often the learner's actor was an elite, selected or discarded after its injection: the curve and the table."""
+"""How often the learner's actor was elite, selected or discarded once injected: curve and table."""
 
 import numpy as np
 from commands import command

@@ -23,7 +23,8 @@ def test_interval_of_what_can_be_counted():
     )  # both draws equal: 1 in 4 for each end
     low, high = intervals.interval([np.full((6, 3), 2.5)])
     np.testing.assert_array_equal([low, high], np.full((2, 3), 2.5))
-    # pooled draws are 0 0 10 10, 0 2 10 10 or 2 2 10 10, the middle halves 5, 6, 6; without strata 10 10 10 10 could be drawn
+    # pooled draws are 0 0 10 10, 0 2 10 10 or 2 2 10 10, the middle halves 5, 6, 6; without strata
+    # 10 10 10 10 could be drawn
     assert intervals.interval([np.array([0.0, 2.0]), np.array([10.0, 10.0])]) == (5.0, 6.0)
     with pytest.raises(ValueError, match="at least two seeds"):
         intervals.interval([np.array([1.0])])

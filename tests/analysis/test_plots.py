@@ -304,7 +304,7 @@ def test_seeds_without_a_common_place_are_drawn_each(tmp_path):
 
 
 def unlike(tmp_path):
-    """Leave three runs behind whose settings differ in many fields, one of them a text of 90 letters."""
+    """Leave three runs behind whose settings differ in many fields, one a text of 90 letters."""
     many = {"es.lr_es": 0.1, "es.weight_decay": 0.1, "es.fitness_episodes": 2, "es.sigma": 0.1}
     text = {"task.kwargs": {"scene": "a long name " * 8}}
     return [

@@ -1,4 +1,4 @@
-"""The compact record of an experiment, and the tables and verdicts made of it, by numbers worked out by hand."""
+"""The compact record of an experiment, and the tables and verdicts made of it, by hand."""
 
 import dataclasses
 from itertools import chain, product
@@ -33,8 +33,10 @@ def test_rows_of_a_run(tmp_path):
     (run,) = opened([make(tmp_path / "a", (10, None, 30), "esac", seed=3)])
     first, second, third = rows_of(run, "table1", "small", "ESAC", "0.1", True)
     assert first == Row(
-        "table1", "small", "A-v0", "ESAC", "0.1", 3, generation=1, env_steps=110, nominal_steps=1000, wall_seconds=2.0,
-        gradient_updates=10, training_episodes=4, training_return=7.5, fitness_mean=7.5, return_theta_es=10.0, return_learner=5.0,
+        "table1", "small", "A-v0", "ESAC", "0.1", 3,
+        generation=1, env_steps=110, nominal_steps=1000, wall_seconds=2.0,
+        gradient_updates=10, training_episodes=4, training_return=7.5, fitness_mean=7.5,
+        return_theta_es=10.0, return_learner=5.0,
         complete=False, settings=first.settings,
     )  # fmt: skip
     # not evaluated then
@@ -58,7 +60,7 @@ def test_rows_of_a_run(tmp_path):
 
 
 def test_rows_of_other_settings_are_no_seeds_of_the_same(tmp_path, monkeypatch):
-    """Nor those of a clock's other core; seed, task and how often is evaluated make no difference."""
+    """Nor of a clock's other core; seed, task and how often is evaluated make no difference."""
     monkeypatch.setattr(
         "esac_mpi.analysis.results.rows.computed", lambda run, machine: np.arange(1.0, 3)
     )
@@ -93,7 +95,8 @@ def test_numbers_have_six_digits(tmp_path):
     ("returns", "kept"),
     [
         (range(100), [1, 26, 51, 75, 100]),  # of 100 evaluations
-        # 20 evaluations for four places: every 19 / 3 of them; then the last generation, which has none
+        # 20 evaluations for four places: every 19 / 3 of them; then the last generation, which has
+        # none
         ([5.0] * 20 + [None] * 80, [1, 7, 14, 20, 100]),
         ([None] * 49 + [1.0] + [None] * 50, [1, 50, 51, 75, 100]),  # one evaluation: others fill up
         ((1, 2, 3), [1, 2, 3]),
@@ -211,13 +214,15 @@ def test_table_at_equal_steps_at_equal_wall_time_and_at_the_end(tmp_path, capsys
         "",
         "| variant | at 150 true steps, which every run has reached"
         " | at 300 true steps, which every run with a population has reached"
-        " | at 150 nominal steps (the papers' count) | within 30 s | at its end | steps, updates within 30 s |",
+        " | at 150 nominal steps (the papers' count) | within 30 s | at its end"
+        " | steps, updates within 30 s |",
         "| --- | --- | --- | --- | --- | --- | --- |",
         "| ESAC | 2 [2, 3] (3, 2) | 10 [9, 11] (9, 11) | 10 [9, 11] (9, 11)"
         " | **8** [7, 9] (9, 7) | 10 [9, 11] (9, 11) | 250, 500 |",
         "| ESAC: theta_es | 2 [1, 2] (1, 2) | 10 [9, 11] (9, 11) | 10 [9, 11] (9, 11)"
         " | 8 [7, 9] (9, 7) | 10 [9, 11] (9, 11) |  |",
-        "| ESAC: learner | 2 [2, 3] (3, 2) | 9 [8, 10] (8, 10) | 9 [8, 10] (8, 10) | 7 [6, 8] (8, 6) | 9 [8, 10] (8, 10) |  |",
+        "| ESAC: learner | 2 [2, 3] (3, 2) | 9 [8, 10] (8, 10) | 9 [8, 10] (8, 10)"
+        " | 7 [6, 8] (8, 6) | 9 [8, 10] (8, 10) |  |",
         "| SAC | **13** [6, 20] (20, 6) | **21** [20, 22] (20, 22) | **13** [6, 20] (20, 6)"
         " | 5 [4, 6] (4, 6) | **21** [20, 22] (20, 22) | 55, 110 |",
     ]
@@ -242,7 +247,11 @@ def test_a_table_does_not_depend_on_the_order_of_its_files(tmp_path, capsys):
         "### x (small): A-v0",
         "### y (small): A-v0",
     ]
-    assert [line.split(" | ")[0] for line in text.splitlines() if line.startswith("| ") and "---" not in line][:4] == [
+    assert [
+        line.split(" | ")[0]
+        for line in text.splitlines()
+        if line.startswith("| ") and "---" not in line
+    ][:4] == [
         "| variant", "| ES", "| A", "| B",
     ]  # fmt: skip
 
@@ -259,8 +268,8 @@ def test_who_was_not_evaluated_by_then_has_a_dash_and_is_not_best(tmp_path, caps
         if line.startswith("| ES")
     )
     assert (
-        line
-        == "| ES | 5 (-, 5) | 5 (-, 5) | **6** [5, 7] (7, 5) | **6** [5, 7] (7, 5) | **6** [5, 7] (7, 5) | 295, 590 |"
+        line == "| ES | 5 (-, 5) | 5 (-, 5) | **6** [5, 7] (7, 5) | **6** [5, 7] (7, 5)"
+        " | **6** [5, 7] (7, 5) | 295, 590 |"
     )
 
 
@@ -293,8 +302,8 @@ def test_a_table_of_updates_and_one_of_fitness(tmp_path, capsys):
     assert results.main(["table", path, "--measure", "fitness"]) == 0
     told = capsys.readouterr()
     assert (
-        "| ESAC | 9 [8, 10] (8, 10) | 9 [8, 10] (8, 10) | 7 [6, 8] (8, 6) | 9 [8, 10] (8, 10) | 250, 500 |"
-        in told.out
+        "| ESAC | 9 [8, 10] (8, 10) | 9 [8, 10] (8, 10) | 7 [6, 8] (8, 6)"
+        " | 9 [8, 10] (8, 10) | 250, 500 |" in told.out
     )
     assert (
         "left out, nothing of this measure (yet): A-v0, SAC, seed 0, A-v0, SAC, seed 1" in told.err
@@ -318,7 +327,11 @@ def test_the_paper_stands_beside(tmp_path, capsys):
         *history("ESAC (paper)", 0, [(10, 1, 6.0, 4.0)], task="Swimmer-v5"),
     ]
     lines = printed(capsys, stored(tmp_path / "r.csv", rows), "--published")
-    assert [line.rsplit(" | ", 1)[1] for line in lines if line.startswith(("| variant", "| esac |", "| ESAC (paper) |"))] == [
+    assert [
+        line.rsplit(" | ", 1)[1]
+        for line in lines
+        if line.startswith(("| variant", "| esac |", "| ESAC (paper) |"))
+    ] == [
         "the paper |", "- |", "345.4 ± 17.9 |",
     ]  # fmt: skip
     assert "Suri et al. 2020" in lines[-1]
@@ -346,8 +359,10 @@ def test_verdicts_at_what_both_have_reached(tmp_path, capsys):
     lines = printed(capsys, stored(tmp_path / "r.csv", [*study(), *third]))
     assert lines[-2:] == [
         # ES was not evaluated within ESAC's 300 steps; at 25 s ESAC has 5 and 7
-        "| A-v0 | ESAC > ES? | no value by then (at 300 steps) | no: -7 [-8, -6] (at 50 nominal) | no: -3.5 [-5, -2] (at 25 s) |",
-        # 3, 2 against 20, 6: of 16 equally likely draws the ends are 2 - 20 and 3 - 6; at 30 s 9, 7 against 4, 6
+        "| A-v0 | ESAC > ES? | no value by then (at 300 steps) | no: -7 [-8, -6] (at 50 nominal)"
+        " | no: -3.5 [-5, -2] (at 25 s) |",
+        # 3, 2 against 20, 6: of 16 equally likely draws the ends are 2 - 20 and 3 - 6;
+        # at 30 s 9, 7 against 4, 6
         "| A-v0 | ESAC > SAC? | no: -10.5 [-18, -3] (at 150 steps)"
         " | not separated: -3 [-11, 5] (at 150 nominal) | yes: +3 [1, 5] (at 30 s) |",
     ]

@@ -1,4 +1,4 @@
-"""Runs that have not come to the time at which rows of results are compared, and how old a figure is, by hand."""
+"""Runs short of the time at which rows of results are compared, and a figure's age, by hand."""
 
 import dataclasses
 
@@ -26,8 +26,8 @@ def test_a_run_that_ended_before_stands_as_it_ended_and_has_no_verdict_at_that_t
     assert "| A-v0 | ESAC > SAC? |" in said
     assert "| none, ended before: 2 of ESAC (at 40 s) |" in said
     assert (
-        "Each pair is compared at the most true and nominal steps that all runs of the two have reached."
-        in said
+        "Each pair is compared at the most true and nominal steps"
+        " that all runs of the two have reached." in said
     )
 
 

@@ -25,7 +25,11 @@ def drawn(rows, **options):
     [
         ({"what": "returns"}, STEPS, {"ESAC": (100, 300, 2.5, 10), "SAC": (60, 150, 5.8, 20.2)}),
         ({"what": "returns", "policy": "theta_es"}, STEPS, {"ESAC": (100, 300, 1.5, 10)}),
-        ({"what": "returns", "x": "wall_seconds"}, WALL, {"ESAC": (10, 30, 2.5, 108 / 11), "SAC": (8, 40, 5, 181 / 9)}),
+        (
+            {"what": "returns", "x": "wall_seconds"},
+            WALL,
+            {"ESAC": (10, 30, 2.5, 108 / 11), "SAC": (8, 40, 5, 181 / 9)},
+        ),
         ({"what": "training"}, "training episodes", {"ESAC": (1, 3, 1, 3), "SAC": (1, 2, 1, 2)}),
         ({"what": "updates"}, NOMINAL, {"ESAC": (50, 150, 200, 600), "SAC": (60, 150, 120, 300)}),
     ],

@@ -50,7 +50,10 @@ def test_seeds_for_which_the_machine_chose_otherwise_are_no_group_and_that_is_sa
     assert [len(found) for found in groups.grouped(runs[:2])["A-v0"].values()] == [2]
     assert not capsys.readouterr().err
     assert sorted(len(found) for found in groups.grouped(runs)["A-v0"].values()) == [1, 1, 1, 2]
-    said = "runs with workers = 1, 2; update_cost = 26, 27 are no seeds of one group; in a study name one for all"
+    said = (
+        "runs with workers = 1, 2; update_cost = 26, 27 are no seeds of one group;"
+        " in a study name one for all"
+    )
     told = capsys.readouterr().err
     assert f"note: A-v0, ESAC: {said}, --esac.workers 1 --esac.update_cost 26, say\n" in told
     swept = opened(
@@ -119,7 +122,8 @@ def test_of_many_settings_those_are_named_that_tell_groups_apart(tmp_path, capsy
 def test_runs_are_of_a_group_that_began_from_the_same(tmp_path):
     """Not by the name of the source: it goes on, is begun anew, and has several names."""
     begun = [  # as it was said, where that is, generation, hash
-        ("runs/x", "/w/runs/x", 5, "aaaaaaaa"), ("x", "/w/runs/x", 5, "aaaaaaaa"), ("runs/x", "/w/runs/x", 9, "bbbbbbbb"),
+        ("runs/x", "/w/runs/x", 5, "aaaaaaaa"), ("x", "/w/runs/x", 5, "aaaaaaaa"),
+        ("runs/x", "/w/runs/x", 9, "bbbbbbbb"),
         ("runs/x", "/w/runs/x", 5, "cccccccc"), ("runs/y", "/w/runs/y", 5, "dddddddd"),
         ("runs/y/policy.h5", "/w/runs/y/policy.h5", 4, "eeeeeeee"),
     ]  # fmt: skip
@@ -157,7 +161,8 @@ def test_keyword_arguments_of_the_task_are_settings_each(tmp_path, capsys):
         *(make(tmp_path / f"{i}", **{"task.kwargs": given}) for i, given in enumerate(kwargs))
     )
     assert list(groups.grouped(runs)["A-v0"]) == [
-        "ES", "ES skip=2", "ES skip=4", "ES skip=4 range=0.8x1", "ES skip=4 inner.a=1", "ES skip=4 a=1",
+        "ES", "ES skip=2", "ES skip=4",
+        "ES skip=4 range=0.8x1", "ES skip=4 inner.a=1", "ES skip=4 a=1",
     ]  # fmt: skip
     swept = sensitivity.of_runs(runs[1:3], "task.kwargs.skip")
     assert {label: list(line) for label, line in swept["A-v0"].items()} == {"ES": [2, 4]}
@@ -209,13 +214,14 @@ def test_table_in_markdown(tmp_path, capsys):
     assert table.main([*runs, "--published"]) == 0
     about, source, _, head, _, first, second = capsys.readouterr().out.splitlines()
     assert about.startswith(
-        "Measure final: mean return of the last evaluation, the better of theta_es and the SAC mean."
+        "Measure final: mean return of the last evaluation,"
+        " the better of theta_es and the SAC mean."
     )
     assert "Suri et al. 2020" in source
     assert "Table 1" in source
     assert (
-        head
-        == "| task | ESAC, final | ES, final | ESAC [esac] | SAC [esac] | TD3 [esac] | PPO [esac] | ES [esac] |"
+        head == "| task | ESAC, final | ES, final"
+        " | ESAC [esac] | SAC [esac] | TD3 [esac] | PPO [esac] | ES [esac] |"
     )
     assert (
         first == "| A-v0 | **6,999** (6,999, n=1) | 29 ± 26 (19, n=3) | - | - | - | - | - |"

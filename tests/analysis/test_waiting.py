@@ -13,7 +13,10 @@ table = command("table")
 
 
 def test_a_run_on_other_ranks_and_what_its_updates_cost(tmp_path, capsys):
-    """A generation is 20 s of tasks of two workers and 0.5 s of writing: 20.5 s on one rank, 10.5 on two and more."""
+    """A generation is 20 s of tasks of two workers and 0.5 s of writing.
+
+    It takes 20.5 s on one rank, 10.5 on two and more.
+    """
     runs = [run_of(tmp_path / "one"), run_of(tmp_path / "two", ranks=2)]
     one, two = times.waiting(runs, [1, 2, 3])
     assert (one["ranks"], two["ranks"], one["run"]) == (1, 2, "AES_RL")
@@ -42,7 +45,10 @@ def test_of_an_order_of_arrival_no_computed_waiting_is_told(tmp_path):
 
 
 def test_costs_are_of_whoever_the_clock_takes_for_an_individual_and_for_the_critic(tmp_path):
-    """Worker 2 of two is the critic, whatever it has; where all was told before a stop nothing is known."""
+    """Worker 2 of two is the critic, whatever it has.
+
+    Where all was told before a stop nothing is known.
+    """
     run = run_of(tmp_path / "run")
     assert np.isnan(times.costs(run)).all()  # no turn of the critic
     run.columns["timing/task_worker"][:, 3] = 2

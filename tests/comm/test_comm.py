@@ -1,4 +1,7 @@
-"""World on one process, and in tests/support/exchanges.py on four; tests/program/test_run.py compares whole runs."""
+"""World on one process, and in tests/support/exchanges.py on four.
+
+tests/program/test_run.py compares whole runs.
+"""
 
 import launchers
 import numpy as np
@@ -55,7 +58,7 @@ def test_at_root_gives_rank_0s_result(world):
 
 
 class Beside:
-    """A background of so many slices, in each of which there is something to do for its rank, or only for its device."""
+    """A background of so many slices, each with work for its rank, or only for its device."""
 
     def __init__(self, slices, waits):
         self.left, self.waits = slices, waits
@@ -81,7 +84,10 @@ def test_rank_0_takes_members_while_its_background_waits_for_a_device_alone(worl
 
 
 def test_a_device_is_looked_after_soon_and_then_less_and_less_often(world, monkeypatch):
-    """As an interleaved phase needs it, whose updates last a quarter of a millisecond; where a core is needed nobody sleeps."""
+    """As an interleaved phase needs it, whose updates last a quarter of a millisecond.
+
+    Where a core is needed nobody sleeps.
+    """
     slept, background = [], Beside(300, True)
     monkeypatch.setattr(
         "esac_mpi.comm.world.time.sleep", lambda seconds: slept.append((seconds, background.left))

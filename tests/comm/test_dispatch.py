@@ -1,4 +1,7 @@
-"""Tasks on ranks without a barrier: told alike on any number, paused and gone on with, left when a rank's time is over."""
+"""Tasks on ranks without a barrier.
+
+They are told alike on any number, paused and gone on with, left when a rank's time is over.
+"""
 
 import json
 import math
@@ -72,7 +75,7 @@ def test_what_is_overdue_has_no_further_slice_and_an_alarm_cuts_the_one_that_is_
 
 
 def alone(size, clock=lambda: 1e9):
-    """Return a Dispatch of a rank among `size` that are not there, and what it sends: (content, rank, tag)."""
+    """Return a Dispatch of a rank among `size` absent ones, and its sends: (content, rank, tag)."""
     dispatch = Dispatch(
         SimpleNamespace(size=size, Dup=lambda: None),
         Stop(clock, lambda: None),

@@ -76,7 +76,10 @@ def test_while_one_task_blocks_the_others_none_of_them_is_looked_at():
 
 @pytest.mark.parametrize("first", [(0, 1), (1, 0)])
 def test_what_takes_no_time_is_told_alike_in_whichever_order_it_comes_in(first):
-    """Worker 0 ends at 10; worker 1 begins at 9 and lasts nothing, which counts as a step: at a tie the lower number is first."""
+    """Worker 0 ends at 10; worker 1 begins at 9 and lasts nothing, which counts as a step.
+
+    At a tie the lower number is first.
+    """
     agenda, told = Agenda(), []
     agenda.give(0, 0, None)
     agenda.give(1, 9, None)
@@ -133,7 +136,10 @@ def test_whatever_order_results_come_in_they_are_told_as_by_an_event_queue(seed)
 
 
 def test_a_result_that_may_not_be_told_is_passed_over_and_has_lasted_until_it_may():
-    """Worker 0 ends at 10 and waits for worker 2; worker 1 ends at 20 and does not; worker 2 ends at 30, and with it 0 does."""
+    """Worker 0 ends at 10 and waits for worker 2; worker 1 ends at 20 and does not.
+
+    Worker 2 ends at 30, and with it 0 does.
+    """
     read = {2}
     agenda = Agenda(may_be_told=lambda task: task.worker != 0 or not read)
     for worker, lasts in enumerate((10, 20, 30)):

@@ -1,4 +1,4 @@
-"""`esac-mpi COMMAND`: what it carries out, what it says where there is no such command, and how shells complete it."""
+"""`esac-mpi COMMAND`: what it carries out, what it says of no such command, and its completion."""
 
 import os
 import shlex
@@ -89,7 +89,8 @@ def test_a_current_directory_that_was_deleted_is_one_sentence(tmp_path, ranks, w
     program = words[0].replace("_", "-") if words[1:] else words[0]
     said = [line for line in done.stderr.splitlines() if line.startswith("esac")]
     assert said == [
-        f"{program.removesuffix('.commands')}: the current directory is there no longer: cd to one that is"
+        f"{program.removesuffix('.commands')}: "
+        "the current directory is there no longer: cd to one that is"
     ]
     assert "Traceback" not in done.stderr
 
@@ -121,7 +122,8 @@ def test_run_is_the_program_and_needs_no_home_directory(tmp_path):
     ]
     done = subprocess.run(
         [sys.executable, "-m", "esac_mpi.commands", *line, "--run-dir", "a"], cwd=tmp_path,
-        env=environment() | {"HOME": "/dev/null/home"}, capture_output=True, text=True, timeout=200, check=False,
+        env=environment() | {"HOME": "/dev/null/home"}, capture_output=True, text=True,
+        timeout=200, check=False,
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
     assert "finished at generation 1" in done.stdout
@@ -131,8 +133,10 @@ def test_run_is_the_program_and_needs_no_home_directory(tmp_path):
 @pytest.mark.parametrize(
     "words",
     [
-        "experiment list", "summary {runs}/esac", "evaluate {configs}/tuned/inverted-double-pendulum.h5 --episodes 1",
-        "run --help", "run --version", "run --check --task.id CyclicMDP-v0", "watch --help", "completion bash", "--help",
+        "experiment list", "summary {runs}/esac",
+        "evaluate {configs}/tuned/inverted-double-pendulum.h5 --episodes 1",
+        "run --help", "run --version", "run --check --task.id CyclicMDP-v0",
+        "watch --help", "completion bash", "--help",
         "--version",
     ],
 )  # fmt: skip
@@ -155,7 +159,10 @@ def test_a_reader_that_has_seen_enough_is_no_error(tmp_path, words):
 def completed(tmp_path: Path, *words: str) -> list[str]:
     """Return what bash offers for the last of these words."""
     (tmp_path / "completion").write_text(completion.script("bash"))
-    text = 'source completion; COMP_WORDS=("$@"); COMP_CWORD=$(($# - 1)); _esac_mpi; echo "${COMPREPLY[@]}"'
+    text = (
+        'source completion; COMP_WORDS=("$@"); COMP_CWORD=$(($# - 1));'
+        ' _esac_mpi; echo "${COMPREPLY[@]}"'
+    )
     line = ["bash", "--norc", "-c", text, "bash", "esac-mpi", *words]
     return subprocess.run(
         line, cwd=tmp_path, capture_output=True, text=True, check=True
@@ -211,7 +218,10 @@ def test_what_is_measured_is_never_written_into_an_installed_package(tmp_path, m
 
 
 def test_a_wheel_has_all_that_commands_need_away_from_a_checkout(tmp_path):
-    """The modules, configs/ and jobs/ as a wheel has them, with the checkout's C extension, from an empty directory."""
+    """From an empty directory, with the checkout's C extension.
+
+    The modules, configs/ and jobs/ are as a wheel has them.
+    """
     built, here = tmp_path / "site-packages", tmp_path / "here"
     here.mkdir()
     line = [
@@ -244,7 +254,8 @@ def test_a_wheel_has_all_that_commands_need_away_from_a_checkout(tmp_path):
 import sys
 sys.path.insert(0, {str(built)!r})
 from esac_mpi.commands.__main__ import main
-assert main(["--help"]) == main(["experiment", "list"]) == main(["experiment", "show", "fig2c"]) == main(["examples"]) == 0
+assert main(["--help"]) == main(["experiment", "list"]) == main(["experiment", "show", "fig2c"]) \
+== main(["examples"]) == 0
 assert main(["experiment", "random", "Pendulum-v1"]) == 2
 import esac_mpi
 assert esac_mpi.__file__.startswith({str(built)!r})

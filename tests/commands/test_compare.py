@@ -44,7 +44,8 @@ def test_compare_finds_where_bits_part(tmp_path):
     said = done.stdout.partition("bits of metrics/:\n")[2].splitlines()
     assert said == [
         "  equal before generation 17; 10 of 12 datasets are equal throughout",
-        f"  generation 17  metrics/fitness  [3]: {value} -> {np.nextafter(value, 2000)} (1 of 10 differ)",
+        f"  generation 17  metrics/fitness  [3]: {value} -> {np.nextafter(value, 2000)}"
+        " (1 of 10 differ)",
         "  generation 30  metrics/sigma  0.005 -> -0.0",
         "  the states (State, Learner, replay) of generation 40 are equal",
     ]

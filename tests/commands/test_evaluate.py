@@ -46,7 +46,8 @@ def test_statistics():
     assert found["std"] == pytest.approx(
         np.sqrt((15**2 + 14**2 + 13**2 + 12**2 + 11**2 + 10**2 + 9**2 + 84**2) / 7)
     )
-    # the mean of eight draws: without the 100, seldom below 2.5; 3 or more of it, (300 + 5 * 4) / 8 = 40, in 7 % of the cases
+    # the mean of eight draws: without the 100, seldom below 2.5; 3 or more of it,
+    # (300 + 5 * 4) / 8 = 40, in 7 % of the cases
     low, high = found["interval"]
     assert 2.0 < low < 4.5
     assert 35.0 < high < 65.0
@@ -172,8 +173,8 @@ def test_a_task_of_the_current_directory_is_found_as_in_training(tmp_path, own, 
     monkeypatch.chdir(ROOT)
     lost = tool("evaluate", policy, code=2, PYTHONPATH=str(ROOT)).stderr
     assert (
-        f"arm:Breaking-v0 cannot be made: No module named 'arm' in the current directory ({ROOT}) or on PYTHONPATH"
-        in lost
+        "arm:Breaking-v0 cannot be made: No module named 'arm' in the current directory"
+        f" ({ROOT}) or on PYTHONPATH" in lost
     )
 
 
@@ -191,7 +192,8 @@ def test_unstable_episodes_are_counted(tmp_path, own, evaluated, capsys):
 
 def test_a_misfit_is_named(tmp_path, own, capsys):
     for task, message in {
-        "CyclicMDP-v0": "CyclicMDP-v0 has 3 observations and 3 actions, this policy of own_envs:Counting-v0 3 and 2",
+        "CyclicMDP-v0": "CyclicMDP-v0 has 3 observations and 3 actions,"
+        " this policy of own_envs:Counting-v0 3 and 2",
         "Hoper-v5": "Did you mean 'Hopper-v5'?",
     }.items():
         assert evaluate.main([str(own), "--task", task], command_ranks.Alone()) == 2

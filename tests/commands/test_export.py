@@ -1,4 +1,4 @@
-"""esac-mpi export: every form of a policy acts as the policy does, and the check finds where one does not."""
+"""esac-mpi export: each form of a policy acts as the policy does; the check finds where not."""
 
 import sys
 import types
@@ -25,7 +25,8 @@ OBSERVATION, ACTION = (
     np.array([1.0, 2.0], np.float32),
     1 + 2 * np.tanh(-0.75),
 )  # as worked out above
-#                        W1 [2, 2]             b1 [2]      W2: twice that of THETA, as units count half, and the path  b2
+# W2: twice that of THETA, as units count half, and the path
+#                        W1 [2, 2]             b1 [2]      W2                              b2
 UNUSED_PATH = np.array([1.0, -1.0, 0.5, 2.0, 0.25, -1.0, 1.0, -0.5, 0.0, 0.0, 0.125], np.float32)
 NORMALISED = np.array(
     [3.0, 0.002], np.float32

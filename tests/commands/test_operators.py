@@ -1,4 +1,4 @@
-"""esac-mpi operators: what crossover and mutation do to the policies of a run, and where these go."""
+"""esac-mpi operators: what crossover and mutation do to a run's policies, and where these go."""
 
 import csv
 import subprocess
@@ -66,7 +66,8 @@ def relative(group, name, returns, slots=(0,)):
 
 def test_returns_are_parts_of_the_first_parents_where_that_is_positive(tmp_path, capsys):
     found = [
-        relative(0, "parent 1", [100, 300]), relative(0, "parent 2", [50, 50]), relative(0, "n-point child", [-100, 20], (0, 3)),
+        relative(0, "parent 1", [100, 300]), relative(0, "parent 2", [50, 50]),
+        relative(0, "n-point child", [-100, 20], (0, 3)),
         relative(1, "parent 1", [-1, 0]), relative(1, "n-point child", [7, np.nan]),
     ]  # fmt: skip
     np.testing.assert_allclose(normalised(found), [1, 0.25, -0.2, np.nan, np.nan])

@@ -38,7 +38,8 @@ def test_kinds_and_verdict():
     lost = recovery.Trial(np.full(101, 90.0), np.full(101, 0.1))
     assert [t.stood for t in (feet, fell, lost)] == [True, False, False]
     assert recovery.verdict([feet, fell, feet, lost], 30.0, 0.025) == (
-        "30 degrees: balance back in 3 of 4 trials (75%), after 2 steps (0.05 s) in the median; without a fall in 2 of 2 forward "
+        "30 degrees: balance back in 3 of 4 trials (75%), after 2 steps (0.05 s) in the median; "
+        "without a fall in 2 of 2 forward "
         "and 0 of 2 backward"
     )
 
@@ -139,8 +140,8 @@ def test_trials_are_summed_up_in_a_line(tmp_path, capsys):
     assert render.main([str(path), "--trials", "2", "--degrees", "15"]) == 0
     (line,) = capsys.readouterr().out.splitlines()
     assert (
-        line
-        == "15 degrees: balance back in 0 of 2 trials (0%); without a fall in 0 of 1 forward and 0 of 1 backward"
+        line == "15 degrees: balance back in 0 of 2 trials (0%);"
+        " without a fall in 0 of 1 forward and 0 of 1 backward"
     )
 
 
@@ -166,7 +167,7 @@ def test_a_task_without_pictures_says_so(tmp_path, monkeypatch, capsys):
 
 
 def test_what_a_task_calls_a_model_or_a_picture_may_be_none():
-    """A model and data of its own are not MuJoCo's; render() may answer with nothing, and metadata tell no rate."""
+    """A model and data of its own are not MuJoCo's; render() may return None, metadata no rate."""
     task = SimpleNamespace(
         model={},
         data=[],

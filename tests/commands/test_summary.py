@@ -20,12 +20,18 @@ def test_summary(tmp_path):
     make(tmp_path / "a").close()
     result = json.loads(tool("summary", tmp_path / "a", "--json").stdout)
     expected = {
-        "status": "complete", "algorithm": "esac", "task": "HalfCheetah-v5", "seed": 0, "ranks": 2, "generation": 40,
-        "env_steps": {"population": 200_000, "learner": 4000, "evaluation": 80, "replayed": 0}, "nominal_steps": 40_000,
-        "gradient_updates": 4000, "member_updates": 0, "sigma": 0.005, "wall_seconds": 2400.0, "checkpoint_generation": 40,
-        "parallel_efficiency": pytest.approx((4 / 8 + 4 / 6) / 2),  # wall 4 s, and 2 s although a rank was busy for 3 s
+        "status": "complete", "algorithm": "esac", "task": "HalfCheetah-v5", "seed": 0,
+        "ranks": 2, "generation": 40,
+        "env_steps": {"population": 200_000, "learner": 4000, "evaluation": 80, "replayed": 0},
+        "nominal_steps": 40_000,
+        "gradient_updates": 4000, "member_updates": 0, "sigma": 0.005, "wall_seconds": 2400.0,
+        "checkpoint_generation": 40,
+        # wall 4 s, and 2 s although a rank was busy for 3 s
+        "parallel_efficiency": pytest.approx((4 / 8 + 4 / 6) / 2),
         "best_return": pytest.approx(1220), "final_return": pytest.approx(1220),
-        "last_evaluation": {"generation": 40, "theta_es": pytest.approx(1200), "sac": pytest.approx(1220)},
+        "last_evaluation": {
+            "generation": 40, "theta_es": pytest.approx(1200), "sac": pytest.approx(1220)
+        },
         "env_steps_per_second": pytest.approx(204_080 / 2400),
         "time_percent": {"evaluate": 5.0, "other": 95.0},  # 20 * 4 s + 20 * 2 s of 2400 s
         "resume": None,

@@ -61,12 +61,17 @@ def test_sweep_writes_the_grid(tmp_path, capsys):
     ]
     lines = out.read_text().splitlines()
     assert len(lines) == 36
-    first = "--task.id Ant-v5 --algorithm esac --seed 0 --esac.sigma 0.1 --esac.winner_pull 1e-6 --policy.hidden 8 8"
+    first = (
+        "--task.id Ant-v5 --algorithm esac --seed 0"
+        " --esac.sigma 0.1 --esac.winner_pull 1e-6 --policy.hidden 8 8"
+    )
     assert (
         lines[0] == f"{first} --run-dir {tmp_path}/runs/Ant-v5-esac-sigma0.1-winner_pull1e-6-seed0"
     )
     config, _ = load(lines[-1].split())
-    assert (config.task.id, config.algorithm, config.seed, config.es.sigma, config.policy.hidden) == (
+    assert (
+        config.task.id, config.algorithm, config.seed, config.es.sigma, config.policy.hidden,
+    ) == (
         "dm_control/walker-walk-v0", "es", 5, 0.2, (8, 8),
     )  # fmt: skip
     assert config.run_dir.endswith("runs/dm_control-walker-walk-v0-es-sigma0.2-seed5")

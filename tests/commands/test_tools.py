@@ -1,4 +1,4 @@
-"""What all tools hold to: they are commands, need no training stack, and name what they cannot read."""
+"""What all tools hold to: commands, no training stack needed, what cannot be read is named."""
 
 import argparse
 import os
@@ -34,7 +34,8 @@ HIDE = """
 import importlib, runpy, sys
 class Hidden:
     def find_spec(self, name, path=None, target=None):
-        if name.split(".")[0] in ("mpi4py", "torch", "mujoco", "gymnasium", "dm_control", "Box2D") or name == "esac_mpi.comm.mpi":
+        if name.split(".")[0] in ("mpi4py", "torch", "mujoco", "gymnasium", "dm_control", "Box2D") \
+or name == "esac_mpi.comm.mpi":
             raise ImportError(name + " is hidden")
 sys.meta_path.insert(0, Hidden())
 from esac_mpi.analysis import measures, plots, views
@@ -56,7 +57,8 @@ def test_the_tools_run_without_mpi_torch_and_simulators(tmp_path, line):
     make(tmp_path / "a", generations=10).close()
     code = HIDE.format(argv=["esac-mpi", *line])
     done = subprocess.run(
-        [sys.executable, "-c", code], env={**os.environ, "PYTHONPATH": str(ROOT)}, cwd=tmp_path, capture_output=True, text=True,
+        [sys.executable, "-c", code], env={**os.environ, "PYTHONPATH": str(ROOT)}, cwd=tmp_path,
+        capture_output=True, text=True,
         check=False,
     )  # fmt: skip
     assert (done.returncode, done.stderr) == (0, "")

@@ -1,4 +1,4 @@
-"""What the tools of tables and figures say of what cannot be read, written or shown, and what they need."""
+"""What tools of tables and figures say of what cannot be read, written or shown; what they need."""
 
 import os
 import subprocess
@@ -29,13 +29,23 @@ UNREAD = {
     ),
     (plot, "--what losses --policy sac"): "--what losses does not read --policy",
     (table, "--measure mean --policy sac"): "--what results --measure mean does not read --policy",
-    (plot, "--what sensitivity --field sigma --measure mean --policy sac"): "--what sensitivity --measure mean does not read --policy",
-    (table, "--what scaling --field sigma --steps 4"): "--what scaling does not read --field, --steps",
+    (plot, "--what sensitivity --field sigma --measure mean --policy sac"): (
+        "--what sensitivity --measure mean does not read --policy"
+    ),
+    (table, "--what scaling --field sigma --steps 4"): (
+        "--what scaling does not read --field, --steps"
+    ),
     (results, "table --measure updates --of SAC"): "--measure updates does not read --of",
-    (results, "draw --out x --policy theta_es --what training"): "--what training does not read --policy",
-    (results, "draw --out x --what ends --x env_steps --seeds --ranks 4"): "--what ends does not read --ranks, --seeds, --x",
+    (results, "draw --out x --policy theta_es --what training"): (
+        "--what training does not read --policy"
+    ),
+    (results, "draw --out x --what ends --x env_steps --seeds --ranks 4"): (
+        "--what ends does not read --ranks, --seeds, --x"
+    ),
     (results, "draw --out x --what updates --field zeta"): "--what updates does not read --field",
-    (results, "draw --out x --measure return --normalise"): "--what returns does not read --measure, --normalise",
+    (results, "draw --out x --measure return --normalise"): (
+        "--what returns does not read --measure, --normalise"
+    ),
     (results, "draw --out x --what sensitivity --policy learner --ranks 9"): (
         "--what sensitivity --measure fitness does not read --policy, --ranks"
     ),
@@ -106,7 +116,8 @@ def test_figures_and_tables_need_no_mpi_torch_or_simulator(tmp_path):
     )
     code = f"""
 import sys
-sys.modules |= dict.fromkeys(["mpi4py", "torch", "mujoco", "gymnasium", "dm_control"])  # None: an import fails
+sys.modules |= dict.fromkeys(["mpi4py", "torch", "mujoco", "gymnasium", "dm_control"])\
+  # None: an import fails
 import {", ".join(modules)}
 from esac_mpi.commands import plot, table
 assert plot.main([{str(run)!r}]) == table.main([{str(run)!r}]) == 0
@@ -124,7 +135,8 @@ def test_without_matplotlib(tmp_path):
     (tmp_path / "matplotlib.py").write_text("raise ImportError")
     done = subprocess.run(
         [sys.executable, "-m", "esac_mpi.commands", "plot", tmp_path],
-        env={**os.environ, "PYTHONPATH": f"{tmp_path}{os.pathsep}{ROOT}"}, capture_output=True, text=True, check=False,
+        env={**os.environ, "PYTHONPATH": f"{tmp_path}{os.pathsep}{ROOT}"},
+        capture_output=True, text=True, check=False,
     )  # fmt: skip
     assert done.returncode == 2
     assert done.stderr == "Plots need matplotlib: pip install esac_mpi[analysis]\n"

@@ -68,7 +68,8 @@ def test_watch_shows_several_runs_and_names_the_bad_ones(tmp_path):
         == "run status gen budget return returns left row best sigma steps/s idle checkpoint"
     )
     assert [row.split()[:5] for row in rows] == [
-        ["killed", "dead", "40", "4", "%"], ["held", "running", "40", "4", "%"], ["done", "complete", "40", "4", "%"],
+        ["killed", "dead", "40", "4", "%"], ["held", "running", "40", "4", "%"],
+        ["done", "complete", "40", "4", "%"],
     ]  # fmt: skip
     assert "16h00m" in rows[1]  # 960,000 nominal steps at 1,000 a minute
     assert re.search(
@@ -78,7 +79,7 @@ def test_watch_shows_several_runs_and_names_the_bad_ones(tmp_path):
 
 
 def live(*arguments):
-    """Start watch on a terminal of its own; return the process and a function that reads what was shown by its end."""
+    """Start watch on a terminal of its own; return the process and a reader of what is shown."""
     terminal, end = pty.openpty()
     line = [
         sys.executable,

@@ -1,4 +1,7 @@
-"""The distribution of CEM and AES-RL against numbers worked out by hand, plain formulas, and functions that it minimises."""
+"""The distribution of CEM and AES-RL.
+
+Against numbers worked out by hand, plain formulas, and functions that it minimises.
+"""
 
 import math
 
@@ -86,7 +89,8 @@ def test_a_generation_by_hand():
         [row(3, 1), row(-1, 2)],
         row(0.75, 0.25),
     )
-    # gaps (2, 1) and (-2, 2); move .75 (2, 1) + .25 (-2, 2) = (1, 1.25); spread .75 (4, 1) + .25 (4, 4) = (4, 1.75)
+    # gaps (2, 1) and (-2, 2); move .75 (2, 1) + .25 (-2, 2) = (1, 1.25);
+    # spread .75 (4, 1) + .25 (4, 4) = (4, 1.75)
     mean, variance = distribution.told(gaussian, elites, weights, 0.5, cov_extra_div=False)
     np.testing.assert_array_equal(mean, row(2, 1.25))
     np.testing.assert_array_equal(variance, row(4.5, 2.25))
@@ -149,7 +153,7 @@ def test_blocks_of_a_generation_are_parts_of_the_whole_to_the_bit():
 def minimised(
     function, mirrored: bool, cov_extra_div: bool, weights: str, seed: int
 ) -> list[float]:
-    """Return the function's value at the mean after each of 300 generations of 20 in 10 dimensions, from all ones."""
+    """Return the value at the mean after each of 300 generations of 20, in 10-D, from all ones."""
     n, d, damp, values = 20, 10, 0.1, []
     gaussian = Gaussian(np.ones(d, np.float32), np.full(d, 0.1, np.float32))
     for k in range(300):
@@ -220,7 +224,8 @@ def test_an_arrival_that_says_nothing_changes_no_bit():
         strict=True,
     ):
         np.testing.assert_array_equal(got, old)
-    # fixed n, p = 0, as printed: the variance alone moves, from (1, 1e-7) a tenth of the way to (4, 9)
+    # fixed n, p = 0, as printed: the variance alone moves, from (1, 1e-7) a tenth of the way to
+    # (4, 9)
     mean, variance = distribution.moved(gaussian, row(3, -3), 0.0, 10.0, 1e-5)
     np.testing.assert_array_equal(mean, gaussian.mean)
     np.testing.assert_allclose(variance, [1.3, 0.9], rtol=1e-6)
@@ -251,9 +256,11 @@ def test_a_variance_is_scaled_down_to_its_floor():
 def arrivals(
     mean_rule: MeanRule, variance_rule: VarianceRule, count: int, seed: int, trained: float = 0.0
 ) -> Gaussian:
-    """Return the distribution after so many arrivals in 10 dimensions, from all ones, where the sphere's negative is the fitness.
+    """Return the distribution after so many arrivals in 10 dimensions, from all ones.
 
-    trained: share of the way to the optimum that every second individual goes first, as gradients would have it.
+    The sphere's negative is the fitness.
+    trained: share of the way to the optimum that every second individual goes first, as gradients
+    would have it.
     """
     gaussian, history = (
         Gaussian(np.ones(10, np.float32), np.full(10, 0.1, np.float32)),
@@ -371,7 +378,8 @@ def test_a_ratio_of_densities_by_hand():
 def test_mixing_by_hand():
     log = np.log
     old, candidates = log([0.5, 0.5, 2.0, np.nan]), log([4.0, 1.25, 0.5, 4.0])
-    # old ones stay where luck is below 0.5, 0.5, 1, never; candidates join where it is at least 1/4, 4/5, 2, 1/4
+    # old ones stay where luck is below 0.5, 0.5, 1, never; candidates join where it is at least
+    # 1/4, 4/5, 2, 1/4
     luck = 1 - np.array([[0.4, 0.3], [0.6, 0.7], [0.9, 1.0], [0.1, 0.2]])
     assert [part.tolist() for part in distribution.mix(5, old, candidates, Drawn(luck))] == [
         [0, 2],

@@ -220,7 +220,8 @@ def test_exchanged_rows_take_between_none_and_most():
         taken = evolution.exchanged_rows(np.random.default_rng(seed), shapes)
         assert taken.shape == (262,)
         shares.append(taken[:256].reshape(4, 64).mean(axis=1))
-    # k exchanges uniform below 2 L (matrix) or L (bias), each takes a row with 1/2: a row is taken with 1 - E[(1 - 1/2L)^k]
+    # k exchanges uniform below 2 L (matrix) or L (bias), each takes a row with 1/2: a row is taken
+    # with 1 - E[(1 - 1/2L)^k]
     matrix = 1 - np.mean((1 - 1 / 128.0) ** np.arange(128))
     bias = 1 - np.mean((1 - 1 / 128.0) ** np.arange(64))
     np.testing.assert_allclose(np.mean(shares, axis=0), [matrix, bias, bias, bias], atol=0.01)

@@ -1,4 +1,7 @@
-"""Crossover and mutation of vectors: on a few weights by hand, and against loops that take one exchange or change at a time."""
+"""Crossover and mutation of vectors.
+
+On a few weights by hand, and against loops that take one exchange or change at a time.
+"""
 
 import math
 
@@ -35,7 +38,8 @@ def test_an_actor_begins_with_a_tenth_of_the_usual_last_layer():
 
 
 def test_n_point_crossover_by_hand():
-    # matrix [3, 1]: row 2 from the first, row 0 from the second, then row 2 again, twice, when both have the same; bias [3]: 1
+    # matrix [3, 1]: row 2 from the first, row 0 from the second, then row 2 again, twice, when both
+    # have the same; bias [3]: 1
     random = Drawn(4, [2, 0, 2, 2], [0.2, 0.5, 0.9, 0.1], 1, [1], [0.7])
     first, second = theta(1, 2, 3, 4, 5, 6), theta(11, 12, 13, 14, 15, 16)
     one, other = genetics.n_point(first, second, Layout((1, 3)), random)
@@ -68,7 +72,8 @@ def test_without_exchanges_the_children_are_the_parents():
 
 
 def test_what_normalises_a_layer_is_exchanged_like_its_bias():
-    # matrix [2, 1], bias, gain and shift [2] of the hidden layer; matrix [1, 2] and bias [1] of the output
+    # matrix [2, 1], bias, gain and shift [2] of the hidden layer;
+    # matrix [1, 2] and bias [1] of the output
     random = Drawn(0, [], [], 0, [], [], 1, [0], [0.1], 1, [1], [0.9], 0, [], [], 0, [], [])
     first, second = np.arange(11, dtype=np.float32), np.arange(20, 31, dtype=np.float32)
     one, other = genetics.n_point(first, second, NORMALISED, random)
@@ -103,7 +108,8 @@ def test_n_point_crossover_is_its_exchanges_one_after_the_other():
 
 
 def test_gaussian_mutation_by_hand():
-    # 2: +0.1 * 2 * 1 = 2.2, then reset to 0.25; -4: +10 * 4 * -1 = -44, then +0.1 * 44 * 1 = -39.6; 1: +0.1 * 1 * 2 = 1.2
+    # 2: +0.1 * 2 * 1 = 2.2, then reset to 0.25; -4: +10 * 4 * -1 = -44, then
+    # +0.1 * 44 * 1 = -39.6; 1: +0.1 * 1 * 2 = 1.2
     random = Drawn(
         0.3, 0.5, 5, [0, 1, 0, 2, 1], [0.5, 0.01, 0.07, 0.9, 0.5], [1.0, -1.0, 0.25, 2.0, 1.0]
     )

@@ -1,4 +1,4 @@
-"""The normal numbers against Random123's vectors and the normal distribution; tanh against float64."""
+"""Normal numbers against Random123's vectors and the normal distribution; tanh against float64."""
 
 import math
 from hashlib import sha256

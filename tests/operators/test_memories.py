@@ -1,4 +1,4 @@
-"""What a memory holds after episodes, clones, crossovers and mutations, transition by transition."""
+"""What memories hold after episodes, clones, crossovers and mutations, transition by transition."""
 
 import numpy as np
 import pytest
@@ -174,7 +174,7 @@ def test_a_sample_is_all_where_there_are_fewer():
 
 
 def replay(last: int, capacity: int) -> Replay:
-    """Return a replay of the transitions 0, 1, ... last, of which the newest `capacity` are there."""
+    """Return a replay of the transitions 0, 1, ... last, the newest `capacity` of them there."""
     made = Replay(capacity, 2, 1)
     for age in range(last + 1):
         made.add(row(age)[:2], row(age)[2:], 0.0, [0, 0], False)
@@ -186,7 +186,7 @@ def replay(last: int, capacity: int) -> Replay:
     [(100, []), (10, []), (9, [0]), (5, [0, 3, 4]), (3, [0, 3, 4, 5]), (1, [0, 3, 4, 5, 7, 8])],
 )
 def test_what_the_replay_has_lost_is_stored_once_and_the_rest_comes_back_from_it(capacity, lost):
-    """Three memories of ages up to 9, some in two of them, one empty: beside a replay that begins at 10 - capacity."""
+    """Three memories, ages to 9, some in two, one empty: beside a replay from 10 - capacity on."""
     several = [memory(0, 3, 4, 4, 9, kappa=6), memory(kappa=6), memory(3, 4, 5, 7, 8, 9, kappa=6)]
     held = Memory(*(np.stack(parts) for parts in zip(*several, strict=True)))
     ring = replay(9, capacity=capacity)

@@ -51,7 +51,7 @@ def test_actions_are_scaled_to_the_bounds():
 
 
 def boxes(count: int) -> tuple[np.ndarray, np.ndarray]:
-    """Return random bounds, float32 [count]: asymmetric ones of all sizes, and some that are 0, equal or symmetric."""
+    """Return random float32 bounds [count]: asymmetric of all sizes; some 0, equal or symmetric."""
     random = np.random.default_rng(0)
     ends = random.uniform(-2, 2, (2, count)) * 10.0 ** random.integers(-6, 7, count)
     low, high = np.sort(ends, axis=0).astype(np.float32)
@@ -157,7 +157,7 @@ def random_policy(sizes, activation="relu", output="clip", scale=1.0, normaliser
 
 
 def sequential(policy: Policy, x: np.ndarray) -> np.ndarray:
-    """Return the output before the squashing: the bias first, then the nonzero inputs in order, all in float32."""
+    """Return the output before squashing: bias first, then nonzero inputs in order, all float32."""
     views = policy.layout.views(policy.theta)
     for i, (weight, bias) in enumerate(zip(views[::2], views[1::2], strict=True)):
         x = np.maximum(x, 0) if i else x

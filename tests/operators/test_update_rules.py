@@ -1,4 +1,4 @@
-"""AES-RL's rules against numbers worked out by hand: at ties, at the edges of their ranges, far below a baseline."""
+"""AES-RL's rules against numbers by hand: at ties, at their ranges' edges, far below a baseline."""
 
 import math
 
@@ -191,7 +191,8 @@ def factors(rule: SuccessRule, window: int, successes: list[int]) -> list[float]
 
 
 def test_the_success_rule_looks_back_over_its_window():
-    # full after 5; the last five of 1 0 0 0 0 0 | 1 | 1 | 0: 0, 1, 2, 2 successes; one fifth is not above the threshold
+    # full after 5; the last five of 1 0 0 0 0 0 | 1 | 1 | 0: 0, 1, 2, 2 successes;
+    # one fifth is not above the threshold
     grows, shrinks = 1 / 0.99, 0.99
     expected = [1] * 5 + [shrinks, shrinks, grows, grows]
     assert factors(SuccessRule(), 5, [1, 0, 0, 0, 0, 0, 1, 1, 0]) == expected

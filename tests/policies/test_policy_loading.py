@@ -56,7 +56,8 @@ assert not loaded & {{*{STACK!r}, "scipy"}}, loaded
         [sys.executable, "-c", code], env=blocked, capture_output=True, text=True, check=False
     )
     assert done.returncode == 0, done.stderr
-    # hidden: relu(1 - 2 + .25) = 0, relu(.5 + 4 - 1) = 3.5; out: tanh(-.25 * 3.5 + .125); bounds -1 and 3
+    # hidden: relu(1 - 2 + .25) = 0, relu(.5 + 4 - 1) = 3.5; out: tanh(-.25 * 3.5 + .125);
+    # bounds -1 and 3
     assert float(done.stdout) == pytest.approx(1 + 2 * np.tanh(-0.75), rel=1e-6)
 
 
@@ -142,7 +143,8 @@ def test_a_normaliser_of_many_observations_is_written_and_comes_back(tmp_path):
 
 def test_layer_normalisation_comes_along(tmp_path):
     normed = Policy.load(save(tmp_path / "policy.h5", NORMED, layer_norm=1))
-    # hidden, see test_layer_norm.py: relu(1) and relu(-0.5) = 0; out: tanh(0.5 + 0.125); bounds -1 and 3
+    # hidden, see test_layer_norm.py: relu(1) and relu(-0.5) = 0; out: tanh(0.5 + 0.125);
+    # bounds -1 and 3
     assert normed(np.array([1.0, 2.0])) == pytest.approx([1 + 2 * np.tanh(0.625)], rel=1e-5)
     assert repr(normed).endswith("2-2-1 layer_norm relu tanh)")
     plain = Policy.load(save(tmp_path / "other.h5", layer_norm=0))
@@ -260,5 +262,8 @@ def test_a_file_that_is_no_policy_is_one_sentence(tmp_path, monkeypatch, capsys)
         render.main([name]),
     )
     assert codes == (65, 65, 65)
-    sentence = f"{tmp_path / 'policy.h5'}: not a file of esac_mpi, or its first bytes are damaged (2 bytes)\n"
+    sentence = (
+        f"{tmp_path / 'policy.h5'}: not a file of esac_mpi,"
+        " or its first bytes are damaged (2 bytes)\n"
+    )
     assert capsys.readouterr().err == 3 * sentence
