@@ -24,7 +24,8 @@ MENDED = {
     **READINGS["mended"],
 }  # what the reading sets, for configurations that a test makes itself
 
-# ESAC on the cyclic MDP with everything that could depend on ranks in it: SAC phases, replays, copies, crossover, AMT
+# ESAC on the cyclic MDP with all that could depend on ranks in it: SAC phases, replays, copies,
+# crossover, AMT
 TASK = ["--task.id", "CyclicMDP-v0", "--task.horizon", 40]
 POPULATION = ["--esac.population_size", 10, "--esac.sigma", 0.3, "--esac.lr_es", 0.05]
 INTERVAL = ["--esac.reading", "mended", "--esac.gradient_interval", 2, "--esac.sac_episodes", 2]
@@ -86,7 +87,10 @@ LONG = (
 
 
 def pytest_collection_modifyitems(items):
-    """Begin with the long files, then those with most tests: of two workers none is left alone with a long one at the end."""
+    """Begin with the long files, then those with most tests.
+
+    So of two workers none is left alone with a long one at the end.
+    """
     count = Counter(item.path.name for item in items)
     items.sort(
         key=lambda item: (item.path.name not in LONG, -count[item.path.name], item.path.name)
@@ -123,7 +127,10 @@ def run(
 
 
 class OneProcess:
-    """Makes runs on one process without mpirun, one after another in the same one: what the program loads is loaded once."""
+    """Makes runs on one process without mpirun, one after another in the same one.
+
+    What the program loads is loaded once.
+    """
 
     def __init__(self):
         self._environment, self._process, self._errors = environment(), None, TemporaryFile("w+")  # noqa: SIM115
@@ -153,7 +160,10 @@ class OneProcess:
 
 @pytest.fixture(scope="session")
 def alone():
-    """Return a function that makes a run on one process: `alone(*arguments)`, the one that others must equal."""
+    """Return a function that makes a run on one process: `alone(*arguments)`.
+
+    It is the one that others must equal.
+    """
     process = OneProcess()
     yield process
     process.end()
@@ -170,9 +180,12 @@ class ManyRanks:
     def __call__(
         self, ranks: int, *arguments: object, nodes: int = 0, code: int = 0
     ) -> subprocess.CompletedProcess:
-        """Make a run to its end, on two ranks or more, in the environment of now; check its exit code. Returns what it printed.
+        """Make a run to its end, on two ranks or more; check its exit code.
 
-        nodes: over how many the ranks are dealt, with what else tests/support/program.py has; 0 = as `run` makes it.
+        It is made in the environment of now. Returns what it printed.
+
+        nodes: over how many the ranks are dealt, with what else tests/support/program.py has;
+        0 = as `run` makes it.
         """
         if self._process is None or self._process.poll() is not None:
             self._begin()
@@ -256,7 +269,7 @@ def world():
 
 @pytest.fixture
 def start():
-    """Start the program in the background; whatever is left of it at the end of the test is killed."""
+    """Start the program in the background; what is left of it at the test's end is killed."""
     started = []
 
     def launch(ranks: int, *arguments: object, **options) -> subprocess.Popen:

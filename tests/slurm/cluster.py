@@ -1,7 +1,7 @@
-"""A Slurm of two virtual nodes on this machine, for one test: private munge key, loopback only, no root.
+"""A Slurm of two virtual nodes here, for one test: private munge key, loopback only, no root.
 
-`prepare.sh` unpacks the programs. Each daemon is a child of the test, and whatever the cluster has started carries the path
-of its slurm.conf in its environment, so that `down` finds all of it.
+`prepare.sh` unpacks the programs. Each daemon is a child of the test, and whatever the cluster has
+started carries the path of its slurm.conf in its environment, so that `down` finds all of it.
 """
 
 import ctypes
@@ -62,8 +62,8 @@ ROOT = Path(__file__).parents[2]
 class Cluster:
     """Slurm's daemons and commands.
 
-    software: what prepare.sh unpacked. work: an empty directory for configuration, state and logs. node: what each node has; a
-    GPU is /dev/null. environment: what a process needs to be a client.
+    software: what prepare.sh unpacked. work: an empty directory for configuration, state and logs.
+    node: what each node has; a GPU is /dev/null. environment: what a process needs to be a client.
     """
 
     def __init__(self, software: Path, work: Path, node: str = "CPUs=4") -> None:
@@ -81,7 +81,10 @@ class Cluster:
         self.daemons: dict[str, subprocess.Popen] = {}
 
     def up(self) -> None:
-        """Start munge, the controller and the nodes; return when jobs can begin. Raises RuntimeError with the logs."""
+        """Start munge, the controller and the nodes; return when jobs can begin.
+
+        Raises RuntimeError with the logs.
+        """
         (self.work / "state").mkdir()
         (self.work / "key").write_bytes(os.urandom(128))
         (self.work / "key").chmod(0o600)
@@ -109,7 +112,10 @@ class Cluster:
         )
 
     def _let_pmix_be_found(self) -> None:
-        """Make a copy of the plugin for PMIx that looks in this cluster's directory for its library, if that was unpacked."""
+        """Copy the plugin for PMIx to look in this cluster's directory for its library.
+
+        Only if that was unpacked.
+        """
         here, library = (
             self.work / "plugins",
             next(self.plugins.parent.glob("pmix2/lib/libpmix.so.2"), None),
@@ -135,7 +141,10 @@ class Cluster:
             daemon.wait()
 
     def processes(self, *more: str) -> list[int]:
-        """Return the processes of the cluster, those of one node or job with `more` entries of their environments."""
+        """Return the processes of the cluster.
+
+        Those of one node or job with `more` entries of their environments.
+        """
         wanted = [f"SLURM_CONF={self.work / 'slurm.conf'}", *more]
         found = []
         for entry in Path("/proc").glob("[0-9]*/environ"):
@@ -148,7 +157,10 @@ class Cluster:
         return found
 
     def kill(self, *more: str) -> None:
-        """Send SIGKILL to the processes of the cluster, or of a part of it as in `processes`; none sees another one die."""
+        """Send SIGKILL to the processes of the cluster, or of a part of it as in `processes`.
+
+        None sees another one die.
+        """
         doomed = self.processes(*more)
         for number in (signal.SIGSTOP, signal.SIGKILL):
             for process in doomed:
@@ -160,7 +172,10 @@ class Cluster:
         self._start("slurmd", "-D", "-N", node, "-d", str(self._program("slurmstepd")), name=node)
 
     def kill_node(self, node: str) -> None:
-        """Kill a node's daemon and all that runs there, as a loss of power would; it comes back with an empty spool."""
+        """Kill a node's daemon and all that runs there, as a loss of power would.
+
+        It comes back with an empty spool.
+        """
         self.daemons[node].kill()
         self.daemons[node].wait()
         self.kill(f"SLURMD_NODENAME={node}")
@@ -190,9 +205,10 @@ class Cluster:
         return dict(re.findall(r"(\w+)=(\S*)", self.run("scontrol", "show", "job", "-o", job)))
 
     def begin_again(self, job: str) -> None:
-        """Let a requeued job start now instead of in two minutes, as soon as nothing of its last round can harm the next.
+        """Start a requeued job not in two minutes but once its last round cannot harm the next.
 
-        An old step removes sockets of the new one's name, and credentials of the second of the requeue are revoked.
+        An old step removes sockets of the new one's name, and credentials of the second of the
+        requeue are revoked.
         """
         self.wait_for_steps()
         self.run("scontrol", "update", f"JobId={job}", "StartTime=now+2")
@@ -224,7 +240,10 @@ class Cluster:
         )
 
     def _program(self, name: str) -> Path:
-        """Return a program under its own name: as slurmctld-wlm, as Debian calls it, the controller takes itself for a client."""
+        """Return a program under its own name.
+
+        As slurmctld-wlm, as Debian calls it, the controller takes itself for a client.
+        """
         link = self.work / "sbin" / name
         if not link.exists():
             link.parent.mkdir(exist_ok=True)

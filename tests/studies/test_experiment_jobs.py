@@ -13,7 +13,7 @@ experiment = command("experiment")
 
 
 def submit(tmp_path, capsys, name, *arguments):
-    """Submit with stand-ins for a batch system on the path; return what was said and what they were told."""
+    """Submit to stand-ins for a batch system; return what was said and what they were told."""
     code = experiment.main(["submit", name, "--root", str(tmp_path / "runs"), *arguments])
     log = tmp_path / "log"
     return (
@@ -40,8 +40,8 @@ def test_submit_without_a_batch_system_prints_how(tmp_path, capsys, monkeypatch)
     assert told[0] == f"{folder}/jobs-1-ranks.txt: 27 jobs of 1 rank"
     assert told[3] == f"{folder}/jobs-64-ranks.txt: 27 jobs of 64 ranks"
     assert (
-        told[4]
-        == f"sbatch  LIST={folder}/jobs-64-ranks.txt sbatch --ntasks=64 --array=0-26%10 jobs/slurm-array.sbatch"
+        told[4] == f"sbatch  LIST={folder}/jobs-64-ranks.txt "
+        "sbatch --ntasks=64 --array=0-26%10 jobs/slurm-array.sbatch"
     )
     select = "select=1:ncpus=64:mpiprocs=64:ompthreads=1"
     assert told[5] == (
@@ -56,7 +56,8 @@ def test_submit_without_a_batch_system_prints_how(tmp_path, capsys, monkeypatch)
 
 @pytest.mark.parametrize(("system", "told"), [
     ("sbatch", ["--ntasks=4 --array=0-3%10 jobs/slurm-array.sbatch", "LAUNCH="]),
-    ("qsub", ["-l select=1:ncpus=4:mpiprocs=4:ompthreads=1 -J 0-3 jobs/pbs-array.sh", "LAUNCH=mpiexec -n 4"]),
+    ("qsub", ["-l select=1:ncpus=4:mpiprocs=4:ompthreads=1 -J 0-3 jobs/pbs-array.sh",
+              "LAUNCH=mpiexec -n 4"]),
 ])  # fmt: skip
 def test_submit_hands_a_list_for_each_number_of_ranks_to_the_batch_system(
     tmp_path, capsys, monkeypatch, system, told

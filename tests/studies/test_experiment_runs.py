@@ -32,7 +32,7 @@ def done_in(folder):
 
 
 def test_an_experiment_runs_draws_and_goes_on_with_more(tmp_path, capsys):
-    """For real: two runs of ES on the toy and a picture, then nothing left to run, then more generations."""
+    """Two real runs of ES on a toy, a picture, then nothing left to run, then more generations."""
     text = (
         TOY.replace("seeds = 2", "seeds = 1")
         + """
@@ -183,9 +183,12 @@ def test_under_nohup_a_lost_terminal_stops_nothing():
 @pytest.mark.parametrize(
     ("status", "over", "interrupted", "code", "how"),
     [
-        ("complete", False, False, 0, "done"), ("requeue", True, False, 75, "done"), ("requeue", False, False, 75, "stopped"),
-        ("requeue", False, True, 0, "stopped"), ("running", False, True, -15, "stopped"), ("running", False, False, -9, "failed"),
-        (None, False, True, -15, "stopped"), (None, False, False, 1, "failed"), ("failed", False, True, 1, "failed"),
+        ("complete", False, False, 0, "done"), ("requeue", True, False, 75, "done"),
+        ("requeue", False, False, 75, "stopped"),
+        ("requeue", False, True, 0, "stopped"), ("running", False, True, -15, "stopped"),
+        ("running", False, False, -9, "failed"),
+        (None, False, True, -15, "stopped"), (None, False, False, 1, "failed"),
+        ("failed", False, True, 1, "failed"),
         ("complete", False, False, 2, "failed"),
     ],
 )  # fmt: skip
@@ -205,8 +208,10 @@ def test_how_a_run_ended(tmp_path, status, over, interrupted, code, how):
 @pytest.mark.parametrize(
     ("status", "interrupted", "code", "how"),
     [
-        ("complete", False, 1, "failed"), ("complete", False, 0, "done"), ("requeue", False, 1, "failed"),
-        ("requeue", False, 0, "failed"), ("requeue", True, -15, "stopped"), ("failed", True, -15, "stopped"),
+        ("complete", False, 1, "failed"), ("complete", False, 0, "done"),
+        ("requeue", False, 1, "failed"),
+        ("requeue", False, 0, "failed"), ("requeue", True, -15, "stopped"),
+        ("failed", True, -15, "stopped"),
     ],
 )  # fmt: skip
 def test_a_status_of_an_earlier_start_does_not_tell_how_this_one_ended(

@@ -1,4 +1,4 @@
-"""A search: its trials are runs, made by any number of tasks on any ranks, stopped and killed at will."""
+"""A search: its trials are runs, by any number of tasks on any ranks, stopped, killed at will."""
 
 import json
 import os
@@ -95,7 +95,10 @@ def by_hand(study, values):
 
 
 def test_trials_are_held_to_each_other_at_every_step_whichever_they_report_at(tmp_path):
-    """A trial of large generations reports at few steps; what it had come to stands for those between, and to its end."""
+    """A trial of large generations reports at few steps.
+
+    What it had come to stands for those between, and to its end.
+    """
     journal = by_hand(made(tmp_path, "trials = 3", tail="[pruner]\nstartup = 2\nwarmup = 0.5"), [])
     for value in (3.0, 5.0):
         number = journal.begin()
@@ -112,7 +115,10 @@ def test_trials_are_held_to_each_other_at_every_step_whichever_they_report_at(tm
 
 
 def test_a_trial_below_the_median_is_given_up_saved_and_says_so(tmp_path, capfd):
-    """The median of 1, 2 and 900 is 2, beneath any return of ours until the tenth part, the fifth generation; then it is 200."""
+    """The median of 1, 2 and 900 is 2, beneath any return of ours, then 200.
+
+    It is 200 from the tenth part on, the fifth generation.
+    """
     study = made(tmp_path, "trials = 4", tail="[pruner]\nstartup = 3\nwarmup = 0.5")
     by_hand(study, [1.0, 900.0, 2.0])
     assert (
@@ -181,7 +187,7 @@ def test_a_trial_that_was_finished_between_two_looks_is_not_made_again(tmp_path,
 
 
 def test_each_of_a_trials_runs_may_fail_once(tmp_path):
-    """Of two seeds one has failed once and was begun again, and then the other has for the first time."""
+    """Of two seeds one failed once and was begun again; then the other fails for the first time."""
     study = made(tmp_path, "trials = 1\nseeds = [100, 7]")
     journal = Journal(study, fresh=True)
     found = journal.values(journal.begin())
@@ -200,7 +206,10 @@ def test_each_of_a_trials_runs_may_fail_once(tmp_path):
 
 
 def test_what_cannot_be_run_together_is_a_failed_trial_and_the_next_one_is_made(tmp_path):
-    """Of the four combinations one is a mirrored population of an odd size; each choice goes with the first of the other."""
+    """Of the four combinations one is a mirrored population of an odd size.
+
+    Each choice goes with the first of the other.
+    """
     pair = 'es.sampling = ["onesided", "mirrored"]\nes.population_size = [4, 5]'
     study = made(tmp_path, "trials = 3", search=pair, tail=CHANCE)
     assert trial_ranks.search(study.path, Alone()) == 0
@@ -230,7 +239,7 @@ main(["search", "run", sys.argv[1]])
 
 
 def test_a_killed_tasks_trial_goes_on_to_the_bit_and_is_nobody_elses(tmp_path, capfd):
-    """Killed in the ninth generation of trial 0, whose checkpoint is of the eighth; trial 1 is stopped by SIGTERM."""
+    """Killed in generation 9 of trial 0, with a checkpoint of 8; trial 1 is stopped by SIGTERM."""
     file = write(tmp_path, "trials = 2", SETTINGS.replace("generations = 10", "generations = 11"))
     line = [sys.executable, "-c", KILLED, str(file), "9"]
     done = subprocess.run(
@@ -366,8 +375,8 @@ def test_the_list_of_a_job_array_is_one_that_the_job_scripts_take(tmp_path, caps
     assert told[1] == "2 tasks for 1 trials, 1 seed each"
     out = tmp_path / "study/jobs.txt"
     assert (
-        told[2]
-        == f"SLURM    LIST={out} PROGRAM='python -m esac_mpi.commands' sbatch --array=0-1 jobs/slurm-array.sbatch"
+        told[2] == f"SLURM    LIST={out} PROGRAM='python -m esac_mpi.commands' "
+        "sbatch --array=0-1 jobs/slurm-array.sbatch"
     )
     lines = out.read_text().splitlines()
     assert lines == [f"search run toy.toml --run-dir {tmp_path}/study/tasks/{i}" for i in (0, 1)]

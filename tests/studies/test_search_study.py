@@ -1,4 +1,4 @@
-"""What a study file says, what of it is refused, what Optuna is asked for, and who holds a trial."""
+"""What a study file says, what of it is refused, what Optuna is asked, and who holds a trial."""
 
 import json
 import re
@@ -29,7 +29,8 @@ def test_a_study_says_what_is_fixed_and_what_is_searched(tmp_path):
         write(tmp_path, head, 'task.id = "CyclicMDP-v0"', SEARCH + "policy.hidden = [[8], [8, 8]]")
     )
     assert study.space == {
-        "es.sigma": Range(0.01, 0.5, log=True), "es.population_size": Choices((4, 6)), "policy.hidden": Choices(((8,), (8, 8))),
+        "es.sigma": Range(0.01, 0.5, log=True), "es.population_size": Choices((4, 6)),
+        "policy.hidden": Choices(((8,), (8, 8))),
     }  # fmt: skip
     config = study.config({"es.sigma": 0.02, "policy.hidden": (8, 8)}, seed=101, run_dir="x")
     assert (config.es.sigma, config.es.lr_es, config.policy.hidden, config.seed) == (
@@ -321,7 +322,7 @@ def test_a_field_that_other_choices_let_be_unread_is_left_out_of_the_trial(tmp_p
 
 @pytest.mark.parametrize("kind", ["random", "tpe"])
 def test_what_is_proposed_does_not_depend_on_who_asks(tmp_path, kind):
-    """One task that proposes four trials, and two that take turns, one of them started anew each time."""
+    """One task that proposes four trials, and two that take turns, one of them anew each time."""
     tail = f"[sampler]\nkind = '{kind}'\nstartup = 2"
     proposed = []
     for folder, tasks in ((tmp_path / "a", 1), (tmp_path / "b", 2)):
@@ -370,7 +371,8 @@ def test_what_made_trials_good_is_told_and_why_others_failed(tmp_path, capsys):
 
 
 @pytest.mark.parametrize("words", [
-    ["--algorithm", "es", "--es.sigma", "0.03", "--budget.generations", "7", "--policy.hidden", "8"],
+    ["--algorithm", "es", "--es.sigma", "0.03", "--budget.generations", "7",
+     "--policy.hidden", "8"],
     ["--esac.reading", "paper", "--esac.winner_pull", str(Config().esac.winner_pull)],
 ])  # fmt: skip
 def test_the_best_as_a_configuration_means_the_same(tmp_path, words):

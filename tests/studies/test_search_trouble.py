@@ -1,4 +1,4 @@
-"""A search in trouble: signals at any moment, decisions that were not told, machines that cannot make a trial."""
+"""A search in trouble: signals at any time, decisions not told, machines that can make no trial."""
 
 import gc
 import json
@@ -28,7 +28,10 @@ def states(study):
 def test_a_signal_before_a_trials_first_generation_does_not_wait_for_its_last(
     tmp_path, monkeypatch, moment, generation
 ):
-    """While its settings are proposed it has not begun; after that it is stopped in its first generation, and goes on."""
+    """While its settings are proposed it has not begun.
+
+    After that it is stopped in its first generation, and goes on.
+    """
     study, honest = made(tmp_path, "trials = 1"), getattr(*moment)
 
     def signalled(*arguments):
@@ -59,7 +62,10 @@ budget.generations = 3
 def test_a_trial_whose_learner_is_not_finite_is_a_failed_one_and_the_next_one_is_made(
     tmp_path, ranks, together
 ):
-    """The same trials on one rank and on several; its run's checkpoint, of the generation before, stands."""
+    """The same trials on one rank and on several.
+
+    Its run's checkpoint, of the generation before, stands.
+    """
     study = made(
         tmp_path,
         "trials = 4",
@@ -76,8 +82,8 @@ def test_a_trial_whose_learner_is_not_finite_is_a_failed_one_and_the_next_one_is
     assert [trial.found["td3.lr_td3"] for trial in trials] == [1e-3, 1e30, 1e30, 1e-3]
     assert [trial.state for trial in trials] == ["complete", "failed", "failed", "complete"]
     assert (
-        "is not finite at training step 37, in the TD3 phase of generation 2; the last checkpoint stands"
-        in trials[1].why
+        "is not finite at training step 37, in the TD3 phase of generation 2; "
+        "the last checkpoint stands" in trials[1].why
     )
     assert Run.open(study.run_of(1, 100)).state == "failed"
 
@@ -116,7 +122,10 @@ def test_a_task_that_raises_is_told_as_failed(tmp_path, monkeypatch):
 
 
 def test_a_trial_that_no_settings_could_be_tried_in_is_not_a_failed_one(tmp_path, capfd):
-    """Somebody has the directory of its run; there is a complete trial, by which settings alone are known to be at fault."""
+    """Somebody has the directory of its run.
+
+    There is a complete trial, by which settings alone are known to be at fault.
+    """
     study = made(tmp_path, "trials = 2")
     journal = Journal(study, fresh=True)
     journal.values(journal.begin())

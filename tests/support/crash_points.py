@@ -1,11 +1,13 @@
-"""Every call by which a start, a checkpoint, a status and an end change files: as a process's last one, and as one that fails.
+"""Every call by which a start, a checkpoint, a status and an end change files, cut or failing.
 
     LD_PRELOAD=shim.so python tests/support/crash_points.py shim.so DIRECTORY
 
-One run in small, in which segments of the history close, and of the replay that also fall out of the ring, is done in a forked
-child for each point (tests/support/shim.c), on a copy of the same directory. After it the directory must hold the state before or after,
-whole, and the run must go on from there to the same hash. Prints one JSON object: the calls of an undisturbed run, what was found
-after how many points, and what was wrong. Cost: 10 s.
+Each is once a process's last call, and once one that fails. One run in small, in which segments
+of the history close, and of the replay that also fall out of the ring, is done in a forked child
+for each point (tests/support/shim.c), on a copy of the same directory. After it the directory must
+hold the state before or after, whole, and the run must go on from there to the same hash. Prints
+one JSON object: the calls of an undisturbed run, what was found after how many points, and what was
+wrong. Cost: 10 s.
 """
 
 import ctypes
@@ -75,7 +77,8 @@ def go_on(path: Path) -> None:
 def check(path: Path) -> tuple[str, str]:
     """Return what the directory holds, and the hash of generation 4 made from it.
 
-    Raises AssertionError, and whatever reading raises, if that is not one whole state, or cannot be gone on from.
+    Raises AssertionError, and whatever reading raises, if that is not one whole state, or cannot be
+    gone on from.
     """
     opened = Run.open(path)
     rows = len(opened.columns["metrics/generation"])

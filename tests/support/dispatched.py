@@ -1,4 +1,7 @@
-"""Tasks of made-up durations on the ranks of this job: prints what was told, in its order. Started by test_dispatch.py."""
+"""Tasks of made-up durations on the ranks of this job: prints what was told, in its order.
+
+Started by test_dispatch.py.
+"""
 
 import json
 import random
@@ -21,7 +24,10 @@ OVERDUE_AT = (
 
 
 def work(order):
-    """Last as long as the order says, in slices of a few steps, each of a time of its own; the result is the order's number."""
+    """Last as long as the order says; return its number.
+
+    In slices of a few steps, each of a time of its own.
+    """
     worker, number, lasts = order
     done = 0
     while done + 7 < lasts:

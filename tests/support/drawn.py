@@ -6,7 +6,10 @@ import numpy as np
 
 
 class Drawn:
-    """Stands for a generator: gives the numbers it was made with, one entry a call, whatever the call is; keeps the calls."""
+    """Stands for a generator: gives the numbers it was made with, and keeps the calls.
+
+    One entry a call, whatever the call is.
+    """
 
     def __init__(self, *numbers: Any) -> None:
         self._numbers = list(numbers)

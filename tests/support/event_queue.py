@@ -4,7 +4,10 @@ import heapq
 
 
 def queue(durations, workers, count):
-    """Return (worker, end) of the first results by an event queue: durations(worker, number of its task)."""
+    """Return (worker, end) of the first results by an event queue.
+
+    durations(worker, number of its task).
+    """
     heap = [(durations(worker, 0), worker, 0) for worker in range(workers)]
     heapq.heapify(heap)
     told = []

@@ -1,4 +1,7 @@
-"""Exchanges on four ranks of two emulated nodes, of which some are given up: run under mpirun, each rank says `sound`."""
+"""Exchanges on four ranks of two emulated nodes, of which some are given up.
+
+Run under mpirun, each rank says `sound`.
+"""
 
 import time
 
@@ -39,7 +42,10 @@ class Phase:
 
 
 def abandoned(exchange) -> None:
-    """Check that all ranks of a world abandon an exchange, rank 0 in the midst of its phase; and that nothing of it stays."""
+    """Check that all ranks of a world abandon an exchange, and that nothing of it stays.
+
+    Rank 0 does in the midst of its phase.
+    """
     world = World(Dealt(MPI.COMM_WORLD).over(2))
     world.stop.listen()
     phase = Phase() if world.leads else None
@@ -81,7 +87,10 @@ def waiting(world: World, rank: int) -> None:
 
 
 def ends(exchange, finder: int) -> None:
-    """Check that all ranks of two nodes raise what one has found in its part, and know that all do; and that nothing stays."""
+    """Check that all ranks of two nodes raise what one found in its part, and know that all do.
+
+    Nothing of it stays.
+    """
     world = World(Dealt(MPI.COMM_WORLD).over(2))
 
     def finds(_: int = 0) -> np.ndarray:
@@ -103,7 +112,7 @@ def ends(exchange, finder: int) -> None:
 
 
 def bulk() -> None:
-    """Map results with bulk: all have the scalars, rank 0's node the rest too, which reaches no other node."""
+    """Map results with bulk: all have the scalars, rank 0's node alone has the rest too."""
     world, bulk = World(Dealt(MPI.COMM_WORLD).over(2)), 1000
     for k in range(3):
         table, _ = world.map(lambda i, k=k: np.full(2 + bulk, 10.0 * k + i), 9, 2 + bulk, bulk=bulk)

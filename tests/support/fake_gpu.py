@@ -7,7 +7,10 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 
 class Recorded(TorchDispatchMode):
-    """Operations on memory that is there, kept with their arguments; python around them runs once, while they are recorded."""
+    """Operations on memory that is there, kept with their arguments.
+
+    Python around them runs once, while they are recorded.
+    """
 
     def __init__(self):
         super().__init__()
@@ -33,7 +36,7 @@ class Recorded(TorchDispatchMode):
 
 
 class FakeGpu:
-    """Work waits in a queue until somebody asks whether it has ended; each question does `pace` of it.
+    """Work waits in a queue until asked whether it has ended; each question does `pace` of it.
 
     early: what is brought comes at once, before what runs has ended; else as late as it may.
     """

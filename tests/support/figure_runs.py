@@ -21,8 +21,9 @@ def make(
 ):
     """Leave a run behind, one generation for each return; None = not evaluated, then.
 
-    theta_es evaluates to `returns`, the SAC mean to half of them; the members' fitness lies 1 to n below. A generation takes
-    100 population steps, 10 learner steps and updates, and 2 * scale seconds.
+    theta_es evaluates to `returns`, the SAC mean to half of them; the members' fitness lies 1 to n
+    below. A generation takes 100 population steps, 10 learner steps and updates, and 2 * scale
+    seconds.
     """
     values = {
         **MENDED,
@@ -38,9 +39,12 @@ def make(
         value = np.nan if value is None else float(value)
         best = max(best, np.nan_to_num(value, nan=-np.inf))
         row = {
-            "generation": g, "env_steps_population": 100 * g, "env_steps_learner": 10 * g, "env_steps_evaluation": 7 * g,
-            "nominal_steps": 1000 * g, "gradient_updates": 10 * g, "sigma": 0.1 * g, "sac_phase": g % 2, "best_return": best, "learner_phases": g // 2,
-            "fitness": value - np.arange(1.0, n + 1), "evaluation_theta_es": np.array([value - 1, value + 1]),
+            "generation": g, "env_steps_population": 100 * g, "env_steps_learner": 10 * g,
+            "env_steps_evaluation": 7 * g,
+            "nominal_steps": 1000 * g, "gradient_updates": 10 * g, "sigma": 0.1 * g,
+            "sac_phase": g % 2, "best_return": best, "learner_phases": g // 2,
+            "fitness": value - np.arange(1.0, n + 1),
+            "evaluation_theta_es": np.array([value - 1, value + 1]),
         }  # fmt: skip
         if algorithm == "esac":
             losses = {

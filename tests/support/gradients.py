@@ -1,4 +1,7 @@
-"""What tests of gradient learners share: a line to learn, plain modules to compare with, a phase among other things."""
+"""What tests of gradient learners share.
+
+A line to learn, plain modules to compare with, a phase among other things.
+"""
 
 import numpy as np
 import torch
@@ -21,7 +24,10 @@ FORMS = [  # hidden layers, policy.layer_norm, critic_layer_norm, policy.linear
 
 
 class Line:
-    """Observe x in [-1, 1], drawn anew at each step; the reward is -(a - x/2)^2 for the action a in [-1, 1] before scaling."""
+    """Observe x in [-1, 1], drawn anew at each step.
+
+    The reward is -(a - x/2)^2 for the action a in [-1, 1] before scaling.
+    """
 
     id, observation_size, action_size, horizon = "Line", 1, 1, 20
     low, high = np.array([-3.0], np.float32), np.array([1.0], np.float32)
@@ -51,7 +57,7 @@ class Line:
 
 
 class Breaking(Line):
-    """In the fourth step of an episode: raise, or answer with something that must not be learned from."""
+    """In an episode's fourth step: raise, or answer with what must not be learned from."""
 
     def __init__(self, how: str):
         super().__init__()
@@ -72,7 +78,11 @@ class Breaking(Line):
 
 
 class Joined(nn.Sequential):
-    """A perceptron whose last layer sees the last hidden units over `linear`, and beside them the inputs times `linear`."""
+    """A perceptron whose inputs reach the last layer too.
+
+    Its last layer sees the last hidden units over `linear`, and beside them the inputs times
+    `linear`.
+    """
 
     linear = 0.0
 
@@ -90,7 +100,7 @@ class Joined(nn.Sequential):
 
 
 def modules(network: Network, activation: str = "relu") -> list[nn.Sequential]:
-    """Return the members of a network as plain modules with the same weights, in double precision."""
+    """Return the members of a network as plain modules of the same weights, in double precision."""
     members = []
     for member in range(network.members):
         tensors = [t if network.members == 1 else t[member] for t in network.tensors]
@@ -125,7 +135,10 @@ def same(one: dict[str, np.ndarray], other: dict[str, np.ndarray]) -> bool:
 
 
 def through(work) -> tuple[int, Phase]:
-    """Run a begun phase to its end, other things in between; return how often it yielded, and the phase."""
+    """Run a begun phase to its end, other things in between.
+
+    Return how often it yielded, and the phase.
+    """
     other, pauses = Line(), 0
     while True:
         other.reset(pauses)

@@ -57,5 +57,6 @@ def make(
 def tool(name, *arguments, **options):
     return subprocess.run(
         [sys.executable, "-m", "esac_mpi.commands", name, *map(str, arguments)],
-        env={**os.environ, "PYTHONPATH": str(ROOT), **options}, capture_output=True, text=True, check=False,
+        env={**os.environ, "PYTHONPATH": str(ROOT), **options},
+        capture_output=True, text=True, check=False,
     )  # fmt: skip

@@ -1,4 +1,4 @@
-"""Runs in the process of the tests: quick, and their parts can be exchanged. Signals stay with pytest."""
+"""Runs in the tests' process: quick, and their parts can be exchanged. Signals stay with pytest."""
 
 import sys
 

@@ -1,8 +1,9 @@
-"""The program on one process, killed at named moments, one process after the other, each going on where the last one was killed.
+"""The program on one process, killed at named moments; the next goes on where the last was killed.
 
     python tests/support/kills.py '[["esac_mpi.algorithms.erl_births:crossed", 9], ...]' ARGUMENTS
 
-Kills (SIGKILL) in the given call of a function, before it returns. Prints one JSON list: how each process ended.
+Kills (SIGKILL) in the given call of a function, before it returns. Prints one JSON list: how each
+process ended.
 """
 
 import json

@@ -33,7 +33,10 @@ def actions(env, seed: int, steps: int) -> np.ndarray:
 
 
 def play(env: Env, seed: int, steps: int = 80) -> list[tuple]:
-    """Play an episode of random actions; return (observation bytes, reward, terminated, truncated) of every step."""
+    """Play an episode of random actions; return what every step gave.
+
+    That is (observation bytes, reward, terminated, truncated).
+    """
     episode: list[tuple] = [(env.reset(seed).tobytes(), 0.0, False, False)]
     for action in actions(env, seed, steps):
         observation, reward, terminated, truncated = env.step(action)

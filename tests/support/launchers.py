@@ -1,4 +1,7 @@
-"""How tests start ranks under each MPI: on this machine, or on the two nodes that tests/support/fakessh makes of it."""
+"""How tests start ranks under each MPI.
+
+On this machine, or on the two nodes that tests/support/fakessh makes of it.
+"""
 
 import atexit
 import os
@@ -37,7 +40,10 @@ def missing(mpi: str, nodes: int = 1) -> str:
     ):
         return f"{mpirun(mpi)} is not MPICH's"
     if nodes > 1 and subprocess.run([FAKESSH], capture_output=True).returncode:
-        return "tests/support/fakessh may not make namespaces here: two nodes need root or user namespaces"
+        return (
+            "tests/support/fakessh may not make namespaces here: "
+            "two nodes need root or user namespaces"
+        )
     return ""
 
 
@@ -53,7 +59,10 @@ def mpirun(mpi: str) -> str:
 
 
 def launcher(mpi: str, ranks: int, nodes: int = 1) -> list[str]:
-    """Return the command line that starts `ranks` ranks; two nodes are node2 and node3, with as many ranks each."""
+    """Return the command line that starts `ranks` ranks.
+
+    Two nodes are node2 and node3, with as many ranks each.
+    """
     hosts = f"127.0.0.2:{ranks // 2},127.0.0.3:{ranks // 2}"
     if mpi == "mpich":
         place = (
@@ -75,15 +84,15 @@ def launcher(mpi: str, ranks: int, nodes: int = 1) -> list[str]:
 def environment() -> dict[str, str]:
     """Return what the program sees; Open MPI wants to be told twice that root may run it.
 
-    Its daemons have a place of their own: one that is killed leaves a directory named after its process there, and a later one
-    with the same number would fail on it.
+    Its daemons have a place of their own: one that is killed leaves a directory named after its
+    process there, and a later one with the same number would fail on it.
     """
     return {**program_environment(), **dict.fromkeys(ROOTS, "1"), "TMPDIR": place()}
 
 
 @cache
 def place() -> str:
-    """Return a directory of this test process, with a name that leaves room for those of sockets."""
+    """Return a directory of this test process; its name leaves room for those of sockets."""
     made = tempfile.mkdtemp(prefix="mpi")
     atexit.register(shutil.rmtree, made, ignore_errors=True)
     return made

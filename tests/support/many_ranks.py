@@ -1,8 +1,9 @@
-"""The program, or a command, run after run on the same ranks: `mpirun -n N python many_ranks.py FOLDER`.
+"""Program or command, run after run on the same ranks: `mpirun -n N python many_ranks.py FOLDER`.
 
-tests/support/one_process.py has the program so on one rank. Every rank reads a pipe of its own, FOLDER/RANK. A line of it has a command
-line, an environment, the number of ranks that run it, the nodes that these are dealt over (0: as they are, else with what
-tests/support/program.py has) and the files that stdout, stderr and, after the run, each rank's exit code go to.
+tests/support/one_process.py has the program so on one rank. Every rank reads a pipe of its own,
+FOLDER/RANK. A line of it has a command line, an environment, the number of ranks that run it, the
+nodes that these are dealt over (0: as they are, else with what tests/support/program.py has) and
+the files that stdout, stderr and, after the run, each rank's exit code go to.
 """
 
 import json
@@ -29,7 +30,7 @@ FIRST = [
 def program(
     words: list[str], variables: dict[str, str], ranks: int, nodes: int, streams: list[str]
 ) -> int:
-    """Run the program on the first ranks, of which this is one; return its exit code on this one."""
+    """Run the program on the first ranks, this one among them; return its exit code on this one."""
     with ExitStack() as changed:
         for number, path in enumerate(streams, 1):
             kept = os.dup(number)

@@ -1,5 +1,6 @@
-"""The program, run after run in one process: a line of the input is a command line and an environment, a line of the output
-the exit code.
+"""The program, run after run in one process.
+
+A line of the input is a command line and an environment, a line of the output the exit code.
 
 What the program prints goes to stderr.
 """

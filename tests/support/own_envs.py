@@ -1,5 +1,7 @@
-"""Environments of a user's own, named `own_envs:Name-v0`: one that counts, one that raises, one whose returns break, one that
-another node computes otherwise, and some that are slow, get stuck, or are signalled.
+"""Environments of a user's own, named `own_envs:Name-v0`.
+
+One that counts, one that raises, one whose returns break, one that another node computes otherwise,
+and some that are slow, get stuck, or are signalled.
 """
 
 import os
@@ -16,7 +18,10 @@ from esac_mpi.host.stop import SAME
 
 
 class Walk(gymnasium.Env):
-    """Observe [3], act [2]; the reward is -|action - observation[:2]|^2; an episode ends by chance, or at its time limit."""
+    """Observe [3], act [2]; the reward is -|action - observation[:2]|^2.
+
+    An episode ends by chance, or at its time limit.
+    """
 
     observation_space = spaces.Box(-1.0, 1.0, (3,), np.float32)
     action_space = spaces.Box(-2.0, 2.0, (2,), np.float32)
@@ -57,7 +62,10 @@ class Steep(Walk):
 
 
 class Idling(Walk):
-    """Pay 1 for each of ten steps to who rests (a first action below 0), 2.25 for each of four to others."""
+    """Pay 1 for each of ten steps to who rests, 2.25 for each of four to others.
+
+    Who rests has a first action below 0.
+    """
 
     healthy_reward = 1.0
 
@@ -96,7 +104,7 @@ class Breaking(Walk):
 
 
 class Spoilt(Walk):
-    """Return nan as the reward of each episode's third step, but for those that nodes compare at the start."""
+    """Reward each episode's third step with nan, but for those that nodes compare at the start."""
 
     steps = 0
 
@@ -115,7 +123,10 @@ class Spoilt(Walk):
 
 
 class Blinded(Walk):
-    """Observe nan or inf as the second number now and then, at a reset or a step; refuse to act by that, or to act nan."""
+    """Observe nan or inf as the second number now and then, at a reset or a step.
+
+    Refuse to act by that, or to act nan.
+    """
 
     def observe(self):
         observation = super().observe()
@@ -149,7 +160,10 @@ class Delayed(Walk):
 
 
 class Poisoned(Walk):
-    """Pay something else, in the last bits, on rank 1 of MPICH's mpirun, but for the steps that nodes compare at the start."""
+    """Pay something else, in the last bits, on rank 1 of MPICH's mpirun.
+
+    But for the steps that nodes compare at the start.
+    """
 
     steps = 0
 
@@ -170,7 +184,7 @@ class Stuck(Walk):
 
 
 class Signalled(Walk):
-    """Be signalled SIGNALS times at step number SIGNAL_AT of this process; the second of two ends the episode."""
+    """Be signalled SIGNALS times at step SIGNAL_AT of this process; the second ends the episode."""
 
     steps = 0
 

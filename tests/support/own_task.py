@@ -1,4 +1,7 @@
-"""Tasks of a user's own module, for what makes an environment of a task: spaces, bounds and horizons of every kind."""
+"""Tasks of a user's own module, for what makes an environment of a task.
+
+Spaces, bounds and horizons of every kind.
+"""
 
 import gymnasium
 import numpy as np

@@ -1,4 +1,7 @@
-"""SAC's update from the papers' formulas, by modules, autograd and torch's Adam, and learners that are put where it is hard."""
+"""SAC's update from the papers' formulas, and learners that are put where it is hard.
+
+By modules, autograd and torch's Adam.
+"""
 
 import math
 
@@ -11,7 +14,10 @@ from esac_mpi.learners.sac import SAC
 
 
 class Plain:
-    """An update of SAC by modules, autograd and torch.optim.Adam, from the papers' formulas, in double precision."""
+    """An update of SAC from the papers' formulas, in double precision.
+
+    By modules, autograd and torch.optim.Adam.
+    """
 
     def __init__(self, sac: SAC):
         self.options, self.columns = sac.options, sac.replay.columns
@@ -57,7 +63,10 @@ class Plain:
         return float(loss.detach())
 
     def learn(self, rows: np.ndarray, noise: np.ndarray) -> dict[str, float]:
-        """Make an update in the order value, critics, actor, temperature, target; return what it measures."""
+        """Make an update; return what it measures.
+
+        Its order: value, critics, actor, temperature, target.
+        """
         batch = {
             name: torch.from_numpy(rows[:, column]).double()
             for name, column in self.columns._asdict().items()
@@ -109,7 +118,7 @@ class Plain:
 
 
 def perturbed(sac: SAC) -> SAC:
-    """Move all weights, so that biases, and what separates targets from what they follow, are not zero."""
+    """Move all weights, so that biases, and what parts targets from what they follow, are not 0."""
     random = torch.Generator().manual_seed(3)
     for values in (
         sac.target.values,
@@ -120,7 +129,7 @@ def perturbed(sac: SAC) -> SAC:
 
 
 def saturated(sac: SAC) -> SAC:
-    """Move the medians of both log standard deviations to the bounds, so that about half of them are outside."""
+    """Move the medians of both log standard deviations to the bounds: about half are outside."""
     observations = torch.from_numpy(np.random.default_rng(0).uniform(-1, 1, (500, 3)))
     median = modules(sac.actor, sac._activation)[0](observations)[:, -2:].detach().median(0).values
     sac.actor.tensors[-1][0, -2:] += torch.tensor([2.0, -20.0]) - median

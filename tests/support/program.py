@@ -1,5 +1,7 @@
-"""The program with what only a test wants: metrics published at every generation, ranks dealt over emulated nodes, a /dev/shm
-with FREE bytes, a replay of AES-RL with room for ANYWAY episodes of each worker.
+"""The program with what only a test wants.
+
+Metrics published at every generation, ranks dealt over emulated nodes, a /dev/shm with FREE bytes,
+a replay of AES-RL with room for ANYWAY episodes of each worker.
 """
 
 import os

@@ -1,4 +1,4 @@
-"""Random search: of the points drawn around the best one so far, the best becomes it if its return is higher.
+"""Random search: of points around the best so far, the best becomes it if its return is higher.
 
 Source: Rastrigin 1963, in its simplest form.
 """

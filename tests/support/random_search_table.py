@@ -8,11 +8,11 @@ from esac_mpi.config.table import Reads, Table
 
 @dataclass(frozen=True)
 class RandomSearch(Table):
-    """algorithm = "random_search": the best of some points around the best so far (Rastrigin 1963)."""
+    """algorithm = "random_search": the best of points around the best so far (Rastrigin 1963)."""
 
     READS = Reads()
 
     points: PositiveInt = 10
     """Points drawn in a generation [points]. Ours."""
     radius: PositiveFloat = 0.1
-    """Their standard deviation around the best point so far [standard deviation of a weight]. Ours."""
+    """Their standard deviation around the best so far [standard deviation of a weight]. Ours."""

@@ -9,12 +9,14 @@ EMPTY = Row("x", "small", "A-v0", "ES", "", 0, 1, 0, 0, 0.0, 0, 0, None, None, N
 
 
 def history(variant, seed, points, **more):
-    """Return the rows of a run: (true steps, wall seconds, return of theta_es, return of the learner) each."""
+    """Return a run's rows: (true steps, wall seconds, return of theta_es, of the learner) each."""
     found = [
         dataclasses.replace(
-            EMPTY, variant=variant, seed=seed, generation=g, env_steps=steps, wall_seconds=float(wall),
+            EMPTY, variant=variant, seed=seed, generation=g,
+            env_steps=steps, wall_seconds=float(wall),
             nominal_steps=steps if es is None else 50 * g,
-            gradient_updates=2 * steps, training_episodes=g, training_return=float(g), return_theta_es=es, return_learner=learner,
+            gradient_updates=2 * steps, training_episodes=g, training_return=float(g),
+            return_theta_es=es, return_learner=learner,
             fitness_mean=None if es is None else es - 1, **more,
         )
         for g, (steps, wall, es, learner) in enumerate(points, 1)

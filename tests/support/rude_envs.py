@@ -1,4 +1,6 @@
-"""Environments that change the process they live in, `rude_envs:Rude-v0` with `what` (a key of CHANGES) and `when`.
+"""Environments that change the process they live in.
+
+`rude_envs:Rude-v0` has `what` (a key of CHANGES) and `when`.
 
 RUDE in the environment is what this module does when it is imported.
 """
@@ -113,7 +115,10 @@ CHANGES = {
 
 
 class Rude(Walk):
-    """Change something of its process when it is made, reset, stepped, closed, or at its "first" step, or "late", at LATE."""
+    """Change something of its process.
+
+    When it is made, reset, stepped, closed, or at its "first" step, or "late", at LATE.
+    """
 
     def __init__(self, what="nothing", when="made", infinite=0.0):
         self.what, self.when, self.steps = what.split(), when, 0

@@ -13,7 +13,7 @@ SIX = Wall(None, 6.0)
 
 
 def run(variant, seed, points, task="A-v0", done=True, **more):
-    """Return the rows of a run: (seconds, return) each, of theta_es for ES, of the learner for others."""
+    """Return a run's rows: (seconds, return) each, of theta_es for ES, else of the learner."""
     own = variant.startswith("ES") and not variant.startswith("ESAC")
     made = [
         (10 * g, seconds, value if own else None, None if own else value)

@@ -1,6 +1,6 @@
-"""An environment that takes the time that the file named by SLOW holds, while that exists: `slow_envs:Slow-v0`.
+"""An environment, `slow_envs:Slow-v0`, as slow as the file named by SLOW says, while that exists.
 
-A test so decides when a run may end, and the run is the same, bit for bit, as one that was never slow.
+So a test decides when a run may end, and the run is the same, bit for bit, as one never slow.
 """
 
 import os

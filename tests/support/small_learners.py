@@ -21,7 +21,7 @@ PLAIN = {
 def learner(
     name: str, sizes: tuple[int, ...] = (1, 8, 8, 1), reserve: int = 0, seed: int = 0, **values
 ):
-    """Return a small learner; `values` are fields of its table, or other fields as section__field."""
+    """Return a small learner; `values`: fields of its table, or others as section__field."""
     small = {"batch_size": 16, "replay_capacity": 500, "start_steps": 30, **values}
     known = {f.name for f in fields(getattr(Config(), name))} | {
         key for key in values if key not in OFF_POLICY

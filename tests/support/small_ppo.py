@@ -11,7 +11,10 @@ KINDS = ["continuous", "categorical", "gaussian_argmax"]
 
 
 class Choice(Line):
-    """The line in a discrete task: the larger of two numbers says whether x is thought positive; ends where it is wrong."""
+    """The line in a discrete task; it ends where the choice is wrong.
+
+    The larger of two numbers says whether x is thought positive.
+    """
 
     action_size = 2
     low, high = -np.ones(2, np.float32), np.ones(2, np.float32)

@@ -17,7 +17,10 @@ PENDULUM = ["--task.id", "Pendulum-v1", "--task.horizon", 30, *ROUTINE]
 
 
 class Ending(Track):
-    """Track whose episodes last 2 to 10 steps, as the seed has it, and end or are truncated; some break in their second step."""
+    """Track whose episodes last 2 to 10 steps, as the seed has it.
+
+    They end or are truncated; some break in their second step.
+    """
 
     steps = broken = 0  # ever
     breaking = 0  # one episode in so many breaks; 0 = none
@@ -56,7 +59,10 @@ class Made:
         return algorithm.generation(self.params, self.state, self.world, self.env, self.learner)[0]
 
     def saved(self) -> dict[str, np.ndarray]:
-        """Return what a checkpoint has now: the state's arrays, the learner's, the replay's rows and the first one's number."""
+        """Return what a checkpoint has now.
+
+        The state's arrays, the learner's, the replay's rows and the first one's number.
+        """
         replay = self.learner.stored_replay if self.learner is not None else None
         kept = {
             f"state.{name}": array.copy()

@@ -56,7 +56,9 @@ def learn(sac: SAC, seed: int = 0) -> dict[str, float]:
 
 
 def entropy_where_tanh_saturates(sac: SAC, sign: int) -> tuple[float, float]:
-    """Update once at u = 30 sign + 0.5 in a batch of one; return -log pi as measured, and as it is to double precision.
+    """Update once at u = 30 sign + 0.5 in a batch of one; return -log pi, measured and precise.
+
+    Precise: as it is to double precision.
 
     log pi = log N - log(1 - tanh(u)^2), the latter 2 log 2 - 2 |u|.
     """

@@ -38,7 +38,10 @@ def write(
 ) -> Path:
     """Write a study file whose directory is beside it; return its path."""
     path = folder / "toy.toml"
-    text = f'directory = "{folder / "study"}"\n{head}\n[settings]\n{settings}\n[search]\n{search}\n{tail}'
+    text = (
+        f'directory = "{folder / "study"}"\n{head}\n'
+        f"[settings]\n{settings}\n[search]\n{search}\n{tail}"
+    )
     path.write_text(text)
     return path
 

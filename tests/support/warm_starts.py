@@ -81,7 +81,10 @@ def saved(path, previous=False):
 
 
 def first(path, *words):
-    """Make a run of one generation; return the arrays of the checkpoint before it, and where it says that it began."""
+    """Make a run of one generation.
+
+    Return the arrays of the checkpoint before it, and where it says that it began.
+    """
     assert (
         started(path, *words, "--checkpoint.every_generations", 9, "--budget.generations", 1) == 0
     )
@@ -91,7 +94,10 @@ def first(path, *words):
 
 
 class Sources:
-    """Runs of five generations, each made once: `sources(algorithm)`, of other options by a name of their own."""
+    """Runs of five generations, each made once: `sources(algorithm)`.
+
+    Those of other options have a name of their own.
+    """
 
     def __init__(self, folder):
         self.folder = folder

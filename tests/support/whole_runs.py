@@ -1,4 +1,7 @@
-"""Runs of the whole program: what two of them must have in common, and what to wait for while one is going on."""
+"""Runs of the whole program.
+
+What two of them must have in common, and what to wait for while one is going on.
+"""
 
 import json
 import signal
@@ -53,7 +56,7 @@ def assert_same_run(one: Path, other: Path) -> None:
 
 
 def killed_at(points: list[tuple[str, int]], *line: object) -> None:
-    """Make a run on one process that is killed at one of these moments after the other (kills.py)."""
+    """Make a run on one process, killed at one of these moments after the other (kills.py)."""
     program = [sys.executable, ROOT / "tests/support/kills.py", json.dumps(points), *line]
     done = subprocess.run(
         list(map(str, program)),

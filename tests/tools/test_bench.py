@@ -26,7 +26,7 @@ NONE = None
 
 
 def test_a_larger_population_on_more_ranks_takes_what_its_members_and_its_update_take(tmp_path):
-    """A generation is 4 members of 1 s, 0.1 s of writing, 0.3 s of its own and 0.2 s of update; no evaluation."""
+    """A generation: 4 members of 1 s, 0.1 s writing, 0.3 s its own, 0.2 s update; no evaluation."""
     run = run_of(tmp_path / "run", [(FOUR, False, NONE, (0.5, 0.5))] * 15)
     assert scaling.simulated(run, 4, 1) == pytest.approx(4.6, abs=1e-3)
     assert scaling.simulated(run, 40, 1) == pytest.approx(40 + 0.4 + 2.0, abs=1e-3)
@@ -58,7 +58,8 @@ def test_either_run_of_a_pair_tells_the_time_of_the_other(tmp_path):
 
 def test_a_quick_benchmark_prints_one_json_object_a_line_with_the_promised_fields():
     done = subprocess.run(
-        [sys.executable, "-m", "tools.bench", "generation", "--quick", "--json"], env={**os.environ, "PYTHONPATH": str(ROOT)},
+        [sys.executable, "-m", "tools.bench", "generation", "--quick", "--json"],
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
         capture_output=True, text=True, timeout=120, check=False,
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
@@ -134,7 +135,10 @@ def test_a_program_that_fails_ends_the_benchmark_with_what_it_said(monkeypatch, 
 
 def test_a_run_that_hangs_is_ended_with_all_that_it_has_started_and_says_what_it_had_said():
     """The child's child is in a session of its own, as a launcher's ranks are."""
-    child = "import subprocess; print(subprocess.Popen(['sleep', '600'], start_new_session=True).pid, flush=True)"
+    child = (
+        "import subprocess; "
+        "print(subprocess.Popen(['sleep', '600'], start_new_session=True).pid, flush=True)"
+    )
     with pytest.raises(program.Failed, match=r"(?s)not ended after 5 s.*\d") as raised:
         program.launch(1, ["-c", f"{child}; __import__('time').sleep(600)"], seconds=5)
     assert not processes.alive(int(str(raised.value).split()[-1]))

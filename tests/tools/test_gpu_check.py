@@ -1,4 +1,4 @@
-"""tools/gpu_check.py where there is no GPU: what it compares, compared on a CPU, and that it says so."""
+"""tools/gpu_check.py without a GPU: what it compares, compared on a CPU, and that it says so."""
 
 import sys
 from itertools import pairwise
@@ -11,7 +11,7 @@ from tools.bench import learner, program
 
 
 def test_on_a_cpu_every_learner_agrees_with_itself(monkeypatch):
-    """Chunks against chunks to the bit; and losses of one by one, whose order of operations is the same."""
+    """Chunks against chunks to the bit; losses of one by one, of the same order of operations."""
     monkeypatch.setattr(gpu_check, "UPDATES", 4)
     monkeypatch.setattr(chunks, "CHUNK", 1)
     found = [passed for _, passed, _ in gpu_check.bits("cpu", (8, 8))]

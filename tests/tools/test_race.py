@@ -1,4 +1,7 @@
-"""The race: who counts as having reached a return, when, and how it stands; its competitors, records and picture."""
+"""The race: its competitors, records and picture.
+
+Who counts as having reached a return, when, and how it stands.
+"""
 
 import json
 import math
@@ -42,7 +45,10 @@ def row(task: str, name: str, seed: int, seconds: float, **changes) -> rows.Row:
 
 @pytest.fixture
 def looking(tmp_path, monkeypatch):
-    """A teller whose evaluations give what `scores` has for a policy's first and second episodes, and take 3 s each."""
+    """A teller whose evaluations take 3 s each.
+
+    They give what `scores` has for a policy's first and second episodes.
+    """
     clock, scores = [0.0], {}
     teller = Teller(plan_of(tmp_path), lambda: clock[0])
 
@@ -162,12 +168,17 @@ def test_a_ratio_with_a_time_out_is_a_bound():
 
 
 def a_race() -> standings.Standings:
-    """A: ESAC 20 s, the best peer 60. B: ESAC 30, no peer. C: ESAC not, ES first with 50, a peer 90. D: nobody.
+    """Return standings of four tasks.
 
-    Seed by seed the peer takes 5, 3, more than 6 times as long on A; 5/3, more than 6 and at least 0 times on B; 1.6, 0, 0 on C.
+    A: ESAC 20 s, the best peer 60. B: ESAC 30, no peer. C: ESAC not, ES first with 50, a peer 90.
+    D: nobody.
+
+    Seed by seed the peer takes 5, 3, more than 6 times as long on A; 5/3, more than 6 and at least
+    0 times on B; 1.6, 0, 0 on C.
     """
     times = {
-        ("A", "ESAC"): (10, 20, 30), ("A", "ES"): (40, 50, 60), ("A", "SB3 SAC"): (50, 60, 190), ("A", "SB3 PPO"): (70, 71, 72),
+        ("A", "ESAC"): (10, 20, 30), ("A", "ES"): (40, 50, 60),
+        ("A", "SB3 SAC"): (50, 60, 190), ("A", "SB3 PPO"): (70, 71, 72),
         ("B", "ESAC"): (30, 30, 190), ("B", "SB3 SAC"): (50, 190, 190),
         ("C", "ESAC"): (50, 190, 190), ("C", "ES"): (40, 50, 60), ("C", "SB3 SAC"): (80, 90, 100),
         ("D", "ESAC"): (190, 190, 190), ("D", "SB3 SAC"): (190, 190, 190),
@@ -178,7 +189,10 @@ def a_race() -> standings.Standings:
 
 
 def test_a_failure_counts_like_a_time_out_and_is_told_apart():
-    """Of three seeds one is late: the median is beyond the limit. Nobody is ahead of a peer whose median failed."""
+    """Of three seeds one is late: the median is beyond the limit.
+
+    Nobody is ahead of a peer whose median failed.
+    """
     bad = {"outcome": rows.FAILED, "why": "exit code 1: E: e"}
     fine = [row("A", "ESAC", seed, 20.0) for seed in range(3)]
     mixed = [row("A", "ES", 0, 30.0), row("A", "ES", 1, 190.0), row("A", "ES", 2, 9.0, **bad)]
@@ -250,7 +264,10 @@ def test_a_row_is_known_by_all_that_decides_it_but_the_seed(tmp_path):
 
 @pytest.fixture
 def quickly(monkeypatch):
-    """Competitors that need no process: "ESAC" reaches the goal after 2 s, "ES" fails. Gives the runs that were made."""
+    """Competitors that need no process: "ESAC" reaches the goal after 2 s, "ES" fails.
+
+    Gives the runs that were made.
+    """
     made = []
 
     def carried_out(plan, folder):
@@ -353,7 +370,8 @@ def test_peers_have_their_zoo_s_settings():
 
 def test_one_of_ours_in_its_own_process_is_looked_at_after_a_generation(tmp_path):
     settings = {
-        "algorithm": "es", "task.id": "Pendulum-v1", "policy.hidden": [8], "es.population_size": 4, "budget.env_steps": 10**12,
+        "algorithm": "es", "task.id": "Pendulum-v1", "policy.hidden": [8],
+        "es.population_size": 4, "budget.env_steps": 10**12,
         "evaluation.every": 10**12, "evaluation.episodes": 1,
     }  # fmt: skip
     plan = plan_of(tmp_path, goal=-1e9, settings=settings, started=time.monotonic() - 2.0)
