@@ -195,7 +195,7 @@ def test_the_longest_member_or_the_sum_of_all_lengths_is_what_a_generation_lasts
     assert found == [1, 4, 7]
 
 
-def test_a_phase_in_flight_by_the_virtual_clock_is_begun_again_after_a_restart_and_ends_when_it_would_have(
+def test_a_phase_in_flight_ends_after_a_restart_when_it_would_have(
     world,
 ):
     for restarts in ((), (1, 2), (3, 4)):

@@ -151,7 +151,7 @@ def test_statistics_over_tasks_of_unequal_seeds():
     assert aggregates.mean(tasks) == pytest.approx(8 / 3)
 
 
-def test_variants_that_are_equally_good_on_every_task_have_one_interquartile_mean_whatever_runs_they_have():
+def test_equally_good_variants_have_one_iqm_whatever_their_runs():
     """One pays 1 on the first task, 0 on the second: four runs here, one there, or the reverse."""
     here, there = [np.ones(4), np.zeros(1)], [np.ones(1), np.zeros(4)]
     assert aggregates.iqm(here) == pytest.approx(0.5)  # all runs alike would give 1

@@ -16,7 +16,7 @@ from esac_mpi.training.api import resolve
 from esac_mpi.training.task_set_up import make_task
 
 
-def test_a_discrete_task_is_refused_by_those_that_need_continuous_actions_and_they_name_the_others():
+def test_a_discrete_task_is_refused_by_continuous_algorithms():
     able = ("es", "ddpg", "ppo")
     cart, lander = make("CartPole-v1"), make("LunarLander-v3")
     for algorithm in ("esac", "sac", "td3"):

@@ -76,9 +76,7 @@ def test_a_theta_es_that_is_not_finite_stops_with_one_line_and_leaves_the_checkp
     assert not (tmp_path / "run" / "policy.h5").exists()
 
 
-def test_a_learner_that_is_not_finite_ends_all_ranks_with_one_line_and_leaves_the_checkpoint_before_it(
-    tmp_path, together
-):
+def test_a_learner_that_is_not_finite_ends_all_ranks_in_one_line(tmp_path, together):
     """Its first update, in generation 2, makes an actor that is not finite; each rank returns, so
     that the next test has it.
     """

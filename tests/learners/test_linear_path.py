@@ -154,7 +154,7 @@ def test_passes_are_those_of_autograd_whole_and_of_the_last_rows(members, layer_
         assert np.abs(alone - output.numpy()).max() < 2e-6
 
 
-def test_sacs_standard_deviation_begins_as_it_does_without_and_sees_the_observation_through_weights_of_zero():
+def test_sacs_standard_deviation_begins_as_without_a_linear_path():
     with_path, without = (
         learner((3, 8, 8, 2), policy__linear=linear).actor for linear in (True, False)
     )

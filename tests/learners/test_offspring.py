@@ -110,7 +110,7 @@ def test_a_child_is_that_of_autograd_and_torchs_adam(layout):
     assert np.abs(child - start).max() > 3e-3
 
 
-def test_with_fewer_states_than_a_batch_a_child_imitates_in_these_and_without_any_is_what_it_begins_as():
+def test_a_child_imitates_in_the_few_states_there_are():
     """And what it begins as stays as it was."""
     thetas = [moved(FORM[0], number) for number in (1, 2, 3)]
     kept = thetas[2].copy()

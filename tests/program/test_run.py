@@ -54,9 +54,7 @@ def test_stopped_and_resumed_on_other_ranks_is_the_same_as_straight(straight, tm
     assert_same_run(straight, tmp_path / "run")
 
 
-def test_a_run_of_a_version_that_called_learner_phases_sac_phases_goes_on_and_is_the_same_as_straight(
-    straight, tmp_path, alone
-):
+def test_a_run_with_sac_phases_for_learner_phases_goes_on_as_one(straight, tmp_path, alone):
     path = tmp_path / "run"
     alone(*CYCLIC, "--budget.generations", 12, "--run-dir", path)
     for name, count in (

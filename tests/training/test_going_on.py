@@ -282,7 +282,7 @@ def as_it_was_saved_before(text):
     return "\n".join(kept) + "\n"
 
 
-def test_a_run_of_a_version_without_replays_trials_and_virtual_time_goes_on_and_is_the_same_as_straight(
+def test_a_run_of_before_replays_and_virtual_time_goes_on_as_one(
     tmp_path,
 ):
     straight, parts = tmp_path / "straight", tmp_path / "parts"
