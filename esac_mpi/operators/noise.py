@@ -43,6 +43,7 @@ class Purpose(IntEnum):
     DISTANCE = 18  # states in which parents' actions are compared; member = whose memory
     TRAINING = 19  # an individual of CEM-RL that learns; member = which
     CONFIRMATION = 20  # start state of an episode of a new best policy; block = episode
+    DUEL = 21  # of one that it and the best policy before it both play; block = episode
 
 
 def generator(

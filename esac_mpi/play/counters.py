@@ -43,13 +43,19 @@ class Best:
     theta: np.ndarray = field(default_factory=lambda: np.zeros(0, np.float32))  # [d]
     # [2, observation] mean and std
     normaliser: np.ndarray = field(default_factory=lambda: np.zeros((2, 0), np.float32))
-    # mean return of the evaluation that chose it; -inf: of a former version, whose return is that
-    chosen_by: float = -np.inf
+    # mean return over all episodes that it played in evaluations, above which another policy's
+    # evaluation challenges it; -inf: of a former version, whose return is that
+    shown: float = -np.inf
 
     @property
     def bar(self) -> float:
-        """Mean return of an evaluation above which another policy is the best."""
-        return self.chosen_by if self.chosen_by > -np.inf else self.episodic_return
+        """Mean return of an evaluation above which another policy challenges this one."""
+        return self.shown if self.shown > -np.inf else self.episodic_return
+
+    @property
+    def standardised(self) -> Normaliser | None:
+        """How it sees observations, None where they are plain."""
+        return Normaliser(*self.normaliser) if self.normaliser.size else None
 
 
 @dataclass(kw_only=True)

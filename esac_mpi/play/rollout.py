@@ -1,6 +1,6 @@
 """Episodes: a policy in, returns and lengths out."""
 
-from collections.abc import Callable, Generator, Iterator, Mapping
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from math import isfinite
@@ -13,7 +13,7 @@ from esac_mpi.envs import LARGEST, Env, UnstablePhysics, finite, transition
 from esac_mpi.host import cooperative
 from esac_mpi.host.stop import EndsRun
 from esac_mpi.operators.noise import Purpose, integer
-from esac_mpi.operators.policy import Policy
+from esac_mpi.operators.policy import Normaliser, Policy
 from esac_mpi.play.transitions import joined, width
 
 SLICE = 64  # steps of an episode between two turns of other work, at most
@@ -182,10 +182,11 @@ def exploring(
 def evaluate_policies(
     world: World, env: Env, policy: Policy, thetas: Mapping[str, np.ndarray],
     episodes: int, seed: int, generation: int,
-    purpose: Purpose = Purpose.EVALUATION,
+    purpose: Purpose = Purpose.EVALUATION, normalisers: Sequence[Normaliser | None] = (),
 ) -> tuple[dict[str, np.ndarray], int, int, np.ndarray]:  # fmt: skip
     """Play `episodes` noise-free episodes of each policy from equal start states, the purpose's.
 
+    normalisers: of each policy; by default all have that of `policy`.
     Returns ({name: returns [episodes]}, environment steps, unstable episodes,
     seconds of each episode [policies * episodes]).
     """
@@ -194,6 +195,8 @@ def evaluate_policies(
     def work(i: int) -> np.ndarray:
         name, number = names[i // episodes], i % episodes
         address, start = integer(seed, purpose, generation, block=number), world.clock()
+        if normalisers:
+            policy.normaliser = normalisers[i // episodes]
         with noted(f"in the evaluation of {name} after generation {generation}, episode {number}"):
             episode = play(env, policy.set(thetas[name]), address)
         return np.array([episode.episodic_return, episode.episodic_length, world.clock() - start])

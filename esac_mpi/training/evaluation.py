@@ -1,10 +1,12 @@
-"""Noise-free evaluations of a run's policies; a new best policy plays a second one.
+"""Noise-free evaluations of a run's policies, and which policy is the best.
 
-The best policy is that of the greatest mean return in an evaluation. Of many noisy means the
-greatest flatters. So its return is the mean over as many other episodes, which chose nothing
-(Purpose.CONFIRMATION): it may be less than that of the policy before.
+Of many noisy means the greatest flatters, and is seldom of the best policy. So a policy whose
+evaluation is above what the best one has shown only challenges it: both play as many episodes from
+equal, new start states (Purpose.DUEL), and the one with the greater mean is the best. The return
+that is told of it is the mean over as many others, which chose nothing (Purpose.CONFIRMATION).
 """
 
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
@@ -12,6 +14,7 @@ import numpy as np
 
 from esac_mpi.host import process_state
 from esac_mpi.operators.noise import Purpose
+from esac_mpi.operators.policy import Normaliser
 from esac_mpi.play import learner_phases, rollout
 from esac_mpi.play.counters import Best
 from esac_mpi.training.active_run import Job
@@ -25,7 +28,17 @@ class Played(NamedTuple):
     returns: Returns  # evaluation_<policy>
     env_steps: int
     unstable: int  # episodes
-    seconds: np.ndarray  # of each episode [policies * episodes], and then of each that confirmed
+    # of each episode [policies * episodes], and then of each of the duel's and that confirmed
+    seconds: np.ndarray
+
+    def __add__(self, other: "Played") -> "Played":  # type: ignore[override]
+        """Count another's episodes, too; the returns stay this one's."""
+        return Played(
+            self.returns,
+            self.env_steps + other.env_steps,
+            self.unstable + other.unstable,
+            np.append(self.seconds, other.seconds),
+        )
 
 
 def on_schedule(job: Job) -> tuple[dict[str, np.ndarray | float], np.ndarray]:
@@ -62,26 +75,41 @@ def at_end(job: Job) -> tuple[Best, Best]:
 
 
 def evaluate(job: Job) -> tuple[Played, Best]:
-    """Evaluate this generation's policies; confirm the return of one that becomes the best."""
-    first = play(job, job.state.policies, Purpose.EVALUATION)
-    best = better(job, first.returns, job.state.best)
-    if best is job.state.best:
-        return first, best
-    again = play(job, {best.policy: best.theta}, Purpose.CONFIRMATION)
-    confirmed = rollout.mean_return(again.returns[f"evaluation_{best.policy}"])
-    best = replace(best, episodic_return=confirmed) if np.isfinite(confirmed) else job.state.best
-    steps, unstable = first.env_steps + again.env_steps, first.unstable + again.unstable
-    return Played(first.returns, steps, unstable, np.append(first.seconds, again.seconds)), best
+    """Evaluate this generation's policies; a challenger that wins its duel becomes the best."""
+    holder, seen = job.state.best, job.state.normaliser
+    played = play(job, job.state.policies, Purpose.EVALUATION)
+    challenger = better(job, played.returns, holder)
+    if challenger is holder:
+        return played, holder
+    shown = [challenger.episodic_return]
+    if holder.policy:
+        both = {"challenger": challenger.theta, "best policy": holder.theta}
+        duel = play(job, both, Purpose.DUEL, (seen, holder.standardised))
+        played += duel
+        mine, theirs = (rollout.mean_return(returns) for returns in duel.returns.values())
+        if mine <= theirs:
+            return played, holder
+        shown.append(mine)
+    confirmation = play(job, {challenger.policy: challenger.theta}, Purpose.CONFIRMATION)
+    played += confirmation
+    (returns,) = confirmation.returns.values()
+    confirmed = rollout.mean_return(returns)
+    if not np.isfinite(confirmed):
+        return played, holder
+    bar = float(np.mean([*shown, confirmed]))
+    return played, replace(challenger, episodic_return=confirmed, shown=bar)
 
 
 @process_state.kept(wholly=False)
-def play(job: Job, policies: Returns, purpose: Purpose) -> Played:
-    """Play the evaluation episodes of policies, [d] each."""
+def play(
+    job: Job, policies: Returns, purpose: Purpose, normalisers: Sequence[Normaliser | None] = ()
+) -> Played:
+    """Play the purpose's episodes of policies [d]; normalisers: each one's, or the state's."""
     job.policy.normaliser = job.state.normaliser
     config, k = job.config, job.state.generation
     count, seed = config.evaluation.episodes, config.seed
     returns, steps, unstable, seconds = rollout.evaluate_policies(
-        job.world, job.env, job.policy, policies, count, seed, k, purpose
+        job.world, job.env, job.policy, policies, count, seed, k, purpose, normalisers
     )
     columns = {f"evaluation_{name}": each for name, each in returns.items()}
     return Played(columns, steps, unstable, seconds)

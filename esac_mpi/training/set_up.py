@@ -139,7 +139,7 @@ def make_state(params: Params, world: Memory) -> Any:
     initial = algorithm.init(params, world)
     evaluations = [
         rollout.evaluation_board(count, config.evaluation.episodes)
-        for count in {1, len(initial.policies)}
+        for count in {1, 2, len(initial.policies)}
     ]
     for board in (algorithm.board(params), *evaluations):
         if board.rows:

@@ -3,6 +3,7 @@
 And what is counted.
 """
 
+from dataclasses import replace
 from types import SimpleNamespace
 
 import numpy as np
@@ -11,6 +12,7 @@ import pytest
 from esac_mpi.config import Config
 from esac_mpi.host.stop import Abandoned
 from esac_mpi.operators.noise import Purpose
+from esac_mpi.operators.policy import Normaliser
 from esac_mpi.play import rollout
 from esac_mpi.play.counters import Best, Counters
 from esac_mpi.training import evaluation
@@ -27,10 +29,13 @@ def job(monkeypatch):
     made.state = SimpleNamespace(
         generation=0, policies=policies, normaliser=None, counters=Counters(), best=Best()
     )
-    made.plays, made.asked = [], []
+    made.plays, made.asked, made.seen = [], [], []
 
-    def evaluate_policies(world, env, policy, thetas, episodes, seed, generation, purpose):
-        made.asked.append((purpose, list(thetas)))
+    def evaluate_policies(
+        world, env, policy, thetas, episodes, seed, generation, purpose, normalisers
+    ):
+        made.asked.append((purpose, [theta[0] for theta in thetas.values()]))
+        made.seen.append(normalisers or (policy.normaliser,) * len(thetas))
         found = made.plays.pop(0)
         if found is Abandoned:
             raise Abandoned
@@ -52,32 +57,60 @@ def evaluated(job, *plays) -> float:
     return columns["best_return"]
 
 
-def test_a_lucky_evaluation_is_recorded_with_the_return_of_other_start_states(job):
+def test_the_first_best_policy_has_the_return_of_start_states_that_did_not_choose_it(job):
     assert evaluated(job, (95.8, 50), (61,)) == 61
     best = job.state.best
-    assert (best.policy, best.generation, best.chosen_by) == ("theta_es", 10, 95.8)
-    assert evaluated(job, (80, 70)) == 61  # no new best: nothing else is played
+    assert (best.policy, best.generation, best.shown) == ("theta_es", 10, (95.8 + 61) / 2)
+    assert evaluated(job, (78, 70)) == 61  # below what it has shown: nothing else is played
     assert job.asked == [
-        (Purpose.EVALUATION, ["theta_es", "sac"]), (Purpose.CONFIRMATION, ["theta_es"]),
-        (Purpose.EVALUATION, ["theta_es", "sac"]),
+        (Purpose.EVALUATION, [0, 1]), (Purpose.CONFIRMATION, [0]), (Purpose.EVALUATION, [0, 1]),
     ]  # fmt: skip
     assert job.state.counters.env_steps_evaluation == 3 * STEPS
     assert job.state.counters.unstable_episodes == 3 * UNSTABLE
 
 
+def test_a_challenger_becomes_the_best_by_winning_on_equal_start_states(job):
+    evaluated(job, (60, 50), (58,))
+    assert evaluated(job, (50, 70), (66, 63), (62,)) == 62
+    best = job.state.best
+    assert (best.policy, best.theta.tolist(), best.shown) == ("sac", [1, 1], (70 + 66 + 62) / 3)
+    assert job.asked[3:] == [(Purpose.DUEL, [1, 0]), (Purpose.CONFIRMATION, [1])]
+    assert job.state.counters.env_steps_evaluation == 5 * STEPS
+
+
+@pytest.mark.parametrize(("mine", "theirs"), [(63, 66), (66, 66), (np.nan, 66)])
+def test_a_lucky_challenger_that_loses_changes_nothing_but_the_counts(job, mine, theirs):
+    evaluated(job, (60, 50), (58,))
+    before = job.state.best
+    assert evaluated(job, (50, 95), (mine, theirs)) == 58
+    assert job.state.best is before
+    assert job.state.counters.env_steps_evaluation == 4 * STEPS
+
+
+def test_in_a_duel_each_sees_observations_as_it_was_trained_to(job):
+    evaluated(job, (60, 50), (58,))
+    job.state.best = replace(job.state.best, normaliser=np.array([[1.0], [2.0]], np.float32))
+    job.state.normaliser = now = Normaliser(np.float32([3]), np.float32([4]))
+    evaluated(job, (70, 50), (66, 63), (62,))
+    mine, theirs = job.seen[3]
+    assert mine is now
+    assert (theirs.mean.tolist(), theirs.std.tolist()) == ([1], [2])
+    assert job.state.best.normaliser.tolist() == [[3], [4]]
+
+
 def test_what_confirms_a_policy_chooses_none(job):
     """Else the greatest of many confirmations would flatter, as that of many evaluations does."""
-    evaluated(job, (60, 50), (99,))
-    assert evaluated(job, (50, 61), (58,)) == 58
+    evaluated(job, (60, 50), (58,))
+    assert evaluated(job, (50, 61), (60, 59), (40,)) == 40
     assert (job.state.best.policy, job.state.best.theta.tolist()) == ("sac", [1, 1])
 
 
 def test_a_policy_with_an_unstable_episode_does_not_become_the_best(job):
     evaluated(job, (60, 50), (59,))
     assert evaluated(job, (np.nan, 50)) == 59
-    assert evaluated(job, (70, 50), (np.nan,)) == 59
+    assert evaluated(job, (70, 50), (66, 63), (np.nan,)) == 59
     assert job.state.best.generation == 10
-    assert evaluated(job, (61, 50), (58,)) == 58
+    assert evaluated(job, (61, 50), (66, np.nan), (58,)) == 58
 
 
 def test_an_evaluation_that_is_given_up_leaves_no_count(job):
@@ -90,7 +123,7 @@ def test_an_evaluation_that_is_given_up_leaves_no_count(job):
 def test_the_best_of_a_former_version_gives_way_to_a_greater_evaluation(job):
     job.state.best = Best(70.0, 5, "sac", np.ones(2, np.float32))
     assert evaluated(job, (69, 70)) == 70
-    assert evaluated(job, (71, 50), (66,)) == 66
+    assert evaluated(job, (71, 50), (68, 67), (66,)) == 66
 
 
 def test_of_erl_the_champion_alone_is_the_best(job):
@@ -107,8 +140,8 @@ def test_an_evaluation_at_the_end_is_confirmed_and_leaves_no_trace(job):
     job.world = SimpleNamespace(end_background=lambda: None)
     before = job.state.best, job.state.counters.env_steps_evaluation
     job.state.generation += 1
-    job.plays[:] = [(65, 50), (57,)]
+    job.plays[:] = [(65, 50), (64, 63), (57,)]
     final, best = evaluation.at_end(job)
     assert (final.episodic_return, best.episodic_return, best.policy) == (65, 57, "theta_es")
-    assert (stored["best_return"], stored["env_steps_evaluation"]) == (57, 2 * STEPS)
+    assert (stored["best_return"], stored["env_steps_evaluation"]) == (57, 3 * STEPS)
     assert (job.state.best, job.state.counters.env_steps_evaluation) == before
