@@ -276,6 +276,6 @@ def play_again(now: Now, again: Again, place: int) -> Generator[bool, None, tupl
 def where(there: str, here: str) -> str:
     """Say on which hosts an episode had one return and another; there: empty if unknown."""
     if there == here:
-        return f"both on {here}: the task does not give an episode twice (docs/tasks.md)"
+        return f"both on {here}: the task does not give an episode twice (docs/reference/tasks.md)"
     there = there or "the host of an earlier start"
     return f"there {there}, here {here}: these compute different bits; run on nodes of one kind"

@@ -28,7 +28,7 @@ def spread(rows: np.ndarray) -> dict[str, np.ndarray]:
 
 
 def columns(run: RunFiles) -> dict[str, np.ndarray]:
-    """Collect the columns of a history, {name of docs/hdf5.md: [generations]}.
+    """Collect the columns of a history, {name of docs/reference/hdf5.md: [generations]}.
 
     Of fitness and of evaluations, the one at the end among them, <name>.mean, .min and .max; as in
     the run itself, an evaluation with an unstable episode has none. Raises Unusable for a run

@@ -3,7 +3,7 @@
 Their rliable is archived. The interval is the percentile bootstrap: runs are drawn with replacement
 within each stratum (a task), all strata are pooled, and the statistic of many such draws is cut at
 (1 - level) / 2 on both sides. Few seeds know little about their own spread: the interval then is
-too narrow. What it covers, of normally distributed seeds, was counted: see docs/analysis.md.
+too narrow. What it covers, of normally distributed seeds, was counted: see docs/how-to/analyse.md.
 """
 
 from collections.abc import Callable, Sequence

@@ -13,9 +13,9 @@ the tool fails. Cost: 1 s for npz, csv, tensorboard; 5 to 15 s for the others, m
 torchscript   float32 [o] or [m, o] -> float32 [a] or [m, a] in the task's bounds; needs torch
 onnx          "observation" float32 [m, o] -> "action" float32 [m, a]; needs torch, onnx and
               onnxscript
-npz           the arrays; docs/policies.md has the formula; needs numpy
-csv           the history: a row a generation, columns named as in docs/hdf5.md; of fitness and
-              evaluations mean, min and max
+npz           the arrays; docs/how-to/export.md has the formula; needs numpy
+csv           the history: a row a generation, columns named as in docs/reference/hdf5.md;
+              of fitness and evaluations mean, min and max
 tensorboard   the same as curves, against steps of population and learner, or --step;
               `tensorboard --logdir runs` shows all that were exported. One that has grown is
               exported anew, over the old file. FOLDER gets a folder for each run

@@ -23,8 +23,8 @@ parallel_efficiency   mean over generations of sum(busy seconds of the ranks) / 
                       seconds of the evaluation); wall is rank 0's, or the busiest rank's if that is
                       longer
 env_steps_per_second  environment steps of all kinds / wall seconds, over the whole run
-time_percent          where rank 0's time went, in percent of the wall time; docs/hdf5.md has the
-                      parts (timing/seconds_*)
+time_percent          where rank 0's time went, in percent of the wall time;
+                      docs/reference/hdf5.md has the parts (timing/seconds_*)
 resume                the command that continues an unfinished run from the current directory; null
                       where there is none
 

@@ -96,7 +96,7 @@ class CEMRL(Critics, CEM):
     """Share of the individuals, rounded, that gradients train. P, C: half."""
     critic: Literal["serial", "parallel"] = "serial"
     """serial: rank 0 teaches the critic for each of these in turn (C). parallel: for the
-    distribution's mean, beside a whole generation (A: P-CEM-RL). docs/cem.md."""
+    distribution's mean, beside a whole generation (A: P-CEM-RL). docs/explain/cem-rl.md."""
     start_steps: NonNegativeInt = 10_000
     """Steps of the population before any gradient [steps]; a batch at least. C."""
     critic_updates_per_step: NonNegativeFloat = 1.0

@@ -49,7 +49,7 @@ class Evolution(Selecting):
     of the ranks of its first start but one) that is at least 28. P: D.1, 50; C: 10."""
     reward_shift: Annotated[float | Literal["survival"], non_negative_or(SURVIVAL)] = SURVIVAL
     """What each step takes from the fitness: return - reward_shift * length [reward]. survival: the
-    task's bonus for staying alive, or 0 (docs/esac.md). ARS: the bonus; P, C: 0."""
+    task's bonus for staying alive, or 0 (docs/explain/esac.md). ARS: the bonus; P, C: 0."""
     sigma: PositiveFloat = 0.02
     """Initial mutation rate, sigma(1) [standard deviation of a weight]. P: D.1, 0.005 or 0.01."""
     lr_es: PositiveFloat = 0.01
@@ -156,7 +156,7 @@ class ESAC(Evolution):
     itself, and leave the ES gradient. M: a perturbed copy can score far below theta_sac."""
     adoption: Literal["off", "means", "tested"] = "tested"
     """When theta_es := theta_sac takes the place of the ES step: where SAC's copies have the better
-    mean, or theta_sac has won adoption_wins tests beside theta_es. Ours; docs/esac.md."""
+    mean, or theta_sac has won adoption_wins tests beside theta_es. Ours; docs/explain/esac.md."""
     adoption_episodes: Annotated[PositiveInt, TESTED] = 5
     """Episodes of a test, of each of the two, from the same start states [episodes]; after every
     SAC phase, and count as the population's steps."""
@@ -204,12 +204,14 @@ class ESAC(Evolution):
     """Time constant of the annealing [generations]. C: 1.2e6 nominal steps at horizon 1000."""
     sigma_rule: Literal["fixed", "grow", "one_fifth"] = "fixed"
     """How sigma changes. grow: by AMT, upwards alone (P: Eq. 6). one_fifth: after each test of
-    adoption, by the share of members better than theta_es (Rechenberg 1973); docs/esac.md."""
+    adoption, by the share of members better than theta_es (Rechenberg 1973);
+    docs/explain/esac.md."""
     amt_clip: Annotated[NonNegativeFloat, AMT, WITHOUT_PHASES] = 1e-4
     """Clip of one mutation-tuning step, zeta; 0 turns AMT off. P: 1e-6 to 1e-2; C: 1e-4."""
     amt_trigger: Annotated[Literal["phase", "interval", "generation"], AMT] = "phase"
     """When AMT steps: in a generation in which a phase begins (P: line 24); every amt_interval
-    generations (C); a part in each, as many in sum as in the paper's run (ours; docs/esac.md)."""
+    generations (C); a part in each, as many in sum as in the paper's run (ours;
+    docs/explain/esac.md)."""
     amt_interval: Annotated[PositiveInt, OnlyWith(sigma_rule="grow", amt_trigger="interval")] = 20
     """Generations between tunings under amt_trigger = interval [generations]. C."""
     amt_input: Annotated[Literal["raw", "rank"], AMT, WITHOUT_PHASES] = "raw"
@@ -223,7 +225,7 @@ class ESAC(Evolution):
     so many, and an episode in progress is cut. 0 in the paper's reading. M."""
     phase_timing: Annotated[Literal["interval", "virtual"], PHASES] = "virtual"
     """interval: a phase may begin every gradient_interval generations (P). virtual: one follows
-    another, and enters when it ends on a clock of steps and updates. Ours; docs/esac.md."""
+    another, and enters when it ends on a clock of steps and updates. Ours; docs/explain/esac.md."""
     workers: Annotated[AutoInt, VIRTUAL] = AUTO
     """Ranks that evaluate beside the learner's, for phase_timing = virtual [ranks]. auto: the ranks
     of the run's first start but one, at least 1; it is kept with the run."""
@@ -232,7 +234,8 @@ class ESAC(Evolution):
     measured at the run's first start, to two digits; it is kept with the run."""
     replayed: Annotated[Literal["none", "winners", "better", "sample"], PHASES] = "better"
     """Which members' episodes enter SAC's replay: none (P: 5.1.2); the best of the generation; of
-    these those with a fitness above SAC's own last ones; or some by chance. Ours; docs/esac.md."""
+    these those with a fitness above SAC's own last ones; or some by chance. Ours;
+    docs/explain/esac.md."""
     replayed_members: Annotated[
         PositiveInt, OnlyWith(sac_phases=True, replayed=("winners", "better", "sample"))
     ] = 2

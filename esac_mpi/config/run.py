@@ -94,7 +94,8 @@ class PolicyNetwork(Table):
     control nets; Srouji et al. 2018, arXiv:1802.08311). P, C: off. Not with algorithm = "ppo"."""
     linear_gain: Annotated[PositiveFloat, at_most(1000), OnlyWith(linear=True)] = 4.0
     """g in output = network(x) / g + g W x: W has rates g times as large as the other weights.
-    Ours, measured on Swimmer and HalfCheetah, where 1 learns far more slowly (docs/esac.md)."""
+    Ours, measured on Swimmer and HalfCheetah, where 1 learns far more slowly
+    (docs/explain/esac.md)."""
     output: Literal["tanh", "clip"] = "tanh"
     """Squashing of the mean to [-1, 1] before it is scaled to the task's bounds. P: 6.1 tanh; C:
     clip, as algorithm = "ppo" always does."""
@@ -127,7 +128,8 @@ class Learner(Table):
     """auto (cuda where there is one), cpu, cuda, cuda:1, ..."""
     kernels: Literal["auto", "torch", "mkl", "compiled"] = "auto"
     """What makes the updates on a CPU: SAC's in C (compiled), torch with MKL's fast path on AMD
-    (mkl), torch. auto: the first that is possible; the run keeps it (docs/performance.md)."""
+    (mkl), torch. auto: the first that is possible; the run keeps it
+    (docs/results/performance.md)."""
     precision: Literal["fp32", "tf32", "bf16"] = "fp32"
     """Matrix products of the updates: tf32 rounds to 10 bits (a GPU's alone); bf16 multiplies in
     bfloat16. All else is in float32 (Micikevicius et al. 2018; Kalamkar et al. 2019)."""

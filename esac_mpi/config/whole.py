@@ -62,7 +62,7 @@ class Config:
     """Run directory; default runs/<task>-<algorithm>-seed<seed>: a requeued job finds itself."""
     start_from: str = ""
     """Begin from another run's last checkpoint, or from a policy.h5 alone (--from RUN|policy.h5 for
-    short). What is taken: docs/warm-start.md. It is read once, when the run begins."""
+    short). What is taken: docs/how-to/warm-start.md. It is read once, when the run begins."""
     max_hours: NonNegativeFloat = 0.0
     """Stop early enough to be saved after this time, or what SLURM or PBS leaves to the job if that
     is less [h]; 0 = no time."""

@@ -29,7 +29,7 @@ OWN = ("CyclicMDP-v0", "CyclicMDPRepo-v0")  # tasks of ours, in no registry
 NO_KWARGS: Mapping[str, Any] = MappingProxyType({})
 OURS = {  # keyword argument of a task: why it is not for a user to set
     "id": "task.id says it",
-    "disable_env_checker": "the start has a check of its own (docs/tasks.md)",
+    "disable_env_checker": "the start has a check of its own (docs/reference/tasks.md)",
     "render_mode": "nothing is drawn in training; esac-mpi render draws",
     "random": "seeds are addressed by episode",
 }

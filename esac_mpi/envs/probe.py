@@ -70,7 +70,7 @@ def _probe(env: Env) -> Probe:
         raise TaskError(
             f"{env.id}: its episodes change what a run needs as it is, "
             f"{', '.join(sorted(changes))}; change that when the task is made, or put it back "
-            "before reset and step return (docs/tasks.md)"
+            "before reset and step return (docs/reference/tasks.md)"
         )
     first, other, again = found
     _refuse_not_finite(env, first["rewards"] + other["rewards"])
@@ -91,7 +91,7 @@ def complaint(env: Env, apart: frozenset[str]) -> str:
         "an episode played again after others was not the same: "
         f"{env.id} ({', '.join(sorted(apart))}) keeps something from one episode to the next, or "
         "draws from another source than its seed. Results depend on the number of ranks and on "
-        "restarts: docs/tasks.md"
+        "restarts: docs/reference/tasks.md"
     )
 
 

@@ -34,7 +34,7 @@ def check_place(environ: Mapping[str, str]) -> None:
     if os.getpid() in FORKED_WITH_MPI:
         raise Misplaced(
             "this process was forked from one in which MPI had begun, and MPI does not survive "
-            "that: start the processes with multiprocessing.get_context('spawn') (docs/python.md)"
+            "that: start them with multiprocessing.get_context('spawn') (docs/start/python.md)"
         )
     if "mpi4py.MPI" in sys.modules:
         return

@@ -1,4 +1,4 @@
-"""What a task may change of its process, and how that is put back (docs/tasks.md).
+"""What a task may change of its process, and how that is put back (docs/reference/tasks.md).
 
 A task is code of a user's own: its module may do anything when it is imported, its class when it is
 made, reset or stepped.

@@ -1,6 +1,6 @@
 """A GPU as learners use it: whether it is there and free, streams, events and captured graphs.
 
-tools/gpu_check.py runs all of it; docs/performance.md has what came out.
+tools/gpu_check.py runs all of it; docs/results/performance.md has what came out.
 """
 
 import os

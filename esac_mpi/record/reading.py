@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 POLICY = "policy.h5"
 GROUPS = ("metrics", "timing", "final")  # what metrics.h5 holds
-OLDEST = 1  # first schema whose history can be read; docs/hdf5.md says what it lacks
+OLDEST = 1  # first schema whose history can be read; docs/reference/hdf5.md says what it lacks
 
 logger = logging.getLogger(__name__)
 

@@ -299,7 +299,7 @@ def in_a_mood(world, k, **settings):
 
 @pytest.mark.parametrize(("host", "why"), [
     ("node7", "there node7, here node0: these compute different bits; run on nodes of one kind"),
-    ("node0", "both on node0: the task does not give an episode twice (docs/tasks.md)"),
+    ("node0", "both on node0: the task does not give an episode twice (docs/reference/tasks.md)"),
 ])  # fmt: skip
 def test_a_return_that_is_another_one_is_named_with_its_hosts_and_changes_nothing(
     world, monkeypatch, host, why

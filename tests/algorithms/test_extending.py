@@ -30,9 +30,9 @@ algorithm = "random_search"
 [random_search]
 radius = 0.3
 """
-PAGE = ROOT / "docs/extending.md"
+PAGE = ROOT / "docs/how-to/extend.md"
 LAST = f'    "{ALGORITHMS[-1]}",\n)'
-WHOLE = {  # where config/whole.py changes: the lines that docs/extending.md shows
+WHOLE = {  # where config/whole.py changes: the lines that docs/how-to/extend.md shows
     "from esac_mpi.config.ppo import PPO\n": (
         "from esac_mpi.config.random_search import RandomSearch\n"
     ),
@@ -43,7 +43,7 @@ WHOLE = {  # where config/whole.py changes: the lines that docs/extending.md sho
 
 
 def forecast():
-    """Return the part of docs/extending.md that can be left out, for forecasts."""
+    """Return the part of docs/how-to/extend.md that can be left out, for forecasts."""
     (found,) = [
         code
         for code in re.findall(r"```python\n(.*?)```", PAGE.read_text(), re.S)

@@ -194,7 +194,7 @@ def test_a_policy_that_no_run_has_is_one_sentence_that_says_which_there_are(tmp_
 
 def test_the_example_for_notebooks_runs(tmp_path, monkeypatch, capsys):
     (example,) = re.findall(
-        r"```python\n(.*?)```", (ROOT / "docs/analysis.md").read_text(), re.DOTALL
+        r"```python\n(.*?)```", (ROOT / "docs/how-to/analyse.md").read_text(), re.DOTALL
     )
     for seed in range(4):
         make(tmp_path / f"runs/study/{seed}", (0, 10 + 2 * seed), seed=seed)

@@ -27,7 +27,7 @@ def ended(name):
 
 
 def test_steps_and_updates_of_aes_rl_stand_beside_its_times():
-    table, page = ended("aes-table1.csv"), said("docs/results-aes.md")
+    table, page = ended("aes-table1.csv"), said("docs/results/aes-rl.md")
     shares = {}
     for task in ("HalfCheetah-v5", "Hopper-v5", "Walker2d-v5"):
         names = ("CEM-RL", "P-CEM-RL", "AES-RL", "AES-RL, 9 workers")
@@ -100,7 +100,7 @@ def test_what_else_eight_ranks_can_do():
     both, whole, sacs = (
         best_of(eight, 90, g) for g in (halves, all_four, [[("SAC", seed) for seed in range(5)]])
     )
-    page, front = said("docs/results.md"), said("docs/guide.md")
+    page, front = said("docs/results/index.md"), said("docs/start/first-run.md")
     assert (
         f"of a seed has {both}, the best of a seed's ES, SAC, TD3 and PPO {whole},"
         f" the best of five seeds of SAC {sacs}." in page

@@ -16,7 +16,7 @@ results = command("results")
 
 TABLES = [
     line
-    for page in ("results.md", "results-pderl.md", "results-aes.md")
+    for page in ("results/index.md", "results/pderl.md", "results/aes-rl.md")
     for line in (ROOT / "docs" / page).read_text().splitlines()
     if line.startswith(("esac-mpi results table", "esac-mpi results aggregate"))
     and line.endswith(".md")
@@ -84,4 +84,4 @@ def test_what_operators_do_to_returns_is_as_their_records_have_it(task):
         ]
         said += [f"{np.median(part):.3f} ({(part < 0.5).sum()})" for part in parts]
         said.append(f"{(parts[1] > parts[0]).sum()} of {len(groups)}")
-    assert f"| {task} | {' | '.join(said)} |" in (ROOT / "docs/results-pderl.md").read_text()
+    assert f"| {task} | {' | '.join(said)} |" in (ROOT / "docs/results/pderl.md").read_text()

@@ -41,7 +41,7 @@ def test_summary(tmp_path):
 
 
 def test_every_part_of_a_generation_is_told_by_its_name():
-    page = (ROOT / "docs/hdf5.md").read_text()
+    page = (ROOT / "docs/reference/hdf5.md").read_text()
     within = {
         "noise",
         "wait",

@@ -1,4 +1,5 @@
-"""docs/own-robot.md: its robot is trained, evaluated, drawn and exported, at tiny size; what it and
+"""docs/start/own-robot.md: its robot is trained, evaluated, drawn and exported, at tiny size; what
+it and
 its kin keep is nothing.
 """
 
@@ -23,7 +24,10 @@ from esac_mpi.envs import identity, probe
 from esac_mpi.policies import stage
 from esac_mpi.record import Run
 
-EXAMPLE, PAGE = ROOT / "docs/example", (ROOT / "docs/own-robot.md").read_text(encoding="utf-8")
+EXAMPLE, PAGE = (
+    ROOT / "docs/example",
+    (ROOT / "docs/start/own-robot.md").read_text(encoding="utf-8"),
+)
 TINY = [
     *("--budget.generations", 2, "--policy.hidden", 8),
     *(

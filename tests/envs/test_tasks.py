@@ -129,7 +129,7 @@ def test_check_has_a_line_about_it(world, capsys):
     )
     *_, line = check.run.playing(config, [check.ranks.look(config, world)[1]])
     assert (line.subject, line.found, line.fatal) == ("episodes", "not repeated", False)
-    assert "docs/tasks.md" in line.remedy
+    assert "docs/reference/tasks.md" in line.remedy
     *_, line = check.run.playing(
         config, [check.ranks.look(updated(config, {"task.id": "stacks:Walk-v0"}), world)[1]]
     )

@@ -149,7 +149,9 @@ def test_episodes_that_change_what_a_run_needs_all_the_time_are_refused(what, na
         pytest.skip("one core is all there is")
     before = LOOKS[what]()
     env = make(RUDE, 0, {"what": what, "when": when})
-    with pytest.raises(TaskError, match=f"^{RUDE}: its episodes change .*{named}; .*docs/tasks.md"):
+    with pytest.raises(
+        TaskError, match=f"^{RUDE}: its episodes change .*{named}; .*docs/reference/tasks.md"
+    ):
         probe.probe(env)
     assert LOOKS[what]() == before
 

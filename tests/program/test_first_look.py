@@ -1,4 +1,5 @@
-"""docs/first-look.ipynb: it runs as a notebook does, shows each figure once, and is kept with what
+"""docs/start/first-look.ipynb: it runs as a notebook does, shows each figure once, and is kept
+with what
 it showed.
 """
 
@@ -10,7 +11,7 @@ from esac_mpi import Run
 nbformat, nbclient, *_ = map(
     pytest.importorskip, ("nbformat", "nbclient", "ipykernel", "matplotlib", "pandas")
 )
-NOTEBOOK = ROOT / "docs/first-look.ipynb"
+NOTEBOOK = ROOT / "docs/start/first-look.ipynb"
 DRAW = ("c8", "c9", "c12")  # cells
 
 

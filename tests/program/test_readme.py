@@ -5,7 +5,11 @@ import re
 import pytest
 from conftest import ROOT
 
-PAGES = ["README.md", "CONTRIBUTING.md", *(f"docs/{p.name}" for p in ROOT.glob("docs/*.md"))]
+PAGES = [
+    "README.md",
+    "CONTRIBUTING.md",
+    *(str(p.relative_to(ROOT)) for p in ROOT.glob("docs/**/*.md")),
+]
 LINK = re.compile(r"\]\(([^)#:\s]+)(#[^)]*)?\)")
 
 

@@ -1,4 +1,4 @@
-"""Runs of every algorithm as they are read, and docs/hdf5.md held against their files."""
+"""Runs of every algorithm as they are read, and docs/reference/hdf5.md held against their files."""
 
 import json
 import re
@@ -117,10 +117,10 @@ def test_the_policy_is_read_with_its_attributes(tmp_path, fresh):
 
 def page():
     """Return {section: {dataset: (dtype, rank, algorithms)}} and {section: {attribute: (type,
-    algorithms)}} of docs/hdf5.md.
+    algorithms)}} of docs/reference/hdf5.md.
     """
     datasets, attributes, section = {}, {}, ""
-    for line in (ROOT / "docs/hdf5.md").read_text(encoding="utf-8").splitlines():
+    for line in (ROOT / "docs/reference/hdf5.md").read_text(encoding="utf-8").splitlines():
         if line.startswith("## "):
             section = line[3:]
         cells = [cell.strip() for cell in line.strip("|").split("|")]
@@ -211,7 +211,9 @@ def test_the_examples_of_the_page_run(fresh, tmp_path, monkeypatch, capsys):
     (tmp_path / "runs/quickstart").symlink_to(fresh / "esac")
     monkeypatch.chdir(tmp_path)
     blocks = re.findall(
-        r"```python\n(.*?)```", (ROOT / "docs/hdf5.md").read_text(encoding="utf-8"), re.DOTALL
+        r"```python\n(.*?)```",
+        (ROOT / "docs/reference/hdf5.md").read_text(encoding="utf-8"),
+        re.DOTALL,
     )
     assert len(blocks) == 2
     ours: dict = {}

@@ -1,4 +1,5 @@
-"""Runs read for analysis: in progress, killed, copied, older, damaged; and docs/hdf5.md against
+"""Runs read for analysis: in progress, killed, copied, older, damaged; and docs/reference/hdf5.md
+against
 fresh runs of every algorithm.
 """
 

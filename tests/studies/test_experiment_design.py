@@ -37,7 +37,7 @@ es.sigma = 0.3
 
 
 def test_the_comparison_of_ones_own_that_the_page_shows_is_one(tmp_path):
-    (text,) = re.findall(r"```toml\n(.*?)```", (ROOT / "docs/analysis.md").read_text(), re.S)
+    (text,) = re.findall(r"```toml\n(.*?)```", (ROOT / "docs/how-to/analyse.md").read_text(), re.S)
     runs = design.runs(design.experiment(write(tmp_path / "mine.toml", text)), "mine", tmp_path)
     told = [(run.variant, run.seed, run.config.es.lr_es) for run in runs]
     assert told[:3] == [("slow", 0, 0.005), ("fast", 0, 0.02), ("slow", 1, 0.005)]

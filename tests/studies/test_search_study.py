@@ -387,7 +387,7 @@ def test_the_best_as_a_configuration_means_the_same(tmp_path, words):
 def test_the_studies_of_help_and_page_can_be_run(tmp_path, monkeypatch, where):
     help_text, page = (
         textwrap.dedent(search.__doc__.partition("\n")[2]),
-        (ROOT / "docs/search.md").read_text(encoding="utf-8"),
+        (ROOT / "docs/how-to/search.md").read_text(encoding="utf-8"),
     )
     text = page.partition("```toml\n")[2].partition("```")[0]
     if where == "help":

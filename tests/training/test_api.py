@@ -402,7 +402,8 @@ def test_all_ranks_make_the_same_call(tmp_path):
 
 
 def test_the_page_is_right(tmp_path, monkeypatch):
-    """The examples of docs/python.md, one after the other, in a directory of their own; that for
+    """The examples of docs/start/python.md, one after the other, in a directory of their own; that
+    for
     many ranks on one.
     """
     monkeypatch.chdir(tmp_path)
@@ -413,7 +414,9 @@ def test_the_page_is_right(tmp_path, monkeypatch):
     )
     (tmp_path / "configs/quickstart.toml").write_text(small)
     blocks = re.findall(
-        r"```python\n(.*?)```", (ROOT / "docs/python.md").read_text(encoding="utf-8"), re.DOTALL
+        r"```python\n(.*?)```",
+        (ROOT / "docs/start/python.md").read_text(encoding="utf-8"),
+        re.DOTALL,
     )
     assert len(blocks) == 6
     spaces = [{} for _ in blocks]

@@ -203,7 +203,7 @@ def test_an_algorithm_of_ones_own_says_what_its_generations_ask_for_or_it_is_sai
     monkeypatch.delitem(work.WITH_BARRIERS, ES)  # as if it were not among those that ship
     chosen = settings({**CYCLIC, "algorithm": "es", "run_dir": str(tmp_path / "run")})
     assert check.check(chosen, world) == 0
-    said = "not known for es: its module says nothing of it by `expected` (docs/extending.md)"
+    said = "not known for es: its module says nothing of it by `expected` (docs/how-to/extend.md)"
     assert re.findall(r"^  forecast +(.*?) +ok$", capsys.readouterr().out, re.M) == [said]
 
     def expected(chosen, pieces, k):

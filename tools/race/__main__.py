@@ -5,9 +5,9 @@
 One run after another has all cores; all of a seed before the next one's. Each ends as a row of
 race.csv in --out, beside it race.md and race.png; logs/ has what they printed. Stopped by a signal,
 the race ends with the run that is going on; the same command goes on, and makes again what failed.
-At most 12 hours; docs/performance.md, "A race", has the rules. The peers come with `pip install
-esac_mpi[bench]`; what is not installed is left out, and said. Nothing else should run meanwhile.
-"""
+At most 12 hours; docs/results/performance.md, "A race", has the rules. The peers come with `pip
+install esac_mpi[bench]`; what is not installed is left out, and said. Nothing else should run
+meanwhile."""
 
 import importlib.util
 import json

@@ -27,7 +27,7 @@ NOTE = (
     " chose it. IQM: mean of the middle half of all runs of all tasks, every task counting the"
     " same. In square brackets 95 % intervals by stratified bootstrap: runs drawn anew within each"
     " task (Agarwal et al. 2021, arXiv:2108.13264); few seeds make them too narrow"
-    " (docs/analysis.md)."
+    " (docs/how-to/analyse.md)."
 )
 
 

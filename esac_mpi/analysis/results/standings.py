@@ -44,12 +44,12 @@ MEASURES = {
 HALVES = {"theta_es": "return_theta_es", "learner": "return_learner"}
 NOTE = (
     "Steps are true ones of population and learner; nominal ones are counted as each algorithm's"
-    " paper does: a generation of ES or ESAC is one horizon (docs/hdf5.md)."
+    " paper does: a generation of ES or ESAC is one horizon (docs/reference/hdf5.md)."
     " Each figure is a run's last one at or before the limit: interquartile mean"
     " over seeds (of fewer than four, the mean), in square brackets its 95 % bootstrap interval, in"
     " round ones every seed, -"
-    " where it has none by then. Few seeds make such intervals too narrow (docs/analysis.md). Bold:"
-    " best of a column, of variants that have all seeds there, not of the halves."
+    " where it has none by then. Few seeds make such intervals too narrow (docs/how-to/analyse.md)."
+    " Bold: best of a column, of variants that have all seeds there, not of the halves."
 )
 Column = tuple[str, str, float]  # (head, axis, limit)
 

@@ -92,7 +92,7 @@ def verdicts(found: Sections, y: str, champion: str, wall: Wall) -> Iterator[str
         yield f"Each pair is compared at the most {axes} that all runs of the two have reached."
         yield (
             "Of equals, 32 % of verdicts of 2 seeds are yes or no, of 3 seeds 20 %, of 5 12 %,"
-            " of 10 8 % (docs/analysis.md)."
+            " of 10 8 % (docs/how-to/analyse.md)."
         )
         yield (
             "The better of two noisy evaluations is a little high, which favours a variant with two"

@@ -1,8 +1,8 @@
 """How a run will go, generation by generation: measured pieces through the clock of its kind.
 
 Who yields an algorithm's generations is said here, once for all; an algorithm of one's own has
-`expected` in its module (docs/extending.md). Members last as the measured episodes in turn, so they
-differ as those do. Left out, since little: writing rows and checkpoints, ranks and winners,
+`expected` in its module (docs/how-to/extend.md). Members last as the measured episodes in turn, so
+they differ as those do. Left out, since little: writing rows and checkpoints, ranks and winners,
 memories, the distances of parents, and importance mixing, by which some play nothing.
 """
 
@@ -54,7 +54,7 @@ def known(config: Config) -> None:
     """Raise Unforeseen for an algorithm whose generations cannot be foreseen."""
     says = hasattr(ALGORITHMS[config.algorithm], "expected")
     if not says and type(config.own) not in {*WITH_BARRIERS, *WITHOUT}:
-        remedy = "its module says nothing of it by `expected` (docs/extending.md)"
+        remedy = "its module says nothing of it by `expected` (docs/how-to/extend.md)"
         raise Unforeseen(f"not known for {config.algorithm}: {remedy}")
 
 
