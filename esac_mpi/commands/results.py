@@ -10,15 +10,15 @@
                                [--out FILE]
     all: [--ranks R]      table, aggregate: [--seconds T]
 
-table: Markdown, for every task a line a variant (ESAC's halves below it), at equal true and nominal
-steps, at equal wall time and at the end, then the verdicts: whether --of (default ESAC) beats each
-other variant. Equal files give equal bytes.
+table: Markdown, for every task a line a variant (its two policies below it), at equal true and
+nominal steps, at equal wall time and at the end, then the verdicts: whether --of (default ESAC)
+beats each other variant. Equal files give equal bytes.
 draw: a PNG, PDF or SVG. ends: each variant's last return, a panel a task. sensitivity: --measure at
 the runs' ends against the swept value, which --field names on the axis. The others are curves, a
 panel a task, against --x (default: env_steps; for training training_episodes, for updates
 nominal_steps).
 aggregate: normalised scores over all tasks and seeds, probabilities of improvement, and --of
-against its halves, in Markdown, or a picture where FILE is a PNG, PDF or SVG. A task on which a
+beside ES and SAC, in Markdown, or a picture where FILE is a PNG, PDF or SVG. A task on which a
 variant has no run yet is left out. Where a run has two policies, the one counts that was ahead in
 the evaluation before its last.
 --ranks: wall times (draw: --x wall_seconds) as they would have been on R ranks (1, 2, 4 .. 1,024),
@@ -29,7 +29,7 @@ Reads the CSV files only: no run directories, MPI, torch or simulator. Cost: 0.5
 
 import argparse
 import math
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 from esac_mpi.analysis.clock import Machine
 from esac_mpi.analysis.command import (
@@ -42,6 +42,7 @@ from esac_mpi.analysis.command import (
 from esac_mpi.analysis.messages import Unusable, note
 from esac_mpi.analysis.results import aggregate_page
 from esac_mpi.analysis.results.rowfiles import read
+from esac_mpi.analysis.results.rows import Row
 from esac_mpi.analysis.results.scores import by_task, random_returns, study
 from esac_mpi.analysis.results.standings import MEASURES, document
 from esac_mpi.analysis.results.traces import Sections, Wall, on_machine, sections
@@ -66,30 +67,47 @@ UNREAD = {
 }  # options of table; papers print returns
 
 
-def found(options: argparse.Namespace, together: bool = False) -> tuple[Sections, Wall]:
-    """Return the runs and what their wall time is; together: all files' as one. Raises Unusable."""
+TITLES = {"return": "returns", "updates": "gradient updates", "fitness": "fitness"}
+
+
+def title(rows: Iterable[Row], what: str) -> str:
+    """Return a page's title: experiments, their budgets, and what of their runs is on it."""
+    budgets: dict[str, set[str]] = {}
+    for row in rows:
+        budgets.setdefault(row.experiment, set()).add(row.budget)
+    names = [f"{name} ({', '.join(sorted(found))})" for name, found in sorted(budgets.items())]
+    return f"# {', '.join(names)}: {what}\n\n"
+
+
+def found(
+    options: argparse.Namespace, what: str = "", together: bool = False
+) -> tuple[str, Sections, Wall]:
+    """Return a page's title, the runs and what their wall time is. Raises Unusable.
+
+    together: the runs of all files as those of one experiment.
+    """
     seconds = getattr(options, "seconds", 0.0)  # a picture has none
     if not 0 <= seconds < math.inf:
         raise Unusable("--seconds must be more than 0")
     rows, machine = read(options.files), None
+    head = title(rows, what)
     if options.ranks is not None:
         machine = Machine(options.ranks)
     rows = by_task(rows) if together else rows
     rows = on_machine(rows, machine) if machine else rows
-    return sections(rows), Wall(machine, seconds)
+    return head, sections(rows), Wall(machine, seconds)
 
 
 def table(options: argparse.Namespace) -> Iterator[object]:
     """Yield the tables, or where they were written."""
     refuse_unread(options.line, options, f"--measure {options.measure}", UNREAD[options.measure])
-    runs, wall = found(options)
+    head, runs, wall = found(options, TITLES[options.measure])
     if options.of != CHAMPION:
         champion_of(
             list(dict.fromkeys(label for labels in runs.values() for label in labels)), options.of
         )
-    yield from written(
-        document(runs, options.measure, options.published, options.of, wall), options.out
-    )
+    text = document(runs, options.measure, options.published, options.of, wall)
+    yield from written(head + text, options.out)
 
 
 def draw(options: argparse.Namespace) -> Iterator[object]:
@@ -100,7 +118,7 @@ def draw(options: argparse.Namespace) -> Iterator[object]:
     refuse_others(options.line, options, ("files", "make", "line", *READ[options.what]))
     if options.ranks is not None and options.x != "wall_seconds":
         raise Unusable("--ranks says what wall time is computed for: it needs --x wall_seconds")
-    runs, wall = found(options)
+    _, runs, wall = found(options)
     if options.what == "sensitivity":
         figure = pictures.sensitivity(
             runs, options.measure, options.field, options.normalise, options.seeds
@@ -114,7 +132,7 @@ def draw(options: argparse.Namespace) -> Iterator[object]:
 
 def aggregate(options: argparse.Namespace) -> Iterator[object]:
     """Yield the aggregate, or where it was written or drawn."""
-    runs, wall = found(options, together=True)
+    head, runs, wall = found(options, "normalised scores", together=True)
     scores = study(runs, random_returns(options.random), wall, options.leave_out)
     if options.out is not None and options.out.suffix in (".png", ".pdf", ".svg"):
         from esac_mpi.analysis.figures import save
@@ -124,7 +142,8 @@ def aggregate(options: argparse.Namespace) -> Iterator[object]:
             note(line)
         yield from save(figure(scores, options.of, wall), options.out)
         return
-    yield from written(aggregate_page.document(scores, options.of, wall), options.out)
+    text = aggregate_page.document(scores, options.of, wall)
+    yield from written(head + text, options.out)
 
 
 def command_line() -> argparse.ArgumentParser:

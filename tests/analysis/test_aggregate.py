@@ -246,13 +246,13 @@ def test_verdicts_need_both_halves_and_count_the_tasks_of_the_aggregate():
     rows += finals({"ESAC": (100, 100), "ES": (0, 0), "SAC": (0, 0)}, "B-v0")
     both, one = scored(rows), scored(rows, left_out=["B-v0"])
     assert aims.counted(aims.verdicts(both, "ESAC"), "ESAC") == (
-        "Of 2 tasks of the aggregate, ESAC is behind its better half by more than a tenth of the"
-        " range on 1 (1 with the whole interval), with the whole interval not so on 1, and ahead"
-        " of both by more than a hundredth on 1 (1 with the whole interval)."
+        "Of 2 tasks of the aggregate, ESAC is behind the better of ES and SAC by more than a tenth"
+        " of the range on 1 (1 by the whole interval). On 1 the whole interval rules that out."
+        " It is ahead of both by more than a hundredth on 1 (1 by the whole interval)."
     )
     assert len(aims.verdicts(one, "ESAC")) == 2
     assert aims.counted(aims.verdicts(one, "ESAC"), "ESAC").endswith(
-        "more than a hundredth on 0 (0 with the whole interval)."
+        "more than a hundredth on 0 (0 by the whole interval)."
     )
 
 

@@ -39,7 +39,7 @@ def test_the_page():
         "| task | random | best | ESAC | ES | SAC |",
         "| A-v0 | 2.00 | 12.00 | **1.00** (12.00) | 0.50 (7.00) | 0.20 (4.00) |",
         "| B-v0 | -100.0 | 100.0 | 0.25 (-50.00) | **1.00** (100.0) | 0.00 (-100.0, n=1) |",
-        "| task | better half | ESAC to it"
+        "| task | better of ES and SAC | ESAC minus it"
         " | behind by more than 0.1 | ahead of both by more than 0.01 |",
         "| A-v0 | ES | +0.50 [+0.50, +0.50] | no | yes |",
         "| B-v0 | ES | -0.75 [-0.75, -0.75] | yes | no |",
@@ -51,7 +51,7 @@ def test_the_page_says_what_is_missing():
     text = aggregate_page.document(scored(rows), "TD3", Wall(None, 6.0))
     assert "Not in the aggregate: B-v0 (no run is that far of TD3)." in text
     assert "Runs without a score yet: 1 (1 of TD3)." in text
-    assert "Runs that had ended before, and stand as they ended: 1 (1 of TD3), after 3 s." in text
+    assert "Runs that ended before, so counted as they ended: 1 (1 of TD3), after 3 s." in text
     assert (
         "| B-v0 (not in the aggregate) | -100.0 | 100.0"
         " | 0.25 (-50.00) | **1.00** (100.0) | 0.00 (-100.0, n=1) | - |" in text
@@ -63,7 +63,7 @@ def test_the_page_names_a_task_that_tells_no_variant_from_another():
     found = scored([*ROWS[:6], *same])
     assert found.equal == ["B-v0"]
     assert (
-        "within 0.01 of one another on B-v0, which tells none from another"
+        "within 0.01 of one another on B-v0, which is in the figures below but separates none;"
         in aggregate_page.document(found, "ESAC", SIX)
     )
     assert scored([*ROWS[:6], *same[:-1], *finals({"SAC": (97.9,)}, "B-v0")]).equal == []
@@ -73,8 +73,8 @@ def test_the_page_names_a_task_that_tells_no_variant_from_another():
 def test_without_the_variant_that_is_asked_for_none_is_compared(capsys):
     text = aggregate_page.document(scored(ROWS), "PPO", SIX)
     assert [line for line in text.splitlines() if line.startswith("#")] == [
-        "### All tasks together",
-        "### Task by task",
+        "## All tasks together",
+        "## Task by task",
     ]
     assert (
         "--of 'PPO': no such variant, so that none is compared with the others;"
@@ -122,7 +122,8 @@ def test_the_command_compares_at_computed_time_and_marks_it(tmp_path, capsys):
     assert "nothing to aggregate yet: A-v0: no run is that far of ES" in capsys.readouterr().err
     assert results.main([*line, "--ranks", "4"]) == 0
     told = capsys.readouterr()
-    assert told.out.startswith("Normalised returns at 5 s of wall time, computed for 4 ranks. ")
+    assert told.out.startswith("# x (small): normalised scores\n\nNormalised returns at 5 s of")
+    assert "at 5 s of wall time, computed for 4 ranks. " in told.out
     assert "| ES | 1 | 0.50 | 0.50 | 0.50 |" in told.out
     text, picture = tmp_path / "new" / "a.md", tmp_path / "new" / "a.png"
     assert results.main([*line, "--ranks", "4", "--out", str(text)]) == 0

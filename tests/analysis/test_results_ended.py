@@ -22,7 +22,7 @@ def test_a_run_that_ended_before_stands_as_it_ended_and_has_no_verdict_at_that_t
     tmp_path, capsys
 ):
     said = page(capsys, stored(tmp_path / "r.csv", study()), "--seconds", "40")
-    assert "Ended before 40 s, and stand as they ended: 2 (2 of ESAC), after 30 to 31 s." in said
+    assert "Ended before 40 s, so counted as they ended: 2 (2 of ESAC), after 30 to 31 s." in said
     assert "| A-v0 | ESAC > SAC? |" in said
     assert "| none, ended before: 2 of ESAC (at 40 s) |" in said
     assert (
@@ -35,15 +35,15 @@ def test_a_run_that_goes_on_and_is_not_there_has_no_figure_at_that_time(tmp_path
     *before, last = study()
     path = stored(tmp_path / "r.csv", [*before, dataclasses.replace(last, complete=False)])
     said = page(capsys, path, "--seconds", "40")
-    assert "Not as far as 40 s, and left out there: 1 (1 of ESAC)." in said
+    assert "Not yet at 40 s, so without a figure there: 1 (1 of ESAC)." in said
     (line,) = [line for line in said.splitlines() if line.startswith("| ESAC |")]
     assert "| 9 (9, -) |" in line
-    assert "left out there" not in page(capsys, path, "--seconds", "31")
+    assert "without a figure" not in page(capsys, path, "--seconds", "31")
 
 
 def test_the_oldest_figure_is_told_where_it_is_old(tmp_path, capsys):
     path = stored(tmp_path / "r.csv", study())
-    assert "The oldest figure there is of 30 s before, or before its run's end." in page(
+    assert "The oldest figure there is from 30 s before that, or before its run's end." in page(
         capsys, path, "--seconds", "38"
     )  # SAC's at 8
     assert "The oldest" not in page(capsys, path, "--seconds", "44.5")

@@ -184,6 +184,6 @@ def test_nothing_to_draw(tmp_path, capsys, what, rows, said):
 def test_every_measure_is_a_field():
     names = {field.name for field in dataclasses.fields(Row)} | {"better"}
     assert {y for y, _ in standings.MEASURES.values()} | {
-        *standings.HALVES.values(),
+        *standings.POLICIES.values(),
         *pictures.POLICIES.values(),
     } <= names

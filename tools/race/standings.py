@@ -19,6 +19,8 @@ from esac_mpi.analysis.tables import markdown
 from tools.race import field
 from tools.race.rows import FAILED, REACHED, SPENT, Row
 
+TITLE = "# A race: seconds to a good policy"
+
 
 class Spread(NamedTuple):
     """Least, median and most of what some runs took; inf: not within the limit, or failed."""
@@ -188,8 +190,9 @@ class Standings:
         """Return the tables for people, and what they say."""
         times = "\n".join([*self.about(), "", *markdown(self.cells(lambda row: row.time, True))])
         steps = "\n".join(markdown(self.cells(lambda row: row.steps, False)))
-        about = "True environment steps to the same:"
-        return "\n\n".join([times, about, steps, *self.verdict()])
+        about = "## True environment steps to the same return"
+        first = "## First, and the best peer"
+        return "\n\n".join([TITLE, times, about, steps, first, *self.verdict()])
 
     def shows(self, each: str) -> str:
         """Say what a figure is of; each: what stands behind several seeds."""
@@ -208,7 +211,7 @@ class Standings:
         said = (
             f"Seconds from the start of the process to a policy with the return: {shows}, "
             f"on {one.cores} core{'s' * (one.cores > 1)} of {machine}; "
-            "> : not within the limit. Evaluations are off "
+            "> : not within the limit. Evaluations stop "
             f"everyone's clock. Commit {', '.join(sorted({row.commit[:10] for row in self.rows}))}."
         )
         starts = [
@@ -216,7 +219,8 @@ class Standings:
             for name in self.names
             if (seconds := self.start_up(name)) is not None
         ]
-        begun = [f"Of it until training begins, medians: {', '.join(starts)}."] * bool(starts)
+        about = "Of these, start-up until training begins, medians"
+        begun = [f"{about}: {', '.join(starts)}."] * bool(starts)
         failed = [
             f"{row.task}, {row.competitor}, seed {row.seed} ({row.why})" for row in self.failed
         ]

@@ -20,14 +20,9 @@ STATISTICS: dict[str, Callable[[Tasks], np.ndarray]] = {
     "mean": aggregates.mean,
 }
 NOTE = (
-    "Scores are returns normalised task by task: 0 is the mean return of uniform random actions"
-    " (configs/experiments/random.toml) and 1 the best evaluation that any run of any variant made"
-    " by then. A run's return is its last evaluation's by then, where it has theta_es and a learner"
-    " that of the one that was ahead in the evaluation before, so that what is reported is not what"
-    " chose it. IQM: mean of the middle half of all runs of all tasks, every task counting the"
-    " same. In square brackets 95 % intervals by stratified bootstrap: runs drawn anew within each"
-    " task (Agarwal et al. 2021, arXiv:2108.13264); few seeds make them too narrow"
-    " (docs/how-to/analyse.md)."
+    "0 is the mean return of random actions, 1 the best evaluation that any run made by then."
+    " IQM: interquartile mean of the runs' scores over all tasks; in square brackets its 95 %"
+    ' bootstrap interval. docs/results/index.md, "How to read a record", says more.'
 )
 
 
@@ -49,11 +44,11 @@ def document(study: Study, name: str, wall: Wall) -> str:
         text += ["", *against(study, champion)]
     text += ["", *by_task(study)]
     if found := verdicts(study, champion) if champion else []:
-        text += ["", f"### {champion} and its halves", "", counted(found, champion), ""]
+        text += ["", f"## {champion} beside ES and SAC", "", counted(found, champion), ""]
         heads = [
             "task",
-            "better half",
-            f"{champion} to it",
+            "better of ES and SAC",
+            f"{champion} minus it",
             "behind by more than 0.1",
             f"ahead of both by more than {ALIKE}",
         ]
@@ -88,25 +83,22 @@ def told(study: Study) -> Iterator[str]:
         yield f"Runs without a score yet: {whose(study.unfinished)}."
     if study.short:
         yield (
-            "Runs that had ended before, and stand as they ended: "
+            "Runs that ended before, so counted as they ended: "
             f"{whose(study.short)}, {after(study.short)}."
         )
-    ages = (
-        f"Evaluations are up to {max(study.ages.values()):.2g} s older than that,"
-        " or than the run's end"
-    )
-    yield f"{ages}: {', '.join(f'{label} {age:.2g}' for label, age in study.ages.items())}."
+    ages = ", ".join(f"{label} {age:.2g}" for label, age in study.ages.items())
+    yield f"Oldest evaluation used [s before that time, or before the run's end]: {ages}."
     if study.equal:
         yield (
             f"All runs of all variants are within {ALIKE} of one another on"
-            f" {', '.join(study.equal)}, which tells none from"
-            " another and yet is in the figures below; --leave-out takes it out."
+            f" {', '.join(study.equal)}, which is in the figures below but separates none;"
+            " --leave-out takes it out."
         )
 
 
 def together(study: Study) -> Iterator[str]:
     """Yield the table of all tasks together."""
-    yield from ("### All tasks together", "")
+    yield from ("## All tasks together", "")
     found = {
         label: [estimate(study.scores(label), of) for of in STATISTICS.values()]
         for label in study.variants
@@ -122,11 +114,10 @@ def together(study: Study) -> Iterator[str]:
 
 def against(study: Study, champion: str) -> Iterator[str]:
     """Yield how a variant stands to each other one."""
-    yield from (f"### {champion} against each", "")
+    yield from (f"## {champion} against each", "")
     yield (
-        "Probability of improvement: that of two runs on a random task the first is ahead,"
-        " ties as halves; beside it where a"
-        f" difference of up to {ALIKE} is a tie."
+        f"P: the probability that a run of {champion} is ahead of one of the other on a random"
+        f" task; a tie counts 0.5. By more than {ALIKE}: smaller differences are ties."
     )
     yield ""
     rows = [
@@ -163,7 +154,7 @@ def against(study: Study, champion: str) -> Iterator[str]:
 
 def by_task(study: Study) -> Iterator[str]:
     """Yield every variant's mean score on every task."""
-    yield from ("### Task by task", "")
+    yield from ("## Task by task", "")
     counts = {
         len(returns) for task in study.tasks for returns in task.returns.values() if len(returns)
     }

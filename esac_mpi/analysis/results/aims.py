@@ -1,4 +1,4 @@
-"""Whether a variant is behind the better of its two halves, or ahead of both, task by task."""
+"""Whether a variant is behind the better of ES and SAC, or ahead of both, task by task."""
 
 from typing import NamedTuple
 
@@ -16,24 +16,24 @@ NO, UNSHOWN, MEAN, YES = ("no", "not in the mean", "in the mean", "yes")
 
 
 class Verdict(NamedTuple):
-    """How a variant stands to its halves on a task, in normalised scores."""
+    """How a variant compares with ES and SAC on a task, in normalised scores."""
 
     task: Task
-    better: str  # the half with the greater mean
-    gap: float  # to that half: difference of the means over seeds
+    better: str  # of ES and SAC, the one with the greater mean
+    gap: float  # to that one: difference of the means over seeds
     low: float  # ends of its 95 % interval, nan where one seed has none
     high: float
-    behind: str  # by more than a tenth; no: the interval to either half ends above that
+    behind: str  # by more than a tenth; no: the interval to either of them ends above that
     ahead: str  # of both by more than a hundredth, which at a task's most are digits of no weight
 
 
 def halves(study: Study) -> list[str]:
-    """Return the labels of the two halves, fewer where they were not run."""
+    """Return the labels of ES and SAC, fewer where they were not run."""
     return [label for label in study.variants if label.lower() in HALVES]
 
 
 def verdicts(study: Study, champion: str) -> list[Verdict]:
-    """Return the verdicts on tasks where variant and both halves have runs; none without both."""
+    """Return the verdicts on tasks where all three have runs; none without ES and SAC."""
     theirs = halves(study)
     if len(theirs) < len(HALVES) or champion in theirs:
         return []
@@ -48,8 +48,8 @@ def verdicts(study: Study, champion: str) -> list[Verdict]:
 def verdict(task: Task, champion: str, theirs: list[str]) -> Verdict:
     """Return how a variant stands on a task."""
     ours = task.normalised(champion)
-    better = max(theirs, key=lambda half: task.returns[half].mean())
-    found = {half: gap_of(ours, task.normalised(half)) for half in theirs}
+    better = max(theirs, key=lambda label: task.returns[label].mean())
+    found = {label: gap_of(ours, task.normalised(label)) for label in theirs}
     gap, low, high = found[better]
     least = np.min([ends[1] for ends in found.values()])  # of the intervals, nan where one has none
     behind = said(
@@ -76,14 +76,13 @@ def counted(found: list[Verdict], champion: str) -> str:
     whole = [verdict for verdict in found if not verdict.task.why_not]
 
     def many(cells: list[str]) -> str:
-        return (
-            f"{cells.count(MEAN) + cells.count(YES)} ({cells.count(YES)} with the whole interval)"
-        )
+        return f"{cells.count(MEAN) + cells.count(YES)} ({cells.count(YES)} by the whole interval)"
 
     behind = [verdict.behind for verdict in whole]
     return (
-        f"Of {len(whole)} task{'s' * (len(whole) > 1)} of the aggregate, {champion} is behind its"
-        f" better half by more than a tenth of the range on {many(behind)}, with the whole interval"
-        f" not so on {behind.count(NO)}, and ahead of both by more"
-        f" than a hundredth on {many([verdict.ahead for verdict in whole])}."
+        f"Of {len(whole)} task{'s' * (len(whole) > 1)} of the aggregate, {champion} is behind the"
+        f" better of ES and SAC by more than a tenth of the range on {many(behind)}."
+        f" On {behind.count(NO)} the whole interval rules that out."
+        f" It is ahead of both by more than a hundredth on"
+        f" {many([verdict.ahead for verdict in whole])}."
     )

@@ -2,8 +2,8 @@
 
 Every figure is a run's last one at or before a limit, of the rows that a run has: where they leave
 evaluations out it is older, and the page says by how much. A run that goes on and has not come to a
-wall time has no figure there; one that is done and ended before stands as it ended, which is told,
-and no verdict is made of it. Of fewer than four seeds the interquartile mean is their mean.
+wall time has no figure there. One that ended before counts as it ended; the page says so, and makes
+no verdict of it. Of fewer than four seeds the interquartile mean is their mean.
 """
 
 from collections.abc import Iterator
@@ -33,7 +33,7 @@ from esac_mpi.host.log import compact
 MEASURES = {
     "return": (
         "better",
-        "mean return of a noise-free evaluation, of the better of a run's policies each time",
+        "mean return of a noise-free evaluation; of a run with two policies, the better one's",
     ),
     "updates": ("gradient_updates", "gradient updates so far"),
     "fitness": (
@@ -41,15 +41,13 @@ MEASURES = {
         "mean fitness of the noisy population, mean over generations so far",
     ),
 }
-HALVES = {"theta_es": "return_theta_es", "learner": "return_learner"}
+POLICIES = {"theta_es": "return_theta_es", "learner": "return_learner"}
 NOTE = (
-    "Steps are true ones of population and learner; nominal ones are counted as each algorithm's"
-    " paper does: a generation of ES or ESAC is one horizon (docs/reference/hdf5.md)."
-    " Each figure is a run's last one at or before the limit: interquartile mean"
-    " over seeds (of fewer than four, the mean), in square brackets its 95 % bootstrap interval, in"
-    " round ones every seed, -"
-    " where it has none by then. Few seeds make such intervals too narrow (docs/how-to/analyse.md)."
-    " Bold: best of a column, of variants that have all seeds there, not of the halves."
+    "A cell is the interquartile mean over seeds (the mean, of fewer than four)."
+    " In square brackets is its 95 % bootstrap interval, in round ones every seed,"
+    " - where a run has no figure by then."
+    " Bold: the best of a column."
+    ' docs/results/index.md, "How to read a record", says more.'
 )
 Column = tuple[str, str, float]  # (head, axis, limit)
 
@@ -135,14 +133,14 @@ def cell(seeds: np.ndarray, bold: bool = False) -> str:
 def lines(labels: dict[str, list[Trace]], measure: str) -> Iterator[tuple[str, list[Trace], str]]:
     """Yield (name, runs, field) of each line of a task's table.
 
-    Lines are the variants, and the two halves where a variant has both.
+    Lines are the variants, and each policy of a variant that has two.
     """
     for label, traces in labels.items():
         yield label, traces, MEASURES[measure][0]
         if measure == "return" and all(
-            any(trace.has(y) for trace in traces) for y in HALVES.values()
+            any(trace.has(y) for trace in traces) for y in POLICIES.values()
         ):
-            yield from ((f"{label}: {half}", traces, y) for half, y in HALVES.items())
+            yield from ((f"{label}: {name}", traces, y) for name, y in POLICIES.items())
 
 
 def task_table(
@@ -185,7 +183,7 @@ def task_table(
                 *shown,
             ]
         )
-    yield from (f"### {title}", "", *markdown(table))
+    yield from (f"## {title}", "", *markdown(table))
     if told := list(short(labels, y, wall)):
         yield from ("", " ".join(told))
 
@@ -196,11 +194,11 @@ def short(labels: dict[str, list[Trace]], y: str, wall: Wall) -> Iterator[str]:
     limit = wall.limit(runs, y)
     at = f"{compact(limit)} s{wall.where}"
     if behind := [run for run in runs if not run.came(limit)]:
-        yield f"Not as far as {at}, and left out there: {whose(behind)}."
+        yield f"Not yet at {at}, so without a figure there: {whose(behind)}."
     if ended := [run for run in runs if run.ended(limit)]:
-        yield f"Ended before {at}, and stand as they ended: {whose(ended)}, {after(ended)}."
+        yield f"Ended before {at}, so counted as they ended: {whose(ended)}, {after(ended)}."
     if (age := oldest(runs, WALL, limit, y)) > 0.05 * limit:
-        yield f"The oldest figure there is of {age:.2g} s before, or before its run's end."
+        yield f"The oldest figure there is from {age:.2g} s before that, or before its run's end."
 
 
 def document(
