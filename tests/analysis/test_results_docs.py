@@ -16,8 +16,8 @@ results = command("results")
 
 TABLES = [
     line
-    for page in ("results/index.md", "results/pderl.md", "results/aes-rl.md")
-    for line in (ROOT / "docs" / page).read_text().splitlines()
+    for page in ("index", "eight-tasks", "pderl", "aes-rl")
+    for line in (ROOT / f"docs/results/{page}.md").read_text().splitlines()
     if line.startswith(("esac-mpi results table", "esac-mpi results aggregate"))
     and line.endswith(".md")
 ]
