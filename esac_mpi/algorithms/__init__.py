@@ -1,5 +1,7 @@
 """The algorithms, by name: the files here that config.ALGORITHMS names, or whose forms these are.
 
+And the modules of other packages that are entry points of the group esac_mpi.algorithms.
+
 May import: host, config, operators, play, comm's contracts; world, env and learner are handed in.
 Begin with: esac.py: generation(); declaration.py says what the rest knows of an algorithm.
 
@@ -8,12 +10,14 @@ for forecasts.
 """
 
 from importlib import import_module
+from importlib.metadata import entry_points
 from types import ModuleType
 
 from esac_mpi import config
 
+PLACES = {point.name: point.value for point in entry_points(group="esac_mpi.algorithms")}
 ALGORITHMS: dict[str, ModuleType] = {
-    name: import_module(f"esac_mpi.algorithms.{config.table_of(name)}")
+    name: import_module(PLACES.get(name, f"esac_mpi.algorithms.{config.table_of(name)}"))
     for name in config.ALGORITHMS
 }
 

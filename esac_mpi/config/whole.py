@@ -1,7 +1,8 @@
 """The whole configuration, made of its tables, and the names of the algorithms."""
 
 from dataclasses import dataclass, field
-from typing import Literal
+from importlib.metadata import entry_points
+from typing import Literal, TypeVar
 
 from esac_mpi.config.asynchronous import AESRL
 from esac_mpi.config.bounds import NonNegativeFloat, NonNegativeInt
@@ -22,11 +23,17 @@ from esac_mpi.config.run import (
 )
 from esac_mpi.config.table import Table
 
+Class = TypeVar("Class", bound=type)
+
 
 class ConfigError(Exception):
     """A configuration that cannot be run; the message says which key, why, and what would do."""
 
 
+INSTALLED: dict[str, type[Table]] = {
+    point.name: point.load()
+    for point in sorted(entry_points(group="esac_mpi.tables"), key=lambda point: point.name)
+}
 ALGORITHMS = (
     "esac",
     "es",
@@ -41,6 +48,7 @@ ALGORITHMS = (
     "cem",
     "cem_rl",
     "aes_rl",
+    *INSTALLED,
 )
 FORM_OF = {name: "erl" for name in FORMS if name != "erl"}  # algorithm -> whose form it is
 
@@ -50,7 +58,18 @@ def table_of(algorithm: str) -> str:
     return FORM_OF.get(algorithm, algorithm)
 
 
+def with_installed(config: Class) -> Class:
+    """Give Config the tables of algorithms that other packages bring: docs/how-to/extend.md."""
+    for name, table in INSTALLED.items():
+        if name in config.__annotations__:
+            raise ImportError(f"entry point {name} of esac_mpi.tables: the name is taken")
+        config.__annotations__[name] = table
+        setattr(config, name, field(default_factory=table))
+    return config
+
+
 @dataclass(frozen=True)
+@with_installed
 class Config:
     """ESAC, its halves and its rivals on MPI. With no argument: ESAC on HalfCheetah-v5."""
 

@@ -7,7 +7,7 @@ import sys
 import time
 from collections.abc import Iterable
 from hashlib import sha256
-from importlib.metadata import version
+from importlib.metadata import entry_points, version
 from pathlib import Path
 from typing import Any
 
@@ -111,6 +111,8 @@ def versions(own: Iterable[str] = ("stable_baselines3",)) -> str:
     """Name the versions that bits depend on. own: packages named only where they are loaded."""
     packages = ["numpy", "torch", "gymnasium", "mujoco", "dm_control", "h5py", "mpi4py"]
     packages += [name for name in own if name in sys.modules]
+    installed = [point.dist for point in entry_points(group="esac_mpi.algorithms")]
+    packages += sorted({package.name for package in installed if package})
     return ", ".join([f"esac_mpi {__version__}", *(f"{name} {version(name)}" for name in packages)])
 
 

@@ -1,4 +1,4 @@
-"""An algorithm of one's own is a module, a table and a name.
+"""An algorithm of one's own is a module, a table and two entry points of an installed package.
 
 The whole program knows it then, and every tool.
 """
@@ -11,6 +11,7 @@ import signal
 import subprocess
 import sys
 import time
+import tomllib
 from types import SimpleNamespace
 
 import numpy as np
@@ -19,7 +20,6 @@ import random_search
 from conftest import ROOT, ROUTINE, command
 
 from esac_mpi.comm.clock.costs import Pieces
-from esac_mpi.config import ALGORITHMS
 from esac_mpi.record import files
 from esac_mpi.record.reading import Columns
 
@@ -31,15 +31,13 @@ algorithm = "random_search"
 radius = 0.3
 """
 PAGE = ROOT / "docs/how-to/extend.md"
-LAST = f'    "{ALGORITHMS[-1]}",\n)'
-WHOLE = {  # where config/whole.py changes: the lines that docs/how-to/extend.md shows
-    "from esac_mpi.config.ppo import PPO\n": (
-        "from esac_mpi.config.random_search import RandomSearch\n"
-    ),
-    "    ppo: PPO = field(default_factory=PPO)\n": (
-        "    random_search: RandomSearch = field(default_factory=RandomSearch)\n"
-    ),
-}
+POINTS = """[project.entry-points."esac_mpi.tables"]
+random_search = "searches.table:RandomSearch"
+
+[project.entry-points."esac_mpi.algorithms"]
+random_search = "searches.algorithm"
+"""
+INIT = "import esac_mpi.config  # first: it loads searches.table\n"
 
 
 def forecast():
@@ -53,27 +51,27 @@ def forecast():
 
 
 class Extended:
-    """A copy of the package with the algorithm added, by three changes, and its programs."""
+    """An installed package with the algorithm, beside the checkout as it is, and its programs."""
 
     def __init__(self, path):
         self.path = path
-        shutil.copytree(
-            ROOT / "esac_mpi", path / "esac_mpi", ignore=shutil.ignore_patterns("__pycache__")
-        )
+        package, installed = path / "searches", path / "searches-1.0.dist-info"
+        package.mkdir()
+        installed.mkdir()
         module = (ROOT / "tests/support/random_search.py").read_text()
-        (path / "esac_mpi/algorithms/random_search.py").write_text(f"{module}\n\n{forecast()}")  # 1
-        shutil.copy(
-            ROOT / "tests/support/random_search_table.py", path / "esac_mpi/config/random_search.py"
-        )  # 2
-        whole = path / "esac_mpi/config/whole.py"
-        text = whole.read_text()
-        for before, added in WHOLE.items():
-            assert before in text
-            text = text.replace(before, before + added)
-        assert text.count(LAST) == 1
-        whole.write_text(text.replace(LAST, f'{LAST[:-1]}    "random_search",\n)'))  # 3
+        (package / "__init__.py").write_text(INIT)
+        (package / "algorithm.py").write_text(f"{module}\n\n{forecast()}")
+        shutil.copy(ROOT / "tests/support/random_search_table.py", package / "table.py")
+        groups = tomllib.loads(POINTS)["project"]["entry-points"]
+        (installed / "METADATA").write_text("Metadata-Version: 2.1\nName: searches\nVersion: 1.0\n")
+        (installed / "entry_points.txt").write_text(
+            "".join(
+                f"[{group}]\nrandom_search = {one['random_search']}\n"
+                for group, one in groups.items()
+            )
+        )
         (path / "settings.toml").write_text(SETTINGS)
-        self.environment = {**os.environ, "PYTHONPATH": str(path)}
+        self.environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(path), str(ROOT)])}
 
     def line(self, ranks, *arguments):
         """Return the command line of a run: radius from the file, points from the command line."""
@@ -259,9 +257,25 @@ def test_the_forecast_of_the_document_needs_the_modules_imports_and_its_own_alon
     assert (made.env_steps, made.nominal_steps) == (3 * 15, 25)
 
 
+def test_its_package_is_named_where_versions_are(straight):
+    versions = files.read(straight / "metrics.h5")[1]["versions"]
+    assert versions.endswith(", searches 1.0")
+
+
+def test_a_name_that_is_taken_is_refused(extended):
+    points = extended.path / "searches-1.0.dist-info/entry_points.txt"
+    before = points.read_text()
+    points.write_text(before.replace("random_search =", "budget ="))
+    try:
+        said = extended.call([sys.executable, "-c", "import esac_mpi.config"], code=1)
+    finally:
+        points.write_text(before)
+    assert "entry point budget of esac_mpi.tables: the name is taken" in said
+
+
 def test_the_document_shows_what_this_test_does():
     text = PAGE.read_text()
     for name in ("random_search.py", "random_search_table.py"):
         assert (ROOT / "tests/support" / name).read_text() in text, name
-    for added in WHOLE.values():
-        assert added.strip() in text, added
+    assert POINTS in text
+    assert INIT in text
