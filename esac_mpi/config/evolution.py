@@ -65,9 +65,10 @@ class Evolution(Selecting):
     fitness_episodes: PositiveInt = 1
     """Episodes averaged into a member's fitness [episodes]. P: 1."""
     start_states: Annotated[Literal["slot", "member"], OnlyWith(sampling=("mirrored", "repo"))] = (
-        "member"
+        "slot"
     )
-    """Who shares a start state, and noise on actions: a slot's members (a pair), or nobody."""
+    """Who shares a start state, and noise on actions: a slot's members (a pair), so that their
+    difference is that of their weights alone (docs/explain/esac.md); or nobody (P, C)."""
     noise: Literal["philox", "table", "lowrank"] = "philox"
     """How epsilon is made: every number drawn; a piece of one table per node (OpenAI-ES); a product
     of two thin matrices for each weight matrix (EGGROLL, arXiv:2511.16652)."""

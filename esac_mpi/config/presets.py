@@ -29,6 +29,7 @@ NUMBERS: Settings = {
     "policy.linear": False,
     "learner.kernels": "torch",
     "esac.reward_shift": 0.0,
+    "esac.start_states": "member",
     "esac.sigma": 0.005,  # D.1
     "esac.lr_es": 0.005,  # D.1
     "esac.observation_normalisation": False,
