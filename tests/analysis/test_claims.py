@@ -42,11 +42,9 @@ def test_steps_and_updates_of_aes_rl_stand_beside_its_times():
     least_and_most = [
         f"{f(shares[name]):.2f}" for name in ("AES-RL", "AES-RL, 9 workers") for f in (min, max)
     ]
-    assert (
-        "made {} to {} of these with 5 workers and {} to {} with 9".format(*least_and_most) in page
-    )
+    assert "AES-RL {} to {} with 5 workers and {} to {} with 9".format(*least_and_most) in page
     rivals = shares["CEM-RL"] + shares["P-CEM-RL"]
-    assert f"CEM-RL and P-CEM-RL {min(rivals):.2f} to {max(rivals):.2f}" in page
+    assert f"CEM-RL and P-CEM-RL made {min(rivals):.2f} to {max(rivals):.2f} of these" in page
     steps = {key: [row.env_steps for row in rows] for key, rows in ended("aes-table3.csv").items()}
     hopper = steps["Hopper-v5", "AES-RL"]
     assert {*steps["HalfCheetah-v5", "AES-RL"], *steps["Swimmer-v5", "AES-RL"]} == {612_000}
