@@ -40,7 +40,7 @@ sensitivity   --measure (of `table`) against the values of --field (Figures 2 ri
               mean over the runs of a value, and its 95 % interval. A field without a table (sigma)
               is each algorithm's own
 --x wall --ranks R: the wall time that the runs would have taken on R ranks of this kind, computed
-from the recorded durations and the program's own dealing (docs/results/performance.md), with a
+from the recorded durations and the program's own dealing (docs/results/scaling.md), with a
 learner of U updates/s in place of the one that was recorded.
 `esac-mpi table --what scaling|sensitivity|waiting` has the numbers. Writes NAME.png and NAME.pdf,
 or NAME alone if it ends in one of them. Needs matplotlib. Cost: 2 s, and 0.1 s a run.

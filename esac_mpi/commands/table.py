@@ -23,7 +23,7 @@ sensitivity   --measure by the values of --field, mean and standard deviation ov
 waiting       minutes to N nominal steps (default: as many as all runs of a task have), and the
               share of the ranks' time in which they waited for others; mean over seeds, measured
               with whatever else the machine did, and computed from the recorded durations for each
-              of --ranks (default 1 2 6; docs/results/performance.md). AES-RL's results wait for
+              of --ranks (default 1 2 6; docs/results/scaling.md). AES-RL's results wait for
               their virtual order the less the nearer its update_cost [steps] and critic_cost
               [updates of an individual] are to the last columns
 
