@@ -1,9 +1,14 @@
-"""Runs of every algorithm as they are read, and docs/reference/hdf5.md held against their files."""
+"""Runs of every algorithm as they are read; esac_mpi/record/schema.toml, which
+docs/reference/hdf5.md shows, held against their files.
+"""
 
 import json
 import re
 import subprocess
 import sys
+import tomllib
+from dataclasses import fields
+from typing import NamedTuple
 
 import h5py
 import numpy as np
@@ -15,6 +20,7 @@ from small_erl import options as genetic
 
 from esac_mpi.analysis.clock import Machine, computed, grid
 from esac_mpi.config.genetic import FORMS
+from esac_mpi.play.counters import Counters
 from esac_mpi.record import Run
 
 pytestmark = pytest.mark.slow
@@ -45,6 +51,8 @@ AES = {
     },
     **{"arrivals_per_generation": 6, "mean_episodes": 1},
 }
+SCHEMA = tomllib.loads((ROOT / "esac_mpi/record/schema.toml").read_text(encoding="utf-8"))
+ATTRIBUTES = SCHEMA["attributes"]
 PROGRAM = """
 import json, sys
 from esac_mpi import __main__, record
@@ -115,95 +123,152 @@ def test_the_policy_is_read_with_its_attributes(tmp_path, fresh):
     assert attributes["policy"] == "sac"
 
 
-def page():
-    """Return {section: {dataset: (dtype, rank, algorithms)}} and {section: {attribute: (type,
-    algorithms)}} of docs/reference/hdf5.md.
-    """
-    datasets, attributes, section = {}, {}, ""
-    for line in (ROOT / "docs/reference/hdf5.md").read_text(encoding="utf-8").splitlines():
-        if line.startswith("## "):
-            section = line[3:]
-        cells = [cell.strip() for cell in line.strip("|").split("|")]
-        if not line.startswith("| ") or cells[0] in ("dataset", "attribute"):
-            continue
-        if len(cells) == 6:
-            name, dtype, shape, _, algorithms, _ = cells
-            assert re.fullmatch(r"\[.*\]", shape), line
-            rank = len(shape.strip("[]").split(",")) if shape != "[]" else 0
-            entry = dtype, rank, named(algorithms)
-            assert datasets.setdefault(section, {}).setdefault(name, entry) is entry, (
-                f"{name} stands twice"
-            )
-        else:
-            name, kind, algorithms, _ = cells
-            attributes.setdefault(section, {})[name] = kind, named(algorithms)
-    return datasets, attributes
+class Entry(NamedTuple):
+    """A dataset as the schema has it."""
+
+    dtype: str
+    shape: tuple[str, ...]
+    algorithms: frozenset[str]
 
 
-def named(algorithms):
-    """Return the algorithms of a cell of the page."""
-    if algorithms == "all":
-        return frozenset(ALGORITHMS)
-    return frozenset(
-        algorithms.replace("genetic", " ".join(FORMS)).replace("drawn", " ".join(DRAWN)).split()
-    )
+def entry(row):
+    """Return the Entry of a row of the schema."""
+    dtype, shape = re.fullmatch(r"(\w+) \[(.*)\]", row[0]).groups()
+    named = row[2].replace("all", " ".join(ALGORITHMS)).replace("genetic", " ".join(FORMS))
+    return Entry(dtype, tuple(filter(None, shape.split(", "))), frozenset(named.split()))
+
+
+def group(section, name):
+    """Return {group/dataset: Entry} of a section of the schema."""
+    return {f"{name}{dataset}": entry(row) for dataset, row in SCHEMA[section].items()}
+
+
+def described():
+    """Return {file: {dataset: Entry}}, with those that follow from others."""
+    everywhere = frozenset(ALGORITHMS)
+    metrics = group("metrics", "metrics/")
+    history = metrics | group("timing", "timing/")
+    final = {
+        name.replace("metrics", "final"): row._replace(shape=row.shape[1:])
+        for name, row in metrics.items()
+        if re.search("/(generation|env_steps_evaluation|best_return|evaluation_.*)$", name)
+    }
+    counters = {field.name for field in fields(Counters)}
+    assert {f"metrics/{name}" for name in counters} <= metrics.keys()
+    state = group("state", "state/")
+    state |= {f"state/counters.{name}": Entry("int64", (), everywhere) for name in counters}
+    learner = group("learner", "learner/")
+    for name, row in group("learner", "learner/").items():
+        if name.endswith("_values"):
+            optimiser = name.removesuffix("values")
+            learner |= {f"{optimiser}moment{moment}": row for moment in (1, 2)}
+            learner[f"{optimiser}steps"] = Entry("int64", (), row.algorithms)
+    return {
+        "metrics.h5": {**history, **final},
+        "checkpoint.h5": {**history, **state, **learner, **group("replay_tail", "replay_tail/")},
+        "replay/segment-*.h5": group("replay_tail", ""),
+        "history/segment-*.h5": history,
+        "policy.h5": group("policy.h5", ""),
+    }
 
 
 def kind(value):
-    """Return the type of an attribute as the page has it."""
+    """Return the type of an attribute as the schema has it."""
     if isinstance(value, str):
         return "string"
     return f"{value.dtype} array" if value.ndim else str(value.dtype)
 
 
-def found(path):
-    """Return the same of the files of fresh runs, read with plain h5py."""
-    datasets, attributes, of = {}, {}, {}
+def kind_of_dataset(node):
+    """Return the dtype of a dataset as the schema has it."""
+    return "string" if h5py.check_string_dtype(node.dtype) else str(node.dtype)
+
+
+def files(path):
+    """Yield of every file of fresh runs: algorithm, its name in the schema, {dataset: (dtype,
+    shape)}, {attribute: type}.
+    """
     for file in sorted(path.rglob("*.h5")):
-        algorithm = file.relative_to(path).parts[0]
-        section = (
-            f"{file.parent.name}/segment-*.h5"
-            if "segment" in file.name
-            else file.name.replace("_prev", "")
-        )
+        name = file.name.replace("_prev", "")
+        if "segment" in name:
+            name = f"{file.parent.name}/segment-*.h5"
+        datasets = {}
+
+        def collect(name, node, datasets=datasets):
+            if isinstance(node, h5py.Dataset):
+                datasets[name] = kind_of_dataset(node), node.shape
+
         with h5py.File(file, "r", locking=False) as opened:
-            nodes = []
-            opened.visititems(lambda name, node, nodes=nodes: nodes.append((name, node)))
-            for name, node in nodes:
-                name = name.removeprefix("tail/")
-                if isinstance(node, h5py.Dataset):
-                    dtype = "string" if h5py.check_string_dtype(node.dtype) else str(node.dtype)
-                    datasets.setdefault(section, {}).setdefault(name, set()).add((dtype, node.ndim))
-                    of.setdefault((section, name), set()).add(algorithm)
-            for name, value in opened.attrs.items():
-                attributes.setdefault(section, {}).setdefault(name, set()).add(kind(value))
-                of.setdefault((section, f"@{name}"), set()).add(algorithm)
-    return datasets, attributes, of
+            opened.visititems(collect)
+            attributes = {name: kind(value) for name, value in opened.attrs.items()}
+        yield file.relative_to(path).parts[0], name, datasets, attributes
 
 
-def test_the_page_has_every_dataset_as_it_is_in_the_files(fresh):
-    (described, _), (datasets, _, of) = page(), found(fresh)
-    history = {n: e for n, e in described["metrics.h5"].items() if not n.startswith("final/")}
-    described["checkpoint.h5"] |= history
-    described["history/segment-*.h5"] = history
-    assert described.keys() == datasets.keys()
-    for section, entries in described.items():
-        assert entries.keys() == datasets[section].keys(), section
-        for name, (dtype, rank, algorithms) in entries.items():
-            assert datasets[section][name] == {(dtype, rank)}, f"{section}: {name}"
-            assert of[section, name] == algorithms, f"{section}: {name}"
+def test_the_schema_has_every_dataset_as_it_is_in_the_files(fresh):
+    found = {}
+    for algorithm, file, datasets, _ in files(fresh):
+        for name, (dtype, shape) in datasets.items():
+            kinds = found.setdefault(file, {}).setdefault(name.removeprefix("tail/"), {})
+            kinds.setdefault((dtype, len(shape)), set()).add(algorithm)
+    schema = described()
+    assert found.keys() == schema.keys()
+    for file, entries in schema.items():
+        assert found[file] == {
+            name: {(row.dtype, len(row.shape)): row.algorithms} for name, row in entries.items()
+        }, file
 
 
-def test_the_page_has_every_attribute(fresh):
-    (_, described), (_, attributes, of) = page(), found(fresh)
-    described["checkpoint.h5"] |= described["metrics.h5"]
-    del described["checkpoint.h5"]["checkpoint_generation"]
-    assert described.keys() == attributes.keys()
-    for section, entries in described.items():
-        assert entries.keys() == attributes[section].keys(), section
-        for name, (expected, algorithms) in entries.items():
-            assert attributes[section][name] == {expected}, f"{section}: {name}"
-            assert of[section, f"@{name}"] == algorithms, f"{section}: {name}"
+def test_a_size_of_the_schema_is_one_number_in_a_file(fresh):
+    schema = described()
+    for algorithm, file, datasets, _ in files(fresh):
+        sizes, sums = {}, []
+        for name, (_, shape) in datasets.items():
+            if name.startswith("tail/"):  # as in the whole column, but for fewer rows
+                continue
+            for size, number in zip(schema[file][name].shape, shape, strict=True):
+                if size.isidentifier():
+                    assert sizes.setdefault(size, number) == number, f"{algorithm}: {name} {size}"
+                else:
+                    sums.append((size, number, name))
+        for size, number, name in sums:
+            assert eval(size, {}, sizes) == number, f"{algorithm}: {name} {size}"
+
+
+def test_every_size_of_the_schema_has_a_meaning():
+    rows = [row for entries in described().values() for row in entries.values()]
+    used = re.findall("[A-Za-z_]+", " ".join(size for row in rows for size in row.shape))
+    assert set(used) == SCHEMA["sizes"].keys()
+
+
+def test_the_schema_has_every_attribute(fresh):
+    run = ATTRIBUTES["metrics.h5"]
+    expected = {
+        "metrics.h5": run,
+        "checkpoint.h5": run | ATTRIBUTES["checkpoint.h5"],
+        "replay/segment-*.h5": ATTRIBUTES["replay"],
+        "history/segment-*.h5": ATTRIBUTES["history"],
+        "policy.h5": ATTRIBUTES["policy.h5"],
+    }
+    del expected["checkpoint.h5"]["checkpoint_generation"]
+    for algorithm, file, _, attributes in files(fresh):
+        assert attributes == {name: row[0] for name, row in expected[file].items()}, (
+            f"{algorithm}/{file}"
+        )
+
+
+def test_a_meaning_of_the_schema_is_a_short_sentence():
+    tables = [table for name, table in SCHEMA.items() if name not in ("attributes", "sizes")]
+    for table in [*tables, *ATTRIBUTES.values()]:
+        for name, (*_, meaning) in table.items():
+            assert meaning.endswith("."), name
+            assert len(meaning.split()) <= 25, name
+
+
+def test_the_page_shows_every_table_of_the_schema():
+    page = (ROOT / "docs/reference/hdf5.md").read_text(encoding="utf-8")
+    shown = re.findall(r"^```\{hdf5-schema\} (\S+)$", page, re.MULTILINE)
+    tables = [name for name in SCHEMA if name != "attributes"]
+    assert sorted(shown) == sorted([*tables, *(f"attributes/{name}" for name in ATTRIBUTES)])
 
 
 def test_the_examples_of_the_page_run(fresh, tmp_path, monkeypatch, capsys):
