@@ -13,23 +13,23 @@ from tempfile import TemporaryDirectory, TemporaryFile
 
 import pytest
 
-from esac_mpi.config import READINGS
+from esac_mpi.config import PRESETS
 
 ROOT = Path(__file__).parent.parent
 JOBS = ROOT / "jobs"  # the shipped job scripts
 PATIENCE = 300  # for what takes seconds on an idle machine [s]
 
-MENDED = {
-    "esac.reading": "mended",
-    **READINGS["mended"],
-}  # what the reading sets, for configurations that a test makes itself
+CORRECTED = {
+    "esac.preset": "corrected",
+    **PRESETS["corrected"],
+}  # what the preset sets, for configurations that a test makes itself
 
 # ESAC on the cyclic MDP with all that could depend on ranks in it: SAC phases, replays, copies,
 # crossover, AMT
 TASK = ["--task.id", "CyclicMDP-v0", "--task.horizon", 40]
 POPULATION = ["--esac.population_size", 10, "--esac.sigma", 0.3, "--esac.lr_es", 0.05]
-INTERVAL = ["--esac.reading", "mended", "--esac.gradient_interval", 2, "--esac.sac_episodes", 2]
-PHASES = [*INTERVAL, "--esac.sac_min_steps", 30, "--esac.replayed", "winners"]
+INTERVAL = ["--esac.preset", "corrected", "--esac.gradient_interval", 2, "--esac.sac_episodes", 2]
+PHASES = [*INTERVAL, "--esac.sac_min_steps", 30, "--esac.resimulated", "winners"]
 LEARNER = ["--sac.start_steps", 20, "--sac.batch_size", 16, "--sac.replay_capacity", 200]
 ROUTINE = [
     "--policy.hidden",

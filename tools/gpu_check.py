@@ -67,7 +67,7 @@ TASK = (
     "--task.id", "Pendulum-v1", "--task.horizon", 50,
     "--policy.hidden", 64, 64, "--evaluation.every", 5,
     "--evaluation.episodes", 2, "--display.style", "plain",
-    "--algorithm", "esac", "--esac.reading", "mended",
+    "--algorithm", "esac", "--esac.preset", "corrected",
     "--esac.population_size", 20, "--esac.gradient_interval", 2,
     "--esac.sac_min_steps", 1500, "--esac.sac_episodes", 2,
     "--esac.learner_lag", 2, "--sac.start_steps", 100, "--sac.batch_size", 64,

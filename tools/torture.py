@@ -57,10 +57,10 @@ ESAC = (
     "--esac.sac_min_steps=30 --sac.start_steps=20 "
     "--sac.batch_size=16 --sac.replay_capacity=200"
 )
-INTERVAL = "--esac.reading=mended --esac.gradient_interval=2 --esac.sac_episodes=2"
+INTERVAL = "--esac.preset=corrected --esac.gradient_interval=2 --esac.sac_episodes=2"
 CARRIED = (
-    "--esac.replayed=sample --esac.adoption=tested "
-    "--esac.adoption_episodes=2 --esac.adoption_wins=2"
+    "--esac.resimulated=sample --esac.transfer=tested "
+    "--esac.transfer_episodes=2 --esac.transfer_wins=2"
 )
 AES = (
     "--algorithm=aes_rl --aes_rl.workers=2 "
@@ -74,7 +74,7 @@ PARTS = {
     "ES": "--algorithm=es --es.population_size=10 --es.sigma=0.3 --es.lr_es=0.05 "
     "--es.sigma_rule=one_fifth",
     "ESAC": f"{ESAC} {INTERVAL} {CARRIED} --esac.sigma_rule=one_fifth",
-    "ESAC beside": f"{ESAC} {INTERVAL} --esac.learner_lag=2 --esac.replayed=better",
+    "ESAC beside": f"{ESAC} {INTERVAL} --esac.learner_lag=2 --esac.resimulated=better",
     "ESAC virtual": f"{ESAC} {CARRIED} --esac.sigma_rule=grow --esac.amt_trigger=generation "
     "--esac.workers=2 --esac.update_cost=0.4 --esac.length_cap=2",
     "PDERL": "--algorithm=pderl --erl.population_size=5 --erl.memory_size=60 --erl.sync_interval=3 "

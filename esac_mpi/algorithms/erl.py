@@ -6,7 +6,7 @@ crossover (its Algorithm 1) and proximal mutation are the switches `erl.crossove
 `erl.mutation`; the four names are their settings. All transitions of all members enter the
 learner's replay; every `sync_interval` generations the learner's actor takes a member's place.
 
-Where this differs from the papers, or their public code (`erl.reading = "repo"`):
+Where this differs from the papers, or their public code (`erl.preset = "reference-code"`):
 - The population, the learner's own episode, children and mutations are spread over the ranks. The
   learner's updates run beside the making of the children: neither reads what the other writes, and
   children see the critic as it was before these updates, as in the public code, where they are made

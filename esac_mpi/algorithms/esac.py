@@ -5,8 +5,8 @@ equation numbers the paper's. Where this differs from the paper as printed:
 - `winner_pull`: after the ES step, theta_es moves towards the mean of the winners. As printed,
   nothing passes from SAC to theta_es: the members of a mirrored pair share their parent, so the
   parent's offset cancels in line 11, and crossover reaches only the children. The pull is the
-  smallest reading of "form new population using theta, theta_es, W" that makes the paper's skill
-  transfer real; 0 gives the printed algorithm (`esac.reading = "paper"`).
+  smallest interpretation of "form new population using theta, theta_es, W" that makes the
+  paper's skill transfer real; 0 gives the printed algorithm (`esac.preset = "paper"`).
 - Sampling is mirrored; a pair shares its parent, and the population is counted in slots of one pair
   each.
 - mu of line 12 is uniform, so that p_sac is a probability.
@@ -17,14 +17,14 @@ equation numbers the paper's. Where this differs from the paper as printed:
   shielded from mutation (5.1).
 - Only members with a finite return win (line 10): where they are fewer than w, so are winners and
   children.
-By default, and not where `esac.reading` is "mended", "paper" or "repo":
+By default, and not where `esac.preset` is "corrected", "paper" or "reference-code":
 - Phases follow one another beside the evaluation, whatever the number of ranks
   (`phase_timing = "virtual"`), without a break since p_sac stays 1 (`p_sac_annealed`); line 12 has
   ranks wait for them, and p_sac fall.
-- Winners' episodes enter the replay while they are better than SAC's own (`replayed = "better"`):
-  rank 0 plays them again. 5.1.2 has "a dedicated replay-buffer".
+- Winners' episodes enter the replay while they are better than SAC's own
+  (`resimulated = "better"`): rank 0 runs them again. 5.1.2 has "a dedicated replay-buffer".
 - theta_es becomes theta_sac in place of line 11 once that has won three tests in a row
-  (`adoption = "tested"`).
+  (`transfer = "tested"`).
 - sigma stays as it is (`sigma_rule = "fixed"`): line 24's growth counts phases, which here follow
   one another without a break, and runs away.
 - Members are compared by returns without the bonus for survival (`reward_shift = "survival"`), and
@@ -34,7 +34,7 @@ is needed.
 
 Every part can be taken out or exchanged alone, each by one field: `crossover = "off"`,
 `sigma_rule`, `sac_copies = 0`, `sac_phases`, `p_sac_annealed`, `winner_selection`,
-`sac_copy_noise`, `winner_pull = 0`, and in place of the last `gradient` or `adoption`.
+`sac_copy_noise`, `winner_pull = 0`, and in place of the last `gradient` or `transfer`.
 """
 
 from dataclasses import dataclass
@@ -42,7 +42,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from esac_mpi import config as configuration
-from esac_mpi.algorithms import esac_adoption, esac_phase, sac
+from esac_mpi.algorithms import esac_phase, esac_transfer, sac
 from esac_mpi.algorithms.declaration import Declaration, Learning
 from esac_mpi.algorithms.esac_state import (
     CENTRE,
@@ -93,7 +93,7 @@ class Plan:
     amt_step: float
     amt_step_unclipped: float
     trials_won: int  # in a row by theta_sac, against the theta_es of the generation to come
-    adopts: bool  # whether theta_es becomes theta_sac
+    transfers: bool  # whether theta_es becomes theta_sac
 
 
 def init(params: Params, world: Memory) -> State:
@@ -101,8 +101,8 @@ def init(params: Params, world: Memory) -> State:
     theta_es = params.initial(THETA_ES)
     theta_sac = params.initial(THETA_SAC)
     esac, d = params.config.esac, params.layout.d
-    if esac.adoption == "tested":
-        world.reserve(*population.board(params, esac, 2 * esac.adoption_episodes)[:2])
+    if esac.transfer == "tested":
+        world.reserve(*population.board(params, esac, 2 * esac.transfer_episodes)[:2])
     partial_sums = population.partial_sums(params, esac, world, 2)
     children, again = configuration.child_slots(esac), esac_phase.replays(esac)
     return State(
@@ -142,15 +142,15 @@ def generation(
     laps("plan")
     phase, again, spent = esac_phase.advance(now, found, ends, plan.learns)  # lines 12-23
     laps("learn")
-    moved = update(now, shaped, plan.winners, plan.adopts)  # lines 11, 26
+    moved = update(now, shaped, plan.winners, plan.transfers)  # lines 11, 26
     row = describe(now, found, plan, moved)
-    esac_adoption.schedule(esac, state, found, plan.trials_won, plan.adopts)
+    esac_transfer.schedule(esac, state, found, plan.trials_won, plan.transfers)
     esac_phase.enter(now, phase, found)  # the theta of line 27
     esac_phase.follow(now, found, again)
     laps("update")
     tune(state, plan)  # line 24
     succeed(now, found, plan)  # line 27
-    timing = {**found.timing, **laps.seconds, **spent, **esac_adoption.seconds(esac, found)}
+    timing = {**found.timing, **laps.seconds, **spent, **esac_transfer.seconds(esac, found)}
     return {**row, **sac.metrics(phase)}, timing
 
 
@@ -161,7 +161,7 @@ def evaluate(now: Now) -> Population:
     if state.expected_length.size:
         each = configuration.members(esac) // state.expected_length.size
         lengths = np.repeat(state.expected_length, each)  # [n] [steps]
-    sigmas, trials = slot_sigmas(esac, state), esac_adoption.trials(esac, state)
+    sigmas, trials = slot_sigmas(esac, state), esac_transfer.trials(esac, state)
     return evaluate_population(now, esac, sigmas, lengths, trials)
 
 
@@ -180,8 +180,8 @@ def decide(now: Now, found: Population, ended: bool) -> Plan:
         step = adapted(esac, state, found)
     winners = select(now.params, k, found.fitness)  # line 10
     p_sac = esac_phase.probability(esac, k)
-    won, adopts = esac_adoption.judge(esac, state, found)
-    return Plan(winners, p_sac, learns, state.sigma + step, step, raw, won, adopts)
+    won, transfers = esac_transfer.judge(esac, state, found)
+    return Plan(winners, p_sac, learns, state.sigma + step, step, raw, won, transfers)
 
 
 def tune(state: State, plan: Plan) -> None:
@@ -225,7 +225,7 @@ def adapted(esac: configuration.ESAC, state: State, found: Population) -> float:
     """Compute the one-fifth rule's step of sigma; 0 without a finite test of theta_es."""
     if not found.trials.size:
         return 0.0
-    around = esac_adoption.returns_of(CENTRE, state.parents, found.returns)
+    around = esac_transfer.returns_of(CENTRE, state.parents, found.returns)
     return evolution.adapted(state.sigma, esac.sigma, around, found.trials[0]) - state.sigma
 
 
@@ -276,9 +276,9 @@ def describe(now: Now, found: Population, plan: Plan, moved: Row) -> Row:
         "sigma": state.sigma,
         "p_sac": plan.p_sac,
         "sac_phase": int(plan.learns),
-        "adopted": int(plan.adopts),
+        "adopted": int(plan.transfers),
         "tuning_multiplier": state.tuning_multiplier,
         "log_tuning_multiplier_unclipped": state.log_multiplier_unclipped,
         **moved,
-        **esac_adoption.returns(esac, found),
+        **esac_transfer.returns(esac, found),
     }

@@ -21,7 +21,7 @@ from esac_mpi.play.rollout import ReturnDiffers
 
 @dataclass(frozen=True)
 class Again:
-    """Members whose episodes a phase plays again, and by what it and they see."""
+    """Members whose episodes a phase resimulates, and by what it and they see."""
 
     members: np.ndarray  # int64
     # float64 what they were evaluated to; nan = by another machine, or in another task
@@ -43,8 +43,8 @@ def timed(esac: configuration.ESAC) -> bool:
 
 
 def replays(esac: configuration.ESAC) -> int:
-    """Return the members whose episodes a phase plays again, where as many have a finite return."""
-    wanted = esac.replayed_members * (esac.replayed != "none") * esac.sac_phases
+    """Return the members whose episodes a phase resimulates, where as many have a finite return."""
+    wanted = esac.resimulated_members * (esac.resimulated != "none") * esac.sac_phases
     return min(wanted, configuration.members(esac))
 
 
@@ -116,14 +116,14 @@ def learner_fitness(esac: configuration.ESAC, state: State, ended: Phase | None)
 
 
 def choose(now: Now, found: Population, known: float) -> Again:
-    """Choose what the phase of this generation plays again; only members with a finite return.
+    """Choose what the phase of this generation resimulates; only members with a finite return.
 
     known: the learner's own fitness, which `better` compares with; -inf = none yet.
     """
     esac, fitness, count = now.params.config.esac, found.fitness, replays(now.params.config.esac)
-    if esac.replayed != "sample":
+    if esac.resimulated != "sample":
         members = evolution.select_winners(fitness, count)
-        if esac.replayed == "better":
+        if esac.resimulated == "better":
             members = members[fitness[members] > known]
     else:
         random = noise.generator(now.params.config.seed, Purpose.REPLAYED, now.k)
@@ -134,7 +134,7 @@ def choose(now: Now, found: Population, known: float) -> Again:
 
 
 def keep(now: Now, again: Again) -> None:
-    """Keep what a phase beside the evaluation plays again.
+    """Keep what a phase beside the evaluation resimulates.
 
     Each member is rebuilt on every node, since its parent goes.
     """
@@ -172,7 +172,7 @@ def resume(now: Now) -> None:
 def advance(
     now: Now, found: Population, ended: bool, learns: bool
 ) -> tuple[Phase | None, Again | None, Row]:
-    """Finish the phase that ended, and choose what the next one plays again, if one begins.
+    """Finish the phase that ended, and choose what the next one resimulates, if one begins.
 
     Without a lag that one runs now. Returns the phase that ended, the choice, and the time spent.
     """

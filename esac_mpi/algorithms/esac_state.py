@@ -26,7 +26,7 @@ class State(Evolving):
     children: np.ndarray = field(metadata=mark(shared=True, part=POPULATION))
     # int64 [slots] CENTRE, SAC_COPY or CHILD + index
     parents: np.ndarray = field(metadata=mark(part=POPULATION))
-    # float32 [members that a phase beside plays again, d]
+    # float32 [members that a phase beside resimulates, d]
     replayed_theta: np.ndarray = field(metadata=mark(shared=True, part=ANEW))
     # float32 [child slots, d] winners that have a child; none where there is one chunk
     rebuilt: np.ndarray = field(metadata=SCRATCH)
@@ -42,7 +42,7 @@ class State(Evolving):
     phase_begun: int = field(default=0, metadata=BEGINS_ANEW)
     # its time still under phase_timing = virtual [steps]
     phase_left: float = field(default=0.0, metadata=BEGINS_ANEW)
-    # that a phase beside plays again
+    # that a phase beside resimulates
     replayed_members: np.ndarray = field(
         default_factory=lambda: np.zeros(0, np.int64), metadata=BEGINS_ANEW
     )
@@ -56,7 +56,7 @@ class State(Evolving):
     next_trial: int = field(default=1, metadata=BEGINS_ANEW)
     # fitness: of its own whole episodes, the last phase's with one
     learner_return: float = field(default=-math.inf, metadata=BEGINS_ANEW)
-    # in a row by theta_sac, since it was adopted last
+    # in a row by theta_sac, since the last transfer
     trials_won: int = field(default=0, metadata=BEGINS_ANEW)
 
     def parent(self, slot: int) -> np.ndarray:

@@ -30,10 +30,10 @@ Adding = Callable[[int, slice, range, np.ndarray], np.ndarray]
 Exchange = Callable[[int, slice], np.ndarray]
 
 
-def update(now: Now, shaped: np.ndarray, winners: np.ndarray, adopted: bool) -> Row:
+def update(now: Now, shaped: np.ndarray, winners: np.ndarray, transfers: bool) -> Row:
     """Step theta_es (line 11), pull it to winners, make children (line 26), by block on each node.
 
-    shaped: returns of the members [n]. adopted: theta_sac in place of step and pull, so that
+    shaped: returns of the members [n]. transfers: theta_sac in place of step and pull, so that
     theta_es is the policy that won. A child that has no winner is zeros; new_population gives its
     slot theta_es.
     """
@@ -52,8 +52,8 @@ def update(now: Now, shaped: np.ndarray, winners: np.ndarray, adopted: bool) -> 
     def add(block: int, part: slice, slots: range) -> np.ndarray:
         return over_slots(block, part, slots, rebuilt(part))
 
-    tested = esac.adoption == "tested" and esac.adoption_moments == "reset"
-    resets = adopted and tested and esac.optimiser == "adam"
+    tested = esac.transfer == "tested" and esac.transfer_moments == "reset"
+    resets = transfers and tested and esac.optimiser == "adam"
 
     def work(block: int) -> np.ndarray:
         part = slices[block]
@@ -65,8 +65,8 @@ def update(now: Now, shaped: np.ndarray, winners: np.ndarray, adopted: bool) -> 
         )
         if resets:
             state.adam_m[part] = state.adam_v[part] = 0
-        new = state.theta_sac[part].copy() if adopted else theta + step  # line 11
-        if esac.winner_pull and winners.size and not adopted:
+        new = state.theta_sac[part].copy() if transfers else theta + step  # line 11
+        if esac.winner_pull and winners.size and not transfers:
             new = evolution.pull(new, mean_winner, esac.winner_pull)
         for child, taken in enumerate(exchanges):  # line 26
             winner = rebuilt(part)[child]

@@ -1,7 +1,7 @@
 """Which runs are seeds of the same thing: same task, algorithm and settings.
 
 A group is named by its algorithm and by the settings in which it differs from other groups of that
-task and algorithm, so that two readings of ESAC, or two values of a swept field, are never averaged
+task and algorithm, so that two presets of ESAC, or two values of a swept field, are never averaged
 as if they were seeds. Where groups differ in many settings, the names have those that suffice to
 tell them apart.
 """
@@ -12,7 +12,7 @@ from typing import Any
 
 from esac_mpi.analysis.messages import Unusable, note, some
 from esac_mpi.analysis.names import order
-from esac_mpi.config import FREE, READINGS, WARN, flatten
+from esac_mpi.config import FREE, PRESETS, WARN, flatten
 from esac_mpi.config.fields import DEFAULTS, takes_auto
 from esac_mpi.config.reads import reads, unread
 from esac_mpi.record import RunFiles
@@ -23,7 +23,7 @@ APART = (
 )  # not what an algorithm learns with
 NEAR = 2.0  # costs that are measured on one kind of machine: its noise, and other jobs beside
 MANY = 3  # settings; of more a label has those that suffice
-READING, START, KWARGS = "esac.reading", "start_from", "task.kwargs"
+PRESET, START, KWARGS = "esac.preset", "start_from", "task.kwargs"
 
 
 def settings(run: RunFiles) -> dict[str, Any]:
@@ -67,21 +67,21 @@ def begun_from(run: RunFiles) -> str:
 
 
 def varying(runs: list[RunFiles], without: Collection[str] = ()) -> list[str]:
-    """Return the names of the settings in which runs differ, the reading first."""
+    """Return the names of the settings in which runs differ, the preset first."""
     found = [settings(run) for run in runs]
     whole = dict.fromkeys(name for one in found for name in one if name not in without)
     names = (name for name in whole if len({other.get(name) for other in found}) > 1)
-    return sorted(names, key=lambda name: name != READING)
+    return sorted(names, key=lambda name: name != PRESET)
 
 
 def told(mine: dict[str, Any], names: list[str]) -> list[str]:
-    """Return the settings in `names` that a run has and that its reading does not imply."""
-    implied = {**DEFAULTS, **READINGS[mine[READING]]} if READING in names else {}
+    """Return the settings in `names` that a run has and that its preset does not imply."""
+    implied = {**DEFAULTS, **PRESETS[mine[PRESET]]} if PRESET in names else {}
     there = (name for name in names if mine.get(name, "") != "")  # nothing of what a run lacks
     return [
         name
         for name in there
-        if name not in implied or name == READING or mine[name] != implied[name]
+        if name not in implied or name == PRESET or mine[name] != implied[name]
     ]
 
 
@@ -98,7 +98,7 @@ def telling(runs: list[RunFiles], names: list[str]) -> list[str]:
     def groups(kept: list[str]) -> int:
         return len({tuple(mine.get(name) for name in kept) for mine in found})
 
-    kept = [name for name in names if name == READING]
+    kept = [name for name in names if name == PRESET]
     while groups(kept) < groups(names):
         kept.append(max(names, key=lambda name: groups([*kept, name])))
     if left := [called(name) for name in names if name in whole and name not in kept]:

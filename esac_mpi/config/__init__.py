@@ -21,7 +21,7 @@ from esac_mpi.config.files import UNSAVED, from_table, read_file, read_toml, to_
 from esac_mpi.config.genetic import ERL
 from esac_mpi.config.off_policy import DDPG, SAC, TD3
 from esac_mpi.config.ppo import PPO
-from esac_mpi.config.presets import ERL_ACTOR, ERL_READINGS, READINGS
+from esac_mpi.config.presets import ERL_ACTOR, ERL_PRESETS, PRESETS
 from esac_mpi.config.reads import FREE, WARN, differences, unread_in
 from esac_mpi.config.resolution import changed, idle, joined, plain, resolved, settings
 from esac_mpi.config.rules import check
@@ -38,8 +38,8 @@ from esac_mpi.config.run import (
 from esac_mpi.config.whole import ALGORITHMS, Config, ConfigError, table_of
 
 __all__ = [
-    "AESRL", "ALGORITHMS", "CEM", "CEMRL", "DDPG", "ERL", "ERL_ACTOR", "ERL_READINGS", "ES", "ESAC",
-    "FREE", "NAMES", "PPO", "READINGS", "SAC", "TD3", "UNSAVED", "WARN", "Budget", "Checkpoint",
+    "AESRL", "ALGORITHMS", "CEM", "CEMRL", "DDPG", "ERL", "ERL_ACTOR", "ERL_PRESETS", "ES", "ESAC",
+    "FREE", "NAMES", "PPO", "PRESETS", "SAC", "TD3", "UNSAVED", "WARN", "Budget", "Checkpoint",
     "Config", "ConfigError", "Display", "Evaluation", "Evolution", "Learner", "PolicyNetwork",
     "Stop", "Task", "as_words", "automatic", "changed", "check", "child_slots", "differences",
     "exact", "flatten", "from_table", "hint", "idle", "in_numbers", "individuals", "joined", "load",

@@ -17,6 +17,7 @@ from esac_mpi.config.fields import NAMES, flatten, hint, shown, takes_auto, upda
 from esac_mpi.config.files import KWARGS, ONE, coerced, gathered, no_file, read_file
 from esac_mpi.config.names import known
 from esac_mpi.config.reads import reads
+from esac_mpi.config.renamed import RENAMED, refuse_former
 from esac_mpi.config.resolution import Hear, joined
 from esac_mpi.config.whole import ALGORITHMS, Config, ConfigError
 from esac_mpi.host.invocation import program
@@ -59,7 +60,7 @@ def as_words(value: Any) -> list[str]:
 def load(
     argv: list[str], say: Hear = lambda text: None, warn: Hear = lambda text: None
 ) -> tuple[Config, bool]:
-    """Resolve defaults, reading, configuration file and command line, in this order.
+    """Resolve defaults, preset, configuration file and command line, in this order.
 
     Return (config, fresh). The config.toml of a run directory means this directory, wherever it is
     now. `say` hears what es takes from [esac], `warn` what the file sets in vain. Raises
@@ -103,6 +104,8 @@ def _options(words: list[str], source: str) -> dict[str, Any]:
             raise ConfigError(f"{WHO}: {word!r}: {why}")
         else:
             raise ConfigError(f"{WHO}: {no_file(word)}")
+    for name, words in found.items():
+        refuse_former(name, words[0] if words else "", WHO, "--{} {}")
     return {name: _value(name, given) for name, given in found.items()}
 
 
@@ -113,7 +116,8 @@ def _name(option: str) -> str:
     if option.startswith(ONE):  # an argument of Python's has no dashes, a table in one may
         first, dot, inner = option[len(ONE) :].partition(".")
         return ONE + first.replace("-", "_") + dot + inner
-    return known(option.replace("-", "_"), WHO)
+    name = option.replace("-", "_")
+    return name if name in RENAMED else known(name, WHO)
 
 
 def _option(name: str) -> str:

@@ -24,7 +24,7 @@ PHASES = OnlyWith(sac_phases=True)
 INTERVAL = OnlyWith(sac_phases=True, phase_timing="interval")
 VIRTUAL = OnlyWith(sac_phases=True, phase_timing="virtual")
 ANNEALED = OnlyWith(sac_phases=True, p_sac_annealed=True)
-TESTED = OnlyWith(adoption="tested")
+TESTED = OnlyWith(transfer="tested")
 AMT = OnlyWith(sigma_rule="grow")
 # of what AMT reads where it needs no phases
 WITHOUT_PHASES = OnlyWithOne(sac_phases=True, amt_trigger=("interval", "generation"))
@@ -64,10 +64,10 @@ class Evolution(Selecting):
     1); repo: n pairs, 2n episodes (C, as intended)."""
     fitness_episodes: PositiveInt = 1
     """Episodes averaged into a member's fitness [episodes]. P: 1."""
-    start_states: Annotated[Literal["slot", "member"], OnlyWith(sampling=("mirrored", "repo"))] = (
-        "slot"
+    start_states: Annotated[Literal["pair", "member"], OnlyWith(sampling=("mirrored", "repo"))] = (
+        "pair"
     )
-    """Who shares a start state, and noise on actions: a slot's members (a pair), so that their
+    """Who shares a start state, and noise on actions: the members of a pair, so that their
     difference is that of their weights alone (docs/explain/esac.md); or nobody (P, C)."""
     noise: Literal["philox", "table", "lowrank"] = "philox"
     """How epsilon is made: every number drawn; a piece of one table per node (OpenAI-ES); a product
@@ -121,7 +121,7 @@ class Evolution(Selecting):
 class ES(Evolution):
     """algorithm = "es": lines 5-11 of Algorithm 1 alone (OpenAI-ES, Salimans et al. 2017)."""
 
-    READS = Reads(also=("esac.reading",))  # one of ESAC's halves: a reading sets fields of it
+    READS = Reads(also=("esac.preset",))  # a preset of ESAC sets fields of it
 
     sigma_rule: Literal["fixed", "one_fifth"] = "fixed"
     """fixed: sigma stays sigma(1) (OpenAI-ES). one_fifth: as esac.sigma_rule has it, by 5 episodes
@@ -145,9 +145,10 @@ class ESAC(Evolution):
         fields_if={f"sac.{name}": "sac_phases" for name in OF_PHASES},
     )
 
-    reading: Literal["recommended", "mended", "paper", "repo"] = "recommended"
-    """Sets every switch below to one reading (config/presets.py); single fields override it.
-    mended: the paper's algorithm, its slips mended. paper: as printed. repo: the public code."""
+    preset: Literal["default", "corrected", "paper", "reference-code"] = "default"
+    """Sets the fields below, and some of [policy], [sac] and [learner] (config/presets.py); single
+    fields override it. corrected: the paper's algorithm, corrected where it does not work as
+    printed. paper: as printed. reference-code: the public code."""
     winner_fraction: Fraction = 0.4
     """Fraction of the members that win, e; only those with a finite return do. P: D.1."""
     sac_copies: NonNegativeInt = 1
@@ -155,27 +156,27 @@ class ESAC(Evolution):
     sac_copy_noise: bool = True
     """Perturb a SAC copy like any other member (P: line 7). false: its members are theta_sac
     itself, and leave the ES gradient. M: a perturbed copy can score far below theta_sac."""
-    adoption: Literal["off", "means", "tested"] = "tested"
+    transfer: Literal["off", "means", "tested"] = "tested"
     """When theta_es := theta_sac takes the place of the ES step: where SAC's copies have the better
-    mean, or theta_sac has won adoption_wins tests beside theta_es. Ours; docs/explain/esac.md."""
-    adoption_episodes: Annotated[PositiveInt, TESTED] = 5
+    mean, or theta_sac has won transfer_wins tests beside theta_es. Ours; docs/explain/esac.md."""
+    transfer_episodes: Annotated[PositiveInt, TESTED] = 5
     """Episodes of a test, of each of the two, from the same start states [episodes]; after every
     SAC phase, and count as the population's steps."""
-    adoption_interval: Annotated[PositiveInt, TESTED] = 1
-    """SAC phases from an adoption to the next test [phases]."""
-    adoption_wins: Annotated[PositiveInt, TESTED] = 3
-    """Tests in a row that theta_sac must win to be adopted; 3 of 50 are won by chance [tests]."""
-    adoption_moments: Annotated[
-        Literal["kept", "reset"], OnlyWith(adoption="tested", optimiser="adam")
+    transfer_interval: Annotated[PositiveInt, TESTED] = 1
+    """SAC phases from a transfer to the next test [phases]."""
+    transfer_wins: Annotated[PositiveInt, TESTED] = 3
+    """Tests in a row that theta_sac must win for a transfer; 3 of 50 are won by chance [tests]."""
+    transfer_moments: Annotated[
+        Literal["kept", "reset"], OnlyWith(transfer="tested", optimiser="adam")
     ] = "kept"
-    """What becomes of Adam's moments of theta_es at an adoption. M: reset, its first steps have the
-    whole learning rate in every direction, and leave the adopted policy."""
+    """What becomes of Adam's moments of theta_es at a transfer. M: reset, its first steps have the
+    whole learning rate in every direction, and leave the policy that was transferred."""
     winner_selection: Literal["soft", "hard", "uniform"] = "soft"
     """soft: the best win, and their children are perturbed (P: 1, 5.1.1). hard: children are
     shielded, as ERL's elites, and leave the ES gradient. uniform: so many win by chance."""
     winner_pull: Fraction = 0.1
     """b in theta_es <- (1-b) theta_es + b mean(W), after the ES step: what carries SAC's skill
-    over. 0 in the paper's reading. M."""
+    over. 0 in the preset paper. M."""
     crossover: Literal["row", "element", "off"] = "row"
     """What hindsight crossover exchanges: rows of weight matrices (C, intended), elements (P:
     5.1.2), nothing (C, in effect)."""
@@ -205,7 +206,7 @@ class ESAC(Evolution):
     """Time constant of the annealing [generations]. C: 1.2e6 nominal steps at horizon 1000."""
     sigma_rule: Literal["fixed", "grow", "one_fifth"] = "fixed"
     """How sigma changes. grow: by AMT, upwards alone (P: Eq. 6). one_fifth: after each test of
-    adoption, by the share of members better than theta_es (Rechenberg 1973);
+    transfer, by the share of members better than theta_es (Rechenberg 1973);
     docs/explain/esac.md."""
     amt_clip: Annotated[NonNegativeFloat, AMT, WITHOUT_PHASES] = 1e-4
     """Clip of one mutation-tuning step, zeta; 0 turns AMT off. P: 1e-6 to 1e-2; C: 1e-4."""
@@ -223,7 +224,7 @@ class ESAC(Evolution):
     """Least number of episodes of a SAC phase [episodes]. P: D.1, per task."""
     sac_min_steps: Annotated[NonNegativeInt, PHASES] = 1000
     """Least number of environment steps of a SAC phase [steps]; under phase_timing = virtual just
-    so many, and an episode in progress is cut. 0 in the paper's reading. M."""
+    so many, and an episode in progress is cut. 0 in the preset paper. M."""
     phase_timing: Annotated[Literal["interval", "virtual"], PHASES] = "virtual"
     """interval: a phase may begin every gradient_interval generations (P). virtual: one follows
     another, and enters when it ends on a clock of steps and updates. Ours; docs/explain/esac.md."""
@@ -233,14 +234,14 @@ class ESAC(Evolution):
     update_cost: Annotated[AutoFloat, VIRTUAL] = AUTO
     """How long a gradient update takes, for phase_timing = virtual [environment steps]. auto:
     measured at the run's first start, to two digits; it is kept with the run."""
-    replayed: Annotated[Literal["none", "winners", "better", "sample"], PHASES] = "better"
-    """Which members' episodes enter SAC's replay: none (P: 5.1.2); the best of the generation; of
-    these those with a fitness above SAC's own last ones; or some by chance. Ours;
+    resimulated: Annotated[Literal["none", "winners", "better", "sample"], PHASES] = "better"
+    """Which members' episodes are resimulated for SAC's replay: none (P: 5.1.2); the best of the
+    generation; of these those with a fitness above SAC's own last ones; or some by chance. Ours;
     docs/explain/esac.md."""
-    replayed_members: Annotated[
-        PositiveInt, OnlyWith(sac_phases=True, replayed=("winners", "better", "sample"))
+    resimulated_members: Annotated[
+        PositiveInt, OnlyWith(sac_phases=True, resimulated=("winners", "better", "sample"))
     ] = 2
-    """Members whose episodes a phase plays again [members], 4 d bytes each."""
+    """Members whose episodes a phase resimulates [members], 4 d bytes each."""
 
     def problems(self, table: str, config: Whole) -> Iterator[str]:
         """Yield a message for a population without room for its parts, or without a gradient."""
@@ -265,20 +266,20 @@ class ESAC(Evolution):
         crowded = children + copies == have
         if self.gradient_members == "centre" and crowded:
             yield f"{table}.gradient_members = centre: no slot has theta_es as its parent"
-        if self.adoption == "means" and crowded:
+        if self.transfer == "means" and crowded:
             yield (
-                f"{table}.adoption = means: "
+                f"{table}.transfer = means: "
                 "no slot has theta_es as its parent, to be compared with SAC's copies"
             )
-        if self.adoption == "means" and not copies:
+        if self.transfer == "means" and not copies:
             yield (
-                f"{table}.adoption = means: no slot is a SAC copy; "
-                f"{table}.sac_copies = 1 or more, or another {table}.adoption"
+                f"{table}.transfer = means: no slot is a SAC copy; "
+                f"{table}.sac_copies = 1 or more, or another {table}.transfer"
             )
-        if self.adoption == "tested" and not self.sac_phases:
+        if self.transfer == "tested" and not self.sac_phases:
             yield (
-                f"{table}.adoption = tested: a test follows a SAC phase, "
-                f"and {table}.sac_phases = false; {table}.adoption = off"
+                f"{table}.transfer = tested: a test follows a SAC phase, "
+                f"and {table}.sac_phases = false; {table}.transfer = off"
             )
         if self.sigma_rule == "one_fifth":
             yield from self.untold(table, crowded)
@@ -295,9 +296,9 @@ class ESAC(Evolution):
                 f"{table}.sac_min_steps = 0: must be positive, "
                 f"a phase has just so many under {table}.phase_timing = virtual"
             )
-        if self.adoption == "tested" and self.adoption_episodes < 2:
+        if self.transfer == "tested" and self.transfer_episodes < 2:
             yield (
-                f"{table}.adoption_episodes = {self.adoption_episodes}: "
+                f"{table}.transfer_episodes = {self.transfer_episodes}: "
                 "must be at least 2, for a difference to have an error"
             )
         if self.learner_lag > self.gradient_interval and self.phase_timing == "interval":
@@ -310,9 +311,9 @@ class ESAC(Evolution):
     def untold(self, table: str, crowded: bool) -> Iterator[str]:
         """Yield a message for a rule that cannot judge sigma; crowded: no slot has theta_es."""
         rule = f"{table}.sigma_rule = {self.sigma_rule}"
-        if self.adoption != "tested":
+        if self.transfer != "tested":
             yield (
-                f"{rule}: needs the tests of theta_es under {table}.adoption = tested; "
+                f"{rule}: needs the tests of theta_es under {table}.transfer = tested; "
                 f"or {table}.sigma_rule = fixed"
             )
         if crowded:

@@ -12,6 +12,7 @@ from typing import Any, Literal, Union, get_args, get_origin
 from esac_mpi.config.bounds import AUTO, PLAIN, is_plain
 from esac_mpi.config.fields import DEFAULTS, NAMES, flatten, hint, takes_auto
 from esac_mpi.config.names import current, known
+from esac_mpi.config.renamed import refuse_former, renewed, renewed_name
 from esac_mpi.config.whole import Config, ConfigError
 from esac_mpi.host.invocation import called
 from esac_mpi.host.paths import given
@@ -28,11 +29,15 @@ KINDS = {int: "an integer", float: "a number", str: "a string", bool: "true or f
 
 
 def from_table(
-    table: dict[str, Any], source: str, kwargs: Mapping[str, Any] | None = None
+    table: dict[str, Any],
+    source: str,
+    kwargs: Mapping[str, Any] | None = None,
+    former: bool = True,
 ) -> dict[str, Any]:
     """Check a parsed TOML table against the fields; return {dotted name: value}, SAID included.
 
-    kwargs: the task's of what the table is set beside, which single ones join.
+    kwargs: the task's of what the table is set beside, which single ones join. former: whether it
+    may have former names, as a file may.
     Raises ConfigError naming `source`, the key and the nearest valid key, or the expected type.
     """
     found: dict[str, Any] = {}
@@ -41,13 +46,19 @@ def from_table(
         if not isinstance(key, str):
             raise ConfigError(f"{source}: {key!r}: expected the name of a field")
         if key == SAID and isinstance(entry, list):
-            said = {SAID: tuple(name for name in NAMES if name in entry)}
+            names = {renewed_name(name) for name in entry if isinstance(name, str)}
+            said = {SAID: tuple(name for name in NAMES if name in names)}
             continue
         table_of_fields = isinstance(entry, dict) and key not in NAMES
         part = {f"{key}.{k}": v for k, v in entry.items()} if table_of_fields else {key: entry}
         if twice := found.keys() & part.keys():
             raise ConfigError(f"{source}: {min(twice)} is set twice")
         found |= part
+    if former:
+        found = renewed(found, source)
+    else:
+        for name, value in found.items():
+            refuse_former(name, value, source, "{} = {!r}")
     found = current(gathered(found, kwargs or {}))
     return said | coerced(found, source)
 

@@ -64,9 +64,9 @@ class ERL(Replaying, Selecting):
         ("learner", "td3", "sac"), without=IDLE, tables_if={"td3": "learner", "sac": "learner"}
     )
 
-    reading: Literal["recommended", "repo"] = "recommended"
-    """Sets every switch below to one reading (config/presets.py); single fields override it. repo:
-    as the public code does where it differs from the paper and published numbers depend on it."""
+    preset: Literal["default", "reference-code"] = "default"
+    """Sets fields below (config/presets.py); single fields override it. reference-code: as the
+    public code does where it differs from the paper and published numbers depend on it."""
     crossover: Literal["n_point", "distillation"] = "n_point"
     """What makes a child: exchange of two parents' rows of weights (K), or imitation of both where
     the critic prefers them (P; derl and pderl). The algorithm's name says which."""

@@ -84,7 +84,7 @@ def current(values: Mapping[str, Any]) -> dict[str, Any]:
     if sum(name.startswith("esac.") for name in values) < WHOLE:
         return dict(values)
     before = dict(BEFORE)
-    if "esac.adoption_wins" not in values:
+    if "esac.transfer_wins" not in values:
         before |= PRINTED
     if "aes_rl.order" not in values:
         before["aes_rl.critic_cost"] = 1.0  # it had none

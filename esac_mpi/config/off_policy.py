@@ -33,8 +33,8 @@ class Replaying(Table):
 class SAC(Replaying):
     """Soft Actor-Critic (Haarnoja et al. 2018), inside ESAC and as algorithm = "sac"."""
 
-    # one of ESAC's halves: a reading sets fields of it
-    READS = Reads(("learner",), also=("esac.reading",))
+    # a preset of ESAC sets fields of it
+    READS = Reads(("learner",), also=("esac.preset",))
 
     lr_sac: PositiveFloat = 1e-3
     """Adam's learning rate of actor, critics and temperature, alpha. P: D.1, 3e-4."""

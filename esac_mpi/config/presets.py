@@ -1,8 +1,8 @@
-"""Settings of algorithms and readings, and what ES and SAC take from [esac] as its halves.
+"""Settings of algorithms and presets, and what ES and SAC take from [esac].
 
-ESAC's "mended" is the paper's algorithm with what lets its parts work; "paper" departs from that
-only where the paper says something else in words or in Algorithm 1; "repo" makes the public code's
-choices and keeps its dead operators dead, but not its crashes.
+ESAC's "corrected" is the paper's algorithm with what lets its parts work; "paper" departs from that
+only where the paper says something else in words or in Algorithm 1; "reference-code" makes the
+public code's choices and keeps its dead operators dead, but not its crashes.
 """
 
 from dataclasses import fields
@@ -43,16 +43,16 @@ NUMBERS: Settings = {
 PRINTED: Settings = {
     "esac.phase_timing": "interval",  # line 12: ranks wait for a phase
     "esac.p_sac_annealed": True,  # 5.1.1
-    "esac.replayed": "none",  # 5.1.2: a dedicated replay
-    "esac.adoption": "off",
-    "esac.adoption_wins": 1,
+    "esac.resimulated": "none",  # 5.1.2: a dedicated replay
+    "esac.transfer": "off",
+    "esac.transfer_wins": 1,
 }
-MENDED: Settings = {**SIZES, **NUMBERS, **PRINTED}
-READINGS: dict[str, Settings] = {
-    "recommended": {},
-    "mended": MENDED,
+CORRECTED: Settings = {**SIZES, **NUMBERS, **PRINTED}
+PRESETS: dict[str, Settings] = {
+    "default": {},
+    "corrected": CORRECTED,
     "paper": {
-        **MENDED,
+        **CORRECTED,
         "esac.sampling": "onesided",  # line 6
         "esac.winner_pull": 0.0,  # lines 11 and 27 have none
         "esac.crossover": "element",  # 5.1.2
@@ -60,8 +60,8 @@ READINGS: dict[str, Settings] = {
         "esac.sac_min_steps": 0,  # D.1 counts episodes
         "sac.value_network": True,  # line 19
     },
-    "repo": {
-        **MENDED,
+    "reference-code": {
+        **CORRECTED,
         "esac.sampling": "repo",  # n pairs
         "esac.population_size": 10,
         "esac.sac_copies": 4,
@@ -76,9 +76,9 @@ READINGS: dict[str, Settings] = {
         "policy.output": "clip",
     },
 }
-ERL_READINGS: dict[str, Settings] = {
-    "recommended": {},
-    "repo": {
+ERL_PRESETS: dict[str, Settings] = {
+    "default": {},
+    "reference-code": {
         "erl.elite_fitness": "stale",
         "erl.parent_actions": "stored",
         "erl.memory_order": "shuffled",
@@ -111,21 +111,21 @@ HALVES = {  # algorithm -> fields of [esac] that it takes where its own table sa
 
 
 def preset(given: Settings) -> Settings:
-    """Look up what an algorithm and its reading set by their names."""
+    """Look up what an algorithm and its preset set by their names."""
     algorithm = given.get("algorithm", Config.algorithm)
     if algorithm in FORMS:
         form = dict(zip(("erl.crossover", "erl.mutation"), FORMS[algorithm], strict=True))
-        reading = given.get("erl.reading", ERL.reading)
-        alone = ERL_ALONE if (algorithm, reading) == ("erl", "repo") else {}
-        return form | ERL_ACTOR | ERL_READINGS[reading] | alone
+        name = given.get("erl.preset", ERL.preset)
+        alone = ERL_ALONE if (algorithm, name) == ("erl", "reference-code") else {}
+        return form | ERL_ACTOR | ERL_PRESETS[name] | alone
     if algorithm == "aes_rl":
         workers = given.get("aes_rl.workers", AESRL.workers)
         least = AESRL.arrivals_per_generation
         return CEM_ACTOR | {ARRIVALS: least if workers == AUTO else max(least, workers)}
     if algorithm in ("cem", "cem_rl"):
         return CEM_ACTOR
-    if reads(algorithm, "esac.reading"):
-        return READINGS[given.get("esac.reading", ESAC.reading)]
+    if reads(algorithm, "esac.preset"):
+        return PRESETS[given.get("esac.preset", ESAC.preset)]
     return RIVAL
 
 

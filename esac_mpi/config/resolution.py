@@ -1,7 +1,7 @@
 """Defaults, a preset, a file and what is named beside it, in this order: one configuration.
 
 It keeps beside its values the names of those that a person said (Config.said). A run's own file
-means its values as they are. Where another algorithm or reading is named beside it, what was said
+means its values as they are. Where another algorithm or preset is named beside it, what was said
 goes on, and all else is resolved anew.
 """
 
@@ -21,8 +21,8 @@ from esac_mpi.config.whole import Config, ConfigError, table_of
 from esac_mpi.host import paths
 
 PATHS = ("run_dir", "start_from", "aes_rl.replay")
-READINGS = ("esac.reading", "erl.reading")
-CHOICES = ("algorithm", *READINGS)  # they set others
+BY_PRESET = ("esac.preset", "erl.preset")
+CHOICES = ("algorithm", *BY_PRESET)  # they set others
 BUDGET = [name for name in NAMES if name.startswith("budget.")]
 USUAL = "budget.nominal_steps"  # the limit that a run has by default
 Hear = Callable[[str], None]
@@ -55,13 +55,13 @@ def joined(file: Settings, named: Settings, who: str, source: str, say: Hear, wa
 
 
 def changed(config: Config, named: Settings, who: str) -> Config:
-    """Change a configuration, taken whole but for another reading's presets. Raises ConfigError."""
+    """Change a configuration, taken whole but for another preset's settings. Raises ConfigError."""
     whole = settings(dict(flatten(config)), who)  # what a person built of it is checked, too
     refuse_empty(named, whole, who)
     whole, named = expanded(whole, who), expanded(named, who)
     hollow = names_alone(whole)
     whole[SAID] = (*(config.said or ()), *unlike_presets(whole))
-    again = {name for name in READINGS if _differs(whole, named, name)} | (hollow & named.keys())
+    again = {name for name in BY_PRESET if _differs(whole, named, name)} | (hollow & named.keys())
     found = resolved(whole, named, anew=bool(again))
     found = updated(found, {name: named.get(name, whole[name]) for name in BUDGET})
     check(found)
@@ -79,7 +79,7 @@ def resolved(file: Settings, named: Settings, anew: bool | None = None) -> Confi
     given = said | named
     if is_anew(file, named) if anew is None else anew:
         values: Settings = {USUAL: 0} if any(name in given for name in BUDGET) else {}
-        if is_whole(file) and not any(_differs(file, named, name) for name in READINGS):
+        if is_whole(file) and not any(_differs(file, named, name) for name in BY_PRESET):
             halves = pairs(given.get("algorithm", Config.algorithm))
             values |= {esac: file[esac] for _, esac in halves}  # as "auto" was resolved, say
         values = halved(values | preset(given) | given)
@@ -127,9 +127,9 @@ def unlike_presets(values: Settings) -> list[str]:
 
 
 def names_alone(whole: Settings) -> set[str]:
-    """Name the readings of which a configuration has the name, and nothing of what they set."""
+    """Name the presets of which a configuration has the name, and nothing of what they set."""
     algorithm, found = {"algorithm": whole["algorithm"]}, set()
-    for name in READINGS:
+    for name in BY_PRESET:
         plain, sets = preset(algorithm), preset({**algorithm, name: whole[name]})
         own = [field for field in sets if sets[field] != plain.get(field, DEFAULTS[field])]
         if own and not any(whole[field] == sets[field] for field in own):
@@ -193,11 +193,11 @@ def settings(
 ) -> Settings:
     """Check dotted names or tables, with values of Python and numpy; return {dotted name: value}.
 
-    kwargs: see from_table. Raises ConfigError.
+    kwargs: see from_table. Raises ConfigError, for former names too.
     """
     if SAID in given:
         known(SAID, who)
-    return from_table(plain(given), who, kwargs)
+    return from_table(plain(given), who, kwargs, former=False)
 
 
 def plain(value: Any) -> Any:

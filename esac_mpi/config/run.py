@@ -42,7 +42,7 @@ class Budget(Table):
     generations: NonNegativeInt = 0
     """Generations [generations]."""
     env_steps: NonNegativeInt = 0
-    """True steps: population, learner, episodes played again, evaluation [steps]."""
+    """True steps: population, learner, resimulated episodes, evaluation [steps]."""
     nominal_steps: NonNegativeInt = 1_000_000
     """The papers' count: a horizon a generation, or one a step without a population. P: 6.1."""
     minutes: NonNegativeFloat = 0.0

@@ -35,7 +35,7 @@ class Purpose(IntEnum):
     ACTION = 11  # noise on a member's actions; member = as of EPISODE, block = episode
     WINNERS = 12  # members that win by chance alone (esac.winner_selection = uniform)
     TRIAL = 13  # start state of an episode of policies on trial; block = episode
-    REPLAYED = 14  # members whose episodes a phase plays again (esac.replayed = sample)
+    REPLAYED = 14  # members whose episodes a phase resimulates (esac.resimulated = sample)
     # ERL's tournaments, and what else is drawn for its next population; CEM's importance mixing
     SELECTION = 15
     GENETIC = 16  # ERL's mutation of a member; member = slot

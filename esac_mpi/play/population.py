@@ -359,7 +359,7 @@ def disturbance(
 
 def player(table: Evolution, i: int) -> int:
     """Return the address of member i's episodes: its slot, or itself."""
-    return member(table, i)[0] if table.start_states == "slot" else i
+    return member(table, i)[0] if table.start_states == "pair" else i
 
 
 def member(table: Evolution, i: int) -> tuple[int, int]:

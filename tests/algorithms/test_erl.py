@@ -12,7 +12,7 @@ pytestmark = pytest.mark.slow
 MORE = {  # switches that are off by default, one form each
     "erl": ["--erl.fitness_episodes", 2],
     "perl": ["--erl.elite_fraction", 0.4],
-    "derl": ["--erl.reading", "repo", "--erl.parent_selection", "mixed"],
+    "derl": ["--erl.preset", "reference-code", "--erl.parent_selection", "mixed"],
     "pderl": ["--erl.parent_selection", "distance"],
 }
 

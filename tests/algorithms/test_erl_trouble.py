@@ -204,7 +204,10 @@ def test_in_the_public_codes_ways_it_takes_the_worst_slot_whoever_is_there_now(n
 
     With these settings there is one such copy.
     """
-    small, met = made(world, name, "--erl.reading", "repo", "--erl.sync_interval", 1), set()
+    small, met = (
+        made(world, name, "--erl.preset", "reference-code", "--erl.sync_interval", 1),
+        set(),
+    )
     for _ in range(24):
         row = small.generation()
         worst, kind = int(row["fitness"].argmin()), row["slot_kind"]

@@ -205,7 +205,7 @@ def test_the_signs_of_rewards_shape_the_gradient_if_told(world, shaping):
     np.testing.assert_allclose(state.theta_es, theta + 0.1 * gradient, atol=1e-6)
 
 
-@pytest.mark.parametrize("start_states", ["member", "slot"])
+@pytest.mark.parametrize("start_states", ["member", "pair"])
 def test_actions_of_the_population_have_addressed_noise_in_half_ranges_within_the_bounds(
     world, start_states
 ):
@@ -222,7 +222,7 @@ def test_actions_of_the_population_have_addressed_noise_in_half_ranges_within_th
     clipped = 0
     for number, (without, shown) in enumerate(zip(plain.actions, noisy.actions, strict=True)):
         member = number // 2
-        who = member // 2 if start_states == "slot" else member
+        who = member // 2 if start_states == "pair" else member
         normal = noise.generator(0, Purpose.ACTION, 1, who, number % 2).standard_normal(
             (4, 2), dtype=np.float32
         )

@@ -210,7 +210,7 @@ def test_members_of_a_slot_share_a_start_state_if_told(world):
             seeds.append(seed)
             return super().reset(seed)
 
-    for start_states, distinct in (("slot", 5), ("member", 10)):
+    for start_states, distinct in (("pair", 5), ("member", 10)):
         seeds.clear()
         params, state, _ = make(world, esac__start_states=start_states)
         advance(world, params, state, Seen())
@@ -230,7 +230,7 @@ def test_only_centre_members_enter_the_gradient_if_told(world):
     np.testing.assert_allclose(state.theta_es, theta + 0.05 * gradient, atol=1e-6)
 
 
-def test_the_pull_is_off_in_the_papers_reading(world):
+def test_the_pull_is_off_in_the_preset_paper(world):
     params, state, env = make(world, esac__winner_pull=0.0)
     row = advance(world, params, state, env)
     assert row["update_norm"] == pytest.approx(row["es_step_norm"], rel=1e-6)
@@ -250,7 +250,7 @@ def test_every_step_of_the_population_and_of_an_evaluation_is_counted(world):
 
 
 def test_a_pair_is_a_slot_of_the_public_code_and_its_sigma_never_reaches_the_noise(world):
-    repo = config.READINGS["repo"]
+    repo = config.PRESETS["reference-code"]
     settings = {
         name.replace(".", "__"): value
         for name, value in repo.items()

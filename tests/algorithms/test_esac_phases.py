@@ -164,17 +164,17 @@ def begun(world, generations, lengths=(10,), **settings):
         ({"workers": 1}, [1, 2, 3, 4, 5, 6, 7, 8, 9, 10], [60, 60, 60]),  # the learner waits
         ({"workers": 4, "update_cost": 0.0}, [*range(1, 11)], [20, 20]),
         (
-            {"workers": 4, "replayed": "winners", "replayed_members": 3},
+            {"workers": 4, "resimulated": "winners", "resimulated_members": 3},
             [1, 5, 9],
             [90, 65, 40, 15, 90],
         ),  # 30 more, played again
         (
-            {"workers": 4, "replayed": "sample", "fitness_episodes": 2, "sac_min_steps": 10},
+            {"workers": 4, "resimulated": "sample", "fitness_episodes": 2, "sac_min_steps": 10},
             [1, 3, 5, 7, 9],
             [70, 20, 70],
         ),
         # trials, 2 x 5 x 10 steps more in the generation after a phase: 50
-        ({"workers": 4, "adoption": "tested"}, [1, 4, 6, 8, 10], [60, 35, 10, 60, 10, 60, 10]),
+        ({"workers": 4, "transfer": "tested"}, [1, 4, 6, 8, 10], [60, 35, 10, 60, 10, 60, 10]),
     ],
 )
 def test_on_the_virtual_clock_a_phase_enters_when_its_steps_and_updates_have_passed(

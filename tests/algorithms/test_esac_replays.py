@@ -1,4 +1,4 @@
-"""Members' episodes that a SAC phase plays again.
+"""Members' episodes that a SAC phase resimulates.
 
 Which, that they are the same to the bit, and what is said where not.
 """
@@ -30,30 +30,30 @@ TIMINGS = {
     },
 }
 FORMS = {
-    "winners": {"replayed": "winners"},
+    "winners": {"resimulated": "winners"},
     "sample": {
-        "replayed": "sample",
-        "replayed_members": 3,
+        "resimulated": "sample",
+        "resimulated_members": 3,
         "fitness_episodes": 2,
         "action_noise": 0.2,
     },
     "onesided table": {
-        "replayed": "winners",
+        "resimulated": "winners",
         "sampling": "onesided",
         "noise": "table",
         "noise_table_size": 100_000,
     },
     "lowrank cap": {
-        "replayed": "sample",
+        "resimulated": "sample",
         "noise": "lowrank",
         "noise_rank": 2,
         "length_cap": 1.2,
         "winner_selection": "hard",
     },
     "all": {
-        "replayed": "sample",
-        "replayed_members": 99,
-        "start_states": "slot",
+        "resimulated": "sample",
+        "resimulated_members": 99,
+        "start_states": "pair",
         "sac_copy_noise": False,
     },
 }
@@ -91,7 +91,7 @@ def plain(params, theta, k, i, cap):
         [],
         0.0,
     )
-    player = i // 2 if esac.start_states == "slot" else i
+    player = i // 2 if esac.start_states == "pair" else i
     for number in range(esac.fitness_episodes):
         observation, over, steps = (
             env.reset(noise.integer(0, Purpose.EPISODE, k, player, number)),
@@ -126,8 +126,8 @@ def whole_epsilon(params, k, slot):
 
 
 def chosen_by_hand(esac, k, fitness):
-    count = min(esac.replayed_members, fitness.size)
-    if esac.replayed == "winners":
+    count = min(esac.resimulated_members, fitness.size)
+    if esac.resimulated == "winners":
         return np.argsort(-fitness)[:count].tolist()
     return noise.generator(0, Purpose.REPLAYED, k).permutation(fitness.size)[:count].tolist()
 
@@ -173,7 +173,7 @@ def test_what_is_played_again_are_the_members_transitions_and_their_returns(worl
     assert start.counters.env_steps_replayed == len(expected)
     assert start.counters.env_steps_learner == len(learner.phases) * esac.sac_min_steps
     assert start.replayed_theta.shape == (
-        (0 if timing == "after" else min(esac.replayed_members, 10)),
+        (0 if timing == "after" else min(esac.resimulated_members, 10)),
         LAYOUT.d,
     )
 
@@ -192,7 +192,7 @@ def test_of_the_best_those_are_played_again_that_are_better_than_the_learner_was
 ):
     def generations(paid):
         params, start, env, _ = prepared(
-            world, **TIMINGS[timing], replayed="better", replayed_members=3
+            world, **TIMINGS[timing], resimulated="better", resimulated_members=3
         )
         learner = Paid(np.full(LAYOUT.d, 0.01, np.float32))
         learner.replay, learner.paid, found = Replay(5000, 3, 3, 1000), paid, {}
@@ -232,12 +232,12 @@ class Rich(Fragile):
 
 @pytest.mark.filterwarnings("error")
 @pytest.mark.parametrize(
-    ("replayed", "finite"),
+    ("resimulated", "finite"),
     [("winners", [0, 1, 2, 3, 4, 5, 8]), ("sample", [2, 7]), ("sample", range(10))],
 )
-def test_members_whose_return_is_not_finite_are_not_played_again(world, replayed, finite):
+def test_members_whose_return_is_not_finite_are_not_played_again(world, resimulated, finite):
     params, start, env, learner = prepared(
-        world, Rich(), **OFTEN, replayed=replayed, replayed_members=4
+        world, Rich(), **OFTEN, resimulated=resimulated, resimulated_members=4
     )
     env.whole = frozenset(noise.integer(0, Purpose.EPISODE, 1, i) for i in finite)
     row = advance(world, params, start, env, learner=learner)
@@ -249,10 +249,10 @@ def test_members_whose_return_is_not_finite_are_not_played_again(world, replayed
 
 def test_every_step_is_counted_once_by_kind(world):
     settings = {
-        "adoption": "tested",
-        "adoption_episodes": 3,
+        "transfer": "tested",
+        "transfer_episodes": 3,
         "fitness_episodes": 2,
-        "replayed": "winners",
+        "resimulated": "winners",
     }
     params, start, env, learner = prepared(world, **OFTEN, **settings)
     lengths = 0
@@ -282,9 +282,9 @@ class Moody(Track):
 def in_a_mood(world, k, **settings):
     """Return a run whose task changes after generation k was evaluated.
 
-    And how to ask whom its phase plays again first.
+    And how to ask whom its phase resimulates first.
     """
-    params, start, env, learner = prepared(world, Moody(), **settings, replayed="winners")
+    params, start, env, learner = prepared(world, Moody(), **settings, resimulated="winners")
     for _ in range(1, k):
         advance(world, params, start, env, learner=learner)
     honest, asked = world.from_root, []
@@ -356,10 +356,10 @@ def test_another_machine_or_task_goes_on_with_a_phase_in_flight_and_is_compared_
 @pytest.mark.parametrize("timing", TIMINGS)
 def test_a_generation_that_is_abandoned_leaves_no_trace(world, monkeypatch, timing):
     settings = {
-        "adoption": "tested",
-        "adoption_episodes": 2,
+        "transfer": "tested",
+        "transfer_episodes": 2,
         "length_cap": 2.0,
-        "replayed": "sample",
+        "resimulated": "sample",
     }
     params, start, env, learner = prepared(world, Ending(), **TIMINGS[timing], **settings)
     straight = prepared(world, Ending(), **TIMINGS[timing], **settings)

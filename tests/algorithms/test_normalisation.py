@@ -234,7 +234,7 @@ def test_a_restart_in_the_middle_of_a_phase_sees_and_plays_again_by_the_same_sta
     small |= {"esac.sac_min_steps": 30, "esac.sac_episodes": 2}
     phases = {
         "esac__learner_lag": 2,
-        "esac__replayed": "winners",
+        "esac__resimulated": "winners",
         **{key.replace(".", "__"): v for key, v in small.items()},
     }
     params, straight, env = make(world, **NORMALISED, **phases)

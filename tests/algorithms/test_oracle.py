@@ -21,7 +21,7 @@ STEPS = {  # about 1.5 times what the slowest of ten seeds took
     **{"erl": 3800, "perl": 2000, "derl": 3800, "pderl": 2000},
     **{"cem": 9000, "cem_rl": 1500, "aes_rl": 4200},
 }
-EVOLUTION = {"population_size": 20, "sigma": 0.1, "lr_es": 0.03, "start_states": "slot"}
+EVOLUTION = {"population_size": 20, "sigma": 0.1, "lr_es": 0.03, "start_states": "pair"}
 REPLAYED = {"gamma": 0.5, "batch_size": 64, "replay_capacity": 2000, "start_steps": 100}
 PHASES = {"sac_min_steps": 300, "workers": 1, "update_cost": 0.5}
 GENETIC = {

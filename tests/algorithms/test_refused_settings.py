@@ -43,15 +43,15 @@ esac --policy.hidden  --policy.linear true --policy.linear_gain 2: policy.linear
 esac --policy.linear true --policy.linear_gain 0: policy.linear_gain = 0.0
 esac --policy.linear true --policy.linear_gain 1e-50: policy.linear_gain = 1e-50
 esac --policy.linear true --policy.linear_gain 1e4: policy.linear_gain = 10000.0
-esac --esac.sigma_rule one_fifth --esac.adoption off: esac.adoption = tested
+esac --esac.sigma_rule one_fifth --esac.transfer off: esac.transfer = tested
 esac --esac.sigma_rule one_fifth --esac.length_cap 2: esac.length_cap = 0
 esac --esac.sigma_rule one_fifth --esac.action_noise 0.1: esac.action_noise = 0
 esac --esac.sigma_rule one_fifth --esac.winner_fraction 0.5 \
 --esac.population_size 4: esac.winner_fraction
 es --es.sigma_rule one_fifth --es.length_cap 2: es.length_cap = 0
-esac --esac.adoption means --esac.sac_copies 0: esac.sac_copies = 1 or more
-esac --esac.adoption means --esac.winner_fraction 0.96 --esac.population_size 50: theta_es
-esac --esac.adoption tested --esac.sac_phases false: esac.adoption = off
+esac --esac.transfer means --esac.sac_copies 0: esac.sac_copies = 1 or more
+esac --esac.transfer means --esac.winner_fraction 0.96 --esac.population_size 50: theta_es
+esac --esac.transfer tested --esac.sac_phases false: esac.transfer = off
 aes_rl --aes_rl.variance_rule success: aes_rl.variance_rule = success
 aes_rl --aes_rl.mean_rule full_move --aes_rl.variance_rule adaptive: variance_rule = adaptive
 aes_rl --aes_rl.mean_rule full_move --aes_rl.variance_rule fixed: variance_rule = fixed

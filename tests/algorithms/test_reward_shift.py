@@ -16,7 +16,7 @@ from small_runs import begun
 from whole_runs import assert_same_run
 
 from esac_mpi import envs
-from esac_mpi.algorithms import aes_moves, esac_adoption, esac_phase
+from esac_mpi.algorithms import aes_moves, esac_phase, esac_transfer
 from esac_mpi.algorithms.aes_driver import Driver
 from esac_mpi.algorithms.aes_state import COLUMNS
 from esac_mpi.algorithms.aes_work import Result
@@ -184,8 +184,8 @@ def test_tests_of_transfer_know_the_return_alone():
     """Copies of SAC rest, 10 each; others walk, 9 each: a shift of 1 would turn it round."""
     found = SimpleNamespace(returns=np.array([10.0, 10, 9, 9]), fitness=np.array([0.0, 0, 5, 5]))
     state = SimpleNamespace(parents=np.array([1, 0]))
-    table = updated(Config(), {"esac.adoption": "means", "esac.reward_shift": 1.0}).esac
-    assert esac_adoption.judge(table, state, found) == (0, True)
+    table = updated(Config(), {"esac.transfer": "means", "esac.reward_shift": 1.0}).esac
+    assert esac_transfer.judge(table, state, found) == (0, True)
 
 
 class Lasting(Teacher):
@@ -204,7 +204,7 @@ def test_members_are_compared_with_the_learner_as_fitness_with_fitness(length, b
     """
     settings = {
         "reward_shift": 1.0,
-        "replayed": "better",
+        "resimulated": "better",
         "phase_timing": "interval",
         "gradient_interval": 1,
     }
@@ -240,7 +240,7 @@ def test_the_learner_says_how_long_its_own_episodes_last(world):
 def test_the_champion_the_parents_and_the_place_of_the_learner_go_by_fitness(world):
     for shift in (0.0, 1.0):
         small = idling(
-            world, "pderl", "--erl.reading", "repo", "--erl.sync_interval", 1, shift=shift
+            world, "pderl", "--erl.preset", "reference-code", "--erl.sync_interval", 1, shift=shift
         )
         before = small.state.population.copy()
         row = small.generation()

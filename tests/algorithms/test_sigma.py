@@ -13,9 +13,9 @@ from esac_mpi.play.epsilon import Philox
 from esac_mpi.play.params import Params
 
 TESTED = {
-    "esac__adoption": "tested",
-    "esac__adoption_episodes": 4,
-    "esac__adoption_wins": 99,
+    "esac__transfer": "tested",
+    "esac__transfer_episodes": 4,
+    "esac__transfer_wins": 99,
     "esac__gradient_interval": 1,
     "esac__p_sac_annealed": False,
 }
@@ -110,7 +110,7 @@ WAITED = [
     *POPULATION,
     *PHASES,
     *LEARNER,
-    "--esac.adoption",
+    "--esac.transfer",
     "tested",
     "--esac.sigma_rule",
     "one_fifth",

@@ -9,7 +9,7 @@ from conftest import LEARNER, POPULATION, ROUTINE, TASK
 from esac_by_hand import LAYOUT, Teacher, Track, advance, epsilon, make
 from whole_runs import assert_same_run, science
 
-from esac_mpi.algorithms import esac, esac_adoption
+from esac_mpi.algorithms import esac, esac_transfer
 from esac_mpi.learners.replay import Replay
 from esac_mpi.operators import evolution, noise
 from esac_mpi.operators.noise import Purpose
@@ -67,8 +67,8 @@ def noise_gradient(row, k, slots):
         {"gradient": "displacement_clipped", "sac_copies": 0, "crossover": "off"},
         {"sac_phases": False, "p_sac_initial": 0.0, "p_sac_final": 0.0},
         {"p_sac_annealed": False, "p_sac_final": 1.0},
-        {"replayed": "winners"},
-        {"replayed": "sample", "learner_lag": 2},
+        {"resimulated": "winners"},
+        {"resimulated": "sample", "learner_lag": 2},
     ],
     ids=lambda settings: next(iter(settings)),
 )
@@ -195,7 +195,7 @@ def test_the_displacement_of_a_member_is_weighed_in_place_of_its_noise(world, gr
 def test_theta_es_adopts_theta_sac_where_its_copies_outscore_the_centre(world):
     adopted = []
     for seed in range(6):
-        params, state, env = make(world, esac__adoption="means", esac__winner_pull=0.0, seed=seed)
+        params, state, env = make(world, esac__transfer="means", esac__winner_pull=0.0, seed=seed)
         other, plain, _ = make(world, esac__winner_pull=0.0, seed=seed)
         row = advance(world, params, state, env)
         advance(world, other, plain, Track())
@@ -215,7 +215,7 @@ def test_copies_outscore_by_their_mean_finite_return():
         ([0, 0, np.nan, np.nan, 1, 2], False),
         ([0, 0, 1, 2, np.nan, -np.inf], True),
     ):
-        assert esac_adoption.outscored(parents, np.array(fitness, float)) == better
+        assert esac_transfer.outscored(parents, np.array(fitness, float)) == better
 
 
 def test_no_sac_phase_ever_begins_if_told(world):
@@ -349,13 +349,13 @@ ALL += [
     5,
 ]
 ALL += [
-    "--esac.adoption",
+    "--esac.transfer",
     "tested",
-    "--esac.adoption_episodes",
+    "--esac.transfer_episodes",
     2,
-    "--esac.replayed",
+    "--esac.resimulated",
     "sample",
-    "--esac.replayed_members",
+    "--esac.resimulated_members",
     3,
 ]
 ALL += [

@@ -19,7 +19,7 @@ table = command("table")
 
 
 def test_groups_are_named_by_what_differs(tmp_path):
-    paper = {"esac.reading": "paper", "esac.winner_pull": 0.0, "esac.crossover": "element"}
+    paper = {"esac.preset": "paper", "esac.winner_pull": 0.0, "esac.crossover": "element"}
     runs = opened(
         make(tmp_path / "a", algorithm="esac"), make(tmp_path / "b", algorithm="esac", seed=1),
         make(tmp_path / "c", algorithm="esac", **paper),
@@ -28,9 +28,9 @@ def test_groups_are_named_by_what_differs(tmp_path):
     )  # fmt: skip
     found = groups.grouped(runs)
     assert {name: [run.path.name for run in group] for name, group in found["A-v0"].items()} == {
-        "ESAC reading=mended": ["a", "b"],
-        "ESAC reading=paper": ["c"],
-        "ESAC reading=paper winner_pull=0.3": ["d"],
+        "ESAC preset=corrected": ["a", "b"],
+        "ESAC preset=paper": ["c"],
+        "ESAC preset=paper winner_pull=0.3": ["d"],
         "ES": ["e"],
     }
     assert list(found["B-v0"]) == ["ES"]

@@ -1,4 +1,4 @@
-"""Configuration: the paper's values, readings, files, the command line, and one clear message for
+"""Configuration: the paper's values, presets, files, the command line, and one clear message for
 what is wrong.
 """
 
@@ -73,10 +73,10 @@ def test_another_limit_beside_a_whole_file_turns_the_defaults_off_too(tmp_path):
 
 
 def test_slots_of_the_papers_population():
-    papers = loaded("--esac.reading mended")
+    papers = loaded("--esac.preset corrected")
     assert counts(papers.esac) == (25, 50, 20, 10)
     assert counts(updated(papers, {"esac.sampling": "onesided"}).esac) == (50, 50, 20, 20)
-    assert counts(loaded("--esac.reading repo").esac) == (10, 20, 4, 0)
+    assert counts(loaded("--esac.preset reference-code").esac) == (10, 20, 4, 0)
 
 
 def test_command_line_goes_before_the_file_and_the_file_before_the_reading(tmp_path):
@@ -89,36 +89,36 @@ def test_command_line_goes_before_the_file_and_the_file_before_the_reading(tmp_p
 
 def test_another_reading_takes_the_place_of_the_first_and_not_of_what_was_said():
     said = "--esac.winner_pull 0.3 --esac.sigma 0.02"
-    was, straight = (loaded(f"--esac.reading {reading} {said}") for reading in ("mended", "paper"))
-    assert config.changed(was, {"esac.reading": "paper"}, "") == straight
-    assert config.changed(straight, {"esac.reading": "recommended"}, "") == loaded(said)
+    was, straight = (loaded(f"--esac.preset {name} {said}") for name in ("corrected", "paper"))
+    assert config.changed(was, {"esac.preset": "paper"}, "") == straight
+    assert config.changed(straight, {"esac.preset": "default"}, "") == loaded(said)
     td3 = config.changed(Config(), {"algorithm": "td3"}, "")  # a Config is taken whole
     assert td3 == updated(Config(), {"algorithm": "td3"})
-    same = config.changed(was, {"esac.reading": "mended", "seed": 3}, "")
+    same = config.changed(was, {"esac.preset": "corrected", "seed": 3}, "")
     assert same == updated(was, {"seed": 3})
 
 
-@pytest.mark.parametrize("reading", ["paper", "repo"])
-def test_the_halves_follow_another_reading_beside_a_whole_file(reading):
-    was, straight = (loaded(f"--algorithm es {w}") for w in ("", f"--esac.reading {reading}"))
+@pytest.mark.parametrize("preset", ["paper", "reference-code"])
+def test_es_and_sac_follow_another_preset_beside_a_whole_file(preset):
+    was, straight = (loaded(f"--algorithm es {w}") for w in ("", f"--esac.preset {preset}"))
     assert was.es.sampling != straight.es.sampling
-    assert config.changed(was, {"esac.reading": reading}, "") == straight
-    assert config.changed(straight, {"esac.reading": "recommended"}, "") == was
+    assert config.changed(was, {"esac.preset": preset}, "") == straight
+    assert config.changed(straight, {"esac.preset": "default"}, "") == was
     told, whole = [], dict(config.flatten(straight))
-    found = config.joined(whole, {"esac.reading": "mended"}, "", "", told.append, told.append)
-    assert found.es == loaded("--algorithm es --esac.reading mended").es
+    found = config.joined(whole, {"esac.preset": "corrected"}, "", "", told.append, told.append)
+    assert found.es == loaded("--algorithm es --esac.preset corrected").es
     (line,) = told
     assert line.startswith("es, which is half of ESAC, takes from [esac]: ")
 
 
 def test_a_reading_that_a_config_only_has_the_name_of_is_refused():
-    remedy = r"name it in the settings, \{'esac.reading': 'paper'\}"
-    with pytest.raises(ConfigError, match=rf"esac.reading = paper: .* {remedy}"):
-        config.changed(updated(Config(), {"esac.reading": "paper"}), {}, "settings")
-    whole = loaded("--esac.reading repo")
+    remedy = r"name it in the settings, \{'esac.preset': 'paper'\}"
+    with pytest.raises(ConfigError, match=rf"esac.preset = paper: .* {remedy}"):
+        config.changed(updated(Config(), {"esac.preset": "paper"}), {}, "settings")
+    whole = loaded("--esac.preset reference-code")
     assert config.changed(whole, {}, "settings") == whole
-    name = updated(Config(), {"esac.reading": "repo"})
-    assert config.changed(name, {"esac.reading": "repo"}, "settings") == whole  # the remedy
+    named = {"esac.preset": "reference-code"}
+    assert config.changed(updated(Config(), named), named, "settings") == whole  # the remedy
 
 
 @pytest.mark.parametrize("words", [["--from", ""], ["--run-dir="], ["--run-dir", ""]])
@@ -172,29 +172,34 @@ def test_naming_a_budget_turns_the_default_budget_off(tmp_path):
 
 
 def test_the_resolved_configuration_survives_its_file(tmp_path):
-    others = "--esac.reading repo --sac.automatic_temperature true --esac.sigma 1e-3"
+    others = "--esac.preset reference-code --sac.automatic_temperature true --esac.sigma 1e-3"
     c, _ = load(["--task.id", 'a "quoted" \\ id', *others.split()])
     (tmp_path / "x.toml").write_text(to_toml(c))
     assert updated(Config(), read_toml(tmp_path / "x.toml")) == c
 
 
 def test_every_reading_sets_fields_that_exist_to_values_that_are_allowed():
-    for preset in (*config.READINGS.values(), *config.ERL_READINGS.values(), config.ERL_ACTOR):
+    for preset in (*config.PRESETS.values(), *config.ERL_PRESETS.values(), config.ERL_ACTOR):
         check(updated(Config(), config.from_table(config.plain(preset), "preset")))
 
 
-def test_readings_but_the_recommended_one_wait_and_pass_nothing_but_by_the_papers_operators():
-    names = ("phase_timing", "p_sac_annealed", "replayed", "adoption", "adoption_wins")
-    found = {each: of(loaded(f"--esac.reading {each}").esac, *names) for each in config.READINGS}
+def test_presets_but_the_default_wait_and_pass_nothing_but_by_the_papers_operators():
+    names = ("phase_timing", "p_sac_annealed", "resimulated", "transfer", "transfer_wins")
+    found = {each: of(loaded(f"--esac.preset {each}").esac, *names) for each in config.PRESETS}
     ours, theirs = ("virtual", False, "better", "tested", 3), ("interval", True, "none", "off", 1)
-    assert found == {"recommended": ours, "mended": theirs, "paper": theirs, "repo": theirs}
-    assert load([])[0] == loaded("--esac.reading recommended")
-    mended = config.differences(load([])[0], loaded("--esac.reading mended"))
-    assert mended.keys() == {"esac.reading", *config.READINGS["mended"]}
+    assert found == {
+        "default": ours,
+        "corrected": theirs,
+        "paper": theirs,
+        "reference-code": theirs,
+    }
+    assert load([])[0] == loaded("--esac.preset default")
+    corrected = config.differences(load([])[0], loaded("--esac.preset corrected"))
+    assert corrected.keys() == {"esac.preset", *config.PRESETS["corrected"]}
 
 
 def test_erl_alone_explores_beyond_the_bounds_and_spares_no_elite_as_its_public_code_does():
-    repo = {name: loaded(f"--algorithm {name} --erl.reading repo").erl for name in FORMS}
+    repo = {name: loaded(f"--algorithm {name} --erl.preset reference-code").erl for name in FORMS}
     found = {name: of(erl, "exploration_clip", "injection") for name, erl in repo.items()}
     others = dict.fromkeys(("perl", "derl", "pderl"), (True, "worst_or_next"))
     assert found == {"erl": (False, "worst"), **others}
@@ -315,9 +320,9 @@ HARD = "--esac.winner_selection hard --esac.sac_copy_noise false"
         ("--esac.sac_min_steps 0",
          "esac.sac_min_steps = 0: must be positive, a phase has just so many under "
          "esac.phase_timing = virtual"),
-        ("--esac.adoption_episodes 1",
-         "esac.adoption_episodes = 1: must be at least 2, for a difference to have an error"),
-        ("--esac.reading mended --esac.learner_lag 6",
+        ("--esac.transfer_episodes 1",
+         "esac.transfer_episodes = 1: must be at least 2, for a difference to have an error"),
+        ("--esac.preset corrected --esac.learner_lag 6",
          "esac.learner_lag = 6: must be at most esac.gradient_interval (5)"),
         ("--algorithm es --es.action_noise -0.1", "es.action_noise = -0.1: must be at least 0"),
         ("--esac.sigma 0", "esac.sigma = 0.0: must be positive"),
@@ -397,9 +402,13 @@ def test_a_run_s_file_lists_what_was_said_beside_what_was_resolved(tmp_path):
 
 def test_what_was_said_goes_before_another_preset_and_what_was_resolved_does_not(tmp_path):
     path, _ = written(tmp_path, *SIGMA)
-    mended = load([path, "--esac.reading", "mended"])[0]
-    assert mended == load([*SIGMA, "--esac.reading", "mended"])[0]
-    assert (mended.esac.population_size, mended.esac.sigma, mended.esac.lr_es) == (50, 0.02, 0.005)
+    corrected = load([path, "--esac.preset", "corrected"])[0]
+    assert corrected == load([*SIGMA, "--esac.preset", "corrected"])[0]
+    assert (corrected.esac.population_size, corrected.esac.sigma, corrected.esac.lr_es) == (
+        50,
+        0.02,
+        0.005,
+    )
     td3 = load([path, "--algorithm", "td3"])[0]
     assert (td3.policy.hidden, td3.policy.linear) == ((512, 512), False)
     es = load([path, "--algorithm", "es"])[0].es

@@ -222,7 +222,7 @@ def test_what_is_no_part_of_a_run_is_told_where_its_own_file_has_it(tmp_path, te
 
 
 def test_a_config_of_python_says_what_its_run_does_not_read(caplog):
-    """But for what a reading has set, and for what a half has taken from [esac]."""
+    """But for what a preset has set, and for what a half has taken from [esac]."""
     resolve(
         Config(algorithm="es", esac=ESAC(sigma=0.3, crossover="off"), es=ES(noise_table_size=5)), {}
     )
@@ -230,7 +230,7 @@ def test_a_config_of_python_says_what_its_run_does_not_read(caplog):
         "Config: this run does not read esac.sigma, esac.crossover, es.noise_table_size"
     ]
     for words in (
-        ["--algorithm", "es", "--esac.reading", "mended"],
+        ["--algorithm", "es", "--esac.preset", "corrected"],
         ["--algorithm", "pderl"],
         ["--algorithm", "cem"],
     ):
@@ -239,9 +239,9 @@ def test_a_config_of_python_says_what_its_run_does_not_read(caplog):
     assert len(caplog.messages) == 1
 
 
-@pytest.mark.parametrize("reading", ["recommended", "mended", "paper", "repo"])
-def test_a_config_of_python_keeps_its_budget_whatever_reading_is_named_beside_it(reading):
-    for given in ({}, {"esac.reading": reading}):
+@pytest.mark.parametrize("preset", ["default", "corrected", "paper", "reference-code"])
+def test_a_config_of_python_keeps_its_budget_whatever_preset_is_named_beside_it(preset):
+    for given in ({}, {"esac.preset": preset}):
         found = resolve(Config(algorithm="es"), {"budget.generations": 5000, **given})
         assert (found.budget.generations, found.budget.nominal_steps) == (5000, 1_000_000)
 

@@ -10,7 +10,7 @@ from typing import Literal, get_args, get_origin
 
 import numpy as np
 import pytest
-from conftest import MENDED, ROOT
+from conftest import CORRECTED, ROOT
 
 from esac_mpi import config
 from esac_mpi.algorithms import ALGORITHMS
@@ -38,7 +38,7 @@ SHIPPED = [
     *sorted(path for name in ("esac", "aes_rl", "tuned")
             for path in (ROOT / "configs" / name).glob("*.toml")),
 ]  # fmt: skip
-BASE = MENDED | {
+BASE = CORRECTED | {
     "task.id": "CyclicMDP-v0", "task.horizon": 20, "policy.hidden": (4,), "budget.generations": 3,
     "budget.nominal_steps": 0,
     "evaluation.every": 2, "evaluation.episodes": 1, "display.every_seconds": 1e9,
@@ -65,17 +65,17 @@ BASE = MENDED | {
     "aes_rl.mean_episodes": 1,
     "cem_rl.start_steps": 5, "cem_rl.batch_size": 4, "cem_rl.replay_capacity": 50,
 }  # fmt: skip
-NO_PHASES = "--esac.adoption off --esac.sac_phases false"
+NO_PHASES = "--esac.transfer off --esac.sac_phases false"
 CASES = [
     {"algorithm": "es"},
     {"algorithm": "es", "es.noise": "table", "es.sampling": "onesided"},
     {"algorithm": "es", "es.noise": "lowrank"}, {"algorithm": "es", "policy.linear": True},
-    {"algorithm": "esac", "esac.phase_timing": "virtual", "esac.replayed": "sample",
-     "esac.adoption": "tested"},
+    {"algorithm": "esac", "esac.phase_timing": "virtual", "esac.resimulated": "sample",
+     "esac.transfer": "tested"},
     {"algorithm": "esac", "esac.noise": "table", "esac.sampling": "onesided"},
     {"algorithm": "esac", "esac.noise": "lowrank"},
     {"algorithm": "esac", "esac.p_sac_annealed": False},
-    {"algorithm": "esac", "esac.adoption": "tested", "esac.sigma_rule": "one_fifth",
+    {"algorithm": "esac", "esac.transfer": "tested", "esac.sigma_rule": "one_fifth",
      "esac.population_size": 8},
     {"algorithm": "esac", "esac.sac_phases": False, "esac.sac_copies": 0}, {"algorithm": "sac"},
     {"algorithm": "td3"},
@@ -187,16 +187,17 @@ def test_what_is_declared_unread_changes_no_bit(case, world, tmp_path):
         (f"{NO_PHASES} --esac.gate normal", "--esac.gate: read only with esac.sac_phases = true"),
         (f"{NO_PHASES} --sac.batch_size 64",
          "--sac.batch_size: read only with esac.sac_phases = true"),
-        ("--esac.replayed none --esac.replayed_members 3",
-         "--esac.replayed_members: read only with esac.replayed = winners or better or sample"),
-        ("--esac.reading mended --esac.workers 3",
+        ("--esac.resimulated none --esac.resimulated_members 3",
+         "--esac.resimulated_members: read only with esac.resimulated = winners or better or "
+         "sample"),
+        ("--esac.preset corrected --esac.workers 3",
          "--esac.workers: read only with esac.phase_timing = virtual"),
-        ("--esac.reading paper --esac.start_states slot",
+        ("--esac.preset paper --esac.start_states pair",
          "read only with esac.sampling = mirrored or repo"),
         (f"{NO_PHASES} --esac.sigma_rule grow --esac.amt_clip 0.1",
          "with esac.sac_phases = true or esac.amt_trigger = interval"),
-        ("--esac.optimiser sgd --esac.adoption_moments kept",
-         "--esac.adoption_moments: read only with esac.optimiser = adam"),
+        ("--esac.optimiser sgd --esac.transfer_moments kept",
+         "--esac.transfer_moments: read only with esac.optimiser = adam"),
         ("--esac.learner_lag 1", "--esac.learner_lag: read only with esac.phase_timing = interval"),
         ("--algorithm td3 --td3.episodes_per_generation 3",
          "read only with td3.episodes_on = ranks"),
@@ -230,7 +231,7 @@ def test_es_takes_from_esac_of_the_file_what_its_own_table_leaves_open(tmp_path)
     found, said, warned = told(tmp_path / "x.toml", "--es.lr_es", "0.4")
     assert (found.es.sigma, found.es.lr_es, said) == (0.3, 0.4, [])
     assert warned == [f"{tmp_path}/x.toml: this run does not read esac.sigma, esac.lr_es"]
-    (tmp_path / "y.toml").write_text('algorithm = "es"\n[esac]\nreading = "repo"\n')
+    (tmp_path / "y.toml").write_text('algorithm = "es"\n[esac]\npreset = "reference-code"\n')
     assert (
         told(tmp_path / "y.toml")[0].es.population_size,
         told(tmp_path / "y.toml")[0].es.sampling,
@@ -289,7 +290,7 @@ def test_es_is_compared_at_the_settings_of_esac(name):
         }
         for (task, value, variant), esac in runs.items():
             own = found.variants[variant]
-            meant = {*own, *config.READINGS[own.get("esac.reading", "recommended")]}
+            meant = {*own, *config.PRESETS[own.get("esac.preset", "default")]}
             shared = [
                 f.name
                 for f in fields(Evolution)

@@ -3,7 +3,7 @@
 import pytest
 from conftest import ROOT
 
-from esac_mpi.config import READINGS, Config, check, flatten, read_toml, updated
+from esac_mpi.config import PRESETS, Config, check, flatten, read_toml, updated
 from esac_mpi.envs import make
 
 CONFIGS = sorted((ROOT / "configs" / "esac").glob("*.toml"))
@@ -20,8 +20,8 @@ def test_task_file_is_accepted_and_holds_differences_only(path):
     check(config)
     same = {name for name, value in flatten(Config()) if name in values and values[name] == value}
     assert (
-        same <= {"task.id", "es.lr_es"} | READINGS["repo"].keys()
-    )  # what a reading sets may be said of a task under every reading
+        same <= {"task.id", "es.lr_es"} | PRESETS["reference-code"].keys()
+    )  # what a preset sets may be said of a task under every preset
     env = make(config.task.id, config.task.horizon)
     assert env.reset(0).shape == (env.observation_size,)
 
@@ -48,7 +48,7 @@ def test_task_files_hold_the_papers_values():
         "cartpole-swingup", "walker-walk", "walker-run",
     }  # fmt: skip
     assert configs["ant"].esac.lr_es == 1e-4
-    repo = {**READINGS["repo"], "esac.reading": "repo"}
+    repo = {**PRESETS["reference-code"], "esac.preset": "reference-code"}
     copies = {
         path.stem: updated(Config(), {**repo, **read_toml(path)}).esac.sac_copies
         for path in CONFIGS

@@ -141,7 +141,7 @@ def test_a_node_that_computes_other_bits_is_caught_where_its_episodes_are_played
         "--task.id",
         "own_envs:Poisoned-v0",
         *SMALL,
-        "--esac.replayed_members",
+        "--esac.resimulated_members",
         10,
         "--checkpoint.every_generations",
         1,
@@ -244,7 +244,7 @@ def test_returns_that_are_not_finite_rank_last_and_are_counted(tmp_path, togethe
         (["--esac.sac_copies", "30"], "SAC copies"),
         (["--learner.device", "cuda:77"], "learner.device"),
         (
-            ["--esac.reading", "mended", "--esac.learner_lag", "6"],
+            ["--esac.preset", "corrected", "--esac.learner_lag", "6"],
             "esac.learner_lag = 6: must be at most esac.gradient_interval (5)",
         ),
         (["--esac.length_cap", "0.5"], "esac.length_cap = 0.5"),

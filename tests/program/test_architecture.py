@@ -244,8 +244,8 @@ def test_algorithms_receive_world_env_and_learner_and_import_none_of_them():
 
 def test_an_algorithm_imports_only_those_whose_variant_it_is():
     shared = {"declaration", "laps"}
-    parts = {"esac_adoption", "esac_state", "esac_phase", "esac_update"}
-    own = {"esac_adoption": {"esac_state"}, "esac_phase": {"esac_state"}}
+    parts = {"esac_transfer", "esac_state", "esac_phase", "esac_update"}
+    own = {"esac_transfer": {"esac_state"}, "esac_phase": {"esac_state"}}
     own |= {"esac_update": {"es", "esac_state"}}
     erl = {"erl_births": {"erl_play", "erl_state"}, "erl_play": {"erl_state"}}
     erl["erl"] = {"erl_births", "erl_play", "erl_state"}

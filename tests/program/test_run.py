@@ -179,9 +179,9 @@ def test_counters_are_what_the_environment_counted(tmp_path, monkeypatch, togeth
     (tmp_path / "counts").mkdir()
     monkeypatch.setenv("COUNT_DIR", str(tmp_path / "counts"))
     more = [
-        "--esac.adoption",
+        "--esac.transfer",
         "tested",
-        "--esac.adoption_episodes",
+        "--esac.transfer_episodes",
         2,
         "--esac.fitness_episodes",
         2,
@@ -239,12 +239,12 @@ def test_blocks_split_over_ranks_and_nodes_give_the_same_bits(tmp_path, nodes, a
 @pytest.mark.parametrize(
     "switches",
     [
-        [*SMALL, "--esac.reading", "paper"],
+        [*SMALL, "--esac.preset", "paper"],
         TIMED,
         [
             *SMALL,
-            "--esac.reading",
-            "repo",
+            "--esac.preset",
+            "reference-code",
             "--esac.amt_interval",
             3,
             "--sac.automatic_temperature",

@@ -69,7 +69,7 @@ def fresh(tmp_path_factory):
     path = tmp_path_factory.mktemp("fresh")
     value = ["--sac.value_network", "true", "--sac.automatic_temperature", "true"]
     more = {
-        "esac": [*POPULATION, *PHASES, *LEARNER, *value, "--esac.adoption", "tested"],
+        "esac": [*POPULATION, *PHASES, *LEARNER, *value, "--esac.transfer", "tested"],
         "es": [*STRATEGY, "--es.sigma_rule", "one_fifth"],
         "sac": [*LEARNER, "--sac.steps_per_generation", 20, *value],
     }

@@ -90,8 +90,9 @@ def test_the_critics_updates_have_no_cost_of_their_own_in_old_runs_alone(old, tm
 def test_tests_in_a_row_were_one_in_old_runs_which_had_no_number_of_them(old):
     text = (old / "stopped/config.toml").read_text()
     assert "adoption_wins" not in text
-    assert Run.open(old / "stopped").config.esac.adoption_wins == 1
-    assert Config().esac.adoption_wins == 3
+    assert "reading = " in text
+    assert Run.open(old / "stopped").config.esac.transfer_wins == 1
+    assert Config().esac.transfer_wins == 3
 
 
 def test_old_runs_are_tabulated_drawn_exported_and_evaluated(old, tmp_path, capsys):

@@ -57,7 +57,7 @@ def test_a_field_that_an_algorithm_does_not_read_is_left_out(tmp_path):
     text = TOY.replace("policy.hidden", "td3.batch_size = 8\nsac.batch_size = 9\npolicy.hidden")
     assert not [token for token in planned(tmp_path / "a.toml", text)[0].line if "batch" in token]
     text = text.replace("es.lr_es = 0.05", 'algorithm = "esac"').replace(
-        "es.population_size = 10", 'esac.reading = "mended"'
+        "es.population_size = 10", 'esac.preset = "corrected"'
     )
     esac = planned(tmp_path / "b.toml", text)[0]
     assert (esac.config.sac.batch_size, esac.config.td3.batch_size) == (9, Config().td3.batch_size)

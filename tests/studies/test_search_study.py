@@ -373,7 +373,7 @@ def test_what_made_trials_good_is_told_and_why_others_failed(tmp_path, capsys):
 @pytest.mark.parametrize("words", [
     ["--algorithm", "es", "--es.sigma", "0.03", "--budget.generations", "7",
      "--policy.hidden", "8"],
-    ["--esac.reading", "paper", "--esac.winner_pull", str(Config().esac.winner_pull)],
+    ["--esac.preset", "paper", "--esac.winner_pull", str(Config().esac.winner_pull)],
 ])  # fmt: skip
 def test_the_best_as_a_configuration_means_the_same(tmp_path, words):
     config = load(words)[0]

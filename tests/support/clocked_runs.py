@@ -1,7 +1,7 @@
 """Runs whose clock on other ranks is known by hand."""
 
 import numpy as np
-from conftest import MENDED
+from conftest import CORRECTED
 
 from esac_mpi.config import Config, updated
 from esac_mpi.record import Run
@@ -25,7 +25,7 @@ def run_of(path, rows, ranks=1, slow=1.0, core=1.0, returns=(), trials=(), besid
     rank did beside members [s].
     """
     base = {
-        **MENDED,
+        **CORRECTED,
         "algorithm": "esac",
         "evaluation.episodes": 1,
         "evaluation.every": 1,

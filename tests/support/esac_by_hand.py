@@ -1,7 +1,7 @@
 """A small ESAC whose noise, rewards and learner a test can work out by hand."""
 
 import numpy as np
-from conftest import MENDED
+from conftest import CORRECTED
 
 from esac_mpi import config
 from esac_mpi.algorithms import esac
@@ -13,7 +13,7 @@ from esac_mpi.play.learner_phases import Phase
 from esac_mpi.play.params import Params
 
 SETTINGS = {
-    **MENDED,
+    **CORRECTED,
     "esac.population_size": 10,
     "esac.sigma": 0.3,
     "esac.lr_es": 0.05,

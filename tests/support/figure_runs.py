@@ -1,7 +1,7 @@
 """Runs whose tables and figures can be worked out by hand, and a look at the pictures."""
 
 import numpy as np
-from conftest import MENDED
+from conftest import CORRECTED
 
 from esac_mpi.analysis import command as commands_alike
 from esac_mpi.config import Config, updated
@@ -26,7 +26,7 @@ def make(
     seconds.
     """
     values = {
-        **MENDED,
+        **CORRECTED,
         "algorithm": algorithm,
         "seed": seed,
         "task.id": task,

@@ -3,7 +3,7 @@
 from pathlib import Path
 
 import numpy as np
-from conftest import MENDED
+from conftest import CORRECTED
 
 from esac_mpi.config import Config, updated
 from esac_mpi.record import Run
@@ -42,7 +42,7 @@ def planned(path, text=TOY, budget="smoke", root=Path("runs")):
 
 def configured(**values):
     return updated(
-        Config(), MENDED | {name.replace("__", "."): value for name, value in values.items()}
+        Config(), CORRECTED | {name.replace("__", "."): value for name, value in values.items()}
     )
 
 

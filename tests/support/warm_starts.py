@@ -29,7 +29,7 @@ DRAWN = {"population_size": 4}
 OPTIONS = {
     "esac": {
         **POPULATION,
-        "reading": "mended",
+        "preset": "corrected",
         "gradient_interval": 1,
         "p_sac_initial": 1.0,
         "sac_min_steps": 24,

@@ -347,7 +347,7 @@ def test_ours_run_as_the_aggregate_has_them_on_so_many_cores(cores, workers, esa
     found = field.ours("ESAC", "InvertedDoublePendulum-v5", cores)
     assert (found["esac.workers"], found["esac.population_size"]) == (workers, esac)
     assert (found["policy.hidden"], found["esac.update_cost"]) == ((64, 64), 14.0)
-    assert (found["esac.reading"], found["esac.sigma"]) == ("recommended", 0.02)
+    assert (found["esac.preset"], found["esac.sigma"]) == ("default", 0.02)
     assert not [name for name in found if name.startswith(("es.", "td3.", "ppo."))]
     assert field.ours("ES", "InvertedDoublePendulum-v5", cores)["es.population_size"] == es
 

@@ -76,8 +76,8 @@ def test_what_is_named_stays_and_what_is_not_read_is_not_chosen():
     interval = load(["--esac.phase_timing", "interval"])[0]
     assert automatic(interval) == ["esac.population_size"]
     assert not automatic(load(["--algorithm", "sac"])[0])
-    for reading in ("mended", "paper", "repo"):
-        assert not automatic(load(["--esac.reading", reading])[0])
+    for preset in ("corrected", "paper", "reference-code"):
+        assert not automatic(load(["--esac.preset", preset])[0])
 
 
 def test_a_row_of_aes_rl_has_no_fewer_arrivals_than_the_workers_that_were_chosen():
@@ -212,7 +212,7 @@ def test_without_sac_phases_a_run_needs_no_workers(tmp_path, alone):
     line = [
         "--esac.sac_phases",
         "false",
-        "--esac.adoption",
+        "--esac.transfer",
         "off",
         "--esac.sigma_rule",
         "grow",

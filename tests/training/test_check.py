@@ -11,7 +11,7 @@ from types import SimpleNamespace
 import launchers
 import numpy as np
 import pytest
-from conftest import CYCLIC, CYCLIC_ES, EAGER, MENDED, ROUTINE, TASK, run
+from conftest import CORRECTED, CYCLIC, CYCLIC_ES, EAGER, ROUTINE, TASK, run
 from mpi4py import MPI
 
 from esac_mpi import config
@@ -35,7 +35,7 @@ SUBJECTS = [
     "all nodes", "locks", "run", "exchange", "forecast",
 ]  # fmt: skip
 SMALL = {
-    **MENDED,
+    **CORRECTED,
     "task.id": "CyclicMDP-v0",
     "algorithm": "es",
     "es.population_size": 50,
@@ -230,14 +230,16 @@ def test_the_boards_of_trials_and_the_members_that_a_phase_beside_plays_again_ar
             settings(algorithm="esac"), env, 3
         )
 
-    assert more(esac__adoption="tested", esac__adoption_episodes=4) == 2 * 8 * (
+    assert more(esac__transfer="tested", esac__transfer_episodes=4) == 2 * 8 * (
         (50 + 2 * 4) * 5 + 3 * 5
     )
     # their parents are there when all wait for the phase
-    assert more(esac__replayed="winners") == 0
+    assert more(esac__resimulated="winners") == 0
     for beside in ({"esac__learner_lag": 2}, {"esac__phase_timing": "virtual"}):
-        assert more(esac__replayed="winners", esac__replayed_members=3, **beside) == 3 * d * 4
-        assert more(esac__replayed="sample", esac__replayed_members=60, **beside) == 50 * d * 4
+        assert more(esac__resimulated="winners", esac__resimulated_members=3, **beside) == 3 * d * 4
+        assert (
+            more(esac__resimulated="sample", esac__resimulated_members=60, **beside) == 50 * d * 4
+        )
 
 
 def seen(**changes) -> surroundings.Rank:

@@ -5,7 +5,7 @@ from itertools import islice
 
 import numpy as np
 import pytest
-from conftest import MENDED
+from conftest import CORRECTED
 
 from esac_mpi import config
 from esac_mpi.algorithms import esac_phase
@@ -29,7 +29,7 @@ PHASES = {
 
 def settings(**changes) -> Config:
     return config.updated(
-        Config(), MENDED | {name.replace("__", "."): value for name, value in changes.items()}
+        Config(), CORRECTED | {name.replace("__", "."): value for name, value in changes.items()}
     )
 
 
@@ -99,7 +99,7 @@ def test_episodes_that_a_phase_plays_again_are_steps_of_the_budget():
     """Two members' of 100 steps: with the phase's own 100 and the population's 400 that is 700, in
     every second generation.
     """
-    esac = settings(**PHASES, esac__replayed="winners", esac__replayed_members=2)
+    esac = settings(**PHASES, esac__resimulated="winners", esac__resimulated_members=2)
     assert [steps for _, steps, _ in islice(generations(esac, PIECES), 4)] == [400, 700, 400, 700]
     budget = config.updated(esac, {"budget.generations": 0, "budget.env_steps": 1100})
     # a phase of 2 s of episodes, 1 s of its own, 2 s of updates
@@ -108,7 +108,7 @@ def test_episodes_that_a_phase_plays_again_are_steps_of_the_budget():
 
 def test_episodes_before_an_adoption_are_played_beside_the_members_after_each_phase():
     """Two of each of two policies: four of 100 steps with four members, in generations 3 and 5."""
-    esac = settings(**PHASES, esac__adoption="tested", esac__adoption_episodes=2)
+    esac = settings(**PHASES, esac__transfer="tested", esac__transfer_episodes=2)
     assert [steps for _, steps, _ in islice(generations(esac, PIECES), 5)] == [
         400,
         500,

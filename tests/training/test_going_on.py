@@ -240,9 +240,9 @@ def test_run_is_had_from_the_package_and_only_who_asks_loads_it():
 
 ESAC = [
     *TINY,
-    *("--esac.population_size", "6", "--esac.sigma", "0.3", "--esac.reading", "mended"),
+    *("--esac.population_size", "6", "--esac.sigma", "0.3", "--esac.preset", "corrected"),
     *("--esac.gradient_interval", "2", "--esac.sac_min_steps", "10", "--esac.sac_episodes", "1"),
-    *("--esac.learner_lag", "2", "--esac.adoption", "means"),
+    *("--esac.learner_lag", "2", "--esac.transfer", "means"),
     *(
         "--sac.start_steps",
         "5",
@@ -255,11 +255,11 @@ ESAC = [
     ),
 ]
 LATER = (
-    "adoption",
+    "transfer",
     "phase_timing",
     "workers",
     "update_cost",
-    "replayed",
+    "resimulated",
     "observation_",
 )  # fields' first words
 NEW = (
@@ -276,8 +276,10 @@ NEW = (
 
 
 def as_it_was_saved_before(text):
-    """Return a configuration without the fields that an older version had not."""
+    """Return a configuration without the fields that an older version had not, by its names."""
     kept = [line for line in text.splitlines() if not line.startswith(LATER)]
+    kept[kept.index('preset = "corrected"')] = 'reading = "mended"'
+    kept[kept.index('preset = "default"')] = 'reading = "recommended"'
     kept.insert(kept.index("[esac]") + 1, 'adoption = "means"\nreplayed = "none"')
     return "\n".join(kept) + "\n"
 
@@ -301,7 +303,7 @@ def test_a_run_of_before_replays_and_virtual_time_goes_on_as_one(
     assert {"state/replayed_theta", "state/counters.env_steps_replayed", "metrics/adopted"} <= lost
     assert read(parts / "checkpoint.h5")[0]["state/phase_begun"] == 2
     (parts / "config.toml").write_text(as_it_was_saved_before((parts / "config.toml").read_text()))
-    assert Run.open(parts).config.esac.adoption == "means"
+    assert Run.open(parts).config.esac.transfer == "means"
     assert go_on([*ESAC, "--budget.generations", "5", "--run-dir", str(parts)]) == 0
     one, other = Run.open(straight), Run.open(parts)
     assert one.provenance["state_sha256"] == other.provenance["state_sha256"]
@@ -315,7 +317,7 @@ def test_a_run_of_before_replays_and_virtual_time_goes_on_as_one(
 
 def test_what_another_machine_played_is_played_again_and_not_compared(tmp_path):
     here, there = tmp_path / "here", tmp_path / "there"
-    again = [*ESAC, "--esac.replayed", "winners"]
+    again = [*ESAC, "--esac.resimulated", "winners"]
     assert go_on([*again, "--budget.generations", "3", "--run-dir", str(here)]) == 0
     arrays, attributes = read(here / "checkpoint.h5")
     assert arrays["state/phase_begun"] == 2  # in flight

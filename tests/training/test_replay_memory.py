@@ -6,7 +6,7 @@ import math
 from types import SimpleNamespace
 
 import pytest
-from conftest import MENDED, TASK, run
+from conftest import CORRECTED, TASK, run
 
 from esac_mpi.algorithms import ALGORITHMS
 from esac_mpi.config import Config, updated
@@ -21,7 +21,7 @@ ROW = 4 * (2 * 348 + 17 + 2)  # [bytes]
 
 
 def settings(algorithm: str, **changes) -> Config:
-    unlimited = {**MENDED, "algorithm": algorithm, "budget.nominal_steps": 0}
+    unlimited = {**CORRECTED, "algorithm": algorithm, "budget.nominal_steps": 0}
     return updated(
         Config(), unlimited | {name.replace("__", "."): value for name, value in changes.items()}
     )
@@ -57,22 +57,22 @@ def settings(algorithm: str, **changes) -> Config:
         (settings("esac", budget__env_steps=10**6), 10**6 + 2 * 5000),
         (settings("esac", budget__generations=100, esac__sac_phases=False), 0),
         (
-            settings("esac", budget__generations=100, esac__replayed="winners"),
+            settings("esac", budget__generations=100, esac__resimulated="winners"),
             100 / 5 * (5000 + 2 * 1000),
         ),
         (
             settings(
                 "esac",
                 budget__generations=100,
-                esac__replayed="sample",
-                esac__replayed_members=99,
+                esac__resimulated="sample",
+                esac__resimulated_members=99,
                 esac__fitness_episodes=3,
             ),
             100 / 5 * (5000 + 50 * 3 * 1000),  # of 50 members
         ),
         (
             settings(
-                "esac", budget__generations=100, esac__replayed="sample", esac__sac_phases=False
+                "esac", budget__generations=100, esac__resimulated="sample", esac__sac_phases=False
             ),
             0,
         ),
@@ -90,7 +90,7 @@ def settings(algorithm: str, **changes) -> Config:
                 "esac",
                 budget__env_steps=10**6,
                 esac__phase_timing="virtual",
-                esac__replayed="winners",
+                esac__resimulated="winners",
             ),
             10**6
             + 2 * (1000 + 2 * 1000),  # a phase of exactly 1,000 own steps, and two members again

@@ -365,7 +365,7 @@ def test_ranks_and_restarts_leave_no_trace_in_a_run_that_was_begun_from_another(
     assert saved(source)[0]["state/phase_begun"] > 0
     words = [
         *options("esac", learner_lag=1),
-        "--esac.adoption",
+        "--esac.transfer",
         "means",
         "--seed",
         1,

@@ -62,7 +62,7 @@ def recorded(ranks: int, *options: object, seconds: float | None = None) -> RunF
 def learner_phase(steps: int, rate: float, interval: int = INTERVAL) -> tuple[object, ...]:
     """Return the options of a learner phase of about so many steps, `rate` updates each."""
     return (
-        "--esac.reading", "mended", "--esac.gradient_interval", interval,
+        "--esac.preset", "corrected", "--esac.gradient_interval", interval,
         "--esac.p_sac_decay", 1e12, "--esac.sac_episodes", 1,
         "--esac.sac_min_steps", steps, "--sac.updates_per_step", rate, "--sac.start_steps", 0,
     )  # fmt: skip

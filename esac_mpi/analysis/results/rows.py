@@ -18,6 +18,7 @@ from esac_mpi.analysis.episodes import training
 from esac_mpi.analysis.evaluations import best_of, evaluated, policies
 from esac_mpi.analysis.names import candidates
 from esac_mpi.config.fields import DEFAULTS
+from esac_mpi.config.renamed import former
 from esac_mpi.record import RunFiles
 
 MOST = 25  # rows of a run, where an experiment does not say otherwise
@@ -154,9 +155,11 @@ def compared(run: RunFiles, made: np.ndarray, values: np.ndarray, until: Time) -
 
 def digest(run: RunFiles, core: Core | None) -> str:
     """Return 8 digits that differ where settings, defaults left out, or the clock's core do."""
-    own = {
-        name: value for name, value in groups.settings(run).items() if value != DEFAULTS.get(name)
-    }
+    own = dict(  # by the names of the first version, as of older records
+        former(name, value)
+        for name, value in groups.settings(run).items()
+        if value != DEFAULTS.get(name)
+    )
     return f"{zlib.crc32(repr((sorted(own.items()), core)).encode()):08x}"
 
 

@@ -16,7 +16,8 @@ from typing import Any
 import numpy as np
 
 from esac_mpi.analysis.messages import Missing, Unusable, damaged
-from esac_mpi.config import exact, hint
+from esac_mpi.config import NAMES, exact, hint
+from esac_mpi.config.renamed import WORDS, former, renewed_name, renewed_value
 from esac_mpi.host.invocation import called
 from esac_mpi.record import lock
 from esac_mpi.studies.search.space import Choices, Range
@@ -135,7 +136,7 @@ class Journal:
             waiting.remove(name)
             address = study.sampler.seed, number, list(study.space).index(name)
             self._study.sampler = sampler(study.sampler, address)
-            found[name] = suggest(trial, name, study.space[name])
+            found[name] = suggest(trial, name, study.space[name], self._was_former(name))
         return {name: found[name] for name in study.space if name in found}
 
     def report(self, number: int, step: int, value: float) -> bool:
@@ -176,11 +177,25 @@ class Journal:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             try:
-                return optuna.importance.get_param_importances(
+                shares = optuna.importance.get_param_importances(
                     self._study, evaluator=optuna.importance.PedAnovaImportanceEvaluator()
                 )
+                return {renewed_name(name): share for name, share in shares.items()}
             except (ValueError, RuntimeError):
                 return {}
+
+    def _was_former(self, name: str) -> bool:
+        """Tell whether this journal began with a field's former name, or former values."""
+        words = self._of.space[name].ends
+        if former(name, None)[0] == name and all(former(name, each)[1] == each for each in words):
+            return False
+        there = [trial.distributions for trial in self._study.get_trials(deepcopy=False)]
+        return any(
+            one not in NAMES or set(getattr(kind, "choices", ())) & WORDS.get(one, {}).keys()
+            for each in there
+            for one, kind in each.items()
+            if renewed_name(one) == name
+        )
 
     def _open(self, number: int) -> optuna.Trial:
         return optuna.Trial(
@@ -196,7 +211,10 @@ def trial_of(trial: optuna.trial.FrozenTrial, study: Study) -> Trial:
         number=trial.number,
         state="failed" if trial.state == TrialState.FAIL else trial.state.name.lower(),
         value=trial.intermediate_values.get(reported) if trial.value is None else trial.value,
-        found={name: value_of(study.space[name], given) for name, given in trial.params.items()},
+        found={
+            name: value_of(study.space[name], renewed_value(name, given))
+            for name, given in ((renewed_name(one), given) for one, given in trial.params.items())
+        },
         why=trial.user_attrs.get(WHY, ""),
         reported=reported,
         again=trial.user_attrs.get(AGAIN, []),
@@ -208,14 +226,16 @@ def value_of(one: Range | Choices, given: Any) -> Any:
     return one.named[given] if isinstance(one, Choices) else given
 
 
-def suggest(trial: optuna.Trial, name: str, one: Range | Choices) -> Any:
-    """Let the sampler propose a field's value."""
+def suggest(trial: optuna.Trial, name: str, one: Range | Choices, was_former: bool) -> Any:
+    """Let the sampler propose a field's value. was_former: the journal has its former name."""
+    called = former(name, None)[0] if was_former else name
     if isinstance(one, Choices):
-        return one.named[trial.suggest_categorical(name, tuple(one.named))]
+        named = {former(name, w)[1] if was_former else w: value for w, value in one.named.items()}
+        return named[trial.suggest_categorical(called, tuple(named))]
     if hint(name) is int:
         low, high, step = int(one.low), int(one.high), int(one.step) or 1
-        return trial.suggest_int(name, low, high, step=step, log=one.log)
-    return trial.suggest_float(name, one.low, one.high, step=one.step or None, log=one.log)
+        return trial.suggest_int(called, low, high, step=step, log=one.log)
+    return trial.suggest_float(called, one.low, one.high, step=one.step or None, log=one.log)
 
 
 def sampler(asked: Sampler, address: tuple[int, ...]) -> optuna.samplers.BaseSampler:

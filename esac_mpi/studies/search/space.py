@@ -7,6 +7,7 @@ from typing import Any, get_args
 from esac_mpi.analysis.messages import Unusable
 from esac_mpi.config import NAMES, ConfigError, from_table, hint
 from esac_mpi.config.fields import shown
+from esac_mpi.config.renamed import renewed_name
 from esac_mpi.studies.experiments.design import made
 
 LARGEST = 2**63  # numbers of a range are below
@@ -71,7 +72,12 @@ Space = dict[str, Range | Choices]  # by dotted names
 
 def parsed(table: dict[str, Any], source: str) -> Space:
     """Read a [search] table. Raises Unusable naming the key."""
-    found = {name: one(name, entry, f"{source}: search") for name, entry in entries(table)}
+    found: Space = {}
+    for former, entry in entries(table):
+        name = renewed_name(former)
+        if name in found:
+            raise Unusable(f"{source}: search: {former}: {name} is there, too; leave one out")
+        found[name] = one(name, entry, f"{source}: search")
     if not found:
         raise Unusable(
             f"{source}: search is empty: name one field or more, es.sigma = {{low = 0.01, high = "

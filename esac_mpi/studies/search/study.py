@@ -19,6 +19,7 @@ from esac_mpi.analysis.outcomes import MEASURES, OF_POLICY
 from esac_mpi.config import FREE as FREE_IN_RUNS
 from esac_mpi.config import Config, ConfigError, flatten, joined, read_toml, resolved
 from esac_mpi.config.reads import unread
+from esac_mpi.config.renamed import renewed
 from esac_mpi.host.paths import given
 from esac_mpi.record.files import replace
 from esac_mpi.studies.experiments.design import fields, known, made, refuse_automatic
@@ -277,7 +278,8 @@ def refuse_another(study: Study) -> dict[str, Any]:
     if not file.exists():
         return study.base
     old = begun(study.path)
-    base: dict[str, Any] = json.loads(file.read_text(encoding="utf-8")).get(BASE) or old.base
+    saved = json.loads(file.read_text(encoding="utf-8")).get(BASE)
+    base: dict[str, Any] = renewed(saved, str(file)) if saved else old.base
     before = {**base, **what_counts(old)}
     now = {**study.base, **what_counts(study)}
     combinations = list(islice(of_choices(study.space), MOST))

@@ -60,7 +60,7 @@ class Phases:
     """When a learner's phases begin and end, as ESAC itself decides it, and what one does.
 
     found: a generation's lengths, all alike. phase: what one does. trials: episodes of the test
-    before an adoption, in the generation that was asked of last; none is foreseen to be won.
+    before a transfer, in the generation that was asked of last; none is foreseen to be won.
     """
 
     def __init__(self, config: Config, pieces: Pieces) -> None:
@@ -88,8 +88,8 @@ class Phases:
     def of(self, k: int) -> tuple[bool, bool]:
         """Tell whether a phase begins in generation k, and whether one ends; ask in turn."""
         esac, state = self._esac, self._state
-        tested = esac.adoption == "tested" and self._entered
-        self.trials = 2 * esac.adoption_episodes if tested else 0
+        tested = esac.transfer == "tested" and self._entered
+        self.trials = 2 * esac.transfer_episodes if tested else 0
         self.found.trial_steps = round(self.trials * self._length)
         ends = esac_phase.ends(esac, state, k, self.found)
         may = esac_phase.may_begin(esac, state, k, ends)

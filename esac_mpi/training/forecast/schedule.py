@@ -69,8 +69,8 @@ def fitting(config: Config, pieces: Pieces, on: Cluster) -> Schedule:
     alone = {
         "esac.phase_timing": "virtual",
         "esac.workers": workers,
-        "esac.replayed": "none",
-        "esac.adoption": "off",
+        "esac.resimulated": "none",
+        "esac.transfer": "off",
     }
     plain = updated(config, alone)  # what passes has steps of its own on the clock
     phases, esac = Phases(plain, pieces), plain.esac

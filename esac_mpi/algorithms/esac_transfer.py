@@ -1,6 +1,6 @@
-"""ESAC's adoption: theta_es becomes theta_sac, in place of the ES step, once that proves better.
+"""ESAC's transfer: theta_sac replaces theta_es, in place of the ES step, once it proves better.
 
-By tests of both in the evaluation (`adoption = "tested"`), or by the means of members around each.
+By tests of both in the evaluation (`transfer = "tested"`), or by the means of members around each.
 """
 
 import numpy as np
@@ -14,26 +14,26 @@ from esac_mpi.play.population import NO_TRIALS, Population, Trials
 
 def trials(esac: ESAC, state: State) -> Trials:
     """Try theta_es and theta_sac in the coming generation if a test is due: after a SAC phase."""
-    if esac.adoption != "tested" or state.counters.learner_phases < state.next_trial:
+    if esac.transfer != "tested" or state.counters.learner_phases < state.next_trial:
         return NO_TRIALS
-    return Trials((state.theta_es, state.theta_sac), esac.adoption_episodes)
+    return Trials((state.theta_es, state.theta_sac), esac.transfer_episodes)
 
 
 def judge(esac: ESAC, state: State, found: Population) -> tuple[int, bool]:
-    """Count the tests that theta_sac has won in a row, and decide on its adoption."""
-    if esac.adoption == "means":
+    """Count the tests that theta_sac has won in a row, and decide on the transfer."""
+    if esac.transfer == "means":
         return 0, outscored(state.parents, found.returns)
     if not found.trials.size:
         return state.trials_won, False
     won = state.trials_won + 1 if evolution.surpasses(found.trials[1], found.trials[0]) else 0
-    return (0, True) if won >= esac.adoption_wins else (won, False)
+    return (0, True) if won >= esac.transfer_wins else (won, False)
 
 
-def schedule(esac: ESAC, state: State, found: Population, won: int, adopts: bool) -> None:
+def schedule(esac: ESAC, state: State, found: Population, won: int, transfers: bool) -> None:
     """Set when theta_sac is tried again, and the tests it has won, before the phase enters."""
     if found.trials.size:
         phases = state.counters.learner_phases
-        state.next_trial = phases + (esac.adoption_interval if adopts else 1)
+        state.next_trial = phases + (esac.transfer_interval if transfers else 1)
     state.trials_won = won
 
 
@@ -57,15 +57,15 @@ def returns_of(kind: int, parents: np.ndarray, returns: np.ndarray) -> np.ndarra
 
 def returns(esac: ESAC, found: Population) -> Row:
     """Describe the tests: returns of theta_es and theta_sac [episodes], nan where none is made."""
-    if esac.adoption != "tested":
+    if esac.transfer != "tested":
         return {}
-    tested = found.trials if found.trials.size else np.full((2, esac.adoption_episodes), np.nan)
+    tested = found.trials if found.trials.size else np.full((2, esac.transfer_episodes), np.nan)
     return {"trial_theta_es": tested[0], "trial_sac": tested[1]}
 
 
 def seconds(esac: ESAC, found: Population) -> Row:
     """Time the tests' episodes [episodes], nan in a generation without."""
-    if esac.adoption != "tested":
+    if esac.transfer != "tested":
         return {}
-    missing = np.full(2 * esac.adoption_episodes, np.nan)
+    missing = np.full(2 * esac.transfer_episodes, np.nan)
     return {"trial_seconds": found.trial_seconds if found.trial_seconds.size else missing}

@@ -17,7 +17,7 @@ PLAIN = {
     "esac__winner_pull": 0.0, "esac__sac_copies": 0, "esac__p_sac_annealed": False,
     "esac__crossover": "off", "esac__amt_clip": 0.0,
 }  # fmt: skip
-TESTED = {"esac__adoption": "tested", **PLAIN}
+TESTED = {"esac__transfer": "tested", **PLAIN}
 EACH = {"esac__gradient_interval": 1}
 
 
@@ -58,7 +58,7 @@ def noise_gradient(row, k):
 def test_theta_sac_is_adopted_exactly_where_its_unperturbed_episodes_are_better(
     world, bias, better
 ):
-    params, state, _ = make(world, **TESTED, **EACH, esac__adoption_episodes=4)
+    params, state, _ = make(world, **TESTED, **EACH, esac__transfer_episodes=4)
     other, plain, _ = make(world, **PLAIN, **EACH)
     learner, env = Teacher(going(bias)), Upwards()
     row = advance(world, params, state, env, learner=learner)  # the first phase ends in it
@@ -82,7 +82,7 @@ def test_theta_sac_is_adopted_exactly_where_its_unperturbed_episodes_are_better(
 @pytest.mark.parametrize("moments", ["reset", "kept"])
 def test_after_an_adoption_adam_begins_anew_or_goes_on(world, moments):
     params, state, _ = make(
-        world, **TESTED, **EACH, esac__adoption_moments=moments, esac__adoption_interval=9
+        world, **TESTED, **EACH, esac__transfer_moments=moments, esac__transfer_interval=9
     )
     learner, env, m, v = Teacher(going(2.0)), Upwards(), np.zeros(LAYOUT.d), np.zeros(LAYOUT.d)
     for k in range(1, 5):
@@ -106,7 +106,7 @@ def test_after_an_adoption_adam_begins_anew_or_goes_on(world, moments):
 
 def test_the_first_step_after_a_reset_is_the_learning_rate_in_every_direction(world):
     params, state, _ = make(
-        world, **TESTED, **EACH, esac__adoption_interval=9, esac__adoption_moments="reset"
+        world, **TESTED, **EACH, esac__transfer_interval=9, esac__transfer_moments="reset"
     )
     learner, env = Teacher(going(2.0)), Upwards()
     for _ in range(2):
@@ -133,16 +133,16 @@ def test_the_first_step_after_a_reset_is_the_learning_rate_in_every_direction(wo
             -2.0,
             [6, 9],
         ),  # which enter in 5 and 8
-        (EACH | {"esac__adoption_interval": 3}, 2.0, [2, 5, 8]),  # adopted in each
-        (EACH | {"esac__adoption_interval": 3}, -2.0, [2, 3, 4, 5, 6, 7, 8, 9]),  # never adopted
-        (EACH | {"esac__adoption_interval": 99}, 2.0, [2]),
+        (EACH | {"esac__transfer_interval": 3}, 2.0, [2, 5, 8]),  # adopted in each
+        (EACH | {"esac__transfer_interval": 3}, -2.0, [2, 3, 4, 5, 6, 7, 8, 9]),  # never adopted
+        (EACH | {"esac__transfer_interval": 99}, 2.0, [2]),
     ],
 )
 def test_a_test_comes_after_a_phase_and_after_an_adoption_some_phases_later(
     world, settings, bias, trials
 ):
     params, state, _ = make(
-        world, **TESTED, **settings, esac__adoption_episodes=2, esac__lr_es=1e-6
+        world, **TESTED, **settings, esac__transfer_episodes=2, esac__lr_es=1e-6
     )
     learner, env, found = Teacher(going(bias)), Upwards(), []
     for k in range(1, 10):
@@ -159,18 +159,18 @@ def test_a_test_comes_after_a_phase_and_after_an_adoption_some_phases_later(
 
 
 @pytest.mark.parametrize(
-    ("wins", "adopted"),
+    ("wins", "transferred"),
     [(1, [2, 3, 5, 6, 7, 8, 9, 10]), (2, [3, 6, 8, 10]), (3, [7, 10]), (6, [10]), (7, [])],
 )
 def test_theta_sac_is_adopted_once_it_has_won_so_many_trials_in_a_row_against_this_theta_es(
-    world, wins, adopted
+    world, wins, transferred
 ):
     params, state, _ = make(
         world,
         **TESTED,
         **EACH,
-        esac__adoption_wins=wins,
-        esac__adoption_episodes=2,
+        esac__transfer_wins=wins,
+        esac__transfer_episodes=2,
         esac__lr_es=1e-6,
     )
     learner, env, found = Teacher(going(0.5)), Upwards(), []
@@ -184,7 +184,7 @@ def test_theta_sac_is_adopted_once_it_has_won_so_many_trials_in_a_row_against_th
         learner.theta = going(
             -1.0 if k == 2 else 0.5 + 0.1 * k
         )  # tried in k + 2: the trial of 4 is lost
-    assert found == adopted
+    assert found == transferred
     world.end_background()
 
 
@@ -193,8 +193,8 @@ def test_without_adam_there_are_no_moments_that_an_adoption_could_reset(world):
     for moments in ("kept", "reset"):
         settings = {
             "esac__optimiser": "sgd",
-            "esac__adoption_moments": moments,
-            "esac__adoption_interval": 9,
+            "esac__transfer_moments": moments,
+            "esac__transfer_interval": 9,
         }
         params, state, _ = make(world, **TESTED, **EACH, **settings)
         rows = [
@@ -224,7 +224,7 @@ def test_an_unstable_trial_is_counted_and_decides(world):
             observation, reward, terminated, truncated = super().step(action)
             return observation, np.nan if action[0] > 0.9 else reward, terminated, truncated
 
-    params, state, _ = make(world, **TESTED, **EACH, esac__adoption_episodes=3, esac__sigma=0.01)
+    params, state, _ = make(world, **TESTED, **EACH, esac__transfer_episodes=3, esac__sigma=0.01)
     learner, env = Teacher(going(2.0)), Falling()
     advance(world, params, state, env, learner=learner)
     row = advance(world, params, state, env, learner=learner)
@@ -256,7 +256,7 @@ def test_an_error_names_the_member_or_the_trial_that_it_came_up_in(world, addres
                 raise FloatingPointError
             return super().reset(seed)
 
-    params, state, env = make(world, **TESTED, **EACH, esac__adoption_episodes=2)
+    params, state, env = make(world, **TESTED, **EACH, esac__transfer_episodes=2)
     advance(world, params, state, env, learner=Teacher(going(2.0)))
     with pytest.raises(FloatingPointError) as error:
         advance(world, params, state, Breaking(), learner=Teacher(going(2.0)))
@@ -265,7 +265,7 @@ def test_an_error_names_the_member_or_the_trial_that_it_came_up_in(world, addres
 
 def test_a_trial_is_expected_to_last_as_long_as_an_episode_of_a_member(world, monkeypatch):
     params, state, env = make(
-        world, **TESTED, **EACH, esac__adoption_episodes=2, esac__fitness_episodes=3
+        world, **TESTED, **EACH, esac__transfer_episodes=2, esac__fitness_episodes=3
     )
     honest, seen = world.map, []
     monkeypatch.setattr(
@@ -282,7 +282,7 @@ def test_a_trial_is_expected_to_last_as_long_as_an_episode_of_a_member(world, mo
 
 
 def test_the_times_of_trials_are_told_apart_from_the_members(world):
-    params, state, env = make(world, **TESTED, **EACH, esac__adoption_episodes=2)
+    params, state, env = make(world, **TESTED, **EACH, esac__transfer_episodes=2)
     for tried in (False, True):
         _, timing = esac.generation(params, state, world, env, Teacher(going(2.0)))
         assert (timing["trial_seconds"].shape, timing["member_seconds"].shape) == ((4,), (10,))

@@ -1,0 +1,63 @@
+"""Former names of fields and values: files have them for ever, a command line does not."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from esac_mpi.config.whole import ConfigError
+
+# former name of a field: its name
+RENAMED = {
+    "esac.reading": "esac.preset",
+    "erl.reading": "erl.preset",
+    "esac.adoption": "esac.transfer",
+    "esac.adoption_episodes": "esac.transfer_episodes",
+    "esac.adoption_interval": "esac.transfer_interval",
+    "esac.adoption_wins": "esac.transfer_wins",
+    "esac.adoption_moments": "esac.transfer_moments",
+    "esac.replayed": "esac.resimulated",
+    "esac.replayed_members": "esac.resimulated_members",
+}
+FORMER = {name: former for former, name in RENAMED.items()}
+OF_PRESETS = {"recommended": "default", "mended": "corrected", "repo": "reference-code"}
+WORDS = {  # field: {former value: value}
+    "esac.preset": OF_PRESETS,
+    "erl.preset": OF_PRESETS,
+    "es.start_states": {"slot": "pair"},
+    "esac.start_states": {"slot": "pair"},
+}
+
+
+def renewed_name(name: str) -> str:
+    """Return what a field is called now."""
+    return RENAMED.get(name, name)
+
+
+def renewed_value(name: str, value: Any) -> Any:
+    """Return what a value of the field of this present name is called now."""
+    return WORDS.get(name, {}).get(value, value) if isinstance(value, str) else value
+
+
+def renewed(values: Mapping[str, Any], source: str) -> dict[str, Any]:
+    """Return {dotted name: value} by present names. Raises ConfigError where a file has both."""
+    found: dict[str, Any] = {}
+    for former, value in values.items():
+        name = renewed_name(former)
+        if name != former and name in values:
+            raise ConfigError(f"{source}: {former} is the former name of {name}; leave one out")
+        found[name] = renewed_value(name, value)
+    return found
+
+
+def former(name: str, value: Any) -> tuple[str, Any]:
+    """Return what a field and its value were called first, as records of results count them."""
+    words = {word: before for before, word in WORDS.get(name, {}).items()}
+    return FORMER.get(name, name), words.get(value, value) if isinstance(value, str) else value
+
+
+def refuse_former(name: str, value: Any, source: str, form: str) -> None:
+    """Raise ConfigError for a former name or value. form: how one is written, with its value."""
+    now = renewed_name(name)
+    word = renewed_value(now, value)
+    if (now, word) != (name, value):
+        was, is_now = (form.format(*pair).rstrip() for pair in ((name, value), (now, word)))
+        raise ConfigError(f"{source}: {was}: is called {is_now} now")

@@ -1,0 +1,291 @@
+"""Settings that were renamed: files have their former names for ever, a command line does not."""
+
+import json
+import subprocess
+import sys
+import zlib
+from types import SimpleNamespace
+
+import pytest
+from commands import command
+from conftest import TINY, environment
+from in_process import started
+from small_studies import SETTINGS, made
+
+from esac_mpi.analysis import groups
+from esac_mpi.analysis.messages import Unusable
+from esac_mpi.analysis.results import rows
+from esac_mpi.analysis.sensitivity import full_name
+from esac_mpi.config import NAMES, ConfigError, load, read_toml
+from esac_mpi.config.renamed import FORMER, RENAMED, WORDS, former, renewed_name, renewed_value
+from esac_mpi.record import Run, publish, read
+from esac_mpi.studies.experiments import design
+from esac_mpi.studies.search.journal import Journal
+from esac_mpi.training.api import resolve
+
+search = command("search")
+THEN = """
+[esac]
+reading = "mended"
+adoption = "tested"
+adoption_episodes = 4
+adoption_interval = 2
+adoption_wins = 3
+adoption_moments = "reset"
+replayed = "winners"
+replayed_members = 3
+start_states = "slot"
+[erl]
+reading = "repo"
+"""
+NOW = """
+[esac]
+preset = "corrected"
+transfer = "tested"
+transfer_episodes = 4
+transfer_interval = 2
+transfer_wins = 3
+transfer_moments = "reset"
+resimulated = "winners"
+resimulated_members = 3
+start_states = "pair"
+[erl]
+preset = "reference-code"
+"""
+ESAC = [*TINY, "--esac.population_size", "6", "--esac.sigma", "0.3"]
+ESAC += ["--esac.gradient_interval", "2", "--esac.sac_min_steps", "10", "--esac.sac_episodes", "1"]
+ESAC += ["--sac.start_steps", "5", "--sac.batch_size", "4", "--sac.replay_capacity", "50"]
+PRESET = ["--esac.preset", "corrected", "--esac.transfer", "means", "--esac.resimulated", "better"]
+
+
+def written(path, text):
+    path.write_text(text)
+    return str(path)
+
+
+def by_former_names(text):
+    """Return a run's config.toml as it was before the settings were renamed."""
+    for name, before in FORMER.items():
+        key, now = before.rpartition(".")[2], name.rpartition(".")[2]
+        for was, word in WORDS.get(name, {}).items():
+            text = text.replace(f'\n{now} = "{word}"', f'\n{key} = "{was}"')
+        text = text.replace(f"\n{now} = ", f"\n{key} = ").replace(f'"{name}"', f'"{before}"')
+    return text.replace('start_states = "pair"', 'start_states = "slot"')
+
+
+def test_each_former_name_is_no_field_and_each_present_one_is():
+    assert not RENAMED.keys() & {*NAMES}
+    assert {*RENAMED.values(), *WORDS} <= {*NAMES}
+    for name, words in WORDS.items():
+        for before, word in words.items():
+            assert renewed_value(name, before) == word
+            assert former(name, word) == (FORMER.get(name, name), before)
+    assert (renewed_name("esac.sigma"), renewed_value("esac.sampling", "repo")) == (
+        "esac.sigma",
+        "repo",
+    )
+
+
+def test_a_file_of_former_names_means_the_same(tmp_path):
+    then, now = written(tmp_path / "then.toml", THEN), written(tmp_path / "now.toml", NOW)
+    assert read_toml(then) == read_toml(now)
+    assert load([then]) == load([now])
+    dotted = 'esac.reading = "paper"\nesac.adoption_wins = 1\n'
+    assert read_toml(written(tmp_path / "dotted.toml", dotted)) == {
+        "esac.preset": "paper",
+        "esac.transfer_wins": 1,
+    }
+    mixed = 'esac.reading = "corrected"\nerl.preset = "repo"\nesac.sampling = "repo"\n'
+    assert read_toml(written(tmp_path / "mixed.toml", mixed)) == {
+        "esac.preset": "corrected",
+        "erl.preset": "reference-code",
+        "esac.sampling": "repo",
+    }
+
+
+def test_what_was_said_is_known_by_its_present_name(tmp_path):
+    text = 'said = ["esac.adoption", "esac.sigma", "esac.reading"]\n[esac]\nadoption = "off"\n'
+    found = read_toml(written(tmp_path / "said.toml", text))
+    assert found["said"] == ("esac.sigma", "esac.preset", "esac.transfer")
+
+
+@pytest.mark.parametrize("before", [*RENAMED])
+def test_a_file_with_both_names_is_refused(tmp_path, before):
+    values = {"reading": '"paper"', "adoption": '"off"', "replayed": '"none"'}
+    values |= {"adoption_moments": '"kept"'}
+    table, _, key = before.rpartition(".")
+    now, value = RENAMED[before].rpartition(".")[2], values.get(key, "2")
+    value = '"repo"' if table == "erl" else value
+    text = f"[{table}]\n{now} = {value}\n{key} = {value}\n"
+    path = written(tmp_path / "both.toml", text)
+    with pytest.raises(ConfigError) as caught:
+        load([path])
+    said = f"{path}: {before} is the former name of {RENAMED[before]}; leave one out"
+    assert str(caught.value) == said
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        ("--esac.reading mended", "--esac.reading mended: is called --esac.preset corrected now"),
+        ("--esac.reading=repo", "--esac.reading repo: is called --esac.preset reference-code now"),
+        ("--esac.preset mended", "--esac.preset mended: is called --esac.preset corrected now"),
+        ("--esac.reading paper", "--esac.reading paper: is called --esac.preset paper now"),
+        ("--esac.reading", "--esac.reading: is called --esac.preset now"),
+        ("--algorithm erl --erl.reading repo",
+         "--erl.reading repo: is called --erl.preset reference-code now"),
+        ("--esac.adoption-wins 3", "--esac.adoption_wins 3: is called --esac.transfer_wins 3 now"),
+        ("--esac.replayed better",
+         "--esac.replayed better: is called --esac.resimulated better now"),
+        ("--algorithm es --es.start_states slot",
+         "--es.start_states slot: is called --es.start_states pair now"),
+    ],
+)  # fmt: skip
+def test_a_command_line_of_former_names_is_told_the_present_ones(words, said):
+    with pytest.raises(ConfigError) as caught:
+        load(words.split())
+    assert str(caught.value) == f"command line: {said}"
+
+
+def test_the_program_ends_with_one_line_and_exit_code_2(tmp_path):
+    line = [sys.executable, "-m", "esac_mpi", "--esac.reading", "mended", "--run-dir", "run"]
+    done = subprocess.run(
+        line, cwd=tmp_path, env=environment(), capture_output=True, text=True, check=False
+    )
+    said = "command line: --esac.reading mended: is called --esac.preset corrected now\n"
+    assert (done.returncode, done.stdout, done.stderr) == (2, "", f"esac_mpi: {said}")
+    assert not [*tmp_path.iterdir()]
+
+
+def test_settings_of_python_are_told_the_present_names():
+    with pytest.raises(ConfigError) as caught:
+        resolve(None, {"esac.reading": "mended"})
+    assert str(caught.value).endswith(
+        "esac.reading = 'mended': is called esac.preset = 'corrected' now"
+    )
+
+
+def test_a_run_begun_by_former_names_goes_on_and_is_begun_from(tmp_path):
+    straight, parts = tmp_path / "straight", tmp_path / "parts"
+    line = [*ESAC, *PRESET, "--budget.generations"]
+    assert started(*line, "5", "--run-dir", str(straight)) == 0
+    assert started(*line, "3", "--run-dir", str(parts)) == 0
+    for name in ("checkpoint.h5", "checkpoint_prev.h5", "metrics.h5"):
+        arrays, attributes = read(parts / name)
+        before = by_former_names(attributes["config"])
+        assert before != attributes["config"]
+        publish(parts / name, arrays, {**attributes, "config": before})
+    file = parts / "config.toml"
+    file.write_text(by_former_names(file.read_text()))
+    assert 'reading = "mended"\n' in file.read_text()
+    assert 'adoption = "means"\n' in file.read_text()
+    assert '"esac.adoption"' in file.read_text()
+    assert not {"preset", "transfer", "resimulated"} & {*file.read_text().split()}
+    assert Run.open(parts).config.esac == Run.open(straight).config.esac
+    assert Run.open(parts).config.said == Run.open(straight).config.said
+    again = [*line, "2", "--seed", "6", "--run-dir", str(tmp_path / "warm")]
+    assert started("--from", str(parts), *again) == 0
+    assert Run.open(tmp_path / "warm").start["generation"] == 3
+    assert started(str(file), "--budget.generations", "4") == 0
+    assert started(*line, "5", "--run-dir", str(parts)) == 0
+    one, other = Run.open(straight), Run.open(parts)
+    assert one.provenance["state_sha256"] == other.provenance["state_sha256"]
+
+
+def test_a_search_begun_by_former_names_goes_on_by_either(tmp_path):
+    """A journal keeps its names, or what was tried before would not count for what comes."""
+    settings = SETTINGS.replace('algorithm = "es"', 'algorithm = "esac"')
+    settings += "esac.workers = 2\nesac.update_cost = 1.0\nesac.population_size = 8\n"
+    space = 'esac.adoption_wins = {low = 1, high = 30}\nesac.replayed = ["winners", "better"]\n'
+    space += 'esac.start_states = ["slot", "member"]\n'
+    now = space.replace("adoption", "transfer").replace("replayed", "resimulated")
+    now = now.replace("slot", "pair")
+    parts = {"tail": "[sampler]\nkind = 'tpe'\nstartup = 2"}
+
+    def proposed(study, count):
+        journal = Journal(study, fresh=True)
+        for _ in range(count):
+            number = journal.begin()
+            found = journal.values(number)
+            journal.complete(number, float(found["esac.transfer_wins"]))
+        return [trial.found for trial in journal.trials()]
+
+    folders = [tmp_path / name for name in ("straight", "both", "former")]
+    for folder in folders:
+        folder.mkdir()
+    straight = proposed(made(folders[0], "trials = 9", settings, now, **parts), 6)
+    assert straight[0].keys() == {"esac.transfer_wins", "esac.resimulated", "esac.start_states"}
+    assert {each["esac.start_states"] for each in straight} == {"pair", "member"}
+    study = made(folders[2], "trials = 9", settings, now, **parts)
+    journal = study.path / "journal.log"
+    file = study.path / "study.json"
+    for count in (3, 6):
+        proposed(study, 3)
+        text = journal.read_text()
+        for name in ("esac.transfer_wins", "esac.resimulated"):
+            text = text.replace(f'"{name}"', f'"{FORMER[name]}"')
+        journal.write_text(text.replace('\\"pair\\"', '\\"slot\\"'))
+        if count == 3:
+            saved = json.loads(file.read_text())
+            saved["base"] = dict(former(name, value) for name, value in saved["base"].items())
+            file.write_text(json.dumps(saved))
+            study = made(folders[2], "trials = 9", settings, space, **parts)
+        assert [trial.found for trial in Journal(study).trials()] == straight[:count]
+    assert "transfer_wins" not in journal.read_text()
+    assert search.main(["show", str(study.path)]) == 0
+    with pytest.raises(Unusable, match=r"esac.replayed: esac.resimulated is there, too"):
+        made(folders[1], "trials = 9", settings, now + 'esac.replayed = ["winners", "better"]\n')
+
+
+def test_an_experiment_of_former_names_means_the_same(tmp_path):
+    text = """
+title = "a toy"
+claim = "none"
+[settings]
+algorithm = "esac"
+esac.reading = "mended"
+esac.replayed = "sample"
+[tasks.cyclic]
+config = "cyclic-mdp"
+[variants.ESAC]
+esac.adoption = "tested"
+[sweep]
+field = "{field}"
+values = [1, 2]
+[[products]]
+tool = "plot"
+arguments = ["{{runs}}", "--what", "sensitivity", "--field", "{field}"]
+out = "a.png"
+[budgets.smoke]
+for_variant.ESAC.esac.adoption_wins = 2
+"""
+    then = tmp_path / "then.toml"
+    then.write_text(text.format(field="esac.replayed_members"))
+    now = tmp_path / "now.toml"
+    text = text.replace("reading", "preset").replace("mended", "corrected")
+    text = text.replace("replayed", "resimulated").replace("adoption", "transfer")
+    now.write_text(text.format(field="esac.resimulated_members"))
+    one, other = (design.experiment(str(path)) for path in (then, now))
+    assert one.products == other.products
+    then, now = (design.runs(each, "smoke", tmp_path) for each in (one, other))
+    assert [each.config for each in then] == [each.config for each in now]
+    assert [each.line for each in then] == [each.line for each in now]
+    assert "replayed_members1" in then[0].run_dir.name  # where it was begun
+
+
+def test_a_command_of_analysis_is_told_the_present_name():
+    run = SimpleNamespace(config=load(["--algorithm", "esac"])[0], start=None, provenance={})
+    for field in ("esac.replayed_members", "replayed_members"):
+        with pytest.raises(Unusable) as caught:
+            full_name(run, field)
+        said = f"--field {field}: is called --field esac.resimulated_members now"
+        assert str(caught.value) == said
+
+
+def test_rows_count_settings_by_their_first_names(monkeypatch):
+    """The records of docs/results and of studies have such digests."""
+    mine = {"esac.preset": "corrected", "esac.transfer": "means", "esac.sigma": 0.5}
+    monkeypatch.setattr(groups, "settings", lambda run: mine | {"es.start_states": "pair"})
+    then = [("es.start_states", "slot"), ("esac.adoption", "means"), ("esac.reading", "mended")]
+    then.append(("esac.sigma", 0.5))
+    assert rows.digest(None, None) == f"{zlib.crc32(repr((then, None)).encode()):08x}"
