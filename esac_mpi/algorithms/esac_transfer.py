@@ -25,8 +25,20 @@ def judge(esac: ESAC, state: State, found: Population) -> tuple[int, bool]:
         return 0, outscored(state.parents, found.returns)
     if not found.trials.size:
         return state.trials_won, False
-    won = state.trials_won + 1 if evolution.surpasses(found.trials[1], found.trials[0]) else 0
-    return (0, True) if won >= esac.transfer_wins else (won, False)
+    theta_es, theta_sac = found.trials
+    if not evolution.surpasses(theta_sac, theta_es):
+        return 0, False
+    won = state.trials_won + 1
+    if won >= esac.transfer_wins or (esac.transfer_at_once and leads(theta_sac, state, found)):
+        return 0, True
+    return won, False
+
+
+def leads(theta_sac: np.ndarray, state: State, found: Population) -> bool:
+    """Compare theta_sac's mean in a test [episodes] with every member's return but SAC copies'."""
+    kinds = np.repeat(state.parents, found.returns.size // state.parents.size)
+    others = found.returns[(kinds != SAC_COPY) & np.isfinite(found.returns)]
+    return bool((theta_sac.mean() > others).all())
 
 
 def schedule(esac: ESAC, state: State, found: Population, won: int, transfers: bool) -> None:

@@ -166,6 +166,9 @@ class ESAC(Evolution):
     """SAC phases from a transfer to the next test [phases]."""
     transfer_wins: Annotated[PositiveInt, TESTED] = 3
     """Tests in a row that theta_sac must win for a transfer; 3 of 50 are won by chance [tests]."""
+    transfer_at_once: Annotated[bool, TESTED] = True
+    """Transfer after a single test, too, if theta_sac wins it and its mean there exceeds the return
+    of every member but SAC's copies. Ours; docs/explain/esac.md."""
     transfer_moments: Annotated[
         Literal["kept", "reset"], OnlyWith(transfer="tested", optimiser="adam")
     ] = "kept"

@@ -15,6 +15,7 @@ BEFORE: dict[str, Any] = {
     **NUMBERS,
     **{f"{table}.reward_shift": 0.0 for table in ("es", "cem", "cem_rl", "aes_rl", "erl")},
     "aes_rl.mean_reused": False,
+    "esac.transfer_at_once": False,
     "erl.injection": "kept",
 }
 RESUMES = "is no key, and not needed: the same command goes on with the run that its directory has"

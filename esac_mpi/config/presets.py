@@ -46,6 +46,7 @@ PRINTED: Settings = {
     "esac.resimulated": "none",  # 5.1.2: a dedicated replay
     "esac.transfer": "off",
     "esac.transfer_wins": 1,
+    "esac.transfer_at_once": False,
 }
 CORRECTED: Settings = {**SIZES, **NUMBERS, **PRINTED}
 PRESETS: dict[str, Settings] = {

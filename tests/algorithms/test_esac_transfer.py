@@ -3,11 +3,15 @@
 And Adam's moments after it.
 """
 
+from types import SimpleNamespace
+
 import numpy as np
 import pytest
 from esac_by_hand import LAYOUT, Teacher, Track, advance, epsilon, make
 
-from esac_mpi.algorithms import esac
+from esac_mpi.algorithms import esac, esac_transfer
+from esac_mpi.algorithms.esac_state import CENTRE, CHILD, SAC_COPY
+from esac_mpi.config import ESAC
 from esac_mpi.operators import evolution, noise
 from esac_mpi.operators.noise import Purpose
 from esac_mpi.play.params import make_policy
@@ -186,6 +190,25 @@ def test_theta_sac_is_adopted_once_it_has_won_so_many_trials_in_a_row_against_th
         )  # tried in k + 2: the trial of 4 is lost
     assert found == transferred
     world.end_background()
+
+
+@pytest.mark.parametrize(
+    ("theta_sac", "member", "at_once", "expected"),
+    [
+        ([11, 12, 13], 11.9, True, (0, True)),  # its mean is above every member's return
+        ([11, 12, 13], 12.0, True, (2, False)),
+        ([11, 12, 13], 11.9, False, (2, False)),
+        ([0, 30, 60], 11.9, True, (0, False)),  # by less than twice the standard error
+    ],
+)
+def test_one_test_is_enough_where_no_member_reaches_theta_sac(theta_sac, member, at_once, expected):
+    table = ESAC(transfer="tested", transfer_wins=3, transfer_at_once=at_once)
+    state = SimpleNamespace(parents=np.array([CENTRE, SAC_COPY, CHILD]), trials_won=1)
+    found = SimpleNamespace(
+        returns=np.array([1.0, member, 50.0, 60.0, np.nan, 2.0]),  # the copies' are 50 and 60
+        trials=np.array([[1.0, 2.0, 3.5], theta_sac], float),
+    )
+    assert esac_transfer.judge(table, state, found) == expected
 
 
 def test_without_adam_there_are_no_moments_that_an_adoption_could_reset(world):
