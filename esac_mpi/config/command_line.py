@@ -195,14 +195,14 @@ def _help(algorithm: str, default: Config) -> NoReturn:
             tables.add(table)
             about = " ".join(f"[{table}] {kind.__doc__}".split()) if table else "Without a table"
             lines += ["", textwrap.fill(about, width)]
-        lines.append(f"  --{name} {_values_of(name)}")
+        lines.append(f"  --{name} {values_of(name)}")
         about = f"{docstrings(kind)[key]} (default: {' '.join(as_words(value))})"
         lines.append(textwrap.indent(textwrap.fill(about, width - 6), " " * 6))
     tell("\n".join(lines))
     raise SystemExit(0)
 
 
-def _values_of(name: str) -> str:
+def values_of(name: str) -> str:
     """Say what values a field takes."""
     kind = hint(name)
     if _is_list(name) or kind == dict[str, Any] or kind is bool:

@@ -188,10 +188,13 @@ def _listed(file: Any) -> tuple[list[Closed], dict[str, tuple[int, ...]]]:
 
 @dataclass
 class RunFiles:
-    """A run as its files show it."""
+    """A run as its files show it.
+
+    path: its directory. status: what status.json has. config: its settings. columns: its history.
+    """
 
     path: Path
-    status: dict[str, Any]  # of status.json
+    status: dict[str, Any]
     config: Config
     columns: Columns
 

@@ -36,15 +36,15 @@ def train(
     """Train, or go on with a run; return the run's files, None on all ranks but 0.
 
     config: a TOML file, a Config, or None for the defaults. given: what differs, by dotted names,
-    {"esac.sigma": 0.02}, or tables. run_dir, start_from, fresh: as --run-dir, --from and --fresh.
-    callback: called on rank 0 after every generation with its row, {name: number or array}, the
-    columns of metrics/ in docs/reference/hdf5.md; what is true of its answer ends the training
-    there, saved, on all ranks. quiet: nothing is printed but warnings. Under mpirun all ranks call
-    this alike.
+    {"esac.sigma": 0.02}, or tables. run_dir: as --run-dir. start_from: as --from. fresh: as
+    --fresh. callback: called on rank 0 after every generation with its row, {name: number or
+    array}, the columns of metrics/ in docs/reference/hdf5.md; if it returns something true, the
+    training ends there, saved, on all ranks. quiet: print nothing but warnings.
 
-    A training that was stopped before its budget is spent returns, too: run.status["status"] is
-    "requeue", and the same call goes on with it. Raises RunError: WrongUsage, NoCheckpoint,
-    NotSaved, Interrupted, each with `code`, the exit code. See docs/start/python.md.
+    Under mpirun all ranks call this alike. A training that was stopped before its budget is spent
+    returns, too: run.status["status"] is "requeue", and the same call goes on with it. Raises
+    RunError: WrongUsage, NoCheckpoint, NotSaved, Interrupted, each with `code`, the exit code. See
+    docs/start/python.md.
     """
     session, ended = import_training()
     if config is not None and not isinstance(config, Config | str | os.PathLike):
