@@ -19,6 +19,7 @@ html_theme = "furo"
 html_title = "esac_mpi"
 html_static_path = ["_static"]
 html_css_files = ["site.css"]
+html_search_scorer = "_static/scorer.js"
 html_show_copyright = False
 html_copy_source = False
 python_maximum_signature_line_length = 88
