@@ -402,9 +402,9 @@ def test_all_ranks_make_the_same_call(tmp_path):
 
 
 def test_the_page_is_right(tmp_path, monkeypatch):
-    """The examples of docs/start/python.md, one after the other, in a directory of their own; that
-    for
-    many ranks on one.
+    """The examples of docs/start/python.md, one after the other, in a directory of their own.
+
+    That for many ranks is run on one.
     """
     monkeypatch.chdir(tmp_path)
     (tmp_path / "configs").mkdir()
@@ -418,14 +418,15 @@ def test_the_page_is_right(tmp_path, monkeypatch):
         (ROOT / "docs/start/python.md").read_text(encoding="utf-8"),
         re.DOTALL,
     )
-    assert len(blocks) == 6
+    assert len(blocks) == 7
     spaces = [{} for _ in blocks]
     for block, space in zip(blocks, spaces, strict=True):
         exec(block, space)
     assert (spaces[0]["run"].status["status"], spaces[0]["run"].generation) == ("complete", 2)
-    assert {"theta_es", "Adam's moments"} <= {*spaces[1]["second"].start["taken"]}
-    assert spaces[5]["run"].config.seed == 2
-    (tmp_path / "seeds.py").write_text(blocks[4])
+    assert spaces[1]["action"].shape == spaces[1]["policy"].low.shape
+    assert {"theta_es", "Adam's moments"} <= {*spaces[2]["second"].start["taken"]}
+    assert spaces[6]["run"].config.seed == 2
+    (tmp_path / "seeds.py").write_text(blocks[5])
     subprocess.run(
         [sys.executable, "seeds.py"],
         env=environment(),
