@@ -17,6 +17,7 @@ from commands import command
 from conftest import JOBS, PATIENCE, ROOT, environment, run
 from whole_runs import assert_same_run, wait_for
 
+from esac_mpi.comm import command_ranks
 from esac_mpi.config import load
 from esac_mpi.record import Run
 
@@ -208,7 +209,8 @@ def test_command_lines_of_a_page_are_accepted(page, here):
             found += 1
         elif words[0] == "esac-mpi":
             with redirect_stdout(StringIO()) as shown, suppress(SystemExit):
-                command(words[1]).main(["--help"])
+                alone = [command_ranks.Alone()] * (words[1] == "evaluate")
+                command(words[1]).main(["--help"], *alone)
             options = shown.getvalue()
             assert all(word in options for word in words[2:] if word.startswith("--"))
             found += 1
