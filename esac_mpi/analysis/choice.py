@@ -67,8 +67,9 @@ class Choice:
 def add_choice(line: argparse.ArgumentParser, order: str) -> None:
     """Let a command choose among many runs."""
     add = line.add_argument
-    add("--status", nargs="+", choices=STATES, default=[], help="only runs of these")
-    text = "only runs of these tasks; * and ? stand for parts of names"
+    text = f"only runs of these: {', '.join(STATES)}"
+    add("--status", nargs="+", choices=STATES, default=[], metavar="STATUS", help=text)
+    text = "only runs of these tasks; * and ? match parts of names"
     add("--task", nargs="+", default=[], metavar="ID", help=text)
     text = f"need: what needs you first; return: the best; default: {order}"
     add("--sort", choices=tuple(ORDERS), help=text)

@@ -1,8 +1,10 @@
 """What the commands do alike: open runs, print what was made, or say in a sentence why not."""
 
 import argparse
+import shutil
 import sys
 from collections.abc import Callable, Iterable, Iterator
+from functools import partial
 from pathlib import Path
 
 from esac_mpi.analysis.clock import Machine
@@ -11,17 +13,18 @@ from esac_mpi.analysis.outcomes import MEASURES, OF_POLICY
 from esac_mpi.config import ConfigError
 from esac_mpi.config.bounds import INT64, NON_NEGATIVE
 from esac_mpi.config.exact import whole
-from esac_mpi.host.invocation import SCRIPT, called
+from esac_mpi.host.invocation import called
 from esac_mpi.host.paths import given
 from esac_mpi.record import Refused, Run, RunFiles, Unreadable
 
 
 def parser(about: str | None) -> argparse.ArgumentParser:
-    """Make a command's parser; about: its docstring, the help, naming `esac-mpi NAME` first."""
-    text = about or ""
-    name = text.partition(f"{SCRIPT} ")[2].split()[0]
-    raw = argparse.RawDescriptionHelpFormatter
-    return argparse.ArgumentParser(prog=called(name), description=text, formatter_class=raw)
+    """Make a command's parser; about: its docstring: title, usage, examples and the rest."""
+    title, usage, text = (about or "").split("\n\n", 2)
+    name, usage = usage.split()[1], usage.strip().replace("\n", "\n   ")
+    width = min(shutil.get_terminal_size().columns, 100)
+    raw = partial(argparse.RawDescriptionHelpFormatter, width=width)
+    return argparse.ArgumentParser(called(name), usage, f"{title}\n\n{text}", formatter_class=raw)
 
 
 def seed(text: str) -> int:

@@ -1,14 +1,10 @@
-"""Train policies by evolution and gradients together, and look at what came of it.
+"""Train locomotion policies by evolution and gradients, and look at the results.
 
-    esac-mpi run --task.id InvertedDoublePendulum-v5 --run-dir runs/first # train, in one process
-    mpirun -n 64 esac-mpi run configs/esac/halfcheetah.toml --seed 3      # paper's job on 64 ranks
-    esac-mpi watch runs/first                                             # while it runs
+    esac-mpi run --task.id Hopper-v5 --run-dir runs/first                 # train, in one process
+    mpirun -n 64 esac-mpi run configs/esac/halfcheetah.toml --seed 3      # on 64 ranks
     esac-mpi plot runs/first                                              # its learning curve
-    esac-mpi evaluate runs/first --episodes 100                           # its best policy
-    esac-mpi run --algorithm sac --help                                   # one algorithm's settings
 
-`esac-mpi COMMAND --help` has a command's options and examples; `esac-mpi --version`, the version.
-Commands:
+`esac-mpi COMMAND --help` has a command's options and examples. `esac-mpi --version`: the version.
 """
 
 import difflib

@@ -1,10 +1,13 @@
 """Print what completes commands, options and their values in bash or zsh.
 
+    esac-mpi completion bash|zsh
+
+Examples:
     esac-mpi completion bash > ~/.local/share/bash-completion/completions/esac-mpi
     echo 'source <(esac-mpi completion zsh)' >> ~/.zshrc
+    source <(esac-mpi completion bash)                              # this terminal alone
 
-Where nothing else fits, names of files are completed.
-Cost: 1 s to print it, and nothing when it completes.
+Where nothing else fits, file names are completed. Cost: 1 s to print it.
 """
 
 import argparse

@@ -1,22 +1,20 @@
 """Evaluate a policy: returns and lengths of noise-free episodes, with 95 % intervals.
 
-    esac-mpi evaluate POLICY|RUN --episodes 100 [--task OTHER] [--seed S] [--json]
-                                 [--weight-noise 0.02]
-    mpirun -n 8 esac-mpi evaluate RUN --episodes 1000
+    esac-mpi evaluate RUN|POLICY [--episodes N] [--seed S] [--task ID] [--json]
 
-Under mpirun the episodes are spread over the ranks; the numbers are the same on any number of them.
-In one process it needs no MPI, and never torch. The start states are addressed by --seed and the
-episode's number; no training uses them.
-Cost: an episode is one horizon of physics, about 0.05 to 0.5 s; start-up 1 s.
+Examples:
+    esac-mpi evaluate runs/Hopper-v5-esac-seed0                     # its best policy, 100 times
+    mpirun -n 8 esac-mpi evaluate policy.h5 --episodes 1000         # on eight ranks: equal numbers
+    esac-mpi evaluate policy.h5 --weight-noise 0.02 --json          # with perturbed weights
 
-iqm                   mean of the middle half of the returns
-interval, iqm_interval    95 % percentile bootstrap over the episodes, of the mean and of the iqm;
-                      null for a single episode. It says what other start states would change;
-                      another training seed is another policy
-std                   sample standard deviation (n - 1)
-weight_noise          standard deviation of the noise on every weight, drawn anew for each episode:
-                      how a policy stands the perturbations of an evolution strategy of that sigma
-unstable              episodes whose return is not finite; if there is one, the statistics are null
+The start states follow from --seed and the episode's number. No training uses them. Needs no torch,
+and in one process no MPI. Cost: 0.05 to 0.5 s an episode; start-up 1 s.
+
+iqm             interquartile mean: mean of the middle 50 % of the returns
+interval        of the mean, iqm_interval of the iqm: 95 % percentile bootstrap over episodes, null
+                for one. It covers other start states, but no other training seeds
+std             sample standard deviation (n - 1)
+unstable        episodes whose return is not finite; with any, the statistics are null
 """
 
 import argparse

@@ -1,11 +1,14 @@
-"""Copy the configurations and job scripts that come with the program into a directory of yours.
+"""Copy the configurations and job scripts of the package to a directory of yours.
 
     esac-mpi examples [DIR]
 
-Writes DIR/configs (a file a task of the papers; quickstart.toml; tuned/; experiments/) and DIR/jobs
-(Slurm, PBS); DIR is the current directory if it is not named. What is there already is never
-overwritten. Cost: 0.1 s.
-Returns 0; 2 where configs or jobs are there, or cannot be written.
+Examples:
+    esac-mpi examples                   # to the current directory
+    esac-mpi examples ~/locomotion      # to another one
+    cd $(mktemp -d) && esac-mpi examples && ls configs jobs
+
+Writes DIR/configs (a file for each task of the papers; quickstart.toml; tuned/; experiments/) and
+DIR/jobs (Slurm, PBS). Nothing is ever overwritten: exit code 2 if one exists. Cost: 0.1 s.
 """
 
 import argparse

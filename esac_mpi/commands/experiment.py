@@ -1,22 +1,24 @@
-"""The paper's experiments, and ablations: list and show them, run one here or on a cluster.
+"""Run, list, show and draw the papers' experiments and ablations, here or on a cluster.
 
-    esac-mpi experiment list
-    esac-mpi experiment show ID
-    esac-mpi experiment run ID [--budget smoke|small|paper] [--seeds N ...] [--at-once 2]
-    esac-mpi experiment draw ID [--budget B]
-    esac-mpi experiment submit ID [--budget B] [--dry-run]
-    esac-mpi experiment random TASK [TASK ...] [--horizon STEPS] [--kwargs JSON]
+    esac-mpi experiment list | show ID | run ID | draw ID | submit ID | random TASK...
 
-run starts what is not finished, --at-once runs of one core each (runs on several ranks alone),
-prints a line as each ends, and can be interrupted and started again: every run goes on where it
-was. Where the budget has a clock, a run ends when it would have lasted so long on so many ranks.
-Seed 0 comes first; --seeds makes those of some seeds alone, so that machines share one: results
-takes several results.csv as one. At its end, and by draw at any time, it writes results.csv,
-pictures and tables into runs/experiments/ID-BUDGET.
-submit writes the list of jobs and submits it with sbatch or qsub, or prints how to.
-random measures the returns of random actions, and writes them beside the experiments.
-A file of configs/experiments/ is one. Cost: of a run, what --check forecasts of the line that show
-prints. Exit codes: 0 all done; 75 stopped, run it again; 1 failed; 2 wrong.
+Examples:
+    esac-mpi experiment show fig2c --budget small           # its runs and their commands
+    esac-mpi experiment run fig2c --budget smoke            # make the runs, two at a time
+    esac-mpi experiment submit table1 --dry-run             # print what would be submitted
+
+list    the experiments: the files of configs/experiments/
+show    the runs of one, a command line each
+run     make the runs that are not finished, --at-once of one core each; runs on several ranks go
+        alone. Repeat it after an interruption: every run continues where it was
+draw    write results.csv, pictures and tables to runs/experiments/ID-BUDGET; run ends with it
+submit  write the list of jobs and submit it with sbatch or qsub, or print how to
+random  measure the returns of random actions, and write them beside the experiments
+
+With --seeds several machines share an experiment; `esac-mpi results` reads several results.csv as
+one. A budget with a clock ends a run when it would have lasted so long on so many ranks.
+Cost: --check of the line that show prints forecasts it for a run.
+Exit codes: 0 all done; 75 stopped, run it again; 1 failed; 2 wrong usage.
 """
 
 import argparse
@@ -106,7 +108,7 @@ def arguments(text: str) -> dict[str, Any]:
 def command_line() -> argparse.ArgumentParser:
     """Return the command line."""
     main = parser(__doc__)
-    actions = main.add_subparsers(dest="action", required=True)
+    actions = main.add_subparsers(dest="action", required=True, prog=main.prog)
     actions.add_parser("list", help="the experiments")
     default = {"show": "", "run": "small", "draw": "small", "submit": "paper"}
     for name, budget in default.items():

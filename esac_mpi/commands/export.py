@@ -1,24 +1,26 @@
-"""Export a policy, checked to act the same elsewhere, or a run's history as a table or curves.
+"""Export a policy for other software, or a run's history as CSV or TensorBoard curves.
 
-    esac-mpi export POLICY|RUN --format torchscript|onnx|npz [--out FILE]
-    esac-mpi export RUN --format csv [--out FILE]
-    esac-mpi export RUN --format tensorboard [--step env_steps|nominal_steps|generation]
-                        [--out FOLDER]
+    esac-mpi export RUN|POLICY --format torchscript|onnx|npz [--out FILE]
+    esac-mpi export RUN... --format csv|tensorboard [--follow] [--out FOLDER]
 
-A policy's file has its action bounds and normaliser inside. It is read back and asked for the
-actions of 1,000 observations, of a size from 0.1 to 10. Where one differs from ours by more than
-TOLERANCE half ranges of the action (float32 sums in another order: 1e-5), the file is removed and
-the tool fails. Cost: 1 s for npz, csv, tensorboard; 5 to 15 s for the others, most of it imports.
+Examples:
+    esac-mpi export runs/Hopper-v5-esac-seed0 --format onnx         # writes policy.onnx there
+    esac-mpi export runs/Hopper-v5-esac-seed0 --format csv          # writes metrics.csv there
+    esac-mpi export runs/* --format tensorboard --follow            # then tensorboard --logdir runs
 
 torchscript   float32 [o] or [m, o] -> float32 [a] or [m, a] in the task's bounds; needs torch
-onnx          "observation" float32 [m, o] -> "action" float32 [m, a]; needs torch, onnx and
-              onnxscript
+onnx          "observation" float32 [m, o] -> "action" float32 [m, a]; needs torch, onnx, onnxscript
 npz           the arrays; docs/how-to/export.md has the formula; needs numpy
-csv           the history: a row a generation, columns named as in docs/reference/hdf5.md;
-              of fitness and evaluations mean, min and max
-tensorboard   the same as curves, against steps of population and learner, or --step;
-              `tensorboard --logdir runs` shows all that were exported. One that has grown is
-              exported anew, over the old file. FOLDER gets a folder for each run
+csv           a row a generation; columns as in docs/reference/hdf5.md; of fitness and evaluations
+              mean, min and max
+tensorboard   curves against --step; docs/how-to/track.md lists their tags. FOLDER gets a folder for
+              each run. --follow adds new rows while runs go on, until all have ended or Ctrl-C
+
+A policy's file contains its action bounds and normaliser. It is read back, and asked for the
+actions of 1,000 observations of a size from 0.1 to 10. If one differs by more than 1e-5 half ranges
+of the action (float32 sums in another order), the file is removed and the command fails.
+Cost: 1 s for npz, csv and tensorboard; 5 to 15 s for the others, mostly imports. Exit codes: 0; 1 a
+file acts differently; 2 wrong usage, or not writable; 65 unreadable run; 130 after Ctrl-C.
 """
 
 import argparse

@@ -1,29 +1,26 @@
-"""Show what crossover and mutation do to policies of the ERL family: Figures 5 to 9 of PDERL.
+"""Show what crossover and mutation do to policies of the ERL family: PDERL, Figures 5-9.
 
-    esac-mpi operators RUN [--what crossover|mutation|visits|magnitude] [--of crossover|mutation]
-                           [--number N] [--episodes E] [--dimensions I J] [--magnitude M [M ...]]
-                           [--seed S] [--out NAME]
-    mpirun -n 8 esac-mpi operators RUN --episodes 50
+    esac-mpi operators RUN [--what KIND] [--of KIND] [--number N] [--episodes E] [--out NAME]
 
-The members of the run's newest checkpoint, whether it is finished or not, are the parents; children
-and mutants are made by the operators of training, of their memories and of the learner's critic. A
-run of erl keeps no memories: n-point children and Gaussian mutants alone. Played without noise, all
-from the same start states:
+Examples:
+    esac-mpi operators runs/Hopper-v5-pderl-seed0                               # children's returns
+    esac-mpi operators runs/Hopper-v5-pderl-seed0 --what visits --of mutation   # where mutants go
+    mpirun -n 8 esac-mpi operators runs/Hopper-v5-pderl-seed0 --episodes 50     # on eight ranks
+
+The parents are the members of the newest checkpoint. The operators, memories and critic are those
+of training; a run of erl has no memories, so n-point children and Gaussian mutants only. All are
+played without noise, from equal start states.
 crossover   N random pairs of parents (10), the fitter first, their n-point and their distilled
             child: returns (Figure 5)
 mutation    N random parents (10), a Gaussian and a proximal mutant of each: returns (Figure 7)
 visits      N of either (1, --of): where they go, as densities of two dimensions of the state
             (Figures 1, 6; 2, 8)
-magnitude   N random parents (3), proximal mutants of several magnitudes, a Gaussian one beside:
-            where they go (Figure 9)
-A return is shown in parts of the first parent's where that is positive. KL is
-KL(p || q) = sum p ln(p / q) [nats] of the densities of the picture, p the parent's, of a pair the
-mean of both, q the child's or mutant's (esac_mpi/analysis/densities.py).
-Writes NAME.png, NAME.pdf and the table NAME.csv; NAME: operators-<what> in the run. Needs torch and
-matplotlib, no MPI in one process. Under mpirun episodes are spread over the ranks; the numbers are
-the same. All follow from the run and --seed.
-Cost: an episode each, and a fraction of a second a child; reading a full replay takes seconds, and
-its memory on every rank.
+magnitude   N random parents (3), proximal mutants of several magnitudes, and a Gaussian one: where
+            they go (Figure 9)
+A return is shown as a fraction of the first parent's where that is positive.
+Writes NAME.png, NAME.pdf and the table NAME.csv, the same on any number of ranks. Needs torch and
+matplotlib; one process needs no MPI.
+Cost: an episode each, a fraction of a second a child, and the memory of the replay on every rank.
 """
 
 import argparse
@@ -144,7 +141,7 @@ def command_line() -> argparse.ArgumentParser:
     line = parser(__doc__)
     add = line.add_argument
     add("run", type=given, metavar="RUN", help="run directory")
-    add("--what", choices=tuple(NUMBERS), default="crossover")
+    add("--what", choices=tuple(NUMBERS), default="crossover", help="see above")
     add("--of", choices=("crossover", "mutation"), default="crossover", help="of visits: whose")
     add("--number", type=whole, default=0, metavar="N", help="pairs of parents, or parents")
     add("--episodes", type=whole, default=10, metavar="E", help="of each policy (10)")

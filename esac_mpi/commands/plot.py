@@ -1,49 +1,39 @@
-"""Draw runs: learning and other curves, a timeline of the ranks, scaling, or sensitivity.
+"""Draw runs: curves, a timeline of the ranks, scaling, or sensitivity.
 
-    esac-mpi plot RUN [RUN ...]
-                  [--what return|training|sigma|fitness|losses|fates|updates|waiting]
-                  [--policy NAME] [--seeds]
-                  [--x env_steps|nominal_steps|training_episodes|wall|generation
-                      [--ranks R [--updates-per-second U]]]
-                  [--label TEXT ...] [--out NAME]
-    esac-mpi plot RUN --what timeline
-    esac-mpi plot RUN [RUN ...] --what scaling [--last 10] [--ranks R ...] [--published]
-    esac-mpi plot RUN [RUN ...] --what sensitivity --field esac.amt_clip [--measure mean]
-                  [--at-steps N] [--seeds]
+    esac-mpi plot RUN... [--what KIND] [--x AXIS] [--label TEXT]... [--size W H] [--out NAME]
 
-Curves: runs of one task, algorithm and settings are seeds of one group. A line is their
-interquartile mean, its band the 95 % bootstrap interval; a panel per task; --seeds adds each run as
-a thin line. A group is drawn as far as its shortest run.
---label names the groups, once for each in the legend's order: --label "ESAC, adopting" --label ES.
-An algorithm keeps its colour.
-Steps are those of population and learner; evaluation steps are not on the axis.
-return        noise-free evaluations, of the better of a run's policies each time, or of --policy;
-              of one run all its policies, with the band from worst to best episode, and mean and
-              maximum of the noisy population
-training      moving average over 50 training episodes, against their number (Figure 2 left of the
-              ESAC paper)
+Examples:
+    esac-mpi plot runs/Walker2d-v5-esac-seed0                            # one run: its returns
+    esac-mpi plot runs/Walker2d-v5-* --label ESAC --label SAC            # algorithms, over seeds
+    esac-mpi plot runs/* --what losses --size 3.3 2.4 --font 8 --out fig.pdf     # a paper's column
+
+Runs of one task, algorithm and settings are seeds of one group. A line is their interquartile mean,
+its band the 95 % bootstrap interval, as far as the group's shortest run. There is a panel a task.
+Up to six lines are named at their ends, more in a legend. Each algorithm has one colour in all
+pictures. The axis counts steps of population and learner, not of evaluation.
+
+return        noise-free evaluations of the better policy each time, or of --policy. One run alone:
+              all its policies with a band from worst to best episode, and the noisy population
+training      moving average over 50 training episodes (Figure 2 left of the ESAC paper)
+sigma         the mutation rate
 fitness       mean, maximum and standard deviation of the members
+losses        what the learner reports: losses, mean Q, entropy
 fates         how often the learner's actor was an elite, selected or discarded after its injection
-              into a population, of all such selections so far (Figure 11 of the PDERL paper)
-updates       gradient updates: what learning by gradients cost (Figures 6 right and 8 of the ESAC
-              paper); those of a population's members (CEM-RL, AES-RL, distillation) have panels of
-              their own
+              into a population, of all selections so far (Figure 11 of the PDERL paper)
+updates       gradient updates, of the learner and of a population's members (Figures 6 right and 8)
 waiting       the share of the ranks' time in which they wait
-timeline      of one run: what every rank did when
-scaling       seconds per generation and per episode and parallel efficiency against ranks, and
-              against population size (Figures 2 centre and 5 of the ESAC paper). A generation's
-              time is its wall time without the noise-free evaluation, mean of the --last on the
-              last number of ranks. Dotted: ideal; bars: smallest and largest of several runs.
-              --ranks adds, hollow, what the runs on the fewest ranks would have taken on so many;
-              --published what the paper prints
-sensitivity   --measure (of `table`) against the values of --field (Figures 2 right and 6 left):
-              mean over the runs of a value, and its 95 % interval. A field without a table (sigma)
-              is each algorithm's own
---x wall --ranks R: the wall time that the runs would have taken on R ranks of this kind, computed
-from the recorded durations and the program's own dealing (docs/results/scaling.md), with a
-learner of U updates/s in place of the one that was recorded.
+timeline      what every rank of a run did when
+scaling       seconds per generation and per episode without the evaluation, and parallel
+              efficiency, against ranks and population size (Figures 2 centre and 5 of the ESAC
+              paper). Dotted: ideal; bars: least and largest of several runs; hollow: computed for
+              --ranks from the runs on the fewest ranks
+sensitivity   --measure (of `esac-mpi table`) against the values of --field (Figures 2 right and 6
+              left): mean and 95 % interval. A field without a table (sigma) is each algorithm's own
+
+--x wall --ranks R computes the wall time on R ranks of this kind from recorded durations
+(docs/results/scaling.md); --updates-per-second replaces the learner's recorded speed.
 `esac-mpi table --what scaling|sensitivity|waiting` has the numbers. Writes NAME.png and NAME.pdf,
-or NAME alone if it ends in one of them. Needs matplotlib. Cost: 2 s, and 0.1 s a run.
+or NAME alone if it ends in .png, .pdf or .svg. Needs matplotlib. Cost: 2 s, and 0.1 s a run.
 """
 
 import argparse
@@ -142,7 +132,7 @@ def command_line() -> argparse.ArgumentParser:
     add_machine(line)
     add_scaling(line)
     add_sensitivity(line)
-    text = "scaling: beside what the paper prints"
+    text = "of scaling: add what the paper prints"
     line.add_argument("--published", action="store_true", help=text)
     text = "default: learning_curve, or what is drawn; in the run if it is one"
     line.add_argument("--out", type=given, metavar="NAME", help=text)

@@ -1,15 +1,18 @@
-"""Play a policy offscreen: a strip of pictures, a film, or its balance from tilted starts.
+"""Play a policy offscreen: a strip of pictures, a film, or its balance when tilted.
 
-    esac-mpi render RUN|POLICY [--start tilted|default] [--seconds S] [--video out.mp4|gif]
-                               [--frames N] [--seed S]
-    esac-mpi render RUN|POLICY --trials 50 [--degrees 30]
+    esac-mpi render RUN|POLICY [--out FILE.png] [--video FILE.mp4|FILE.gif] [--start tilted]
+    esac-mpi render RUN|POLICY --trials N [--degrees D]
 
-Strip and film carry the time and the return so far. A tilted start puts the body on the floor at
-rest, leaning forward by --degrees, other joints within 0.1 rad of the model's own pose. --trials
-counts how often, and when, balance comes back within 100 steps; esac_mpi/policies/recovery.py says
-what counts as balance. Needs pillow and, for MuJoCo, EGL or OSMesa; mp4 needs imageio-ffmpeg;
---trials needs none of them. Cost: 5 s; without a GPU 0.05 to 0.4 s a picture, so some minutes for a
-film of 20 s; 50 trials 5 s.
+Examples:
+    esac-mpi render runs/Walker2d-v5-esac-seed0                         # writes strip.png there
+    esac-mpi render policy.h5 --video walk.mp4 --seconds 10             # a film of ten seconds
+    esac-mpi render policy.h5 --trials 50 --degrees 30                  # how often it recovers
+
+Pictures show the time and the return so far. A tilted start puts the body on the floor at rest,
+leaning forward by --degrees, with other joints within 0.1 rad of the model's own pose.
+--trials counts how often balance is regained within 100 steps (esac_mpi/policies/recovery.py).
+Needs pillow and, for MuJoCo, EGL or OSMesa; mp4 needs imageio-ffmpeg; --trials needs none of them.
+Cost: 5 s; without a GPU 0.05 to 0.4 s a picture, so a film of 20 s takes minutes. 50 trials 5 s.
 """
 
 import argparse

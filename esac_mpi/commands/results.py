@@ -1,29 +1,21 @@
-"""Make tables and pictures of an experiment from the CSV files that it writes of its runs.
+"""Make tables and pictures of an experiment from the CSV files of its runs.
 
-    esac-mpi results table CSV [CSV ...] [--measure return|updates|fitness] [--published]
-                           [--of VARIANT] [--out FILE]
-    esac-mpi results draw CSV [CSV ...] --what returns|ends|training|updates|sensitivity --out FILE
-                          [--x env_steps|wall_seconds|nominal_steps|training_episodes]
-                          [--policy better|theta_es|learner] [--measure fitness|return]
-                          [--field NAME] [--normalise] [--seeds]
-    esac-mpi results aggregate CSV [CSV ...] [--of VARIANT] [--leave-out TASK|VARIANT ...]
-                               [--out FILE]
-    all: [--ranks R]      table, aggregate: [--seconds T]
+    esac-mpi results table CSV... [--measure return|updates|fitness] [--of VARIANT] [--out FILE]
+    esac-mpi results draw CSV... --what returns|ends|training|updates|sensitivity --out FILE
+    esac-mpi results aggregate CSV... [--of VARIANT] [--leave-out NAME...] [--out FILE]
 
-table: Markdown, for every task a line a variant (its two policies below it), at equal true and
-nominal steps, at equal wall time and at the end, then the verdicts: whether --of (default ESAC)
-beats each other variant. Equal files give equal bytes.
-draw: a PNG, PDF or SVG. ends: each variant's last return, a panel a task. sensitivity: --measure at
-the runs' ends against the swept value, which --field names on the axis. The others are curves, a
-panel a task, against --x (default: env_steps; for training training_episodes, for updates
-nominal_steps).
-aggregate: normalised scores over all tasks and seeds, probabilities of improvement, and --of
-beside ES and SAC, in Markdown, or a picture where FILE is a PNG, PDF or SVG. A task on which a
-variant has no run yet is left out. Where a run has two policies, the one counts that was ahead in
-the evaluation before its last.
---ranks: wall times (draw: --x wall_seconds) as they would have been on R ranks (1, 2, 4 .. 1,024),
-computed from what the runs recorded; --seconds: compared at T seconds of wall time in place of the
-most that all runs have reached.
+Examples:
+    esac-mpi results table results.csv --out table.md                   # Markdown, with verdicts
+    esac-mpi results draw results.csv --what ends --out ends.png        # last returns
+    esac-mpi results aggregate a/results.csv b/results.csv              # scores over all tasks
+
+table      for every task a line a variant, at equal true and nominal steps, at equal wall time and
+           at the end; then whether --of (default ESAC) beats each other one
+draw       a PNG, PDF or SVG. ends: each variant's last return. sensitivity: --measure at the runs'
+           ends against the swept value, which --field names. The others are curves against --x
+           (default: env_steps; training: training_episodes; updates: nominal_steps)
+aggregate  normalised scores over all tasks and seeds, and probabilities of improvement; Markdown,
+           or a picture if FILE is a PNG, PDF or SVG. Tasks that a variant lacks are left out
 Reads the CSV files only: no run directories, MPI, torch or simulator. Cost: 0.5 s, a picture 2 s.
 """
 
@@ -149,13 +141,13 @@ def aggregate(options: argparse.Namespace) -> Iterator[object]:
 def command_line() -> argparse.ArgumentParser:
     """Return the command line."""
     line = parser(__doc__)
-    actions = line.add_subparsers(required=True)
+    actions = line.add_subparsers(required=True, prog=line.prog)
     tables = actions.add_parser("table", help="Markdown tables and verdicts")
     pictures = actions.add_parser("draw", help="a picture")
     together = actions.add_parser("aggregate", help="normalised scores over all tasks and seeds")
     for action, make in ((tables, table), (pictures, draw), (together, aggregate)):
         action.set_defaults(make=make, line=action)
-        text = "wall time as computed for R ranks, in place of the measured one"
+        text = "wall time as computed for R ranks (1, 2, 4 .. 1024); draw: with --x wall_seconds"
         action.add_argument("--ranks", type=whole, metavar="R", help=text)
         text = "results.csv of an experiment"
         action.add_argument("files", nargs="+", type=given, metavar="CSV", help=text)
@@ -165,7 +157,7 @@ def command_line() -> argparse.ArgumentParser:
     for action in (tables, together):
         text = f"whom the verdicts are about; default: {CHAMPION}"
         action.add_argument("--of", default=CHAMPION, metavar="VARIANT", help=text)
-        text = "compare at this wall time [s]"
+        text = "compare at this wall time [s]; default: the longest that all runs have"
         action.add_argument("--seconds", type=float, default=0.0, metavar="T", help=text)
     add = tables.add_argument
     add("--measure", choices=MEASURES, default="return")

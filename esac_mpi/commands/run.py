@@ -1,10 +1,8 @@
-"""Train: begin a run, or go on with one that was stopped; the same as `python -m esac_mpi`.
+"""Train: start a run, or continue one; the same as `python -m esac_mpi`.
 
-    esac-mpi run [CONFIG.toml] [--section.field value ...] [--run-dir DIR] [--fresh] [--from RUN]
-                 [--check]
-    mpirun -n 64 esac-mpi run ...
+    esac-mpi run [CONFIG.toml] [--SETTING VALUE ...] [--check] [--fresh] [--from RUN]
 
---help lists every setting, with --algorithm NAME those that one algorithm reads.
+--help shows how to run and the main settings; --algorithm NAME --help, all settings of one.
 Cost: as the budget says.
 """
 

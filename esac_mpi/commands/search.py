@@ -1,16 +1,13 @@
-"""Search for good settings: Optuna proposes trials, the tasks of a job array make them, as runs.
+"""Search for good settings: Optuna proposes trials, which are made as training runs.
 
-    mpirun -n 8 esac-mpi search run STUDY.toml    # takes trial after trial until none is left
-    esac-mpi search jobs STUDY.toml --tasks 10    # writes a job array's list, says how to submit it
-    esac-mpi search show STUDY                    # the trials, the best first
-    esac-mpi search best STUDY --out best.toml    # the best one, for esac-mpi run best.toml
+    esac-mpi search run|jobs|show|best STUDY [--out FILE]
 
-STUDY is the file, or the directory that it has made (runs/NAME; directory = "..." in the file names
-another). As many `run` as you like go on at once, on as many ranks as you like each; a trial is one
-run of each of the study's seeds, an ordinary run directory. A trial is given up (status pruned)
-where its evaluations are below the median. A task that was stopped or killed leaves its trial; the
-same command, or any other task of the study, goes on with it, to the bit. More trials in the file
-make a finished study go on; other ranges are another study, and refused.
+Examples:
+    mpirun -n 8 esac-mpi search run study.toml              # trial after trial until none is left
+    esac-mpi search jobs study.toml --tasks 10              # a job array, and how to submit it
+    esac-mpi search best study.toml --out best.toml         # then: esac-mpi run best.toml
+
+STUDY is a file such as this, or the directory that it makes (runs/NAME, or its directory = "..."):
 
     trials = 40
     measure = "best"                  # or "final": the mean return of the best, or last, evaluation
@@ -31,14 +28,14 @@ make a finished study go on; other ranges are another study, and refused.
     startup = 5                       # complete trials before any is given up
     warmup = 0.3                      # share of the budget before any is given up
 
-Tune on some seeds, report others: trials have seed 100, unless the file says others, so that the
-search has not seen those that `esac-mpi run best.toml --seed 0`, 1, 2 ... report. What is proposed
-depends on the sampler's seed, the trial's number and the trials finished or under way: with one
-task a search is the same every time, with several the order in which they end decides.
+A trial is one run of each of the study's seeds, in an ordinary run directory. It is given up
+(status pruned) if its evaluations are below the median. Any number of `run` may work at once. After
+a stop the same command, or any other of the study, continues the trial exactly. More trials in the
+file extend a finished study; other ranges are refused. Report results on other seeds than 100,
+which chose the settings. docs/how-to/search.md has the details.
 
-Cost: that of its runs, and 1 s a trial. Needs optuna: pip install 'esac_mpi[search]'. Exit codes of
-run: 0 no trial is left to take; 75 stopped, run it again; 2 wrong usage; 65 a file cannot be read;
-74 one cannot be written; 1 else.
+Cost: that of the runs, and 1 s a trial. Needs optuna: pip install 'esac_mpi[search]'.
+Exit codes of run: 0 no trial is left; 75 stopped, run it again; 2, 65, 74 and 1 as `esac-mpi run`.
 """
 
 import argparse
@@ -102,7 +99,7 @@ def said(options: argparse.Namespace) -> Iterator[object]:
 def command_line() -> argparse.ArgumentParser:
     """Return the command line."""
     main = parser(__doc__)
-    actions = main.add_subparsers(dest="action", required=True)
+    actions = main.add_subparsers(dest="action", required=True, prog=main.prog)
     run = actions.add_parser("run", help="take trials until none is left")
     jobs = actions.add_parser("jobs", help="write the list of a job array")
     show = actions.add_parser("show", help="the trials, the best first")

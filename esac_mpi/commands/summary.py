@@ -1,48 +1,32 @@
-"""Say where runs stand, a JSON object or a table's row each, or what differs between runs.
+"""Summarise runs, a table's row or a JSON object each, or compare them bit by bit.
 
-    esac-mpi summary RUN [RUN ...] [--json | --resume]
-    esac-mpi summary RUN RUN [RUN ...] --compare
-    esac-mpi summary runs/* --status failed dead requeue --task 'dm_control/*' --sort need
+    esac-mpi summary RUN... [--status STATUS...] [--sort KEY] [--json | --resume | --compare]
 
-Reads files only: no MPI, no torch, no simulator, safe on a login node and while a run is going on.
-Cost: 0.05 s a run.
+Examples:
+    esac-mpi summary runs/*                                             # a line a run
+    esac-mpi summary runs/* --status failed dead requeue --resume       # commands to continue them
+    esac-mpi summary runs/a runs/b --compare                            # where their bits differ
+
+Reads files only: it is safe on a login node, and while runs go on. Cost: 0.05 s a run.
 
 status                dead = "running" in status.json, but its process has ended
-generation            generations in the published history, which is at most 30 s behind;
-                      status.json is written at checkpoints
-best_return           return of the best policy, on start states that did not choose it; of older
-                      versions the best evaluation's
+best_return           return of the best policy, on start states that did not choose it
 final_return          mean return of the last generation of a complete run, of the better policy, or
                       ERL's champion; null before
-last_evaluation       mean return of each policy (theta_es, sac, td3 ...) in the last evaluation,
-                      and its generation
-gradient_updates, member_updates  of the learner; of a population's members (CEM-RL, AES-RL,
-                                  distillation)
-theta_sha256, state_sha256      of the newest checkpoint, made in generation `checkpoint_generation`
 parallel_efficiency   mean over generations of sum(busy seconds of the ranks) / (ranks * wall
-                      seconds of the evaluation); wall is rank 0's, or the busiest rank's if that is
-                      longer
+                      seconds of the evaluation)
 env_steps_per_second  environment steps of all kinds / wall seconds, over the whole run
-time_percent          where rank 0's time went, in percent of the wall time;
-                      docs/reference/hdf5.md has the parts (timing/seconds_*)
-resume                the command that continues an unfinished run from the current directory; null
-                      where there is none
+resume                the command that continues an unfinished run, from the current directory
 
-The table has of these what fits a line; its return is that of the last evaluation, of the better
-policy; speed, idle share of the ranks' time and time left are of the last 20 generations; row says
-how old the newest is. It is sorted by task, algorithm and seed, or by --sort: need (what needs you
-first: failed, dead, requeue, running, pruned, complete; of equals, what has published nothing for
-longest), return, left (the time), name; --json as given, or by --sort. --status and --task choose.
---resume prints the commands alone, one a line, of the runs to continue.
+The table's return is the last evaluation's, of the better policy. Speed, idle share of the ranks'
+time and time left are of the last 20 generations; row is the age of the newest one. --sort need:
+failed, dead, requeue, running, pruned, complete; among equals, the longest silent one first.
 
---compare says what differs between the first run and each other one: configuration, task, machine
-and versions; and where their bits part: those of metrics/, which promise not to depend on ranks,
-restarts or the machine's speed; nan equals nan. Rows are compared as far as both runs have them;
-the whole states too, where both have a checkpoint of the same generation. A task's model and what
-it answers in its first steps (task_model, task_probe) have other digests on other machines, too.
-Cost: 0.1 s and more.
-Returns 2 if a directory is not a run, 65 if it cannot be read; of --compare 1 if bits part, 2
-without a generation in both.
+--compare lists differences of the first run from each other: configuration, task, machine and
+versions; and the first rows of metrics/ whose bits differ, which must not depend on ranks, restarts
+or speed; also whole states, if both have a checkpoint of one generation. Cost: 0.1 s and more.
+Exit codes: 0; 2 if a directory is not a run, 65 if it cannot be read. --compare: 1 if bits differ,
+2 without a common generation.
 """
 
 import argparse

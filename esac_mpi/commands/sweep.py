@@ -1,17 +1,16 @@
 """Write the list of jobs of a grid: one line of command-line arguments for each run.
 
-    esac-mpi sweep --configs configs/esac/ant.toml configs/esac/hopper.toml --algorithms esac es
-                   --seeds 0-4 --out jobs.txt
-    esac-mpi sweep --tasks HalfCheetah-v5 --set esac.amt_clip 1e-6 1e-4 1e-2
-                   --set policy.hidden "64 64" "256 256"
+    esac-mpi sweep --tasks ID... | --configs TOML... [--algorithms NAME...] [--set FIELD X...]
+
+Examples:
+    esac-mpi sweep --tasks Hopper-v5 Ant-v5 --algorithms esac es --seeds 0-4
+    esac-mpi sweep --configs configs/esac/ant.toml --set esac.amt_clip 1e-6 1e-4 1e-2
+    esac-mpi sweep --tasks HalfCheetah-v5 --set policy.hidden "64 64" "256 256" --out sizes.txt
 
 The grid: (configs or tasks) x algorithms x the values of every --set x seeds. A field without a
-table (`--set sigma 0.01 0.1`) is the one of each algorithm's own table. A field of another
-algorithm of the sweep is left out of a run, which then is listed once. Every line has its own
---run-dir below --root, so that a line that is started again goes on where it stopped.
-Each combination is checked as the program would, before anything is written. Cost: 1 s, and 0.05 s
-a combination.
-What a combination's file sets in vain, and what es takes from its [esac], is said once.
+table (`--set sigma 0.01 0.1`) is each algorithm's own. A field that an algorithm does not have is
+left out of its runs. Every line has its own --run-dir, so one that is started again continues.
+Every combination is checked before anything is written. Cost: 1 s, and 0.05 s a combination.
 """
 
 import argparse

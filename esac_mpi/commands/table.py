@@ -1,52 +1,30 @@
-"""Make tables of runs: results over seeds by task and algorithm, scaling, sensitivity, waiting.
+"""Make tables of runs: results over seeds, scaling, sensitivity, waiting.
 
-    esac-mpi table RUN [RUN ...] [--measure final|best|population_max|mean|fates]
-                   [--policy better|theta_es|...]
-                   [--at-steps N | --at-seconds T [--ranks R [--updates-per-second U]]]
-                   [--published [PAPER ...]]
-    esac-mpi table RUN [RUN ...] --what scaling [--last 10] [--ranks R ...]
-    esac-mpi table RUN [RUN ...] --what sensitivity --field esac.amt_clip [--measure mean]
-                   [--at-steps N]
-    esac-mpi table RUN [RUN ...] --what waiting [--ranks R ...] [--steps N] [--published]
-    all: [--format text|markdown|csv|json] [--out FILE]
+    esac-mpi table RUN... [--what KIND] [--measure M] [--at-steps N] [--format F] [--out FILE]
 
-results       mean, standard deviation and median over seeds, for every task (rows) and algorithm
-              (columns). Runs of one task, algorithm and settings are seeds of one column; where
-              settings differ, the column's name says in what. The best mean of a task is bold. The
-              standard deviation is the sample's (n - 1); a single run has none. Columns name the
-              measure. ERL and its forms have a column a policy; the champion's is what their papers
-              measure. CSV and JSON have a row a cell
-scaling       seconds per generation and per episode, and parallel efficiency, measured, and
-              computed for other --ranks: `esac-mpi plot --what scaling` draws them and says what
-              they are
-sensitivity   --measure by the values of --field, mean and standard deviation over the seeds of each
-waiting       minutes to N nominal steps (default: as many as all runs of a task have), and the
-              share of the ranks' time in which they waited for others; mean over seeds, measured
-              with whatever else the machine did, and computed from the recorded durations for each
-              of --ranks (default 1 2 6; docs/results/scaling.md). AES-RL's results wait for
-              their virtual order the less the nearer its update_cost [steps] and critic_cost
-              [updates of an individual] are to the last columns
+Examples:
+    esac-mpi table runs/*                                               # last returns, Markdown
+    esac-mpi table runs/* --measure best --at-steps 500000 --format csv # as of 500,000 steps
+    esac-mpi table runs/* --what scaling --ranks 16 64                  # computed for more ranks
 
---measure final  mean return of the last noise-free evaluation, of the better of a run's policies,
-                 or of --policy (default)
+results       mean, standard deviation (n - 1) and median over seeds, for every task (rows) and
+              algorithm (columns), apart where settings differ. The best mean of a task is bold. ERL
+              and its forms have a column a policy; their papers measure the champion
+scaling       seconds per generation and per episode, and parallel efficiency, measured and computed
+              for other --ranks; `esac-mpi plot --what scaling` draws them
+sensitivity   --measure by the values of --field, mean and standard deviation over seeds
+waiting       minutes to --steps nominal steps, and the share of the ranks' time in which they
+              waited; mean over seeds, measured, and computed for each of --ranks (default 1 2 6;
+              docs/results/scaling.md). The last columns are the update_cost [steps] and
+              critic_cost [updates of an individual] with which AES-RL's ranks would wait least
+
+--measure final  mean return of the last noise-free evaluation, of the better policy or of --policy
 best             return of the best policy, that of policy.h5, on start states that did not choose
-                 it; of --policy, and of runs of older versions, the best mean return of an
-                 evaluation, which flatters
-population_max   largest fitness in the last generation, of the noisy population: what the public
-                 ESAC code reports
+                 it; of --policy, and of older versions' runs, the best evaluation, which flatters
+population_max   largest fitness in the last generation: what the public ESAC code reports
 mean             mean fitness of the noisy population, mean over generations
-fates            how often the learner's actor was an elite, selected or discarded after its
-                 injection into a population, of all such selections [%], a column each: Table 2 of
-                 the PDERL paper (--published pderl-fates)
---at-steps N     each run as it stood after N true steps of population and learner; runs that are
-                 not that far are left out
---at-seconds T   the same after T seconds of wall time; with --ranks R (and --updates-per-second U)
-                 of that which each would have taken on R ranks (with a learner of U updates/s),
-                 computed from what it recorded
---published      beside them what the papers print (esac_mpi/analysis/published.toml), other
-                 versions of the tasks: never in bold
-Reads files only, no MPI, torch or simulator. Prints the table, or the path of --out. Cost: 0.1 s
-a run.
+fates            how often the learner's actor was elite, selected or discarded [%] (PDERL, Table 2)
+Reads files only, no MPI, torch or simulator. Cost: 0.1 s a run.
 """
 
 import argparse
@@ -146,14 +124,14 @@ def command_line() -> argparse.ArgumentParser:
     add_runs(line)
     line.add_argument("--what", choices=tuple(READ), default="results")
     add_sensitivity(line)
-    text = "wall time at which runs are compared [s]"
+    text = "compare runs at this wall time [s]; with --ranks the computed one"
     line.add_argument("--at-seconds", type=float, metavar="T", default=0.0, help=text)
     add_policy(line, "whose evaluations")
     add_machine(line)
     add_scaling(line)
     text = "of waiting: nominal steps; default: what all runs of a task have"
     line.add_argument("--steps", type=whole, metavar="N", default=0, help=text)
-    text = "beside the papers'; default esac, of fates pderl-fates"
+    text = "beside what papers print, of other versions of tasks; default esac, fates: pderl-fates"
     line.add_argument("--published", nargs="*", choices=PRINTED, help=text)
     line.add_argument("--format", choices=FORMATS, default="markdown")
     line.add_argument("--out", type=given, metavar="FILE", help="write it there")

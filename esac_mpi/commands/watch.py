@@ -1,17 +1,20 @@
-"""Watch runs on a terminal, on any host, from their files alone, until all of them are over.
+"""Watch runs on a terminal, from their files alone, until all of them have ended.
 
-    esac-mpi watch RUN [RUN ...] [--every SECONDS] [--once]
-    esac-mpi watch runs/* --status failed dead requeue --task 'dm_control/*' --sort left
+    esac-mpi watch RUN... [--status STATUS...] [--task PATTERN] [--sort KEY] [--once]
 
-One run: its figures one by one; several: a line each, what needs you first: failed, dead, stopped
-(requeue), running (before others those that have published nothing for longest), given up by a
-search (pruned), complete. --status and --task choose, --sort orders. Files are published at most
-every 30 s; "row" and "checkpoint" say how old the newest are. Speed, idle fraction and time left
-are of the last 20 generations. Into a pipe or a file goes a line whenever a run has got on. A run
-that died without a word (killed, node lost) is recognised by its free lock, on another host once it
-has published nothing for two minutes. Ctrl-C ends the watching, not the runs. Cost: 0.05 s a run
-whenever its files have changed; no MPI, no torch.
-Returns 0; 2 if a directory is not a run, 65 if none of its files can be read.
+Examples:
+    esac-mpi watch runs/Hopper-v5-esac-seed0                            # one run in detail
+    esac-mpi watch runs/* --status failed dead requeue --sort left      # those that need you
+    esac-mpi watch runs/* --once                                        # one look
+
+Several runs have a line each, what needs you first: failed, dead, stopped (requeue), running (those
+that have published nothing for longest), given up by a search (pruned), complete.
+Files are published at most every 30 s; "row" and "checkpoint" are the age of the newest ones.
+Speed, idle share and time left are of the last 20 generations. A pipe gets a line whenever a run
+progresses. A killed run is recognised by its free lock; on another host, once it has published
+nothing for two minutes. Ctrl-C ends the watching, not the runs. Needs no MPI or torch.
+Cost: 0.05 s a run whenever its files have changed.
+Exit codes: 0; 2 if a directory is not a run; 65 if none of its files can be read; 130 after Ctrl-C.
 """
 
 import argparse

@@ -29,8 +29,8 @@ WELFORD = OnlyWith(mean_rule=BY_RETURN, variance_rule=("adaptive", "fixed"))
 
 @dataclass(frozen=True)
 class AESRL(Critics, Selecting):
-    """algorithm = "aes_rl" (P: Lee et al. 2020, An Efficient Asynchronous Method for Integrating
-    Evolutionary and Gradient-based Policy Search; C: its public code)."""
+    """Asynchronous ES-RL: CEM-RL without waiting for a generation (Lee et al. 2020). P: the
+    paper. C: its public code."""
 
     READS = Reads(("learner",), without=("policy.output",))
 

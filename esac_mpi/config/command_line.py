@@ -3,6 +3,7 @@
 import ast
 import inspect
 import json
+import re
 import shutil
 import textwrap
 from contextlib import suppress
@@ -13,42 +14,70 @@ from typing import Any, NoReturn, get_args, get_origin
 
 from esac_mpi.config.bounds import AUTO
 from esac_mpi.config.exact import whole
-from esac_mpi.config.fields import NAMES, flatten, hint, shown, takes_auto, updated
+from esac_mpi.config.fields import DEFAULTS, NAMES, flatten, hint, shown, takes_auto, updated
 from esac_mpi.config.files import KWARGS, ONE, coerced, gathered, no_file, read_file
+from esac_mpi.config.genetic import FORMS
 from esac_mpi.config.names import known
+from esac_mpi.config.presets import preset
 from esac_mpi.config.reads import reads
 from esac_mpi.config.renamed import RENAMED, refuse_former
 from esac_mpi.config.resolution import Hear, joined
-from esac_mpi.config.whole import ALGORITHMS, Config, ConfigError
+from esac_mpi.config.whole import ALGORITHMS, FORM_OF, Config, ConfigError
 from esac_mpi.host.invocation import program
 from esac_mpi.host.log import tell
 
 WHO = "command line"  # in messages
 HELP = {"--help", "-h"}
 USAGE = """\
-mpirun -n N python -m esac_mpi [CONFIG.toml] [--section.field value ...] [--run-dir DIR]
-                               [--fresh] [--from RUN]
-RUN/config.toml goes on with the run of that directory. --fresh starts over and moves an old run
-aside; not in a batch job's later rounds. --from RUN, or a policy.h5, begins another run where that
-one stands.
---check looks at launch, nodes, task and run directory, and runs nothing.
+usage: {0} [CONFIG.toml] [--SETTING VALUE ...] [--check] [--fresh] [--from RUN]
 
---algorithm NAME --help shows the fields that one algorithm reads.
+Train a locomotion policy by evolution and gradients, on one process or on N MPI ranks.
 
-Examples:
-  --task.id Hopper-v5 --algorithm sac --run-dir runs/hopper     one learner, one process
-  configs/esac/walker-walk.toml --seed 3 --esac.sigma 0.01      a file, and what differs from it
-  runs/hopper/config.toml --budget.env_steps 2000000            goes on with a run, for longer
+Run:
+  {0} --task.id Hopper-v5 # with ESAC, on one process
+  mpirun -n 8 {0} --task.id Hopper-v5 # the same on eight ranks
+  {0} configs/esac/hopper.toml --seed 3 # a file, then what differs from it
 
-SIGUSR1 to the launcher or a rank: saved and stopped at the end of the generation, exit code 75; a
-second one, a second or more later: the generation is given up, saved; a third: the end, unsaved.
-SIGUSR2, SIGXCPU and SIGHUP to a rank are the same, but kill MPICH's mpirun and its ranks with it.
-Ctrl-C is the same without a launcher, but makes launchers kill their ranks: MPICH's mpirun the
-second one, Open MPI's the first, srun two within a second; the run then goes on from its last
-checkpoint.
+Check:
+  {0} --task.id Hopper-v5 --check # forecast time and cost, train nothing
 
-Sources of the defaults: P the paper, C its public code, M measured here.
+Resume:
+  the same command again # it continues, on any number of ranks
+  {0} RUN/config.toml --budget.minutes 60 # that run continues, for longer
+  --fresh # start over; the old run is moved aside
+  --from RUN, --from policy.h5 # a new run begins with these weights
+
+Your own task:
+  {0} --task.id mine:Mine-v0 # mine.py registers it with Gymnasium
+
+The settings that matter most, with default and unit (without a budget of yours, a run ends
+after {1:,} nominal steps):
+{2}
+
+Algorithms:
+{3}
+
+The rest:
+  {0} --algorithm NAME --help # all settings that this algorithm reads
+  esac-mpi --help # commands: watch, plot, evaluate, ...
+  docs/reference/tasks.md # tasks, and what your own must provide
+  docs/how-to/clusters.md # job scripts, signals, trouble
+
+Exit codes: 0 finished, 75 stopped and saved (repeat the command), 2 wrong usage,
+65 unreadable file, 74 cannot save, 1 any other error.
 """
+MAIN = {  # settings that --help shows: placeholder, meaning
+    "task.id": ("ID", "Gymnasium id, dm_control/DOMAIN-TASK-v0, or MODULE:ID"),
+    "algorithm": ("NAME", "one of those below"),
+    "seed": ("N", "decides every random number"),
+    "run_dir": ("DIR", "default: runs/TASK-ALGORITHM-seedN"),
+    "budget.minutes": ("M", "end after this time of training [min]; 0: no limit"),
+    "budget.env_steps": ("N", "end after so many environment steps [steps]; 0: no limit"),
+    "max_hours": ("H", "stop, saved, after this wall time [h]; 0: no limit"),
+    "policy.hidden": ("N ...", "hidden layers [units]"),
+    "esac.population_size": ("N", "policies per generation [members]; auto: fits the ranks"),
+    "esac.sigma": ("X", "standard deviation of the mutations"),
+}
 TRUTHS = {"true": True, "false": False, "True": True, "False": False}
 
 
@@ -72,8 +101,7 @@ def load(
     file = read_file(source, warn) if source else {}
     options = _options(words, source)
     if HELP & {*argv}:
-        algorithm = options.get("algorithm", "")
-        _help(algorithm if algorithm in ALGORITHMS else "", updated(Config(), file))
+        _help(options.get("algorithm", ""), file)
     named = coerced(gathered(options, file.get(KWARGS, {})), WHO)
     return joined(file, named, WHO, source, say, warn), "--fresh" in argv
 
@@ -181,13 +209,41 @@ def _object(text: str) -> dict[str, Any]:
     raise ConfigError(f"{WHO}: {KWARGS} = {text!r}: expected {wanted}")
 
 
-def _help(algorithm: str, default: Config) -> NoReturn:
-    """Show the fields that an algorithm reads, all of them for "". Raises SystemExit."""
+def _help(algorithm: str, file: dict[str, Any]) -> NoReturn:
+    """Show how to run, or the settings that an algorithm reads. Raises SystemExit."""
+    tell(_settings(algorithm, file) if algorithm in ALGORITHMS else _overview())
+    raise SystemExit(0)
+
+
+def _overview() -> str:
+    """Fill in USAGE; what follows a # begins in one column."""
+    main = [
+        f"  {f'{_option(name)} {value}':24} {' '.join(as_words(DEFAULTS[name])):14} {about}"
+        for name, (value, about) in MAIN.items()
+    ]
+    known = [f"  {name:8}  {_about(name)}" for name in ALGORITHMS]
+    steps = DEFAULTS["budget.nominal_steps"]
+    text = USAGE.format(program(), steps, "\n".join(main), "\n".join(known)).rstrip()
+    return re.sub("(?m)^(.*) # ", lambda found: f"{found[1]:56}  ", text)
+
+
+def _about(algorithm: str) -> str:
+    """Describe an algorithm in a line: by the first sentence of its table."""
+    if algorithm in FORM_OF:
+        return f"ERL with {' crossover and '.join(FORMS[algorithm])} mutation"
+    text = " ".join(str(Config(algorithm=algorithm).own.__doc__).split())
+    return re.split(r"\.(?= [A-Z]|$)", text)[0]
+
+
+def _settings(algorithm: str, file: dict[str, Any]) -> str:
+    """Describe every field that an algorithm reads; a file's values count as defaults."""
+    default = updated(updated(Config(), preset({"algorithm": algorithm})), file)
     width = min(shutil.get_terminal_size().columns, 100)
-    lines = [f"usage: {program()} [OPTIONS]", "", str(Config.__doc__), "", USAGE]
+    usage = f"usage: {program()} --algorithm {algorithm} [--SETTING VALUE ...]"
+    lines = [usage, "\nSources of the defaults: P the paper, C its public code, M measured here."]
     tables: set[str] = set()
     for name, value in flatten(default):
-        if algorithm and not reads(algorithm, name):
+        if not reads(algorithm, name):
             continue
         table, _, key = name.rpartition(".")
         kind: type = type(getattr(default, table)) if table else Config
@@ -198,8 +254,7 @@ def _help(algorithm: str, default: Config) -> NoReturn:
         lines.append(f"  --{name} {values_of(name)}")
         about = f"{docstrings(kind)[key]} (default: {' '.join(as_words(value))})"
         lines.append(textwrap.indent(textwrap.fill(about, width - 6), " " * 6))
-    tell("\n".join(lines))
-    raise SystemExit(0)
+    return "\n".join(lines)
 
 
 def values_of(name: str) -> str:

@@ -39,8 +39,8 @@ class Critics(Replaying):
 
 @dataclass(frozen=True)
 class CEM(Selecting):
-    """algorithm = "cem": the cross-entropy method, of CEM-RL without gradients (P: Pourchot and
-    Sigaud 2019; C: its public code; A: Lee et al. 2020, AES-RL, whose Table 3 has it)."""
+    """Cross-entropy method: CEM-RL without gradients (Pourchot and Sigaud 2019). C: the
+    paper's public code. A: Lee et al. 2020, AES-RL, whose Table 3 has it."""
 
     READS = Reads(without=("policy.output",))
 
@@ -87,8 +87,8 @@ class CEM(Selecting):
 
 @dataclass(frozen=True)
 class CEMRL(Critics, CEM):
-    """algorithm = "cem_rl": CEM whose first individuals are trained by a shared critic before they
-    are evaluated (P, C); with critic = parallel a form of P-CEM-RL (A)."""
+    """CEM-RL: CEM, and a critic trains a part of its individuals (Pourchot and Sigaud 2019).
+    With critic = parallel a form of P-CEM-RL (A: Lee et al. 2020)."""
 
     READS = Reads(("learner",), without=("policy.output",))
 

@@ -119,7 +119,7 @@ class Evolution(Selecting):
 
 @dataclass(frozen=True)
 class ES(Evolution):
-    """algorithm = "es": lines 5-11 of Algorithm 1 alone (OpenAI-ES, Salimans et al. 2017)."""
+    """OpenAI-ES, the evolution strategy of ESAC, alone (Salimans et al. 2017)."""
 
     READS = Reads(also=("esac.preset",))  # a preset of ESAC sets fields of it
 
@@ -136,7 +136,7 @@ class ES(Evolution):
 
 @dataclass(frozen=True)
 class ESAC(Evolution):
-    """algorithm = "esac": Algorithm 1."""
+    """Evolution-based Soft Actor-Critic: ES and SAC learn together (Suri et al. 2020)."""
 
     # a phase has its own length, and sees observations as the population does
     READS = Reads(

@@ -57,8 +57,9 @@ def imitations(states: int, batch: int) -> int:
 
 @dataclass(frozen=True)
 class ERL(Replaying, Selecting):
-    """algorithm = "erl", "perl", "derl" or "pderl" (P: Bodnar et al. 2020, PDERL; K: Khadka and
-    Tumer 2018, whose ERL is the first of them; C: the public code of both)."""
+    """Evolutionary RL: a genetic population and a gradient learner share experience. For
+    erl, perl, derl and pderl. P: Bodnar et al. 2020, PDERL. K: Khadka and Tumer 2018, ERL. C: the
+    public code of both."""
 
     READS = Reads(
         ("learner", "td3", "sac"), without=IDLE, tables_if={"td3": "learner", "sac": "learner"}

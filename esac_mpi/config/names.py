@@ -49,7 +49,7 @@ def known(name: str, source: str) -> str:
     elif 0 < len(beside) <= FEW:
         said = meant(name, beside)
     else:
-        said = meant(name, NAMES, "--help lists those that there are")
+        said = meant(name, NAMES, "--algorithm NAME --help lists them")
     raise ConfigError(f"{source}: unknown key '{name}'; {said}")
 
 

@@ -31,7 +31,7 @@ class Replaying(Table):
 
 @dataclass(frozen=True)
 class SAC(Replaying):
-    """Soft Actor-Critic (Haarnoja et al. 2018), inside ESAC and as algorithm = "sac"."""
+    """Soft Actor-Critic, alone or in ESAC (Haarnoja et al. 2018)."""
 
     # a preset of ESAC sets fields of it
     READS = Reads(("learner",), also=("esac.preset",))
@@ -108,7 +108,7 @@ class Stepwise(Replaying):
 
 @dataclass(frozen=True)
 class TD3(Stepwise):
-    """algorithm = "td3" (F: Fujimoto et al. 2018, and the authors' later code)."""
+    """Twin Delayed DDPG (Fujimoto et al. 2018). F: the paper, and its authors' later code."""
 
     READS = Reads(("learner",))
 
@@ -128,7 +128,7 @@ class TD3(Stepwise):
 
 @dataclass(frozen=True)
 class DDPG(Stepwise):
-    """algorithm = "ddpg" (L: Lillicrap et al. 2016)."""
+    """Deep Deterministic Policy Gradient (Lillicrap et al. 2016). L: the paper."""
 
     READS = Reads(("learner",))
 

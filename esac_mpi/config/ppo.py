@@ -16,10 +16,8 @@ from esac_mpi.config.table import OnlyIn, OnlyWith, Reads, Table, Whole
 
 @dataclass(frozen=True)
 class PPO(Table):
-    """algorithm = "ppo": stable-baselines3's, by the extra `baselines`.
-
-    B: its defaults; S: Schulman et al. 2017.
-    It plays a step at a time, for which a GPU is slower: learner.device = "cpu"."""
+    """Proximal Policy Optimization of stable-baselines3; needs the extra `baselines`. B: its
+    defaults. S: Schulman et al. 2017. As it plays step by step, a GPU slows it down."""
 
     READS = Reads(("learner",), without=("policy.output",))  # always clips
 

@@ -71,7 +71,7 @@ def with_installed(config: Class) -> Class:
 @dataclass(frozen=True)
 @with_installed
 class Config:
-    """ESAC, its halves and its rivals on MPI. With no argument: ESAC on HalfCheetah-v5."""
+    """The settings of a run. With no argument: ESAC on HalfCheetah-v5."""
 
     algorithm: Literal[ALGORITHMS] = "esac"  # type: ignore[valid-type]
     """Which algorithm runs; its table has the same name, but perl, derl and pderl are of [erl]."""

@@ -6,6 +6,7 @@ import re
 import shutil
 import subprocess
 import sys
+from itertools import takewhile
 
 import pytest
 from commands import command
@@ -14,6 +15,7 @@ from growing_runs import make
 
 from esac_mpi import record
 from esac_mpi.commands import NAMES, OVER_RANKS
+from esac_mpi.commands.completion import actions
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -27,7 +29,15 @@ def test_a_command_says_what_it_does(name, capsys):
     with pytest.raises(SystemExit) as end:
         command(name).main(["--help"], *more)
     assert end.value.code == 0
-    assert capsys.readouterr().out.count(header.splitlines()[0]) == 1
+    lines = capsys.readouterr().out.splitlines()
+    assert max(map(len, lines)) <= 100
+    assert lines[0].startswith(f"usage: esac-mpi {name} ")
+    assert lines.count(header.splitlines()[0]) == 1
+    examples = lines[lines.index("Examples:") + 1 :]
+    assert len(list(takewhile(bool, examples))) == 3
+    known = {word for one in actions(command(name).command_line()) for word in one.option_strings}
+    asked = " ".join(lines[: lines.index(header.splitlines()[0])])
+    assert {*re.findall(r"--[a-z-]+", asked)} <= known
 
 
 HIDE = """

@@ -362,7 +362,7 @@ def test_a_lag_that_is_not_read_is_not_refused(tmp_path):
         ("algorithm = 'trpo'", "expected 'esac' | 'es' | 'sac'"),
         ("esac = 3", "unknown key 'esac'"),
         ("'esac.sigma' = 0.1\n[esac]\nsigma = 0.2", "x.toml: esac.sigma is set twice"),
-        ("title = 3", "x.toml: unknown key 'title'; --help lists those that there are"),
+        ("title = 3", "x.toml: unknown key 'title'; --algorithm NAME --help lists them"),
         ("[esac\n", "not valid TOML"),
     ],
 )  # fmt: skip

@@ -132,7 +132,7 @@ def test_a_key_like_one_that_there_is_names_it(wrong, right):
 def test_a_key_like_none_that_there_is_names_none(wrong):
     assert (
         refused(f"--{wrong}", "3")
-        == f"command line: unknown key '{wrong}'; --help lists those that there are"
+        == f"command line: unknown key '{wrong}'; --algorithm NAME --help lists them"
     )
 
 

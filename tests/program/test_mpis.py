@@ -148,7 +148,7 @@ def test_a_run_survives_a_change_of_mpi_a_killed_rank_and_a_stop(straight, tmp_p
 def test_ctrl_c_so_many_times_ends_the_ranks_and_a_checkpoint_stands(
     tmp_path, monkeypatch, mpi, times
 ):
-    """What README, --help and docs/how-to/clusters.md say of each; the checkpoint stands."""
+    """What README and docs/how-to/clusters.md say of each; the checkpoint stands."""
     monkeypatch.setenv("SLOW", "1.0")  # a generation takes minutes
     terminal, end = pty.openpty()
     line = [
