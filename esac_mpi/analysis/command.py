@@ -11,7 +11,7 @@ from esac_mpi.analysis.clock import Machine
 from esac_mpi.analysis.messages import Unusable, note, some
 from esac_mpi.analysis.outcomes import MEASURES, OF_POLICY
 from esac_mpi.config import ConfigError
-from esac_mpi.config.bounds import INT64, NON_NEGATIVE
+from esac_mpi.config.bounds import INT64, NON_NEGATIVE, POSITIVE
 from esac_mpi.config.exact import whole
 from esac_mpi.host.invocation import called
 from esac_mpi.host.paths import given
@@ -46,13 +46,22 @@ def add_policy(line: argparse.ArgumentParser, text: str) -> None:
     line.add_argument("--policy", default="better", metavar="better|NAME", help=text)
 
 
-def add_labels(line: argparse.ArgumentParser) -> None:
-    """Let a command take what a legend calls the groups."""
-    text = (
-        "what the legend calls a group, once for each group in the legend's order;"
-        " default: by what tells them apart"
-    )
+def positive(text: str) -> float:
+    """Return the positive number that a text says, as argparse's `type`."""
+    value = float(text)
+    if problem := POSITIVE.problem(value):
+        raise argparse.ArgumentTypeError(problem)
+    return value
+
+
+def add_look(line: argparse.ArgumentParser) -> None:
+    """Let a command take the names of groups, and the size of a figure and of its letters."""
+    text = "name of a group; once for each, in the order of the default names (their differences)"
     line.add_argument("--label", action="append", default=[], metavar="TEXT", help=text)
+    text = "width and height of the figure [inches]; default: by its panels"
+    line.add_argument("--size", type=positive, nargs=2, metavar=("W", "H"), help=text)
+    text = "size of the letters [points] (10)"
+    line.add_argument("--font", type=positive, metavar="POINTS", help=text)
 
 
 def add_scaling(line: argparse.ArgumentParser) -> None:
@@ -102,7 +111,8 @@ def refuse_others(
     line: argparse.ArgumentParser, options: argparse.Namespace, read: Iterable[str]
 ) -> None:
     """Raise Unusable for set options that --what does not read; read: names of those it does."""
-    taken, about = {"runs", "what", "format", "out", *read}, f"--what {options.what}"
+    about = f"--what {options.what}"
+    taken = {"runs", "what", "format", "out", "size", "font", *read}
     if "measure" in taken and options.measure in OF_POLICY:
         taken.add("policy")
     elif "measure" in taken:

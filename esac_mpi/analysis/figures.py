@@ -6,12 +6,15 @@ has). Raises Missing.
 
 import os
 import textwrap
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from esac_mpi.analysis.colours import ink
 from esac_mpi.analysis.curves import AXES
 from esac_mpi.analysis.messages import Missing
 
@@ -29,13 +32,38 @@ except ImportError as error:
 __all__ = ["Axes", "EngFormatter", "Figure", "matplotlib", "plt"]
 COMPUTED = "computed"  # the axis of a wall time that was not measured
 LETTERS, LINE = 13, 0.2  # of a legend: how many fit into an inch, and the height of a line [inches]
+FONT = 10.0  # in which these are measured [points]
+FEW = 6  # most lines of a panel that are named at their ends
+ROOM = 0.4  # most of a panel's width that such names may have
+SIZE: ContextVar[Sequence[float] | None] = ContextVar("size", default=None)  # asked for [inches]
 
 STYLE: dict[str, Any] = {
-    "font.size": 10, "axes.titlesize": "medium", "axes.spines.top": False,
+    "font.size": FONT, "axes.titlesize": "medium", "axes.spines.top": False,
     "axes.spines.right": False, "axes.grid": True, "grid.alpha": 0.25, "legend.frameon": False,
     "legend.fontsize": "small", "legend.handlelength": 2.8, "pdf.fonttype": 42,
 }  # fmt: skip
 plt.style.use(STYLE)
+
+
+@contextmanager
+def wished(size: Sequence[float] | None, font: float | None) -> Iterator[None]:
+    """Draw figures of this size [inches] in this font [points]; None: as fits their panels."""
+    mark = SIZE.set(size)
+    try:
+        with matplotlib.rc_context({"font.size": font or FONT}):
+            yield
+    finally:
+        SIZE.reset(mark)
+
+
+def sized(width: float, height: float) -> Sequence[float]:
+    """Return the size that was asked for, or else this one [inches]."""
+    return SIZE.get() or (width, height)
+
+
+def scale() -> float:
+    """Return how large letters are, as a share of FONT."""
+    return float(plt.rcParams["font.size"]) / FONT
 
 
 def cells(quantities: int, tasks: int) -> tuple[int, int]:
@@ -50,7 +78,7 @@ def panels(
     rows: int, columns: int, width: float = 3.7, height: float = 2.7
 ) -> tuple[Figure, np.ndarray]:
     """Return a figure and its axes [rows, columns]."""
-    size = (0.7 + width * columns, 0.9 + height * rows)
+    size = sized(0.7 + width * columns, 0.9 + height * rows)
     return plt.subplots(rows, columns, figsize=size, squeeze=False, layout="constrained")
 
 
@@ -73,6 +101,48 @@ def name_axis(axes: Axes, x: str) -> None:
     axes.set_xlabel(name)
 
 
+def name_lines(figure: Figure, axes: np.ndarray) -> None:
+    """Name all lines: at their ends where they are few and their names short, else in a legend."""
+    panels = {panel: [line for line in panel.get_lines() if named(line)] for panel in axes.flat}
+    every = [line for lines in panels.values() for line in lines]
+    longest = max((len(str(line.get_label())) for line in every), default=0) / LETTERS * scale()
+    few = max(map(len, panels.values())) <= FEW and all(len(line.get_xdata()) for line in every)
+    if not few or longest > ROOM * figure.get_figwidth() / axes.shape[1]:
+        legend_below(figure, axes)
+        return
+    if not SIZE.get():
+        figure.set_figwidth(figure.get_figwidth() + axes.shape[1] * longest)
+    for panel, lines in panels.items():
+        name_ends(panel, lines)
+
+
+def named(line: Any) -> bool:
+    """Tell whether a legend would have a line."""
+    return not str(line.get_label()).startswith("_")
+
+
+def name_ends(axes: Axes, lines: list[Any]) -> None:
+    """Write each line's name right of the panel, at the height where the line ends."""
+    axes.set_ylim(axes.get_ylim())
+    place = axes.transData - axes.transAxes
+    ends = sorted((place.transform(line.get_xydata()[-1])[1], i) for i, line in enumerate(lines))
+    step = LINE * scale() / (axes.get_position().height * axes.figure.get_figheight())
+    for height, (_, i) in zip(apart([end for end, _ in ends], step), ends, strict=True):
+        colour = ink(matplotlib.colors.to_hex(lines[i].get_color()))
+        how: dict[str, Any] = {"color": colour, "fontsize": "small", "va": "center"}
+        axes.text(1.02, height, lines[i].get_label(), transform=axes.transAxes, **how)
+
+
+def apart(places: Sequence[float], step: float) -> np.ndarray:
+    """Move ascending places apart by a step at least, the last to 1 at most."""
+    found = np.minimum(np.array(places, dtype=float), 1.0)
+    for i in range(1, len(found)):
+        found[i] = max(found[i], found[i - 1] + step)
+    for i in reversed(range(len(found))):
+        found[i] = min(found[i], 1.0 - step * (len(found) - 1 - i))
+    return found
+
+
 def legend_below(figure: Figure, axes: np.ndarray) -> None:
     """Put one legend for all panels below them, each label once.
 
@@ -83,12 +153,13 @@ def legend_below(figure: Figure, axes: np.ndarray) -> None:
         for panel in axes.flat
         for handle, label in zip(*panel.get_legend_handles_labels(), strict=True)
     }
-    room = int(figure.get_size_inches()[0] * LETTERS)
+    room = int(figure.get_size_inches()[0] * LETTERS / scale())
     texts = [textwrap.fill(label, max(room - 6, 10)) for label in found]
     widest = max((len(line) for text in texts for line in text.splitlines()), default=1)
     columns = max(1, min(len(found), room // (widest + 6)))
     lines = -(-sum(text.count("\n") + 1 for text in texts) // columns)
-    figure.set_figheight(figure.get_figheight() + LINE * max(0, lines - 1))
+    if not SIZE.get():
+        figure.set_figheight(figure.get_figheight() + LINE * scale() * max(0, lines - 1))
     figure.legend(found.values(), texts, loc="outside lower center", ncols=columns)
 
 
@@ -100,7 +171,7 @@ def literal(name: str) -> str:
 def headline(figure: Figure, text: str) -> None:
     """Write a line above all panels, broken where the figure ends."""
     unbroken = text.replace(" %", "\N{NO-BREAK SPACE}%")
-    wrapped = textwrap.fill(unbroken, int(figure.get_size_inches()[0] * 17))
+    wrapped = textwrap.fill(unbroken, int(figure.get_size_inches()[0] * 17 / scale()))
     figure.suptitle(wrapped, fontsize="small")
 
 

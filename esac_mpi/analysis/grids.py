@@ -13,9 +13,9 @@ from esac_mpi.analysis.figures import (
     Figure,
     cells,
     headline,
-    legend_below,
     literal,
     name_axis,
+    name_lines,
     panels,
 )
 from esac_mpi.analysis.intervals import interquartile_mean, interval
@@ -49,7 +49,7 @@ def draw_group(axes: Axes, name: str, curves: list[Curve], look: Look, seeds: bo
     thin: dict[str, Any] = {"color": colour, "lw": 0.6}
     if len(curves) == 1:
         (curve,) = curves
-        label = f"{literal(name)}, seed {curve.origin.seed} (an interval needs two)"
+        label = f"{literal(name)}, seed {curve.origin.seed}"
         how: dict[str, Any] = {
             "color": colour,
             "lw": width,
@@ -119,5 +119,5 @@ def grid(groups: Groups, quantities: dict[str, Quantity], x: str, seeds: bool = 
         name_axis(panel, x)
     for panel in axes.flat[len(drawn) :]:
         panel.set_axis_off()
-    legend_below(figure, axes)
+    name_lines(figure, axes)
     return figure

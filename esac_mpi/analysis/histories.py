@@ -1,18 +1,32 @@
 """The history of a run as other software reads it: a table in CSV, or curves in TensorBoard."""
 
 import csv
-from collections.abc import Callable
+import re
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, closing
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
 from esac_mpi.analysis.curves import column, position
-from esac_mpi.analysis.evaluations import evaluations, policies
-from esac_mpi.analysis.messages import Unusable
-from esac_mpi.record import RunFiles
+from esac_mpi.analysis.episodes import training, training_returns
+from esac_mpi.analysis.evaluations import evaluated, evaluations, policies
+from esac_mpi.analysis.followed import Followed
+from esac_mpi.analysis.measures import counted_steps
+from esac_mpi.analysis.messages import Unusable, damaged
+from esac_mpi.record import RunFiles, Unreadable
 
 STEPS = ("env_steps", "nominal_steps", "generation")  # what a step of TensorBoard can be
 EVENTS = "events.out.tfevents.esac_mpi"  # TensorBoard looks for names with tfevents
+# tags of stable-baselines3
+TAGS = {
+    "metrics/generation": "time/iterations",
+    "timing/wall_seconds": "time/time_elapsed",
+    "metrics/gradient_updates": "train/n_updates",
+}
+LEARNER = r"metrics/(?:[a-z0-9]+_)?(critic_loss|actor_loss|value_loss|mean_q|temperature|entropy)"
+TRAIN = {"temperature": "ent_coef"}
 
 
 def spread(rows: np.ndarray) -> dict[str, np.ndarray]:
@@ -62,32 +76,112 @@ def table(run: RunFiles, out: Path | None, step: str) -> Path:
     return out
 
 
+def tag(name: str) -> str:
+    """Rename a column as stable-baselines3 calls what is like it; others keep their names."""
+    if found := re.fullmatch(LEARNER, name):
+        return f"train/{TRAIN.get(found[1], found[1])}"
+    return TAGS.get(name, name.replace("metrics/evaluation_", "eval/"))
+
+
+def tagged(run: RunFiles) -> dict[str, np.ndarray]:
+    """Collect the curves of TensorBoard, {tag: [generations]}. Raises Unusable as `columns`."""
+    found = {tag(name): values for name, values in columns(run).items()}
+    generation, wall = run.columns["metrics/generation"], column(run, "timing/wall_seconds")
+    episodes, length = training_returns(run)[0], column(run, "metrics/length").astype(float)
+    average = np.concatenate([[np.nan], training(run)[1]])
+    found["rollout/ep_rew_mean"] = average[episodes]
+    if length.ndim == 2:
+        found["rollout/ep_len_mean"] = spread(np.where(length > 0, length, np.nan))["mean"]
+        found["rollout/ep_len_mean"] /= getattr(run.config.own, "fitness_episodes", 1)
+    else:
+        played, steps = np.diff(episodes, prepend=0), np.diff(position(run, "env_steps"), prepend=0)
+        found["rollout/ep_len_mean"] = np.where(played > 0, steps / np.maximum(played, 1), np.nan)
+    if len(total := counted_steps(run)):
+        found["time/total_timesteps"] = total
+        if len(wall):
+            found["time/fps"] = np.where(wall > 0, total / np.maximum(wall, 1e-9), np.nan)
+    found["eval/mean_reward"] = np.full(len(generation), np.nan)
+    when, returns = evaluated(run)
+    found["eval/mean_reward"][np.searchsorted(generation, when)] = returns
+    return found
+
+
+class Curves:
+    """A file of TensorBoard's that grows with a run: in the run, or in its folder in `out`."""
+
+    def __init__(self, run: Path, out: Path | None, step: str) -> None:
+        from tensorboardX.proto.event_pb2 import Event
+        from tensorboardX.proto.summary_pb2 import Summary
+        from tensorboardX.record_writer import RecordWriter
+
+        folder = out / run.resolve().name if out else run  # a folder is one run there
+        folder.mkdir(parents=True, exist_ok=True)
+        self.path, self._step = folder / EVENTS, step
+        self._event, self._summary, self._writer = Event, Summary, RecordWriter(str(self.path))
+        self._rows, self._last = 0, set[str]()  # of these, and what the last of them has
+
+    def add(self, run: RunFiles) -> None:
+        """Append the rows that are new, float32, and an evaluation that came after its row."""
+        found = tagged(run)
+        assert run.columns.source is not None
+        wall, steps = column(run, "timing/wall_seconds"), position(run, self._step)
+        wall = np.nan_to_num(wall) if len(wall) else np.zeros(run.generation)
+        # as if it had never stood still
+        seconds = run.columns.source.stat().st_mtime + wall - wall[-1]
+        if not self._rows:
+            self._write(self._event(wall_time=seconds[0], file_version="brain.Event:2"))
+        for g in range(max(self._rows - 1, 0), run.generation):
+            there = {name: values[g] for name, values in found.items() if np.isfinite(values[g])}
+            known = self._last if g == self._rows - 1 else set[str]()
+            values = [
+                self._summary.Value(tag=name, simple_value=value)
+                for name, value in there.items()
+                if name not in known
+            ]
+            if values:
+                summary = self._summary(value=values)
+                self._write(self._event(wall_time=seconds[g], step=int(steps[g]), summary=summary))
+            self._rows, self._last = g + 1, {*there}
+        self._writer.flush()
+
+    def _write(self, event: Any) -> None:
+        self._writer.write(event.SerializeToString())
+
+    def close(self) -> None:
+        """Close the file."""
+        self._writer.close()
+
+
 def curves(run: RunFiles, out: Path | None, step: str) -> Path:
-    """Write what TensorBoard shows against a step of STEPS, float32; return the file.
+    """Write what TensorBoard shows against a step of STEPS; return the file."""
+    columns(run)
+    with closing(Curves(run.path, out, step)) as file:
+        file.add(run)
+        return file.path
 
-    It is in the run, or in the run's own folder in `out`.
+
+def follow(followed: Followed, out: Path | None, step: str, every: float) -> Iterator[Path]:
+    """Write the curves of runs while they go on, to their ends; yield each file when it begins.
+
+    Raises Unusable for what cannot be read at the last look.
     """
-    from tensorboardX.proto.event_pb2 import Event
-    from tensorboardX.proto.summary_pb2 import Summary
-    from tensorboardX.record_writer import RecordWriter
-
-    found = columns(run)
-    assert run.columns.source is not None
-    wall, steps = column(run, "timing/wall_seconds"), position(run, step)
-    wall = np.nan_to_num(wall) if len(wall) else np.zeros(run.generation)
-    seconds = run.columns.source.stat().st_mtime + wall - wall[-1]  # as if it had never stood still
-    folder = out / run.path.resolve().name if out else run.path  # a folder is one run there
-    folder.mkdir(parents=True, exist_ok=True)
-    path = folder / EVENTS
-    writer = RecordWriter(str(path))
-    writer.write(Event(wall_time=seconds[0], file_version="brain.Event:2").SerializeToString())
-    for g in range(run.generation):
-        there = {name: values[g] for name, values in found.items() if np.isfinite(values[g])}
-        values = [Summary.Value(tag=name, simple_value=value) for name, value in there.items()]
-        event = Event(wall_time=seconds[g], step=int(steps[g]), summary=Summary(value=values))
-        writer.write(event.SerializeToString())
-    writer.close()
-    return path
+    files: dict[Path, Curves] = {}
+    with ExitStack() as stack:
+        for last in followed.looks(every):
+            problems = []
+            for path, run in followed.runs.items():
+                try:
+                    if isinstance(run, str):
+                        raise Unreadable(run)
+                    if run.generation and path not in files:
+                        files[path] = stack.enter_context(closing(Curves(path, out, step)))
+                        yield files[path].path
+                    if path in files:
+                        files[path].add(run)
+                except Unreadable as error:  # or the run has gone on since: the next look tells
+                    problems.append(str(error))
+            if last and problems:
+                raise damaged("\n".join(problems))
 
 
 FORMATS: dict[str, Callable[[RunFiles, Path | None, str], Path]] = {

@@ -5,7 +5,7 @@ import numpy as np
 from esac_mpi.analysis.colours import COLOURS, looks
 from esac_mpi.analysis.curves import column, column_curve, per_generation, position
 from esac_mpi.analysis.evaluations import evaluations, policies
-from esac_mpi.analysis.figures import Axes, Figure, legend_below, name_axis, panels
+from esac_mpi.analysis.figures import Axes, Figure, headline, name_axis, name_lines, panels
 from esac_mpi.analysis.names import HALVES, POLICIES, legend
 from esac_mpi.record import RunFiles
 
@@ -22,9 +22,8 @@ def draw_one(axes: Axes, run: RunFiles, x: str) -> None:
         generations, returns = evaluations(run, policy)
         if not len(returns):
             continue
-        colour, name = look[policy].colour, legend(policy, run.config.algorithm)
+        colour, label = look[policy].colour, legend(policy, run.config.algorithm)
         where = np.interp(generations, column(run, "metrics/generation"), position(run, x))
-        label = f"{name}: mean of {returns.shape[1]} episodes, band worst to best"
         axes.plot(where, returns.mean(axis=1), color=colour, lw=1.8, marker="o", ms=3, label=label)
         ends = np.nanmin(returns, axis=1), np.nanmax(returns, axis=1)
         axes.fill_between(where, *ends, color=colour, alpha=0.18, lw=0)
@@ -37,5 +36,7 @@ def draw_alone(run: RunFiles, x: str = "env_steps") -> Figure:
     title = f"{run.config.task.id}: {run.config.algorithm.upper()}, seed {run.config.seed}"
     axes[0, 0].set(title=title, ylabel="episodic return")
     name_axis(axes[0, 0], x)
-    legend_below(figure, axes)
+    name_lines(figure, axes)
+    episodes = f"{run.config.evaluation.episodes} noise-free episodes"
+    headline(figure, f"Policies: mean of {episodes}, band from worst to best. Grey: noisy episodes")
     return figure

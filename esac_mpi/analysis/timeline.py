@@ -26,7 +26,7 @@ from esac_mpi.analysis.clock.recorded import (
 )
 from esac_mpi.analysis.clock.recorded_tasks import has_tasks, individuals_and_turns
 from esac_mpi.analysis.curves import column, position
-from esac_mpi.analysis.figures import Axes, Figure, name_axis, plt
+from esac_mpi.analysis.figures import Axes, Figure, name_axis, plt, sized
 from esac_mpi.analysis.measures import busy
 from esac_mpi.analysis.times import activities, has_members
 from esac_mpi.record import RunFiles
@@ -203,7 +203,7 @@ def draw_shares(axes: Axes, run: RunFiles) -> None:
 def draw(run: RunFiles, shown: int = SHOWN) -> Figure:
     """Draw the last generations rank by rank, and the whole run's shares."""
     ranks, drawn = int(max(busy(run).ranks, default=0)), column(run, "timing/busy_seconds").shape[1]
-    size = (7.5, 4.4 + min(0.25 * drawn, 5))
+    size = sized(7.5, 4.4 + min(0.25 * drawn, 5))
     ratios = [1 + min(0.2 * drawn, 3), 1.4]
     figure, (above, below) = plt.subplots(
         2, 1, figsize=size, layout="constrained", height_ratios=ratios

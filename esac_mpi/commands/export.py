@@ -32,7 +32,9 @@ from pathlib import Path
 
 from esac_mpi import Policy
 from esac_mpi.analysis import histories
-from esac_mpi.analysis.command import ended, opened, parser
+from esac_mpi.analysis.command import ended, opened, parser, refuse_unread
+from esac_mpi.analysis.followed import Followed
+from esac_mpi.analysis.messages import Unusable
 from esac_mpi.host.paths import given
 from esac_mpi.policies.formats import FORMATS, OBSERVATIONS, TOLERANCE, Unexportable, difference
 from esac_mpi.record import Unreadable
@@ -42,32 +44,61 @@ def command_line() -> argparse.ArgumentParser:
     """Return the command line."""
     line = parser(__doc__)
     add = line.add_argument
-    add("policy", type=given, metavar="POLICY|RUN", help="policy.h5 or run directory")
-    add("--format", choices=(*FORMATS, *histories.FORMATS), required=True)
-    text = "of tensorboard; default: env_steps"
+    add("runs", nargs="+", type=given, metavar="RUN|POLICY", help="run directory, or policy.h5")
+    text = "what to write, see above"
+    add("--format", choices=(*FORMATS, *histories.FORMATS), required=True, help=text)
+    text = "of tensorboard: add new rows until the runs end, or until Ctrl-C"
+    add("--follow", action="store_true", help=text)
+    text = "of --follow: time between looks at the files (5)"
+    add("--every", type=float, default=5.0, metavar="SECONDS", help=text)
+    text = "of tensorboard: the horizontal axis; default: env_steps"
     add("--step", choices=histories.STEPS, default="env_steps", help=text)
     text = "default: policy.pt, .onnx or .npz beside policy.h5; a history: in the run"
     add("--out", type=given, help=text)
     return line
 
 
-def history(options: argparse.Namespace) -> Iterator[Path]:
-    """Write a run's history; yield the file."""
-    yield histories.FORMATS[options.format](opened([options.policy])[0], options.out, options.step)
+def written(options: argparse.Namespace) -> Iterator[Path]:
+    """Write runs' histories; yield the files. Raises Unusable."""
+    runs = opened(options.runs)
+    if options.out and len({run.path.resolve().name for run in runs}) < len(runs):
+        raise Unusable(f"--out {options.out}: runs of one name would share a folder; leave it out")
+    for run in runs:
+        yield histories.FORMATS[options.format](run, options.out, options.step)
+
+
+def followed(options: argparse.Namespace) -> int:
+    """Write curves while runs go on; return the exit code."""
+    runs = Followed(options.runs)
+    every = max(0.1, options.every)
+    try:
+        code = ended(lambda: histories.follow(runs, options.out, options.step, every))
+    except KeyboardInterrupt:
+        return 130
+    return runs.code or code
 
 
 def main(argv: list[str]) -> int:
     """Write and name the file; return 1 if it acts otherwise, 2 if unwritable, 65 for no source."""
     line = command_line()
     options = line.parse_args(argv)
-    if options.format != "tensorboard" and options.step != line.get_default("step"):
-        line.error("--step is of --format tensorboard alone")
-    if options.format in histories.FORMATS:
-        return ended(lambda: history(options))
+    history = options.format in histories.FORMATS
+    try:
+        if options.format != "tensorboard":
+            unread = ("step", "follow", "every")
+            refuse_unread(line, options, f"--format {options.format}", unread)
+        if options.runs[1:] and (not history or (options.format == "csv" and options.out)):
+            raise Unusable(f"--format {options.format} takes one run{' with --out' * history}")
+    except Unusable as problem:
+        line.error(str(problem))
+    if options.follow:
+        return followed(options)
+    if history:
+        return ended(lambda: written(options))
     write, suffix, needs = FORMATS[options.format]
     warnings.simplefilter("ignore")  # torch's, about TorchScript's age
     try:
-        policy = Policy.load(options.policy)
+        policy = Policy.load(options.runs[0])
         out = options.out or policy.path.with_suffix(suffix)
         if out.is_dir():
             raise Unexportable(f"{out}: a directory; name the file in it")

@@ -42,7 +42,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from esac_mpi.analysis.command import (
-    add_labels,
+    add_look,
     add_machine,
     add_policy,
     add_runs,
@@ -76,22 +76,23 @@ READ = {  # options, by what is drawn
 def pictures(line: argparse.ArgumentParser, options: argparse.Namespace) -> Iterator[Path]:
     """Draw what the options ask for; yield the files written."""
     from esac_mpi.analysis import plots
-    from esac_mpi.analysis.figures import save
+    from esac_mpi.analysis.figures import save, wished
 
     what = options.what
     refuse_others(line, options, READ[what])
     runs = opened(options.runs)
-    if what == "timeline":
-        drawing = plots.timeline(runs)
-    elif what == "scaling":
-        drawing = scaling(runs, options)
-    elif what == "sensitivity":
-        drawing = sensitivity(runs, options)
-    else:
-        about = what, options.x, options.policy, options.seeds, machine_of(options), options.label
-        drawing = plots.figure(runs, *about)
     name = "learning_curve" if what == "return" else what
-    yield from save(drawing, options.out or (runs[0].path if len(runs) == 1 else Path()) / name)
+    with wished(options.size, options.font):
+        if what == "timeline":
+            drawing = plots.timeline(runs)
+        elif what == "scaling":
+            drawing = scaling(runs, options)
+        elif what == "sensitivity":
+            drawing = sensitivity(runs, options)
+        else:
+            about = what, options.x, options.policy, options.seeds, machine_of(options)
+            drawing = plots.figure(runs, *about, options.label)
+        yield from save(drawing, options.out or (runs[0].path if len(runs) == 1 else Path()) / name)
 
 
 def scaling(runs: list[RunFiles], options: argparse.Namespace) -> "Figure":
@@ -127,7 +128,7 @@ def command_line() -> argparse.ArgumentParser:
     text = "horizontal axis; default: env_steps, training_episodes for training"
     line.add_argument("--x", choices=AXES, help=text)
     line.add_argument("--seeds", action="store_true", help="each run as a thin line or point")
-    add_labels(line)
+    add_look(line)
     add_policy(line, "whose returns")
     add_machine(line)
     add_scaling(line)

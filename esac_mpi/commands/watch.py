@@ -18,7 +18,6 @@ Exit codes: 0; 2 if a directory is not a run; 65 if none of its files can be rea
 """
 
 import argparse
-import time
 from pathlib import Path
 from typing import Any
 
@@ -26,46 +25,20 @@ from rich.console import Console
 from rich.live import Live
 from rich.markup import escape
 
-from esac_mpi.analysis import measures, views
+from esac_mpi.analysis import views
 from esac_mpi.analysis.choice import Choice, add_choice, choice_of
-from esac_mpi.analysis.command import add_runs, parser, readable
-from esac_mpi.config import ConfigError
-from esac_mpi.record import Refused, Run, RunFiles, Unreadable
+from esac_mpi.analysis.command import add_runs, parser
+from esac_mpi.analysis.followed import Followed
 
 TITLES = 3  # lines of a terminal that rows of runs leave free
 
 
-class Watched:
-    """Runs, read anew when their files change; code: 2 or 65 if a path was unreadable at first."""
+class Watched(Followed):
+    """Runs that are shown."""
 
     def __init__(self, paths: list[Path], choice: Choice) -> None:
+        super().__init__(paths)
         self.choice = choice
-        # before they are read: what is published meanwhile is seen at the next look
-        self._seen = {path: _stamp(path) for path in paths}
-        runs, self.code = readable(paths)
-        self.runs: dict[Path, RunFiles | str] = {**runs}
-
-    def refresh(self) -> None:
-        """Read what has changed; a run that cannot be read any more is replaced by the reason."""
-        for path in self.runs:
-            if (stamp := _stamp(path)) == self._seen[path]:
-                continue
-            self._seen[path] = stamp
-            try:
-                self.runs[path] = Run.open(path)
-            except (Refused, ConfigError, Unreadable) as error:
-                self.runs[path] = str(error)
-
-    def are_over(self) -> bool:
-        """Read what has changed; say whether all runs are over, and all they left is read."""
-        over = self.over
-        self.refresh()
-        return over and self.over
-
-    @property
-    def over(self) -> bool:
-        """Whether no process works at any of the runs."""
-        return all(isinstance(run, str) or run.state in measures.OVER for run in self.runs.values())
 
     def view(self, lines: int = 0) -> Any:
         """Show one run, or of many runs at most so many lines (0 = all)."""
@@ -75,18 +48,6 @@ class Watched:
         return escape(run) if isinstance(run, str) else views.one(run)
 
 
-def _stamp(path: Path) -> list[tuple[int, int]]:
-    """Return (mtime, inode) of each file that is published."""
-    found: list[tuple[int, int]] = []
-    for name in ("status.json", "metrics.h5", "checkpoint.h5"):
-        try:
-            stat = (path / name).stat()
-            found.append((stat.st_mtime_ns, stat.st_ino))
-        except OSError:
-            found.append((0, 0))
-    return found
-
-
 def watch(watched: Watched, every: float, console: Console) -> None:
     """Redraw until all runs are over; always leave the last view and a visible cursor."""
     height = console.height - TITLES
@@ -94,11 +55,8 @@ def watch(watched: Watched, every: float, console: Console) -> None:
     try:
         live.start(refresh=True)
         console.show_cursor(True)  # a killed process must not leave a terminal without a cursor
-        over = False
-        while not over:
-            over = watched.are_over()
+        for _ in watched.looks(every):
             live.update(watched.view(console.height - TITLES), refresh=True)
-            time.sleep(0.0 if over else every)
     finally:
         live.stop()
         console.show_cursor(True)
@@ -107,15 +65,12 @@ def watch(watched: Watched, every: float, console: Console) -> None:
 def told(watched: Watched, every: float) -> None:
     """Print a line whenever a run has got on, until all are over: for a pipe or a file."""
     before: dict[Path, str] = {}
-    over = False
-    while not over:
-        over = watched.are_over()
+    for _ in watched.looks(every):
         now = {path: views.line(watched.runs[path]) for path in watched.choice.of(watched.runs)}
         for path, line in now.items():
             if before.get(path) != line:
                 print(line, flush=True)
         before = now
-        time.sleep(0.0 if over else every)
 
 
 def command_line() -> argparse.ArgumentParser:

@@ -172,7 +172,7 @@ def test_plot_draws_training_with_seeds_as_groups(tmp_path, capsys):
             [1, 12],
             pytest.approx(17.5),
         ),  # of all 12, fewer than 50: (7.5 + 17.5 + 27.5) / 3
-        "DDPG, seed 0 (an interval needs two)": ([1, 6], pytest.approx(100 / 6)),
+        "DDPG, seed 0": ([1, 6], pytest.approx(100 / 6)),
     }
     assert drawing.axes[0].get_xlabel() == "training episodes"
     assert plot.main([*map(str, paths), "--what", "training", "--out", str(tmp_path / "t")]) == 0

@@ -1,12 +1,15 @@
 """esac-mpi export --format csv and tensorboard: the history of a run, read back."""
 
 import csv
+import signal
 import struct
+import time
+from contextlib import suppress
 
 import numpy as np
 import pytest
 from commands import command
-from growing_runs import make
+from growing_runs import begun, make, one_more
 
 from esac_mpi.record import Run
 
@@ -50,8 +53,9 @@ def events(path):
     """Read a file of TensorBoard's: [(wall time, step, {tag: number})], without the first."""
     event_pb2 = pytest.importorskip("tensorboardX.proto.event_pb2")
     content, found = path.read_bytes(), []
-    while content:
-        length = struct.unpack("<Q", content[:8])[0]
+    while len(content) > 16 and len(content) >= 16 + (
+        length := struct.unpack("<Q", content[:8])[0]
+    ):
         found.append(event_pb2.Event.FromString(content[12 : 12 + length]))
         content = content[16 + length :]
     assert found.pop(0).file_version == "brain.Event:2"
@@ -72,9 +76,17 @@ def test_tensorboard_has_every_finite_number_at_its_step(tmp_path, capsys):
     ]  # 5,000 of the population, 100 of the learner
     assert np.diff([seconds for seconds, _, _ in found]) == pytest.approx(60)
     assert found[9][0] == pytest.approx((tmp_path / "a/metrics.h5").stat().st_mtime)
-    assert found[4][2]["metrics/evaluation_sac.mean"] == pytest.approx(170)
-    assert "metrics/evaluation_sac.mean" not in found[5][2]
-    assert found[9][2]["timing/wall_seconds"] == 600
+    assert found[4][2]["eval/sac.mean"] == pytest.approx(170)
+    assert found[4][2]["eval/mean_reward"] == pytest.approx(170)  # theta_es has 150
+    assert "eval/sac.mean" not in found[5][2]
+    fitness = Run.open(tmp_path / "a").members("fitness")
+    wanted = {
+        "rollout/ep_rew_mean": fitness[5:].mean(),  # 50 episodes
+        "rollout/ep_len_mean": 510,  # 5,100 steps, 10 episodes
+        "time/iterations": 10, "time/time_elapsed": 600, "time/total_timesteps": 51_020,
+        "time/fps": 51_020 / 600, "train/n_updates": 1000, "metrics/sigma": 0.005,
+    }  # fmt: skip
+    assert {tag: found[9][2][tag] for tag in wanted} == pytest.approx(wanted)
     assert (
         export.main(
             [
@@ -92,6 +104,52 @@ def test_tensorboard_has_every_finite_number_at_its_step(tmp_path, capsys):
     assert [step for _, step, _ in events(tmp_path / "b/a/events.out.tfevents.esac_mpi")] == list(
         range(1, 11)
     )  # a folder a run
+
+
+def test_curves_follow_runs_to_their_ends(tmp_path):
+    pytest.importorskip("tensorboardX")
+    run = make(tmp_path / "a", "es", generations=4, status="running")
+    make(tmp_path / "b", generations=3).close()
+    words = [tmp_path / "a", tmp_path / "b", "--format", "tensorboard", "--follow"]
+    process = begun("export", *words, "--every", "0.2", "--out", tmp_path / "all")
+    file = tmp_path / "all/a/events.out.tfevents.esac_mpi"
+    grown(file, 4)
+    one_more(run)
+    grown(file, 5)
+    assert process.poll() is None
+    run.final({"generation": np.array(5), "evaluation_theta_es": np.full(10, 7.0)})
+    run.status("complete", 5)
+    run.close()
+    assert process.wait(300) == 0
+    found = events(file)
+    assert [step for _, step, _ in found] == [
+        5100 * g for g in (1, 2, 3, 4, 4, 4)
+    ]  # the fifth repeats it
+    assert found[5][2].keys() == {f"eval/theta_es.{s}" for s in ("mean", "min", "max")} | {
+        "eval/mean_reward"
+    }
+    assert len(events(tmp_path / "all/b/events.out.tfevents.esac_mpi")) == 3
+
+
+def test_ctrl_c_ends_the_following_and_not_the_run(tmp_path):
+    pytest.importorskip("tensorboardX")
+    run = make(tmp_path / "a", "es", generations=4, status="running")
+    process = begun("export", tmp_path / "a", "--format", "tensorboard", "--follow")
+    grown(tmp_path / "a/events.out.tfevents.esac_mpi", 4)
+    process.send_signal(signal.SIGINT)
+    assert process.wait(300) == 130
+    run.close()
+
+
+def grown(file, rows):
+    """Wait until the file has so many rows."""
+    end = time.monotonic() + 300
+    while time.monotonic() < end:
+        with suppress(OSError, IndexError):  # nothing yet
+            if len(events(file)) >= rows:
+                return
+        time.sleep(0.1)
+    raise AssertionError(f"{file}: no {rows} rows after 300 s")
 
 
 def test_a_history_is_of_a_run_that_has_one(tmp_path, capsys):

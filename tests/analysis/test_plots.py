@@ -1,12 +1,15 @@
 """esac-mpi plot, and tables of scaling: what is drawn of runs."""
 
+from itertools import pairwise
+
+import matplotlib.image
 import numpy as np
 import pytest
 from clocked_runs import erl_run_of
 from commands import command
 from figure_runs import check_pictures, make, opened, trained
 
-from esac_mpi.analysis import curves, grids, groups, plots, sensitivity, timeline, times
+from esac_mpi.analysis import curves, figures, grids, groups, plots, sensitivity, timeline, times
 from esac_mpi.analysis.colours import COLOURS, SHADES, shade
 from esac_mpi.config import Config, updated
 from esac_mpi.record import Run
@@ -282,7 +285,7 @@ def test_a_group_is_drawn_as_far_as_its_shortest_run(tmp_path, capsys):
     (line,) = drawing.axes[0].lines
     assert line.get_xdata()[[0, -1]].tolist() == [1, 2]
     np.testing.assert_allclose(line.get_ydata()[[0, -1]], [5, 15])
-    assert [text.get_text() for text in drawing.legends[0].texts] == ["ES, 2 seeds"]
+    assert [text.get_text() for text in drawing.axes[0].texts] == ["ES, 2 seeds"]
     assert "shortest run, 50% of its longest; short: b" in capsys.readouterr().err
 
 
@@ -290,8 +293,8 @@ def test_one_seed_has_a_line_and_no_interval(tmp_path):
     runs = opened(make(tmp_path / "a"), make(tmp_path / "b", algorithm="esac"))
     drawing = grids.grid(groups.grouped(runs), plots.quantities("return", "better"), "generation")
     assert not drawing.axes[0].collections
-    texts = [text.get_text() for text in drawing.legends[0].texts]
-    assert texts == ["ESAC, seed 0 (an interval needs two)", "ES, seed 0 (an interval needs two)"]
+    texts = {text.get_text() for text in drawing.axes[0].texts}
+    assert texts == {"ESAC, seed 0", "ES, seed 0"}
 
 
 def test_seeds_without_a_common_place_are_drawn_each(tmp_path):
@@ -301,6 +304,40 @@ def test_seeds_without_a_common_place_are_drawn_each(tmp_path):
     assert [text.get_text() for text in drawing.legends[0].texts] == [
         "ES, 2 seeds (nowhere all of them)"
     ]
+
+
+def test_few_lines_are_named_at_their_ends_and_many_in_a_legend(tmp_path):
+    runs = opened(*(make(tmp_path / f"{s}", (0, s), **{"es.sigma": s / 100}) for s in range(1, 8)))
+    kind = plots.quantities("return", "better")
+    many = grids.grid(groups.grouped(runs), kind, "generation")
+    assert (len(many.legends), len(many.axes[0].texts)) == (1, 0)
+    few = grids.grid(groups.grouped(runs[:6]), kind, "generation")
+    few.canvas.draw()
+    assert not few.legends
+    texts = few.axes[0].texts
+    assert [text.get_text() for text in texts] == [f"ES sigma=0.0{s}, seed 0" for s in range(1, 7)]
+    boxes = [text.get_window_extent() for text in texts]
+    assert all(below.y1 <= above.y0 for below, above in pairwise(boxes))
+    assert all(box.x1 <= few.bbox.x1 and few.axes[0].bbox.x1 < box.x0 for box in boxes)
+
+
+@pytest.mark.parametrize(
+    ("places", "found"),
+    [([0, 0.5], [0, 0.5]), ([0.2, 0.2], [0.2, 0.3]), ([0.9, 1, 1], [0.8, 0.9, 1])],
+)
+def test_names_are_a_step_apart_and_none_is_above_the_panel(places, found):
+    np.testing.assert_allclose(figures.apart(places, 0.1), found)
+
+
+@pytest.mark.parametrize("what", ["return", "timeline", "scaling"])
+def test_a_figure_has_the_size_and_letters_that_are_asked_for(tmp_path, what):
+    words = [str(make(tmp_path / "a")), "--what", what, "--out", str(tmp_path / "a.png")]
+    assert plot.main([*words, "--size", "3.3", "2.4", "--font", "8"]) == 0
+    height, width, _ = matplotlib.image.imread(tmp_path / "a.png").shape
+    assert (width, height) == (495, 360)  # 150 dots an inch
+    assert matplotlib.rcParams["font.size"] == 10
+    with pytest.raises(SystemExit):
+        plot.main([*words, "--size", "0", "2"])
 
 
 def unlike(tmp_path):
@@ -333,9 +370,8 @@ def test_groups_are_named_by_hand(tmp_path, capsys):
     names = ["all of it", "former", "one more", "as it was"]
     words = [word for name in names for word in ("--label", name)]
     drawing = plots.figure(opened(*paths), "return", labels=names)
-    assert [
-        text.get_text().partition(", seed")[0] for text in drawing.legends[0].texts
-    ] == names  # in the legend's order: ESAC first
+    found = [line.get_label().partition(", seed")[0] for line in drawing.axes[0].lines]
+    assert found == names  # ESAC first
     assert drawing.axes[0].lines[0].get_color() == COLOURS["esac"]
     assert drawing.axes[0].lines[1].get_color() in {
         COLOURS["es"],

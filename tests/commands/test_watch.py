@@ -11,7 +11,7 @@ import sys
 from contextlib import suppress
 
 from conftest import ROOT
-from growing_runs import make, tool
+from growing_runs import make, one_more, tool
 
 from esac_mpi.analysis import views
 from esac_mpi.analysis.choice import Choice
@@ -157,28 +157,6 @@ def test_watch_tells_a_pipe_by_lines_how_runs_go_on(tmp_path):
     run.close()
     rest = process.stdout.read().splitlines()
     assert (": complete, generation 5, " in rest[-1], process.wait(300)) == (True, 0)
-
-
-def one_more(run):
-    """Publish a fifth generation."""
-    row = {
-        name: column[-1] + (name == "metrics/generation")
-        for name, column in of(run, "metrics").items()
-    }
-    run.append(row, of_last(run))
-    run.publish_metrics(force=True)
-
-
-def of(run, group):
-    return {
-        name.removeprefix(f"{group}/"): column
-        for name, column in run.tail.items()
-        if name.startswith(f"{group}/")
-    }
-
-
-def of_last(run):
-    return {name: column[-1] for name, column in of(run, "timing").items()}
 
 
 def test_ctrl_c_leaves_the_terminal_clean(tmp_path):

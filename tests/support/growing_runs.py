@@ -1,6 +1,7 @@
 """A run whose returns grow, and the tools that are started to look at it."""
 
 import os
+import signal
 import subprocess
 import sys
 
@@ -60,3 +61,34 @@ def tool(name, *arguments, **options):
         env={**os.environ, "PYTHONPATH": str(ROOT), **options},
         capture_output=True, text=True, check=False,
     )  # fmt: skip
+
+
+def begun(name, *arguments):
+    """Start a command and leave it running."""
+    line = [sys.executable, "-m", "esac_mpi.commands", name, *map(str, arguments)]
+    heard = signal.signal(signal.SIGINT, signal.SIG_DFL)  # a background job may have it ignored
+    process = subprocess.Popen(line, env={**os.environ, "PYTHONPATH": str(ROOT)})
+    signal.signal(signal.SIGINT, heard)
+    return process
+
+
+def one_more(run):
+    """Publish another generation."""
+    row = {
+        name: column[-1] + (name == "metrics/generation")
+        for name, column in of(run, "metrics").items()
+    }
+    run.append(row, of_last(run))
+    run.publish_metrics(force=True)
+
+
+def of(run, group):
+    return {
+        name.removeprefix(f"{group}/"): column
+        for name, column in run.tail.items()
+        if name.startswith(f"{group}/")
+    }
+
+
+def of_last(run):
+    return {name: column[-1] for name, column in of(run, "timing").items()}

@@ -1,0 +1,62 @@
+"""Runs that are read anew whenever their files change, until all of them have ended."""
+
+import time
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+
+from esac_mpi.analysis import measures
+from esac_mpi.analysis.command import readable
+from esac_mpi.config import ConfigError
+from esac_mpi.record import Refused, Run, RunFiles, Unreadable
+
+
+class Followed:
+    """Runs, read anew when their files change; code: 2 or 65 if a path was unreadable at first."""
+
+    def __init__(self, paths: Iterable[Path]) -> None:
+        # before they are read: what is published meanwhile is seen at the next look
+        self._seen = {path: _stamp(path) for path in paths}
+        runs, self.code = readable(self._seen)
+        self.runs: dict[Path, RunFiles | str] = {**runs}
+
+    def looks(self, every: float) -> Iterator[bool]:
+        """Look at the files every so many seconds; yield whether this is the last look."""
+        over = False
+        while not over:
+            over = self.are_over()
+            yield over
+            time.sleep(0.0 if over else every)
+
+    def refresh(self) -> None:
+        """Read what has changed; a run that cannot be read any more is replaced by the reason."""
+        for path in self.runs:
+            if (stamp := _stamp(path)) == self._seen[path]:
+                continue
+            self._seen[path] = stamp
+            try:
+                self.runs[path] = Run.open(path)
+            except (Refused, ConfigError, Unreadable) as error:
+                self.runs[path] = str(error)
+
+    def are_over(self) -> bool:
+        """Read what has changed; say whether all runs are over, and all they left is read."""
+        over = self.over
+        self.refresh()
+        return over and self.over
+
+    @property
+    def over(self) -> bool:
+        """Whether no process works at any of the runs."""
+        return all(isinstance(run, str) or run.state in measures.OVER for run in self.runs.values())
+
+
+def _stamp(path: Path) -> list[tuple[int, int]]:
+    """Return (mtime, inode) of each file that is published."""
+    found: list[tuple[int, int]] = []
+    for name in ("status.json", "metrics.h5", "checkpoint.h5"):
+        try:
+            stat = (path / name).stat()
+            found.append((stat.st_mtime_ns, stat.st_ino))
+        except OSError:
+            found.append((0, 0))
+    return found
