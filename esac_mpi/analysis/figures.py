@@ -126,7 +126,7 @@ def name_ends(axes: Axes, lines: list[Any]) -> None:
     axes.set_ylim(axes.get_ylim())
     place = axes.transData - axes.transAxes
     ends = sorted((place.transform(line.get_xydata()[-1])[1], i) for i, line in enumerate(lines))
-    step = LINE * scale() / (axes.get_position().height * axes.figure.get_figheight())
+    step = LINE * scale() * axes.figure.dpi / axes.bbox.height
     for height, (_, i) in zip(apart([end for end, _ in ends], step), ends, strict=True):
         colour = ink(matplotlib.colors.to_hex(lines[i].get_color()))
         how: dict[str, Any] = {"color": colour, "fontsize": "small", "va": "center"}

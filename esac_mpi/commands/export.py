@@ -13,8 +13,10 @@ onnx          "observation" float32 [m, o] -> "action" float32 [m, a]; needs tor
 npz           the arrays; docs/how-to/export.md has the formula; needs numpy
 csv           a row a generation; columns as in docs/reference/hdf5.md; of fitness and evaluations
               mean, min and max
-tensorboard   curves against --step; docs/how-to/track.md lists their tags. FOLDER gets a folder for
-              each run. --follow adds new rows while runs go on, until all have ended or Ctrl-C
+tensorboard   curves against --step: eval/mean_reward, rollout/ep_rew_mean (of 50 episodes),
+              rollout/ep_len_mean, time/fps, train/... as stable-baselines3 calls them, others by
+              their HDF5 names. FOLDER gets a folder for each run. --follow adds new rows while runs
+              go on, until all have ended or Ctrl-C
 
 A policy's file contains its action bounds and normaliser. It is read back, and asked for the
 actions of 1,000 observations of a size from 0.1 to 10. If one differs by more than 1e-5 half ranges

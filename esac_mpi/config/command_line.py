@@ -231,7 +231,7 @@ def _about(algorithm: str) -> str:
     """Describe an algorithm in a line: by the first sentence of its table."""
     if algorithm in FORM_OF:
         return f"ERL with {' crossover and '.join(FORMS[algorithm])} mutation"
-    text = " ".join(str(Config(algorithm=algorithm).own.__doc__).split())
+    text = " ".join((Config(algorithm=algorithm).own.__doc__ or "").split())
     return re.split(r"\.(?= [A-Z]|$)", text)[0]
 
 
