@@ -95,6 +95,9 @@ def commands() -> Iterator[str]:
 def described(text: str) -> Iterator[str]:
     """Yield the blocks of a help: code where it is indented, lists where it has columns."""
     for block in text.strip("\n").split("\n\n"):
+        if block.startswith("Examples:\n"):
+            yield "Examples:"
+            block = block.partition("\n")[2]
         if block.startswith("    "):
             yield f"```\n{textwrap.dedent(block)}\n```"
             continue
