@@ -83,6 +83,7 @@ LONG = (
     "test_stopping.py",
     "test_run.py",
     "test_jobs.py",
+    "test_start_pages.py",
 )  # whole programs
 
 
