@@ -7,7 +7,6 @@ Examples:
     esac-mpi experiment run fig2c --budget smoke            # make the runs, two at a time
     esac-mpi experiment submit table1 --dry-run             # print what would be submitted
 
-list    the experiments: the files of configs/experiments/
 show    the runs of one, a command line each
 run     make the runs that are not finished, --at-once of one core each; runs on several ranks go
         alone. Repeat it after an interruption: every run continues where it was

@@ -15,7 +15,6 @@ final_return          mean return of the last generation of a complete run, of t
                       ERL's champion; null before
 parallel_efficiency   mean over generations of sum(busy seconds of the ranks) / (ranks * wall
                       seconds of the evaluation)
-env_steps_per_second  environment steps of all kinds / wall seconds, over the whole run
 resume                the command that continues an unfinished run, from the current directory
 
 The table's return is the last evaluation's, of the better policy. Speed, idle share of the ranks'

@@ -61,10 +61,8 @@ The rest:
   {0} --algorithm NAME --help # all settings that this algorithm reads
   esac-mpi --help # commands: watch, plot, evaluate, ...
   docs/reference/tasks.md # tasks, and what your own must provide
-  docs/how-to/clusters.md # job scripts, signals, trouble
-
-Exit codes: 0 finished, 75 stopped and saved (repeat the command), 2 wrong usage,
-65 unreadable file, 74 cannot save, 1 any other error.
+  docs/how-to/clusters.md # job scripts, trouble
+  docs/reference/exit-codes.md # exit codes and signals
 """
 MAIN = {  # settings that --help shows: placeholder, meaning
     "task.id": ("ID", "Gymnasium id, dm_control/DOMAIN-TASK-v0, or MODULE:ID"),
