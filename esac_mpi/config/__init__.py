@@ -5,7 +5,7 @@ Begin with: run.py and evolution.py for the tables, whole.py for how they make o
 
 Defaults are the paper's (P: Suri et al., ESAC, section or appendix) where it states a value, then
 the public code's (C), then our own measurement (M). When ESAC's phases run and what passes between
-its halves is by default what came out best; presets.py has the paper's. A TOML file and the command
+ES and SAC is by default what came out best; presets.py has the paper's. A TOML file and the command
 line hold only what differs. A table stands with its family (run, evolution, off_policy, ppo);
 whole.py makes them one Config. What others use of all this is named here.
 """
