@@ -62,7 +62,7 @@ def test_every_algorithm_has_a_colour_of_its_own_and_keeps_it():
     for others in (
         {},
         {"ES": "es", "SAC": "sac"},
-        {"a": "", "b": "another", "ESAC, adopting": "esac"},
+        {"a": "", "b": "another", "ESAC, replacing": "esac"},
     ):
         found = looks({"PDERL": "pderl", "ESAC": "esac", **others})
         assert (found["PDERL"].colour, found["ESAC"].colour) == (COLOURS["pderl"], COLOURS["esac"])
