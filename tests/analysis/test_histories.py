@@ -106,6 +106,7 @@ def test_tensorboard_has_every_finite_number_at_its_step(tmp_path, capsys):
     )  # a folder a run
 
 
+@pytest.mark.slow
 def test_curves_follow_runs_to_their_ends(tmp_path):
     pytest.importorskip("tensorboardX")
     run = make(tmp_path / "a", "es", generations=4, status="running")
@@ -131,6 +132,7 @@ def test_curves_follow_runs_to_their_ends(tmp_path):
     assert len(events(tmp_path / "all/b/events.out.tfevents.esac_mpi")) == 3
 
 
+@pytest.mark.slow
 def test_ctrl_c_ends_the_following_and_not_the_run(tmp_path):
     pytest.importorskip("tensorboardX")
     run = make(tmp_path / "a", "es", generations=4, status="running")

@@ -74,10 +74,7 @@ def begun(name, *arguments):
 
 def one_more(run):
     """Publish another generation."""
-    row = {
-        name: column[-1] + (name == "metrics/generation")
-        for name, column in of(run, "metrics").items()
-    }
+    row = {name: column[-1] + (name == "generation") for name, column in of(run, "metrics").items()}
     run.append(row, of_last(run))
     run.publish_metrics(force=True)
 
