@@ -1,9 +1,10 @@
 """The history of a run as other software reads it: a table in CSV, or curves in TensorBoard."""
 
 import csv
+import os
 import re
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, closing
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -119,6 +120,11 @@ class Curves:
         self.path, self._step = folder / EVENTS, step
         self._event, self._summary, self._writer = Event, Summary, RecordWriter(str(self.path))
         self._rows, self._last = 0, set[str]()  # of these, and what the last of them has
+        self._run = os.open(run, os.O_RDONLY)  # held, so that no other directory has its number
+
+    def is_of(self, run: Path) -> bool:
+        """Tell whether this is still the run's directory: --fresh begins another at its path."""
+        return os.path.samestat(os.fstat(self._run), run.stat())
 
     def add(self, run: RunFiles) -> None:
         """Append the rows that are new, float32, and an evaluation that came after its row."""
@@ -150,6 +156,7 @@ class Curves:
     def close(self) -> None:
         """Close the file."""
         self._writer.close()
+        os.close(self._run)
 
 
 def curves(run: RunFiles, out: Path | None, step: str) -> Path:
@@ -166,22 +173,28 @@ def follow(followed: Followed, out: Path | None, step: str, every: float) -> Ite
     Raises Unusable for what cannot be read at the last look.
     """
     files: dict[Path, Curves] = {}
-    with ExitStack() as stack:
+    try:
         for last in followed.looks(every):
             problems = []
             for path, run in followed.runs.items():
                 try:
                     if isinstance(run, str):
                         raise Unreadable(run)
+                    if path in files and not files[path].is_of(path):
+                        files.pop(path).close()
                     if run.generation and path not in files:
-                        files[path] = stack.enter_context(closing(Curves(path, out, step)))
+                        files[path] = Curves(path, out, step)
                         yield files[path].path
-                    if path in files:
+                    if run.generation:
                         files[path].add(run)
-                except Unreadable as error:  # or the run has gone on since: the next look tells
+                # or the run has gone on, or was begun anew, since: the next look tells
+                except (Unreadable, FileNotFoundError) as error:
                     problems.append(str(error))
             if last and problems:
                 raise damaged("\n".join(problems))
+    finally:
+        for file in files.values():
+            file.close()
 
 
 FORMATS: dict[str, Callable[[RunFiles, Path | None, str], Path]] = {

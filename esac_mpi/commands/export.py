@@ -60,24 +60,34 @@ def command_line() -> argparse.ArgumentParser:
     return line
 
 
+def apart(paths: list[Path], out: Path | None) -> list[Path]:
+    """Return each run's path once. Raises Unusable where two would write one file."""
+    found = {path.resolve(): path for path in paths}
+    if out and len({path.name for path in found}) < len(found):
+        raise Unusable(f"--out {out}: runs of one name would share a folder; leave it out")
+    return [*found.values()]
+
+
 def written(options: argparse.Namespace) -> Iterator[Path]:
     """Write runs' histories; yield the files. Raises Unusable."""
-    runs = opened(options.runs)
-    if options.out and len({run.path.resolve().name for run in runs}) < len(runs):
-        raise Unusable(f"--out {options.out}: runs of one name would share a folder; leave it out")
-    for run in runs:
+    for run in opened(apart(options.runs, options.out)):
         yield histories.FORMATS[options.format](run, options.out, options.step)
 
 
 def followed(options: argparse.Namespace) -> int:
     """Write curves while runs go on; return the exit code."""
-    runs = Followed(options.runs)
-    every = max(0.1, options.every)
+    runs: Followed | None = None
+
+    def files() -> Iterator[Path]:
+        nonlocal runs
+        runs = Followed(apart(options.runs, options.out))
+        return histories.follow(runs, options.out, options.step, max(0.1, options.every))
+
     try:
-        code = ended(lambda: histories.follow(runs, options.out, options.step, every))
+        code = ended(files)
     except KeyboardInterrupt:
         return 130
-    return runs.code or code
+    return (runs.code if runs else 0) or code
 
 
 def main(argv: list[str]) -> int:

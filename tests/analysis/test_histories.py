@@ -143,6 +143,50 @@ def test_ctrl_c_ends_the_following_and_not_the_run(tmp_path):
     run.close()
 
 
+@pytest.mark.parametrize("out", [False, True])
+def test_a_run_that_is_begun_anew_has_curves_of_its_own(tmp_path, monkeypatch, out):
+    pytest.importorskip("tensorboardX")
+    make(tmp_path / "a", "es", generations=4).close()
+    other = make(tmp_path / "b", "es", generations=2, status="running")  # followed on, for this
+    looks, folder = [], tmp_path / "all/a" if out else tmp_path / "a"
+
+    def sleep(_):
+        looks.append(len(looks))
+        if looks == [0]:
+            (tmp_path / "a").rename(tmp_path / "a.old-1")
+        elif looks == [0, 1]:
+            Run.begin(tmp_path / "a", Run.open(tmp_path / "a.old-1").config, {}).close()
+        elif looks == [0, 1, 2]:
+            (tmp_path / "a").rename(tmp_path / "a.old-2")
+            make(tmp_path / "a", "es", seed=1, generations=6).close()
+        elif len(looks) == 4:
+            other.status("complete", 2)
+            other.close()
+
+    monkeypatch.setattr("esac_mpi.analysis.followed.time.sleep", sleep)
+    words = [str(tmp_path / "a"), str(tmp_path / "b"), "--format", "tensorboard", "--follow"]
+    assert export.main([*words, *(["--out", str(tmp_path / "all")] if out else [])]) == 0
+    found = events(folder / "events.out.tfevents.esac_mpi")
+    assert [step for _, step, _ in found] == [5100 * g for g in range(1, 7)]
+    assert found[4][2]["eval/theta_es.mean"] == pytest.approx(155)  # seed 1: 30 * 5 + 5
+    if not out:
+        old = events(tmp_path / "a.old-1/events.out.tfevents.esac_mpi")
+        assert len(old) == 4
+
+
+def test_followed_runs_of_one_name_share_no_folder_and_one_named_twice_is_written_once(
+    tmp_path, capsys
+):
+    pytest.importorskip("tensorboardX")
+    for name in ("x/a", "y/a"):
+        make(tmp_path / name, generations=2).close()
+    line = ["--format", "tensorboard", "--follow", "--out", str(tmp_path / "all")]
+    assert export.main([str(tmp_path / "x/a"), str(tmp_path / "y/a"), *line]) == 2
+    assert "would share a folder; leave it out" in capsys.readouterr().err
+    assert export.main([str(tmp_path / "x/a"), str(tmp_path / "x/../x/a"), *line]) == 0
+    assert len(events(tmp_path / "all/a/events.out.tfevents.esac_mpi")) == 2
+
+
 def grown(file, rows):
     """Wait until the file has so many rows."""
     end = time.monotonic() + 300
