@@ -14,11 +14,23 @@ from importlib.metadata import entry_points
 from types import ModuleType
 
 from esac_mpi import config
+from esac_mpi.config.whole import INSTALLED
 
 PLACES = {point.name: point.value for point in entry_points(group="esac_mpi.algorithms")}
+
+
+def place_of(name: str) -> str:
+    """Name an algorithm's module. Raises ImportError for an installed one without entry point."""
+    if name not in INSTALLED:
+        return f"esac_mpi.algorithms.{config.table_of(name)}"
+    if name not in PLACES:
+        lacks = "has none beside it in esac_mpi.algorithms, which names its module"
+        raise ImportError(f"entry point {name} of esac_mpi.tables {lacks}")
+    return PLACES[name]
+
+
 ALGORITHMS: dict[str, ModuleType] = {
-    name: import_module(PLACES.get(name, f"esac_mpi.algorithms.{config.table_of(name)}"))
-    for name in config.ALGORITHMS
+    name: import_module(place_of(name)) for name in config.ALGORITHMS
 }
 
 

@@ -13,7 +13,7 @@ from esac_mpi.config.bounds import AUTO, PLAIN, is_plain
 from esac_mpi.config.fields import DEFAULTS, NAMES, flatten, hint, takes_auto
 from esac_mpi.config.names import current, known
 from esac_mpi.config.renamed import refuse_former, renewed, renewed_name
-from esac_mpi.config.whole import Config, ConfigError
+from esac_mpi.config.whole import INSTALLED, Config, ConfigError
 from esac_mpi.host.invocation import called
 from esac_mpi.host.paths import given
 from esac_mpi.host.run_directory import CONFIG, is_run
@@ -139,12 +139,16 @@ def read_file(place: str | os.PathLike[str], warn: Callable[[str], None]) -> dic
 def to_toml(config: Config, names: Collection[str] | None = None) -> str:
     """Write the resolved configuration as TOML, from which `read_toml` restores all but UNSAVED.
 
-    names: of the fields to write, None for all, and for what was said.
+    names: of the fields to write, None for all, and for what was said. Of the tables that other
+    packages bring, only the running algorithm's is whole: the file is read without them, too.
     """
+    others = INSTALLED.keys() - {config.algorithm}
     values = {
         name: value
         for name, value in flatten(config)
-        if name not in UNSAVED and (names is None or name in names)
+        if name not in UNSAVED
+        and (names is None or name in names)
+        and not (name.partition(".")[0] in others and value == DEFAULTS[name])
     }
     tables: dict[str, list[str]] = {"": []}
     for name, value in values.items():
@@ -170,6 +174,8 @@ def _coerced(name: str, kind: Any, value: Any, source: str) -> Any:
         if value in get_args(kind):
             return value
         wanted = " | ".join(repr(choice) for choice in get_args(kind))
+        if name == "algorithm":
+            wanted += ", or that of an installed package (docs/how-to/extend.md)"
     elif get_origin(kind) is tuple:
         entries = [_whole(v) for v in value] if isinstance(value, list) else [value]
         if isinstance(value, list) and all(type(v) is int for v in entries):

@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass, field
 from importlib.metadata import entry_points
+from keyword import iskeyword
 from typing import Literal, TypeVar
 
 from esac_mpi.config.asynchronous import AESRL
@@ -30,10 +31,8 @@ class ConfigError(Exception):
     """A configuration that cannot be run; the message says which key, why, and what would do."""
 
 
-INSTALLED: dict[str, type[Table]] = {
-    point.name: point.load()
-    for point in sorted(entry_points(group="esac_mpi.tables"), key=lambda point: point.name)
-}
+TABLES = sorted(entry_points(group="esac_mpi.tables"), key=lambda point: point.name)
+INSTALLED: dict[str, type[Table]] = {point.name: point.load() for point in TABLES}
 ALGORITHMS = (
     "esac",
     "es",
@@ -60,9 +59,13 @@ def table_of(algorithm: str) -> str:
 
 def with_installed(config: Class) -> Class:
     """Give Config the tables of algorithms that other packages bring: docs/how-to/extend.md."""
+    names = [point.name for point in TABLES]
     for name, table in INSTALLED.items():
-        if name in config.__annotations__:
-            raise ImportError(f"entry point {name} of esac_mpi.tables: the name is taken")
+        where = f"entry point {name} of esac_mpi.tables"
+        if hasattr(config, name) or name in FORMS or names.count(name) > 1:
+            raise ImportError(f"{where}: the name is taken")
+        if not name.isidentifier() or iskeyword(name):
+            raise ImportError(f"{where}: choose a name of Python's, as random_search")
         config.__annotations__[name] = table
         setattr(config, name, field(default_factory=table))
     return config

@@ -262,15 +262,58 @@ def test_its_package_is_named_where_versions_are(straight):
     assert versions.endswith(", searches 1.0")
 
 
-def test_a_name_that_is_taken_is_refused(extended):
+def test_its_runs_alone_need_its_package(extended, straight):
+    run = extended.path / "elsewhere"
+    words = ["--task.id", "Pendulum-v1", "--task.horizon", "20", "--policy.hidden", "4"]
+    words += ["--budget.generations", "1", "--evaluation.episodes", "1", "--run-dir", run]
+    extended.call(command(0, "--algorithm", "es", "--es.population-size", "4", *words))
+    assert "random_search" not in (run / "config.toml").read_text()
+    environment = {**extended.environment, "PYTHONPATH": str(ROOT)}
+
+    def summary(path):
+        return subprocess.run(
+            [sys.executable, "-m", "esac_mpi.commands", "summary", path],
+            env=environment, cwd=ROOT, capture_output=True, text=True, timeout=300, check=False,
+        )  # fmt: skip
+
+    assert summary(run).returncode == 0
+    told = summary(straight)
+    assert told.returncode == 2
+    assert "or that of an installed package (docs/how-to/extend.md)" in told.stderr
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "told"),
+    [
+        ("random_search =", "budget =", "entry point budget of esac_mpi.tables: the name is taken"),
+        ("random_search =", "own =", "entry point own of esac_mpi.tables: the name is taken"),
+        ("random_search =", "derl =", "entry point derl of esac_mpi.tables: the name is taken"),
+        ("random_search =", "random-search =", "random-search of esac_mpi.tables: choose a name"),
+        ("[esac_mpi.algorithms]", "[esac_mpi.algorithm]", "has none beside it in esac_mpi.algor"),
+    ],
+)
+def test_entry_points_that_cannot_be_are_refused(extended, old, new, told):
     points = extended.path / "searches-1.0.dist-info/entry_points.txt"
     before = points.read_text()
-    points.write_text(before.replace("random_search =", "budget ="))
+    assert old in before
+    points.write_text(before.replace(old, new))
     try:
-        said = extended.call([sys.executable, "-c", "import esac_mpi.config"], code=1)
+        said = extended.call([sys.executable, "-c", "import esac_mpi.algorithms"], code=1)
     finally:
         points.write_text(before)
-    assert "entry point budget of esac_mpi.tables: the name is taken" in said
+    assert told in said
+
+
+def test_no_package_takes_the_place_of_an_algorithm(extended):
+    points = extended.path / "searches-1.0.dist-info/entry_points.txt"
+    before = points.read_text()
+    points.write_text(f"{before}es = searches.algorithm\n")
+    try:
+        code = "from esac_mpi.algorithms import ALGORITHMS; print(ALGORITHMS['es'].__name__)"
+        said = extended.call([sys.executable, "-c", code])
+    finally:
+        points.write_text(before)
+    assert "esac_mpi.algorithms.es\n" in said
 
 
 def test_the_document_shows_what_this_test_does():
