@@ -1,4 +1,4 @@
-# make run   installs into .venv and trains the quickstart on 2 ranks (less than a minute), then plots it
+# make run   installs into .venv (some minutes), trains the quickstart on 2 ranks (less than a minute), plots it
 # make test  the same .venv, the whole test suite
 # make docs  the same .venv, the documentation as a site: docs/_build/html/index.html
 PYTHON ?= python3
@@ -25,6 +25,7 @@ docs: .venv/docs
 
 .venv/run: setup.cfg setup.py $(wildcard esac_mpi/*/*.[ch]) constraints.txt
 	test -x $(BIN)/pip || $(PYTHON) -m venv .venv
+	@echo "installing into .venv: some minutes"
 	$(INSTALL) '.[mpich,analysis]'
 	touch $@
 

@@ -112,6 +112,6 @@ def difference(policy: Any, act: Actor) -> float:
 # what writes it, suffix, what it needs
 FORMATS: dict[str, tuple[Callable[[Any, Path], Actor], str, str]] = {
     "torchscript": (torchscript, ".pt", "torch"),
-    "onnx": (onnx, ".onnx", "'esac_mpi[export]', or torch onnx onnxscript"),
+    "onnx": (onnx, ".onnx", "-c constraints.txt -e '.[export]' (torch, onnx, onnxscript)"),
     "npz": (npz, ".npz", ""),
 }

@@ -44,7 +44,7 @@ def sentences(config: Config, names: str, env: envs.Env) -> Iterator[str]:
     if "reward_shift" in names:
         shift = vars(config.own)["reward_shift"]
         unknown = survival_bonus(env)[1]
-        why = "the bonus for survival" if shift else "there is no bonus for survival"
+        why = "the bonus for survival" if shift else "the task names no healthy_reward"
         if unknown:
             why = f"the bonus for survival cannot be told, as {unknown}; a new run could name it"
         yield f"reward_shift {shift:g}: {why}"

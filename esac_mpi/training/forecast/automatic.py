@@ -73,8 +73,8 @@ def resolve(
         values, updating = measured(whole, env)
         settled |= {name: values[name] for name in costs}
     if settled:
-        why = ", an update measured in steps of the task" if costs else ""
-        keeps = "The run keeps them; name them where other runs must equal it"
+        why = " and the measured time of an update" if costs else ""
+        keeps = "The run keeps them. Other runs have the same bits only with the same values"
         said.insert(0, f"chosen for {world.size} rank(s){why}: {_words(settled)}. {keeps}")
     if large := remark_on_size(config, env, updating):
         said.append(large)
