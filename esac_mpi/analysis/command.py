@@ -11,7 +11,7 @@ from esac_mpi.analysis.clock import Machine
 from esac_mpi.analysis.messages import Unusable, note, some
 from esac_mpi.analysis.outcomes import MEASURES, OF_POLICY
 from esac_mpi.config import ConfigError
-from esac_mpi.config.bounds import INT64, NON_NEGATIVE, POSITIVE
+from esac_mpi.config.bounds import INT64, NON_NEGATIVE
 from esac_mpi.config.exact import whole
 from esac_mpi.host.invocation import called
 from esac_mpi.host.paths import given
@@ -46,12 +46,16 @@ def add_policy(line: argparse.ArgumentParser, text: str) -> None:
     line.add_argument("--policy", default="better", metavar="better|NAME", help=text)
 
 
-def positive(text: str) -> float:
-    """Return the positive number that a text says, as argparse's `type`."""
-    value = float(text)
-    if problem := POSITIVE.problem(value):
-        raise argparse.ArgumentTypeError(problem)
-    return value
+def within(low: float, high: float, unit: str) -> Callable[[str], float]:
+    """Make what reads a number within bounds, as argparse's `type`."""
+
+    def number(text: str) -> float:
+        value = float(text)
+        if not low <= value <= high:
+            raise argparse.ArgumentTypeError(f"{text}: must be from {low:g} to {high:g} {unit}")
+        return value
+
+    return number
 
 
 def add_look(line: argparse.ArgumentParser) -> None:
@@ -59,9 +63,11 @@ def add_look(line: argparse.ArgumentParser) -> None:
     text = "name of a group; once for each, in the order of the default names (their differences)"
     line.add_argument("--label", action="append", default=[], metavar="TEXT", help=text)
     text = "width and height of the figure [inches]; default: by its panels"
-    line.add_argument("--size", type=positive, nargs=2, metavar=("W", "H"), help=text)
+    line.add_argument(
+        "--size", type=within(1, 100, "inches"), nargs=2, metavar=("W", "H"), help=text
+    )
     text = "size of the letters [points] (10)"
-    line.add_argument("--font", type=positive, metavar="POINTS", help=text)
+    line.add_argument("--font", type=within(1, 100, "points"), metavar="POINTS", help=text)
 
 
 def add_scaling(line: argparse.ArgumentParser) -> None:

@@ -336,8 +336,16 @@ def test_a_figure_has_the_size_and_letters_that_are_asked_for(tmp_path, what):
     height, width, _ = matplotlib.image.imread(tmp_path / "a.png").shape
     assert (width, height) == (495, 360)  # 150 dots an inch
     assert matplotlib.rcParams["font.size"] == 10
-    with pytest.raises(SystemExit):
-        plot.main([*words, "--size", "0", "2"])
+
+
+@pytest.mark.parametrize("words", ["--size 0 2", "--size 0.05 2", "--size 800 600", "--font nan"])
+def test_a_size_that_no_figure_can_have_is_refused(capsys, words):
+    with pytest.raises(SystemExit) as end:
+        plot.main(["a", *words.split()])
+    assert end.value.code == 2
+    assert f": must be from 1 to 100 {'inches' if 'size' in words else 'points'}" in (
+        capsys.readouterr().err
+    )
 
 
 def unlike(tmp_path):
