@@ -208,8 +208,9 @@ def _object(text: str) -> dict[str, Any]:
 
 
 def _help(algorithm: str, file: dict[str, Any]) -> NoReturn:
-    """Show how to run, or the settings that an algorithm reads. Raises SystemExit."""
-    tell(_settings(algorithm, file) if algorithm in ALGORITHMS else _overview())
+    """Show how to run, or the settings that an algorithm reads. Raises SystemExit, ConfigError."""
+    coerced({"algorithm": algorithm} if algorithm else {}, WHO)
+    tell(_settings(algorithm, file) if algorithm else _overview())
     raise SystemExit(0)
 
 

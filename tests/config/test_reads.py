@@ -316,3 +316,8 @@ def test_help_of_an_algorithm_has_the_fields_that_it_reads_and_what_they_mean(ca
     said = dict(re.findall(r"^  --([\w.]+) \S.*\n((?: {6}.+\n)+)", out, re.MULTILINE))
     assert said.keys() == {name for name in NAMES if reads.reads(algorithm, name)}
     assert all(len(text.split("(default:")[0].split()) > 1 for text in said.values()), said
+
+
+def test_help_of_an_unknown_algorithm_says_which_there_are():
+    with pytest.raises(ConfigError, match=r"algorithm = 'sacc': expected 'esac' \| 'es' \| 'sac'"):
+        load(["--algorithm", "sacc", "--help"])
