@@ -43,8 +43,8 @@ class Best:
     theta: np.ndarray = field(default_factory=lambda: np.zeros(0, np.float32))  # [d]
     # [2, observation] mean and std
     normaliser: np.ndarray = field(default_factory=lambda: np.zeros((2, 0), np.float32))
-    # mean return over all episodes that it played in evaluations, above which another policy's
-    # evaluation challenges it; -inf: of a former version, whose return is that
+    # mean return over the episodes that made it the best, of evaluation, duel and confirmation,
+    # above which another's challenges it; -inf: of a former version, whose return is that
     shown: float = -np.inf
 
     @property
