@@ -107,6 +107,14 @@ def tagged(run: RunFiles) -> dict[str, np.ndarray]:
     return found
 
 
+def there(path: Path) -> os.stat_result:
+    """Look at what was there a moment ago. Raises Unreadable."""
+    try:
+        return path.stat()
+    except FileNotFoundError as error:
+        raise Unreadable(f"{path}: {error.strerror}") from error
+
+
 class Curves:
     """A file of TensorBoard's that grows with a run: in the run, or in its folder in `out`."""
 
@@ -116,7 +124,8 @@ class Curves:
         from tensorboardX.record_writer import RecordWriter
 
         folder = out / run.resolve().name if out else run  # a folder is one run there
-        folder.mkdir(parents=True, exist_ok=True)
+        if out:
+            folder.mkdir(parents=True, exist_ok=True)
         self.path, self._step = folder / EVENTS, step
         self._event, self._summary, self._writer = Event, Summary, RecordWriter(str(self.path))
         self._rows, self._last = 0, set[str]()  # of these, and what the last of them has
@@ -124,7 +133,7 @@ class Curves:
 
     def is_of(self, run: Path) -> bool:
         """Tell whether this is still the run's directory: --fresh begins another at its path."""
-        return os.path.samestat(os.fstat(self._run), run.stat())
+        return os.path.samestat(os.fstat(self._run), there(run))
 
     def add(self, run: RunFiles) -> None:
         """Append the rows that are new, float32, and an evaluation that came after its row."""
@@ -133,21 +142,21 @@ class Curves:
         wall, steps = column(run, "timing/wall_seconds"), position(run, self._step)
         wall = np.nan_to_num(wall) if len(wall) else np.zeros(run.generation)
         # as if it had never stood still
-        seconds = run.columns.source.stat().st_mtime + wall - wall[-1]
+        seconds = there(run.columns.source).st_mtime + wall - wall[-1]
         if not self._rows:
             self._write(self._event(wall_time=seconds[0], file_version="brain.Event:2"))
         for g in range(max(self._rows - 1, 0), run.generation):
-            there = {name: values[g] for name, values in found.items() if np.isfinite(values[g])}
+            row = {name: values[g] for name, values in found.items() if np.isfinite(values[g])}
             known = self._last if g == self._rows - 1 else set[str]()
             values = [
                 self._summary.Value(tag=name, simple_value=value)
-                for name, value in there.items()
+                for name, value in row.items()
                 if name not in known
             ]
             if values:
                 summary = self._summary(value=values)
                 self._write(self._event(wall_time=seconds[g], step=int(steps[g]), summary=summary))
-            self._rows, self._last = g + 1, {*there}
+            self._rows, self._last = g + 1, {*row}
         self._writer.flush()
 
     def _write(self, event: Any) -> None:
@@ -187,11 +196,13 @@ def follow(followed: Followed, out: Path | None, step: str, every: float) -> Ite
                         yield files[path].path
                     if run.generation:
                         files[path].add(run)
-                # or the run has gone on, or was begun anew, since: the next look tells
-                except (Unreadable, FileNotFoundError) as error:
+                except Unreadable as error:  # or the run has gone on since: the next look tells
                     problems.append(str(error))
             if last and problems:
                 raise damaged("\n".join(problems))
+        for run in followed.runs.values():
+            if isinstance(run, RunFiles):
+                columns(run)  # of a run that has ended before its first generation: says so
     finally:
         for file in files.values():
             file.close()

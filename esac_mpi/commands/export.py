@@ -99,6 +99,8 @@ def main(argv: list[str]) -> int:
         if options.format != "tensorboard":
             unread = ("step", "follow", "every")
             refuse_unread(line, options, f"--format {options.format}", unread)
+        elif not options.follow:
+            refuse_unread(line, options, "without --follow, --format tensorboard", ["every"])
         if options.runs[1:] and (not history or (options.format == "csv" and options.out)):
             raise Unusable(f"--format {options.format} takes one run{' with --out' * history}")
     except Unusable as problem:

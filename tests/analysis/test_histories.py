@@ -187,6 +187,25 @@ def test_followed_runs_of_one_name_share_no_folder_and_one_named_twice_is_writte
     assert len(events(tmp_path / "all/a/events.out.tfevents.esac_mpi")) == 2
 
 
+def test_following_says_what_it_cannot_do(tmp_path, capsys):
+    pytest.importorskip("tensorboardX")
+    make(tmp_path / "a", "es", generations=2).close()
+    make(tmp_path / "none", "es", generations=0).close()
+    (tmp_path / "file").touch()
+    words = ["--format", "tensorboard", "--follow"]
+    assert export.main([str(tmp_path / "none"), str(tmp_path / "a"), *words]) == 2
+    said = capsys.readouterr()
+    assert said.err == f"{tmp_path / 'none'}: no generation has been published yet\n"
+    assert said.out == f"{tmp_path / 'a/events.out.tfevents.esac_mpi'}\n"
+    assert export.main([str(tmp_path / "a"), *words, "--out", str(tmp_path / "file/x")]) == 2
+    assert "Not a directory; choose another --out" in capsys.readouterr().err
+    assert export.main([str(tmp_path / "a"), *words, "--out", "/proc/x"]) == 2
+    assert "No such file or directory; choose another --out" in capsys.readouterr().err
+    with pytest.raises(SystemExit):
+        export.main([str(tmp_path / "a"), *words[:2], "--every", "3"])
+    assert "without --follow, --format tensorboard does not read --every" in capsys.readouterr().err
+
+
 def grown(file, rows):
     """Wait until the file has so many rows."""
     end = time.monotonic() + 300
