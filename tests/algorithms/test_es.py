@@ -9,7 +9,7 @@ from esac_mpi.algorithms import es
 from esac_mpi.comm.world import World
 from esac_mpi.operators import evolution, noise
 from esac_mpi.operators.noise import Purpose
-from esac_mpi.operators.policy import Layout, Policy
+from esac_mpi.operators.policy import Layout, Normaliser, Policy
 from esac_mpi.play import rollout
 from esac_mpi.play.epsilon import make as make_epsilon
 from esac_mpi.play.params import Params, make_policy
@@ -241,3 +241,21 @@ def test_an_episode_has_the_sum_of_the_signs_of_its_rewards():
         np.sign(env.rewards).sum(),
     )
     assert set(env.rewards[0]) - {0.0}
+
+
+def test_each_policy_is_evaluated_with_its_own_normaliser(world):
+    """As in a duel of two that have seen different observations."""
+    ones = np.float32([1, 1])
+    seen = Normaliser(np.float32([3, -2]), ones), None, Normaliser(0 * ones, 2 * ones)
+    thetas = dict.fromkeys("abc", np.float32([0.3, 0.1, 0.2, 0.4, 0, 0]))
+    params, _ = make(world, Layout((2, 2)), es__population_size=4)
+    env, alone = Noted(), Noted()
+    policy = make_policy(params, env)
+    rollout.evaluate_policies(world, env, policy, thetas, 2, 0, 3, Purpose.DUEL, seen)
+    for i, theta in enumerate(thetas.values()):
+        one = make_policy(params, alone, seen[i]).set(theta)
+        for episode in range(2):
+            play(alone, one, noise.integer(0, Purpose.DUEL, 3, block=episode))
+    np.testing.assert_array_equal(env.actions, alone.actions)
+    assert env.seeds == alone.seeds
+    assert len({np.array(actions).tobytes() for actions in env.actions}) == 6

@@ -251,6 +251,10 @@ def test_a_study_goes_on_with_the_defaults_it_was_begun_with_or_not_at_all(tmp_p
     assert (
         json.loads((study.path / STUDY).read_text())["base"] == saved["base"]
     )  # what it began with
+    shift = saved["base"].pop("es.reward_shift")  # begun before there was the field, as if at 0
+    (study.path / STUDY).write_text(json.dumps(saved))
+    with pytest.raises(Unusable, match=f"es.reward_shift: 0.0 -> {shift}: name another"):
+        made(tmp_path)
     del saved["base"]
     (study.path / STUDY).write_text(json.dumps(saved))
     made(tmp_path)  # a former version's, which did not write it down

@@ -18,6 +18,7 @@ from esac_mpi.analysis.messages import Unusable, damaged
 from esac_mpi.analysis.outcomes import MEASURES, OF_POLICY
 from esac_mpi.config import FREE as FREE_IN_RUNS
 from esac_mpi.config import Config, ConfigError, flatten, joined, read_toml, resolved
+from esac_mpi.config.names import current
 from esac_mpi.config.reads import unread
 from esac_mpi.config.renamed import renewed
 from esac_mpi.host.paths import given
@@ -279,7 +280,8 @@ def refuse_another(study: Study) -> dict[str, Any]:
         return study.base
     old = begun(study.path)
     saved = json.loads(file.read_text(encoding="utf-8")).get(BASE)
-    base: dict[str, Any] = renewed(saved, str(file)) if saved else old.base
+    # what was done before there was a field for it, too
+    base: dict[str, Any] = plain(current(renewed(saved, str(file)))) if saved else old.base
     before = {**base, **what_counts(old)}
     now = {**study.base, **what_counts(study)}
     combinations = list(islice(of_choices(study.space), MOST))
