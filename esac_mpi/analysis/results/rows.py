@@ -21,6 +21,12 @@ from esac_mpi.config.fields import DEFAULTS
 from esac_mpi.config.renamed import former
 from esac_mpi.record import RunFiles
 
+LEFT_OUT = {  # of digests: defaults, as they were when rows were first recorded
+    **DEFAULTS,
+    "es.start_states": "member",
+    "esac.start_states": "member",
+    "esac.transfer_at_once": False,
+}
 MOST = 25  # rows of a run, where an experiment does not say otherwise
 VERSION = 4  # of what rows of a run say; one more makes those that were kept anew
 Time = tuple[Machine, float]  # of the clock that is computed for a machine [s]
@@ -154,11 +160,14 @@ def compared(run: RunFiles, made: np.ndarray, values: np.ndarray, until: Time) -
 
 
 def digest(run: RunFiles, core: Core | None) -> str:
-    """Return 8 digits that differ where settings, defaults left out, or the clock's core do."""
-    own = dict(  # by the names of the first version, as of older records
+    """Return 8 digits that differ where settings, defaults left out, or the clock's core do.
+
+    Names and defaults are those of older records, which have such digits.
+    """
+    own = dict(
         former(name, value)
         for name, value in groups.settings(run).items()
-        if value != DEFAULTS.get(name)
+        if value != LEFT_OUT.get(name)
     )
     return f"{zlib.crc32(repr((sorted(own.items()), core)).encode()):08x}"
 
