@@ -295,6 +295,8 @@ def test_an_edited_reward_is_refused_or_let_be_and_the_best_policy_begins_anew(
         4,
         "--es.population_size",
         4,
+        "--es.start_states",
+        "member",
         "--evaluation.every",
         2,
         "--evaluation.episodes",
