@@ -379,33 +379,6 @@ def test_words_of_a_list_are_those_of_a_shell_and_a_line_that_is_not_there_is_no
     )
 
 
-def test_a_container_is_made_of_files_that_exist_and_brings_no_mpi():
-    text = (JOBS / "apptainer.def").read_text()
-    (files,) = re.findall(r"^%files\n((?: +.*\n)+)", text, re.M)
-    copied = [line.split() for line in files.splitlines()]
-    assert {len(words) for words in copied} == {
-        2
-    }  # a source and where it goes; Apptainer reads no third word
-    assert all((ROOT / name).exists() and where == "/src/" for name, where in copied)
-    needed = {
-        "setup.cfg",
-        "setup.py",
-        "pyproject.toml",
-        "MANIFEST.in",
-        "constraints.txt",
-        "esac_mpi",
-        "configs",
-        "jobs",
-    }
-    assert needed <= {name for name, _ in copied}
-    installed = re.findall(r"pip install .*?(?:  #|$)", text, re.M)
-    assert (
-        f"torch=={re.search(r'^torch==(.*)$', (ROOT / 'constraints.txt').read_text(), re.M)[1]}"
-        in installed[0]
-    )
-    assert "mpich" not in installed[1].partition("#")[0]
-
-
 def test_directives_of_pbs_have_no_comment_behind_them():
     for path in SCRIPTS:
         for line in re.findall(r"^#PBS.*", path.read_text(), re.M):
