@@ -28,7 +28,7 @@ from esac_mpi.config.table import OnlyIn
 
 SCRIPT = "esac-mpi"
 HERE = Path(__file__).parent
-SCHEMA = HERE.parent / "esac_mpi/record/schema.toml"
+SCHEMA = HERE / "reference/hdf5.toml"
 HEADS = {  # of the tables of the schema, by their columns
     2: ("size", "meaning"),
     3: ("attribute", "type", "meaning"),
@@ -148,7 +148,7 @@ def meaning(line: argparse.ArgumentParser, action: argparse.Action) -> str:
 
 
 def hdf5_schema(name: str) -> Iterator[str]:
-    """Yield a table of record/schema.toml: `metrics`, `attributes/policy.h5` or another."""
+    """Yield a table of reference/hdf5.toml: `metrics`, `attributes/policy.h5` or another."""
     table = reduce(getitem, name.split("/"), tomllib.loads(SCHEMA.read_text(encoding="utf-8")))
     rows = [(f"`{key}`", *row) for key, row in table.items()]
     head = HEADS[len(rows[0])]

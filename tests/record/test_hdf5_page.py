@@ -1,4 +1,4 @@
-"""Runs of every algorithm as they are read; esac_mpi/record/schema.toml, which
+"""Runs of every algorithm as they are read; docs/reference/hdf5.toml, which
 docs/reference/hdf5.md shows, held against their files.
 """
 
@@ -51,7 +51,7 @@ AES = {
     },
     **{"arrivals_per_generation": 6, "mean_episodes": 1},
 }
-SCHEMA = tomllib.loads((ROOT / "esac_mpi/record/schema.toml").read_text(encoding="utf-8"))
+SCHEMA = tomllib.loads((ROOT / "docs/reference/hdf5.toml").read_text(encoding="utf-8"))
 ATTRIBUTES = SCHEMA["attributes"]
 PROGRAM = """
 import json, sys
