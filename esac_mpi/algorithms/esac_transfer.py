@@ -36,8 +36,8 @@ def judge(esac: ESAC, state: State, found: Population) -> tuple[int, bool]:
 
 def leads(theta_sac: np.ndarray, state: State, found: Population) -> bool:
     """Compare theta_sac's mean in a test [episodes] with every member's return but SAC copies'."""
-    kinds = np.repeat(state.parents, found.returns.size // state.parents.size)
-    others = found.returns[(kinds != SAC_COPY) & np.isfinite(found.returns)]
+    copies = kinds(state.parents, found.returns.size) == SAC_COPY
+    others = found.returns[~copies & np.isfinite(found.returns)]
     return bool((theta_sac.mean() > others).all())
 
 
@@ -64,7 +64,12 @@ def outscored(parents: np.ndarray, returns: np.ndarray) -> bool:
 
 def returns_of(kind: int, parents: np.ndarray, returns: np.ndarray) -> np.ndarray:
     """Select the returns [n] of the members whose parent, of parents [slots], is of a kind."""
-    return returns[np.repeat(parents, returns.size // parents.size) == kind]
+    return returns[kinds(parents, returns.size) == kind]
+
+
+def kinds(parents: np.ndarray, n: int) -> np.ndarray:
+    """Spread the parents of slots [slots] over their members [n]."""
+    return np.repeat(parents, n // parents.size)
 
 
 def returns(esac: ESAC, found: Population) -> Row:
