@@ -134,7 +134,8 @@ class OneProcess:
     """
 
     def __init__(self):
-        self._environment, self._process, self._errors = environment(), None, TemporaryFile("w+")  # noqa: SIM115
+        self._environment, self._process = environment(), None
+        self._errors = TemporaryFile("w+")  # noqa: SIM115
 
     def __call__(self, *arguments: object) -> None:
         """Make a run to its end, in the environment of now; it must succeed."""

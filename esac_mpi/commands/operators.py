@@ -122,7 +122,8 @@ def studied(
 ) -> Iterator[Path]:
     """Make the table and pictures; yield the files written. Raises Unusable."""
     check(line, options)
-    from esac_mpi.analysis import figures  # noqa: F401 - whether it can draw is known before the work
+    # whether it can draw is known before the work
+    from esac_mpi.analysis import figures  # noqa: F401
 
     look_here()
     population = on_all(world, lambda: restored(options.run), (Unusable, Unreadable))

@@ -49,7 +49,9 @@ def show(env: envs.Env, policy: Any, options: Any, out: Path) -> None:
     start, episode_seed = None, integer(options.seed, Purpose.EVALUATION, 0, block=0)
     if options.start == "tilted":
         body = posture.Body(env)
-        start = lambda: body.tilt(options.degrees, generator(options.seed, Purpose.EPISODE))  # noqa: E731
+        start = lambda: body.tilt(  # noqa: E731
+            options.degrees, generator(options.seed, Purpose.EPISODE)
+        )
     cap = math.ceil(
         options.seconds / step - 1e-9
     )  # 1.1 s of 0.02 s each are 55, and 55.00000000000001 by floats

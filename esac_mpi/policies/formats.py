@@ -72,7 +72,9 @@ def torchscript(policy: Any, out: Path) -> Actor:
 def onnx(policy: Any, out: Path) -> Actor:
     """Write an ONNX graph; return how onnx's own reference evaluator runs it."""
     from onnx.reference import ReferenceEvaluator  # isort: split
-    import onnxscript  # noqa: F401 - which torch needs, and both may be missing: before torch, which takes seconds
+
+    # which torch needs, and both may be missing: before torch, which takes seconds
+    import onnxscript  # noqa: F401
     import torch
 
     logging.getLogger("torch.onnx").setLevel(logging.ERROR)
