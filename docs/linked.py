@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from docutils import nodes
+from made import PAGE
 from sphinx.addnodes import pending_xref
 from sphinx.application import Sphinx
 
@@ -13,7 +14,6 @@ from esac_mpi.config import NAMES as SETTINGS
 
 SHORT = 30  # characters of code that stay on one line
 CALL = re.compile(rf"(esac-mpi) ({'|'.join(COMMANDS)})\b")
-PAGE = re.compile(r"\bdocs/([\w/-]+)\.md")
 # of a docstring: "name: what it is", where a sentence may begin
 NAMED = re.compile(r"(?:^|(?<=[.;] ))([a-z_]+): ")
 
