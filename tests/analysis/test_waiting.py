@@ -7,7 +7,6 @@ from test_clock_tasks import run_of
 
 from esac_mpi.analysis import timeline, times
 from esac_mpi.analysis.clock.recorded_tasks import individuals_and_turns
-from tools.bench import aes
 
 table = command("table")
 
@@ -65,13 +64,3 @@ def test_bars_of_tasks_lie_where_they_were(tmp_path):
     assert (-0.25, "individuals' updates", 11.0, 2.0, 0.5) in bars  # rank 0's own half of its lane
     assert (1, "episodes", 13.0, 3.0, 1.0) in bars
     assert (0, "writing", 10.5, 0.5, 1.0) in bars
-
-
-def test_made_up_tasks_wait_for_their_order_but_where_costs_are_true():
-    speeds = aes.Speeds(1e-4, 1e-2, 2e-2, 50, 100, np.full(10, 100))
-    true, off = (
-        aes.waiting(aes.made_up(speeds, 5, "virtual", cost, 0), 6)
-        for cost in ((100.0, 2.0), (1.0, 1.0))
-    )
-    assert true < 0.05 < 0.3 < off
-    assert aes.waiting(aes.made_up(speeds, 5, "arrival", (1.0, 1.0), 0), 6) < 0.05

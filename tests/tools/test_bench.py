@@ -5,20 +5,15 @@ import os
 import subprocess
 import sys
 
-import numpy as np
 import pytest
-from clocked_runs import FOUR, erl_run_of, run_of
+from clocked_runs import FOUR, run_of
 from conftest import ROOT
 
 from esac_mpi.comm.clock.cluster import Cluster
-from esac_mpi.config import Config
-from esac_mpi.learners import critics
-from esac_mpi.operators.policy import Layout
-from esac_mpi.operators.selection import Kind
 from esac_mpi.record import Run
 from tools import processes
 from tools.bench import __main__ as bench
-from tools.bench import clock, history, learner, measurement, pderl, program, scaling, serial
+from tools.bench import clock, history, measurement, program, scaling
 
 pytestmark = pytest.mark.slow
 
@@ -72,28 +67,6 @@ def test_a_quick_benchmark_prints_one_json_object_a_line_with_the_promised_field
     assert {"noise", "episodes", "exchange", "update", "whole", "idle fraction of rank 1"} <= names
     lengths = [row["max"] for row in rows if row["name"] == "episode length"]
     assert lengths == [20.0] * 3
-
-
-def test_a_generation_of_pderl_against_the_same_pieces_in_the_serial_order(tmp_path):
-    assert {"KEPT": 0, "CHILD": 2}.items() <= Kind.__members__.items()
-    rates = {"steps": 100.0, "children": 0.25, "mutations": 1.0, "updates": 20.0}
-    in_turn = {name: np.array([rate]) for name, rate in rates.items()}
-    figures = pderl.described("x", [erl_run_of(tmp_path / "run", 4)], 2, in_turn)
-    found = {each.name: each.plain()["median"] for each in figures}
-    assert found["whole"] == pytest.approx(12.0)
-    assert found["children/s"] == pytest.approx(2 / 4)
-    assert found["ranks at work on them, mean"] == pytest.approx(1.0)
-    serially = 400 / 100 + 2 / 0.25 + 1 + 200 / 20
-    assert found["the serial order / whole"] == pytest.approx(serially / 12)
-
-
-def test_the_serial_order_has_our_networks():
-    layout = Layout((learner.OBSERVATION, *serial.HIDDEN, learner.ACTION), layer_norm=True)
-    for network, size in (
-        (serial.actor(), layout.d),
-        (serial.critic(), critics.critic_size(Config(), layout)),
-    ):
-        assert sum(parameter.numel() for parameter in network.parameters()) == size
 
 
 def test_history_is_measured_at_every_mark(tmp_path):

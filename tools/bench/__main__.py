@@ -7,8 +7,6 @@ rollout      control steps/s of one rank over bare mj_step replaying the same ac
              bookkeeping count on our side and the peers', never on the replay's.
 generation   seconds per generation by part, idle fraction of the ranks                    6 minutes
 learner      SAC updates/s: ours, stable-baselines3's, SBX's, a CleanRL-style eager loop   5 minutes
-pderl        a generation of PDERL by part, and over the public code's serial order        6 minutes
-aes          what two ranks wait in CEM-RL, P-CEM-RL and AES-RL; a SIMULATION beyond       8 minutes
 startup      seconds from a rank's start to its first episode, resident memory             1 minute
 scaling      seconds per generation at every rank count here; a SIMULATION beyond          9 minutes
 clock        the computed clock of runs on other ranks over the measured one               8 minutes
@@ -37,9 +35,7 @@ from esac_mpi.host.streams import answer_alone, as_json
 from tools.bench.measurement import HEADER, say
 from tools.parsing import parser
 
-NAMES = (
-    "rollout", "generation", "learner", "pderl", "aes", "startup", "scaling", "clock", "history",
-)  # fmt: skip
+NAMES = ("rollout", "generation", "learner", "startup", "scaling", "clock", "history")
 
 
 def main(argv: list[str]) -> int:
