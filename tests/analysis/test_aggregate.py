@@ -11,7 +11,7 @@ from scored_runs import finals, names, run, scored
 
 from esac_mpi.analysis.intervals import stratified
 from esac_mpi.analysis.messages import Unusable
-from esac_mpi.analysis.results import aggregates, aims
+from esac_mpi.analysis.results import aggregates
 from esac_mpi.analysis.results.aggregates import estimate
 from esac_mpi.analysis.results.rows import changes
 from esac_mpi.analysis.results.scores import by_task, random_returns
@@ -165,13 +165,6 @@ def test_equally_good_variants_have_one_iqm_whatever_their_runs():
     ]
 
 
-def test_what_is_alike_is_a_tie_beside_the_exact_count():
-    """A task at its most and one that tells variants apart: 1 to 0.995 ties, 0.5 to 0.485 not."""
-    both = [np.array([1.0, 1.0]), np.array([0.5]), np.array([0.995, 1.0]), np.array([0.485])]
-    assert aggregates.improvement(both) == ((1 + 0.5 + 1 + 0.5) / 4 + 1) / 2
-    assert aggregates.beyond(both) == (0.5 + 1) / 2
-
-
 def test_probability_of_improvement_counts_ties_as_halves():
     ours, theirs = [np.array([1.0, 2]), np.array([5.0])], [np.array([1.0, 3]), np.array([4.0])]
     assert aggregates.improvement([*ours, *theirs]) == 0.6875  # (1/2 + 0 + 1 + 0) / 4 and 1
@@ -210,50 +203,6 @@ def test_draws_agree_with_draws_run_by_run():
     ]  # of 20 runs the middle 10
     _, low, high = estimate(tasks, aggregates.iqm)
     np.testing.assert_allclose([low, high], np.quantile(drawn, [0.025, 0.975]), atol=0.05)
-
-
-# ---- verdicts
-
-
-@pytest.mark.parametrize(
-    ("ours", "es", "sac", "better", "behind", "ahead"),
-    [
-        ((7, 7), (3, 3), (8, 8), "SAC", "no", "no"),  # a tenth behind is not more than a tenth
-        ((6.9, 6.9), (8, 8), (3, 3), "ES", "yes", "no"),
-        ((2, 11), (8, 8), (3, 3), "ES", "in the mean", "no"),  # 1.5 of 10
-        ((9, 9), (8, 8), (3, 3), "ES", "no", "yes"),
-        # 12 and 12 drawn: 0.3 behind
-        ((9, 9), (4, 12), (3, 3), "ES", "not in the mean", "in the mean"),
-        # the other half may be the better one
-        ((9, 9), (8, 8), (3, 12), "ES", "not in the mean", "in the mean"),
-        ((9,), (8,), (3,), "ES", "not in the mean", "in the mean"),  # one seed has no interval
-        # 0.0112, from 0.0034 on
-        ((9.03, 9.03, 9.15, 9.05, 9.3), (9,) * 5, (3,) * 5, "ES", "no", "in the mean"),
-        # 0.009 ahead, with the whole interval: digits of no weight
-        ((9.09, 9.09), (9, 9), (3, 3), "ES", "no", "no"),
-    ],
-)
-def test_a_verdict_compares_with_the_better_half(ours, es, sac, better, behind, ahead):
-    found = scored(finals({"ESAC": ours, "ES": es, "SAC": sac, "TD3": (12, 12)}))
-    (verdict,) = aims.verdicts(found, "ESAC")
-    assert (verdict.better, verdict.behind, verdict.ahead) == (better, behind, ahead)
-    assert verdict.gap == pytest.approx((np.mean(ours) - max(np.mean(es), np.mean(sac))) / 10)
-
-
-def test_verdicts_need_both_halves_and_count_the_tasks_of_the_aggregate():
-    rows = finals({"ESAC": (9, 9), "ES": (8, 8), "SAC": (12, 12)})
-    assert aims.verdicts(scored(rows, left_out=["SAC"]), "ESAC") == []
-    rows += finals({"ESAC": (100, 100), "ES": (0, 0), "SAC": (0, 0)}, "B-v0")
-    both, one = scored(rows), scored(rows, left_out=["B-v0"])
-    assert aims.counted(aims.verdicts(both, "ESAC"), "ESAC") == (
-        "Of 2 tasks of the aggregate, ESAC is behind the better of ES and SAC by more than a tenth"
-        " of the range on 1 (1 by the whole interval). On 1 the whole interval rules that out."
-        " It is ahead of both by more than a hundredth on 1 (1 by the whole interval)."
-    )
-    assert len(aims.verdicts(one, "ESAC")) == 2
-    assert aims.counted(aims.verdicts(one, "ESAC"), "ESAC").endswith(
-        "more than a hundredth on 0 (0 by the whole interval)."
-    )
 
 
 # ---- random actions

@@ -6,8 +6,7 @@ import numpy as np
 
 from esac_mpi.analysis.messages import spanned
 from esac_mpi.analysis.results import aggregates
-from esac_mpi.analysis.results.aggregates import ALIKE, Estimate, Tasks, estimate
-from esac_mpi.analysis.results.aims import Verdict, counted, verdicts
+from esac_mpi.analysis.results.aggregates import Estimate, Tasks, estimate
 from esac_mpi.analysis.results.scores import Study, Task
 from esac_mpi.analysis.results.traces import Wall, after, whose
 from esac_mpi.analysis.results.verdicts import champion_of
@@ -42,29 +41,7 @@ def document(study: Study, name: str, wall: Wall) -> str:
     text = [f"Normalised returns {when(wall)}. {NOTE}", "", *told(study), "", *together(study)]
     if champion and len(study.variants) > 1:
         text += ["", *against(study, champion)]
-    text += ["", *by_task(study)]
-    if found := verdicts(study, champion) if champion else []:
-        text += ["", f"## {champion} beside ES and SAC", "", counted(found, champion), ""]
-        heads = [
-            "task",
-            "better of ES and SAC",
-            f"{champion} minus it",
-            "behind by more than 0.1",
-            f"ahead of both by more than {ALIKE}",
-        ]
-        text += markdown([heads, *map(row, found)])
-    return "\n".join(text)
-
-
-def row(v: Verdict) -> list[str]:
-    """Return the line of a task's verdict."""
-    return [
-        shown(v.task),
-        v.better,
-        interval(Estimate(v.gap, v.low, v.high), "+"),
-        v.behind,
-        v.ahead,
-    ]
+    return "\n".join([*text, "", *by_task(study)])
 
 
 def told(study: Study) -> Iterator[str]:
@@ -88,12 +65,6 @@ def told(study: Study) -> Iterator[str]:
         )
     ages = ", ".join(f"{label} {age:.2g}" for label, age in study.ages.items())
     yield f"Oldest evaluation used [s before that time, or before the run's end]: {ages}."
-    if study.equal:
-        yield (
-            f"All runs of all variants are within {ALIKE} of one another on"
-            f" {', '.join(study.equal)}, which is in the figures below but separates none;"
-            " --leave-out takes it out."
-        )
 
 
 def together(study: Study) -> Iterator[str]:
@@ -117,61 +88,30 @@ def against(study: Study, champion: str) -> Iterator[str]:
     yield from (f"## {champion} against each", "")
     yield (
         f"P: the probability that a run of {champion} is ahead of one of the other on a random"
-        f" task; a tie counts 0.5. By more than {ALIKE}: smaller differences are ties."
+        " task; a tie counts 0.5."
     )
     yield ""
-    rows = [
-        [
-            "other",
-            f"P({champion} > other)",
-            f"by more than {ALIKE}",
-            "difference of the IQMs",
-            "their intervals are apart",
-        ]
-    ]
+    rows = [["other", f"P({champion} > other)", "difference of the IQMs"]]
     ours = study.scores(champion)
-    own = estimate(ours, aggregates.iqm)
     for other in (label for label in study.variants if label != champion):
-        theirs = study.scores(other)
-        its = estimate(theirs, aggregates.iqm)
-        both = [
-            estimate([*ours, *theirs], of)
-            for of in (aggregates.improvement, aggregates.beyond, aggregates.ahead)
-        ]
-        known = np.isfinite([own.low, its.low]).all()
-        apart = (
-            "-"
-            if not known
-            else "ahead"
-            if own.low > its.high
-            else "behind"
-            if own.high < its.low
-            else "no"
-        )
-        rows.append([other, interval(both[0]), interval(both[1]), interval(both[2], "+"), apart])
+        both = [*ours, *study.scores(other)]
+        chance, gap = (estimate(both, of) for of in (aggregates.improvement, aggregates.ahead))
+        rows.append([other, interval(chance), interval(gap, "+")])
     yield from markdown(rows)
 
 
 def by_task(study: Study) -> Iterator[str]:
     """Yield every variant's mean score on every task."""
     yield from ("## Task by task", "")
-    counts = {
-        len(returns) for task in study.tasks for returns in task.returns.values() if len(returns)
-    }
-    fewer = f"; n: seeds where there are fewer than {study.seeds}" if len(counts) > 1 else ""
+    runs = {len(returns) for task in study.tasks for returns in task.returns.values()} - {0}
+    fewer = f"; n: seeds where there are fewer than {study.seeds}" if len(runs) > 1 else ""
     yield f"Mean score over seeds, in round brackets the mean return{fewer}."
     yield ""
     rows = [["task", "random", "best", *study.variants]]
     for task in study.tasks:
         best = max(returns.mean() for returns in task.returns.values() if len(returns))
-        ends = [raw(task.random), raw(task.best)]
-        rows.append(
-            [
-                shown(task),
-                *ends,
-                *(cell(task, label, study.seeds, best) for label in study.variants),
-            ]
-        )
+        cells = [cell(task, label, study.seeds, best) for label in study.variants]
+        rows.append([shown(task), raw(task.random), raw(task.best), *cells])
     yield from markdown(rows)
 
 

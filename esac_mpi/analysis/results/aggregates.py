@@ -16,8 +16,6 @@ import numpy as np
 
 from esac_mpi.analysis.intervals import interquartile_mean, stratified
 
-# scores no farther apart count as equal: at a task's most, digits of no weight differ
-ALIKE = 0.01
 Tasks = Sequence[np.ndarray]  # scores, each [seeds, ...]; trailing axes are draws
 
 
@@ -57,31 +55,20 @@ def ahead(both: Tasks) -> np.ndarray:
     return iqm(both[: len(both) // 2]) - iqm(both[len(both) // 2 :])
 
 
-def improvement(both: Tasks, alike: float = 0.0) -> np.ndarray:
+def improvement(both: Tasks) -> np.ndarray:
     """Return the probability of improvement of the list's first half over its second.
 
-    It is that of a run of each half on a random task. alike: the difference up to which two runs
-    are a tie.
+    It is that of a run of each half on a random task; ties count half.
     """
     half = len(both) // 2
-    return np.mean(
-        [
-            chance(ours, theirs, alike)
-            for ours, theirs in zip(both[:half], both[half:], strict=True)
-        ],
-        axis=0,
-    )
+    pairs = zip(both[:half], both[half:], strict=True)
+    return np.mean([chance(ours, theirs) for ours, theirs in pairs], axis=0)
 
 
-def beyond(both: Tasks) -> np.ndarray:
-    """Return the probability of improvement by more than `ALIKE`, ties as halves."""
-    return improvement(both, ALIKE)
-
-
-def chance(ours: np.ndarray, theirs: np.ndarray, alike: float = 0.0) -> np.ndarray:
+def chance(ours: np.ndarray, theirs: np.ndarray) -> np.ndarray:
     """Return the share of pairs where ours [seeds, ...] is above theirs; ties count half."""
     ahead = ours[:, None] - theirs[None]
-    return ((ahead > alike) + 0.5 * (abs(ahead) <= alike)).mean(axis=(0, 1))
+    return ((ahead > 0) + 0.5 * (ahead == 0)).mean(axis=(0, 1))
 
 
 def estimate(tasks: Tasks, statistic: Callable[[Tasks], np.ndarray]) -> Estimate:

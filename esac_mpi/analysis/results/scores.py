@@ -21,7 +21,6 @@ import numpy as np
 
 from esac_mpi.analysis.curves import last_before
 from esac_mpi.analysis.messages import Unusable, damaged
-from esac_mpi.analysis.results.aggregates import ALIKE
 from esac_mpi.analysis.results.rowfiles import refuse_mixed
 from esac_mpi.analysis.results.rows import Row, form
 from esac_mpi.analysis.results.traces import WALL, Sections, Trace, Wall, oldest, reached
@@ -105,19 +104,6 @@ class Study:
     def absent(self) -> dict[str, str]:
         """Why the other tasks are not in it."""
         return {task.title: task.why_not for task in self.tasks if task.why_not} | self.unusable
-
-    @property
-    def equal(self) -> list[str]:
-        """The tasks of the aggregate on which the runs of all variants are as good as equal."""
-        together = {
-            task.title: np.concatenate([task.normalised(label) for label in self.variants])
-            for task in self.whole
-        }
-        return [
-            title
-            for title, scores in together.items()
-            if len(self.variants) > 1 and np.ptp(scores) <= ALIKE
-        ]
 
     @property
     def seeds(self) -> int:
