@@ -16,7 +16,6 @@ import threading
 import warnings
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
-from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -38,7 +37,6 @@ CAUGHT = (  # signals by which a run is stopped, warned, or hears of its childre
     signal.SIGALRM, signal.SIGXCPU, signal.SIGCHLD, signal.SIGCONT, signal.SIGPIPE,
 )  # fmt: skip
 PLAIN = 0, True  # rounds to the nearest, and has subnormal numbers
-MAPS = Path("/proc/self/maps")
 LIMITS = [getattr(resource, name) for name in dir(resource) if name.startswith("RLIMIT_")]
 # torch's functions that get a setting and set it, and what it begins with
 TORCH = (
@@ -151,12 +149,12 @@ def calculate(was: tuple[int, bool]) -> None:
 
 def blas() -> dict[str, int]:
     """Read the OpenBLAS libraries whose number of threads is not one."""
-    return {path: number for path, get, _ in threads.openblas(MAPS) if (number := get()) != 1}
+    return {path: number for path, get, _ in threads.openblas() if (number := get()) != 1}
 
 
 def set_blas(was: dict[str, int]) -> None:
     """Give each OpenBLAS its threads again."""
-    for path, _, put in threads.openblas(MAPS):
+    for path, _, put in threads.openblas():
         put(was.get(path, 1))
 
 

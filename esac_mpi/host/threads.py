@@ -25,18 +25,18 @@ def limit_program() -> None:
 
 
 @contextmanager
-def one_each(maps: Path = Path("/proc/self/maps")) -> Iterator[bool]:
+def one_each() -> Iterator[bool]:
     """Let every OpenBLAS and torch have one thread, loaded now or later; put back what they had.
 
     Yields whether that is known to hold of the BLAS: another one keeps its number.
     """
     usual = first_number(os.environ.get(VARIABLES[0], "")) or len(os.sched_getaffinity(0))
     variables = {name: os.environ.get(name) for name in VARIABLES}
-    before = {path: get() for path, get, _ in openblas(maps)}
+    before = {path: get() for path, get, _ in openblas()}
     torch: Any = sys.modules.get("torch")
     torch_before = torch.get_num_threads() if torch else usual
     limit_program()
-    for _, _, put in openblas(maps):
+    for _, _, put in openblas():
         put(1)
     if torch:
         torch.set_num_threads(1)
@@ -45,7 +45,7 @@ def one_each(maps: Path = Path("/proc/self/maps")) -> Iterator[bool]:
     finally:
         for name, value in variables.items():
             os.environ.pop(name) if value is None else os.environ.update({name: value})
-        for path, _, put in openblas(maps):
+        for path, _, put in openblas():
             put(before.get(path, usual))
         if torch := sys.modules.get("torch"):
             torch.set_num_threads(torch_before)
@@ -57,18 +57,15 @@ def first_number(text: str) -> int:
     return int(found[1]) if found else 0
 
 
-def openblas(maps: Path) -> Iterator[tuple[str, Callable[[], int], Callable[[int], None]]]:
+def openblas() -> Iterator[tuple[str, Callable[[], int], Callable[[int], None]]]:
     """Yield each loaded OpenBLAS's file, and what gets and sets its number of threads."""
+    maps = Path("/proc/self/maps")
     lines = maps.read_text(errors="replace").splitlines() if maps.exists() else []
-    for path in sorted(
-        {line.split(maxsplit=5)[-1] for line in lines if "openblas" in line.lower()}
-    ):
+    named = [line for line in lines if "openblas" in line.lower()]
+    for path in sorted({line.split(maxsplit=5)[-1] for line in named}):
         library = ctypes.CDLL(path)
         for name in OPENBLAS:
-            if hasattr(library, name.format("set")):
-                yield (
-                    path,
-                    getattr(library, name.format("get")),
-                    getattr(library, name.format("set")),
-                )
+            get, put = name.format("get"), name.format("set")
+            if hasattr(library, put):
+                yield path, getattr(library, get), getattr(library, put)
                 break

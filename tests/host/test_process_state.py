@@ -46,7 +46,7 @@ ONCE = f"{HELD} handlers blocked cores threads fork"
 
 
 def put(number: int) -> None:
-    for _, _, each in threads.openblas(process_state.MAPS):
+    for _, _, each in threads.openblas():
         each(number)
 
 
@@ -79,7 +79,7 @@ LOOKS = {
     "printing": np.get_printoptions,
     "collector": gc.isenabled,
     "cores": lambda: os.sched_getaffinity(0),
-    "threads": lambda: [get() for _, get, _ in threads.openblas(process_state.MAPS)],
+    "threads": lambda: [get() for _, get, _ in threads.openblas()],
     "torch": lambda: (torch.get_default_dtype(), torch.is_grad_enabled(), torch.get_num_threads()),
     "flush": lambda: sys.float_info.min / 2 > 0,
 }
@@ -89,13 +89,13 @@ LOOKS = {
 def with_a_thread():
     """Let linear algebra have one thread, as in training."""
     was = (
-        {path: get() for path, get, _ in threads.openblas(process_state.MAPS)},
+        {path: get() for path, get, _ in threads.openblas()},
         torch.get_num_threads(),
     )
     put(1)
     torch.set_num_threads(1)
     yield
-    for path, _, each in threads.openblas(process_state.MAPS):
+    for path, _, each in threads.openblas():
         each(was[0].get(path, 1))
     torch.set_num_threads(was[1])
 

@@ -252,7 +252,7 @@ def test_an_empty_text_is_no_file():
 
 def left_behind():
     """Return what a training must not change in its process."""
-    numbers = [get() for _, get, _ in threads.openblas(threads.Path("/proc/self/maps"))]
+    numbers = [get() for _, get, _ in threads.openblas()]
     handlers = [
         signal.getsignal(number)
         for number in (signal.SIGINT, signal.SIGTERM, signal.SIGUSR1, signal.SIGALRM)
@@ -278,7 +278,7 @@ def test_nothing_is_left_behind(tmp_path, ends):
     more |= {"algorithm": "ppo", "ppo.steps_per_generation": 20, "ppo.batch_size": 10}
     esac_mpi.train(None, more, run_dir=tmp_path / "first", quiet=True)  # which imports
     torch.manual_seed(11)
-    for _, _, put in threads.openblas(threads.Path("/proc/self/maps")):
+    for _, _, put in threads.openblas():
         put(2)
 
     def hears(row):

@@ -5,7 +5,6 @@ import re
 import subprocess
 import sys
 from dataclasses import replace
-from pathlib import Path
 from types import SimpleNamespace
 
 import launchers
@@ -30,9 +29,8 @@ pytestmark = pytest.mark.slow
 SUBJECTS = [
     "MPI", "mpi4py", "ranks", "node 0", "BLAS", "torch", "core", "task", "physics", "episodes",
     "work",
-    "memory", "replay", "scheduler", "time left", "directory", "free space", "writing", "rename",
-    "hard link",
-    "all nodes", "locks", "run", "exchange", "forecast",
+    "memory", "replay", "scheduler", "time left", "directory", "free space", "writing",
+    "all nodes", "run", "exchange", "forecast",
 ]  # fmt: skip
 SMALL = {
     **CORRECTED,
@@ -76,7 +74,6 @@ def test_a_good_place_is_ready_and_left_as_it_was(tmp_path):
     )
     assert re.search(r"imported in \d+\.\d s on rank 0", found["torch"])
     assert re.match(r"token read on 1 of 1 node\(s\) +ok", found["all nodes"])
-    assert re.match(r"taken; refused to rank 1 on \S+ +ok", found["locks"])
     assert found["exchange"].startswith("4 members")
     assert "WRONG" not in done.stdout
     assert done.stdout.splitlines()[-1].startswith("ready to run")
@@ -151,7 +148,7 @@ def test_a_task_that_cannot_be_made_is_2_and_the_rest_is_still_looked_at(world, 
     found = lines(capsys.readouterr().out)
     assert re.search(r"on ranks 0 +WRONG: TaskError: .*HalfCheetah", found["task"])
     assert "physics" not in found
-    assert re.match(r"replaces a file +ok", found["rename"])
+    assert re.match(r"token read on 1 of 1 node\(s\) +ok", found["all nodes"])
 
 
 def test_a_place_that_is_a_file_is_2(world, tmp_path, capsys):
@@ -441,13 +438,6 @@ def test_what_the_scheduler_says_is_shown():
 )
 def test_spans(numbers, text):
     assert report.spans(numbers) == text
-
-
-def test_locks_that_reach_no_other_node_are_noted():
-    assert "another node" in directory.locks(False, 3, "b", "").remedy
-    assert not directory.locks(True, 3, "b", "").remedy
-    assert "second run" in directory.locks(None, 0, "a", "Function not implemented").remedy
-    assert directory.is_locked(Path("/nowhere/at/all")) is None
 
 
 def test_a_start_says_how_many_ranks_its_members_need(monkeypatch):

@@ -1,15 +1,12 @@
 """The lines about ranks and nodes: launch, libraries, exchange, batch system."""
 
-import ctypes
 import importlib.metadata
 import math
 import os
 import re
 import time
 from collections.abc import Iterable
-from contextlib import suppress
 from dataclasses import dataclass, field
-from pathlib import Path
 
 import numpy as np
 
@@ -19,20 +16,11 @@ from esac_mpi.comm.node import free_memory
 from esac_mpi.comm.world import World
 from esac_mpi.config import Config
 from esac_mpi.envs import identity, probe
-from esac_mpi.host import affinity
+from esac_mpi.host import affinity, threads
 from esac_mpi.training import provenance
 from esac_mpi.training.check.report import Line, spans
 from esac_mpi.training.forecast.operators import median_seconds
 from esac_mpi.training.task_set_up import make_task
-
-THREADS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
-ASK_THREADS = ("openblas_get_num_threads", "MKL_Get_Max_Threads", "bli_thread_get_num_threads")
-DECORATED = tuple(
-    f"{prefix}{name}{suffix}"
-    for name in ASK_THREADS
-    for prefix in ("", "scipy_")
-    for suffix in ("", "64_")
-)
 
 
 @dataclass(frozen=True)
@@ -93,18 +81,9 @@ def blas() -> str:
     """Name numpy's BLAS library and its threads, as the library itself says if it can."""
     about = np.show_config(mode="dicts").get("Build Dependencies", {}).get("blas", {})
     name = f"{about.get('name', 'BLAS')} {about.get('version', '')}".strip()
-    with suppress(OSError):
-        mapped = Path("/proc/self/maps").read_text().splitlines()
-        for path in {line.split()[-1] for line in mapped if "/" in line}:
-            if not re.search(r"blas|mkl_rt|blis", Path(path).name):
-                continue
-            library = ctypes.CDLL(path)
-            for ask in DECORATED:
-                if hasattr(library, ask):
-                    return (
-                        f"{name}: {getattr(library, ask)()} thread(s) a rank, as the library says"
-                    )
-    asked = ", ".join(f"{n}={os.environ.get(n)}" for n in THREADS)
+    for _, count, _ in threads.openblas():
+        return f"{name}: {count()} thread(s) a rank, as the library says"
+    asked = ", ".join(f"{n}={os.environ.get(n)}" for n in threads.VARIABLES)
     return f"{name}: {asked}; the library itself cannot be asked"
 
 
@@ -143,10 +122,10 @@ def in_short(complaints: Iterable[str]) -> str:
 
 def libraries(ranks: list[Rank]) -> list[Line]:
     """Look at the libraries that do the work of every rank."""
-    threads = sorted({rank.blas for rank in ranks})
-    many = any(re.search(r"\b(?!1 )\d+ thread\(s\)", text) for text in threads)
+    found = sorted({rank.blas for rank in ranks})
+    many = any(re.search(r"\b(?!1 )\d+ thread\(s\)", text) for text in found)
     one = "set OMP_NUM_THREADS=1 before numpy is imported"
-    return [Line("BLAS", "; ".join(threads), one if many else "")]
+    return [Line("BLAS", "; ".join(found), one if many else "")]
 
 
 def scheduler(environ: dict[str, str], seconds_left: float) -> list[Line]:
