@@ -1,7 +1,6 @@
 """A run whose returns grow, and the tools that are started to look at it."""
 
 import os
-import signal
 import subprocess
 import sys
 
@@ -61,15 +60,6 @@ def tool(name, *arguments, **options):
         env={**os.environ, "PYTHONPATH": str(ROOT), **options},
         capture_output=True, text=True, check=False,
     )  # fmt: skip
-
-
-def begun(name, *arguments):
-    """Start a command and leave it running."""
-    line = [sys.executable, "-m", "esac_mpi.commands", name, *map(str, arguments)]
-    heard = signal.signal(signal.SIGINT, signal.SIG_DFL)  # a background job may have it ignored
-    process = subprocess.Popen(line, env={**os.environ, "PYTHONPATH": str(ROOT)})
-    signal.signal(signal.SIGINT, heard)
-    return process
 
 
 def one_more(run):
