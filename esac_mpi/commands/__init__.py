@@ -15,7 +15,7 @@ from pathlib import Path
 GROUPS = {
     "train": ("run", "examples"),
     "look at runs": ("watch", "summary", "plot", "table"),
-    "take policies and figures elsewhere": ("evaluate", "render", "export", "operators"),
+    "take policies and figures elsewhere": ("evaluate", "render", "export"),
     "study": ("sweep", "search", "experiment", "results"),
     "the shell": ("completion",),
 }
@@ -28,7 +28,7 @@ NOW = {  # what a command of older versions is now
 }
 NAMES = tuple(name for names in GROUPS.values() for name in names)
 WRONG_USAGE = 2  # exit code
-OVER_RANKS = ("evaluate", "operators")  # under mpirun all ranks share the work
+OVER_RANKS = ("evaluate",)  # under mpirun all ranks share the work
 
 
 def about(name: str) -> str:
