@@ -77,7 +77,7 @@ def grid(samples: Sequence[np.ndarray]) -> Grid:
 def density(states: np.ndarray, cells: Grid) -> np.ndarray:
     """Estimate the density of states [n, 2]: a histogram, smoothed by a Gaussian kernel, sum 1."""
     inside = np.clip(states, cells.edges[:, 0], cells.edges[:, -1])
-    smoothed = np.histogram2d(*inside.T, bins=list(cells.edges))[0]
+    smoothed = np.histogram2d(inside[:, 0], inside[:, 1], bins=list(cells.edges))[0]
     for axis, (middles, bandwidth) in enumerate(zip(cells.middles, cells.bandwidth, strict=True)):
         kernel = np.exp(-0.5 * np.square(np.subtract.outer(middles, middles) / bandwidth))
         smoothed = np.moveaxis(np.tensordot(kernel, smoothed, (1, axis)), 0, axis)
