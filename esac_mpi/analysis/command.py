@@ -84,23 +84,19 @@ def add_sensitivity(line: argparse.ArgumentParser) -> None:
     line.add_argument("--at-steps", type=whole, default=0, metavar="N", help=text)
 
 
-def add_machine(line: argparse.ArgumentParser) -> None:
-    """Let a command take the machine of the computed wall time, or several numbers of ranks."""
+def add_ranks(line: argparse.ArgumentParser) -> None:
+    """Let a command take the ranks of the computed wall time, or several numbers of ranks."""
     text = "wall time as computed for R ranks, in place of the measured one"
     line.add_argument("--ranks", type=whole, metavar="R", nargs="+", help=text)
-    text = "with a learner of so many; default: as it was"
-    line.add_argument("--updates-per-second", type=float, metavar="U", help=text)
 
 
 def machine_of(options: argparse.Namespace) -> Machine | None:
     """Return the machine of the computed wall time, None for the measured one. Raises Unusable."""
-    ranks, rate = options.ranks, options.updates_per_second
-    if ranks is None and rate is None:
+    if options.ranks is None:
         return None
-    if ranks is None or len(ranks) > 1 or ranks[0] < 1 or (rate is not None and not rate > 0):
-        needs = "--updates-per-second, which needs --ranks, more than 0"
-        raise Unusable(f"--ranks must be one number, 1 or more, and {needs}")
-    return Machine(ranks[0], rate or 0.0)
+    if len(options.ranks) > 1 or options.ranks[0] < 1:
+        raise Unusable("--ranks must be one number, 1 or more")
+    return Machine(options.ranks[0])
 
 
 def refuse_unread(

@@ -276,20 +276,18 @@ def waiting(runs: list[RunFiles], ranks: list[int], steps: int = 0) -> list[Row]
 
 
 def waits(run: RunFiles, ranks: list[int], steps: int) -> dict[str, float]:
-    """Return minutes to a number of steps and waiting, measured and computed, and update costs."""
+    """Return minutes to a number of steps and waiting, measured and computed."""
     end = int(np.searchsorted(position(run, "nominal_steps"), steps))
     waited = idle(run, slice(end + 1))
     found = {"minutes": float(run.columns["timing/wall_seconds"][end]) / 60}
     found["waiting [%]"] = np.nan if waited is None else 100 * waited
     alone = computed(run, Machine(1))[end] / 60 if ranks else np.nan
+    alike = run.config.own.follows is None  # the same work on any number of ranks
     for count in ranks:
         minutes = float(computed(run, Machine(count))[end]) / 60
-        alike = run.config.own.follows is None  # the same work on any number of ranks
         found[f"minutes on {count}"] = minutes
-        found[f"waiting on {count} [%]"] = (
-            100 * (1 - alone / (count * minutes)) if alike else np.nan
-        )
-    found["update_cost"], found["critic_cost"] = costs(run)
+        share = 100 * (1 - alone / (count * minutes)) if alike else np.nan
+        found[f"waiting on {count} [%]"] = share
     return found
 
 
@@ -299,18 +297,3 @@ def reach(run: RunFiles) -> float:
     if not steps.size:
         raise Unusable(f"{run.path}: no generation is published yet")
     return float(steps[-1])
-
-
-def costs(run: RunFiles) -> tuple[float, float]:
-    """Return true update_cost and critic_cost by the times of a run's tasks; nan without any."""
-    if "timing/task_busy" not in run.columns:
-        return np.nan, np.nan
-    spent, updating, steps, updates = (
-        run.columns[f"timing/task_{n}"] for n in ("busy", "updating", "steps", "updates")
-    )
-    individual, critic = individuals_and_turns(run)
-    if not critic.any() or not updates[individual].any():
-        return np.nan, np.nan
-    step = (spent - updating)[individual].sum() / steps[individual].sum()
-    update = updating[individual].sum() / updates[individual].sum()
-    return float(update / step), float(spent[critic].sum() / updates[critic].sum() / update)

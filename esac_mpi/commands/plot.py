@@ -31,7 +31,7 @@ sensitivity   --measure (of `esac-mpi table`) against the values of --field (Fig
               left): mean and 95 % interval. A field without a table (sigma) is each algorithm's own
 
 --x wall --ranks R computes the wall time on R ranks of this kind from recorded durations
-(docs/results/scaling.md); --updates-per-second replaces the learner's recorded speed.
+(docs/results/scaling.md).
 `esac-mpi table --what scaling|sensitivity|waiting` has the numbers. Writes NAME.png and NAME.pdf,
 or NAME alone if it ends in .png, .pdf or .svg. Needs matplotlib. Cost: 2 s, and 0.1 s a run.
 """
@@ -43,8 +43,8 @@ from typing import TYPE_CHECKING
 
 from esac_mpi.analysis.command import (
     add_look,
-    add_machine,
     add_policy,
+    add_ranks,
     add_runs,
     add_scaling,
     add_sensitivity,
@@ -62,7 +62,7 @@ from esac_mpi.record import RunFiles
 if TYPE_CHECKING:
     from esac_mpi.analysis.figures import Figure
 
-OF_CURVES = ("x", "seeds", "label", "ranks", "updates_per_second")
+OF_CURVES = ("x", "seeds", "label", "ranks")
 CURVES = ("training", "sigma", "fitness", "losses", "fates", "updates", "waiting")
 READ = {  # options, by what is drawn
     "return": ("policy", *OF_CURVES),
@@ -130,7 +130,7 @@ def command_line() -> argparse.ArgumentParser:
     line.add_argument("--seeds", action="store_true", help="each run as a thin line or point")
     add_look(line)
     add_policy(line, "whose returns")
-    add_machine(line)
+    add_ranks(line)
     add_scaling(line)
     add_sensitivity(line)
     text = "of scaling: add what the paper prints"

@@ -15,8 +15,7 @@ scaling       seconds per generation and per episode, and parallel efficiency, m
 sensitivity   --measure by the values of --field, mean and standard deviation over seeds
 waiting       minutes to --steps nominal steps, and the share of the ranks' time in which they
               waited; mean over seeds, measured, and computed for each of --ranks (default 1 2 6;
-              docs/results/scaling.md). The last columns are the update_cost [steps] and
-              critic_cost [updates of an individual] with which AES-RL's ranks would wait least
+              docs/results/scaling.md)
 
 --measure final  mean return of the last noise-free evaluation, of the better policy or of --policy
 best             return of the best policy, that of policy.h5, on start states that did not choose
@@ -33,8 +32,8 @@ from itertools import chain
 
 from esac_mpi.analysis import sensitivity, times
 from esac_mpi.analysis.command import (
-    add_machine,
     add_policy,
+    add_ranks,
     add_runs,
     add_scaling,
     add_sensitivity,
@@ -57,7 +56,7 @@ from esac_mpi.record import RunFiles
 RATES = "pderl-fates"  # what is printed there is no return
 PRINTED = tuple(name for name in book() if not name.endswith("-times"))
 READ = {  # options, by what is tabulated
-    "results": ("measure", "at_steps", "at_seconds", "ranks", "updates_per_second", "published"),
+    "results": ("measure", "at_steps", "at_seconds", "ranks", "published"),
     "scaling": ("last", "ranks"),
     "sensitivity": ("field", "measure", "at_steps"),
     "waiting": ("ranks", "steps", "published"),
@@ -127,7 +126,7 @@ def command_line() -> argparse.ArgumentParser:
     text = "compare runs at this wall time [s]; with --ranks the computed one"
     line.add_argument("--at-seconds", type=float, metavar="T", default=0.0, help=text)
     add_policy(line, "whose evaluations")
-    add_machine(line)
+    add_ranks(line)
     add_scaling(line)
     text = "of waiting: nominal steps; default: what all runs of a task have"
     line.add_argument("--steps", type=whole, metavar="N", default=0, help=text)

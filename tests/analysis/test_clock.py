@@ -124,9 +124,9 @@ def test_a_critic_has_its_lessons_beside_members_and_others_learn_from_them_or_n
     assert ends(3, beside, beside) == [5.0, 10.0]
 
 
-def at(run, ranks, rate=0.0):
+def at(run, ranks):
     # what a barrier costs is below that
-    return [round(float(t), 2) for t in computed(run, Machine(ranks, rate))]
+    return [round(float(t), 2) for t in computed(run, Machine(ranks))]
 
 
 def test_a_run_without_a_lag_on_other_ranks(tmp_path):
@@ -139,20 +139,16 @@ def test_a_run_without_a_lag_on_other_ranks(tmp_path):
     # one episode each
     assert at(run, 2) == [3.1, 6.2, 14.3]
     assert at(run, 4) == [2.1, 4.2, 11.3]
-    assert at(run, 4, 300.0) == [2.1, 4.2, 9.3]  # 2 s of playing and 1 s of updates
-    assert at(run, 4, np.inf) == [2.1, 4.2, 8.3]
 
 
 @pytest.mark.parametrize("settings", [{"esac.learner_lag": 2}, {"esac.phase_timing": "virtual"}])
-def test_a_run_with_phases_beside_on_other_ranks_and_with_another_learner(tmp_path, settings):
+def test_a_run_with_phases_beside_on_other_ranks(tmp_path, settings):
     run = run_of(tmp_path / "run", ROWS, **settings)
     assert at(run, 1) == [5.6, 11.2, 21.8]
     # three ranks: 2 s of members, 0.5 of the rest; the phase begins beside the evaluation, for
     # which two ranks take 0.5 s: of its 5 s so much are over; then 2 s less 0.1 of writing, 0.5,
     # and 1.9 again: of its 5 s 0.2 are left when it is due
     assert at(run, 3) == [3.0, 6.0, 9.2]
-    # 2 s of playing and 2 s of updates are over in time
-    assert at(run, 3, 150.0) == [3.0, 6.0, 9.0]
 
 
 def test_trial_episodes_are_dealt_like_members(tmp_path):
@@ -191,9 +187,6 @@ def test_children_are_made_beside_the_learner_on_other_ranks(tmp_path):
     assert at(run, 2) == [6.8, 13.6]  # 2.1 + 0.4 + 4 + 0.3
     # 2 + 0.4 + 2 of children and the 1 s that is left of the phase + 0.2
     assert at(run, 3) == [5.6, 11.2]
-    assert at(run, 3, 50.0) == [7.6, 15.2]  # the phase 5 s
-    assert at(run, 3, np.inf) == [4.6, 9.2]  # 1 s, over before the children are there
-    assert at(run, 2, np.inf) == [5.8, 11.6]  # rank 0 takes the second child after 1 s
     three = erl_run_of(tmp_path / "three", 2, 3, 1.9, 2.0, 1.0, 0.2, (2.0, 4.0, 3.0))
     assert three.columns["timing/wall_seconds"][-1] == pytest.approx(11.2)
     for ranks in (1, 2, 3):
@@ -231,7 +224,7 @@ def test_what_cannot_be_computed_is_one_sentence(tmp_path):
         Unusable, match="before the time of every phase and its updates was recorded"
     ):
         computed(run, Machine(8))
-    assert str(Machine(8, 1000.0)) == "computed for 8 ranks, 1,000 updates/s"
+    assert str(Machine(8)) == "computed for 8 ranks"
 
 
 @pytest.mark.parametrize("later", [0, 2])

@@ -24,8 +24,8 @@ def test_where_nothing_can_be_written(tmp_path, capsys, tool):
 
 
 UNREAD = {
-    (plot, "--what timeline --ranks 4 --updates-per-second 9"): (
-        "--what timeline does not read --ranks, --updates-per-second"
+    (plot, "--what timeline --ranks 4 --last 9"): (
+        "--what timeline does not read --last, --ranks"
     ),
     (plot, "--what losses --policy sac"): "--what losses does not read --policy",
     (table, "--measure mean --policy sac"): "--what results --measure mean does not read --policy",

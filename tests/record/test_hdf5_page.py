@@ -303,9 +303,7 @@ def test_wide_tables_of_a_fresh_run(fresh):
     "name", [name for name in ALGORITHMS if name != "aes_rl"]
 )  # its tasks go over generations' ends
 def test_the_clock_of_every_algorithm_adds_up(fresh, name):
-    """On the one rank that it had, a run takes its processor time; on more no longer, and less
-    without updates.
-    """
+    """On the one rank that it had, a run takes its processor time; on more no longer."""
     run = Run.open(fresh / name)
     lasted = np.diff(run.columns["timing/wall_seconds"], prepend=0)
     counted = np.minimum(lasted, run.columns["timing/seconds_processor"]).cumsum()
@@ -314,9 +312,8 @@ def test_the_clock_of_every_algorithm_adds_up(fresh, name):
     assert (
         0 < computed(run, Machine(8))[-1] < one[-1] + 0.005
     )  # of barriers, where nothing else is long
-    updated = run.columns["metrics/gradient_updates"][-1] > 0
-    assert updated == (name not in ("es", "cem"))
-    assert (computed(run, Machine(1, np.inf))[-1] < 0.99 * one[-1]) == updated
+    updates = run.columns["metrics/gradient_updates"][-1]
+    assert (updates > 0) == (name not in ("es", "cem"))
     texts = grid.texts(run, np.arange(run.generation))
     assert [grid.at(grid.parsed(text), Machine(1)) for text in texts] == pytest.approx(
         one.tolist(), rel=1e-3

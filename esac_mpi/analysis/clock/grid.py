@@ -47,9 +47,9 @@ def parsed(cell: str) -> np.ndarray:
 
 def at(seconds: np.ndarray, machine: Machine) -> float:
     """Look up the time on a machine in those of a cell [s]. Raises Unusable where it has none."""
-    if machine.ranks not in RANKS or machine.updates_per_second:
+    if machine.ranks not in RANKS:
         raise Unusable(
-            f"{machine}: rows of results have the clock of 1, 2, 4 .. {RANKS[-1]:,} ranks, with the"
-            " learner that a run had; plot and table compute any, of run directories"
+            f"{machine}: rows of results have the clock of 1, 2, 4 .. {RANKS[-1]:,} ranks;"
+            " plot and table compute any, of run directories"
         )
     return float(seconds[RANKS.index(machine.ranks)])

@@ -34,29 +34,22 @@ class Machine:
     """Where a run's clock is computed for."""
 
     ranks: int
-    updates_per_second: float = (
-        0.0  # of its learner; 0 = as fast as the one that was recorded, inf = in no time
-    )
     core: Core | None = None  # of its ranks; None: as those of the run, at each time
 
     def __str__(self) -> str:
-        rate = f", {self.updates_per_second:,.6g} updates/s" if self.updates_per_second else ""
-        return f"computed for {self.ranks:,} rank{'s' * (self.ranks > 1)}{rate}"
+        return f"computed for {self.ranks:,} rank{'s' * (self.ranks > 1)}"
 
 
 def computed(run: RunFiles, machine: Machine) -> np.ndarray:
     """Compute when each generation would have ended, float64 [generations] [s]. Raises Unusable."""
-    if machine.ranks < 1 or not machine.updates_per_second >= 0:
-        raise Unusable(
-            f"ranks {machine.ranks}, updates/s {machine.updates_per_second}: "
-            "expected 1 or more, and a positive rate"
-        )
-    on_cluster = ends(run, machine.updates_per_second, machine.core)
+    if machine.ranks < 1:
+        raise Unusable(f"ranks {machine.ranks}: expected 1 or more")
+    on_cluster = ends(run, machine.core)
     return np.fromiter(on_cluster(Cluster(machine.ranks)), float, count=run.generation)
 
 
 def ends(
-    run: RunFiles, updates_per_second: float = 0.0, core: Core | None = None, evaluates: bool = True
+    run: RunFiles, core: Core | None = None, evaluates: bool = True
 ) -> Callable[[Cluster], Iterator[float]]:
     """Return a function from a cluster to the end of each generation [s]. Raises Unusable.
 
@@ -70,11 +63,11 @@ def ends(
         )
     share = had_a_core(run)
     if recorded_tasks.has_tasks(run):
-        tasks = recorded_tasks.recorded(run, share, updates_per_second)
+        tasks = recorded_tasks.recorded(run, share)
         made = list(recorded_tasks.sections(run, evaluated(task_parts(run, share), evaluates)))
         return lambda cluster: map(recorded_tasks.queue(tasks, cluster).go, made)
     parts = evaluated(times(run, core), evaluates)
-    whole = list(generations(run, parts, updates_per_second))
+    whole = list(generations(run, parts))
     return lambda cluster: ticks(whole, cluster)
 
 
@@ -98,17 +91,16 @@ def task_parts(run: RunFiles, share: np.ndarray) -> Parts:
     }
 
 
-def generations(
-    run: RunFiles, parts: Parts, updates_per_second: float = 0.0
-) -> Iterator[Generation]:
-    """Yield a run's generations on cores like its own, its learner as fast as told.
-
-    parts: the run's `times`. Raises Unusable.
-    """
-    lasted = duration(run, parts, updates_per_second)
+def generations(run: RunFiles, parts: Parts) -> Iterator[Generation]:
+    """Yield a run's generations; parts: its `times`. Raises Unusable."""
+    lasted = duration(run, parts)
     entered, phase = np.isfinite(lasted), np.nan_to_num(lasted)
     none = np.zeros(run.generation)
-    first, blocks, sums = trained_members(run), update_blocks(run), sums_over_observations(run)
+    blocks, sums = update_blocks(run), sums_over_observations(run)
+    first, after_lesson = 0, False  # members that learn before they play; whether from the lesson
+    if teaches(run):
+        first = individuals(run.config.cem_rl)[1]
+        after_lesson = run.config.cem_rl.critic == "serial"
     merges, begun, lesson, beside, waited = none.astype(bool), none, none, none, none
     if phases_beside(run):
         merges, begun = entered, in_flight(run, lasted)
@@ -130,7 +122,7 @@ def generations(
             record=parts["record"][k],
             lesson=lesson[k],
             trained=members[:first][made[:first]],
-            after_lesson=has_serial_lessons(run),
+            after_lesson=after_lesson,
             serial=parts["serial"][k],
             offspring=parts["offspring"][k],
             offspring_expected=parts["offspring_expected"][k],
@@ -261,7 +253,7 @@ def in_flight(run: RunFiles, lasted: np.ndarray) -> np.ndarray:
     return begun
 
 
-def duration(run: RunFiles, parts: Parts, rate: float) -> np.ndarray:
+def duration(run: RunFiles, parts: Parts) -> np.ndarray:
     """Return the time of the phase that entered in each generation, or nan [generations] [s].
 
     Raises Unusable.
@@ -271,10 +263,7 @@ def duration(run: RunFiles, parts: Parts, rate: float) -> np.ndarray:
     entered = since_the_row_before(run, "learner_phases") > 0
     if (entered & np.isnan(lasted + updating)).any():
         raise before(run, "every phase and its updates")
-    updates = np.nan_to_num(updating) * parts["updating"]
-    if rate:
-        updates = since_the_row_before(run, "gradient_updates") / rate
-    return (lasted - updating) * parts["of_phase"] + updates
+    return (lasted - updating) * parts["of_phase"] + np.nan_to_num(updating) * parts["updating"]
 
 
 def since_the_row_before(run: RunFiles, name: str) -> np.ndarray:
@@ -356,16 +345,6 @@ def teaches(run: RunFiles) -> bool:
     """Return whether a critic has lessons beside a generation's members and trains some of them."""
     declares = declared(run)
     return declares.work == "episodes" and declares.operators(run.config) == "individuals"
-
-
-def has_serial_lessons(run: RunFiles) -> bool:
-    """Return whether those that are trained wait for the critic's lesson."""
-    return teaches(run) and run.config.cem_rl.critic == "serial"
-
-
-def trained_members(run: RunFiles) -> int:
-    """Return how many members of a generation learn before they play; they stand first."""
-    return individuals(run.config.cem_rl)[1] if teaches(run) else 0
 
 
 def flights(run: RunFiles) -> list[tuple[int, int]]:

@@ -51,8 +51,8 @@ def individuals_and_turns(run: RunFiles) -> tuple[np.ndarray, np.ndarray]:
     return worker < critic, worker == critic  # nan is neither
 
 
-def recorded(run: RunFiles, share: np.ndarray, updates_per_second: float = 0.0) -> Recorded:
-    """Return the tasks of a run on cores like its own, its critic as fast as told.
+def recorded(run: RunFiles, share: np.ndarray) -> Recorded:
+    """Return the tasks of a run on cores like its own.
 
     share: of each generation in which a core was there [generations]. Raises Unusable.
     """
@@ -78,32 +78,20 @@ def recorded(run: RunFiles, share: np.ndarray, updates_per_second: float = 0.0) 
     for k in range(run.generation):
         mine = np.flatnonzero(individual[k])
         missing = lengths.shape[1] - len(mine)
+        learned = run.columns["metrics/learned"][k]
         for i, who in enumerate(run.columns["metrics/worker"][k].astype(int).tolist()):
-            lasted, learned = (
-                float(ends[k, i] - ended[who]),
-                bool(run.columns["metrics/learned"][k, i]),
-            )
+            lasted = float(ends[k, i] - ended[who])
             ended[who] = int(ends[k, i])
-            played, updated, count = usual[0], learned * usual[1], learned * usual[2]
+            played, updated, count = usual[0], learned[i] * usual[1], learned[i] * usual[2]
             if i >= missing:
-                updated, count = (
-                    float(updating[k, mine[i - missing]]),
-                    float(updates[k, mine[i - missing]]),
-                )
-                played = float(spent[k, mine[i - missing]]) - updated
-            arrivals.append(
-                Arrival(
-                    who,
-                    int(lengths[k, i]),
-                    piece(played, updated, count, lasted, options.update_cost),
-                )
-            )
-    made = [
-        float(s) if not updates_per_second else options.critic_chunk / updates_per_second
-        for s in spent[turn]
-    ]
+                own = k, mine[i - missing]
+                updated, count = float(updating[own]), float(updates[own])
+                played = float(spent[own]) - updated
+            made = piece(played, updated, count, lasted, options.update_cost)
+            arrivals.append(Arrival(who, int(lengths[k, i]), made))
     virtual = float(math.ceil(options.of_critic * options.critic_chunk))
-    return Recorded(options, arrivals, [Piece((virtual, 0.0), (s, 0.0)) for s in made])
+    turns = [Piece((virtual, 0.0), (seconds, 0.0)) for seconds in spent[turn].tolist()]
+    return Recorded(options, arrivals, turns)
 
 
 class Drawn:
