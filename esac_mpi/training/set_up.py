@@ -42,7 +42,6 @@ from esac_mpi.training.ended import (
     together,
 )
 from esac_mpi.training.forecast import automatic
-from esac_mpi.training.forecast.schedule import remark_at_start
 from esac_mpi.training.task_set_up import make_task, own_env, sentences, settled
 
 if TYPE_CHECKING:
@@ -349,7 +348,7 @@ def announce(job: Job, origin: dict[str, Any], settled: Sequence[str] = ()) -> N
         log.say(warm_start.told(run.start))
     if run.restored is None:
         for sentence in (
-            remark_at_start(config, world.size),
+            automatic.remark_at_start(config, world.size),
             replay_memory.unseen(config, job.params.horizon),
         ):
             if sentence:

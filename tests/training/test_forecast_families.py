@@ -145,23 +145,6 @@ def test_the_critic_of_aes_rl_has_its_turns_on_rank_0():
     assert taken(trained, 2, pieces).seconds == pytest.approx(16 + 6)
 
 
-def test_true_costs_of_aes_rl_are_named_where_they_help():
-    chosen = {
-        **AES_RL,
-        "aes_rl.workers": 4,
-        "aes_rl.start_steps": 100,
-        "aes_rl.batch_size": 1,
-        "aes_rl.update_cost": 0.001,
-    }
-    aes, pieces, on = (
-        settings({**chosen, "budget.generations": 40}),
-        with_times(training=0.05),
-        Cluster(5, 64, **FREE),
-    )
-    told = advice.advice(aes, pieces, on, taken(aes, 5, pieces))
-    assert "--aes_rl.update_cost 5 --aes_rl.critic_cost 0.4 (" in told
-
-
 @pytest.fixture
 def world(monkeypatch):
     monkeypatch.setattr(operators, "MEASURING", 0.01)

@@ -10,7 +10,6 @@ import numpy as np
 from esac_mpi.comm import schedule
 
 HEADER = 5  # numbers of a rank that ride on every exchange
-HOST_PER_UPDATE = 5e-5  # of rank 0's core where a device makes the updates [s]; assumed
 
 
 @dataclass(frozen=True)

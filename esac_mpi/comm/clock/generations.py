@@ -16,9 +16,6 @@
     begun       a phase that begins now, beside what follows: rank 0 takes no work until it has
                 ended or no work is left, and gets on with it while it waits in exchanges, but not
                 during update, plan and writing; on one rank it waits
-    device      the rest of that phase where a device makes the updates: it goes on after `begun`
-                while members are evaluated, and rank 0 takes some, but for what it does for the
-                device (`host`)
     evaluation  noise-free episodes, dealt like members
 
 Without members rank 0 writes and learns while all wait. Nothing is random, and nothing slows down:
@@ -59,39 +56,17 @@ class Generation:
     update: float = 0.0  # of all blocks
     blocks: float = 1.0  # in how many pieces ranks share it
     begun: float = 0.0
-    device: float = 0.0
-    host: float = 0.0  # of rank 0's core, per second of the device
     evaluation: np.ndarray = field(default_factory=lambda: NOTHING)  # [episodes]
     parameters_bytes: float = 0.0  # of theta_sac, which is sent when a phase's result enters
     sums: int = 0  # numbers that a member's sums over observations are, where they are normalised
 
     @property
-    def learning(self) -> float:
-        """What the phases take that it has [s]."""
-        return self.lesson + self.beside + self.phase + self.begun + self.device
-
-    @property
     def work(self) -> float:
         """What it has the ranks do, all together [s]."""
-        alone = (
-            self.record
-            + self.lesson
-            + self.serial
-            + self.beside
-            + self.phase
-            + self.begun
-            + self.update
-        )
-        alone += self.host * self.device
-        return (
-            float(
-                sum(
-                    part.sum()
-                    for part in (self.members, self.trained, self.offspring, self.evaluation)
-                )
-            )
-            + alone
-        )
+        learning = self.lesson + self.beside + self.phase + self.begun
+        spread = self.members, self.trained, self.offspring, self.evaluation
+        alone = self.record + self.serial + self.update + learning
+        return float(sum(part.sum() for part in spread)) + alone
 
 
 class Made(NamedTuple):
@@ -109,9 +84,6 @@ class Clock:
         self.cluster = cluster
         self.now = 0.0  # [s]
         self._left = 0.0  # of the phase in flight, on rank 0 [s]
-        self._device = self._host = (
-            0.0  # and after that on its device [s]; what that takes of rank 0's core
-        )
 
     def go(self, one: Generation) -> float:
         """Go through a generation; return the time at its end [s]."""
@@ -135,18 +107,11 @@ class Clock:
         if one.offspring.size:
             self._spread(one.offspring, one.offspring_expected, 0.0, 1)
         if one.phase or one.merges:
-            self.now += (
-                one.phase
-                + (self._left + self._device) * one.merges
-                + cluster.exchange(1, PHASE_NUMBERS)
-            )
+            self._wait_for_lesson(one.merges)
+            self.now += one.phase + cluster.exchange(1, PHASE_NUMBERS)
             self.now += cluster.send(one.parameters_bytes) + cluster.sync()
-            self._left *= not one.merges
-            self._device *= not one.merges
         self.now += one.update * cluster.share(one.blocks) + 2 * cluster.sync() * bool(one.update)
         self._left += one.begun
-        if one.device:
-            self._device, self._host = one.device, one.host
         if one.evaluation.size:
             self._spread(one.evaluation, np.ones(one.evaluation.size), 0.0, EPISODE_NUMBERS)
         return self.now
@@ -160,21 +125,11 @@ class Clock:
         self, durations: np.ndarray, expected: np.ndarray, record: float, columns: int
     ) -> None:
         """Spread work over the ranks; rank 0 joins after `record` and its phase beside, if any."""
-        beside, device = (self._left, self._device) if self.cluster.ranks > 1 else (0.0, 0.0)
-
-        def lasts(launched: float) -> float:
-            busy = record + beside + self._host * launched
-            return max(self.cluster.spread(durations, expected, busy, beside + device > 0), record)
-
-        lasted = lasts(0.0)
-        if device:
-            lasted = lasts(min(device, max(0.0, lasted - record - beside)))
-        gone = lasted - record
-        if beside + device:
-            self._left, self._device = (
-                max(0.0, beside - gone),
-                max(0.0, device - max(0.0, gone - beside)),
-            )
+        beside = self._left if self.cluster.ranks > 1 else 0.0
+        lasted = self.cluster.spread(durations, expected, record + beside, beside > 0)
+        lasted = max(lasted, record)
+        if beside:
+            self._left = max(0.0, beside - (lasted - record))
         self.now += lasted + self.cluster.exchange(durations.size, columns)
 
 

@@ -6,12 +6,11 @@ from dataclasses import dataclass, replace
 from esac_mpi.algorithms import ALGORITHMS
 from esac_mpi.comm.clock.cluster import Cluster
 from esac_mpi.comm.clock.costs import Pieces
-from esac_mpi.config import Config, updated
+from esac_mpi.config import NAMES, Config, updated
 from esac_mpi.config.fields import value_of
 from esac_mpi.host.log import duration
-from esac_mpi.training.forecast import schedule
+from esac_mpi.training.forecast.automatic import remark_at_start
 from esac_mpi.training.forecast.outlook import Outlook, outlook
-from esac_mpi.training.forecast.schedule import digits
 
 IDLE = 0.5  # share of the ranks' time in which they wait that is worth a remark
 GAIN = 0.1  # share of the time that a remedy saves at least
@@ -25,55 +24,29 @@ class Other:
     words: str  # what to do
     outlook: Outlook
     bound: bool = False  # whether it is the least that it can take
-    learned: float = 1.0  # for how long its learner works, over that of the run's own settings
-
-    @property
-    def as_much(self) -> bool:
-        """Whether it learns about as much."""
-        return 1 - GAIN < self.learned < 1 + GAIN
 
 
-def others(config: Config, pieces: Pieces, on: Cluster, as_is: Outlook) -> Iterator[Other]:
+def others(config: Config, pieces: Pieces, on: Cluster) -> Iterator[Other]:
     """Forecast what may be quicker than these settings. Raises Unforeseen."""
 
-    def with_settings(settings: dict[str, object], pieces: Pieces = pieces) -> Other:
-        words = " ".join(f"--{name} {word(value)}" for name, value in settings.items())
-        return Other(words, outlook(updated(config, settings), pieces, on))
+    def with_setting(name: str, value: object, pieces: Pieces = pieces) -> Other:
+        return Other(f"--{name} {value}", outlook(updated(config, {name: value}), pieces, on))
 
-    def learning(other: Other) -> Other:
-        share = other.outlook.learning / as_is.learning if as_is.learning else 1.0
-        return replace(other, learned=share)
-
-    declares, name = ALGORITHMS[config.algorithm].DECLARES, config.algorithm
+    declares = ALGORITHMS[config.algorithm].DECLARES
     if declares.learning is not None and pieces.updating:
-        if schedule.is_by_interval(config):
-            interval = declares.learning.interval(config)
-            if not value_of(config, f"{name}.learner_lag") and on.ranks > 1:
-                yield with_settings({f"{name}.learner_lag": interval})
-            yield learning(with_settings({f"{name}.gradient_interval": 2 * interval}))
-            if schedule.can_be(config, on):
-                fits = schedule.fitting(config, pieces, on)
-                timed = {"esac.phase_timing": "virtual", "esac.p_sac_annealed": False}
-                yield learning(with_settings({**timed, **fits.settings()}))
-        if declares.operators(config) == "individuals" and on.ranks > 1:
-            if declares.work != "tasks" and config.cem_rl.critic == "serial":
-                yield with_settings({"cem_rl.critic": "parallel"})
-            if declares.work == "tasks" and config.aes_rl.order == "virtual" and pieces.training:
-                update = digits(pieces.training / pieces.step)
-                critic = digits(pieces.updating / pieces.training)
-                yield with_settings({"aes_rl.update_cost": update, "aes_rl.critic_cost": critic})
+        lag, timing = (f"{config.algorithm}.{name}" for name in ("learner_lag", "phase_timing"))
+        interval = declares.learning.interval(config)
+        timed = timing in NAMES and value_of(config, timing) == "interval"
+        if timed and interval and not value_of(config, lag) and on.ranks > 1:
+            yield with_setting(lag, interval)
+        critic = f"{config.algorithm}.critic"
+        if critic in NAMES and value_of(config, critic) == "serial" and on.ranks > 1:
+            yield with_setting(critic, "parallel")
         for count, seconds in pieces.threads.items():
-            yield with_settings({"learner.threads": count}, replace(pieces, updating=seconds))
+            yield with_setting("learner.threads", count, replace(pieces, updating=seconds))
         if pieces.cpu:
             yield Other("a GPU", outlook(config, replace(pieces, updating=0.0), on), bound=True)
     yield Other(f"{2 * on.ranks} ranks", outlook(config, pieces, replace(on, ranks=2 * on.ranks)))
-
-
-def word(value: object) -> str:
-    """Format a value for the command line."""
-    if isinstance(value, bool):
-        return str(value).lower()
-    return f"{value:g}" if isinstance(value, float) else str(value)
 
 
 def fewer(config: Config, pieces: Pieces, on: Cluster, own: Outlook) -> Outlook | None:
@@ -100,23 +73,20 @@ def advice(config: Config, pieces: Pieces, on: Cluster, own: Outlook, begun: boo
     parts = []
     if on.ranks > 1 and own.idle >= IDLE and waiting >= GAIN:
         parts.append(f"all {on.ranks} ranks wait for the learner {waiting:.0%} of the time")
-    if not begun and schedule.can_be(config, on) and not schedule.is_by_interval(config):
-        parts += filter(None, [schedule.remark(config, schedule.fitting(config, pieces, on))])
+    if not begun and (remark := remark_at_start(config, on.ranks)):
+        parts.append(remark)
     better = [
         other
-        for other in others(config, pieces, on, own)
+        for other in others(config, pieces, on)
         if other.outlook.seconds <= (1 - GAIN) * own.seconds
         and not (begun and other.words.startswith("--"))
     ]
     better.sort(key=lambda other: (other.bound, other.outlook.seconds))  # bounds come last
-    alike = [describe(other) for other in better if other.as_much]
-    otherwise = [describe(other) for other in better if not other.as_much]
-    if alike:
-        parts.append(f"most would help {alike[0]}")
-    if alike[1:]:
-        parts.append(f"then {', '.join(alike[1:])}")
-    if otherwise:
-        parts.append(f"quicker, with so many times the updates: {', '.join(otherwise)}")
+    words = [describe(other) for other in better]
+    if words:
+        parts.append(f"most would help {words[0]}")
+    if words[1:]:
+        parts.append(f"then {', '.join(words[1:])}")
     less = fewer(config, pieces, on, own)
     if less is not None:
         cost = f"{duration(less.seconds)}, {less.core_hours:.3g} core-hours"
@@ -127,5 +97,4 @@ def advice(config: Config, pieces: Pieces, on: Cluster, own: Outlook, begun: boo
 def describe(other: Other) -> str:
     """Say what a remedy gives."""
     bound = "at best " if other.bound else ""
-    learned = "" if other.as_much else f", {other.learned:.2g}"
-    return f"{other.words} ({bound}{duration(other.outlook.seconds)}{learned})"
+    return f"{other.words} ({bound}{duration(other.outlook.seconds)})"

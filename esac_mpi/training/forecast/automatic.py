@@ -10,9 +10,9 @@ from pathlib import Path
 from typing import Any
 
 from esac_mpi import learners
-from esac_mpi.algorithms import ALGORITHMS
+from esac_mpi.algorithms import ALGORITHMS, esac_phase
 from esac_mpi.comm.contracts import World
-from esac_mpi.config import Config, automatic, check, on_ranks, updated
+from esac_mpi.config import NAMES, Config, automatic, check, on_ranks, updated
 from esac_mpi.config.bounds import AUTO
 from esac_mpi.config.fields import DEFAULTS, value_of
 from esac_mpi.envs import Env, probe
@@ -22,7 +22,6 @@ from esac_mpi.play import epsilon
 from esac_mpi.play.params import Params, make_layout, make_policy
 from esac_mpi.play.rollout import play
 from esac_mpi.training.forecast import operators, phases
-from esac_mpi.training.forecast.schedule import digits
 
 # of playing and of updating, taking turns; the fastest counts, as other work only adds
 ROUNDS = 5
@@ -130,6 +129,22 @@ def remark_on_size(config: Config, env: Env, updating: float) -> str:
     task = f"a large task: {env.observation_size} observations, {env.action_size} actions"
     networks = f"networks of {' '.join(map(str, hidden))} units{rate}"
     return f"{task}, for {networks}. If it learns slowly, try --policy.hidden 256 256"
+
+
+def remark_at_start(config: Config, ranks: int) -> str:
+    """Say so where phases are timed for other ranks than there are."""
+    learning = ALGORITHMS[config.algorithm].DECLARES.learning
+    has_phases = f"{config.algorithm}.phase_timing" in NAMES and learning is not None
+    esac, workers = config.esac, ranks - 1
+    if not workers or not has_phases or not esac_phase.timed(esac) or esac.workers == workers:
+        return ""
+    said = f"phases are timed for {esac.workers} rank(s) beside the learner's, here are {workers}"
+    return f"{said}; a run begun anew could have --fresh --esac.workers {workers}"
+
+
+def digits(cost: float) -> float:
+    """Round to two digits."""
+    return float(f"{cost:.2g}")
 
 
 def measured(config: Config, env: Env) -> tuple[dict[str, float], float]:

@@ -22,17 +22,11 @@ class Outlook:
     generations: float
     seconds: float  # in all
     idle: float  # share of the ranks' time in which they wait, 0 to 1
-    learning: float  # what the learner's phases take in all [s]; of AES-RL's critic not known, 0
 
     @property
     def generation(self) -> float:
         """Mean time of a generation [s]."""
         return self.seconds / self.generations
-
-    @property
-    def work(self) -> float:
-        """What all ranks do but wait [s]."""
-        return (1 - self.idle) * self.ranks * self.seconds
 
     @property
     def core_hours(self) -> float:
@@ -56,14 +50,13 @@ def outlook(config: Config, pieces: Pieces, on: Cluster) -> Outlook:
     """
     counts = [0.0, 0.0, 0.0]
     marks = [(0.0, 0.0)]
-    worked = learned = 0.0
+    worked = 0.0
     limits = config.budget.limits
     for k, one in enumerate(moments(config, pieces, on), 1):
         counts = [float(k), counts[1] + one.env_steps, counts[2] + one.nominal_steps]
         done = max(count / limit for count, limit in zip(counts, limits, strict=True))
         marks.append((max(done, one.now / config.budget.seconds), one.now))
         worked += one.work
-        learned += one.learning
         followed = max(2 * config.evaluation.every, math.ceil(PIECES / one.effort))
         if marks[-1][0] >= 1 or k >= min(LONGEST, followed):
             break
@@ -73,4 +66,4 @@ def outlook(config: Config, pieces: Pieces, on: Cluster) -> Outlook:
     total = counts[0] / min(spent, 1.0)
     cores = on.ranks + (config.learner.threads - 1) * pieces.cpu * (pieces.updating > 0)
     idle = max(0.0, 1 - worked / (on.ranks * now)) if now else 0.0
-    return Outlook(on.ranks, cores, total, seconds, idle, learned / min(spent, 1.0))
+    return Outlook(on.ranks, cores, total, seconds, idle)

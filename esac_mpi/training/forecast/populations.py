@@ -4,28 +4,16 @@ import math
 from collections.abc import Iterator
 from itertools import count
 from types import SimpleNamespace
-from typing import Any, NamedTuple, cast
+from typing import Any, cast
 
 import numpy as np
 
 from esac_mpi import config as configuration
 from esac_mpi.algorithms import ALGORITHMS, es, esac_phase
 from esac_mpi.comm import schedule
-from esac_mpi.comm.clock.cluster import HOST_PER_UPDATE
 from esac_mpi.comm.clock.costs import Pieces
 from esac_mpi.comm.clock.generations import Generation, Made
 from esac_mpi.config import Config, Evolution
-
-
-class Phase(NamedTuple):
-    """What a phase of the learner does."""
-
-    steps: float  # that it plays, the population's episodes again among them
-    seconds: float
-    device: float = (
-        0.0  # of these, in which a device works and rank 0 is free but for `host` of them
-    )
-    host: float = 0.0
 
 
 def generations(config: Config, pieces: Pieces) -> Iterator[Made]:
@@ -34,7 +22,7 @@ def generations(config: Config, pieces: Pieces) -> Iterator[Made]:
     n, episodes = configuration.members(table), table.fitness_episodes
     learning = ALGORITHMS[config.algorithm].DECLARES.learning
     phases = Phases(config, pieces) if learning else None
-    phase = phases.phase if phases else Phase(0, 0)
+    lasting = phases.seconds if phases else 0.0
     beside = phases is not None and phases.beside
     for k in count(1):
         begins, ends = phases.of(k) if phases else (False, False)
@@ -44,23 +32,24 @@ def generations(config: Config, pieces: Pieces) -> Iterator[Made]:
             members=np.append(pieces.members(n, episodes, k), pieces.lasting(trials, k)),
             expected=schedule.with_trials(np.ones(n), episodes, trials),
             sums=pieces.sums if table.observation_normalisation else 0,
-            phase=phase.seconds if at_once else 0.0,
+            phase=lasting if at_once else 0.0,
             merges=ends,
             update=configuration.slots(table) * pieces.slot,
             blocks=pieces.blocks,
-            begun=phase.seconds - phase.device if aside else 0.0,
-            device=phase.device if aside else 0.0,
-            host=phase.host,
+            begun=lasting if aside else 0.0,
         )
         played = (n * episodes + trials) * pieces.length
-        yield Made(one, played + (phase.steps if ends or at_once else 0.0), pieces.horizon)
+        if phases and (ends or at_once):
+            played += phases.steps
+        yield Made(one, played, pieces.horizon)
 
 
 class Phases:
     """When a learner's phases begin and end, as ESAC itself decides it, and what one does.
 
-    found: a generation's lengths, all alike. phase: what one does. trials: episodes of the test
-    before a transfer, in the generation that was asked of last; none is foreseen to be won.
+    found: a generation's lengths, all alike. steps, seconds: what a phase plays, the population's
+    episodes again among them, and how long it takes. trials: episodes of the test before a
+    transfer, in the generation that was asked of last; none is foreseen to be won.
     """
 
     def __init__(self, config: Config, pieces: Pieces) -> None:
@@ -80,10 +69,8 @@ class Phases:
             episodes = max(esac.sac_episodes, math.ceil(esac.sac_min_steps / pieces.length))
             steps = episodes * pieces.length
         updates = steps * config.sac.updates_per_step
-        seconds = again * pieces.step + steps * pieces.playing + updates * pieces.updating
-        device = 0.0 if pieces.cpu else updates * pieces.updating
-        host = min(1.0, HOST_PER_UPDATE * updates / device) if device else 0.0
-        self.phase = Phase(again + steps, seconds, device, host)
+        self.steps = again + steps
+        self.seconds = again * pieces.step + steps * pieces.playing + updates * pieces.updating
 
     def of(self, k: int) -> tuple[bool, bool]:
         """Tell whether a phase begins in generation k, and whether one ends; ask in turn."""

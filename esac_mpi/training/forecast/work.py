@@ -44,7 +44,6 @@ class Moment(NamedTuple):
 
     now: float  # [s]
     work: float  # of all ranks in this generation [s]
-    learning: float  # of it, what learning takes in phases [s]
     env_steps: float  # of this generation
     nominal_steps: float
     effort: int  # members that the clock has followed in it, or what is as much
@@ -82,7 +81,7 @@ def moments(config: Config, pieces: Pieces, on: Cluster) -> Iterator[Moment]:
         effort = arrivals.EFFORT * aes.arrivals_per_generation
         for one in WITHOUT[type(config.own)](config, pieces, on, evaluations):
             played = one.steps * (1 + aes.mean_episodes) + one.evaluation.size * pieces.length
-            yield Moment(one.now, one.work, 0.0, played, one.steps, effort)
+            yield Moment(one.now, one.work, played, one.steps, effort)
         return
     clock = Clock(on)
     # both without an end
@@ -92,7 +91,7 @@ def moments(config: Config, pieces: Pieces, on: Cluster) -> Iterator[Moment]:
         whole = replace(made, evaluation=lasted)
         steps = env_steps + lasted.size * pieces.length
         effort = max(1, made.members.size + made.trained.size)
-        yield Moment(clock.go(whole), whole.work, whole.learning, steps, nominal, effort)
+        yield Moment(clock.go(whole), whole.work, steps, nominal, effort)
 
 
 def generations(config: Config, pieces: Pieces) -> Iterator[Made]:
