@@ -1,8 +1,8 @@
 """run.lock: held (fcntl) by rank 0 while its run lives; it names the holder, blank once let go.
 
 Whoever holds it touches it every BEAT. That decides where the lock does not: a file system may have
-no locks, and locks may reach one host alone. A holder that is named, and not known to have ended,
-is watched for WATCH, and refuses the start if it shows life; else its run.lock is taken over.
+no locks, and locks may reach one host alone. A holder elsewhere counts as dead once it has been
+silent for SILENT, by this host's clock; should it live, it stops at its next write (Held.guard).
 """
 
 import errno
@@ -26,12 +26,9 @@ from esac_mpi.host.run_directory import LOCK
 from esac_mpi.record.files import Image, publish, store
 
 BEAT = 30.0  # time between two touches by the holder [s]
-WATCH = 1.5  # beats for which a holder is watched before it is taken over
-SILENT = 120.0  # time without a touch after which readers, who do not wait, take it for dead [s]
+SILENT = 120.0  # time without a touch after which a holder elsewhere counts as dead [s]
 PATIENCE = 180.0  # for which a batch job waits for the end of the run before it [s]
 SHORT = 0.5  # for which others do [s]: a reader that asks whether the run lives holds it shortly
-# held by another process; any other error of lockf: no locks here
-BUSY = (errno.EACCES, errno.EAGAIN)
 
 logger = logging.getLogger(__name__)
 
@@ -52,18 +49,17 @@ class Held:
         self._closed = threading.Event()
         self._beating: threading.Thread | None = None
 
-    def take(self, create: bool) -> None:
+    def take(self, create: bool, patience: float | None = None) -> None:
         """Take the lock, unless it is held already. Raises Refused, naming the holder; OSError.
 
         A batch job waits for a run's lock: ranks of the job before may outlive their launcher by
-        seconds.
+        seconds. patience: for how long instead [s].
         """
         if self._lock >= 0:
             return
         descriptor = os.open(self._file, os.O_RDWR | (os.O_CREAT if create else 0), 0o666)
         try:
-            if lives(self._file, descriptor, wait(self._file, descriptor, patience())):
-                raise refusal(self._file, descriptor)
+            wait(self._file, descriptor, start_patience() if patience is None else patience)
             with suppress(FileNotFoundError):
                 if os.path.samestat(os.stat(self._file), os.fstat(descriptor)):
                     self._lock = descriptor
@@ -74,11 +70,11 @@ class Held:
             if self._lock < 0:
                 os.close(descriptor)
 
-    def claim(self) -> bool:
+    def claim(self, patience: float | None = None) -> bool:
         """Make the directory, lock and sign it; return whether it was not held before."""
         before = self._lock >= 0
         self.path.mkdir(parents=True, exist_ok=True)
-        self.take(create=True)
+        self.take(create=True, patience=patience)
         os.pwrite(self._lock, self.token, 0)
         os.ftruncate(self._lock, len(self.token))
         return not before
@@ -163,24 +159,16 @@ class Held:
                     file.unlink()
 
 
-def patience() -> float:
-    """Tell how long a start waits for a run's lock [s]."""
+def start_patience() -> float:
+    """Say how long a start waits for a run's lock [s]."""
     return PATIENCE if batch_system.job(os.environ) else SHORT
 
 
-def wait(file: Path, descriptor: int, patience: float) -> bool:
-    """Lock a file; return whether its file system has locks. Raises Refused after so long [s]."""
+def wait(file: Path, descriptor: int, patience: float) -> None:
+    """Lock a file that nobody holds. Raises Refused, naming the holder, after so long [s]."""
     end = time.monotonic() + patience
     pause = SHORT / 10
-    while True:
-        try:
-            fcntl.lockf(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            return True
-        except OSError as error:
-            if error.errno not in BUSY:
-                told = "%s: no locks on this file system (%s); %s is touched as a sign of life"
-                logger.warning(told, file.parent, error.strerror, file.name)
-                return False
+    while is_held(descriptor, fcntl.LOCK_EX):
         if time.monotonic() >= end:
             raise refusal(file, descriptor)
         if pause < SHORT <= 2 * pause and patience > SHORT:
@@ -190,6 +178,21 @@ def wait(file: Path, descriptor: int, patience: float) -> bool:
         pause = min(2 * pause, 1.0)
 
 
+def is_held(descriptor: int, kind: int) -> bool:
+    """Say whether another process holds a file; lock it if nobody does, where there are locks."""
+    locked = True
+    try:
+        fcntl.lockf(descriptor, kind | fcntl.LOCK_NB)
+    except OSError as error:
+        if error.errno in (errno.EACCES, errno.EAGAIN):
+            return True
+        locked = False  # the file system has none
+    host, pid, _ = holder(descriptor)
+    if host != socket.gethostname():
+        return bool(host) and time.time() - os.fstat(descriptor).st_mtime <= SILENT
+    return not locked and Path(f"/proc/{pid}").exists()
+
+
 def ask(path: Path, patience: float = 0.0) -> None:
     """Raise Refused, naming the holder, where take() would; OSError. Nothing is written.
 
@@ -197,8 +200,7 @@ def ask(path: Path, patience: float = 0.0) -> None:
     """
     descriptor = os.open(path / LOCK, os.O_RDWR)
     try:
-        if not wait(path / LOCK, descriptor, patience) and not is_free(path):
-            raise refusal(path / LOCK, descriptor)
+        wait(path / LOCK, descriptor, patience)
     finally:
         os.close(descriptor)
 
@@ -206,22 +208,13 @@ def ask(path: Path, patience: float = 0.0) -> None:
 def is_free(path: Path) -> bool:
     """Say whether nobody holds a directory that another process may hold; False where unknown.
 
-    Nothing is waited for or written: a holder elsewhere, whose lock may not reach this host, counts
-    as dead once it has been silent for SILENT, by this host's clock.
+    Nothing is waited for or written.
     """
     try:
         with open(path / LOCK, "rb") as file:
-            silent = time.time() - os.fstat(file.fileno()).st_mtime > SILENT
-            free = ended(file.fileno())
-            try:
-                fcntl.lockf(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
-                free = free or holder(file.fileno())[0] == socket.gethostname()
-            except OSError as error:
-                if error.errno in BUSY:
-                    return False
+            return not is_held(file.fileno(), fcntl.LOCK_SH)
     except OSError:
         return False
-    return free or silent
 
 
 def holder(descriptor: int) -> tuple[str, str, str]:
@@ -229,43 +222,6 @@ def holder(descriptor: int) -> tuple[str, str, str]:
     words = os.pread(descriptor, 1000, 0).decode(errors="replace").split()
     host, pid, since, *_ = [*words, "", "", ""]
     return host, pid, since
-
-
-def ended(descriptor: int) -> bool:
-    """Say whether there is no holder, or it was a process of this host that has ended."""
-    host, pid, _ = holder(descriptor)
-    if not host:
-        return True
-    if host != socket.gethostname() or not pid.isdecimal():
-        return False
-    try:
-        os.kill(int(pid), 0)
-    except ProcessLookupError:
-        return True
-    except (OSError, OverflowError):
-        return False
-    return False
-
-
-def lives(file: Path, descriptor: int, locked: bool) -> bool:
-    """Say whether the holder named in a file lives, although this process got the lock or none is.
-
-    Where it is not known to have ended, it is watched. Raises Refused for a lock lost meanwhile.
-    """
-    host, pid, _ = holder(descriptor)
-    if ended(descriptor) or (locked and host == socket.gethostname()):
-        return False
-    told = "%s: host %s, pid %s may live, where locks do not reach: looks for %.0f s"
-    logger.warning(told, file, host, pid, WATCH * BEAT)
-    before = file.stat().st_mtime_ns
-    time.sleep(WATCH * BEAT)
-    with file.open("rb") as stream:  # opened anew: a network file system looks at the server then
-        if os.fstat(stream.fileno()).st_mtime_ns != before:
-            return True
-    logger.warning("%s: taken over from host %s, pid %s: no sign of life", file.parent, host, pid)
-    if locked:
-        wait(file, descriptor, 0.0)  # looking at the file has dropped the lock
-    return False
 
 
 def refusal(file: Path, descriptor: int) -> Refused:

@@ -116,7 +116,7 @@ class Run:
         try:
             directory_check.check(run.path)
             if (run.path / LOCK).exists():
-                lock.ask(run.path, lock.patience() if waits else 0.0)
+                lock.ask(run.path, lock.start_patience() if waits else 0.0)
             run.aside = directory_check.aside(run.path) if fresh else ""
             if not run.aside:
                 run._find()

@@ -107,7 +107,6 @@ def test_a_run_whose_directory_was_taken_ends_in_a_sentence(tmp_path, start, ran
 
 @pytest.fixture
 def no_locks(monkeypatch):
-    monkeypatch.setattr(record.lock, "BEAT", 0.05)
     monkeypatch.setattr(record.lock.fcntl, "lockf", failing(errno.ENOLCK))
 
 
@@ -116,12 +115,10 @@ def touched(path, ago):
     os.utime(path / "run.lock", (when, when))
 
 
-def test_without_locks_a_run_that_let_go_is_taken_at_once(tmp_path, no_locks, caplog):
+def test_without_locks_a_run_that_let_go_is_taken_at_once(tmp_path, no_locks):
     make(tmp_path)
-    assert "no locks on this file system" in caplog.text
     assert (tmp_path / "run.lock").read_bytes().isspace()
     begin(tmp_path).close()
-    assert "taken over" not in caplog.text
 
 
 def contents(path):
@@ -132,27 +129,23 @@ ELSEWHERE = "elsewhere 77 2026-01-01T00:00:00\n"
 
 
 @pytest.mark.parametrize("locks", [True, False])
-def test_a_holder_elsewhere_is_refused_if_it_shows_life(tmp_path, monkeypatch, request, locks):
-    """Locks may reach one host alone; the time of its last sign says nothing, as clocks differ."""
+def test_a_holder_elsewhere_is_refused_if_it_shows_life(tmp_path, request, locks):
+    """Locks may reach one host alone; its last touch says whether it lives."""
     make(tmp_path)
-    monkeypatch.setattr(record.lock, "BEAT", 0.1)
     if not locks:
         request.getfixturevalue("no_locks")
     file = tmp_path / "run.lock"
     file.write_text(ELSEWHERE)
-    touched(tmp_path, ago=1000)
+    touched(tmp_path, ago=110)
     before = contents(tmp_path)
-    with monkeypatch.context() as patch:
-        patch.setattr(record.lock.time, "sleep", lambda seconds: touched(tmp_path, ago=999))
-        with pytest.raises(Refused, match=r"host elsewhere, pid 77, since 2026\S+"):
-            begin(tmp_path)
+    with pytest.raises(Refused, match=r"host elsewhere, pid 77, since 2026\S+"):
+        begin(tmp_path)
     assert contents(tmp_path) == before
-    touched(tmp_path, ago=0)
     assert not record.lock.is_free(tmp_path)
     touched(tmp_path, ago=130)
     assert record.lock.is_free(tmp_path)
     run = begin(tmp_path)  # no sign any more
-    if locks:  # it is held again, after the look
+    if locks:
         code = (
             f"import fcntl; fcntl.lockf(open({str(file)!r}, 'rb+'), fcntl.LOCK_EX | fcntl.LOCK_NB)"
         )
