@@ -6,6 +6,7 @@ import re
 import signal
 import subprocess
 import sys
+import time
 
 import pytest
 from commands import command
@@ -161,12 +162,16 @@ def test_a_trial_is_in_living_hands_alone(tmp_path, monkeypatch):
     assert states(study) == [(0, "complete"), (1, "complete")]
 
 
-def test_a_trial_whose_task_was_killed_on_another_host_is_taken_after_a_look(tmp_path, monkeypatch):
+def test_a_trial_whose_task_died_on_another_host_is_taken_once_silent(tmp_path):
     study = made(tmp_path, "trials = 1")
     Journal(study, fresh=True).begin()
     study.lock_of(0).mkdir(parents=True)
-    (study.lock_of(0) / "run.lock").write_text("elsewhere 1 then\n")
-    monkeypatch.setattr(lock, "BEAT", 0.1)
+    file = study.lock_of(0) / "run.lock"
+    file.write_text("elsewhere 1 then\n")
+    assert trial_ranks.search(study.path, Alone()) == 0
+    assert states(study) == [(0, "running")]
+    long_ago = time.time() - 1.1 * lock.SILENT
+    os.utime(file, (long_ago, long_ago))
     assert trial_ranks.search(study.path, Alone()) == 0
     assert states(study) == [(0, "complete")]
 
@@ -176,10 +181,10 @@ def test_a_trial_that_was_finished_between_two_looks_is_not_made_again(tmp_path,
     journal, honest = Journal(study, fresh=True), trial_loop.Held.claim
     journal.values(journal.begin())
 
-    def late(held):
+    def late(held, *arguments, **more):
         if "locks" in held.path.parts:
             journal.complete(0, 1.0)
-        return honest(held)
+        return honest(held, *arguments, **more)
 
     monkeypatch.setattr(trial_loop.Held, "claim", late)
     assert trial_ranks.search(study.path, Alone()) == 0

@@ -225,40 +225,25 @@ def test_a_study_goes_on_with_the_defaults_it_was_begun_with_or_not_at_all(tmp_p
     journal = Journal(study, fresh=True)
     journal.values(journal.begin())
     journal.complete(0, 1.0)
-    assert json.loads((study.path / STUDY).read_text())["base"]["es.lr_es"] == Config().es.lr_es
     saved = json.loads((study.path / STUDY).read_text())
-    free = {
-        "gone.field": 1,
-        "run_dir": "x",
-        "td3.gamma": 0.5,
-        "es.sigma": 9.0,
-    }  # gone, the search's own, not read, searched
-    saved["base"] |= {"es.lr_es": 0.125, **free}
-    (study.path / STUDY).write_text(json.dumps(saved))
-    for action in (
-        "run",
-        "best",
-    ):  # its run is gone: what its values mean now is not what they meant
-        assert search.main([action, str(study.path)]) == 2
-        assert (
-            f"settings or defaults, es.lr_es: 0.125 -> {Config().es.lr_es}: name another"
-            in capsys.readouterr().err
-        )
-    assert search.main(["show", str(study.path)]) == 0
-    saved["base"]["es.lr_es"] = Config().es.lr_es
+    for version in ("0.1", None):  # the first ones did not write it down
+        (study.path / STUDY).write_text(json.dumps({**saved, "version": version}))
+        for action in ("run", "best"):  # its run is gone: what its values mean is not known
+            assert search.main([action, str(study.path)]) == 2
+            assert "settings or defaults, version: " in capsys.readouterr().err
+        assert search.main(["show", str(study.path)]) == 0
     (study.path / STUDY).write_text(json.dumps(saved))
     made(tmp_path)
-    assert (
-        json.loads((study.path / STUDY).read_text())["base"] == saved["base"]
-    )  # what it began with
-    shift = saved["base"].pop("es.reward_shift")  # begun before there was the field, as if at 0
-    (study.path / STUDY).write_text(json.dumps(saved))
-    with pytest.raises(Unusable, match=f"es.reward_shift: 0.0 -> {shift}: name another"):
-        made(tmp_path)
-    del saved["base"]
-    (study.path / STUDY).write_text(json.dumps(saved))
-    made(tmp_path)  # a former version's, which did not write it down
-    assert json.loads((study.path / STUDY).read_text())["base"] == study.base
+
+
+def test_a_trial_begun_beyond_the_last_waits_for_a_longer_study(tmp_path):
+    """As two tasks do that ask for the last trial at once."""
+    study = made(tmp_path, "trials = 1")
+    journal = Journal(study, fresh=True)
+    assert [journal.begin(), journal.begin()] == [0, 1]
+    assert [trial.number for trial in journal.trials()] == [0]
+    longer = made(tmp_path, "trials = 3")
+    assert [trial.state for trial in Journal(longer).trials()] == ["running"] * 2
 
 
 def test_the_best_is_written_as_it_was_run_whatever_the_defaults_are_now(
@@ -331,7 +316,7 @@ def test_what_is_proposed_does_not_depend_on_who_asks(tmp_path, kind):
     proposed = []
     for folder, tasks in ((tmp_path / "a", 1), (tmp_path / "b", 2)):
         folder.mkdir()
-        study = made(folder, tail=tail)
+        study = made(folder, "trials = 4", tail=tail)
         journals = [Journal(study, fresh=True) for _ in range(tasks)]
         for number in range(4):
             journal = Journal(study, fresh=True) if number == 3 else journals[number % tasks]

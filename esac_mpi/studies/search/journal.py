@@ -2,24 +2,20 @@
 
 The lock is JournalFileOpenLock, by exclusive creation, which NFS has from version 3 on. The other
 one, by a symbolic link, never finds that a holder was killed where the path is relative. A killed
-holder's lock expires after 30 s, that of who takes a trial after 90 s.
+holder's lock expires after 30 s.
 """
 
 import shlex
 import warnings
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from esac_mpi.analysis.messages import Missing, Unusable, damaged
-from esac_mpi.config import NAMES, exact, hint
-from esac_mpi.config.renamed import WORDS, former, renewed_name, renewed_value
+from esac_mpi.config import exact, hint
+from esac_mpi.config.renamed import renewed_name, renewed_value
 from esac_mpi.host.invocation import called
-from esac_mpi.record import lock
 from esac_mpi.studies.search.space import Choices, Range
 from esac_mpi.studies.search.study import Sampler, Study
 
@@ -33,9 +29,6 @@ except ImportError as error:
 
 NAME = "esac_mpi"  # of the study in its journal
 JOURNAL = "journal.log"  # in the study's directory
-TAKING = "taking"  # the lock of who takes a trial, there too
-# who takes a trial may look at its silent holder for 1.5 BEAT [s]
-PATIENCE = round(3 * lock.BEAT)
 PARTS = 20  # of the budget of a run: a value is reported in each
 WHY = "why"  # attribute of a trial: why it failed
 AGAIN = "again"  # attribute of a trial: seeds of runs that failed once and were begun again
@@ -43,25 +36,6 @@ AGAIN = "again"  # attribute of a trial: seeds of runs that failed once and were
 optuna.logging.set_verbosity(optuna.logging.ERROR)
 # of a range whose last step ends below `high`
 warnings.filterwarnings("ignore", "The distribution is specified by")
-
-
-class Readable(JournalFileBackend):
-    """A journal that says what to do where it is damaged, as by a full disk."""
-
-    def __init__(self, file: Path) -> None:
-        super().__init__(str(file), JournalFileOpenLock(str(file)))
-        self._journal = file
-
-    def read_logs(self, log_number_from: int) -> Iterator[dict[str, Any]]:  # type: ignore[override]
-        """Yield the entries from a number on. Raises Unusable at one that is none."""
-        try:
-            yield from super().read_logs(log_number_from)
-        except ValueError as error:
-            raise damaged(
-                f"{self._journal}: a line is damaged: {error}. Remove it, or begin anew in another "
-                f'directory = "..."; {called("table")} {shlex.quote(str(self._journal.parent))}'
-                "/trial-* shows the runs, which remain"
-            ) from error
 
 
 @dataclass(frozen=True)
@@ -85,8 +59,15 @@ class Journal:
         file = study.path / JOURNAL
         if not fresh and not file.exists():
             raise Unusable(f"{study.path}: no trial was begun yet")
-        self._taking = JournalFileOpenLock(str(study.path / TAKING), PATIENCE)
-        self._storage = JournalStorage(Readable(file))
+        place = str(file)
+        try:
+            self._storage = JournalStorage(JournalFileBackend(place, JournalFileOpenLock(place)))
+        except ValueError as error:
+            raise damaged(
+                f"{file}: a line is damaged: {error}. Remove it, or begin anew in another "
+                f'directory = "..."; {called("table")} {shlex.quote(str(study.path))}'
+                "/trial-* shows the runs, which remain"
+            ) from error
         if fresh:
             optuna.create_study(
                 storage=self._storage, study_name=NAME, direction="maximize", load_if_exists=True
@@ -98,22 +79,17 @@ class Journal:
             pruner=pruner(study),
         )
 
-    @contextmanager
-    def alone(self) -> Iterator[None]:
-        """Let no other task take a trial meanwhile."""
-        self._taking.acquire()
-        try:
-            yield
-        finally:
-            self._taking.release()
-
     def trials(self) -> list[Trial]:
-        """Read all trials, by their numbers."""
-        return [trial_of(trial, self._of) for trial in self._study.get_trials(deepcopy=False)]
+        """Read the study's trials, by their numbers.
+
+        Tasks that ask at once may begin more than it has: these wait until it has more.
+        """
+        found = self._study.get_trials(deepcopy=False)[: self._of.trials]
+        return [trial_of(trial, self._of) for trial in found]
 
     def trial(self, number: int) -> Trial:
         """Read a trial."""
-        return self.trials()[number]
+        return trial_of(self._study.get_trials(deepcopy=False)[number], self._of)
 
     def begin(self) -> int:
         """Begin a trial; return its number."""
@@ -136,7 +112,7 @@ class Journal:
             waiting.remove(name)
             address = study.sampler.seed, number, list(study.space).index(name)
             self._study.sampler = sampler(study.sampler, address)
-            found[name] = suggest(trial, name, study.space[name], self._was_former(name))
+            found[name] = suggest(trial, name, study.space[name])
         return {name: found[name] for name in study.space if name in found}
 
     def report(self, number: int, step: int, value: float) -> bool:
@@ -184,19 +160,6 @@ class Journal:
             except (ValueError, RuntimeError):
                 return {}
 
-    def _was_former(self, name: str) -> bool:
-        """Tell whether this journal began with a field's former name, or former values."""
-        words = self._of.space[name].ends
-        if former(name, None)[0] == name and all(former(name, each)[1] == each for each in words):
-            return False
-        there = [trial.distributions for trial in self._study.get_trials(deepcopy=False)]
-        return any(
-            one not in NAMES or set(getattr(kind, "choices", ())) & WORDS.get(one, {}).keys()
-            for each in there
-            for one, kind in each.items()
-            if renewed_name(one) == name
-        )
-
     def _open(self, number: int) -> optuna.Trial:
         return optuna.Trial(
             self._study,
@@ -226,16 +189,14 @@ def value_of(one: Range | Choices, given: Any) -> Any:
     return one.named[given] if isinstance(one, Choices) else given
 
 
-def suggest(trial: optuna.Trial, name: str, one: Range | Choices, was_former: bool) -> Any:
-    """Let the sampler propose a field's value. was_former: the journal has its former name."""
-    called = former(name, None)[0] if was_former else name
+def suggest(trial: optuna.Trial, name: str, one: Range | Choices) -> Any:
+    """Let the sampler propose a field's value."""
     if isinstance(one, Choices):
-        named = {former(name, w)[1] if was_former else w: value for w, value in one.named.items()}
-        return named[trial.suggest_categorical(called, tuple(named))]
+        return one.named[trial.suggest_categorical(name, tuple(one.named))]
     if hint(name) is int:
         low, high, step = int(one.low), int(one.high), int(one.step) or 1
-        return trial.suggest_int(called, low, high, step=step, log=one.log)
-    return trial.suggest_float(called, one.low, one.high, step=one.step or None, log=one.log)
+        return trial.suggest_int(name, low, high, step=step, log=one.log)
+    return trial.suggest_float(name, one.low, one.high, step=one.step or None, log=one.log)
 
 
 def sampler(asked: Sampler, address: tuple[int, ...]) -> optuna.samplers.BaseSampler:

@@ -13,14 +13,12 @@ from itertools import islice, product
 from pathlib import Path
 from typing import Any
 
-from esac_mpi import envs
+from esac_mpi import __version__, envs
 from esac_mpi.analysis.messages import Unusable, damaged
 from esac_mpi.analysis.outcomes import MEASURES, OF_POLICY
 from esac_mpi.config import FREE as FREE_IN_RUNS
-from esac_mpi.config import Config, ConfigError, flatten, joined, read_toml, resolved
-from esac_mpi.config.names import current
+from esac_mpi.config import Config, ConfigError, flatten, joined, plain, read_toml, resolved
 from esac_mpi.config.reads import unread
-from esac_mpi.config.renamed import renewed
 from esac_mpi.host.paths import given
 from esac_mpi.record.files import replace
 from esac_mpi.studies.experiments.design import fields, known, made, refuse_automatic
@@ -28,7 +26,7 @@ from esac_mpi.studies.search.space import Choices, Space, parsed
 from esac_mpi.training.task_set_up import make_task
 
 STUDY = "study.json"
-BASE = "base"  # its key of what trials begin with, defaults too
+VERSION = ".".join(__version__.split(".")[:2])  # within which defaults stay
 OWN = ("seed", "run_dir", "max_hours")  # of every trial, set by the search
 MOST = 1000  # combinations of choices in which it is looked for what is read
 KINDS: dict[str, Any] = {
@@ -98,11 +96,6 @@ class Study:
             hear,
             hear,
         )
-
-    @property
-    def base(self) -> dict[str, Any]:
-        """Every field of a trial as JSON has it; its own and the searched ones at defaults."""
-        return plain(dict(flatten(resolved(self.file, self.settings))))
 
     def is_read(self, name: str, found: Mapping[str, Any]) -> bool:
         """Whether a trial with these values, as far as they are known, reads a field."""
@@ -248,7 +241,7 @@ def begin(study: Study) -> None:
     More trials are no other study.
     """
     file = study.path / STUDY
-    base = refuse_another(study)
+    refuse_another(study)
     study.path.mkdir(parents=True, exist_ok=True)
     others = [path for path in study.path.iterdir() if not path.name.startswith(STUDY)]
     if others and not file.exists():
@@ -256,61 +249,43 @@ def begin(study: Study) -> None:
             f"{study.path}: not empty, and not a study: name another directory = "
             f'"..." in {study.source}'
         )
-    known = {"study": study.table, "file": plain(study.file), BASE: base}
+    known = {"study": study.table, "file": plain(study.file), "version": VERSION}
     content = json.dumps(known, indent=1, sort_keys=True).encode()
     if not file.exists() or file.read_bytes() != content:
         replace(file, [content])
 
 
-def plain(values: Mapping[str, Any]) -> dict[str, Any]:
-    """Convert settings to what JSON has."""
-    return {
-        name: list(value) if isinstance(value, tuple) else value for name, value in values.items()
-    }
-
-
-def refuse_another(study: Study) -> dict[str, Any]:
+def refuse_another(study: Study) -> None:
     """Raise Unusable where the directory's trials cannot be compared with this study's.
 
-    They had other settings, or a version with other defaults made them. Returns the fields that
-    they began with.
+    They had other settings, or a version with other defaults made them.
     """
     file = study.path / STUDY
     if not file.exists():
-        return study.base
-    old = begun(study.path)
-    saved = json.loads(file.read_text(encoding="utf-8")).get(BASE)
-    # what was done before there was a field for it, too
-    base: dict[str, Any] = plain(current(renewed(saved, str(file)))) if saved else old.base
-    before = {**base, **what_counts(old)}
-    now = {**study.base, **what_counts(study)}
-    combinations = list(islice(of_choices(study.space), MOST))
-    told = [
-        f"{name}: {before[name]} -> {value}"
-        for name, value in now.items()
-        if name in before
-        and before[name] != value
-        and not {name, name.partition(".")[0]} & FREE
-        and (
-            name not in base
-            or name in {*study.space, *old.space}
-            or any(study.is_read(name, found) for found in combinations)
-        )
+        return
+    before, now = what_counts(begun(study.path)), what_counts(study)
+    before["version"] = json.loads(file.read_text(encoding="utf-8")).get("version", "before 0.2")
+    changed = [
+        f"{name}: {before.get(name)} -> {now.get(name)}"
+        for name in {**now, **before}
+        if before.get(name) != now.get(name)
     ]
-    if told:
+    if changed:
         raise Unusable(
-            f"{study.path} holds a study with other settings or defaults, {'; '.join(told)}: name "
-            f'another directory = "..." in {study.source}, or put back what was changed'
+            f"{study.path} holds a study with other settings or defaults, {'; '.join(changed)}: "
+            f'name another directory = "..." in {study.source}, or put back what was changed'
         )
-    return base
 
 
 def what_counts(study: Study) -> dict[str, Any]:
-    """List what must not change beside the settings."""
-    names = ("measure", "seeds", "sampler", "pruner")
-    return {name: getattr(study, name) for name in names} | {
-        name: str(one) for name, one in study.space.items()
+    """List what must not change while a study goes on."""
+    settings = {
+        name: value
+        for name, value in flatten(resolved(study.file, study.settings))
+        if not {name, name.partition(".")[0]} & FREE
     }
+    about = {name: getattr(study, name) for name in ("measure", "seeds", "sampler", "pruner")}
+    return {**settings, **about, **study.space, "version": VERSION}
 
 
 def measured(study: Study) -> str:

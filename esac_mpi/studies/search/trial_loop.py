@@ -21,11 +21,11 @@ from esac_mpi.config import Config, ConfigError
 from esac_mpi.config.fields import shown
 from esac_mpi.envs import EditedTask
 from esac_mpi.host import log, process_start
-from esac_mpi.host.run_directory import CHECKPOINT, LOCK, METRICS, PREVIOUS
+from esac_mpi.host.run_directory import CHECKPOINT, METRICS, PREVIOUS
 from esac_mpi.host.stop import Stop
 from esac_mpi.play import rollout
 from esac_mpi.play.counters import Counters
-from esac_mpi.record import Refused, Run, Unreadable, lock
+from esac_mpi.record import Refused, Run, Unreadable
 from esac_mpi.record.lock import Held
 from esac_mpi.record.status import read_status, write_status
 from esac_mpi.studies.search.journal import PARTS, Journal
@@ -107,16 +107,14 @@ class Task:
         self._stop_if_wished("stopped between two trials")
         if time.monotonic() >= self._end:
             raise Left(ended.STOPPED, f"--max-hours are over; {GO_ON}")
-        with self._journal.alone():
-            trials = self._journal.trials()
-            for trial in trials:
-                if trial.state == "running" and (held := self._claim(trial.number)):
-                    log.say(f"trial {trial.number} was left, and goes on")
-                    return trial.number, held
-            if len(trials) < self._study.trials:
-                number = self._journal.begin()
-                if held := self._claim(number):
-                    return number, held
+        for trial in self._journal.trials():
+            if trial.state == "running" and (held := self._claim(trial.number)):
+                log.say(f"trial {trial.number} was left, and goes on")
+                return trial.number, held
+        while len(self._journal.trials()) < self._study.trials:
+            number = self._journal.begin()
+            if number < self._study.trials and (held := self._claim(number)):
+                return number, held
         return None
 
     def _claim(self, number: int) -> Held | None:
@@ -124,9 +122,7 @@ class Task:
         path = self._study.lock_of(number)
         held = Held(path)
         try:
-            if (path / LOCK).exists():
-                lock.ask(path)  # refuses at once, where a batch job would wait for the lock
-            held.claim()
+            held.claim(patience=0.0)
         except Refused:
             return None
         if self._journal.trial(number).state != "running":
