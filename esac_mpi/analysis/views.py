@@ -2,6 +2,7 @@
 
 import time
 from collections import Counter
+from collections.abc import Collection
 from pathlib import Path
 
 import numpy as np
@@ -12,7 +13,7 @@ from rich.table import Table
 from rich.text import Text
 
 from esac_mpi.analysis import measures
-from esac_mpi.analysis.choice import Choice
+from esac_mpi.analysis.choice import chosen
 from esac_mpi.analysis.evaluations import evaluated
 from esac_mpi.analysis.summaries import resume_command
 from esac_mpi.analysis.tables import Row, rendered, shown
@@ -20,7 +21,6 @@ from esac_mpi.analysis.times import idle
 from esac_mpi.host.log import compact, duration
 from esac_mpi.record import RunFiles
 
-ALL = Choice()
 RECENT = 20  # generations that speed, idle fraction and time left are taken over
 BARS = " ▁▂▃▄▅▆▇█"
 STYLES = {
@@ -141,14 +141,14 @@ def advice(run: RunFiles) -> str:
     return f"{said}; go on with: {command}" if command else said
 
 
-def many(runs: dict[Path, RunFiles | str], choice: Choice = ALL, lines: int = 0) -> Group:
+def many(runs: dict[Path, RunFiles | str], statuses: Collection[str] = (), lines: int = 0) -> Group:
     """Show the first of the chosen runs that fit (lines), each a line as wide as the terminal."""
-    chosen = choice.of(runs)
-    listed = chosen[: max(1, lines - 1)] if 0 < lines < len(chosen) else chosen
+    taken = chosen(runs, statuses)
+    listed = taken[: max(1, lines - 1)] if 0 < lines < len(taken) else taken
     counts = Counter("unreadable" if isinstance(run, str) else run.state for run in runs.values())
     title = ", ".join(f"{n} {state}" for state, n in counts.most_common())
-    if len(chosen) < len(runs):
-        title += f"; {len(chosen)} chosen"
+    if len(taken) < len(runs):
+        title += f"; {len(taken)} chosen"
     names = {path: path.name for path in runs}
     names = names if len(set(names.values())) == len(names) else {path: str(path) for path in runs}
     found = [(names[path], run) for path in listed if not isinstance(run := runs[path], str)]
@@ -159,8 +159,8 @@ def many(runs: dict[Path, RunFiles | str], choice: Choice = ALL, lines: int = 0)
         run = runs[path]
         line = f"{names[path]}  {run}" if isinstance(run, str) else table.pop(0)
         text.append(f"\n{line}", "" if isinstance(run, str) else STYLES.get(run.state, ""))
-    if len(listed) < len(chosen):
-        text.append(f"\nand {len(chosen) - len(listed)} more")
+    if len(listed) < len(taken):
+        text.append(f"\nand {len(taken) - len(listed)} more")
     return Group(text)  # alone, a console would wrap its lines
 
 

@@ -1,6 +1,6 @@
 """Summarise runs, a table's row or a JSON object each, or compare them bit by bit.
 
-    esac-mpi summary RUN... [--status STATUS...] [--sort KEY] [--json | --resume | --compare]
+    esac-mpi summary RUN... [--status STATUS...] [--json | --resume | --compare]
 
 Examples:
     esac-mpi summary runs/*                                             # a line a run
@@ -18,8 +18,7 @@ parallel_efficiency   mean over generations of sum(busy seconds of the ranks) / 
 resume                the command that continues an unfinished run, from the current directory
 
 The table's return is the last evaluation's, of the better policy. Speed, idle share of the ranks'
-time and time left are of the last 20 generations; row is the age of the newest one. --sort need:
-failed, dead, requeue, running, pruned, complete; among equals, the longest silent one first.
+time and time left are of the last 20 generations; row is the age of the newest one.
 
 --compare lists differences of the first run from each other: configuration, task, machine and
 versions; and the first rows of metrics/ whose bits differ, which must not depend on ranks, restarts
@@ -32,7 +31,7 @@ import argparse
 from collections import Counter
 
 from esac_mpi.analysis import views
-from esac_mpi.analysis.choice import add_choice, choice_of
+from esac_mpi.analysis.choice import add_status, chosen, task
 from esac_mpi.analysis.command import add_runs, parser, readable
 from esac_mpi.analysis.comparison import compared
 from esac_mpi.analysis.summaries import resume_command, summary
@@ -70,7 +69,7 @@ def command_line() -> argparse.ArgumentParser:
     """Return the command line."""
     line = parser(__doc__)
     add_runs(line)
-    add_choice(line, "task")
+    add_status(line)
     form = line.add_mutually_exclusive_group()
     text = "one JSON object a line, in the order given"
     form.add_argument("--json", action="store_true", help=text)
@@ -90,19 +89,19 @@ def main(argv: list[str]) -> int:
     runs, code = readable(options.runs)
     if options.compare:
         return code or compare(list(map(runs.__getitem__, options.runs)))
-    paths = choice_of(options, "task").of(runs)
-    if options.json and not options.sort:
-        paths = [path for path in runs if path in paths]
-    chosen = [runs[path] for path in paths]
+    paths = chosen(runs, options.status, task)
     if options.json:
-        for run in chosen:
+        paths = [path for path in runs if path in paths]
+    shown = [runs[path] for path in paths]
+    if options.json:
+        for run in shown:
             print(as_json(summary(run)))
     elif options.resume:
-        for run in chosen:
+        for run in shown:
             if command := resume_command(run):
                 print(command)
     elif runs:
         unread = len({*options.runs}) - len(runs)
-        print(rendered([views.row(run) for run in chosen], "text"))
-        print(footer(chosen, list(runs.values()), unread))
+        print(rendered([views.row(run) for run in shown], "text"))
+        print(footer(shown, list(runs.values()), unread))
     return code

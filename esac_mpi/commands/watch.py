@@ -1,10 +1,10 @@
 """Watch runs on a terminal, from their files alone, until all of them have ended.
 
-    esac-mpi watch RUN... [--status STATUS...] [--task PATTERN] [--sort KEY] [--once]
+    esac-mpi watch RUN... [--status STATUS...] [--once]
 
 Examples:
     esac-mpi watch runs/Hopper-v5-esac-seed0                            # one run in detail
-    esac-mpi watch runs/* --status failed dead requeue --sort left      # those that need you
+    esac-mpi watch runs/* --status failed dead requeue                  # those that need you
     esac-mpi watch runs/* --once                                        # one look
 
 Several runs have a line each, what needs you first: failed, dead, stopped (requeue), running (those
@@ -18,6 +18,7 @@ Exit codes: 0; 2 if a directory is not a run; 65 if none of its files can be rea
 """
 
 import argparse
+from collections.abc import Collection
 from pathlib import Path
 from typing import Any
 
@@ -26,7 +27,7 @@ from rich.live import Live
 from rich.markup import escape
 
 from esac_mpi.analysis import views
-from esac_mpi.analysis.choice import Choice, add_choice, choice_of
+from esac_mpi.analysis.choice import add_status, chosen
 from esac_mpi.analysis.command import add_runs, parser
 from esac_mpi.analysis.followed import Followed
 
@@ -36,14 +37,14 @@ TITLES = 3  # lines of a terminal that rows of runs leave free
 class Watched(Followed):
     """Runs that are shown."""
 
-    def __init__(self, paths: list[Path], choice: Choice) -> None:
+    def __init__(self, paths: list[Path], statuses: Collection[str]) -> None:
         super().__init__(paths)
-        self.choice = choice
+        self.statuses = statuses
 
     def view(self, lines: int = 0) -> Any:
         """Show one run, or of many runs at most so many lines (0 = all)."""
         if len(self.runs) > 1:
-            return views.many(self.runs, self.choice, lines)
+            return views.many(self.runs, self.statuses, lines)
         run = next(iter(self.runs.values()))
         return escape(run) if isinstance(run, str) else views.one(run)
 
@@ -66,7 +67,8 @@ def told(watched: Watched, every: float) -> None:
     """Print a line whenever a run has got on, until all are over: for a pipe or a file."""
     before: dict[Path, str] = {}
     for _ in watched.looks(every):
-        now = {path: views.line(watched.runs[path]) for path in watched.choice.of(watched.runs)}
+        taken = chosen(watched.runs, watched.statuses)
+        now = {path: views.line(watched.runs[path]) for path in taken}
         for path, line in now.items():
             if before.get(path) != line:
                 print(line, flush=True)
@@ -77,7 +79,7 @@ def command_line() -> argparse.ArgumentParser:
     """Return the command line."""
     line = parser(__doc__)
     add_runs(line)
-    add_choice(line, "need")
+    add_status(line)
     text = "time between looks at the files (default 5)"
     line.add_argument("--every", type=float, default=5.0, metavar="SECONDS", help=text)
     line.add_argument("--once", action="store_true", help="print one view and end")
@@ -87,7 +89,7 @@ def command_line() -> argparse.ArgumentParser:
 def main(argv: list[str]) -> int:
     """Watch; return 2 if a directory is no run, 65 if it is unreadable, 130 after Ctrl-C."""
     options = command_line().parse_args(argv)
-    watched, console = Watched(options.runs, choice_of(options, "need")), Console()
+    watched, console = Watched(options.runs, options.status), Console()
     if not watched.runs:
         return watched.code
     try:
