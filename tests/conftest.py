@@ -66,7 +66,6 @@ SMALL_ES = [
 CYCLIC_ES = [*TASK, *SMALL_ES]
 TINY = [
     *("--task.id", "CyclicMDP-v0", "--task.horizon", "9", "--policy.hidden", "4"),
-    *("--display.style", "plain"),
 ]
 TINY_ES = [  # two generations of ES on the cyclic MDP, the smallest run there is
     *TINY,

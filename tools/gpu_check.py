@@ -66,7 +66,7 @@ SIZES = [peer.Size((n, n), batch) for n, batch in ((256, 256), (512, 256), (32, 
 TASK = (
     "--task.id", "Pendulum-v1", "--task.horizon", 50,
     "--policy.hidden", 64, 64, "--evaluation.every", 5,
-    "--evaluation.episodes", 2, "--display.style", "plain",
+    "--evaluation.episodes", 2,
     "--algorithm", "esac", "--esac.preset", "corrected",
     "--esac.population_size", 20, "--esac.gradient_interval", 2,
     "--esac.sac_min_steps", 1500, "--esac.sac_episodes", 2,

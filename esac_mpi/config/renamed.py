@@ -17,6 +17,7 @@ RENAMED = {
     "esac.replayed": "esac.resimulated",
     "esac.replayed_members": "esac.resimulated_members",
 }
+GONE = {"display.style"}  # fields that files may still have, and nothing reads
 FORMER = {name: former for former, name in RENAMED.items()}
 OF_PRESETS = {"recommended": "default", "mended": "corrected", "repo": "reference-code"}
 WORDS = {  # field: {former value: value}
@@ -41,6 +42,8 @@ def renewed(values: Mapping[str, Any], source: str) -> dict[str, Any]:
     """Return {dotted name: value} by present names. Raises ConfigError where a file has both."""
     found: dict[str, Any] = {}
     for former, value in values.items():
+        if former in GONE:
+            continue
         name = renewed_name(former)
         if name != former and name in values:
             raise ConfigError(f"{source}: {former} is the former name of {name}; leave one out")

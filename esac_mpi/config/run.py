@@ -186,7 +186,5 @@ class Stop(Table):
 class Display(Table):
     """What the person sees."""
 
-    style: Literal["auto", "live", "plain"] = "auto"
-    """live: a small table that updates; plain: a line now and then; auto: live on a terminal."""
     every_seconds: NonNegativeFloat = 5.0
-    """Time between the first plain lines [s]; it grows up to 5 minutes. 0 = a line a generation."""
+    """Time between the first lines [s]; it grows up to 5 minutes. 0 = a line a generation."""

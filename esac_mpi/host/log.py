@@ -6,20 +6,18 @@ never ends a run.
 
 import logging
 import math
-import os
 import sys
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Any, Literal, TextIO, cast
+from typing import Any
 
-from esac_mpi.host import batch_system, streams
+from esac_mpi.host import streams
 
 logger = logging.getLogger("esac_mpi")
 progress = logging.getLogger("esac_mpi.progress")  # for stdout alone
 
-REDRAW = 0.25  # least time between two drawings of the live table [s]
 # a pause between plain lines grows to this share of the time so far, and to this at most [s]
 SHARE = 0.02
 LONGEST = 300.0
@@ -28,12 +26,8 @@ LONGEST = 300.0
 @contextmanager
 def kept() -> Iterator[None]:
     """Put back where messages went and how stdout takes them; close the files appended to."""
-    handlers, propagate, level, stdout = (
-        logger.handlers[:],
-        logger.propagate,
-        logger.level,
-        sys.stdout,
-    )
+    handlers, stdout = logger.handlers[:], sys.stdout
+    propagate, level = logger.propagate, logger.level
     errors = getattr(stdout, "errors", None)
     try:
         yield
@@ -83,9 +77,14 @@ def warn(message: str) -> None:
 
 
 def tell(text: str) -> None:
-    """Print what was asked for, on stdout alone."""
-    with _letting_go():
+    """Print what was asked for, on stdout alone.
+
+    Once stdout fails, send it nowhere: the interpreter's last flush would exit with 120.
+    """
+    try:
         print(text, flush=True)
+    except (OSError, ValueError):
+        streams.let_go()
 
 
 class _Formatter(logging.Formatter):
@@ -116,26 +115,6 @@ class _File(logging.FileHandler):
         """Lose the line: a full disk is reported where state is saved."""
 
 
-@contextmanager
-def _letting_go() -> Iterator[None]:
-    """Once stdout fails, send it nowhere: the interpreter's last flush would exit with 120."""
-    try:
-        yield
-    except (OSError, ValueError):
-        streams.let_go()
-
-
-def on_terminal() -> bool:
-    """Say whether a person watches stdout: a terminal, and that of no launcher or batch job.
-
-    Open MPI gives its ranks a pseudo-terminal even inside a batch job.
-    """
-    launched = any(os.environ.get(name) for name in batch_system.RANKS)
-    if launched or batch_system.job(os.environ) or os.environ.get("TERM") == "dumb":
-        return False
-    return sys.stdout is not None and sys.stdout.isatty()
-
-
 def compact(number: float) -> str:
     """Return a count in at most three digits and a letter: 812, 41k, 1.23M."""
     if not math.isfinite(number):
@@ -155,11 +134,9 @@ def duration(seconds: float) -> str:
         return f"{s}s"
     if s < 3600:
         return f"{s // 60}m{s % 60:02}s"
-    return (
-        f"{s // 3600}h{s % 3600 // 60:02}m"
-        if s < 86400
-        else f"{s // 86400}d{s % 86400 // 3600:02}h"
-    )
+    if s < 86400:
+        return f"{s // 3600}h{s % 3600 // 60:02}m"
+    return f"{s // 86400}d{s % 86400 // 3600:02}h"
 
 
 def _figure(value: float) -> str:
@@ -171,66 +148,47 @@ def _percent(value: float) -> str:
 
 
 EVALUATION = "evaluation_"  # what keys of evaluations begin with
-Field = tuple[str, str, Callable[[float], str]]
-# key of Display.update: (what a plain line says, label of the live table, format)
-FIELDS: dict[str, Field] = {
-    "generation": ("gen {}", "generation", str),
-    "progress": ("  {}", "budget used", _percent),
-    "env_steps": ("  {} steps", "environment steps", compact),
-    "fitness_mean": ("  fitness mean {}", "fitness, mean", _figure),
-    "fitness_max": (" max {}", "fitness, max", _figure),
-    "sigma": ("  sigma {}", "sigma", "{:.3g}".format),
-    "gradient_updates": ("  updates {}", "gradient updates", compact),
-    "steps_per_second": ("  {} steps/s", "steps per second", compact),
-    "wall_seconds": ("  wall {}", "time so far", duration),
-    "seconds_left": ("  left {}", "time left", duration),
+# key of Display.update: (what a line says, format)
+FIELDS: dict[str, tuple[str, Callable[[Any], str]]] = {
+    "generation": ("gen {}", str),
+    "progress": ("  {}", _percent),
+    "env_steps": ("  {} steps", compact),
+    "fitness_mean": ("  fitness mean {}", _figure),
+    "fitness_max": (" max {}", _figure),
+    "sigma": ("  sigma {}", "{:.3g}".format),
+    "gradient_updates": ("  updates {}", compact),
+    "steps_per_second": ("  {} steps/s", compact),
+    "wall_seconds": ("  wall {}", duration),
+    "seconds_left": ("  left {}", duration),
 }
 
 
-def _shown(values: Mapping[str, Any], words: Mapping[str, str]) -> Iterator[tuple[str, str, str]]:
-    """Yield (plain text, label, figure) of the values in their order; words: names of policies."""
+def plain_line(values: Mapping[str, Any]) -> str:
+    """Write the values as one line."""
+    parts = []
     for key, value in values.items():
         name = key.removeprefix(EVALUATION)
-        unknown: Field = (f"  {name} {{}}", key, str)
-        if name != key:
-            unknown = (f"  {name} {{}}", f"return of {words.get(name, name)}", _figure)
-        plain, label, form = FIELDS.get(key, unknown)
-        yield plain, label, form(value)
-
-
-def plain_line(values: Mapping[str, Any]) -> str:
-    """Write the values as one line for a batch log."""
-    return "".join(plain.format(figure) for plain, _, figure in _shown(values, {})).strip()
+        unknown = (f"  {name} {{}}", str if name == key else _figure)
+        words, form = FIELDS.get(key, unknown)
+        parts.append(words.format(form(value)))
+    return "".join(parts).strip()
 
 
 class Display:
-    """Progress of a run on rank 0: a table redrawn in place, or a line ever more seldom.
+    """Progress of a run on rank 0: a line ever more seldom.
 
     Keys are those of FIELDS and evaluation_<policy>, in the order of the first values; any other is
-    shown by its name. policies: what the live table calls them. Of values that come seldom the last
-    stays in view: missing and NaN ones change nothing. Speed and time left follow from env_steps
-    and progress where they are not given.
+    shown by its name. Of values that come seldom the last stays in view: missing and NaN ones
+    change nothing. Speed and time left follow from env_steps and progress where they are not given.
     """
 
-    def __init__(
-        self,
-        style: Literal["auto", "live", "plain"] = "auto",
-        every_seconds: float = 5.0,
-        clock: Callable[[], float] = time.monotonic,
-        policies: Mapping[str, str] | None = None,
-    ) -> None:
+    def __init__(self, every_seconds: float, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
         self._due = -math.inf
         self._values: dict[str, Any] = {}
         # time and values of the first update
         self._first: tuple[float, dict[str, Any]] | None = None
         self._pending = False
-        live = style == "live" or (style == "auto" and on_terminal())
-        quiet = any(
-            isinstance(handler, _Console) and handler.level > logging.INFO
-            for handler in logger.handlers
-        )
-        self._table = _Table(policies or {}) if live and not quiet else None
         self._every = every_seconds
 
     def update(self, values: Mapping[str, Any]) -> None:
@@ -241,26 +199,17 @@ class Display:
         self._first = self._first or (self._clock(), dict(self._values))
         self._pending = True
         if self._clock() >= self._due:
-            self._show()
+            self.close()
 
     def close(self) -> None:
-        """Show what was held back, and leave the terminal as it was."""
+        """Show what was held back."""
         if self._pending:
-            self._show()
-        if self._table is not None:
-            self._table.close()
-
-    def _show(self) -> None:
-        values = {**self._values, **self._speed()}
-        if self._table is None:
-            progress.info("%s", plain_line(values))
-        else:
-            self._table.draw(values)
-        self._pending = False
-        self._due = self._clock() + (self._pause() if self._table is None else REDRAW)
+            progress.info("%s", plain_line({**self._values, **self._speed()}))
+            self._pending = False
+            self._due = self._clock() + self._pause()
 
     def _pause(self) -> float:
-        """The time until the next plain line is due [s]: ten hours make some hundreds of lines."""
+        """The time until the next line is due [s]: ten hours make some hundreds of lines."""
         assert self._first is not None
         if not self._every:
             return 0.0
@@ -281,54 +230,3 @@ class Display:
             if share > 0:
                 speed["seconds_left"] = elapsed * (1 - self._values["progress"]) / share
         return {name: value for name, value in speed.items() if name not in self._values}
-
-
-class _Table:
-    """The live table; messages logged meanwhile appear above it."""
-
-    def __init__(self, policies: Mapping[str, str]) -> None:
-        from rich.console import Console  # only who watches pays for it
-        from rich.live import Live
-
-        self._policies = policies
-        console = Console(file=cast(TextIO, _Lenient(sys.stdout)), force_terminal=True)
-        self._live = Live(console=console, auto_refresh=False, redirect_stderr=False)
-        self._live.start()
-        console.show_cursor(True)  # a killed run must not leave a terminal without a cursor
-
-    def draw(self, values: Mapping[str, Any]) -> None:
-        """Redraw the table in place."""
-        from rich.progress_bar import ProgressBar
-        from rich.table import Table
-
-        table = Table.grid(padding=(0, 2))
-        for _, label, figure in _shown(values, self._policies):
-            table.add_row(label, figure)
-        if "progress" in values:
-            table.add_row("", ProgressBar(total=1.0, completed=values["progress"], width=30))
-        self._live.update(table, refresh=True)
-
-    def close(self) -> None:
-        """Leave the last table on the terminal."""
-        self._live.stop()
-
-
-class _Lenient:
-    """A stream whose writes cannot fail; rich ends the program on a broken pipe."""
-
-    def __init__(self, stream: TextIO) -> None:
-        self._stream = stream
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._stream, name)
-
-    def write(self, text: str) -> int:
-        """Write, or let the text go."""
-        with _letting_go():
-            self._stream.write(text)
-        return len(text)
-
-    def flush(self) -> None:
-        """Flush, or let the text go."""
-        with _letting_go():
-            self._stream.flush()

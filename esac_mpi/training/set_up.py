@@ -298,8 +298,7 @@ def take_up(job: Job, run: Run) -> None:
     # policy.h5 may hold what was evaluated at the end of a smaller budget
     if job.state.best.policy:
         saved(lambda: save_policy(job, job.state.best))
-    style, policies = job.config.display, job.algorithm.DECLARES.policies
-    job.display = log.Display(style.style, style.every_seconds, policies=policies)
+    job.display = log.Display(job.config.display.every_seconds)
 
 
 def spread(params: Params, ranks: int) -> tuple[str, str]:

@@ -299,7 +299,7 @@ def test_the_registry_holds_the_algorithms_that_the_configuration_offers():
 def test_only_fields_that_decide_results_count_as_differences():
     new = updated(
         Config(),
-        {"budget.generations": 3, "run_dir": "x", "display.style": "plain", "esac.sigma": 0.1},
+        {"budget.generations": 3, "run_dir": "x", "display.every_seconds": 2.0, "esac.sigma": 0.1},
     )
     assert config.differences(Config(), new) == {"esac.sigma": (0.02, 0.1)}
 

@@ -13,7 +13,7 @@ from types import SimpleNamespace
 import pytest
 
 from esac_mpi.config import Config
-from esac_mpi.host import batch_system, log
+from esac_mpi.host import log
 from esac_mpi.host.log import Display, compact, duration
 from esac_mpi.play.params import Params
 from esac_mpi.training import loop
@@ -82,16 +82,15 @@ def test_a_full_disk_loses_lines_and_nothing_else(capsys):
     assert capsys.readouterr() == ("hello\n", "")
 
 
-@pytest.mark.parametrize("style", ["plain", "live"])
 @pytest.mark.parametrize("output", ["closed pipe", "/dev/full"])
-def test_lost_stdout_does_not_end_the_run(style, output):
-    code = f"""
+def test_lost_stdout_does_not_end_the_run(output):
+    code = """
 import time
 from esac_mpi.host import batch_system, log
 log.setup(0, "here")
-display = log.Display({style!r}, 0.0)
+display = log.Display(0.0)
 for generation in range(200):
-    display.update({{"generation": generation, "progress": generation / 200}})
+    display.update({"generation": generation, "progress": generation / 200})
     log.say("x" * 1000)
     time.sleep(0.002)
 display.close()
@@ -134,7 +133,7 @@ def test_plain_line():
 def test_plain_display_speaks_seldom_and_ends_with_the_last(capsys):
     log.setup(0, "node7")
     clock = Clock()
-    display = Display("plain", 5.0, clock)
+    display = Display(5.0, clock)
     for generation in range(12):
         display.update({"generation": generation, "sac": float("nan")})
         clock.now += 1.0
@@ -146,7 +145,7 @@ def test_plain_display_speaks_seldom_and_ends_with_the_last(capsys):
 def test_plain_lines_thin_out_as_a_run_goes_on(capsys):
     log.setup(0, "node7")
     clock, times = Clock(), []
-    display = Display("plain", 5.0, clock)
+    display = Display(5.0, clock)
     for second in range(36_001):  # ten hours
         clock.now = float(second)
         display.update({"generation": second})
@@ -162,7 +161,7 @@ def test_plain_lines_thin_out_as_a_run_goes_on(capsys):
 def test_every_generation_is_a_line_where_that_is_wished(capsys):
     log.setup(0, "node7")
     clock = Clock()
-    display = Display("plain", 0.0, clock)
+    display = Display(0.0, clock)
     for generation in range(3):
         clock.now = 1000.0 + 0.01 * generation
         display.update({"generation": generation})
@@ -173,7 +172,7 @@ def test_log_file_has_messages_and_no_progress(tmp_path, capsys):
     log.setup(0, "node7")
     log.append_to(tmp_path / "log.txt", 0, "node7")
     log.say("begins")
-    Display("plain", 0.0).update({"generation": 1})
+    Display(0.0).update({"generation": 1})
     log.warn("odd")
     assert capsys.readouterr().out == "begins\ngen 1\nWARNING [rank 0 node7] odd\n"
     written = [line.split(" ", 1)[1] for line in (tmp_path / "log.txt").read_text().splitlines()]
@@ -183,7 +182,7 @@ def test_log_file_has_messages_and_no_progress(tmp_path, capsys):
 def test_seldom_values_stay_and_speed_follows(capsys):
     log.setup(0, "node7")
     clock = Clock()
-    display = Display("plain", 0.0, clock)
+    display = Display(0.0, clock)
     display.update({"generation": 10, "progress": 0.5, "env_steps": 1000, "evaluation_sac": 7.0})
     clock.now = 10.0
     display.update(
@@ -193,44 +192,6 @@ def test_seldom_values_stay_and_speed_follows(capsys):
         capsys.readouterr().out.splitlines()[1]
         == "gen 11  60 %  3k steps  sac 7  200 steps/s  left 40s"
     )
-
-
-def test_live_display_redraws_one_table(capsys):
-    log.setup(0, "node7")
-    clock = Clock()
-    display = Display("live", 5.0, clock)
-    for generation in (1, 2, 3):
-        display.update({**VALUES, "generation": generation})
-        clock.now += 0.15  # the second comes too early
-    log.say("a message")
-    display.close()
-    out = capsys.readouterr().out
-    assert out.count("return of theta_es") >= 2
-    assert "a message" in out
-    assert "2m10s" in out
-    assert out.rindex("\x1b[?25h") > out.rindex("\x1b[?25l")  # the cursor is shown
-    assert "\x1b[1A" in out  # in place
-
-
-def test_auto_is_plain_where_nobody_watches(capsys):
-    log.setup(0, "node7")
-    display = Display("auto", 0.0)
-    display.update(VALUES)
-    display.close()
-    assert "\x1b" not in capsys.readouterr().out
-
-
-def test_nobody_watches_a_batch_job_or_a_launchers_rank(monkeypatch):
-    """Whose terminal may be one that Open MPI has made."""
-    for name in (*batch_system.RANKS, "SLURM_JOB_ID", "PBS_JOBID"):
-        monkeypatch.delenv(name, raising=False)
-    monkeypatch.setenv("TERM", "xterm")
-    monkeypatch.setattr(sys, "stdout", SimpleNamespace(isatty=lambda: True))
-    assert log.on_terminal()
-    for name in ("PMI_RANK", "OMPI_COMM_WORLD_RANK", "SLURM_JOB_ID", "PBS_JOBID"):
-        with monkeypatch.context() as patch:
-            patch.setenv(name, "0")
-            assert not log.on_terminal()
 
 
 def test_returns_that_are_not_finite_are_told_in_full_a_few_times_and_then_counted_ever_more_rarely(

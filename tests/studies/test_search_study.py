@@ -216,7 +216,7 @@ def test_other_ranges_are_another_study_and_more_trials_are_not(tmp_path):
             made(tmp_path, **parts)
         assert said in str(caught.value)
     assert read(tmp_path / "study").trials == 3
-    made(tmp_path, "trials = 5", SETTINGS + "display.style = 'plain'")
+    made(tmp_path, "trials = 5", SETTINGS + "display.every_seconds = 3.0")
     assert read(tmp_path / "study").trials == 5
 
 

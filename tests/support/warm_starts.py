@@ -22,7 +22,7 @@ NETWORK = [
 ]
 TASK = ["--task.id", "CyclicMDP-v0", "--task.horizon", 12, *NETWORK]
 ROUTINE = ["--evaluation.every", 2, "--evaluation.episodes", 1, "--checkpoint.every_generations", 2]
-COMMON = [*TASK, *ROUTINE, "--display.style", "plain"]
+COMMON = [*TASK, *ROUTINE]
 POPULATION = {"population_size": 6, "sigma": 0.3, "lr_es": 0.05}
 OFF_POLICY = {"steps_per_generation": 24, "start_steps": 10, "batch_size": 8, "replay_capacity": 40}
 DRAWN = {"population_size": 4}

@@ -35,7 +35,7 @@ TINY = {
         "policy.hidden": [4],
         "es.population_size": 4,
     },
-    **{"evaluation.episodes": 1, "budget.generations": 3, "display.style": "plain"},
+    **{"evaluation.episodes": 1, "budget.generations": 3},
 }
 
 

@@ -52,7 +52,7 @@ def train(
 def recorded(ranks: int, *options: object, seconds: float | None = None) -> RunFiles:
     """Run the program in a temporary directory; return what it left there."""
     with tempfile.TemporaryDirectory() as place:
-        options = ("--run-dir", f"{place}/run", "--display.style", "plain", *options)
+        options = ("--run-dir", f"{place}/run", *options)
         launch(ranks, ["-m", "esac_mpi"], *options, seconds=seconds)
         run = Run.open(Path(place) / "run")
         list(run.columns.values())  # read now: the directory goes

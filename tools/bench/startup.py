@@ -81,7 +81,7 @@ def of_ranks(algorithm: str, task: str) -> list[list[Look]]:
             "--algorithm", algorithm, "--task.id", task,
             "--task.horizon", 100, "--budget.generations", 2,
             f"--{algorithm}.population_size", 10, "--evaluation.every", 10,
-            "--evaluation.episodes", 2, "--display.style", "plain", *phases,
+            "--evaluation.episodes", 2, *phases,
         )  # fmt: skip
         return [json.loads((Path(place) / f"rank{rank}.json").read_text()) for rank in range(2)]
 
