@@ -23,7 +23,7 @@ def boards(count: int, columns: int, ranks: int) -> tuple[int, int]:
     return 2, count * columns + ranks * HEADER
 
 
-def carried_out(stop: Stop, part: Callable[[], None]) -> tuple[int, EndsRun | None]:
+def run_part(stop: Stop, part: Callable[[], None]) -> tuple[int, EndsRun | None]:
     """Run a rank's part; return how it was left, and the error in it that ends the run."""
     try:
         return (DONE if stop.carry_out(part) else GIVEN_UP), None

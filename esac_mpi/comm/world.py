@@ -9,9 +9,9 @@ shared memory. (Between nodes such a counter was measured to wait for the rank t
 Results go to the node's board, in its shared memory, and from node to node by one allgather of the
 nodes' first ranks; every rank reads them in place.
 
-A rank that gives its part up lets the others leave theirs, rank 0 its phase: its node sees a shared
-flag, and the first ranks of other nodes get an empty message. Both are hints. What counts is the
-mark in the exchange, which every rank that left sets.
+A rank that gives its part up lets the others of its node leave theirs, rank 0 its phase, by a
+shared flag. That is a hint; other nodes hear the same signal, or have the same deadline. What
+counts is the mark in the exchange, which every rank that left sets.
 """
 
 import platform
@@ -22,27 +22,15 @@ from typing import Any, Protocol
 
 import numpy as np
 
+from esac_mpi.comm import headers as header
 from esac_mpi.comm import schedule
 from esac_mpi.comm.dispatch import Dispatch, Work
-from esac_mpi.comm.headers import (
-    BACKGROUND,
-    BUSY,
-    CHECKSUM,
-    HEADER,
-    LEFT,
-    STOP,
-    boards,
-    carried_out,
-    compare,
-    judge,
-)
 from esac_mpi.comm.launch import abort, library
 from esac_mpi.comm.mpi import MPI
 from esac_mpi.comm.node import Node
 from esac_mpi.host.stop import GivenUp, Stop
 from esac_mpi.host.watchdog import Watchdog
 
-OVERDUE = 1  # tag of the message by which nodes hear that a rank of another one gives up
 REST = 1e-3  # longest sleep between two looks [s]
 POLLS = 50  # tests of an exchange between two slices of the background
 
@@ -91,12 +79,11 @@ class World:
         self._checksum = 0.0  # of the node's parameters
         self._beside = 0.0  # spent on the background while there were members to take [s]
         self.stop = Stop(clock, self._abort_on_signal)
-        self.watchdog = Watchdog(
-            f"rank {self.rank} on {platform.node()}", lambda words: abort(1, words)
-        )
-        self.stopping, self.reasons = False, list[str]()
+        who = f"rank {self.rank} on {platform.node()}"
+        self.watchdog = Watchdog(who, lambda words: abort(1, words))
+        self.stopping = False
+        self.reasons = list[str]()
         self._dispatch: Dispatch | None = None
-        self._told: list[MPI.Request] = []  # messages to other nodes, once they are sent
 
         together: Any = self._comm.Split_type(MPI.COMM_TYPE_SHARED)
         self._node = Node(together, self._wait)
@@ -107,10 +94,9 @@ class World:
         self.hosts: list[str] = self._comm.allgather(platform.node())
         self.node = int(together.bcast(self._leaders.rank if self.local == 0 else None))
         nodes = np.array(self._comm.allgather(self.node))
-        self._ranks = [
-            np.flatnonzero(nodes == node) for node in range(nodes.max() + 1)
-        ]  # of each node, ascending
-        self.nodes = len(self._ranks)
+        self.nodes = int(nodes.max()) + 1
+        # of each node, ascending
+        self._ranks = [np.flatnonzero(nodes == node) for node in range(self.nodes)]
         self._counted = 0
         self._dealt: list[np.ndarray] = []  # the items of the last `map`, by node
 
@@ -136,13 +122,11 @@ class World:
         """
         capacity = np.array([len(ranks) for ranks in self._ranks])
         capacity[0] -= self.learning
-        shares = self._dealt = schedule.deal(
-            np.ones(count) if expected is None else expected, capacity
-        )
-        mine = shares[self.node]
-        return self._run(
-            work, (mine[place] for place in self._places(len(mine))), shares, (count, columns), bulk
-        )
+        lasting = np.ones(count) if expected is None else expected
+        shares = self._dealt = schedule.deal(lasting, capacity)
+        own = shares[self.node]
+        mine = (own[place] for place in self._places(len(own)))
+        return self._run(work, mine, shares, (count, columns), bulk)
 
     def total(self, values: np.ndarray) -> np.ndarray:
         """Return the sum over all ranks of whole numbers, int64 of one shape, on every rank."""
@@ -153,11 +137,8 @@ class World:
 
     def host(self, item: int) -> str:
         """Return the host of the node that did an item of the last `map`."""
-        return next(
-            self.hosts[ranks[0]]
-            for ranks, share in zip(self._ranks, self._dealt, strict=True)
-            if item in share
-        )
+        node = next(node for node, share in enumerate(self._dealt) if item in share)
+        return self.hosts[self._ranks[node][0]]
 
     def at_root(
         self, work: Callable[[], np.ndarray], columns: int
@@ -207,9 +188,8 @@ class World:
     def reserve(self, count: int, columns: int) -> None:
         """Allocate the boards of such a `map` now, not at its first call. Raises MemoryError."""
         if (count, columns) not in self._boards:
-            self._boards[count, columns] = list(
-                self.shared(boards(count, columns, self.size), np.float64)
-            )
+            both = self.shared(header.boards(count, columns, self.size), np.float64)
+            self._boards[count, columns] = list(both)
 
     def _run(
         self,
@@ -229,25 +209,20 @@ class World:
                 self.watchdog.works_on(f"item {i} of {shape[0]}")
                 table[i] = work(int(i))
 
-        left, found = carried_out(self.stop, part)
+        left, found = header.run_part(self.stop, part)
         busy = self.clock() - start - (self._beside - beside)
         self._tell()
-        headers[self.rank] = (
-            busy,
-            self.stop.wished,
-            self._checksum,
-            bool(background and not background.done),
-            left,
-        )
+        unfinished = bool(background and not background.done)
+        headers[self.rank] = busy, self.stop.wished, self._checksum, unfinished, left
         self._node.sync(partial(self._wait, background=background))
         self._between_nodes(table, headers, shares, bulk)
         self.waited += self.clock() - start - busy
-        compare(headers[:, CHECKSUM], self.hosts)
-        self.stopping = bool(headers[:, STOP].any())
-        self.learning = bool(headers[:, BACKGROUND].any())
-        judge(headers[:, LEFT], found, self.gather)
+        header.compare(headers[:, header.CHECKSUM], self.hosts)
+        self.stopping = bool(headers[:, header.STOP].any())
+        self.learning = bool(headers[:, header.BACKGROUND].any())
+        header.judge(headers[:, header.LEFT], found, self.gather)
         table.flags.writeable = False
-        return table, headers[:, BUSY].copy()
+        return table, headers[:, header.BUSY].copy()
 
     def _places(self, count: int) -> Iterator[int]:
         """Yield places in the node's list of `count` members, as long as any is left.
@@ -255,10 +230,8 @@ class World:
         Rank 0 first works on its background while that needs its core. Raises stop.GivenUp when
         another rank gave up.
         """
-        base, self._counted = (
-            self._counted,
-            self._counted + count + self.locals,
-        )  # each rank asks once too often
+        base = self._counted
+        self._counted += count + self.locals  # each rank asks once too often
         while True:
             start = self.clock()
             self.watchdog.works_on("the phase beside the evaluation")
@@ -283,43 +256,26 @@ class World:
             self.watchdog.beat()
             if leave and self.background.waits:
                 return
-            if (
-                pause := min(pause + 5e-6, REST) * self.background.waits
-            ):  # an interleaved phase's update is soon there
+            # an interleaved phase's update is soon there
+            pause = min(pause + 5e-6, REST) if self.background.waits else 0.0
+            if pause:
                 time.sleep(pause)  # one of 0 s lasts 70 us
 
     def _hears(self) -> bool:
-        """Return whether a rank is known to have given up; a node's first rank asks others."""
-        given_up = self._node.given_up
-        if (
-            self.local == 0
-            and self.nodes > 1
-            and not given_up[0]
-            and self._comm.Iprobe(tag=OVERDUE)
-        ):
-            given_up[0] = (
-                1  # the message stays until `_settle`, where all say whether they sent one
-            )
-        return bool(given_up[0])
+        """Tell whether a rank of this node has given up."""
+        return bool(self._node.given_up[0])
 
     def _tell(self) -> None:
-        """Let others leave if this rank gives up, at work or waiting; no alarm may interrupt."""
-        if self.stop.overdue and not self._node.given_up[0]:
-            self._told = [
-                self._comm.Isend(bytearray(0), int(ranks[0]), OVERDUE) for ranks in self._others()
-            ]
+        """Let the node's ranks leave if this one gives up, at work or waiting."""
+        if self.stop.overdue:
             self._node.given_up[0] = 1
-
-    def _others(self) -> list[np.ndarray]:
-        """Return the ranks of each other node."""
-        return [ranks for node, ranks in enumerate(self._ranks) if node != self.node]
 
     def _board(self, shape: tuple[int, int]) -> tuple[np.ndarray, np.ndarray]:
         """Return the node's results and headers: two boards in turn, one read, one written."""
         self.reserve(*shape)
         both, size = self._boards[shape], shape[0] * shape[1]
         both.reverse()
-        return both[0][:size].reshape(shape), both[0][size:].reshape(self.size, HEADER)
+        return both[0][:size].reshape(shape), both[0][size:].reshape(self.size, header.HEADER)
 
     def _between_nodes(
         self, table: np.ndarray, headers: np.ndarray, shares: list[np.ndarray], bulk: int
@@ -329,10 +285,8 @@ class World:
             return
         if self.local == 0:
             first = table.shape[1] - bulk  # column of the bulk
-            sizes = [
-                len(share) * first + len(ranks) * HEADER
-                for share, ranks in zip(shares, self._ranks, strict=True)
-            ]
+            both = zip(shares, self._ranks, strict=True)
+            sizes = [len(share) * first + len(ranks) * header.HEADER for share, ranks in both]
             sent, received = np.zeros(max(sizes)), np.empty((self.nodes, max(sizes)))
             own = table[shares[self.node], :first], headers[self._ranks[self.node]]
             sent[: sizes[self.node]] = np.concatenate([part.ravel() for part in own])
@@ -341,7 +295,7 @@ class World:
                 rows, ranks = shares[node], self._ranks[node]
                 results, about = np.split(received[node, : sizes[node]], [len(rows) * first])
                 table[rows, :first] = results.reshape(len(rows), first)
-                headers[ranks] = about.reshape(len(ranks), HEADER)
+                headers[ranks] = about.reshape(len(ranks), header.HEADER)
             self.bytes_exchanged += received.nbytes - sent.nbytes
             if bulk:
                 self._bring(table[:, first:], shares)
@@ -352,11 +306,8 @@ class World:
         if self.rank:
             requests = [self._leaders.Isend(bulk[i], 0) for i in shares[self.node]]
         else:
-            requests = [
-                self._leaders.Irecv(bulk[i], node)
-                for node in range(1, self.nodes)
-                for i in shares[node]
-            ]
+            senders = [(node, i) for node in range(1, self.nodes) for i in shares[node]]
+            requests = [self._leaders.Irecv(bulk[i], node) for node, i in senders]
             self.bytes_exchanged += len(requests) * bulk[0].nbytes
         for request in requests:
             self._wait(request, self.background)
@@ -385,14 +336,9 @@ class World:
 
     def from_root(self, value: Any) -> Any:
         """Return rank 0's Python object on every rank: a few numbers, not arrays of parameters."""
-        payload = (
-            np.frombuffer(MPI.pickle.dumps(value), np.uint8).copy()
-            if self.rank == 0
-            else np.zeros(0, np.uint8)
-        )
-        size = self.broadcast(np.array([payload.size], np.int64))
-        if self.rank:
-            payload = np.zeros(size[0], np.uint8)
+        content = MPI.pickle.dumps(value) if self.rank == 0 else b""
+        size = int(self.broadcast(np.array([len(content)], np.int64))[0])
+        payload = np.frombuffer(content or bytes(size), np.uint8).copy()
         return MPI.pickle.loads(self.broadcast(payload).tobytes())
 
     def gather(self, value: Any) -> list[Any]:
@@ -408,9 +354,8 @@ class World:
 
     def agree(self) -> bool:
         """Return whether a rank wishes to stop; for start-up, the exchanges carry it afterwards."""
-        self.reasons = [
-            why for wished, why in self.gather((self.stop.wished, self.stop.why)) if wished
-        ]
+        wishes = self.gather((self.stop.wished, self.stop.why))
+        self.reasons = [why for wished, why in wishes if wished]
         self.stopping = bool(self.reasons)
         return self.stopping
 
@@ -419,28 +364,9 @@ class World:
 
     def free(self) -> None:
         """Release the shared arrays; none may be used afterwards. All ranks call this."""
-        if self.nodes > 1:
-            self._settle()
         self.end_dispatch()
         self._boards.clear()
         self._node.free(self._leaders)
-
-    def _settle(self) -> None:
-        """Take the messages of `_tell`; none comes after them."""
-        self._node.given_up[0] = 1
-        told = self.gather(bool(self._told))
-        senders = [
-            int(rank)
-            for ranks in self._others()
-            for rank in ranks
-            if self.local == 0 and told[rank]
-        ]
-        for request in [
-            *self._told,
-            *(self._comm.Irecv(bytearray(0), rank, OVERDUE) for rank in senders),
-        ]:
-            self._wait(request)
-        self._told = []
 
     def _allgather(self, sent: np.ndarray) -> np.ndarray:
         received = np.empty((self.size, sent.size), sent.dtype)
@@ -455,9 +381,8 @@ class World:
         while not request.Test():
             self._tell()
             if not self._hears() and background and not background.done:
-                if any(
-                    request.Test() for _ in range(POLLS)
-                ):  # an exchange has several rounds: let it pass before the next slice
+                # an exchange has several rounds: let it pass before the next slice
+                if any(request.Test() for _ in range(POLLS)):
                     break
                 background.advance()
                 if not background.waits:
