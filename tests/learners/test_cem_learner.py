@@ -1,7 +1,4 @@
-"""What CEM-RL's gradients do, against plain modules and autograd.
-
-The critic's lessons, and an individual's training.
-"""
+"""CEM-RL's gradients against plain modules and autograd: the critic's lessons, and individuals."""
 
 import math
 
@@ -9,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 from gradients import distance, flat, modules, same
-from torch import nn
+from plain_td3 import PlainCritic
 
 from esac_mpi.config import Config, updated
 from esac_mpi.host import cooperative
@@ -19,18 +16,16 @@ from esac_mpi.operators.policy import Layout, Policy
 from esac_mpi.play.transitions import columns, width
 
 SIZES = (3, 12, 8, 2)
+FORMS = [("tanh", False, False), ("relu", True, True)]  # activation, layer_norm, linear
 
 
 def settings(activation="tanh", layer_norm=False, linear=False, **values) -> Config:
     """Return settings of CEM-RL; `values` are fields of its table."""
-    policy = {
-        "policy.hidden": SIZES[1:-1],
-        "policy.activation": activation,
-        "policy.layer_norm": layer_norm,
-    }
-    policy |= {"policy.linear": linear}
-    own = {f"cem_rl.{name}": value for name, value in {"batch_size": 16, **values}.items()}
-    return updated(Config(), {"algorithm": "cem_rl", "learner.device": "cpu", **policy, **own})
+    policy = {"hidden": SIZES[1:-1], "activation": activation}
+    policy |= {"layer_norm": layer_norm, "linear": linear}
+    chosen = {f"policy.{name}": value for name, value in policy.items()}
+    chosen |= {f"cem_rl.{name}": value for name, value in {"batch_size": 16, **values}.items()}
+    return updated(Config(), {"algorithm": "cem_rl", "learner.device": "cpu", **chosen})
 
 
 def transitions(count: int) -> np.ndarray:
@@ -50,60 +45,18 @@ def learner(config: Config, rows: np.ndarray, count: int | None = None):
 
 def perturbed(layout: Layout, number: int) -> np.ndarray:
     """Return an actor whose biases are not zero."""
-    return layout.initial(0, number) + 0.1 * np.random.default_rng(number).standard_normal(
-        layout.d, dtype=np.float32
-    )
+    noise = np.random.default_rng(number).standard_normal(layout.d, dtype=np.float32)
+    return layout.initial(0, number) + 0.1 * noise
 
 
-class Lessons:
-    """The critic's lessons by modules, autograd and torch.optim.Adam.
-
-    In double precision, from TD3's formulas.
-    """
-
-    def __init__(self, made):
-        self.made, self.options = made, made.options
-        self.critic, self.target = modules(made.critic), modules(made.targets["target_critic"])
-        self.adam = torch.optim.Adam(
-            [p for q in self.critic for p in q.parameters()], lr=self.options.lr_critic
-        )
-
-    def teach(self, actor: nn.Sequential, rows: np.ndarray, noise: np.ndarray) -> float:
-        """Make an update for an actor; return the loss before it."""
-        o, named = self.options, columns(3, 2)._asdict()
-        batch = {name: torch.from_numpy(rows[:, column]).double() for name, column in named.items()}
-        with torch.no_grad():
-            smoothing = (o.policy_noise * torch.from_numpy(noise).double()).clamp(
-                -o.noise_clip, o.noise_clip
-            )
-            action = (actor(batch["next_observation"]).tanh() + smoothing).clamp(-1, 1)
-            following = torch.cat((batch["next_observation"], action), 1)
-            least = torch.stack([q(following)[:, 0] for q in self.target]).amin(0)
-            y = batch["reward"] + o.gamma * (1 - batch["terminated"]) * least
-        taken = torch.cat((batch["observation"], batch["action"]), 1)
-        loss = sum(nn.functional.mse_loss(q(taken)[:, 0], y) for q in self.critic)
-        self.adam.zero_grad()
-        loss.backward()
-        self.adam.step()
-        with torch.no_grad():
-            for target, q in zip(self.target, self.critic, strict=True):
-                for p, new in zip(target.parameters(), q.parameters(), strict=True):
-                    p += o.tau * (new - p)
-        return float(loss.detach())
-
-
-@pytest.mark.parametrize(
-    ("activation", "layer_norm", "linear"), [("tanh", False, False), ("relu", True, True)]
-)
+@pytest.mark.parametrize(("activation", "layer_norm", "linear"), FORMS)
 def test_the_critics_lessons_are_those_of_autograd(activation, layer_norm, linear):
-    """Four updates for each of two actors; targets follow at each.
-
-    From batches and noise of the phase's own streams.
-    """
+    """Four updates for each of two actors, by the phase's own streams; targets follow at each."""
     rows = transitions(90)
     form = {"tau": 0.1, "critic_layer_norm": layer_norm}
     made = learner(settings(activation, layer_norm, linear, **form), rows)
-    plain, actors = Lessons(made), [perturbed(made.actor.layout, number) for number in (1, 2)]
+    plain = PlainCritic(made, made.options.lr_critic)
+    actors = [perturbed(made.actor.layout, number) for number in (1, 2)]
     sampling, noise = (generator(0, Purpose.LEARNER, 7, member) for member in (1, 2))
     losses, after = [], []
     for theta in actors:
@@ -111,9 +64,9 @@ def test_the_critics_lessons_are_those_of_autograd(activation, layer_norm, linea
         (actor,) = modules(made.actor, activation)
         for _ in range(4):
             batch = rows[sampling.integers(90, size=16)]
-            losses.append(
-                plain.teach(actor, batch, noise.standard_normal((16, 2), dtype=np.float32))
-            )
+            drawn = noise.standard_normal((16, 2), dtype=np.float32)
+            losses.append(plain.learn(actor, batch, drawn))
+            plain.follow()
         after.append(flat(plain.critic[:1]).numpy())
     phase = cooperative.run(made.teach(actors, 4, 7))
     assert (phase.gradient_updates, phase.env_steps) == (8, 0)
@@ -121,17 +74,13 @@ def test_the_critics_lessons_are_those_of_autograd(activation, layer_norm, linea
     for taught, expected in zip(made.taught, after, strict=True):
         np.testing.assert_allclose(taught, expected, rtol=1e-4, atol=1e-5)
     assert np.abs(made.taught[0] - made.taught[1]).max() > 1e-3
-    assert torch.allclose(made.critic.values.double(), flat(plain.critic), rtol=1e-4, atol=1e-5)
-    assert torch.allclose(
-        made.targets["target_critic"].values.double(), flat(plain.target), rtol=1e-4, atol=1e-5
-    )
+    networks = {made.critic: plain.critic, made.targets["target_critic"]: plain.target}
+    for network, members in networks.items():
+        assert torch.allclose(network.values.double(), flat(members), rtol=1e-4, atol=1e-5)
 
 
 def test_a_ring_that_has_wrapped_is_sampled_oldest_first():
-    """100 transitions in a ring of 90: number i lies in row i mod 90.
-
-    Draw 0 of them is the tenth, the oldest.
-    """
+    """100 transitions in a ring of 90: number i lies in row i mod 90; draw 0 is the tenth."""
     rows = transitions(90)
     made, sampled = learner(settings(), rows, 100), np.zeros((16, width(3, 2)), np.float32)
     made.replay.sample(generator(0, Purpose.LEARNER, 7, 1), sampled)
@@ -167,20 +116,13 @@ def test_a_saved_critic_goes_on_with_the_same_bits_and_a_held_one_stays():
 def test_a_critic_that_is_not_finite_says_so():
     made = learner(settings(), transitions(90))
     made.targets["target_critic"].values[3] = math.nan
-    with pytest.raises(
-        LearnerNotFinite,
-        match="the CEM-RL learner's losses, target_critic, critic are no longer finite "
-        "at training step 70",
-    ):
+    said = "CEM-RL learner's losses, target_critic, critic are no longer finite at training step 70"
+    with pytest.raises(LearnerNotFinite, match=said):
         cooperative.run(made.teach([made.theta], 1, 1))
 
 
-@pytest.mark.parametrize(
-    ("activation", "layer_norm", "linear"), [("tanh", False, False), ("relu", True, True)]
-)
-def test_an_individuals_training_is_that_of_autograd_and_a_fresh_adam(
-    activation, layer_norm, linear
-):
+@pytest.mark.parametrize(("activation", "layer_norm", "linear"), FORMS)
+def test_an_individuals_training_is_autograds_with_a_fresh_adam(activation, layer_norm, linear):
     """25 steps up the critic, one individual after another in the same buffers."""
     form = {"lr_actor": 0.01, "critic_layer_norm": layer_norm}
     config = settings(activation, layer_norm, linear, **form)
@@ -188,12 +130,9 @@ def test_an_individuals_training_is_that_of_autograd_and_a_fresh_adam(
     operators, states = make_operators("individuals", config, layout), transitions(40)[:, :3]
     made = learner(config, transitions(40))
     for number in (1, 2):
-        theta = perturbed(layout, number)
+        theta, noise = perturbed(layout, number), torch.Generator().manual_seed(number)
         made.actor.values[:] = torch.from_numpy(theta)
-        made.critic.values.add_(
-            0.3
-            * torch.randn(made.critic.values.shape, generator=torch.Generator().manual_seed(number))
-        )
+        made.critic.values.add_(0.3 * torch.randn(made.critic.values.shape, generator=noise))
         (actor,), critic = modules(made.actor, activation), modules(made.critic)[0]
         adam, random = torch.optim.Adam(actor.parameters(), lr=0.01), np.random.default_rng(number)
         for _ in range(25):
@@ -201,46 +140,33 @@ def test_an_individuals_training_is_that_of_autograd_and_a_fresh_adam(
             adam.zero_grad()
             (-critic(torch.cat((batch, actor(batch).tanh()), 1)).mean()).backward()
             adam.step()
-        before = theta.copy()
-        trained = operators.trained(
-            theta, made.critic_vector(), states, 25, np.random.default_rng(number)
-        )
+        before, up = theta.copy(), made.critic_vector()
+        trained = operators.trained(theta, up, states, 25, np.random.default_rng(number))
         assert np.array_equal(theta, before)
         assert trained.dtype == np.float32
         assert distance(torch.from_numpy(trained), flat([actor])) < 1e-4
         assert np.abs(trained - theta).max() > 0.05
-        assert np.array_equal(
-            operators.trained(theta, made.critic_vector(), states, 0, random), theta
-        )
+        assert np.array_equal(operators.trained(theta, up, states, 0, random), theta)
 
 
-def test_slow_updates_let_others_have_their_turn_after_each_and_come_to_the_same(monkeypatch):
-    layout, states = Layout(SIZES), transitions(40)[:, :3]
-    operators, critic = (
-        make_operators("individuals", settings(), layout),
-        learner(settings(), transitions(40)).critic_vector(),
-    )
-    found, expected = (
-        [],
-        operators.trained(perturbed(layout, 1), critic, states, 25, np.random.default_rng(1)),
-    )
+def test_slow_updates_yield_after_each_and_come_to_the_same(monkeypatch):
+    operators = make_operators("individuals", settings(), Layout(SIZES))
+    theta, states = perturbed(Layout(SIZES), 1), transitions(40)[:, :3]
+    critic, counts = learner(settings(), transitions(40)).critic_vector(), []
+    expected = operators.trained(theta, critic, states, 25, np.random.default_rng(1))
     for longest in (math.inf, 0.0):
         monkeypatch.setattr(cooperative, "LONGEST", longest)
-        training = operators.training(
-            perturbed(layout, 1), critic, states, 25, np.random.default_rng(1)
-        )
-        work = cooperative.told(training, lambda done, _: found.append(done))
+        training = operators.training(theta, critic, states, 25, np.random.default_rng(1))
+        work = cooperative.told(training, lambda done, _: counts.append(done))
         assert np.array_equal(cooperative.run(work), expected)
-    assert found == [10, 20, 25, *range(1, 26)]
+    assert counts == [10, 20, 25, *range(1, 26)]
 
 
 def test_an_individual_acts_as_the_policy_that_plays_it():
     """The critic sees what the policy plays: tanh of the output, whatever policy.output says."""
-    config, layout = settings(), Layout(SIZES)
-    made = learner(config, transitions(40))
-    policy = Policy(layout, "tanh", "tanh", -np.ones(2), np.ones(2)).set(made.theta)
+    made = learner(settings(), transitions(40))
+    policy = Policy(Layout(SIZES), "tanh", "tanh", -np.ones(2), np.ones(2)).set(made.theta)
     x = np.array([0.1, -0.2, 0.3], np.float32)
     (actor,) = modules(made.actor, "tanh")
-    np.testing.assert_allclose(
-        policy(x), actor(torch.from_numpy(x).double()).tanh().detach().numpy(), atol=1e-6
-    )
+    expected = actor(torch.from_numpy(x).double()).tanh().detach().numpy()
+    np.testing.assert_allclose(policy(x), expected, atol=1e-6)

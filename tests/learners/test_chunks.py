@@ -1,7 +1,4 @@
-"""Updates as a GPU makes them, on one that is none.
-
-The bits of one by one, what is captured when, what is waited for.
-"""
+"""Updates as a GPU makes them, on one that is none: their bits, what is captured, what waits."""
 
 from types import SimpleNamespace
 
@@ -42,10 +39,7 @@ SUMS = np.array([[9.0], [1.0], [4.0]])  # over nine observations
 
 @pytest.fixture(autouse=True)
 def short(monkeypatch):
-    """Let a phase have many chunks of slices.
-
-    The last chunk is not whole, and neither is the last slice.
-    """
+    """Let a phase have many chunks of slices; the last chunk and the last slice are not whole."""
     monkeypatch.setattr(chunks, "CHUNK", 7)
     monkeypatch.setattr(chunks, "SLICE", 3)
 
@@ -60,10 +54,7 @@ def graphs(learner) -> int:
 
 
 def phase(learner, k, sums=None):
-    """Let a learner play and learn, or take over what others played.
-
-    It does that where it plays no episodes of its own.
-    """
+    """Let a learner play and learn; one that plays no episodes takes over what others played."""
     if learner.NAME != "ERL":
         return learner.phase(Line(), k, 2, 61, sums=sums)
     rows = np.random.default_rng(k).uniform(-1, 1, (61, learner.replay.width)).astype(np.float32)
@@ -73,10 +64,7 @@ def phase(learner, k, sums=None):
 @pytest.mark.parametrize("early", [False, True])
 @pytest.mark.parametrize("form", FORMS)
 def test_captured_updates_have_the_bits_of_those_made_one_by_one(form, early):
-    """In three phases, the second of which standardises.
-
-    Copies come at once or as late as they may.
-    """
+    """In three phases, the second of which standardises; copies come at once or late."""
     plain, fast = FORMS[form](), captured(FORMS[form](), early=early)
     for k, sums in enumerate((None, SUMS, None)):
         phases = [phase(learner, k, sums) for learner in (plain, fast)]
@@ -88,10 +76,8 @@ def test_captured_updates_have_the_bits_of_those_made_one_by_one(form, early):
 
 def test_the_critic_of_individuals_has_them_too_from_a_ring_as_it_was():
     rows = cem.transitions(90)
-    plain, fast = (
-        cem.learner(cem.settings(tau=0.1, replay_capacity=50), rows, 120) for _ in range(2)
-    )
-    captured(fast)
+    config = cem.settings(tau=0.1, replay_capacity=50)
+    plain, fast = cem.learner(config, rows, 120), captured(cem.learner(config, rows, 120))
     actors = [cem.perturbed(plain.actor.layout, number) for number in (1, 2)]
     for k in (1, 2):
         means = [cooperative.run(made.teach(actors, 10, k, 110)) for made in (plain, fast)]
@@ -102,10 +88,7 @@ def test_the_critic_of_individuals_has_them_too_from_a_ring_as_it_was():
 
 
 def test_it_moves_between_the_two_ways_and_over_a_checkpoint():
-    """A phase one by one, one captured, one by one again: as never captured.
-
-    Another learner, which took it over, captures.
-    """
+    """A phase one by one, one captured by another learner, one by one again: as never captured."""
     straight, first, second = sac(), sac(), captured(sac())
     for k in range(3):
         phase(straight, k)
@@ -124,15 +107,14 @@ def test_it_moves_between_the_two_ways_and_over_a_checkpoint():
 @pytest.mark.parametrize(
     ("form", "kinds"), [("sac", 2), ("ddpg", 1), ("td3", 2), ("td3 at the end", 5)]
 )
-def test_a_graph_is_captured_once_for_each_sequence_and_for_standardised_rows(form, kinds):
-    """Of one update and of a slice, but for interleaved ones; TD3's of both kinds, in three orders.
+def test_a_graph_is_captured_once_for_each_sequence(form, kinds):
+    """And for standardised rows, whatever they are standardised by.
 
-    The numbers by which rows are standardised lie where they lay: others need no other graph.
+    Of one update and of a slice, but for interleaved ones; TD3's of both kinds, in three orders.
     """
     learner = captured(FORMS[form]())
-    for k, (sums, expected) in enumerate(
-        [(None, 1), (None, 1), (SUMS, 2), (2 * SUMS, 2), (None, 2)]
-    ):
+    sequence = [(None, 1), (None, 1), (SUMS, 2), (2 * SUMS, 2), (None, 2)]
+    for k, (sums, expected) in enumerate(sequence):
         phase(learner, k, sums)
         assert graphs(learner) == expected * kinds
 
@@ -148,10 +130,7 @@ def test_a_smaller_ring_than_that_of_the_last_places_is_captured_too():
 
 
 def test_what_a_capture_needs_leaves_no_trace():
-    """All that the next update starts from is as before.
-
-    Be it bfloat16's copies, the counter or the sums.
-    """
+    """All that the next update starts from is as before: bfloat16's copies, counter, sums."""
     learner = captured(FORMS["bf16"](), early=True)
     phase(learner, 0)
     learner.chunks._graphs.clear()
@@ -162,16 +141,16 @@ def test_what_a_capture_needs_leaves_no_trace():
     assert all(torch.equal(one, other) for one, other in zip(before, after, strict=True))
 
 
-def test_numbers_drawn_for_a_chunk_are_those_of_one_update_after_another():
+def test_numbers_drawn_for_a_chunk_are_those_of_single_updates():
     replay, streams = Replay(50, 1, 1), [training.streams(3, 5) for _ in range(2)]
     replay.add_rows(np.arange(5 * 70, dtype=np.float32).reshape(70, 5))
     whole = replay.places(streams[0].sampling, (9, 16))
     assert np.array_equal(whole, [replay.places(streams[1].sampling, 16) for _ in range(9)])
-    noise = streams[0].update.standard_normal((9, 2, 16, 3), dtype=np.float32)
-    assert np.array_equal(
-        noise, [streams[1].update.standard_normal((2, 16, 3), dtype=np.float32) for _ in range(9)]
-    )
-    assert streams[0].update.integers(2**62) == streams[1].update.integers(2**62)
+    whole, single = (stream.update for stream in streams)
+    noise = whole.standard_normal((9, 2, 16, 3), dtype=np.float32)
+    parts = [single.standard_normal((2, 16, 3), dtype=np.float32) for _ in range(9)]
+    assert np.array_equal(noise, parts)
+    assert whole.integers(2**62) == single.integers(2**62)
 
 
 def test_a_mirror_has_the_rows_of_its_replay_wherever_these_came_from():
@@ -195,18 +174,14 @@ def test_what_they_take_on_the_device_is_known_from_the_shapes():
 
 
 def test_a_phase_leaves_its_rank_alone_while_the_device_works():
-    """Slices end at once, and the host draws at most two chunks ahead.
-
-    The time that passes counts as the phase's.
-    """
+    """Slices end at once, the host draws at most two chunks ahead; time is the phase's."""
     now, plain, fast = 0.0, sac(), captured(sac(), pace=1)
     flight, waits = Flight(fast.begin(Line(), 0, 2, 61), 0, lambda: now, "SAC"), 0
     while not flight.done:
         # the clock stands still in it: only the phase's own word or its end can end a slice
         flight.advance()
-        assert len(fast.chunks._gpu.queue) <= 2 * (
-            3 + 3 * (3 + 1) + 1
-        )  # two chunks' graphs, copies and marks of slices, counter
+        # two chunks' graphs, copies and marks of slices, counter
+        assert len(fast.chunks._gpu.queue) <= 2 * (3 + 3 * (3 + 1) + 1)
         waits += flight.waits
         now += 2.0 * flight.waits
     assert waits > 20
@@ -215,23 +190,19 @@ def test_a_phase_leaves_its_rank_alone_while_the_device_works():
 
 
 def test_no_more_than_a_slice_is_drawn_and_launched_without_a_break():
-    """However fast the device is.
-
-    And what rank 0 asks the phase for ends with the slice in which its time is over.
-    """
-    fast, parts = captured(sac(), pace=1000), []
-    fast.replay.add_rows(np.zeros((50, fast.replay.width), np.float32))
+    """However fast the device is; what rank 0 asks for ends with the slice that ends its time."""
+    fast, other = (captured(sac(), pace=1000) for _ in range(2))
+    for learner in (fast, other):
+        learner.replay.add_rows(np.zeros((50, learner.replay.width), np.float32))
+    parts = []
     for part in fast.chunks.make(7 + 7 + 5, training.streams(0, 0)):
         parts.append(part)
         fast.chunks._gpu.queue.clear() if part == ON_DEVICE else None
     assert [part for part in parts if part != ON_DEVICE] == [3, 3, 1, 3, 3, 1, 3, 2]
 
     now = iter(np.arange(0.0, 10.0, 1e-3))  # each look at the clock takes a millisecond
-    other = captured(sac(), pace=1000)
-    other.replay.add_rows(np.zeros((50, fast.replay.width), np.float32))
-    flight = Flight(
-        other.chunks.make(70, training.streams(0, 0)), 0, lambda: float(next(now)), "SAC"
-    )
+    updates = other.chunks.make(70, training.streams(0, 0))
+    flight = Flight(updates, 0, lambda: float(next(now)), "SAC")
     flight.advance(0.002)
     assert flight.updating == pytest.approx(0.002)
 
@@ -244,26 +215,22 @@ def test_the_end_of_a_phase_is_waited_for_without_a_core(monkeypatch):
     assert len(slept) > 20
 
 
-def test_a_critics_turn_tells_aes_rls_clock_what_has_begun_and_is_the_same():
-    """Of 30 updates at half a step each.
-
-    No more than 15 at any time, less than all at first, and 15 at the end.
-    """
+def test_a_critics_turn_tells_aes_rls_clock_what_has_begun():
+    """Of 30 updates at half a step each: never more than 15, less at first, and 15 at the end."""
     params = SimpleNamespace(config=SimpleNamespace(aes_rl=SimpleNamespace(of_critic=0.5)))
     plain, fast = (cem.learner(cem.settings(), cem.transitions(90)) for _ in range(2))
     captured(fast, pace=1)
     order = aes_work.Order(0, 3, 30, 90, None, cem.perturbed(plain.actor.layout, 1), None)
-    told, ended = [], []
+    ended = []
 
-    def heard(turn):
-        told.clear()
-        ended.append((yield from turn))
+    def times(learner):
+        ended.append((yield from aes_work.teach(params, learner, order)))
 
-    for learner in (plain, fast):
-        for now in heard(aes_work.teach(params, learner, order)):
-            told.append(now)
+    list(times(plain))
+    told = list(times(fast))
     assert told == sorted(told)
     assert told[0] < told[-1] == 15
-    assert ended[0][0] == ended[1][0] == 15
-    assert np.array_equal(ended[0][1][0], ended[1][1][0])
-    assert ended[0][1][1] == ended[1][1][1]
+    (steps, (taught, *rest)), (its_steps, (its, *others)) = ended
+    assert steps == its_steps == 15
+    assert np.array_equal(taught, its)
+    assert rest[0] == others[0]

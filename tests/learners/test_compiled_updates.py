@@ -7,10 +7,12 @@ import numpy as np
 import pytest
 import torch
 from conftest import environment, run
-from gradients import Line, distance, flat, same
-from plain_sac import Plain, perturbed, saturated
-from small_sac import entropy_where_tanh_saturates, fill, learn, learner
+from gradients import Line, same
+from plain_sac import assert_updates_are_autograds, saturated
+from small_learners import fill, learn, perturbed
+from small_sac import entropy_where_tanh_saturates, learner
 from whole_runs import assert_same_run
+from words import words
 
 from esac_mpi.config import Config, updated
 from esac_mpi.learners import cpu, settled
@@ -22,8 +24,7 @@ pytestmark = pytest.mark.slow
 
 KINDS = [kind for kind in ("avx512", "avx2") if cpu.KIND in ("avx512", kind)]
 compiled = pytest.mark.skipif(not cpu.KIND, reason="no compiled updates here")
-COMPILED = {"learner__kernels": "compiled"}
-SIZES = [
+SIZES = [  # hidden layers, batch
     ((8, 8), 64),
     ((16,), 37),
     ((40, 33, 50), 64),
@@ -36,7 +37,7 @@ FORMS: list[dict] = [{}, {"sac__automatic_temperature": True}, PATH]
 
 
 def in_c(sizes=(3, 8, 8, 2), kind=cpu.KIND, **form):
-    sac = learner(sizes, **COMPILED, **form)
+    sac = learner(sizes, learner__kernels="compiled", **form)
     assert isinstance(sac.update, CompiledUpdate)
     sac.update = CompiledUpdate(sac.update.parts, sac.options, kind)
     return sac
@@ -47,22 +48,8 @@ def in_c(sizes=(3, 8, 8, 2), kind=cpu.KIND, **form):
 @pytest.mark.parametrize("form", FORMS)
 @pytest.mark.parametrize(("hidden", "batch"), SIZES)
 def test_updates_are_those_of_autograd_and_torchs_adam(hidden, batch, form, kind):
-    """Five updates: what is measured, each loss's gradient, parameters, temperature and target."""
-    form = {"sac__batch_size": batch, **form}
-    sac = saturated(perturbed(in_c((3, *hidden, 2), kind, **form)))
-    plain = Plain(sac)
-    for step in range(5):
-        measured = learn(sac, seed=step)
-        expected = plain.learn(sac.update.rows, sac.update.noise)
-        assert measured == pytest.approx(expected, rel=1e-5, abs=1e-6)
-        for name, members in plain.networks.items():
-            assert distance(getattr(sac, name).gradient, flat(members, "grad")) < 1e-5, (name, step)
-    for name, members in plain.networks.items():
-        assert torch.allclose(
-            getattr(sac, name).values.double(), flat(members), rtol=1e-4, atol=1e-6
-        ), name
-    assert torch.allclose(sac.target.values.double(), flat(plain.target), rtol=1e-4, atol=1e-6)
-    assert sac.temperature.item() == pytest.approx(plain.log_temperature.exp().item(), rel=1e-6)
+    sac = in_c((3, *hidden, 2), kind, sac__batch_size=batch, **form)
+    assert_updates_are_autograds(saturated(perturbed(sac)))
 
 
 @compiled
@@ -72,13 +59,10 @@ def test_updates_are_those_of_autograd_and_torchs_adam(hidden, batch, form, kind
 )
 @pytest.mark.parametrize("path", [{}, PATH])
 def test_bits_do_not_depend_on_the_vectors(sizes, path):
-    found = []
-    for kind in KINDS:
-        form = {"sac__batch_size": 37, "sac__automatic_temperature": True, **path}
-        sac = perturbed(in_c(sizes, kind, **form))
-        found.append((sac, [learn(sac, seed=step) for step in range(3)]))
-    (one, measured), (other, also) = found
-    assert measured == also
+    form = {"sac__batch_size": 37, "sac__automatic_temperature": True, **path}
+    one, other = (perturbed(in_c(sizes, kind, **form)) for kind in KINDS)
+    for step in range(3):
+        assert learn(one, step) == learn(other, step)
     assert same(one.arrays(), other.arrays())
 
 
@@ -104,9 +88,8 @@ def test_numbers_that_are_not_finite_stay_so():
 @pytest.mark.parametrize("form", FORMS)
 def test_a_learner_goes_on_where_it_was_saved(form):
     """To the bit, a tuned temperature too, which a checkpoint has as its logarithm."""
-    straight, env = in_c((1, 8, 8, 1), **form), Line()
+    straight, resumed, env = in_c((1, 8, 8, 1), **form), in_c((1, 8, 8, 1), **form), Line()
     straight.phase(env, 1, 1, 60)
-    resumed = in_c((1, 8, 8, 1), **form)
     resumed.load(straight.arrays())
     resumed.replay.restore(0, straight.replay.rows(0, straight.replay.added))
     assert straight.phase(env, 2, 1, 40) == resumed.phase(env, 2, 1, 40)
@@ -117,51 +100,51 @@ def test_a_learner_goes_on_where_it_was_saved(form):
 @pytest.mark.parametrize("path", [{}, PATH])
 def test_phases_are_those_of_torch_but_for_rounding(path):
     """The same transitions, noise and normaliser."""
-    form = {"sac__interleaved": True, **path}
-    both = [
-        learner((1, 8, 8, 1), learner__kernels=kernels, **form) for kernels in ("torch", "compiled")
-    ]
+    by_torch, in_vectors = (
+        learner((1, 8, 8, 1), learner__kernels=kernels, sac__interleaved=True, **path)
+        for kernels in ("torch", "compiled")
+    )
     sums = np.array([[10.0], [3.0], [9.0]])
-    phases = [sac.phase(Line(), 1, 1, 100, sums=sums) for sac in both]
+    phases = [sac.phase(Line(), 1, 1, 100, sums=sums) for sac in (by_torch, in_vectors)]
     assert phases[0].gradient_updates == phases[1].gradient_updates > 50
-    assert both[1].theta == pytest.approx(both[0].theta, rel=1e-3, abs=1e-4)
+    assert in_vectors.theta == pytest.approx(by_torch.theta, rel=1e-3, abs=1e-4)
 
 
 # --- which kernels a run has
 
 
-def made(learner="sac", **values):
+def kernels(learner="sac", **values):
+    config = updated(Config(), {"policy.hidden": (8, 8), "learner.kernels": "auto"})
     named = {name.replace("__", "."): value for name, value in values.items()}
-    config = updated(Config(), {"policy.hidden": (8, 8), **named})
-    return settled(config, learner).learner.kernels
+    return settled(updated(config, named), learner).learner.kernels
 
 
-AT_HAND = "compiled" if cpu.KIND else "torch"
-TORCH = [
-    {"policy__layer_norm": True}, {"policy__activation": "tanh"}, {"policy__hidden": ()},
-    {"sac__value_network": True},
-    {"learner__precision": "bf16"}, {"learner__threads": 2},
-]  # fmt: skip
-
-
-@pytest.mark.parametrize("form", TORCH)
+@pytest.mark.parametrize(
+    "form",
+    [
+        {"policy__layer_norm": True},
+        {"policy__activation": "tanh"},
+        {"policy__hidden": ()},
+        {"sac__value_network": True},
+        {"learner__precision": "bf16"},
+        {"learner__threads": 2},
+    ],
+)
 def test_auto_is_the_compiled_update_where_the_settings_allow_it(form, monkeypatch):
     monkeypatch.setattr(cpu, "is_amd", lambda: False)
-    assert made(learner__kernels="auto") == AT_HAND
-    assert made(learner__kernels="auto", **form) == "torch"
-    assert made("td3", learner__kernels="auto", algorithm="td3") == "torch"
-    for kernels in ("torch", "mkl", "compiled"):
-        assert made(learner__kernels=kernels) == kernels
+    assert kernels() == ("compiled" if cpu.KIND else "torch")
+    assert kernels(**form) == "torch"
+    assert kernels("td3", algorithm="td3") == "torch"
+    for named in ("torch", "mkl", "compiled"):
+        assert kernels(learner__kernels=named) == named
 
 
-def test_auto_leads_mkl_to_its_fast_path_on_amd_before_torch_is_imported(monkeypatch):
+def test_auto_leads_mkl_to_its_fast_path_on_amd_before_torch_is_there(monkeypatch):
     monkeypatch.setattr(cpu, "is_amd", lambda: True)
-    assert (
-        made(learner__kernels="auto", policy__activation="tanh") == "torch"
-    )  # this test has imported it
+    assert kernels(policy__activation="tanh") == "torch"  # this test has imported it
     monkeypatch.delitem(sys.modules, "torch")
-    found = "mkl" if cpu.mkl_library() else "torch"
-    assert made(learner__kernels="auto", policy__activation="tanh") == found
+    expected = "mkl" if cpu.mkl_library() else "torch"
+    assert kernels(policy__activation="tanh") == expected
 
 
 def test_a_cpu_of_amd_says_so(tmp_path):
@@ -172,108 +155,64 @@ def test_a_cpu_of_amd_says_so(tmp_path):
 
 
 MKL = """
+import ctypes
 from esac_mpi.learners import NoDevice, make
-from esac_mpi.training.check import learner
 from esac_mpi.config import Config, updated
 from esac_mpi.operators.policy import Layout
 def start(kernels):
-    config = updated(Config(), {"policy.hidden": (8, 8), "learner.kernels": kernels, \
-"learner.device": "cpu"})
+    named = {"policy.hidden": (8, 8), "learner.kernels": kernels, "learner.device": "cpu"}
     layout = Layout((3, 8, 8, 1))
-    return make("sac", config, layout, layout.initial(0, 0))
+    return make("sac", updated(Config(), named), layout, layout.initial(0, 0))
 """
-
-
-def in_a_process(line: str) -> str:
-    done = subprocess.run(
-        [sys.executable, "-c", MKL + line],
-        env=environment(),
-        capture_output=True,
-        text=True,
-        timeout=100,
-        check=False,
-    )
-    return done.stdout + done.stderr
 
 
 @pytest.mark.skipif(not cpu.mkl_library(), reason="the library that answers for MKL is not built")
 def test_mkl_is_answered_for_before_torch_is_imported():
-    asked = "ctypes.CDLL(None).mkl_serv_intel_cpu_true()"
-    said = in_a_process(
-        f"import ctypes; print(start('mkl').device_name, {asked}); "
-        "start('compiled'); start('torch')"
-    )
-    assert said.startswith("cpu, MKL's fast path 1\n")
-    assert said.rstrip().endswith("start another one for this training")
-    assert "NoDevice: learner.kernels = mkl" in in_a_process("import torch; start('mkl')")
+    def said(line: str) -> str:
+        command = [sys.executable, "-c", MKL + line]
+        options = {"capture_output": True, "text": True, "timeout": 100, "check": False}
+        done = subprocess.run(command, env=environment(), **options)
+        return done.stdout + done.stderr
+
+    asked = "print(start('mkl').device_name, ctypes.CDLL(None).mkl_serv_intel_cpu_true())"
+    text = said(f"{asked}; start('compiled'); start('torch')")
+    assert text.startswith("cpu, MKL's fast path 1\n")
+    assert "NoDevice" in text
+    assert "NoDevice: learner.kernels = mkl" in said("import torch; start('mkl')")
 
 
-REFUSED = {
-    "td3": ("--algorithm", "td3", "algorithm = td3"),
-    "tanh": ("--policy.activation", "tanh", "policy.activation = relu"),
-    "threads": ("--learner.threads", "2", "learner.threads = 1"),
-    "value": ("--sac.value-network", "true", "sac.value_network = false"),
-}
-
-
-@pytest.mark.parametrize("name", REFUSED)
-def test_compiled_updates_of_what_they_have_not_are_refused(name, tmp_path):
-    option, value, said = REFUSED[name]
-    algorithm = () if name == "td3" else ("--algorithm", "sac")
-    line = (
-        "--task.id",
-        "InvertedPendulum-v5",
-        *algorithm,
-        option,
-        value,
-        "--learner.kernels",
-        "compiled",
-    )
-    done = run(1, *line, "--run-dir", tmp_path / "run", code=2)
+@pytest.mark.parametrize(
+    ("option", "said"),
+    [
+        ("--algorithm td3", "algorithm = td3"),
+        ("--policy.activation tanh", "policy.activation = relu"),
+        ("--learner.threads 2", "learner.threads = 1"),
+        ("--sac.value-network true", "sac.value_network = false"),
+    ],
+)
+def test_compiled_updates_of_what_they_have_not_are_refused(option, said, tmp_path):
+    line = f"--task.id InvertedPendulum-v5 --algorithm sac --learner.kernels compiled {option}"
+    if "td3" in option:
+        line = line.replace("--algorithm sac ", "")
+    done = run(1, *line.split(), "--run-dir", tmp_path / "run", code=2)
     assert "learner.kernels = compiled" in done.stderr
     assert said in done.stderr
     assert not (tmp_path / "run").exists()
 
 
-ESAC = (
-    "--task.id", "InvertedPendulum-v5", "--task.horizon", 20,
-    "--policy.hidden", 8, 8, "--esac.population-size", 4,
-    "--sac.batch-size", 16, "--sac.start-steps", 20,
-    "--esac.phase-timing", "interval", "--esac.gradient-interval", 1,
-    "--evaluation.episodes", 1, "--evaluation.every", 2,
-    "--policy.linear", "true", "--esac.sigma_rule", "grow",
-)  # fmt: skip
+ESAC = words("""--task.id InvertedPendulum-v5 --task.horizon 20 --policy.hidden 8 8
+--esac.population-size 4 --esac.phase-timing interval --esac.gradient-interval 1
+--esac.sigma_rule grow --sac.batch-size 16 --sac.start-steps 20 --policy.linear true
+--evaluation.episodes 1 --evaluation.every 2""")
 
 
 @compiled
-def test_a_run_keeps_the_kernels_of_its_first_start_on_any_ranks(tmp_path, alone, together):
-    """auto: in config.toml by name, and in the run file.
-
-    A restart with it on other ranks gives the same bits.
-    """
-    alone(
-        "--run-dir", tmp_path / "a", *ESAC, "--budget.generations", 6, "--learner.kernels", "auto"
-    )
-    together(
-        3,
-        "--run-dir",
-        tmp_path / "b",
-        *ESAC,
-        "--budget.generations",
-        3,
-        "--learner.kernels",
-        "compiled",
-    )
-    together(
-        2,
-        "--run-dir",
-        tmp_path / "b",
-        *ESAC,
-        "--budget.generations",
-        6,
-        "--learner.kernels",
-        "auto",
-    )
+def test_a_run_keeps_the_kernels_of_its_first_start(tmp_path, alone, together):
+    """auto is in config.toml by name, and on other ranks a restart with it has the same bits."""
+    auto, named = ([*ESAC, "--learner.kernels", kernels] for kernels in ("auto", "compiled"))
+    alone("--run-dir", tmp_path / "a", *auto, "--budget.generations", 6)
+    together(3, "--run-dir", tmp_path / "b", *named, "--budget.generations", 3)
+    together(2, "--run-dir", tmp_path / "b", *auto, "--budget.generations", 6)
     assert_same_run(tmp_path / "a", tmp_path / "b")
     for name in ("a", "b"):
         found = Run.open(tmp_path / name)

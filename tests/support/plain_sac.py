@@ -6,8 +6,10 @@ By modules, autograd and torch's Adam.
 import math
 
 import numpy as np
+import pytest
 import torch
-from gradients import modules
+from gradients import distance, flat, modules
+from small_learners import learn
 from torch.distributions import Independent, Normal, TanhTransform, TransformedDistribution
 
 from esac_mpi.learners.sac import SAC
@@ -117,20 +119,25 @@ class Plain:
         return measured
 
 
-def perturbed(sac: SAC) -> SAC:
-    """Move all weights, so that biases, and what parts targets from what they follow, are not 0."""
-    random = torch.Generator().manual_seed(3)
-    for values in (
-        sac.target.values,
-        *(adam.values for name, adam in sac.adam.items() if name != "log_temperature"),
-    ):
-        values.add_(0.3 * torch.randn(values.shape, generator=random))
-    return sac
-
-
 def saturated(sac: SAC) -> SAC:
     """Move the medians of both log standard deviations to the bounds: about half are outside."""
     observations = torch.from_numpy(np.random.default_rng(0).uniform(-1, 1, (500, 3)))
     median = modules(sac.actor, sac._activation)[0](observations)[:, -2:].detach().median(0).values
     sac.actor.tensors[-1][0, -2:] += torch.tensor([2.0, -20.0]) - median
     return sac
+
+
+def assert_updates_are_autograds(sac: SAC, after=lambda: None) -> None:
+    """Make five updates beside `Plain`: what is measured, gradients, then all that they moved."""
+    plain = Plain(sac)
+    for step in range(5):
+        measured = learn(sac, step)
+        expected = plain.learn(sac.update.rows, sac.update.noise)
+        assert measured == pytest.approx(expected, rel=1e-5, abs=1e-6)
+        for name, members in plain.networks.items():
+            assert distance(getattr(sac, name).gradient, flat(members, "grad")) < 1e-5, (name, step)
+        after()
+    for name, members in {**plain.networks, "target": plain.target}.items():
+        values = getattr(sac, name).values.double()
+        assert torch.allclose(values, flat(members), rtol=1e-4, atol=1e-6), name
+    assert sac.temperature.item() == pytest.approx(plain.log_temperature.exp().item(), rel=1e-6)

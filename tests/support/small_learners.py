@@ -1,6 +1,9 @@
-"""Learners small enough for a test, by name."""
+"""Learners small enough for a test, by name, and one update of theirs."""
 
 from dataclasses import fields
+
+import numpy as np
+import torch
 
 from esac_mpi.config import Config, updated
 from esac_mpi.learners import make
@@ -15,6 +18,8 @@ PLAIN = {
     "learner.kernels": "torch",
     "policy.linear": False,
     "sac.lr_sac": 3e-4,
+    "sac.temperature": 0.2,
+    "sac.automatic_temperature": False,
 }
 
 
@@ -34,3 +39,31 @@ def learner(
     config = updated(Config(), {"seed": seed, **PLAIN, "policy.hidden": sizes[1:-1], **chosen})
     layout = Layout(sizes, config.policy.layer_norm, config.policy.path_gain)
     return make(name, config, layout, layout.initial(config.seed, 1), reserve)
+
+
+def fill(made, seed: int = 0) -> None:
+    """Give the next update a batch, every third transition of which is terminal, and noise."""
+    random, rows = np.random.default_rng(seed), made.update.rows
+    rows[:] = random.uniform(-1, 1, rows.shape)
+    rows[:, made.replay.columns.terminated] = np.arange(len(rows)) % 3 == 0
+    if hasattr(made.update, "noise"):
+        made.update.noise[:] = random.standard_normal(made.update.noise.shape)
+
+
+def learn(made, seed: int = 0, actor: bool = True) -> dict[str, float]:
+    """Make an update; return what it measured."""
+    fill(made, seed)
+    made.update.start()
+    made.update.learn_critic()
+    if actor:
+        made.update.learn_actor()
+    return made.update.means(1)
+
+
+def perturbed(made):
+    """Move all weights: no bias is zero, and no target equals what it follows."""
+    random = torch.Generator().manual_seed(3)
+    followed = [adam.values for name, adam in made.adam.items() if name != "log_temperature"]
+    for values in (*(target.values for target in made.targets.values()), *followed):
+        values.add_(0.3 * torch.randn(values.shape, generator=random))
+    return made

@@ -1,0 +1,88 @@
+"""The updates of TD3's critic and of TD3 and DDPG from the papers' formulas, in double precision.
+
+By modules, autograd and torch.optim.Adam.
+"""
+
+import numpy as np
+import torch
+from gradients import modules
+
+
+def follow(targets, networks, tau: float) -> None:
+    """Move targets by tau towards what they follow."""
+    with torch.no_grad():
+        for target, network in zip(targets, networks, strict=True):
+            for p, new in zip(target.parameters(), network.parameters(), strict=True):
+                p += tau * (new - p)
+
+
+class PlainCritic:
+    """A critic, one or twins, and its target."""
+
+    def __init__(self, made, rate: float, decay: float = 0.0):
+        self.options, self.columns = made.options, made.replay.columns
+        self.critic, self.target = modules(made.critic), modules(made.targets["target_critic"])
+        parameters = [p for critic in self.critic for p in critic.parameters()]
+        self.adam = torch.optim.Adam(parameters, lr=rate, weight_decay=decay)
+
+    def batch(self, rows: np.ndarray) -> dict[str, torch.Tensor]:
+        named = self.columns._asdict()
+        return {name: torch.from_numpy(rows[:, column]).double() for name, column in named.items()}
+
+    def learn(self, actor, rows: np.ndarray, noise: np.ndarray | None) -> float:
+        """Make an update by an actor's actions, smoothed by noise; return the loss before it."""
+        batch, o = self.batch(rows), self.options
+        with torch.no_grad():
+            action = actor(batch["next_observation"]).tanh()
+            if noise is not None:
+                smoothing = o.policy_noise * torch.from_numpy(noise).double()
+                action += smoothing.clamp(-o.noise_clip, o.noise_clip)
+                action = action.clamp(-1, 1)
+            following = torch.cat((batch["next_observation"], action), 1)
+            least = torch.stack([q(following)[:, 0] for q in self.target]).amin(0)
+            y = batch["reward"] + o.gamma * (1 - batch["terminated"]) * least
+        taken = torch.cat((batch["observation"], batch["action"]), 1)
+        loss = sum(torch.nn.functional.mse_loss(q(taken)[:, 0], y) for q in self.critic)
+        self.adam.zero_grad()
+        loss.backward()
+        self.adam.step()
+        return float(loss.detach())
+
+    def follow(self) -> None:
+        follow(self.target, self.critic, self.options.tau)
+
+
+class Plain:
+    """TD3 or DDPG: a critic, an actor and its target."""
+
+    def __init__(self, made, name: str, activation: str):
+        o = self.options = made.options
+        twins = name == "td3"
+        decay = 0.0 if twins else o.critic_weight_decay
+        self.critic = PlainCritic(made, o.lr_td3 if twins else o.lr_critic, decay)
+        self.actor, self.target_actor = (
+            modules(n, activation)[0] for n in (made.actor, made.targets["target_actor"])
+        )
+        self.adam = torch.optim.Adam(self.actor.parameters(), o.lr_td3 if twins else o.lr_actor)
+
+    def learn(self, rows: np.ndarray, noise: np.ndarray | None, actor: bool) -> tuple[float, float]:
+        """Make an update; return the critic's loss, and the actor's before its step."""
+        critic_loss = self.critic.learn(self.target_actor, rows, noise)
+        observation = self.critic.batch(rows)["observation"]
+        seen = torch.cat((observation, self.actor(observation).tanh()), 1)
+        actor_loss = -self.critic.critic[0](seen).mean()
+        if actor:
+            parameters = list(self.actor.parameters())  # the loss also depends on the critics'
+            gradients = torch.autograd.grad(actor_loss, parameters)
+            for p, gradient in zip(parameters, gradients, strict=True):
+                p.grad = gradient
+            self.adam.step()
+            self.critic.follow()
+            follow([self.target_actor], [self.actor], self.options.tau)
+        return critic_loss, float(actor_loss.detach())
+
+    @property
+    def networks(self) -> dict:
+        """The modules of each network, by its name in a learner."""
+        actors = {"actor": [self.actor], "target_actor": [self.target_actor]}
+        return {**actors, "critic": self.critic.critic, "target_critic": self.critic.target}
