@@ -2,15 +2,14 @@
 
 A group is named by its algorithm and by the settings in which it differs from other groups of that
 task and algorithm, so that two presets of ESAC, or two values of a swept field, are never averaged
-as if they were seeds. Where groups differ in many settings, the names have those that suffice to
-tell them apart.
+as if they were seeds.
 """
 
 from collections.abc import Collection, Sequence
 from pathlib import PurePath
 from typing import Any
 
-from esac_mpi.analysis.messages import Unusable, note, some
+from esac_mpi.analysis.messages import Unusable, note
 from esac_mpi.analysis.names import order
 from esac_mpi.config import FREE, PRESETS, WARN, flatten
 from esac_mpi.config.fields import DEFAULTS, takes_auto
@@ -22,7 +21,6 @@ APART = (
     FREE | WARN | {"algorithm", "seed", "task.id", "evaluation", "learner.threads"}
 )  # not what an algorithm learns with
 NEAR = 2.0  # costs that are measured on one kind of machine: its noise, and other jobs beside
-MANY = 3  # settings; of more a label has those that suffice
 PRESET, START, KWARGS = "esac.preset", "start_from", "task.kwargs"
 
 
@@ -85,31 +83,6 @@ def told(mine: dict[str, Any], names: list[str]) -> list[str]:
     ]
 
 
-def telling(runs: list[RunFiles], names: list[str]) -> list[str]:
-    """Return the varying names that labels have: all, or of many the first that suffice.
-
-    They suffice where they tell all groups apart. Tells which are left out.
-    """
-    found = [settings(run) for run in runs]
-    whole = {name for mine in found for name in told(mine, names)}
-    if len(whole) <= MANY:
-        return names
-
-    def groups(kept: list[str]) -> int:
-        return len({tuple(mine.get(name) for name in kept) for mine in found})
-
-    kept = [name for name in names if name == PRESET]
-    while groups(kept) < groups(names):
-        kept.append(max(names, key=lambda name: groups([*kept, name])))
-    if left := [called(name) for name in names if name in whole and name not in kept]:
-        where = f"{runs[0].config.task.id}, {runs[0].config.algorithm.upper()}"
-        note(
-            f"{where}: groups that are named by {some(map(called, kept))} differ in"
-            f" {some(left)} too"
-        )
-    return kept
-
-
 def label(run: RunFiles, names: list[str]) -> str:
     """Name a run's group: its algorithm and the settings of these names that tell it."""
     mine = settings(run)
@@ -142,13 +115,11 @@ def grouped(runs: list[RunFiles], without: Collection[str] = ()) -> Groups:
             same = [run for run in here if run.config.algorithm == algorithm]
             differ = varying(same, without)
             near = near_costs(same, differ)
-            differ = [name for name in differ if name not in near]
-            note_chosen(same, differ)
-            names = telling(same, differ)
+            names = [name for name in differ if name not in near]
             for run in same:
                 groups.setdefault(task, {}).setdefault(label(run, names), []).append(run)
-    if not without:
-        for found in (runs for labels in groups.values() for runs in labels.values()):
+    for found in (group for labels in groups.values() for group in labels.values()):
+        if not without:
             refuse_twins(found)
     return groups
 
@@ -174,32 +145,6 @@ def near_costs(runs: list[RunFiles], names: list[str]) -> set[str]:
                 ranges = " or ".join(f"{shown(v[0])} to {shown(v[-1])}" for v in found)
                 note(f"{where}: seeds of one group measured {called(name)} = {ranges}")
     return near
-
-
-def note_chosen(runs: list[RunFiles], names: list[str]) -> None:
-    """Note where seeds differ in numbers chosen at first starts: such groups share no seed."""
-    chosen = [name for name in names if takes_auto(name)]
-    alike: dict[Any, dict[Any, list[int]]] = {}
-    for run in runs:
-        mine = settings(run)
-        values = tuple(mine.get(name, "") for name in chosen)
-        rest = tuple(mine.get(name, "") for name in names if name not in chosen)
-        alike.setdefault(rest, {}).setdefault(values, []).append(run.config.seed)
-    for found in alike.values():
-        seeds = [seed for each in found.values() for seed in each]
-        columns = zip(
-            chosen, (sorted({*many} - {""}) for many in zip(*found, strict=True)), strict=True
-        )
-        apart = {name: many for name, many in columns if len(many) > 1}
-        if not apart or len(set(seeds)) < len(seeds):
-            continue
-        where = f"{runs[0].config.task.id}, {runs[0].config.algorithm.upper()}"
-        differ = "; ".join(f"{called(n)} = {some(map(shown, many))}" for n, many in apart.items())
-        remedy = " ".join(f"--{name} {shown(many[0])}" for name, many in apart.items())
-        note(
-            f"{where}: runs with {differ} are no seeds of one group; in a study name one for all, "
-            f"{remedy}, say"
-        )
 
 
 def renamed(groups: Groups, labels: Sequence[str]) -> Groups:

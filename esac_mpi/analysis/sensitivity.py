@@ -9,7 +9,7 @@ import numpy as np
 
 from esac_mpi.analysis.command import tell_unfinished
 from esac_mpi.analysis.evaluations import BETTER, require_policy
-from esac_mpi.analysis.groups import KWARGS, grouped, refuse_twins, settings, shown
+from esac_mpi.analysis.groups import grouped, refuse_twins, settings, shown
 from esac_mpi.analysis.messages import Unusable, note, some
 from esac_mpi.analysis.outcomes import OF_POLICY, At, outcome
 from esac_mpi.analysis.tables import Row
@@ -72,19 +72,6 @@ def full_name(run: RunFiles, field: str) -> str:
     return name
 
 
-def refuse_without(runs: list[RunFiles], field: str) -> None:
-    """Raise Unusable where only some runs have set a keyword argument of the task.
-
-    The others' value is nowhere written.
-    """
-    without = [run.path.name for run in runs if field not in settings(run)]
-    if field.startswith(f"{KWARGS}.") and 0 < len(without) < len(runs):
-        raise Unusable(
-            f"--field {field}: {some(without)}: made without it, and no file says what their task's"
-            f" default is: leave them out, or make them with --{field}"
-        )
-
-
 def of_runs(
     runs: list[RunFiles],
     field: str,
@@ -99,7 +86,6 @@ def of_runs(
     """
     if measure in OF_POLICY:
         require_policy(runs, policy)
-    refuse_without(runs, field)
     names = {full_name(run, field) for run in runs}
     points = []
     for task, row in grouped(runs, names).items():

@@ -61,7 +61,7 @@ def test_sensitivity_needs_a_field_that_varies(tmp_path, capsys, field, said):
 @pytest.mark.parametrize(
     ("field", "said"),
     [
-        ("task.kwargs.a", "--field task.kwargs.a: b, d: made without it"),
+        ("task.kwargs.a", "no setting of es that results depend on"),
         ("task.kwargs.c", "no setting of es that results depend on"),
     ],
 )
