@@ -15,7 +15,7 @@ submit  write the list of jobs and submit it with sbatch or qsub, or print how t
 random  measure the returns of random actions, and write them beside the experiments
 
 With --seeds several machines share an experiment; `esac-mpi results` reads several results.csv as
-one. A budget with a clock ends a run when it would have lasted so long on so many ranks.
+one.
 Cost: --check of the line that show prints forecasts it for a run.
 Exit codes: 0 all done; 75 stopped, run it again; 1 failed; 2 wrong usage.
 """
@@ -34,7 +34,7 @@ from esac_mpi.host.paths import given
 from esac_mpi.studies.experiments import design, running
 from esac_mpi.studies.experiments.jobs import submitted
 from esac_mpi.studies.experiments.plan import Planned
-from esac_mpi.studies.experiments.products import drawn, keep
+from esac_mpi.studies.experiments.products import drawn
 from esac_mpi.studies.experiments.report import listing, shown
 
 STOPPED = 75
@@ -64,8 +64,6 @@ def carried_out(options: argparse.Namespace) -> Iterator[object]:
         for result in ends:
             results.append(result)
             print(f"[{len(runs) - len(work) + len(results)}/{len(runs)}] {result}", flush=True)
-            if result.how == "done":
-                keep(found, result.planned, options.budget)
     if heard or any(result.how == "stopped" for result in results):
         raise Failed("stopped; the same command goes on", STOPPED)
     problems = [result.planned.run_dir.name for result in results if result.how == "failed"]

@@ -9,7 +9,6 @@ from commands import command
 from figure_runs import make
 from result_rows import history, stored, study
 
-from esac_mpi.analysis.clock import Core, Machine
 from esac_mpi.analysis.command import opened
 from esac_mpi.analysis.messages import Unusable
 from esac_mpi.analysis.results import rowfiles, verdicts
@@ -59,28 +58,21 @@ def test_rows_of_a_run(tmp_path):
     ]
 
 
-def test_rows_of_other_settings_are_no_seeds_of_the_same(tmp_path, monkeypatch):
-    """Nor of a clock's other core; seed, task and how often is evaluated make no difference."""
-    monkeypatch.setattr(
-        "esac_mpi.analysis.results.rows.computed", lambda run, machine: np.arange(1.0, 3)
-    )
+def test_rows_of_other_settings_are_no_seeds_of_the_same(tmp_path):
+    """Seed, task and how often is evaluated make no difference."""
 
-    def recorded(name, seed, core=None, **settings):
+    def recorded(name, seed, **settings):
         (run,) = opened([make(tmp_path / name, (1, 2), seed=seed, **settings)])
         rowfiles.write(
             tmp_path / f"{name}.csv",
-            rows_of(run, "x", "small", "ES", "", True, until=(Machine(2, core=core), 9.0)),
+            rows_of(run, "x", "small", "ES", "", True),
         )
         return tmp_path / f"{name}.csv"
 
     same = [recorded("a", 0), recorded("b", 1, **{"evaluation.episodes": 2})]
     assert len(rowfiles.read(same)) == 4
-    for other in (recorded("c", 2, **{"es.lr_es": 0.5}), recorded("d", 2, Core(1e-5, 0.0))):
-        with pytest.raises(
-            Unusable,
-            match=r"x, small, A-v0, ES: rows of other settings, or of another core, under one name",
-        ):
-            rowfiles.read([*same, other])
+    with pytest.raises(Unusable, match="x, small, A-v0, ES: rows of other settings"):
+        rowfiles.read([*same, recorded("c", 2, **{"es.lr_es": 0.5})])
 
 
 def test_numbers_have_six_digits(tmp_path):
@@ -107,27 +99,6 @@ def test_thinning_keeps_the_ends(tmp_path, returns, kept):
     found = rows_of(run, "x", "small", "ES", "", True, most=5)
     assert [row.generation for row in found] == kept
     assert [row.complete for row in found] == [False] * (len(kept) - 1) + [True]
-
-
-@pytest.mark.parametrize(
-    ("seconds", "kept"),
-    [
-        # the best by then and the last two; three of all have room beside them
-        (60.5, [1, 33, 51, 59, 60, 100]),
-        (33.5, [1, 32, 33, 34, 67, 100]),  # one generation is both: four
-        (0.5, [1, 21, 41, 60, 80, 100]),  # none so early: evenly
-    ],
-)
-def test_thinning_keeps_what_is_compared_at_a_computed_time(tmp_path, monkeypatch, seconds, kept):
-    returns = [50.0 - abs(33 - g) for g in range(1, 101)]
-    returns[99] = 99.0  # after either time
-    (run,) = opened([make(tmp_path / "a", returns)])
-    monkeypatch.setattr(
-        "esac_mpi.analysis.results.rows.computed",
-        lambda run, machine: np.arange(1.0, 101) * machine.ranks,
-    )
-    found = rows_of(run, "x", "small", "ES", "", True, most=6, until=(Machine(2), 2 * seconds))
-    assert [row.generation for row in found] == kept
 
 
 def test_a_run_without_a_generation_has_no_rows(tmp_path):

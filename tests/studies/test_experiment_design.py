@@ -51,6 +51,8 @@ def test_a_limit_turns_off_those_of_the_task_and_wall_time_all(tmp_path):
     text = TOY.replace("budget.generations = 4", "").replace("seeds = 2", "seconds = 3")
     config = planned(tmp_path / "b.toml", text)[0].config
     assert config.budget == Budget(nominal_steps=0, minutes=0.05)
+    text += "[budgets.smoke.for_variant.ES]\nbudget.minutes = 2.0\n"
+    assert planned(tmp_path / "c.toml", text)[0].config.budget.minutes == 2.0
 
 
 def test_a_field_that_an_algorithm_does_not_read_is_left_out(tmp_path):
@@ -158,13 +160,6 @@ settings.budget.generations = 4
         ("seeds = 2", "cores = 0", "must be positive"),
         ("seeds = 2", "seconds = 0", "must be positive"),
         ("seeds = 2", "seconds = inf", "must be positive"),
-        ("seeds = 2", "clock = {ranks = 0, seconds = 9}", "clock needs positive ranks and seconds"),
-        ("seeds = 2", "seconds = 3\nclock = {ranks = 8, seconds = 9}",
-         "no seconds of wall time beside it"),
-        ("seeds = 2", "clock = {rank = 8, seconds = 9}",
-         "clock: unknown key 'rank'; did you mean 'ranks'?"),
-        ("seeds = 2", "clock = {ranks = 8}", "clock: seconds is missing"),
-        ("seeds = 2", "clock = 8", "clock: 8: expected a table"),
         ("seeds = 2", "tasks = [1]", "tasks = [1]: expected a list of str"),
         ("seeds = 2", "tasks = 'cyclic'", "tasks = 'cyclic': expected list"),
         ('config = "cyclic-mdp"', "config = 3", "tasks.cyclic: config = 3: expected str"),

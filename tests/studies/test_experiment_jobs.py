@@ -79,18 +79,6 @@ def test_a_batch_system_that_refuses_ends_it(tmp_path, capsys, monkeypatch):
     assert len((tmp_path / "log").read_text().splitlines()) == 1
 
 
-def test_runs_that_a_clock_ends_are_no_jobs(tmp_path, capsys):
-    assert (
-        experiment.main(
-            ["submit", "aggregate", "--budget", "small", "--root", str(tmp_path / "runs")]
-        )
-        == 2
-    )
-    told = capsys.readouterr()
-    assert (told.out, "as jobs they would go on" in told.err) == ("", True)
-    assert not (tmp_path / "runs").exists()
-
-
 def test_one_job_is_no_pbs_array():
     environment, line = jobs.pbs(Path("l"), 1, 2)
     select = "select=1:ncpus=2:mpiprocs=2:ompthreads=1"

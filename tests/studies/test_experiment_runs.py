@@ -1,7 +1,6 @@
 """How the runs of an experiment are carried out, ended and resumed, and its products drawn."""
 
 import json
-import os
 import signal
 import subprocess
 import sys
@@ -14,7 +13,6 @@ from conftest import environment, run
 from toy_experiments import TOY, a_run, configured, finished, planned, write
 from whole_runs import wait_for
 
-from esac_mpi.analysis.clock import Machine, computed
 from esac_mpi.analysis.messages import Unusable
 from esac_mpi.analysis.results import rowfiles
 from esac_mpi.config import Config, updated
@@ -181,27 +179,24 @@ def test_under_nohup_a_lost_terminal_stops_nothing():
 
 
 @pytest.mark.parametrize(
-    ("status", "over", "interrupted", "code", "how"),
+    ("status", "interrupted", "code", "how"),
     [
-        ("complete", False, False, 0, "done"), ("requeue", True, False, 75, "done"),
-        ("requeue", False, False, 75, "stopped"),
-        ("requeue", False, True, 0, "stopped"), ("running", False, True, -15, "stopped"),
-        ("running", False, False, -9, "failed"),
-        (None, False, True, -15, "stopped"), (None, False, False, 1, "failed"),
-        ("failed", False, True, 1, "failed"),
-        ("complete", False, False, 2, "failed"),
+        ("complete", False, 0, "done"), ("requeue", False, 75, "stopped"),
+        ("requeue", True, 0, "stopped"), ("running", True, -15, "stopped"),
+        ("running", False, -9, "failed"),
+        (None, True, -15, "stopped"), (None, False, 1, "failed"),
+        ("failed", True, 1, "failed"),
+        ("complete", False, 2, "failed"),
     ],
 )  # fmt: skip
-def test_how_a_run_ended(tmp_path, status, over, interrupted, code, how):
+def test_how_a_run_ended(tmp_path, status, interrupted, code, how):
     one = a_run(tmp_path, configured(algorithm="es"))
     if status:
         finished(one.run_dir, one.config, status=status)
         told = json.loads((one.run_dir / "status.json").read_text())
         # another process's, which has ended
         (one.run_dir / "status.json").write_text(json.dumps({**told, "pid": 1}))
-    going = running.Going(
-        one, Namespace(returncode=code), 0.0, None, over=over, interrupted=interrupted
-    )
+    going = running.Going(one, Namespace(returncode=code), 0.0, None, interrupted=interrupted)
     assert running.outcome(going).how == how
 
 
@@ -300,27 +295,6 @@ def test_products_are_made_once_or_for_each_task_or_run(tmp_path):
     ]
 
 
-def test_the_rows_of_a_run_that_is_done_are_made_once(tmp_path, monkeypatch):
-    text = TOY.replace("seeds = 2", "variants = ['ES']")
-    (one,) = planned(tmp_path / "toy.toml", text, root=tmp_path)
-    finished(one.run_dir, one.config)
-    toy, made = design.experiment(str(tmp_path / "toy.toml")), []
-    monkeypatch.setattr(products.rows, "rows", lambda run, *about: made.append(about) or [])
-    products.keep(toy, one, "smoke")
-    products.keep(toy, one, "smoke")
-    assert made == [("toy", "smoke", "ES", "", True, 25, None)]
-    assert len(list((one.run_dir.parent / "rows").iterdir())) == 1
-    products.keep(replace(toy, points=60), one, "smoke")
-    assert len(made) == 2
-    # it went on elsewhere, before these rows were made
-    os.utime(one.run_dir / "metrics.h5", (1e9, 1e9))
-    products.keep(toy, one, "smoke")
-    assert len(made) == 3
-    assert len(list((one.run_dir.parent / "rows").iterdir())) == 1  # those that were are gone
-    products.keep(toy, replace(one, clock=design.Computed(8, 90.0)), "smoke")  # compared then
-    assert made[3] == ("toy", "smoke", "ES", "", True, 25, (Machine(8), 90.0))
-
-
 def test_a_product_that_fails_is_named_and_nothing_to_draw_too(tmp_path, capsys):
     text = TOY + '[[products]]\ntool = "plot"\narguments = ["{csv}"]\nout = "x.png"\n'
     path = write(tmp_path / "toy.toml", text)
@@ -333,26 +307,3 @@ def test_a_product_that_fails_is_named_and_nothing_to_draw_too(tmp_path, capsys)
     told = capsys.readouterr().err
     assert "1 of 4 runs have something to draw" in told
     assert "failed: x.png" in told
-
-
-def test_a_computed_clock_ends_a_run_that_goes_on_for_a_later_one(tmp_path):
-    """Ended at 1 s of the clock of 4 ranks, for real; then 2 s are asked for."""
-    text = TOY.replace("budget.generations = 4", "checkpoint.every_generations = 10")
-    text = text.replace("seeds = 2", "clock = {ranks = 4, seconds = 1}\nvariants = ['ES']")
-    (one,) = planned(tmp_path / "toy.toml", text, root=tmp_path)
-    assert (one.clock, one.config.budget.env_steps) == (design.Computed(4, 1.0), design.UNLIMITED)
-    assert not running.is_done(one)
-    (result,) = running.carry_out([one], 1, [])
-    assert (result.how, running.is_done(one)) == ("done", True)
-    first = Run.open(one.run_dir)
-    assert 1 <= computed(first, Machine(4))[-1] < first.columns["timing/wall_seconds"][-1]
-    more = replace(one, clock=design.Computed(4, 2 * float(computed(first, Machine(4))[-1])))
-    assert not running.is_done(more)
-    (result,) = running.carry_out([more], 1, [])
-    assert (result.how, running.is_done(more)) == ("done", True)
-
-
-def test_a_run_that_computed_time_ends_ends_without_us(tmp_path):
-    line = running.command(replace(a_run(tmp_path, Config()), clock=design.Computed(8, 90.0)))
-    assert line[-2:] == ["--max-hours", f"{(20 * 720 + 600) / 3600:.6g}"]
-    assert "--max-hours" not in running.command(a_run(tmp_path, Config()))

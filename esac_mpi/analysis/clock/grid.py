@@ -8,7 +8,6 @@ written once. Cells of before may have further learners after a semicolon, which
 
 import numpy as np
 
-from esac_mpi.analysis.clock.core import Core
 from esac_mpi.analysis.clock.recorded import Machine, ends
 from esac_mpi.analysis.messages import Unusable
 from esac_mpi.comm.clock.cluster import Cluster
@@ -18,10 +17,10 @@ RANKS = tuple(2**i for i in range(11))
 OWN = "own"  # the learner that the run had
 
 
-def texts(run: RunFiles, places: np.ndarray, core: Core | None = None) -> list[str]:
+def texts(run: RunFiles, places: np.ndarray) -> list[str]:
     """Write the cells of these generations; empty texts where a run has no clock."""
     try:
-        on_cluster = ends(run, core=core)
+        on_cluster = ends(run)
     except Unusable:
         return [""] * len(places)
     found = np.array([list(on_cluster(Cluster(ranks))) for ranks in RANKS])  # [ranks, generations]

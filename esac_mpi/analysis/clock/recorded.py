@@ -17,7 +17,6 @@ import numpy as np
 from esac_mpi.algorithms import ALGORITHMS
 from esac_mpi.algorithms.declaration import Declaration, shared_episodes
 from esac_mpi.analysis.clock import recorded_tasks
-from esac_mpi.analysis.clock.core import AS_RECORDED, Core, paces
 from esac_mpi.analysis.measures import busy
 from esac_mpi.analysis.messages import Unusable
 from esac_mpi.comm import schedule
@@ -34,7 +33,6 @@ class Machine:
     """Where a run's clock is computed for."""
 
     ranks: int
-    core: Core | None = None  # of its ranks; None: as those of the run, at each time
 
     def __str__(self) -> str:
         return f"computed for {self.ranks:,} rank{'s' * (self.ranks > 1)}"
@@ -44,29 +42,21 @@ def computed(run: RunFiles, machine: Machine) -> np.ndarray:
     """Compute when each generation would have ended, float64 [generations] [s]. Raises Unusable."""
     if machine.ranks < 1:
         raise Unusable(f"ranks {machine.ranks}: expected 1 or more")
-    on_cluster = ends(run, machine.core)
+    on_cluster = ends(run)
     return np.fromiter(on_cluster(Cluster(machine.ranks)), float, count=run.generation)
 
 
-def ends(
-    run: RunFiles, core: Core | None = None, evaluates: bool = True
-) -> Callable[[Cluster], Iterator[float]]:
+def ends(run: RunFiles, evaluates: bool = True) -> Callable[[Cluster], Iterator[float]]:
     """Return a function from a cluster to the end of each generation [s]. Raises Unusable.
 
     evaluates: with the run's evaluations; else as if there had been none.
     """
-    if core and (recorded_tasks.has_tasks(run) or bears_offspring(run) or teaches(run)):
-        name = run.config.algorithm
-        raise Unusable(
-            f"{run.path}: {name} has work beside steps and a learner's updates, "
-            "which no core is told of"
-        )
     share = had_a_core(run)
     if recorded_tasks.has_tasks(run):
         tasks = recorded_tasks.recorded(run, share)
         made = list(recorded_tasks.sections(run, evaluated(task_parts(run, share), evaluates)))
         return lambda cluster: map(recorded_tasks.queue(tasks, cluster).go, made)
-    parts = evaluated(times(run, core), evaluates)
+    parts = evaluated(times(run), evaluates)
     whole = list(generations(run, parts))
     return lambda cluster: ticks(whole, cluster)
 
@@ -93,7 +83,7 @@ def task_parts(run: RunFiles, share: np.ndarray) -> Parts:
 
 def generations(run: RunFiles, parts: Parts) -> Iterator[Generation]:
     """Yield a run's generations; parts: its `times`. Raises Unusable."""
-    lasted = duration(run, parts)
+    lasted = duration(run)
     entered, phase = np.isfinite(lasted), np.nan_to_num(lasted)
     none = np.zeros(run.generation)
     blocks, sums = update_blocks(run), sums_over_observations(run)
@@ -136,11 +126,10 @@ def generations(run: RunFiles, parts: Parts) -> Iterator[Generation]:
         )
 
 
-def times(run: RunFiles, core: Core | None = None) -> Parts:
+def times(run: RunFiles) -> Parts:
     """Return the parts of every generation but the phase, as in `Generation`.
 
-    evaluation is nan where there was none. updating, of_phase: by what to multiply the time of the
-    updates of a phase that entered in it, and of all else of that.
+    evaluation is nan where there was none.
     """
     ranks, total, most, _ = busy(run)
     if len(ranks) != run.generation:
@@ -166,17 +155,8 @@ def times(run: RunFiles, core: Core | None = None) -> Parts:
     # training episodes are a part of the learner's time
     played = 0.0 if "timing/seconds_evaluate" in run.columns else alone
     rest += np.where(one | (not phases_beside(run)), part["learn"] - phase - played, 0.0).clip(0)
-    own, learner = (
-        paces(run, core, np.nansum(members, axis=1) * share, share)
-        if core
-        else (AS_RECORDED, AS_RECORDED)
-    )
-    stepping, updating, of_phase = (
-        share * factor for factor in (own.counted, learner.counted, learner.rest)
-    )
-    share = share * own.rest
     return {
-        "members": members * stepping[:, None],
+        "members": members * share[:, None],
         "expected": expected,
         "record": part["record"] * share,
         "serial": (rest.clip(0) + part["plan"]) * share,
@@ -184,8 +164,6 @@ def times(run: RunFiles, core: Core | None = None) -> Parts:
         "offspring_expected": born_expected,
         "update": part["update"] * share / update_share(run, ranks),
         "evaluation": evaluation * share[:, None],
-        "updating": updating,
-        "of_phase": of_phase,
     }
 
 
@@ -253,7 +231,7 @@ def in_flight(run: RunFiles, lasted: np.ndarray) -> np.ndarray:
     return begun
 
 
-def duration(run: RunFiles, parts: Parts) -> np.ndarray:
+def duration(run: RunFiles) -> np.ndarray:
     """Return the time of the phase that entered in each generation, or nan [generations] [s].
 
     Raises Unusable.
@@ -263,7 +241,7 @@ def duration(run: RunFiles, parts: Parts) -> np.ndarray:
     entered = since_the_row_before(run, "learner_phases") > 0
     if (entered & np.isnan(lasted + updating)).any():
         raise before(run, "every phase and its updates")
-    return (lasted - updating) * parts["of_phase"] + np.nan_to_num(updating) * parts["updating"]
+    return lasted * had_a_core(run)
 
 
 def since_the_row_before(run: RunFiles, name: str) -> np.ndarray:

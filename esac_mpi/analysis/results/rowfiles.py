@@ -69,7 +69,7 @@ def read(paths: Iterable[Path]) -> list[Row]:
 
 
 def refuse_mixed(rows: Iterable[Row]) -> None:
-    """Raise Unusable where rows of one name have other settings, or another core."""
+    """Raise Unusable where rows of one name have other settings."""
     settings: dict[Any, set[str]] = {}
     for row in rows:
         if row.settings:
@@ -78,8 +78,7 @@ def refuse_mixed(rows: Iterable[Row]) -> None:
         ", ".join(filter(None, name)) for name, digests in settings.items() if len(digests) > 1
     ]:
         raise Unusable(
-            f"{some(mixed)}: rows of other settings, or of another core, under one name:"
-            " they are no seeds of the same"
+            f"{some(mixed)}: rows of other settings under one name: they are no seeds of the same"
         )
 
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from esac_mpi.analysis import groups
-from esac_mpi.analysis.clock import Core, Machine, computed, grid
+from esac_mpi.analysis.clock import grid
 from esac_mpi.analysis.curves import column, per_generation, position
 from esac_mpi.analysis.episodes import training
 from esac_mpi.analysis.evaluations import best_of, evaluated, policies
@@ -28,8 +28,6 @@ LEFT_OUT = {  # of digests: defaults, as they were when rows were first recorded
     "esac.transfer_at_once": False,
 }
 MOST = 25  # rows of a run, where an experiment does not say otherwise
-VERSION = 4  # of what rows of a run say; one more makes those that were kept anew
-Time = tuple[Machine, float]  # of the clock that is computed for a machine [s]
 OWN_COLUMN = (
     "theta_es"  # the policy whose returns have a column of their own; all others are the learner's
 )
@@ -69,7 +67,7 @@ class Row:
     clock: str = ""
     """When it would have stood there on other ranks (clock/grid.py); "" where that is not known."""
     settings: str = ""
-    """Digest of settings (not seed, not task) and the clock's core; "" but in a run's first row."""
+    """Digest of settings (not seed, not task); "" but in a run's first row."""
     changed: str = ""
     """In a run's first row: what its task is made with beside its id (`changes`); "" else."""
 
@@ -117,24 +115,21 @@ def so_far(values: np.ndarray) -> np.ndarray:
     return np.where(counts, np.where(finite, values, 0.0).cumsum() / np.maximum(counts, 1), np.nan)
 
 
-def places(run: RunFiles, most: int, until: Time | None = None) -> np.ndarray:
+def places(run: RunFiles, most: int) -> np.ndarray:
     """Return the indices of at most `most` generations with a row: evaluations, the last, others.
 
-    most: 6 or more. Of more evaluations than fit, some are left out evenly, but never the last two
-    and the best one before the time `until`: tables at that time, and which policy the last but one
-    chooses, are those of all evaluations. Where fewer than MOST were made, generations between them
-    fill up.
+    Of more evaluations than fit, some are left out evenly. Where fewer than MOST were made,
+    generations between them fill up.
     """
     generations = column(run, "metrics/generation")
     if not len(generations):
         return np.zeros(0, int)
-    when, values = evaluated(run)
+    when, _ = evaluated(run)
     made, last = np.searchsorted(generations, when).astype(int), len(generations) - 1
-    own = compared(run, made, values, until) if until else made[:0]
-    room = max(2, most - len(np.setdiff1d([last, *own], made[-1:])))
+    room = max(2, most - len(np.setdiff1d([last], made[-1:])))
     if len(made) > room:
         made = made[np.linspace(0, len(made) - 1, room).round().astype(int)]
-    found = np.union1d(made, [last, *own])
+    found = np.union1d(made, [last])
     filled = min(most, MOST)
     free = np.setdiff1d(np.linspace(0, len(generations) - 1, filled).round().astype(int), found)
     fill = free[
@@ -145,22 +140,8 @@ def places(run: RunFiles, most: int, until: Time | None = None) -> np.ndarray:
     return np.union1d(found, fill)
 
 
-def compared(run: RunFiles, made: np.ndarray, values: np.ndarray, until: Time) -> np.ndarray:
-    """Return the indices of the last two and of the best evaluation by a time.
-
-    made, values: of all evaluations [m].
-    """
-    machine, seconds = until
-    inside = computed(run, machine)[made] <= seconds
-    return (
-        np.append(made[inside][-2:], made[inside][values[inside].argmax()])
-        if inside.any()
-        else made[:0]
-    )
-
-
-def digest(run: RunFiles, core: Core | None) -> str:
-    """Return 8 digits that differ where settings, defaults left out, or the clock's core do.
+def digest(run: RunFiles) -> str:
+    """Return 8 digits that differ where settings, defaults left out, do.
 
     Names and defaults are those of older records, which have such digits.
     """
@@ -169,7 +150,7 @@ def digest(run: RunFiles, core: Core | None) -> str:
         for name, value in groups.settings(run).items()
         if value != LEFT_OUT.get(name)
     )
-    return f"{zlib.crc32(repr((sorted(own.items()), core)).encode()):08x}"
+    return f"{zlib.crc32(repr((sorted(own.items()), None)).encode()):08x}"
 
 
 def rows(
@@ -180,11 +161,10 @@ def rows(
     value: str,
     done: bool,
     most: int = MOST,
-    until: Time | None = None,
 ) -> list[Row]:
     """Return a run's rows, ascending: evaluations, the last generation, others; see `places`."""
-    kept, core = places(run, most, until), until[0].core if until else None
-    settings, changed = digest(run, core), changes(run.config.task.horizon, run.config.task.kwargs)
+    kept = places(run, most)
+    settings, changed = digest(run), changes(run.config.task.horizon, run.config.task.kwargs)
     generations = column(run, "metrics/generation")[kept]
     _, average = training(run)
     so_many = position(run, "training_episodes")[kept].astype(int)
@@ -202,7 +182,7 @@ def rows(
         kept.tolist(),
         generations.tolist(),
         so_many.tolist(),
-        grid.texts(run, kept, core),
+        grid.texts(run, kept),
         strict=True,
     ):
         found.append(

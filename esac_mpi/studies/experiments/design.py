@@ -12,15 +12,13 @@ import dataclasses
 import math
 import re
 import tomllib
-from collections.abc import Collection, Iterator
+from collections.abc import Iterator
 from dataclasses import MISSING, replace
 from functools import cache
 from itertools import product
 from pathlib import Path
 from typing import Any
 
-from esac_mpi.algorithms import ALGORITHMS
-from esac_mpi.analysis.clock import Core
 from esac_mpi.analysis.groups import shown
 from esac_mpi.analysis.messages import Unusable
 from esac_mpi.config import Config, ConfigError, as_words, automatic, check, from_table, read_toml
@@ -33,7 +31,6 @@ from esac_mpi.host.invocation import called
 from esac_mpi.host.paths import given
 from esac_mpi.studies.experiments.plan import (
     Budget,
-    Computed,
     Experiment,
     Planned,
     Product,
@@ -46,7 +43,6 @@ OURS = checkout() is None and (Path.cwd() / "configs/experiments").is_dir()
 ROOT = Path.cwd() if OURS else shipped()
 FOLDER = ROOT / "configs/experiments"
 MEASURED = "random"  # a file there that is no experiment: what a command has measured
-UNLIMITED = 10**12  # environment steps of a run that its computed clock ends
 
 
 def names() -> list[str]:
@@ -78,7 +74,7 @@ def experiment(id: str) -> Experiment:
 def parsed(id: str, table: dict[str, Any], source: str) -> Experiment:
     """Return the experiment that a parsed file describes. Raises Unusable."""
     kinds = {"title": str, "claim": str, "points": int} | dict.fromkeys(
-        ("settings", "tasks", "variants", "sweep", "budgets", "core"), dict
+        ("settings", "tasks", "variants", "sweep", "budgets"), dict
     )
     known(table, {**kinds, "products": list}, source)
     for name in ("title", "claim", "tasks", "variants", "budgets"):
@@ -112,9 +108,6 @@ def parsed(id: str, table: dict[str, Any], source: str) -> Experiment:
             for entry in table.get("products", [])
         ],
         budgets,
-        core_costs(
-            table.get("core", {}), tasks, any(b.clock for b in budgets.values()), f"{source}: core"
-        ),
     )  # fmt: skip
     for name, b in found.budgets.items():
         check_names(found, b, f"{source}: budgets.{name}")
@@ -201,25 +194,11 @@ def made(table: dict[str, Any], kind: Any, source: str) -> dict[str, Any]:
 
 def budget(table: dict[str, Any], source: str) -> Budget:
     """Return a budget. Raises Unusable."""
-    clock = table.get("clock")
-    entries = dict(
-        made({name: entry for name, entry in table.items() if name != "clock"}, Budget, source)
-    )
+    entries = dict(made(table, Budget, source))
     entries["settings"] = fields(entries.get("settings", {}), f"{source}.settings")
     for name in ("for_task", "for_variant"):
         inner = tables(entries.get(name, {}), f"{source}.{name}")
         entries[name] = {key: fields(entry, f"{source}.{name}.{key}") for key, entry in inner}
-    if clock is not None:
-        if isinstance(clock, dict) and "core" in clock:
-            raise Unusable(f"{source}.clock: core is a table of the file, [core], for all budgets")
-        entries["clock"] = Computed(**made(clock, Computed, f"{source}.clock"))
-        if "seconds" in entries or not (
-            entries["clock"].ranks > 0 and 0 < entries["clock"].seconds < math.inf
-        ):
-            raise Unusable(
-                f"{source}: clock needs positive ranks and seconds, "
-                "and no seconds of wall time beside it"
-            )
     counts = [entries.get("seeds", 1), entries.get("cores", 1), *entries.get("ranks", [])]
     if (
         any(not isinstance(count, int) or count < 1 for count in counts)
@@ -227,36 +206,6 @@ def budget(table: dict[str, Any], source: str) -> Budget:
     ):
         raise Unusable(f"{source}: seeds, cores, ranks and seconds must be positive")
     return Budget(**entries)
-
-
-def core_costs(
-    table: dict[str, Any], tasks: Collection[str], clocks: bool, source: str
-) -> dict[str, dict[str, float]]:
-    """Check and return a core's costs; clocks: whether a budget has one. Raises Unusable."""
-    if table and not clocks:
-        raise Unusable(f"{source}: no budget has a clock, which alone it is for")
-    known(table, {"step": dict, "update": dict}, source)
-    for name, names in ("step", tasks), ("update", ALGORITHMS):
-        costs = table.get(name, {})
-        known(costs, dict.fromkeys(names, float), f"{source}.{name}")
-        for key, cost in costs.items():
-            if not 0 <= cost < math.inf or (name == "step" and not cost):
-                raise Unusable(f"{source}.{name}: {key} = {cost}: expected a positive number")
-    return table
-
-
-def core(found: Experiment, task: str, algorithm: str) -> Core | None:
-    """Return the core that a run's clock is computed for, None for its own. Raises Unusable."""
-    if not found.costs:
-        return None
-    try:
-        step, update = found.costs["step"][task], found.costs["update"][algorithm]
-    except KeyError as error:
-        raise Unusable(
-            f"{found.id}: core: no cost of {error}; "
-            "0 is an update of an algorithm that has no learner"
-        ) from error
-    return Core(step * 1e-6, update * 1e-3)
 
 
 def check_names(found: Experiment, budget: Budget, source: str) -> None:
@@ -338,12 +287,10 @@ def planned(found: Experiment, b: Budget, task: str, value: Any, variant: str) -
     parts = [task, variant, *([f"{found.field.split('.')[-1]}{text}"] if text else [])]
     start = [str(place(path))] if path else []
     tokens = [token for key, entry in settings.items() for token in (f"--{key}", *as_words(entry))]
-    clock = b.clock and replace(b.clock, core=core(found, task, algorithm))
     return Planned(
         task, variant, text, 0, 0, [*start, "--algorithm", algorithm, "--seed", "0", *tokens],
         Path("-".join(map(file_name, parts))),
         configured(path, {**settings, "algorithm": algorithm}, f"{found.id}: {task}, {variant}"),
-        clock,
     )  # fmt: skip
 
 
@@ -358,7 +305,8 @@ def resolved(
     """Return the settings beyond the configuration file, and the algorithm. Raises Unusable."""
     path, own = found.tasks[task]
     mine = found.variants[variant] | b.for_variant.get(variant, {})
-    settings = found.settings | own | b.settings | b.for_task.get(task, {}) | mine
+    time = {"budget.minutes": b.seconds / 60} if b.seconds else {}
+    settings = found.settings | own | b.settings | time | b.for_task.get(task, {}) | mine
     base = from_file(path)
     algorithm = settings.pop("algorithm", base.get("algorithm", DEFAULT))
     if value is not None:
@@ -367,11 +315,7 @@ def resolved(
         if name in mine:
             raise Unusable(f"{found.id}: variants.{variant} sets {name}: {why}")
         del settings[name]
-    if b.seconds:
-        settings["budget.minutes"] = b.seconds / 60
     limits = {name for name in settings if name.startswith("budget.")}
-    if not limits and b.clock:
-        limits, settings["budget.env_steps"] = {"budget.env_steps"}, UNLIMITED
     if limits:  # an experiment that names a limit means no other
         settings |= {name: 0 for name in base if name.startswith("budget.") and name not in limits}
     return settings, algorithm

@@ -19,16 +19,10 @@ SCRIPTS = Path("jobs")  # the shipped job scripts
 def submitted(id: str, budget_name: str, root: Path, dry_run: bool) -> Iterator[object]:
     """Write a list of jobs for each number of ranks; submit it where a batch system is.
 
-    Raises Unusable where a clock ends the runs, Failed.
+    Raises Unusable, Failed.
     """
     found = design.experiment(id)
     budget = design.chosen(found, budget_name)
-    if budget.clock:
-        raise Unusable(
-            "runs of this budget are ended by their computed clock, "
-            "at which `run` looks; as jobs they would go on:"
-            " choose another budget, or run it here"
-        )
     system = next((name for name in ("sbatch", "qsub") if shutil.which(name)), "")
     if system and not dry_run and not SCRIPTS.is_dir():
         raise Unusable(without_scripts())

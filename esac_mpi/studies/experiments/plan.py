@@ -4,7 +4,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from esac_mpi.analysis.clock import Core, Machine
 from esac_mpi.config import Config
 
 Settings = dict[str, Any]  # {dotted name: value}
@@ -20,27 +19,11 @@ class Product:
 
 
 @dataclass(frozen=True)
-class Computed:
-    """A run's end by its computed clock (esac_mpi.analysis.clock)."""
-
-    ranks: int
-    seconds: float  # [s]
-    # None: as those that a run had; a file has it for all its budgets, in [core]
-    core: Core | None = None
-
-    @property
-    def machine(self) -> Machine:
-        """Where the clock is computed for."""
-        return Machine(self.ranks, core=self.core)
-
-
-@dataclass(frozen=True)
 class Budget:
     """How much of an experiment is run. Empty lists: all that the experiment has."""
 
     seeds: int = 1
     seconds: float = 0.0  # training time of a run [s], its budget.minutes; 0 = as its settings say
-    clock: Computed | None = None  # in its place the computed time on other ranks
     cores: int = 1  # ranks of a job of an algorithm with a population; others have one
     # each run once on each of these numbers of ranks
     ranks: list[int] = field(default_factory=list)
@@ -67,10 +50,6 @@ class Experiment:
     points: int  # rows that results.csv has of a run at most
     products: list[Product]
     budgets: dict[str, Budget]
-    costs: dict[str, dict[str, float]]
-    """Of the core that clocks are computed for: a step of each task's population, with its policy
-    and all else of a rank [us], and a gradient update of each algorithm [ms], 0 = it has no
-    learner; empty: each run's own."""
 
 
 @dataclass(frozen=True)
@@ -85,7 +64,6 @@ class Planned:
     line: list[str]  # arguments but for --run-dir
     run_dir: Path
     config: Config
-    clock: Computed | None = None
 
     @property
     def label(self) -> str:

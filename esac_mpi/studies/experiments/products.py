@@ -1,9 +1,7 @@
 """Products of an experiment: results.csv, and the pictures and tables that its file names."""
 
-import glob
 import subprocess
 import sys
-import zlib
 from collections.abc import Generator, Iterator
 from itertools import chain
 from pathlib import Path
@@ -15,8 +13,6 @@ from esac_mpi.studies.experiments import design, running
 from esac_mpi.studies.experiments.plan import Experiment, Planned, Product
 
 Recorded = list[tuple[Planned, RunFiles, bool]]  # runs, and whether each is done
-# what `rows.rows` takes beside a run
-About = tuple[str, str, str, str, bool, int, rows.Time | None]
 
 
 def drawn(
@@ -83,34 +79,8 @@ def calls(product: Product, runs: list[Planned], csv: Path) -> Iterator[tuple[Pa
 
 def record(csv: Path, runs: Recorded, found: Experiment, budget: str) -> None:
     """Write the compact record of an experiment's runs."""
-    files = [
-        kept(csv.parent, run, described(found, planned, budget, done))
+    each = (
+        rows.rows(run, found.id, budget, planned.label, planned.value, done, found.points)
         for planned, run, done in runs
-    ]
-    rowfiles.write(csv, chain.from_iterable(map(rowfiles.read_one, files)))
-
-
-def described(found: Experiment, planned: Planned, budget: str, done: bool) -> About:
-    """Collect what decides a run's rows beside it, with the time of its computed clock, if any."""
-    until = (planned.clock.machine, planned.clock.seconds) if planned.clock else None
-    return found.id, budget, planned.label, planned.value, done, found.points, until
-
-
-def kept(folder: Path, run: RunFiles, about: About) -> Path:
-    """Write a run's rows, unless they are there; remove those of another time or program."""
-    source = run.columns.source
-    there = (source.stat().st_mtime_ns, source.stat().st_size) if source else None
-    key = zlib.crc32(repr((about, run.generation, there, rows.VERSION)).encode())
-    path = folder / "rows" / f"{run.path.name}-{key:08x}.csv"
-    if source is None or not path.exists():
-        for older in path.parent.glob(f"{glob.escape(run.path.name)}-{'[0-9a-f]' * 8}.csv"):
-            older.unlink()
-        rowfiles.write(path, rows.rows(run, *about))
-    return path
-
-
-def keep(found: Experiment, planned: Planned, budget: str) -> None:
-    """Write the rows of a run that is done, which leaves those of the last one for the end."""
-    files = running.files_of(planned)
-    if files is not None and files.generation:
-        kept(planned.run_dir.parent, files, described(found, planned, budget, True))
+    )
+    rowfiles.write(csv, chain.from_iterable(each))

@@ -24,12 +24,8 @@ def shown(id: str) -> Iterator[str]:
         runs = design.runs(found, name, Path())
         seeds = f"{budget.seeds} seed{'s' if budget.seeds > 1 else ''}"
         wall = f", {budget.seconds:g} s each" if budget.seconds else ""
-        if budget.clock:
-            wall = f", {budget.clock.seconds:g} s each, {budget.clock.machine}"
         yield f"{name:<6} {len(runs)} runs; {seeds}{wall}"
         yield f"       tasks {', '.join(budget.tasks or found.tasks)}"
-    if found.costs:
-        yield from core(found.costs)
     yield f"\nwhat a run costs here: python -m esac_mpi {shlex.join(runs[0].line)} --check\n"
     for name, settings in found.variants.items():
         yield f"{name:<14} {written(settings)}"
@@ -43,13 +39,6 @@ def shown(id: str) -> Iterator[str]:
     yield ""
     for product in found.products:
         yield f"{product.out:<24} {product.tool} {shlex.join(product.arguments)}"
-
-
-def core(costs: dict[str, dict[str, float]]) -> Iterator[str]:
-    """Yield what work takes on the core that clocks are computed for."""
-    for name, unit in ("step", "us"), ("update", "ms"):
-        listed = ", ".join(f"{key} {cost:g}" for key, cost in costs[name].items())
-        yield f"{name} of a core [{unit}]: {listed}"
 
 
 def written(settings: dict[str, Any]) -> str:

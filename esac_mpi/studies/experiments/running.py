@@ -1,8 +1,7 @@
 """Carry out the runs of an experiment: so many at once, each to its end, resumed where it was.
 
-A run with a number of ranks has the machine to itself. A run that the computed clock ends
-(analysis/clock) is told so once what it has published passes its time, which is the same however
-many go on at once. Interrupted (by a signal), the runs save themselves, and the next start goes on.
+A run with a number of ranks has the machine to itself. Interrupted (by a signal), the runs save
+themselves, and the next start goes on.
 """
 
 import shutil
@@ -15,20 +14,16 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from esac_mpi.analysis.clock import computed
 from esac_mpi.analysis.messages import Unusable
 from esac_mpi.config import Config, ConfigError, differences, flatten, updated
 from esac_mpi.config.bounds import AUTO
 from esac_mpi.config.table import SURVIVAL
 from esac_mpi.host.stop import asking
 from esac_mpi.record import Refused, Run, RunFiles, Unreadable
-from esac_mpi.studies.experiments.plan import Computed, Planned
+from esac_mpi.record.status import STATUS
+from esac_mpi.studies.experiments.plan import Planned
 
-STATUS, METRICS = "status.json", "metrics.h5"
 POLL = 0.1  # [s]
-# times its processor time at most, what a run that its clock ends may last without us
-CROWDED = 20.0
-SPARE = 600.0  # beside that [s]
 
 
 @dataclass
@@ -39,9 +34,7 @@ class Going:
     process: subprocess.Popen[bytes]
     start: float  # of its process, on the monotonic clock [s]
     before: tuple[int, int] | None  # status.json as an earlier start has left it
-    over: bool = False  # whether it was told so
-    interrupted: bool = False  # whether it was told to stop before that
-    seen: tuple[int, int] | None = None  # metrics.h5 as its clock was last computed from
+    interrupted: bool = False  # whether it was told to stop
 
     @property
     def taken_up(self) -> bool:
@@ -50,27 +43,9 @@ class Going:
         return now is not None and now != self.before
 
     def tell(self) -> None:
-        """Ask it to save itself and end."""
+        """Ask it to save itself and end; USR1, unlike TERM, leaves Open MPI's ranks alive."""
         self.interrupted = True
-        self._end()
-
-    def _end(self) -> None:
-        """End it at its next generation; USR1, unlike TERM, leaves Open MPI's ranks alive."""
         self.process.send_signal(signal.SIGUSR1 if self.planned.ranks > 1 else signal.SIGTERM)
-
-    def watch(self) -> None:
-        """End it when its computed time is over."""
-        if not self.over and self._passes_its_clock():
-            self.over = True
-            self._end()
-
-    def _passes_its_clock(self) -> bool:
-        """Say whether its computed time is over, by what it published since the last look."""
-        published = stamp(self.planned.run_dir / METRICS)
-        if self.planned.clock is None or published == self.seen:
-            return False
-        self.seen = published
-        return passes(files_of(self.planned), self.planned.clock)
 
 
 @dataclass(frozen=True)
@@ -108,13 +83,6 @@ def files_of(planned: Planned) -> RunFiles | None:
         return None
 
 
-def passes(run: RunFiles | None, clock: Computed) -> bool:
-    """Say whether what a run has published passes its computed time. Raises Unusable."""
-    if run is None or not run.generation:
-        return False
-    return bool(computed(run, clock.machine)[-1] >= clock.seconds)
-
-
 def as_begun(config: Config, run: RunFiles) -> Config:
     """Return a configuration, with a run's values for what task and machine decide."""
     planned, has = dict(flatten(config)), dict(flatten(run.config))
@@ -128,10 +96,7 @@ def log_of(planned: Planned) -> Path:
 
 
 def is_done(planned: Planned) -> bool:
-    """Tell whether a run is complete, or has passed the time of its computed clock.
-
-    Raises Unusable where there is one of other settings.
-    """
+    """Tell whether a run is complete. Raises Unusable where there is one of other settings."""
     run = files_of(planned)
     if run is None:
         return False
@@ -150,9 +115,7 @@ def is_done(planned: Planned) -> bool:
             f"{made}: did a job script's LAUNCH start another number? "
             "Remove it, or choose another --root"
         )
-    if run.state == "complete" and run.config.budget == planned.config.budget:
-        return True
-    return planned.clock is not None and passes(run, planned.clock)
+    return run.state == "complete" and run.config.budget == planned.config.budget
 
 
 def command(planned: Planned) -> list[str]:
@@ -161,9 +124,6 @@ def command(planned: Planned) -> list[str]:
     mpirun = str(beside) if beside.exists() else shutil.which("mpirun") or "mpirun"
     launcher = [mpirun, "-n", str(planned.ranks)]
     program = [sys.executable, "-m", "esac_mpi", *planned.line, "--run-dir", str(planned.run_dir)]
-    if planned.clock:  # we end it; should we be killed, it ends itself
-        limit = CROWDED * planned.clock.ranks * planned.clock.seconds + SPARE
-        program += ["--max-hours", f"{limit / 3600:.6g}"]
     return [*launcher, *program] if planned.ranks > 1 else program
 
 
@@ -186,7 +146,7 @@ def outcome(going: Going) -> Ended:
     """
     run, code = files_of(going.planned), going.process.returncode
     state = run.state if run and (going.taken_up or (run.state == "complete" and code == 0)) else ""
-    if state == "complete" or (state == "requeue" and going.over):
+    if state == "complete":
         how = "done"
     elif state == "requeue" or (going.interrupted and state != "failed"):
         how = "stopped"
@@ -227,8 +187,6 @@ def carry_out(work: list[Planned], at_once: int, heard: list[int]) -> Generator[
                 if one.process.poll() is not None:
                     going.remove(one)
                     yield outcome(one)
-                else:
-                    one.watch()
     finally:
         for one in going:
             one.tell()
