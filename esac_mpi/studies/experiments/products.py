@@ -73,8 +73,10 @@ def calls(product: Product, runs: list[Planned], csv: Path) -> Iterator[tuple[Pa
         arguments = [
             token for argument in product.arguments for token in replaced.get(argument, [argument])
         ]
-        program = [sys.executable, "-m", "esac_mpi.commands", Path(product.tool).stem]
-        yield out, [*program, *arguments, "--out", str(out)]
+        module = ["esac_mpi.commands", Path(product.tool).stem]
+        if product.tool.startswith("tools."):  # of the checkout
+            module = [product.tool]
+        yield out, [sys.executable, "-m", *module, *arguments, "--out", str(out)]
 
 
 def record(csv: Path, runs: Recorded, found: Experiment, budget: str) -> None:
