@@ -4,86 +4,55 @@ import json
 import os
 import subprocess
 import sys
-import threading
 import time
 from collections import Counter
+from collections.abc import Sequence
 from contextlib import suppress
+from functools import partial
+from importlib import import_module
 from pathlib import Path
-from tempfile import TemporaryDirectory, TemporaryFile
+from tempfile import TemporaryDirectory
 
 import pytest
 
+from esac_mpi.comm import command_ranks
+from esac_mpi.commands import OVER_RANKS
 from esac_mpi.config import PRESETS
 
 ROOT = Path(__file__).parent.parent
 JOBS = ROOT / "jobs"  # the shipped job scripts
 PATIENCE = 300  # for what takes seconds on an idle machine [s]
 
-CORRECTED = {
-    "esac.preset": "corrected",
-    **PRESETS["corrected"],
-}  # what the preset sets, for configurations that a test makes itself
+# what the preset sets, for configurations that a test makes itself
+CORRECTED = {"esac.preset": "corrected", **PRESETS["corrected"]}
 
 # ESAC on the cyclic MDP with all that could depend on ranks in it: SAC phases, replays, copies,
 # crossover, AMT
-TASK = ["--task.id", "CyclicMDP-v0", "--task.horizon", 40]
-POPULATION = ["--esac.population_size", 10, "--esac.sigma", 0.3, "--esac.lr_es", 0.05]
-INTERVAL = ["--esac.preset", "corrected", "--esac.gradient_interval", 2, "--esac.sac_episodes", 2]
-PHASES = [*INTERVAL, "--esac.sac_min_steps", 30, "--esac.resimulated", "winners"]
-LEARNER = ["--sac.start_steps", 20, "--sac.batch_size", 16, "--sac.replay_capacity", 200]
-ROUTINE = [
-    "--policy.hidden",
-    8,
-    8,
-    "--evaluation.every",
-    3,
-    "--evaluation.episodes",
-    4,
-    "--checkpoint.every_generations",
-    5,
-]
+TASK = "--task.id CyclicMDP-v0 --task.horizon 40".split()
+POPULATION = "--esac.population_size 10 --esac.sigma 0.3 --esac.lr_es 0.05".split()
+INTERVAL = "--esac.preset corrected --esac.gradient_interval 2 --esac.sac_episodes 2".split()
+PHASES = [*INTERVAL, *"--esac.sac_min_steps 30 --esac.resimulated winners".split()]
+LEARNER = "--sac.start_steps 20 --sac.batch_size 16 --sac.replay_capacity 200".split()
+EVALUATION = "--evaluation.every 3 --evaluation.episodes 4 --checkpoint.every_generations 5"
+ROUTINE = ["--policy.hidden", "8", "8", *EVALUATION.split()]
 SMALL = [*POPULATION, *PHASES, *LEARNER, *ROUTINE]
 CYCLIC = [*TASK, *SMALL]
-TIMED = [
-    *POPULATION,
-    "--esac.sac_min_steps",
-    30,
-    "--esac.workers",
-    2,
-    "--esac.update_cost",
-    1,
-    *LEARNER,
-    *ROUTINE,
-]  # the default
-TIMED += ["--policy.linear", "false"]  # a policy that begins at zero ends its episodes here at once
-STRATEGY = [str(word).replace("--esac.", "--es.") for word in POPULATION]
-SMALL_ES = [
-    "--algorithm",
-    "es",
-    *STRATEGY,
-    *ROUTINE,
-]  # begins in a third of the time: it needs no torch
+# the default; but a policy that begins at zero ends its episodes here at once
+VIRTUAL = "--esac.sac_min_steps 30 --esac.workers 2 --esac.update_cost 1 --policy.linear false"
+TIMED = [*POPULATION, *LEARNER, *ROUTINE, *VIRTUAL.split()]
+STRATEGY = [word.replace("--esac.", "--es.") for word in POPULATION]
+# begins in a third of the time: it needs no torch
+SMALL_ES = ["--algorithm", "es", *STRATEGY, *ROUTINE]
 CYCLIC_ES = [*TASK, *SMALL_ES]
-TINY = [
-    *("--task.id", "CyclicMDP-v0", "--task.horizon", "9", "--policy.hidden", "4"),
-]
-TINY_ES = [  # two generations of ES on the cyclic MDP, the smallest run there is
-    *TINY,
-    *("--algorithm", "es"),
-    *("--es.population_size", "4", "--budget.generations", "2", "--evaluation.episodes", "1"),
-]
+TINY = "--task.id CyclicMDP-v0 --task.horizon 9 --policy.hidden 4".split()
+# two generations of ES on the cyclic MDP, the smallest run there is
+SMALLEST = "--algorithm es --es.population_size 4 --budget.generations 2 --evaluation.episodes 1"
+TINY_ES = [*TINY, *SMALLEST.split()]
 EAGER = (str(ROOT / "tests/support/program.py"),)  # the program as tests/support/program.py has it
 
 
-LONG = (
-    "test_mpis.py",
-    "test_torture.py",
-    "test_faults.py",
-    "test_stopping.py",
-    "test_run.py",
-    "test_jobs.py",
-    "test_start_pages.py",
-)  # whole programs
+# files of whole programs
+LONG = [f"test_{name}.py" for name in "mpis torture faults stopping run jobs start_pages".split()]
 
 
 def pytest_collection_modifyitems(items):
@@ -92,9 +61,7 @@ def pytest_collection_modifyitems(items):
     So of two workers none is left alone with a long one at the end.
     """
     count = Counter(item.path.name for item in items)
-    items.sort(
-        key=lambda item: (item.path.name not in LONG, -count[item.path.name], item.path.name)
-    )
+    items.sort(key=lambda item: ((name := item.path.name) not in LONG, -count[name], name))
 
 
 def command(
@@ -112,78 +79,39 @@ def environment() -> dict[str, str]:
     return {**os.environ, "PYTHONPATH": path}
 
 
+def finish(
+    line: Sequence[object], code: int | None = 0, folder: Path | None = None, **variables: str
+) -> subprocess.CompletedProcess:
+    """Run a command line to its end; check its exit code, None = any."""
+    done = subprocess.run(
+        [*map(str, line)], cwd=folder, env=environment() | variables,
+        capture_output=True, text=True, timeout=PATIENCE, check=False,
+    )  # fmt: skip
+    assert code in (None, done.returncode), f"exit {done.returncode}\n{done.stdout}\n{done.stderr}"
+    return done
+
+
 def run(
     ranks: int, *arguments: object, code: int | None = 0, **options
 ) -> subprocess.CompletedProcess:
     """Run the program to its end; check its exit code."""
-    line = command(ranks, *arguments, **options)
-    done = subprocess.run(
-        line, env=environment(), capture_output=True, text=True, timeout=300, check=False
-    )
-    assert code is None or done.returncode == code, (
-        f"exit {done.returncode}\n{done.stdout}\n{done.stderr}"
-    )
-    return done
+    return finish(command(ranks, *arguments, **options), code)
 
 
-class OneProcess:
-    """Makes runs on one process without mpirun, one after another in the same one.
+class Ranks:
+    """Makes runs on up to so many ranks, one after another in the same processes.
 
-    What the program loads is loaded once.
+    What the program loads is loaded once. One rank is a process without mpirun.
     """
 
-    def __init__(self):
+    def __init__(self, count: int):
+        self._count, self._made = count, 0
         self._environment, self._process = environment(), None
-        self._errors = TemporaryFile("w+")  # noqa: SIM115
-
-    def __call__(self, *arguments: object) -> None:
-        """Make a run to its end, in the environment of now; it must succeed."""
-        if self._process is None or self._process.poll() is not None:
-            line = [sys.executable, str(ROOT / "tests/support/one_process.py")]
-            pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": self._errors}
-            self._process = subprocess.Popen(line, env=self._environment, text=True, **pipes)
-        limit = threading.Timer(300, self._process.kill)
-        limit.start()
-        self._process.stdin.write(json.dumps([list(map(str, arguments)), environment()]) + "\n")
-        self._process.stdin.flush()
-        code = self._process.stdout.readline()
-        limit.cancel()
-        if code != "0\n":
-            self._errors.seek(0)  # where the process writes next, too
-            raise AssertionError(f"exit {code}\n{self._errors.read()}")
-
-    def end(self) -> None:
-        """End the process, which has nothing left to do."""
-        if self._process is not None:
-            self._process.kill()
-            self._process.communicate()
-
-
-@pytest.fixture(scope="session")
-def alone():
-    """Return a function that makes a run on one process: `alone(*arguments)`.
-
-    It is the one that others must equal.
-    """
-    process = OneProcess()
-    yield process
-    process.end()
-
-
-class ManyRanks:
-    """Makes runs on up to RANKS ranks under mpirun, one after another in the same processes."""
-
-    RANKS = 3
-
-    def __init__(self):
-        self._environment, self._process, self._made = environment(), None, 0
 
     def __call__(
         self, ranks: int, *arguments: object, nodes: int = 0, code: int = 0
     ) -> subprocess.CompletedProcess:
-        """Make a run to its end, on two ranks or more; check its exit code.
-
-        It is made in the environment of now. Returns what it printed.
+        """Make a run to its end in the environment of now; check its exit code.
 
         nodes: over how many the ranks are dealt, with what else tests/support/program.py has;
         0 = as `run` makes it.
@@ -194,24 +122,17 @@ class ManyRanks:
         place = Path(self._folder.name)
         answer, *streams = (place / f"{self._made}.{name}" for name in ("code", "out", "err"))
         words, texts = list(map(str, arguments)), list(map(str, streams))
+        order = json.dumps([words, environment(), ranks, nodes, texts, str(answer)])
         for pipe in self._pipes:
-            print(
-                json.dumps([words, environment(), ranks, nodes, texts, str(answer)]),
-                file=pipe,
-                flush=True,
-            )
-        codes, end = (
-            [place / f"{answer.name}.{rank}" for rank in range(ranks)],
-            time.monotonic() + PATIENCE,
-        )
-        while (
-            not all(code.exists() for code in codes)
-            and self._process.poll() is None
-            and time.monotonic() < end
-        ):
+            print(order, file=pipe, flush=True)
+        codes = [place / f"{answer.name}.{rank}" for rank in range(ranks)]
+        end = time.monotonic() + PATIENCE
+        while not all(path.exists() for path in codes) and time.monotonic() < end:
+            if self._process.poll() is not None:
+                break
             time.sleep(0.005)
         output, errors = (path.read_text() if path.exists() else "" for path in streams)
-        told = [code.read_text() if code.exists() else "none" for code in codes]
+        told = [path.read_text() if path.exists() else "none" for path in codes]
         if told != [str(code)] * ranks:
             self.end()
             raise AssertionError(f"exit codes {told}\n{output}\n{errors}")
@@ -220,15 +141,13 @@ class ManyRanks:
     def _begin(self):
         self.end()
         self._folder = TemporaryDirectory()
-        places = [Path(self._folder.name) / str(rank) for rank in range(self.RANKS)]
+        places = [Path(self._folder.name) / str(rank) for rank in range(self._count)]
         for place in places:
             os.mkfifo(place)
-        self._pipes = [
-            os.fdopen(os.open(place, os.O_RDWR), "w") for place in places
-        ]  # which waits for no reader
-        line = command(
-            self.RANKS, self._folder.name, program=(str(ROOT / "tests/support/many_ranks.py"),)
-        )
+        # opened so that it waits for no reader
+        self._pipes = [os.fdopen(os.open(place, os.O_RDWR), "w") for place in places]
+        program = (str(ROOT / "tests/support/many_ranks.py"),)
+        line = command(self._count if self._count > 1 else 0, self._folder.name, program=program)
         self._process = subprocess.Popen(
             line, env=self._environment, stdin=subprocess.DEVNULL, start_new_session=True
         )
@@ -249,11 +168,38 @@ class ManyRanks:
 
 
 @pytest.fixture(scope="session")
+def alone():
+    """Make a run on one process, `alone(*arguments)`: the one that others must equal."""
+    process = Ranks(1)
+    yield partial(process, 1)
+    process.end()
+
+
+@pytest.fixture(scope="session")
 def together():
-    """Return a function that makes a run on some ranks: `together(ranks, *arguments, nodes=0)`."""
-    processes = ManyRanks()
+    """Make a run on up to three ranks: `together(ranks, *arguments, nodes=0, code=0)`."""
+    processes = Ranks(3)
     yield processes
     processes.end()
+
+
+@pytest.fixture
+def call(capsys):
+    """Call a command in this process, `call(name, *words, code=0)`; return what it printed."""
+
+    def called(name: str, *words: object, code: int = 0):
+        main = import_module(f"esac_mpi.commands.{name}").main
+        over_ranks = [command_ranks.Alone()] if name in OVER_RANKS else []
+        capsys.readouterr()
+        try:
+            found = main([*map(str, words)], *over_ranks)
+        except SystemExit as end:
+            found = end.code
+        said = capsys.readouterr()
+        assert found == code, f"exit {found}\n{said.out}\n{said.err}"
+        return said
+
+    return called
 
 
 @pytest.fixture

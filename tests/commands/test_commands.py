@@ -8,7 +8,8 @@ import sys
 from pathlib import Path
 
 import pytest
-from conftest import ROOT, command, environment
+from commands import tool
+from conftest import ROOT, TINY_ES, command, finish
 from growing_runs import make
 
 from esac_mpi import __version__
@@ -16,8 +17,6 @@ from esac_mpi.commands import GROUPS, NAMES, completion, examples
 from esac_mpi.commands.__main__ import EXTRAS, main
 from esac_mpi.host.data_files import shipped
 from esac_mpi.studies.experiments import design, random_actions
-
-pytestmark = pytest.mark.slow
 
 
 def test_every_command_has_a_file():
@@ -60,38 +59,28 @@ def test_a_command_gets_its_arguments_and_gives_its_exit_code(tmp_path, capsys):
     assert main(["summary", str(tmp_path)]) == 2
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("words", [["esac_mpi"], ["esac_mpi.commands", "run"]])
 def test_a_setting_that_cannot_be_read_is_one_sentence(words):
-    line = [sys.executable, "-m", *words, "--seed", "x"]
-    told = subprocess.run(line, env=environment(), capture_output=True, text=True, check=False)
-    assert (told.returncode, told.stderr.count("\n")) == (2, 1)
+    told = finish([sys.executable, "-m", *words, "--seed", "x"], 2)
+    assert told.stderr.count("\n") == 1
     assert "seed = 'x'" in told.stderr
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("ranks", "words"),
-    [
-        (0, ["esac_mpi"]),
-        (2, ["esac_mpi"]),
-        (0, ["esac_mpi.commands", "run"]),
-        (0, ["esac_mpi.commands", "watch", "x"]),
-    ],
-)
+    [(0, "esac_mpi"), (2, "esac_mpi"), (0, "esac_mpi.commands run"),
+     (0, "esac_mpi.commands watch x")],
+)  # fmt: skip
 def test_a_current_directory_that_was_deleted_is_one_sentence(tmp_path, ranks, words):
     gone = tmp_path / "gone"
     gone.mkdir()
-    line = shlex.join(command(ranks, program=("-m", *words)))
-    shell = ["sh", "-c", f"cd {gone} && rmdir {gone} && exec {line}"]
-    done = subprocess.run(
-        shell, env=environment(), capture_output=True, text=True, timeout=300, check=False
-    )
-    assert done.returncode == 2, done.stderr
-    program = words[0].replace("_", "-") if words[1:] else words[0]
+    line = shlex.join(command(ranks, program=("-m", *words.split())))
+    done = finish(["sh", "-c", f"cd {gone} && rmdir {gone} && exec {line}"], 2)
+    program = "esac-mpi" if "commands" in words else "esac_mpi"
     said = [line for line in done.stderr.splitlines() if line.startswith("esac")]
-    assert said == [
-        f"{program.removesuffix('.commands')}: "
-        "the current directory is there no longer: cd to one that is"
-    ]
+    assert said == [f"{program}: the current directory is there no longer: cd to one that is"]
     assert "Traceback" not in done.stderr
 
 
@@ -108,52 +97,12 @@ def test_a_library_that_is_not_installed_is_one_sentence(monkeypatch, capsys):
     assert all(f"\n{extra} =" in text for extra in EXTRAS.values())
 
 
+@pytest.mark.slow
 def test_run_is_the_program_and_needs_no_home_directory(tmp_path):
-    line = [
-        "run",
-        "--task.id",
-        "CyclicMDP-v0",
-        "--algorithm",
-        "es",
-        "--budget.generations",
-        "1",
-        "--task.horizon",
-        "9",
-    ]
-    done = subprocess.run(
-        [sys.executable, "-m", "esac_mpi.commands", *line, "--run-dir", "a"], cwd=tmp_path,
-        env=environment() | {"HOME": "/dev/null/home"}, capture_output=True, text=True,
-        timeout=200, check=False,
-    )  # fmt: skip
-    assert done.returncode == 0, done.stderr
-    assert "finished at generation 1" in done.stdout
+    nowhere = {"HOME": "/dev/null/home"}
+    done = tool("run", *TINY_ES, "--run-dir", "a", folder=tmp_path, **nowhere)
+    assert "finished at generation 2" in done.stdout
     assert (tmp_path / "a/metrics.h5").exists()
-
-
-@pytest.mark.parametrize(
-    "words",
-    [
-        "experiment list", "summary {runs}/esac",
-        "evaluate {configs}/tuned/inverted-double-pendulum.h5 --episodes 1",
-        "run --help", "run --version", "run --check --task.id CyclicMDP-v0",
-        "watch --help", "completion bash", "--help",
-        "--version",
-    ],
-)  # fmt: skip
-def test_a_reader_that_has_seen_enough_is_no_error(tmp_path, words):
-    make(tmp_path / "esac")
-    call = [
-        sys.executable,
-        "-m",
-        "esac_mpi.commands",
-        *words.format(runs=tmp_path, configs=ROOT / "configs").split(),
-    ]
-    process = subprocess.Popen(
-        call, env=environment(), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
-    )
-    process.stdout.close()
-    _, errors = process.communicate(timeout=200)
-    assert (process.returncode, errors) == (0, "")
 
 
 def completed(tmp_path: Path, *words: str) -> list[str]:
@@ -164,21 +113,22 @@ def completed(tmp_path: Path, *words: str) -> list[str]:
         ' _esac_mpi; echo "${COMPREPLY[@]}"'
     )
     line = ["bash", "--norc", "-c", text, "bash", "esac-mpi", *words]
-    return subprocess.run(
-        line, cwd=tmp_path, capture_output=True, text=True, check=True
-    ).stdout.split()
+    return finish(line, folder=tmp_path).stdout.split()
 
 
 @pytest.mark.skipif(not shutil.which("bash"), reason="no bash here")
 def test_bash_completes_commands_options_and_values(tmp_path):
-    assert completed(tmp_path, "s") == ["summary", "sweep", "search"]
-    assert completed(tmp_path, "plot", "--w") == ["--what"]
-    assert completed(tmp_path, "plot", "--what", "t") == ["timeline", "training"]
-    assert completed(tmp_path, "run", "--algorithm", "c") == ["cem", "cem_rl"]
-    assert completed(tmp_path, "run", "--esac.sig") == ["--esac.sigma", "--esac.sigma_rule"]
-    assert completed(tmp_path, "run", "--ru") == ["--run-dir"]
-    assert completed(tmp_path, "experiment", "s") == ["show", "submit"]
-    assert completed(tmp_path, "plot", "runs") == []  # a file's name
+    for words, offered in {
+        "s": "summary sweep search",
+        "plot --w": "--what",
+        "plot --what t": "timeline training",
+        "run --algorithm c": "cem cem_rl",
+        "run --esac.sig": "--esac.sigma --esac.sigma_rule",
+        "run --ru": "--run-dir",
+        "experiment s": "show submit",
+        "plot runs": "",  # a file's name
+    }.items():
+        assert completed(tmp_path, *words.split()) == offered.split()
 
 
 def test_zsh_reads_the_same():
@@ -187,10 +137,8 @@ def test_zsh_reads_the_same():
 
 def test_examples_are_copied_once(tmp_path, capsys):
     assert examples.main([str(tmp_path)]) == 0
-    assert capsys.readouterr().out.splitlines() == [
-        str(tmp_path / "configs"),
-        str(tmp_path / "jobs"),
-    ]
+    places = [str(tmp_path / name) for name in ("configs", "jobs")]
+    assert capsys.readouterr().out.splitlines() == places
     for path in shipped().glob("configs/**/*.toml"):
         assert (tmp_path / path.relative_to(shipped())).read_bytes() == path.read_bytes()
     (tmp_path / "configs/quickstart.toml").write_text("mine")
@@ -209,14 +157,13 @@ def test_what_is_measured_is_never_written_into_an_installed_package(tmp_path, m
     package = tmp_path / "site-packages/esac_mpi"
     monkeypatch.setattr(design, "checkout", lambda: None)
     monkeypatch.setattr(design, "shipped", lambda: package)
-    with pytest.raises(
-        design.Unusable,
-        match=r"belongs to the installed package: .*examples.* copies configs/ here",
-    ):
+    remedy = r"belongs to the installed package: .*examples.* copies configs/ here"
+    with pytest.raises(design.Unusable, match=remedy):
         random_actions.write(["Pendulum-v1"], package / "configs/experiments/random.toml")
     assert design.ours(tmp_path / "configs/experiments/random.toml")
 
 
+@pytest.mark.slow
 def test_a_wheel_has_all_that_commands_need_away_from_a_checkout(tmp_path):
     """From an empty directory, with the checkout's C extension.
 
@@ -224,51 +171,28 @@ def test_a_wheel_has_all_that_commands_need_away_from_a_checkout(tmp_path):
     """
     built, here = tmp_path / "site-packages", tmp_path / "here"
     here.mkdir()
-    line = [
-        sys.executable,
-        "setup.py",
-        "-q",
-        "egg_info",
-        "--egg-base",
-        tmp_path,
-        "build_py",
-        "--build-lib",
-        built,
-    ]
-    subprocess.run(line, cwd=ROOT, check=True, capture_output=True, timeout=200)
+    build = ["egg_info", "--egg-base", tmp_path, "build_py", "--build-lib", built]
+    finish([sys.executable, "setup.py", "-q", *build], folder=ROOT)
     for extension in ROOT.glob("esac_mpi/operators/_kernels*.so"):
         shutil.copy(extension, built / "esac_mpi/operators")
-    for folder in ("esac_mpi", "configs", "jobs"):
-        files = {
-            p.relative_to(ROOT)
-            for p in (ROOT / folder).rglob("*")
-            if p.suffix in (".py", ".toml", ".sh", ".sbatch", ".typed")
-        }
-        there = {
-            p.relative_to(built / ("" if folder == "esac_mpi" else "esac_mpi"))
-            for p in built.rglob("*")
-            if p.is_file()
-        }
-        assert files <= there, files - there
+    there = {path for path in built.rglob("*") if path.is_file()}
+    for folder, place in (("esac_mpi", ""), ("configs", "esac_mpi"), ("jobs", "esac_mpi")):
+        for path in (ROOT / folder).rglob("*"):
+            if path.suffix in (".py", ".toml", ".sh", ".sbatch", ".typed"):
+                assert built / place / path.relative_to(ROOT) in there, path
     code = f"""
 import sys
 sys.path.insert(0, {str(built)!r})
 from esac_mpi.commands.__main__ import main
-assert main(["--help"]) == main(["experiment", "list"]) == main(["experiment", "show", "fig2c"]) \
-== main(["examples"]) == 0
+for line in ("--help", "experiment list", "experiment show fig2c", "examples"):
+    assert main(line.split()) == 0
 assert main(["experiment", "random", "Pendulum-v1"]) == 2
 import esac_mpi
 assert esac_mpi.__file__.startswith({str(built)!r})
 """
     environ = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
-    done = subprocess.run(
-        [sys.executable, "-P", "-c", code],
-        cwd=here,
-        env=environ,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    line = [sys.executable, "-P", "-c", code]
+    done = subprocess.run(line, cwd=here, env=environ, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     assert "belongs to the installed package" in done.stderr
     assert sorted(path.name for path in here.iterdir()) == ["configs", "jobs"]

@@ -4,8 +4,8 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
-from commands import command
-from saved_policies import constant, tool
+from commands import command, tool
+from saved_policies import constant
 
 from esac_mpi import Policy, envs
 from esac_mpi.play.rollout import play
@@ -44,12 +44,8 @@ def test_kinds_and_verdict():
     )
 
 
-VERTICAL = {
-    "Hopper-v5": 1,
-    "Walker2d-v5": 1,
-    "Humanoid-v5": 2,
-    "dm_control/walker-walk-v0": 0,
-}  # where the height is in qpos
+# where the height is in qpos
+VERTICAL = {"Hopper-v5": 1, "Walker2d-v5": 1, "Humanoid-v5": 2, "dm_control/walker-walk-v0": 0}
 
 
 @pytest.mark.parametrize("task", VERTICAL)
@@ -77,24 +73,23 @@ def test_a_tilted_start_leans_on_the_floor(task, degrees):
     assert (body.tilt(degrees, np.random.default_rng(1)) != again).any()
 
 
-def test_the_simulator_shown_is_the_one_that_is_stepped():
-    for task, place in {
-        "Hopper-v5": slice(1, None),
-        "dm_control/cheetah-run-v0": slice(1, None),
-    }.items():
-        env = envs.make(task)
-        env.reset(3)
-        for _ in range(5):
-            observation, *_ = env.step(env.high)
-        position = stage.simulator(env)[1].qpos[place]
-        np.testing.assert_array_equal(observation[: len(position)], position.astype(np.float32))
+@pytest.mark.parametrize("task", ["Hopper-v5", "dm_control/cheetah-run-v0"])
+def test_the_simulator_shown_is_the_one_that_is_stepped(task):
+    env = envs.make(task)
+    env.reset(3)
+    for _ in range(5):
+        observation, *_ = env.step(env.high)
+    position = stage.simulator(env)[1].qpos[1:]
+    np.testing.assert_array_equal(observation[: len(position)], position.astype(np.float32))
+
+
+def hopping(folder, *actions):
+    path = constant(folder / "p.h5", "Hopper-v5", actions)
+    return envs.make("Hopper-v5"), Policy.load(path), path
 
 
 def test_a_watched_episode_is_the_episode(tmp_path):
-    env, policy = (
-        envs.make("Hopper-v5"),
-        Policy.load(constant(tmp_path / "p.h5", "Hopper-v5", [0.1, 0.2, -0.1])),
-    )
+    env, policy, _ = hopping(tmp_path, 0.1, 0.2, -0.1)
     seen = []
     watched = play(stage.Watched(env, lambda *now: seen.append(now)), policy, 4)
     assert watched == play(env, policy, 4)
@@ -102,28 +97,25 @@ def test_a_watched_episode_is_the_episode(tmp_path):
     assert seen[-1] == (watched.episodic_length, watched.episodic_return)
 
 
-def test_trials_start_forward_and_backward_and_repeat_themselves(tmp_path):
-    env, policy = (
-        envs.make("Hopper-v5"),
-        Policy.load(constant(tmp_path / "p.h5", "Hopper-v5", [0.0, 0.0, 0.0])),
-    )
+def test_trials_start_forward_and_backward_and_repeat_themselves(tmp_path, call):
+    env, policy, path = hopping(tmp_path, 0.0, 0.0, 0.0)
     found = recovery.trials(env, policy, 4, 15.0, 0)
     assert [t.lean[0] for t in found] == pytest.approx([15.0, -15.0, 15.0, -15.0])
     assert {t.back for t in found} == {None}  # the task ends there at 0.2 rad
     again = recovery.trials(env, policy, 2, 15.0, 0)[1]
     np.testing.assert_array_equal(again.lean, found[1].lean)
     assert found[3].height[0] != found[1].height[0]  # other joints
+    fell = "without a fall in 0 of 1 forward and 0 of 1 backward"
+    expected = f"15 degrees: balance back in 0 of 2 trials (0%); {fell}\n"
+    assert call("render", path, "--trials=2", "--degrees=15").out == expected
 
 
-def test_what_cannot_be_tilted_is_said(tmp_path, capsys):
-    for task, message in {
-        "CyclicMDP-v0": "not a MuJoCo task",
-        "Reacher-v5": "nothing to tilt",
-    }.items():
-        size = envs.make(task).action_size
-        path = constant(tmp_path / "p.h5", task, [0.0] * size)
-        assert render.main([str(path), "--trials", "2"]) == 2
-        assert message in capsys.readouterr().err
+@pytest.mark.parametrize(
+    ("task", "said"), [("CyclicMDP-v0", "not a MuJoCo task"), ("Reacher-v5", "nothing to tilt")]
+)
+def test_what_cannot_be_tilted_is_said(tmp_path, call, task, said):
+    path = constant(tmp_path / "p.h5", task, [0.0] * envs.make(task).action_size)
+    assert said in call("render", path, "--trials=2", code=2).err
 
 
 def test_a_task_whose_observation_is_another_is_not_tilted(monkeypatch):
@@ -135,35 +127,17 @@ def test_a_task_whose_observation_is_another_is_not_tilted(monkeypatch):
         posture.Body(env)
 
 
-def test_trials_are_summed_up_in_a_line(tmp_path, capsys):
-    path = constant(tmp_path / "p.h5", "Hopper-v5", [0.0, 0.0, 0.0])
-    assert render.main([str(path), "--trials", "2", "--degrees", "15"]) == 0
-    (line,) = capsys.readouterr().out.splitlines()
-    assert (
-        line == "15 degrees: balance back in 0 of 2 trials (0%);"
-        " without a fall in 0 of 1 forward and 0 of 1 backward"
-    )
-
-
-def test_without_opengl_the_packages_are_named(tmp_path, monkeypatch, capsys):
+def test_without_opengl_the_packages_are_named(tmp_path, monkeypatch, call):
     monkeypatch.setenv("MUJOCO_GL", "nothing")
-    assert (
-        render.main(
-            [
-                str(constant(tmp_path / "p.h5", "InvertedPendulum-v5", [0.0], -3.0, 3.0)),
-                "--seconds",
-                "0.1",
-            ]
-        )
-        == 2
-    )
-    assert "apt-get install libosmesa6" in capsys.readouterr().err
+    path = constant(tmp_path / "p.h5", "InvertedPendulum-v5", [0.0], -3.0, 3.0)
+    said = call("render", path, "--seconds=0.1", code=2).err
+    assert "apt-get install libosmesa6" in said
 
 
-def test_a_task_without_pictures_says_so(tmp_path, monkeypatch, capsys):
+def test_a_task_without_pictures_says_so(tmp_path, monkeypatch, call):
     monkeypatch.setattr(stage, "choose_gl", lambda: None)
-    assert render.main([str(constant(tmp_path / "c.h5", "CyclicMDP-v0", [0.0, 0.0, 0.0]))]) == 2
-    assert capsys.readouterr().err == "CyclicMDP-v0 has no picture\n"
+    path = constant(tmp_path / "c.h5", "CyclicMDP-v0", [0.0, 0.0, 0.0])
+    assert call("render", path, code=2).err == "CyclicMDP-v0 has no picture\n"
 
 
 def test_what_a_task_calls_a_model_or_a_picture_may_be_none():
@@ -184,35 +158,21 @@ def test_what_a_task_calls_a_model_or_a_picture_may_be_none():
 
 
 @pytest.mark.parametrize(
-    ("unread", "said"),
+    ("words", "said"),
     [
-        (
-            ["--trials", "5", "--video", "a.mp4", "--frames", "3"],
-            "--trials does not read --frames, --video: leave them out",
-        ),
-        (["--degrees", "60"], "a start that is not tilted does not read --degrees: leave it out"),
+        ("--trials 5 --video a.mp4 --frames 3", "--trials does not read --frames, --video"),
+        ("--degrees 60", "a start that is not tilted does not read --degrees"),
+        ("--video a.avi", "a.avi: the name must end in ."),
+        ("--out a.pdf", "a.pdf: the name must end in ."),
+        ("--frames 0", "--frames must be at least 1"),
+        ("--seconds nan", "--frames must be at least 1"),
     ],
 )
-def test_options_that_are_not_read_are_refused(unread, said, capsys):
-    with pytest.raises(SystemExit) as end:
-        render.main(["policy.h5", *unread])
-    assert end.value.code == 2
-    assert said in capsys.readouterr().err
+def test_options_that_are_wrong_or_not_read_are_refused(words, said, call):
+    assert said in call("render", "policy.h5", *words.split(), code=2).err
 
 
-@pytest.mark.parametrize(
-    "wrong", [["--video", "a.avi"], ["--out", "a.pdf"], ["--frames", "0"], ["--seconds", "nan"]]
-)
-def test_wrong_options_are_named(wrong, capsys):
-    with pytest.raises(SystemExit) as end:
-        render.main(["policy.h5", *wrong])
-    assert end.value.code == 2
-    assert (
-        f"{wrong[-1]}: the name must end in ." in (error := capsys.readouterr().err)
-        or "--frames must be at least 1" in error
-    )
-
-
+@pytest.mark.slow
 def test_strip_and_film(tmp_path):
     image = pytest.importorskip("PIL.Image")
     path = constant(tmp_path / "p.h5", "InvertedPendulum-v5", [0.0], -3.0, 3.0)  # 0.04 s a step
@@ -233,11 +193,11 @@ def test_strip_and_film(tmp_path):
         assert moving.info["duration"] == 40
 
 
-def test_strip_of_a_box2d_task(tmp_path, monkeypatch):
+def test_strip_of_a_box2d_task(tmp_path, monkeypatch, call):
     pytest.importorskip("pygame")
     image = pytest.importorskip("PIL.Image")
     monkeypatch.setattr(stage, "choose_gl", lambda: None)  # it needs none
     path = constant(tmp_path / "p.h5", "LunarLanderContinuous-v3", [0.0, 0.0])
-    assert render.main([str(path), "--seconds", "1", "--frames", "2"]) == 0
+    call("render", path, "--seconds=1", "--frames=2")
     with image.open(tmp_path / "strip.png") as picture:
         assert picture.size == (2 * 480 + render.GAP, 320)  # 600 x 400 in the height of a strip

@@ -1,35 +1,31 @@
-"""What all tools hold to: commands, no training stack needed, what cannot be read is named."""
+"""What all commands hold to: no training stack needed, what cannot be read or written is named."""
 
-import argparse
-import os
 import re
 import shutil
-import subprocess
 import sys
 from itertools import takewhile
 
 import pytest
 from commands import command
-from conftest import ROOT
+from conftest import ROOT, finish
+from figure_runs import make as figured
 from growing_runs import make
 
 from esac_mpi import record
-from esac_mpi.commands import NAMES, OVER_RANKS
+from esac_mpi.commands import NAMES
 from esac_mpi.commands.completion import actions
+from esac_mpi.config import Config
+from esac_mpi.record import Run
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_a_command_says_what_it_does(name, capsys):
+def test_a_command_says_what_it_does(name, call):
     header = command(name).__doc__
     assert f"    esac-mpi {name}" in header
     assert re.search(r"Cost: |about \d minute", header)
     if name == "run":
         return  # its help is the program's
-    more = [argparse.Namespace(rank=0)] if name in OVER_RANKS else []
-    with pytest.raises(SystemExit) as end:
-        command(name).main(["--help"], *more)
-    assert end.value.code == 0
-    lines = capsys.readouterr().out.splitlines()
+    lines = call(name, "--help").out.splitlines()
     assert max(map(len, lines)) <= 100
     assert lines[0].startswith(f"usage: esac-mpi {name} ")
     assert lines.count(header.splitlines()[0]) == 1
@@ -40,45 +36,50 @@ def test_a_command_says_what_it_does(name, capsys):
     assert {*re.findall(r"--[a-z-]+", asked)} <= known
 
 
-HIDE = """
-import importlib, runpy, sys
-class Hidden:
-    def find_spec(self, name, path=None, target=None):
-        if name.split(".")[0] in ("mpi4py", "torch", "mujoco", "gymnasium", "dm_control", "Box2D") \
-or name == "esac_mpi.comm.mpi":
-            raise ImportError(name + " is hidden")
-sys.meta_path.insert(0, Hidden())
-from esac_mpi.analysis import measures, plots, views
-sys.argv = {argv!r}
-runpy.run_module("esac_mpi.commands", run_name="__main__")
+ALONE = """
+import sys
+hidden = ["mpi4py", "torch", "mujoco", "gymnasium", "dm_control", "Box2D", "esac_mpi.comm.mpi"]
+sys.modules |= dict.fromkeys(hidden)  # None: an import fails
+import {modules}
+from esac_mpi.commands.__main__ import main
+sys.exit(any([main(line.split()) for line in {lines!r}]))
 """
 
 
-@pytest.mark.parametrize(
-    "line",
-    [
-        ["summary", "a"],
-        ["summary", "a", "--json"],
-        ["watch", "a", "--once"],
-        ["summary", "a", "a", "--compare"],
-    ],
-)
-def test_the_tools_run_without_mpi_torch_and_simulators(tmp_path, line):
+@pytest.mark.slow
+def test_commands_of_analysis_need_no_mpi_torch_or_simulator(tmp_path):
     make(tmp_path / "a", generations=10).close()
-    code = HIDE.format(argv=["esac-mpi", *line])
-    done = subprocess.run(
-        [sys.executable, "-c", code], env={**os.environ, "PYTHONPATH": str(ROOT)}, cwd=tmp_path,
-        capture_output=True, text=True,
-        check=False,
-    )  # fmt: skip
-    assert (done.returncode, done.stderr) == (0, "")
-    assert "HalfCheetah-v5" in done.stdout or line[-1] == "--compare"
+    figured(tmp_path / "b")
+    files = (ROOT / "esac_mpi/analysis").rglob("*.py")
+    modules = [path.relative_to(ROOT).with_suffix("") for path in files if path.stem[0] != "_"]
+    lines = ["summary a", "summary a --json", "watch a --once", "summary a a --compare"]
+    lines += ["plot b", "table b", "experiment show fig2c"]
+    code = ALONE.format(modules=", ".join(".".join(m.parts) for m in sorted(modules)), lines=lines)
+    done = finish([sys.executable, "-c", code], folder=tmp_path)
+    assert done.stderr == ""
+    assert done.stdout.count("HalfCheetah-v5") >= 3
 
 
-@pytest.mark.parametrize(
-    ("name", "code"), [("mine", 2), ("newer", 2), ("foreign", 65), ("short", 65)]
-)
-def test_bad_input_is_one_clear_sentence(tmp_path, monkeypatch, capsys, name, code):
+@pytest.mark.slow
+def test_without_matplotlib(tmp_path):
+    (tmp_path / "matplotlib.py").write_text("raise ImportError")
+    line = [sys.executable, "-m", "esac_mpi.commands", "plot", tmp_path]
+    done = finish(line, 2, PYTHONPATH=f"{tmp_path}:{ROOT}")
+    assert done.stderr == "Plots need matplotlib: pip install esac_mpi[analysis]\n"
+
+
+BAD = {  # a directory: the exit code, and what is said of it
+    "mine": (2, "not a run"),
+    "nowhere": (2, "not a run"),
+    "newer": (2, "schema 9, written by"),
+    "foreign": (65, "not a file of esac_mpi"),
+    "short": (65, "truncated"),
+}
+READERS = ["summary", "watch --once", "summary --compare", "plot", "table"]
+
+
+@pytest.mark.parametrize("name", BAD)
+def test_bad_input_is_one_clear_sentence(tmp_path, monkeypatch, call, name):
     make(tmp_path / "good", generations=2).close()
     monkeypatch.setattr(record.files, "SCHEMA", 9 if name == "newer" else record.files.SCHEMA)
     make(tmp_path / "newer", generations=2).close()
@@ -89,27 +90,69 @@ def test_bad_input_is_one_clear_sentence(tmp_path, monkeypatch, capsys, name, co
     (tmp_path / "mine").mkdir()
     (tmp_path / "foreign").mkdir()
     (tmp_path / "foreign/metrics.h5").write_bytes(b"\x89HDF\r\n\x1a\n" + bytes(600))
-    said = {
-        "mine": "not a run",
-        "newer": "schema 9, written by",
-        "foreign": "not a file of esac_mpi",
-        "short": "truncated",
-    }
-    for program, *before in (
-        ["summary"],
-        ["watch", "--once"],
-        ["summary", "--compare", str(tmp_path / "good")],
-    ):
-        assert command(program).main([*before, str(tmp_path / name)]) == code
-        out, err = capsys.readouterr()
-        assert out == ""
-        assert said[name] in err
-        assert err.count("\n") == 1
+    code, expected = BAD[name]
+    for reader in READERS:
+        tool, *words = reader.split()
+        good = [tmp_path / "good"] if tool in ("plot", "table") or "--compare" in words else []
+        said = call(tool, *words, *good, tmp_path / name, code=code)
+        assert said.out == ""
+        assert expected in said.err
+        assert said.err.count("\n") == 1
+
+
+@pytest.mark.parametrize("tool", ["plot", "table"])
+def test_where_nothing_can_be_written(tmp_path, call, tool):
+    (tmp_path / "file").touch()
+    out = tmp_path / "file" / "x.pdf"
+    said = call(tool, figured(tmp_path / "a"), "--out", out, code=2).err
+    assert said.splitlines()[-1].endswith("choose another --out")
+
+
+UNREAD = {
+    "plot --what timeline --ranks 4 --last 9": "--what timeline does not read --last, --ranks",
+    "plot --what losses --policy sac": "--what losses does not read --policy",
+    "table --measure mean --policy sac": "--what results --measure mean does not read --policy",
+    "plot --what sensitivity --field sigma --measure mean --policy sac":
+        "--what sensitivity --measure mean does not read --policy",
+    "table --what scaling --field sigma --steps 4": "--what scaling does not read --field, --steps",
+    "results table --measure updates --of SAC": "--measure updates does not read --of",
+    "results draw --out x --policy theta_es --what training":
+        "--what training does not read --policy",
+    "results draw --out x --what ends --x env_steps --seeds --ranks 4":
+        "--what ends does not read --ranks, --seeds, --x",
+    "results draw --out x --what updates --field zeta": "--what updates does not read --field",
+    "results draw --out x --measure return --normalise":
+        "--what returns does not read --measure, --normalise",
+    "results draw --out x --what sensitivity --policy learner --ranks 9":
+        "--what sensitivity --measure fitness does not read --policy, --ranks",
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("line", UNREAD)
+def test_an_option_that_is_set_and_not_read_is_an_error(call, line):
+    said = call(*line.split(), "nowhere", code=2)
+    pronoun = "them" if ", " in UNREAD[line] else "it"
+    assert said == ("", f"{UNREAD[line]}: leave {pronoun} out\n")
+
+
+def test_where_an_experiment_is_shown_decides_nothing(call):
+    said = call("experiment", *"show fig2c --root elsewhere".split(), code=2).err
+    assert "unrecognized arguments: --root elsewhere" in said
+
+
+SENSITIVITY = "--what sensitivity --field sigma"
+KINDS = ["plot", "plot --what losses", f"plot {SENSITIVITY}", "plot --what scaling"]
+
+
+@pytest.mark.parametrize("line", [*KINDS, "table", f"table {SENSITIVITY}"])
+def test_a_run_without_anything_to_show_yet(tmp_path, call, line):
+    Run.begin(tmp_path / "a", Config(), {}).close()
+    told = call(*line.split(), tmp_path / "a", code=2).err.splitlines()[-1]
+    assert "yet" in told or "no measured run" in told
 
 
 @pytest.mark.parametrize("name", ["bench", "gpu_check", "torture"])
 def test_a_tool_that_is_not_installed_says_what_it_does(name):
-    line = [sys.executable, "-m", f"tools.{name}", "--help"]
-    done = subprocess.run(line, cwd=ROOT, capture_output=True, text=True, check=True)
+    done = finish([sys.executable, "-m", f"tools.{name}", "--help"], folder=ROOT)
     assert done.stdout.startswith(f"usage: python -m tools.{name} ")
     assert "minutes" in done.stdout

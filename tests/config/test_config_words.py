@@ -89,10 +89,8 @@ def test_values_are_taken_as_before(here):
             "8",
             "16",
             "a.toml",
-            "--task.id",
-            "b.toml",
-            "--from",
-            "runs/es0",
+            "--task.id=b.toml",
+            "--from=runs/es0",
             "--run-dir=hopper.h5",
         ]
     )

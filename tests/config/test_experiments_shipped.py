@@ -55,9 +55,8 @@ def test_every_shipped_experiment_can_be_run_at_every_budget(name):
         for one in {
             each.variant: each for each in group
         }.values():  # the last of each, so not of seed 0 where there are more
-            assert (
-                replace(load([*one.line])[0], run_dir="") == one.config
-            )  # what the program makes of the line
+            # what the program makes of the line
+            assert replace(load([*one.line])[0], run_dir="") == one.config
     for product in found.products:
         module = ROOT / f"{product.tool.replace('.', '/')}.py"
         assert module.exists() if "." in product.tool else product.tool in NAMES

@@ -27,9 +27,8 @@ from esac_mpi.config.reads import conditions, reads
 
 pytestmark = pytest.mark.slow
 
-MEMORY = (
-    8 * 2**30
-)  # address space of a run: who wants too much is told so, in place of the machine [bytes]
+# address space of a run: who wants too much is told so, in place of the machine [bytes]
+MEMORY = 8 * 2**30
 TINY = """
 task = {id = "CyclicMDP-v0", horizon = 20}
 policy.hidden = [8]

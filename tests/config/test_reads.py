@@ -248,9 +248,9 @@ def test_sac_takes_from_esac_whether_observations_are_standardised(tmp_path):
     ]
     (tmp_path / "esac.toml").write_text(to_toml(load([str(tmp_path / "x.toml")])[0]))
     assert not told(tmp_path / "esac.toml", "--algorithm", "sac")[0].sac.observation_normalisation
-    assert told(
-        tmp_path / "x.toml", "--algorithm", "sac", "--sac.observation_normalisation", "true"
-    )[0].sac.observation_normalisation
+    assert told(tmp_path / "x.toml", "--algorithm=sac", "--sac.observation_normalisation=true")[
+        0
+    ].sac.observation_normalisation
     assert not told(tmp_path / "x.toml", "--algorithm", "td3")[0].td3.observation_normalisation
 
 
@@ -259,14 +259,10 @@ def test_a_resolved_file_of_esac_gives_es_the_same_settings(tmp_path):
     found, said, _ = told(tmp_path / "esac.toml", "--algorithm", "es")
     assert (found.es.population_size, found.es.sigma, len(said)) == (10, 0.02, 1)
     (tmp_path / "es.toml").write_text(to_toml(found))
-    assert told(tmp_path / "es.toml") == (
-        updated(found, {"run_dir": ""}),
-        [],
-        [],
-    )  # it was said when the run began
-    (tmp_path / "own.toml").write_text(
-        to_toml(updated(found, {"es.sigma": 0.005}))
-    )  # es's default, and meant
+    # it was said when the run began
+    assert told(tmp_path / "es.toml") == (updated(found, {"run_dir": ""}), [], [])
+    # es's default, and meant
+    (tmp_path / "own.toml").write_text(to_toml(updated(found, {"es.sigma": 0.005})))
     assert told(tmp_path / "own.toml")[0].es.sigma == 0.005
 
 

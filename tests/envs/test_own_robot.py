@@ -92,7 +92,8 @@ def test_from_a_model_to_a_policy_a_film_and_an_onnx_file(here, capsys):
 
 def test_its_film_shows_the_robot(here):
     pytest.importorskip("PIL")
-    from saved_policies import constant, tool
+    from commands import tool
+    from saved_policies import constant
 
     still = constant(here / "policy.h5", "balancer:Balancer-v0", [0.0])
     done = tool("render", still, "--seconds", 0.2, "--frames", 2, "--video", "robot.gif", code=None)

@@ -39,9 +39,8 @@ def test_a_path_is_read_as_a_shell_reads_it(home):
         assert paths.given(text) == path
         assert paths.given(paths.given(text)) == path
     assert paths.given("~root") == Path("/root")
-    assert (
-        paths.expanded("./runs//x/") == "./runs//x/"
-    )  # what needs no home stays as it was written
+    # what needs no home stays as it was written
+    assert paths.expanded("./runs//x/") == "./runs//x/"
     for text in (NOBODY, "$SCRATCH/x", "${USER}/b"):
         with pytest.raises(ValueError, match="write the path itself"):
             paths.given(text, ValueError)
@@ -85,15 +84,7 @@ def test_a_home_that_is_not_there_is_one_sentence_and_nothing_is_made(home):
 
 
 def test_a_run_is_made_and_found_in_the_home_directory(home):
-    arguments = [
-        "--task.id",
-        "CyclicMDP-v0",
-        "--task.horizon",
-        40,
-        *SMALL_ES,
-        "--budget.generations",
-        2,
-    ]
+    arguments = ["--task.id=CyclicMDP-v0", "--task.horizon=40", *SMALL_ES, "--budget.generations=2"]
     run(1, *arguments, "--run-dir=~/run")
     assert esac_mpi.Run.open("~/run").generation == 2
     assert esac_mpi.Policy.load("~/run").path == home / "run/policy.h5"

@@ -26,16 +26,12 @@ from esac_mpi.training import task_set_up
 
 RUDE = "rude_envs:Rude-v0"
 SMALL = [
-    "--task.id",
-    RUDE,
-    "--algorithm",
-    "es",
-    "--es.population_size",
-    4,
+    f"--task.id={RUDE}",
+    "--algorithm=es",
+    "--es.population_size=4",
     "--policy.hidden",
     4,
-    "--evaluation.episodes",
-    1,
+    "--evaluation.episodes=1",
 ]
 BUDGET = ["--budget.generations", 2]
 HELD = (
@@ -174,9 +170,8 @@ def test_a_run_is_what_it_would_have_been(tmp_path):
 def test_a_task_that_ends_the_program_is_refused_with_nothing_made(
     what, tmp_path, monkeypatch, capsys
 ):
-    monkeypatch.setattr(
-        sys, "argv", [*sys.argv[:1], "--task.id", RUDE]
-    )  # which no command lets it see
+    # which no command lets it see
+    monkeypatch.setattr(sys, "argv", [*sys.argv[:1], "--task.id", RUDE])
     with pytest.raises(TaskError, match=rf"^{RUDE} cannot be made with .*: SystemExit"):
         make(RUDE, 0, {"what": what})
     env = make(RUDE, 0, {"what": what, "when": "first"})
@@ -187,7 +182,7 @@ def test_a_task_that_ends_the_program_is_refused_with_nothing_made(
 def test_a_task_that_ends_the_program_in_a_run_ends_it_in_a_sentence(tmp_path):
     late = ["--task.kwargs.what", "exit", "--task.kwargs.when", "late"]
     done = program(
-        tmp_path, *SMALL, *late, "--budget.env_steps", 3 * LATE, "--run-dir", "run", code=1
+        tmp_path, *SMALL, *late, f"--budget.env_steps={3 * LATE}", "--run-dir=run", code=1
     )
     assert "its code ends the program, sys.exit(0)" in done.stderr
     assert done.stderr.count("\n") <= 2

@@ -80,9 +80,8 @@ def test_what_a_terminal_or_batch_system_sends_twice_is_one_signal(stop, monkeyp
 
 def test_the_limit_of_processor_time_is_said_every_second_and_is_one_wish_with_a_grace(stop):
     stop.grace = 0.5
-    assert stop.carry_out(
-        lambda: [send(signal.SIGXCPU) for _ in range(3)]
-    )  # 0.1 s apart: more than the same signal
+    # 0.1 s apart: more than the same signal
+    assert stop.carry_out(lambda: [send(signal.SIGXCPU) for _ in range(3)])
     assert stop.wished
     assert not stop.carry_out(lambda: time.sleep(30))
     assert not stop.aborted
@@ -154,16 +153,13 @@ def test_what_the_batch_system_leaves():
     assert (
         batch_system.seconds_left({"SLURM_JOB_ID": "", "PBS_JOBID": ""}, ask("never")) == math.inf
     )
-    ahead = {
-        "SLURM_JOB_START_TIME": str(int(end) - 600),
-        "SLURM_JOB_END_TIME": end,
-    }  # of the clock of this node
+    # of the clock of this node
+    ahead = {"SLURM_JOB_START_TIME": str(int(end) - 600), "SLURM_JOB_END_TIME": end}
     assert batch_system.seconds_left(ahead) == 600
     assert batch_system.seconds_left({"SLURM_JOB_ID": "7"}, ask("7 1:00:00\n")) == 3600
     assert asked == [["squeue", "-h", "-j", "7", "-o", "%A %L"]]
-    several = ask(
-        "8 9:59\n7 1:00:00\n9 INVALID\n\n"
-    )  # of an array's last job, or a heterogeneous one's first
+    # of an array's last job, or a heterogeneous one's first
+    several = ask("8 9:59\n7 1:00:00\n9 INVALID\n\n")
     assert batch_system.seconds_left({"SLURM_JOB_ID": "7"}, several) == 3600
     assert batch_system.seconds_left({"SLURM_JOB_ID": "6"}, several) == math.inf
     for odd in ("", "Unknown", "nan", "-5"):

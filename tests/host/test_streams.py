@@ -4,10 +4,11 @@ import json
 import os
 import subprocess
 import sys
+from itertools import product
 
 import numpy as np
 import pytest
-from conftest import command, environment
+from conftest import ROOT, command, environment, finish
 from growing_runs import make
 from saved_policies import save
 
@@ -22,86 +23,61 @@ RUDE = "rude_envs:Rude-v0"
 def test_an_answer_in_json_is_one_document_whatever_a_task_prints(ranks, tmp_path):
     about = {"task_kwargs": json.dumps({"what": "say", "when": "step"})}
     policy = save(tmp_path / "p.h5", np.zeros(8, np.float32), (3, 2), RUDE, (-2.0, 2.0), **about)
-    (tmp_path / "loud.py").write_text(
-        "import atexit, rude_envs; rude_envs.say(); atexit.register(rude_envs.say)\n"
-    )
-    line = command(
-        ranks, policy, "--episodes", 3, "--json", program=("-m", "esac_mpi.commands", "evaluate")
-    )
-    for more in ([], ["--task", "loud:Rude-v0"]):
-        variables = {**environment(), "RUDE": "say closed"} if not more else environment()
-        done = subprocess.run(
-            [*line, *more], cwd=tmp_path, env=variables, capture_output=True, text=True, check=False
-        )
-        assert done.returncode == 0, done.stderr
+    loud = "import atexit, rude_envs; rude_envs.say(); atexit.register(rude_envs.say)\n"
+    (tmp_path / "loud.py").write_text(loud)
+    program = ("-m", "esac_mpi.commands", "evaluate")
+    line = command(ranks, policy, "--episodes", 3, "--json", program=program)
+    for more, variables in (([], {"RUDE": "say closed"}), (["--task", "loud:Rude-v0"], {})):
+        done = finish([*line, *more], folder=tmp_path, **variables)
         assert json.loads(done.stdout)["episodes"] == 3
         assert "a word from C" in done.stderr
 
 
-def test_what_is_no_number_in_json_is_null(tmp_path):
-    value = {
-        "a": np.array([1.0, np.nan]),
-        "b": np.float64("inf"),
-        "c": [float("-inf"), np.int64(3)],
-        4: (True, None, "x"),
-    }
-    assert json.loads(as_json(value)) == {
-        "a": [1.0, None],
-        "b": None,
-        "c": [None, 3],
-        "4": [True, None, "x"],
-    }
+def test_what_is_no_number_in_json_is_null():
+    numbers = {"a": np.array([1.0, np.nan]), "b": np.float64("inf"), "c": [-np.inf, np.int64(3)]}
+    expected = {"a": [1.0, None], "b": None, "c": [None, 3], "4": [True, None, "x"]}
+    assert json.loads(as_json(numbers | {4: (True, None, "x")})) == expected
 
 
-def test_an_evaluation_of_a_task_with_an_infinite_argument_is_json(tmp_path):
-    kwargs = json.dumps({"infinite": float("inf")})
-    policy = save(
-        tmp_path / "p.h5", np.zeros(8, np.float32), (3, 2), RUDE, (-2.0, 2.0), task_kwargs=kwargs
-    )
-    line = [
-        sys.executable,
-        "-m",
-        "esac_mpi.commands",
-        "evaluate",
-        policy,
-        "--episodes",
-        "1",
-        "--json",
-    ]
-    done = subprocess.run(
-        [*map(str, line)], env=environment(), capture_output=True, text=True, check=True
-    )
-    assert json.loads(done.stdout, parse_constant=pytest.fail)["task_kwargs"] == {"infinite": None}
+def test_an_evaluation_of_a_task_with_an_infinite_argument_is_json(tmp_path, call):
+    about = {"task_kwargs": json.dumps({"infinite": float("inf")})}
+    policy = save(tmp_path / "p.h5", np.zeros(8, np.float32), (3, 2), RUDE, (-2.0, 2.0), **about)
+    said = call("evaluate", policy, "--episodes=1", "--json").out
+    assert json.loads(said, parse_constant=pytest.fail)["task_kwargs"] == {"infinite": None}
 
 
 def called(output: str, *words: object) -> tuple[int, str]:
-    """Call a command with its stdout closed, without a reader, or full; return its exit code and
-    what it says.
+    """Call a command with its stdout closed, without a reader, or full.
+
+    Return its exit code and what it says.
     """
     redirected = {"closed": ">&-", "both closed": ">&- 2>&-", "full": ">/dev/full"}
     line = [sys.executable, "-m", "esac_mpi.commands", *map(str, words)]
     if output == "no reader":
-        reading, writing = os.pipe()
-        os.close(reading)
-        done = subprocess.run(
-            line, stdout=writing, stderr=subprocess.PIPE, env=environment(), text=True, check=False
-        )
-        os.close(writing)
-    else:
-        shell = ["sh", "-c", f'exec "$@" {redirected[output]}', "sh", *line]
-        done = subprocess.run(shell, capture_output=True, env=environment(), text=True, check=False)
+        process = subprocess.Popen(line, env=environment(), stdout=subprocess.PIPE, stderr=-1)
+        process.stdout.close()
+        _, errors = process.communicate(timeout=200)
+        return process.returncode, errors.decode()
+    done = finish(["sh", "-c", f'exec "$@" {redirected[output]}', "sh", *line], code=None)
     return done.returncode, done.stderr
 
 
-@pytest.mark.parametrize("output", ["closed", "both closed", "no reader", "full"])
+OTHERS = [
+    "experiment list", f"evaluate {ROOT}/configs/tuned/inverted-double-pendulum.h5 --episodes 1",
+    "run --version", "run --check --task.id CyclicMDP-v0", "watch --help", "completion bash",
+    "--help", "--version",
+]  # fmt: skip
+OUTPUTS = ["closed", "both closed", "full", "no reader"]
+WORDS = ["summary RUN", "summary RUN --json", "table RUN", "table --help", "run --help"]
+
+
 @pytest.mark.parametrize(
-    "words", ["summary RUN", "summary RUN --json", "table RUN", "table --help", "run --help"]
+    ("output", "words"),
+    [*product(OUTPUTS, WORDS), *product(["no reader"], OTHERS)],
 )
 def test_a_command_that_nobody_can_read_ends_without_a_traceback(output, words, tmp_path):
     make(tmp_path / "a").close()
-    code, errors = called(
-        output, *(tmp_path / "a" if word == "RUN" else word for word in words.split())
-    )
+    code, errors = called(output, *words.replace("RUN", str(tmp_path / "a")).split())
     lost = output == "full" and "RUN" in words
     assert code == (74 if lost else 0)
     assert errors.count("\n") == lost

@@ -30,13 +30,10 @@ def found(error):
 
 def test_one_rank_that_raises_ends_the_job_and_says_where(tmp_path):
     arguments = [
-        "--task.id",
-        "own_envs:Raising-v0",
+        "--task.id=own_envs:Raising-v0",
         *SMALL,
-        "--budget.generations",
-        1000,
-        "--run-dir",
-        tmp_path / "run",
+        "--budget.generations=1000",
+        f"--run-dir={tmp_path / 'run'}",
     ]
     done = run(3, *arguments, code=None)
     assert done.returncode == 1
@@ -56,15 +53,12 @@ def test_a_theta_es_that_is_not_finite_stops_with_one_line_and_leaves_the_checkp
 ):
     step = ["--es.optimiser", "sgd", "--es.lr_es", 1e30, "--es.weight_decay", 1e10]
     arguments = [
-        "--algorithm",
-        "es",
+        "--algorithm=es",
         *TASK,
         *ROUTINE,
         *step,
-        "--budget.generations",
-        6,
-        "--evaluation.every",
-        2,
+        "--budget.generations=6",
+        "--evaluation.every=2",
     ]
     done = run(2, *arguments, "--run-dir", tmp_path / "run", code=1)
     assert done.stderr.splitlines() == [
@@ -82,25 +76,18 @@ def test_a_learner_that_is_not_finite_ends_all_ranks_in_one_line(tmp_path, toget
     that the next test has it.
     """
     learner = [
-        "--td3.start_steps",
-        70,
-        "--td3.steps_per_generation",
-        60,
-        "--td3.batch_size",
-        16,
-        "--td3.lr_td3",
-        1e30,
+        "--td3.start_steps=70",
+        "--td3.steps_per_generation=60",
+        "--td3.batch_size=16",
+        "--td3.lr_td3=1e+30",
     ]
     arguments = [
-        "--algorithm",
-        "td3",
+        "--algorithm=td3",
         *TASK,
         *ROUTINE,
         *learner,
-        "--budget.generations",
-        5,
-        "--checkpoint.every_generations",
-        1,
+        "--budget.generations=5",
+        "--checkpoint.every_generations=1",
     ]
     done = together(3, *arguments, "--run-dir", tmp_path / "run", nodes=2, code=1)
     assert [line for line in done.stderr.splitlines() if "esac_mpi" in line or "rror" in line] == [
@@ -139,21 +126,16 @@ def test_a_node_that_computes_other_bits_is_caught_where_its_episodes_are_played
 ):
     monkeypatch.setenv("NODES", "2")
     arguments = [
-        "--task.id",
-        "own_envs:Poisoned-v0",
+        "--task.id=own_envs:Poisoned-v0",
         *SMALL,
-        "--esac.resimulated_members",
-        10,
-        "--checkpoint.every_generations",
-        1,
+        "--esac.resimulated_members=10",
+        "--checkpoint.every_generations=1",
     ]
     done = run(
         2,
         *arguments,
-        "--budget.generations",
-        100,
-        "--run-dir",
-        tmp_path / "run",
+        "--budget.generations=100",
+        f"--run-dir={tmp_path / 'run'}",
         program=EAGER,
         code=1,
     )
@@ -174,25 +156,18 @@ def test_a_node_that_computes_other_bits_is_caught_where_its_episodes_are_played
 
 def test_a_learner_whose_evaluations_have_no_return_says_so_and_has_failed(tmp_path, caplog):
     line = [
-        "--algorithm",
-        "sac",
-        "--task.id",
-        "own_envs:Spoilt-v0",
+        "--algorithm=sac",
+        "--task.id=own_envs:Spoilt-v0",
         "--policy.hidden",
         8,
         8,
-        "--sac.start_steps",
-        20,
+        "--sac.start_steps=20",
     ]
     line += [
-        "--sac.batch_size",
-        8,
-        "--sac.steps_per_generation",
-        30,
-        "--evaluation.every",
-        2,
-        "--budget.generations",
-        3,
+        "--sac.batch_size=8",
+        "--sac.steps_per_generation=30",
+        "--evaluation.every=2",
+        "--budget.generations=3",
     ]
     assert started(*line, "--run-dir", tmp_path / "run") == 1
     said = caplog.text
@@ -209,13 +184,10 @@ def test_a_learner_whose_evaluations_have_no_return_says_so_and_has_failed(tmp_p
 
 def test_returns_that_are_not_finite_rank_last_and_are_counted(tmp_path, together):
     arguments = [
-        "--task.id",
-        "own_envs:Breaking-v0",
+        "--task.id=own_envs:Breaking-v0",
         *SMALL,
-        "--budget.generations",
-        6,
-        "--run-dir",
-        tmp_path / "run",
+        "--budget.generations=6",
+        f"--run-dir={tmp_path / 'run'}",
     ]
     done = together(2, *arguments)
     assert "is not finite: ranked last, counted" in done.stdout

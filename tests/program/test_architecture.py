@@ -32,13 +32,8 @@ ORDER = (  # the folders from the ground up: a file imports its own folder and t
     "commands",  # `esac-mpi NAME`
 )
 BESIDE = {"analysis", "policies", "studies", "commands"}  # no run needs it
-READ = {
-    "host",
-    "config",
-    "record",
-    "algorithms",
-    "analysis",
-}  # by analysis, and of comm what needs no MPI
+# by analysis, and of comm what needs no MPI
+READ = {"host", "config", "record", "algorithms", "analysis"}
 NO_MPI = {f"esac_mpi.comm.{name}" for name in ("contracts", "schedule", "virtual_time", "clock")}
 HEAVY = {"mpi4py", "torch", "mujoco", "gymnasium", "dm_control", "stable_baselines3", "evotorch"}
 NAMED = {  # what has the name of an algorithm or policy as a string

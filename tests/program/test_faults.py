@@ -112,7 +112,7 @@ def test_a_full_disk_is_survived_and_the_run_goes_on_when_there_is_room(
     slow.write_text("0.05")
     with mounted(tmp_path / "disk", "-t", "tmpfs", "-o", "size=2m", "tmpfs") as disk:
         process = start(
-            2, *SLOW_ES, "--budget.generations", 100, "--run-dir", disk / "run", program=EAGER
+            2, *SLOW_ES, "--budget.generations=100", f"--run-dir={disk / 'run'}", program=EAGER
         )
         wait_for(lambda: rows_published(disk / "run") >= 6)
         with open(disk / "theirs", "wb", buffering=0) as theirs:
@@ -177,7 +177,7 @@ def test_a_directory_removed_in_mid_run_ends_with_74_and_nothing_in_its_place(
 ):
     slow.write_text("0.05")
     process = start(
-        2, *SLOW_ES, "--budget.generations", 100, "--run-dir", tmp_path / "run", program=EAGER
+        2, *SLOW_ES, "--budget.generations=100", f"--run-dir={tmp_path / 'run'}", program=EAGER
     )
     wait_for(lambda: rows_published(tmp_path / "run") >= 2)
     (tmp_path / "run").rename(tmp_path / "gone")
@@ -196,7 +196,7 @@ def test_a_directory_removed_in_mid_run_ends_with_74_and_nothing_in_its_place(
 def test_a_notebook_may_hold_the_files_open(tmp_path, start, slow):
     slow.write_text("0.05")
     process = start(
-        2, *SLOW_ES, "--budget.generations", 40, "--run-dir", tmp_path / "run", program=EAGER
+        2, *SLOW_ES, "--budget.generations=40", f"--run-dir={tmp_path / 'run'}", program=EAGER
     )
     wait_for(lambda: rows_published(tmp_path / "run") >= 2)
     with (
@@ -208,9 +208,8 @@ def test_a_notebook_may_hold_the_files_open(tmp_path, start, slow):
         _, errors = process.communicate(timeout=PATIENCE)
         assert process.returncode == 0, errors
         assert "fail" not in errors.lower()
-        assert metrics["metrics/generation"][:].tolist() == list(
-            range(1, seen + 1)
-        )  # what was opened stays what it was
+        # what was opened stays what it was
+        assert metrics["metrics/generation"][:].tolist() == list(range(1, seen + 1))
         assert checkpoint.attrs["generation"] < 40
     assert len(science(tmp_path / "run")["metrics/generation"]) == 40
 
@@ -229,12 +228,9 @@ def test_odd_paths(tmp_path, name, monkeypatch):
 def test_closed_output_does_not_stop_a_run(tmp_path):
     arguments = [
         *CYCLIC_ES,
-        "--display.every_seconds",
-        0.01,
-        "--budget.generations",
-        15,
-        "--run-dir",
-        tmp_path / "run",
+        "--display.every_seconds=0.01",
+        "--budget.generations=15",
+        f"--run-dir={tmp_path / 'run'}",
     ]
     process = subprocess.Popen(
         command(0, *arguments),
@@ -259,12 +255,9 @@ def test_a_launcher_that_ends_with_its_output_leaves_a_run_that_goes_on(tmp_path
     """
     arguments = [
         *CYCLIC_ES,
-        "--display.every_seconds",
-        0.01,
-        "--budget.generations",
-        30,
-        "--run-dir",
-        tmp_path / "run",
+        "--display.every_seconds=0.01",
+        "--budget.generations=30",
+        f"--run-dir={tmp_path / 'run'}",
     ]
     process = subprocess.Popen(
         command(2, *arguments),

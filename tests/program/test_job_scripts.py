@@ -44,14 +44,8 @@ exit 1  # as MPI_Init does
         exit $CODE
         """,
 }
-AGAIN = [
-    "pause 0.1",
-    "began",
-    "pause 0.2",
-    "began",
-    "pause 0.3",
-    "began",
-]  # three launches after the first one
+# three launches after the first one
+AGAIN = ["pause 0.1", "began", "pause 0.2", "began", "pause 0.3", "began"]
 
 
 def decide(
@@ -116,72 +110,42 @@ def decide(
         ({"CODE": "0"}, [], (-9, ["requeue 7"])),
         ({"STATUS": "running", "CODE": "9"}, [], (-9, ["requeue 7"])),  # a rank was killed
         ({"STATUS": "complete", "CODE": "143"}, [], (0, [])),
-        (
-            {"STATUS": "failed", "CODE": "0"},
-            [],
-            (1, []),
-        ),  # Open MPI's mpirun says 0 when it loses a node
+        # Open MPI's mpirun says 0 when it loses a node
+        ({"STATUS": "failed", "CODE": "0"}, [], (1, [])),
         ({"STATUS": "failed", "CODE": "3"}, [], (3, [])),
         ({"STATUS": "", "CODE": "2"}, [], (2, [])),  # wrong usage: nothing was written
         ({"STATUS": "", "CODE": "65", "BEFORE": "running"}, [], (65, [])),  # no readable checkpoint
         ({"STATUS": "", "CODE": "2", "BEFORE": "complete"}, [], (2, [])),
-        (
-            {"STATUS": "running", "CODE": "2", "JOB": "8"},
-            [],
-            (2, []),
-        ),  # another job's run, which goes on
-        (
-            {"STATUS": "running", "CODE": "143", "JOB": "8"},
-            [],
-            (143, []),
-        ),  # srun -K1 has garbled a 2
+        # another job's run, which goes on
+        ({"STATUS": "running", "CODE": "2", "JOB": "8"}, [], (2, [])),
+        # srun -K1 has garbled a 2
+        ({"STATUS": "running", "CODE": "143", "JOB": "8"}, [], (143, [])),
         ({"STATUS": "running", "CODE": "0", "JOB": "8"}, [], (1, [])),
-        (
-            {"STATUS": "running", "CODE": "2", "JOB": "7"},
-            [],
-            (-9, ["requeue 7"]),
-        ),  # its own ranks of before live still
+        # its own ranks of before live still
+        ({"STATUS": "running", "CODE": "2", "JOB": "7"}, [], (-9, ["requeue 7"])),
         ({"STATUS": "running", "CODE": "9", "JOB": "7"}, [], (-9, ["requeue 7"])),
-        (
-            {"FAILURES": "1"},
-            [],
-            (-9, [*AGAIN[:2], "requeue 7"]),
-        ),  # a launch died before the program's first word
+        # a launch died before the program's first word
+        ({"FAILURES": "1"}, [], (-9, [*AGAIN[:2], "requeue 7"])),
         ({"FAILURES": "3", "BEFORE": "failed"}, [], (-9, [*AGAIN, "requeue 7"])),
         ({"FAILURES": "4"}, [], (1, [*AGAIN, "pause 0"])),
-        (
-            {"FAILURES": "4", "BEFORE": "complete"},
-            [],
-            (1, [*AGAIN, "pause 0"]),
-        ),  # its budget was raised
-        (
-            {"STATUS": "", "CODE": "0"},
-            [],
-            (1, [*AGAIN, "pause 0"]),
-        ),  # Open MPI's mpirun has lost a node
+        # its budget was raised
+        ({"FAILURES": "4", "BEFORE": "complete"}, [], (1, [*AGAIN, "pause 0"])),
+        # Open MPI's mpirun has lost a node
+        ({"STATUS": "", "CODE": "0"}, [], (1, [*AGAIN, "pause 0"])),
         ({"STATUS": "", "CODE": "0", "BEFORE": "complete"}, [], (0, [])),
-        (
-            {"STATUS": "", "CODE": "0", "OPTIONS": "--task.id Hopper-v5 --check"},
-            [],
-            (0, []),
-        ),  # no failed launch
+        # no failed launch
+        ({"STATUS": "", "CODE": "0", "OPTIONS": "--task.id Hopper-v5 --check"}, [], (0, [])),
         ({"STATUS": "", "CODE": "2", "OPTIONS": "--check", "BEFORE": "requeue"}, [], (2, [])),
         ({"FAILURES": "1", "PAUSES": "100"}, ["", "USR1"], (-9, ["pause 100", "requeue 7"])),
         ({"FAILURES": "1", "PAUSES": "100"}, ["", "TERM"], (1, ["pause 100"])),
-        (
-            {"STATUS": "", "PREEMPTED": "2026-11-21T09:00:00"},
-            [],
-            (-9, ["requeue 7"]),
-        ),  # while it was starting
+        # while it was starting
+        ({"STATUS": "", "PREEMPTED": "2026-11-21T09:00:00"}, [], (-9, ["requeue 7"])),
         ({}, ["USR1"], (-9, ["got USR1", "requeue 7"])),
         ({}, ["USR2"], (-9, ["got USR1", "requeue 7"])),
         ({"STATUS": ""}, ["USR1"], (-9, ["got USR1", "requeue 7"])),
         ({}, ["TERM"], (75, ["got TERM"])),  # scancel
-        (
-            {},
-            ["USR1", "TERM"],
-            (-9, ["got USR1", "got TERM", "requeue 7"]),
-        ),  # the limit came before the run had stopped
+        # the limit came before the run had stopped
+        ({}, ["USR1", "TERM"], (-9, ["got USR1", "got TERM", "requeue 7"])),
         ({"SLURM_ARRAY_JOB_ID": "5", "SLURM_ARRAY_TASK_ID": "3"}, [], (-9, ["requeue 5_3"])),
         ({"SLURM_RESTART_COUNT": "49"}, [], (-9, ["requeue 7"])),
         ({"SLURM_RESTART_COUNT": "50"}, [], (75, [])),
@@ -221,11 +185,8 @@ def test_open_mpi_is_told_to_stop_by_usr1_twice(tmp_path):
             [],
             (0, ["round 1 of jobs/pbs.sh"]),
         ),
-        (
-            {"FAILURES": "1"},
-            [],
-            (0, [*AGAIN[:2], "round 1 of jobs/pbs.sh"]),
-        ),  # a launch died before the program's first word
+        # a launch died before the program's first word
+        ({"FAILURES": "1"}, [], (0, [*AGAIN[:2], "round 1 of jobs/pbs.sh"])),
         ({"FAILURES": "3", "BEFORE": "failed"}, [], (0, [*AGAIN, "round 1 of jobs/pbs.sh"])),
         ({"FAILURES": "4"}, [], (1, [*AGAIN, "pause 0"])),
         ({"FAILURES": "4", "BEFORE": "complete"}, [], (1, [*AGAIN, "pause 0"])),
@@ -237,11 +198,8 @@ def test_open_mpi_is_told_to_stop_by_usr1_twice(tmp_path):
             (0, ["pause 100", "round 1 of jobs/pbs.sh"]),
         ),
         ({"HOURS": "0.5"}, ["TERM"], (75, ["got TERM"])),  # qdel
-        (
-            {"HOURS": "0.5", "SECONDS": "7200"},
-            ["TERM"],
-            (75, ["got TERM"]),
-        ),  # the clock was set on by two hours
+        # the clock was set on by two hours
+        ({"HOURS": "0.5", "SECONDS": "7200"}, ["TERM"], (75, ["got TERM"])),
         ({"HOURS": "0"}, ["TERM"], (0, ["got TERM", "round 1 of jobs/pbs.sh"])),  # the walltime
         ({"HOURS": "0.5"}, ["USR1"], (0, ["got USR1", "round 1 of jobs/pbs.sh"])),
         (
@@ -369,9 +327,8 @@ def test_words_of_a_list_are_those_of_a_shell_and_a_line_that_is_not_there_is_no
         f"--run-dir a\n{shlex.join([*words, '--run-dir', str(run)])}\n"
     )
     (tmp_path / "log").write_text("began\n")
-    own = (
-        "my, list" if script == "pbs-array.sh" else str(tmp_path / "my, list")
-    )  # PBS begins at home
+    # PBS begins at home
+    own = "my, list" if script == "pbs-array.sh" else str(tmp_path / "my, list")
     which = {"SLURM_ARRAY_TASK_ID": str(index), "PBS_ARRAY_INDEX": str(index), "LIST": own}
     told = decide(tmp_path, script, [], **which, PROGRAM=str(program), LAUNCH="env", STOP="")
     assert told == (

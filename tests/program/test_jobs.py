@@ -25,18 +25,14 @@ from whole_runs import assert_same_run, summary, wait_for
 
 pytestmark = pytest.mark.slow
 
-SOFTWARE = Path(
-    os.environ.get("SLURM_SOFTWARE", ROOT / ".venv/slurm")
-)  # what tests/slurm/prepare.sh unpacks
+# what tests/slurm/prepare.sh unpacks
+SOFTWARE = Path(os.environ.get("SLURM_SOFTWARE", ROOT / ".venv/slurm"))
 GENERATIONS = 30
 CONFIG = "configs/esac/cyclic-mdp.toml"  # what TASKS=cyclic-mdp stands for in the arrays
 TASK = [
-    "--task.id",
-    "slow_envs:Slow-v0",
-    "--budget.generations",
-    GENERATIONS,
-    "--checkpoint.every_generations",
-    2,
+    "--task.id=slow_envs:Slow-v0",
+    f"--budget.generations={GENERATIONS}",
+    "--checkpoint.every_generations=2",
 ]
 RUN = ["--algorithm", "esac", *SMALL, *TASK]
 EVOLUTION = [*SMALL_ES, *TASK]  # where the job is what matters: it begins sooner
@@ -222,9 +218,8 @@ def test_a_lost_node_is_survived(cluster, straight, tmp_path):
     number = submit(cluster, job, "slurm.sbatch")
     job.wait_until_under_way()
     cluster.kill_node("n1")  # with rank 0, srun and the script
-    cluster.run(
-        "scontrol", "update", "NodeName=n1", "State=DOWN", "Reason=lost"
-    )  # by itself Slurm sees it in half a minute
+    # by itself Slurm sees it in half a minute
+    cluster.run("scontrol", "update", "NodeName=n1", "State=DOWN", "Reason=lost")
     assert job.status["status"] == "running"
     wait_for_state(cluster, number, "PENDING")  # Slurm does that by itself
     cluster.start_node("n1")
@@ -307,9 +302,8 @@ def test_cores_of_two_threads_have_a_rank_each_so_many_elements_go_on_at_once_an
     own |= {"LOG": str(log), "SEEN": str(seen)}
     with started("Sockets=1 CoresPerSocket=2 ThreadsPerCore=2 Gres=gpu:1") as cluster:
         with pytest.raises(AssertionError, match="Requested node configuration is not available"):
-            cluster.submit(
-                JOBS / "slurm.sbatch", "--ntasks=5", **own
-            )  # eight threads, but four cores
+            # eight threads, but four cores
+            cluster.submit(JOBS / "slurm.sbatch", "--ntasks=5", **own)
         options = "--ntasks=1", "--time=5", f"--output={tmp_path}/out%a"
         array = cluster.submit(JOBS / "slurm-array.sbatch", "--array=0-3%2", *options, **own)
         for element in range(4):
@@ -349,12 +343,9 @@ def test_scaling_makes_the_same_run_on_1_2_and_4_ranks(cluster, tmp_path):
     job = Job(tmp_path, LAUNCH=SRUN, RUNS=str(tmp_path))
     job.hurry()
     options = [
-        "--algorithm",
-        "es",
-        "--task.id",
-        "CyclicMDP-v0",
-        "--budget.generations",
-        "3",
+        "--algorithm=es",
+        "--task.id=CyclicMDP-v0",
+        "--budget.generations=3",
         "--policy.hidden",
         "8",
         "8",

@@ -156,11 +156,9 @@ def test_ctrl_c_so_many_times_ends_the_ranks_and_a_checkpoint_stands(
         python(mpi),
         "-m",
         "esac_mpi",
-        "--task.id",
-        "own_envs:Slow-v0",
+        "--task.id=own_envs:Slow-v0",
         *SMALL_ES,
-        "--run-dir",
-        tmp_path / "run",
+        f"--run-dir={tmp_path / 'run'}",
     ]
     with open(tmp_path / "output", "w") as output:
         streams = {"stdin": end, "stdout": output, "stderr": output}
@@ -176,9 +174,8 @@ def test_ctrl_c_so_many_times_ends_the_ranks_and_a_checkpoint_stands(
         assert job.poll() is None
         time.sleep(2.0 * time_typed)  # two within a second are one
         os.write(terminal, b"\x03")
-    saved = (
-        assert_down(job, tmp_path / "run") == 75
-    )  # a race: the ranks may be quicker than what kills them
+    # a race: the ranks may be quicker than what kills them
+    saved = assert_down(job, tmp_path / "run") == 75
     os.close(terminal)
     assert status(tmp_path / "run")["status"] in (("requeue",) if saved else ("running", "requeue"))
     read(tmp_path / "run/checkpoint.h5")
@@ -235,12 +232,8 @@ def test_a_run_on_two_nodes_survives_a_killed_rank_a_lost_daemon_and_a_stop(
             2,
             "PMI_SIZE = 2, but this process is alone: the launcher belongs to another MPI",
         ),
-        (
-            "openmpi",
-            "mpich",
-            16,
-            "unsupported PMI version PMIx",
-        ),  # MPICH itself ends there, before a line of ours
+        # MPICH itself ends there, before a line of ours
+        ("openmpi", "mpich", 16, "unsupported PMI version PMIx"),
     ],
 )
 def test_a_launcher_of_another_mpi_is_refused_and_nothing_is_written(
@@ -250,10 +243,8 @@ def test_a_launcher_of_another_mpi_is_refused_and_nothing_is_written(
         "-m",
         "esac_mpi",
         *CYCLIC,
-        "--budget.generations",
-        2,
-        "--run-dir",
-        tmp_path / "run",
+        "--budget.generations=2",
+        f"--run-dir={tmp_path / 'run'}",
     ]
     done = launchers.run([*launcher(mpi, 2), python(library)], *arguments, code=code)
     assert message in done.stdout + done.stderr

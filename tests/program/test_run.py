@@ -57,11 +57,8 @@ def test_stopped_and_resumed_on_other_ranks_is_the_same_as_straight(straight, tm
 def test_a_run_with_sac_phases_for_learner_phases_goes_on_as_one(straight, tmp_path, alone):
     path = tmp_path / "run"
     alone(*CYCLIC, "--budget.generations", 12, "--run-dir", path)
-    for name, count in (
-        ("checkpoint.h5", 2),
-        ("checkpoint_prev.h5", 2),
-        ("metrics.h5", 1),
-    ):  # state and history; history alone
+    # state and history; history alone
+    for name, count in (("checkpoint.h5", 2), ("checkpoint_prev.h5", 2), ("metrics.h5", 1)):
         arrays, attributes = read(path / name)
         former = {
             key.replace("learner_phases", "sac_phases"): array for key, array in arrays.items()
@@ -103,13 +100,10 @@ def test_the_halves_do_not_depend_on_ranks_or_restarts(tmp_path, algorithm, alon
 def test_real_tasks_do_not_depend_on_ranks_or_restarts(tmp_path, task, phases, alone, together):
     """Observations are standardised; with a lag the restart is in the middle of a phase."""
     arguments = [
-        "--task.id",
-        task,
-        "--task.horizon",
-        60,
+        f"--task.id={task}",
+        "--task.horizon=60",
         *phases,
-        "--esac.observation_normalisation",
-        True,
+        "--esac.observation_normalisation=True",
     ]
     alone(*arguments, "--budget.generations", 5, "--run-dir", tmp_path / "straight")
     together(3, *arguments, "--budget.generations", 3, "--run-dir", tmp_path / "parts")
@@ -123,12 +117,9 @@ def test_killed_between_checkpoints_and_restarted_is_the_same_as_straight(
 ):
     arguments = [
         *CYCLIC,
-        "--esac.amt_clip",
-        "1e-3",
-        "--checkpoint.every_minutes",
-        0,
-        "--budget.generations",
-        60,
+        "--esac.amt_clip=1e-3",
+        "--checkpoint.every_minutes=0",
+        "--budget.generations=60",
     ]
     arguments[arguments.index("--checkpoint.every_generations") + 1] = 16
     alone(*arguments, "--run-dir", tmp_path / "straight")
@@ -156,7 +147,7 @@ def test_a_signal_stops_with_a_checkpoint_and_75_and_the_run_can_go_on(
 ):
     options = CYCLIC if number == signal.SIGTERM else CYCLIC_ES
     process = start(
-        2, *options, "--budget.generations", 100_000, "--run-dir", tmp_path / "run", program=EAGER
+        2, *options, "--budget.generations=100000", f"--run-dir={tmp_path / 'run'}", program=EAGER
     )
     wait_for(lambda: rows_published(tmp_path / "run") >= 5)
     process.send_signal(number)
@@ -178,32 +169,21 @@ def test_a_signal_stops_with_a_checkpoint_and_75_and_the_run_can_go_on(
 def test_counters_are_what_the_environment_counted(tmp_path, monkeypatch, together):
     (tmp_path / "counts").mkdir()
     monkeypatch.setenv("COUNT_DIR", str(tmp_path / "counts"))
-    more = [
-        "--esac.transfer",
-        "tested",
-        "--esac.transfer_episodes",
-        2,
-        "--esac.fitness_episodes",
-        2,
-    ]
+    more = ["--esac.transfer=tested", "--esac.transfer_episodes=2", "--esac.fitness_episodes=2"]
     together(
         2,
-        "--task.id",
-        "own_envs:Counting-v0",
+        "--task.id=own_envs:Counting-v0",
         *SMALL,
         *more,
-        "--budget.generations",
-        10,
-        "--run-dir",
-        tmp_path / "run",
+        "--budget.generations=10",
+        f"--run-dir={tmp_path / 'run'}",
     )
     files = list((tmp_path / "counts").iterdir())
     assert len(files) == 2
     counted = sum(f.stat().st_size for f in files)
     said, history = summary(tmp_path / "run"), Run.open(tmp_path / "run").columns
-    assert (
-        history["final/env_steps_evaluation"] > 0
-    )  # of the last generation, off schedule; the summary counts it too
+    # of the last generation, off schedule; the summary counts it too
+    assert history["final/env_steps_evaluation"] > 0
     assert (
         sum(said["env_steps"].values())
         == counted - Run.open(tmp_path / "run").provenance["probe_steps"]
@@ -226,10 +206,8 @@ def test_counters_are_what_the_environment_counted(tmp_path, monkeypatch, togeth
 @pytest.mark.parametrize("nodes", [1, 2])
 def test_blocks_split_over_ranks_and_nodes_give_the_same_bits(tmp_path, nodes, alone, together):
     wide = [*CYCLIC, "--budget.generations", 6]
-    wide[wide.index("--policy.hidden") + 1 : wide.index("--policy.hidden") + 3] = [
-        200,
-        200,
-    ]  # three blocks of parameters
+    # three blocks of parameters
+    wide[wide.index("--policy.hidden") + 1 : wide.index("--policy.hidden") + 3] = [200, 200]
     alone(*wide, "--run-dir", tmp_path / "one")
     done = together(3, *wide, "--run-dir", tmp_path / "three", nodes=nodes)
     assert f"3 ranks on {nodes} node(s)" in done.stdout
@@ -243,23 +221,18 @@ def test_blocks_split_over_ranks_and_nodes_give_the_same_bits(tmp_path, nodes, a
         TIMED,
         [
             *SMALL,
-            "--esac.preset",
-            "reference-code",
-            "--esac.amt_interval",
-            3,
-            "--sac.automatic_temperature",
-            "true",
-            "--esac.fitness_episodes",
-            2,
+            "--esac.preset=reference-code",
+            "--esac.amt_interval=3",
+            "--sac.automatic_temperature=true",
+            "--esac.fitness_episodes=2",
         ],
     ],
 )
 def test_readings_do_not_depend_on_ranks_or_restarts(tmp_path, switches, alone, together):
     arguments = [*TASK, *switches, "--esac.sac_copies", 1]
     alone(*arguments, "--budget.generations", 9, "--run-dir", tmp_path / "straight")
-    alone(
-        *arguments, "--budget.generations", 1, "--run-dir", tmp_path / "parts"
-    )  # before the first update
+    # before the first update
+    alone(*arguments, "--budget.generations=1", f"--run-dir={tmp_path / 'parts'}")
     together(3, *arguments, "--budget.generations", 9, "--run-dir", tmp_path / "parts")
     assert_same_run(tmp_path / "straight", tmp_path / "parts")
     assert summary(tmp_path / "parts")["gradient_updates"] > 0
@@ -293,9 +266,8 @@ def test_phases_beside_the_evaluation_do_not_depend_on_the_ranks(
 
 def test_a_phase_in_flight_at_a_stop_is_run_again(lagged, tmp_path, alone, together):
     rows = science(lagged)
-    begun = int(
-        rows["metrics/generation"][np.flatnonzero(rows["metrics/sac_phase"])[-2]]
-    )  # the replay has wrapped by then
+    # the replay has wrapped by then
+    begun = int(rows["metrics/generation"][np.flatnonzero(rows["metrics/sac_phase"])[-2]])
     for generations, ranks in ((begun, 2), (begun + 1, 0), (20, 3)):
         again = [*LAGGED, "--budget.generations", generations, "--run-dir", tmp_path / "run"]
         together(ranks, *again) if ranks else alone(*again)
@@ -309,7 +281,7 @@ def test_killed_with_a_phase_in_flight_and_restarted_is_the_same_as_straight(
     lagged, tmp_path, start, alone
 ):
     process = start(
-        3, *LAGGED, "--budget.generations", 20, "--run-dir", tmp_path / "run", program=EAGER
+        3, *LAGGED, "--budget.generations=20", f"--run-dir={tmp_path / 'run'}", program=EAGER
     )
     wait_for(lambda: rows_published(tmp_path / "run") >= 6)
     os.killpg(process.pid, signal.SIGKILL)
@@ -332,10 +304,8 @@ def test_other_noise_does_not_depend_on_ranks_nodes_or_restarts(
 ):
     options = ["--esac.noise", kind, f"--esac.{field}", value, "--esac.length_cap", 1.5]
     wide = [*CYCLIC, *options]
-    wide[wide.index("--policy.hidden") + 1 : wide.index("--policy.hidden") + 3] = [
-        150,
-        140,
-    ]  # two blocks of parameters
+    # two blocks of parameters
+    wide[wide.index("--policy.hidden") + 1 : wide.index("--policy.hidden") + 3] = [150, 140]
     alone(*wide, "--budget.generations", 7, "--run-dir", tmp_path / "straight")
     together(3, *wide, "--budget.generations", 5, "--run-dir", tmp_path / "parts", nodes=2)
     alone(*wide, "--budget.generations", 7, "--run-dir", tmp_path / "parts")
@@ -344,15 +314,11 @@ def test_other_noise_does_not_depend_on_ranks_nodes_or_restarts(
 
 def test_what_travels_between_nodes_has_no_term_in_the_number_of_parameters(tmp_path, together):
     arguments = [
-        "--algorithm",
-        "es",
+        "--algorithm=es",
         *TASK,
-        "--es.population_size",
-        10,
-        "--evaluation.every",
-        100,
-        "--budget.generations",
-        4,
+        "--es.population_size=10",
+        "--evaluation.every=100",
+        "--budget.generations=4",
     ]
     arguments += ["--es.observation_normalisation", "false"]
     received = []
@@ -363,8 +329,7 @@ def test_what_travels_between_nodes_has_no_term_in_the_number_of_parameters(tmp_
             "--policy.hidden",
             hidden,
             hidden,
-            "--run-dir",
-            tmp_path / str(hidden),
+            f"--run-dir={tmp_path / str(hidden)}",
             nodes=2,
         )
         received.append(
@@ -418,14 +383,10 @@ def test_a_directory_of_another_configuration_is_refused_listing_what_differs(st
     done = together(
         2,
         *CYCLIC,
-        "--budget.generations",
-        30,
-        "--esac.sigma",
-        0.4,
-        "--seed",
-        5,
-        "--run-dir",
-        straight,
+        "--budget.generations=30",
+        "--esac.sigma=0.4",
+        "--seed=5",
+        f"--run-dir={straight}",
         code=2,
     )
     assert "esac.sigma" in done.stderr

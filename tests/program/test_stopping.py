@@ -54,9 +54,8 @@ def steps_before(path: Path, since: int, generation: int, part: str) -> int:
     evaluation.
     """
     rows, kinds = science(path), ("population", "replayed", "learner", "evaluation")
-    made = {
-        kind: np.insert(rows[f"metrics/env_steps_{kind}"], 0, 0) for kind in kinds
-    }  # [1 + generations] after each
+    # [1 + generations] after each
+    made = {kind: np.insert(rows[f"metrics/env_steps_{kind}"], 0, 0) for kind in kinds}
     done = int(sum(steps[generation - 1] - steps[since] for steps in made.values()))
     for kind in kinds[: kinds.index(part)]:
         done += int(made[kind][generation] - made[kind][generation - 1])
@@ -95,14 +94,11 @@ def test_a_second_signal_gives_a_generation_up_wherever_it_is_and_it_is_made_aga
 
 def test_a_sac_run_gives_its_phase_up_too(tmp_path, monkeypatch, alone, together):
     halves = [
-        "--algorithm",
-        "sac",
-        "--task.id",
-        "own_envs:Signalled-v0",
+        "--algorithm=sac",
+        "--task.id=own_envs:Signalled-v0",
         *LEARNER,
         *ROUTINE,
-        "--sac.steps_per_generation",
-        70,
+        "--sac.steps_per_generation=70",
     ]
     alone(*halves, "--budget.generations", 5, "--run-dir", tmp_path / "straight")
     monkeypatch.setenv("SIGNALS", "2")
@@ -119,11 +115,8 @@ def test_one_ranks_signals_stop_all_and_a_third_ends_at_once(
 ):
     path = tmp_path / "run"
     monkeypatch.setenv("SIGNAL_AT", "350")
-    for signals, code in (
-        (1, 75),
-        (2, 75),
-        (3, 1),
-    ):  # of whichever rank comes there first; each start goes on with the run
+    # of whichever rank comes there first; each start goes on with the run
+    for signals, code in ((1, 75), (2, 75), (3, 1)):
         monkeypatch.setenv("SIGNALS", str(signals))
         done = run(3, *SIGNALLED, "--budget.generations", 8, "--run-dir", path, code=code)
         wait_for(lambda said=("requeue" if code == 75 else "dead"): summary(path)["status"] == said)
@@ -137,13 +130,10 @@ def test_one_ranks_signals_stop_all_and_a_third_ends_at_once(
 
 def test_sigterm_does_not_wait_for_a_long_generation(tmp_path, start, monkeypatch, alone, together):
     arguments = [
-        "--task.id",
-        "own_envs:Slow-v0",
+        "--task.id=own_envs:Slow-v0",
         *SMALL_ES,
-        "--stop.grace_seconds",
-        0.5,
-        "--budget.generations",
-        2,
+        "--stop.grace_seconds=0.5",
+        "--budget.generations=2",
     ]
     alone(*arguments, "--run-dir", tmp_path / "straight")
     monkeypatch.setenv("SLOW", "10.0")  # a generation takes longer than any test
@@ -218,12 +208,9 @@ def test_max_hours_ends_a_run_in_time_and_saved(tmp_path):
         run(
             2,
             *CYCLIC_ES,
-            "--budget.generations",
-            10**6,
-            "--max-hours",
-            seconds / 3600,
-            "--run-dir",
-            path,
+            f"--budget.generations={10**6}",
+            f"--max-hours={seconds / 3600}",
+            f"--run-dir={path}",
             code=75,
         )
         if not path.exists():
@@ -260,25 +247,17 @@ def in_a_job_that_is_long_enough(folder, begun):
 def test_the_job_ends_when_an_environment_hangs_and_says_where(tmp_path):
     path = tmp_path / "run"
     arguments = [
-        "--task.id",
-        "own_envs:Stuck-v0",
-        "--algorithm",
-        "es",
-        "--es.population_size",
-        10,
+        "--task.id=own_envs:Stuck-v0",
+        "--algorithm=es",
+        "--es.population_size=10",
         "--policy.hidden",
         8,
         8,
     ]
-    arguments += [
-        "--stop.member_minutes",
-        0.2,
-        "--budget.generations",
-        10**5,
-    ]  # es: a set-up without torch is well below
-    done = run(
-        2, *arguments, "--run-dir", path, code=None
-    )  # the environment would sleep for longer than this waits
+    # es: a set-up without torch is well below
+    arguments += ["--stop.member_minutes=0.2", f"--budget.generations={10**5}"]
+    # the environment would sleep for longer than this waits
+    done = run(2, *arguments, f"--run-dir={path}", code=None)
     assert done.returncode != 0
     assert re.search(
         r"rank \d on \S+ hangs: .* for 0.2 minutes \(stop.member_minutes\), generation \d",
@@ -292,13 +271,10 @@ def test_the_job_ends_when_an_environment_hangs_and_says_where(tmp_path):
 def test_starts_without_progress_end_as_failed_and_a_person_may_try_again(tmp_path, monkeypatch):
     path = tmp_path / "run"
     arguments = [
-        "--task.id",
-        "own_envs:Signalled-v0",
+        "--task.id=own_envs:Signalled-v0",
         *SMALL_ES,
-        "--stop.starts",
-        2,
-        "--run-dir",
-        path,
+        "--stop.starts=2",
+        f"--run-dir={path}",
     ]
     arguments += ["--budget.generations", 2]
     monkeypatch.setenv("SIGNALS", "2")
@@ -353,11 +329,8 @@ def test_a_second_run_in_the_same_directory_is_refused_and_the_first_goes_on(tmp
 def test_max_hours_reaches_every_node(tmp_path, monkeypatch):
     monkeypatch.setenv("SLOW", "1.0")
     monkeypatch.setenv("NODES", "2")
-    many = [
-        *SMALL_ES,
-        "--es.population_size",
-        200,
-    ]  # minutes a generation, if a node finishes its share
+    # minutes a generation, if a node finishes its share
+    many = [*SMALL_ES, "--es.population_size=200"]
     slow = ["--task.id", "own_envs:Slow-v0", *many, "--budget.generations", 5]
 
     def begun(path, seconds):
@@ -370,13 +343,10 @@ def test_max_hours_reaches_every_node(tmp_path, monkeypatch):
 @pytest.mark.parametrize("broken", ["closed", "full"])
 def test_an_error_ends_the_job_also_where_nobody_reads_it(tmp_path, broken):
     arguments = [
-        "--task.id",
-        "own_envs:Raising-v0",
+        "--task.id=own_envs:Raising-v0",
         *SMALL_ES,
-        "--budget.generations",
-        10**4,
-        "--run-dir",
-        tmp_path / "run",
+        f"--budget.generations={10**4}",
+        f"--run-dir={tmp_path / 'run'}",
     ]
     reader, writer = os.pipe()
     if broken == "closed":
@@ -387,12 +357,8 @@ def test_an_error_ends_the_job_also_where_nobody_reads_it(tmp_path, broken):
             while os.write(writer, bytes(4096)):
                 pass
         os.set_blocking(writer, True)
-    line = [
-        sys.executable,
-        "-m",
-        "esac_mpi",
-        *map(str, arguments),
-    ]  # no launcher, which would read it
+    # no launcher, which would read it
+    line = [sys.executable, "-m", "esac_mpi", *map(str, arguments)]
     process = subprocess.Popen(line, env=environment(), stdout=subprocess.DEVNULL, stderr=writer)
     os.close(writer)
     assert process.wait(300) != 0
@@ -425,12 +391,9 @@ def test_all_ranks_but_a_few_may_have_nothing_to_do(tmp_path, alone):
 def test_a_learner_that_breaks_ends_the_run_in_one_line_and_leaves_the_checkpoint(tmp_path):
     broken = [
         *CYCLIC,
-        "--sac.temperature",
-        1e308,
-        "--budget.generations",
-        50,
-        "--run-dir",
-        tmp_path / "run",
+        "--sac.temperature=1e+308",
+        "--budget.generations=50",
+        f"--run-dir={tmp_path / 'run'}",
     ]
     done = run(2, *broken, code=1)
     assert len([line for line in done.stderr.splitlines() if "finite" in line]) == 1

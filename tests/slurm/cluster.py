@@ -120,9 +120,8 @@ class Cluster:
             self.work / "plugins",
             next(self.plugins.parent.glob("pmix2/lib/libpmix.so.2"), None),
         )
-        there = (
-            f"/usr/lib/{self.plugins.parent.name}/pmix2/lib".encode()
-        )  # where the plugin looks for libpmix.so
+        # where the plugin looks for libpmix.so
+        there = f"/usr/lib/{self.plugins.parent.name}/pmix2/lib".encode()
         here.mkdir()
         if library is None or len(bytes(here)) > len(there):
             return

@@ -1,9 +1,30 @@
-"""The commands as modules, for tests that call their main() in this process."""
+"""Commands as modules, for tests that call their main() in this process, and as processes."""
 
 import importlib
+import signal
+import subprocess
+import sys
 from types import ModuleType
+
+from conftest import environment, finish
 
 
 def command(name: str) -> ModuleType:
     """Return the module of a command."""
     return importlib.import_module(f"esac_mpi.commands.{name}")
+
+
+def tool(name: str, *words: object, code: int | None = 0, **more) -> subprocess.CompletedProcess:
+    """Run a command as a user does; check its exit code, and that no traceback comes."""
+    done = finish([sys.executable, "-m", "esac_mpi.commands", name, *words], code, **more)
+    assert "Traceback" not in done.stderr
+    return done
+
+
+def begun(name: str, *words: object, **streams) -> subprocess.Popen:
+    """Start a command and leave it running; it hears Ctrl-C also where the tests do not."""
+    line = [sys.executable, "-m", "esac_mpi.commands", name, *map(str, words)]
+    heard = signal.signal(signal.SIGINT, signal.SIG_DFL)  # a background job may have it ignored
+    process = subprocess.Popen(line, **{"env": environment(), **streams})
+    signal.signal(signal.SIGINT, heard)
+    return process

@@ -87,12 +87,8 @@ def check(path: Path) -> tuple[str, str]:
     run = begin(path)
     newest = run.restored.generation
     assert run.restored.source.name == "checkpoint.h5"
-    assert (newest, previous) in [
-        (2, 1),
-        (2, 2),
-        (3, 2),
-        (3, 3),
-    ]  # equal: linked but not renamed, or saved once more
+    # equal: linked but not renamed, or saved once more
+    assert (newest, previous) in [(2, 1), (2, 2), (3, 2), (3, 3)]
     assert 2 <= rows <= newest  # metrics.h5 never says more than the checkpoint
     assert said in [("requeue", 2), ("running", 2)] + [("requeue", 3)] * (newest == 3)
     for name, generation in (("checkpoint.h5", newest), ("checkpoint_prev.h5", previous)):
@@ -147,10 +143,8 @@ def points(calls: list[str]) -> Iterator[tuple[int, int, int]]:
 def main(library: str, directory: str) -> None:
     """Try every point."""
     logging.disable(logging.CRITICAL)
-    record.replays.SEGMENT, record.history.SEGMENT_BYTES = (
-        20,
-        1,
-    )  # a row of the history is a segment
+    # a row of the history is a segment
+    record.replays.SEGMENT, record.history.SEGMENT_BYTES = (20, 1)
     shim, place = ctypes.CDLL(library), Path(directory).resolve()
     make(place / "old")
     shutil.copytree(place / "old", place / "run")

@@ -18,9 +18,8 @@ from esac_mpi.host.watchdog import Watchdog
 COMM = MPI.COMM_WORLD
 WORKERS, SECTIONS, TOLD = 3, 4, 6
 DELAYS = random.Random(COMM.rank)  # of this rank's slices
-OVERDUE_AT = (
-    int(sys.argv[1]) if len(sys.argv) > 1 else -1
-)  # rank whose time is over in the third section
+# rank whose time is over in the third section
+OVERDUE_AT = int(sys.argv[1]) if len(sys.argv) > 1 else -1
 
 
 def work(order):

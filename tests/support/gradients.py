@@ -70,10 +70,8 @@ class Breaking(Line):
             raise UnstablePhysics
         self.unstable = fourth and self.how == "warn"
         observation = observation * np.nan if fourth and self.how == "observation" else observation
-        bad = {
-            "reward": np.inf,
-            "huge": -3.5e38,
-        }  # the second is finite in float64, not in a replay
+        # the second is finite in float64, not in a replay
+        bad = {"reward": np.inf, "huge": -3.5e38}
         return observation, bad.get(self.how, reward) if fourth else reward, terminated, truncated
 
 

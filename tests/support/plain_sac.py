@@ -56,9 +56,8 @@ class Plain:
         return [critic(torch.cat((observation, action), 1))[:, 0] for critic in critics]
 
     def descend(self, name: str, loss: torch.Tensor) -> float:
-        parameters = self.adam[name].param_groups[0][
-            "params"
-        ]  # the actor's loss also depends on the critics'
+        # the actor's loss also depends on the critics'
+        parameters = self.adam[name].param_groups[0]["params"]
         for p, gradient in zip(parameters, torch.autograd.grad(loss, parameters), strict=True):
             p.grad = gradient
         self.adam[name].step()

@@ -18,10 +18,7 @@ from esac_mpi.comm.world import World
 NODES = int(os.environ.get("NODES", "1"))
 
 record.run.PUBLISH_EVERY = 0.0
-World.__init__.__defaults__ = (
-    Dealt(MPI.COMM_WORLD).over(NODES),
-    *World.__init__.__defaults__[1:],
-)
+World.__init__.__defaults__ = (Dealt(MPI.COMM_WORLD).over(NODES), *World.__init__.__defaults__[1:])
 if "FREE" in os.environ:
     node.free_memory = lambda: int(os.environ["FREE"])
 if "ANYWAY" in os.environ:

@@ -61,9 +61,8 @@ def flush():
 
 
 def c_handler():
-    ctypes.CDLL(None).signal(
-        signal.SIGUSR1, ctypes.c_void_p(1)
-    )  # SIG_IGN, which Python does not hear of
+    # SIG_IGN, which Python does not hear of
+    ctypes.CDLL(None).signal(signal.SIGUSR1, ctypes.c_void_p(1))
 
 
 def say():

@@ -1,8 +1,6 @@
-"""Policy files as runs leave them, and how a tool is started that reads one."""
+"""Policy files as runs leave them."""
 
 import os
-import subprocess
-import sys
 from pathlib import Path
 
 import numpy as np
@@ -48,24 +46,6 @@ def constant(path: Path, task: str, actions, low=-1.0, high=1.0) -> Path:
     size = envs.make(task).observation_size
     theta = np.concatenate([np.zeros(size * len(actions)), actions]).astype(np.float32)
     return save(path, theta, (size, len(actions)), task, (low, high), output="clip")
-
-
-def tool(name, *arguments, code=0, **variables):
-    """Run a tool as a user does."""
-    line = [sys.executable, "-m", "esac_mpi.commands", name, *arguments]
-    done = subprocess.run(
-        [*map(str, line)],
-        env=environment() | variables,
-        capture_output=True,
-        text=True,
-        timeout=200,
-        check=False,
-    )
-    assert code is None or done.returncode == code, (
-        f"exit {done.returncode}\n{done.stdout}\n{done.stderr}"
-    )
-    assert "Traceback" not in done.stderr
-    return done
 
 
 def hidden(folder: Path, *modules: str) -> str:

@@ -3,12 +3,8 @@
 from small_runs import PENDULUM, Made, begun
 
 LEARNER = ["--cem_rl.start_steps", 100, "--cem_rl.batch_size", 16, "--cem_rl.replay_capacity", 1000]
-RATES = [
-    "--cem_rl.critic_updates_per_step",
-    0.3,
-    "--cem_rl.actor_updates_per_step",
-    0.2,
-]  # enough of them, and quick
+# enough of them, and quick
+RATES = ["--cem_rl.critic_updates_per_step=0.3", "--cem_rl.actor_updates_per_step=0.2"]
 
 
 def options(name):

@@ -13,12 +13,9 @@ from esac_mpi.record import read
 NETWORK = [
     "--policy.hidden",
     6,
-    "--policy.activation",
-    "relu",
-    "--policy.layer_norm",
-    "false",
-    "--policy.linear",
-    "false",
+    "--policy.activation=relu",
+    "--policy.layer_norm=false",
+    "--policy.linear=false",
 ]
 TASK = ["--task.id", "CyclicMDP-v0", "--task.horizon", 12, *NETWORK]
 ROUTINE = ["--evaluation.every", 2, "--evaluation.episodes", 1, "--checkpoint.every_generations", 2]
