@@ -1,7 +1,4 @@
-"""Distillation crossover and proximal mutation: against plain torch, by hand.
-
-The same on any number of torch's threads.
-"""
+"""Distillation crossover and proximal mutation: against plain torch, by hand, on any threads."""
 
 import math
 
@@ -22,16 +19,14 @@ FORM = Layout((3, 8, 6, 2), layer_norm=True), "tanh"
 
 def moved(layout: Layout, number: int) -> np.ndarray:
     """Return a policy [d] none of whose numbers is 0."""
-    return layout.initial(0, number) + np.random.default_rng(number).normal(
-        0, 0.3, layout.d
-    ).astype(np.float32)
+    noise = np.random.default_rng(number).normal(0, 0.3, layout.d)
+    return layout.initial(0, number) + noise.astype(np.float32)
 
 
 def plain(layout: Layout, activation: str, theta: np.ndarray) -> nn.Module:
     """Return a policy in plain modules, in double precision."""
-    return nn.Sequential(
-        modules(Network(layout, [theta], activation, torch.device("cpu")), activation)[0], nn.Tanh()
-    )
+    network = Network(layout, [theta], activation, torch.device("cpu"))
+    return nn.Sequential(modules(network, activation)[0], nn.Tanh())
 
 
 def some_states(n: int, o: int = 3) -> np.ndarray:
@@ -51,55 +46,37 @@ def test_actions_are_the_policys():
 
 def test_the_better_action_is_imitated_and_the_second_where_none_is():
     """Q is the action's one number: 1 against 0, 0 against 1, a tie, and nan."""
-    first, second = (
-        np.array([[1.0], [0.0], [2.0], [np.nan]], np.float32),
-        np.array([[0.0], [1.0], [2.0], [3.0]], np.float32),
-    )
-    first[2] += 0.5
-    chosen = offspring.preferred(
-        lambda states, actions: np.floor(actions[:, 0]), np.zeros((4, 1), np.float32), first, second
-    )
+    first = np.array([[1.0], [0.0], [2.5], [np.nan]], np.float32)
+    second = np.array([[0.0], [1.0], [2.0], [3.0]], np.float32)
+
+    def judge(states, actions):
+        return np.floor(actions[:, 0])
+
+    chosen = offspring.preferred(judge, np.zeros((4, 1), np.float32), first, second)
     assert chosen[:, 0].tolist() == [1.0, 1.0, 2.0, 3.0]
 
 
 @pytest.mark.parametrize("layout", [FORM[0], Layout((3, 8, 1)), Layout((3, 8, 2), linear=2.0)])
 def test_a_child_is_that_of_autograd_and_torchs_adam(layout):
-    """Algorithm 1 as the paper writes it: two epochs of three batches of 16 among 50 states.
-
-    Fresh Adam, in double precision.
-    """
-    first, second, start = (moved(layout, number) for number in (1, 2, 3))
+    """Algorithm 1 as the paper writes it: two epochs of three batches of 16 among 50 states."""
+    thetas = [moved(layout, number) for number in (1, 2, 3)]
     states, batch, rate, scales = some_states(50), 16, 1e-3, np.array([3.0, -1.0, 2.0])
 
-    def judge(states, actions):
-        return (states @ scales * actions[:, 0]).astype(
-            np.float32
-        )  # sometimes the first parent, sometimes the second
+    def judge(states, actions):  # sometimes the first parent, sometimes the second
+        return (states @ scales * actions[:, 0]).astype(np.float32)
 
-    child = offspring.distilled(
-        layout,
-        "tanh",
-        first,
-        second,
-        start,
-        states,
-        judge,
-        2,
-        batch,
-        rate,
-        np.random.default_rng(5),
-    )
+    random = np.random.default_rng(5)
+    child = offspring.distilled(layout, "tanh", *thetas, states, judge, 2, batch, rate, random)
 
-    x, y, z = (plain(layout, "tanh", theta) for theta in (first, second, start))
+    x, y, z = (plain(layout, "tanh", theta) for theta in thetas)
     adam, random = torch.optim.Adam(z.parameters(), lr=rate), np.random.default_rng(5)
     for indices in random.integers(50, size=(6, batch)):
         s = torch.from_numpy(states[indices]).double()
         with torch.no_grad():
             qx, qy = (torch.from_numpy(states[indices] @ scales) * each(s)[:, 0] for each in (x, y))
-        imitated = (((z(s) - x(s).detach()) ** 2).sum(1) * (qx > qy)).sum() + (
-            ((z(s) - y(s).detach()) ** 2).sum(1) * (qy > qx)
-        ).sum()
-        loss = imitated + (z(s) ** 2).sum() / batch
+        from_x = ((z(s) - x(s).detach()) ** 2).sum(1) * (qx > qy)
+        from_y = ((z(s) - y(s).detach()) ** 2).sum(1) * (qy > qx)
+        loss = from_x.sum() + from_y.sum() + (z(s) ** 2).sum() / batch
         adam.zero_grad()
         loss.backward()
         adam.step()
@@ -107,41 +84,26 @@ def test_a_child_is_that_of_autograd_and_torchs_adam(layout):
     expected = torch.cat([p.flatten() for p in z.parameters()]).detach().numpy()
     assert child.dtype == np.float32
     assert np.allclose(child, expected, rtol=1e-4, atol=1e-6)
-    assert np.abs(child - start).max() > 3e-3
+    assert np.abs(child - thetas[2]).max() > 3e-3
 
 
-def test_a_child_imitates_in_the_few_states_there_are():
+@pytest.mark.parametrize("n", [0, 1, 15, 16, 31])
+def test_a_child_imitates_in_the_few_states_there_are(n):
     """And what it begins as stays as it was."""
+
+    def judge(states, actions):
+        return np.zeros(len(states), np.float32)
+
     thetas = [moved(FORM[0], number) for number in (1, 2, 3)]
-    kept = thetas[2].copy()
-    for n in (0, 1, 15, 16, 31):
-        made = [
-            offspring.distilled(
-                *FORM,
-                *thetas,
-                some_states(n),
-                Judging(0.0),
-                3,
-                batch,
-                1e-3,
-                np.random.default_rng(5),
-            )
-            for batch in (16, min(n, 16) or 1)
-        ]
-        assert np.array_equal(*made)  # as with a batch of all that there is
-        assert (not np.array_equal(made[0], kept)) == (n > 0)
-        assert not np.shares_memory(made[0], thetas[2])
-        assert np.array_equal(thetas[2], kept)
-
-
-class Judging:
-    """A judge that finds every action as good as this."""
-
-    def __init__(self, q: float):
-        self.q = q
-
-    def __call__(self, states, actions):
-        return np.full(len(states), self.q, np.float32)
+    kept, made = thetas[2].copy(), []
+    for batch in (16, min(n, 16) or 1):
+        random = np.random.default_rng(5)
+        parents = (*FORM, *thetas, some_states(n), judge)
+        made.append(offspring.distilled(*parents, 3, batch, 1e-3, random))
+    assert np.array_equal(*made)  # as with a batch of all that there is
+    assert (not np.array_equal(made[0], kept)) == (n > 0)
+    assert not np.shares_memory(made[0], thetas[2])
+    assert np.array_equal(thetas[2], kept)
 
 
 # --- mutation
@@ -151,18 +113,14 @@ class Judging:
     "layout", [FORM[0], Layout((3, 8, 1)), Layout((3, 4)), Layout((3, 8, 2), linear=2.0)]
 )
 def test_sensitivities_are_those_of_autograd_per_output(layout):
-    """Eq. 1: the gradient of each output, summed over the states.
-
-    The root of the sum over outputs of its square.
-    """
+    """Eq. 1: the root of the sum over outputs of their gradients' squares, summed over states."""
     theta, states = moved(layout, 1), some_states(20)
     network = plain(layout, "tanh", theta)
     squares = torch.zeros(layout.d, dtype=torch.float64)
     for k in range(layout.sizes[-1]):
         output = network(torch.from_numpy(states).double())[:, k].sum()
-        squares += (
-            torch.cat([g.flatten() for g in torch.autograd.grad(output, network.parameters())]) ** 2
-        )
+        gradients = torch.autograd.grad(output, network.parameters())
+        squares += torch.cat([g.flatten() for g in gradients]) ** 2
     matrix = np.concatenate([np.full(t.stop - t.start, len(t.shape) == 2) for t in layout.tensors])
     sensitive = offspring.sensitivity(layout, "tanh", theta, states)
     assert np.allclose(sensitive, np.where(matrix, squares.sqrt().numpy(), 0), rtol=1e-5, atol=1e-6)
@@ -170,35 +128,28 @@ def test_sensitivities_are_those_of_autograd_per_output(layout):
 
 
 def test_a_mutation_of_two_weights_by_hand():
-    """mu = tanh(w x + b), two of them.
-
-    Where w, b = 0: s = 4 in x = 1 and 3; below the floor in x = 0.001; 1 where they are 0.
-    """
+    # mu = tanh(w x + b), two of them;
+    # where w, b = 0: s = 4 in x = 1 and 3; below the floor in x = 0.001; 1 where they are 0
     layout, theta = Layout((1, 2)), np.zeros(4, np.float32)
     noise = np.random.default_rng(5).standard_normal(2, dtype=np.float32)
     for x, s in (([1.0, 3.0], 4.0), ([0.001], 0.01), ([0.0], 1.0), ([2.0, -2.0], 1.0)):
         states = np.array(x, np.float32)[:, None]
-        mutated = offspring.proximal(
-            layout, "tanh", theta, states, 0.1, 0.01, np.random.default_rng(5)
-        )
+        random = np.random.default_rng(5)
+        mutated = offspring.proximal(layout, "tanh", theta, states, 0.1, 0.01, random)
         assert mutated.dtype == np.float32
         assert mutated == pytest.approx([*(0.1 * noise / s), 0, 0], rel=1e-6)
     assert not theta.any()
     theta[:] = [1, 0, 0.5, 0]
     sensitive = offspring.sensitivity(layout, "tanh", theta, np.array([[1.0], [-2.0]], np.float32))
-    assert sensitive == pytest.approx(
-        [abs(1 - math.tanh(1.5) ** 2 - 2 * (1 - math.tanh(-1.5) ** 2)), 1, 0, 0], rel=1e-5
-    )
+    expected = abs(1 - math.tanh(1.5) ** 2 - 2 * (1 - math.tanh(-1.5) ** 2))
+    assert sensitive == pytest.approx([expected, 1, 0, 0], rel=1e-5)
 
 
 # --- bits
 
 
 def test_a_child_and_a_mutation_do_not_depend_on_torchs_threads():
-    """Large enough that torch would divide the work.
-
-    The threads are given back, also after an error.
-    """
+    """Large enough that torch would divide the work; threads are given back, also after errors."""
     config, layout = Config(), Layout((17, 64, 64, 6), layer_norm=True)
     judge = Judge(config, layout)
     judge.load(critics.initial(config, layout))
@@ -207,24 +158,10 @@ def test_a_child_and_a_mutation_do_not_depend_on_torchs_threads():
     try:
         for threads in (1, 2):
             torch.set_num_threads(threads)
-            child = offspring.distilled(
-                layout,
-                "tanh",
-                first,
-                second,
-                first,
-                states,
-                judge,
-                1,
-                128,
-                1e-3,
-                np.random.default_rng(5),
-            )
-            made.append(
-                offspring.proximal(
-                    layout, "tanh", child, states, 0.1, 0.01, np.random.default_rng(6)
-                )
-            )
+            random, form = np.random.default_rng(5), (layout, "tanh")
+            parents = (*form, first, second, first, states, judge)
+            child = offspring.distilled(*parents, 1, 128, 1e-3, random)
+            made.append(offspring.proximal(*form, child, states, 0.1, 0.01, random))
             assert torch.get_num_threads() == threads
         with pytest.raises(ValueError, match="theta must be float32"):
             offspring.sensitivity(layout, "tanh", first[1:], states)

@@ -1,5 +1,6 @@
 """PPO's phases over restarts, what it refuses, that it learns, and the whole program with it."""
 
+import inspect
 import json
 import math
 import subprocess
@@ -31,11 +32,8 @@ pytestmark = pytest.mark.slow
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_a_phase_in_parts_and_one_begun_again_have_the_bits_of_a_phase_at_once(kind):
-    """From the middle of an episode: at once, in parts, and held and begun again.
-
-    Saved and loaded between, into another environment.
-    """
+def test_a_phase_in_parts_and_one_begun_again_have_its_bits(kind):
+    """From the middle of an episode: in parts, and held, saved and loaded into another task."""
 
     def grown():
         made, env = learner(kind), task(kind)
@@ -77,16 +75,15 @@ def test_a_phase_in_parts_and_one_begun_again_have_the_bits_of_a_phase_at_once(k
     assert not np.array_equal(elsewhere.theta, straight.theta)
 
 
-def test_the_scale_of_rewards_and_the_episode_that_enters_it_go_on_after_a_restart():
+def test_the_scale_of_rewards_goes_on_after_a_restart():
     """From the middle of an episode, whose discounted sum so far is found by playing it again."""
     straight, saved, env = learner(reward_normalisation=True), {}, task("continuous")
     for k in (1, 2):
         saved = straight.arrays()
         straight.phase(env, k, 0, 47)
     assert len(saved["episode_actions"]) == 7
-    assert saved["reward_spread"][2] == pytest.approx(
-        47 + 1e-4
-    )  # a step each, and what the library begins with
+    # a step each, and what the library begins with
+    assert saved["reward_spread"][2] == pytest.approx(47 + 1e-4)
     resumed = learner(seed=0, reward_normalisation=True)
     resumed.load(saved)
     assert same(resumed.arrays(), saved)
@@ -103,7 +100,7 @@ class Short(Line):
 
 
 @pytest.mark.parametrize("other", [Breaking("raise"), Short()], ids=["unstable", "ended"])
-def test_an_episode_that_ends_sooner_when_it_is_played_again_gives_way_to_a_new_one(caplog, other):
+def test_an_episode_that_ends_sooner_played_again_gives_way(caplog, other):
     made, env = learner(), Line()
     made.phase(env, 0, 0, 30)
     assert len(made._episode.actions) > 4
@@ -132,20 +129,15 @@ def test_arrays_of_another_kind_are_refused():
 def test_a_learner_that_is_not_finite_says_so(part):
     made = learner()
     made._parts[part][2].data[0] = math.nan
-    with pytest.raises(
-        LearnerNotFinite,
-        match=f"the PPO learner's .*{part}.* are no longer finite at training step",
-    ):
+    with pytest.raises(LearnerNotFinite, match=f"the PPO learner's .*{part}.* no longer finite"):
         made.phase(Line(), 0, 0, 50)
 
 
-def test_losses_that_are_not_finite_are_told_also_where_nothing_was_drawn_after_them():
+def test_losses_that_are_not_finite_are_told_where_nothing_follows():
     made = learner(epochs=1)
     made._model.policy.value_net.bias.data[0] = math.nan
-    with pytest.raises(
-        LearnerNotFinite,
-        match="the PPO learner's actor, critic, losses are no longer finite at training step 10",
-    ):
+    said = "the PPO learner's actor, critic, losses are no longer finite at training step 10"
+    with pytest.raises(LearnerNotFinite, match=said):
         made.phase(Line(), 0, 0, 10)
 
 
@@ -159,8 +151,7 @@ def test_no_start_state_at_all_is_an_error():
 
 
 @pytest.mark.parametrize(
-    ("kind", "seed"),
-    [("categorical", 0), ("categorical", 1), ("categorical", 2), ("gaussian_argmax", 0)],
+    ("kind", "seed"), [*(("categorical", seed) for seed in range(3)), ("gaussian_argmax", 0)]
 )
 def test_it_learns_the_toy(kind, seed):
     """CyclicMDP-v0 of 100 steps: the optimum, 100, after 1,792 steps and 280 updates."""
@@ -177,51 +168,26 @@ NORMALISED = ["--ppo.observation_normalisation", "true"]
 
 
 def counted(path, monkeypatch, make, *arguments) -> int:
-    """Make a run; return the steps that its environments counted.
-
-    Without those of the start-up comparison.
-    """
+    """Make a run; return the steps that environments counted but those compared at the start."""
     path.mkdir()
     monkeypatch.setenv("COUNT_DIR", str(path))
     make(*arguments)
-    return (
-        sum(file.stat().st_size for file in path.iterdir())
-        - Run.open(arguments[-1]).provenance["probe_steps"]
-    )
+    stepped = sum(file.stat().st_size for file in path.iterdir())
+    return stepped - Run.open(arguments[-1]).provenance["probe_steps"]
 
 
-def test_the_program_does_not_depend_on_ranks_or_restarts_and_counts_what_was_stepped(
-    tmp_path, monkeypatch, alone, together
-):
+def test_the_program_does_not_depend_on_ranks_or_restarts(tmp_path, monkeypatch, alone, together):
     """Stopped in the middle of an episode: its steps are played again, not counted again."""
-    arguments = [
-        "--algorithm",
-        "ppo",
-        "--task.id",
-        "own_envs:Counting-v0",
-        *ROUTINE,
-        *SMALL,
-        *NORMALISED,
-        "--budget.generations",
-    ]
-    straight = counted(
-        tmp_path / "a", monkeypatch, alone, *arguments, 5, "--run-dir", tmp_path / "straight"
-    )
-    counted(
-        tmp_path / "b",
-        monkeypatch,
-        partial(together, 2),
-        *arguments,
-        3,
-        "--run-dir",
-        tmp_path / "parts",
-    )
-    again = len(read_checkpoint(tmp_path / "parts/checkpoint.h5").learner["episode_actions"])
-    resumed = counted(
-        tmp_path / "c", monkeypatch, alone, *arguments, 5, "--run-dir", tmp_path / "parts"
-    )
-    assert_same_run(tmp_path / "straight", tmp_path / "parts")
-    said, rows = summary(tmp_path / "parts"), Run.open(tmp_path / "parts").columns
+    line = ["--algorithm", "ppo", "--task.id", "own_envs:Counting-v0", *ROUTINE, *SMALL]
+    line += [*NORMALISED, "--budget.generations"]
+    one, parts = tmp_path / "straight", tmp_path / "parts"
+    two = partial(together, 2)
+    straight = counted(tmp_path / "a", monkeypatch, alone, *line, 5, "--run-dir", one)
+    counted(tmp_path / "b", monkeypatch, two, *line, 3, "--run-dir", parts)
+    again = len(read_checkpoint(parts / "checkpoint.h5").learner["episode_actions"])
+    resumed = counted(tmp_path / "c", monkeypatch, alone, *line, 5, "--run-dir", parts)
+    assert_same_run(one, parts)
+    said, rows = summary(parts), Run.open(parts).columns
     assert sum(said["env_steps"].values()) == straight
     assert resumed == 2 * 70 + rows["final/env_steps_evaluation"] + again
     assert again > 0
@@ -233,71 +199,53 @@ def test_the_program_does_not_depend_on_ranks_or_restarts_and_counts_what_was_st
 
 def test_the_saved_policy_plays_the_evaluation_that_chose_it(tmp_path, alone):
     """A discrete task, whose outputs are scaled in the file."""
-    arguments = [
-        "--algorithm",
-        "ppo",
-        "--task.id",
-        "CartPole-v1",
-        *ROUTINE,
-        *SMALL,
-        "--ppo.lr_ppo",
-        0.01,
-        *NORMALISED,
-    ]
-    alone(*arguments, "--budget.generations", 6, "--run-dir", tmp_path)
+    line = ["--algorithm", "ppo", "--task.id", "CartPole-v1", *ROUTINE, *SMALL, *NORMALISED]
+    alone(*line, "--ppo.lr_ppo", 0.01, "--budget.generations", 6, "--run-dir", tmp_path)
     policy, env = Saved.load(tmp_path), envs.make("CartPole-v1")
     assert (policy.kind, policy.output, policy.generation % 3) == ("ppo", "clip", 0)
     assert f"stable_baselines3 {stable_baselines3.__version__}" in policy.versions
-    seeds = [
-        integer(0, Purpose.EVALUATION, policy.generation, block=episode) for episode in range(4)
+    address = 0, Purpose.EVALUATION, policy.generation
+    returns = [
+        play(env, policy, integer(*address, block=episode)).episodic_return for episode in range(4)
     ]
     recorded = Run.open(tmp_path).columns["metrics/evaluation_ppo"][policy.generation - 1]
-    assert [play(env, policy, seed).episodic_return for seed in seeds] == recorded.tolist()
+    assert returns == recorded.tolist()
     assert np.ptp(recorded) > 0
 
 
+WITHOUT = """
+import json, sys
+sys.modules["stable_baselines3"] = None
+from esac_mpi.__main__ import main
+sys.exit(main(json.loads(sys.argv[1])))
+"""
+
+
 @pytest.mark.parametrize("extra", [[], ["--check"]])
-def test_without_the_library_it_says_which_extra_brings_it_and_makes_nothing(tmp_path, extra):
-    arguments = ["--algorithm", "ppo", *TASK, "--run-dir", str(tmp_path / "run"), *extra]
-    code = (
-        "import json, sys; sys.modules['stable_baselines3'] = None\n"
-        "from esac_mpi.__main__ import main\n"
-    )
-    line = [
-        sys.executable,
-        "-c",
-        code + "sys.exit(main(json.loads(sys.argv[1])))",
-        json.dumps(list(map(str, arguments))),
-    ]
+def test_without_the_library_it_says_which_extra_brings_it(tmp_path, extra):
+    line = ["--algorithm", "ppo", *TASK, "--run-dir", tmp_path / "run", *extra]
+    command = [sys.executable, "-c", WITHOUT, json.dumps([str(word) for word in line])]
     done = subprocess.run(
-        line, env=environment(), capture_output=True, text=True, timeout=100, check=False
+        command, env=environment(), capture_output=True, text=True, timeout=100, check=False
     )
     assert done.returncode == 2, done.stderr
-    told = (
-        "algorithm = ppo needs stable_baselines3, which is not installed: "
-        "pip install 'esac_mpi[baselines]'"
-    )
-    assert told in done.stdout + done.stderr
+    assert "pip install 'esac_mpi[baselines]'" in done.stdout + done.stderr
     assert "Traceback" not in done.stderr
     assert list(tmp_path.iterdir()) == []
 
 
 def test_its_table_is_the_librarys_defaults():
-    import inspect
-
-    theirs = {
-        name: parameter.default
-        for name, parameter in inspect.signature(PPO.__init__).parameters.items()
-    }
+    parameters = inspect.signature(PPO.__init__).parameters
     names = {
-        "lr_ppo": "learning_rate", "gamma": "gamma", "gae_lambda": "gae_lambda",
-        "clip_range": "clip_range", "entropy_coefficient": "ent_coef",
-        "value_coefficient": "vf_coef", "max_grad_norm": "max_grad_norm",
-        "steps_per_generation": "n_steps", "batch_size": "batch_size", "epochs": "n_epochs",
-    }  # fmt: skip
-    assert {name: getattr(Config().ppo, name) for name in names} == {
-        name: theirs[other] for name, other in names.items()
+        "lr_ppo": "learning_rate",
+        "entropy_coefficient": "ent_coef",
+        "value_coefficient": "vf_coef",
+        "steps_per_generation": "n_steps",
+        "epochs": "n_epochs",
+        **{same: same for same in ("gamma", "gae_lambda", "clip_range", "max_grad_norm")},
+        "batch_size": "batch_size",
     }
-    assert (
-        [*algorithm.DECLARES.policies] == [algorithm.DECLARES.learning.learner(Config())] == ["ppo"]
-    )
+    for name, theirs in names.items():
+        assert getattr(Config().ppo, name) == parameters[theirs].default, name
+    declared = algorithm.DECLARES
+    assert [*declared.policies] == [declared.learning.learner(Config())] == ["ppo"]

@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from gradients import same
 
 from esac_mpi.learners.replay import Replay
 
@@ -10,10 +11,13 @@ def filled(capacity: int, count: int, reserve: int = 0) -> Replay:
     """Return a replay whose transition i is made of i alone."""
     replay = Replay(capacity, 2, 1, reserve)
     for i in range(count):
-        replay.add(
-            np.array([i, -i]), np.array([i / 100]), 10.0 * i, np.array([i + 1, -i - 1]), i % 3 == 0
-        )
+        following = np.array([i + 1, -i - 1])
+        replay.add(np.array([i, -i]), np.array([i / 100]), 10.0 * i, following, i % 3 == 0)
     return replay
+
+
+def add_one(replay: Replay, reward: float = 7.0) -> None:
+    replay.add(np.array([7, 7]), np.array([0.5]), reward, np.array([8, 8]), False)
 
 
 def sample(replay: Replay, seed: int, batch: int) -> dict[str, np.ndarray]:
@@ -22,21 +26,10 @@ def sample(replay: Replay, seed: int, batch: int) -> dict[str, np.ndarray]:
     return {name: rows[:, column] for name, column in replay.columns._asdict().items()}
 
 
-def same(one: dict[str, np.ndarray], other: dict[str, np.ndarray]) -> bool:
-    return one.keys() == other.keys() and all(
-        np.array_equal(one[name], other[name]) for name in one
-    )
-
-
 def test_a_row_is_what_was_added():
     rows = filled(5, 4).rows(3, 4)
-    expected = {
-        "observation": [[3, -3]],
-        "action": [[0.03]],
-        "reward": [30],
-        "terminated": [1],
-        "next_observation": [[4, -4]],
-    }
+    expected = {"observation": [[3, -3]], "action": [[0.03]], "reward": [30], "terminated": [1]}
+    expected["next_observation"] = [[4, -4]]
     assert same(rows, {name: np.array(value, np.float32) for name, value in expected.items()})
     assert {column.dtype for column in rows.values()} == {np.dtype(np.float32)}
 
@@ -74,13 +67,8 @@ def test_the_newest_are_kept_and_the_oldest_overwritten():
     assert (replay.added, len(replay)) == (3, 3)
     replay = filled(5, 13)
     assert (replay.added, len(replay)) == (13, 5)
-    assert replay.rows(8, 13)["reward"].tolist() == [
-        80,
-        90,
-        100,
-        110,
-        120,
-    ]  # lies in rows 3, 4, 0, 1, 2
+    # they lie in rows 3, 4, 0, 1, 2
+    assert replay.rows(8, 13)["reward"].tolist() == [80, 90, 100, 110, 120]
     assert set(sample(replay, 0, 200)["reward"]) == {80, 90, 100, 110, 120}
 
 
@@ -99,24 +87,17 @@ def test_rows_and_samples_are_copies():
 
 @pytest.mark.parametrize("count", [0, 3, 5, 13])
 def test_restored_in_pieces_it_is_the_same_ring(count):
-    """Rows, samples and what is added later: all as in the replay that was saved.
-
-    Also when an end piece is empty.
-    """
+    """Rows, samples and what is added later, as in the saved one; also if a piece is empty."""
     saved, restored = filled(5, count), Replay(5, 2, 1)
     first = saved.added - len(saved)
-    for start, stop in (
-        (first, (first + count) // 2),
-        ((first + count) // 2, count),
-        (count, count),
-    ):
+    middle = (first + count) // 2
+    for start, stop in ((first, middle), (middle, count), (count, count)):
         restored.restore(start, saved.rows(start, stop))
     for replay in (saved, restored):
-        replay.add(np.array([7, 7]), np.array([0.5]), 7.0, np.array([8, 8]), False)
+        add_one(replay)
     assert (restored.added, len(restored)) == (count + 1, len(saved))
-    assert same(
-        restored.rows(first + (count >= 5), count + 1), saved.rows(first + (count >= 5), count + 1)
-    )
+    kept = (count + 1 - len(saved), count + 1)
+    assert same(restored.rows(*kept), saved.rows(*kept))
     assert same(*(sample(replay, 1, 9) for replay in (saved, restored)))
 
 
@@ -126,10 +107,7 @@ def test_transitions_of_another_form_are_refused():
 
 
 def test_sampling_is_uniform():
-    """40,000 draws of 8 transitions: each count within five standard deviations of 5,000.
-
-    The draws repeat with the seed.
-    """
+    """40,000 draws of 8 transitions, each within five standard deviations; they repeat."""
     replay = filled(8, 21)
     rewards = sample(replay, 0, 40_000)["reward"]
     values, counts = np.unique(rewards, return_counts=True)
@@ -163,14 +141,14 @@ def test_what_is_held_stays_until_it_is_released(count):
     held = replay.hold()
     first = count - len(before)
     for i in range(3):
-        replay.add(np.array([7, 7]), np.array([0.5]), 7.0 + i, np.array([8, 8]), False)
+        add_one(replay, 7.0 + i)
         assert (held.added, held.capacity, replay.added) == (count, 5, count + i + 1)
         assert same(held.rows(first, count), before.rows(first, count))
     with pytest.raises(RuntimeError, match="holds a state for 3 more"):
-        replay.add(np.array([7, 7]), np.array([0.5]), 7.0, np.array([8, 8]), False)
+        add_one(replay)
     assert same(held.rows(first, count), before.rows(first, count))
     with pytest.raises(ValueError, match="held replay has transitions"):
         held.rows(first, count + 1)
     replay.release()
-    replay.add(np.array([7, 7]), np.array([0.5]), 7.0, np.array([8, 8]), False)
+    add_one(replay)
     assert replay.added == count + 4
