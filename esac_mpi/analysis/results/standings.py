@@ -62,37 +62,22 @@ def having(labels: dict[str, list[Trace]], y: str) -> dict[str, list[Trace]]:
     return {label: traces for label, traces in found.items() if traces}
 
 
-def limits(labels: dict[str, list[Trace]], y: str, wall: Wall) -> list[Column]:
-    """Return the columns of a task's table: where its runs are compared."""
-    everyone = [trace for traces in labels.values() for trace in traces]
-    evolving = [trace for trace in everyone if trace.has("fitness_mean")]
-    found = [
-        (
-            "at {} true steps, which every run has reached",
-            "env_steps",
-            reached(everyone, "env_steps", y),
-        )
-    ]
-    if evolving and len(evolving) < len(everyone):
-        found.append(
-            (
-                "at {} true steps, which every run with a population has reached",
-                "env_steps",
-                reached(evolving, "env_steps", y),
-            )
-        )
-    found.append(
-        (
-            "at {} nominal steps (the papers' count)",
-            "nominal_steps",
-            reached(everyone, "nominal_steps", y),
-        )
-    )
-    columns = [(head.format(compact(limit)), axis, limit) for head, axis, limit in found]
-    seconds = wall.limit(everyone, y)
+def limits(runs: list[Trace], y: str, wall: Wall) -> list[Column]:
+    """List the columns of a task's table: what its runs have reached, and their ends."""
+    evolving = [run for run in runs if run.has("fitness_mean")]
+    whose = {"every run": runs}
+    if 0 < len(evolving) < len(runs):
+        whose["every run with a population"] = evolving
+    columns = []
+    for who, those in whose.items():
+        steps = reached(those, "env_steps", y)
+        head = f"at {compact(steps)} true steps, which {who} has reached"
+        columns.append((head, "env_steps", steps))
+    nominal, seconds = reached(runs, "nominal_steps", y), wall.limit(runs, y)
     return [
         *columns,
-        (f"within {compact(seconds)} s{wall.where}", "wall_seconds", seconds),
+        (f"at {compact(nominal)} nominal steps (the papers' count)", "nominal_steps", nominal),
+        (f"within {compact(seconds)} s{wall.where}", WALL, seconds),
         ("at its end", "env_steps", np.inf),
     ]
 
@@ -108,26 +93,18 @@ def of_all(seeds: np.ndarray) -> float:
     return statistic(seeds) if np.isfinite(seeds).all() else np.nan
 
 
-def best_of(groups: list[np.ndarray]) -> float:
-    """Return the greatest statistic of groups whose seeds all have a value, nan without one."""
-    return max((value for value in map(of_all, groups) if np.isfinite(value)), default=np.nan)
-
-
 def cell(seeds: np.ndarray, bold: bool = False) -> str:
-    """Return a cell: statistic, its interval where there are two seeds or more, every seed."""
+    """Format a cell: statistic, its interval where there are two seeds or more, every seed."""
     seen = seeds[np.isfinite(seeds)]
     if not len(seen):
         return "-"
     spread = float(seen.std(ddof=1)) if len(seen) > 1 else np.nan
     form = ",.0f" if (seen == seen.round()).all() else f",.{digits(Cell(statistic(seen), spread))}f"
-    low_high = (
-        f" [{', '.join(format(float(end), form) for end in interval([seen]))}]"
-        if len(seen) > 1
-        else ""
-    )
-    each = ", ".join(format(value, form) if np.isfinite(value) else "-" for value in seeds.tolist())
-    middle = format(statistic(seen), form)
-    return f"{f'**{middle}**' if bold else middle}{low_high} ({each})"
+    found = f"**{statistic(seen):{form}}**" if bold else f"{statistic(seen):{form}}"
+    if len(seen) > 1:
+        found += " [{}, {}]".format(*(f"{float(end):{form}}" for end in interval([seen])))
+    each = (f"{value:{form}}" if np.isfinite(value) else "-" for value in seeds.tolist())
+    return f"{found} ({', '.join(each)})"
 
 
 def lines(labels: dict[str, list[Trace]], measure: str) -> Iterator[tuple[str, list[Trace], str]]:
@@ -148,49 +125,34 @@ def task_table(
 ) -> Iterator[str]:
     """Yield the table of one task, line by line."""
     y = MEASURES[measure][0]
-    columns = limits(labels, y, wall)
-    _, _, seconds = columns[-2]
-    task = next(iter(labels.values()))[0].rows[0].task
+    runs = [trace for traces in labels.values() for trace in traces]
+    columns, seconds = limits(runs, y, wall), wall.limit(runs, y)
+    task = runs[0].rows[0].task
     printed = published(["esac"], [task])[0][task] if papers else {}
-    heads = [
-        "variant",
-        *(head for head, _, _ in columns),
-        f"steps, updates within {compact(seconds)} s",
-        *["the paper"] * papers,
-    ]
-    table = [heads]
+    heads = [head for head, _, _ in columns]
+    taken = f"steps, updates within {compact(seconds)} s"
+    table = [["variant", *heads, taken, *["the paper"] * papers]]
     best = [
-        best_of([values(traces, axis, limit, y) for traces in labels.values()])
+        np.nanmax([-np.inf, *(of_all(values(t, axis, limit, y)) for t in labels.values())])
         for _, axis, limit in columns
     ]
+    ranked = measure != "updates" and len(labels) > 1
     for name, traces, field in lines(labels, measure):
         found = [values(traces, axis, limit, field) for _, axis, limit in columns]
-        bold = [
-            field == y and measure != "updates" and len(labels) > 1 and of_all(f) == b
-            for f, b in zip(found, best, strict=True)
-        ]
-        taken = ", ".join(
-            compact(statistic(values(traces, "wall_seconds", seconds, of)))
-            for of in ("env_steps", "gradient_updates")
-        )
+        bold = [ranked and field == y and of_all(f) == b for f, b in zip(found, best, strict=True)]
+        line = [name, *map(cell, found, bold), ""]
+        if field == y:
+            counts = (values(traces, WALL, seconds, of) for of in ("env_steps", "gradient_updates"))
+            line[-1] = ", ".join(compact(statistic(count)) for count in counts)
         paper = printed.get(f"{name.upper()} [esac]")
-        shown = [as_printed(paper) if paper else "-"] * papers
-        table.append(
-            [
-                name,
-                *(cell(f, b) for f, b in zip(found, bold, strict=True)),
-                taken if field == y else "",
-                *shown,
-            ]
-        )
+        table.append([*line, *[as_printed(paper) if paper else "-"] * papers])
     yield from (f"## {title}", "", *markdown(table))
-    if told := list(short(labels, y, wall)):
+    if told := list(short(runs, y, wall)):
         yield from ("", " ".join(told))
 
 
-def short(labels: dict[str, list[Trace]], y: str, wall: Wall) -> Iterator[str]:
+def short(runs: list[Trace], y: str, wall: Wall) -> Iterator[str]:
     """Yield remarks on runs that have not come to the compared time, and on the oldest figure."""
-    runs = [trace for traces in labels.values() for trace in traces]
     limit = wall.limit(runs, y)
     at = f"{compact(limit)} s{wall.where}"
     if behind := [run for run in runs if not run.came(limit)]:

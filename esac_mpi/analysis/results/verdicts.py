@@ -6,7 +6,7 @@ import numpy as np
 
 from esac_mpi.analysis.intervals import DRAWS, LEVEL
 from esac_mpi.analysis.messages import note
-from esac_mpi.analysis.results.traces import WALL, Sections, Wall, counted, reached, values
+from esac_mpi.analysis.results.traces import WALL, Sections, Trace, Wall, counted, reached, values
 from esac_mpi.analysis.tables import markdown
 from esac_mpi.host.log import compact
 
@@ -52,51 +52,44 @@ def champion_of(labels: Collection[str], name: str) -> str:
     return ""
 
 
-def verdicts(found: Sections, y: str, champion: str, wall: Wall) -> Iterator[str]:
-    """Yield for every task whether a variant beats each other one.
+def compared(
+    ours: list[Trace], theirs: list[Trace], axis: str, unit: str, y: str, wall: Wall
+) -> str:
+    """Word the verdict on two variants at the most that all their runs have reached."""
+    both = [*ours, *theirs]
+    limit = wall.limit(both, y) if axis == WALL else reached(both, axis, y)
+    ended = [run for run in both if axis == WALL and run.ended(limit)]
+    said = f"none, ended before: {counted(ended)}"
+    if not ended:
+        said = verdict(*(values(runs, axis, limit, y) for runs in (ours, theirs)))
+    return f"{said} (at {compact(limit)} {unit})"
 
-    Each pair is compared at the most that all its runs have reached.
-    """
-    rows = []
-    pairs = [
-        (t, a, b)
-        for t, labels in found.items()
-        for a in labels
-        if a.lower() == champion.lower()
-        for b in labels
-        if a != b
+
+def verdicts(found: Sections, y: str, champion: str, wall: Wall) -> Iterator[str]:
+    """Yield for every task whether a variant beats each other one."""
+    axes = {"env_steps": "steps", "nominal_steps": "nominal", WALL: "s"}
+    rows = [
+        [
+            title,
+            f"{name} > {other}?",
+            *(compared(ours, theirs, *axis, y, wall) for axis in axes.items()),
+        ]
+        for title, labels in found.items()
+        for name, ours in labels.items()
+        for other, theirs in labels.items()
+        if name.lower() == champion.lower() and other != name
     ]
-    for title, name, other in pairs:
-        ours, theirs = found[title][name], found[title][other]
-        said = []
-        for axis, unit in (("env_steps", "steps"), ("nominal_steps", "nominal"), (WALL, "s")):
-            both = [*ours, *theirs]
-            limit = wall.limit(both, y) if axis == WALL else reached(both, axis, y)
-            ended = [run for run in both if axis == WALL and run.ended(limit)]
-            there = verdict(*(values(runs, axis, limit, y) for runs in (ours, theirs)))
-            said.append(
-                f"{f'none, ended before: {counted(ended)}' if ended else there}"
-                f" (at {compact(limit)} {unit})"
-            )
-        rows.append([title, f"{name} > {other}?", *said])
     if rows:
-        yield "## Verdicts"
-        yield ""
+        yield from ("## Verdicts", "")
         yield (
             "Difference of the means over seeds and its 95 % bootstrap interval:"
             ' "yes" if that is above 0, "no" if it is below.'
         )
-        axes = (
+        most = (
             "true and nominal steps" if wall.seconds else "true steps, nominal steps and wall time"
         )
-        yield f"Each pair is compared at the most {axes} that all runs of the two have reached."
+        yield f"Each pair is compared at the most {most} that all runs of the two have reached."
         yield "Equal variants get yes or no in 20 % of verdicts of three seeds, 12 % of five."
         yield ""
-        heads = [
-            "task",
-            "question",
-            "at equal true steps",
-            "at equal nominal steps",
-            f"at equal wall time{wall.where}",
-        ]
-        yield from markdown([heads, *rows])
+        heads = ["at equal true steps", "at equal nominal steps", f"at equal wall time{wall.where}"]
+        yield from markdown([["task", "question", *heads], *rows])
