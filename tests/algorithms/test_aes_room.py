@@ -9,6 +9,7 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
+from command_lines import words
 from conftest import EAGER, run
 from in_process import started
 from test_aes_rl import SMALL, TASK
@@ -22,21 +23,13 @@ from esac_mpi.envs import make
 from esac_mpi.play.state import root_bytes
 from esac_mpi.training.check import memory
 
-pytestmark = pytest.mark.slow
+SLOW = [*SMALL, *TASK, *words("--aes_rl.update_cost 20 --aes_rl.critic_cost 0.01")]
+SLOW += words("--aes_rl.replay_capacity 60 --aes_rl.rl_share 0.1 --budget.generations")
+AES = {"algorithm": "aes_rl"}
 
-SLOW = [
-    *(
-        *SMALL,
-        *TASK,
-        "--aes_rl.update_cost",
-        20,
-        "--aes_rl.critic_cost",
-        0.01,
-        "--aes_rl.replay_capacity",
-        60,
-    ),
-    *("--aes_rl.rl_share", 0.1),
-]
+
+def make_run(path, generations):
+    assert started(*SLOW, generations, "--run-dir", path) == 0
 
 
 def narrow(monkeypatch, around: float, anyway: int) -> None:
@@ -58,39 +51,32 @@ def passed_over(monkeypatch):
     return found
 
 
-def test_where_room_is_narrow_results_wait_alike_on_any_ranks_and_over_restarts(
-    tmp_path, monkeypatch, passed_over
-):
+@pytest.mark.slow
+def test_where_room_is_narrow_results_wait_alike_on_any_ranks(tmp_path, monkeypatch, passed_over):
     """Room for three episodes of each worker beside the 60 transitions that are read.
 
-    An individual learns for 1,800 steps.
+    An individual learns for 1,800 steps. So it is over restarts, too.
     """
     narrow(monkeypatch, 0, 3)
-    for name, parts in (("straight", [10]), ("parts", [3, 4, 7, 10])):
-        for generations in parts:
-            assert (
-                started(*SLOW, "--budget.generations", generations, "--run-dir", tmp_path / name)
-                == 0
-            )
+    make_run(tmp_path / "straight", 10)
+    for generations in (3, 4, 7, 10):
+        make_run(tmp_path / "parts", generations)
     assert len(passed_over) > 10
     assert_same_run(tmp_path / "straight", tmp_path / "parts")
-    ends = science(tmp_path / "straight")["metrics/virtual_end"].ravel()
-    assert (np.diff(ends) >= 0).all()
-    assert (np.diff(ends) == 0).any()  # who waited comes with whom it waited for
+    gaps = np.diff(science(tmp_path / "straight")["metrics/virtual_end"].ravel())
+    assert (gaps >= 0).all()
+    assert (gaps == 0).any()  # who waited comes with whom it waited for
     monkeypatch.setenv("ANYWAY", "3")
     monkeypatch.setenv("NODES", "2")
-    run(3, *SLOW, "--budget.generations", 10, "--run-dir", tmp_path / "ranks", program=EAGER)
+    run(3, *SLOW, 10, "--run-dir", tmp_path / "ranks", program=EAGER)
     assert_same_run(tmp_path / "straight", tmp_path / "ranks")
 
 
 HORIZON, CAPACITY = 10, 40
 WORST = {
-    "aes_rl.workers": 3,
-    "aes_rl.replay_capacity": CAPACITY,
-    "aes_rl.update_cost": 2.0,
-    "aes_rl.critic_chunk": 5,
+    **{"workers": 3, "replay_capacity": CAPACITY, "update_cost": 2.0, "critic_chunk": 5},
+    **{"actor_updates_window": 2, "mean_episodes": 1},
 }
-WORST |= {"aes_rl.actor_updates_window": 2, "aes_rl.mean_episodes": 1}
 
 
 @pytest.mark.parametrize("seed", range(30))
@@ -100,10 +86,11 @@ def test_with_room_for_the_most_that_can_come_in_nothing_waits(seed, monkeypatch
     While a few learn for as long as they can: 40 steps.
     """
     narrow(monkeypatch, 0, 10**6)
-    config, choose = updated(Config(), {"algorithm": "aes_rl", **WORST}), random.Random(seed)
+    config = updated(Config(), {**AES, **{f"aes_rl.{name}": n for name, n in WORST.items()}})
     room = aes_state.reserve(config, HORIZON)
     assert room == 3 * (2 * 2 * 10 + (2 + 2) * 10 + 1)
     state = SimpleNamespace(transitions=0, replay=np.zeros(CAPACITY + room))
+    choose = random.Random(seed)
     rare, whole, lags = choose.choice((0.02, 0.2)), choose.random(), []
 
     def may(task):
@@ -111,10 +98,8 @@ def test_with_room_for_the_most_that_can_come_in_nothing_waits(seed, monkeypatch
         return aes_state.keeps(config, HORIZON, state, task.result, task.order, others)
 
     def give(worker, start):
-        learns, length = (
-            choose.random() < rare,
-            10 if choose.random() < whole else choose.randint(1, 10),
-        )
+        learns = choose.random() < rare
+        length = 10 if choose.random() < whole else choose.randint(1, 10)
         task = agenda.give(worker, start, state.transitions if learns else None)
         task.progress, task.result = 40 * learns + length + 1, length
         agenda.end(task)
@@ -134,22 +119,18 @@ def test_with_room_for_the_most_that_can_come_in_nothing_waits(seed, monkeypatch
 
 
 def test_what_is_no_longer_there_is_refused():
-    config = updated(Config(), {"algorithm": "aes_rl", "aes_rl.replay_capacity": 40})
+    config = updated(Config(), {**AES, "aes_rl.replay_capacity": 40})
     state = SimpleNamespace(transitions=100, replay=np.zeros(70))
     aes_state.refuse_overwritten(config, state, 0, [70, 100])  # who reads 30 to 70
     aes_state.refuse_overwritten(config, state, 500, [])
-    with pytest.raises(
-        aes_state.Overwritten,
-        match="reads transitions from number 30 on, and the replay has room for 70 of 101",
-    ):
+    with pytest.raises(aes_state.Overwritten, match=r"from number 30 on, .* room for 70 of 101"):
         aes_state.refuse_overwritten(config, state, 1, [70, 100])
     state.transitions = 71
-    with pytest.raises(
-        aes_state.Overwritten, match="from number 0 on, and the replay has room for 70 of 71"
-    ):
+    with pytest.raises(aes_state.Overwritten, match=r"from number 0 on, .* room for 70 of 71"):
         aes_state.refuse_overwritten(config, state, 0, [20])
 
 
+@pytest.mark.slow
 def test_where_nothing_waits_the_room_leaves_the_rows_as_they_are(
     tmp_path, monkeypatch, passed_over
 ):
@@ -161,10 +142,7 @@ def test_where_nothing_waits_the_room_leaves_the_rows_as_they_are(
     for name, rooms in (("wide", [1e9, 1e9]), ("former", [1e9, 1]), ("now", [1, 1])):
         for around, generations in zip(rooms, (8, 12), strict=True):
             narrow(monkeypatch, around, 5)
-            assert (
-                started(*SLOW, "--budget.generations", generations, "--run-dir", tmp_path / name)
-                == 0
-            )
+            make_run(tmp_path / name, generations)
         rows.append(science(tmp_path / name))
     assert not passed_over
     assert rows[0]["metrics/nominal_steps"][7] > 60 + 3 * (60 + 5 * 30)  # what there was room for
@@ -177,28 +155,22 @@ def test_where_nothing_waits_the_room_leaves_the_rows_as_they_are(
 @pytest.mark.parametrize(
     ("workers", "arrivals"), [(1, 10), (5, 10), (10, 10), (11, 11), (1000, 1000)]
 )
-def test_a_generation_of_aes_rl_has_an_arrival_of_each_worker_unless_it_is_set(
-    workers, arrivals, tmp_path
-):
-    name, many = (
-        "aes_rl.arrivals_per_generation",
-        ["--algorithm", "aes_rl", "--aes_rl.workers", str(workers)],
-    )
-    found = load(many)[0]
+def test_a_generation_has_an_arrival_of_each_worker_unless_it_is_set(workers, arrivals, tmp_path):
+    name, many = "aes_rl.arrivals_per_generation", words("--algorithm aes_rl --aes_rl.workers")
+    found = load([*many, str(workers)])[0]
     assert value_of(found, name) == arrivals
-    assert value_of(load([*many, f"--{name}", "10"])[0], name) == 10
+    assert value_of(load([*many, str(workers), f"--{name}", "10"])[0], name) == 10
     file = tmp_path / "config.toml"
     file.write_text(to_toml(found))
     assert load([str(file)])[0] == found
-    file.write_text(
-        to_toml(updated(found, {name: 10}))
-    )  # of a version that gave ten to any number of workers
+    # of a version that gave ten to any number of workers
+    file.write_text(to_toml(updated(found, {name: 10})))
     assert value_of(load([str(file)])[0], name) == 10
 
 
 def test_what_rank_0_alone_holds_of_the_state_is_told_with_its_copies(monkeypatch):
     env, workers = make("CyclicMDP-v0"), 1000
-    chosen = updated(Config(), {"algorithm": "aes_rl", "aes_rl.workers": workers})
+    chosen = updated(Config(), {**AES, "aes_rl.workers": workers})
     params, state, _ = memory.begun(chosen, env, 1)
     d, critic = params.layout.d, params.operators.critic_size
     held = 4 * workers * (2 * d + critic)  # individuals, the mean of each, and the critic

@@ -1,101 +1,140 @@
-"""CEM: its generations against plain formulas, the three promises, and what is refused."""
+"""CEM, and importance mixing in CEM and CEM-RL: generations against plain formulas."""
 
 import numpy as np
 import pytest
+from command_lines import same_in_parts, words
 from small_cem import arguments, made
-from small_runs import Ending, assert_same
+from small_runs import Ending
 from test_es import Quadratic
-from whole_runs import assert_same_run
+from whole_runs import summary
 
+from esac_mpi.analysis.clock.recorded import generations, times
+from esac_mpi.analysis.episodes import training_returns
 from esac_mpi.config import load
-from esac_mpi.host.stop import Abandoned, GivenUp
 from esac_mpi.operators import noise
 from esac_mpi.operators.noise import Purpose
-from esac_mpi.play import experience
-from esac_mpi.play.rollout import NoFiniteReturn, ThetaNotFinite
+from esac_mpi.operators.policy import Layout
+from esac_mpi.play.rollout import ThetaNotFinite
 
-OPTIONS = [
-    [],
+ONESIDED = "--cem.sampling onesided --cem.elite_weights equal --cem.cov_extra_div false"
+
+
+def mixed(name, line):
+    """Return options of a run with importance mixing, its table's own without the table's name.
+
+    Of few weights: much of what a distribution gave it could give again.
+    """
+    own = f"--importance_mixing true {line}".replace("--", f"--{name}.")
+    return words(f"--policy.hidden 1 1 {own}")
+
+
+def returned(individual, hidden) -> float:
+    """Return an individual's return on Quadratic, of which it observes a zero."""
+    views, x = Layout((1, *hidden, 3)).views(individual.astype(np.float32)), np.zeros(1)
+    for weight, bias in zip(views[::2], views[1::2], strict=True):
+        x = np.tanh(weight @ x + bias)
+    return -float(np.square(x - Quadratic.SOLUTION).sum())
+
+
+def log_density(z, mean, variance) -> float:
+    """Return the log of the density of a normal distribution, but for a constant."""
+    return float(np.sum(-np.log(np.sqrt(variance)) - (z - mean) ** 2 / (2 * variance)))
+
+
+def candidate(gaussian, k, slot):
+    mean, variance = gaussian
+    return mean + np.sqrt(variance) * noise.normal(0, Purpose.MUTATION, k, slot, 0, mean.size)
+
+
+def mixture(z, new, old, k, n) -> tuple[list[int], list[int]]:
+    """Return who stays of individuals z [n, d], and the slots of who joins in generation k."""
+    luck = 1 - noise.generator(0, Purpose.SELECTION, k).random((n, 2))
+    kept, joined = [], []
+    for i in range(n):
+        stays = log_density(z[i], *new) - log_density(z[i], *old)
+        if len(kept) + len(joined) < n and np.log(luck[i, 0]) < stays:
+            kept.append(i)
+        one = candidate(new, k, i)
+        joins = log_density(one, *old) - log_density(one, *new)
+        if len(kept) + len(joined) < n and np.log(luck[i, 1]) >= joins:
+            joined.append(i)
+    return kept, [*joined, *range(n, 2 * n - len(kept) - len(joined))]
+
+
+@pytest.mark.parametrize(
+    ("form", "n", "elites", "line"),
     [
-        "--cem.sampling",
-        "onesided",
-        "--cem.population_size",
-        7,
-        "--cem.elite_weights",
-        "equal",
-        "--cem.cov_extra_div",
-        "false",
+        ("mirrored", 6, 3, []),
+        ("onesided", 7, 4, words(ONESIDED)),  # half of 7, to even
+        ("mixed", 11, 6, mixed("cem", "")),
     ],
-]
-
-
-def quadratic(world, *more):
-    """Return a run whose network is three biases, of which the fitness is made."""
-    return made(world, "cem", "--cem.variance_init", 0.04, *more, env=Quadratic())
-
-
-def returned(individual) -> float:
-    """Return an individual's return: layers of one, 8, 8 and 3 units; it observes nothing."""
-    first, second, third = individual[8:16], individual[16:88], individual[88:]
-    hidden = np.tanh(first)
-    hidden = np.tanh(second[:64].reshape(8, 8) @ hidden + second[64:])
-    return -float(
-        np.square(
-            np.tanh(third[:24].reshape(3, 8) @ hidden + third[24:]) - Quadratic.SOLUTION
-        ).sum()
-    )
-
-
-@pytest.mark.parametrize("options", OPTIONS, ids=["mirrored", "onesided"])
-def test_generations_are_those_of_the_plain_formulas(options, world):
-    small = quadratic(
-        world, "--cem.damp", 0.01, "--cem.damp_limit", 0.002, "--cem.damp_tau", 0.5, *options
-    )
-    mean, variance, damp = (
-        small.state.mean.astype(float),
-        np.full(small.state.mean.size, 0.04),
-        0.01,
-    )
-    n, mirrored = (7, False) if options else (6, True)
-    for k in range(1, 5):
+)
+def test_generations_are_those_of_the_plain_formulas(form, n, elites, line, world):
+    more = words("--cem.variance_init 0.04 --cem.damp 0.01 --cem.damp_limit 0.002")
+    more += words("--cem.damp_tau 0.5 --cem.population_size", n)
+    small, damp, kept, stayed = made(world, "cem", *more, *line, env=Quadratic()), 0.01, [], 0
+    new = small.state.mean.astype(float), np.full(small.state.mean.size, 0.04)
+    slots = range(n // 2 if form == "mirrored" else n)
+    for k in range(1, 7):
+        if k == 1 or form != "mixed":
+            z = np.stack([candidate(new, k, slot) for slot in slots])
+            z = np.concatenate([z, 2 * new[0] - z]) if form == "mirrored" else z
         row = small.generation()
-        slots = range(3) if mirrored else range(7)
-        epsilon = np.stack(
-            [noise.normal(0, Purpose.MUTATION, k, slot, 0, mean.size) for slot in slots]
-        )
-        z = mean + np.sqrt(variance) * (
-            np.concatenate([epsilon, -epsilon]) if mirrored else epsilon
-        )
-        fitness = np.array([returned(individual) for individual in z])
+        fitness = np.array([returned(one, small.params.config.policy.hidden) for one in z])
         np.testing.assert_allclose(row["fitness"], fitness, atol=1e-5)
-        best = np.argsort(-fitness)[: 3 if mirrored else 4]  # half of 7, to even
+        assert row["length"].tolist() == [0] * len(kept) + [1] * (n - len(kept))
+        best = np.argsort(-fitness)[:elites]
         assert row["elites"].tolist() == best.tolist()
-        weights = np.log(4 / np.arange(1, 4)) if mirrored else np.ones(4)
-        weights /= weights.sum()
+        logs = np.log((elites + 1) / np.arange(1, elites + 1))
+        weights = np.full(elites, 1 / elites) if form == "onesided" else logs / logs.sum()
         damp = 0.5 * damp + 0.5 * 0.002  # the public code damps before it adds
-        variance = weights @ np.square(z[best] - mean) / (3 if mirrored else 1) + damp
-        mean = weights @ z[best]
-        np.testing.assert_allclose(small.state.mean, mean, atol=1e-5)
-        np.testing.assert_allclose(small.state.variance, variance, atol=1e-5)
+        old, spread = new, weights @ np.square(z[best] - new[0])
+        new = weights @ z[best], spread / (1 if form == "onesided" else elites) + damp
+        np.testing.assert_allclose(small.state.mean, new[0], atol=1e-5)
+        np.testing.assert_allclose(small.state.variance, new[1], atol=1e-5)
         assert row["damp"] == small.state.damp == pytest.approx(damp)
-        assert row["mean_variance"] == pytest.approx(variance.mean(), rel=1e-4)
-        assert row["theta_norm"] == pytest.approx(np.linalg.norm(mean), rel=1e-5)
-        assert row["length"].tolist() == [1] * n
+        assert row["mean_variance"] == pytest.approx(new[1].mean(), rel=1e-4)
+        assert row["theta_norm"] == pytest.approx(np.linalg.norm(new[0]), rel=1e-5)
+        if form == "mixed":
+            assert row["kept"] == len(kept)
+            kept, joined = mixture(z, new, old, k + 1, n)
+            assert (small.state.kept.tolist(), small.state.candidates.tolist()) == (kept, joined)
+            z = np.stack([*z[kept], *(candidate(new, k + 1, slot) for slot in joined)])
+            stayed += len(kept)
+    assert (0 < stayed < 6 * n) == (form == "mixed")
+    assert small.state.counters.env_steps_population == 6 * n - (stayed - len(kept))
 
 
-def test_the_mean_comes_to_the_solution(world):
-    small = quadratic(world, "--cem.population_size", 10, "--cem.damp", 0.01)
-    assert returned(small.state.mean) < -0.1
-    for _ in range(60):
-        small.generation()
-    assert returned(small.state.mean) > -1e-3
-    assert small.state.counters.env_steps == small.state.counters.nominal_steps == 600
+@pytest.mark.parametrize(("name", "trained"), [("cem", 0), ("cem_rl", 3)])
+def test_who_stays_has_its_return_and_no_step(name, trained, world):
+    """Episodes differ by their seeds: whoever played again would have another return."""
+    more = mixed(name, "--population_size 9 --damp 0.01 --fitness_episodes 2")
+    if trained:
+        more += words("--cem_rl.start_steps 60 --cem_rl.trained_fraction", 1 / 3)
+    env, stayed, before = Ending(), 0, np.zeros(9)
+    small = made(world, name, *more, env=env)
+    counters = small.state.counters
+    for k in range(8):
+        kept = small.state.kept
+        learns = k and trained and counters.env_steps_population >= 60
+        row = small.generation()
+        stay = slice(trained, trained + len(kept))
+        np.testing.assert_array_equal(row["fitness"][stay], before[trained:][kept])
+        assert np.flatnonzero(row["length"] == 0).tolist() == [*range(stay.start, stay.stop)]
+        assert row["kept"] == len(kept)
+        assert not trained or row["trained"] == learns
+        before, stayed = row["fitness"], stayed + len(kept)
+        assert counters.env_steps == counters.nominal_steps == env.steps
+    assert stayed > 0
+    if trained:
+        assert learns
+        assert small.learner.env_steps == small.learner.replay.added == env.steps
 
 
 def test_cem_is_cem_rl_without_trained_individuals(world):
-    more = "fitness_episodes", 2
-    plain = made(world, "cem", f"--cem.{more[0]}", more[1])
-    other = made(world, "cem_rl", f"--cem_rl.{more[0]}", more[1], "--cem_rl.trained_fraction", 0)
+    plain = made(world, "cem", "--cem.fitness_episodes", 2)
+    more = words("--cem_rl.fitness_episodes 2 --cem_rl.trained_fraction 0")
+    other = made(world, "cem_rl", *more)
     for _ in range(3):
         rows = plain.generation(), other.generation()
         for name in rows[0]:
@@ -106,36 +145,27 @@ def test_cem_is_cem_rl_without_trained_individuals(world):
         np.testing.assert_array_equal(getattr(plain.state, name), getattr(other.state, name))
 
 
+@pytest.mark.slow
 def test_ranks_nodes_and_restarts_leave_the_bits_as_they_are(tmp_path, alone, together):
     line = arguments("cem", "--cem.fitness_episodes", 2)
-    alone(*line, "--budget.generations", 6, "--run-dir", tmp_path / "straight")
-    together(2, *line, "--budget.generations", 2, "--run-dir", tmp_path / "parts")
-    together(3, *line, "--budget.generations", 6, "--run-dir", tmp_path / "parts", nodes=2)
-    assert_same_run(tmp_path / "straight", tmp_path / "parts")
+    same_in_parts(tmp_path, alone, together, line, (2, 2, 1), (6, 3, 2))
 
 
-def test_a_generation_that_is_given_up_leaves_nothing_and_is_made_again(world, monkeypatch):
-    straight, small, honest = made(world, "cem"), made(world, "cem"), experience.explore
-    for _ in range(2):
-        straight.generation()
-    small.generation()
-    before, calls = small.saved(), []
-
-    def fourth(*arguments):
-        calls.append(1)
-        if len(calls) == 4:
-            raise GivenUp
-        return honest(*arguments)
-
-    monkeypatch.setattr(experience, "explore", fourth)
-    with pytest.raises(Abandoned):
-        small.generation()
-    assert_same(small.saved(), before)
-    small.generation()
-    assert_same(small.saved(), straight.saved())
+@pytest.mark.slow
+def test_who_stays_depends_neither_on_ranks_nor_on_restarts(tmp_path, alone, together):
+    line = arguments("cem_rl", *mixed("cem_rl", "--population_size 8 --damp 0.1 --damp_limit 0.1"))
+    found = same_in_parts(tmp_path, alone, together, line, (3, 2, 1), (7, 3, 2))
+    length = found.columns["metrics/length"]
+    assert (length == 0).sum() == found.columns["metrics/kept"].sum() > 0
+    assert summary(found.path)["env_steps"]["population"] == length.sum()
+    assert len(training_returns(found)[1]) == (length > 0).sum()  # episodes
+    parts = times(found)  # of the computed clock of another cluster
+    np.testing.assert_array_equal(np.isnan(parts["members"]), length == 0)
+    played = [one.trained.size + one.members.size for one in generations(found, parts)]
+    assert played == (length > 0).sum(axis=1).tolist()
 
 
-def test_individuals_that_break_are_no_elites_and_without_others_the_run_ends_as_it_was(world):
+def test_individuals_that_break_are_no_elites_and_their_steps_count(world):
     env = Ending()
     small = made(world, "cem", "--cem.elite_fraction", 1, env=env)
     env.breaking = 2
@@ -147,20 +177,13 @@ def test_individuals_that_break_are_no_elites_and_without_others_the_run_ends_as
     assert (row["elites"][elites.size :] == -1).all()
     assert small.state.counters.unstable_episodes == env.broken == broken.size
     assert small.state.counters.env_steps_population == env.steps == row["length"].sum()
-    before, env.breaking = small.saved(), 1
-    with pytest.raises(NoFiniteReturn, match="generation 2: the return of no individual is finite"):
-        small.generation()
-    assert_same(small.saved(), before)
 
 
 @pytest.mark.filterwarnings("error")
 def test_a_distribution_that_is_not_finite_ends_the_run(world):
-    small = quadratic(world)
+    small = made(world, "cem", env=Quadratic())
     small.state.variance[:] = 3e38
-    with pytest.raises(
-        ThetaNotFinite,
-        match=r"generation 1: mean or variance is not finite, .*: lower variance_init",
-    ):
+    with pytest.raises(ThetaNotFinite, match=r"generation 1: .* lower variance_init"):
         small.generation()
 
 

@@ -1,36 +1,207 @@
-"""ERL and its forms: the three promises, what a generation does, and what is refused."""
+"""ERL and its forms: the three promises, what a generation does, what a run counts and says."""
 
+import re
+
+import numpy as np
 import pytest
-from small_erl import arguments
-from whole_runs import assert_same_run
+from command_lines import same_in_parts, words
+from in_process import started
+from short_runs import snapshot
+from small_erl import arguments, made
+from small_runs import Ending, raising
+from test_populations import BIRTHS
 
+from esac_mpi.algorithms.erl_state import NOBODY
 from esac_mpi.config.genetic import FORMS
+from esac_mpi.operators.selection import Kind
 from esac_mpi.record import Run
 
-pytestmark = pytest.mark.slow
-
+PUBLIC = words("--erl.preset reference-code --erl.sync_interval 1")
 MORE = {  # switches that are off by default, one form each
-    "erl": ["--erl.fitness_episodes", 2],
-    "perl": ["--erl.elite_fraction", 0.4],
-    "derl": ["--erl.preset", "reference-code", "--erl.parent_selection", "mixed"],
-    "pderl": ["--erl.parent_selection", "distance"],
+    "erl": "--erl.fitness_episodes 2",
+    "perl": "--erl.elite_fraction 0.4",
+    "derl": "--erl.preset reference-code --erl.parent_selection mixed",
+    "pderl": "--erl.parent_selection distance",
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", FORMS)
 def test_ranks_nodes_and_restarts_leave_the_bits_as_they_are(name, tmp_path, alone, together):
-    line = arguments(name, *MORE[name])
-    alone(*line, "--budget.generations", 6, "--run-dir", tmp_path / "straight")
-    together(2, *line, "--budget.generations", 2, "--run-dir", tmp_path / "parts")
-    together(3, *line, "--budget.generations", 6, "--run-dir", tmp_path / "parts", nodes=2)
-    assert_same_run(tmp_path / "straight", tmp_path / "parts")
-    rows = Run.open(tmp_path / "straight").columns
+    line = arguments(name, *words(MORE[name]))
+    rows = same_in_parts(tmp_path, alone, together, line, (2, 2, 1), (6, 3, 2)).columns
     children = (rows["metrics/slot_kind"][0] == 2).sum()
-    imitated = (
-        2 * (60 // 8) if name in ("derl", "pderl") else 0
-    )  # epochs, of both parents' 30 transitions
+    # epochs, of both parents' 30 transitions
+    imitated = 2 * (60 // 8) if name in ("derl", "pderl") else 0
     assert rows["metrics/member_updates"][0] == imitated * children
     assert rows["metrics/gradient_updates"][-1] > 0
     assert {0, 1, 2} == {*rows["metrics/slot_kind"].ravel().tolist()}
     assert (rows["metrics/injected"] >= 0).tolist() == [False, True] * 3
-    assert (rows["metrics/learner_fate"] >= 0).tolist() == [False, False, True, False, True, False]
+    assert (rows["metrics/learner_fate"] >= 0).tolist() == [False, False] + [True, False] * 2
+
+
+@pytest.mark.parametrize("breaking", [0, 3])
+def test_steps_are_counted_and_transitions_have_the_replays_numbers(breaking, world):
+    """Where an episode breaks, its last step is counted and not learned from.
+
+    Updates are due from start_steps on.
+    """
+    env = Ending()
+    env.breaking = breaking
+    line = "--erl.fitness_episodes 2 --erl.updates_per_step 0.5 --erl.start_steps 100"
+    small = made(world, "pderl", *words(line), env=env)
+    counters = small.state.counters
+    lengths = sum(int(small.generation()["length"].sum()) for _ in range(3))
+    assert counters.env_steps_population == lengths
+    steps = counters.env_steps_population + counters.env_steps_learner
+    assert steps == counters.nominal_steps == env.steps
+    assert counters.env_steps_learner >= 3
+    assert counters.gradient_updates == round(0.5 * env.steps) - 50
+    assert counters.unstable_episodes == env.broken
+    assert (env.broken > 3) == bool(breaking)
+    assert small.state.transitions == small.learner.replay.added == env.steps - env.broken
+    replayed = small.learner.replay.rows(0, env.steps - env.broken)
+    held = small.state.ages >= 0
+    rows = np.hstack([replayed["observation"], replayed["action"]])[small.state.ages[held]]
+    np.testing.assert_array_equal(small.state.memories[held], rows)
+
+
+class Taking(Ending):
+    """Ending with bounds of 0 and 2, which keeps the actions that it takes."""
+
+    low, high = np.zeros(3, np.float32), np.full(3, 2, np.float32)
+
+    def step(self, action):
+        self.taken = [*getattr(self, "taken", []), action.copy()]
+        return super().step(action)
+
+
+@pytest.mark.parametrize("clip", [True, False])
+def test_the_critic_learns_from_the_actions_that_the_task_took(clip, world):
+    env, more = Taking(), words("--erl.ou_scale 20 --erl.exploration_clip", clip)
+    small = made(world, "perl", *more, env=env)
+    for _ in range(3):
+        small.generation()
+    taken, kept = np.array(env.taken), small.learner.replay.rows(0, len(env.taken))["action"]
+    np.testing.assert_allclose(1 + kept, taken, rtol=0, atol=1e-6)
+    assert (np.abs(kept).max() > 2) == (not clip)
+    held = small.state.ages >= 0
+    actions = kept[small.state.ages[held]]
+    np.testing.assert_array_equal(small.state.memories[held][:, 3:], actions)
+
+
+@pytest.mark.parametrize(
+    ("part", "place"),
+    list(
+        zip(
+            BIRTHS,
+            [
+                r"in generation 1, member 3 \(seed 0\)",
+                r"in generation 1, the learner's episode \(seed 0\)",
+                r"in generation 1, the next member of slot [0-5] \(seed 0\)",
+                r"in generation 1, the next member of slot [0-5] \(seed 0\)",
+                r"in the ERL phase of generation 1",
+            ],
+            strict=True,
+        )
+    ),
+)
+def test_an_error_says_where_it_came_from(part, place, world, monkeypatch):
+    where, function, call = part
+    small, error = made(world, "pderl"), RuntimeError("no licence")
+    monkeypatch.setattr(where, function, raising(getattr(where, function), call, error))
+    with pytest.raises(RuntimeError, match="no licence"):
+        small.generation()
+    assert any(re.fullmatch(place, note) for note in error.__notes__)
+    world.end_background()
+
+
+def test_the_learners_actor_is_found_again_in_its_slot_with_its_memory(world):
+    small = made(world, "pderl")
+    state = small.state
+    for k in range(1, 5):
+        slot = small.generation()["injected"]
+        assert slot == state.injected
+        if k % 2:
+            assert slot == NOBODY
+            continue
+        theta = small.learner.theta
+        for array in (state.population[slot], state.theta):
+            np.testing.assert_array_equal(array, theta)
+        for array in (state.memories, state.ages):
+            np.testing.assert_array_equal(array[slot], array[-1])
+        others = np.delete(state.population, slot, axis=0)
+        assert not (others == theta).all(axis=1).any()
+
+
+@pytest.mark.parametrize("name", ["erl", "pderl"])
+def test_in_the_public_codes_ways_it_takes_the_worst_slot(name, world):
+    """In PDERL's the next one where that has the best elite's copy.
+
+    With these settings there is one such copy.
+    """
+    small, met = made(world, name, *PUBLIC), set()
+    for _ in range(24):
+        row = small.generation()
+        worst, kind = int(row["fitness"].argmin()), row["slot_kind"]
+        spared = name == "pderl" and kind[worst] == Kind.COPY
+        assert row["injected"] == (worst + spared) % 6
+        np.testing.assert_array_equal(small.state.population[row["injected"]], small.learner.theta)
+        met.add(int(kind[worst]))
+    assert met >= {Kind.COPY, Kind.CHILD}
+
+
+def test_children_of_parents_with_less_than_a_batch_imitate_what_there_is(world):
+    """Two epochs of a step in all that both parents have: each its one episode of some steps."""
+    more = words("--erl.distillation_batch 40 --erl.mutation_probability 0")
+    small = made(world, "derl", *more, env=Ending())
+    row = small.generation()
+    children = row["slot_kind"] == Kind.CHILD
+    assert children.any()
+    assert small.state.counters.member_updates == 2 * children.sum()
+    parents = row["first_parent"][children], row["second_parent"][children]
+    assert (row["length"][parents[0]] + row["length"][parents[1]] < 40).all()
+
+
+@pytest.mark.slow
+def test_a_run_is_not_gone_on_with_by_another_crossover(tmp_path, alone, capsys):
+    more = "--budget.generations", 1, "--run-dir", tmp_path / "run"
+    alone(*arguments("pderl", *more))
+    there = snapshot(tmp_path)
+    assert started(*arguments("perl", *more)) == 2
+    said = capsys.readouterr().err
+    assert "algorithm: 'pderl' -> 'perl'" in said
+    assert "erl.crossover: 'distillation' -> 'n_point'" in said
+    assert snapshot(tmp_path) == there
+
+
+@pytest.mark.slow
+def test_members_whose_return_is_not_finite_are_named(tmp_path, alone):
+    task = words("--task.id own_envs:Breaking-v0 --budget.generations 4 --erl.updates_per_step 0")
+    alone(*arguments("perl", *task, "--run-dir", tmp_path / "run"))
+    fitness = enumerate(Run.open(tmp_path / "run").columns["metrics/fitness"], 1)
+    expected = {k: np.flatnonzero(np.isnan(row)).tolist() for k, row in fitness}
+    log = (tmp_path / "run/log.txt").read_text()
+    named = re.findall(r"generation (\d+): the return of member\(s\) \[(.*)\] is not finite", log)
+    found = {int(k): [int(i) for i in members.split(",")] for k, members in named}
+    assert found
+    assert found == {k: members for k, members in expected.items() if members}
+
+
+@pytest.mark.slow
+def test_counters_are_what_the_environment_counted(tmp_path, monkeypatch):
+    (tmp_path / "counts").mkdir()
+    monkeypatch.setenv("COUNT_DIR", str(tmp_path / "counts"))
+    more = words("--task.id own_envs:Counting-v0 --budget.generations 4 --erl.start_steps 200")
+    more += words("--erl.fitness_episodes 2 --erl.updates_per_step 0.5")
+    assert started(*arguments("pderl", *more, "--run-dir", tmp_path / "run")) == 0
+    (counts,) = (tmp_path / "counts").iterdir()
+    opened = Run.open(tmp_path / "run")
+    columns = opened.columns
+    last = {name.removeprefix("metrics/"): columns[name][-1] for name in columns.scalars}
+    steps = last["env_steps_population"] + last["env_steps_learner"]
+    evaluated = last["env_steps_evaluation"] + columns["final/env_steps_evaluation"]
+    assert steps + evaluated == counts.stat().st_size - opened.provenance["probe_steps"]
+    assert last["env_steps_population"] == columns["metrics/length"].sum()
+    assert last["nominal_steps"] == steps
+    assert last["gradient_updates"] == round(0.5 * steps) - 100

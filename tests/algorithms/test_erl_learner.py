@@ -67,10 +67,8 @@ class Plain:
         self.actor, self.target_actor = (
             modules(n, activation)[0] for n in (made.actor, made.targets["target_actor"])
         )
-        self.critic, self.target_critic = (
-            PlainCritic(made.critic),
-            PlainCritic(made.targets["target_critic"]),
-        )
+        self.critic = PlainCritic(made.critic)
+        self.target_critic = PlainCritic(made.targets["target_critic"])
         self.actor_adam = torch.optim.Adam(self.actor.parameters(), lr=made.options.lr_actor)
         self.critic_adam = torch.optim.Adam(self.critic.parameters(), lr=made.options.lr_critic)
 

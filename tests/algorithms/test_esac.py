@@ -28,13 +28,11 @@ def test_a_generation_is_algorithm_1(world, crossover, sampling):
     advance(world, params, state, env, 2)  # so that children exist, and Adam has moments
     vectors = [state.theta_es.copy(), state.theta_sac.copy(), *state.children.copy()]
     parents = [vectors[kind] for kind in state.parents]
-    theta, sac, m, v, sigma = (
-        state.theta_es.copy(),
-        state.theta_sac.copy(),
-        state.adam_m.copy(),
-        state.adam_v.copy(),
-        state.sigma,
-    )
+    theta = state.theta_es.copy()
+    sac = state.theta_sac.copy()
+    m = state.adam_m.copy()
+    v = state.adam_v.copy()
+    sigma = state.sigma
     row = advance(world, params, state, env)
 
     # lines 5-8
@@ -86,10 +84,8 @@ def test_a_generation_is_algorithm_1(world, crossover, sampling):
         taken = state.children[child] != state.theta_es
         np.testing.assert_array_equal(state.children[child][taken], winner[taken])
         if crossover == "row":
-            rows, shapes = (
-                np.split(taken, LAYOUT.rows()[1:-1]),
-                [tensor.shape for tensor in LAYOUT.tensors],
-            )
+            rows = np.split(taken, LAYOUT.rows()[1:-1])
+            shapes = [tensor.shape for tensor in LAYOUT.tensors]
             expected_rows = evolution.exchanged_rows(
                 noise.generator(0, Purpose.CROSSOVER, 3, child), shapes
             )

@@ -132,9 +132,8 @@ def begun(world, generations, lengths=(10,), **settings):
         ended = state.counters.learner_phases - phases
         assert ended == (bool(flying) and state.phase_begun != flying)
         assert (row["sac_episodes"] == 0) or ended
-        assert (state.sigma > sigma) == row[
-            "sac_phase"
-        ]  # AMT is part of the plan: it does not wait
+        # AMT is part of the plan: it does not wait
+        assert (state.sigma > sigma) == row["sac_phase"]
         assert (state.theta_sac == 0.5).all() == (state.counters.learner_phases > 0)
         if row["sac_phase"]:
             began.append(k)
@@ -186,9 +185,8 @@ def test_on_the_virtual_clock_a_phase_enters_when_its_steps_and_updates_have_pas
 
 
 def test_the_longest_member_or_the_sum_of_all_lengths_is_what_a_generation_lasts(world):
-    lengths = (
-        (1, 1, 1, 1, 9, 1, 1, 1, 1, 1) + (3,) * 10 + (2, 10, 2, 2, 2, 2, 2, 2, 2, 2)
-    )  # 18 and 9; 30 and 3; 28 and 10
+    # 18 and 9; 30 and 3; 28 and 10
+    lengths = (1, 1, 1, 1, 9, 1, 1, 1, 1, 1) + (3,) * 10 + (2, 10, 2, 2, 2, 2, 2, 2, 2, 2)
     found, left = begun(world, 7, lengths, workers=4, sac_min_steps=9, update_cost=1.0)
     # a generation lasts max(9, 4.5), max(3, 7.5), max(10, 7) and again; a phase 18
     assert left[:6] == [18, 10.5, 0.5, 18, 10.5, 0.5]

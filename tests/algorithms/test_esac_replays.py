@@ -84,20 +84,16 @@ def plain(params, theta, k, i, cap):
 
     In an environment of their own.
     """
-    esac, env, policy, rows, total = (
-        params.config.esac,
-        Ending(),
-        make_policy(params, Track()).set(theta),
-        [],
-        0.0,
-    )
+    esac = params.config.esac
+    env = Ending()
+    policy = make_policy(params, Track()).set(theta)
+    rows = []
+    total = 0.0
     player = i // 2 if esac.start_states == "pair" else i
     for number in range(esac.fitness_episodes):
-        observation, over, steps = (
-            env.reset(noise.integer(0, Purpose.EPISODE, k, player, number)),
-            False,
-            0,
-        )
+        observation = env.reset(noise.integer(0, Purpose.EPISODE, k, player, number))
+        over = False
+        steps = 0
         random, paid = noise.generator(0, Purpose.ACTION, k, player, number), 0.0
         while not over:
             action = policy(observation).copy()
@@ -219,9 +215,8 @@ def test_of_the_best_those_are_played_again_that_are_better_than_the_learner_was
     better[2] = int((found[after[2]] > paid[before[1]]).sum())
     learner, start, again = generations(paid)
     assert [again[k].tolist() for k in again] == [found[k].tolist() for k in found]
-    assert (
-        learner.replay.added == 10 * (3 + sum(better)) == start.counters.env_steps_replayed
-    )  # the first phase knows none
+    # the first phase knows none
+    assert learner.replay.added == 10 * (3 + sum(better)) == start.counters.env_steps_replayed
 
 
 class Rich(Fragile):
@@ -259,12 +254,10 @@ def test_every_step_is_counted_once_by_kind(world):
     for k in range(1, 4):
         lengths += advance(world, params, start, env, learner=learner)["length"].sum()
         counters = start.counters
-        assert (
-            counters.env_steps_replayed == k * 2 * 2 * 10
-        )  # a phase each generation: two members, two episodes
-        assert (
-            counters.env_steps_population == lengths + (k - 1) * 2 * 3 * 10
-        )  # and from the second one on a test, 3 episodes each
+        # a phase each generation: two members, two episodes
+        assert counters.env_steps_replayed == k * 2 * 2 * 10
+        # and from the second one on a test, 3 episodes each
+        assert counters.env_steps_population == lengths + (k - 1) * 2 * 3 * 10
         assert counters.env_steps == env.steps + counters.env_steps_learner
     assert start.counters.nominal_steps == 3 * 10
 
@@ -326,9 +319,8 @@ def test_beside_the_evaluation_it_is_raised_where_the_result_was_due_also_after_
         params, start, env, learner, _ = in_a_mood(
             world, 1, gradient_interval=1, learner_lag=1, p_sac_annealed=False
         )
-        advance(
-            world, params, start, env, learner=learner
-        )  # the phase has begun, and was played no further
+        # the phase has begun, and was played no further
+        advance(world, params, start, env, learner=learner)
         if restarts:
             world.end_background()
         with pytest.raises(ReturnDiffers) as error:

@@ -182,12 +182,10 @@ def test_theta_sac_is_adopted_once_it_has_won_so_many_trials_in_a_row_against_th
         row = advance(world, params, state, env, learner=learner)
         if row["adopted"]:
             found.append(k)
-            np.testing.assert_array_equal(
-                state.theta_es, going(0.5 + 0.1 * (k - 2))
-            )  # the one that was tried
-        learner.theta = going(
-            -1.0 if k == 2 else 0.5 + 0.1 * k
-        )  # tried in k + 2: the trial of 4 is lost
+            # the one that was tried
+            np.testing.assert_array_equal(state.theta_es, going(0.5 + 0.1 * (k - 2)))
+        # tried in k + 2: the trial of 4 is lost
+        learner.theta = going(-1.0 if k == 2 else 0.5 + 0.1 * k)
     assert found == transferred
     world.end_background()
 
@@ -254,11 +252,9 @@ def test_an_unstable_trial_is_counted_and_decides(world):
     assert np.isnan(row["trial_sac"]).all()
     assert np.isfinite(row["trial_theta_es"]).all()
     assert (row["adopted"], state.counters.unstable_episodes) == (0, 3)
-    state.theta_es[:], state.theta_sac[:], learner.theta = (
-        going(2.0),
-        going(1.0),
-        going(1.0),
-    )  # now the other one falls
+    state.theta_es[:] = going(2.0)
+    state.theta_sac[:] = going(1.0)
+    learner.theta = going(1.0)  # now the other one falls
     state.theta_es[-3] = 1.474  # tanh is 0.9 there: of its members some stand
     row = advance(world, params, state, env, learner=learner)
     assert np.isnan(row["trial_theta_es"]).all()

@@ -10,18 +10,18 @@ import shutil
 import signal
 import subprocess
 import sys
-import time
 import tomllib
 from types import SimpleNamespace
 
 import numpy as np
 import pytest
 import random_search
+from command_lines import words
 from conftest import ROOT, ROUTINE, command
+from whole_runs import wait_for
 
 from esac_mpi.comm.clock.costs import Pieces
 from esac_mpi.record import files
-from esac_mpi.record.reading import Columns
 
 pytestmark = pytest.mark.slow
 
@@ -42,11 +42,8 @@ INIT = "import esac_mpi.config  # first: it loads searches.table\n"
 
 def forecast():
     """Return the part of docs/how-to/extend.md that can be left out, for forecasts."""
-    (found,) = [
-        code
-        for code in re.findall(r"```python\n(.*?)```", PAGE.read_text(), re.S)
-        if "def expected(" in code
-    ]
+    codes = re.findall(r"```python\n(.*?)```", PAGE.read_text(), re.S)
+    (found,) = [code for code in codes if "def expected(" in code]
     return found
 
 
@@ -62,48 +59,31 @@ class Extended:
         (package / "__init__.py").write_text(INIT)
         (package / "algorithm.py").write_text(f"{module}\n\n{forecast()}")
         shutil.copy(ROOT / "tests/support/random_search_table.py", package / "table.py")
-        groups = tomllib.loads(POINTS)["project"]["entry-points"]
+        groups = tomllib.loads(POINTS)["project"]["entry-points"].items()
+        lines = [f"[{name}]\nrandom_search = {one['random_search']}\n" for name, one in groups]
+        self.points = installed / "entry_points.txt"
+        self.points.write_text("".join(lines))
         (installed / "METADATA").write_text("Metadata-Version: 2.1\nName: searches\nVersion: 1.0\n")
-        (installed / "entry_points.txt").write_text(
-            "".join(
-                f"[{group}]\nrandom_search = {one['random_search']}\n"
-                for group, one in groups.items()
-            )
-        )
         (path / "settings.toml").write_text(SETTINGS)
         self.environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(path), str(ROOT)])}
 
     def line(self, ranks, *arguments):
         """Return the command line of a run: radius from the file, points from the command line."""
-        task = ["--task.id", "Pendulum-v1", "--task.horizon", 20]
-        options = [
-            "--random_search.points",
-            6,
-            *task,
-            *ROUTINE,
-            "--checkpoint.every_generations",
-            2,
-            *arguments,
-        ]
-        return command(ranks, self.path / "settings.toml", *options)
+        task = words("--task.id Pendulum-v1 --task.horizon 20 --random_search.points 6", *ROUTINE)
+        task += words("--checkpoint.every_generations 2", *arguments)
+        return command(ranks, self.path / "settings.toml", *task)
 
-    def call(self, line, code=0):
+    def call(self, line, code=0, **options):
         """Run a command line; return what it printed, with its complaints."""
-        done = subprocess.run(
-            [str(word) for word in line],
-            env=self.environment,
-            cwd=self.path,
-            capture_output=True,
-            text=True,
-            timeout=300,
-            check=False,
-        )
-        assert done.returncode == code, done.stdout + done.stderr
-        return done.stdout + done.stderr
+        chosen = {"env": self.environment, "cwd": self.path, **options}
+        pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT, "text": True}
+        done = subprocess.run(list(map(str, line)), **chosen, **pipes, timeout=300, check=False)
+        assert done.returncode == code, done.stdout
+        return done.stdout
 
-    def tool(self, name, *arguments):
+    def tool(self, name, *arguments, **options):
         """Run a command."""
-        return self.call([sys.executable, "-m", "esac_mpi.commands", name, *arguments])
+        return self.call([sys.executable, "-m", "esac_mpi.commands", name, *arguments], **options)
 
 
 @pytest.fixture(scope="module")
@@ -119,33 +99,21 @@ def straight(extended):
 
 
 def rows(run):
-    """Return the metrics of every generation, and the hashes of the policy and of the state."""
-    columns, attributes = Columns(run / "metrics.h5"), files.read(run / "metrics.h5")[1]
-    return (
-        {n: columns[n] for n in columns if n.startswith("metrics/")},
-        attributes["theta_sha256"],
-        attributes["state_sha256"],
-    )
-
-
-def assert_same(run, other):
-    ours, theirs = rows(run), rows(other)
-    assert ours[1:] == theirs[1:]
-    assert ours[0].keys() == theirs[0].keys()
-    for name, column in ours[0].items():
-        np.testing.assert_array_equal(column, theirs[0][name], name)
+    """Return the metrics of every generation."""
+    columns = files.read(run / "metrics.h5")[0]
+    return {name: column for name, column in columns.items() if name.startswith("metrics/")}
 
 
 def test_it_is_short():
     assert len((ROOT / "tests/support/random_search.py").read_text().splitlines()) < 90
 
 
-def test_it_is_configured_by_file_and_command_line_and_finds_a_better_point(extended, straight):
+def test_it_is_configured_twice_over_and_finds_a_better_point(straight):
+    """By file and by command line."""
     text = (straight / "config.toml").read_text()
-    assert 'algorithm = "random_search"' in text
-    assert "radius = 0.3" in text
-    assert "points = 6" in text
-    columns = rows(straight)[0]
+    for said in ('algorithm = "random_search"', "radius = 0.3", "points = 6"):
+        assert said in text
+    columns = rows(straight)
     fitness, moved = columns["metrics/fitness"], columns["metrics/moved"]
     assert fitness.shape == (120, 6)
     best = np.maximum.accumulate(fitness.max(axis=1))
@@ -156,104 +124,68 @@ def test_it_is_configured_by_file_and_command_line_and_finds_a_better_point(exte
 def test_three_ranks_and_a_kill_leave_its_bits_as_they_are(extended, straight):
     run = extended.path / "killed"
     line = extended.line(3, "--budget.generations", 120, "--run-dir", run)
-    process = subprocess.Popen(
-        line, env=extended.environment, cwd=extended.path, start_new_session=True
-    )
-    end = time.monotonic() + 300
-    while (
-        not (run / "checkpoint_prev.h5").exists()
-        and process.poll() is None
-        and time.monotonic() < end
-    ):
-        time.sleep(0.01)
+    options = {"env": extended.environment, "cwd": extended.path}
+    process = subprocess.Popen(line, **options, start_new_session=True)
+    wait_for(lambda: (run / "checkpoint_prev.h5").exists() or process.poll() is not None)
     os.killpg(process.pid, signal.SIGKILL)
     assert process.wait() == -signal.SIGKILL
-    said = extended.call(line)
-    assert "resumed at generation" in said
-    assert_same(run, straight)
+    assert "resumed at generation" in extended.call(line)
+    ours, theirs = (files.read(path / "metrics.h5") for path in (run, straight))
+    for name in ("theta_sha256", "state_sha256"):
+        assert ours[1][name] == theirs[1][name]
+    assert rows(run).keys() == rows(straight).keys()
+    for name, column in rows(run).items():
+        np.testing.assert_array_equal(column, theirs[0][name], name)
 
 
-def test_another_run_begins_with_its_best_point_without_a_word_of_its_module(extended, straight):
+def test_another_run_begins_with_its_best_point(extended, straight):
+    """Without a word of its module."""
     run = extended.path / "branch"
-    words = [
-        "--budget.generations",
-        2,
-        "--seed",
-        1,
-        "--random_search.radius",
-        0.5,
-        "--from",
-        straight,
-        "--run-dir",
-        run,
-    ]
-    assert f"  begun from {straight}, generation 120: theta, episodic_return\n" in extended.call(
-        extended.line(0, *words)
-    )
-    best, columns = rows(straight)[0]["metrics/fitness"].max(), rows(run)[0]
+    line = words("--budget.generations 2 --seed 1 --random_search.radius 0.5 --from", straight)
+    said = extended.call(extended.line(0, *line, "--run-dir", run))
+    assert f"  begun from {straight}, generation 120: theta, episodic_return\n" in said
+    best, columns = rows(straight)["metrics/fitness"].max(), rows(run)
     bar = np.maximum.accumulate([best, *columns["metrics/fitness"].max(axis=1)])
     assert columns["metrics/moved"].tolist() == (bar[1:] > bar[:-1]).tolist()
 
 
-def test_a_bad_field_is_refused(extended):
-    said = extended.call(extended.line(0, "--random_search.radius", "-1"), code=2)
-    assert "random_search.radius = -1.0" in said
-    said = extended.call(extended.line(0, "--random_search.radios", "1"), code=2)
-    assert "unknown key 'random_search.radios'; did you mean 'random_search.radius'?" in said
-    said = extended.call(extended.line(0, "--random_search.sigma", "1"), code=2)
-    assert (
-        "unknown key 'random_search.sigma'; there are random_search.points, random_search.radius"
-        in said
-    )
-    assert "esac.sigma" in extended.call(
-        extended.line(0, "--esac.sigma", "1"), code=2
-    )  # which it does not read
+@pytest.mark.parametrize(
+    ("line", "said"),
+    [
+        ("--random_search.radius -1", "random_search.radius = -1.0"),
+        ("--random_search.radios 1", "did you mean 'random_search.radius'?"),
+        ("--random_search.sigma 1", "there are random_search.points, random_search.radius"),
+        ("--esac.sigma 1", "esac.sigma"),  # which it does not read
+    ],
+)
+def test_a_bad_field_is_refused(line, said, extended):
+    assert said in extended.call(extended.line(0, *words(line)), code=2)
 
 
 def test_every_tool_sees_it(extended, straight):
     found = json.loads(extended.tool("summary", straight, "--json"))
-    assert (found["algorithm"], found["generation"], found["status"]) == (
-        "random_search",
-        120,
-        "complete",
-    )
-    assert (
-        found["env_steps"]["population"]
-        == rows(straight)[0]["metrics/length"].sum()
-        == 120 * 6 * 20
-    )
+    expected = ("random_search", 120, "complete")
+    assert (found["algorithm"], found["generation"], found["status"]) == expected
+    steps = rows(straight)["metrics/length"].sum()
+    assert found["env_steps"]["population"] == steps == 120 * 6 * 20
     assert found["final_return"] == found["last_evaluation"]["search"]
     assert "random_search" in extended.tool("watch", straight, "--once")
     assert "| RANDOM_SEARCH, final |" in extended.tool("table", straight)
     extended.tool("plot", straight, "--policy", "search", "--out", extended.path / "curve.png")
     assert (extended.path / "curve.png").stat().st_size > 1000
-    grid = [
-        "--tasks",
-        "Pendulum-v1",
-        "--algorithms",
-        "random_search",
-        "--set",
-        "radius",
-        "0.1",
-        "0.2",
-    ]
-    extended.tool("sweep", *grid, "--out", extended.path / "jobs.txt")
-    lines = (extended.path / "jobs.txt").read_text().splitlines()
-    assert sorted(
-        {word for line in lines for word in line.split() if word.startswith("--random")}
-    ) == ["--random_search.radius"]
+    grid = words("--tasks Pendulum-v1 --algorithms random_search --set radius 0.1 0.2 --out")
+    extended.tool("sweep", *grid, extended.path / "jobs.txt")
+    jobs = (extended.path / "jobs.txt").read_text().split()
+    assert {word for word in jobs if word.startswith("--random")} == {"--random_search.radius"}
 
 
-def test_the_forecast_of_the_document_needs_the_modules_imports_and_its_own_alone():
+def test_the_forecast_of_the_document_needs_its_own_imports_alone():
     module = dict(vars(random_search))
     exec(forecast(), module)
     pieces = Pieces(np.array([1.0, 2.0]), np.array([10, 20]), 25, making=0.5)
     made = module["expected"](SimpleNamespace(random_search=SimpleNamespace(points=3)), pieces, 1)
-    assert made.generation.members.tolist() == [
-        2.5,
-        1.5,
-        2.5,
-    ]  # the measured episodes in turn, from the second one on
+    # the measured episodes in turn, from the second one on
+    assert made.generation.members.tolist() == [2.5, 1.5, 2.5]
     assert (made.env_steps, made.nominal_steps) == (3 * 15, 25)
 
 
@@ -264,56 +196,36 @@ def test_its_package_is_named_where_versions_are(straight):
 
 def test_its_runs_alone_need_its_package(extended, straight):
     run = extended.path / "elsewhere"
-    words = ["--task.id", "Pendulum-v1", "--task.horizon", "20", "--policy.hidden", "4"]
-    words += ["--budget.generations", "1", "--evaluation.episodes", "1", "--run-dir", run]
-    extended.call(command(0, "--algorithm", "es", "--es.population-size", "4", *words))
+    line = words("--algorithm es --es.population-size 4 --task.id Pendulum-v1 --task.horizon 20")
+    line += words("--policy.hidden 4 --budget.generations 1 --evaluation.episodes 1 --run-dir", run)
+    extended.call(command(0, *line))
     assert "random_search" not in (run / "config.toml").read_text()
-    environment = {**extended.environment, "PYTHONPATH": str(ROOT)}
-
-    def summary(path):
-        return subprocess.run(
-            [sys.executable, "-m", "esac_mpi.commands", "summary", path],
-            env=environment, cwd=ROOT, capture_output=True, text=True, timeout=300, check=False,
-        )  # fmt: skip
-
-    assert summary(run).returncode == 0
-    told = summary(straight)
-    assert told.returncode == 2
-    assert "or that of an installed package (docs/how-to/extend.md)" in told.stderr
+    without = {"env": {**extended.environment, "PYTHONPATH": str(ROOT)}, "cwd": ROOT}
+    extended.tool("summary", run, **without)
+    said = extended.tool("summary", straight, code=2, **without)
+    assert "or that of an installed package (docs/how-to/extend.md)" in said
 
 
 @pytest.mark.parametrize(
-    ("old", "new", "told"),
+    ("old", "new", "said"),
     [
         ("random_search =", "budget =", "entry point budget of esac_mpi.tables: the name is taken"),
         ("random_search =", "own =", "entry point own of esac_mpi.tables: the name is taken"),
         ("random_search =", "derl =", "entry point derl of esac_mpi.tables: the name is taken"),
         ("random_search =", "random-search =", "random-search of esac_mpi.tables: choose a name"),
         ("[esac_mpi.algorithms]", "[esac_mpi.algorithm]", "has none beside it in esac_mpi.algor"),
+        ("", "es = searches.algorithm\n", "esac_mpi.algorithms.es\n"),  # as it was
     ],
 )
-def test_entry_points_that_cannot_be_are_refused(extended, old, new, told):
-    points = extended.path / "searches-1.0.dist-info/entry_points.txt"
-    before = points.read_text()
+def test_no_entry_point_takes_the_place_of_a_name(extended, old, new, said):
+    before = extended.points.read_text()
     assert old in before
-    points.write_text(before.replace(old, new))
+    extended.points.write_text(before.replace(old, new) if old else before + new)
+    code = "from esac_mpi.algorithms import ALGORITHMS; print(ALGORITHMS['es'].__name__)"
     try:
-        said = extended.call([sys.executable, "-c", "import esac_mpi.algorithms"], code=1)
+        assert said in extended.call([sys.executable, "-c", code], code=1 if old else 0)
     finally:
-        points.write_text(before)
-    assert told in said
-
-
-def test_no_package_takes_the_place_of_an_algorithm(extended):
-    points = extended.path / "searches-1.0.dist-info/entry_points.txt"
-    before = points.read_text()
-    points.write_text(f"{before}es = searches.algorithm\n")
-    try:
-        code = "from esac_mpi.algorithms import ALGORITHMS; print(ALGORITHMS['es'].__name__)"
-        said = extended.call([sys.executable, "-c", code])
-    finally:
-        points.write_text(before)
-    assert "esac_mpi.algorithms.es\n" in said
+        extended.points.write_text(before)
 
 
 def test_the_document_shows_what_this_test_does():

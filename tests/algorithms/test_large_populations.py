@@ -5,6 +5,7 @@ Chunks of slots, and exact totals over observations.
 
 import numpy as np
 import pytest
+from command_lines import words
 from conftest import CYCLIC, CYCLIC_ES
 from whole_runs import assert_same_run
 
@@ -85,12 +86,7 @@ def test_a_large_population_does_not_depend_on_ranks_nodes_or_restarts(
 def test_what_travels_of_observations_does_not_grow_with_a_large_population(tmp_path, together):
     line = [
         *CYCLIC_ES,
-        "--task.horizon",
-        4,
-        "--es.observation_normalisation",
-        True,
-        "--evaluation.every",
-        100,
+        *words("--task.horizon 4 --es.observation_normalisation True --evaluation.every 100"),
     ]
     received = {}
     for n in (1000, 1040, 2080):
@@ -99,15 +95,11 @@ def test_what_travels_of_observations_does_not_grow_with_a_large_population(tmp_
             *line,
             "--es.population_size",
             n,
-            "--budget.generations",
-            3,
-            "--run-dir",
-            tmp_path / str(n),
+            *words("--budget.generations 3 --run-dir", tmp_path / str(n)),
             nodes=2,
         )
         exchanged = np.diff(Run.open(tmp_path / str(n)).columns["timing/bytes_exchanged"])
-        received[n] = (
-            exchanged[-1] - 8 * 5 * n // 2
-        )  # less five numbers of the other node's members
+        # less five numbers of the other node's members
+        received[n] = exchanged[-1] - 8 * 5 * n // 2
     assert received[1000] == 8 * (9 * 500 + 5)  # three sums of three observations
     assert received[1040] == received[2080] == 8 * (9 * 13 + 5)

@@ -62,9 +62,8 @@ def test_statistics_are_mean_and_standard_deviation_of_what_was_counted():
 
 def test_a_batch_has_both_observations_standardised_and_the_rest_as_it_was():
     batch = Batch(torch.zeros(1), 2, 2, 1)
-    raw = np.array(
-        [[2.5, 0.05, 0.3, 70, 1, 1, -0.1], [9, -9, -0.3, -70, 0, 3, 0]], np.float32
-    )  # o, a, reward, terminated, o'
+    # o, a, reward, terminated, o'
+    raw = np.array([[2.5, 0.05, 0.3, 70, 1, 1, -0.1], [9, -9, -0.3, -70, 0, 3, 0]], np.float32)
     for normaliser, expected in (
         (None, raw),
         (Normaliser.of(SUMS), [[0.5, 0.5, 0.3, 70, 1, -1, -1], [5, -5, -0.3, -70, 0, 1, 0]]),
@@ -106,10 +105,8 @@ def test_a_learner_given_sums_learns_what_one_in_a_standardised_task_learns_from
         assert np.array_equal(ours.vector(), theirs.vector(), equal_nan=True)
     assert ours.gradient_updates > 0
     assert same(plain.arrays(), standardised.arrays())
-    raw, seen = (
-        plain.replay.rows(0, plain.replay.added),
-        standardised.replay.rows(0, plain.replay.added),
-    )
+    raw = plain.replay.rows(0, plain.replay.added)
+    seen = standardised.replay.rows(0, plain.replay.added)
     for name in ("observation", "next_observation"):
         np.testing.assert_array_equal(seen[name], by_formula(raw[name]))
     assert np.abs(raw["observation"]).max() <= 1 < np.abs(seen["observation"]).max()
@@ -139,17 +136,13 @@ def test_episodes_that_others_played_are_counted_and_standardised_in_batches(nam
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_ppo_given_sums_learns_what_it_learns_in_a_standardised_task(kind):
-    plain, standardised, env, other = (
-        ppo(kind),
-        ppo(kind),
-        task(kind),
-        standardised_by_itself(task(kind)),
-    )
+    plain = ppo(kind)
+    standardised = ppo(kind)
+    env = task(kind)
+    other = standardised_by_itself(task(kind))
     for k in (1, 2):
-        ours, theirs = (
-            plain.phase(env, k, 0, 47, sums=of_line()),
-            standardised.phase(other, k, 0, 47),
-        )
+        ours = plain.phase(env, k, 0, 47, sums=of_line())
+        theirs = standardised.phase(other, k, 0, 47)
         assert np.array_equal(ours.vector(), theirs.vector(), equal_nan=True)
     assert same(plain.arrays(), standardised.arrays())
     assert plain.seen[0, 0] == 47
@@ -188,20 +181,17 @@ def test_a_phase_sees_by_the_sums_before_its_generation_and_its_own_enter_with_i
         history.append(values.observation_sums)
     assert learner.phases == [3, 6]
     np.testing.assert_array_equal(learner.sums, [history[2], history[5]])
-    steps = [
-        10 * 10 * k + 7 * ((k >= 3 + lag) + (k >= 6 + lag)) for k in range(9)
-    ]  # of 10 members, 10 steps each
+    # of 10 members, 10 steps each
+    steps = [10 * 10 * k + 7 * ((k >= 3 + lag) + (k >= 6 + lag)) for k in range(9)]
     assert [sums[0, 0] for sums in history] == steps
 
 
 def test_members_are_evaluated_by_the_statistics_before_their_generation(world):
     params, values, env = make(world, esac__observation_normalisation=True, esac__sac_phases=False)
     for k in (1, 2, 3):
-        policy, sums, returns = (
-            make_policy(params, env, Normaliser.of(values.observation_sums)),
-            values.observation_sums,
-            [],
-        )
+        policy = make_policy(params, env, Normaliser.of(values.observation_sums))
+        sums = values.observation_sums
+        returns = []
         for i in range(10):
             population.perturb(
                 params, policy, k, i // 2, values.parent(i // 2), 1 - 2 * (i % 2), 0.3

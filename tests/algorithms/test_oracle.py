@@ -139,10 +139,8 @@ def solved_after(name: str, seed: int, world, most: int) -> int:
     )
     state = set_up.make_state(params, world)
     learner = set_up.make_learner(params, env, state, world)
-    policy, x = (
-        make_policy(params, env, output=algorithm.DECLARES.output),
-        np.linspace(-1, 1, 41, dtype=np.float32)[:, None],
-    )
+    policy = make_policy(params, env, output=algorithm.DECLARES.output)
+    x = np.linspace(-1, 1, 41, dtype=np.float32)[:, None]
 
     def error(theta: np.ndarray) -> float:
         actor = policy.set(theta)

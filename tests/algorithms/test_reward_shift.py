@@ -1,6 +1,6 @@
 """reward_shift: what selects goes by return - reward_shift * length.
 
-What reports, and what learns, by the return.
+What reports, and what learns, by the return. For AES-RL see test_aes_moves.py.
 """
 
 from types import SimpleNamespace
@@ -8,71 +8,35 @@ from types import SimpleNamespace
 import gymnasium
 import numpy as np
 import pytest
+from command_lines import same_in_parts, words
 from conftest import LEARNER, POPULATION, ROUTINE, run
 from esac_by_hand import LAYOUT, Teacher, advance, make
 from small_cem import options as of_cem
 from small_erl import options as of_erl
 from small_runs import begun
-from whole_runs import assert_same_run
 
 from esac_mpi import envs
-from esac_mpi.algorithms import aes_moves, esac_phase, esac_transfer
-from esac_mpi.algorithms.aes_driver import Driver
-from esac_mpi.algorithms.aes_state import COLUMNS
-from esac_mpi.algorithms.aes_work import Result
-from esac_mpi.config import AESRL, Config, ConfigError, flatten, from_table, load, updated
+from esac_mpi.algorithms import esac_phase, esac_transfer
+from esac_mpi.config import Config, ConfigError, flatten, from_table, load, updated
 from esac_mpi.envs.survival import survival_bonus
 from esac_mpi.operators import evolution, selection
-from esac_mpi.play.counters import Counters
 from esac_mpi.play.learner_phases import Phase
 from esac_mpi.record import Run
 from esac_mpi.studies.experiments.running import as_begun
 from esac_mpi.training.task_set_up import sentences, settled
 
-pytestmark = pytest.mark.slow
-
-IDLING = [
-    "--task.id",
-    "own_envs:Idling-v0",
-    *ROUTINE,
-]  # a rest returns 10 in 10 steps, a walk 9 in 4
-RESTS, GOES = (10.0, 10), (9.0, 4)
-AES = [
-    *(
-        "--aes_rl.workers",
-        2,
-        "--aes_rl.start_steps",
-        60,
-        "--aes_rl.batch_size",
-        16,
-        "--aes_rl.critic_chunk",
-        20,
-    ),
-    *(
-        "--aes_rl.mean_episodes",
-        2,
-        "--aes_rl.actor_updates_window",
-        2,
-        "--aes_rl.relative_baseline",
-        5,
-    ),
-    *("--aes_rl.arrivals_per_generation", 6, "--aes_rl.update_cost", 0.5),
-]
+IDLING = words("--task.id own_envs:Idling-v0", *ROUTINE)
+RESTS, GOES = (10.0, 10), (9.0, 4)  # a rest returns 10 in 10 steps, a walk 9 in 4
+AES = "--aes_rl.workers 2 --aes_rl.start_steps 60 --aes_rl.batch_size 16 --aes_rl.critic_chunk 20"
+AES += " --aes_rl.mean_episodes 2 --aes_rl.actor_updates_window 2 --aes_rl.relative_baseline 5"
+AES += " --aes_rl.arrivals_per_generation 6 --aes_rl.update_cost 0.5"
+WAITS = words("--esac.sac_min_steps 30 --esac.workers 2 --esac.update_cost 1")
 LINES = {
-    "es": ["--es.population_size", 12, "--es.sigma", 0.5],
-    "esac": [
-        *POPULATION,
-        *LEARNER,
-        "--esac.sac_min_steps",
-        30,
-        "--esac.workers",
-        2,
-        "--esac.update_cost",
-        1,
-    ],
+    "es": words("--es.population_size 12 --es.sigma 0.5"),
+    "esac": [*POPULATION, *LEARNER, *WAITS],
     "cem": [*of_cem("cem"), "--cem.importance_mixing", "true"],
     "cem_rl": of_cem("cem_rl"),
-    "aes_rl": AES,
+    "aes_rl": words(AES),
     "pderl": of_erl("pderl"),
 }
 
@@ -94,26 +58,24 @@ def walks_first(row, chosen):
     return (lengths[:walks] == GOES[1]).all() and bool((np.diff(lengths) >= 0).all())
 
 
+def kinds(row):
+    return set(zip(row["fitness"].tolist(), row["length"].tolist(), strict=True))
+
+
 def test_a_fitness_by_hand():
     returns, lengths = np.array([1000.0, 950.0, np.nan, -5.0]), np.array([1000, 200, 10, 10.0])
-    assert evolution.shifted(returns, lengths, 1.0)[[0, 1, 3]].tolist() == [0, 750, -15]
-    assert np.isnan(evolution.shifted(returns, lengths, 1.0)[2])
-    assert evolution.select_winners(evolution.shifted(returns, lengths, 1.0), 4).tolist() == [
-        1,
-        0,
-        3,
-    ]
+    fitness = evolution.shifted(returns, lengths, 1.0)
+    np.testing.assert_array_equal(fitness, [0, 750, np.nan, -15])
+    assert evolution.select_winners(fitness, 4).tolist() == [1, 0, 3]
     assert evolution.shifted(returns, np.array(np.nan), 0.0) is returns
 
 
 @pytest.mark.parametrize("shift", [0.0, 1.0])
 @pytest.mark.parametrize("name", ["esac", "cem", "cem_rl"])
-def test_winners_and_elites_are_the_best_by_fitness_and_rows_have_returns(name, shift, world):
-    small = idling(world, name, shift=shift)
-    row = small.generation()
+def test_the_best_by_fitness_win_and_rows_have_returns(name, shift, world):
+    row = idling(world, name, shift=shift).generation()
     world.end_background()
-    found = set(zip(row["fitness"].tolist(), row["length"].tolist(), strict=True))
-    assert found == {RESTS, GOES}
+    assert kinds(row) == {RESTS, GOES}
     assert walks_first(row, row["winners" if name == "esac" else "elites"]) == bool(shift)
 
 
@@ -138,44 +100,28 @@ def test_who_stays_keeps_the_fitness_of_its_own_episode(world):
 @pytest.mark.parametrize("shaping", ["centered_ranks", "standardised", "sign", "sign_ranks"])
 def test_the_gradient_of_es_is_that_of_the_fitness(shaping, world):
     """By signs each reward is less the shift: 0 for a step of a rest, 1 for each of 4 of a walk."""
-    options = "--es.optimiser", "sgd", "--es.lr_es", 0.1, "--es.fitness_shaping", shaping
+    options = words("--es.optimiser sgd --es.lr_es 0.1 --es.fitness_shaping", shaping)
     small = idling(world, "es", *options)
     before = small.state.theta_es.copy()
-    row = small.generation()
-    walks = row["length"] == GOES[1]
-    fitness = (
-        np.where(walks, 4.0, 0.0) if "sign" in shaping else np.where(walks, 9.0 - 4, 10.0 - 10)
-    )
-    shaped = {
-        "centered_ranks": evolution.centered_ranks,
-        "sign_ranks": evolution.centered_ranks,
-        "standardised": lambda values: (values - values.mean()) / values.std(),
-        "sign": lambda values: values,
-    }[shaping](fitness)
-    eps = np.array(
-        [small.params.epsilon.block(1, slot, 0, slice(0, before.size)) for slot in range(6)]
-    )
-    gradient = ((shaped[0::2] - shaped[1::2])[:, None] * eps).sum(axis=0) / (12 * 0.5)
+    walks = small.generation()["length"] == GOES[1]
+    fitness = np.where(walks, 4.0 if "sign" in shaping else 9.0 - 4, 10.0 - 10)
+    if "ranks" in shaping:
+        fitness = evolution.centered_ranks(fitness)
+    elif shaping == "standardised":
+        fitness = (fitness - fitness.mean()) / fitness.std()
+    whole = slice(0, before.size)
+    eps = np.array([small.params.epsilon.block(1, slot, 0, whole) for slot in range(6)])
+    gradient = (fitness[0::2] - fitness[1::2]) @ eps / (12 * 0.5)
     assert 0 < walks.sum() < 12
     np.testing.assert_allclose(small.state.theta_es - before, 0.1 * gradient, atol=1e-5)
 
 
 def test_mutation_tuning_goes_by_the_fitness(world):
-    options = (
-        "--esac.sigma_rule",
-        "grow",
-        "--esac.amt_clip",
-        10,
-        "--esac.amt_trigger",
-        "interval",
-        "--esac.amt_interval",
-        1,
-    )
-    small = idling(world, "esac", *options)
+    options = "--esac.sigma_rule grow --esac.amt_clip 10 --esac.amt_trigger interval"
+    small = idling(world, "esac", *words(options), "--esac.amt_interval", 1)
     row = small.generation()
     world.end_background()
-    fitness = np.where(row["length"] == GOES[1], 5.0, 0.0)
-    gap = 5.0 - fitness.mean()
+    gap = 5.0 - np.where(row["length"] == GOES[1], 5.0, 0.0).mean()
     loss = gap - 0.5 if gap >= 1 else gap**2 / 2  # smooth L1
     assert small.state.sigma == pytest.approx(0.3 + 0.05 / (10 * 0.3) * loss)
 
@@ -191,37 +137,31 @@ def test_tests_of_transfer_know_the_return_alone():
 class Lasting(Teacher):
     """A teacher whose own episodes return -2 in 1 or in 10 steps."""
 
+    replay = SimpleNamespace(add_rows=lambda rows: None)
+
     def begin(self, env, k, *arguments):
         phase = yield from super().begin(env, k, *arguments)
         return Phase(phase.env_steps, 1, 0, 7, episodic_return=-2.0, episodic_length=self.length)
 
 
 @pytest.mark.parametrize(("length", "better"), [(1.0, False), (1000.0, True)])
-def test_members_are_compared_with_the_learner_as_fitness_with_fitness(length, better, world):
+def test_members_are_compared_with_the_learner_by_fitness(length, better, world, monkeypatch):
     """Members last ten steps; the shift is 1.
 
     They are better than who lasts a thousand, not than who lasts one.
     """
-    settings = {
-        "reward_shift": 1.0,
-        "resimulated": "better",
-        "phase_timing": "interval",
-        "gradient_interval": 1,
-    }
-    settings |= {"p_sac_annealed": False}
+    settings = {"reward_shift": 1.0, "resimulated": "better", "phase_timing": "interval"}
+    settings |= {"p_sac_annealed": False, "gradient_interval": 1}
     params, state, env = make(world, **{f"esac__{name}": value for name, value in settings.items()})
-    learner = Lasting(np.full(LAYOUT.d, 0.01, np.float32))
-    learner.length, seen, choose = length, [], esac_phase.choose
-    learner.replay = SimpleNamespace(add_rows=lambda rows: None)
+    learner, seen, choose = Lasting(np.full(LAYOUT.d, 0.01, np.float32)), [], esac_phase.choose
+    learner.length = length
 
     def chosen(*arguments):
-        again = choose(*arguments)
-        seen.append((again, arguments[1]))
-        return again
+        seen.append((choose(*arguments), arguments[1]))
+        return seen[-1][0]
 
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(esac_phase, "choose", chosen)
-        advance(world, params, state, env, 2, learner)
+    monkeypatch.setattr(esac_phase, "choose", chosen)
+    advance(world, params, state, env, 2, learner)
     assert state.learner_return == -2.0 - length
     again, found = seen[1]
     assert bool(again.members.size) == better
@@ -237,120 +177,47 @@ def test_the_learner_says_how_long_its_own_episodes_last(world):
     assert phase.episodic_length == pytest.approx((10 * rests + 4 * (6 - rests)) / 6)
 
 
-def test_the_champion_the_parents_and_the_place_of_the_learner_go_by_fitness(world):
-    for shift in (0.0, 1.0):
-        small = idling(
-            world, "pderl", "--erl.preset", "reference-code", "--erl.sync_interval", 1, shift=shift
-        )
-        before = small.state.population.copy()
-        row = small.generation()
-        fitness = row["fitness"] - shift * row["length"]
-        assert set(zip(row["fitness"].tolist(), row["length"].tolist(), strict=True)) == {
-            RESTS,
-            GOES,
-        }
-        best = int(selection.order(fitness)[0])
-        np.testing.assert_array_equal(small.state.champion, before[best])
-        copy = int(np.argmin(fitness))
-        assert row["length"][best] == (GOES if shift else RESTS)[1]
-        assert row["injected"] in (copy, copy + 1)
+@pytest.mark.parametrize("shift", [0.0, 1.0])
+def test_champion_parents_and_the_learners_place_go_by_fitness(shift, world):
+    public = words("--erl.preset reference-code --erl.sync_interval 1")
+    small = idling(world, "pderl", *public, shift=shift)
+    before = small.state.population.copy()
+    row = small.generation()
+    fitness = row["fitness"] - shift * row["length"]
+    assert kinds(row) == {RESTS, GOES}
+    best, worst = int(selection.order(fitness)[0]), int(np.argmin(fitness))
+    np.testing.assert_array_equal(small.state.champion, before[best])
+    assert row["length"][best] == (GOES if shift else RESTS)[1]
+    assert row["injected"] in (worst, worst + 1)
 
 
-def arrivals(aes, results):
-    """AES-RL's state after results, each (return, length, the mean's returns, their lengths)."""
-    state = SimpleNamespace(
-        mean=np.zeros(1, np.float32), variance=np.ones(1, np.float32),
-        counters=Counters(), mean_return=np.nan, time=5,
-        task_told=np.zeros(2, int), task_updates=np.zeros(2, int),
-        row=np.zeros((9, len(COLUMNS))), arrived=0, told=0,
-        mean_told=0, mean_known=0,
-        task_mean=np.zeros((4, 1), np.float32), ring=np.zeros((3, 1), np.float32),
-        ring_fitness=np.zeros(3), damp=0.1, length_of_mean=0.0,
-    )  # fmt: skip
-    params = SimpleNamespace(config=SimpleNamespace(aes_rl=aes))
-    driver = SimpleNamespace(params=params, state=state, _keep=lambda result: None)
-    for paid, length, means, lengths in results:
-        result = Result(
-            paid,
-            length,
-            np.zeros((0, 0)),
-            np.ones(1, np.float32),
-            np.array(means),
-            np.array(lengths),
-            0,
-            0.0,
-        )
-        Driver._arrived(driver, SimpleNamespace(worker=0), result)
-    return state
-
-
-def test_an_arrival_is_compared_with_the_mean_by_fitness():
-    """Of the mean's episodes the finite ones count, 90 in 60 steps: 60 with a shift of 0.5.
-
-    The arrival has 80 in 10: 75.
-    """
-    aes = AESRL(workers=1, relative_baseline=100.0, start_steps=0, reward_shift=0.5)
-    state = arrivals(aes, [(80.0, 10, [80.0, np.nan, 100.0], [50, 1, 70])])
-    row = dict(zip(COLUMNS, state.row[0].tolist(), strict=True))
-    assert (row["fitness"], row["length"], row["mean_return"]) == (80, 10, 90)
-    assert row["p"] == pytest.approx((75 - 60 + 100) / (75 - 60 + 100 + 100))
-    success = AESRL(
-        workers=1, mean_rule="full_move", variance_rule="success", start_steps=0, reward_shift=0.5
-    )
-    for shift, moved in ((0.5, 1.0), (0.0, 0.0)):
-        state.mean_return, state.length_of_mean, state.successes = 90.0, 60.0, np.zeros(1, int)
-        result = SimpleNamespace(episodic_return=80.0, length=10, theta=np.ones(1, np.float32))
-        table = updated(
-            updated(Config(), {"aes_rl": success}), {"aes_rl.reward_shift": shift}
-        ).aes_rl
-        assert aes_moves.moved(table, state, result) == moved
-        assert state.successes.tolist() == [int(moved)]
-
-
-def test_among_the_newest_arrivals_ranks_go_by_fitness():
-    aes = AESRL(workers=1, mean_rule="rank_oldest", ring_size=3, start_steps=0, reward_shift=2.0)
-    state = arrivals(aes, [(80.0, 10, [], []), (90.0, 40, [], []), (np.nan, 40, [], [])])
-    assert state.ring_fitness[:2].tolist() == [60, 10]
-    assert np.isnan(state.ring_fitness[2])
-    assert state.row[:2, COLUMNS.index("fitness")].tolist() == [80, 90]
-
-
+@pytest.mark.slow
 @pytest.mark.parametrize("name", [name for name in LINES if name != "es"])
 def test_ranks_nodes_and_restarts_leave_the_bits_as_they_are(name, tmp_path, alone, together):
     """`survival` is settled at the first start.
 
     Evaluations and the best policy have the task's returns.
     """
-    words = line(name, "--seed", 1, shift="survival")
-    alone(*words, "--budget.generations", 6, "--run-dir", tmp_path / "straight")
-    together(2, *words, "--budget.generations", 3, "--run-dir", tmp_path / "parts")
-    together(3, *words, "--budget.generations", 6, "--run-dir", tmp_path / "parts", nodes=2)
-    assert_same_run(tmp_path / "straight", tmp_path / "parts")
-    found = Run.open(tmp_path / "straight")
+    many = line(name, "--seed", 1, shift="survival")
+    found = same_in_parts(tmp_path, alone, together, many, (3, 2, 1), (6, 3, 2))
     assert found.config.own.reward_shift == 1.0
-    evaluations = [
-        values
-        for column, values in found.columns.items()
-        if column.startswith("metrics/evaluation_")
-    ]
+    columns = found.columns
+    evaluations = [columns[name] for name in columns if name.startswith("metrics/evaluation_")]
     returns = np.concatenate([values.ravel() for values in evaluations])
     assert set(returns[np.isfinite(returns)].tolist()) <= {9.0, 10.0}
-    fitness = found.columns["metrics/fitness"]
-    assert set(fitness.ravel().tolist()) == {9.0, 10.0}
+    assert set(columns["metrics/fitness"].ravel().tolist()) == {9.0, 10.0}
 
 
+@pytest.mark.slow
 def test_the_start_says_the_number_and_goes_on_with_no_other(tmp_path):
-    words = line("es", "--run-dir", tmp_path / "run", shift="survival")
-    assert (
-        "  reward_shift 1: the bonus for survival"
-        in run(0, *words, "--budget.generations", 1).stdout
-    )
-    run(0, *words, "--budget.generations", 2)
-    run(0, *line("es", "--run-dir", tmp_path / "run"), "--budget.generations", 3)
-    refused = run(
-        0, *line("es", "--run-dir", tmp_path / "run", shift=2), "--budget.generations", 4, code=2
-    )
-    assert "es.reward_shift: 1.0 -> 2.0" in refused.stderr
+    def begin(generations, shift=1.0, code=0):
+        more = "--run-dir", tmp_path / "run", "--budget.generations", generations
+        return run(0, *line("es", *more, shift=shift), code=code)
+
+    assert "  reward_shift 1: the bonus for survival" in begin(1, "survival").stdout
+    begin(2, "survival")
+    begin(3)
+    assert "es.reward_shift: 1.0 -> 2.0" in begin(4, 2, code=2).stderr
     found = Run.open(tmp_path / "run")
     open_one = updated(found.config, {"es.reward_shift": "survival"})
     assert as_begun(open_one, found) == found.config
@@ -385,18 +252,14 @@ def test_a_bonus_that_cannot_be_told_is_0_and_that_is_said():
     negative = envs.make("Hopper-v5", 0, {"healthy_reward": -1.0})
     wrapped = envs.make("Hopper-v5")
     wrapped._env = Twice(wrapped._env)
-    for env, why in (
-        (negative, "its healthy_reward is -1.0"),
-        (wrapped, "its wrapper Twice may change what a step pays"),
-    ):
+    for env, why in ((negative, "healthy_reward is -1.0"), (wrapped, "its wrapper Twice")):
         config, names = settled(Config(), env)
         assert config.esac.reward_shift == 0
         (said,) = sentences(config, names, env)
-        assert f"reward_shift 0: the bonus for survival cannot be told, as {why}" in said
-    assert (
-        settled(updated(Config(), {"algorithm": "sac"}), negative)[0].esac.reward_shift
-        == "survival"
-    )
+        assert "reward_shift 0" in said
+        assert why in said
+    sac = updated(Config(), {"algorithm": "sac"})
+    assert settled(sac, negative)[0].esac.reward_shift == "survival"
 
 
 def test_what_a_shift_may_be():
@@ -406,11 +269,11 @@ def test_what_a_shift_may_be():
     for wrong in (True, "alive", [1.0]):
         with pytest.raises(ConfigError, match=r"es\.reward_shift = .*: expected a number"):
             from_table({"es": {"reward_shift": wrong}}, "x.toml")
-    for words in (["--es.reward_shift", "-1"], ["--es.reward_shift", "inf"]):
+    for refused in ("es --es.reward_shift -1", "es --es.reward_shift inf"):
         with pytest.raises(ConfigError, match="must be at least 0 and finite, or survival"):
-            load(["--algorithm", "es", *words])
+            load(words(f"--algorithm {refused}"))
     with pytest.raises(ConfigError, match="algorithm = sac does not read it"):
-        load(["--algorithm", "sac", "--esac.reward_shift", "1"])
+        load(words("--algorithm sac --esac.reward_shift 1"))
     assert load(["--algorithm", "es"])[0].es.reward_shift == "survival"
 
 

@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from command_lines import words
 from conftest import CYCLIC_ES, LEARNER, PHASES, POPULATION, ROUTINE, TASK, TIMED
 from esac_by_hand import LAYOUT, Teacher, advance, make
 from whole_runs import assert_same_run, science
@@ -110,10 +111,7 @@ WAITED = [
     *POPULATION,
     *PHASES,
     *LEARNER,
-    "--esac.transfer",
-    "tested",
-    "--esac.sigma_rule",
-    "one_fifth",
+    *words("--esac.transfer tested --esac.sigma_rule one_fifth"),
 ]
 GROWN = ["--esac.sigma_rule", "grow", "--esac.amt_trigger", "generation", "--esac.amt_clip", 0.02]
 RULES = {

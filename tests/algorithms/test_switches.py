@@ -5,6 +5,7 @@ And all of them on ranks and over restarts.
 
 import numpy as np
 import pytest
+from command_lines import words
 from conftest import LEARNER, POPULATION, ROUTINE, TASK
 from esac_by_hand import LAYOUT, Teacher, Track, advance, epsilon, make
 from whole_runs import assert_same_run, science
@@ -166,9 +167,8 @@ def test_uniform_winners_are_drawn_among_the_finite(world):
     counts = np.bincount(np.concatenate(drawn), minlength=10)
     assert counts[[1, 3, 6, 9]].tolist() == [0] * 4
     expected = 200 * 4 / 6
-    assert np.abs(counts[[0, 2, 4, 5, 7, 8]] - expected).max() < 4 * np.sqrt(
-        expected / 3
-    )  # four standard deviations
+    # four standard deviations
+    assert np.abs(counts[[0, 2, 4, 5, 7, 8]] - expected).max() < 4 * np.sqrt(expected / 3)
 
 
 @pytest.mark.parametrize("gradient", ["displacement", "displacement_clipped"])
@@ -273,10 +273,8 @@ class Rough(Track):
 
 
 def test_a_recorder_keeps_what_can_be_learned_from_and_packs_it():
-    recorder, actions = (
-        Recorder(Rough(), 20),
-        np.random.default_rng(0).uniform(0, 4, (10, 3)).astype(np.float32),
-    )
+    recorder = Recorder(Rough(), 20)
+    actions = np.random.default_rng(0).uniform(0, 4, (10, 3)).astype(np.float32)
     for seed in (4, 5):
         observations = [recorder.reset(seed)]
         observations += [recorder.step(action)[0] for action in actions]
@@ -330,44 +328,19 @@ class Ending(Track):
         return observation, reward, ended, False
 
 
-ALL = [
-    "--esac.winner_selection",
-    "hard",
-    "--esac.sac_copy_noise",
-    "false",
-    "--esac.gradient",
-    "displacement_clipped",
-]
-ALL += [
-    "--esac.action_noise",
-    0.1,
-    "--esac.fitness_shaping",
-    "sign_ranks",
-    "--esac.fitness_episodes",
-    2,
-    "--seed",
-    5,
-]
-ALL += [
-    "--esac.transfer",
-    "tested",
-    "--esac.transfer_episodes",
-    2,
-    "--esac.resimulated",
-    "sample",
-    "--esac.resimulated_members",
-    3,
-]
-ALL += [
-    "--esac.phase_timing",
-    "virtual",
-    "--esac.sac_min_steps",
-    30,
-    "--esac.update_cost",
-    0.4,
-    "--esac.workers",
-    2,
-]
+ALL = words(
+    "--esac.winner_selection hard --esac.sac_copy_noise false --esac.gradient displacement_clipped"
+)
+ALL += words(
+    "--esac.action_noise 0.1 --esac.fitness_shaping sign_ranks --esac.fitness_episodes 2 --seed 5"
+)
+ALL += words(
+    "--esac.transfer tested --esac.transfer_episodes 2 "
+    "--esac.resimulated sample --esac.resimulated_members 3"
+)
+ALL += words(
+    "--esac.phase_timing virtual --esac.sac_min_steps 30 --esac.update_cost 0.4 --esac.workers 2"
+)
 ALL += ["--esac.length_cap", 1.5, "--esac.sigma_rule", "grow", "--policy.linear", "false"]
 
 

@@ -158,9 +158,8 @@ def test_processes_that_a_launcher_started_alone_are_refused():
 
 
 def test_a_process_that_is_meant_to_be_alone_is_not_refused():
-    launch.check_launcher(
-        {"PMI_SIZE": "1", "SLURM_STEP_NUM_TASKS": "2"}, 1
-    )  # mpirun -n 1 from a step of two
+    # mpirun -n 1 from a step of two
+    launch.check_launcher({"PMI_SIZE": "1", "SLURM_STEP_NUM_TASKS": "2"}, 1)
     launch.check_launcher(
         {"SLURM_NTASKS": "64", "SLURM_NPROCS": "64", "SLURM_TASKS_PER_NODE": "32(x2)"}, 1
     )  # of a batch script

@@ -30,9 +30,8 @@ def test_a_result_waits_for_what_may_still_end_before_it():
     begin(agenda, 1, 40)
     assert agenda.tell() is None  # worker 2, not begun, may end at 41
     begin(agenda, 2, 10)
-    assert (
-        agenda.tell().worker == 0
-    )  # all at 50 at the earliest, and at a tie the lower number is first
+    # all at 50 at the earliest, and at a tie the lower number is first
+    assert agenda.tell().worker == 0
     finish(agenda, 2, 10)
     assert agenda.tell() is None  # worker 1 may end at 50 too, and is first then
     begin(agenda, 1, 41)
@@ -45,9 +44,8 @@ def test_a_result_waits_for_nothing_that_is_known_to_end_later():
     agenda.give(1, 10, None, least=40)
     agenda.give(2, 10, None, at_root=True, least=41)
     finish(agenda, 0, 49)
-    assert (
-        agenda.tell().worker == 0
-    )  # the others have not begun, and end at 50 and 51 at the earliest
+    # the others have not begun, and end at 50 and 51 at the earliest
+    assert agenda.tell().worker == 0
     finish(agenda, 2, 41)
     assert agenda.tell() is None  # worker 1 may end at 50
     begin(agenda, 1, 41)

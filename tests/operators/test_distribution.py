@@ -84,11 +84,9 @@ def test_damping_is_drawn_to_its_limit():
 
 
 def test_a_generation_by_hand():
-    gaussian, elites, weights = (
-        Gaussian(row(1, 0), row(1, 1)),
-        [row(3, 1), row(-1, 2)],
-        row(0.75, 0.25),
-    )
+    gaussian = Gaussian(row(1, 0), row(1, 1))
+    elites = [row(3, 1), row(-1, 2)]
+    weights = row(0.75, 0.25)
     # gaps (2, 1) and (-2, 2); move .75 (2, 1) + .25 (-2, 2) = (1, 1.25);
     # spread .75 (4, 1) + .25 (4, 4) = (4, 1.75)
     mean, variance = distribution.told(gaussian, elites, weights, 0.5, cov_extra_div=False)
@@ -160,10 +158,8 @@ def minimised(
         individuals = [individual(gaussian, seed, k, i, n, mirrored) for i in range(n)]
         best = select_winners(-np.array([function(x) for x in individuals]), n // 2)
         damp = distribution.damped(damp, 0.95, 1e-8)
-        elites, ranked = (
-            [individuals[i] for i in best],
-            distribution.rank_weights(best.size, weights),
-        )
+        elites = [individuals[i] for i in best]
+        ranked = distribution.rank_weights(best.size, weights)
         gaussian = distribution.told(gaussian, elites, ranked, damp, cov_extra_div)
         values.append(function(gaussian.mean))
     return values
@@ -207,10 +203,8 @@ def test_an_arrival_by_hand():
 
 def test_a_full_move_is_to_the_individual_itself_and_its_variance_is_the_floor():
     random = np.random.default_rng(0)
-    gaussian, z = (
-        Gaussian(*random.random((2, 100)).astype(np.float32)),
-        random.random(100).astype(np.float32),
-    )
+    gaussian = Gaussian(*random.random((2, 100)).astype(np.float32))
+    z = random.random(100).astype(np.float32)
     mean, variance = distribution.moved(gaussian, z, 1.0, 1.0, 1e-5)
     np.testing.assert_array_equal(mean, z)
     np.testing.assert_array_equal(variance, np.full(100, 1e-5, np.float32))
@@ -242,9 +236,8 @@ def test_a_mean_that_moves_by_one_nth_has_the_mean_and_variance_of_all_so_far():
         )
         np.testing.assert_allclose(whole.mean, arrivals[:n].mean(axis=0), rtol=1e-5)
         np.testing.assert_allclose(whole.variance, arrivals[:n].var(axis=0), rtol=1e-4)
-        np.testing.assert_allclose(
-            sample.variance, arrivals[:n].var(axis=0, ddof=1), rtol=1e-4
-        )  # n of Eq. (12) is 1/p - 1
+        # n of Eq. (12) is 1/p - 1
+        np.testing.assert_allclose(sample.variance, arrivals[:n].var(axis=0, ddof=1), rtol=1e-4)
 
 
 def test_a_variance_is_scaled_down_to_its_floor():
@@ -262,10 +255,8 @@ def arrivals(
     trained: share of the way to the optimum that every second individual goes first, as gradients
     would have it.
     """
-    gaussian, history = (
-        Gaussian(np.ones(10, np.float32), np.full(10, 0.1, np.float32)),
-        update_rules.no_history(10),
-    )
+    gaussian = Gaussian(np.ones(10, np.float32), np.full(10, 0.1, np.float32))
+    history = update_rules.no_history(10)
     for a in range(count):
         z = individual(gaussian, seed, a, 0, 1, mirrored=False) * np.float32(1 - trained * (a % 2))
         p, n = update_rules.update(mean_rule, variance_rule, -sphere(z), -sphere(gaussian.mean))
@@ -286,9 +277,8 @@ BASELINES = [MeanRule("absolute", -12.0), MeanRule("relative", 2.0)]
 def test_where_half_are_trained_any_mean_rule_goes_with_any_variance_rule_down_the_sphere(
     mean_rule, variance, seed
 ):
-    assert (
-        sphere(arrivals(mean_rule, VarianceRule(variance), 200, seed, trained=0.1).mean) < 0.5
-    )  # from 10
+    # from 10
+    assert sphere(arrivals(mean_rule, VarianceRule(variance), 200, seed, trained=0.1).mean) < 0.5
 
 
 @pytest.mark.parametrize("mean_rule", FIXED_RANGE, ids=lambda rule: rule.rule)
@@ -303,9 +293,8 @@ def test_superior_individuals_alone_go_down_the_sphere_where_only_they_move_the_
 @pytest.mark.parametrize("variance", ["fixed", "adaptive"])
 def test_baselines_take_the_variance_to_its_floor_where_nobody_is_trained(mean_rule, variance):
     gaussian = arrivals(mean_rule, VarianceRule(variance), 500, 0)
-    assert (
-        gaussian.variance.mean() < 2e-5
-    )  # p is near a half whoever arrives, and a half of the gap's square remains
+    # p is near a half whoever arrives, and a half of the gap's square remains
+    assert gaussian.variance.mean() < 2e-5
     assert sphere(gaussian.mean) > 3
 
 
@@ -326,20 +315,16 @@ def test_the_ring_has_no_elites_until_it_is_full_and_then_those_of_the_newest():
 def test_rank_based_oldest_is_the_public_codes_formula():
     random, d, size, parents = np.random.default_rng(2), 12, 10, 5
     mean = random.standard_normal(d)
-    gaussian, damp, old_damp = (
-        Gaussian(mean.astype(np.float32), np.full(d, 1e-3, np.float32)),
-        1e-3,
-        1e-3,
-    )
+    gaussian = Gaussian(mean.astype(np.float32), np.full(d, 1e-3, np.float32))
+    damp = 1e-3
+    old_damp = 1e-3
     var, tau = gaussian.variance.astype(np.float64), 0.95 ** (1 / size)
     weights = np.array([np.log((parents + 1) / i) for i in range(1, parents + 1)])
     weights /= weights.sum()
     ring, ring_fitness = np.zeros((size, d), np.float32), np.zeros(size)
     for a in range(35):
-        ring[a % size], ring_fitness[a % size] = (
-            mean + random.standard_normal(d) * np.sqrt(var),
-            random.standard_normal(),
-        )
+        ring[a % size] = mean + random.standard_normal(d) * np.sqrt(var)
+        ring_fitness[a % size] = random.standard_normal()
         best = distribution.ring_elites(ring_fitness, a + 1, parents)
         ranked = distribution.rank_weights(best.size, "log")
         if best.size:
@@ -353,9 +338,8 @@ def test_rank_based_oldest_is_the_public_codes_formula():
             var = 1 / parents * weights @ (z * z) + old_damp
         np.testing.assert_allclose(gaussian.mean, mean, atol=1e-6)
         np.testing.assert_allclose(gaussian.variance, var, rtol=1e-5)
-    assert damp == pytest.approx(
-        1e-5 + 0.95**2.6 * (1e-3 - 1e-5)
-    )  # 26 arrivals of a tenth of a generation
+    # 26 arrivals of a tenth of a generation
+    assert damp == pytest.approx(1e-5 + 0.95**2.6 * (1e-3 - 1e-5))
 
 
 def test_a_ratio_of_densities_by_hand():

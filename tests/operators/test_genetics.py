@@ -183,11 +183,9 @@ def changed_one_by_one(
         if not random.random() < random.uniform(0.0, 2.0):
             continue
         count = random.integers(math.ceil(spread.fraction * view.size))
-        places, luck, normal = (
-            random.integers(view.size, size=count),
-            random.random(count),
-            random.standard_normal(count),
-        )
+        places = random.integers(view.size, size=count)
+        luck = random.random(count)
+        normal = random.standard_normal(count)
         for place, chance, number in zip(places, luck, normal, strict=True):
             at = np.unravel_index(place, view.shape)
             old = float(view[at])
@@ -203,10 +201,8 @@ def changed_one_by_one(
 
 @pytest.mark.parametrize("fraction", [0.1, 3.0])  # at 3 most weights are drawn more than once
 def test_gaussian_mutation_is_its_changes_one_after_the_other(fraction):
-    spread, repeated = (
-        PUBLIC._replace(fraction=fraction, super_probability=0.3, reset_probability=0.2),
-        some(7),
-    )
+    spread = PUBLIC._replace(fraction=fraction, super_probability=0.3, reset_probability=0.2)
+    repeated = some(7)
     for seed in range(50):
         mutated = genetics.gaussian(repeated, LAYOUT, spread, np.random.default_rng(seed))
         np.testing.assert_array_equal(

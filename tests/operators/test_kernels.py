@@ -54,9 +54,8 @@ def test_the_address_is_the_key_and_the_counter():
         w, v, _, _ = map(float, kernels._kernels.philox((2 << 24) + index, 10, 20, 30, 5, 6))
         radius = math.sqrt(-2 * math.log((w + 0.5) / 2**32))
         assert np.hypot(x[i], x[kernels.COUNTERS + i]) == pytest.approx(radius, rel=1e-6)
-        tangents = sorted(
-            np.abs([x[i], x[kernels.COUNTERS + i]]) / radius
-        )  # sine, cosine: the angle is at most pi / 4
+        # sine, cosine: the angle is at most pi / 4
+        tangents = sorted(np.abs([x[i], x[kernels.COUNTERS + i]]) / radius)
         signed = v - 2**32 if v >= 2**31 else v
         assert tangents == pytest.approx(
             [abs(math.sin(signed * math.pi / 2**33)), math.cos(signed * math.pi / 2**33)], abs=1e-6

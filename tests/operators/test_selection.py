@@ -50,15 +50,13 @@ def test_there_is_at_least_one_elite(k, fraction, count):
 
 def test_a_selection_by_hand():
     fitness = np.array([5.0, 9.0, 1.0, 7.0, 3.0, 8.0])  # best to worst: slots 1 5 3 0 4 2
-    random = Drawn(
-        [[0, 3, 5], [1, 4, 4], [5, 5, 5], [1, 1, 2], [2, 3, 4]], [4, 0]
-    )  # ranks 0 1 5 1 2: slots 1 5 2 5 3
+    # ranks 0 1 5 1 2: slots 1 5 2 5 3
+    random = Drawn([[0, 3, 5], [1, 4, 4], [5, 5, 5], [1, 1, 2], [2, 3, 4]], [4, 0])
     chosen = selection.select(fitness, 1, random)
     assert as_lists(chosen) == ([1], [1, 2, 3, 5], [4], [0])
     assert random.calls[0] == (6,)
-    np.testing.assert_array_equal(
-        random.calls[1][0], [0, 4]
-    )  # shuffled: neither elite nor selected
+    # shuffled: neither elite nor selected
+    np.testing.assert_array_equal(random.calls[1][0], [0, 4])
     assert [selection.fate(chosen, slot).name[0] for slot in range(6)] == list("DESSDS")
 
 
@@ -142,9 +140,8 @@ def table(births: selection.Births) -> dict[str, list[int]]:
 
 
 def test_births_with_n_point_crossover_by_hand():
-    random = Drawn(
-        [1, 1], [3, 5], [0.4, 0.5, 0.1, 0.2, 0.0, 0.9, 0.3]
-    )  # elites, selected, who is mutated
+    # elites, selected, who is mutated
+    random = Drawn([1, 1], [3, 5], [0.4, 0.5, 0.1, 0.2, 0.0, 0.9, 0.3])
     assert table(selection.births_n_point(SELECTION, 7, 0.5, random)) == {
         "kind": [2, 0, 2, 0, 1, 0, 2],
         "first": [1, 1, 1, 3, 1, 5, 1],
@@ -238,10 +235,8 @@ def test_couples_are_any_two_that_are_not_the_same_network():
 def test_one_candidate_has_no_couple_and_no_score():
     alone = Candidates(slots(1), np.array([5.0]))
     couples = selection.couples(alone)
-    greedy, distance = (
-        selection.greedy_scores(couples, alone.scores),
-        selection.distance_scores(couples, np.zeros((1, 1))),
-    )
+    greedy = selection.greedy_scores(couples, alone.scores)
+    distance = selection.distance_scores(couples, np.zeros((1, 1)))
     assert selection.parents(
         alone, couples, selection.mixed_scores(greedy, distance, 0.5)
     ).shape == (0, 2)
@@ -257,19 +252,15 @@ def test_scores_of_couples_by_hand():
 
 
 def test_disagreement_is_the_mean_over_states_of_the_squared_distance():
-    own, other = (
-        np.array([[1.0, 0.0], [0.5, 0.5]], np.float32),
-        np.array([[0.0, 0.0], [0.0, -0.5]], np.float32),
-    )
+    own = np.array([[1.0, 0.0], [0.5, 0.5]], np.float32)
+    other = np.array([[0.0, 0.0], [0.0, -0.5]], np.float32)
     assert selection.disagreement(own, other) == (1.0 + 1.25) / 2
     assert selection.disagreement(own[:0], other[:0]) == 0.0
 
 
 def test_mixed_scores_are_a_convex_combination_of_both_scaled_to_one():
-    greedy, distance = (
-        np.array([3.0, 9.0, 2.0]),
-        np.array([11.0, 33.0, 22.0]),
-    )  # scaled 1/7 1 0 and 0 1 1/2
+    greedy = np.array([3.0, 9.0, 2.0])
+    distance = np.array([11.0, 33.0, 22.0])  # scaled 1/7 1 0 and 0 1 1/2
     np.testing.assert_allclose(
         selection.mixed_scores(greedy, distance, 0.25), [1 / 28, 1.0, 3 / 8], rtol=1e-15
     )

@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from command_lines import words
 from conftest import CYCLIC, CYCLIC_ES, ROUTINE, TASK, run
 from whole_runs import assert_same_run, science
 
@@ -15,12 +16,7 @@ AES = [
     "aes_rl",
     *TASK,
     *ROUTINE,
-    "--aes_rl.workers",
-    2,
-    "--aes_rl.start_steps",
-    100,
-    "--aes_rl.batch_size",
-    16,
+    *words("--aes_rl.workers 2 --aes_rl.start_steps 100 --aes_rl.batch_size 16"),
 ]
 SOON = 0.002  # [min]
 

@@ -11,6 +11,7 @@ from types import SimpleNamespace
 import h5py
 import numpy as np
 import pytest
+from command_lines import words
 from commands import command
 from conftest import environment
 from saved_policies import LINEAR, NORMALISER, NORMED, THETA, hidden, save
@@ -94,35 +95,21 @@ def test_a_run_directory_will_do(tmp_path):
 
 
 def test_what_a_run_saved_is_what_it_reports(tmp_path, alone):
-    settings = [
-        "--algorithm",
-        "es",
-        "--task.id",
-        "CyclicMDP-v0",
-        "--task.horizon",
-        40,
-        "--policy.hidden",
-        8,
-        "--es.sigma",
-        0.3,
-    ]
+    settings = words(
+        "--algorithm es --task.id CyclicMDP-v0 --task.horizon 40 --policy.hidden 8 --es.sigma 0.3"
+    )
     more = ["--es.population_size", 10, "--budget.generations", 6, "--evaluation.every", 3]
     alone(*settings, *more, "--run-dir", tmp_path / "run")
-    policy, status = (
-        Policy.load(tmp_path / "run"),
-        json.loads((tmp_path / "run/status.json").read_text()),
-    )
+    policy = Policy.load(tmp_path / "run")
+    status = json.loads((tmp_path / "run/status.json").read_text())
     assert policy.episodic_return == status["best_return"]
-    assert (
-        play(envs.make("CyclicMDP-v0", 40), policy, 0).episodic_return == policy.episodic_return
-    )  # every start is the same
+    # every start is the same
+    assert play(envs.make("CyclicMDP-v0", 40), policy, 0).episodic_return == policy.episodic_return
 
 
 def test_the_normaliser_comes_along(tmp_path):
-    plain, normalised = (
-        Policy.load(save(tmp_path / "a.h5")),
-        Policy.load(save(tmp_path / "b.h5", **NORMALISER)),
-    )
+    plain = Policy.load(save(tmp_path / "a.h5"))
+    normalised = Policy.load(save(tmp_path / "b.h5", **NORMALISER))
     np.testing.assert_array_equal(normalised(np.array([5.0, -3.0])), plain(np.array([2.0, -5.0])))
 
 
@@ -170,10 +157,8 @@ def test_a_linear_path_comes_along_in_files_that_versions_without_it_refuse(tmp_
 def test_versions_without_layer_normalisation_refuse_its_files_by_their_number(
     tmp_path, monkeypatch
 ):
-    plain, normed = (
-        save(tmp_path / "plain.h5", layer_norm=0),
-        save(tmp_path / "normed.h5", NORMED, layer_norm=1),
-    )
+    plain = save(tmp_path / "plain.h5", layer_norm=0)
+    normed = save(tmp_path / "normed.h5", NORMED, layer_norm=1)
     monkeypatch.setattr(files, "NEWEST", 3)  # the newest that they read
     assert Policy.load(plain).layout.d == 9
     with pytest.raises(

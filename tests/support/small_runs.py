@@ -123,3 +123,17 @@ def shared_bytes(world) -> list[int]:
 
     world._node.shared = world.shared = shared
     return sizes
+
+
+def raising(honest, call: int, error):
+    """Return a function that does what `honest` does, and raises `error` after that call of it."""
+    calls = []
+
+    def function(*arguments):
+        result = honest(*arguments)
+        calls.append(result)
+        if len(calls) == call:
+            raise error
+        return result
+
+    return function

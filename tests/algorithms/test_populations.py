@@ -1,0 +1,201 @@
+"""What holds for all whose members have parameters of their own: CEM, CEM-RL, ERL's forms."""
+
+import re
+from contextlib import nullcontext
+
+import numpy as np
+import pytest
+import small_cem
+import small_erl
+from command_lines import words
+from conftest import EAGER, run
+from small_runs import Ending, assert_same, raising, shared_bytes
+from whole_runs import assert_same_run, killed_at
+
+from esac_mpi.algorithms import erl_births, erl_play
+from esac_mpi.config import load
+from esac_mpi.config.genetic import FORMS
+from esac_mpi.envs import TaskError, make
+from esac_mpi.host.stop import Abandoned, GivenUp
+from esac_mpi.learners import cem as lessons
+from esac_mpi.learners import erl as learner
+from esac_mpi.learners import individuals
+from esac_mpi.play import experience
+from esac_mpi.play.rollout import NoFiniteReturn
+from esac_mpi.record import read
+from esac_mpi.training import check, set_up
+from esac_mpi.training.check import memory
+
+NAMES = ["cem", "cem_rl", *FORMS]
+
+
+def arguments(name, *more):
+    return (small_erl if name in FORMS else small_cem).arguments(name, *more)
+
+
+def made(world, name, *more, env=None):
+    return (small_erl if name in FORMS else small_cem).made(world, name, *more, env=env)
+
+
+LESSONS = [  # parts of a generation: a function, and which call of it
+    (experience, "explore", 2),
+    (lessons.CEM, "_teach_once", 3),
+    (individuals.Individuals, "trained", 2),
+    (experience, "explore", 6),  # of a trained one
+]
+BIRTHS = [
+    (experience, "explore", 4),
+    (erl_play, "learners_episode", 1),
+    (erl_births, "crossed", 1),
+    (erl_births, "mutated", 2),
+    (learner.Update, "learn_actor", 3),
+]
+SHORT = "--cem_rl.start_steps 40 --cem_rl.replay_capacity 60 --cem_rl.critic"
+SOME = "--erl.replay_capacity 60 --erl.fitness_episodes 2"
+GIVEN_UP = {  # options, generations before, and in which parts one is given up
+    "cem": ([], 1, [(experience, "explore", 4)]),
+    "cem_rl serial": (words(SHORT, "serial"), 3, LESSONS),
+    "cem_rl parallel": (words(SHORT, "parallel"), 3, LESSONS),
+    "erl": (words(SOME), 1, BIRTHS),
+    "pderl": (words(SOME, "--erl.memory_size", 20), 1, BIRTHS),
+}
+
+
+@pytest.mark.parametrize("case", GIVEN_UP)
+def test_a_generation_given_up_anywhere_is_made_again(case, world, monkeypatch):
+    """Given up in each part in turn, saved, and gone on with in another process; the ring wraps.
+
+    The replay loses what memories still have.
+    """
+    more, before, parts = GIVEN_UP[case]
+    name = case.split()[0]
+    straight, lost = made(world, name, *more), []
+    for _ in range(before + len(parts)):
+        straight.generation()
+    expected = straight.saved()
+    small = made(world, name, *more)
+    for _ in range(before):
+        small.generation()
+    for where, function, call in parts:
+        saved = small.saved()
+        with monkeypatch.context() as patch:
+            patch.setattr(where, function, raising(getattr(where, function), call, GivenUp))
+            with pytest.raises(Abandoned):
+                small.generation()
+        assert_same(small.saved(), saved)
+        world.end_background()  # as in a new process
+        small = made(world, name, *more)
+        small.load(saved)
+        assert small.generation().get("trained", True), function
+        lost.append(len(saved.get("state.memories.lost", ())))
+    assert_same(small.saved(), expected)
+    for array in ("replay", "memories"):
+        found, there = (getattr(made.state, array, 0) for made in (small, straight))
+        np.testing.assert_array_equal(found, there)
+    assert any(lost) == (name == "pderl")
+    if name == "cem_rl":
+        assert small.learner.replay.added > 2 * 60
+
+
+@pytest.mark.parametrize(("name", "before"), [("cem", 1), ("cem_rl", 3), ("derl", 1)])
+def test_without_a_finite_return_the_run_ends_as_it_was(name, before, world):
+    env = Ending()
+    small = made(world, name, *words(f"--{name}.start_steps 40" * (name == "cem_rl")), env=env)
+    for _ in range(before):
+        small.generation()
+    saved, env.breaking = small.saved(), 1
+    with pytest.raises(NoFiniteReturn, match=f"generation {before + 1}: the return of no"):
+        small.generation()
+    assert_same(small.saved(), saved)
+
+
+# of one process each, in the generations after the checkpoint that it goes on from,
+# one every second generation
+KILLS = {
+    "cem_rl": [
+        ("esac_mpi.play.experience:explore", 20),
+        ("esac_mpi.learners.cem:CEM._teach_once", 50),
+        ("esac_mpi.learners.individuals:Individuals.trained", 4),
+        ("esac_mpi.algorithms.cem_rl:remember", 3),
+        ("esac_mpi.record.files:_keep", 2),
+    ],
+    "pderl": [
+        ("esac_mpi.algorithms.erl_births:crossed", 5),
+        ("esac_mpi.algorithms.erl_births:mutated", 14),
+        ("esac_mpi.learners.erl:Update.learn_actor", 60),
+        ("esac_mpi.operators.memories:copy", 9),
+        ("esac_mpi.record.files:_keep", 2),
+    ],
+}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("name", "more"),
+    [
+        ("cem_rl", "--cem_rl.replay_capacity 300"),
+        ("pderl", "--erl.replay_capacity 300 --erl.updates_per_step 0.1"),
+    ],
+)
+def test_killed_anywhere_it_goes_on_as_if_nothing_had_been(name, more, tmp_path, alone, together):
+    more += " --checkpoint.every_generations 2 --budget.generations 12 --run-dir"
+    line = arguments(name, *words(more))
+    alone(*line, tmp_path / "straight")
+    killed_at(KILLS[name], *line, tmp_path / "killed")
+    arrays, attributes = read(tmp_path / "killed/checkpoint.h5")
+    assert 0 < attributes["generation"] < 12
+    assert not {"state/replay", "state/critics", "state/memories"} & arrays.keys()
+    assert name == "cem_rl" or len(arrays["state/memories.lost"]) > 0
+    together(3, *line, tmp_path / "killed")
+    assert_same_run(tmp_path / "straight", tmp_path / "killed")
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_shared_memory_needed_is_what_a_run_allocates(name, world):
+    config, _ = load(list(map(str, arguments(name))))
+    env, sizes = make("Pendulum-v1", 30), shared_bytes(world)
+    made(world, name, env=env)
+    memories = 2 * 7 * 80 * (4 * 4 + 8)  # rows of four float32 and ages, twice
+    least = {"cem": 0, "erl": 0, "cem_rl": 1000 * (2 * 3 + 1 + 2) * 4}.get(name, memories)
+    assert memory.needed(config, env, 1) - 2**20 == sum(sizes) > least
+
+
+@pytest.mark.parametrize(
+    ("name", "episodes", "more"),
+    [
+        ("cem_rl", 6, "--cem_rl.trained_fraction 0"),
+        ("cem_rl", 3, "--cem_rl.trained_fraction 0.5"),
+        ("cem_rl", 6, "--cem_rl.trained_fraction 1"),
+        *((form, 7, "") for form in FORMS),
+    ],
+)
+def test_a_run_is_looked_at_beforehand(name, episodes, more, world, tmp_path, capsys):
+    line = arguments(name, *words(more, "--run-dir", tmp_path / "run"))
+    assert check.check(load(list(map(str, line)))[0], world) == 0
+    said = capsys.readouterr().out
+    assert re.search(rf"work +{episodes} episodes a generation on 1 evaluating rank", said)
+    if name == "cem_rl":
+        assert re.search(r"replay +comes to take .* on each node", said)
+    else:
+        assert re.search(r"memory +the run holds \d.* a node", said)
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_choices_are_for_those_without_gradients(name):
+    config, _ = load(["--algorithm", name, "--task.id", "CartPole-v1"])
+    refused = pytest.raises(TaskError, match=f"2 discrete actions; {name} needs continuous ones")
+    with nullcontext() if name == "cem" else refused:
+        set_up.make_task(config)
+
+
+@pytest.mark.slow
+def test_memories_that_do_not_fit_are_named_with_what_to_lower(tmp_path, monkeypatch):
+    monkeypatch.setenv("FREE", "300000")  # room for the rest
+    more = words("--erl.memory_size 4000 --budget.generations 1 --run-dir", tmp_path / "run")
+    done = run(2, *arguments("pderl", *more), code=2, program=EAGER)
+    need = 7 * 4000 * 4 * 4
+    assert f"has 300000 bytes free; the shared arrays need {need} more" in done.stderr
+    assert "or lower erl.memory_size = 4000" in done.stderr
+    assert done.stderr.count("esac_mpi:") == 1
+    assert not list(tmp_path.iterdir())
