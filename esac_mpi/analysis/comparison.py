@@ -15,7 +15,6 @@ MACHINE = (
 )  # fmt: skip
 # what a run records of its task
 TASK = ("task_source", "task_wrappers", "task_model", "task_probe", "task_changes")
-SHOWN = 12  # datasets listed where bits part
 
 
 def compared(a: RunFiles, b: RunFiles) -> tuple[str, bool]:
@@ -51,37 +50,32 @@ def differences(one: dict[str, Any], other: dict[str, Any]) -> Iterator[str]:
 
 
 def recorded(run: RunFiles, names: Iterable[str]) -> dict[str, Any]:
-    """Return the entries that a run has of its provenance."""
+    """Look up the entries that a run has of its provenance."""
     return {name: run.provenance[name] for name in names if name in run.provenance}
 
 
 def machine(run: RunFiles) -> dict[str, Any]:
-    """Return where a run was made and with what, versions of packages included."""
+    """Look up where a run was made and with what, versions of packages included."""
     entries = run.provenance.get("versions", "").split(", ")
     versions = dict(entry.split(" ", 1) for entry in entries if " " in entry)
     return {**recorded(run, MACHINE), "schema of the file": run.columns.schema, **versions}
 
 
-def differing(one: np.ndarray, other: np.ndarray) -> np.ndarray:
-    """Compare the bits of two arrays of a shape and dtype, bool; nan equals nan."""
-    one, other = np.ascontiguousarray(one), np.ascontiguousarray(other)
-    apart = one.view(f"u{one.itemsize}") != other.view(f"u{other.itemsize}")
-    return apart & ~(np.isnan(one) & np.isnan(other)) if one.dtype.kind == "f" else apart
-
-
 def parting(one: np.ndarray, other: np.ndarray) -> tuple[int, str] | None:
-    """Find the first row in which two columns of a length part, and say how; None: in no row."""
+    """Find the first row in which two columns part, bit by bit but nan equals nan; None: in no."""
     if (one.dtype, one.shape) != (other.dtype, other.shape):
-        shapes = f"{one.dtype} {list(one.shape[1:])} -> {other.dtype} {list(other.shape[1:])}"
-        return 0, f"a row is {shapes}"
-    apart = np.argwhere(differing(one, other))
-    if not len(apart):
+        return 0, f"a row is {one.dtype} {one.shape[1:]} -> {other.dtype} {other.shape[1:]}"
+    bits, others = (np.ascontiguousarray(x).view(f"u{x.itemsize}") for x in (one, other))
+    apart = bits != others
+    if one.dtype.kind == "f":
+        apart &= ~(np.isnan(one) & np.isnan(other))
+    if not apart.any():
         return None
-    row, *place = where = tuple(apart[0])
+    row, *place = where = tuple(np.argwhere(apart)[0])
     said = f"{one[where]!s} -> {other[where]!s}"
     if place:
-        number = sum(apart[:, 0] == row)
-        said = f"[{', '.join(map(str, place))}]: {said} ({number} of {one[0].size} differ)"
+        index = ", ".join(map(str, place))
+        said = f"[{index}]: {said} ({apart[row].sum()} of {one[row].size} differ)"
     return int(row), said
 
 
@@ -94,37 +88,25 @@ def bits(a: RunFiles, b: RunFiles) -> tuple[list[str], bool]:
     names = [name for name in own if name in others]
     found = []
     for name in names:
-        rows = (run.columns.read([name])[name][:n] for run in (a, b))
-        if part := parting(*rows):
+        if part := parting(*(run.columns.read([name])[name][:n] for run in (a, b))):
             found.append((part[0], name, part[1]))
     found.sort(key=lambda part: part[0])
     generations = a.columns["metrics/generation"]
-    whole = f"{len(names) - len(found)} of {len(names)} datasets are equal throughout"
-    if not found:
-        lines = [f"equal for the {n} generations both have, in {len(names)} datasets"]
-    elif found[0][0]:
-        lines = [f"equal before generation {generations[found[0][0]]}; {whole}"]
-    else:
-        lines = [f"apart from the first generation; {whole}"]
-    lines += [f"generation {generations[row]}  {name}  {what}" for row, name, what in found[:SHOWN]]
-    if len(found) > SHOWN:
-        lines.append(f"and {len(found) - SHOWN} more datasets")
+    lines = [f"equal for the {n} generations both have, in {len(names)} datasets"]
+    if found:
+        first = found[0][0]
+        equal = f"equal before generation {generations[first]}"
+        whole = f"{len(names) - len(found)} of {len(names)} datasets are equal throughout"
+        lines = [f"{equal if first else 'apart from the first generation'}; {whole}"]
+    lines += [f"generation {generations[row]}  {name}  {what}" for row, name, what in found]
     for letter, mine in (("A", own), ("B", others)):
         if lone := [name for name in mine if name not in names]:
             lines.append(f"only in {letter}: {', '.join(lone)}")
-    same = same_state(a, b)
-    if same is not None:
-        what = (
-            "the states (State, Learner, replay) of generation "
-            f"{a.provenance['checkpoint_generation']}"
-        )
-        lines.append(f"{what} {'are equal' if same else 'differ'}")
-    return lines, bool(found) or same is False
-
-
-def same_state(a: RunFiles, b: RunFiles) -> bool | None:
-    """Compare the states of the newest checkpoints; None if they are not of one generation."""
     one, other = a.provenance, b.provenance
-    if one.get("checkpoint_generation", -1) != other.get("checkpoint_generation", -2):
-        return None
-    return one["state_sha256"] == other["state_sha256"]
+    newest = one.get("checkpoint_generation")
+    same = True
+    if newest is not None and newest == other.get("checkpoint_generation"):
+        same = one["state_sha256"] == other["state_sha256"]
+        what = f"the states (State, Learner, replay) of generation {newest}"
+        lines.append(f"{what} {'are equal' if same else 'differ'}")
+    return lines, bool(found) or not same

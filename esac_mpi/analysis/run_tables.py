@@ -57,16 +57,10 @@ def tell_unlike(groups: Groups, at: At) -> None:
     """Name groups whose seeds were evaluated otherwise, or had other budgets when taken at ends."""
     for task, found in groups.items():
         for name, runs in found.items():
-            unlike = [
-                kind
-                for kind in ("budget", "evaluation")
-                if len({tuple(flatten(getattr(run.config, kind))) for run in runs}) > 1
-                and not (kind == "budget" and at.limited)
-            ]
-            if unlike:
-                alike = ": --at-steps N takes all of them at one" if "budget" in unlike else ""
-                other = "s and ".join(unlike)
-                note(f"{task}, {name}: runs of other {other}s stand in one column{alike}")
+            for kind in ("budget", "evaluation"):
+                several = len({tuple(flatten(getattr(run.config, kind))) for run in runs}) > 1
+                if several and not (kind == "budget" and at.limited):
+                    note(f"{task}, {name}: runs of other {kind}s stand in one column")
 
 
 def table_of(

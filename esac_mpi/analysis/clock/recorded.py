@@ -9,6 +9,7 @@ a core (seconds_processor): other work on the machine, or waiting for the disk, 
 longer, but not its clock. Files of before all of this was recorded have no clock.
 """
 
+import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
@@ -86,14 +87,20 @@ def generations(run: RunFiles, parts: Parts) -> Iterator[Generation]:
     lasted = duration(run)
     entered, phase = np.isfinite(lasted), np.nan_to_num(lasted)
     none = np.zeros(run.generation)
-    blocks, sums = update_blocks(run), sums_over_observations(run)
+    blocks, sums = update_blocks(run), 0  # numbers that a member's sums over observations are
+    sizes, evolution = str(run.provenance.get("sizes", "")).split(), declared(run).evolution
+    if sizes and evolution is not None and evolution(run.config).observation_normalisation:
+        sums = 3 * int(sizes[0])
     first, after_lesson = 0, False  # members that learn before they play; whether from the lesson
     if teaches(run):
         first = individuals(run.config.cem_rl)[1]
         after_lesson = run.config.cem_rl.critic == "serial"
     merges, begun, lesson, beside, waited = none.astype(bool), none, none, none, none
     if phases_beside(run):
-        merges, begun = entered, in_flight(run, lasted)
+        merges, begun, usual = entered, none.copy(), 0.0
+        for k, end in flights(run):  # one that has not entered yet lasts as the one before it
+            usual = lasted[end] if end < run.generation else usual
+            begun[k] = usual
     elif teaches(run):
         lesson = phase
     elif bears_offspring(run):
@@ -219,18 +226,6 @@ def episodes(run: RunFiles) -> np.ndarray:
     return np.zeros((run.generation, 0)) if found is None else found
 
 
-def in_flight(run: RunFiles, lasted: np.ndarray) -> np.ndarray:
-    """Return the time of the phase begun in each generation, beside what follows [generations] [s].
-
-    lasted: of the phase that entered in it. One without a recorded end lasts as the one before it.
-    """
-    begun, usual = np.zeros(run.generation), 0.0
-    for k, end in flights(run):
-        usual = lasted[end] if end < run.generation else usual
-        begun[k] = usual
-    return begun
-
-
 def duration(run: RunFiles) -> np.ndarray:
     """Return the time of the phase that entered in each generation, or nan [generations] [s].
 
@@ -290,13 +285,6 @@ def update_blocks(run: RunFiles) -> float:
     return born.shape[1] + 2.0 if bears_offspring(run) else float(run.provenance.get("blocks", 1))
 
 
-def sums_over_observations(run: RunFiles) -> int:
-    """Return the number of a member's sums over observations; 0 where they are not normalised."""
-    sizes, evolution = str(run.provenance.get("sizes", "")).split(), declared(run).evolution
-    normalises = evolution is not None and evolution(run.config).observation_normalisation
-    return 3 * int(sizes[0]) if sizes and normalises else 0
-
-
 def generation_seconds(run: RunFiles) -> np.ndarray:
     """Return each generation's time, writing the row before it included [generations] [s]."""
     return np.diff(run.columns.get("timing/wall_seconds", np.zeros(0)), prepend=0)
@@ -326,26 +314,12 @@ def teaches(run: RunFiles) -> bool:
 
 
 def flights(run: RunFiles) -> list[tuple[int, int]]:
-    """Return the rows in which each phase beside the evaluation began and entered.
-
-    The newest phase may not have entered yet.
-    """
+    """List the rows in which each phase beside the evaluation began and entered, if it has."""
     entered = np.flatnonzero(since_the_row_before(run, "learner_phases"))
     ends = np.append(entered, run.generation)
-    return [
-        (int(k), int(ends[np.searchsorted(entered, k, "right")]))
-        for k in np.flatnonzero(started(run))
-    ]
-
-
-def started(run: RunFiles) -> np.ndarray:
-    """Return whether a phase began in each generation [generations]."""
-    names = [
-        name
-        for name in run.columns.scalars
-        if name.startswith("metrics/") and name.endswith("_phase")
-    ]
-    return run.columns[names[0]].astype(bool) if names else np.zeros(run.generation, bool)
+    names = [name for name in run.columns.scalars if re.fullmatch("metrics/.*_phase", name)]
+    started = np.flatnonzero(run.columns[names[0]]) if names else []
+    return [(int(k), int(ends[np.searchsorted(entered, k, "right")])) for k in started]
 
 
 def running(run: RunFiles) -> np.ndarray:
