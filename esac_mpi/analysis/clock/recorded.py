@@ -318,7 +318,7 @@ def flights(run: RunFiles) -> list[tuple[int, int]]:
     entered = np.flatnonzero(since_the_row_before(run, "learner_phases"))
     ends = np.append(entered, run.generation)
     names = [name for name in run.columns.scalars if re.fullmatch("metrics/.*_phase", name)]
-    started = np.flatnonzero(run.columns[names[0]]) if names else []
+    started = np.flatnonzero(run.columns[names[0]]) if names else np.zeros(0, int)
     return [(int(k), int(ends[np.searchsorted(entered, k, "right")])) for k in started]
 
 

@@ -17,31 +17,29 @@ LINE, LETTER = (0.17, 0.075)
 
 
 def figure(study: Study, name: str, wall: Wall) -> Figure:
-    """Return the figure; name: the variant that is written in bold."""
+    """Draw the aggregate; name: the variant that is written in bold."""
     champion = champion_of(study.variants, name)
     found = {label: estimate(study.scores(label), iqm) for label in study.variants}
     order = sorted(study.variants, key=lambda label: -found[label].value)
     look = looks({label: algorithm_of(label) for label in study.variants})
     rows, columns = cells(1, len(study.tasks))
-    # [inches]
-    widths = [3.2 + LETTER * max(map(len, order)), 2.1 * columns + LETTER * max(map(len, order))]
+    names = LETTER * max(map(len, order))
+    widths = [3.2 + names, 2.1 * columns + names]  # [inches]
     height = max(2.8, 1.0 + rows * (0.55 + LINE * len(order)))
     drawing = plt.figure(figsize=(sum(widths), height), layout="constrained")
     left, right = drawing.subfigures(1, 2, squeeze=False, width_ratios=widths)[0]
-    draw_whole(left.subplots(), found, order, champion, look)
-    panels = right.subplots(rows, columns, squeeze=False, sharex=True, sharey=True).flat
+    whole = left.subplots()
+    draw_whole(whole, found, order, champion, look)
+    panels = right.subplots(rows, columns, squeeze=False, sharey=True).flat
     for panel, task in zip(panels, study.tasks, strict=False):
         draw_task(panel, task, order, champion, look)
     for panel in panels[len(study.tasks) :]:
         panel.set_axis_off()
-    for panel in panels[max(0, len(study.tasks) - columns) : len(study.tasks)]:
-        panel.tick_params(labelbottom=True)
-        panel.set_xlabel("score")
     many = f"{len(study.whole)} task{'s' * (len(study.whole) > 1)}"
-    left.axes[0].set(title=f"{many} together", xlabel="IQM of the scores and its 95 % interval")
+    whole.set(title=f"{many} together", xlabel="IQM of the scores and its 95 % interval")
     said = (
-        f"Returns {when(wall)}; 0: random actions, 1: the best that any run reached by then."
-        " Dots: seeds, lines: their means"
+        f"Returns {when(wall)}; scores of tasks: 0 random actions, 1 the best that any run reached"
+        " by then. Dots: seeds, lines: their means"
     )
     low = any((task.normalised(label) < LEAST).any() for task in study.tasks for label in order)
     headline(drawing, f"{said}; arrows: below {LEAST}" if low else said)
@@ -54,17 +52,10 @@ def draw_whole(
     """Draw the interquartile mean and interval of each variant."""
     for place, label in enumerate(order):
         value, low, high = found[label]
+        colour = look[label].colour
         if np.isfinite(low):
-            axes.barh(
-                place, high - low, left=low, height=0.5, color=look[label].colour, alpha=0.5, lw=0
-            )
-        axes.plot(
-            [value, value],
-            [place - 0.25, place + 0.25],
-            color=look[label].colour,
-            lw=2.5,
-            solid_capstyle="butt",
-        )
+            axes.barh(place, high - low, left=low, height=0.5, color=colour, alpha=0.5, lw=0)
+        axes.plot([value] * 2, [place - 0.25, place + 0.25], color=colour, lw=2.5)
     axes.use_sticky_edges = False  # room beside the bars
     axes.set_xlim(left=min(0.0, axes.get_xlim()[0]))
     name_lines(axes, order, champion)
@@ -87,31 +78,16 @@ def draw_task(
     for place, label in enumerate(order):
         if not len(scores := task.normalised(label)):
             continue
-        heights = (
-            place + np.linspace(-SPREAD / 2, SPREAD / 2, len(scores))
-            if len(scores) > 1
-            else np.array([place])
-        )
-        seen = scores >= LEAST
-        own = look[label].colour
-        axes.plot(scores[seen], heights[seen], "o", ms=3.5, mew=0, color=own, alpha=0.5)
-        axes.plot(
-            np.full((~seen).sum(), LEAST + 0.03),
-            heights[~seen],
-            "<",
-            ms=4,
-            mew=0,
-            color=own,
-            alpha=0.8,
-        )
+        spread = SPREAD if len(scores) > 1 else 0.0
+        heights = place + np.linspace(-spread / 2, spread / 2, len(scores))
+        low, own = scores < LEAST, look[label].colour
+        axes.plot(scores[~low], heights[~low], "o", ms=3.5, mew=0, color=own, alpha=0.5)
+        edge = np.full(low.sum(), LEAST + 0.03)
+        axes.plot(edge, heights[low], "<", ms=4, mew=0, color=own, alpha=0.8)
         if (middle := scores.mean()) >= LEAST:
-            axes.plot(
-                [middle, middle], [place - 0.4, place + 0.4], color=own, lw=2, solid_capstyle="butt"
-            )
+            axes.plot([middle] * 2, [place - 0.4, place + 0.4], color=own, lw=2)
     name_lines(axes, order, champion)
     axes.set_xlim(LEAST, 1.06)
     axes.set_xticks([0, 0.5, 1], ["0", "0.5", "1"])
-    axes.set_title(
-        task.title.rpartition("/")[2] + "\n(not in the aggregate)" * bool(task.why_not),
-        fontsize="small",
-    )
+    aside = "\n(not in the aggregate)" if task.why_not else ""
+    axes.set_title(task.title.rpartition("/")[2] + aside, fontsize="small")

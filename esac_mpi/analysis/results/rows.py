@@ -126,18 +126,17 @@ def places(run: RunFiles, most: int) -> np.ndarray:
         return np.zeros(0, int)
     when, _ = evaluated(run)
     made, last = np.searchsorted(generations, when).astype(int), len(generations) - 1
-    room = max(2, most - len(np.setdiff1d([last], made[-1:])))
-    if len(made) > room:
-        made = made[np.linspace(0, len(made) - 1, room).round().astype(int)]
-    found = np.union1d(made, [last])
+    found = np.union1d(spaced(made, max(2, most - int(last not in made[-1:]))), [last])
     filled = min(most, MOST)
-    free = np.setdiff1d(np.linspace(0, len(generations) - 1, filled).round().astype(int), found)
-    fill = free[
-        np.linspace(0, len(free) - 1, max(0, min(filled - len(found), len(free))))
-        .round()
-        .astype(int)
-    ]
-    return np.union1d(found, fill)
+    free = np.setdiff1d(np.linspace(0, last, filled).round().astype(int), found)
+    return np.union1d(found, spaced(free, max(0, filled - len(found))))
+
+
+def spaced(values: np.ndarray, most: int) -> np.ndarray:
+    """Take at most so many values, evenly spaced."""
+    if len(values) <= most:
+        return values
+    return values[np.linspace(0, len(values) - 1, most).round().astype(int)]
 
 
 def digest(run: RunFiles) -> str:
@@ -165,42 +164,34 @@ def rows(
     """Return a run's rows, ascending: evaluations, the last generation, others; see `places`."""
     kept = places(run, most)
     settings, changed = digest(run), changes(run.config.task.horizon, run.config.task.kwargs)
-    generations = column(run, "metrics/generation")[kept]
+    generations, episodes = column(run, "metrics/generation"), position(run, "training_episodes")
     _, average = training(run)
-    so_many = position(run, "training_episodes")[kept].astype(int)
     fitness = so_far(per_generation(run, np.nanmean))
-    counted = {
-        name: column(run, f"metrics/{name}") for name in ("nominal_steps", "gradient_updates")
-    }
-    steps, wall = position(run, "env_steps"), position(run, "wall")
-    own, learners = (
-        returns(run, [OWN_COLUMN]),
-        returns(run, [n for n in candidates(policies(run)) if n != OWN_COLUMN]),
+    nominal, updates = (
+        column(run, f"metrics/{name}") for name in ("nominal_steps", "gradient_updates")
     )
+    steps, wall = position(run, "env_steps"), position(run, "wall")
+    own = returns(run, [OWN_COLUMN])
+    learners = returns(run, [name for name in candidates(policies(run)) if name != OWN_COLUMN])
     found = []
-    for i, generation, n, clock in zip(
-        kept.tolist(),
-        generations.tolist(),
-        so_many.tolist(),
-        grid.texts(run, kept),
-        strict=True,
-    ):
+    for i, clock in zip(kept.tolist(), grid.texts(run, kept), strict=True):
+        generation, n, first = int(generations[i]), int(episodes[i]), i == kept[0]
         found.append(
             Row(
                 experiment, budget, run.config.task.id, variant, value, run.config.seed, generation,
                 env_steps=int(steps[i]),
-                nominal_steps=int(counted["nominal_steps"][i]),
+                nominal_steps=int(nominal[i]),
                 wall_seconds=round(float(wall[i]), 2),
-                gradient_updates=int(counted["gradient_updates"][i]),
+                gradient_updates=int(updates[i]),
                 training_episodes=n,
                 training_return=rounded(average[n - 1]) if n else None,
                 fitness_mean=rounded(fitness[i]) if len(fitness) else None,
                 return_theta_es=rounded(own.get(generation, np.nan)),
                 return_learner=rounded(learners.get(generation, np.nan)),
-                complete=done and i == int(kept[-1]),
+                complete=done and bool(i == kept[-1]),
                 clock=clock,
-                settings=settings if i == int(kept[0]) else "",
-                changed=changed if i == int(kept[0]) else "",
+                settings=settings if first else "",
+                changed=changed if first else "",
             )
         )  # fmt: skip
     return found

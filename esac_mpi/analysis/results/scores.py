@@ -121,43 +121,33 @@ def study(sections: Sections, random: Random, wall: Wall, left_out: list[str]) -
     check_names(left_out, [*sections, *labels])
     variants = [label for label in labels if label not in left_out]
     tasks: list[Task] = []
-    unusable, unfinished, short, ages = (
-        dict[str, str](),
-        list[Trace](),
-        list[Trace](),
-        dict.fromkeys(variants, 0.0),
-    )
+    found = Study(variants, tasks, {}, [], [], dict.fromkeys(variants, 0.0))
     for title, groups in sections.items():
         runs = [trace for label in variants for trace in groups.get(label, [])]
         limit = wall.seconds or min(
             (reached([run], AXIS, FIELD) for run in runs if run.has(FIELD)), default=0.0
         )
-        unfinished += [run for run in runs if not has_score(run, limit)]
-        short += [run for run in runs if has_score(run, limit) and run.ended(limit)]
-        ages = {
-            label: max(age, oldest(groups.get(label, []), AXIS, limit, FIELD))
-            for label, age in ages.items()
-        }
+        for run in runs:
+            if not has_score(run, limit):
+                found.unfinished.append(run)
+            elif run.ended(limit):
+                found.short.append(run)
+        for label in variants:
+            age = oldest(groups.get(label, []), AXIS, limit, FIELD)
+            found.ages[label] = max(found.ages[label], age)
         zero, one = ends(groups, random, limit)
         if not one > zero:
-            unusable[title] = "no run is ahead of random actions yet"
+            found.unusable[title] = "no run is ahead of random actions yet"
             continue
         returns = {label: scores(groups.get(label, []), limit) for label in variants}
         lacking = [label for label in variants if not len(returns[label])]
-        why_not = (
-            "left out, as asked"
-            if title in left_out
-            else f"no run is that far of {', '.join(lacking)}"
-            if lacking
-            else ""
-        )
+        why_not = f"no run is that far of {', '.join(lacking)}" if lacking else ""
+        if title in left_out:
+            why_not = "left out, as asked"
         tasks.append(Task(title, zero, one, returns, why_not))
-    found = Study(variants, tasks, unusable, unfinished, short, ages)
     if not variants or not found.whole:
-        raise Unusable(
-            "nothing to aggregate yet: "
-            f"{'; '.join(f'{title}: {why}' for title, why in found.absent.items())}"
-        )
+        why = "; ".join(f"{title}: {why}" for title, why in found.absent.items())
+        raise Unusable(f"nothing to aggregate yet: {why}")
     return found
 
 
@@ -199,12 +189,10 @@ def ends(groups: dict[str, list[Trace]], random: Random, limit: float) -> tuple[
     rows = [row for traces in groups.values() for trace in traces for row in trace.rows]
     ways = sorted({trace.rows[0].changed for traces in groups.values() for trace in traces})
     if len(ways) > 1:
-        told = " and ".join(
-            way or "as its id makes it, or rows of before this was recorded" for way in ways
-        )
+        plain = "as its id makes it, or rows of before this was recorded"
+        told = " and ".join(way or plain for way in ways)
         raise Unusable(
-            f"{rows[0].task}: runs in several forms of it have no scale in common,"
-            f" leave files out: {told}"
+            f"{rows[0].task}: runs in several forms of it have no scale in common: {told}"
         )
     task = form(rows[0].task, ways[0])
     if task not in random:

@@ -39,13 +39,10 @@ class Trace:
 
     def curve(self, x: str, y: str) -> Curve:
         """Return one field of the rows against another, without rows that lack it."""
-        points = [
-            (getattr(row, x), getattr(row, y)) for row in self.rows if getattr(row, y) is not None
-        ]
-        where, values = np.array(points, float).reshape(-1, 2).T
-        return Curve(
-            Origin(self.name, self.title, self.seed, algorithm_of(self.label)), where, values
-        )
+        rows = [row for row in self.rows if getattr(row, y) is not None]
+        where, values = (np.array([getattr(row, name) for row in rows], float) for name in (x, y))
+        origin = Origin(self.name, self.title, self.seed, algorithm_of(self.label))
+        return Curve(origin, where, values)
 
     def has(self, y: str) -> bool:
         """Return whether the run has a number of this kind in any row."""
@@ -137,39 +134,36 @@ def values(traces: list[Trace], axis: str, limit: float, y: str) -> np.ndarray:
 
     nan: none by then, or the run goes on and is not at that time yet.
     """
-    there = [axis != WALL or trace.came(limit) for trace in traces]
     return np.array(
         [
-            last_before(t.curve(axis, y), limit) if came else np.nan
-            for t, came in zip(traces, there, strict=True)
+            last_before(trace.curve(axis, y), limit)
+            if axis != WALL or trace.came(limit)
+            else np.nan
+            for trace in traces
         ]
     )
 
 
 def oldest(traces: list[Trace], axis: str, limit: float, y: str) -> float:
     """Return the greatest age of these numbers at the limit, or at their run's earlier end."""
-    there = [trace for trace in traces if np.isfinite(values([trace], axis, limit, y)[0])]
-    ages = [
-        min(limit, getattr(t.rows[-1], axis)) - before(t.curve(axis, y).x, limit) for t in there
-    ]
-    return max(ages, default=0.0)
-
-
-def before(places: np.ndarray, limit: float) -> float:
-    """Return the last of ascending places at or before a limit, where there is one."""
-    return float(places[places <= limit][-1])
+    ages = [0.0]
+    for trace in traces:
+        if np.isfinite(values([trace], axis, limit, y)[0]):
+            places = trace.curve(axis, y).x
+            end = min(limit, getattr(trace.rows[-1], axis))
+            ages.append(end - float(places[places <= limit][-1]))
+    return max(ages)
 
 
 def whose(runs: list[Trace]) -> str:
-    """Return how many runs there are, and of which variants."""
+    """Say how many runs there are, and of which variants."""
     return f"{len(runs)} ({counted(runs)})"
 
 
 def counted(runs: list[Trace]) -> str:
-    """Return how many runs there are of each variant."""
-    return ", ".join(
-        f"{count} of {label}" for label, count in Counter(run.label for run in runs).items()
-    )
+    """Say how many runs there are of each variant."""
+    counts = Counter(run.label for run in runs)
+    return ", ".join(f"{count} of {label}" for label, count in counts.items())
 
 
 def after(runs: list[Trace]) -> str:
