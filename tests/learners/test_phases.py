@@ -7,8 +7,8 @@ import sys
 import numpy as np
 import pytest
 import torch
-from gradients import Breaking, Line, distance, modules, same, through
-from small_learners import RIVALS, learn, learner, perturbed
+from gradients import Breaking, Line, modules, same, through
+from small_learners import RIVALS, learner, perturbed
 from small_sac import FORMS
 
 from esac_mpi.learners import LearnerNotFinite

@@ -13,7 +13,7 @@ Settings = dict[str, Any]  # {dotted name: value}
 class Product:
     """A picture or table: a call of a tool, in which {runs}, {csv}, {run}, {task} are filled in."""
 
-    tool: str
+    tool: str  # a command, or a module of tools/
     arguments: list[str]
     out: str
 
