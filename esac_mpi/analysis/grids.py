@@ -13,9 +13,9 @@ from esac_mpi.analysis.figures import (
     Figure,
     cells,
     headline,
-    legend_below,
     literal,
     name_axis,
+    name_lines,
     panels,
 )
 from esac_mpi.analysis.intervals import interquartile_mean, interval
@@ -119,5 +119,5 @@ def grid(groups: Groups, quantities: dict[str, Quantity], x: str, seeds: bool = 
         name_axis(panel, x)
     for panel in axes.flat[len(drawn) :]:
         panel.set_axis_off()
-    legend_below(figure, axes)
+    name_lines(figure, axes)
     return figure

@@ -5,7 +5,7 @@ import numpy as np
 from esac_mpi.analysis.colours import COLOURS, looks
 from esac_mpi.analysis.curves import column, column_curve, per_generation, position
 from esac_mpi.analysis.evaluations import evaluations, policies
-from esac_mpi.analysis.figures import Axes, Figure, headline, legend_below, name_axis, panels
+from esac_mpi.analysis.figures import Axes, Figure, headline, name_axis, name_lines, panels
 from esac_mpi.analysis.names import HALVES, POLICIES, legend
 from esac_mpi.record import RunFiles
 
@@ -36,7 +36,7 @@ def draw_alone(run: RunFiles, x: str = "env_steps") -> Figure:
     title = f"{run.config.task.id}: {run.config.algorithm.upper()}, seed {run.config.seed}"
     axes[0, 0].set(title=title, ylabel="episodic return")
     name_axis(axes[0, 0], x)
-    legend_below(figure, axes)
+    name_lines(figure, axes)
     episodes = f"{run.config.evaluation.episodes} noise-free episodes"
     headline(figure, f"Policies: mean of {episodes}, band from worst to best. Grey: noisy episodes")
     return figure

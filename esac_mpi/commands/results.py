@@ -1,19 +1,19 @@
 """Make tables and pictures of an experiment from the CSV files of its runs.
 
     esac-mpi results table CSV... [--measure return|updates|fitness] [--of VARIANT] [--out FILE]
-    esac-mpi results draw CSV... --what returns|training|updates|sensitivity --out FILE
+    esac-mpi results draw CSV... --what returns|ends|training|updates|sensitivity --out FILE
     esac-mpi results aggregate CSV... [--of VARIANT] [--leave-out NAME...] [--out FILE]
 
 Examples:
     esac-mpi results table results.csv --out table.md                   # Markdown, with verdicts
-    esac-mpi results draw results.csv --out returns.png                 # learning curves
+    esac-mpi results draw results.csv --what ends --out ends.png        # last returns
     esac-mpi results aggregate a/results.csv b/results.csv              # scores over all tasks
 
 table      for every task a line a variant, at equal true and nominal steps, at equal wall time and
            at the end; then whether --of (default ESAC) beats each other one
-draw       a PNG, PDF or SVG. sensitivity: --measure at the runs' ends against the swept value,
-           which --field names. The others are curves against --x (default: env_steps; training:
-           training_episodes; updates: nominal_steps)
+draw       a PNG, PDF or SVG. ends: each variant's last return. sensitivity: --measure at the runs'
+           ends against the swept value, which --field names. The others are curves against --x
+           (default: env_steps; training: training_episodes; updates: nominal_steps)
 aggregate  normalised scores over all tasks and seeds, and probabilities of improvement; Markdown,
            or a picture if FILE is a PNG, PDF or SVG. Tasks that a variant lacks are left out
 Reads the CSV files only: no run directories, MPI, torch or simulator. Cost: 0.5 s, a picture 2 s.
@@ -47,6 +47,7 @@ CHAMPION = "ESAC"
 OF_CURVES = ("x", "seeds", "ranks")
 READ = {  # options of draw, by what is drawn
     "returns": ("policy", *OF_CURVES),
+    "ends": ("policy",),
     "training": OF_CURVES,
     "updates": OF_CURVES,
     "sensitivity": ("measure", "field", "normalise", "seeds"),
@@ -114,6 +115,8 @@ def draw(options: argparse.Namespace) -> Iterator[object]:
         figure = pictures.sensitivity(
             runs, options.measure, options.field, options.normalise, options.seeds
         )
+    elif options.what == "ends":
+        figure = pictures.ends(runs, options.policy)
     else:
         figure = pictures.curves(runs, options.what, options.x, options.policy, options.seeds, wall)
     yield from save(figure, pictures.suffixed(options.out))

@@ -1,5 +1,7 @@
 """esac-mpi plot, and tables of scaling: what is drawn of runs."""
 
+from itertools import pairwise
+
 import matplotlib.image
 import numpy as np
 import pytest
@@ -7,7 +9,7 @@ from clocked_runs import erl_run_of
 from commands import command
 from figure_runs import check_pictures, make, opened, trained
 
-from esac_mpi.analysis import curves, grids, groups, plots, sensitivity, timeline, times
+from esac_mpi.analysis import curves, figures, grids, groups, plots, sensitivity, timeline, times
 from esac_mpi.analysis.colours import COLOURS, SHADES, shade
 from esac_mpi.config import Config, updated
 from esac_mpi.record import Run
@@ -283,7 +285,7 @@ def test_a_group_is_drawn_as_far_as_its_shortest_run(tmp_path, capsys):
     (line,) = drawing.axes[0].lines
     assert line.get_xdata()[[0, -1]].tolist() == [1, 2]
     np.testing.assert_allclose(line.get_ydata()[[0, -1]], [5, 15])
-    assert [text.get_text() for text in drawing.legends[0].texts] == ["ES, 2 seeds"]
+    assert [text.get_text() for text in drawing.axes[0].texts] == ["ES, 2 seeds"]
     assert "shortest run, 50% of its longest; short: b" in capsys.readouterr().err
 
 
@@ -291,7 +293,7 @@ def test_one_seed_has_a_line_and_no_interval(tmp_path):
     runs = opened(make(tmp_path / "a"), make(tmp_path / "b", algorithm="esac"))
     drawing = grids.grid(groups.grouped(runs), plots.quantities("return", "better"), "generation")
     assert not drawing.axes[0].collections
-    texts = {text.get_text() for text in drawing.legends[0].texts}
+    texts = {text.get_text() for text in drawing.axes[0].texts}
     assert texts == {"ESAC, seed 0", "ES, seed 0"}
 
 
@@ -302,6 +304,29 @@ def test_seeds_without_a_common_place_are_drawn_each(tmp_path):
     assert [text.get_text() for text in drawing.legends[0].texts] == [
         "ES, 2 seeds (nowhere all of them)"
     ]
+
+
+def test_few_lines_are_named_at_their_ends_and_many_in_a_legend(tmp_path):
+    runs = opened(*(make(tmp_path / f"{s}", (0, s), **{"es.sigma": s / 100}) for s in range(1, 8)))
+    kind = plots.quantities("return", "better")
+    many = grids.grid(groups.grouped(runs), kind, "generation")
+    assert (len(many.legends), len(many.axes[0].texts)) == (1, 0)
+    few = grids.grid(groups.grouped(runs[:6]), kind, "generation")
+    few.canvas.draw()
+    assert not few.legends
+    texts = few.axes[0].texts
+    assert [text.get_text() for text in texts] == [f"ES sigma=0.0{s}, seed 0" for s in range(1, 7)]
+    boxes = [text.get_window_extent() for text in texts]
+    assert all(below.y1 <= above.y0 for below, above in pairwise(boxes))
+    assert all(box.x1 <= few.bbox.x1 and few.axes[0].bbox.x1 < box.x0 for box in boxes)
+
+
+@pytest.mark.parametrize(
+    ("places", "found"),
+    [([0, 0.5], [0, 0.5]), ([0.2, 0.2], [0.2, 0.3]), ([0.9, 1, 1], [0.8, 0.9, 1])],
+)
+def test_names_are_a_step_apart_and_none_is_above_the_panel(places, found):
+    np.testing.assert_allclose(figures.apart(places, 0.1), found)
 
 
 @pytest.mark.parametrize("what", ["return", "timeline", "scaling"])

@@ -6,6 +6,7 @@ import pytest
 from commands import command
 from result_rows import EMPTY, history, stored, study
 
+from esac_mpi.analysis.colours import COLOURS
 from esac_mpi.analysis.results import pictures, standings, traces
 from esac_mpi.analysis.results.rows import Row
 
@@ -45,6 +46,46 @@ def test_curves_over_what_all_seeds_have(capsys, options, x, ends):
     assert seen == {name: pytest.approx(numbers) for name, numbers in ends.items()}
     # it has none: named
     assert ("SAC, seed 0" in capsys.readouterr().err) == (options.get("policy") == "theta_es")
+
+
+@pytest.mark.parametrize(
+    ("policy", "lines"),
+    [("better", {"SAC": (20, 22, 21), "ESAC": (9, 11, 10)}), ("theta_es", {"ESAC": (9, 11, 10)})],
+)
+def test_the_last_return_of_each_variant_the_best_first(policy, lines):
+    (axes,) = pictures.ends(traces.sections(study()), policy).axes
+    assert [label.get_text() for label in axes.get_yticklabels()] == list(lines)
+    assert axes.get_title() == "A-v0"
+    points = [line for line in axes.lines if line.get_marker() == "."]
+    means = [bar.lines[0].get_xdata()[0] for bar in axes.containers]
+    assert [(*line.get_xdata(), m) for line, m in zip(points, means, strict=True)] == list(
+        lines.values()
+    )
+    assert [set(line.get_ydata()) for line in points] == [{n} for n in range(len(lines))]
+    spans = [bar.lines[2][0].get_segments()[0][:, 0].tolist() for bar in axes.containers]
+    # of two seeds: from one to the other
+    assert spans == [[seeds[0], seeds[1]] for seeds in lines.values()]
+    assert [line.get_color() for line in points] == [COLOURS[name.lower()] for name in lines]
+
+
+def test_no_last_return_is_an_error(tmp_path, capsys):
+    path = stored(tmp_path / "r.csv", history("SAC", 0, [(10, 1, None, 5.0)]))
+    assert (
+        results.main(
+            [
+                "draw",
+                path,
+                "--what",
+                "ends",
+                "--policy",
+                "theta_es",
+                "--out",
+                str(tmp_path / "x.png"),
+            ]
+        )
+        == 2
+    )
+    assert capsys.readouterr().err == "nothing to draw: no run has a return of theta_es\n"
 
 
 def sweep(task="A-v0", scale=1.0, values=("1e-06", "0.01", "1")):

@@ -2,11 +2,14 @@
 
 from pathlib import Path
 
-from esac_mpi.analysis.colours import algorithm_of
+import numpy as np
+
+from esac_mpi.analysis.colours import algorithm_of, looks
 from esac_mpi.analysis.curves import Curve, last_before
 from esac_mpi.analysis.episodes import WINDOW
-from esac_mpi.analysis.figures import COMPUTED, Figure
+from esac_mpi.analysis.figures import COMPUTED, Figure, headline, panels
 from esac_mpi.analysis.grids import summary
+from esac_mpi.analysis.intervals import interval, mean
 from esac_mpi.analysis.messages import Unusable
 from esac_mpi.analysis.results.traces import MEASURED, Sections, Trace, Wall
 from esac_mpi.analysis.sensitivity import Line, Point, lines, normalised
@@ -106,6 +109,52 @@ def sensitivity(
     name = f"{name} / best of the line" if normalise else name
     title = "At the end of each run"
     return figure({"": found}, field, name, title, seeds, (5.5, 3.5), algorithms)
+
+
+def ends(sections: Sections, policy: str = "better") -> Figure:
+    """Draw the last returns: a panel for each task, a line for each variant, the best first.
+
+    Raises Unusable.
+    """
+    y = POLICIES[policy]
+    last = {
+        title: {
+            label: np.array([t.curve("env_steps", y).y[-1] for t in traces if t.has(y)])
+            for label, traces in labels.items()
+        }
+        for title, labels in sections.items()
+    }
+    last = {title: kept for title, labels in last.items() if (kept := ranked(labels))}
+    if not last:
+        raise Unusable(f"nothing to draw: no run has a return of {WHOSE[policy]}")
+    look = looks({label: algorithm_of(label) for labels in last.values() for label in labels})
+    drawing, axes = panels(1, len(last), 4.5, 0.4 + 0.25 * max(map(len, last.values())))
+    for panel, (title, labels) in zip(axes.flat, last.items(), strict=True):
+        for place, (label, seeds) in enumerate(labels.items()):
+            colour = look[label].colour if algorithm_of(label) else UNNAMED
+            low, high = interval([seeds], mean) if len(seeds) > 1 else (seeds[0], seeds[0])
+            bars = np.maximum([[seeds.mean() - low], [high - seeds.mean()]], 0)
+            panel.errorbar(seeds.mean(), place, xerr=bars, fmt="o", ms=5, capsize=3, color=colour)
+            panel.plot(seeds, np.full(len(seeds), place), ".", ms=6, alpha=0.5, color=colour)
+        panel.set_yticks(range(len(labels)), labels)
+        panel.invert_yaxis()
+        panel.set(title=title, xlabel="episodic return")
+    headline(
+        drawing,
+        f"Last noise-free evaluation of {WHOSE[policy]}:"
+        " each seed, their mean and its 95 % interval",
+    )
+    return drawing
+
+
+def ranked(labels: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
+    """Return the variants that have returns, the one of the highest mean first."""
+    return dict(
+        sorted(
+            ((label, seeds) for label, seeds in labels.items() if seeds.size),
+            key=lambda one: -one[1].mean(),
+        )
+    )
 
 
 def suffixed(out: Path) -> Path:
