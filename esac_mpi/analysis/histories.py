@@ -1,19 +1,22 @@
 """The history of a run as other software reads it: a table in CSV, or curves in TensorBoard."""
 
 import csv
+import os
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextlib import closing
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
 from esac_mpi.analysis.curves import column, position
 from esac_mpi.analysis.episodes import training, training_returns
 from esac_mpi.analysis.evaluations import evaluated, evaluations, policies
+from esac_mpi.analysis.followed import Followed
 from esac_mpi.analysis.measures import counted_steps
-from esac_mpi.analysis.messages import Unusable
-from esac_mpi.record import RunFiles
+from esac_mpi.analysis.messages import Unusable, damaged
+from esac_mpi.record import RunFiles, Unreadable
 
 STEPS = ("env_steps", "nominal_steps", "generation")  # what a step of TensorBoard can be
 EVENTS = "events.out.tfevents.esac_mpi"  # TensorBoard looks for names with tfevents
@@ -104,34 +107,105 @@ def tagged(run: RunFiles) -> dict[str, np.ndarray]:
     return found
 
 
-def curves(run: RunFiles, out: Path | None, step: str) -> Path:
-    """Write what TensorBoard shows against a step of STEPS, float32; return the file.
+def there(path: Path) -> os.stat_result:
+    """Look at what was there a moment ago. Raises Unreadable."""
+    try:
+        return path.stat()
+    except FileNotFoundError as error:
+        raise Unreadable(f"{path}: {error.strerror}") from error
 
-    It is in the run, or in a folder of the run's name in `out`, where a folder is one run.
-    """
-    found, steps = tagged(run), position(run, step)
-    from tensorboardX.proto.event_pb2 import Event
-    from tensorboardX.proto.summary_pb2 import Summary
-    from tensorboardX.record_writer import RecordWriter
 
-    assert run.columns.source is not None
-    wall = column(run, "timing/wall_seconds")
-    wall = np.nan_to_num(wall) if len(wall) else np.zeros(run.generation)
-    # as if it had never stood still
-    seconds = run.columns.source.stat().st_mtime + wall - wall[-1]
-    folder = out / run.path.resolve().name if out else run.path
-    folder.mkdir(parents=True, exist_ok=True)
-    with closing(RecordWriter(str(folder / EVENTS))) as file:
-        file.write(Event(wall_time=seconds[0], file_version="brain.Event:2").SerializeToString())
-        for g in range(run.generation):
+class Curves:
+    """A file of TensorBoard's that grows with a run: in the run, or in its folder in `out`."""
+
+    def __init__(self, run: Path, out: Path | None, step: str) -> None:
+        from tensorboardX.proto.event_pb2 import Event
+        from tensorboardX.proto.summary_pb2 import Summary
+        from tensorboardX.record_writer import RecordWriter
+
+        folder = out / run.resolve().name if out else run  # a folder is one run there
+        if out:
+            folder.mkdir(parents=True, exist_ok=True)
+        self.path, self._step = folder / EVENTS, step
+        self._event, self._summary, self._writer = Event, Summary, RecordWriter(str(self.path))
+        self._rows, self._last = 0, set[str]()  # of these, and what the last of them has
+        self._run = os.open(run, os.O_RDONLY)  # held, so that no other directory has its number
+
+    def is_of(self, run: Path) -> bool:
+        """Tell whether this is still the run's directory: --fresh begins another at its path."""
+        return os.path.samestat(os.fstat(self._run), there(run))
+
+    def add(self, run: RunFiles) -> None:
+        """Append the rows that are new, float32, and an evaluation that came after its row."""
+        found = tagged(run)
+        assert run.columns.source is not None
+        wall, steps = column(run, "timing/wall_seconds"), position(run, self._step)
+        wall = np.nan_to_num(wall) if len(wall) else np.zeros(run.generation)
+        # as if it had never stood still
+        seconds = there(run.columns.source).st_mtime + wall - wall[-1]
+        if not self._rows:
+            self._write(self._event(wall_time=seconds[0], file_version="brain.Event:2"))
+        for g in range(max(self._rows - 1, 0), run.generation):
+            row = {name: values[g] for name, values in found.items() if np.isfinite(values[g])}
+            known = self._last if g == self._rows - 1 else set[str]()
             values = [
-                Summary.Value(tag=name, simple_value=value[g])
-                for name, value in found.items()
-                if np.isfinite(value[g])
+                self._summary.Value(tag=name, simple_value=value)
+                for name, value in row.items()
+                if name not in known
             ]
-            event = Event(wall_time=seconds[g], step=int(steps[g]), summary=Summary(value=values))
-            file.write(event.SerializeToString())
-    return folder / EVENTS
+            if values:
+                summary = self._summary(value=values)
+                self._write(self._event(wall_time=seconds[g], step=int(steps[g]), summary=summary))
+            self._rows, self._last = g + 1, {*row}
+        self._writer.flush()
+
+    def _write(self, event: Any) -> None:
+        self._writer.write(event.SerializeToString())
+
+    def close(self) -> None:
+        """Close the file."""
+        self._writer.close()
+        os.close(self._run)
+
+
+def curves(run: RunFiles, out: Path | None, step: str) -> Path:
+    """Write what TensorBoard shows against a step of STEPS; return the file."""
+    columns(run)
+    with closing(Curves(run.path, out, step)) as file:
+        file.add(run)
+        return file.path
+
+
+def follow(followed: Followed, out: Path | None, step: str, every: float) -> Iterator[Path]:
+    """Write the curves of runs while they go on, to their ends; yield each file when it begins.
+
+    Raises Unusable for what cannot be read at the last look.
+    """
+    files: dict[Path, Curves] = {}
+    try:
+        for last in followed.looks(every):
+            problems = []
+            for path, run in followed.runs.items():
+                try:
+                    if isinstance(run, str):
+                        raise Unreadable(run)
+                    if path in files and not files[path].is_of(path):
+                        files.pop(path).close()
+                    if run.generation and path not in files:
+                        files[path] = Curves(path, out, step)
+                        yield files[path].path
+                    if run.generation:
+                        files[path].add(run)
+                except Unreadable as error:  # or the run has gone on since: the next look tells
+                    problems.append(str(error))
+            if last and problems:
+                raise damaged("\n".join(problems))
+        for run in followed.runs.values():
+            if isinstance(run, RunFiles):
+                columns(run)  # of a run that has ended before its first generation: says so
+    finally:
+        for file in files.values():
+            file.close()
 
 
 FORMATS: dict[str, Callable[[RunFiles, Path | None, str], Path]] = {

@@ -1,12 +1,12 @@
 """Export a policy for other software, or a run's history as CSV or TensorBoard curves.
 
     esac-mpi export RUN|POLICY --format torchscript|onnx|npz [--out FILE]
-    esac-mpi export RUN... --format csv|tensorboard [--out FOLDER]
+    esac-mpi export RUN... --format csv|tensorboard [--follow] [--out FOLDER]
 
 Examples:
     esac-mpi export runs/Hopper-v5-esac-seed0 --format onnx         # writes policy.onnx there
     esac-mpi export runs/Hopper-v5-esac-seed0 --format csv          # writes metrics.csv there
-    esac-mpi export runs/* --format tensorboard                     # then tensorboard --logdir runs
+    esac-mpi export runs/* --format tensorboard --follow            # then tensorboard --logdir runs
 
 torchscript   float32 [o] or [m, o] -> float32 [a] or [m, a] in the task's bounds; needs torch
 onnx          "observation" float32 [m, o] -> "action" float32 [m, a]; needs torch, onnx, onnxscript
@@ -15,13 +15,14 @@ csv           a row a generation; columns as in docs/reference/hdf5.md; of fitne
               mean, min and max
 tensorboard   curves against --step: eval/mean_reward, rollout/ep_rew_mean (of 50 episodes),
               rollout/ep_len_mean, time/fps, train/... as stable-baselines3 calls them, others by
-              their HDF5 names. FOLDER gets a folder for each run
+              their HDF5 names. FOLDER gets a folder for each run. --follow adds new rows while runs
+              go on, until all have ended or Ctrl-C
 
 A policy's file contains its action bounds and normaliser. It is read back, and asked for the
 actions of 1,000 observations of a size from 0.1 to 10. If one differs by more than 1e-5 half ranges
 of the action (float32 sums in another order), the file is removed and the command fails.
 Cost: 1 s for npz, csv and tensorboard; 5 to 15 s for the others, mostly imports. Exit codes: 0; 1 a
-file acts differently; 2 wrong usage, or not writable; 65 unreadable run.
+file acts differently; 2 wrong usage, or not writable; 65 unreadable run; 130 after Ctrl-C.
 """
 
 import argparse
@@ -34,6 +35,7 @@ from pathlib import Path
 from esac_mpi import Policy
 from esac_mpi.analysis import histories
 from esac_mpi.analysis.command import ended, opened, parser, refuse_unread
+from esac_mpi.analysis.followed import Followed
 from esac_mpi.analysis.messages import Unusable
 from esac_mpi.host.paths import given
 from esac_mpi.policies.formats import FORMATS, OBSERVATIONS, TOLERANCE, Unexportable, difference
@@ -47,6 +49,10 @@ def command_line() -> argparse.ArgumentParser:
     add("runs", nargs="+", type=given, metavar="RUN|POLICY", help="run directory, or policy.h5")
     text = "what to write, see above"
     add("--format", choices=(*FORMATS, *histories.FORMATS), required=True, help=text)
+    text = "of tensorboard: add new rows until the runs end, or until Ctrl-C"
+    add("--follow", action="store_true", help=text)
+    text = "of --follow: time between looks at the files (5)"
+    add("--every", type=float, default=5.0, metavar="SECONDS", help=text)
     text = "of tensorboard: the horizontal axis; default: env_steps"
     add("--step", choices=histories.STEPS, default="env_steps", help=text)
     text = "default: policy.pt, .onnx or .npz beside policy.h5; a history: in the run"
@@ -68,6 +74,22 @@ def written(options: argparse.Namespace) -> Iterator[Path]:
         yield histories.FORMATS[options.format](run, options.out, options.step)
 
 
+def followed(options: argparse.Namespace) -> int:
+    """Write curves while runs go on; return the exit code."""
+    runs: Followed | None = None
+
+    def files() -> Iterator[Path]:
+        nonlocal runs
+        runs = Followed(apart(options.runs, options.out))
+        return histories.follow(runs, options.out, options.step, max(0.1, options.every))
+
+    try:
+        code = ended(files)
+    except KeyboardInterrupt:
+        return 130
+    return (runs.code if runs else 0) or code
+
+
 def main(argv: list[str]) -> int:
     """Write and name the file; return 1 if it acts otherwise, 2 if unwritable, 65 for no source."""
     line = command_line()
@@ -75,11 +97,16 @@ def main(argv: list[str]) -> int:
     history = options.format in histories.FORMATS
     try:
         if options.format != "tensorboard":
-            refuse_unread(line, options, f"--format {options.format}", ["step"])
+            unread = ("step", "follow", "every")
+            refuse_unread(line, options, f"--format {options.format}", unread)
+        elif not options.follow:
+            refuse_unread(line, options, "without --follow, --format tensorboard", ["every"])
         if options.runs[1:] and (not history or (options.format == "csv" and options.out)):
             raise Unusable(f"--format {options.format} takes one run{' with --out' * history}")
     except Unusable as problem:
         line.error(str(problem))
+    if options.follow:
+        return followed(options)
     if history:
         return ended(lambda: written(options))
     write, suffix, needs = FORMATS[options.format]

@@ -1,12 +1,15 @@
 """esac-mpi export --format csv and tensorboard: the history of a run, read back."""
 
 import csv
+import signal
 import struct
+import time
+from contextlib import suppress
 
 import numpy as np
 import pytest
 from commands import command
-from growing_runs import make
+from growing_runs import begun, make, one_more
 
 from esac_mpi.record import Run
 
@@ -103,15 +106,115 @@ def test_tensorboard_has_every_finite_number_at_its_step(tmp_path, capsys):
     )  # a folder a run
 
 
-def test_runs_of_one_name_share_no_folder(tmp_path, capsys):
+@pytest.mark.slow
+def test_curves_follow_runs_to_their_ends(tmp_path):
+    pytest.importorskip("tensorboardX")
+    run = make(tmp_path / "a", "es", generations=4, status="running")
+    make(tmp_path / "b", generations=3).close()
+    words = [tmp_path / "a", tmp_path / "b", "--format", "tensorboard", "--follow"]
+    process = begun("export", *words, "--every", "0.2", "--out", tmp_path / "all")
+    file = tmp_path / "all/a/events.out.tfevents.esac_mpi"
+    grown(file, 4)
+    one_more(run)
+    grown(file, 5)
+    assert process.poll() is None
+    run.final({"generation": np.array(5), "evaluation_theta_es": np.full(10, 7.0)})
+    run.status("complete", 5)
+    run.close()
+    assert process.wait(300) == 0
+    found = events(file)
+    assert [step for _, step, _ in found] == [
+        5100 * g for g in (1, 2, 3, 4, 4, 4)
+    ]  # the fifth repeats it
+    assert found[5][2].keys() == {f"eval/theta_es.{s}" for s in ("mean", "min", "max")} | {
+        "eval/mean_reward"
+    }
+    assert len(events(tmp_path / "all/b/events.out.tfevents.esac_mpi")) == 3
+
+
+@pytest.mark.slow
+def test_ctrl_c_ends_the_following_and_not_the_run(tmp_path):
+    pytest.importorskip("tensorboardX")
+    run = make(tmp_path / "a", "es", generations=4, status="running")
+    process = begun("export", tmp_path / "a", "--format", "tensorboard", "--follow")
+    grown(tmp_path / "a/events.out.tfevents.esac_mpi", 4)
+    process.send_signal(signal.SIGINT)
+    assert process.wait(300) == 130
+    run.close()
+
+
+@pytest.mark.parametrize("out", [False, True])
+def test_a_run_that_is_begun_anew_has_curves_of_its_own(tmp_path, monkeypatch, out):
+    pytest.importorskip("tensorboardX")
+    make(tmp_path / "a", "es", generations=4).close()
+    other = make(tmp_path / "b", "es", generations=2, status="running")  # followed on, for this
+    looks, folder = [], tmp_path / "all/a" if out else tmp_path / "a"
+
+    def sleep(_):
+        looks.append(len(looks))
+        if looks == [0]:
+            (tmp_path / "a").rename(tmp_path / "a.old-1")
+        elif looks == [0, 1]:
+            Run.begin(tmp_path / "a", Run.open(tmp_path / "a.old-1").config, {}).close()
+        elif looks == [0, 1, 2]:
+            (tmp_path / "a").rename(tmp_path / "a.old-2")
+            make(tmp_path / "a", "es", seed=1, generations=6).close()
+        elif len(looks) == 4:
+            other.status("complete", 2)
+            other.close()
+
+    monkeypatch.setattr("esac_mpi.analysis.followed.time.sleep", sleep)
+    words = [str(tmp_path / "a"), str(tmp_path / "b"), "--format", "tensorboard", "--follow"]
+    assert export.main([*words, *(["--out", str(tmp_path / "all")] if out else [])]) == 0
+    found = events(folder / "events.out.tfevents.esac_mpi")
+    assert [step for _, step, _ in found] == [5100 * g for g in range(1, 7)]
+    assert found[4][2]["eval/theta_es.mean"] == pytest.approx(155)  # seed 1: 30 * 5 + 5
+    if not out:
+        old = events(tmp_path / "a.old-1/events.out.tfevents.esac_mpi")
+        assert len(old) == 4
+
+
+def test_followed_runs_of_one_name_share_no_folder_and_one_named_twice_is_written_once(
+    tmp_path, capsys
+):
     pytest.importorskip("tensorboardX")
     for name in ("x/a", "y/a"):
         make(tmp_path / name, generations=2).close()
-    line = ["--format", "tensorboard", "--out", str(tmp_path / "all")]
+    line = ["--format", "tensorboard", "--follow", "--out", str(tmp_path / "all")]
     assert export.main([str(tmp_path / "x/a"), str(tmp_path / "y/a"), *line]) == 2
     assert "would share a folder; leave it out" in capsys.readouterr().err
     assert export.main([str(tmp_path / "x/a"), str(tmp_path / "x/../x/a"), *line]) == 0
     assert len(events(tmp_path / "all/a/events.out.tfevents.esac_mpi")) == 2
+
+
+def test_following_says_what_it_cannot_do(tmp_path, capsys):
+    pytest.importorskip("tensorboardX")
+    make(tmp_path / "a", "es", generations=2).close()
+    make(tmp_path / "none", "es", generations=0).close()
+    (tmp_path / "file").touch()
+    words = ["--format", "tensorboard", "--follow"]
+    assert export.main([str(tmp_path / "none"), str(tmp_path / "a"), *words]) == 2
+    said = capsys.readouterr()
+    assert said.err == f"{tmp_path / 'none'}: no generation has been published yet\n"
+    assert said.out == f"{tmp_path / 'a/events.out.tfevents.esac_mpi'}\n"
+    assert export.main([str(tmp_path / "a"), *words, "--out", str(tmp_path / "file/x")]) == 2
+    assert "Not a directory; choose another --out" in capsys.readouterr().err
+    assert export.main([str(tmp_path / "a"), *words, "--out", "/proc/x"]) == 2
+    assert "No such file or directory; choose another --out" in capsys.readouterr().err
+    with pytest.raises(SystemExit):
+        export.main([str(tmp_path / "a"), *words[:2], "--every", "3"])
+    assert "without --follow, --format tensorboard does not read --every" in capsys.readouterr().err
+
+
+def grown(file, rows):
+    """Wait until the file has so many rows."""
+    end = time.monotonic() + 300
+    while time.monotonic() < end:
+        with suppress(OSError, IndexError):  # nothing yet
+            if len(events(file)) >= rows:
+                return
+        time.sleep(0.1)
+    raise AssertionError(f"{file}: no {rows} rows after 300 s")
 
 
 def test_a_history_is_of_a_run_that_has_one(tmp_path, capsys):
@@ -120,9 +223,6 @@ def test_a_history_is_of_a_run_that_has_one(tmp_path, capsys):
     assert "not a run directory" in capsys.readouterr().err
     assert export.main([str(tmp_path / "a/policy.h5"), "--format", "tensorboard"]) == 2
     assert capsys.readouterr().err.count("\n") == 1
-    make(tmp_path / "none", "es", generations=0).close()
-    assert export.main([str(tmp_path / "none"), "--format", "tensorboard"]) == 2
-    assert "no generation has been published yet" in capsys.readouterr().err
     assert (
         export.main(
             [str(tmp_path / "a"), "--format", "csv", "--out", str(tmp_path / "nowhere/b.csv")]
