@@ -223,10 +223,47 @@ def test_a_run_keeps_the_kernels_of_its_first_start(tmp_path, alone, together):
 # --- what --check says of the core
 
 
-def test_the_check_tells_the_speed_of_the_core(monkeypatch):
-    chosen = {"learner.device": "cpu", "learner.kernels": "torch"}
+def test_the_check_tells_the_cores_speed_and_what_bfloat16_would_give(monkeypatch, tmp_path):
+    """Updates/s; bf16 where the CPU has units for it and it is faster."""
+    config = updated(
+        Config(),
+        {
+            "policy.hidden": (8, 8),
+            "learner.device": "cpu",
+            "learner.kernels": "torch",
+            "sac.batch_size": 16,
+        },
+    )
+    rates = {"fp32": 100.0, "bf16": 250.0}
+    monkeypatch.setattr(
+        check, "update_seconds", lambda config, env: 1 / rates[config.learner.precision]
+    )
     monkeypatch.setattr(check, "SECONDS", 0.001)
-    (line,) = check.core(updated(Config(), chosen), Line(), 0.01)
-    assert "GFLOP/s" in line.found
-    assert "; 100 updates/s (torch, fp32)" in line.found
-    assert not check.core(updated(Config(), {"algorithm": "es"}), Line(), 0.0)
+    for flags, option in [("avx2 amx_bf16", True), ("avx2", False)]:
+        (tmp_path / "cpuinfo").write_text(f"flags : {flags}\n")
+        (line,) = check.core(config, Line(), 0.01, tmp_path / "cpuinfo")
+        assert "GFLOP/s" in line.found
+        assert "; 100 updates/s (torch, fp32)" in line.found
+        assert ("--learner.precision bf16: 250" in line.found) == option
+    assert not check.core(updated(config, {"algorithm": "es"}), Line())
+
+
+def test_the_check_measures_updates_of_the_task_that_it_is_given():
+    config = updated(
+        Config(),
+        {
+            "policy.hidden": (8, 8),
+            "learner.device": "cpu",
+            "learner.kernels": "torch",
+            "sac.batch_size": 16,
+        },
+    )
+    assert 0 < check.update_seconds(config, Line()) < 0.1
+
+
+@pytest.mark.parametrize(
+    "name", ["OPENBLAS_CORETYPE", "MKL_CBWR", "MKL_ENABLE_INSTRUCTIONS", "MKL_DEBUG_CPU_TYPE"]
+)
+def test_the_check_names_a_variable_by_which_libraries_are_slower(name):
+    assert f"unset {name}=x" in check.slowed({name: "x", "PATH": "/bin"})
+    assert not check.slowed({"PATH": "/bin", name: ""})

@@ -1,17 +1,23 @@
 """The lines about the learner on rank 0: torch, its GPU, and how fast its core or device is."""
 
+import os
 import time
+from collections.abc import Mapping
+from pathlib import Path
 
 from esac_mpi import envs, learners
 from esac_mpi.algorithms import ALGORITHMS
 from esac_mpi.comm.world import World
-from esac_mpi.config import Config
+from esac_mpi.config import Config, updated
 from esac_mpi.host import affinity
+from esac_mpi.play import epsilon
+from esac_mpi.play.params import Params, make_layout
 from esac_mpi.training import set_up
 from esac_mpi.training.check.memory import begun
 from esac_mpi.training.check.ranks import in_short
 from esac_mpi.training.check.report import Line
 from esac_mpi.training.ended import NO_START
+from esac_mpi.training.forecast import phases
 from esac_mpi.training.forecast.learners import threads_that_gain
 from esac_mpi.training.forecast.operators import usual
 
@@ -87,9 +93,21 @@ def gpu(config: Config, env: envs.Env | None, world: World) -> list[Line]:
 
 SECONDS = 0.3  # for which each is measured
 SIDE = 256  # of the matrices
+SLOWER = (  # variables by which libraries take other kernels than the core's, or fewer threads
+    "OPENBLAS_CORETYPE",
+    "MKL_ENABLE_INSTRUCTIONS",
+    "MKL_DEBUG_CPU_TYPE",
+    "MKL_CBWR",
+    "ONEDNN_MAX_CPU_ISA",
+    "OMP_DYNAMIC",
+    "OMP_THREAD_LIMIT",
+)
+UNITS = {"avx512_bf16", "amx_bf16"}  # instruction sets by which products in bfloat16 are faster
 
 
-def core(config: Config, env: envs.Env | None, updating: float) -> list[Line]:
+def core(
+    config: Config, env: envs.Env | None, updating: float = 0.0, info: Path = Path("/proc/cpuinfo")
+) -> list[Line]:
     """Say how fast a learner's core is; updating: time of an update, 0: not measured [s]."""
     learning = ALGORITHMS[config.algorithm].DECLARES.learning
     if learning is None or env is None:
@@ -108,4 +126,26 @@ def core(config: Config, env: envs.Env | None, updating: float) -> list[Line]:
     if updating:
         kind = f"{config.learner.kernels}, {config.learner.precision}"
         found += f"; {1 / updating:,.0f} updates/s ({kind})"
-    return [Line("core", found)]
+        flags = set(info.read_text(errors="replace").split()) if info.exists() else set()
+        if config.learner.precision == "fp32" and flags & UNITS:
+            other = {"learner.precision": "bf16", "learner.kernels": "torch"}
+            half = update_seconds(updated(config, other), env)
+            if 0 < half < updating:
+                found += f"; a new run could take --learner.precision bf16: {1 / half:,.0f}"
+    return [Line("core", found, slowed(os.environ))]
+
+
+def slowed(environ: Mapping[str, str]) -> str:
+    """Say what to unset, as libraries are slower by it; empty where there is nothing."""
+    named = [f"{name}={environ[name]}" for name in SLOWER if environ.get(name)]
+    if not named:
+        return ""
+    remedy = "products may be made by older kernels, at half the speed"
+    return f"unset {', '.join(named)} for all ranks: {remedy}"
+
+
+def update_seconds(config: Config, env: envs.Env) -> float:
+    """Measure an update of the learner for this task [s]; 0 where nothing learns."""
+    params = Params(config, make_layout(config, env), env.horizon, epsilon.Philox(config.seed))
+    ready = phases.prepare(params, env)
+    return phases.measure(*ready, SECONDS)[1] if ready else 0.0
