@@ -11,7 +11,7 @@ from esac_mpi.config import load
 from esac_mpi.host.batch_system import speaks
 from esac_mpi.host.errors import why_not_imported
 from esac_mpi.host.invocation import version
-from esac_mpi.host.log import say, tell, warn
+from esac_mpi.host.log import tell, warn
 
 HELP = {"-h", "--help"}
 WRONG_USAGE = 2
@@ -36,14 +36,14 @@ def main(argv: list[str]) -> int:
             return without_mpi(words, told)
         raise
     return session.program(
-        session.Asked(lambda: load(words, say, warn), command, looks="--check" in argv)
+        session.Asked(lambda: load(words, warn), command, looks="--check" in argv)
     )
 
 
 def without_mpi(words: list[str], why: str) -> int:
     """Say why the program cannot begin; help needs no MPI, and raises SystemExit."""
     if HELP & set(words):
-        load(words, say, warn)
+        load(words, warn)
     print(f"esac_mpi: {why}", file=sys.stderr)
     return WRONG_USAGE
 

@@ -84,15 +84,13 @@ def as_words(value: Any) -> list[str]:
     return [shown(entry) for entry in (value if isinstance(value, list | tuple) else [value])]
 
 
-def load(
-    argv: list[str], say: Hear = lambda text: None, warn: Hear = lambda text: None
-) -> tuple[Config, bool]:
+def load(argv: list[str], warn: Hear = lambda text: None) -> tuple[Config, bool]:
     """Resolve defaults, preset, configuration file and command line, in this order.
 
     Return (config, fresh). The config.toml of a run directory means this directory, wherever it is
-    now. `say` hears what es takes from [esac], `warn` what the file sets in vain. Raises
-    ConfigError for a bad file, key, value or combination, and for a field of the command line that
-    the run would not read; SystemExit after --help.
+    now. `warn` hears what the file sets in vain. Raises ConfigError for a bad file, key, value or
+    combination, and for a field of the command line that the run would not read; SystemExit after
+    --help.
     """
     words = [word for word in argv if word not in {"--fresh", *HELP}]
     source = _take_file(words)
@@ -101,7 +99,7 @@ def load(
     if HELP & {*argv}:
         _help(options.get("algorithm", ""), file)
     named = coerced(gathered(options, file.get(KWARGS, {})), WHO)
-    return joined(file, named, WHO, source, say, warn), "--fresh" in argv
+    return joined(file, named, WHO, source, warn), "--fresh" in argv
 
 
 def _take_file(words: list[str]) -> str:

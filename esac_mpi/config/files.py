@@ -11,7 +11,7 @@ from typing import Any, Literal, Union, get_args, get_origin
 
 from esac_mpi.config.bounds import AUTO, PLAIN, is_plain
 from esac_mpi.config.fields import DEFAULTS, NAMES, flatten, hint, takes_auto
-from esac_mpi.config.names import current, known
+from esac_mpi.config.names import WHOLE, current, known
 from esac_mpi.config.renamed import refuse_former, renewed, renewed_name
 from esac_mpi.config.whole import INSTALLED, Config, ConfigError
 from esac_mpi.host.invocation import called
@@ -59,8 +59,12 @@ def from_table(
     else:
         for name, value in found.items():
             refuse_former(name, value, source, "{} = {!r}")
-    found = current(gathered(found, kwargs or {}))
-    return said | coerced(found, source)
+    whole = SAID not in said and sum(name.startswith("esac.") for name in found) >= WHOLE
+    found = coerced(current(gathered(found, kwargs or {})), source)
+    if whole:  # of 0.1.0, which did not list it
+        others = (name for name in NAMES if name in found and found[name] != DEFAULTS[name])
+        said = {SAID: tuple(others)}
+    return said | found
 
 
 def coerced(values: Mapping[str, Any], source: str) -> dict[str, Any]:
@@ -196,7 +200,6 @@ def _coerced(name: str, kind: Any, value: Any, source: str) -> Any:
             # an integer beyond any float: inf, which `check` refuses
             return float(repr(value)) if kind is float else value
         wanted = KINDS[kind]
-        wanted += _whose_id(value) if name == "task.id" else ""
         wanted += ' or "auto"' if takes_auto(name) else ""
     raise ConfigError(f"{source}: {name} = {value!r}: expected {wanted}")
 
@@ -204,16 +207,6 @@ def _coerced(name: str, kind: Any, value: Any, source: str) -> Any:
 def _whole(value: Any) -> Any:
     """Turn a whole float, as 1e6 is in TOML, into an integer; leave anything else."""
     return int(value) if type(value) is float and value.is_integer() else value
-
-
-def _whose_id(value: Any) -> str:
-    """Say how a task is named, by the id of an environment or its spec if that stands for it."""
-    known = getattr(getattr(value, "spec", value), "id", None)
-    like = f"'{known}', or" if isinstance(known, str) else "'Pendulum-v1', or"
-    return (
-        ", the id by which gymnasium.make finds the task: "
-        f"{like} 'module:EnvId' where a module of your own registers it"
-    )
 
 
 def _toml_key(name: str) -> str:

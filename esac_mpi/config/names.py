@@ -18,21 +18,6 @@ BEFORE: dict[str, Any] = {
     "esac.transfer_at_once": False,
     "erl.injection": "kept",
 }
-RESUMES = "is no key, and not needed: the same command goes on with the run that its directory has"
-# words of other programs for what is asked otherwise here
-ELSEWHERE = {"resume": RESUMES, "continue": RESUMES}
-# what other programs call a field, and how ours begins, in the same table or in one of its own
-ELSEWHERE_CALLED = {
-    "learning_rate": ("lr_actor", "lr_"), "lr": ("lr_actor", "lr_"),
-    "buffer_size": ("replay_capacity",), "learning_starts": ("start_steps",),
-    "n_steps": ("steps_per_generation",), "n_epochs": ("epochs",),
-    "ent_coef": ("temperature", "entropy_coefficient"),
-    "std": ("sigma",), "noise_std": ("sigma", "exploration_noise"),
-    "total_timesteps": ("budget.env_steps",), "total_steps": ("budget.env_steps",),
-    "net_arch": ("policy.hidden",),
-    "max_steps": ("task.horizon",), "env_id": ("task.id",),
-}  # fmt: skip
-
 FEW = 5  # fields of a table that one sentence can name
 
 
@@ -40,28 +25,13 @@ def known(name: str, source: str) -> str:
     """Return the name of a field. Raises ConfigError, naming the one like it."""
     if name in NAMES:
         return name
-    if name in ELSEWHERE:
-        raise ConfigError(f"{source}: {name} {ELSEWHERE[name]}")
     table = f"{name.rpartition('.')[0]}."
     beside = [other for other in NAMES if other.startswith(table)]
-    if ours := called_here(name):
-        said = f"did you mean '{ours}'?"
-    elif 0 < len(beside) <= FEW:
+    if 0 < len(beside) <= FEW:
         said = meant(name, beside)
     else:
         said = meant(name, NAMES, "--algorithm NAME --help lists them")
     raise ConfigError(f"{source}: unknown key '{name}'; {said}")
-
-
-def called_here(name: str) -> str:
-    """Return the field that other programs call so, "" for none."""
-    table, _, last = name.rpartition(".")
-    begins = ELSEWHERE_CALLED.get(last.casefold(), ())
-    for begin in begins:
-        for other in NAMES:
-            if other == begin or other.startswith(f"{table}.{begin}"):
-                return other
-    return ""
 
 
 def meant(name: str, among: Collection[str], otherwise: str = "") -> str:

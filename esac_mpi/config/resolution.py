@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from esac_mpi.config.fields import DEFAULTS, NAMES, flatten, shown, updated
+from esac_mpi.config.fields import DEFAULTS, NAMES, flatten, updated
 from esac_mpi.config.files import SAID, UNSAVED, from_table
 from esac_mpi.config.names import known
 from esac_mpi.config.presets import Settings, halved, pairs, preset
@@ -28,12 +28,12 @@ USUAL = "budget.nominal_steps"  # the limit that a run has by default
 Hear = Callable[[str], None]
 
 
-def joined(file: Settings, named: Settings, who: str, source: str, say: Hear, warn: Hear) -> Config:
+def joined(file: Settings, named: Settings, who: str, source: str, warn: Hear) -> Config:
     """Resolve defaults, preset, a file and what is named beside it, in this order.
 
-    Both are {dotted name: value}. who: says what is named, in messages. source: the file. `say`
-    hears what es takes from [esac], `warn` what the file sets in vain. Raises ConfigError, also for
-    what is named and the run would not read.
+    Both are {dotted name: value}. who: says what is named, in messages. source: the file. `warn`
+    hears what the file sets in vain. Raises ConfigError, also for what is named and the run would
+    not read.
     """
     refuse_empty(named, file, who)
     file, named = expanded(file, source), expanded(named, who)
@@ -43,43 +43,39 @@ def joined(file: Settings, named: Settings, who: str, source: str, say: Hear, wa
     except ConfigError as error:
         raise ConfigError(f"{source}: {error}" if source else str(error)) from error
     refuse_unread(config, named, who)
-    if is_whole(file) and USUAL not in named and file.get(USUAL, 0) != config.budget.nominal_steps:
-        usual = f"{USUAL} = {file[USUAL]:,}, the default's, counts no more beside another"
-        say(f"{source}: {usual}; name it to keep it")
-    if is_anew(file, named):  # of a run's own it was told once
-        if told := of_half(config, source):
-            say(told)
-        if idle := in_vain(config, said_in(file)):
-            warn(f"{source}: this run does not read {', '.join(idle)}")
+    # of a run's own it was told once
+    if is_anew(file, named) and (idle := in_vain(config, said_in(file))):
+        warn(f"{source}: this run does not read {', '.join(idle)}")
     return config
 
 
 def changed(config: Config, named: Settings, who: str) -> Config:
-    """Change a configuration, taken whole but for another preset's settings. Raises ConfigError."""
+    """Change a configuration, taken as it is, by settings. Raises ConfigError.
+
+    Another preset is refused, and one whose name alone a person gave it: it would set nothing.
+    """
     whole = settings(dict(flatten(config)), who)  # what a person built of it is checked, too
+    whole.pop(SAID, None)
     refuse_empty(named, whole, who)
     whole, named = expanded(whole, who), expanded(named, who)
-    hollow = names_alone(whole)
-    whole[SAID] = (*(config.said or ()), *unlike_presets(whole))
-    again = {name for name in BY_PRESET if _differs(whole, named, name)} | (hollow & named.keys())
-    found = resolved(whole, named, anew=bool(again))
-    found = updated(found, {name: named.get(name, whole[name]) for name in BUDGET})
+    for name in BY_PRESET:
+        value = named.get(name, whole[name])
+        if value != (DEFAULTS[name] if config.said is None else whole[name]):
+            remedy = f"give no Config, and name it in the settings: {{{name!r}: {value!r}, ...}}"
+            raise ConfigError(f"{who}: {name} = {value}: sets no field of a Config; {remedy}")
+    found = updated(config, whole | named)
     check(found)
-    for name in hollow - named.keys():
-        remedy = f"name it in the settings, {{{name!r}: {whole[name]!r}}}"
-        lacks = f"this Config has that name, and no field that it sets; {remedy}"
-        raise ConfigError(f"{who}: {name} = {whole[name]}: {lacks}")
     refuse_unread(found, named, who)
     return found
 
 
-def resolved(file: Settings, named: Settings, anew: bool | None = None) -> Config:
-    """Resolve a file and what is named beside it, unchecked. anew: presets, too (None: is_anew)."""
+def resolved(file: Settings, named: Settings) -> Config:
+    """Resolve a file and what is named beside it, unchecked."""
     said = said_in(file)
     given = said | named
-    if is_anew(file, named) if anew is None else anew:
+    if is_anew(file, named):
         values: Settings = {USUAL: 0} if any(name in given for name in BUDGET) else {}
-        if is_whole(file) and not any(_differs(file, named, name) for name in BY_PRESET):
+        if SAID in file and not any(_differs(file, named, name) for name in BY_PRESET):
             halves = pairs(given.get("algorithm", Config.algorithm))
             values |= {esac: file[esac] for _, esac in halves}  # as "auto" was resolved, say
         values = halved(values | preset(given) | given)
@@ -92,14 +88,9 @@ def resolved(file: Settings, named: Settings, anew: bool | None = None) -> Confi
     return updated(Config(), values | {SAID: tuple(name for name in NAMES if name in names)})
 
 
-def is_whole(file: Settings) -> bool:
-    """Tell whether a file is a run's own, which has the tables of all algorithms."""
-    return SAID in file or all(own in file for own, _ in pairs("es"))
-
-
 def is_anew(file: Settings, named: Settings) -> bool:
     """Tell whether presets are resolved anew: not in a run's own file that has them."""
-    return not is_whole(file) or any(_differs(file, named, name) for name in CHOICES)
+    return SAID not in file or any(_differs(file, named, name) for name in CHOICES)
 
 
 def _differs(file: Settings, named: Settings, name: str) -> bool:
@@ -108,52 +99,13 @@ def _differs(file: Settings, named: Settings, name: str) -> bool:
 
 def said_in(file: Settings) -> Settings:
     """Pick what a person said in a file: all of it, or what a run's own lists."""
-    values = {name: value for name, value in file.items() if name != SAID}
-    if not is_whole(file):
-        return values
-    said = file[SAID] if SAID in file else unlike_presets(values)
-    return {name: value for name, value in values.items() if name in said or name in UNSAVED}
-
-
-def unlike_presets(values: Settings) -> list[str]:
-    """Name the values that no preset has so, in old files and in a script's Config."""
-    algorithm = values.get("algorithm", Config.algorithm)
-    usual = preset(values) | {own: values.get(esac) for own, esac in pairs(algorithm)}
-    return [
-        name
-        for name, value in values.items()
-        if value not in (DEFAULTS[name], usual.get(name, DEFAULTS[name]))
-    ]
-
-
-def names_alone(whole: Settings) -> set[str]:
-    """Name the presets of which a configuration has the name, and nothing of what they set."""
-    algorithm, found = {"algorithm": whole["algorithm"]}, set()
-    for name in BY_PRESET:
-        plain, sets = preset(algorithm), preset({**algorithm, name: whole[name]})
-        own = [field for field in sets if sets[field] != plain.get(field, DEFAULTS[field])]
-        if own and not any(whole[field] == sets[field] for field in own):
-            found.add(name)
-    return found
-
-
-def of_half(config: Config, source: str) -> str:
-    """Say what a half of ESAC has taken from [esac] of a file; "" where that is its defaults."""
-    values, said = dict(flatten(config)), config.said or ()
-    taken = [
-        f"{own.partition('.')[2]} = {shown(values[own])}"
-        for own, _ in pairs(config.algorithm)
-        if own not in said and values[own] != DEFAULTS[own]
-    ]
-    whose = (
-        f"{config.algorithm}, which is half of ESAC, takes from [esac]{source and ' of '}{source}"
-    )
-    return f"{whose}: {', '.join(taken)}" if taken else ""
+    said = {*file.get(SAID, file), *UNSAVED} - {SAID}
+    return {name: value for name, value in file.items() if name in said}
 
 
 def idle(config: Config) -> list[str]:
     """Name the fields that were said in a configuration and that its run does not read."""
-    return in_vain(config, {*(config.said or ()), *unlike_presets(dict(flatten(config)))})
+    return in_vain(config, NAMES if config.said is None else config.said)
 
 
 def in_vain(config: Config, said: Container[str]) -> list[str]:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from esac_mpi.config import Config, as_words, changed, idle, joined, plain, read_file, settings
 from esac_mpi.host import errors, process_start
-from esac_mpi.host.log import say, warn
+from esac_mpi.host.log import warn
 
 if TYPE_CHECKING:
     from esac_mpi.record import RunFiles
@@ -102,4 +102,4 @@ def resolve(config: Config | str | os.PathLike[str] | None, given: Settings) -> 
         return found
     source = "" if config is None else os.fspath(config)
     file = {} if config is None else read_file(source, warn)
-    return joined(file, settings(given, WHO, file.get("task.kwargs")), WHO, source, say, warn)
+    return joined(file, settings(given, WHO, file.get("task.kwargs")), WHO, source, warn)

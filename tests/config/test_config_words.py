@@ -109,10 +109,6 @@ def test_values_are_taken_as_before(here):
         ("es.sigmo", "es.sigma"),
         ("hidden", "policy.hidden"), ("budget.timesteps", "budget.env_steps"),
         ("ESAC.Sigma", "esac.sigma"),
-        ("es.learning_rate", "es.lr_es"), ("sac.buffer_size", "sac.replay_capacity"),
-        ("total_timesteps", "budget.env_steps"),
-        ("sac.ent_coef", "sac.temperature"), ("ppo.ent_coef", "ppo.entropy_coefficient"),
-        ("erl.lr", "erl.lr_actor"),
         ("rundir", "run_dir"), ("policy.hidden_sizes", "policy.hidden"), ("algo", "algorithm"),
         ("horizon", "task.horizon"),
     ],
@@ -137,13 +133,6 @@ def test_a_key_like_none_that_there_is_names_none(wrong):
 def test_of_few_names_all_are_named_where_none_is_like_the_one_that_was_written():
     assert meant("Es", ["SAC", "ES"]) == "did you mean 'ES'?"
     assert meant("title", ["low", "high"]) == "there are low, high"
-
-
-def test_a_run_is_resumed_without_a_word():
-    assert refused("--resume") == (
-        "command line: resume is no key, and not needed: "
-        "the same command goes on with the run that its directory has"
-    )
 
 
 def test_a_file_of_an_experiment_or_a_search_is_sent_to_its_command(tmp_path):
@@ -237,11 +226,9 @@ def test_a_config_of_python_says_what_its_run_does_not_read(caplog):
     assert len(caplog.messages) == 1
 
 
-@pytest.mark.parametrize("preset", ["default", "corrected", "paper", "reference-code"])
-def test_a_config_of_python_keeps_its_budget_whatever_preset_is_named_beside_it(preset):
-    for given in ({}, {"esac.preset": preset}):
-        found = resolve(Config(algorithm="es"), {"budget.generations": 5000, **given})
-        assert (found.budget.generations, found.budget.nominal_steps) == (5000, 1_000_000)
+def test_a_config_of_python_keeps_its_budget():
+    found = resolve(Config(algorithm="es"), {"budget.generations": 5000})
+    assert (found.budget.generations, found.budget.nominal_steps) == (5000, 1_000_000)
 
 
 @pytest.mark.parametrize(

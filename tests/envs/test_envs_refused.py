@@ -10,9 +10,8 @@ import own_envs
 import pytest
 from gymnasium.spaces import Box, Dict, Tuple
 
-from esac_mpi.config import Config, ConfigError, updated
+from esac_mpi.config import Config, updated
 from esac_mpi.envs import TaskError, make, probe, refuse_discrete
-from esac_mpi.training.api import resolve
 from esac_mpi.training.task_set_up import make_task
 
 
@@ -210,14 +209,3 @@ gymnasium.register("Odd-v0", entry_point=Odd, max_episode_steps=30)
 def test_an_answer_of_another_kind_is_refused(odd):
     with pytest.raises(TaskError, match="Odd-v0: a step must answer an array of numbers"):
         probe.probe(make("Odd-v0", kwargs=odd))
-
-
-@pytest.mark.parametrize(
-    "task", [gymnasium.make("Swimmer-v5"), gymnasium.spec("Swimmer-v5"), gymnasium.Env, 3]
-)
-def test_a_task_that_is_no_string_is_told_how_tasks_are_named(task):
-    with pytest.raises(
-        ConfigError, match=r"expected a string, the id by which .* 'module:EnvId'"
-    ) as error:
-        resolve(None, {"task.id": task})
-    assert ("'Swimmer-v5', or" in str(error.value)) == (task not in (gymnasium.Env, 3))

@@ -93,7 +93,7 @@ def checked(line: list[str], known: set[tuple[str, ...]], notes: set[str]) -> No
         return
     known.add(key)
     try:
-        config, _ = load(list(key), notes.add, notes.add)
+        config, _ = load(list(key), notes.add)
         notes.update(
             f'{name} = "auto" is chosen at each run\'s first start: '
             f"--set {name} NUMBER, for seeds of one another"

@@ -94,7 +94,6 @@ class Study:
             self.source,
             self.source,
             hear,
-            hear,
         )
 
     def is_read(self, name: str, found: Mapping[str, Any]) -> bool:
