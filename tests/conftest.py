@@ -185,14 +185,15 @@ def together():
 
 @pytest.fixture
 def call(capsys):
-    """Call a command in this process, `call(name, *words, code=0)`; return what it printed."""
+    """Call a command in this process, `call("NAME ...", *words, code=0)`; return its prints."""
 
-    def called(name: str, *words: object, code: int = 0):
+    def called(line: str, *words: object, code: int = 0):
+        name, *first = line.split()
         main = import_module(f"esac_mpi.commands.{name}").main
         over_ranks = [command_ranks.Alone()] if name in OVER_RANKS else []
         capsys.readouterr()
         try:
-            found = main([*map(str, words)], *over_ranks)
+            found = main([*first, *map(str, words)], *over_ranks)
         except SystemExit as end:
             found = end.code
         said = capsys.readouterr()

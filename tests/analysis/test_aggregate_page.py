@@ -1,15 +1,11 @@
 """The page and the picture of an aggregate: which numbers and words stand where."""
 
 import pytest
-from commands import command
 from result_rows import stored
 from scored_runs import SIX, finals, run, scored
 
 from esac_mpi.analysis.figures import plt
 from esac_mpi.analysis.results import aggregate_page, aggregate_picture
-from esac_mpi.analysis.results.traces import Wall
-
-results = command("results")
 
 ROWS = [
     *finals({"ESAC": (12, 12), "ES": (7, 7), "SAC": (4, 4)}),
@@ -18,7 +14,7 @@ ROWS = [
 
 
 def test_the_page():
-    text = aggregate_page.document(scored(ROWS), "esac", Wall(None, 6.0)).splitlines()
+    text = aggregate_page.document(scored(ROWS), "esac", SIX).splitlines()
     assert text[0].startswith("Normalised returns at 6 s of wall time, as measured. ")
     assert text[2] == "Tasks: 2; runs of a variant on a task: 1 to 2."
     assert (
@@ -43,78 +39,64 @@ def test_the_page():
 
 def test_the_page_says_what_is_missing():
     rows = [*ROWS, run("TD3", 0, [(3, 5.0)]), run("TD3", 1, [(3, 5.0)], done=False)]
-    text = aggregate_page.document(scored(rows), "TD3", Wall(None, 6.0))
-    assert "Not in the aggregate: B-v0 (no run is that far of TD3)." in text
-    assert "Runs without a score yet: 1 (1 of TD3)." in text
-    assert "Runs that ended before, so counted as they ended: 1 (1 of TD3), after 3 s." in text
-    assert (
+    text = aggregate_page.document(scored(rows), "TD3", SIX)
+    for said in (
+        "Not in the aggregate: B-v0 (no run is that far of TD3).",
+        "Runs without a score yet: 1 (1 of TD3).",
+        "Runs that ended before, so counted as they ended: 1 (1 of TD3), after 3 s.",
         "| B-v0 (not in the aggregate) | -100.0 | 100.0"
-        " | 0.25 (-50.00) | **1.00** (100.0) | 0.00 (-100.0, n=1) | - |" in text
-    )
+        " | 0.25 (-50.00) | **1.00** (100.0) | 0.00 (-100.0, n=1) | - |",
+    ):
+        assert said in text
 
 
 def test_without_the_variant_that_is_asked_for_none_is_compared(capsys):
     text = aggregate_page.document(scored(ROWS), "PPO", SIX)
-    assert [line for line in text.splitlines() if line.startswith("#")] == [
-        "## All tasks together",
-        "## Task by task",
-    ]
-    assert (
-        "--of 'PPO': no such variant, so that none is compared with the others;"
-        " there are ESAC; ES; SAC" in capsys.readouterr().err
-    )
+    heads = [line for line in text.splitlines() if line.startswith("#")]
+    assert heads == ["## All tasks together", "## Task by task"]
+    assert "there are ESAC; ES; SAC" in capsys.readouterr().err
 
 
 def test_the_picture_has_the_best_on_top_and_a_panel_a_task():
-    drawing = aggregate_picture.figure(
-        scored([*ROWS, *finals({"SAC": (-900,)}, "B-v0", start=1)]), "ESAC", SIX
-    )
+    rows = [*ROWS, *finals({"SAC": (-900,)}, "B-v0", start=1)]
+    drawing = aggregate_picture.figure(scored(rows), "ESAC", SIX)
     whole, *tasks = drawing.axes
-    assert [text.get_text() for text in whole.get_yticklabels()] == ["ES", "ESAC", "SAC"]
-    assert [text.get_fontweight() for text in whole.get_yticklabels()] == [
-        "normal",
-        "bold",
-        "normal",
-    ]
+    labels = [(text.get_text(), text.get_fontweight()) for text in whole.get_yticklabels()]
+    assert labels == [("ES", "normal"), ("ESAC", "bold"), ("SAC", "normal")]
     # SAC: 0.2 0.2 of 0 and -4 cut
     assert [line.get_xdata()[0] for line in whole.lines] == pytest.approx([0.75, 0.625, 0.1])
     assert [panel.get_title() for panel in tasks] == ["A-v0", "B-v0"]
     dots = [line.get_xdata().tolist() for line in tasks[1].lines if line.get_marker() == "o"]
     assert dots == [[1, 1], [0.25, 0.25], [0]]
-    assert [len(line.get_xdata()) for line in tasks[1].lines if line.get_marker() == "<"] == [
-        0,
-        0,
-        1,
-    ]  # -4
+    arrows = [len(line.get_xdata()) for line in tasks[1].lines if line.get_marker() == "<"]
+    assert arrows == [0, 0, 1]  # -4
     assert "6 s of wall time, as measured" in drawing.get_suptitle().replace("\n", " ")
     assert drawing.get_suptitle().endswith("arrows: below -0.25")
     plt.close(drawing)
 
 
-def test_the_command_compares_at_computed_time_and_marks_it(tmp_path, capsys):
+def test_the_command_compares_at_computed_time_and_marks_it(tmp_path, call):
     """SAC is there after 4 s on any ranks, ES after 8 s on one, 2 on four: scored on four alone."""
     book = tmp_path / "random.toml"
     book.write_text('"A-v0" = { mean = 2 }\n')
-    rows = [
-        *run("SAC", 0, [(6, 12.0)], clock="own 4;inf 0"),
-        *run("ES", 0, [(6, 7.0)], clock="own 8 4 2"),
-    ]
-    path = stored(tmp_path / "r.csv", rows)
-    line = ["aggregate", path, "--seconds", "5", "--of", "ES", "--random", str(book)]
-    assert results.main([*line, "--ranks", "1"]) == 2
-    assert "nothing to aggregate yet: A-v0: no run is that far of ES" in capsys.readouterr().err
-    assert results.main([*line, "--ranks", "4"]) == 0
-    told = capsys.readouterr()
-    assert told.out.startswith("# x (small): normalised scores\n\nNormalised returns at 5 s of")
-    assert "at 5 s of wall time, computed for 4 ranks. " in told.out
-    assert "| ES | 1 | 0.50 | 0.50 | 0.50 |" in told.out
+    sac = run("SAC", 0, [(6, 12.0)], clock="own 4;inf 0")
+    path = stored(tmp_path / "r.csv", [*sac, *run("ES", 0, [(6, 7.0)], clock="own 8 4 2")])
+
+    def aggregated(ranks, *words, random=book, code=0):
+        line = f"results aggregate --seconds 5 --of ES --ranks {ranks}"
+        return call(line, path, "--random", random, *words, code=code)
+
+    assert "A-v0: no run is that far of ES" in aggregated(1, code=2).err
+    page = aggregated(4).out
+    assert page.startswith("# x (small): normalised scores\n\nNormalised returns at 5 s of")
+    assert "at 5 s of wall time, computed for 4 ranks. " in page
+    assert "| ES | 1 | 0.50 | 0.50 | 0.50 |" in page
     text, picture = tmp_path / "new" / "a.md", tmp_path / "new" / "a.png"
-    assert results.main([*line, "--ranks", "4", "--out", str(text)]) == 0
-    assert text.read_text() == told.out
-    assert results.main([*line, "--ranks", "4", "--out", str(picture)]) == 0
+    assert aggregated(4, "--out", text).out == f"{text}\n"
+    assert text.read_text() == page
+    assert aggregated(4, "--out", picture).out == f"{picture}\n"
     assert picture.read_bytes().startswith(b"\x89PNG")
-    assert capsys.readouterr().out == f"{text}\n{picture}\n"
     book.write_text('"A-v0" = { average = 2 }\n')
-    assert results.main([*line, "--ranks", "4"]) == 65
-    assert results.main([*line, "--ranks", "4", "--random", str(tmp_path / "none.toml")]) == 2
-    assert "esac-mpi experiment random TASK" in capsys.readouterr().err
+    aggregated(4, code=65)
+    none = aggregated(4, random=tmp_path / "none.toml", code=2)
+    assert "esac-mpi experiment random TASK" in none.err

@@ -1,15 +1,16 @@
 """esac_mpi.analysis as a notebook has it; runs of an algorithm and a policy unheard of here."""
 
+import dataclasses
 import re
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import ClassVar
 
 import numpy as np
 import pytest
 from clocked_runs import erl_run_of
-from commands import command
 from conftest import ROOT
 from figure_runs import make
+from run_files import leave
 
 from esac_mpi import analysis
 from esac_mpi.algorithms import ALGORITHMS, es
@@ -17,9 +18,8 @@ from esac_mpi.analysis import names, plots, sensitivity, times, views
 from esac_mpi.analysis.results import pictures, traces
 from esac_mpi.analysis.results.rows import rows as rows_of
 from esac_mpi.analysis.run_tables import described
-from esac_mpi.config import Config, reads, updated
+from esac_mpi.config import Config, reads
 from esac_mpi.config.table import Reads
-from esac_mpi.record import Run
 
 
 @dataclass(frozen=True)
@@ -48,65 +48,39 @@ def wider(monkeypatch):
 
 def stroll(path, returns=(10.0, 20.0, 30.0), seed=0, stride=0.5):
     """Leave a run of the policies feet and shoes, shoes one better; return its files as read."""
-    run = Run.begin(
-        path, updated(Config(), {"algorithm": "es", "seed": seed, "task.id": "A-v0"}), {"ranks": 2}
-    )
+    rows = []
     for g, value in enumerate(returns, 1):
-        policies = {
+        row = {
+            "generation": g, "env_steps_population": 100 * g, "nominal_steps": 1000 * g,
+            "gradient_updates": 0, "fitness": value - np.arange(1.0, 5),
+            "stroll_critic_loss": float(g), "best_return": value + 1,
             "evaluation_feet": np.array([value - 1, value + 1]),
             "evaluation_shoes": np.array([value, value + 2]),
-        }
-        row = {
-            "generation": g,
-            "env_steps_population": 100 * g,
-            "nominal_steps": 1000 * g,
-            "gradient_updates": 0,
-        }
-        row |= {
-            "fitness": value - np.arange(1.0, 5),
-            "stroll_critic_loss": float(g),
-            "best_return": value + 1,
-            **policies,
-        }
-        times = {
-            "wall_seconds": 2.0 * g,
-            "busy_seconds": np.array([0.9, 0.5]),
-            "seconds_evaluate": 1.0,
-        }
-        run.append(row, times)
-    run.checkpoint(
-        len(returns), {"theta": np.ones(3, np.float32)}, {}, theta=np.ones(3, np.float32)
-    )
-    run.status("complete", len(returns))
-    run.close()
+        }  # fmt: skip
+        spent = {"busy_seconds": np.array([0.9, 0.5]), "seconds_evaluate": 1.0}
+        rows.append((row, {"wall_seconds": 2.0 * g, **spent}))
+    leave(path, rows, {"algorithm": "es", "seed": seed, "task.id": "A-v0"}, {"ranks": 2})
     (found,) = analysis.opened([path])
-    told = Wider(
-        **{f: getattr(found.config, f) for f in Config.__dataclass_fields__ if f != "algorithm"},
-        stroll=Stroll(stride),
-    )
-    return replace(found, config=told)
+    fields = {f.name: getattr(found.config, f.name) for f in dataclasses.fields(Config)}
+    del fields["algorithm"]
+    return dataclasses.replace(found, config=Wider(**fields, stroll=Stroll(stride)))
 
 
-def test_a_policy_that_nobody_has_heard_of_is_shown_everywhere(tmp_path):
+def test_an_unknown_policy_is_shown_everywhere(tmp_path):
     run = stroll(tmp_path / "a")
     assert analysis.policies(run) == ["feet", "shoes"]
     assert analysis.evaluated(run)[1].tolist() == [11, 21, 31]  # shoes
     assert analysis.evaluated(run, "feet")[1].tolist() == [10, 20, 30]
     said = analysis.summary(run)
     assert (said["algorithm"], said["best_return"], said["final_return"]) == ("stroll", 31, 31)
-    assert said["last_evaluation"] == {
-        "generation": 3,
-        "theta_es": None,
-        "sac": None,
-        "feet": 30,
-        "shoes": 31,
-    }
+    last = {"generation": 3, "theta_es": None, "sac": None, "feet": 30, "shoes": 31}
+    assert said["last_evaluation"] == last
     assert views.row(run)["return"] == "31.0"
     shown = [str(cell) for column in views.one(run).columns for cell in column.cells]
     assert "feet 30.0, shoes 31.0" in shown
 
 
-def test_tables_and_figures_of_an_algorithm_that_nobody_has_heard_of(tmp_path):
+def test_tables_and_figures_of_an_unknown_algorithm(tmp_path):
     runs = [stroll(tmp_path / "a"), stroll(tmp_path / "b", seed=1)]
     assert list(analysis.table_of(runs)["A-v0"]) == ["STROLL"]
     assert analysis.table_of(runs, policy="feet")["A-v0"]["STROLL"].mean == 30
@@ -118,82 +92,53 @@ def test_tables_and_figures_of_an_algorithm_that_nobody_has_heard_of(tmp_path):
     alone = plots.figure(runs[:1], "return", "generation")
     texts = {text.get_text() for text in alone.axes[0].texts}
     assert texts == {"population, mean", "population, maximum", "feet", "shoes"}
-    np.testing.assert_allclose(
-        times.activities(runs[0])["members"], [1.4, 1.4, 1.4]
-    )  # it has a population
+    # it has a population
+    np.testing.assert_allclose(times.activities(runs[0])["members"], [1.4, 1.4, 1.4])
 
 
-def test_a_field_of_an_algorithm_that_nobody_has_heard_of_can_be_swept(tmp_path):
+def test_a_field_of_an_unknown_algorithm_can_be_swept(tmp_path):
     runs = [stroll(tmp_path / "a"), stroll(tmp_path / "b", (1.0, 5.0), stride=0.25)]
-    assert sensitivity.of_runs(runs, "stride") == {
-        "A-v0": {"STROLL": {0.25: np.array([6.0]), 0.5: np.array([31.0])}}
-    }
+    swept = sensitivity.of_runs(runs, "stride")
+    assert swept == {"A-v0": {"STROLL": {0.25: np.array([6.0]), 0.5: np.array([31.0])}}}
 
 
 def test_a_field_of_a_form_is_found_in_its_table(tmp_path):
-    assert (
-        sensitivity.full_name(erl_run_of(tmp_path / "pderl", 1), "population_size")
-        == "erl.population_size"
-    )
+    run = erl_run_of(tmp_path / "pderl", 1)
+    assert sensitivity.full_name(run, "population_size") == "erl.population_size"
 
 
 def test_its_rows_have_the_better_of_its_policies_as_the_learners(tmp_path):
-    (last,) = [
-        row
-        for row in rows_of(stroll(tmp_path / "a"), "x", "small", "stroll", "", True)
-        if row.complete
-    ]
+    last = rows_of(stroll(tmp_path / "a"), "x", "small", "stroll", "", True)[-1]
     assert (last.return_theta_es, last.return_learner, last.better) == (None, 31, 31)
     (axes,) = pictures.curves(traces.sections([last]), "returns").axes
     assert [line.get_ydata().tolist() for line in axes.lines] == [[31]]
 
 
 def test_names_that_are_known_come_first_and_no_other_is_left_out():
-    assert sorted(["stroll", "SAC 0.1", "ant", "ESAC", "ES"], key=names.order) == [
-        "ESAC",
-        "ES",
-        "SAC 0.1",
-        "ant",
-        "stroll",
-    ]
-    assert names.policy_order(["feet", "sac", "arms", "theta_es", "feet"]) == [
-        "theta_es",
-        "sac",
-        "arms",
-        "feet",
-    ]
-    assert [names.legend(policy, "td3") for policy in ("td3", "feet", "sac")] == [
-        "TD3's actor",
-        "feet",
-        "SAC's mean policy",
-    ]
-    assert names.better(["sac"]) == names.better([]) == "the better of theta_es and the SAC mean"
-    assert names.better(["td3", "theta_es"]) == "the better of theta_es and the SAC mean, or td3"
+    labels = ["stroll", "SAC 0.1", "ant", "ESAC", "ES"]
+    assert sorted(labels, key=names.order) == ["ESAC", "ES", "SAC 0.1", "ant", "stroll"]
+    policies = ["feet", "sac", "arms", "theta_es", "feet"]
+    assert names.policy_order(policies) == ["theta_es", "sac", "arms", "feet"]
+    legends = [names.legend(policy, "td3") for policy in ("td3", "feet", "sac")]
+    assert legends == ["TD3's actor", "feet", "SAC's mean policy"]
+    both = "the better of theta_es and the SAC mean"
+    assert names.better(["sac"]) == names.better([]) == both
+    assert names.better(["td3", "theta_es"]) == f"{both}, or td3"
 
 
 @pytest.mark.parametrize(
-    "tool",
-    [
-        ("plot",),
-        ("table",),
-        ("table", "--measure", "final"),
-        ("plot", "--what", "sensitivity", "--field", "sigma"),
-    ],
+    "line",
+    ["plot", "table", "table --measure final", "plot --what sensitivity --field sigma"],
 )
-def test_a_policy_that_no_run_has_is_one_sentence_that_says_which_there_are(tmp_path, capsys, tool):
-    paths = [str(make(tmp_path / "a", algorithm="esac")), str(make(tmp_path / "b"))]
-    name, *options = tool
-    assert command(name).main([*paths, *options, "--policy", "feet"]) == 2
-    assert (
-        capsys.readouterr().err
-        == "--policy feet: no run given evaluates it; there are better, theta_es, sac\n"
-    )
+def test_a_policy_that_no_run_has_is_refused_with_those_there_are(tmp_path, call, line):
+    paths = [make(tmp_path / "a", algorithm="esac"), make(tmp_path / "b")]
+    told = call(f"{line} --policy feet", *paths, code=2).err
+    assert told == "--policy feet: no run given evaluates it; there are better, theta_es, sac\n"
 
 
 def test_the_example_for_notebooks_runs(tmp_path, monkeypatch, capsys):
-    (example,) = re.findall(
-        r"```python\n(.*?)```", (ROOT / "docs/how-to/analyse.md").read_text(), re.DOTALL
-    )
+    page = (ROOT / "docs/how-to/analyse.md").read_text()
+    (example,) = re.findall(r"```python\n(.*?)```", page, re.DOTALL)
     for seed in range(4):
         make(tmp_path / f"runs/study/{seed}", (0, 10 + 2 * seed), seed=seed)
     make(tmp_path / "runs/study/other", algorithm="esac")

@@ -5,14 +5,13 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 from clocked_runs import NONE, ROWS, erl_run_of, run_of
+from run_files import leave
 
 from esac_mpi.analysis.clock import grid
 from esac_mpi.analysis.clock.recorded import Machine, computed
 from esac_mpi.analysis.messages import Unusable
 from esac_mpi.comm.clock.cluster import Cluster, list_schedule, steps
 from esac_mpi.comm.clock.generations import Clock, Generation
-from esac_mpi.config import Config, updated
-from esac_mpi.record import Run
 
 FREE = {"latency": 0.0, "bandwidth": np.inf, "barrier": 0.0}
 
@@ -63,9 +62,9 @@ def test_a_generation_of_es_is_members_exchange_update_and_evaluation_in_turn():
 
 
 def test_members_that_are_expected_to_last_longest_go_first():
-    assert ends(2, whole((1.0, 1.0, 1.0, 3.0))) == [4.0]  # 1 1 | 1 3
-    # 3 | 1 1 1
-    assert ends(2, whole((1.0, 1.0, 1.0, 3.0), expected=np.array([1, 1, 1, 9.0]))) == [3.0]
+    last = (1.0, 1.0, 1.0, 3.0)
+    assert ends(2, whole(last)) == [4.0]  # 1 1 | 1 3
+    assert ends(2, whole(last, expected=np.array([1, 1, 1, 9.0]))) == [3.0]  # 3 | 1 1 1
     assert ends(2, whole((3.0, 1.0, 1.0, 1.0), expected=np.array([1, 9, 9, 9.0]))) == [4.0]
 
 
@@ -98,22 +97,17 @@ def test_a_phase_runs_beside_and_is_waited_for_where_it_is_due():
     assert ends(5, *LAGGED) == [1, 2, 6, 7]  # 3 s are left
     # three nodes: that of rank 0 is dealt none while it learns
     assert ends(3, *LAGGED, cores=1) == [2, 4, 7, 9]
-
-
-def test_a_phase_does_not_get_on_while_rank_0_writes_or_updates_but_does_in_an_evaluation():
+    # it does not get on while rank 0 writes or updates: 1.5 s of 5 in the second generation
     writing = [LAGGED[0], whole((1.0,) * 4, record=0.5, serial=0.25, update=0.25), *LAGGED[2:]]
-    assert ends(3, *writing) == [2, 4.5, 8, 10]  # 1.5 s of 5 in the second generation
+    assert ends(3, *writing) == [2, 4.5, 8, 10]
+    # but does in an evaluation: two ranks take 2 s for it, and all 5 s are over when it is due
     evaluated = [whole((1.0,) * 4, begun=5.0, evaluation=np.ones(4)), *LAGGED[1:]]
-    # two ranks take 2 s for the episodes: all 5 s are over when it is due
     assert ends(3, *evaluated) == [4, 6, 8, 10]
-
-
-def test_a_rank_whose_phase_has_ended_takes_members_that_are_left():
-    # rank 1: three of them; rank 0: one from 2 s on
+    # a rank whose phase has ended takes members: rank 1 three of them, rank 0 one from 2 s on
     assert ends(2, whole((1.0,) * 4, begun=2.0), whole((1.0,) * 4)) == [2, 5]
 
 
-def test_a_critic_has_its_lessons_beside_members_and_others_learn_from_them_or_not():
+def test_a_critic_has_its_lessons_beside_members():
     taught = {"lesson": 5.0, "trained": np.array([2.0, 2.0])}
     serial, beside = whole((1.0, 1.0), **taught, after_lesson=True), whole((1.0, 1.0), **taught)
     assert ends(1, serial) == ends(1, beside) == [11.0]
@@ -129,12 +123,16 @@ def at(run, ranks):
     return [round(float(t), 2) for t in computed(run, Machine(ranks))]
 
 
+def walls(run):
+    return np.round(run.columns["timing/wall_seconds"], 2).tolist()
+
+
+SERIAL = [(members, bool(phase), phase, episodes) for members, _, phase, episodes in ROWS]
+
+
 def test_a_run_without_a_lag_on_other_ranks(tmp_path):
-    rows = [(members, bool(phase), phase, episodes) for members, _, phase, episodes in ROWS]
-    run = run_of(tmp_path / "run", rows)
-    assert (
-        at(run, 1) == [5.6, 11.2, 21.8] == np.round(run.columns["timing/wall_seconds"], 2).tolist()
-    )
+    run = run_of(tmp_path / "run", SERIAL)
+    assert at(run, 1) == [5.6, 11.2, 21.8] == walls(run)
     # two ranks: rank 0 writes for 0.1 s, both play 2 s; then 0.5 s of the rest, the update whole,
     # one episode each
     assert at(run, 2) == [3.1, 6.2, 14.3]
@@ -152,21 +150,19 @@ def test_a_run_with_phases_beside_on_other_ranks(tmp_path, settings):
 
 
 def test_trial_episodes_are_dealt_like_members(tmp_path):
-    rows = [(members, bool(phase), phase, episodes) for members, _, phase, episodes in ROWS]
     trials = [(np.nan, np.nan), (0.5, 0.5), (np.nan, np.nan)]
-    run = run_of(tmp_path / "run", rows, trials=trials)
-    assert (
-        at(run, 1) == [5.6, 12.2, 22.8] == np.round(run.columns["timing/wall_seconds"], 2).tolist()
-    )
+    run = run_of(tmp_path / "run", SERIAL, trials=trials)
+    assert at(run, 1) == [5.6, 12.2, 22.8] == walls(run)
     # as without them, and 0.5 s more in the second generation
     assert at(run, 2) == [3.1, 6.7, 14.8]
 
 
 def test_a_member_that_played_nothing_costs_nothing(tmp_path):
+    nan, evaluation = np.nan, (0.5, 0.5)
     rows = [
-        ((1.0, np.nan, np.nan, 1.0), False, NONE, (0.5, 0.5)),
-        ((np.nan,) * 4, False, NONE, (0.5, 0.5)),
-        *ROWS[:1],
+        ((1.0, nan, nan, 1.0), False, NONE, evaluation),
+        ((nan,) * 4, False, NONE, evaluation),
+        ROWS[0],
     ]
     run = run_of(tmp_path / "run", rows)
     # 2, 0 and 4 s of playing; 1.6 of all else, of it 1 of evaluation
@@ -174,9 +170,7 @@ def test_a_member_that_played_nothing_costs_nothing(tmp_path):
     assert at(run, 2) == [2.1, 3.2, 6.3]
     # who played has it, and where nobody did it is lost on no clock
     run = run_of(tmp_path / "more", rows, beside=0.4)
-    assert (
-        at(run, 1) == [4.0, 6.0, 12.0] == np.round(run.columns["timing/wall_seconds"], 2).tolist()
-    )
+    assert at(run, 1) == [4.0, 6.0, 12.0] == walls(run)
 
 
 def test_children_are_made_beside_the_learner_on_other_ranks(tmp_path):
@@ -195,51 +189,37 @@ def test_children_are_made_beside_the_learner_on_other_ranks(tmp_path):
         )
 
 
-def test_other_work_on_the_machine_makes_a_run_longer_but_not_its_clock(tmp_path):
+def test_a_clock_does_not_depend_on_other_work_or_ranks(tmp_path):
     quiet, slow = run_of(tmp_path / "quiet", ROWS), run_of(tmp_path / "slow", ROWS, slow=2.0)
-    assert slow.columns["timing/wall_seconds"][-1] == pytest.approx(
-        2 * quiet.columns["timing/wall_seconds"][-1]
-    )
+    assert walls(slow)[-1] == pytest.approx(2 * walls(quiet)[-1])
     for ranks in (1, 2, 8):
-        np.testing.assert_allclose(
-            computed(slow, Machine(ranks)), computed(quiet, Machine(ranks)), rtol=1e-9
-        )
-
-
-def test_a_run_of_several_ranks_gives_the_same_clock(tmp_path):
-    one, four = run_of(tmp_path / "one", ROWS), run_of(tmp_path / "four", ROWS, ranks=4)
-    np.testing.assert_allclose(computed(four, Machine(1)), computed(one, Machine(1)), rtol=1e-3)
+        own = computed(quiet, Machine(ranks))
+        np.testing.assert_allclose(computed(slow, Machine(ranks)), own, rtol=1e-9)
+    four = run_of(tmp_path / "four", ROWS, ranks=4)
+    own = computed(quiet, Machine(1))
+    np.testing.assert_allclose(computed(four, Machine(1)), own, rtol=1e-3)
+    np.testing.assert_allclose(own, quiet.columns["timing/wall_seconds"])  # as it was measured
 
 
 def test_what_cannot_be_computed_is_one_sentence(tmp_path):
     with pytest.raises(Unusable, match="ranks 0"):
         computed(SimpleNamespace(), Machine(0))
-    older = Run.begin(tmp_path / "older", updated(Config(), {"algorithm": "sac"}), {})
     row = {"generation": 1, "learner_phases": 1, "gradient_updates": 10}
-    older.append(row, {"wall_seconds": 3.0, "busy_seconds": np.array([2.0]), "seconds_learn": 2.5})
-    older.checkpoint(1, {"theta_es": np.ones(3, np.float32)}, {})
-    older.close()
-    run = Run.open(tmp_path / "older")
-    with pytest.raises(
-        Unusable, match="before the time of every phase and its updates was recorded"
-    ):
+    spent = {"wall_seconds": 3.0, "busy_seconds": np.array([2.0]), "seconds_learn": 2.5}
+    run = leave(tmp_path / "older", [(row, spent)], {"algorithm": "sac"})
+    with pytest.raises(Unusable, match="before the time of every phase and its updates"):
         computed(run, Machine(8))
     assert str(Machine(8)) == "computed for 8 ranks"
 
 
-@pytest.mark.parametrize("later", [0, 2])
-def test_a_cell_says_what_the_run_says(tmp_path, later):
-    rows = [
-        (members, bool(phase) if not later else begun, phase, episodes)
-        for members, begun, phase, episodes in ROWS
-    ]
-    run = run_of(tmp_path / "run", rows, **{"esac.learner_lag": later})
+@pytest.mark.parametrize(("rows", "lag"), [(SERIAL, 0), (ROWS, 2)])
+def test_a_cell_says_what_the_run_says(tmp_path, rows, lag):
+    run = run_of(tmp_path / "run", rows, **{"esac.learner_lag": lag})
     (text,) = grid.texts(run, np.array([run.generation - 1]))
     found = grid.parsed(text)
     for ranks in grid.RANKS:
         assert grid.at(found, Machine(ranks)) == pytest.approx(at(run, ranks)[-1], rel=1e-3)
-    if not later:
-        assert text == "own 21.8 14.3 11.3 11"
+    assert lag or text == "own 21.8 14.3 11.3 11"
 
 
 @pytest.mark.parametrize("text", ["", "own", "own x", "inf 3", "own " + "1 " * 12])

@@ -5,14 +5,13 @@ import random
 import numpy as np
 import pytest
 from event_queue import queue as event_queue
+from run_files import leave
 
 from esac_mpi.analysis.clock import Machine, computed
 from esac_mpi.analysis.messages import Unusable
 from esac_mpi.analysis.times import activities
 from esac_mpi.comm.clock.cluster import Cluster
 from esac_mpi.comm.clock.tasks import AtWork, Piece, Queue, Section
-from esac_mpi.config import Config, updated
-from esac_mpi.record import Run
 
 CRITIC = 9  # of these workers
 
@@ -40,9 +39,8 @@ def ended(ranks, lists, *sections, arrival=False, seen=None):
 
 
 def test_workers_on_ranks_of_their_own_go_as_the_virtual_clock_does():
-    times, clock = ended(
-        3, {0: [(3000, 3.0), (1000, 1.0)], 1: [(2000, 2.0)]}, Section(2), Section(2)
-    )
+    lists = {0: [(3000, 3.0), (1000, 1.0)], 1: [(2000, 2.0)]}
+    times, clock = ended(3, lists, Section(2), Section(2))
     # ends at 2 and 3, then both at 4; at a tie worker 0 is first, and waited for a step longer
     assert times == [3.0, 4.0]
     assert clock.busy.round(2).tolist() == [0.0, 4.0, 4.0]  # rank 0 has nothing to do but to decide
@@ -66,8 +64,7 @@ def test_what_updates_last_is_known_when_they_begin():
 
 def test_one_rank_does_all_in_turn_and_two_are_dealt_what_is_not_begun():
     tasks = {worker: [(2, 2.0)] for worker in range(4)}
-    times, clock = ended(1, tasks, Section(4))
-    assert times == [8.0]
+    assert ended(1, tasks, Section(4))[0] == [8.0]
     times, clock = ended(2, tasks, Section(4))
     assert (times, clock.busy.tolist()) == ([4.0], [4.0, 4.0])
 
@@ -84,37 +81,29 @@ def test_rank_0_goes_on_with_that_of_its_tasks_which_is_behind():
 
 
 def test_rank_0_decides_and_writes_while_others_go_on():
-    tasks = {0: [(2, 2.0)], 1: [(2, 2.0)]}
+    tasks, uneven = {0: [(2, 2.0)], 1: [(2, 2.0)]}, {0: [(3, 3.0)], 1: [(2, 2.0)]}
     # both come at 2 s, 1 s of decisions
     assert ended(3, tasks, Section(2, lead=0.5), Section(2, lead=0.5))[0] == [3.0, 6.0]
     # it gives nothing out until it has written
     assert ended(3, tasks, Section(2), Section(2, record=3.0))[0] == [2.0, 7.0]
-    uneven = {0: [(3, 3.0)], 1: [(2, 2.0)]}
     # at 3, but rank 0 writes until 5
     assert ended(3, uneven, Section(1), Section(1, record=3.0), arrival=True)[0] == [2.0, 5.0]
-    assert ended(3, tasks, Section(2, serial=0.25, evaluation=np.ones(4)), Section(2))[0] == [
-        4.25,
-        6.25,
-    ]  # two rounds on 3 ranks
+    # two rounds on 3 ranks
+    first = Section(2, serial=0.25, evaluation=np.ones(4))
+    assert ended(3, tasks, first, Section(2))[0] == [4.25, 6.25]
 
 
 def test_progress_goes_through_updates_and_then_steps():
     piece = Piece((6.0, 4.0), (3.0, 1.0))
     assert [piece.over(spent) for spent in (0, 1.5, 3.0, 3.5, 4.0)] == [0, 3, 6, 8, 10]
-    assert [piece.until(progress) for progress in (0, 3, 6, 8, 10, 11)] == [
-        0,
-        1.5,
-        3.0,
-        3.5,
-        4.0,
-        4.0,
-    ]
+    left = [piece.until(progress) for progress in (0, 3, 6, 8, 10, 11)]
+    assert left == [0, 1.5, 3.0, 3.5, 4.0, 4.0]
     assert AtWork(None, piece, 0).speed() == (0.0, 3.0)
     assert Piece((0.0, 4.0), (3.0, 1.0)).over(2.0) == 0
 
 
 @pytest.mark.parametrize("seed", range(100))
-def test_what_is_told_when_is_what_an_event_queue_says_on_any_number_of_ranks(seed):
+def test_results_come_as_an_event_queue_says_on_any_ranks(seed):
     choose = random.Random(seed)
     workers, ranks = choose.randint(1, 6), choose.randint(1, 8)
     lists = {
@@ -135,59 +124,36 @@ def run_of(path, generations=2, ranks=1, without=0, older=False, order="virtual"
     writing. `without`: so many tasks of the first generation were told before a stop. older: no
     task's time is recorded.
     """
-    settings = {
-        "algorithm": "aes_rl",
-        "aes_rl.workers": 2,
-        "aes_rl.update_cost": 1.0,
-        "aes_rl.order": order,
-        "evaluation.episodes": 1,
-    }
-    run = Run.begin(
-        path,
-        updated(Config(), settings),
-        {"ranks": ranks, "nodes": 1, "blocks": 1, "device": "cpu"},
-    )
-    lasted = 20.0 if ranks == 1 else 10.0
+    lasted, rows = 20.0 if ranks == 1 else 10.0, []
+    tasks = {
+        "worker": [0, 1, 0, 1], "rank": [0, 1, 0, 1] if ranks > 1 else [0] * 4,
+        "start": [0, 0, 5, 5], "end": [5, 5, 10, 10], "told": [5, 5, 10, 10],
+        "busy": [5] * 4, "updating": [2] * 4, "steps": [3] * 4, "updates": [2] * 4,
+    }  # fmt: skip
     for g in range(1, generations + 1):
-        ends = (g - 1) * 10 + np.array([5, 5, 10, 10])
         row = {
             "generation": g, "fitness": np.zeros(4), "length": np.full(4, 3),
-            "learned": np.ones(4, np.int64),
-            "worker": np.array([0, 1, 0, 1]), "virtual_end": ends, "lag": np.ones(4, np.int64),
-            "gradient_updates": 0,
-            "evaluation_mean": np.full(1, np.nan), "nominal_steps": 12 * g,
+            "learned": np.ones(4, np.int64), "worker": np.array([0, 1, 0, 1]),
+            "virtual_end": (g - 1) * 10 + np.array([5, 5, 10, 10]), "lag": np.ones(4, np.int64),
+            "gradient_updates": 0, "evaluation_mean": np.full(1, np.nan), "nominal_steps": 12 * g,
             "env_steps_population": 12 * g,
         }  # fmt: skip
-        kept = slice(without if g == 1 else 0, None)
-        told = {
-            "worker": [0, 1, 0, 1],
-            "rank": [0, 1, 0, 1] if ranks > 1 else [0] * 4,
-            "start": [0, 0, 5, 5],
-            "end": [5, 5, 10, 10],
-        }
-        told |= {
-            "told": [5, 5, 10, 10],
-            "busy": [5] * 4,
-            "updating": [2] * 4,
-            "steps": [3] * 4,
-            "updates": [2] * 4,
-        }
         timing = {
-            f"task_{name}": np.array(values, float)[kept]
-            for name, values in told.items()
-            if not older
-        }
-        timing |= {
             "busy_seconds": np.full(ranks, 20.0 / ranks), "seconds_evaluate": lasted,
             "seconds_lead": 0.0, "seconds_wait": 0.0,
             "seconds_evaluation": 0.0, "evaluation_seconds": np.full(1, np.nan),
             "seconds_record": 0.5,
             "wall_seconds": g * (lasted + 0.5), "seconds_processor": lasted + 0.5,
         }  # fmt: skip
-        run.append(row, timing)
-    run.checkpoint(generations, {"theta_es": np.ones(3, np.float32)}, {})
-    run.close()
-    return Run.open(path)
+        if not older:
+            kept = slice(without if g == 1 else 0, None)
+            timing |= {f"task_{name}": np.array(seen, float)[kept] for name, seen in tasks.items()}
+        rows.append((row, timing))
+    settings = {"workers": 2, "update_cost": 1.0, "order": order}
+    settings = {f"aes_rl.{name}": value for name, value in settings.items()}
+    settings |= {"algorithm": "aes_rl", "evaluation.episodes": 1}
+    about = {"ranks": ranks, "nodes": 1, "blocks": 1, "device": "cpu"}
+    return leave(path, rows, settings, about)
 
 
 def test_a_recorded_run_on_other_ranks(tmp_path):
@@ -195,20 +161,14 @@ def test_a_recorded_run_on_other_ranks(tmp_path):
     assert computed(run, Machine(1)).round(3).tolist() == [20.5, 41.0]
     # rank 0 writes for 0.5 s, then gives out; in the second generation, too, since all was told at
     # the end of the first
-    assert computed(run, Machine(2)).round(2).tolist() == [10.5, 21.0]
-    assert computed(run, Machine(3)).round(2).tolist() == [10.5, 21.0]
-    np.testing.assert_allclose(
-        computed(run_of(tmp_path / "two", ranks=2), Machine(1)), computed(run, Machine(1))
-    )
-    np.testing.assert_allclose(
-        computed(run_of(tmp_path / "stopped", without=3), Machine(2)), computed(run, Machine(2))
-    )
-
-
-def test_a_run_from_before_tasks_were_recorded_says_so(tmp_path):
-    run = run_of(tmp_path / "run", older=True)
+    for ranks in (2, 3):
+        assert computed(run, Machine(ranks)).round(2).tolist() == [10.5, 21.0]
+    two, stopped = run_of(tmp_path / "two", ranks=2), run_of(tmp_path / "stopped", without=3)
+    np.testing.assert_allclose(computed(two, Machine(1)), computed(run, Machine(1)))
+    np.testing.assert_allclose(computed(stopped, Machine(2)), computed(run, Machine(2)))
+    older = run_of(tmp_path / "older", older=True)
     with pytest.raises(Unusable, match="before the time of every task was recorded"):
-        computed(run, Machine(2))
+        computed(older, Machine(2))
 
 
 def test_the_shares_of_a_run_are_those_of_its_tasks(tmp_path):

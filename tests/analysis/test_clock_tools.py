@@ -3,83 +3,72 @@
 They say so.
 """
 
-import dataclasses
+from dataclasses import replace
 
 import pytest
 from clocked_runs import FOUR, run_of
-from commands import command
 from result_rows import history, stored
 
 from esac_mpi.analysis import published, times
 from esac_mpi.analysis import scaling as scalings
-from esac_mpi.analysis.clock import Machine, computed
-from esac_mpi.analysis.command import opened
+from esac_mpi.analysis.clock import Machine
 from esac_mpi.analysis.figures import plt
 from esac_mpi.analysis.plots import figure
 from esac_mpi.analysis.results.traces import on_machine
 
-plot, results, table = map(command, ("plot", "results", "table"))
 PHASE = (5.0, 3.0, 300)  # [s], of it updates, and their number
 # 4 s of members, 5 of learning, 1 of evaluation, 0.6 of other things
 ROWS = [(FOUR, True, PHASE, (0.5, 0.5))] * 3
 
 
-def test_a_picture_against_the_clock_of_a_machine_says_that_it_is_computed(tmp_path, capsys):
-    run_of(tmp_path / "a", ROWS)
-    run_of(tmp_path / "b", ROWS, seed=1)
-    drawing = figure(opened([tmp_path / "a"]), "return", "wall", machine=Machine(4))
+def test_a_picture_against_computed_time_says_so(tmp_path, call):
+    runs = [run_of(tmp_path / name, ROWS, seed=seed) for seed, name in enumerate("ab")]
+    drawing = figure(runs[:1], "return", "wall", machine=Machine(4))
     assert [round(float(t), 2) for t in drawing.axes[0].lines[0].get_xdata()] == [7.1, 14.2, 21.3]
     plt.close(drawing)
-    out = str(tmp_path / "p.png")
-    runs = [str(tmp_path / name) for name in "ab"]
-    assert plot.main([*runs, "--x", "wall", "--ranks", "64", "--out", out]) == 0
-    drawing = figure(opened(runs), "return", "wall", machine=Machine(64))
-    assert "wall time computed for 64 ranks" in drawing.get_suptitle().replace("\n", " ")
+    drawing = figure(runs, "return", "wall", machine=Machine(64))
+    title = drawing.get_suptitle().replace("\n", " ")
+    assert "wall time computed for 64 ranks" in title
     assert drawing.axes[0].get_xlabel() == "wall time, computed [s]"
     plt.close(drawing)
-    assert plot.main([*runs, "--ranks", "64", "--out", out]) == 2
-    assert "it needs --x wall" in capsys.readouterr().err
+    words = ["--out", tmp_path / "p.png", *(run.path for run in runs)]
+    call("plot --x wall --ranks 64", *words)
+    assert "it needs --x wall" in call("plot --ranks 64", *words, code=2).err
 
 
-def test_a_table_at_equal_computed_time(tmp_path, capsys):
-    run_of(tmp_path / "a", ROWS, returns=(1.0, 2.0, 3.0))
-    at = [str(tmp_path / "a"), "--measure", "final", "--at-seconds"]
+def test_a_table_at_equal_computed_time(tmp_path, call):
+    path = run_of(tmp_path / "a", ROWS, returns=(1.0, 2.0, 3.0)).path
 
-    def told(*more):
-        assert table.main([*at, *more]) == 0
-        return capsys.readouterr().out
+    def told(words, code=0):
+        return call(f"table {path} --measure final {words}", code=code).out
 
-    measured, four = told("11"), told("15", "--ranks", "4")  # a generation takes 10.6 s, and 7.1
-    assert measured.endswith("| HalfCheetah-v5 | 1.00 (1.00, n=1) |\n")
+    measured, four = told("--at-seconds 11"), told("--at-seconds 15 --ranks 4")
+    assert measured.endswith("| HalfCheetah-v5 | 1.00 (1.00, n=1) |\n")  # a generation takes 10.6 s
     assert "at 11 s of wall time. Mean" in measured
-    assert four.endswith("| HalfCheetah-v5 | 2.00 (2.00, n=1) |\n")
+    assert four.endswith("| HalfCheetah-v5 | 2.00 (2.00, n=1) |\n")  # 7.1 s
     assert "at 15 s of wall time, computed for 4 ranks. Mean" in four
-    assert "| 1.00 (1.00, n=1) |" in told("9", "--ranks", "4")
-    assert table.main([*at[:3], "--ranks", "4"]) == 2
-    assert table.main([*at, "40", "--ranks", "4"]) == 2  # it is not that far
+    assert "| 1.00 (1.00, n=1) |" in told("--at-seconds 9 --ranks 4")
+    told("--ranks 4", 2)
+    told("--at-seconds 40 --ranks 4", 2)  # it is not that far
 
 
-def test_scaling_to_ranks_that_nobody_ran_on(tmp_path, capsys):
+def test_scaling_to_ranks_that_nobody_ran_on(tmp_path, call):
     """Without its evaluation a generation takes 9.6 s, on two ranks 2 less, on four 3."""
-    paths = [str(run_of(tmp_path / name, ROWS, seed=seed).path) for seed, name in enumerate("ab")]
-    line = [*paths, "--what", "scaling", "--ranks", "1", "4", "2"]
-    assert plot.main([*line, "--out", str(tmp_path / "s.png")]) == 0
-    capsys.readouterr()
-    assert table.main([*line, "--format", "csv"]) == 0
-    rows = [row.split(",") for row in capsys.readouterr().out.splitlines()[1:]]
+    paths = [run_of(tmp_path / name, ROWS, seed=seed).path for seed, name in enumerate("ab")]
+    line = "--what scaling --ranks 1 4 2 --out"
+    call(f"plot {line}", tmp_path / "s.png", *paths)
+    call(f"table --format csv {line}", tmp_path / "s.csv", *paths)
+    rows = [row.split(",") for row in (tmp_path / "s.csv").read_text().splitlines()[-3:]]
     assert [(row[2], *(f"{float(x):.2f}" for x in row[3:6]), row[6]) for row in rows] == [
         ("1", "9.60", "2.40", "1.00", "measured"),
         ("2", "7.60", "1.90", "0.63", "computed"),
         ("4", "6.60", "1.65", "0.36", "computed"),
     ]
-    assert plot.main([*paths, "--what", "scaling", "--ranks", "0"]) == 2
-    assert "must be 1 or more" in capsys.readouterr().err
-    other = [str(run_of(tmp_path / "c", ROWS, **{"task.id": "Ant-v5"}).path), "--what", "scaling"]
-    assert plot.main([*other, "--published", "--out", str(tmp_path / "o.png")]) == 0
-    assert (
-        "no paper prints how long generations on Ant-v5 take;"
-        " of CyclicMDP-v0, HalfCheetah-v5 one does" in capsys.readouterr().err
-    )
+    told = call("plot --what scaling --ranks 0 --out x.png", *paths, code=2)
+    assert "must be 1 or more" in told.err
+    ant = run_of(tmp_path / "c", ROWS, **{"task.id": "Ant-v5"}).path
+    told = call("plot --what scaling --published --out", tmp_path / "o.png", ant)
+    assert "generations on Ant-v5 take; of CyclicMDP-v0, HalfCheetah-v5 one does" in told.err
 
 
 def test_efficiency_of_computed_times_is_by_the_computed_one(tmp_path):
@@ -96,74 +85,49 @@ def test_scaling_beside_what_the_paper_prints(tmp_path):
     assert "Figure 5" in source
     found = times.times_of([run_of(tmp_path / "a", ROWS)], 10, [2, 64])
     drawing = scalings.figure(found, "a title", printed)
-    lines = {
-        line.get_label(): (list(line.get_xdata()), list(line.get_ydata()))
-        for line in drawing.axes[0].get_lines()
-    }
-    assert lines["paper: ESAC, n = 20"] == ([2, 64], [97, 62])
-    (hollow,) = [
-        line for line in drawing.axes[0].get_lines() if line.get_markerfacecolor() == "white"
-    ]
+    drawn = drawing.axes[0].get_lines()
+    (paper,) = [line for line in drawn if line.get_label() == "paper: ESAC, n = 20"]
+    assert (list(paper.get_xdata()), list(paper.get_ydata())) == ([2, 64], [97, 62])
+    (hollow,) = [line for line in drawn if line.get_markerfacecolor() == "white"]
     assert list(hollow.get_xdata()) == [2, 64]
     plt.close(drawing)
 
 
-def clocked(variant, seed, points, clock):
-    """Return rows with a clock; without a learner's return they have no updates."""
-    found = [dataclasses.replace(row, clock=clock(row)) for row in history(variant, seed, points)]
-    return [
-        row if row.return_learner else dataclasses.replace(row, gradient_updates=0) for row in found
-    ]
-
-
-def test_rows_of_results_at_equal_computed_time(tmp_path, capsys):
+def test_rows_of_results_at_equal_computed_time(tmp_path, call):
     """SAC takes 20 s on any ranks; ES 40 s on one and 10 on four, so that it is ahead there."""
-    points = [(10, 9, None, 1.0), (20, 18, None, 2.0), (30, 27, None, 3.0)]
-    sac = clocked("SAC", 0, points, lambda row: f"own {20 * row.generation};inf 0;30 1")
-    points = [(10, 9, 4.0, None), (20, 18, 5.0, None), (30, 27, 6.0, None)]
-    es = clocked(
-        "ES",
-        0,
-        points,
-        lambda row: f"own {40 * row.generation} {20 * row.generation} {10 * row.generation}",
-    )
-    path = stored(tmp_path / "r.csv", [*sac, *es])
-    assert [row.wall_seconds for row in on_machine(es, Machine(4))] == [10, 20, 30]
-
-    def told(*more):
-        assert results.main(["table", path, "--of", "SAC", *more]) == 0
-        return capsys.readouterr().out
-
-    one, four = told("--ranks", "1", "--seconds", "40"), told("--ranks", "4", "--seconds", "40")
-    heads, es_line, sac_line = [
-        line.split(" | ")
-        for line in four.splitlines()
-        if line.startswith(("| var", "| ES", "| SAC |"))
+    steps = (1, 2, 3)
+    sac = history("SAC", 0, [(10 * g, 9 * g, None, float(g)) for g in steps])
+    es = history("ES", 0, [(10 * g, 9 * g, 3.0 + g, None) for g in steps])
+    bare = stored(tmp_path / "bare.csv", es)
+    sac = [
+        replace(row, clock=f"own {20 * g};inf 0;30 1") for g, row in zip(steps, sac, strict=True)
     ]
+    es = [
+        replace(row, clock=f"own {40 * g} {20 * g} {10 * g}", gradient_updates=0)
+        for g, row in zip(steps, es, strict=True)
+    ]
+    assert [row.wall_seconds for row in on_machine(es, Machine(4))] == [10, 20, 30]
+    path, out = stored(tmp_path / "r.csv", [*sac, *es]), tmp_path / "p.png"
+
+    def told(ranks):
+        line = f"results table --of SAC --seconds 40 --ranks {ranks}"
+        said = call(line, path).out
+        starts = ("| var", "| ES", "| SAC |")
+        lines = [line.split(" | ") for line in said.splitlines() if line.startswith(starts)]
+        return said, *lines
+
+    said, heads, es_line, sac_line = told(4)
     column = heads.index("within 40 s, computed for 4 ranks")
     assert (es_line[column], sac_line[column]) == ("**6** (6)", "2 (2)")
-    assert "at equal wall time, computed for 4 ranks |" in four
-    for other in (["--ranks", "3"], ["--ranks", "0"]):
-        assert results.main(["table", path, *other]) == 2
-        assert "rows of results have the clock of 1, 2, 4 .. 1,024" in capsys.readouterr().err
-    assert (
-        next(line for line in one.splitlines() if line.startswith("| ES")).split(" | ")[column]
-        == "**4** (4)"
-    )
-    out = str(tmp_path / "p.png")
-    assert results.main(["draw", path, "--x", "wall_seconds", "--ranks", "4", "--out", out]) == 0
-    assert results.main(["draw", path, "--ranks", "4", "--out", out]) == 2
-    assert "it needs --x wall_seconds" in capsys.readouterr().err
-    bare = stored(tmp_path / "bare.csv", history("ES", 0, points))
-    capsys.readouterr()
-    assert results.main(["table", bare, "--ranks", "4"]) == 2
-    assert "no clock on other ranks is recorded" in capsys.readouterr().err
-    broken = stored(
-        tmp_path / "broken.csv", [dataclasses.replace(row, clock="own soon") for row in es]
-    )
-    assert results.main(["table", broken, "--ranks", "4"]) == 65
-
-
-def test_a_run_on_its_own_ranks_takes_what_it_took(tmp_path):
-    run = run_of(tmp_path / "a", ROWS)
-    assert computed(run, Machine(1)) == pytest.approx(run.columns["timing/wall_seconds"])
+    assert "at equal wall time, computed for 4 ranks |" in said
+    assert told(1)[2][column] == "**4** (4)"
+    for ranks in (3, 0):
+        error = call(f"results table --ranks {ranks}", path, code=2).err
+        assert "have the clock of 1, 2, 4 .. 1,024" in error
+    call("results draw --x wall_seconds --ranks 4 --out", out, path)
+    error = call("results draw --ranks 4 --out", out, path, code=2).err
+    assert "it needs --x wall_seconds" in error
+    error = call("results table --ranks 4", bare, code=2).err
+    assert "no clock on other ranks is recorded" in error
+    broken = stored(tmp_path / "broken.csv", [replace(row, clock="own soon") for row in es])
+    call("results table --ranks 4", broken, code=65)

@@ -48,23 +48,18 @@ def oklab(colour, seen):
 @pytest.mark.parametrize("seen", SEEN)
 def test_colours_of_a_picture_differ_for_everyone(seen):
     for names in (*TOGETHER, NOBODYS):
-        for one, other in combinations(
-            [oklab(COLOURS.get(name, name), np.array(SEEN[seen])) for name in names], 2
-        ):
-            assert (
-                np.linalg.norm(one - other) > 0.085
-            )  # the best that is to be had beside ES and SAC is 0.11
+        colours = [oklab(COLOURS.get(name, name), np.array(SEEN[seen])) for name in names]
+        for one, other in combinations(colours, 2):
+            # the best that is to be had beside ES and SAC is 0.11
+            assert np.linalg.norm(one - other) > 0.085
 
 
 def test_every_algorithm_has_a_colour_of_its_own_and_keeps_it():
     assert set(ALGORITHMS) < set(COLOURS)
     assert len({*COLOURS.values(), *NOBODYS}) == len(COLOURS) + len(NOBODYS)
-    for others in (
-        {},
-        {"ES": "es", "SAC": "sac"},
-        {"a": "", "b": "another", "ESAC, replacing": "esac"},
-    ):
-        found = looks({"PDERL": "pderl", "ESAC": "esac", **others})
+    others = {"a": "", "b": "another", "ESAC, replacing": "esac"}
+    for beside in ({}, {"ES": "es", "SAC": "sac"}, others):
+        found = looks({"PDERL": "pderl", "ESAC": "esac", **beside})
         assert (found["PDERL"].colour, found["ESAC"].colour) == (COLOURS["pderl"], COLOURS["esac"])
         assert max(found, key=lambda label: found[label].width) == "ESAC"
 
@@ -72,32 +67,24 @@ def test_every_algorithm_has_a_colour_of_its_own_and_keeps_it():
 def test_variants_of_an_algorithm_have_its_shades_and_differ():
     found = looks({f"ESAC sigma={i}": "esac" for i in range(12)})
     assert len(set(found.values())) == 12
-    assert {look.colour for look in found.values()} <= {
-        COLOURS["esac"],
-        *(shade(COLOURS["esac"], by) for by in (-0.45, 0.35, 0.6)),
-    }
-    nobodys = looks({"fast": "", "slow": "", "mine": "mine"})
-    assert len({look.colour for look in nobodys.values()}) == 3
-    assert not {look.colour for look in nobodys.values()} & set(COLOURS.values())
+    shades = {shade(COLOURS["esac"], by) for by in (-0.45, 0.35, 0.6)}
+    assert {look.colour for look in found.values()} <= {COLOURS["esac"], *shades}
+    nobodys = {look.colour for look in looks({"fast": "", "slow": "", "mine": "mine"}).values()}
+    assert len(nobodys) == 3
+    assert not nobodys & set(COLOURS.values())
 
 
 def test_a_shade_is_on_its_way_to_white_or_black():
-    assert [shade("#804000", by) for by in (0.5, -0.5, 1, -1)] == [
-        "#C0A080",
-        "#402000",
-        "#FFFFFF",
-        "#000000",
-    ]
+    for by, colour in ((0.5, "#C0A080"), (-0.5, "#402000"), (1, "#FFFFFF"), (-1, "#000000")):
+        assert shade("#804000", by) == colour
 
 
 @pytest.mark.parametrize(
     ("label", "algorithm"),
     [
         ("ESAC", "esac"), ("ESAC, as printed", "esac"), ("PPO (notebook)", "ppo"),
-        ("P-CEM-RL", "cem_rl"),
-        ("AES-RL, 9 workers", "aes_rl"),
-        ("Swimmer-v5, ES sigma=0.1", "es"), ("PGPE", "pgpe"), ("no SAC, no AMT", ""),
-        ("fast", ""), ("", ""),
+        ("P-CEM-RL", "cem_rl"), ("AES-RL, 9 workers", "aes_rl"), ("PGPE", "pgpe"),
+        ("Swimmer-v5, ES sigma=0.1", "es"), ("no SAC, no AMT", ""), ("fast", ""), ("", ""),
     ],
 )  # fmt: skip
 def test_a_label_names_its_algorithm(label, algorithm):

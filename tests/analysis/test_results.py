@@ -2,10 +2,10 @@
 
 import dataclasses
 from itertools import chain, product
+from pathlib import Path
 
 import numpy as np
 import pytest
-from commands import command
 from figure_runs import make
 from result_rows import history, stored, study
 
@@ -17,12 +17,9 @@ from esac_mpi.analysis.results.rows import rows as rows_of
 from esac_mpi.config import Config
 from esac_mpi.record import Run
 
-results = command("results")
 
-
-def printed(capsys, *arguments):
-    assert results.main(["table", *map(str, arguments)]) == 0
-    return capsys.readouterr().out.splitlines()
+def lines(call, *arguments):
+    return call("results table", *arguments).out.splitlines()
 
 
 # ---- rows
@@ -38,24 +35,20 @@ def test_rows_of_a_run(tmp_path):
         return_theta_es=10.0, return_learner=5.0,
         complete=False, settings=first.settings,
     )  # fmt: skip
-    # not evaluated then
+    # not evaluated then, all members unstable
     assert (second.return_theta_es, second.return_learner, second.better) == (None, None, None)
-    assert (second.training_episodes, second.fitness_mean) == (4, 7.5)  # all members unstable
-    assert (
-        third.env_steps,
-        third.training_episodes,
-        third.training_return,
-        third.fitness_mean,
-    ) == (330, 8, 17.5, 17.5)
-    assert (third.better, third.complete) == (30, True)
+    assert (second.training_episodes, second.fitness_mean) == (4, 7.5)
+    assert (third.env_steps, third.training_episodes, third.training_return) == (330, 8, 17.5)
+    assert (third.fitness_mean, third.better, third.complete) == (17.5, 30, True)
     assert (len(first.settings), second.settings, third.settings) == (8, "", "")
-    (run,) = opened(
-        [make(tmp_path / "b", (1, 2), **{"task.horizon": 300, "task.kwargs": {"wind": 2.5}})]
-    )
-    assert [row.changed for row in rows_of(run, "x", "small", "ES", "", True)] == [
-        "horizon 300, wind 2.5",
-        "",
-    ]
+    changed = {"task.horizon": 300, "task.kwargs": {"wind": 2.5}}
+    (run,) = opened([make(tmp_path / "b", (1, 1234.56789), **changed)])
+    first, last = rows_of(run, "x", "small", "ES", "", False)
+    assert (first.changed, last.changed) == ("horizon 300, wind 2.5", "")
+    # six digits; no learner
+    assert (last.complete, last.return_theta_es, last.return_learner) == (False, 1234.57, None)
+    Run.begin(tmp_path / "c", Config(), {}).close()
+    assert rows_of(opened([tmp_path / "c"])[0], "x", "small", "ES", "", False) == []
 
 
 def test_rows_of_other_settings_are_no_seeds_of_the_same(tmp_path):
@@ -63,11 +56,8 @@ def test_rows_of_other_settings_are_no_seeds_of_the_same(tmp_path):
 
     def recorded(name, seed, **settings):
         (run,) = opened([make(tmp_path / name, (1, 2), seed=seed, **settings)])
-        rowfiles.write(
-            tmp_path / f"{name}.csv",
-            rows_of(run, "x", "small", "ES", "", True),
-        )
-        return tmp_path / f"{name}.csv"
+        path = stored(tmp_path / f"{name}.csv", rows_of(run, "x", "small", "ES", "", True))
+        return Path(path)
 
     same = [recorded("a", 0), recorded("b", 1, **{"evaluation.episodes": 2})]
     assert len(rowfiles.read(same)) == 4
@@ -75,20 +65,11 @@ def test_rows_of_other_settings_are_no_seeds_of_the_same(tmp_path):
         rowfiles.read([*same, recorded("c", 2, **{"es.lr_es": 0.5})])
 
 
-def test_numbers_have_six_digits(tmp_path):
-    (run,) = opened([make(tmp_path / "a", (1234.56789,))])
-    (only,) = rows_of(run, "x", "small", "ES", "", False)
-    assert not only.complete
-    assert only.return_theta_es == 1234.57
-    assert only.return_learner is None
-
-
 @pytest.mark.parametrize(
     ("returns", "kept"),
     [
         (range(100), [1, 26, 51, 75, 100]),  # of 100 evaluations
-        # 20 evaluations for four places: every 19 / 3 of them; then the last generation, which has
-        # none
+        # 20 evaluations for four places: every 19 / 3 of them; then the last generation, without
         ([5.0] * 20 + [None] * 80, [1, 7, 14, 20, 100]),
         ([None] * 49 + [1.0] + [None] * 50, [1, 50, 51, 75, 100]),  # one evaluation: others fill up
         ((1, 2, 3), [1, 2, 3]),
@@ -101,87 +82,68 @@ def test_thinning_keeps_the_ends(tmp_path, returns, kept):
     assert [row.complete for row in found] == [False] * (len(kept) - 1) + [True]
 
 
-def test_a_run_without_a_generation_has_no_rows(tmp_path):
-    Run.begin(tmp_path / "a", Config(), {}).close()
-    assert rows_of(opened([tmp_path / "a"])[0], "x", "small", "ES", "", False) == []
-
-
 # ---- files
 
 
 def test_what_is_written_is_read(tmp_path):
-    rows = [
-        *study(),
-        *history('a, "b"\nc', 0, [(7, 0.25, -0.5, None)], value="1e-05", experiment="é"),
-    ]
-    path = tmp_path / "new" / "results.csv"
+    odd = history('a, "b"\nc', 0, [(7, 0.25, -0.5, None)], value="1e-05", experiment="é")
+    rows, path = [*study(), *odd], tmp_path / "new" / "results.csv"
     rowfiles.write(path, rows)
     assert rowfiles.read([path]) == rows
     assert [p.name for p in path.parent.iterdir()] == ["results.csv"]
     head, first, *_ = path.read_text(encoding="utf-8").splitlines()
     assert head.split(",") == [field.name for field in dataclasses.fields(Row)]
     assert first == "x,small,A-v0,SAC,,0,1,50,50,8,100,1,1,,,4,0,,,"
+    path.write_bytes(b"\xef\xbb\xbf" + path.read_bytes())
+    assert rowfiles.read([path]) == rows  # a byte order mark is no part of the first name
 
 
 def test_a_hundred_runs_are_small(tmp_path):
-    (run,) = opened(
-        [
-            make(
-                tmp_path / "a",
-                np.pi * 1000 * np.arange(1, 101),
-                "esac",
-                task="InvertedDoublePendulum-v5",
-            )
-        ]
-    )
+    returns, task = np.pi * 1000 * np.arange(1, 101), "InvertedDoublePendulum-v5"
+    (run,) = opened([make(tmp_path / "a", returns, "esac", task=task)])
     rows = rows_of(run, "ablations", "small", "no crossover", "", True)
     assert len(rows) == 25
-    rowfiles.write(
-        tmp_path / "r.csv",
-        [dataclasses.replace(row, seed=seed) for seed in range(100) for row in rows],
-    )
+    hundred = [dataclasses.replace(row, seed=seed) for seed in range(100) for row in rows]
+    rowfiles.write(tmp_path / "r.csv", hundred)
     assert (tmp_path / "r.csv").stat().st_size < 300_000
 
 
 @pytest.mark.parametrize(
     ("change", "code", "said"),
     [
-        (
-            lambda text: text.replace("wall_seconds,", "").replace(",8,", ","),
-            65,
-            "it has no column wall_seconds",
-        ),
+        (lambda text: text.replace("wall_seconds,", "").replace(",8,", ","), 65, "wall_seconds"),
         (lambda text: text.splitlines()[0], 2, "no rows in it yet"),
         (lambda text: "", 65, "it has no column experiment"),
         (lambda text: text.replace(",50,", ",fifty,"), 65, "line 2: env_steps is 'fifty', not int"),
         (lambda text: text.replace(",8,", ",nan,"), 65, "line 2: wall_seconds is 'nan', not float"),
+        (lambda text: text.replace(",A-v0,", ",,", 1), 65, "line 2: task is ''"),
+        (lambda text: text.replace(",SAC,", ",,", 1), 65, "line 2: variant is ''"),
         (lambda text: text[:-9], 65, "line 11: "),
         (lambda text: text + text.split("\n", 1)[1], 2, "x, small, A-v0, SAC, seed 0: there twice"),
         (lambda text: text.encode("utf-16"), 65, "no CSV file of results"),
     ],
 )
-def test_a_bad_file_is_one_sentence(tmp_path, capsys, change, code, said):
+def test_a_bad_file_is_one_sentence(tmp_path, call, change, code, said):
     good = stored(tmp_path / "r.csv", study())
     changed = change((tmp_path / "r.csv").read_text())
     (tmp_path / "r.csv").write_bytes(changed if isinstance(changed, bytes) else changed.encode())
-    assert results.main(["table", good]) == code
-    told = capsys.readouterr().err
+    told = call("results table", good, code=code).err
     assert said in told
     assert len(told.splitlines()) == 1
 
 
-def test_a_file_that_is_not_there(tmp_path, capsys):
-    assert results.main(["draw", str(tmp_path / "no.csv"), "--out", str(tmp_path / "x.png")]) == 2
-    assert capsys.readouterr().err == f"{tmp_path / 'no.csv'}: No such file or directory\n"
+def test_a_file_that_is_not_there(tmp_path, call):
+    told = call("results draw no.csv --out", tmp_path / "x.png", code=2).err
+    assert told == "no.csv: No such file or directory\n"
 
 
 # ---- tables
 
 
-def test_table_at_equal_steps_at_equal_wall_time_and_at_the_end(tmp_path, capsys):
-    lines = printed(capsys, stored(tmp_path / "r.csv", study()))
-    assert lines[0] == "# x (small): returns"
-    assert lines[4:12] == [
+def test_table_at_equal_steps_at_equal_wall_time_and_at_the_end(tmp_path, call):
+    told = lines(call, stored(tmp_path / "r.csv", study()))
+    assert told[0] == "# x (small): returns"
+    assert told[4:12] == [
         "## A-v0",
         "",
         "| variant | at 150 true steps, which every run has reached"
@@ -198,139 +160,102 @@ def test_table_at_equal_steps_at_equal_wall_time_and_at_the_end(tmp_path, capsys
         "| SAC | **13** [6, 20] (20, 6) | **21** [20, 22] (20, 22) | **13** [6, 20] (20, 6)"
         " | 5 [4, 6] (4, 6) | **21** [20, 22] (20, 22) | 55, 110 |",
     ]
-    assert "interquartile mean over seeds (the mean, of fewer than four)" in lines[2]
+    assert "interquartile mean over seeds (the mean, of fewer than four)" in told[2]
 
 
-def test_a_table_does_not_depend_on_the_order_of_its_files(tmp_path, capsys):
+def test_a_table_does_not_depend_on_the_order_of_its_files(tmp_path, call):
     both = [
         history(v, s, [(10, 1, 1.0, None)], experiment=e)
         for v, s, e in product(("ES", "B", "A"), (1, 0), "yx")
     ]
-    one, two = (
-        stored(tmp_path / "1.csv", chain(*both[:5])),
-        stored(tmp_path / "2.csv", chain(*both[5:])),
-    )
-    assert results.main(["table", one, two, "--out", str(tmp_path / "a" / "t.md")]) == 0
-    assert results.main(["table", two, one, "--out", str(tmp_path / "b.md")]) == 0
-    assert (tmp_path / "a" / "t.md").read_bytes() == (tmp_path / "b.md").read_bytes()
-    assert capsys.readouterr().out == f"{tmp_path / 'a' / 't.md'}\n{tmp_path / 'b.md'}\n"
-    text = (tmp_path / "b.md").read_text()
-    assert [line for line in text.splitlines() if line.startswith("#")] == [
+    one = stored(tmp_path / "1.csv", chain(*both[:5]))
+    two = stored(tmp_path / "2.csv", chain(*both[5:]))
+    a, b = tmp_path / "a" / "t.md", tmp_path / "b.md"
+    assert lines(call, one, two, "--out", a) == [str(a)]
+    assert lines(call, two, one, "--out", b) == [str(b)]
+    assert a.read_bytes() == b.read_bytes()
+    text = b.read_text().splitlines()
+    assert [line for line in text if line.startswith("#")] == [
         "# x (small), y (small): returns",
         "## x (small): A-v0",
         "## y (small): A-v0",
     ]
-    assert [
-        line.split(" | ")[0]
-        for line in text.splitlines()
-        if line.startswith("| ") and "---" not in line
-    ][:4] == [
-        "| variant", "| ES", "| A", "| B",
-    ]  # fmt: skip
+    rows = [line.split(" | ")[0] for line in text if line.startswith("| ") and "---" not in line]
+    assert rows[:4] == ["| variant", "| ES", "| A", "| B"]
 
 
-def test_who_was_not_evaluated_by_then_has_a_dash_and_is_not_best(tmp_path, capsys):
+def test_who_was_not_evaluated_by_then_has_a_dash_and_is_not_best(tmp_path, call):
     rows = [
         *history("ES", 0, [(500, 5, 7.0, None)]),
         *history("ES", 1, [(90, 5, 5.0, None)]),
         *history("SAC", 0, [(100, 9, None, 3.0)]),
     ]
-    line = next(
-        line
-        for line in printed(capsys, stored(tmp_path / "r.csv", rows))
-        if line.startswith("| ES")
-    )
-    assert (
-        line == "| ES | 5 (-, 5) | 5 (-, 5) | **6** [5, 7] (7, 5) | **6** [5, 7] (7, 5)"
+    told = lines(call, stored(tmp_path / "r.csv", rows))
+    assert [line for line in told if line.startswith("| ES")] == [
+        "| ES | 5 (-, 5) | 5 (-, 5) | **6** [5, 7] (7, 5) | **6** [5, 7] (7, 5)"
         " | **6** [5, 7] (7, 5) | 295, 590 |"
-    )
+    ]
 
 
-def test_one_seed_has_no_interval_and_one_variant_is_not_best(tmp_path, capsys):
-    lines = printed(capsys, stored(tmp_path / "r.csv", history("ES", 0, [(10, 2, -1.25, None)])))
-    assert (
-        lines[-1]
-        == "| ES | -1.25 (-1.25) | -1.25 (-1.25) | -1.25 (-1.25) | -1.25 (-1.25) | 10, 20 |"
-    )
-    assert "Verdicts" not in "".join(lines)
+def test_one_seed_has_no_interval_and_one_variant_is_not_best(tmp_path, call):
+    told = lines(call, stored(tmp_path / "r.csv", history("ES", 0, [(10, 2, -1.25, None)])))
+    assert told[-1] == f"| ES | {' | '.join(['-1.25 (-1.25)'] * 4)} | 10, 20 |"
+    assert "Verdicts" not in "".join(told)
 
 
-def test_a_variant_that_verdicts_are_asked_about_and_that_is_not_there_is_told(tmp_path, capsys):
-    assert results.main(["table", stored(tmp_path / "r.csv", study()), "--of", "PPO"]) == 0
-    told = capsys.readouterr()
+def test_verdicts_about_a_variant_that_is_not_there_are_left_out(tmp_path, call):
+    told = call("results table --of PPO", stored(tmp_path / "r.csv", study()))
     assert "Verdicts" not in told.out
-    assert told.err.endswith(
-        "'PPO': no such variant, so that none is compared with the others; there are ESAC; SAC\n"
-    )
+    assert "'PPO': no such variant" in told.err
+    assert told.err.endswith("there are ESAC; SAC\n")
 
 
-def test_a_table_of_updates_and_one_of_fitness(tmp_path, capsys):
+def test_a_table_of_updates_and_one_of_fitness(tmp_path, call):
     path = stored(tmp_path / "r.csv", study())
-    lines = [
-        line for line in printed(capsys, path, "--measure", "updates") if line.startswith("| ")
-    ]
-    assert lines[2].startswith("| ESAC | 200 [200, 200] (200, 200) | 600 [600, 600] (600, 600) |")
-    assert lines[3].startswith("| SAC | 210 [120, 300] (300, 120) |")
-    assert len(lines) == 4
-    assert results.main(["table", path, "--measure", "fitness"]) == 0
-    told = capsys.readouterr()
-    assert (
-        "| ESAC | 9 [8, 10] (8, 10) | 9 [8, 10] (8, 10) | 7 [6, 8] (8, 6)"
-        " | 9 [8, 10] (8, 10) | 250, 500 |" in told.out
-    )
-    assert (
-        "left out, nothing of this measure (yet): A-v0, SAC, seed 0, A-v0, SAC, seed 1" in told.err
-    )
-    assert (
-        results.main(["table", stored(tmp_path / "s.csv", study()[:2]), "--measure", "fitness"])
-        == 2
-    )
-    assert "nothing to tabulate yet" in capsys.readouterr().err
+    told = [line for line in lines(call, path, "--measure", "updates") if line.startswith("| ")]
+    assert told[2].startswith("| ESAC | 200 [200, 200] (200, 200) | 600 [600, 600] (600, 600) |")
+    assert told[3].startswith("| SAC | 210 [120, 300] (300, 120) |")
+    assert len(told) == 4
+    line = "results table --measure fitness"
+    told = call(line, path)
+    row = "9 [8, 10] (8, 10) | 9 [8, 10] (8, 10) | 7 [6, 8] (8, 6) | 9 [8, 10] (8, 10) | 250, 500"
+    assert f"| ESAC | {row} |" in told.out
+    assert "nothing of this measure (yet): A-v0, SAC, seed 0, A-v0, SAC, seed 1" in told.err
+    sac = stored(tmp_path / "s.csv", study()[:2])
+    assert "nothing to tabulate yet" in call(line, sac, code=2).err
     for measure in ("updates", "fitness"):
-        assert results.main(["table", path, "--measure", measure, "--published"]) == 2
-        assert (
-            f"--measure {measure} does not read --published: leave it out"
-            in capsys.readouterr().err
-        )
+        line = f"results table --published --measure {measure}"
+        assert "does not read --published" in call(line, path, code=2).err
 
 
-def test_the_paper_stands_beside(tmp_path, capsys):
-    rows = [
-        *history("esac", 0, [(10, 1, 5.0, 4.0)], task="Swimmer-v5"),
-        *history("ESAC (paper)", 0, [(10, 1, 6.0, 4.0)], task="Swimmer-v5"),
-    ]
-    lines = printed(capsys, stored(tmp_path / "r.csv", rows), "--published")
-    assert [
-        line.rsplit(" | ", 1)[1]
-        for line in lines
-        if line.startswith(("| variant", "| esac |", "| ESAC (paper) |"))
-    ] == [
-        "the paper |", "- |", "345.4 ± 17.9 |",
-    ]  # fmt: skip
-    assert "Suri et al. 2020" in lines[-1]
-
-
-def test_a_sweep_has_a_line_for_each_value_in_its_order(tmp_path, capsys):
+def test_the_paper_stands_beside(tmp_path, call):
     rows = [
         row
-        for value in ("1", "0.5", "1e-05")
-        for row in history("ES", 0, [(10, 1, 5.0, None)], value=value)
+        for name, value in (("esac", 5.0), ("ESAC (paper)", 6.0))
+        for row in history(name, 0, [(10, 1, value, 4.0)], task="Swimmer-v5")
     ]
-    lines = printed(capsys, stored(tmp_path / "r.csv", rows))
-    assert [line.split(" | ")[0] for line in lines if line.startswith("| ES")] == [
-        "| ES 1e-05",
-        "| ES 0.5",
-        "| ES 1",
-    ]
+    told = lines(call, stored(tmp_path / "r.csv", rows), "--published")
+    starts = ("| variant", "| esac |", "| ESAC (paper) |")
+    last = [line.rsplit(" | ", 1)[1] for line in told if line.startswith(starts)]
+    assert last == ["the paper |", "- |", "345.4 ± 17.9 |"]
+    assert "Suri et al. 2020" in told[-1]
+
+
+def test_a_sweep_has_a_line_for_each_value_in_its_order(tmp_path, call):
+    values = ("1", "0.5", "1e-05")
+    rows = [history("ES", 0, [(10, 1, 5.0, None)], value=value)[0] for value in values]
+    told = lines(call, stored(tmp_path / "r.csv", rows))
+    told = [line.split(" | ")[0] for line in told if line.startswith("| ES")]
+    assert told == ["| ES 1e-05", "| ES 0.5", "| ES 1"]
 
 
 # ---- verdicts
 
 
-def test_verdicts_at_what_both_have_reached(tmp_path, capsys):
+def test_verdicts_at_what_both_have_reached(tmp_path, call):
     third = [row for seed in (0, 1) for row in history("ES", seed, [(1000, 25, 9.0 + seed, None)])]
-    lines = printed(capsys, stored(tmp_path / "r.csv", [*study(), *third]))
-    assert lines[-2:] == [
+    path = stored(tmp_path / "r.csv", [*study(), *third])
+    assert lines(call, path)[-2:] == [
         # ES was not evaluated within ESAC's 300 steps; at 25 s ESAC has 5 and 7
         "| A-v0 | ESAC > ES? | no value by then (at 300 steps) | no: -7 [-8, -6] (at 50 nominal)"
         " | no: -3.5 [-5, -2] (at 25 s) |",
@@ -339,9 +264,8 @@ def test_verdicts_at_what_both_have_reached(tmp_path, capsys):
         "| A-v0 | ESAC > SAC? | no: -10.5 [-18, -3] (at 150 steps)"
         " | not separated: -3 [-11, 5] (at 150 nominal) | yes: +3 [1, 5] (at 30 s) |",
     ]
-    assert printed(capsys, tmp_path / "r.csv", "--of", "sac")[-2].startswith(
-        "| A-v0 | SAC > ESAC? | yes: +10.5 [3, 18]"
-    )
+    told = lines(call, path, "--of", "sac")[-2]
+    assert told.startswith("| A-v0 | SAC > ESAC? | yes: +10.5 [3, 18]")
 
 
 @pytest.mark.parametrize(

@@ -2,16 +2,13 @@
 
 import numpy as np
 import pytest
-from commands import command
 from test_clock_tasks import run_of
 
 from esac_mpi.analysis import timeline, times
 from esac_mpi.analysis.clock.recorded_tasks import individuals_and_turns
 
-table = command("table")
 
-
-def test_who_waits_on_other_ranks(tmp_path, capsys):
+def test_who_waits_on_other_ranks(tmp_path, call):
     """A generation is 20 s of tasks of two workers and 0.5 s of writing.
 
     It takes 20.5 s on one rank, 10.5 on two and more.
@@ -26,15 +23,11 @@ def test_who_waits_on_other_ranks(tmp_path, capsys):
     for ranks, (seconds, share) in expected.items():
         assert one[f"minutes on {ranks}"] == pytest.approx(seconds / 60, rel=1e-4)
         assert one[f"waiting on {ranks} [%]"] == pytest.approx(share, abs=0.01)
-    line = [str(tmp_path / "one"), "--what", "waiting"]
-    assert table.main([*line, "--ranks", "2", "--steps", "12", "--published"]) == 0
-    printed = capsys.readouterr().out
-    assert "| HalfCheetah-v5 | AES_RL | 1 | 1 | 0.3417 | 0 | 0.175 | 2.381 |" in printed
-    assert (
-        "HalfCheetah-v5: CEM-RL (1) 467, P-CEM-RL (5) 187, AES-RL (5) 83, AES-RL (9) 54" in printed
-    )
-    assert table.main([*line, "--steps", "25"]) == 2
-    assert "a run has 24 nominal steps, not 25" in capsys.readouterr().err
+    line = f"table {tmp_path / 'one'} --what waiting"
+    told = call(f"{line} --ranks 2 --steps 12 --published").out
+    assert "| HalfCheetah-v5 | AES_RL | 1 | 1 | 0.3417 | 0 | 0.175 | 2.381 |" in told
+    assert "HalfCheetah-v5: CEM-RL (1) 467, P-CEM-RL (5) 187, AES-RL (5) 83, AES-RL (9) 54" in told
+    assert "a run has 24 nominal steps, not 25" in call(f"{line} --steps 25", code=2).err
 
 
 def test_of_an_order_of_arrival_no_computed_waiting_is_told(tmp_path):

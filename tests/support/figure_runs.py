@@ -88,7 +88,16 @@ def opened(*paths):
     return commands_alike.opened(paths)
 
 
-def check_pictures(capsys, out):
-    assert capsys.readouterr().out == f"{out}.png\n{out}.pdf\n"
+def pictures(call, out, *words):
+    """Draw runs by the command, whose two files are to be `out` with .png and .pdf."""
+    assert call("plot", *words).out == f"{out}.png\n{out}.pdf\n"
     assert out.with_name(out.name + ".png").read_bytes().startswith(b"\x89PNG")
     assert out.with_name(out.name + ".pdf").read_bytes().startswith(b"%PDF")
+
+
+def lines(axes):
+    """Return {label: (x, y)} of what is drawn in a panel, as lists."""
+    return {
+        line.get_label(): (line.get_xdata().tolist(), line.get_ydata().tolist())
+        for line in axes.lines
+    }

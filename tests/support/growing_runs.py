@@ -1,12 +1,6 @@
 """A run whose returns grow, and commands that follow it."""
 
-import os
-import signal
-import subprocess
-import sys
-
 import numpy as np
-from conftest import ROOT
 
 from esac_mpi.config import Config, updated
 from esac_mpi.record import Run
@@ -53,15 +47,6 @@ def make(
     run.checkpoint(generations, {"theta_es": np.ones(3, np.float32)}, {})
     run.status(status, generations)
     return run
-
-
-def begun(name, *arguments):
-    """Start a command and leave it running."""
-    line = [sys.executable, "-m", "esac_mpi.commands", name, *map(str, arguments)]
-    heard = signal.signal(signal.SIGINT, signal.SIG_DFL)  # a background job may have it ignored
-    process = subprocess.Popen(line, env={**os.environ, "PYTHONPATH": str(ROOT)})
-    signal.signal(signal.SIGINT, heard)
-    return process
 
 
 def one_more(run):
