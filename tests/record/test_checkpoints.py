@@ -10,17 +10,16 @@ from esac_mpi.record import Run, Unreadable, read
 
 
 def test_the_hashes_of_a_checkpoint_are_of_theta_and_of_the_state(tmp_path):
-    run = begin(tmp_path)
-    hashes = []
+    run, hashes = begin(tmp_path), []
     for generation in (1, 1, 2):
         run.checkpoint(generation, state(generation), {"w": np.ones(2)})
-        hashes.append(
-            [read(tmp_path / "checkpoint.h5")[1][name] for name in ("theta_sha256", "state_sha256")]
-        )
-    assert hashes[0] == hashes[1]
-    assert hashes[0][0] != hashes[2][0]
-    assert hashes[0][1] != hashes[2][1]
-    assert hashes[0][0] == hashlib.sha256(np.full(5, 1, "<f4").tobytes()).hexdigest()
+        about = read(tmp_path / "checkpoint.h5")[1]
+        hashes.append([about["theta_sha256"], about["state_sha256"]])
+    one, same, other = hashes
+    assert one == same
+    assert one[0] != other[0]
+    assert one[1] != other[1]
+    assert one[0] == hashlib.sha256(np.full(5, 1, "<f4").tobytes()).hexdigest()
     run.close()
 
 
@@ -28,11 +27,10 @@ def test_a_damaged_newest_checkpoint_gives_way_to_the_one_before(tmp_path, caplo
     make(tmp_path)
     flip(tmp_path / "checkpoint.h5")
     run = begin(tmp_path)
-    assert run.restored.generation == 2
-    assert run.restored.source.name == "checkpoint_prev.h5"
+    restored = run.restored
+    assert (restored.generation, restored.source.name, run.dropped) == (2, "checkpoint_prev.h5", 1)
     assert "checkpoint.h5: damaged" in caplog.text
     assert "generation 2" in caplog.text
-    assert run.dropped == 1
     grow(run, 2, 3)
     run.checkpoint(3, state(3), {})  # must not push the good one out by the bad one
     assert read(tmp_path / "checkpoint_prev.h5")[1]["generation"] == 2
@@ -59,15 +57,11 @@ def test_pending_arrays_are_in_the_checkpoint_and_in_no_hash(tmp_path):
     grow(run, 0, 2)
     run.checkpoint(2, state(2), {})
     without = read(tmp_path / "checkpoint.h5")[1]["state_sha256"]
-    pending = {
-        "fitness": np.arange(4.0),
-        "counters.env_steps": np.array(7),
-        "name": np.array("läufe"),
-    }
-    run.checkpoint(3, state(3), {}, pending=pending)  # the third row was not made
+    pending = {"fitness": np.arange(4.0), "counters.env_steps": np.array(7)}
+    pending["name"] = np.array("läufe")
     run.checkpoint(2, state(2), {}, pending=pending)
     assert read(tmp_path / "checkpoint.h5")[1]["state_sha256"] == without
-    run.checkpoint(3, state(3), {}, pending=pending)
+    run.checkpoint(3, state(3), {}, pending=pending)  # the third row was not made
     run.status("requeue", 3)
     run.close()
     assert not any("pending" in name for name in read(tmp_path / "metrics.h5")[0])

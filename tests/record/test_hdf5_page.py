@@ -4,7 +4,6 @@ docs/reference/hdf5.md shows, held against their files.
 
 import json
 import re
-import subprocess
 import sys
 import tomllib
 from dataclasses import fields
@@ -13,10 +12,11 @@ from typing import NamedTuple
 import h5py
 import numpy as np
 import pytest
-from conftest import LEARNER, PHASES, POPULATION, ROOT, ROUTINE, STRATEGY, TASK, environment
+from conftest import LEARNER, PHASES, POPULATION, ROOT, ROUTINE, STRATEGY, TASK, finish
 from read_runs import make
 from small_cem import options as drawn
 from small_erl import options as genetic
+from words import of_table, words
 
 from esac_mpi.analysis.clock import Machine, computed, grid
 from esac_mpi.config.genetic import FORMS
@@ -25,32 +25,27 @@ from esac_mpi.record import Run
 
 pytestmark = pytest.mark.slow
 
-ALGORITHMS = (
-    "esac",
-    "es",
-    "sac",
-    "td3",
-    "ddpg",
-    "ppo",
-    "erl",
-    "perl",
-    "derl",
-    "pderl",
-    "cem",
-    "cem_rl",
-    "aes_rl",
-)
 DRAWN = ("cem", "cem_rl")
-AES = {
-    **{
-        "workers": 2,
-        "start_steps": 20,
-        "batch_size": 16,
-        "critic_chunk": 20,
-        "replay_capacity": 200,
-    },
-    **{"arrivals_per_generation": 6, "mean_episodes": 1},
+ALGORITHMS = ("esac", "es", "sac", "td3", "ddpg", "ppo", *FORMS, *DRAWN, "aes_rl")
+VALUE = words("--sac.value_network true --sac.automatic_temperature true")
+OFF_POLICY = {"steps_per_generation": 20, "start_steps": 20}
+SMALL = {"batch_size": 16, "replay_capacity": 200}
+AES = {"workers": 2, "start_steps": 20, "critic_chunk": 20}
+
+
+OPTIONS = {  # which make every dataset there is
+    "esac": [*POPULATION, *PHASES, *LEARNER, *VALUE, "--esac.transfer", "tested"],
+    "es": [*STRATEGY, "--es.sigma_rule", "one_fifth"],
+    "sac": [*LEARNER, "--sac.steps_per_generation", 20, *VALUE],
+    **{name: of_table(name, **OFF_POLICY, **SMALL) for name in ("td3", "ddpg")},
+    "ppo": of_table("ppo", steps_per_generation=20, batch_size=8, reward_normalisation="true"),
+    **{name: genetic(name) for name in FORMS},
+    **{name: [*drawn(name), f"--{name}.importance_mixing", "true"] for name in DRAWN},
+    "aes_rl": of_table("aes_rl", **AES, **SMALL, arrivals_per_generation=6, mean_episodes=1),
 }
+
+
+NORMALISED = ("esac", "es", "sac", "td3", "ddpg", "ppo")
 SCHEMA = tomllib.loads((ROOT / "docs/reference/hdf5.toml").read_text(encoding="utf-8"))
 ATTRIBUTES = SCHEMA["attributes"]
 PROGRAM = """
@@ -65,51 +60,13 @@ for argv in json.loads(sys.argv[1]):
 
 @pytest.fixture(scope="module")
 def fresh(tmp_path_factory):
-    """Runs of 7 generations whose options make every dataset there is, by algorithm."""
-    path = tmp_path_factory.mktemp("fresh")
-    value = ["--sac.value_network", "true", "--sac.automatic_temperature", "true"]
-    more = {
-        "esac": [*POPULATION, *PHASES, *LEARNER, *value, "--esac.transfer", "tested"],
-        "es": [*STRATEGY, "--es.sigma_rule", "one_fifth"],
-        "sac": [*LEARNER, "--sac.steps_per_generation", 20, *value],
-    }
-    for name in ("td3", "ddpg"):
-        table = {
-            "steps_per_generation": 20,
-            "start_steps": 20,
-            "batch_size": 16,
-            "replay_capacity": 200,
-        }
-        more[name] = [token for key, value in table.items() for token in (f"--{name}.{key}", value)]
-    more["ppo"] = [
-        "--ppo.steps_per_generation",
-        20,
-        "--ppo.batch_size",
-        8,
-        "--ppo.reward_normalisation",
-        "true",
-    ]
-    more |= {name: genetic(name) for name in FORMS}
-    more |= {name: [*drawn(name), f"--{name}.importance_mixing", "true"] for name in DRAWN}
-    more["aes_rl"] = [token for key, value in AES.items() for token in (f"--aes_rl.{key}", value)]
-    common = [*TASK, *ROUTINE, "--budget.generations", 7]
-    seen = {
-        name: [f"--{name}.observation_normalisation", "true"]
-        for name in more
-        if name not in (*FORMS, *DRAWN, "aes_rl")
-    }
-    own = [
-        ["--algorithm", name, "--run-dir", path / name, *seen.get(name, [])] for name in ALGORITHMS
-    ]
-    lines = [
-        [*common, *options, *more[name]] for name, options in zip(ALGORITHMS, own, strict=True)
-    ]
-    arguments = json.dumps([list(map(str, line)) for line in lines])
-    line = [sys.executable, "-c", PROGRAM, arguments]
-    done = subprocess.run(
-        line, env=environment(), capture_output=True, text=True, timeout=300, check=False
-    )
-    assert done.returncode == 0, done.stderr
+    """Runs of 7 generations, by algorithm."""
+    path, lines = tmp_path_factory.mktemp("fresh"), []
+    for name, options in OPTIONS.items():
+        line = [*TASK, *ROUTINE, *options, "--algorithm", name, "--run-dir", path / name]
+        seen = [f"--{name}.observation_normalisation", "true"] if name in NORMALISED else []
+        lines.append([*map(str, line), *seen, "--budget.generations", "7"])
+    finish([sys.executable, "-c", PROGRAM, json.dumps(lines)])
     return path
 
 
@@ -119,8 +76,7 @@ def test_the_policy_is_read_with_its_attributes(tmp_path, fresh):
     run.close()
     arrays, attributes = Run.open(fresh / "sac").policy
     assert arrays["theta"].shape == (3 * 8 + 8 + 8 * 8 + 8 + (8 + 3) * 3 + 3,)
-    assert attributes["task"] == "CyclicMDP-v0"
-    assert attributes["policy"] == "sac"
+    assert (attributes["task"], attributes["policy"]) == ("CyclicMDP-v0", "sac")
 
 
 class Entry(NamedTuple):
@@ -179,16 +135,20 @@ def kind(value):
     return f"{value.dtype} array" if value.ndim else str(value.dtype)
 
 
-def kind_of_dataset(node):
-    """Return the dtype of a dataset as the schema has it."""
-    return "string" if h5py.check_string_dtype(node.dtype) else str(node.dtype)
+class Found(NamedTuple):
+    """A file of a fresh run; name: as the schema has it."""
+
+    algorithm: str
+    name: str
+    datasets: dict[str, tuple[str, tuple[int, ...]]]
+    attributes: dict[str, str]
 
 
-def files(path):
-    """Yield of every file of fresh runs: algorithm, its name in the schema, {dataset: (dtype,
-    shape)}, {attribute: type}.
-    """
-    for file in sorted(path.rglob("*.h5")):
+@pytest.fixture(scope="module")
+def files(fresh):
+    """Every file of the fresh runs."""
+    found = []
+    for file in sorted(fresh.rglob("*.h5")):
         name = file.name.replace("_prev", "")
         if "segment" in name:
             name = f"{file.parent.name}/segment-*.h5"
@@ -196,31 +156,35 @@ def files(path):
 
         def collect(name, node, datasets=datasets):
             if isinstance(node, h5py.Dataset):
-                datasets[name] = kind_of_dataset(node), node.shape
+                text = h5py.check_string_dtype(node.dtype)
+                datasets[name] = "string" if text else str(node.dtype), node.shape
 
         with h5py.File(file, "r", locking=False) as opened:
             opened.visititems(collect)
             attributes = {name: kind(value) for name, value in opened.attrs.items()}
-        yield file.relative_to(path).parts[0], name, datasets, attributes
+        algorithm = file.relative_to(fresh).parts[0]
+        found.append(Found(algorithm, name, datasets, attributes))
+    return found
 
 
-def test_the_schema_has_every_dataset_as_it_is_in_the_files(fresh):
+def test_the_schema_has_every_dataset_as_it_is_in_the_files(files):
     found = {}
-    for algorithm, file, datasets, _ in files(fresh):
+    for algorithm, file, datasets, _ in files:
         for name, (dtype, shape) in datasets.items():
             kinds = found.setdefault(file, {}).setdefault(name.removeprefix("tail/"), {})
             kinds.setdefault((dtype, len(shape)), set()).add(algorithm)
-    schema = described()
+    schema = {
+        file: {name: {(row.dtype, len(row.shape)): row.algorithms} for name, row in entries.items()}
+        for file, entries in described().items()
+    }
     assert found.keys() == schema.keys()
     for file, entries in schema.items():
-        assert found[file] == {
-            name: {(row.dtype, len(row.shape)): row.algorithms} for name, row in entries.items()
-        }, file
+        assert found[file] == entries, file
 
 
-def test_a_size_of_the_schema_is_one_number_in_a_file(fresh):
+def test_a_size_of_the_schema_is_one_number_in_a_file(files):
     schema = described()
-    for algorithm, file, datasets, _ in files(fresh):
+    for algorithm, file, datasets, _ in files:
         sizes, sums = {}, []
         for name, (_, shape) in datasets.items():
             if name.startswith("tail/"):  # as in the whole column, but for fewer rows
@@ -240,7 +204,7 @@ def test_every_size_of_the_schema_has_a_meaning():
     assert set(used) == SCHEMA["sizes"].keys()
 
 
-def test_the_schema_has_every_attribute(fresh):
+def test_the_schema_has_every_attribute(files):
     run = ATTRIBUTES["metrics.h5"]
     expected = {
         "metrics.h5": run,
@@ -250,10 +214,12 @@ def test_the_schema_has_every_attribute(fresh):
         "policy.h5": ATTRIBUTES["policy.h5"],
     }
     del expected["checkpoint.h5"]["checkpoint_generation"]
-    for algorithm, file, _, attributes in files(fresh):
-        assert attributes == {name: row[0] for name, row in expected[file].items()}, (
-            f"{algorithm}/{file}"
-        )
+    for algorithm, file, _, attributes in files:
+        named = {name: row[0] for name, row in expected[file].items()}
+        assert attributes == named, f"{algorithm}/{file}"
+
+
+PAGE = (ROOT / "docs/reference/hdf5.md").read_text(encoding="utf-8")
 
 
 def test_a_meaning_of_the_schema_is_a_short_sentence():
@@ -265,8 +231,7 @@ def test_a_meaning_of_the_schema_is_a_short_sentence():
 
 
 def test_the_page_shows_every_table_of_the_schema():
-    page = (ROOT / "docs/reference/hdf5.md").read_text(encoding="utf-8")
-    shown = re.findall(r"^```\{hdf5-schema\} (\S+)$", page, re.MULTILINE)
+    shown = re.findall(r"^```\{hdf5-schema\} (\S+)$", PAGE, re.MULTILINE)
     tables = [name for name in SCHEMA if name != "attributes"]
     assert sorted(shown) == sorted([*tables, *(f"attributes/{name}" for name in ATTRIBUTES)])
 
@@ -275,15 +240,10 @@ def test_the_examples_of_the_page_run(fresh, tmp_path, monkeypatch, capsys):
     (tmp_path / "runs").mkdir()
     (tmp_path / "runs/quickstart").symlink_to(fresh / "esac")
     monkeypatch.chdir(tmp_path)
-    blocks = re.findall(
-        r"```python\n(.*?)```",
-        (ROOT / "docs/reference/hdf5.md").read_text(encoding="utf-8"),
-        re.DOTALL,
-    )
-    assert len(blocks) == 2
+    first, second = re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL)
     ours: dict = {}
-    exec(blocks[0], ours)
-    exec(blocks[1], {})
+    exec(first, ours)
+    exec(second, {})
     fitness = ours["run"].members("fitness")
     assert capsys.readouterr().out.splitlines()[1] == f"(7, 10) {fitness[-1].max()}"
     header = (fresh / "esac/metrics.h5").read_bytes()[:512].decode().splitlines()[:4]
@@ -294,14 +254,11 @@ def test_wide_tables_of_a_fresh_run(fresh):
     run = Run.open(fresh / "esac")
     assert run.members("timing/member_seconds").shape == run.members("length").shape == (7, 10)
     assert len(run.history) == 7
-    assert (
-        run.history["env_steps_population"].iloc[-1] >= run.members("length").sum()
-    )  # with those of trials
+    # with those of trials
+    assert run.history["env_steps_population"].iloc[-1] >= run.members("length").sum()
 
 
-@pytest.mark.parametrize(
-    "name", [name for name in ALGORITHMS if name != "aes_rl"]
-)  # its tasks go over generations' ends
+@pytest.mark.parametrize("name", ALGORITHMS[:-1])  # AES-RL's tasks go over generations' ends
 def test_the_clock_of_every_algorithm_adds_up(fresh, name):
     """On the one rank that it had, a run takes its processor time; on more no longer."""
     run = Run.open(fresh / name)
@@ -309,12 +266,9 @@ def test_the_clock_of_every_algorithm_adds_up(fresh, name):
     counted = np.minimum(lasted, run.columns["timing/seconds_processor"]).cumsum()
     one = computed(run, Machine(1))
     np.testing.assert_allclose(one, counted, rtol=1e-3)
-    assert (
-        0 < computed(run, Machine(8))[-1] < one[-1] + 0.005
-    )  # of barriers, where nothing else is long
+    # of barriers, where nothing else is long
+    assert 0 < computed(run, Machine(8))[-1] < one[-1] + 0.005
     updates = run.columns["metrics/gradient_updates"][-1]
     assert (updates > 0) == (name not in ("es", "cem"))
-    texts = grid.texts(run, np.arange(run.generation))
-    assert [grid.at(grid.parsed(text), Machine(1)) for text in texts] == pytest.approx(
-        one.tolist(), rel=1e-3
-    )
+    texts = map(grid.parsed, grid.texts(run, np.arange(run.generation)))
+    assert [grid.at(text, Machine(1)) for text in texts] == pytest.approx(one.tolist(), rel=1e-3)

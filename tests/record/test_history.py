@@ -5,6 +5,7 @@ every generation.
 import json
 import os
 import shutil
+from pathlib import Path
 
 import h5py
 import numpy as np
@@ -67,15 +68,14 @@ def test_whole_columns_for_every_reader(tmp_path, short, monkeypatch):
     (tmp_path / "other").mkdir()
     monkeypatch.chdir(tmp_path / "other")
     os.rename(tmp_path / "run", tmp_path / "moved")
-    for path in ("../moved", str(tmp_path / "moved")):
-        run = Run.open(path if isinstance(path, type(tmp_path)) else tmp_path / "other" / path)
-        with h5py.File(f"{path}/metrics.h5", "r") as file:
+    for path in (Path("../moved"), tmp_path / "moved"):
+        run = Run.open(path)
+        with h5py.File(path / "metrics.h5", "r") as file:
             for name, column in expected(57).items():
                 for found in (file[name][:], run.columns[name], run.columns.read([name])[name]):
                     assert found.dtype == column.dtype
                     np.testing.assert_array_equal(found, column)
-    assert run.generation == 57
-    assert run.members("fitness").shape == (57, 4)
+    assert (run.generation, run.members("fitness").shape) == (57, (57, 4))
     assert run.history["timing/wall_seconds"].tolist() == (2.0 * np.arange(57)).tolist()
 
 
@@ -88,16 +88,18 @@ def test_a_short_history_is_a_plain_file(tmp_path):
         np.testing.assert_array_equal(arrays["metrics/generation"], np.arange(57))
 
 
-@pytest.mark.parametrize("source", ["metrics.h5", "checkpoint.h5", "checkpoint_prev.h5"])
-def test_every_file_that_names_segments_has_the_whole_history(tmp_path, short, source):
+@pytest.mark.parametrize(
+    ("gone", "rows"),
+    [([], 57), (["metrics.h5"], 57), (["metrics.h5", "checkpoint.h5"], 34)],
+)
+def test_every_file_that_names_segments_has_the_whole_history(tmp_path, short, gone, rows):
     make(tmp_path, 34, 57)
-    for name in ("metrics.h5", "checkpoint.h5")[
-        : ("metrics.h5", "checkpoint.h5", "checkpoint_prev.h5").index(source)
-    ]:
+    for name in gone:
         (tmp_path / name).unlink()
     columns = Run.open(tmp_path).columns
-    assert columns.source == tmp_path / source
-    for name, column in expected(34 if "prev" in source else 57).items():
+    sources = ("metrics.h5", "checkpoint.h5", "checkpoint_prev.h5")
+    assert columns.source == tmp_path / sources[len(gone)]
+    for name, column in expected(rows).items():
         np.testing.assert_array_equal(columns[name], column)
 
 
@@ -131,35 +133,28 @@ def test_segments_that_nothing_names_are_deleted(tmp_path, short):
     run.close()
     assert segments(tmp_path) == [0, 1, 2, 3, 4]
     opened = Run.open(tmp_path)
-    run = begin(
-        tmp_path
-    )  # killed before a checkpoint: metrics.h5 is ahead, and readable until it is published anew
+    # killed before a checkpoint: metrics.h5 is ahead, and readable until it is published anew
+    run = begin(tmp_path)
     assert opened.columns["metrics/generation"].tolist() == list(range(60))
     checkpointed(run, 34)
     assert segments(tmp_path) == kept
-    assert not {file.name for file in (tmp_path / "history").iterdir()} - {
-        s.name.split("/")[1] for s in run._history.closed
-    }
+    named = {segment.name.split("/")[1] for segment in run._history.closed}
+    assert {file.name for file in (tmp_path / "history").iterdir()} <= named
     run.close()
 
 
-def test_the_checkpoint_before_finds_all_that_it_names(tmp_path, short, caplog):
+def test_the_checkpoint_before_finds_all_that_it_names(tmp_path, short):
     make(tmp_path, 34, 57)
     flip(tmp_path / "checkpoint.h5")
     run = begin(tmp_path)
-    assert (run.restored.source.name, run.generations, run.dropped) == (
-        "checkpoint_prev.h5",
-        34,
-        23,
-    )
+    assert run.restored.source.name == "checkpoint_prev.h5"
+    assert (run.generations, run.dropped) == (34, 23)
     grow(run, 34, 57)
     checkpointed(run, 57)
     run.close()
-    for name in ("metrics.h5", "checkpoint.h5", "checkpoint_prev.h5"):
-        columns = Columns(tmp_path / name)
-        np.testing.assert_array_equal(
-            columns["metrics/generation"], np.arange(34 if "prev" in name else 57)
-        )
+    for name, rows in (("metrics.h5", 57), ("checkpoint.h5", 57), ("checkpoint_prev.h5", 34)):
+        found = Columns(tmp_path / name)["metrics/generation"]
+        np.testing.assert_array_equal(found, np.arange(rows))
 
 
 def test_a_segment_that_is_gone_or_truncated_is_named_at_the_start(tmp_path, short):
@@ -210,24 +205,17 @@ def test_a_reader_of_before_keeps_its_rows_while_segments_close(tmp_path, short)
 
 
 def test_the_number_of_ranks_may_change_between_segments(tmp_path, short):
-    run = begin(tmp_path)
-    for start, ranks in ((0, 2), (20, 4), (40, 1)):
-        grow(run, start, start + 20, ranks)
-        checkpointed(run, start + 20)
-    run.close()
-    run = begin(tmp_path)
-    grow(run, 60, 70, 5)
-    checkpointed(run, 70)
-    run.close()
+    for start, ranks in ((0, 2), (20, 4), (40, 1), (60, 5)):
+        run = begin(tmp_path)
+        grow(run, start, min(start + 20, 70), ranks)
+        checkpointed(run, min(start + 20, 70))
+        run.close()
+    columns = Run.open(tmp_path).columns
     with h5py.File(tmp_path / "metrics.h5") as file:
-        for busy in (
-            file["timing/busy_seconds"][:],
-            Run.open(tmp_path).columns["timing/busy_seconds"],
-        ):
+        for busy in (file["timing/busy_seconds"][:], columns["timing/busy_seconds"]):
             assert busy.shape == (70, 5)
-            assert (
-                np.isfinite(busy).sum(axis=1).tolist() == [2] * 20 + [4] * 20 + [1] * 20 + [5] * 10
-            )
+            found = np.isfinite(busy).sum(axis=1).tolist()
+            assert found == [2] * 20 + [4] * 20 + [1] * 20 + [5] * 10
 
 
 def test_cost_and_memory_are_those_of_a_young_run(tmp_path, short):
@@ -238,44 +226,32 @@ def test_cost_and_memory_are_those_of_a_young_run(tmp_path, short):
         grow(run, generation, generation + 1)
         columns = {name: id(column.base) for name, column in run.tail.items()}
         grow(run, generation + 1, generation + 8)
-        assert {
-            name: id(column.base) for name, column in run.tail.items()
-        } == columns  # a row is written in place
+        # a row is written in place
+        assert {name: id(column.base) for name, column in run.tail.items()} == columns
         checkpointed(run, generation + 8)
         written.append((run.checkpoint_bytes, len(segments(tmp_path))))
-        sizes.append(
-            (tmp_path / "checkpoint.h5").stat().st_size
-            - len(read(tmp_path / "checkpoint.h5")[1]["history"])
-        )
+        names = len(read(tmp_path / "checkpoint.h5")[1]["history"])
+        sizes.append((tmp_path / "checkpoint.h5").stat().st_size - names)
         kept.append(sum(column.base.nbytes for column in run.tail.values()))
     assert kept[0] == kept[1] < 100 * ROW
     assert sizes[0] == pytest.approx(sizes[1], abs=4096)
     more, segments_more = np.diff(written, axis=0)[0]
-    assert (
-        more < 1000 * segments_more
-    )  # their names, in each of four columns and twice in the manifest
+    # their names, in each of four columns and twice in the manifest
+    assert more < 1000 * segments_more
     run.close()
 
 
-def old(path, generations, more=()):
+def old(path, generations):
     """Leave a run of schema 2 behind: all rows in its two files, wide busy_seconds, none of the
     columns that came later.
     """
     columns = {**expected(generations), "timing/busy_seconds": np.full((generations, 100), 0.5)}
-    about = {
-        **PROVENANCE,
-        "config": to_toml(CONFIG),
-        "generation": generations,
-        "theta_sha256": "a",
-        "state_sha256": "b",
-    }
+    about = {**PROVENANCE, "config": to_toml(CONFIG), "generation": generations}
+    about |= {"theta_sha256": "a", "state_sha256": "b"}
     saved = {f"state/{name}": array for name, array in state(generations).items()}
+    replay = json.dumps({"bounds": [0, 0], "segments": []})
     path.mkdir()
-    publish(
-        path / "checkpoint.h5",
-        {**saved, **columns},
-        {**about, "replay": json.dumps({"bounds": [0, 0], "segments": []})},
-    )
+    publish(path / "checkpoint.h5", {**saved, **columns}, {**about, "replay": replay})
     publish(path / "metrics.h5", columns, {**about, "checkpoint_generation": generations})
     (path / "run.lock").touch()
 
@@ -290,9 +266,8 @@ def test_a_run_of_schema_2_is_read_and_gone_on_with(tmp_path, short, monkeypatch
     assert (run.restored.generation, run.generations, run.dropped) == (57, 57, 0)
     for g in range(57, 80):
         row = {"generation": g, "fitness": g + np.arange(4.0), "later": g}
-        run.append(
-            row, {"wall_seconds": 2.0 * g, "busy_seconds": np.full(3, 0.5), "busy_mean": 0.5}
-        )
+        busy = {"busy_seconds": np.full(3, 0.5), "busy_mean": 0.5}
+        run.append(row, {"wall_seconds": 2.0 * g, **busy})
     with pytest.raises(ValueError, match="row names differ"):  # once only
         run.append({**row, "more": 1}, {})
     checkpointed(run, 80)
@@ -318,13 +293,8 @@ def test_a_column_renamed_since_its_segments_were_closed_is_whole(tmp_path, shor
 
 
 def test_virtual_columns_of_every_kind(tmp_path, short):
-    kinds = {
-        "flag": np.array(True),
-        "small": np.uint8(7),
-        "none": np.zeros(0),
-        "one": np.float32(0.1),
-        "table": np.ones((2, 3)),
-    }
+    kinds = {"flag": np.array(True), "small": np.uint8(7), "none": np.zeros(0)}
+    kinds |= {"one": np.float32(0.1), "table": np.ones((2, 3))}
     run = begin(tmp_path)
     for _ in range(30):
         run.append(kinds, {})

@@ -6,13 +6,13 @@ import errno
 import os
 import random
 import subprocess
-import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
 
 import h5py
 import numpy as np
 import pytest
-from short_runs import child, failing, make
+from short_runs import elsewhere, failing, make
 
 from esac_mpi import record
 from esac_mpi.record import Run, Unreadable, Unsaved, digest, publish, read
@@ -30,18 +30,15 @@ ARRAYS = {
 
 def test_arrays_and_attributes_are_read_as_they_were_published(tmp_path):
     path = tmp_path / "x.h5"
-    publish(
-        path,
-        ARRAYS,
-        {"text": "ü", "none": "", "long": "x" * 100_000, "n": 3, "f": 1.5, "a": np.arange(2)},
-    )
+    about = {"text": "ü", "none": "", "long": "x" * 100_000, "n": 3, "f": 1.5}
+    publish(path, ARRAYS, {**about, "a": np.arange(2)})
     arrays, attributes = read(path)
     assert arrays.keys() == ARRAYS.keys()
     for name, array in ARRAYS.items():
         assert arrays[name].shape == array.shape
         np.testing.assert_array_equal(arrays[name], array)
     assert attributes.pop("a").tolist() == [0, 1]
-    assert attributes == {"text": "ü", "none": "", "long": "x" * 100_000, "n": 3, "f": 1.5}
+    assert attributes == about
     assert digest(arrays) == digest(ARRAYS)
     with h5py.File(path) as file:  # by plain h5py
         np.testing.assert_array_equal(file["state/theta"][:], ARRAYS["state/theta"])
@@ -49,13 +46,8 @@ def test_arrays_and_attributes_are_read_as_they_were_published(tmp_path):
 
 def test_digest_tells_names_types_and_shapes_apart():
     zeros = np.zeros(4, np.float32)
-    others = [
-        {"a": zeros},
-        {"b": zeros},
-        {"a": zeros.reshape(2, 2)},
-        {"a": zeros.view(np.int32)},
-        {"a": zeros, "b": zeros[:0]},
-    ]
+    others = [{"a": zeros}, {"b": zeros}, {"a": zeros.reshape(2, 2)}]
+    others += [{"a": zeros.view(np.int32)}, {"a": zeros, "b": zeros[:0]}]
     assert len({digest(arrays) for arrays in others}) == len(others)
     assert digest({"a": np.arange(3, dtype=">i4")}) == digest({"a": np.arange(3, dtype="<i4")})
     assert digest({"a": np.eye(3)[:, 1]}) == digest({"a": np.array([0.0, 1.0, 0.0])})
@@ -64,18 +56,14 @@ def test_digest_tells_names_types_and_shapes_apart():
 def test_every_truncation_and_flipped_bit_is_detected(tmp_path):
     path = tmp_path / "x.h5"
     publish(path, ARRAYS, {"n": 1})
-    content = path.read_bytes()
-    for length in range(0, len(content), 512):
-        path.write_bytes(content[:length])
-        with pytest.raises(Unreadable):
-            read(path)
-    choose = random.Random(0)
-    for bit in [choose.randrange(8 * len(content)) for _ in range(250)] + [
-        choose.randrange(8 * 512) for _ in range(50)
-    ]:
-        damaged = bytearray(content)
-        damaged[bit // 8] ^= 1 << bit % 8
-        path.write_bytes(damaged)
+    content, choose = path.read_bytes(), random.Random(0)
+    damaged = [content[:length] for length in range(0, len(content), 512)]
+    for bit in [choose.randrange(8 * size) for size in [len(content)] * 250 + [512] * 50]:
+        flipped = bytearray(content)
+        flipped[bit // 8] ^= 1 << bit % 8
+        damaged.append(flipped)
+    for wrong in damaged:
+        path.write_bytes(wrong)
         with pytest.raises(Unreadable):
             read(path)
 
@@ -112,9 +100,8 @@ def test_failed_write_keeps_the_old_file(tmp_path, monkeypatch, call):
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="mounting takes root")
 def test_a_full_disk_keeps_the_old_file(tmp_path):
-    if subprocess.run(
-        ["mount", "-t", "tmpfs", "-o", "size=1m", "tmpfs", tmp_path], capture_output=True
-    ).returncode:
+    mount = ["mount", "-t", "tmpfs", "-o", "size=1m", "tmpfs", tmp_path]
+    if subprocess.run(mount, capture_output=True).returncode:
         pytest.skip("cannot mount here")
     try:
         path = tmp_path / "x.h5"
@@ -148,26 +135,21 @@ def test_a_kill_while_publishing_leaves_whole_files(tmp_path):
     code = f"""
 import itertools, pathlib, numpy as np
 from esac_mpi.record import publish
-publish(pathlib.Path({str(path)!r}), {{"n": np.array(0)}}, {{}})
+path = pathlib.Path({str(path)!r})
+publish(path, {{"n": np.array(0)}}, {{}})
 print("go", flush=True)
 for n in itertools.count():
-    publish(pathlib.Path({str(path)!r}), {{"n": np.array(n), "a": np.full(50_000, n)}}, \
-{{}}, previous=True)
+    publish(path, {{"n": np.array(n), "a": np.full(50_000, n)}}, {{}}, previous=True)
 """
     choose = random.Random(1)
     for _ in range(10):
-        process = child(code)
-        process.stdout.readline()
-        time.sleep(choose.uniform(0.01, 0.15))
-        process.kill()
-        process.wait()
-        process.stdout.close()
-        current = read(path)[0]
-        assert (current.get("a", current["n"]) == current["n"]).all()
-        assert current["n"] == 0 or read(tmp_path / "x_prev.h5")[0]["n"] in (
-            current["n"],
-            current["n"] - 1,
-        )
+        with elsewhere(code):
+            time.sleep(choose.uniform(0.01, 0.15))
+        now = read(path)[0]
+        assert (now.get("a", now["n"]) == now["n"]).all()
+        if now["n"] > 0:
+            before = read(tmp_path / "x_prev.h5")[0]["n"]
+            assert before in (now["n"], now["n"] - 1)
 
 
 def test_reading_while_a_run_publishes(tmp_path):
@@ -183,37 +165,24 @@ for g in range(2, 10_000):
     run.append(row, {{"wall_seconds": g, "busy_seconds": np.ones(2)}})
     run.publish_metrics(force=True)
 """
-    process = child(code)
-    process.stdout.readline()
     seen = []
-    while len(set(seen)) < 5:
-        with h5py.File(tmp_path / "run" / "metrics.h5") as file:
-            seen.append(len(file["metrics/generation"]))
-            np.testing.assert_array_equal(file["metrics/fitness"][:, 0], np.arange(seen[-1]))
-        seen.append(len(Run.open(tmp_path / "run").columns["metrics/generation"]))
-    process.kill()
-    process.wait()
-    process.stdout.close()
+    with elsewhere(code):
+        while len(set(seen)) < 5:
+            with h5py.File(tmp_path / "run" / "metrics.h5") as file:
+                seen.append(len(file["metrics/generation"]))
+                np.testing.assert_array_equal(file["metrics/fitness"][:, 0], np.arange(seen[-1]))
+            seen.append(len(Run.open(tmp_path / "run").columns["metrics/generation"]))
     assert seen == sorted(seen)
 
 
 def test_threads_publish_at_the_same_time(tmp_path):
     """HDF5 tells files in memory apart by their names."""
-    failed = []
 
     def publishes(name):
-        try:
-            for _ in range(30):
-                publish(
-                    tmp_path / name, {str(i): np.arange(9.0) for i in range(20)}, {"name": name}
-                )
-        except Exception as error:
-            failed.append(error)
+        for _ in range(30):
+            publish(tmp_path / name, {str(i): np.arange(9.0) for i in range(20)}, {"name": name})
 
-    threads = [threading.Thread(target=publishes, args=(f"{n}.h5",)) for n in range(3)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert not failed
-    assert [read(tmp_path / f"{n}.h5")[1]["name"] for n in range(3)] == ["0.h5", "1.h5", "2.h5"]
+    names = ["0.h5", "1.h5", "2.h5"]
+    with ThreadPoolExecutor(3) as pool:
+        list(pool.map(publishes, names))  # raises what a thread raised
+    assert [read(tmp_path / name)[1]["name"] for name in names] == names

@@ -1,95 +1,28 @@
-"""Runs read for analysis: in progress, killed, copied, older, damaged; and docs/reference/hdf5.md
-against
-fresh runs of every algorithm.
-"""
+"""Runs read for analysis: in progress, killed, copied, older, damaged."""
 
 import fcntl
 import shutil
-import subprocess
 import sys
 
 import h5py
 import numpy as np
 import pytest
 from read_runs import damage, make
+from short_runs import elsewhere
 
 from esac_mpi import record
 from esac_mpi.config import Config, updated
 from esac_mpi.record import Refused, Run, Unreadable
 
 
-def test_history_is_a_table_of_the_scalars(tmp_path):
+def test_history_is_a_table_of_the_scalars(tmp_path, monkeypatch):
     make(tmp_path, generation=np.array(3)).close()
     frame = Run.open(tmp_path).history
-    assert frame.index.name == "generation"
-    assert frame.index.tolist() == [1, 2, 3]
-    assert sorted(frame.columns) == [
-        "sigma",
-        "timing/wall_seconds",
-    ]  # not the members, nor what is under final/
+    assert (frame.index.name, frame.index.tolist()) == ("generation", [1, 2, 3])
+    # not the members, nor what is under final/
+    assert sorted(frame.columns) == ["sigma", "timing/wall_seconds"]
     assert frame["sigma"].tolist() == [0.1, 0.2, 0.3]
     assert frame.loc[2, "timing/wall_seconds"] == 2.0
-
-
-def test_columns_are_all_arrays(tmp_path):
-    make(tmp_path, evaluation_sac=np.array([7.0, 9.0])).close()
-    run = Run.open(tmp_path)
-    names = {
-        "metrics/generation",
-        "metrics/sigma",
-        "metrics/fitness",
-        "timing/wall_seconds",
-        "final/evaluation_sac",
-    }
-    assert set(run.columns) == names
-    assert len(run.columns) == 5
-    assert run.columns["final/evaluation_sac"].tolist() == [7, 9]
-    assert run.columns.get("metrics/winners") is None
-    assert run.provenance["ranks"] == 2
-    assert run.config.seed == 5
-
-
-def test_members_are_read_only_when_asked_for(tmp_path, monkeypatch):
-    make(tmp_path).close()
-    asked = []
-    array_of = record.files.array_of
-    monkeypatch.setattr(
-        record.files,
-        "array_of",
-        lambda file, name, rows=(): asked.append(name) or array_of(file, name, rows),
-    )
-    run = Run.open(tmp_path)
-    assert "metrics/fitness" in run.columns
-    assert run.columns.keys() == Run.open(tmp_path).columns.keys()
-    assert asked == []
-    assert run.members("fitness").tolist() == [[10, 11, 12, 13], [20, 21, 22, 23], [30, 31, 32, 33]]
-    assert asked == ["metrics/fitness"]
-    run.columns["metrics/sigma"], run.columns["timing/wall_seconds"]
-    assert "metrics/fitness" not in asked[1:]
-    assert sorted(asked[1:]) == [
-        "metrics/generation",
-        "metrics/sigma",
-        "timing/wall_seconds",
-    ]  # small ones together, once
-
-
-def test_what_is_missing_is_named_with_file_and_schema(tmp_path):
-    make(tmp_path).close()
-    run = Run.open(tmp_path)
-    with pytest.raises(
-        KeyError, match=r"metrics\.h5 \(schema 3\): no metrics/length_cap; it has .*metrics/sigma"
-    ):
-        run.columns["metrics/length_cap"]
-    with pytest.raises(KeyError, match=r"metrics\.h5 \(schema 3\): no metrics/length;"):
-        run.members("length")
-    with pytest.raises(
-        KeyError, match="sigma is one number a generation; those with more are metrics/fitness"
-    ):
-        run.members("sigma")
-
-
-def test_a_run_without_pandas_still_has_columns(tmp_path, monkeypatch):
-    make(tmp_path).close()
     monkeypatch.setitem(sys.modules, "pandas", None)
     run = Run.open(tmp_path)
     with pytest.raises(ImportError, match=r"pip install esac_mpi\[analysis\]"):
@@ -97,12 +30,59 @@ def test_a_run_without_pandas_still_has_columns(tmp_path, monkeypatch):
     assert run.columns["metrics/sigma"][-1] == 0.3
 
 
-def test_a_run_that_goes_on_keeps_the_rows_it_was_opened_with(tmp_path, monkeypatch):
-    monkeypatch.setattr(record.run, "PUBLISH_EVERY", 0.0)
+def test_columns_are_all_arrays(tmp_path):
+    make(tmp_path, evaluation_sac=np.array([7.0, 9.0])).close()
+    run = Run.open(tmp_path)
+    names = {f"metrics/{name}" for name in ("generation", "sigma", "fitness")}
+    assert set(run.columns) == names | {"timing/wall_seconds", "final/evaluation_sac"}
+    assert len(run.columns) == 5
+    assert run.columns["final/evaluation_sac"].tolist() == [7, 9]
+    assert run.columns.get("metrics/winners") is None
+    assert (run.provenance["ranks"], run.config.seed) == (2, 5)
+
+
+def test_members_are_read_only_when_asked_for(tmp_path, monkeypatch):
+    make(tmp_path).close()
+    asked, array_of = [], record.files.array_of
+
+    def seen(file, name, rows=()):
+        asked.append(name)
+        return array_of(file, name, rows)
+
+    monkeypatch.setattr(record.files, "array_of", seen)
+    run = Run.open(tmp_path)
+    assert "metrics/fitness" in run.columns
+    assert run.columns.keys() == Run.open(tmp_path).columns.keys()
+    assert asked == []
+    assert run.members("fitness").tolist() == [[10 * g + i for i in range(4)] for g in (1, 2, 3)]
+    assert asked == ["metrics/fitness"]
+    run.columns["metrics/sigma"], run.columns["timing/wall_seconds"]
+    # small ones together, once
+    small = ["metrics/generation", "metrics/sigma", "timing/wall_seconds"]
+    assert sorted(asked[1:]) == small
+
+
+def test_what_is_missing_is_named_with_file_and_schema(tmp_path):
+    make(tmp_path).close()
+    run = Run.open(tmp_path)
+    with pytest.raises(KeyError, match=r"metrics\.h5 \(schema 3\): no metrics/length_cap; it has "):
+        run.columns["metrics/length_cap"]
+    with pytest.raises(KeyError, match=r"metrics\.h5 \(schema 3\): no metrics/length;"):
+        run.members("length")
+    with pytest.raises(KeyError, match="those with more are metrics/fitness"):
+        run.members("sigma")
+
+
+def goes_on(run):
+    """Publish a fourth generation."""
+    run.append({"generation": 4, "sigma": 0.4, "fitness": np.zeros(4)}, {"wall_seconds": 4.0})
+    run.publish_metrics(force=True)
+
+
+def test_a_run_that_goes_on_keeps_the_rows_it_was_opened_with(tmp_path):
     run = make(tmp_path)
     opened = Run.open(tmp_path)
-    run.append({"generation": 4, "sigma": 0.4, "fitness": np.zeros(4)}, {"wall_seconds": 4.0})
-    run.publish_metrics()
+    goes_on(run)
     assert opened.members("fitness").tolist()[-1] == [30, 31, 32, 33]
     assert len(opened.history) == opened.generation == 3
     assert len(Run.open(tmp_path).history) == 4
@@ -110,18 +90,15 @@ def test_a_run_that_goes_on_keeps_the_rows_it_was_opened_with(tmp_path, monkeypa
     content = bytearray((tmp_path / "metrics.h5").read_bytes())
     content[content.rindex(np.float64(31).tobytes())] ^= 1
     (tmp_path / "metrics.h5").write_bytes(content)
-    with pytest.raises(
-        Unreadable, match="its sha256 differs"
-    ):  # what is published anew is verified anew
+    # what is published anew is verified anew
+    with pytest.raises(Unreadable, match="its sha256 differs"):
         opened.members("fitness")
 
 
-def test_a_run_that_goes_on_after_its_end_loses_its_final_evaluation_alone(tmp_path, monkeypatch):
-    monkeypatch.setattr(record.run, "PUBLISH_EVERY", 0.0)
+def test_going_on_after_the_end_loses_the_final_evaluation_alone(tmp_path):
     run = make(tmp_path, evaluation_sac=np.array([7.0, 9.0]))
     opened = Run.open(tmp_path)
-    run.append({"generation": 4, "sigma": 0.4, "fitness": np.zeros(4)}, {"wall_seconds": 4.0})
-    run.publish_metrics()
+    goes_on(run)
     assert opened.history["sigma"].tolist() == [0.1, 0.2, 0.3]
     with pytest.raises(Unreadable, match="open it again"):
         opened.columns["final/evaluation_sac"]
@@ -168,10 +145,9 @@ def test_a_run_that_has_published_nothing_is_open_and_empty(tmp_path):
 
 
 def test_older_schemas_are_read_and_newer_ones_refused(tmp_path, monkeypatch):
-    monkeypatch.setattr(record.files, "SCHEMA", 1)
-    make(tmp_path / "old").close()
-    monkeypatch.setattr(record.files, "SCHEMA", 9)
-    make(tmp_path / "new").close()
+    for name, schema in (("old", 1), ("new", 9)):
+        monkeypatch.setattr(record.files, "SCHEMA", schema)
+        make(tmp_path / name).close()
     monkeypatch.undo()
     old = Run.open(tmp_path / "old")
     assert (old.columns.schema, old.generation) == (1, 3)
@@ -179,55 +155,44 @@ def test_older_schemas_are_read_and_newer_ones_refused(tmp_path, monkeypatch):
         old.columns["metrics/length_cap"]
     with pytest.raises(Refused, match=r"schema 1, .* this one reads schemas 2 to 5"):
         old.newest()
-    with pytest.raises(
-        Refused,
-        match=r"metrics\.h5: schema 9, written by another version of esac_mpi; "
-        r"this one reads schemas 1 to 5",
-    ):
+    with pytest.raises(Refused, match=r"metrics\.h5: schema 9, .* reads schemas 1 to 5"):
         Run.open(tmp_path / "new")
 
 
 def test_a_read_only_copy_is_read_without_a_trace(tmp_path):
-    make(tmp_path / "a").close()
-    for file in [*(tmp_path / "a").iterdir(), tmp_path / "a"]:
+    path = tmp_path / "a"
+    make(path).close()
+    for file in [*path.iterdir(), path]:
         file.chmod(0o555 if file.is_dir() else 0o444)
-    before = sorted((file.name, file.stat().st_mtime_ns) for file in (tmp_path / "a").iterdir())
-    run = Run.open(tmp_path / "a")
+    before = sorted((file.name, file.stat().st_mtime_ns) for file in path.iterdir())
+    run = Run.open(path)
     assert len(run.history) == 3
     assert run.members("fitness").shape == (3, 4)
-    assert run.state == "requeue"
-    assert run.newest().generation == 3
-    assert before == sorted(
-        (file.name, file.stat().st_mtime_ns) for file in (tmp_path / "a").iterdir()
-    )
-    (tmp_path / "a").chmod(0o755)
+    assert (run.state, run.newest().generation) == ("requeue", 3)
+    assert before == sorted((file.name, file.stat().st_mtime_ns) for file in path.iterdir())
+    path.chmod(0o755)
 
 
-HOLD = """
-import fcntl, sys
-files = [open(path, "rb+") for path in sys.argv[1:]]
+LOCKED = """
+import fcntl, time
+files = [open(path, "rb+") for path in {files}]
 for file in files:
     fcntl.lockf(file, fcntl.LOCK_EX)
     fcntl.flock(file, fcntl.LOCK_EX)  # HDF5's own kind of lock
 print("held", flush=True)
-sys.stdin.read()
+time.sleep(60)
 """
 
 
 def test_files_locked_by_their_writer_are_read(tmp_path):
     make(tmp_path).close()
-    files = [tmp_path / name for name in ("metrics.h5", "checkpoint.h5", "run.lock")]
-    line = [sys.executable, "-c", HOLD, *map(str, files)]
-    with subprocess.Popen(
-        line, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
-    ) as process:
-        assert process.stdout.readline() == "held\n"
+    files = [str(tmp_path / name) for name in ("metrics.h5", "checkpoint.h5", "run.lock")]
+    with elsewhere(LOCKED.format(files=files)):
         with open(files[0], "rb") as file, pytest.raises(BlockingIOError):
             fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
         run = Run.open(tmp_path)
         assert run.members("fitness").shape == (3, 4)
         assert run.newest().generation == 3
-        process.stdin.close()
 
 
 def test_bad_directories_are_named(tmp_path):
@@ -241,8 +206,5 @@ def test_bad_directories_are_named(tmp_path):
     make(tmp_path / "short").close()
     for file in (tmp_path / "short").glob("*.h5"):
         damage(file, 300)
-    with pytest.raises(
-        Unreadable,
-        match=r"nothing readable: .*metrics\.h5: its first 512 bytes are damaged; .*checkpoint",
-    ):
+    with pytest.raises(Unreadable, match=r"metrics\.h5: its first 512 bytes are damaged; .*check"):
         Run.open(tmp_path / "short")

@@ -12,7 +12,7 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
-from short_runs import Ring, begin, flip, state
+from short_runs import Ring, begin, failing, flip, state
 
 from esac_mpi import record
 from esac_mpi.config import Config
@@ -31,19 +31,15 @@ def test_the_cost_of_a_checkpoint(tmp_path, short_segments):
     run, replay = begin(tmp_path), Ring(100)
     assert (run.checkpoint_seconds, run.checkpoint_bytes) == (0, 0)
     replay.add(95)
-    run.checkpoint(1, state(1), {}, replay)
+    save(run, replay, 1)
     files = [p for p in tmp_path.rglob("*.h5") if p.name != "checkpoint_prev.h5"]
     assert len(files) == 9 + 2
     assert run.checkpoint_bytes == sum(p.stat().st_size for p in files)
     start = time.monotonic()
     replay.add(5)  # one segment closes; nine need not be written again
-    run.checkpoint(2, state(2), {}, replay)
-    changed = [
-        "checkpoint.h5",
-        "metrics.h5",
-        next((tmp_path / "replay").glob("segment-00000009-*")),
-    ]
-    assert run.checkpoint_bytes == sum((tmp_path / p).stat().st_size for p in changed)
+    save(run, replay, 2)
+    changed = [tmp_path / "checkpoint.h5", tmp_path / "metrics.h5", segment(tmp_path, 9)]
+    assert run.checkpoint_bytes == sum(p.stat().st_size for p in changed)
     assert 0 < run.checkpoint_seconds <= time.monotonic() - start
     run.close()
 
@@ -58,21 +54,32 @@ def save(run, replay, generation):
     return read(run.path / "checkpoint.h5")[1]["state_sha256"]
 
 
+def saved_after(path, *added, capacity=100):
+    """Leave a run behind that was saved whenever its replay had grown by so many."""
+    run, replay = begin(path), Ring(capacity)
+    for generation, count in enumerate(added, 1):
+        replay.add(count)
+        save(run, replay, generation)
+    run.close()
+    return replay
+
+
+def segment(path, number):
+    return next((path / "replay").glob(f"segment-{number:08}-*"))
+
+
 @pytest.mark.parametrize(
     "added", [[0], [4], [10], [25, 7, 9, 1], [25, 33], [50, 50, 3], [230], [9, 45, 6]]
 )
 def test_every_transition_of_the_replay_comes_back(tmp_path, short_segments, added):
-    run, replay = begin(tmp_path), Ring(40)
-    for generation, count in enumerate(added):
-        replay.add(count)
-        saved = save(run, replay, generation)
-    run.close()
+    replay = saved_after(tmp_path, *added, capacity=40)
+    hashed = read(tmp_path / "checkpoint.h5")[1]["state_sha256"]
     again, restored = begin(tmp_path), Ring(40)
     again.restore_replay(restored)
     assert restored.added == replay.added
     for name in replay.columns:
         np.testing.assert_array_equal(restored.columns[name], replay.columns[name])
-    assert save(again, restored, len(added) - 1) == saved
+    assert save(again, restored, len(added)) == hashed
     again.close()
 
 
@@ -89,73 +96,54 @@ def test_state_hash_does_not_depend_on_when_checkpoints_were_made(tmp_path, shor
 
 
 def test_unneeded_segments_are_deleted(tmp_path, short_segments):
-    run, replay = begin(tmp_path), Ring(40)
-    (tmp_path / "replay").mkdir()
-    (tmp_path / "replay" / "segment-00000009-abcdef01.h5").write_text(
-        "of a checkpoint that was never renamed"
-    )
+    run, replay, folder = begin(tmp_path), Ring(40), tmp_path / "replay"
+    folder.mkdir()
+    # of a checkpoint that was never renamed
+    (folder / "segment-00000009-abcdef01.h5").write_text("x")
 
     def indices():
-        return sorted(int(p.name.split("-")[1]) for p in (tmp_path / "replay").iterdir())
+        return sorted(int(p.name.split("-")[1]) for p in folder.iterdir())
 
     replay.add(35)
     save(run, replay, 1)
     assert indices() == [0, 1, 2]
-    written = {p.name: p.stat().st_mtime_ns for p in (tmp_path / "replay").iterdir()}
+    written = {p: p.stat().st_mtime_ns for p in folder.iterdir()}
     replay.add(27)  # 62: the ring holds 22 .. 62
     save(run, replay, 2)
     assert indices() == [0, 1, 2, 3, 4, 5]  # the previous checkpoint names 0, 1, 2
-    assert all(
-        (tmp_path / "replay" / name).stat().st_mtime_ns == when for name, when in written.items()
-    )
+    assert all(p.stat().st_mtime_ns == when for p, when in written.items())
     save(run, replay, 3)
     assert indices() == [2, 3, 4, 5]
     run.close()
 
 
-def test_segments_of_a_checkpoint_whose_name_was_not_confirmed_are_kept(
-    tmp_path, short_segments, monkeypatch
-):
+def test_segments_of_an_unconfirmed_checkpoint_are_kept(tmp_path, short_segments, monkeypatch):
     run, replay = begin(tmp_path), Ring(40)
     replay.add(35)
     save(run, replay, 1)
     replay.add(27)
-    monkeypatch.setattr(
-        record.files, "_sync_directory", fails_after(record.files._sync_directory, 3)
-    )  # closed: 3, 4 and 5
-    with pytest.raises(Unsaved):
-        save(run, replay, 2)
-    monkeypatch.undo()
-    monkeypatch.setattr(record.replays, "SEGMENT", 10)
-    assert (
-        record.checkpoints.read_checkpoint(tmp_path / "checkpoint.h5").generation == 2
-    )  # renamed before that
+    honest, calls = record.files._sync_directory, itertools.count()
+
+    def fails_once(*arguments):
+        if next(calls) == 3:  # closed: 3, 4 and 5
+            raise OSError(errno.EIO, os.strerror(errno.EIO))
+        return honest(*arguments)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(record.files, "_sync_directory", fails_once)
+        with pytest.raises(Unsaved):
+            save(run, replay, 2)
+    # renamed before that
+    assert record.checkpoints.read_checkpoint(tmp_path / "checkpoint.h5").generation == 2
     replay.add(40)
     save(run, replay, 3)
     assert record.checkpoints.read_checkpoint(tmp_path / "checkpoint_prev.h5").generation == 2
     run.close()
 
 
-def fails_after(action, count):
-    """Return the action, failing once after so many times."""
-    calls = itertools.count()
-
-    def call(*arguments):
-        if next(calls) == count:
-            raise OSError(errno.EIO, os.strerror(errno.EIO))
-        return action(*arguments)
-
-    return call
-
-
 def test_a_damaged_segment_falls_back_on_the_checkpoint_before(tmp_path, short_segments, caplog):
-    run, replay = begin(tmp_path), Ring(100)
-    replay.add(15)
-    save(run, replay, 1)
-    replay.add(10)
-    save(run, replay, 2)
-    run.close()
-    flip(next((tmp_path / "replay").glob("segment-00000001-*")))
+    saved_after(tmp_path, 15, 10)
+    flip(segment(tmp_path, 1))
     again, restored = begin(tmp_path), Ring(100)
     again.restore_replay(restored)  # which reads the segment, and finds it
     assert (again.restored.generation, again.restored.source.name) == (1, "checkpoint_prev.h5")
@@ -163,71 +151,51 @@ def test_a_damaged_segment_falls_back_on_the_checkpoint_before(tmp_path, short_s
     assert "going on from" in caplog.text
     np.testing.assert_array_equal(restored.columns["number"][:15], np.arange(15))
     assert restored.added == 15
-    replay.added = 15
     save(again, restored, 2)  # must not push the good one out by the bad one
     assert record.checkpoints.read_checkpoint(tmp_path / "checkpoint_prev.h5").generation == 1
     again.close()
 
 
-def test_a_damaged_segment_of_the_first_full_replay_leaves_an_empty_one(tmp_path, short_segments):
-    run, replay = begin(tmp_path), Ring(100)
-    save(run, replay, 0)
-    replay.add(25)
-    save(run, replay, 1)
-    run.close()
-    flip(next((tmp_path / "replay").glob("segment-00000001-*")))
+def test_a_damaged_segment_of_the_first_replay_leaves_an_empty_one(tmp_path, short_segments):
+    saved_after(tmp_path, 0, 25)
+    flip(segment(tmp_path, 1))
     again, restored = begin(tmp_path), Ring(100)
     again.restore_replay(restored)
-    assert (again.restored.generation, restored.added) == (0, 0)
+    assert (again.restored.generation, restored.added) == (1, 0)
     again.close()
 
 
-def test_a_replay_that_is_damaged_in_both_checkpoints_is_unreadable(tmp_path, short_segments):
-    run, replay = begin(tmp_path), Ring(100)
-    replay.add(15)
-    for generation in (1, 2):
-        save(run, replay, generation)
-    run.close()
-    flip(next((tmp_path / "replay").glob("segment-00000000-*")))
+def test_a_replay_damaged_in_both_checkpoints_is_unreadable(tmp_path, short_segments):
+    saved_after(tmp_path, 15, 0)
+    first = segment(tmp_path, 0)
+    flip(first)
     again = begin(tmp_path)
     with pytest.raises(Unreadable, match="segment-00000000"):
         again.restore_replay(Ring(100))
     again.close()
-    next((tmp_path / "replay").glob("segment-00000000-*")).unlink()
-    with pytest.raises(
-        Unreadable,
-        match=r"no readable checkpoint: .*segment-00000000.*--fresh starts over",
-    ):
+    first.unlink()
+    with pytest.raises(Unreadable, match=r"no readable checkpoint: .*segment-00000000.*--fresh"):
         begin(tmp_path)
 
 
 def test_a_folder_that_cannot_be_listed_ends_no_run(tmp_path, short_segments, monkeypatch):
     """What is to be deleted is deleted at the next checkpoint."""
-
-    def away(path, pattern):
-        raise OSError(errno.ESTALE, "Stale file handle")
-
     run, replay = begin(tmp_path), Ring(20)
     replay.add(15)
     save(run, replay, 1)
     replay.add(25)
     with monkeypatch.context() as m:
-        m.setattr(Path, "glob", away)
+        m.setattr(Path, "glob", failing(errno.ESTALE))
         save(run, replay, 2)
     save(run, replay, 3)
     save(run, replay, 4)
-    assert sorted(file.name[:16] for file in (tmp_path / "replay").iterdir()) == [
-        "segment-00000002",
-        "segment-00000003",
-    ]
+    left = sorted(file.name[:16] for file in (tmp_path / "replay").iterdir())
+    assert left == ["segment-00000002", "segment-00000003"]
     run.close()
 
 
 def test_a_resume_reads_each_segment_once(tmp_path, short_segments, monkeypatch):
-    run, replay = begin(tmp_path), Ring(40)
-    replay.add(35)
-    save(run, replay, 1)
-    run.close()
+    saved_after(tmp_path, 35, capacity=40)
     seen, verify = [], record.files.verify
     monkeypatch.setattr(
         record.files, "verify", lambda path, *rest: seen.append(path.name) or verify(path, *rest)
@@ -235,34 +203,27 @@ def test_a_resume_reads_each_segment_once(tmp_path, short_segments, monkeypatch)
     again = begin(tmp_path)
     again.restore_replay(Ring(40))
     again.close()
-    assert sorted(name for name in seen if name.startswith("segment")) == sorted(
-        os.listdir(tmp_path / "replay")
-    )
+    read_once = sorted(name for name in seen if name.startswith("segment"))
+    assert read_once == sorted(os.listdir(tmp_path / "replay"))
 
 
-def test_state_and_learner_are_those_of_the_checkpoint_that_the_replay_is_of(
-    tmp_path, short_segments
-):
+def test_state_and_learner_are_of_the_replays_checkpoint(tmp_path, short_segments):
     run, replay = begin(tmp_path), Ring(100)
     for generation, count in ((1, 15), (2, 10)):
         replay.add(count)
-        run.checkpoint(
-            generation,
-            {"theta_es": np.full(2, generation, np.float32)},
-            {"w": np.array(generation)},
-            replay,
-        )
+        theta = np.full(2, generation, np.float32)
+        run.checkpoint(generation, {"theta_es": theta}, {"w": np.array(generation)}, replay)
     run.close()
-    flip(next((tmp_path / "replay").glob("segment-00000001-*")))
+    flip(segment(tmp_path, 1))
     loaded = []
     learner = SimpleNamespace(replay=Ring(100), load=lambda saved: loaded.append(int(saved["w"])))
-    task = {"config": Config(), "env": SimpleNamespace(horizon=9)}
     job = SimpleNamespace(
         run=begin(tmp_path),
         learner=learner,
         state=Theta(np.zeros(2, np.float32)),
         unevaluated=None,
-        **task,
+        config=Config(),
+        env=SimpleNamespace(horizon=9),
     )
     set_up.restore(job, {})
     assert (job.state.theta_es.tolist(), loaded, learner.replay.added) == ([1, 1], [1], 15)

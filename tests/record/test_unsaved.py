@@ -2,6 +2,7 @@
 saved.
 """
 
+import errno
 import json
 import math
 import shutil
@@ -10,6 +11,7 @@ from types import SimpleNamespace
 import pytest
 from conftest import CYCLIC_ES
 from in_process import started
+from short_runs import failing
 
 from esac_mpi.config import Checkpoint
 from esac_mpi.host.errors import Unsaved
@@ -33,34 +35,37 @@ def full_after(monkeypatch, room: int) -> None:
     monkeypatch.setattr(files, "replace", limited)
 
 
-@pytest.mark.parametrize(("room", "generation"), [(1, 0), (3, 6)])
-def test_a_run_that_can_save_nothing_for_so_long_ends_with_74_and_names_what_there_is(
-    tmp_path, monkeypatch, caplog, room, generation
-):
+SHORTLY = "--checkpoint.unsaved_minutes 0.0001 --run-dir"
+
+
+@pytest.fixture
+def logged(caplog):
+    """Return a function that returns what was said so far."""
     caplog.set_level("INFO", "esac_mpi")
+    return lambda: caplog.text
+
+
+@pytest.mark.parametrize(("room", "generation"), [(1, 0), (3, 6)])
+def test_a_run_that_can_save_nothing_ends_with_74(tmp_path, monkeypatch, logged, room, generation):
+    """It names what there is."""
     full_after(monkeypatch, room)
     path = tmp_path / "run"
-    assert started(*ENDLESS, "--checkpoint.unsaved_minutes", 1e-4, "--run-dir", path) == 74
-    said = caplog.text
+    assert started(*ENDLESS, *SHORTLY.split(), path) == 74
     status = json.loads((path / "status.json").read_text())
-    assert (status["status"], status["generation"], status["progress"]) == (
-        "failed",
-        generation,
-        generation,
-    )
+    assert status["status"] == "failed"
+    assert status["generation"] == status["progress"] == generation
     assert read(path / "checkpoint.h5")[1]["generation"] == generation
-    assert "nothing could be saved for 0.0001 min (checkpoint.unsaved_minutes)" in said
-    assert (
-        said.count(f"saved is generation {generation}, in {path / 'checkpoint.h5'}") == 3
-    )  # at first, when it ends, at the end
+    assert "nothing could be saved for 0.0001 min (checkpoint.unsaved_minutes)" in logged()
+    # at first, when it ends, at the end
+    saved = f"saved is generation {generation}, in {path / 'checkpoint.h5'}"
+    assert logged().count(saved) == 3
     assert (path / "policy.h5").exists() == (generation > 0)
-    assert "best policy /" not in said  # there is none, or it is not the best one
-    assert (f"results {path / 'metrics.h5'}" in said) == (path / "metrics.h5").exists()
-    assert ("curve" in said) == (path / "metrics.h5").exists()
+    assert "best policy /" not in logged()  # there is none, or it is not the best one
+    there = (path / "metrics.h5").exists()
+    assert (f"results {path / 'metrics.h5'}" in logged()) == ("curve" in logged()) == there
 
 
-def test_where_the_directory_is_gone_no_file_is_named(tmp_path, monkeypatch, caplog):
-    caplog.set_level("INFO", "esac_mpi")
+def test_where_the_directory_is_gone_no_file_is_named(tmp_path, monkeypatch, logged):
     full_after(monkeypatch, 2)
     path, replace = tmp_path / "run", files.replace
 
@@ -70,32 +75,33 @@ def test_where_the_directory_is_gone_no_file_is_named(tmp_path, monkeypatch, cap
         replace(where, parts, previous)
 
     monkeypatch.setattr(files, "replace", gone)
-    assert started(*ENDLESS, "--checkpoint.unsaved_minutes", 1e-4, "--run-dir", path) == 74
-    assert caplog.text.count(f"nothing is saved in {path}") == 3
-    assert "results" not in caplog.text
-    assert "curve" not in caplog.text
+    assert started(*ENDLESS, *SHORTLY.split(), path) == 74
+    assert logged().count(f"nothing is saved in {path}") == 3
+    assert "results" not in logged()
+    assert "curve" not in logged()
     assert not path.exists()
 
 
-def test_a_checkpoint_that_fails_is_tried_every_minute_and_for_so_long(monkeypatch):
-    """By the clock, whatever `every_generations` and `every_minutes` say; and anew once one was
-    written.
-    """
-    now, tried, room = [0.0], [], []
-    world = SimpleNamespace(clock=lambda: now[0], stop=Stop(lambda: 0.0, lambda: None))
-    config = SimpleNamespace(
-        checkpoint=Checkpoint(every_generations=1000, every_minutes=0.0, unsaved_minutes=5.0)
-    )
+def job(monkeypatch, clock, save, **checkpoint):
+    """Return a job that saves as is given."""
+    world = SimpleNamespace(clock=clock, stop=Stop(lambda: 0.0, lambda: None))
+    config = SimpleNamespace(checkpoint=Checkpoint(**checkpoint))
     state = SimpleNamespace(generation=1000)
-    run = SimpleNamespace(path="nowhere", restored=None)
-    one = active_run.Job(config, world, None, None, state, None, None, run)
-    monkeypatch.setattr(active_run, "save", lambda *_: tried.append(now[0]) or bool(room))
+    monkeypatch.setattr(active_run, "save", lambda *_: save())
     monkeypatch.setattr(active_run, "standing", lambda _: "")
-    last = (0, 0.0)
+    run = SimpleNamespace(path="nowhere", restored=None)
+    return active_run.Job(config, world, None, None, state, None, None, run)
+
+
+def test_a_checkpoint_that_fails_is_tried_every_minute_and_for_so_long(monkeypatch):
+    """By the clock, whatever every_generations and every_minutes say; anew once one was written."""
+    now, tried, room, last = [0.0], [], [], (0, 0.0)
+    often = {"every_generations": 1000, "every_minutes": 0.0, "unsaved_minutes": 5.0}
+    one = job(monkeypatch, lambda: now[0], lambda: tried.append(now[0]) or bool(room), **often)
 
     def until(end: float):
         nonlocal last
-        while now[0] < end and not world.stop.wished:
+        while now[0] < end and not one.world.stop.wished:
             last = active_run.checkpoint_if_due(one, last)
             now[0] += 20.0
 
@@ -105,28 +111,21 @@ def test_a_checkpoint_that_fails_is_tried_every_minute_and_for_so_long(monkeypat
     until(400)
     assert (tried[4:], one.unsaved) == ([240], math.inf)
     room.clear()
-    state.generation = 2000
+    one.state.generation = 2000
     until(10_000)
     assert tried[5:] == [400, 460, 520, 580, 640, 700]
     assert now[0] == 720
 
 
 def test_without_a_limit_the_run_goes_on(monkeypatch):
-    world = SimpleNamespace(clock=lambda: 1e9, stop=Stop(lambda: 0.0, lambda: None))
-    config = SimpleNamespace(checkpoint=Checkpoint(unsaved_minutes=0.0))
-    one = active_run.Job(
-        config, world, None, None, SimpleNamespace(generation=7), None, None, unsaved=1.0
-    )
-    monkeypatch.setattr(active_run, "save", lambda *_: False)
-    monkeypatch.setattr(active_run, "standing", lambda _: "")
-    assert active_run.checkpoint_if_due(one, (0, 0.0)) == (7, 1e9)
-    assert not world.stop.wished
+    one = job(monkeypatch, lambda: 1e9, lambda: False, unsaved_minutes=0.0)
+    one.unsaved = 1.0
+    assert active_run.checkpoint_if_due(one, (0, 0.0)) == (1000, 1e9)
+    assert not one.world.stop.wished
 
 
 def test_a_file_system_that_is_away_may_have_the_file(monkeypatch, tmp_path):
     assert not active_run.is_there(tmp_path / "none")
     assert not active_run.is_there(tmp_path / "none" / "deeper")
-    monkeypatch.setattr(
-        active_run.os, "lstat", lambda _: (_ for _ in ()).throw(OSError(116, "Stale file handle"))
-    )
+    monkeypatch.setattr(active_run.os, "lstat", failing(errno.ESTALE))
     assert active_run.is_there(tmp_path / "none")

@@ -5,6 +5,7 @@ import json
 import os
 import subprocess
 import sys
+from contextlib import contextmanager
 from pathlib import Path
 
 import numpy as np
@@ -103,6 +104,18 @@ def child(code, **kwargs):
         text=True,
         **kwargs,
     )
+
+
+@contextmanager
+def elsewhere(code, **pipes):
+    """Run code in another process, once it has printed a line; it is killed at the end."""
+    process = child(code, **pipes)
+    try:
+        process.stdout.readline()
+        yield process
+    finally:
+        process.kill()
+        process.communicate()
 
 
 HOLD = """
