@@ -253,16 +253,9 @@ def test_a_resolved_file_of_esac_gives_es_the_same_settings(tmp_path):
     assert (found.es.population_size, found.es.sigma) == (10, 0.02)
     (tmp_path / "es.toml").write_text(to_toml(found))
     # it was said when the run began
-<<<<<<< Updated upstream
-    assert told(tmp_path / "es.toml") == (updated(found, {"run_dir": ""}), [], [])
+    assert told(tmp_path / "es.toml") == (updated(found, {"run_dir": ""}), [])
     # es's default, and meant
     (tmp_path / "own.toml").write_text(to_toml(updated(found, {"es.sigma": 0.005})))
-=======
-    assert told(tmp_path / "es.toml") == (updated(found, {"run_dir": ""}), [])
-    (tmp_path / "own.toml").write_text(
-        to_toml(updated(found, {"es.sigma": 0.005}))
-    )  # es's default, and meant
->>>>>>> Stashed changes
     assert told(tmp_path / "own.toml")[0].es.sigma == 0.005
 
 

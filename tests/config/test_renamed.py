@@ -263,7 +263,7 @@ def test_rows_count_settings_by_their_first_names(monkeypatch):
     mine = {"esac.preset": "corrected", "esac.transfer": "means", "esac.sigma": 0.5}
     monkeypatch.setattr(groups, "settings", lambda run: mine)
     then = [("esac.adoption", "means"), ("esac.reading", "mended"), ("esac.sigma", 0.5)]
-    assert rows.digest(None, None) == f"{zlib.crc32(repr((then)).encode()):08x}"
+    assert rows.digest(None) == f"{zlib.crc32(repr((then, None)).encode()):08x}"
 
 
 def test_rows_of_the_same_settings_have_one_digest_whatever_the_default_is_now(monkeypatch):
