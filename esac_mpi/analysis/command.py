@@ -8,7 +8,7 @@ from functools import partial
 from pathlib import Path
 
 from esac_mpi.analysis.clock import Machine
-from esac_mpi.analysis.messages import Unusable, note, some
+from esac_mpi.analysis.messages import DAMAGED, Unusable, note, some
 from esac_mpi.analysis.outcomes import MEASURES, OF_POLICY
 from esac_mpi.config import ConfigError
 from esac_mpi.config.bounds import INT64, NON_NEGATIVE
@@ -122,34 +122,31 @@ def refuse_others(
     refuse_unread(line, options, about, sorted(vars(options).keys() - taken))
 
 
-def opened(paths: Iterable[str | Path]) -> list[RunFiles]:
-    """Open every run once, in order. Raises Unusable, a sentence for each that cannot be read."""
-    runs, problems = {}, list[Exception]()
+def tried(paths: Iterable[str | Path]) -> tuple[dict[Path, RunFiles], list[Exception], int]:
+    """Open the runs that can be read; collect why not of others, and the exit code of that."""
+    runs, problems = dict[Path, RunFiles](), list[Exception]()
     for path in map(Path, paths):
-        try:
-            runs[path.resolve()] = Run.open(path)
-        except (Refused, ConfigError, Unreadable, OSError) as error:
-            problems.append(error)
-    if problems:
-        failure = Unusable("\n".join(map(str, problems)))
-        if any(isinstance(error, Unreadable) for error in problems):
-            failure.code = 65
-        raise failure
-    return list(runs.values())
-
-
-def readable(paths: Iterable[Path]) -> tuple[dict[Path, RunFiles], int]:
-    """Open the runs that can be read and complain of others; return an exit code too.
-
-    It is 2 or 65 where a run cannot be read.
-    """
-    runs, code = dict[Path, RunFiles](), 0
-    for path in paths:
         try:
             runs[path] = Run.open(path)
         except (Refused, ConfigError, Unreadable, OSError) as error:
-            print(error, file=sys.stderr)
-            code = 65 if isinstance(error, Unreadable) else code or 2
+            problems.append(error)
+    damaged = any(isinstance(error, Unreadable) for error in problems)
+    return runs, problems, DAMAGED if damaged else 2 if problems else 0
+
+
+def opened(paths: Iterable[str | Path]) -> list[RunFiles]:
+    """Open every run once, in order. Raises Unusable, a sentence for each that cannot be read."""
+    runs, problems, code = tried(paths)
+    if problems:
+        raise Unusable("\n".join(map(str, problems)), code)
+    return list({path.resolve(): run for path, run in runs.items()}.values())
+
+
+def readable(paths: Iterable[Path]) -> tuple[dict[Path, RunFiles], int]:
+    """Open the runs that can be read and complain of others; return an exit code too."""
+    runs, problems, code = tried(paths)
+    for problem in problems:
+        print(problem, file=sys.stderr)
     return runs, code
 
 
@@ -158,12 +155,9 @@ def ended(action: Callable[[], Iterable[object]]) -> int:
     try:
         for line in action():
             print(line)
-    except Unusable as error:
+    except (Unusable, Unreadable) as error:  # or a file damaged after the run was opened
         print(error, file=sys.stderr)
         return error.code
-    except Unreadable as error:  # a file that was damaged or replaced after the run was opened
-        print(error, file=sys.stderr)
-        return 65
     except OSError as error:
         if error.filename is None:  # of what is printed: who called says so
             raise

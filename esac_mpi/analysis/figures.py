@@ -82,16 +82,14 @@ def panels(
     return plt.subplots(rows, columns, figsize=size, squeeze=False, layout="constrained")
 
 
-def wall_unit(seconds: float) -> tuple[str, float]:
-    """Return the unit for times up to so many seconds, and its length [s]."""
-    return ("h", 3600.0) if seconds >= 7200 else ("min", 60.0) if seconds >= 300 else ("s", 1.0)
-
-
 def name_axis(axes: Axes, x: str) -> None:
     """Name the horizontal axis, in its unit; times are drawn in seconds."""
     name = AXES.get(x, "wall time, computed")
     if x in ("wall", COMPUTED):
-        unit, length = wall_unit(axes.get_xlim()[1])
+        seconds = axes.get_xlim()[1]
+        unit, length = (
+            ("h", 3600) if seconds >= 7200 else ("min", 60) if seconds >= 300 else ("s", 1)
+        )
         axes.xaxis.set_major_formatter(lambda value, _: f"{value / length:g}")
         steps = [1, 2, 3, 6, 10] if length > 1 else [1, 2, 5, 10]
         axes.xaxis.set_major_locator(matplotlib.ticker.MaxNLocator(steps=steps))

@@ -3,30 +3,19 @@
 import sys
 from collections.abc import Iterable
 
+DAMAGED = 65  # exit code
+
 
 class Unusable(Exception):
-    """These runs do not have what was asked for; the message is for the user. Exit code 2."""
+    """These runs do not have what was asked for; the message is for the user, with an exit code."""
 
-    code = 2
-
-
-class Missing(Unusable, ImportError):
-    """A library of an extra is not installed."""
-
-
-class Failed(Unusable):
-    """Something that was begun did not come to its end. Exit code 1, or another one."""
-
-    def __init__(self, message: str, code: int = 1) -> None:
+    def __init__(self, message: str, code: int = 2) -> None:
         super().__init__(message)
         self.code = code
 
 
-def damaged(text: str) -> Unusable:
-    """Return the complaint about a file that cannot be read. Exit code 65."""
-    failure = Unusable(text)
-    failure.code = 65
-    return failure
+class Missing(Unusable, ImportError):
+    """A library of an extra is not installed."""
 
 
 def note(text: str) -> None:

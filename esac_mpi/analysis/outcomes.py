@@ -1,7 +1,7 @@
 """What a run came to, as one figure: best and final return, or fitness of the population."""
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -57,28 +57,27 @@ class At:
         """Whether there is a limit."""
         return bool(np.isfinite(self.limit))
 
-    def __str__(self) -> str:
-        if self.seconds:
-            machine = f", {self.machine}" if self.machine else ""
-            return f"{self.seconds:,g} s of wall time{machine}"
-        return f"{self.steps:,} true steps of population and learner"
-
-    def positions(self, run: RunFiles) -> np.ndarray:
-        """Return where a run's generations lie, float64 [generations]. Raises Unusable."""
-        if self.machine:
-            return computed(run, self.machine)
-        return position(run, self.axis)
-
     @property
     def axis(self) -> str:
         """The axis of curves.AXES, of measured time."""
         return "wall" if self.seconds else "env_steps"
 
+    def __str__(self) -> str:
+        if not self.seconds:
+            return f"{self.steps:,} true steps of population and learner"
+        machine = f", {self.machine}" if self.machine else ""
+        return f"{self.seconds:,g} s of wall time{machine}"
+
+    def positions(self, run: RunFiles) -> np.ndarray:
+        """Return where a run's generations lie, float64 [generations]. Raises Unusable."""
+        return computed(run, self.machine) if self.machine else position(run, self.axis)
+
     def within(self, run: RunFiles, curve: Curve) -> np.ndarray:
         """Return a curve's values up to the limit, against the axis. Raises Unusable."""
+        x = curve.x
         if self.machine:
-            curve = replace(curve, x=np.interp(curve.x, position(run, "wall"), self.positions(run)))
-        return curve.y[curve.x <= self.limit]
+            x = np.interp(x, position(run, "wall"), self.positions(run))
+        return curve.y[x <= self.limit]
 
 
 AT_THE_END = At()

@@ -12,7 +12,7 @@ that were recorded of each. Of more than 64 ranks a generation's bars are those 
 others, which take turns.
 """
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -58,44 +58,31 @@ def segments(run: RunFiles, generation: int) -> list[Bar]:
     names = ("evaluate", "plan", "offspring", "update", "learn", "evaluation", "record")
     part = {name: seconds(run, name)[generation] for name in names}
     start = wall[generation - 1] if generation else 0.0
-    if teaches(run):
-        return taught(run, generation, start, part)
     begun = start + part["record"]
     planned = begun + part["evaluate"] + part["plan"]
-    born = planned + part["offspring"]
-    learnt = born + part["learn"]
+    end = planned + part["offspring"] + part["learn"]
     there = np.flatnonzero(np.isfinite(spent)).tolist()
-    beside = bears_offspring(run) and len(there) > 1
-    phase = phase_seconds(run)[generation] if beside else part["learn"]
-    learner = planned if beside else born
-    found = [Bar(0, "writing", start, part["record"]), Bar(0, "learner", learner, phase)]
-    if running(run)[generation]:
+    phase = np.nan_to_num(phase_seconds(run))[generation]
+    found = [Bar(0, "writing", start, part["record"])]
+    lesson, late, upper = teaches(run), planned, 1.0
+    if lesson:  # in rank 0's lower half, members in the upper
+        found.append(Bar(0.25, "learner", begun if there[1:] else end - phase, phase, 0.5))
+        upper = 0.5
+    elif bears_offspring(run) and there[1:]:
+        found.append(Bar(0, "learner", planned, phase))
+        late = planned + phase
+    else:
+        found.append(Bar(0, "learner", planned + part["offspring"], part["learn"]))
+    if running(run)[generation] and not lesson:
         found.append(Bar(0, "learner", begun + spent[0], part["evaluate"] - spent[0]))
     for rank in there:
         if has_members(run):
             members, children = shares(run, generation, rank, float(spent[rank]))
-            late = learner + phase if beside and rank == 0 else planned
-            found.append(Bar(rank, "members", start if rank else begun, members))
-            found.append(Bar(rank, "offspring", late, children))
+            lane, height = (rank, 1.0) if rank else ((upper - 1) / 2, upper)
+            found.append(Bar(lane, "members", start if rank else begun, members, height))
+            found.append(Bar(rank, "offspring", planned if rank else late, children))
         elif rank:
             found.append(Bar(rank, "episodes", start, float(spent[rank])))
-        found.append(Bar(rank, "update", learnt, part["update"]))
-        evaluation = learnt + part["update"]
-        found.append(Bar(rank, "noise-free evaluation", evaluation, part["evaluation"]))
-    return found
-
-
-def taught(run: RunFiles, generation: int, start: float, part: dict[str, float]) -> list[Bar]:
-    """Lay out a generation with a critic's lesson in rank 0's lower half, members in the upper."""
-    spent = column(run, "timing/busy_seconds")[generation]
-    lesson = np.nan_to_num(phase_seconds(run))[generation]
-    there, begun = np.flatnonzero(np.isfinite(spent)).tolist(), start + part["record"]
-    end = begun + part["evaluate"] + part["learn"]
-    taught_at = begun if len(there) > 1 else end - lesson
-    found = [Bar(0, "writing", start, part["record"]), Bar(0.25, "learner", taught_at, lesson, 0.5)]
-    for rank in there:
-        lane, height = (rank, 1.0) if rank else (-0.25, 0.5)
-        found.append(Bar(lane, "members", start if rank else begun, float(spent[rank]), height))
         found.append(Bar(rank, "update", end, part["update"]))
         found.append(Bar(rank, "noise-free evaluation", end + part["update"], part["evaluation"]))
     return found
@@ -186,14 +173,8 @@ def draw_shares(axes: Axes, run: RunFiles) -> None:
         overall = found[name].sum() / max(sums.sum(), 1e-12)
         label = f"{name} {100 * overall:.0f} %" if overall >= 0.005 else f"{name} < 1 %"
         top = below + share
-        axes.stairs(
-            top,
-            ends,
-            baseline=below,
-            fill=True,
-            color=ACTIVITIES[name],
-            label=label if overall else None,
-        )
+        how: dict[str, Any] = {"color": ACTIVITIES[name], "label": label if overall else None}
+        axes.stairs(top, ends, baseline=below, fill=True, **how)
         below = top
     axes.set(ylabel="share of the ranks' time", xlim=(0, ends[-1]), ylim=(0, 1), title="whole run")
     axes.grid(False)

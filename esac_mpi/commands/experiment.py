@@ -28,7 +28,7 @@ from pathlib import Path
 from typing import Any
 
 from esac_mpi.analysis.command import ended, parser
-from esac_mpi.analysis.messages import Failed, Unusable
+from esac_mpi.analysis.messages import Unusable
 from esac_mpi.config.exact import whole
 from esac_mpi.host.paths import given
 from esac_mpi.studies.experiments import design, running
@@ -50,7 +50,7 @@ def of_seeds(runs: list[Planned], seeds: list[int] | None, what: str) -> list[Pl
 
 
 def carried_out(options: argparse.Namespace) -> Iterator[object]:
-    """Run what is not finished, then record and draw. Raises Unusable, Failed."""
+    """Run what is not finished, then record and draw. Raises Unusable."""
     if options.at_once < 1:
         raise Unusable("--at-once must be 1 or more")
     found = design.experiment(options.id)
@@ -65,21 +65,21 @@ def carried_out(options: argparse.Namespace) -> Iterator[object]:
             results.append(result)
             print(f"[{len(runs) - len(work) + len(results)}/{len(runs)}] {result}", flush=True)
     if heard or any(result.how == "stopped" for result in results):
-        raise Failed("stopped; the same command goes on", STOPPED)
+        raise Unusable("stopped; the same command goes on", STOPPED)
     problems = [result.planned.run_dir.name for result in results if result.how == "failed"]
     problems += yield from drawn(found, every, folder, options.budget)
     if problems:
-        raise Failed(f"failed: {', '.join(problems)}")
+        raise Unusable(f"failed: {', '.join(problems)}", 1)
 
 
 def redrawn(options: argparse.Namespace) -> Iterator[object]:
-    """Record and draw what there is. Raises Unusable, Failed."""
+    """Record and draw what there is. Raises Unusable."""
     found = design.experiment(options.id)
     runs = design.runs(found, options.budget, options.root)
     folder = design.folder_of(found, options.budget, options.root)
     failed = yield from drawn(found, runs, folder, options.budget)
     if failed:
-        raise Failed(f"failed: {', '.join(failed)}")
+        raise Unusable(f"failed: {', '.join(failed)}", 1)
 
 
 def played(options: argparse.Namespace) -> Iterator[object]:

@@ -46,7 +46,7 @@ from collections.abc import Iterator
 os.environ.setdefault("OMP_NUM_THREADS", "1")  # before numpy, as in training
 
 from esac_mpi.analysis.command import ended, parser, written
-from esac_mpi.analysis.messages import Failed, Unusable
+from esac_mpi.analysis.messages import Unusable
 from esac_mpi.config.exact import whole
 from esac_mpi.host.errors import NotSaved
 from esac_mpi.host.invocation import look_here
@@ -83,7 +83,7 @@ def said(options: argparse.Namespace) -> Iterator[object]:
             if isinstance(error, OSError):
                 why = f"{error.filename or found.path}: {error.strerror}"
             where = f'directory = "..." in {found.source} says where'
-            raise Failed(f"{why}; {where}", NotSaved.code) from error
+            raise Unusable(f"{why}; {where}", NotSaved.code) from error
         yield from lines
         return
     if not options.study.is_dir():

@@ -10,7 +10,7 @@ from conftest import command as on_ranks
 from saved_policies import constant, hidden, save
 
 from esac_mpi import Policy, envs
-from esac_mpi.analysis.messages import damaged
+from esac_mpi.analysis.messages import DAMAGED, Unusable
 from esac_mpi.comm import command_ranks
 from esac_mpi.operators.noise import Purpose, integer
 from esac_mpi.operators.policy import LOGIT_SCALE
@@ -153,7 +153,7 @@ def test_what_one_rank_cannot_read_or_reads_otherwise_ends_all(own, capsys):
     refused = Unreadable, "node2 says no", {}
     with pytest.raises(Unreadable, match="node2 says no"):
         command_ranks.on_all(Second(lambda value: refused), lambda: 1, (Unreadable,))
-    failed = damaged("gone")
+    failed = Unusable("gone", DAMAGED)
     told = type(failed), str(failed), dict(vars(failed))
     with pytest.raises(type(failed), match="gone") as again:
         command_ranks.on_all(Second(lambda value: told), lambda: 1, ())

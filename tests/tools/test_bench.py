@@ -112,6 +112,6 @@ def test_a_run_that_hangs_is_ended_with_all_that_it_has_started_and_says_what_it
         "import subprocess; "
         "print(subprocess.Popen(['sleep', '600'], start_new_session=True).pid, flush=True)"
     )
-    with pytest.raises(program.Failed, match=r"(?s)not ended after 5 s.*\d") as raised:
+    with pytest.raises(program.Unusable, match=r"(?s)not ended after 5 s.*\d") as raised:
         program.launch(1, ["-c", f"{child}; __import__('time').sleep(600)"], seconds=5)
     assert not processes.alive(int(str(raised.value).split()[-1]))

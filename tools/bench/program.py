@@ -7,7 +7,7 @@ from pathlib import Path
 
 import numpy as np
 
-from esac_mpi.analysis.messages import Failed
+from esac_mpi.analysis.messages import Unusable
 from esac_mpi.play.params import make_env, make_layout
 from esac_mpi.record import Run, RunFiles
 from tools import processes
@@ -27,13 +27,13 @@ def launch(
 ) -> None:
     """Run a Python program on a number of ranks to its end.
 
-    Raises Failed with its output if it fails, or has not ended after so many seconds.
+    Raises Unusable with its output if it fails, or has not ended after so many seconds.
     """
     line = [*processes.launcher(ranks), sys.executable, *program, *map(str, arguments)]
     code, said = ended(line, seconds)
     if code != 0:
         how = f"not ended after {seconds:g} s" if code is None else f"exit {code}"
-        raise Failed(f"{' '.join(line)}\n{how}\n{said}")
+        raise Unusable(f"{' '.join(line)}\n{how}\n{said}", 1)
 
 
 def train(

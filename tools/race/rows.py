@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from esac_mpi.analysis.messages import damaged
+from esac_mpi.analysis.messages import DAMAGED, Unusable
 
 REACHED = "reached"
 LATE = "late"  # not within the limit
@@ -85,4 +85,4 @@ def read(path: Path) -> list[Row]:
                 for line in csv.DictReader(file)
             ]
     except (ValueError, KeyError, TypeError) as error:
-        raise damaged(f"{path}: no rows of a race, or a damaged one: {error}") from error
+        raise Unusable(f"{path}: no rows of a race, or a damaged one: {error}", DAMAGED) from error

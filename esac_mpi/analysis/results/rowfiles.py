@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from esac_mpi.analysis.messages import Unusable, damaged, some
+from esac_mpi.analysis.messages import DAMAGED, Unusable, some
 from esac_mpi.analysis.results.rows import Row
 
 FIELDS: dict[str, Any] = {field.name: field.type for field in dataclasses.fields(Row)}
@@ -91,9 +91,11 @@ def read_one(path: Path) -> list[Row]:
     except OSError as error:
         raise Unusable(f"{path}: {error.strerror}") from error
     except (UnicodeDecodeError, csv.Error) as error:
-        raise damaged(f"{path}: no CSV file of results: {error}") from error
+        raise Unusable(f"{path}: no CSV file of results: {error}", DAMAGED) from error
     if missing := [name for name in FIELDS if name not in names and name not in LATER]:
-        raise damaged(f"{path}: no CSV file of results: it has no column {', '.join(missing)}")
+        raise Unusable(
+            f"{path}: no CSV file of results: it has no column {', '.join(missing)}", DAMAGED
+        )
     if not lines:
         raise Unusable(f"{path}: no rows in it yet")
     return [parsed(line, f"{path}, line {number}") for number, line in enumerate(lines, 2)]
@@ -108,7 +110,7 @@ def parsed(line: dict[str, str], where: str) -> Row:
             if name in NAMED and not values[name]:
                 raise ValueError(name)
         except (ValueError, TypeError) as error:  # None: the line is too short
-            raise damaged(
-                f"{where}: {name} is {line[name]!r}, not {getattr(kind, '__name__', kind)}"
+            raise Unusable(
+                f"{where}: {name} is {line[name]!r}, not {getattr(kind, '__name__', kind)}", DAMAGED
             ) from error
     return Row(**values)

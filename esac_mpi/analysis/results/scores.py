@@ -20,7 +20,7 @@ from pathlib import Path
 import numpy as np
 
 from esac_mpi.analysis.curves import last_before
-from esac_mpi.analysis.messages import Unusable, damaged
+from esac_mpi.analysis.messages import DAMAGED, Unusable
 from esac_mpi.analysis.results.rowfiles import refuse_mixed
 from esac_mpi.analysis.results.rows import Row, form
 from esac_mpi.analysis.results.traces import WALL, Sections, Trace, Wall, oldest, reached
@@ -44,7 +44,9 @@ def random_returns(path: Path) -> dict[str, dict[str, float]]:
             f"{path}: {error.strerror}; {called('experiment')} random TASK measures and writes it"
         ) from error
     except (tomllib.TOMLDecodeError, KeyError, TypeError, ValueError) as error:
-        raise damaged(f"{path}: expected a table with a mean for each task: {error}") from error
+        raise Unusable(
+            f"{path}: expected a table with a mean for each task: {error}", DAMAGED
+        ) from error
 
 
 def by_task(rows: Iterable[Row]) -> list[Row]:

@@ -10,7 +10,7 @@ import numpy as np
 from esac_mpi.analysis.clock import Machine, grid
 from esac_mpi.analysis.colours import algorithm_of
 from esac_mpi.analysis.curves import Curve, Origin, last_before
-from esac_mpi.analysis.messages import Unusable, damaged, spanned
+from esac_mpi.analysis.messages import DAMAGED, Unusable, spanned
 from esac_mpi.analysis.names import order
 from esac_mpi.analysis.results.rows import Row
 
@@ -76,7 +76,9 @@ def clock_of(row: Row) -> np.ndarray:
     try:
         return grid.parsed(row.clock)
     except ValueError as error:
-        raise damaged(f"{name}: its clock is {row.clock!r}, not seconds on ranks") from error
+        raise Unusable(
+            f"{name}: its clock is {row.clock!r}, not seconds on ranks", DAMAGED
+        ) from error
 
 
 def sections(rows: Iterable[Row]) -> Sections:

@@ -7,7 +7,7 @@ import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
-from esac_mpi.analysis.messages import Failed, Unusable
+from esac_mpi.analysis.messages import Unusable
 from esac_mpi.host.invocation import called
 from esac_mpi.studies.experiments import design
 from esac_mpi.studies.experiments.plan import Planned
@@ -19,7 +19,7 @@ SCRIPTS = Path("jobs")  # the shipped job scripts
 def submitted(id: str, budget_name: str, root: Path, dry_run: bool) -> Iterator[object]:
     """Write a list of jobs for each number of ranks; submit it where a batch system is.
 
-    Raises Unusable, Failed.
+    Raises Unusable.
     """
     found = design.experiment(id)
     budget = design.chosen(found, budget_name)
@@ -41,8 +41,9 @@ def submitted(id: str, budget_name: str, root: Path, dry_run: bool) -> Iterator[
                 if code := subprocess.run(
                     call, env={**os.environ, **environment}, check=False
                 ).returncode:
-                    raise Failed(
-                        f"{shlex.join(call)}: exit code {code}; what follows it was not submitted"
+                    raise Unusable(
+                        f"{shlex.join(call)}: exit code {code}; what follows it was not submitted",
+                        1,
                     )
             elif name == system or not system:
                 settings = " ".join(

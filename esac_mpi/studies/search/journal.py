@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from esac_mpi.analysis.messages import Missing, Unusable, damaged
+from esac_mpi.analysis.messages import DAMAGED, Missing, Unusable
 from esac_mpi.config import exact, hint
 from esac_mpi.config.renamed import renewed_name, renewed_value
 from esac_mpi.host.invocation import called
@@ -63,10 +63,11 @@ class Journal:
         try:
             self._storage = JournalStorage(JournalFileBackend(place, JournalFileOpenLock(place)))
         except ValueError as error:
-            raise damaged(
+            raise Unusable(
                 f"{file}: a line is damaged: {error}. Remove it, or begin anew in another "
                 f'directory = "..."; {called("table")} {shlex.quote(str(study.path))}'
-                "/trial-* shows the runs, which remain"
+                "/trial-* shows the runs, which remain",
+                DAMAGED,
             ) from error
         if fresh:
             optuna.create_study(

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from esac_mpi import __version__, envs
-from esac_mpi.analysis.messages import Unusable, damaged
+from esac_mpi.analysis.messages import DAMAGED, Unusable
 from esac_mpi.analysis.outcomes import MEASURES, OF_POLICY
 from esac_mpi.config import FREE as FREE_IN_RUNS
 from esac_mpi.config import Config, ConfigError, flatten, joined, plain, read_toml, resolved
@@ -127,7 +127,7 @@ def begun(path: Path) -> Study:
         saved = json.loads(file.read_text(encoding="utf-8"))
         return of(saved["study"], file, lambda name: fields(saved["file"], str(file)), path)
     except (ValueError, KeyError, TypeError) as error:
-        raise damaged(f"{file}: not a study: {error}") from error
+        raise Unusable(f"{file}: not a study: {error}", DAMAGED) from error
 
 
 def of(table: dict[str, Any], place: Path, read_config: Any, path: Path | None = None) -> Study:
