@@ -19,20 +19,7 @@ from esac_mpi.analysis.run_tables import table_of
 from esac_mpi.analysis.summaries import summary
 
 __all__ = [
-    "Curve",
-    "Unusable",
-    "column",
-    "column_curve",
-    "evaluated",
-    "evaluations",
-    "grouped",
-    "interquartile_mean",
-    "interval",
-    "opened",
-    "outcome",
-    "policies",
-    "return_curve",
-    "summary",
-    "table_of",
-    "training_curve",
-]
+    "Curve", "Unusable", "column", "column_curve", "evaluated", "evaluations", "grouped",
+    "interquartile_mean", "interval", "opened", "outcome", "policies", "return_curve", "summary",
+    "table_of", "training_curve",
+]  # fmt: skip

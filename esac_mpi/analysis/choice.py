@@ -1,6 +1,5 @@
 """Which of many runs are shown, by status, and which first: by task, or by what needs somebody."""
 
-import argparse
 from collections.abc import Callable, Collection, Mapping
 from pathlib import Path
 from typing import Any
@@ -37,11 +36,3 @@ def chosen(
         if not isinstance(run, str) and (not statuses or run.state in statuses)
     ]
     return [*([] if statuses else unread), *(path for *_, path in sorted(found))]
-
-
-def add_status(line: argparse.ArgumentParser) -> None:
-    """Let a command choose among many runs."""
-    text = f"only runs of these: {', '.join(STATES)}"
-    line.add_argument(
-        "--status", nargs="+", choices=STATES, default=[], metavar="STATUS", help=text
-    )

@@ -6,7 +6,9 @@ import sys
 from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 from pathlib import Path
+from typing import Any
 
+from esac_mpi.analysis.choice import STATES
 from esac_mpi.analysis.clock import Machine
 from esac_mpi.analysis.messages import DAMAGED, Unusable, note, some
 from esac_mpi.analysis.outcomes import MEASURES, OF_POLICY
@@ -35,17 +37,6 @@ def seed(text: str) -> int:
     return value
 
 
-def add_runs(line: argparse.ArgumentParser) -> None:
-    """Let a command take run directories."""
-    line.add_argument("runs", nargs="+", type=given, metavar="RUN", help="run directory")
-
-
-def add_policy(line: argparse.ArgumentParser, text: str) -> None:
-    """Let a command take the name of a policy that the runs have evaluated."""
-    text = f"{text}; default: the better one each time"
-    line.add_argument("--policy", default="better", metavar="better|NAME", help=text)
-
-
 def within(low: float, high: float, unit: str) -> Callable[[str], float]:
     """Make what reads a number within bounds, as argparse's `type`."""
 
@@ -58,36 +49,37 @@ def within(low: float, high: float, unit: str) -> Callable[[str], float]:
     return number
 
 
-def add_look(line: argparse.ArgumentParser) -> None:
-    """Let a command take the names of groups, and the size of a figure and of its letters."""
-    text = "name of a group; once for each, in the order of the default names (their differences)"
-    line.add_argument("--label", action="append", default=[], metavar="TEXT", help=text)
-    text = "width and height of the figure [inches]; default: by its panels"
-    line.add_argument(
-        "--size", type=within(1, 100, "inches"), nargs=2, metavar=("W", "H"), help=text
-    )
-    text = "size of the letters [points] (10)"
-    line.add_argument("--font", type=within(1, 100, "points"), metavar="POINTS", help=text)
+SHARED: dict[str, dict[str, Any]] = {  # options that several commands have
+    "runs": {"nargs": "+", "type": given, "metavar": "RUN", "help": "run directory"},
+    "--status": {
+        "nargs": "+", "choices": STATES, "default": [], "metavar": "STATUS",
+        "help": f"only runs of these: {', '.join(STATES)}",
+    },
+    "--policy": {
+        "default": "better", "metavar": "better|NAME",
+        "help": "whose evaluations; default: the better one each time",
+    },
+    "--ranks": {
+        "nargs": "+", "type": whole, "metavar": "R",
+        "help": "wall time as computed for R ranks, in place of the measured one",
+    },
+    "--last": {
+        "type": whole, "default": 10, "metavar": "G",
+        "help": "of scaling: generations that are averaged; the paper's 10",
+    },
+    "--field": {"help": "of sensitivity: the parameter, as on the command line"},
+    "--measure": {"choices": MEASURES, "default": "final"},
+    "--at-steps": {
+        "type": whole, "default": 0, "metavar": "N",
+        "help": "true steps of population and learner at which runs are compared; 0: at their ends",
+    },
+}  # fmt: skip
 
 
-def add_scaling(line: argparse.ArgumentParser) -> None:
-    """Let a command take how many generations are averaged."""
-    text = "of scaling: generations that are averaged; the paper's 10"
-    line.add_argument("--last", type=whole, default=10, metavar="G", help=text)
-
-
-def add_sensitivity(line: argparse.ArgumentParser) -> None:
-    """Let a command take a swept field, and what is measured of runs, and where."""
-    line.add_argument("--field", help="of sensitivity: the parameter, as on the command line")
-    line.add_argument("--measure", choices=MEASURES, default="final")
-    text = "true steps of population and learner at which runs are compared; 0: at their ends"
-    line.add_argument("--at-steps", type=whole, default=0, metavar="N", help=text)
-
-
-def add_ranks(line: argparse.ArgumentParser) -> None:
-    """Let a command take the ranks of the computed wall time, or several numbers of ranks."""
-    text = "wall time as computed for R ranks, in place of the measured one"
-    line.add_argument("--ranks", type=whole, metavar="R", nargs="+", help=text)
+def add(line: argparse.ArgumentParser, *names: str) -> None:
+    """Let a command take these of the shared options."""
+    for name in names:
+        line.add_argument(name, **SHARED[name])
 
 
 def machine_of(options: argparse.Namespace) -> Machine | None:

@@ -50,11 +50,8 @@ def draw_group(axes: Axes, name: str, curves: list[Curve], look: Look, seeds: bo
     if len(curves) == 1:
         (curve,) = curves
         label = f"{literal(name)}, seed {curve.origin.seed}"
-        how: dict[str, Any] = {
-            "color": colour,
-            "lw": width,
-            "marker": "." if len(curve.x) < 80 else "",
-        }
+        how: dict[str, Any] = {"color": colour, "lw": width}
+        how["marker"] = "." if len(curve.x) < 80 else ""
         axes.plot(curve.x, curve.y, style, label=label, **how)
         return
     x, values = summarised(curves, name)

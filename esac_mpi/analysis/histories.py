@@ -15,7 +15,7 @@ from esac_mpi.analysis.episodes import training, training_returns
 from esac_mpi.analysis.evaluations import evaluated, evaluations, policies
 from esac_mpi.analysis.followed import Followed
 from esac_mpi.analysis.measures import counted_steps
-from esac_mpi.analysis.messages import Unusable, damaged
+from esac_mpi.analysis.messages import DAMAGED, Unusable
 from esac_mpi.record import RunFiles, Unreadable
 
 STEPS = ("env_steps", "nominal_steps", "generation")  # what a step of TensorBoard can be
@@ -199,7 +199,7 @@ def follow(followed: Followed, out: Path | None, step: str, every: float) -> Ite
                 except Unreadable as error:  # or the run has gone on since: the next look tells
                     problems.append(str(error))
             if last and problems:
-                raise damaged("\n".join(problems))
+                raise Unusable("\n".join(problems), DAMAGED)
         for run in followed.runs.values():
             if isinstance(run, RunFiles):
                 columns(run)  # of a run that has ended before its first generation: says so

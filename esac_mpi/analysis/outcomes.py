@@ -28,11 +28,7 @@ MEASURES = {
     " after its injections [%]",
 }
 OF_POLICY = ("best", "final")
-FATES = (
-    "elite",
-    "selected",
-    "discarded",
-)  # by the values of metrics/learner_fate; -1: no injection
+FATES = ("elite", "selected", "discarded")  # by the values of metrics/learner_fate; -1: none
 OF_POPULATION: dict[str, Callable[..., np.ndarray]] = {  # of the members' returns in a generation
     "population_max": np.nanmax,
     "mean": np.nanmean,

@@ -20,11 +20,9 @@ def cell(
     found = [(run, outcome(run, measure, at, policy)) for run in runs]
     seen = [(run, value) for run, value in found if np.isfinite(value)]
     if left := [run.path.name for run, value in found if not np.isfinite(value)]:
-        where = (
-            f"not that far or nothing to measure within {at}"
-            if at.limited
-            else "nothing to measure"
-        )
+        where = "nothing to measure"
+        if at.limited:
+            where = f"not that far or nothing to measure within {at}"
         note(f"left out, {where}: {some(left)}")
     if not seen:
         return None

@@ -41,19 +41,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from esac_mpi.analysis.command import (
-    add_look,
-    add_policy,
-    add_ranks,
-    add_runs,
-    add_scaling,
-    add_sensitivity,
-    ended,
-    machine_of,
-    opened,
-    parser,
-    refuse_others,
-)
+from esac_mpi.analysis.command import add, ended, machine_of, opened, parser, refuse_others, within
 from esac_mpi.analysis.curves import AXES
 from esac_mpi.analysis.outcomes import MEASURES
 from esac_mpi.host.paths import given
@@ -123,16 +111,18 @@ def sensitivity(runs: list[RunFiles], options: argparse.Namespace) -> "Figure":
 def command_line() -> argparse.ArgumentParser:
     """Return the command line."""
     line = parser(__doc__)
-    add_runs(line)
+    add(line, "runs", "--policy", "--ranks", "--last", "--field", "--measure", "--at-steps")
     line.add_argument("--what", choices=tuple(READ), default="return")
     text = "horizontal axis; default: env_steps, training_episodes for training"
     line.add_argument("--x", choices=AXES, help=text)
     line.add_argument("--seeds", action="store_true", help="each run as a thin line or point")
-    add_look(line)
-    add_policy(line, "whose returns")
-    add_ranks(line)
-    add_scaling(line)
-    add_sensitivity(line)
+    text = "name of a group; once for each, in the order of the default names (their differences)"
+    line.add_argument("--label", action="append", default=[], metavar="TEXT", help=text)
+    text, size = "width and height of the figure [inches]; default: by its panels", ("W", "H")
+    inches, points = within(1, 100, "inches"), within(1, 100, "points")
+    line.add_argument("--size", type=inches, nargs=2, metavar=size, help=text)
+    text = "size of the letters [points] (10)"
+    line.add_argument("--font", type=points, metavar="POINTS", help=text)
     text = "of scaling: add what the paper prints"
     line.add_argument("--published", action="store_true", help=text)
     text = "default: learning_curve, or what is drawn; in the run if it is one"

@@ -24,13 +24,7 @@ import math
 from collections.abc import Iterable, Iterator
 
 from esac_mpi.analysis.clock import Machine
-from esac_mpi.analysis.command import (
-    ended,
-    parser,
-    refuse_others,
-    refuse_unread,
-    written,
-)
+from esac_mpi.analysis.command import ended, parser, refuse_others, refuse_unread, written
 from esac_mpi.analysis.messages import Unusable, note
 from esac_mpi.analysis.results import aggregate_page
 from esac_mpi.analysis.results.rowfiles import read
@@ -52,13 +46,8 @@ READ = {  # options of draw, by what is drawn
     "updates": OF_CURVES,
     "sensitivity": ("measure", "field", "normalise", "seeds"),
 }
-UNREAD = {
-    "return": (),
-    "updates": ("of", "published"),
-    "fitness": ("published",),
-}  # options of table; papers print returns
-
-
+# options of table that a measure does not read; papers print returns
+UNREAD = {"return": (), "updates": ("of", "published"), "fitness": ("published",)}
 TITLES = {"return": "returns", "updates": "gradient updates", "fitness": "fitness"}
 
 

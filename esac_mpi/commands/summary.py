@@ -31,8 +31,8 @@ import argparse
 from collections import Counter
 
 from esac_mpi.analysis import views
-from esac_mpi.analysis.choice import add_status, chosen, task
-from esac_mpi.analysis.command import add_runs, parser, readable
+from esac_mpi.analysis.choice import chosen, task
+from esac_mpi.analysis.command import add, parser, readable
 from esac_mpi.analysis.comparison import compared
 from esac_mpi.analysis.summaries import resume_command, summary
 from esac_mpi.analysis.tables import rendered
@@ -68,8 +68,7 @@ def compare(runs: list[RunFiles]) -> int:
 def command_line() -> argparse.ArgumentParser:
     """Return the command line."""
     line = parser(__doc__)
-    add_runs(line)
-    add_status(line)
+    add(line, "runs", "--status")
     form = line.add_mutually_exclusive_group()
     text = "one JSON object a line, in the order given"
     form.add_argument("--json", action="store_true", help=text)

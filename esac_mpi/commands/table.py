@@ -32,18 +32,14 @@ from itertools import chain
 
 from esac_mpi.analysis import sensitivity, times
 from esac_mpi.analysis.command import (
-    add_policy,
-    add_ranks,
-    add_runs,
-    add_scaling,
-    add_sensitivity,
+    add,
     ended,
     machine_of,
     opened,
     parser,
     refuse_others,
     written,
-)
+)  # fmt: skip
 from esac_mpi.analysis.messages import Unusable
 from esac_mpi.analysis.outcomes import At
 from esac_mpi.analysis.published import book, published
@@ -120,14 +116,10 @@ def table(line: argparse.ArgumentParser, options: argparse.Namespace) -> Iterato
 def command_line() -> argparse.ArgumentParser:
     """Return the command line."""
     line = parser(__doc__)
-    add_runs(line)
+    add(line, "runs", "--policy", "--ranks", "--last", "--field", "--measure", "--at-steps")
     line.add_argument("--what", choices=tuple(READ), default="results")
-    add_sensitivity(line)
     text = "compare runs at this wall time [s]; with --ranks the computed one"
     line.add_argument("--at-seconds", type=float, metavar="T", default=0.0, help=text)
-    add_policy(line, "whose evaluations")
-    add_ranks(line)
-    add_scaling(line)
     text = "of waiting: nominal steps; default: what all runs of a task have"
     line.add_argument("--steps", type=whole, metavar="N", default=0, help=text)
     text = "beside what papers print, of other versions of tasks; default esac, fates: pderl-fates"

@@ -27,8 +27,8 @@ from rich.live import Live
 from rich.markup import escape
 
 from esac_mpi.analysis import views
-from esac_mpi.analysis.choice import add_status, chosen
-from esac_mpi.analysis.command import add_runs, parser
+from esac_mpi.analysis.choice import chosen
+from esac_mpi.analysis.command import add, parser
 from esac_mpi.analysis.followed import Followed
 
 TITLES = 3  # lines of a terminal that rows of runs leave free
@@ -78,8 +78,7 @@ def told(watched: Watched, every: float) -> None:
 def command_line() -> argparse.ArgumentParser:
     """Return the command line."""
     line = parser(__doc__)
-    add_runs(line)
-    add_status(line)
+    add(line, "runs", "--status")
     text = "time between looks at the files (default 5)"
     line.add_argument("--every", type=float, default=5.0, metavar="SECONDS", help=text)
     line.add_argument("--once", action="store_true", help="print one view and end")

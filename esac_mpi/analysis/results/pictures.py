@@ -78,15 +78,8 @@ def swept(sections: Sections, y: str) -> tuple[dict[str, Line], dict[str, str]]:
         for trace in traces:
             label = f"{title}, {trace.rows[0].variant}" if several else title
             algorithms[label] = algorithm_of(trace.label)
-            points.append(
-                Point(
-                    "",
-                    label,
-                    number(trace.rows[0].value),
-                    last_before(trace.curve("env_steps", y)),
-                    trace.name,
-                )
-            )
+            measure = last_before(trace.curve("env_steps", y))
+            points.append(Point("", label, number(trace.rows[0].value), measure, trace.name))
     found = lines(points).get("", {})
     if len({value for line in found.values() for value in line}) < 2:
         raise Unusable(
@@ -149,12 +142,8 @@ def ends(sections: Sections, policy: str = "better") -> Figure:
 
 def ranked(labels: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
     """Return the variants that have returns, the one of the highest mean first."""
-    return dict(
-        sorted(
-            ((label, seeds) for label, seeds in labels.items() if seeds.size),
-            key=lambda one: -one[1].mean(),
-        )
-    )
+    there = [(label, seeds) for label, seeds in labels.items() if seeds.size]
+    return dict(sorted(there, key=lambda one: -one[1].mean()))
 
 
 def suffixed(out: Path) -> Path:

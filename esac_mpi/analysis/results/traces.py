@@ -136,14 +136,9 @@ def values(traces: list[Trace], axis: str, limit: float, y: str) -> np.ndarray:
 
     nan: none by then, or the run goes on and is not at that time yet.
     """
-    return np.array(
-        [
-            last_before(trace.curve(axis, y), limit)
-            if axis != WALL or trace.came(limit)
-            else np.nan
-            for trace in traces
-        ]
-    )
+    found = [last_before(trace.curve(axis, y), limit) for trace in traces]
+    there = [axis != WALL or trace.came(limit) for trace in traces]
+    return np.where(there, found, np.nan)
 
 
 def oldest(traces: list[Trace], axis: str, limit: float, y: str) -> float:

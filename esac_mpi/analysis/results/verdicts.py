@@ -68,17 +68,13 @@ def compared(
 def verdicts(found: Sections, y: str, champion: str, wall: Wall) -> Iterator[str]:
     """Yield for every task whether a variant beats each other one."""
     axes = {"env_steps": "steps", "nominal_steps": "nominal", WALL: "s"}
-    rows = [
-        [
-            title,
-            f"{name} > {other}?",
-            *(compared(ours, theirs, *axis, y, wall) for axis in axes.items()),
-        ]
-        for title, labels in found.items()
-        for name, ours in labels.items()
-        for other, theirs in labels.items()
-        if name.lower() == champion.lower() and other != name
-    ]
+    rows = []
+    pairs = [(title, a, b) for title, labels in found.items() for a in labels for b in labels]
+    for title, name, other in pairs:
+        if name.lower() == champion.lower() and other != name:
+            both = found[title][name], found[title][other]
+            said = [compared(*both, *axis, y, wall) for axis in axes.items()]
+            rows.append([title, f"{name} > {other}?", *said])
     if rows:
         yield from ("## Verdicts", "")
         yield (
