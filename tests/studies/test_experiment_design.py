@@ -11,9 +11,7 @@ from toy_experiments import TOY, planned, write
 
 from esac_mpi.config import Config, load
 from esac_mpi.config.run import Budget
-from esac_mpi.studies.experiments import design, jobs, sweeps
-
-experiment = command("experiment")
+from esac_mpi.studies.experiments import jobs, sweeps
 
 
 def test_the_later_place_counts(tmp_path):
@@ -36,9 +34,9 @@ es.sigma = 0.3
     assert first.config.budget.generations == 4  # not the file's 100
 
 
-def test_the_comparison_of_ones_own_that_the_page_shows_is_one(tmp_path):
+def test_the_comparison_that_the_page_shows_is_one(tmp_path):
     (text,) = re.findall(r"```toml\n(.*?)```", (ROOT / "docs/how-to/analyse.md").read_text(), re.S)
-    runs = design.runs(design.experiment(write(tmp_path / "mine.toml", text)), "mine", tmp_path)
+    runs = planned(tmp_path / "mine.toml", text, "mine", tmp_path)
     told = [(run.variant, run.seed, run.config.es.lr_es) for run in runs]
     assert told[:3] == [("slow", 0, 0.005), ("fast", 0, 0.02), ("slow", 1, 0.005)]
     assert {run.config.es.population_size for run in runs} == {20}
@@ -58,58 +56,31 @@ def test_a_limit_turns_off_those_of_the_task_and_wall_time_all(tmp_path):
 def test_a_field_that_an_algorithm_does_not_read_is_left_out(tmp_path):
     text = TOY.replace("policy.hidden", "td3.batch_size = 8\nsac.batch_size = 9\npolicy.hidden")
     assert not [token for token in planned(tmp_path / "a.toml", text)[0].line if "batch" in token]
-    text = text.replace("es.lr_es = 0.05", 'algorithm = "esac"').replace(
-        "es.population_size = 10", 'esac.preset = "corrected"'
-    )
-    esac = planned(tmp_path / "b.toml", text)[0]
-    assert (esac.config.sac.batch_size, esac.config.td3.batch_size) == (9, Config().td3.batch_size)
+    text = text.replace("es.lr_es = 0.05", 'algorithm = "esac"')
+    text = text.replace("es.population_size = 10", 'esac.preset = "corrected"')
+    config = planned(tmp_path / "b.toml", text)[0].config
+    assert (config.sac.batch_size, config.td3.batch_size) == (9, Config().td3.batch_size)
 
 
-def test_all_variants_of_a_seed_come_first_and_have_names_of_their_own(tmp_path):
-    runs = planned(tmp_path / "toy.toml")
-    assert [str(run.run_dir) for run in runs] == [
+def test_all_variants_of_a_seed_come_first_by_their_own_names(tmp_path):
+    assert [str(run.run_dir) for run in planned(tmp_path / "toy.toml")] == [
         "runs/toy-smoke/cyclic-ES-seed0", "runs/toy-smoke/cyclic-ES-two-seed0",
         "runs/toy-smoke/cyclic-ES-seed1", "runs/toy-smoke/cyclic-ES-two-seed1",
     ]  # fmt: skip
-    swept = (
-        TOY.replace("seeds = 2", "ranks = [1, 4]")
-        + '[sweep]\nfield = "sigma"\nvalues = [0.1, 1.0]\n'
-    )
+    swept = TOY.replace("seeds = 2", "ranks = [1, 4]")
+    swept += '[sweep]\nfield = "sigma"\nvalues = [0.1, 1.0]\n'
     runs = planned(tmp_path / "swept.toml", swept)
-    assert [(run.variant, run.value, run.ranks) for run in runs[:3]] == [
-        ("ES", "0.1", 1),
-        ("ES", "0.1", 4),
-        ("ES two", "0.1", 1),
-    ]
+    first = [(run.variant, run.value, run.ranks) for run in runs[:3]]
+    assert first == [("ES", "0.1", 1), ("ES", "0.1", 4), ("ES two", "0.1", 1)]
     assert runs[1].run_dir.name == "cyclic-ES-sigma0.1-seed0-ranks4"
     assert (runs[1].label, runs[0].label) == ("ES, 4 ranks", "ES, 1 rank")
     assert {run.config.es.sigma for run in runs} == {0.1, 1.0}
 
 
-def test_some_seeds_alone(tmp_path, capsys):
-    path = write(tmp_path / "toy.toml")
-    found = design.experiment(path)
-    every = design.runs(found, "smoke", tmp_path)
-    assert experiment.of_seeds(every, [1], "toy") == every[2:]
-    assert experiment.of_seeds(every, [1, 0, 1], "toy") == every
-    assert (
-        experiment.main(
-            [
-                "run",
-                path,
-                "--budget",
-                "smoke",
-                "--root",
-                str(tmp_path / "runs"),
-                "--seeds",
-                "1",
-                "2",
-            ]
-        )
-        == 2
-    )
-    assert capsys.readouterr().err == "--seeds 2: toy, smoke, has 2, from 0 to 1\n"
-    assert not (tmp_path / "runs").exists()
+def test_some_seeds_alone(tmp_path):
+    every = planned(tmp_path / "toy.toml")
+    assert command("experiment").of_seeds(every, [1], "toy") == every[2:]
+    assert command("experiment").of_seeds(every, [1, 0, 1], "toy") == every
 
 
 def test_lines_are_those_of_a_sweep(tmp_path, monkeypatch):
@@ -187,31 +158,27 @@ settings.budget.generations = 4
          "did you mean 'es.sigma'?"),
     ],
 )  # fmt: skip
-def test_what_cannot_be_run_is_one_clear_error_before_anything_runs(
-    tmp_path, capsys, was, now, said
-):
+def test_what_cannot_be_run_is_one_error_before_anything_runs(tmp_path, call, was, now, said):
     assert was in TOY
-    text = TOY.replace(was, now).replace(
-        "[budgets.smoke.settings]",
-        "[budgets.tiny.settings]" if "tiny" in now else "[budgets.smoke.settings]",
-    )
-    path = write(tmp_path / "toy.toml", text)
-    assert (
-        experiment.main(["run", path, "--budget", "smoke", "--root", str(tmp_path / "runs")]) == 2
-    )
-    told = capsys.readouterr().err
+    text = TOY.replace(was, now)
+    if "tiny" in now:
+        text = text.replace("[budgets.smoke.settings]", "[budgets.tiny.settings]")
+    line = f"experiment run {write(tmp_path / 'toy.toml', text)} --budget smoke"
+    told = call(line, "--root", tmp_path / "runs", code=2).err
     assert said in told
     assert "Traceback" not in told
     assert not (tmp_path / "runs").exists()
 
 
-def test_no_run_at_once_is_an_error(tmp_path, capsys):
-    path = write(tmp_path / "toy.toml")
-    assert (
-        experiment.main(
-            ["run", path, "--budget", "smoke", "--root", str(tmp_path / "runs"), "--at-once", "0"]
-        )
-        == 2
-    )
-    assert capsys.readouterr().err == "--at-once must be 1 or more\n"
-    assert not (tmp_path / "runs").exists()
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        ("--seeds 1 2", "--seeds 2: toy, smoke, has 2, from 0 to 1\n"),
+        ("--at-once 0", "--at-once must be 1 or more\n"),
+    ],
+)
+def test_runs_that_cannot_be_chosen_are_refused(tmp_path, call, words, said):
+    line = f"experiment run {write(tmp_path / 'toy.toml')} --budget smoke"
+    root = tmp_path / "runs"
+    assert call(line, "--root", root, *words.split(), code=2).err == said
+    assert not root.exists()

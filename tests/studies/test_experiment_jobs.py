@@ -4,43 +4,36 @@ import os
 from pathlib import Path
 
 import pytest
-from commands import command
 
 from esac_mpi.config import load
 from esac_mpi.studies.experiments import jobs
 
-experiment = command("experiment")
 
-
-def submit(tmp_path, capsys, name, *arguments):
-    """Submit to stand-ins for a batch system; return what was said and what they were told."""
-    code = experiment.main(["submit", name, "--root", str(tmp_path / "runs"), *arguments])
+def submit(tmp_path, call, name, *words, code=0):
+    """Submit to stand-ins for a batch system; return what was printed and what they were told."""
+    printed = call("experiment submit", name, "--root", tmp_path / "runs", *words, code=code)
     log = tmp_path / "log"
-    return (
-        code,
-        capsys.readouterr().out.splitlines(),
-        log.read_text().splitlines() if log.exists() else [],
-    )
+    return printed, log.read_text().splitlines() if log.exists() else []
 
 
-def stand_in(tmp_path, monkeypatch, name):
+def stand_in(tmp_path, monkeypatch, name, more=""):
     (tmp_path / "bin").mkdir()
-    (tmp_path / "bin" / name).write_text(
-        f'#!/bin/bash\necho "LIST=$LIST LAUNCH=$LAUNCH $@" >>"{tmp_path}/log"\n'
+    script = tmp_path / "bin" / name
+    script.write_text(
+        f'#!/bin/bash\necho "LIST=$LIST LAUNCH=$LAUNCH $@" >>"{tmp_path}/log"\n{more}'
     )
-    (tmp_path / "bin" / name).chmod(0o755)
+    script.chmod(0o755)
     monkeypatch.setenv("PATH", f"{tmp_path / 'bin'}:{os.environ['PATH']}")
 
 
-def test_submit_without_a_batch_system_prints_how(tmp_path, capsys, monkeypatch):
+def test_submit_without_a_batch_system_prints_how(tmp_path, call, monkeypatch):
     monkeypatch.setenv("PATH", "")
-    code, told, _ = submit(tmp_path, capsys, "fig6b")
-    folder = tmp_path / "runs/fig6b-paper"
-    assert code == 0
+    printed, _ = submit(tmp_path, call, "fig6b")
+    told, folder = printed.out.splitlines(), tmp_path / "runs/fig6b-paper"
     assert told[0] == f"{folder}/jobs-1-ranks.txt: 27 jobs of 1 rank"
     assert told[3] == f"{folder}/jobs-64-ranks.txt: 27 jobs of 64 ranks"
-    assert (
-        told[4] == f"sbatch  LIST={folder}/jobs-64-ranks.txt "
+    assert told[4] == (
+        f"sbatch  LIST={folder}/jobs-64-ranks.txt "
         "sbatch --ntasks=64 --array=0-26%10 jobs/slurm-array.sbatch"
     )
     select = "select=1:ncpus=64:mpiprocs=64:ompthreads=1"
@@ -59,24 +52,20 @@ def test_submit_without_a_batch_system_prints_how(tmp_path, capsys, monkeypatch)
     ("qsub", ["-l select=1:ncpus=4:mpiprocs=4:ompthreads=1 -J 0-3 jobs/pbs-array.sh",
               "LAUNCH=mpiexec -n 4"]),
 ])  # fmt: skip
-def test_submit_hands_a_list_for_each_number_of_ranks_to_the_batch_system(
-    tmp_path, capsys, monkeypatch, system, told
-):
+def test_submit_hands_a_list_to_the_system_by_ranks(tmp_path, call, monkeypatch, system, told):
     stand_in(tmp_path, monkeypatch, system)
-    assert submit(tmp_path, capsys, "fig2b", "--dry-run")[2] == []
-    code, _, seen = submit(tmp_path, capsys, "fig2b")
-    assert (code, len(seen)) == (0, 6)  # 4, 8, 16, 32, 64, 96 ranks
+    assert submit(tmp_path, call, "fig2b", "--dry-run")[1] == []
+    _, seen = submit(tmp_path, call, "fig2b")
+    assert len(seen) == 6  # 4, 8, 16, 32, 64, 96 ranks
     assert f"LIST={tmp_path}/runs/fig2b-paper/jobs-4-ranks.txt" in seen[0]
     assert all(text in seen[0] for text in told)
 
 
-def test_a_batch_system_that_refuses_ends_it(tmp_path, capsys, monkeypatch):
-    stand_in(tmp_path, monkeypatch, "sbatch")
-    with (tmp_path / "bin/sbatch").open("a") as script:
-        script.write("exit 3\n")
-    assert experiment.main(["submit", "fig2b", "--root", str(tmp_path / "runs")]) == 1
-    assert "exit code 3; what follows it was not submitted" in capsys.readouterr().err
-    assert len((tmp_path / "log").read_text().splitlines()) == 1
+def test_a_batch_system_that_refuses_ends_it(tmp_path, call, monkeypatch):
+    stand_in(tmp_path, monkeypatch, "sbatch", "exit 3\n")
+    printed, seen = submit(tmp_path, call, "fig2b", code=1)
+    assert "exit code 3; what follows it was not submitted" in printed.err
+    assert len(seen) == 1
 
 
 def test_one_job_is_no_pbs_array():

@@ -8,7 +8,7 @@ from argparse import Namespace
 from dataclasses import replace
 
 import pytest
-from commands import command
+from commands import begun, tool
 from conftest import environment, run
 from toy_experiments import TOY, a_run, configured, finished, planned, write
 from whole_runs import wait_for
@@ -21,82 +21,61 @@ from esac_mpi.studies.experiments import design, products, running
 
 pytestmark = pytest.mark.slow
 
-experiment = command("experiment")
-
 
 def done_in(folder):
     """Return the variants of the runs that results.csv has as done."""
     return [row.variant for row in rowfiles.read([folder / "results.csv"]) if row.complete]
 
 
-def test_an_experiment_runs_draws_and_goes_on_with_more(tmp_path, capsys):
+def line(place, text=None, action="run"):
+    """Return the command line of the experiment in a folder, after its file is written anew."""
+    path = place / "toy.toml"
+    if text is not None:
+        write(path, text)
+    return f"experiment {action} {path} --budget smoke --root {place}"
+
+
+def test_an_experiment_runs_draws_and_goes_on_with_more(tmp_path, call):
     """Two real runs of ES on a toy, a picture, then nothing left to run, then more generations."""
-    text = (
-        TOY.replace("seeds = 2", "seeds = 1")
-        + """
+    text = TOY.replace("seeds = 2", "seeds = 1")
+    product = """
 [[products]]
 tool = "plot"
 arguments = ["{runs}", "--what", "sensitivity", "--field", "lr_es", "--measure", "mean"]
 out = "picture.png"
 """
-    )
-    path, folder = write(tmp_path / "toy.toml", text), tmp_path / "toy-smoke"
-    arguments = ["run", path, "--budget", "smoke", "--root", str(tmp_path)]
-    assert experiment.main(arguments) == 0
-    told = capsys.readouterr().out.splitlines()
+    folder = tmp_path / "toy-smoke"
+    told = call(line(tmp_path, text + product)).out.splitlines()
     assert told[0] == f"{folder}: 2 runs, 0 finished"
-    assert {line.split(",")[0].split("] ")[1] for line in told[1:3]} == {
-        f"cyclic-{name}-seed0: done" for name in ("ES", "ES-two")
-    }
-    assert all(", generation 4, " in line for line in told[1:3])
+    done = {f"cyclic-{name}-seed0: done" for name in ("ES", "ES-two")}
+    assert {row.split(",")[0].split("] ")[1] for row in told[1:3]} == done
+    assert all(", generation 4, " in row for row in told[1:3])
     assert told[3:] == [f"{folder}/results.csv", f"{folder}/picture.png"]
     assert (folder / "picture.png").read_bytes().startswith(b"\x89PNG")
     assert done_in(folder) == ["ES", "ES two"]
-
-    write(tmp_path / "toy.toml", text.partition("[[products]]")[0])
-    assert experiment.main(arguments) == 0
-    assert capsys.readouterr().out.splitlines() == [
-        f"{folder}: 2 runs, 2 finished",
-        f"{folder}/results.csv",
-    ]
-    text = TOY.replace("seeds = 2", "variants = ['ES']").replace(
-        "generations = 4", "generations = 6"
-    )
-    write(tmp_path / "toy.toml", f"points = 3\n{text}")
-    assert experiment.main(arguments) == 0
-    assert "cyclic-ES-seed0: done, generation 6" in capsys.readouterr().out
+    told = call(line(tmp_path, text)).out.splitlines()
+    assert told == [f"{folder}: 2 runs, 2 finished", f"{folder}/results.csv"]
+    text = TOY.replace("seeds = 2", "variants = ['ES']")
+    text = text.replace("generations = 4", "generations = 6")
+    told = call(line(tmp_path, f"points = 3\n{text}")).out
+    assert "cyclic-ES-seed0: done, generation 6" in told
     assert "resumed at generation 4" in (folder / "cyclic-ES-seed0/log.txt").read_text()
     rows = rowfiles.read([folder / "results.csv"])
     assert {row.run for row in rows} == {("toy", "smoke", "CyclicMDP-v0", "ES", "", 0)}
     assert [(row.generation, row.complete) for row in rows] == [(1, False), (3, False), (6, True)]
 
 
-def test_an_interrupted_experiment_goes_on_where_it_was(tmp_path):
+def test_an_interrupted_experiment_goes_on_where_it_was(tmp_path, monkeypatch):
     """Stopped by SIGINT in the middle, and started again, runs end as they do straight."""
-    text = TOY.replace("generations = 4", "generations = 30").replace(
-        'config = "cyclic-mdp"', 'task.id = "slow_envs:Slow-v0"'
-    )
-    text = text.replace("[settings]", '[settings]\nalgorithm = "es"\nes.sigma = 0.1').replace(
-        "seeds = 2", "variants = ['ES']"
-    )
-    slow = tmp_path / "slow"
+    text = TOY.replace('config = "cyclic-mdp"', 'task.id = "slow_envs:Slow-v0"')
+    text = text.replace("generations = 4", "generations = 30")
+    text = text.replace("[settings]", '[settings]\nalgorithm = "es"\nes.sigma = 0.1')
+    text, slow = text.replace("seeds = 2", "variants = ['ES']"), tmp_path / "slow"
     slow.write_text("0.05")
-    line = [
-        sys.executable,
-        "-m",
-        "esac_mpi.commands",
-        "experiment",
-        "run",
-        write(tmp_path / "toy.toml", text),
-        "--budget",
-        "smoke",
-        "--root",
-        tmp_path,
-    ]
-    seen = {**environment(), "SLOW": str(slow)}
-    process = subprocess.Popen(
-        [*map(str, line)], env=seen, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
-    )
+    monkeypatch.setenv("SLOW", str(slow))
+    words = line(tmp_path, text).split()
+    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
+    process = begun(*words, **pipes)
     place = tmp_path / "toy-smoke/cyclic-ES-seed0"
     wait_for(lambda: (place / "status.json").exists() and Run.open(place).generation > 0)
     process.send_signal(signal.SIGINT)
@@ -105,22 +84,16 @@ def test_an_interrupted_experiment_goes_on_where_it_was(tmp_path):
     assert "cyclic-ES-seed0: stopped, generation" in out
     assert 0 < Run.open(place).generation < 30
     slow.unlink()
-    done = subprocess.run(
-        [*map(str, line)], env=seen, capture_output=True, text=True, timeout=300, check=False
-    )
-    assert done.returncode == 0, done.stderr
+    tool(*words)
     (alone,) = planned(tmp_path / "toy.toml", text, root=tmp_path)
     run(0, *alone.line, "--run-dir", tmp_path / "straight")
-    assert (
-        Run.open(place).provenance["state_sha256"]
-        == Run.open(tmp_path / "straight").provenance["state_sha256"]
-    )
+    straight = Run.open(tmp_path / "straight").provenance
+    assert Run.open(place).provenance["state_sha256"] == straight["state_sha256"]
 
 
 def test_training_time_ends_a_run(tmp_path):
-    text = TOY.replace("budget.generations = 4", "").replace(
-        "seeds = 2", "seconds = 2\nvariants = ['ES']"
-    )
+    text = TOY.replace("budget.generations = 4", "")
+    text = text.replace("seeds = 2", "seconds = 2\nvariants = ['ES']")
     (one,) = planned(tmp_path / "toy.toml", text, root=tmp_path)
     assert (one.config.budget.seconds, one.config.budget.nominal_steps) == (2.0, 0)
     assert not running.is_done(one)
@@ -135,8 +108,11 @@ def test_what_is_done(tmp_path):
     config = configured(algorithm="es")
     one = a_run(tmp_path, config)
     assert not running.is_done(one)
-    finished(one.run_dir, config)
-    assert running.is_done(one)
+    finished(one.run_dir, config, ranks=4)
+    for ranks in (0, 4):
+        assert running.is_done(replace(one, ranks=ranks))
+    with pytest.raises(Unusable, match=r"was made on 4 rank\(s\), and is planned on 2"):
+        running.is_done(replace(one, ranks=2))
     more = replace(one, config=updated(config, {"budget.nominal_steps": 2_000_000}))
     assert not running.is_done(more)  # its budget was raised
     with pytest.raises(Unusable, match=r"other settings:\n  es\.sigma: 0\.02 -> 0\.1"):
@@ -147,19 +123,29 @@ def test_what_is_done(tmp_path):
         assert not running.is_done(half)
 
 
-def test_a_run_that_is_not_done_is_named_and_one_of_other_settings_refused(tmp_path, capsys):
+@pytest.mark.parametrize(
+    ("ranks", "number"), [(0, signal.SIGTERM), (1, signal.SIGTERM), (2, signal.SIGUSR1)]
+)
+def test_a_launcher_gets_the_signal_that_all_launchers_pass_on(tmp_path, ranks, number):
+    heard = []
+    one = replace(a_run(tmp_path, Config()), ranks=ranks)
+    going = running.Going(one, Namespace(send_signal=heard.append), 0.0, None)
+    going.tell()
+    assert (heard, going.interrupted) == ([number], True)
+
+
+def test_a_run_that_is_not_done_is_named(tmp_path, call):
+    """One of other settings is refused."""
     text = TOY.replace("seeds = 2", "")
-    path = write(tmp_path / "toy.toml", text)
     done, short = planned(tmp_path / "toy.toml", text, root=tmp_path)
     finished(done.run_dir, done.config)
     finished(short.run_dir, short.config, status="requeue")
-    arguments = ["draw", path, "--budget", "smoke", "--root", str(tmp_path)]
-    assert experiment.main(arguments) == 0
+    told = call(line(tmp_path, text, "draw")).err
     assert done_in(tmp_path / "toy-smoke") == ["ES"]
-    assert "not finished: cyclic-ES-two-seed0; all are compared at what" in capsys.readouterr().err
-    write(tmp_path / "toy.toml", text.replace("es.lr_es = 0.02", "es.lr_es = 0.03"))
-    assert experiment.main(arguments) == 2
-    assert "other settings:\n  es.lr_es: 0.02 -> 0.03\n" in capsys.readouterr().err
+    assert "not finished: cyclic-ES-two-seed0; all are compared at what" in told
+    text = text.replace("es.lr_es = 0.02", "es.lr_es = 0.03")
+    told = call(line(tmp_path, text, "draw"), code=2).err
+    assert "other settings:\n  es.lr_es: 0.02 -> 0.03\n" in told
 
 
 def test_under_nohup_a_lost_terminal_stops_nothing():
@@ -209,7 +195,7 @@ def test_how_a_run_ended(tmp_path, status, interrupted, code, how):
         ("failed", True, -15, "stopped"),
     ],
 )  # fmt: skip
-def test_a_status_of_an_earlier_start_does_not_tell_how_this_one_ended(
+def test_an_earlier_status_does_not_say_how_this_start_ended(
     tmp_path, status, interrupted, code, how
 ):
     one = a_run(tmp_path, configured(algorithm="es"))
@@ -234,28 +220,17 @@ def test_nothing_goes_on_where_its_reader_wants_no_more(tmp_path, monkeypatch):
     assert begun[1].process.poll() == -signal.SIGTERM
 
 
-def test_a_failed_run_is_named_and_the_others_go_on(tmp_path, monkeypatch, capsys):
+def test_a_failed_run_is_named_and_the_others_go_on(tmp_path, monkeypatch, call):
     monkeypatch.setenv("PYTHONPATH", environment()["PYTHONPATH"])
-    text = TOY.replace(
-        "[variants.ES]",
-        '[tasks.bad]\ntask.id = "own_envs:Raising-v0"\nalgorithm = "es"\n[variants.ES]',
-    )
-    path = write(
-        tmp_path / "toy.toml",
-        text.replace("seeds = 2", "variants = ['ES']").replace(
-            "generations = 4", "generations = 60"
-        ),
-    )
-    assert experiment.main(["run", path, "--budget", "smoke", "--root", str(tmp_path)]) == 1
-    told = capsys.readouterr()
+    bad = '[tasks.bad]\ntask.id = "own_envs:Raising-v0"\nalgorithm = "es"\n[variants.ES]'
+    text = TOY.replace("[variants.ES]", bad).replace("seeds = 2", "variants = ['ES']")
+    told = call(line(tmp_path, text.replace("generations = 4", "generations = 60")), code=1)
     assert "failed: bad-ES-seed0\n" in told.err
     assert "bad-ES-seed0: failed" in told.out
     assert "cyclic-ES-seed0: done, generation 60" in told.out
-    assert done_in(tmp_path / "toy-smoke") == ["ES"]
-    assert (
-        "the simulator lost its licence"
-        in (tmp_path / "toy-smoke/logs/bad-ES-seed0.txt").read_text()
-    )
+    folder = tmp_path / "toy-smoke"
+    assert done_in(folder) == ["ES"]
+    assert "the simulator lost its licence" in (folder / "logs/bad-ES-seed0.txt").read_text()
 
 
 def test_runs_on_ranks_have_the_machine_to_themselves(tmp_path):
@@ -272,38 +247,31 @@ def test_runs_on_ranks_have_the_machine_to_themselves(tmp_path):
 def test_products_are_made_once_or_for_each_task_or_run(tmp_path):
     runs = [a_run(tmp_path, configured(task__id=f"{name.upper()}-v0"), name=name) for name in "ab"]
     runs = [replace(run, task=run.run_dir.name) for run in runs]
-    csv = tmp_path / "results.csv"
+    csv, a, b = (str(tmp_path / name) for name in ("results.csv", "a", "b"))
 
     def made(out, *arguments):
-        found = list(products.calls(design.Product("x.py", list(arguments), out), runs, csv))
+        product = design.Product("x.py", list(arguments), out)
+        found = list(products.calls(product, runs, tmp_path / "results.csv"))
         assert all(line[1:4] == ["-m", "esac_mpi.commands", "x"] for _, line in found)
         return [(path.name, line[4:]) for path, line in found]
 
-    a, b = str(tmp_path / "a"), str(tmp_path / "b")
-    assert made("p.png", "draw", "{csv}", "{runs}") == [
-        ("p.png", ["draw", str(csv), a, b, "--out", str(tmp_path / "p.png")])
-    ]
-    assert made("p-{task}.png", "{runs}", "{task}")[1] == (
-        "p-b.png",
-        [b, "B-v0", "--out", str(tmp_path / "p-b.png")],
-    )
+    out = str(tmp_path / "p.png")
+    words = made("p.png", "draw", "{csv}", "{runs}")
+    assert words == [("p.png", ["draw", csv, a, b, "--out", out])]
+    second = made("p-{task}.png", "{runs}", "{task}")[1]
+    assert second == ("p-b.png", [b, "B-v0", "--out", str(tmp_path / "p-b.png")])
     assert [name for name, _ in made("{run}.png", "{run}")] == ["a.png", "b.png"]
     runs = [replace(run, task=f"suite/{run.run_dir.name}") for run in runs]
-    assert [name for name, _ in made("p-{task}.png", "{task}")] == [
-        "p-suite-a.png",
-        "p-suite-b.png",
-    ]
+    names = [name for name, _ in made("p-{task}.png", "{task}")]
+    assert names == ["p-suite-a.png", "p-suite-b.png"]
 
 
-def test_a_product_that_fails_is_named_and_nothing_to_draw_too(tmp_path, capsys):
+def test_a_product_that_fails_is_named_and_nothing_to_draw_too(tmp_path, call):
     text = TOY + '[[products]]\ntool = "plot"\narguments = ["{csv}"]\nout = "x.png"\n'
-    path = write(tmp_path / "toy.toml", text)
-    arguments = ["draw", path, "--budget", "smoke", "--root", str(tmp_path)]
-    assert experiment.main(arguments) == 2
-    assert "nothing to draw yet" in capsys.readouterr().err
+    draw = line(tmp_path, text, "draw")
+    assert "nothing to draw yet" in call(draw, code=2).err
     one = planned(tmp_path / "toy.toml", text, root=tmp_path)[0]
     finished(one.run_dir, one.config)
-    assert experiment.main(arguments) == 1
-    told = capsys.readouterr().err
+    told = call(draw, code=1).err
     assert "1 of 4 runs have something to draw" in told
     assert "failed: x.png" in told

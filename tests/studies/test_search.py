@@ -10,8 +10,8 @@ import time
 
 import pytest
 from commands import command
-from conftest import ROOT, environment, run
-from small_studies import SETTINGS, held_elsewhere, made, write
+from conftest import ROOT, environment, finish, run
+from small_studies import SETTINGS, held_elsewhere, made, states, stopped_at, write
 from whole_runs import assert_same_run
 
 import esac_mpi.studies.search
@@ -29,8 +29,8 @@ search = command("search")
 CHANCE = "[sampler]\nkind = 'random'\nseed = 5"
 
 
-def states(study):
-    return [(trial.number, trial.state) for trial in Journal(study).trials()]
+def searched(study, **more):
+    return trial_ranks.search(study.path, Alone(), **more)
 
 
 def snapshot(path):
@@ -41,46 +41,39 @@ def status(path):
     return json.loads((path / "status.json").read_text())["status"]
 
 
-def test_trials_are_runs_of_every_seed_and_the_best_becomes_a_configuration(tmp_path, capsys):
-    file = write(tmp_path, "trials = 2\nseeds = [100, 7]")
-    assert search.main(["run", str(file), "--run-dir", str(tmp_path / "task")]) == 0
+def test_trials_are_runs_and_the_best_becomes_a_configuration(tmp_path, call):
+    file, task = write(tmp_path, "trials = 2\nseeds = [100, 7]"), tmp_path / "task"
+    call("search run", file, "--run-dir", task)
     study = read(file)
     trials = Journal(study).trials()
-    assert [(trial.number, trial.state) for trial in trials] == [(0, "complete"), (1, "complete")]
+    assert states(study) == [(0, "complete"), (1, "complete")]
     for trial in trials:
         runs = [Run.open(study.run_of(trial.number, seed)) for seed in study.seeds]
-        assert [run.state for run in runs] == ["complete"] * 2
-        assert [run.config.seed for run in runs] == [100, 7]
+        assert [(run.state, run.config.seed) for run in runs] == [
+            ("complete", 100),
+            ("complete", 7),
+        ]
         assert {run.config.es.sigma for run in runs} == {trial.found["es.sigma"]}
         assert trial.value == sum(run.status["best_return"] for run in runs) / 2
         assert trial.reported == 20 + 19  # of the second seed; what is skipped is filled in
-    assert status(tmp_path / "task") == "complete"
-    capsys.readouterr()
+    assert status(task) == "complete"
     before = [snapshot(path) for path in sorted(study.path.glob("trial-*"))]
-    assert (
-        search.main(["run", str(study.path), "--run-dir", str(tmp_path / "task")]) == 0
-    )  # by its directory: nothing to do
+    call("search run", study.path, "--run-dir", task)  # by its directory: nothing to do
     assert before == [snapshot(path) for path in sorted(study.path.glob("trial-*"))]
     before = snapshot(study.path)
-    assert search.main(["show", str(file)]) == 0
+    shown = call("search show", file).out
     assert snapshot(study.path) == before
     best = max(trials, key=lambda trial: trial.value)
-    shown = capsys.readouterr().out
     assert "2 of 2 trials begun: 2 complete\n" in shown
-    assert shown.splitlines()[-4].split()[:3] == [
-        str(best.number),
-        "complete",
-        f"{best.value:,.6g}",
-    ]
-    assert search.main(["best", str(file), "--out", str(tmp_path / "best.toml")]) == 0
+    row = [str(best.number), "complete", f"{best.value:,.6g}"]
+    assert shown.splitlines()[-4].split()[:3] == row
+    call("search best", file, "--out", tmp_path / "best.toml")
     found = esac_mpi.config.load([str(tmp_path / "best.toml")])[0]
-    assert (found.es.sigma, found.es.population_size) == (
-        best.found["es.sigma"],
-        best.found["es.population_size"],
-    )
+    sizes = {"es.sigma": found.es.sigma, "es.population_size": found.es.population_size}
+    assert sizes == best.found
     assert (found.seed, found.task.horizon, found.budget.generations) == (0, 30, 10)
-    assert search.main(["show", str(file), "--json", "--top", "1"]) == 0
-    assert json.loads(capsys.readouterr().out.splitlines()[-1])["trial"] == best.number
+    told = call("search show --json --top 1", file).out
+    assert json.loads(told.splitlines()[-1])["trial"] == best.number
 
 
 def by_hand(study, values):
@@ -95,12 +88,13 @@ def by_hand(study, values):
     return journal
 
 
-def test_trials_are_held_to_each_other_at_every_step_whichever_they_report_at(tmp_path):
+def test_trials_are_compared_at_every_step(tmp_path):
     """A trial of large generations reports at few steps.
 
     What it had come to stands for those between, and to its end.
     """
-    journal = by_hand(made(tmp_path, "trials = 3", tail="[pruner]\nstartup = 2\nwarmup = 0.5"), [])
+    study = made(tmp_path, "trials = 3", tail="[pruner]\nstartup = 2\nwarmup = 0.5")
+    journal = Journal(study, fresh=True)
     for value in (3.0, 5.0):
         number = journal.begin()
         journal.values(number)
@@ -122,14 +116,11 @@ def test_a_trial_below_the_median_is_given_up_saved_and_says_so(tmp_path, capfd)
     """
     study = made(tmp_path, "trials = 4", tail="[pruner]\nstartup = 3\nwarmup = 0.5")
     by_hand(study, [1.0, 900.0, 2.0])
-    assert (
-        trial_ranks.search(study.path, Alone(), max_hours=1e-9) == 75
-    )  # this process began long ago
+    assert searched(study, max_hours=1e-9) == 75  # this process began long ago
     assert len(states(study)) == 3
-    assert trial_ranks.search(study.path, Alone()) == 0
-    run = Run.open(study.run_of(3, 100))
+    assert searched(study) == 0
+    run, trial = Run.open(study.run_of(3, 100)), Journal(study).trial(3)
     assert (run.state, run.generation) == ("pruned", 5)
-    trial = Journal(study).trial(3)
     assert (trial.state, trial.reported) == ("pruned", 10)
     assert trial.value == run.columns["metrics/best_return"][-1]
     assert "trial 3: given up" in capfd.readouterr().out
@@ -145,7 +136,7 @@ def test_a_trial_below_the_median_is_given_up_saved_and_says_so(tmp_path, capfd)
         quiet=True,
     )
     assert_same_run(straight.path, run.path)
-    assert trial_ranks.search(study.path, Alone()) == 0
+    assert searched(study) == 0
     assert states(study)[3] == (3, "pruned")
 
 
@@ -156,9 +147,9 @@ def test_a_trial_is_in_living_hands_alone(tmp_path, monkeypatch):
         Journal(study, fresh=True).begin()
     monkeypatch.setenv("SLURM_JOB_ID", "1")  # where a run's lock would be waited for
     with held_elsewhere(study.lock_of(0)):
-        assert trial_ranks.search(study.path, Alone()) == 0
+        assert searched(study) == 0
         assert states(study) == [(0, "running"), (1, "complete")]
-    assert trial_ranks.search(study.path, Alone()) == 0
+    assert searched(study) == 0
     assert states(study) == [(0, "complete"), (1, "complete")]
 
 
@@ -168,11 +159,11 @@ def test_a_trial_whose_task_died_on_another_host_is_taken_once_silent(tmp_path):
     study.lock_of(0).mkdir(parents=True)
     file = study.lock_of(0) / "run.lock"
     file.write_text("elsewhere 1 then\n")
-    assert trial_ranks.search(study.path, Alone()) == 0
+    assert searched(study) == 0
     assert states(study) == [(0, "running")]
     long_ago = time.time() - 1.1 * lock.SILENT
     os.utime(file, (long_ago, long_ago))
-    assert trial_ranks.search(study.path, Alone()) == 0
+    assert searched(study) == 0
     assert states(study) == [(0, "complete")]
 
 
@@ -187,7 +178,7 @@ def test_a_trial_that_was_finished_between_two_looks_is_not_made_again(tmp_path,
         return honest(held, *arguments, **more)
 
     monkeypatch.setattr(trial_loop.Held, "claim", late)
-    assert trial_ranks.search(study.path, Alone()) == 0
+    assert searched(study) == 0
     assert not study.run_of(0, 100).exists()
 
 
@@ -199,31 +190,29 @@ def test_each_of_a_trials_runs_may_fail_once(tmp_path):
     journal.again(0, 100)
     for seed, said in ((100, "complete"), (7, "failed")):
         config = study.config(found, seed=seed, run_dir=str(study.run_of(0, seed)))
-        run = esac_mpi.train(
-            config,
-            callback=lambda row, said=said: said == "failed" and row["generation"] == 4,
-            quiet=True,
-        )
+        last = 4 if said == "failed" else None
+        ends = {"callback": lambda row, last=last: row["generation"] == last, "quiet": True}
+        run = esac_mpi.train(config, **ends)
         (run.path / "status.json").write_text(json.dumps({**run.status, "status": said}))
-    assert trial_ranks.search(study.path, Alone()) == 0
+    assert searched(study) == 0
     assert states(study) == [(0, "complete")]
     assert Journal(study).trial(0).again == [100, 7]
 
 
-def test_what_cannot_be_run_together_is_a_failed_trial_and_the_next_one_is_made(tmp_path):
+def test_what_cannot_be_run_together_is_a_failed_trial(tmp_path):
     """Of the four combinations one is a mirrored population of an odd size.
 
-    Each choice goes with the first of the other.
+    Each choice goes with the first of the other. The next trial is made.
     """
     pair = 'es.sampling = ["onesided", "mirrored"]\nes.population_size = [4, 5]'
     study = made(tmp_path, "trials = 3", search=pair, tail=CHANCE)
-    assert trial_ranks.search(study.path, Alone()) == 0
-    trials, bad = Journal(study).trials(), {"es.sampling": "mirrored", "es.population_size": 5}
-    assert [trial.state for trial in trials] == [
-        "failed" if trial.found == bad else "complete" for trial in trials
-    ]
-    assert ["even" in trial.why for trial in trials] == [trial.found == bad for trial in trials]
-    assert 0 < sum(trial.found == bad for trial in trials) < 3
+    assert searched(study) == 0
+    trials = Journal(study).trials()
+    bad = [trial.found == {"es.sampling": "mirrored", "es.population_size": 5} for trial in trials]
+    assert [trial.state == "failed" for trial in trials] == bad
+    assert [trial.state == "complete" for trial in trials] == [not one for one in bad]
+    assert ["even" in trial.why for trial in trials] == bad
+    assert 0 < sum(bad) < 3
 
 
 KILLED = """
@@ -246,30 +235,19 @@ main(["search", "run", sys.argv[1]])
 def test_a_killed_tasks_trial_goes_on_to_the_bit_and_is_nobody_elses(tmp_path, capfd):
     """Killed in generation 9 of trial 0, with a checkpoint of 8; trial 1 is stopped by SIGTERM."""
     file = write(tmp_path, "trials = 2", SETTINGS.replace("generations = 10", "generations = 11"))
-    line = [sys.executable, "-c", KILLED, str(file), "9"]
-    done = subprocess.run(
-        line, env=environment(), capture_output=True, text=True, timeout=300, check=False
-    )
-    assert done.returncode == -signal.SIGKILL, done.stderr
-    study = read(file)
+    finish([sys.executable, "-c", KILLED, file, "9"], code=-signal.SIGKILL)
+    study, task = read(file), tmp_path / "task"
     assert states(study) == [(0, "running")]
     search.main(["show", str(file)])
     assert "1 left; " in capfd.readouterr().out
-
-    def stops(journal, number, step, value):
-        if (number, step) == (1, 5):  # generation 3 of 11
-            signal.raise_signal(signal.SIGTERM)
-        return honest(journal, number, step, value)
-
-    honest = Journal.report
-    with pytest.MonkeyPatch.context() as changed:
-        changed.setattr(Journal, "report", stops)
-        assert search.main(["run", str(file), "--run-dir", str(tmp_path / "task")]) == 75
+    line = ["run", str(file), "--run-dir", str(task)]
+    with stopped_at(1, 5):  # generation 3 of 11
+        assert search.main(line) == 75
     assert states(study) == [(0, "complete"), (1, "running")]
-    assert (status(tmp_path / "task"), status(study.run_of(1, 100))) == ("requeue", "requeue")
-    assert search.main(["run", str(file), "--run-dir", str(tmp_path / "task")]) == 0
+    assert (status(task), status(study.run_of(1, 100))) == ("requeue", "requeue")
+    assert search.main(line) == 0
     assert states(study) == [(0, "complete"), (1, "complete")]
-    assert status(tmp_path / "task") == "complete"
+    assert status(task) == "complete"
     for number in (0, 1):
         run = Run.open(study.run_of(number, 100))
         assert "resumed at generation" in (run.path / "log.txt").read_text()
@@ -278,34 +256,29 @@ def test_a_killed_tasks_trial_goes_on_to_the_bit_and_is_nobody_elses(tmp_path, c
 
 
 def test_ranks_make_the_trials_that_one_process_makes(tmp_path, together):
-    tail = "[pruner]\nstartup = 1\nwarmup = 0.1"
     studies = []
     for ranks in (1, 2):
         folder = tmp_path / str(ranks)
         folder.mkdir()
-        file = write(folder, "trials = 2", tail=tail)
-        if ranks == 1:
-            assert trial_ranks.search(file, Alone()) == 0
-        else:
-            told = together(ranks, "search", "run", file)
-            assert (
-                told.stdout.count("trial 0: ") == 2
-            )  # rank 0 alone speaks: its values, its result
-        studies.append(read(file))
-    one, two = (Journal(study).trials() for study in studies)
-    assert [(trial.state, trial.found, trial.value) for trial in one] == [
-        (trial.state, trial.found, trial.value) for trial in two
+        study = made(folder, "trials = 2", tail="[pruner]\nstartup = 1\nwarmup = 0.1")
+        studies.append(study)
+    one, two = studies
+    assert searched(one) == 0
+    told = together(2, "search", "run", two.path)
+    assert told.stdout.count("trial 0: ") == 2  # rank 0 alone speaks: its values, its result
+    trials = [
+        [(trial.state, trial.found, trial.value) for trial in Journal(study).trials()]
+        for study in studies
     ]
+    assert trials[0] == trials[1]
     for number in range(2):
         assert_same_run(*(study.run_of(number, 100) for study in studies))
 
 
 def test_a_refusal_of_rank_0_ends_all_ranks_with_one_sentence(tmp_path, together):
     file = write(tmp_path, search="es.sigma = {low = 2, high = 1}")
-    assert (
-        together(2, "search", "run", file, code=2).stderr.count("low = 2 must be below high = 1")
-        == 1
-    )
+    told = together(2, "search", "run", file, code=2)
+    assert told.stderr.count("low = 2 must be below high = 1") == 1
 
 
 MEETING = """
@@ -346,17 +319,16 @@ def test_an_error_of_rank_0_ends_the_ranks_that_wait_for_it(tmp_path):
 
 def test_tasks_at_once_share_a_study_and_never_a_trial(tmp_path):
     """Two processes, of which each waits in its first trial for the other one's."""
-    file = write(tmp_path, "trials = 5")
-    lines = [
-        [sys.executable, "-c", MEETING, file, tmp_path / "study", tmp_path / str(i)] for i in (0, 1)
+    file, places = write(tmp_path, "trials = 5"), [tmp_path / "0", tmp_path / "1"]
+    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
+    tasks = [
+        subprocess.Popen(
+            [sys.executable, "-c", MEETING, file, tmp_path / "study", place],
+            env=environment(),
+            **pipes,
+        )
+        for place in places
     ]
-    pipes = {
-        "env": environment(),
-        "stdout": subprocess.PIPE,
-        "stderr": subprocess.PIPE,
-        "text": True,
-    }
-    tasks = [subprocess.Popen(line, **pipes) for line in lines]
     told = [task.communicate(timeout=300) for task in tasks]
     assert [task.returncode for task in tasks] == [0, 0], told
     begun = [set(map(int, re.findall(r"trial (\d+): es", out))) for out, _ in told]
@@ -366,65 +338,43 @@ def test_tasks_at_once_share_a_study_and_never_a_trial(tmp_path):
     study = read(file)
     assert states(study) == [(number, "complete") for number in range(5)]
     for number in range(5):
-        assert (study.run_of(number, 100) / "log.txt").read_text().count(
-            "parameters"
-        ) == 1  # begun once
-    assert [status(tmp_path / str(i)) for i in (0, 1)] == ["complete"] * 2
+        log = (study.run_of(number, 100) / "log.txt").read_text()
+        assert log.count("parameters") == 1  # begun once
+    assert [status(place) for place in places] == ["complete"] * 2
 
 
-def test_the_list_of_a_job_array_is_one_that_the_job_scripts_take(tmp_path, capsys, monkeypatch):
+def test_the_list_of_a_job_array_is_one_that_the_job_scripts_take(tmp_path, call, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    file = write(tmp_path, "trials = 1")
-    assert search.main(["jobs", file.name, "--tasks", "2"]) == 0
-    told = capsys.readouterr().out.splitlines()
+    file, out = write(tmp_path, "trials = 1"), tmp_path / "study/jobs.txt"
+    told = call("search jobs --tasks 2", file.name).out.splitlines()
     assert told[1] == "2 tasks for 1 trials, 1 seed each"
-    out = tmp_path / "study/jobs.txt"
-    assert (
-        told[2] == f"SLURM    LIST={out} PROGRAM='python -m esac_mpi.commands' "
-        "sbatch --array=0-1 jobs/slurm-array.sbatch"
-    )
+    program = "python -m esac_mpi.commands"
+    slurm = f"SLURM    LIST={out} PROGRAM='{program}' sbatch --array=0-1 jobs/slurm-array.sbatch"
+    assert told[2] == slurm
     lines = out.read_text().splitlines()
     assert lines == [f"search run toy.toml --run-dir {tmp_path}/study/tasks/{i}" for i in (0, 1)]
-    scripts = [
-        (ROOT / "jobs" / name).read_text() for name in ("slurm-array.sbatch", "pbs-array.sh")
-    ]
-    assert all(
-        '$PROGRAM "${words[@]:0:n-2}"' in text and ': "${PROGRAM:=' in text for text in scripts
-    )
-    environ = {
-        **environment(),
-        "SLURM_ARRAY_TASK_ID": "1",
-        "LIST": str(out),
-        "PROGRAM": "python -m esac_mpi.commands",
-    }
-    environ |= {
-        "LAUNCH": "env",
-        "VENV": str(tmp_path),
-        "PATH": f"{os.path.dirname(sys.executable)}:{os.environ['PATH']}",
-    }
+    for name in ("slurm-array.sbatch", "pbs-array.sh"):
+        text = (ROOT / "jobs" / name).read_text()
+        assert '$PROGRAM "${words[@]:0:n-2}"' in text
+        assert ': "${PROGRAM:=' in text
     (tmp_path / "bin").mkdir()
-    (tmp_path / "bin/activate").touch()
-    (tmp_path / "bin/scontrol").touch()
-    done = subprocess.run(
-        ["bash", str(ROOT / "jobs/slurm-array.sbatch")],
-        env=environ,
-        capture_output=True,
-        text=True,
-        timeout=300,
-        check=False,
-    )
-    assert done.returncode == 0, done.stdout + done.stderr
+    for name in ("activate", "scontrol"):
+        (tmp_path / "bin" / name).touch()
+    environ = {"SLURM_ARRAY_TASK_ID": "1", "LIST": str(out), "PROGRAM": program, "LAUNCH": "env"}
+    path = f"{os.path.dirname(sys.executable)}:{os.environ['PATH']}"
+    finish(["bash", ROOT / "jobs/slurm-array.sbatch"], VENV=str(tmp_path), PATH=path, **environ)
     assert status(tmp_path / "study/tasks/1") == "complete"
     assert [state for _, state in states(read(file))] == ["complete"]
 
 
-def test_without_optuna_it_is_one_sentence_and_nothing_is_made(tmp_path, capsys, monkeypatch):
+def test_without_optuna_it_is_one_sentence(tmp_path, call, monkeypatch):
     file = write(tmp_path)
     for name in ("journal", "trial_loop", "report"):
         monkeypatch.delitem(sys.modules, f"esac_mpi.studies.search.{name}")
         monkeypatch.delattr(esac_mpi.studies.search, name)
     monkeypatch.setitem(sys.modules, "optuna", None)
-    for words in (["run", str(file)], ["show", str(file)]):
-        assert search.main(words) == 2
-        assert capsys.readouterr().err == "A search needs optuna: pip install 'esac_mpi[search]'\n"
+    for action in ("run", "show"):
+        told = call(f"search {action}", file, code=2).err
+        assert told == "A search needs optuna: pip install 'esac_mpi[search]'\n"
+    assert "\nsearch =" in (ROOT / "setup.cfg").read_text()
     assert not (tmp_path / "study").exists()

@@ -6,8 +6,7 @@ import signal
 import weakref
 
 import pytest
-from commands import command
-from small_studies import SETTINGS, TASK, held_elsewhere, made
+from small_studies import SETTINGS, TASK, completed, held_elsewhere, made, states, stopped_at
 
 from esac_mpi.comm.command_ranks import Alone
 from esac_mpi.comm.world import World
@@ -18,16 +17,10 @@ from esac_mpi.studies.search.journal import Journal
 pytestmark = pytest.mark.slow
 
 
-def states(study):
-    return [(trial.number, trial.state) for trial in Journal(study).trials()]
-
-
 @pytest.mark.parametrize(
     ("moment", "generation"), [((Journal, "values"), None), ((trial_loop.Task, "_hours_left"), 1)]
 )
-def test_a_signal_before_a_trials_first_generation_does_not_wait_for_its_last(
-    tmp_path, monkeypatch, moment, generation
-):
+def test_a_signal_before_the_first_generation_does_not_wait(tmp_path, moment, generation):
     """While its settings are proposed it has not begun.
 
     After that it is stopped in its first generation, and goes on.
@@ -48,43 +41,29 @@ def test_a_signal_before_a_trials_first_generation_does_not_wait_for_its_last(
     assert states(study) == [(0, "complete")]
 
 
-LEARNER = f"""
-algorithm = "td3"
-{TASK}
-td3.start_steps = 35
-td3.batch_size = 8
-td3.steps_per_generation = 30
-budget.generations = 3
-"""
-
-
 @pytest.mark.parametrize("ranks", [1, 3])
-def test_a_trial_whose_learner_is_not_finite_is_a_failed_one_and_the_next_one_is_made(
-    tmp_path, ranks, together
-):
+def test_a_trial_whose_learner_is_not_finite_has_failed(tmp_path, ranks, together):
     """The same trials on one rank and on several.
 
     Its run's checkpoint, of the generation before, stands.
     """
+    learner = "td3.start_steps = 35\ntd3.batch_size = 8\ntd3.steps_per_generation = 30"
     study = made(
         tmp_path,
         "trials = 4",
-        settings=LEARNER,
+        settings=f'algorithm = "td3"\n{TASK}\n{learner}\nbudget.generations = 3',
         search="td3.lr_td3 = [1e30, 1e-3]",
         tail="[sampler]\nkind = 'random'",
     )
-    assert (
-        trial_ranks.search(study.path, Alone())
-        if ranks == 1
-        else together(ranks, "search", "run", study.path).returncode
-    ) == 0
+    if ranks == 1:
+        assert trial_ranks.search(study.path, Alone()) == 0
+    else:
+        together(ranks, "search", "run", study.path)
     trials = Journal(study).trials()
     assert [trial.found["td3.lr_td3"] for trial in trials] == [1e-3, 1e30, 1e30, 1e-3]
     assert [trial.state for trial in trials] == ["complete", "failed", "failed", "complete"]
-    assert (
-        "is not finite at training step 37, in the TD3 phase of generation 2; "
-        "the last checkpoint stands" in trials[1].why
-    )
+    said = "not finite at training step 37, in the TD3 phase of generation 2; the last checkpoint"
+    assert said in trials[1].why
     assert Run.open(study.run_of(1, 100)).state == "failed"
 
 
@@ -111,25 +90,16 @@ def test_what_a_failed_trial_had_is_let_go_of_before_the_next_one(tmp_path, monk
 
 def test_a_task_that_raises_is_told_as_failed(tmp_path, monkeypatch):
     study, place = made(tmp_path, "trials = 2"), tmp_path / "task"
-
-    def breaks(*arguments, **more):
-        raise ZeroDivisionError("of the task")
-
-    monkeypatch.setattr(trial_ranks.session, "guest", breaks)
+    monkeypatch.setattr(trial_ranks.session, "guest", lambda *_, **more: 1 / 0)
     with pytest.raises(ZeroDivisionError):
         trial_ranks.search(study.path, Alone(), status=place)
     assert json.loads((place / "status.json").read_text())["status"] == "failed"
 
 
-def test_a_trial_that_no_settings_could_be_tried_in_is_not_a_failed_one(tmp_path, capfd):
-    """Somebody has the directory of its run.
-
-    There is a complete trial, by which settings alone are known to be at fault.
-    """
+def test_a_trial_whose_directory_is_in_use_has_not_failed(tmp_path, capfd):
+    """There is a complete trial, by which settings alone are known to be at fault."""
     study = made(tmp_path, "trials = 2")
-    journal = Journal(study, fresh=True)
-    journal.values(journal.begin())
-    journal.complete(0, 1.0)
+    completed(study, 1.0)
     with held_elsewhere(study.run_of(1, 100)):
         assert trial_ranks.search(study.path, Alone()) == 2
     assert "in use by another run" in capfd.readouterr().out
@@ -138,19 +108,10 @@ def test_a_trial_that_no_settings_could_be_tried_in_is_not_a_failed_one(tmp_path
     assert states(study) == [(0, "complete"), (1, "complete")]
 
 
-def test_a_trial_whose_checkpoints_are_damaged_has_failed_and_the_study_goes_on(
-    tmp_path, monkeypatch, capfd
-):
-    """Trial 0 is stopped in its sixth generation, which leaves two checkpoints."""
-    study, honest = made(tmp_path, "trials = 2"), Journal.report
-
-    def stops(journal, number, step, value):
-        if (number, step) == (0, 10):
-            signal.raise_signal(signal.SIGTERM)
-        return honest(journal, number, step, value)
-
-    with pytest.MonkeyPatch.context() as changed:
-        changed.setattr(Journal, "report", stops)
+def test_a_trial_whose_checkpoints_are_damaged_has_failed(tmp_path, capfd):
+    """Trial 0 is stopped in its sixth generation, which leaves two checkpoints; others go on."""
+    study = made(tmp_path, "trials = 2")
+    with stopped_at(0, 10):
         assert trial_ranks.search(study.path, Alone()) == 75
     files = [study.run_of(0, 100) / name for name in ("checkpoint.h5", "checkpoint_prev.h5")]
     for file in files:
@@ -185,9 +146,8 @@ def test_a_run_that_was_spoilt_is_told_from_one_that_was_stopped_in_vain():
     assert not trial_loop.was_spoilt({})
 
 
-def test_a_task_that_was_edited_meanwhile_ends_the_search_and_fails_no_trial(
-    tmp_path, monkeypatch, capfd
-):
+def test_a_task_edited_meanwhile_ends_the_search(tmp_path, monkeypatch, capfd):
+    """It fails no trial."""
     study, seen = made(tmp_path, "trials = 3"), []
     monkeypatch.setattr(
         "esac_mpi.training.task_set_up.identity.edited",
@@ -213,21 +173,20 @@ def test_what_all_trials_begin_from_is_no_fault_of_one(tmp_path, capfd):
 
 
 @pytest.mark.parametrize(
-    ("call", "error"),
+    ("place", "error"),
     [
         ("study.begin", Unsaved("study.json: No space left on device")),
         ("report.jobs", OSError(28, "No space left on device")),
     ],
 )
-def test_a_list_that_cannot_be_written_is_a_sentence(tmp_path, monkeypatch, capsys, call, error):
+def test_a_list_that_cannot_be_written_is_a_sentence(tmp_path, monkeypatch, call, place, error):
     study = made(tmp_path, "trials = 1")
 
     def fail(*given):
         raise error
 
-    monkeypatch.setattr(f"esac_mpi.studies.search.{call}", fail)
-    assert command("search").main(["jobs", study.source]) == 74
-    told = capsys.readouterr().err
+    monkeypatch.setattr(f"esac_mpi.studies.search.{place}", fail)
+    told = call("search jobs", study.source, code=74).err
     assert told.count("\n") == 1
     assert f'directory = "..." in {study.source} says where' in told
     assert "None" not in told

@@ -1,13 +1,16 @@
 """Studies of ES on the cyclic MDP whose trials take a moment."""
 
+import signal
 import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from unittest import mock
 
 from conftest import environment
 
+from esac_mpi.studies.search.journal import Journal
 from esac_mpi.studies.search.study import Study, begin, read
 
 TASK = """
@@ -51,6 +54,33 @@ def made(folder: Path, *arguments: str, **parts: str) -> Study:
     study = read(write(folder, *arguments, **parts))
     begin(study)
     return study
+
+
+def states(study: Study) -> list[tuple[int, str]]:
+    """Return number and state of every trial."""
+    return [(trial.number, trial.state) for trial in Journal(study).trials()]
+
+
+def completed(study: Study, *values: float) -> Journal:
+    """Complete a trial with each of these values; return the journal."""
+    journal = Journal(study, fresh=True)
+    for value in values:
+        number = journal.begin()
+        journal.values(number)
+        journal.complete(number, value)
+    return journal
+
+
+def stopped_at(number: int, step: int):
+    """Let SIGTERM come while a trial reports at a step, until the context's end."""
+    honest = Journal.report
+
+    def report(journal, *reported):
+        if reported[:2] == (number, step):
+            signal.raise_signal(signal.SIGTERM)
+        return honest(journal, *reported)
+
+    return mock.patch.object(Journal, "report", report)
 
 
 HOLDER = """
