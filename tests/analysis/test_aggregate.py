@@ -63,7 +63,7 @@ def test_only_a_run_that_is_done_has_a_score_after_its_end():
     assert task.best == 20  # what any run reached
 
 
-def test_a_task_without_a_run_of_every_variant_is_left_out_for_all():
+def test_a_task_without_a_run_of_every_variant_is_left_out():
     rows = finals({"ES": (4, 6), "SAC": (12, 8), "TD3": (7,)})
     rows += finals({"ES": (50,), "SAC": (0,)}, "B-v0")
     rows.append(run("TD3", 0, [(1, 9.0)], "B-v0", done=False))
@@ -81,7 +81,7 @@ def test_a_task_without_a_run_of_every_variant_is_left_out_for_all():
         scored(rows, left_out=["PPO"])
 
 
-def test_budgets_of_an_experiment_are_one_table_unless_both_have_a_run():
+def test_budgets_are_one_table_unless_both_have_a_run():
     def carriers(rows):
         return [dataclasses.replace(row, budget="carriers") for row in rows]
 
@@ -92,7 +92,7 @@ def test_budgets_of_an_experiment_are_one_table_unless_both_have_a_run():
         by_task([*one, *carriers(one)])
 
 
-def test_what_a_variant_that_is_left_out_reached_is_still_the_best():
+def test_what_a_variant_left_out_reached_is_still_the_best():
     rows = finals({"ES": (7,), "SAC": (12,)})
     assert scored(rows, left_out=["SAC"]).whole[0].normalised("ES").tolist() == [0.5]
 
@@ -213,7 +213,7 @@ def test_random_actions_are_uniform_and_the_same_every_time():
     assert sum(share) == 1200
 
 
-def test_a_file_of_random_returns_keeps_what_it_has_of_other_tasks(tmp_path, monkeypatch):
+def test_a_file_of_random_returns_keeps_its_other_tasks(tmp_path, monkeypatch):
     made = []
     monkeypatch.setattr(random_actions.envs, "make", lambda *given: made.append(given) or Box())
     path = tmp_path / "random.toml"

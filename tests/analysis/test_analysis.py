@@ -107,14 +107,14 @@ def test_a_field_of_a_form_is_found_in_its_table(tmp_path):
     assert sensitivity.full_name(run, "population_size") == "erl.population_size"
 
 
-def test_its_rows_have_the_better_of_its_policies_as_the_learners(tmp_path):
+def test_its_rows_have_its_better_policy_as_the_learners(tmp_path):
     last = rows_of(stroll(tmp_path / "a"), "x", "small", "stroll", "", True)[-1]
     assert (last.return_theta_es, last.return_learner, last.better) == (None, 31, 31)
     (axes,) = pictures.curves(traces.sections([last]), "returns").axes
     assert [line.get_ydata().tolist() for line in axes.lines] == [[31]]
 
 
-def test_names_that_are_known_come_first_and_no_other_is_left_out():
+def test_known_names_come_first_and_no_other_is_left_out():
     labels = ["stroll", "SAC 0.1", "ant", "ESAC", "ES"]
     assert sorted(labels, key=names.order) == ["ESAC", "ES", "SAC 0.1", "ant", "stroll"]
     policies = ["feet", "sac", "arms", "theta_es", "feet"]
@@ -130,7 +130,7 @@ def test_names_that_are_known_come_first_and_no_other_is_left_out():
     "line",
     ["plot", "table", "table --measure final", "plot --what sensitivity --field sigma"],
 )
-def test_a_policy_that_no_run_has_is_refused_with_those_there_are(tmp_path, call, line):
+def test_a_policy_that_no_run_has_is_refused(tmp_path, call, line):
     paths = [make(tmp_path / "a", algorithm="esac"), make(tmp_path / "b")]
     told = call(f"{line} --policy feet", *paths, code=2).err
     assert told == "--policy feet: no run given evaluates it; there are better, theta_es, sac\n"

@@ -55,7 +55,7 @@ def run_of(path, ranks, full):
 @pytest.mark.parametrize(
     ("ends", "seconds"), [((9.0, 10.0, 15.0), None), ((9.0, 10.0, 15.0, 15.5), 0.5)]
 )
-def test_the_first_generation_after_a_change_of_ranks_is_no_measure(tmp_path, ends, seconds):
+def test_a_generation_after_a_change_of_ranks_is_no_measure(tmp_path, ends, seconds):
     rows = []
     for g, wall in enumerate(ends, 1):
         there = np.where(np.arange(2) < (1 if g < 3 else 2), 0.4, np.nan)

@@ -16,7 +16,7 @@ from esac_mpi.comm.clock.generations import Clock, Generation
 FREE = {"latency": 0.0, "bandwidth": np.inf, "barrier": 0.0}
 
 
-def test_list_schedule_gives_the_next_task_to_the_first_free_worker():
+def test_list_schedule_gives_a_task_to_the_first_free_worker():
     # 3 + 2 and 1 + 1 + 1: a tie at 3, then the last task
     assert list_schedule([3, 1, 1, 1, 2], [0, 0]) == 5.0
     assert list_schedule([3, 3], [0]) == 6.0
@@ -30,7 +30,7 @@ def test_a_tree_over_p_parties_has_ceil_log2_p_steps():
     assert [steps(p) for p in (1, 2, 3, 4, 5, 64, 65)] == [0, 1, 2, 2, 3, 6, 7]
 
 
-def test_messages_between_nodes_cost_latency_for_each_step_and_bytes_once():
+def test_messages_cost_latency_each_step_and_bytes_once():
     assert Cluster(64, 64, latency=1.0, bandwidth=10.0).send(50) == 0.0  # one node: shared memory
     assert Cluster(65, 64, latency=1.0, bandwidth=10.0).send(50) == 1.0 + 5.0
     assert Cluster(5 * 64, 64, latency=1.0, bandwidth=10.0).send(50) == 3.0 + 5.0
@@ -53,7 +53,7 @@ def whole(members=(3.0, 1.0, 1.0, 1.0), **more):
     return Generation(np.array(members), more.pop("expected", np.ones(len(members))), **more)
 
 
-def test_a_generation_of_es_is_members_exchange_update_and_evaluation_in_turn():
+def test_a_generation_of_es_has_its_parts_in_turn():
     one = whole(serial=0.25, update=0.8, blocks=4, evaluation=np.array([1.0, 2.0, 3.0]))
     assert ends(1, one) == [6 + 0.25 + 0.8 + 6]
     assert ends(2, one) == [3 + 0.25 + 0.4 + 4]  # 3 | 1 1 1; 1 3 | 2

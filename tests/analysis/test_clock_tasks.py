@@ -38,7 +38,7 @@ def ended(ranks, lists, *sections, arrival=False, seen=None):
     return [round(clock.go(section), 2) for section in sections], clock
 
 
-def test_workers_on_ranks_of_their_own_go_as_the_virtual_clock_does():
+def test_workers_on_own_ranks_go_as_the_virtual_clock_does():
     lists = {0: [(3000, 3.0), (1000, 1.0)], 1: [(2000, 2.0)]}
     times, clock = ended(3, lists, Section(2), Section(2))
     # ends at 2 and 3, then both at 4; at a tie worker 0 is first, and waited for a step longer
@@ -46,7 +46,7 @@ def test_workers_on_ranks_of_their_own_go_as_the_virtual_clock_does():
     assert clock.busy.round(2).tolist() == [0.0, 4.0, 4.0]  # rank 0 has nothing to do but to decide
 
 
-def test_a_result_waits_for_what_may_end_before_it_and_in_the_order_of_arrival_does_not():
+def test_a_result_waits_for_what_may_end_before_it():
     slow = {0: [(10, 1.0)], 1: [(5, 4.0)]}  # worker 0 is ahead of its virtual time
     # that of worker 0 waits from 1 to 8: two of worker 1 are first
     assert ended(3, slow, Section(1), Section(2))[0] == [4.0, 8.0]
@@ -62,7 +62,7 @@ def test_what_updates_last_is_known_when_they_begin():
     assert ended(1, teaching, Section(2))[0] == [20.0]
 
 
-def test_one_rank_does_all_in_turn_and_two_are_dealt_what_is_not_begun():
+def test_one_rank_does_all_in_turn_and_two_share():
     tasks = {worker: [(2, 2.0)] for worker in range(4)}
     assert ended(1, tasks, Section(4))[0] == [8.0]
     times, clock = ended(2, tasks, Section(4))

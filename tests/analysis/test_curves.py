@@ -139,7 +139,7 @@ def test_training_returns_of_a_population_are_its_members(tmp_path):
 
 
 @pytest.mark.parametrize("name", ["sac", "td3", "ddpg"])
-def test_training_returns_of_a_learner_grow_linearly_within_a_generation(tmp_path, name):
+def test_a_learners_training_returns_grow_linearly(tmp_path, name):
     phases = [phase(name, 2, 10), phase(name, 0, np.nan), phase(name, 3, 20)]
     run = trained(tmp_path / "a", name, phases)
     episodes, average = training(run, window=3)

@@ -33,7 +33,7 @@ def test_rates_are_of_the_selections_that_met_the_learner(tmp_path):
     np.testing.assert_allclose(rate(run, "discarded"), [np.nan, 0, 0, 50, 100 / 3, 25])
 
 
-def test_a_table_of_fates_stands_beside_the_papers_and_has_no_best(tmp_path, call):
+def test_a_table_of_fates_is_beside_the_papers_without_a_best(tmp_path, call):
     runs = [make(tmp_path / "a"), make(tmp_path / "b", (0, 2), seed=1)]
     words = [run.path for run in [*runs, make(tmp_path / "c", (0, 0), "erl")]]
     told = call("table --published pderl-fates --measure fates", *words).out.splitlines()

@@ -184,7 +184,7 @@ def test_a_table_does_not_depend_on_the_order_of_its_files(tmp_path, call):
     assert rows[:4] == ["| variant", "| ES", "| A", "| B"]
 
 
-def test_who_was_not_evaluated_by_then_has_a_dash_and_is_not_best(tmp_path, call):
+def test_who_was_not_evaluated_has_a_dash_and_is_not_best(tmp_path, call):
     rows = [
         *history("ES", 0, [(500, 5, 7.0, None)]),
         *history("ES", 1, [(90, 5, 5.0, None)]),

@@ -59,7 +59,7 @@ OPERATED = {
 
 
 @pytest.mark.parametrize("task", ["HalfCheetah", "Hopper", "Swimmer", "cartpole-swingup"])
-def test_what_operators_do_to_returns_is_as_their_records_have_it(task):
+def test_what_operators_do_to_returns_is_in_their_records(task):
     said = []
     for what, names in OPERATED.items():
         groups: dict[tuple[Path, str], dict[str, float]] = {}

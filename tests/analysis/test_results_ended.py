@@ -40,7 +40,7 @@ def test_the_oldest_figure_is_told_where_it_is_old(tmp_path, call):
         assert traces.oldest(esac, "wall_seconds", seconds, "better") == age
 
 
-def test_experiments_of_other_settings_are_no_seeds_of_one_variant():
+def test_experiments_of_other_settings_are_no_seeds_of_one():
     def made(experiment, seed, settings):
         (row,) = history("ES", seed, [(10, 1, 1.0, None)], experiment=experiment)
         return dataclasses.replace(row, settings=settings)

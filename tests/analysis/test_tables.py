@@ -38,7 +38,7 @@ def test_groups_are_named_by_what_differs(tmp_path):
     assert list(named(runs[6:])) == ["ES sigma=0.1", "ES sigma=0.10000001"]  # beyond six digits
 
 
-def test_seeds_for_which_the_machine_chose_otherwise_are_no_group(tmp_path):
+def test_seeds_with_other_choices_of_the_machine_are_no_group(tmp_path):
     virtual = {"algorithm": "esac", "n": 28, "esac.phase_timing": "virtual", "esac.workers": 1}
     same = {"esac.update_cost": 26.0}
     runs = opened(
@@ -51,7 +51,7 @@ def test_seeds_for_which_the_machine_chose_otherwise_are_no_group(tmp_path):
     assert sorted(named(runs).values()) == [["a", "b"], ["c"], ["d"], ["e"]]
 
 
-def test_costs_that_were_measured_are_of_one_group_where_they_are_near(tmp_path, capsys):
+def test_measured_costs_are_of_one_group_where_near(tmp_path, capsys):
     def virtual(seed, cost, settled="esac.update_cost"):
         values = {"esac.phase_timing": "virtual", "esac.workers": 1, "esac.update_cost": cost}
         path = make(tmp_path / f"{seed}", n=28, algorithm="esac", seed=seed, **values)
@@ -213,7 +213,7 @@ def test_table_at_equal_steps_leaves_out_who_is_not_that_far(tmp_path, call, cap
     assert "left out, nothing to measure, or not that far: e" in capsys.readouterr().err
 
 
-def test_seeds_of_other_budgets_or_evaluations_in_a_column_are_told(tmp_path, call):
+def test_seeds_of_other_budgets_in_a_column_are_told(tmp_path, call):
     seven = {"budget.generations": 7}
     one, two = make(tmp_path / "a"), make(tmp_path / "b", seed=1, **seven)
     other = make(tmp_path / "c", seed=2, **seven, **{"evaluation.episodes": 9})

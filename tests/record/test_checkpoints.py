@@ -9,7 +9,7 @@ from short_runs import begin, flip, grow, make, snapshot, state
 from esac_mpi.record import Run, Unreadable, read
 
 
-def test_the_hashes_of_a_checkpoint_are_of_theta_and_of_the_state(tmp_path):
+def test_hashes_of_a_checkpoint_are_of_theta_and_state(tmp_path):
     run, hashes = begin(tmp_path), []
     for generation in (1, 1, 2):
         run.checkpoint(generation, state(generation), {"w": np.ones(2)})

@@ -157,7 +157,7 @@ def test_the_checkpoint_before_finds_all_that_it_names(tmp_path, short):
         np.testing.assert_array_equal(found, np.arange(rows))
 
 
-def test_a_segment_that_is_gone_or_truncated_is_named_at_the_start(tmp_path, short):
+def test_a_segment_gone_or_truncated_is_named_at_the_start(tmp_path, short):
     make(tmp_path, 34, 57)
     segment = next((tmp_path / "history").glob("segment-00000001-*"))
     content = segment.read_bytes()
@@ -283,7 +283,7 @@ def test_a_run_of_schema_2_is_read_and_gone_on_with(tmp_path, short, monkeypatch
                 np.testing.assert_array_equal(found[name][:], column)
 
 
-def test_a_column_renamed_since_its_segments_were_closed_is_whole(tmp_path, short, monkeypatch):
+def test_a_column_renamed_since_segments_closed_is_whole(tmp_path, short, monkeypatch):
     make(tmp_path / "run", 25)
     monkeypatch.setitem(files.FORMER, "metrics/returns", "metrics/fitness")
     columns = Run.open(tmp_path / "run").columns

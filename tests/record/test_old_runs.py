@@ -33,7 +33,7 @@ def old(request, tmp_path) -> Path:
     return tmp_path / "old"
 
 
-def test_archives_are_small_and_there_is_one_of_the_first_version():
+def test_archives_are_small_and_the_first_version_has_one():
     assert "0.1.0.tar.xz" in [path.name for path in ARCHIVES]
     assert all(path.stat().st_size < 100_000 for path in ARCHIVES)
 

@@ -13,7 +13,7 @@ from esac_mpi.config import Config, read_toml, updated
 from esac_mpi.record import Refused, Run, Unsaved, read
 
 
-def test_a_new_run_is_empty_and_publishes_nothing_before_a_checkpoint(tmp_path):
+def test_a_new_run_publishes_nothing_before_a_checkpoint(tmp_path):
     path = tmp_path / "deep" / "run"
     run = begin(path)
     assert (run.restored, run.dropped, run.complete, run.wall_seconds) == (None, 0, False, 0)

@@ -83,7 +83,7 @@ def test_every_transition_of_the_replay_comes_back(tmp_path, short_segments, add
     again.close()
 
 
-def test_state_hash_does_not_depend_on_when_checkpoints_were_made(tmp_path, short_segments):
+def test_state_hash_does_not_depend_on_earlier_checkpoints(tmp_path, short_segments):
     hashes = set()
     for name, stops in {"often": range(1, 108, 3), "seldom": (55, 107), "once": (107,)}.items():
         run, replay = begin(tmp_path / name), Ring(40)
@@ -156,7 +156,7 @@ def test_a_damaged_segment_falls_back_on_the_checkpoint_before(tmp_path, short_s
     again.close()
 
 
-def test_a_damaged_segment_of_the_first_replay_leaves_an_empty_one(tmp_path, short_segments):
+def test_a_damaged_first_replay_leaves_an_empty_one(tmp_path, short_segments):
     saved_after(tmp_path, 0, 25)
     flip(segment(tmp_path, 1))
     again, restored = begin(tmp_path), Ring(100)

@@ -15,7 +15,7 @@ from esac_mpi import Config, record
 from esac_mpi.record import Refused, Run, Unreadable, Unsaved
 
 
-def test_a_locked_directory_is_refused_and_a_stale_lock_taken_over(tmp_path):
+def test_a_locked_directory_is_refused_and_a_stale_one_taken(tmp_path):
     with elsewhere(HOLD.format(path=str(tmp_path))) as process:
         Run.open(tmp_path).state  # noqa: B018  # reading does not disturb the lock
         before = snapshot(tmp_path)
@@ -137,9 +137,7 @@ def test_a_holder_elsewhere_is_refused_if_it_shows_life(tmp_path, request, locks
     assert file.read_text() == ELSEWHERE
 
 
-def test_without_locks_a_dead_process_of_this_host_is_taken_over_at_once(
-    tmp_path, no_locks, monkeypatch
-):
+def test_without_locks_a_dead_process_is_taken_over_at_once(tmp_path, no_locks, monkeypatch):
     make(tmp_path)
     monkeypatch.setattr(record.lock.time, "sleep", lambda seconds: pytest.fail("it waited"))
     gone = subprocess.Popen(["true"])

@@ -93,7 +93,7 @@ def job(monkeypatch, clock, save, **checkpoint):
     return active_run.Job(config, world, None, None, state, None, None, run)
 
 
-def test_a_checkpoint_that_fails_is_tried_every_minute_and_for_so_long(monkeypatch):
+def test_a_failed_checkpoint_is_tried_every_minute(monkeypatch):
     """By the clock, whatever every_generations and every_minutes say; anew once one was written."""
     now, tried, room, last = [0.0], [], [], (0, 0.0)
     often = {"every_generations": 1000, "every_minutes": 0.0, "unsaved_minutes": 5.0}

@@ -153,7 +153,7 @@ def test_a_trial_is_in_living_hands_alone(tmp_path, monkeypatch):
     assert states(study) == [(0, "complete"), (1, "complete")]
 
 
-def test_a_trial_whose_task_died_on_another_host_is_taken_once_silent(tmp_path):
+def test_a_trial_of_a_dead_host_is_taken_once_silent(tmp_path):
     study = made(tmp_path, "trials = 1")
     Journal(study, fresh=True).begin()
     study.lock_of(0).mkdir(parents=True)
@@ -167,7 +167,7 @@ def test_a_trial_whose_task_died_on_another_host_is_taken_once_silent(tmp_path):
     assert states(study) == [(0, "complete")]
 
 
-def test_a_trial_that_was_finished_between_two_looks_is_not_made_again(tmp_path, monkeypatch):
+def test_a_trial_finished_meanwhile_is_not_made_again(tmp_path, monkeypatch):
     study = made(tmp_path, "trials = 1")
     journal, honest = Journal(study, fresh=True), trial_loop.Held.claim
     journal.values(journal.begin())
@@ -232,7 +232,7 @@ main(["search", "run", sys.argv[1]])
 """
 
 
-def test_a_killed_tasks_trial_goes_on_to_the_bit_and_is_nobody_elses(tmp_path, capfd):
+def test_a_killed_tasks_trial_goes_on_to_the_bit(tmp_path, capfd):
     """Killed in generation 9 of trial 0, with a checkpoint of 8; trial 1 is stopped by SIGTERM."""
     file = write(tmp_path, "trials = 2", SETTINGS.replace("generations = 10", "generations = 11"))
     finish([sys.executable, "-c", KILLED, file, "9"], code=-signal.SIGKILL)
@@ -343,7 +343,7 @@ def test_tasks_at_once_share_a_study_and_never_a_trial(tmp_path):
     assert [status(place) for place in places] == ["complete"] * 2
 
 
-def test_the_list_of_a_job_array_is_one_that_the_job_scripts_take(tmp_path, call, monkeypatch):
+def test_the_job_scripts_take_the_list_of_a_job_array(tmp_path, call, monkeypatch):
     monkeypatch.chdir(tmp_path)
     file, out = write(tmp_path, "trials = 1"), tmp_path / "study/jobs.txt"
     told = call("search jobs --tasks 2", file.name).out.splitlines()

@@ -161,7 +161,7 @@ def test_more_trials_are_the_same_study(tmp_path):
     assert read(tmp_path / "study").settings["task.changed"] == "warn"
 
 
-def test_a_study_of_another_version_is_shown_but_not_gone_on_with(tmp_path, call):
+def test_a_study_of_another_version_is_only_shown(tmp_path, call):
     study = made(tmp_path)
     completed(study, 1.0)
     saved = json.loads((study.path / STUDY).read_text())

@@ -67,7 +67,7 @@ def test_a_trial_whose_learner_is_not_finite_has_failed(tmp_path, ranks, togethe
     assert Run.open(study.run_of(1, 100)).state == "failed"
 
 
-def test_what_a_failed_trial_had_is_let_go_of_before_the_next_one(tmp_path, monkeypatch):
+def test_what_a_failed_trial_had_is_freed_before_the_next(tmp_path, monkeypatch):
     search = "es.lr_es = [1e30, 1e35]"
     settings = SETTINGS + 'es.optimiser = "sgd"\nes.weight_decay = 1e10\nes.population_size = 8\n'
     study, worlds, left = made(tmp_path, "trials = 3", settings=settings, search=search), [], []
@@ -138,7 +138,7 @@ def test_a_trial_whose_results_are_damaged_has_failed(tmp_path, monkeypatch):
     assert "metrics.h5" in Journal(study).trial(0).why
 
 
-def test_a_run_that_was_spoilt_is_told_from_one_that_was_stopped_in_vain():
+def test_a_spoilt_run_is_told_from_one_stopped_in_vain():
     spoilt = {"status": "failed", "best_return": None, "progress": 3}
     assert trial_loop.was_spoilt(spoilt)
     for other in ({"progress": 0}, {"best_return": 0.0}, {"status": "requeue"}):
