@@ -130,8 +130,9 @@ class Learner(Table):
     """What makes the updates on a CPU: SAC's in C (compiled), torch with MKL's fast path on AMD
     (mkl), torch. auto: the first that is possible; the run keeps it
     (docs/results/performance.md)."""
-    precision: Literal["fp32", "tf32"] = "fp32"
-    """Matrix products of the updates: tf32 rounds to 10 bits, on a GPU; all else is in float32."""
+    precision: Literal["fp32", "tf32", "bf16"] = "fp32"
+    """Matrix products of the updates: tf32 rounds to 10 bits (a GPU's alone); bf16 multiplies in
+    bfloat16. All else is in float32 (Micikevicius et al. 2018; Kalamkar et al. 2019)."""
 
 
 @dataclass(frozen=True)

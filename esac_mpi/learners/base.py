@@ -161,6 +161,7 @@ class GradientLearner(Learner):
         config, (o, *_, a) = start.config, start.layout.sizes
         self.compiled = self.device.type == "cpu" and config.learner.kernels == "compiled"
         self._activation, self._actions = config.policy.activation, a
+        self._products = torch.bfloat16 if config.learner.precision == "bf16" else torch.float32
         self.replay = Replay(options.replay_capacity, o, a, start.reserve, start.rows)
 
     def ready(self) -> None:
@@ -195,8 +196,13 @@ class GradientLearner(Learner):
     def network(self, sizes: tuple[int, ...], *members: int) -> Network:
         """Return a network that judges: critics or values, each drawn for its number."""
         layout = Layout(sizes, self.options.critic_layer_norm)
-        drawn = [layout.initial(self.seed, member) for member in members]
-        return Network(layout, drawn, "relu", self.device)
+        return Network(
+            layout,
+            [layout.initial(self.seed, member) for member in members],
+            "relu",
+            self.device,
+            self._products,
+        )
 
     def critics(self, layout: Layout, *members: int) -> tuple[Network, Network]:
         """Make Q critics, each drawn for its number, and their targets; layout: the policy's."""
@@ -206,7 +212,7 @@ class GradientLearner(Learner):
 
     def actor_network(self, layout: Layout, theta: np.ndarray) -> Network:
         """Return a network that acts, of these parameters."""
-        return Network(layout, [theta], self._activation, self.device)
+        return Network(layout, [theta], self._activation, self.device, self._products)
 
     @property
     def theta(self) -> np.ndarray:

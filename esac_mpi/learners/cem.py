@@ -44,6 +44,7 @@ class CEM(GradientLearner):
         self.update = Update(parts, options, (options.policy_noise, options.noise_clip))
         self._follow = Operations()
         self._follow.note(target.values.lerp_, critic.values, options.tau)
+        self._follow.note(target.refresh)
         self.ready()
         # the first critic, float32 [d], as it was after each actor of the last phase
         self.taught: list[np.ndarray] = []
@@ -61,6 +62,7 @@ class CEM(GradientLearner):
         updates *= (self.replay.added if added is None else added) >= self.options.batch_size
         for theta in actors:
             assign(self.actor.values, theta)
+            self.actor.refresh()
             if self.chunks:
                 yield from self.chunks.make(updates, random, added, self.options.replay_capacity)
             for _ in range(0 if self.chunks else updates):

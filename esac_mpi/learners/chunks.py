@@ -203,6 +203,8 @@ class Chunks:
             self._graphs[key] = self._gpu.capture(partial(self._update, together))
         for tensor, before in kept:
             tensor.copy_(before)
+        for network in self._learner.update.networks:
+            network.refresh()
 
     def _update(self, together: tuple[Due, ...]) -> None:
         """Make updates, from the one on that the counter says."""

@@ -64,6 +64,7 @@ class Update(updates.Update, Generic[C]):
             like.new_empty(self.batch, a),
             Pass(parts.actor, self.batch),
         )
+        self.networks = parts.actor, parts.critic, parts.target_actor, parts.target_critic
 
     def _note(self) -> None:
         """Note both parts, once all buffers are there."""
@@ -106,11 +107,13 @@ class Update(updates.Update, Generic[C]):
             (parts.target_critic, parts.critic),
         ):
             do.note(target.values.lerp_, network.values, self.options.tau)
+            do.note(target.refresh)
         do.note(self.sums[1].add_, self.batch_sums[1])
 
     def _note_step(self, do: Operations, name: str) -> None:
         """Note a step of the actor or the critic against its gradient."""
         do.step(self.parts.adam[name])
+        do.note(getattr(self.parts, name).refresh)
 
     @abstractmethod
     def _following_q(self, do: Operations) -> Tensor:

@@ -34,7 +34,7 @@ class ERL(Deterministic):
         super().__init__(start, options)
         layouts = critics.layouts(config, start.layout)
         theta = critics.initial(config, start.layout)
-        pair = tuple(Critic(layouts, theta, self.device) for _ in range(2))
+        pair = tuple(Critic(layouts, theta, self.device, self._products) for _ in range(2))
         parts = self.assemble(start, (pair[0], pair[1]), options.lr_actor, options.lr_critic)
         self.update = Update(parts, options)
         self.ready()

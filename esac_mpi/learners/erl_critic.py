@@ -12,7 +12,7 @@ from torch import Tensor
 
 from esac_mpi.config import Config
 from esac_mpi.learners.critics import critic_size, layouts
-from esac_mpi.learners.network import Network, Operations, Pass, assign
+from esac_mpi.learners.network import Network, Operations, Pass, assign, cast
 from esac_mpi.operators.policy import Layout
 
 
@@ -24,18 +24,26 @@ class Critic:
         layouts: Sequence[Layout],
         theta: np.ndarray,
         device: torch.device,
+        products: torch.dtype = torch.float32,
     ) -> None:
         self.values = torch.tensor(theta, device=device)
         self.gradient = torch.zeros_like(self.values)
         bounds = pairwise(np.cumsum([0, *(layout.d for layout in layouts)]).tolist())
         *self.sides, self.joint = (
-            Network(part, [theta[i:j]], "elu", device, (self.values[i:j], self.gradient[i:j]))
+            Network(
+                part, [theta[i:j]], "elu", device, products, (self.values[i:j], self.gradient[i:j])
+            )
             for part, (i, j) in zip(layouts, bounds, strict=True)
         )
 
     def vector(self, i: int = 0) -> np.ndarray:
         """Return a copy of the parameters, float32 [d]; i: there is one."""
         return self.values.cpu().numpy().copy()
+
+    def refresh(self) -> None:
+        """Make what passes multiply by follow `values`."""
+        for part in (*self.sides, self.joint):
+            part.refresh()
 
 
 class CriticPass:
@@ -49,7 +57,7 @@ class CriticPass:
         self._joint = Pass(critic.joint, rows)
         joined = critic.joint.layout.sizes[0]
         # of observation, of action
-        self._first = critic.values.new_empty(rows, joined)
+        self._first = critic.values.new_empty(rows, joined, dtype=critic.joint.products)
         self._by_first = torch.empty_like(self._first)
         self._side = joined // 2
 
@@ -59,7 +67,7 @@ class CriticPass:
             critic.sides, x, self._first.split(self._side, 1), strict=True
         ):
             weight, bias, *_ = part.layers[0]
-            do.note(torch.addmm, bias, given, weight, out=first)
+            do.note(torch.addmm, bias, cast(do, given, weight.dtype), weight, out=first)
         do.note(critic.joint.activate_, self._first)
         return self._joint.forward(do, critic.joint, self._first)
 
@@ -73,8 +81,9 @@ class CriticPass:
             critic.sides, x, self._by_first.split(self._side, 1), strict=True
         ):
             weight, bias, *_ = part.gradients[0]
-            do.note(torch.mm, by_first.mT, given, out=weight)
+            do.note(torch.mm, by_first.mT, cast(do, given, weight.dtype), out=weight)
             do.note(torch.sum, by_first, 0, keepdim=True, out=bias)
+            do.note(part.collect)
 
     def action_backward(self, do: Operations, critic: Critic, delta: Tensor) -> Tensor:
         """Return a sum's gradient by actions, float32 [rows, a], given that by Q, `delta`.
@@ -90,7 +99,7 @@ class CriticPass:
         weight = critic.sides[1].layers[0].weight  # [a, side]
         by_action = weight.new_empty(len(delta), len(weight))
         do.note(torch.mm, self._by_first[:, self._side :], weight.mT, out=by_action)
-        return by_action
+        return cast(do, by_action, torch.float32)
 
     def _back(self, do: Operations, critic: Critic, delta: Tensor, columns: slice) -> None:
         """Note the gradient by the first layers' sums in `columns`, given the joint layer's."""

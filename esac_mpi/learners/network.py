@@ -73,7 +73,9 @@ class Network:
 
     `layers` are what a pass multiplies by and adds, views [members, in, out] of a weight and
     [members, 1, out] of a bias, gain or shift; `gradients` get their gradients, [members, out, in]
-    and [members, 1, out]. With one member all lack the first axis.
+    and [members, 1, out]. With one member all lack the first axis. With `products` = bfloat16 they
+    are views into copies in that type, but for gain and shift, which stay float32: `refresh` copies
+    `values` there, `collect` copies the gradients to `gradient`.
     """
 
     def __init__(
@@ -82,11 +84,13 @@ class Network:
         members: Sequence[np.ndarray],
         activation: str,
         device: torch.device,
-        memory: tuple[Tensor, Tensor] | None = None,
+        products: torch.dtype = torch.float32,
+        memory: tuple[Tensor, Tensor]
+        | None = None,  # where `values` and `gradient` lie; None: where there is room
     ) -> None:
-        """memory: where `values` and `gradient` lie; None: where there is room."""
         self.layout = layout
         self.members = len(members)
+        self.products = products
         self.activate_, self.deactivate = ACTIVATIONS[activation]
         self.affine: Callable[..., Tensor] = torch.addmm if self.members == 1 else torch.baddbmm
         self.product: Callable[..., Tensor] = torch.mm if self.members == 1 else torch.bmm
@@ -97,10 +101,20 @@ class Network:
         )
         self.values, self.gradient = memory or (values, torch.zeros_like(values))
         self.values.copy_(values)
+        self._copied = products != torch.float32
+        self._values = self.values.to(products)  # itself, or a copy
+        self._gradient = self.gradient.to(products)
         self.tensors = self._views(self.values)
-        self.layers = layout.grouped(self.tensors)
-        left = zip(layout.tensors, self._views(self.gradient), strict=True)
-        self.gradients = layout.grouped([v.mT if t.kind == "weight" else v for t, v in left])
+        kinds, copied = [t.kind for t in layout.tensors], self._views(self._values)
+        used = [
+            own if kind in ("gain", "shift") else c
+            for kind, own, c in zip(kinds, self.tensors, copied, strict=True)
+        ]
+        left = zip(kinds, self._views(self._gradient), strict=True)
+        self.layers = layout.grouped(used)
+        self.gradients = layout.grouped(
+            [view.mT if kind == "weight" else view for kind, view in left]
+        )
 
     def member(self, i: int) -> "Network":
         """Return member i alone, in the same memory, for passes without parameter gradients."""
@@ -119,6 +133,16 @@ class Network:
             [self.members * (t.stop - t.start) for t in self.layout.tensors]
         )
         return np.concatenate([part.view(self.members, -1)[i].numpy() for part in parts])
+
+    def refresh(self) -> None:
+        """Make `layers` follow `values`."""
+        if self._copied:
+            self._values.copy_(self.values)
+
+    def collect(self) -> None:
+        """Make `gradient` follow `gradients`."""
+        if self._copied:
+            self.gradient.copy_(self._gradient)
 
     def numpy(self) -> list[Layer]:
         """Return a single member's layers, weights [in, out] and vectors [1, out].
@@ -140,33 +164,50 @@ class Network:
 
 
 class Normalisation:
-    """Buffers of a hidden layer's normalisation.
+    """Buffers of a hidden layer's normalisation: in float32, also between bfloat16 products.
 
     `hidden` [members, rows, size] is that layer's buffer in the pass, and holds the normalised sums
-    after `forward`; `sums` takes the sums before it.
+    after `forward`; `affine` takes the sums before it. Gradients of gain and shift are rounded to
+    the others' type at the end.
     """
 
     def __init__(self, hidden: Tensor) -> None:
-        self.hidden, self.sums = hidden, torch.empty_like(hidden)
-        self._by_sums = torch.empty_like(hidden)
-        self._mean = self.sums[..., :1].clone()
-        self._scale = self.sums[..., :1].clone()  # 1 / standard deviation
+        self._rounded = hidden.dtype != torch.float32
+        self.hidden, self._sums = hidden, torch.empty_like(hidden, dtype=torch.float32)
+        self._normal = torch.empty_like(self._sums) if self._rounded else hidden
+        self._by_sums = torch.empty_like(self._sums)
+        self.affine = hidden if self._rounded else self._sums
+        self._mean = self._sums[..., :1].clone()
+        self._scale = self._sums[..., :1].clone()  # 1 / standard deviation
 
     def tail(self, rows: int) -> "Normalisation":
         """Return the part that belongs to the last `rows` rows, in the same memory."""
         part = copy.copy(self)
-        for name in ("hidden", "sums", "_by_sums", "_mean", "_scale"):
+        for name in ("hidden", "affine", "_sums", "_normal", "_by_sums", "_mean", "_scale"):
             setattr(part, name, getattr(self, name)[..., -rows:, :])
         return part
 
     def forward(self, do: Operations, layer: Layer) -> None:
-        """Note the normalisation of `sums` to `hidden`."""
+        """Note the normalisation of `affine` to `hidden`."""
+        if self._rounded:
+            do.note(self._sums.copy_, self.hidden)
         vectors = layer.gain[..., 0, :], layer.shift[..., 0, :]
-        for x, gain, shift, *out in _each(
-            self.sums, *vectors, self.hidden, self._mean, self._scale
+        for x, gain, shift, y, mean, scale in _each(
+            self._sums, *vectors, self._normal, self._mean, self._scale
         ):
-            given = x, gain.shape, gain, shift, LAYER_NORM_EPSILON
-            do.note(LAYER_NORM, *given, **dict(zip(("out0", "out1", "out2"), out, strict=True)))
+            do.note(
+                LAYER_NORM,
+                x,
+                gain.shape,
+                gain,
+                shift,
+                LAYER_NORM_EPSILON,
+                out0=y,
+                out1=mean,
+                out2=scale,
+            )
+        if self._rounded:
+            do.note(self.hidden.copy_, self._normal)
 
     def backward(
         self, do: Operations, layer: Layer, delta: Tensor, gradients: Layer | None
@@ -176,15 +217,29 @@ class Normalisation:
         Leaves those of gain and shift in `gradients`.
         """
         vectors = layer.gain[..., 0, :], layer.shift[..., 0, :]
-        by_vectors = [torch.empty_like(vector) for vector in vectors]
-        if gradients:
-            by_vectors = [gradients.gain[..., 0, :], gradients.shift[..., 0, :]]
+        kept = [gradients.gain[..., 0, :], gradients.shift[..., 0, :]] if gradients else []
+        made = (
+            kept if kept and not self._rounded else [torch.empty_like(vector) for vector in vectors]
+        )
+        given = cast(do, delta, torch.float32), self._sums, self._mean, self._scale
         for d, x, mean, scale, gain, shift, out, by_gain, by_shift in _each(
-            delta, self.sums, self._mean, self._scale, *vectors, self._by_sums, *by_vectors
+            *given, *vectors, self._by_sums, *made
         ):
             known = d, x, gain.shape, mean, scale, gain, shift, [True] * 3
             do.note(LAYER_NORM_BACKWARD, *known, out0=out, out1=by_gain, out2=by_shift)
-        return self._by_sums
+        for into, float32 in zip(kept, made, strict=False):
+            if into is not float32:
+                do.note(into.copy_, float32)
+        return cast(do, self._by_sums, delta.dtype)
+
+
+def cast(do: Operations, x: Tensor, dtype: torch.dtype) -> Tensor:
+    """Return x, or what will be a copy of it in another type."""
+    if x.dtype == dtype:
+        return x
+    copied = torch.empty_like(x, dtype=dtype)
+    do.note(copied.copy_, x)
+    return copied
 
 
 def _each(*tensors: Tensor) -> Any:
@@ -203,14 +258,16 @@ class Pass:
     def __init__(self, network: Network, rows: int) -> None:
         lead = (network.members,) if network.members > 1 else ()
         *hidden, out = network.layout.sizes[1:]
-        new = network.values.new_empty
-        self.hidden = [new((*lead, rows, size)) for size in hidden]
-        self.output = new((*lead, rows, out))  # the next pass overwrites it
+        new = partial(network.values.new_empty, dtype=network.products)
+        *self.hidden, self._last = (new((*lead, rows, size)) for size in (*hidden, out))
+        self.output = self._last.float()  # itself, or a copy; the next pass overwrites it
         self.deltas = [torch.empty_like(x) for x in self.hidden]
         self.normal = [Normalisation(x) if network.layout.layer_norm else None for x in self.hidden]
         self.thin = out == 1 and bool(hidden)
         self.inputs = list(self.hidden)  # of every layer but the first
-        if path := network.layout.path:  # the last layer sees the observation beside these units
+        if (
+            path := network.layout.path
+        ):  # the last layer sees the last units, and beside them the observation
             self.inputs[-1] = new((*lead, rows, hidden[-1] + path))
 
     def tail(self, rows: int) -> "Pass":
@@ -220,30 +277,37 @@ class Pass:
         for name in ("hidden", "deltas", "inputs"):
             setattr(part, name, [x[..., -rows:, :] for x in getattr(self, name)])
         part.normal = [normal and normal.tail(rows) for normal in self.normal]
-        part.output = self.output[..., -rows:, :]
+        part.output, part._last = self.output[..., -rows:, :], self._last[..., -rows:, :]
         return part
 
     def forward(self, do: Operations, network: Network, x: Tensor) -> Tensor:
-        """Return `output`, which then holds the outputs for inputs x."""
-        seen = x
+        """Return `output`, which then holds the outputs for inputs x, float32."""
+        x = seen = cast(do, x, self._last.dtype)
         for layer, hidden, normal in zip(network.layers, self.hidden, self.normal, strict=False):
-            sums = normal.sums if normal else hidden
-            do.note(network.affine, layer.bias, x, layer.weight, out=sums)
+            do.note(
+                network.affine, layer.bias, x, layer.weight, out=normal.affine if normal else hidden
+            )
             if normal:
                 normal.forward(do, layer)
             do.note(network.activate_, hidden)
             x = hidden
         if network.layout.path:
             x, units = self.inputs[-1], x.shape[-1]
-            for_units, for_seen = network.layout.gains
-            do.note(torch.mul, self.hidden[-1], for_units, out=x[..., :units])
-            do.note(torch.mul, seen, for_seen, out=x[..., units:])
+            for part, gain, into in zip(
+                (self.hidden[-1], seen),
+                network.layout.gains,
+                x.tensor_split([units], -1),
+                strict=True,
+            ):
+                do.note(torch.mul, part, gain, out=into)
         weight, bias, *_ = network.layers[-1]
         if self.thin:
-            for h, b, w, out in _each(x, bias[..., 0], weight[..., 0], self.output[..., 0]):
+            for h, b, w, out in _each(x, bias[..., 0], weight[..., 0], self._last[..., 0]):
                 do.note(torch.addmv, b, h, w, out=out)
         else:
-            do.note(network.affine, bias, x, weight, out=self.output)
+            do.note(network.affine, bias, x, weight, out=self._last)
+        if self._last is not self.output:
+            do.note(self.output.copy_, self._last)
         return self.output
 
     def backward(self, do: Operations, network: Network, x: Tensor, delta: Tensor) -> Tensor:
@@ -251,7 +315,9 @@ class Pass:
 
         Returns that by the first layer's sums.
         """
-        inputs, last = [x, *self.inputs], len(self.hidden)
+        dtype = self._last.dtype
+        delta, inputs = cast(do, delta, dtype), [cast(do, x, dtype), *self.inputs]
+        last = len(self.hidden)
         for i in range(last, -1, -1):
             weight, bias, *_ = network.gradients[i]
             if i == last and self.thin:
@@ -262,10 +328,13 @@ class Pass:
             do.note(torch.sum, delta, -2, keepdim=True, out=bias)
             if i:
                 delta = self._back(do, network, i, delta, network.gradients[i - 1])
+        if network.products != torch.float32:
+            do.note(network.collect)
         return delta
 
     def inputs_backward(self, do: Operations, network: Network, delta: Tensor) -> Tensor:
         """Return the gradient by the first layer's sums; leave `network.gradient` alone."""
+        delta = cast(do, delta, self._last.dtype)
         for i in range(len(self.hidden), 0, -1):
             delta = self._back(do, network, i, delta)
         return delta

@@ -76,6 +76,7 @@ class Update(updates.Update):
         self._deviation, self._log_prob = like.new_empty(2, batch, a), like.new_empty(2, batch)
         self._one = like.new_tensor(1.0)
         self._log = dict(zip(STATISTICS, self.batch_sums, strict=True))
+        self.networks = [n for n in (parts.actor, parts.critic, parts.value, parts.target) if n]
         self._note_critics(self._critic)
         self._note_actor(self._actor)
 
@@ -136,10 +137,11 @@ class Update(updates.Update):
         self._actor_pass.tail(self.batch).backward(
             do, parts.actor, self._actor_in[-self.batch :], delta
         )
-        do.step(parts.adam["actor"])
+        self._note_step(do, "actor")
         if "log_temperature" in parts.adam:
             self._note_temperature(do)
         do.note(parts.target.values.lerp_, (parts.value or parts.critic).values, self.options.tau)
+        do.note(parts.target.refresh)
         do.note(self.sums.add_, self.batch_sums)
 
     def _note_actions(self, do: Operations) -> None:
@@ -178,7 +180,10 @@ class Update(updates.Update):
         )
         gradient, action = torch.empty_like(self._actor_pass.output[:batch]), self._action[1]
         by_mean, by_log_std = gradient.chunk(2, -1)
-        do.note(TANH_BACKWARD, by_action.mT, action, grad_input=by_mean)
+        if by_action.dtype != gradient.dtype:
+            do.note(by_mean.copy_, by_action.mT)
+        source = by_action.mT if by_action.dtype == gradient.dtype else by_mean
+        do.note(TANH_BACKWARD, source, action, grad_input=by_mean)
         do.note(by_mean.addcmul_, temperature, action, value=2 / batch)  # d log pi / d u = 2 tanh u
         do.note(torch.mul, by_mean, self._deviation[1], out=by_log_std)
         do.note(by_log_std.sub_, temperature, alpha=1 / batch)
@@ -198,7 +203,11 @@ class Update(updates.Update):
         do.note(torch.dot, flat, flat, out=self._log[f"{name}_loss"])
         do.note(error.mul_, 1 / self.batch)
         buffers.backward(do, network, x, error)
+        self._note_step(do, name)
+
+    def _note_step(self, do: Operations, name: str) -> None:
         do.step(self.parts.adam[name])
+        do.note(getattr(self.parts, name).refresh)
 
     def _note_temperature(self, do: Operations) -> None:
         """Note a descent of J(temperature) in its logarithm, target entropy -a (2018b, Eq. 18)."""

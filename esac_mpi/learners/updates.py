@@ -1,6 +1,7 @@
 """The frame of an update of any learner with a replay, and its buffers."""
 
 from abc import ABC, abstractmethod
+from collections.abc import Sequence
 from typing import Protocol
 
 import numpy as np
@@ -8,7 +9,7 @@ import torch
 from torch import Tensor
 
 from esac_mpi.learners.batch import Batch, Upload
-from esac_mpi.learners.network import Operations
+from esac_mpi.learners.network import Network, Operations
 from esac_mpi.operators.policy import Normaliser
 
 
@@ -20,6 +21,9 @@ class Critic(Protocol):
 
     def vector(self, i: int) -> np.ndarray:
         """Return a copy of the parameters of the i-th, float32 [d]."""
+
+    def refresh(self) -> None:
+        """Make what passes multiply by follow `values`."""
 
 
 class Update(ABC):
@@ -42,6 +46,7 @@ class Update(ABC):
         self.batch_sums = like.new_zeros(measured)  # over the batch
         # of `batch_sums`, over updates
         self.sums = torch.zeros(measured, dtype=torch.float64, device=like.device)
+        self.networks: Sequence[Network | Critic] = ()  # all that an update passes through
         self.lists = self._critic, self._actor = Operations(), Operations()
 
     def take_noise(self, *shape: int) -> Tensor:
@@ -51,9 +56,11 @@ class Update(ABC):
         return self.drawn.tensor
 
     def start(self, normaliser: Normaliser | None = None) -> None:
-        """Reset what was measured, and set the normaliser."""
+        """Reset what was measured; follow parameters changed from outside; set the normaliser."""
         self.sums.zero_()
         self.transitions.standardise(normaliser)
+        for network in self.networks:
+            network.refresh()
 
     def learn_critic(self) -> None:
         """Take the batch, and noise, and make the first part of an update."""

@@ -198,6 +198,22 @@ def test_a_gradient_is_cut_to_its_largest_norm_as_torch_cuts_it(limit, cut):
     assert (gradient.tolist() == cut) == (limit == 10)
 
 
+def test_bfloat16_products_are_close_and_parameters_stay_float32():
+    """bfloat16 has 8 bits: gradients within a few percent; Adam steps float32 weights."""
+    wide = {"critic_hidden": (32, 32), "batch_size": 64, "policy__layer_norm": True}
+    full, half = (
+        perturbed(small((3, 32, 32, 2), learner__precision=p, **wide)) for p in ("fp32", "bf16")
+    )
+    for made in (full, half):
+        fill(made)
+        made.update.learn_critic()
+        made.update.learn_actor()
+    for part in ("actor", "critic"):
+        one, other = getattr(full, part), getattr(half, part)
+        assert 1e-4 < distance(other.gradient, one.gradient.double()) < 0.05
+        assert other.values.dtype == other.gradient.dtype == torch.float32
+
+
 # --- episodes of others
 
 

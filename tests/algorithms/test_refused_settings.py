@@ -36,7 +36,7 @@ ppo --ppo.lr_ppo 0: ppo.lr_ppo = 0.0
 ppo --ppo.gae_lambda 1.5: ppo.gae_lambda = 1.5
 ppo --ppo.batch_size 1: ppo.batch_size = 1
 ppo --ppo.steps_per_generation 63: ppo.batch_size = 64
-ppo --learner.precision tf32: learner.precision
+ppo --learner.precision bf16: learner.precision
 ppo --policy.layer_norm true: policy.layer_norm
 ppo --policy.linear true: policy.linear
 esac --policy.hidden  --policy.linear true --policy.linear_gain 2: policy.linear_gain

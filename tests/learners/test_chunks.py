@@ -26,7 +26,7 @@ FORMS = {
     "sac": lambda: sac(sac__value_network=True, sac__automatic_temperature=True),
     "interleaved": lambda: sac(sac__interleaved=True, sac__updates_per_step=2.0),
     "normalised critics": lambda: sac(sac__critic_layer_norm=True),
-    "all layers normalised": lambda: sac(policy__linear=True, **NORMED),
+    "bf16": lambda: sac(learner__precision="bf16", policy__linear=True, **NORMED),
     "small replay": lambda: sac(sac__replay_capacity=41),
     "td3": lambda: rival("td3", policy_delay=3),
     "td3 at the end": lambda: rival("td3", policy_delay=3, interleaved=False),
@@ -130,13 +130,14 @@ def test_a_smaller_ring_than_that_of_the_last_places_is_captured_too():
 
 
 def test_what_a_capture_needs_leaves_no_trace():
-    """All that the next update starts from is as before: counter, sums."""
-    learner = captured(FORMS["all layers normalised"](), early=True)
+    """All that the next update starts from is as before: bfloat16's copies, counter, sums."""
+    learner = captured(FORMS["bf16"](), early=True)
     phase(learner, 0)
     learner.chunks._graphs.clear()
-    before = [tensor.clone() for tensor in (*learner.kept(), learner.chunks._at)]
+    copies = [network._values for network in learner.update.networks]
+    before = [tensor.clone() for tensor in (*learner.kept(), *copies, learner.chunks._at)]
     learner.chunks._capture([(learner.due(),) * 3])
-    after = (*learner.kept(), learner.chunks._at)
+    after = (*learner.kept(), *copies, learner.chunks._at)
     assert all(torch.equal(one, other) for one, other in zip(before, after, strict=True))
 
 

@@ -126,7 +126,7 @@ def kernels(learner="sac", **values):
         {"policy__activation": "tanh"},
         {"policy__hidden": ()},
         {"sac__value_network": True},
-        {"learner__precision": "tf32"},
+        {"learner__precision": "bf16"},
         {"learner__threads": 2},
     ],
 )

@@ -7,8 +7,8 @@ import sys
 import numpy as np
 import pytest
 import torch
-from gradients import Breaking, Line, modules, same, through
-from small_learners import RIVALS, learner, perturbed
+from gradients import Breaking, Line, distance, modules, same, through
+from small_learners import RIVALS, learn, learner, perturbed
 from small_sac import FORMS
 
 from esac_mpi.learners import LearnerNotFinite
@@ -187,6 +187,30 @@ def test_arrays_of_another_learner_are_refused():
     ):
         with pytest.raises(ValueError, match=said):
             one.load(other.arrays())
+
+
+@pytest.mark.parametrize(("name", "form"), [("sac", NORMED), *((name, {}) for name in NAMES)])
+def test_bfloat16_products_are_close_and_parameters_float32(name, form):
+    """bfloat16 has 8 bits: gradients within a few percent; Adam steps float32 weights."""
+    full, half = (
+        perturbed(learner(name, (3, 32, 32, 2), batch_size=64, learner__precision=p, **form))
+        for p in ("fp32", "bf16")
+    )
+    measured, close = learn(full), learn(half)
+    assert close == pytest.approx(measured, rel=0.03, abs=0.02)
+    for part in ("actor", "critic"):
+        one, other = getattr(full, part), getattr(half, part)
+        assert 1e-4 < distance(other.gradient, one.gradient.double()) < 0.05
+        assert other.values.dtype == other.gradient.dtype == torch.float32
+        rate = full.adam[part].learning_rate
+        # one step of Adam each, either way
+        assert torch.allclose(one.values, other.values, atol=2 * rate + 1e-6)
+    for step in range(20):
+        learn(full, step)
+        learn(half, step)
+    for part, target in full.targets.items():
+        assert 0 < distance(half.targets[part].values, target.values.double()) < 1e-3
+    assert distance(half.critic.values, full.critic.values.double()) < 0.02
 
 
 # --- the actor

@@ -174,13 +174,14 @@ def test_a_theta_without_gains_is_refused():
 # --- a learner's passes
 
 
-def passes(members, sizes, activation="tanh", layer_norm=True, linear=0.0):
+def passes(members, sizes, activation="tanh", layer_norm=True, linear=0.0, products=torch.float32):
     """Return a network of random values, a pass of it, inputs and the gradient by its outputs."""
     layout, lead = Layout(sizes, layer_norm, linear), (members,) if members > 1 else ()
     thetas = [layout.initial(0, member) for member in range(members)]
-    made = Network(layout, thetas, activation, torch.device("cpu"))
+    made = Network(layout, thetas, activation, torch.device("cpu"), products)
     random = torch.Generator().manual_seed(1)
     made.values.add_(0.3 * torch.randn(made.values.shape, generator=random))
+    made.refresh()
     x, delta = (torch.randn(*lead, 20, size, generator=random) for size in (sizes[0], sizes[-1]))
     return made, Pass(made, 20), x, delta
 
@@ -227,6 +228,24 @@ def test_a_member_passes_as_it_does_beside_the_others():
     alone = Pass(one, 20).forward(do, one, x[1])
     do.run()
     assert torch.allclose(alone, both[1], atol=1e-6)
+
+
+@pytest.mark.parametrize("members", [1, 2])
+def test_between_bfloat16_products_the_normalisation_is_float32(members):
+    """bfloat16 has 8 bits: outputs, and the gradient by each tensor, are within a few percent."""
+    full, one, x, delta = passes(members, (3, 64, 64, 2))
+    half, other, _, _ = passes(members, (3, 64, 64, 2), products=torch.bfloat16)
+    outputs, do = [], Operations()
+    for made, buffers in ((full, one), (half, other)):
+        outputs.append(buffers.forward(do, made, x))
+        buffers.backward(do, made, x, delta)
+    do.run()
+    assert 1e-4 < distance(outputs[1], outputs[0].double()) < 0.03
+    gradients = half._views(half.gradient), full._views(full.gradient)
+    for of_half, of_full in zip(*gradients, strict=True):
+        assert 1e-4 < distance(of_half, of_full.double()) < 0.05
+    assert {layer.gain.dtype for layer in half.layers[:-1]} == {torch.float32}
+    assert half.layers[0].weight.dtype == torch.bfloat16
 
 
 # --- settings and whole runs

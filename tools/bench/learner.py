@@ -72,7 +72,9 @@ def competitors(size: Size) -> Turns:
     found["CleanRL-style"] = lazily(partial(eager_sac, size))
     if size.device == "cpu":
         return found
-    found["ours tf32"] = lazily(partial(ours, "sac", size, {"learner.precision": "tf32"}))
+    for precision in ("tf32", "bf16"):
+        turn = partial(ours, "sac", size, {"learner.precision": precision})
+        found[f"ours {precision}"] = lazily(turn)
     return {name: repeating(turn, name.startswith("ours")) for name, turn in found.items()}
 
 
