@@ -37,11 +37,6 @@ def counted_steps(run: RunFiles) -> np.ndarray:
     return np.sum(np.maximum([run.columns[name] for name in names], 0), axis=0)
 
 
-def finite_mean(returns: np.ndarray) -> float | None:
-    """Return an evaluation's mean return, None if unstable: the run takes no such policy."""
-    return float(returns.mean()) if np.isfinite(returns).all() else None
-
-
 def last_evaluation(run: RunFiles) -> dict[str, Any]:
     """Return each policy's mean return in the last evaluation, and its generation.
 
@@ -54,7 +49,8 @@ def last_evaluation(run: RunFiles) -> dict[str, Any]:
     found: dict[str, Any] = {"generation": newest}
     for policy, (when, returns) in made.items():
         there = len(when) > 0 and when[-1] == newest
-        found[policy] = finite_mean(returns[-1]) if there else None
+        stable = there and bool(np.isfinite(returns[-1]).all())  # the run takes no other policy
+        found[policy] = float(returns[-1].mean()) if stable else None
     return found
 
 

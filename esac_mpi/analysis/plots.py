@@ -26,7 +26,6 @@ from esac_mpi.analysis.messages import Unusable, note, some
 from esac_mpi.analysis.names import better
 from esac_mpi.analysis.outcomes import FATES, rate
 from esac_mpi.analysis.single import draw_alone
-from esac_mpi.analysis.timeline import draw as draw_timeline
 from esac_mpi.analysis.times import idle_share
 from esac_mpi.record import RunFiles
 
@@ -108,13 +107,6 @@ def on_machine(quantity: Quantity, machine: Machine) -> Quantity:
         return replace(curve, x=np.interp(curve.x, position(run, "wall"), computed(run, machine)))
 
     return moved
-
-
-def timeline(runs: list[RunFiles]) -> Figure:
-    """Draw what each rank of a run did when. Raises Unusable for several runs."""
-    if len(runs) > 1:
-        raise Unusable("--what timeline draws one run; --what waiting draws who waits in several")
-    return draw_timeline(begun(runs)[0])
 
 
 def figure(

@@ -39,12 +39,11 @@ def lines(points: Iterable[Point]) -> Panels:
     if missing := [point.name for point in points if not np.isfinite(point.measure)]:
         note(f"left out, nothing to measure, or not that far: {some(missing)}")
     measured = [point for point in points if np.isfinite(point.measure)]
-    words = {isinstance(point.value, str) for point in measured}
-    mixed = len(words) == 2  # numbers among words are words
+    mixed = len({isinstance(point.value, str) for point in measured}) == 2
     found: Panels = {}
     for point in measured:
         line = found.setdefault(point.panel, {}).setdefault(point.label, {})
-        value = str(point.value) if mixed else point.value
+        value = str(point.value) if mixed else point.value  # numbers among words are words
         line[value] = np.append(line.get(value, np.zeros(0)), point.measure)
     return {
         title: {label: dict(sorted(line.items())) for label, line in row.items()}
@@ -117,7 +116,7 @@ def of_options(runs: list[RunFiles], options: argparse.Namespace) -> Panels:
 
 
 def normalised(found: Line) -> Line:
-    """Return a line divided by the size of its best mean."""
+    """Divide a line by the size of its best mean."""
     best = abs(max(measures.mean() for measures in found.values())) or 1.0
     return {value: measures / best for value, measures in found.items()}
 

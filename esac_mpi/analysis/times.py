@@ -122,7 +122,7 @@ def idle(run: RunFiles, generations: slice = ALL) -> float | None:
 class Point:
     """One run: what was run, on how many ranks, and how long a generation took."""
 
-    label: str
+    run: RunFiles
     n: int  # members
     ranks: int
     seconds: float  # per generation
@@ -139,7 +139,7 @@ class Point:
 Times = dict[tuple[str, int], dict[int, list[Point]]]  # {(label, n): {ranks: runs}}
 
 
-def point(run: RunFiles, label: str, last: int) -> Point | None:
+def point(run: RunFiles, last: int) -> Point | None:
     """Measure a run; None without a population or two generations on its last number of ranks."""
     fitness, ranks = column(run, "metrics/fitness"), busy(run).ranks
     if fitness.ndim < 2 or len(fitness) < 2:
@@ -152,12 +152,12 @@ def point(run: RunFiles, label: str, last: int) -> Point | None:
         return None
     n = fitness.shape[1]
     episodes = n * getattr(run.config.own, "fitness_episodes", 1)
-    return Point(label, n, int(ranks[-1]), float(same.mean()), episodes)
+    return Point(run, n, int(ranks[-1]), float(same.mean()), episodes)
 
 
-def elsewhere(run: RunFiles, measured: Point, ranks: Iterable[int], last: int) -> Iterator[Point]:
+def elsewhere(measured: Point, ranks: Iterable[int], last: int) -> Iterator[Point]:
     """Compute a run's measures on other numbers of ranks. Raises Unusable where it has no clock."""
-    on_cluster = ends(run, evaluates=False)
+    on_cluster = ends(measured.run, evaluates=False)
 
     def lasts(count: int) -> float:  # without the first generation
         return float(np.diff(list(on_cluster(Cluster(count))))[-last:].mean())
@@ -180,27 +180,23 @@ def times_of(runs: list[RunFiles], last: int, computed_for: Iterable[int] = ()) 
     if len(cpus := {str(run.provenance.get("cpu")) for run in runs}) > 1:
         note(f"the runs are from different CPUs: {', '.join(sorted(cpus))}")
     sizes = {f"{table_of(run.config.algorithm)}.population_size" for run in runs}
-    lines: dict[tuple[str, int], dict[int, list[tuple[RunFiles, Point]]]] = {}
+    times: Times = {}
     for label, found in grouped(runs, sizes)[tasks[0]].items():
         for run in found:
-            if p := point(run, label, last):
-                lines.setdefault((label, p.n), {}).setdefault(p.ranks, []).append((run, p))
+            if p := point(run, last):
+                times.setdefault((label, p.n), {}).setdefault(p.ranks, []).append(p)
             else:
                 note(f"left out, no population or a single generation: {run.path.name}")
-    if not lines:
+    if not times:
         raise Unusable("nothing to show yet: no run given has two generations of a population")
-    times: Times = {}
-    for line in sorted(lines, key=lambda line: (line[0], -line[1])):
-        by_ranks = lines[line]
-        points = {ranks: [p for _, p in same] for ranks, same in by_ranks.items()}
-        others = sorted(set(computed_for) - set(by_ranks))
-        for run, p in by_ranks[min(by_ranks)] if others else ():
-            for other in elsewhere(run, p, others, last):
+    for points in times.values():
+        others = sorted(set(computed_for) - set(points))
+        for p in points[min(points)] if others else ():
+            for other in elsewhere(p, others, last):
                 points.setdefault(other.ranks, []).append(other)
-        times[line] = points
     if len({ranks for points in times.values() for ranks in points}) == 1:
         note("all runs had the same number of ranks: how they scale is not seen")
-    return times
+    return dict(sorted(times.items(), key=lambda line: (line[0][0], -line[0][1])))
 
 
 def per_generation(points: list[Point]) -> list[float]:

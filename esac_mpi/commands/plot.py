@@ -43,6 +43,7 @@ from typing import TYPE_CHECKING
 
 from esac_mpi.analysis.command import add, ended, machine_of, opened, parser, refuse_others, within
 from esac_mpi.analysis.curves import AXES
+from esac_mpi.analysis.messages import Unusable
 from esac_mpi.analysis.outcomes import MEASURES
 from esac_mpi.host.paths import given
 from esac_mpi.record import RunFiles
@@ -63,7 +64,7 @@ READ = {  # options, by what is drawn
 
 def pictures(line: argparse.ArgumentParser, options: argparse.Namespace) -> Iterator[Path]:
     """Draw what the options ask for; yield the files written."""
-    from esac_mpi.analysis import plots
+    from esac_mpi.analysis import plots, timeline
     from esac_mpi.analysis.figures import save, wished
 
     what = options.what
@@ -72,7 +73,10 @@ def pictures(line: argparse.ArgumentParser, options: argparse.Namespace) -> Iter
     name = "learning_curve" if what == "return" else what
     with wished(options.size, options.font):
         if what == "timeline":
-            drawing = plots.timeline(runs)
+            if len(runs) > 1:
+                others = "--what waiting draws who waits in several"
+                raise Unusable(f"--what timeline draws one run; {others}")
+            drawing = timeline.draw(plots.begun(runs)[0])
         elif what == "scaling":
             drawing = scaling(runs, options)
         elif what == "sensitivity":

@@ -52,12 +52,10 @@ def show(env: envs.Env, policy: Any, options: Any, out: Path) -> None:
         start = lambda: body.tilt(  # noqa: E731
             options.degrees, generator(options.seed, Purpose.EPISODE)
         )
-    cap = math.ceil(
-        options.seconds / step - 1e-9
-    )  # 1.1 s of 0.02 s each are 55, and 55.00000000000001 by floats
-    length = watched(
-        stage.Watched(env, tilt=start), policy, episode_seed, cap=cap
-    ).episodic_length  # below the same, to the bit
+    # 1.1 s of 0.02 s each are 55, and 55.00000000000001 by floats
+    cap = math.ceil(options.seconds / step - 1e-9)
+    # below the same, to the bit
+    length = watched(stage.Watched(env, tilt=start), policy, episode_seed, cap=cap).episodic_length
     wanted = np.unique(np.linspace(0, length, options.frames).round()).astype(int)
     stride, strip = max(1, round(1 / (RATE * step))), []
     camera = stage.Camera(env)
@@ -125,11 +123,8 @@ def main(argv: list[str]) -> int:
     look_here()
     try:
         policy = Policy.load(options.policy)
-        env = envs.make(
-            policy.task,
-            LONGEST if options.trials else policy.horizon or LONGEST,
-            policy.task_kwargs,
-        )
+        horizon = LONGEST if options.trials else policy.horizon or LONGEST
+        env = envs.make(policy.task, horizon, policy.task_kwargs)
         if options.trials:
             found = recovery.trials(env, policy, options.trials, options.degrees, options.seed)
             print(recovery.verdict(found, options.degrees, stage.seconds_per_step(env)))

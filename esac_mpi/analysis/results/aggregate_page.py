@@ -27,11 +27,9 @@ NOTE = (
 
 def when(wall: Wall) -> str:
     """Return at what time the runs are compared, and on which machine."""
-    at = (
-        f"at {compact(wall.seconds)} s"
-        if wall.seconds
-        else "at the most that all runs of a task have reached,"
-    )
+    at = "at the most that all runs of a task have reached,"
+    if wall.seconds:
+        at = f"at {compact(wall.seconds)} s"
     return f"{at} of wall time{wall.where or ', as measured'}"
 
 
