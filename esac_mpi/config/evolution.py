@@ -142,7 +142,7 @@ class ESAC(Evolution):
     READS = Reads(
         ("sac", "learner"),
         without=("sac.steps_per_generation", "sac.observation_normalisation"),
-        fields_if={f"sac.{name}": "sac_phases" for name in OF_PHASES},
+        only_if={f"sac.{name}": ("sac_phases", True) for name in OF_PHASES},
     )
 
     preset: Literal["default", "corrected", "paper", "reference-code"] = "default"

@@ -62,7 +62,9 @@ class ERL(Replaying, Selecting):
     public code of both."""
 
     READS = Reads(
-        ("learner", "td3", "sac"), without=IDLE, tables_if={"td3": "learner", "sac": "learner"}
+        ("learner", "td3", "sac"),
+        without=IDLE,
+        only_if={name: ("learner", name) for name in ("td3", "sac")},
     )
 
     preset: Literal["default", "reference-code"] = "default"

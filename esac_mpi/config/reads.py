@@ -16,9 +16,8 @@ COMMON = ("task", "budget", "policy", "evaluation", "checkpoint", "stop", "displ
 # may differ between a run and its continuation
 FREE = {"run_dir", "max_hours", "task.changed", "budget", "checkpoint", "stop", "display"}
 WARN = {"learner.device", "learner.kernels"}  # may differ, with a warning
-Condition = dict[
-    str, tuple[Any, ...]
-]  # {name: values}: one of these fields must be one of its values
+# {name: values}: one of these fields must be one of its values
+Condition = dict[str, tuple[Any, ...]]
 
 
 @cache
@@ -56,13 +55,8 @@ def conditions(name: str) -> list[Condition]:
 
 def conditions_of_algorithm(algorithm: str, name: str) -> list[Condition]:
     """List what fields of an algorithm's own table must be for it to read a field of another."""
-    table, own, declares = name.rpartition(".")[0], table_of(algorithm), declared(algorithm)
-    found: list[Condition] = []
-    if table in declares.tables_if:
-        found.append({f"{own}.{declares.tables_if[table]}": (table,)})
-    if name in declares.fields_if:
-        found.append({f"{own}.{declares.fields_if[name]}": (True,)})
-    return found
+    needed = [declared(algorithm).only_if.get(key) for key in (name.rpartition(".")[0], name)]
+    return [{f"{table_of(algorithm)}.{own}": (value,)} for own, value in filter(None, needed)]
 
 
 def unmet(config: Config, name: str) -> Condition:

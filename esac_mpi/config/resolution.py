@@ -145,11 +145,11 @@ def settings(
 ) -> Settings:
     """Check dotted names or tables, with values of Python and numpy; return {dotted name: value}.
 
-    kwargs: see from_table. Raises ConfigError, for former names too.
+    kwargs: see from_table. Raises ConfigError.
     """
     if SAID in given:
         known(SAID, who)
-    return from_table(plain(given), who, kwargs, former=False)
+    return from_table(plain(given), who, kwargs)
 
 
 def plain(value: Any) -> Any:

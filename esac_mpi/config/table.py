@@ -50,10 +50,8 @@ class Reads:
     tables: tuple[str, ...] = ()
     also: tuple[str, ...] = ()  # single fields of other tables
     without: tuple[str, ...] = ()  # fields of these tables that it does not read
-    # table -> field of its own that must be this table's name
-    tables_if: Mapping[str, str] = field(default_factory=dict)
-    # field of another table -> field of its own that must be true
-    fields_if: Mapping[str, str] = field(default_factory=dict)
+    # another table, or a field of it -> the field of its own, and the value, with which it is read
+    only_if: Mapping[str, tuple[str, Any]] = field(default_factory=dict)
 
 
 class Table:

@@ -1,7 +1,7 @@
 """DeepMind Control Suite tasks, bit for bit, without dm_control's cost per step.
 
-Each function takes the suite's environment of one domain and returns its closed loop: acrobot and
-cartpole with the smooth reward, cheetah, fish, humanoid but for its pure state, walker. Observation
+Each function takes the suite's environment of one domain and returns its closed loop: cartpole
+with the smooth reward, cheetah, fish-upright, humanoid but for its pure state, walker. Observation
 and reward are the suite's, in the order of operations and the types of its code; resets remain its
 own. Left out is what changes no bit: named indexing, the dictionary of observations, and the
 generality of `rewards.tolerance`. None of these tasks terminates.
@@ -18,7 +18,7 @@ from typing import Any
 import mujoco
 import numpy as np
 from dm_control.rl.control import Environment, PhysicsError
-from dm_control.suite import acrobot, cartpole, cheetah, fish, humanoid, walker
+from dm_control.suite import cartpole, cheetah, fish, humanoid, walker
 from mujoco import mj_step, mj_step1, mj_step2
 
 from esac_mpi.envs import warning_counts
@@ -36,24 +36,6 @@ def own_loop(env: Any) -> ClosedLoop | None:
     if start is None or not plain or variant or version("dm_control") not in VERSIONS:
         return None
     return start(env)
-
-
-def acrobot_loop(env: Any) -> ClosedLoop:
-    """Play acrobot-swingup: observe the arms and velocities; pay for the tip at the target."""
-    data, model = env.physics.data.ptr, env.physics.model
-    upper, lower = (model.name2id(name, "body") for name in ("upper_arm", "lower_arm"))
-    tip, target = (data.site_xpos[model.name2id(name, "site")] for name in ("tip", "target"))
-    radius = float(model.site_size[model.name2id("target", "site"), 0])
-    arms, distance = data.xmat[upper : lower + 1], np.zeros(1)
-
-    def measure() -> None:
-        distance[0] = _norm(target - tip)
-
-    def judge(before: Any, after: Any, actions: np.ndarray, healthy: Any) -> tuple[Any, Any]:
-        return _gaussian(after[0] - radius, 1), True
-
-    observed = [arms[:, 2], arms[:, 8], data.qvel]  # xz, zz
-    return _loop(env, observed, [distance], judge, [(measure,)])
 
 
 def cartpole_loop(env: Any) -> ClosedLoop:
@@ -83,32 +65,10 @@ def fish_upright_loop(env: Any) -> ClosedLoop:
     def judge(before: Any, after: Any, actions: np.ndarray, healthy: Any) -> tuple[Any, Any]:
         return _gaussian(abs(1 - after[0]), 1), True
 
-    return _loop(env, [*_positions(env, fish._JOINTS), upright, data.qvel], [upright], judge)
-
-
-def fish_swim_loop(env: Any) -> ClosedLoop:
-    """Play fish-swim: observe the way to the target too; pay for the mouth at the target."""
-    data, model = env.physics.data.ptr, env.physics.model
-    upright = data.xmat[model.name2id("torso", "body"), 8:]  # zz
-    mouth, target = (model.name2id(name, "geom") for name in ("mouth", "target"))
-    start, end, frame = (
-        data.geom_xpos[mouth],
-        data.geom_xpos[target],
-        data.geom_xmat[mouth].reshape(3, 3),
-    )
-    radii = float(model.geom_size[mouth, 0] + model.geom_size[target, 0])
-    way, distance = np.zeros(3), np.zeros(1)
-
-    def look() -> None:
-        way[:] = (end - start).dot(frame)  # in the mouth's frame
-        distance[0] = _norm(way)
-
-    def judge(before: Any, after: Any, actions: np.ndarray, healthy: Any) -> tuple[Any, Any]:
-        near = _gaussian(after[1] - radii, 2 * radii)
-        return (7 * near + 0.5 * (after[0] + 1)) / 8, True
-
-    observed = [*_positions(env, fish._JOINTS), upright, way, data.qvel]
-    return _loop(env, observed, [upright, distance], judge, [(look,)])
+    model, qpos = env.physics.model, data.qpos
+    places = [int(model.jnt_qposadr[model.name2id(joint, "joint")]) for joint in fish._JOINTS]
+    joints = [qpos[place : place + 1] for place in places]
+    return _loop(env, [*joints, upright, data.qvel], [upright], judge)
 
 
 def cheetah_loop(env: Any) -> ClosedLoop:
@@ -175,11 +135,9 @@ def humanoid_loop(env: Any) -> ClosedLoop:
 
 
 DOMAINS: dict[tuple[type, type], Callable[[Any], ClosedLoop]] = {
-    (acrobot.Balance, acrobot.Physics): acrobot_loop,
     (cartpole.Balance, cartpole.Physics): cartpole_loop,
     (cheetah.Cheetah, cheetah.Physics): cheetah_loop,
     (fish.Upright, fish.Physics): fish_upright_loop,
-    (fish.Swim, fish.Physics): fish_swim_loop,
     (walker.PlanarWalker, walker.Physics): walker_loop,
     (humanoid.Humanoid, humanoid.Physics): humanoid_loop,
 }  # by task and physics
@@ -229,13 +187,6 @@ def _sensor(env: Any, name: str) -> np.ndarray:
         int(field[sensor]) for field in (env.physics.model.sensor_adr, env.physics.model.sensor_dim)
     )
     return env.physics.data.ptr.sensordata[start : start + size]
-
-
-def _positions(env: Any, joints: list[str]) -> list[np.ndarray]:
-    """Return the live values of joints of one coordinate, a view [1] each."""
-    model, qpos = env.physics.model, env.physics.data.ptr.qpos
-    places = [int(model.jnt_qposadr[model.name2id(joint, "joint")]) for joint in joints]
-    return [qpos[place : place + 1] for place in places]
 
 
 def _gaussian(outside: Any, margin: float) -> Any:

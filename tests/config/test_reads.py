@@ -126,8 +126,8 @@ def test_the_declarations_name_algorithms_tables_and_fields_that_exist():
         *(table for own in declared for table in own.tables),
     } == tables
     assert {name for own in declared for name in (*own.also, *own.without)} <= {*NAMES}
-    assert all({*own.tables_if} <= {*own.tables} for own in declared)
-    assert {name for own in declared for name in own.fields_if} <= {*NAMES}
+    for own in declared:
+        assert {*own.only_if} <= {*own.tables, *NAMES}
     values = dict(flatten(Config()))
     for condition in chain.from_iterable(map(reads.conditions, NAMES)):
         for name, allowed in condition.items():

@@ -25,7 +25,6 @@ from esac_mpi.config import Config, ConfigError, as_words, automatic, check, fro
 from esac_mpi.config import resolved as settled
 from esac_mpi.config.names import meant
 from esac_mpi.config.reads import unread
-from esac_mpi.config.renamed import renewed_name
 from esac_mpi.host.data_files import checkout, shipped
 from esac_mpi.host.invocation import called
 from esac_mpi.host.paths import given
@@ -104,7 +103,7 @@ def parsed(id: str, table: dict[str, Any], source: str) -> Experiment:
         fields(table.get("settings", {}), f"{source}: settings"),
         tasks, variants, sweep.get("field", ""), sweep.get("values", []), table.get("points", 25),
         [
-            renewed_product(Product(**made(entry, Product, f"{source}: products")))
+            Product(**made(entry, Product, f"{source}: products"))
             for entry in table.get("products", [])
         ],
         budgets,
@@ -117,15 +116,6 @@ def parsed(id: str, table: dict[str, Any], source: str) -> Experiment:
             "it is written beside the experiment's results.csv"
         )
     return found
-
-
-def renewed_product(found: Product) -> Product:
-    """Return a product whose arguments name a run's setting as it is called now."""
-    words = found.arguments
-    if Path(found.tool).stem in ("plot", "table"):
-        pairs = zip(["", *words], words, strict=False)
-        words = [renewed_name(word) if before == "--field" else word for before, word in pairs]
-    return replace(found, arguments=words)
 
 
 def tables(table: dict[str, Any], source: str) -> Iterator[tuple[str, dict[str, Any]]]:
