@@ -67,10 +67,7 @@ def variant(algorithm: str, place: int) -> Look:
 
 
 def looks(labels: Mapping[str, str]) -> dict[str, Look]:
-    """Return the look of each label, the same in every panel.
-
-    labels: {label: its algorithm, "" where that has no colour}.
-    """
+    """Choose the look of each label, the same in every panel; labels: {label: its algorithm}."""
     places = {algorithm: count() for algorithm in COLOURS}
     others = cycle(Look(colour, style) for style, colour in product(STYLES, NOBODYS))
     return {

@@ -83,10 +83,7 @@ def column_curve(run: RunFiles, x: str, values: np.ndarray) -> Curve:
 
 
 def per_generation(run: RunFiles, statistic: Callable[..., np.ndarray]) -> np.ndarray:
-    """Return a statistic of members' finite returns [generations], nan where there is none.
-
-    Empty without a population.
-    """
+    """Compute a statistic of members' finite returns [generations], nan: none; [0] without."""
     fitness = column(run, "metrics/fitness")
     alive = np.isfinite(fitness).any(axis=-1)
     values = np.full(len(fitness), np.nan)

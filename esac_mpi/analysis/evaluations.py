@@ -47,10 +47,7 @@ def evaluations(run: RunFiles, policy: str) -> tuple[np.ndarray, np.ndarray]:
 
 
 def evaluated(run: RunFiles, policy: str = BETTER) -> tuple[np.ndarray, np.ndarray]:
-    """Return (generations [m], mean returns [m]) of one policy, or of the better one each time.
-
-    As in the run itself, a policy with an unstable episode is no candidate.
-    """
+    """List (generations [m], mean returns [m]) of one policy, or of the better one each time."""
     return best_of(run, candidates(policies(run)) if policy == BETTER else [policy])
 
 

@@ -142,10 +142,7 @@ def apart(places: Sequence[float], step: float) -> np.ndarray:
 
 
 def legend_below(figure: Figure, axes: np.ndarray) -> None:
-    """Put one legend for all panels below them, each label once.
-
-    A long label is wrapped, and the figure grows by the lines.
-    """
+    """Put one legend for all panels below them, each label once; the figure grows by its lines."""
     found = {
         label: handle
         for panel in axes.flat

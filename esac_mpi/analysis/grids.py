@@ -41,10 +41,7 @@ def summarised(curves: list[Curve], name: str) -> tuple[np.ndarray, np.ndarray]:
 
 
 def draw_group(axes: Axes, name: str, curves: list[Curve], look: Look, seeds: bool = False) -> None:
-    """Draw a group: interquartile mean and interval of its seeds, each as a thin line if asked.
-
-    One seed is a line alone.
-    """
+    """Draw a group: interquartile mean and interval of its seeds, also each as a thin line."""
     colour, style, width = look
     thin: dict[str, Any] = {"color": colour, "lw": 0.6}
     if len(curves) == 1:

@@ -25,10 +25,7 @@ PRESET, START, KWARGS = "esac.preset", "start_from", "task.kwargs"
 
 
 def settings(run: RunFiles) -> dict[str, Any]:
-    """Return the read fields that decide what a run learns; not task, algorithm and seed.
-
-    Each keyword argument of the task is one, task.kwargs.NAME, which runs without it lack.
-    """
+    """Collect the read fields that decide what a run learns, a task's keyword arguments each."""
     algorithm = run.config.algorithm
     read = {name: value for name, value in flatten(run.config) if reads(algorithm, name)}
     idle = unread(run.config, filter(takes_auto, read))  # which versions have in several ways
@@ -104,10 +101,7 @@ def shown(value: Any) -> str:
 
 
 def grouped(runs: list[RunFiles], without: Collection[str] = ()) -> Groups:
-    """Return the runs by task and label. `without`: settings that may differ within a group.
-
-    Raises Unusable where a group has one seed twice: an interval would take it for two.
-    """
+    """Sort runs by task and label; without: settings that may differ. Raises Unusable for twins."""
     groups: Groups = {}
     for task in sorted({run.config.task.id for run in runs}):
         here = [run for run in runs if run.config.task.id == task]
@@ -125,10 +119,7 @@ def grouped(runs: list[RunFiles], without: Collection[str] = ()) -> Groups:
 
 
 def near_costs(runs: list[RunFiles], names: list[str]) -> set[str]:
-    """Name the costs measured at each run's first start that are near each other in every group.
-
-    Tells of them: a study on one kind of machine has one group then.
-    """
+    """Name the costs measured at first starts that are near in every group; note them."""
     measured = [set(run.provenance.get("settled", "").split()) for run in runs]
     costs = {name for name in set(names).intersection(*measured) if name.endswith("_cost")}
     groups: dict[tuple[Any, ...], list[dict[str, Any]]] = {}

@@ -177,10 +177,7 @@ def curves(run: RunFiles, out: Path | None, step: str) -> Path:
 
 
 def follow(followed: Followed, out: Path | None, step: str, every: float) -> Iterator[Path]:
-    """Write the curves of runs while they go on, to their ends; yield each file when it begins.
-
-    Raises Unusable for what cannot be read at the last look.
-    """
+    """Write curves of runs to their ends; yield each file when it begins. Raises Unusable."""
     files: dict[Path, Curves] = {}
     try:
         for last in followed.looks(every):

@@ -18,10 +18,7 @@ Statistic = Callable[[np.ndarray], np.ndarray]
 
 
 def interquartile_mean(values: np.ndarray) -> np.ndarray:
-    """Return the mean of the middle half over the first axis.
-
-    floor(n / 4) values are cut on each side, none below 4.
-    """
+    """Average the middle half over the first axis: floor(n / 4) values are cut on each side."""
     cut = len(values) // 4
     return np.sort(values, axis=0)[cut : len(values) - cut].mean(axis=0)
 
@@ -38,10 +35,7 @@ def interval(
     draws: int = DRAWS,
     seed: int = 0,
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Return a pooled statistic's stratified bootstrap interval, (low, high), each [...].
-
-    Equal input, equal output. Raises ValueError where a stratum has fewer than two seeds.
-    """
+    """Bootstrap a pooled statistic in strata, (low, high). Raises ValueError for one seed."""
     return stratified(strata, lambda drawn: statistic(np.concatenate(drawn)), level, draws, seed)
 
 

@@ -66,10 +66,7 @@ def final_return(run: RunFiles) -> float | None:
 
 
 def best_return(run: RunFiles) -> float | None:
-    """Return the return of the best policy, on start states that did not choose it, or None.
-
-    Of a run of an older version it is the best mean return of any evaluation.
-    """
+    """Look up the best policy's return on start states that did not choose it, or None."""
     if "final/best_return" in run.columns:
         found = float(run.columns["final/best_return"])
         return found if np.isfinite(found) else None
@@ -116,10 +113,7 @@ def parallel_efficiency(run: RunFiles) -> float | None:
 
 
 def rate(run: RunFiles, counted: np.ndarray, rows: int = 0) -> float | None:
-    """Return the rate of a cumulative count [generations] over the last `rows` [1/s], or None.
-
-    rows: in generations, 0 = all.
-    """
+    """Compute the rate of a count [generations] over the last `rows` (0 = all) [1/s], or None."""
     wall = run.columns.get("timing/wall_seconds", np.zeros(0))
     if not len(wall) or len(counted) != len(wall):
         return None
@@ -158,10 +152,7 @@ def progress(run: RunFiles) -> float:
 
 
 def seconds_left(run: RunFiles, rows: int = 0) -> float | None:
-    """Return the time to the end of the budget [s], or None.
-
-    It is at the speed of the last `rows` generations (0 = all).
-    """
+    """Compute the time to the end of the budget at the speed of the last `rows` [s], or None."""
     limits = budget(run).values()
     speeds = [(limit - count[-1], rate(run, count, rows)) for count, limit in limits]
     found = [left / speed for left, speed in speeds if speed]

@@ -80,11 +80,7 @@ AT_THE_END = At()
 
 
 def rate(run: RunFiles, fate: str) -> np.ndarray:
-    """Return a fate's share of the selections so far, float64 [generations] [%].
-
-    Counted are selections that met the learner's actor. nan before the first of them; empty where
-    the run has no injections. PDERL's Table 2 and Figure 11.
-    """
+    """Compute a fate's share of the selections that met the actor so far [generations] [%]."""
     fates = column(run, "metrics/learner_fate")
     met = (fates >= 0).cumsum()
     so_far = (fates == FATES.index(fate)).cumsum()
@@ -92,10 +88,7 @@ def rate(run: RunFiles, fate: str) -> np.ndarray:
 
 
 def outcome(run: RunFiles, measure: str, at: At = AT_THE_END, policy: str = BETTER) -> float:
-    """Return a figure of a run (MEASURES, a fate for fates) up to `at`; nan: none, or not so far.
-
-    Raises Unusable.
-    """
+    """Compute a figure of a run (MEASURES, FATES) up to `at`; nan: none so far. Raises Unusable."""
     if at.limited and at.positions(run)[-1:].sum() < at.limit:
         return np.nan
     # the run itself recorded which was the best

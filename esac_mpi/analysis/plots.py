@@ -118,11 +118,7 @@ def figure(
     machine: Machine | None = None,
     labels: Sequence[str] = (),
 ) -> Figure:
-    """Draw one of TITLES against an axis of curves.AXES. Raises Unusable.
-
-    machine: what wall time is computed for; None: it is the measured one. labels: of the groups, in
-    place of their own.
-    """
+    """Draw one of TITLES against an axis of curves.AXES, or computed wall time. Raises Unusable."""
     if machine and x != "wall":
         raise Unusable("--ranks says what wall time is computed for: it needs --x wall")
     runs = begun(runs)

@@ -22,10 +22,7 @@ def draw(
     hollow: Container[int] = (),
     ideal: bool = False,
 ) -> None:
-    """Draw a line through means, bars from the smallest to the largest run, and the ideal line.
-
-    hollow: what was computed.
-    """
+    """Draw a line through means, bars from least to largest, and the ideal; hollow: computed."""
     x = np.array(sorted(by_x))
     means = np.array([np.mean(by_x[at]) for at in x])
     axes.plot(x, means, **look, lw=1.5, ms=4.5, label=label)

@@ -77,11 +77,7 @@ def of_runs(
     at_steps: int = 0,
     policy: str = BETTER,
 ) -> Panels:
-    """Return the lines of a swept field, a panel per task, a line per algorithm and other settings.
-
-    Raises Unusable where the field does not vary, only some runs have it, a value has one seed
-    twice, or no run has such a policy.
-    """
+    """Measure a swept field: a panel a task, a line for other settings. Raises Unusable."""
     if measure in OF_POLICY:
         require_policy(runs, policy)
     names = {full_name(run, field) for run in runs}

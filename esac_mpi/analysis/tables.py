@@ -78,10 +78,7 @@ Table = dict[str, dict[str, Cell]]  # {task: {column: cell}}
 
 
 def digits(c: Cell) -> int:
-    """Return the decimals that show two figures of the standard deviation, at most two.
-
-    Of a single value, those that show four figures.
-    """
+    """Count the decimals that show two figures of the deviation, of a single value four."""
     size, figures = (c.std, 2) if np.isfinite(c.std) and c.std > 0 else (abs(c.mean), 4)
     return int(np.clip(figures - 1 - np.floor(np.log10(max(size, 1e-9))), 0, 2))
 
@@ -102,10 +99,7 @@ def text(c: Cell, best: bool = False) -> str:
 
 
 def wide(table: Table, printed: Table, measure: str = "", bold: bool = True) -> list[Row]:
-    """Return a row a task, a column an algorithm, the papers' after ours.
-
-    measure: added to the heads of our columns; bold: whether the best mean of a task is.
-    """
+    """Make a row a task, a column an algorithm, the papers' after ours; measure: in the heads."""
     ours = dict.fromkeys(name for row in table.values() for name in row)
     theirs = dict.fromkeys(name for row in printed.values() for name in row)
     rows = []

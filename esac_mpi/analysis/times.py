@@ -43,10 +43,7 @@ def has_members(run: RunFiles) -> bool:
 
 
 def activities(run: RunFiles) -> dict[str, np.ndarray]:
-    """Measure each activity's rank-seconds [generations]; all add up to ranks * wall seconds.
-
-    Raises Unusable.
-    """
+    """Measure activities' rank-seconds [generations], together ranks * wall. Raises Unusable."""
     ranks = busy(run).ranks
     if not ranks.size:
         raise Unusable(f"{run.path}: no busy seconds of ranks are recorded")
@@ -210,10 +207,7 @@ def per_episode(points: list[Point]) -> list[float]:
 
 
 def efficiency(line: dict[int, list[Point]]) -> dict[int, float]:
-    """Return the parallel efficiency at each number of ranks, 1 at the fewest.
-
-    Of computed times, by the computed time there.
-    """
+    """Compute the parallel efficiency on each number of ranks, 1 on the fewest."""
     least = min(line)
     work = least * float(np.mean(per_generation(line[least])))
     found = {}

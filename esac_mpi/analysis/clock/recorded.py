@@ -48,10 +48,7 @@ def computed(run: RunFiles, machine: Machine) -> np.ndarray:
 
 
 def ends(run: RunFiles, evaluates: bool = True) -> Callable[[Cluster], Iterator[float]]:
-    """Return a function from a cluster to the end of each generation [s]. Raises Unusable.
-
-    evaluates: with the run's evaluations; else as if there had been none.
-    """
+    """Make a function from a cluster to the end of each generation [s]. Raises Unusable."""
     share = had_a_core(run)
     if recorded_tasks.has_tasks(run):
         tasks = recorded_tasks.recorded(run, share)
@@ -134,10 +131,7 @@ def generations(run: RunFiles, parts: Parts) -> Iterator[Generation]:
 
 
 def times(run: RunFiles) -> Parts:
-    """Return the parts of every generation but the phase, as in `Generation`.
-
-    evaluation is nan where there was none.
-    """
+    """Collect the parts of every generation but the phase, as in `Generation`; nan: none."""
     ranks, total, most, _ = busy(run)
     if len(ranks) != run.generation:
         raise Unusable(f"{run.path}: no busy seconds of ranks are recorded")
@@ -227,10 +221,7 @@ def episodes(run: RunFiles) -> np.ndarray:
 
 
 def duration(run: RunFiles) -> np.ndarray:
-    """Return the time of the phase that entered in each generation, or nan [generations] [s].
-
-    Raises Unusable.
-    """
+    """Compute the time of the phase that entered in each generation, or nan [generations] [s]."""
     lasted, none = phase_seconds(run), np.full(run.generation, np.nan)
     updating = run.columns.get("timing/seconds_updates", none)
     entered = since_the_row_before(run, "learner_phases") > 0
@@ -277,10 +268,7 @@ def update_share(run: RunFiles, ranks: np.ndarray) -> np.ndarray:
 
 
 def update_blocks(run: RunFiles) -> float:
-    """Return the number of parts of a shared update.
-
-    These are blocks of parameters, or members, champion and the learner's memory.
-    """
+    """Count the parts of a shared update: blocks of parameters, or members and two others."""
     born, _ = offspring(run)
     return born.shape[1] + 2.0 if bears_offspring(run) else float(run.provenance.get("blocks", 1))
 

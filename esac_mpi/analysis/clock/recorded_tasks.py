@@ -52,10 +52,7 @@ def individuals_and_turns(run: RunFiles) -> tuple[np.ndarray, np.ndarray]:
 
 
 def recorded(run: RunFiles, share: np.ndarray) -> Recorded:
-    """Return the tasks of a run on cores like its own.
-
-    share: of each generation in which a core was there [generations]. Raises Unusable.
-    """
+    """Collect a run's tasks; share: in which a core was there [generations]. Raises Unusable."""
     if "timing/task_busy" not in run.columns:
         raise Unusable(
             f"{run.path}: made before the time of every task was recorded: "
@@ -142,10 +139,7 @@ def until(piece: Piece, least: float) -> Piece:
 
 
 def sections(run: RunFiles, parts: Parts) -> Iterator[Section]:
-    """Yield what each generation has beside its tasks.
-
-    parts: seconds by name, each [generations]; see recorded.task_parts.
-    """
+    """Yield what each generation has beside its tasks; parts: of recorded.task_parts."""
     count = run.columns["metrics/length"].shape[1]
     for k in range(run.generation):
         evaluation = parts["evaluation"][k]

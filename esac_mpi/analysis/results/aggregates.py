@@ -56,10 +56,7 @@ def ahead(both: Tasks) -> np.ndarray:
 
 
 def improvement(both: Tasks) -> np.ndarray:
-    """Return the probability of improvement of the list's first half over its second.
-
-    It is that of a run of each half on a random task; ties count half.
-    """
+    """Compute how probably a run of the list's first half is ahead on a random task; ties half."""
     half = len(both) // 2
     pairs = zip(both[:half], both[half:], strict=True)
     return np.mean([chance(ours, theirs) for ours, theirs in pairs], axis=0)

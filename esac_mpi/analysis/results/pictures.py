@@ -67,10 +67,7 @@ def number(value: str) -> float | str:
 
 
 def swept(sections: Sections, y: str) -> tuple[dict[str, Line], dict[str, str]]:
-    """Return the runs' last numbers by value, and the algorithm, of each task and variant.
-
-    Raises Unusable if there is none.
-    """
+    """Collect the runs' last numbers by value, and algorithms, of each line. Raises Unusable."""
     points, algorithms = [], {}
     for title, labels in sections.items():
         traces = [trace for group in labels.values() for trace in group if trace.rows[0].value]
@@ -105,10 +102,7 @@ def sensitivity(
 
 
 def ends(sections: Sections, policy: str = "better") -> Figure:
-    """Draw the last returns: a panel for each task, a line for each variant, the best first.
-
-    Raises Unusable.
-    """
+    """Draw the last returns: a panel a task, a line a variant, the best first. Raises Unusable."""
     y = POLICIES[policy]
     last = {
         title: {

@@ -140,10 +140,7 @@ def spaced(values: np.ndarray, most: int) -> np.ndarray:
 
 
 def digest(run: RunFiles) -> str:
-    """Return 8 digits that differ where settings, defaults left out, do.
-
-    Names and defaults are those of older records, which have such digits.
-    """
+    """Compute 8 digits of the settings that are no defaults, by old records' names for them."""
     own = dict(
         former(name, value)
         for name, value in groups.settings(run).items()

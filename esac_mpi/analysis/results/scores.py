@@ -50,10 +50,7 @@ def random_returns(path: Path) -> dict[str, dict[str, float]]:
 
 
 def by_task(rows: Iterable[Row]) -> list[Row]:
-    """Return rows of several experiments and budgets as those of one.
-
-    Raises Unusable where a run is in two of them, or where they have other settings under one name.
-    """
+    """Make rows of several experiments those of one. Raises Unusable for a run that is in two."""
     whence: dict[object, tuple[str, str]] = {}
     found = []
     for row in rows:
@@ -184,10 +181,7 @@ def chosen(run: Trace, limit: float) -> float:
 
 
 def ends(groups: dict[str, list[Trace]], random: Random, limit: float) -> tuple[float, float]:
-    """Return the returns that are 0 and 1 on a task, -inf for 1 if nothing was evaluated by then.
-
-    Raises Unusable.
-    """
+    """Find the returns that are 0 and 1 on a task, -inf for 1 without any. Raises Unusable."""
     rows = [row for traces in groups.values() for trace in traces for row in trace.rows]
     ways = sorted({trace.rows[0].changed for traces in groups.values() for trace in traces})
     if len(ways) > 1:

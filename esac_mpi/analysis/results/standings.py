@@ -108,10 +108,7 @@ def cell(seeds: np.ndarray, bold: bool = False) -> str:
 
 
 def lines(labels: dict[str, list[Trace]], measure: str) -> Iterator[tuple[str, list[Trace], str]]:
-    """Yield (name, runs, field) of each line of a task's table.
-
-    Lines are the variants, and each policy of a variant that has two.
-    """
+    """Yield (name, runs, field) of a task's lines: variants, and policies where there are two."""
     for label, traces in labels.items():
         yield label, traces, MEASURES[measure][0]
         if measure == "return" and all(
@@ -166,10 +163,7 @@ def short(runs: list[Trace], y: str, wall: Wall) -> Iterator[str]:
 def document(
     sections: Sections, measure: str, papers: bool, champion: str, wall: Wall = MEASURED
 ) -> str:
-    """Return all tables; wall: what wall time is, and where it is compared.
-
-    Raises Unusable where no run has the measure.
-    """
+    """Write all tables. Raises Unusable where no run has the measure."""
     y, said = MEASURES[measure]
     found = {title: kept for title, labels in sections.items() if (kept := having(labels, y))}
     if not found:

@@ -132,10 +132,7 @@ def reached(traces: list[Trace], axis: str, y: str) -> float:
 
 
 def values(traces: list[Trace], axis: str, limit: float, y: str) -> np.ndarray:
-    """Return each run's last number at or before the limit.
-
-    nan: none by then, or the run goes on and is not at that time yet.
-    """
+    """List each run's last number at or before the limit, nan where it is not there yet."""
     found = [last_before(trace.curve(axis, y), limit) for trace in traces]
     there = [axis != WALL or trace.came(limit) for trace in traces]
     return np.where(there, found, np.nan)

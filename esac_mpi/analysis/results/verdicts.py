@@ -12,10 +12,7 @@ from esac_mpi.host.log import compact
 
 
 def difference(ours: np.ndarray, theirs: np.ndarray) -> tuple[float, float]:
-    """Return the ends of the 95 % bootstrap interval of mean(ours) - mean(theirs), each [seeds].
-
-    Seeds are drawn independently.
-    """
+    """Bootstrap the 95 % interval of mean(ours) - mean(theirs), each [seeds]."""
     random = np.random.default_rng(0)
     drawn = [random.choice(seeds, (DRAWS, len(seeds))).mean(axis=1) for seeds in (ours, theirs)]
     low, high = np.quantile(drawn[0] - drawn[1], [(1 - LEVEL) / 2, (1 + LEVEL) / 2])
@@ -23,10 +20,7 @@ def difference(ours: np.ndarray, theirs: np.ndarray) -> tuple[float, float]:
 
 
 def verdict(ours: np.ndarray, theirs: np.ndarray) -> str:
-    """Tell whether the first seeds have the greater mean, with the difference and its interval.
-
-    Yes, no, or not separated.
-    """
+    """Tell whether the first seeds have the greater mean, yes, no or not separated, and the gap."""
     without = int(np.isnan(ours).sum() + np.isnan(theirs).sum())
     ours, theirs = ours[np.isfinite(ours)], theirs[np.isfinite(theirs)]
     if not len(ours) or not len(theirs):
