@@ -9,7 +9,7 @@ from clocked_runs import erl_run_of
 from figure_runs import lines, make, opened, pictures, trained
 from run_files import leave
 
-from esac_mpi.analysis import curves, figures, grids, groups, plots, sensitivity, timeline, times
+from esac_mpi.analysis import figures, grids, groups, plots, sensitivity, timeline, times
 from esac_mpi.analysis.colours import COLOURS, SHADES, shade
 from esac_mpi.config import Config
 from esac_mpi.record import Run
@@ -59,13 +59,6 @@ def test_sensitivity_needs_a_field_that_every_run_has_and_varies(
 ):
     line = [*swept(tmp_path, *settings), "--what", "sensitivity", "--field", field]
     assert said in call("plot", *line, code=2).err
-
-
-def test_updates_counts_them(tmp_path, call):
-    paths = [make(tmp_path / "a", algorithm="esac"), make(tmp_path / "b", algorithm="esac", seed=1)]
-    words = [*paths, "--what", "updates", "--x", "nominal_steps", "--out", tmp_path / "u"]
-    pictures(call, tmp_path / "u", *words)
-    assert curves.column(opened(paths[0])[0], "metrics/gradient_updates").tolist() == [10, 20, 30]
 
 
 def test_updates_of_members_have_a_panel_of_their_own(tmp_path):
@@ -209,13 +202,15 @@ def test_what_is_drawn_of_several_runs(tmp_path, what, drawn):
     )
 
 
-def test_plot_of_two_tasks_and_algorithms(tmp_path, call):
+@pytest.mark.parametrize("what", ["return", "updates"])
+def test_plot_of_two_tasks_and_algorithms(tmp_path, call, what):
     runs = (("esac", 0, "A"), ("esac", 1, "A"), ("es", 0, "A"), ("esac", 0, "B"))
     paths = [
         make(tmp_path / f"{algorithm}{seed}{task}", (1, 2), algorithm, seed, f"{task}-v0")
         for algorithm, seed, task in runs
     ]
-    pictures(call, tmp_path / "x.y", *paths, "--out", tmp_path / "x.y")
+    words = ["--what", what, "--x", "nominal_steps", "--out", tmp_path / "x.y"]
+    pictures(call, tmp_path / "x.y", *paths, *words)
 
 
 def panel(runs):

@@ -23,21 +23,6 @@ def test_hashes_of_a_checkpoint_are_of_theta_and_state(tmp_path):
     run.close()
 
 
-def test_a_damaged_newest_checkpoint_gives_way_to_the_one_before(tmp_path, caplog):
-    make(tmp_path)
-    flip(tmp_path / "checkpoint.h5")
-    run = begin(tmp_path)
-    restored = run.restored
-    assert (restored.generation, restored.source.name, run.dropped) == (2, "checkpoint_prev.h5", 1)
-    assert "checkpoint.h5: damaged" in caplog.text
-    assert "generation 2" in caplog.text
-    grow(run, 2, 3)
-    run.checkpoint(3, state(3), {})  # must not push the good one out by the bad one
-    assert read(tmp_path / "checkpoint_prev.h5")[1]["generation"] == 2
-    assert read(tmp_path / "checkpoint.h5")[1]["generation"] == 3
-    run.close()
-
-
 def test_without_a_readable_checkpoint_nothing_is_begun(tmp_path):
     make(tmp_path)
     flip(tmp_path / "checkpoint.h5")

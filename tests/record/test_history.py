@@ -13,8 +13,8 @@ import pytest
 from short_runs import CONFIG, PROVENANCE, begin, flip, snapshot, state
 
 from esac_mpi import record
-from esac_mpi.config import to_toml, updated
-from esac_mpi.record import Columns, Refused, Run, Unreadable, files, history, publish, read
+from esac_mpi.config import to_toml
+from esac_mpi.record import Columns, Run, Unreadable, files, history, publish, read
 from esac_mpi.record.files import Joined
 
 ROW = 8 * (1 + 4 + 1 + 2)  # bytes of a row below on 2 ranks
@@ -88,19 +88,20 @@ def test_a_short_history_is_a_plain_file(tmp_path):
         np.testing.assert_array_equal(arrays["metrics/generation"], np.arange(57))
 
 
-@pytest.mark.parametrize(
-    ("gone", "rows"),
-    [([], 57), (["metrics.h5"], 57), (["metrics.h5", "checkpoint.h5"], 34)],
-)
-def test_every_file_that_names_segments_has_the_whole_history(tmp_path, short, gone, rows):
+@pytest.mark.parametrize("source", ["metrics.h5", "checkpoint.h5", "checkpoint_prev.h5"])
+def test_every_file_that_names_segments_has_the_whole_history(tmp_path, short, caplog, source):
     make(tmp_path, 34, 57)
-    for name in gone:
-        (tmp_path / name).unlink()
-    columns = Run.open(tmp_path).columns
-    sources = ("metrics.h5", "checkpoint.h5", "checkpoint_prev.h5")
-    assert columns.source == tmp_path / sources[len(gone)]
+    names = ["metrics.h5", "checkpoint.h5", "checkpoint_prev.h5"]
+    damaged = names[: names.index(source)]
+    for name in damaged:
+        (tmp_path / name).write_bytes((tmp_path / name).read_bytes()[:-600])
+    opened, rows = Run.open(tmp_path), 34 if "prev" in source else 57
+    assert opened.columns.source == tmp_path / source
+    assert (opened.generation, opened.provenance["checkpoint_generation"]) == (rows, rows)
+    assert caplog.text.count("truncated") == len(damaged)
+    assert "state/theta_es" not in opened.columns
     for name, column in expected(rows).items():
-        np.testing.assert_array_equal(columns[name], column)
+        np.testing.assert_array_equal(opened.columns[name], column)
 
 
 def test_a_resumed_run_has_the_columns_of_a_straight_one(tmp_path, short, monkeypatch):
@@ -143,14 +144,17 @@ def test_segments_that_nothing_names_are_deleted(tmp_path, short):
     run.close()
 
 
-def test_the_checkpoint_before_finds_all_that_it_names(tmp_path, short):
+def test_a_damaged_newest_checkpoint_gives_way_to_the_one_before(tmp_path, short, caplog):
     make(tmp_path, 34, 57)
     flip(tmp_path / "checkpoint.h5")
     run = begin(tmp_path)
-    assert run.restored.source.name == "checkpoint_prev.h5"
+    restored = run.restored
+    assert (restored.generation, restored.source.name) == (34, "checkpoint_prev.h5")
     assert (run.generations, run.dropped) == (34, 23)
+    assert "checkpoint.h5: damaged" in caplog.text
+    assert "generation 34" in caplog.text
     grow(run, 34, 57)
-    checkpointed(run, 57)
+    checkpointed(run, 57)  # must not push the good one out by the bad one
     run.close()
     for name, rows in (("metrics.h5", 57), ("checkpoint.h5", 57), ("checkpoint_prev.h5", 34)):
         found = Columns(tmp_path / name)["metrics/generation"]
@@ -330,9 +334,3 @@ def test_fill_values_are_no_numbers_of_a_run():
     assert Joined(np.dtype(np.int64)).rows == 0
     assert np.isnan(record.files.missing(np.dtype(np.float32)))
     assert record.files.missing(np.dtype(np.int64)) == -(2**63)
-
-
-def test_other_settings_are_refused_before_a_segment_is_read(tmp_path, short):
-    make(tmp_path, 57)
-    with pytest.raises(Refused, match="seed: 0 -> 7"):
-        begin(tmp_path, updated(CONFIG, {"seed": 7}))

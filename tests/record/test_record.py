@@ -2,11 +2,10 @@
 
 import os
 import socket
-from dataclasses import replace
 
 import numpy as np
 import pytest
-from short_runs import CONFIG, begin, grow, make, row, snapshot, state
+from short_runs import CONFIG, begin, make, row, snapshot, state
 
 from esac_mpi import record
 from esac_mpi.config import Config, read_toml, updated
@@ -57,32 +56,6 @@ def test_going_on_gives_back_everything(tmp_path):
     assert run.last_row("fit")["fitness"].tolist() == [2, 3, 4, 5]
     assert run.wall_seconds == 4
     run.close()
-
-
-def test_rows_beyond_the_checkpoint_are_dropped_and_made_again(tmp_path):
-    make(tmp_path)
-    run = begin(tmp_path)
-    grow(run, 3, 10)
-    run.publish_metrics(force=True)
-    straight = run.tail
-    run.close()
-    again = begin(tmp_path)
-    assert again.dropped == 7
-    assert len(again.tail["metrics/sigma"]) == 3
-    grow(again, 3, 10)
-    for name, column in again.tail.items():
-        np.testing.assert_array_equal(column, straight[name])
-    again.close()
-
-
-def test_a_history_of_5000_rows_is_read_whole(tmp_path):
-    run = begin(tmp_path)
-    grow(run, 0, 5000)
-    run.checkpoint(5000, state(5000), {})
-    run.close()
-    history = Run.open(tmp_path).columns
-    assert history["metrics/fitness"].shape == (5000, 4)
-    np.testing.assert_array_equal(history["metrics/fitness"][:, 3], np.arange(5000) + 3)
 
 
 def test_rows_must_agree_with_the_first(tmp_path):
@@ -199,21 +172,6 @@ def test_a_directory_that_has_vanished_is_not_made_again(tmp_path):
         run.status("requeue", 1)
     assert not (tmp_path / "run").exists()
     run.close()
-
-
-def test_open_reads_what_is_there(tmp_path):
-    run = begin(tmp_path, replace(CONFIG, seed=3))
-    early = Run.open(tmp_path)
-    assert (early.config.seed, early.columns, early.status["status"]) == (3, {}, "running")
-    grow(run, 0, 2)
-    run.checkpoint(2, state(2), {})
-    run.status("running", 2)
-    run.close()
-    whole = Run.open(tmp_path)
-    assert (whole.provenance["ranks"], whole.provenance["checkpoint_generation"]) == (2, 2)
-    assert whole.state == "running"
-    (tmp_path / "metrics.h5").unlink()
-    assert Run.open(tmp_path).columns.keys() == whole.columns.keys()
 
 
 def test_policy_h5_has_theta_and_what_it_takes_to_play_it(tmp_path):
