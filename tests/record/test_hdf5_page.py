@@ -250,14 +250,6 @@ def test_the_examples_of_the_page_run(fresh, tmp_path, monkeypatch, capsys):
     assert [line.split()[0] for line in header] == ["esac_mpi", "schema", "bytes", "sha256"]
 
 
-def test_wide_tables_of_a_fresh_run(fresh):
-    run = Run.open(fresh / "esac")
-    assert run.members("timing/member_seconds").shape == run.members("length").shape == (7, 10)
-    assert len(run.history) == 7
-    # with those of trials
-    assert run.history["env_steps_population"].iloc[-1] >= run.members("length").sum()
-
-
 @pytest.mark.parametrize("name", ALGORITHMS[:-1])  # AES-RL's tasks go over generations' ends
 def test_the_clock_of_every_algorithm_adds_up(fresh, name):
     """On the one rank that it had, a run takes its processor time; on more no longer."""

@@ -15,7 +15,6 @@ from short_runs import CONFIG, PROVENANCE, begin, flip, snapshot, state
 from esac_mpi import record
 from esac_mpi.config import to_toml
 from esac_mpi.record import Columns, Run, Unreadable, files, history, publish, read
-from esac_mpi.record.files import Joined
 
 ROW = 8 * (1 + 4 + 1 + 2)  # bytes of a row below on 2 ranks
 
@@ -328,9 +327,3 @@ def test_a_segment_that_cannot_be_written_loses_nothing(tmp_path, short, monkeyp
     checkpointed(run, 57)
     run.close()
     np.testing.assert_array_equal(Run.open(tmp_path).columns["metrics/generation"], np.arange(57))
-
-
-def test_fill_values_are_no_numbers_of_a_run():
-    assert Joined(np.dtype(np.int64)).rows == 0
-    assert np.isnan(record.files.missing(np.dtype(np.float32)))
-    assert record.files.missing(np.dtype(np.int64)) == -(2**63)

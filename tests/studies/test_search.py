@@ -3,7 +3,6 @@
 import json
 import os
 import re
-import signal
 import subprocess
 import sys
 import time
@@ -12,7 +11,7 @@ import pytest
 from commands import command
 from conftest import ROOT, environment, finish, run
 from small_studies import SETTINGS, held_elsewhere, made, states, stopped_at, write
-from whole_runs import assert_same_run
+from whole_runs import assert_same_run, killed_at
 
 import esac_mpi.studies.search
 from esac_mpi.comm.command_ranks import Alone
@@ -49,10 +48,8 @@ def test_trials_are_runs_and_the_best_becomes_a_configuration(tmp_path, call):
     assert states(study) == [(0, "complete"), (1, "complete")]
     for trial in trials:
         runs = [Run.open(study.run_of(trial.number, seed)) for seed in study.seeds]
-        assert [(run.state, run.config.seed) for run in runs] == [
-            ("complete", 100),
-            ("complete", 7),
-        ]
+        assert [run.state for run in runs] == ["complete"] * 2
+        assert [run.config.seed for run in runs] == [100, 7]
         assert {run.config.es.sigma for run in runs} == {trial.found["es.sigma"]}
         assert trial.value == sum(run.status["best_return"] for run in runs) / 2
         assert trial.reported == 20 + 19  # of the second seed; what is skipped is filled in
@@ -215,27 +212,10 @@ def test_what_cannot_be_run_together_is_a_failed_trial(tmp_path):
     assert 0 < sum(bad) < 3
 
 
-KILLED = """
-import os, signal, sys
-from esac_mpi.training import loop
-from esac_mpi.commands.__main__ import main
-honest, left = loop.end_is_wished, [int(sys.argv[2])]
-
-def last(job):
-    left[0] -= 1
-    if not left[0]:
-        os.kill(os.getpid(), signal.SIGKILL)
-    return honest(job)
-
-loop.end_is_wished = last
-main(["search", "run", sys.argv[1]])
-"""
-
-
 def test_a_killed_tasks_trial_goes_on_to_the_bit(tmp_path, capfd):
     """Killed in generation 9 of trial 0, with a checkpoint of 8; trial 1 is stopped by SIGTERM."""
     file = write(tmp_path, "trials = 2", SETTINGS.replace("generations = 10", "generations = 11"))
-    finish([sys.executable, "-c", KILLED, file, "9"], code=-signal.SIGKILL)
+    killed_at([("esac_mpi.training.loop:end_is_wished", 9)], "search", "run", file)
     study, task = read(file), tmp_path / "task"
     assert states(study) == [(0, "running")]
     search.main(["show", str(file)])
@@ -258,10 +238,9 @@ def test_a_killed_tasks_trial_goes_on_to_the_bit(tmp_path, capfd):
 def test_ranks_make_the_trials_that_one_process_makes(tmp_path, together):
     studies = []
     for ranks in (1, 2):
-        folder = tmp_path / str(ranks)
-        folder.mkdir()
-        study = made(folder, "trials = 2", tail="[pruner]\nstartup = 1\nwarmup = 0.1")
-        studies.append(study)
+        (tmp_path / str(ranks)).mkdir()
+        tail = "[pruner]\nstartup = 1\nwarmup = 0.1"
+        studies.append(made(tmp_path / str(ranks), "trials = 2", tail=tail))
     one, two = studies
     assert searched(one) == 0
     told = together(2, "search", "run", two.path)

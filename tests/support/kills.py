@@ -1,4 +1,4 @@
-"""The program on one process, killed at named moments; the next goes on where the last was killed.
+"""Program or command on one process, killed at named moments; the next goes on from there.
 
     python tests/support/kills.py '[["esac_mpi.algorithms.erl_births:crossed", 9], ...]' ARGUMENTS
 
@@ -13,6 +13,7 @@ import sys
 from importlib import import_module
 
 from esac_mpi import learners
+from esac_mpi.commands import NAMES
 
 learners.load("erl")  # once for all
 
@@ -43,9 +44,8 @@ def ended(name: str, call: int, argv: list[str]) -> int:
         return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
     armed(name, call)
     os.dup2(2, 1)
-    from esac_mpi import __main__  # which initialises MPI
-
-    os._exit(__main__.main(argv))
+    where = "esac_mpi.commands" if argv[0] in NAMES else "esac_mpi"
+    os._exit(import_module(f"{where}.__main__").main(argv))  # which initialises MPI
 
 
 print(json.dumps([ended(name, call, sys.argv[2:]) for name, call in json.loads(sys.argv[1])]))
