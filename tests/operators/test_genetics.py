@@ -13,6 +13,8 @@ from esac_mpi.operators import genetics
 from esac_mpi.operators.genetics import Spread
 from esac_mpi.operators.policy import Layout
 
+same = np.testing.assert_array_equal
+
 PUBLIC = Spread(
     fraction=0.1, strength=0.1, super_strength=10.0, super_probability=0.05, reset_probability=0.05
 )
@@ -32,8 +34,8 @@ def test_an_actor_begins_with_a_tenth_of_the_usual_last_layer():
     usual, made = LAYOUT.initial(3, 2), genetics.initial(LAYOUT, 3, 2)
     assert (genetics.initial(LAYOUT, 3, 2, 1.0) == usual).all()
     last = LAYOUT.tensors[-2].start
-    np.testing.assert_array_equal(made[:last], usual[:last])
-    np.testing.assert_array_equal(made[last:], usual[last:] * np.float32(0.1))
+    same(made[:last], usual[:last])
+    same(made[last:], usual[last:] * np.float32(0.1))
     assert made.dtype == np.float32
 
 
@@ -43,32 +45,21 @@ def test_n_point_crossover_by_hand():
     random = Drawn(4, [2, 0, 2, 2], [0.2, 0.5, 0.9, 0.1], 1, [1], [0.7])
     first, second = theta(1, 2, 3, 4, 5, 6), theta(11, 12, 13, 14, 15, 16)
     one, other = genetics.n_point(first, second, Layout((1, 3)), random)
-    np.testing.assert_array_equal(one, theta(11, 2, 3, 4, 15, 6))
-    np.testing.assert_array_equal(other, theta(11, 12, 3, 14, 15, 16))
+    same(one, theta(11, 2, 3, 4, 15, 6))
+    same(other, theta(11, 12, 3, 14, 15, 16))
     assert random.spent
-    assert [random.calls[0], random.calls[3]] == [
-        (6,),
-        (3,),
-    ]  # below twice the rows of a matrix; below a vector's length
-    np.testing.assert_array_equal(first, theta(1, 2, 3, 4, 5, 6))
-    np.testing.assert_array_equal(second, theta(11, 12, 13, 14, 15, 16))
+    # below twice the rows of a matrix; below a vector's length
+    assert [random.calls[0], random.calls[3]] == [(6,), (3,)]
+    same(first, theta(1, 2, 3, 4, 5, 6))
+    same(second, theta(11, 12, 13, 14, 15, 16))
 
 
-def test_a_row_of_a_matrix_is_exchanged_whole():
-    random = Drawn(1, [1], [0.9], 0, [], [])
-    one, other = genetics.n_point(
-        theta(1, 2, 3, 4, 5, 6), theta(7, 8, 9, 10, 11, 12), Layout((2, 2)), random
-    )
-    np.testing.assert_array_equal(one, theta(1, 2, 9, 10, 5, 6))
-    np.testing.assert_array_equal(other, theta(7, 8, 9, 10, 11, 12))
-
-
-def test_without_exchanges_the_children_are_the_parents():
-    one, other = genetics.n_point(
-        theta(1, 2, 3), theta(4, 5, 6), Layout((2, 1)), Drawn(0, [], [], 0, [], [])
-    )
-    np.testing.assert_array_equal(one, theta(1, 2, 3))
-    np.testing.assert_array_equal(other, theta(4, 5, 6))
+def test_a_row_of_a_matrix_is_exchanged_whole_and_none_without_exchanges():
+    first, second, layout = theta(1, 2, 3, 4, 5, 6), theta(7, 8, 9, 10, 11, 12), Layout((2, 2))
+    one, other = genetics.n_point(first, second, layout, Drawn(1, [1], [0.9], 0, [], []))
+    same(one, theta(1, 2, 9, 10, 5, 6))
+    same(other, second)
+    same(genetics.n_point(first, second, layout, Drawn(0, [], [], 0, [], [])), [first, second])
 
 
 def test_what_normalises_a_layer_is_exchanged_like_its_bias():
@@ -77,8 +68,8 @@ def test_what_normalises_a_layer_is_exchanged_like_its_bias():
     random = Drawn(0, [], [], 0, [], [], 1, [0], [0.1], 1, [1], [0.9], 0, [], [], 0, [], [])
     first, second = np.arange(11, dtype=np.float32), np.arange(20, 31, dtype=np.float32)
     one, other = genetics.n_point(first, second, NORMALISED, random)
-    np.testing.assert_array_equal(one, theta(0, 1, 2, 3, 4, 5, 6, 27, 8, 9, 10))
-    np.testing.assert_array_equal(other, theta(20, 21, 22, 23, 4, 25, 26, 27, 28, 29, 30))
+    same(one, theta(0, 1, 2, 3, 4, 5, 6, 27, 8, 9, 10))
+    same(other, theta(20, 21, 22, 23, 4, 25, 26, 27, 28, 29, 30))
     assert random.calls[::3] == [(4,), (2,), (2,), (2,), (2,), (1,)]
 
 
@@ -102,9 +93,7 @@ def test_n_point_crossover_is_its_exchanges_one_after_the_other():
     first, second = some(100), some(200)
     for seed in range(50):
         children = genetics.n_point(first, second, LAYOUT, np.random.default_rng(seed))
-        np.testing.assert_array_equal(
-            children, exchanged_one_by_one(first, second, np.random.default_rng(seed))
-        )
+        same(children, exchanged_one_by_one(first, second, np.random.default_rng(seed)))
 
 
 def test_gaussian_mutation_by_hand():
@@ -123,26 +112,33 @@ def test_gaussian_mutation_by_hand():
         (1,),
         (3,),
     ]  # below ceil(0.1 * 3) changes; of three weights
-    np.testing.assert_array_equal(parent, theta(2, -4, 1, 7))
+    same(parent, theta(2, -4, 1, 7))
 
 
 def test_a_matrix_whose_chance_is_missed_stays():
     parent = theta(2, -4, 1, 7)
-    np.testing.assert_array_equal(
-        genetics.gaussian(parent, Layout((3, 1)), PUBLIC, Drawn(0.5, 0.5)), parent
-    )
+    same(genetics.gaussian(parent, Layout((3, 1)), PUBLIC, Drawn(0.5, 0.5)), parent)
 
 
-def one_change(weight: float, luck: float, normal: float) -> float:
+@pytest.mark.parametrize(
+    ("weight", "luck", "normal", "changed"),
+    [
+        (2.0, np.nextafter(0.05, 0), 1.0, 22.0),  # the kind of a change at its bounds
+        (2.0, 0.05, 1.5, 1.5),
+        (2.0, np.nextafter(0.1, 0), 1.5, 1.5),
+        (2.0, 0.1, 1.0, 2.2),
+        (5e5, 0.01, 1.0, 1e6),  # weights are clamped at a million
+        (5e5, 0.01, -1.0, -1e6),
+        (-5e5, 0.01, 1.0, 1e6),  # the spread has no sign
+        (0.0, 0.01, 1.0, 0.0),  # a weight of zero is moved by a reset alone
+        (0.0, 0.07, 1.0, 1.0),
+        (0.0, 0.5, 1.0, 0.0),
+    ],
+)
+def test_one_change_by_hand(weight, luck, normal, changed):
     random = Drawn(0.0, 1.0, 1, [0], [luck], [normal])
-    return float(genetics.gaussian(theta(weight, 1), Layout((1, 1)), PUBLIC, random)[0])
-
-
-def test_the_kind_of_a_change_at_its_bounds():
-    assert one_change(2.0, np.nextafter(0.05, 0), 1.0) == 22.0
-    assert one_change(2.0, 0.05, 1.5) == 1.5
-    assert one_change(2.0, np.nextafter(0.1, 0), 1.5) == 1.5
-    assert one_change(2.0, 0.1, 1.0) == pytest.approx(2.2)
+    found = genetics.gaussian(theta(weight, 1), Layout((1, 1)), PUBLIC, random)
+    assert found[0] == np.float32(changed)
 
 
 def test_what_normalises_a_layer_is_never_mutated():
@@ -157,22 +153,10 @@ def test_what_normalises_a_layer_is_never_mutated():
         assert (changed[tensor.start : tensor.stop] == expected).all(), tensor
 
 
-def test_weights_are_clamped_at_a_million():
-    assert one_change(5e5, 0.01, 1.0) == 1e6
-    assert one_change(5e5, 0.01, -1.0) == -1e6
-    assert one_change(-5e5, 0.01, 1.0) == pytest.approx(1e6)  # the spread has no sign
-
-
-def test_a_weight_of_zero_is_moved_by_a_reset_alone():
-    assert [one_change(0.0, luck, 1.0) for luck in (0.01, 0.07, 0.5)] == [0.0, 1.0, 0.0]
-
-
 def test_no_fraction_means_no_change():
-    none = PUBLIC._replace(fraction=0.0)
+    none, parent = PUBLIC._replace(fraction=0.0), some(1)
     for seed in range(20):
-        np.testing.assert_array_equal(
-            genetics.gaussian(some(1), LAYOUT, none, np.random.default_rng(seed)), some(1)
-        )
+        same(genetics.gaussian(parent, LAYOUT, none, np.random.default_rng(seed)), parent)
 
 
 def changed_one_by_one(
@@ -199,15 +183,13 @@ def changed_one_by_one(
     return mutated
 
 
-@pytest.mark.parametrize("fraction", [0.1, 3.0])  # at 3 most weights are drawn more than once
+@pytest.mark.parametrize("fraction", [0.1, 3.0])  # at 3 most are drawn more than once
 def test_gaussian_mutation_is_its_changes_one_after_the_other(fraction):
     spread = PUBLIC._replace(fraction=fraction, super_probability=0.3, reset_probability=0.2)
     repeated = some(7)
     for seed in range(50):
         mutated = genetics.gaussian(repeated, LAYOUT, spread, np.random.default_rng(seed))
-        np.testing.assert_array_equal(
-            mutated, changed_one_by_one(repeated, spread, np.random.default_rng(seed))
-        )
+        same(mutated, changed_one_by_one(repeated, spread, np.random.default_rng(seed)))
 
 
 def test_three_matrices_in_four_are_mutated():

@@ -47,9 +47,8 @@ def test_the_bits_stay_what_they_are(address, digest):
 def test_the_address_is_the_key_and_the_counter():
     """The first numbers of a chunk come from counters 0, 128, 1 and their first two words."""
     seed, purpose, generation, member, block = 5 + (6 << 32), 2, 30, 20, 10
-    x = kernels.normal(seed, purpose, generation, member, block, 4 * kernels.COUNTERS).astype(
-        np.float64
-    )
+    address = seed, purpose, generation, member, block
+    x = kernels.normal(*address, 4 * kernels.COUNTERS).astype(np.float64)
     for i, index in enumerate((0, HALF, 1)):
         w, v, _, _ = map(float, kernels._kernels.philox((2 << 24) + index, 10, 20, 30, 5, 6))
         radius = math.sqrt(-2 * math.log((w + 0.5) / 2**32))
@@ -108,19 +107,22 @@ def test_out_is_filled_and_returned():
     np.testing.assert_array_equal(out, kernels.normal(1, 2, 3, 4, 5, 1_500))
 
 
-def test_a_wrong_out_is_refused():
-    with pytest.raises(ValueError, match=r"out must be float32 \[3\], got float64 \[3\]"):
-        kernels.normal(0, 0, 0, 0, 0, 3, np.zeros(3))
-    with pytest.raises(ValueError, match=r"out must be float32 \[3\], got float32 \[4\]"):
-        kernels.normal(0, 0, 0, 0, 0, 3, np.zeros(4, np.float32))
+FROZEN = np.zeros(3, np.float32)
+FROZEN.flags.writeable = False
 
 
-def test_a_strided_or_read_only_out_is_refused():
-    frozen = np.zeros(3, np.float32)
-    frozen.flags.writeable = False
-    for out in (np.zeros(6, np.float32)[::2], frozen):
-        with pytest.raises(ValueError, match="out must be a contiguous writable float32 array"):
-            kernels.normal(0, 0, 0, 0, 0, 3, out)
+@pytest.mark.parametrize(
+    ("out", "what"),
+    [
+        (np.zeros(3), r"be float32 \[3\], got float64 \[3\]"),
+        (np.zeros(4, np.float32), r"be float32 \[3\], got float32 \[4\]"),
+        (np.zeros(6, np.float32)[::2], "be a contiguous writable float32 array"),
+        (FROZEN, "be a contiguous writable float32 array"),
+    ],
+)
+def test_a_wrong_out_is_refused(out, what):
+    with pytest.raises(ValueError, match=f"out must {what}"):
+        kernels.normal(0, 0, 0, 0, 0, 3, out)
 
 
 @pytest.mark.parametrize("part", range(6))
@@ -137,9 +139,8 @@ def test_tanh_within_seven_units_in_the_last_place():
     x = np.geomspace(1e-20, 60, n, dtype=np.float32)
     x[: n // 2] *= -1
     x[0], x[-1] = 0.0, np.inf
-    network = kernels.Perceptron(
-        (1, n), "relu", "tanh", -np.ones(n, np.float32), np.ones(n, np.float32)
-    )
+    bounds = -np.ones(n, np.float32), np.ones(n, np.float32)
+    network = kernels.Perceptron((1, n), "relu", "tanh", *bounds)
     network.load(np.concatenate([np.zeros(n, np.float32), x]))
     y = np.zeros(n, np.float32)
     network.act(np.zeros(1), y, False, None, None)
@@ -148,28 +149,29 @@ def test_tanh_within_seven_units_in_the_last_place():
     assert np.abs(y).max() == 1
 
 
-def test_a_wrong_perceptron_is_refused():
-    one = np.ones(1, np.float32)
-    for sizes in ((3,), (3, 0), (0, 1), ()):
-        with pytest.raises(ValueError, match=r"sizes must be|a layer has"):
-            kernels.Perceptron(sizes, "relu", "tanh", -one, one)
-    with pytest.raises(ValueError, match="activation must be tanh or relu, got elu"):
-        kernels.Perceptron((3, 1), "elu", "tanh", -one, one)
-    with pytest.raises(ValueError, match="output must be tanh or clip, got none"):
-        kernels.Perceptron((3, 1), "relu", "none", -one, one)
-    with pytest.raises(ValueError, match=r"low must be float32 \[2\]"):
-        kernels.Perceptron((3, 2), "relu", "tanh", -one, one)
-    with pytest.raises(
-        ValueError, match=r"theta must be float32 \[4\], got format f, 1 dimensions, 20 bytes"
-    ):
-        kernels.Perceptron((3, 1), "relu", "tanh", -one, one).load(np.zeros(5, np.float32))
+ONE = np.ones(1, np.float32)
+
+
+@pytest.mark.parametrize(
+    ("form", "what"),
+    [
+        *(((sizes, "relu", "tanh"), "sizes must be|a layer has") for sizes in ((3,), (3, 0), ())),
+        (((0, 1), "relu", "tanh"), "sizes must be|a layer has"),
+        (((3, 1), "elu", "tanh"), "activation must be tanh or relu, got elu"),
+        (((3, 1), "relu", "none"), "output must be tanh or clip, got none"),
+        (((3, 2), "relu", "tanh"), r"low must be float32 \[2\]"),
+        (((3, 1), "relu", "tanh"), r"theta must be float32 \[4\], got format f"),
+    ],
+)
+def test_a_wrong_perceptron_is_refused(form, what):
+    with pytest.raises(ValueError, match=what):
+        kernels.Perceptron(*form, -ONE, ONE).load(np.zeros(5, np.float32))
 
 
 def test_sums_over_observations_are_numpys_to_the_bit():
     random = np.random.default_rng(0)
-    seen = (random.standard_normal((500, 7)) * 10.0 ** random.integers(-30, 30, (500, 7))).astype(
-        np.float32
-    )
+    sizes = 10.0 ** random.integers(-30, 30, (500, 7))
+    seen = (random.standard_normal((500, 7)) * sizes).astype(np.float32)
     seen[100, 0], seen[300, 1], seen[400, 2] = np.nan, np.inf, 1e-42
     ours, theirs = np.zeros((3, 7)), np.zeros((3, 7))
     for observation in seen:

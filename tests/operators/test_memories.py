@@ -66,25 +66,22 @@ def test_states_and_actions_are_views_of_what_is_held():
 
 
 @pytest.mark.parametrize(
-    ("count", "expected"),
+    ("before", "kappa", "count", "expected"),
     [
-        (0, [1, 2, 3]),
-        (2, [1, 2, 3, 20, 21]),  # exactly full
-        (3, [2, 3, 20, 21, 22]),
-        (5, [20, 21, 22, 23, 24]),  # as many as it has place for
-        (8, [23, 24, 25, 26, 27]),  # more: the newest of them
+        ((1, 2, 3), 5, 0, [1, 2, 3]),
+        ((1, 2, 3), 5, 2, [1, 2, 3, 20, 21]),  # exactly full
+        ((1, 2, 3), 5, 3, [2, 3, 20, 21, 22]),
+        ((1, 2, 3), 5, 5, [20, 21, 22, 23, 24]),  # as many as it has place for
+        ((1, 2, 3), 5, 8, [23, 24, 25, 26, 27]),  # more: the newest of them
+        ((1, 2, 3), 3, 1, [2, 3, 20]),  # it was full
+        ((), 3, 2, [20, 21]),
+        ((), 3, 0, []),
     ],
 )
-def test_a_memory_keeps_the_newest(count, expected):
-    held = memory(1, 2, 3, kappa=5)
+def test_a_memory_keeps_the_newest(before, kappa, count, expected):
+    held = memory(*before, kappa=kappa)
     assert remembered(held, count, 20) == expected
-    assert ages(held) == [1, 2, 3]  # as it was
-
-
-def test_a_full_memory_and_a_blank_one_take_new_transitions():
-    assert remembered(memory(1, 2, 3, kappa=3), 1, 9) == [2, 3, 9]
-    assert remembered(memory(kappa=3), 2, 0) == [0, 1]
-    assert remembered(memory(kappa=3), 0, 0) == []
+    assert ages(held) == [*before]  # as it was
 
 
 def test_a_clone_holds_what_its_original_holds_and_nothing_of_what_was_there():
@@ -96,34 +93,24 @@ def test_a_clone_holds_what_its_original_holds_and_nothing_of_what_was_there():
 def test_a_child_has_the_newest_half_of_each_parent_by_age():
     child = inherited(memory(1, 4, 5, 9, kappa=6, owner=1), memory(0, 2, 4, 7, kappa=6, owner=2), 6)
     assert ages(child) == [2, 4, 4, 5, 7, 9]
-    assert child.rows[:, 1].tolist() == [
-        2,
-        1,
-        2,
-        1,
-        2,
-        1,
-    ]  # of the two of age 4 the first parent's comes first
+    # of the two of age 4 the first parent's comes first
+    assert child.rows[:, 1].tolist() == [2, 1, 2, 1, 2, 1]
 
 
-def test_a_parent_with_less_than_half_a_memory_gives_all_of_it_and_the_other_no_more_for_that():
-    assert ages(inherited(memory(1, 2, 3, 4, 5, 6, kappa=6), memory(0, kappa=6), 6)) == [0, 4, 5, 6]
-    assert ages(inherited(memory(kappa=6), memory(3, kappa=6), 6)) == [3]
-    assert ages(inherited(memory(kappa=6), memory(kappa=6), 6)) == []
-
-
-def test_half_of_an_odd_memory_is_rounded_down():
-    assert ages(inherited(memory(1, 2, 3, 4, 5, kappa=5), memory(6, 7, 8, 9, 10, kappa=5), 5)) == [
-        4,
-        5,
-        9,
-        10,
-    ]
-
-
-def test_what_both_parents_have_from_an_ancestor_stands_twice():
-    ancestors = memory(1, 2, 3, 4, kappa=4)
-    assert ages(inherited(ancestors, ancestors, 4)) == [3, 3, 4, 4]
+@pytest.mark.parametrize(
+    ("first", "second", "kappa", "child"),
+    [
+        # less than half a memory gives all of it, and the other no more for that
+        ((1, 2, 3, 4, 5, 6), (0,), 6, [0, 4, 5, 6]),
+        ((), (3,), 6, [3]),
+        ((), (), 6, []),
+        ((1, 2, 3, 4, 5), (6, 7, 8, 9, 10), 5, [4, 5, 9, 10]),  # half is rounded down
+        ((1, 2, 3, 4), (1, 2, 3, 4), 4, [3, 3, 4, 4]),  # of an ancestor: twice
+    ],
+)
+def test_what_a_child_has_of_its_parents(first, second, kappa, child):
+    parents = memory(*first, kappa=kappa), memory(*second, kappa=kappa)
+    assert ages(inherited(*parents, kappa)) == child
 
 
 def test_a_shuffled_child_has_the_same_transitions_in_the_order_drawn():
@@ -163,12 +150,14 @@ def test_a_sample_has_distinct_positions_of_the_newest():
     assert seen == set(range(10))
 
 
-def test_a_sample_is_all_where_there_are_fewer():
-    held, random = memory(1, 2, 3, kappa=5), np.random.default_rng(0)
-    assert sorted(memories.sample(held, 256, random).tolist()) == [0, 1, 2]
-    assert sorted(memories.sample(held, 256, random, newest=2).tolist()) == [1, 2]
-    assert sorted(memories.sample(held, 256, random, newest=9).tolist()) == [0, 1, 2]
-    assert memories.sample(memory(kappa=5), 4, random).tolist() == []
+@pytest.mark.parametrize(
+    ("held", "newest", "places"),
+    [((1, 2, 3), {}, [0, 1, 2]), ((1, 2, 3), {"newest": 2}, [1, 2]),
+     ((1, 2, 3), {"newest": 9}, [0, 1, 2]), ((), {}, [])],
+)  # fmt: skip
+def test_a_sample_is_all_where_there_are_fewer(held, newest, places):
+    found = memories.sample(memory(*held, kappa=5), 256, np.random.default_rng(0), **newest)
+    assert sorted(found.tolist()) == places
 
 
 def replay(last: int, capacity: int) -> Replay:
@@ -197,9 +186,7 @@ def test_what_the_replay_has_lost_is_stored_once_and_the_rest_comes_back_from_it
 
 def test_rows_of_another_replay_are_refused():
     held, ring = memory(0, 1, 2, kappa=4), replay(2, capacity=1)
-    with pytest.raises(
-        ValueError, match="memories have 2 transitions that the replay holds no more, got 0"
-    ):
+    with pytest.raises(ValueError, match="2 transitions that the replay holds no more, got 0"):
         memories.refill(held, np.zeros((0, 3), np.float32), ring)
     with pytest.raises(ValueError, match="asked for 9 to 10"):
         memories.refill(memory(0, 9, kappa=4), np.array([row(0)], np.float32), ring)

@@ -1,7 +1,5 @@
 """The flat layout and the forward pass against hand-computed numbers."""
 
-from itertools import pairwise
-
 import numpy as np
 import pytest
 
@@ -11,43 +9,48 @@ from esac_mpi.operators.policy import Layout, Normaliser, Policy
 LAYOUT = Layout((2, 2, 1))
 #                  W1 [2, 2]             b1 [2]      W2 [1, 2]  b2
 THETA = np.array([1.0, -1.0, 0.5, 2.0, 0.25, -1.0, 0.5, -0.25, 0.125], np.float32)
+X = np.array([1.0, 2.0])
 
 
 def make(activation="relu", output="tanh", low=-1.0, high=1.0, normaliser=None) -> Policy:
-    return Policy(LAYOUT, activation, output, np.array([low]), np.array([high]), normaliser).set(
-        THETA
-    )
+    bounds = np.array([low]), np.array([high])
+    return Policy(LAYOUT, activation, output, *bounds, normaliser).set(THETA)
+
+
+def linear(*theta, output="clip") -> Policy:
+    """Return a policy of two inputs and an action, without hidden layers."""
+    made = Policy(Layout((2, 1)), "relu", output, -np.ones(1), np.ones(1))
+    return made.set(np.array(theta, np.float32))
 
 
 def test_layout_of_the_papers_halfcheetah_policy():
     assert Layout((17, 512, 512, 6)).d == 17 * 512 + 512 + 512 * 512 + 512 + 512 * 6 + 6
+    np.testing.assert_array_equal(LAYOUT.rows(), [0, 2, 4, 5, 6, 8, 9])  # of matrices and biases
+    with pytest.raises(ValueError, match=r"float32 \[9\], got float64 \[9\]"):
+        LAYOUT.views(np.zeros(9))
 
 
-def test_relu_forward_pass():
-    # hidden: relu(1*1 - 1*2 + .25) = 0, relu(.5*1 + 2*2 - 1) = 3.5; out: -.25*3.5 + .125 = -.75
-    np.testing.assert_allclose(make()(np.array([1.0, 2.0])), [np.tanh(-0.75)], rtol=1e-6)
+@pytest.mark.parametrize(
+    ("how", "x", "action"),
+    [
+        # hidden: relu(1*1 - 1*2 + .25) = 0, relu(.5*1 + 2*2 - 1) = 3.5; out: -.25*3.5 + .125 = -.75
+        ({}, X, np.tanh(-0.75)),
+        ({"activation": "tanh"}, X, np.tanh(np.tanh([-0.75, 3.5]) @ [0.5, -0.25] + 0.125)),
+        ({"output": "clip"}, X, -0.75),
+        ({"output": "clip"}, [1.0, 9.0], -1.0),
+        ({"low": -0.4, "high": 0.4}, X, 0.4 * np.tanh(-0.75)),
+        ({"low": 0.0, "high": 3.0}, X, 1.5 + 1.5 * np.tanh(-0.75)),
+    ],
+)
+def test_forward_passes_by_hand(how, x, action):
+    np.testing.assert_allclose(make(**how)(np.array(x)), [action], rtol=1e-6)
 
 
-def test_tanh_forward_pass():
-    hidden = np.tanh([-0.75, 3.5])
-    np.testing.assert_allclose(
-        make("tanh")(np.array([1.0, 2.0])), [np.tanh(hidden @ [0.5, -0.25] + 0.125)], rtol=1e-6
-    )
-
-
-def test_clip_output():
-    assert make(output="clip")(np.array([1.0, 2.0])) == np.float32(-0.75)
-    assert make(output="clip")(np.array([1.0, 9.0])) == np.float32(-1.0)
-
-
-def test_actions_are_scaled_to_the_bounds():
-    squashed = np.tanh(-0.75)
-    np.testing.assert_allclose(
-        make(low=-0.4, high=0.4)(np.array([1.0, 2.0])), [0.4 * squashed], rtol=1e-6
-    )
-    np.testing.assert_allclose(
-        make(low=0.0, high=3.0)(np.array([1.0, 2.0])), [1.5 + 1.5 * squashed], rtol=1e-6
-    )
+def test_observations_are_normalised_and_clipped():
+    normaliser = Normaliser(np.array([1.0, 0.0], np.float32), np.array([2.0, 0.001], np.float32))
+    # (5 - 1) / 2 = 2; (-3 - 0) / 0.001 is clipped to -5
+    seen, standardised = np.array([[5.0, -3.0], [2.0, -5.0]], np.float32)
+    np.testing.assert_array_equal(make(normaliser=normaliser)(seen), make()(standardised))
 
 
 def boxes(count: int) -> tuple[np.ndarray, np.ndarray]:
@@ -62,41 +65,31 @@ def boxes(count: int) -> tuple[np.ndarray, np.ndarray]:
 
 def test_no_action_leaves_the_bounds_by_rounding():
     low, high = boxes(4000)
-    layout, random, outside = Layout((1, low.size)), np.random.default_rng(1), 0
-    for y in (
-        1.0,
-        -1.0,
-        1 - 2**-24,
-        random.uniform(-1, 1, low.size),
-        random.choice([-1.0, 1.0], low.size),
-    ):
-        theta = np.concatenate([np.zeros(low.size), np.full(low.size, y)]).astype(np.float32)
-        network = kernels.Perceptron(layout.sizes, "relu", "clip", low, high)
+    random, size, outside = np.random.default_rng(1), low.size, 0
+    some, ends = random.uniform(-1, 1, size), random.choice([-1.0, 1.0], size)
+    network = kernels.Perceptron((1, size), "relu", "clip", low, high)
+    for y in (1.0, -1.0, 1 - 2**-24, some, ends):
+        theta = np.concatenate([np.zeros(size), np.full(size, y)]).astype(np.float32)
         action = np.zeros_like(low)
         network.load(theta)
         network.act(np.zeros(1), action, True, None, None)
         assert ((low <= action) & (action <= high)).all()
-        plain = (high + low) / 2 + (high - low) / 2 * theta[low.size :]
+        plain = (high + low) / 2 + (high - low) / 2 * theta[size:]
         inside = (low <= plain) & (plain <= high)
         np.testing.assert_array_equal(action[inside], plain[inside])
         outside += (~inside).sum()
     assert outside > 1000
 
 
-def test_observations_are_normalised_and_clipped():
-    normaliser = Normaliser(np.array([1.0, 0.0], np.float32), np.array([2.0, 0.001], np.float32))
-    plain, normalised = make(), make(normaliser=normaliser)
-    # (5 - 1) / 2 = 2; (-3 - 0) / 0.001 is clipped to -5
-    np.testing.assert_array_equal(
-        normalised(np.array([5.0, -3.0], np.float32)), plain(np.array([2.0, -5.0], np.float32))
-    )
-
-
-def test_a_policy_keeps_its_own_copy_of_theta():
+def test_a_policy_keeps_its_own_copy_of_theta_and_of_an_action():
     theta = THETA.copy()
     policy = make().set(theta)
     theta[:] = 0
     np.testing.assert_array_equal(policy.theta, THETA)
+    first = policy(X)
+    kept = first.copy()
+    assert policy(np.array([-3.0, 1.0])) != kept
+    np.testing.assert_array_equal(first, kept)
 
 
 def test_initial_weights_are_xavier_uniform_with_zero_biases():
@@ -110,56 +103,35 @@ def test_initial_weights_are_xavier_uniform_with_zero_biases():
     assert (layout.initial(0, 0) != layout.initial(0, 1)).any()
 
 
-def test_rows_bound_every_row_of_a_matrix_and_every_element_of_a_bias():
-    np.testing.assert_array_equal(LAYOUT.rows(), [0, 2, 4, 5, 6, 8, 9])
-
-
-def test_a_wrong_theta_is_refused_naming_the_shape():
-    with pytest.raises(ValueError, match=r"float32 \[9\], got float64 \[9\]"):
-        LAYOUT.views(np.zeros(9))
-
-
 def test_written_weights_count_after_refresh():
     policy = make(output="clip")
     policy.theta[-1] = 1.0
-    assert policy.refresh()(np.array([1.0, 2.0])) == np.float32(0.125)
+    assert policy.refresh()(X) == np.float32(0.125)
     policy.theta[-1] = 0.5
-    assert policy.set(policy.theta)(np.array([1.0, 2.0])) == np.float32(-0.375)
+    assert policy.set(policy.theta)(X) == np.float32(-0.375)
 
 
-def test_an_action_may_be_kept():
-    policy = make()
-    first = policy(np.array([1.0, 2.0]))
-    kept = first.copy()
-    assert policy(np.array([-3.0, 1.0])) != kept
-    np.testing.assert_array_equal(first, kept)
-
-
-SIZES = [
-    (1, 1),
-    (3, 2),
-    (5, 7, 3),
-    (2, 1, 1),
-    (17, 33, 65, 6),
-    (9, 64, 64, 17),
-    (1, 16, 17, 15, 1),
-    (40, 31, 16),
-]
+SIZES = [(1, 1), (3, 2), (5, 7, 3), (2, 1, 1), (17, 33, 65, 6), (9, 64, 64, 17)]
+SIZES += [(1, 16, 17, 15, 1), (40, 31, 16)]
 
 
 def random_policy(sizes, activation="relu", output="clip", scale=1.0, normaliser=None) -> Policy:
     layout, random = Layout(sizes), np.random.default_rng(len(sizes))
     low = random.uniform(-3, 0, sizes[-1])
-    policy = Policy(
-        layout, activation, output, low, low + random.uniform(1, 4, sizes[-1]), normaliser
-    )
+    high = low + random.uniform(1, 4, sizes[-1])
+    policy = Policy(layout, activation, output, low, high, normaliser)
     return policy.set(scale * random.standard_normal(layout.d).astype(np.float32))
+
+
+def layers(policy, dtype=np.float32):
+    """Return weight and bias of each layer."""
+    views = [view.astype(dtype) for view in policy.layout.views(policy.theta)]
+    return zip(views[::2], views[1::2], strict=True)
 
 
 def sequential(policy: Policy, x: np.ndarray) -> np.ndarray:
     """Return the output before squashing: bias first, then nonzero inputs in order, all float32."""
-    views = policy.layout.views(policy.theta)
-    for i, (weight, bias) in enumerate(zip(views[::2], views[1::2], strict=True)):
+    for i, (weight, bias) in enumerate(layers(policy)):
         x = np.maximum(x, 0) if i else x
         s = bias.copy()
         for j in np.flatnonzero(x):
@@ -188,38 +160,26 @@ def test_compiled_sums_run_in_the_order_of_the_inputs(sizes):
 @pytest.mark.parametrize("normalised", [True, False])
 def test_the_forward_pass_in_float64(sizes, activation, output, normalised):
     random = np.random.default_rng(1)
-    normaliser = (
-        Normaliser(*np.array([[0.1], [0.4]], np.float32).repeat(sizes[0], 1))
-        if normalised
-        else None
-    )
+    statistics = np.array([[0.1], [0.4]], np.float32).repeat(sizes[0], 1)
+    normaliser = Normaliser(*statistics) if normalised else None
     policy = random_policy(sizes, activation, output, 0.2, normaliser)
-    views = [v.astype(np.float64) for v in policy.layout.views(policy.theta)]
     for _ in range(3):
         observation = random.standard_normal(sizes[0]).astype(np.float32)
         x = np.clip((observation - 0.1) / 0.4, -5, 5) if normaliser else observation
-        for i, _ in enumerate(pairwise(sizes)):
-            x = (
-                views[2 * i]
-                @ ((np.maximum(x, 0) if activation == "relu" else np.tanh(x)) if i else x)
-                + views[2 * i + 1]
-            )
+        for i, (weight, bias) in enumerate(layers(policy, np.float64)):
+            if i:
+                x = np.maximum(x, 0) if activation == "relu" else np.tanh(x)
+            x = weight @ x + bias
         squashed = np.tanh(x) if output == "tanh" else np.clip(x, -1, 1)
         expected = policy.low + (squashed + 1) / 2 * (policy.high - policy.low)
         np.testing.assert_allclose(policy(observation), expected, atol=1e-5)
 
 
 def test_the_observation_may_be_float64_or_strided():
-    policy = random_policy((4, 5, 2))
-    x = np.array([0.3, -1.2, 0.7, 2.1])
-    expected = policy(x.astype(np.float32))
-    for same in (
-        x,
-        np.repeat(x, 3)[::3],
-        np.repeat(x.astype(np.float32), 2)[::2],
-        x[::-1].copy()[::-1],
-    ):
-        np.testing.assert_array_equal(policy(same), expected)
+    policy, x = random_policy((4, 5, 2)), np.array([0.3, -1.2, 0.7, 2.1])
+    single = x.astype(np.float32)
+    for same in (x, np.repeat(x, 3)[::3], np.repeat(single, 2)[::2], x[::-1].copy()[::-1]):
+        np.testing.assert_array_equal(policy(same), policy(single))
 
 
 @pytest.mark.parametrize(
@@ -248,17 +208,11 @@ def test_a_nan_observation_gives_a_nan_action(sizes, activation, output, normali
 
 
 def test_an_infinite_observation_propagates():
-    policy = Policy(Layout((2, 1)), "relu", "clip", -np.ones(1), np.ones(1)).set(
-        np.array([1, -1, 0], np.float32)
-    )
-    assert policy(np.array([0.5, np.inf])) == -1
+    assert linear(1, -1, 0)(np.array([0.5, np.inf])) == -1
     with np.errstate(invalid="ignore"):
-        assert np.isnan(policy(np.array([np.inf, np.inf])))
+        assert np.isnan(linear(1, -1, 0)(np.array([np.inf, np.inf])))
 
 
 def test_a_nan_weight_shows_where_its_input_is_not_zero():
-    policy = Policy(Layout((2, 1)), "relu", "clip", -np.ones(1), np.ones(1)).set(
-        np.array([np.nan, 1, 0], np.float32)
-    )
-    assert np.isnan(policy(np.array([0.5, 0.25])))
-    assert policy(np.array([0.0, 0.25])) == 0.25
+    assert np.isnan(linear(np.nan, 1, 0)(np.array([0.5, 0.25])))
+    assert linear(np.nan, 1, 0)(np.array([0.0, 0.25])) == 0.25

@@ -40,12 +40,8 @@ def test_a_fixed_range_is_clipped_and_linear_inside(f_z, p, negative):
 
 
 @pytest.mark.parametrize(
-    (
-        "f_z",
-        "p",
-        "both",
-        "signless",
-    ),  # f_mean = 10, r = 4; both: with p_positive 0.5, p_negative 0.25
+    # f_mean = 10, r = 4; both: with p_positive 0.5, p_negative 0.25
+    ("f_z", "p", "both", "signless"),
     [
         (10, 0, 0.125, 0.5),
         (14, E / (1 + E), 0.5 * E / (1 + E), E / (1 + E)),
@@ -57,18 +53,13 @@ def test_a_fixed_range_is_clipped_and_linear_inside(f_z, p, negative):
 def test_a_sigmoid_and_that_of_the_public_code_which_moves_to_inferiors(f_z, p, both, signless):
     assert ratio(MeanRule("sigmoid", 4.0), f_z, 10.0) == pytest.approx(p, rel=1e-12)
     assert ratio(MeanRule("sigmoid", 4.0, 0.5, 0.25), f_z, 10.0) == pytest.approx(both, rel=1e-12)
-    assert ratio(MeanRule("sigmoid", 4.0, signless=True), f_z, 10.0) == pytest.approx(
-        signless, rel=1e-12
-    )
+    rule = MeanRule("sigmoid", 4.0, signless=True)
+    assert ratio(rule, f_z, 10.0) == pytest.approx(signless, rel=1e-12)
 
 
 @pytest.mark.parametrize(
-    (
-        "f_z",
-        "f_mean",
-        "p",
-        "negative",
-    ),  # f_b = -20: individual and mean are 20 more above it; p_negative = 0.5
+    # f_b = -20: individual and mean are 20 more above it; p_negative = 0.5
+    ("f_z", "f_mean", "p", "negative"),
     [
         (10, 10, 0.5, 0.5),
         (40, 0, 0.75, 0.75),
@@ -88,10 +79,8 @@ def test_a_sigmoid_and_that_of_the_public_code_which_moves_to_inferiors(f_z, p, 
 )
 def test_an_absolute_baseline(f_z, f_mean, p, negative):
     assert ratio(MeanRule("absolute", -20.0), f_z, f_mean) == p
-    expected = -14 / 16 * 0.5 if f_z == -34 else negative
-    assert ratio(MeanRule("absolute", -20.0, p_negative=0.5), f_z, f_mean) == pytest.approx(
-        expected, rel=1e-12
-    )
+    found = ratio(MeanRule("absolute", -20.0, p_negative=0.5), f_z, f_mean)
+    assert found == pytest.approx(-14 / 16 * 0.5 if f_z == -34 else negative, rel=1e-12)
 
 
 def test_above_an_absolute_baseline_that_the_mean_is_far_below_all_of_p_positive_counts():
@@ -99,11 +88,8 @@ def test_above_an_absolute_baseline_that_the_mean_is_far_below_all_of_p_positive
 
 
 @pytest.mark.parametrize(
-    (
-        "f_z",
-        "p",
-        "both",
-    ),  # f_mean = 10, f_b = 4, so that f_rb = 6; both: p_positive 0.6, p_negative 0.5
+    # f_mean = 10, f_b = 4, so that f_rb = 6; both: p_positive 0.6, p_negative 0.5
+    ("f_z", "p", "both"),
     [
         (10, 0.5, 0.3),
         (14, 2 / 3, 0.4),
@@ -132,15 +118,13 @@ def test_an_individual_without_a_finite_fitness_changes_nothing_and_such_a_mean_
     for bad in (math.nan, math.inf, -math.inf):
         for variance in (
             VarianceRule("fixed", least_p=0.0),
-            VarianceRule("fixed"),
-            VarianceRule("adaptive"),
+            *map(VarianceRule, ("fixed", "adaptive")),
         ):
             assert update_rules.update(MeanRule(rule), variance, bad, 10.0) == (0, math.inf)
         assert ratio(MeanRule(rule), 10.0, bad) == 1
         assert ratio(MeanRule(rule), bad, bad) == 0
-    assert ratio(MeanRule(rule, p_positive=0.5), -1e9, math.nan) == (
-        1.0 if rule == "full_move" else 0.5
-    )  # which does not read it
+    expected = 1.0 if rule == "full_move" else 0.5  # which does not read it
+    assert ratio(MeanRule(rule, p_positive=0.5), -1e9, math.nan) == expected
 
 
 @pytest.mark.parametrize("rule", RULES)
@@ -173,13 +157,10 @@ def test_what_the_past_weighs_in_the_variance(p, adaptive, fixed, printed_adapti
 
 
 def test_an_update_joins_both_rules():
-    assert update_rules.update(
-        MeanRule("linear", 4.0), VarianceRule("adaptive"), 10.8, 10.0
-    ) == pytest.approx((0.2, 4))
-    assert update_rules.update(MeanRule("full_move"), VarianceRule("fixed", 7.0), 9.0, 10.0) == (
-        0,
-        math.inf,
-    )
+    found = update_rules.update(MeanRule("linear", 4.0), VarianceRule("adaptive"), 10.8, 10.0)
+    assert found == pytest.approx((0.2, 4))
+    found = update_rules.update(MeanRule("full_move"), VarianceRule("fixed", 7.0), 9.0, 10.0)
+    assert found == (0, math.inf)
 
 
 def factors(rule: SuccessRule, window: int, successes: list[int]) -> list[float]:
