@@ -11,10 +11,10 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
-from command_lines import words
 from conftest import EAGER, command, environment, run
 from test_aes_rl import SMALL, TASK
 from whole_runs import assert_same_run, rows_published, science, wait_for
+from words import words
 
 from esac_mpi import record
 from esac_mpi.algorithms.aes_driver import Driver

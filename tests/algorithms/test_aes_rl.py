@@ -8,10 +8,10 @@ import re
 
 import numpy as np
 import pytest
-from command_lines import words
 from conftest import EAGER, ROUTINE, run
 from in_process import checked, started
 from whole_runs import assert_same_run, killed_at, summary
+from words import words
 
 from esac_mpi.algorithms.aes_driver import Driver
 from esac_mpi.algorithms.aes_work import TIMES

@@ -9,11 +9,11 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
-from command_lines import words
 from conftest import EAGER, run
 from in_process import started
 from test_aes_rl import SMALL, TASK
 from whole_runs import assert_same_run, science
+from words import words
 
 from esac_mpi.algorithms import aes_driver, aes_state
 from esac_mpi.comm.virtual_time import Agenda

@@ -2,11 +2,11 @@
 
 import numpy as np
 import pytest
-from command_lines import same_in_parts, words
 from small_cem import arguments, made
 from small_runs import Ending
 from test_es import Quadratic
-from whole_runs import summary
+from whole_runs import same_in_parts, summary
+from words import words
 
 from esac_mpi.analysis.clock.recorded import generations, times
 from esac_mpi.analysis.episodes import training_returns

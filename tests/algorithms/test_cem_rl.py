@@ -2,9 +2,10 @@
 
 import numpy as np
 import pytest
-from command_lines import same_in_parts, words
 from small_cem import arguments, made
 from small_runs import Ending
+from whole_runs import same_in_parts
+from words import words
 
 from esac_mpi.algorithms import cem, cem_rl
 from esac_mpi.analysis.clock import Machine, computed, grid

@@ -4,12 +4,13 @@ import re
 
 import numpy as np
 import pytest
-from command_lines import same_in_parts, words
 from in_process import started
 from short_runs import snapshot
 from small_erl import arguments, made
 from small_runs import Ending, raising
 from test_populations import BIRTHS
+from whole_runs import same_in_parts
+from words import words
 
 from esac_mpi.algorithms.erl_state import NOBODY
 from esac_mpi.config.genetic import FORMS

@@ -13,66 +13,60 @@ from esac_mpi.play.params import Params, make_policy
 from esac_mpi.play.rollout import ThetaNotFinite, evaluate_policies, play
 
 
+class Before:
+    """What a generation starts from, and the members it will have."""
+
+    def __init__(self, state, pairs=True):
+        self.theta, self.sac = state.theta_es.copy(), state.theta_sac.copy()
+        self.m, self.v, self.sigma = state.adam_m.copy(), state.adam_v.copy(), state.sigma
+        self.k, self.members, self.offspring = state.generation + 1, [], []
+        for i in range(2 * state.parents.size if pairs else state.parents.size):
+            slot, sign = (i // 2, 1 - 2 * (i % 2)) if pairs else (i, 1)
+            parent = [self.theta, self.sac, *state.children][state.parents[slot]]
+            step = np.float32(sign * self.sigma) * epsilon(self.k, slot)
+            self.members.append((slot, sign))
+            self.offspring.append(parent + step)
+
+    def stepped(self, ranks, weight_decay=0.0):
+        """Return line 11: plain sum over members, Adam, weight decay."""
+        of_members = zip(ranks, self.members, strict=True)
+        total = sum(r * sign * epsilon(self.k, slot) for r, (slot, sign) in of_members)
+        gradient = total / (len(ranks) * self.sigma) - weight_decay * self.theta
+        step = evolution.adam_step(gradient.astype(np.float32), self.m, self.v, self.k, 0.05)
+        return self.theta + step
+
+
 @pytest.mark.parametrize("crossover", ["row", "element", "off"])
 @pytest.mark.parametrize("sampling", ["mirrored", "onesided"])
 def test_a_generation_is_algorithm_1(world, crossover, sampling):
-    copies = {"mirrored": 1, "onesided": 2}[sampling]
-    params, state, env = make(
-        world,
-        esac__crossover=crossover,
-        esac__sampling=sampling,
-        esac__sac_copies=copies,
-        esac__weight_decay=0.01,
-    )
+    pairs, copies = sampling == "mirrored", {"mirrored": 1, "onesided": 2}[sampling]
+    settings = {"crossover": crossover, "sampling": sampling, "sac_copies": copies}
+    params, state, env = make(world, **settings, weight_decay=0.01)
     state.theta_sac[:] += 0.1
     advance(world, params, state, env, 2)  # so that children exist, and Adam has moments
-    vectors = [state.theta_es.copy(), state.theta_sac.copy(), *state.children.copy()]
-    parents = [vectors[kind] for kind in state.parents]
-    theta = state.theta_es.copy()
-    sac = state.theta_sac.copy()
-    m = state.adam_m.copy()
-    v = state.adam_v.copy()
-    sigma = state.sigma
+    before = Before(state, pairs)
     row = advance(world, params, state, env)
 
     # lines 5-8
-    pairs = sampling == "mirrored"
-    members = [(i // 2, 1 - 2 * (i % 2)) if pairs else (i, 1) for i in range(10)]
-    offspring = [
-        parents[slot] + np.float32(sign * sigma) * epsilon(3, slot) for slot, sign in members
-    ]
-    policy = make_policy(params, env)
-    starts = [noise.integer(0, Purpose.EPISODE, 3, i) for i in range(10)]
-    fitness = np.array(
-        [
-            play(env, policy.set(o), s).episodic_return
-            for o, s in zip(offspring, starts, strict=True)
-        ]
-    )
+    policy, fitness = make_policy(params, env), np.zeros(10)
+    for i, theta in enumerate(before.offspring):
+        start = noise.integer(0, Purpose.EPISODE, 3, i)
+        fitness[i] = play(env, policy.set(theta), start).episodic_return
     np.testing.assert_array_equal(row["fitness"], fitness)
     assert np.unique(fitness).size == 10
     # lines 9, 10
     ranks = evolution.centered_ranks(fitness)
     winners = evolution.select_winners(fitness, 4)
     np.testing.assert_array_equal(row["winners"], winners)
-    # line 11: plain sum over members, Adam, weight decay; then the pull
-    gradient = sum(
-        r * sign * epsilon(3, slot) for r, (slot, sign) in zip(ranks, members, strict=True)
-    ) / (10 * sigma)
-    stepped = theta + evolution.adam_step(
-        (gradient - 0.01 * theta).astype(np.float32), m, v, 3, 0.05
-    )
-    pulled = 0.9 * stepped + 0.1 * np.mean([offspring[i] for i in winners], axis=0)
+    # line 11, then the pull
+    pulled = 0.9 * before.stepped(ranks, 0.01)
+    pulled += 0.1 * np.mean([before.offspring[i] for i in winners], axis=0)
     np.testing.assert_allclose(state.theta_es, pulled, atol=2e-5)
-    np.testing.assert_allclose(
-        row["update_norm"], np.linalg.norm(state.theta_es - theta), rtol=1e-5
-    )
-    change, towards = (state.theta_es - theta).astype(float), (sac - theta).astype(float)
-    np.testing.assert_allclose(
-        row["cosine_to_sac"],
-        change @ towards / np.linalg.norm(change) / np.linalg.norm(towards),
-        rtol=1e-4,
-    )
+    change = (state.theta_es - before.theta).astype(float)
+    towards = (before.sac - before.theta).astype(float)
+    assert row["update_norm"] == pytest.approx(np.linalg.norm(change), rel=1e-5)
+    cosine = change @ towards / np.linalg.norm(change) / np.linalg.norm(towards)
+    assert row["cosine_to_sac"] == pytest.approx(cosine, rel=1e-4)
     # lines 26, 27: a child is the new theta_es but where it has its winner's values
     children = {"off": 0, "row": 2 if pairs else 4, "element": 2 if pairs else 4}[crossover]
     expected = [esac.CHILD + c for c in range(children)] + [esac.SAC_COPY] * copies
@@ -80,17 +74,15 @@ def test_a_generation_is_algorithm_1(world, crossover, sampling):
         (5 if pairs else 10) - len(expected)
     )
     for child in range(children):
-        winner = offspring[winners[child]]
+        winner = before.offspring[winners[child]]
         taken = state.children[child] != state.theta_es
         np.testing.assert_array_equal(state.children[child][taken], winner[taken])
         if crossover == "row":
-            rows = np.split(taken, LAYOUT.rows()[1:-1])
-            shapes = [tensor.shape for tensor in LAYOUT.tensors]
-            expected_rows = evolution.exchanged_rows(
-                noise.generator(0, Purpose.CROSSOVER, 3, child), shapes
-            )
-            assert [bool(r.all()) for r in rows] == expected_rows.tolist()
-            assert [bool(r.any()) for r in rows] == expected_rows.tolist()
+            rows, shapes = np.split(taken, LAYOUT.rows()[1:-1]), [t.shape for t in LAYOUT.tensors]
+            random = noise.generator(0, Purpose.CROSSOVER, 3, child)
+            expected_rows = evolution.exchanged_rows(random, shapes).tolist()
+            assert [bool(r.all()) for r in rows] == expected_rows
+            assert [bool(r.any()) for r in rows] == expected_rows
         else:
             assert taken.mean() == pytest.approx(0.5, abs=0.02)
 
@@ -116,24 +108,16 @@ def test_winners_are_counted_by_their_parents(world):
 @pytest.mark.parametrize(
     ("crossover", "finite"), [("row", [2, 7]), ("element", [6]), ("off", [2, 7])]
 )
-def test_only_finite_members_win_and_a_generation_with_fewer_goes_on_with_fewer(
+def test_a_generation_with_few_finite_members_goes_on_with_fewer(
     world, crossover, selection, finite
 ):
-    options = {
-        "esac__crossover": crossover,
-        "esac__winner_selection": selection,
-        "esac__sac_copies": 1,
-    }
-    params, state, _ = make(world, **options, esac__population_size=20)
+    options = {"crossover": crossover, "winner_selection": selection, "sac_copies": 1}
+    params, state, _ = make(world, **options, population_size=20)
     env, slots = Fragile(), 10
     advance(world, params, state, env, 2)
     assert crossover == "off" or (state.children != 0).any(axis=1).all()
-    before = [state.theta_es.copy(), state.theta_sac.copy(), *state.children.copy()]
-    offspring = [
-        before[state.parents[i // 2]] + np.float32((1 - 2 * (i % 2)) * 0.3) * epsilon(3, i // 2)
-        for i in finite
-    ]
-    m, v, theta = state.adam_m.copy(), state.adam_v.copy(), before[0]
+    before = Before(state)
+    offspring = [before.offspring[i] for i in finite]
     env.whole = frozenset(noise.integer(0, Purpose.EPISODE, 3, i) for i in finite)
     row = advance(world, params, state, env)
 
@@ -142,14 +126,9 @@ def test_only_finite_members_win_and_a_generation_with_fewer_goes_on_with_fewer(
     winners = [finite[j] for j in order]
     assert row["winners"].tolist() == winners + [-1] * (8 - len(winners))
     assert row["wins_centre"] + row["wins_sac"] + row["wins_children"] == len(winners)
-    ranks = evolution.centered_ranks(row["fitness"])
-    gradient = sum(r * (1 - 2 * (i % 2)) * epsilon(3, i // 2) for i, r in enumerate(ranks)) / (
-        20 * 0.3
-    )
-    stepped = theta + evolution.adam_step(gradient.astype(np.float32), m, v, 3, 0.05)
-    np.testing.assert_allclose(
-        state.theta_es, 0.9 * stepped + 0.1 * np.mean(offspring, axis=0), atol=2e-5
-    )
+    stepped = before.stepped(evolution.centered_ranks(row["fitness"]))
+    pulled = 0.9 * stepped + 0.1 * np.mean(offspring, axis=0)
+    np.testing.assert_allclose(state.theta_es, pulled, atol=2e-5)
     born = 0 if crossover == "off" else len(winners)
     free = 0 if crossover == "off" else 4
     kinds = [esac.CHILD + c for c in range(born)] + [esac.CENTRE] * (free - born) + [esac.SAC_COPY]
@@ -168,7 +147,7 @@ def test_only_finite_members_win_and_a_generation_with_fewer_goes_on_with_fewer(
 @pytest.mark.parametrize("part", ["theta_sac", "children"])
 def test_winners_that_pull_theta_beyond_what_is_finite_end_the_run(world, part):
     """theta_es and its winners are finite, and as far apart as float32 cannot hold."""
-    params, state, env = make(world, esac__winner_fraction=0.8, esac__sac_copies=1)
+    params, state, env = make(world, winner_fraction=0.8, sac_copies=1)
     advance(world, params, state, env)
     getattr(state, part)[..., :] = np.finfo(np.float32).max
     state.theta_es[:] = -np.finfo(np.float32).max
@@ -183,9 +162,7 @@ def test_the_length_cap_truncates_at_a_multiple_of_the_running_mean(world):
             self.left = 2 + seed % 9
             return observation
 
-    params, state, _ = make(
-        world, esac__length_cap=1.2, esac__p_sac_initial=0.0, esac__p_sac_final=0.0
-    )
+    params, state, _ = make(world, length_cap=1.2, p_sac_initial=0.0, p_sac_final=0.0)
     mean = 0.0
     for k in range(1, 6):
         cap = int(np.ceil(1.2 * mean))
@@ -208,15 +185,13 @@ def test_members_of_a_slot_share_a_start_state_if_told(world):
 
     for start_states, distinct in (("pair", 5), ("member", 10)):
         seeds.clear()
-        params, state, _ = make(world, esac__start_states=start_states)
+        params, state, _ = make(world, start_states=start_states)
         advance(world, params, state, Seen())
         assert len(set(seeds)) == distinct
 
 
 def test_only_centre_members_enter_the_gradient_if_told(world):
-    params, state, env = make(
-        world, esac__gradient_members="centre", esac__winner_pull=0.0, esac__optimiser="sgd"
-    )
+    params, state, env = make(world, gradient_members="centre", winner_pull=0.0, optimiser="sgd")
     theta = state.theta_es.copy()
     row = advance(world, params, state, env)
     ranks = evolution.centered_ranks(row["fitness"])
@@ -224,19 +199,11 @@ def test_only_centre_members_enter_the_gradient_if_told(world):
     gradient = sum((ranks[2 * j] - ranks[2 * j + 1]) * epsilon(1, j) for j in centre) / (8 * 0.3)
     assert np.abs(gradient).max() > 0.1
     np.testing.assert_allclose(state.theta_es, theta + 0.05 * gradient, atol=1e-6)
-
-
-def test_the_pull_is_off_in_the_preset_paper(world):
-    params, state, env = make(world, esac__winner_pull=0.0)
-    row = advance(world, params, state, env)
     assert row["update_norm"] == pytest.approx(row["es_step_norm"], rel=1e-6)
-    params, state, env = make(world)
-    row = advance(world, params, state, env)
-    assert row["update_norm"] != pytest.approx(row["es_step_norm"], rel=1e-3)
 
 
 def test_every_step_of_the_population_and_of_an_evaluation_is_counted(world):
-    params, state, env = make(world, esac__fitness_episodes=2)
+    params, state, env = make(world, fitness_episodes=2)
     row = advance(world, params, state, env)
     assert state.counters.env_steps_population == env.steps == row["length"].sum() == 10 * 2 * 10
     _, steps, unstable, _ = evaluate_policies(
@@ -245,26 +212,23 @@ def test_every_step_of_the_population_and_of_an_evaluation_is_counted(world):
     assert (steps, unstable) == (env.steps - 200, 0) == (2 * 3 * 10, 0)
 
 
-def test_a_pair_is_a_slot_of_the_public_code_and_its_sigma_never_reaches_the_noise(world):
-    repo = config.PRESETS["reference-code"]
-    settings = {
-        name.replace(".", "__"): value
-        for name, value in repo.items()
-        if not name.startswith("policy")
-    }
+def test_a_pair_is_a_slot_of_the_public_code(world):
+    """And its sigma never reaches the noise."""
+    preset = config.PRESETS["reference-code"].items()
+    settings = {name.replace(".", "__"): value for name, value in preset if "policy" not in name}
     settings |= {"esac__sigma": 0.3, "esac__lr_es": 0.05}
-    params, state, env = make(world, **settings, esac__amt_interval=1, esac__amt_clip=1.0)
+    params, state, env = make(world, **settings, amt_interval=1, amt_clip=1.0)
     theta = state.theta_es.copy()
     ranks = evolution.centered_ranks(np.arange(20.0))
+    gap = ranks.max() - ranks.mean()  # centred ranks of distinct returns: always the same
     for k in (1, 2):
         sigma = state.sigma
-        parents = [[theta, state.theta_sac][kind].copy() for kind in state.parents]
+        parent = [theta, state.theta_sac][state.parents[3]].copy()
         row = advance(world, params, state, env)
         assert row["fitness"].shape == (20,)
         policy, start = make_policy(params, env), noise.integer(0, Purpose.EPISODE, k, 7)
-        offspring = parents[3] - np.float32(0.3) * epsilon(k, 3)  # member 7 of slot 3
+        offspring = parent - np.float32(0.3) * epsilon(k, 3)  # member 7 of slot 3
         assert row["fitness"][7] == play(env, policy.set(offspring), start).episodic_return
-        gap = ranks.max() - ranks.mean()  # centred ranks of distinct returns: always the same
         assert state.sigma == pytest.approx(sigma + 0.05 / (10 * sigma) * gap**2 / 2, rel=1e-12)
     assert state.sigma > 0.3
 
@@ -275,17 +239,10 @@ def test_start_states_and_learning_differ_by_seed(world):
 
 
 def test_with_its_own_parts_off_esac_is_es_bit_for_bit(world):
-    off = {
-        "esac__sac_copies": 0,
-        "esac__crossover": "off",
-        "esac__winner_pull": 0.0,
-        "esac__p_sac_initial": 0.0,
-    }
-    params, state, env = make(world, **off, esac__p_sac_final=0.0)
-    shared = {"esac.population_size", "esac.sigma", "esac.lr_es", "policy.hidden"}
-    table = {
-        name.replace("esac", "es"): value for name, value in SETTINGS.items() if name in shared
-    }
+    off = {"sac_copies": 0, "crossover": "off", "winner_pull": 0.0, "p_sac_initial": 0.0}
+    params, state, env = make(world, **off, p_sac_final=0.0)
+    shared = "esac.population_size", "esac.sigma", "esac.lr_es", "policy.hidden"
+    table = {name.replace("esac", "es"): SETTINGS[name] for name in shared}
     table |= {"policy.linear": False, "es.reward_shift": 0.0, "es.observation_normalisation": False}
     table["es.start_states"] = "member"
     plain = Params(config.updated(config.Config(), table), LAYOUT, 10, Philox(0))

@@ -9,19 +9,22 @@ from esac_by_hand import LAYOUT, Teacher, Track, advance, make
 
 from esac_mpi.learners.replay import Replay
 
+THIRD = {"gradient_interval": 3, "p_sac_final": 1.0, "amt_clip": 0.01}
+VIRTUAL = {"phase_timing": "virtual", "p_sac_annealed": False, "amt_clip": 0.01}
+
+
+def teacher():
+    return Teacher(np.full(LAYOUT.d, 0.5, np.float32))
+
 
 def test_phases_run_every_g_generations_and_tune_sigma_by_equation_6(world):
-    params, state, env = make(
-        world, esac__gradient_interval=3, esac__p_sac_final=1.0, esac__amt_clip=0.01
-    )
-    learner = Teacher(np.full(LAYOUT.d, 0.5, np.float32))
-    sigma, multiplier = 0.3, 1.0
+    params, state, env = make(world, **THIRD)
+    learner, sigma, multiplier = teacher(), 0.3, 1.0
     for k in range(1, 8):
         row = advance(world, params, state, env, learner=learner)
         assert row["sigma"] == sigma
         if k % 3 == 0:
-            returns = row["fitness"]
-            gap = returns.max() - returns.mean()
+            gap = row["fitness"].max() - row["fitness"].mean()
             step = min(0.05 / (10 * sigma) * (gap - 0.5 if gap >= 1 else gap * gap / 2), 0.01)
             sigma, multiplier = sigma + step, multiplier * (1 + step / sigma)
             assert step > 0
@@ -30,32 +33,21 @@ def test_phases_run_every_g_generations_and_tune_sigma_by_equation_6(world):
         assert (state.theta_sac == 0.5).all() == (k >= 3)
     assert learner.phases == [3, 6]
     assert state.tuning_multiplier == pytest.approx(state.sigma / 0.3)
-    assert (state.counters.gradient_updates, state.counters.env_steps_learner) == (
-        14,
-        2 * params.config.esac.sac_min_steps,
-    )
+    assert state.counters.gradient_updates == 14
+    assert state.counters.env_steps_learner == 2 * params.config.esac.sac_min_steps
 
 
 @pytest.mark.parametrize("lag", [1, 2, 3])
 def test_the_result_of_a_phase_enters_lag_generations_later(world, lag):
-    params, state, env = make(
-        world,
-        esac__gradient_interval=3,
-        esac__p_sac_final=1.0,
-        esac__learner_lag=lag,
-        esac__amt_clip=0.01,
-    )
-    learner = Teacher(np.full(LAYOUT.d, 0.5, np.float32))
+    params, state, env = make(world, **THIRD, learner_lag=lag)
+    learner, episodes = teacher(), params.config.esac.sac_episodes
     for k in range(1, 9):
         row = advance(world, params, state, env, learner=learner)
         assert row["sac_phase"] == (k % 3 == 0)
         assert (state.theta_sac == 0.5).all() == (k >= 3 + lag)
-        assert state.phase_begun == (k // 3 * 3 if k >= 3 and k - k // 3 * 3 < lag else 0)
+        assert state.phase_begun == (k // 3 * 3 if k >= 3 and k % 3 < lag else 0)
         assert getattr(learner, "held", False) == bool(state.phase_begun)
-        assert np.isfinite(row["sac_episodes"])
-        assert row["sac_episodes"] == (
-            params.config.esac.sac_episodes if k >= 3 + lag and (k - lag) % 3 == 0 else 0
-        )
+        assert row["sac_episodes"] == (episodes if k >= 3 + lag and (k - lag) % 3 == 0 else 0)
         assert state.counters.learner_phases == max(k - lag, 0) // 3
         assert (state.sigma > 0.3) == (k >= 3)  # AMT is part of the plan: it does not wait
 
@@ -66,9 +58,7 @@ def test_what_a_phase_raises_is_raised_where_its_result_was_due(world):
             yield
             raise FloatingPointError("the learner diverged")
 
-    params, state, env = make(
-        world, esac__gradient_interval=3, esac__p_sac_final=1.0, esac__learner_lag=2
-    )
+    params, state, env = make(world, **THIRD, learner_lag=2)
     learner = Failing(state.theta_sac.copy())
     advance(world, params, state, env, 4, learner)
     world.background.advance()  # as where other ranks evaluate
@@ -79,28 +69,13 @@ def test_what_a_phase_raises_is_raised_where_its_result_was_due(world):
 
 
 def test_a_phase_in_flight_is_begun_again_after_a_restart(world):
-    params, state, env = make(
-        world, esac__gradient_interval=3, esac__p_sac_final=1.0, esac__learner_lag=2
-    )
-    learner = Teacher(np.full(LAYOUT.d, 0.5, np.float32))
+    params, state, env = make(world, **THIRD, learner_lag=2)
+    learner, again = teacher(), teacher()
     advance(world, params, state, env, 4, learner)
     assert (state.phase_begun, learner.phases) == (3, [])
     world.end_background()  # as in a new process
-    again = Teacher(np.full(LAYOUT.d, 0.5, np.float32))
     advance(world, params, state, env, 1, again)
     assert (again.phases, again.held, state.phase_begun) == ([3], False, 0)
-
-
-def test_no_phase_runs_where_p_sac_is_zero(world):
-    params, state, env = make(
-        world, esac__gradient_interval=1, esac__p_sac_initial=0.0, esac__p_sac_final=0.0
-    )
-    advance(world, params, state, env, 5)
-    assert state.counters.learner_phases == 0
-    assert state.sigma == 0.3
-
-
-VIRTUAL = {"esac__phase_timing": "virtual", "esac__p_sac_annealed": False, "esac__amt_clip": 0.01}
 
 
 class Timed(Track):
@@ -121,10 +96,8 @@ class Timed(Track):
 
 def begun(world, generations, lengths=(10,), **settings):
     """Return in which generations phases begin, and the virtual steps left after each."""
-    params, state, _ = make(
-        world, **VIRTUAL, **{f"esac__{name}": value for name, value in settings.items()}
-    )
-    learner, env, began, left = Teacher(np.full(LAYOUT.d, 0.5, np.float32)), Timed(lengths), [], []
+    params, state, _ = make(world, **VIRTUAL, **settings)
+    learner, env, began, left = teacher(), Timed(lengths), [], []
     learner.replay = Replay(1000, 3, 3, 200)
     for k in range(1, generations + 1):
         phases, flying, sigma = state.counters.learner_phases, state.phase_begun, state.sigma
@@ -144,39 +117,32 @@ def begun(world, generations, lengths=(10,), **settings):
     return began, left
 
 
+TWICE = {"workers": 4, "resimulated": "sample", "fitness_episodes": 2, "sac_min_steps": 10}
+
+
 @pytest.mark.parametrize(
     ("settings", "expected", "left"),
     [
         # a generation: 100 steps of 4 workers, 25; a phase: 20 steps and 20 updates of 2, 60
         ({"workers": 4}, [1, 4, 7, 10], [60, 35, 10, 60, 35, 10, 60]),
-        (
-            {"workers": 5},
-            [1, 4, 7, 10],
-            [60, 40, 20, 60, 40, 20, 60],
-        ),  # after three times 20 it has just ended
+        # after three times 20 it has just ended
+        ({"workers": 5}, [1, 4, 7, 10], [60, 40, 20, 60, 40, 20, 60]),
         ({"workers": 6}, [1, 5, 9], [60, 43 + 1 / 3, 26 + 2 / 3, 10, 60]),
-        (
-            {"workers": 99},
-            [1, 7],
-            [60, 50, 40, 30, 20, 10, 60],
-        ),  # a generation lasts as long as its longest member, 10
-        ({"workers": 1}, [1, 2, 3, 4, 5, 6, 7, 8, 9, 10], [60, 60, 60]),  # the learner waits
+        # a generation lasts as long as its longest member, 10
+        ({"workers": 99}, [1, 7], [60, 50, 40, 30, 20, 10, 60]),
+        ({"workers": 1}, [*range(1, 11)], [60, 60, 60]),  # the learner waits
         ({"workers": 4, "update_cost": 0.0}, [*range(1, 11)], [20, 20]),
+        # 30 more, played again
         (
             {"workers": 4, "resimulated": "winners", "resimulated_members": 3},
-            [1, 5, 9],
-            [90, 65, 40, 15, 90],
-        ),  # 30 more, played again
-        (
-            {"workers": 4, "resimulated": "sample", "fitness_episodes": 2, "sac_min_steps": 10},
-            [1, 3, 5, 7, 9],
-            [70, 20, 70],
+            *([1, 5, 9], [90, 65, 40, 15, 90]),
         ),
+        (TWICE, [1, 3, 5, 7, 9], [70, 20, 70]),
         # trials, 2 x 5 x 10 steps more in the generation after a phase: 50
         ({"workers": 4, "transfer": "tested"}, [1, 4, 6, 8, 10], [60, 35, 10, 60, 10, 60, 10]),
     ],
 )
-def test_on_the_virtual_clock_a_phase_enters_when_its_steps_and_updates_have_passed(
+def test_on_the_virtual_clock_a_phase_enters_when_its_time_has_passed(
     world, settings, expected, left
 ):
     found, rest = begun(world, 10, **{"sac_min_steps": 20, "update_cost": 2.0} | settings)
@@ -184,8 +150,8 @@ def test_on_the_virtual_clock_a_phase_enters_when_its_steps_and_updates_have_pas
     assert rest[: len(left)] == pytest.approx(left, rel=1e-12)
 
 
-def test_the_longest_member_or_the_sum_of_all_lengths_is_what_a_generation_lasts(world):
-    # 18 and 9; 30 and 3; 28 and 10
+def test_the_longest_member_or_the_sum_of_all_is_what_a_generation_lasts(world):
+    # of 4 workers: longest 9, sum 18; 3, 30; 10, 28
     lengths = (1, 1, 1, 1, 9, 1, 1, 1, 1, 1) + (3,) * 10 + (2, 10, 2, 2, 2, 2, 2, 2, 2, 2)
     found, left = begun(world, 7, lengths, workers=4, sac_min_steps=9, update_cost=1.0)
     # a generation lasts max(9, 4.5), max(3, 7.5), max(10, 7) and again; a phase 18
@@ -193,31 +159,22 @@ def test_the_longest_member_or_the_sum_of_all_lengths_is_what_a_generation_lasts
     assert found == [1, 4, 7]
 
 
-def test_a_phase_in_flight_ends_after_a_restart_when_it_would_have(
-    world,
-):
-    for restarts in ((), (1, 2), (3, 4)):
-        params, state, env = make(
-            world, **VIRTUAL, esac__workers=4, esac__sac_min_steps=20, esac__update_cost=2.0
-        )
-        learner = Teacher(np.full(LAYOUT.d, 0.5, np.float32))
-        for k in range(1, 9):
-            row = advance(world, params, state, env, learner=learner)
-            assert row["sac_phase"] == (k in (1, 4, 7))
-            if k in restarts:
-                world.end_background()
-        assert (learner.phases, state.counters.learner_phases) == ([1, 4], 2)
-        world.end_background()
+@pytest.mark.parametrize("restarts", [(), (1, 2), (3, 4)])
+def test_a_phase_in_flight_ends_after_a_restart_when_it_would_have(world, restarts):
+    made = make(world, **VIRTUAL, workers=4, sac_min_steps=20, update_cost=2.0)
+    learner = teacher()
+    for k in range(1, 9):
+        row = advance(world, *made, learner=learner)
+        assert row["sac_phase"] == (k in (1, 4, 7))
+        if k in restarts:
+            world.end_background()
+    assert (learner.phases, made[1].counters.learner_phases) == ([1, 4], 2)
+    world.end_background()
 
 
 def test_the_gate_keeps_the_learner_waiting_on_the_virtual_clock(world):
-    closed = {"esac__p_sac_initial": 0.0, "esac__p_sac_annealed": False}
-    params, state, env = make(world, **{**VIRTUAL, **closed})
+    params, state, env = make(world, **VIRTUAL, p_sac_initial=0.0)
     for _ in range(3):
         assert advance(world, params, state, env)["sac_phase"] == 0
-    assert (state.phase_begun, state.phase_left, state.counters.learner_phases, state.sigma) == (
-        0,
-        0.0,
-        0,
-        0.3,
-    )
+    assert (state.phase_begun, state.phase_left, state.counters.learner_phases) == (0, 0.0, 0)
+    assert state.sigma == 0.3

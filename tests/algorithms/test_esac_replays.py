@@ -8,6 +8,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from esac_by_hand import LAYOUT, Fragile, Teacher, Track, advance, make
+from small_runs import Ending, assert_same
 
 from esac_mpi.host.stop import Abandoned
 from esac_mpi.learners.replay import Replay
@@ -18,65 +19,35 @@ from esac_mpi.play.params import make_policy
 from esac_mpi.play.rollout import ReturnDiffers
 
 OFTEN = {"gradient_interval": 1, "p_sac_annealed": False}
+LAGGED = {**OFTEN, "learner_lag": 1}
+VIRTUAL = {"phase_timing": "virtual", "workers": 1, "update_cost": 0.0, "sac_min_steps": 1}
 TIMINGS = {
     "after": OFTEN,
     "lag 2": {"gradient_interval": 2, "learner_lag": 2, "p_sac_annealed": False},
-    "virtual": {
-        "phase_timing": "virtual",
-        "workers": 1,
-        "update_cost": 0.0,
-        "sac_min_steps": 1,
-        "p_sac_annealed": False,
-    },
+    "virtual": {**VIRTUAL, "p_sac_annealed": False},
 }
 FORMS = {
     "winners": {"resimulated": "winners"},
-    "sample": {
-        "resimulated": "sample",
-        "resimulated_members": 3,
-        "fitness_episodes": 2,
-        "action_noise": 0.2,
-    },
-    "onesided table": {
-        "resimulated": "winners",
-        "sampling": "onesided",
-        "noise": "table",
-        "noise_table_size": 100_000,
-    },
-    "lowrank cap": {
-        "resimulated": "sample",
-        "noise": "lowrank",
-        "noise_rank": 2,
-        "length_cap": 1.2,
-        "winner_selection": "hard",
-    },
-    "all": {
-        "resimulated": "sample",
-        "resimulated_members": 99,
-        "start_states": "pair",
-        "sac_copy_noise": False,
-    },
+    "sample": {"resimulated": "sample", "resimulated_members": 3, "fitness_episodes": 2}
+    | {"action_noise": 0.2},
+    "onesided table": {"resimulated": "winners", "sampling": "onesided", "noise": "table"}
+    | {"noise_table_size": 100_000},
+    "lowrank cap": {"resimulated": "sample", "noise": "lowrank", "noise_rank": 2}
+    | {"length_cap": 1.2, "winner_selection": "hard"},
+    "all": {"resimulated": "sample", "resimulated_members": 99, "start_states": "pair"}
+    | {"sac_copy_noise": False},
 }
 
 
-class Ending(Track):
-    """Track whose episodes last 2 to 10 steps, as the seed has it, and end or are truncated."""
-
-    def reset(self, seed):
-        observation = super().reset(seed)
-        self.left, self.ends = 2 + seed % 9, seed % 2
-        return observation
-
-    def step(self, action):
-        observation, reward, _, over = super().step(action)
-        return observation, reward, bool(over and self.ends), bool(over and not self.ends)
-
-
-def prepared(world, env=None, **settings):
-    params, start, _ = make(world, **{f"esac__{name}": value for name, value in settings.items()})
-    learner = Teacher(np.full(LAYOUT.d, 0.01, np.float32))
+def prepared(world, env=None, teacher=Teacher, **settings):
+    params, start, _ = make(world, **settings)
+    learner = teacher(np.full(LAYOUT.d, 0.01, np.float32))
     learner.replay = Replay(5000, 3, 3, 1000)
     return params, start, env or Track(), learner
+
+
+def arrays(start):
+    return {name: array.copy() for name, array in state.arrays(start).items()}
 
 
 def plain(params, theta, k, i, cap):
@@ -84,41 +55,25 @@ def plain(params, theta, k, i, cap):
 
     In an environment of their own.
     """
-    esac = params.config.esac
-    env = Ending()
+    esac, env, rows, total = params.config.esac, Ending(), [], 0.0
     policy = make_policy(params, Track()).set(theta)
-    rows = []
-    total = 0.0
     player = i // 2 if esac.start_states == "pair" else i
     for number in range(esac.fitness_episodes):
-        observation = env.reset(noise.integer(0, Purpose.EPISODE, k, player, number))
-        over = False
-        steps = 0
-        random, paid = noise.generator(0, Purpose.ACTION, k, player, number), 0.0
+        address = k, player, number
+        observation = env.reset(noise.integer(0, Purpose.EPISODE, *address))
+        random, paid = noise.generator(0, Purpose.ACTION, *address), 0.0
+        over, steps = False, 0
         while not over:
             action = policy(observation).copy()
             if esac.action_noise:
-                action = np.clip(
-                    action + np.float32(esac.action_noise) * random.standard_normal(3, np.float32),
-                    -1,
-                    1,
-                )
+                normal = random.standard_normal(3, np.float32)
+                action = np.clip(action + np.float32(esac.action_noise) * normal, -1, 1)
             following, reward, terminated, truncated = env.step(action)
-            rows.append(
-                np.concatenate(
-                    [observation, action, [reward, terminated], following], dtype=np.float32
-                )
-            )
+            rows.append([*observation, *action, reward, terminated, *following])
             observation, paid, steps = following, paid + reward, steps + 1
             over = terminated or truncated or steps == cap
         total += paid
     return total / esac.fitness_episodes, rows
-
-
-def whole_epsilon(params, k, slot):
-    return np.concatenate(
-        [params.epsilon.block(k, slot, block, part) for block, part in noise.blocks(LAYOUT.d)]
-    )
 
 
 def chosen_by_hand(esac, k, fitness):
@@ -130,48 +85,37 @@ def chosen_by_hand(esac, k, fitness):
 
 @pytest.mark.parametrize("form", FORMS)
 @pytest.mark.parametrize("timing", TIMINGS)
-def test_what_is_played_again_are_the_members_transitions_and_their_returns(world, timing, form):
+def test_what_is_played_again_are_the_members_transitions_and_returns(world, timing, form):
     params, start, env, learner = prepared(world, Ending(), **TIMINGS[timing], **FORMS[form])
     esac, by_phase = params.config.esac, {}
     for k in range(1, 9):
         vectors = [start.theta_es.copy(), start.theta_sac.copy(), *start.children.copy()]
         parents, sigma = start.parents.tolist(), start.sigma
         row = advance(world, params, start, env, learner=learner)
-        found = by_phase[k] = []
+        by_phase[k] = []
         for i in chosen_by_hand(esac, k, row["fitness"]):
             slot, sign = (i, 1) if esac.sampling == "onesided" else (i // 2, 1 - 2 * (i % 2))
-            still = (
-                parents[slot] >= 2
-                if esac.winner_selection == "hard"
-                else parents[slot] == 1 and not esac.sac_copy_noise
-            )
-            theta = vectors[parents[slot]] + np.float32(sign * sigma * (not still)) * whole_epsilon(
-                params, k, slot
-            )
+            parent, blocks = parents[slot], noise.blocks(LAYOUT.d)
+            still = parent == 1 and not esac.sac_copy_noise
+            if esac.winner_selection == "hard":
+                still = parent >= 2
+            eps = [params.epsilon.block(k, slot, block, part) for block, part in blocks]
+            step = np.float32(0.0 if still else sign * sigma) * np.concatenate(eps)
+            theta = vectors[parent] + step
             fitness, rows = plain(params, theta, k, i, int(row["length_cap"]))
             assert fitness == row["fitness"][i]
             assert len(rows) == row["length"][i]
-            found += rows
+            by_phase[k] += rows
     assert len(learner.phases) >= 3
-    expected = np.array([row for k in learner.phases for row in by_phase[k]])
+    expected = np.array([row for k in learner.phases for row in by_phase[k]], np.float32)
     got = learner.replay.rows(0, learner.replay.added)
-    stacked = np.column_stack(
-        [
-            got["observation"],
-            got["action"],
-            got["reward"],
-            got["terminated"],
-            got["next_observation"],
-        ]
-    )
-    np.testing.assert_array_equal(stacked, expected)
+    names = "observation", "action", "reward", "terminated", "next_observation"
+    np.testing.assert_array_equal(np.column_stack([got[name] for name in names]), expected)
     assert {0.0, 1.0} == {*got["terminated"].tolist()}
     assert start.counters.env_steps_replayed == len(expected)
     assert start.counters.env_steps_learner == len(learner.phases) * esac.sac_min_steps
-    assert start.replayed_theta.shape == (
-        (0 if timing == "after" else min(esac.resimulated_members, 10)),
-        LAYOUT.d,
-    )
+    held = 0 if timing == "after" else min(esac.resimulated_members, 10)
+    assert start.replayed_theta.shape == (held, LAYOUT.d)
 
 
 class Paid(Teacher):
@@ -183,22 +127,18 @@ class Paid(Teacher):
 
 
 @pytest.mark.parametrize("timing", TIMINGS)
-def test_of_the_best_those_are_played_again_that_are_better_than_the_learner_was_in_its_last_phase(
-    world, timing
-):
+def test_the_best_are_played_again_that_beat_the_learner_in_its_last_phase(world, timing):
+    settings = {**TIMINGS[timing], "resimulated": "better", "resimulated_members": 3}
+
     def generations(paid):
-        params, start, env, _ = prepared(
-            world, **TIMINGS[timing], resimulated="better", resimulated_members=3
-        )
-        learner = Paid(np.full(LAYOUT.d, 0.01, np.float32))
-        learner.replay, learner.paid, found = Replay(5000, 3, 3, 1000), paid, {}
+        params, start, env, learner = prepared(world, teacher=Paid, **settings)
+        learner.paid, found = paid, {}
         for k in range(1, 12):
             row = advance(world, params, start, env, learner=learner)
             found[k] = np.sort(row["fitness"])[-3:]
             entered = learner.phases[: start.counters.learner_phases]
-            assert start.learner_return == next(
-                (paid[k] for k in entered[::-1] if k in paid), -np.inf
-            )
+            last = next((paid[k] for k in entered[::-1] if k in paid), -np.inf)
+            assert start.learner_return == last
         world.end_background()
         return learner, start, found
 
@@ -206,17 +146,15 @@ def test_of_the_best_those_are_played_again_that_are_better_than_the_learner_was
     assert learner.replay.added == 10 * 3 * len(learner.phases)
     before, after = learner.phases[:-1], learner.phases[1:]
     assert len(after) >= 3
-    better = [1 + i % 2 for i in range(len(after))]  # of the three
-    paid = {
-        a: float(found[b][2 - count : 4 - count].mean())
-        for a, b, count in zip(before, after, better, strict=True)
-    }
+    better, paid = [1 + i % 2 for i in range(len(after))], {}  # of the three
+    for a, b, count in zip(before, after, better, strict=True):
+        paid[a] = float(found[b][2 - count : 4 - count].mean())
     del paid[before[2]]  # which had no whole episode: that of the phase before it counts
     better[2] = int((found[after[2]] > paid[before[1]]).sum())
     learner, start, again = generations(paid)
-    assert [again[k].tolist() for k in again] == [found[k].tolist() for k in found]
-    # the first phase knows none
-    assert learner.replay.added == 10 * (3 + sum(better)) == start.counters.env_steps_replayed
+    assert_same(again, found)
+    expected = 10 * (3 + sum(better))  # the first phase knows none
+    assert learner.replay.added == expected == start.counters.env_steps_replayed
 
 
 class Rich(Fragile):
@@ -231,9 +169,8 @@ class Rich(Fragile):
     [("winners", [0, 1, 2, 3, 4, 5, 8]), ("sample", [2, 7]), ("sample", range(10))],
 )
 def test_members_whose_return_is_not_finite_are_not_played_again(world, resimulated, finite):
-    params, start, env, learner = prepared(
-        world, Rich(), **OFTEN, resimulated=resimulated, resimulated_members=4
-    )
+    settings = {**OFTEN, "resimulated": resimulated, "resimulated_members": 4}
+    params, start, env, learner = prepared(world, Rich(), **settings)
     env.whole = frozenset(noise.integer(0, Purpose.EPISODE, 1, i) for i in finite)
     row = advance(world, params, start, env, learner=learner)
     assert np.flatnonzero(np.isfinite(row["fitness"])).tolist() == list(finite)
@@ -243,14 +180,9 @@ def test_members_whose_return_is_not_finite_are_not_played_again(world, resimula
 
 
 def test_every_step_is_counted_once_by_kind(world):
-    settings = {
-        "transfer": "tested",
-        "transfer_episodes": 3,
-        "fitness_episodes": 2,
-        "resimulated": "winners",
-    }
-    params, start, env, learner = prepared(world, **OFTEN, **settings)
-    lengths = 0
+    settings = {"transfer": "tested", "transfer_episodes": 3, "fitness_episodes": 2}
+    params, start, env, learner = prepared(world, **OFTEN, **settings, resimulated="winners")
+    lengths, counters = 0, start.counters
     for k in range(1, 4):
         lengths += advance(world, params, start, env, learner=learner)["length"].sum()
         counters = start.counters
@@ -259,7 +191,7 @@ def test_every_step_is_counted_once_by_kind(world):
         # and from the second one on a test, 3 episodes each
         assert counters.env_steps_population == lengths + (k - 1) * 2 * 3 * 10
         assert counters.env_steps == env.steps + counters.env_steps_learner
-    assert start.counters.nominal_steps == 3 * 10
+    assert counters.nominal_steps == 3 * 10
 
 
 class Moody(Track):
@@ -272,70 +204,64 @@ class Moody(Track):
         return observation, reward * (1 + 1e-12 * self.moody), terminated, truncated
 
 
-def in_a_mood(world, k, **settings):
-    """Return a run whose task changes after generation k was evaluated.
-
-    And how to ask whom its phase resimulates first.
-    """
+def in_a_mood(world, monkeypatch, k, **settings):
+    """Return a run whose task changes after generation k was evaluated, and its plans."""
     params, start, env, learner = prepared(world, Moody(), **settings, resimulated="winners")
     for _ in range(1, k):
         advance(world, params, start, env, learner=learner)
-    honest, asked = world.from_root, []
+    honest, plans = world.from_root, []
 
     def from_root(value):
         env.moody = True
-        return honest(asked.append(value) or value)
+        plans.append(value)
+        return honest(value)
 
-    world.from_root = from_root
-    return params, start, env, learner, lambda: asked[0].winners[0]
+    monkeypatch.setattr(world, "from_root", from_root)
+    return params, start, env, learner, plans
 
 
-@pytest.mark.parametrize(("host", "why"), [
-    ("node7", "there node7, here node0: these compute different bits; run on nodes of one kind"),
-    ("node0", "both on node0: the task does not give an episode twice (docs/reference/tasks.md)"),
-])  # fmt: skip
-def test_a_return_that_is_another_one_is_named_with_its_hosts_and_changes_nothing(
-    world, monkeypatch, host, why
-):
+@pytest.mark.parametrize(
+    ("host", "why"),
+    [
+        ("node7", "there node7, here node0: these compute different bits"),
+        ("node0", "both on node0: the task does not give an episode twice"),
+    ],
+)
+def test_a_return_that_is_another_one_is_named_with_its_hosts(world, monkeypatch, host, why):
+    """Nothing changes."""
     world.hosts = ["node0"]
     monkeypatch.setattr(world, "host", lambda item: host)
-    params, start, env, learner, first = in_a_mood(world, 2, **OFTEN)
-    before = {name: array.copy() for name, array in state.arrays(start).items()}
+    params, start, env, learner, plans = in_a_mood(world, monkeypatch, 2, **OFTEN)
+    before = arrays(start)
     with pytest.raises(ReturnDiffers) as error:
         advance(world, params, start, env, learner=learner)
-    told = str(error.value)
-    assert told.startswith(f"member {first()} of generation 2 had the return -")
-    was, now = (float(word.strip(",")) for word in told.split() if word.startswith("-"))
+    said, notes = str(error.value), error.value.__notes__
+    assert said.startswith(f"member {plans[0].winners[0]} of generation 2 had the return -")
+    was, now = (float(word.strip(",")) for word in said.split() if word.startswith("-"))
     assert 0 < abs(now - was) < 1e-9 * abs(was)
-    assert error.value.__notes__ == [why, "in the SAC phase of generation 2"]
-    for name, array in state.arrays(start).items():
-        np.testing.assert_array_equal(array, before[name], err_msg=name)
+    assert notes[0].startswith(why)
+    assert notes[1:] == ["in the SAC phase of generation 2"]
+    assert_same(arrays(start), before)
     assert learner.held
 
 
-def test_beside_the_evaluation_it_is_raised_where_the_result_was_due_also_after_a_restart(world):
+@pytest.mark.parametrize("restarts", [False, True])
+def test_beside_the_evaluation_it_is_raised_where_the_result_was_due(world, monkeypatch, restarts):
     world.hosts = ["node0"]
-    for restarts in (False, True):
-        params, start, env, learner, _ = in_a_mood(
-            world, 1, gradient_interval=1, learner_lag=1, p_sac_annealed=False
-        )
-        # the phase has begun, and was played no further
-        advance(world, params, start, env, learner=learner)
-        if restarts:
-            world.end_background()
-        with pytest.raises(ReturnDiffers) as error:
-            advance(world, params, start, env, learner=learner)
-        there = "there the host of an earlier start, here node0" if restarts else "both on node0"
-        assert error.value.__notes__[0].startswith(there)
-        assert (start.generation, start.phase_begun) == (1, 1)
+    params, start, env, learner, _ = in_a_mood(world, monkeypatch, 1, **LAGGED)
+    advance(world, params, start, env, learner=learner)  # the phase began, played no further
+    if restarts:
         world.end_background()
-        del world.from_root
+    with pytest.raises(ReturnDiffers) as error:
+        advance(world, params, start, env, learner=learner)
+    there = "there the host of an earlier start, here node0" if restarts else "both on node0"
+    assert error.value.__notes__[0].startswith(there)
+    assert (start.generation, start.phase_begun) == (1, 1)
+    world.end_background()
 
 
-def test_another_machine_or_task_goes_on_with_a_phase_in_flight_and_is_compared_with_nothing(world):
-    params, start, env, learner, _ = in_a_mood(
-        world, 1, gradient_interval=1, learner_lag=1, p_sac_annealed=False
-    )
+def test_another_machine_goes_on_with_a_phase_and_compares_nothing(world, monkeypatch):
+    params, start, env, learner, _ = in_a_mood(world, monkeypatch, 1, **LAGGED)
     advance(world, params, start, env, learner=learner)
     world.end_background()
     state.compare_no_more(start)
@@ -347,39 +273,31 @@ def test_another_machine_or_task_goes_on_with_a_phase_in_flight_and_is_compared_
 
 @pytest.mark.parametrize("timing", TIMINGS)
 def test_a_generation_that_is_abandoned_leaves_no_trace(world, monkeypatch, timing):
-    settings = {
-        "transfer": "tested",
-        "transfer_episodes": 2,
-        "length_cap": 2.0,
-        "resimulated": "sample",
-    }
-    params, start, env, learner = prepared(world, Ending(), **TIMINGS[timing], **settings)
-    straight = prepared(world, Ending(), **TIMINGS[timing], **settings)
+    settings = {"transfer": "tested", "transfer_episodes": 2, "length_cap": 2.0}
+    settings |= {**TIMINGS[timing], "resimulated": "sample"}
+    params, start, env, learner = prepared(world, Ending(), **settings)
+    *straight, teacher = prepared(world, Ending(), **settings)
     abandoned = 0
 
     def give_up(*arguments):
         raise Abandoned
 
-    for _ in range(8):
-        before = {name: array.copy() for name, array in state.arrays(start).items()}
+    for k in range(1, 9):
+        before = arrays(start)
         with monkeypatch.context() as patch:
             patch.setattr(world, "at_root", give_up)  # in the phase, or where its result is due
             try:
                 advance(world, params, start, env, learner=learner)
             except Abandoned:
                 abandoned += 1
-                for name, array in state.arrays(start).items():
-                    np.testing.assert_array_equal(array, before[name], err_msg=name)
+                assert_same(arrays(start), before)
                 world.end_background()  # as in a new process
                 learner.replay = Replay(5000, 3, 3, 1000)  # which has it as the checkpoint has
-        if start.generation == before["generation"]:
+        if start.generation < k:
             advance(world, params, start, env, learner=learner)
-        assert start.generation == before["generation"] + 1
+        assert start.generation == k
     assert abandoned >= 3
     world.end_background()
-    advance(world, *straight[:3], 8, straight[3])
-    for (name, one), other in zip(
-        state.arrays(start).items(), state.arrays(straight[1]).values(), strict=True
-    ):
-        np.testing.assert_array_equal(one, other, err_msg=name)
+    advance(world, *straight, 8, teacher)
+    assert_same(arrays(start), arrays(straight[1]))
     world.end_background()

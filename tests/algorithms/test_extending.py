@@ -16,9 +16,9 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 import random_search
-from command_lines import words
 from conftest import ROOT, ROUTINE, command
 from whole_runs import wait_for
+from words import words
 
 from esac_mpi.comm.clock.costs import Pieces
 from esac_mpi.record import files

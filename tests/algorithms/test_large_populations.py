@@ -5,16 +5,14 @@ Chunks of slots, and exact totals over observations.
 
 import numpy as np
 import pytest
-from command_lines import words
 from conftest import CYCLIC, CYCLIC_ES
-from whole_runs import assert_same_run
+from whole_runs import same_in_parts
+from words import words
 
 from esac_mpi.config import Evolution
 from esac_mpi.operators import noise
 from esac_mpi.play import population
 from esac_mpi.record import Run
-
-pytestmark = pytest.mark.slow
 
 LARGE = 1040  # members: two chunks of slots, and more than accumulator.ROWS
 
@@ -53,51 +51,33 @@ def test_sums_of_chunks_are_added_in_their_order(world):
 
 
 def test_only_large_populations_add_exactly():
-    table = {"observation_normalisation": True}
-    assert [
-        population.sums_exactly(Evolution(population_size=n, **table)) for n in (50, 1024, 1026)
-    ] == [False, False, True]
-    assert not population.sums_exactly(
-        Evolution(population_size=2000, observation_normalisation=False)
-    )
+    for n, normalises, exactly in (
+        (50, True, False),
+        (1024, True, False),
+        (1026, True, True),
+        (2000, False, False),
+    ):
+        table = Evolution(population_size=n, observation_normalisation=normalises)
+        assert population.sums_exactly(table) == exactly
 
 
-@pytest.mark.parametrize("algorithm", ["es", "esac"])
+@pytest.mark.slow
+@pytest.mark.parametrize(("algorithm", "line"), [("es", CYCLIC_ES), ("esac", CYCLIC)])
 def test_a_large_population_does_not_depend_on_ranks_nodes_or_restarts(
-    tmp_path, algorithm, alone, together
+    tmp_path, algorithm, line, alone, together
 ):
-    more = [
-        "--task.horizon",
-        4,
-        f"--{algorithm}.population_size",
-        LARGE,
-        f"--{algorithm}.observation_normalisation",
-        True,
-    ]
-    line = [*(CYCLIC_ES if algorithm == "es" else CYCLIC), *more]
-    alone(*line, "--budget.generations", 4, "--run-dir", tmp_path / "straight")
-    for ranks, nodes in ((2, 1), (3, 2)):
-        parts = tmp_path / f"{ranks}-{nodes}"
-        together(ranks, *line, "--budget.generations", 2, "--run-dir", parts, nodes=nodes)
-        alone(*line, "--budget.generations", 4, "--run-dir", parts)
-        assert_same_run(tmp_path / "straight", parts)
+    more = words(f"--task.horizon 4 --{algorithm}.population_size {LARGE}")
+    more += words(f"--{algorithm}.observation_normalisation true")
+    same_in_parts(tmp_path, alone, together, [*line, *more], (1, 2, 1), (3, 3, 2), (4, 2, 2))
 
 
-def test_what_travels_of_observations_does_not_grow_with_a_large_population(tmp_path, together):
-    line = [
-        *CYCLIC_ES,
-        *words("--task.horizon 4 --es.observation_normalisation True --evaluation.every 100"),
-    ]
+@pytest.mark.slow
+def test_what_travels_of_observations_does_not_grow_with_a_population(tmp_path, together):
+    line = words("--task.horizon 4 --es.observation_normalisation true --evaluation.every 100")
+    line += words("--budget.generations 3 --es.population_size")
     received = {}
     for n in (1000, 1040, 2080):
-        together(
-            2,
-            *line,
-            "--es.population_size",
-            n,
-            *words("--budget.generations 3 --run-dir", tmp_path / str(n)),
-            nodes=2,
-        )
+        together(2, *CYCLIC_ES, *line, n, "--run-dir", tmp_path / str(n), nodes=2)
         exchanged = np.diff(Run.open(tmp_path / str(n)).columns["timing/bytes_exchanged"])
         # less five numbers of the other node's members
         received[n] = exchanged[-1] - 8 * 5 * n // 2

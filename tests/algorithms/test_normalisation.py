@@ -90,10 +90,14 @@ def standardised_by_itself(plain):
     return Standardised()
 
 
+def seen_of(observations) -> list:
+    """Return the sums over observations."""
+    whole = observations.astype(np.float64)
+    return [[len(whole)], whole.sum(0), np.square(whole).sum(0)]
+
+
 @pytest.mark.parametrize("made", OFF_POLICY, ids=IDS)
-def test_a_learner_given_sums_learns_what_one_in_a_standardised_task_learns_from_a_plain_replay(
-    made,
-):
+def test_a_learner_given_sums_learns_as_in_a_standardised_task(made):
     """To the bit: the same actions, gradients and losses.
 
     Only the replays differ, by the plain formula.
@@ -110,10 +114,8 @@ def test_a_learner_given_sums_learns_what_one_in_a_standardised_task_learns_from
     for name in ("observation", "next_observation"):
         np.testing.assert_array_equal(seen[name], by_formula(raw[name]))
     assert np.abs(raw["observation"]).max() <= 1 < np.abs(seen["observation"]).max()
-    acted_on = raw["observation"][-60:].astype(np.float64)  # of the second phase: three episodes
-    np.testing.assert_allclose(
-        plain.seen, [[60], acted_on.sum(0), np.square(acted_on).sum(0)], rtol=1e-12
-    )
+    acted_on = raw["observation"][-60:]  # of the second phase: three episodes
+    np.testing.assert_allclose(plain.seen, seen_of(acted_on), rtol=1e-12)
     assert standardised.seen is None
 
 
@@ -128,18 +130,13 @@ def test_episodes_that_others_played_are_counted_and_standardised_in_batches(nam
     assert ours == theirs
     assert ours.gradient_updates > 0
     assert same(taken.arrays(), standardised.arrays())
-    observations = rows[:, :1].astype(np.float64)
-    np.testing.assert_allclose(
-        taken.seen, [[40], observations.sum(0), np.square(observations).sum(0)], rtol=1e-12
-    )
+    np.testing.assert_allclose(taken.seen, seen_of(rows[:, :1]), rtol=1e-12)
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_ppo_given_sums_learns_what_it_learns_in_a_standardised_task(kind):
-    plain = ppo(kind)
-    standardised = ppo(kind)
-    env = task(kind)
-    other = standardised_by_itself(task(kind))
+def test_ppo_given_sums_learns_as_in_a_standardised_task(kind):
+    plain, standardised, env, other = ppo(kind), ppo(kind), task(kind), task(kind)
+    other = standardised_by_itself(other)
     for k in (1, 2):
         ours = plain.phase(env, k, 0, 47, sums=of_line())
         theirs = standardised.phase(other, k, 0, 47)
@@ -159,19 +156,14 @@ class Watcher(Teacher):
         return (yield from super().begin(env, k, episodes, steps, cut))
 
 
-NORMALISED = {
-    "esac__observation_normalisation": True,
-    "esac__gradient_interval": 3,
-    "esac__p_sac_final": 1.0,
-}
+NORMALISED = {"observation_normalisation": True, "gradient_interval": 3, "p_sac_final": 1.0}
 
 
 @pytest.mark.parametrize("lag", [0, 2])
 @pytest.mark.parametrize("restarted", [False, True])
-def test_a_phase_sees_by_the_sums_before_its_generation_and_its_own_enter_with_it(
-    world, lag, restarted
-):
-    params, values, env = make(world, esac__learner_lag=lag, **NORMALISED)
+def test_a_phase_sees_by_the_sums_before_its_generation(world, lag, restarted):
+    """Its own enter with it."""
+    params, values, env = make(world, learner_lag=lag, **NORMALISED)
     learner, history = Watcher(np.full(LAYOUT.d, 0.01, np.float32)), [values.observation_sums]
     learner.sums = []
     for _ in range(8):
@@ -187,15 +179,13 @@ def test_a_phase_sees_by_the_sums_before_its_generation_and_its_own_enter_with_i
 
 
 def test_members_are_evaluated_by_the_statistics_before_their_generation(world):
-    params, values, env = make(world, esac__observation_normalisation=True, esac__sac_phases=False)
+    params, values, env = make(world, observation_normalisation=True, sac_phases=False)
     for k in (1, 2, 3):
-        policy = make_policy(params, env, Normaliser.of(values.observation_sums))
-        sums = values.observation_sums
-        returns = []
+        sums, returns = values.observation_sums, []
+        policy = make_policy(params, env, Normaliser.of(sums))
         for i in range(10):
-            population.perturb(
-                params, policy, k, i // 2, values.parent(i // 2), 1 - 2 * (i % 2), 0.3
-            )
+            slot, sign = i // 2, 1 - 2 * (i % 2)
+            population.perturb(params, policy, k, slot, values.parent(slot), sign, 0.3)
             seen = np.zeros((3, 3))
             seed = noise.integer(0, Purpose.EPISODE, k, i)
             returns.append(play(Track(), policy, seed, partial(count_in, seen)).episodic_return)
@@ -210,29 +200,20 @@ def pupil(params):
     return learners.make("sac", params.config, LAYOUT, LAYOUT.initial(0, THETA_SAC), 500)
 
 
-def test_a_restart_in_the_middle_of_a_phase_sees_and_plays_again_by_the_same_statistics(world):
+def test_a_restart_in_the_middle_of_a_phase_sees_by_the_same_statistics(world):
     """Two winners' episodes are played again.
 
     Their returns must be those of the generation that the phase began in.
     """
-    small = {
-        "sac.batch_size": 16,
-        "sac.replay_capacity": 500,
-        "sac.start_steps": 20,
-        "learner.device": "cpu",
-    }
-    small |= {"esac.sac_min_steps": 30, "esac.sac_episodes": 2}
-    phases = {
-        "esac__learner_lag": 2,
-        "esac__resimulated": "winners",
-        **{key.replace(".", "__"): v for key, v in small.items()},
-    }
+    phases = {"learner_lag": 2, "resimulated": "winners", "sac_min_steps": 30, "sac_episodes": 2}
+    phases |= {"sac__batch_size": 16, "sac__replay_capacity": 500, "sac__start_steps": 20}
+    phases["learner__device"] = "cpu"
     params, straight, env = make(world, **NORMALISED, **phases)
     learner = pupil(params)
     advance(world, params, straight, env, 4, learner)
     assert straight.phase_begun == 3
-    saved, arrays, held = state.arrays(straight), learner.arrays(), learner.stored_replay
-    saved = {name: array.copy() for name, array in saved.items()}
+    saved = {name: array.copy() for name, array in state.arrays(straight).items()}
+    arrays, held = learner.arrays(), learner.stored_replay
     rows = held.rows(0, held.added)
     advance(world, params, straight, env, 4, learner)
     world.end_background()
@@ -248,25 +229,18 @@ def test_a_restart_in_the_middle_of_a_phase_sees_and_plays_again_by_the_same_sta
     assert straight.counters.gradient_updates > 0
 
 
-@pytest.mark.parametrize(
-    "name", ["ddpg", "esac", "ppo", "sac", "td3"]
-)  # es had them in every version
+# es had them in every version
+@pytest.mark.parametrize("name", ["ddpg", "esac", "ppo", "sac", "td3"])
 def test_a_state_of_a_version_without_statistics_is_taken_over(world, name):
-    config = updated(
-        Config(), {"algorithm": name, "policy.hidden": (4,), "esac.population_size": 50}
-    )
-    layout, algorithm = Layout((3, 4, 2)), ALGORITHMS[name]
+    chosen = {"algorithm": name, "policy.hidden": (4,), "esac.population_size": 50}
+    config, layout, algorithm = updated(Config(), chosen), Layout((3, 4, 2)), ALGORITHMS[name]
     declared = algorithm.DECLARES.evolution
-    params = Params(
-        config, layout, 10, make_epsilon(declared and declared(config), 0, layout, world)
-    )
-    values = algorithm.init(params, world)
-    former = {
-        key: array
-        for key, array in state.arrays(values).items()
-        if key not in ("observation_sums", "phase_sums")
-    }
-    state.load(values, {**former, "generation": np.array(3)})
+    epsilon = make_epsilon(declared and declared(config), 0, layout, world)
+    values = algorithm.init(Params(config, layout, 10, epsilon), world)
+    former = {**state.arrays(values), "generation": np.array(3)}
+    for lacking in ("observation_sums", "phase_sums"):
+        former.pop(lacking, None)
+    state.load(values, former)
     assert values.generation == 3
     assert values.normaliser is None
     assert values.observation_sums.tolist() == [[0, 0, 0]] * 3

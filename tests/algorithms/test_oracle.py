@@ -23,91 +23,30 @@ STEPS = {  # about 1.5 times what the slowest of ten seeds took
 }
 EVOLUTION = {"population_size": 20, "sigma": 0.1, "lr_es": 0.03, "start_states": "pair"}
 REPLAYED = {"gamma": 0.5, "batch_size": 64, "replay_capacity": 2000, "start_steps": 100}
-PHASES = {"sac_min_steps": 300, "workers": 1, "update_cost": 0.5}
-GENETIC = {
-    **{
-        "population_size": 8,
-        "sync_interval": 1,
-        "lr_actor": 3e-3,
-        "lr_critic": 3e-3,
-        "tau": 0.005,
-        "critic_hidden": (32, 32),
-    },
-    **{
-        **REPLAYED,
-        "start_steps": 0,
-        "updates_per_step": 0.5,
-        "memory_size": 200,
-        "distillation_batch": 32,
-        "mutation_batch": 64,
-    },
-}
+RATES = {"lr_actor": 3e-3, "lr_critic": 3e-3}
+PHASE = {"steps_per_generation": 100}
+TAUGHT = {**REPLAYED, **RATES, "start_steps": 200, "variance_init": 0.003}
 TABLES: dict[str, dict] = {  # what the line needs beside defaults
     "es": EVOLUTION,
-    "esac": {**EVOLUTION, **PHASES},
-    "sac": {**REPLAYED, "steps_per_generation": 100, "temperature": 0.01, "lr_sac": 3e-3},
-    "td3": {**REPLAYED, "steps_per_generation": 100, "lr_td3": 3e-3},
-    "ddpg": {
-        **REPLAYED,
-        "steps_per_generation": 100,
-        "lr_actor": 3e-3,
-        "lr_critic": 3e-3,
-        "tau": 0.005,
-        "critic_weight_decay": 0.0,
-    },
-    "ppo": {
-        "gamma": 0.5,
-        "batch_size": 100,
-        "steps_per_generation": 100,
-        "epochs": 20,
-        "initial_std": 0.3,
-        "lr_ppo": 1e-2,
-    },
-    "erl": GENETIC,
+    "esac": {**EVOLUTION, "sac_min_steps": 300, "workers": 1, "update_cost": 0.5},
+    "sac": {**REPLAYED, **PHASE, "temperature": 0.01, "lr_sac": 3e-3},
+    "td3": {**REPLAYED, **PHASE, "lr_td3": 3e-3},
+    "ddpg": {**REPLAYED, **PHASE, **RATES, "tau": 0.005, "critic_weight_decay": 0.0},
+    "ppo": {**PHASE, "gamma": 0.5, "batch_size": 100, "epochs": 20, "initial_std": 0.3}
+    | {"lr_ppo": 1e-2},
+    "erl": {**REPLAYED, **RATES, "start_steps": 0, "tau": 0.005, "critic_hidden": (32, 32)}
+    | {"population_size": 8, "sync_interval": 1, "updates_per_step": 0.5}
+    | {"memory_size": 200, "distillation_batch": 32, "mutation_batch": 64},
     "cem": {"population_size": 20, "variance_init": 0.03, "damp": 0.01, "damp_limit": 1e-3},
-    "cem_rl": {
-        **{
-            "gamma": 0.5,
-            "batch_size": 64,
-            "replay_capacity": 2000,
-            "start_steps": 200,
-            "lr_actor": 3e-3,
-            "lr_critic": 3e-3,
-        },
-        **{"critic_updates_per_step": 1.0, "actor_updates_per_step": 0.3, "variance_init": 0.003},
-    },
-    "aes_rl": {
-        **{
-            "gamma": 0.5,
-            "batch_size": 64,
-            "replay_capacity": 2000,
-            "start_steps": 200,
-            "lr_actor": 3e-3,
-            "lr_critic": 3e-3,
-        },
-        **{
-            "workers": 3,
-            "critic_chunk": 50,
-            "mean_episodes": 1,
-            "actor_updates_window": 3,
-            "variance_init": 0.003,
-        },
-        **{"relative_baseline": 1.0, "update_cost": 0.5, "critic_cost": 1.0},
-    },
+    "cem_rl": {**TAUGHT, "critic_updates_per_step": 1.0, "actor_updates_per_step": 0.3},
+    "aes_rl": {**TAUGHT, "workers": 3, "critic_chunk": 50, "mean_episodes": 1}
+    | {"actor_updates_window": 3, "relative_baseline": 1.0, "update_cost": 0.5, "critic_cost": 1.0},
 }
-
-
 PLAIN = {
-    "policy.linear": False,
-    "learner.kernels": "torch",
-    "esac.sigma_rule": "grow",
-    "sac.automatic_temperature": False,
-}
-PLAIN |= {f"{table}.reward_shift": 0.0 for table in ("es", "esac")}
-PLAIN |= {
+    **{"policy.linear": False, "policy.hidden": (16, 16), "learner.kernels": "torch"},
+    **{"esac.sigma_rule": "grow", "es.reward_shift": 0.0, "esac.reward_shift": 0.0},
     **{f"{table}.observation_normalisation": False for table in ("es", "esac", "sac")},
-    "sac.temperature": 0.2,
-    "sac.lr_sac": 3e-4,
+    **{"sac.automatic_temperature": False, "sac.temperature": 0.2, "sac.lr_sac": 3e-4},
 }
 
 
@@ -115,13 +54,10 @@ def settings(name: str, seed: int) -> Config:
     """Return the settings with which an algorithm learns the line."""
     tables = {"esac": ("esac", "sac")}.get(name, ("erl" if name in FORMS else name,))
     changes = {f"{table}.{key}": value for table in tables for key, value in TABLES[table].items()}
-    form = dict(
-        zip(("erl.crossover", "erl.mutation"), FORMS.get(name, ()), strict=bool(name in FORMS))
-    )
-    config = updated(
-        Config(),
-        {"algorithm": name, "seed": seed, "policy.hidden": (16, 16), **PLAIN, **form, **changes},
-    )
+    names = "erl.crossover", "erl.mutation"
+    form = dict(zip(names, FORMS[name], strict=True)) if name in FORMS else {}
+    own = {"algorithm": name, "seed": seed, **PLAIN, **form, **changes}
+    config = updated(Config(), own)
     check(config)
     return config
 
@@ -134,9 +70,8 @@ def solved_after(name: str, seed: int, world, most: int) -> int:
     config, env, algorithm = settings(name, seed), Line(), ALGORITHMS[name]
     layout = make_layout(config, env)
     epsilon = set_up.make_epsilon(config, layout, world)
-    params = Params(
-        config, layout, env.horizon, epsilon, set_up.make_operators(config, layout), Line()
-    )
+    operators = set_up.make_operators(config, layout)
+    params = Params(config, layout, env.horizon, epsilon, operators, Line())
     state = set_up.make_state(params, world)
     learner = set_up.make_learner(params, env, state, world)
     policy = make_policy(params, env, output=algorithm.DECLARES.output)

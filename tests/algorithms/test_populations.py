@@ -7,10 +7,10 @@ import numpy as np
 import pytest
 import small_cem
 import small_erl
-from command_lines import words
 from conftest import EAGER, run
 from small_runs import Ending, assert_same, raising, shared_bytes
 from whole_runs import assert_same_run, killed_at
+from words import words
 
 from esac_mpi.algorithms import erl_births, erl_play
 from esac_mpi.config import load

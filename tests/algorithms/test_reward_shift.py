@@ -8,12 +8,13 @@ from types import SimpleNamespace
 import gymnasium
 import numpy as np
 import pytest
-from command_lines import same_in_parts, words
 from conftest import LEARNER, POPULATION, ROUTINE, run
 from esac_by_hand import LAYOUT, Teacher, advance, make
 from small_cem import options as of_cem
 from small_erl import options as of_erl
 from small_runs import begun
+from whole_runs import same_in_parts
+from words import words
 
 from esac_mpi import envs
 from esac_mpi.algorithms import esac_phase, esac_transfer
@@ -152,7 +153,7 @@ def test_members_are_compared_with_the_learner_by_fitness(length, better, world,
     """
     settings = {"reward_shift": 1.0, "resimulated": "better", "phase_timing": "interval"}
     settings |= {"p_sac_annealed": False, "gradient_interval": 1}
-    params, state, env = make(world, **{f"esac__{name}": value for name, value in settings.items()})
+    params, state, env = make(world, **settings)
     learner, seen, choose = Lasting(np.full(LAYOUT.d, 0.01, np.float32)), [], esac_phase.choose
     learner.length = length
 

@@ -2,10 +2,10 @@
 
 import numpy as np
 import pytest
-from command_lines import words
 from conftest import CYCLIC_ES, LEARNER, PHASES, POPULATION, ROUTINE, TASK, TIMED
 from esac_by_hand import LAYOUT, Teacher, advance, make
-from whole_runs import assert_same_run, science
+from whole_runs import same_in_parts
+from words import words
 
 from esac_mpi.algorithms import es, esac
 from esac_mpi.config import Config, updated
@@ -13,23 +13,14 @@ from esac_mpi.operators import evolution
 from esac_mpi.play.epsilon import Philox
 from esac_mpi.play.params import Params
 
-TESTED = {
-    "esac__transfer": "tested",
-    "esac__transfer_episodes": 4,
-    "esac__transfer_wins": 99,
-    "esac__gradient_interval": 1,
-    "esac__p_sac_annealed": False,
-}
+TESTED = {"transfer": "tested", "transfer_episodes": 4, "transfer_wins": 99}
+TESTED |= {"gradient_interval": 1, "p_sac_annealed": False}
 
 
 @pytest.mark.parametrize("phases", [True, False])
 def test_amt_grows_sigma_by_the_papers_count_whenever_phases_begin(world, phases):
-    settings = {
-        "esac__amt_trigger": "generation",
-        "esac__amt_clip": 1e-3,
-        "esac__sac_phases": phases,
-    }
-    params, state, env = make(world, **settings, esac__gradient_interval=1)
+    settings = {"amt_trigger": "generation", "amt_clip": 1e-3, "sac_phases": phases}
+    params, state, env = make(world, **settings, gradient_interval=1)
     learner = Teacher(np.zeros(LAYOUT.d, np.float32))
     for k in range(1, 8):
         row = advance(world, params, state, env, learner=learner)
@@ -39,26 +30,22 @@ def test_amt_grows_sigma_by_the_papers_count_whenever_phases_begin(world, phases
     assert state.tuning_multiplier == pytest.approx(state.sigma / 0.3)
 
 
-def members_and_centre(row):
-    return row["fitness"][row["parent"] == 0], row["trial_theta_es"]
-
-
 @pytest.mark.parametrize(("share", "end"), [(0.0, 0.06), (1.0, 1.5)])
 def test_sigma_stays_between_floor_and_ceiling(world, monkeypatch, share, end):
     monkeypatch.setattr(evolution, "success_share", lambda members, centre: share)
     monkeypatch.setattr(evolution, "FIFTH_RATE", 9.0)
-    params, state, env = make(world, **TESTED, esac__sigma_rule="one_fifth")
+    params, state, env = make(world, **TESTED, sigma_rule="one_fifth")
     advance(world, params, state, env, 5, Teacher(np.zeros(LAYOUT.d, np.float32)))
     assert state.sigma == pytest.approx(end, rel=1e-12)
 
 
 def test_the_one_fifth_rule_counts_members_around_theta_es(world):
-    params, state, env = make(world, **TESTED, esac__sigma_rule="one_fifth")
+    params, state, env = make(world, **TESTED, sigma_rule="one_fifth")
     learner, sigma, shares = Teacher(np.zeros(LAYOUT.d, np.float32)), 0.3, set()
     for k in range(1, 9):
         row = advance(world, params, state, env, learner=learner)
         if k > 1:
-            members, centre = members_and_centre(row)
+            members, centre = row["fitness"][row["parent"] == 0], row["trial_theta_es"]
             share = np.mean([one > other for one in members for other in centre])
             sigma *= np.exp(0.1 * (share - 0.2) / 0.8)
             shares.add(share)
@@ -67,7 +54,7 @@ def test_the_one_fifth_rule_counts_members_around_theta_es(world):
 
 
 def test_an_unstable_test_leaves_sigma_as_it_is(world):
-    params, state, _ = make(world, **TESTED, esac__sigma_rule="one_fifth")
+    params, state, _ = make(world, **TESTED, sigma_rule="one_fifth")
     trials = np.array([[1.0, np.nan], [1.0, 1.0]])
     found = type("Found", (), {"trials": trials, "fitness": np.zeros(10), "returns": np.zeros(10)})
     assert esac.adapted(params.config.esac, state, found) == 0.0
@@ -76,27 +63,18 @@ def test_an_unstable_test_leaves_sigma_as_it_is(world):
 
 def test_es_plays_theta_es_every_fifth_generation_for_the_one_fifth_rule(world):
     _, _, env = make(world)
-    table = {
-        "algorithm": "es",
-        "es.population_size": 10,
-        "es.sigma": 0.3,
-        "es.reward_shift": 0.0,
-        "policy.hidden": (140, 140),
-    }
-    params = Params(
-        updated(Config(), table | {"es.sigma_rule": "one_fifth"}), LAYOUT, 10, Philox(0)
-    )
+    table = {"algorithm": "es", "es.population_size": 10, "es.sigma": 0.3, "es.reward_shift": 0.0}
+    table["policy.hidden"] = (140, 140)
     fixed = Params(updated(Config(), table), LAYOUT, 10, Philox(0))
+    table["es.sigma_rule"] = "one_fifth"
+    params = Params(updated(Config(), table), LAYOUT, 10, Philox(0))
     state, plain = es.init(params, world), es.init(fixed, world)
     for k in range(1, 7):
         row, timing = es.generation(params, state, world, env)
         other, _ = es.generation(fixed, plain, world, env)
         assert row["sigma"] == 0.3 if k < 6 else row["sigma"] != 0.3
-        assert (
-            np.isfinite(row["trial_theta_es"]).all()
-            == np.isfinite(timing["trial_seconds"]).all()
-            == (k == 5)
-        )
+        assert np.isfinite(row["trial_theta_es"]).all() == (k == 5)
+        assert np.isfinite(timing["trial_seconds"]).all() == (k == 5)
         if k < 6:
             np.testing.assert_array_equal(row["fitness"], other["fitness"])
         if k == 5:
@@ -107,26 +85,19 @@ def test_es_plays_theta_es_every_fifth_generation_for_the_one_fifth_rule(world):
     assert state.counters.env_steps_population == plain.counters.env_steps_population + 5 * 10
 
 
-WAITED = [
-    *POPULATION,
-    *PHASES,
-    *LEARNER,
-    *words("--esac.transfer tested --esac.sigma_rule one_fifth"),
-]
-GROWN = ["--esac.sigma_rule", "grow", "--esac.amt_trigger", "generation", "--esac.amt_clip", 0.02]
+FIFTH = "--esac.sigma_rule", "one_fifth"
+WAITED = [*PHASES, *LEARNER, "--esac.transfer", "tested", *FIFTH]
+GROWN = words("--esac.sigma_rule grow --esac.amt_trigger generation --esac.amt_clip 0.02")
 RULES = {
-    "waited for": [*TASK, *WAITED, *ROUTINE],
-    "one_fifth": [*TASK, *TIMED, "--esac.sigma_rule", "one_fifth"],
+    "waited for": [*TASK, *POPULATION, *WAITED, *ROUTINE],
+    "one_fifth": [*TASK, *TIMED, *FIFTH],
     "generation": [*TASK, *TIMED, *GROWN],
     "es": [*CYCLIC_ES, "--es.sigma_rule", "one_fifth"],
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("rule", RULES)
 def test_sigma_depends_neither_on_ranks_nor_on_restarts(tmp_path, alone, together, rule):
-    alone(*RULES[rule], "--budget.generations", 12, "--run-dir", tmp_path / "straight")
-    for generations, ranks in ((7, 3), (12, 2)):
-        line = [*RULES[rule], "--budget.generations", generations]
-        together(ranks, *line, "--run-dir", tmp_path / "parts", nodes=2)
-    assert_same_run(tmp_path / "straight", tmp_path / "parts")
-    assert np.unique(science(tmp_path / "straight")["metrics/sigma"]).size > 1
+    found = same_in_parts(tmp_path, alone, together, RULES[rule], (7, 3, 2), (12, 2, 2))
+    assert np.unique(found.columns["metrics/sigma"]).size > 1

@@ -23,9 +23,8 @@ from esac_mpi.host.watchdog import Watchdog
 
 def dispatched(ranks, *arguments):
     line = command(ranks, *arguments, program=("tests/support/dispatched.py",))
-    done = subprocess.run(
-        line, env=environment(), capture_output=True, text=True, timeout=120, check=True
-    )
+    options = {"capture_output": True, "text": True, "timeout": 120, "check": True}
+    done = subprocess.run(line, env=environment(), **options)
     return json.loads(done.stdout)
 
 
@@ -76,13 +75,8 @@ def test_what_is_overdue_has_no_further_slice_and_an_alarm_cuts_the_one_that_is_
 
 def alone(size, clock=lambda: 1e9):
     """Return a Dispatch of a rank among `size` absent ones, and its sends: (content, rank, tag)."""
-    dispatch = Dispatch(
-        SimpleNamespace(size=size, Dup=lambda: None),
-        Stop(clock, lambda: None),
-        Watchdog("", print),
-        clock,
-        iter,
-    )
+    absent, stop = SimpleNamespace(size=size, Dup=lambda: None), Stop(clock, lambda: None)
+    dispatch = Dispatch(absent, stop, Watchdog("", print), clock, iter)
     sent = []
     dispatch._send = lambda *message: sent.append(message)
     return dispatch, sent

@@ -26,22 +26,19 @@ def job(monkeypatch):
     """Return a job of ESAC, or another algorithm; its evaluations give `job.plays`, in order."""
     made = Job(Config(), None, None, None, None, SimpleNamespace(), None)
     policies = {"theta_es": np.zeros(2, np.float32), "sac": np.ones(2, np.float32)}
-    made.state = SimpleNamespace(
-        generation=0, policies=policies, normaliser=None, counters=Counters(), best=Best()
-    )
+    state = {"policies": policies, "normaliser": None, "counters": Counters(), "best": Best()}
+    made.state = SimpleNamespace(generation=0, **state)
     made.plays, made.asked, made.seen = [], [], []
 
-    def evaluate_policies(
-        world, env, policy, thetas, episodes, seed, generation, purpose, normalisers
-    ):
+    def evaluate_policies(world, env, policy, thetas, *rest):
+        *_, purpose, normalisers = rest
         made.asked.append((purpose, [theta[0] for theta in thetas.values()]))
         made.seen.append(normalisers or (policy.normaliser,) * len(thetas))
         found = made.plays.pop(0)
         if found is Abandoned:
             raise Abandoned
-        returns = dict(
-            zip(thetas, [np.array([mean - 1.0, mean + 1.0]) for mean in found], strict=True)
-        )
+        pairs = [np.array([mean - 1.0, mean + 1.0]) for mean in found]
+        returns = dict(zip(thetas, pairs, strict=True))
         return returns, STEPS, UNSTABLE, np.full(2 * len(thetas), 0.1)
 
     monkeypatch.setattr(rollout, "evaluate_policies", evaluate_policies)

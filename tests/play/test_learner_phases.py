@@ -66,12 +66,8 @@ class Pupil:
 
 def test_a_phase_sums_up_its_episodes():
     phase = replace(Phase.summed_up(9, [1.0, math.nan, 3.0], 4, critic_loss=0.5), replayed_steps=5)
-    assert (phase.env_steps, phase.episodes, phase.unstable_episodes, phase.gradient_updates) == (
-        9,
-        2,
-        1,
-        4,
-    )
+    counts = phase.env_steps, phase.episodes, phase.unstable_episodes, phase.gradient_updates
+    assert counts == (9, 2, 1, 4)
     assert (phase.episodic_return, phase.critic_loss, phase.replayed_steps) == (2.0, 0.5, 5)
     assert math.isnan(phase.mean_q)
     assert math.isnan(Phase.summed_up(9, [math.nan], 0).episodic_return)
@@ -84,19 +80,13 @@ def test_a_phase_is_counted_for_every_learner_and_enters_when_it_is_let():
     learner_phases.begin(world, pupil, 3, lambda own: own.begin(3))
     learner_phases.begin(world, pupil, 5, lambda own: own.begin(5))  # one is in flight: it stays
     phase, _, _ = learner_phases.finish(world)
-    assert (pupil.held, phase.env_steps, world.background, world.learning, world.beats) == (
-        [True],
-        3,
-        None,
-        False,
-        3,
-    )
+    assert (pupil.held, phase.env_steps) == ([True], 3)
+    assert (world.background, world.learning, world.beats) == (None, False, 3)
     assert theta.tolist() == [9, 9]
     learner_phases.enter(phase, world, counters, theta, pupil)
     assert (pupil.held, theta.tolist()) == ([True, False], [3, 3])
-    assert counters == Counters(
-        env_steps_learner=3, gradient_updates=6, unstable_episodes=1, learner_phases=1
-    )
+    counts = {"env_steps_learner": 3, "gradient_updates": 6, "unstable_episodes": 1}
+    assert counters == Counters(**counts, learner_phases=1)
 
 
 @pytest.mark.parametrize(
@@ -115,19 +105,10 @@ def test_a_generation_that_is_one_phase_is_counted_and_its_result_enters(
 
     phase, row, timing = learner_phases.one_phase(world, pupil, state, theta, steps, standardises)
     assert begun == [(5, given)]
-    assert (phase.env_steps, state.generation, state.observation_sums.tolist(), theta.tolist()) == (
-        5,
-        5,
-        after,
-        [5, 5],
-    )
-    assert state.counters == Counters(
-        env_steps_learner=5,
-        nominal_steps=5,
-        gradient_updates=10,
-        unstable_episodes=1,
-        learner_phases=1,
-    )
+    assert (phase.env_steps, state.generation) == (5, 5)
+    assert (state.observation_sums.tolist(), theta.tolist()) == (after, [5, 5])
+    counts = {"env_steps_learner": 5, "nominal_steps": 5, "gradient_updates": 10}
+    assert state.counters == Counters(**counts, unstable_episodes=1, learner_phases=1)
     assert row == {"theta_norm": 50**0.5}
     assert [*timing] == ["busy_seconds", "seconds_learn", "seconds_phase", "seconds_updates"]
 

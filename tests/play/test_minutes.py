@@ -2,43 +2,34 @@
 
 import numpy as np
 import pytest
-from command_lines import words
 from conftest import CYCLIC, CYCLIC_ES, ROUTINE, TASK, run
 from whole_runs import assert_same_run, science
+from words import words
 
 from esac_mpi.config import Budget, ConfigError, load
 from esac_mpi.play.counters import Counters
 from esac_mpi.record import Run
 from esac_mpi.training.active_run import spent
 
-AES = [
-    "--algorithm",
-    "aes_rl",
-    *TASK,
-    *ROUTINE,
-    *words("--aes_rl.workers 2 --aes_rl.start_steps 100 --aes_rl.batch_size 16"),
-]
+AES = words("--algorithm aes_rl", *TASK, *ROUTINE)
+AES += words("--aes_rl.workers 2 --aes_rl.start_steps 100 --aes_rl.batch_size 16")
 SOON = 0.002  # [min]
 
 
 def test_time_counts_beside_the_other_limits():
     config, _ = load(["--budget.minutes", "2", "--budget.generations", "10"])
     assert config.budget == Budget(10, 0, 0, 2.0)
-    assert [spent(config, 5, Counters(), seconds) for seconds in (0.0, 90.0, 120.0)] == [
-        0.5,
-        0.75,
-        1.0,
-    ]
+    for seconds, share in ((0.0, 0.5), (90.0, 0.75), (120.0, 1.0)):
+        assert spent(config, 5, Counters(), seconds) == share
     assert config.budget.left(4, 0, 0, 30.0) == Budget(6, 0, 0, 1.5)
     assert load(["--budget.minutes", "2"])[0].budget == Budget(0, 0, 0, 2.0)
     with pytest.raises(ConfigError, match="no limit is set"):
         load(["--budget.minutes", "0"])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("line", [CYCLIC, CYCLIC_ES, AES], ids=["esac", "es", "aes_rl"])
-def test_the_run_is_complete_and_has_the_bits_of_one_that_generations_end(
-    tmp_path, line, alone, together
-):
+def test_the_run_is_complete_and_as_one_that_generations_end(tmp_path, line, alone, together):
     together(2, *line, "--budget.minutes", SOON, "--run-dir", tmp_path / "a")
     found = Run.open(tmp_path / "a")
     assert found.status["status"] == "complete"
@@ -48,6 +39,7 @@ def test_the_run_is_complete_and_has_the_bits_of_one_that_generations_end(
     assert_same_run(tmp_path / "a", tmp_path / "b")
 
 
+@pytest.mark.slow
 def test_the_time_of_all_starts_counts(tmp_path, alone):
     line = (*CYCLIC_ES, "--run-dir", tmp_path / "run")
     alone(*line, "--budget.generations", 4)
@@ -61,6 +53,7 @@ def test_the_time_of_all_starts_counts(tmp_path, alone):
     assert np.isfinite(science(tmp_path / "run")["metrics/fitness"]).all()
 
 
+@pytest.mark.slow
 def test_a_record_that_time_ended_is_made_again_as_far_as_it_goes(tmp_path, alone):
     arrival = (*AES, "--aes_rl.order", "arrival")
     alone(*arrival, "--budget.minutes", SOON, "--run-dir", tmp_path / "a")

@@ -1,8 +1,10 @@
-"""The layout of a transition, written out once."""
+"""The layout of a transition, what a recorder keeps, and how it travels."""
 
 from types import SimpleNamespace
 
 import numpy as np
+import pytest
+from esac_by_hand import Track
 
 from esac_mpi.play.transitions import (
     Recorder,
@@ -16,24 +18,16 @@ from esac_mpi.play.transitions import (
 
 
 def test_a_row_is_observation_action_reward_terminated_next_observation():
-    row = joined(
-        np.array([1.0, 2.0]),
-        np.array([0.5, -0.5, 0.25], np.float32),
-        7.0,
-        True,
-        np.array([3.0, 4.0]),
-    )
+    action = np.array([0.5, -0.5, 0.25], np.float32)
+    row = joined(np.array([1.0, 2.0]), action, 7.0, True, np.array([3.0, 4.0]))
     assert row.dtype == np.float32
     assert row.tolist() == [1, 2, 0.5, -0.5, 0.25, 7, 1, 3, 4]
     assert len(row) == width(2, 3) == 9
     at = columns(2, 3)
     assert (row[at.reward], row[at.terminated]) == (7, 1)
-    parts = {
-        name: row[place].tolist()
-        for name, place in at._asdict().items()
-        if isinstance(place, slice)
-    }
-    assert parts == {"observation": [1, 2], "action": [0.5, -0.5, 0.25], "next_observation": [3, 4]}
+    assert row[at.observation].tolist() == [1, 2]
+    assert row[at.action].tolist() == [0.5, -0.5, 0.25]
+    assert row[at.next_observation].tolist() == [3, 4]
     assert row[at.taken].tolist() == [1, 2, 0.5, -0.5, 0.25]
 
 
@@ -49,6 +43,62 @@ def test_an_action_that_cannot_be_another_is_in_the_middle_of_its_range():
     assert recorder.rows.tolist() == [[0.0, 0.5, 0.0, 1.0, 0.0, 0.0]]
 
 
+class Rough(Track):
+    """Bounds 0 and 4; the fifth reward of an episode is nan.
+
+    The simulator warns from the eighth step on; the tenth ends it.
+    """
+
+    low, high = np.zeros(3, np.float32), np.full(3, 4, np.float32)
+
+    def step(self, action):
+        observation, reward, _, ended = super().step(action)
+        return observation, np.nan if self.left == 5 else reward, ended, False
+
+    @property
+    def unstable(self):
+        return self.left <= 2
+
+
+def test_a_recorder_keeps_what_can_be_learned_from_and_packs_it():
+    recorder = Recorder(Rough(), 20)
+    actions = np.random.default_rng(0).uniform(0, 4, (10, 3)).astype(np.float32)
+    for seed in (4, 5):
+        observations = [recorder.reset(seed)]
+        observations += [recorder.step(action)[0] for action in actions]
+    assert recorder.count == 2 * 6  # steps 1 to 4, 6 and 7 of each episode
+    rows = unpacked(recorder.packed(), 11)
+    assert rows.shape == (12, 11)
+    for row, step in zip(rows[6:], (0, 1, 2, 3, 5, 6), strict=True):
+        reward = -np.square(actions[step] - observations[step]).sum()
+        np.testing.assert_array_equal(row[:3], observations[step])
+        np.testing.assert_allclose(row[3:6], actions[step] / 2 - 1, atol=1e-6)
+        assert row[6:8] == pytest.approx([reward, 0], rel=1e-5)
+        np.testing.assert_array_equal(row[8:], observations[step + 1])
+
+
+class Scaling(Track):
+    """Track that scales the action it is given in place, as a user's own task may.
+
+    Its tenth step is an end and no time limit.
+    """
+
+    def step(self, action):
+        action *= 10
+        observation, reward, _, ended = super().step(action)
+        return observation, reward, ended, False
+
+
+@pytest.mark.parametrize(("task", "terminated"), [(Scaling(), 1.0), (Track(), 0.0)])
+def test_a_recorder_knows_an_end_from_a_time_limit_and_the_action_taken(task, terminated):
+    recorder, action = Recorder(task, 10), np.array([0.36, 0.09, -1.0], np.float32)
+    recorder.reset(0)
+    for _ in range(10):
+        recorder.step(action.copy())
+    assert (recorder.rows[:, 3:6] == action).all()
+    assert recorder.rows[:, 7].tolist() == [0.0] * 9 + [terminated]
+
+
 def test_what_is_packed_for_the_way_is_unpacked_as_it_was():
     rows = np.random.default_rng(0).normal(size=(3, 7)).astype(np.float32)
     for count in (0, 1, 3):
@@ -56,3 +106,4 @@ def test_what_is_packed_for_the_way_is_unpacked_as_it_was():
         assert (travelling.dtype, len(travelling)) == (np.float64, packed_size(4, 7))
         np.testing.assert_array_equal(unpacked(travelling, 7), rows[:count])
     assert packed_size(4, 7) == 1 + 14
+    assert packed_size(3, 7) == 1 + 11  # the count, and 21 numbers, two by two

@@ -86,11 +86,14 @@ class Teacher:
         self.held = False
 
 
+def setting(name: str) -> str:
+    """Return a field's whole name; without a table, section__field, it is one of esac's."""
+    return name.replace("__", ".") if "__" in name or name == "seed" else f"esac.{name}"
+
+
 def make(world, **settings):
-    options = config.updated(
-        config.Config(),
-        {**SETTINGS, **{name.replace("__", "."): value for name, value in settings.items()}},
-    )
+    chosen = {setting(name): value for name, value in settings.items()}
+    options = config.updated(config.Config(), {**SETTINGS, **chosen})
     config.check(options)
     params = Params(options, LAYOUT, 10, make_epsilon(options.esac, options.seed, LAYOUT, world))
     return params, esac.init(params, world), Track()

@@ -55,6 +55,19 @@ def assert_same_run(one: Path, other: Path) -> None:
         assert a[key] == b[key], key
 
 
+def same_in_parts(path, alone, together, line, *parts: tuple[int, int, int]) -> Run:
+    """Compare a run on one rank with one in parts, each (its last generation, ranks, nodes).
+
+    Return the one that was not interrupted; `alone` and `together` are the fixtures.
+    """
+    alone(*line, "--budget.generations", parts[-1][0], "--run-dir", path / "straight")
+    for generations, ranks, nodes in parts:
+        more = "--budget.generations", generations, "--run-dir", path / "parts"
+        together(ranks, *line, *more, nodes=nodes)
+    assert_same_run(path / "straight", path / "parts")
+    return Run.open(path / "straight")
+
+
 def killed_at(points: list[tuple[str, int]], *line: object) -> None:
     """Make a run on one process, killed at one of these moments after the other (kills.py)."""
     program = [sys.executable, ROOT / "tests/support/kills.py", json.dumps(points), *line]

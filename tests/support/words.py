@@ -3,9 +3,9 @@
 import shlex
 
 
-def words(line: str) -> list[str]:
-    """Return the words of a command line."""
-    return shlex.split(line)
+def words(line: str, *more: object) -> list[str]:
+    """Return the words of a part of a command line, and `more` as words after them."""
+    return [*shlex.split(line), *map(str, more)]
 
 
 def of_table(table: str, **fields: object) -> list[object]:
