@@ -5,19 +5,10 @@ from typing import Any
 
 import numpy as np
 
+from esac_mpi.analysis import figures
 from esac_mpi.analysis.colours import Look, looks
 from esac_mpi.analysis.curves import Curve
-from esac_mpi.analysis.figures import (
-    Axes,
-    EngFormatter,
-    Figure,
-    cells,
-    headline,
-    literal,
-    name_axis,
-    name_lines,
-    panels,
-)
+from esac_mpi.analysis.figures import Axes, Figure
 from esac_mpi.analysis.intervals import interquartile_mean, interval
 from esac_mpi.analysis.messages import Unusable, note, some
 
@@ -46,13 +37,13 @@ def draw_group(axes: Axes, name: str, curves: list[Curve], look: Look, seeds: bo
     thin: dict[str, Any] = {"color": colour, "lw": 0.6}
     if len(curves) == 1:
         (curve,) = curves
-        label = f"{literal(name)}, seed {curve.origin.seed}"
+        label = f"{figures.literal(name)}, seed {curve.origin.seed}"
         how: dict[str, Any] = {"color": colour, "lw": width}
         how["marker"] = "." if len(curve.x) < 80 else ""
         axes.plot(curve.x, curve.y, style, label=label, **how)
         return
     x, values = summarised(curves, name)
-    label = f"{literal(name)}, {len(curves)} seeds"
+    label = f"{figures.literal(name)}, {len(curves)} seeds"
     if seeds or not x.size:
         for curve in curves:
             axes.plot(curve.x, curve.y, style, alpha=0.6, **thin)
@@ -75,8 +66,8 @@ def summary(
     figure = grid(groups, quantities, x, seeds)
     if counts:
         for axes in figure.axes:
-            axes.yaxis.set_major_formatter(EngFormatter(sep=""))
-    headline(figure, f"{title}; interquartile mean and 95 % interval over seeds")
+            axes.yaxis.set_major_formatter(figures.EngFormatter(sep=""))
+    figures.headline(figure, f"{title}; interquartile mean and 95 % interval over seeds")
     return figure
 
 
@@ -104,14 +95,14 @@ def grid(groups: Groups, quantities: dict[str, Quantity], x: str, seeds: bool = 
         for label, curves in labels.items()
     }
     look = looks(algorithms)
-    figure, axes = panels(*cells(len(drawn) // len(groups), len(groups)))
+    figure, axes = figures.panels(*figures.cells(len(drawn) // len(groups), len(groups)))
     for panel, ((name, task), labels) in zip(axes.flat, drawn.items(), strict=False):
         for label, curves in labels.items():
             if there := [curve for curve in curves if len(curve.x)]:
                 draw_group(panel, label, there, look[label], seeds)
         panel.set(title=task, ylabel=name)
-        name_axis(panel, x)
+        figures.name_axis(panel, x)
     for panel in axes.flat[len(drawn) :]:
         panel.set_axis_off()
-    name_lines(figure, axes)
+    figures.name_lines(figure, axes)
     return figure

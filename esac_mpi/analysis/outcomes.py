@@ -5,15 +5,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from esac_mpi.analysis import curves
 from esac_mpi.analysis.clock import Machine, computed
-from esac_mpi.analysis.curves import (
-    Curve,
-    column,
-    column_curve,
-    per_generation,
-    position,
-    return_curve,
-)
+from esac_mpi.analysis.curves import Curve
 from esac_mpi.analysis.evaluations import BETTER
 from esac_mpi.analysis.measures import best_return
 from esac_mpi.analysis.messages import Unusable
@@ -66,13 +60,13 @@ class At:
 
     def positions(self, run: RunFiles) -> np.ndarray:
         """Return where a run's generations lie, float64 [generations]. Raises Unusable."""
-        return computed(run, self.machine) if self.machine else position(run, self.axis)
+        return computed(run, self.machine) if self.machine else curves.position(run, self.axis)
 
     def within(self, run: RunFiles, curve: Curve) -> np.ndarray:
         """Return a curve's values up to the limit, against the axis. Raises Unusable."""
         x = curve.x
         if self.machine:
-            x = np.interp(x, position(run, "wall"), self.positions(run))
+            x = np.interp(x, curves.position(run, "wall"), self.positions(run))
         return curve.y[x <= self.limit]
 
 
@@ -81,7 +75,7 @@ AT_THE_END = At()
 
 def rate(run: RunFiles, fate: str) -> np.ndarray:
     """Compute a fate's share of the selections that met the actor so far [generations] [%]."""
-    fates = column(run, "metrics/learner_fate")
+    fates = curves.column(run, "metrics/learner_fate")
     met = (fates >= 0).cumsum()
     so_far = (fates == FATES.index(fate)).cumsum()
     return np.where(met > 0, 100 * so_far / np.maximum(met, 1), np.nan)
@@ -97,13 +91,15 @@ def outcome(run: RunFiles, measure: str, at: At = AT_THE_END, policy: str = BETT
         found = best_return(run)
         return np.nan if found is None else found
     if recorded:
-        curve = column_curve(run, at.axis, column(run, "metrics/best_return"))
+        curve = curves.column_curve(run, at.axis, curves.column(run, "metrics/best_return"))
     elif measure in OF_POLICY:
-        curve = return_curve(run, at.axis, policy)
+        curve = curves.return_curve(run, at.axis, policy)
     elif measure in FATES:
-        curve = column_curve(run, at.axis, rate(run, measure))
+        curve = curves.column_curve(run, at.axis, rate(run, measure))
     elif measure in OF_POPULATION:
-        curve = column_curve(run, at.axis, per_generation(run, OF_POPULATION[measure]))
+        curve = curves.column_curve(
+            run, at.axis, curves.per_generation(run, OF_POPULATION[measure])
+        )
     else:
         there = ", ".join([*OF_POLICY, *OF_POPULATION, *FATES])
         raise Unusable(f"measure '{measure}': there are {there}")

@@ -7,16 +7,9 @@ from functools import partial
 
 import numpy as np
 
+from esac_mpi.analysis import curves
 from esac_mpi.analysis.clock import Machine, computed
-from esac_mpi.analysis.curves import (
-    Curve,
-    column,
-    column_curve,
-    per_generation,
-    position,
-    return_curve,
-    training_curve,
-)
+from esac_mpi.analysis.curves import Curve
 from esac_mpi.analysis.episodes import WINDOW
 from esac_mpi.analysis.evaluations import BETTER, policies_of, require_policy
 from esac_mpi.analysis.figures import COMPUTED, Figure
@@ -55,29 +48,31 @@ TITLES = {
 
 def of_values(values: Callable[[RunFiles], np.ndarray]) -> Quantity:
     """Make a quantity of a function from runs to values [generations]."""
-    return lambda run, x: column_curve(run, x, values(run))
+    return lambda run, x: curves.column_curve(run, x, values(run))
 
 
 def learners(run: RunFiles, key: str) -> np.ndarray:
     """Return the column metrics/<learner>_<key>, or metrics/<key> of a shared critic."""
     names = [name for name in run.columns.scalars if re.fullmatch(f"metrics/(.*_)?{key}", name)]
-    return column(run, names[0]) if names else np.zeros(0)
+    return curves.column(run, names[0]) if names else np.zeros(0)
 
 
 def count(run: RunFiles, name: str) -> np.ndarray:
     """Return a counter, 0 where an older version did not count."""
-    return np.maximum(column(run, f"metrics/{name}"), 0).astype(float)
+    return np.maximum(curves.column(run, f"metrics/{name}"), 0).astype(float)
 
 
 def quantities(what: str, policy: str = BETTER) -> dict[str, Quantity]:
     """Return the quantities of a kind, by the name of the vertical axis: a row of panels each."""
     if what == "return":
-        return {"episodic return": lambda run, x: return_curve(run, x, policy)}
+        return {"episodic return": lambda run, x: curves.return_curve(run, x, policy)}
     if what == "training":
-        return {"training return": training_curve}
+        return {"training return": curves.training_curve}
     found: dict[str, dict[str, Callable[[RunFiles], np.ndarray]]] = {
-        "sigma": {r"mutation rate $\sigma$": partial(column, name="metrics/sigma")},
-        "fitness": {name: partial(per_generation, statistic=f) for name, f in FITNESS.items()},
+        "sigma": {r"mutation rate $\sigma$": partial(curves.column, name="metrics/sigma")},
+        "fitness": {
+            name: partial(curves.per_generation, statistic=f) for name, f in FITNESS.items()
+        },
         "losses": {name: partial(learners, key=key) for key, name in LOSSES.items()},
         "fates": {f"learner's actor {fate} [%]": partial(rate, fate=fate) for fate in FATES},
         "updates": {
@@ -91,7 +86,7 @@ def quantities(what: str, policy: str = BETTER) -> dict[str, Quantity]:
 
 def begun(runs: list[RunFiles]) -> list[RunFiles]:
     """Return the runs that have a generation; name the others. Raises Unusable if none has."""
-    young = [run for run in runs if not column(run, "metrics/generation").size]
+    young = [run for run in runs if not curves.column(run, "metrics/generation").size]
     if young:
         note(f"no generation is published yet in {some(run.path.name for run in young)}")
     if len(young) == len(runs):
@@ -104,7 +99,9 @@ def on_machine(quantity: Quantity, machine: Machine) -> Quantity:
 
     def moved(run: RunFiles, _: str) -> Curve:
         curve = quantity(run, "wall")
-        return replace(curve, x=np.interp(curve.x, position(run, "wall"), computed(run, machine)))
+        return replace(
+            curve, x=np.interp(curve.x, curves.position(run, "wall"), computed(run, machine))
+        )
 
     return moved
 

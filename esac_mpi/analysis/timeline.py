@@ -16,14 +16,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from esac_mpi.analysis.clock.recorded import (
-    bears_offspring,
-    offspring,
-    phase_seconds,
-    running,
-    seconds,
-    teaches,
-)
+from esac_mpi.analysis.clock import recorded
 from esac_mpi.analysis.clock.recorded_tasks import has_tasks, individuals_and_turns
 from esac_mpi.analysis.curves import column, position
 from esac_mpi.analysis.figures import Axes, Figure, name_axis, plt, sized
@@ -56,24 +49,24 @@ def segments(run: RunFiles, generation: int) -> list[Bar]:
         return tasks(run, generation)
     wall, spent = column(run, "timing/wall_seconds"), column(run, "timing/busy_seconds")[generation]
     names = ("evaluate", "plan", "offspring", "update", "learn", "evaluation", "record")
-    part = {name: seconds(run, name)[generation] for name in names}
+    part = {name: recorded.seconds(run, name)[generation] for name in names}
     start = wall[generation - 1] if generation else 0.0
     begun = start + part["record"]
     planned = begun + part["evaluate"] + part["plan"]
     end = planned + part["offspring"] + part["learn"]
     there = np.flatnonzero(np.isfinite(spent)).tolist()
-    phase = np.nan_to_num(phase_seconds(run))[generation]
+    phase = np.nan_to_num(recorded.phase_seconds(run))[generation]
     found = [Bar(0, "writing", start, part["record"])]
-    lesson, late, upper = teaches(run), planned, 1.0
+    lesson, late, upper = recorded.teaches(run), planned, 1.0
     if lesson:  # in rank 0's lower half, members in the upper
         found.append(Bar(0.25, "learner", begun if there[1:] else end - phase, phase, 0.5))
         upper = 0.5
-    elif bears_offspring(run) and there[1:]:
+    elif recorded.bears_offspring(run) and there[1:]:
         found.append(Bar(0, "learner", planned, phase))
         late = planned + phase
     else:
         found.append(Bar(0, "learner", planned + part["offspring"], part["learn"]))
-    if running(run)[generation] and not lesson:
+    if recorded.running(run)[generation] and not lesson:
         found.append(Bar(0, "learner", begun + spent[0], part["evaluate"] - spent[0]))
     for rank in there:
         if has_members(run):
@@ -90,15 +83,15 @@ def segments(run: RunFiles, generation: int) -> list[Bar]:
 
 def shares(run: RunFiles, generation: int, rank: int, spent: float) -> tuple[float, float]:
     """Split a rank's busy seconds into members' and offspring's; rank 0's are the learner's too."""
-    if not bears_offspring(run):
+    if not recorded.bears_offspring(run):
         return spent, 0.0
     members = np.nansum(column(run, "timing/member_seconds")[generation])
-    born = np.nansum(offspring(run)[0][generation])
+    born = np.nansum(recorded.offspring(run)[0][generation])
     alone = np.isfinite(column(run, "timing/busy_seconds")[generation]).sum() == 1
-    left = spent if rank else max(0.0, spent - seconds(run, "learn")[generation])
+    left = spent if rank else max(0.0, spent - recorded.seconds(run, "learn")[generation])
     # beside others rank 0 has offspring only after its phase
     share = members / (members + born) if rank or alone else 1.0
-    played = min(left * share, seconds(run, "evaluate")[generation])
+    played = min(left * share, recorded.seconds(run, "evaluate")[generation])
     return played, left - played
 
 
@@ -108,7 +101,7 @@ def tasks(run: RunFiles, generation: int) -> list[Bar]:
     Rank 0 has its individuals in the upper half of its lane, and the critic's turns, between which
     and these it shares its time, in the lower one.
     """
-    wall, record = column(run, "timing/wall_seconds"), seconds(run, "record")[generation]
+    wall, record = column(run, "timing/wall_seconds"), recorded.seconds(run, "record")[generation]
     begun = wall[generation - 1] if generation else 0.0
     names = ("rank", "start", "end", "busy", "updating")
     rows = np.array([run.columns[f"timing/task_{name}"][generation] for name in names])
@@ -128,7 +121,7 @@ def tasks(run: RunFiles, generation: int) -> list[Bar]:
             continue
         bars.append(Bar(lane, "individuals' updates", start, first, height))
         bars.append(Bar(lane, "episodes", start + first, length - first, height))
-    lasted = seconds(run, "evaluation")[generation]
+    lasted = recorded.seconds(run, "evaluation")[generation]
     for one in range(int(busy(run).ranks[generation])):
         bars.append(Bar(one, "noise-free evaluation", wall[generation] - lasted, lasted))
     return [*bars, Bar(0, "writing", begun, record)]

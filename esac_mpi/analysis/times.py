@@ -11,17 +11,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from esac_mpi.analysis.clock import Machine, computed
-from esac_mpi.analysis.clock.recorded import (
-    bears_offspring,
-    ends,
-    generation_seconds,
-    offspring,
-    phase_seconds,
-    running,
-    seconds,
-    teaches,
-)
+from esac_mpi.analysis.clock import Machine, computed, recorded
 from esac_mpi.analysis.clock.recorded_tasks import has_tasks, individuals_and_turns
 from esac_mpi.analysis.curves import column, position
 from esac_mpi.analysis.groups import grouped
@@ -48,28 +38,24 @@ def activities(run: RunFiles) -> dict[str, np.ndarray]:
     if not ranks.size:
         raise Unusable(f"{run.path}: no busy seconds of ranks are recorded")
     found = of_tasks(run) if has_tasks(run) else of_generations(run)
-    found["noise-free evaluation"] = ranks * seconds(run, "evaluation")
-    found["writing"] = seconds(run, "record")
-    whole = ranks * generation_seconds(run)
+    found["noise-free evaluation"] = ranks * recorded.seconds(run, "evaluation")
+    found["writing"] = recorded.seconds(run, "record")
+    whole = ranks * recorded.generation_seconds(run)
     return {**found, "idle": np.maximum(whole - sum(found.values()), 0)}
 
 
 def of_generations(run: RunFiles) -> dict[str, np.ndarray]:
     """Measure the activities of generations that end with a barrier."""
     ranks, total, _, root = busy(run)
-    update = {"update": ranks * seconds(run, "update")}
-    if bears_offspring(run):
+    update = {"update": ranks * recorded.seconds(run, "update")}
+    learner = np.nan_to_num(recorded.phase_seconds(run))
+    if recorded.bears_offspring(run):
         members = np.nansum(column(run, "timing/member_seconds"), axis=1)
-        born = offspring(run)[0].sum(axis=1)
-        return {
-            "members": members, "offspring": born, "learner": np.nan_to_num(phase_seconds(run)),
-            **update,
-        }  # fmt: skip
-    if teaches(run):
-        learner = np.nan_to_num(phase_seconds(run))
-    else:
-        beside = running(run) * np.maximum(seconds(run, "evaluate") - root, 0)
-        learner = seconds(run, "learn") + beside
+        born = recorded.offspring(run)[0].sum(axis=1)
+        return {"members": members, "offspring": born, "learner": learner, **update}
+    if not recorded.teaches(run):
+        beside = recorded.running(run) * np.maximum(recorded.seconds(run, "evaluate") - root, 0)
+        learner = recorded.seconds(run, "learn") + beside
     if has_members(run):
         return {"members": total, "learner": learner, **update}
     return {"episodes": np.maximum(total - root, 0), "learner": learner, **update}
@@ -91,7 +77,7 @@ def of_tasks(run: RunFiles) -> dict[str, np.ndarray]:
         "individuals' updates": updating * share,
         "episodes": (whole - learner - updating) * share,
         "learner": learner * share,
-        "decisions": seconds(run, "lead"),
+        "decisions": recorded.seconds(run, "lead"),
     }
 
 
@@ -141,7 +127,7 @@ def point(run: RunFiles, last: int) -> Point | None:
     fitness, ranks = column(run, "metrics/fitness"), busy(run).ranks
     if fitness.ndim < 2 or len(fitness) < 2:
         return None
-    lasted = generation_seconds(run) - seconds(run, "evaluation")
+    lasted = recorded.generation_seconds(run) - recorded.seconds(run, "evaluation")
     others = np.flatnonzero(ranks != ranks[-1])
     first = others[-1] + 1 if others.size else 0  # on these ranks, which start up in it
     same = lasted[first + 1 :][-last:]
@@ -154,7 +140,7 @@ def point(run: RunFiles, last: int) -> Point | None:
 
 def elsewhere(measured: Point, ranks: Iterable[int], last: int) -> Iterator[Point]:
     """Compute a run's measures on other numbers of ranks. Raises Unusable where it has no clock."""
-    on_cluster = ends(measured.run, evaluates=False)
+    on_cluster = recorded.ends(measured.run, evaluates=False)
 
     def lasts(count: int) -> float:  # without the first generation
         return float(np.diff(list(on_cluster(Cluster(count))))[-last:].mean())

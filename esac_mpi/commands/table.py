@@ -30,16 +30,7 @@ import argparse
 from collections.abc import Iterator
 from itertools import chain
 
-from esac_mpi.analysis import sensitivity, times
-from esac_mpi.analysis.command import (
-    add,
-    ended,
-    machine_of,
-    opened,
-    parser,
-    refuse_others,
-    written,
-)  # fmt: skip
+from esac_mpi.analysis import command, sensitivity, times
 from esac_mpi.analysis.messages import Unusable
 from esac_mpi.analysis.outcomes import At
 from esac_mpi.analysis.published import book, published
@@ -62,7 +53,7 @@ About = list[str]  # lines above a table
 
 def results(runs: list[RunFiles], options: argparse.Namespace) -> tuple[list[Row], About]:
     """Return the results over seeds. Raises Unusable."""
-    machine, measure = machine_of(options), options.measure
+    machine, measure = command.machine_of(options), options.measure
     if options.at_steps and options.at_seconds:
         raise Unusable("--at-steps and --at-seconds: choose one")
     if machine and not options.at_seconds:
@@ -99,9 +90,9 @@ def waiting(runs: list[RunFiles], options: argparse.Namespace) -> tuple[list[Row
 
 def table(line: argparse.ArgumentParser, options: argparse.Namespace) -> Iterator[object]:
     """Yield the table, or where it was written."""
-    refuse_others(line, options, READ[options.what])
+    command.refuse_others(line, options, READ[options.what])
     what, about = options.what, list[str]()
-    runs = opened(options.runs)
+    runs = command.opened(options.runs)
     if what == "results":
         rows, about = results(runs, options)
     elif what == "scaling":
@@ -110,13 +101,13 @@ def table(line: argparse.ArgumentParser, options: argparse.Namespace) -> Iterato
         rows = sensitivity.rows(sensitivity.of_options(runs, options), options.field)
     else:
         rows, about = waiting(runs, options)
-    yield from written(rendered(rows, options.format, about), options.out)
+    yield from command.written(rendered(rows, options.format, about), options.out)
 
 
 def command_line() -> argparse.ArgumentParser:
     """Return the command line."""
-    line = parser(__doc__)
-    add(line, "runs", "--policy", "--ranks", "--last", "--field", "--measure", "--at-steps")
+    line = command.parser(__doc__)
+    command.add(line, "runs", "--policy", "--ranks", "--last", "--field", "--measure", "--at-steps")
     line.add_argument("--what", choices=tuple(READ), default="results")
     text = "compare runs at this wall time [s]; with --ranks the computed one"
     line.add_argument("--at-seconds", type=float, metavar="T", default=0.0, help=text)
@@ -133,4 +124,4 @@ def main(argv: list[str]) -> int:
     """Print or write the table; return 2 if there is nothing in it, 65 for an unreadable run."""
     line = command_line()
     options = line.parse_args(argv)
-    return ended(lambda: table(line, options))
+    return command.ended(lambda: table(line, options))
