@@ -16,7 +16,7 @@ from whole_runs import wait_for
 from esac_mpi.analysis.messages import Unusable
 from esac_mpi.analysis.results import rowfiles
 from esac_mpi.config import Config, updated
-from esac_mpi.record import Run
+from esac_mpi.record import Run, read_status
 from esac_mpi.studies.experiments import design, products, running
 
 pytestmark = pytest.mark.slow
@@ -182,7 +182,7 @@ def test_how_a_run_ended(tmp_path, status, interrupted, code, how):
         told = json.loads((one.run_dir / "status.json").read_text())
         # another process's, which has ended
         (one.run_dir / "status.json").write_text(json.dumps({**told, "pid": 1}))
-    going = running.Going(one, Namespace(returncode=code), 0.0, None, interrupted=interrupted)
+    going = running.Going(one, Namespace(returncode=code), 0.0, {}, interrupted=interrupted)
     assert running.outcome(going).how == how
 
 
@@ -200,7 +200,7 @@ def test_an_earlier_status_does_not_say_how_this_start_ended(
 ):
     one = a_run(tmp_path, configured(algorithm="es"))
     finished(one.run_dir, one.config, status=status)
-    before = running.stamp(one.run_dir / "status.json")
+    before = read_status(one.run_dir)
     going = running.Going(one, Namespace(returncode=code), 0.0, before, interrupted=interrupted)
     assert running.outcome(going).how == how
 
@@ -235,11 +235,11 @@ def test_a_failed_run_is_named_and_the_others_go_on(tmp_path, monkeypatch, call)
 
 def test_runs_on_ranks_have_the_machine_to_themselves(tmp_path):
     single, parallel = a_run(tmp_path, Config()), a_run(tmp_path, Config(), ranks=2)
-    going = [running.Going(single, None, 0.0, None)]
+    going = [running.Going(single, None, 0.0, {})]
     assert [running.room(single, going, n) for n in (1, 2)] == [False, True]
     assert running.room(parallel, [], 1)
     assert not running.room(parallel, going, 8)
-    assert not running.room(single, [running.Going(parallel, None, 0.0, None)], 8)
+    assert not running.room(single, [running.Going(parallel, None, 0.0, {})], 8)
     assert running.command(parallel)[1:3] == ["-n", "2"]
     assert running.command(single)[:3] == [sys.executable, "-m", "esac_mpi"]
 

@@ -12,12 +12,12 @@ import dataclasses
 import math
 import re
 import tomllib
-from collections.abc import Iterator
+from collections.abc import Callable
 from dataclasses import MISSING, replace
 from functools import cache
 from itertools import product
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from esac_mpi.analysis.groups import shown
 from esac_mpi.analysis.messages import Unusable
@@ -42,6 +42,9 @@ OURS = checkout() is None and (Path.cwd() / "configs/experiments").is_dir()
 ROOT = Path.cwd() if OURS else shipped()
 FOLDER = ROOT / "configs/experiments"
 MEASURED = "random"  # a file there that is no experiment: what a command has measured
+
+
+Found = TypeVar("Found")
 
 
 def names() -> list[str]:
@@ -86,28 +89,20 @@ def parsed(id: str, table: dict[str, Any], source: str) -> Experiment:
             f"{source}: sweep: field = '{sweep['field']}': "
             "algorithms are variants, seeds a budget's"
         )
-    tasks = {
-        name: task(entry, f"{source}: tasks.{name}")
-        for name, entry in tables(table["tasks"], f"{source}: tasks")
-    }
-    variants = {
-        n: fields(entry, f"{source}: variants.{n}")
-        for n, entry in tables(table["variants"], f"{source}: variants")
-    }
-    budgets = {
-        name: budget(entry, f"{source}: budgets.{name}")
-        for name, entry in tables(table["budgets"], f"{source}: budgets")
-    }
+    products = [made(entry, Product, f"{source}: products") for entry in table.get("products", [])]
     found = Experiment(
-        id, table["title"], " ".join(table["claim"].split()),
-        fields(table.get("settings", {}), f"{source}: settings"),
-        tasks, variants, sweep.get("field", ""), sweep.get("values", []), table.get("points", 25),
-        [
-            Product(**made(entry, Product, f"{source}: products"))
-            for entry in table.get("products", [])
-        ],
-        budgets,
-    )  # fmt: skip
+        id=id,
+        title=table["title"],
+        claim=" ".join(table["claim"].split()),
+        settings=fields(table.get("settings", {}), f"{source}: settings"),
+        tasks=each(table["tasks"], task, f"{source}: tasks"),
+        variants=each(table["variants"], fields, f"{source}: variants"),
+        field=sweep.get("field", ""),
+        values=sweep.get("values", []),
+        points=table.get("points", 25),
+        products=[Product(**product) for product in products],
+        budgets=each(table["budgets"], budget, f"{source}: budgets"),
+    )
     for name, b in found.budgets.items():
         check_names(found, b, f"{source}: budgets.{name}")
     if wrong := next((product.out for product in found.products if "/" in product.out), None):
@@ -118,12 +113,12 @@ def parsed(id: str, table: dict[str, Any], source: str) -> Experiment:
     return found
 
 
-def tables(table: dict[str, Any], source: str) -> Iterator[tuple[str, dict[str, Any]]]:
-    """Yield the tables of a table. Raises Unusable for anything else in it."""
+def each(table: dict[str, Any], read: Callable[[Any, str], Found], source: str) -> dict[str, Found]:
+    """Read the tables of a table. Raises Unusable for anything else in it."""
     for name, entry in table.items():
         if not isinstance(entry, dict):
             raise Unusable(f"{source}.{name} = {entry!r}: expected a table")
-        yield name, entry
+    return {name: read(entry, f"{source}.{name}") for name, entry in table.items()}
 
 
 def known(table: dict[str, Any], kinds: dict[str, Any], source: str) -> None:
@@ -187,8 +182,7 @@ def budget(table: dict[str, Any], source: str) -> Budget:
     entries = dict(made(table, Budget, source))
     entries["settings"] = fields(entries.get("settings", {}), f"{source}.settings")
     for name in ("for_task", "for_variant"):
-        inner = tables(entries.get(name, {}), f"{source}.{name}")
-        entries[name] = {key: fields(entry, f"{source}.{name}.{key}") for key, entry in inner}
+        entries[name] = each(entries.get(name, {}), fields, f"{source}.{name}")
     counts = [entries.get("seeds", 1), entries.get("cores", 1), *entries.get("ranks", [])]
     if (
         any(not isinstance(count, int) or count < 1 for count in counts)

@@ -13,14 +13,14 @@ from collections.abc import Generator, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from esac_mpi.analysis.messages import Unusable
 from esac_mpi.config import Config, ConfigError, differences, flatten, updated
 from esac_mpi.config.bounds import AUTO
 from esac_mpi.config.table import SURVIVAL
 from esac_mpi.host.stop import asking
-from esac_mpi.record import Refused, Run, RunFiles, Unreadable
-from esac_mpi.record.status import STATUS
+from esac_mpi.record import Refused, Run, RunFiles, Unreadable, read_status
 from esac_mpi.studies.experiments.plan import Planned
 
 POLL = 0.1  # [s]
@@ -33,14 +33,13 @@ class Going:
     planned: Planned
     process: subprocess.Popen[bytes]
     start: float  # of its process, on the monotonic clock [s]
-    before: tuple[int, int] | None  # status.json as an earlier start has left it
+    before: dict[str, Any]  # status.json as an earlier start has left it
     interrupted: bool = False  # whether it was told to stop
 
     @property
     def taken_up(self) -> bool:
-        """Whether it has spoken since its start, by no clock, which may have been set meanwhile."""
-        now = stamp(self.planned.run_dir / STATUS)
-        return now is not None and now != self.before
+        """Whether it has written a status since its start."""
+        return read_status(self.planned.run_dir) not in ({}, self.before)
 
     def tell(self) -> None:
         """Ask it to save itself and end; USR1, unlike TERM, leaves Open MPI's ranks alive."""
@@ -64,15 +63,6 @@ class Ended:
         reached = f", best return {best:,.6g}" if best is not None else ""
         log = f"; exit code {self.code}, see {log_of(self.planned)}" if self.how == "failed" else ""
         return f"{self.planned.run_dir.name}: {self.how}{at}, {self.seconds:.0f} s{reached}{log}"
-
-
-def stamp(path: Path) -> tuple[int, int] | None:
-    """Stamp what tells a file from the one that takes its place, None where there is none."""
-    try:
-        about = path.stat()
-    except OSError:
-        return None
-    return about.st_ino, about.st_mtime_ns
 
 
 def files_of(planned: Planned) -> RunFiles | None:
@@ -131,7 +121,7 @@ def begin(planned: Planned) -> Going:
     """Start a run, in a session of its own: signals from the terminal reach it through us alone."""
     log = log_of(planned)
     log.parent.mkdir(parents=True, exist_ok=True)
-    before = stamp(planned.run_dir / STATUS)
+    before = read_status(planned.run_dir)
     with log.open("a", encoding="utf-8") as stream:
         process = subprocess.Popen(
             command(planned), stdout=stream, stderr=subprocess.STDOUT, start_new_session=True

@@ -7,9 +7,8 @@ trial-0007-seed100.
 
 import json
 import tomllib
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from itertools import islice, product
 from pathlib import Path
 from typing import Any
 
@@ -22,13 +21,12 @@ from esac_mpi.config.reads import unread
 from esac_mpi.host.paths import given
 from esac_mpi.record.files import replace
 from esac_mpi.studies.experiments.design import fields, known, made, refuse_automatic
-from esac_mpi.studies.search.space import Choices, Space, parsed
+from esac_mpi.studies.search.space import Space, parsed
 from esac_mpi.training.task_set_up import make_task
 
 STUDY = "study.json"
 VERSION = ".".join(__version__.split(".")[:2])  # within which defaults stay
 OWN = ("seed", "run_dir", "max_hours")  # of every trial, set by the search
-MOST = 1000  # combinations of choices in which it is looked for what is read
 KINDS: dict[str, Any] = {
     "trials": int, "measure": str, "seeds": list, "config": str, "directory": str,
     **dict.fromkeys(("settings", "search", "sampler", "pruner"), dict),
@@ -201,18 +199,14 @@ def checked(study: Study, hear: Callable[[str], None]) -> list[Config]:
     `hear` is told what the configuration file sets in vain. Raises Unusable where one cannot be
     run, or where no trial would read a field.
     """
-    combinations = list(islice(of_choices(study.space), MOST))
-    for name in (*study.settings, *study.space):
-        if not any(study.is_read(name, found) for found in combinations):
-            why = unread(resolved(study.file, {**study.settings, **combinations[0]}), [name])[name]
-            raise Unusable(f"{study.source}: {name}: {why}")
     first = {name: one.ends[0] for name, one in study.space.items()}
+    tried = [{**first, name: end} for name, one in study.space.items() for end in one.ends]
+    for name in (*study.settings, *study.space):
+        if not any(study.is_read(name, values) for values in tried):
+            why = unread(resolved(study.file, {**study.settings, **first}), [name])[name]
+            raise Unusable(f"{study.source}: {name}: {why}")
     try:
-        found = [
-            study.config({**first, name: end}, hear)
-            for name, one in study.space.items()
-            for end in one.ends
-        ]
+        found = [study.config(values, hear) for values in tried]
     except ConfigError as error:
         raise Unusable(str(error)) from error
     for config in found:
@@ -226,12 +220,6 @@ def refuse_task(study: Study, config: Config) -> None:
         make_task(config)
     except (envs.TaskError, ImportError) as error:
         raise Unusable(f"{study.source}: {error}") from error
-
-
-def of_choices(space: Space) -> Iterator[dict[str, Any]]:
-    """Yield {name: value} of the combinations of choices."""
-    chosen = {name: one.values for name, one in space.items() if isinstance(one, Choices)}
-    return (dict(zip(chosen, values, strict=True)) for values in product(*chosen.values()))
 
 
 def begin(study: Study) -> None:

@@ -16,18 +16,11 @@ from esac_mpi.analysis.messages import Unusable, note
 from esac_mpi.comm.command_ranks import end_all
 from esac_mpi.config import Config
 from esac_mpi.host import log
+from esac_mpi.host.errors import RunError
 from esac_mpi.host.stop import Stop
-from esac_mpi.record import Refused, Unreadable, Unsaved
 from esac_mpi.studies.search.study import Study, begin, checked, measured, read, refuse_task
 from esac_mpi.training import session
-from esac_mpi.training.ended import UNSAVED, WRONG_USAGE, Ended
-
-CODES: dict[type[Exception], int] = {
-    Refused: WRONG_USAGE,
-    Unreadable: 65,
-    Unsaved: UNSAVED,
-    OSError: UNSAVED,
-}
+from esac_mpi.training.ended import UNSAVED, Ended
 
 
 def search(place: Path, world: Any, max_hours: float = 0.0, status: Path | None = None) -> int:
@@ -70,9 +63,9 @@ def lead(place: Path, world: Any, stop: Stop, max_hours: float, status: Path | N
     except Unusable as error:
         print(error, file=sys.stderr, flush=True)
         return error.code
-    except tuple(CODES) as error:
+    except (RunError, OSError) as error:
         print(f"esac_mpi: {error}", file=sys.stderr, flush=True)
-        return next(code for kind, code in CODES.items() if isinstance(error, kind))
+        return getattr(error, "code", UNSAVED)
 
 
 def prepare(place: Path) -> Study:
