@@ -220,7 +220,7 @@ class GradientLearner(Learner):
         return self.actor.values.cpu().numpy().copy()
 
     def critic_vector(self) -> np.ndarray:
-        """Return a copy of the first critic, float32 [d], as erl_critic.py takes it."""
+        """Return a copy of the first critic, float32 [d], as critics.py takes it."""
         return self.critic.vector(0)
 
     def begin(

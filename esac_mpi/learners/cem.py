@@ -17,9 +17,9 @@ import numpy as np
 
 from esac_mpi.learners import Start, training
 from esac_mpi.learners.base import GradientLearner
-from esac_mpi.learners.deterministic import Parts
-from esac_mpi.learners.network import Adam, Operations, assign
-from esac_mpi.learners.td3 import CRITIC1, CRITIC2, Update
+from esac_mpi.learners.deterministic import Parts, Update
+from esac_mpi.learners.network import Adam, assign
+from esac_mpi.learners.td3 import CRITIC1, CRITIC2
 from esac_mpi.learners.training import Streams
 from esac_mpi.play.learner_phases import Phase, Steps
 
@@ -38,13 +38,8 @@ class CEM(GradientLearner):
         self.critic = critic
         self.adam = {"critic": Adam(critic.values, critic.gradient, options.lr_critic)}
         self.targets = {"target_critic": target}
-        still = Adam(self.actor.values, self.actor.gradient, 0.0)  # it takes no step
-        adam = {**self.adam, "actor": still}
-        parts = Parts(self.actor, critic, self.actor, target, adam)
+        parts = Parts(self.actor, critic, self.actor, target, self.adam)
         self.update = Update(parts, options, (options.policy_noise, options.noise_clip))
-        self._follow = Operations()
-        self._follow.note(target.values.lerp_, critic.values, options.tau)
-        self._follow.note(target.refresh)
         self.ready()
         # the first critic, float32 [d], as it was after each actor of the last phase
         self.taught: list[np.ndarray] = []
@@ -89,8 +84,4 @@ class CEM(GradientLearner):
         self.replay.sample(random.sampling, self.update.rows, added, self.options.replay_capacity)
         random.update.standard_normal(dtype=np.float32, out=self.update.noise)
         self.update.learn_critic()
-        self._follow.run()
-
-    def due(self) -> tuple[Operations, ...]:
-        """Return the next update's operations: the critics' part, and their targets' after it."""
-        return self.update.lists[0], self._follow
+        self.update.learn_actor()

@@ -13,11 +13,9 @@ Where we differ, or leave a choice:
 - Time limits are truncations: they bootstrap. So does the cut at the end of a phase.
 """
 
-import numpy as np
-
 from esac_mpi.learners import Start
 from esac_mpi.learners.deterministic import Deterministic
-from esac_mpi.learners.td3 import CRITIC1, Update, explored
+from esac_mpi.learners.td3 import CRITIC1
 
 
 class DDPG(Deterministic):
@@ -30,10 +28,5 @@ class DDPG(Deterministic):
         options = start.config.ddpg
         super().__init__(start, options)
         critics = self.critics(start.layout, CRITIC1)
-        parts = self.assemble(start, critics, options.lr_actor, options.lr_critic)
-        self.update = Update(parts, options, weight_decay=options.critic_weight_decay)
-        self.ready()
-
-    def _explored(self, output: np.ndarray, random: np.random.Generator) -> np.ndarray:
-        """Draw an action in [-1, 1], float32 [a], from the actor's output."""
-        return explored(output, self.options.exploration_noise, random)
+        rates, decay = (options.lr_actor, options.lr_critic), options.critic_weight_decay
+        self.assemble(start, critics, *rates, weight_decay=decay)

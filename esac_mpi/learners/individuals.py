@@ -13,7 +13,9 @@ import torch
 
 from esac_mpi.config import Config
 from esac_mpi.host import cooperative
-from esac_mpi.learners.network import TANH_BACKWARD, Adam, Network, Operations, Pass, assign
+from esac_mpi.learners.critics import SideBySide
+from esac_mpi.learners.deterministic import note_ascent
+from esac_mpi.learners.network import Adam, Network, Operations, Pass, assign
 from esac_mpi.learners.offspring import one_thread
 from esac_mpi.operators.policy import Layout
 
@@ -34,10 +36,10 @@ class Individuals:
             layout, [np.zeros(layout.d, np.float32)], config.policy.activation, cpu
         )
         self._critic = Network(critic_layout, [np.zeros(critic_layout.d, np.float32)], "relu", cpu)
-        self._taken, self._action = torch.zeros(batch, o + a), torch.zeros(batch, a)
-        self._actor_pass, self._critic_pass = Pass(self._actor, batch), Pass(self._critic, batch)
-        self._gradient = Operations()
-        self._note(self._gradient, o, a, batch)
+        self._states, self._gradient = torch.zeros(batch, o), Operations()
+        actor_pass, judging = Pass(self._actor, batch), SideBySide(self._critic, batch)
+        action = torch.zeros(batch, a)
+        note_ascent(self._gradient, self._actor, actor_pass, judging, self._states, action)
 
     def trained(self, *arguments: Any) -> np.ndarray:
         """Run `training` to its end."""
@@ -59,7 +61,7 @@ class Individuals:
         assign(self._actor.values, theta)
         assign(self._critic.values, critic)
         adam = Adam(self._actor.values, self._actor.gradient, self._rate)
-        seen = self._taken[:, : states.shape[1]].numpy()
+        seen = self._states.numpy()
         done, turn = 0, cooperative.Turn(SLICE)
         while done < updates:
             with one_thread():
@@ -72,18 +74,3 @@ class Individuals:
             yield done
             turn.begin()
         return self._actor.vector(0)
-
-    def _note(self, do: Operations, o: int, a: int, batch: int) -> None:
-        """Note the gradient of minus the mean of Q, by the actor."""
-        states = self._taken[:, :o].contiguous()
-        do.note(states.copy_, self._taken[:, :o])
-        do.note(torch.tanh, self._actor_pass.forward(do, self._actor, states), out=self._action)
-        do.note(self._taken[:, o:].copy_, self._action)
-        q = self._critic_pass.forward(do, self._critic, self._taken)
-        first = self._critic_pass.inputs_backward(do, self._critic, torch.full_like(q, -1 / batch))
-        by_action, by_output = first.new_empty(a, batch), torch.empty_like(self._action)
-        # [a, hidden]: the action's part
-        do.note(torch.mm, self._critic.layers[0].weight[-a:], first.mT, out=by_action)
-        do.note(by_output.copy_, by_action.mT)
-        do.note(TANH_BACKWARD, by_output, self._action, grad_input=by_output)
-        self._actor_pass.backward(do, self._actor, states, by_output)

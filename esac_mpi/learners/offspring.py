@@ -23,7 +23,7 @@ from torch import Tensor
 from esac_mpi.config import Config
 from esac_mpi.config.genetic import imitations
 from esac_mpi.learners import critics
-from esac_mpi.learners.erl_critic import Judge, Judging
+from esac_mpi.learners.critics import Judge, Judging
 from esac_mpi.learners.network import TANH_BACKWARD, Adam, Network, Operations, Pass
 from esac_mpi.operators.policy import Layout
 

@@ -15,8 +15,8 @@ from torch import nn
 from esac_mpi.config import Config, updated
 from esac_mpi.host import cooperative
 from esac_mpi.learners import LearnerNotFinite, critics
-from esac_mpi.learners.erl import note_clip
-from esac_mpi.learners.erl_critic import Judge
+from esac_mpi.learners.critics import Judge
+from esac_mpi.learners.deterministic import note_clip
 from esac_mpi.learners.network import Operations
 from esac_mpi.operators.policy import Layout, Policy
 from esac_mpi.play.transitions import joined

@@ -122,7 +122,7 @@ KILLS = {
     "pderl": [
         ("esac_mpi.algorithms.erl_births:crossed", 5),
         ("esac_mpi.algorithms.erl_births:mutated", 14),
-        ("esac_mpi.learners.erl:Update.learn_actor", 60),
+        ("esac_mpi.learners.deterministic:Update.learn_actor", 60),
         ("esac_mpi.operators.memories:copy", 9),
         ("esac_mpi.record.files:_keep", 2),
     ],

@@ -10,7 +10,7 @@ from torch import nn
 
 from esac_mpi.config import Config
 from esac_mpi.learners import critics, offspring
-from esac_mpi.learners.erl_critic import Judge
+from esac_mpi.learners.critics import Judge
 from esac_mpi.learners.network import Network
 from esac_mpi.operators.policy import Layout, Policy
 

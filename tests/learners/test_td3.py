@@ -67,7 +67,7 @@ def test_td3s_noise_is_scaled_and_clipped_and_actions_stay_in_bounds():
     fill(made)
     made.update.noise[:, 0] = [1, 5, -5, -1, 0]
     made.update.learn_critic()
-    following = made.update._following[:, 1].tolist()
+    following = made.update._action[:, 0].tolist()
     assert following == pytest.approx([1.0, 1.0, 0.4, 0.7, 0.9], rel=1e-5)
 
 
