@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any
 
 from esac_mpi.analysis.choice import STATES
-from esac_mpi.analysis.clock import Machine
 from esac_mpi.analysis.messages import DAMAGED, Unusable, note, some
 from esac_mpi.analysis.outcomes import MEASURES, OF_POLICY
 from esac_mpi.config import ConfigError
@@ -82,13 +81,11 @@ def add(line: argparse.ArgumentParser, *names: str) -> None:
         line.add_argument(name, **SHARED[name])
 
 
-def machine_of(options: argparse.Namespace) -> Machine | None:
-    """Return the machine of the computed wall time, None for the measured one. Raises Unusable."""
-    if options.ranks is None:
-        return None
-    if len(options.ranks) > 1 or options.ranks[0] < 1:
+def ranks_of(options: argparse.Namespace) -> int:
+    """Read the ranks that wall time is computed for, 0: the measured one. Raises Unusable."""
+    if options.ranks and (options.ranks[1:] or options.ranks[0] < 1):
         raise Unusable("--ranks must be one number, 1 or more")
-    return Machine(options.ranks[0])
+    return options.ranks[0] if options.ranks else 0
 
 
 def refuse_unread(

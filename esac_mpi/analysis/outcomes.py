@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from esac_mpi.analysis import curves
-from esac_mpi.analysis.clock import Machine, computed
+from esac_mpi.analysis.clock import computed, said
 from esac_mpi.analysis.curves import Curve
 from esac_mpi.analysis.evaluations import BETTER
 from esac_mpi.analysis.measures import best_return
@@ -35,7 +35,7 @@ class At:
 
     steps: int = 0  # true steps of population and learner
     seconds: float = 0.0  # [s]
-    machine: Machine | None = None  # that wall time is computed for; None: the measured one
+    ranks: int = 0  # that wall time is computed for; 0: the measured one
 
     @property
     def limit(self) -> float:
@@ -55,17 +55,17 @@ class At:
     def __str__(self) -> str:
         if not self.seconds:
             return f"{self.steps:,} true steps of population and learner"
-        machine = f", {self.machine}" if self.machine else ""
-        return f"{self.seconds:,g} s of wall time{machine}"
+        where = f", {said(self.ranks)}" if self.ranks else ""
+        return f"{self.seconds:,g} s of wall time{where}"
 
     def positions(self, run: RunFiles) -> np.ndarray:
         """Return where a run's generations lie, float64 [generations]. Raises Unusable."""
-        return computed(run, self.machine) if self.machine else curves.position(run, self.axis)
+        return computed(run, self.ranks) if self.ranks else curves.position(run, self.axis)
 
     def within(self, run: RunFiles, curve: Curve) -> np.ndarray:
         """Return a curve's values up to the limit, against the axis. Raises Unusable."""
         x = curve.x
-        if self.machine:
+        if self.ranks:
             x = np.interp(x, curves.position(run, "wall"), self.positions(run))
         return curve.y[x <= self.limit]
 

@@ -8,7 +8,7 @@ from functools import partial
 import numpy as np
 
 from esac_mpi.analysis import curves
-from esac_mpi.analysis.clock import Machine, computed
+from esac_mpi.analysis.clock import computed, said
 from esac_mpi.analysis.curves import Curve
 from esac_mpi.analysis.episodes import WINDOW
 from esac_mpi.analysis.evaluations import BETTER, policies_of, require_policy
@@ -94,13 +94,13 @@ def begun(runs: list[RunFiles]) -> list[RunFiles]:
     return [run for run in runs if run not in young]
 
 
-def on_machine(quantity: Quantity, machine: Machine) -> Quantity:
-    """Return the quantity against the wall time that a run would have taken on a machine."""
+def on_ranks(quantity: Quantity, ranks: int) -> Quantity:
+    """Draw a quantity against the wall time that a run would have taken on so many ranks."""
 
     def moved(run: RunFiles, _: str) -> Curve:
         curve = quantity(run, "wall")
         return replace(
-            curve, x=np.interp(curve.x, curves.position(run, "wall"), computed(run, machine))
+            curve, x=np.interp(curve.x, curves.position(run, "wall"), computed(run, ranks))
         )
 
     return moved
@@ -112,25 +112,25 @@ def figure(
     x: str | None = None,
     policy: str = BETTER,
     seeds: bool = False,
-    machine: Machine | None = None,
+    ranks: int = 0,
     labels: Sequence[str] = (),
 ) -> Figure:
     """Draw one of TITLES against an axis of curves.AXES, or computed wall time. Raises Unusable."""
-    if machine and x != "wall":
+    if ranks and x != "wall":
         raise Unusable("--ranks says what wall time is computed for: it needs --x wall")
     runs = begun(runs)
     if what == "return":
         require_policy(runs, policy)
     x = x or ("training_episodes" if what == "training" else "env_steps")
-    if len(runs) == 1 and not machine and not labels and (what, policy) == ("return", BETTER):
+    if len(runs) == 1 and not ranks and not labels and (what, policy) == ("return", BETTER):
         return draw_alone(runs[0], x)
     rows = quantities(what, policy)
     if what == "updates" and not any(count(run, "member_updates").any() for run in runs):
         del rows["gradient updates of members"]
     title = TITLES[what].format(shown=better(policies_of(runs)) if policy == BETTER else policy)
-    if machine:
-        rows = {name: on_machine(quantity, machine) for name, quantity in rows.items()}
-        x, title = COMPUTED, f"{title}; wall time {machine}"
+    if ranks:
+        rows = {name: on_ranks(quantity, ranks) for name, quantity in rows.items()}
+        x, title = COMPUTED, f"{title}; wall time {said(ranks)}"
     groups = grouped(runs)
     groups = renamed(groups, labels) if labels else groups
     return summary(groups, rows, x, title, seeds, counts=what == "updates")

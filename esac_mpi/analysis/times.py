@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from esac_mpi.analysis.clock import Machine, computed, recorded
+from esac_mpi.analysis.clock import computed, recorded
 from esac_mpi.analysis.clock.recorded_tasks import has_tasks, individuals_and_turns
 from esac_mpi.analysis.curves import column, position
 from esac_mpi.analysis.groups import grouped
@@ -257,10 +257,10 @@ def waits(run: RunFiles, ranks: list[int], steps: int) -> dict[str, float]:
     waited = idle(run, slice(end + 1))
     found = {"minutes": float(run.columns["timing/wall_seconds"][end]) / 60}
     found["waiting [%]"] = np.nan if waited is None else 100 * waited
-    alone = computed(run, Machine(1))[end] / 60 if ranks else np.nan
+    alone = computed(run, 1)[end] / 60 if ranks else np.nan
     alike = run.config.own.follows is None  # the same work on any number of ranks
     for count in ranks:
-        minutes = float(computed(run, Machine(count))[end]) / 60
+        minutes = float(computed(run, count)[end]) / 60
         found[f"minutes on {count}"] = minutes
         share = 100 * (1 - alone / (count * minutes)) if alike else np.nan
         found[f"waiting on {count} [%]"] = share

@@ -41,7 +41,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from esac_mpi.analysis.command import add, ended, machine_of, opened, parser, refuse_others, within
+from esac_mpi.analysis.command import add, ended, opened, parser, ranks_of, refuse_others, within
 from esac_mpi.analysis.curves import AXES
 from esac_mpi.analysis.messages import Unusable
 from esac_mpi.analysis.outcomes import MEASURES
@@ -82,7 +82,7 @@ def pictures(line: argparse.ArgumentParser, options: argparse.Namespace) -> Iter
         elif what == "sensitivity":
             drawing = sensitivity(runs, options)
         else:
-            about = what, options.x, options.policy, options.seeds, machine_of(options)
+            about = what, options.x, options.policy, options.seeds, ranks_of(options)
             drawing = plots.figure(runs, *about, options.label)
         yield from save(drawing, options.out or (runs[0].path if len(runs) == 1 else Path()) / name)
 

@@ -23,7 +23,6 @@ import argparse
 import math
 from collections.abc import Iterable, Iterator
 
-from esac_mpi.analysis.clock import Machine
 from esac_mpi.analysis.command import ended, parser, refuse_others, refuse_unread, written
 from esac_mpi.analysis.messages import Unusable, note
 from esac_mpi.analysis.results import aggregate_page
@@ -31,7 +30,7 @@ from esac_mpi.analysis.results.rowfiles import read
 from esac_mpi.analysis.results.rows import Row
 from esac_mpi.analysis.results.scores import by_task, random_returns, study
 from esac_mpi.analysis.results.standings import MEASURES, document
-from esac_mpi.analysis.results.traces import Sections, Wall, on_machine, sections
+from esac_mpi.analysis.results.traces import Sections, Wall, on_ranks, sections
 from esac_mpi.analysis.results.verdicts import champion_of
 from esac_mpi.config.exact import whole
 from esac_mpi.host.paths import given
@@ -70,13 +69,11 @@ def found(
     seconds = getattr(options, "seconds", 0.0)  # a picture has none
     if not 0 <= seconds < math.inf:
         raise Unusable("--seconds must be more than 0")
-    rows, machine = read(options.files), None
+    rows = read(options.files)
     head = title(rows, what)
-    if options.ranks is not None:
-        machine = Machine(options.ranks)
     rows = by_task(rows) if together else rows
-    rows = on_machine(rows, machine) if machine else rows
-    return head, sections(rows), Wall(machine, seconds)
+    rows = rows if options.ranks is None else on_ranks(rows, options.ranks)
+    return head, sections(rows), Wall(options.ranks or 0, seconds)
 
 
 def table(options: argparse.Namespace) -> Iterator[object]:

@@ -53,10 +53,10 @@ About = list[str]  # lines above a table
 
 def results(runs: list[RunFiles], options: argparse.Namespace) -> tuple[list[Row], About]:
     """Return the results over seeds. Raises Unusable."""
-    machine, measure = command.machine_of(options), options.measure
+    ranks, measure = command.ranks_of(options), options.measure
     if options.at_steps and options.at_seconds:
         raise Unusable("--at-steps and --at-seconds: choose one")
-    if machine and not options.at_seconds:
+    if ranks and not options.at_seconds:
         raise Unusable("--ranks says what wall time is computed for: it needs --at-seconds")
     rates, names = measure == "fates", options.published or []
     if options.published == []:
@@ -65,7 +65,7 @@ def results(runs: list[RunFiles], options: argparse.Namespace) -> tuple[list[Row
         if (name == RATES) != rates:
             other = f"the paper prints other figures there than --measure {measure} has"
             raise Unusable(f"--published {name}: {other}")
-    how = measure, At(options.at_steps, options.at_seconds, machine), options.policy
+    how = measure, At(options.at_steps, options.at_seconds, ranks), options.policy
     table = table_of(runs, *how)
     printed, sources = published(names, list(table))
     if options.format in ("csv", "json"):

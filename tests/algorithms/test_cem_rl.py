@@ -8,7 +8,7 @@ from whole_runs import same_in_parts
 from words import words
 
 from esac_mpi.algorithms import cem, cem_rl
-from esac_mpi.analysis.clock import Machine, computed, grid
+from esac_mpi.analysis.clock import computed, grid
 from esac_mpi.host import cooperative
 from esac_mpi.learners import cem as lessons
 from esac_mpi.learners import individuals
@@ -35,9 +35,9 @@ def test_ranks_nodes_and_restarts_leave_the_bits_as_they_are(critic, tmp_path, a
     assert rows["metrics/gradient_updates"][-1] > 0
     assert rows["metrics/member_updates"][-1] > 0
     (text,) = grid.texts(found, np.array([5]))  # lessons run beside members
-    for machine in (Machine(1), Machine(4)):
-        whole = computed(found, machine)[-1]
-        assert grid.at(grid.parsed(text), machine) == pytest.approx(whole, rel=1e-3)
+    for ranks in (1, 4):
+        whole = computed(found, ranks)[-1]
+        assert grid.at(grid.parsed(text), ranks) == pytest.approx(whole, rel=1e-3)
 
 
 def test_individuals_learn_from_the_critic_and_play_as_what_they_became(world):

@@ -3,7 +3,6 @@
 import numpy as np
 from conftest import ROOT
 
-from esac_mpi.analysis.clock import Machine
 from esac_mpi.analysis.results import rowfiles, scores, traces
 from esac_mpi.analysis.results.aggregates import iqm
 
@@ -53,9 +52,9 @@ def best_of(files, seconds, *kinds):
 
     It is the run that the evaluation before chooses.
     """
-    found = traces.sections(traces.on_machine(scores.by_task(rowfiles.read(files)), Machine(8)))
+    found = traces.sections(traces.on_ranks(scores.by_task(rowfiles.read(files)), 8))
     random = scores.random_returns(ROOT / "configs/experiments/random.toml")
-    study = scores.study(found, random, traces.Wall(Machine(8), seconds), [])
+    study = scores.study(found, random, traces.Wall(8, seconds), [])
     told = []
     for groups in kinds:
         tasks = []

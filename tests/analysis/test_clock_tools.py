@@ -11,10 +11,9 @@ from result_rows import history, stored
 
 from esac_mpi.analysis import published, times
 from esac_mpi.analysis import scaling as scalings
-from esac_mpi.analysis.clock import Machine
 from esac_mpi.analysis.figures import plt
 from esac_mpi.analysis.plots import figure
-from esac_mpi.analysis.results.traces import on_machine
+from esac_mpi.analysis.results.traces import on_ranks
 
 PHASE = (5.0, 3.0, 300)  # [s], of it updates, and their number
 # 4 s of members, 5 of learning, 1 of evaluation, 0.6 of other things
@@ -23,10 +22,10 @@ ROWS = [(FOUR, True, PHASE, (0.5, 0.5))] * 3
 
 def test_a_picture_against_computed_time_says_so(tmp_path, call):
     runs = [run_of(tmp_path / name, ROWS, seed=seed) for seed, name in enumerate("ab")]
-    drawing = figure(runs[:1], "return", "wall", machine=Machine(4))
+    drawing = figure(runs[:1], "return", "wall", ranks=4)
     assert [round(float(t), 2) for t in drawing.axes[0].lines[0].get_xdata()] == [7.1, 14.2, 21.3]
     plt.close(drawing)
-    drawing = figure(runs, "return", "wall", machine=Machine(64))
+    drawing = figure(runs, "return", "wall", ranks=64)
     title = drawing.get_suptitle().replace("\n", " ")
     assert "wall time computed for 64 ranks" in title
     assert drawing.axes[0].get_xlabel() == "wall time, computed [s]"
@@ -106,7 +105,7 @@ def test_rows_of_results_at_equal_computed_time(tmp_path, call):
         replace(row, clock=f"own {40 * g} {20 * g} {10 * g}", gradient_updates=0)
         for g, row in zip(steps, es, strict=True)
     ]
-    assert [row.wall_seconds for row in on_machine(es, Machine(4))] == [10, 20, 30]
+    assert [row.wall_seconds for row in on_ranks(es, 4)] == [10, 20, 30]
     path, out = stored(tmp_path / "r.csv", [*sac, *es]), tmp_path / "p.png"
 
     def told(ranks):

@@ -8,7 +8,7 @@ written once. Cells of before may have further learners after a semicolon, which
 
 import numpy as np
 
-from esac_mpi.analysis.clock.recorded import Machine, ends
+from esac_mpi.analysis.clock.recorded import ends
 from esac_mpi.analysis.messages import Unusable
 from esac_mpi.comm.clock.cluster import Cluster
 from esac_mpi.record import RunFiles
@@ -44,11 +44,11 @@ def parsed(cell: str) -> np.ndarray:
     return np.pad(values, (0, len(RANKS) - values.size), mode="edge")
 
 
-def at(seconds: np.ndarray, machine: Machine) -> float:
-    """Look up the time on a machine in those of a cell [s]. Raises Unusable where it has none."""
-    if machine.ranks not in RANKS:
+def at(seconds: np.ndarray, ranks: int) -> float:
+    """Look up the time on so many ranks in a cell's [s]. Raises Unusable where it has none."""
+    if ranks not in RANKS:
         raise Unusable(
-            f"{machine}: rows of results have the clock of 1, 2, 4 .. {RANKS[-1]:,} ranks;"
+            f"--ranks {ranks}: rows of results have the clock of 1, 2, 4 .. {RANKS[-1]:,} ranks;"
             " plot and table compute any, of run directories"
         )
-    return float(seconds[RANKS.index(machine.ranks)])
+    return float(seconds[RANKS.index(ranks)])

@@ -11,7 +11,6 @@ longer, but not its clock. Files of before all of this was recorded have no cloc
 
 import re
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 
 import numpy as np
 
@@ -29,22 +28,16 @@ from esac_mpi.record import RunFiles
 Parts = dict[str, np.ndarray]  # by name, each [generations] or [generations, ...]
 
 
-@dataclass(frozen=True)
-class Machine:
-    """Where a run's clock is computed for."""
-
-    ranks: int
-
-    def __str__(self) -> str:
-        return f"computed for {self.ranks:,} rank{'s' * (self.ranks > 1)}"
+def said(ranks: int) -> str:
+    """Say what a wall time is computed for."""
+    return f"computed for {ranks:,} rank{'s' * (ranks > 1)}"
 
 
-def computed(run: RunFiles, machine: Machine) -> np.ndarray:
+def computed(run: RunFiles, ranks: int) -> np.ndarray:
     """Compute when each generation would have ended, float64 [generations] [s]. Raises Unusable."""
-    if machine.ranks < 1:
-        raise Unusable(f"ranks {machine.ranks}: expected 1 or more")
-    on_cluster = ends(run)
-    return np.fromiter(on_cluster(Cluster(machine.ranks)), float, count=run.generation)
+    if ranks < 1:
+        raise Unusable(f"ranks {ranks}: expected 1 or more")
+    return np.fromiter(ends(run)(Cluster(ranks)), float, count=run.generation)
 
 
 def ends(run: RunFiles, evaluates: bool = True) -> Callable[[Cluster], Iterator[float]]:

@@ -54,7 +54,7 @@ def curves(
 
     title, name = TITLES[what].format(WHOSE[policy]), axis
     if axis == "wall_seconds":
-        title, name = title + wall.where, COMPUTED if wall.machine else "wall"
+        title, name = title + wall.where, COMPUTED if wall.ranks else "wall"
     return summary(sections, {NAMES[what]: quantity}, name, title, seeds, counts=what == "updates")
 
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from esac_mpi.analysis.clock import Machine, grid
+from esac_mpi.analysis.clock import grid, said
 from esac_mpi.analysis.colours import algorithm_of
 from esac_mpi.analysis.curves import Curve, Origin, last_before
 from esac_mpi.analysis.messages import DAMAGED, Unusable, spanned
@@ -60,9 +60,9 @@ class Trace:
 Sections = dict[str, dict[str, list[Trace]]]  # {title: {label: runs, by seed}}
 
 
-def on_machine(rows: Iterable[Row], machine: Machine) -> list[Row]:
-    """Set wall times to those at which the rows would have stood on a machine. Raises Unusable."""
-    return [dataclasses.replace(row, wall_seconds=grid.at(clock_of(row), machine)) for row in rows]
+def on_ranks(rows: Iterable[Row], ranks: int) -> list[Row]:
+    """Set wall times to when the rows would have stood on so many ranks. Raises Unusable."""
+    return [dataclasses.replace(row, wall_seconds=grid.at(clock_of(row), ranks)) for row in rows]
 
 
 def clock_of(row: Row) -> np.ndarray:
@@ -110,13 +110,13 @@ def size(value: str) -> tuple[float, str]:
 class Wall:
     """What the wall time of rows is, and where runs are compared by it."""
 
-    machine: Machine | None = None  # that it is computed for; None: it was measured
+    ranks: int = 0  # that it is computed for; 0: it was measured
     seconds: float = 0.0  # [s]; 0 = the most that all runs compared have reached
 
     @property
     def where(self) -> str:
-        """What a head says of the machine."""
-        return f", {self.machine}" if self.machine else ""
+        """What a head says of the ranks."""
+        return f", {said(self.ranks)}" if self.ranks else ""
 
     def limit(self, traces: list[Trace], y: str) -> float:
         """Return the time at which these runs are compared [s]."""
