@@ -91,9 +91,8 @@ def over_ranks(main: Callable[[list[str], Any], int], arguments: list[str]) -> i
     try:
         code = main(arguments, world)
     except Exception as problem:
-        if world.size == 1 and isinstance(
-            problem, OSError | EndsRun
-        ):  # of several the launcher reads what they say
+        # of several the launcher reads what they say
+        if world.size == 1 and isinstance(problem, OSError | EndsRun):
             raise
         end_all(world, str(problem) if isinstance(problem, EndsRun) else traceback.format_exc())
         return 1

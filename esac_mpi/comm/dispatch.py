@@ -17,12 +17,10 @@ from esac_mpi.comm.virtual_time import Agenda, Task
 from esac_mpi.host.stop import EndsRun, Stop
 from esac_mpi.host.watchdog import Watchdog
 
-Work = Generator[
-    int, None, tuple[int, Any]
-]  # a task at work: yields how long it has taken so far; returns that and its result
-Halt = tuple[
-    bool, EndsRun | None
-]  # why all leave their tasks: whether a rank's time is over, and what rank 0 has found
+# a task at work: yields how long it has taken so far; returns that and its result
+Work = Generator[int, None, tuple[int, Any]]
+# why all leave their tasks: whether a rank's time is over, and what rank 0 has found
+Halt = tuple[bool, EndsRun | None]
 
 ORDER, PROGRESS, RESULT, PAUSE, PAUSED, OVERDUE = range(10, 16)  # tags
 REPORT = 0.01  # least time between two reports of a rank's progress [s]
@@ -109,9 +107,8 @@ class Dispatch:
             if heard is None:
                 return True
             if self._own:
-                self._advance(
-                    min(range(len(self._own)), key=lambda i: self._own[i][0].earliest), agenda
-                )
+                places = range(len(self._own))
+                self._advance(min(places, key=lambda i: self._own[i][0].earliest), agenda)
                 pause = 0.0
             elif begun or heard:
                 pause = 0.0
@@ -128,25 +125,22 @@ class Dispatch:
 
     def _decide(self, leader: Leader) -> tuple[bool, int]:
         """Tell the leader results, give tasks out; return (enough, number given out)."""
-        start, told, begun, enough = self._clock(), 0, 0, False
+        start, told, enough = self._clock(), False, False
         while not enough and (task := leader.agenda.tell()) is not None:
-            enough, told = leader.told(task), told + 1
-        if not enough:
-            begun = self._give_out(leader)
-        self.leading += (self._clock() - start) * bool(told or begun)
+            enough, told = leader.told(task), True
+        begun = 0 if enough else self._give_out(leader)
+        if told or begun:
+            self.leading += self._clock() - start
         return enough, begun
 
     def _give_out(self, leader: Leader) -> int:
         """Give tasks to free ranks, and to rank 0 its own and one more; return their number."""
         begun = 0
-        waiting = sorted(
-            (task for task in leader.agenda if not task.begun), key=lambda task: task.earliest
-        )
-        idle = (
-            [rank for rank in range(self.size - 1, 0, -1) if rank not in self._at]
-            if waiting
-            else []
-        )
+        waiting = [task for task in leader.agenda if not task.begun]
+        if not waiting:
+            return 0
+        waiting.sort(key=lambda task: task.earliest)
+        idle = [rank for rank in range(self.size - 1, 0, -1) if rank not in self._at]
         every = interval(self.size, leader.agenda.by_progress, self._watchdog.silence_limit)
         for task in waiting:
             free = idle[-1] if idle else 0

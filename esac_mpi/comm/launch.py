@@ -42,9 +42,8 @@ def binding() -> tuple[str, str]:
         MPI.THREAD_FUNNELED: "funneled",
         MPI.THREAD_SERIALIZED: "serialized",
     }
-    return os.path.basename(MPI.__file__).split(".cpython")[0], levels.get(
-        MPI.Query_thread(), "multiple"
-    )
+    module = os.path.basename(MPI.__file__).split(".cpython")[0]
+    return module, levels.get(MPI.Query_thread(), "multiple")
 
 
 # A launcher's variables for its job's size; the first that is set decides, so that `mpirun -n 1`

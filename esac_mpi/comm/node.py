@@ -119,9 +119,8 @@ class Node:
         return window, shared[1:]
 
     def _refuse_without_memory(self, size: int) -> None:
-        available = self._comm.bcast(
-            free_memory() if self.rank == 0 else None
-        )  # one rank's view: others' may differ
+        # one rank's view: others' may differ
+        available = self._comm.bcast(free_memory() if self.rank == 0 else None)
         if available is not None and size > available:
             raise MemoryError(
                 f"/dev/shm of {platform.node()} has {available} bytes free; "

@@ -53,9 +53,6 @@ def fit(count: int, ranks: int, what: str = "members") -> tuple[str, str]:
     if count >= (1 - WASTE) * turns * ranks:
         return found, ""
     enough, faster = -(-count // turns), -(-count // (turns - 1))
+    last = f"{count - (turns - 1) * ranks} of {ranks} have work in the last"
     better = f"{enough} take as many turns, " if enough < ranks else ""
-    return (
-        found,
-        f"{count - (turns - 1) * ranks} of {ranks} have work in the last: "
-        f"{better}{faster} take {turns - 1}",
-    )
+    return found, f"{last}: {better}{faster} take {turns - 1}"

@@ -14,7 +14,6 @@ machine alike.
 `Arrival` is the other order: results are told as they come in, or as a record has it.
 """
 
-import heapq
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -66,9 +65,8 @@ class Agenda:
     ) -> None:
         self._tasks: dict[int, Task] = {}  # worker -> its task
         self._may_be_told, self._now = may_be_told, now
-        self._awaited: tuple[Task, tuple[int, int], int] | None = (
-            None  # what blocks all, its earliest end, among how many
-        )
+        # what blocks all, its earliest end, among how many
+        self._awaited: tuple[Task, tuple[int, int], int] | None = None
 
     def __iter__(self) -> Iterator[Task]:
         """Go through the tasks, in no order."""
@@ -94,12 +92,8 @@ class Agenda:
         """
         if self._is_blocked():
             return None
-        waiting = [
-            (task.earliest, task) for task in self
-        ]  # no two are equal: a worker has one task
-        heapq.heapify(waiting)
-        while waiting:
-            earliest, task = heapq.heappop(waiting)
+        for task in sorted(self, key=lambda task: task.earliest):
+            earliest = task.earliest
             if not task.done:
                 self._awaited = task, earliest, len(self._tasks)
                 return None
@@ -148,9 +142,9 @@ class Arrival(Agenda):
         if self.due.size and int(self.due[0]) not in self._tasks:
             if self._strict:
                 raise OrderDiffers(
-                    f"worker {self.due[0]} is due by the record of the order, and has no task: "
-                    "the run that has it gave other "
-                    "results, on another machine or with other versions; there it can be made again"
+                    f"worker {self.due[0]} is due by the record of the order, and has no task: the "
+                    "run that has it gave other results, on another machine or with other versions;"
+                    " there it can be made again"
                 )
             self.due = self.due[:0]
         worker = self._next()

@@ -5,11 +5,8 @@ made, reset or stepped.
 """
 
 import ctypes
-import gc
-import locale
 import logging
 import os
-import resource
 import signal
 import sys
 import threading
@@ -37,7 +34,6 @@ CAUGHT = (  # signals by which a run is stopped, warned, or hears of its childre
     signal.SIGALRM, signal.SIGXCPU, signal.SIGCHLD, signal.SIGCONT, signal.SIGPIPE,
 )  # fmt: skip
 PLAIN = 0, True  # rounds to the nearest, and has subnormal numbers
-LIMITS = [getattr(resource, name) for name in dir(resource) if name.startswith("RLIMIT_")]
 # torch's functions that get a setting and set it, and what it begins with
 TORCH = (
     ("get_default_dtype", "set_default_dtype", "torch.float32"),
@@ -54,16 +50,6 @@ class Part(NamedTuple):
 
     found: Callable[[], Any]
     put: Callable[[Any], object]
-
-
-def attributes(*places: tuple[Any, str]) -> Part:
-    """Make a part of attributes, each given by its object and its name."""
-
-    def put(was: list[Any]) -> None:
-        for (owner, name), value in zip(places, was, strict=True):
-            setattr(owner, name, value)
-
-    return Part(lambda: [getattr(owner, name) for owner, name in places], put)
 
 
 def directory() -> str:
@@ -183,13 +169,6 @@ def _mask(how: int, which: Iterable[int] = ()) -> set[int]:
 LIGHT = {  # takes microseconds
     "the current directory": Part(directory, lambda was: os.chdir(was) if was else None),
     "the umask": Part(umask, os.umask),
-    "limits of resources": Part(  # only root may raise a lowered hard one: a ValueError
-        lambda: [resource.getrlimit(limit) for limit in LIMITS],
-        lambda was: [*map(resource.setrlimit, LIMITS, was)],
-    ),
-    "hooks of Python": attributes(
-        (sys, "excepthook"), (sys, "unraisablehook"), (threading, "excepthook")
-    ),
     "handlers of signals": Part(handlers, handle),
     "blocked signals": Part(
         lambda: _mask(signal.SIG_BLOCK), lambda was: _mask(signal.SIG_SETMASK, was)
@@ -197,16 +176,11 @@ LIGHT = {  # takes microseconds
     "environment variables": Part(variables, set_variables),
     "sys.argv": Part(lambda: sys.argv[:], lambda was: setattr(sys, "argv", was)),
     "sys.path": Part(lambda: sys.path[:], search),
-    "the locale": Part(
-        lambda: locale.setlocale(locale.LC_ALL), lambda was: locale.setlocale(locale.LC_ALL, was)
-    ),
     "filters of warnings": Part(
         lambda: [*warnings.filters], lambda was: setattr(warnings, "filters", was)
     ),
     "loggers": Part(loggers, log),
-    "garbage collection": Part(gc.isenabled, lambda was: gc.enable() if was else gc.disable()),
     "numpy's errors": Part(np.geterr, lambda was: np.seterr(**was)),
-    "numpy's printing": Part(np.get_printoptions, lambda was: np.set_printoptions(**was)),
 }  # fmt: skip
 BITS = {  # that decide what a run computes
     "the cores that it may run on": Part(

@@ -1,5 +1,7 @@
 """The names of a run's files, and which directory holds a run; without HDF5."""
 
+import errno
+import os
 import time
 from collections.abc import Callable
 from contextlib import suppress
@@ -12,6 +14,15 @@ CHECKPOINT, PREVIOUS, METRICS = "checkpoint.h5", "checkpoint_prev.h5", "metrics.
 def is_run(path: Path) -> bool:
     """Whether a directory holds a run."""
     return any((path / name).is_file() for name in (LOCK, CHECKPOINT, PREVIOUS, METRICS))
+
+
+def is_there(path: Path) -> bool:
+    """Tell whether something stands at a path; on a file system that is away it counts."""
+    try:
+        os.lstat(path)
+    except OSError as error:
+        return error.errno not in (errno.ENOENT, errno.ENOTDIR)
+    return True
 
 
 def sees(path: Path, content: bytes, clock: Callable[[], float], patience: float = 5.0) -> bool:

@@ -72,15 +72,10 @@ def play(
     env: Env, act: Callable[[np.ndarray], np.ndarray], seeds: Sequence[int], bounded: bool = True
 ) -> Played:
     """Play an episode per seed by `act`, actions in [-1, 1]; bounded: as of `envs.transition`."""
-    played = [explore(env, act, seed, bounded) for seed in seeds]
-    returns = np.array([episode.episodic_return for _, episode in played])
-    length = sum(episode.episodic_length for _, episode in played)
-    return Played(
-        np.vstack([rows for rows, _ in played]),
-        float(returns.mean()),
-        length,
-        int(np.isnan(returns).sum()),
-    )
+    rows, episodes = zip(*(explore(env, act, seed, bounded) for seed in seeds), strict=True)
+    returns = np.array([episode.episodic_return for episode in episodes])
+    length = sum(episode.episodic_length for episode in episodes)
+    return Played(np.vstack(rows), float(returns.mean()), length, int(np.isnan(returns).sum()))
 
 
 def gather(world: World, crew: Crew, playing: Playing, expected: np.ndarray) -> Experience:

@@ -231,8 +231,3 @@ def one_phase(
     state.counters.nominal_steps += phase.env_steps
     row = {"theta_norm": float(np.sqrt(np.square(theta, dtype=np.float64).sum()))}
     return phase, row, {"busy_seconds": busy, "seconds_learn": world.clock() - start, **seconds}
-
-
-def give_up(world: World) -> None:
-    """Forget the phase in flight, whose result can enter no more; all ranks evaluate again."""
-    world.end_background()

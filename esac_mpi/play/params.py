@@ -30,9 +30,8 @@ class Params:
     epsilon: Epsilon  # how the noise of a slot is made
     # of learners/: GeneticOperators or Individuals, if an algorithm declares them on every rank
     operators: Any = None
-    own_env: Env | None = (
-        None  # where plays what goes on beside others' episodes, on ranks with such work
-    )
+    # where plays what goes on beside others' episodes, on ranks with such work
+    own_env: Env | None = None
 
     def initial(self, network: int) -> np.ndarray:
         """Draw a policy's weights before the first generation, float32 [d]."""

@@ -17,18 +17,11 @@ from esac_mpi.operators import accumulator, evolution, noise
 from esac_mpi.operators.kernels import count_in
 from esac_mpi.operators.noise import Purpose
 from esac_mpi.operators.policy import Policy
+from esac_mpi.play import rollout
 from esac_mpi.play.counters import Standardising
 from esac_mpi.play.marks import ADAM, SCRATCH, TUNING, mark, policy
 from esac_mpi.play.params import Generation, Params, Row, make_policy
-from esac_mpi.play.rollout import (
-    Board,
-    NoFiniteReturn,
-    ReturnDiffers,
-    action_noise,
-    noted,
-    play,
-    playing,
-)
+from esac_mpi.play.rollout import Board, play
 from esac_mpi.play.transitions import Recorder
 
 LENGTH_RATE = 0.1  # weight of a generation in the running mean of episode lengths
@@ -119,9 +112,8 @@ def sums_exactly(table: Evolution) -> bool:
 
 def board(params: Params, table: Evolution, trials: int = 0) -> Board:
     """Shape the results of a population's members and of trial episodes: a row for each."""
-    return Board(
-        configuration.members(table) + trials, columns(params, table).observation_sums.stop
-    )
+    rows = configuration.members(table) + trials
+    return Board(rows, columns(params, table).observation_sums.stop)
 
 
 def evaluate_population(
@@ -151,7 +143,7 @@ def evaluate_population(
             perturb(params, policy, k, slot, now.state.parent(slot), sign, sigmas[slot])
         made = world.clock()
         what = f"member {i}" if i < n else f"trial episode {(i - n) % trials.episodes}"
-        with noted(f"in generation {k}, {what} (seed {params.config.seed})"):
+        with rollout.noted(f"in generation {k}, {what} (seed {params.config.seed})"):
             if i < n:
                 sums = np.zeros((3, observation)) if digits.size else None
                 row = play_member(now, table, i, policy, cap, sums)
@@ -170,7 +162,7 @@ def evaluate_population(
     returns, length = results[:, at.episodic_return], results[:, at.length].astype(np.int64)
     fitness = evolution.shifted(returns, length / table.fitness_episodes, table.shift)
     if not np.isfinite(fitness).any():
-        raise NoFiniteReturn(
+        raise rollout.NoFiniteReturn(
             f"generation {k}: the return of no member is finite: "
             "look at the task, or begin another run with a lower sigma"
         )
@@ -242,9 +234,8 @@ def perturb(
 ) -> None:
     """Give a policy a member's theta, parent [d] + sign * sigma * eps. Algorithm 1, lines 6-7."""
     for block, part in noise.blocks(params.layout.d):
-        policy.theta[part] = evolution.mutated(
-            parent[part], params.epsilon.block(k, slot, block, part), sign, sigma
-        )
+        eps = params.epsilon.block(k, slot, block, part)
+        policy.theta[part] = evolution.mutated(parent[part], eps, sign, sigma)
     policy.refresh()
 
 
@@ -298,12 +289,12 @@ def play_again(
     for number in range(table.fitness_episodes):
         seed = episode_seed(params, table, k, i, number)
         disturb = disturbance(params, table, k, i, number, policy)
-        episode = yield from playing(recorder, policy, seed, None, cap, disturb)
+        episode = yield from rollout.playing(recorder, policy, seed, None, cap, disturb)
         total += episode.episodic_return
         steps += episode.episodic_length
     again = float(total / table.fitness_episodes)
     if again != gathered and not math.isnan(gathered):
-        raise ReturnDiffers(
+        raise rollout.ReturnDiffers(
             f"member {i} of generation {k} had the return {gathered!r}, "
             f"and has {again!r} when it is played again"
         )
@@ -354,7 +345,7 @@ def disturbance(
     if not table.action_noise:
         return None
     random = noise.generator(params.config.seed, Purpose.ACTION, k, player(table, i), number)
-    return action_noise(policy, table.action_noise, random)
+    return rollout.action_noise(policy, table.action_noise, random)
 
 
 def player(table: Evolution, i: int) -> int:

@@ -203,13 +203,8 @@ def evaluate_policies(
 
     table, _ = world.map(work, *evaluation_board(len(names), episodes)[:2])
     returns = table[:, 0].reshape(len(names), episodes).copy()
-    unstable = int(np.isnan(returns).sum())
-    return (
-        dict(zip(names, returns, strict=True)),
-        int(table[:, 1].sum()),
-        unstable,
-        table[:, 2].copy(),
-    )
+    steps, unstable = int(table[:, 1].sum()), int(np.isnan(returns).sum())
+    return dict(zip(names, returns, strict=True)), steps, unstable, table[:, 2].copy()
 
 
 def evaluation_board(policies: int, episodes: int) -> Board:

@@ -81,19 +81,9 @@ def shares_replay(kind: type[Progress]) -> bool:
     return any(mark.replay for _, mark in marked(kind))
 
 
-def begun(state: Progress) -> list[str]:
-    """Name what a generation of such a state has that is not finished."""
-    return [f.name for f, mark in marked(state) if mark.begun]
-
-
 def is_between(state: Progress) -> bool:
     """Tell whether a state is one of the end of a generation: none that was given up is in it."""
-    return not any(getattr(state, name) for name in begun(state))
-
-
-def root_bytes(state: Progress) -> int:
-    """Add up what rank 0 alone holds of a state [bytes]."""
-    return sum(np.asarray(getattr(state, f.name)).nbytes for f, mark in marked(state) if mark.root)
+    return not any(getattr(state, f.name) for f, mark in marked(state) if mark.begun)
 
 
 def may_lack(f: Field[Any]) -> bool:

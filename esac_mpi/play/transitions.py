@@ -65,15 +65,14 @@ def packed_size(capacity: int, width: int) -> int:
 
 def packed(rows: np.ndarray, capacity: int) -> np.ndarray:
     """Pack transitions [count, width] to travel with a return, float64 [packed_size]."""
-    content = np.zeros(2 * (packed_size(capacity, rows.shape[1]) - 1), np.float32)
+    content = np.zeros(capacity * rows.shape[1], np.float32)
     content[: rows.size] = rows.ravel()
-    return np.concatenate([[len(rows)], content.view(np.float64)])
+    return np.concatenate([[len(rows)], doubles(content)])
 
 
 def unpacked(packed: np.ndarray, width: int) -> np.ndarray:
     """Return the transitions that were packed, float32 [count, width]."""
-    content = np.ascontiguousarray(packed[1:]).view(np.float32)
-    return content[: int(packed[0]) * width].reshape(-1, width)
+    return floats(packed[1:], int(packed[0]) * width).reshape(-1, width)
 
 
 def doubles(values: np.ndarray) -> np.ndarray:

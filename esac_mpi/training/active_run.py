@@ -1,11 +1,9 @@
 """A run at work: what it is made of on one rank, how far it is, and how it is saved."""
 
-import errno
 import json
 import math
-import os
 import shlex
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -20,7 +18,7 @@ from esac_mpi.comm.world import World
 from esac_mpi.config import Config
 from esac_mpi.host import log
 from esac_mpi.host.invocation import called
-from esac_mpi.host.run_directory import CHECKPOINT, METRICS, PREVIOUS, sees
+from esac_mpi.host.run_directory import CHECKPOINT, METRICS, PREVIOUS, is_there, sees
 from esac_mpi.operators.policy import Policy
 from esac_mpi.play import state
 from esac_mpi.play.counters import Best, Counters
@@ -52,18 +50,14 @@ class Job:
     limit: str = ""  # what sets the deadline, in a few words
     deadline: float = math.inf  # when the batch job must be over, by rank 0's clock [s]
     seconds: deque[float] = field(default_factory=lambda: deque(maxlen=RECENT))  # of generations
-    not_finite: int = 0  # generations since the start that had returns that are not finite
-    spoilt: int = 0  # evaluations since the start that had some
+    said: Counter[str] = field(default_factory=Counter)  # how often there was what to say, by what
     unstable: int = 0  # unstable episodes when last asked which number was not finite
-    looks: int = 0  # how often it was asked since the start
-    told: bool = False  # whether it was told
     listener: Callable[[dict[str, Any]], object] | None = None  # hears of generations, on rank 0
     has_listener: bool = False  # whether rank 0 has one
     saving: list[tuple[float, int]] = field(default_factory=list)  # checkpoints' [s, bytes]
     checkpointed: int = 0  # generation of the newest checkpoint of the loop
-    unsaved: float = (
-        math.inf
-    )  # since when no checkpoint could be written; inf: the last one was [s]
+    # since when no checkpoint could be written; inf: the last one was [s]
+    unsaved: float = math.inf
 
     @property
     def algorithm(self) -> Any:
@@ -187,15 +181,6 @@ def say_files(path: Path, policy: bool) -> None:
         log.say(f"  curve   {called('plot')} {shlex.quote(str(path))}")
 
 
-def is_there(file: Path) -> bool:
-    """Tell whether a file is there; one that a file system which is away has counts."""
-    try:
-        os.lstat(file)
-    except OSError as error:
-        return error.errno not in (errno.ENOENT, errno.ENOTDIR)
-    return True
-
-
 def save(job: Job, status: str, best: Best | None = None, final: Best | None = None) -> bool:
     """Write state and status; tell whether that worked. The older checkpoint stays till then.
 
@@ -240,13 +225,11 @@ def results(job: Job, best: Best | None = None, final: Best | None = None) -> di
 
 def whole(job: Job) -> tuple[Any, ...]:
     """Gather a checkpoint: state, learner, replay, pending generation, the policy that counts."""
-    learner, parts = job.learner, zip(("metrics", "timing"), job.unevaluated or (), strict=False)
+    learner = job.learner
     replay = None if learner is None else learner.stored_replay
-    pending = {
-        f"{group}/{column}": np.asarray(value)
-        for group, part in parts
-        for column, value in part.items()
-    }
+    row, timing = job.unevaluated or ({}, {})
+    pending = {f"metrics/{name}": np.asarray(value) for name, value in row.items()}
+    pending |= {f"timing/{name}": np.asarray(value) for name, value in timing.items()}
     arrays = state.arrays(job.state, replay=replay)  # without the replay's transitions
     theta = next(iter(job.state.policies.values()))
     return arrays, {} if learner is None else learner.arrays(), replay, pending, theta
@@ -254,8 +237,10 @@ def whole(job: Job) -> tuple[Any, ...]:
 
 def pending_row(pending: dict[str, np.ndarray]) -> tuple[dict[str, Any], dict[str, Any]] | None:
     """Read the row and timing of a checkpoint's pending generation, None where there is none."""
+    if not pending:
+        return None
     parts: dict[str, dict[str, Any]] = {"metrics": {}, "timing": {}}
     for name, array in pending.items():
         group, _, column = name.partition("/")
         parts[group][column] = array[()]
-    return (parts["metrics"], parts["timing"]) if pending else None
+    return parts["metrics"], parts["timing"]

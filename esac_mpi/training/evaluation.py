@@ -15,7 +15,7 @@ import numpy as np
 from esac_mpi.host import process_state
 from esac_mpi.operators.noise import Purpose
 from esac_mpi.operators.policy import Normaliser
-from esac_mpi.play import learner_phases, rollout
+from esac_mpi.play import rollout
 from esac_mpi.play.counters import Best
 from esac_mpi.training.active_run import Job
 
@@ -62,7 +62,7 @@ def at_end(job: Job) -> tuple[Best, Best]:
     if job.evaluated:
         columns = job.run.last_row("evaluation_") if job.run else None
         return better(job, columns, Best()) if columns else Best(), job.state.best
-    learner_phases.give_up(job.world)  # its start is saved
+    job.world.end_background()  # of a phase in flight the start is saved
     found, best = evaluate(job)
     if job.run:
         row = {

@@ -15,19 +15,8 @@ from esac_mpi.host import log, process_state
 from esac_mpi.host.stop import Abandoned
 from esac_mpi.play.counters import Best
 from esac_mpi.play.rollout import NoFiniteReturn
-from esac_mpi.training import evaluation
-from esac_mpi.training.active_run import (
-    Job,
-    at_end,
-    checkpoint_if_due,
-    fail,
-    progress,
-    save,
-    save_policy,
-    saved,
-    say_files,
-    standing,
-)
+from esac_mpi.training import active_run, evaluation
+from esac_mpi.training.active_run import Job
 from esac_mpi.training.ended import FAILED, FINISHED, STOPPED, UNSAVED, Ended, lives_on
 from esac_mpi.training.forecast import pace
 from esac_mpi.training.set_up import set_up
@@ -89,7 +78,7 @@ def train(
         return code
     except BaseException as error:  # also what leaves a script, whose process lives on
         if job.run:
-            fail(job)
+            active_run.fail(job)
         if lives_on(world, error):
             let_go(*tasks)
         raise
@@ -110,7 +99,7 @@ def go_on(job: Job) -> None:
     keep_time(job)
     told = tell_pace(job)
     over = False
-    while job.unevaluated or not (at_end(job) or world.stopping or over):
+    while job.unevaluated or not (active_run.at_end(job) or world.stopping or over):
         began = world.clock()
         try:
             if not job.unevaluated:
@@ -146,7 +135,7 @@ def go_on(job: Job) -> None:
             processor = used
             saved_before = len(job.saving)
             add_row(job, row, timing)
-            tried = checkpoint_if_due(job, tried)
+            tried = active_run.checkpoint_if_due(job, tried)
             told = told or tell_pace(job)
             recording = world.clock() - now
         if job.config.budget.minutes:
@@ -162,11 +151,8 @@ def end_is_wished(job: Job) -> bool:
         return False
     answer = None
     if job.run and job.listener:
-        row = job.run.last_row()
-        copy = {
-            name: value.copy() if np.ndim(value) else value.item() for name, value in row.items()
-        }
-        answer = job.listener(copy)
+        row = job.run.last_row().items()
+        answer = job.listener({n: v.copy() if np.ndim(v) else v.item() for n, v in row})
     if answer:
         job.world.stop.why = job.world.stop.why or "the callback's answer"
     return bool(job.world.from_root(bool(answer)))
@@ -198,7 +184,7 @@ def add_row(job: Job, row: dict[str, Any], timing: dict[str, Any]) -> None:
     if job.evaluated:
         tell_spoilt(job, {name: row[f"evaluation_{name}"] for name in job.state.policies})
     if job.state.best.generation == job.state.generation:
-        saved(lambda: save_policy(job, job.state.best))
+        active_run.saved(lambda: active_run.save_policy(job, job.state.best))
     job.run.publish_metrics()
     if job.display:
         job.display.update(display_row(job, row, timing))
@@ -206,20 +192,20 @@ def add_row(job: Job, row: dict[str, Any], timing: dict[str, Any]) -> None:
 
 def tell_pace(job: Job) -> bool:
     """Say how the run goes on, if its newest rows tell; return whether it was said. Rank 0 only."""
-    line = pace.line(job.run.tail, job.config, job.world.size, progress(job)) if job.run else ""
-    if line:
+    if not job.run:
+        return False
+    done = active_run.progress(job)
+    if line := pace.line(job.run.tail, job.config, job.world.size, done):
         log.say(f"  {line}")
     return bool(line)
 
 
 def tell_not_finite(job: Job, members: list[int]) -> None:
     """Say whose returns are not finite: at first, then when their generations have doubled."""
-    if not members:
-        return
-    job.not_finite += 1
-    if told_now(job.not_finite):
+    if members and is_time_to_say(job, "members"):
         told = f"the return of member(s) {members} is not finite: ranked last, counted"
-        more = f", in {job.not_finite} generations so far" if job.not_finite > IN_FULL else ""
+        count = job.said["members"]
+        more = f", in {count} generations so far" if count > IN_FULL else ""
         log.say(f"generation {job.state.generation}: {told}{more}")
 
 
@@ -227,14 +213,12 @@ def tell_spoilt(job: Job, returns: dict[str, np.ndarray]) -> None:
     """Say which evaluations, {policy: returns}, are not finite; ever more rarely."""
     k = job.state.generation
     finite = {name: np.isfinite(values) for name, values in returns.items()}
+    names = ", ".join(name for name, each in finite.items() if not each.all())
     if not any(each.any() for each in finite.values()):
         log.warn(f"generation {k}: the return of no evaluation episode is finite: look at the task")
-        return
-    if names := ", ".join(name for name, each in finite.items() if not each.all()):
-        job.spoilt += 1
-        if told_now(job.spoilt):
-            what = f"an evaluation episode of {names} has no finite return: no best policy"
-            log.say(f"generation {k}: {what}")
+    elif names and is_time_to_say(job, "evaluations"):
+        what = f"an evaluation episode of {names} has no finite return: no best policy"
+        log.say(f"generation {k}: {what}")
 
 
 def tell_number(job: Job, unstable: int) -> None:
@@ -242,21 +226,22 @@ def tell_number(job: Job, unstable: int) -> None:
 
     unstable: episodes whose return was not finite, of the whole run.
     """
-    if job.told or unstable == job.unstable:
+    if job.said["number"] or unstable == job.unstable:
         return
-    job.unstable, job.looks = unstable, job.looks + 1
-    if told_now(job.looks):
+    job.unstable = unstable
+    if is_time_to_say(job, "looks"):
         mine = [getattr(env, "not_finite", "") for env in (job.env, job.params.own_env)]
         found = [told for everyone in job.world.gather(mine) for told in everyone if told]
-        job.told = bool(found)
+        job.said["number"] = len(found)
         if found and job.world.rank == 0:
             such = "such an episode ends there, is unstable and ranks last (told once)"
             log.warn(f"{job.config.task.id}: {found[0]}: {such}")
 
 
-def told_now(count: int) -> bool:
-    """Tell whether to speak for the time so numbered: the first few, then at each doubling."""
-    return count <= IN_FULL or count.bit_count() == 1
+def is_time_to_say(job: Job, what: str) -> bool:
+    """Count what there is to say; tell whether to say it: the first few times, then by doubling."""
+    job.said[what] += 1
+    return job.said[what] <= IN_FULL or job.said[what].bit_count() == 1
 
 
 def busy_columns(busy: np.ndarray, generation: int) -> dict[str, Any]:
@@ -276,7 +261,7 @@ def busy_columns(busy: np.ndarray, generation: int) -> dict[str, Any]:
 
 def finish(job: Job, fresh: bool = False) -> int:
     """Save the state; at the budget's end evaluate; return the exit code. fresh: as given."""
-    complete, final, best = at_end(job) and not job.unevaluated, Best(), job.state.best
+    complete, final, best = active_run.at_end(job) and not job.unevaluated, Best(), job.state.best
     if complete:
         try:
             final, best = evaluation.at_end(job)
@@ -292,10 +277,10 @@ def finish(job: Job, fresh: bool = False) -> int:
         if failed:
             status, code = "failed", FAILED
         # again: a full disk may have had room since
-        written = not best.policy or saved(lambda: save_policy(job, best))
-        if not save(job, status, best, final) or not written:
+        written = not best.policy or active_run.saved(lambda: active_run.save_policy(job, best))
+        if not active_run.save(job, status, best, final) or not written:
             code = UNSAVED
-            fail(job)
+            active_run.fail(job)
         if job.display:
             job.display.close()
         but = ", without --fresh," if fresh else ""
@@ -311,7 +296,7 @@ def display_row(job: Job, row: dict[str, Any], timing: dict[str, Any]) -> dict[s
     finite = fitness[np.isfinite(fitness)]
     return {
         "generation": job.state.generation,
-        "progress": min(progress(job), 1.0),
+        "progress": min(active_run.progress(job), 1.0),
         "env_steps": counters.env_steps,
         "fitness_mean": finite.mean() if finite.size else np.nan,
         "fitness_max": finite.max() if finite.size else np.nan,
@@ -336,12 +321,12 @@ def say_end(job: Job, code: int, best: Best, final: Best, but: str = "", why: st
     elif code == STOPPED:
         by = f" ({why})" if why else ""
         log.say(f"stopped at {here}{by}, saved; run the same command again{but} to go on")
-    elif code == FAILED and at_end(job) and not best.policy:
+    elif code == FAILED and active_run.at_end(job) and not best.policy:
         end = "the end of its budget: no evaluation had all its returns finite"
         log.warn(f"failed at {here}, {end}")
     elif code == FAILED:
         starts = f"{job.run.starts} starts in a row before it"
         log.warn(f"stopped at {here} as {starts}: failed (stop.starts)")
     else:
-        log.warn(f"{here} is not wholly saved: {standing(job)}")
-    say_files(job.run.path, bool(best.policy))
+        log.warn(f"{here} is not wholly saved: {active_run.standing(job)}")
+    active_run.say_files(job.run.path, bool(best.policy))

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any
 
 from esac_mpi import envs, learners
 from esac_mpi.algorithms import ALGORITHMS
-from esac_mpi.algorithms.declaration import Learning
 from esac_mpi.comm import schedule
 from esac_mpi.comm.contracts import Memory
 from esac_mpi.comm.world import World
@@ -21,26 +20,9 @@ from esac_mpi.play import epsilon, rollout, state
 from esac_mpi.play.counters import Best
 from esac_mpi.play.params import Params, make_layout, make_policy
 from esac_mpi.record import Away, Refused, Run, source
-from esac_mpi.training import provenance, replay_memory
-from esac_mpi.training.active_run import (
-    Job,
-    check_directory_is_shared,
-    fail,
-    pending_row,
-    progress,
-    results,
-    save_policy,
-    saved,
-    whole,
-)
-from esac_mpi.training.ended import (
-    FAILED,
-    FINISHED,
-    STOPPED,
-    Ended,
-    ReplayTooLarge,
-    together,
-)
+from esac_mpi.training import active_run, provenance, replay_memory
+from esac_mpi.training.active_run import Job
+from esac_mpi.training.ended import FAILED, FINISHED, STOPPED, Ended, ReplayTooLarge, together
 from esac_mpi.training.forecast import automatic
 from esac_mpi.training.task_set_up import make_task, own_env, sentences, settled
 
@@ -72,9 +54,8 @@ def set_up(
     job = Job(config, world, env, params, initial, policy, None)
     found = do(lambda: probe.probe(env))
     threads = config.learner.threads if declares.learning else 0
-    slots_here = slots(declares.evolution(config)) if declares.evolution else 1
     origin = provenance.gather(env, found, world, threads, command) | {
-        "blocks": pieces(layout.d, slots_here),
+        "blocks": update_pieces(config, layout),
         "sizes": " ".join(map(str, layout.sizes)),
         "discrete": int(envs.is_discrete(env)),
         "start": "",
@@ -92,7 +73,7 @@ def set_up(
     except BaseException as error:
         if job.run:
             if isinstance(error, Ended) and error.code != FINISHED and error.kind is not Away:
-                fail(job)
+                active_run.fail(job)
             job.run.close()
         raise
     if job.run:
@@ -109,8 +90,10 @@ def go_back(job: Job, origin: dict[str, Any], source: "Source | None" = None) ->
     job.trained = world.from_root(job.run.wall_seconds if job.run else 0.0)
     if world.from_root(job.unevaluated is not None) and world.rank:
         job.unevaluated = {}, {}
-    check_directory_is_shared(job)
-    if end := world.from_root(at_once(job.config, job.run, progress(job)) if job.run else None):
+    active_run.check_directory_is_shared(job)
+    if end := world.from_root(
+        at_once(job.config, job.run, active_run.progress(job)) if job.run else None
+    ):
         raise Ended(*end)
 
 
@@ -146,6 +129,12 @@ def make_state(params: Params, world: Memory) -> Any:
     return initial
 
 
+def update_pieces(config: Config, layout: Layout) -> int:
+    """Count the pieces in which ranks share an update."""
+    evolution = ALGORITHMS[config.algorithm].DECLARES.evolution
+    return pieces(layout.d, slots(evolution(config)) if evolution else 1)
+
+
 def make_epsilon(config: Config, layout: Layout, world: Memory) -> epsilon.Epsilon:
     """Choose how the noise of a slot is made. Raises epsilon.TableTooSmall, MemoryError."""
     declared = ALGORITHMS[config.algorithm].DECLARES.evolution
@@ -158,15 +147,9 @@ def make_operators(config: Config, layout: Layout) -> Any:
     return learners.make_operators(name, config, layout) if name else None
 
 
-def learning_here(config: Config, world: World) -> Learning | None:
-    """Look up what the algorithm declares of its learner, on the ranks that have one."""
-    learning = ALGORITHMS[config.algorithm].DECLARES.learning
-    return None if world.rank else learning
-
-
 def refuse_too_large(config: Config, env: envs.Env, world: World) -> None:
     """Raise ReplayTooLarge on ranks that learn, before all else; warn of what lacks room now."""
-    if learning_here(config, world) is None:
+    if world.rank or not replay_memory.table(config):
         return
     replay_memory.refuse_too_large(config, env, ram.total())
     if (need := replay_memory.needed(config, env)) > (free := ram.free()):
@@ -180,8 +163,8 @@ def make_learner(params: Params, env: envs.Env, initial: Any, world: World) -> A
     Raises ReplayTooLarge for one without room.
     """
     config, layout = params.config, params.layout
-    learning = learning_here(config, world)
-    if learning is None:
+    learning = ALGORITHMS[config.algorithm].DECLARES.learning
+    if world.rank or learning is None:
         return None
     theta, rows = learning.actor(initial), state.replay_rows(initial)
     # a phase keeps what it overwrites until its result enters; a shared room keeps all
@@ -252,7 +235,7 @@ def restore(job: Job, origin: dict[str, Any], source: "Source | None" = None) ->
             found = warm_start.plan(source, job.config, job.state, job.learner, origin)
             warm_start.take(found, job.config, job.state, job.learner)
             run.begins_from(found.text())
-        run.checkpoint(0, *whole(job))
+        run.checkpoint(0, *active_run.whole(job))
         return
     replay: Any = None if job.learner is None else job.learner.replay
     try:
@@ -261,7 +244,7 @@ def restore(job: Job, origin: dict[str, Any], source: "Source | None" = None) ->
             saved = run.restored or saved
             job.learner.load(saved.learner)
         state.load(job.state, saved.state, replay=replay)
-        job.unevaluated = pending_row(saved.pending)
+        job.unevaluated = active_run.pending_row(saved.pending)
         if run.task_changed:
             job.state.best = Best()  # of another task
         if run.task_changed or moved(run, origin):
@@ -269,7 +252,7 @@ def restore(job: Job, origin: dict[str, Any], source: "Source | None" = None) ->
         if run.dropped:
             keep_order(job, run)
     except (KeyError, ValueError):
-        fail(job)
+        active_run.fail(job)
         raise
 
 
@@ -277,7 +260,7 @@ def keep_order(job: Job, run: Run) -> None:
     """Keep the order of results that dropped rows have, so that no row changes."""
     if job.config.own.follows is not None and state.follow(job.state, run.published):
         # which replaces metrics.h5, so that it has the order alone
-        run.checkpoint(job.state.generation, *whole(job))
+        run.checkpoint(job.state.generation, *active_run.whole(job))
 
 
 def moved(run: Run, origin: dict[str, Any]) -> dict[str, Any]:
@@ -293,11 +276,11 @@ def moved(run: Run, origin: dict[str, Any]) -> dict[str, Any]:
 
 def take_up(job: Job, run: Run) -> None:
     """Say on disk that the run goes on. Rank 0 only."""
-    saved(run.write_config)
-    saved(lambda: run.status("running", job.state.generation, **results(job)))
+    active_run.saved(run.write_config)
+    active_run.saved(lambda: run.status("running", job.state.generation, **active_run.results(job)))
     # policy.h5 may hold what was evaluated at the end of a smaller budget
     if job.state.best.policy:
-        saved(lambda: save_policy(job, job.state.best))
+        active_run.saved(lambda: active_run.save_policy(job, job.state.best))
     job.display = log.Display(job.config.display.every_seconds)
 
 

@@ -19,9 +19,6 @@ from esac_mpi.algorithms import aes_driver, aes_state
 from esac_mpi.comm.virtual_time import Agenda
 from esac_mpi.config import Config, load, to_toml, updated
 from esac_mpi.config.fields import value_of
-from esac_mpi.envs import make
-from esac_mpi.play.state import root_bytes
-from esac_mpi.training.check import memory
 
 SLOW = [*SMALL, *TASK, *words("--aes_rl.update_cost 20 --aes_rl.critic_cost 0.01")]
 SLOW += words("--aes_rl.replay_capacity 60 --aes_rl.rl_share 0.1 --budget.generations")
@@ -166,25 +163,3 @@ def test_a_generation_has_an_arrival_of_each_worker_unless_it_is_set(workers, ar
     # of a version that gave ten to any number of workers
     file.write_text(to_toml(updated(found, {name: 10})))
     assert value_of(load([str(file)])[0], name) == 10
-
-
-def test_what_rank_0_alone_holds_of_the_state_is_told_with_its_copies(monkeypatch):
-    env, workers = make("CyclicMDP-v0"), 1000
-    chosen = updated(Config(), {**AES, "aes_rl.workers": workers})
-    params, state, _ = memory.begun(chosen, env, 1)
-    d, critic = params.layout.d, params.operators.critic_size
-    held = 4 * workers * (2 * d + critic)  # individuals, the mean of each, and the critic
-    assert held < root_bytes(state) < 1.2 * held + 2**16
-    need = memory.COPIES * root_bytes(state)
-    for total, free, fatal, remedy in (
-        (4 * need, 2 * need, False, ""),
-        (4 * need, 1, False, "free now"),
-        (1, 1, True, "has"),
-    ):
-        monkeypatch.setattr(memory.ram, "total", lambda total=total: total)
-        monkeypatch.setattr(memory.ram, "free", lambda free=free: free)
-        (line,) = memory.root(chosen, env)
-        assert memory.size(need) in line.found
-        assert (line.fatal, bool(line.remedy)) == (fatal, bool(remedy))
-        assert remedy in line.remedy
-    assert not memory.root(updated(Config(), {"algorithm": "cem_rl"}), env)

@@ -1,8 +1,6 @@
 """What a task changes of the process it lives in: put back, or refused in a sentence."""
 
-import gc
 import json
-import locale
 import logging
 import os
 import random
@@ -35,8 +33,8 @@ SMALL = [
 ]
 BUDGET = ["--budget.generations", 2]
 HELD = (
-    "vanish umask replaced elsewhere locale environment argv path warnings logging "
-    "dictconfig errors printing collector random"
+    "vanish umask replaced elsewhere environment argv path warnings logging dictconfig errors "
+    "random"
 )
 ONCE = f"{HELD} handlers blocked cores threads fork"
 
@@ -62,7 +60,6 @@ LOOKS = {
     "blocked": lambda: signal.pthread_sigmask(signal.SIG_BLOCK, ()),
     "replaced": lambda: sys.stdout,
     "elsewhere": lambda: os.fstat(1).st_ino,
-    "locale": lambda: locale.setlocale(locale.LC_ALL),
     "environment": lambda: [
         os.environ.get(name) for name in ("OMP_NUM_THREADS", "CUDA_VISIBLE_DEVICES", "SLURM_JOB_ID")
     ],
@@ -72,8 +69,6 @@ LOOKS = {
     "logging": lambda: log.logger.isEnabledFor(logging.WARNING),
     "dictconfig": lambda: log.logger.disabled,
     "errors": np.geterr,
-    "printing": np.get_printoptions,
-    "collector": gc.isenabled,
     "cores": lambda: os.sched_getaffinity(0),
     "threads": lambda: [get() for _, get, _ in threads.openblas()],
     "torch": lambda: (torch.get_default_dtype(), torch.is_grad_enabled(), torch.get_num_threads()),

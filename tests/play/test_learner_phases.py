@@ -117,7 +117,7 @@ def test_a_rank_without_the_learner_begins_nothing_and_knows_who_is_busy():
     world = Lone(leads=False)
     learner_phases.begin(world, None, 3, lambda own: pytest.fail("begun"), beside=True)
     assert (world.background, world.learning) == (None, True)
-    learner_phases.give_up(world)
+    world.end_background()
     assert world.learning is False
 
 

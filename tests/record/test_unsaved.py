@@ -14,6 +14,7 @@ from in_process import started
 from short_runs import failing
 
 from esac_mpi.config import Checkpoint
+from esac_mpi.host import run_directory
 from esac_mpi.host.errors import Unsaved
 from esac_mpi.host.stop import Stop
 from esac_mpi.record import files, read
@@ -125,7 +126,7 @@ def test_without_a_limit_the_run_goes_on(monkeypatch):
 
 
 def test_a_file_system_that_is_away_may_have_the_file(monkeypatch, tmp_path):
-    assert not active_run.is_there(tmp_path / "none")
-    assert not active_run.is_there(tmp_path / "none" / "deeper")
-    monkeypatch.setattr(active_run.os, "lstat", failing(errno.ESTALE))
-    assert active_run.is_there(tmp_path / "none")
+    assert not run_directory.is_there(tmp_path / "none")
+    assert not run_directory.is_there(tmp_path / "none" / "deeper")
+    monkeypatch.setattr(run_directory.os, "lstat", failing(errno.ESTALE))
+    assert run_directory.is_there(tmp_path / "none")

@@ -7,8 +7,6 @@ RUDE in the environment is what this module does when it is imported.
 
 import argparse
 import ctypes
-import gc
-import locale
 import logging
 import os
 import random
@@ -83,7 +81,6 @@ CHANGES = {
     "replaced": lambda: setattr(sys, "stdout", NOWHERE),
     "closed": lambda: [sys.stdout.close(), os.close(1)],
     "elsewhere": lambda: os.dup2(os.open(os.devnull, os.O_WRONLY), 1),
-    "locale": lambda: locale.setlocale(locale.LC_ALL, "C"),
     "environment": lambda: os.environ.update(
         OMP_NUM_THREADS="2", CUDA_VISIBLE_DEVICES="7", SLURM_JOB_ID="1", TERM="dumb"
     ),
@@ -96,13 +93,11 @@ CHANGES = {
         setattr(each, "disabled", True) for each in logging.root.manager.loggerDict.values()
     ],
     "errors": lambda: np.seterr(all="raise"),
-    "printing": lambda: np.set_printoptions(precision=1),
     "cores": lambda: os.sched_setaffinity(0, {min(os.sched_getaffinity(0))}),
     "threads": threads,
     "torch": torch_settings,
     "flush": flush,
     "random": lambda: [random.seed(0), np.random.seed(0)],  # noqa: NPY002
-    "collector": gc.disable,
     "fork": fork,
     "exit": lambda: sys.exit(0),
     "parse": lambda: argparse.ArgumentParser().parse_args(),

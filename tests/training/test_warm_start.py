@@ -3,8 +3,6 @@
 import json
 import re
 import shutil
-from dataclasses import replace
-from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -12,13 +10,11 @@ from conftest import run
 from warm_starts import Sources, first, options, saved, started
 from whole_runs import assert_same_run, science
 
-from esac_mpi import envs
-from esac_mpi.config import ALGORITHMS, Config, updated
+from esac_mpi.config import ALGORITHMS
 from esac_mpi.host import log
 from esac_mpi.operators import evolution
-from esac_mpi.operators.policy import LOGIT_SCALE, Normaliser
+from esac_mpi.operators.policy import Normaliser
 from esac_mpi.record import Run, publish, read
-from esac_mpi.training.warm_start.source import Source, with_heads_as_here
 
 pytestmark = pytest.mark.slow
 
@@ -150,61 +146,16 @@ def test_another_algorithm_takes_what_means_the_same(
         ).all()  # every member begins as the policy
 
 
-def test_in_discrete_tasks_a_last_layer_is_held_as_its_new_algorithm_holds_it(
-    tmp_path, monkeypatch
-):
-    """PPO's theta has its logits 2^-16 times as large: taken as they are, another's would be
-    certain, and its own be noise.
-    """
-    theta = np.arange(1, 27, dtype=np.float32)  # 3 observations, 4 units, 2 choices: 16 and 10
-    plain = Source(
-        "x",
-        tmp_path,
-        {"es": theta},
-        {"policy.hidden": (4,), "policy.linear": False},
-        "tanh",
-        (3, 2),
-        True,
-        False,
-        None,
-        {},
-    )
-    monkeypatch.setattr(envs, "is_discrete", lambda env: True)
-
-    def here(algorithm):
-        network = {"policy.hidden": (4,), "policy.linear": False, "policy.layer_norm": False}
-        env = SimpleNamespace(observation_size=3, action_size=2)
-        return updated(Config(), {"algorithm": algorithm, **network}), env
-
-    small = with_heads_as_here(plain, *here("ppo")).theta
-    np.testing.assert_array_equal(small, np.concatenate([theta[:16], theta[16:] / 65536]))
-    of_ppo = replace(plain, policies={"ppo": small}, head_scale=LOGIT_SCALE)
-    np.testing.assert_array_equal(with_heads_as_here(of_ppo, *here("es")).theta, theta)
-    assert with_heads_as_here(of_ppo, *here("ppo")).theta is small
-    monkeypatch.setattr(envs, "is_discrete", lambda env: False)
-    assert with_heads_as_here(plain, *here("ppo")).theta is theta
-
-
-def test_ppo_begins_with_the_choices_of_another_algorithm_and_others_with_its(sources, tmp_path):
+def test_in_discrete_tasks_ppo_and_others_refuse_each_others_last_layers(tmp_path):
+    """PPO's theta has its logits 2^-16 times as large: another's choices would be certain."""
     line = ["--task.id", "CartPole-v1", "--task.horizon", 12]
-    assert started(tmp_path / "es", *options("es"), *line, "--budget.generations", 2) == 0
-    es = saved(tmp_path / "es")[0]["state/theta_es"]
-    ppo, _ = first(tmp_path / "ppo", *options("ppo"), *line, "--from", tmp_path / "es", "--seed", 1)
-    last = 2 * (6 + 1)
-    np.testing.assert_array_equal(
-        ppo["state/theta"], np.concatenate([es[:-last], es[-last:] * np.float32(LOGIT_SCALE)])
-    )
-    arrays, about = read(tmp_path / "ppo/policy.h5")
-    publish(
-        tmp_path / "older.h5",
-        arrays,
-        {name: value for name, value in about.items() if name != "discrete"},
-    )
-    for source in (tmp_path / "ppo", tmp_path / "ppo/policy.h5", tmp_path / "older.h5"):
-        back, _ = first(
-            tmp_path / "back" / source.stem, *options("es"), *line, "--from", source, "--seed", 2
-        )
-        assert np.abs(back["state/theta_es"][-last:]).max() > 1e-3
+    ending = ["--budget.generations", 2]
+    for name, other in (("es", "ppo"), ("ppo", "es")):
+        assert started(tmp_path / name, *options(name), *line, *ending) == 0
+        for source in (tmp_path / name, tmp_path / name / "policy.h5"):
+            words = [*options(other), *line, "--from", source, "--seed", 1]
+            assert started(tmp_path / f"{other}-2", *words) == 2
+    first(tmp_path / "again", *options("ppo"), *line, "--from", tmp_path / "ppo", "--seed", 1)
 
 
 def test_what_ppo_is_set_anew_begins_anew(tmp_path):

@@ -20,9 +20,8 @@ class Cluster:
     cores_per_node: int = 64
     latency: float = 5e-6  # of a message between nodes, with MPI's own share [s]
     bandwidth: float = 10e9  # between nodes [bytes/s]
-    barrier: float = (
-        20e-6  # of a step of a barrier inside a node: polling sleeps 5 us and longer [s]
-    )
+    # of a step of a barrier inside a node: polling sleeps 5 us and longer [s]
+    barrier: float = 20e-6
 
     @property
     def locals(self) -> list[int]:

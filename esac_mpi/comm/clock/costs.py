@@ -41,9 +41,7 @@ class Pieces:
 
     def lasting(self, count: int, k: int) -> np.ndarray:
         """Return the times of `count` episodes in generation k, measured in turn [count] [s]."""
-        return (
-            np.take(self.episodes, np.arange(k, k + count), mode="wrap") if count else np.zeros(0)
-        )
+        return np.take(self.episodes, np.arange(k, k + count), mode="wrap")
 
     def members(self, n: int, count: int, k: int) -> np.ndarray:
         """Return how long n members of `count` episodes each last in generation k [n] [s]."""

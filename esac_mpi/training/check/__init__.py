@@ -37,7 +37,7 @@ def check(config: Config, world: World, seconds_left: float = math.inf, fresh: b
         before += [learner.library(config, mine.cores, on_node), *learner.gpu(config, env, world)]
         lines = [*run.playing(config, found), *resolved]
         lines += [*run.work(config, env, world.size), *memory.shared(config, env, found)]
-        lines += [*memory.root(config, env), *memory.replay(config, env)]
+        lines += [*memory.replay(config, env)]
         lines += [*ranks.scheduler(dict(os.environ), seconds_left), *place]
         if not place[0].fatal:
             start, left = run.foreseen(config, fresh, env, found, world)

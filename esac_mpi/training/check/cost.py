@@ -14,7 +14,6 @@ from esac_mpi.comm.contracts import Memory
 from esac_mpi.comm.world import World
 from esac_mpi.host.log import duration
 from esac_mpi.operators.noise import Purpose, blocks, integer
-from esac_mpi.operators.noise import pieces as blocks_of
 from esac_mpi.play import population
 from esac_mpi.play.params import Params, make_actor, make_layout, make_policy
 from esac_mpi.play.rollout import explore, play
@@ -127,15 +126,13 @@ def put_together(
         return f"{type(error).__name__}: {error}"
     making, slot = noise_seconds(params, env)
     beside = [one for one in others if isinstance(one, dict)]
-    declared = ALGORITHMS[params.config.algorithm].DECLARES.evolution
-    slots = config.slots(declared(params.config)) if declared else 1
     return Pieces(
         played[:, 0],
         played[:, 1],
         env.horizon,
         making=making,
         slot=slot,
-        blocks=blocks_of(params.layout.d, slots),
+        blocks=set_up.update_pieces(params.config, params.layout),
         sums=3 * env.observation_size,
         playing=playing,
         updating=updating,

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from esac_mpi.comm.world import World
 from esac_mpi.host.ram import GIB, size
-from esac_mpi.host.run_directory import sees
+from esac_mpi.host.run_directory import is_there, sees
 from esac_mpi.training.check.report import Line
 
 WRITTEN = 64 * 2**20  # size of the file that the directory's speed is measured with [bytes]
@@ -55,14 +55,6 @@ def make(path: Path, token: bytes) -> tuple[Path | None, list[Line]]:
             shutil.rmtree(folder, ignore_errors=True)
         remedy = f"{error.strerror}: choose another --run-dir"
         return None, [Line("directory", found, remedy, True)]
-
-
-def is_there(path: Path) -> bool:
-    """Tell whether something stands at a path, as far as this user can tell."""
-    try:
-        return path.exists()
-    except OSError:
-        return False
 
 
 def space(folder: Path) -> list[Line]:

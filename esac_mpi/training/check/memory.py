@@ -12,11 +12,11 @@ from esac_mpi.host import ram
 from esac_mpi.host.ram import size
 from esac_mpi.play import epsilon
 from esac_mpi.play.params import Params, make_layout
-from esac_mpi.play.state import root_bytes, shares_replay
+from esac_mpi.play.state import shares_replay
 from esac_mpi.training import replay_memory, set_up
 from esac_mpi.training.check.ranks import Rank
 from esac_mpi.training.check.report import Line
-from esac_mpi.training.ended import NO_START, ReplayTooLarge
+from esac_mpi.training.ended import ReplayTooLarge
 
 
 class Counter:
@@ -62,10 +62,6 @@ def begun(config: Config, env: envs.Env, ranks: int) -> tuple[Params, Any, Count
     return params, set_up.make_state(params, counter), counter
 
 
-# of what rank 0 alone has: the state, the image that HDF5 makes of it, and that as it is written
-COPIES = 3
-
-
 def needed(config: Config, env: envs.Env, ranks: int) -> int:
     """Count the bytes of shared memory that a run holds on a node, 1 MiB for what is small."""
     *_, counter = begun(config, env, ranks)
@@ -98,22 +94,6 @@ def shared(config: Config, env: envs.Env | None, ranks: list[Rank]) -> list[Line
         "rank a node, or give a new run a smaller network, noise table, population or memories"
     )
     return [Line("memory", found, remedy if free < need else "", free < need)]
-
-
-def root(config: Config, env: envs.Env | None) -> list[Line]:
-    """Look at what rank 0 alone holds of the state; nothing where that is nothing."""
-    try:
-        need = 0 if env is None else COPIES * root_bytes(begun(config, env, 1)[1])
-    except NO_START:  # which other lines tell
-        return []
-    if not need:
-        return []
-    total, free = ram.total(), ram.free()
-    found = f"comes to take {size(need)}, with its copies, on rank 0, which has {size(total)}"
-    has = "is free now" if need <= total else "this machine has"
-    lower = f"lower {config.algorithm}.workers, or give a new run a smaller network"
-    remedy = f"more than {has}: {lower}" if need > free else ""
-    return [Line("state", f"{found} of memory, {size(free)} free", remedy, need > total)]
 
 
 def replay(config: Config, env: envs.Env | None) -> list[Line]:

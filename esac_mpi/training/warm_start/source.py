@@ -4,7 +4,7 @@ import hashlib
 import json
 import os
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +16,6 @@ from esac_mpi.config import NAMES, Config, PolicyNetwork, as_words, table_of
 from esac_mpi.config.fields import shown, value_of
 from esac_mpi.host.errors import unread
 from esac_mpi.host.run_directory import is_run
-from esac_mpi.operators.policy import Layout
 from esac_mpi.play.counters import Counters
 from esac_mpi.record import Away, Checkpoint, Refused, begun_otherwise
 from esac_mpi.record.checkpoints import newest
@@ -80,7 +79,7 @@ def find(said: str, config: Config, env: envs.Env, d: int, run_directory: Path) 
         raise problem if isinstance(problem, Away) else Refused(str(problem)) from error
     if found := [*obstacles(source, config, env, d, run_directory)]:
         raise Refused(f"--from {said}: {'; '.join(found)}")
-    return with_heads_as_here(source, config, env)
+    return source
 
 
 def is_within(said: str, run_directory: Path) -> bool:
@@ -190,22 +189,11 @@ def standardised(config: Config) -> bool:
     return name in NAMES and bool(value_of(config, name))
 
 
-def with_heads_as_here(source: Source, config: Config, env: envs.Env) -> Source:
-    """Scale the last layers as the algorithm here holds them, where an action is a choice."""
-    factor = ALGORITHMS[config.algorithm].DECLARES.head_scale / source.head_scale
-    if factor == 1 or not envs.is_discrete(env):
-        return source
-    network = config.policy
-    sizes = (env.observation_size, *network.hidden, env.action_size)
-    scale = Layout(sizes, network.layer_norm, network.path_gain).scale(factor)
-    scaled = {name: scale * theta for name, theta in source.policies.items()}
-    return replace(source, policies=scaled)
-
-
 def obstacles(
     source: Source, config: Config, env: envs.Env, d: int, run_directory: Path
 ) -> Iterator[str]:
     """Yield everything that would make a run of nonsense of it, with its remedy."""
+    declares = ALGORITHMS[config.algorithm].DECLARES
     if is_within(source.said, run_directory):
         yield "that is in the directory of this run itself; choose another --run-dir"
     if config.seed in source.about["seeds"]:
@@ -227,6 +215,8 @@ def obstacles(
         was, now = kinds if not source.discrete else kinds[::-1]
         task = in_words(env.id, config.task.kwargs)
         yield f"{source.task} is of {was} actions, {task} of {now} ones"
+    if envs.is_discrete(env) and source.head_scale != declares.head_scale:
+        yield f"where an action is a choice, {config.algorithm} scales a last layer otherwise"
     if source.standardises != standardised(config):
         seen = "standardised" if source.standardises else "plain"
         name = f"{table_of(config.algorithm)}.observation_normalisation"
