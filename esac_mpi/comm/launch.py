@@ -35,15 +35,9 @@ def library() -> str:
     return MPI.Get_library_version().strip().split("\n")[0].strip("\0 ")
 
 
-def binding() -> tuple[str, str]:
-    """Return the name of mpi4py's module, which tells its ABI, and the thread level."""
-    levels = {
-        MPI.THREAD_SINGLE: "single",
-        MPI.THREAD_FUNNELED: "funneled",
-        MPI.THREAD_SERIALIZED: "serialized",
-    }
-    module = os.path.basename(MPI.__file__).split(".cpython")[0]
-    return module, levels.get(MPI.Query_thread(), "multiple")
+def binding() -> str:
+    """Name mpi4py's module, which tells its ABI."""
+    return os.path.basename(MPI.__file__).split(".cpython")[0]
 
 
 # A launcher's variables for its job's size; the first that is set decides, so that `mpirun -n 1`

@@ -40,13 +40,11 @@ def check_place(environ: Mapping[str, str]) -> None:
         return
     name = next((name for name in LAUNCHED if environ.get(name)), "")
     if name and (multiprocessing.parent_process() or is_lost(environ)):
-        unset = " ".join(
-            f"-u {variable}" for variable in sorted(environ) if variable.startswith(PREFIXES)
-        )
+        unset = " ".join(f"-u {each}" for each in sorted(environ) if each.startswith(PREFIXES))
         raise Misplaced(
             f"{name} = {environ[name]}, but this process was started by a rank, not by mpirun: "
-            "train in the ranks "
-            f"themselves, or start it by mpirun, or as one process: env {unset} python ..."
+            "train in the ranks themselves, or start it by mpirun, or as one process: "
+            f"env {unset} python ..."
         )
 
 

@@ -17,15 +17,8 @@ FILES = {
 def total(root: Path = Path("/")) -> int:
     """Return the memory that this process may use at most [bytes]."""
     limits = [limit for limit, _ in _limits(root)]
-    return int(
-        min(
-            [
-                _meminfo("MemTotal", root)
-                or os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE"),
-                *limits,
-            ]
-        )
-    )
+    physical = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    return int(min([_meminfo("MemTotal", root) or physical, *limits]))
 
 
 def free(root: Path = Path("/")) -> int:
@@ -42,10 +35,9 @@ def size(count: float) -> str:
 def _meminfo(name: str, root: Path) -> int:
     """Return an entry of /proc/meminfo [bytes]; 0 where there is none."""
     with suppress(OSError, ValueError, IndexError):
-        lines = (root / "proc/meminfo").read_text().splitlines()
-        return 1024 * next(
-            (int(line.split()[1]) for line in lines if line.startswith(f"{name}:")), 0
-        )
+        for line in (root / "proc/meminfo").read_text().splitlines():
+            if line.startswith(f"{name}:"):
+                return 1024 * int(line.split()[1])
     return 0
 
 
@@ -56,10 +48,8 @@ def _limits(root: Path) -> Iterator[tuple[float, float]]:
         with suppress(OSError, ValueError):
             most = (folder / limit).read_text().strip()
             stat = dict(line.split() for line in (folder / "memory.stat").read_text().splitlines())
-            yield (
-                math.inf if most == "max" else int(most),
-                int((folder / used).read_text()) - int(stat.get(droppable, 0)),
-            )
+            use = int((folder / used).read_text()) - int(stat.get(droppable, 0))
+            yield math.inf if most == "max" else int(most), use
 
 
 def _groups(root: Path) -> Iterator[tuple[Path, int]]:

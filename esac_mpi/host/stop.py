@@ -67,10 +67,9 @@ class Stop:
         """Take the signals over, in the main thread. last: what a third one does, not abort."""
         self._abort = last or self._abort
         self._timer = self._clock(), *signal.getitimer(signal.ITIMER_REAL)
-        for number in (*asking(), signal.SIGALRM):
-            self._before[number] = signal.signal(
-                number, self._alarm if number == signal.SIGALRM else self._hear
-            )
+        handlers = dict.fromkeys(asking(), self._hear) | {signal.SIGALRM: self._alarm}
+        for number, handler in handlers.items():
+            self._before[number] = signal.signal(number, handler)
 
     def end(self) -> None:
         """Let signals and the alarm pass: the run is over, and its exit code stands."""
@@ -90,9 +89,8 @@ class Stop:
         """Set the alarm again that `listen` found; one that was due meanwhile comes now."""
         since, left, interval = self._timer
         if left:
-            signal.setitimer(
-                signal.ITIMER_REAL, max(left - (self._clock() - since), 1e-3), interval
-            )
+            due = max(left - (self._clock() - since), 1e-3)
+            signal.setitimer(signal.ITIMER_REAL, due, interval)
 
     def wish(self, why: str) -> None:
         """Wish to stop at the end of the generation; the first reason stands."""
@@ -102,11 +100,9 @@ class Stop:
         """Wish to stop; give up what is unfinished at a time of the clock, or the earlier one."""
         if when < self._give_up:
             self._give_up, self._reason = when, why
-            if not self._before:  # nobody listens: what is unfinished is not interrupted
-                return
-            signal.setitimer(
-                signal.ITIMER_REAL, min(max(when - self._clock(), 1e-3), LONGEST), AGAIN
-            )
+            if self._before:  # else nobody listens, and what is unfinished is not interrupted
+                left = min(max(when - self._clock(), 1e-3), LONGEST)
+                signal.setitimer(signal.ITIMER_REAL, left, AGAIN)
 
     @property
     def overdue(self) -> bool:

@@ -50,11 +50,8 @@ class Watchdog:
 
     def watch(self) -> None:
         """Begin to look."""
-        if (
-            self._thread is None
-            and not self.sleeps
-            and min(self.member_limit, self.silence_limit) < math.inf
-        ):
+        limited = min(self.member_limit, self.silence_limit) < math.inf
+        if self._thread is None and not self.sleeps and limited:
             self._thread = threading.Thread(target=self._look, name="watchdog", daemon=True)
             self._thread.start()
 
@@ -71,11 +68,9 @@ class Watchdog:
             if not self._doing:
                 continue
             self._seconds += tick
-            limit, name = (
-                (self.silence_limit, "stop.silent_minutes")
-                if self._waiting
-                else (self.member_limit, "stop.member_minutes")
-            )
+            limit, name = self.member_limit, "stop.member_minutes"
+            if self._waiting:
+                limit, name = self.silence_limit, "stop.silent_minutes"
             if self._seconds > limit:
                 self._bark(f"{self._doing} for {limit / 60:.3g} minutes ({name})")
 
@@ -85,7 +80,5 @@ class Watchdog:
             faulthandler.dump_traceback(file, all_threads=True)
             file.seek(0)
             stacks = file.read().decode(errors="replace")
-        self._abort(
-            f"esac_mpi: {self._who} hangs: {what}, generation {self.generation}; its "
-            f"stacks:\n{stacks}"
-        )
+        where = f"{what}, generation {self.generation}"
+        self._abort(f"esac_mpi: {self._who} hangs: {where}; its stacks:\n{stacks}")

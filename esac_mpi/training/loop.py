@@ -38,19 +38,18 @@ def train(
     world: World,
     command: list[str],
     seconds_left: float = math.inf,
-    elapsed: float = 0.0,
     listener: Listener | None = None,
 ) -> int:
     """Run `config` to the end of its budget, or go on; return the exit code. Raises Ended.
 
-    seconds_left: what the batch system left to this job when the process began, `elapsed` ago [s].
-    listener: rank 0's hears of every generation.
+    seconds_left: what the batch system leaves to this job [s]. listener: rank 0's hears of
+    every generation.
     """
     world.stop.grace = config.stop.grace_seconds
     own = 3600 * config.max_hours or math.inf
     limit = "--max-hours are over" if own < seconds_left else "the batch job's time is over"
     seconds_left = min(own, seconds_left)
-    deadline = world.clock() - elapsed + seconds_left - min(SPARE, SPARE_FRACTION * seconds_left)
+    deadline = world.clock() + seconds_left - min(SPARE, SPARE_FRACTION * seconds_left)
     world.watchdog.member_limit = 60 * config.stop.member_minutes or math.inf
     if world.rank == 0:
         world.watchdog.silence_limit = 60 * config.stop.silent_minutes or math.inf

@@ -64,8 +64,7 @@ def program(asked: Asked) -> int:
         world = World()
         log.setup(world.rank, platform.node())
         world.stop.listen()
-        elapsed = time.monotonic() - process_start.BEGAN
-        return run(world, asked, process_start.SECONDS_LEFT, elapsed).code
+        return run(world, asked).code
     except Exception as error:
         end = as_end(error, world is None or world.size == 1)
         if end is None:
@@ -89,13 +88,13 @@ def guest(asked: Asked, quiet: bool = False) -> Outcome:
         why = "one at a time, as signals and random numbers are the process's"
         told = f"another training goes on in this process: {why}"
         raise Ended(WRONG_USAGE, f"{told}; start others as processes of their own")
-    world, left = None, process_start.SECONDS_LEFT - (time.monotonic() - process_start.BEGAN)
+    world = None
     try:
         with put_back(), log.kept():
             world = World()
             log.setup(world.rank, platform.node(), quiet)
             with heard(world):
-                return run(world, asked, left, 0.0)._replace(wished=world.stop.wished)
+                return run(world, asked)._replace(wished=world.stop.wished)
     except BaseException as error:
         alone = world is None or world.size == 1
         end = as_end(error, alone)
@@ -110,13 +109,10 @@ def guest(asked: Asked, quiet: bool = False) -> Outcome:
             world.stop.alarm_again()  # whose handler may raise
 
 
-def run(world: World, asked: Asked, seconds_left: float, elapsed: float) -> Outcome:
-    """Do what is asked for; release the world if ranks end together. Raises Ended.
-
-    See loop.train for the times.
-    """
+def run(world: World, asked: Asked) -> Outcome:
+    """Do what is asked for; release the world if ranks end together. Raises Ended."""
     try:
-        outcome = do(world, asked, seconds_left, elapsed)
+        outcome = do(world, asked)
     except BaseException as error:
         if world.size == 1 or as_end(error, False):
             world.free()
@@ -125,7 +121,7 @@ def run(world: World, asked: Asked, seconds_left: float, elapsed: float) -> Outc
     return outcome
 
 
-def do(world: World, asked: Asked, seconds_left: float, elapsed: float) -> Outcome:
+def do(world: World, asked: Asked) -> Outcome:
     """Do what is asked for. Raises Ended for what is refused."""
     launch.check_launcher(dict(os.environ), world.size)
     if world.leads and batch_system.stale(os.environ):
@@ -134,14 +130,15 @@ def do(world: World, asked: Asked, seconds_left: float, elapsed: float) -> Outco
     if isinstance(answer, int):
         return Outcome(answer)
     config, fresh = answer
+    left = process_start.SECONDS_LEFT - (time.monotonic() - process_start.BEGAN)
     if asked.looks:
-        left = min(3600 * config.max_hours or math.inf, seconds_left) - elapsed
+        left = min(3600 * config.max_hours or math.inf, left)
         return Outcome(check.check(config, world, left, fresh))
     place = None
     if world.leads:
         place = set_up.run_directory(config).absolute()  # a callback may change the directory
         BEGUN.add(place)
-    code = loop.train(config, fresh, world, asked.command, seconds_left, elapsed, asked.listener)
+    code = loop.train(config, fresh, world, asked.command, left, asked.listener)
     return Outcome(code, place)
 
 

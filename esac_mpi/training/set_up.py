@@ -91,9 +91,8 @@ def go_back(job: Job, origin: dict[str, Any], source: "Source | None" = None) ->
     if world.from_root(job.unevaluated is not None) and world.rank:
         job.unevaluated = {}, {}
     active_run.check_directory_is_shared(job)
-    if end := world.from_root(
-        at_once(job.config, job.run, active_run.progress(job)) if job.run else None
-    ):
+    end = at_once(job.config, job.run, active_run.progress(job)) if job.run else None
+    if end := world.from_root(end):
         raise Ended(*end)
 
 
@@ -119,10 +118,9 @@ def make_state(params: Params, world: Memory) -> Any:
     """Make the state before the first generation, and all the node shares. Raises MemoryError."""
     config, algorithm = params.config, ALGORITHMS[params.config.algorithm]
     initial = algorithm.init(params, world)
-    evaluations = [
-        rollout.evaluation_board(count, config.evaluation.episodes)
-        for count in {1, 2, len(initial.policies)}
-    ]
+    episodes = config.evaluation.episodes
+    counts = {1, 2, len(initial.policies)}  # of policies that are evaluated together
+    evaluations = [rollout.evaluation_board(count, episodes) for count in counts]
     for board in (algorithm.board(params), *evaluations):
         if board.rows:
             world.reserve(board.rows, board.columns)
@@ -315,32 +313,28 @@ def announce(job: Job, origin: dict[str, Any], settled: Sequence[str] = ()) -> N
     log.say(f"esac_mpi: {what}, {job.params.layout.d:,} parameters{device}")
     found, better = spread(job.params, world.size)
     where = f"{origin['hosts']}; {origin['mpi']}"
-    for sentence in (
+    said = [
         *sentences(config, origin["settled"], job.env),
         f"{world.size} ranks on {world.nodes} node(s): {where}",
         f"run directory {run.path}",
         f"{found}; {better}" if better else "",
         *settled,
-    ):
-        if sentence:
-            log.say(f"  {sentence}")
+    ]
     if run.start:
         from esac_mpi.training import warm_start
 
-        log.say(warm_start.told(run.start))
+        said.append(warm_start.told(run.start))
     if run.restored is None:
-        for sentence in (
-            automatic.remark_at_start(config, world.size),
-            replay_memory.unseen(config, job.params.horizon),
-        ):
-            if sentence:
-                log.say(f"  {sentence}")
+        said.append(automatic.remark_at_start(config, world.size))
+        said.append(replay_memory.unseen(config, job.params.horizon))
+    else:
+        again = f"; {run.dropped} later rows dropped, will be made again" if run.dropped else ""
+        resumed = f"resumed at generation {job.state.generation} from {run.restored.source.name}"
+        said += [run.died, f"{resumed}{again}"]
+    for sentence in filter(None, said):
+        log.say(f"  {sentence}")
+    if run.restored is None:
         return
-    if run.died:
-        log.say(f"  {run.died}")
-    again = f"; {run.dropped} later rows dropped, will be made again" if run.dropped else ""
-    origin_of = run.restored.source.name
-    log.say(f"  resumed at generation {job.state.generation} from {origin_of}{again}")
     if run.task_changed:
         log.warn(
             f"the task has changed: {'; '.join(run.task_changed)}. The best policy begins anew, and"

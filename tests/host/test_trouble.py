@@ -117,7 +117,7 @@ def test_what_ranks_share_is_released_where_all_end_together(monkeypatch, ranks,
 
     monkeypatch.setattr(session, "do", fails)
     with pytest.raises(type(error)):
-        session.run(world, session.Asked(dict, []), 0.0, 0.0)
+        session.run(world, session.Asked(dict, []))
     assert bool(freed) == released
 
 

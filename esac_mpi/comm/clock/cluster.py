@@ -8,8 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from esac_mpi.comm import schedule
-
-HEADER = 5  # numbers of a rank that ride on every exchange
+from esac_mpi.comm.headers import HEADER
 
 
 @dataclass(frozen=True)

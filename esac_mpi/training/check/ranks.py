@@ -95,11 +95,10 @@ SCHEDULER = re.compile(
 
 def launch(ranks: list[Rank], world: World) -> list[Line]:
     """Look at MPI, ranks and nodes."""
-    module, level = binding()
     version = importlib.metadata.version("mpi4py")
     lines = [
         Line("MPI", f"{' '.join(world.library.split())}".split(", package")[0]),
-        Line("mpi4py", f"{version}, module {module}, thread level {level}"),
+        Line("mpi4py", f"{version}, module {binding()}"),
         Line("ranks", f"{world.size} on {world.nodes} node(s)"),
     ]
     for node in range(world.nodes):

@@ -111,9 +111,8 @@ def plan_parts(found: Plan, before: Config, saved: Checkpoint, config: Config, s
             value is not None and np.shape(value) == np.shape(own[name])
             for name, value in values.items()
         )
-        for name in part.settings:
-            fits &= vars(before.own).get(name) == vars(config.own).get(name)
-        if not fits:
+        was, now = vars(before.own), vars(config.own)
+        if not (fits and all(was.get(name) == now.get(name) for name in part.settings)):
             found.left.append(part.name)
             continue
         found.values |= values
@@ -199,5 +198,5 @@ def told(start: str) -> str:
     """Say of a Plan's text where a run began, what it has of that, and what began anew."""
     about = json.loads(start)
     taken = ", ".join(about["taken"])
-    line = f"  begun from {about['from']}, generation {about['generation']}: {taken}"
+    line = f"begun from {about['from']}, generation {about['generation']}: {taken}"
     return f"{line}; anew: {', '.join(about['not_taken'])}" if about["not_taken"] else line
