@@ -31,7 +31,6 @@ from esac_mpi.algorithms import ALGORITHMS, erl, erl_births, erl_state
 from esac_mpi.analysis.command import ended, opened
 from esac_mpi.analysis.messages import Unusable
 from esac_mpi.analysis.tables import Row, rendered
-from esac_mpi.comm.command_ranks import Alone
 from esac_mpi.config import updated
 from esac_mpi.operators.noise import Purpose, generator, integer
 from esac_mpi.operators.policy import Policy
@@ -39,6 +38,7 @@ from esac_mpi.operators.selection import Births, Kind
 from esac_mpi.play import epsilon, state
 from esac_mpi.play.params import Params, make_env, make_layout
 from esac_mpi.play.rollout import play
+from esac_mpi.training.check.memory import Counter
 from tools.parsing import parser
 
 MAGNITUDES = (0.0, 0.01, 0.05, 0.1, 0.2)  # public code
@@ -115,7 +115,7 @@ def restored(path: Path) -> Population:
         raise Unusable(f"{path}: a run of {run.config.algorithm}, which has no genetic operators")
     if checkpoint is None:
         raise Unusable(f"{path}: no checkpoint yet")
-    config, world = updated(checkpoint.config, {"learner.device": "cpu"}), Alone()
+    config, world = updated(checkpoint.config, {"learner.device": "cpu"}), Counter(1)
     env = make_env(config)
     layout = make_layout(config, env)
     operators = learners.load("offspring").GeneticOperators(config, layout)

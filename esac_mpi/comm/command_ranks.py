@@ -31,23 +31,6 @@ class Alone:
         """Return the object of every process."""
         return [value]
 
-    def shared(self, shape: tuple[int, ...], dtype: Any = np.float32) -> np.ndarray:
-        """Return a zeroed array."""
-        return np.zeros(shape, dtype)
-
-    def share(self, values: np.ndarray) -> np.ndarray:
-        """Return an array that holds `values`."""
-        return values.copy()
-
-    def reserve(self, count: int, columns: int) -> None:
-        """Make no boards."""
-
-    def over_blocks(
-        self, work: Any, count: int, columns: int, checksum: bool = False
-    ) -> np.ndarray:
-        """Sum work(block) over all blocks, float64 [columns], without the checksum."""
-        return self.map(work, count, columns)[0].sum(axis=0)[checksum:]
-
     def free(self) -> None:
         """Release nothing."""
 

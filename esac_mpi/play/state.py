@@ -57,13 +57,20 @@ def load(
             memories.refill(memory, saved[f"{name}.lost"], replay)
         elif name not in saved and (may_lack(f) or not np.size(value)):
             continue
-        elif mark.shared:
-            if value.size:  # else its shape may have been another one
-                value[...] = saved[name]
-        elif isinstance(value, np.ndarray):
-            setattr(state, f.name, saved[name])
         else:
-            setattr(state, f.name, type(value)(saved[name][()]))
+            put_back(state, f, saved[name])
+
+
+def put_back(state: "DataclassInstance", f: Field[Any], value: np.ndarray) -> None:
+    """Let a field have a saved value; a shared array has it in place."""
+    own = getattr(state, f.name)
+    if mark_of(f).shared:
+        if own.size:  # else its shape may have been another one
+            own[...] = value
+    elif isinstance(own, np.ndarray):
+        setattr(state, f.name, value.copy())
+    else:
+        setattr(state, f.name, type(own)(np.asarray(value)[()]))
 
 
 def kept(state: "DataclassInstance") -> list[Field[Any]]:

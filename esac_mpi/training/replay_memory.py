@@ -21,11 +21,6 @@ if TYPE_CHECKING:
     from esac_mpi.record import Checkpoint
 
 
-def reserve(config: Config, horizon: int) -> int:
-    """Count the transitions for which the replay has room beside its capacity."""
-    return int(_learning(config).reserve(config, horizon))
-
-
 def table(config: Config) -> str:
     """Name the table that has the replay's capacity; empty for an algorithm without one."""
     found = [name for name in tables(config.algorithm) if f"{name}.replay_capacity" in NAMES]
@@ -37,11 +32,17 @@ def most_added(config: Config, horizon: int) -> float:
     return float(_learning(config).added(config, horizon))
 
 
+def most_kept(config: Config, horizon: int) -> float:
+    """Count the most transitions that the replay of a run of this budget ever has room for."""
+    room = capacity(config) + _learning(config).reserve(config, horizon)
+    return min(room, most_added(config, horizon))
+
+
 def needed(config: Config, env: Env) -> int:
     """Count the memory that the replay of a run of this budget takes [bytes]; 0 without one."""
     if not table(config):
         return 0
-    return int(_row(env) * min(room(config, env.horizon), most_added(config, env.horizon)))
+    return int(_row(env) * most_kept(config, env.horizon))
 
 
 def too_small(config: Config, horizon: int, restored: "Checkpoint") -> str:
@@ -49,7 +50,7 @@ def too_small(config: Config, horizon: int, restored: "Checkpoint") -> str:
     first, stop = restored.replay_bounds
     if not state.shares_replay(ALGORITHMS[config.algorithm].State):
         return ""
-    if stop - first <= min(room(config, horizon), most_added(config, horizon)):
+    if stop - first <= most_kept(config, horizon):
         return ""
     why = f"this budget leaves no room for the {stop - first:,} transitions of its replay"
     return f"{why}: go on with the budget of before"
@@ -70,7 +71,7 @@ def refuse_too_large(config: Config, env: Env, memory: int) -> None:
     need = needed(config, env)
     if need <= memory:
         return
-    fits = memory // _row(env) - reserve(config, env.horizon)
+    fits = memory // _row(env) - _learning(config).reserve(config, env.horizon)
     unit = 10 ** max(0, len(str(max(fits, 0))) - 2)  # two digits of it
     remedy = "lower the budget, or what comes in while tasks or a phase are at work"
     if fits > 0:
@@ -85,11 +86,6 @@ def refuse_too_large(config: Config, env: Env, memory: int) -> None:
 def capacity(config: Config) -> int:
     """Count the transitions that the replay keeps [transitions]."""
     return int(getattr(config, table(config)).replay_capacity)
-
-
-def room(config: Config, horizon: int) -> int:
-    """Count the transitions for which there is room where the budget does not limit them."""
-    return capacity(config) + reserve(config, horizon)
 
 
 def _learning(config: Config) -> Learning:

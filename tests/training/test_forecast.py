@@ -1,6 +1,5 @@
 """What a run will cost: forecasts that are known by hand."""
 
-from dataclasses import replace
 from itertools import islice
 
 import numpy as np
@@ -210,8 +209,6 @@ def test_what_helps_most_comes_first_and_fewer_ranks_are_told():
         "most would help --esac.learner_lag 2 (5s)"
     )
     assert many.endswith("; 4 rank(s) would take 10s, 0.0111 core-hours")
-    threads = Pieces(**{**vars(PIECES), "threads": {4: 0.005}})
-    assert "--learner.threads 4 (7s)" in advice.advice(esac, threads, on, taken(esac, 4))
     es = settings(algorithm="es", es__population_size=8, **BUDGET)
     assert advice.advice(es, PIECES, on, taken(es, 4)) == "most would help 8 ranks (4s)"
 
@@ -273,9 +270,9 @@ def test_a_run_that_goes_on_is_forecast_for_what_is_left_of_its_budget_with_the_
         "for what is left of the budget" in left.found,
     ) == (True, True)
     assert "jobs of the time left" not in left.found
-    sac, pieces = settings(algorithm="sac", **BUDGET), replace(PIECES, threads={4: 0.005})
-    assert "--learner.threads 4" in cost.line(sac, pieces, 1, 1, np.inf).remedy
-    assert "--" not in cost.line(sac, pieces, 1, 1, np.inf, sac.budget.left(1, 0, 0)).remedy
+    esac = settings(**PHASES)
+    assert "--esac.learner_lag 2" in cost.line(esac, PIECES, 4, 4, np.inf).remedy
+    assert "--" not in cost.line(esac, PIECES, 4, 4, np.inf, esac.budget.left(1, 0, 0)).remedy
 
 
 def test_time_left_is_held_against_the_forecast():

@@ -1,7 +1,6 @@
 """What was measured of a task, a learner and an exchange, on the ranks that a run would have."""
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import Self
 
 import numpy as np
@@ -25,8 +24,6 @@ class Pieces:
     crossing: float = 0.0  # of a child that imitates nobody
     mutating: float = 0.0  # of a mutation
     exchange: float = 0.0  # of results that took no time to make
-    # of a gradient update with so many threads of the learner
-    threads: Mapping[int, float] = field(default_factory=dict)
     cpu: bool = True  # whether the learner is on one
 
     @property

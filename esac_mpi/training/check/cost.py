@@ -21,7 +21,6 @@ from esac_mpi.training import set_up
 from esac_mpi.training.check.ranks import Rank
 from esac_mpi.training.check.report import Line
 from esac_mpi.training.forecast import advice, operators, outlook, phases, work
-from esac_mpi.training.forecast.learners import threads_that_gain
 
 PLAYING = 1.0  # whole episodes are played for at least this time, on each rank [s]
 EPISODES = 3  # and as many at least
@@ -53,7 +52,7 @@ def look(
         return [Line("forecast", str(error))], 0.0
     empty = np.zeros(2)
     exchange = operators.median_seconds(lambda: world.map(lambda i: empty, 2 * world.size, 2), 50)
-    pieces = measured(chosen, env, ranks, world, scratch, exchange)
+    pieces = measured(chosen, env, world, scratch, exchange)
     if not isinstance(pieces, Pieces):
         return [Line("forecast", f"none: {pieces}")] if pieces else [], 0.0
     per_node = math.ceil(world.size / world.nodes)
@@ -61,12 +60,7 @@ def look(
 
 
 def measured(
-    chosen: config.Config,
-    env: envs.Env,
-    ranks: list[Rank],
-    world: World,
-    scratch: Memory,
-    exchange: float,
+    chosen: config.Config, env: envs.Env, world: World, scratch: Memory, exchange: float
 ) -> Pieces | str:
     """Measure episodes and what ranks do beside, on all at once; then the learner on rank 0.
 
@@ -82,7 +76,7 @@ def measured(
     found: Pieces | str = ""
     if world.rank == 0:
         try:
-            found = put_together(params, env, ranks, np.concatenate(played), others)
+            found = put_together(params, env, np.concatenate(played), others)
         finally:
             done[0] = 1
     while runs_beside(chosen) and world.node == 0 and not done[0]:
@@ -109,19 +103,16 @@ def beside_playing(params: Params) -> dict[str, float] | str:
 
 
 def put_together(
-    params: Params,
-    env: envs.Env,
-    ranks: list[Rank],
-    played: np.ndarray,
-    others: list[dict[str, float] | str],
+    params: Params, env: envs.Env, played: np.ndarray, others: list[dict[str, float] | str]
 ) -> Pieces | str:
     """Measure the learner; put it with episodes' time and steps [m, 2] and ranks' other work."""
     if unable := [one for one in others if isinstance(one, str)]:
         return unable[0]
-    on_node = sum(rank.node == ranks[0].node for rank in ranks)
-    spare = threads_that_gain(params.config, ranks[0].cores, on_node)
+    playing, updating, cpu = 0.0, 0.0, True
     try:
-        playing, updating, threads, cpu = learner_seconds(params, env, spare)
+        if ready := phases.prepare(params, env):
+            playing, updating = phases.measure(*ready, UPDATING)
+            cpu = str(ready[0].device) == "cpu"
     except UNMEASURED as error:
         return f"{type(error).__name__}: {error}"
     making, slot = noise_seconds(params, env)
@@ -136,7 +127,6 @@ def put_together(
         sums=3 * env.observation_size,
         playing=playing,
         updating=updating,
-        threads=threads,
         cpu=cpu,
         **{name: float(np.mean([one[name] for one in beside])) for name in beside[0]},
     )
@@ -178,30 +168,6 @@ def noise_seconds(params: Params, env: envs.Env) -> tuple[float, float]:
             total[part] += np.float32(0.5) * params.epsilon.block(0, 0, block, part)
 
     return operators.median_seconds(perturb, 5), operators.median_seconds(add, 5)
-
-
-def learner_seconds(
-    params: Params, env: envs.Env, spare: int
-) -> tuple[float, float, dict[int, float], bool]:
-    """Measure a learner's step and its update [s], and an update with more threads, {threads: [s]}.
-
-    spare: threads that it could have. At last: whether it is on a CPU. Zeros without a learner.
-    """
-    ready = phases.prepare(params, env)
-    if ready is None:
-        return 0.0, 0.0, {}, True
-    threads = params.config.learner.threads
-    cpu = str(ready[0].device) == "cpu"
-    playing, updating = phases.measure(*ready, UPDATING)
-    if not cpu or spare <= threads:
-        return playing, updating, {}, cpu
-    import torch
-
-    torch.set_num_threads(spare)
-    try:
-        return playing, updating, {spare: phases.measure(*ready, UPDATING / 2)[1]}, cpu
-    finally:
-        torch.set_num_threads(threads)
 
 
 def line(

@@ -29,7 +29,7 @@ class Other:
 def others(config: Config, pieces: Pieces, on: Cluster) -> Iterator[Other]:
     """Forecast what may be quicker than these settings. Raises Unforeseen."""
 
-    def with_setting(name: str, value: object, pieces: Pieces = pieces) -> Other:
+    def with_setting(name: str, value: object) -> Other:
         return Other(f"--{name} {value}", outlook(updated(config, {name: value}), pieces, on))
 
     declares = ALGORITHMS[config.algorithm].DECLARES
@@ -42,8 +42,6 @@ def others(config: Config, pieces: Pieces, on: Cluster) -> Iterator[Other]:
         critic = f"{config.algorithm}.critic"
         if critic in NAMES and value_of(config, critic) == "serial" and on.ranks > 1:
             yield with_setting(critic, "parallel")
-        for count, seconds in pieces.threads.items():
-            yield with_setting("learner.threads", count, replace(pieces, updating=seconds))
         if pieces.cpu:
             yield Other("a GPU", outlook(config, replace(pieces, updating=0.0), on), bound=True)
     yield Other(f"{2 * on.ranks} ranks", outlook(config, pieces, replace(on, ranks=2 * on.ranks)))

@@ -9,6 +9,7 @@ number of generations always.
 
 import json
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import MISSING, Field, dataclass, field, fields
 from typing import Any
 
@@ -18,7 +19,7 @@ from esac_mpi.algorithms import ALGORITHMS
 from esac_mpi.config import Config
 from esac_mpi.config.fields import shown
 from esac_mpi.play.marks import ANEW, OBSERVATIONS, Part, mark_of, marked
-from esac_mpi.play.state import kept
+from esac_mpi.play.state import kept, put_back
 from esac_mpi.record import Checkpoint, replays
 from esac_mpi.record.task_identity import changes
 from esac_mpi.training.warm_start.source import Source
@@ -42,10 +43,9 @@ class Plan:
         """Write what the run's files hold, JSON."""
         return json.dumps({**self.source.about, "taken": self.taken, "not_taken": self.left})
 
-    def note(self, what: str, fits: bool) -> bool:
-        """Note whether something is taken; return that."""
+    def note(self, what: str, fits: bool) -> None:
+        """Note whether something is taken."""
         (self.taken if fits else self.left).append(what)
-        return fits
 
 
 def begin_policies(source: Source, state: Any) -> list[str]:
@@ -82,9 +82,9 @@ def plan(source: Source, config: Config, state: Any, learner: Any, now: Mapping[
     before, saved = source.config, source.checkpoint
     plan_parts(found, before, saved, config, state)
     if learner is not None:
-        kinds = [kind_of_learner(c) for c in (before, config)]
-        if kinds[0] == kinds[1]:
-            found.learner = fitting(learner, saved, before)
+        if kind_of_learner(before) == kind_of_learner(config):
+            with suppress(ValueError):  # of another form
+                found.learner = learner.fitting(saved.learner, before)
         found.note("the learner", bool(found.learner))
         first, stop = saved.replay_bounds
         if learner.replay is not None and stop > first:
@@ -152,14 +152,6 @@ def kind_of_learner(config: Config) -> str:
     return learning.learner(config) if learning else ""
 
 
-def fitting(learner: Any, saved: Checkpoint, before: Config) -> dict[str, np.ndarray]:
-    """Name the arrays that a learner takes of another one of its kind; none if not all fit."""
-    try:
-        return learner.fitting(saved.learner, before)
-    except ValueError:
-        return {}
-
-
 def other_task(before: Config, saved: Checkpoint, config: Config, now: Mapping[str, Any]) -> str:
     """Say in what the task is another than the source's. now: what this run records of it."""
     was, here = vars(before.task), vars(config.task)
@@ -180,17 +172,10 @@ def take(found: Plan, config: Config, state: Any, learner: Any) -> None:
     if found.learner:
         learner.load(found.learner)
         ALGORITHMS[config.algorithm].DECLARES.learning.actor(state)[...] = learner.theta
-    for f in fields(state):
-        own = getattr(state, f.name)
+    for f, mark in marked(state):
         if f.name in found.values:
-            value = found.values[f.name]
-            if mark_of(f).shared:
-                own[...] = value
-            elif isinstance(own, np.ndarray):
-                setattr(state, f.name, value.copy())
-            else:
-                setattr(state, f.name, type(own)(np.asarray(value)[()]))
-        elif mark_of(f).transitions and found.replay:
+            put_back(state, f, found.values[f.name])
+        elif mark.transitions and found.replay:
             setattr(state, f.name, learner.replay.added)
 
 

@@ -97,13 +97,8 @@ def of_run(said: str, path: Path) -> Source:
     sums, sizes = state.get("observation_sums"), str(attributes.get("sizes", "")).split()
     declares = ALGORITHMS[config.algorithm].DECLARES
     before = json.loads(attributes.get("start") or "{}")
-    about = {
-        "from": said,
-        "path": str(path.resolve()),
-        "kind": "run",
+    about = named(said, path, "run", config.task.id, config.task.kwargs) | {
         "algorithm": config.algorithm,
-        "task": config.task.id,
-        "task_kwargs": config.task.kwargs,
         "seed": config.seed,
         # of the run, and of those that it came from in turn
         "seeds": [config.seed, *before.get("seeds", [])],
@@ -129,6 +124,12 @@ def of_run(said: str, path: Path) -> Source:
     )
 
 
+def named(said: str, path: Path, kind: str, task: str, kwargs: Any) -> dict[str, Any]:
+    """Name a source and its task, as a run's files do."""
+    where = {"from": said, "path": str(path.resolve()), "kind": kind}
+    return {**where, "task": task, "task_kwargs": kwargs}
+
+
 def of_policy(said: str, path: Path) -> Source:
     """Read a policy alone. Raises Unreadable."""
     found = Policy.load(path)
@@ -140,13 +141,8 @@ def of_policy(said: str, path: Path) -> Source:
     if (normaliser := found.normaliser) is not None:
         mean, std = (part.astype(np.float64) for part in (normaliser.mean, normaliser.std))
         sums = POLICY_WEIGHS * np.stack([np.ones(o), mean, std**2 + mean**2])
-    about = {
-        "from": said,
-        "path": str(path.resolve()),
-        "kind": "policy",
+    about = named(said, path, "policy", found.task, found.task_kwargs) | {
         "policy": found.kind,
-        "task": found.task,
-        "task_kwargs": found.task_kwargs,
         "seeds": [],
         "generation": found.generation,
         "theta_sha256": hashlib.sha256(found.theta.astype("<f4").tobytes()).hexdigest(),
