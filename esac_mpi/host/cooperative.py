@@ -2,11 +2,13 @@
 
 import time
 from collections.abc import Callable, Generator
-from typing import TypeVar
+from functools import wraps
+from typing import ParamSpec, TypeVar
 
 Part = TypeVar("Part")
 Told = TypeVar("Told")
 Result = TypeVar("Result")
+Given = ParamSpec("Given")
 # of a turn, to the end of its part [s]: between two turns a rank hears that others stop
 LONGEST = 0.1
 # what work yields while a device goes on alone, and there is nothing to do before its end
@@ -38,6 +40,16 @@ def run(work: Generator[object, None, Result]) -> Result:
             next(work)
         except StopIteration as end:
             return end.value
+
+
+def at_once(work: Callable[Given, Generator[object, None, Result]]) -> Callable[Given, Result]:
+    """Make the function that does such work without a break."""
+
+    @wraps(work)
+    def done(*given: Given.args, **more: Given.kwargs) -> Result:
+        return run(work(*given, **more))
+
+    return done
 
 
 def told(

@@ -58,23 +58,6 @@ def noted(where: str) -> Iterator[None]:
         raise
 
 
-def play(
-    env: Env,
-    policy: Policy,
-    seed: int,
-    watch: Callable[[np.ndarray], None] | None = None,
-    cap: int = 0,
-    disturb: Callable[[np.ndarray], None] | None = None,
-    shift: float = 0.0,
-) -> Episode:
-    """Play one episode of the start state that `seed` addresses; `watch` sees each observation.
-
-    cap > 0 truncates the episode there [steps]. `disturb` changes each action in place first.
-    `shift` is taken from each reward before its sign is.
-    """
-    return cooperative.run(playing(env, policy, seed, watch, cap, disturb, shift))
-
-
 def playing(
     env: Env,
     policy: Policy,
@@ -84,9 +67,11 @@ def playing(
     disturb: Callable[[np.ndarray], None] | None = None,
     shift: float = 0.0,
 ) -> Generator[bool, None, Episode]:
-    """Play one episode as `play` does; yield after a turn of SLICE steps, for others.
+    """Play one episode of the start state that `seed` addresses; yield after SLICE steps.
 
-    A task with a closed loop takes a turn's steps at once, unless its actions are disturbed.
+    `watch` sees each observation. cap > 0 truncates the episode there [steps]. `disturb` changes
+    each action in place first. `shift` is taken from each reward before its sign is. A task with a
+    closed loop takes SLICE steps at once, unless its actions are disturbed.
     """
     total, length, signs = 0.0, 0, 0
     turn = cooperative.Turn(SLICE)
@@ -129,6 +114,9 @@ def playing(
     return Episode(total, length, signs)
 
 
+play = cooperative.at_once(playing)
+
+
 def action_noise(
     policy: Policy, std: float, random: np.random.Generator
 ) -> Callable[[np.ndarray], None]:
@@ -142,21 +130,15 @@ def action_noise(
     return disturb
 
 
-def explore(
-    env: Env, act: Callable[[np.ndarray], np.ndarray], seed: int, bounded: bool = True
-) -> tuple[np.ndarray, Episode]:
-    """Play one episode by actions `act(observation)` in [-1, 1]; return transitions and Episode.
-
-    Transitions are rows, float32 [n, width]. A step that cannot be learned from is counted, ends
-    the episode and is not among them. bounded: as of `envs.transition`.
-    """
-    return cooperative.run(exploring(env, act, seed, bounded))
-
-
 def exploring(
     env: Env, act: Callable[[np.ndarray], np.ndarray], seed: int, bounded: bool = True
 ) -> Generator[int, None, tuple[np.ndarray, Episode]]:
-    """Play one episode as `explore` does; yield the steps so far after each SLICE of them."""
+    """Play one episode by actions `act(observation)` in [-1, 1]; return transitions and Episode.
+
+    Yields the steps so far after each SLICE of them. Transitions are rows, float32 [n, width]. A
+    step that cannot be learned from is counted, ends the episode and is not among them. bounded: as
+    of `envs.transition`.
+    """
     turn = cooperative.Turn(SLICE)
     rows = [np.zeros((0, width(env.observation_size, env.action_size)), np.float32)]
     total, length, ended = 0.0, 0, False
@@ -177,6 +159,9 @@ def exploring(
             yield length
             turn.begin()
     return np.vstack(rows), Episode(total, length)
+
+
+explore = cooperative.at_once(exploring)
 
 
 def evaluate_policies(

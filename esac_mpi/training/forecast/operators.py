@@ -78,9 +78,8 @@ def usual(action: Callable[[], Any], at_least: float = MEASURING) -> float:
 
 def median_seconds(action: Callable[[], Any], repeats: int) -> float:
     """Return the median time of so many calls [s], as many on every rank."""
-    seconds = np.zeros(repeats)
-    for i in range(repeats):
-        start = time.perf_counter()
+    marks = [time.perf_counter()]
+    for _ in range(repeats):
         action()
-        seconds[i] = time.perf_counter() - start
-    return float(np.median(seconds))
+        marks.append(time.perf_counter())
+    return float(np.median(np.diff(marks)))
