@@ -42,7 +42,7 @@ def idle(count: int, ranks: int) -> str:
 
 
 def fit(count: int, ranks: int, what: str = "members") -> tuple[str, str]:
-    """Return how many turns `ranks` ranks take for a generation, and a better number, if any.
+    """Count the turns that `ranks` ranks take for a generation, and a better number, if any.
 
     Assumes equal times: ceil(count / turns) ranks need as many turns, and none waits in the last.
     """

@@ -104,7 +104,7 @@ class Agenda:
         return None
 
     def _is_blocked(self) -> bool:
-        """Return whether the task last found at work still keeps all others from being told."""
+        """Tell whether the task last found at work still keeps all others from being told."""
         if self._awaited is None:
             return False
         task, earliest, count = self._awaited

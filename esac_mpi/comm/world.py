@@ -353,7 +353,7 @@ class World:
         ]
 
     def agree(self) -> bool:
-        """Return whether a rank wishes to stop; for start-up, the exchanges carry it afterwards."""
+        """Tell whether a rank wishes to stop; for start-up, the exchanges carry it afterwards."""
         wishes = self.gather((self.stop.wished, self.stop.why))
         self.reasons = [why for wished, why in wishes if wished]
         self.stopping = bool(self.reasons)

@@ -19,7 +19,7 @@ def speaks(environ: Mapping[str, str]) -> bool:
 def seconds_left(
     environ: Mapping[str, str], ask: Callable[[list[str]], str] | None = None
 ) -> float:
-    """Return how long this batch job may still run, inf where nothing says so [s].
+    """Find how long this batch job may still run, inf where nothing says so [s].
 
     To be called before MPI starts, for it may run `squeue` or `qstat` (ask); processes of other
     ranks than 0 do not ask.
@@ -50,7 +50,7 @@ def seconds_left(
 
 
 def stale(environ: Mapping[str, str]) -> bool:
-    """Say whether SLURM_JOB_END_TIME is well past, so that it is another job's."""
+    """Tell whether SLURM_JOB_END_TIME is well past, so that it is another job's."""
     late = time.time() - _number(environ.get("SLURM_JOB_END_TIME", ""))
     return late >= (LATE if environ.get("SLURM_JOB_ID") else 0.0)
 

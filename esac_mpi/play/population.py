@@ -97,7 +97,7 @@ class Columns(NamedTuple):
 
 
 def columns(params: Params, table: Evolution) -> Columns:
-    """Return where the results of a member of this table's population stand."""
+    """Find where the results of a member of this table's population stand."""
     signs = table.fitness_shaping in ("sign", "sign_ranks")
     travels = table.observation_normalisation and not sums_exactly(table)
     sums = 3 * params.layout.sizes[0] if travels else 0
@@ -323,7 +323,7 @@ def summed(sums: np.ndarray, observation: int) -> np.ndarray:
 
 
 def length_cap(table: Evolution, mean: float) -> int:
-    """Return where episodes are truncated, given their running mean length; 0 = nowhere [steps]."""
+    """Find where episodes are truncated, given their running mean length; 0 = nowhere [steps]."""
     return math.ceil(table.length_cap * mean - TINY)
 
 

@@ -31,7 +31,7 @@ def columns(observation_size: int, action_size: int) -> Columns:
 
 
 def width(observation_size: int, action_size: int) -> int:
-    """Return how many numbers a transition has."""
+    """Count the numbers of a transition."""
     return columns(observation_size, action_size).next_observation.stop
 
 
@@ -59,7 +59,7 @@ def read_ring(ring: np.ndarray, start: int, stop: int) -> np.ndarray:
 
 
 def packed_size(capacity: int, width: int) -> int:
-    """Return how many float64 `capacity` transitions of `width` float32 are packed into."""
+    """Count the float64 that `capacity` transitions of `width` float32 are packed into."""
     return 1 + -(-capacity * width // 2)
 
 

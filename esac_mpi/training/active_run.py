@@ -8,7 +8,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -22,10 +22,8 @@ from esac_mpi.host.run_directory import CHECKPOINT, METRICS, PREVIOUS, is_there,
 from esac_mpi.operators.policy import Policy
 from esac_mpi.play import state
 from esac_mpi.play.counters import Best, Counters
+from esac_mpi.record import Run, Unsaved
 from esac_mpi.training import provenance
-
-if TYPE_CHECKING:
-    from esac_mpi.record import Run
 
 RECENT = 20  # generations by which the next ones are judged
 RETRY = 60.0  # longest time until a checkpoint that could not be written is tried again [s]
@@ -42,7 +40,7 @@ class Job:
     state: Any
     policy: Policy
     learner: Any
-    run: "Run | None" = None
+    run: Run | None = None
     display: log.Display | None = None
     # row and timing of a generation without its evaluation
     unevaluated: tuple[dict[str, Any], dict[str, Any]] | None = None
@@ -198,8 +196,6 @@ def save(job: Job, status: str, best: Best | None = None, final: Best | None = N
 
 def saved(write: Callable[[], None]) -> bool:
     """Write something; return whether that worked, and warn if not. Rank 0 only."""
-    from esac_mpi.record import Unsaved
-
     try:
         write()
     except Unsaved as error:

@@ -55,20 +55,13 @@ def train(
         world.watchdog.silence_limit = 60 * config.stop.silent_minutes or math.inf
     world.watchdog.watch()
     tasks: list[Env | None] = []
+    job = None
     try:
         job = set_up(config, fresh, world, command, tasks)
-    except BaseException as error:
-        if lives_on(world, error):
-            let_go(*tasks)
-        if isinstance(error, Ended) and error.code == FINISHED:
-            log.say(f"esac_mpi: {error}")
-            return FINISHED
-        raise
-    job.listener, job.has_listener = listener, world.from_root(listener is not None)
-    job.limit = world.from_root(limit)
-    # rank 0's decides, on every rank's own clock
-    job.deadline = world.clock() + world.from_root(deadline - world.clock())
-    try:
+        job.listener, job.has_listener = listener, world.from_root(listener is not None)
+        job.limit = world.from_root(limit)
+        # rank 0's decides, on every rank's own clock
+        job.deadline = world.clock() + world.from_root(deadline - world.clock())
         world.agree()
         go_on(job)
         code = finish(job, "--fresh" in command)
@@ -76,13 +69,16 @@ def train(
         let_go(*tasks)
         return code
     except BaseException as error:  # also what leaves a script, whose process lives on
-        if job.run:
+        if job and job.run:
             active_run.fail(job)
         if lives_on(world, error):
             let_go(*tasks)
+        if job is None and isinstance(error, Ended) and error.code == FINISHED:
+            log.say(f"esac_mpi: {error}")
+            return FINISHED
         raise
     finally:
-        if job.run and job.display:
+        if job and job.run and job.display:
             job.display.close()
             job.run.close()
 

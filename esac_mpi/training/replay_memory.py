@@ -5,8 +5,6 @@ killed. What counts is what a run of this budget ever writes: a capacity that it
 costs nothing.
 """
 
-from typing import TYPE_CHECKING
-
 from esac_mpi.algorithms import ALGORITHMS
 from esac_mpi.algorithms.declaration import Learning
 from esac_mpi.config import NAMES, Config, flatten
@@ -15,10 +13,8 @@ from esac_mpi.envs import Env
 from esac_mpi.host import ram
 from esac_mpi.play import state
 from esac_mpi.play.transitions import width
+from esac_mpi.record import Checkpoint
 from esac_mpi.training.ended import ReplayTooLarge
-
-if TYPE_CHECKING:
-    from esac_mpi.record import Checkpoint
 
 
 def table(config: Config) -> str:
@@ -45,7 +41,7 @@ def needed(config: Config, env: Env) -> int:
     return int(_row(env) * most_kept(config, env.horizon))
 
 
-def too_small(config: Config, horizon: int, restored: "Checkpoint") -> str:
+def too_small(config: Config, horizon: int, restored: Checkpoint) -> str:
     """Say that a budget leaves no room for a replay that ranks share, as it has become; or ""."""
     first, stop = restored.replay_bounds
     if not state.shares_replay(ALGORITHMS[config.algorithm].State):

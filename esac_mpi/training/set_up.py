@@ -4,7 +4,7 @@ import platform
 from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from esac_mpi import envs, learners
 from esac_mpi.algorithms import ALGORITHMS
@@ -20,14 +20,11 @@ from esac_mpi.play import epsilon, rollout, state
 from esac_mpi.play.counters import Best
 from esac_mpi.play.params import Params, make_layout, make_policy
 from esac_mpi.record import Away, Refused, Run, source
-from esac_mpi.training import active_run, provenance, replay_memory
+from esac_mpi.training import active_run, provenance, replay_memory, warm_start
 from esac_mpi.training.active_run import Job
 from esac_mpi.training.ended import FAILED, FINISHED, STOPPED, Ended, ReplayTooLarge, together
 from esac_mpi.training.forecast import automatic
 from esac_mpi.training.task_set_up import make_task, own_env, sentences, settled
-
-if TYPE_CHECKING:
-    from esac_mpi.training.warm_start import Source
 
 
 def set_up(
@@ -82,7 +79,7 @@ def set_up(
     return job
 
 
-def go_back(job: Job, origin: dict[str, Any], source: "Source | None" = None) -> None:
+def go_back(job: Job, origin: dict[str, Any], source: warm_start.Source | None = None) -> None:
     """Give every rank the run's state. Raises Ended, also where there is nothing to do."""
     world = job.world
     together(world, lambda: restore(job, origin, source))
@@ -195,7 +192,7 @@ def begin(job: Job, fresh: bool, origin: dict[str, Any]) -> Run | None:
     return run
 
 
-def source_of(job: Job, fresh: bool, origin: dict[str, Any]) -> "Source | None":
+def source_of(job: Job, fresh: bool, origin: dict[str, Any]) -> warm_start.Source | None:
     """Begin a new run's policies as what it begins from has them; None where the run goes on.
 
     On rank 0. Raises Refused, Unreadable.
@@ -203,8 +200,6 @@ def source_of(job: Job, fresh: bool, origin: dict[str, Any]) -> "Source | None":
     config = job.config
     if job.world.rank or not config.start_from:
         return None
-    from esac_mpi.training import warm_start
-
     path = run_directory(config)
     within = warm_start.is_within(config.start_from, path)  # there, whatever the run is
     if not within and Run.foresee(path, config, origin, fresh, waits=True).restored is not None:
@@ -220,7 +215,7 @@ def run_directory(config: Config) -> Path:
     return Path(config.run_dir or f"runs/{task}-{config.algorithm}-seed{config.seed}")
 
 
-def restore(job: Job, origin: dict[str, Any], source: "Source | None" = None) -> None:
+def restore(job: Job, origin: dict[str, Any], source: warm_start.Source | None = None) -> None:
     """Load the checkpoint into state and learner, on rank 0; write a new run's first one."""
     run = job.run
     if run is None:
@@ -228,8 +223,6 @@ def restore(job: Job, origin: dict[str, Any], source: "Source | None" = None) ->
     saved = run.restored
     if saved is None:
         if source is not None:
-            from esac_mpi.training import warm_start
-
             found = warm_start.plan(source, job.config, job.state, job.learner, origin)
             warm_start.take(found, job.config, job.state, job.learner)
             run.begins_from(found.text())
@@ -321,8 +314,6 @@ def announce(job: Job, origin: dict[str, Any], settled: Sequence[str] = ()) -> N
         *settled,
     ]
     if run.start:
-        from esac_mpi.training import warm_start
-
         said.append(warm_start.told(run.start))
     if run.restored is None:
         said.append(automatic.remark_at_start(config, world.size))

@@ -29,16 +29,16 @@ class Cluster:
         return [self.cores_per_node] * full + [rest] * (rest > 0)
 
     def send(self, nbytes: float) -> float:
-        """Return the time of an allgather or broadcast between the nodes' leaders [s]."""
+        """Compute the time of an allgather or broadcast between the nodes' leaders [s]."""
         hops = steps(len(self.locals))
         return hops * self.latency + nbytes / self.bandwidth if hops else 0.0
 
     def sync(self) -> float:
-        """Return the time of a barrier inside the largest node [s]."""
+        """Compute the time of a barrier inside the largest node [s]."""
         return steps(max(self.locals)) * self.barrier
 
     def exchange(self, count: int, columns: int) -> float:
-        """Return the time of an allgather: `count` items of `columns` numbers, and headers [s]."""
+        """Compute the time of an allgather: `count` items of `columns` numbers, and headers [s]."""
         return 2 * self.sync() + self.send(8 * (columns * count + HEADER * self.ranks))
 
     def share(self, blocks: float) -> float:
@@ -48,7 +48,7 @@ class Cluster:
     def spread(
         self, durations: np.ndarray, expected: np.ndarray, busy: float = 0.0, learning: bool = False
     ) -> float:
-        """Return when the last of the work items [n] [s] ends, dealt by their expected times.
+        """Find when the last of the work items [n] [s] ends, dealt by their expected times.
 
         Rank 0 takes none before `busy` [s], and is not counted on for any while it learns.
         """

@@ -41,7 +41,7 @@ class Pieces:
         return np.take(self.episodes, np.arange(k, k + count), mode="wrap")
 
     def members(self, n: int, count: int, k: int) -> np.ndarray:
-        """Return how long n members of `count` episodes each last in generation k [n] [s]."""
+        """Time n members of `count` episodes each in generation k [n] [s]."""
         return self.lasting(n * count, k).reshape(n, count).sum(axis=1) + self.making
 
     def at_horizon(self) -> Self:

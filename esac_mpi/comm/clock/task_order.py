@@ -63,7 +63,7 @@ class Giving:
             yield critic, max(now, self._taught_until), self._turn(self._turns - 1), True
 
     def _is_due(self) -> bool:
-        """Return whether the critic has its next turn."""
+        """Tell whether the critic has its next turn."""
         options = self._options
         begun = self._steps >= max(options.start_steps, options.batch_size)
         return begun and self._steps - self._taught >= options.critic_chunk and not self._teaching

@@ -36,7 +36,7 @@ class Piece:
     seconds: tuple[float, float]  # on a core [s]
 
     def over(self, spent: float) -> float:
-        """Return how much of the virtual clock is over after so much work on it [steps]."""
+        """Find how much of the virtual clock is over after so much work on it [steps]."""
         (updates, steps), (first, second) = self.virtual, self.seconds
         if spent < first:
             return updates * spent / first
@@ -83,7 +83,7 @@ class AtWork:
         return max(0.0, self.piece.until(position - self.task.start) - self.spent)
 
     def speed(self) -> tuple[float, float]:
-        """Return how fast its position moves now [steps/s], and how long it does so [s]."""
+        """Find how fast its position moves now [steps/s], and how long it does so [s]."""
         (_, steps), (first, second) = self.piece.virtual, self.piece.seconds
         if self.spent < first - TINY:
             return 0.0, first - self.spent
@@ -181,7 +181,7 @@ class Queue:
                 self._end(work)
 
     def _awaited(self, going: list[tuple[AtWork, float]]) -> list[float]:
-        """Return how long each task that holds back the next result still does so, if any [s]."""
+        """Find how long each task that holds back the next result still does so, if any [s]."""
         done = [task.earliest for task in self._agenda if task.done]
         if self._arrival or not done:
             return []

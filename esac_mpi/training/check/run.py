@@ -11,7 +11,7 @@ from esac_mpi.play import epsilon, state
 from esac_mpi.play.counters import Counters
 from esac_mpi.play.params import Params, make_layout
 from esac_mpi.record import Run, source
-from esac_mpi.training import provenance, replay_memory, set_up
+from esac_mpi.training import provenance, replay_memory, set_up, warm_start
 from esac_mpi.training.active_run import spent
 from esac_mpi.training.check.memory import begun
 from esac_mpi.training.check.ranks import Rank
@@ -42,7 +42,7 @@ def settle(
 
 
 def playing(config: Config, ranks: list[Rank]) -> list[Line]:
-    """Say whether every rank can play the task, how fast, and with the same bits."""
+    """Tell whether every rank can play the task, how fast, and with the same bits."""
     first = ranks[0]
     if broken := [r for r, rank in enumerate(ranks) if rank.task]:
         found = f"{config.task.id} cannot be played on ranks {spans(broken)}"
@@ -88,8 +88,6 @@ def foreseen(
 
     Nothing is made, moved or locked.
     """
-    from esac_mpi.training import warm_start
-
     path, now = set_up.run_directory(config), origin(env, ranks)
     if config.start_from and env is not None and warm_start.is_within(config.start_from, path):
         return begun_from(config, env, now, world), config.budget
@@ -127,8 +125,6 @@ def begun_from(
     """Say what a new run would begin from; nothing where that is nothing."""
     if not config.start_from or env is None:
         return []
-    from esac_mpi.training import warm_start
-
     d, path = make_layout(config, env).d, set_up.run_directory(config)
     words = ""
     try:

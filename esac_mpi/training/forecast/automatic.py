@@ -21,6 +21,7 @@ from esac_mpi.operators.noise import Purpose, integer
 from esac_mpi.play import epsilon
 from esac_mpi.play.params import Params, make_layout, make_policy
 from esac_mpi.play.rollout import play
+from esac_mpi.record import settings_of
 from esac_mpi.training.forecast import operators, phases
 
 # of playing and of updating, taking turns; the fastest counts, as other work only adds
@@ -43,8 +44,6 @@ def resolve(
     places = [name for name in PLACES if learning and value_of(config, name) == AUTO]
     if world.rank or not (names or places):
         return {}, []
-    from esac_mpi.record import settings_of  # rank 0 alone reads files
-
     other = config.own.follows or (None if fresh else path)
     run = settings_of(Path(other)) if other else None
     settled = on_ranks(config, world.size, run)

@@ -83,7 +83,7 @@ def find(said: str, config: Config, env: envs.Env, d: int, run_directory: Path) 
 
 
 def is_within(said: str, run_directory: Path) -> bool:
-    """Say whether a source is a run's own directory, or in it."""
+    """Tell whether a source is a run's own directory, or in it."""
     path = Path(said)
     return run_directory.resolve() == (path if os.path.isdir(path) else path.parent).resolve()
 
@@ -180,7 +180,7 @@ def network(policy: PolicyNetwork) -> dict[str, Any]:
 
 
 def standardised(config: Config) -> bool:
-    """Say whether a run standardises observations."""
+    """Tell whether a run standardises observations."""
     name = f"{table_of(config.algorithm)}.observation_normalisation"
     return name in NAMES and bool(value_of(config, name))
 
