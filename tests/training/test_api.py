@@ -22,7 +22,7 @@ from esac_mpi import Config, NoCheckpoint, RunError, WrongUsage
 from esac_mpi.config import Budget, PolicyNetwork, Task, flatten, load
 from esac_mpi.host import log, threads
 from esac_mpi.play.rollout import ThetaNotFinite
-from esac_mpi.training import ended, loop
+from esac_mpi.training import active_run, ended, loop
 from esac_mpi.training.api import resolve
 
 pytestmark = pytest.mark.slow
@@ -229,7 +229,7 @@ def test_what_all_ranks_find_wrong_is_a_run_error(tmp_path, monkeypatch):
 
 
 def test_a_state_that_cannot_be_saved_is_an_exception(tmp_path, monkeypatch):
-    monkeypatch.setattr(loop, "save", lambda *arguments: False)
+    monkeypatch.setattr(active_run, "save", lambda *arguments: False)
     with pytest.raises(
         esac_mpi.NotSaved, match="could not be saved; what was saved before stands"
     ) as caught:

@@ -211,7 +211,7 @@ def test_a_job_that_pbs_runs_again_under_its_name_goes_on_where_it_stood(tmp_pat
 def test_the_advice_to_run_a_command_again_leaves_fresh_out(fresh, monkeypatch, tmp_path):
     said = []
     monkeypatch.setattr(loop.log, "say", said.append)
-    monkeypatch.setattr(loop, "save", lambda *arguments: True)
+    monkeypatch.setattr(active_run, "save", lambda *arguments: True)
     state = SimpleNamespace(
         generation=5, best=Best(), counters=SimpleNamespace(env_steps=0, nominal_steps=0)
     )
