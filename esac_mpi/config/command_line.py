@@ -10,7 +10,7 @@ from contextlib import suppress
 from dataclasses import is_dataclass
 from functools import cache
 from itertools import pairwise
-from typing import Any, NoReturn, get_args, get_origin
+from typing import Any, get_args, get_origin
 
 from esac_mpi.config.bounds import AUTO
 from esac_mpi.config.exact import whole
@@ -97,7 +97,10 @@ def load(argv: list[str], warn: Hear = lambda text: None) -> tuple[Config, bool]
     file = read_file(source, warn) if source else {}
     options = _options(words, source)
     if HELP & {*argv}:
-        _help(options.get("algorithm", ""), file)
+        coerced({name: options[name] for name in ("algorithm",) if name in options}, WHO)
+        algorithm = options.get("algorithm")
+        tell(_settings(algorithm, file) if algorithm else _overview())
+        raise SystemExit(0)
     named = coerced(gathered(options, file.get(KWARGS, {})), WHO)
     return joined(file, named, WHO, source, warn), "--fresh" in argv
 
@@ -200,13 +203,6 @@ def _object(text: str) -> dict[str, Any]:
             return found
     wanted = f"a JSON object, as '{{\"name\": 0.5}}', or --{ONE}NAME VALUE"
     raise ConfigError(f"{WHO}: {KWARGS} = {text!r}: expected {wanted}")
-
-
-def _help(algorithm: str, file: dict[str, Any]) -> NoReturn:
-    """Show how to run, or the settings that an algorithm reads. Raises SystemExit, ConfigError."""
-    coerced({"algorithm": algorithm} if algorithm else {}, WHO)
-    tell(_settings(algorithm, file) if algorithm else _overview())
-    raise SystemExit(0)
 
 
 def _overview() -> str:

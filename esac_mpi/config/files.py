@@ -61,7 +61,12 @@ def from_table(
 
 def coerced(values: Mapping[str, Any], source: str) -> dict[str, Any]:
     """Check names and types of {dotted name: value}; return values as fields have them."""
-    return {known(name, source): _coerce(name, value, source) for name, value in values.items()}
+    return {
+        known(name, source): value
+        if value == AUTO and takes_auto(name)
+        else _coerced(name, hint(name), value, source)
+        for name, value in values.items()
+    }
 
 
 def gathered(values: Mapping[str, Any], beside: Mapping[str, Any]) -> dict[str, Any]:
@@ -157,12 +162,6 @@ def to_toml(config: Config, names: Collection[str] | None = None) -> str:
         tables[""].append(f"{SAID} = {_toml_value(config.said)}")
     parts = [[f"[{title}]", *lines] if title else lines for title, lines in tables.items() if lines]
     return "\n\n".join("\n".join(part) for part in parts) + "\n"
-
-
-def _coerce(name: str, value: Any, source: str) -> Any:
-    if value == AUTO and takes_auto(name):
-        return value
-    return _coerced(name, hint(name), value, source)
 
 
 def _coerced(name: str, kind: Any, value: Any, source: str) -> Any:

@@ -38,16 +38,12 @@ def meant(name: str, among: Collection[str], otherwise: str = "") -> str:
     """Say which name this one is like, where none is `otherwise`, or else all that there are."""
     there = {other.casefold(): other for other in among}
     for near in difflib.get_close_matches(name.casefold(), there):  # of a likeness of 0.6 and more
-        if ends_alike(name.casefold(), near):
+        ends = name.casefold().rpartition(".")[2], near.rpartition(".")[2]
+        # a table in common is no likeness
+        alike = difflib.SequenceMatcher(None, *ends).ratio() >= 0.5
+        if alike or near.startswith(f"{name.casefold()}."):
             return f"did you mean '{there[near]}'?"
     return otherwise or f"there are {', '.join(among)}"
-
-
-def ends_alike(name: str, other: str) -> bool:
-    """Tell whether what follows the last dots is alike: a table in common is no likeness."""
-    ends = name.rpartition(".")[2], other.rpartition(".")[2]
-    alike = difflib.SequenceMatcher(None, *ends).ratio() >= 0.5
-    return alike or other.startswith(f"{name}.")
 
 
 def current(values: Mapping[str, Any]) -> dict[str, Any]:

@@ -168,7 +168,9 @@ def _build(id: str, kwargs: Mapping[str, Any]) -> gymnasium.Env[Any, Any]:
             id, disable_env_checker=True, **deepcopy(dict(kwargs))
         )
     except gymnasium.error.UnregisteredEnv as error:
-        raise TaskError(f"Unknown task '{id}'. {_instead(id)}") from error
+        module, colon, _ = id.rpartition(":")
+        there = [*(module + colon + known for known in gymnasium.registry), *OWN]
+        raise TaskError(f"Unknown task '{id}'. {nearest(id, there, OWN_ID)}") from error
     except ModuleNotFoundError as error:
         missing = str(error).partition(". ")[0]  # the rest is Gymnasium's advice
         raise TaskError(
@@ -208,12 +210,6 @@ def _boxes(space: Space[Any]) -> Iterator[Box]:
         space.values() if isinstance(space, Dict) else space if isinstance(space, Tuple) else ()
     ):
         yield from _boxes(part)
-
-
-def _instead(id: str) -> str:
-    """Name in a sentence what an unknown `id` may have meant: of its module where it names one."""
-    module, colon, _ = id.rpartition(":")
-    return nearest(id, [*(module + colon + known for known in gymnasium.registry), *OWN], OWN_ID)
 
 
 def _bounds(id: str, space: gymnasium.Space[Any]) -> tuple[np.ndarray, np.ndarray]:

@@ -7,6 +7,7 @@ which is its whole reward.
 """
 
 import math
+from contextlib import suppress
 from typing import Any
 
 from esac_mpi.envs import Env, is_of
@@ -34,13 +35,7 @@ def survival_bonus(env: Env) -> tuple[float, str]:
     for wrapper in wrappers if bonus else ():
         if not any(is_of(wrapper, *harmless) for harmless in HARMLESS):
             return 0.0, f"its wrapper {type(wrapper).__name__} may change what a step pays"
-    if not _is_number(bonus):
-        return 0.0, f"its healthy_reward is {bonus!r:.80}"
-    return float(bonus), ""
-
-
-def _is_number(bonus: Any) -> bool:
-    try:
-        return 0 <= float(bonus) < math.inf
-    except (TypeError, ValueError):
-        return False
+    with suppress(TypeError, ValueError):
+        if 0 <= float(bonus) < math.inf:
+            return float(bonus), ""
+    return 0.0, f"its healthy_reward is {bonus!r:.80}"

@@ -84,9 +84,3 @@ def aside(path: Path) -> str:
     if not path.exists() or not any(path.iterdir()):
         return ""
     return next(name for n in range(1, 10**6) if not os.path.lexists(name := f"{path}.old-{n}"))
-
-
-def move_aside(path: Path, name: str) -> None:
-    """Rename an old run."""
-    os.rename(path, name)
-    logger.info("the old run was moved to %s", name)

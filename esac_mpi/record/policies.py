@@ -19,7 +19,6 @@ NEEDED = {
     "sizes", "activation", "output", "low", "high", "task", "policy", "generation",
     "episodic_return",
 }  # fmt: skip
-KINDS = {"activation": ("relu", "tanh"), "output": ("tanh", "clip")}
 
 
 class Policy(policy.Policy):
@@ -38,7 +37,7 @@ class Policy(policy.Policy):
         layout = Layout(
             sizes, bool(about.get("layer_norm", False)), float(about.get("linear", 0.0))
         )
-        _check(layout, theta, about)
+        layout.views(theta)  # raises ValueError for another size
         standard = [
             np.asarray(about[name], np.float32)
             for name in ("normaliser_mean", "normaliser_std")
@@ -119,21 +118,3 @@ class Policy(policy.Policy):
             f"Policy({self.task}, return {self.episodic_return:.1f}, {made}, {shape} "
             f"{self.activation} {self.output})"
         )
-
-
-def _check(layout: Layout, theta: np.ndarray, about: Mapping[str, Any]) -> None:
-    """Raise ValueError for a part of another kind or shape."""
-    layout.views(theta)
-    for name, known in KINDS.items():
-        if about[name] not in known:
-            raise ValueError(f"{name} must be {' or '.join(known)}, got {about[name]}")
-    observation, action = layout.sizes[0], layout.sizes[-1]
-    sizes = {
-        "low": action,
-        "high": action,
-        "normaliser_mean": observation,
-        "normaliser_std": observation,
-    }
-    for name, size in sizes.items():
-        if name in about and np.shape(about[name]) != (size,):
-            raise ValueError(f"{name} must be [{size}], got {list(np.shape(about[name]))}")

@@ -82,15 +82,6 @@ def store(
     )
 
 
-def read_segment(run: Path, segment: Segment) -> Arrays:
-    """Return the rows of a segment, verified. Raises Unreadable."""
-    path = run / REPLAY / segment.name
-    rows, _ = read(path)
-    if digest(rows) != segment.sha256:
-        raise Unreadable(f"{path}: not the file that the checkpoint names")
-    return rows
-
-
 class Saved(Protocol):
     """What a checkpoint has of the replay."""
 
@@ -119,7 +110,11 @@ def take(replay: Replay, run: Path, saved: Saved) -> None:
 def _held(run: Path, saved: Saved) -> Iterator[tuple[int, Arrays]]:
     """Yield a checkpoint's transitions, oldest first: first number, rows. Raises Unreadable."""
     for segment in saved.segments:
-        yield segment.start, read_segment(run, segment)
+        path = run / REPLAY / segment.name
+        rows, _ = read(path)
+        if digest(rows) != segment.sha256:
+            raise Unreadable(f"{path}: not the file that the checkpoint names")
+        yield segment.start, rows
     first, stop = saved.replay_bounds
     if saved.replay_tail:
         yield max(first, stop // SEGMENT * SEGMENT), saved.replay_tail

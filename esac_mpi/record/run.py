@@ -3,6 +3,7 @@
 import hashlib
 import logging
 import math
+import os
 import time
 from collections.abc import Mapping
 from datetime import UTC, datetime
@@ -86,7 +87,8 @@ class Run:
                 run._held.take(create=False)
             run.aside = directory_check.aside(run.path) if fresh else ""
             if run.aside:
-                directory_check.move_aside(run.path, run.aside)
+                os.rename(run.path, run.aside)
+                logger.info("the old run was moved to %s", run.aside)
                 run._held.let_go()
             run._find()
             run._take()

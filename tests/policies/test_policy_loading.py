@@ -184,13 +184,10 @@ WRONG = {
         path, {"metrics/sigma": np.zeros(3)}, {"generation": 3}
     ),
     r"theta must be float32 \[9\], got float32 \[8\]": lambda path: save(path, THETA[:-1]),
-    r"low must be \[1\], got \[3\]": lambda path: save(path, low=np.zeros(3)),
+    r"low must be float32 \[1\]": lambda path: save(path, low=np.zeros(3)),
     r"theta must be float32 \[13\], got float32 \[9\]": lambda path: save(path, layer_norm=1),
     "output must be tanh or clip, got softmax": lambda path: save(path, output="softmax"),
-    "activation must be relu or tanh, got gelu": lambda path: save(path, activation="gelu"),
-    r"normaliser_mean must be \[2\], got \[3\]": lambda path: save(
-        path, **{name: np.ones(3, np.float32) for name in NORMALISER}
-    ),
+    "activation must be tanh or relu, got gelu": lambda path: save(path, activation="gelu"),
 }
 
 
