@@ -175,14 +175,7 @@ def mutated(brood: Brood, slot: int, theta: np.ndarray) -> np.ndarray:
     params, random = brood.params, brood.random(Purpose.GENETIC, slot)
     erl = params.config.erl
     if erl.mutation == "gaussian":
-        spread = Spread(
-            erl.mutated_fraction,
-            erl.mutation_strength,
-            erl.super_strength,
-            erl.super_probability,
-            erl.reset_probability,
-        )
-        return genetics.gaussian(theta, params.layout, spread, random)
+        return genetics.gaussian(theta, params.layout, Spread.of(erl), random)
     held = inherited(brood, slot)
     drawn = memories.sample(held, erl.mutation_batch, random)
     if not drawn.size:

@@ -16,7 +16,7 @@ from esac_mpi.host import cooperative
 from esac_mpi.learners import LearnerNotFinite, Start, gpu, training
 from esac_mpi.learners.chunks import Chunks
 from esac_mpi.learners.network import Adam, Network, Operations, assign
-from esac_mpi.learners.replay import Held, Replay
+from esac_mpi.learners.replay import Replay
 from esac_mpi.learners.training import Streams
 from esac_mpi.learners.updates import Critic, Update
 from esac_mpi.operators.kernels import count_in, layer_normalised
@@ -53,7 +53,7 @@ class Learner(ABC):
     normaliser: Normaliser | None = None
     # sums over the observations that a phase acted on, float64 [3, o], where they are asked for
     seen: np.ndarray | None = None
-    _held: tuple[dict[str, np.ndarray], Replay | Held | None] | None = None
+    _held: tuple[dict[str, np.ndarray], Replay | None] | None = None
 
     def __init__(self, start: Start, options: Any) -> None:
         """Take what all have in common; options: the learner's table. Raises NoDevice."""
@@ -101,7 +101,7 @@ class Learner(ABC):
         self.seen = None if sums is None else np.zeros_like(sums)
 
     @property
-    def stored_replay(self) -> Replay | Held | None:
+    def stored_replay(self) -> Replay | None:
         """The replay that belongs to `arrays`: as it is, or as it was at `hold`."""
         return self._held[1] if self._held else self.replay
 

@@ -1,6 +1,6 @@
 """The replay: the newest transitions of the learner's own episodes."""
 
-from dataclasses import dataclass
+import copy
 
 import numpy as np
 
@@ -149,37 +149,16 @@ class Replay:
         self.added = stop
         self.rewritten += 1
 
-    def hold(self) -> "Held":
-        """Return the replay as it is now; it stays so until `release`."""
+    def hold(self) -> "Replay":
+        """Return the replay as it is now, to be read: for a checkpoint while a phase adds more.
+
+        It stays so until `release`.
+        """
         self._held = self.added
-        return Held(self, self.added)
+        held = copy.copy(self)
+        held._first = max(self._first, self.added - self.capacity)
+        return held
 
     def release(self) -> None:
         """Let what was held be overwritten."""
         self._held = None
-
-
-@dataclass(frozen=True)
-class Held:
-    """A replay as it was with `added` transitions: for a checkpoint while a phase adds more."""
-
-    replay: Replay
-    added: int
-
-    @property
-    def capacity(self) -> int:
-        """Transitions kept."""
-        return self.replay.capacity
-
-    def rows(self, start: int, stop: int) -> dict[str, np.ndarray]:
-        """Copy held transitions [start, stop), as `Replay.rows`. Raises ValueError for others."""
-        if stop > self.added or start < self.added - self.capacity:
-            first = max(0, self.added - self.capacity)
-            raise ValueError(
-                f"held replay has transitions {first} to {self.added}; asked for {start} to {stop}"
-            )
-        return self.replay.rows(start, stop)
-
-    def restore(self, start: int, rows: dict[str, np.ndarray]) -> None:
-        """Refuse: a held replay is for reading. Raises RuntimeError."""
-        raise RuntimeError("a held replay cannot be restored into; release it first")

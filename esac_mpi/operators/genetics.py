@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from esac_mpi.config import exact
+from esac_mpi.config import ERL, exact
 from esac_mpi.operators.policy import Layout
 
 LARGEST_WEIGHT = 1e6  # that a mutation leaves
@@ -26,6 +26,12 @@ class Spread(NamedTuple):
     super_strength: float  # that of a super mutation [weight]
     super_probability: float  # of a change
     reset_probability: float  # of a change, that it is a new weight of standard deviation 1
+
+    @classmethod
+    def of(cls, erl: ERL) -> "Spread":
+        """Take it from the settings."""
+        strengths = erl.mutation_strength, erl.super_strength
+        return cls(erl.mutated_fraction, *strengths, erl.super_probability, erl.reset_probability)
 
 
 def initial(layout: Layout, seed: int, network: int, last_layer: float = LAST_LAYER) -> np.ndarray:

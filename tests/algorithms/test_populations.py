@@ -18,7 +18,7 @@ from esac_mpi.config.genetic import FORMS
 from esac_mpi.envs import TaskError, make
 from esac_mpi.host.stop import Abandoned, GivenUp
 from esac_mpi.learners import cem as lessons
-from esac_mpi.learners import erl as learner
+from esac_mpi.learners import deterministic as learner
 from esac_mpi.learners import individuals
 from esac_mpi.play import experience
 from esac_mpi.play.rollout import NoFiniteReturn

@@ -147,7 +147,7 @@ def test_what_is_held_stays_until_it_is_released(count):
     with pytest.raises(RuntimeError, match="holds a state for 3 more"):
         add_one(replay)
     assert same(held.rows(first, count), before.rows(first, count))
-    with pytest.raises(ValueError, match="held replay has transitions"):
+    with pytest.raises(ValueError, match="replay holds transitions"):
         held.rows(first, count + 1)
     replay.release()
     add_one(replay)

@@ -40,13 +40,7 @@ def of_births(
 ) -> dict[str, float]:
     """Measure a child and a mutation of theta [d], in states [n, o]; random: a numpy generator."""
     erl = config.erl
-    spread = Spread(
-        erl.mutated_fraction,
-        erl.mutation_strength,
-        erl.super_strength,
-        erl.super_probability,
-        erl.reset_probability,
-    )
+    spread = Spread.of(erl)
     found = {
         "crossing": usual(lambda: genetics.n_point(theta, theta, layout, random)),
         "mutating": usual(lambda: genetics.gaussian(theta, layout, spread, random)),
