@@ -26,18 +26,18 @@ from esac_mpi.play.transitions import Recorder
 ALARMS = np.zeros((2, 2), np.int32)[:, 1]
 
 
-def policy_of(env: Any, seed: int = 0, width: int = 8) -> Policy:
-    sizes = env.observation_size, width, env.action_size
-    layout = Layout(sizes, linear=4.0 if seed else 0.0)
-    random = np.random.default_rng(seed)
-    mean = random.normal(0, 0.1, env.observation_size)
-    std = random.uniform(0.5, 2, env.observation_size)
-    normaliser = Normaliser(mean.astype(np.float32), std.astype(np.float32)) if seed else None
-    policy = Policy(layout, "relu", "tanh", env.low, env.high, normaliser)
-    theta = layout.initial(seed, 0)
-    return policy.set(
-        theta + random.normal(0, 0.05, theta.size).astype(np.float32) if seed else theta
-    )
+def policy_of(env: Any, seed: int = 0) -> Policy:
+    """Return a policy of one hidden layer; but for seed 0 it standardises and has a linear path."""
+    sizes, random = (env.observation_size, 8, env.action_size), np.random.default_rng(seed)
+    if not seed:
+        layout = Layout(sizes)
+        return Policy(layout, "relu", "tanh", env.low, env.high).set(layout.initial(seed, 0))
+    layout = Layout(sizes, linear=4.0)
+    mean = random.normal(0, 0.1, env.observation_size).astype(np.float32)
+    std = random.uniform(0.5, 2, env.observation_size).astype(np.float32)
+    policy = Policy(layout, "relu", "tanh", env.low, env.high, Normaliser(mean, std))
+    noise = random.normal(0, 0.05, layout.d).astype(np.float32)
+    return policy.set(layout.initial(seed, 0) + noise)
 
 
 @pytest.fixture
@@ -49,7 +49,7 @@ def full(monkeypatch):
 
 def played(
     env: Any, policy: Policy, one_by_one: bool, seed: int = 0, cap: int = 0
-) -> tuple[Episode, np.ndarray, np.ndarray]:  # fmt: skip
+) -> tuple[Episode, np.ndarray, np.ndarray]:
     """Play an episode in the loop or step by step; return it, what was observed and transitions."""
     seen: list[np.ndarray] = []
     disturb = (lambda action: None) if one_by_one else None
@@ -66,8 +66,8 @@ def test_an_episode_in_the_loop_is_that_of_single_steps(id):
         slow, *expected = played(env, policy_of(env, seed), True, seed, 150)
         assert fast == slow == play(env, policy_of(env, seed), seed, cap=150)
         assert fast.episodic_length == len(found[0]) == len(found[1]) <= 150
-        np.testing.assert_array_equal(found[0], expected[0])
-        np.testing.assert_array_equal(found[1], expected[1])
+        for rows, its in zip(found, expected, strict=True):
+            np.testing.assert_array_equal(rows, its)
 
 
 def test_the_loop_is_used_by_recorders_too(monkeypatch):
@@ -101,7 +101,7 @@ def test_a_reset_passes_gymnasiums_by(monkeypatch):
     np.testing.assert_array_equal(env.reset(7), library.reset(7))
 
 
-def test_others_get_their_turn_and_an_episode_ends_at_its_horizon_or_cap(full, monkeypatch):
+def test_an_episode_yields_and_ends_at_its_horizon_or_cap(full, monkeypatch):
     env = full(both("Swimmer-v5")[0])
     assert len(list(playing(env, policy_of(env), 0, cap=2 * SLICE + 1))) == 3
     assert play(env, policy_of(env), 0).episodic_length == env.horizon == 1000
@@ -148,14 +148,15 @@ def test_physics_that_fails_gives_no_return_and_the_steps_it_took(id, one_by_one
     assert recorder.count == at - 1
 
 
-def test_an_observation_that_is_not_finite_gives_no_return_and_is_named(monkeypatch):
+def test_an_observation_that_is_not_finite_is_named(monkeypatch):
     env, _ = both("HalfCheetah-v5")
     rows = np.zeros((4, env.observation_size), np.float32)
     rows[-1, 2] = np.inf
     run = Run(rows, np.zeros((3, env.action_size), np.float32), [1.0] * 3, False)
     monkeypatch.setattr(env.closed_loop, "run", lambda drive, observation, most: run)
     episode = play(env, policy_of(env), 0)
-    assert (np.isnan(episode.episodic_return), episode.episodic_length) == (True, 3)
+    assert np.isnan(episode.episodic_return)
+    assert episode.episodic_length == 3
     assert env.not_finite == "observation[2] is inf"
 
 
@@ -241,22 +242,22 @@ def test_a_signal_is_heard_within_a_run():
     assert loop.steps <= 2
 
 
-def test_a_loop_refuses_what_does_not_fit():
-    low = -np.ones(1, np.float32)
-    one, ctrl, calm = np.ones(1), np.zeros(1), np.zeros(2, np.int32)
+def test_a_loop_refuses_arrays_that_do_not_fit():
+    one, calm = np.ones(1), np.zeros(2, np.int32)
     for views in ((np.zeros(2),), (), (np.zeros(1, np.float32),)):
         with pytest.raises(ValueError, match="views"):
-            kernels.Loop(ctrl, (), (), 1, views, np.ones((2, 1)), calm)
+            kernels.Loop(one, (), (), 1, views, np.ones((2, 1)), calm)
     with pytest.raises(ValueError, match="alarms"):
-        kernels.Loop(ctrl, (), (), 1, (one,), np.ones((2, 1)), one)
+        kernels.Loop(one, (), (), 1, (one,), np.ones((2, 1)), one)
     loop, _ = toy(pushed)
     rows, traces, actions = arrays(1)
     others = (rows[:1], traces, actions), (rows, traces[:1], actions), (rows, traces, traces[1:])
     for wrong in others:
         with pytest.raises(ValueError, match="numbers of type"):
             loop.run(None, None, None, *wrong)
+    bound = np.ones(1, np.float32)
     with pytest.raises(ValueError, match="network"):
-        loop.run(kernels.Perceptron((3, 1), "relu", "tanh", low, -low), None, None, *arrays(1))
+        loop.run(kernels.Perceptron((3, 1), "relu", "tanh", -bound, bound), None, None, *arrays(1))
 
 
 def test_an_error_of_mujoco_is_unstable_physics(full):

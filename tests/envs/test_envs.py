@@ -2,14 +2,14 @@
 
 import subprocess
 import sys
-from pathlib import Path
 from types import SimpleNamespace
 
 import numpy as np
 import pytest
 from conftest import ROOT, environment
+from dm_control.rl.control import PhysicsError
 from gymnasium.spaces import Box
-from kinds_of_tasks import CLOCKWISE, DISCRETE, SIMULATED, TASKS, actions, play
+from kinds_of_tasks import CLOCKWISE, DISCRETE, SIMULATED, TASKS, Library, actions, play
 
 from esac_mpi.envs import UnstablePhysics, is_discrete, make, transition
 from esac_mpi.operators.policy import Layout, Policy
@@ -18,9 +18,7 @@ from esac_mpi.play.rollout import action_noise
 
 @pytest.mark.parametrize("dtype", ["float16", "float32", "float64"])
 def test_no_action_leaves_the_tasks_own_bounds_by_rounding(dtype):
-    """A task that insists on them takes greatest, least and random actions of a policy, of learners
-    and with noise.
-    """
+    """Greatest, least and random actions of a policy, of learners and with noise."""
     env = make(f"own_task:Bounded-{dtype}-v0")
     policy = Policy(Layout((1, env.action_size)), "relu", "clip", env.low, env.high)
     random = np.random.default_rng(1)
@@ -34,8 +32,7 @@ def test_no_action_leaves_the_tasks_own_bounds_by_rounding(dtype):
         assert transition(env, y.astype(np.float32)) is not None
 
 
-def test_dm_control_is_loaded_without_a_display_and_the_choice_of_a_renderer_put_back():
-    code = """
+DISPLAY = """
 import os
 from esac_mpi import envs
 env = envs.make("dm_control/cartpole-balance-v0")
@@ -45,10 +42,12 @@ envs.make("dm_control/cartpole-balance-v0")
 print(os.environ["MUJOCO_GL"])
 env._env.physics.render()
 """
+
+
+def test_dm_control_needs_no_display_and_a_renderer_is_put_back():
     variables = {name: value for name, value in environment().items() if name != "MUJOCO_GL"}
-    done = subprocess.run(
-        [sys.executable, "-c", code], env=variables, capture_output=True, text=True, check=False
-    )
+    line = [sys.executable, "-c", DISPLAY]
+    done = subprocess.run(line, env=variables, capture_output=True, text=True, check=False)
     assert done.stdout == "False\negl\n"
     assert "No OpenGL rendering backend is available" in done.stderr
 
@@ -66,18 +65,14 @@ def test_a_suite_task_gets_actions_within_its_own_bounds(monkeypatch):
 
 
 @pytest.mark.parametrize("id", ["dm_control/quadruped-walk-v0", "own_task:Bounded-float64-v0"])
-def test_a_task_takes_an_action_beyond_its_bounds_where_noise_is_not_clipped(id, monkeypatch):
-    """Also one whose own bounds are narrower than float32 has them."""
+def test_noise_that_is_not_clipped_leaves_the_bounds(id, monkeypatch):
+    """Also in a task whose own bounds are narrower than float32 has them."""
     env, taken = make(id), []
-    step = env._env.step
+    step, wide = env._env.step, Box(-99, 99, (20, 30), np.float64)
+    task = env._env.unwrapped if "own" in id else env
+    monkeypatch.setattr(task, "action_space", wide, raising=False)
     monkeypatch.setattr(
         env._env, "step", lambda action: taken.append(np.ravel(action)) or step(action)
-    )
-    monkeypatch.setattr(
-        env._env.unwrapped if "own" in id else env,
-        "action_space",
-        Box(-99, 99, (20, 30), np.float64),
-        raising=False,
     )
     env.reset(0)
     action = np.linspace(-3, 3, env.action_size, dtype=np.float32)
@@ -86,49 +81,6 @@ def test_a_task_takes_an_action_beyond_its_bounds_where_noise_is_not_clipped(id,
     centre, half = (env.high + env.low) / 2, (env.high - env.low) / 2
     np.testing.assert_allclose(taken[0], centre + half * np.clip(action, -1, 1), rtol=0, atol=1e-6)
     np.testing.assert_allclose(taken[1], centre + half * action, rtol=0, atol=1e-6)
-
-
-def by_hand(id: str, seed: int, steps: int = 80) -> list[tuple]:
-    """Play the same episode with the library itself."""
-    if id.startswith("dm_control/"):
-        from dm_control import suite
-
-        domain, task = id.removeprefix("dm_control/").removesuffix("-v0").split("-")
-        plain = suite.load(domain, task, task_kwargs={"random": seed})
-        timestep = plain.reset()
-        rows = [(timestep, 0.0)]
-        for action in actions(make(id), seed, steps):
-            timestep = plain.step(action)
-            rows.append((timestep, timestep.reward))
-        flat = [
-            np.concatenate([np.ravel(v) for v in t.observation.values()]).astype(np.float32)
-            for t, _ in rows
-        ]
-        return [(o.tobytes(), r, False, False) for o, (_, r) in zip(flat, rows, strict=True)]
-    import gymnasium
-
-    plain = gymnasium.make(id, disable_env_checker=True)
-    flatten_observation = gymnasium.spaces.flatten
-    observation, _ = plain.reset(seed=seed)
-    episode = [
-        (
-            flatten_observation(plain.observation_space, observation).astype(np.float32).tobytes(),
-            0.0,
-            False,
-            False,
-        )
-    ]
-    for action in actions(make(id), seed, steps):
-        if id in DISCRETE:
-            action = plain.action_space.start + np.argmax(action)
-        else:
-            action = action.reshape(plain.action_space.shape).astype(plain.action_space.dtype)
-        observation, reward, terminated, truncated, _ = plain.step(action)
-        flat = flatten_observation(plain.observation_space, observation).astype(np.float32)
-        episode.append((flat.tobytes(), reward, terminated, truncated))
-        if terminated or truncated:
-            break
-    return episode
 
 
 @pytest.mark.parametrize("id", TASKS)
@@ -143,16 +95,12 @@ def test_sizes_bounds_and_types(id):
     assert env.low.dtype == env.high.dtype == observation.dtype == following.dtype == np.float32
     assert observation.shape == following.shape == (env.observation_size,)
     assert is_discrete(env) == (id in DISCRETE)
-    assert (type(reward), type(terminated), type(truncated), env.unstable) == (
-        float,
-        bool,
-        bool,
-        False,
-    )
+    assert [type(reward), type(terminated), type(truncated)] == [float, bool, bool]
+    assert not env.unstable
 
 
 @pytest.mark.parametrize("id", TASKS)
-def test_episode_equals_itself_after_ten_others_and_in_a_fresh_environment(id):
+def test_an_episode_is_the_same_after_ten_others_and_elsewhere(id):
     env = make(id)
     episode = play(env, 7)
     for seed in range(10):
@@ -162,15 +110,10 @@ def test_episode_equals_itself_after_ten_others_and_in_a_fresh_environment(id):
 
 
 @pytest.mark.parametrize("id", SIMULATED)
-def test_seed_decides_the_start(id):
+def test_an_episode_is_that_of_the_library_and_its_seed_the_start(id):
     env = make(id)
-    starts = {env.reset(seed).tobytes() for seed in (1, 2, 3, 1)}
-    assert len(starts) == 3
-
-
-@pytest.mark.parametrize("id", SIMULATED)
-def test_episode_equals_that_of_the_library_driven_by_hand(id):
-    assert play(make(id), 11) == by_hand(id, 11)
+    assert play(env, 11) == play(Library(id), 11, player=env)
+    assert len({env.reset(seed).tobytes() for seed in (1, 2, 3, 1)}) == 3
 
 
 @pytest.mark.parametrize("id", [*TASKS, "own_task:Buffer-v0"])
@@ -211,51 +154,42 @@ def test_own_time_limit_truncates_and_is_not_prolonged(id):
 
 
 def test_falling_terminates():
-    last = play(make("Hopper-v5"), 1, 500)[-1]
-    assert last[2:] == (True, False)
+    assert play(make("Hopper-v5"), 1, 500)[-1][2:] == (True, False)
 
 
 @pytest.mark.parametrize(("discount", "ends"), [(1.0, (False, True)), (0.0, (True, False))])
-def test_discount_of_the_last_dm_control_step_tells_termination_from_truncation(
-    discount, ends, monkeypatch
-):
+def test_the_last_discount_tells_termination_from_truncation(discount, ends, monkeypatch):
     env = make("dm_control/quadruped-walk-v0")
     env.reset(0)
     monkeypatch.setattr(env._env.task, "get_termination", lambda physics: discount)
     assert env.step(env.high)[2:] == ends
 
 
-def test_a_discrete_task_takes_the_choice_of_the_largest_number_and_the_first_of_equals():
+def test_a_discrete_task_takes_the_first_of_the_largest_numbers():
     env = make("own_task:Count-v0")
     starts = {tuple(env.reset(seed).tolist()) for seed in range(30)}
-    assert starts == {
-        tuple(row) for row in np.eye(6).tolist()
-    }  # an observation of a Discrete space is one-hot
-    taken = {
-        (0.3, 0.2, 0.1): 5,
-        (-0.3, -0.1, -0.2): 6,
-        (-1, 0.5, 0.6): 7,
-        (0, 0, 0): 5,
-        (-1, 1, 1): 6,
-    }
-    for action, number in taken.items():
+    assert starts == {tuple(row) for row in np.eye(6).tolist()}  # of a Discrete space: one-hot
+    for action, number in (
+        ((0.3, 0.2, 0.1), 5),
+        ((-0.3, -0.1, -0.2), 6),
+        ((-1, 0.5, 0.6), 7),
+        ((0, 0, 0), 5),
+        ((-1, 1, 1), 6),
+    ):
         assert env.step(np.array(action, np.float32))[1] == number
 
 
-def test_cyclic_mdp_pays_a_clockwise_walker_2000_and_the_public_code_2666():
-    for id, expected in (("CyclicMDP-v0", 2000.0), ("CyclicMDPRepo-v0", 2666.0)):
-        env = make(id, 2000)
-        env.reset(0)
-        steps = [env.step(CLOCKWISE)[1:] for _ in range(2000)]
-        assert sum(reward for reward, _, _ in steps) == expected
-        assert [ends for _, *ends in steps] == [[False, False]] * 1999 + [[False, True]]
+# --- the cyclic MDP
 
 
-def test_cyclic_mdp_of_the_public_code_may_go_on_for_longer():
-    assert (make("CyclicMDP-v0", 9000).horizon, make("CyclicMDPRepo-v0", 9000).horizon) == (
-        2000,
-        9000,
-    )
+@pytest.mark.parametrize(("id", "pays"), [("CyclicMDP-v0", 2000.0), ("CyclicMDPRepo-v0", 2666.0)])
+def test_a_clockwise_walker_is_paid_as_the_paper_and_its_code_say(id, pays):
+    env = make(id, 2000)
+    env.reset(0)
+    steps = [env.step(CLOCKWISE)[1:] for _ in range(2000)]
+    assert sum(reward for reward, _, _ in steps) == pays
+    assert [ends for _, *ends in steps] == [[False, False]] * 1999 + [[False, True]]
+    assert make(id, 9000).horizon == (9000 if "Repo" in id else 2000)
 
 
 def test_cyclic_mdp_transitions():
@@ -264,15 +198,15 @@ def test_cyclic_mdp_transitions():
     walked = [env.step(CLOCKWISE) for _ in range(3)]
     assert [o.tolist() for o, *_ in walked] == [[0, 1, 0], [0, 0, 1], [1, 0, 0]]
     assert [reward for _, reward, *_ in walked] == [1, 1, 2]
-    for other in (
-        [0.3, 0.2, 0.1],
-        [0.1, 0.2, 0.3],
-        [0, 0, 0],
-    ):  # the first of equal outputs is taken: not clockwise
+    # the first of equal outputs is taken: not clockwise
+    for other in ([0.3, 0.2, 0.1], [0.1, 0.2, 0.3], [0, 0, 0]):
         env.reset(0)
         env.step(CLOCKWISE)
         observation, *rest = env.step(np.array(other, np.float32))
         assert (observation.tolist(), rest) == ([0, 1, 0], [-1.0, True, False])
+
+
+# --- unstable physics
 
 
 def test_unstable_gymnasium_physics_is_seen_and_forgotten_at_the_reset():
@@ -285,41 +219,8 @@ def test_unstable_gymnasium_physics_is_seen_and_forgotten_at_the_reset():
         assert env.unstable
         assert play(env, 7) == episode
         assert not env.unstable
-
-
-def test_the_state_of_the_simulator_is_found_by_whatever_name(monkeypatch):
-    env = make("HalfCheetah-v5")
-    data = env._env.unwrapped.data
-    monkeypatch.setattr(
-        env, "_env", SimpleNamespace(unwrapped=SimpleNamespace(model=3, _state=data))
-    )
-    assert env._data() is data
-
-
-@pytest.mark.parametrize("when", ["reset", "step"])
-def test_dm_controls_error_in_a_task_of_gymnasium_is_unstable_physics(monkeypatch, when):
-    from dm_control.rl.control import PhysicsError
-
-    env = make("Pendulum-v1")
-    env.reset(1)
-    for error, expected in (
-        (PhysicsError("diverged"), UnstablePhysics),
-        (RuntimeError("diverged"), RuntimeError),
-    ):
-
-        def fails(*_, error=error, **__):
-            raise error
-
-        monkeypatch.setattr(env._env.unwrapped, when, fails)
-        with pytest.raises(expected, match="diverged"):
-            env.reset(1) if when == "reset" else env.step(env.high)
-
-
-def test_control_that_is_no_number_is_unstable():
-    env = make("HalfCheetah-v5")
-    env.reset(8)
     env.step(np.full(6, np.nan, np.float32))
-    assert env.unstable
+    assert env.unstable  # control that is no number
 
 
 def test_unstable_dm_control_physics_is_raised_and_forgotten_at_the_reset():
@@ -334,6 +235,29 @@ def test_unstable_dm_control_physics_is_raised_and_forgotten_at_the_reset():
     assert not env.unstable
 
 
+def test_the_state_of_the_simulator_is_found_by_whatever_name(monkeypatch):
+    env = make("HalfCheetah-v5")
+    data = env._env.unwrapped.data
+    layer = SimpleNamespace(unwrapped=SimpleNamespace(model=3, _state=data))
+    monkeypatch.setattr(env, "_env", layer)
+    assert env._data() is data
+
+
+@pytest.mark.parametrize("when", ["reset", "step"])
+@pytest.mark.parametrize(
+    ("error", "expected"), [(PhysicsError, UnstablePhysics), (RuntimeError, RuntimeError)]
+)
+def test_dm_controls_error_in_a_task_of_gymnasium_is_unstable(monkeypatch, when, error, expected):
+    def fails(*_, **__):
+        raise error("diverged")
+
+    env = make("Pendulum-v1")
+    env.reset(1)
+    monkeypatch.setattr(env._env.unwrapped, when, fails)
+    with pytest.raises(expected, match="diverged"):
+        env.reset(1) if when == "reset" else env.step(env.high)
+
+
 @pytest.mark.parametrize("id", ["own_task:Endless-v0", "dm_control/lqr-lqr_2_1-v0"])
 def test_requested_horizon_is_enough_for_a_task_without_one(id):
     env = make(id, horizon=10)
@@ -341,31 +265,33 @@ def test_requested_horizon_is_enough_for_a_task_without_one(id):
     assert play(make(id, horizon=10), 2) == play(env, 2)  # lqr draws its springs when it is built
 
 
-def loaded(id: str, folder: Path) -> set[str]:
-    """Return the libraries that a process imports which makes and plays a task in `folder`."""
-    program = f"""
+IMPORTED = """
 import sys
 from esac_mpi.envs import make
-env = make({id!r})
+env = make(sys.argv[1])
 env.reset(1)
 env.step(env.high)
-if {id!r} == "HalfCheetah-v5":
+if sys.argv[1] == "HalfCheetah-v5":
     env._env.unwrapped.data.qpos[0] = float("nan")
     env.step(env.high)
     assert env.unstable
-print(*({{"torch", "dm_control", "gymnasium", "mujoco", "mpi4py", "h5py"}} & set(sys.modules)))
+print(*({"torch", "dm_control", "gymnasium", "mujoco", "mpi4py", "h5py"} & set(sys.modules)))
 """
-    environment = {"PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1", "PATH": "/usr/bin:/bin"}
-    command = [sys.executable, "-c", program]
-    done = subprocess.run(
-        command, cwd=folder, env=environment, capture_output=True, text=True, check=True
-    )
+
+
+@pytest.mark.parametrize(
+    ("id", "libraries"),
+    [
+        ("HalfCheetah-v5", {"gymnasium", "mujoco"}),
+        ("CyclicMDP-v0", set()),
+        ("dm_control/walker-walk-v0", {"dm_control", "mujoco"}),
+    ],
+)
+def test_a_task_imports_its_own_library_alone_and_leaves_no_file(id, libraries, tmp_path):
+    variables = {"PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1", "PATH": "/usr/bin:/bin"}
+    line = [sys.executable, "-c", IMPORTED, id]
+    options = {"capture_output": True, "text": True, "check": True}
+    done = subprocess.run(line, cwd=tmp_path, env=variables, **options)
     assert done.stderr == ""
-    return set(done.stdout.split())
-
-
-def test_a_task_imports_its_own_library_alone_and_leaves_no_file(tmp_path):
-    assert loaded("HalfCheetah-v5", tmp_path) == {"gymnasium", "mujoco"}
-    assert loaded("CyclicMDP-v0", tmp_path) == set()
-    assert loaded("dm_control/walker-walk-v0", tmp_path) == {"dm_control", "mujoco"}
+    assert set(done.stdout.split()) == libraries
     assert list(tmp_path.iterdir()) == []

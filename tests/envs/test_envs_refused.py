@@ -1,6 +1,4 @@
-"""Tasks that cannot be trained on, and those that an algorithm cannot: each is refused in one
-sentence.
-"""
+"""Tasks that cannot be trained on, and those that an algorithm cannot: one sentence each."""
 
 import sys
 
@@ -15,20 +13,20 @@ from esac_mpi.envs import TaskError, make, probe, refuse_discrete
 from esac_mpi.training.task_set_up import make_task
 
 
+@pytest.fixture
+def own():
+    """Return the module of tasks of one's own, which is imported with the first of them."""
+    make("own_task:Push-v0")
+    return sys.modules["own_task"]
+
+
 def test_a_discrete_task_is_refused_by_continuous_algorithms():
     able = ("es", "ddpg", "ppo")
     cart, lander = make("CartPole-v1"), make("LunarLander-v3")
     for algorithm in ("esac", "sac", "td3"):
-        message = (
-            f"CartPole-v1 has 2 discrete actions; {algorithm} needs continuous ones. Those "
-            "that do not: es, ddpg, ppo."
-        )
-        with pytest.raises(TaskError) as error:
+        with pytest.raises(TaskError, match=f"2 discrete actions; {algorithm} .*: es, ddpg, ppo"):
             refuse_discrete(cart, algorithm, able)
-        assert str(error.value) == message
-        with pytest.raises(
-            TaskError, match=r"es, ddpg, ppo\. Did you mean 'LunarLanderContinuous-v3'\?$"
-        ):
+        with pytest.raises(TaskError, match=r"Did you mean 'LunarLanderContinuous-v3'\?$"):
             refuse_discrete(lander, algorithm, able)
         refuse_discrete(make("CyclicMDP-v0"), algorithm, able)
         refuse_discrete(make("own_task:Push-v0"), algorithm, able)
@@ -36,30 +34,29 @@ def test_a_discrete_task_is_refused_by_continuous_algorithms():
         refuse_discrete(cart, algorithm, able)
 
 
+ARGMAX = {"ppo.action": "gaussian_argmax"}
+
+
 @pytest.mark.parametrize(
-    ("task", "setting", "complaint", "kind"),
+    ("task", "setting", "kind"),
     [
-        (
-            "Pendulum-v1",
-            {"ppo.action": "gaussian_argmax"},
-            "ppo.action = gaussian_argmax",
-            "discrete",
-        ),
-        ("CartPole-v1", {"ppo.initial_std": 0.5}, "ppo.initial_std = 0.5", "continuous"),
-        ("CyclicMDP-v0", {"ppo.initial_std": 0.5}, "ppo.initial_std = 0.5", "continuous"),
-        ("CartPole-v1", {"ppo.action": "gaussian_argmax", "ppo.argmax_std": 0.3}, "", ""),
-        ("Pendulum-v1", {"ppo.initial_std": 0.5}, "", ""),
+        ("Pendulum-v1", ARGMAX, "ppo.action = gaussian_argmax.* discrete"),
+        ("CartPole-v1", {"ppo.initial_std": 0.5}, "ppo.initial_std = 0.5.* continuous"),
+        ("CyclicMDP-v0", {"ppo.initial_std": 0.5}, "ppo.initial_std = 0.5.* continuous"),
+        ("CartPole-v1", {**ARGMAX, "ppo.argmax_std": 0.3}, ""),
+        ("Pendulum-v1", {"ppo.initial_std": 0.5}, ""),
     ],
 )
-def test_a_setting_for_the_other_kind_of_actions_is_refused(task, setting, complaint, kind):
+def test_a_setting_for_the_other_kind_of_actions_is_refused(task, setting, kind):
     config = updated(Config(algorithm="ppo"), {"task.id": task, **setting})
-    if not complaint:
-        assert make_task(config).id == task
-        return
-    with pytest.raises(TaskError) as error:
-        make_task(config)
-    assert str(error.value) == f"{task}: {complaint}: read only in tasks of {kind} actions"
-    make_task(updated(config, {"algorithm": "es"}))  # which reads nothing of it
+    if kind:
+        with pytest.raises(TaskError, match=f"^{task}: {kind} actions$"):
+            make_task(config)
+        config = updated(config, {"algorithm": "es"})  # which reads nothing of it
+    assert make_task(config).id == task
+
+
+EYES = Dict({"joints": Box(-1, 1, (3,)), "eyes": Tuple([Box(0, 255, (64, 64, 3), np.uint8)])})
 
 
 @pytest.mark.parametrize(
@@ -68,36 +65,25 @@ def test_a_setting_for_the_other_kind_of_actions_is_refused(task, setting, compl
         (Box(0, 255, (96, 96, 3), np.uint8), "uint8, 96 x 96 x 3"),
         (Box(0, 255, (84, 84), np.uint8), "uint8, 84 x 84"),
         (Box(0, 1, (4, 84, 84), np.float32), "float32, 4 x 84 x 84"),
-        (
-            Dict({"joints": Box(-1, 1, (3,)), "eyes": Tuple([Box(0, 255, (64, 64, 3), np.uint8)])}),
-            "uint8, 64 x 64 x 3",
-        ),
+        (EYES, "uint8, 64 x 64 x 3"),
         (Box(0, 255, (7, 7, 3), np.uint8), ""),  # a grid of symbols
         (Box(-1, 1, (64, 64), np.float32), ""),  # heights of the ground
         (Box(0, 255, (128,), np.uint8), ""),
     ],
 )
-def test_images_are_refused_in_a_sentence(monkeypatch, space, image):
-    make("own_task:Push-v0")
-    monkeypatch.setattr(sys.modules["own_task"].Push, "observation_space", space)
+def test_images_are_refused_in_a_sentence(own, monkeypatch, space, image):
+    monkeypatch.setattr(own.Push, "observation_space", space)
     if not image:
         assert make("own_task:Push-v0").observation_size == np.prod(space.shape)
         return
-    with pytest.raises(
-        TaskError,
-        match=rf"Push-v0 observes images \({image}\), and there is no convolutional network here",
-    ):
+    with pytest.raises(TaskError, match=rf"images \({image}\), .* no convolutional network here"):
         make("own_task:Push-v0")
 
 
 @pytest.mark.parametrize("what", ["observation", "action"])
-def test_a_space_of_no_numbers_is_refused(monkeypatch, what):
-    make("own_task:Push-v0")
-    monkeypatch.setattr(sys.modules["own_task"].Push, f"{what}_space", Box(-1, 1, (0,)))
-    with pytest.raises(
-        TaskError,
-        match=rf"^own_task:Push-v0 has {what}s of no number at all; nothing can be learned there.$",
-    ):
+def test_a_space_of_no_numbers_is_refused(own, monkeypatch, what):
+    monkeypatch.setattr(own.Push, f"{what}_space", Box(-1, 1, (0,)))
+    with pytest.raises(TaskError, match=f"^own_task:Push-v0 has {what}s of no number at all"):
         make("own_task:Push-v0")
 
 
@@ -121,63 +107,32 @@ def test_a_space_of_no_numbers_is_refused(monkeypatch, what):
         ("dm_control/lqr-lqr_2_1-v0", "set task.horizon"),
     ],
 )
-def test_a_task_that_cannot_be_trained_on_is_refused_in_one_sentence(id, message):
+def test_a_task_that_cannot_be_trained_on_is_refused_in_one_line(id, message):
     with pytest.raises(TaskError, match=message) as error:
         make(id)
     assert "\n" not in str(error.value)
 
 
-def reset_without_a_seed(env):
-    return {}, {}
-
-
-def old_step(env, action):
-    return env.state, 0.0, False, {}
-
-
-def without_reward(env, action):
-    return env.state, None, False, False, {}
-
-
-def not_a_number(env, action):
-    return env.state, np.nan, False, False, {}
-
-
 @pytest.mark.parametrize(
     ("name", "replaced", "message"),
     [
-        (
-            "reset",
-            reset_without_a_seed,
-            r"cannot be made: TypeError: .*unexpected keyword argument 'seed' \(\S+, line \d+\)$",
-        ),
-        (
-            "step",
-            old_step,
-            r"unpack \(expected 5, got 4\) \(.*its step observation, reward, terminated, "
-            r"truncated and info$",
-        ),
-        ("step", without_reward, "one number, and twice True"),
-        ("step", not_a_number, "the reward of every one of its first steps is nan"),
+        ("reset", lambda env: ({}, {}), r"TypeError: .*argument 'seed' \(\S+, line \d+\)$"),
+        ("step", lambda env, action: (env.state, 0.0, False, {}), "expected 5, got 4"),
+        ("step", lambda env, action: (env.state, None, False, False, {}), "one number, and twice"),
+        ("step", lambda env, action: (env.state, np.nan, False, False, {}), "reward of every one"),
     ],
 )
-def test_a_task_that_breaks_in_its_first_steps_is_refused_in_a_sentence(
-    monkeypatch, name, replaced, message
+def test_a_task_that_breaks_in_its_first_steps_is_refused(
+    own, monkeypatch, name, replaced, message
 ):
-    make("own_task:Push-v0")
-    monkeypatch.setattr(sys.modules["own_task"].Push, name, replaced)
+    monkeypatch.setattr(own.Push, name, replaced)
     with pytest.raises(TaskError, match=message):
         probe.probe(make("own_task:Push-v0"))
 
 
-def test_observations_of_another_size_than_their_space_are_refused(monkeypatch):
-    make("own_task:Buffer-v0")
-    monkeypatch.setattr(
-        sys.modules["own_task"].Buffer, "observation_space", Box(-9, 9, (4,), np.float32)
-    )
-    with pytest.raises(
-        TaskError, match="own_task:Buffer-v0 observes 3 numbers, and its observation_space has 4"
-    ):
+def test_observations_of_another_size_than_their_space_are_refused(own, monkeypatch):
+    monkeypatch.setattr(own.Buffer, "observation_space", Box(-9, 9, (4,), np.float32))
+    with pytest.raises(TaskError, match="observes 3 numbers, and its observation_space has 4"):
         probe.probe(make("own_task:Buffer-v0"))
 
 
@@ -195,17 +150,10 @@ class Odd(own_envs.Walk):
 
 
 gymnasium.register("Odd-v0", entry_point=Odd, max_episode_steps=30)
+ODD = [{"reward": np.ones(2)}, {"reward": None}, {"terminated": np.ones(2)}]
 
 
-@pytest.mark.parametrize(
-    "odd",
-    [
-        {"reward": np.ones(2)},
-        {"reward": None},
-        {"terminated": np.ones(2)},
-        {"observation": [1, [2, 3]]},
-    ],
-)
+@pytest.mark.parametrize("odd", [*ODD, {"observation": [1, [2, 3]]}])
 def test_an_answer_of_another_kind_is_refused(odd):
     with pytest.raises(TaskError, match="Odd-v0: a step must answer an array of numbers"):
         probe.probe(make("Odd-v0", kwargs=odd))

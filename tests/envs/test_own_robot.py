@@ -1,7 +1,4 @@
-"""docs/start/own-robot.md: its robot is trained, evaluated, drawn and exported, at tiny size; what
-it and
-its kin keep is nothing.
-"""
+"""docs/start/own-robot.md: its robot is trained, evaluated, filmed and exported, at tiny size."""
 
 import importlib.util
 import os
@@ -16,6 +13,7 @@ import numpy as np
 import pytest
 from commands import command
 from conftest import ROOT, run
+from words import words
 
 from esac_mpi import Policy, envs
 from esac_mpi.comm import command_ranks
@@ -24,41 +22,18 @@ from esac_mpi.envs import identity, probe
 from esac_mpi.policies import stage
 from esac_mpi.record import Run
 
-EXAMPLE, PAGE = (
-    ROOT / "docs/example",
-    (ROOT / "docs/start/own-robot.md").read_text(encoding="utf-8"),
-)
-TINY = [
-    *("--budget.generations", 2, "--policy.hidden", 8),
-    *(
-        "--esac.population_size",
-        4,
-        "--esac.sac_min_steps",
-        10,
-        "--esac.update_cost",
-        0,
-        "--esac.sigma_rule",
-        "grow",
-    ),
-    *(
-        "--sac.start_steps",
-        10,
-        "--sac.batch_size",
-        8,
-        "--task.horizon",
-        20,
-        "--evaluation.every",
-        2,
-    ),
-]
+EXAMPLE = ROOT / "docs/example"
+PAGE = (ROOT / "docs/start/own-robot.md").read_text(encoding="utf-8")
+TINY = words("""--budget.generations 2 --policy.hidden 8 --task.horizon 20 --evaluation.every 2
+--esac.population_size 4 --esac.sac_min_steps 10 --esac.update_cost 0 --esac.sigma_rule grow
+--sac.start_steps 10 --sac.batch_size 8""")
 
 
 @pytest.fixture(autouse=True)
 def here(tmp_path, monkeypatch):
     """Stand in a copy of the page's directory."""
-    folder = shutil.copytree(
-        EXAMPLE, tmp_path / "example", ignore=shutil.ignore_patterns("runs", "__pycache__")
-    )
+    left = shutil.ignore_patterns("runs", "__pycache__")
+    folder = shutil.copytree(EXAMPLE, tmp_path / "example", ignore=left)
     monkeypatch.chdir(folder)
     monkeypatch.syspath_prepend(folder)
     yield folder
@@ -82,12 +57,8 @@ def test_from_a_model_to_a_policy_a_film_and_an_onnx_file(here, capsys):
     forms += ["onnx"] * all(map(importlib.util.find_spec, ("torch", "onnx", "onnxscript")))
     for form in forms:
         assert command("export").main(["runs/balancer", "--format", form]) == 0
-    act = {
-        key: array
-        for key, array in np.load("runs/balancer/policy.npz").items()
-        if key in ("low", "high")
-    }
-    assert act == {"low": [-1.0], "high": [1.0]}
+    exported = np.load("runs/balancer/policy.npz")
+    assert (exported["low"], exported["high"]) == ([-1.0], [1.0])
 
 
 def test_its_film_shows_the_robot(here):
@@ -120,12 +91,10 @@ def test_what_the_page_trains_keeps_nothing_and_says_what_it_is_made_of(here, id
 
 def test_a_task_s_import_of_dm_control_is_as_quiet_as_ours(here):
     code = 'from esac_mpi import envs; envs.make("backwards:Backwards-v0")'
-    variables = {
-        name: value for name, value in os.environ.items() if name not in ("DISPLAY", "MUJOCO_GL")
-    }
-    done = subprocess.run(
-        [sys.executable, "-c", code], env=variables, capture_output=True, text=True, check=False
-    )
+    shown = ("DISPLAY", "MUJOCO_GL")
+    variables = {name: value for name, value in os.environ.items() if name not in shown}
+    line = [sys.executable, "-c", code]
+    done = subprocess.run(line, env=variables, capture_output=True, text=True, check=False)
     assert (done.returncode, done.stdout + done.stderr) == (0, "")
 
 
@@ -134,9 +103,8 @@ def test_the_robots_speed_decides_its_reward(here):
     for env in pays:
         env.reset(1)
     slow, fast = (env.step(np.zeros(1, np.float32))[1] for env in pays)
-    assert (
-        0 < fast < slow < 1
-    )  # it begins at rest: exp(-4 0.5^2) = 0.37 of the other, but for what it drifts
+    # it begins at rest: exp(-4 0.5^2) = 0.37 of the other, but for what it drifts
+    assert 0 < fast < slow < 1
     assert fast / slow == pytest.approx(np.exp(-1), rel=0.3)
 
 
@@ -151,9 +119,8 @@ def test_backwards_pays_for_the_way_back(here):
 
 
 def test_the_page_has_command_lines_that_are_accepted(here):
-    lines = re.findall(
-        r"^mpirun -n 2 python -m esac_mpi (.+?[^\\])$", PAGE, re.MULTILINE | re.DOTALL
-    )
+    started = r"^mpirun -n 2 python -m esac_mpi (.+?[^\\])$"
+    lines = re.findall(started, PAGE, re.MULTILINE | re.DOTALL)
     assert len(lines) == 4
     for line in lines:
         load([word for word in shlex.split(line.replace("\\\n", " ")) if word != "--check"])

@@ -1,6 +1,4 @@
-"""Keyword arguments of a task: how they are said, what they change, who refuses them, and that a
-run keeps them.
-"""
+"""Keyword arguments of a task: how they are set, what they change, and that a run keeps them."""
 
 import json
 import os
@@ -14,6 +12,7 @@ from commands import command
 from conftest import run
 from dm_control import suite
 from saved_policies import save
+from words import words
 
 from esac_mpi import Policy, envs
 from esac_mpi.comm import command_ranks
@@ -32,6 +31,11 @@ from esac_mpi.config import (
 from esac_mpi.record import Run
 
 FILE = '[task]\nid = "Hopper-v5"\n[task.kwargs]\nhealthy_z_range = [0.8, inf]\nframe_skip = 2\n'
+
+
+def read_back(config):
+    """Return a configuration as it comes back from a file."""
+    return updated(Config(), from_table(tomllib.loads(to_toml(config)), "it"))
 
 
 @pytest.fixture
@@ -55,78 +59,54 @@ def test_a_file_has_a_table_which_single_ones_join_and_an_object_replaces(file):
 @pytest.mark.parametrize(
     ("text", "value"),
     [
-        ("0.5", 0.5),
-        ("-1", -1),
-        (".5", 0.5),
-        ("true", True),
-        ("False", False),
-        ("[1, 2]", [1, 2]),
-        ("a=b.xml", "a=b.xml"),
+        *(("0.5", 0.5), ("-1", -1), (".5", 0.5), ("[1, 2]", [1, 2])),
+        *(("true", True), ("False", False), ("a=b.xml", "a=b.xml")),
     ],
 )
 def test_a_word_is_a_number_a_truth_a_list_or_a_text(text, value):
-    kwargs = load(["--task.kwargs.given", text])[0].task.kwargs
-    assert kwargs == {"given": value}
-    assert type(kwargs["given"]) is type(value)
+    (given,) = load(["--task.kwargs.given", text])[0].task.kwargs.values()
+    assert given == value
+    assert type(given) is type(value)
 
 
 def test_a_text_comes_back_from_a_file_or_is_refused():
     config = load(["--task.kwargs.mode", 'a\x7fb\n"c', "--task.kwargs.\x7f", "1"])[0]
-    assert (
-        updated(
-            Config(),
-            tomllib.loads(to_toml(config)) and from_table(tomllib.loads(to_toml(config)), "it"),
-        )
-        == config
-    )
+    assert read_back(config) == config
     with pytest.raises(ConfigError, match=r"task\.kwargs"):
         load(["--task.kwargs.mode", os.fsdecode(b"na\xefve")])
 
 
 def test_a_value_may_be_the_name_of_a_toml_file(file):
-    for words in (["--task.kwargs.robot=a.toml"], ["--task.kwargs.robot", "a.toml"]):
-        assert load(words)[0].task.kwargs == {"robot": "a.toml"}
-        assert load([*words, file])[0].task.kwargs["frame_skip"] == 2
+    for line in (["--task.kwargs.robot=a.toml"], ["--task.kwargs.robot", "a.toml"]):
+        assert load(line)[0].task.kwargs == {"robot": "a.toml"}
+        assert load([*line, file])[0].task.kwargs["frame_skip"] == 2
 
 
 def test_a_name_with_dots_is_of_a_table_inside():
-    line = [
-        "--task.kwargs.time_limit",
-        "5",
-        "--task.kwargs.environment_kwargs.control_timestep",
-        "0.02",
-    ]
+    given = {"time_limit": 5, "environment_kwargs.control_timestep": 0.02}
+    line = [word for name, value in given.items() for word in (f"--task.kwargs.{name}", str(value))]
     inner = {"time_limit": 5, "environment_kwargs": {"control_timestep": 0.02}}
     assert load(line)[0].task.kwargs == inner
-    names = {"task.kwargs.time_limit": 5, "task.kwargs.environment_kwargs.control_timestep": 0.02}
+    names = {f"task.kwargs.{name}": value for name, value in given.items()}
     assert from_table(names, "settings") == {"task.kwargs": inner}
 
 
 @pytest.mark.parametrize(
     ("line", "said"),
     [
-        (["--task.kwargs", "[1]"], "command line: task.kwargs = '[1]': expected a JSON object"),
-        (["--task.kwargs", "{"], "command line: task.kwargs = '{': expected a JSON object"),
-        (["--task.kwargs.a"], "command line: --task.kwargs.a: expected a value after it"),
-        (
-            ["--task.kwargs.a", "--seed", "1"],
-            "command line: --task.kwargs.a: expected a value after it",
-        ),
-        (
-            ["--task.kwargs.a", "null"],
-            "command line: task.kwargs = {'a': None}: expected a table of texts",
-        ),
-        (
-            ["--task.kwargs.a", "nan"],
-            "command line: task.kwargs = {'a': nan}: expected a table of texts",
-        ),
-        (["--task.kwargs.", "1"], "command line: task.kwargs = {'': 1}: expected a table of texts"),
+        (["--task.kwargs", "[1]"], "task.kwargs = '[1]': expected a JSON object"),
+        (["--task.kwargs", "{"], "task.kwargs = '{': expected a JSON object"),
+        (["--task.kwargs.a"], "--task.kwargs.a: expected a value after it"),
+        (["--task.kwargs.a", "--seed", "1"], "--task.kwargs.a: expected a value after it"),
+        (["--task.kwargs.a", "null"], "task.kwargs = {'a': None}: expected a table of texts"),
+        (["--task.kwargs.a", "nan"], "task.kwargs = {'a': nan}: expected a table of texts"),
+        (["--task.kwargs.", "1"], "task.kwargs = {'': 1}: expected a table of texts"),
     ],
 )
 def test_what_is_no_plain_value_is_refused(line, said):
     with pytest.raises(ConfigError) as refused:
         load(line)
-    assert str(refused.value).startswith(said)
+    assert str(refused.value).startswith(f"command line: {said}")
     assert "\n" not in str(refused.value)
 
 
@@ -146,28 +126,26 @@ def test_a_file_is_named_whose_table_is_none(tmp_path, value):
         load([str(path), "--task.kwargs.b", "1"])
 
 
-def test_without_any_nothing_is_written_and_with_some_all_of_it_is_read_back():
+def test_all_that_is_written_is_read_back():
     assert "kwargs" not in to_toml(Config())
     assert hash(Config()) == hash(Config())
-    kwargs = {
-        "a": 1,
-        "b": [0.5, [True, "x"]],
-        "c d": 'q"\\',
-        "e": {"f": {"g": float("inf")}, "h": []},
-        "i": {},
-    }
+    kwargs = {"a": 1, "b": [0.5, [True, "x"]], "c d": 'q"\\', "i": {}}
+    kwargs["e"] = {"f": {"g": float("inf")}, "h": []}
     config = Config(task=Task(kwargs=kwargs))
-    again = updated(Config(), from_table(tomllib.loads(to_toml(config)), "x.toml"))
-    assert again == config
+    assert read_back(config) == config
     assert load([f"--task.kwargs={as_words(kwargs)[0]}"])[0].task.kwargs == kwargs
     assert differences(Config(), config) == {"task.kwargs": ({}, kwargs)}
 
 
-def rewards(env, steps=20):
-    """Return the rewards of an episode of random actions in one of ours."""
+def rewards(env, reset, step):
+    """Return the rewards of 20 random actions within the bounds of one of our environments."""
     random = np.random.default_rng(0)
-    env.reset(3)
-    return [env.step(random.uniform(env.low, env.high).astype(np.float32))[1] for _ in range(steps)]
+    reset()
+    return [step(random.uniform(env.low, env.high).astype(np.float32)) for _ in range(20)]
+
+
+def ours(env):
+    return rewards(env, lambda: env.reset(3), lambda action: env.step(action)[1])
 
 
 @pytest.mark.parametrize(
@@ -180,38 +158,26 @@ def rewards(env, steps=20):
     ],
 )
 def test_rewards_are_those_of_gymnasium_made_with_them(id, kwargs, own):
-    env, library, random = (
-        envs.make(id, kwargs=kwargs),
-        gymnasium.make(id, **kwargs),
-        np.random.default_rng(0),
-    )
+    env, library = envs.make(id, kwargs=kwargs), gymnasium.make(id, **kwargs)
     assert (env.closed_loop is not None) is own
     assert env.horizon == kwargs.get("max_episode_steps", 1000)
-    library.reset(seed=3)
-    expected = [
-        float(library.step(random.uniform(env.low, env.high).astype(np.float32))[1])
-        for _ in range(20)
-    ]
-    assert rewards(env) == expected
-    if kwargs.get("ctrl_cost_weight") == 0.5:
-        assert rewards(envs.make(id)) != expected
+    expected = rewards(
+        env, lambda: library.reset(seed=3), lambda action: float(library.step(action)[1])
+    )
+    assert ours(env) == expected
+    assert kwargs.get("ctrl_cost_weight") != 0.5 or ours(envs.make(id)) != expected
 
 
 @pytest.mark.parametrize("inner", [{"control_timestep": 0.02}, {"flat_observation": True}])
 def test_rewards_are_those_of_the_suite_made_with_them(inner):
-    id, kwargs = "dm_control/cheetah-run-v0", {"time_limit": 2, "environment_kwargs": inner}
-    env, random = envs.make(id, kwargs=kwargs), np.random.default_rng(0)
-    library = suite.load(
-        "cheetah", "run", task_kwargs={"time_limit": 2, "random": 0}, environment_kwargs=inner
-    )
+    kwargs = {"time_limit": 2, "environment_kwargs": inner}
+    env = envs.make("dm_control/cheetah-run-v0", kwargs=kwargs)
+    task = {"time_limit": 2, "random": 0}
+    library = suite.load("cheetah", "run", task_kwargs=task, environment_kwargs=inner)
     assert (env.closed_loop is None) is ("flat_observation" in inner)
     assert env.horizon == round(2 / inner.get("control_timestep", 0.01))
     library.task.random.seed(3)
-    library.reset()
-    expected = [
-        library.step(random.uniform(env.low, env.high).astype(np.float32)).reward for _ in range(20)
-    ]
-    assert rewards(env) == expected
+    assert ours(env) == rewards(env, library.reset, lambda action: library.step(action).reward)
     assert kwargs == {"time_limit": 2, "environment_kwargs": inner}
 
 
@@ -222,23 +188,18 @@ def test_a_task_that_is_built_anew_at_each_reset_keeps_them():
         assert env._env.unwrapped.hardcore
 
 
+CHEETAH, RUN = "HalfCheetah-v5", "dm_control/cheetah-run-v0"
+
+
 @pytest.mark.parametrize(
     ("id", "kwargs", "said"),
     [
-        (
-            "HalfCheetah-v5",
-            {"ctrl_cost_weigth": 0.2},
-            "unexpected keyword argument",
-        ),
-        ("HalfCheetah-v5", {"xml_file": "no.xml"}, "no.xml does not exist"),
-        ("HalfCheetah-v5", {"reset_noise_scale": [1]}, "bad operand"),  # at the first reset
-        (
-            "HalfCheetah-v5",
-            {"render_mode": "human"},
-            "render_mode cannot be set: .* esac-mpi render",
-        ),
-        ("dm_control/cheetah-run-v0", {"time_limt": 3}, "unexpected keyword argument"),
-        ("dm_control/cheetah-run-v0", {"random": 3}, "random cannot be set"),
+        (CHEETAH, {"ctrl_cost_weigth": 0.2}, "unexpected keyword argument"),
+        (CHEETAH, {"xml_file": "no.xml"}, "no.xml does not exist"),
+        (CHEETAH, {"reset_noise_scale": [1]}, "bad operand"),  # at the first reset
+        (CHEETAH, {"render_mode": "human"}, "render_mode cannot be set: .* esac-mpi render"),
+        (RUN, {"time_limt": 3}, "unexpected keyword argument"),
+        (RUN, {"random": 3}, "random cannot be set"),
         ("CyclicMDP-v0", {"a": 1}, "takes no task.kwargs, and a was set"),
         ("Halfcheetah-v9", {"a": 1}, "Did you mean 'HalfCheetah-v"),
         ("own_envs:Steep-v0", {"slop": 1}, "unexpected keyword argument"),
@@ -250,72 +211,48 @@ def test_a_task_that_does_not_take_them_says_so_in_a_sentence(id, kwargs, said):
     assert "\n" not in str(refused.value)
 
 
-SMALL = [
-    *(
-        "--algorithm",
-        "es",
-        "--task.id",
-        "HalfCheetah-v5",
-        "--task.horizon",
-        5,
-        "--policy.hidden",
-        4,
-    ),
-    *("--es.population_size", 4, "--evaluation.every", 1, "--evaluation.episodes", 1),
-]
+SMALL = words("""--algorithm es --task.id HalfCheetah-v5 --task.horizon 5 --policy.hidden 4
+--es.population_size 4 --evaluation.every 1 --evaluation.episodes 1 --budget.generations 1""")
+WEIGHT = "--task.kwargs.ctrl_cost_weight"
 
 
-def test_a_run_keeps_them_and_its_policy_is_evaluated_in_the_task_that_they_make(
-    tmp_path, alone, capsys
-):
-    where, weight = tmp_path / "run", ["--task.kwargs.ctrl_cost_weight", "0.5"]
-    alone("--run-dir", where, *SMALL, *weight, "--budget.generations", 1)
-    assert tomllib.loads((where / "config.toml").read_text())["task"]["kwargs"] == {
-        "ctrl_cost_weight": 0.5
-    }
-    assert Run.open(where).config.task.kwargs == {"ctrl_cost_weight": 0.5}
-    other = run(
-        0,
-        "--run-dir",
-        where,
-        *SMALL,
-        "--task.kwargs.ctrl_cost_weight",
-        "0.6",
-        "--budget.generations",
-        2,
-        code=2,
-    )
+def evaluated(capsys, *line):
+    """Evaluate a policy in an episode; return what is printed."""
+    command("evaluate").main([*map(str, line), "--episodes", "1"], command_ranks.Alone())
+    return capsys.readouterr().out
+
+
+def test_a_run_keeps_them_and_its_policy_is_evaluated_with_them(tmp_path, alone, capsys):
+    where, kwargs = tmp_path / "run", {"ctrl_cost_weight": 0.5}
+    alone("--run-dir", where, *SMALL, WEIGHT, "0.5")
+    settings = tomllib.loads((where / "config.toml").read_text())
+    assert settings["task"]["kwargs"] == Run.open(where).config.task.kwargs == kwargs
+    more = ["--budget.generations", 2]
+    other = run(0, "--run-dir", where, *SMALL, WEIGHT, "0.6", *more, code=2)
     assert "task.kwargs" in other.stderr + other.stdout
-    alone(where / "config.toml", "--budget.generations", 2)
+    alone(where / "config.toml", *more)
     assert Run.open(where).generation == 2
 
-    policy = Policy.load(where)
-    assert policy.task_kwargs == {"ctrl_cost_weight": 0.5}
-    evaluate, found = command("evaluate"), []
-    for task in ([], ["--task", "HalfCheetah-v5"]):
-        arguments = [str(where), "--episodes", "1", "--horizon", "5", "--json", *task]
-        assert evaluate.main(arguments, command_ranks.Alone()) == 0
-        found.append(json.loads(capsys.readouterr().out)["mean"])
-    assert found[0] < found[1]  # control costs five times as much
-    assert evaluate.main([str(where), "--episodes", "1"], command_ranks.Alone()) == 0
-    assert 'HalfCheetah-v5 {"ctrl_cost_weight": 0.5}, 1 episode' in capsys.readouterr().out
+    assert Policy.load(where).task_kwargs == kwargs
+    costly, cheap = (
+        json.loads(evaluated(capsys, where, "--horizon", 5, "--json", *task))["mean"]
+        for task in ([], ["--task", "HalfCheetah-v5"])
+    )
+    assert costly < cheap  # control costs five times as much
+    assert 'HalfCheetah-v5 {"ctrl_cost_weight": 0.5}, 1 episode' in evaluated(capsys, where)
 
 
 def test_a_policy_is_evaluated_for_as_long_as_its_training_played(tmp_path, alone, capsys):
-    where, evaluate = tmp_path / "run", command("evaluate")
-    alone("--run-dir", where, *SMALL, "--budget.generations", 1)
+    where = tmp_path / "run"
+    alone("--run-dir", where, *SMALL)
     assert Policy.load(where).horizon == 5
     for more, length in (
         ([], 5),
-        (["--horizon", "7"], 7),
-        (["--horizon", "0"], 1000),
+        (["--horizon", 7], 7),
+        (["--horizon", 0], 1000),
         (["--task", "HalfCheetah-v5"], 1000),
     ):
-        assert (
-            evaluate.main([str(where), "--episodes", "1", "--json", *more], command_ranks.Alone())
-            == 0
-        )
-        found = json.loads(capsys.readouterr().out)
+        found = json.loads(evaluated(capsys, where, "--json", *more))
         assert (found["lengths"], found["horizon"]) == ([length], length)
 
 

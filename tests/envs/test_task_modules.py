@@ -1,6 +1,4 @@
-"""A task's own module in a process that trains: found, edited between two trainings, and let go of
-at their end.
-"""
+"""A task's own module in a process that trains: found, edited between trainings, and closed."""
 
 import importlib
 import sys
@@ -39,30 +37,28 @@ gymnasium.register("ToEdit-v0", ToEdit, max_episode_steps=5)
 """
 
 
-def test_a_task_that_was_edited_since_its_import_is_refused_until_it_is_imported_anew(
-    tmp_path, monkeypatch
-):
+def train(path, **given):
+    return esac_mpi.train(None, {**SMALL, **given}, run_dir=path, quiet=True)
+
+
+def test_a_task_edited_since_its_import_is_refused(tmp_path, monkeypatch):
+    """Until it is imported anew."""
     monkeypatch.syspath_prepend(tmp_path)
-    monkeypatch.setattr(
-        sys, "dont_write_bytecode", True
-    )  # a reload within the second would find that of before
+    # a reload within the second would find that of before
+    monkeypatch.setattr(sys, "dont_write_bytecode", True)
     file = tmp_path / "task_to_edit.py"
     file.write_text(EDITED)
-    given = {**SMALL, "task.id": "task_to_edit:ToEdit-v0"}
-    esac_mpi.train(None, given, run_dir=tmp_path / "a", quiet=True)
-    esac_mpi.train(None, given, run_dir=tmp_path / "b", quiet=True)
+    given = {"task.id": "task_to_edit:ToEdit-v0"}
+    train(tmp_path / "a", **given)
+    train(tmp_path / "b", **given)
     file.write_text(EDITED.replace("1.0", "2.0"))
-    with pytest.raises(
-        WrongUsage,
-        match=r"task_to_edit was edited since it was imported here; .* start Python anew",
-    ):
-        esac_mpi.train(None, given, run_dir=tmp_path / "c", quiet=True)
+    with pytest.raises(WrongUsage, match="task_to_edit was edited since it was imported here"):
+        train(tmp_path / "c", **given)
     assert not (tmp_path / "c").exists()
     gymnasium.registry.pop("ToEdit-v0")
     importlib.invalidate_caches()
     importlib.reload(sys.modules["task_to_edit"])
-    run = esac_mpi.train(None, given, run_dir=tmp_path / "c", quiet=True)
-    assert run.status["best_return"] == 2 * 5
+    assert train(tmp_path / "c", **given).status["best_return"] == 2 * 5
 
 
 SCRIPT = """
@@ -91,24 +87,19 @@ def test_of_a_script_the_tasks_class_counts(tmp_path, monkeypatch, was, now, cou
 
 
 def test_a_task_is_let_go_of_at_the_end(tmp_path, monkeypatch):
-    closed, given = [], {**SMALL, "task.id": "own_envs:Steep-v0"}
+    closed, given = [], {"task.id": "own_envs:Steep-v0"}
     monkeypatch.setattr(own_envs.Steep, "close", lambda env: closed.append(env))
-    esac_mpi.train(None, given, run_dir=tmp_path / "run", quiet=True)
+    train(tmp_path / "run", **given)
     assert closed
     monkeypatch.setattr(own_envs.Steep, "close", lambda env: {}["gone"])
-    assert esac_mpi.train(None, given, run_dir=tmp_path / "other", quiet=True).state == "complete"
+    assert train(tmp_path / "other", **given).state == "complete"
 
 
-def test_a_task_of_the_current_directory_is_found_as_by_the_command_line(tmp_path, monkeypatch):
+def test_a_task_of_the_current_directory_is_found(tmp_path, monkeypatch):
     made = 'gymnasium.register("Kept-v0", entry_point="kept_here:Walk", max_episode_steps=30)'
     (tmp_path / "kept_here.py").write_text(f"import gymnasium\nfrom own_envs import Walk\n{made}\n")
     monkeypatch.chdir(tmp_path)
     paths = [path for path in sys.path if path not in ("", str(tmp_path))]
     monkeypatch.setattr(sys, "path", paths[:])
-    assert (
-        esac_mpi.train(
-            None, {**SMALL, "task.id": "kept_here:Kept-v0"}, run_dir="run", quiet=True
-        ).generation
-        == 1
-    )
+    assert train("run", **{"task.id": "kept_here:Kept-v0"}).generation == 1
     assert sys.path == paths

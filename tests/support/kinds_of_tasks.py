@@ -1,8 +1,10 @@
 """A representative of every kind of task, and how it is played."""
 
-import numpy as np
+from typing import Any
 
-from esac_mpi.envs import Env
+import gymnasium
+import numpy as np
+from dm_control import suite
 
 # id: (observation size, action size, low, high, horizon); bounds are repeated to the action size
 TASKS = {
@@ -32,15 +34,55 @@ def actions(env, seed: int, steps: int) -> np.ndarray:
     return random.uniform(env.low, env.high, (steps, env.action_size)).astype(np.float32)
 
 
-def play(env: Env, seed: int, steps: int = 80) -> list[tuple]:
-    """Play an episode of random actions; return what every step gave.
+def play(env: Any, seed: int, steps: int = 80, player: Any = None) -> list[tuple]:
+    """Play an episode of random actions within the bounds of `env`, or of `player`.
 
-    That is (observation bytes, reward, terminated, truncated).
+    Return what every step gave: (observation bytes, reward, terminated, truncated).
     """
     episode: list[tuple] = [(env.reset(seed).tobytes(), 0.0, False, False)]
-    for action in actions(env, seed, steps):
+    for action in actions(player or env, seed, steps):
         observation, reward, terminated, truncated = env.step(action)
         episode.append((observation.tobytes(), reward, terminated, truncated))
         if terminated or truncated:
             break
     return episode
+
+
+class Library:
+    """A task of a library driven by hand: what our adapter must return."""
+
+    def __init__(self, id: str) -> None:
+        self.suite = id.startswith("dm_control/")
+        if self.suite:
+            name = id.removeprefix("dm_control/").removesuffix("-v0")
+            self.env = suite.load(*name.split("-"), task_kwargs={"random": 0})
+            self.physics = self.env.physics.data.ptr
+        else:
+            self.env = gymnasium.make(id, disable_env_checker=True)
+            self.physics = getattr(self.env.unwrapped, "data", None)
+
+    def flat(self, observation) -> np.ndarray:
+        if self.suite:
+            parts = [np.ravel(part) for part in observation.values()]
+            return np.concatenate(parts).astype(np.float32)
+        return gymnasium.spaces.flatten(self.env.observation_space, observation).astype(np.float32)
+
+    def reset(self, seed: int) -> np.ndarray:
+        if not self.suite:
+            return self.flat(self.env.reset(seed=seed)[0])
+        self.env.task.random.seed(seed)
+        return self.flat(self.env.reset().observation)
+
+    def step(self, action: np.ndarray) -> tuple[np.ndarray, float, bool, bool]:
+        if self.suite:
+            timestep = self.env.step(action)
+            terminated = timestep.last() and timestep.discount == 0
+            ends = terminated, timestep.last() and not terminated
+            return self.flat(timestep.observation), timestep.reward, *ends
+        space = self.env.action_space
+        if isinstance(space, gymnasium.spaces.Discrete):
+            action = space.start + np.argmax(action)
+        else:
+            action = action.reshape(space.shape).astype(space.dtype)
+        observation, reward, terminated, truncated, _ = self.env.step(action)
+        return self.flat(observation), float(reward), bool(terminated), truncated

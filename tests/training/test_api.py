@@ -1,5 +1,6 @@
-"""A training by one call from Python: its results, its callback, its errors, and what it leaves
-behind.
+"""A training by one call from Python: its results, callback and errors, and what it leaves behind.
+
+It runs in a process that goes on: one at a time, and all is given back however it ends.
 """
 
 import json
@@ -9,16 +10,18 @@ import signal
 import subprocess
 import sys
 import threading
+import time
 from dataclasses import replace
 
 import numpy as np
+import own_envs
 import pytest
 import torch
 from conftest import CYCLIC, CYCLIC_ES, ROOT, environment, run
-from whole_runs import assert_same_run
+from whole_runs import assert_same_run, wait_for
 
 import esac_mpi
-from esac_mpi import Config, NoCheckpoint, RunError, WrongUsage
+from esac_mpi import Config, NoCheckpoint, Run, RunError, WrongUsage
 from esac_mpi.config import Budget, PolicyNetwork, Task, flatten, load
 from esac_mpi.host import log, threads
 from esac_mpi.play.rollout import ThetaNotFinite
@@ -28,14 +31,9 @@ from esac_mpi.training.api import resolve
 pytestmark = pytest.mark.slow
 
 TINY = {
-    **{
-        "algorithm": "es",
-        "task.id": "CyclicMDP-v0",
-        "task.horizon": 9,
-        "policy.hidden": [4],
-        "es.population_size": 4,
-    },
-    **{"evaluation.episodes": 1, "budget.generations": 3},
+    **{"algorithm": "es", "task.id": "CyclicMDP-v0", "task.horizon": 9, "policy.hidden": [4]},
+    **{"es.population_size": 4, "evaluation.episodes": 1, "budget.generations": 3},
+    "display.style": "plain",
 }
 
 
@@ -46,73 +44,52 @@ def settings(words):
     return {name: value for name, value in flatten(config) if name in named}
 
 
-def tiny(path, callback=None, **more):
-    return esac_mpi.train(None, TINY, run_dir=path, callback=callback, quiet=True, **more)
+def tiny(path, callback=None, fresh=False, **more):
+    given = {**TINY, **more}
+    return esac_mpi.train(None, given, run_dir=path, callback=callback, fresh=fresh, quiet=True)
+
+
+# --- settings
 
 
 def test_settings_are_those_of_the_command_line(tmp_path):
     """Files, dotted names, tables, tuples, numbers of numpy, and a path."""
-    (tmp_path / "es.toml").write_text(
-        'algorithm = "es"\n[es]\nsigma = 0.2\n[policy]\nhidden = [4]\n'
-    )
-    given = {
-        "task": {"id": "CyclicMDP-v0", "horizon": np.int64(9)},
-        "es.population_size": 4,
-        "budget.generations": 1,
-    }
-    found = esac_mpi.train(
-        tmp_path / "es.toml", {**given, "policy.hidden": (5,)}, run_dir=tmp_path / "run", quiet=True
-    )
-    words = [
-        tmp_path / "es.toml",
-        "--task.id",
-        "CyclicMDP-v0",
-        "--task.horizon",
-        9,
-        "--es.population_size",
-        4,
-    ]
-    same, _ = load(
-        [str(word) for word in (*words, "--budget.generations", 1, "--policy.hidden", 5)]
-    )
-    assert found.config == replace(
-        same, es=replace(same.es, reward_shift=0.0)
-    )  # as the task has it
+    file, where = tmp_path / "es.toml", tmp_path / "run"
+    file.write_text('algorithm = "es"\n[es]\nsigma = 0.2\n[policy]\nhidden = [4]\n')
+    given = {"task": {"id": "CyclicMDP-v0", "horizon": np.int64(9)}, "es.population_size": 4}
+    given |= {"budget.generations": 1, "policy.hidden": (5,)}
+    found = esac_mpi.train(file, given, run_dir=where, quiet=True)
+    line = f"{file} --task.id CyclicMDP-v0 --task.horizon 9 --es.population_size 4"
+    same, _ = load(f"{line} --budget.generations 1 --policy.hidden 5".split())
+    assert found.config == replace(same, es=replace(same.es, reward_shift=0.0))  # the task's
     assert found.config.budget == Budget(generations=1, nominal_steps=0)
     command = found.provenance["command"]
-    assert command.startswith(f"esac_mpi.train {tmp_path / 'es.toml'} ")
-    assert command.endswith(f"--policy.hidden 5 --run_dir {tmp_path / 'run'}")
+    assert command.startswith(f"esac_mpi.train {file} ")
+    assert command.endswith(f"--policy.hidden 5 --run_dir {where}")
 
 
-def test_single_keyword_arguments_of_the_task_join_those_of_a_file_or_a_config(tmp_path):
-    """As the command line has it: one by one they join, a table replaces."""
+def test_single_keyword_arguments_of_the_task_join_and_a_table_replaces(tmp_path):
+    """Those of a file or a config, as the command line has it."""
     file, rest = tmp_path / "x.toml", {"frame_skip": 2, "inner": {"a": 1}}
     file.write_text('[task]\nid = "Hopper-v5"\n[task.kwargs]\nframe_skip = 2\ninner = {a = 1}\n')
     for base in (file, load([str(file)])[0]):
-        assert resolve(base, {"task.kwargs.b": np.int64(3)}).task.kwargs == {**rest, "b": 3}
-        assert resolve(base, {"task": {"kwargs.inner.b": 3}}).task.kwargs == {
-            **rest,
-            "inner": {"a": 1, "b": 3},
-        }
-        assert resolve(base, {"task.kwargs": {"b": 3}, "task.kwargs.c": 4}).task.kwargs == {
-            "b": 3,
-            "c": 4,
-        }
-        assert resolve(base, {"task": {"kwargs": {}}}).task.kwargs == {}
-        assert resolve(base, {"seed": 1}).task.kwargs == rest
+        for given, kwargs in (
+            ({"task.kwargs.b": np.int64(3)}, {**rest, "b": 3}),
+            ({"task": {"kwargs.inner.b": 3}}, {**rest, "inner": {"a": 1, "b": 3}}),
+            ({"task.kwargs": {"b": 3}, "task.kwargs.c": 4}, {"b": 3, "c": 4}),
+            ({"task": {"kwargs": {}}}, {}),
+            ({"seed": 1}, rest),
+        ):
+            assert resolve(base, given).task.kwargs == kwargs
     assert load([str(file)])[0].task.kwargs == rest
 
 
-def test_a_config_built_by_hand_is_checked_and_has_the_values_of_python(tmp_path):
-    config = Config(
-        algorithm="es",
-        task=Task("CyclicMDP-v0", 9),
-        policy=PolicyNetwork((4,)),
-        budget=Budget(2, nominal_steps=0),
-    )
-    strange = replace(
-        config, seed=np.int64(0), es=replace(config.es, sigma=np.float64(0.3), population_size=4)
-    )
+def test_a_config_built_by_hand_is_checked_and_has_pythons_values(tmp_path):
+    task, policy = Task("CyclicMDP-v0", 9), PolicyNetwork((4,))
+    budget = Budget(2, nominal_steps=0)
+    config = Config(algorithm="es", task=task, policy=policy, budget=budget)
+    es = replace(config.es, sigma=np.float64(0.3), population_size=4)
+    strange = replace(config, seed=np.int64(0), es=es)
     found = esac_mpi.train(strange, run_dir=tmp_path / "run", quiet=True)
     assert "np." not in (tmp_path / "run/config.toml").read_text()
     assert found.config == replace(strange, es=replace(strange.es, reward_shift=0.0))
@@ -133,16 +110,11 @@ def test_a_config_built_by_hand_is_checked_and_has_the_values_of_python(tmp_path
         ({"es.sigma": -1.0}, "es.sigma = -1.0: must be positive and finite"),
         ({"sac.gamma": 0.9}, "settings: sac.gamma: algorithm = es does not read it"),
         ({"task.id": "Nowhere-v0"}, "Nowhere-v0"),
-        (
-            {"start_from": ""},
-            "settings: start_from is empty; name what the run begins from, or leave it out",
-        ),
+        ({"start_from": ""}, "settings: start_from is empty"),
         ({"task.kwargs": {"f": len}}, "task.kwargs"),
     ],
 )
-def test_what_is_refused_is_an_exception_with_the_sentence_and_the_code(
-    given, said, tmp_path, capfd
-):
+def test_what_is_refused_is_an_exception_with_the_code(given, said, tmp_path, capfd):
     with pytest.raises(WrongUsage, match=re.escape(said)) as caught:
         esac_mpi.train(None, {**TINY, **given}, run_dir=tmp_path / "run")
     assert caught.value.code == 2
@@ -154,24 +126,21 @@ def test_what_is_refused_is_an_exception_with_the_sentence_and_the_code(
 def test_what_is_no_configuration_is_told_where_it_belongs(tmp_path):
     (tmp_path / "config.toml").touch()
     for config, said in (
-        (
-            {"seed": 3},
-            "a TOML file, a Config or None, not a dict; settings are the second one: train(None, "
-            "{...})",
-        ),
-        (
-            tmp_path,
-            f"'{tmp_path}' is a run's directory: {tmp_path}/config.toml goes on with the run",
-        ),
+        ({"seed": 3}, "not a dict; settings are the second one"),
+        (tmp_path, f"'{tmp_path}' is a run's directory: {tmp_path}/config.toml goes on"),
+        ("", ""),
     ):
         with pytest.raises(WrongUsage, match=re.escape(said)):
             esac_mpi.train(config, quiet=True)
 
 
-def test_runs_without_a_readable_checkpoint_or_of_other_settings_are_refused_alike(tmp_path):
+# --- runs that are there
+
+
+def test_runs_without_a_checkpoint_or_of_other_settings_are_refused(tmp_path):
     tiny(tmp_path / "run")
     with pytest.raises(WrongUsage, match=r"es\.sigma: 0\.02 -> 0\.3"):
-        esac_mpi.train(None, {**TINY, "es.sigma": 0.3}, run_dir=tmp_path / "run", quiet=True)
+        tiny(tmp_path / "run", **{"es.sigma": 0.3})
     for name in ("checkpoint.h5", "checkpoint_prev.h5"):
         (tmp_path / "run" / name).write_bytes(b"not HDF5")
     with pytest.raises(NoCheckpoint) as caught:
@@ -181,7 +150,7 @@ def test_runs_without_a_readable_checkpoint_or_of_other_settings_are_refused_ali
     assert (tmp_path / "run.old-1").is_dir()
 
 
-def test_a_callback_sees_every_row_as_it_is_stored_and_ends_the_run_saved(tmp_path):
+def test_a_callback_sees_every_row_as_stored_and_ends_the_run_saved(tmp_path):
     rows = []
     stopped = tiny(tmp_path / "run", lambda row: rows.append(row) or row["generation"] == 2)
     assert (stopped.status["status"], stopped.generation) == ("requeue", 2)
@@ -198,24 +167,34 @@ def test_a_callback_sees_every_row_as_it_is_stored_and_ends_the_run_saved(tmp_pa
     assert len(rows) == 3  # there was nothing to do
 
 
+# --- errors
+
+
+FREE = """
+import sys
+from pathlib import Path
+from esac_mpi.record import lock
+sys.exit(not lock.is_free(Path(sys.argv[1])))
+"""
+
+
 def test_an_error_of_a_callback_comes_as_it_is_and_lets_go_of_the_run(tmp_path):
     def fails(row):
         raise ZeroDivisionError("of the callback")
 
     with pytest.raises(ZeroDivisionError, match="of the callback"):
         tiny(tmp_path / "run", fails)
-    assert json.loads((tmp_path / "run/status.json").read_text())["status"] == "failed"
-    holds = (
-        "import sys; from pathlib import Path; from esac_mpi.record import lock; "
-        "sys.exit(not lock.is_free(Path(sys.argv[1])))"
-    )
-    assert (
-        subprocess.run(
-            [sys.executable, "-c", holds, tmp_path / "run"], env=environment(), check=False
-        ).returncode
-        == 0
-    )
+    assert Run.open(tmp_path / "run").state == "failed"
+    line = [sys.executable, "-c", FREE, tmp_path / "run"]
+    assert subprocess.run(line, env=environment(), check=False).returncode == 0
     assert tiny(tmp_path / "run").generation == 3
+
+
+def test_who_leaves_python_in_a_callback_leaves_a_run_that_failed(tmp_path):
+    with pytest.raises(SystemExit):
+        tiny(tmp_path / "run", lambda row: sys.exit())
+    assert Run.open(tmp_path / "run").state == "failed"
+    assert tiny(tmp_path / "run").state == "complete"
 
 
 def test_what_all_ranks_find_wrong_is_a_run_error(tmp_path, monkeypatch):
@@ -230,11 +209,12 @@ def test_what_all_ranks_find_wrong_is_a_run_error(tmp_path, monkeypatch):
 
 def test_a_state_that_cannot_be_saved_is_an_exception(tmp_path, monkeypatch):
     monkeypatch.setattr(active_run, "save", lambda *arguments: False)
-    with pytest.raises(
-        esac_mpi.NotSaved, match="could not be saved; what was saved before stands"
-    ) as caught:
+    with pytest.raises(esac_mpi.NotSaved) as caught:
         tiny(tmp_path / "run")
     assert caught.value.code == ended.UNSAVED
+
+
+# --- what is left behind
 
 
 def test_a_callback_may_change_the_directory(tmp_path, monkeypatch):
@@ -245,28 +225,64 @@ def test_a_callback_may_change_the_directory(tmp_path, monkeypatch):
     assert run.path == tmp_path / "run"
 
 
-def test_an_empty_text_is_no_file():
+def test_one_training_at_a_time(tmp_path):
+    def again(row):
+        with pytest.raises(WrongUsage, match="another training goes on in this process"):
+            tiny(tmp_path / "inner")
+
+    assert tiny(tmp_path / "run", again).state == "complete"
+    assert not (tmp_path / "inner").exists()
+    assert tiny(tmp_path / "inner").state == "complete"
+
+
+@pytest.fixture
+def heard():
+    """Alarms of one's own."""
+    alarms: list[int] = []
+    before = signal.signal(signal.SIGALRM, lambda number, frame: alarms.append(number))
+    yield alarms
+    signal.setitimer(signal.ITIMER_REAL, 0)
+    signal.signal(signal.SIGALRM, before)
+
+
+def test_an_alarm_of_ones_own_comes_after_the_training(heard):
+    signal.setitimer(signal.ITIMER_REAL, 60, 5)
     with pytest.raises(WrongUsage):
-        esac_mpi.train("")
+        tiny("", **{"es.sigma": -1.0})
+    left, interval = signal.getitimer(signal.ITIMER_REAL)
+    assert 0 < left <= 60
+    assert interval == 5
+
+
+def test_an_alarm_that_was_due_meanwhile_is_not_lost(heard, tmp_path):
+    signal.setitimer(signal.ITIMER_REAL, 0.05)
+    tiny(tmp_path / "run", lambda row: time.sleep(0.1))
+    wait_for(lambda: heard)
+    assert heard == [signal.SIGALRM]
+
+
+def test_tasks_are_let_go_of_however_a_training_ends(tmp_path, monkeypatch):
+    closed, steep = [], {"task.id": "own_envs:Steep-v0"}
+    monkeypatch.setattr(own_envs.Steep, "close", lambda env: closed.append(env))
+    tiny(tmp_path / "run", **steep)
+    tiny(tmp_path / "run", **steep)  # it is finished
+    with pytest.raises(WrongUsage):
+        tiny(tmp_path / "run", **steep, **{"es.sigma": 0.5})  # it has other settings
+    with pytest.raises(KeyError):
+        tiny(tmp_path / "other", lambda row: {}["x"], **steep)
+    assert len(closed) == 4
 
 
 def left_behind():
     """Return what a training must not change in its process."""
-    numbers = [get() for _, get, _ in threads.openblas()]
-    handlers = [
-        signal.getsignal(number)
-        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGUSR1, signal.SIGALRM)
-    ]
-    alive = sorted(thread.name for thread in threading.enumerate())
-    logs = log.logger.handlers[:], log.logger.propagate, log.logger.level
-    drawn = np.random.get_state()[1].tolist(), torch.get_rng_state().tolist()  # noqa: NPY002
+    signals = (signal.SIGINT, signal.SIGTERM, signal.SIGUSR1, signal.SIGALRM)
     return (
-        numbers,
-        handlers,
-        alive,
-        logs,
+        [get() for _, get, _ in threads.openblas(threads.Path("/proc/self/maps"))],
+        [signal.getsignal(number) for number in signals],
+        sorted(thread.name for thread in threading.enumerate()),
+        (log.logger.handlers[:], log.logger.propagate, log.logger.level),
         dict(os.environ),
-        drawn,
+        (np.random.get_state()[1].tolist(), torch.get_rng_state().tolist()),  # noqa: NPY002
         sys.stdout.errors,
         signal.getitimer(signal.ITIMER_REAL),
     )
@@ -274,12 +290,13 @@ def left_behind():
 
 @pytest.mark.parametrize("ends", ["well", "in an error"])
 def test_nothing_is_left_behind(tmp_path, ends):
-    during, more = [], {name: value for name, value in TINY.items() if not name.startswith("es.")}
-    more |= {"algorithm": "ppo", "ppo.steps_per_generation": 20, "ppo.batch_size": 10}
-    esac_mpi.train(None, more, run_dir=tmp_path / "first", quiet=True)  # which imports
+    ppo = {name: value for name, value in TINY.items() if not name.startswith("es.")}
+    ppo |= {"algorithm": "ppo", "ppo.steps_per_generation": 20, "ppo.batch_size": 10}
+    esac_mpi.train(None, ppo, run_dir=tmp_path / "first", quiet=True)  # which imports
     torch.manual_seed(11)
-    for _, _, put in threads.openblas():
+    for _, _, put in threads.openblas(threads.Path("/proc/self/maps")):
         put(2)
+    during = []
 
     def hears(row):
         during.append(left_behind())
@@ -288,7 +305,7 @@ def test_nothing_is_left_behind(tmp_path, ends):
     before = left_behind()
     try:
         tiny(tmp_path / "run", hears)
-        esac_mpi.train(None, more, run_dir=tmp_path / "ppo", quiet=True)
+        esac_mpi.train(None, ppo, run_dir=tmp_path / "ppo", quiet=True)
     except KeyError:
         assert ends == "in an error"
     assert left_behind() == before
@@ -301,10 +318,8 @@ def test_an_interrupt_ends_the_generation_and_a_third_one_is_pythons_own(tmp_pat
         signal.raise_signal(signal.SIGINT)
 
     run = tiny(tmp_path / "run", once)
-    assert (run.status["status"], run.generation) == (
-        "requeue",
-        2,
-    )  # the wish travels with the next exchange
+    # the wish travels with the next exchange
+    assert (run.status["status"], run.generation) == ("requeue", 2)
     monkeypatch.setattr("esac_mpi.host.stop.SAME", -1.0)
 
     def thrice(row):
@@ -313,9 +328,7 @@ def test_an_interrupt_ends_the_generation_and_a_third_one_is_pythons_own(tmp_pat
 
     with pytest.raises(KeyboardInterrupt):
         tiny(tmp_path / "other", thrice)
-    assert (
-        esac_mpi.Run.open(tmp_path / "other").status["status"] == "failed"
-    )  # and not running, which nobody does
+    assert Run.open(tmp_path / "other").state == "failed"  # and not running, which nobody does
     assert tiny(tmp_path / "other").generation == 3
 
 
@@ -349,27 +362,18 @@ for given in json.loads(sys.argv[1]):
 """
 
 
-def test_a_notebook_gives_the_bits_of_the_command_line_also_the_second_time(tmp_path, alone):
-    """Two trainings of one process, of ESAC and of ES, in one that has loaded numpy, against two
-    processes.
-    """
+def test_a_notebook_gives_the_bits_of_the_command_line(tmp_path, alone):
+    """Of ESAC, and the second time of ES, in a process that has loaded numpy."""
     given = []
     for name, words in (("esac", CYCLIC), ("es", CYCLIC_ES)):
         alone(*words, "--budget.generations", 6, "--run-dir", tmp_path / name)
-        given.append(
-            {
-                **settings(words),
-                "budget.generations": 6,
-                "run_dir": str(tmp_path / f"{name}-python"),
-            }
-        )
-    variables = {
-        name: value for name, value in environment().items() if name not in threads.VARIABLES
-    }
+        more = {"budget.generations": 6, "run_dir": str(tmp_path / f"{name}-python")}
+        given.append({**settings(words), **more})
+    kept = environment().items()
+    variables = {name: value for name, value in kept if name not in threads.VARIABLES}
     line = [sys.executable, "-c", NOTEBOOK, json.dumps(given)]
-    done = subprocess.run(
-        line, env=variables, capture_output=True, text=True, timeout=300, check=False
-    )
+    options = {"capture_output": True, "text": True, "timeout": 300, "check": False}
+    done = subprocess.run(line, env=variables, **options)
     assert (done.returncode, done.stdout) == (0, ""), done.stderr
     for name in ("esac", "es"):
         assert_same_run(tmp_path / name, tmp_path / f"{name}-python")
@@ -401,23 +405,21 @@ def test_all_ranks_make_the_same_call(tmp_path):
     assert_same_run(tmp_path / "alone", tmp_path / "ranks")
 
 
-def test_the_page_is_right(tmp_path, monkeypatch):
-    """The examples of docs/start/python.md, one after the other, in a directory of their own.
+QUICKSTART = """
+algorithm = "es"
+task = {id = "CyclicMDP-v0", horizon = 9}
+es = {population_size = 4}
+policy = {hidden = [4]}
+"""
 
-    That for many ranks is run on one.
-    """
+
+def test_the_page_is_right(tmp_path, monkeypatch):
+    """The examples of docs/start/python.md, one after the other; that for many ranks on one."""
     monkeypatch.chdir(tmp_path)
     (tmp_path / "configs").mkdir()
-    small = (
-        'algorithm = "es"\n[task]\nid = "CyclicMDP-v0"\nhorizon = 9\n[es]\n'
-        "population_size = 4\n[policy]\nhidden = [4]\n"
-    )
-    (tmp_path / "configs/quickstart.toml").write_text(small)
-    blocks = re.findall(
-        r"```python\n(.*?)```",
-        (ROOT / "docs/start/python.md").read_text(encoding="utf-8"),
-        re.DOTALL,
-    )
+    (tmp_path / "configs/quickstart.toml").write_text(QUICKSTART)
+    page = (ROOT / "docs/start/python.md").read_text(encoding="utf-8")
+    blocks = re.findall(r"```python\n(.*?)```", page, re.DOTALL)
     assert len(blocks) == 7
     spaces = [{} for _ in blocks]
     for block, space in zip(blocks, spaces, strict=True):
@@ -427,30 +429,30 @@ def test_the_page_is_right(tmp_path, monkeypatch):
     assert {"theta_es", "Adam's moments"} <= {*spaces[2]["second"].start["taken"]}
     assert spaces[6]["run"].config.seed == 2
     (tmp_path / "seeds.py").write_text(blocks[5])
-    subprocess.run(
-        [sys.executable, "seeds.py"],
-        env=environment(),
-        check=True,
-        capture_output=True,
-        timeout=120,
-    )
-    assert {f"seed{seed}" for seed in range(4)} <= {
-        path.name for path in (tmp_path / "runs").iterdir()
-    }
+    line = [sys.executable, "seeds.py"]
+    subprocess.run(line, env=environment(), check=True, capture_output=True, timeout=120)
+    made = {path.name for path in (tmp_path / "runs").iterdir()}
+    assert {f"seed{seed}" for seed in range(4)} <= made
 
 
-def test_the_package_loads_nothing_before_it_is_asked():
-    code = (
-        "import sys, esac_mpi; {}; print(*sorted({{n.split('.')[0] for n in sys.modules}} & "
-        "{{'numpy', 'mpi4py', 'torch'}}))"
-    )
-    for asked, loads in (
-        ("pass", ""),
-        ("from esac_mpi import Config, Policy, Run, train", "numpy"),
-    ):
-        line = [sys.executable, "-c", code.format(asked)]
-        done = subprocess.run(line, env=environment(), capture_output=True, text=True, check=True)
-        assert done.stdout.strip() == loads
+IMPORTED = """
+import sys, esac_mpi
+{}
+print(*(name for name in ("h5py", "numpy", "mpi4py", "torch") if name in sys.modules))
+"""
+
+
+@pytest.mark.parametrize(
+    ("asked", "loads"),
+    [("pass", ""), ("from esac_mpi import Config, Policy, Run, train", "h5py numpy")],
+)
+def test_the_package_loads_nothing_before_it_is_asked(asked, loads):
+    line = [sys.executable, "-c", IMPORTED.format(asked)]
+    done = subprocess.run(line, env=environment(), capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == loads
+
+
+def test_what_the_package_has_not_is_an_attribute_error():
     assert esac_mpi.Config is Config
     with pytest.raises(AttributeError, match="has no attribute 'trian'"):
         _ = esac_mpi.trian

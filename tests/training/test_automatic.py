@@ -1,6 +1,4 @@
-"""What is "auto" is resolved at a run's first start, by its ranks and what an update takes there,
-and kept ever after.
-"""
+"""What is "auto" is resolved at a run's first start, by its ranks and updates there, and kept."""
 
 import shutil
 from types import SimpleNamespace
@@ -12,6 +10,7 @@ from gradients import Line
 from test_check import lines
 from toy_experiments import TOY, planned
 from whole_runs import assert_same_run
+from words import of_table, words
 
 from esac_mpi import config
 from esac_mpi.analysis.messages import Unusable
@@ -34,19 +33,15 @@ AES = [
     "aes_rl",
     *TASK,
     *ROUTINE,
-    "--aes_rl.start_steps",
-    100,
-    "--aes_rl.batch_size",
-    16,
+    *of_table("aes_rl", start_steps=100, batch_size=16),
 ]
-COSTS = ["--aes_rl.workers", "auto", "--aes_rl.update_cost", "auto", "--aes_rl.critic_cost", "auto"]
+COSTS = of_table("aes_rl", workers="auto", update_cost="auto", critic_cost="auto")
 
 
 def settings(path) -> dict[str, object]:
     """Return what the fields that were "auto" are in a run's config.toml."""
-    return {
-        name: value for name, value in config.read_toml(path / "config.toml").items() if name in ALL
-    }
+    saved = config.read_toml(path / "config.toml")
+    return {name: value for name, value in saved.items() if name in ALL}
 
 
 @pytest.fixture(scope="module")
@@ -80,7 +75,7 @@ def test_what_is_named_stays_and_what_is_not_read_is_not_chosen():
         assert not automatic(load(["--esac.preset", preset])[0])
 
 
-def test_a_row_of_aes_rl_has_no_fewer_arrivals_than_the_workers_that_were_chosen():
+def test_a_row_of_aes_rl_has_no_fewer_arrivals_than_workers():
     chosen = load(["--algorithm", "aes_rl", *map(str, COSTS)])[0]
     assert on_ranks(chosen, 3) == {"aes_rl.workers": 2, "aes_rl.arrivals_per_generation": 10}
     assert on_ranks(chosen, 13) == {"aes_rl.workers": 12, "aes_rl.arrivals_per_generation": 12}
@@ -89,17 +84,14 @@ def test_a_row_of_aes_rl_has_no_fewer_arrivals_than_the_workers_that_were_chosen
     assert on_ranks(chosen, 13, went_on) == kept
 
 
-def test_it_is_a_word_in_files_and_on_the_command_line_and_no_other_word_is(tmp_path):
+def test_it_is_a_word_in_files_and_lines_and_no_other_word_is(tmp_path):
     path = tmp_path / "c.toml"
     path.write_text('[esac]\nworkers = "auto"\nupdate_cost = 8\npopulation_size = 1e2\n')
     esac = load([str(path), "--esac.population_size", "auto"])[0].esac
     assert (esac.workers, esac.update_cost, esac.population_size) == ("auto", 8.0, "auto")
     assert config.from_table({"esac.workers": "auto"}, "") == {"esac.workers": "auto"}
-    for name, value in (
-        ("esac.workers", "many"),
-        ("esac.sac_copies", "auto"),
-        ("esac.workers", 1.5),
-    ):
+    wrong = ("esac.workers", "many"), ("esac.sac_copies", "auto"), ("esac.workers", 1.5)
+    for name, value in wrong:
         with pytest.raises(ConfigError, match=f"{name} = .*: expected an integer"):
             config.from_table({name: value}, "")
 
@@ -108,24 +100,19 @@ def test_costs_have_two_digits():
     assert [digits(cost) for cost in (123.4, 26.49, 0.08765, 0.0)] == [120.0, 26.0, 0.088, 0.0]
 
 
-@pytest.mark.parametrize("ranks", [1, 5])
-def test_what_was_chosen_is_said_and_written_and_named_it_gives_the_same_bits(
-    tmp_path, ranks, alone
+@pytest.mark.parametrize(("ranks", "workers", "members"), [(1, 1, 28), (5, 4, 32)])
+def test_what_was_chosen_is_said_and_written_and_has_the_same_bits_named(
+    tmp_path, ranks, workers, members, alone
 ):
     done = run(ranks, *CHOSEN, "--budget.generations", 3, "--run-dir", tmp_path / "a")
     found = settings(tmp_path / "a")
-    assert found == {
-        **found,
-        "esac.workers": max(1, ranks - 1),
-        "esac.population_size": {1: 28, 5: 32}[ranks],
-    }
-    words = [word for name, value in found.items() for word in (f"--{name}", f"{value:g}")]
+    assert (found["esac.workers"], found["esac.population_size"]) == (workers, members)
+    named = [word for name, value in found.items() for word in (f"--{name}", f"{value:g}")]
     (told,) = [line for line in done.stdout.splitlines() if "chosen for" in line]
-    assert all(word in told for word in words)
-    assert (
-        Run.open(tmp_path / "a").config.esac.update_cost == found["esac.update_cost"] > 0
-    )  # in the run's file, too
-    alone(*CHOSEN, *words, "--budget.generations", 3, "--run-dir", tmp_path / "b")
+    assert all(word in told for word in named)
+    cost = Run.open(tmp_path / "a").config.esac.update_cost  # in the run's file, too
+    assert cost == found["esac.update_cost"] > 0
+    alone(*CHOSEN, *named, "--budget.generations", 3, "--run-dir", tmp_path / "b")
     assert_same_run(tmp_path / "a", tmp_path / "b")
 
 
@@ -134,11 +121,7 @@ def test_a_run_begun_on_three_ranks_has_their_bits_on_one_two_and_five(
 ):
     begun, told = of_three
     found = settings(begun)
-    assert found == {
-        "esac.population_size": 28,
-        "esac.workers": 2,
-        "esac.update_cost": found["esac.update_cost"],
-    }
+    assert (found["esac.workers"], found["esac.population_size"]) == (2, 28)
     assert "chosen for 3 rank(s)" in told
     for ranks in (3, 1, 2, 5):
         path = tmp_path / str(ranks)
@@ -147,10 +130,8 @@ def test_a_run_begun_on_three_ranks_has_their_bits_on_one_two_and_five(
         if ranks == 1:
             alone(*line)
         elif ranks == 5:
-            assert (
-                "as the run began: --esac.population_size 28 --esac.workers 2"
-                in run(ranks, *line).stdout
-            )
+            began = "as the run began: --esac.population_size 28 --esac.workers 2"
+            assert began in run(ranks, *line).stdout
         else:
             together(ranks, *line)
         assert settings(path) == found
@@ -158,67 +139,49 @@ def test_a_run_begun_on_three_ranks_has_their_bits_on_one_two_and_five(
     assert Run.open(tmp_path / "3").columns["metrics/gradient_updates"][-1] > 0
 
 
-def test_a_run_is_one_of_a_plan_that_leaves_to_its_start_what_it_resolved(of_three):
+def test_a_run_is_one_of_a_plan_that_left_to_it_what_it_resolved(of_three):
     run = Run.open(of_three[0])
     plan = config.updated(run.config, {"esac.workers": "auto", "learner.kernels": "auto"})
     assert as_begun(plan, run) == run.config
     assert as_begun(config.updated(plan, {"esac.workers": 5}), run).esac.workers == 5
 
 
-def test_a_run_that_names_its_workers_goes_on_without_the_names(of_three, tmp_path, alone):
-    words = ["--esac.workers", 3, "--esac.update_cost", 1.5, "--esac.population_size", 8]
-    for path in (tmp_path / "a", tmp_path / "b"):
-        alone(*CHOSEN, *words, "--budget.generations", 3, "--run-dir", path)
-    alone(*CHOSEN, *words, "--budget.generations", 6, "--run-dir", tmp_path / "a")
-    (tmp_path / "b/config.toml").unlink()  # the checkpoint has them too
-    alone(*CHOSEN, "--budget.generations", 6, "--run-dir", tmp_path / "b")
-    assert_same_run(tmp_path / "a", tmp_path / "b")
-    done = run(
-        0,
-        *CHOSEN,
-        "--esac.workers",
-        4,
-        "--budget.generations",
-        9,
-        "--run-dir",
-        tmp_path / "a",
-        code=2,
-    )
-    assert "esac.workers: 3 -> 4" in done.stderr
+def test_a_run_that_names_its_workers_goes_on_without_the_names(tmp_path, alone):
+    a, b, named = tmp_path / "a", tmp_path / "b", of_table("esac", workers=3, update_cost=1.5)
+    named += ["--esac.population_size", 8]
+    for path in (a, b):
+        alone(*CHOSEN, *named, "--budget.generations", 3, "--run-dir", path)
+    alone(*CHOSEN, *named, "--budget.generations", 6, "--run-dir", a)
+    (b / "config.toml").unlink()  # the checkpoint has them too
+    alone(*CHOSEN, "--budget.generations", 6, "--run-dir", b)
+    assert_same_run(a, b)
+    other = ["--esac.workers", 4, "--budget.generations", 9]
+    assert "esac.workers: 3 -> 4" in run(0, *CHOSEN, *other, "--run-dir", a, code=2).stderr
 
 
 def test_the_check_says_what_a_start_would_choose(tmp_path, of_three):
-    found = lines(
-        run(3, "--check", *CHOSEN, "--budget.generations", 3, "--run-dir", tmp_path / "run").stdout
-    )
-    assert "chosen for 3 rank(s)" in found["settings"]
-    assert "--esac.workers 2 --esac.population_size 28 --esac.update_cost " in found["settings"]
-    went_on = lines(
-        run(1, "--check", *CHOSEN, "--budget.generations", 9, "--run-dir", of_three[0]).stdout
-    )
-    assert "as the run began: --esac.population_size 28 --esac.workers 2" in went_on["settings"]
+    def checked(ranks, generations, path):
+        line = (*CHOSEN, "--budget.generations", generations, "--run-dir", path)
+        return lines(run(ranks, "--check", *line).stdout)["settings"]
+
+    found = checked(3, 3, tmp_path / "run")
+    assert "chosen for 3 rank(s)" in found
+    assert "--esac.workers 2 --esac.population_size 28 --esac.update_cost " in found
+    began = "as the run began: --esac.population_size 28 --esac.workers 2"
+    assert began in checked(1, 9, of_three[0])
     assert not (tmp_path / "run").exists()
 
 
-def test_a_number_that_does_not_go_with_the_others_is_2_and_leaves_nothing(tmp_path):
+def test_a_number_that_does_not_go_with_the_others_is_2(tmp_path):
     done = run(0, *CHOSEN, "--esac.sac_copies", 20, "--run-dir", tmp_path / "run", code=2)
-    assert (
-        "5 crossover children + 20 SAC copies > 14 slots" in done.stderr
-    )  # of the 28 members of a rank
+    # of the 28 members of a rank
+    assert "5 crossover children + 20 SAC copies > 14 slots" in done.stderr
     assert not (tmp_path / "run").exists()
 
 
 def test_without_sac_phases_a_run_needs_no_workers(tmp_path, alone):
-    line = [
-        "--esac.sac_phases",
-        "false",
-        "--esac.transfer",
-        "off",
-        "--esac.sigma_rule",
-        "grow",
-        "--esac.amt_trigger",
-        "interval",
-    ]
+    off = {"sac_phases": "false", "transfer": "off", "sigma_rule": "grow"}
+    line = of_table("esac", **off, amt_trigger="interval")
     alone(*TASK, *line, *ROUTINE, "--budget.generations", 2, "--run-dir", tmp_path)
     assert load([str(tmp_path / "config.toml")])[0].esac.workers == "auto"
     assert Run.open(tmp_path).columns["metrics/generation"].tolist() == [1, 2]
@@ -229,40 +192,30 @@ def test_aes_rl_and_cem_rl_are_resolved_as_well(tmp_path, together):
     aes = Run.open(tmp_path / "a").config.aes_rl
     assert (aes.workers, aes.arrivals_per_generation) == (2, 10)
     assert min(aes.update_cost, aes.critic_cost) > 0
-    words = [
-        "--aes_rl.workers",
-        2,
-        "--aes_rl.update_cost",
-        aes.update_cost,
-        "--aes_rl.critic_cost",
-        aes.critic_cost,
-    ]
-    together(2, *AES, *words, "--budget.generations", 2, "--run-dir", tmp_path / "b")
+    costs = {"update_cost": aes.update_cost, "critic_cost": aes.critic_cost}
+    named = of_table("aes_rl", workers=2, **costs)
+    together(2, *AES, *named, "--budget.generations", 2, "--run-dir", tmp_path / "b")
     assert_same_run(tmp_path / "a", tmp_path / "b")
-    cem = [
-        "--algorithm",
-        "cem_rl",
-        *TASK,
-        *ROUTINE,
-        "--cem_rl.start_steps",
-        5000,
-        "--cem_rl.population_size",
-        "auto",
-    ]
+    cem = ["--algorithm", "cem_rl", *TASK, *ROUTINE]
+    cem += of_table("cem_rl", start_steps=5000, population_size="auto")
     together(3, *cem, "--budget.generations", 1, "--run-dir", tmp_path / "c")
     assert Run.open(tmp_path / "c").config.cem_rl.population_size == 28
     assert np.isfinite(Run.open(tmp_path / "c").columns["metrics/fitness"]).all()
 
 
-def test_an_experiment_and_a_search_have_numbers_and_a_sweep_says_that_it_has_none(tmp_path):
+STUDY = """
+trials = 2
+settings = {algorithm = "es", task.id = "T-v0"}
+search = {es.sigma = [0.1, 0.2]}
+"""
+
+
+def test_experiments_and_searches_have_numbers_and_sweeps_say_otherwise(tmp_path):
     word = TOY.replace("es.population_size = 10", 'es.population_size = "auto"')
     with pytest.raises(Unusable, match=r'es\.population_size = "auto" would be chosen'):
         planned(tmp_path / "toy.toml", word)
     path = tmp_path / "study.toml"
-    path.write_text(
-        'trials = 2\nsettings = {algorithm = "es", task.id = "T-v0"}\nsearch = {es.sigma = [0.1, '
-        "0.2]}\n"
-    )
+    path.write_text(STUDY)
     with pytest.raises(Unusable, match=r'es\.population_size = "auto" would be chosen'):
         checked(read(path), print)
     notes: set[str] = set()
@@ -282,18 +235,8 @@ def test_a_gpu_is_taken_where_it_is_faster_and_the_run_keeps_it(
         first.phases, "prepare", lambda params, env: (None, params.config.learner.device)
     )
     monkeypatch.setattr(first.phases, "measure", lambda made, there, limit: (0.0, seconds[there]))
-    chosen = load(
-        [
-            "--esac.workers",
-            "1",
-            "--esac.update_cost",
-            "3",
-            "--esac.population_size",
-            "28",
-            "--learner.kernels",
-            "torch",
-        ]
-    )[0]
+    named = "--esac.workers 1 --esac.update_cost 3 --esac.population_size 28"
+    chosen = load(words(f"{named} --learner.kernels torch"))[0]
     values, (told,) = first.resolve(chosen, Line(), RANK_0, tmp_path, fresh=False)
     assert values == {"learner.device": device}
     assert f"learner on {device}, the faster one" in told

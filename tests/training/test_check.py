@@ -8,17 +8,17 @@ from dataclasses import replace
 from types import SimpleNamespace
 
 import launchers
-import numpy as np
 import pytest
 from conftest import CORRECTED, CYCLIC, CYCLIC_ES, EAGER, ROUTINE, TASK, run
-from mpi4py import MPI
+from short_runs import failing
+from small_runs import shared_bytes
+from words import of_table
 
 from esac_mpi import config
-from esac_mpi.comm.world import World
 from esac_mpi.config import Config
 from esac_mpi.envs import make
 from esac_mpi.operators.policy import Layout
-from esac_mpi.play.params import Params
+from esac_mpi.play.params import Params, make_layout
 from esac_mpi.training import check, set_up
 from esac_mpi.training.check import cost, directory, learner, memory, report
 from esac_mpi.training.check import ranks as surroundings
@@ -26,27 +26,19 @@ from esac_mpi.training.check import run as start_of
 
 pytestmark = pytest.mark.slow
 
-SUBJECTS = [
-    "MPI", "mpi4py", "ranks", "node 0", "BLAS", "torch", "core", "task", "physics", "episodes",
-    "work",
-    "memory", "replay", "scheduler", "time left", "directory", "free space", "writing",
-    "all nodes", "run", "exchange", "forecast",
-]  # fmt: skip
+SUBJECTS = """MPI, mpi4py, ranks, node 0, BLAS, torch, core, task, physics, episodes, work, memory,
+replay, scheduler, time left, directory, free space, writing, all nodes, run, exchange, forecast"""
 SMALL = {
     **CORRECTED,
-    "task.id": "CyclicMDP-v0",
-    "algorithm": "es",
-    "es.population_size": 50,
-    "policy.hidden": (8, 8),
+    **{"task.id": "CyclicMDP-v0", "policy.hidden": (8, 8)},
+    **{"algorithm": "es", "es.population_size": 50},
 }
 
 
 @pytest.fixture
-def world(monkeypatch):
+def world(world, monkeypatch):
     monkeypatch.setattr(cost, "PLAYING", 0.01)
-    alone = World(MPI.COMM_SELF)
-    yield alone
-    alone.free()
+    return world
 
 
 def lines(output: str) -> dict[str, str]:
@@ -56,22 +48,30 @@ def lines(output: str) -> dict[str, str]:
 
 
 def settings(**changes) -> Config:
-    return config.updated(
-        Config(), {**SMALL, **{name.replace("__", "."): value for name, value in changes.items()}}
-    )
+    named = {name.replace("__", "."): value for name, value in changes.items()}
+    return config.updated(Config(), {**SMALL, **named})
+
+
+@pytest.fixture
+def refused(world, capsys):
+    """Return a function that checks settings, which must be refused: the lines of its report."""
+
+    def look(path, **changes):
+        assert check.check(settings(run_dir=str(path), **changes), world) == 2
+        return lines(capsys.readouterr().out)
+
+    return look
 
 
 def test_a_good_place_is_ready_and_left_as_it_was(tmp_path):
     done = run(2, "--check", *CYCLIC, "--run-dir", tmp_path / "deep" / "run")
     found = lines(done.stdout)
-    assert list(found) == SUBJECTS
+    assert list(found) == SUBJECTS.replace("\n", " ").split(", ")
     assert re.match(r"\d+\.\S+, module MPI\S* +ok", found["mpi4py"])
     assert found["ranks"].startswith("2 on 1 node(s)")
     assert ": ranks 0-1; cores " in found["node 0"]
-    assert (
-        re.search(r": 1 thread\(s\) a rank, as the library says +ok", found["BLAS"])
-        or "cannot be asked" in found["BLAS"]
-    )
+    blas = r": 1 thread\(s\) a rank, as the library says +ok|cannot be asked"
+    assert re.search(blas, found["BLAS"])
     assert re.search(r"imported in \d+\.\d s on rank 0", found["torch"])
     assert re.match(r"token read on 1 of 1 node\(s\) +ok", found["all nodes"])
     assert found["exchange"].startswith("4 members")
@@ -95,42 +95,26 @@ def test_nodes_and_their_ranks_are_named(tmp_path, monkeypatch):
 def test_a_directory_that_nodes_do_not_share_is_2(tmp_path):
     if reason := launchers.missing("mpich", 2):
         pytest.skip(reason)
-    line = [
-        "env",
-        f"PRIVATE={tmp_path}",
-        *launchers.launcher("mpich", 2, 2),
-        launchers.python("mpich"),
-        "-m",
-        "esac_mpi",
-    ]
-    done = launchers.run(line, "--check", *CYCLIC_ES, "--run-dir", tmp_path / "run", code=2)
+    program = [launchers.python("mpich"), "-m", "esac_mpi", "--check", *CYCLIC_ES]
+    line = ["env", f"PRIVATE={tmp_path}", *launchers.launcher("mpich", 2, 2), *program]
+    done = launchers.run(line, "--run-dir", tmp_path / "run", code=2)
     found = lines(done.stdout)
-    assert re.search(
-        r"1 of 2 node\(s\) +WRONG: not seen from node3: choose a --run-dir on a file system",
-        found["all nodes"],
-    )
+    assert re.search(r"1 of 2 node\(s\) +WRONG: not seen from node3", found["all nodes"])
     assert found["node 0"].startswith("node2: ranks 0;")
     assert found["node 1"].startswith("node3: ranks 1;")
-    assert (
-        done.stdout.splitlines()[-1]
-        == "1 thing(s) must be put right before a run can start: all nodes"
-    )
+    assert done.stdout.splitlines()[-1].endswith("before a run can start: all nodes")
     assert not list(tmp_path.iterdir())
 
 
+MOUNT = 'mount --bind "$0" "$0" && mount -o remount,bind,ro "$0" && exec "$@"'
+
+
 def test_a_read_only_directory_is_2(tmp_path):
-    mount = [
-        "unshare",
-        "--mount",
-        "bash",
-        "-c",
-        'mount --bind "$0" "$0" && mount -o remount,bind,ro "$0" && exec "$@"',
-        tmp_path,
-    ]
+    mount = ["unshare", "--mount", "bash", "-c", MOUNT, str(tmp_path)]
     if subprocess.run([*mount, "true"], capture_output=True).returncode:
         pytest.skip("no mount namespaces here: a read-only directory needs root")
-    line = [*map(str, mount), sys.executable, "-m", "esac_mpi", "--check"]
-    done = launchers.run(line, *CYCLIC_ES, "--run-dir", tmp_path / "run", code=2)
+    line = [*mount, sys.executable, "-m", "esac_mpi", "--check", *CYCLIC_ES]
+    done = launchers.run(line, "--run-dir", tmp_path / "run", code=2)
     found = lines(done.stdout)
     assert re.search(r"WRONG: Read-only file system: choose another --run-dir$", found["directory"])
     assert "writing" not in found
@@ -143,47 +127,35 @@ def test_a_wrong_command_line_is_one_message_and_2(tmp_path):
     assert not done.stdout
 
 
-def test_a_task_that_cannot_be_made_is_2_and_the_rest_is_still_looked_at(world, tmp_path, capsys):
-    assert check.check(settings(task__id="HalfCheetah-v55", run_dir=str(tmp_path)), world) == 2
-    found = lines(capsys.readouterr().out)
+def test_a_task_that_cannot_be_made_is_2_and_the_rest_looked_at(refused, tmp_path):
+    found = refused(tmp_path, task__id="HalfCheetah-v55")
     assert re.search(r"on ranks 0 +WRONG: TaskError: .*HalfCheetah", found["task"])
     assert "physics" not in found
     assert re.match(r"token read on 1 of 1 node\(s\) +ok", found["all nodes"])
 
 
-def test_a_place_that_is_a_file_is_2(world, tmp_path, capsys):
+def test_a_place_that_is_a_file_is_2(refused, tmp_path):
     (tmp_path / "file").write_text("kept")
-    assert check.check(settings(run_dir=str(tmp_path / "file" / "run")), world) == 2
-    assert "WRONG: Not a directory" in lines(capsys.readouterr().out)["directory"]
+    found = refused(tmp_path / "file" / "run")
+    assert "WRONG: Not a directory" in found["directory"]
     assert (tmp_path / "file").read_text() == "kept"
 
 
-def test_a_full_disk_is_2_and_nothing_stays(world, tmp_path, capsys, monkeypatch):
-    def full(descriptor):
-        raise OSError(28, "No space left on device")
-
-    monkeypatch.setattr(directory.os, "fsync", full)
-    assert check.check(settings(run_dir=str(tmp_path)), world) == 2
-    assert "WRONG: No space left on device" in lines(capsys.readouterr().out)["directory"]
+def test_a_full_disk_is_2_and_nothing_stays(refused, tmp_path, monkeypatch):
+    monkeypatch.setattr(directory.os, "fsync", failing())
+    assert "WRONG: No space left on device" in refused(tmp_path)["directory"]
     assert not list(tmp_path.iterdir())
 
 
-def test_an_exchange_with_wrong_results_is_2(world, tmp_path, capsys, monkeypatch):
+def test_an_exchange_with_wrong_results_is_2(world, refused, tmp_path, monkeypatch):
     honest = world.map
     monkeypatch.setattr(world, "map", lambda *arguments: (honest(*arguments)[0] + 1, None))
-    assert check.check(settings(run_dir=str(tmp_path)), world) == 2
-    assert "WRONG: wrong results on ranks 0" in lines(capsys.readouterr().out)["exchange"]
+    assert "WRONG: wrong results on ranks 0" in refused(tmp_path)["exchange"]
 
 
 def test_shared_memory_needed_is_what_a_run_allocates(world):
     chosen = settings(algorithm="esac", esac__noise="table", esac__noise_table_size=1000)
-    env = make("CyclicMDP-v0")
-    sizes = []
-    honest = world._node.shared
-    world.shared = world._node.shared = lambda shape, dtype=np.float32: [
-        array := honest(shape, dtype),
-        sizes.append(array.nbytes),
-    ][0]
+    env, sizes = make("CyclicMDP-v0"), shared_bytes(world)
     layout = Layout((env.observation_size, 8, 8, env.action_size))
     noise = set_up.make_epsilon(chosen, layout, world)
     set_up.make_state(Params(chosen, layout, env.horizon, noise), world)
@@ -196,12 +168,8 @@ def test_shared_memory_needed_is_what_a_run_allocates(world):
 
 
 def test_what_no_machine_has_is_told_in_a_line():
-    huge = settings(
-        algorithm="cem_rl",
-        cem_rl__replay_capacity=10**13,
-        budget__nominal_steps=0,
-        budget__env_steps=10**13,
-    )
+    huge = settings(algorithm="cem_rl", cem_rl__replay_capacity=10**13)
+    huge = config.updated(huge, {"budget.nominal_steps": 0, "budget.env_steps": 10**13})
     (line,) = memory.shared(huge, make("CyclicMDP-v0"), [seen()])
     assert line.fatal
     assert line.remedy.startswith("Unable to allocate ")
@@ -219,37 +187,30 @@ def test_the_boards_of_transitions_that_travel_are_counted():
         assert memory.needed(ranks, env, 3) - memory.needed(root, env, 3) == more
 
 
-def test_the_boards_of_trials_and_the_members_that_a_phase_beside_plays_again_are_counted():
+def test_trials_and_resimulated_members_of_a_phase_beside_are_counted():
     env, d = make("CyclicMDP-v0"), Layout((3, 8, 8, 3)).d
 
     def more(**changes):
-        return memory.needed(settings(algorithm="esac", **changes), env, 3) - memory.needed(
-            settings(algorithm="esac"), env, 3
-        )
+        chosen = {f"esac__{name}": value for name, value in changes.items()}
+        plain = memory.needed(settings(algorithm="esac"), env, 3)
+        return memory.needed(settings(algorithm="esac", **chosen), env, 3) - plain
 
-    assert more(esac__transfer="tested", esac__transfer_episodes=4) == 2 * 8 * (
-        (50 + 2 * 4) * 5 + 3 * 5
-    )
+    assert more(transfer="tested", transfer_episodes=4) == 2 * 8 * ((50 + 2 * 4) * 5 + 3 * 5)
     # their parents are there when all wait for the phase
-    assert more(esac__resimulated="winners") == 0
-    for beside in ({"esac__learner_lag": 2}, {"esac__phase_timing": "virtual"}):
-        assert more(esac__resimulated="winners", esac__resimulated_members=3, **beside) == 3 * d * 4
-        assert (
-            more(esac__resimulated="sample", esac__resimulated_members=60, **beside) == 50 * d * 4
-        )
+    assert more(resimulated="winners") == 0
+    for beside in ({"learner_lag": 2}, {"phase_timing": "virtual"}):
+        assert more(resimulated="winners", resimulated_members=3, **beside) == 3 * d * 4
+        assert more(resimulated="sample", resimulated_members=60, **beside) == 50 * d * 4
 
 
 def seen(**changes) -> surroundings.Rank:
-    one = surroundings.Rank(
-        0, "a", [0, 1], "openblas: 1 thread(s) a rank", 2**30, "", 0.1, 1000.0, "d1"
-    )
-    return replace(one, **changes)
+    blas = "openblas: 1 thread(s) a rank"
+    return replace(surroundings.Rank(0, "a", [0, 1], blas, 2**30, "", 0.1, 1000.0, "d1"), **changes)
 
 
 def test_nodes_that_make_other_bits_are_named():
-    played, physics, _ = start_of.playing(
-        settings(), [seen(), seen(host="b", physics="d2", steps_per_second=3000.0)]
-    )
+    other = seen(host="b", physics="d2", steps_per_second=3000.0)
+    played, physics, _ = start_of.playing(settings(), [seen(), other])
     assert "1,000 / 2,000 / 3,000 steps/s" in played.found
     assert physics.remedy.startswith("other bits on b:")
     assert not physics.fatal
@@ -266,25 +227,12 @@ def test_the_smallest_shared_memory_decides():
 
 def test_too_little_shared_memory_for_transitions_is_2_at_the_start(tmp_path, monkeypatch):
     monkeypatch.setenv("FREE", "20000")  # room for the state
-    options = [
-        "--algorithm",
-        "td3",
-        "--td3.episodes_on",
-        "ranks",
-        "--td3.episodes_per_generation",
-        10,
-        *TASK,
-        *ROUTINE,
-    ]
-    done = run(
-        2, *options, "--budget.generations", 1, "--run-dir", tmp_path / "run", code=2, program=EAGER
-    )
-    env = make("CyclicMDP-v0", 40)
-    packed = 1 + 40 * (2 * env.observation_size + env.action_size + 2) // 2
-    assert (
-        f"has 20000 bytes free; the shared arrays need {2 * 8 * (10 * (5 + packed) + 2 * 5)} more"
-        in done.stderr
-    )
+    line = ["--algorithm", "td3", *TASK, *ROUTINE, "--run-dir", tmp_path / "run"]
+    line += of_table("td3", episodes_on="ranks", episodes_per_generation=10)
+    done = run(2, *line, "--budget.generations", 1, code=2, program=EAGER)
+    packed = 1 + 40 * (2 * 3 + 3 + 2) // 2
+    needed = 2 * 8 * (10 * (5 + packed) + 2 * 5)
+    assert f"has 20000 bytes free; the shared arrays need {needed} more" in done.stderr
     assert done.stderr.count("esac_mpi:") == 1
     assert not list(tmp_path.iterdir())
 
@@ -294,82 +242,33 @@ def test_a_rank_alone_on_its_node_needs_no_shared_memory():
     (line,) = memory.shared(settings(), env, [seen(shared_free=0), seen(node=1, shared_free=0)])
     assert not line.remedy
     assert "one rank a node needs no /dev/shm" in line.found
-    (line,) = memory.shared(
-        settings(), env, [seen(shared_free=0), seen(node=1, host="b"), seen(node=1, host="b")]
-    )
+    two = [seen(node=1, host="b"), seen(node=1, host="b")]
+    (line,) = memory.shared(settings(), env, [seen(shared_free=0), *two])
     assert "free on b" in line.found
     assert not line.fatal
 
 
-@pytest.mark.parametrize(
-    ("changes", "ranks", "found", "better"),
-    [
-        (
-            {"es__population_size": 50},
-            64,
-            "50 members a generation on 64 evaluating rank(s)",
-            "14 rank(s) never have one: 50 would do",
-        ),
-        ({"es__population_size": 50}, 25, "2 turn(s)", ""),
-        (
-            {"es__population_size": 50},
-            32,
-            "2 turn(s)",
-            "18 of 32 have work in the last: 25 take as many turns, 50 take 1",
-        ),
-        (
-            {"algorithm": "esac", "esac__learner_lag": 5},
-            51,
-            "on 50 evaluating rank(s): 1 turn(s), rank 0 is with the learner",
-            "",
-        ),
-        (
-            {"algorithm": "esac", "esac__learner_lag": 5},
-            64,
-            "on 63 evaluating",
-            "13 rank(s) never have one: 50 would do",
-        ),
-        ({"algorithm": "sac"}, 1, "rank 0 plays and learns", ""),
-        (
-            {"algorithm": "sac"},
-            4,
-            "rank 0 plays",
-            "the other 3 only play evaluations, 10 episode(s) every 10 generation(s)",
-        ),
-        (
-            {"algorithm": "td3"},
-            4,
-            "rank 0 plays",
-            "in a new run with --td3.episodes_on ranks they play its training episodes",
-        ),
-        (
-            {"algorithm": "td3", "td3__episodes_on": "ranks"},
-            9,
-            "8 episodes a generation",
-            "1 rank(s) never have one: 8 would do",
-        ),
-        (
-            {"algorithm": "erl"},
-            11,
-            "rank(s): 1 turn(s); then 10 members are made on the other 10, rank 0 with the learner",
-            "",
-        ),
-        (
-            {"algorithm": "aes_rl"},
-            2,
-            "5 individuals at a time on 2 rank(s), rank 0 decides and is with the critic",
-            "",
-        ),
-        (
-            {"algorithm": "aes_rl"},
-            8,
-            "5 individuals at a time on 8 rank(s)",
-            "2 rank(s) never have one: 6 would do",
-        ),
-        ({"algorithm": "pderl"}, 1, "11 turn(s); then 10 members are made", ""),
-    ],
-)
-def test_ranks_without_work_and_better_numbers_of_them_are_told(changes, ranks, found, better):
+LAGGED = {"algorithm": "esac", "esac__learner_lag": 5}
+ON_RANKS = {"algorithm": "td3", "td3__episodes_on": "ranks"}
+WORK = [  # settings, ranks, what is found, what would be better
+    ({}, 64, "50 members a generation on 64 evaluating rank(s)", "14 rank(s) never have one: 50"),
+    ({}, 25, "2 turn(s)", ""),
+    ({}, 32, "2 turn(s)", "18 of 32 have work in the last: 25 take as many turns, 50 take 1"),
+    (LAGGED, 51, "on 50 evaluating rank(s): 1 turn(s), rank 0 is with the learner", ""),
+    (LAGGED, 64, "on 63 evaluating", "13 rank(s) never have one: 50 would do"),
+    ({"algorithm": "sac"}, 1, "rank 0 plays and learns", ""),
+    ({"algorithm": "sac"}, 4, "rank 0 plays", "the other 3 only play evaluations, 10 episode(s)"),
+    ({"algorithm": "td3"}, 4, "rank 0 plays", "in a new run with --td3.episodes_on ranks they"),
+    (ON_RANKS, 9, "8 episodes a generation", "1 rank(s) never have one: 8 would do"),
+    ({"algorithm": "erl"}, 11, "1 turn(s); then 10 members are made on the other 10, rank 0", ""),
+    ({"algorithm": "aes_rl"}, 2, "5 individuals at a time on 2 rank(s), rank 0 decides", ""),
+    ({"algorithm": "aes_rl"}, 8, "5 individuals at a time on 8 rank(s)", "2 rank(s) never have"),
+    ({"algorithm": "pderl"}, 1, "11 turn(s); then 10 members are made", ""),
+]
+
+
+@pytest.mark.parametrize(("changes", "ranks", "found", "better"), WORK)
+def test_ranks_without_work_and_better_numbers_of_them(changes, ranks, found, better):
     (line,) = start_of.work(settings(**changes), make("CyclicMDP-v0", 1000), ranks)
     assert found in line.found
     assert better in line.remedy
@@ -383,7 +282,7 @@ def test_a_learner_whose_episodes_are_cut_has_a_line():
     assert line.remedy.endswith("in a new run --sac.steps_per_generation 2000 for all")
 
 
-def test_ranks_that_share_a_core_and_libraries_with_threads_of_their_own_are_noted(world):
+def test_a_shared_core_and_libraries_with_threads_are_noted(world):
     world.size, world.nodes = 2, 1
     *_, node = surroundings.launch([seen(cores=[3]), seen(cores=[3])], world)
     assert node.found == "a: ranks 0-1; cores 3, 1 for each rank"
@@ -393,33 +292,29 @@ def test_ranks_that_share_a_core_and_libraries_with_threads_of_their_own_are_not
     assert not surroundings.libraries([seen()])[0].remedy
 
 
+def library(cores, ranks, **changes):
+    """Return what --check says of SAC's learner on a rank of a node."""
+    return learner.library(settings(algorithm="sac", **changes), cores, ranks)
+
+
 def test_a_gpu_that_is_not_there_is_wrong():
-    line = learner.library(settings(algorithm="sac", learner__device="cuda:77"), [0, 1], 1)
+    line = library([0, 1], 1, learner__device="cuda:77")
     assert line.fatal
     assert "learner.device = cuda:77: torch sees" in line.remedy
-    assert (
-        "tf32"
-        in learner.library(settings(algorithm="sac", learner__precision="tf32"), [0, 1], 1).remedy
-    )
-    assert (
-        "give it more"
-        in learner.library(settings(algorithm="sac", learner__threads=3), [0, 1], 1).remedy
-    )
+    assert "tf32" in library([0, 1], 1, learner__precision="tf32").remedy
+    assert "give it more" in library([0, 1], 1, learner__threads=3).remedy
 
 
-def test_threads_that_the_learner_could_have_are_told_for_a_new_run_alone():
-    cpu = settings(algorithm="sac", learner__device="cpu", policy__hidden=(256, 256))
-    assert learner.library(cpu, [0, 1, 2, 3], 2).found.endswith(
-        "2 core(s) have no rank, a new run could use them: --learner.threads 3"
-    )
-    assert "a new run" not in learner.library(cpu, [0, 1], 2).found
+def test_threads_that_the_learner_could_have_are_for_a_new_run_alone():
+    large = {"learner__device": "cpu", "policy__hidden": (256, 256)}
+    of_four = library([0, 1, 2, 3], 2, **large)
+    said = "2 core(s) have no rank, a new run could use them: --learner.threads 3"
+    assert of_four.found.endswith(said)
+    assert "a new run" not in library([0, 1], 2, **large).found
     # two threads were eight times slower there
-    small = config.updated(cpu, {"policy.hidden": (64, 64)})
-    assert "a new run" not in learner.library(small, [0, 1, 2, 3], 2).found
-    assert (
-        "a new run"
-        not in learner.library(config.updated(cpu, {"learner.threads": 3}), [0, 1, 2, 3], 2).found
-    )
+    small = {**large, "policy__hidden": (64, 64)}
+    assert "a new run" not in library([0, 1, 2, 3], 2, **small).found
+    assert "a new run" not in library([0, 1, 2, 3], 2, **large, learner__threads=3).found
 
 
 def test_what_the_scheduler_says_is_shown():
@@ -444,12 +339,11 @@ def test_a_start_says_how_many_ranks_its_members_need(monkeypatch):
     said = []
     monkeypatch.setattr(set_up.log, "say", said.append)
     chosen, env = settings(algorithm="esac"), make("CyclicMDP-v0")
-    layout = Layout((env.observation_size, 8, 8, env.action_size))
     job = SimpleNamespace(
         config=chosen,
         world=SimpleNamespace(size=64, nodes=32, locals=2),
         run=SimpleNamespace(path="runs/x", restored=None, start=""),
-        params=Params(chosen, layout, env.horizon, None),
+        params=Params(chosen, make_layout(chosen, env), env.horizon, None),
         env=env,
         learner=object(),
     )

@@ -56,75 +56,48 @@ def damaged(path, monkeypatch):
 def in_vain(path, monkeypatch):
     complete(path, monkeypatch)
     status = json.loads((path / "status.json").read_text())
-    (path / "status.json").write_text(
-        json.dumps({**status, "status": "running", "starts": 10, "since": 2})
-    )
+    status |= {"status": "running", "starts": 10, "since": 2}
+    (path / "status.json").write_text(json.dumps(status))
 
 
 def edited(path, monkeypatch):
     complete(path, monkeypatch)
-    monkeypatch.setattr(
-        identity, "identity", lambda env: {"model": "", "source": "arm 1234", "wrappers": ""}
-    )
+    made = {"model": "", "source": "arm 1234", "wrappers": ""}
+    monkeypatch.setattr(identity, "identity", lambda env: made)
 
 
-@pytest.mark.parametrize(
-    ("before", "options", "code", "found"),
-    [
-        (nothing, [], 0, r"a new run +ok"),
-        (empty, ["--fresh"], 0, r"a new run +ok"),
-        (
-            strange,
-            [],
-            2,
-            r"refused +WRONG: {path}: not empty, and not a run of esac_mpi; "
-            r"choose another --run-dir",
-        ),
-        (strange, ["--fresh"], 2, r"refused +WRONG: {path}: not empty"),
-        (
-            complete,
-            [],
-            0,
-            r"finished at generation 2 +NOTE: the run in {path} is finished; raise its budget",
-        ),
-        (complete, FURTHER, 0, r"goes on from generation 2, checkpoint.h5 +ok"),
-        (complete, ["--fresh"], 0, r"a new run; the old one is moved to {path}.old-1 +ok"),
-        (
-            complete,
-            ["--es.sigma", "0.5"],
-            2,
-            r"refused +WRONG: {path} holds a run of other settings:\n {{10}}es.sigma: .*-> 0.5\n",
-        ),
-        (damaged, FURTHER, 65, r"refused +WRONG: {path}: no readable checkpoint"),
-        (in_vain, FURTHER, 1, r"failed at generation 2 +WRONG: 10 starts in a row"),
-        (
-            edited,
-            FURTHER,
-            2,
-            r"refused +WRONG: {path} holds a run of another task; changed: "
-            r"its source \(arm\)\.\n {{8}}Choose",
-        ),
-        (
-            edited,
-            [*FURTHER, "--task.changed", "warn"],
-            0,
-            r"goes on .* NOTE: the task has changed: its source \(arm\); the best",
-        ),
-    ],
-)
-def test_the_check_says_what_a_start_then_does_and_leaves_all_as_it_was(
+WARNED = [*FURTHER, "--task.changed", "warn"]
+STARTS = [  # before, options, exit code, what the check says
+    (nothing, [], 0, r"a new run +ok"),
+    (empty, ["--fresh"], 0, r"a new run +ok"),
+    (strange, [], 2, r"refused +WRONG: {path}: not empty, and not a run of esac_mpi"),
+    (strange, ["--fresh"], 2, r"refused +WRONG: {path}: not empty"),
+    (complete, [], 0, r"finished at generation 2 +NOTE: the run in {path} is finished"),
+    (complete, FURTHER, 0, r"goes on from generation 2, checkpoint.h5 +ok"),
+    (complete, ["--fresh"], 0, r"a new run; the old one is moved to {path}.old-1 +ok"),
+    (complete, ["--es.sigma", "0.5"], 2, r"refused +WRONG: {path} .*\n {{10}}es.sigma: .*-> 0.5\n"),
+    (damaged, FURTHER, 65, r"refused +WRONG: {path}: no readable checkpoint"),
+    (in_vain, FURTHER, 1, r"failed at generation 2 +WRONG: 10 starts in a row"),
+    (edited, FURTHER, 2, r"refused +WRONG: {path} .*its source \(arm\)\.\n {{8}}Choose"),
+    (edited, WARNED, 0, r"goes on .* NOTE: the task has changed: its source \(arm\); the best"),
+]
+
+
+def others(place):
+    """Return what lies beside a directory and in it, but for its own time: it was tried."""
+    return {name: entry for name, entry in snapshot(place.parent).items() if name != str(place)}
+
+
+@pytest.mark.parametrize(("before", "options", "code", "found"), STARTS)
+def test_the_check_says_what_a_start_then_does_and_changes_nothing(
     place, before, options, code, found, monkeypatch, capfd
 ):
     before(place, monkeypatch)
     line = [*TINY_ES, "--stop.starts", "10", "--run-dir", str(place), *options]
-    there = snapshot(place.parent)
+    there = others(place)
     checked, text = said(line, capfd)
     assert re.match(found.format(path=re.escape(str(place))), text), text
-    # the directory's time: it was tried
-    old = {name: entry for name, entry in there.items() if name != str(place)}
-    assert {
-        name: entry for name, entry in snapshot(place.parent).items() if name != str(place)
-    } == old
+    assert others(place) == there
     assert checked == started(*line) == code
 
 
@@ -142,11 +115,9 @@ def test_a_run_in_use_is_refused_and_goes_on(place, capfd):
     assert process.stdout.readline() == "held\n"
     line = [*TINY_ES, "--run-dir", str(place)]
     code, text = said(line, capfd)
-    assert (
-        code,
-        f"in use by another run: host {(place / 'run.lock').read_text().split()[0]}, "
-        f"pid {process.pid}" in text,
-    ) == (2, True)
+    assert code == 2
+    host = (place / "run.lock").read_text().split()[0]
+    assert f"in use by another run: host {host}, pid {process.pid}" in text
     assert started(*line) == 2  # it still holds its lock
     process.kill()
     process.wait()
@@ -157,12 +128,10 @@ def test_a_run_in_use_is_refused_and_goes_on(place, capfd):
 def test_check_and_fresh_are_given_together(tmp_path):
     (tmp_path / "config.toml").write_text("")
     (tmp_path / "run.lock").write_text("")
-    arguments = [*TINY_ES, "--check", "--run-dir", tmp_path]
-    assert "holds a run of other settings" in program(0, *arguments, code=2).stdout
-    assert (
-        f"a new run; the old one is moved to {tmp_path}.old-1"
-        in program(2, *arguments, "--fresh").stdout
-    )
+    line = [*TINY_ES, "--check", "--run-dir", tmp_path]
+    assert "holds a run of other settings" in program(0, *line, code=2).stdout
+    moved = f"a new run; the old one is moved to {tmp_path}.old-1"
+    assert moved in program(2, *line, "--fresh").stdout
     assert sorted(file.name for file in tmp_path.iterdir()) == ["config.toml", "run.lock"]
 
 

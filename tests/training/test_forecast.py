@@ -20,16 +20,25 @@ FREE = {"latency": 0.0, "bandwidth": np.inf, "barrier": 0.0}
 PIECES = Pieces(np.ones(1), np.array([100]), 100, playing=0.01, updating=0.02)
 BUDGET = {"budget.nominal_steps": 0, "budget.generations": 4, "evaluation.every": 100}
 PHASES = {
-    "algorithm": "esac", "esac.population_size": 4, "esac.gradient_interval": 2,
-    "esac.p_sac_annealed": False,
-    "esac.sac_episodes": 1, "esac.sac_min_steps": 0, **BUDGET,
-}  # fmt: skip
+    **{"algorithm": "esac", "esac.population_size": 4, "esac.gradient_interval": 2},
+    **{"esac.p_sac_annealed": False, "esac.sac_episodes": 1, "esac.sac_min_steps": 0},
+    **BUDGET,
+}
+VIRTUAL = {
+    **{"esac.phase_timing": "virtual", "esac.sac_min_steps": 200},
+    **{"esac.workers": 2, "esac.update_cost": 1.0},
+}
 
 
 def settings(**changes) -> Config:
-    return config.updated(
-        Config(), CORRECTED | {name.replace("__", "."): value for name, value in changes.items()}
-    )
+    named = {name.replace("__", "."): value for name, value in changes.items()}
+    return config.updated(Config(), CORRECTED | named)
+
+
+def of_es(**budget) -> Config:
+    """Return settings of ES with four members; `budget` is of its table."""
+    limits = {f"budget.{name}": value for name, value in budget.items()}
+    return settings(algorithm="es", es__population_size=4, **BUDGET | limits)
 
 
 def taken(chosen, ranks, pieces=PIECES):
@@ -37,11 +46,7 @@ def taken(chosen, ranks, pieces=PIECES):
 
 
 def test_es_is_members_update_and_evaluation_in_turn():
-    es = settings(
-        algorithm="es",
-        es__population_size=4,
-        **BUDGET | {"evaluation.every": 2, "evaluation.episodes": 3},
-    )
+    es = config.updated(of_es(), {"evaluation.every": 2, "evaluation.episodes": 3})
     measured = Pieces(np.ones(1), np.array([100]), 100, slot=0.1)
     found = taken(es, 2, measured)
     # four members on two ranks, two slots; three episodes
@@ -58,13 +63,9 @@ def test_es_is_members_update_and_evaluation_in_turn():
     assert taken(long, 2, measured).seconds == pytest.approx(320_000, rel=1e-3)
 
 
-def test_a_run_that_is_hardly_ever_evaluated_is_followed_no_further_than_others(monkeypatch):
+def test_a_run_that_is_hardly_ever_evaluated_is_followed_no_further(monkeypatch):
     monkeypatch.setattr(outlook, "LONGEST", 50)
-    es = settings(
-        algorithm="es",
-        es__population_size=4,
-        **BUDGET | {"budget.generations": 10**9, "evaluation.every": 10**9},
-    )
+    es = config.updated(of_es(generations=10**9), {"evaluation.every": 10**9})
 
     def some(chosen, pieces, on):
         yield from islice(moments(chosen, pieces, on), 200)
@@ -75,7 +76,7 @@ def test_a_run_that_is_hardly_ever_evaluated_is_followed_no_further_than_others(
 
 
 def test_episodes_that_end_early_cost_more_when_they_do_not():
-    es = settings(algorithm="es", es__population_size=4, **BUDGET)
+    es = of_es()
     early = Pieces(np.array([0.2, 0.3]), np.array([20, 30]), 100)
     assert taken(es, 1, early).seconds == pytest.approx(4.0)
     assert taken(es, 1, early.at_horizon()).seconds == pytest.approx(16.0)
@@ -95,9 +96,7 @@ def test_all_wait_for_a_phase_or_it_runs_beside():
 
 
 def test_episodes_that_a_phase_plays_again_are_steps_of_the_budget():
-    """Two members' of 100 steps: with the phase's own 100 and the population's 400 that is 700, in
-    every second generation.
-    """
+    # two members' of 100 steps: with the phase's own 100 and the population's 400 that is 700
     esac = settings(**PHASES, esac__resimulated="winners", esac__resimulated_members=2)
     assert [steps for _, steps, _ in islice(generations(esac, PIECES), 4)] == [400, 700, 400, 700]
     budget = config.updated(esac, {"budget.generations": 0, "budget.env_steps": 1100})
@@ -105,79 +104,48 @@ def test_episodes_that_a_phase_plays_again_are_steps_of_the_budget():
     assert taken(budget, 4).seconds == pytest.approx(1 + 6)
 
 
-def test_episodes_before_an_adoption_are_played_beside_the_members_after_each_phase():
+def test_episodes_before_a_transfer_are_played_beside_the_members():
     """Two of each of two policies: four of 100 steps with four members, in generations 3 and 5."""
     esac = settings(**PHASES, esac__transfer="tested", esac__transfer_episodes=2)
-    assert [steps for _, steps, _ in islice(generations(esac, PIECES), 5)] == [
-        400,
-        500,
-        800,
-        500,
-        800,
-    ]
+    steps = [steps for _, steps, _ in islice(generations(esac, PIECES), 5)]
+    assert steps == [400, 500, 800, 500, 800]
     assert taken(esac, 4).seconds == pytest.approx(1 + 4 + 2 + 4)
-    virtual = {
-        "esac.phase_timing": "virtual",
-        "esac.sac_min_steps": 200,
-        "esac.workers": 2,
-        "esac.update_cost": 1.0,
-    }
     # 200 virtual steps, 400 with them, and a phase 400
-    made = generations(config.updated(esac, virtual), PIECES)
+    made = generations(config.updated(esac, VIRTUAL), PIECES)
     parts = [(one.members.size, one.begun, one.merges) for one, _, _ in islice(made, 5)]
-    assert parts == [
-        (4, 6.0, False),
-        (4, 0.0, False),
-        (4, 6.0, True),
-        (8, 6.0, True),
-        (8, 6.0, True),
-    ]
+    assert parts[:3] == [(4, 6.0, False), (4, 0.0, False), (4, 6.0, True)]
+    assert parts[3:] == [(8, 6.0, True)] * 2
 
 
 def test_phases_of_virtual_time_follow_one_another():
-    chosen = settings(
-        **PHASES, esac__phase_timing="virtual", esac__workers=2, esac__update_cost=1.0
-    )
-    chosen = config.updated(chosen, {"esac.sac_min_steps": 200})
+    chosen = config.updated(settings(**PHASES), VIRTUAL)
     made = generations(chosen, PIECES)  # a generation is 200 virtual steps, a phase 400
     parts = [(one.begun, one.merges) for one, _, _ in (next(made) for _ in range(5))]
     assert parts == [(6.0, False), (0.0, False), (6.0, True), (0.0, False), (6.0, True)]
 
 
+ON_RANKS = {"episodes_on": "ranks", "episodes_per_generation": 4}
+
+
 @pytest.mark.parametrize(
-    ("changes", "seconds"),
+    ("algorithm", "changes", "seconds"),
     [
         # 1 s of playing, 2 s of updates
-        ({"algorithm": "sac", "sac.steps_per_generation": 100}, 12),
+        ("sac", {"steps_per_generation": 100}, 12),
+        ("td3", {"steps_per_generation": 100, "start_steps": 150}, 4 + 0 + 1 + 2 + 2),
+        ("td3", {**ON_RANKS, "start_steps": 0}, 4 * (2 + 8)),
         (
-            {"algorithm": "td3", "td3.steps_per_generation": 100, "td3.start_steps": 150},
-            4 + 0 + 1 + 2 + 2,
-        ),
-        (
-            {
-                "algorithm": "td3",
-                "td3.episodes_on": "ranks",
-                "td3.episodes_per_generation": 4,
-                "td3.start_steps": 0,
-            },
-            4 * (2 + 8),
-        ),
-        (
-            {
-                "algorithm": "ppo",
-                "ppo.steps_per_generation": 100,
-                "ppo.batch_size": 40,
-                "ppo.epochs": 2,
-            },
+            "ppo",
+            {"steps_per_generation": 100, "batch_size": 40, "epochs": 2},
             4 * (1 + 6 * 0.02),
         ),
-        ({"algorithm": "cem", "cem.population_size": 4, "cem.fitness_episodes": 2}, 4 * 4),
+        ("cem", {"population_size": 4, "fitness_episodes": 2}, 4 * 4),
     ],
 )
-def test_learners_alone_and_distributions_by_hand(changes, seconds):
-    assert taken(config.updated(Config(), {**BUDGET, **changes}), 2).seconds == pytest.approx(
-        seconds
-    )
+def test_learners_alone_and_distributions_by_hand(algorithm, changes, seconds):
+    own = {f"{algorithm}.{name}": value for name, value in changes.items()}
+    chosen = config.updated(Config(), {**BUDGET, "algorithm": algorithm, **own})
+    assert taken(chosen, 2).seconds == pytest.approx(seconds)
 
 
 def test_a_start_on_other_ranks_than_phases_are_timed_for_says_so():
@@ -189,14 +157,8 @@ def test_a_start_on_other_ranks_than_phases_are_timed_for_says_so():
     again, fresh = config.load(told[told.index("--") :].split())
     assert fresh
     assert automatic.remark_at_start(again, 3) == ""
-    waiting = settings()
-    silent = [
-        waiting,
-        config.updated(waiting, {"algorithm": "es"}),
-        settings(algorithm="sac"),
-        settings(**NO_PHASES),
-    ]
-    assert [automatic.remark_at_start(one, 3) for one in silent] == [""] * 4
+    for silent in ({}, {"algorithm": "es"}, {"algorithm": "sac"}, NO_PHASES):
+        assert automatic.remark_at_start(settings(**silent), 3) == ""
 
 
 def test_what_helps_most_comes_first_and_fewer_ranks_are_told():
@@ -218,9 +180,8 @@ def test_the_default_task_on_64_ranks_waits_for_a_learner_on_one_core():
     measured = Pieces(np.array([0.06]), np.array([1000]), 1000, playing=1e-4, updating=0.01)
     # a generation is 50,000 / 7 steps of the clock, a phase 1,000 and 2,000 again and 1,000 updates
     # of 30 each: five generations
-    timed = config.updated(
-        Config(), {"esac.population_size": 50, "esac.workers": 7, "esac.update_cost": 30.0}
-    )
+    chosen = {"esac.population_size": 50, "esac.workers": 7, "esac.update_cost": 30.0}
+    timed = config.updated(Config(), chosen)
     # all else is beside it
     assert taken(timed, 64, measured).seconds == pytest.approx(199 * (10.1 + 2 * 0.06) + 6 * 0.06)
     remedy = cost.line(timed, measured, 64, 64, np.inf).remedy
@@ -249,58 +210,46 @@ def test_barriers_take_what_an_exchange_told():
 
 def test_each_figure_of_a_range_is_told_from_the_smaller_one():
     """A budget of steps: a hundred a generation of 2 s, or 400 a generation of 5 s."""
-    es = settings(
-        algorithm="es",
-        es__population_size=4,
-        **BUDGET | {"budget.generations": 0, "budget.env_steps": 4000},
-    )
+    es = of_es(generations=0, env_steps=4000)
     told = cost.line(es, Pieces(np.full(4, 0.25), np.full(4, 25), 100, slot=0.5), 1, 1, 60.0).found
-    assert told.startswith(
-        "2 to 5 s a generation, 50s to 1m20s for the whole budget, 0.0139 to 0.0222 core-hours; "
-    )
+    hours = "0.0139 to 0.0222 core-hours"
+    assert told.startswith(f"2 to 5 s a generation, 50s to 1m20s for the whole budget, {hours}; ")
     assert told.endswith("that is 2 jobs of the time left")
 
 
-def test_a_run_that_goes_on_is_forecast_for_what_is_left_of_its_budget_with_the_settings_it_has():
-    es = settings(algorithm="es", es__population_size=4, **BUDGET)
+def test_a_run_that_goes_on_is_forecast_for_what_is_left():
+    """With the settings that it has."""
+    es = of_es()
     whole = cost.line(es, PIECES, 1, 1, 7.0)
     left = cost.line(es, PIECES, 1, 1, 7.0, es.budget.left(es.budget.generations - 1, 0, 0))
-    assert (
-        "for the whole budget" in whole.found,
-        "for what is left of the budget" in left.found,
-    ) == (True, True)
+    assert "for the whole budget" in whole.found
+    assert whole.found.endswith("that is 3 jobs of the time left")
+    assert "jobs" not in cost.line(es, PIECES, 1, 1, np.inf).found
+    assert "for what is left of the budget" in left.found
     assert "jobs of the time left" not in left.found
     esac = settings(**PHASES)
     assert "--esac.learner_lag 2" in cost.line(esac, PIECES, 4, 4, np.inf).remedy
     assert "--" not in cost.line(esac, PIECES, 4, 4, np.inf, esac.budget.left(1, 0, 0)).remedy
 
 
-def test_time_left_is_held_against_the_forecast():
-    es = settings(algorithm="es", es__population_size=4, **BUDGET)
-    assert cost.line(es, PIECES, 1, 1, 7.0).found.endswith("that is 3 jobs of the time left")
-    assert "jobs" not in cost.line(es, PIECES, 1, 1, np.inf).found
-
-
 def rows(count, ranks, updates):
+    lasted = {"wall_seconds": 100.0 * np.arange(1, count + 1), "busy_ranks": np.full(count, ranks)}
+    lasted |= {"busy_mean": np.full(count, 10.0), "seconds_phase": np.full(count, 60.0)}
+    lasted |= {"seconds_learn": np.full(count, 60.0)}
+    lasted |= {"evaluation_seconds": np.full((count, 2), np.nan)}
+    counted = {"generation": np.arange(1, count + 1), "gradient_updates": np.array(updates)}
     return {
-        "metrics/generation": np.arange(1, count + 1),
-        "metrics/gradient_updates": np.array(updates),
-        "timing/wall_seconds": 100.0 * np.arange(1, count + 1),
-        "timing/busy_ranks": np.full(count, ranks),
-        "timing/busy_mean": np.full(count, 10.0), "timing/seconds_phase": np.full(count, 60.0),
-        "timing/seconds_learn": np.full(count, 60.0),
-        "timing/evaluation_seconds": np.full((count, 2), np.nan),
-    }  # fmt: skip
+        **{f"metrics/{name}": column for name, column in counted.items()},
+        **{f"timing/{name}": column for name, column in lasted.items()},
+    }
 
 
 def test_the_first_generations_of_a_run_tell_how_it_goes_on():
     esac = settings(evaluation__every=2, esac__gradient_interval=2)
     told = pace.line(rows(4, 4, [0, 5, 5, 10]), esac, 4, 0.25)
-    assert told == (
-        "100 s a generation, ranks idle 75% of the time; 20m00s left at this pace, "
-        "60% of it with the learner: "
-        "--check says what would help"
-    )  # each 10 s of a hundred, and rank 0 sixty more; twelve generations
+    # each 10 s of a hundred, and rank 0 sixty more; twelve generations
+    assert told.startswith("100 s a generation, ranks idle 75% of the time; 20m00s left ")
+    assert "60% of it with the learner: " in told
 
 
 def test_lessons_of_a_shared_critic_are_no_waiting():

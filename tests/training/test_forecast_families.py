@@ -1,13 +1,10 @@
-"""What runs of ERL's family, of CEM-RL, AES-RL or an algorithm of one's own will cost, by hand; and
-what is measured for it.
-"""
+"""What runs of ERL's family, CEM-RL, AES-RL or one's own will cost by hand, and its measures."""
 
 import re
 from types import SimpleNamespace
 
 import numpy as np
 import pytest
-from mpi4py import MPI
 from test_forecast import BUDGET, FREE, PIECES, taken
 
 from esac_mpi import config
@@ -15,7 +12,6 @@ from esac_mpi.algorithms import ALGORITHMS
 from esac_mpi.comm.clock.cluster import Cluster
 from esac_mpi.comm.clock.costs import Pieces
 from esac_mpi.comm.clock.generations import Generation, Made
-from esac_mpi.comm.world import World
 from esac_mpi.config import ES, Config
 from esac_mpi.operators.selection import Kind
 from esac_mpi.training import check
@@ -24,19 +20,19 @@ from esac_mpi.training.forecast import advice, genetic, operators, phases, work
 
 pytestmark = pytest.mark.slow
 
-ERL = {"erl.population_size": 4, "erl.mutation_probability": 1.0}
-PDERL = {"algorithm": "pderl", "erl.crossover": "distillation", "erl.mutation": "proximal"}
-CEM_RL = {"algorithm": "cem_rl", "cem_rl.population_size": 4, "cem_rl.start_steps": 400}
-AES_RL = {
-    "algorithm": "aes_rl",
-    "aes_rl.workers": 1,
-    "aes_rl.arrivals_per_generation": 2,
-    "aes_rl.mean_episodes": 1,
-}
+PDERL = {"crossover": "distillation", "mutation": "proximal"}
+CEM_RL = {"population_size": 4, "start_steps": 400}
+AES_RL = {"workers": 1, "arrivals_per_generation": 2, "mean_episodes": 1}
 
 
-def settings(changes) -> Config:
-    return config.updated(Config(), {**BUDGET, **changes})
+def settings(algorithm, changes=None, **fields) -> Config:
+    """Return settings of an algorithm: fields of its table, and others by name."""
+    own = {f"{config.table_of(algorithm)}.{name}": value for name, value in fields.items()}
+    return config.updated(Config(), {**BUDGET, "algorithm": algorithm, **own, **(changes or {})})
+
+
+def of_erl(changes=None):
+    return settings("erl", changes, population_size=4, mutation_probability=1.0)
 
 
 def with_times(**times) -> Pieces:
@@ -54,19 +50,18 @@ def with_times(**times) -> Pieces:
     ],
 )
 def test_erl_breeds_beside_its_learner(ranks, mutating, seconds):
-    erl = settings({"algorithm": "erl", **ERL})
-    assert taken(erl, ranks, with_times(mutating=mutating)).seconds == pytest.approx(seconds)
+    found = taken(of_erl(), ranks, with_times(mutating=mutating))
+    assert found.seconds == pytest.approx(seconds)
 
 
 def test_the_learner_of_erl_owes_no_updates_for_its_first_steps():
-    erl = settings({"algorithm": "erl", **ERL, "erl.learner": "td3", "td3.start_steps": 700})
+    erl = of_erl({"erl.learner": "td3", "td3.start_steps": 700})
     assert taken(erl, 1).seconds == pytest.approx(4 * 5 + 0 + 6 + 10 + 10)
 
 
 def test_a_distilled_child_takes_as_many_steps_as_its_parents_remember():
-    pderl = settings(
-        {**PDERL, "erl.memory_size": 300, "erl.mutation_batch": 100, "erl.distillation_epochs": 3}
-    )
+    sizes = {"memory_size": 300, "mutation_batch": 100, "distillation_epochs": 3}
+    pderl = settings("pderl", **PDERL, **sizes)
     births = SimpleNamespace(
         kind=np.array([Kind.KEPT, Kind.COPY, Kind.CHILD, Kind.CHILD]),
         mutated=np.array([True, False, True, False]),
@@ -80,9 +75,8 @@ def test_a_distilled_child_takes_as_many_steps_as_its_parents_remember():
 
 
 def test_who_is_born_is_as_many_as_the_algorithm_has():
-    births = genetic.draw(
-        settings({**PDERL, "erl.parent_selection": "distance", "erl.mutation_probability": 1.0}), 3
-    )
+    form = {**PDERL, "parent_selection": "distance", "mutation_probability": 1.0}
+    births = genetic.draw(settings("pderl", **form), 3)
     assert births.kind.size == 10
     assert (births.kind == Kind.COPY).sum() == 1
     assert births.mutated.sum() == 9
@@ -100,16 +94,13 @@ def test_who_is_born_is_as_many_as_the_algorithm_has():
     ],
 )
 def test_cem_rl_teaches_first_or_beside(ranks, critic, seconds):
-    cem_rl = settings({**CEM_RL, "cem_rl.critic": critic})
+    cem_rl = settings("cem_rl", **CEM_RL, critic=critic)
     assert taken(cem_rl, ranks, with_times(training=0.01)).seconds == pytest.approx(seconds)
 
 
 def test_a_parallel_critic_is_named_where_it_helps():
-    cem_rl, pieces, on = (
-        settings({**CEM_RL, "budget.generations": 40}),
-        with_times(training=0.001),
-        Cluster(4, 64, **FREE),
-    )
+    cem_rl = settings("cem_rl", {"budget.generations": 40}, **CEM_RL)
+    pieces, on = with_times(training=0.001), Cluster(4, 64, **FREE)
     told = advice.advice(cem_rl, pieces, on, taken(cem_rl, 4, pieces))
     assert "--cem_rl.critic parallel (" in told
 
@@ -120,7 +111,7 @@ def test_a_parallel_critic_is_named_where_it_helps():
 )
 def test_aes_rl_has_its_arrivals_on_its_workers(ranks, workers, seconds, idle):
     # eight individuals of two episodes, before anything learns
-    aes = settings({**AES_RL, "aes_rl.workers": workers})
+    aes = settings("aes_rl", **{**AES_RL, "workers": workers})
     found = taken(aes, ranks)
     assert found.seconds == pytest.approx(seconds, abs=0.1)
     assert found.idle == pytest.approx(idle, abs=0.01)
@@ -129,13 +120,8 @@ def test_aes_rl_has_its_arrivals_on_its_workers(ranks, workers, seconds, idle):
 
 
 def test_the_critic_of_aes_rl_has_its_turns_on_rank_0():
-    begun = {
-        "aes_rl.start_steps": 0,
-        "aes_rl.batch_size": 1,
-        "aes_rl.critic_chunk": 100,
-        "aes_rl.order": "arrival",
-    }
-    aes = settings({**AES_RL, **begun, "aes_rl.rl_share": 0.0, "aes_rl.mean_rule": "linear"})
+    begun = {"start_steps": 0, "batch_size": 1, "critic_chunk": 100, "order": "arrival"}
+    aes = settings("aes_rl", **AES_RL, **begun, rl_share=0.0, mean_rule="linear")
     pieces = with_times(updating=0.019, training=0.001)
     found = taken(aes, 2, pieces)
     assert found.seconds == pytest.approx(16)
@@ -146,17 +132,22 @@ def test_the_critic_of_aes_rl_has_its_turns_on_rank_0():
 
 
 @pytest.fixture
-def world(monkeypatch):
+def world(world, monkeypatch):
     monkeypatch.setattr(operators, "MEASURING", 0.01)
     for name, seconds in {"PLAYING": 0.02, "UPDATING": 0.02}.items():
         monkeypatch.setattr(cost, name, seconds)
     monkeypatch.setattr(phases, "UPDATES", 20)
-    alone = World(MPI.COMM_SELF)
-    yield alone
-    alone.free()
+    return world
 
 
-CYCLIC = {"task.id": "CyclicMDP-v0", "task.horizon": 40, "policy.hidden": (8, 8), **BUDGET}
+CYCLIC = {"task.id": "CyclicMDP-v0", "task.horizon": 40, "policy.hidden": (8, 8)}
+OWN = {
+    "ppo": {"steps_per_generation": 64, "batch_size": 32},
+    "td3": {"episodes_on": "ranks"},
+    "pderl": PDERL,
+}
+TIME = r"\S+( to \S+)?"
+FORECAST = f"{TIME} s a generation, {TIME} for the whole budget, {TIME} core-hours; ranks idle"
 
 
 @pytest.mark.parametrize(
@@ -165,34 +156,25 @@ CYCLIC = {"task.id": "CyclicMDP-v0", "task.horizon": 40, "policy.hidden": (8, 8)
 def test_check_measures_a_run_of_any_of_these(world, tmp_path, capsys, name):
     if name == "ppo":
         pytest.importorskip("stable_baselines3")
-    more = {"ppo.steps_per_generation": 64, "ppo.batch_size": 32} if name == "ppo" else {}
-    more |= {"td3.episodes_on": "ranks"} if name == "td3" else PDERL if name == "pderl" else {}
-    chosen = config.resolved(
-        {}, {**CYCLIC, **more, "algorithm": name, "run_dir": str(tmp_path / "run")}
-    )
-    assert check.check(chosen, world) == 0
+    own = {f"{config.table_of(name)}.{key}": value for key, value in OWN.get(name, {}).items()}
+    given = {**BUDGET, **CYCLIC, **own, "algorithm": name, "run_dir": str(tmp_path / "run")}
+    assert check.check(config.resolved({}, given), world) == 0
     (line,) = re.findall(r"^  forecast +(.*)$", capsys.readouterr().out, re.M)
-    assert re.match(
-        r"\S+( to \S+)? s a generation, \S+( to \S+)? for the whole budget, "
-        r"\S+( to \S+)? core-hours; ranks idle",
-        line,
-    )
+    assert re.match(FORECAST, line)
     assert not list(tmp_path.iterdir())
 
 
-def test_an_algorithm_of_ones_own_says_what_its_generations_ask_for_or_it_is_said_that_it_does_not(
+def test_an_algorithm_of_ones_own_may_say_what_its_generations_take(
     world, tmp_path, capsys, monkeypatch
 ):
     monkeypatch.delitem(work.WITH_BARRIERS, ES)  # as if it were not among those that ship
-    chosen = settings({**CYCLIC, "algorithm": "es", "run_dir": str(tmp_path / "run")})
+    chosen = settings("es", {**CYCLIC, "run_dir": str(tmp_path / "run")})
     assert check.check(chosen, world) == 0
-    said = "not known for es: its module says nothing of it by `expected` (docs/how-to/extend.md)"
-    assert re.findall(r"^  forecast +(.*?) +ok$", capsys.readouterr().out, re.M) == [said]
+    assert re.findall(r"^  forecast +not known for es: .*`expected`", capsys.readouterr().out, re.M)
 
     def expected(chosen, pieces, k):
-        return Made(
-            Generation(pieces.members(3, 1, k), np.ones(3)), 3 * pieces.length, pieces.horizon
-        )
+        members = Generation(pieces.members(3, 1, k), np.ones(3))
+        return Made(members, 3 * pieces.length, pieces.horizon)
 
     monkeypatch.setattr(ALGORITHMS["es"], "expected", expected, raising=False)
     assert taken(chosen, 2).seconds == pytest.approx(4 * 2)

@@ -1,12 +1,8 @@
-"""How a run is found again: its directory wherever it is, the line that a refusal prints, --fresh
-in a job's later rounds.
-"""
+"""How a run is found again: its directory wherever it is, --fresh in a job's later rounds."""
 
 import json
 import os
 import shutil
-import subprocess
-import sys
 import time
 from itertools import cycle
 from types import SimpleNamespace
@@ -15,6 +11,8 @@ import numpy as np
 import pytest
 from conftest import TINY, TINY_ES
 from in_process import started
+from short_runs import statuses
+from words import words
 
 import esac_mpi
 from esac_mpi import config
@@ -32,63 +30,38 @@ from esac_mpi.training import active_run, ended, loop, session
 def begun(tmp_path):
     """Leave a run of two generations in a directory whose name has a space; return it."""
     path = tmp_path / "the arm"
-    assert go_on([*TINY_ES, "--run-dir", str(path), "--max-hours", "3"]) == 0
+    assert started(*TINY_ES, "--run-dir", path, "--max-hours", 3) == 0
     return path
 
 
-def go_on(argv):
-    """Run the program's work in this process; return the exit code."""
-    return started(*argv)
-
-
-def test_a_clock_that_is_set_while_a_run_goes_on_changes_nothing_of_it(
-    begun, tmp_path, monkeypatch
-):
+def test_a_clock_that_is_set_meanwhile_changes_nothing(begun, tmp_path, monkeypatch):
     honest, steps = time.time, cycle((0, 3600, -3600, 7200))
     monkeypatch.setattr(time, "time", lambda: honest() + next(steps))
-    limits = [
-        "--max-hours",
-        "0.5",
-        "--stop.member_minutes",
-        "10",
-        "--checkpoint.every_minutes",
-        "10",
-    ]
-    assert go_on([*TINY_ES, "--run-dir", str(tmp_path / "set"), *limits]) == 0
+    limits = "--max-hours 0.5 --stop.member_minutes 10 --checkpoint.every_minutes 10"
+    assert started(*TINY_ES, "--run-dir", tmp_path / "set", *words(limits)) == 0
     straight, other = Run.open(begun), Run.open(tmp_path / "set")
     assert (other.status["status"], other.generation) == ("complete", 2)
-    np.testing.assert_array_equal(
-        other.columns["metrics/fitness"], straight.columns["metrics/fitness"]
-    )
+    fitness = (run.columns["metrics/fitness"] for run in (other, straight))
+    np.testing.assert_array_equal(*fitness)
     lasted = np.diff(other.columns["timing/wall_seconds"], prepend=0)
     assert ((lasted > 0) & (lasted < 1800)).all()
-
-
-def generation(path):
-    return json.loads((path / "status.json").read_text())["generation"]
 
 
 @pytest.mark.parametrize("older", [False, True])
 def test_a_moved_run_and_a_copy_go_on_where_they_are(begun, tmp_path, older):
     if older:  # as it was saved before: with its path and time
         text = (begun / "config.toml").read_text()
-        (begun / "config.toml").write_text(
-            f"run_dir = {json.dumps(str(begun))}\nmax_hours = 1e-9\n{text}"
-        )
+        former = f"run_dir = {json.dumps(str(begun))}\nmax_hours = 1e-9\n{text}"
+        (begun / "config.toml").write_text(former)
     moved, copy = tmp_path / "moved", tmp_path / "copy"
     shutil.copytree(begun, copy)
     begun.rename(moved)
     for path, budget in ((moved, 3), (copy, 4)):
-        assert go_on([str(path / "config.toml"), "--budget.generations", str(budget)]) == 0
+        assert started(path / "config.toml", "--budget.generations", budget) == 0
+        assert statuses(path)["generation"] == budget
     assert not begun.exists()
-    assert (generation(moved), generation(copy)) == (3, 4)
-    assert (
-        load([str(moved / "config.toml"), "--run-dir", "elsewhere", "--max-hours", "2"])[
-            0
-        ].max_hours
-        == 2
-    )
-    assert load([str(moved / "config.toml"), "--run-dir", "elsewhere"])[0].run_dir == "elsewhere"
+    elsewhere, _ = load([str(moved / "config.toml"), *words("--run-dir elsewhere --max-hours 2")])
+    assert (elsewhere.run_dir, elsewhere.max_hours) == ("elsewhere", 2)
 
 
 def test_where_a_run_lies_and_what_ends_its_job_is_not_saved_with_it(begun):
@@ -109,30 +82,35 @@ def test_another_kind_of_cpu_for_openblas_is_told_like_another_cpu(begun, monkey
     warnings = []
     monkeypatch.setattr(log, "warn", warnings.append)
     monkeypatch.setenv("OPENBLAS_CORETYPE", "Another")
-    for generations in ("3", "4"):  # the second time it is the same again
-        assert go_on([str(begun / "config.toml"), "--budget.generations", generations]) == 0
+    for generations in (3, 4):  # the second time it is the same again
+        assert started(begun / "config.toml", "--budget.generations", generations) == 0
     (told,) = [text for text in warnings if text.startswith("cpu: was ")]
     assert told.endswith("), OPENBLAS_CORETYPE=Another: exact, but bits may differ")
     assert Run.open(begun).provenance["cpu"].endswith("), OPENBLAS_CORETYPE=Another")
 
 
 def test_between_the_processor_times_of_two_rows_nothing_is_lost(tmp_path, monkeypatch):
-    told = []
-    monkeypatch.setattr(
-        loop.time, "process_time", lambda: told.append(float(len(told))) or told[-1]
-    )
-    assert go_on([*TINY_ES, "--run-dir", str(tmp_path / "a")]) == 0
-    assert Run.open(tmp_path / "a").columns["timing/seconds_processor"].sum() == told[-1] > 0
+    times = []
+
+    def process_time():
+        times.append(float(len(times)))
+        return times[-1]
+
+    monkeypatch.setattr(loop.time, "process_time", process_time)
+    assert started(*TINY_ES, "--run-dir", tmp_path / "a") == 0
+    assert Run.open(tmp_path / "a").columns["timing/seconds_processor"].sum() == times[-1] > 0
 
 
 def test_what_neither_run_reads_does_not_keep_a_run_from_going_on():
     changes = {"esac.sigma": 0.7, "learner.threads": 3, "es.noise_table_size": 5}
     es = updated(Config(), {"algorithm": "es"})
     assert config.differences(es, updated(es, changes)) == {}
-    assert [*config.differences(updated(es, {"es.noise": "table"}), updated(es, changes))] == [
-        "es.noise",
-        "es.noise_table_size",
-    ]
+    of_table = updated(es, {"es.noise": "table"})
+    read = config.differences(of_table, updated(es, changes))
+    assert [*read] == ["es.noise", "es.noise_table_size"]
+
+
+SLURM, PBS = {"SLURM_JOB_ID": "7"}, {"PBS_JOBID": "7.server"}
 
 
 @pytest.mark.parametrize(
@@ -140,11 +118,11 @@ def test_what_neither_run_reads_does_not_keep_a_run_from_going_on():
     [
         ({}, ""),
         ({"ROUND": "3"}, ""),  # anybody's variable, outside PBS
-        ({"PBS_JOBID": "7.server", "ROUND": "0"}, ""),
-        ({"PBS_JOBID": "7.server", "ROUND": "2"}, "ROUND=2"),
-        ({"SLURM_JOB_ID": "7"}, ""),
-        ({"SLURM_JOB_ID": "7", "SLURM_RESTART_COUNT": "0"}, ""),
-        ({"SLURM_JOB_ID": "7", "SLURM_RESTART_COUNT": "12"}, "SLURM_RESTART_COUNT=12"),
+        ({**PBS, "ROUND": "0"}, ""),
+        ({**PBS, "ROUND": "2"}, "ROUND=2"),
+        (SLURM, ""),
+        ({**SLURM, "SLURM_RESTART_COUNT": "0"}, ""),
+        ({**SLURM, "SLURM_RESTART_COUNT": "12"}, "SLURM_RESTART_COUNT=12"),
     ],
 )
 def test_fresh_is_ignored_in_a_later_round_of_a_job(environ, said, monkeypatch, caplog, tmp_path):
@@ -172,164 +150,133 @@ def test_fresh_is_ignored_in_a_later_round_of_a_job(environ, said, monkeypatch, 
 )
 def test_a_requeued_job_of_slurm_knows_the_runs_that_it_has_begun(status, later):
     """Where nothing tells whose it is, it may be its own: progress counts for more than --fresh."""
-    environ = {"SLURM_JOB_ID": "7", "SLURM_RESTART_COUNT": "2"}
-    assert batch_system.later_round(environ, status) == "SLURM_RESTART_COUNT=2" * later
+    restarted = {**SLURM, "SLURM_RESTART_COUNT": "2"}
+    expected = "SLURM_RESTART_COUNT=2" if later else ""
+    assert batch_system.later_round(restarted, status) == expected
 
 
-def test_a_loop_in_a_job_means_fresh_by_each_of_its_calls(tmp_path, monkeypatch):
-    monkeypatch.delenv("SLURM_JOB_ID", raising=False)
-    monkeypatch.setenv("PBS_JOBID", "7.server")
-    monkeypatch.setenv("PBS_ENVIRONMENT", "PBS_BATCH")
+@pytest.fixture
+def in_pbs(monkeypatch):
+    """Return a function that makes this process a job of PBS, or one by hand in it."""
+
+    def be(job, environment="PBS_BATCH"):
+        monkeypatch.delenv("SLURM_JOB_ID", raising=False)
+        monkeypatch.setenv("PBS_JOBID", job)
+        monkeypatch.setenv("PBS_ENVIRONMENT", environment)
+
+    return be
+
+
+def test_a_loop_in_a_job_means_fresh_by_each_of_its_calls(tmp_path, in_pbs):
+    in_pbs("7.server")
     for _ in range(3):
         run = esac_mpi.train(load(TINY_ES)[0], run_dir=tmp_path / "a", fresh=True, quiet=True)
         assert run.status["job"] == "7.server"
     assert len(list(tmp_path.glob("a.old*"))) == 2
 
 
-def test_a_job_that_pbs_runs_again_under_its_name_goes_on_where_it_stood(tmp_path, monkeypatch):
-    monkeypatch.delenv("SLURM_JOB_ID", raising=False)
-    monkeypatch.setenv("PBS_JOBID", "7[2].server")
-    monkeypatch.setenv("PBS_ENVIRONMENT", "PBS_BATCH")
+def test_a_job_that_pbs_runs_again_goes_on_where_it_was(tmp_path, in_pbs):
     line = [*TINY_ES, "--run-dir", str(tmp_path / "a")]
 
     def aside():
         _, fresh = session.answered(lambda: load([*line, "--fresh"]))
-        assert go_on([*line, *["--fresh"] * fresh]) == 0
-        status = Run.open(tmp_path / "a").status
-        assert status["job"] == os.environ["PBS_JOBID"]
+        assert started(*line, *(["--fresh"] if fresh else [])) == 0
+        assert Run.open(tmp_path / "a").status["job"] == os.environ["PBS_JOBID"]
         session.BEGUN.clear()  # in another process
         return len(list(tmp_path.glob("a.old*")))
 
+    in_pbs("7[2].server")
     assert [aside(), aside()] == [0, 0]  # as a job that was requeued has it
-    monkeypatch.setenv("PBS_JOBID", "8.server")
+    in_pbs("8.server")
     assert [aside(), aside()] == [1, 1]
-    monkeypatch.setenv("PBS_ENVIRONMENT", "PBS_INTERACTIVE")  # somebody who types it again means it
+    in_pbs("8.server", "PBS_INTERACTIVE")  # somebody who types it again means it
     assert aside() == 2
 
 
-@pytest.mark.parametrize("fresh", [False, True])
-def test_the_advice_to_run_a_command_again_leaves_fresh_out(fresh, monkeypatch, tmp_path):
+@pytest.mark.parametrize(("fresh", "but"), [([], " to go on"), ([True], ", without --fresh,")])
+def test_the_advice_to_run_a_command_again_leaves_fresh_out(fresh, but, monkeypatch, tmp_path):
     said = []
     monkeypatch.setattr(loop.log, "say", said.append)
     monkeypatch.setattr(active_run, "save", lambda *arguments: True)
-    state = SimpleNamespace(
-        generation=5, best=Best(), counters=SimpleNamespace(env_steps=0, nominal_steps=0)
-    )
+    counters = SimpleNamespace(env_steps=0, nominal_steps=0)
+    state = SimpleNamespace(generation=5, best=Best(), counters=counters)
     run = SimpleNamespace(path=tmp_path, starts=1, restored=None, close=lambda: None)
-    stop = SimpleNamespace(why="SIGTERM")
     world = SimpleNamespace(
-        from_root=lambda code: code, gather=lambda value: [value, value, ""], stop=stop
+        from_root=lambda code: code,
+        gather=lambda value: [value, value, ""],
+        stop=SimpleNamespace(why="SIGTERM"),
     )
     stopped = active_run.Job(Config(), world, None, None, state, None, None, run)
-    assert loop.finish(stopped, *([True] if fresh else [])) == ended.STOPPED
-    but = ", without --fresh," if fresh else ""
-    assert (
-        said[0]
-        == f"stopped at generation 5 (SIGTERM), saved; run the same command again{but} to go on"
-    )
+    assert loop.finish(stopped, *fresh) == ended.STOPPED
+    assert said[0].startswith("stopped at generation 5 (SIGTERM), saved; run the same command ")
+    assert f"again{but}" in said[0]
 
 
-def test_run_is_had_from_the_package_and_only_who_asks_loads_it():
-    assert esac_mpi.Run is Run
-    line = (
-        "import sys, esac_mpi; before = 'h5py' in sys.modules; esac_mpi.Run; print(before, "
-        "'h5py' in sys.modules)"
-    )
-    assert subprocess.check_output([sys.executable, "-c", line], text=True) == "False True\n"
+ESAC = words(f"""{" ".join(TINY)} --esac.population_size 6 --esac.sigma 0.3 --esac.preset corrected
+--esac.gradient_interval 2 --esac.sac_min_steps 10 --esac.sac_episodes 1 --esac.learner_lag 2
+--esac.transfer means --evaluation.episodes 1
+--sac.start_steps 5 --sac.batch_size 4 --sac.replay_capacity 50""")
+# what a version before replays and virtual time had not: fields' first words, and datasets
+LATER = "transfer phase_timing workers update_cost resimulated observation_"
+NEW = """env_steps_replayed adopted replayed_ phase_left next_trial trials_won learner_return
+adam_from _sums"""
 
 
-ESAC = [
-    *TINY,
-    *("--esac.population_size", "6", "--esac.sigma", "0.3", "--esac.preset", "corrected"),
-    *("--esac.gradient_interval", "2", "--esac.sac_min_steps", "10", "--esac.sac_episodes", "1"),
-    *("--esac.learner_lag", "2", "--esac.transfer", "means"),
-    *(
-        "--sac.start_steps",
-        "5",
-        "--sac.batch_size",
-        "4",
-        "--sac.replay_capacity",
-        "50",
-        "--evaluation.episodes",
-        "1",
-    ),
-]
-LATER = (
-    "transfer",
-    "phase_timing",
-    "workers",
-    "update_cost",
-    "resimulated",
-    "observation_",
-)  # fields' first words
-NEW = (
-    "env_steps_replayed",
-    "adopted",
-    "replayed_",
-    "phase_left",
-    "next_trial",
-    "trials_won",
-    "learner_return",
-    "adam_from",
-    "_sums",
-)  # and their datasets
+def is_new(name):
+    return any(new in name for new in NEW.split())
 
 
 def as_it_was_saved_before(text):
     """Return a configuration without the fields that an older version had not, by its names."""
-    kept = [line for line in text.splitlines() if not line.startswith(LATER)]
+    kept = [line for line in text.splitlines() if not line.startswith(tuple(LATER.split()))]
     kept[kept.index('preset = "corrected"')] = 'reading = "mended"'
     kept[kept.index('preset = "default"')] = 'reading = "recommended"'
     kept.insert(kept.index("[esac]") + 1, 'adoption = "means"\nreplayed = "none"')
     return "\n".join(kept) + "\n"
 
 
-def test_a_run_of_before_replays_and_virtual_time_goes_on_as_one(
-    tmp_path,
-):
+def test_a_run_of_before_replays_and_virtual_time_goes_on_as_one(tmp_path):
     straight, parts = tmp_path / "straight", tmp_path / "parts"
-    assert go_on([*ESAC, "--budget.generations", "5", "--run-dir", str(straight)]) == 0
-    assert go_on([*ESAC, "--budget.generations", "3", "--run-dir", str(parts)]) == 0
+    assert started(*ESAC, "--budget.generations", 5, "--run-dir", straight) == 0
+    assert started(*ESAC, "--budget.generations", 3, "--run-dir", parts) == 0
     lost = set()
     for name in ("checkpoint.h5", "checkpoint_prev.h5", "metrics.h5"):
         arrays, attributes = read(parts / name)
-        former = {key: array for key, array in arrays.items() if not any(new in key for new in NEW)}
-        lost |= arrays.keys() - former.keys()
-        publish(
-            parts / name,
-            former,
-            {**attributes, "config": as_it_was_saved_before(attributes["config"])},
-        )
+        lost |= {key for key in arrays if is_new(key)}
+        former = {key: array for key, array in arrays.items() if not is_new(key)}
+        attributes["config"] = as_it_was_saved_before(attributes["config"])
+        publish(parts / name, former, attributes)
     assert {"state/replayed_theta", "state/counters.env_steps_replayed", "metrics/adopted"} <= lost
     assert read(parts / "checkpoint.h5")[0]["state/phase_begun"] == 2
     (parts / "config.toml").write_text(as_it_was_saved_before((parts / "config.toml").read_text()))
     assert Run.open(parts).config.esac.transfer == "means"
-    assert go_on([*ESAC, "--budget.generations", "5", "--run-dir", str(parts)]) == 0
+    assert started(*ESAC, "--budget.generations", 5, "--run-dir", parts) == 0
     one, other = Run.open(straight), Run.open(parts)
     assert one.provenance["state_sha256"] == other.provenance["state_sha256"]
     for name, rows in one.columns.items():
         if name.startswith("metrics/"):
-            first = 3 if any(new in name for new in NEW) else 0
+            first = 3 if is_new(name) else 0
             np.testing.assert_array_equal(other.columns[name][first:], rows[first:], err_msg=name)
     assert position(other, "env_steps").tolist() == position(one, "env_steps").tolist()
     assert measures.counted_steps(other).tolist() == measures.counted_steps(one).tolist()
 
 
-def test_what_another_machine_played_is_played_again_and_not_compared(tmp_path):
+def test_what_another_machine_played_is_resimulated_and_not_compared(tmp_path):
     here, there = tmp_path / "here", tmp_path / "there"
-    again = [*ESAC, "--esac.resimulated", "winners"]
-    assert go_on([*again, "--budget.generations", "3", "--run-dir", str(here)]) == 0
+    line = [*ESAC, "--esac.resimulated", "winners"]
+    assert started(*line, "--budget.generations", 3, "--run-dir", here) == 0
     arrays, attributes = read(here / "checkpoint.h5")
     assert arrays["state/phase_begun"] == 2  # in flight
     arrays["state/replayed_returns"] += 1.0  # as other bits would have it
     publish(here / "checkpoint.h5", arrays, attributes)
     shutil.copytree(here, there)
     publish(there / "checkpoint.h5", arrays, {**attributes, "cpu": "another one"})
+    line += ["--budget.generations", 5, "--run-dir"]
     with pytest.raises(ReturnDiffers, match=r"member \d of generation 2 had the return"):
-        go_on([*again, "--budget.generations", "5", "--run-dir", str(here)])
-    assert json.loads((here / "status.json").read_text())["status"] == "failed"
+        started(*line, here)
+    assert statuses(here)["status"] == "failed"
     assert read(here / "checkpoint.h5")[1]["generation"] == 3
-    assert go_on([*again, "--budget.generations", "5", "--run-dir", str(there)]) == 0
+    assert started(*line, there) == 0
     assert Run.open(there).columns["metrics/env_steps_replayed"][-1] > 0
 
 
@@ -338,4 +285,4 @@ def test_a_checkpoint_without_what_every_version_has_is_refused(begun):
     del arrays["state/adam_m"]
     publish(begun / "checkpoint.h5", arrays, attributes)
     with pytest.raises(KeyError, match="adam_m"):
-        go_on([*TINY_ES, "--run-dir", str(begun), "--budget.generations", "3"])
+        started(*TINY_ES, "--run-dir", begun, "--budget.generations", 3)

@@ -24,105 +24,64 @@ def sources(tmp_path_factory):
     return Sources(tmp_path_factory.mktemp("sources"))
 
 
+ANEW = {  # fields of the state that begin anew
+    *("generation", "expected_length", "next_trial", "trials_won", "learner_return", "adam_from"),
+    *("row", "arrived", "lengths", "critic", "critic_loss", "memories", "ages", "transitions"),
+    *("trained", "drawn", "given", "told", "mean_told", "time", "critic_ended"),
+    *("counters", "best"),
+}
+
+
 @pytest.mark.parametrize("algorithm", ALGORITHMS)
 def test_the_same_algorithm_takes_all_of_its_state(sources, tmp_path, algorithm):
     source = sources(algorithm)
     before, _ = saved(source)
-    after, start = first(tmp_path / "run", *options(algorithm), "--from", source, "--seed", 1)
-    anew = {
-        "generation",
-        "expected_length",
-        "next_trial",
-        "trials_won",
-        "learner_return",
-        "adam_from",
-    }
-    anew |= {"row", "arrived", "lengths", "critic", "critic_loss"}
-    anew |= {"memories", "ages", "transitions"}
-    anew |= {"trained", "drawn", "given", "told", "mean_told", "time", "critic_ended"}
+    line = [*options(algorithm), "--from", source, "--seed", 1]
+    after, start = first(tmp_path / "run", *line)
     names = {n for n in before if n.split("/")[0] in ("state", "learner", "replay_tail")}
     assert any(n.startswith("learner/") for n in names) == (algorithm not in ("es", "cem"))
     for name in sorted(names):
         field = name.partition("/")[2].split(".")[0]
-        if field in anew | {"counters", "best"} or field.startswith(
-            ("task_", "episode_", "phase_", "replayed_")
-        ):
-            continue
-        np.testing.assert_array_equal(after[name], before[name], err_msg=name)
+        if field not in ANEW and not field.startswith(("task_", "episode_", "phase_", "replayed_")):
+            np.testing.assert_array_equal(after[name], before[name], err_msg=name)
     assert start["not_taken"] == (["memories"] if "state/ages" in names else [])
     assert (start["kind"], start["generation"], start["seed"], start["seeds"]) == ("run", 5, 0, [0])
-    assert (
-        start["counters"]["env_steps_population"] == before["state/counters.env_steps_population"]
-    )
+    stepped = "env_steps_population"
+    assert start["counters"][stepped] == before[f"state/counters.{stepped}"]
     assert not any(after[n].any() for n in after if n.startswith("state/counters."))
     assert after["state/best.episodic_return"] == -np.inf
     if algorithm in ("es", "esac"):
         assert after["state/adam_from"] == -5  # so that Adam's next step is its sixth
-    assert (
-        started(
-            tmp_path / "run",
-            *options(algorithm),
-            "--from",
-            source,
-            "--seed",
-            1,
-            "--budget.generations",
-            3,
-        )
-        == 0
-    )
+    assert started(tmp_path / "run", *line, "--budget.generations", 3) == 0
     assert science(tmp_path / "run")["metrics/generation"].tolist() == [1, 2, 3]
 
 
 def test_adam_goes_on_where_the_source_left_it_with_the_rate_of_now(sources, tmp_path):
-    after, _ = first(
-        tmp_path / "run", *options("es", lr_es=0.01), "--from", sources("es"), "--seed", 1
-    )
+    line = [*options("es", lr_es=0.01), "--from", sources("es"), "--seed", 1]
+    after, _ = first(tmp_path / "run", *line)
     now, _ = saved(tmp_path / "run")
     m, v = after["state/adam_m"], after["state/adam_v"]
     gradient = m + (now["state/adam_m"] - m) / np.float32(0.1)
     step = evolution.adam_step(gradient, m, v, 6, 0.01)
-    np.testing.assert_allclose(
-        now["state/theta_es"] - after["state/theta_es"], step, rtol=1e-3, atol=1e-7
-    )
+    moved = now["state/theta_es"] - after["state/theta_es"]
+    np.testing.assert_allclose(moved, step, rtol=1e-3, atol=1e-7)
 
 
-OTHER, ELSE = "the learner", "all else"
+OF_ES = {"theta_es": "theta_es", "theta_sac": "theta_es", "adam_m": "adam_m"}
+OF_SAC = {"theta_sac": "theta_sac", "theta_es": "theta_sac"}
+DRAWN = {"mean": "mean", "variance": "variance"}
+LEARNER, REPLAY, ELSE = "the learner", "the replay", "all else"
 ACROSS = [  # source, target, {field: the source's}, what else is taken, what is not
-    (
-        "es",
-        "esac",
-        {"theta_es": "theta_es", "theta_sac": "theta_es", "adam_m": "adam_m"},
-        "moments",
-        "the learner",
-    ),
+    ("es", "esac", OF_ES, "moments", LEARNER),
     ("esac", "es", {"theta_es": "theta_es", "adam_v": "adam_v"}, "Adam's moments", ELSE),
     ("esac", "sac", {"theta_sac": "theta_sac"}, "the learner, the replay", ELSE),
-    (
-        "sac",
-        "esac",
-        {"theta_sac": "theta_sac", "theta_es": "theta_sac"},
-        "the learner, the replay",
-        ELSE,
-    ),
-    ("td3", "ddpg", {"theta": "theta"}, "the replay", OTHER),
-    ("td3", "ppo", {}, "theta", f"the bound tanh of its actions, here clip.*{OTHER}"),
-    ("pderl", "td3", {"theta": "champion"}, "the replay", OTHER),
-    (
-        "cem",
-        "cem_rl",
-        {"mean": "mean", "variance": "variance", "damp": "damp"},
-        "variance, damp",
-        "the learner",
-    ),
-    (
-        "cem_rl",
-        "aes_rl",
-        {"mean": "mean", "variance": "variance"},
-        "variance, the learner, the replay",
-        ELSE,
-    ),
-    ("td3", "pderl", {"theta": "theta", "champion": "theta"}, "the replay", OTHER),
+    ("sac", "esac", OF_SAC, "the learner, the replay", ELSE),
+    ("td3", "ddpg", {"theta": "theta"}, REPLAY, LEARNER),
+    ("td3", "ppo", {}, "theta", f"the bound tanh of its actions, here clip.*{LEARNER}"),
+    ("pderl", "td3", {"theta": "champion"}, REPLAY, LEARNER),
+    ("cem", "cem_rl", {**DRAWN, "damp": "damp"}, "variance, damp", LEARNER),
+    ("cem_rl", "aes_rl", DRAWN, "variance, the learner, the replay", ELSE),
+    ("td3", "pderl", {"theta": "theta", "champion": "theta"}, REPLAY, LEARNER),
 ]
 
 
@@ -135,26 +94,23 @@ def test_another_algorithm_takes_what_means_the_same(
     source, _ = saved(sources(before))
     after, start = first(tmp_path / "run", *options(now), "--from", sources(before), "--seed", 1)
     for name, origin in fields.items():
-        np.testing.assert_array_equal(
-            after[f"state/{name}"], source[f"state/{origin}"], err_msg=name
-        )
+        found = after[f"state/{name}"]
+        np.testing.assert_array_equal(found, source[f"state/{origin}"], err_msg=name)
     assert takes in ", ".join(start["taken"])
     assert re.search(leaves, "; ".join(start["not_taken"]))
-    if "state/population" in after:
-        assert (
-            after["state/population"] == after["state/theta"]
-        ).all()  # every member begins as the policy
+    if "state/population" in after:  # every member begins as the policy
+        assert (after["state/population"] == after["state/theta"]).all()
 
 
-def test_in_discrete_tasks_ppo_and_others_refuse_each_others_last_layers(tmp_path):
+def test_in_discrete_tasks_ppo_and_others_refuse_each_other(tmp_path):
     """PPO's theta has its logits 2^-16 times as large: another's choices would be certain."""
     line = ["--task.id", "CartPole-v1", "--task.horizon", 12]
     ending = ["--budget.generations", 2]
     for name, other in (("es", "ppo"), ("ppo", "es")):
         assert started(tmp_path / name, *options(name), *line, *ending) == 0
         for source in (tmp_path / name, tmp_path / name / "policy.h5"):
-            words = [*options(other), *line, "--from", source, "--seed", 1]
-            assert started(tmp_path / f"{other}-2", *words) == 2
+            more = [*options(other), *line, "--from", source, "--seed", 1]
+            assert started(tmp_path / f"{other}-2", *more) == 2
     first(tmp_path / "again", *options("ppo"), *line, "--from", tmp_path / "ppo", "--seed", 1)
 
 
@@ -195,26 +151,19 @@ def test_a_setting_that_was_changed_goes_before_what_grew_out_of_it(sources, tmp
     assert kept["state/sigma"] == tuned
     assert kept["state/tuning_multiplier"] == pytest.approx(tuned / 0.3, rel=1e-12)
     more |= {"sigma": 0.1, "population_size": 8, "optimiser": "sgd"}
-    changed, start = first(
-        tmp_path / "changed", *options("esac", **more), "--from", source, "--seed", 1
-    )
-    assert (
-        changed["state/sigma"],
-        changed["state/tuning_multiplier"],
-        changed["state/adam_from"],
-    ) == (0.1, 1, 0)
+    line = [*options("esac", **more), "--from", source, "--seed", 1]
+    changed, start = first(tmp_path / "changed", *line)
+    set_anew = {"sigma": 0.1, "tuning_multiplier": 1, "adam_from": 0}
+    assert {name: changed[f"state/{name}"] for name in set_anew} == set_anew
     anew = {"the population's children", "Adam's moments", "the tuned sigma"}
     assert {*start["not_taken"]} == anew
 
 
-def test_another_task_of_equal_sizes_takes_policies_and_networks_but_no_experience(
-    sources, tmp_path
-):
+def test_another_task_of_equal_sizes_takes_all_but_experience(sources, tmp_path):
     """A curriculum. A run of another horizon has the same transitions."""
     more = ["--from", sources("td3"), "--seed", 1]
-    other, start = first(
-        tmp_path / "other", *options("td3"), "--task.id", "CyclicMDPRepo-v0", *more
-    )
+    task = ["--task.id", "CyclicMDPRepo-v0"]
+    other, start = first(tmp_path / "other", *options("td3"), *task, *more)
     assert start["not_taken"] == ["the replay (task.id was CyclicMDP-v0)"]
     assert start["taken"] == ["theta", "the learner"]
     assert other["replay_tail/reward"].size == 0
@@ -227,18 +176,12 @@ def test_another_task_of_equal_sizes_takes_policies_and_networks_but_no_experien
 def test_a_replay_of_another_size_has_the_newest_transitions(sources, tmp_path, capacity, held):
     """The source had 120 transitions and kept 40; they are numbered anew."""
     source, _ = saved(sources("td3"))
-    after, _ = first(
-        tmp_path / "run",
-        *options("td3", replay_capacity=capacity),
-        "--from",
-        sources("td3"),
-        "--seed",
-        1,
-    )
-    for name in ("observation", "action", "reward", "terminated", "next_observation"):
-        np.testing.assert_array_equal(
-            after[f"replay_tail/{name}"], source[f"replay_tail/{name}"][-held:]
-        )
+    line = [*options("td3", replay_capacity=capacity), "--from", sources("td3"), "--seed", 1]
+    after, _ = first(tmp_path / "run", *line)
+    names = [name for name in source if name.startswith("replay_tail/")]
+    assert len(names) == 5
+    for name in names:
+        np.testing.assert_array_equal(after[name], source[name][-held:])
     attributes = saved(tmp_path / "run", previous=True)[1]
     assert json.loads(attributes["replay"])["bounds"] == [0, held]
 
@@ -248,113 +191,76 @@ def test_a_policy_alone_is_what_all_policies_begin_with(sources, tmp_path, targe
     path = sources("sac") / "policy.h5"
     theta, about = read(path)
     after, start = first(tmp_path / "run", *options(target), "--from", path)
-    thetas = [
-        a
-        for n, a in after.items()
-        if n.split("/")[1] in ("theta", "theta_es", "theta_sac", "mean", "champion")
-    ]
+    policies = ("theta", "theta_es", "theta_sac", "mean", "champion")
+    thetas = [array for name, array in after.items() if name.split("/")[1] in policies]
     assert thetas
     assert all((found == theta["theta"]).all() for found in thetas)
-    assert (start["kind"], start["policy"], start["generation"]) == (
-        "policy",
-        "sac",
-        about["generation"],
-    )
+    assert (start["kind"], start["policy"]) == ("policy", "sac")
+    assert start["generation"] == about["generation"]
     assert start["not_taken"][-1] == "all else, as it is a policy alone"
 
 
 def test_what_a_policy_saw_comes_along_with_it(sources, tmp_path):
-    normalised = ["--es.observation_normalisation", "true"]
-    assert started(tmp_path / "seen", *options("es"), *normalised, "--budget.generations", 2) == 0
-    arrays, _ = read(tmp_path / "seen/policy.h5")
-    after, start = first(
-        tmp_path / "run",
-        *options("es"),
-        *normalised,
-        "--from",
-        tmp_path / "seen/policy.h5",
-        "--seed",
-        1,
-    )
+    line = [*options("es"), "--es.observation_normalisation", "true"]
+    seen = tmp_path / "seen"
+    assert started(seen, *line, "--budget.generations", 2) == 0
+    arrays, _ = read(seen / "policy.h5")
+    after, start = first(tmp_path / "run", *line, "--from", seen / "policy.h5", "--seed", 1)
     found = Normaliser.of(after["state/observation_sums"])
     np.testing.assert_allclose(found.mean, arrays["normaliser_mean"], rtol=1e-6, atol=1e-7)
     np.testing.assert_allclose(found.std, arrays["normaliser_std"], rtol=1e-6)
     assert start["taken"] == ["theta_es", "sums over observations"]
-    whole, _ = first(
-        tmp_path / "whole", *options("es"), *normalised, "--from", tmp_path / "seen", "--seed", 1
-    )
-    np.testing.assert_array_equal(
-        whole["state/observation_sums"], saved(tmp_path / "seen")[0]["state/observation_sums"]
-    )
+    whole, _ = first(tmp_path / "whole", *line, "--from", seen, "--seed", 1)
+    sums = saved(seen)[0]["state/observation_sums"]
+    np.testing.assert_array_equal(whole["state/observation_sums"], sums)
 
 
 def test_a_run_goes_on_without_its_source_and_with_no_other(sources, tmp_path, capfd, monkeypatch):
-    said = []
+    said, source, place = [], tmp_path / "source", tmp_path / "run"
     monkeypatch.setattr(log, "say", said.append)
-    source = tmp_path / "source"
     shutil.copytree(sources("es"), source)
-    words = [*options("es"), "--seed", 1, "--budget.generations"]
-    assert started(tmp_path / "run", *words, 3, "--from", source) == 0
-    assert started(tmp_path / "straight", *words, 5, "--from", source) == 0
+    line = [*options("es"), "--seed", 1, "--budget.generations"]
+    assert started(place, *line, 3, "--from", source) == 0
+    assert started(tmp_path / "straight", *line, 5, "--from", source) == 0
     shutil.rmtree(source)
-    began = Run.open(tmp_path / "run").start
+    began = Run.open(place).start
     for other in (["--from", tmp_path / "another"], []):
-        assert started(tmp_path / "run", *words, 4, *other) == 2
+        assert started(place, *line, 4, *other) == 2
         assert "start_from: '" in capfd.readouterr().err
-    assert started(tmp_path / "run", *words, 4, "--from", source) == 0
-    assert [
-        text.startswith(f"  begun from {source}, generation 5: theta_es, ") for text in said
-    ].count(True) == 3
-    assert started(tmp_path / "run", tmp_path / "run/config.toml", "--budget.generations", 5) == 0
-    assert Run.open(tmp_path / "run").start == began
-    assert_same_run(tmp_path / "straight", tmp_path / "run")
+    assert started(place, *line, 4, "--from", source) == 0
+    begun = f"  begun from {source}, generation 5: theta_es, "
+    assert [text.startswith(begun) for text in said].count(True) == 3
+    assert started(place, place / "config.toml", "--budget.generations", 5) == 0
+    assert Run.open(place).start == began
+    assert_same_run(tmp_path / "straight", place)
 
 
-def test_ranks_and_restarts_leave_no_trace_in_a_run_that_was_begun_from_another(sources, tmp_path):
+def test_ranks_and_restarts_leave_no_trace_in_a_warm_start(sources, tmp_path):
     """Phases run beside the evaluation, and one of the source's was in flight."""
-    source = sources("esac", "beside", learner_lag=1)
+    source, straight = sources("esac", "beside", learner_lag=1), tmp_path / "straight"
     assert saved(source)[0]["state/phase_begun"] > 0
-    words = [
-        *options("esac", learner_lag=1),
-        "--esac.transfer",
-        "means",
-        "--seed",
-        1,
-        "--from",
-        source,
-        "--budget.generations",
-    ]
-    assert started(tmp_path / "straight", *words, 4) == 0
+    line = [*options("esac", learner_lag=1), "--esac.transfer", "means", "--seed", 1]
+    line += ["--from", source, "--budget.generations"]
+    assert started(straight, *line, 4) == 0
     for ranks in (2, 3):
-        run(ranks, *words, 2, "--run-dir", tmp_path / f"{ranks}")
-        run(5 - ranks, *words, 4, "--run-dir", tmp_path / f"{ranks}")
-        assert_same_run(tmp_path / "straight", tmp_path / f"{ranks}")
-        assert Run.open(tmp_path / f"{ranks}").start == Run.open(tmp_path / "straight").start
-    assert science(tmp_path / "straight")["metrics/gradient_updates"][-1] > 0
+        parts = tmp_path / f"{ranks}"
+        run(ranks, *line, 2, "--run-dir", parts)
+        run(5 - ranks, *line, 4, "--run-dir", parts)
+        assert_same_run(straight, parts)
+        assert Run.open(parts).start == Run.open(straight).start
+    assert science(straight)["metrics/gradient_updates"][-1] > 0
 
 
-def test_files_of_before_say_nothing_of_sizes_and_kinds_and_are_taken(sources, tmp_path):
-    shutil.copytree(sources("es"), tmp_path / "older")
-    arrays, attributes = read(tmp_path / "older/checkpoint.h5")
+def test_files_of_before_say_nothing_of_sizes_and_are_taken(sources, tmp_path):
+    older = tmp_path / "older"
+    shutil.copytree(sources("es"), older)
+    arrays, attributes = read(older / "checkpoint.h5")
     arrays.pop("state/adam_from")
     for name in ("sizes", "discrete", "start"):
         attributes.pop(name)
-    publish(tmp_path / "older/checkpoint.h5", arrays, attributes)
-    after, start = first(
-        tmp_path / "run", *options("es"), "--from", tmp_path / "older", "--seed", 1
-    )
+    publish(older / "checkpoint.h5", arrays, attributes)
+    line = [*options("es"), "--from", older, "--seed", 1]
+    after, start = first(tmp_path / "run", *line)
     assert after["state/adam_from"] == -5
     assert start["not_taken"] == []
-    assert (
-        started(
-            tmp_path / "other",
-            *options("es"),
-            "--task.id",
-            "Pendulum-v1",
-            "--from",
-            tmp_path / "older",
-            "--seed",
-            1,
-        )
-        == 2
-    )
+    assert started(tmp_path / "other", *line, "--task.id", "Pendulum-v1") == 2
