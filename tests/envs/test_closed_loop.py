@@ -128,7 +128,7 @@ def test_a_warning_within_a_run_ends_what_is_kept(full, monkeypatch):
 
 @pytest.mark.parametrize("id", ["dm_control/cheetah-run-v0", "HalfCheetah-v5"])
 @pytest.mark.parametrize("one_by_one", [False, True])
-def test_physics_that_fails_gives_no_return_and_the_steps_it_took(id, one_by_one, full):
+def test_physics_that_fails_gives_no_return_but_its_steps(id, one_by_one, full):
     env = full(both(id)[0])
     data = env._env.physics.data.ptr if id in SUITE else env._env.unwrapped.data
     steps = []

@@ -110,7 +110,7 @@ def test_an_episode_is_the_same_after_ten_others_and_elsewhere(id):
 
 
 @pytest.mark.parametrize("id", SIMULATED)
-def test_an_episode_is_that_of_the_library_and_its_seed_the_start(id):
+def test_an_episode_is_the_librarys_and_its_seed_the_start(id):
     env = make(id)
     assert play(env, 11) == play(Library(id), 11, player=env)
     assert len({env.reset(seed).tobytes() for seed in (1, 2, 3, 1)}) == 3
@@ -183,7 +183,7 @@ def test_a_discrete_task_takes_the_first_of_the_largest_numbers():
 
 
 @pytest.mark.parametrize(("id", "pays"), [("CyclicMDP-v0", 2000.0), ("CyclicMDPRepo-v0", 2666.0)])
-def test_a_clockwise_walker_is_paid_as_the_paper_and_its_code_say(id, pays):
+def test_a_clockwise_walker_is_paid_as_paper_and_code_say(id, pays):
     env = make(id, 2000)
     env.reset(0)
     steps = [env.step(CLOCKWISE)[1:] for _ in range(2000)]
@@ -209,7 +209,7 @@ def test_cyclic_mdp_transitions():
 # --- unstable physics
 
 
-def test_unstable_gymnasium_physics_is_seen_and_forgotten_at_the_reset():
+def test_unstable_gymnasium_physics_is_seen_until_the_reset():
     env = make("HalfCheetah-v5")
     episode = play(env, 7)
     for bad in (np.nan, 1e11):
@@ -223,7 +223,7 @@ def test_unstable_gymnasium_physics_is_seen_and_forgotten_at_the_reset():
     assert env.unstable  # control that is no number
 
 
-def test_unstable_dm_control_physics_is_raised_and_forgotten_at_the_reset():
+def test_unstable_dm_control_physics_is_raised():
     env = make("dm_control/walker-walk-v0")
     episode = play(env, 7)
     env.reset(8)

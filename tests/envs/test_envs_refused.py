@@ -130,7 +130,7 @@ def test_a_task_that_breaks_in_its_first_steps_is_refused(
         probe.probe(make("own_task:Push-v0"))
 
 
-def test_observations_of_another_size_than_their_space_are_refused(own, monkeypatch):
+def test_observations_unlike_their_space_are_refused(own, monkeypatch):
     monkeypatch.setattr(own.Buffer, "observation_space", Box(-9, 9, (4,), np.float32))
     with pytest.raises(TaskError, match="observes 3 numbers, and its observation_space has 4"):
         probe.probe(make("own_task:Buffer-v0"))

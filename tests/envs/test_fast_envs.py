@@ -131,7 +131,7 @@ def test_a_wild_state_is_judged_as_by_the_library(id, part, bad):
 
 
 @pytest.mark.parametrize("id", SUITE)
-def test_unstable_suite_physics_is_reported_in_the_librarys_words(id):
+def test_unstable_suite_physics_is_in_the_librarys_words(id):
     episode = pair(id, 1)
     for physics in (episode.physics, episode.library.physics):
         physics.qvel[0] = np.nan

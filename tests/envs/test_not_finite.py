@@ -97,7 +97,7 @@ def test_an_episode_ends_at_an_observation_that_is_not_finite(line, moment, bad)
     assert np.isfinite(rows).all()
 
 
-def test_an_episode_whose_observations_are_finite_but_large_goes_on(line):
+def test_an_episode_of_finite_but_large_observations_goes_on(line):
     env = line(3, 3e38)
     assert play(env, policy_of(env), 0).episodic_return == 9
 

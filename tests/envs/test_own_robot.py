@@ -79,7 +79,7 @@ def test_its_film_shows_the_robot(here):
 
 
 @pytest.mark.parametrize("id", ["balancer:Balancer-v0", "backwards:Backwards-v0"])
-def test_what_the_page_trains_keeps_nothing_and_says_what_it_is_made_of(here, id):
+def test_the_pages_tasks_keep_nothing_and_are_known(here, id):
     env = envs.make(id)
     assert probe.probe(env).apart == frozenset()
     made = identity.identity(env)
@@ -126,7 +126,7 @@ def test_the_page_has_command_lines_that_are_accepted(here):
         load([word for word in shlex.split(line.replace("\\\n", " ")) if word != "--check"])
 
 
-def test_the_settings_hold_differences_only_and_the_module_is_short(here):
+def test_the_settings_are_differences_and_the_module_short(here):
     settings = tomllib.loads((here / "balancer.toml").read_text(encoding="utf-8"))
     assert settings["task"] == {"id": "balancer:Balancer-v0", "kwargs": {"speed": 0.5}}
     assert len((here / "balancer.py").read_text(encoding="utf-8").splitlines()) <= 45

@@ -45,7 +45,7 @@ def file(tmp_path):
     return str(path)
 
 
-def test_a_file_has_a_table_which_single_ones_join_and_an_object_replaces(file):
+def test_a_files_table_is_joined_or_replaced(file):
     of_file = {"healthy_z_range": [0.8, float("inf")], "frame_skip": 2}
     assert load([file])[0].task.kwargs == of_file
     line = [file, "--task.kwargs.frame-skip=3", "--task.kwargs.ctrl_cost_weight", "1e-2"]
@@ -113,7 +113,7 @@ def test_what_is_no_plain_value_is_refused(line, said):
 @pytest.mark.parametrize(
     "value", [None, (1, 2), np.float64(1.0), object, {"a": {1: 2}}, float("nan")]
 )
-def test_values_that_a_file_would_not_give_back_are_refused_from_python_too(value):
+def test_values_that_no_file_gives_back_are_refused(value):
     with pytest.raises(ConfigError, match="must be a table of texts"):
         check(Config(task=Task(kwargs={"a": value})))
 
@@ -242,7 +242,7 @@ def test_a_run_keeps_them_and_its_policy_is_evaluated_with_them(tmp_path, alone,
     assert 'HalfCheetah-v5 {"ctrl_cost_weight": 0.5}, 1 episode' in evaluated(capsys, where)
 
 
-def test_a_policy_is_evaluated_for_as_long_as_its_training_played(tmp_path, alone, capsys):
+def test_a_policy_is_evaluated_for_its_trainings_horizon(tmp_path, alone, capsys):
     where = tmp_path / "run"
     alone("--run-dir", where, *SMALL)
     assert Policy.load(where).horizon == 5

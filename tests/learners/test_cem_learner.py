@@ -97,7 +97,7 @@ def test_without_a_batch_the_critic_is_not_taught():
     assert same(before, made.arrays())
 
 
-def test_a_saved_critic_goes_on_with_the_same_bits_and_a_held_one_stays():
+def test_a_saved_critic_goes_on_and_a_held_one_stays():
     rows = transitions(90)
     straight, resumed = learner(settings(), rows), learner(settings(), rows)
     theta = perturbed(straight.actor.layout, 1)

@@ -74,7 +74,7 @@ def test_captured_updates_have_the_bits_of_those_made_one_by_one(form, early):
         assert np.array_equal(plain.theta, fast.theta)
 
 
-def test_the_critic_of_individuals_has_them_too_from_a_ring_as_it_was():
+def test_the_critic_of_individuals_has_them_from_a_former_ring():
     rows = cem.transitions(90)
     config = cem.settings(tau=0.1, replay_capacity=50)
     plain, fast = cem.learner(config, rows, 120), captured(cem.learner(config, rows, 120))
@@ -119,7 +119,7 @@ def test_a_graph_is_captured_once_for_each_sequence(form, kinds):
         assert graphs(learner) == expected * kinds
 
 
-def test_a_smaller_ring_than_that_of_the_last_places_is_captured_too():
+def test_a_ring_smaller_than_the_last_places_is_captured_too():
     learner = captured(sac())
     phase(learner, 0)
     learner.chunks._graphs.clear()
@@ -153,7 +153,7 @@ def test_numbers_drawn_for_a_chunk_are_those_of_single_updates():
     assert whole.integers(2**62) == single.integers(2**62)
 
 
-def test_a_mirror_has_the_rows_of_its_replay_wherever_these_came_from():
+def test_a_mirror_has_the_rows_of_its_replay():
     replay, random = Replay(20, 1, 1, reserve=3), np.random.default_rng(0)
     mirror = Mirror(replay, torch.device("cpu"))
     for count in (0, 1, 17, 9, 40, 0):
@@ -189,7 +189,7 @@ def test_a_phase_leaves_its_rank_alone_while_the_device_works():
     assert flight.finish().vector().tobytes() == phase(plain, 0).vector().tobytes()
 
 
-def test_no_more_than_a_slice_is_drawn_and_launched_without_a_break():
+def test_no_more_than_a_slice_is_launched_without_a_break():
     """However fast the device is; what rank 0 asks for ends with the slice that ends its time."""
     fast, other = (captured(sac(), pace=1000) for _ in range(2))
     for learner in (fast, other):

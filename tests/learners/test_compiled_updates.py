@@ -139,7 +139,7 @@ def test_auto_is_the_compiled_update_where_the_settings_allow_it(form, monkeypat
         assert kernels(learner__kernels=named) == named
 
 
-def test_auto_leads_mkl_to_its_fast_path_on_amd_before_torch_is_there(monkeypatch):
+def test_auto_leads_mkl_to_its_fast_path_on_amd(monkeypatch):
     monkeypatch.setattr(cpu, "is_amd", lambda: True)
     assert kernels(policy__activation="tanh") == "torch"  # this test has imported it
     monkeypatch.delitem(sys.modules, "torch")
@@ -223,47 +223,35 @@ def test_a_run_keeps_the_kernels_of_its_first_start(tmp_path, alone, together):
 # --- what --check says of the core
 
 
-def test_the_check_tells_the_cores_speed_and_what_bfloat16_would_give(monkeypatch, tmp_path):
+SMALL = {"policy.hidden": (8, 8), "learner.device": "cpu", "learner.kernels": "torch"}
+CORE = updated(Config(), {**SMALL, "sac.batch_size": 16})
+
+
+def test_the_check_tells_the_cores_speed_and_bfloat16s(monkeypatch, tmp_path):
     """Updates/s; bf16 where the CPU has units for it and it is faster."""
-    config = updated(
-        Config(),
-        {
-            "policy.hidden": (8, 8),
-            "learner.device": "cpu",
-            "learner.kernels": "torch",
-            "sac.batch_size": 16,
-        },
-    )
     rates = {"fp32": 100.0, "bf16": 250.0}
-    monkeypatch.setattr(
-        check, "update_seconds", lambda config, env: 1 / rates[config.learner.precision]
-    )
+
+    def update_seconds(config, env):
+        return 1 / rates[config.learner.precision]
+
+    monkeypatch.setattr(check, "update_seconds", update_seconds)
     monkeypatch.setattr(check, "SECONDS", 0.001)
     for flags, option in [("avx2 amx_bf16", True), ("avx2", False)]:
         (tmp_path / "cpuinfo").write_text(f"flags : {flags}\n")
-        (line,) = check.core(config, Line(), 0.01, tmp_path / "cpuinfo")
+        (line,) = check.core(CORE, Line(), 0.01, tmp_path / "cpuinfo")
         assert "GFLOP/s" in line.found
         assert "; 100 updates/s (torch, fp32)" in line.found
         assert ("--learner.precision bf16: 250" in line.found) == option
-    assert not check.core(updated(config, {"algorithm": "es"}), Line())
+    assert not check.core(updated(CORE, {"algorithm": "es"}), Line())
 
 
 def test_the_check_measures_updates_of_the_task_that_it_is_given():
-    config = updated(
-        Config(),
-        {
-            "policy.hidden": (8, 8),
-            "learner.device": "cpu",
-            "learner.kernels": "torch",
-            "sac.batch_size": 16,
-        },
-    )
-    assert 0 < check.update_seconds(config, Line()) < 0.1
+    assert 0 < check.update_seconds(CORE, Line()) < 0.1
 
 
 @pytest.mark.parametrize(
     "name", ["OPENBLAS_CORETYPE", "MKL_CBWR", "MKL_ENABLE_INSTRUCTIONS", "MKL_DEBUG_CPU_TYPE"]
 )
-def test_the_check_names_a_variable_by_which_libraries_are_slower(name):
+def test_the_check_names_variables_that_slow_libraries(name):
     assert f"unset {name}=x" in check.slowed({name: "x", "PATH": "/bin"})
     assert not check.slowed({"PATH": "/bin", name: ""})

@@ -68,9 +68,7 @@ def settings(device, precision="fp32"):
 
 
 @pytest.mark.parametrize(("named", "number"), [("auto", 0), ("cuda", 0), ("cuda:1", 1)])
-def test_the_gpu_that_is_named_is_the_current_one_and_repeats_bits(
-    cuda, monkeypatch, named, number
-):
+def test_the_gpu_that_is_named_is_current_and_repeats_bits(cuda, monkeypatch, named, number):
     assert gpu.choose(settings(named)) == torch.device("cuda", number)
     assert (cuda.device, cuda.deterministic) == (number, "error")
     assert gpu.os.environ["CUBLAS_WORKSPACE_CONFIG"] == ":4096:8"
@@ -207,7 +205,7 @@ def test_products_named_in_torchs_newer_way_are_left_alone():
         matmul.fp32_precision = was
 
 
-def test_where_torch_has_no_cuda_a_gpu_and_its_products_are_refused():
+def test_where_torch_has_no_cuda_a_gpu_is_refused():
     with pytest.raises(NoDevice, match=r"learner.device = cuda: torch sees 0 GPU\(s\)"):
         gpu.choose(settings("cuda"))
     with pytest.raises(NoDevice, match=r"learner\.precision = tf32"):

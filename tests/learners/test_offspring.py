@@ -44,7 +44,7 @@ def test_actions_are_the_policys():
 # --- distillation
 
 
-def test_the_better_action_is_imitated_and_the_second_where_none_is():
+def test_the_better_action_is_imitated_or_the_second():
     """Q is the action's one number: 1 against 0, 0 against 1, a tie, and nan."""
     first = np.array([[1.0], [0.0], [2.5], [np.nan]], np.float32)
     second = np.array([[0.0], [1.0], [2.0], [3.0]], np.float32)

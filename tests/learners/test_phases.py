@@ -46,7 +46,7 @@ def test_cut_plays_exactly_the_steps_and_bootstraps_at_the_cut():
     assert not truncated.replay.rows(0, 40)["terminated"].any()
 
 
-def test_no_update_before_a_batch_is_there_and_no_fraction_is_lost():
+def test_no_update_before_a_batch_and_no_fraction_is_lost():
     sac = learner("sac", batch_size=32, updates_per_step=0.12)
     phases = [sac.phase(Line(), k, 1, 0) for k in range(5)]
     # of 20 steps: 2.4 each; round(.12 * 20 k) = 2 5 7 10 12
@@ -84,7 +84,7 @@ def test_the_first_steps_are_uniform_and_actions_are_scaled(name):
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_episodes_have_their_own_starts_and_phases_their_own_noise(name):
+def test_episodes_have_own_starts_and_phases_own_noise(name):
     env, made = Line(), learner(name, start_steps=1000)
     for k in (0, 1):
         made.phase(env, k, 2, 0)

@@ -49,7 +49,7 @@ def test_gain_and_shift_follow_the_bias_of_every_hidden_layer():
     assert Layout((3, 2), layer_norm=True).tensors == Layout((3, 2)).tensors
 
 
-def test_an_outputs_row_has_its_weights_from_units_and_observation():
+def test_an_outputs_row_has_weights_from_the_observation():
     layout = Layout((3, 4, 5, 2), linear=4.0)
     shapes = [(4, 3), (4,), (5, 4), (5,), (2, 5 + 3), (2,)]
     assert [tensor.shape for tensor in layout.tensors] == shapes
@@ -59,7 +59,7 @@ def test_an_outputs_row_has_its_weights_from_units_and_observation():
     assert Layout((3, 2), linear=4.0).tensors == Layout((3, 2)).tensors
 
 
-def test_initial_weights_are_those_without_it_and_gain_1_and_shift_0():
+def test_initial_weights_are_as_without_it_gain_1_and_shift_0():
     plain, normed = Layout((3, 4, 5, 2)), Layout((3, 4, 5, 2), layer_norm=True)
     pairs = plain.layers(plain.initial(3, 1)), normed.layers(normed.initial(3, 1))
     for one, other in zip(*pairs, strict=True):
@@ -68,7 +68,7 @@ def test_initial_weights_are_those_without_it_and_gain_1_and_shift_0():
         assert other.gain is None or ((other.gain == 1).all() and not other.shift.any())
 
 
-def test_the_output_begins_at_zero_and_hidden_layers_as_they_do_without():
+def test_the_output_with_a_path_begins_at_zero():
     config, plain = updated(Config(), {"seed": 3, "policy.linear": True}), Layout((3, 4, 5, 2))
     layout = Layout(plain.sizes, linear=config.policy.path_gain)
     views = layout.views(Params(config, layout, 10, None).initial(1))

@@ -81,7 +81,7 @@ def test_a_phase_is_the_librarys_rollout_and_its_updates(kind):
 
 
 @pytest.mark.parametrize("kind", KINDS[:2])
-def test_rewards_are_divided_as_the_librarys_wrapper_divides_them(kind):
+def test_rewards_are_divided_as_by_the_librarys_wrapper(kind):
     """The critic's bootstraps are not divided, nor the returns that are reported."""
     made, plain = (learner(kind, gamma=0.9, reward_normalisation=on) for on in (True, False))
     env = VecNormalize(DummyVecEnv([lambda: Ours(task(kind), 3)]), norm_obs=False, gamma=0.9)
@@ -165,7 +165,7 @@ class Counting(Choice):
 
 
 @pytest.mark.parametrize("kind", KINDS[1:])
-def test_counters_are_those_of_the_environment_and_of_the_optimiser(kind):
+def test_counters_are_the_environments_and_the_optimisers(kind):
     made, env, minibatches = learner(kind, epochs=3), Counting(), []
     step = made._model.policy.optimizer.step
     made._model.policy.optimizer.step = lambda *a, **b: minibatches.append(1) or step(*a, **b)

@@ -133,7 +133,7 @@ def test_a_learner_that_is_not_finite_says_so(part):
         made.phase(Line(), 0, 0, 50)
 
 
-def test_losses_that_are_not_finite_are_told_where_nothing_follows():
+def test_losses_that_are_not_finite_are_told_at_the_end():
     made = learner(epochs=1)
     made._model.policy.value_net.bias.data[0] = math.nan
     said = "the PPO learner's actor, critic, losses are no longer finite at training step 10"

@@ -61,7 +61,7 @@ def test_ddpg_on_two_transitions():
     assert made.actor.gradient.tolist() == pytest.approx([0.2900128, -0.7099872], rel=1e-5)
 
 
-def test_td3s_noise_is_scaled_and_clipped_and_actions_stay_in_bounds():
+def test_td3s_noise_is_clipped_and_actions_stay_in_bounds():
     made = learner("td3", (1, 1), batch_size=5)
     made.targets["target_actor"].values[:] = torch.tensor([0.0, math.atanh(0.9)])  # 0.9 everywhere
     fill(made)
@@ -71,7 +71,7 @@ def test_td3s_noise_is_scaled_and_clipped_and_actions_stay_in_bounds():
     assert following == pytest.approx([1.0, 1.0, 0.4, 0.7, 0.9], rel=1e-5)
 
 
-def test_td3s_actor_and_targets_move_once_in_policy_delay_updates():
+def test_td3s_actor_moves_once_in_policy_delay_updates():
     """Over phases and a restart."""
     form = {"policy_delay": 3, "start_steps": 16, "interleaved": False}
 

@@ -68,7 +68,7 @@ def test_settings_are_those_of_the_command_line(tmp_path):
     assert command.endswith(f"--policy.hidden 5 --run_dir {where}")
 
 
-def test_single_keyword_arguments_of_the_task_join_and_a_table_replaces(tmp_path):
+def test_keyword_arguments_of_a_task_join_and_a_table_replaces(tmp_path):
     """Those of a file or a config, as the command line has it."""
     file, rest = tmp_path / "x.toml", {"frame_skip": 2, "inner": {"a": 1}}
     file.write_text('[task]\nid = "Hopper-v5"\n[task.kwargs]\nframe_skip = 2\ninner = {a = 1}\n')
@@ -84,7 +84,7 @@ def test_single_keyword_arguments_of_the_task_join_and_a_table_replaces(tmp_path
     assert load([str(file)])[0].task.kwargs == rest
 
 
-def test_a_config_built_by_hand_is_checked_and_has_pythons_values(tmp_path):
+def test_a_config_built_by_hand_is_checked(tmp_path):
     task, policy = Task("CyclicMDP-v0", 9), PolicyNetwork((4,))
     budget = Budget(2, nominal_steps=0)
     config = Config(algorithm="es", task=task, policy=policy, budget=budget)
@@ -137,7 +137,7 @@ def test_what_is_no_configuration_is_told_where_it_belongs(tmp_path):
 # --- runs that are there
 
 
-def test_runs_without_a_checkpoint_or_of_other_settings_are_refused(tmp_path):
+def test_runs_of_other_settings_or_no_checkpoint_are_refused(tmp_path):
     tiny(tmp_path / "run")
     with pytest.raises(WrongUsage, match=r"es\.sigma: 0\.02 -> 0\.3"):
         tiny(tmp_path / "run", **{"es.sigma": 0.3})
@@ -150,7 +150,7 @@ def test_runs_without_a_checkpoint_or_of_other_settings_are_refused(tmp_path):
     assert (tmp_path / "run.old-1").is_dir()
 
 
-def test_a_callback_sees_every_row_as_stored_and_ends_the_run_saved(tmp_path):
+def test_a_callback_sees_every_row_and_ends_the_run_saved(tmp_path):
     rows = []
     stopped = tiny(tmp_path / "run", lambda row: rows.append(row) or row["generation"] == 2)
     assert (stopped.status["status"], stopped.generation) == ("requeue", 2)
@@ -178,7 +178,7 @@ sys.exit(not lock.is_free(Path(sys.argv[1])))
 """
 
 
-def test_an_error_of_a_callback_comes_as_it_is_and_lets_go_of_the_run(tmp_path):
+def test_an_error_of_a_callback_lets_go_of_the_run(tmp_path):
     def fails(row):
         raise ZeroDivisionError("of the callback")
 
@@ -190,7 +190,7 @@ def test_an_error_of_a_callback_comes_as_it_is_and_lets_go_of_the_run(tmp_path):
     assert tiny(tmp_path / "run").generation == 3
 
 
-def test_who_leaves_python_in_a_callback_leaves_a_run_that_failed(tmp_path):
+def test_who_leaves_python_leaves_a_run_that_failed(tmp_path):
     with pytest.raises(SystemExit):
         tiny(tmp_path / "run", lambda row: sys.exit())
     assert Run.open(tmp_path / "run").state == "failed"
@@ -313,7 +313,7 @@ def test_nothing_is_left_behind(tmp_path, ends):
     assert during[0][1] != before[1]
 
 
-def test_an_interrupt_ends_the_generation_and_a_third_one_is_pythons_own(tmp_path, monkeypatch):
+def test_an_interrupt_ends_the_generation_and_a_third_the_run(tmp_path, monkeypatch):
     def once(row):
         signal.raise_signal(signal.SIGINT)
 

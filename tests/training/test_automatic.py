@@ -56,7 +56,7 @@ def of_three(tmp_path_factory):
     ("ranks", "workers", "members"),
     [(1, 1, 28), (2, 1, 28), (3, 2, 28), (5, 4, 32), (8, 7, 28), (16, 15, 30), (64, 63, 126)],
 )
-def test_workers_are_the_ranks_but_one_and_the_population_is_for_them(ranks, workers, members):
+def test_workers_are_the_ranks_but_one(ranks, workers, members):
     assert automatic(Config()) == ALL
     assert on_ranks(Config(), ranks) == {"esac.workers": workers, "esac.population_size": members}
     es = load(["--algorithm", "es"])[0]
@@ -101,7 +101,7 @@ def test_costs_have_two_digits():
 
 
 @pytest.mark.parametrize(("ranks", "workers", "members"), [(1, 1, 28), (5, 4, 32)])
-def test_what_was_chosen_is_said_and_written_and_has_the_same_bits_named(
+def test_what_was_chosen_is_said_and_has_the_bits_of_its_names(
     tmp_path, ranks, workers, members, alone
 ):
     done = run(ranks, *CHOSEN, "--budget.generations", 3, "--run-dir", tmp_path / "a")
@@ -116,9 +116,7 @@ def test_what_was_chosen_is_said_and_written_and_has_the_same_bits_named(
     assert_same_run(tmp_path / "a", tmp_path / "b")
 
 
-def test_a_run_begun_on_three_ranks_has_their_bits_on_one_two_and_five(
-    of_three, tmp_path, alone, together
-):
+def test_a_run_begun_on_three_ranks_has_their_bits_on_others(of_three, tmp_path, alone, together):
     begun, told = of_three
     found = settings(begun)
     assert (found["esac.workers"], found["esac.population_size"]) == (2, 28)
@@ -210,7 +208,7 @@ search = {es.sigma = [0.1, 0.2]}
 """
 
 
-def test_experiments_and_searches_have_numbers_and_sweeps_say_otherwise(tmp_path):
+def test_experiments_have_numbers_and_sweeps_say_otherwise(tmp_path):
     word = TOY.replace("es.population_size = 10", 'es.population_size = "auto"')
     with pytest.raises(Unusable, match=r'es\.population_size = "auto" would be chosen'):
         planned(tmp_path / "toy.toml", word)

@@ -187,7 +187,7 @@ def test_the_boards_of_transitions_that_travel_are_counted():
         assert memory.needed(ranks, env, 3) - memory.needed(root, env, 3) == more
 
 
-def test_trials_and_resimulated_members_of_a_phase_beside_are_counted():
+def test_trials_and_resimulated_members_are_counted():
     env, d = make("CyclicMDP-v0"), Layout((3, 8, 8, 3)).d
 
     def more(**changes):
@@ -225,7 +225,7 @@ def test_the_smallest_shared_memory_decides():
     assert not line.remedy
 
 
-def test_too_little_shared_memory_for_transitions_is_2_at_the_start(tmp_path, monkeypatch):
+def test_too_little_shared_memory_for_transitions_is_2(tmp_path, monkeypatch):
     monkeypatch.setenv("FREE", "20000")  # room for the state
     line = ["--algorithm", "td3", *TASK, *ROUTINE, "--run-dir", tmp_path / "run"]
     line += of_table("td3", episodes_on="ranks", episodes_per_generation=10)
@@ -305,7 +305,7 @@ def test_a_gpu_that_is_not_there_is_wrong():
     assert "give it more" in library([0, 1], 1, learner__threads=3).remedy
 
 
-def test_threads_that_the_learner_could_have_are_for_a_new_run_alone():
+def test_threads_for_the_learner_are_for_a_new_run_alone():
     large = {"learner__device": "cpu", "policy__hidden": (256, 256)}
     of_four = library([0, 1, 2, 3], 2, **large)
     said = "2 core(s) have no rank, a new run could use them: --learner.threads 3"

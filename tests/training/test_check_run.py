@@ -89,7 +89,7 @@ def others(place):
 
 
 @pytest.mark.parametrize(("before", "options", "code", "found"), STARTS)
-def test_the_check_says_what_a_start_then_does_and_changes_nothing(
+def test_the_check_says_what_a_start_does_and_changes_nothing(
     place, before, options, code, found, monkeypatch, capfd
 ):
     before(place, monkeypatch)
@@ -101,7 +101,7 @@ def test_the_check_says_what_a_start_then_does_and_changes_nothing(
     assert checked == started(*line) == code
 
 
-def test_a_task_whose_model_changes_at_every_reset_is_the_same_task(place, capfd):
+def test_a_task_whose_model_changes_at_resets_is_the_same(place, capfd):
     # its target is drawn
     line = [*TINY_ES, "--task.id", "dm_control/fish-swim-v0", "--run-dir", str(place)]
     assert started(*line) == 0

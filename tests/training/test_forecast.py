@@ -63,7 +63,7 @@ def test_es_is_members_update_and_evaluation_in_turn():
     assert taken(long, 2, measured).seconds == pytest.approx(320_000, rel=1e-3)
 
 
-def test_a_run_that_is_hardly_ever_evaluated_is_followed_no_further(monkeypatch):
+def test_a_run_hardly_ever_evaluated_is_followed_no_further(monkeypatch):
     monkeypatch.setattr(outlook, "LONGEST", 50)
     es = config.updated(of_es(generations=10**9), {"evaluation.every": 10**9})
 
@@ -95,7 +95,7 @@ def test_all_wait_for_a_phase_or_it_runs_beside():
     assert taken(none, 4).seconds == pytest.approx(4)
 
 
-def test_episodes_that_a_phase_plays_again_are_steps_of_the_budget():
+def test_resimulated_episodes_are_steps_of_the_budget():
     # two members' of 100 steps: with the phase's own 100 and the population's 400 that is 700
     esac = settings(**PHASES, esac__resimulated="winners", esac__resimulated_members=2)
     assert [steps for _, steps, _ in islice(generations(esac, PIECES), 4)] == [400, 700, 400, 700]
@@ -104,7 +104,7 @@ def test_episodes_that_a_phase_plays_again_are_steps_of_the_budget():
     assert taken(budget, 4).seconds == pytest.approx(1 + 6)
 
 
-def test_episodes_before_a_transfer_are_played_beside_the_members():
+def test_trials_before_a_transfer_are_played_beside_members():
     """Two of each of two policies: four of 100 steps with four members, in generations 3 and 5."""
     esac = settings(**PHASES, esac__transfer="tested", esac__transfer_episodes=2)
     steps = [steps for _, steps, _ in islice(generations(esac, PIECES), 5)]
@@ -148,7 +148,7 @@ def test_learners_alone_and_distributions_by_hand(algorithm, changes, seconds):
     assert taken(chosen, 2).seconds == pytest.approx(seconds)
 
 
-def test_a_start_on_other_ranks_than_phases_are_timed_for_says_so():
+def test_a_start_on_other_ranks_than_phases_are_for_says_so():
     seven = config.updated(Config(), {"esac.workers": 7})
     # on one nothing is beside
     assert [automatic.remark_at_start(seven, ranks) for ranks in (1, 8)] == ["", ""]
@@ -175,7 +175,7 @@ def test_what_helps_most_comes_first_and_fewer_ranks_are_told():
     assert advice.advice(es, PIECES, on, taken(es, 4)) == "most would help 8 ranks (4s)"
 
 
-def test_the_default_task_on_64_ranks_waits_for_a_learner_on_one_core():
+def test_the_default_task_on_64_ranks_waits_for_its_learner():
     # as on the cores of 2025
     measured = Pieces(np.array([0.06]), np.array([1000]), 1000, playing=1e-4, updating=0.01)
     # a generation is 50,000 / 7 steps of the clock, a phase 1,000 and 2,000 again and 1,000 updates

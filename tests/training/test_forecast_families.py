@@ -59,7 +59,7 @@ def test_the_learner_of_erl_owes_no_updates_for_its_first_steps():
     assert taken(erl, 1).seconds == pytest.approx(4 * 5 + 0 + 6 + 10 + 10)
 
 
-def test_a_distilled_child_takes_as_many_steps_as_its_parents_remember():
+def test_a_distilled_child_takes_its_parents_memories():
     sizes = {"memory_size": 300, "mutation_batch": 100, "distillation_epochs": 3}
     pderl = settings("pderl", **PDERL, **sizes)
     births = SimpleNamespace(
@@ -164,9 +164,7 @@ def test_check_measures_a_run_of_any_of_these(world, tmp_path, capsys, name):
     assert not list(tmp_path.iterdir())
 
 
-def test_an_algorithm_of_ones_own_may_say_what_its_generations_take(
-    world, tmp_path, capsys, monkeypatch
-):
+def test_an_own_algorithm_may_say_what_generations_take(world, tmp_path, capsys, monkeypatch):
     monkeypatch.delitem(work.WITH_BARRIERS, ES)  # as if it were not among those that ship
     chosen = settings("es", {**CYCLIC, "run_dir": str(tmp_path / "run")})
     assert check.check(chosen, world) == 0

@@ -64,7 +64,7 @@ def test_a_moved_run_and_a_copy_go_on_where_they_are(begun, tmp_path, older):
     assert (elsewhere.run_dir, elsewhere.max_hours) == ("elsewhere", 2)
 
 
-def test_where_a_run_lies_and_what_ends_its_job_is_not_saved_with_it(begun):
+def test_a_runs_place_and_its_jobs_end_are_not_saved_with_it(begun):
     for text in ((begun / "config.toml").read_text(), Run.open(begun).provenance["config"]):
         assert "run_dir" not in text
         assert "max_hours" not in text
@@ -72,13 +72,13 @@ def test_where_a_run_lies_and_what_ends_its_job_is_not_saved_with_it(begun):
     assert (found.run_dir, found.max_hours) == (str(begun), 0)
 
 
-def test_a_file_of_that_name_elsewhere_is_a_configuration_like_any(tmp_path):
+def test_a_file_of_that_name_elsewhere_is_like_any(tmp_path):
     (tmp_path / "config.toml").write_text('run_dir = "runs/x"\nmax_hours = 2.0\n')
     found, _ = load([str(tmp_path / "config.toml")])
     assert (found.run_dir, found.max_hours) == ("runs/x", 2.0)
 
 
-def test_another_kind_of_cpu_for_openblas_is_told_like_another_cpu(begun, monkeypatch):
+def test_another_cpu_for_openblas_is_told_like_another_cpu(begun, monkeypatch):
     warnings = []
     monkeypatch.setattr(log, "warn", warnings.append)
     monkeypatch.setenv("OPENBLAS_CORETYPE", "Another")
@@ -101,7 +101,7 @@ def test_between_the_processor_times_of_two_rows_nothing_is_lost(tmp_path, monke
     assert Run.open(tmp_path / "a").columns["timing/seconds_processor"].sum() == times[-1] > 0
 
 
-def test_what_neither_run_reads_does_not_keep_a_run_from_going_on():
+def test_what_neither_run_reads_may_differ():
     changes = {"esac.sigma": 0.7, "learner.threads": 3, "es.noise_table_size": 5}
     es = updated(Config(), {"algorithm": "es"})
     assert config.differences(es, updated(es, changes)) == {}
@@ -148,7 +148,7 @@ def test_fresh_is_ignored_in_a_later_round_of_a_job(environ, said, monkeypatch, 
         ({"status": "requeue", "host": "node3"}, True),
     ],
 )
-def test_a_requeued_job_of_slurm_knows_the_runs_that_it_has_begun(status, later):
+def test_a_requeued_job_of_slurm_knows_its_runs(status, later):
     """Where nothing tells whose it is, it may be its own: progress counts for more than --fresh."""
     restarted = {**SLURM, "SLURM_RESTART_COUNT": "2"}
     expected = "SLURM_RESTART_COUNT=2" if later else ""
@@ -261,7 +261,7 @@ def test_a_run_of_before_replays_and_virtual_time_goes_on_as_one(tmp_path):
     assert measures.counted_steps(other).tolist() == measures.counted_steps(one).tolist()
 
 
-def test_what_another_machine_played_is_resimulated_and_not_compared(tmp_path):
+def test_another_machines_episodes_are_not_compared(tmp_path):
     here, there = tmp_path / "here", tmp_path / "there"
     line = [*ESAC, "--esac.resimulated", "winners"]
     assert started(*line, "--budget.generations", 3, "--run-dir", here) == 0

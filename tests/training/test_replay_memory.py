@@ -116,7 +116,7 @@ def test_of_tasks_at_work_a_budget_needs_no_more_than_it_adds():
     assert replay_memory.needed(config, HUMANOID) == (10**5 + 10 * 1000) * ROW  # a generation more
 
 
-def test_where_what_comes_in_meanwhile_does_not_fit_that_is_named():
+def test_what_comes_in_meanwhile_and_does_not_fit_is_named():
     with pytest.raises(ReplayTooLarge, match="what comes in while tasks or a phase are at work"):
         replay_memory.refuse_too_large(endless(), HUMANOID, 2**29)
 
@@ -134,7 +134,7 @@ def test_the_capacity_of_a_shared_replay_is_that_of_its_learner(learner):
     ("algorithm", "table"),
     [("esac", "sac"), ("sac", "sac"), ("td3", "td3"), ("ddpg", "ddpg"), ("cem_rl", "cem_rl")],
 )
-def test_what_cannot_fit_is_refused_with_its_size_and_what_would_fit(algorithm, table):
+def test_what_cannot_fit_is_refused_with_what_would(algorithm, table):
     field = f"{table}.replay_capacity"
     config = updated(settings(algorithm, budget__env_steps=10**12), {field: 10**8})
     with pytest.raises(ReplayTooLarge) as refusal:

@@ -56,7 +56,7 @@ def test_the_same_algorithm_takes_all_of_its_state(sources, tmp_path, algorithm)
     assert science(tmp_path / "run")["metrics/generation"].tolist() == [1, 2, 3]
 
 
-def test_adam_goes_on_where_the_source_left_it_with_the_rate_of_now(sources, tmp_path):
+def test_adam_goes_on_where_it_was_with_the_rate_of_now(sources, tmp_path):
     line = [*options("es", lr_es=0.01), "--from", sources("es"), "--seed", 1]
     after, _ = first(tmp_path / "run", *line)
     now, _ = saved(tmp_path / "run")
@@ -142,7 +142,7 @@ def test_the_learner_acts_as_the_policy_that_it_begins_with(sources, tmp_path):
     assert not after["learner/actor_moment1"].any()
 
 
-def test_a_setting_that_was_changed_goes_before_what_grew_out_of_it(sources, tmp_path):
+def test_a_changed_setting_goes_before_what_grew_out_of_it(sources, tmp_path):
     source = sources("esac", "tuned", amt_clip=0.01)
     tuned = saved(source)[0]["state/sigma"]
     assert tuned != 0.3

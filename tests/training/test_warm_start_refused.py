@@ -50,9 +50,7 @@ def sentence(capfd) -> str:
         ("--es.observation_normalisation true", "--es.observation_normalisation false"),
     ],
 )
-def test_what_would_be_nonsense_is_refused_before_anything_is_made(
-    sources, tmp_path, capfd, more, said
-):
+def test_nonsense_is_refused_before_anything_is_made(sources, tmp_path, capfd, more, said):
     line = [*options("es"), "--budget.generations", 1, "--from", sources("es"), "--seed", 1]
     assert started(tmp_path / "run", *line, *more.split()) == 2
     told = sentence(capfd)
