@@ -8,7 +8,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from esac_mpi.analysis.choice import STATES
+from esac_mpi.analysis.measures import STATES
 from esac_mpi.analysis.messages import DAMAGED, Unusable, note, some
 from esac_mpi.analysis.outcomes import MEASURES, OF_POLICY
 from esac_mpi.config import ConfigError

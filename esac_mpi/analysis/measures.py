@@ -11,6 +11,7 @@ from esac_mpi.record import RunFiles
 KINDS = ("population", "learner", "evaluation", "replayed")
 # of a generation on rank 0: timing/seconds_<part>
 PARTS = ("evaluate", "plan", "update", "offspring", "learn", "evaluation", "record")
+STATES = ("failed", "dead", "requeue", "running", "pruned", "complete")  # what needs somebody first
 # states in which no process works at the run
 OVER = ("complete", "pruned", "requeue", "failed", "dead")
 

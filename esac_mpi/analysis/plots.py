@@ -7,18 +7,18 @@ from functools import partial
 
 import numpy as np
 
-from esac_mpi.analysis import curves
+from esac_mpi.analysis import curves, evaluations, figures
 from esac_mpi.analysis.clock import computed, said
+from esac_mpi.analysis.colours import COLOURS, looks
 from esac_mpi.analysis.curves import Curve
 from esac_mpi.analysis.episodes import WINDOW
-from esac_mpi.analysis.evaluations import BETTER, policies_of, require_policy
+from esac_mpi.analysis.evaluations import BETTER
 from esac_mpi.analysis.figures import COMPUTED, Figure
 from esac_mpi.analysis.grids import Quantity, summary
 from esac_mpi.analysis.groups import grouped, renamed
 from esac_mpi.analysis.messages import Unusable, note, some
-from esac_mpi.analysis.names import better
+from esac_mpi.analysis.names import HALVES, POLICIES, better, legend
 from esac_mpi.analysis.outcomes import FATES, rate
-from esac_mpi.analysis.single import draw_alone
 from esac_mpi.analysis.times import idle_share
 from esac_mpi.record import RunFiles
 
@@ -106,6 +106,37 @@ def on_ranks(quantity: Quantity, ranks: int) -> Quantity:
     return moved
 
 
+def draw_alone(run: RunFiles, x: str) -> Figure:
+    """Draw a run's returns: policies' evaluations, the population's mean and maximum."""
+    figure, panels = figures.panels(1, 1, 5.5, 3.5)
+    axes = panels[0, 0]
+    for statistic, name, style in ((np.nanmax, "maximum", ":"), (np.nanmean, "mean", "-")):
+        curve = curves.column_curve(run, x, curves.per_generation(run, statistic))
+        if len(curve.x):
+            axes.plot(curve.x, curve.y, style, color="0.55", lw=0.7, label=f"population, {name}")
+    config = run.config
+    of = {**dict(zip(POLICIES, HALVES, strict=True)), **{name: name for name in COLOURS}}
+    look = looks({policy: of.get(policy, config.algorithm) for policy in evaluations.policies(run)})
+    for policy in evaluations.policies(run):
+        generations, returns = evaluations.evaluations(run, policy)
+        if not len(returns):
+            continue
+        colour, label = look[policy].colour, legend(policy, config.algorithm)
+        where = np.interp(
+            generations, curves.column(run, "metrics/generation"), curves.position(run, x)
+        )
+        axes.plot(where, returns.mean(axis=1), color=colour, lw=1.8, marker="o", ms=3, label=label)
+        ends = np.nanmin(returns, axis=1), np.nanmax(returns, axis=1)
+        axes.fill_between(where, *ends, color=colour, alpha=0.18, lw=0)
+    title = f"{config.task.id}: {config.algorithm.upper()}, seed {config.seed}"
+    axes.set(title=title, ylabel="episodic return")
+    figures.name_axis(axes, x)
+    figures.name_lines(figure, panels)
+    said = f"Policies: mean of {config.evaluation.episodes} noise-free episodes"
+    figures.headline(figure, f"{said}, band from worst to best. Grey: noisy episodes")
+    return figure
+
+
 def figure(
     runs: list[RunFiles],
     what: str,
@@ -120,14 +151,16 @@ def figure(
         raise Unusable("--ranks says what wall time is computed for: it needs --x wall")
     runs = begun(runs)
     if what == "return":
-        require_policy(runs, policy)
+        evaluations.require_policy(runs, policy)
     x = x or ("training_episodes" if what == "training" else "env_steps")
     if len(runs) == 1 and not ranks and not labels and (what, policy) == ("return", BETTER):
         return draw_alone(runs[0], x)
     rows = quantities(what, policy)
     if what == "updates" and not any(count(run, "member_updates").any() for run in runs):
         del rows["gradient updates of members"]
-    title = TITLES[what].format(shown=better(policies_of(runs)) if policy == BETTER else policy)
+    title = TITLES[what].format(
+        shown=better(evaluations.policies_of(runs)) if policy == BETTER else policy
+    )
     if ranks:
         rows = {name: on_ranks(quantity, ranks) for name, quantity in rows.items()}
         x, title = COMPUTED, f"{title}; wall time {said(ranks)}"

@@ -13,8 +13,8 @@ from rich.table import Table
 from rich.text import Text
 
 from esac_mpi.analysis import measures
-from esac_mpi.analysis.choice import chosen
 from esac_mpi.analysis.evaluations import evaluated
+from esac_mpi.analysis.followed import chosen
 from esac_mpi.analysis.summaries import resume_command
 from esac_mpi.analysis.tables import Row, rendered, shown
 from esac_mpi.analysis.times import idle

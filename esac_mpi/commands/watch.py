@@ -27,9 +27,8 @@ from rich.live import Live
 from rich.markup import escape
 
 from esac_mpi.analysis import views
-from esac_mpi.analysis.choice import chosen
 from esac_mpi.analysis.command import add, parser
-from esac_mpi.analysis.followed import Followed
+from esac_mpi.analysis.followed import Followed, chosen
 
 TITLES = 3  # lines of a terminal that rows of runs leave free
 

@@ -9,7 +9,7 @@ from growing_runs import make
 from rich.console import Console
 
 from esac_mpi.analysis import views
-from esac_mpi.analysis.choice import chosen, task
+from esac_mpi.analysis.followed import chosen, task
 from esac_mpi.record import Run
 
 STATES = {"a": "complete", "b": "requeue", "c": "failed", "d": "complete", "e": "requeue"}

@@ -9,7 +9,7 @@ from esac_mpi.analysis.results.scores import study
 from esac_mpi.analysis.results.traces import Wall, sections
 
 RANDOM = {"A-v0": {"mean": 2.0}, "B-v0": {"mean": -100.0}}
-SIX = Wall(None, 6.0)
+SIX = Wall(0, 6.0)
 
 
 def run(variant, seed, points, task="A-v0", done=True, **more):
