@@ -7,12 +7,12 @@ from functools import partial
 
 import numpy as np
 
-from esac_mpi.analysis import curves, evaluations, figures
+from esac_mpi.analysis import curves, figures
 from esac_mpi.analysis.clock import computed, said
 from esac_mpi.analysis.colours import COLOURS, looks
 from esac_mpi.analysis.curves import Curve
 from esac_mpi.analysis.episodes import WINDOW
-from esac_mpi.analysis.evaluations import BETTER
+from esac_mpi.analysis.evaluations import BETTER, evaluations, policies, policies_of, require_policy
 from esac_mpi.analysis.figures import COMPUTED, Figure
 from esac_mpi.analysis.grids import Quantity, summary
 from esac_mpi.analysis.groups import grouped, renamed
@@ -116,9 +116,9 @@ def draw_alone(run: RunFiles, x: str) -> Figure:
             axes.plot(curve.x, curve.y, style, color="0.55", lw=0.7, label=f"population, {name}")
     config = run.config
     of = {**dict(zip(POLICIES, HALVES, strict=True)), **{name: name for name in COLOURS}}
-    look = looks({policy: of.get(policy, config.algorithm) for policy in evaluations.policies(run)})
-    for policy in evaluations.policies(run):
-        generations, returns = evaluations.evaluations(run, policy)
+    look = looks({policy: of.get(policy, config.algorithm) for policy in policies(run)})
+    for policy in policies(run):
+        generations, returns = evaluations(run, policy)
         if not len(returns):
             continue
         colour, label = look[policy].colour, legend(policy, config.algorithm)
@@ -151,16 +151,14 @@ def figure(
         raise Unusable("--ranks says what wall time is computed for: it needs --x wall")
     runs = begun(runs)
     if what == "return":
-        evaluations.require_policy(runs, policy)
+        require_policy(runs, policy)
     x = x or ("training_episodes" if what == "training" else "env_steps")
     if len(runs) == 1 and not ranks and not labels and (what, policy) == ("return", BETTER):
         return draw_alone(runs[0], x)
     rows = quantities(what, policy)
     if what == "updates" and not any(count(run, "member_updates").any() for run in runs):
         del rows["gradient updates of members"]
-    title = TITLES[what].format(
-        shown=better(evaluations.policies_of(runs)) if policy == BETTER else policy
-    )
+    title = TITLES[what].format(shown=better(policies_of(runs)) if policy == BETTER else policy)
     if ranks:
         rows = {name: on_ranks(quantity, ranks) for name, quantity in rows.items()}
         x, title = COMPUTED, f"{title}; wall time {said(ranks)}"
