@@ -96,7 +96,7 @@ def made(kind: str, device: str, captured: bool, hidden: tuple[int, ...]) -> Any
     own = {"policy.hidden": hidden, "learner.device": device}
     config = updated(Config(), {**changes, **own})
     sizes = peer.OBSERVATION, *hidden, peer.ACTION
-    layout = Layout(sizes, config.policy.layer_norm, config.policy.path_gain)
+    layout = Layout(sizes, config.policy.layer_norm, config.policy.path_gain(sizes[0]))
     room = np.zeros((STORED, width(peer.OBSERVATION, peer.ACTION)), np.float32)
     learner = learners.make(name, config, layout, layout.initial(0, 0), rows=room)
     if not captured:

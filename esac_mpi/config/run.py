@@ -6,12 +6,12 @@ from dataclasses import asdict, dataclass, field
 from typing import Annotated, Any, Literal
 
 from esac_mpi.config.bounds import (
+    AUTO,
     PLAIN_TABLE,
+    Bound,
     NonNegativeFloat,
     NonNegativeInt,
-    PositiveFloat,
     PositiveInt,
-    at_most,
     matches,
 )
 from esac_mpi.config.table import OnlyWith, Table, Whole
@@ -78,6 +78,18 @@ class Budget(Table):
             )
 
 
+GAINS = Bound(lambda g: g == AUTO or 1e-3 <= g <= 1000, f"must be from 0.001 to 1000, or {AUTO}")
+GAIN = 4.0  # of the linear path, as tuned with up to 17 observations
+
+
+def automatic_gain(observations: int) -> float:
+    """Return a linear path's gain, to two digits: GAIN up to 17 observations, less for more.
+
+    The output of W x for noise on W, and standardised observations x, grows as their square root.
+    """
+    return float(f"{max(1.0, GAIN * min(1.0, math.sqrt(17 / observations))):.2g}")
+
+
 @dataclass(frozen=True)
 class PolicyNetwork(Table):
     """The network of theta_es, of every offspring and of the SAC mean."""
@@ -92,24 +104,23 @@ class PolicyNetwork(Table):
     linear: bool = True
     """A matrix W from the observation straight to the output, beside the hidden layers (structured
     control nets; Srouji et al. 2018, arXiv:1802.08311). P, C: off. Not with algorithm = "ppo"."""
-    linear_gain: Annotated[PositiveFloat, at_most(1000), OnlyWith(linear=True)] = 4.0
+    linear_gain: Annotated[float | Literal["auto"], GAINS, OnlyWith(linear=True)] = "auto"
     """g in output = network(x) / g + g W x: W has rates g times as large as the other weights.
-    Ours, measured on Swimmer and HalfCheetah, where 1 learns far more slowly
-    (docs/explain/esac.md)."""
+    auto: 4, and less for more than 17 observations, so that noise on W moves actions no further.
+    Ours (docs/explain/esac.md)."""
     output: Literal["tanh", "clip"] = "tanh"
     """Squashing of the mean to [-1, 1] before it is scaled to the task's bounds. P: 6.1 tanh; C:
     clip, as algorithm = "ppo" always does."""
 
-    @property
-    def path_gain(self) -> float:
-        """The gain of the linear path; 0 where there is none."""
-        return self.linear_gain if self.linear and self.hidden else 0.0
+    def path_gain(self, observations: int) -> float:
+        """Return the gain of the linear path; 0 where there is none."""
+        if not (self.linear and self.hidden):
+            return 0.0
+        return automatic_gain(observations) if self.linear_gain == "auto" else self.linear_gain
 
     def problems(self, table: str, config: Whole) -> Iterator[str]:
-        """Yield a message for a path beside no hidden layer, or a gain too small for float32."""
-        if self.linear_gain < 1e-3:
-            yield f"{table}.linear_gain = {self.linear_gain}: must be from 0.001 to 1000"
-        if not self.hidden and self.linear_gain != PolicyNetwork.linear_gain:
+        """Yield a message for a path beside no hidden layer."""
+        if not self.hidden and self.linear_gain not in (AUTO, GAIN):
             yield (
                 f"{table}.linear_gain = {self.linear_gain}: "
                 "there is no path without hidden layers, where all is linear"

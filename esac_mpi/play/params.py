@@ -66,7 +66,7 @@ def make_layout(config: Config, env: Env) -> Layout:
     """Return the layout of a run's policies."""
     network = config.policy
     sizes = env.observation_size, *network.hidden, env.action_size
-    return Layout(sizes, network.layer_norm, network.path_gain)
+    return Layout(sizes, network.layer_norm, network.path_gain(sizes[0]))
 
 
 def make_policy(

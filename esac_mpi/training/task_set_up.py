@@ -6,7 +6,9 @@ from collections.abc import Iterator
 from esac_mpi import envs
 from esac_mpi.algorithms import ALGORITHMS
 from esac_mpi.config import Config, flatten, unread_in, updated
+from esac_mpi.config.bounds import AUTO
 from esac_mpi.config.reads import reads
+from esac_mpi.config.run import GAIN, automatic_gain
 from esac_mpi.config.table import SURVIVAL
 from esac_mpi.envs import identity
 from esac_mpi.envs.survival import survival_bonus
@@ -32,15 +34,19 @@ def settled(config: Config, env: envs.Env) -> tuple[Config, str]:
     """Complete a configuration by what it leaves to the task, and name such fields."""
     shifts = [(name, value) for name, value in flatten(config) if name.endswith(".reward_shift")]
     names = [name for name, value in shifts if value == SURVIVAL and reads(config.algorithm, name)]
-    if not names:
-        return config, ""
-    return updated(config, dict.fromkeys(names, survival_bonus(env)[0])), " ".join(names)
+    values: dict[str, float] = dict.fromkeys(names, survival_bonus(env)[0]) if names else {}
+    if config.policy.linear and config.policy.hidden and config.policy.linear_gain == AUTO:
+        values["policy.linear_gain"] = automatic_gain(env.observation_size)
+    return updated(config, values), " ".join(values)
 
 
 def sentences(config: Config, names: str, env: envs.Env) -> Iterator[str]:
     """Yield what to say of a task beside its id; names: of fields whose numbers it had."""
     if config.task.kwargs:
         yield f"task.kwargs {json.dumps(config.task.kwargs)}"
+    if "linear_gain" in names and config.policy.linear_gain != GAIN:
+        gain, n = config.policy.linear_gain, env.observation_size
+        yield f"policy.linear_gain {gain:g}: for {n} observations"
     if "reward_shift" in names:
         shift = vars(config.own)["reward_shift"]
         unknown = survival_bonus(env)[1]

@@ -67,6 +67,9 @@ def test_a_fitness_by_hand():
     returns, lengths = np.array([1000.0, 950.0, np.nan, -5.0]), np.array([1000, 200, 10, 10.0])
     fitness = evolution.shifted(returns, lengths, 1.0)
     np.testing.assert_array_equal(fitness, [0, 750, np.nan, -15])
+    to_the_end = evolution.shifted(returns, lengths, 1.0, 1000)
+    np.testing.assert_array_equal(to_the_end, [0, 750, np.nan, -1500])  # 100 times as long
+    assert evolution.shifted(-5.0, 10.0, 1.0, 8) == -15  # never shorter
     assert evolution.select_winners(fitness, 4).tolist() == [1, 0, 3]
     assert evolution.shifted(returns, np.array(np.nan), 0.0) is returns
 
@@ -136,13 +139,13 @@ def test_tests_of_transfer_know_the_return_alone():
 
 
 class Lasting(Teacher):
-    """A teacher whose own episodes return -2 in 1 or in 10 steps."""
+    """A teacher whose own episodes return 5 in 1 or in 1,000 steps."""
 
     replay = SimpleNamespace(add_rows=lambda rows: None)
 
     def begin(self, env, k, *arguments):
         phase = yield from super().begin(env, k, *arguments)
-        return Phase(phase.env_steps, 1, 0, 7, episodic_return=-2.0, episodic_length=self.length)
+        return Phase(phase.env_steps, 1, 0, 7, episodic_return=5.0, episodic_length=self.length)
 
 
 @pytest.mark.parametrize(("length", "better"), [(1.0, False), (1000.0, True)])
@@ -163,7 +166,7 @@ def test_members_are_compared_with_the_learner_by_fitness(length, better, world,
 
     monkeypatch.setattr(esac_phase, "choose", chosen)
     advance(world, params, state, env, 2, learner)
-    assert state.learner_return == -2.0 - length
+    assert state.learner_return == 5.0 - length
     again, found = seen[1]
     assert bool(again.members.size) == better
     assert (found.returns - 10 == found.fitness).all()

@@ -25,7 +25,6 @@ from esac_mpi.config import (
     to_toml,
     updated,
 )
-from esac_mpi.config.fields import takes_auto
 from esac_mpi.record import Run, read
 from esac_mpi.studies.experiments import design
 from esac_mpi.training import loop
@@ -102,7 +101,7 @@ def other(name, value):
     hint = config.hint(name)
     if isinstance(value, tuple):
         return tuple(entry + 1 for entry in value)
-    if value == "survival" or (value == "auto" and takes_auto(name)):
+    if value in ("survival", "auto") and hint is not str and get_origin(hint) is not Literal:
         return 3
     if get_origin(hint) is Literal:
         return next(choice for choice in get_args(hint) if choice != value)

@@ -37,7 +37,7 @@ def transitions(count: int) -> np.ndarray:
 
 def learner(config: Config, rows: np.ndarray, count: int | None = None):
     """Return the critic of a replay that others filled with rows, `count` transitions so far."""
-    layout = Layout(SIZES, config.policy.layer_norm, config.policy.path_gain)
+    layout = Layout(SIZES, config.policy.layer_norm, config.policy.path_gain(SIZES[0]))
     made = make("cem", config, layout, layout.initial(0, 1), rows=rows)
     made.advance(len(rows) if count is None else count, 70)
     return made
@@ -126,7 +126,7 @@ def test_an_individuals_training_is_autograds_with_a_fresh_adam(activation, laye
     """25 steps up the critic, one individual after another in the same buffers."""
     form = {"lr_actor": 0.01, "critic_layer_norm": layer_norm}
     config = settings(activation, layer_norm, linear, **form)
-    layout = Layout(SIZES, layer_norm, config.policy.path_gain)
+    layout = Layout(SIZES, layer_norm, config.policy.path_gain(SIZES[0]))
     operators, states = make_operators("individuals", config, layout), transitions(40)[:, :3]
     made = learner(config, transitions(40))
     for number in (1, 2):

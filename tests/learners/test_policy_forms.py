@@ -13,13 +13,16 @@ from warm_starts import options, started
 from whole_runs import assert_same_run
 
 from esac_mpi import Policy as SavedPolicy
+from esac_mpi import envs
 from esac_mpi.config import Config, updated
 from esac_mpi.config.reads import unread
+from esac_mpi.config.run import automatic_gain
 from esac_mpi.learners.base import forward
 from esac_mpi.learners.network import Network, Operations, Pass
 from esac_mpi.operators import genetics, kernels
 from esac_mpi.operators.policy import Layout, Normaliser, Policy
 from esac_mpi.play.params import Params
+from esac_mpi.training.task_set_up import sentences, settled
 
 pytestmark = pytest.mark.slow
 
@@ -70,7 +73,7 @@ def test_initial_weights_are_as_without_it_gain_1_and_shift_0():
 
 def test_the_output_with_a_path_begins_at_zero():
     config, plain = updated(Config(), {"seed": 3, "policy.linear": True}), Layout((3, 4, 5, 2))
-    layout = Layout(plain.sizes, linear=config.policy.path_gain)
+    layout = Layout(plain.sizes, linear=config.policy.path_gain(plain.sizes[0]))
     views = layout.views(Params(config, layout, 10, None).initial(1))
     assert not any(view.any() for view in views[-2:])
     for one, other in zip(views[:-2], plain.views(plain.initial(3, 1))[:-2], strict=True):
@@ -85,6 +88,20 @@ def test_members_of_the_erl_family_begin_small():
 
 
 # --- the forward pass of a policy
+
+
+def test_the_gain_of_the_linear_path_is_by_the_observations():
+    gains = {n: automatic_gain(n) for n in (8, 17, 24, 105, 348)}
+    assert gains == {8: 4.0, 17: 4.0, 24: 3.4, 105: 1.6, 348: 1.0}  # 4 sqrt(17 / n), at least 1
+    ant = envs.make("Ant-v5")
+    config, names = settled(Config(), ant)
+    assert (config.policy.linear_gain, "policy.linear_gain" in names.split()) == (1.6, True)
+    assert "policy.linear_gain 1.6: for 105 observations" in list(sentences(config, names, ant))
+    for named in ({"policy.linear_gain": 4.0}, {"policy.hidden": ()}, {"policy.linear": False}):
+        asked = updated(Config(), named)
+        kept, names = settled(asked, ant)
+        assert kept.policy == asked.policy
+        assert "linear_gain" not in names
 
 
 def network(sizes, theta, activation="relu", layer_norm=False, linear=0.0):

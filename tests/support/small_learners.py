@@ -37,7 +37,7 @@ def learner(
         if key in known
     }
     config = updated(Config(), {"seed": seed, **PLAIN, "policy.hidden": sizes[1:-1], **chosen})
-    layout = Layout(sizes, config.policy.layer_norm, config.policy.path_gain)
+    layout = Layout(sizes, config.policy.layer_norm, config.policy.path_gain(sizes[0]))
     return make(name, config, layout, layout.initial(config.seed, 1), reserve)
 
 

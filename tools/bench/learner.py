@@ -135,7 +135,7 @@ def ours(name: str, size: Size, changes: dict[str, Any]) -> Callable[[], Timed]:
     }  # fmt: skip
     config = updated(Config(), fields)
     sizes = OBSERVATION, *size.hidden, ACTION
-    layout = Layout(sizes, config.policy.layer_norm, config.policy.path_gain)
+    layout = Layout(sizes, config.policy.layer_norm, config.policy.path_gain(sizes[0]))
     learner = learners.make(name, config, layout, layout.initial(0, 0))
     for observation, action, reward, next_observation in transitions():
         learner.replay.add(observation, action, reward, next_observation, False)
