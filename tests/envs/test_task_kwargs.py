@@ -56,13 +56,10 @@ def test_a_files_table_is_joined_or_replaced(file):
     assert load([file, "--task.kwargs={}"])[0].task == Task("Hopper-v5")
 
 
-@pytest.mark.parametrize(
-    ("text", "value"),
-    [
-        *(("0.5", 0.5), ("-1", -1), (".5", 0.5), ("[1, 2]", [1, 2])),
-        *(("true", True), ("False", False), ("a=b.xml", "a=b.xml")),
-    ],
-)
+VALUES = {"0.5": 0.5, "-1": -1, ".5": 0.5, "true": True, "False": False, "[1, 2]": [1, 2]}
+
+
+@pytest.mark.parametrize(("text", "value"), [*VALUES.items(), ("a=b.xml", "a=b.xml")])
 def test_a_word_is_a_number_a_truth_a_list_or_a_text(text, value):
     (given,) = load(["--task.kwargs.given", text])[0].task.kwargs.values()
     assert given == value

@@ -5,7 +5,6 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 import test_cem_learner as cem
-import torch
 from fake_gpu import FakeGpu
 from gradients import Line, same
 from small_learners import learner as rival
@@ -15,8 +14,7 @@ from esac_mpi.algorithms import aes_work
 from esac_mpi.host import cooperative
 from esac_mpi.host.cooperative import ON_DEVICE
 from esac_mpi.learners import chunks, training
-from esac_mpi.learners.chunks import Chunks, Mirror
-from esac_mpi.learners.replay import Replay
+from esac_mpi.learners.chunks import Chunks
 from esac_mpi.play.learner_phases import Flight
 
 pytestmark = pytest.mark.slow
@@ -127,43 +125,6 @@ def test_a_ring_smaller_than_the_last_places_is_captured_too():
     learner.chunks._mirror.rows = learner.chunks._mirror.rows[:20]
     learner.chunks._capture([(learner.due(),)])
     assert graphs(learner) == 3
-
-
-def test_what_a_capture_needs_leaves_no_trace():
-    """All that the next update starts from is as before: bfloat16's copies, counter, sums."""
-    learner = captured(FORMS["bf16"](), early=True)
-    phase(learner, 0)
-    learner.chunks._graphs.clear()
-    copies = [network._values for network in learner.update.networks]
-    before = [tensor.clone() for tensor in (*learner.kept(), *copies, learner.chunks._at)]
-    learner.chunks._capture([(learner.due(),) * 3])
-    after = (*learner.kept(), *copies, learner.chunks._at)
-    assert all(torch.equal(one, other) for one, other in zip(before, after, strict=True))
-
-
-def test_numbers_drawn_for_a_chunk_are_those_of_single_updates():
-    replay, streams = Replay(50, 1, 1), [training.streams(3, 5) for _ in range(2)]
-    replay.add_rows(np.arange(5 * 70, dtype=np.float32).reshape(70, 5))
-    whole = replay.places(streams[0].sampling, (9, 16))
-    assert np.array_equal(whole, [replay.places(streams[1].sampling, 16) for _ in range(9)])
-    whole, single = (stream.update for stream in streams)
-    noise = whole.standard_normal((9, 2, 16, 3), dtype=np.float32)
-    parts = [single.standard_normal((2, 16, 3), dtype=np.float32) for _ in range(9)]
-    assert np.array_equal(noise, parts)
-    assert whole.integers(2**62) == single.integers(2**62)
-
-
-def test_a_mirror_has_the_rows_of_its_replay():
-    replay, random = Replay(20, 1, 1, reserve=3), np.random.default_rng(0)
-    mirror = Mirror(replay, torch.device("cpu"))
-    for count in (0, 1, 17, 9, 40, 0):
-        replay.add_rows(random.standard_normal((count, 5), dtype=np.float32))
-        assert not mirror.follow()
-        assert np.array_equal(mirror.rows.numpy(), replay.ring)
-    replay.restore(40, {name: -column for name, column in replay.rows(50, 60).items()})
-    assert not mirror.follow()
-    rows = replay.places(random, 100)
-    assert np.array_equal(mirror.rows.numpy()[rows], replay.ring[rows])
 
 
 def test_what_they_take_on_the_device_is_known_from_the_shapes():

@@ -238,15 +238,6 @@ def test_passes_are_those_of_autograd(members, layer_norm, linear, activation, s
         assert np.abs(in_numpy - output.numpy()).max() < 2e-6
 
 
-def test_a_member_passes_as_it_does_beside_the_others():
-    made, buffers, x, _ = passes(2, (3, 8, 2))
-    do = Operations()
-    both, one = buffers.forward(do, made, x), made.member(1)
-    alone = Pass(one, 20).forward(do, one, x[1])
-    do.run()
-    assert torch.allclose(alone, both[1], atol=1e-6)
-
-
 @pytest.mark.parametrize("members", [1, 2])
 def test_between_bfloat16_products_the_normalisation_is_float32(members):
     """bfloat16 has 8 bits: outputs, and the gradient by each tensor, are within a few percent."""

@@ -33,7 +33,6 @@ pytestmark = pytest.mark.slow
 TINY = {
     **{"algorithm": "es", "task.id": "CyclicMDP-v0", "task.horizon": 9, "policy.hidden": [4]},
     **{"es.population_size": 4, "evaluation.episodes": 1, "budget.generations": 3},
-    "display.style": "plain",
 }
 
 
@@ -178,23 +177,19 @@ sys.exit(not lock.is_free(Path(sys.argv[1])))
 """
 
 
-def test_an_error_of_a_callback_lets_go_of_the_run(tmp_path):
-    def fails(row):
-        raise ZeroDivisionError("of the callback")
+@pytest.mark.parametrize("error", [ZeroDivisionError, SystemExit])
+def test_an_error_of_a_callback_lets_go_of_the_run(tmp_path, error):
+    """Also where somebody leaves Python."""
 
-    with pytest.raises(ZeroDivisionError, match="of the callback"):
+    def fails(row):
+        raise error("of the callback")
+
+    with pytest.raises(error, match="of the callback"):
         tiny(tmp_path / "run", fails)
     assert Run.open(tmp_path / "run").state == "failed"
     line = [sys.executable, "-c", FREE, tmp_path / "run"]
     assert subprocess.run(line, env=environment(), check=False).returncode == 0
     assert tiny(tmp_path / "run").generation == 3
-
-
-def test_who_leaves_python_leaves_a_run_that_failed(tmp_path):
-    with pytest.raises(SystemExit):
-        tiny(tmp_path / "run", lambda row: sys.exit())
-    assert Run.open(tmp_path / "run").state == "failed"
-    assert tiny(tmp_path / "run").state == "complete"
 
 
 def test_what_all_ranks_find_wrong_is_a_run_error(tmp_path, monkeypatch):
