@@ -9,9 +9,8 @@ from typing import Any
 
 import numpy as np
 
+from esac_mpi.host import batch_system
 from esac_mpi.host.stop import EndsRun
-
-LAUNCHED = ("OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "SLURM_STEP_NUM_TASKS")  # ranks, as launchers tell
 
 
 class Alone:
@@ -54,7 +53,7 @@ def on_all(world: Any, make: Callable[[], Any], refusals: tuple[type[Exception],
 
 def make_world() -> Any:
     """Return the launcher's ranks, or one process. Raises ImportError, launch.LaunchError."""
-    if all(os.environ.get(name, "") in ("", "1") for name in LAUNCHED):
+    if all(os.environ.get(name, "") in ("", "1") for name in batch_system.SIZES):
         return Alone()
     from esac_mpi.comm import launch
     from esac_mpi.comm.world import World

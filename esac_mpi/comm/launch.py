@@ -8,6 +8,7 @@ from contextlib import suppress
 from typing import NoReturn
 
 from esac_mpi.comm.mpi import MPI
+from esac_mpi.host import batch_system
 
 LAST_WORDS = 0.5  # a launcher loses what it has not forwarded yet when it ends the ranks [s]
 LAST_RESORT = 5.0  # time that stderr and the MPI library have to end the job [s]
@@ -40,15 +41,9 @@ def binding() -> str:
     return os.path.basename(MPI.__file__).split(".cpython")[0]
 
 
-# A launcher's variables for its job's size; the first that is set decides, so that `mpirun -n 1`
-# inside a larger step is taken at its word. Not SLURM_NTASKS, PBS_NP and the like: they are the
-# allocation's, also in a batch script's own processes.
-SIZES = ("OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "MV2_COMM_WORLD_SIZE", "SLURM_STEP_NUM_TASKS")
-
-
 def check_launcher(environ: dict[str, str], size: int) -> None:
     """Raise LaunchError if a launcher started several processes that each run alone."""
-    name = next((name for name in SIZES if environ.get(name, "").isdecimal()), None)
+    name = next((name for name in batch_system.SIZES if environ.get(name, "").isdecimal()), None)
     if name and size == 1 and int(environ[name]) > 1:
         raise LaunchError(
             f"{name} = {environ[name]}, but this process is alone: "

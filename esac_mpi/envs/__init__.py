@@ -22,6 +22,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from esac_mpi.host import process_state
+from esac_mpi.host.invocation import directory
 from esac_mpi.host.stop import GivenUp
 from esac_mpi.operators import kernels
 
@@ -62,8 +63,7 @@ def broken(id: str, what: str, error: BaseException) -> TaskError:
     hint = f"; {RETURNED}" if "to unpack" in said else ""
     if isinstance(error, FileNotFoundError) and not os.path.isabs(str(error.filename or "/")):
         hint = (
-            f"; looked for in {process_state.directory()}, to which a task is brought back: "
-            "name the file in full"
+            f"; looked for in {directory()}, to which a task is brought back: name the file in full"
         )
     return TaskError(f"{id} cannot be {what}: {said} ({frame.filename}, line {frame.lineno}){hint}")
 

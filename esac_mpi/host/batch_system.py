@@ -9,6 +9,10 @@ from collections.abc import Callable, Mapping
 LATE = 600.0  # a job whose end is longer past is not this one: batch systems kill sooner [s]
 # how launchers name a process's rank
 RANKS = ("PMI_RANK", "PMIX_RANK", "OMPI_COMM_WORLD_RANK", "SLURM_PROCID")
+# A launcher's variables for its job's size; the first that is set decides, so that `mpirun -n 1`
+# inside a larger step is taken at its word. Not SLURM_NTASKS, PBS_NP and the like: they are the
+# allocation's, also in a batch script's own processes.
+SIZES = ("OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "MV2_COMM_WORLD_SIZE", "SLURM_STEP_NUM_TASKS")
 
 
 def speaks(environ: Mapping[str, str]) -> bool:

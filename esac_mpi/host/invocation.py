@@ -26,19 +26,24 @@ def look_here() -> str:
 
     Return what sys.path has more by it, "" for nothing.
     """
-    if sys.flags.safe_path or nowhere() or (here := os.getcwd()) in sys.path:
+    here = directory()
+    if sys.flags.safe_path or not here or here in sys.path:
         return ""
     sys.path.insert(1, here)
     return here
 
 
+def directory() -> str:
+    """Read the current directory, "" where it was deleted."""
+    try:
+        return os.getcwd()
+    except FileNotFoundError:
+        return ""
+
+
 def nowhere() -> str:
     """Say that the current directory was deleted; "" where it is there."""
-    try:
-        os.getcwd()
-    except FileNotFoundError:
-        return "the current directory is there no longer: cd to one that is"
-    return ""
+    return "" if directory() else "the current directory is there no longer: cd to one that is"
 
 
 def called(name: str) -> str:

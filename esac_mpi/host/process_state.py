@@ -18,6 +18,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from esac_mpi.host import streams, threads
+from esac_mpi.host.invocation import directory
 
 # how variables begin that libraries, launchers and batch systems read; a task's own stay
 READ = (
@@ -50,14 +51,6 @@ class Part(NamedTuple):
 
     found: Callable[[], Any]
     put: Callable[[Any], object]
-
-
-def directory() -> str:
-    """Read the current directory, "" where it was deleted."""
-    try:
-        return os.getcwd()
-    except FileNotFoundError:
-        return ""
 
 
 def umask() -> int:
