@@ -4,7 +4,6 @@ import math
 from collections.abc import Callable, Generator, Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from itertools import pairwise
 from typing import NamedTuple
 
 import numpy as np
@@ -101,8 +100,8 @@ def columns(params: Params, table: Evolution) -> Columns:
     signs = table.fitness_shaping in ("sign", "sign_ranks")
     travels = table.observation_normalisation and not sums_exactly(table)
     sums = 3 * params.layout.sizes[0] if travels else 0
-    edges = np.cumsum([5, signs, sums]).tolist()
-    return Columns(0, 1, 2, 3, 4, *(slice(*pair) for pair in pairwise(edges)))
+    first = 5 + signs  # of the sums
+    return Columns(0, 1, 2, 3, 4, slice(5, first), slice(first, first + sums))
 
 
 def sums_exactly(table: Evolution) -> bool:

@@ -126,7 +126,9 @@ def do(world: World, asked: Asked) -> Outcome:
     launch.check_launcher(dict(os.environ), world.size)
     if world.leads and batch_system.stale(os.environ):
         log.warn("SLURM_JOB_END_TIME is past, so it is another job's and is ignored: unset it")
-    answer = agreed(world, asked.resolve)
+    # rank 0's answer, or its exit code where it has printed its help
+    answer = together(world, lambda: 0 if world.rank else answered(asked.resolve))
+    answer = world.from_root(answer)
     if isinstance(answer, int):
         return Outcome(answer)
     config, fresh = answer
@@ -140,12 +142,6 @@ def do(world: World, asked: Asked) -> Outcome:
         BEGUN.add(place)
     code = loop.train(config, fresh, world, asked.command, left, asked.listener)
     return Outcome(code, place)
-
-
-def agreed(world: World, resolve: Callable[[], Answer]) -> Answer | int:
-    """Share rank 0's answer, or its exit code where it has printed its help. Raises Ended."""
-    answer = together(world, lambda: 0 if world.rank else answered(resolve))
-    return world.from_root(answer)
 
 
 def answered(resolve: Callable[[], Answer]) -> Answer | int:
