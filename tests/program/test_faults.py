@@ -1,5 +1,6 @@
-"""The whole program where the disk, the directory or the output fail it; and every call of the
-publisher as its last one.
+"""The whole program where the disk, the directory or the output fail it.
+
+And every call of the publisher as its last one.
 """
 
 import json
@@ -8,13 +9,13 @@ import shutil
 import subprocess
 import sys
 import tempfile
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import h5py
 import numpy as np
 import pytest
-from conftest import CYCLIC_ES, EAGER, PATIENCE, ROOT, SMALL_ES, command, environment, run
+from conftest import CYCLIC_ES, EAGER, PATIENCE, ROOT, SMALL_ES, finish, run
 from whole_runs import assert_same_run, rows_published, science, summary, wait_for
 
 from esac_mpi.record import read
@@ -36,7 +37,8 @@ def mounted(path: Path, *options: object):
         subprocess.run(["umount", "--lazy", path], check=True)
 
 
-SLOW_ES = ["--task.id", "slow_envs:Slow-v0", *SMALL_ES]
+LOST = re.compile(r"No space left on device; needed [\d,]+ bytes, free [\d,]+ bytes")
+HUNDRED = ["--budget.generations", 100]
 
 
 @pytest.fixture
@@ -45,6 +47,9 @@ def slow(tmp_path_factory, monkeypatch):
     path = tmp_path_factory.mktemp("slow") / "seconds"
     monkeypatch.setenv("SLOW", str(path))
     return path
+
+
+SLOW_ES = ["--task.id", "slow_envs:Slow-v0", *SMALL_ES]
 
 
 # Every call of the publisher
@@ -58,26 +63,18 @@ def points(tmp_path_factory):
     subprocess.run(
         [compiler, "-shared", "-fPIC", "-O1", "-o", shim, ROOT / "tests/support/shim.c"], check=True
     )
-    with tempfile.TemporaryDirectory(
-        dir="/dev/shm" if Path("/dev/shm").is_dir() else None
-    ) as place:
-        done = subprocess.run(
-            [sys.executable, ROOT / "tests/support/crash_points.py", shim, place],
-            env={**environment(), "LD_PRELOAD": str(shim)}, capture_output=True, text=True,
-            timeout=300, check=False,
-        )  # fmt: skip
-    assert done.returncode == 0, done.stderr
-    return json.loads(done.stdout)
+    memory = "/dev/shm" if Path("/dev/shm").is_dir() else None
+    with tempfile.TemporaryDirectory(dir=memory) as place:
+        line = [sys.executable, ROOT / "tests/support/crash_points.py", shim, place]
+        return json.loads(finish(line, LD_PRELOAD=str(shim)).stdout)
 
 
 def test_any_call_may_be_the_last_one_or_fail(points):
     assert points["problems"] == []
     assert sum(points["seen"].values()) > 100
-    assert {found[:24] for found in points["seen"]} == {
-        "checkpoint 2, previous 1", "checkpoint 2, previous 2"
-    } | {
-        "checkpoint 3, previous 2", "checkpoint 3, previous 3"
-    }  # fmt: skip
+    pairs = [(2, 1), (2, 2), (3, 2), (3, 3)]
+    expected = {f"checkpoint {newest}, previous {before}" for newest, before in pairs}
+    assert {found[:24] for found in points["seen"]} == expected
 
 
 def test_what_is_renamed_is_on_the_disk_before_and_its_name_after(points):
@@ -105,24 +102,26 @@ def test_what_is_renamed_is_on_the_disk_before_and_its_name_after(points):
 # The disk
 
 
-def test_a_full_disk_is_survived_and_the_run_goes_on_when_there_is_room(
-    tmp_path, start, alone, slow
-):
-    alone(*SLOW_ES, "--budget.generations", 100, "--run-dir", tmp_path / "straight")
+def fill(disk: Path) -> Path:
+    """Write a file until nothing fits; return it."""
+    with open(disk / "theirs", "wb", buffering=0) as theirs, suppress(OSError):
+        while theirs.write(bytes(1024)):
+            pass
+    return disk / "theirs"
+
+
+def test_a_full_disk_is_survived_and_the_run_goes_on(tmp_path, start, alone, slow):
+    """When there is room again."""
+    alone(*SLOW_ES, *HUNDRED, "--run-dir", tmp_path / "straight")
     slow.write_text("0.05")
     with mounted(tmp_path / "disk", "-t", "tmpfs", "-o", "size=2m", "tmpfs") as disk:
-        process = start(
-            2, *SLOW_ES, "--budget.generations=100", f"--run-dir={disk / 'run'}", program=EAGER
-        )
+        process = start(2, *SLOW_ES, *HUNDRED, "--run-dir", disk / "run", program=EAGER)
         wait_for(lambda: rows_published(disk / "run") >= 6)
-        with open(disk / "theirs", "wb", buffering=0) as theirs:
-            while filled(theirs):
-                pass
+        theirs = fill(disk)
         saved = read(disk / "run/checkpoint.h5")[1]["generation"]
-        full = re.compile(r"No space left on device; needed [\d,]+ bytes, free [\d,]+ bytes")
-        assert any(full.search(line) for line in process.stdout)
+        assert any(LOST.search(line) for line in process.stdout)
         kept = read_checkpoint(disk / "run/checkpoint.h5")  # sound
-        (disk / "theirs").unlink()
+        theirs.unlink()
         slow.unlink()
         _, errors = process.communicate(timeout=PATIENCE)
         assert process.returncode == 0, errors
@@ -130,33 +129,19 @@ def test_a_full_disk_is_survived_and_the_run_goes_on_when_there_is_room(
         assert_same_run(tmp_path / "straight", disk / "run")
 
 
-def filled(file) -> bool:
-    """Write until nothing fits; return whether something did."""
-    try:
-        return bool(file.write(bytes(1024)))
-    except OSError:
-        return False
-
-
-def test_a_disk_that_stays_full_ends_with_74_and_the_checkpoint_before_it(tmp_path, alone):
-    arguments = [*CYCLIC_ES, "--run-dir", tmp_path / "disk/run"]
+def test_a_disk_that_stays_full_ends_with_74_and_the_checkpoint_before(tmp_path, alone):
+    line = [*CYCLIC_ES, "--run-dir", tmp_path / "disk/run", "--budget.generations"]
     with mounted(tmp_path / "disk", "-t", "tmpfs", "-o", "size=400k", "tmpfs") as disk:
-        alone(*arguments, "--budget.generations", 5)
+        alone(*line, 5)
         before = science(disk / "run")
-        with open(disk / "theirs", "wb", buffering=0) as theirs:
-            while filled(theirs):
-                pass
-        done = run(2, *arguments, "--budget.generations", 12, code=None)
-        assert done.returncode == 74, done.stdout + done.stderr
+        theirs = fill(disk)
+        done = run(2, *line, 12, code=74)
         assert "Traceback" not in done.stderr
-        assert re.search(
-            r"No space left on device; needed [\d,]+ bytes, free [\d,]+ bytes",
-            done.stdout + done.stderr,
-        )
+        assert LOST.search(done.stdout + done.stderr)
         assert read_checkpoint(disk / "run/checkpoint.h5").generation == 5
         assert summary(disk / "run")["status"] != "complete"  # as it was
-        (disk / "theirs").unlink()
-        alone(*arguments, "--budget.generations", 12)
+        theirs.unlink()
+        alone(*line, 12)
         for name, rows in science(disk / "run").items():
             np.testing.assert_array_equal(rows[:5], before[name], err_msg=name)
         assert len(rows) == 12
@@ -166,20 +151,23 @@ def test_a_read_only_directory_is_refused_before_any_evaluation(tmp_path):
     (tmp_path / "disk").mkdir()
     with mounted(tmp_path / "ro", "--bind", tmp_path / "disk") as place:
         subprocess.run(["mount", "-o", "remount,ro,bind", place], check=True)
-        done = run(2, *CYCLIC_ES, "--budget.generations", 3, "--run-dir", place / "run", code=2)
+        done = run(2, *CYCLIC_ES, *HUNDRED, "--run-dir", place / "run", code=2)
     assert done.stderr.count("no permission to write in") == 1
     assert "Traceback" not in done.stderr
     assert not list((tmp_path / "disk").iterdir())
 
 
-def test_a_directory_removed_in_mid_run_ends_with_74_and_nothing_in_its_place(
-    tmp_path, start, slow
-):
+def under_way(start, slow, path, generations=100):
+    """Start a slow run, and return when it has published some rows."""
     slow.write_text("0.05")
-    process = start(
-        2, *SLOW_ES, "--budget.generations=100", f"--run-dir={tmp_path / 'run'}", program=EAGER
-    )
-    wait_for(lambda: rows_published(tmp_path / "run") >= 2)
+    line = [*SLOW_ES, "--budget.generations", generations, "--run-dir", path]
+    process = start(2, *line, program=EAGER)
+    wait_for(lambda: rows_published(path) >= 2)
+    return process
+
+
+def test_a_directory_removed_in_mid_run_ends_with_74_and_nothing_there(tmp_path, start, slow):
+    process = under_way(start, slow, tmp_path / "run")
     (tmp_path / "run").rename(tmp_path / "gone")
     shutil.rmtree(tmp_path / "gone")
     slow.unlink()
@@ -194,15 +182,9 @@ def test_a_directory_removed_in_mid_run_ends_with_74_and_nothing_in_its_place(
 
 
 def test_a_notebook_may_hold_the_files_open(tmp_path, start, slow):
-    slow.write_text("0.05")
-    process = start(
-        2, *SLOW_ES, "--budget.generations=40", f"--run-dir={tmp_path / 'run'}", program=EAGER
-    )
-    wait_for(lambda: rows_published(tmp_path / "run") >= 2)
-    with (
-        h5py.File(tmp_path / "run/metrics.h5", "r") as metrics,
-        h5py.File(tmp_path / "run/checkpoint.h5", "r") as checkpoint,
-    ):
+    process = under_way(start, slow, tmp_path / "run", 40)
+    files = [h5py.File(tmp_path / f"run/{name}.h5", "r") for name in ("metrics", "checkpoint")]
+    with files[0] as metrics, files[1] as checkpoint:
         seen = len(metrics["metrics/generation"])
         slow.unlink()
         _, errors = process.communicate(timeout=PATIENCE)
@@ -225,51 +207,22 @@ def test_odd_paths(tmp_path, name, monkeypatch):
     assert len(science(tmp_path / name)["metrics/generation"]) == 4
 
 
-def test_closed_output_does_not_stop_a_run(tmp_path):
-    arguments = [
-        *CYCLIC_ES,
-        "--display.every_seconds=0.01",
-        "--budget.generations=15",
-        f"--run-dir={tmp_path / 'run'}",
-    ]
-    process = subprocess.Popen(
-        command(0, *arguments),
-        env=environment(),
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-    )
-    head = subprocess.Popen(["head", "-1"], stdin=process.stdout, stdout=subprocess.PIPE, text=True)
-    process.stdout.close()
-    assert head.communicate(timeout=PATIENCE)[0].startswith("esac_mpi: es on CyclicMDP-v0")
-    errors = process.stderr.read()
-    assert process.wait(timeout=PATIENCE) == 0, errors
-    assert "Traceback" not in errors
-    assert summary(tmp_path / "run")["status"] == "complete"
-    assert "finished at generation 15" in (tmp_path / "run/log.txt").read_text()
+@pytest.mark.parametrize("ranks", [0, 2])
+def test_output_that_is_closed_stops_no_run(tmp_path, ranks, start, together):
+    """MPICH's mpirun is killed by the signal of the closed pipe, and takes its ranks with it.
 
-
-def test_a_launcher_that_ends_with_its_output_leaves_a_run_that_goes_on(tmp_path, together):
-    """MPICH's mpirun is killed by the signal of the closed pipe, and takes its ranks with it:
-    nothing of ours is asked.
+    Nothing of ours is asked: the same command goes on. Without a launcher the run itself does.
     """
-    arguments = [
-        *CYCLIC_ES,
-        "--display.every_seconds=0.01",
-        "--budget.generations=30",
-        f"--run-dir={tmp_path / 'run'}",
-    ]
-    process = subprocess.Popen(
-        command(2, *arguments),
-        env=environment(),
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-    )
-    process.stdout.readline()
+    path, often = tmp_path / "run", ["--display.every_seconds", 0.01]
+    line = [*CYCLIC_ES, *often, "--budget.generations", 30, "--run-dir", path]
+    process = start(ranks, *line)
+    assert process.stdout.readline().startswith("esac_mpi: es on CyclicMDP-v0")
     process.stdout.close()
     assert "Traceback" not in process.stderr.read()
-    process.wait(timeout=PATIENCE)
-    wait_for(lambda: summary(tmp_path / "run")["status"] in ("dead", "complete"))
-    together(2, *arguments)
-    assert science(tmp_path / "run")["metrics/generation"].tolist() == list(range(1, 31))
+    assert process.wait(PATIENCE) == 0 or ranks
+    wait_for(lambda: summary(path)["status"] in ("dead", "complete"))
+    if ranks:
+        together(2, *line)
+    assert summary(path)["status"] == "complete"
+    assert "finished at generation 30" in (path / "log.txt").read_text()
+    assert science(path)["metrics/generation"].tolist() == list(range(1, 31))

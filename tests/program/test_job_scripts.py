@@ -1,6 +1,4 @@
-"""What the shipped job scripts decide: scheduler and launcher have stand-ins, which log what they
-are told.
-"""
+"""What the shipped job scripts decide; stand-ins for scheduler and launcher log their orders."""
 
 import os
 import re
@@ -8,6 +6,7 @@ import shlex
 import signal
 import subprocess
 import textwrap
+from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 
@@ -49,51 +48,34 @@ AGAIN = ["pause 0.1", "began", "pause 0.2", "began", "pause 0.3", "began"]
 
 
 def decide(
-    tmp_path: Path, script: str, signals: list[str], **settings: str
+    tmp_path: Path, script: str, signals: Sequence[str] = (), **settings: object
 ) -> tuple[int, list[str]]:
-    """Run a job script; return its exit code (-9 = requeued) and what the stand-ins logged after
-    they began.
+    """Run a job script; return its exit code, -9 = requeued, and what the stand-ins logged.
 
-    A signal is sent for each line of that log; "" = none.
+    That is after they began. A signal is sent for each line of that log; "" = none.
     """
     (tmp_path / "bin").mkdir()
     (tmp_path / "bin/activate").touch()
     for name, text in STAND_INS.items():
-        (tmp_path / name).write_text(f"#!/bin/bash\n{textwrap.dedent(text)}")
-        (tmp_path / name).chmod(0o755)
-    log = tmp_path / "log"
+        executable(tmp_path / name, f"#!/bin/bash\n{textwrap.dedent(text)}")
+    log, run = tmp_path / "log", tmp_path / "run"
     log.touch()
-    paths = {
-        "PATH": f"{tmp_path}:{os.environ['PATH']}",
-        "VENV": str(tmp_path),
-        "RUN": str(tmp_path / "run"),
-        "LOG": str(log),
-    }
-    job = {
-        "LAUNCH": "launcher",
-        "SLURM_JOB_ID": "7",
-        "PBS_O_WORKDIR": str(tmp_path),
-        "SIGNALS": "x" * len(signals),
-    }
     seen = {
-        **paths,
-        **job,
-        "STATUS": "requeue",
-        "CODE": "75",
-        "FAILURES": "0",
-        "PAUSES": "0.1 0.2 0.3",
-        **settings,
-    }
+        "PATH": f"{tmp_path}:{os.environ['PATH']}", "VENV": tmp_path, "RUN": run, "LOG": log,
+        "LAUNCH": "launcher", "SLURM_JOB_ID": "7", "PBS_O_WORKDIR": tmp_path,
+        "SIGNALS": "x" * len(signals), "STATUS": "requeue", "CODE": "75", "FAILURES": "0",
+        "PAUSES": "0.1 0.2 0.3", **settings,
+    }  # fmt: skip
     if "BEFORE" in settings:
-        (tmp_path / "run").mkdir()
-        (tmp_path / "run/status.json").write_text(f'{{\n "status": "{settings["BEFORE"]}"\n}}\n')
-    line, pipes = ["bash", JOBS / script], {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT}
-    process = subprocess.Popen(line, env=seen, text=True, start_new_session=True, **pipes)
+        run.mkdir()
+        (run / "status.json").write_text(f'{{\n "status": "{settings["BEFORE"]}"\n}}\n')
+    process = subprocess.Popen(
+        ["bash", JOBS / script], env={name: str(value) for name, value in seen.items()},
+        stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, start_new_session=True,
+    )  # fmt: skip
     try:
-        for count, name in enumerate(signals):
-            wait_for(
-                lambda expected=count + 1: len(log.read_text().splitlines()) >= expected, PATIENCE
-            )
+        for count, name in enumerate(signals, 1):
+            wait_for(lambda lines=count: len(log.read_text().splitlines()) >= lines, PATIENCE)
             process.send_signal(signal.Signals[f"SIG{name}"] if name else 0)
         output, _ = process.communicate(timeout=PATIENCE)
     finally:
@@ -101,6 +83,28 @@ def decide(
             os.killpg(process.pid, signal.SIGKILL)
     assert "not found" not in output
     return process.returncode, log.read_text().splitlines()[1:]
+
+
+def executable(path: Path, text: str) -> Path:
+    path.write_text(text)
+    path.chmod(0o755)
+    return path
+
+
+def decide_alone(
+    tmp_path: Path, script: str, says: str, status: str = "complete", index: int = 0, **settings
+) -> tuple[int, list[str]]:
+    """Run a job script whose program logs by `says`, a shell's line, and reports a status.
+
+    Its run directory is the last word of the command line.
+    """
+    ends = f"""mkdir -p "$where"; echo ' "status": "{status}"' >"$where/status.json"\n"""
+    text = f"#!/bin/sh\n{says}\nfor where; do :; done\n{ends}"
+    program = executable(tmp_path / "program", text)
+    (tmp_path / "log").write_text("began\n")
+    which = {"SLURM_ARRAY_TASK_ID": index, "PBS_ARRAY_INDEX": index}
+    own = {"PROGRAM": program, "LAUNCH": "env", "STOP": "", **which}
+    return decide(tmp_path, script, **own | settings)
 
 
 @pytest.mark.parametrize(
@@ -213,85 +217,36 @@ def test_what_a_pbs_job_does_at_the_end_of_a_run(tmp_path, settings, signals, an
     assert decide(tmp_path, "pbs.sh", signals, **settings) == answer
 
 
+ARRAYS = ["slurm-array.sbatch", "pbs-array.sh"]
+SAYS = 'echo "$@" >>"$LOG"'
+
+
 @pytest.mark.parametrize("select", ["", "select=1:ncpus=4:mpiprocs=4"])
 def test_later_rounds_of_a_pbs_array_have_the_resources_of_the_first(tmp_path, select):
-    settings = {
-        "TASKS": "cyclic-mdp",
-        "SEEDS": "1",
-        "RUNS": str(tmp_path),
-        "PBS_ARRAY_INDEX": "0",
-        "SELECT": select,
-    }
-    program = tmp_path / "again"
-    program.write_text(
-        '#!/bin/sh\nmkdir -p "$6"; echo \' "status": "requeue"\' >"$6/status.json"; exit 75\n'
-    )
-    program.chmod(0o755)
-    (tmp_path / "log").write_text("began\n")
-    code, said = decide(
-        tmp_path,
-        "pbs-array.sh",
-        [],
-        PROGRAM=str(program),
-        LAUNCH="env",
-        STOP="",
-        OPTIONS="-x",
-        **settings,
-    )
-    assert (code, said) == (0, [*[f"on {select}"] * bool(select), "round 1 of jobs/pbs-array.sh"])
+    own = {"TASKS": "cyclic-mdp", "SEEDS": "1", "RUNS": tmp_path, "SELECT": select}
+    told = decide_alone(tmp_path, "pbs-array.sh", "", "requeue", OPTIONS="-x", **own)
+    assert told == (0, [*[f"on {select}"] * bool(select), "round 1 of jobs/pbs-array.sh"])
 
 
 @pytest.mark.parametrize(
     ("index", "task", "seed"), [(0, "ant", 0), (3, "ant", 3), (4, "hopper", 0), (11, "swimmer", 3)]
 )
-@pytest.mark.parametrize("script", ["slurm-array.sbatch", "pbs-array.sh"])
+@pytest.mark.parametrize("script", ARRAYS)
 def test_an_array_is_tasks_by_seeds(tmp_path, script, index, task, seed):
-    program = tmp_path / "program"
-    program.write_text(
-        f'#!/bin/sh\necho "$@" >>{tmp_path}/log\nmkdir -p "$6"; echo \' "status": '
-        '"complete"\' >"$6/status.json"\n'
-    )
-    program.chmod(0o755)
-    which = {
-        "SLURM_ARRAY_TASK_ID": str(index),
-        "PBS_ARRAY_INDEX": str(index),
-        "PROGRAM": str(program),
-        "LAUNCH": "env",
-        "STOP": "",
-    }
-    settings = {"TASKS": "ant hopper swimmer", "SEEDS": "4", "RUNS": str(tmp_path), "OPTIONS": "-x"}
-    (tmp_path / "log").write_text("began\n")
-    code, said = decide(tmp_path, script, [], **settings, **which)
-    assert (code, said) == (
-        0,
-        [f"configs/esac/{task}.toml --seed {seed} -x --run-dir {tmp_path}/{task}-seed{seed}"],
-    )
+    own = {"TASKS": "ant hopper swimmer", "SEEDS": "4", "RUNS": tmp_path, "OPTIONS": "-x"}
+    told = decide_alone(tmp_path, script, SAYS, index=index, **own)
+    place = f"{tmp_path}/{task}-seed{seed}"
+    assert told == (0, [f"configs/esac/{task}.toml --seed {seed} -x --run-dir {place}"])
     assert (ROOT / f"configs/esac/{task}.toml").exists()
 
 
-@pytest.mark.parametrize("script", ["slurm-array.sbatch", "pbs-array.sh"])
+@pytest.mark.parametrize("script", ARRAYS)
 def test_an_array_may_take_its_runs_from_a_list(tmp_path, script):
-    program, ended = tmp_path / "program", tmp_path / "b/status.json"
-    program.write_text(
-        f'#!/bin/sh\necho "$@" >>{tmp_path}/log; echo \' "status": "complete"\' >{ended}\n'
-    )
-    program.chmod(0o755)
-    ended.parent.mkdir()
-    (tmp_path / "jobs.txt").write_text(
-        f"--seed 1 --run-dir {tmp_path}/a\n--es.sigma 0.1 --seed 2 --run-dir {tmp_path}/b\n"
-    )
-    (tmp_path / "log").write_text("began\n")
-    which = {
-        "SLURM_ARRAY_TASK_ID": "1",
-        "PBS_ARRAY_INDEX": "1",
-        "PROGRAM": str(program),
-        "LAUNCH": "env",
-        "STOP": "",
-    }
-    code, said = decide(
-        tmp_path, script, [], LIST=str(tmp_path / "jobs.txt"), OPTIONS="-x", **which
-    )
-    assert (code, said) == (0, [f"--es.sigma 0.1 --seed 2 -x --run-dir {tmp_path}/b"])
+    lines = [f"--seed 1 --run-dir {tmp_path}/a", f"--es.sigma 0.1 --seed 2 --run-dir {tmp_path}/b"]
+    (tmp_path / "jobs.txt").write_text("\n".join(lines) + "\n")
+    own = {"LIST": tmp_path / "jobs.txt", "OPTIONS": "-x"}
+    told = decide_alone(tmp_path, script, SAYS, index=1, **own)
+    assert told == (0, [f"--es.sigma 0.1 --seed 2 -x --run-dir {tmp_path}/b"])
 
 
 @pytest.mark.parametrize("script", ["slurm.sbatch", "pbs.sh", "slurm-array.sbatch", "pbs-array.sh"])
@@ -308,32 +263,18 @@ def test_a_home_directory_that_no_shell_has_read_is_read_here(tmp_path, script):
     assert (tmp_path / "run/status.json").exists()
 
 
-@pytest.mark.parametrize("script", ["slurm-array.sbatch", "pbs-array.sh"])
+@pytest.mark.parametrize("script", ARRAYS)
 @pytest.mark.parametrize("index", [1, 2])
-def test_words_of_a_list_are_those_of_a_shell_and_a_line_that_is_not_there_is_no_run(
-    tmp_path, script, index
-):
-    program, run = tmp_path / "program", tmp_path / "my, runs/it's"
-    lines = [
-        "#!/bin/sh",
-        f"printf '<%s>\\n' \"$@\" >>{tmp_path}/log",
-        'echo \' "status": "complete"\' >"$RUN/status.json"',
-    ]
-    program.write_text("\n".join(lines))
-    program.chmod(0o755)
-    run.mkdir(parents=True)
+def test_a_list_has_the_words_of_a_shell_and_no_more_runs_than_lines(tmp_path, script, index):
+    run = tmp_path / "my, runs/it's"
     words = ["my, dir/my, conf.toml", "--task.kwargs", '{"a b": "*"}', "--policy.hidden", "8", "8"]
-    (tmp_path / "my, list").write_text(
-        f"--run-dir a\n{shlex.join([*words, '--run-dir', str(run)])}\n"
-    )
-    (tmp_path / "log").write_text("began\n")
+    words += ["--run-dir", str(run)]
+    (tmp_path / "my, list").write_text(f"--run-dir a\n{shlex.join(words)}\n")
     # PBS begins at home
-    own = "my, list" if script == "pbs-array.sh" else str(tmp_path / "my, list")
-    which = {"SLURM_ARRAY_TASK_ID": str(index), "PBS_ARRAY_INDEX": str(index), "LIST": own}
-    told = decide(tmp_path, script, [], **which, PROGRAM=str(program), LAUNCH="env", STOP="")
-    assert told == (
-        (0, [f"<{word}>" for word in (*words, "--run-dir", run)]) if index == 1 else (2, [])
-    )
+    own = "my, list" if script == "pbs-array.sh" else tmp_path / "my, list"
+    says = """printf '<%s>\\n' "$@" >>"$LOG\""""
+    told = decide_alone(tmp_path, script, says, index=index, LIST=own)
+    assert told == ((0, [f"<{word}>" for word in words]) if index == 1 else (2, []))
 
 
 def test_directives_of_pbs_have_no_comment_behind_them():
@@ -348,38 +289,16 @@ def test_later_rounds_of_a_pbs_job_are_given_what_the_first_was(tmp_path, script
     (names,) = re.findall(r"for n in (.*?); do", text)
     always = re.findall(r"^KEEP=([\w,]+);", text, re.M)[0].split(",")
     assert {*names.split(), *always} == set(re.findall(r'"\$\{(\w+):?=', text))
-    settings = {
-        "TASKS": "cyclic-mdp",
-        "SEEDS": "1",
-        "RUNS": str(tmp_path),
-        "PBS_ARRAY_INDEX": "0",
-        "HOURS": "3",
-        "OPTIONS": "-x",
-    }
-    program = tmp_path / "again"
-    program.write_text(
-        '#!/bin/sh\nfor where; do :; done\nmkdir -p "$where"; echo \' "status": '
-        '"requeue"\' >"$where/status.json"\n'
-    )
-    program.chmod(0o755)
-    (tmp_path / "log").write_text("began\n")
-    _, said = decide(
-        tmp_path, script, [], PROGRAM=str(program), LAUNCH="env", TELL="yes", **settings
-    )
+    own = {"TASKS": "cyclic-mdp", "SEEDS": "1", "RUNS": tmp_path, "HOURS": "3", "OPTIONS": "-x"}
+    _, said = decide_alone(tmp_path, script, "", "requeue", TELL="yes", **own)
     (kept,) = [set(line.split()[1].split(",")) for line in said if line.startswith("kept ")]
-    given = {*settings, "VENV", "RUN", "LAUNCH", "PROGRAM", "PAUSES"} & {*names.split(), *always}
-    assert kept == {*always, *given}
+    given = {*own, "VENV", "RUN", "LAUNCH", "PROGRAM", "PAUSES", "STOP"}
+    assert kept == {*always, *given & {*names.split(), *always}}
 
 
 def test_job_scripts_are_short_and_name_files_that_exist():
-    assert [path.name for path in SCRIPTS] == [
-        "pbs-array.sh",
-        "pbs.sh",
-        "scaling.sbatch",
-        "slurm-array.sbatch",
-        "slurm-gpu.sbatch",
-        "slurm.sbatch",
-    ]
+    names = "pbs-array.sh pbs.sh scaling.sbatch slurm-array.sbatch slurm-gpu.sbatch slurm.sbatch"
+    assert [path.name for path in SCRIPTS] == names.split()
     for path in SCRIPTS:
         text = path.read_text()
         assert len(text.splitlines()) < 60, path

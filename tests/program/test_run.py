@@ -17,13 +17,14 @@ from esac_mpi.play.rollout import play
 from esac_mpi.record import Run, publish, read
 
 pytestmark = pytest.mark.slow
+TWENTY = [*CYCLIC, "--budget.generations", 20]
 
 
 @pytest.fixture(scope="module")
 def straight(tmp_path_factory, alone):
     """ESAC for 20 generations on the cyclic MDP, on one process without mpirun."""
     path = tmp_path_factory.mktemp("straight") / "run"
-    alone(*CYCLIC, "--budget.generations", 20, "--run-dir", path)
+    alone(*TWENTY, "--run-dir", path)
     return path
 
 
@@ -33,9 +34,8 @@ def test_the_reference_run_does_all_that_esac_does(straight):
     assert rows["metrics/sac_phase"].sum() >= 5
     assert rows["metrics/gradient_updates"][-1] > 100
     assert rows["metrics/sigma"][-1] > 0.3
-    assert rows["metrics/tuning_multiplier"][-1] == pytest.approx(
-        rows["metrics/sigma"][-1] / 0.3, rel=1e-12
-    )
+    grown = rows["metrics/sigma"][-1] / 0.3
+    assert rows["metrics/tuning_multiplier"][-1] == pytest.approx(grown, rel=1e-12)
     assert set(rows["metrics/parent"][5]) == {0, 1, 2, 3}
     assert np.isfinite(rows["metrics/evaluation_theta_es"][2::3]).all()
     assert np.isnan(rows["metrics/evaluation_theta_es"][0]).all()
@@ -43,161 +43,151 @@ def test_the_reference_run_does_all_that_esac_does(straight):
 
 @pytest.mark.parametrize("ranks", [1, 2, 3, 5])
 def test_the_answer_does_not_depend_on_the_ranks(straight, tmp_path, ranks):
-    run(ranks, *CYCLIC, "--budget.generations", 20, "--run-dir", tmp_path / "run")
+    run(ranks, *TWENTY, "--run-dir", tmp_path / "run")
     assert_same_run(straight, tmp_path / "run")
 
 
 def test_stopped_and_resumed_on_other_ranks_is_the_same_as_straight(straight, tmp_path):
     run(2, *CYCLIC, "--budget.generations", 12, "--run-dir", tmp_path / "run")
-    done = run(3, *CYCLIC, "--budget.generations", 20, "--run-dir", tmp_path / "run")
+    done = run(3, *TWENTY, "--run-dir", tmp_path / "run")
     assert "resumed at generation 12" in done.stdout
     assert_same_run(straight, tmp_path / "run")
 
 
-def test_a_run_with_sac_phases_for_learner_phases_goes_on_as_one(straight, tmp_path, alone):
+def test_a_run_with_sac_phases_for_learner_phases_goes_on(straight, tmp_path, alone):
     path = tmp_path / "run"
     alone(*CYCLIC, "--budget.generations", 12, "--run-dir", path)
     # state and history; history alone
-    for name, count in (("checkpoint.h5", 2), ("checkpoint_prev.h5", 2), ("metrics.h5", 1)):
+    for name, count in {"checkpoint.h5": 2, "checkpoint_prev.h5": 2, "metrics.h5": 1}.items():
         arrays, attributes = read(path / name)
-        former = {
-            key.replace("learner_phases", "sac_phases"): array for key, array in arrays.items()
-        }
+        former = {key.replace("learner_phases", "sac_phases"): a for key, a in arrays.items()}
         assert len(former.keys() - arrays.keys()) == count
         publish(path / name, former, attributes)
     phases = science(straight)["metrics/learner_phases"]
     assert phases[11] > 0
     assert "metrics/sac_phases" not in Run.open(path).columns
     np.testing.assert_array_equal(Run.open(path).columns["metrics/learner_phases"], phases[:12])
-    alone(*CYCLIC, "--budget.generations", 20, "--run-dir", path)
+    alone(*TWENTY, "--run-dir", path)
     assert_same_run(straight, path)
 
 
-@pytest.mark.parametrize("algorithm", ["es", "sac"])
-def test_the_halves_do_not_depend_on_ranks_or_restarts(tmp_path, algorithm, alone, together):
-    more = [*STRATEGY, "--es.observation_normalisation", True, "--es.weight_decay", 0.01]
-    normalised = ["--sac.observation_normalisation", True]
-    options = {"es": more, "sac": [*LEARNER, "--sac.steps_per_generation", 70, *normalised]}[
-        algorithm
-    ]
-    arguments = ["--algorithm", algorithm, *TASK, *ROUTINE, *options]
-    alone(*arguments, "--budget.generations", 7, "--run-dir", tmp_path / "straight")
-    alone(*arguments, "--budget.generations", 2, "--run-dir", tmp_path / "parts")
-    together(3, *arguments, "--budget.generations", 7, "--run-dir", tmp_path / "parts")
-    assert_same_run(tmp_path / "straight", tmp_path / "parts")
-
-
-@pytest.mark.parametrize(
-    ("task", "phases"),
-    [
-        ("HalfCheetah-v5", TIMED),
-        ("HalfCheetah-v5", SMALL),
-        ("dm_control/walker-walk-v0", [*SMALL, "--esac.learner_lag", 2]),
-        ("dm_control/walker-walk-v0", TIMED),
-    ],
-    ids=["timed", "waiting", "lag", "timed suite"],
+ES = "--algorithm es --es.observation_normalisation true --es.weight_decay 0.01"
+SAC = "--algorithm sac --sac.steps_per_generation 70 --sac.observation_normalisation true"
+REPO = (
+    "--esac.preset reference-code --esac.amt_interval 3 --sac.automatic_temperature true "
+    "--esac.fitness_episodes 2"
 )
-def test_real_tasks_do_not_depend_on_ranks_or_restarts(tmp_path, task, phases, alone, together):
-    """Observations are standardised; with a lag the restart is in the middle of a phase."""
-    arguments = [
-        f"--task.id={task}",
-        "--task.horizon=60",
-        *phases,
-        "--esac.observation_normalisation=True",
-    ]
-    alone(*arguments, "--budget.generations", 5, "--run-dir", tmp_path / "straight")
-    together(3, *arguments, "--budget.generations", 3, "--run-dir", tmp_path / "parts")
-    alone(*arguments, "--budget.generations", 5, "--run-dir", tmp_path / "parts")
+TASKS = ("HalfCheetah-v5", "dm_control/walker-walk-v0")
+# observations are standardised; with a lag the restart is in the middle of a phase
+CHEETAH, WALKER = (
+    f"--task.id {task} --task.horizon 60 --esac.observation_normalisation true" for task in TASKS
+)
+CAPPED = "--esac.length_cap 1.5 --policy.hidden 150 140"  # two blocks of parameters
+TABLE = f"--esac.noise table --esac.noise_table_size 100000 {CAPPED}"
+LOW = f"--esac.noise lowrank --esac.noise_rank 2 {CAPPED}"
+COPIES = ["--esac.sac_copies", 1]
+BEFORE, AFTER = (0, 3), (3, 0)  # ranks that begin, and that go on; 0 = one without mpirun
+# settings, (generations at the stop and in all), these ranks, emulated nodes
+SPLIT = {
+    "es": ([*TASK, *ROUTINE, *STRATEGY, *ES.split()], (2, 7), BEFORE, 0),
+    "sac": ([*TASK, *ROUTINE, *LEARNER, *SAC.split()], (2, 7), BEFORE, 0),
+    "real, virtual": ([*TIMED, *CHEETAH.split()], (3, 5), AFTER, 0),
+    "real, waiting": ([*SMALL, *CHEETAH.split()], (3, 5), AFTER, 0),
+    "suite, lag": ([*SMALL, *WALKER.split(), "--esac.learner_lag", 2], (3, 5), AFTER, 0),
+    "suite, virtual": ([*TIMED, *WALKER.split()], (3, 5), AFTER, 0),
+    "paper": ([*CYCLIC, *COPIES, "--esac.preset", "paper"], (1, 9), BEFORE, 0),
+    "virtual": ([*TASK, *TIMED, *COPIES], (1, 9), BEFORE, 0),
+    "repo": ([*CYCLIC, *COPIES, *REPO.split()], (1, 9), BEFORE, 0),
+    "table": ([*CYCLIC, *TABLE.split()], (5, 7), AFTER, 2),
+    "low rank": ([*CYCLIC, *LOW.split()], (5, 7), AFTER, 2),
+}
+
+
+@pytest.mark.parametrize("case", SPLIT)
+def test_a_run_does_not_depend_on_ranks_nodes_or_restarts(tmp_path, case, alone, together):
+    settings, (stop, end), ranks, nodes = SPLIT[case]
+
+    def made(count, generations, name):
+        words = [*settings, "--budget.generations", generations, "--run-dir", tmp_path / name]
+        together(count, *words, nodes=nodes) if count else alone(*words)
+
+    made(0, end, "straight")
+    made(ranks[0], stop, "parts")
+    made(ranks[1], end, "parts")
     assert_same_run(tmp_path / "straight", tmp_path / "parts")
-    assert summary(tmp_path / "parts")["gradient_updates"] > 0
+    assert case == "es" or summary(tmp_path / "parts")["gradient_updates"] > 0
 
 
-def test_killed_between_checkpoints_and_restarted_is_the_same_as_straight(
-    tmp_path, start, alone, together
-):
-    arguments = [
-        *CYCLIC,
-        "--esac.amt_clip=1e-3",
-        "--checkpoint.every_minutes=0",
-        "--budget.generations=60",
-    ]
-    arguments[arguments.index("--checkpoint.every_generations") + 1] = 16
-    alone(*arguments, "--run-dir", tmp_path / "straight")
-    process = start(2, *arguments, "--run-dir", tmp_path / "killed", program=EAGER)
-    wait_for(lambda: rows_published(tmp_path / "killed") >= 20)
+def killed(process, path, states=("dead",)):
+    """Kill a run's processes, and wait until a reader sees that."""
     os.killpg(process.pid, signal.SIGKILL)
     process.wait()
-    wait_for(lambda: summary(tmp_path / "killed")["status"] == "dead")
-    before = science(tmp_path / "killed")
+    wait_for(lambda: summary(path)["status"] in states)
+
+
+def test_killed_between_checkpoints_and_restarted_is_straight(tmp_path, start, alone, together):
+    path = tmp_path / "killed"
+    more = "--esac.amt_clip 1e-3 --checkpoint.every_minutes 0 --checkpoint.every_generations 16"
+    arguments = [*CYCLIC, *more.split(), "--budget.generations", 60]
+    alone(*arguments, "--run-dir", tmp_path / "straight")
+    process = start(2, *arguments, "--run-dir", path, program=EAGER)
+    wait_for(lambda: rows_published(path) >= 20)
+    killed(process, path)
+    before = science(path)
     made = len(before["metrics/generation"])
-    done = together(3, *arguments, "--run-dir", tmp_path / "killed")
+    done = together(3, *arguments, "--run-dir", path)
     saved = 16 * (made // 16)
-    assert (
-        f"resumed at generation {saved} from checkpoint.h5; {made - saved} later rows dropped"
-        in done.stdout
-    )
-    assert_same_run(tmp_path / "straight", tmp_path / "killed")
-    for name, rows in science(tmp_path / "killed").items():
+    resumed = f"resumed at generation {saved} from checkpoint.h5"
+    assert f"{resumed}; {made - saved} later rows dropped" in done.stdout
+    assert_same_run(tmp_path / "straight", path)
+    for name, rows in science(path).items():
         np.testing.assert_array_equal(rows[:made], before[name], err_msg=name)
 
 
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGUSR1, signal.SIGINT])
-def test_a_signal_stops_with_a_checkpoint_and_75_and_the_run_can_go_on(
-    straight, tmp_path, start, number, alone
-):
-    options = CYCLIC if number == signal.SIGTERM else CYCLIC_ES
-    process = start(
-        2, *options, "--budget.generations=100000", f"--run-dir={tmp_path / 'run'}", program=EAGER
-    )
-    wait_for(lambda: rows_published(tmp_path / "run") >= 5)
+STOPS = [signal.SIGTERM, signal.SIGUSR1, signal.SIGINT, signal.SIGUSR2, signal.SIGXCPU]
+
+
+@pytest.mark.parametrize("number", STOPS)
+def test_a_signal_stops_with_75_and_the_run_can_go_on(straight, tmp_path, start, number, alone):
+    path, options = tmp_path / "run", CYCLIC if number == signal.SIGTERM else CYCLIC_ES
+    endless = [*options, "--budget.generations", 100_000, "--run-dir", path]
+    # a launcher hears some of them itself: a person's kill of the one process does not
+    process = start(0 if number in STOPS[3:] else 2, *endless, program=EAGER)
+    wait_for(lambda: rows_published(path) >= 5)
     process.send_signal(number)
     _, errors = process.communicate(timeout=300)
     assert process.returncode == 75, errors
-    status = json.loads((tmp_path / "run/status.json").read_text())
-    assert status["status"] == "requeue"
-    rows = science(tmp_path / "run")
+    status = json.loads((path / "status.json").read_text())
     stopped = status["generation"]
-    assert rows["metrics/generation"][-1] == stopped
+    assert status["status"] == "requeue"
+    assert science(path)["metrics/generation"][-1] == stopped
     if number == signal.SIGTERM:
-        alone(*CYCLIC, "--budget.generations", max(20, stopped + 1), "--run-dir", tmp_path / "run")
+        alone(*CYCLIC, "--budget.generations", max(20, stopped + 1), "--run-dir", path)
         for name, values in science(straight).items():
-            np.testing.assert_array_equal(
-                science(tmp_path / "run")[name][:20], values, err_msg=name
-            )
+            np.testing.assert_array_equal(science(path)[name][:20], values, err_msg=name)
 
 
 def test_counters_are_what_the_environment_counted(tmp_path, monkeypatch, together):
     (tmp_path / "counts").mkdir()
     monkeypatch.setenv("COUNT_DIR", str(tmp_path / "counts"))
-    more = ["--esac.transfer=tested", "--esac.transfer_episodes=2", "--esac.fitness_episodes=2"]
-    together(
-        2,
-        "--task.id=own_envs:Counting-v0",
-        *SMALL,
-        *more,
-        "--budget.generations=10",
-        f"--run-dir={tmp_path / 'run'}",
-    )
+    own = "--task.id own_envs:Counting-v0 --budget.generations 10"
+    more = "--esac.transfer tested --esac.transfer_episodes 2 --esac.fitness_episodes 2"
+    path = tmp_path / "run"
+    together(2, *own.split(), *SMALL, *more.split(), "--run-dir", path)
     files = list((tmp_path / "counts").iterdir())
     assert len(files) == 2
     counted = sum(f.stat().st_size for f in files)
-    said, history = summary(tmp_path / "run"), Run.open(tmp_path / "run").columns
+    said, history = summary(path), Run.open(path).columns
     # of the last generation, off schedule; the summary counts it too
     assert history["final/env_steps_evaluation"] > 0
-    assert (
-        sum(said["env_steps"].values())
-        == counted - Run.open(tmp_path / "run").provenance["probe_steps"]
-    )
-    trials = np.diff(history["metrics/env_steps_population"], prepend=0) - history[
-        "metrics/length"
-    ].sum(axis=1)
+    assert sum(said["env_steps"].values()) == counted - Run.open(path).provenance["probe_steps"]
+    lengths = history["metrics/length"]
+    trials = np.diff(history["metrics/env_steps_population"], prepend=0) - lengths.sum(axis=1)
     tried = np.isfinite(history["metrics/trial_sac"]).all(axis=1)
     assert tried.any()
     assert ((trials > 0) == tried).all()
     assert trials.max() <= 2 * 2 * 30
-    winners = np.take_along_axis(
-        history["metrics/length"], history["metrics/winners"][:, :2], axis=1
-    ).sum(axis=1)
+    winners = np.take_along_axis(lengths, history["metrics/winners"][:, :2], axis=1).sum(axis=1)
     assert said["env_steps"]["replayed"] == winners[history["metrics/sac_phase"] == 1].sum() > 0
     assert said["env_steps"]["learner"] == said["gradient_updates"] > 30  # one update a step
     assert said["nominal_steps"] == 10 * 30
@@ -205,47 +195,22 @@ def test_counters_are_what_the_environment_counted(tmp_path, monkeypatch, togeth
 
 @pytest.mark.parametrize("nodes", [1, 2])
 def test_blocks_split_over_ranks_and_nodes_give_the_same_bits(tmp_path, nodes, alone, together):
-    wide = [*CYCLIC, "--budget.generations", 6]
     # three blocks of parameters
-    wide[wide.index("--policy.hidden") + 1 : wide.index("--policy.hidden") + 3] = [200, 200]
+    wide = [*CYCLIC, "--policy.hidden", 200, 200, "--budget.generations", 6]
     alone(*wide, "--run-dir", tmp_path / "one")
     done = together(3, *wide, "--run-dir", tmp_path / "three", nodes=nodes)
     assert f"3 ranks on {nodes} node(s)" in done.stdout
     assert_same_run(tmp_path / "one", tmp_path / "three")
 
 
-@pytest.mark.parametrize(
-    "switches",
-    [
-        [*SMALL, "--esac.preset", "paper"],
-        TIMED,
-        [
-            *SMALL,
-            "--esac.preset=reference-code",
-            "--esac.amt_interval=3",
-            "--sac.automatic_temperature=true",
-            "--esac.fitness_episodes=2",
-        ],
-    ],
-)
-def test_readings_do_not_depend_on_ranks_or_restarts(tmp_path, switches, alone, together):
-    arguments = [*TASK, *switches, "--esac.sac_copies", 1]
-    alone(*arguments, "--budget.generations", 9, "--run-dir", tmp_path / "straight")
-    # before the first update
-    alone(*arguments, "--budget.generations=1", f"--run-dir={tmp_path / 'parts'}")
-    together(3, *arguments, "--budget.generations", 9, "--run-dir", tmp_path / "parts")
-    assert_same_run(tmp_path / "straight", tmp_path / "parts")
-    assert summary(tmp_path / "parts")["gradient_updates"] > 0
-
-
-LAGGED = [*CYCLIC, "--esac.learner_lag", 2]
+LAGGED = [*TWENTY, "--esac.learner_lag", 2]
 
 
 @pytest.fixture(scope="module")
 def lagged(tmp_path_factory, alone):
     """The straight run with SAC phases beside the evaluation of two generations."""
     path = tmp_path_factory.mktemp("lagged") / "run"
-    alone(*LAGGED, "--budget.generations", 20, "--run-dir", path)
+    alone(*LAGGED, "--run-dir", path)
     return path
 
 
@@ -253,88 +218,48 @@ def lagged(tmp_path_factory, alone):
 def test_phases_beside_the_evaluation_do_not_depend_on_the_ranks(
     lagged, straight, tmp_path, together, ranks, nodes
 ):
-    together(ranks, *LAGGED, "--budget.generations", 20, "--run-dir", tmp_path / "run", nodes=nodes)
+    together(ranks, *LAGGED, "--run-dir", tmp_path / "run", nodes=nodes)
     assert_same_run(lagged, tmp_path / "run")
     rows, direct = science(lagged), science(straight)
     assert rows["metrics/sac_phase"].sum() >= 5
     begun = np.flatnonzero(direct["metrics/sac_phase"])[0]
-    assert (
-        rows["metrics/gradient_updates"][begun + 1] == 0 < direct["metrics/gradient_updates"][begun]
-    )
-    assert rows["metrics/gradient_updates"][begun + 2] == direct["metrics/gradient_updates"][begun]
+    late, at_once = (each["metrics/gradient_updates"] for each in (rows, direct))
+    assert late[begun + 1] == 0 < at_once[begun]
+    assert late[begun + 2] == at_once[begun]
 
 
-def test_a_phase_in_flight_at_a_stop_is_run_again(lagged, tmp_path, alone, together):
-    rows = science(lagged)
-    # the replay has wrapped by then
-    begun = int(rows["metrics/generation"][np.flatnonzero(rows["metrics/sac_phase"])[-2]])
-    for generations, ranks in ((begun, 2), (begun + 1, 0), (20, 3)):
-        again = [*LAGGED, "--budget.generations", generations, "--run-dir", tmp_path / "run"]
-        together(ranks, *again) if ranks else alone(*again)
-        assert read(tmp_path / "run/checkpoint.h5")[0]["state/phase_begun"] == (
-            begun if generations < 20 else rows_begun(lagged)
-        )
-    assert_same_run(lagged, tmp_path / "run")
-
-
-def test_killed_with_a_phase_in_flight_and_restarted_is_the_same_as_straight(
-    lagged, tmp_path, start, alone
-):
-    process = start(
-        3, *LAGGED, "--budget.generations=20", f"--run-dir={tmp_path / 'run'}", program=EAGER
-    )
-    wait_for(lambda: rows_published(tmp_path / "run") >= 6)
-    os.killpg(process.pid, signal.SIGKILL)
-    process.wait()
-    wait_for(lambda: summary(tmp_path / "run")["status"] in ("dead", "complete"))
-    alone(*LAGGED, "--budget.generations", 20, "--run-dir", tmp_path / "run")
-    assert_same_run(lagged, tmp_path / "run")
-
-
-def rows_begun(path: Path) -> int:
+def phase_begun(path: Path) -> int:
     return int(read(path / "checkpoint.h5")[0]["state/phase_begun"])
 
 
-@pytest.mark.parametrize(
-    ("kind", "field", "value"),
-    [("table", "noise_table_size", 100_000), ("lowrank", "noise_rank", 2)],
-)
-def test_other_noise_does_not_depend_on_ranks_nodes_or_restarts(
-    tmp_path, kind, field, value, alone, together
-):
-    options = ["--esac.noise", kind, f"--esac.{field}", value, "--esac.length_cap", 1.5]
-    wide = [*CYCLIC, *options]
-    # two blocks of parameters
-    wide[wide.index("--policy.hidden") + 1 : wide.index("--policy.hidden") + 3] = [150, 140]
-    alone(*wide, "--budget.generations", 7, "--run-dir", tmp_path / "straight")
-    together(3, *wide, "--budget.generations", 5, "--run-dir", tmp_path / "parts", nodes=2)
-    alone(*wide, "--budget.generations", 7, "--run-dir", tmp_path / "parts")
-    assert_same_run(tmp_path / "straight", tmp_path / "parts")
+def test_a_phase_in_flight_at_a_stop_is_run_again(lagged, tmp_path, alone, together):
+    rows, path = science(lagged), tmp_path / "run"
+    # the replay has wrapped by then
+    begun = int(rows["metrics/generation"][np.flatnonzero(rows["metrics/sac_phase"])[-2]])
+    for generations, ranks in ((begun, 2), (begun + 1, 0), (20, 3)):
+        again = [*LAGGED, "--budget.generations", generations, "--run-dir", path]
+        together(ranks, *again) if ranks else alone(*again)
+        assert phase_begun(path) == (begun if generations < 20 else phase_begun(lagged))
+    assert_same_run(lagged, path)
 
 
-def test_what_travels_between_nodes_has_no_term_in_the_number_of_parameters(tmp_path, together):
-    arguments = [
-        "--algorithm=es",
-        *TASK,
-        "--es.population_size=10",
-        "--evaluation.every=100",
-        "--budget.generations=4",
-    ]
-    arguments += ["--es.observation_normalisation", "false"]
+def test_killed_with_a_phase_in_flight_and_restarted_is_straight(lagged, tmp_path, start, alone):
+    path = tmp_path / "run"
+    process = start(3, *LAGGED, "--run-dir", path, program=EAGER)
+    wait_for(lambda: rows_published(path) >= 6)
+    killed(process, path, ("dead", "complete"))
+    alone(*LAGGED, "--run-dir", path)
+    assert_same_run(lagged, path)
+
+
+def test_what_travels_between_nodes_has_no_term_in_the_parameters(tmp_path, together):
+    own = "--algorithm es --es.population_size 10 --es.observation_normalisation false"
+    few = "--evaluation.every 100 --budget.generations 4"
     received = []
     for hidden in (8, 200):
-        together(
-            2,
-            *arguments,
-            "--policy.hidden",
-            hidden,
-            hidden,
-            f"--run-dir={tmp_path / str(hidden)}",
-            nodes=2,
-        )
-        received.append(
-            np.diff(Run.open(tmp_path / str(hidden)).columns["timing/bytes_exchanged"]).tolist()
-        )
+        path, size = tmp_path / str(hidden), ["--policy.hidden", hidden, hidden]
+        together(2, *TASK, *own.split(), *few.split(), *size, "--run-dir", path, nodes=2)
+        received.append(np.diff(Run.open(path).columns["timing/bytes_exchanged"]).tolist())
     members, columns, header = 5, 5, 5  # of the other node
     assert received == [[8 * (members * columns + header)] * 3] * 2
 
@@ -344,76 +269,39 @@ def replayed(path: Path) -> float:
     arrays, about = read(path / "policy.h5")
     config = Run.open(path).config
     env = envs.make(about["task"], config.task.horizon)
-    normaliser = (
-        Normaliser(arrays["normaliser_mean"], arrays["normaliser_std"])
-        if "normaliser_mean" in arrays
-        else None
-    )
-    policy = Policy(
-        Layout(tuple(about["sizes"])),
-        about["activation"],
-        about["output"],
-        about["low"],
-        about["high"],
-        normaliser,
-    )
-    seeds = [
-        integer(config.seed, Purpose.CONFIRMATION, about["generation"], block=e)
-        for e in range(config.evaluation.episodes)
-    ]
-    return float(
-        np.mean([play(env, policy.set(arrays["theta"]), seed).episodic_return for seed in seeds])
-    )
+    means = [arrays[n] for n in ("normaliser_mean", "normaliser_std") if n in arrays]
+    form = [about[name] for name in ("activation", "output", "low", "high")]
+    layout = Layout(tuple(about["sizes"]))
+    policy = Policy(layout, *form, Normaliser(*means) if means else None).set(arrays["theta"])
+    address = (config.seed, Purpose.CONFIRMATION, about["generation"])
+    seeds = [integer(*address, block=e) for e in range(config.evaluation.episodes)]
+    return float(np.mean([play(env, policy, seed).episodic_return for seed in seeds]))
 
 
-def test_the_policy_on_disk_is_the_best_that_was_evaluated_with_the_return_that_confirmed_it(
-    straight, tmp_path, alone
-):
+def test_the_policy_on_disk_has_the_return_that_confirmed_it(straight, tmp_path, alone):
+    """It is the best that was evaluated."""
     assert replayed(straight) == summary(straight)["best_return"]
-    normalised = ["--esac.observation_normalisation", True, "--esac.sigma", 0.5]
-    arguments = ["--task.id", "Pendulum-v1", "--task.horizon", 40, *SMALL, *normalised]
+    own = "--task.id Pendulum-v1 --task.horizon 40"
+    normalised = "--esac.observation_normalisation true --esac.sigma 0.5"
+    arguments = [*own.split(), *SMALL, *normalised.split(), "--run-dir", tmp_path / "run"]
     for generations in (4, 5, 7):  # rewritten at each start
-        alone(*arguments, "--budget.generations", generations, "--run-dir", tmp_path / "run")
+        alone(*arguments, "--budget.generations", generations)
         assert replayed(tmp_path / "run") == summary(tmp_path / "run")["best_return"]
     assert "normaliser_mean" in read(tmp_path / "run/policy.h5")[0]
 
 
-def test_a_directory_of_another_configuration_is_refused_listing_what_differs(straight, together):
+def test_a_directory_of_another_configuration_is_refused(straight, together):
     before = {path: path.stat().st_mtime_ns for path in straight.rglob("*")}
-    done = together(
-        2,
-        *CYCLIC,
-        "--budget.generations=30",
-        "--esac.sigma=0.4",
-        "--seed=5",
-        f"--run-dir={straight}",
-        code=2,
-    )
-    assert "esac.sigma" in done.stderr
-    assert "0.3" in done.stderr
-    assert "0.4" in done.stderr
-    assert "seed" in done.stderr
+    other = "--budget.generations 30 --esac.sigma 0.4 --seed 5"
+    done = together(2, *CYCLIC, *other.split(), "--run-dir", straight, code=2)
+    assert all(word in done.stderr for word in ("esac.sigma", "0.3", "0.4", "seed"))
     assert {path: path.stat().st_mtime_ns for path in straight.rglob("*")} == before
 
 
-def test_a_finished_run_says_so(straight, together):
-    done = together(2, *CYCLIC, "--budget.generations", 20, "--run-dir", straight)
-    assert "finished" in done.stdout
-
-
-def test_a_run_says_where_it_comes_from(straight):
+def test_a_finished_run_says_so_and_where_it_comes_from(straight, together):
+    assert "finished" in together(2, *TWENTY, "--run-dir", straight).stdout
     about = Run.open(straight).provenance
-    assert {
-        "command",
-        "git_commit",
-        "mpi",
-        "cpu",
-        "versions",
-        "hosts",
-        "ranks",
-        "device",
-        "config",
-    } <= about.keys()
+    assert {*"command git_commit mpi cpu versions hosts ranks device config".split()} <= {*about}
     assert about["config"] == (straight / "config.toml").read_text()
     assert "numpy" in about["versions"]
     assert "run directory" in (straight / "log.txt").read_text()
