@@ -39,13 +39,13 @@ def test_an_episode_of_slow_steps_lets_others_have_their_turn_after_each(
     monkeypatch.setattr(cooperative, "LONGEST", longest)
     monkeypatch.setattr(Line, "horizon", 150)
     expected = list(range(after, 151, after))
-    told, (rows, episode) = turns_and_result(
-        exploring(Line(), lambda observation: np.zeros(1, np.float32), 0)
-    )
+
+    def act(observation):
+        return np.zeros(1, np.float32)
+
+    told, (rows, episode) = turns_and_result(exploring(Line(), act, 0))
     assert (told, len(rows), episode.episodic_length) == (expected, 150, 150)
-    told, episode = turns_and_result(
-        playing(Line(), lambda observation: np.zeros(1, np.float32), 0)
-    )
+    told, episode = turns_and_result(playing(Line(), act, 0))
     assert (len(told), episode.episodic_length) == (len(expected), 150)
 
 
@@ -54,16 +54,10 @@ def test_what_is_told_of_slow_parts_is_told_of_each(monkeypatch):
         yield from "abcdef"
         return "all"
 
+    def told():
+        return turns_and_result(cooperative.told(work(), lambda *part: part, every=4))
+
     monkeypatch.setattr(cooperative, "LONGEST", math.inf)
-    assert turns_and_result(
-        cooperative.told(work(), lambda part, number: (part, number), every=4)
-    ) == ([("d", 4)], "all")
+    assert told() == ([("d", 4)], "all")
     monkeypatch.setattr(cooperative, "LONGEST", 0.0)
-    assert (
-        len(
-            turns_and_result(
-                cooperative.told(work(), lambda part, number: (part, number), every=4)
-            )[0]
-        )
-        == 6
-    )
+    assert len(told()[0]) == 6

@@ -1,10 +1,10 @@
 """Paths as a person gives them: ~ and variables, in options, TOML and Python."""
 
-from importlib import import_module
 from pathlib import Path
 
 import pytest
-from conftest import SMALL_ES, run
+from commands import command
+from conftest import TINY_ES, run
 
 import esac_mpi
 from esac_mpi.commands import NAMES
@@ -50,31 +50,20 @@ def test_a_path_is_read_as_a_shell_reads_it(home):
 
 
 def test_options_a_file_and_settings_mean_the_home_directory(home):
-    (home / "f.toml").write_text(
-        'algorithm = "aes_rl"\nrun_dir = "~/r"\nstart_from = "~/s"\naes_rl.order = "arrival"\n'
-    )
+    text = 'algorithm = "aes_rl"\nrun_dir = "~/r"\nstart_from = "~/s"\naes_rl.order = "arrival"\n'
+    (home / "f.toml").write_text(text)
     for argv in (["~/f.toml"], ["~/f.toml", "--run-dir=~/r", "--from=~/s"]):
         config, _ = load([*argv, "--aes_rl.replay=~/t"])
-        assert (config.run_dir, config.start_from, config.aes_rl.replay) == (
-            f"{home}/r",
-            f"{home}/s",
-            f"{home}/t",
-        )
-    assert (
-        changed(Config(run_dir="~/r"), {"start_from": "~/s"}, "settings").start_from == f"{home}/s"
-    )
-    assert changed(Config(run_dir="~/r"), {}, "settings").run_dir == f"{home}/r"
+        assert (config.run_dir, config.start_from) == (f"{home}/r", f"{home}/s")
+        assert config.aes_rl.replay == f"{home}/t"
+    found = changed(Config(run_dir="~/r"), {"start_from": "~/s"}, "settings")
+    assert (found.run_dir, found.start_from) == (f"{home}/r", f"{home}/s")
 
 
 def test_a_home_that_is_not_there_is_one_sentence_and_nothing_is_made(home):
-    for argv in (
-        [f"--run-dir={NOBODY}"],
-        [f"--from={NOBODY}"],
-        [f"{NOBODY}.toml"],
-        ["--run-dir=$SCRATCH/x"],
-    ):
+    for word in (f"--run-dir={NOBODY}", f"--from={NOBODY}", f"{NOBODY}.toml", "--run-dir=$A/x"):
         with pytest.raises(ConfigError, match="write the path itself"):
-            load(argv)
+            load([word])
     for opens, kind in ((esac_mpi.Run.open, Refused), (esac_mpi.Policy.load, Unreadable)):
         with pytest.raises(kind, match="has no home directory"):
             opens(NOBODY)
@@ -83,25 +72,23 @@ def test_a_home_that_is_not_there_is_one_sentence_and_nothing_is_made(home):
     assert list(Path().iterdir()) == []
 
 
-def test_a_run_is_made_and_found_in_the_home_directory(home):
-    arguments = ["--task.id=CyclicMDP-v0", "--task.horizon=40", *SMALL_ES, "--budget.generations=2"]
-    run(1, *arguments, "--run-dir=~/run")
+@pytest.mark.slow
+def test_a_run_is_made_and_found_in_the_home_directory(home, call):
+    run(1, *TINY_ES, "--run-dir=~/run")
     assert esac_mpi.Run.open("~/run").generation == 2
     assert esac_mpi.Policy.load("~/run").path == home / "run/policy.h5"
     run(1, "~/run/config.toml", "--budget.generations", 3)
-    run(1, *arguments, "--from=~/run", "--run-dir=~/other", "--seed=1")
+    run(1, *TINY_ES, "--from=~/run", "--run-dir=~/other", "--seed=1")
     assert 'start_from = "' + str(home) in (home / "other/config.toml").read_text()
-    assert import_module("esac_mpi.commands.summary").main(["~/run"]) == 0
+    call("summary", "~/run")
     assert sorted(path.name for path in home.iterdir()) == ["other", "run"]
     assert list(Path().iterdir()) == []
 
 
 @pytest.mark.parametrize("name", sorted(set(NAMES) - {"run"}))
 def test_every_path_of_a_command_is_read_so(name):
-    kinds = [
-        action.type for action in actions(import_module(f"esac_mpi.commands.{name}").command_line())
-    ]
-    assert Path not in kinds
+    line = command(name).command_line()
+    assert Path not in [action.type for action in actions(line)]
 
 
 def test_a_study_may_lie_in_the_home_directory_and_keep_its_trials_there(home):

@@ -5,7 +5,6 @@ import logging
 import os
 import random
 import signal
-import subprocess
 import sys
 import warnings
 from pathlib import Path
@@ -13,7 +12,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from conftest import environment
+from conftest import command, finish
 from rude_envs import LATE
 
 from esac_mpi.envs import TaskError, make, probe
@@ -23,14 +22,8 @@ from esac_mpi.record import Run
 from esac_mpi.training import task_set_up
 
 RUDE = "rude_envs:Rude-v0"
-SMALL = [
-    f"--task.id={RUDE}",
-    "--algorithm=es",
-    "--es.population_size=4",
-    "--policy.hidden",
-    4,
-    "--evaluation.episodes=1",
-]
+ES = "--algorithm es --es.population_size 4 --policy.hidden 4 --evaluation.episodes 1"
+SMALL = ["--task.id", RUDE, *ES.split()]
 BUDGET = ["--budget.generations", 2]
 HELD = (
     "vanish umask replaced elsewhere environment argv path warnings logging dictconfig errors "
@@ -79,46 +72,30 @@ LOOKS = {
 @pytest.fixture(autouse=True)
 def with_a_thread():
     """Let linear algebra have one thread, as in training."""
-    was = (
-        {path: get() for path, get, _ in threads.openblas()},
-        torch.get_num_threads(),
-    )
+    was = {path: get() for path, get, _ in threads.openblas()}
+    torchs = torch.get_num_threads()
     put(1)
     torch.set_num_threads(1)
     yield
     for path, _, each in threads.openblas():
-        each(was[0].get(path, 1))
-    torch.set_num_threads(was[1])
+        each(was.get(path, 1))
+    torch.set_num_threads(torchs)
 
 
-def program(
-    folder: Path, *arguments: object, code: int = 0, **variables: str
-) -> subprocess.CompletedProcess:
-    """Run the program in a folder, as a user does; check its exit code, and that no traceback
-    comes.
-    """
-    line = [sys.executable, "-m", "esac_mpi", *map(str, arguments)]
-    variables = {**environment(), "PYTHONWARNINGS": "ignore", **variables}
-    done = subprocess.run(
-        line, cwd=folder, env=variables, capture_output=True, text=True, timeout=100, check=False
-    )
-    assert done.returncode == code, f"exit {done.returncode}\n{done.stdout}\n{done.stderr}"
+def program(folder: Path, *words: object, code: int = 0, **variables: str):
+    """Run the program in a folder, as a user does; check its exit code, and for tracebacks."""
+    done = finish(command(0, *words), code, folder, PYTHONWARNINGS="ignore", **variables)
     assert "Traceback" not in done.stderr
     return done
 
 
 @pytest.mark.parametrize("what", LOOKS)
-def test_what_a_task_changes_when_it_is_made_is_put_back(what):
+def test_what_a_task_changes_at_its_start_is_put_back(what):
     before = LOOKS[what]()
     env = make(RUDE, 0, {"what": what})
     assert LOOKS[what]() == before
     assert probe.probe(env).apart == frozenset()
-
-
-@pytest.mark.parametrize("what", LOOKS)
-def test_what_its_first_step_changes_is_put_back_too(what):
-    before = LOOKS[what]()
-    probe.probe(make(RUDE, 0, {"what": what, "when": "first"}))
+    probe.probe(make(RUDE, 0, {"what": what, "when": "first"}))  # its first step
     assert LOOKS[what]() == before
 
 
@@ -135,18 +112,18 @@ def test_what_its_first_step_changes_is_put_back_too(what):
     ],
 )
 @pytest.mark.parametrize("when", ["reset", "step"])
-def test_episodes_that_change_what_a_run_needs_all_the_time_are_refused(what, named, when):
+def test_episodes_that_change_what_a_run_needs_are_refused(what, named, when):
     if what == "cores" and len(os.sched_getaffinity(0)) == 1:
         pytest.skip("one core is all there is")
     before = LOOKS[what]()
     env = make(RUDE, 0, {"what": what, "when": when})
-    with pytest.raises(
-        TaskError, match=f"^{RUDE}: its episodes change .*{named}; .*docs/reference/tasks.md"
-    ):
+    said = f"^{RUDE}: its episodes change .*{named}; .*docs/reference/tasks.md"
+    with pytest.raises(TaskError, match=said):
         probe.probe(env)
     assert LOOKS[what]() == before
 
 
+@pytest.mark.slow
 def test_a_run_is_what_it_would_have_been(tmp_path):
     """Whatever of HELD its task does at import, when it is made, or in every step."""
     program(tmp_path, *SMALL, *BUDGET, "--run-dir", "plain")
@@ -162,9 +139,7 @@ def test_a_run_is_what_it_would_have_been(tmp_path):
 
 
 @pytest.mark.parametrize("what", ["exit", "parse"])
-def test_a_task_that_ends_the_program_is_refused_with_nothing_made(
-    what, tmp_path, monkeypatch, capsys
-):
+def test_a_task_that_ends_the_program_is_refused(what, monkeypatch):
     # which no command lets it see
     monkeypatch.setattr(sys, "argv", [*sys.argv[:1], "--task.id", RUDE])
     with pytest.raises(TaskError, match=rf"^{RUDE} cannot be made with .*: SystemExit"):
@@ -174,11 +149,10 @@ def test_a_task_that_ends_the_program_is_refused_with_nothing_made(
         probe.probe(env)
 
 
+@pytest.mark.slow
 def test_a_task_that_ends_the_program_in_a_run_ends_it_in_a_sentence(tmp_path):
-    late = ["--task.kwargs.what", "exit", "--task.kwargs.when", "late"]
-    done = program(
-        tmp_path, *SMALL, *late, f"--budget.env_steps={3 * LATE}", "--run-dir=run", code=1
-    )
+    late = "--task.kwargs.what exit --task.kwargs.when late --run-dir run".split()
+    done = program(tmp_path, *SMALL, *late, "--budget.env_steps", 3 * LATE, code=1)
     assert "its code ends the program, sys.exit(0)" in done.stderr
     assert done.stderr.count("\n") <= 2
     assert json.loads((tmp_path / "run/status.json").read_text())["status"] == "failed"
@@ -216,32 +190,32 @@ def test_what_a_task_sets_for_itself_stays(monkeypatch):
     sys.path.remove("/its/own")
 
 
-def test_a_file_that_is_not_where_a_task_went_is_named_with_where_it_is_looked_for(
-    tmp_path, monkeypatch
-):
+def test_a_file_that_a_task_misses_is_named_with_its_place(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     env = make(RUDE)
-    monkeypatch.setattr(
-        type(env.layers[-1]), "reset", lambda *_, **__: Path("model.xml").read_text()
-    )
+    missed = lambda *_, **__: Path("model.xml").read_text()  # noqa: E731
+    monkeypatch.setattr(type(env.layers[-1]), "reset", missed)
     with pytest.raises(TaskError, match=f"'model.xml'.* looked for in {tmp_path}"):
         probe.probe(env)
 
 
+RENDERS = """
+import os
+from esac_mpi.envs import TaskError, make
+for id in ("Pendulum-v1", "HalfCheetah-v5", "dm_control/cartpole-balance-v0"):
+    make(id).reset(0)
+try:
+    make("dm_control/quadruped-escape-v0")
+except TaskError as error:
+    print(error)
+print(os.environ["MUJOCO_GL"])
+"""
+
+
+@pytest.mark.slow
 @pytest.mark.parametrize("by", ["osmesa", "nonsense"])
-def test_a_renderer_that_is_not_there_ends_no_training(by, tmp_path):
-    code = (
-        "from esac_mpi.envs import TaskError, make\n"
-        "for id in ('Pendulum-v1', 'HalfCheetah-v5', 'dm_control/cartpole-balance-v0'): "
-        "make(id).reset(0)\n"
-        "try: make('dm_control/quadruped-escape-v0')\n"
-        "except TaskError as error: print(error)\n"
-        "import os; print(os.environ['MUJOCO_GL'])"
-    )
-    variables = {**environment(), "MUJOCO_GL": by, "PATH": "", "LD_LIBRARY_PATH": ""}
-    done = subprocess.run(
-        [sys.executable, "-c", code], env=variables, capture_output=True, text=True, check=False
-    )
-    assert done.stdout.splitlines()[-1] == by, done.stderr
-    if by == "nonsense":
-        assert "cannot start an episode: No OpenGL" in done.stdout
+def test_a_renderer_that_is_not_there_ends_no_training(by):
+    variables = {"MUJOCO_GL": by, "PATH": "", "LD_LIBRARY_PATH": ""}
+    said = finish([sys.executable, "-c", RENDERS], **variables).stdout
+    assert said.splitlines()[-1] == by
+    assert by != "nonsense" or "cannot start an episode: No OpenGL" in said

@@ -1,10 +1,9 @@
 """Trainings in processes of one's own: forked, spawned, and started by a rank."""
 
-import subprocess
 import sys
 
 import pytest
-from conftest import command, environment
+from conftest import command, finish
 
 from esac_mpi.host import errors, process_start
 
@@ -14,8 +13,8 @@ from multiprocessing import get_context
 
 from esac_mpi import train
 
-SETTINGS = {"algorithm": "es", "task.id": "CyclicMDP-v0", "task.horizon": 10, \
-"policy.hidden": [4], "budget.generations": 1}
+SETTINGS = {"algorithm": "es", "task.id": "CyclicMDP-v0", "task.horizon": 10}
+SETTINGS |= {"policy.hidden": [4], "budget.generations": 1}
 
 
 def one(seed):
@@ -35,6 +34,8 @@ if __name__ == "__main__":
             print(*pool.map(one, [seed]))
 """
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture
 def script(tmp_path):
@@ -44,10 +45,7 @@ def script(tmp_path):
 
 
 def test_a_pool_trains_unless_it_was_forked_after_mpi_began(script, tmp_path):
-    line = [sys.executable, str(script), str(tmp_path)]
-    done = subprocess.run(
-        line, env=environment(), capture_output=True, text=True, timeout=120, check=True
-    )
+    done = finish([sys.executable, script, tmp_path])
     forked, own, late, spawned = done.stdout.splitlines()
     assert (forked, own, spawned) == ("complete complete", "complete", "complete")
     assert late.startswith("WrongUsage: ")
@@ -56,27 +54,15 @@ def test_a_pool_trains_unless_it_was_forked_after_mpi_began(script, tmp_path):
 
 
 def test_children_of_a_rank_are_refused(script, tmp_path):
-    line = command(1, str(script), str(tmp_path), program=())
-    done = subprocess.run(
-        line, env=environment(), capture_output=True, text=True, timeout=120, check=True
-    )
+    done = finish(command(1, script, tmp_path, program=()))
     assert done.stdout.splitlines()[0].count("WrongUsage: ") == 2
 
 
 def test_the_program_started_by_a_rank_is_refused_in_a_sentence(tmp_path):
-    inner = (
-        "import subprocess, sys; "
-        f"sys.exit(subprocess.run({command(0, '--run-dir', tmp_path / 'run')!r}).returncode)"
-    )
-    done = subprocess.run(
-        command(1, "-c", inner, program=()),
-        env=environment(),
-        capture_output=True,
-        text=True,
-        timeout=120,
-        check=False,
-    )
-    assert (done.returncode, done.stderr.count("\n")) == (2, 1)
+    inner = command(0, "--run-dir", tmp_path / "run")
+    code = f"import subprocess, sys; sys.exit(subprocess.run({inner!r}).returncode)"
+    done = finish(command(1, "-c", code, program=()), 2)
+    assert done.stderr.count("\n") == 1
     assert "was started by a rank" in done.stderr
     assert not (tmp_path / "run").exists()
 
@@ -93,13 +79,6 @@ def test_a_process_of_no_rank_and_one_with_its_line_open_are_in_place(monkeypatc
 
 
 def test_without_an_mpi_library_train_raises_the_command_lines_sentence():
-    code = (
-        "from esac_mpi import train\ntry:\n    train()\nexcept ImportError as error:\n"
-        "    print(error)"
-    )
-    variables = {**environment(), "MPI4PY_LIBMPI": "/nowhere/libmpi.so"}
-    done = subprocess.run(
-        [sys.executable, "-c", code], env=variables, capture_output=True, text=True, check=True
-    )
-    assert done.stdout == f"{errors.NO_MPI}\n"
-    assert done.stderr == ""
+    code = "from esac_mpi import train\ntry: train()\nexcept ImportError as error: print(error)"
+    done = finish([sys.executable, "-c", code], MPI4PY_LIBMPI="/nowhere/libmpi.so")
+    assert (done.stdout, done.stderr) == (f"{errors.NO_MPI}\n", "")

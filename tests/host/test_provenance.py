@@ -1,29 +1,17 @@
 """Where a run's code comes from."""
 
-import subprocess
 from pathlib import Path
 
 import pytest
+from conftest import finish
 
 from esac_mpi.training import provenance
 
-COMMIT = (
-    "-c",
-    "user.name=a",
-    "-c",
-    "user.email=a@b",
-    "commit",
-    "-q",
-    "--allow-empty",
-    "-m",
-    "something",
-)
+COMMIT = "-c user.name=a -c user.email=a@b commit -q --allow-empty -m something".split()
 
 
 def git(folder: Path, *words: str) -> str:
-    return subprocess.run(
-        ["git", *words], cwd=folder, check=True, capture_output=True, text=True
-    ).stdout.strip()
+    return finish(["git", *words], folder=folder).stdout.strip()
 
 
 @pytest.fixture

@@ -1,11 +1,10 @@
 """A package whose compiled parts are missing, or of another source."""
 
 import shutil
-import subprocess
 import sys
 
 import pytest
-from conftest import ROOT, environment
+from conftest import ROOT, finish
 
 from esac_mpi.host.data_files import extension
 from esac_mpi.host.errors import Unbuilt
@@ -22,6 +21,7 @@ def hidden(tmp_path_factory):
     return place
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("words", "code", "stream"),
     [
@@ -31,15 +31,11 @@ def hidden(tmp_path_factory):
     ],
 )
 def test_without_its_extension_the_program_says_so_in_a_line(hidden, words, code, stream):
-    variables = environment() | {"PYTHONPATH": str(hidden)}
     line = [sys.executable, *words]
-    done = subprocess.run(
-        line, cwd=hidden, env=variables, capture_output=True, text=True, check=False
-    )
+    done = finish(line, code, hidden, PYTHONPATH=str(hidden))
     (told,) = getattr(done, stream).splitlines()
     assert "is not built" in told
     assert "C compiler" in told
-    assert done.returncode == code
     assert not (hidden / "runs").exists()
 
 

@@ -33,6 +33,7 @@ ORDER = (  # the folders from the ground up: a file imports its own folder and t
 )
 BESIDE = {"analysis", "policies", "studies", "commands"}  # no run needs it
 # by analysis, and of comm what needs no MPI
+# by analysis, and of comm what needs no MPI
 READ = {"host", "config", "record", "algorithms", "analysis"}
 NO_MPI = {f"esac_mpi.comm.{name}" for name in ("contracts", "schedule", "virtual_time", "clock")}
 HEAVY = {"mpi4py", "torch", "mujoco", "gymnasium", "dm_control", "stable_baselines3", "evotorch"}
@@ -90,11 +91,13 @@ def names(nodes: Iterator[ast.AST]) -> set[str]:
     return found
 
 
+@cache
 def imports(path: Path) -> set[str]:
     """Return what a file imports, inside functions and for a type checker too."""
     return names(statements(parsed(path)))
 
 
+@cache
 def loads(path: Path) -> set[str]:
     """Return what is imported whenever a file is."""
     typed = set()
@@ -119,19 +122,17 @@ def floor(name: str) -> str:
     return [*name.split("."), ""][1]
 
 
-def files(folder: str) -> list[Path]:
-    return sorted((PACKAGE / folder).rglob("*.py"))
+def files(*folders: str) -> list[Path]:
+    return [path for folder in folders for path in sorted((PACKAGE / folder).rglob("*.py"))]
 
 
-def needs_no_mpi(name: str) -> bool:
-    """Return whether a module of comm needs none."""
-    return any(f"{name}.".startswith(f"{one}.") for one in NO_MPI)
+def libraries(names: set[str]) -> set[str]:
+    return {name.split(".")[0] for name in names}
 
 
-def is_in(path: Path, places: set[str]) -> bool:
-    """Return whether a file is one of these, or in one of these folders."""
-    own = path.relative_to(PACKAGE)
-    return any(own.is_relative_to(place) for place in places)
+def needs_mpi(name: str) -> bool:
+    """Return whether a module is one of comm that needs it."""
+    return floor(name) == "comm" and not any(f"{name}.".startswith(f"{n}.") for n in NO_MPI)
 
 
 def test_the_package_shows_what_it_offers_and_loads_none_of_it():
@@ -146,11 +147,8 @@ def test_the_packages_root_has_its_folders_and_two_files():
     found = {path.name for path in PACKAGE.iterdir()} - {"__pycache__", "configs", "jobs"}
     assert found == {"__init__.py", "__main__.py", "py.typed", *ORDER} - {"__main__"}
     assert len(ORDER) - 1 <= 14
-    assert all(
-        ast.get_docstring(parsed(PACKAGE / name / "__init__.py"))
-        for name in found
-        if "." not in name
-    )
+    folders = [name for name in found if "." not in name]
+    assert all(ast.get_docstring(parsed(PACKAGE / name / "__init__.py")) for name in folders)
 
 
 def test_the_order_of_the_folders_is_the_one_that_is_told():
@@ -190,11 +188,7 @@ def test_no_file_imports_itself_by_way_of_others():
     assert circle({name: imported(path) for name, path in FILES.items()}) == set()
 
 
-def test_nothing_of_the_package_imports_what_is_not_installed():
-    for name, path in FILES.items():
-        assert not {asked.split(".")[0] for asked in imports(path)} & {"tools", "tests"}, name
-
-
+@cache
 def reached(name: str) -> set[str]:
     """Return all files of the package that are loaded where one is imported."""
     found, left = set(), {name}
@@ -207,12 +201,12 @@ def reached(name: str) -> set[str]:
 
 
 @pytest.mark.parametrize("folder", ["analysis", "policies", "commands"])
-def test_who_imports_what_a_login_node_needs_starts_no_mpi_and_loads_no_simulator(folder):
+def test_what_a_login_node_needs_starts_no_mpi_and_loads_no_simulator(folder):
     assert "esac_mpi.comm.mpi" in reached("esac_mpi.comm.world")
     assert "esac_mpi.comm.world" in reached("esac_mpi.training.session")
     for path in files(folder):
         for name in reached(module(path)):
-            heavy = {asked.split(".")[0] for asked in loads(FILES[name])} & HEAVY
+            heavy = libraries(loads(FILES[name])) & HEAVY
             assert not heavy, f"{module(path)} loads {heavy} by {name}"
 
 
@@ -229,33 +223,35 @@ def test_a_subject_of_the_check_knows_no_other_subject():
         assert found <= {"report", "ranks", "memory"} - {path.stem}, path.name
 
 
-def test_algorithms_receive_world_env_and_learner_and_import_none_of_them():
+def test_algorithms_receive_world_env_and_learner_and_import_none():
     for path in files("algorithms"):
         found = {target(name) for name in imports(path)}
-        assert all(needs_no_mpi(n) for n in found if floor(n) == "comm"), path.name
-        assert not [n for n in found if floor(n) in ("record", "learners")], path.name
+        assert not [n for n in found if needs_mpi(n) or floor(n) in ("record", "learners")], path
         assert {n for n in imports(path) if n.startswith("esac_mpi.envs")} <= {"esac_mpi.envs.Env"}
 
 
 def test_an_algorithm_imports_only_those_whose_variant_it_is():
-    shared = {"declaration", "laps"}
-    parts = {"esac_transfer", "esac_state", "esac_phase", "esac_update"}
-    own = {"esac_transfer": {"esac_state"}, "esac_phase": {"esac_state"}}
-    own |= {"esac_update": {"es", "esac_state"}}
-    erl = {"erl_births": {"erl_play", "erl_state"}, "erl_play": {"erl_state"}}
-    erl["erl"] = {"erl_births", "erl_play", "erl_state"}
-    aes = {
-        "aes_work": {"aes_state"},
-        "aes_moves": {"aes_state", "aes_work"},
-        "aes_driver": {"aes_state", "aes_work", "aes_moves"},
-    }
-    aes["aes_rl"] = {"aes_state", "aes_work", "aes_driver"}
-    variants = {"ddpg": {"td3"}, "esac": {"sac", *parts}, **own, **erl, "cem_rl": {"cem"}, **aes}
     for path in (PACKAGE / "algorithms").glob("[a-z]*.py"):
-        found = {
-            name.split(".")[2] for name in imports(path) if name.startswith("esac_mpi.algorithms.")
-        }
-        assert found <= shared | variants.get(path.stem, set()), path.name
+        asked = [n.split(".") for n in imports(path) if n.startswith("esac_mpi.algorithms.")]
+        own = VARIANTS.get(path.stem, "").split()
+        assert {words[2] for words in asked} <= {"declaration", "laps", *own}, path.name
+
+
+VARIANTS = {
+    "ddpg": "td3",
+    "cem_rl": "cem",
+    "esac": "sac esac_transfer esac_state esac_phase esac_update",
+    "esac_transfer": "esac_state",
+    "esac_phase": "esac_state",
+    "esac_update": "es esac_state",
+    "erl": "erl_births erl_play erl_state",
+    "erl_births": "erl_play erl_state",
+    "erl_play": "erl_state",
+    "aes_rl": "aes_state aes_work aes_driver",
+    "aes_work": "aes_state",
+    "aes_moves": "aes_state aes_work",
+    "aes_driver": "aes_state aes_work aes_moves",
+}
 
 
 def test_nothing_that_the_world_is_handed_to_writes_its_attributes():
@@ -278,8 +274,11 @@ def test_no_module_of_the_program_asks_for_an_algorithm_by_its_name():
 
 def test_scarce_libraries_have_one_importer():
     for name, path in FILES.items():
-        for library in {asked.split(".")[0] for asked in imports(path)} & set(SOLE):
-            assert is_in(path, SOLE[library]), f"{name} imports {library}"
+        asked = libraries(imports(path))
+        assert not asked & {"tools", "tests"}, f"{name}: what is not installed"
+        own = path.relative_to(PACKAGE)
+        for library in asked & set(SOLE):
+            assert any(own.is_relative_to(place) for place in SOLE[library]), (name, library)
 
 
 def test_no_module_of_the_program_imports_what_commands_are_made_of():
@@ -290,33 +289,29 @@ def test_no_module_of_the_program_imports_what_commands_are_made_of():
 
 def test_analysis_reads_files_alone():
     for path in files("analysis"):
-        assert not {n.split(".")[0] for n in imports(path)} & HEAVY, path.name
+        assert not libraries(imports(path)) & HEAVY, path.name
         for name in {target(asked) for asked in imports(path)} - {"", "esac_mpi"}:
-            assert floor(name) in READ or needs_no_mpi(name), f"{path.name}: {name}"
+            own = floor(name) in READ or (floor(name) == "comm" and not needs_mpi(name))
+            assert own, f"{path.name}: {name}"
 
 
-def test_mpi_is_asked_for_where_a_launcher_has_started_ranks_and_nowhere_else_beside_the_program():
-    for folder in BESIDE:
-        for path in files(folder):
-            asked = {target(name) for name in imports(path)}
-            with_mpi = {name for name in asked if floor(name) == "comm" and not needs_no_mpi(name)}
-            assert with_mpi <= {"esac_mpi.comm.command_ranks"}, path.name  # which imports it then
+def test_mpi_and_simulators_are_asked_for_late_beside_the_program():
+    """MPI where a launcher has started ranks; simulators and torch inside functions."""
+    for path in files(*BESIDE):
+        with_mpi = {name for name in map(target, imports(path)) if needs_mpi(name)}
+        assert with_mpi <= {"esac_mpi.comm.command_ranks"}, path.name  # which imports it then
+        assert not libraries(loads(path)) & HEAVY, path.name
     assert "esac_mpi.comm.mpi" not in reached("esac_mpi.comm.command_ranks")
 
 
-def test_simulators_and_torch_are_imported_inside_functions_beside_the_program():
-    for folder in BESIDE:
-        for path in files(folder):
-            assert not {name.split(".")[0] for name in loads(path)} & HEAVY, path.name
-
-
-def test_algorithms_and_policies_are_named_in_one_file_of_analysis_and_in_no_command():
+def test_algorithms_and_policies_are_named_in_one_file_of_analysis():
+    """And in no command."""
     found = {"theta_es", *ALGORITHMS}
     for path in (*files("analysis"), *(PACKAGE / "commands").glob("*.py")):
         assert not strings(path) & found or path.name in NAMED, (path.name, strings(path) & found)
 
 
-def test_a_command_knows_no_other_command_but_the_one_that_starts_them():
+def test_a_command_knows_no_other_but_the_one_that_starts_them():
     for path in (PACKAGE / "commands").glob("[a-z]*.py"):
         found = {n for n in imports(path) if n.startswith("esac_mpi.commands")}
         assert found <= {"esac_mpi.commands.NAMES", "esac_mpi.commands.WRONG_USAGE"}, path.name

