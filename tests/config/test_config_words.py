@@ -1,14 +1,10 @@
-"""What a person wrote that is no configuration file, no key or no value: one sentence that says
-what was meant.
-"""
+"""What is no configuration file, no key or no value: one sentence says what was meant."""
 
-import os
-import subprocess
 import sys
 from pathlib import Path
 
 import pytest
-from conftest import ROOT
+from conftest import ROOT, finish
 
 from esac_mpi import __version__
 from esac_mpi.__main__ import main
@@ -25,14 +21,7 @@ NEITHER = "is neither a configuration file, which ends in .toml, nor the value o
 def here(tmp_path, monkeypatch):
     """Stand where there are a run, two configuration files and a policy."""
     (tmp_path / "runs/es0").mkdir(parents=True)
-    for name in (
-        "runs/es0/config.toml",
-        "runs/es0/run.lock",
-        "a.toml",
-        "b.toml",
-        "hopper.h5",
-        "README.md",
-    ):
+    for name in "runs/es0/config.toml runs/es0/run.lock a.toml b.toml hopper.h5 README.md".split():
         (tmp_path / name).touch()
     monkeypatch.chdir(tmp_path)
 
@@ -71,9 +60,7 @@ def test_a_word_that_is_no_options_value_is_told_what_it_is(here, words, said):
     assert said in told
 
 
-def test_a_run_directory_and_a_policy_are_no_configuration_files_for_those_who_read_one_either(
-    here,
-):
+def test_who_reads_a_file_alone_is_told_what_a_run_or_a_policy_is(here):
     for place, said in (
         ("runs/es0", "runs/es0/config.toml goes on with the run"),
         ("hopper.h5", "--from hopper.h5"),
@@ -83,23 +70,10 @@ def test_a_run_directory_and_a_policy_are_no_configuration_files_for_those_who_r
 
 
 def test_values_are_taken_as_before(here):
-    found, _ = load(
-        [
-            "--policy.hidden",
-            "8",
-            "16",
-            "a.toml",
-            "--task.id=b.toml",
-            "--from=runs/es0",
-            "--run-dir=hopper.h5",
-        ]
-    )
-    assert (found.policy.hidden, found.task.id, found.start_from, found.run_dir) == (
-        (8, 16),
-        "b.toml",
-        "runs/es0",
-        "hopper.h5",
-    )
+    line = "--policy.hidden 8 16 a.toml --task.id b.toml --from runs/es0 --run-dir=hopper.h5"
+    found, _ = load(line.split())
+    assert (found.policy.hidden, found.task.id) == ((8, 16), "b.toml")
+    assert (found.start_from, found.run_dir) == ("runs/es0", "hopper.h5")
 
 
 @pytest.mark.parametrize(
@@ -114,20 +88,16 @@ def test_values_are_taken_as_before(here):
     ],
 )  # fmt: skip
 def test_a_key_like_one_that_there_is_names_it(wrong, right):
-    assert (
-        refused(f"--{wrong}", "3")
-        == f"command line: unknown key '{wrong}'; did you mean '{right}'?"
-    )
+    said = f"command line: unknown key '{wrong}'; did you mean '{right}'?"
+    assert refused(f"--{wrong}", "3") == said
 
 
 @pytest.mark.parametrize(
-    "wrong", ["title", "settings", "env", "gpu", "verbose", "foo", "esac.mirrored", "learning_rate"]
+    "wrong", "title settings env gpu verbose foo esac.mirrored learning_rate".split()
 )
 def test_a_key_like_none_that_there_is_names_none(wrong):
-    assert (
-        refused(f"--{wrong}", "3")
-        == f"command line: unknown key '{wrong}'; --algorithm NAME --help lists them"
-    )
+    said = f"command line: unknown key '{wrong}'; --algorithm NAME --help lists them"
+    assert refused(f"--{wrong}", "3") == said
 
 
 def test_of_few_names_all_are_named_where_none_is_like_the_one_that_was_written():
@@ -143,23 +113,26 @@ def test_a_file_of_an_experiment_or_a_search_is_sent_to_its_command(tmp_path):
     assert refused(str(tmp_path / "x.toml")).endswith(f"search run {tmp_path}/x.toml")
 
 
+STUDY = """
+trials = 2
+[search]
+es.sigma = [0.1, 0.2]
+[settings]
+algorithm = "es"
+budget.generations = 2
+"""
+
+
 def test_a_file_that_an_editor_of_windows_wrote_is_read(tmp_path):
-    (tmp_path / "x.toml").write_text("seed = 3\n", encoding="utf-8-sig")
-    assert (tmp_path / "x.toml").read_bytes().startswith(b"\xef\xbb\xbfseed")
-    assert load([str(tmp_path / "x.toml")])[0].seed == 3
-    for name, read in (
-        ("table1", lambda path: design.experiment(str(path))),
-        ("study", study.read),
-    ):
-        text = (ROOT / "configs/experiments/table1.toml").read_text() if name == "table1" else STUDY
-        (tmp_path / f"{name}.toml").write_text(text, encoding="utf-8-sig")
-        assert read(tmp_path / f"{name}.toml")
+    def written(text):
+        (tmp_path / "x.toml").write_text(text, encoding="utf-8-sig")
+        assert (tmp_path / "x.toml").read_bytes().startswith(b"\xef\xbb\xbf")
+        return tmp_path / "x.toml"
 
-
-STUDY = (
-    'trials = 2\n[search]\nes.sigma = [0.1, 0.2]\n[settings]\nalgorithm = "es"\n'
-    "budget.generations = 2\n"
-)
+    assert load([str(written("seed = 3\n"))])[0].seed == 3
+    shipped = ROOT / "configs/experiments/table1.toml"
+    assert design.experiment(str(written(shipped.read_text())))
+    assert study.read(written(STUDY))
 
 
 def test_the_version_is_said_without_mpi_by_one_rank(monkeypatch, capsys):
@@ -168,60 +141,41 @@ def test_the_version_is_said_without_mpi_by_one_rank(monkeypatch, capsys):
     monkeypatch.setenv("PMI_RANK", "1")
     assert main(["--version"]) == 0
     assert capsys.readouterr().out == ""
-    code = (
-        "import sys; from esac_mpi.__main__ import main; main(['--version']); "
-        "sys.exit('mpi4py' in sys.modules)"
-    )
-    subprocess.run(
-        [sys.executable, "-c", code],
-        env={**os.environ, "PMI_RANK": "0"},
-        check=True,
-        timeout=300,
-        cwd=ROOT,
-    )
+    code = "import sys; from esac_mpi.__main__ import main; main(['--version']); "
+    finish([sys.executable, "-c", f"{code} sys.exit('mpi4py' in sys.modules)"], PMI_RANK="0")
 
 
 @pytest.mark.parametrize("option", ["--from", "--aes_rl.replay"])
 def test_a_path_that_no_file_could_hold_is_refused(option):
     """The run's own files would have another one, and the same command other settings."""
     words = ["--algorithm", "aes_rl", "--aes_rl.order", "arrival", option, "runs/caf\udce9"]
-    assert "= 'runs/caf\\udce9': not UTF-8, so that no file of the run could hold it" in refused(
-        *words
-    )
+    said = "= 'runs/caf\\udce9': not UTF-8, so that no file of the run could hold it"
+    assert said in refused(*words)
 
 
 @pytest.mark.parametrize(
     ("text", "name"),
     [("max_hours = 5.0\n", "max_hours"), ("[task]\nchanged = 'warn'\n", "task.changed")],
 )
-def test_what_is_no_part_of_a_run_is_told_where_its_own_file_has_it(tmp_path, text, name):
+def test_what_is_no_part_of_a_run_is_named_where_its_file_has_it(tmp_path, text, name):
+    path, heard = tmp_path / "config.toml", []
     (tmp_path / "run.lock").touch()
-    (tmp_path / "config.toml").write_text(text)
-    heard = []
-    load([str(tmp_path / "config.toml")], warn=heard.append)
-    option = f"--{name.replace('_', '-')}"
-    assert heard == [
-        f"{tmp_path}/config.toml: {name} is no part of a run, and not read there: "
-        f"{option} beside it"
-    ]
+    path.write_text(text)
+    load([str(path)], warn=heard.append)
+    beside = f"--{name.replace('_', '-')} beside it"
+    assert heard == [f"{path}: {name} is no part of a run, and not read there: {beside}"]
     (tmp_path / "run.lock").unlink()
-    load([str(tmp_path / "config.toml")], warn=pytest.fail)  # a file of one's own
+    load([str(path)], warn=pytest.fail)  # a file of one's own
 
 
 def test_a_config_of_python_says_what_its_run_does_not_read(caplog):
     """But for what a preset has set, and for what a half has taken from [esac]."""
-    resolve(
-        Config(algorithm="es", esac=ESAC(sigma=0.3, crossover="off"), es=ES(noise_table_size=5)), {}
-    )
-    assert caplog.messages == [
-        "Config: this run does not read esac.sigma, esac.crossover, es.noise_table_size"
-    ]
-    for words in (
-        ["--algorithm", "es", "--esac.preset", "corrected"],
-        ["--algorithm", "pderl"],
-        ["--algorithm", "cem"],
-    ):
-        resolve(load(words)[0], {})
+    esac, es = ESAC(sigma=0.3, crossover="off"), ES(noise_table_size=5)
+    resolve(Config(algorithm="es", esac=esac, es=es), {})
+    unread = "esac.sigma, esac.crossover, es.noise_table_size"
+    assert caplog.messages == [f"Config: this run does not read {unread}"]
+    for words in ("es --esac.preset corrected", "pderl", "cem"):
+        resolve(load(["--algorithm", *words.split()])[0], {})
     resolve(Config(algorithm="es", esac=ESAC(sigma=0.3), es=ES(sigma=0.3)), {})
     assert len(caplog.messages) == 1
 

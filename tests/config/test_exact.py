@@ -1,6 +1,4 @@
-"""Counts that are a share or a rate of something: of the decimal that was written, not of the float
-below or above it.
-"""
+"""Counts that are a share or a rate of something: of the decimal that was written."""
 
 from decimal import Decimal
 from types import SimpleNamespace
@@ -20,35 +18,35 @@ from esac_mpi.operators.policy import Layout
 from esac_mpi.play import population
 
 
-def of(values, table):
-    return getattr(
-        updated(Config(), {f"{table}.{name}": value for name, value in values.items()}), table
-    )
+def of(table, **values):
+    settings = {f"{table}.{name}": value for name, value in values.items()}
+    return getattr(updated(Config(), settings), table)
 
 
 def winners(share, n):
-    return config.winners(of({"winner_fraction": share, "population_size": n}, "esac"))
+    return config.winners(of("esac", winner_fraction=share, population_size=n))
 
 
 def trained(share, n):
-    return config.individuals(of({"trained_fraction": share, "population_size": n}, "cem_rl"))[1]
+    return config.individuals(of("cem_rl", trained_fraction=share, population_size=n))[1]
 
 
 def best(table):
-    return lambda share, n: config.individuals(
-        of({"elite_fraction": share, "population_size": n}, table)
-    )[0]
+    return lambda share, n: config.individuals(of(table, elite_fraction=share, population_size=n))[
+        0
+    ]
 
 
 def ring(share, n, monkeypatch):
     """Return how many of a full ring of n are the best, which the distribution moves to."""
-    aes = of({"mean_rule": "rank_oldest", "elite_fraction": share, "ring_size": n}, "aes_rl")
+    aes = of("aes_rl", mean_rule="rank_oldest", elite_fraction=share, ring_size=n)
     asked = []
-    monkeypatch.setattr(
-        aes_moves.distribution,
-        "ring_elites",
-        lambda f, told, count: asked.append(count) or np.zeros(0, int),
-    )
+
+    def elites(fitness, told, count):
+        asked.append(count)
+        return np.zeros(0, int)
+
+    monkeypatch.setattr(aes_moves.distribution, "ring_elites", elites)
     state = SimpleNamespace(ring=np.zeros((n, 1)), ring_fitness=np.zeros(n), told=0)
     aes_moves.by_rank(aes, state, SimpleNamespace(theta=0.0, episodic_return=0.0, length=1), True)
     return asked[0]
@@ -106,26 +104,20 @@ def test_a_matrix_is_changed_in_so_many_places_as_the_decimal_says():
 
 
 def test_the_length_cap_is_no_step_longer_by_rounding():
-    table = of({"length_cap": 1.1}, "esac")
+    table = of("esac", length_cap=1.1)
     assert 1.1 * 100.0 > 110
     assert [population.length_cap(table, mean) for mean in (0.0, 100.0, 100.5)] == [0, 110, 111]
-    assert population.length_cap(of({"length_cap": 1.5}, "esac"), 2000 / 3) == 1000
+    assert population.length_cap(of("esac", length_cap=1.5), 2000 / 3) == 1000
 
 
-@pytest.mark.parametrize(
-    ("text", "number"),
-    [
-        ("7", 7),
-        ("1e3", 1000),
-        ("2.0", 2),
-        ("1.5e1", 15),
-        ("-3.", -3),
-        ("+1E+6", 10**6),
-        ("1_000", 1000),
-    ],
-)
-def test_whole_numbers_as_people_write_them(text, number):
-    assert whole(text) == number
+NUMBERS = {
+    "7": 7, "1e3": 1000, "2.0": 2, "1.5e1": 15, "-3.": -3, "+1E+6": 10**6, "1_000": 1000
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("text", NUMBERS)
+def test_whole_numbers_as_people_write_them(text):
+    assert whole(text) == NUMBERS[text]
 
 
 @pytest.mark.parametrize("text", ["1.5", "1e-3", "1e400", "", "x", "inf", "nan", "0x10"])
@@ -136,15 +128,10 @@ def test_other_texts_are_no_whole_numbers(text):
 
 def test_a_whole_number_may_be_written_as_a_float_wherever_it_is_set(tmp_path):
     (tmp_path / "a.toml").write_text("[budget]\ngenerations = 1e3\n[policy]\nhidden = [64.0, 32]\n")
-    found, _ = load(
-        [str(tmp_path / "a.toml"), "--seed", "2e1", "--budget.env_steps=1e6"], print, print
-    )
-    assert (found.budget.generations, found.policy.hidden, found.seed, found.budget.env_steps) == (
-        1000,
-        (64, 32),
-        20,
-        10**6,
-    )
+    line = [str(tmp_path / "a.toml"), "--seed", "2e1", "--budget.env_steps=1e6"]
+    found, _ = load(line, print, print)
+    assert (found.budget.generations, found.policy.hidden) == (1000, (64, 32))
+    assert (found.seed, found.budget.env_steps) == (20, 10**6)
     assert changed(found, {"budget.generations": 2e3}, "settings").budget.generations == 2000
     for words in (["--budget.generations", "1.5"], ["--policy.hidden", "64", "1.5"]):
         with pytest.raises(ConfigError, match=rf"{words[0][2:]} = 1.5: expected an integer"):

@@ -1,13 +1,11 @@
 """The experiments that are shipped: their runs at every budget, and how they are shown."""
 
-import subprocess
-import sys
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from commands import command
-from conftest import ROOT, environment
+from conftest import ROOT
 
 from esac_mpi.commands import NAMES
 from esac_mpi.config import load
@@ -90,33 +88,16 @@ def test_the_paper_budgets_are_the_papers():
     }
 
 
-def test_an_unknown_experiment_names_those_that_there_are(capsys):
-    assert experiment.main(["show", "fig3"]) == 2
-    assert (
-        capsys.readouterr().err == f"no experiment 'fig3'; there are {', '.join(sorted(COUNTS))}\n"
-    )
+def test_an_unknown_experiment_names_those_that_there_are(call):
+    said = f"no experiment 'fig3'; there are {', '.join(sorted(COUNTS))}\n"
+    assert call("experiment", "show", "fig3", code=2).err == said
 
 
-def test_show_and_list(capsys):
-    assert experiment.main(["list"]) == 0
-    assert [line.split()[0] for line in capsys.readouterr().out.splitlines()] == sorted(COUNTS)
-    assert experiment.main(["show", "fig2c"]) == 0
-    told = capsys.readouterr().out
+def test_show_and_list(call):
+    listed = call("experiment", "list").out.splitlines()
+    assert [line.split()[0] for line in listed] == sorted(COUNTS)
+    told = call("experiment", "show", "fig2c").out
     assert "The paper: Mean reward of the first 100 generations" in told
     assert "small  27 runs; 3 seeds" in told
     assert "swept: es.sigma = 0.001, 0.005" in told
     assert "fig2c.png" in told
-
-
-def test_an_experiment_is_shown_without_mpi_torch_or_simulator():
-    code = """
-import sys
-sys.modules |= dict.fromkeys(["mpi4py", "torch", "mujoco", "gymnasium", \
-"dm_control", "matplotlib"])  # None: an import fails
-from esac_mpi.commands import experiment
-sys.exit(experiment.main(["show", "fig2c"]))
-"""
-    done = subprocess.run(
-        [sys.executable, "-c", code], env=environment(), capture_output=True, text=True, check=False
-    )
-    assert done.returncode == 0, done.stderr

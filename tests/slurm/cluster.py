@@ -18,6 +18,8 @@ import time
 from contextlib import suppress
 from pathlib import Path
 
+from conftest import finish
+
 CONF = """
 ClusterName=tests
 SlurmctldHost={host}(127.0.0.1)
@@ -71,12 +73,11 @@ class Cluster:
         self.plugins = next(software.glob("usr/lib/*/slurm-wlm"))
         system = self.plugins.parent.name
         libraries = [self.plugins, software / "usr/lib" / system, software / "lib" / system]
+        seen = [*map(str, libraries), *os.environ.get("LD_LIBRARY_PATH", "").split(":")]
         self.environment = {
             "SLURM_CONF": str(work / "slurm.conf"),
             "PATH": f"{software / 'usr/bin'}:{self.sbin}:{os.environ['PATH']}",
-            "LD_LIBRARY_PATH": ":".join(
-                map(str, [*libraries, *os.environ.get("LD_LIBRARY_PATH", "").split(":")])
-            ).strip(":"),
+            "LD_LIBRARY_PATH": ":".join(seen).strip(":"),
         }
         self.daemons: dict[str, subprocess.Popen] = {}
 
@@ -183,17 +184,7 @@ class Cluster:
 
     def run(self, *command: object, check: bool = True, **environment: str) -> str:
         """Run one of Slurm's commands where the configurations are; return what it prints."""
-        line, seen = (
-            [str(word) for word in command],
-            {**os.environ, **self.environment, **environment},
-        )
-        done = subprocess.run(
-            line, env=seen, capture_output=True, text=True, timeout=300, check=False, cwd=ROOT
-        )
-        assert not check or done.returncode == 0, (
-            f"{line}: exit {done.returncode}\n{done.stdout}\n{done.stderr}"
-        )
-        return done.stdout
+        return finish(command, 0 if check else None, ROOT, **self.environment, **environment).stdout
 
     def submit(self, script: Path, *options: object, **environment: str) -> str:
         """Submit a job script; return the job's id."""
@@ -226,17 +217,11 @@ class Cluster:
         )
 
     def _configuration(self) -> str:
-        host, first = socket.gethostname().split(".")[0], random.randrange(10**6, 6 * 10**7)
-        user, ports = getpass.getuser(), _free_ports(3)
         return CONF.format(
-            host=host,
-            user=user,
-            ports=ports,
-            node=self._node,
-            work=self.work,
+            host=socket.gethostname().split(".")[0], first=random.randrange(10**6, 6 * 10**7),
+            user=getpass.getuser(), ports=_free_ports(3), node=self._node, work=self.work,
             plugins=self.plugins,
-            first=first,
-        )
+        )  # fmt: skip
 
     def _program(self, name: str) -> Path:
         """Return a program under its own name.
@@ -246,42 +231,26 @@ class Cluster:
         link = self.work / "sbin" / name
         if not link.exists():
             link.parent.mkdir(exist_ok=True)
-            link.symlink_to(
-                next(
-                    path for path in (self.sbin / f"{name}-wlm", self.sbin / name) if path.exists()
-                )
-            )
+            names = (self.sbin / f"{name}-wlm", self.sbin / name)
+            link.symlink_to(next(path for path in names if path.exists()))
         return link
 
     def _start(self, program: str, *arguments: str, name: str = "") -> None:
         name = name or program
+        variables = {**os.environ, **self.environment}
+        if name in NODES:
+            variables["SLURMD_NODENAME"] = name
+        line, none = [self._program(program), *arguments], subprocess.DEVNULL
         with open(self.work / f"{name}.out", "ab") as output:
-            self.daemons[name] = subprocess.Popen(
-                [self._program(program), *arguments],
-                env={
-                    **os.environ,
-                    **self.environment,
-                    **({"SLURMD_NODENAME": name} if name in NODES else {}),
-                },
-                stdin=subprocess.DEVNULL,
-                stdout=output,
-                stderr=output,
-                preexec_fn=_end_with_parent,
-            )
+            streams = {"stdin": none, "stdout": output, "stderr": output, "env": variables}
+            self.daemons[name] = subprocess.Popen(line, **streams, preexec_fn=_end_with_parent)
 
     def _wait(self, condition) -> None:
-        if not _first(condition, 300.0):
-            raise RuntimeError(f"the test's Slurm does not do what it should\n{self.logs()}")
-
-
-def _first(condition, seconds: float) -> bool:
-    """Return whether `condition` became true in time."""
-    end = time.monotonic() + seconds
-    while not condition():
-        if time.monotonic() > end:
-            return False
-        time.sleep(0.05)
-    return True
+        end = time.monotonic() + 300
+        while not condition():
+            if time.monotonic() > end:
+                raise RuntimeError(f"the test's Slurm does not do what it should\n{self.logs()}")
+            time.sleep(0.05)
 
 
 def _name(process: int) -> str:

@@ -7,6 +7,7 @@ from esac_mpi.config import Config, updated
 from esac_mpi.record import Run
 
 NONE, FOUR = None, (1.0,) * 4
+MACHINE = {"nodes": 1, "blocks": 1, "device": "cpu"}
 ROWS = [
     (FOUR, True, NONE, (0.5, 0.5)),
     (FOUR, False, NONE, (0.5, 0.5)),
@@ -24,17 +25,9 @@ def run_of(path, rows, ranks=1, slow=1.0, core=1.0, returns=(), trials=(), besid
     trials: of each row the seconds of its trial episodes, nan where it had none. beside: what one
     rank did beside members [s].
     """
-    base = {
-        **CORRECTED,
-        "algorithm": "esac",
-        "evaluation.episodes": 1,
-        "evaluation.every": 1,
-        "esac.population_size": 4,
-        **settings,
-    }
-    run = Run.begin(
-        path, updated(Config(), base), {"ranks": ranks, "nodes": 1, "blocks": 1, "device": "cpu"}
-    )
+    few = {"evaluation.episodes": 1, "evaluation.every": 1, "esac.population_size": 4}
+    config = updated(Config(), {**CORRECTED, "algorithm": "esac", **few, **settings})
+    run = Run.begin(path, config, {"ranks": ranks, **MACHINE})
     wall, counted, phases, slow = 0.0, 0, 0, slow * core
     for g, (members, begun, phase, evaluation) in enumerate(rows, 1):
         lasted, updating, updates = phase or (np.nan, np.nan, 0)
@@ -81,9 +74,7 @@ def erl_run_of(
     what these parts took on its ranks; busy: its ranks.
     """
     base = {"algorithm": "pderl", "erl.population_size": 3, "evaluation.episodes": 1}
-    run = Run.begin(
-        path, updated(Config(), base), {"ranks": ranks, "nodes": 1, "blocks": 1, "device": "cpu"}
-    )
+    run = Run.begin(path, updated(Config(), base), {"ranks": ranks, **MACHINE})
     whole = 0.1 + evaluate + 0.25 + offspring + learn + update + 0.15
     for g in range(1, generations + 1):
         row = {

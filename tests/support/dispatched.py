@@ -79,15 +79,8 @@ def main() -> None:
             break
     everywhere = COMM.gather((overs, dispatch.busy))
     if COMM.rank == 0:
-        print(
-            json.dumps(
-                {
-                    "told": told,
-                    "overs": [overs for overs, _ in everywhere],
-                    "busy": [busy for _, busy in everywhere],
-                }
-            )
-        )
+        found, busy = zip(*everywhere, strict=True)
+        print(json.dumps({"told": told, "overs": found, "busy": busy}))
     dispatch.free()
     stop.end()
 

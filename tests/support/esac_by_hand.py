@@ -12,13 +12,8 @@ from esac_mpi.play.epsilon import make as make_epsilon
 from esac_mpi.play.learner_phases import Phase
 from esac_mpi.play.params import Params
 
-SETTINGS = {
-    **CORRECTED,
-    "esac.population_size": 10,
-    "esac.sigma": 0.3,
-    "esac.lr_es": 0.05,
-    "policy.hidden": (140, 140),
-}
+OWN = {"esac.population_size": 10, "esac.sigma": 0.3, "esac.lr_es": 0.05}
+SETTINGS = {**CORRECTED, **OWN, "policy.hidden": (140, 140)}
 LAYOUT = Layout((3, 140, 140, 3))  # two blocks of parameters
 
 
@@ -32,11 +27,8 @@ class Track:
     low, high = -np.ones(3, np.float32), np.ones(3, np.float32)
 
     def reset(self, seed):
-        self.random, self.left, self.steps = (
-            np.random.default_rng(seed),
-            10,
-            getattr(self, "steps", 0),
-        )
+        self.random, self.left = np.random.default_rng(seed), 10
+        self.steps = getattr(self, "steps", 0)
         self.observation = self.random.uniform(-1, 1, 3).astype(np.float32)
         return self.observation
 
@@ -100,12 +92,8 @@ def make(world, **settings):
 
 
 def epsilon(k, slot):
-    return np.concatenate(
-        [
-            noise.normal(0, Purpose.MUTATION, k, slot, b, p.stop - p.start)
-            for b, p in noise.blocks(LAYOUT.d)
-        ]
-    )
+    parts = [(b, part.stop - part.start) for b, part in noise.blocks(LAYOUT.d)]
+    return np.concatenate([noise.normal(0, Purpose.MUTATION, k, slot, b, n) for b, n in parts])
 
 
 def advance(world, params, state, env, generations=1, learner=None):

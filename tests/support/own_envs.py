@@ -43,10 +43,8 @@ class Counting(Walk):
     """Append one byte to a file of this process at every step."""
 
     def __init__(self):
-        self.file = os.open(
-            os.path.join(os.environ["COUNT_DIR"], str(os.getpid())),
-            os.O_CREAT | os.O_APPEND | os.O_WRONLY,
-        )
+        path = os.path.join(os.environ["COUNT_DIR"], str(os.getpid()))
+        self.file = os.open(path, os.O_CREAT | os.O_APPEND | os.O_WRONLY)
 
     def step(self, action):
         os.write(self.file, b".")
@@ -93,14 +91,8 @@ class Breaking(Walk):
     """Return nan as the reward of one step in three hundred."""
 
     def step(self, action):
-        observation, reward, terminated, truncated, info = super().step(action)
-        return (
-            observation,
-            np.nan if self.np_random.random() < 0.003 else reward,
-            terminated,
-            truncated,
-            info,
-        )
+        observation, reward, *rest = super().step(action)
+        return observation, np.nan if self.np_random.random() < 0.003 else reward, *rest
 
 
 class Spoilt(Walk):
@@ -115,11 +107,8 @@ class Spoilt(Walk):
     def step(self, action):
         Spoilt.steps, self.number = Spoilt.steps + 1, self.number + 1
         observation, reward, *rest = super().step(action)
-        return (
-            observation,
-            np.nan if self.number == 3 and Spoilt.steps > PROBE_STEPS else reward,
-            *rest,
-        )
+        spoilt = self.number == 3 and Spoilt.steps > PROBE_STEPS
+        return observation, np.nan if spoilt else reward, *rest
 
 
 class Blinded(Walk):
@@ -200,18 +189,6 @@ class Signalled(Walk):
         return super().step(action)
 
 
-for name in (
-    "Counting",
-    "Steep",
-    "Idling",
-    "Raising",
-    "Breaking",
-    "Spoilt",
-    "Blinded",
-    "Slow",
-    "Delayed",
-    "Poisoned",
-    "Stuck",
-    "Signalled",
-):
+for env in Walk.__subclasses__():
+    name = env.__name__
     gymnasium.register(f"{name}-v0", entry_point=f"own_envs:{name}", max_episode_steps=30)

@@ -6,14 +6,13 @@ import os
 import subprocess
 import sys
 from contextlib import contextmanager
-from pathlib import Path
 
 import numpy as np
+from conftest import environment
 
 from esac_mpi.config import Config
 from esac_mpi.record import Run
 
-ROOT = Path(__file__).parents[2]
 CONFIG = Config()
 PROVENANCE = {"ranks": 2, "hosts": "läufer1", "command": "python -m esac_mpi"}
 
@@ -30,17 +29,13 @@ class Ring:
 
     def add(self, count):
         numbers = np.arange(self.added, self.added + count)
-        self.restore(
-            self.added,
-            {"number": numbers, "observation": np.outer(numbers, [1, 2, 3]).astype(np.float32)},
-        )
+        observations = np.outer(numbers, [1, 2, 3]).astype(np.float32)
+        self.restore(self.added, {"number": numbers, "observation": observations})
 
     def rows(self, start, stop):
         assert max(0, self.added - self.capacity) <= start <= stop <= self.added
-        return {
-            name: column[np.arange(start, stop) % self.capacity]
-            for name, column in self.columns.items()
-        }
+        places = np.arange(start, stop) % self.capacity
+        return {name: column[places] for name, column in self.columns.items()}
 
     def restore(self, start, rows):
         places = np.arange(start, start + len(rows["number"]))
@@ -96,14 +91,10 @@ def flip(path):
     path.write_bytes(content)
 
 
-def child(code, **kwargs):
-    return subprocess.Popen(
-        [sys.executable, "-c", code],
-        env={**os.environ, "PYTHONPATH": str(ROOT)},
-        stdout=subprocess.PIPE,
-        text=True,
-        **kwargs,
-    )
+def child(code, **options):
+    line = [sys.executable, "-c", code]
+    streams = {"env": environment(), "stdout": subprocess.PIPE, "text": True}
+    return subprocess.Popen(line, **streams, **options)
 
 
 @contextmanager

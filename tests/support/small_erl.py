@@ -17,13 +17,8 @@ OF_FORM = {
 
 def options(name):
     crossover, mutation = FORMS[name]
-    return [
-        *GENETIC,
-        *OWN,
-        *(MEMORIES if name != "erl" else []),
-        *OF_FORM[crossover],
-        *OF_FORM[mutation],
-    ]
+    memories = MEMORIES if name != "erl" else []
+    return [*GENETIC, *OWN, *memories, *OF_FORM[crossover], *OF_FORM[mutation]]
 
 
 def arguments(name, *more):

@@ -10,14 +10,10 @@ from esac_mpi.config import table_of
 from esac_mpi.config.genetic import FORMS
 from esac_mpi.record import read
 
-NETWORK = [
-    "--policy.hidden",
-    6,
-    "--policy.activation=relu",
-    "--policy.layer_norm=false",
-    "--policy.linear=false",
-]
-TASK = ["--task.id", "CyclicMDP-v0", "--task.horizon", 12, *NETWORK]
+NETWORK = (
+    "--policy.hidden 6 --policy.activation relu --policy.layer_norm false --policy.linear false"
+)
+TASK = ["--task.id", "CyclicMDP-v0", "--task.horizon", 12, *NETWORK.split()]
 ROUTINE = ["--evaluation.every", 2, "--evaluation.episodes", 1, "--checkpoint.every_generations", 2]
 COMMON = [*TASK, *ROUTINE]
 POPULATION = {"population_size": 6, "sigma": 0.3, "lr_es": 0.05}
@@ -25,12 +21,8 @@ OFF_POLICY = {"steps_per_generation": 24, "start_steps": 10, "batch_size": 8, "r
 DRAWN = {"population_size": 4}
 OPTIONS = {
     "esac": {
-        **POPULATION,
-        "preset": "corrected",
-        "gradient_interval": 1,
-        "p_sac_initial": 1.0,
-        "sac_min_steps": 24,
-        "sac_episodes": 1,
+        **POPULATION, "preset": "corrected", "gradient_interval": 1, "p_sac_initial": 1.0,
+        "sac_min_steps": 24, "sac_episodes": 1,
     },
     "es": {**POPULATION, "observation_normalisation": "false"},
     "sac": {"steps_per_generation": 24, "observation_normalisation": "false"},
@@ -40,16 +32,10 @@ OPTIONS = {
     "cem": DRAWN,
     "cem_rl": {**DRAWN, "start_steps": 10, "batch_size": 8, "replay_capacity": 400},
     "aes_rl": {
-        **{
-            "workers": 2,
-            "start_steps": 20,
-            "batch_size": 8,
-            "critic_chunk": 20,
-            "replay_capacity": 400,
-        },
-        **{"arrivals_per_generation": 3, "mean_episodes": 1},
+        "workers": 2, "start_steps": 20, "batch_size": 8, "critic_chunk": 20,
+        "replay_capacity": 400, "arrivals_per_generation": 3, "mean_episodes": 1,
     },
-}
+}  # fmt: skip
 
 
 def options(algorithm, **more):
@@ -58,13 +44,9 @@ def options(algorithm, **more):
     given = {**OPTIONS.get(table, {}), **more}
     words = [word for key, value in given.items() for word in (f"--{table}.{key}", value)]
     words = [*genetic(algorithm), *words] if algorithm in FORMS else words
-    sac = LEARNER if algorithm == "esac" else []
-    own = (
-        ["--sac.start_steps", 10, "--sac.batch_size", 8, "--sac.replay_capacity", 40]
-        if algorithm == "sac"
-        else []
-    )
-    return [*COMMON, "--algorithm", algorithm, *words, *sac, *own]
+    own = "--sac.start_steps 10 --sac.batch_size 8 --sac.replay_capacity 40".split()
+    sac = {"esac": LEARNER, "sac": own}.get(algorithm, [])
+    return [*COMMON, "--algorithm", algorithm, *words, *sac]
 
 
 def started(path, *words):
@@ -82,9 +64,8 @@ def first(path, *words):
 
     Return the arrays of the checkpoint before it, and where it says that it began.
     """
-    assert (
-        started(path, *words, "--checkpoint.every_generations", 9, "--budget.generations", 1) == 0
-    )
+    few = ["--checkpoint.every_generations", 9, "--budget.generations", 1]
+    assert started(path, *words, *few) == 0
     arrays, attributes = saved(path, previous=True)
     assert attributes["generation"] == 0
     return arrays, json.loads(attributes["start"])

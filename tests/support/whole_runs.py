@@ -5,7 +5,6 @@ What two of them must have in common, and what to wait for while one is going on
 
 import json
 import signal
-import subprocess
 import sys
 import time
 from contextlib import redirect_stdout
@@ -14,18 +13,15 @@ from pathlib import Path
 
 import numpy as np
 from commands import command
-from conftest import ROOT, environment
+from conftest import ROOT, finish
 
 from esac_mpi.record import Run
 
 
 def science(path: Path) -> dict[str, np.ndarray]:
     """Return the run's metrics rows: all that must not depend on ranks, machines or restarts."""
-    return {
-        name: values
-        for name, values in Run.open(path).columns.items()
-        if name.startswith("metrics/")
-    }
+    columns = Run.open(path).columns.items()
+    return {name: values for name, values in columns if name.startswith("metrics/")}
 
 
 def summary(path: Path) -> dict:
@@ -42,16 +38,9 @@ def assert_same_run(one: Path, other: Path) -> None:
     for name in first:
         np.testing.assert_array_equal(first[name], second[name], err_msg=name)
     a, b = summary(one), summary(other)
-    for key in (
-        "theta_sha256",
-        "state_sha256",
-        "env_steps",
-        "gradient_updates",
-        "nominal_steps",
-        "best_return",
-        "final_return",
-        "sigma",
-    ):
+    hashes = ("theta_sha256", "state_sha256")
+    counts = ("env_steps", "gradient_updates", "nominal_steps")
+    for key in (*hashes, *counts, "best_return", "final_return", "sigma"):
         assert a[key] == b[key], key
 
 
@@ -70,15 +59,8 @@ def same_in_parts(path, alone, together, line, *parts: tuple[int, int, int]) -> 
 
 def killed_at(points: list[tuple[str, int]], *line: object) -> None:
     """Make a run on one process, killed at one of these moments after the other (kills.py)."""
-    program = [sys.executable, ROOT / "tests/support/kills.py", json.dumps(points), *line]
-    done = subprocess.run(
-        list(map(str, program)),
-        env=environment(),
-        capture_output=True,
-        text=True,
-        timeout=300,
-        check=False,
-    )
+    program = [sys.executable, ROOT / "tests/support/kills.py", json.dumps(points)]
+    done = finish([*program, *line])
     assert json.loads(done.stdout) == [-signal.SIGKILL] * len(points), done.stderr
 
 
@@ -94,8 +76,6 @@ def wait_for(condition, seconds: float = 300.0):
 
 def rows_published(path: Path) -> int:
     """Return how many rows a reader of a run sees now."""
-    return (
-        len(Run.open(path).columns.get("metrics/generation", ()))
-        if (path / "metrics.h5").exists()
-        else 0
-    )
+    if not (path / "metrics.h5").exists():
+        return 0
+    return len(Run.open(path).columns.get("metrics/generation", ()))

@@ -1,7 +1,4 @@
-"""The race: its competitors, records and picture.
-
-Who counts as having reached a return, when, and how it stands.
-"""
+"""The race: its competitors, records and picture; who has reached a return, and how it stands."""
 
 import json
 import math
@@ -140,24 +137,27 @@ def test_who_reaches_the_goal_in_time_has_a_time(
     assert found.why == ("exit code 1: Killed" if outcome == "failed" else "")
 
 
-def test_who_never_trains_has_failed(tmp_path):
+def test_who_never_trains_has_failed_and_the_last_traceback_says_why(tmp_path):
     assert race.result(plan_of(tmp_path), 0, 3.0, []).outcome == "failed"
-
-
-def test_the_reason_of_a_failure_is_the_last_traceback_s_error():
     log = "Traceback (most\n  x\nA: a\nTraceback (most\n  y\nB: b\n  = BAD =\n"
     assert race.reason(1, log.splitlines()) == "exit code 1: B: b"
 
 
-def test_medians_of_runs_of_which_some_did_not_reach_the_goal():
-    assert standings.spread([30.0, 10.0, 20.0])[:4] == (10.0, 20.0, 30.0, 3)
-    assert standings.spread([30.0, INF, 20.0])[:4] == (20.0, 30.0, INF, 3)
-    assert standings.spread([INF, 20.0, INF])[:4] == (20.0, INF, INF, 3)
-    # of two in the middle the later one
-    assert standings.spread([10.0, 20.0, 30.0, INF]).median == 30.0
-    assert standings.spread([30.0, INF, 20.0]).text("> 180") == "30 (20 to > 180)"
-    assert standings.spread([INF] * 3).text("> 180") == "> 180"
-    assert standings.spread([9.876, 123.4, 1234.5]).text("") == "123 (9.9 to 1,230)"
+@pytest.mark.parametrize(
+    ("times", "spread", "text"),
+    [
+        ([30.0, 10.0, 20.0], (10.0, 20.0, 30.0, 3), "20 (10 to 30)"),
+        ([30.0, INF, 20.0], (20.0, 30.0, INF, 3), "30 (20 to > 180)"),
+        ([INF, 20.0, INF], (20.0, INF, INF, 3), "> 180 (20 to > 180)"),
+        ([INF] * 3, (INF, INF, INF, 3), "> 180"),
+        # of two in the middle the later one
+        ([10.0, 20.0, 30.0, INF], (10.0, 30.0, INF, 4), "30 (10 to > 180)"),
+        ([9.876, 123.4, 1234.5], (9.876, 123.4, 1234.5, 3), "123 (9.9 to 1,230)"),
+    ],
+)
+def test_medians_of_runs_of_which_some_did_not_reach_the_goal(times, spread, text):
+    found = standings.spread(times)
+    assert (found[:4], found.text("> 180")) == (spread, text)
 
 
 def test_a_ratio_with_a_time_out_is_a_bound():
@@ -225,16 +225,15 @@ def test_a_seed_that_not_everyone_has_run_yet_does_not_count():
     found = standings.Standings(made)
     assert found.medians("A") == {"ESAC": 20.0, "SB3 PPO": 40.0}
     assert found.ratio("A") == (2.0, "2")
-    apart = standings.Standings(made[1:])  # no seed in common
-    assert apart.medians("A") == {"ESAC": 50.0, "SB3 PPO": 40.0}
+    # no seed in common
+    assert standings.Standings(made[1:]).medians("A") == {"ESAC": 50.0, "SB3 PPO": 40.0}
     both = standings.Standings([*made, row("A", "SB3 PPO", 1, 30.0)])
     assert "the later of 2 seeds (least to most)" in both.markdown()
 
 
 def test_of_peers_whose_median_is_late_the_best_is_who_came_in():
-    late = [row("A", "ESAC", seed, time) for seed, time in enumerate((40.0, 30.0))]
-    late += [row("A", "SB3 SAC", seed, 190.0) for seed in (0, 1)]
-    late += [row("A", "SB3 PPO", 0, 44.0), row("A", "SB3 PPO", 1, 190.0)]
+    times = {"ESAC": (40.0, 30.0), "SB3 SAC": (190.0, 190.0), "SB3 PPO": (44.0, 190.0)}
+    late = [row("A", who, seed, s) for who, each in times.items() for seed, s in enumerate(each)]
     found = standings.Standings(late)
     assert found.best_peer("A") == ("SB3 PPO", INF)
     assert found.ratio("A") == (1.1, "1.1")
@@ -316,14 +315,11 @@ def test_peers_that_are_not_installed_are_left_out_and_said(monkeypatch, capsys)
     assert "stable_baselines3 is not installed and left out" in capsys.readouterr().err
 
 
-@pytest.mark.parametrize("words", [["--task", "Hopper-v4"], ["--only", "sac"]])
-def test_an_unknown_task_or_competitor_is_refused(words):
-    with pytest.raises(SystemExit) as end:
-        race.main(words)
-    assert end.value.code == 2
-
-
-def test_a_folder_that_is_a_file_is_refused(tmp_path, capsys):
+def test_an_unknown_task_or_competitor_or_a_file_for_a_folder_is_refused(tmp_path, capsys):
+    for words in (["--task", "Hopper-v4"], ["--only", "sac"]):
+        with pytest.raises(SystemExit) as end:
+            race.main(words)
+        assert end.value.code == 2
     (tmp_path / "out").write_text("")
     assert race.main(["--only", "SAC", "--out", str(tmp_path / "out")]) == 2
     assert "Traceback" not in capsys.readouterr().err
@@ -358,9 +354,8 @@ def test_peers_have_their_zoo_s_settings():
 
     zoo = {"n_timesteps": 1_000_000, "learning_starts": 10_000, "gamma": 0.999}
     assert on("Swimmer-v5", "SB3 SAC") == zoo
-    assert on("dm_control/cheetah-run-v0", "SB3 SAC, 4 envs") == {
-        "n_timesteps": 1_000_000, "n_envs": 4, "train_freq": 1, "gradient_steps": 2,
-    }  # fmt: skip
+    several = {"n_timesteps": 1_000_000, "n_envs": 4, "train_freq": 1, "gradient_steps": 2}
+    assert on("dm_control/cheetah-run-v0", "SB3 SAC, 4 envs") == several
     assert on("Hopper-v5", "SB3 PPO, 8 envs")["n_steps"] == 64
     assert on("Swimmer-v5", "SB3 PPO, 8 envs") is None  # the zoo has four there
     assert on("Hopper-v5", "EvoTorch PGPE")["decrease_rewards_by"] == 1.0
@@ -368,6 +363,7 @@ def test_peers_have_their_zoo_s_settings():
         assert on(task, "EvoTorch PGPE")["network"].count("Linear") == 1
 
 
+@pytest.mark.slow
 def test_one_of_ours_in_its_own_process_is_looked_at_after_a_generation(tmp_path):
     settings = {
         "algorithm": "es", "task.id": "Pendulum-v1", "policy.hidden": [8],
@@ -410,15 +406,16 @@ def test_a_task_of_ours_in_gymnasium_s_terms_is_the_same_task():
     assert (env.observation_space.shape, env.action_space.high.tolist()) == ((3,), [2.0])
 
 
+MADE = rows.read(ROOT / "docs/results/race/race.csv")
+
+
 def test_the_table_of_the_docs_comes_from_its_rows():
-    folder = ROOT / "docs/results/race"
-    found = standings.Standings(rows.read(folder / "race.csv")).markdown()
-    assert found + "\n" == (folder / "race.md").read_text()
+    found = standings.Standings(MADE).markdown()
+    assert found + "\n" == (ROOT / "docs/results/race/race.md").read_text()
 
 
 def test_the_steps_of_our_learners_and_the_zoo_s_are_those_of_the_rows():
-    made = [row for row in rows.read(ROOT / "docs/results/race/race.csv") if row.seed == 0]
-    found = {(row.task, row.competitor): row for row in made}
+    found = {(row.task, row.competitor): row for row in MADE if row.seed == 0}
 
     def cell(row: rows.Row) -> str:
         if row.outcome == "reached":
@@ -444,7 +441,7 @@ def test_the_picture_names_its_rows_and_has_the_algorithms_colours(tmp_path, mon
         return save(drawing, out)
 
     monkeypatch.setattr(picture, "save", keep)
-    found = standings.Standings(rows.read(ROOT / "docs/results/race/race.csv"))
+    found = standings.Standings(MADE)
     picture.draw(found, tmp_path / "race.png")
     assert (tmp_path / "race.png").read_bytes().startswith(b"\x89PNG")
     panels = [axes for axes in kept[0].axes if axes.axison]
