@@ -55,13 +55,17 @@ EAGER = (str(ROOT / "tests/support/program.py"),)  # the program as tests/suppor
 LONG = [f"test_{name}.py" for name in "mpis torture faults stopping run jobs start_pages".split()]
 
 
+@pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items):
-    """Begin with the long files, then those with most tests.
+    """Mark whole programs; begin with the long files, then those with most tests.
 
     So of two workers none is left alone with a long one at the end.
     """
     count = Counter(item.path.name for item in items)
     items.sort(key=lambda item: ((name := item.path.name) not in LONG, -count[name], name))
+    for item in items:
+        if {"alone", "together", "start"} & {*item.fixturenames}:
+            item.add_marker(pytest.mark.slow)
 
 
 def command(

@@ -129,6 +129,7 @@ def test_one_rank_on_a_node_needs_no_shared_memory(world, monkeypatch):
     assert world.map(lambda i: np.array([i]), 3, 1)[0].ravel().tolist() == [0, 1, 2]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("mpi", ["mpich", "openmpi"])
 def test_ranks_leave_their_parts_when_one_of_any_node_gives_up(mpi):
     """And bulk reaches rank 0's node."""

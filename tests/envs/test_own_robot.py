@@ -41,6 +41,7 @@ def here(tmp_path, monkeypatch):
         sys.modules.pop(name, None)
 
 
+@pytest.mark.slow
 def test_from_a_model_to_a_policy_a_film_and_an_onnx_file(here, capsys):
     run(0, "balancer.toml", "--run-dir", "runs/balancer", *TINY)
     found = Run.open("runs/balancer")

@@ -258,6 +258,7 @@ def test_a_policy_of_before_has_neither(tmp_path):
     assert (policy.task_kwargs, policy.horizon) == ({}, 0)
 
 
+@pytest.mark.slow
 def test_nothing_is_created_where_they_are_refused(tmp_path):
     done = run(0, "--run-dir", tmp_path / "run", *SMALL, "--task.kwargs.weight", "2", code=2)
     assert re.search(r"unexpected keyword argument 'weight'", done.stderr)

@@ -295,6 +295,7 @@ ARM_RUN = words("""--algorithm es --task.id arm:Arm-v0 --policy.hidden 4 --es.po
 --budget.generations""")
 
 
+@pytest.mark.slow
 def test_an_edited_reward_is_refused_or_let_be(tmp_path, monkeypatch):
     """And the best policy begins anew."""
     monkeypatch.chdir(tmp_path)

@@ -39,6 +39,7 @@ def test_it_is_kept_with_outputs_that_are_small_and_of_no_machine():
     )
 
 
+@pytest.mark.slow
 def test_it_runs_and_shows_each_figure_once(tmp_path, monkeypatch):
     monkeypatch.setenv("PYTHONPATH", environment()["PYTHONPATH"])
     monkeypatch.setenv("IPYTHONDIR", str(tmp_path))

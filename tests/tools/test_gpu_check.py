@@ -4,12 +4,14 @@ import sys
 from itertools import pairwise
 
 import numpy as np
+import pytest
 
 from esac_mpi.learners import chunks
 from tools import gpu_check
 from tools.bench import learner, program
 
 
+@pytest.mark.slow
 def test_on_a_cpu_every_learner_agrees_with_itself(monkeypatch):
     """Chunks against chunks to the bit; losses of one by one, of the same order of operations."""
     monkeypatch.setattr(gpu_check, "UPDATES", 4)

@@ -147,6 +147,7 @@ def test_what_cannot_fit_is_refused_with_what_would(algorithm, table):
     replay_memory.refuse_too_large(updated(config, {field: fits}), HUMANOID, 2**33)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("algorithm", ["sac", "cem_rl"])
 def test_a_replay_that_cannot_fit_is_2_before_it_is_made(tmp_path, algorithm):
     """Also one that ranks share. 44 TB."""
