@@ -11,6 +11,7 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
+from conftest import environment, finish
 
 from esac_mpi.config import Config
 from esac_mpi.host import log
@@ -19,7 +20,6 @@ from esac_mpi.play.params import Params
 from esac_mpi.training import loop
 from esac_mpi.training.active_run import Job
 
-ROOT = Path(__file__).parents[2]
 VALUES = {
     "generation": 120, "progress": 0.31, "env_steps": 1_230_000, "fitness_mean": 812.3,
     "fitness_max": 1034.0,
@@ -64,10 +64,8 @@ def test_log_file_is_appended_to(tmp_path, capsys):
         log.setup(0, "node7")
         log.append_to(tmp_path / "log.txt", 0, "node7")
         log.say(message)
-    times, messages = zip(
-        *(line.split(" ", 1) for line in (tmp_path / "log.txt").read_text("utf-8").splitlines()),
-        strict=True,
-    )
+    lines = (tmp_path / "log.txt").read_text("utf-8").splitlines()
+    times, messages = zip(*(line.split(" ", 1) for line in lines), strict=True)
     assert messages == ("first", "zweite läufe")
     assert all(len(t) == len("2024-05-01T12:00:00Z") and t.endswith("Z") for t in times)
     log.append_to(tmp_path / "missing" / "log.txt", 0, "node7")
@@ -82,11 +80,9 @@ def test_a_full_disk_loses_lines_and_nothing_else(capsys):
     assert capsys.readouterr() == ("hello\n", "")
 
 
-@pytest.mark.parametrize("output", ["closed pipe", "/dev/full"])
-def test_lost_stdout_does_not_end_the_run(output):
-    code = """
+CODE = """
 import time
-from esac_mpi.host import batch_system, log
+from esac_mpi.host import log
 log.setup(0, "here")
 display = log.Display(0.0)
 for generation in range(200):
@@ -95,29 +91,24 @@ for generation in range(200):
     time.sleep(0.002)
 display.close()
 """
+
+
+@pytest.mark.parametrize("output", ["closed pipe", "/dev/full"])
+def test_lost_stdout_does_not_end_the_run(output):
     if output == "closed pipe":
         reading, writing = os.pipe()
         os.close(reading)
     else:
         writing = os.open(output, os.O_WRONLY)
-    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
-    done = subprocess.run(
-        [sys.executable, "-c", code],
-        stdout=writing,
-        stderr=subprocess.PIPE,
-        env=environment,
-        check=False,
-    )
+    streams = {"stdout": writing, "stderr": subprocess.PIPE, "env": environment()}
+    done = subprocess.run([sys.executable, "-c", CODE], **streams, check=False)
     os.close(writing)
     assert (done.returncode, done.stderr) == (0, b"")
 
 
 def test_ascii_stdout_gets_every_line():
     code = "from esac_mpi.host import log; log.setup(0, 'h'); log.say('läufe'); log.say('end')"
-    environment = {**os.environ, "PYTHONPATH": str(ROOT), "PYTHONIOENCODING": "ascii"}
-    done = subprocess.run(
-        [sys.executable, "-c", code], capture_output=True, text=True, env=environment, check=True
-    )
+    done = finish([sys.executable, "-c", code], PYTHONIOENCODING="ascii")
     assert done.stdout == "l\\xe4ufe\nend\n"
 
 
@@ -130,16 +121,20 @@ def test_plain_line():
     assert log.plain_line({"generation": 3, "loss": 0.5}) == "gen 3  loss 0.5"
 
 
-def test_plain_display_speaks_seldom_and_ends_with_the_last(capsys):
+@pytest.mark.parametrize(
+    ("every", "pause", "shown"), [(5.0, 1.0, [0, 5, 10, 11]), (0.0, 0.01, [*range(12)])]
+)
+def test_plain_display_speaks_as_seldom_as_wished(capsys, every, pause, shown):
+    """And ends with the last generation; 0 = each is a line."""
     log.setup(0, "node7")
     clock = Clock()
-    display = Display(5.0, clock)
+    display = Display(every, clock)
     for generation in range(12):
         display.update({"generation": generation, "sac": float("nan")})
-        clock.now += 1.0
+        clock.now += pause
     display.close()
     display.close()
-    assert capsys.readouterr().out == "gen 0\ngen 5\ngen 10\ngen 11\n"
+    assert capsys.readouterr().out.splitlines() == [f"gen {generation}" for generation in shown]
 
 
 def test_plain_lines_thin_out_as_a_run_goes_on(capsys):
@@ -152,20 +147,9 @@ def test_plain_lines_thin_out_as_a_run_goes_on(capsys):
         times += [second] * bool(capsys.readouterr().out)
     pauses = {before: after - before for before, after in itertools.pairwise(times)}
     assert [pauses[second] for second in (0, 250)] == [5, 5]  # 2 % of 250 s
-    assert all(
-        pause == min(max(5, math.ceil(0.02 * before)), 300) for before, pause in pauses.items()
-    )
+    for before, pause in pauses.items():
+        assert pause == min(max(5, math.ceil(0.02 * before)), 300)
     assert 200 < len(times) < 500
-
-
-def test_every_generation_is_a_line_where_that_is_wished(capsys):
-    log.setup(0, "node7")
-    clock = Clock()
-    display = Display(0.0, clock)
-    for generation in range(3):
-        clock.now = 1000.0 + 0.01 * generation
-        display.update({"generation": generation})
-    assert capsys.readouterr().out == "gen 0\ngen 1\ngen 2\n"
 
 
 def test_log_file_has_messages_and_no_progress(tmp_path, capsys):
@@ -185,18 +169,13 @@ def test_seldom_values_stay_and_speed_follows(capsys):
     display = Display(0.0, clock)
     display.update({"generation": 10, "progress": 0.5, "env_steps": 1000, "evaluation_sac": 7.0})
     clock.now = 10.0
-    display.update(
-        {"generation": 11, "progress": 0.6, "env_steps": 3000, "evaluation_sac": float("nan")}
-    )
-    assert (
-        capsys.readouterr().out.splitlines()[1]
-        == "gen 11  60 %  3k steps  sac 7  200 steps/s  left 40s"
-    )
+    later = {"progress": 0.6, "env_steps": 3000, "evaluation_sac": float("nan")}
+    display.update({"generation": 11, **later})
+    second = capsys.readouterr().out.splitlines()[1]
+    assert second == "gen 11  60 %  3k steps  sac 7  200 steps/s  left 40s"
 
 
-def test_returns_that_are_not_finite_are_told_in_full_a_few_times_and_then_counted_ever_more_rarely(
-    monkeypatch,
-):
+def test_returns_that_are_not_finite_are_told_ever_more_rarely(monkeypatch):
     lines: list[str] = []
     monkeypatch.setattr(log, "say", lines.append)
     config = Config()
@@ -212,19 +191,17 @@ def test_returns_that_are_not_finite_are_told_in_full_a_few_times_and_then_count
     assert lines[-1] == f"generation 511: {found.format([11, 7])}, in 256 generations so far"
 
 
-def test_figures():
-    assert [
-        compact(n)
-        for n in (0, 7, 99.5, 812, 999.9, 5120, 41_000, 999_999, 1_234_567, 2.5e9)
-    ] == [
-        "0", "7", "99.5", "812", "1k", "5.12k", "41k", "1M", "1.23M", "2.5G",
-    ]  # fmt: skip
-    assert [
-        duration(s)
-        for s in (0.4, 59.4, 130, 3600 * 3 + 300, 86400 * 4 + 7200, float("inf"))
-    ] == [
-        "0s", "59s", "2m10s", "3h05m", "4d02h", "?",
-    ]  # fmt: skip
+@pytest.mark.parametrize(
+    ("shown", "figures"),
+    [
+        (compact, {0: "0", 7: "7", 99.5: "99.5", 812: "812", 999.9: "1k", 5120: "5.12k",
+                   41_000: "41k", 999_999: "1M", 1_234_567: "1.23M", 2.5e9: "2.5G"}),
+        (duration, {0.4: "0s", 59.4: "59s", 130: "2m10s", 3600 * 3 + 300: "3h05m",
+                    86400 * 4 + 7200: "4d02h", math.inf: "?"}),
+    ],
+)  # fmt: skip
+def test_figures(shown, figures):
+    assert {number: shown(number) for number in figures} == figures
 
 
 def test_a_log_without_room_is_no_error_and_leaves_nothing_behind():

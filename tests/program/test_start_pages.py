@@ -5,19 +5,15 @@ import re
 import shlex
 import shutil
 import signal
-import subprocess
 import sys
 from configparser import ConfigParser
-from contextlib import redirect_stdout, suppress
-from io import StringIO
 from pathlib import Path
 
 import pytest
-from commands import command
-from conftest import JOBS, PATIENCE, ROOT, environment, run
+from commands import tool
+from conftest import JOBS, PATIENCE, ROOT, finish, run
 from whole_runs import assert_same_run, wait_for
 
-from esac_mpi.comm import command_ranks
 from esac_mpi.config import load
 from esac_mpi.record import Run
 
@@ -25,16 +21,14 @@ pytestmark = pytest.mark.slow
 
 DOCS = ROOT / "docs"
 FENCE = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
-ROUTINE = [
-    *("--budget.generations", 6, "--policy.hidden", 4, "--task.horizon", 20),
-    *("--evaluation.every", 2, "--evaluation.episodes", 2),
-]
-TINY = [
-    *ROUTINE,
-    *("--esac.population_size", 4, "--esac.workers", 1, "--esac.update_cost", 1),
-    *("--esac.sac_min_steps", 10, "--sac.start_steps", 10, "--sac.batch_size", 8),
-]
-TINY_ES = [*ROUTINE, "--algorithm", "es", "--es.population_size", 4]  # begins without torch
+ROUTINE = (
+    "--budget.generations 6 --policy.hidden 4 --task.horizon 20 --evaluation.every 2 "
+    "--evaluation.episodes 2"
+).split()
+POPULATION = "--esac.population_size 4 --esac.workers 1 --esac.update_cost 1"
+PHASES = "--esac.sac_min_steps 10 --sac.start_steps 10 --sac.batch_size 8"
+TINY = [*ROUTINE, *POPULATION.split(), *PHASES.split()]
+TINY_ES = [*ROUTINE, *"--algorithm es --es.population_size 4".split()]  # begins without torch
 
 
 def commands(page: str) -> list[list[str]]:
@@ -59,26 +53,12 @@ def here(tmp_path, monkeypatch):
     return tmp_path
 
 
-def esac_mpi(*words: str) -> str:
-    """Run a command as `esac-mpi` does; return what it prints."""
-    line = [sys.executable, "-m", "esac_mpi.commands", *words]
-    done = subprocess.run(
-        line, env=environment(), capture_output=True, text=True, timeout=PATIENCE, check=False
-    )
-    assert done.returncode == 0, f"{words}: {done.stdout}\n{done.stderr}"
-    return done.stdout
-
-
 def test_what_pages_install_exists():
     setup = ConfigParser()
     setup.read(ROOT / "setup.cfg")
     pages = [*(DOCS / "start").glob("*.md"), *(DOCS / "how-to").glob("*.md")]
     found = "\n".join(page.read_text(encoding="utf-8") for page in pages)
-    named = {
-        extra
-        for extras in re.findall(r"-e '\.\[([a-z,]+)\]'", found)
-        for extra in extras.split(",")
-    }
+    named = {*",".join(re.findall(r"-e '\.\[([a-z,]+)\]'", found)).split(",")}
     assert {"mpich", "analysis", "render", "export", "tensorboard"} <= named
     assert named <= {*setup["options.extras_require"]}
     versions = (ROOT / "constraints.txt").read_text()
@@ -110,10 +90,8 @@ def test_the_first_run_does_what_its_page_says(here, start):
     run(2, *other, *TINY)
 
     shows = [words[1:] for words in lines if words[0] == "esac-mpi"]
-    said = {" ".join(words): esac_mpi(*words) for words in shows if words[0] not in ("render",)}
-    assert [words[0] for words in shows] == [
-        *("plot", "summary", "evaluate", "summary", "watch", "render")
-    ]
+    assert [words[0] for words in shows] == "plot summary evaluate summary watch render".split()
+    said = {" ".join(words): tool(*words).stdout for words in shows[:-1]}
     assert Path("runs/quickstart/learning_curve.png").exists()
     assert "complete" in said["summary runs/quickstart"]
     assert "return  mean" in said["evaluate runs/quickstart --episodes 20"]
@@ -144,11 +122,11 @@ STAND_INS = {"sbatch": SBATCH, "srun": SRUN, "qsub": QSUB, "mpiexec": MPIEXEC, "
 
 def submit(here: Path, line: list[str], tiny: list[str]) -> None:
     """Submit as a line says, to stand-ins for the scheduler that run the script at once."""
-    settings = dict(word.split("=", 1) for word in line if word.startswith(("RUN=", "OPTIONS=")))
-    settings["OPTIONS"] = " ".join([settings["OPTIONS"], *map(str, tiny)])
-    words = [word for word in line if not word.startswith(("RUN=", "OPTIONS="))]
-    variables = {**environment(), **settings, "PATH": f"{here / 'bin'}:{os.environ['PATH']}"}
-    subprocess.run(words, env=variables, check=True, timeout=PATIENCE)
+    set_first = [word for word in line if word.startswith(("RUN=", "OPTIONS="))]
+    settings = dict(word.split("=", 1) for word in set_first)
+    settings["OPTIONS"] = " ".join([settings["OPTIONS"], *tiny])
+    words = [word for word in line if word not in set_first]
+    finish(words, PATH=f"{here / 'bin'}:{os.environ['PATH']}", **settings)
 
 
 def test_a_job_of_the_cluster_page_trains_and_ends(here):
@@ -177,7 +155,7 @@ def test_a_job_of_the_cluster_page_trains_and_ends(here):
         assert "status complete" in Path(output).read_text()
         looks = [words[1:] for words in lines if words[0] == "esac-mpi"]
         assert [words[0] for words in looks] == ["watch", "summary", "plot", "evaluate"]
-        said = [esac_mpi(*words) for words in looks]
+        said = [tool(*words).stdout for words in looks]
         assert "complete" in said[0]
         shutil.rmtree("runs")
 
@@ -197,23 +175,20 @@ def test_the_cluster_page_names_what_the_scripts_have():
 @pytest.mark.parametrize(
     "page", ["how-to/resume.md", "how-to/tune.md", "how-to/track.md", "start/cluster.md"]
 )
-def test_command_lines_of_a_page_are_accepted(page, here):
+def test_command_lines_of_a_page_are_accepted(page, here, call):
     """The program's by its own parser; those of `esac-mpi` exist and have the options."""
     for place in ("a", "b", "hopper"):
         Path("runs", place).mkdir(parents=True)
         Path("runs", place, "config.toml").write_text('[task]\nid = "Hopper-v5"\n')
     found = 0
     for words in commands(page):
-        if arguments := training(words):
+        arguments = training(words)
+        if arguments:
             load([word for word in arguments if word not in ("--check", "--fresh")])
-            found += 1
         elif words[0] == "esac-mpi":
-            with redirect_stdout(StringIO()) as shown, suppress(SystemExit):
-                alone = [command_ranks.Alone()] * (words[1] == "evaluate")
-                command(words[1]).main(["--help"], *alone)
-            options = shown.getvalue()
+            options = call(words[1], "--help").out
             assert all(word in options for word in words[2:] if word.startswith("--"))
-            found += 1
+        found += bool(arguments) or words[0] == "esac-mpi"
     assert found
 
 
@@ -264,10 +239,9 @@ def test_callbacks_for_trackers_send_every_generation(here, monkeypatch):
     assert len(blocks) == 2
     (here / "configs").unlink()
     (here / "configs").mkdir()
-    Path("configs/quickstart.toml").write_text(
-        'algorithm = "es"\n[task]\nid = "CyclicMDP-v0"\nhorizon = 9\n[es]\n'
-        "population_size = 4\n[policy]\nhidden = [4]\n[budget]\ngenerations = 3\n"
-    )
+    quick = ["task.id = 'CyclicMDP-v0'", "task.horizon = 9", "es.population_size = 4"]
+    quick += ["algorithm = 'es'", "policy.hidden = [4]", "budget.generations = 3"]
+    Path("configs/quickstart.toml").write_text("\n".join(quick))
     for (name, stand_in), block in zip(TRACKERS.items(), blocks, strict=True):
         module = type(sys)(name)
         exec(stand_in, module.__dict__)
