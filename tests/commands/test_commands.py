@@ -153,7 +153,7 @@ def test_a_configs_folder_of_somebody_elses_is_no_checkout(tmp_path, monkeypatch
     assert shipped() == tmp_path / "esac_mpi"
 
 
-def test_what_is_measured_is_never_written_into_an_installed_package(tmp_path, monkeypatch):
+def test_measurements_are_never_written_into_the_package(tmp_path, monkeypatch):
     package = tmp_path / "site-packages/esac_mpi"
     monkeypatch.setattr(design, "checkout", lambda: None)
     monkeypatch.setattr(design, "shipped", lambda: package)
@@ -198,7 +198,7 @@ assert esac_mpi.__file__.startswith({str(built)!r})
     assert sorted(path.name for path in here.iterdir()) == ["configs", "jobs"]
 
 
-def test_run_without_an_mpi_library_is_one_sentence_and_its_help_needs_none(monkeypatch, capsys):
+def test_run_without_an_mpi_library_is_one_sentence(monkeypatch, capsys):
     monkeypatch.delitem(sys.modules, "esac_mpi.training.session", raising=False)
     monkeypatch.delattr("esac_mpi.training.session", raising=False)
 

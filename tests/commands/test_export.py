@@ -46,7 +46,7 @@ def test_npz(tmp_path, normaliser, call):
 
 
 @pytest.mark.parametrize("form", ["npz", "torchscript"])
-def test_exported_actions_stay_in_the_bounds_where_rounding_would_leave_them(tmp_path, form):
+def test_exported_actions_stay_in_the_bounds(tmp_path, form):
     pytest.importorskip("torch" if form == "torchscript" else "numpy")
     low, high = np.float32(-0.7), np.float32(0.1)
     assert (high + low) / 2 + (high - low) / 2 > high

@@ -42,7 +42,7 @@ def test_sweep_writes_the_grid(tmp_path, swept):
     assert len({line.split()[-1] for line in lines}) == 36
 
 
-def test_a_field_without_a_table_is_of_the_table_an_algorithm_reads(swept):
+def test_a_field_without_a_table_is_of_the_algorithms(swept):
     grid = "--tasks Ant-v5 --algorithms erl pderl --seeds 0 --set mutation_probability 0.5"
     _, lines = swept(*grid.split())
     assert [load(line.split())[0].erl.mutation_probability for line in lines] == [0.5, 0.5]

@@ -52,7 +52,7 @@ def test_no_argument_is_the_papers_main_task_with_small_networks():
     assert (c.budget.nominal_steps, fresh) == (10**6, False)
 
 
-def test_another_limit_beside_a_whole_file_turns_the_defaults_off_too(tmp_path):
+def test_another_limit_beside_a_file_turns_defaults_off_too(tmp_path):
     path = tmp_path / "config.toml"
     for named, whole, limits in (
         ("--budget.env_steps 7", {}, (0, 7, 0)),
@@ -76,7 +76,7 @@ def test_slots_of_the_papers_population():
     assert counts(loaded("--esac.preset reference-code").esac) == (10, 20, 4, 0)
 
 
-def test_command_line_goes_before_the_file_and_the_file_before_the_reading(tmp_path):
+def test_command_line_goes_before_file_and_file_before_preset(tmp_path):
     path = tmp_path / "x.toml"
     path.write_text('seed = 3\n[esac]\nreading = "paper"\nwinner_pull = 0.2\nsigma = 0.5\n')
     c, _ = load([str(path), "--esac.sigma", "0.25", "--policy.hidden", "8", "16"])
@@ -132,7 +132,7 @@ def test_dashes_underscores_and_equals_signs_name_the_same_field(words):
 @pytest.mark.parametrize(
     ("sampling", "n"), [("onesided", 1), ("onesided", 2), ("mirrored", 2), ("repo", 1)]
 )
-def test_the_smallest_populations_that_are_accepted_have_a_gradient(sampling, n, shaping):
+def test_the_smallest_accepted_populations_have_a_gradient(sampling, n, shaping):
     own = {"population_size": n, "sampling": sampling, "fitness_shaping": shaping}
     returns = np.arange(1.0, config.members(config.ES(**own)) + 1)
     shaped = evolution.shaped(shaping, returns, returns)
@@ -167,12 +167,12 @@ def test_the_resolved_configuration_survives_its_file(tmp_path):
     assert updated(Config(), read_toml(tmp_path / "x.toml")) == c
 
 
-def test_every_reading_sets_fields_that_exist_to_values_that_are_allowed():
+def test_every_preset_sets_fields_to_allowed_values():
     for preset in (*config.PRESETS.values(), *config.ERL_PRESETS.values(), config.ERL_ACTOR):
         check(updated(Config(), config.from_table(config.plain(preset), "preset")))
 
 
-def test_presets_but_the_default_wait_and_pass_nothing_but_by_the_papers_operators():
+def test_presets_but_the_default_transfer_by_the_paper_alone():
     names = ("phase_timing", "p_sac_annealed", "resimulated", "transfer", "transfer_wins")
     found = {each: of(loaded(f"--esac.preset {each}").esac, *names) for each in config.PRESETS}
     ours, theirs = ("virtual", False, "better", "tested", 3), ("interval", True, "none", "off", 1)
@@ -182,7 +182,7 @@ def test_presets_but_the_default_wait_and_pass_nothing_but_by_the_papers_operato
     assert corrected.keys() == {"esac.preset", *config.PRESETS["corrected"]}
 
 
-def test_erl_alone_explores_beyond_the_bounds_and_spares_no_elite_as_its_public_code_does():
+def test_erl_alone_explores_beyond_bounds_as_its_code_does():
     repo = {name: loaded(f"--algorithm {name} --erl.preset reference-code").erl for name in FORMS}
     found = {name: of(erl, "exploration_clip", "injection") for name, erl in repo.items()}
     others = dict.fromkeys(("perl", "derl", "pderl"), (True, "worst_or_next"))
@@ -221,7 +221,7 @@ def test_bounds_say_what_is_wrong_with_a_value():
         assert all(map(bound.problem, outside))
 
 
-def test_every_number_has_a_least_value_and_every_whole_number_fits_into_64_bits():
+def test_every_number_has_a_least_value_and_fits_64_bits():
     assert {"policy.hidden", "seed", "max_hours", "esac.sigma"} < {*NUMBERS}
     for name in NUMBERS:
         assert (POSITIVE in marks(name)) != (NON_NEGATIVE in marks(name)), name
@@ -260,14 +260,14 @@ def test_nothing_is_asked_of_what_a_run_does_not_read():
             check(updated(Config(), {"algorithm": algorithm, **values}))
 
 
-def test_a_table_that_says_nothing_of_what_it_reads_is_no_algorithm():
+def test_a_table_without_declared_reads_is_no_algorithm():
     assert [*config.Display().problems("display", Config())] == []
     assert [name for name in TABLES if hasattr(getattr(Config(), name), "READS")] == [
         *dict.fromkeys(map(config.table_of, config.ALGORITHMS))
     ]
 
 
-def test_the_registry_holds_the_algorithms_that_the_configuration_offers():
+def test_the_registry_holds_what_the_configuration_offers():
     assert set(ALGORITHMS) == set(config.ALGORITHMS) == set(get_args(config.hint("algorithm")))
 
 
@@ -360,7 +360,7 @@ def written(tmp_path, *words):
 SIGMA = ("--esac.sigma", "0.02", "--esac.winner_pull", "0.3")  # the one is the default
 
 
-def test_a_run_s_file_lists_what_was_said_beside_what_was_resolved(tmp_path):
+def test_a_runs_file_lists_what_was_said(tmp_path):
     path, begun = written(tmp_path, *SIGMA, "--run-dir", "x")
     assert begun.said == ("esac.sigma", "esac.winner_pull")
     text = (tmp_path / "config.toml").read_text()
@@ -374,7 +374,7 @@ def test_a_run_s_file_lists_what_was_said_beside_what_was_resolved(tmp_path):
     assert longer.esac == again.esac
 
 
-def test_what_was_said_goes_before_another_preset_and_what_was_resolved_does_not(tmp_path):
+def test_what_was_said_goes_before_another_preset(tmp_path):
     path, _ = written(tmp_path, *SIGMA)
     corrected = load([path, "--esac.preset", "corrected"])[0]
     assert corrected == load([*SIGMA, "--esac.preset", "corrected"])[0]

@@ -60,7 +60,7 @@ def test_a_word_that_is_no_options_value_is_told_what_it_is(here, words, said):
     assert said in told
 
 
-def test_who_reads_a_file_alone_is_told_what_a_run_or_a_policy_is(here):
+def test_a_run_or_a_policy_is_no_configuration_file(here):
     for place, said in (
         ("runs/es0", "runs/es0/config.toml goes on with the run"),
         ("hopper.h5", "--from hopper.h5"),
@@ -100,12 +100,12 @@ def test_a_key_like_none_that_there_is_names_none(wrong):
     assert refused(f"--{wrong}", "3") == said
 
 
-def test_of_few_names_all_are_named_where_none_is_like_the_one_that_was_written():
+def test_of_few_names_all_are_named_where_none_is_like_it():
     assert meant("Es", ["SAC", "ES"]) == "did you mean 'ES'?"
     assert meant("title", ["low", "high"]) == "there are low, high"
 
 
-def test_a_file_of_an_experiment_or_a_search_is_sent_to_its_command(tmp_path):
+def test_a_file_of_an_experiment_or_search_names_its_command(tmp_path):
     place = f"{ROOT}/configs/experiments/table1.toml"
     assert refused(place).startswith(f"{place} is the file of an experiment: ")
     assert refused(place).endswith(f"experiment run {place}")

@@ -78,7 +78,7 @@ def test_elites_are_the_whole_ones_of_the_decimal(share, n, count):
     assert elites(n, share) == count
 
 
-def test_a_matrix_is_changed_in_so_many_places_as_the_decimal_says():
+def test_a_matrix_changes_in_as_many_places_as_the_decimal_says():
     class Asked:
         def __init__(self):
             self.limits = []
@@ -126,7 +126,7 @@ def test_other_texts_are_no_whole_numbers(text):
         whole(text)
 
 
-def test_a_whole_number_may_be_written_as_a_float_wherever_it_is_set(tmp_path):
+def test_a_whole_number_may_be_written_as_a_float(tmp_path):
     (tmp_path / "a.toml").write_text("[budget]\ngenerations = 1e3\n[policy]\nhidden = [64.0, 32]\n")
     line = [str(tmp_path / "a.toml"), "--seed", "2e1", "--budget.env_steps=1e6"]
     found, _ = load(line, print, print)

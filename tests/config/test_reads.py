@@ -112,7 +112,7 @@ def other(name, value):
     )
 
 
-def test_the_declarations_name_algorithms_tables_and_fields_that_exist():
+def test_the_declarations_name_what_exists():
     assert {*config.ALGORITHMS} == ALGORITHMS.keys()
     tables = {name.rpartition(".")[0] for name in NAMES} - {""}
     declared = [reads.declared(algorithm) for algorithm in config.ALGORITHMS]
@@ -210,7 +210,7 @@ def told(*argv):
     return load([*map(str, argv)], warned.append)[0], warned
 
 
-def test_es_takes_from_esac_of_the_file_what_its_own_table_leaves_open(tmp_path):
+def test_es_takes_from_esac_what_its_own_table_leaves_open(tmp_path):
     found, warned = told(QUICKSTART, "--algorithm", "es")
     assert (found.es.population_size, found.es.sigma, found.es.lr_es) == (10, 0.02, 0.01)
     assert warned[0].startswith(f"{QUICKSTART}: this run does not read esac.workers, ")
@@ -225,7 +225,7 @@ def test_es_takes_from_esac_of_the_file_what_its_own_table_leaves_open(tmp_path)
     assert (es.population_size, es.sampling) == (10, "repo")
 
 
-def test_sac_takes_from_esac_whether_observations_are_standardised(tmp_path):
+def test_sac_takes_from_esac_its_standardisation(tmp_path):
     path, resolved = tmp_path / "x.toml", tmp_path / "esac.toml"
     path.write_text("[esac]\nobservation_normalisation = false\n")
     found, warned = told(path, "--algorithm=sac")
@@ -275,7 +275,7 @@ def test_es_is_compared_at_the_settings_of_esac(name):
 
 
 @pytest.mark.parametrize("algorithm", ["esac", "es", "perl", "cem_rl"])
-def test_help_of_an_algorithm_has_the_fields_that_it_reads_and_what_they_mean(capsys, algorithm):
+def test_help_of_an_algorithm_explains_what_it_reads(capsys, algorithm):
     with pytest.raises(SystemExit) as end:
         load(["--algorithm", algorithm, "--help"])
     assert end.value.code == 0

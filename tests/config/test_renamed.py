@@ -228,7 +228,7 @@ def test_rows_count_settings_by_their_first_names(monkeypatch):
     assert rows.digest(None) == f"{zlib.crc32(repr((then, None)).encode()):08x}"
 
 
-def test_rows_of_the_same_settings_have_one_digest_whatever_the_default_is_now(monkeypatch):
+def test_rows_of_the_same_settings_have_one_digest(monkeypatch):
     """Else old rows could not be taken with new ones of the same, and could with others."""
     then = {"es.start_states": "member", "esac.start_states": "member"}
     then |= {"esac.transfer_at_once": False, "esac.sigma": 0.5}

@@ -10,7 +10,7 @@ from esac_mpi.host import cooperative
 from esac_mpi.play.rollout import exploring, playing
 
 
-def test_a_turn_is_over_after_its_parts_or_its_time_and_the_next_has_as_much():
+def test_a_turn_is_over_after_its_parts_or_its_time():
     now = [0.0]
     turn, found = cooperative.Turn(3, lambda: now[0]), []
     for lasts in (0.0, 0.0, 0.0, cooperative.LONGEST, 0.04, 0.04, 0.0):  # [s]
@@ -33,9 +33,7 @@ def turns_and_result(work):
 
 
 @pytest.mark.parametrize(("longest", "after"), [(math.inf, 64), (0.0, 1)])
-def test_an_episode_of_slow_steps_lets_others_have_their_turn_after_each(
-    monkeypatch, longest, after
-):
+def test_slow_steps_let_others_have_their_turn_after_each(monkeypatch, longest, after):
     monkeypatch.setattr(cooperative, "LONGEST", longest)
     monkeypatch.setattr(Line, "horizon", 150)
     expected = list(range(after, 151, after))

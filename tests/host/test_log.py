@@ -204,7 +204,7 @@ def test_figures(shown, figures):
     assert {number: shown(number) for number in figures} == figures
 
 
-def test_a_log_without_room_is_no_error_and_leaves_nothing_behind():
+def test_a_log_without_room_is_no_error():
     class Full(logging.Handler):
         def close(self):
             super().close()

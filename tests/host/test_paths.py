@@ -60,7 +60,7 @@ def test_options_a_file_and_settings_mean_the_home_directory(home):
     assert (found.run_dir, found.start_from) == (f"{home}/r", f"{home}/s")
 
 
-def test_a_home_that_is_not_there_is_one_sentence_and_nothing_is_made(home):
+def test_a_home_that_is_not_there_is_one_sentence(home):
     for word in (f"--run-dir={NOBODY}", f"--from={NOBODY}", f"{NOBODY}.toml", "--run-dir=$A/x"):
         with pytest.raises(ConfigError, match="write the path itself"):
             load([word])
@@ -91,7 +91,7 @@ def test_every_path_of_a_command_is_read_so(name):
     assert Path not in [action.type for action in actions(line)]
 
 
-def test_a_study_may_lie_in_the_home_directory_and_keep_its_trials_there(home):
+def test_a_study_may_lie_in_the_home_directory(home):
     study = pytest.importorskip("esac_mpi.studies.search.study")
     text = 'config = "~/c.toml"\ndirectory = "~/s"\ntrials = 1\n[search]\n"es.sigma" = [0.1, 0.2]\n'
     (home / "c.toml").write_text('algorithm = "es"\n')

@@ -150,7 +150,7 @@ def test_a_task_that_ends_the_program_is_refused(what, monkeypatch):
 
 
 @pytest.mark.slow
-def test_a_task_that_ends_the_program_in_a_run_ends_it_in_a_sentence(tmp_path):
+def test_a_task_that_ends_the_program_ends_in_a_sentence(tmp_path):
     late = "--task.kwargs.what exit --task.kwargs.when late --run-dir run".split()
     done = program(tmp_path, *SMALL, *late, "--budget.env_steps", 3 * LATE, code=1)
     assert "its code ends the program, sys.exit(0)" in done.stderr
@@ -162,7 +162,7 @@ def test_a_task_that_ends_the_program_in_a_run_ends_it_in_a_sentence(tmp_path):
         [env.step(env.high) for _ in range(LATE)]
 
 
-def test_a_task_that_ends_the_program_when_it_is_closed_ends_nothing(caplog):
+def test_a_task_that_ends_the_program_at_its_end_ends_nothing(caplog):
     env = make(RUDE, 0, {"what": "exit directory", "when": "closed"})
     before = os.getcwd()
     task_set_up.let_go(env)

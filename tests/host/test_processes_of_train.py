@@ -67,7 +67,7 @@ def test_the_program_started_by_a_rank_is_refused_in_a_sentence(tmp_path):
     assert not (tmp_path / "run").exists()
 
 
-def test_a_process_of_no_rank_and_one_with_its_line_open_are_in_place(monkeypatch):
+def test_a_process_of_no_rank_is_in_place(monkeypatch):
     monkeypatch.setattr(process_start, "FORKED_WITH_MPI", set())
     monkeypatch.delitem(sys.modules, "mpi4py.MPI", raising=False)
     process_start.check_place({})
@@ -78,7 +78,7 @@ def test_a_process_of_no_rank_and_one_with_its_line_open_are_in_place(monkeypatc
             process_start.check_place({"PMI_RANK": "0", "PMI_FD": line})
 
 
-def test_without_an_mpi_library_train_raises_the_command_lines_sentence():
+def test_without_an_mpi_library_train_says_what_run_says():
     code = "from esac_mpi import train\ntry: train()\nexcept ImportError as error: print(error)"
     done = finish([sys.executable, "-c", code], MPI4PY_LIBMPI="/nowhere/libmpi.so")
     assert (done.stdout, done.stderr) == (f"{errors.NO_MPI}\n", "")

@@ -23,7 +23,7 @@ def checkout(tmp_path):
     return folder
 
 
-def test_the_commit_of_a_checkout_and_of_a_worktree_is_what_git_says(checkout):
+def test_the_commit_is_what_git_says(checkout):
     beside = checkout.parent / "beside"
     git(checkout, "worktree", "add", "-q", str(beside), "-b", "other")
     git(beside, *COMMIT[:-1], "another")

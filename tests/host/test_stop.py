@@ -55,7 +55,7 @@ def test_one_signal_is_a_wish_two_give_up_three_abort(stop):
     assert seen == [0]
 
 
-def test_sigterm_gives_a_generation_its_grace_and_the_others_give_it_all_the_time(stop):
+def test_sigterm_alone_gives_a_generation_a_grace(stop):
     stop.grace = 0.3
     assert stop.carry_out(lambda: send(signal.SIGUSR1, 0.5))
     sent = time.monotonic()
@@ -69,14 +69,14 @@ def test_sigterm_gives_a_generation_its_grace_and_the_others_give_it_all_the_tim
 
 
 @pytest.mark.parametrize("number", [*SIGNALS, *WARNINGS])
-def test_what_a_terminal_or_batch_system_sends_twice_is_one_signal(stop, monkeypatch, number):
+def test_a_signal_that_is_sent_twice_at_once_is_one(stop, monkeypatch, number):
     monkeypatch.setattr("esac_mpi.host.stop.SAME", 300.0)
     assert stop.carry_out(lambda: (send(number), send(number), send(number)))
     assert stop.wished
     assert not stop.overdue
 
 
-def test_the_limit_of_processor_time_is_said_every_second_and_is_one_wish_with_a_grace(stop):
+def test_the_limit_of_processor_time_is_one_wish(stop):
     stop.grace = 0.5
     # 0.1 s apart: more than the same signal
     assert stop.carry_out(lambda: [send(signal.SIGXCPU) for _ in range(3)])
@@ -213,7 +213,7 @@ def test_a_watchdog_without_limits_is_no_thread():
 
 
 @pytest.mark.parametrize("last", [signal.SIGTERM, signal.SIGXCPU])
-def test_the_grace_of_a_batch_systems_signal_holds_also_just_after_another(stop, last):
+def test_a_grace_holds_also_just_after_another_signal(stop, last):
     stop.grace = 0.2
 
     def work():

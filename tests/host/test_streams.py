@@ -20,7 +20,7 @@ RUDE = "rude_envs:Rude-v0"
 
 
 @pytest.mark.parametrize("ranks", [0, 2])
-def test_an_answer_in_json_is_one_document_whatever_a_task_prints(ranks, tmp_path):
+def test_json_is_one_document_whatever_a_task_prints(ranks, tmp_path):
     about = {"task_kwargs": json.dumps({"what": "say", "when": "step"})}
     policy = save(tmp_path / "p.h5", np.zeros(8, np.float32), (3, 2), RUDE, (-2.0, 2.0), **about)
     loud = "import atexit, rude_envs; rude_envs.say(); atexit.register(rude_envs.say)\n"
@@ -39,7 +39,7 @@ def test_what_is_no_number_in_json_is_null():
     assert json.loads(as_json(numbers | {4: (True, None, "x")})) == expected
 
 
-def test_an_evaluation_of_a_task_with_an_infinite_argument_is_json(tmp_path, call):
+def test_an_infinite_argument_of_a_task_is_json(tmp_path, call):
     about = {"task_kwargs": json.dumps({"infinite": float("inf")})}
     policy = save(tmp_path / "p.h5", np.zeros(8, np.float32), (3, 2), RUDE, (-2.0, 2.0), **about)
     said = call("evaluate", policy, "--episodes=1", "--json").out

@@ -162,7 +162,7 @@ def test_bad_input_is_one_message_from_one_rank(tmp_path, together, words, messa
     assert not list(tmp_path.iterdir())
 
 
-def test_a_run_whose_checkpoints_are_both_broken_is_65_and_fresh_starts_over(tmp_path, alone):
+def test_a_run_whose_checkpoints_are_both_broken_is_65(tmp_path, alone):
     arguments = [*CYCLIC_ES, "--budget.generations", 2, "--run-dir", tmp_path / "run"]
     alone(*arguments)
     for name in ("checkpoint.h5", "checkpoint_prev.h5"):
@@ -185,7 +185,7 @@ def test_help_fits_two_screens_and_comes_from_one_rank():
     assert found > {*ALGORITHMS, "--task.id", "--esac.sigma", "--budget.minutes"}
 
 
-def test_the_line_that_draws_the_curve_works_from_where_it_is_printed(tmp_path, monkeypatch):
+def test_the_line_that_plots_works_where_it_is_printed(tmp_path, monkeypatch):
     python = Path(sys.executable)
     monkeypatch.setenv("PATH", str(python.parent))
     monkeypatch.chdir(tmp_path)

@@ -201,7 +201,7 @@ def reached(name: str) -> set[str]:
 
 
 @pytest.mark.parametrize("folder", ["analysis", "policies", "commands"])
-def test_what_a_login_node_needs_starts_no_mpi_and_loads_no_simulator(folder):
+def test_what_a_login_node_needs_loads_no_mpi_and_no_simulator(folder):
     assert "esac_mpi.comm.mpi" in reached("esac_mpi.comm.world")
     assert "esac_mpi.comm.world" in reached("esac_mpi.training.session")
     for path in files(folder):
@@ -210,7 +210,7 @@ def test_what_a_login_node_needs_starts_no_mpi_and_loads_no_simulator(folder):
             assert not heavy, f"{module(path)} loads {heavy} by {name}"
 
 
-def test_a_family_of_tables_knows_neither_the_other_families_nor_the_whole():
+def test_a_family_of_tables_knows_no_other_family():
     below = {f"esac_mpi.config.{name}" for name in ("bounds", "exact", "selecting", "table")}
     for family in ("run", "evolution", "off_policy", "ppo"):
         known = {target(name) for name in loads(PACKAGE / f"config/{family}.py")} - {""}
@@ -223,7 +223,7 @@ def test_a_subject_of_the_check_knows_no_other_subject():
         assert found <= {"report", "ranks", "memory"} - {path.stem}, path.name
 
 
-def test_algorithms_receive_world_env_and_learner_and_import_none():
+def test_algorithms_import_neither_world_env_nor_learner():
     for path in files("algorithms"):
         found = {target(name) for name in imports(path)}
         assert not [n for n in found if needs_mpi(n) or floor(n) in ("record", "learners")], path
@@ -254,7 +254,7 @@ VARIANTS = {
 }
 
 
-def test_nothing_that_the_world_is_handed_to_writes_its_attributes():
+def test_nothing_writes_attributes_of_the_world():
     training = [PACKAGE / f"training/{name}.py" for name in ("provenance", "set_up")]
     for path in (*files("play"), *files("algorithms"), *training):
         for node in ast.walk(parsed(path)):
@@ -266,7 +266,7 @@ def strings(path: Path) -> set[object]:
     return {node.value for node in ast.walk(parsed(path)) if isinstance(node, ast.Constant)}
 
 
-def test_no_module_of_the_program_asks_for_an_algorithm_by_its_name():
+def test_no_module_asks_for_an_algorithm_by_its_name():
     for name, path in FILES.items():
         if floor(name) not in BESIDE | {"algorithms", "config", "learners"}:
             assert not strings(path) & set(ALGORITHMS), path.name
@@ -281,7 +281,7 @@ def test_scarce_libraries_have_one_importer():
             assert any(own.is_relative_to(place) for place in SOLE[library]), (name, library)
 
 
-def test_no_module_of_the_program_imports_what_commands_are_made_of():
+def test_the_program_imports_nothing_of_the_commands():
     for name, path in FILES.items():
         if floor(name) not in BESIDE | {"", "__main__"}:
             assert not {floor(target(asked)) for asked in imports(path)} & BESIDE, name
@@ -295,7 +295,7 @@ def test_analysis_reads_files_alone():
             assert own, f"{path.name}: {name}"
 
 
-def test_mpi_and_simulators_are_asked_for_late_beside_the_program():
+def test_beside_the_program_mpi_and_simulators_load_late():
     """MPI where a launcher has started ranks; simulators and torch inside functions."""
     for path in files(*BESIDE):
         with_mpi = {name for name in map(target, imports(path)) if needs_mpi(name)}
@@ -304,7 +304,7 @@ def test_mpi_and_simulators_are_asked_for_late_beside_the_program():
     assert "esac_mpi.comm.mpi" not in reached("esac_mpi.comm.command_ranks")
 
 
-def test_algorithms_and_policies_are_named_in_one_file_of_analysis():
+def test_analysis_names_algorithms_and_policies_in_one_file():
     """And in no command."""
     found = {"theta_es", *ALGORITHMS}
     for path in (*files("analysis"), *(PACKAGE / "commands").glob("*.py")):

@@ -77,7 +77,7 @@ def test_any_call_may_be_the_last_one_or_fail(points):
     assert {found[:24] for found in points["seen"]} == expected
 
 
-def test_what_is_renamed_is_on_the_disk_before_and_its_name_after(points):
+def test_files_are_on_the_disk_before_they_get_their_names(points):
     """A kill leaves the system's memory as it is; a power cut needs this order."""
     calls = [re.sub(r"\.tmp\.\d+", ".tmp", call).split(" ") for call in points["calls"]]
     renamed = [
@@ -129,7 +129,7 @@ def test_a_full_disk_is_survived_and_the_run_goes_on(tmp_path, start, alone, slo
         assert_same_run(tmp_path / "straight", disk / "run")
 
 
-def test_a_disk_that_stays_full_ends_with_74_and_the_checkpoint_before(tmp_path, alone):
+def test_a_disk_that_stays_full_ends_with_74(tmp_path, alone):
     line = [*CYCLIC_ES, "--run-dir", tmp_path / "disk/run", "--budget.generations"]
     with mounted(tmp_path / "disk", "-t", "tmpfs", "-o", "size=400k", "tmpfs") as disk:
         alone(*line, 5)
@@ -166,7 +166,7 @@ def under_way(start, slow, path, generations=100):
     return process
 
 
-def test_a_directory_removed_in_mid_run_ends_with_74_and_nothing_there(tmp_path, start, slow):
+def test_a_directory_removed_in_mid_run_ends_with_74(tmp_path, start, slow):
     process = under_way(start, slow, tmp_path / "run")
     (tmp_path / "run").rename(tmp_path / "gone")
     shutil.rmtree(tmp_path / "gone")

@@ -29,7 +29,7 @@ def shown(notebook):
     }
 
 
-def test_it_is_kept_with_outputs_that_are_small_and_of_no_machine():
+def test_it_is_kept_with_small_outputs_of_no_machine():
     types, _ = shown(nbformat.read(NOTEBOOK, 4))
     assert [name for name, found in types.items() if not found] == ["c1"]  # it trains, quietly
     assert NOTEBOOK.stat().st_size < 150_000

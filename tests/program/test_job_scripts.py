@@ -222,7 +222,7 @@ SAYS = 'echo "$@" >>"$LOG"'
 
 
 @pytest.mark.parametrize("select", ["", "select=1:ncpus=4:mpiprocs=4"])
-def test_later_rounds_of_a_pbs_array_have_the_resources_of_the_first(tmp_path, select):
+def test_later_rounds_of_a_pbs_array_have_the_same_resources(tmp_path, select):
     own = {"TASKS": "cyclic-mdp", "SEEDS": "1", "RUNS": tmp_path, "SELECT": select}
     told = decide_alone(tmp_path, "pbs-array.sh", "", "requeue", OPTIONS="-x", **own)
     assert told == (0, [*[f"on {select}"] * bool(select), "round 1 of jobs/pbs-array.sh"])
@@ -265,7 +265,7 @@ def test_a_home_directory_that_no_shell_has_read_is_read_here(tmp_path, script):
 
 @pytest.mark.parametrize("script", ARRAYS)
 @pytest.mark.parametrize("index", [1, 2])
-def test_a_list_has_the_words_of_a_shell_and_no_more_runs_than_lines(tmp_path, script, index):
+def test_a_list_has_a_shells_words_and_a_run_for_each_line(tmp_path, script, index):
     run = tmp_path / "my, runs/it's"
     words = ["my, dir/my, conf.toml", "--task.kwargs", '{"a b": "*"}', "--policy.hidden", "8", "8"]
     words += ["--run-dir", str(run)]

@@ -160,7 +160,7 @@ def finish(cluster: Cluster, job: Job, number: str) -> None:
         pytest.param("slurm.sbatch", PMIX, marks=needs_pmix),
     ],
 )
-def test_a_job_warned_of_its_limit_is_requeued_resumes_and_completes(
+def test_a_job_warned_of_its_limit_is_requeued_and_completes(
     cluster, straight, tmp_path, script, launch
 ):
     venv = launchers.OPENMPI if launch == PMIX else sys.prefix
@@ -181,7 +181,7 @@ def test_a_job_warned_of_its_limit_is_requeued_resumes_and_completes(
 
 
 @needs_slurm
-def test_a_cancelled_job_is_saved_stays_so_and_can_be_submitted_again(cluster, evolved, tmp_path):
+def test_a_cancelled_job_is_saved_and_can_be_submitted_again(cluster, evolved, tmp_path):
     job = Job(tmp_path, EVOLUTION, LAUNCH=SRUN)
     number = submit(cluster, job, "slurm.sbatch")
     job.wait_until_under_way()
@@ -198,7 +198,7 @@ def test_a_cancelled_job_is_saved_stays_so_and_can_be_submitted_again(cluster, e
 
 @needs_slurm
 @needs_pmix
-def test_killed_ranks_of_open_mpi_are_survived_and_a_cancel_is_saved(cluster, evolved, tmp_path):
+def test_killed_ranks_of_open_mpi_are_survived(cluster, evolved, tmp_path):
     job = Job(tmp_path, EVOLUTION, LAUNCH=PMIX, VENV=str(launchers.OPENMPI))
     number = submit(cluster, job, "slurm.sbatch", "--nodes=1", "--ntasks=2")
     job.wait_until_under_way()
@@ -219,7 +219,7 @@ def test_killed_ranks_of_open_mpi_are_survived_and_a_cancel_is_saved(cluster, ev
 
 
 @needs_slurm
-def test_a_preempted_job_saves_within_its_grace_and_goes_on_afterwards(cluster, evolved, tmp_path):
+def test_a_preempted_job_saves_and_goes_on_afterwards(cluster, evolved, tmp_path):
     job = Job(tmp_path, EVOLUTION, LAUNCH=SRUN)
     number = submit(cluster, job, "slurm.sbatch", "--partition=low")
     job.wait_until_under_way()
@@ -376,7 +376,7 @@ def ended(tmp_path: Path, number: int) -> int:
     return int(path.read_text())
 
 
-def test_a_pbs_job_submits_itself_again_and_survives_a_failed_launch(pbs, straight, tmp_path):
+def test_a_pbs_job_goes_on_after_walltime_and_a_failed_launch(pbs, straight, tmp_path):
     """It does so at its walltime, and completes."""
     launch, broken = tmp_path / "launch", tmp_path / "broken"
     fails = f'[ "$1" = --version ] || ! rm {broken} 2>/dev/null || exit 15'

@@ -168,9 +168,7 @@ def take_terminal() -> None:
 
 
 @pytest.mark.parametrize("mpi", ["mpich", "openmpi"])
-def test_a_run_on_two_nodes_survives_a_killed_rank_a_lost_daemon_and_a_stop(
-    straight, tmp_path, begin, mpi
-):
+def test_a_run_on_two_nodes_survives_kills_and_a_stop(straight, tmp_path, begin, mpi):
     path = tmp_path / "run"
     job = begin(mpi, 4, nodes=2)
     ranks = pids(path)

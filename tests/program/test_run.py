@@ -47,7 +47,7 @@ def test_the_answer_does_not_depend_on_the_ranks(straight, tmp_path, ranks):
     assert_same_run(straight, tmp_path / "run")
 
 
-def test_stopped_and_resumed_on_other_ranks_is_the_same_as_straight(straight, tmp_path):
+def test_stopped_and_resumed_on_other_ranks_is_straight(straight, tmp_path):
     run(2, *CYCLIC, "--budget.generations", 12, "--run-dir", tmp_path / "run")
     done = run(3, *TWENTY, "--run-dir", tmp_path / "run")
     assert "resumed at generation 12" in done.stdout
@@ -252,7 +252,7 @@ def test_killed_with_a_phase_in_flight_and_restarted_is_straight(lagged, tmp_pat
     assert_same_run(lagged, path)
 
 
-def test_what_travels_between_nodes_has_no_term_in_the_parameters(tmp_path, together):
+def test_traffic_between_nodes_has_no_term_in_the_parameters(tmp_path, together):
     own = "--algorithm es --es.population_size 10 --es.observation_normalisation false"
     few = "--evaluation.every 100 --budget.generations 4"
     received = []

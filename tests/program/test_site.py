@@ -69,7 +69,7 @@ def test_code_on_any_page_links_to_its_description(site):
     assert 'href="commands.html#esac-mpi-watch"' in page
 
 
-def test_the_page_of_exit_codes_has_those_of_the_program_and_all_signals():
+def test_the_page_of_exit_codes_has_all_codes_and_signals():
     page = (ROOT / "docs/reference/exit-codes.md").read_text()
     training, commands, signals = re.findall(r"(?:^\|.*\n)+", page, re.M)
     rows = dict(re.findall(r"^\| (\d+) \|.*\| ([^|]*) \|$", training, re.M))

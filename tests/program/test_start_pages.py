@@ -192,7 +192,7 @@ def test_command_lines_of_a_page_are_accepted(page, here, call):
     assert found
 
 
-def test_a_resumed_extended_or_repeated_run_is_what_the_page_says(here):
+def test_runs_of_the_page_on_resuming_are_what_it_says(here):
     """Its lines one after the other: begun, resumed by its file, extended, begun anew, repeated."""
     lines = [(int(words[2]), training(words)) for words in commands("how-to/resume.md")[:5]]
     begun, resumed, by_file, extended, fresh = (arguments for _, arguments in lines)

@@ -166,7 +166,7 @@ def test_a_terminal_that_goes_away_saves_and_ends_with_75(tmp_path):
     assert code == 75
 
 
-def test_a_signal_before_the_first_generation_saves_all_or_nothing(tmp_path, start):
+def test_a_signal_at_the_start_saves_all_or_nothing(tmp_path, start):
     for number, pause in enumerate((0.5, 1.0, 1.5)):
         path = tmp_path / str(number)
         process = start(2, *CYCLIC, *ENDLESS, "--run-dir", path)
@@ -250,7 +250,7 @@ def test_the_job_ends_when_an_environment_hangs_and_says_where(tmp_path):
     read(path / "checkpoint.h5")
 
 
-def test_starts_without_progress_end_as_failed_and_a_person_may_try_again(tmp_path, signalled):
+def test_starts_without_progress_end_as_failed(tmp_path, signalled):
     path = tmp_path / "run"
     own = "--task.id own_envs:Signalled-v0 --stop.starts 2 --budget.generations 2"
     line = [*own.split(), *SMALL_ES, "--run-dir", path]
@@ -288,7 +288,7 @@ def test_rank_0_killed_is_dead(tmp_path, start):
     wait_for(lambda: summary(path)["status"] == "dead")  # a launcher may end before its ranks
 
 
-def test_a_second_run_in_a_directory_is_refused_and_the_first_goes_on(tmp_path, start):
+def test_a_second_run_in_a_directory_is_refused(tmp_path, start):
     path = tmp_path / "run"
     process = under_way(start, path)
     assert summary(path)["status"] == "running"

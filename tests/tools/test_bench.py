@@ -20,7 +20,7 @@ pytestmark = pytest.mark.slow
 NONE = None
 
 
-def test_a_larger_population_on_more_ranks_takes_what_its_members_and_its_update_take(tmp_path):
+def test_a_larger_population_takes_members_and_update(tmp_path):
     """A generation: 4 members of 1 s, 0.1 s writing, 0.3 s its own, 0.2 s update; no evaluation."""
     run = run_of(tmp_path / "run", [(FOUR, False, NONE, (0.5, 0.5))] * 15)
     assert scaling.simulated(run, 4, 1) == pytest.approx(4.6, abs=1e-3)
@@ -31,7 +31,7 @@ def test_a_larger_population_on_more_ranks_takes_what_its_members_and_its_update
     assert scaling.simulated(run, 40, 40) == pytest.approx(1.1 + 0.3 + update, abs=2e-3)
 
 
-def test_a_whole_phase_takes_as_much_longer_as_it_has_more_updates(tmp_path):
+def test_a_whole_phase_takes_longer_by_its_updates(tmp_path):
     rows = [(FOUR, k % 5 == 0, (5.0, 3.0, 500) if k % 5 == 0 else NONE, (0.5,)) for k in range(15)]
     run = run_of(tmp_path / "run", rows)
     phases = [each.phase for each in scaling.generations(run, 4, True)]
@@ -51,7 +51,7 @@ def test_either_run_of_a_pair_tells_the_time_of_the_other(tmp_path):
     assert all(each.simulation == ("computed" in each.name) for each in figures)
 
 
-def test_a_quick_benchmark_prints_one_json_object_a_line_with_the_promised_fields():
+def test_a_quick_benchmark_prints_json_lines():
     done = subprocess.run(
         [sys.executable, "-m", "tools.bench", "generation", "--quick", "--json"],
         env={**os.environ, "PYTHONPATH": str(ROOT)},
@@ -96,7 +96,7 @@ def test_without_an_mpirun_it_is_a_sentence_and_nothing_is_made(tmp_path, monkey
     assert not list(tmp_path.iterdir())
 
 
-def test_a_program_that_fails_ends_the_benchmark_with_what_it_said(monkeypatch, capsys):
+def test_a_program_that_fails_ends_the_benchmark(monkeypatch, capsys):
     # python -n: no such option
     monkeypatch.setattr(processes, "launcher", lambda ranks: [sys.executable, "-n", str(ranks)])
     assert bench.main(["generation", "--quick", "--json"]) == 1
@@ -106,7 +106,7 @@ def test_a_program_that_fails_ends_the_benchmark_with_what_it_said(monkeypatch, 
     assert "Traceback" not in printed.err
 
 
-def test_a_run_that_hangs_is_ended_with_all_that_it_has_started_and_says_what_it_had_said():
+def test_a_run_that_hangs_is_ended_with_all_it_started():
     """The child's child is in a session of its own, as a launcher's ranks are."""
     child = (
         "import subprocess; "

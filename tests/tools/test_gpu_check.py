@@ -36,12 +36,12 @@ def test_what_does_not_agree_is_found(monkeypatch):
     assert [passed for _, passed, _ in gpu_check.bits("cpu", (8, 8))] == [False] * 3
 
 
-def test_differences_are_over_the_largest_value_of_each_statistic():
+def test_differences_are_over_the_largest_value():
     one, other = np.array([[1.0, 200.0], [4.0, 100.0]]), np.array([[1.0, 200.0], [5.0, 110.0]])
     assert gpu_check.difference(one, other) == 0.2
 
 
-def test_bits_are_compared_over_several_chunks_in_both_halves_the_last_one_not_whole(monkeypatch):
+def test_bits_are_compared_over_several_chunks(monkeypatch):
     monkeypatch.setattr(chunks, "CHUNK", 9)
     made, begun = gpu_check.made("DDPG", "cpu", False, (8, 8)), []
     launch = made.chunks._gpu.launch
@@ -63,7 +63,7 @@ def test_no_process_of_the_check_is_an_mpi_process_itself():
     assert program.ended([sys.executable, "-c", line], 60) == (0, "set()")
 
 
-def test_figures_come_out_as_they_are_found_and_an_error_ends_its_part_alone(monkeypatch, capsys):
+def test_figures_come_at_once_and_an_error_ends_its_part(monkeypatch, capsys):
     def work(device):
         yield from [("one", True, device), ("two", None, "2"), ("three", False, "3")]
         raise ValueError("four")
@@ -75,7 +75,7 @@ def test_figures_come_out_as_they_are_found_and_an_error_ends_its_part_alone(mon
     ]  # fmt: skip
 
 
-def test_several_parts_have_a_process_each_and_what_was_cut_is_said(monkeypatch, capsys):
+def test_several_parts_have_a_process_each(monkeypatch, capsys):
     ended = {"bits": 0, "trouble": 1, "promises": None, "peers": -11}
     follow = lambda line, *_: ended[line[4]]  # noqa: E731
     monkeypatch.setattr(gpu_check.processes, "follow", follow)
