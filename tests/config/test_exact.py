@@ -129,13 +129,13 @@ def test_other_texts_are_no_whole_numbers(text):
 def test_a_whole_number_may_be_written_as_a_float(tmp_path):
     (tmp_path / "a.toml").write_text("[budget]\ngenerations = 1e3\n[policy]\nhidden = [64.0, 32]\n")
     line = [str(tmp_path / "a.toml"), "--seed", "2e1", "--budget.env_steps=1e6"]
-    found, _ = load(line, print, print)
+    found, _ = load(line, print)
     assert (found.budget.generations, found.policy.hidden) == (1000, (64, 32))
     assert (found.seed, found.budget.env_steps) == (20, 10**6)
     assert changed(found, {"budget.generations": 2e3}, "settings").budget.generations == 2000
     for words in (["--budget.generations", "1.5"], ["--policy.hidden", "64", "1.5"]):
         with pytest.raises(ConfigError, match=rf"{words[0][2:]} = 1.5: expected an integer"):
-            load(words, print, print)
+            load(words, print)
     (tmp_path / "a.toml").write_text("[budget]\ngenerations = 1.5\n")
     with pytest.raises(ConfigError, match=r"budget.generations = 1.5: expected an integer"):
-        load([str(tmp_path / "a.toml")], print, print)
+        load([str(tmp_path / "a.toml")], print)
