@@ -106,7 +106,7 @@ def on_ranks(quantity: Quantity, ranks: int) -> Quantity:
     return moved
 
 
-def draw_alone(run: RunFiles, x: str) -> Figure:
+def draw_alone(run: RunFiles, x: str = "env_steps") -> Figure:
     """Draw a run's returns: policies' evaluations, the population's mean and maximum."""
     figure, panels = figures.panels(1, 1, 5.5, 3.5)
     axes = panels[0, 0]

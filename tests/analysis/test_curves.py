@@ -150,7 +150,7 @@ def test_a_learners_training_returns_grow_linearly(tmp_path, name):
     assert curves.training_curve(run, "training_episodes", 3).x.tolist() == [1, 2, 3, 4, 5]
 
 
-def test_plot_draws_training_with_seeds_as_groups(tmp_path, capsys):
+def test_plot_draws_training_with_seeds_as_groups(tmp_path, call):
     paths = [make(tmp_path / "a"), make(tmp_path / "b", seed=1)]
     learner = trained(tmp_path / "c", "ddpg", [phase("ddpg", 2, 10), phase("ddpg", 4, 20)]).path
     (axes,) = plots.figure(opened(*paths, learner), "training").axes
@@ -161,4 +161,4 @@ def test_plot_draws_training_with_seeds_as_groups(tmp_path, capsys):
         "DDPG, seed 0": (1, 6, pytest.approx(100 / 6)),
     }
     assert axes.get_xlabel() == "training episodes"
-    pictures(capsys, tmp_path / "t", *paths, "--what", "training", "--out", tmp_path / "t")
+    pictures(call, tmp_path / "t", *paths, "--what", "training", "--out", tmp_path / "t")

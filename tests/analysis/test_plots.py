@@ -161,7 +161,7 @@ def test_timeline_adds_up_to_all_the_time(tmp_path):
 def test_under_a_lag_rank_0_learns_beside_the_evaluation(tmp_path):
     (run,) = opened(make(tmp_path / "a", (1, 2, 3, 4), "esac", **{"esac.learner_lag": 1}))
     # phases begin in generations 1 and 3; of the members' 1 s rank 0 is busy for 0.9
-    assert times.running(run).tolist() == [False, True, False, True]
+    assert times.recorded.running(run).tolist() == [False, True, False, True]
     assert times.activities(run)["learner"].tolist() == pytest.approx([0.4, 0.5, 0.4, 0.5])
 
 
