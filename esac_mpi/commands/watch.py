@@ -29,45 +29,39 @@ from rich.markup import escape
 from esac_mpi.analysis import views
 from esac_mpi.analysis.command import add, parser
 from esac_mpi.analysis.followed import Followed, chosen
+from esac_mpi.record import RunFiles
 
 TITLES = 3  # lines of a terminal that rows of runs leave free
 
 
-class Watched(Followed):
-    """Runs that are shown."""
-
-    def __init__(self, paths: list[Path], statuses: Collection[str]) -> None:
-        super().__init__(paths)
-        self.statuses = statuses
-
-    def view(self, lines: int = 0) -> Any:
-        """Show one run, or of many runs at most so many lines (0 = all)."""
-        if len(self.runs) > 1:
-            return views.many(self.runs, self.statuses, lines)
-        run = next(iter(self.runs.values()))
-        return escape(run) if isinstance(run, str) else views.one(run)
+def view(runs: dict[Path, RunFiles | str], statuses: Collection[str], lines: int = 0) -> Any:
+    """Show one run, or of many runs at most so many lines (0 = all)."""
+    if len(runs) > 1:
+        return views.many(runs, statuses, lines)
+    run = next(iter(runs.values()))
+    return escape(run) if isinstance(run, str) else views.one(run)
 
 
-def watch(watched: Watched, every: float, console: Console) -> None:
+def watch(followed: Followed, statuses: Collection[str], every: float, console: Console) -> None:
     """Redraw until all runs are over; always leave the last view and a visible cursor."""
     height = console.height - TITLES
-    live = Live(watched.view(height), console=console, auto_refresh=False)
+    live = Live(view(followed.runs, statuses, height), console=console, auto_refresh=False)
     try:
         live.start(refresh=True)
         console.show_cursor(True)  # a killed process must not leave a terminal without a cursor
-        for _ in watched.looks(every):
-            live.update(watched.view(console.height - TITLES), refresh=True)
+        for _ in followed.looks(every):
+            live.update(view(followed.runs, statuses, console.height - TITLES), refresh=True)
     finally:
         live.stop()
         console.show_cursor(True)
 
 
-def told(watched: Watched, every: float) -> None:
+def report(followed: Followed, statuses: Collection[str], every: float) -> None:
     """Print a line whenever a run has got on, until all are over: for a pipe or a file."""
     before: dict[Path, str] = {}
-    for _ in watched.looks(every):
-        taken = chosen(watched.runs, watched.statuses)
-        now = {path: views.line(watched.runs[path]) for path in taken}
+    for _ in followed.looks(every):
+        taken = chosen(followed.runs, statuses)
+        now = {path: views.line(followed.runs[path]) for path in taken}
         for path, line in now.items():
             if before.get(path) != line:
                 print(line, flush=True)
@@ -87,16 +81,16 @@ def command_line() -> argparse.ArgumentParser:
 def main(argv: list[str]) -> int:
     """Watch; return 2 if a directory is no run, 65 if it is unreadable, 130 after Ctrl-C."""
     options = command_line().parse_args(argv)
-    watched, console = Watched(options.runs, options.status), Console()
-    if not watched.runs:
-        return watched.code
+    followed, console, statuses = Followed(options.runs), Console(), options.status
+    if not followed.runs:
+        return followed.code
     try:
         if options.once:
-            console.print(watched.view())
+            console.print(view(followed.runs, statuses))
         elif console.is_terminal and not console.is_dumb_terminal:
-            watch(watched, max(0.1, options.every), console)
+            watch(followed, statuses, max(0.1, options.every), console)
         else:
-            told(watched, max(0.1, options.every))
+            report(followed, statuses, max(0.1, options.every))
     except KeyboardInterrupt:
         return 130
-    return watched.code
+    return followed.code

@@ -15,7 +15,7 @@ from conftest import environment
 from growing_runs import make, one_more
 
 from esac_mpi.analysis import views
-from esac_mpi.commands.watch import Watched
+from esac_mpi.analysis.followed import Followed
 from esac_mpi.record import lock, reading
 
 
@@ -108,7 +108,7 @@ def test_watch_follows_a_run_to_its_end(tmp_path):
 
 def test_a_run_that_ends_between_two_looks_is_read_once_more(tmp_path, monkeypatch):
     run = make(tmp_path / "a", generations=4, status="running")
-    watched = Watched([tmp_path / "a"], ())
+    watched = Followed([tmp_path / "a"])
     monkeypatch.setattr(reading.os, "getpid", lambda: -1)  # as another process sees it
     monkeypatch.setattr(lock, "is_free", lambda path: False)
     assert not watched.are_over()
