@@ -23,10 +23,12 @@ from whole_runs import assert_same_run, wait_for
 import esac_mpi
 from esac_mpi import Config, NoCheckpoint, Run, RunError, WrongUsage
 from esac_mpi.config import Budget, PolicyNetwork, Task, flatten, load
+from esac_mpi.envs import make
 from esac_mpi.host import log, threads
 from esac_mpi.play.rollout import ThetaNotFinite
 from esac_mpi.training import active_run, ended, loop
 from esac_mpi.training.api import resolve
+from esac_mpi.training.task_set_up import settled
 
 pytestmark = pytest.mark.slow
 
@@ -60,7 +62,7 @@ def test_settings_are_those_of_the_command_line(tmp_path):
     found = esac_mpi.train(file, given, run_dir=where, quiet=True)
     line = f"{file} --task.id CyclicMDP-v0 --task.horizon 9 --es.population_size 4"
     same, _ = load(f"{line} --budget.generations 1 --policy.hidden 5".split())
-    assert found.config == replace(same, es=replace(same.es, reward_shift=0.0))  # the task's
+    assert found.config == settled(same, make("CyclicMDP-v0"))[0]  # by the task
     assert found.config.budget == Budget(generations=1, nominal_steps=0)
     command = found.provenance["command"]
     assert command.startswith(f"esac_mpi.train {file} ")
@@ -91,7 +93,7 @@ def test_a_config_built_by_hand_is_checked(tmp_path):
     strange = replace(config, seed=np.int64(0), es=es)
     found = esac_mpi.train(strange, run_dir=tmp_path / "run", quiet=True)
     assert "np." not in (tmp_path / "run/config.toml").read_text()
-    assert found.config == replace(strange, es=replace(strange.es, reward_shift=0.0))
+    assert found.config == settled(strange, make("CyclicMDP-v0"))[0]  # by the task
     for wrong, said in (
         (replace(config, seed=1.5), "seed = 1.5"),
         (replace(config, es=replace(config.es, optimiser="foo")), "foo"),
