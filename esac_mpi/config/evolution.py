@@ -30,14 +30,8 @@ AMT = OnlyWith(sigma_rule="grow")
 WITHOUT_PHASES = OnlyWithOne(sac_phases=True, amt_trigger=("interval", "generation"))
 # SAC's fields that only its phases read: not what the learner is made of, not a checkpoint's
 OF_PHASES = (
-    "lr_sac",
-    "gamma",
-    "tau",
-    "batch_size",
-    "start_steps",
-    "updates_per_step",
-    "interleaved",
-)
+    "lr_sac", "gamma", "tau", "batch_size", "start_steps", "updates_per_step", "interleaved",
+)  # fmt: skip
 
 
 @dataclass(frozen=True)

@@ -33,22 +33,8 @@ class ConfigError(Exception):
 
 TABLES = sorted(entry_points(group="esac_mpi.tables"), key=lambda point: point.name)
 INSTALLED: dict[str, type[Table]] = {point.name: point.load() for point in TABLES}
-ALGORITHMS = (
-    "esac",
-    "es",
-    "sac",
-    "td3",
-    "ddpg",
-    "ppo",
-    "erl",
-    "perl",
-    "derl",
-    "pderl",
-    "cem",
-    "cem_rl",
-    "aes_rl",
-    *INSTALLED,
-)
+SHIPPED = "esac es sac td3 ddpg ppo erl perl derl pderl cem cem_rl aes_rl"
+ALGORITHMS = (*SHIPPED.split(), *INSTALLED)
 FORM_OF = {name: "erl" for name in FORMS if name != "erl"}  # algorithm -> whose form it is
 
 

@@ -6,14 +6,7 @@ import os
 from contextlib import suppress
 from pathlib import Path
 
-from esac_mpi.config import (
-    WARN,
-    Config,
-    ConfigError,
-    differences,
-    read_toml,
-    updated,
-)
+from esac_mpi.config import WARN, Config, ConfigError, differences, read_toml, updated
 from esac_mpi.host.errors import PASSING, Refused, Unsaved, unread
 from esac_mpi.host.run_directory import CONFIG, is_run
 from esac_mpi.record.checkpoints import Checkpoint, newest

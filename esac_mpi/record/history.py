@@ -75,12 +75,11 @@ def read(run: Path, segment: Closed, names: Sequence[str]) -> Arrays:
             about = path.stat()
             _verify(path, segment.sha256, (about.st_ino, about.st_size, about.st_mtime_ns))
             with files.opened(path, stream) as file:
-                there = [
-                    name
+                return {
+                    name: files.array_of(file, name)
                     for name in names
                     if files.stored_as(name, segment.shapes) in segment.shapes
-                ]
-                return {name: files.array_of(file, name) for name in there}
+                }
     except OSError as error:
         raise unread(path, error) from error
 
@@ -103,13 +102,8 @@ class History:
     def load(self, closed: Sequence[Closed], tail: Arrays) -> None:
         """Go on after these segments and their following rows, metrics/<name> and timing/<name>."""
         for group, rows in (("metrics", self.metrics), ("timing", self.timing)):
-            rows.load(
-                {
-                    name.partition("/")[2]: column
-                    for name, column in tail.items()
-                    if name.startswith(f"{group}/")
-                }
-            )
+            own = {name: tail[name] for name in tail if name.startswith(f"{group}/")}
+            rows.load({name.partition("/")[2]: column for name, column in own.items()})
         self.closed, self._joined = list(closed), {}
 
     @property
@@ -148,13 +142,8 @@ class History:
             arrays = {name: column[:rows] for name, column in self.tail.items()}
             start, index = self._before, len(self.closed)
             made = files.image(arrays, {"start": start, "stop": start + rows})
-            segment = Closed(
-                index,
-                start,
-                start + rows,
-                made.sha256,
-                {name: a.shape[1:] for name, a in arrays.items()},
-            )
+            shapes = {name: column.shape[1:] for name, column in arrays.items()}
+            segment = Closed(index, start, start + rows, made.sha256, shapes)
             store(segment.name, made)
             self.closed.append(segment)
             self.metrics.drop(rows)
@@ -173,11 +162,7 @@ class History:
                     continue
                 source = files.stored_as(name, segment.shapes)
                 if source in segment.shapes:
-                    joined.add(
-                        segment.name,
-                        source,
-                        segment.start,
-                        (segment.stop - segment.start, *segment.shapes[source]),
-                    )
+                    shape = (segment.stop - segment.start, *segment.shapes[source])
+                    joined.add(segment.name, source, segment.start, shape)
                 joined.rows = segment.stop
         return self._joined

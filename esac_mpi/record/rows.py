@@ -90,11 +90,7 @@ class Rows:
                 self._columns[name] = np.pad(
                     column, ((0, 0), (0, len(value) - width)), constant_values=np.nan
                 )
-            return (
-                value
-                if len(value) >= width
-                else np.pad(value, (0, width - len(value)), constant_values=np.nan)
-            )
+            return np.pad(value, (0, max(0, width - len(value))), constant_values=np.nan)
         if value.shape != column.shape[1:] or not np.can_cast(
             value.dtype, column.dtype, "same_kind"
         ):

@@ -29,13 +29,14 @@ from esac_mpi.host.data_files import checkout, shipped
 from esac_mpi.host.invocation import called
 from esac_mpi.host.paths import given
 from esac_mpi.studies.experiments.plan import (
+    DEFAULT,
     Budget,
     Experiment,
     Planned,
     Product,
     Settings,
+    full_name,
 )
-from esac_mpi.studies.experiments.settings import DEFAULT, full_name
 
 # `esac-mpi examples` has put them here
 OURS = checkout() is None and (Path.cwd() / "configs/experiments").is_dir()

@@ -4,9 +4,15 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from esac_mpi.config import Config
+from esac_mpi.config import NAMES, Config, table_of
 
 Settings = dict[str, Any]  # {dotted name: value}
+DEFAULT = Config().algorithm
+
+
+def full_name(algorithm: str, name: str) -> str:
+    """Return a field's dotted name; one without a table is of the algorithm's own."""
+    return name if "." in name or name in NAMES else f"{table_of(algorithm)}.{name}"
 
 
 @dataclass(frozen=True)

@@ -80,10 +80,9 @@ def write(
         extremes = {"worst": found.min(), "best": found.max()}
         known[name] = {"mean": found.mean(), "error": deviation, **extremes}
         note(f"{name}: {found.mean():.6g} ± {deviation:.3g}")
-    figures = {
-        id: ", ".join(f"{name} = {float(value):.6g}" for name, value in known[id].items())
-        for id in sorted(known)
-    }
-    lines = [f"{json.dumps(id)} = {{ {text} }}" for id, text in figures.items()]
+    lines = []
+    for id, figures in sorted(known.items()):
+        text = ", ".join(f"{name} = {float(value):.6g}" for name, value in figures.items())
+        lines.append(f"{json.dumps(id)} = {{ {text} }}")
     path.write_text(HEAD + "\n".join(lines) + "\n", encoding="utf-8")
     return path

@@ -10,7 +10,7 @@ from esac_mpi.analysis.messages import Unusable
 from esac_mpi.config import ALGORITHMS, ConfigError, automatic, load, read_toml
 from esac_mpi.config.fields import DEFAULTS
 from esac_mpi.config.reads import reads
-from esac_mpi.studies.experiments.settings import DEFAULT, full_name
+from esac_mpi.studies.experiments.plan import DEFAULT, full_name
 
 OWN = {
     "seed": "seeds are --seeds",

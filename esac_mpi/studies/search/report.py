@@ -55,16 +55,9 @@ def table(study: Study, top: int) -> Iterator[str]:
 def rows(study: Study, top: int) -> Iterator[str]:
     """Yield the trials as one JSON object a line, the best first. Raises Unusable."""
     for trial in ranked(study, Journal(study))[: top or None]:
-        about = {
-            "trial": trial.number,
-            "state": trial.state,
-            "value": trial.value,
-            **trial.found,
-            "why": trial.why,
-        }
-        yield as_json(
-            {**about, "runs": [str(study.run_of(trial.number, seed)) for seed in study.seeds]}
-        )
+        about = {"trial": trial.number, "state": trial.state, "value": trial.value, **trial.found}
+        runs = [str(study.run_of(trial.number, seed)) for seed in study.seeds]
+        yield as_json({**about, "why": trial.why, "runs": runs})
 
 
 def ranked(study: Study, journal: Journal) -> list[Trial]:
@@ -85,11 +78,8 @@ def counts(study: Study, trials: list[Trial]) -> str:
     states = Counter(trial.state for trial in trials)
     told = ", ".join(f"{number} {state}" for state, number in sorted(states.items()))
     again = f"{called('search')} run {shlex.quote(str(study.path))}"
-    advice = (
-        f"; {again} goes on with {'those' if states['left'] > 1 else 'the one'} left"
-        if states["left"]
-        else ""
-    )
+    left = "those" if states["left"] > 1 else "the one"
+    advice = f"; {again} goes on with {left} left" if states["left"] else ""
     return f"{len(trials)} of {study.trials} trials begun: {told}{advice}"
 
 

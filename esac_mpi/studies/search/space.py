@@ -12,17 +12,8 @@ from esac_mpi.studies.experiments.design import made
 
 LARGEST = 2**63  # numbers of a range are below
 # fields and tables that are the same for all trials, or they could not be compared
-COMMON = (
-    "seed",
-    "run_dir",
-    "max_hours",
-    "task",
-    "budget",
-    "evaluation",
-    "checkpoint",
-    "stop",
-    "display",
-)
+COMMON = {"seed", "run_dir", "max_hours", "task", "budget", "evaluation"}
+COMMON |= {"checkpoint", "stop", "display"}
 
 
 @dataclass(frozen=True)
