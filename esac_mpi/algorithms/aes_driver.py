@@ -26,12 +26,10 @@ class Driver:
     def __init__(self, now: Now) -> None:
         """Take up the tasks that the state has; give every worker its first one in a new run."""
         assert now.learner is not None
-        self.params, self.state, self.world, self.learner = (
-            now.params,
-            now.state,
-            now.world,
-            now.learner,
-        )
+        self.params = now.params
+        self.state = now.state
+        self.world = now.world
+        self.learner = now.learner
         self.critic = now.params.config.aes_rl.workers  # its worker, after the others
         self.agenda = self._agenda()
         self._times: list[tuple[float, ...]] = []  # TIMES of tasks told in this generation
@@ -102,10 +100,8 @@ class Driver:
         if node == self.world.node or order.held <= first:
             return order
         self._brought[node] = order.held
-        read = [
-            order.held,
-            *self._read().values(),
-        ]  # by order of arrival one that reads older ones may be begun after this
+        # by order of arrival one that reads older ones may be begun after this
+        read = [order.held, *self._read().values()]
         oldest = max(first, min(read) - self.params.config.aes_rl.replay_capacity)
         return order._replace(first=first, rows=read_ring(state.replay, oldest, order.held))
 
@@ -142,16 +138,8 @@ class Driver:
         """
         state, aes = self.state, self.params.config.aes_rl
         teaches = worker == self.critic
-        number, updates, held, start, plays = (
-            int(x[worker])
-            for x in (
-                state.task_number,
-                state.task_updates,
-                state.task_held,
-                state.task_start,
-                state.task_plays,
-            )
-        )
+        sizes = state.task_number, state.task_updates, state.task_held, state.task_plays
+        number, updates, held, plays = (int(size[worker]) for size in sizes)
         theta = critic = None
         if teaches:
             self.learner.hold_critic()
@@ -162,6 +150,7 @@ class Driver:
             worker, number, updates, held, theta, state.task_mean[worker], critic, plays=plays
         )
         least = lasts(aes.of_critic if teaches else aes.update_cost, updates)
+        start = int(state.task_start[worker])
         self.agenda.give(worker, start, order, at_root=teaches, least=least)
 
     def _teach_if_due(self) -> None:

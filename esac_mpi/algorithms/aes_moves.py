@@ -14,11 +14,8 @@ from esac_mpi.operators.update_rules import MeanRule, SuccessRule, VarianceRule
 def moved(aes: AESRL, state: State, result: Result) -> float:
     """Move the distribution by an individual, not before `start_steps`; return the mean's move."""
     moves = state.counters.nominal_steps >= aes.start_steps
-    return (
-        by_rank(aes, state, result, moves)
-        if aes.mean_rule == "rank_oldest"
-        else by_return(aes, state, result, moves)
-    )
+    move = by_rank if aes.mean_rule == "rank_oldest" else by_return
+    return move(aes, state, result, moves)
 
 
 def by_return(aes: AESRL, state: State, result: Result, moves: bool) -> float:

@@ -112,15 +112,11 @@ def reserve(config: Config, horizon: int) -> int:
     need more waits: `keeps`. There is never room for more than could come in at the most.
     """
     aes, p = config.aes_rl, settled(config.aes_rl.rl_gain, config.aes_rl.rl_share)
-    turn, training = (
-        aes.of_critic * aes.critic_chunk,
-        aes.update_cost * aes.actor_updates_window * horizon,
-    )
+    turn = aes.of_critic * aes.critic_chunk
+    training = aes.update_cost * aes.actor_updates_window * horizon
     playing = 1 + aes.mean_episodes
-    usual = (
-        math.ceil(max(turn / playing, min(training / playing, AROUND / p * horizon)))
-        + ANYWAY * horizon
-    )
+    around = max(turn / playing, min(training / playing, AROUND / p * horizon))
+    usual = math.ceil(around) + ANYWAY * horizon
     most = math.ceil(max(turn, training)) + (playing + 2) * horizon + 1
     return aes.workers * min(usual, most)
 

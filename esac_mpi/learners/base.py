@@ -186,23 +186,15 @@ class GradientLearner(Learner):
 
     def kept(self) -> list[Tensor]:
         """List what an update changes and a later one starts from."""
-        adams = [
-            tensor
-            for each in self.adam.values()
-            for tensor in (each.values, each.moment1, each.moment2)
-        ]
-        return [*adams, *(network.values for network in self.targets.values()), self.update.sums]
+        adams = self.adam.values()
+        stepped = [t for each in adams for t in (each.values, each.moment1, each.moment2)]
+        return [*stepped, *(network.values for network in self.targets.values()), self.update.sums]
 
     def network(self, sizes: tuple[int, ...], *members: int) -> Network:
         """Return a network that judges: critics or values, each drawn for its number."""
         layout = Layout(sizes, self.options.critic_layer_norm)
-        return Network(
-            layout,
-            [layout.initial(self.seed, member) for member in members],
-            "relu",
-            self.device,
-            self._products,
-        )
+        drawn = [layout.initial(self.seed, member) for member in members]
+        return Network(layout, drawn, "relu", self.device, self._products)
 
     def critics(self, layout: Layout, *members: int) -> tuple[Network, Network]:
         """Make Q critics, each drawn for its number, and their targets; layout: the policy's."""
@@ -325,9 +317,8 @@ class GradientLearner(Learner):
             return random.uniform(-1.0, 1.0, self._actions).astype(np.float32)
         if self.normaliser is not None:
             observation = self.normaliser(observation)
-        action = self._explored(
-            forward(actor, self._activation, observation, self.actor.layout.linear), random
-        )
+        output = forward(actor, self._activation, observation, self.actor.layout.linear)
+        action = self._explored(output, random)
         if not np.isfinite(action).all():
             raise LearnerNotFinite(
                 f"the actor's action is not finite at training step {self.env_steps}"
@@ -392,16 +383,10 @@ class GradientLearner(Learner):
     def check_finite(self) -> None:
         """Raise LearnerNotFinite unless all parameters and the phase's summed losses are finite."""
         followers = {name: network.values for name, network in self.targets.items()}
-        parts = {
-            "losses": self.update.sums,
-            **followers,
-            **{name: each.values for name, each in self.adam.items()},
-        }
-        refuse(
-            self.NAME,
-            [name for name, tensor in parts.items() if not torch.isfinite(tensor).all()],
-            self.env_steps,
-        )
+        stepped = {name: each.values for name, each in self.adam.items()}
+        parts = {"losses": self.update.sums, **followers, **stepped}
+        bad = [name for name, tensor in parts.items() if not torch.isfinite(tensor).all()]
+        refuse(self.NAME, bad, self.env_steps)
 
 
 def forward(

@@ -55,11 +55,8 @@ class Batch:
                 np.array([[0], [1], [-np.inf], [np.inf]], np.float32), self.rows.shape[1], axis=1
             )
             for part in self._observations:
-                standard[:, part] = (
-                    normaliser.mean,
-                    normaliser.std,
-                    *np.full((2, normaliser.mean.size), [[-CLIP], [CLIP]]),
-                )
+                limit = np.full_like(normaliser.mean, CLIP)
+                standard[:, part] = normaliser.mean, normaliser.std, -limit, limit
             self._standard.copy_(torch.from_numpy(standard))
 
     def move(self) -> None:

@@ -225,11 +225,9 @@ def named(device: torch.device, kernels: str = "torch") -> str:
 
 def driver(path: Path = Path("/proc/driver/nvidia/version")) -> str:
     """Return the version of NVIDIA's driver, empty where it is not told."""
-    found = (
-        re.search(r"\d+\.\d+(\.\d+)?", path.read_text().partition("\n")[0])
-        if path.exists()
-        else None
-    )
+    if not path.exists():
+        return ""
+    found = re.search(r"\d+\.\d+(\.\d+)?", path.read_text().partition("\n")[0])
     return found[0] if found else ""
 
 

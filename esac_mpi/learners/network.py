@@ -33,9 +33,8 @@ def elu_backward(delta: Tensor, output: Tensor, grad_input: Tensor) -> None:
     ELU_BACKWARD(delta, 1, 1, 1, True, output, grad_input=grad_input)
 
 
-ACTIVATIONS: dict[
-    str, tuple[Callable[..., Any], Callable[..., Any]]
-] = {  # in place, and back through it by its output
+# in place, and back through it by its output
+ACTIVATIONS: dict[str, tuple[Callable[..., Any], Callable[..., Any]]] = {
     "relu": (torch.relu_, partial(RELU_BACKWARD, threshold=0)),
     "tanh": (torch.tanh_, TANH_BACKWARD),
     "elu": (torch.ops.aten.elu_, elu_backward),
@@ -195,17 +194,8 @@ class Normalisation:
         for x, gain, shift, y, mean, scale in _each(
             self._sums, *vectors, self._normal, self._mean, self._scale
         ):
-            do.note(
-                LAYER_NORM,
-                x,
-                gain.shape,
-                gain,
-                shift,
-                LAYER_NORM_EPSILON,
-                out0=y,
-                out1=mean,
-                out2=scale,
-            )
+            given = x, gain.shape, gain, shift, LAYER_NORM_EPSILON
+            do.note(LAYER_NORM, *given, out0=y, out1=mean, out2=scale)
         if self._rounded:
             do.note(self.hidden.copy_, self._normal)
 
@@ -265,9 +255,7 @@ class Pass:
         self.normal = [Normalisation(x) if network.layout.layer_norm else None for x in self.hidden]
         self.thin = out == 1 and bool(hidden)
         self.inputs = list(self.hidden)  # of every layer but the first
-        if (
-            path := network.layout.path
-        ):  # the last layer sees the last units, and beside them the observation
+        if path := network.layout.path:  # the last layer sees the observation beside these units
             self.inputs[-1] = new((*lead, rows, hidden[-1] + path))
 
     def tail(self, rows: int) -> "Pass":
@@ -284,22 +272,17 @@ class Pass:
         """Return `output`, which then holds the outputs for inputs x, float32."""
         x = seen = cast(do, x, self._last.dtype)
         for layer, hidden, normal in zip(network.layers, self.hidden, self.normal, strict=False):
-            do.note(
-                network.affine, layer.bias, x, layer.weight, out=normal.affine if normal else hidden
-            )
+            sums = normal.affine if normal else hidden
+            do.note(network.affine, layer.bias, x, layer.weight, out=sums)
             if normal:
                 normal.forward(do, layer)
             do.note(network.activate_, hidden)
             x = hidden
         if network.layout.path:
             x, units = self.inputs[-1], x.shape[-1]
-            for part, gain, into in zip(
-                (self.hidden[-1], seen),
-                network.layout.gains,
-                x.tensor_split([units], -1),
-                strict=True,
-            ):
-                do.note(torch.mul, part, gain, out=into)
+            of_units, of_seen = network.layout.gains
+            do.note(torch.mul, self.hidden[-1], of_units, out=x[..., :units])
+            do.note(torch.mul, seen, of_seen, out=x[..., units:])
         weight, bias, *_ = network.layers[-1]
         if self.thin:
             for h, b, w, out in _each(x, bias[..., 0], weight[..., 0], self._last[..., 0]):

@@ -286,23 +286,11 @@ class PPO(Learner):
     def _buffer(self, rows: list[Row]) -> RolloutBuffer:
         """Return the library's buffer of a rollout, advantages and returns computed."""
         model, episode = self._model, self._episode
-        buffer = RolloutBuffer(
-            len(rows),
-            model.observation_space,
-            model.action_space,
-            self.device,
-            model.gae_lambda,
-            model.gamma,
-        )
+        spaces = model.observation_space, model.action_space
+        buffer = RolloutBuffer(len(rows), *spaces, self.device, model.gae_lambda, model.gamma)
         for row in rows:
-            buffer.add(
-                row.observation,
-                row.action,
-                np.array([row.reward]),
-                np.array([row.start]),
-                row.value,
-                row.log_prob,
-            )
+            earned = np.array([row.reward]), np.array([row.start])
+            buffer.add(row.observation, row.action, *earned, row.value, row.log_prob)
         last = torch.zeros(1, 1) if episode is None else self._value(episode.observation)
         buffer.compute_returns_and_advantage(last, np.array([episode is None]))
         return buffer

@@ -112,11 +112,8 @@ class SAC(GradientLearner):
 
         A temperature that was set anew, or becomes automatic, begins anew.
         """
-        own = {
-            name: array
-            for name, array in self.arrays().items()
-            if name.startswith("log_temperature")
-        }
+        own = self.arrays()
+        own = {name: own[name] for name in own if name.startswith("log_temperature")}
         if own.keys() <= saved.keys() and before.sac.temperature == self.options.temperature:
             own = {}
         return super().fitting({**saved, **own}, before)

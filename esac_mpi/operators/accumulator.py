@@ -6,9 +6,8 @@ accumulators); this is its smallest form.
 
 import numpy as np
 
-ROWS = (
-    1024  # members whose sums travel each by itself, at most; a constant, because bits depend on it
-)
+# members whose sums travel each by itself, at most; a constant, because bits depend on it
+ROWS = 1024
 UNITS = 2.0 ** np.arange(256, -129, -32)  # of the digits, the largest first
 
 

@@ -119,18 +119,16 @@ def moved(gaussian: Gaussian, individual: np.ndarray, p: float, n: float, floor:
     if math.isinf(n):
         return Gaussian(mean, variance)
     spread = (individual - gaussian.mean) * (individual - mean)
-    return Gaussian(
-        mean, np.maximum(variance + (spread - variance) / np.float32(n), np.float32(floor))
-    )  # Eq. (11)
+    variance = variance + (spread - variance) / np.float32(n)  # Eq. (11)
+    return Gaussian(mean, np.maximum(variance, np.float32(floor)))
 
 
 def scaled(gaussian: Gaussian, factor: float, floor: float) -> Gaussian:
     """Scale the variance by `factor`, but not below `floor`; a factor of 1 changes nothing."""
     if factor == 1:
         return gaussian
-    return gaussian._replace(
-        variance=np.maximum(np.float32(factor) * gaussian.variance, np.float32(floor))
-    )
+    variance = np.maximum(np.float32(factor) * gaussian.variance, np.float32(floor))
+    return gaussian._replace(variance=variance)
 
 
 def log_ratio(individual: np.ndarray, new: Gaussian, old: Gaussian) -> float:
@@ -154,13 +152,10 @@ def mix(n: int, old: np.ndarray, candidates: np.ndarray, random: np.random.Gener
     """
     luck = np.log(1 - random.random((len(old), 2)))
     stays, joins = luck[:, 0] < old, luck[:, 1] >= -candidates
-    before = np.concatenate([[0], np.cumsum(np.stack([stays, joins], axis=1))])[:-1].reshape(
-        -1, 2
-    )  # who are in before each
-    kept, drawn = (
-        np.flatnonzero(stays & (before[:, 0] < n)),
-        np.flatnonzero(joins & (before[:, 1] < n)),
-    )
+    counted = np.cumsum(np.stack([stays, joins], axis=1))
+    before = np.concatenate([[0], counted])[:-1].reshape(-1, 2)  # who are in before each
+    kept = np.flatnonzero(stays & (before[:, 0] < n))
+    drawn = np.flatnonzero(joins & (before[:, 1] < n))
     rest = n - len(kept) - len(drawn)
     return Mixing(kept, np.concatenate([drawn, np.arange(len(old), len(old) + rest)]))
 

@@ -91,11 +91,9 @@ def gaussian(
 def _change(weights: np.ndarray, spread: Spread, random: np.random.Generator) -> None:
     """Change weights [n], one after the other, in place."""
     count = random.integers(max(1, math.ceil(exact(spread.fraction) * len(weights))))
-    places, luck, normal = (
-        random.integers(len(weights), size=count),
-        random.random(count),
-        random.standard_normal(count),
-    )
+    places = random.integers(len(weights), size=count)
+    luck = random.random(count)
+    normal = random.standard_normal(count)
     strength = np.where(luck < spread.super_probability, spread.super_strength, spread.strength)
     kept = luck >= spread.super_probability
     reset = kept & (luck < spread.super_probability + spread.reset_probability)

@@ -187,16 +187,13 @@ class Policy:
         self.layout = layout
         self.activation = activation
         self.output = output
-        self.low, self.high = (
-            np.asarray(low, np.float32),
-            np.asarray(high, np.float32),
-        )  # [action] bounds of the task
+        self.low = np.asarray(low, np.float32)  # [action] bounds of the task
+        self.high = np.asarray(high, np.float32)
         self.normaliser = normaliser
         self.theta = np.zeros(layout.d, np.float32)  # write to it, then refresh()
         self._network = self._compiled()
-        self._blank = np.zeros(
-            layout.sizes[-1], np.float32
-        )  # copying it is the fastest way to a fresh array
+        # copying it is the fastest way to a fresh array
+        self._blank = np.zeros(layout.sizes[-1], np.float32)
 
     def _compiled(self) -> Any:
         """Return the network that acts, as yet without weights."""

@@ -27,9 +27,8 @@ from esac_mpi.operators.evolution import worst_for_not_finite
 class Selection(NamedTuple):
     """What a generation's selection says of the slots. All int64."""
 
-    elites: (
-        np.ndarray
-    )  # [elites] best first; they stay, but where another's copy comes; mutated like others
+    # [elites] best first; they stay, but where another's copy comes; mutated like others
+    elites: np.ndarray
     selected: np.ndarray  # winners of tournaments, distinct, ascending; elites may be among them
     copies: np.ndarray  # [elites] the slot that takes a copy of each elite, which is not mutated
     free: np.ndarray  # where children go, in random order
@@ -113,12 +112,8 @@ def births_n_point(
     pairs = (len(free) + 1) // 2
     first, second = random.choice(selection.elites, pairs), random.choice(selection.selected, pairs)
     pair, which = np.divmod(np.arange(len(free)), 2)
-    return _mutated(
-        _with_children(births, free, first[pair], second[pair], pair, which),
-        selection,
-        probability,
-        random,
-    )
+    births = _with_children(births, free, first[pair], second[pair], pair, which)
+    return _mutated(births, selection, probability, random)
 
 
 def births_distilled(
@@ -146,14 +141,9 @@ def births_distilled(
 
 def _copied(selection: Selection, k: int) -> Births:
     """Return the births in which elites are copied and all others stay."""
-    births = Births(
-        np.full(k, Kind.KEPT),
-        np.arange(k),
-        np.full(k, -1),
-        np.full(k, -1),
-        np.zeros(k, np.int64),
-        np.zeros(k, bool),
-    )
+    second, pair = np.full((2, k), -1)
+    kind, which, mutated = np.full(k, Kind.KEPT), np.zeros(k, np.int64), np.zeros(k, bool)
+    births = Births(kind, np.arange(k), second, pair, which, mutated)
     births.kind[selection.copies], births.first[selection.copies] = Kind.COPY, selection.elites
     return births
 
