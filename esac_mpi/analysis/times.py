@@ -7,7 +7,7 @@ are those of clock/.
 """
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
@@ -105,7 +105,7 @@ def idle(run: RunFiles, generations: slice = ALL) -> float | None:
 class Point:
     """One run: what was run, on how many ranks, and how long a generation took."""
 
-    run: RunFiles
+    run: RunFiles = field(compare=False)
     n: int  # members
     ranks: int
     seconds: float  # per generation
