@@ -61,9 +61,7 @@ def test_what_was_told_before_a_kill_is_told_again_in_that_order(killed):
 
 
 @pytest.mark.slow
-def test_it_is_made_again_on_other_ranks_and_nodes_at_once_or_in_parts(
-    killed, tmp_path, alone, monkeypatch
-):
+def test_it_is_made_again_at_once_or_in_parts(killed, tmp_path, alone, monkeypatch):
     again = ["--aes_rl.replay", killed[0]]
     alone(*ARRIVAL, tmp_path / "one", *again, "--budget.generations", 3)
     alone(*ARRIVAL, tmp_path / "one", *again)
@@ -134,7 +132,7 @@ def test_the_order_of_a_record_by_hand():
 
 
 @pytest.mark.parametrize("seed", range(20))
-def test_the_slow_find_their_transitions_and_nobody_waits_for_ever(seed):
+def test_the_slow_find_their_transitions_and_none_starve(seed):
     """Tasks that read the newest 40 of a ring: all of them can be begun anew at any time.
 
     They are told in any order that is allowed.

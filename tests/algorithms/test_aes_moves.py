@@ -45,7 +45,7 @@ def arrive(aes, state, *results, workers=None):
     return dict(zip(COLUMNS, state.row[: len(results)].T.tolist(), strict=True))
 
 
-def test_an_individual_is_compared_with_the_newest_mean_that_is_known():
+def test_an_individual_is_compared_with_the_newest_mean():
     """Worker 0's was trained, and drawn from an old mean.
 
     What the others' tasks said of a newer one stands when it comes.

@@ -113,7 +113,7 @@ def test_the_agenda_knows_how_long_updates_last_of_a_task_given(tmp_path, monkey
     assert {*found} == {(True, True), (False, True), (False, False)}
 
 
-def test_a_generation_given_up_beyond_the_budget_is_finished_first(tmp_path, monkeypatch, capfd):
+def test_a_generation_given_up_at_the_end_is_finished_first(tmp_path, monkeypatch, capfd):
     """900 steps are reached before the last of a generation's arrivals, where all is given up."""
     line = [*SMALL, *TASK, "--budget.nominal_steps", 900, "--run-dir"]
     assert started(*line, tmp_path / "straight") == 0
@@ -165,7 +165,7 @@ def reusing(tmp_path_factory, alone):
     return path, line
 
 
-def test_while_the_mean_stays_its_return_is_known_and_nobody_plays_it(reusing):
+def test_while_the_mean_stays_nobody_plays_it_again(reusing):
     path, _ = reusing
     columns = Run.open(path).columns
     worker, steps = columns["timing/task_worker"].ravel(), columns["timing/task_steps"].ravel()
@@ -209,7 +209,7 @@ def test_by_ranks_alone_nobody_has_to_play_the_mean(tmp_path, alone):
     assert columns["metrics/p"].any()
 
 
-def test_a_variance_that_is_no_longer_finite_ends_the_run_on_all_ranks(tmp_path):
+def test_a_variance_that_is_not_finite_ends_all_ranks(tmp_path):
     # (1e19 x)**2
     wide = words("--policy.activation tanh --aes_rl.variance_init 1e38 --aes_rl.start_steps 0")
     wide += words("--budget.generations 2 --run-dir", tmp_path / "run")

@@ -128,9 +128,7 @@ def test_what_is_no_longer_there_is_refused():
 
 
 @pytest.mark.slow
-def test_where_nothing_waits_the_room_leaves_the_rows_as_they_are(
-    tmp_path, monkeypatch, passed_over
-):
+def test_where_nothing_waits_the_room_changes_no_row(tmp_path, monkeypatch, passed_over):
     """Also of a run that goes on with an older version's checkpoint.
 
     That version kept more; the surplus is let go of.
@@ -152,7 +150,7 @@ def test_where_nothing_waits_the_room_leaves_the_rows_as_they_are(
 @pytest.mark.parametrize(
     ("workers", "arrivals"), [(1, 10), (5, 10), (10, 10), (11, 11), (1000, 1000)]
 )
-def test_a_generation_has_an_arrival_of_each_worker_unless_it_is_set(workers, arrivals, tmp_path):
+def test_a_generation_has_an_arrival_of_each_worker(workers, arrivals, tmp_path):
     name, many = "aes_rl.arrivals_per_generation", words("--algorithm aes_rl --aes_rl.workers")
     found = load([*many, str(workers)])[0]
     assert value_of(found, name) == arrivals

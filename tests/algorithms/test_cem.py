@@ -165,7 +165,7 @@ def test_who_stays_depends_neither_on_ranks_nor_on_restarts(tmp_path, alone, tog
     assert played == (length > 0).sum(axis=1).tolist()
 
 
-def test_individuals_that_break_are_no_elites_and_their_steps_count(world):
+def test_individuals_that_break_are_no_elites(world):
     env = Ending()
     small = made(world, "cem", "--cem.elite_fraction", 1, env=env)
     env.breaking = 2

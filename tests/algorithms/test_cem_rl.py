@@ -40,7 +40,7 @@ def test_ranks_nodes_and_restarts_leave_the_bits_as_they_are(critic, tmp_path, a
         assert grid.at(grid.parsed(text), ranks) == pytest.approx(whole, rel=1e-3)
 
 
-def test_individuals_learn_from_the_critic_and_play_as_what_they_became(world):
+def test_individuals_learn_from_the_critic_before_they_play(world):
     """The second generation that trains, made again of its parts.
 
     Lessons, trainings, episodes, and where the mean goes.
@@ -79,7 +79,7 @@ def test_individuals_learn_from_the_critic_and_play_as_what_they_became(world):
     np.testing.assert_array_equal(stored["reward"], new[:, 6])
 
 
-def test_a_parallel_critic_is_taught_for_the_mean_as_all_learn_from_it(world, monkeypatch):
+def test_a_parallel_critic_is_taught_for_the_mean(world, monkeypatch):
     """A generation without gradients, one whose critic is taught, one that learns from it.
 
     All learn from the critic as it was. While it is first taught, all play as drawn.
@@ -142,7 +142,7 @@ def test_every_step_and_update_is_counted(breaking, world, monkeypatch):
     assert counters.learner_phases == 3
 
 
-def test_nothing_is_trained_before_start_steps_or_before_there_is_a_batch(world):
+def test_nothing_is_trained_before_start_steps_or_a_batch(world):
     late, steps = made(world, "cem_rl", "--cem_rl.start_steps", 70), [0]
     for _ in range(4):
         assert late.generation()["trained"] == (steps[-1] >= 70)
@@ -155,7 +155,7 @@ def test_nothing_is_trained_before_start_steps_or_before_there_is_a_batch(world)
     assert np.isnan(rows[0]["critic_loss"])
 
 
-def test_a_ring_smaller_than_a_generation_has_the_newest_transitions(world):
+def test_a_ring_below_a_generation_has_the_newest_transitions(world):
     """Nobody is trained, so that both play the same episodes."""
     still = words("--cem_rl.trained_fraction 0 --cem_rl.replay_capacity")
     small, whole = (made(world, "cem_rl", *still, capacity) for capacity in (17, 1000))

@@ -42,7 +42,7 @@ def test_ranks_nodes_and_restarts_leave_the_bits_as_they_are(name, tmp_path, alo
 
 
 @pytest.mark.parametrize("breaking", [0, 3])
-def test_steps_are_counted_and_transitions_have_the_replays_numbers(breaking, world):
+def test_steps_are_counted_and_transitions_numbered(breaking, world):
     """Where an episode breaks, its last step is counted and not learned from.
 
     Updates are due from start_steps on.
@@ -117,7 +117,7 @@ def test_an_error_says_where_it_came_from(part, place, world, monkeypatch):
     world.end_background()
 
 
-def test_the_learners_actor_is_found_again_in_its_slot_with_its_memory(world):
+def test_the_learners_actor_is_in_its_slot_with_its_memory(world):
     small = made(world, "pderl")
     state = small.state
     for k in range(1, 5):
@@ -152,7 +152,7 @@ def test_in_the_public_codes_ways_it_takes_the_worst_slot(name, world):
     assert met >= {Kind.COPY, Kind.CHILD}
 
 
-def test_children_of_parents_with_less_than_a_batch_imitate_what_there_is(world):
+def test_children_imitate_what_there_is_below_a_batch(world):
     """Two epochs of a step in all that both parents have: each its one episode of some steps."""
     more = words("--erl.distillation_batch 40 --erl.mutation_probability 0")
     small = made(world, "derl", *more, env=Ending())

@@ -111,7 +111,7 @@ class Plain:
 # --- the critic
 
 
-def test_the_critic_has_the_papers_numbers_and_begins_with_a_tenth_of_its_last_layer():
+def test_the_critic_has_the_papers_numbers_and_first_weights():
     """HalfCheetah: 17 and 6 to 200 each, 400 to 300 with gain and shift, 300 to 1."""
     config, layout = Config(), Layout((17, 128, 128, 6), layer_norm=True)
     size = (17 + 1) * 200 + (6 + 1) * 200 + (400 + 1 + 2) * 300 + 301

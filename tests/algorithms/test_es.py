@@ -80,7 +80,7 @@ def epsilons(k, slots):
     return np.array([noise.normal(0, Purpose.MUTATION, k, slot, 0, 6) for slot in range(slots)])
 
 
-def test_a_generations_row_stays_when_the_ranks_board_is_written_again(world):
+def test_a_row_stays_when_the_board_is_written_again(world):
     params, state = make(world, Layout((1, 3)), es__population_size=4)
     rows = [es.generation(params, state, world, Quadratic()) for _ in range(3)]
     before = [(row["fitness"].copy(), timing["member_seconds"].copy()) for row, timing in rows]
@@ -97,7 +97,7 @@ def test_a_generations_row_stays_when_the_ranks_board_is_written_again(world):
     assert np.array_equal(returns["theta_es"], seen)
 
 
-def test_es_with_the_blogs_constants_is_the_blogs_loop_and_finds_the_three_numbers(world):
+def test_with_the_blogs_constants_es_is_the_blogs_loop(world):
     options = {"es__population_size": 50, "es__sigma": 0.1, "es__lr_es": 0.001}
     options |= {"es__sampling": "onesided", "es__fitness_shaping": "standardised"}
     options |= {"es__optimiser": "sgd", "policy__output": "clip"}
@@ -135,7 +135,7 @@ def test_openais_weight_decay_is_its_coefficient_over_sigma(world):
 
 
 @pytest.mark.filterwarnings("error")
-def test_a_theta_that_is_not_finite_ends_the_run_in_the_generation_that_made_it(world):
+def test_a_theta_that_is_not_finite_ends_the_run_at_once(world):
     """Weight decay alone multiplies theta by 1 - 1e38 * decay.
 
     10 becomes -inf at once, or -1e19, 1e37 and then -inf.
@@ -172,7 +172,7 @@ def test_the_signs_of_rewards_shape_the_gradient_if_told(world, shaping):
 
 
 @pytest.mark.parametrize("start_states", ["member", "pair"])
-def test_actions_have_addressed_noise_in_half_ranges_within_bounds(world, start_states):
+def test_actions_have_addressed_noise_within_the_bounds(world, start_states):
     settings = {"es__population_size": 4, "es__fitness_episodes": 2}
     settings["es__start_states"] = start_states
     plain, noisy = Noted(), Noted()

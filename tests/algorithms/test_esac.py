@@ -145,7 +145,7 @@ def test_a_generation_with_few_finite_members_goes_on_with_fewer(
 
 @pytest.mark.filterwarnings("error")
 @pytest.mark.parametrize("part", ["theta_sac", "children"])
-def test_winners_that_pull_theta_beyond_what_is_finite_end_the_run(world, part):
+def test_a_pull_beyond_what_is_finite_ends_the_run(world, part):
     """theta_es and its winners are finite, and as far apart as float32 cannot hold."""
     params, state, env = make(world, winner_fraction=0.8, sac_copies=1)
     advance(world, params, state, env)
@@ -155,7 +155,7 @@ def test_winners_that_pull_theta_beyond_what_is_finite_end_the_run(world, part):
         advance(world, params, state, env)
 
 
-def test_the_length_cap_truncates_at_a_multiple_of_the_running_mean(world):
+def test_the_length_cap_is_a_multiple_of_the_running_mean(world):
     class Fading(Track):
         def reset(self, seed):
             observation = super().reset(seed)
@@ -202,7 +202,7 @@ def test_only_centre_members_enter_the_gradient_if_told(world):
     assert row["update_norm"] == pytest.approx(row["es_step_norm"], rel=1e-6)
 
 
-def test_every_step_of_the_population_and_of_an_evaluation_is_counted(world):
+def test_steps_of_population_and_evaluation_are_counted(world):
     params, state, env = make(world, fitness_episodes=2)
     row = advance(world, params, state, env)
     assert state.counters.env_steps_population == env.steps == row["length"].sum() == 10 * 2 * 10

@@ -17,7 +17,7 @@ def teacher():
     return Teacher(np.full(LAYOUT.d, 0.5, np.float32))
 
 
-def test_phases_run_every_g_generations_and_tune_sigma_by_equation_6(world):
+def test_phases_run_every_g_generations_and_tune_sigma(world):
     params, state, env = make(world, **THIRD)
     learner, sigma, multiplier = teacher(), 0.3, 1.0
     for k in range(1, 8):
@@ -142,15 +142,13 @@ TWICE = {"workers": 4, "resimulated": "sample", "fitness_episodes": 2, "sac_min_
         ({"workers": 4, "transfer": "tested"}, [1, 4, 6, 8, 10], [60, 35, 10, 60, 10, 60, 10]),
     ],
 )
-def test_on_the_virtual_clock_a_phase_enters_when_its_time_has_passed(
-    world, settings, expected, left
-):
+def test_a_phase_enters_when_its_virtual_time_has_passed(world, settings, expected, left):
     found, rest = begun(world, 10, **{"sac_min_steps": 20, "update_cost": 2.0} | settings)
     assert found == expected
     assert rest[: len(left)] == pytest.approx(left, rel=1e-12)
 
 
-def test_the_longest_member_or_the_sum_of_all_is_what_a_generation_lasts(world):
+def test_a_generation_lasts_its_longest_member_or_its_sum(world):
     # of 4 workers: longest 9, sum 18; 3, 30; 10, 28
     lengths = (1, 1, 1, 1, 9, 1, 1, 1, 1, 1) + (3,) * 10 + (2, 10, 2, 2, 2, 2, 2, 2, 2, 2)
     found, left = begun(world, 7, lengths, workers=4, sac_min_steps=9, update_cost=1.0)
@@ -160,7 +158,7 @@ def test_the_longest_member_or_the_sum_of_all_is_what_a_generation_lasts(world):
 
 
 @pytest.mark.parametrize("restarts", [(), (1, 2), (3, 4)])
-def test_a_phase_in_flight_ends_after_a_restart_when_it_would_have(world, restarts):
+def test_a_restart_leaves_the_end_of_a_phase_as_it_was(world, restarts):
     made = make(world, **VIRTUAL, workers=4, sac_min_steps=20, update_cost=2.0)
     learner = teacher()
     for k in range(1, 9):

@@ -85,7 +85,7 @@ def chosen_by_hand(esac, k, fitness):
 
 @pytest.mark.parametrize("form", FORMS)
 @pytest.mark.parametrize("timing", TIMINGS)
-def test_what_is_played_again_are_the_members_transitions_and_returns(world, timing, form):
+def test_the_members_own_transitions_are_played_again(world, timing, form):
     params, start, env, learner = prepared(world, Ending(), **TIMINGS[timing], **FORMS[form])
     esac, by_phase = params.config.esac, {}
     for k in range(1, 9):
@@ -127,7 +127,7 @@ class Paid(Teacher):
 
 
 @pytest.mark.parametrize("timing", TIMINGS)
-def test_the_best_are_played_again_that_beat_the_learner_in_its_last_phase(world, timing):
+def test_the_best_are_played_again_that_beat_the_learner(world, timing):
     settings = {**TIMINGS[timing], "resimulated": "better", "resimulated_members": 3}
 
     def generations(paid):
@@ -246,7 +246,7 @@ def test_a_return_that_is_another_one_is_named_with_its_hosts(world, monkeypatch
 
 
 @pytest.mark.parametrize("restarts", [False, True])
-def test_beside_the_evaluation_it_is_raised_where_the_result_was_due(world, monkeypatch, restarts):
+def test_another_return_is_raised_where_the_result_was_due(world, monkeypatch, restarts):
     world.hosts = ["node0"]
     params, start, env, learner, _ = in_a_mood(world, monkeypatch, 1, **LAGGED)
     advance(world, params, start, env, learner=learner)  # the phase began, played no further
@@ -260,7 +260,7 @@ def test_beside_the_evaluation_it_is_raised_where_the_result_was_due(world, monk
     world.end_background()
 
 
-def test_another_machine_goes_on_with_a_phase_and_compares_nothing(world, monkeypatch):
+def test_another_machine_goes_on_and_compares_nothing(world, monkeypatch):
     params, start, env, learner, _ = in_a_mood(world, monkeypatch, 1, **LAGGED)
     advance(world, params, start, env, learner=learner)
     world.end_background()

@@ -55,7 +55,7 @@ def noise_gradient(row, k):
 
 
 @pytest.mark.parametrize(("bias", "better"), [(2.0, True), (-2.0, False)])
-def test_theta_sac_is_adopted_where_its_unperturbed_episodes_are_better(world, bias, better):
+def test_theta_sac_is_adopted_where_its_episodes_are_better(world, bias, better):
     params, state, _ = make(world, **TESTED, **EACH, transfer_episodes=4)
     other, plain, _ = make(world, **PLAIN, **EACH)
     learner, env = Teacher(going(bias)), Upwards()
@@ -114,7 +114,7 @@ def test_after_an_adoption_adam_begins_anew_or_goes_on(world, moments):
         (EACH | {"transfer_interval": 99}, 2.0, [2]),
     ],
 )
-def test_a_test_comes_after_a_phase_and_after_an_adoption_some_later(world, settings, bias, trials):
+def test_a_test_comes_after_a_phase_and_not_too_often(world, settings, bias, trials):
     params, state, _ = make(world, **TESTED, **settings, transfer_episodes=2, lr_es=1e-6)
     learner, env, found = Teacher(going(bias)), Upwards(), []
     for k in range(1, 10):
@@ -168,7 +168,7 @@ def test_one_test_is_enough_where_no_member_reaches_theta_sac(theta_sac, member,
     assert esac_transfer.judge(table, state, found) == expected
 
 
-def test_without_adam_there_are_no_moments_that_an_adoption_could_reset(world):
+def test_without_adam_an_adoption_resets_no_moments(world):
     states, settings = [], {"optimiser": "sgd", "transfer_interval": 9}
     for moments in ("kept", "reset"):
         params, state, _ = make(world, **TESTED, **EACH, **settings, transfer_moments=moments)
@@ -215,7 +215,7 @@ def test_an_unstable_trial_is_counted_and_decides(world):
         ({"purpose": Purpose.TRIAL, "block": 1}, "trial episode 1"),
     ],
 )
-def test_an_error_names_the_member_or_the_trial_that_it_came_up_in(world, address, note):
+def test_an_error_names_its_member_or_trial(world, address, note):
     class Breaking(Upwards):
         def reset(self, seed):
             if seed == noise.integer(0, generation=2, **address):

@@ -179,7 +179,7 @@ def test_every_tool_sees_it(extended, straight):
     assert {word for word in jobs if word.startswith("--random")} == {"--random_search.radius"}
 
 
-def test_the_forecast_of_the_document_needs_its_own_imports_alone():
+def test_the_documents_forecast_needs_its_imports_alone():
     module = dict(vars(random_search))
     exec(forecast(), module)
     pieces = Pieces(np.array([1.0, 2.0]), np.array([10, 20]), 25, making=0.5)

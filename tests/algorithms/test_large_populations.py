@@ -63,7 +63,7 @@ def test_only_large_populations_add_exactly():
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("algorithm", "line"), [("es", CYCLIC_ES), ("esac", CYCLIC)])
-def test_a_large_population_does_not_depend_on_ranks_nodes_or_restarts(
+def test_a_large_population_has_the_same_bits_on_any_ranks(
     tmp_path, algorithm, line, alone, together
 ):
     more = words(f"--task.horizon 4 --{algorithm}.population_size {LARGE}")
@@ -72,7 +72,7 @@ def test_a_large_population_does_not_depend_on_ranks_nodes_or_restarts(
 
 
 @pytest.mark.slow
-def test_what_travels_of_observations_does_not_grow_with_a_population(tmp_path, together):
+def test_sums_of_observations_travel_not_the_population(tmp_path, together):
     line = words("--task.horizon 4 --es.observation_normalisation true --evaluation.every 100")
     line += words("--budget.generations 3 --es.population_size")
     received = {}

@@ -48,7 +48,7 @@ def by_formula(x: np.ndarray) -> np.ndarray:
     return np.clip((x - np.float32(0.4)) / np.float32(0.2), -5, 5)
 
 
-def test_statistics_are_mean_and_standard_deviation_of_what_was_counted():
+def test_statistics_are_those_of_what_was_counted():
     sums = np.zeros((3, 2))
     assert Normaliser.of(sums) is None
     for x in (1, 3, 1, 3):
@@ -60,7 +60,7 @@ def test_statistics_are_mean_and_standard_deviation_of_what_was_counted():
     np.testing.assert_array_equal(normaliser(np.array([-9, 9], np.float32)), [-5, 5])
 
 
-def test_a_batch_has_both_observations_standardised_and_the_rest_as_it_was():
+def test_a_batch_has_its_observations_alone_standardised():
     batch = Batch(torch.zeros(1), 2, 2, 1)
     # o, a, reward, terminated, o'
     raw = np.array([[2.5, 0.05, 0.3, 70, 1, 1, -0.1], [9, -9, -0.3, -70, 0, 3, 0]], np.float32)
@@ -120,7 +120,7 @@ def test_a_learner_given_sums_learns_as_in_a_standardised_task(made):
 
 
 @pytest.mark.parametrize("name", RIVALS)
-def test_episodes_that_others_played_are_counted_and_standardised_in_batches(name):
+def test_episodes_of_others_are_counted_and_standardised(name):
     taken, standardised = rival(name), rival(name)
     rows = np.random.default_rng(0).uniform(-1, 1, (40, 5)).astype(np.float32)
     seen = rows.copy()
@@ -178,7 +178,7 @@ def test_a_phase_sees_by_the_sums_before_its_generation(world, lag, restarted):
     assert [sums[0, 0] for sums in history] == steps
 
 
-def test_members_are_evaluated_by_the_statistics_before_their_generation(world):
+def test_members_see_by_the_statistics_before_them(world):
     params, values, env = make(world, observation_normalisation=True, sac_phases=False)
     for k in (1, 2, 3):
         sums, returns = values.observation_sums, []
@@ -200,7 +200,7 @@ def pupil(params):
     return learners.make("sac", params.config, LAYOUT, LAYOUT.initial(0, THETA_SAC), 500)
 
 
-def test_a_restart_in_the_middle_of_a_phase_sees_by_the_same_statistics(world):
+def test_a_restarted_phase_sees_by_the_same_statistics(world):
     """Two winners' episodes are played again.
 
     Their returns must be those of the generation that the phase began in.

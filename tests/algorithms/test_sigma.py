@@ -18,7 +18,7 @@ TESTED |= {"gradient_interval": 1, "p_sac_annealed": False}
 
 
 @pytest.mark.parametrize("phases", [True, False])
-def test_amt_grows_sigma_by_the_papers_count_whenever_phases_begin(world, phases):
+def test_amt_grows_sigma_by_the_papers_count_of_phases(world, phases):
     settings = {"amt_trigger": "generation", "amt_clip": 1e-3, "sac_phases": phases}
     params, state, env = make(world, **settings, gradient_interval=1)
     learner = Teacher(np.zeros(LAYOUT.d, np.float32))
@@ -61,7 +61,7 @@ def test_an_unstable_test_leaves_sigma_as_it_is(world):
     assert evolution.adapted(0.3, 0.3, np.zeros(10), trials[0]) == 0.3
 
 
-def test_es_plays_theta_es_every_fifth_generation_for_the_one_fifth_rule(world):
+def test_es_tests_theta_es_every_fifth_generation(world):
     _, _, env = make(world)
     table = {"algorithm": "es", "es.population_size": 10, "es.sigma": 0.3, "es.reward_shift": 0.0}
     table["policy.hidden"] = (140, 140)

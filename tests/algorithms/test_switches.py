@@ -69,7 +69,7 @@ def ranks(row):
     ],
     ids=lambda settings: next(iter(settings)),
 )
-def test_a_switch_that_has_nothing_to_act_on_leaves_the_bits_as_they_are(world, settings):
+def test_a_switch_with_nothing_to_act_on_changes_no_bit(world, settings):
     switch, *rest = settings
     states = []
     for chosen in (settings, {name: settings[name] for name in rest}):
@@ -83,7 +83,7 @@ def test_a_switch_that_has_nothing_to_act_on_leaves_the_bits_as_they_are(world, 
         np.testing.assert_array_equal(one, other, err_msg=f"{switch}: {name}")
 
 
-def test_an_unperturbed_sac_copy_is_theta_sac_and_leaves_the_gradient(world):
+def test_an_unperturbed_sac_copy_leaves_the_gradient(world):
     params, state, env = make(world, sac_copy_noise=False, **PLAIN)
     advance(world, params, state, env)
     before = Before(state)
@@ -96,7 +96,7 @@ def test_an_unperturbed_sac_copy_is_theta_sac_and_leaves_the_gradient(world):
     np.testing.assert_allclose(state.theta_es, expected, atol=1e-6)
 
 
-def test_hard_winners_are_shielded_from_mutation_and_leave_the_gradient(world):
+def test_hard_winners_are_shielded_and_leave_the_gradient(world):
     params, state, env = make(world, winner_selection="hard", **PLAIN)
     advance(world, params, state, env)
     before = Before(state)
@@ -154,7 +154,7 @@ def test_uniform_winners_are_drawn_among_the_finite(world):
 
 @pytest.mark.parametrize("gradient", ["displacement", "displacement_clipped"])
 @pytest.mark.parametrize("far", [0.0, 0.2])
-def test_the_displacement_of_a_member_is_weighed_in_place_of_its_noise(world, gradient, far):
+def test_displacements_are_weighed_in_place_of_noise(world, gradient, far):
     params, state, env = make(world, gradient=gradient, sac_copy_noise=False, **PLAIN)
     state.theta_sac[:] += far
     advance(world, params, state, env)
@@ -171,7 +171,7 @@ def test_the_displacement_of_a_member_is_weighed_in_place_of_its_noise(world, gr
     assert np.linalg.norm(state.theta_es - plain) > 0.1
 
 
-def test_theta_es_adopts_theta_sac_where_its_copies_outscore_the_centre(world):
+def test_theta_sac_is_adopted_where_its_copies_outscore(world):
     adopted = set()
     for seed in range(6):
         params, state, env = make(world, transfer="means", winner_pull=0.0, seed=seed)

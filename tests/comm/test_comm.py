@@ -25,7 +25,7 @@ def test_map_begins_with_what_is_expected_to_take_longest(world):
     assert table.tolist() == [[0], [1], [2], [3]]
 
 
-def test_results_stay_until_the_next_ones_of_their_shape_are_there(world):
+def test_results_stay_until_the_next_of_their_shape(world):
     first, _ = world.map(lambda i: np.array([i]), 3, 1)
     other, _ = world.map(lambda i: np.array([i, i]), 3, 2)
     seen = []
@@ -70,7 +70,7 @@ class Beside:
 
 
 @pytest.mark.parametrize(("waits", "left"), [(True, [9, 8, 7, 6]), (False, [0, 0, 0, 0])])
-def test_rank_0_takes_members_while_its_background_waits_for_a_device_alone(world, waits, left):
+def test_rank_0_takes_members_while_a_device_works(world, waits, left):
     """It looks once before each member; a background that needs its core is done before them."""
     world.size, found = 2, []  # as if another rank evaluated for it
     background = Beside(10, waits)
@@ -81,7 +81,7 @@ def test_rank_0_takes_members_while_its_background_waits_for_a_device_alone(worl
     assert background.done
 
 
-def test_a_device_is_looked_after_soon_and_then_less_and_less_often(world, monkeypatch):
+def test_a_device_is_looked_after_less_and_less_often(world, monkeypatch):
     """As an interleaved phase needs it, whose updates last a quarter of a millisecond.
 
     Where a core is needed nobody sleeps.

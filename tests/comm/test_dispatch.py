@@ -34,7 +34,7 @@ def lasts(worker, number):
 
 
 @pytest.mark.parametrize("ranks", [1, 2, 3, 5])
-def test_tasks_are_told_as_by_an_event_queue_on_any_number_of_ranks(ranks):
+def test_tasks_are_told_as_by_a_queue_on_any_ranks(ranks):
     found = dispatched(ranks)
     assert [(worker, end) for worker, _, end in found["told"]] == queue(lasts, 4, 24)
     assert found["overs"] == [[False] * 4] * ranks
@@ -47,7 +47,7 @@ def test_a_rank_whose_time_is_over_ends_the_section_for_all(rank):
 
 
 @pytest.mark.parametrize("alarmed", [False, True])
-def test_what_is_overdue_has_no_further_slice_and_an_alarm_cuts_the_one_that_is_under_way(alarmed):
+def test_what_is_overdue_has_no_further_slice(alarmed):
     stop, slices = Stop(time.monotonic, lambda: None), []
 
     def work(order):
@@ -97,7 +97,7 @@ def test_by_arrival_a_report_is_for_the_watchdog_alone():
 
 
 @pytest.mark.parametrize(("agenda", "reports"), [(Agenda(), 1), (Arrival(), 0)])
-def test_a_rank_reports_its_progress_only_where_the_order_of_telling_goes_by_it(agenda, reports):
+def test_progress_is_reported_where_the_order_goes_by_it(agenda, reports):
     agenda.give(0, 0, "order")
     root, orders = alone(2)
     assert root._give_out(SimpleNamespace(agenda=agenda, ordered=lambda order, rank: order)) == 1
@@ -109,7 +109,7 @@ def test_a_rank_reports_its_progress_only_where_the_order_of_telling_goes_by_it(
     assert [tag for *_, tag in sent].count(PROGRESS) == reports
 
 
-def test_tasks_go_to_idle_ranks_from_the_lowest_on_and_one_stays_here():
+def test_tasks_go_to_idle_ranks_and_one_stays_here():
     agenda = Agenda()
     for worker in range(1200):
         agenda.give(worker, 1200 - worker, worker)

@@ -25,12 +25,12 @@ def test_a_node_with_more_ranks_gets_more():
     assert sorted(shares[0] + shares[1]) == list(range(40))
 
 
-def test_a_node_whose_only_rank_learns_gets_nothing_but_one_rank_alone_gets_all():
+def test_a_node_whose_only_rank_learns_gets_nothing():
     assert dealt([1, 1], [0, 1]) == [[], [0, 1]]
     assert dealt([1, 1], [0]) == [[0, 1]]
 
 
-def test_a_trial_is_expected_to_last_as_long_as_an_episode_of_the_mean_member():
+def test_a_trial_is_expected_to_last_an_episode():
     assert with_trials(np.array([3.0, 9.0]), 2, 2).tolist() == [3, 9, 3, 3]
     rows = with_trials(np.array([[3.0, 9.0], [1.0, 1.0]]), 2, 1)  # a generation each
     assert rows.tolist() == [[3, 9, 3], [1, 1, 0.5]]

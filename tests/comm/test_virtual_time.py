@@ -66,7 +66,7 @@ def test_a_result_waits_for_nothing_that_is_known_to_end_later():
     assert told(agenda) == 2
 
 
-def test_while_one_task_blocks_the_others_none_of_them_is_looked_at():
+def test_while_one_task_blocks_others_none_is_looked_at():
     asked = []
     agenda = Agenda(lambda task: [asked.append(task.worker), task.worker > 0][1])
     for worker in range(100):
@@ -85,7 +85,7 @@ def test_while_one_task_blocks_the_others_none_of_them_is_looked_at():
 
 
 @pytest.mark.parametrize("first", [(0, 1), (1, 0)])
-def test_what_takes_no_time_is_told_alike_in_whichever_order_it_comes_in(first):
+def test_what_takes_no_time_is_told_alike_in_any_order(first):
     """Worker 0 ends at 10; worker 1 begins at 9 and lasts nothing, which counts as a step.
 
     At a tie the lower number is first.
@@ -108,7 +108,7 @@ def test_a_worker_has_one_task():
 
 
 @pytest.mark.parametrize("seed", range(1000))
-def test_whatever_order_results_come_in_they_are_told_as_by_an_event_queue(seed):
+def test_results_in_any_order_are_told_as_by_an_event_queue(seed):
     choose = random.Random(seed)
     workers, count, ranks = choose.randint(1, 6), 30, choose.randint(1, 7)
     lasts = {}
@@ -167,7 +167,7 @@ def test_a_result_that_may_not_be_told_is_passed_over():
     assert told(agenda) is None
 
 
-def test_what_was_passed_over_before_a_restart_has_lasted_as_long():
+def test_a_restart_leaves_what_was_passed_over_as_long():
     agenda = Agenda(now=30)
     agenda.give(0, 0, None)
     finish(agenda, 0, 10)
@@ -199,7 +199,7 @@ def test_what_cannot_be_told_yet_lets_others_go_before():
     assert told(agenda) == 2
 
 
-def test_in_order_of_arrival_nobody_waits_and_the_record_of_it_is_followed():
+def test_in_order_of_arrival_nobody_waits():
     agenda, again = of_three(Arrival()), of_three(Arrival([2, 0, 1]))
     finish(agenda, 2, 100)
     finish(agenda, 0, 5)

@@ -32,13 +32,13 @@ def individual(gaussian: Gaussian, seed: int, k: int, i: int, n: int, mirrored: 
     return np.concatenate(blocks)
 
 
-def test_the_second_half_of_mirrored_individuals_mirrors_the_first():
+def test_the_second_half_mirrors_the_first():
     slots = [distribution.slot_and_sign(i, 4, True) for i in range(4)]
     assert slots == [(0, 1), (1, 1), (0, -1), (1, -1)]
     assert [distribution.slot_and_sign(i, 3, False) for i in range(3)] == [(0, 1), (1, 1), (2, 1)]
 
 
-def test_an_individual_is_the_mean_and_so_many_standard_deviations():
+def test_an_individual_is_so_many_deviations_from_the_mean():
     gaussian = Gaussian(row(1, -2, 3), row(4, 0.25, 9))
     same(distribution.sampled(gaussian, row(0.5, 4, -1)), row(2, 0, 0))
     same(distribution.sampled(gaussian, row(0.5, 4, -1), -1), row(0, -4, 6))
@@ -78,7 +78,7 @@ def test_a_generation_by_hand():
     assert distribution.told(gaussian, [], nobody, 0.5, True) is gaussian
 
 
-def test_blocks_of_a_generation_are_parts_of_the_whole_to_the_bit():
+def test_blocks_are_parts_of_the_whole_to_the_bit():
     d, n = noise.BLOCK + 1000, 6
     ends = (-1, 1), (0.1, 0.2)
     gaussian = Gaussian(*(np.linspace(*pair, d, dtype=np.float32) for pair in ends))
@@ -106,7 +106,7 @@ def test_an_arrival_by_hand():
     same(variance, row(2.25, 7.5))
 
 
-def test_a_full_move_is_to_the_individual_itself_and_its_variance_is_the_floor():
+def test_a_full_move_is_to_the_individual_itself():
     random = np.random.default_rng(0)
     gaussian = Gaussian(*random.random((2, 100)).astype(np.float32))
     z = random.random(100).astype(np.float32)
@@ -125,7 +125,7 @@ def test_an_arrival_that_says_nothing_changes_no_bit():
     np.testing.assert_allclose(variance, [1.3, 0.9], rtol=1e-6)
 
 
-def test_a_mean_that_moves_by_one_nth_has_the_mean_and_variance_of_all_so_far():
+def test_moves_by_one_nth_give_mean_and_variance_of_all():
     arrivals = np.random.default_rng(1).normal(3.0, 2.0, (40, 7)).astype(np.float32)
     whole = sample = Gaussian(arrivals[0], np.zeros(7, np.float32))
     for n, z in enumerate(arrivals[1:], 2):
@@ -192,14 +192,14 @@ def test_rules_that_go_down_the_sphere(mean_rule, variance_rule, count, trained,
 
 @pytest.mark.parametrize("mean_rule", BASELINES, ids=lambda rule: rule.rule)
 @pytest.mark.parametrize("variance", [FIXED, ADAPTIVE], ids=lambda rule: rule.rule)
-def test_baselines_take_the_variance_to_its_floor_where_nobody_is_trained(mean_rule, variance):
+def test_baselines_take_the_variance_to_its_floor(mean_rule, variance):
     """p is near a half whoever arrives, and a half of the gap's square remains."""
     gaussian = arrivals(mean_rule, variance, 500, 0)
     assert gaussian.variance.mean() < 2e-5
     assert sphere(gaussian.mean) > 3
 
 
-def test_the_ring_has_no_elites_until_it_is_full_and_then_those_of_the_newest():
+def test_the_ring_has_no_elites_until_it_is_full():
     fitness = np.array([5.0, np.nan, 7.0, 7.0])
     assert distribution.ring_elites(fitness, 3, 2).size == 0
     assert distribution.ring_elites(fitness, 4, 2).tolist() == [2, 3]
@@ -256,14 +256,14 @@ def test_mixing_by_hand(n, kept, joined):
     assert mixed(n, old, candidates, Drawn(luck)) == [kept, joined]
 
 
-def test_mixing_keeps_all_where_nothing_moved_and_none_where_all_is_elsewhere():
+def test_mixing_keeps_all_or_none_at_its_ends():
     random, equal, everyone = np.random.default_rng(0), np.zeros(10), [*range(10)]
     assert mixed(10, equal, equal, random) == [everyone, []]
     assert mixed(10, np.full(10, -1e3), np.full(10, 1e3), random) == [[], everyone]
     assert mixed(3, np.full(3, -np.inf), np.full(3, np.nan), random) == [[], [3, 4, 5]]
 
 
-def test_a_mixed_generation_is_distributed_as_the_new_distribution_says():
+def test_a_mixed_generation_is_of_the_new_distribution():
     old, new = Gaussian(row(0), row(1)), Gaussian(row(1), row(1))
     random, n, generations, found, kept = np.random.default_rng(3), 400, 100, [], 0
     for _ in range(generations):

@@ -36,7 +36,7 @@ def test_epsilon_is_a_function_of_its_address(world, kind):
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_epsilon_has_mean_0_and_variance_1_and_slots_are_uncorrelated(world, kind):
+def test_epsilon_is_standard_and_slots_are_uncorrelated(world, kind):
     epsilon = made(world, kind, rank=2)
     draws = np.stack([whole(epsilon, 1, slot) for slot in range(60)]).astype(float)
     assert abs(draws.mean()) < 0.02

@@ -65,7 +65,7 @@ PRINTED = {
 }
 
 
-def test_the_blogs_quadratic_in_three_numbers_comes_out_as_printed():
+def test_the_blogs_quadratic_comes_out_as_printed():
     random, solution = np.random.RandomState(0), np.array([0.5, 0.1, -0.3])
     n, sigma, lr = 50, 0.1, 0.001
 
@@ -93,9 +93,7 @@ def test_the_blogs_quadratic_in_three_numbers_comes_out_as_printed():
         ([np.inf, -5.0, -np.inf], 2, [1]),
     ],
 )
-def test_winners_are_the_best_with_ties_by_index_and_only_what_is_finite_wins(
-    fitness, count, winners
-):
+def test_winners_are_the_best_of_what_is_finite(fitness, count, winners):
     assert evolution.select_winners(np.array(fitness), count).tolist() == winners
 
 
@@ -111,12 +109,12 @@ def test_slot_weights_and_offsets_of_pairs_and_of_members(function, of_pairs):
         same(found, expected)
 
 
-def test_displacements_longer_than_noise_are_clipped_to_its_length():
+def test_long_displacements_are_clipped_to_noises_length():
     squares = np.array([0.0, 3.0, 4.0, 16.0, 64.0])
     same(evolution.clipped_to_noise(squares, 4), [1, 1, 1, 0.5, 0.25])
 
 
-def test_first_adam_step_is_the_learning_rate_towards_the_gradient():
+def test_the_first_adam_step_is_the_learning_rate():
     m, v = np.zeros(3, np.float32), np.zeros(3, np.float32)
     step = evolution.adam_step(np.array([2.0, -0.5, 0.0], np.float32), m, v, t=1, lr=0.1)
     close(step, [0.1, -0.1, 0.0], rtol=1e-6)
@@ -157,7 +155,7 @@ def test_amt_step_is_equation_6(returns, clip, steps):
     assert found == pytest.approx(steps, rel=1e-12)
 
 
-def test_amt_counted_in_generations_has_the_phases_of_the_public_code():
+def test_amt_by_generations_has_the_public_codes_phases():
     # 100 of them at p_sac 0.1, and 0.9 * 1200 / 5 * (1 - exp(-5 / 6)) = 122.1
     assert evolution.phases_by(1000.0) == pytest.approx(20 + 216 * (1 - np.exp(-5 / 6)), rel=1e-12)
     for generations in (100, 1000, 10_000):  # its sum over every fifth generation
@@ -166,7 +164,7 @@ def test_amt_counted_in_generations_has_the_phases_of_the_public_code():
     assert evolution.phases_by(0.0) == 0
 
 
-def test_the_share_of_successes_is_over_pairs_and_noise_alone_gives_a_half():
+def test_the_share_of_successes_is_over_pairs():
     # 1 wins no pair, 4 two and a tie, nan none: 2.5 of 9
     members, centre = np.array([1.0, 4.0, np.nan]), np.array([2.0, 3.0, 4.0])
     assert evolution.success_share(members, centre) == pytest.approx(2.5 / 9)
@@ -226,15 +224,13 @@ def test_crossover_pull_and_mutation_by_hand():
         ([1.82, -0.18, 0.82, 0.82], True),
     ],
 )
-def test_a_policy_surpasses_another_by_more_than_twice_the_error_of_the_mean_difference(
-    differences, better
-):
+def test_a_policy_surpasses_by_more_than_twice_the_error(differences, better):
     holder = np.array([5.0, 100.0, 0.0, 0.0])[: len(differences)]
     assert evolution.surpasses(holder + differences, holder) == better
 
 
 @pytest.mark.parametrize("bad", [np.nan, np.inf, -np.inf])
-def test_a_policy_whose_return_is_not_finite_surpasses_nothing_and_is_surpassed(bad):
+def test_a_policy_without_a_finite_return_is_surpassed(bad):
     good, broken = np.array([1.0, 2.0, 3.0]), np.array([9.0, bad, 9.0])
     assert not evolution.surpasses(broken, good)
     assert evolution.surpasses(good, broken)

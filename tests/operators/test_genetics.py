@@ -54,7 +54,7 @@ def test_n_point_crossover_by_hand():
     same(second, theta(11, 12, 13, 14, 15, 16))
 
 
-def test_a_row_of_a_matrix_is_exchanged_whole_and_none_without_exchanges():
+def test_a_row_of_a_matrix_is_exchanged_whole():
     first, second, layout = theta(1, 2, 3, 4, 5, 6), theta(7, 8, 9, 10, 11, 12), Layout((2, 2))
     one, other = genetics.n_point(first, second, layout, Drawn(1, [1], [0.9], 0, [], []))
     same(one, theta(1, 2, 9, 10, 5, 6))

@@ -84,7 +84,7 @@ def test_a_memory_keeps_the_newest(before, kappa, count, expected):
     assert ages(held) == [*before]  # as it was
 
 
-def test_a_clone_holds_what_its_original_holds_and_nothing_of_what_was_there():
+def test_a_clone_holds_what_its_original_holds_alone():
     out = used(4)
     memories.copy(memory(5, 6, kappa=4), out)
     assert ages(out) == [5, 6]
@@ -113,7 +113,7 @@ def test_what_a_child_has_of_its_parents(first, second, kappa, child):
     assert ages(inherited(*parents, kappa)) == child
 
 
-def test_a_shuffled_child_has_the_same_transitions_in_the_order_drawn():
+def test_a_shuffled_child_has_transitions_in_the_order_drawn():
     random = Drawn([3, 0, 2, 1])
     child = inherited(memory(1, 5, kappa=4, owner=1), memory(3, 4, kappa=4, owner=2), 4, random)
     assert ages(child) == [4, 1, 3, 5]
@@ -172,7 +172,7 @@ def replay(last: int, capacity: int) -> Replay:
     ("capacity", "lost"),
     [(100, []), (10, []), (9, [0]), (5, [0, 3, 4]), (3, [0, 3, 4, 5]), (1, [0, 3, 4, 5, 7, 8])],
 )
-def test_what_the_replay_has_lost_is_stored_once_and_the_rest_comes_back_from_it(capacity, lost):
+def test_what_the_replay_has_lost_is_stored_once(capacity, lost):
     """Three memories, ages to 9, some in two, one empty: beside a replay from 10 - capacity on."""
     several = [memory(0, 3, 4, 4, 9, kappa=6), memory(kappa=6), memory(3, 4, 5, 7, 8, 9, kappa=6)]
     held = Memory(*(np.stack(parts) for parts in zip(*several, strict=True)))

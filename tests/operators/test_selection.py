@@ -26,7 +26,7 @@ SELECTION = Selection(
 FITNESS = np.array([0.0, 10.0, 20.0, 30.0, 40.0, 50.0, 60.0])  # theirs
 
 
-def test_the_order_is_best_first_ties_by_slot_and_what_is_not_finite_last():
+def test_the_order_is_best_first_and_ties_by_slot():
     fitness = np.array([3.0, np.nan, 7.0, 7.0, np.inf, -np.inf, -9.0])
     assert selection.order(fitness).tolist() == [2, 3, 0, 6, 1, 4, 5]
     assert selection.order(np.array([])).tolist() == []
@@ -131,7 +131,7 @@ def test_births_with_distilled_children_by_hand():
     }
 
 
-def test_free_slots_take_the_one_network_there_is_and_are_mutated():
+def test_free_slots_take_the_one_network_there_is():
     alone = Selection(slots(2), slots(2), slots(0), slots(3, 1))
     nobody, random = np.zeros((0, 2), np.int64), Drawn([0.5, 0.5, 0.5, 0.95])
     births = selection.births_distilled(alone, nobody, 4, 0.9, random)
@@ -156,7 +156,7 @@ def test_nobody_free_means_no_child():
         assert births.mutated.tolist() == [1, 0, 1]
 
 
-def test_an_elite_and_a_selected_slot_are_parents_as_often_as_others():
+def test_parents_are_drawn_as_often_as_others():
     many = Selection(slots(0, 1), slots(0, 2, 3), slots(4, 5), slots(*range(6, 3006)))
     births = selection.births_n_point(many, 3006, 1.0, np.random.default_rng(0))
     first, second = births.first[6::2], births.second[6::2]  # of 1500 pairs
@@ -212,7 +212,7 @@ def test_scores_of_couples_by_hand():
     assert selection.distance_scores(COUPLES, disagreements).tolist() == [11, 22, 33]
 
 
-def test_disagreement_is_the_mean_over_states_of_the_squared_distance():
+def test_disagreement_is_the_mean_squared_distance():
     own = np.array([[1.0, 0.0], [0.5, 0.5]], np.float32)
     other = np.array([[0.0, 0.0], [0.0, -0.5]], np.float32)
     assert selection.disagreement(own, other) == (1.0 + 1.25) / 2
@@ -228,9 +228,7 @@ def test_disagreement_is_the_mean_over_states_of_the_squared_distance():
         ([4.0, np.nan, 2.0], [0.0, 0.0, 0.0], 1.0, [1.0, 0.0, 0.0]),  # not finite is the least
     ],
 )
-def test_mixed_scores_are_a_convex_combination_of_both_scaled_to_one(
-    greedy, distance, share, expected
-):
+def test_mixed_scores_are_a_combination_of_both_scaled(greedy, distance, share, expected):
     found = selection.mixed_scores(np.array(greedy), np.array(distance), share)
     np.testing.assert_allclose(found, expected, rtol=1e-15)
 
@@ -243,7 +241,7 @@ def test_mixed_scores_are_a_convex_combination_of_both_scaled_to_one(
         *(([bad, -2.0, 6.0], None, [[4, 2], [2, 7], [4, 7]]) for bad in (np.nan, np.inf, -np.inf)),
     ],
 )
-def test_parents_are_the_couples_best_first_with_the_fitter_first(fitness, scores, parents):
+def test_parents_are_the_best_couples_the_fitter_first(fitness, scores, parents):
     """Who has no finite fitness comes last, by the greedy scores of that."""
     candidates = Candidates(slots(7, 2, 4), np.array(fitness))
     scores = selection.greedy_scores(COUPLES, candidates.scores) if scores is None else scores

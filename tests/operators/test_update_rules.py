@@ -50,7 +50,7 @@ def test_a_fixed_range_is_clipped_and_linear_inside(f_z, p, negative):
         (-1e6, 0, 0, 0),
     ],
 )
-def test_a_sigmoid_and_that_of_the_public_code_which_moves_to_inferiors(f_z, p, both, signless):
+def test_a_sigmoid_and_that_of_the_public_code(f_z, p, both, signless):
     assert ratio(MeanRule("sigmoid", 4.0), f_z, 10.0) == pytest.approx(p, rel=1e-12)
     assert ratio(MeanRule("sigmoid", 4.0, 0.5, 0.25), f_z, 10.0) == pytest.approx(both, rel=1e-12)
     rule = MeanRule("sigmoid", 4.0, signless=True)
@@ -83,7 +83,7 @@ def test_an_absolute_baseline(f_z, f_mean, p, negative):
     assert found == pytest.approx(-14 / 16 * 0.5 if f_z == -34 else negative, rel=1e-12)
 
 
-def test_above_an_absolute_baseline_that_the_mean_is_far_below_all_of_p_positive_counts():
+def test_above_a_baseline_far_over_the_mean_p_positive_counts():
     assert ratio(MeanRule("absolute", -20.0, p_positive=0.3), 0.0, -60.0) == 0.3
 
 
@@ -114,7 +114,7 @@ def test_a_relative_baseline_knows_differences_alone(shift):
 
 
 @pytest.mark.parametrize("rule", RULES)
-def test_an_individual_without_a_finite_fitness_changes_nothing_and_such_a_mean_gives_way(rule):
+def test_without_a_finite_fitness_nothing_moves(rule):
     for bad in (math.nan, math.inf, -math.inf):
         for variance in (
             VarianceRule("fixed", least_p=0.0),
@@ -179,7 +179,7 @@ def test_the_success_rule_looks_back_over_its_window():
     assert factors(SuccessRule(), 5, [1, 0, 0, 0, 0, 0, 1, 1, 0]) == expected
 
 
-def test_the_public_codes_success_rule_looks_at_the_first_window_for_ever():
+def test_the_public_codes_success_rule_keeps_its_first_window():
     grows, shrinks = 1 / 0.5, 0.5
     rule = SuccessRule(factor=0.5, frozen=True)
     assert factors(rule, 5, [1, 1, 0, 0, 0] + [0] * 20) == [1] * 5 + [grows] * 20
@@ -190,7 +190,7 @@ def test_the_public_codes_success_rule_looks_at_the_first_window_for_ever():
     ("n_rl", "n_es", "p"),  # gain 50, desired 0.5
     [(1, 1, 0.5), (51, 49, 0), (49, 51, 1), (50.2, 49.8, 0.4), (1, 99, 1), (99, 1, 0)],
 )
-def test_the_share_of_trained_individuals_is_controlled_to_its_target(n_rl, n_es, p):
+def test_the_share_of_trained_individuals_is_controlled(n_rl, n_es, p):
     assert update_rules.p_rl(n_rl, n_es, 50.0, 0.5) == pytest.approx(p, abs=1e-12)
 
 

@@ -54,7 +54,7 @@ def evaluated(job, *plays) -> float:
     return columns["best_return"]
 
 
-def test_the_first_best_policy_has_the_return_of_start_states_that_did_not_choose_it(job):
+def test_the_best_has_a_return_that_did_not_choose_it(job):
     assert evaluated(job, (95.8, 50), (61,)) == 61
     best = job.state.best
     assert (best.policy, best.generation, best.shown) == ("theta_es", 10, (95.8 + 61) / 2)
@@ -66,7 +66,7 @@ def test_the_first_best_policy_has_the_return_of_start_states_that_did_not_choos
     assert job.state.counters.unstable_episodes == 3 * UNSTABLE
 
 
-def test_a_challenger_becomes_the_best_by_winning_on_equal_start_states(job):
+def test_a_challenger_becomes_the_best_by_a_duel(job):
     evaluated(job, (60, 50), (58,))
     assert evaluated(job, (50, 70), (66, 63), (62,)) == 62
     best = job.state.best
@@ -76,7 +76,7 @@ def test_a_challenger_becomes_the_best_by_winning_on_equal_start_states(job):
 
 
 @pytest.mark.parametrize(("mine", "theirs"), [(63, 66), (66, 66), (np.nan, 66)])
-def test_a_lucky_challenger_that_loses_changes_nothing_but_the_counts(job, mine, theirs):
+def test_a_challenger_that_loses_changes_the_counts_alone(job, mine, theirs):
     evaluated(job, (60, 50), (58,))
     before = job.state.best
     assert evaluated(job, (50, 95), (mine, theirs)) == 58
@@ -102,7 +102,7 @@ def test_what_confirms_a_policy_chooses_none(job):
     assert (job.state.best.policy, job.state.best.theta.tolist()) == ("sac", [1, 1])
 
 
-def test_a_policy_with_an_unstable_episode_does_not_become_the_best(job):
+def test_an_unstable_policy_does_not_become_the_best(job):
     evaluated(job, (60, 50), (59,))
     assert evaluated(job, (np.nan, 50)) == 59
     assert evaluated(job, (70, 50), (66, 63), (np.nan,)) == 59
@@ -117,7 +117,7 @@ def test_an_evaluation_that_is_given_up_leaves_no_count(job):
     assert job.state.best.policy == ""
 
 
-def test_the_best_of_a_former_version_gives_way_to_a_greater_evaluation(job):
+def test_the_best_of_a_former_version_gives_way(job):
     job.state.best = Best(70.0, 5, "sac", np.ones(2, np.float32))
     assert evaluated(job, (69, 70)) == 70
     assert evaluated(job, (71, 50), (68, 67), (66,)) == 66
@@ -130,7 +130,7 @@ def test_of_erl_the_champion_alone_is_the_best(job):
     assert job.state.best.policy == "champion"
 
 
-def test_an_evaluation_at_the_end_is_confirmed_and_leaves_no_trace(job):
+def test_an_evaluation_at_the_end_leaves_no_trace(job):
     evaluated(job, (60, 50), (59,))
     stored = {}
     job.run = SimpleNamespace(final=stored.update)

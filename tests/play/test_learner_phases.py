@@ -75,7 +75,7 @@ def test_a_phase_sums_up_its_episodes():
     assert len(phase.vector()) == Phase.SIZE == 13
 
 
-def test_a_phase_is_counted_for_every_learner_and_enters_when_it_is_let():
+def test_a_phase_is_counted_and_enters_when_it_is_let():
     world, pupil, counters, theta = Lone(), Pupil(), Counters(), np.full(2, 9, np.float32)
     learner_phases.begin(world, pupil, 3, lambda own: own.begin(3))
     learner_phases.begin(world, pupil, 5, lambda own: own.begin(5))  # one is in flight: it stays
@@ -92,9 +92,7 @@ def test_a_phase_is_counted_for_every_learner_and_enters_when_it_is_let():
 @pytest.mark.parametrize(
     ("standardises", "given", "after"), [(True, [1, 1], [3, 3]), (False, None, [1, 1])]
 )
-def test_a_generation_that_is_one_phase_is_counted_and_its_result_enters(
-    standardises, given, after
-):
+def test_a_generation_of_one_phase_is_counted_and_enters(standardises, given, after):
     world, pupil, theta = Lone(), Pupil(), np.zeros(2, np.float32)
     state = SimpleNamespace(generation=4, counters=Counters(), observation_sums=np.ones(2))
     begun = []
@@ -113,7 +111,7 @@ def test_a_generation_that_is_one_phase_is_counted_and_its_result_enters(
     assert [*timing] == ["busy_seconds", "seconds_learn", "seconds_phase", "seconds_updates"]
 
 
-def test_a_rank_without_the_learner_begins_nothing_and_knows_who_is_busy():
+def test_a_rank_without_the_learner_begins_nothing():
     world = Lone(leads=False)
     learner_phases.begin(world, None, 3, lambda own: pytest.fail("begun"), beside=True)
     assert (world.background, world.learning) == (None, True)

@@ -54,7 +54,7 @@ def test_the_time_of_all_starts_counts(tmp_path, alone):
 
 
 @pytest.mark.slow
-def test_a_record_that_time_ended_is_made_again_as_far_as_it_goes(tmp_path, alone):
+def test_a_record_that_time_ended_is_made_again(tmp_path, alone):
     arrival = (*AES, "--aes_rl.order", "arrival")
     alone(*arrival, "--budget.minutes", SOON, "--run-dir", tmp_path / "a")
     again = (*arrival, "--aes_rl.replay", tmp_path / "a", "--run-dir", tmp_path / "b")

@@ -17,7 +17,7 @@ from esac_mpi.play.transitions import (
 )
 
 
-def test_a_row_is_observation_action_reward_terminated_next_observation():
+def test_a_row_has_its_parts_in_their_order():
     action = np.array([0.5, -0.5, 0.25], np.float32)
     row = joined(np.array([1.0, 2.0]), action, 7.0, True, np.array([3.0, 4.0]))
     assert row.dtype == np.float32
@@ -31,7 +31,7 @@ def test_a_row_is_observation_action_reward_terminated_next_observation():
     assert row[at.taken].tolist() == [1, 2, 0.5, -0.5, 0.25]
 
 
-def test_an_action_that_cannot_be_another_is_in_the_middle_of_its_range():
+def test_a_fixed_action_is_in_the_middle_of_its_range():
     env = SimpleNamespace(
         low=np.array([0.0, 1.0], np.float32), high=np.ones(2, np.float32),
         observation_size=1, action_size=2, unstable=False,
@@ -90,7 +90,7 @@ class Scaling(Track):
 
 
 @pytest.mark.parametrize(("task", "terminated"), [(Scaling(), 1.0), (Track(), 0.0)])
-def test_a_recorder_knows_an_end_from_a_time_limit_and_the_action_taken(task, terminated):
+def test_a_recorder_knows_an_end_from_a_time_limit(task, terminated):
     recorder, action = Recorder(task, 10), np.array([0.36, 0.09, -1.0], np.float32)
     recorder.reset(0)
     for _ in range(10):

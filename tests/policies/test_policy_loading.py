@@ -97,7 +97,7 @@ def test_the_normaliser_comes_along(tmp_path):
     np.testing.assert_array_equal(normalised(np.array([5.0, -3.0])), plain(np.array([2.0, -5.0])))
 
 
-def test_a_normaliser_of_many_observations_is_written_and_comes_back(tmp_path):
+def test_a_normaliser_of_many_observations_comes_back(tmp_path):
     size = 20_000  # two float32 vectors of them are more than an HDF5 attribute holds
     layout, seen = Layout((size, 1)), np.array([[0.5], [2.0]], np.float32).repeat(size, 1)
     theta = np.zeros(layout.d, np.float32)
@@ -132,9 +132,7 @@ def test_a_linear_path_comes_along(tmp_path):
 @pytest.mark.parametrize(
     ("newest", "theta", "form"), [(4, LINEAR, {"linear": 2.0}), (3, NORMED, {"layer_norm": 1})]
 )
-def test_versions_without_a_form_refuse_its_files_by_their_number(
-    newest, theta, form, tmp_path, monkeypatch
-):
+def test_versions_without_a_form_refuse_its_files(newest, theta, form, tmp_path, monkeypatch):
     plain = save(tmp_path / "plain.h5", layer_norm=0)
     new = save(tmp_path / "new.h5", theta, **form)
     monkeypatch.setattr(files, "NEWEST", newest)  # that they read

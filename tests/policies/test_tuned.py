@@ -11,7 +11,7 @@ from esac_mpi import Policy, envs
 FOLDER = ROOT / "configs/tuned"
 
 
-def test_each_has_a_line_in_the_table_and_a_policy_that_plays_as_it_says():
+def test_each_has_a_line_and_plays_as_that_says():
     lines = re.findall(
         r"^\| \[([a-z-]+)\]\(.*\| ([\d,]+) \[", (FOLDER / "README.md").read_text(), re.MULTILINE
     )
