@@ -1,7 +1,5 @@
-"""AES-RL in order of arrival: its record, runs made again from it, what a ring must keep.
-
-They are made again after a kill or as a whole.
-"""
+"""AES-RL in order of arrival: its record, runs made again from it, what a ring must keep."""
+# They are made again after a kill or as a whole.
 
 import os
 import random
@@ -133,10 +131,8 @@ def test_the_order_of_a_record_by_hand():
 
 @pytest.mark.parametrize("seed", range(20))
 def test_the_slow_find_their_transitions_and_none_starve(seed):
-    """Tasks that read the newest 40 of a ring: all of them can be begun anew at any time.
-
-    They are told in any order that is allowed.
-    """
+    """Tasks that read the newest 40 of a ring: all of them can be begun anew at any time."""
+    # They are told in any order that is allowed.
     choose, horizon = random.Random(seed), 10
     config = updated(Config(), {**AES, "aes_rl.workers": 3, "aes_rl.replay_capacity": 40})
     state = SimpleNamespace(transitions=0, replay=np.zeros(40 + 3 * 3 * horizon))
@@ -164,10 +160,8 @@ def test_the_slow_find_their_transitions_and_none_starve(seed):
 
 
 def test_a_node_that_lags_gets_what_tasks_begun_later_read_too():
-    """Capacity 40; the node has 20 of 150.
-
-    Who reads up to 150 is begun before who reads up to 145, by what it lasts.
-    """
+    """Capacity 40; the node has 20 of 150."""
+    # Who reads up to 150 is begun before who reads up to 145, by what it lasts.
     ring, there = np.zeros((310, 1), np.float32), np.zeros((310, 1), np.float32)
     write_ring(ring, np.arange(1.0, 151, dtype=np.float32)[:, None], 150)
     write_ring(there, np.arange(1.0, 21, dtype=np.float32)[:, None], 20)

@@ -46,10 +46,8 @@ def arrive(aes, state, *results, workers=None):
 
 
 def test_an_individual_is_compared_with_the_newest_mean():
-    """Worker 0's was trained, and drawn from an old mean.
-
-    What the others' tasks said of a newer one stands when it comes.
-    """
+    """Worker 0's was trained, and drawn from an old mean."""
+    # What the others' tasks said of a newer one stands when it comes.
     state = distribution(3, task_told=np.array([2, 7, 7, 0]), told=9)
     given = result(110.0, means=[100.0, 120.0]), result(60.0, means=[10.0, 10.0])
     given = *given, result(130.0, means=[130.0, 130.0])
@@ -85,10 +83,8 @@ def test_the_rule_of_one_fifth_by_hand(fitness, mean_return, variance, successes
 
 
 def test_rank_based_oldest_by_hand():
-    """Three stand, the best one is the elite.
-
-    The mean goes a third of the way to it, and damping a third of its step.
-    """
+    """Three stand, the best one is the elite."""
+    # The mean goes a third of the way to it, and damping a third of its step.
     damping = {"damp": 0.1, "damp_limit": 0.0, "damp_tau": 0.125, "start_steps": 0}
     aes = AESRL(mean_rule="rank_oldest", ring_size=3, elite_fraction=0.3, **damping)
     state, found = distribution(), []
@@ -105,10 +101,8 @@ def test_rank_based_oldest_by_hand():
 
 
 def test_an_arrival_is_compared_with_the_mean_by_fitness():
-    """Of the mean's episodes the finite ones count, 90 in 60 steps: 60 with a shift of 0.5.
-
-    The arrival has 80 in 10: 75.
-    """
+    """Of the mean's episodes the finite ones count, 90 in 60 steps: 60 with a shift of 0.5."""
+    # The arrival has 80 in 10: 75.
     state = distribution()
     one = result(80.0, 10, means=[80.0, np.nan, 100.0], lengths=[50, 1, 70])
     rows = arrive(AESRL(**PAST, reward_shift=0.5), state, one)

@@ -1,7 +1,5 @@
-"""AES-RL: the same bits on any ranks, restarts, counts, what a task and the critic do.
-
-The bits are the same though nobody waits for a generation.
-"""
+"""AES-RL: the same bits on any ranks, restarts, counts, what a task and the critic do."""
+# The bits are the same though nobody waits for a generation.
 
 import math
 import re
@@ -44,10 +42,8 @@ def straight(tmp_path_factory, alone):
 def test_ranks_nodes_and_restarts_leave_the_bits_as_they_are(
     straight, tmp_path, monkeypatch, together
 ):
-    """Delayed at random by machine and task.
-
-    Four ranks have a task each, two share them, and one does all.
-    """
+    """Delayed at random by machine and task."""
+    # Four ranks have a task each, two share them, and one does all.
     together(2, *LINE, tmp_path / "parts", "--budget.generations", 3)
     monkeypatch.setenv("NODES", "2")
     run(4, *LINE, tmp_path / "parts", program=EAGER)
@@ -154,10 +150,8 @@ def test_a_rank_that_is_never_heard_of_again_ends_the_job(tmp_path):
 
 @pytest.fixture(scope="module")
 def reusing(tmp_path_factory, alone):
-    """Return a run of the (1+1)-ES, and the line that makes it.
-
-    Most of its arrivals leave the mean where it is.
-    """
+    """Return a run of the (1+1)-ES, and the line that makes it."""
+    # Most of its arrivals leave the mean where it is.
     path = tmp_path_factory.mktemp("reusing") / "run"
     line = [*OTHER, *TASK, *words("--aes_rl.mean_rule full_move --aes_rl.variance_rule success")]
     line += words("--budget.generations 6 --run-dir")
@@ -233,10 +227,8 @@ def test_a_critic_that_is_no_longer_finite_ends_all_ranks(tmp_path, together):
 
 
 def test_its_tasks_are_recorded_and_add_up(straight):
-    """On one rank: a task's time is a part of the run's.
-
-    A turn of the critic is all updates, and who was trained has some.
-    """
+    """On one rank: a task's time is a part of the run's."""
+    # A turn of the critic is all updates, and who was trained has some.
     columns = Run.open(straight).columns
     task = {name: columns[f"timing/task_{name}"] for name in TIMES}
     there, critic = np.isfinite(task["worker"]), task["worker"] == 3

@@ -1,8 +1,6 @@
-"""The room of AES-RL's replay for what comes in while others are at work.
-
-What waits where it is narrow, older checkpoints; of how many arrivals a generation is, and what
-rank 0 takes of memory.
-"""
+"""The room of AES-RL's replay for what comes in while others are at work."""
+# What waits where it is narrow, older checkpoints; of how many arrivals a generation is, and what
+# rank 0 takes of memory.
 
 import random
 from types import SimpleNamespace
@@ -50,10 +48,8 @@ def passed_over(monkeypatch):
 
 @pytest.mark.slow
 def test_where_room_is_narrow_results_wait_alike_on_any_ranks(tmp_path, monkeypatch, passed_over):
-    """Room for three episodes of each worker beside the 60 transitions that are read.
-
-    An individual learns for 1,800 steps. So it is over restarts, too.
-    """
+    """Room for three episodes of each worker beside the 60 transitions that are read."""
+    # An individual learns for 1,800 steps. So it is over restarts, too.
     narrow(monkeypatch, 0, 3)
     make_run(tmp_path / "straight", 10)
     for generations in (3, 4, 7, 10):
@@ -78,10 +74,8 @@ WORST = {
 
 @pytest.mark.parametrize("seed", range(30))
 def test_with_room_for_the_most_that_can_come_in_nothing_waits(seed, monkeypatch):
-    """Whole episodes of individuals beside the shortest of the mean.
-
-    While a few learn for as long as they can: 40 steps.
-    """
+    """Whole episodes of individuals beside the shortest of the mean."""
+    # While a few learn for as long as they can: 40 steps.
     narrow(monkeypatch, 0, 10**6)
     config = updated(Config(), {**AES, **{f"aes_rl.{name}": n for name, n in WORST.items()}})
     room = aes_state.reserve(config, HORIZON)
@@ -129,10 +123,8 @@ def test_what_is_no_longer_there_is_refused():
 
 @pytest.mark.slow
 def test_where_nothing_waits_the_room_changes_no_row(tmp_path, monkeypatch, passed_over):
-    """Also of a run that goes on with an older version's checkpoint.
-
-    That version kept more; the surplus is let go of.
-    """
+    """Also of a run that goes on with an older version's checkpoint."""
+    # That version kept more; the surplus is let go of.
     rows = []
     for name, rooms in (("wide", [1e9, 1e9]), ("former", [1e9, 1]), ("now", [1, 1])):
         for around, generations in zip(rooms, (8, 12), strict=True):

@@ -20,10 +20,8 @@ ONESIDED = "--cem.sampling onesided --cem.elite_weights equal --cem.cov_extra_di
 
 
 def mixed(name, line):
-    """Return options of a run with importance mixing, its table's own without the table's name.
-
-    Of few weights: much of what a distribution gave it could give again.
-    """
+    """Return options of a run with importance mixing, its table's own without the table's name."""
+    # Of few weights: much of what a distribution gave it could give again.
     own = f"--importance_mixing true {line}".replace("--", f"--{name}.")
     return words(f"--policy.hidden 1 1 {own}")
 

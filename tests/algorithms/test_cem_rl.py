@@ -41,10 +41,8 @@ def test_ranks_nodes_and_restarts_leave_the_bits_as_they_are(critic, tmp_path, a
 
 
 def test_individuals_learn_from_the_critic_before_they_play(world):
-    """The second generation that trains, made again of its parts.
-
-    Lessons, trainings, episodes, and where the mean goes.
-    """
+    """The second generation that trains, made again of its parts."""
+    # Lessons, trainings, episodes, and where the mean goes.
     small, other = made(world, "cem_rl", *SMALL), made(world, "cem_rl", *SMALL)
     for _ in range(3):
         small.generation()
@@ -80,10 +78,8 @@ def test_individuals_learn_from_the_critic_before_they_play(world):
 
 
 def test_a_parallel_critic_is_taught_for_the_mean(world, monkeypatch):
-    """A generation without gradients, one whose critic is taught, one that learns from it.
-
-    All learn from the critic as it was. While it is first taught, all play as drawn.
-    """
+    """A generation without gradients, one whose critic is taught, one that learns from it."""
+    # All learn from the critic as it was. While it is first taught, all play as drawn.
     more = *SMALL, "--cem_rl.critic", "parallel", "--cem_rl.start_steps", 1
     small, other = made(world, "cem_rl", *more), made(world, "cem_rl", *more)
     given, honest, found = [], individuals.Individuals.trained, []

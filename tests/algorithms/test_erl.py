@@ -43,10 +43,8 @@ def test_ranks_nodes_and_restarts_leave_the_bits_as_they_are(name, tmp_path, alo
 
 @pytest.mark.parametrize("breaking", [0, 3])
 def test_steps_are_counted_and_transitions_numbered(breaking, world):
-    """Where an episode breaks, its last step is counted and not learned from.
-
-    Updates are due from start_steps on.
-    """
+    """Where an episode breaks, its last step is counted and not learned from."""
+    # Updates are due from start_steps on.
     env = Ending()
     env.breaking = breaking
     line = "--erl.fitness_episodes 2 --erl.updates_per_step 0.5 --erl.start_steps 100"
@@ -137,10 +135,8 @@ def test_the_learners_actor_is_in_its_slot_with_its_memory(world):
 
 @pytest.mark.parametrize("name", ["erl", "pderl"])
 def test_in_the_public_codes_ways_it_takes_the_worst_slot(name, world):
-    """In PDERL's the next one where that has the best elite's copy.
-
-    With these settings there is one such copy.
-    """
+    """In PDERL's the next one where that has the best elite's copy."""
+    # With these settings there is one such copy.
     small, met = made(world, name, *PUBLIC), set()
     for _ in range(24):
         row = small.generation()

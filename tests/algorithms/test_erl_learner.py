@@ -1,7 +1,5 @@
-"""ERL's own learner: its critic, its update against autograd, episodes that it takes over.
-
-Judges of every learner's critic.
-"""
+"""ERL's own learner: its critic, its update against autograd, episodes that it takes over."""
+# Judges of every learner's critic.
 
 import math
 
@@ -9,6 +7,7 @@ import numpy as np
 import pytest
 import torch
 from gradients import Line, distance, flat, modules, same
+from plain_td3 import follow
 from small_learners import learner
 from torch import nn
 
@@ -52,11 +51,14 @@ class PlainCritic(nn.Module):
         self.joint = modules(critic.joint, "elu")[0]
 
     def forward(self, observation, action):
-        sides = (
-            nn.functional.elu(self.observation(observation)),
-            nn.functional.elu(self.action(action)),
-        )
+        elu = nn.functional.elu
+        sides = elu(self.observation(observation)), elu(self.action(action))
         return self.joint(torch.cat(sides, 1))[:, 0]
+
+
+def batch_of(columns, rows: np.ndarray) -> dict[str, torch.Tensor]:
+    named = columns._asdict().items()
+    return {name: torch.from_numpy(rows[:, column]).double() for name, column in named}
 
 
 class Plain:
@@ -64,11 +66,12 @@ class Plain:
 
     def __init__(self, made, activation: str):
         self.options, self.columns = made.options, made.replay.columns
-        self.actor, self.target_actor = (
-            modules(n, activation)[0] for n in (made.actor, made.targets["target_actor"])
+        actors, critics = (
+            (made.actor, made.targets["target_actor"]),
+            (made.critic, made.targets["target_critic"]),
         )
-        self.critic = PlainCritic(made.critic)
-        self.target_critic = PlainCritic(made.targets["target_critic"])
+        self.actor, self.target_actor = (modules(n, activation)[0] for n in actors)
+        self.critic, self.target_critic = map(PlainCritic, critics)
         self.actor_adam = torch.optim.Adam(self.actor.parameters(), lr=made.options.lr_actor)
         self.critic_adam = torch.optim.Adam(self.critic.parameters(), lr=made.options.lr_critic)
 
@@ -82,15 +85,10 @@ class Plain:
         return float(norm)
 
     def learn(self, rows: np.ndarray) -> tuple[float, float, list[float]]:
-        """Make an update; return the losses and the gradients' norms.
-
-        The losses are those of critic and actor, each before its step.
-        """
-        batch = {
-            name: torch.from_numpy(rows[:, column]).double()
-            for name, column in self.columns._asdict().items()
-        }
-        observation, following, o = batch["observation"], batch["next_observation"], self.options
+        """Make an update; return the losses and the gradients' norms."""
+        # The losses are those of critic and actor, each before its step.
+        batch, o = batch_of(self.columns, rows), self.options
+        observation, following = batch["observation"], batch["next_observation"]
         with torch.no_grad():
             q = self.target_critic(following, self.target_actor(following).tanh())
             y = batch["reward"] + o.gamma * (1 - batch["terminated"]) * q
@@ -98,13 +96,7 @@ class Plain:
         norms = [self.step(self.critic_adam, self.critic, critic_loss)]
         actor_loss = -self.critic(observation, self.actor(observation).tanh()).mean()
         norms.append(self.step(self.actor_adam, self.actor, actor_loss))
-        with torch.no_grad():
-            for target, network in (
-                (self.target_actor, self.actor),
-                (self.target_critic, self.critic),
-            ):
-                for p, new in zip(target.parameters(), network.parameters(), strict=True):
-                    p += o.tau * (new - p)
+        follow([self.target_actor, self.target_critic], [self.actor, self.critic], o.tau)
         return float(critic_loss.detach()), float(actor_loss.detach()), norms
 
 
@@ -148,11 +140,8 @@ def test_updates_are_those_of_autograd_and_torchs_adam(
     activation, hidden, layer_norm, limit, linear
 ):
     """Six updates: what is measured, each gradient as it is cut, parameters and targets."""
-    form = {
-        "policy__activation": activation,
-        "policy__layer_norm": layer_norm,
-        "policy__linear": linear,
-    }
+    form = {"activation": activation, "layer_norm": layer_norm, "linear": linear}
+    form = {f"policy__{name}": value for name, value in form.items()}
     made = perturbed(small((3, *hidden, 2), batch_size=64, tau=0.1, gradient_clip=limit, **form))
     made.targets["target_critic"].values.mul_(0.5)
     plain, norms = Plain(made, activation), []
@@ -165,18 +154,14 @@ def test_updates_are_those_of_autograd_and_torchs_adam(
         norms += each
         means = made.update.means(1)
         assert means["critic_loss"] == pytest.approx(critic_loss, rel=1e-5)
-        assert (
-            means["actor_loss"] == -means["mean_q"] == pytest.approx(actor_loss, rel=1e-5, abs=1e-6)
-        )
+        assert means["actor_loss"] == -means["mean_q"]
+        assert means["actor_loss"] == pytest.approx(actor_loss, rel=1e-5, abs=1e-6)
         for part in ("actor", "critic"):
-            assert (
-                distance(getattr(made, part).gradient, flat([getattr(plain, part)], "grad")) < 1e-5
-            )
+            gradient = flat([getattr(plain, part)], "grad")
+            assert distance(getattr(made, part).gradient, gradient) < 1e-5
     for part in ("actor", "critic", "target_actor", "target_critic"):
-        expected = flat([getattr(plain, part)])
-        assert torch.allclose(
-            getattr(made.update.parts, part).values.double(), expected, rtol=1e-4, atol=1e-6
-        ), part
+        expected, found = flat([getattr(plain, part)]), getattr(made.update.parts, part).values
+        assert torch.allclose(found.double(), expected, rtol=1e-4, atol=1e-6), part
     assert min(norms) < limit < max(norms)
 
 
@@ -184,10 +169,8 @@ def test_updates_are_those_of_autograd_and_torchs_adam(
     ("limit", "cut"), [(10.0, [3.0, 4.0]), (5.0, [3.0, 4.0]), (1.0, [0.6, 0.8])]
 )
 def test_a_gradient_is_cut_to_its_largest_norm_as_torch_cuts_it(limit, cut):
-    """Of norm 5: below the limit nothing changes, not a bit.
-
-    At it torch's own 1e-6 shortens it by a fifth of that.
-    """
+    """Of norm 5: below the limit nothing changes, not a bit."""
+    # At it torch's own 1e-6 shortens it by a fifth of that.
     gradient, do, parameter = torch.tensor([3.0, 4.0]), Operations(), nn.Parameter(torch.zeros(2))
     parameter.grad = gradient.clone()
     nn.utils.clip_grad_norm_([parameter], limit)
@@ -201,9 +184,8 @@ def test_a_gradient_is_cut_to_its_largest_norm_as_torch_cuts_it(limit, cut):
 def test_bfloat16_products_are_close_and_parameters_stay_float32():
     """bfloat16 has 8 bits: gradients within a few percent; Adam steps float32 weights."""
     wide = {"critic_hidden": (32, 32), "batch_size": 64, "policy__layer_norm": True}
-    full, half = (
-        perturbed(small((3, 32, 32, 2), learner__precision=p, **wide)) for p in ("fp32", "bf16")
-    )
+    sizes = 3, 32, 32, 2
+    full, half = (perturbed(small(sizes, learner__precision=p, **wide)) for p in ("fp32", "bf16"))
     for made in (full, half):
         fill(made)
         made.update.learn_critic()
@@ -235,33 +217,21 @@ def uniform(env: Line, count: int, seed: int) -> list[tuple[np.ndarray, float, i
 @pytest.mark.parametrize("seed", [0, 1, 2])
 def test_it_learns_a_line_from_episodes_that_others_played(seed):
     """a = x/2 within 900 updates: rms error of the policy over [-1, 1] below 0.06."""
-    rates = {
-        "lr_actor": 3e-3,
-        "lr_critic": 3e-3,
-        "tau": 0.005,
-        "gamma": 0.5,
-        "batch_size": 64,
-        "replay_capacity": 1000,
-    }
-    made = small(
-        (1, 32, 32, 1), seed=seed, critic_hidden=(32, 32), policy__layer_norm=True, **rates
-    )
-    policy = Policy(
-        Layout((1, 32, 32, 1), layer_norm=True), "relu", "tanh", -np.ones(1), np.ones(1)
-    )
+    rates = {"lr_actor": 3e-3, "lr_critic": 3e-3, "tau": 0.005, "gamma": 0.5}
+    form = {"critic_hidden": (32, 32), "policy__layer_norm": True, "replay_capacity": 1000}
+    made = small((1, 32, 32, 1), seed=seed, batch_size=64, **form, **rates)
+    layout = Layout((1, 32, 32, 1), layer_norm=True)
+    policy = Policy(layout, "relu", "tanh", -np.ones(1), np.ones(1))
     x = np.linspace(-1, 1, 41, dtype=np.float32)
 
     def error() -> float:
         policy.set(made.theta)
-        return float(
-            np.sqrt(np.mean([(policy(x[i : i + 1])[0] - x[i] / 2) ** 2 for i in range(len(x))]))
-        )
+        return float(np.sqrt(np.mean([(policy(one[None])[0] - one / 2) ** 2 for one in x])))
 
     before, env = error(), Line()
-    phases = [cooperative.run(made.take(uniform(env, 5, 10 * seed + k), k)) for k in range(9)]
-    assert [(phase.env_steps, phase.episodes, phase.gradient_updates) for phase in phases] == [
-        (100, 5, 100)
-    ] * 9
+    for k in range(9):
+        phase = cooperative.run(made.take(uniform(env, 5, 10 * seed + k), k))
+        assert (phase.env_steps, phase.episodes, phase.gradient_updates) == (100, 5, 100)
     assert error() < 0.06 < 0.1 < before
 
 
@@ -272,10 +242,8 @@ def test_a_saved_learner_goes_on_with_the_same_bits():
     resumed.load(straight.arrays())
     resumed.replay.restore(100, straight.replay.rows(100, 160))
     torch.manual_seed(99)  # nothing hangs on torch's own generator
-    phases = [
-        cooperative.run(made.take(uniform(Line(), 4, 3), 3)).vector()
-        for made in (straight, resumed)
-    ]
+    both = (made.take(uniform(Line(), 4, 3), 3) for made in (straight, resumed))
+    phases = [cooperative.run(phase).vector() for phase in both]
     assert np.array_equal(*phases, equal_nan=True)
     assert same(straight.arrays(), resumed.arrays())
     assert straight.adam["critic"].steps == 240
@@ -285,9 +253,7 @@ def test_a_saved_learner_goes_on_with_the_same_bits():
 def test_a_learner_that_is_not_finite_says_so(part):
     made = small((1, 8, 1), start_steps=1000)
     getattr(made.update.parts, part).values[3] = math.nan
-    with pytest.raises(
-        LearnerNotFinite, match=f"the ERL learner's {part} are no longer finite at training step 20"
-    ):
+    with pytest.raises(LearnerNotFinite, match=f"{part} are no longer finite at training step 20"):
         cooperative.run(made.take(uniform(Line(), 1, 0), 0))
 
 
@@ -300,9 +266,8 @@ def test_a_learner_that_is_not_finite_says_so(part):
 )
 def test_a_judge_has_the_first_critic_of_the_learner(name, values, normed):
     made = learner(name, (3, 8, 6, 2), policy__layer_norm=True, critic_layer_norm=normed, **values)
-    made.critic.values.add_(
-        0.3 * torch.randn(made.critic.values.shape, generator=torch.Generator().manual_seed(3))
-    )
+    generator = torch.Generator().manual_seed(3)
+    made.critic.values.add_(0.3 * torch.randn(made.critic.values.shape, generator=generator))
     layout = Layout((3, 8, 6, 2), layer_norm=True)
     changed = {"erl.learner": name, "policy.hidden": (8, 6), f"{name}.critic_layer_norm": normed}
     config = updated(Config(), {**changed, "policy.layer_norm": True})
@@ -313,10 +278,8 @@ def test_a_judge_has_the_first_critic_of_the_learner(name, values, normed):
     judge.load(vector)
     random = np.random.default_rng(1)
     x, a = (random.uniform(-1, 1, (9, n)).astype(np.float32) for n in (3, 2))
-    q = [
-        plain(torch.from_numpy(np.hstack([x, a])).double())[:, 0].detach().numpy()
-        for plain in modules(made.critic)
-    ]
+    both = torch.from_numpy(np.hstack([x, a])).double()
+    q = [plain(both)[:, 0].detach().numpy() for plain in modules(made.critic)]
     assert np.allclose(judge(x, a), q[0], rtol=1e-5, atol=1e-6)
     assert np.abs(q[0] - q[1]).max() > 0.1
     with pytest.raises(ValueError, match="must be float32"):

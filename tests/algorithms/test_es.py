@@ -15,10 +15,9 @@ from esac_mpi.play.rollout import ThetaNotFinite, play
 
 
 class Quadratic:
-    """One step, whatever is observed: the reward is -|action - SOLUTION|^2.
+    """One step, whatever is observed: the reward is -|action - SOLUTION|^2."""
 
-    The biases of one layer are the three numbers.
-    """
+    # The biases of one layer are the three numbers.
 
     SOLUTION = np.array([0.5, 0.1, -0.3])
     id, observation_size, action_size, horizon, unstable = "Quadratic", 1, 3, 1, False
@@ -32,10 +31,9 @@ class Quadratic:
 
 
 class Noted:
-    """Two numbers in, two out, four steps.
+    """Two numbers in, two out, four steps."""
 
-    Notes the actions, and the rewards episode by episode: one of -2, 0 and 3.
-    """
+    # Notes the actions, and the rewards episode by episode: one of -2, 0 and 3.
 
     id, observation_size, action_size, horizon, unstable = "Noted", 2, 2, 4, False
     low, high = np.array([-1, 0], np.float32), np.array([1, 8], np.float32)
@@ -115,10 +113,8 @@ def test_with_the_blogs_constants_es_is_the_blogs_loop(world):
 
 
 def test_openais_weight_decay_is_its_coefficient_over_sigma(world):
-    """Their Adam descends sum_i (r+ - r-) eps / n, and l2coeff * theta.
-
-    Without 1 / sigma (es_distributed/es.py).
-    """
+    """Their Adam descends sum_i (r+ - r-) eps / n, and l2coeff * theta."""
+    # Without 1 / sigma (es_distributed/es.py).
     layout, l2, sigma = Layout((1, 3)), 0.05, 0.2
     settings = {"es__population_size": 8, "es__sigma": sigma, "es__lr_es": 0.01}
     params, state = make(world, layout, **settings, es__weight_decay=l2 / sigma)
@@ -136,10 +132,8 @@ def test_openais_weight_decay_is_its_coefficient_over_sigma(world):
 
 @pytest.mark.filterwarnings("error")
 def test_a_theta_that_is_not_finite_ends_the_run_at_once(world):
-    """Weight decay alone multiplies theta by 1 - 1e38 * decay.
-
-    10 becomes -inf at once, or -1e19, 1e37 and then -inf.
-    """
+    """Weight decay alone multiplies theta by 1 - 1e38 * decay."""
+    # 10 becomes -inf at once, or -1e19, 1e37 and then -inf.
     for decay, finite in ((1.0, 0), (1e-20, 2)):
         options = {"es__optimiser": "sgd", "es__lr_es": 1e38, "es__population_size": 4}
         options |= {"es__fitness_shaping": "standardised", "es__weight_decay": decay}

@@ -1,7 +1,5 @@
-"""The SAC phases of ESAC: when they run, when their result enters, what they raise.
-
-And that they begin again.
-"""
+"""The SAC phases of ESAC: when they run, when their result enters, what they raise."""
+# And that they begin again.
 
 import numpy as np
 import pytest
@@ -79,10 +77,9 @@ def test_a_phase_in_flight_is_begun_again_after_a_restart(world):
 
 
 class Timed(Track):
-    """Track whose episodes last `lengths` in turn [steps].
+    """Track whose episodes last `lengths` in turn [steps]."""
 
-    Given as the evaluation of ten members takes them, one by one.
-    """
+    # Given as the evaluation of ten members takes them, one by one.
 
     def __init__(self, lengths=(10,)):
         self.lengths = lengths

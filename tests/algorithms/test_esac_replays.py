@@ -1,7 +1,5 @@
-"""Members' episodes that a SAC phase resimulates.
-
-Which, that they are the same to the bit, and what is said where not.
-"""
+"""Members' episodes that a SAC phase resimulates."""
+# Which, that they are the same to the bit, and what is said where not.
 
 from dataclasses import replace
 
@@ -51,10 +49,8 @@ def arrays(start):
 
 
 def plain(params, theta, k, i, cap):
-    """Play member i's episodes by a plain loop; return its fitness and transitions.
-
-    In an environment of their own.
-    """
+    """Play member i's episodes by a plain loop; return its fitness and transitions."""
+    # In an environment of their own.
     esac, env, rows, total = params.config.esac, Ending(), [], 0.0
     policy = make_policy(params, Track()).set(theta)
     player = i // 2 if esac.start_states == "pair" else i

@@ -1,7 +1,5 @@
-"""theta_sac held against theta_es by a test: when, what it plays, what it decides.
-
-And Adam's moments after it.
-"""
+"""theta_sac held against theta_es by a test: when, what it plays, what it decides."""
+# And Adam's moments after it.
 
 from types import SimpleNamespace
 

@@ -1,7 +1,5 @@
-"""An algorithm of one's own is a module, a table and two entry points of an installed package.
-
-The whole program knows it then, and every tool.
-"""
+"""An algorithm of one's own is a module, a table and two entry points of an installed package."""
+# The whole program knows it then, and every tool.
 
 import json
 import os

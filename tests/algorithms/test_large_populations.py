@@ -1,7 +1,5 @@
-"""Populations whose sums the ranks of a node share.
-
-Chunks of slots, and exact totals over observations.
-"""
+"""Populations whose sums the ranks of a node share."""
+# Chunks of slots, and exact totals over observations.
 
 import numpy as np
 import pytest

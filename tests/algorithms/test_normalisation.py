@@ -1,7 +1,5 @@
-"""Observation normalisation: what batches, learners and ESAC's two halves make of it.
-
-Against the plain formula.
-"""
+"""Observation normalisation: what batches, learners and ESAC's two halves make of it."""
+# Against the plain formula.
 
 from functools import partial
 
@@ -98,10 +96,8 @@ def seen_of(observations) -> list:
 
 @pytest.mark.parametrize("made", OFF_POLICY, ids=IDS)
 def test_a_learner_given_sums_learns_as_in_a_standardised_task(made):
-    """To the bit: the same actions, gradients and losses.
-
-    Only the replays differ, by the plain formula.
-    """
+    """To the bit: the same actions, gradients and losses."""
+    # Only the replays differ, by the plain formula.
     plain, standardised = made(), made()
     for k in (0, 1):
         ours = plain.phase(Line(), k, 1, 50, sums=of_line())
@@ -201,10 +197,8 @@ def pupil(params):
 
 
 def test_a_restarted_phase_sees_by_the_same_statistics(world):
-    """Two winners' episodes are played again.
-
-    Their returns must be those of the generation that the phase began in.
-    """
+    """Two winners' episodes are played again."""
+    # Their returns must be those of the generation that the phase began in.
     phases = {"learner_lag": 2, "resimulated": "winners", "sac_min_steps": 30, "sac_episodes": 2}
     phases |= {"sac__batch_size": 16, "sac__replay_capacity": 500, "sac__start_steps": 20}
     phases["learner__device"] = "cpu"

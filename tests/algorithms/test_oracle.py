@@ -1,7 +1,5 @@
-"""Every algorithm of the registry solves a task of one dimension.
-
-From three seeds, within so many environment steps.
-"""
+"""Every algorithm of the registry solves a task of one dimension."""
+# From three seeds, within so many environment steps.
 
 import numpy as np
 import pytest
@@ -63,10 +61,8 @@ def settings(name: str, seed: int) -> Config:
 
 
 def solved_after(name: str, seed: int, world, most: int) -> int:
-    """Return after how many steps the best of an algorithm's policies has learned a = x/2.
-
-    Environment steps; `most` or more: never.
-    """
+    """Return after how many steps the best of an algorithm's policies has learned a = x/2."""
+    # Environment steps; `most` or more: never.
     config, env, algorithm = settings(name, seed), Line(), ALGORITHMS[name]
     layout = make_layout(config, env)
     epsilon = set_up.make_epsilon(config, layout, world)

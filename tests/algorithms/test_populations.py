@@ -63,10 +63,8 @@ GIVEN_UP = {  # options, generations before, and in which parts one is given up
 
 @pytest.mark.parametrize("case", GIVEN_UP)
 def test_a_generation_given_up_anywhere_is_made_again(case, world, monkeypatch):
-    """Given up in each part in turn, saved, and gone on with in another process; the ring wraps.
-
-    The replay loses what memories still have.
-    """
+    """Given up in each part in turn, saved, and gone on with in another process; the ring wraps."""
+    # The replay loses what memories still have.
     more, before, parts = GIVEN_UP[case]
     name = case.split()[0]
     straight, lost = made(world, name, *more), []

@@ -1,7 +1,5 @@
-"""Settings of algorithms and learners that make no sense.
-
-Each is refused by its name, before anything begins.
-"""
+"""Settings of algorithms and learners that make no sense."""
+# Each is refused by its name, before anything begins.
 
 import pytest
 

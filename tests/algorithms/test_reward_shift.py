@@ -1,7 +1,5 @@
-"""reward_shift: what selects goes by return - reward_shift * length.
-
-What reports, and what learns, by the return. For AES-RL see test_aes_moves.py.
-"""
+"""reward_shift: what selects goes by return - reward_shift * length."""
+# What reports, and what learns, by the return. For AES-RL see test_aes_moves.py.
 
 from types import SimpleNamespace
 
@@ -84,10 +82,8 @@ def test_the_best_by_fitness_win_and_rows_have_returns(name, shift, world):
 
 
 def test_who_stays_keeps_the_fitness_of_its_own_episode(world):
-    """It plays nothing, so that its length here is 0.
-
-    Counted as that, a rest of 10 steps would be the best of all.
-    """
+    """It plays nothing, so that its length here is 0."""
+    # Counted as that, a rest of 10 steps would be the best of all.
     small, stayed, lengths = idling(world, "cem", "--cem.fitness_episodes", 2), 0, np.zeros(6)
     for _ in range(6):
         kept = small.state.kept
@@ -150,10 +146,8 @@ class Lasting(Teacher):
 
 @pytest.mark.parametrize(("length", "better"), [(1.0, False), (1000.0, True)])
 def test_members_are_compared_with_the_learner_by_fitness(length, better, world, monkeypatch):
-    """Members last ten steps; the shift is 1.
-
-    They are better than who lasts a thousand, not than who lasts one.
-    """
+    """Members last ten steps; the shift is 1."""
+    # They are better than who lasts a thousand, not than who lasts one.
     settings = {"reward_shift": 1.0, "resimulated": "better", "phase_timing": "interval"}
     settings |= {"p_sac_annealed": False, "gradient_interval": 1}
     params, state, env = make(world, **settings)
@@ -198,10 +192,8 @@ def test_champion_parents_and_the_learners_place_go_by_fitness(shift, world):
 @pytest.mark.slow
 @pytest.mark.parametrize("name", [name for name in LINES if name != "es"])
 def test_ranks_nodes_and_restarts_leave_the_bits_as_they_are(name, tmp_path, alone, together):
-    """`survival` is settled at the first start.
-
-    Evaluations and the best policy have the task's returns.
-    """
+    """`survival` is settled at the first start."""
+    # Evaluations and the best policy have the task's returns.
     many = line(name, "--seed", 1, shift="survival")
     found = same_in_parts(tmp_path, alone, together, many, (3, 2, 1), (6, 3, 2))
     assert found.config.own.reward_shift == 1.0

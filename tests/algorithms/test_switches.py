@@ -1,7 +1,5 @@
-"""What each switch of ESAC changes, against the plain formulas over whole vectors.
-
-And all of them on ranks and over restarts.
-"""
+"""What each switch of ESAC changes, against the plain formulas over whole vectors."""
+# And all of them on ranks and over restarts.
 
 import numpy as np
 import pytest

@@ -1,7 +1,5 @@
-"""World on one process, and in tests/support/exchanges.py on four.
-
-tests/program/test_run.py compares whole runs.
-"""
+"""World on one process, and in tests/support/exchanges.py on four."""
+# tests/program/test_run.py compares whole runs.
 
 import launchers
 import numpy as np
@@ -82,10 +80,8 @@ def test_rank_0_takes_members_while_a_device_works(world, waits, left):
 
 
 def test_a_device_is_looked_after_less_and_less_often(world, monkeypatch):
-    """As an interleaved phase needs it, whose updates last a quarter of a millisecond.
-
-    Where a core is needed nobody sleeps.
-    """
+    """As an interleaved phase needs it, whose updates last a quarter of a millisecond."""
+    # Where a core is needed nobody sleeps.
     slept, background = [], Beside(300, True)
 
     def sleep(seconds):

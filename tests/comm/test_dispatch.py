@@ -1,7 +1,5 @@
-"""Tasks on ranks without a barrier.
-
-They are told alike on any number, paused and gone on with, left when a rank's time is over.
-"""
+"""Tasks on ranks without a barrier."""
+# They are told alike on any number, paused and gone on with, left when a rank's time is over.
 
 import json
 import math

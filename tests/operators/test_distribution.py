@@ -1,7 +1,5 @@
-"""The distribution of CEM and AES-RL: by hand, and against plain formulas.
-
-test_cem.py has whole generations of CEM against the public code's formulas.
-"""
+"""The distribution of CEM and AES-RL: by hand, and against plain formulas."""
+# test_cem.py has whole generations of CEM against the public code's formulas.
 
 import math
 
@@ -150,12 +148,9 @@ def sphere(x: np.ndarray) -> float:
 
 
 def arrivals(mean_rule, variance_rule, count, seed, trained=0.0) -> Gaussian:
-    """Return the distribution after so many arrivals in 10 dimensions, from all ones.
-
-    The sphere's negative is the fitness, of the mean -10 at first.
-    trained: share of the way to the optimum that every second individual goes first, as gradients
-    would have it.
-    """
+    """Return the distribution after so many arrivals in 10 dimensions, from all ones."""
+    # The sphere's negative is the fitness, of the mean -10 at first. trained: share of the way to
+    # the optimum that every second individual goes first, as gradients would have it.
     gaussian = Gaussian(np.ones(10, np.float32), np.full(10, 0.1, np.float32))
     history = update_rules.no_history(10)
     for a in range(count):

@@ -1,7 +1,5 @@
-"""Evaluations on schedule: which policy becomes the best, what confirms its return.
-
-And what is counted.
-"""
+"""Evaluations on schedule: which policy becomes the best, what confirms its return."""
+# And what is counted.
 
 from dataclasses import replace
 from types import SimpleNamespace

@@ -44,10 +44,9 @@ def test_a_fixed_action_is_in_the_middle_of_its_range():
 
 
 class Rough(Track):
-    """Bounds 0 and 4; the fifth reward of an episode is nan.
+    """Bounds 0 and 4; the fifth reward of an episode is nan."""
 
-    The simulator warns from the eighth step on; the tenth ends it.
-    """
+    # The simulator warns from the eighth step on; the tenth ends it.
 
     low, high = np.zeros(3, np.float32), np.full(3, 4, np.float32)
 
@@ -78,10 +77,9 @@ def test_a_recorder_keeps_what_can_be_learned_from_and_packs_it():
 
 
 class Scaling(Track):
-    """Track that scales the action it is given in place, as a user's own task may.
+    """Track that scales the action it is given in place, as a user's own task may."""
 
-    Its tenth step is an end and no time limit.
-    """
+    # Its tenth step is an end and no time limit.
 
     def step(self, action):
         action *= 10
