@@ -50,12 +50,8 @@ assert not loaded & {{*{STACK!r}, "scipy"}}, loaded
 
 def test_it_says_what_it_is(tmp_path):
     policy = Policy.load(save(tmp_path / "policy.h5"))
-    assert (policy.task, policy.kind, policy.generation, policy.episodic_return) == (
-        "Nowhere-v0",
-        "sac",
-        7,
-        12.5,
-    )
+    said = policy.task, policy.kind, policy.generation, policy.episodic_return
+    assert said == ("Nowhere-v0", "sac", 7, 12.5)
     assert policy.path == tmp_path / "policy.h5"
     assert repr(policy) == "Policy(Nowhere-v0, return 12.5, sac of generation 7, 2-2-1 relu tanh)"
 
@@ -92,8 +88,9 @@ def test_what_a_run_saved_is_what_it_reports(tmp_path, alone):
 
 
 def test_the_normaliser_comes_along(tmp_path):
-    plain = Policy.load(save(tmp_path / "a.h5"))
-    normalised = Policy.load(save(tmp_path / "b.h5", **NORMALISER))
+    plain, normalised = (
+        Policy.load(save(tmp_path / "policy.h5", **form)) for form in ({}, NORMALISER)
+    )
     np.testing.assert_array_equal(normalised(np.array([5.0, -3.0])), plain(np.array([2.0, -5.0])))
 
 
@@ -111,22 +108,22 @@ def test_a_normaliser_of_many_observations_comes_back(tmp_path):
     np.testing.assert_array_equal([loaded.normaliser.mean, loaded.normaliser.std], seen)
 
 
-def test_layer_normalisation_comes_along(tmp_path):
-    normed = Policy.load(save(tmp_path / "policy.h5", NORMED, layer_norm=1))
-    # hidden, see test_layer_norm.py: relu(1) and relu(-0.5) = 0; out: tanh(0.5 + 0.125);
-    # bounds -1 and 3
-    assert normed(np.array([1.0, 2.0])) == pytest.approx([1 + 2 * np.tanh(0.625)], rel=1e-5)
-    assert repr(normed).endswith("2-2-1 layer_norm relu tanh)")
-    plain = Policy.load(save(tmp_path / "other.h5", layer_norm=0))
-    older = Policy.load(save(tmp_path / "older.h5"))
-    np.testing.assert_array_equal(plain(np.ones(2)), older(np.ones(2)))
-
-
-def test_a_linear_path_comes_along(tmp_path):
-    linear = Policy.load(save(tmp_path / "policy.h5", LINEAR, linear=2.0))
-    # hidden: relu(0.5) and relu(-0.25) = 0; out, see test_linear_path.py: 0.125; bounds -1 and 3
-    action = linear(np.array([0.5, 0.25]))
-    assert action == pytest.approx([1 + 2 * np.tanh(0.125)], rel=1e-5)
+@pytest.mark.parametrize(
+    ("theta", "form", "x", "out", "named"),
+    [
+        # hidden, see test_layer_norm.py: relu(1) and relu(-0.5) = 0; out: 0.5 + 0.125
+        (NORMED, {"layer_norm": 1}, [1.0, 2.0], 0.625, "2-2-1 layer_norm relu tanh)"),
+        # hidden: relu(0.5) and relu(-0.25) = 0; out, see test_linear_path.py
+        (LINEAR, {"linear": 2.0}, [0.5, 0.25], 0.125, "tanh)"),
+    ],
+)
+def test_other_forms_come_along(theta, form, x, out, named, tmp_path):
+    policy = Policy.load(save(tmp_path / "policy.h5", theta, **form))
+    assert policy(np.array(x)) == pytest.approx([1 + 2 * np.tanh(out)], rel=1e-5)  # bounds -1, 3
+    assert repr(policy).endswith(named)
+    plain, older = (save(tmp_path / name) for name in ("plain.h5", "older.h5"))
+    save(plain, layer_norm=0)
+    np.testing.assert_array_equal(*(Policy.load(path)(np.ones(2)) for path in (plain, older)))
 
 
 @pytest.mark.parametrize(
