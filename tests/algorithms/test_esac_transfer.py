@@ -5,7 +5,7 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
-from esac_by_hand import LAYOUT, Teacher, Track, advance, epsilon, make
+from esac_by_hand import LAYOUT, Before, Teacher, Track, advance, make
 
 from esac_mpi.algorithms import esac, esac_transfer
 from esac_mpi.algorithms.esac_state import CENTRE, CHILD, SAC_COPY
@@ -47,11 +47,6 @@ def trial_returns(params, k, theta, episodes):
     return [play(env, policy, start).episodic_return for start in starts]
 
 
-def noise_gradient(row, k):
-    ranks = evolution.centered_ranks(row["fitness"])
-    return sum((ranks[2 * j] - ranks[2 * j + 1]) * epsilon(k, j) for j in range(5)) / (10 * 0.3)
-
-
 @pytest.mark.parametrize(("bias", "better"), [(2.0, True), (-2.0, False)])
 def test_theta_sac_is_adopted_where_its_episodes_are_better(world, bias, better):
     params, state, _ = make(world, **TESTED, **EACH, transfer_episodes=4)
@@ -78,9 +73,9 @@ def test_after_an_adoption_adam_begins_anew_or_goes_on(world, moments):
     params, state, _ = make(world, **TESTED, **EACH, **settings)
     learner, env, m, v = Teacher(going(2.0)), Upwards(), np.zeros(LAYOUT.d), np.zeros(LAYOUT.d)
     for k in range(1, 5):
-        theta = state.theta_es.astype(float)
+        before = Before(state)
         row = advance(world, params, state, env, learner=learner)
-        gradient = noise_gradient(row, k)
+        gradient = before.gradient(evolution.centered_ranks(row["fitness"]))
         m, v = 0.9 * m + 0.1 * gradient, 0.999 * v + 0.001 * gradient**2
         first = 3 if moments == "reset" and k > 2 else 1  # generation of Adam's first step
         steps = k - first + 1
@@ -90,7 +85,7 @@ def test_after_an_adoption_adam_begins_anew_or_goes_on(world, moments):
             np.testing.assert_array_equal(state.theta_es, going(2.0))
             m, v = m * (moments == "kept"), v * (moments == "kept")
         else:
-            np.testing.assert_allclose(state.theta_es, theta + step, atol=2e-6)
+            np.testing.assert_allclose(state.theta_es, before.theta + step, atol=2e-6)
         np.testing.assert_allclose(state.adam_m, m, atol=1e-6)
         np.testing.assert_allclose(state.adam_v, v, atol=1e-7)
         if k == 3 and moments == "reset":  # the learning rate in every direction

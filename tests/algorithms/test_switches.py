@@ -4,7 +4,7 @@
 import numpy as np
 import pytest
 from conftest import LEARNER, POPULATION, ROUTINE, TASK
-from esac_by_hand import LAYOUT, Teacher, advance, epsilon, make
+from esac_by_hand import LAYOUT, Before, Teacher, advance, make
 from whole_runs import assert_same_run, science
 from words import words
 
@@ -17,21 +17,6 @@ from esac_mpi.play.rollout import play
 from esac_mpi.record import read
 
 PLAIN = {"optimiser": "sgd", "winner_pull": 0.0}  # theta_es moves by lr * gradient alone
-MEMBERS = [(i // 2, 1 - 2 * (i % 2)) for i in range(10)]
-
-
-class Before:
-    """What a generation starts from."""
-
-    def __init__(self, state):
-        vectors = [state.theta_es.copy(), state.theta_sac.copy(), *state.children.copy()]
-        self.theta, self.sac, self.kinds = vectors[0], vectors[1], state.parents.tolist()
-        self.parents, self.k = [vectors[kind] for kind in self.kinds], state.generation + 1
-
-    def offspring(self, sigmas):
-        """Return parent + sign * sigma * eps of every member, from the slots' sigmas."""
-        steps = [np.float32(sign * sigmas[s]) * epsilon(self.k, s) for s, sign in MEMBERS]
-        return [self.parents[s] + step for (s, _), step in zip(MEMBERS, steps, strict=True)]
 
 
 def returns(params, env, k, offspring):
@@ -40,12 +25,6 @@ def returns(params, env, k, offspring):
         start = noise.integer(0, Purpose.EPISODE, k, i)
         found.append(play(env, policy.set(one), start).episodic_return)
     return found
-
-
-def noise_gradient(values, k, slots):
-    """Return line 11's sum of the shaped `values` over the members of `slots`, over n sigma."""
-    whole = sum((values[2 * j] - values[2 * j + 1]) * epsilon(k, j) for j in slots)
-    return whole / (2 * len(slots) * 0.3)
 
 
 def ranks(row):
@@ -81,29 +60,25 @@ def test_a_switch_with_nothing_to_act_on_changes_no_bit(world, settings):
         np.testing.assert_array_equal(one, other, err_msg=f"{switch}: {name}")
 
 
-def test_an_unperturbed_sac_copy_leaves_the_gradient(world):
-    params, state, env = make(world, sac_copy_noise=False, **PLAIN)
+@pytest.mark.parametrize(
+    ("settings", "sigmas", "slots"),
+    [
+        ({"sac_copy_noise": False}, [0.3, 0.3, 0, 0.3, 0.3], [0, 1, 3, 4]),  # that is theta_sac
+        ({"winner_selection": "hard"}, [0, 0, 0.3, 0.3, 0.3], [2, 3, 4]),  # shielded from mutation
+        ({"gradient_members": "centre"}, [0.3] * 5, [3, 4]),
+    ],
+)
+def test_who_is_not_perturbed_or_chosen_leaves_the_gradient(world, settings, sigmas, slots):
+    params, state, env = make(world, **settings, **PLAIN)
     advance(world, params, state, env)
     before = Before(state)
     assert before.kinds == [2, 3, 1, 0, 0]
-    row = advance(world, params, state, env)
-    offspring = before.offspring([0.3, 0.3, 0, 0.3, 0.3])
+    row, offspring = advance(world, params, state, env), before.offspring(sigmas)
     assert row["fitness"].tolist() == returns(params, env, 2, offspring)
-    assert row["fitness"][4:6].tolist() == returns(params, env, 2, [before.sac] * 6)[4:]
-    expected = before.theta + 0.05 * noise_gradient(ranks(row), 2, [0, 1, 3, 4])
+    expected = before.theta + 0.05 * before.gradient(ranks(row), slots)
     np.testing.assert_allclose(state.theta_es, expected, atol=1e-6)
-
-
-def test_hard_winners_are_shielded_and_leave_the_gradient(world):
-    params, state, env = make(world, winner_selection="hard", **PLAIN)
-    advance(world, params, state, env)
-    before = Before(state)
-    row = advance(world, params, state, env)
-    offspring = before.offspring([0, 0, 0.3, 0.3, 0.3])
-    assert row["fitness"].tolist() == returns(params, env, 2, offspring)
-    assert row["fitness"][:2].tolist() == returns(params, env, 2, [before.parents[0]] * 2)
-    expected = before.theta + 0.05 * noise_gradient(ranks(row), 2, [2, 3, 4])
-    np.testing.assert_allclose(state.theta_es, expected, atol=1e-6)
+    assert np.linalg.norm(state.theta_es - before.theta) > 0.1
+    assert row["update_norm"] == pytest.approx(row["es_step_norm"], rel=1e-6)  # without a pull
     for child in range(2):  # made of the winner as it was evaluated, and of theta_es
         winner = offspring[row["winners"][child]]
         taken = state.children[child] != state.theta_es
@@ -115,12 +90,12 @@ def test_the_pull_goes_to_the_winners_as_they_were_evaluated(world):
     settings = {"sac_copy_noise": False, "winner_selection": "hard", "optimiser": "sgd"}
     params, state, env = make(world, **settings, winner_fraction=0.6, winner_pull=0.5)
     kinds = set()
-    for k in range(1, 5):
+    for _ in range(4):
         before = Before(state)
         row = advance(world, params, state, env)
         noisy = [slot for slot, kind in enumerate(before.kinds) if kind == esac.CENTRE]
         offspring = before.offspring([0.3 if slot in noisy else 0 for slot in range(5)])
-        stepped = before.theta + 0.05 * noise_gradient(ranks(row), k, noisy)
+        stepped = before.theta + 0.05 * before.gradient(ranks(row), noisy)
         mean = np.mean([offspring[i] for i in row["winners"]], axis=0)
         np.testing.assert_allclose(state.theta_es, (stepped + mean) / 2, atol=2e-6)
         kinds |= set(row["parent"][row["winners"]].tolist())
@@ -165,7 +140,7 @@ def test_displacements_are_weighed_in_place_of_noise(world, gradient, far):
             displacement *= min(1, np.sqrt(LAYOUT.d) / np.linalg.norm(displacement))
         total += ranks(row)[i] * displacement
     np.testing.assert_allclose(state.theta_es, before.theta + 0.05 * total / (10 * 0.3), atol=1e-6)
-    plain = before.theta + 0.05 * noise_gradient(ranks(row), 2, range(5))
+    plain = before.theta + 0.05 * before.gradient(ranks(row))
     assert np.linalg.norm(state.theta_es - plain) > 0.1
 
 
@@ -221,10 +196,10 @@ def test_p_sac_stays_where_it_is_not_annealed(world):
 
 def test_a_shaping_changes_the_gradient_and_not_who_wins(world):
     params, state, env = make(world, fitness_shaping="standardised", amt_input="rank", **PLAIN)
-    theta = state.theta_es.copy()
+    before = Before(state)
     row = advance(world, params, state, env)
     shaped = (row["fitness"] - row["fitness"].mean()) / row["fitness"].std()
-    expected = theta + 0.05 * noise_gradient(shaped, 1, range(5))
+    expected = before.theta + 0.05 * before.gradient(shaped)
     np.testing.assert_allclose(state.theta_es, expected, atol=1e-6)
     assert row["winners"].tolist() == evolution.select_winners(row["fitness"], 4).tolist()
 

@@ -96,6 +96,34 @@ def epsilon(k, slot):
     return np.concatenate([noise.normal(0, Purpose.MUTATION, k, slot, b, n) for b, n in parts])
 
 
+class Before:
+    """What a generation starts from, and the members that it will have."""
+
+    def __init__(self, state, pairs=True):
+        vectors = [state.theta_es.copy(), state.theta_sac.copy(), *state.children.copy()]
+        self.theta, self.sac, *_ = vectors
+        self.m, self.v = state.adam_m.copy(), state.adam_v.copy()
+        self.sigma, self.k, self.kinds = state.sigma, state.generation + 1, state.parents.tolist()
+        self.parents = [vectors[kind] for kind in self.kinds]
+        signs = (1, -1) if pairs else (1,)
+        self.members = [(slot, sign) for slot in range(len(self.kinds)) for sign in signs]
+
+    def offspring(self, sigmas=None):
+        """Return parent + sign * sigma * eps of every member; sigmas: of each slot."""
+        sigmas, made = sigmas or [self.sigma] * len(self.kinds), []
+        for slot, sign in self.members:
+            step = np.float32(sign * sigmas[slot]) * epsilon(self.k, slot)
+            made.append(self.parents[slot] + step)
+        return made
+
+    def gradient(self, values, slots=None):
+        """Return line 11's sum of shaped values over the members of `slots`, over n sigma."""
+        of_members = zip(values, self.members, strict=True)
+        chosen = [(v, slot, sign) for v, (slot, sign) in of_members if not slots or slot in slots]
+        total = sum(value * sign * epsilon(self.k, slot) for value, slot, sign in chosen)
+        return total / (len(chosen) * self.sigma)
+
+
 def advance(world, params, state, env, generations=1, learner=None):
     for _ in range(generations):
         row, _ = esac.generation(params, state, world, env, learner)
