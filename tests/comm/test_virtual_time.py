@@ -190,7 +190,7 @@ def test_what_cannot_be_told_yet_lets_others_go_before():
     assert told(agenda) == 2
 
 
-def test_in_order_of_arrival_nobody_waits_and_its_record_is_followed():
+def test_in_order_of_arrival_nobody_waits():
     agenda, again = given(Arrival(), 0, 0, 0), given(Arrival([2, 0, 1]), 0, 0, 0)
     finish(agenda, 2, 100)
     finish(agenda, 0, 5)
