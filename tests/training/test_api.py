@@ -274,7 +274,7 @@ def left_behind():
     """Return what a training must not change in its process."""
     signals = (signal.SIGINT, signal.SIGTERM, signal.SIGUSR1, signal.SIGALRM)
     return (
-        [get() for _, get, _ in threads.openblas(threads.Path("/proc/self/maps"))],
+        [get() for _, get, _ in threads.openblas()],
         [signal.getsignal(number) for number in signals],
         sorted(thread.name for thread in threading.enumerate()),
         (log.logger.handlers[:], log.logger.propagate, log.logger.level),
@@ -291,7 +291,7 @@ def test_nothing_is_left_behind(tmp_path, ends):
     ppo |= {"algorithm": "ppo", "ppo.steps_per_generation": 20, "ppo.batch_size": 10}
     esac_mpi.train(None, ppo, run_dir=tmp_path / "first", quiet=True)  # which imports
     torch.manual_seed(11)
-    for _, _, put in threads.openblas(threads.Path("/proc/self/maps")):
+    for _, _, put in threads.openblas():
         put(2)
     during = []
 
