@@ -2,9 +2,7 @@
 
 import numpy as np
 from conftest import CORRECTED
-
-from esac_mpi.config import Config, updated
-from esac_mpi.record import Run
+from run_files import leave
 
 NONE, FOUR = None, (1.0,) * 4
 MACHINE = {"nodes": 1, "blocks": 1, "device": "cpu"}
@@ -15,20 +13,19 @@ ROWS = [
 ]
 
 
-def run_of(path, rows, ranks=1, slow=1.0, core=1.0, returns=(), trials=(), beside=0.0, **settings):
+def run_of(path, rows, ranks=1, slow=1.0, returns=(), trials=(), beside=0.0, **settings):
     """Leave a run behind whose generations are these rows.
 
     A row: members, whether a phase began, (phase, updating, updates), episodes.
 
     Beside them a generation has 0.1 s of writing, 0.2 s of update and 0.3 s of its own; `slow`:
-    other work made it so longer, and `core` the core slower.
+    other work made it so longer.
     trials: of each row the seconds of its trial episodes, nan where it had none. beside: what one
     rank did beside members [s].
     """
     few = {"evaluation.episodes": 1, "evaluation.every": 1, "esac.population_size": 4}
-    config = updated(Config(), {**CORRECTED, "algorithm": "esac", **few, **settings})
-    run = Run.begin(path, config, {"ranks": ranks, **MACHINE})
-    wall, counted, phases, slow = 0.0, 0, 0, slow * core
+    base = {**CORRECTED, "algorithm": "esac", **few, **settings}
+    left, wall, counted, phases = [], 0.0, 0, 0
     for g, (members, begun, phase, evaluation) in enumerate(rows, 1):
         lasted, updating, updates = phase or (np.nan, np.nan, 0)
         alone = ranks == 1
@@ -55,12 +52,10 @@ def run_of(path, rows, ranks=1, slow=1.0, core=1.0, returns=(), trials=(), besid
         }  # fmt: skip
         if tried.size:
             timing["trial_seconds"] = tried
-        run.append(row, {name: slow * np.asarray(value) for name, value in timing.items()} | {
-            "wall_seconds": wall, "seconds_processor": core * (own + 0.1),
-        })  # fmt: skip
-    run.checkpoint(len(rows), {"theta_es": np.ones(3, np.float32)}, {})
-    run.close()
-    return Run.open(path)
+        timing = {name: slow * np.asarray(value) for name, value in timing.items()}
+        timing |= {"wall_seconds": wall, "seconds_processor": own + 0.1}
+        left.append((row, timing))
+    return leave(path, left, base, {"ranks": ranks, **MACHINE})
 
 
 def erl_run_of(
@@ -74,7 +69,7 @@ def erl_run_of(
     what these parts took on its ranks; busy: its ranks.
     """
     base = {"algorithm": "pderl", "erl.population_size": 3, "evaluation.episodes": 1}
-    run = Run.begin(path, updated(Config(), base), {"ranks": ranks, **MACHINE})
+    rows = []
     whole = 0.1 + evaluate + 0.25 + offspring + learn + update + 0.15
     for g in range(1, generations + 1):
         row = {
@@ -98,7 +93,5 @@ def erl_run_of(
             "wall_seconds": g * whole,
             "seconds_processor": whole,
         }  # fmt: skip
-        run.append(row, timing)
-    run.checkpoint(generations, {"theta_es": np.ones(3, np.float32)}, {})
-    run.close()
-    return Run.open(path)
+        rows.append((row, timing))
+    return leave(path, rows, base, {"ranks": ranks, **MACHINE})

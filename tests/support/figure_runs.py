@@ -2,10 +2,9 @@
 
 import numpy as np
 from conftest import CORRECTED
+from run_files import leave
 
 from esac_mpi.analysis import command as commands_alike
-from esac_mpi.config import Config, updated
-from esac_mpi.record import Run
 
 
 def make(
@@ -33,8 +32,7 @@ def make(
         f"{algorithm}.population_size": n,
         **settings,
     }
-    run = Run.begin(path, updated(Config(), values), {"ranks": ranks, "cpu": "a CPU"})
-    best = -np.inf
+    rows, best = [], -np.inf
     for g, value in enumerate(returns, 1):
         value = np.nan if value is None else float(value)
         best = max(best, np.nan_to_num(value, nan=-np.inf))
@@ -47,40 +45,24 @@ def make(
             "evaluation_theta_es": np.array([value - 1, value + 1]),
         }  # fmt: skip
         if algorithm == "esac":
-            losses = {
-                f"sac_{name}": float(g)
-                for name in ("critic_loss", "actor_loss", "mean_q", "entropy")
-            }
-            row |= {"evaluation_sac": np.full(2, value / 2), "sac_value_loss": np.nan, **losses}
-        times = {
-            "evaluate": 1.0,
-            "plan": 0.0,
-            "update": 0.1,
-            "learn": 0.4,
-            "evaluation": 0.25,
-            "record": 0.05,
-        }
-        busy = np.array([0.9, 0.5, 0.5, 0.5][:ranks])
-        timing = {f"seconds_{name}": scale * seconds for name, seconds in times.items()}
-        run.append(row, {"wall_seconds": 2.0 * scale * g, "busy_seconds": scale * busy, **timing})
-    run.checkpoint(len(returns), {"theta_es": np.ones(3, np.float32)}, {})
-    run.status("complete", len(returns))
-    run.close()
+            row |= {"evaluation_sac": np.full(2, value / 2), "sac_value_loss": np.nan}
+            for name in ("critic_loss", "actor_loss", "mean_q", "entropy"):
+                row[f"sac_{name}"] = float(g)
+        spent = {"evaluate": 1.0, "plan": 0.0, "update": 0.1, "learn": 0.4, "evaluation": 0.25}
+        timing = {f"seconds_{name}": scale * s for name, s in {**spent, "record": 0.05}.items()}
+        timing["busy_seconds"] = scale * np.array([0.9, 0.5, 0.5, 0.5][:ranks])
+        rows.append((row, {"wall_seconds": 2.0 * scale * g, **timing}))
+    leave(path, rows, values, {"ranks": ranks, "cpu": "a CPU"})
     return path
 
 
 def trained(path, algorithm, rows, **settings):
     """Leave a run behind: rows of metrics, 100 learner steps and 2 s each."""
-    run = Run.begin(
-        path, updated(Config(), {"algorithm": algorithm, "task.id": "A-v0", **settings}), {}
-    )
-    for g, row in enumerate(rows, 1):
-        run.append(
-            {"generation": g, "env_steps_learner": 100 * g, **row}, {"wall_seconds": 2.0 * g}
-        )
-    run.checkpoint(len(rows), {"theta": np.ones(3, np.float32)}, {}, theta=np.ones(3, np.float32))
-    run.status("complete", len(rows))
-    run.close()
+    rows = [
+        ({"generation": g, "env_steps_learner": 100 * g, **row}, {"wall_seconds": 2.0 * g})
+        for g, row in enumerate(rows, 1)
+    ]
+    leave(path, rows, {"algorithm": algorithm, "task.id": "A-v0", **settings})
     return opened(path)[0]
 
 
