@@ -239,7 +239,7 @@ def test_a_gpu_is_taken_where_it_is_faster_and_the_run_keeps_it(
     assert values == {"learner.device": device}
     assert f"learner on {device}, the faster one" in told
     run = config.updated(chosen, {"learner.device": device})
-    monkeypatch.setattr("esac_mpi.record.settings_of", lambda path: run)
+    monkeypatch.setattr(first, "settings_of", lambda path: run)
     again = first.resolve(chosen, Line(), RANK_0, tmp_path, fresh=False)
     assert again == ({"learner.device": device}, [])
     monkeypatch.setattr(first, "sees_a_gpu", lambda config: False)
