@@ -53,15 +53,12 @@ def conditions(name: str) -> list[Condition]:
     return found
 
 
-def conditions_of_algorithm(algorithm: str, name: str) -> list[Condition]:
-    """List what fields of an algorithm's own table must be for it to read a field of another."""
-    needed = [declared(algorithm).only_if.get(key) for key in (name.rpartition(".")[0], name)]
-    return [{f"{table_of(algorithm)}.{own}": (value,)} for own, value in filter(None, needed)]
-
-
 def unmet(config: Config, name: str) -> Condition:
     """Find the first condition for a field to matter that is not met; an empty one if all are."""
-    for needed in conditions_of_algorithm(config.algorithm, name) + conditions(name):
+    own, only_if = table_of(config.algorithm), declared(config.algorithm).only_if
+    said = [only_if[key] for key in (name.rpartition(".")[0], name) if key in only_if]
+    by_algorithm: list[Condition] = [{f"{own}.{field}": (value,)} for field, value in said]
+    for needed in by_algorithm + conditions(name):
         if all(value_of(config, other) not in values for other, values in needed.items()):
             return needed
     return {}

@@ -117,7 +117,7 @@ def humanoid_loop(env: Any) -> ClosedLoop:
     def reach() -> None:
         for limb, extremity in reached:
             (limb - place).dot(frame, extremity)  # in the torso's frame
-        speed[0] = _norm(horizontal)
+        speed[0] = math.sqrt(horizontal.dot(horizontal))  # as np.linalg.norm
 
     def judge(before: Any, after: Any, actions: np.ndarray, healthy: Any) -> tuple[Any, Any]:
         height, upward, speed, x, y = after
@@ -212,7 +212,3 @@ def _linear(outside: Any, margin: float, value_at_margin: float) -> Any:
 
 def _positive(value: Any) -> Any:
     return max(value, 0.0) if isinstance(value, float) else np.maximum(value, 0.0)
-
-
-def _norm(vector: np.ndarray) -> float:
-    return math.sqrt(vector.dot(vector))  # as np.linalg.norm
