@@ -176,7 +176,7 @@ def test_the_check_has_one_learner_at_a_time(sources, tmp_path, monkeypatch):
         assert checked(*words) == 0
     finally:
         gc.enable()
-    assert len(made) == 2
+    assert len(made) >= 2  # and one of bf16, where the CPU has units for it
 
 
 def test_a_run_is_made_again_only_from_what_it_began_from(sources, tmp_path, capfd):
