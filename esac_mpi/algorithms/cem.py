@@ -189,7 +189,7 @@ def tell(now: Now, gave: tuple[np.ndarray, np.ndarray], trained: dict[int, np.nd
     (returns, lengths), first = gave, individuals(cem)[1]
     lengths = lengths.copy()
     lengths[first : first + len(state.kept)] = state.individual_lengths[state.kept]
-    fitness = evolution.shifted(returns, lengths / cem.fitness_episodes, cem.shift, params.horizon)
+    fitness = evolution.shifted(returns, lengths / cem.fitness_episodes, cem.shift)
     if not np.isfinite(fitness).any():
         raise NoFiniteReturn(
             f"generation {k}: the return of no individual is finite: "

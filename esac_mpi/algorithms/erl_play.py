@@ -78,7 +78,7 @@ def play(now: Now) -> Played:
         for numbers in (found.returns, found.lengths)
     )
     means = returns.mean(axis=1)
-    fitness = evolution.shifted(means, lengths.mean(axis=1), erl.shift, now.params.horizon)
+    fitness = evolution.shifted(means, lengths.mean(axis=1), erl.shift)
     if not np.isfinite(fitness).any():
         raise NoFiniteReturn(f"generation {k}: the return of no member is finite: look at the task")
     learner = Episode(float(found.returns[last]), int(found.lengths[last]))

@@ -108,14 +108,11 @@ def probability(esac: configuration.ESAC, k: int) -> float:
     return evolution.p_sac(k, esac.p_sac_initial, esac.p_sac_final, esac.p_sac_decay)
 
 
-def learner_fitness(params: Params, state: State, ended: Phase | None) -> float:
+def learner_fitness(esac: configuration.ESAC, state: State, ended: Phase | None) -> float:
     """Give the learner's fitness as an ended phase enters; the old one without a whole episode."""
     if ended is None or not math.isfinite(ended.episodic_return):
         return state.learner_return
-    shift = params.config.esac.shift
-    return float(
-        evolution.shifted(ended.episodic_return, ended.episodic_length, shift, params.horizon)
-    )
+    return evolution.shifted(ended.episodic_return, ended.episodic_length, esac.shift)
 
 
 def choose(now: Now, found: Population, known: float) -> Again:
@@ -186,7 +183,7 @@ def advance(
         phase, _, spent = learner_phases.finish(now.world)
     if not learns:
         return phase, None, spent
-    again = choose(now, found, learner_fitness(now.params, now.state, phase))
+    again = choose(now, found, learner_fitness(esac, now.state, phase))
     if beside(esac):
         keep(now, again)
     else:
@@ -200,7 +197,7 @@ def enter(now: Now, phase: Phase | None, found: Population) -> None:
     state, world, esac = now.state, now.world, now.params.config.esac
     if phase is not None:
         learner_phases.enter(phase, world, state.counters, state.theta_sac, now.learner)
-        state.learner_return = learner_fitness(now.params, state, phase)
+        state.learner_return = learner_fitness(esac, state, phase)
         state.phase_begun = 0
     if esac.observation_normalisation:
         sums = state.observation_sums + found.observation_sums

@@ -3,12 +3,14 @@
 Hopper, Walker2d and Ant pay 1, Humanoid 5, and all of them for going forward. Without the bonus,
 progress is what is left (ARS, section 4.1). InvertedDoublePendulum's 10 is none: it pays for
 nothing else, so that without it the first fall would be the best. Nor is InvertedPendulum's 1,
-which is its whole reward.
+which is its whole reward. On Ant an action costs up to 4: a fall at once would save more than that.
 """
 
 import math
 from contextlib import suppress
 from typing import Any
+
+import numpy as np
 
 from esac_mpi.envs import Env, is_of
 
@@ -36,6 +38,17 @@ def survival_bonus(env: Env) -> tuple[float, str]:
         if not any(is_of(wrapper, *harmless) for harmless in HARMLESS):
             return 0.0, f"its wrapper {type(wrapper).__name__} may change what a step pays"
     with suppress(TypeError, ValueError):
+        if 0 < float(bonus) < (cost := effort(own)):
+            return 0.0, f"an action costs up to {cost:g}, which a fall would save"
         if 0 <= float(bonus) < math.inf:
             return float(bonus), ""
     return 0.0, f"its healthy_reward is {bonus!r:.80}"
+
+
+def effort(own: Any) -> float:
+    """Compute what the largest action costs a step, as Gymnasium's robots have it [reward]."""
+    weight, space = getattr(own, "_ctrl_cost_weight", None), getattr(own, "action_space", None)
+    if not weight or space is None:
+        return 0.0
+    largest = np.maximum(np.abs(space.low), np.abs(space.high))
+    return float(weight * (largest**2).sum())

@@ -8,7 +8,7 @@ them is elementwise.
 import math
 import zlib
 from collections.abc import Iterable
-from typing import Any
+from typing import TypeVar
 
 import numpy as np
 
@@ -19,20 +19,15 @@ P_SAC_LAST = 0.1  # where its p_sac falls to, from 1
 P_SAC_DECAY = 1200.0  # and how fast [generations]
 FIFTH_RATE = 0.1  # by which log sigma grows where every member is better than theta_es
 SIGMA_SPAN = 5.0  # the floor is sigma(1) / 5, the ceiling 5 sigma(1)
+Real = TypeVar("Real", float, np.ndarray)
 
 
-def shifted(returns: Any, length: Any, shift: float, horizon: int = 0) -> Any:
+def shifted(returns: Real, length: Real, shift: float) -> Real:
     """Return the fitness: the return less `shift` for each step, means over the same episodes.
 
-    A negative one counts as if the episode had gone on so to the horizon [steps], lest an early
-    end pay by the costs that it saves; 0: not so. Source: Mania, Guy and Recht 2018 (ARS): `shift`
-    is the task's bonus for survival. The horizon is ours.
+    Source: Mania, Guy and Recht 2018 (ARS): `shift` is the task's bonus for survival.
     """
-    if not shift:
-        return returns
-    fitness = returns - shift * length
-    longer = np.maximum(horizon / np.maximum(length, 1), 1)
-    return fitness * np.where(fitness < 0, longer, 1.0)
+    return returns - shift * length if shift else returns
 
 
 def centered_ranks(fitness: np.ndarray) -> np.ndarray:

@@ -159,9 +159,7 @@ def evaluate_population(
     everything, busy = world.map(work, shape.rows, shape.columns, lengths)
     results, tried = everything[:n].copy(), everything[n:].copy()
     returns, length = results[:, at.episodic_return], results[:, at.length].astype(np.int64)
-    fitness = evolution.shifted(
-        returns, length / table.fitness_episodes, table.shift, params.horizon
-    )
+    fitness = evolution.shifted(returns, length / table.fitness_episodes, table.shift)
     if not np.isfinite(fitness).any():
         raise rollout.NoFiniteReturn(
             f"generation {k}: the return of no member is finite: "

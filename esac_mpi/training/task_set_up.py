@@ -52,7 +52,7 @@ def sentences(config: Config, names: str, env: envs.Env) -> Iterator[str]:
         unknown = survival_bonus(env)[1]
         why = "the bonus for survival" if shift else "the task names no healthy_reward"
         if unknown:
-            why = f"the bonus for survival cannot be told, as {unknown}; a new run could name it"
+            why = f"the bonus for survival stays, as {unknown}; a new run could name it"
         yield f"reward_shift {shift:g}: {why}"
 
 

@@ -65,9 +65,6 @@ def test_a_fitness_by_hand():
     returns, lengths = np.array([1000.0, 950.0, np.nan, -5.0]), np.array([1000, 200, 10, 10.0])
     fitness = evolution.shifted(returns, lengths, 1.0)
     np.testing.assert_array_equal(fitness, [0, 750, np.nan, -15])
-    to_the_end = evolution.shifted(returns, lengths, 1.0, 1000)
-    np.testing.assert_array_equal(to_the_end, [0, 750, np.nan, -1500])  # 100 times as long
-    assert evolution.shifted(-5.0, 10.0, 1.0, 8) == -15  # never shorter
     assert evolution.select_winners(fitness, 4).tolist() == [1, 0, 3]
     assert evolution.shifted(returns, np.array(np.nan), 0.0) is returns
 
@@ -135,13 +132,13 @@ def test_tests_of_transfer_know_the_return_alone():
 
 
 class Lasting(Teacher):
-    """A teacher whose own episodes return 5 in 1 or in 1,000 steps."""
+    """A teacher whose own episodes return -2 in 1 or in 10 steps."""
 
     replay = SimpleNamespace(add_rows=lambda rows: None)
 
     def begin(self, env, k, *arguments):
         phase = yield from super().begin(env, k, *arguments)
-        return Phase(phase.env_steps, 1, 0, 7, episodic_return=5.0, episodic_length=self.length)
+        return Phase(phase.env_steps, 1, 0, 7, episodic_return=-2.0, episodic_length=self.length)
 
 
 @pytest.mark.parametrize(("length", "better"), [(1.0, False), (1000.0, True)])
@@ -160,7 +157,7 @@ def test_members_are_compared_with_the_learner_by_fitness(length, better, world,
 
     monkeypatch.setattr(esac_phase, "choose", chosen)
     advance(world, params, state, env, 2, learner)
-    assert state.learner_return == 5.0 - length
+    assert state.learner_return == -2.0 - length
     again, found = seen[1]
     assert bool(again.members.size) == better
     assert (found.returns - 10 == found.fitness).all()
@@ -227,7 +224,7 @@ def test_the_start_says_the_number_and_goes_on_with_no_other(tmp_path):
         ("Hopper-v5", {"healthy_reward": 2.5}, 2.5),
         ("Hopper-v5", {"forward_reward_weight": 0.0}, 0.0),
         ("Walker2d-v5", {}, 1.0),
-        ("Ant-v5", {}, 1.0),
+        ("Ant-v5", {"ctrl_cost_weight": 0.125}, 1.0),  # 8 actions from -1 to 1: at most 1, too
         ("Humanoid-v5", {}, 5.0),
         ("HalfCheetah-v5", {}, 0.0),
         ("InvertedPendulum-v5", {}, 0.0),
@@ -248,10 +245,14 @@ def test_a_bonus_that_cannot_be_told_is_0_and_that_is_said():
     negative = envs.make("Hopper-v5", 0, {"healthy_reward": -1.0})
     wrapped = envs.make("Hopper-v5")
     wrapped._env = Twice(wrapped._env)
-    for env, why in ((negative, "healthy_reward is -1.0"), (wrapped, "its wrapper Twice")):
+    for env, why in (
+        (negative, "healthy_reward is -1.0"),
+        (wrapped, "its wrapper Twice"),
+        (envs.make("Ant-v5"), "an action costs up to 4"),
+    ):
         config, names = settled(Config(), env)
         assert config.esac.reward_shift == 0
-        (said,) = sentences(config, names, env)
+        (said,) = (line for line in sentences(config, names, env) if "shift" in line)
         assert "reward_shift 0" in said
         assert why in said
     sac = updated(Config(), {"algorithm": "sac"})
