@@ -1,5 +1,7 @@
 """Sentences of the pages of results, worked out from the records beside them."""
 
+import re
+
 import numpy as np
 from conftest import ROOT
 
@@ -88,3 +90,19 @@ def test_what_else_eight_ranks_can_do():
     same = [path for path in eight if path.name in {other.name for other in carriers}]
     (beside,) = best_of(same + carriers, 45, halves)
     assert f"| the better of an ES and a SAC run of a seed | {beside} |" in page
+
+
+def test_the_table_of_eight_minutes_is_in_its_record():
+    """Last evaluations, of the better policy: at the end, and of long runs within 114 s."""
+    page = (RECORDS / "two-cores.md").read_text()
+    rows = [row for row in rowfiles.read([RECORDS / "two-cores.csv"]) if row.better is not None]
+    for task in {row.task for row in rows}:
+        cells = []
+        for ranks, seconds in (2, 999), (2, 114.5), (4, 999), (8, 999):
+            own = (row for row in rows if (row.task, row.variant) == (task, f"{ranks} ranks"))
+            by_then = [row.better for row in own if row.wall_seconds <= seconds]
+            cells += [f"{each:,.0f}" if each > 1000 else f"{each:.1f}" for each in by_then[-1:]]
+            cells += [""] * (not by_then)
+        name = task.split("/")[-1].removesuffix("-v0")
+        (line,) = re.findall(rf"^\| {name} \| [\d,]+ \|(.*)\|$", page, re.MULTILINE)
+        assert [cell.strip(" *") for cell in line.split("|")] == cells
