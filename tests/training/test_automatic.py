@@ -252,5 +252,9 @@ def test_a_task_that_is_large_for_the_default_networks_is_told():
     large.observation_size = 70
     assert not first.remark_on_size(Config(), small, 1e-3)
     said = "a large task: 70 observations, 1 actions, for networks of 64 64 units, 1,000 updates/s"
-    assert first.remark_on_size(Config(), large, 1e-3).startswith(said)
+    remark = first.remark_on_size(Config(), large, 1e-3)
+    assert remark.startswith(said)
+    assert remark.endswith("256 256 or --esac.observation_normalisation false")
+    ppo = config.updated(Config(), {"algorithm": "td3"})
+    assert first.remark_on_size(ppo, large, 1e-3).endswith("try --policy.hidden 256 256")
     assert not first.remark_on_size(config.updated(Config(), {"policy.hidden": (32,)}), large, 1e-3)

@@ -15,6 +15,7 @@ from esac_mpi.comm.contracts import World
 from esac_mpi.config import NAMES, Config, automatic, check, on_ranks, updated
 from esac_mpi.config.bounds import AUTO
 from esac_mpi.config.fields import DEFAULTS, value_of
+from esac_mpi.config.whole import table_of
 from esac_mpi.envs import Env, probe
 from esac_mpi.host import process_state
 from esac_mpi.operators.noise import Purpose, integer
@@ -127,7 +128,11 @@ def remark_on_size(config: Config, env: Env, updating: float) -> str:
     rate = f", {1 / updating:,.0f} updates/s on this core" if updating else ""
     task = f"a large task: {env.observation_size} observations, {env.action_size} actions"
     networks = f"networks of {' '.join(map(str, hidden))} units{rate}"
-    return f"{task}, for {networks}. If it learns slowly, try --policy.hidden 256 256"
+    remedies = ["--policy.hidden 256 256"]
+    name = f"{table_of(config.algorithm)}.observation_normalisation"
+    if name in NAMES and value_of(config, name):
+        remedies.append(f"--{name} false")
+    return f"{task}, for {networks}. If it learns slowly, try {' or '.join(remedies)}"
 
 
 def remark_at_start(config: Config, ranks: int) -> str:
