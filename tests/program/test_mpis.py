@@ -66,7 +66,7 @@ def begin(tmp_path):
         said = tmp_path / f"output-{len(jobs)}"
         with open(said, "w") as output:
             streams = {"stdout": output, "stderr": output, "env": launchers.environment()}
-            job = subprocess.Popen([*line, f"--run-dir={path}"], **streams, start_new_session=True)
+            job = subprocess.Popen([*line, "--run-dir", path], **streams, start_new_session=True)
         jobs.append(job)
         begun = lambda: generation(path) >= before + 5 or job.poll() is not None  # noqa: E731
         wait_for(begun, 300, "five generations")
@@ -143,7 +143,7 @@ def test_ctrl_c_so_many_times_ends_the_ranks(tmp_path, monkeypatch, mpi, times):
     """What README and docs/how-to/clusters.md say of each; the checkpoint stands."""
     monkeypatch.setenv("SLOW", "1.0")  # a generation takes minutes
     path, (terminal, end) = tmp_path / "run", pty.openpty()
-    line = [*program(mpi, 2), "--task.id=own_envs:Slow-v0", *SMALL_ES, f"--run-dir={path}"]
+    line = [*program(mpi, 2), "--task.id=own_envs:Slow-v0", *SMALL_ES, "--run-dir", path]
     with open(tmp_path / "output", "w") as output:
         streams = {"stdin": end, "stdout": output, "stderr": output}
         streams |= {"env": launchers.environment(), "start_new_session": True}

@@ -77,7 +77,6 @@ ACROSS = [  # source, target, {field: the source's}, what else is taken, what is
     ("esac", "sac", {"theta_sac": "theta_sac"}, "the learner, the replay", ELSE),
     ("sac", "esac", OF_SAC, "the learner, the replay", ELSE),
     ("td3", "ddpg", {"theta": "theta"}, REPLAY, LEARNER),
-    ("td3", "ppo", {}, "theta", f"the bound tanh of its actions, here clip.*{LEARNER}"),
     ("pderl", "td3", {"theta": "champion"}, REPLAY, LEARNER),
     ("cem", "cem_rl", {**DRAWN, "damp": "damp"}, "variance, damp", LEARNER),
     ("cem_rl", "aes_rl", DRAWN, "variance, the learner, the replay", ELSE),
