@@ -15,7 +15,7 @@ from esac_mpi.analysis.outcomes import OF_POLICY, At, outcome
 from esac_mpi.analysis.tables import Row
 from esac_mpi.config import table_of
 from esac_mpi.config.names import meant
-from esac_mpi.config.renamed import renewed_name
+from esac_mpi.config.renamed import RENAMED
 from esac_mpi.record import RunFiles
 
 Line = dict[Any, np.ndarray]  # {value of the field: measures [runs]}
@@ -59,9 +59,10 @@ def values_of(found: Panels) -> list[Any]:
 def full_name(run: RunFiles, field: str) -> str:
     """Return the field's dotted name in a run. Raises Unusable with the one like it."""
     there = settings(run)
-    name = renewed_name(field)
-    if name not in there:
-        name = renewed_name(f"{table_of(run.config.algorithm)}.{field}")
+    own = f"{table_of(run.config.algorithm)}.{field}"
+    if now := RENAMED.get(field) or RENAMED.get(own):
+        raise Unusable(f"--field {field}: is called --field {now} now")
+    name = field if field in there else own
     if name not in there:
         like = meant(field, there, "config.toml has those that there are")
         raise Unusable(

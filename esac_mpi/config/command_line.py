@@ -20,7 +20,7 @@ from esac_mpi.config.genetic import FORMS
 from esac_mpi.config.names import known
 from esac_mpi.config.presets import preset
 from esac_mpi.config.reads import reads
-from esac_mpi.config.renamed import renewed_name, renewed_value
+from esac_mpi.config.renamed import RENAMED, refuse_former
 from esac_mpi.config.resolution import Hear, joined
 from esac_mpi.config.whole import ALGORITHMS, FORM_OF, Config, ConfigError
 from esac_mpi.host.invocation import program
@@ -131,7 +131,9 @@ def _options(words: list[str], source: str) -> dict[str, Any]:
             raise ConfigError(f"{WHO}: {word!r}: {why}")
         else:
             raise ConfigError(f"{WHO}: {no_file(word)}")
-    return {name: renewed_value(name, _value(name, given)) for name, given in found.items()}
+    for name, words in found.items():
+        refuse_former(name, words[0] if words else "", WHO, "--{} {}")
+    return {name: _value(name, given) for name, given in found.items()}
 
 
 def _name(option: str) -> str:
@@ -141,7 +143,8 @@ def _name(option: str) -> str:
     if option.startswith(ONE):  # an argument of Python's has no dashes, a table in one may
         first, dot, inner = option[len(ONE) :].partition(".")
         return ONE + first.replace("-", "_") + dot + inner
-    return known(renewed_name(option.replace("-", "_")), WHO)
+    name = option.replace("-", "_")
+    return name if name in RENAMED else known(name, WHO)
 
 
 def _option(name: str) -> str:

@@ -12,7 +12,7 @@ from typing import Any, Literal, Union, get_args, get_origin
 from esac_mpi.config.bounds import AUTO, PLAIN, is_plain
 from esac_mpi.config.fields import DEFAULTS, NAMES, flatten, hint, takes_auto
 from esac_mpi.config.names import WHOLE, current, known
-from esac_mpi.config.renamed import renewed, renewed_name
+from esac_mpi.config.renamed import refuse_former, renewed, renewed_name
 from esac_mpi.config.whole import INSTALLED, Config, ConfigError
 from esac_mpi.host.invocation import called
 from esac_mpi.host.paths import given
@@ -29,11 +29,15 @@ KINDS = {int: "an integer", float: "a number", str: "a string", bool: "true or f
 
 
 def from_table(
-    table: dict[str, Any], source: str, kwargs: Mapping[str, Any] | None = None
+    table: dict[str, Any],
+    source: str,
+    kwargs: Mapping[str, Any] | None = None,
+    former: bool = True,
 ) -> dict[str, Any]:
     """Check a parsed TOML table against the fields; return {dotted name: value}, SAID included.
 
-    kwargs: the task's of what the table is set beside, which single ones join.
+    kwargs: the task's of what the table is set beside, which single ones join. former: whether it
+    may have former names, as a file may.
     Raises ConfigError naming `source`, the key and the nearest valid key, or the expected type.
     """
     found: dict[str, Any] = {}
@@ -50,7 +54,11 @@ def from_table(
         if twice := found.keys() & part.keys():
             raise ConfigError(f"{source}: {min(twice)} is set twice")
         found |= part
-    found = renewed(found, source)
+    if former:
+        found = renewed(found, source)
+    else:
+        for name, value in found.items():
+            refuse_former(name, value, source, "{} = {!r}")
     whole = SAID not in said and sum(name.startswith("esac.") for name in found) >= WHOLE
     found = coerced(current(gathered(found, kwargs or {})), source)
     if whole:  # of 0.1.0, which did not list it

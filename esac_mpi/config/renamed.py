@@ -1,4 +1,4 @@
-"""Former names of fields and values, which are read for ever."""
+"""Former names of fields and values: files have them for ever, a command line does not."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -55,3 +55,12 @@ def former(name: str, value: Any) -> tuple[str, Any]:
     """Return what a field and its value were called first, as records of results count them."""
     words = {word: before for before, word in WORDS.get(name, {}).items()}
     return FORMER.get(name, name), words.get(value, value) if isinstance(value, str) else value
+
+
+def refuse_former(name: str, value: Any, source: str, form: str) -> None:
+    """Raise ConfigError for a former name or value. form: how one is written, with its value."""
+    now = renewed_name(name)
+    word = renewed_value(now, value)
+    if (now, word) != (name, value):
+        was, is_now = (form.format(*pair).rstrip() for pair in ((name, value), (now, word)))
+        raise ConfigError(f"{source}: {was}: is called {is_now} now")

@@ -145,11 +145,11 @@ def settings(
 ) -> Settings:
     """Check dotted names or tables, with values of Python and numpy; return {dotted name: value}.
 
-    kwargs: see from_table. Raises ConfigError.
+    kwargs: see from_table. Raises ConfigError, for former names too.
     """
     if SAID in given:
         known(SAID, who)
-    return from_table(plain(given), who, kwargs)
+    return from_table(plain(given), who, kwargs, former=False)
 
 
 def plain(value: Any) -> Any:

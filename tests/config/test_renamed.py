@@ -1,11 +1,13 @@
 """Settings that were renamed: files have their former names for ever, a command line does not."""
 
+import subprocess
+import sys
 import zlib
 from types import SimpleNamespace
 
 import pytest
 from commands import command
-from conftest import TINY
+from conftest import TINY, environment
 from in_process import started
 from small_studies import SETTINGS, made
 
@@ -122,13 +124,45 @@ def test_a_file_with_both_names_is_refused(tmp_path, before):
     assert str(caught.value) == said
 
 
-def test_a_command_line_and_settings_of_python_may_have_former_names():
-    words = "--esac.reading=mended --esac.adoption-wins 2 --esac.start_states slot"
-    now = "--esac.preset corrected --esac.transfer_wins 2 --esac.start_states pair"
-    assert load(f"{words} --esac.adoption tested".split()) == load(
-        f"{now} --esac.transfer tested".split()
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        ("--esac.reading mended", "--esac.reading mended: is called --esac.preset corrected now"),
+        ("--esac.reading=repo", "--esac.reading repo: is called --esac.preset reference-code now"),
+        ("--esac.preset mended", "--esac.preset mended: is called --esac.preset corrected now"),
+        ("--esac.reading paper", "--esac.reading paper: is called --esac.preset paper now"),
+        ("--esac.reading", "--esac.reading: is called --esac.preset now"),
+        ("--algorithm erl --erl.reading repo",
+         "--erl.reading repo: is called --erl.preset reference-code now"),
+        ("--esac.adoption-wins 3", "--esac.adoption_wins 3: is called --esac.transfer_wins 3 now"),
+        ("--esac.replayed better",
+         "--esac.replayed better: is called --esac.resimulated better now"),
+        ("--algorithm es --es.start_states slot",
+         "--es.start_states slot: is called --es.start_states pair now"),
+    ],
+)  # fmt: skip
+def test_a_command_line_of_former_names_is_told_the_present_ones(words, said):
+    with pytest.raises(ConfigError) as caught:
+        load(words.split())
+    assert str(caught.value) == f"command line: {said}"
+
+
+def test_the_program_ends_with_one_line_and_exit_code_2(tmp_path):
+    line = [sys.executable, "-m", "esac_mpi", "--esac.reading", "mended", "--run-dir", "run"]
+    done = subprocess.run(
+        line, cwd=tmp_path, env=environment(), capture_output=True, text=True, check=False
     )
-    assert resolve(None, {"esac.reading": "mended"}) == load(["--esac.preset", "corrected"])[0]
+    said = "command line: --esac.reading mended: is called --esac.preset corrected now\n"
+    assert (done.returncode, done.stdout, done.stderr) == (2, "", f"esac_mpi: {said}")
+    assert not [*tmp_path.iterdir()]
+
+
+def test_settings_of_python_are_told_the_present_names():
+    with pytest.raises(ConfigError) as caught:
+        resolve(None, {"esac.reading": "mended"})
+    assert str(caught.value).endswith(
+        "esac.reading = 'mended': is called esac.preset = 'corrected' now"
+    )
 
 
 def test_a_run_begun_by_former_names_goes_on_and_is_begun_from(tmp_path):
@@ -208,16 +242,20 @@ for_variant.ESAC.esac.adoption_wins = 2
     text = text.replace("replayed", "resimulated").replace("adoption", "transfer")
     now.write_text(text.format(field="esac.resimulated_members"))
     one, other = (design.experiment(str(path)) for path in (then, now))
+    assert one.products == other.products
     then, now = (design.runs(each, "smoke", tmp_path) for each in (one, other))
     assert [each.config for each in then] == [each.config for each in now]
     assert [each.line for each in then] == [each.line for each in now]
     assert "replayed_members1" in then[0].run_dir.name  # where it was begun
 
 
-def test_a_command_of_analysis_takes_former_names():
+def test_a_command_of_analysis_is_told_the_present_name():
     run = SimpleNamespace(config=load(["--algorithm", "esac"])[0], start=None, provenance={})
     for field in ("esac.replayed_members", "replayed_members"):
-        assert full_name(run, field) == "esac.resimulated_members"
+        with pytest.raises(Unusable) as caught:
+            full_name(run, field)
+        said = f"--field {field}: is called --field esac.resimulated_members now"
+        assert str(caught.value) == said
 
 
 def test_rows_count_settings_by_their_first_names(monkeypatch):

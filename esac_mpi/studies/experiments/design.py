@@ -25,6 +25,7 @@ from esac_mpi.config import Config, ConfigError, as_words, automatic, check, fro
 from esac_mpi.config import resolved as settled
 from esac_mpi.config.names import meant
 from esac_mpi.config.reads import unread
+from esac_mpi.config.renamed import renewed_name
 from esac_mpi.host.data_files import checkout, shipped
 from esac_mpi.host.invocation import called
 from esac_mpi.host.paths import given
@@ -101,7 +102,7 @@ def parsed(id: str, table: dict[str, Any], source: str) -> Experiment:
         field=sweep.get("field", ""),
         values=sweep.get("values", []),
         points=table.get("points", 25),
-        products=[Product(**product) for product in products],
+        products=[renewed_product(Product(**product)) for product in products],
         budgets=each(table["budgets"], budget, f"{source}: budgets"),
     )
     for name, b in found.budgets.items():
@@ -112,6 +113,15 @@ def parsed(id: str, table: dict[str, Any], source: str) -> Experiment:
             "it is written beside the experiment's results.csv"
         )
     return found
+
+
+def renewed_product(found: Product) -> Product:
+    """Return a product whose arguments name a run's setting as it is called now."""
+    words = found.arguments
+    if Path(found.tool).stem in ("plot", "table"):
+        pairs = zip(["", *words], words, strict=False)
+        words = [renewed_name(word) if before == "--field" else word for before, word in pairs]
+    return replace(found, arguments=words)
 
 
 def each(table: dict[str, Any], read: Callable[[Any, str], Found], source: str) -> dict[str, Found]:
