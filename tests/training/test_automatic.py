@@ -167,6 +167,9 @@ def test_the_check_says_what_a_start_would_choose(tmp_path, of_three):
     assert "--esac.workers 2 --esac.population_size 28 --esac.update_cost " in found
     began = "as the run began: --esac.population_size 28 --esac.workers 2"
     assert began in checked(1, 9, of_three[0])
+    hopper = ("--algorithm", "es", "--task.id", "Hopper-v5", "--budget.generations", 1)
+    said = run(0, "--check", *hopper, "--run-dir", tmp_path / "run").stdout
+    assert "reward_shift 1: the bonus for survival" in said
     assert not (tmp_path / "run").exists()
 
 

@@ -14,7 +14,7 @@ from esac_mpi.config import Config
 from esac_mpi.host import log
 from esac_mpi.training import set_up
 from esac_mpi.training.check import cost, directory, learner, memory, ranks, report, run
-from esac_mpi.training.task_set_up import settled
+from esac_mpi.training.task_set_up import sentences, settled
 
 
 def check(config: Config, world: World, seconds_left: float = math.inf, fresh: bool = False) -> int:
@@ -25,7 +25,10 @@ def check(config: Config, world: World, seconds_left: float = math.inf, fresh: b
     thing that is wrong: 2, or what the run would end with.
     """
     env, mine = ranks.look(config, world)
-    config = config if env is None else settled(config, env)[0]
+    of_task: list[report.Line] = []
+    if env is not None:
+        config, names = settled(config, env)
+        of_task = [report.Line("settings", sentence) for sentence in sentences(config, names, env)]
     config, resolved = run.settle(config, env, world, fresh)
     found: list[ranks.Rank] = world.gather(mine)
     place = directory.look(set_up.run_directory(config), world)
@@ -35,7 +38,7 @@ def check(config: Config, world: World, seconds_left: float = math.inf, fresh: b
         on_node = sum(one.node == mine.node for one in found)
         before = [*ranks.launch(found, world), *ranks.libraries(found)]
         before += [learner.library(config, mine.cores, on_node), *learner.gpu(config, env, world)]
-        lines = [*run.playing(config, found), *resolved]
+        lines = [*run.playing(config, found), *of_task, *resolved]
         lines += [*run.work(config, env, world.size), *memory.shared(config, env, found)]
         lines += [*memory.replay(config, env)]
         lines += [*ranks.scheduler(dict(os.environ), seconds_left), *place]
