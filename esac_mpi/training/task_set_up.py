@@ -8,7 +8,7 @@ from esac_mpi.algorithms import ALGORITHMS
 from esac_mpi.config import Config, flatten, unread_in, updated
 from esac_mpi.config.bounds import AUTO
 from esac_mpi.config.reads import reads
-from esac_mpi.config.run import GAIN, automatic_gain
+from esac_mpi.config.run import GAIN
 from esac_mpi.config.table import SURVIVAL
 from esac_mpi.envs import identity
 from esac_mpi.envs.survival import survival_bonus
@@ -34,9 +34,10 @@ def settled(config: Config, env: envs.Env) -> tuple[Config, str]:
     """Complete a configuration by what it leaves to the task, and name such fields."""
     shifts = [(name, value) for name, value in flatten(config) if name.endswith(".reward_shift")]
     names = [name for name, value in shifts if value == SURVIVAL and reads(config.algorithm, name)]
-    values: dict[str, float] = dict.fromkeys(names, survival_bonus(env)[0]) if names else {}
-    if config.policy.linear and config.policy.hidden and config.policy.linear_gain == AUTO:
-        values["policy.linear_gain"] = automatic_gain(env.observation_size)
+    values = dict.fromkeys(names, survival_bonus(env)[0] if names else 0.0)
+    gain = config.policy.path_gain(env.observation_size)
+    if gain and config.policy.linear_gain == AUTO:
+        values["policy.linear_gain"] = gain
     return updated(config, values), " ".join(values)
 
 
