@@ -7,9 +7,8 @@ from esac_mpi.host import process_start, streams, threads  # noqa: F401, began: 
 
 threads.limit_program()  # before numpy
 
-from esac_mpi.config import load
 from esac_mpi.host.batch_system import speaks
-from esac_mpi.host.errors import why_not_imported
+from esac_mpi.host.errors import BrokenAlgorithm, why_not_imported
 from esac_mpi.host.invocation import version
 from esac_mpi.host.log import tell, warn
 
@@ -30,22 +29,19 @@ def main(argv: list[str]) -> int:
     words = [token for token in argv if token != "--check"]
     command = ["python", "-m", "esac_mpi", *argv]
     try:
+        from esac_mpi.config import load  # which loads the algorithms of installed packages
         from esac_mpi.training import session
     except (ImportError, RuntimeError) as error:  # mpi4py's
-        if told := why_not_imported(error):
-            return without_mpi(words, told)
-        raise
+        told = why_not_imported(error)
+        if not told:
+            raise
+        if HELP & set(words) and not isinstance(error, BrokenAlgorithm):
+            load(words, warn)  # prints the help, which needs no MPI, and ends the program
+        print(f"esac_mpi: {told}", file=sys.stderr)
+        return WRONG_USAGE
     return session.program(
         session.Asked(lambda: load(words, warn), command, looks="--check" in argv)
     )
-
-
-def without_mpi(words: list[str], why: str) -> int:
-    """Say why the program cannot begin; help needs no MPI, and raises SystemExit."""
-    if HELP & set(words):
-        load(words, warn)
-    print(f"esac_mpi: {why}", file=sys.stderr)
-    return WRONG_USAGE
 
 
 if __name__ == "__main__":

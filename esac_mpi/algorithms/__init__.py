@@ -14,24 +14,24 @@ from importlib.metadata import entry_points
 from types import ModuleType
 
 from esac_mpi import config
-from esac_mpi.config.whole import INSTALLED
+from esac_mpi.config.whole import INSTALLED, load_installed
+from esac_mpi.host.errors import BrokenAlgorithm
 
-PLACES = {point.name: point.value for point in entry_points(group="esac_mpi.algorithms")}
+POINTS = {point.name: point for point in entry_points(group="esac_mpi.algorithms")}
 
 
-def place_of(name: str) -> str:
-    """Name an algorithm's module. Raises ImportError for an installed one without entry point."""
+def load(name: str) -> ModuleType:
+    """Import an algorithm's module. Raises BrokenAlgorithm for an installed one that cannot be."""
     if name not in INSTALLED:
-        return f"esac_mpi.algorithms.{config.table_of(name)}"
-    if name not in PLACES:
+        return import_module(f"esac_mpi.algorithms.{config.table_of(name)}")
+    if name not in POINTS:
         lacks = "has none beside it in esac_mpi.algorithms, which names its module"
-        raise ImportError(f"entry point {name} of esac_mpi.tables {lacks}")
-    return PLACES[name]
+        raise BrokenAlgorithm(f"entry point {name} of esac_mpi.tables {lacks}")
+    module: ModuleType = load_installed(POINTS[name])
+    return module
 
 
-ALGORITHMS: dict[str, ModuleType] = {
-    name: import_module(place_of(name)) for name in config.ALGORITHMS
-}
+ALGORITHMS: dict[str, ModuleType] = {name: load(name) for name in config.ALGORITHMS}
 
 
 def head_scale_of(policy: str) -> float:

@@ -92,9 +92,7 @@ def carry_out(name: str, arguments: list[str]) -> int:
     except (ImportError, RuntimeError) as error:  # mpi4py's
         if not (told := why_not_imported(error)):
             raise
-        from esac_mpi.__main__ import without_mpi
-
-        return without_mpi([], told)
+        print(f"{called(name)}: {told}", file=sys.stderr)
     return WRONG_USAGE
 
 

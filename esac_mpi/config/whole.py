@@ -1,9 +1,9 @@
 """The whole configuration, made of its tables, and the names of the algorithms."""
 
 from dataclasses import dataclass, field
-from importlib.metadata import entry_points
+from importlib.metadata import EntryPoint, entry_points
 from keyword import iskeyword
-from typing import Literal, TypeVar
+from typing import Any, Literal, TypeVar
 
 from esac_mpi.config.asynchronous import AESRL
 from esac_mpi.config.bounds import NonNegativeFloat, NonNegativeInt
@@ -23,6 +23,7 @@ from esac_mpi.config.run import (
     Task,
 )
 from esac_mpi.config.table import Table
+from esac_mpi.host.errors import BrokenAlgorithm
 
 Class = TypeVar("Class", bound=type)
 
@@ -31,8 +32,20 @@ class ConfigError(Exception):
     """A configuration that cannot be run; the message says which key, why, and what would do."""
 
 
+def load_installed(point: EntryPoint) -> Any:
+    """Load what an installed package names as its algorithm or table. Raises BrokenAlgorithm."""
+    try:
+        return point.load()
+    except Exception as error:  # it is a user's own code
+        package = f"{point.dist.name} " if point.dist else ""
+        raise BrokenAlgorithm(
+            f"entry point {point.name} = {point.value} of {point.group} cannot be loaded: "
+            f"{type(error).__name__}: {error}; mend or uninstall its package {package}".strip()
+        ) from error
+
+
 TABLES = sorted(entry_points(group="esac_mpi.tables"), key=lambda point: point.name)
-INSTALLED: dict[str, type[Table]] = {point.name: point.load() for point in TABLES}
+INSTALLED: dict[str, type[Table]] = {point.name: load_installed(point) for point in TABLES}
 SHIPPED = "esac es sac td3 ddpg ppo erl perl derl pderl cem cem_rl aes_rl"
 ALGORITHMS = (*SHIPPED.split(), *INSTALLED)
 FORM_OF = {name: "erl" for name in FORMS if name != "erl"}  # algorithm -> whose form it is
@@ -49,9 +62,9 @@ def with_installed(config: Class) -> Class:
     for name, table in INSTALLED.items():
         where = f"entry point {name} of esac_mpi.tables"
         if hasattr(config, name) or name in FORMS or names.count(name) > 1:
-            raise ImportError(f"{where}: the name is taken")
+            raise BrokenAlgorithm(f"{where}: the name is taken")
         if not name.isidentifier() or iskeyword(name):
-            raise ImportError(f"{where}: choose a name of Python's, as random_search")
+            raise BrokenAlgorithm(f"{where}: choose a name of Python's, as random_search")
         config.__annotations__[name] = table
         setattr(config, name, field(default_factory=table))
     return config

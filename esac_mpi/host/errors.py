@@ -76,9 +76,13 @@ class Unbuilt(ImportError):
     """A compiled part is missing, or of another source; the message says what to do."""
 
 
+class BrokenAlgorithm(ImportError):
+    """An installed package's algorithm cannot be loaded; the message names its entry point."""
+
+
 def why_not_imported(error: Exception) -> str:
-    """Say why the program cannot be imported, by MPI or a part that is not built; else ""."""
-    if isinstance(error, Misplaced | Unbuilt):
+    """Say why the program cannot be imported: MPI, or a part of it or of a user's; else ""."""
+    if isinstance(error, Misplaced | Unbuilt | BrokenAlgorithm):
         return str(error)
     return NO_MPI if "libmpi" in str(error) or "cannot load MPI library" in str(error) else ""
 

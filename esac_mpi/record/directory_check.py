@@ -14,6 +14,11 @@ from esac_mpi.record.files import free
 
 logger = logging.getLogger(__name__)
 
+FROM_TASK = {  # settings that equal a number of the task where a person names none
+    "reward_shift": "healthy_reward",
+    "linear_gain": "number of observations",
+}
+
 
 def check(path: Path) -> None:
     """Refuse a directory that is not ours or cannot be written."""
@@ -46,10 +51,15 @@ def settings_of(path: Path) -> Config | None:
     return restored.config if restored else None
 
 
-def compare(path: Path, restored: Checkpoint | None, config: Config) -> None:
-    """Refuse to continue under other settings; warn where bits may differ but meaning does not."""
+def compare(path: Path, restored: Checkpoint | None, config: Config, settled: str = "") -> None:
+    """Refuse to continue under other settings; warn where bits may differ but meaning does not.
+
+    settled: names of the settings that this start leaves to the task.
+    """
+    of_task = set[str]()
     if restored is not None:
         old = restored.config
+        of_task = {*settled.split()} & {*str(restored.attributes.get("settled", "")).split()}
     elif (path / CONFIG).exists():
         try:
             old = updated(Config(), read_toml(path / CONFIG))
@@ -61,7 +71,12 @@ def compare(path: Path, restored: Checkpoint | None, config: Config) -> None:
     for name in changed.keys() & WARN:
         logger.warning("%s was %r, is now %r: going on, bits may differ", name, *changed.pop(name))
     if changed:
-        listing = "".join(f"\n  {name}: {was!r} -> {now!r}" for name, (was, now) in changed.items())
+        listing = ""
+        for name, (was, now) in changed.items():
+            listing += f"\n  {name}: {was!r} -> {now!r}"
+            source = FROM_TASK.get(name.rpartition(".")[2])
+            if source and name in of_task:
+                listing += f", as the task's {source} has changed"
         raise Refused(
             f"{path} holds a run of other settings:{listing}\nChoose --fresh (moves it aside) or "
             f"another --run-dir; with its own settings, {path / CONFIG}, it goes on as it is"

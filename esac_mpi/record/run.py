@@ -135,7 +135,8 @@ class Run:
     def _find(self) -> None:
         """Find the checkpoint to go on from. Raises Refused for another run or task, Unreadable."""
         self.restored = newest(self.path)
-        directory_check.compare(self.path, self.restored, self.config)
+        settled = self._attributes.get("settled", "")
+        directory_check.compare(self.path, self.restored, self.config, settled)
         if self.restored is not None:
             self.begins_from(self.restored.attributes.get("start", ""))
             self._compare_task(self.restored)
@@ -215,11 +216,6 @@ class Run:
     def published(self) -> Columns:
         """The history in metrics.h5, dropped rows included, until replaced. Raises Unreadable."""
         return Columns(self.path / METRICS)
-
-    @property
-    def tail(self) -> Arrays:
-        """The rows that are in no closed segment yet: metrics/<name>, timing/<name> [rows, ...]."""
-        return self._history.tail
 
     def append(self, row: Mapping[str, Any], timing: Mapping[str, Any]) -> None:
         """Add a generation: `row` is reproducible bit by bit, `timing` depends on the machine.

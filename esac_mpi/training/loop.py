@@ -18,7 +18,6 @@ from esac_mpi.play.rollout import NoFiniteReturn
 from esac_mpi.training import active_run, evaluation
 from esac_mpi.training.active_run import Job
 from esac_mpi.training.ended import FAILED, FINISHED, STOPPED, UNSAVED, Ended, lives_on
-from esac_mpi.training.forecast import pace
 from esac_mpi.training.set_up import set_up
 from esac_mpi.training.task_set_up import let_go
 
@@ -92,7 +91,6 @@ def go_on(job: Job) -> None:
     saved_before = len(job.saving)
     processor = time.process_time()
     keep_time(job)
-    told = tell_pace(job)
     over = False
     while job.unevaluated or not (active_run.at_end(job) or world.stopping or over):
         began = world.clock()
@@ -131,7 +129,6 @@ def go_on(job: Job) -> None:
             saved_before = len(job.saving)
             add_row(job, row, timing)
             tried = active_run.checkpoint_if_due(job, tried)
-            told = told or tell_pace(job)
             recording = world.clock() - now
         if job.config.budget.minutes:
             job.trained = world.from_root(before + world.clock() - start)
@@ -183,16 +180,6 @@ def add_row(job: Job, row: dict[str, Any], timing: dict[str, Any]) -> None:
     job.run.publish_metrics()
     if job.display:
         job.display.update(display_row(job, row, timing))
-
-
-def tell_pace(job: Job) -> bool:
-    """Say how the run goes on, if its newest rows tell; return whether it was said. Rank 0 only."""
-    if not job.run:
-        return False
-    done = active_run.progress(job)
-    if line := pace.line(job.run.tail, job.config, job.world.size, done):
-        log.say(f"  {line}")
-    return bool(line)
 
 
 def tell_not_finite(job: Job, members: list[int]) -> None:

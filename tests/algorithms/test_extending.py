@@ -226,6 +226,28 @@ def test_no_entry_point_takes_the_place_of_a_name(extended, old, new, said):
         extended.points.write_text(before)
 
 
+@pytest.mark.parametrize(
+    ("file", "group"), [("table.py", "esac_mpi.tables"), ("algorithm.py", "esac_mpi.algorithms")]
+)
+def test_a_broken_installed_algorithm_is_one_sentence(extended, file, group):
+    """Of the program, of a command, and of the help of either."""
+    path = extended.path / "searches" / file
+    before = path.read_text()
+    path.write_text(f"import nowhere\n{before}")
+    runs = (
+        [sys.executable, "-m", "esac_mpi", "--help"],
+        [sys.executable, "-m", "esac_mpi.commands", "summary", "x"],
+    )
+    try:
+        for line in runs:
+            (said,) = extended.call(line, code=2).splitlines()
+            assert f"entry point random_search = searches.{path.stem}" in said
+            assert f"of {group} cannot be loaded: ModuleNotFoundError: No module named" in said
+            assert said.endswith("; mend or uninstall its package searches")
+    finally:
+        path.write_text(before)
+
+
 def test_the_document_shows_what_this_test_does():
     text = PAGE.read_text()
     for name in ("random_search.py", "random_search_table.py"):

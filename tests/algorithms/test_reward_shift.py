@@ -5,9 +5,11 @@ from types import SimpleNamespace
 
 import gymnasium
 import numpy as np
+import own_envs
 import pytest
-from conftest import LEARNER, POPULATION, ROUTINE, run
+from conftest import LEARNER, POPULATION, ROUTINE
 from esac_by_hand import LAYOUT, Teacher, advance, make
+from in_process import checked, started
 from small_cem import options as of_cem
 from small_erl import options as of_erl
 from small_runs import begun
@@ -18,6 +20,7 @@ from esac_mpi import envs
 from esac_mpi.algorithms import esac_phase, esac_transfer
 from esac_mpi.config import Config, ConfigError, flatten, from_table, load, updated
 from esac_mpi.envs.survival import survival_bonus
+from esac_mpi.host import log
 from esac_mpi.operators import evolution, selection
 from esac_mpi.play.learner_phases import Phase
 from esac_mpi.record import Run
@@ -201,16 +204,23 @@ def test_ranks_nodes_and_restarts_leave_the_bits_as_they_are(name, tmp_path, alo
     assert set(columns["metrics/fitness"].ravel().tolist()) == {9.0, 10.0}
 
 
-@pytest.mark.slow
-def test_the_start_says_the_number_and_goes_on_with_no_other(tmp_path):
-    def begin(generations, shift=1.0, code=0):
+def test_the_start_says_the_number_and_goes_on_with_no_other(tmp_path, monkeypatch, capfd):
+    def begin(generations, shift: object = "survival", check=False):
         more = "--run-dir", tmp_path / "run", "--budget.generations", generations
-        return run(0, *line("es", *more, shift=shift), code=code)
+        return (checked if check else started)(*line("es", *more, shift=shift))
 
-    assert "  reward_shift 1: the bonus for survival" in begin(1, "survival").stdout
-    begin(2, "survival")
-    begin(3)
-    assert "es.reward_shift: 1.0 -> 2.0" in begin(4, 2, code=2).stderr
+    said = []
+    monkeypatch.setattr(log, "say", said.append)
+    assert [begin(1), begin(2), begin(3, 1.0)] == [0, 0, 0]
+    assert "  reward_shift 1: the bonus for survival" in said
+    assert begin(4, 2) == 2
+    assert "\n  es.reward_shift: 1.0 -> 2.0\n" in capfd.readouterr().err
+    monkeypatch.setattr(own_envs.Idling, "healthy_reward", 2.0)  # as if somebody edited it
+    cause = "es.reward_shift: 1.0 -> 2.0, as the task's healthy_reward has changed\n"
+    assert begin(4) == 2
+    assert cause in capfd.readouterr().err
+    assert begin(4, check=True) == 2
+    assert cause in capfd.readouterr().out
     found = Run.open(tmp_path / "run")
     open_one = updated(found.config, {"es.reward_shift": "survival"})
     assert as_begun(open_one, found) == found.config

@@ -12,7 +12,7 @@ from esac_mpi.comm.clock.cluster import Cluster
 from esac_mpi.comm.clock.costs import Pieces
 from esac_mpi.config import Config
 from esac_mpi.training.check import cost
-from esac_mpi.training.forecast import advice, automatic, outlook, pace
+from esac_mpi.training.forecast import advice, automatic, outlook
 from esac_mpi.training.forecast.work import generations, moments
 
 NO_PHASES = {"esac.phase_timing": "virtual", "esac.sac_phases": False}
@@ -230,44 +230,3 @@ def test_a_run_that_goes_on_is_forecast_for_what_is_left():
     esac = settings(**PHASES)
     assert "--esac.learner_lag 2" in cost.line(esac, PIECES, 4, 4, np.inf).remedy
     assert "--" not in cost.line(esac, PIECES, 4, 4, np.inf, esac.budget.left(1, 0, 0)).remedy
-
-
-def rows(count, ranks, updates):
-    lasted = {"wall_seconds": 100.0 * np.arange(1, count + 1), "busy_ranks": np.full(count, ranks)}
-    lasted |= {"busy_mean": np.full(count, 10.0), "seconds_phase": np.full(count, 60.0)}
-    lasted |= {"seconds_learn": np.full(count, 60.0)}
-    lasted |= {"evaluation_seconds": np.full((count, 2), np.nan)}
-    counted = {"generation": np.arange(1, count + 1), "gradient_updates": np.array(updates)}
-    return {
-        **{f"metrics/{name}": column for name, column in counted.items()},
-        **{f"timing/{name}": column for name, column in lasted.items()},
-    }
-
-
-def test_the_first_generations_of_a_run_tell_how_it_goes_on():
-    esac = settings(evaluation__every=2, esac__gradient_interval=2)
-    told = pace.line(rows(4, 4, [0, 5, 5, 10]), esac, 4, 0.25)
-    # each 10 s of a hundred, and rank 0 sixty more; twelve generations
-    assert told.startswith("100 s a generation, ranks idle 75% of the time; 20m00s left ")
-    assert "60% of it with the learner: " in told
-
-
-def test_lessons_of_a_shared_critic_are_no_waiting():
-    lessons = config.updated(Config(), {"algorithm": "cem_rl", "evaluation.every": 2})
-    told = pace.line(rows(4, 1, [0, 5, 5, 10]), lessons, 1, 0.25)
-    # 10 s of members and 60 s of lessons
-    assert told.startswith("100 s a generation, ranks idle 30% of the time; ")
-
-
-@pytest.mark.parametrize(
-    ("count", "ranks", "updates", "progress"),
-    [
-        (3, 4, [0, 5, 10], 0.25),  # the first one is not like others
-        (4, 8, [0, 5, 5, 10], 0.25),  # made by as many ranks as there are no longer
-        (4, 4, [0, 0, 0, 0], 0.25),  # the learner is not yet at work
-        (4, 4, [0, 5, 5, 10], 0.99),  # over in four seconds
-    ],
-)
-def test_what_is_not_known_yet_is_not_told(count, ranks, updates, progress):
-    esac = settings(evaluation__every=2, esac__gradient_interval=2)
-    assert pace.line(rows(count, ranks, updates), esac, 4, progress) == ""

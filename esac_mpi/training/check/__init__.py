@@ -26,6 +26,7 @@ def check(config: Config, world: World, seconds_left: float = math.inf, fresh: b
     """
     env, mine = ranks.look(config, world)
     of_task: list[report.Line] = []
+    names = ""  # of settings that are left to the task
     if env is not None:
         config, names = settled(config, env)
         of_task = [report.Line("settings", sentence) for sentence in sentences(config, names, env)]
@@ -43,7 +44,7 @@ def check(config: Config, world: World, seconds_left: float = math.inf, fresh: b
         lines += [*memory.replay(config, env)]
         lines += [*ranks.scheduler(dict(os.environ), seconds_left), *place]
         if not place[0].fatal:
-            start, left = run.foreseen(config, fresh, env, found, world)
+            start, left = run.foreseen(config, fresh, env, found, world, names)
             lines += start
         lines.append(exchanged)
     left = world.from_root(None if any(line.fatal for line in [*before, *lines]) else left)

@@ -82,13 +82,18 @@ def work(config: Config, env: envs.Env | None, ranks: int) -> list[Line]:
 
 
 def foreseen(
-    config: Config, fresh: bool, env: envs.Env | None, ranks: list[Rank], world: World
+    config: Config,
+    fresh: bool,
+    env: envs.Env | None,
+    ranks: list[Rank],
+    world: World,
+    settled: str,
 ) -> tuple[list[Line], Budget | None]:
     """Say what a start would do, and what is left of the budget, None for nothing. Rank 0 only.
 
-    Nothing is made, moved or locked.
+    settled: names of the settings that are left to the task. Nothing is made, moved or locked.
     """
-    path, now = set_up.run_directory(config), origin(env, ranks)
+    path, now = set_up.run_directory(config), origin(env, ranks) | {"settled": settled}
     if config.start_from and env is not None and warm_start.is_within(config.start_from, path):
         return begun_from(config, env, now, world), config.budget
     try:

@@ -2,6 +2,5 @@
 
 populations, learners, distributions, genetic and arrivals make the generations that algorithms will
 ask for; work follows them through the ranks, outlook adds up, advice does so for other settings and
-names what helps most. phases and operators measure. pace does without: it tells from a start's
-first generations how the rest goes on. Nothing here changes a run.
+names what helps most. phases and operators measure. Nothing here changes a run.
 """
