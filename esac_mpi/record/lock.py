@@ -1,8 +1,9 @@
 """run.lock: held (fcntl) by rank 0 while its run lives; it names the holder, blank once let go.
 
 Whoever holds it touches it every BEAT. That decides where the lock does not: a file system may have
-no locks, and locks may reach one host alone. A holder elsewhere counts as dead once it has been
-silent for SILENT, by this host's clock; should it live, it stops at its next write (Held.guard).
+no locks, and locks may reach one host alone. Where the lock does not tell, a holder counts as dead
+once it has been silent for SILENT, by this host's clock, or its process here has ended; should it
+live, it stops at its next write (Held.guard).
 """
 
 import errno
@@ -26,7 +27,7 @@ from esac_mpi.host.run_directory import LOCK
 from esac_mpi.record.files import Image, publish, store
 
 BEAT = 30.0  # time between two touches by the holder [s]
-SILENT = 120.0  # time without a touch after which a holder elsewhere counts as dead [s]
+SILENT = 120.0  # time without a touch after which a holder counts as dead [s]
 PATIENCE = 180.0  # for which a batch job waits for the end of the run before it [s]
 SHORT = 0.5  # for which others do [s]: a reader that asks whether the run lives holds it shortly
 
@@ -188,9 +189,9 @@ def is_held(descriptor: int, kind: int) -> bool:
             return True
         locked = False  # the file system has none
     host, pid, _ = holder(descriptor)
-    if host != socket.gethostname():
-        return bool(host) and time.time() - os.fstat(descriptor).st_mtime <= SILENT
-    return not locked and Path(f"/proc/{pid}").exists()
+    if host == socket.gethostname() and (locked or not Path(f"/proc/{pid}").exists()):
+        return False
+    return bool(host) and time.time() - os.fstat(descriptor).st_mtime <= SILENT
 
 
 def ask(path: Path, patience: float = 0.0) -> None:
