@@ -11,6 +11,7 @@ from contextlib import suppress
 from typing import Any
 
 import numpy as np
+from gymnasium.spaces import Box
 
 from esac_mpi.envs import Env, is_of
 
@@ -30,15 +31,16 @@ def survival_bonus(env: Env) -> tuple[float, str]:
     try:
         bonus: Any = getattr(own, "_healthy_reward", None)
         bonus = getattr(own, "healthy_reward", 0.0) if bonus is None else bonus
-    except Exception as error:  # a property of a user's own
-        return 0.0, f"its healthy_reward raises {type(error).__name__}"
+        cost = effort(own) if bonus else 0.0
+    except Exception as error:  # properties of a user's own, or what no number is
+        return 0.0, f"its healthy_reward or _ctrl_cost_weight raises {type(error).__name__}"
     if is_of(own, *BALANCE) or not getattr(own, "_forward_reward_weight", 1.0):
         return 0.0, ""
     for wrapper in wrappers if bonus else ():
         if not any(is_of(wrapper, *harmless) for harmless in HARMLESS):
             return 0.0, f"its wrapper {type(wrapper).__name__} may change what a step pays"
     with suppress(TypeError, ValueError):
-        if 0 < float(bonus) < (cost := effort(own)):
+        if 0 < float(bonus) < cost:
             return 0.0, f"an action costs up to {cost:g}, which a fall would save"
         if 0 <= float(bonus) < math.inf:
             return float(bonus), ""
@@ -48,7 +50,7 @@ def survival_bonus(env: Env) -> tuple[float, str]:
 def effort(own: Any) -> float:
     """Compute what the largest action costs a step, as Gymnasium's robots have it [reward]."""
     weight, space = getattr(own, "_ctrl_cost_weight", None), getattr(own, "action_space", None)
-    if not weight or space is None:
+    if weight is None or not isinstance(space, Box):
         return 0.0
     largest = np.maximum(np.abs(space.low), np.abs(space.high))
-    return float(weight * (largest**2).sum())
+    return float((weight * largest**2).sum())

@@ -269,6 +269,36 @@ def test_a_bonus_that_cannot_be_told_is_0_and_that_is_said():
     assert settled(sac, negative)[0].esac.reward_shift == "survival"
 
 
+class Robot(gymnasium.Env):
+    """A robot of a user's own; the weight of its actions' cost may be no number."""
+
+    _healthy_reward = 1.0
+
+    def __init__(self, weight, discrete=False):
+        self.weight = weight
+        box = gymnasium.spaces.Box(-1.0, 1.0, (2,))
+        self.action_space = gymnasium.spaces.Discrete(2) if discrete else box
+
+    @property
+    def _ctrl_cost_weight(self):
+        return self.weight / 1
+
+
+@pytest.mark.parametrize(
+    ("weight", "discrete", "bonus", "why"),
+    [
+        (0.5, False, 1.0, ""),
+        (0.6, False, 0.0, "an action costs up to 1.2, which a fall would save"),
+        (np.array([0.3, 0.6]), False, 1.0, ""),
+        (np.array([0.6, 0.6]), False, 0.0, "an action costs up to 1.2, which a fall would save"),
+        (0.6, True, 1.0, ""),  # choices have no size
+        ("much", False, 0.0, "its healthy_reward or _ctrl_cost_weight raises TypeError"),
+    ],
+)
+def test_an_own_robots_actions_may_cost_as_much_as_survival_pays(weight, discrete, bonus, why):
+    assert survival_bonus(SimpleNamespace(layers=[Robot(weight, discrete)])) == (bonus, why)
+
+
 def test_what_a_shift_may_be():
     for given, kept in ((2, 2.0), (0.5, 0.5), ("survival", "survival")):
         found = from_table({"es": {"reward_shift": given}}, "x.toml")["es.reward_shift"]
