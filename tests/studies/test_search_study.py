@@ -198,6 +198,17 @@ def test_the_best_is_written_as_it_was_run(tmp_path, call, monkeypatch):
     assert found == updated(was, {"seed": 0, "run_dir": Config().run_dir, "max_hours": 0.0})
 
 
+def test_a_field_that_two_choices_together_let_be_read_is_searched(tmp_path):
+    search = 'algorithm = ["es", "erl"]\nerl.learner = ["ddpg", "td3"]\ntd3.policy_delay = [1, 3]'
+    study = made(
+        tmp_path,
+        "trials = 2",
+        SETTINGS.replace('algorithm = "es"', "es.population_size = 4"),
+        search,
+    )
+    assert {config.algorithm for config in checked(study, print)} == {"es", "erl"}
+
+
 def test_a_field_that_is_unread_is_left_out_of_the_trial(tmp_path):
     settings = SETTINGS.replace('algorithm = "es"', "cem.population_size = 8")
     study = made(

@@ -9,6 +9,7 @@ import json
 import tomllib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from itertools import islice, product
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +22,7 @@ from esac_mpi.config.reads import unread
 from esac_mpi.host.paths import given
 from esac_mpi.record.files import replace
 from esac_mpi.studies.experiments.design import fields, known, made, refuse_automatic
-from esac_mpi.studies.search.space import Space, parsed
+from esac_mpi.studies.search.space import Choices, Space, parsed
 from esac_mpi.training.task_set_up import make_task
 
 STUDY = "study.json"
@@ -31,6 +32,7 @@ KINDS: dict[str, Any] = {
     "trials": int, "measure": str, "seeds": list, "config": str, "directory": str,
     **dict.fromkeys(("settings", "search", "sampler", "pruner"), dict),
 }  # fmt: skip
+MOST = 1000  # combinations of choices in which it is looked for what is read
 FREE = FREE_IN_RUNS - {"budget"}  # tables and fields that may change while a study goes on
 
 
@@ -201,8 +203,12 @@ def checked(study: Study, hear: Callable[[str], None]) -> list[Config]:
     """
     first = {name: one.ends[0] for name, one in study.space.items()}
     tried = [{**first, name: end} for name, one in study.space.items() for end in one.ends]
+    chosen = {name: one.ends for name, one in study.space.items() if isinstance(one, Choices)}
+    # several choices together may let a field be read
+    together = islice(product(*chosen.values()), MOST)
+    every = [*tried, *({**first, **dict(zip(chosen, ends, strict=True))} for ends in together)]
     for name in (*study.settings, *study.space):
-        if not any(study.is_read(name, values) for values in tried):
+        if not any(study.is_read(name, values) for values in every):
             why = unread(resolved(study.file, {**study.settings, **first}), [name])[name]
             raise Unusable(f"{study.source}: {name}: {why}")
     try:
@@ -251,7 +257,8 @@ def refuse_another(study: Study) -> None:
     if not file.exists():
         return
     before, now = what_counts(begun(study.path)), what_counts(study)
-    before["version"] = json.loads(file.read_text(encoding="utf-8")).get("version", "before 0.2")
+    saved = json.loads(file.read_text(encoding="utf-8"))
+    before["version"] = saved.get("version", "0.2.0 or before")
     changed = [
         f"{name}: {before.get(name)} -> {now.get(name)}"
         for name in {**now, **before}
