@@ -35,9 +35,8 @@ def settled(config: Config, env: envs.Env) -> tuple[Config, str]:
     shifts = [(name, value) for name, value in flatten(config) if name.endswith(".reward_shift")]
     names = [name for name, value in shifts if value == SURVIVAL and reads(config.algorithm, name)]
     values = dict.fromkeys(names, survival_bonus(env)[0] if names else 0.0)
-    gain = config.policy.path_gain(env.observation_size)
-    if gain and config.policy.linear_gain == AUTO:
-        values["policy.linear_gain"] = gain
+    if config.policy.linear_gain == AUTO:
+        values["policy.linear_gain"] = config.policy.path_gain(env.observation_size) or GAIN
     return updated(config, values), " ".join(values)
 
 
