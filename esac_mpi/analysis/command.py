@@ -6,7 +6,7 @@ import sys
 from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 from esac_mpi.analysis.measures import STATES
 from esac_mpi.analysis.messages import DAMAGED, Unusable, note, some
@@ -18,6 +18,25 @@ from esac_mpi.host.invocation import called
 from esac_mpi.host.paths import given
 from esac_mpi.record import Refused, Run, RunFiles, Unreadable
 
+GONE = {  # options of 0.2.0: what there is in their place
+    "--sort": "`sort` orders the table's lines",
+    "--task": "a shell's patterns choose by the runs' names",
+    "--updates-per-second": "--check forecasts other learners",
+}
+
+
+class Parser(argparse.ArgumentParser):
+    """A parser that says of an option of a former version what there is in its place."""
+
+    def error(self, message: str) -> NoReturn:
+        """Complain, and end with exit code 2."""
+        gone = [
+            f"; {name} is no option any more: {GONE[name]}"
+            for name in message.split()
+            if name in GONE
+        ]
+        super().error(message + "".join(gone))
+
 
 def parser(about: str | None) -> argparse.ArgumentParser:
     """Make a command's parser; about: its docstring: title, usage, examples and the rest."""
@@ -25,7 +44,7 @@ def parser(about: str | None) -> argparse.ArgumentParser:
     name, usage = usage.split()[1], usage.strip().replace("\n", "\n   ")
     width = min(shutil.get_terminal_size().columns, 100)
     raw = partial(argparse.RawDescriptionHelpFormatter, width=width)
-    return argparse.ArgumentParser(called(name), usage, f"{title}\n\n{text}", formatter_class=raw)
+    return Parser(called(name), usage, f"{title}\n\n{text}", formatter_class=raw)
 
 
 def seed(text: str) -> int:

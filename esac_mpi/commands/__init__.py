@@ -20,11 +20,12 @@ GROUPS = {
     "the shell": ("completion",),
 }
 NOW = {  # what a command of older versions is now
-    "compare": "summary --compare",
-    "updates": "plot --what updates",
-    "scaling": "plot --what scaling",
-    "sensitivity": "plot --what sensitivity",
-    "waiting": "table --what waiting",
+    "compare": "esac-mpi summary --compare",
+    "updates": "esac-mpi plot --what updates",
+    "scaling": "esac-mpi plot --what scaling",
+    "sensitivity": "esac-mpi plot --what sensitivity",
+    "waiting": "esac-mpi table --what waiting",
+    "operators": "python -m tools.operators, from a checkout",
 }
 NAMES = tuple(name for names in GROUPS.values() for name in names)
 WRONG_USAGE = 2  # exit code

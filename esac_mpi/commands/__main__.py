@@ -42,7 +42,7 @@ def refusal(words: list[str]) -> str:
     if not words:
         return f"{SCRIPT}: which command? {', '.join(NAMES)}; {called('--help')} says what they do"
     if words[0] in NOW:
-        return f"{SCRIPT} {words[0]} is now {SCRIPT} {NOW[words[0]]}"
+        return f"{SCRIPT} {words[0]} is now {NOW[words[0]]}"
     near = difflib.get_close_matches(words[0], NAMES, 1)
     meant = f"did you mean {near[0]}?" if near else f"there are {', '.join(NAMES)}"
     return f"{SCRIPT}: no command '{words[0]}'; {meant}"

@@ -20,7 +20,7 @@ from esac_mpi.config.genetic import FORMS
 from esac_mpi.config.names import known
 from esac_mpi.config.presets import preset
 from esac_mpi.config.reads import reads
-from esac_mpi.config.renamed import RENAMED, refuse_former
+from esac_mpi.config.renamed import GONE, RENAMED, refuse_former
 from esac_mpi.config.resolution import Hear, joined
 from esac_mpi.config.whole import ALGORITHMS, FORM_OF, Config, ConfigError
 from esac_mpi.host.invocation import program
@@ -144,7 +144,7 @@ def _name(option: str) -> str:
         first, dot, inner = option[len(ONE) :].partition(".")
         return ONE + first.replace("-", "_") + dot + inner
     name = option.replace("-", "_")
-    return name if name in RENAMED else known(name, WHO)
+    return name if name in RENAMED.keys() | GONE.keys() else known(name, WHO)
 
 
 def _option(name: str) -> str:

@@ -17,7 +17,8 @@ RENAMED = {
     "esac.replayed": "esac.resimulated",
     "esac.replayed_members": "esac.resimulated_members",
 }
-GONE = {"display.style"}  # fields that files may still have, and nothing reads
+# fields that files may still have, and nothing reads: what there is in their place
+GONE = {"display.style": "a run prints lines; esac-mpi watch has the table"}
 FORMER = {name: former for former, name in RENAMED.items()}
 OF_PRESETS = {"recommended": "default", "mended": "corrected", "repo": "reference-code"}
 WORDS = {  # field: {former value: value}
@@ -59,6 +60,8 @@ def former(name: str, value: Any) -> tuple[str, Any]:
 
 def refuse_former(name: str, value: Any, source: str, form: str) -> None:
     """Raise ConfigError for a former name or value. form: how one is written, with its value."""
+    if name in GONE:
+        raise ConfigError(f"{source}: {name} is no setting any more: {GONE[name]}")
     now = renewed_name(name)
     word = renewed_value(now, value)
     if (now, word) != (name, value):

@@ -41,6 +41,7 @@ def test_help_has_all_commands_and_the_version_is_the_packages(capsys):
         (["plto"], "no command 'plto'; did you mean plot?"),
         (["--verison"], "no command '--verison'"),
         (["scaling", "x"], "is now esac-mpi plot --what scaling"),
+        (["operators", "x"], "is now python -m tools.operators, from a checkout"),
     ],
 )
 def test_what_is_no_command_is_one_sentence_from_one_rank(monkeypatch, capsys, words, said):

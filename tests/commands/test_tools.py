@@ -140,6 +140,20 @@ def test_where_an_experiment_is_shown_decides_nothing(call):
     assert "unrecognized arguments: --root elsewhere" in said
 
 
+@pytest.mark.parametrize(
+    ("line", "instead"),
+    [
+        ("watch --sort left", "`sort` orders the table's lines"),
+        ("summary --task Ant-v5", "a shell's patterns choose by the runs' names"),
+        ("plot --updates-per-second 9", "--check forecasts other learners"),
+    ],
+)
+def test_an_option_of_before_is_told_what_there_is_in_its_place(call, line, instead):
+    option = line.split()[1]
+    said = call(*line.split(), "nowhere", code=2).err
+    assert said.endswith(f"; {option} is no option any more: {instead}\n")
+
+
 SENSITIVITY = "--what sensitivity --field sigma"
 KINDS = ["plot", "plot --what losses", f"plot {SENSITIVITY}", "plot --what scaling"]
 

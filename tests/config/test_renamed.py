@@ -139,6 +139,8 @@ def test_a_file_with_both_names_is_refused(tmp_path, before):
          "--esac.replayed better: is called --esac.resimulated better now"),
         ("--algorithm es --es.start_states slot",
          "--es.start_states slot: is called --es.start_states pair now"),
+        ("--display.style plain",
+         "display.style is no setting any more: a run prints lines; esac-mpi watch has the table"),
     ],
 )  # fmt: skip
 def test_a_command_line_of_former_names_is_told_the_present_ones(words, said):
