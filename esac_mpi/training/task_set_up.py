@@ -7,6 +7,7 @@ from esac_mpi import envs
 from esac_mpi.algorithms import ALGORITHMS
 from esac_mpi.config import Config, flatten, unread_in, updated
 from esac_mpi.config.bounds import AUTO
+from esac_mpi.config.fields import DEFAULTS
 from esac_mpi.config.reads import reads
 from esac_mpi.config.run import GAIN
 from esac_mpi.config.table import SURVIVAL
@@ -54,6 +55,11 @@ def sentences(config: Config, names: str, env: envs.Env) -> Iterator[str]:
         if unknown:
             why = f"the bonus for survival stays, as {unknown}; a new run could name it"
         yield f"reward_shift {shift:g}: {why}"
+    hidden = config.policy.hidden
+    inputs, outputs = env.observation_size, env.action_size
+    if hidden == DEFAULTS["policy.hidden"] and inputs + outputs > hidden[0]:
+        remedy = "if it learns slowly, begin a run with --policy.hidden 256 256"
+        yield f"a large task for networks of {hidden[0]} units: {inputs} observations; {remedy}"
 
 
 def own_env(config: Config, rank: int) -> envs.Env | None:

@@ -21,6 +21,7 @@ from esac_mpi.studies.experiments.running import as_begun
 from esac_mpi.studies.search.study import checked, read
 from esac_mpi.training.forecast import automatic as first
 from esac_mpi.training.forecast.automatic import digits
+from esac_mpi.training.task_set_up import sentences
 
 pytestmark = pytest.mark.slow
 
@@ -253,11 +254,7 @@ def test_a_gpu_is_taken_where_it_is_faster_and_the_run_keeps_it(
 def test_a_task_that_is_large_for_the_default_networks_is_told():
     small, large = Line(), Line()
     large.observation_size = 70
-    assert not first.remark_on_size(Config(), small, 1e-3)
-    said = "a large task: 70 observations, 1 actions, for networks of 64 64 units, 1,000 updates/s"
-    remark = first.remark_on_size(Config(), large, 1e-3)
-    assert remark.startswith(said)
-    assert remark.endswith("256 256 or --esac.observation_normalisation false")
-    ppo = config.updated(Config(), {"algorithm": "td3"})
-    assert first.remark_on_size(ppo, large, 1e-3).endswith("try --policy.hidden 256 256")
-    assert not first.remark_on_size(config.updated(Config(), {"policy.hidden": (32,)}), large, 1e-3)
+    (said,) = sentences(Config(), "", large)
+    assert said.startswith("a large task for networks of 64 units: 70 observations; ")
+    narrow = config.updated(Config(), {"policy.hidden": (32,)})
+    assert [*sentences(Config(), "", small), *sentences(narrow, "", large)] == []

@@ -9,6 +9,7 @@ in ok or in what to do. Nothing that it makes stays.
 import math
 import os
 
+from esac_mpi import envs
 from esac_mpi.comm.world import World
 from esac_mpi.config import Config
 from esac_mpi.host import log
@@ -25,39 +26,50 @@ def check(config: Config, world: World, seconds_left: float = math.inf, fresh: b
     thing that is wrong: 2, or what the run would end with.
     """
     env, mine = ranks.look(config, world)
-    of_task: list[report.Line] = []
-    names = ""  # of settings that are left to the task
-    if env is not None:
-        config, names = settled(config, env)
-        of_task = [report.Line("settings", sentence) for sentence in sentences(config, names, env)]
-    config, resolved = run.settle(config, env, world, fresh)
     found: list[ranks.Rank] = world.gather(mine)
-    place = directory.look(set_up.run_directory(config), world)
     exchanged = ranks.exchange(world)
-    before, lines, left = [], [], None
+    place = directory.look(set_up.run_directory(config), world)
+    lines = list[report.Line]()
     if world.rank == 0:
-        on_node = sum(one.node == mine.node for one in found)
-        before = [*ranks.launch(found, world), *ranks.libraries(found)]
-        before += [learner.library(config, mine.cores, on_node), *learner.gpu(config, env, world)]
-        lines = [*run.playing(config, found), *of_task, *resolved]
-        lines += [*run.work(config, env, world.size), *memory.shared(config, env, found)]
-        lines += [*memory.replay(config, env)]
+        lines = [*ranks.launch(found, world), *ranks.libraries(found), exchanged]
         lines += [*ranks.scheduler(dict(os.environ), seconds_left), *place]
-        if not place[0].fatal:
-            start, left = run.foreseen(config, fresh, env, found, world, names)
-            lines += start
-        lines.append(exchanged)
-    left = world.from_root(None if any(line.fatal for line in [*before, *lines]) else left)
-    updating = 0.0
-    if left:
-        scratch = memory.Counter(1)
-        forecast, updating = cost.look(config, env, found, world, scratch, seconds_left, left)
-        lines += forecast
-    if world.rank == 0 and not any(line.fatal for line in before):
-        before += learner.core(config, env, updating)
-    lines = [*before, *lines]
+        lines += run.playing(config, found)
+    if env is not None and not any(one.task for one in found):
+        lines = look_at_run(config, env, found, world, seconds_left, fresh, lines)
     code = next((line.code for line in lines if line.fatal), 0)
     if world.rank == 0:
         title = f"esac_mpi --check: {config.algorithm} on {config.task.id}, {world.size} rank(s)"
         log.tell("\n".join([title, *report.block(lines), report.verdict(lines)]))
     return int(world.from_root(code))
+
+
+def look_at_run(
+    config: Config,
+    env: envs.Env,
+    found: list[ranks.Rank],
+    world: World,
+    seconds_left: float,
+    fresh: bool,
+    lines: list[report.Line],
+) -> list[report.Line]:
+    """Look at a run of a task that can be played: settings, learner, memory, start and cost.
+
+    lines: of its surroundings, on rank 0, to which these are added. All ranks call this.
+    """
+    config, names = settled(config, env)
+    settings = [report.Line("settings", sentence) for sentence in sentences(config, names, env)]
+    config, resolved = run.settle(config, env, world, fresh)
+    left = None
+    if world.rank == 0:
+        lines = [*lines, *settings, *resolved]
+        lines += [learner.library(config, found), *learner.gpu(config, env, world)]
+        lines += [*run.work(config, env, world.size), *memory.shared(config, env, found)]
+        lines += memory.replay(config, env)
+        if not any(line.fatal and line.subject == "directory" for line in lines):
+            start, left = run.foreseen(config, fresh, env, found, world, names)
+            lines += start
+    left = world.from_root(None if any(line.fatal for line in lines) else left)
+    if not left:
+        return lines
+    forecast, updating = cost.look(config, env, world, memory.Counter(1), seconds_left, left)
+    return [*lines, *learner.core(config, env, updating), *forecast] if world.rank == 0 else []

@@ -18,7 +18,6 @@ from esac_mpi.play import population
 from esac_mpi.play.params import Params, make_actor, make_layout, make_policy
 from esac_mpi.play.rollout import explore, play
 from esac_mpi.training import set_up
-from esac_mpi.training.check.ranks import Rank
 from esac_mpi.training.check.report import Line
 from esac_mpi.training.forecast import advice, operators, outlook, phases, work
 
@@ -32,8 +31,7 @@ UNMEASURED = learners.NoDevice, learners.NotInstalled, learners.LearnerNotFinite
 
 def look(
     chosen: config.Config,
-    env: envs.Env | None,
-    ranks: list[Rank],
+    env: envs.Env,
     world: World,
     scratch: Memory,
     seconds_left: float,
@@ -44,8 +42,6 @@ def look(
     scratch: gives memory that no other rank sees. seconds_left: what this job has [s]. left: of the
     run's budget. Returns the time of an update, too, 0 where none was made [s].
     """
-    if env is None or any(rank.task for rank in ranks):
-        return [], 0.0
     try:
         work.known(chosen)
     except work.Unforeseen as error:

@@ -1,8 +1,6 @@
 """The lines about the learner on rank 0: torch, its GPU, and how fast its core or device is."""
 
-import os
 import time
-from collections.abc import Mapping
 from pathlib import Path
 
 from esac_mpi import envs, learners
@@ -14,7 +12,7 @@ from esac_mpi.play import epsilon
 from esac_mpi.play.params import Params, make_layout
 from esac_mpi.training import set_up
 from esac_mpi.training.check.memory import begun
-from esac_mpi.training.check.ranks import in_short
+from esac_mpi.training.check.ranks import Rank, in_short
 from esac_mpi.training.check.report import Line
 from esac_mpi.training.ended import NO_START
 from esac_mpi.training.forecast import phases
@@ -22,8 +20,8 @@ from esac_mpi.training.forecast.learners import threads_that_gain
 from esac_mpi.training.forecast.operators import usual
 
 
-def library(config: Config, cores: list[int], ranks: int) -> Line:
-    """Look at torch and the GPUs that rank 0 sees; ranks: of its node."""
+def library(config: Config, ranks: list[Rank]) -> Line:
+    """Look at torch and the GPUs that rank 0 sees."""
     learning = ALGORITHMS[config.algorithm].DECLARES.learning
     if learning is None:
         return Line("torch", f"not used by {config.algorithm}")
@@ -48,7 +46,8 @@ def library(config: Config, cores: list[int], ranks: int) -> Line:
             learners.load(name)
     except learners.NotInstalled as error:
         remedies.append(str(error))
-    threads, more = config.learner.threads, threads_that_gain(config, cores, ranks)
+    cores, on_node = ranks[0].cores, sum(rank.node == ranks[0].node for rank in ranks)
+    threads, more = config.learner.threads, threads_that_gain(config, cores, on_node)
     found = f"{torch.__version__}, imported in {seconds:.1f} s on rank 0"
     found += f", which sees {', '.join(gpus) or 'no GPU'}; learner.threads = {threads}"
     if more > threads and (config.learner.device == "cpu" or not gpus):
@@ -61,13 +60,13 @@ def library(config: Config, cores: list[int], ranks: int) -> Line:
 UPDATING = 2.0  # of a GPU's updates that are measured [s]
 
 
-def gpu(config: Config, env: envs.Env | None, world: World) -> list[Line]:
+def gpu(config: Config, env: envs.Env, world: World) -> list[Line]:
     """Look at the learner's GPU; nothing on a CPU, or where the line about torch says why not.
 
     It is made as a run's is, with the room that its replay has beside the capacity.
     """
     learning = ALGORITHMS[config.algorithm].DECLARES.learning
-    if learning is None or env is None or config.learner.device == "cpu":
+    if learning is None or config.learner.device == "cpu":
         return []
     import torch
 
@@ -93,24 +92,15 @@ def gpu(config: Config, env: envs.Env | None, world: World) -> list[Line]:
 
 SECONDS = 0.3  # for which each is measured
 SIDE = 256  # of the matrices
-SLOWER = (  # variables by which libraries take other kernels than the core's, or fewer threads
-    "OPENBLAS_CORETYPE",
-    "MKL_ENABLE_INSTRUCTIONS",
-    "MKL_DEBUG_CPU_TYPE",
-    "MKL_CBWR",
-    "ONEDNN_MAX_CPU_ISA",
-    "OMP_DYNAMIC",
-    "OMP_THREAD_LIMIT",
-)
 UNITS = {"avx512_bf16", "amx_bf16"}  # instruction sets by which products in bfloat16 are faster
 
 
 def core(
-    config: Config, env: envs.Env | None, updating: float = 0.0, info: Path = Path("/proc/cpuinfo")
+    config: Config, env: envs.Env, updating: float, info: Path = Path("/proc/cpuinfo")
 ) -> list[Line]:
     """Say how fast a learner's core is; updating: time of an update, 0: not measured [s]."""
     learning = ALGORITHMS[config.algorithm].DECLARES.learning
-    if learning is None or env is None:
+    if learning is None:
         return []
     import torch
 
@@ -132,16 +122,7 @@ def core(
             half = update_seconds(updated(config, other), env)
             if 0 < half < updating:
                 found += f"; a new run could take --learner.precision bf16: {1 / half:,.0f}"
-    return [Line("core", found, slowed(os.environ))]
-
-
-def slowed(environ: Mapping[str, str]) -> str:
-    """Say what to unset, as libraries are slower by it; empty where there is nothing."""
-    named = [f"{name}={environ[name]}" for name in SLOWER if environ.get(name)]
-    if not named:
-        return ""
-    remedy = "products may be made by older kernels, at half the speed"
-    return f"unset {', '.join(named)} for all ranks: {remedy}"
+    return [Line("core", found)]
 
 
 def update_seconds(config: Config, env: envs.Env) -> float:

@@ -68,10 +68,8 @@ def needed(config: Config, env: envs.Env, ranks: int) -> int:
     return counter.bytes + 2**20
 
 
-def shared(config: Config, env: envs.Env | None, ranks: list[Rank]) -> list[Line]:
+def shared(config: Config, env: envs.Env, ranks: list[Rank]) -> list[Line]:
     """Look at the node with several ranks that has the least shared memory."""
-    if env is None:
-        return []
     try:
         need = needed(config, env, len(ranks))
     except epsilon.TableTooSmall as error:
@@ -96,9 +94,9 @@ def shared(config: Config, env: envs.Env | None, ranks: list[Rank]) -> list[Line
     return [Line("memory", found, remedy if free < need else "", free < need)]
 
 
-def replay(config: Config, env: envs.Env | None) -> list[Line]:
+def replay(config: Config, env: envs.Env) -> list[Line]:
     """Look at the memory that the replay comes to take, on rank 0's node."""
-    if env is None or not replay_memory.table(config):
+    if not replay_memory.table(config):
         return []
     need, total, free = replay_memory.needed(config, env), ram.total(), ram.free()
     where = "on rank 0's node, which"

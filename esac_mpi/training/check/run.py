@@ -20,20 +20,15 @@ from esac_mpi.training.ended import FILES, NO_START, code_of
 from esac_mpi.training.forecast.automatic import resolve
 
 
-def settle(
-    config: Config, env: envs.Env | None, world: World, fresh: bool
-) -> tuple[Config, list[Line]]:
+def settle(config: Config, env: envs.Env, world: World, fresh: bool) -> tuple[Config, list[Line]]:
     """Resolve what is "auto", by some number where that fails. All ranks call this."""
-    values: dict[str, object] | None = {} if env else None
+    values: dict[str, object] | None = {}
     lines: list[Line] = []
-    refusals: tuple[type[Exception], ...] = ConfigError, learners.LearnerNotFinite
-    refusals += (*NO_START, *FILES)
-    if world.rank == 0 and env is not None:
+    refusals = ConfigError, envs.TaskError, learners.LearnerNotFinite, *NO_START, *FILES
+    if world.rank == 0:
         try:
             values, said = resolve(config, env, world, set_up.run_directory(config), fresh)
             lines = [Line("settings", sentence) for sentence in said]
-        except envs.TaskError:
-            values = None  # which another line tells
         except refusals as error:
             values = None
             lines = [Line("settings", "not resolved", str(error), True, code_of(error))]
@@ -66,10 +61,8 @@ def playing(config: Config, ranks: list[Rank]) -> list[Line]:
     return lines
 
 
-def work(config: Config, env: envs.Env | None, ranks: int) -> list[Line]:
+def work(config: Config, env: envs.Env, ranks: int) -> list[Line]:
     """Say what the ranks and the learner have to do."""
-    if env is None:
-        return []
     params = Params(config, make_layout(config, env), env.horizon, epsilon.Philox(config.seed))
     found, better = set_up.spread(params, ranks)
     name = f"{config.algorithm}.episodes_on"
@@ -84,7 +77,7 @@ def work(config: Config, env: envs.Env | None, ranks: int) -> list[Line]:
 def foreseen(
     config: Config,
     fresh: bool,
-    env: envs.Env | None,
+    env: envs.Env,
     ranks: list[Rank],
     world: World,
     settled: str,
@@ -94,7 +87,7 @@ def foreseen(
     settled: names of the settings that are left to the task. Nothing is made, moved or locked.
     """
     path, now = set_up.run_directory(config), origin(env, ranks) | {"settled": settled}
-    if config.start_from and env is not None and warm_start.is_within(config.start_from, path):
+    if config.start_from and warm_start.is_within(config.start_from, path):
         return begun_from(config, env, now, world), config.budget
     try:
         run = Run.foresee(path, config, now, fresh)
@@ -109,7 +102,7 @@ def foreseen(
         return lines, config.budget
     generation, counters = saved.generation, Counters()
     state.load(counters, saved.state, "counters.")
-    if env and (why := replay_memory.too_small(config, env.horizon, saved)):
+    if why := replay_memory.too_small(config, env.horizon, saved):
         return [Line("run", f"refused at generation {generation}", why, True)], None
     done = spent(config, generation, counters, saved.wall_seconds)
     if end := set_up.at_once(config, run, done):
@@ -124,11 +117,9 @@ def foreseen(
     return [Line("run", found, changed)], config.budget.left(generation, *counts)
 
 
-def begun_from(
-    config: Config, env: envs.Env | None, now: dict[str, str], world: World
-) -> list[Line]:
+def begun_from(config: Config, env: envs.Env, now: dict[str, str], world: World) -> list[Line]:
     """Say what a new run would begin from; nothing where that is nothing."""
-    if not config.start_from or env is None:
+    if not config.start_from:
         return []
     d, path = make_layout(config, env).d, set_up.run_directory(config)
     words = ""
@@ -147,11 +138,10 @@ def begun_from(
     return [Line("start", f"{words}, takes {', '.join(found.taken)}", left)]
 
 
-def origin(env: envs.Env | None, ranks: list[Rank]) -> dict[str, str]:
-    """Gather what a start compares with the run's task; empty where it cannot be made."""
+def origin(env: envs.Env, ranks: list[Rank]) -> dict[str, str]:
+    """Gather what a start compares with the run's task."""
     first = ranks[0]
-    if env is None or first.found is None:
-        return {}
+    assert first.found is not None
     here = {rank.physics for rank in ranks if rank.host == first.host}
     return provenance.compared(
         env, first.made, first.found, [rank.cpu for rank in ranks], len(here) == 1

@@ -14,8 +14,7 @@ from esac_mpi.algorithms import ALGORITHMS, esac_phase
 from esac_mpi.comm.contracts import World
 from esac_mpi.config import NAMES, Config, automatic, check, on_ranks, updated
 from esac_mpi.config.bounds import AUTO
-from esac_mpi.config.fields import DEFAULTS, value_of
-from esac_mpi.config.whole import table_of
+from esac_mpi.config.fields import value_of
 from esac_mpi.envs import Env, probe
 from esac_mpi.host import process_state
 from esac_mpi.operators.noise import Purpose, integer
@@ -50,34 +49,36 @@ def resolve(
     settled = on_ranks(config, world.size, run)
     whole = updated(config, settled)
     check(whole)
-    said: list[str] = []
-    if learning and "learner.kernels" in places:
-        if run:
-            whole = updated(whole, {"learner.kernels": run.learner.kernels})
-        else:
-            whole = learners.settled(whole, learning.learner(whole))
-    device = "learner.device" in places
     if run:
-        if device and (run.learner.device in (AUTO, "cpu") or sees_a_gpu(whole)):
-            whole = updated(whole, {"learner.device": run.learner.device})
-        if settled:
-            said.append(f"as the run began: {_words(settled)}")
-        return settled | {name: value_of(whole, name) for name in places}, said
-    if device and sees_a_gpu(whole):
-        chosen, why = faster(whole, env)
-        whole = updated(whole, {"learner.device": chosen})
-        said.append(why)
-    updating = 0.0
+        said = [f"as the run began: {_words(settled)}"] if settled else []
+        return settled | kept_places(whole, places, run), said
+    said = []
+    if learning and "learner.kernels" in places:
+        whole = learners.settled(whole, learning.learner(whole))
+    if "learner.device" in places and sees_a_gpu(whole):
+        device, why = faster(whole, env)
+        whole = updated(whole, {"learner.device": device})
+        said = [why]
+    why = ""
     if costs := [name for name in names if name.rpartition(".")[2] in COSTS]:
-        values, updating = measured(whole, env)
+        values = measured(whole, env)
         settled |= {name: values[name] for name in costs}
+        why = " and the measured time of an update"
     if settled:
-        why = " and the measured time of an update" if costs else ""
         keeps = "The run keeps them. Other runs have the same bits only with the same values"
         said.insert(0, f"chosen for {world.size} rank(s){why}: {_words(settled)}. {keeps}")
-    if large := remark_on_size(config, env, updating):
-        said.append(large)
     return settled | {name: value_of(whole, name) for name in places}, said
+
+
+def kept_places(config: Config, places: list[str], run: Config) -> dict[str, Any]:
+    """Choose a run's kernels, and its device where that is here."""
+    found: dict[str, Any] = {}
+    if "learner.kernels" in places:
+        found["learner.kernels"] = run.learner.kernels
+    device = run.learner.device
+    if "learner.device" in places and (device == "cpu" or sees_a_gpu(updated(config, found))):
+        found["learner.device"] = device
+    return found
 
 
 def _words(settled: dict[str, Any]) -> str:
@@ -117,24 +118,6 @@ def faster(config: Config, env: Env) -> tuple[str, str]:
     return device, f"learner on {device}, the faster one for these networks: {rates}"
 
 
-def remark_on_size(config: Config, env: Env, updating: float) -> str:
-    """Say that a task is large for the default networks, and what to try.
-
-    updating: the time of an update [s], 0 where it was not measured.
-    """
-    hidden = config.policy.hidden
-    if hidden != DEFAULTS["policy.hidden"] or env.observation_size + env.action_size <= hidden[0]:
-        return ""
-    rate = f", {1 / updating:,.0f} updates/s on this core" if updating else ""
-    task = f"a large task: {env.observation_size} observations, {env.action_size} actions"
-    networks = f"networks of {' '.join(map(str, hidden))} units{rate}"
-    remedies = ["--policy.hidden 256 256"]
-    name = f"{table_of(config.algorithm)}.observation_normalisation"
-    if name in NAMES and value_of(config, name):
-        remedies.append(f"--{name} false")
-    return f"{task}, for {networks}. If it learns slowly, try {' or '.join(remedies)}"
-
-
 def remark_at_start(config: Config, ranks: int) -> str:
     """Say so where phases are timed for other ranks than there are."""
     learning = ALGORITHMS[config.algorithm].DECLARES.learning
@@ -151,15 +134,12 @@ def digits(cost: float) -> float:
     return float(f"{cost:.2g}")
 
 
-def measured(config: Config, env: Env) -> tuple[dict[str, float], float]:
-    """Measure updates in steps of the task, or in updates of an individual, {dotted name: cost}.
-
-    Also an update's time [s], 0 where there are none.
-    """
+def measured(config: Config, env: Env) -> dict[str, float]:
+    """Measure updates in steps of the task, or in updates of an individual, {dotted name: cost}."""
     share = config.sac.updates_per_step
     individuals = ALGORITHMS[config.algorithm].DECLARES.operators(config) == "individuals"
     if not (share or individuals):
-        return {"esac.update_cost": 0.0}, 0.0  # there are none
+        return {"esac.update_cost": 0.0}  # there are none
     params = Params(config, make_layout(config, env), env.horizon, epsilon.Philox(config.seed))
     probe.probe(env)  # which says what is wrong with a task
     with process_state.kept():
@@ -173,13 +153,12 @@ def measured(config: Config, env: Env) -> tuple[dict[str, float], float]:
     learners.clear()
     if individuals:
         training = operators.seconds(config, params.layout)["training"]
-        costs = {
+        return {
             "aes_rl.update_cost": digits(training / step),
             "aes_rl.critic_cost": digits(updating / training),
         }
-        return costs, updating
     cost = updating + (playing - step) / share  # a phase's own steps cost one of the task's each
-    return {"esac.update_cost": digits(max(cost, 0.0) / step)}, updating
+    return {"esac.update_cost": digits(max(cost, 0.0) / step)}
 
 
 def step_seconds(params: Params, env: Env) -> float:
