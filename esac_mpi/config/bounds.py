@@ -42,14 +42,6 @@ def off_or(low: int, high: int) -> Bound:
     return Bound(lambda value: value == 0 or low <= value <= high, words)
 
 
-def non_negative_or(word: str) -> Bound:
-    """Bound a number that the task may give, by a word."""
-    return Bound(
-        lambda value: value == word or (not isinstance(value, str) and 0 <= value < math.inf),
-        f"must be at least 0 and finite, or {word}",
-    )
-
-
 def matches(pattern: str, form: str) -> Bound:
     """Bound a text by a pattern; form: what that is in words."""
     return Bound(lambda value: bool(re.fullmatch(pattern, value)), f"expected {form}")

@@ -12,15 +12,13 @@ from functools import cache
 from itertools import pairwise
 from typing import Any, get_args, get_origin
 
-from esac_mpi.config.bounds import AUTO
 from esac_mpi.config.exact import whole
-from esac_mpi.config.fields import DEFAULTS, NAMES, flatten, hint, shown, takes_auto, updated
-from esac_mpi.config.files import KWARGS, ONE, coerced, gathered, no_file, read_file
+from esac_mpi.config.fields import DEFAULTS, NAMES, choices, flatten, hint, shown, updated
+from esac_mpi.config.files import KWARGS, ONE, coerced, no_file, read_file
 from esac_mpi.config.genetic import FORMS
-from esac_mpi.config.names import known
 from esac_mpi.config.presets import preset
 from esac_mpi.config.reads import reads
-from esac_mpi.config.renamed import GONE, RENAMED, refuse_former
+from esac_mpi.config.renamed import refuse_former
 from esac_mpi.config.resolution import Hear, joined
 from esac_mpi.config.whole import ALGORITHMS, FORM_OF, Config, ConfigError
 from esac_mpi.host.invocation import program
@@ -95,13 +93,10 @@ def load(argv: list[str], warn: Hear = lambda text: None) -> tuple[Config, bool]
     words = [word for word in argv if word not in {"--fresh", *HELP}]
     source = _take_file(words)
     file = read_file(source, warn) if source else {}
-    options = _options(words, source)
+    named = coerced(_options(words), WHO, file)
     if HELP & {*argv}:
-        coerced({name: options[name] for name in ("algorithm",) if name in options}, WHO)
-        algorithm = options.get("algorithm")
-        tell(_settings(algorithm, file) if algorithm else _overview())
+        tell(_settings(named["algorithm"], file) if "algorithm" in named else _overview())
         raise SystemExit(0)
-    named = coerced(gathered(options, file.get(KWARGS, {})), WHO)
     return joined(file, named, WHO, source, warn), "--fresh" in argv
 
 
@@ -115,8 +110,8 @@ def _take_file(words: list[str]) -> str:
     return ""
 
 
-def _options(words: list[str], source: str) -> dict[str, Any]:
-    """Read {dotted name: value}; source: the file. Raises ConfigError for a stray word."""
+def _options(words: list[str]) -> dict[str, Any]:
+    """Read {dotted name: value}. Raises ConfigError for a stray word and a former name."""
     found: dict[str, list[str]] = {}
     name = ""
     for word in words:
@@ -126,9 +121,6 @@ def _options(words: list[str], source: str) -> dict[str, Any]:
             found[name] = [value] if equals else []
         elif name and (_is_list(name) or not found[name]):
             found[name].append(word)
-        elif source and word.endswith(".toml"):
-            why = f"one configuration file is read, and {source} is named before it"
-            raise ConfigError(f"{WHO}: {word!r}: {why}")
         else:
             raise ConfigError(f"{WHO}: {no_file(word)}")
     for name, words in found.items():
@@ -143,8 +135,7 @@ def _name(option: str) -> str:
     if option.startswith(ONE):  # an argument of Python's has no dashes, a table in one may
         first, dot, inner = option[len(ONE) :].partition(".")
         return ONE + first.replace("-", "_") + dot + inner
-    name = option.replace("-", "_")
-    return name if name in RENAMED.keys() | GONE.keys() else known(name, WHO)
+    return option.replace("-", "_")
 
 
 def _option(name: str) -> str:
@@ -160,14 +151,14 @@ def _is_list(name: str) -> bool:
 
 def _value(name: str, words: list[str]) -> Any:
     """Read the words of an option as a file has its value. Raises ConfigError."""
+    if name not in NAMES and not name.startswith(ONE):
+        return words  # which is refused with the name
     if _is_list(name):
-        return [_entry(name, word) for word in words]
+        return [_number(word) for word in words]
     if not words:
         raise ConfigError(f"{WHO}: {_option(name)}: expected a value after it")
     text = words[0]
-    if name == KWARGS:
-        return _object(text)
-    if name.startswith(ONE):
+    if name == KWARGS or name.startswith(ONE):
         for read in (TRUTHS.__getitem__, json.loads, float):
             with suppress(KeyError, ValueError, RecursionError):
                 return read(text)
@@ -184,28 +175,6 @@ def _number(text: str) -> int | float | str:
         with suppress(ValueError):
             return read(text)
     return text
-
-
-def _entry(name: str, word: str) -> int:
-    """Read a number of a list."""
-    number = _number(word)
-    if "," in word:
-        wanted = f"expected numbers apart by blanks, as in --{name} 64 64"
-        raise ConfigError(f"{WHO}: {name} = {word!r}: {wanted}")
-    if isinstance(number, str):
-        raise ConfigError(f"{WHO}: {no_file(word)}")
-    if isinstance(number, float):
-        raise ConfigError(f"{WHO}: {name} = {number}: expected an integer")
-    return number
-
-
-def _object(text: str) -> dict[str, Any]:
-    """Read a JSON object. Raises ConfigError for anything else."""
-    with suppress(ValueError, RecursionError):
-        if isinstance(found := json.loads(text), dict):
-            return found
-    wanted = f"a JSON object, as '{{\"name\": 0.5}}', or --{ONE}NAME VALUE"
-    raise ConfigError(f"{WHO}: {KWARGS} = {text!r}: expected {wanted}")
 
 
 def _overview() -> str:
@@ -255,9 +224,8 @@ def values_of(name: str) -> str:
     kind = hint(name)
     if _is_list(name) or kind == dict[str, Any] or kind is bool:
         return {bool: "true|false", dict[str, Any]: "JSON"}.get(kind, "int ...")
-    kinds = [each for one in get_args(kind) or (kind,) for each in get_args(one) or (one,)]
-    words = [each.__name__ if isinstance(each, type) else each for each in kinds]
-    return "|".join([*words, AUTO] if takes_auto(name) else words)
+    numbers = [each.__name__ for each in (kind, *get_args(kind)) if isinstance(each, type)]
+    return "|".join([*numbers, *choices(name)])
 
 
 @cache

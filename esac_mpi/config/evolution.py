@@ -6,6 +6,7 @@ from typing import Annotated, Literal
 
 from esac_mpi.config.bounds import (
     AUTO,
+    NON_NEGATIVE,
     AutoFloat,
     AutoInt,
     Fraction,
@@ -14,7 +15,6 @@ from esac_mpi.config.bounds import (
     PositiveFloat,
     PositiveInt,
     at_most,
-    non_negative_or,
     off_or,
 )
 from esac_mpi.config.exact import exact
@@ -41,7 +41,7 @@ class Evolution(Selecting):
     population_size: AutoInt = AUTO
     """Offspring per generation, n [members]. auto: the least multiple of twice the workers (of es:
     of the ranks of its first start but one) that is at least 28. P: D.1, 50; C: 10."""
-    reward_shift: Annotated[float | Literal["survival"], non_negative_or(SURVIVAL)] = SURVIVAL
+    reward_shift: Annotated[float | Literal["survival"], NON_NEGATIVE] = SURVIVAL
     """What each step takes from the fitness: return - reward_shift * length [reward]. survival: the
     task's bonus for staying alive, or 0 (docs/explain/esac.md). ARS: the bonus; P, C: 0."""
     sigma: PositiveFloat = 0.02

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from dataclasses import fields, is_dataclass, replace
 from functools import cache
 from types import GenericAlias
-from typing import Any, get_args, get_type_hints
+from typing import Any, Literal, get_args, get_origin, get_type_hints
 
 from esac_mpi.config.bounds import OR_AUTO
 from esac_mpi.config.whole import Config
@@ -59,6 +59,14 @@ def hint(name: str) -> Any:
     """Return the type of a field alone; of one that may be "auto", that of its number."""
     found = get_type_hints(_owner(name))[name.rpartition(".")[2]]
     return get_args(found)[0] if takes_auto(name) else found
+
+
+@cache
+def choices(name: str) -> tuple[str, ...]:
+    """List the words that a field may be: all that it may, or those in place of a number."""
+    kind = get_type_hints(_owner(name))[name.rpartition(".")[2]]
+    parts = [part for part in (kind, *get_args(kind)) if get_origin(part) is Literal]
+    return tuple(word for part in parts for word in get_args(part))
 
 
 def takes_auto(name: str) -> bool:

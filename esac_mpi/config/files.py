@@ -5,12 +5,12 @@ import os
 import re
 import tomllib
 from collections.abc import Callable, Collection, Mapping
-from os.path import expanduser, isdir, isfile, join  # false, no error, for what no path can be
+from os.path import expanduser, isfile, join  # false, no error, for what no path can be
 from pathlib import Path
 from typing import Any, Literal, Union, get_args, get_origin
 
-from esac_mpi.config.bounds import AUTO, PLAIN, is_plain
-from esac_mpi.config.fields import DEFAULTS, NAMES, flatten, hint, takes_auto
+from esac_mpi.config.bounds import PLAIN, is_plain
+from esac_mpi.config.fields import DEFAULTS, NAMES, choices, flatten, hint
 from esac_mpi.config.names import WHOLE, current, known
 from esac_mpi.config.renamed import refuse_former, renewed, renewed_name
 from esac_mpi.config.whole import INSTALLED, Config, ConfigError
@@ -31,13 +31,13 @@ KINDS = {int: "an integer", float: "a number", str: "a string", bool: "true or f
 def from_table(
     table: dict[str, Any],
     source: str,
-    kwargs: Mapping[str, Any] | None = None,
+    beside: Mapping[str, Any] | None = None,
     former: bool = True,
 ) -> dict[str, Any]:
     """Check a parsed TOML table against the fields; return {dotted name: value}, SAID included.
 
-    kwargs: the task's of what the table is set beside, which single ones join. former: whether it
-    may have former names, as a file may.
+    beside: the settings that it is set beside, whose algorithm counts where it names none, and
+    whose task.kwargs single ones join. former: whether it may have former names, as a file may.
     Raises ConfigError naming `source`, the key and the nearest valid key, or the expected type.
     """
     found: dict[str, Any] = {}
@@ -60,21 +60,31 @@ def from_table(
         for name, value in found.items():
             refuse_former(name, value, source, "{} = {!r}")
     whole = SAID not in said and sum(name.startswith("esac.") for name in found) >= WHOLE
-    found = coerced(current(gathered(found, kwargs or {})), source)
+    found = coerced(current(found), source, beside)
     if whole:  # of 0.1.0, which did not list it
         others = (name for name in NAMES if name in found and found[name] != DEFAULTS[name])
         said = {SAID: tuple(others)}
     return said | found
 
 
-def coerced(values: Mapping[str, Any], source: str) -> dict[str, Any]:
-    """Check names and types of {dotted name: value}; return values as fields have them."""
-    return {
-        known(name, source): value
-        if value == AUTO and takes_auto(name)
-        else _coerced(name, hint(name), value, source)
-        for name, value in values.items()
-    }
+def coerced(
+    values: Mapping[str, Any], source: str, beside: Mapping[str, Any] | None
+) -> dict[str, Any]:
+    """Check names and types of {dotted name: value}; return values as fields have them.
+
+    beside: as from_table has it; None where it is not known yet.
+    """
+    algorithm: Any = None
+    kwargs: Mapping[str, Any] = {}
+    if beside is not None:
+        algorithm = beside.get("algorithm", Config.algorithm)
+        kwargs = beside.get(KWARGS, {})
+    algorithm = values.get("algorithm", algorithm)
+    found = {}
+    for name, value in gathered(values, kwargs).items():
+        known(name, source, algorithm)
+        found[name] = _coerced(name, value, source)
+    return found
 
 
 def gathered(values: Mapping[str, Any], beside: Mapping[str, Any]) -> dict[str, Any]:
@@ -120,11 +130,9 @@ def no_file(word: str) -> str:
             f"{word!r} is a run's directory: "
             f"{config} goes on with the run, and so does the command that began it"
         )
-    if isdir(place):
-        return f"{word!r} is a directory; a configuration file is meant, which ends in .toml"
     if word.endswith(".h5"):
         return f"{word!r} has no settings; to begin a run from a policy is --from {word}"
-    meant = "a configuration file, which ends in .toml, nor the value of an option"
+    meant = "the one configuration file, which ends in .toml, nor the value of an option"
     return f"{word!r} is neither {meant}"
 
 
@@ -172,34 +180,32 @@ def to_toml(config: Config, names: Collection[str] | None = None) -> str:
     return "\n\n".join("\n".join(part) for part in parts) + "\n"
 
 
-def _coerced(name: str, kind: Any, value: Any, source: str) -> Any:
+def _coerced(name: str, value: Any, source: str) -> Any:
+    """Check the type of a field's value; return it as the field has it. Raises ConfigError."""
+    kind, words = hint(name), choices(name)
+    if isinstance(value, str) and value in words:
+        return value
+    if get_origin(kind) is Union:  # a number, or a word for one
+        kind = get_args(kind)[0]
     if get_origin(kind) is Literal:
-        if value in get_args(kind):
-            return value
-        wanted = " | ".join(repr(choice) for choice in get_args(kind))
+        wanted = " | ".join(map(repr, words))
         if name == "algorithm":
             wanted += ", or that of an installed package (docs/how-to/extend.md)"
     elif get_origin(kind) is tuple:
         entries = [_whole(v) for v in value] if isinstance(value, list) else [value]
         if isinstance(value, list) and all(type(v) is int for v in entries):
             return tuple(entries)
-        wanted = "a list of integers"
+        wanted = f"integers: [64, 64], or --{name} 64 64"
     elif kind == dict[str, Any]:
         if isinstance(value, dict) and is_plain(value):
             return value
         wanted = PLAIN
-    elif get_origin(kind) is Union:  # a number, or a word for one
-        number, word = get_args(kind)
-        if isinstance(value, str) == (value in get_args(word)):
-            return value if isinstance(value, str) else _coerced(name, number, value, source)
-        wanted = f"a number, or {' | '.join(map(repr, get_args(word)))}"
     else:
         value = _whole(value) if kind is int else value
         if type(value) is kind or (kind is float and type(value) is int):
             # an integer beyond any float: inf, which `check` refuses
             return float(repr(value)) if kind is float else value
-        wanted = KINDS[kind]
-        wanted += ' or "auto"' if takes_auto(name) else ""
+        wanted = " or ".join([KINDS[kind], *map(repr, words)])
     raise ConfigError(f"{source}: {name} = {value!r}: expected {wanted}")
 
 

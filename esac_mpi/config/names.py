@@ -6,7 +6,8 @@ from typing import Any
 
 from esac_mpi.config.fields import NAMES
 from esac_mpi.config.presets import NUMBERS, PRINTED, SIZES
-from esac_mpi.config.whole import ConfigError
+from esac_mpi.config.reads import reads
+from esac_mpi.config.whole import ALGORITHMS, ConfigError
 
 WHOLE = 35  # fields of [esac]: a run's own file has them all, no file that a person wrote so many
 # what was done in 0.1.0, before there were fields for it or others were the defaults
@@ -18,19 +19,20 @@ BEFORE: dict[str, Any] = {
     "esac.transfer_at_once": False,
     "erl.injection": "kept",
 }
-FEW = 5  # fields of a table that one sentence can name
 
 
-def known(name: str, source: str) -> str:
-    """Return the name of a field. Raises ConfigError, naming the one like it."""
+def known(name: str, source: str, algorithm: Any = None) -> str:
+    """Return the name of a field. Raises ConfigError, naming one like it that the algorithm reads.
+
+    algorithm: None where it is not known yet.
+    """
     if name in NAMES:
         return name
-    table = f"{name.rpartition('.')[0]}."
-    beside = [other for other in NAMES if other.startswith(table)]
-    if 0 < len(beside) <= FEW:
-        said = meant(name, beside)
-    else:
-        said = meant(name, NAMES, "--algorithm NAME --help lists them")
+    there, chosen = NAMES, "NAME"
+    if algorithm in ALGORITHMS:
+        there = tuple(field for field in NAMES if reads(algorithm, field))
+        chosen = algorithm
+    said = meant(name, there, f"--algorithm {chosen} --help lists them")
     raise ConfigError(f"{source}: unknown key '{name}'; {said}")
 
 
@@ -40,7 +42,7 @@ def meant(name: str, among: Collection[str], otherwise: str = "") -> str:
     for near in difflib.get_close_matches(name.casefold(), there):  # of a likeness of 0.6 and more
         ends = name.casefold().rpartition(".")[2], near.rpartition(".")[2]
         # a table in common is no likeness
-        alike = difflib.SequenceMatcher(None, *ends).ratio() >= 0.5
+        alike = difflib.SequenceMatcher(None, *ends).ratio() >= 0.6
         if alike or near.startswith(f"{name.casefold()}."):
             return f"did you mean '{there[near]}'?"
     return otherwise or f"there are {', '.join(among)}"

@@ -36,7 +36,7 @@ def joined(file: Settings, named: Settings, who: str, source: str, warn: Hear) -
     not read.
     """
     refuse_empty(named, file, who)
-    file, named = expanded(file, source), expanded(named, who)
+    file, named = expanded(file), expanded(named)
     config = resolved(file, named)
     try:
         check(config)
@@ -57,7 +57,7 @@ def changed(config: Config, named: Settings, who: str) -> Config:
     whole = settings(dict(flatten(config)), who)  # what a person built of it is checked, too
     whole.pop(SAID, None)
     refuse_empty(named, whole, who)
-    whole, named = expanded(whole, who), expanded(named, who)
+    whole, named = expanded(whole), expanded(named)
     for name in BY_PRESET:
         value = named.get(name, whole[name])
         if value != (DEFAULTS[name] if config.said is None else whole[name]):
@@ -116,13 +116,10 @@ def in_vain(config: Config, said: Container[str]) -> list[str]:
     return [*unread(config, [name for name in names if values[name] != DEFAULTS[name]])]
 
 
-def expanded(values: Settings, who: str) -> Settings:
+def expanded(values: Settings) -> Settings:
     """Put the home directory in place of ~ in paths. Raises ConfigError."""
-
-    def kind(problem: str) -> ConfigError:
-        return ConfigError(f"{who}: {problem}" if who else problem)
-
-    return values | {name: paths.expanded(values[name], kind) for name in PATHS if name in values}
+    there = [name for name in PATHS if name in values]
+    return values | {name: paths.expanded(values[name], ConfigError) for name in there}
 
 
 def refuse_empty(named: Mapping[str, Any], there: Mapping[str, Any], who: str) -> None:
@@ -130,26 +127,23 @@ def refuse_empty(named: Mapping[str, Any], there: Mapping[str, Any], who: str) -
 
     there: what it goes before; a source that stands there is taken away by an empty one.
     """
-    words = {
-        "run_dir": ("--run-dir", "the directory of the run"),
-        "start_from": ("--from", "what the run begins from"),
-    }
-    for name, (option, meant) in words.items():
-        if named.get(name) == "" and not (name == "start_from" and there.get(name)):
-            called = option if who == "command line" else name
-            raise ConfigError(f"{who}: {called} is empty; name {meant}, or leave it out")
+    empty = [name for name in ("run_dir", "start_from") if named.get(name) == ""]
+    if there.get("start_from") and "start_from" in empty:
+        empty.remove("start_from")
+    if empty:
+        raise ConfigError(f"{who}: {empty[0]} is empty; name a place, or leave it out")
 
 
 def settings(
-    given: Mapping[str, Any], who: str, kwargs: Mapping[str, Any] | None = None
+    given: Mapping[str, Any], who: str, beside: Mapping[str, Any] | None = None
 ) -> Settings:
     """Check dotted names or tables, with values of Python and numpy; return {dotted name: value}.
 
-    kwargs: see from_table. Raises ConfigError, for former names too.
+    beside: see from_table. Raises ConfigError, for former names too.
     """
     if SAID in given:
         known(SAID, who)
-    return from_table(plain(given), who, kwargs, former=False)
+    return from_table(plain(given), who, beside, former=False)
 
 
 def plain(value: Any) -> Any:
@@ -168,7 +162,8 @@ def refuse_unread(config: Config, named: Iterable[str], who: str) -> None:
     told, dashes = [], "--" if who == "command line" else ""
     for name, why in unread(config, named).items():
         own = f"{table_of(config.algorithm)}.{name.rpartition('.')[2]}"
-        like = f"; did you mean {dashes}{own}?" if own in NAMES and own != name else ""
+        is_read = own in NAMES and not unread(config, [own])
+        like = f"; did you mean {dashes}{own}?" if is_read else ""
         told.append(f"{dashes}{name}: {why}{like}")
     if told:
         raise ConfigError(f"{who}: {'; '.join(told)}")

@@ -3,8 +3,8 @@
 from collections.abc import Iterator
 
 from esac_mpi.config.automatic import in_numbers
-from esac_mpi.config.bounds import AUTO, Bound, is_text
-from esac_mpi.config.fields import flatten, marks, takes_auto
+from esac_mpi.config.bounds import Bound, is_text
+from esac_mpi.config.fields import choices, flatten, marks
 from esac_mpi.config.files import UNSAVED
 from esac_mpi.config.reads import COMMON, reads, tables
 from esac_mpi.config.whole import Config, ConfigError
@@ -22,13 +22,15 @@ def check(config: Config) -> None:
 def problems(config: Config) -> Iterator[str]:
     """Yield what is wrong; only the first is sure, as rules expect values within their bounds."""
     for name, value in flatten(config):
-        if (value == AUTO and takes_auto(name)) or not reads(config.algorithm, name):
+        if not reads(config.algorithm, name):
             continue
         if isinstance(value, str) and name not in UNSAVED and not is_text(value):
             yield (
                 f"{name} = {value!r}: "
                 "not UTF-8, so that no file of the run could hold it; give it another name"
             )
+        if isinstance(value, str) and value in choices(name):
+            continue
         bounds = [mark for mark in marks(name) if isinstance(mark, Bound)]
         for v in value if isinstance(value, tuple) else (value,):
             yield from (f"{name} = {v!r}: {told}" for b in bounds if (told := b.problem(v)))

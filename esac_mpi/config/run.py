@@ -78,7 +78,7 @@ class Budget(Table):
             )
 
 
-GAINS = Bound(lambda g: g == AUTO or 1e-3 <= g <= 1000, f"must be from 0.001 to 1000, or {AUTO}")
+GAINS = Bound(lambda gain: 1e-3 <= gain <= 1000, f"must be from 0.001 to 1000, or {AUTO}")
 GAIN = 4.0  # of the linear path, as tuned with up to 17 observations
 
 

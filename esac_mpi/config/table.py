@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Annotated, Any, ClassVar, Literal, Protocol
 
-from esac_mpi.config.bounds import non_negative_or
+from esac_mpi.config.bounds import NON_NEGATIVE
 
 SURVIVAL: Literal["survival"] = "survival"
 
@@ -74,7 +74,7 @@ class Table:
 class Selecting(Table):
     """A table with a fitness, which all selection goes by."""
 
-    reward_shift: Annotated[float | Literal["survival"], non_negative_or(SURVIVAL)] = 0.0
+    reward_shift: Annotated[float | Literal["survival"], NON_NEGATIVE] = 0.0
     """What each step takes from the fitness: return - reward_shift * length [reward]. survival: the
     task's bonus for staying alive, or 0. Learners have the task's rewards. ARS: the bonus."""
 

@@ -4,7 +4,17 @@ import os
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from esac_mpi.config import Config, as_words, changed, idle, joined, plain, read_file, settings
+from esac_mpi.config import (
+    Config,
+    as_words,
+    changed,
+    flatten,
+    idle,
+    joined,
+    plain,
+    read_file,
+    settings,
+)
 from esac_mpi.host import errors, process_start
 from esac_mpi.host.log import warn
 
@@ -96,10 +106,10 @@ def import_training() -> tuple[Any, Any]:
 def resolve(config: Config | str | os.PathLike[str] | None, given: Settings) -> Config:
     """Change a file, another configuration or the defaults by settings. Raises ConfigError."""
     if isinstance(config, Config):
-        found = changed(config, settings(given, WHO, config.task.kwargs), WHO)
+        found = changed(config, settings(given, WHO, dict(flatten(config))), WHO)
         if unread := idle(found):
             warn(f"Config: this run does not read {', '.join(unread)}")
         return found
     source = "" if config is None else os.fspath(config)
     file = {} if config is None else read_file(source, warn)
-    return joined(file, settings(given, WHO, file.get("task.kwargs")), WHO, source, warn)
+    return joined(file, settings(given, WHO, file), WHO, source, warn)

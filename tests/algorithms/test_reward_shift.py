@@ -307,7 +307,7 @@ def test_what_a_shift_may_be():
         with pytest.raises(ConfigError, match=r"es\.reward_shift = .*: expected a number"):
             from_table({"es": {"reward_shift": wrong}}, "x.toml")
     for refused in ("es --es.reward_shift -1", "es --es.reward_shift inf"):
-        with pytest.raises(ConfigError, match="must be at least 0 and finite, or survival"):
+        with pytest.raises(ConfigError, match="must be at least 0 and finite"):
             load(words(f"--algorithm {refused}"))
     with pytest.raises(ConfigError, match="algorithm = sac does not read it"):
         load(words("--algorithm sac --esac.reward_shift 1"))

@@ -332,7 +332,7 @@ def test_a_lag_that_is_not_read_is_not_refused(tmp_path):
         ("[esac]\npopulation_size = 3.5",
          "x.toml: esac.population_size = 3.5: expected an integer"),
         ("[esac]\nsigma = '3'", "x.toml: esac.sigma = '3': expected a number"),
-        ("[policy]\nhidden = [64, 'a']", "expected a list of integers"),
+        ("[policy]\nhidden = [64, 'a']", "expected integers: [64, 64]"),
         ("algorithm = 'trpo'", "expected 'esac' | 'es' | 'sac'"),
         ("esac = 3", "unknown key 'esac'"),
         ("'esac.sigma' = 0.1\n[esac]\nsigma = 0.2", "x.toml: esac.sigma is set twice"),

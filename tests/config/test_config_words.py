@@ -14,7 +14,7 @@ from esac_mpi.studies.experiments import design
 from esac_mpi.studies.search import study
 from esac_mpi.training.api import resolve
 
-NEITHER = "is neither a configuration file, which ends in .toml, nor the value of an option"
+NEITHER = "is neither the one configuration file, which ends in .toml, nor the value of an option"
 
 
 @pytest.fixture
@@ -38,19 +38,18 @@ def refused(*words):
         (["runs/es0"],
          "'runs/es0' is a run's directory: runs/es0/config.toml goes on with the run, "
          "and so does the command"),
-        (["runs"], "'runs' is a directory; a configuration file is meant, which ends in .toml"),
+        (["runs"], f"'runs' {NEITHER}"),
         (["hopper.h5", "--seed", "3"],
          "'hopper.h5' has no settings; to begin a run from a policy is --from hopper.h5"),
         (["README.md"], f"'README.md' {NEITHER}"),
         (["ok.tml"], f"'ok.tml' {NEITHER}"),
         (["--seed", "1", "2"], f"'2' {NEITHER}"),
         (["--seed=1", "--fresh", "true"], f"'true' {NEITHER}"),
-        (["--policy.hidden", "8", "8", "ok.tml"], f"'ok.tml' {NEITHER}"),
-        (["a.toml", "b.toml"],
-         "'b.toml': one configuration file is read, and a.toml is named before it"),
+        (["a.toml", "b.toml"], f"'b.toml' {NEITHER}"),
+        (["--policy.hidden", "8", "8", "ok.tml"],
+         "policy.hidden = [8, 8, 'ok.tml']: expected integers: [64, 64]"),
         (["--policy.hidden", "8,8"],
-         "policy.hidden = '8,8': expected numbers apart by blanks, as in --policy.hidden 64 64"),
-        (["--policy.hidden=[8, 8]"], "policy.hidden = '[8, 8]': expected numbers apart by blanks"),
+         "policy.hidden = ['8,8']: expected integers: [64, 64], or --policy.hidden 64 64"),
         (["x" * 5000], NEITHER),
     ],
 )  # fmt: skip
@@ -77,27 +76,49 @@ def test_values_are_taken_as_before(here):
 
 
 @pytest.mark.parametrize(
-    ("wrong", "right"),
+    ("words", "right"),
     [
-        ("esac.popsize", "esac.population_size"), ("es.sigmma", "es.sigma"),
-        ("es.sigmo", "es.sigma"),
-        ("hidden", "policy.hidden"), ("budget.timesteps", "budget.env_steps"),
-        ("ESAC.Sigma", "esac.sigma"),
-        ("rundir", "run_dir"), ("policy.hidden_sizes", "policy.hidden"), ("algo", "algorithm"),
-        ("horizon", "task.horizon"),
+        ("--esac.popsize 3", "esac.population_size"),
+        ("--esac.sigmma 3", "esac.sigma"),
+        ("--hidden 3", "policy.hidden"),
+        ("--budget.timesteps 3", "budget.env_steps"),
+        ("--ESAC.Sigma 3", "esac.sigma"),
+        ("--rundir 3", "run_dir"),
+        ("--policy.hidden_sizes 3", "policy.hidden"),
+        ("--algo es", "algorithm"),
+        ("--horizon 3", "task.horizon"),
+        ("--es.workers 3", "esac.workers"),
+        ("--es.sigmo 3", "esac.sigma"),
+        ("--es.sigmo 3 --algorithm es", "es.sigma"),
+        ("--cem.batch_siz 3 --algorithm cem_rl", "cem_rl.batch_size"),
     ],
-)  # fmt: skip
-def test_a_key_like_one_that_there_is_names_it(wrong, right):
-    said = f"command line: unknown key '{wrong}'; did you mean '{right}'?"
-    assert refused(f"--{wrong}", "3") == said
-
-
-@pytest.mark.parametrize(
-    "wrong", "title settings env gpu verbose foo esac.mirrored learning_rate".split()
 )
-def test_a_key_like_none_that_there_is_names_none(wrong):
-    said = f"command line: unknown key '{wrong}'; --algorithm NAME --help lists them"
-    assert refused(f"--{wrong}", "3") == said
+def test_a_key_like_one_that_the_algorithm_reads_names_it(words, right):
+    wrong = words.split()[0].removeprefix("--")
+    said = f"command line: unknown key '{wrong}'; did you mean '{right}'?"
+    assert refused(*words.split()) == said
+
+
+@pytest.mark.parametrize("algorithm", ["esac", "es"])
+@pytest.mark.parametrize("wrong", "title verbose foo esac.mirrored learning_rate".split())
+def test_a_key_like_none_that_there_is_names_none(wrong, algorithm):
+    said = f"command line: unknown key '{wrong}'; --algorithm {algorithm} --help lists them"
+    assert refused(f"--{wrong}", "3", "--algorithm", algorithm) == said
+
+
+def test_no_field_is_suggested_that_the_algorithm_does_not_read(tmp_path):
+    """Wherever the algorithm is named."""
+    said = "unknown key 'es.workers'; --algorithm es --help lists them"
+    (tmp_path / "es.toml").write_text('algorithm = "es"\n')
+    (tmp_path / "x.toml").write_text('algorithm = "es"\n[es]\nworkers = 3\n')
+    assert refused("--algorithm", "es", "--es.workers", "3").endswith(said)
+    assert refused(str(tmp_path / "es.toml"), "--es.workers", "3").endswith(said)
+    assert refused(str(tmp_path / "x.toml")).endswith(said)
+    with pytest.raises(ConfigError, match=said):
+        resolve(Config(algorithm="es"), {"es.workers": 3})
+    # nor one that is read with others alone, here es.noise = table
+    with pytest.raises(ConfigError, match=r"es does not read it$"):
+        load("--algorithm es --esac.noise_table_size 9".split())
 
 
 def test_of_few_names_all_are_named_where_none_is_like_it():

@@ -133,9 +133,9 @@ def test_a_whole_number_may_be_written_as_a_float(tmp_path):
     assert (found.budget.generations, found.policy.hidden) == (1000, (64, 32))
     assert (found.seed, found.budget.env_steps) == (20, 10**6)
     assert changed(found, {"budget.generations": 2e3}, "settings").budget.generations == 2000
-    for words in (["--budget.generations", "1.5"], ["--policy.hidden", "64", "1.5"]):
-        with pytest.raises(ConfigError, match=rf"{words[0][2:]} = 1.5: expected an integer"):
-            load(words, print)
+    for words in ("--budget.generations 1.5", "--policy.hidden 64 1.5"):
+        with pytest.raises(ConfigError, match=r"1.5\]?: expected (an integer|integers)"):
+            load(words.split(), print)
     (tmp_path / "a.toml").write_text("[budget]\ngenerations = 1.5\n")
     with pytest.raises(ConfigError, match=r"budget.generations = 1.5: expected an integer"):
         load([str(tmp_path / "a.toml")], print)

@@ -91,8 +91,8 @@ def test_a_name_with_dots_is_of_a_table_inside():
 @pytest.mark.parametrize(
     ("line", "said"),
     [
-        (["--task.kwargs", "[1]"], "task.kwargs = '[1]': expected a JSON object"),
-        (["--task.kwargs", "{"], "task.kwargs = '{': expected a JSON object"),
+        (["--task.kwargs", "[1]"], "task.kwargs = [1]: expected a table of texts"),
+        (["--task.kwargs", "{"], "task.kwargs = '{': expected a table of texts"),
         (["--task.kwargs.a"], "--task.kwargs.a: expected a value after it"),
         (["--task.kwargs.a", "--seed", "1"], "--task.kwargs.a: expected a value after it"),
         (["--task.kwargs.a", "null"], "task.kwargs = {'a': None}: expected a table of texts"),
