@@ -10,7 +10,7 @@ import os
 import re
 import shutil
 import threading
-from collections.abc import Container, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, BinaryIO, NamedTuple
@@ -24,13 +24,8 @@ SCHEMA = 3  # version of what the files hold
 # those of a policy with either, which versions that do not know it so refuse
 FORMS = {"linear": 5, "layer_norm": 4}
 NEWEST = 5  # to read
-RESUMABLE = 2  # first schema that a run can go on from
 USER_BLOCK = 512  # bytes before the HDF5 image
 TAIL = "tail"  # group of a history's newest rows, where older ones are in closed files
-FORMER = {  # name of a dataset -> the one that files of older versions have it by
-    "metrics/learner_phases": "metrics/sac_phases",
-    "state/counters.learner_phases": "state/counters.sac_phases",
-}
 
 Arrays = dict[str, np.ndarray]
 
@@ -42,37 +37,13 @@ class Image(NamedTuple):
     sha256: str
 
 
-class Joined:
-    """A column whose older rows are in closed files: a virtual dataset that grows by them.
+class Part(NamedTuple):
+    """Rows of a column, as a dataset of a file beside the one that joins them."""
 
-    So that a publication costs little more in a long run than in a young one.
-    """
-
-    def __init__(self, dtype: np.dtype) -> None:
-        self.rows = 0  # in closed files, or in none where the column began later
-        self._plan = h5py.h5p.create(h5py.h5p.DATASET_CREATE)
-        self._plan.set_fill_value(np.array(missing(dtype), dtype))
-
-    def add(self, source: str, name: str, start: int, shape: tuple[int, ...]) -> None:
-        """Map rows [start, start + shape[0]) to a dataset of a file beside this one."""
-        _map(self._plan, source, name, start, shape)
-
-    def write(self, file: h5py.File, name: str, tail: np.ndarray) -> None:
-        """Write the newest rows as tail/<name>, and all as `name`."""
-        file.create_dataset(f"{TAIL}/{name}", data=tail)
-        plan, (group, _, leaf) = self._plan.copy(), name.rpartition("/")
-        _map(plan, ".", f"{TAIL}/{name}", self.rows, tail.shape)
-        space = h5py.h5s.create_simple((self.rows + len(tail), *tail.shape[1:]))
-        kind = h5py.h5t.py_create(tail.dtype, logical=True)
-        h5py.h5d.create(file.require_group(group).id, leaf.encode(), kind, space, plan)
-
-
-def _map(plan: Any, source: str, name: str, start: int, shape: tuple[int, ...]) -> None:
-    if 0 in shape:
-        return
-    part = h5py.h5s.create_simple((start + shape[0], *shape[1:]))
-    part.select_hyperslab((start, *[0] * (len(shape) - 1)), shape)
-    plan.set_virtual(part, source.encode(), name.encode(), h5py.h5s.create_simple(shape))
+    file: str  # "." for that one
+    name: str
+    start: int  # number of its first row
+    shape: tuple[int, ...]
 
 
 def missing(dtype: np.dtype) -> Any:
@@ -102,14 +73,11 @@ def store(path: Path, made: Image, previous: bool = False, schema: int | None = 
     return len(block) + len(made.content)
 
 
-def read(path: Path, oldest: int = RESUMABLE) -> tuple[Arrays, dict[str, Any]]:
-    """Read a published file's arrays and attributes, without virtual datasets. Raises Unreadable.
-
-    oldest: the first schema to accept.
-    """
+def read(path: Path) -> tuple[Arrays, dict[str, Any]]:
+    """Read a published file's arrays, but for virtual ones, and attributes. Raises Unreadable."""
     try:
         with path.open("rb") as stream:
-            verify(path, stream, oldest)
+            verify(path, stream)
             with opened(path, stream) as file:
                 return {name: array_of(file, name) for name in datasets(file)}, attributes_of(file)
     except OSError as error:
@@ -127,31 +95,23 @@ def opened(path: Path, stream: BinaryIO) -> Iterator[h5py.File]:
 
 
 def datasets(file: h5py.Group) -> dict[str, tuple[int, ...]]:
-    """Return the shape of every dataset by its name, the one of this version.
+    """Return the shape of every dataset by its name.
 
     But for virtual ones: from a stream, HDF5 crashes on their sources.
     """
     shapes: dict[str, tuple[int, ...]] = {}
-    current = {former: name for name, former in FORMER.items()}
 
     def collect(name: str, node: h5py.Group | h5py.Dataset) -> None:
         if isinstance(node, h5py.Dataset) and not node.is_virtual:
-            before, mark, own = name.rpartition(f"{TAIL}/")
-            shapes[f"{before}{mark}{current.get(own, own)}"] = node.shape
+            shapes[name] = node.shape
 
     file.visititems(collect)
     return shapes
 
 
-def stored_as(name: str, names: Container[str]) -> str:
-    """Find the name a dataset has among these: its own, or that of an older version."""
-    before, mark, own = name.rpartition(f"{TAIL}/")
-    return name if name in names else f"{before}{mark}{FORMER.get(own, own)}"
-
-
 def array_of(file: h5py.Group, name: str, rows: slice | tuple[()] = ()) -> np.ndarray:
-    """Read the dataset of this name, as `datasets` has it, or some rows of it."""
-    node = file[stored_as(name, file)]
+    """Read the dataset of this name, or some rows of it."""
+    node = file[name]
     return (
         np.asarray(node.asstr()[rows], str)
         if h5py.check_string_dtype(node.dtype)
@@ -178,16 +138,22 @@ def digest(arrays: Mapping[str, np.ndarray]) -> str:
 def image(
     arrays: Mapping[str, np.ndarray],
     attributes: Mapping[str, Any],
-    joined: Mapping[str, Joined] | None = None,
+    joined: Mapping[str, Sequence[Part]] | None = None,
+    before: int = 0,
 ) -> Image:
-    """Build an HDF5 file of the arrays and attributes; joined ones are the columns' newest rows."""
+    """Build an HDF5 file of the arrays and attributes.
+
+    joined: of columns whose arrays are their newest rows alone, where the `before` others are.
+    """
     # by its name HDF5 tells it from one that another thread makes
     unique = f"image-{threading.get_ident()}"
     with h5py.File(unique, "w", driver="core", backing_store=False) as file:
         for name, array in arrays.items():
             array = np.asarray(array)
             if joined and name in joined:
-                joined[name].write(file, name, array)
+                own = Part(".", f"{TAIL}/{name}", before, array.shape)
+                file.create_dataset(own.name, data=array)
+                _join(file, name, [*joined[name], own], array.dtype)
             elif array.dtype.kind == "U":
                 file.create_dataset(name, data=array.astype(object), dtype=h5py.string_dtype())
             else:
@@ -199,6 +165,19 @@ def image(
         file.flush()
         content = file.id.get_file_image()
     return Image(content, hashlib.sha256(content).hexdigest())
+
+
+def _join(file: h5py.File, name: str, parts: Sequence[Part], dtype: np.dtype) -> None:
+    """Make a virtual dataset of these parts; the last one is the widest."""
+    last = parts[-1]
+    layout = h5py.VirtualLayout((last.start + last.shape[0], *last.shape[1:]), dtype)
+    for part in parts:
+        if 0 not in part.shape:
+            rows = slice(part.start, part.start + part.shape[0])
+            # narrower where there were fewer ranks
+            place = (rows, *map(slice, part.shape[1:]))
+            layout[place] = h5py.VirtualSource(part.file, part.name, part.shape)
+    file.create_virtual_dataset(name, layout, np.array(missing(dtype), dtype))
 
 
 def _user_block(schema: int, size: int, sha256: str) -> bytes:
@@ -216,8 +195,8 @@ class Header(NamedTuple):
     sha256: str
 
 
-def header(path: Path, stream: BinaryIO, oldest: int = RESUMABLE) -> Header:
-    """Read the user block. Raises Unreadable; OtherSchema outside `oldest` to NEWEST."""
+def header(path: Path, stream: BinaryIO) -> Header:
+    """Read the user block. Raises Unreadable; OtherSchema outside SCHEMA to NEWEST."""
     block = stream.read(USER_BLOCK)
     found = re.match(rb"esac_mpi\nschema (\d+)\nbytes (\d+)\nsha256 ([0-9a-f]{64})\n", block)
     if found is None:
@@ -228,11 +207,10 @@ def header(path: Path, stream: BinaryIO, oldest: int = RESUMABLE) -> Header:
     schema, size, sha256 = int(found[1]), int(found[2]), found[3].decode()
     if block != _user_block(schema, size, sha256):
         raise Unreadable(f"{path}: its first {USER_BLOCK} bytes are damaged")
-    if not oldest <= schema <= NEWEST:
-        reads = f"schemas {oldest} to {NEWEST}"
+    if not SCHEMA <= schema <= NEWEST:
         raise OtherSchema(
             f"{path}: schema {schema}, written by another version of esac_mpi; this one reads "
-            f"{reads}"
+            f"schemas {SCHEMA} to {NEWEST}"
         )
     return Header(schema, size, sha256)
 
@@ -250,9 +228,9 @@ def check(path: Path, sha256: str = "") -> None:
         raise Unreadable(f"{path}: not the file that was named")
 
 
-def verify(path: Path, stream: BinaryIO, oldest: int = RESUMABLE) -> Header:
+def verify(path: Path, stream: BinaryIO) -> Header:
     """Read the whole file piece by piece and compare it with its user block. Raises Unreadable."""
-    found = header(path, stream, oldest)
+    found = header(path, stream)
     size, sha256 = 0, hashlib.sha256()
     while piece := stream.read(2**20):
         size += len(piece)

@@ -32,7 +32,6 @@ if TYPE_CHECKING:
 
 POLICY = "policy.h5"
 GROUPS = ("metrics", "timing", "final")  # what metrics.h5 holds
-OLDEST = 1  # first schema whose history can be read; docs/reference/hdf5.md says what it lacks
 
 logger = logging.getLogger(__name__)
 
@@ -55,7 +54,7 @@ class Columns(Mapping[str, np.ndarray]):
         self._read: Arrays = {}
         if source is not None:
             with source.open("rb") as stream:
-                self._header = files.verify(source, stream, OLDEST)
+                self._header = files.verify(source, stream)
                 with files.opened(source, stream) as file:
                     self.attributes = files.attributes_of(file)
                     self.closed, self.shapes = _listed(file)
@@ -145,10 +144,10 @@ class Columns(Mapping[str, np.ndarray]):
     def _current(self, stream: BinaryIO, names: list[str]) -> list[Closed]:
         """List the file's segments; verify one published since, which its header tells."""
         assert self.source is not None
-        if files.header(self.source, stream, OLDEST).sha256 == self._header.sha256:
+        if files.header(self.source, stream).sha256 == self._header.sha256:
             return self.closed
         stream.seek(0)
-        files.verify(self.source, stream, OLDEST)
+        files.verify(self.source, stream)
         with files.opened(self.source, stream) as file:
             closed, now = _listed(file)
         if any(
@@ -271,7 +270,7 @@ class RunFiles:
     @property
     def policy(self) -> tuple[Arrays, dict[str, Any]] | None:
         """The arrays and attributes of policy.h5, None before an evaluation. Raises Unreadable."""
-        return files.read(self.path / POLICY, OLDEST) if (self.path / POLICY).exists() else None
+        return files.read(self.path / POLICY) if (self.path / POLICY).exists() else None
 
 
 def open_run(place: str | os.PathLike[str]) -> RunFiles:

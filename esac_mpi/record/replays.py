@@ -90,21 +90,18 @@ class Saved(Protocol):
     replay_tail: Arrays
 
 
-def fill(replay: Replay, run: Path, saved: Saved) -> None:
-    """Put a checkpoint's transitions into the replay, oldest first. Raises Unreadable."""
-    for start, rows in _held(run, saved):
-        _restore(replay, start, rows, saved.replay_bounds[0], 0)
+def fill(replay: Replay, run: Path, saved: Saved, anew: bool = False) -> None:
+    """Put a checkpoint's transitions into a replay, oldest first. Raises Unreadable.
 
-
-def take(replay: Replay, run: Path, saved: Saved) -> None:
-    """Put another run's newest transitions into an empty replay, as many as fit, numbered from 0.
-
-    Raises Unreadable.
+    anew: into the empty one of another run, the newest that it has room for, numbered from 0.
     """
     first, stop = saved.replay_bounds
     oldest = max(first, stop - replay.capacity)
     for start, rows in _held(run, saved):
-        _restore(replay, start, rows, oldest, oldest)
+        lost = max(0, oldest - start)
+        if lost <= len(next(iter(rows.values()))):  # none at all is an empty replay
+            number = start + lost - (oldest if anew else 0)
+            replay.restore(number, {name: column[lost:] for name, column in rows.items()})
 
 
 def _held(run: Path, saved: Saved) -> Iterator[tuple[int, Arrays]]:
@@ -118,10 +115,3 @@ def _held(run: Path, saved: Saved) -> Iterator[tuple[int, Arrays]]:
     first, stop = saved.replay_bounds
     if saved.replay_tail:
         yield max(first, stop // SEGMENT * SEGMENT), saved.replay_tail
-
-
-def _restore(replay: Replay, start: int, rows: Arrays, oldest: int, less: int) -> None:
-    """Put back rows from `start` on, none older than `oldest`, their numbers less `less`."""
-    lost = max(0, oldest - start)
-    if lost <= len(next(iter(rows.values()))):  # none at all is an empty replay
-        replay.restore(start + lost - less, {name: column[lost:] for name, column in rows.items()})

@@ -348,7 +348,9 @@ class Run:
             arrays = {**self._history.tail, **_under("final", self._final)}
             # the file may be in its place although publishing fails
             self._shown |= {segment.name for segment in closed}
-            self._held.store(METRICS, image(arrays, attributes, self._history.joined()))
+            rows = self._history
+            made = image(arrays, attributes, rows.joined(), rows.before)
+            self._held.store(METRICS, made)
             self._shown = {segment.name for segment in closed}
         except Unsaved as error:
             logger.warning("%s", error)

@@ -60,7 +60,7 @@ def test_pending_arrays_are_in_the_checkpoint_and_in_no_hash(tmp_path):
     again.close()
     last = begin(tmp_path)
     assert last.restored.pending == {}
-    assert last.tail["metrics/generation"].tolist() == [0, 1, 2]
+    assert last._history.tail["metrics/generation"].tolist() == [0, 1, 2]
     last.close()
 
 
@@ -69,7 +69,7 @@ def test_pending_in_the_first_generation(tmp_path):
     run.checkpoint(1, state(1), {}, pending={"fitness": np.zeros(4)})
     run.close()
     again = begin(tmp_path)
-    assert again.tail == {}
+    assert again._history.tail == {}
     grow(again, 0, 2)
     again.checkpoint(2, state(2), {})
     assert Run.open(tmp_path).columns["metrics/generation"].tolist() == [0, 1]

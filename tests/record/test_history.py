@@ -2,7 +2,6 @@
 every generation.
 """
 
-import json
 import os
 import shutil
 from pathlib import Path
@@ -10,11 +9,10 @@ from pathlib import Path
 import h5py
 import numpy as np
 import pytest
-from short_runs import CONFIG, PROVENANCE, begin, flip, snapshot, state
+from short_runs import begin, flip, snapshot, state
 
 from esac_mpi import record
-from esac_mpi.config import to_toml
-from esac_mpi.record import Columns, Run, Unreadable, files, history, publish, read
+from esac_mpi.record import Columns, Run, Unreadable, history, read
 
 ROW = 8 * (1 + 4 + 1 + 2)  # bytes of a row below on 2 ranks
 
@@ -227,15 +225,15 @@ def test_cost_and_memory_are_those_of_a_young_run(tmp_path, short):
         grow(run, run.generations, generation)
         checkpointed(run, generation)
         grow(run, generation, generation + 1)
-        columns = {name: id(column.base) for name, column in run.tail.items()}
+        columns = {name: id(column.base) for name, column in run._history.tail.items()}
         grow(run, generation + 1, generation + 8)
         # a row is written in place
-        assert {name: id(column.base) for name, column in run.tail.items()} == columns
+        assert {name: id(column.base) for name, column in run._history.tail.items()} == columns
         checkpointed(run, generation + 8)
         written.append((run.checkpoint_bytes, len(segments(tmp_path))))
         names = len(read(tmp_path / "checkpoint.h5")[1]["history"])
         sizes.append((tmp_path / "checkpoint.h5").stat().st_size - names)
-        kept.append(sum(column.base.nbytes for column in run.tail.values()))
+        kept.append(sum(column.base.nbytes for column in run._history.tail.values()))
     assert kept[0] == kept[1] < 100 * ROW
     assert sizes[0] == pytest.approx(sizes[1], abs=4096)
     more, segments_more = np.diff(written, axis=0)[0]
@@ -244,55 +242,25 @@ def test_cost_and_memory_are_those_of_a_young_run(tmp_path, short):
     run.close()
 
 
-def old(path, generations):
-    """Leave a run of schema 2 behind: all rows in its two files, wide busy_seconds, none of the
-    columns that came later.
-    """
-    columns = {**expected(generations), "timing/busy_seconds": np.full((generations, 100), 0.5)}
-    about = {**PROVENANCE, "config": to_toml(CONFIG), "generation": generations}
-    about |= {"theta_sha256": "a", "state_sha256": "b"}
-    saved = {f"state/{name}": array for name, array in state(generations).items()}
-    replay = json.dumps({"bounds": [0, 0], "segments": []})
-    path.mkdir()
-    publish(path / "checkpoint.h5", {**saved, **columns}, {**about, "replay": replay})
-    publish(path / "metrics.h5", columns, {**about, "checkpoint_generation": generations})
-    (path / "run.lock").touch()
-
-
-def test_a_run_of_schema_2_is_read_and_gone_on_with(tmp_path, short, monkeypatch):
-    monkeypatch.setattr(record.files, "SCHEMA", 2)
-    old(tmp_path / "run", 57)
-    monkeypatch.setattr(record.files, "SCHEMA", 3)
-    opened = Run.open(tmp_path / "run")
-    assert (opened.columns.schema, opened.generation, opened.newest().generation) == (2, 57, 57)
-    run = begin(tmp_path / "run")
-    assert (run.restored.generation, run.generations, run.dropped) == (57, 57, 0)
+def test_a_column_of_a_later_version_is_missing_in_earlier_rows(tmp_path, short):
+    make(tmp_path, 57)
+    run = begin(tmp_path)
     for g in range(57, 80):
         row = {"generation": g, "fitness": g + np.arange(4.0), "later": g}
-        busy = {"busy_seconds": np.full(3, 0.5), "busy_mean": 0.5}
-        run.append(row, {"wall_seconds": 2.0 * g, **busy})
+        times = {"wall_seconds": 2.0 * g, "busy_seconds": np.full(3, 0.5), "busy_mean": 0.5}
+        run.append(row, times)
     with pytest.raises(ValueError, match="row names differ"):  # once only
         run.append({**row, "more": 1}, {})
     checkpointed(run, 80)
     run.close()
-    columns, least = Run.open(tmp_path / "run").columns, np.iinfo(np.int64).min
-    assert columns.schema == 3
-    with h5py.File(tmp_path / "run/metrics.h5") as file:
+    columns, least = Run.open(tmp_path).columns, np.iinfo(np.int64).min
+    with h5py.File(tmp_path / "metrics.h5") as file:
         for found in (columns, file):
             assert found["metrics/later"][:].tolist() == [least] * 57 + list(range(57, 80))
             assert np.isnan(found["timing/busy_mean"][:]).tolist() == [True] * 57 + [False] * 23
-            assert found["timing/busy_seconds"].shape == (80, 100)
+            assert found["timing/busy_seconds"].shape == (80, 3)
             for name, column in expected(80).items():
                 np.testing.assert_array_equal(found[name][:], column)
-
-
-def test_a_column_renamed_since_segments_closed_is_whole(tmp_path, short, monkeypatch):
-    make(tmp_path / "run", 25)
-    monkeypatch.setitem(files.FORMER, "metrics/returns", "metrics/fitness")
-    columns = Run.open(tmp_path / "run").columns
-    assert len(columns.closed) > 0
-    assert "metrics/fitness" not in columns
-    assert np.array_equal(columns["metrics/returns"], expected(25)["metrics/fitness"])
 
 
 def test_virtual_columns_of_every_kind(tmp_path, short):

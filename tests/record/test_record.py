@@ -50,8 +50,8 @@ def test_going_on_gives_back_everything(tmp_path):
     assert restored.state["best.policy"] == "sac"
     assert restored.learner["w"].tolist() == [1, 1]
     np.testing.assert_array_equal(restored.state["theta_es"], np.full(5, 3, np.float32))
-    assert run.tail.keys() == before.columns.keys()
-    for name, column in run.tail.items():
+    assert run._history.tail.keys() == before.columns.keys()
+    for name, column in run._history.tail.items():
         np.testing.assert_array_equal(column, before.columns[name])
     assert run.last_row("fit")["fitness"].tolist() == [2, 3, 4, 5]
     assert run.wall_seconds == 4
@@ -73,7 +73,7 @@ def test_rows_must_agree_with_the_first(tmp_path):
     with pytest.raises(ValueError, match="busy_seconds"):
         run.append(metrics, {"wall_seconds": 1.0})
     # a refused row leaves nothing behind
-    assert {len(column) for column in run.tail.values()} == {1}
+    assert {len(column) for column in run._history.tail.values()} == {1}
     run.close()
 
 
@@ -82,7 +82,7 @@ def test_rank_count_may_change(tmp_path):
     for generation, ranks in enumerate((2, 4, 1)):
         run.append(*row(generation, ranks))
     expected = [[0.5, 0.5, nan, nan], [0.5] * 4, [0.5, nan, nan, nan]]
-    np.testing.assert_array_equal(run.tail["timing/busy_seconds"], expected)
+    np.testing.assert_array_equal(run._history.tail["timing/busy_seconds"], expected)
     run.close()
 
 

@@ -52,7 +52,7 @@ def make(
 def one_more(run):
     """Publish another generation."""
     rows = {"metrics": {}, "timing": {}}
-    for name, column in run.tail.items():
+    for name, column in run._history.tail.items():
         group, _, key = name.partition("/")
         rows.get(group, {})[key] = column[-1] + (key == "generation")
     run.append(rows["metrics"], rows["timing"])

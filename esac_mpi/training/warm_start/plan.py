@@ -168,7 +168,7 @@ def take(found: Plan, config: Config, state: Any, learner: Any) -> None:
     saved = found.source.checkpoint
     if found.replay:
         assert saved is not None
-        replays.take(learner.replay, found.source.folder, saved)
+        replays.fill(learner.replay, found.source.folder, saved, anew=True)
     if found.learner:
         learner.load(found.learner)
         ALGORITHMS[config.algorithm].DECLARES.learning.actor(state)[...] = learner.theta
