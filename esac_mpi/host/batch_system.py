@@ -65,23 +65,24 @@ def job(environ: Mapping[str, str]) -> str:
 
 
 def later_round(environ: Mapping[str, str], status: Mapping[str, object]) -> str:
-    """Say what shows that a batch job was at a run before: a requeue, jobs/pbs.sh, the run.
+    """Say what shows that this batch job was at a run before, "" where it was not.
 
-    status: status.json of the run to be taken up, {} for none. A requeued job of Slurm may not have
-    come to every run of its before; one under way that does not say whose it is may be its. PBS
-    runs a job again under its name, and says nothing of it.
+    status: status.json of the run to be taken up, {} for none. A requeued job of Slurm, or one that
+    PBS runs again, has its name; the next round of jobs/pbs.sh has another.
     """
-    for name, count in (("SLURM_JOB_ID", "SLURM_RESTART_COUNT"), ("PBS_JOBID", "ROUND")):
-        if environ.get(name) and re.fullmatch(r"0*[1-9]\d*", environ.get(count, "")):
-            unsaid = environ[name] if status.get("status") in (None, "running", "requeue") else ""
-            others = count == "SLURM_RESTART_COUNT" and status.get("job", unsaid) != environ[name]
-            return "" if others else f"{count}={environ[count]}"
-    again = (
-        environ.get("PBS_ENVIRONMENT") == "PBS_BATCH"
-        and job(environ)
-        and status.get("job") == environ.get("PBS_JOBID")
-    )
-    return f"{job(environ)} has been at this run before" if again else ""
+    if environ.get("PBS_JOBID") and _counts(environ, "ROUND"):
+        return f"ROUND={environ['ROUND']}"
+    if not job(environ) or status.get("job") != job(environ):
+        return ""
+    if environ.get("SLURM_JOB_ID") and _counts(environ, "SLURM_RESTART_COUNT"):
+        return f"SLURM_RESTART_COUNT={environ['SLURM_RESTART_COUNT']}"
+    in_batch = environ.get("PBS_ENVIRONMENT") == "PBS_BATCH"  # somebody at a terminal means it
+    return f"{job(environ)} has been at this run before" if in_batch else ""
+
+
+def _counts(environ: Mapping[str, str], name: str) -> bool:
+    """Tell whether a variable is a number above 0."""
+    return re.fullmatch(r"0*[1-9]\d*", environ.get(name, "")) is not None
 
 
 def clock_time(text: str) -> float:

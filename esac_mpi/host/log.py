@@ -148,7 +148,7 @@ def _percent(value: float) -> str:
 
 
 EVALUATION = "evaluation_"  # what keys of evaluations begin with
-# key of Display.update: (what a line says, format)
+# key of a line's values: (what the line says, format)
 FIELDS: dict[str, tuple[str, Callable[[Any], str]]] = {
     "generation": ("gen {}", str),
     "progress": ("  {}", _percent),
@@ -163,23 +163,20 @@ FIELDS: dict[str, tuple[str, Callable[[Any], str]]] = {
 }
 
 
-def plain_line(values: Mapping[str, Any]) -> str:
-    """Write the values as one line."""
+def progress_line(values: Mapping[str, Any]) -> str:
+    """Write the values of FIELDS and of evaluation_<policy> as one line."""
     parts = []
     for key, value in values.items():
-        name = key.removeprefix(EVALUATION)
-        unknown = (f"  {name} {{}}", str if name == key else _figure)
-        words, form = FIELDS.get(key, unknown)
+        words, form = FIELDS.get(key, (f"  {key.removeprefix(EVALUATION)} {{}}", _figure))
         parts.append(words.format(form(value)))
-    return "".join(parts).strip()
+    return "".join(parts)
 
 
 class Display:
     """Progress of a run on rank 0: a line ever more seldom.
 
-    Keys are those of FIELDS and evaluation_<policy>, in the order of the first values; any other is
-    shown by its name. Of values that come seldom the last stays in view: missing and NaN ones
-    change nothing. Speed and time left follow from env_steps and progress where they are not given.
+    Of values that come seldom the last stays in view: NaN ones change nothing. Speed and time left
+    are means since the first update.
     """
 
     def __init__(self, every_seconds: float, clock: Callable[[], float] = time.monotonic) -> None:
@@ -193,9 +190,7 @@ class Display:
 
     def update(self, values: Mapping[str, Any]) -> None:
         """Take the newest values; show them if the last shown are old enough."""
-        self._values |= {
-            key: value for key, value in values.items() if value is not None and value == value
-        }
+        self._values |= {key: value for key, value in values.items() if not math.isnan(value)}
         self._first = self._first or (self._clock(), dict(self._values))
         self._pending = True
         if self._clock() >= self._due:
@@ -204,7 +199,7 @@ class Display:
     def close(self) -> None:
         """Show what was held back."""
         if self._pending:
-            progress.info("%s", plain_line({**self._values, **self._speed()}))
+            progress.info("%s", progress_line(self._values | self._speed()))
             self._pending = False
             self._due = self._clock() + self._pause()
 
@@ -216,17 +211,13 @@ class Display:
         return max(self._every, min(SHARE * (self._clock() - self._first[0]), LONGEST))
 
     def _speed(self) -> dict[str, float]:
-        """Return steps_per_second and seconds_left, as means since the first update."""
+        """Compute steps_per_second and seconds_left, where anything was done since the first."""
         assert self._first is not None
         began, first = self._first
         elapsed = self._clock() - began
         speed = {}
-        if elapsed > 0:
-            steps, share = (
-                self._values.get(key, 0) - first.get(key, 0) for key in ("env_steps", "progress")
-            )
-            if steps > 0:
-                speed["steps_per_second"] = steps / elapsed
-            if share > 0:
-                speed["seconds_left"] = elapsed * (1 - self._values["progress"]) / share
-        return {name: value for name, value in speed.items() if name not in self._values}
+        if elapsed > 0 and (steps := self._values["env_steps"] - first["env_steps"]) > 0:
+            speed["steps_per_second"] = steps / elapsed
+        if elapsed > 0 and (share := self._values["progress"] - first["progress"]) > 0:
+            speed["seconds_left"] = elapsed * (1 - self._values["progress"]) / share
+        return speed

@@ -58,15 +58,12 @@ class Stop:
         self._clock, self._abort = clock, abort
         self._heard: list[float] = []
         self._before: dict[int, Any] = {}  # handlers that `listen` has replaced, by signal
-        # when `listen` came, and what it found of ITIMER_REAL: time left and interval [s]
-        self._timer = (0.0, 0.0, 0.0)
         self._give_up, self._reason = math.inf, ""  # when [s], and why
         self._inside = False
 
     def listen(self, last: Callable[[], None] | None = None) -> None:
         """Take the signals over, in the main thread. last: what a third one does, not abort."""
         self._abort = last or self._abort
-        self._timer = self._clock(), *signal.getitimer(signal.ITIMER_REAL)
         handlers = dict.fromkeys(asking(), self._hear) | {signal.SIGALRM: self._alarm}
         for number, handler in handlers.items():
             self._before[number] = signal.signal(number, handler)
@@ -84,13 +81,6 @@ class Stop:
         for number, handler in self._before.items():
             signal.signal(number, signal.SIG_DFL if handler is None else handler)
         self._before = {}
-
-    def alarm_again(self) -> None:
-        """Set the alarm again that `listen` found; one that was due meanwhile comes now."""
-        since, left, interval = self._timer
-        if left:
-            due = max(left - (self._clock() - since), 1e-3)
-            signal.setitimer(signal.ITIMER_REAL, due, interval)
 
     def wish(self, why: str) -> None:
         """Wish to stop at the end of the generation; the first reason stands."""

@@ -105,8 +105,6 @@ def guest(asked: Asked, quiet: bool = False) -> Outcome:
         raise
     finally:
         GUEST.release()
-        if world:
-            world.stop.alarm_again()  # whose handler may raise
 
 
 def run(world: World, asked: Asked) -> Outcome:

@@ -40,6 +40,11 @@ def logger_as_it_was():
     log.logger.setLevel(before[2])
 
 
+def row(generation, progress=0.0, env_steps=0, **more):
+    """Return what a display needs of a generation."""
+    return {"generation": generation, "progress": progress, "env_steps": env_steps, **more}
+
+
 class Clock:
     now = 0.0
 
@@ -86,7 +91,7 @@ from esac_mpi.host import log
 log.setup(0, "here")
 display = log.Display(0.0)
 for generation in range(200):
-    display.update({"generation": generation, "progress": generation / 200})
+    display.update({"generation": generation, "env_steps": 0, "progress": generation / 200})
     log.say("x" * 1000)
     time.sleep(0.002)
 display.close()
@@ -112,38 +117,38 @@ def test_ascii_stdout_gets_every_line():
     assert done.stdout == "l\\xe4ufe\nend\n"
 
 
-def test_plain_line():
-    assert log.plain_line(VALUES) == (
+def test_a_progress_line_names_its_figures():
+    assert log.progress_line(VALUES) == (
         "gen 120  31 %  1.23M steps  fitness mean 812 max 1034  theta_es 950  sac 1021  "
         "sigma 0.0213  updates 41k"
         "  5.12k steps/s  left 2m10s"
     )
-    assert log.plain_line({"generation": 3, "loss": 0.5}) == "gen 3  loss 0.5"
 
 
 @pytest.mark.parametrize(
     ("every", "pause", "shown"), [(5.0, 1.0, [0, 5, 10, 11]), (0.0, 0.01, [*range(12)])]
 )
-def test_plain_display_speaks_as_seldom_as_wished(capsys, every, pause, shown):
+def test_a_display_speaks_as_seldom_as_wished(capsys, every, pause, shown):
     """And ends with the last generation; 0 = each is a line."""
     log.setup(0, "node7")
     clock = Clock()
     display = Display(every, clock)
     for generation in range(12):
-        display.update({"generation": generation, "sac": float("nan")})
+        display.update(row(generation, evaluation_sac=float("nan")))
         clock.now += pause
     display.close()
     display.close()
-    assert capsys.readouterr().out.splitlines() == [f"gen {generation}" for generation in shown]
+    lines = capsys.readouterr().out.splitlines()
+    assert lines == [f"gen {generation}  0 %  0 steps" for generation in shown]
 
 
-def test_plain_lines_thin_out_as_a_run_goes_on(capsys):
+def test_lines_thin_out_as_a_run_goes_on(capsys):
     log.setup(0, "node7")
     clock, times = Clock(), []
     display = Display(5.0, clock)
     for second in range(36_001):  # ten hours
         clock.now = float(second)
-        display.update({"generation": second})
+        display.update(row(second))
         times += [second] * bool(capsys.readouterr().out)
     pauses = {before: after - before for before, after in itertools.pairwise(times)}
     assert [pauses[second] for second in (0, 250)] == [5, 5]  # 2 % of 250 s
@@ -156,9 +161,9 @@ def test_log_file_has_messages_and_no_progress(tmp_path, capsys):
     log.setup(0, "node7")
     log.append_to(tmp_path / "log.txt", 0, "node7")
     log.say("begins")
-    Display(0.0).update({"generation": 1})
+    Display(0.0).update(row(1))
     log.warn("odd")
-    assert capsys.readouterr().out == "begins\ngen 1\nWARNING [rank 0 node7] odd\n"
+    assert capsys.readouterr().out == "begins\ngen 1  0 %  0 steps\nWARNING [rank 0 node7] odd\n"
     written = [line.split(" ", 1)[1] for line in (tmp_path / "log.txt").read_text().splitlines()]
     assert written == ["begins", "WARNING [rank 0 node7] odd"]
 
@@ -167,10 +172,9 @@ def test_seldom_values_stay_and_speed_follows(capsys):
     log.setup(0, "node7")
     clock = Clock()
     display = Display(0.0, clock)
-    display.update({"generation": 10, "progress": 0.5, "env_steps": 1000, "evaluation_sac": 7.0})
+    display.update(row(10, 0.5, 1000, evaluation_sac=7.0))
     clock.now = 10.0
-    later = {"progress": 0.6, "env_steps": 3000, "evaluation_sac": float("nan")}
-    display.update({"generation": 11, **later})
+    display.update(row(11, 0.6, 3000, evaluation_sac=float("nan")))
     second = capsys.readouterr().out.splitlines()[1]
     assert second == "gen 11  60 %  3k steps  sac 7  200 steps/s  left 40s"
 

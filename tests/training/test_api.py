@@ -10,7 +10,6 @@ import signal
 import subprocess
 import sys
 import threading
-import time
 from dataclasses import replace
 
 import numpy as np
@@ -18,7 +17,7 @@ import own_envs
 import pytest
 import torch
 from conftest import CYCLIC, CYCLIC_ES, ROOT, environment, run
-from whole_runs import assert_same_run, wait_for
+from whole_runs import assert_same_run
 
 import esac_mpi
 from esac_mpi import Config, NoCheckpoint, Run, RunError, WrongUsage
@@ -232,32 +231,6 @@ def test_one_training_at_a_time(tmp_path):
     assert tiny(tmp_path / "inner").state == "complete"
 
 
-@pytest.fixture
-def heard():
-    """Alarms of one's own."""
-    alarms: list[int] = []
-    before = signal.signal(signal.SIGALRM, lambda number, frame: alarms.append(number))
-    yield alarms
-    signal.setitimer(signal.ITIMER_REAL, 0)
-    signal.signal(signal.SIGALRM, before)
-
-
-def test_an_alarm_of_ones_own_comes_after_the_training(heard):
-    signal.setitimer(signal.ITIMER_REAL, 60, 5)
-    with pytest.raises(WrongUsage):
-        tiny("", **{"es.sigma": -1.0})
-    left, interval = signal.getitimer(signal.ITIMER_REAL)
-    assert 0 < left <= 60
-    assert interval == 5
-
-
-def test_an_alarm_that_was_due_meanwhile_is_not_lost(heard, tmp_path):
-    signal.setitimer(signal.ITIMER_REAL, 0.05)
-    tiny(tmp_path / "run", lambda row: time.sleep(0.1))
-    wait_for(lambda: heard)
-    assert heard == [signal.SIGALRM]
-
-
 def test_tasks_are_let_go_of_however_a_training_ends(tmp_path, monkeypatch):
     closed, steep = [], {"task.id": "own_envs:Steep-v0"}
     monkeypatch.setattr(own_envs.Steep, "close", lambda env: closed.append(env))
@@ -281,7 +254,6 @@ def left_behind():
         dict(os.environ),
         (np.random.get_state()[1].tolist(), torch.get_rng_state().tolist()),  # noqa: NPY002
         sys.stdout.errors,
-        signal.getitimer(signal.ITIMER_REAL),
     )
 
 

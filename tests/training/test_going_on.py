@@ -111,48 +111,36 @@ def test_what_neither_run_reads_may_differ():
 
 
 SLURM, PBS = {"SLURM_JOB_ID": "7"}, {"PBS_JOBID": "7.server"}
+RESTARTED = {**SLURM, "SLURM_RESTART_COUNT": "12"}
+OURS = {"job": "7"}
 
 
 @pytest.mark.parametrize(
-    ("environ", "said"),
+    ("environ", "status", "said"),
     [
-        ({}, ""),
-        ({"ROUND": "3"}, ""),  # anybody's variable, outside PBS
-        ({**PBS, "ROUND": "0"}, ""),
-        ({**PBS, "ROUND": "2"}, "ROUND=2"),
-        (SLURM, ""),
-        ({**SLURM, "SLURM_RESTART_COUNT": "0"}, ""),
-        ({**SLURM, "SLURM_RESTART_COUNT": "12"}, "SLURM_RESTART_COUNT=12"),
+        ({}, {}, ""),
+        ({"ROUND": "3"}, OURS, ""),  # anybody's variable, outside PBS
+        ({**PBS, "ROUND": "0"}, {}, ""),
+        ({**PBS, "ROUND": "2"}, {"job": "6.server"}, "ROUND=2"),  # each round is another job
+        (SLURM, OURS, ""),
+        ({**SLURM, "SLURM_RESTART_COUNT": "0"}, OURS, ""),
+        (RESTARTED, OURS, "SLURM_RESTART_COUNT=12"),
+        # a requeued job of several runs has not been at this one
+        (RESTARTED, {"job": "6"}, ""),
+        (RESTARTED, {"status": "complete", "host": "login"}, ""),
     ],
 )
-def test_fresh_is_ignored_in_a_later_round_of_a_job(environ, said, monkeypatch, caplog, tmp_path):
+def test_fresh_is_ignored_in_a_later_round_of_a_job(environ, status, said, monkeypatch, caplog):
     for name in ("SLURM_JOB_ID", "SLURM_RESTART_COUNT", "PBS_JOBID", "ROUND"):
         monkeypatch.delenv(name, raising=False)
     for name, value in environ.items():
         monkeypatch.setenv(name, value)
-    assert batch_system.later_round(environ, {}) == said
+    assert batch_system.later_round(environ, status) == said
     monkeypatch.setattr(log.logger, "propagate", True)
-    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(session.record, "read_status", lambda path: status)
     found, fresh = session.answered(lambda: load(["--seed", "3", "--fresh"]))
     assert (found.seed, fresh) == (3, not said)
     assert (f"--fresh is ignored in a job's later round ({said})" in caplog.text) == bool(said)
-
-
-@pytest.mark.parametrize(
-    ("status", "later"),
-    [
-        ({}, True),
-        ({"job": "7"}, True),
-        ({"job": "6"}, False),
-        ({"status": "complete", "host": "login"}, False),
-        ({"status": "requeue", "host": "node3"}, True),
-    ],
-)
-def test_a_requeued_job_of_slurm_knows_its_runs(status, later):
-    """Where nothing tells whose it is, it may be its own: progress counts for more than --fresh."""
-    restarted = {**SLURM, "SLURM_RESTART_COUNT": "2"}
-    expected = "SLURM_RESTART_COUNT=2" if later else ""
-    assert batch_system.later_round(restarted, status) == expected
 
 
 @pytest.fixture
@@ -189,7 +177,7 @@ def test_a_job_that_pbs_runs_again_goes_on_where_it_was(tmp_path, in_pbs):
     assert [aside(), aside()] == [0, 0]  # as a job that was requeued has it
     in_pbs("8.server")
     assert [aside(), aside()] == [1, 1]
-    in_pbs("8.server", "PBS_INTERACTIVE")  # somebody who types it again means it
+    in_pbs("8.server", "PBS_INTERACTIVE")
     assert aside() == 2
 
 
