@@ -10,6 +10,7 @@ from pathlib import Path
 
 import numpy as np
 
+from esac_mpi.analysis.clock import computed
 from esac_mpi.analysis.episodes import WINDOW, training, training_returns
 from esac_mpi.analysis.evaluations import BETTER, evaluated
 from esac_mpi.record import RunFiles
@@ -21,6 +22,7 @@ AXES = {
     "generation": "generation",
     "wall": "wall time",
 }
+Axis = str | int  # one of AXES, or a number of ranks: the wall time computed for these
 
 
 @dataclass(frozen=True)
@@ -54,8 +56,13 @@ def column(run: RunFiles, name: str) -> np.ndarray:
     return run.columns.get(name, np.zeros(0))
 
 
-def position(run: RunFiles, x: str) -> np.ndarray:
-    """Return where the generations lie on an axis, float64 [generations]; wall time in seconds."""
+def position(run: RunFiles, x: Axis) -> np.ndarray:
+    """Return where the generations lie on an axis, float64 [generations]; wall time in seconds.
+
+    Raises Unusable for ranks where the run has no clock on others.
+    """
+    if isinstance(x, int):
+        return computed(run, x)
     if x == "env_steps":
         names = [f"metrics/env_steps_{kind}" for kind in ("population", "learner", "replayed")]
         kinds = [column(run, name) for name in names]
@@ -67,7 +74,7 @@ def position(run: RunFiles, x: str) -> np.ndarray:
     return column(run, "timing/wall_seconds" if x == "wall" else f"metrics/{x}").astype(float)
 
 
-def return_curve(run: RunFiles, x: str, policy: str = BETTER) -> Curve:
+def return_curve(run: RunFiles, x: Axis, policy: str = BETTER) -> Curve:
     """Return a run's evaluations against an axis."""
     generations, returns = evaluated(run, policy)
     if not len(generations):
@@ -76,7 +83,7 @@ def return_curve(run: RunFiles, x: str, policy: str = BETTER) -> Curve:
     return Curve(origin(run), where, returns)
 
 
-def column_curve(run: RunFiles, x: str, values: np.ndarray) -> Curve:
+def column_curve(run: RunFiles, x: Axis, values: np.ndarray) -> Curve:
     """Return finite values [generations] against an axis; empty values give an empty curve."""
     finite = np.isfinite(values)
     return Curve(origin(run), position(run, x)[: len(values)][finite], values[finite])
@@ -92,7 +99,7 @@ def per_generation(run: RunFiles, statistic: Callable[..., np.ndarray]) -> np.nd
     return values
 
 
-def training_curve(run: RunFiles, x: str, window: int = WINDOW) -> Curve:
+def training_curve(run: RunFiles, x: Axis, window: int = WINDOW) -> Curve:
     """Return training returns' moving average: by episode, or on other axes by generation."""
     episodes, average = training(run, window)
     if x == "training_episodes":

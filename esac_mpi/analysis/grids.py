@@ -7,16 +7,14 @@ import numpy as np
 
 from esac_mpi.analysis import figures
 from esac_mpi.analysis.colours import Look, looks
-from esac_mpi.analysis.curves import Curve
+from esac_mpi.analysis.curves import Axis, Curve
 from esac_mpi.analysis.figures import Axes, Figure
 from esac_mpi.analysis.intervals import interquartile_mean, interval
 from esac_mpi.analysis.messages import Unusable, note, some
 
 POINTS = 100  # at which a group is summarised
 SHORT = 0.8  # of the longest run of a group: shorter ones are named
-Quantity = Callable[
-    [Any, str], Curve
-]  # of a run, be it files or rows of results, against an axis of curves.AXES
+Quantity = Callable[[Any, Axis], Curve]  # of a run, be it files or rows of results
 Groups = dict[str, dict[str, list[Any]]]  # {title of a panel: {label: runs}}
 
 
@@ -57,7 +55,7 @@ def draw_group(axes: Axes, name: str, curves: list[Curve], look: Look, seeds: bo
 def summary(
     groups: Groups,
     quantities: dict[str, Quantity],
-    x: str,
+    x: Axis,
     title: str,
     seeds: bool = False,
     counts: bool = False,
@@ -71,7 +69,7 @@ def summary(
     return figure
 
 
-def grid(groups: Groups, quantities: dict[str, Quantity], x: str, seeds: bool = False) -> Figure:
+def grid(groups: Groups, quantities: dict[str, Quantity], x: Axis, seeds: bool = False) -> Figure:
     """Draw a panel for each quantity and task. Raises Unusable if no run has any of them."""
     drawn: dict[tuple[str, str], dict[str, list[Curve]]] = {}
     for name, quantity in quantities.items():
@@ -104,5 +102,5 @@ def grid(groups: Groups, quantities: dict[str, Quantity], x: str, seeds: bool = 
         figures.name_axis(panel, x)
     for panel in axes.flat[len(drawn) :]:
         panel.set_axis_off()
-    figures.name_lines(figure, axes)
+    figures.legend_below(figure, axes)
     return figure

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from esac_mpi.analysis import curves
-from esac_mpi.analysis.clock import computed, said
-from esac_mpi.analysis.curves import Curve
+from esac_mpi.analysis.clock import said
+from esac_mpi.analysis.curves import Axis
 from esac_mpi.analysis.evaluations import BETTER
 from esac_mpi.analysis.measures import best_return
 from esac_mpi.analysis.messages import Unusable
@@ -31,43 +31,21 @@ OF_POPULATION: dict[str, Callable[..., np.ndarray]] = {  # of the members' retur
 
 @dataclass(frozen=True)
 class At:
-    """Where runs are compared: after environment steps, or wall time; 0 and 0 = at their ends."""
+    """Where runs are compared: at a place of an axis; inf: at their ends."""
 
-    steps: int = 0  # true steps of population and learner
-    seconds: float = 0.0  # [s]
-    ranks: int = 0  # that wall time is computed for; 0: the measured one
-
-    @property
-    def limit(self) -> float:
-        """The limit, inf where there is none."""
-        return self.steps or self.seconds or np.inf
+    limit: float = np.inf  # true steps of population and learner, or wall time [s]
+    axis: Axis = "env_steps"
 
     @property
     def limited(self) -> bool:
         """Whether there is a limit."""
         return bool(np.isfinite(self.limit))
 
-    @property
-    def axis(self) -> str:
-        """The axis of curves.AXES, of measured time."""
-        return "wall" if self.seconds else "env_steps"
-
     def __str__(self) -> str:
-        if not self.seconds:
-            return f"{self.steps:,} true steps of population and learner"
-        where = f", {said(self.ranks)}" if self.ranks else ""
-        return f"{self.seconds:,g} s of wall time{where}"
-
-    def positions(self, run: RunFiles) -> np.ndarray:
-        """Return where a run's generations lie, float64 [generations]. Raises Unusable."""
-        return computed(run, self.ranks) if self.ranks else curves.position(run, self.axis)
-
-    def within(self, run: RunFiles, curve: Curve) -> np.ndarray:
-        """Return a curve's values up to the limit, against the axis. Raises Unusable."""
-        x = curve.x
-        if self.ranks:
-            x = np.interp(x, curves.position(run, "wall"), self.positions(run))
-        return curve.y[x <= self.limit]
+        if self.axis == "env_steps":
+            return f"{self.limit:,} true steps of population and learner"
+        where = f", {said(self.axis)}" if isinstance(self.axis, int) else ""
+        return f"{self.limit:,g} s of wall time{where}"
 
 
 AT_THE_END = At()
@@ -83,7 +61,7 @@ def rate(run: RunFiles, fate: str) -> np.ndarray:
 
 def outcome(run: RunFiles, measure: str, at: At = AT_THE_END, policy: str = BETTER) -> float:
     """Compute a figure of a run (MEASURES, FATES) up to `at`; nan: none so far. Raises Unusable."""
-    if at.limited and at.positions(run)[-1:].sum() < at.limit:
+    if at.limited and curves.position(run, at.axis)[-1:].sum() < at.limit:
         return np.nan
     # the run itself recorded which was the best
     recorded = measure == "best" and policy == BETTER and "metrics/best_return" in run.columns
@@ -103,7 +81,7 @@ def outcome(run: RunFiles, measure: str, at: At = AT_THE_END, policy: str = BETT
     else:
         there = ", ".join([*OF_POLICY, *OF_POPULATION, *FATES])
         raise Unusable(f"measure '{measure}': there are {there}")
-    within = at.within(run, curve)
+    within = curve.y[curve.x <= at.limit]
     if not within.size:
         return np.nan
     if measure == "mean":

@@ -2,18 +2,17 @@
 
 import re
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from functools import partial
 
 import numpy as np
 
 from esac_mpi.analysis import curves, figures
-from esac_mpi.analysis.clock import computed, said
+from esac_mpi.analysis.clock import said
 from esac_mpi.analysis.colours import COLOURS, looks
-from esac_mpi.analysis.curves import Curve
+from esac_mpi.analysis.curves import Axis
 from esac_mpi.analysis.episodes import WINDOW
 from esac_mpi.analysis.evaluations import BETTER, evaluations, policies, policies_of, require_policy
-from esac_mpi.analysis.figures import COMPUTED, Figure
+from esac_mpi.analysis.figures import Figure
 from esac_mpi.analysis.grids import Quantity, summary
 from esac_mpi.analysis.groups import grouped, renamed
 from esac_mpi.analysis.messages import Unusable, note, some
@@ -94,19 +93,7 @@ def begun(runs: list[RunFiles]) -> list[RunFiles]:
     return [run for run in runs if run not in young]
 
 
-def on_ranks(quantity: Quantity, ranks: int) -> Quantity:
-    """Draw a quantity against the wall time that a run would have taken on so many ranks."""
-
-    def moved(run: RunFiles, _: str) -> Curve:
-        curve = quantity(run, "wall")
-        return replace(
-            curve, x=np.interp(curve.x, curves.position(run, "wall"), computed(run, ranks))
-        )
-
-    return moved
-
-
-def draw_alone(run: RunFiles, x: str = "env_steps") -> Figure:
+def draw_alone(run: RunFiles, x: Axis = "env_steps") -> Figure:
     """Draw a run's returns: policies' evaluations, the population's mean and maximum."""
     figure, panels = figures.panels(1, 1, 5.5, 3.5)
     axes = panels[0, 0]
@@ -131,7 +118,7 @@ def draw_alone(run: RunFiles, x: str = "env_steps") -> Figure:
     title = f"{config.task.id}: {config.algorithm.upper()}, seed {config.seed}"
     axes.set(title=title, ylabel="episodic return")
     figures.name_axis(axes, x)
-    figures.name_lines(figure, panels)
+    figures.legend_below(figure, panels)
     said = f"Policies: mean of {config.evaluation.episodes} noise-free episodes"
     figures.headline(figure, f"{said}, band from worst to best. Grey: noisy episodes")
     return figure
@@ -152,16 +139,15 @@ def figure(
     runs = begun(runs)
     if what == "return":
         require_policy(runs, policy)
-    x = x or ("training_episodes" if what == "training" else "env_steps")
+    axis: Axis = ranks or x or ("training_episodes" if what == "training" else "env_steps")
     if len(runs) == 1 and not ranks and not labels and (what, policy) == ("return", BETTER):
-        return draw_alone(runs[0], x)
+        return draw_alone(runs[0], axis)
     rows = quantities(what, policy)
     if what == "updates" and not any(count(run, "member_updates").any() for run in runs):
         del rows["gradient updates of members"]
     title = TITLES[what].format(shown=better(policies_of(runs)) if policy == BETTER else policy)
     if ranks:
-        rows = {name: on_ranks(quantity, ranks) for name, quantity in rows.items()}
-        x, title = COMPUTED, f"{title}; wall time {said(ranks)}"
+        title += f"; wall time {said(ranks)}"
     groups = grouped(runs)
     groups = renamed(groups, labels) if labels else groups
-    return summary(groups, rows, x, title, seeds, counts=what == "updates")
+    return summary(groups, rows, axis, title, seeds, counts=what == "updates")

@@ -1,7 +1,6 @@
 """What one parameter does: a measure against a field's values, from run files or from rows."""
 
 import argparse
-from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
@@ -33,12 +32,17 @@ class Point:
     name: str  # of the run, in a sentence
 
 
-def lines(points: Iterable[Point]) -> Panels:
-    """Return the measures as lines, values ascending; name the runs that have none."""
-    points = list(points)
+def lines(points: list[Point], field: str) -> Panels:
+    """Sort measures into lines, values ascending; name the runs that have none.
+
+    Raises Unusable where fewer than two values of the field were measured.
+    """
     if missing := [point.name for point in points if not np.isfinite(point.measure)]:
         note(f"left out, nothing to measure, or not that far: {some(missing)}")
     measured = [point for point in points if np.isfinite(point.measure)]
+    if len(values := {point.value for point in measured}) < 2:
+        there = f"is {shown(*values)} in every run" if values else "has no measured run"
+        raise Unusable(f"--field {field} {there}: a sweep needs two values or more")
     mixed = len({isinstance(point.value, str) for point in measured}) == 2
     found: Panels = {}
     for point in measured:
@@ -89,15 +93,11 @@ def of_runs(
             for run in group:
                 value = settings(run)[full_name(run, field)]
                 by_value.setdefault(value, []).append(run)
-                found = outcome(run, measure, At(at_steps), policy)
+                found = outcome(run, measure, At(at_steps or np.inf), policy)
                 points.append(Point(task, label, value, found, run.path.name))
             for twins in by_value.values():
                 refuse_twins(twins)
-    panels = lines(points)
-    if len(values := values_of(panels)) < 2:
-        told = f"is {shown(values[0])} in every run" if values else "has no measured run"
-        raise Unusable(f"--field {field} {told}: a sweep needs two values or more")
-    return panels
+    return lines(points, field)
 
 
 def of_options(runs: list[RunFiles], options: argparse.Namespace) -> Panels:
@@ -111,10 +111,16 @@ def of_options(runs: list[RunFiles], options: argparse.Namespace) -> Panels:
     return found
 
 
-def normalised(found: Line) -> Line:
-    """Divide a line by the size of its best mean."""
-    best = abs(max(measures.mean() for measures in found.values())) or 1.0
-    return {value: measures / best for value, measures in found.items()}
+def normalised(found: Panels) -> Panels:
+    """Divide each line by the size of its best mean."""
+
+    def scaled(line: Line) -> Line:
+        best = abs(max(measures.mean() for measures in line.values())) or 1.0
+        return {value: measures / best for value, measures in line.items()}
+
+    return {
+        title: {label: scaled(line) for label, line in row.items()} for title, row in found.items()
+    }
 
 
 def rows(found: Panels, field: str) -> list[Row]:

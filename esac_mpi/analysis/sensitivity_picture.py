@@ -1,7 +1,6 @@
 """The picture of what one parameter does: means and intervals over seeds. Needs matplotlib."""
 
 import textwrap
-from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -12,30 +11,21 @@ from esac_mpi.analysis.groups import shown
 from esac_mpi.analysis.intervals import interval, mean
 from esac_mpi.analysis.sensitivity import Line, Panels, values_of
 
+HIGH = 24  # letters beside a panel
 
-def figure(
-    found: Panels,
-    field: str,
-    measure: str,
-    title: str,
-    seeds: bool = False,
-    size: tuple[float, float] = (3.7, 2.7),
-    algorithms: Mapping[str, str] | None = None,
-) -> Figure:
+
+def figure(found: Panels, field: str, measure: str, title: str, seeds: bool = False) -> Figure:
     """Draw lines against the field's values.
 
-    measure: name of the vertical axis; title: what the points are; size: of a panel [inches];
-    algorithms: of the labels, None where these name them.
+    measure: name of the vertical axis; title: what the points are.
     """
     values = values_of(found)
-    look = looks(
-        algorithms or {label: algorithm_of(label) for row in found.values() for label in row}
-    )
-    drawing, axes = panels(*cells(1, len(found)), *size)
-    for panel, (title, row) in zip(axes.flat, found.items(), strict=False):
+    look = looks({label: algorithm_of(label) for row in found.values() for label in row})
+    drawing, axes = panels(*cells(1, len(found)))
+    for panel, (task, row) in zip(axes.flat, found.items(), strict=False):
         for label, each in row.items():
             draw_line(panel, label, each, values, look[label], seeds)
-        panel.set(title=title, ylabel=textwrap.fill(measure, int(9 * size[1])))
+        panel.set(title=task, ylabel=textwrap.fill(measure, HIGH))
         set_axis(panel, field, values)
     for panel in axes.flat[len(found) :]:
         panel.set_axis_off()

@@ -105,7 +105,7 @@ def draw(options: argparse.Namespace) -> Iterator[object]:
         figure = pictures.ends(runs, options.policy)
     else:
         figure = pictures.curves(runs, options.what, options.x, options.policy, options.seeds, wall)
-    yield from save(figure, pictures.suffixed(options.out))
+    yield from save(figure, options.out)
 
 
 def aggregate(options: argparse.Namespace) -> Iterator[object]:

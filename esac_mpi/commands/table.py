@@ -27,6 +27,7 @@ Reads files only, no MPI, torch or simulator. Cost: 0.1 s a run.
 """
 
 import argparse
+import math
 from collections.abc import Iterator
 from itertools import chain
 
@@ -65,7 +66,10 @@ def results(runs: list[RunFiles], options: argparse.Namespace) -> tuple[list[Row
         if (name == RATES) != rates:
             other = f"the paper prints other figures there than --measure {measure} has"
             raise Unusable(f"--published {name}: {other}")
-    how = measure, At(options.at_steps, options.at_seconds, ranks), options.policy
+    at = At(options.at_steps or math.inf)
+    if options.at_seconds:
+        at = At(options.at_seconds, ranks or "wall")
+    how = measure, at, options.policy
     table = table_of(runs, *how)
     printed, sources = published(names, list(table))
     if options.format in ("csv", "json"):

@@ -26,7 +26,7 @@ def test_zero_is_random_and_one_the_best_within_the_time():
         run("ES", 1, [(6, 0.0), (7, 50.0)]),  # at the limit counts
         history("ESAC", 0, [(10, 1, 3.0, 4.0), (20, 6, 9.0, 8.0)]),  # the learner was ahead
     ])  # fmt: skip
-    (task,) = found.whole
+    (task,) = found.tasks
     assert (task.random, task.best) == (2, 12)
     assert task.normalised("ES").tolist() == [0.5, -0.2]
     assert task.normalised("ESAC").tolist() == [0.6]
@@ -44,8 +44,8 @@ def test_of_two_policies_the_one_ahead_before_counts():
         history("ESAC", 3, [(10, 6, 3.0, 6.0)]),  # nothing to choose by: the mean of both
         history("ESAC", 4, [(10, 2, 1.0, 8.0), (20, 6, 3.0, None)]),  # the one that is there
     ])  # fmt: skip
-    assert found.whole[0].returns["ESAC"].tolist() == [8, 3, 6, 4.5, 3]
-    assert found.whole[0].best == 12
+    assert found.tasks[0].returns["ESAC"].tolist() == [8, 3, 6, 4.5, 3]
+    assert found.tasks[0].best == 12
 
 
 def test_only_a_run_that_is_done_has_a_score_after_its_end():
@@ -56,10 +56,10 @@ def test_only_a_run_that_is_done_has_a_score_after_its_end():
         run("ES", 3, [(2, 6.0), (7, 8.0)], done=False),  # there
         run("SAC", 0, [(6, 12.0)]),
     ])  # fmt: skip
-    assert found.whole[0].returns["ES"].tolist() == [7, 6]
+    assert found.tasks[0].returns["ES"].tolist() == [7, 6]
     assert names(found.unfinished) == ["A-v0, ES, seed 0", "A-v0, ES, seed 2"]
     assert names(found.short) == ["A-v0, ES, seed 1"]
-    (task,) = scored([run("ES", 0, [(3, 20.0)], done=False), run("ES", 1, [(6, 7.0)])]).whole
+    (task,) = scored([run("ES", 0, [(3, 20.0)], done=False), run("ES", 1, [(6, 7.0)])]).tasks
     assert task.best == 20  # what any run reached
 
 
@@ -72,7 +72,7 @@ def test_a_task_without_a_run_of_every_variant_is_left_out():
     assert [len(scores) for scores in found.scores("ES")] == [2]
     two, one = scored(rows, left_out=["TD3"]), scored(rows, left_out=["TD3", "A-v0"])
     for study, tasks in ((found, ["A-v0"]), (two, ["A-v0", "B-v0"]), (one, ["B-v0"])):
-        assert [task.title for task in study.whole] == tasks
+        assert [task.title for task in study.tasks] == tasks
     assert two.variants == ["ES", "SAC"]
     assert one.absent == {"A-v0": "left out, as asked"}
     with pytest.raises(Unusable, match="no run is that far of TD3"):
@@ -86,7 +86,7 @@ def test_budgets_are_one_table_unless_both_have_a_run():
         return [dataclasses.replace(row, budget="carriers") for row in rows]
 
     (one,), (two,) = finals({"ES": (7,)}), finals({"SAC": (12,)})
-    (task,) = scored([by_task([*one, *carriers(two)])]).whole
+    (task,) = scored([by_task([*one, *carriers(two)])]).tasks
     assert (task.title, task.returns) == ("A-v0", {"ES": [7], "SAC": [12]})
     with pytest.raises(Unusable, match="A-v0, ES, seed 0: in two experiments or budgets"):
         by_task([*one, *carriers(one)])
@@ -94,7 +94,7 @@ def test_budgets_are_one_table_unless_both_have_a_run():
 
 def test_what_a_variant_left_out_reached_is_still_the_best():
     rows = finals({"ES": (7,), "SAC": (12,)})
-    assert scored(rows, left_out=["SAC"]).whole[0].normalised("ES").tolist() == [0.5]
+    assert scored(rows, left_out=["SAC"]).tasks[0].normalised("ES").tolist() == [0.5]
 
 
 def test_a_task_on_which_none_beats_random_actions_is_left_out():
@@ -106,7 +106,7 @@ def test_a_task_on_which_none_beats_random_actions_is_left_out():
 
 def test_without_a_time_all_are_compared_where_all_have_come():
     es, sac = run("ES", 0, [(2, 4.0), (4, 12.0)]), run("SAC", 1, [(2.5, 5.0)])
-    (task,) = scored([es, run("SAC", 0, [(3, 7.0)]), sac], MEASURED).whole  # 2.5 s
+    (task,) = scored([es, run("SAC", 0, [(3, 7.0)]), sac], MEASURED).tasks  # 2.5 s
     assert (task.returns, task.best) == ({"ES": [4], "SAC": [5]}, 5)
 
 

@@ -44,10 +44,9 @@ def test_the_page_says_what_is_missing():
         "Not in the aggregate: B-v0 (no run is that far of TD3).",
         "Runs without a score yet: 1 (1 of TD3).",
         "Runs that ended before, so counted as they ended: 1 (1 of TD3), after 3 s.",
-        "| B-v0 (not in the aggregate) | -100.0 | 100.0"
-        " | 0.25 (-50.00) | **1.00** (100.0) | 0.00 (-100.0, n=1) | - |",
     ):
         assert said in text
+    assert "| B-v0 |" not in text
 
 
 def test_without_the_variant_that_is_asked_for_none_is_compared(capsys):

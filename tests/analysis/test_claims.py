@@ -60,7 +60,7 @@ def best_of(files, seconds, *kinds):
     told = []
     for groups in kinds:
         tasks = []
-        for task in study.whole:
+        for task in study.tasks:
             last = {
                 (label, run.seed): [
                     row.better

@@ -44,9 +44,9 @@ def document(study: Study, name: str, wall: Wall) -> str:
 
 def told(study: Study) -> Iterator[str]:
     """Yield what the aggregate is made of, and what is missing."""
-    counts = {len(returns) for task in study.whole for returns in task.returns.values()}
+    counts = {len(returns) for task in study.tasks for returns in task.returns.values()}
     yield (
-        f"Tasks: {len(study.whole)};"
+        f"Tasks: {len(study.tasks)};"
         f" runs of a variant on a task: {spanned([min(counts), max(counts)])}."
     )
     if study.absent:
@@ -101,32 +101,26 @@ def against(study: Study, champion: str) -> Iterator[str]:
 def by_task(study: Study) -> Iterator[str]:
     """Yield every variant's mean score on every task."""
     yield from ("## Task by task", "")
-    runs = {len(returns) for task in study.tasks for returns in task.returns.values()} - {0}
+    runs = {len(returns) for task in study.tasks for returns in task.returns.values()}
     fewer = f"; n: seeds where there are fewer than {study.seeds}" if len(runs) > 1 else ""
     yield f"Mean score over seeds, in round brackets the mean return{fewer}."
     yield ""
     rows = [["task", "random", "best", *study.variants]]
     for task in study.tasks:
-        best = max(returns.mean() for returns in task.returns.values() if len(returns))
-        cells = [cell(task, label, study.seeds, best) for label in study.variants]
-        rows.append([shown(task), raw(task.random), raw(task.best), *cells])
+        cells = [cell(task, label, study.seeds) for label in study.variants]
+        rows.append([task.title, raw(task.random), raw(task.best), *cells])
     yield from markdown(rows)
 
 
-def shown(task: Task) -> str:
-    """Return a task's title, with a star where it is not in the aggregate."""
-    return f"{task.title}{' (not in the aggregate)' if task.why_not else ''}"
-
-
-def cell(task: Task, label: str, seeds: int, best: float) -> str:
-    """Return a variant's mean score and return on a task, bold where it is the best."""
+def cell(task: Task, label: str, seeds: int) -> str:
+    """Return a variant's mean score and return on a task, bold where it is the best of several."""
     returns = task.returns[label]
-    if not len(returns):
-        return "-"
     score = f"{task.normalised(label).mean():.2f}"
     fewer = f", n={len(returns)}" if len(returns) < seeds else ""
-    bold = sum(map(bool, map(len, task.returns.values()))) > 1 and returns.mean() == best
-    return f"{f'**{score}**' if bold else score} ({raw(float(returns.mean()))}{fewer})"
+    best = max(each.mean() for each in task.returns.values())
+    if len(task.returns) > 1 and returns.mean() == best:
+        score = f"**{score}**"
+    return f"{score} ({raw(float(returns.mean()))}{fewer})"
 
 
 def raw(value: float) -> str:

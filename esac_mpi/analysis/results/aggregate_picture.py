@@ -35,7 +35,7 @@ def figure(study: Study, name: str, wall: Wall) -> Figure:
         draw_task(panel, task, order, champion, look)
     for panel in panels[len(study.tasks) :]:
         panel.set_axis_off()
-    many = f"{len(study.whole)} task{'s' * (len(study.whole) > 1)}"
+    many = f"{len(study.tasks)} task{'s' * (len(study.tasks) > 1)}"
     whole.set(title=f"{many} together", xlabel="IQM of the scores and its 95 % interval")
     said = (
         f"Returns {when(wall)}; scores of tasks: 0 random actions, 1 the best that any run reached"
@@ -76,8 +76,7 @@ def draw_task(
 ) -> None:
     """Draw the scores of a task's runs."""
     for place, label in enumerate(order):
-        if not len(scores := task.normalised(label)):
-            continue
+        scores = task.normalised(label)
         spread = SPREAD if len(scores) > 1 else 0.0
         heights = place + np.linspace(-spread / 2, spread / 2, len(scores))
         low, own = scores < LEAST, look[label].colour
@@ -89,5 +88,4 @@ def draw_task(
     name_lines(axes, order, champion)
     axes.set_xlim(LEAST, 1.06)
     axes.set_xticks([0, 0.5, 1], ["0", "0.5", "1"])
-    aside = "\n(not in the aggregate)" if task.why_not else ""
-    axes.set_title(task.title.rpartition("/")[2] + aside, fontsize="small")
+    axes.set_title(task.title.rpartition("/")[2], fontsize="small")

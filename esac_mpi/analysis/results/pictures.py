@@ -1,38 +1,35 @@
 """Pictures of rows of results: curves, or what a swept field does. Needs matplotlib."""
 
-from pathlib import Path
-
 import numpy as np
 
 from esac_mpi.analysis.colours import algorithm_of, looks
-from esac_mpi.analysis.curves import Curve, last_before
-from esac_mpi.analysis.episodes import WINDOW
-from esac_mpi.analysis.figures import COMPUTED, Figure, headline, panels
+from esac_mpi.analysis.curves import Axis, Curve, last_before
+from esac_mpi.analysis.figures import Figure, headline, panels
 from esac_mpi.analysis.grids import summary
 from esac_mpi.analysis.intervals import interval, mean
 from esac_mpi.analysis.messages import Unusable
-from esac_mpi.analysis.results.traces import MEASURED, Sections, Trace, Wall
-from esac_mpi.analysis.sensitivity import Line, Point, lines, normalised
+from esac_mpi.analysis.plots import TITLES
+from esac_mpi.analysis.results import standings
+from esac_mpi.analysis.results.traces import MEASURED, WALL, Sections, Trace, Wall
+from esac_mpi.analysis.sensitivity import Point, lines, normalised
 from esac_mpi.analysis.sensitivity_picture import figure
 
-POLICIES = {"better": "better", "theta_es": "return_theta_es", "learner": "return_learner"}
-NAMES = {"returns": "episodic return", "training": "training return", "updates": "gradient updates"}
-TITLES = {
-    "returns": "Noise-free evaluations of {}",
-    "training": f"Moving average over {WINDOW} training episodes",
-    "updates": "Gradient updates so far",
-}
+POLICIES = {"better": "better", **standings.POLICIES}
 WHOSE = {
     "better": "the better of a run's policies",
     "theta_es": "theta_es",
     "learner": "the learner's policy",
+}
+CURVES = {  # {what: (field, its name, title, default axis)}; of returns, the field is the policy's
+    "returns": ("", "episodic return", "Noise-free evaluations of {}", "env_steps"),
+    "training": ("training_return", "training return", TITLES["training"], "training_episodes"),
+    "updates": ("gradient_updates", "gradient updates", TITLES["updates"], "nominal_steps"),
 }
 AT_END = {
     "fitness": ("fitness_mean", "mean fitness, mean over generations"),
     "return": ("better", "mean return of the last evaluation"),
 }
 UNNAMED = "0.4"  # colour of a variant whose own name stands beside it, and names no algorithm
-DEFAULT_X = {"returns": "env_steps", "training": "training_episodes", "updates": "nominal_steps"}
 
 
 def curves(
@@ -43,19 +40,19 @@ def curves(
     seeds: bool = False,
     wall: Wall = MEASURED,
 ) -> Figure:
-    """Draw a quantity (NAMES) against an axis: a panel for each task, a line for each variant."""
-    axis = x or DEFAULT_X[what]
-    y = {"returns": POLICIES[policy], "training": "training_return", "updates": "gradient_updates"}[
-        what
-    ]
+    """Draw one of CURVES against an axis: a panel for each task, a line for each variant."""
+    field, y, title, axis = CURVES[what]
+    field, axis = field or POLICIES[policy], x or axis
+    title = title.format(WHOSE[policy])
+    named: Axis = axis
+    if axis == WALL:
+        title += wall.where
+        named = wall.ranks or "wall"
 
-    def quantity(trace: Trace, _: str) -> Curve:
-        return trace.curve(axis, y)
+    def quantity(trace: Trace, _: Axis) -> Curve:
+        return trace.curve(axis, field)
 
-    title, name = TITLES[what].format(WHOSE[policy]), axis
-    if axis == "wall_seconds":
-        title, name = title + wall.where, COMPUTED if wall.ranks else "wall"
-    return summary(sections, {NAMES[what]: quantity}, name, title, seeds, counts=what == "updates")
+    return summary(sections, {y: quantity}, named, title, seeds, counts=what == "updates")
 
 
 def number(value: str) -> float | str:
@@ -66,25 +63,6 @@ def number(value: str) -> float | str:
         return value
 
 
-def swept(sections: Sections, y: str) -> tuple[dict[str, Line], dict[str, str]]:
-    """Collect the runs' last numbers by value, and algorithms, of each line. Raises Unusable."""
-    points, algorithms = [], {}
-    for title, labels in sections.items():
-        traces = [trace for group in labels.values() for trace in group if trace.rows[0].value]
-        several = len({trace.rows[0].variant for trace in traces}) > 1
-        for trace in traces:
-            label = f"{title}, {trace.rows[0].variant}" if several else title
-            algorithms[label] = algorithm_of(trace.label)
-            measure = last_before(trace.curve("env_steps", y))
-            points.append(Point("", label, number(trace.rows[0].value), measure, trace.name))
-    found = lines(points).get("", {})
-    if len({value for line in found.values() for value in line}) < 2:
-        raise Unusable(
-            "--what sensitivity: a sweep needs two values or more with something measured"
-        )
-    return found, algorithms
-
-
 def sensitivity(
     sections: Sections,
     measure: str = "fitness",
@@ -92,13 +70,24 @@ def sensitivity(
     normalise: bool = False,
     seeds: bool = False,
 ) -> Figure:
-    """Draw a measure (AT_END) against the swept `field`, a line for each task and variant."""
+    """Draw a measure (AT_END) against the swept `field`: a panel a task, a line a variant."""
     y, name = AT_END[measure]
-    found, algorithms = swept(sections, y)
-    found = {label: normalised(line) for label, line in found.items()} if normalise else found
-    name = f"{name} / best of the line" if normalise else name
-    title = "At the end of each run"
-    return figure({"": found}, field, name, title, seeds, (5.5, 3.5), algorithms)
+    traces = [one for labels in sections.values() for group in labels.values() for one in group]
+    points = [
+        Point(
+            trace.title,
+            trace.rows[0].variant,
+            number(trace.rows[0].value),
+            last_before(trace.curve("env_steps", y)),
+            trace.name,
+        )
+        for trace in traces
+        if trace.rows[0].value
+    ]
+    found = lines(points, field)
+    if normalise:
+        found, name = normalised(found), f"{name} / best of the line"
+    return figure(found, field, name, "At the end of each run", seeds)
 
 
 def ends(sections: Sections, policy: str = "better") -> Figure:
@@ -138,8 +127,3 @@ def ranked(labels: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
     """Return the variants that have returns, the one of the highest mean first."""
     there = [(label, seeds) for label, seeds in labels.items() if seeds.size]
     return dict(sorted(there, key=lambda one: -one[1].mean()))
-
-
-def suffixed(out: Path) -> Path:
-    """Return the file to write: PNG where nothing else is named."""
-    return out if out.suffix in (".png", ".pdf", ".svg") else out.with_name(out.name + ".png")

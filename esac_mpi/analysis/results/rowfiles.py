@@ -13,7 +13,6 @@ from esac_mpi.analysis.results.rows import Row
 
 FIELDS: dict[str, Any] = {field.name: field.type for field in dataclasses.fields(Row)}
 LATER = {"clock", "settings", "changed"}  # columns that older files lack
-NAMED = {"task", "variant"}  # columns that are never empty
 PARSE: dict[Any, Callable[[str], Any]] = {
     str: str,
     int: int,
@@ -58,9 +57,8 @@ def read(paths: Iterable[Path]) -> list[Row]:
     ends: dict[Any, int] = {}
     for row in found:
         if row.generation <= ends.get(row.run, -1):
-            name = f"{', '.join(filter(None, row.run[:5]))}, seed {row.seed}"
             raise Unusable(
-                f"{name}: there twice, or its generations do not ascend;"
+                f"{row.name}: there twice, or its generations do not ascend;"
                 " leave one of the files out, or draw it anew"
             )
         ends[row.run] = row.generation
@@ -86,13 +84,14 @@ def read_one(path: Path) -> list[Row]:
     """Return the rows of one file. Raises Unusable."""
     try:
         with path.open(newline="", encoding="utf-8-sig") as file:
-            lines = list(csv.DictReader(file))
-            names = next(csv.reader([*path.read_text(encoding="utf-8-sig").splitlines()[:1]]), [])
+            reader = csv.DictReader(file)
+            names = {*(reader.fieldnames or ()), *LATER}
+            lines = list(reader)
     except OSError as error:
         raise Unusable(f"{path}: {error.strerror}") from error
     except (UnicodeDecodeError, csv.Error) as error:
         raise Unusable(f"{path}: no CSV file of results: {error}", DAMAGED) from error
-    if missing := [name for name in FIELDS if name not in names and name not in LATER]:
+    if missing := [name for name in FIELDS if name not in names]:
         raise Unusable(
             f"{path}: no CSV file of results: it has no column {', '.join(missing)}", DAMAGED
         )
@@ -107,8 +106,6 @@ def parsed(line: dict[str, str], where: str) -> Row:
     for name, kind in FIELDS.items():
         try:
             values[name] = PARSE[kind](line.get(name, "") if name in LATER else line[name])
-            if name in NAMED and not values[name]:
-                raise ValueError(name)
         except (ValueError, TypeError) as error:  # None: the line is too short
             raise Unusable(
                 f"{where}: {name} is {line[name]!r}, not {getattr(kind, '__name__', kind)}", DAMAGED

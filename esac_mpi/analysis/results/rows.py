@@ -84,6 +84,11 @@ class Row:
         """What tells this row's run from others."""
         return self.experiment, self.budget, self.task, self.variant, self.value, self.seed
 
+    @property
+    def name(self) -> str:
+        """What this row's run is called in a sentence."""
+        return f"{', '.join(filter(None, self.run[:5]))}, seed {self.seed}"
+
 
 def rounded(value: float) -> float | None:
     """Return a number with 6 significant digits, None for what is not finite."""

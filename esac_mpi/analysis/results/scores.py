@@ -14,7 +14,7 @@ it is scored as it ended.
 import dataclasses
 import tomllib
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import numpy as np
@@ -56,9 +56,8 @@ def by_task(rows: Iterable[Row]) -> list[Row]:
     for row in rows:
         one = dataclasses.replace(row, experiment="", budget="")
         if whence.setdefault(one.run, row.run[:2]) != row.run[:2]:
-            name = f"{', '.join(filter(None, row.run[2:5]))}, seed {row.seed}"
             raise Unusable(
-                f"{name}: in two experiments or budgets, which cannot be aggregated;"
+                f"{one.name}: in two experiments or budgets, which cannot be aggregated;"
                 " leave one of the files out"
             )
         found.append(one)
@@ -73,9 +72,7 @@ class Task:
     title: str
     random: float
     best: float
-    # {variant: [seeds]}, of every variant; empty where it has no run yet
-    returns: dict[str, np.ndarray]
-    why_not: str = ""  # it is not in the aggregate
+    returns: dict[str, np.ndarray]  # {variant: [seeds]}, of every variant
 
     def normalised(self, variant: str) -> np.ndarray:
         """Return the scores of a variant's runs [seeds]."""
@@ -87,22 +84,12 @@ class Study:
     """The scores of an experiment, and which runs have none or stand as they ended."""
 
     variants: list[str]
-    tasks: list[Task]  # all that can be normalised, in the aggregate or not
-    unusable: dict[str, str]  # the others: why not
-    unfinished: list[Trace]  # runs without a score yet
-    short: list[Trace]  # runs that are done but ended before the limit
+    tasks: list[Task] = field(default_factory=list)  # on which every variant has a score
+    absent: dict[str, str] = field(default_factory=dict)  # {other task: why it is left out}
+    unfinished: list[Trace] = field(default_factory=list)  # runs without a score yet
+    short: list[Trace] = field(default_factory=list)  # done, but ended before the limit
     # by how much each variant's oldest evaluation is before the limit, or before its run's end [s]
-    ages: dict[str, float]
-
-    @property
-    def whole(self) -> list[Task]:
-        """The tasks of the aggregate."""
-        return [task for task in self.tasks if not task.why_not]
-
-    @property
-    def absent(self) -> dict[str, str]:
-        """Why the other tasks are not in it."""
-        return {task.title: task.why_not for task in self.tasks if task.why_not} | self.unusable
+    ages: dict[str, float] = field(default_factory=dict)
 
     @property
     def seeds(self) -> int:
@@ -110,19 +97,20 @@ class Study:
         return max(len(returns) for task in self.tasks for returns in task.returns.values())
 
     def scores(self, variant: str) -> list[np.ndarray]:
-        """Return a variant's scores of every task of the aggregate, each [seeds]."""
-        return [task.normalised(variant) for task in self.whole]
+        """Return a variant's scores of every task, each [seeds]."""
+        return [task.normalised(variant) for task in self.tasks]
 
 
 def study(sections: Sections, random: Random, wall: Wall, left_out: list[str]) -> Study:
     """Score an experiment; left_out: names of tasks and variants. Raises Unusable."""
     labels = list(dict.fromkeys(label for groups in sections.values() for label in groups))
     check_names(left_out, [*sections, *labels])
-    variants = [label for label in labels if label not in left_out]
-    tasks: list[Task] = []
-    found = Study(variants, tasks, {}, [], [], dict.fromkeys(variants, 0.0))
+    found = Study([label for label in labels if label not in left_out])
     for title, groups in sections.items():
-        runs = [trace for label in variants for trace in groups.get(label, [])]
+        if title in left_out:
+            found.absent[title] = "left out, as asked"
+            continue
+        runs = [trace for label in found.variants for trace in groups.get(label, [])]
         limit = wall.seconds or min(
             (reached([run], AXIS, FIELD) for run in runs if run.has(FIELD)), default=0.0
         )
@@ -131,20 +119,19 @@ def study(sections: Sections, random: Random, wall: Wall, left_out: list[str]) -
                 found.unfinished.append(run)
             elif run.ended(limit):
                 found.short.append(run)
-        for label in variants:
+        for label in found.variants:
             age = oldest(groups.get(label, []), AXIS, limit, FIELD)
-            found.ages[label] = max(found.ages[label], age)
+            found.ages[label] = max(found.ages.get(label, 0.0), age)
         zero, one = ends(groups, random, limit)
+        returns = {label: scores(groups.get(label, []), limit) for label in found.variants}
+        lacking = [label for label, seeds in returns.items() if not len(seeds)]
         if not one > zero:
-            found.unusable[title] = "no run is ahead of random actions yet"
-            continue
-        returns = {label: scores(groups.get(label, []), limit) for label in variants}
-        lacking = [label for label in variants if not len(returns[label])]
-        why_not = f"no run is that far of {', '.join(lacking)}" if lacking else ""
-        if title in left_out:
-            why_not = "left out, as asked"
-        tasks.append(Task(title, zero, one, returns, why_not))
-    if not variants or not found.whole:
+            found.absent[title] = "no run is ahead of random actions yet"
+        elif lacking:
+            found.absent[title] = f"no run is that far of {', '.join(lacking)}"
+        else:
+            found.tasks.append(Task(title, zero, one, returns))
+    if not found.variants or not found.tasks:
         why = "; ".join(f"{title}: {why}" for title, why in found.absent.items())
         raise Unusable(f"nothing to aggregate yet: {why}")
     return found

@@ -67,7 +67,7 @@ def on_ranks(rows: Iterable[Row], ranks: int) -> list[Row]:
 
 def clock_of(row: Row) -> np.ndarray:
     """Return when a row's run would have stood there on each of grid.RANKS [s]. Raises Unusable."""
-    name = f"{', '.join(filter(None, row.run[:5]))}, seed {row.seed}, generation {row.generation}"
+    name = f"{row.name}, generation {row.generation}"
     if not row.clock:
         raise Unusable(
             f"{name}: no clock on other ranks is recorded;"
