@@ -114,11 +114,11 @@ def aggregate(options: argparse.Namespace) -> Iterator[object]:
     scores = study(runs, random_returns(options.random), wall, options.leave_out)
     if options.out is not None and options.out.suffix in (".png", ".pdf", ".svg"):
         from esac_mpi.analysis.figures import save
-        from esac_mpi.analysis.results.aggregate_picture import figure
+        from esac_mpi.analysis.results import pictures
 
         for line in aggregate_page.told(scores):
             note(line)
-        yield from save(figure(scores, options.of, wall), options.out)
+        yield from save(pictures.scores(scores, wall), options.out)
         return
     text = aggregate_page.document(scores, options.of, wall)
     yield from written(head + text, options.out)

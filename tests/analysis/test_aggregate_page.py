@@ -5,7 +5,7 @@ from result_rows import stored
 from scored_runs import SIX, finals, run, scored
 
 from esac_mpi.analysis.figures import plt
-from esac_mpi.analysis.results import aggregate_page, aggregate_picture
+from esac_mpi.analysis.results import aggregate_page, pictures
 
 ROWS = [
     *finals({"ESAC": (12, 12), "ES": (7, 7), "SAC": (4, 4)}),
@@ -58,19 +58,21 @@ def test_without_the_variant_that_is_asked_for_none_is_compared(capsys):
 
 def test_the_picture_has_the_best_on_top_and_a_panel_a_task():
     rows = [*ROWS, *finals({"SAC": (-900,)}, "B-v0", start=1)]
-    drawing = aggregate_picture.figure(scored(rows), "ESAC", SIX)
-    whole, *tasks = drawing.axes
-    labels = [(text.get_text(), text.get_fontweight()) for text in whole.get_yticklabels()]
-    assert labels == [("ES", "normal"), ("ESAC", "bold"), ("SAC", "normal")]
+    drawing = pictures.scores(scored(rows), SIX)
+    whole, _, last = drawing.axes[:3]
+    assert [text.get_text() for text in whole.get_yticklabels()] == ["ES", "ESAC", "SAC"]
     # SAC: 0.2 0.2 of 0 and -4 cut
-    assert [line.get_xdata()[0] for line in whole.lines] == pytest.approx([0.75, 0.625, 0.1])
-    assert [panel.get_title() for panel in tasks] == ["A-v0", "B-v0"]
-    dots = [line.get_xdata().tolist() for line in tasks[1].lines if line.get_marker() == "o"]
-    assert dots == [[1, 1], [0.25, 0.25], [0]]
-    arrows = [len(line.get_xdata()) for line in tasks[1].lines if line.get_marker() == "<"]
-    assert arrows == [0, 0, 1]  # -4
+    middles = sorted(bars.lines[0].get_xdata()[0] for bars in whole.containers)
+    assert middles == pytest.approx([0.1, 0.625, 0.75])
+    titles = [panel.get_title() for panel in drawing.axes]
+    assert titles == ["all 2 together: IQM", "A-v0", "B-v0"]
+    dots = {
+        line.get_ydata()[0]: line.get_xdata().tolist()
+        for line in last.lines
+        if line.get_marker() == "."
+    }
+    assert dots == {0: [1, 1], 1: [0.25, 0.25], 2: [0, -0.25]}  # -4
     assert "6 s of wall time, as measured" in drawing.get_suptitle().replace("\n", " ")
-    assert drawing.get_suptitle().endswith("arrows: below -0.25")
     plt.close(drawing)
 
 

@@ -4,12 +4,14 @@ import numpy as np
 
 from esac_mpi.analysis.colours import algorithm_of, looks
 from esac_mpi.analysis.curves import Axis, Curve, last_before
-from esac_mpi.analysis.figures import Figure, headline, panels
+from esac_mpi.analysis.figures import Figure, cells, headline, panels
 from esac_mpi.analysis.grids import summary
-from esac_mpi.analysis.intervals import interval, mean
 from esac_mpi.analysis.messages import Unusable
 from esac_mpi.analysis.plots import TITLES
 from esac_mpi.analysis.results import standings
+from esac_mpi.analysis.results.aggregate_page import when
+from esac_mpi.analysis.results.aggregates import Estimate, estimate, iqm, mean
+from esac_mpi.analysis.results.scores import Study
 from esac_mpi.analysis.results.traces import MEASURED, WALL, Sections, Trace, Wall
 from esac_mpi.analysis.sensitivity import Point, lines, normalised
 from esac_mpi.analysis.sensitivity_picture import figure
@@ -29,7 +31,11 @@ AT_END = {
     "fitness": ("fitness_mean", "mean fitness, mean over generations"),
     "return": ("better", "mean return of the last evaluation"),
 }
+NONE = np.zeros(0)
+LEAST = -0.25  # score below which a seed is drawn at the edge
 UNNAMED = "0.4"  # colour of a variant whose own name stands beside it, and names no algorithm
+
+Standings = dict[str, dict[str, tuple[Estimate, np.ndarray]]]  # {panel: {variant: of its seeds}}
 
 
 def curves(
@@ -91,39 +97,68 @@ def sensitivity(
 
 
 def ends(sections: Sections, policy: str = "better") -> Figure:
-    """Draw the last returns: a panel a task, a line a variant, the best first. Raises Unusable."""
+    """Draw the last returns: a panel a task, a row a variant, the best first. Raises Unusable."""
     y = POLICIES[policy]
-    last = {
+    found = {
         title: {
             label: np.array([t.curve("env_steps", y).y[-1] for t in traces if t.has(y)])
             for label, traces in labels.items()
+            if any(t.has(y) for t in traces)
         }
         for title, labels in sections.items()
     }
-    last = {title: kept for title, labels in last.items() if (kept := ranked(labels))}
-    if not last:
+    if not any(found.values()):
         raise Unusable(f"nothing to draw: no run has a return of {WHOSE[policy]}")
-    look = looks({label: algorithm_of(label) for labels in last.values() for label in labels})
-    drawing, axes = panels(1, len(last), 4.5, 0.4 + 0.25 * max(map(len, last.values())))
-    for panel, (title, labels) in zip(axes.flat, last.items(), strict=True):
-        for place, (label, seeds) in enumerate(labels.items()):
-            colour = look[label].colour if algorithm_of(label) else UNNAMED
-            low, high = interval([seeds], mean) if len(seeds) > 1 else (seeds[0], seeds[0])
-            bars = np.maximum([[seeds.mean() - low], [high - seeds.mean()]], 0)
-            panel.errorbar(seeds.mean(), place, xerr=bars, fmt="o", ms=5, capsize=3, color=colour)
-            panel.plot(seeds, np.full(len(seeds), place), ".", ms=6, alpha=0.5, color=colour)
-        panel.set_yticks(range(len(labels)), labels)
-        panel.invert_yaxis()
-        panel.set(title=title, xlabel="episodic return")
-    headline(
-        drawing,
-        f"Last noise-free evaluation of {WHOSE[policy]}:"
-        " each seed, their mean and its 95 % interval",
+    standing = {
+        title: {label: (estimate([seeds], mean), seeds) for label, seeds in labels.items()}
+        for title, labels in found.items()
+        if labels
+    }
+    title = f"Last noise-free evaluation of {WHOSE[policy]}: each seed, their mean and its interval"
+    return draw_standings(standing, "episodic return", title)
+
+
+def scores(study: Study, wall: Wall) -> Figure:
+    """Draw an aggregate: each variant's interquartile mean, and its scores task by task."""
+    together = {label: (estimate(study.scores(label), iqm), NONE) for label in study.variants}
+    found: Standings = {f"all {len(study.tasks)} together: IQM": together}
+    for task in study.tasks:
+        each = {label: task.normalised(label) for label in study.variants}
+        found[task.title] = {label: (estimate([s], mean), s) for label, s in each.items()}
+    title = (
+        f"Scores {when(wall)}: 0 random actions, 1 the best that any run reached by then."
+        f" Each seed, their mean and its interval; what is below {LEAST} is drawn there"
     )
+    return draw_standings(found, "score", title, LEAST)
+
+
+def draw_standings(found: Standings, x: str, title: str, least: float = -np.inf) -> Figure:
+    """Draw a panel for each title, a row for each variant, in the order of the first panel.
+
+    least: of scores, what is below is drawn there.
+    """
+    first = next(iter(found.values()))
+    labels = dict.fromkeys(label for row in found.values() for label in row)
+    order = sorted(labels, key=lambda label: -first[label][0].value if label in first else np.inf)
+    look = looks({label: algorithm_of(label) for label in labels})
+    drawing, axes = panels(*cells(1, len(found)), 4.5, 0.6 + 0.25 * len(order))
+    for panel in axes.flat[len(found) :]:
+        panel.set_axis_off()
+    for panel, (name, row) in zip(axes.flat, found.items(), strict=False):
+        for place, label in enumerate(order):
+            if label not in row:
+                continue
+            standing, seeds = row[label]
+            colour = look[label].colour if algorithm_of(label) else UNNAMED
+            middle, *ends = np.maximum(standing, least)
+            bars = [[middle - ends[0]], [ends[1] - middle]] if np.isfinite(ends).all() else None
+            panel.errorbar(middle, place, xerr=bars, fmt="o", ms=5, capsize=3, color=colour)
+            where = np.maximum(seeds, least)
+            panel.plot(where, np.full(len(seeds), place), ".", ms=6, alpha=0.5, color=colour)
+        panel.set_yticks(range(len(order)), order)
+        panel.set_ylim(len(order) - 0.5, -0.5)
+        panel.set(title=name, xlabel=x)
+        if np.isfinite(least):
+            panel.set_xlim(least - 0.05, 1.05)
+    headline(drawing, title)
     return drawing
-
-
-def ranked(labels: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
-    """Return the variants that have returns, the one of the highest mean first."""
-    there = [(label, seeds) for label, seeds in labels.items() if seeds.size]
-    return dict(sorted(there, key=lambda one: -one[1].mean()))
