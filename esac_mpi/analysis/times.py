@@ -6,8 +6,7 @@ told, they share out the busy time of that row's ranks. Computed times, for othe
 are those of clock/.
 """
 
-from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field, replace
+from collections.abc import Iterable
 
 import numpy as np
 
@@ -101,58 +100,35 @@ def idle(run: RunFiles, generations: slice = ALL) -> float | None:
 # ---- time of a generation, by algorithm, population size and ranks
 
 
-@dataclass(frozen=True)
-class Point:
-    """One run: what was run, on how many ranks, and how long a generation took."""
-
-    run: RunFiles = field(compare=False)
-    n: int  # members
-    ranks: int
-    seconds: float  # per generation
-    episodes: int  # of the population, per generation
-    # of a computed one: the computed time on the run's own ranks, shared without loss [s]
-    ideal: float | None = None
-
-    @property
-    def computed(self) -> bool:
-        """Whether nobody ran this."""
-        return self.ideal is not None
+def population_of(run: RunFiles) -> int:
+    """Return the size of a run's population, 0 without one."""
+    fitness = column(run, "metrics/fitness")
+    return fitness.shape[1] if fitness.ndim == 2 else 0
 
 
-Times = dict[tuple[str, int], dict[int, list[Point]]]  # {(label, n): {ranks: runs}}
+def measured(run: RunFiles, last: int) -> float:
+    """Measure the time of a generation without its evaluation [s], mean of the last ones.
 
-
-def point(run: RunFiles, last: int) -> Point | None:
-    """Measure a run; None without a population or two generations on its last number of ranks."""
-    fitness, ranks = column(run, "metrics/fitness"), busy(run).ranks
-    if fitness.ndim < 2 or len(fitness) < 2:
-        return None
+    Of those on the run's last number of ranks but the first, in which these start up; nan: none.
+    """
+    ranks = busy(run).ranks
+    others = np.flatnonzero(ranks != ranks[-1:])
+    first = others[-1] + 1 if others.size else 0
     lasted = recorded.generation_seconds(run) - recorded.seconds(run, "evaluation")
-    others = np.flatnonzero(ranks != ranks[-1])
-    first = others[-1] + 1 if others.size else 0  # on these ranks, which start up in it
     same = lasted[first + 1 :][-last:]
-    if not same.size:
-        return None
-    n = fitness.shape[1]
-    episodes = n * getattr(run.config.own, "fitness_episodes", 1)
-    return Point(run, n, int(ranks[-1]), float(same.mean()), episodes)
+    return float(same.mean()) if same.size else np.nan
 
 
-def elsewhere(measured: Point, ranks: Iterable[int], last: int) -> Iterator[Point]:
-    """Compute a run's measures on other numbers of ranks. Raises Unusable where it has no clock."""
-    on_cluster = recorded.ends(measured.run, evaluates=False)
-
-    def lasts(count: int) -> float:  # without the first generation
-        return float(np.diff(list(on_cluster(Cluster(count))))[-last:].mean())
-
-    work = measured.ranks * lasts(measured.ranks)
-    for count in ranks:
-        yield replace(measured, ranks=count, seconds=lasts(count), ideal=work / count)
+def on_ranks(run: RunFiles, ranks: int, last: int) -> float:
+    """Compute the same for so many ranks [s]. Raises Unusable where a run has no clock."""
+    ends = list(recorded.ends(run, evaluates=False)(Cluster(ranks)))
+    return float(np.diff(ends)[-last:].mean())
 
 
-def times_of(runs: list[RunFiles], last: int, computed_for: Iterable[int] = ()) -> Times:
-    """Collect the times of all runs; on unused ranks those computed from runs on the fewest.
+def scaling(runs: list[RunFiles], last: int, computed_for: Iterable[int] = ()) -> list[Row]:
+    """Tabulate the time of a generation by label, population size and ranks.
 
+    Ranks that no run had are computed from the runs on the fewest, and efficiency is 1 on these.
     Raises Unusable for several tasks, none with a population, or a run without a clock.
     """
     if last < 1 or any(ranks < 1 for ranks in computed_for):
@@ -163,61 +139,39 @@ def times_of(runs: list[RunFiles], last: int, computed_for: Iterable[int] = ()) 
     if len(cpus := {str(run.provenance.get("cpu")) for run in runs}) > 1:
         note(f"the runs are from different CPUs: {', '.join(sorted(cpus))}")
     sizes = {f"{table_of(run.config.algorithm)}.population_size" for run in runs}
-    times: Times = {}
+    lines: dict[tuple[str, int], dict[int, list[RunFiles]]] = {}
     for label, found in grouped(runs, sizes)[tasks[0]].items():
         for run in found:
-            if p := point(run, last):
-                times.setdefault((label, p.n), {}).setdefault(p.ranks, []).append(p)
+            if population_of(run) and np.isfinite(measured(run, last)):
+                line = lines.setdefault((label, population_of(run)), {})
+                line.setdefault(int(busy(run).ranks[-1]), []).append(run)
             else:
                 note(f"left out, no population or a single generation: {run.path.name}")
-    if not times:
+    if not lines:
         raise Unusable("nothing to show yet: no run given has two generations of a population")
-    for points in times.values():
-        others = sorted(set(computed_for) - set(points))
-        for p in points[min(points)] if others else ():
-            for other in elsewhere(p, others, last):
-                points.setdefault(other.ranks, []).append(other)
-    if len({ranks for points in times.values() for ranks in points}) == 1:
+    rows = []
+    for (label, n), line in sorted(lines.items(), key=lambda line: (line[0][0], -line[0][1])):
+        least, there = min(line), line[min(line)]
+        for ranks in sorted({*line, *computed_for}):
+            if ranks in line:
+                seconds = np.mean([measured(run, last) for run in line[ranks]])
+                alone = np.mean([measured(run, last) for run in there])
+            else:
+                seconds = np.mean([on_ranks(run, ranks, last) for run in there])
+                alone = np.mean([on_ranks(run, least, last) for run in there])
+            episodes = n * getattr(there[0].config.own, "fitness_episodes", 1)
+            rows.append({
+                "run": label,
+                "n": n,
+                "ranks": ranks,
+                "s a generation": float(seconds),
+                "s an episode": float(seconds / episodes),
+                "efficiency": float(least * alone / (ranks * seconds)),
+                "": "measured" if ranks in line else "computed",
+            })  # fmt: skip
+    if len({row["ranks"] for row in rows}) == 1:
         note("all runs had the same number of ranks: how they scale is not seen")
-    return dict(sorted(times.items(), key=lambda line: (line[0][0], -line[0][1])))
-
-
-def per_generation(points: list[Point]) -> list[float]:
-    """Return seconds per generation of the runs of a point."""
-    return [p.seconds for p in points]
-
-
-def per_episode(points: list[Point]) -> list[float]:
-    """Return seconds per episode of the population."""
-    return [p.seconds / p.episodes for p in points]
-
-
-def efficiency(line: dict[int, list[Point]]) -> dict[int, float]:
-    """Compute the parallel efficiency on each number of ranks, 1 on the fewest."""
-    least = min(line)
-    work = least * float(np.mean(per_generation(line[least])))
-    found = {}
-    for ranks, points in sorted(line.items()):
-        ideals = [p.ideal for p in points if p.ideal is not None] or [work / ranks]
-        found[ranks] = float(np.mean(ideals) / np.mean(per_generation(points)))
-    return found
-
-
-def scaling(times: Times) -> list[Row]:
-    """Return a row for each line and number of ranks."""
-    return [
-        {
-            "run": label,
-            "n": n,
-            "ranks": ranks,
-            "s a generation": float(np.mean(per_generation(line[ranks]))),
-            "s an episode": float(np.mean(per_episode(line[ranks]))),
-            "efficiency": share,
-            "": "computed" if line[ranks][0].computed else "measured",
-        }
-        for (label, n), line in times.items()
-        for ranks, share in efficiency(line).items()
-    ]
+    return rows
 
 
 # ---- time to a number of steps, and who waits

@@ -25,8 +25,7 @@ waiting       the share of the ranks' time in which they wait
 timeline      what every rank of a run did when
 scaling       seconds per generation and per episode without the evaluation, and parallel
               efficiency, against ranks and population size (Figures 2 centre and 5 of the ESAC
-              paper). Dotted: ideal; bars: least and largest of several runs; hollow: computed for
-              --ranks from the runs on the fewest ranks
+              paper). Dotted: ideal; hollow: computed for --ranks from the runs on the fewest
 sensitivity   --measure (of `esac-mpi table`) against the values of --field (Figures 2 right and 6
               left): mean and 95 % interval. A field without a table (sigma) is each algorithm's own
 
@@ -93,7 +92,7 @@ def scaling(runs: list[RunFiles], options: argparse.Namespace) -> "Figure":
     from esac_mpi.analysis.scaling import figure
 
     task = runs[0].config.task.id
-    found = times.times_of(runs, options.last, options.ranks or [])
+    found = times.scaling(runs, options.last, options.ranks or [])
     printed, source = published.times(task) if options.published else ({}, "")
     title = f"{task}: mean of the last {options.last} generations"
     title += "; hollow: computed" if options.ranks else "; dotted: ideal"

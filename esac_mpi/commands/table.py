@@ -100,7 +100,7 @@ def table(line: argparse.ArgumentParser, options: argparse.Namespace) -> Iterato
     if what == "results":
         rows, about = results(runs, options)
     elif what == "scaling":
-        rows = times.scaling(times.times_of(runs, options.last, options.ranks or []))
+        rows = times.scaling(runs, options.last, options.ranks or [])
     elif what == "sensitivity":
         rows = sensitivity.rows(sensitivity.of_options(runs, options), options.field)
     else:

@@ -53,7 +53,7 @@ def run_of(path, ranks, full):
 
 
 @pytest.mark.parametrize(
-    ("ends", "seconds"), [((9.0, 10.0, 15.0), None), ((9.0, 10.0, 15.0, 15.5), 0.5)]
+    ("ends", "seconds"), [((9.0, 10.0, 15.0), np.nan), ((9.0, 10.0, 15.0, 15.5), 0.5)]
 )
 def test_a_generation_after_a_change_of_ranks_is_no_measure(tmp_path, ends, seconds):
     rows = []
@@ -61,8 +61,8 @@ def test_a_generation_after_a_change_of_ranks_is_no_measure(tmp_path, ends, seco
         there = np.where(np.arange(2) < (1 if g < 3 else 2), 0.4, np.nan)
         parts = {"busy_seconds": there, "wall_seconds": wall, "seconds_evaluation": 0.0}
         rows.append(({"generation": g, "fitness": np.ones(4), "sac_phase": 0}, parts))
-    found = times.point(leave(tmp_path / "run", rows, provenance={"ranks": 2}), 10)
-    assert found is None if seconds is None else found.seconds == seconds
+    found = times.measured(leave(tmp_path / "run", rows, provenance={"ranks": 2}), 10)
+    np.testing.assert_equal(found, seconds)
 
 
 @pytest.mark.parametrize("ranks", [2, 200])
@@ -72,7 +72,7 @@ def test_tools_say_the_same_of_either_form(tmp_path, ranks):
     assert measures.parallel_efficiency(some) == pytest.approx(0.5)  # (R + 1) / 2 of R + 1 seconds
     for one, other in zip(busy(full), busy(some), strict=True):
         np.testing.assert_allclose(one, other)
-    assert times.point(full, 10) == times.point(some, 10)
+    assert times.measured(full, 10) == times.measured(some, 10)
     found = times.activities(some)
     np.testing.assert_allclose(found["members"], ranks * (ranks + 1) / 2)
     np.testing.assert_allclose(sum(found.values()), ranks * (ranks + 2.0))

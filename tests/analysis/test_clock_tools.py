@@ -72,17 +72,17 @@ def test_scaling_to_ranks_that_nobody_ran_on(tmp_path, call):
 
 def test_efficiency_of_computed_times_is_by_the_computed_one(tmp_path):
     """A core had half of the time: measured 2 x 9.6 s, computed 9.6 on one rank and 7.6 on two."""
-    found = times.times_of([run_of(tmp_path / "a", ROWS, slow=2.0)], 10, [2])["ESAC", 4]
+    rows = times.scaling([run_of(tmp_path / "a", ROWS, slow=2.0)], 10, [2])
     # with 0.1 ms of the exchange
-    assert [points[0].seconds for points in found.values()] == pytest.approx([19.2, 7.6], rel=1e-4)
-    assert times.efficiency(found) == pytest.approx({1: 1.0, 2: 9.6 / 2 / 7.6}, rel=1e-4)
+    assert [row["s a generation"] for row in rows] == pytest.approx([19.2, 7.6], rel=1e-4)
+    assert [row["efficiency"] for row in rows] == pytest.approx([1.0, 9.6 / 2 / 7.6], rel=1e-4)
 
 
 def test_scaling_beside_what_the_paper_prints(tmp_path):
     printed, source = published.times("HalfCheetah-v5")
     assert (printed["ESAC", 50], printed["ES", 50]) == ({2: 162, 64: 58}, {2: 17, 64: 1.5})
     assert "Figure 5" in source
-    found = times.times_of([run_of(tmp_path / "a", ROWS)], 10, [2, 64])
+    found = times.scaling([run_of(tmp_path / "a", ROWS)], 10, [2, 64])
     drawing = scalings.figure(found, "a title", printed)
     drawn = drawing.axes[0].get_lines()
     (paper,) = [line for line in drawn if line.get_label() == "paper: ESAC, n = 20"]

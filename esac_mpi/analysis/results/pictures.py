@@ -107,13 +107,9 @@ def ends(sections: Sections, policy: str = "better") -> Figure:
         }
         for title, labels in sections.items()
     }
-    if not any(found.values()):
+    standing = {title: of_seeds(labels) for title, labels in found.items() if labels}
+    if not standing:
         raise Unusable(f"nothing to draw: no run has a return of {WHOSE[policy]}")
-    standing = {
-        title: {label: (estimate([seeds], mean), seeds) for label, seeds in labels.items()}
-        for title, labels in found.items()
-        if labels
-    }
     title = f"Last noise-free evaluation of {WHOSE[policy]}: each seed, their mean and its interval"
     return draw_standings(standing, "episodic return", title)
 
@@ -123,13 +119,17 @@ def scores(study: Study, wall: Wall) -> Figure:
     together = {label: (estimate(study.scores(label), iqm), NONE) for label in study.variants}
     found: Standings = {f"all {len(study.tasks)} together: IQM": together}
     for task in study.tasks:
-        each = {label: task.normalised(label) for label in study.variants}
-        found[task.title] = {label: (estimate([s], mean), s) for label, s in each.items()}
+        found[task.title] = of_seeds({label: task.normalised(label) for label in study.variants})
     title = (
         f"Scores {when(wall)}: 0 random actions, 1 the best that any run reached by then."
         f" Each seed, their mean and its interval; what is below {LEAST} is drawn there"
     )
     return draw_standings(found, "score", title, LEAST)
+
+
+def of_seeds(found: dict[str, np.ndarray]) -> dict[str, tuple[Estimate, np.ndarray]]:
+    """Estimate the mean of each variant's seeds; return it beside them."""
+    return {label: (estimate([seeds], mean), seeds) for label, seeds in found.items()}
 
 
 def draw_standings(found: Standings, x: str, title: str, least: float = -np.inf) -> Figure:
@@ -151,7 +151,8 @@ def draw_standings(found: Standings, x: str, title: str, least: float = -np.inf)
             standing, seeds = row[label]
             colour = look[label].colour if algorithm_of(label) else UNNAMED
             middle, *ends = np.maximum(standing, least)
-            bars = [[middle - ends[0]], [ends[1] - middle]] if np.isfinite(ends).all() else None
+            low, high = np.where(np.isfinite(ends), ends, middle)
+            bars = np.maximum([[middle - low], [high - middle]], 0)
             panel.errorbar(middle, place, xerr=bars, fmt="o", ms=5, capsize=3, color=colour)
             where = np.maximum(seeds, least)
             panel.plot(where, np.full(len(seeds), place), ".", ms=6, alpha=0.5, color=colour)
