@@ -6,7 +6,7 @@ told, they share out the busy time of that row's ranks. Computed times, for othe
 are those of clock/.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 
 import numpy as np
 
@@ -149,29 +149,36 @@ def scaling(runs: list[RunFiles], last: int, computed_for: Iterable[int] = ()) -
                 note(f"left out, no population or a single generation: {run.path.name}")
     if not lines:
         raise Unusable("nothing to show yet: no run given has two generations of a population")
-    rows = []
-    for (label, n), line in sorted(lines.items(), key=lambda line: (line[0][0], -line[0][1])):
-        least, there = min(line), line[min(line)]
-        for ranks in sorted({*line, *computed_for}):
-            if ranks in line:
-                seconds = np.mean([measured(run, last) for run in line[ranks]])
-                alone = np.mean([measured(run, last) for run in there])
-            else:
-                seconds = np.mean([on_ranks(run, ranks, last) for run in there])
-                alone = np.mean([on_ranks(run, least, last) for run in there])
-            episodes = n * getattr(there[0].config.own, "fitness_episodes", 1)
-            rows.append({
-                "run": label,
-                "n": n,
-                "ranks": ranks,
-                "s a generation": float(seconds),
-                "s an episode": float(seconds / episodes),
-                "efficiency": float(least * alone / (ranks * seconds)),
-                "": "measured" if ranks in line else "computed",
-            })  # fmt: skip
+    rows = [
+        {"run": label, "n": n, **row}
+        for (label, n), line in sorted(lines.items(), key=lambda line: (line[0][0], -line[0][1]))
+        for row in over_ranks(line, n, last, computed_for)
+    ]
     if len({row["ranks"] for row in rows}) == 1:
         note("all runs had the same number of ranks: how they scale is not seen")
     return rows
+
+
+def over_ranks(
+    line: dict[int, list[RunFiles]], n: int, last: int, computed_for: Iterable[int]
+) -> Iterator[Row]:
+    """Yield a row for each number of ranks, measured or computed; n: members of each run."""
+    least, there = min(line), line[min(line)]
+    episodes = n * getattr(there[0].config.own, "fitness_episodes", 1)
+    for ranks in sorted({*line, *computed_for}):
+        if ranks in line:
+            seconds = np.mean([measured(run, last) for run in line[ranks]])
+            alone = np.mean([measured(run, last) for run in there])
+        else:
+            seconds = np.mean([on_ranks(run, ranks, last) for run in there])
+            alone = np.mean([on_ranks(run, least, last) for run in there])
+        yield {
+            "ranks": ranks,
+            "s a generation": float(seconds),
+            "s an episode": float(seconds / episodes),
+            "efficiency": float(least * alone / (ranks * seconds)),
+            "": "measured" if ranks in line else "computed",
+        }
 
 
 # ---- time to a number of steps, and who waits

@@ -123,16 +123,6 @@ def one(run: RunFiles) -> Table:
     return grid
 
 
-def line(run: RunFiles | str) -> str:
-    """Show a run as one line, the same until it gets on; say why one cannot be read."""
-    if isinstance(run, str):
-        return run
-    found = {name: shown(value) for name, value in row(run).items()}
-    where = f"{run.state}{advice(run)}, generation {found['gen']}, {found['budget']} of the budget"
-    returns = f"return {found['return']}, best {found['best']}"
-    return f"{run.path}: {where}, {returns}, {found['steps/s']} steps/s, {found['left']} left"
-
-
 def advice(run: RunFiles) -> str:
     """Say what to do about a run that is over but not complete."""
     command = resume_command(run) if run.state in measures.OVER else None
