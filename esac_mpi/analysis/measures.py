@@ -87,21 +87,13 @@ class Busy(NamedTuple):
 
 
 def busy(run: RunFiles) -> Busy:
-    """Return all ranks' busy seconds; in a row without every rank, recorded mean times ranks."""
-    # [generations, ranks], nan where a rank was not there
-    rows = run.columns.get("timing/busy_seconds", np.zeros((0, 1)))
-    there, values = np.isfinite(rows).sum(axis=1), np.nan_to_num(rows)
+    """Read all ranks' busy seconds."""
+    none = np.zeros(0)
     ranks, mean, most = (
-        run.columns.get(f"timing/busy_{name}", np.full(len(rows), np.nan))
-        for name in ("ranks", "mean", "max")
+        run.columns.get(f"timing/busy_{name}", none) for name in ("ranks", "mean", "max")
     )
-    some = ranks > there
-    return Busy(
-        ranks=np.where(some, ranks, there).astype(int),
-        total=np.where(some, mean * ranks, values.sum(axis=1)),
-        most=np.where(some, most, values.max(axis=1)),
-        root=values[:, 0],
-    )
+    rows = run.columns.get("timing/busy_seconds", np.zeros((0, 1)))  # [generations, some ranks]
+    return Busy(ranks.astype(int), mean * ranks, most, rows[:, 0])
 
 
 def parallel_efficiency(run: RunFiles) -> float | None:

@@ -62,8 +62,7 @@ def of_generations(run: RunFiles) -> dict[str, np.ndarray]:
 
 def of_tasks(run: RunFiles) -> dict[str, np.ndarray]:
     """Measure the activities of tasks without a barrier. Raises Unusable."""
-    if "timing/task_busy" not in run.columns:
-        raise Unusable(f"{run.path}: made before the time of every task was recorded")
+    recorded.refuse_older(run)
     total = busy(run).total
     there = np.isfinite(run.columns["timing/task_worker"])
     critic = individuals_and_turns(run)[1]

@@ -167,7 +167,7 @@ def test_a_recorded_run_on_other_ranks(tmp_path):
     np.testing.assert_allclose(computed(two, 1), computed(run, 1))
     np.testing.assert_allclose(computed(stopped, 2), computed(run, 2))
     older = run_of(tmp_path / "older", older=True)
-    with pytest.raises(Unusable, match="before the time of every task was recorded"):
+    with pytest.raises(Unusable, match="before all of its times were recorded"):
         computed(older, 2)
 
 

@@ -4,6 +4,7 @@ import numpy as np
 
 from esac_mpi.config import Config, updated
 from esac_mpi.record import Run
+from esac_mpi.training.loop import busy_columns
 
 
 def make(
@@ -40,7 +41,7 @@ def make(
             {**row, "best_return": best},
             {
                 "wall_seconds": 60.0 * g,
-                "busy_seconds": np.array([3.0, 1.0]),
+                **busy_columns(np.array([3.0, 1.0]), g),
                 "seconds_evaluate": 4.0 if g % 2 else 2.0,
             },
         )

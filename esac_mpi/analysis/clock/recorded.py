@@ -6,7 +6,7 @@ seconds_evaluate, plan, offspring, learn, update, evaluation. What shrinks with 
 generation lasted stays as it was. Of more than one rank, waiting for others is left out, since the
 cluster's own takes its place. Where a run had one rank, its times count as much as its process had
 a core (seconds_processor): other work on the machine, or waiting for the disk, makes the run
-longer, but not its clock. Files of before all of this was recorded have no clock.
+longer, but not its clock. Files of before all of this was recorded (early 0.1.0) have no clock.
 """
 
 import re
@@ -42,6 +42,7 @@ def computed(run: RunFiles, ranks: int) -> np.ndarray:
 
 def ends(run: RunFiles, evaluates: bool = True) -> Callable[[Cluster], Iterator[float]]:
     """Make a function from a cluster to the end of each generation [s]. Raises Unusable."""
+    refuse_older(run)
     share = had_a_core(run)
     if recorded_tasks.has_tasks(run):
         tasks = recorded_tasks.recorded(run, share)
@@ -50,6 +51,13 @@ def ends(run: RunFiles, evaluates: bool = True) -> Callable[[Cluster], Iterator[
     parts = evaluated(times(run), evaluates)
     whole = list(generations(run, parts))
     return lambda cluster: ticks(whole, cluster)
+
+
+def refuse_older(run: RunFiles) -> None:
+    """Raise Unusable for a run that has not all times by which its clock is computed."""
+    newest = "task_busy" if recorded_tasks.has_tasks(run) else "seconds_processor"
+    if f"timing/{newest}" not in run.columns:
+        raise Unusable(f"{run.path}: made before all of its times were recorded, which this needs")
 
 
 def evaluated(parts: Parts, evaluates: bool) -> Parts:
@@ -68,13 +76,13 @@ def task_parts(run: RunFiles, share: np.ndarray) -> Parts:
         "record": part["record"] * share,
         "lead": part["lead"] * share / np.maximum(told, 1),
         "serial": rest * share,
-        "evaluation": episodes(run) * share[:, None],
+        "evaluation": run.columns["timing/evaluation_seconds"] * share[:, None],
     }
 
 
 def generations(run: RunFiles, parts: Parts) -> Iterator[Generation]:
     """Yield a run's generations; parts: its `times`. Raises Unusable."""
-    lasted = duration(run)
+    lasted = phase_seconds(run) * had_a_core(run)
     entered, phase = np.isfinite(lasted), np.nan_to_num(lasted)
     none = np.zeros(run.generation)
     blocks, sums = update_blocks(run), 0  # numbers that a member's sums over observations are
@@ -136,7 +144,7 @@ def times(run: RunFiles) -> Parts:
     phase = np.nan_to_num(phase_seconds(run))
     members, expected, alone = pieces(run, total, phase)
     born, born_expected = offspring(run)
-    evaluation = episodes(run)
+    evaluation = run.columns["timing/evaluation_seconds"]
     beside = running(run)
     rest = generation_seconds(run) - sum(part.values())  # outside all parts
     rest += np.where(
@@ -173,8 +181,6 @@ def pieces(
     """
     own = run.columns.get("timing/member_seconds")
     if own is None:
-        if "metrics/fitness" in run.columns:
-            raise before(run, "every member")
         count = shared_episodes(run.config)
         alone = np.maximum(total - phase, 0.0) * (count > 0)
         equal = np.repeat(alone[:, None] / max(count, 1), count, axis=1)
@@ -205,33 +211,9 @@ def bears_offspring(run: RunFiles) -> bool:
     return "timing/offspring_seconds" in run.columns
 
 
-def episodes(run: RunFiles) -> np.ndarray:
-    """Return the times of evaluation episodes [generations, episodes] [s], nan where none is."""
-    found = run.columns.get("timing/evaluation_seconds")
-    if found is None and seconds(run, "evaluation").any():
-        raise before(run, "every evaluation episode")
-    return np.zeros((run.generation, 0)) if found is None else found
-
-
-def duration(run: RunFiles) -> np.ndarray:
-    """Compute the time of the phase that entered in each generation, or nan [generations] [s]."""
-    lasted, none = phase_seconds(run), np.full(run.generation, np.nan)
-    updating = run.columns.get("timing/seconds_updates", none)
-    entered = since_the_row_before(run, "learner_phases") > 0
-    if (entered & np.isnan(lasted + updating)).any():
-        raise before(run, "every phase and its updates")
-    return lasted * had_a_core(run)
-
-
 def since_the_row_before(run: RunFiles, name: str) -> np.ndarray:
     """Return a count's growth in each generation [generations]; 0 where the run has none."""
     return np.diff(run.columns.get(f"metrics/{name}", np.zeros(run.generation)), prepend=0)
-
-
-def before(run: RunFiles, what: str) -> Unusable:
-    """Make the error that says why a run has no clock."""
-    why = f"made before the time of {what} was recorded: it has no clock on other ranks"
-    return Unusable(f"{run.path}: {why}")
 
 
 def phase_seconds(run: RunFiles) -> np.ndarray:

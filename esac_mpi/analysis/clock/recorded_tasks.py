@@ -15,7 +15,6 @@ from itertools import pairwise
 
 import numpy as np
 
-from esac_mpi.analysis.messages import Unusable
 from esac_mpi.comm.clock.cluster import Cluster
 from esac_mpi.comm.clock.task_order import Arrival, Giving, piece
 from esac_mpi.comm.clock.task_order import queue as clock_of
@@ -52,12 +51,7 @@ def individuals_and_turns(run: RunFiles) -> tuple[np.ndarray, np.ndarray]:
 
 
 def recorded(run: RunFiles, share: np.ndarray) -> Recorded:
-    """Collect a run's tasks; share: in which a core was there [generations]. Raises Unusable."""
-    if "timing/task_busy" not in run.columns:
-        raise Unusable(
-            f"{run.path}: made before the time of every task was recorded: "
-            "it has no clock on other ranks"
-        )
+    """Collect a run's tasks; share: in which a core was there [generations]."""
     options = run.config.aes_rl
     spent, updating, updates = (
         run.columns[f"timing/task_{n}"] for n in ("busy", "updating", "updates")
