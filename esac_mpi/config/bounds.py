@@ -4,7 +4,7 @@ Three of them, as the tables have them:
 
     population_size: PositiveInt = 50
     winner_fraction: Fraction = 0.4
-    length_cap: Annotated[NonNegativeFloat, off_or(1, 1000)] = 0.0
+    noise_rank: Annotated[PositiveInt, at_most(1000)] = 1
 """
 
 import math
@@ -34,17 +34,6 @@ class Bound:
 def at_most(limit: int) -> Bound:
     """Bound a number from above."""
     return Bound(lambda value: value <= limit, f"must be at most {limit}")
-
-
-def off_or(low: int, high: int) -> Bound:
-    """Bound a multiple of a mean; 0 is off."""
-    words = f"must be 0 (off), or from {low} to {high} times the mean"
-    return Bound(lambda value: value == 0 or low <= value <= high, words)
-
-
-def matches(pattern: str, form: str) -> Bound:
-    """Bound a text by a pattern; form: what that is in words."""
-    return Bound(lambda value: bool(re.fullmatch(pattern, value)), f"expected {form}")
 
 
 def is_text(value: str) -> bool:

@@ -92,7 +92,7 @@ def load(argv: list[str], warn: Hear = lambda text: None) -> tuple[Config, bool]
     """
     words = [word for word in argv if word not in {"--fresh", *HELP}]
     source = _take_file(words)
-    file = read_file(source, warn) if source else {}
+    file = read_file(source) if source else {}
     named = coerced(_options(words), WHO, file)
     if HELP & {*argv}:
         tell(_settings(named["algorithm"], file) if "algorithm" in named else _overview())

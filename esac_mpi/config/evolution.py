@@ -9,13 +9,13 @@ from esac_mpi.config.bounds import (
     NON_NEGATIVE,
     AutoFloat,
     AutoInt,
+    Bound,
     Fraction,
     NonNegativeFloat,
     NonNegativeInt,
     PositiveFloat,
     PositiveInt,
     at_most,
-    off_or,
 )
 from esac_mpi.config.exact import exact
 from esac_mpi.config.table import SURVIVAL, OnlyWith, OnlyWithOne, Reads, Selecting, Whole
@@ -26,6 +26,10 @@ VIRTUAL = OnlyWith(sac_phases=True, phase_timing="virtual")
 ANNEALED = OnlyWith(sac_phases=True, p_sac_annealed=True)
 TESTED = OnlyWith(transfer="tested")
 AMT = OnlyWith(sigma_rule="grow")
+CAP = Bound(
+    lambda cap: cap == 0 or 1 <= cap <= 1000,
+    "must be 0 (off), or from 1 to 1000 times the mean",
+)
 # of what AMT reads where it needs no phases
 WITHOUT_PHASES = OnlyWithOne(sac_phases=True, amt_trigger=("interval", "generation"))
 # SAC's fields that only its phases read: not what the learner is made of, not a checkpoint's
@@ -81,7 +85,7 @@ class Evolution(Selecting):
     observation_normalisation: bool = True
     """Standardise observations, of SAC's episodes too, by running statistics, clipped to +-5
     standard deviations; the replay has them as they were. OpenAI-ES: on; P, C: off."""
-    length_cap: Annotated[NonNegativeFloat, off_or(1, 1000)] = 0.0
+    length_cap: Annotated[NonNegativeFloat, CAP] = 0.0
     """Truncate members' episodes at this multiple of their mean length; 0 = off. OpenAI-ES: 2."""
 
     def problems(self, table: str, config: Whole) -> Iterator[str]:

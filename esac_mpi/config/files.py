@@ -4,7 +4,7 @@ import json
 import os
 import re
 import tomllib
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Collection, Mapping
 from os.path import expanduser, isfile, join  # false, no error, for what no path can be
 from pathlib import Path
 from typing import Any, Literal, Union, get_args, get_origin
@@ -136,19 +136,11 @@ def no_file(word: str) -> str:
     return f"{word!r} is neither {meant}"
 
 
-def read_file(place: str | os.PathLike[str], warn: Callable[[str], None]) -> dict[str, Any]:
-    """Read a file that a person names; a run's config.toml means its directory. Raises ConfigError.
-
-    `warn` hears what such a file sets in vain: a person wrote it there, or a former version did.
-    """
+def read_file(place: str | os.PathLike[str]) -> dict[str, Any]:
+    """Read a file that a person names, where a run's means its directory. Raises ConfigError."""
     path = given(place, ConfigError)
     values = read_toml(path)
     if path.name == CONFIG and is_run(path.parent):
-        for name in UNSAVED[1:]:
-            if values.get(name, DEFAULTS[name]) != DEFAULTS[name]:
-                option = f"--{name.replace('_', '-')}"
-                warn(f"{path}: {name} is no part of a run, and not read there: {option} beside it")
-        values = {name: value for name, value in values.items() if name not in UNSAVED}
         values["run_dir"] = str(path.parent)
     return values
 

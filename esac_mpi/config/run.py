@@ -1,6 +1,7 @@
 """Tables of the run itself, whatever algorithm runs."""
 
 import math
+import re
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass, field
 from typing import Annotated, Any, Literal
@@ -12,7 +13,6 @@ from esac_mpi.config.bounds import (
     NonNegativeFloat,
     NonNegativeInt,
     PositiveInt,
-    matches,
 )
 from esac_mpi.config.table import OnlyWith, Table, Whole
 
@@ -127,15 +127,19 @@ class PolicyNetwork(Table):
             )
 
 
+DEVICE = Bound(
+    lambda name: bool(re.fullmatch(r"auto|cpu|cuda(:\d+)?", name)),
+    "expected auto, cpu, cuda or cuda:<number>",
+)
+
+
 @dataclass(frozen=True)
 class Learner(Table):
     """Where the gradient learner runs."""
 
     threads: PositiveInt = 1
     """Torch threads of rank 0. Yours to set, never derived: bits depend on it."""
-    device: Annotated[str, matches(r"auto|cpu|cuda(:\d+)?", "auto, cpu, cuda or cuda:<number>")] = (
-        "auto"
-    )
+    device: Annotated[str, DEVICE] = "auto"
     """auto (cuda where there is one), cpu, cuda, cuda:1, ..."""
     kernels: Literal["auto", "torch", "mkl", "compiled"] = "auto"
     """What makes the updates on a CPU: SAC's in C (compiled), torch with MKL's fast path on AMD

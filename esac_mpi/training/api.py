@@ -111,5 +111,5 @@ def resolve(config: Config | str | os.PathLike[str] | None, given: Settings) -> 
             warn(f"Config: this run does not read {', '.join(unread)}")
         return found
     source = "" if config is None else os.fspath(config)
-    file = {} if config is None else read_file(source, warn)
+    file = {} if config is None else read_file(source)
     return joined(file, settings(given, WHO, file), WHO, source, warn)

@@ -65,7 +65,7 @@ def test_a_run_or_a_policy_is_no_configuration_file(here):
         ("hopper.h5", "--from hopper.h5"),
     ):
         with pytest.raises(ConfigError, match=said):
-            read_file(Path(place), pytest.fail)
+            read_file(Path(place))
 
 
 def test_values_are_taken_as_before(here):
@@ -172,21 +172,6 @@ def test_a_path_that_no_file_could_hold_is_refused(option):
     words = ["--algorithm", "aes_rl", "--aes_rl.order", "arrival", option, "runs/caf\udce9"]
     said = "= 'runs/caf\\udce9': not UTF-8, so that no file of the run could hold it"
     assert said in refused(*words)
-
-
-@pytest.mark.parametrize(
-    ("text", "name"),
-    [("max_hours = 5.0\n", "max_hours"), ("[task]\nchanged = 'warn'\n", "task.changed")],
-)
-def test_what_is_no_part_of_a_run_is_named_where_its_file_has_it(tmp_path, text, name):
-    path, heard = tmp_path / "config.toml", []
-    (tmp_path / "run.lock").touch()
-    path.write_text(text)
-    load([str(path)], warn=heard.append)
-    beside = f"--{name.replace('_', '-')} beside it"
-    assert heard == [f"{path}: {name} is no part of a run, and not read there: {beside}"]
-    (tmp_path / "run.lock").unlink()
-    load([str(path)], warn=pytest.fail)  # a file of one's own
 
 
 def test_a_config_of_python_says_what_its_run_does_not_read(caplog):
