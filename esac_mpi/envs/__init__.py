@@ -8,7 +8,6 @@ environment and after ten other episodes. The adapters see to that where a libra
 """
 
 import difflib
-import json
 import logging
 import math
 import os
@@ -21,9 +20,10 @@ from typing import Any, Protocol
 
 import numpy as np
 
+from esac_mpi.config.fields import shown
 from esac_mpi.host import process_state
 from esac_mpi.host.invocation import directory
-from esac_mpi.host.stop import GivenUp
+from esac_mpi.host.stop import EndsRun, GivenUp
 from esac_mpi.operators import kernels
 
 OWN = ("CyclicMDP-v0", "CyclicMDPRepo-v0")  # tasks of ours, in no registry
@@ -56,20 +56,31 @@ def is_of(value: object, module: str, name: str) -> bool:
     return any((kind.__module__, kind.__name__) == (module, name) for kind in type(value).__mro__)
 
 
-def broken(id: str, what: str, error: BaseException) -> TaskError:
-    """Make the error of a task whose own code raised: the error, and in which line."""
-    frame = traceback.extract_tb(error.__traceback__)[-1]
-    said = f"{type(error).__name__}: {error}".splitlines()[0].removesuffix(": ")
-    hint = f"; {RETURNED}" if "to unpack" in said else ""
-    if isinstance(error, FileNotFoundError) and not os.path.isabs(str(error.filename or "/")):
-        hint = (
-            f"; looked for in {directory()}, to which a task is brought back: name the file in full"
-        )
-    return TaskError(f"{id} cannot be {what}: {said} ({frame.filename}, line {frame.lineno}){hint}")
-
-
 class UnstablePhysics(Exception):
     """A step that the physics could not make, or that gave an observation which is not finite."""
+
+
+@contextmanager
+def telling(id: str, what: str) -> Iterator[None]:
+    """Turn what a task's own code raises into a TaskError: the error, and in which line.
+
+    what: is done with the task, after "cannot be".
+    """
+    try:
+        yield
+    except (TaskError, UnstablePhysics, KeyboardInterrupt, GivenUp):
+        raise
+    except EndsRun as error:  # its code ends the program
+        raise TaskError(str(error)) from error
+    except BaseException as error:
+        frame = traceback.extract_tb(error.__traceback__)[-1]
+        said = f"{type(error).__name__}: {error}".splitlines()[0].removesuffix(": ")
+        hint = f"; {RETURNED}" if "to unpack" in said else ""
+        if isinstance(error, FileNotFoundError) and not os.path.isabs(str(error.filename or "/")):
+            place = f"{directory()}, to which a task is brought back"
+            hint = f"; looked for in {place}: name the file in full"
+        where = f"{frame.filename}, line {frame.lineno}"
+        raise TaskError(f"{id} cannot be {what}: {said} ({where}){hint}") from error
 
 
 def finite(env: Any, what: str, numbers: np.ndarray) -> np.ndarray:
@@ -159,16 +170,9 @@ def make(id: str, horizon: int = 0, kwargs: Mapping[str, Any] = NO_KWARGS) -> En
     for name in kwargs.keys() & OURS.keys():
         raise TaskError(f"{id}: task.kwargs.{name} cannot be set: {OURS[name]}.")
     adapter = _adapter(id)
-    try:
-        with process_state.kept():
-            return drawn_or_not(lambda: adapter(id, horizon, kwargs))
-    except (TaskError, ImportError, UnstablePhysics):
-        raise
-    except (KeyboardInterrupt, GivenUp):
-        raise
-    except BaseException as error:  # a task is a user's own code
-        how = f"made with task.kwargs = {json.dumps(kwargs)}" if kwargs else "made"
-        raise broken(id, how, error) from error
+    how = f"made with task.kwargs = {shown(kwargs)}" if kwargs else "made"
+    with telling(id, how), process_state.kept():
+        return drawn_or_not(lambda: adapter(id, horizon, kwargs))
 
 
 def _adapter(id: str) -> Callable[..., Env]:

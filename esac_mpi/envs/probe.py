@@ -13,9 +13,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from esac_mpi.envs import Env, TaskError, UnstablePhysics, broken
+from esac_mpi.envs import Env, TaskError, UnstablePhysics, telling
 from esac_mpi.host import process_state
-from esac_mpi.host.stop import EndsRun, GivenUp
 from esac_mpi.operators.noise import Purpose, generator, integer
 
 # which start states and actions, and how many steps; the last is the first again
@@ -40,15 +39,8 @@ def probe(env: Env) -> Probe:
     """
     env.not_finite = ""
     try:
-        return _probe(env)
-    except TaskError:
-        raise
-    except EndsRun as error:  # its code ends the program
-        raise TaskError(str(error)) from error
-    except (KeyboardInterrupt, GivenUp):
-        raise
-    except BaseException as error:  # a task is a user's own code
-        raise broken(env.id, "played", error) from error
+        with telling(env.id, "played"):
+            return _probe(env)
     finally:
         env.not_finite = ""
 
