@@ -7,6 +7,7 @@ goes on, and all else is resolved anew.
 
 import os
 from collections.abc import Callable, Container, Iterable, Mapping
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -50,23 +51,21 @@ def joined(file: Settings, named: Settings, who: str, source: str, warn: Hear) -
 
 
 def changed(config: Config, named: Settings, who: str) -> Config:
-    """Change a configuration, taken as it is, by settings. Raises ConfigError.
+    """Change a configuration by settings, as a run's own file is. Raises ConfigError.
 
-    Another preset is refused, and one whose name alone a person gave it: it would set nothing.
+    Of one that a person built every field counts as said: a preset beside it is refused, as it
+    would set nothing.
     """
-    whole = settings(dict(flatten(config)), who)  # what a person built of it is checked, too
-    whole.pop(SAID, None)
-    refuse_empty(named, whole, who)
-    whole, named = expanded(whole), expanded(named)
+    file = settings(dict(flatten(config)), who)
+    if config.said is not None:
+        return joined(file | {SAID: config.said}, named, who, "", lambda text: None)
     for name in BY_PRESET:
-        value = named.get(name, whole[name])
-        if value != (DEFAULTS[name] if config.said is None else whole[name]):
+        value = named.get(name, file[name])
+        if value != DEFAULTS[name]:
             remedy = f"give no Config, and name it in the settings: {{{name!r}: {value!r}, ...}}"
             raise ConfigError(f"{who}: {name} = {value}: sets no field of a Config; {remedy}")
-    found = updated(config, whole | named)
-    check(found)
-    refuse_unread(found, named, who)
-    return found
+    found = joined(file | {SAID: NAMES}, named, who, "", lambda text: None)
+    return replace(found, said=None)
 
 
 def resolved(file: Settings, named: Settings) -> Config:
