@@ -52,19 +52,28 @@ def test_no_argument_is_the_papers_main_task_with_small_networks():
     assert (c.budget.nominal_steps, fresh) == (10**6, False)
 
 
-def test_another_limit_beside_a_file_turns_defaults_off_too(tmp_path):
-    path = tmp_path / "config.toml"
-    for named, whole, limits in (
+@pytest.mark.parametrize(
+    ("named", "settings", "limits"),
+    [
+        ("", {}, (0, 0, 1_000_000)),
         ("--budget.env_steps 7", {}, (0, 7, 0)),
         ("--budget.env_steps 7", {"budget.nominal_steps": 5}, (0, 7, 5)),  # somebody's own
         ("--budget.env_steps 7", {"budget.generations": 3}, (3, 7, 1_000_000)),
         ("--budget.env_steps 7 --budget.nominal_steps 9", {}, (0, 7, 9)),
         ("--budget.env_steps 0", {}, (0, 0, 1_000_000)),
-        ("--seed 4", {}, (0, 0, 1_000_000)),
-    ):
-        path.write_text(to_toml(updated(Config(), whole)))
-        budget = load([str(path), *named.split()])[0].budget
-        assert of(budget, "generations", "env_steps", "nominal_steps") == limits
+    ],
+)
+def test_a_limit_beside_a_runs_file_turns_its_default_off(tmp_path, named, settings, limits):
+    path = tmp_path / "config.toml"
+    path.write_text(to_toml(updated(Config(), settings)))
+    budget = load([str(path), *named.split()])[0].budget
+    assert of(budget, "generations", "env_steps", "nominal_steps") == limits
+
+
+def test_naming_a_limit_turns_the_default_budget_off(tmp_path):
+    assert loaded("--budget.generations 5").budget == config.Budget(5, 0, 0)
+    (tmp_path / "x.toml").write_text("[budget]\nenv_steps = 9\n")
+    assert load([str(tmp_path / "x.toml")])[0].budget == config.Budget(0, 9, 0)
     kept = config.changed(Config(), {"budget.env_steps": 7}, "")  # a Config is taken whole
     assert kept.budget == config.Budget(0, 7, 1_000_000)
 
@@ -111,16 +120,14 @@ def test_a_preset_that_would_set_nothing_of_a_config_is_refused():
 
 
 @pytest.mark.parametrize("words", [["--from", ""], ["--run-dir="], ["--run-dir", ""]])
-def test_a_place_without_a_name_is_refused(words):
+def test_a_place_without_a_name_is_refused(words, tmp_path):
     with pytest.raises(ConfigError, match=r"is empty; name .*, or leave it out"):
         load(words)
-
-
-def test_a_file_s_source_is_taken_away_by_an_empty_name(tmp_path):
-    (tmp_path / "x.toml").write_text('start_from = "runs/a"\n')
-    assert load([str(tmp_path / "x.toml"), "--from", ""])[0].start_from == ""
     with pytest.raises(ConfigError, match=r"settings: start_from is empty"):
         config.changed(Config(), {"start_from": ""}, "settings")
+    # but a file's source is taken away by an empty name
+    (tmp_path / "x.toml").write_text('start_from = "runs/a"\n')
+    assert load([str(tmp_path / "x.toml"), "--from", ""])[0].start_from == ""
 
 
 @pytest.mark.parametrize("words", ["population-size 8", "population_size 8", "population-size=8"])
@@ -151,13 +158,6 @@ def test_only_switches_are_switched_and_texts_stay_as_they_are():
     )
     assert (c.run_dir, c.task.id) == ("true", "false")
     assert of(c.esac, "p_sac_annealed", "sac_copy_noise") == (False, False)
-
-
-def test_naming_a_budget_turns_the_default_budget_off(tmp_path):
-    assert loaded("--budget.generations 5").budget == config.Budget(5, 0, 0)
-    (tmp_path / "x.toml").write_text("[budget]\nenv_steps = 9\n")
-    assert load([str(tmp_path / "x.toml")])[0].budget == config.Budget(0, 9, 0)
-    assert loaded("--fresh").budget.nominal_steps == 10**6
 
 
 def test_the_resolved_configuration_survives_its_file(tmp_path):

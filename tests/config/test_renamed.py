@@ -1,13 +1,11 @@
 """Settings that were renamed: files have their former names for ever, a command line does not."""
 
-import subprocess
-import sys
 import zlib
 from types import SimpleNamespace
 
 import pytest
 from commands import command
-from conftest import TINY, environment
+from conftest import TINY
 from in_process import started
 from small_studies import SETTINGS, made
 
@@ -147,16 +145,6 @@ def test_a_command_line_of_former_names_is_told_the_present_ones(words, said):
     with pytest.raises(ConfigError) as caught:
         load(words.split())
     assert str(caught.value) == f"command line: {said}"
-
-
-def test_the_program_ends_with_one_line_and_exit_code_2(tmp_path):
-    line = [sys.executable, "-m", "esac_mpi", "--esac.reading", "mended", "--run-dir", "run"]
-    done = subprocess.run(
-        line, cwd=tmp_path, env=environment(), capture_output=True, text=True, check=False
-    )
-    said = "command line: --esac.reading mended: is called --esac.preset corrected now\n"
-    assert (done.returncode, done.stdout, done.stderr) == (2, "", f"esac_mpi: {said}")
-    assert not [*tmp_path.iterdir()]
 
 
 def test_settings_of_python_are_told_the_present_names():

@@ -77,15 +77,6 @@ def test_rows_must_agree_with_the_first(tmp_path):
     run.close()
 
 
-def test_rank_count_may_change(tmp_path):
-    run, nan = begin(tmp_path), np.nan
-    for generation, ranks in enumerate((2, 4, 1)):
-        run.append(*row(generation, ranks))
-    expected = [[0.5, 0.5, nan, nan], [0.5] * 4, [0.5, nan, nan, nan]]
-    np.testing.assert_array_equal(run._history.tail["timing/busy_seconds"], expected)
-    run.close()
-
-
 def test_final_lasts_until_a_row_is_added(tmp_path):
     make(tmp_path)
     run = begin(tmp_path)
