@@ -24,7 +24,6 @@ Parts = Sequence[Part]
 Judge = Callable[[Any, Any, np.ndarray, Any], tuple[Any, Any]]
 FLOAT32 = np.dtype(np.float32)  # sooner than the type
 OVERFLOWS = math.sqrt(sys.float_info.max)
-FEW = 6  # steps that are judged sooner one by one
 
 
 class Run(NamedTuple):
@@ -103,28 +102,18 @@ class ClosedLoop:
             failed = True
         self._most = 1 + int(LONGEST * loop.steps / (time.monotonic() - start + 1e-9))
         n = loop.steps - failed
-        rewards, goes_on = self._judged(traces[: n + 1], actions[:n])
+        rewards: list[float] = []
+        goes_on: Any = True
+        if n:
+            healthy = np.ones(n, bool)
+            healthy[-1] = loop.within
+            numbers = traces[: n + 1].T
+            found, goes_on = self._judge(numbers[:, :-1], numbers[:, 1:], actions[:n], healthy)
+            rewards = found.tolist()
         if failed:
             rewards.append(np.nan)
-        return Run(observations[: n + 1], actions[:n], rewards, failed or not goes_on)
-
-    def _judged(self, traces: np.ndarray, actions: np.ndarray) -> tuple[list[float], bool]:
-        """Judge a run: step by step where there are few, as numpy's calls would cost more."""
-        n = len(actions)
-        rewards: list[float] = []
-        goes_on = True
-        if n > FEW:
-            healthy = np.ones(n, bool)
-            healthy[-1] = self._loop.within
-            numbers = traces.T
-            found, goes_on = self._judge(numbers[:, :-1], numbers[:, 1:], actions, healthy)
-            return found.tolist(), bool(np.all(goes_on))
-        rows = traces.tolist()
-        for i, action in enumerate(actions, 1):
-            within = i < n or self._loop.within
-            reward, goes_on = self._judge(rows[i - 1], rows[i], action, within)
-            rewards.append(float(reward))
-        return rewards, bool(goes_on)
+        terminated = failed or not np.all(goes_on)
+        return Run(observations[: n + 1], actions[:n], rewards, terminated)
 
 
 class Stepped:

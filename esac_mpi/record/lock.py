@@ -194,14 +194,11 @@ def is_held(descriptor: int, kind: int) -> bool:
     return bool(host) and time.time() - os.fstat(descriptor).st_mtime <= SILENT
 
 
-def ask(path: Path, patience: float = 0.0) -> None:
-    """Raise Refused, naming the holder, where take() would; OSError. Nothing is written.
-
-    patience: how long to wait for a lock that another process holds [s].
-    """
+def ask(path: Path) -> None:
+    """Raise Refused, naming the holder, where take() would; OSError. Nothing is written."""
     descriptor = os.open(path / LOCK, os.O_RDWR)
     try:
-        wait(path / LOCK, descriptor, patience)
+        wait(path / LOCK, descriptor, start_patience())
     finally:
         os.close(descriptor)
 

@@ -107,18 +107,16 @@ class Run:
         config: Config,
         provenance: Mapping[str, str | int | float],
         fresh: bool = False,
-        waits: bool = False,
     ) -> "Run":
         """Foresee the run that begin() would take up, without history; nothing is made.
 
-        waits: for the end of a run that holds it, as long as begin() does. Raises Refused or
-        Unreadable, as begin() would.
+        A run that holds it is waited for as begin() does. Raises what begin() would.
         """
         run = cls(path, config, provenance)
         try:
             directory_check.check(run.path)
             if (run.path / LOCK).exists():
-                lock.ask(run.path, lock.start_patience() if waits else 0.0)
+                lock.ask(run.path)
             run.aside = directory_check.aside(run.path) if fresh else ""
             if not run.aside:
                 run._find()

@@ -182,7 +182,7 @@ def begin(job: Job, fresh: bool, origin: dict[str, Any]) -> Run | None:
         return None
     path, follows = run_directory(job.config), job.config.own.follows
     if follows or state.replay_rows(job.state) is not None:
-        restored = Run.foresee(path, job.config, origin, fresh, waits=True).restored
+        restored = Run.foresee(path, job.config, origin, fresh).restored
         if restored and (why := replay_memory.too_small(job.config, job.env.horizon, restored)):
             raise Refused(f"{path}: {why}")
         if restored is None and follows:
@@ -202,7 +202,7 @@ def source_of(job: Job, fresh: bool, origin: dict[str, Any]) -> warm_start.Sourc
         return None
     path = run_directory(config)
     within = warm_start.is_within(config.start_from, path)  # there, whatever the run is
-    if not within and Run.foresee(path, config, origin, fresh, waits=True).restored is not None:
+    if not within and Run.foresee(path, config, origin, fresh).restored is not None:
         return None
     found = warm_start.find(config.start_from, config, job.env, job.params.layout.d, path)
     warm_start.begin_policies(found, job.state)

@@ -35,14 +35,14 @@ def test_a_batch_job_waits_for_the_end_of_the_run_before_it(tmp_path, monkeypatc
             begin(tmp_path)
         assert f"host {socket.gethostname()}, pid {process.pid})" in caplog.text
         with pytest.raises(Refused, match="in use by another run"):
-            Run.foresee(tmp_path, Config(), {}, waits=True)
+            Run.foresee(tmp_path, Config(), {})
         assert caplog.text.count("which may be ending: waits for up to 1 s") == 2
         monkeypatch.setattr(record.lock, "PATIENCE", 60.0)
         honest = time.sleep
         monkeypatch.setattr(
             record.lock.time, "sleep", lambda seconds: (process.kill(), honest(seconds))
         )
-        assert Run.foresee(tmp_path, Config(), {}, waits=True).restored is None
+        assert Run.foresee(tmp_path, Config(), {}).restored is None
         begin(tmp_path).close()
 
 
