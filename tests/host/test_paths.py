@@ -4,7 +4,8 @@ from pathlib import Path
 
 import pytest
 from commands import command
-from conftest import TINY_ES, run
+from conftest import TINY_ES
+from in_process import started
 
 import esac_mpi
 from esac_mpi.commands import NAMES
@@ -72,13 +73,12 @@ def test_a_home_that_is_not_there_is_one_sentence(home):
     assert list(Path().iterdir()) == []
 
 
-@pytest.mark.slow
 def test_a_run_is_made_and_found_in_the_home_directory(home, call):
-    run(1, *TINY_ES, "--run-dir=~/run")
+    assert started(*TINY_ES, "--run-dir=~/run") == 0
     assert esac_mpi.Run.open("~/run").generation == 2
     assert esac_mpi.Policy.load("~/run").path == home / "run/policy.h5"
-    run(1, "~/run/config.toml", "--budget.generations", 3)
-    run(1, *TINY_ES, "--from=~/run", "--run-dir=~/other", "--seed=1")
+    assert started("~/run/config.toml", "--budget.generations", 3) == 0
+    assert started(*TINY_ES, "--from=~/run", "--run-dir=~/other", "--seed=1") == 0
     assert 'start_from = "' + str(home) in (home / "other/config.toml").read_text()
     call("summary", "~/run")
     assert sorted(path.name for path in home.iterdir()) == ["other", "run"]

@@ -9,7 +9,7 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
-from conftest import CYCLIC_ES, EAGER, ROUTINE, SMALL, TASK, run
+from conftest import EAGER, ROUTINE, SMALL, TASK, run
 from in_process import started
 from whole_runs import science, summary
 
@@ -40,11 +40,11 @@ def test_one_rank_that_raises_ends_the_job_and_says_where(tmp_path):
     assert re.search(f"{member}|{learner}", done.stderr)
 
 
-def test_a_theta_es_that_is_not_finite_stops_with_one_line(tmp_path):
+def test_a_theta_es_that_is_not_finite_stops_with_one_line(tmp_path, together):
     """It leaves the checkpoint before it."""
     path, step = tmp_path / "run", "--es.optimiser sgd --es.lr_es 1e30 --es.weight_decay 1e10"
     own = f"--algorithm es {step} --budget.generations 6 --evaluation.every 2"
-    done = run(2, *TASK, *ROUTINE, *own.split(), "--run-dir", path, code=1)
+    done = together(2, *TASK, *ROUTINE, *own.split(), "--run-dir", path, code=1)
     assert done.stderr.splitlines() == [
         "esac_mpi: generation 1: theta_es is no longer finite, the last checkpoint stands: "
         "begin another run with a lower lr_es, weight_decay or sigma"
@@ -160,20 +160,6 @@ def test_bad_input_is_one_message_from_one_rank(tmp_path, together, words, messa
     assert "Traceback" not in done.stderr
     assert len([line for line in done.stderr.splitlines() if line.startswith("esac_mpi:")]) == 1
     assert not list(tmp_path.iterdir())
-
-
-def test_a_run_whose_checkpoints_are_both_broken_is_65(tmp_path, alone):
-    arguments = [*CYCLIC_ES, "--budget.generations", 2, "--run-dir", tmp_path / "run"]
-    alone(*arguments)
-    for name in ("checkpoint.h5", "checkpoint_prev.h5"):
-        content = bytearray((tmp_path / "run" / name).read_bytes())
-        content[len(content) // 2] ^= 1
-        (tmp_path / "run" / name).write_bytes(content)
-    done = run(2, *arguments, code=65)
-    assert done.stderr.count("no readable checkpoint") == 1
-    run(2, *arguments, "--fresh")
-    assert summary(tmp_path / "run")["status"] == "complete"
-    assert (tmp_path / "run.old-1" / "checkpoint.h5").exists()
 
 
 def test_help_fits_two_screens_and_comes_from_one_rank():

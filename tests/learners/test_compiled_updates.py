@@ -242,6 +242,10 @@ def test_the_check_tells_the_cores_speed_and_bfloat16s(monkeypatch, tmp_path):
         assert "GFLOP/s" in line.found
         assert "; 100 updates/s (torch, fp32)" in line.found
         assert ("--learner.precision bf16: 250" in line.found) == option
+        assert not line.remedy
+    monkeypatch.setenv("MKL_CBWR", "AVX")
+    (line,) = check.core(CORE, Line(), 0.01)
+    assert line.remedy.startswith("unset MKL_CBWR=AVX for all ranks")
     assert not check.core(updated(CORE, {"algorithm": "es"}), Line(), 0.0)
 
 

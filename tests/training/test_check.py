@@ -2,23 +2,19 @@
 
 import math
 import re
-import subprocess
-import sys
 from dataclasses import replace
-from types import SimpleNamespace
 
 import launchers
 import pytest
-from conftest import CORRECTED, CYCLIC, CYCLIC_ES, EAGER, ROUTINE, TASK, run
+from conftest import CORRECTED, CYCLIC, CYCLIC_ES, run
 from short_runs import failing
 from small_runs import shared_bytes
-from words import of_table
 
 from esac_mpi import config
 from esac_mpi.config import Config
 from esac_mpi.envs import make
 from esac_mpi.operators.policy import Layout
-from esac_mpi.play.params import Params, make_layout
+from esac_mpi.play.params import Params
 from esac_mpi.training import check, set_up
 from esac_mpi.training.check import cost, directory, learner, memory, report
 from esac_mpi.training.check import ranks as surroundings
@@ -81,18 +77,6 @@ def test_a_good_place_is_ready_and_left_as_it_was(tmp_path):
     assert not list(tmp_path.iterdir())
 
 
-def test_nodes_and_their_ranks_are_named(tmp_path, monkeypatch):
-    monkeypatch.setenv("NODES", "2")
-    arguments = ["--check", *CYCLIC_ES, "--run-dir", tmp_path]
-    found = lines(run(3, *arguments, program=EAGER).stdout)
-    assert found["ranks"].startswith("3 on 2 node(s)")
-    assert ": ranks 0,2; cores" in found["node 0"]
-    assert ": ranks 1; cores" in found["node 1"]
-    assert found["all nodes"].startswith("token read on 2 of 2 node(s)")
-    assert found["torch"].startswith("not used by es")
-    assert not list(tmp_path.iterdir())
-
-
 def test_a_directory_that_nodes_do_not_share_is_2(tmp_path):
     if reason := launchers.missing("mpich", 2):
         pytest.skip(reason)
@@ -105,27 +89,6 @@ def test_a_directory_that_nodes_do_not_share_is_2(tmp_path):
     assert found["node 1"].startswith("node3: ranks 1;")
     assert done.stdout.splitlines()[-1].endswith("before a run can start: all nodes")
     assert not list(tmp_path.iterdir())
-
-
-MOUNT = 'mount --bind "$0" "$0" && mount -o remount,bind,ro "$0" && exec "$@"'
-
-
-def test_a_read_only_directory_is_2(tmp_path):
-    mount = ["unshare", "--mount", "bash", "-c", MOUNT, str(tmp_path)]
-    if subprocess.run([*mount, "true"], capture_output=True).returncode:
-        pytest.skip("no mount namespaces here: a read-only directory needs root")
-    line = [*mount, sys.executable, "-m", "esac_mpi", "--check", *CYCLIC_ES]
-    done = launchers.run(line, "--run-dir", tmp_path / "run", code=2)
-    found = lines(done.stdout)
-    assert re.search(r"WRONG: Read-only file system: choose another --run-dir$", found["directory"])
-    assert "writing" not in found
-    assert "exchange" in found
-
-
-def test_a_wrong_command_line_is_one_message_and_2(tmp_path):
-    done = run(0, "--check", "--esac.popsize", 3, "--run-dir", tmp_path / "run", code=2)
-    assert "did you mean" in done.stderr
-    assert not done.stdout
 
 
 def test_a_task_that_cannot_be_made_is_2_and_the_rest_looked_at(refused, tmp_path):
@@ -226,18 +189,6 @@ def test_the_smallest_shared_memory_decides():
     assert not line.remedy
 
 
-def test_too_little_shared_memory_for_transitions_is_2(tmp_path, monkeypatch):
-    monkeypatch.setenv("FREE", "20000")  # room for the state
-    line = ["--algorithm", "td3", *TASK, *ROUTINE, "--run-dir", tmp_path / "run"]
-    line += of_table("td3", episodes_on="ranks", episodes_per_generation=10)
-    done = run(2, *line, "--budget.generations", 1, code=2, program=EAGER)
-    packed = 1 + 40 * (2 * 3 + 3 + 2) // 2
-    needed = 2 * 8 * (10 * (5 + packed) + 2 * 5)
-    assert f"has 20000 bytes free; the shared arrays need {needed} more" in done.stderr
-    assert done.stderr.count("esac_mpi:") == 1
-    assert not list(tmp_path.iterdir())
-
-
 def test_a_rank_alone_on_its_node_needs_no_shared_memory():
     env = make("CyclicMDP-v0")
     (line,) = memory.shared(settings(), env, [seen(shared_free=0), seen(node=1, shared_free=0)])
@@ -288,6 +239,10 @@ def test_a_shared_core_and_libraries_with_threads_are_noted(world):
     *_, node = surroundings.launch([seen(cores=[3]), seen(cores=[3])], world)
     assert node.found == "a: ranks 0-1; cores 3, 1 for each rank"
     assert "bind each to a core of its own" in node.remedy
+    world.size, world.nodes = 3, 2
+    *_, one, two = surroundings.launch([seen(), seen(node=1, host="b", cores=[4]), seen()], world)
+    assert one.found == "a: ranks 0,2; cores 0-1, 2 for each rank"
+    assert two.found == "b: ranks 1; cores 4, 1 for each rank"
     (blas,) = surroundings.libraries([seen(blas="mkl: 12 thread(s) a rank"), seen()])
     assert "OMP_NUM_THREADS=1" in blas.remedy
     assert not surroundings.libraries([seen()])[0].remedy
@@ -334,20 +289,3 @@ def test_what_the_scheduler_says_is_shown():
 )
 def test_spans(numbers, text):
     assert report.spans(numbers) == text
-
-
-def test_a_start_says_how_many_ranks_its_members_need(monkeypatch):
-    said = []
-    monkeypatch.setattr(set_up.log, "say", said.append)
-    chosen, env = settings(algorithm="esac"), make("CyclicMDP-v0")
-    job = SimpleNamespace(
-        config=chosen,
-        world=SimpleNamespace(size=64, nodes=32, locals=2),
-        run=SimpleNamespace(path="runs/x", restored=None, start=""),
-        params=Params(chosen, make_layout(chosen, env), env.horizon, None),
-        env=env,
-        learner=object(),
-    )
-    set_up.announce(job, {"device": "cpu", "hosts": "a", "mpi": "m", "settled": ""})
-    work = "50 members a generation on 64 evaluating rank(s): 1 turn(s)"
-    assert f"{work}; 14 rank(s) never have one: 50 would do" in said[3]

@@ -5,7 +5,6 @@ import re
 
 import pytest
 from conftest import TINY_ES
-from conftest import run as program
 from in_process import checked, started
 from short_runs import HOLD, child, flip, snapshot
 
@@ -123,16 +122,6 @@ def test_a_run_in_use_is_refused_and_goes_on(place, capfd):
     process.wait()
     process.stdout.close()
     assert "a new run" not in said(line, capfd)[1]  # its config.toml is of other settings
-
-
-def test_check_and_fresh_are_given_together(tmp_path):
-    (tmp_path / "config.toml").write_text("")
-    (tmp_path / "run.lock").write_text("")
-    line = [*TINY_ES, "--check", "--run-dir", tmp_path]
-    assert "holds a run of other settings" in program(0, *line, code=2).stdout
-    moved = f"a new run; the old one is moved to {tmp_path}.old-1"
-    assert moved in program(2, *line, "--fresh").stdout
-    assert sorted(file.name for file in tmp_path.iterdir()) == ["config.toml", "run.lock"]
 
 
 def test_a_forecast_is_of_what_is_left(place, monkeypatch, capfd):

@@ -15,10 +15,7 @@ from short_runs import statuses
 from words import words
 
 import esac_mpi
-from esac_mpi import config
-from esac_mpi.analysis import measures
-from esac_mpi.analysis.curves import position
-from esac_mpi.config import Config, load, updated
+from esac_mpi.config import Config, load
 from esac_mpi.host import batch_system, log
 from esac_mpi.play.counters import Best
 from esac_mpi.play.rollout import ReturnDiffers
@@ -99,15 +96,6 @@ def test_between_the_processor_times_of_two_rows_nothing_is_lost(tmp_path, monke
     monkeypatch.setattr(loop.time, "process_time", process_time)
     assert started(*TINY_ES, "--run-dir", tmp_path / "a") == 0
     assert Run.open(tmp_path / "a").columns["timing/seconds_processor"].sum() == times[-1] > 0
-
-
-def test_what_neither_run_reads_may_differ():
-    changes = {"esac.sigma": 0.7, "learner.threads": 3, "es.noise_table_size": 5}
-    es = updated(Config(), {"algorithm": "es"})
-    assert config.differences(es, updated(es, changes)) == {}
-    of_table = updated(es, {"es.noise": "table"})
-    read = config.differences(of_table, updated(es, changes))
-    assert [*read] == ["es.noise", "es.noise_table_size"]
 
 
 SLURM, PBS = {"SLURM_JOB_ID": "7"}, {"PBS_JOBID": "7.server"}
@@ -204,49 +192,6 @@ ESAC = words(f"""{" ".join(TINY)} --esac.population_size 6 --esac.sigma 0.3 --es
 --esac.gradient_interval 2 --esac.sac_min_steps 10 --esac.sac_episodes 1 --esac.learner_lag 2
 --esac.transfer means --evaluation.episodes 1
 --sac.start_steps 5 --sac.batch_size 4 --sac.replay_capacity 50""")
-# what a version before replays and virtual time had not: fields' first words, and datasets
-LATER = "transfer phase_timing workers update_cost resimulated observation_"
-NEW = """env_steps_replayed adopted replayed_ phase_left next_trial trials_won learner_return
-adam_from _sums"""
-
-
-def is_new(name):
-    return any(new in name for new in NEW.split())
-
-
-def as_it_was_saved_before(text):
-    """Return a configuration without the fields that an older version had not, by its names."""
-    kept = [line for line in text.splitlines() if not line.startswith(tuple(LATER.split()))]
-    kept[kept.index('preset = "corrected"')] = 'reading = "mended"'
-    kept[kept.index('preset = "default"')] = 'reading = "recommended"'
-    kept.insert(kept.index("[esac]") + 1, 'adoption = "means"\nreplayed = "none"')
-    return "\n".join(kept) + "\n"
-
-
-def test_a_run_of_before_replays_and_virtual_time_goes_on_as_one(tmp_path):
-    straight, parts = tmp_path / "straight", tmp_path / "parts"
-    assert started(*ESAC, "--budget.generations", 5, "--run-dir", straight) == 0
-    assert started(*ESAC, "--budget.generations", 3, "--run-dir", parts) == 0
-    lost = set()
-    for name in ("checkpoint.h5", "checkpoint_prev.h5", "metrics.h5"):
-        arrays, attributes = read(parts / name)
-        lost |= {key for key in arrays if is_new(key)}
-        former = {key: array for key, array in arrays.items() if not is_new(key)}
-        attributes["config"] = as_it_was_saved_before(attributes["config"])
-        publish(parts / name, former, attributes)
-    assert {"state/replayed_theta", "state/counters.env_steps_replayed", "metrics/adopted"} <= lost
-    assert read(parts / "checkpoint.h5")[0]["state/phase_begun"] == 2
-    (parts / "config.toml").write_text(as_it_was_saved_before((parts / "config.toml").read_text()))
-    assert Run.open(parts).config.esac.transfer == "means"
-    assert started(*ESAC, "--budget.generations", 5, "--run-dir", parts) == 0
-    one, other = Run.open(straight), Run.open(parts)
-    assert one.provenance["state_sha256"] == other.provenance["state_sha256"]
-    for name, rows in one.columns.items():
-        if name.startswith("metrics/"):
-            first = 3 if is_new(name) else 0
-            np.testing.assert_array_equal(other.columns[name][first:], rows[first:], err_msg=name)
-    assert position(other, "env_steps").tolist() == position(one, "env_steps").tolist()
-    assert measures.counted_steps(other).tolist() == measures.counted_steps(one).tolist()
 
 
 def test_another_machines_episodes_are_not_compared(tmp_path):

@@ -1,5 +1,6 @@
 """The lines about the learner on rank 0: torch, its GPU, and how fast its core or device is."""
 
+import os
 import time
 from pathlib import Path
 
@@ -92,6 +93,15 @@ def gpu(config: Config, env: envs.Env, world: World) -> list[Line]:
 
 SECONDS = 0.3  # for which each is measured
 SIDE = 256  # of the matrices
+SLOWER = (  # variables by which libraries take other kernels than the core's, or fewer threads
+    "OPENBLAS_CORETYPE",
+    "MKL_ENABLE_INSTRUCTIONS",
+    "MKL_DEBUG_CPU_TYPE",
+    "MKL_CBWR",
+    "ONEDNN_MAX_CPU_ISA",
+    "OMP_DYNAMIC",
+    "OMP_THREAD_LIMIT",
+)
 UNITS = {"avx512_bf16", "amx_bf16"}  # instruction sets by which products in bfloat16 are faster
 
 
@@ -122,7 +132,10 @@ def core(
             half = update_seconds(updated(config, other), env)
             if 0 < half < updating:
                 found += f"; a new run could take --learner.precision bf16: {1 / half:,.0f}"
-    return [Line("core", found)]
+    remedy = ""
+    if slowing := [f"{name}={os.environ[name]}" for name in SLOWER if os.environ.get(name)]:
+        remedy = f"unset {', '.join(slowing)} for all ranks: products may be at half the speed"
+    return [Line("core", found, remedy)]
 
 
 def update_seconds(config: Config, env: envs.Env) -> float:
