@@ -8,7 +8,6 @@ from esac_mpi.config import AESRL, exact
 from esac_mpi.operators import distribution, update_rules
 from esac_mpi.operators.distribution import Gaussian
 from esac_mpi.operators.evolution import shifted
-from esac_mpi.operators.update_rules import MeanRule, SuccessRule, VarianceRule
 
 
 def moved(aes: AESRL, state: State, result: Result) -> float:
@@ -20,36 +19,20 @@ def moved(aes: AESRL, state: State, result: Result) -> float:
 
 def by_return(aes: AESRL, state: State, result: Result, moves: bool) -> float:
     """Move the distribution by one arrival alone: Eqs. (4) to (12)."""
-    mean_rule, variance_rule, success_rule = rules(aes)
     fitness = shifted(result.episodic_return, result.length, aes.shift)
     of_mean = shifted(state.mean_return, state.length_of_mean, aes.shift)
-    update = update_rules.update(mean_rule, variance_rule, fitness, of_mean)
+    p, n = update_rules.update(aes, fitness, of_mean)
     if not moves:
         return 0.0
     new = distribution.moved(
-        Gaussian(state.mean, state.variance), result.theta, update.p, update.n, aes.variance_floor
+        Gaussian(state.mean, state.variance), result.theta, p, n, aes.variance_floor
     )
     if aes.variance_rule == "success" and np.isfinite(fitness):
         succeeded = not fitness <= of_mean  # a mean whose return is not finite gives way
-        state.successes, factor = update_rules.variance_factor(
-            success_rule, state.successes, succeeded
-        )
+        state.successes, factor = update_rules.variance_factor(aes, state.successes, succeeded)
         new = distribution.scaled(new, factor, aes.variance_floor)
     state.mean[:], state.variance[:] = new
-    return update.p
-
-
-def rules(aes: AESRL) -> tuple[MeanRule, VarianceRule, SuccessRule]:
-    """Return how mean and variance move."""
-    assert aes.mean_rule != "rank_oldest"
-    scale = {"absolute": -aes.absolute_baseline, "relative": aes.relative_baseline}.get(
-        aes.mean_rule, aes.fitness_range
-    )
-    return (
-        MeanRule(aes.mean_rule, scale, aes.p_positive, aes.p_negative, aes.sigmoid_signless),
-        VarianceRule(aes.variance_rule, aes.variance_n, aes.variance_least_p),
-        SuccessRule(aes.success_threshold, aes.success_factor, aes.success_frozen),
-    )
+    return p
 
 
 def by_rank(aes: AESRL, state: State, result: Result, moves: bool) -> float:

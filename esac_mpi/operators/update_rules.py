@@ -12,93 +12,60 @@ mean, larger is better. Where we differ:
 - An individual whose fitness is not finite changes nothing. A mean of which no finite return is
   known gives way: p = p_positive.
 - The public code freezes the history of the 1/5 rule once it is full; here it slides
-  (`SuccessRule.frozen`).
+  (`aes_rl.success_frozen`).
 """
 
 import math
-from typing import Literal, NamedTuple
 
 import numpy as np
 
-
-class MeanRule(NamedTuple):
-    """How the mean moves."""
-
-    rule: Literal["full_move", "linear", "sigmoid", "absolute", "relative"]
-    # r of linear and sigmoid, f_b of absolute and relative; positive but for absolute [return]
-    scale: float = 1.0
-    p_positive: float = 1.0  # p_sg of a superior individual
-    p_negative: float = 0.0  # p_sg of an inferior one
-    signless: bool = False  # sigmoid without p_sg, as in the public code
+from esac_mpi.config import AESRL
 
 
-class VarianceRule(NamedTuple):
-    """How the variance moves."""
+def update(aes: AESRL, f_z: float, f_mean: float) -> tuple[float, float]:
+    """Weigh what an individual of fitness f_z does to a distribution whose mean has f_mean.
 
-    rule: Literal["fixed", "adaptive", "success"]  # success: by `variance_factor` alone
-    n: float = 10.0  # of fixed [individuals]
-    # a smaller p leaves the variance as it is, as in the public code; 0 = the paper
-    least_p: float = 1e-3
-
-
-class SuccessRule(NamedTuple):
-    """Rechenberg's 1/5 rule over a window."""
-
-    threshold: float = 0.2  # share of successes above which the variance grows
-    factor: float = 0.99  # of the variance where it shrinks; it grows by the inverse
-    frozen: bool = False  # a full history stays what it is, as in the public code
-
-
-class Update(NamedTuple):
-    """What an arrival does to the distribution."""
-
-    p: float  # of Eq. (4)
-    n: float  # of Eq. (11); infinite where the variance stays as it is
-
-
-def update(mean_rule: MeanRule, variance_rule: VarianceRule, f_z: float, f_mean: float) -> Update:
-    """Weigh what an individual of fitness f_z does to a distribution whose mean has f_mean."""
+    Returns p of Eq. (4), and n of Eq. (11), infinite where the variance stays as it is.
+    """
     if not math.isfinite(f_z):
-        return Update(0.0, math.inf)
-    p = update_ratio(mean_rule, f_z, f_mean)
-    return Update(p, weight_of_past(variance_rule, p))
+        return 0.0, math.inf
+    p = update_ratio(aes, f_z, f_mean)
+    return p, weight_of_past(aes, p)
 
 
-def update_ratio(rule: MeanRule, f_z: float, f_mean: float) -> float:
+def update_ratio(aes: AESRL, f_z: float, f_mean: float) -> float:
     """Compute p of Eq. (4), -1 to 1: 1 moves the mean to the individual, below 0 away from it."""
-    if not math.isfinite(f_z):
-        return 0.0
     if not math.isfinite(f_mean):
-        return 1.0 if rule.rule == "full_move" else rule.p_positive
-    return RATIOS[rule.rule](rule, f_z, f_mean) or 0.0  # no negative zero
+        return 1.0 if aes.mean_rule == "full_move" else aes.p_positive
+    return RATIOS[aes.mean_rule](aes, f_z, f_mean) or 0.0  # no negative zero
 
 
-def full_move(rule: MeanRule, f_z: float, f_mean: float) -> float:
+def full_move(aes: AESRL, f_z: float, f_mean: float) -> float:
     """Return p of the (1+1)-ES. Eq. (5)."""
     return 1.0 if f_mean < f_z else 0.0
 
 
-def linear(rule: MeanRule, f_z: float, f_mean: float) -> float:
+def linear(aes: AESRL, f_z: float, f_mean: float) -> float:
     """Return p of the fixed range, linear. Eqs. (6) and (7)."""
-    return _sign_factor(rule, f_mean < f_z) * _clipped((f_z - f_mean) / rule.scale)
+    return _sign_factor(aes, f_mean < f_z) * _clipped((f_z - f_mean) / aes.fitness_range)
 
 
-def sigmoid(rule: MeanRule, f_z: float, f_mean: float) -> float:
+def sigmoid(aes: AESRL, f_z: float, f_mean: float) -> float:
     """Compute p of the fixed range, sigmoid. Eqs. (7), (8); to inferiors too if p_negative > 0."""
-    x = (f_z - f_mean) / rule.scale
+    x = (f_z - f_mean) / aes.fitness_range
     decay = math.exp(-abs(x))
     p = (1 if x >= 0 else decay) / (1 + decay)
-    return p if rule.signless else _sign_factor(rule, f_mean < f_z) * p
+    return p if aes.sigmoid_signless else _sign_factor(aes, f_mean < f_z) * p
 
 
-def absolute(rule: MeanRule, f_z: float, f_mean: float) -> float:
+def absolute(aes: AESRL, f_z: float, f_mean: float) -> float:
     """Return p of the absolute baseline. Eq. (9)."""
-    return _over_baseline(rule, f_z - rule.scale, f_mean - rule.scale)
+    return _over_baseline(aes, f_z + aes.absolute_baseline, f_mean + aes.absolute_baseline)
 
 
-def relative(rule: MeanRule, f_z: float, f_mean: float) -> float:
+def relative(aes: AESRL, f_z: float, f_mean: float) -> float:
     """Return p of the relative baseline. Eq. (10): f_rb = f_mean - f_b."""
-    return _over_baseline(rule, f_z - f_mean + rule.scale, rule.scale)
+    return _over_baseline(aes, f_z - f_mean + aes.relative_baseline, aes.relative_baseline)
 
 
 RATIOS = {
@@ -110,28 +77,28 @@ RATIOS = {
 }
 
 
-def _over_baseline(rule: MeanRule, individual: float, mean: float) -> float:
+def _over_baseline(aes: AESRL, individual: float, mean: float) -> float:
     """Return p of an individual and a mean that are so far above a baseline."""
     if individual + mean <= 0:
-        return rule.p_positive if individual > 0 else 0.0
-    return _sign_factor(rule, individual >= 0) * _clipped(individual / (individual + mean))
+        return aes.p_positive if individual > 0 else 0.0
+    return _sign_factor(aes, individual >= 0) * _clipped(individual / (individual + mean))
 
 
-def _sign_factor(rule: MeanRule, superior: bool) -> float:
+def _sign_factor(aes: AESRL, superior: bool) -> float:
     """Return p_sg. Eq. (7)."""
-    return rule.p_positive if superior else rule.p_negative
+    return aes.p_positive if superior else aes.p_negative
 
 
 def _clipped(ratio: float) -> float:
     return min(max(ratio, -1.0), 1.0)
 
 
-def weight_of_past(rule: VarianceRule, p: float) -> float:
+def weight_of_past(aes: AESRL, p: float) -> float:
     """Return n of Eq. (11): fixed, or by Eq. (12); infinite where the variance stays as it is."""
-    if rule.rule == "success" or (rule.least_p and p < rule.least_p):
+    if aes.variance_rule == "success" or (aes.variance_least_p and p < aes.variance_least_p):
         return math.inf
-    if rule.rule == "fixed":
-        return rule.n
+    if aes.variance_rule == "fixed":
+        return aes.variance_n
     return max((1 - p) / p, 1.0) if p > 0 else math.inf  # Eq. (12)
 
 
@@ -140,19 +107,18 @@ def no_history(window: int) -> np.ndarray:
     return np.full(window, -1)
 
 
-def variance_factor(
-    rule: SuccessRule, history: np.ndarray, success: bool
-) -> tuple[np.ndarray, float]:
+def variance_factor(aes: AESRL, history: np.ndarray, success: bool) -> tuple[np.ndarray, float]:
     """Record an arrival in the history [window], oldest first; return it and the variance's factor.
 
-    That is 1 for the arrivals that fill the history.
+    Rechenberg's 1/5 rule over a window; 1 for the arrivals that fill the history.
     """
     full = history[0] >= 0
-    if not full or not rule.frozen:
+    if not full or not aes.success_frozen:
         history = np.append(history[1:], int(success))
     if not full:
         return history, 1.0
-    return history, 1 / rule.factor if history.mean() > rule.threshold else rule.factor
+    grows = history.mean() > aes.success_threshold
+    return history, 1 / aes.success_factor if grows else aes.success_factor
 
 
 def p_rl(n_rl: int, n_es: int, gain: float, desired: float) -> float:

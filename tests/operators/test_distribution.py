@@ -7,10 +7,10 @@ import numpy as np
 import pytest
 from drawn import Drawn
 
+from esac_mpi.config import AESRL
 from esac_mpi.operators import distribution, noise, update_rules
 from esac_mpi.operators.distribution import Gaussian
 from esac_mpi.operators.noise import Purpose
-from esac_mpi.operators.update_rules import MeanRule, SuccessRule, VarianceRule
 
 same = np.testing.assert_array_equal
 
@@ -128,7 +128,7 @@ def test_moves_by_one_nth_give_mean_and_variance_of_all():
     whole = sample = Gaussian(arrivals[0], np.zeros(7, np.float32))
     for n, z in enumerate(arrivals[1:], 2):
         whole = distribution.moved(whole, z, 1 / n, n, 0.0)
-        weight = update_rules.weight_of_past(VarianceRule("adaptive"), 1 / n)
+        weight = update_rules.weight_of_past(AESRL(variance_rule="adaptive"), 1 / n)
         sample = distribution.moved(sample, z, 1 / n, weight, 0.0)
         seen = arrivals[:n]
         np.testing.assert_allclose(whole.mean, seen.mean(axis=0), rtol=1e-5)
@@ -151,31 +151,32 @@ def arrivals(mean_rule, variance_rule, count, seed, trained=0.0) -> Gaussian:
     """Return the distribution after so many arrivals in 10 dimensions, from all ones."""
     # The sphere's negative is the fitness, of the mean -10 at first. trained: share of the way to
     # the optimum that every second individual goes first, as gradients would have it.
+    aes = AESRL(mean_rule=mean_rule, variance_rule=variance_rule, **RANGES)
     gaussian = Gaussian(np.ones(10, np.float32), np.full(10, 0.1, np.float32))
     history = update_rules.no_history(10)
     for a in range(count):
         z = individual(gaussian, seed, a, 0, 1, mirrored=False) * np.float32(1 - trained * (a % 2))
-        p, n = update_rules.update(mean_rule, variance_rule, -sphere(z), -sphere(gaussian.mean))
+        p, n = update_rules.update(aes, -sphere(z), -sphere(gaussian.mean))
         gaussian = distribution.moved(gaussian, z, p, n, 1e-5)
-        if variance_rule.rule == "success":
-            history, factor = update_rules.variance_factor(SuccessRule(), history, p == 1)
+        if variance_rule == "success":
+            history, factor = update_rules.variance_factor(aes, history, p == 1)
             gaussian = distribution.scaled(gaussian, factor, 1e-5)
     return gaussian
 
 
-FIXED, ADAPTIVE, SUCCESS = map(VarianceRule, ("fixed", "adaptive", "success"))
-FIXED_RANGE = [MeanRule("full_move"), MeanRule("linear", 2.0), MeanRule("sigmoid", 2.0)]
-BASELINES = [MeanRule("absolute", -12.0), MeanRule("relative", 2.0)]
+RANGES = {"fitness_range": 2.0, "absolute_baseline": 12.0, "relative_baseline": 2.0}
+FIXED_RANGE = ["full_move", "linear", "sigmoid"]
+BASELINES = ["absolute", "relative"]
 DOWN = [
     # where half are trained any mean rule goes with any variance rule
     *(
         (one, other, 200, 0.1, 0.5)
         for one in FIXED_RANGE + BASELINES
-        for other in (FIXED, ADAPTIVE)
+        for other in ("fixed", "adaptive")
     ),
     # superior individuals alone, where only they move the mean
-    *((one, FIXED, 500, 0.0, 0.3) for one in FIXED_RANGE),
-    (FIXED_RANGE[0], SUCCESS, 1500, 0.0, 0.05),
+    *((one, "fixed", 500, 0.0, 0.3) for one in FIXED_RANGE),
+    ("full_move", "success", 1500, 0.0, 0.05),
 ]
 
 
@@ -185,8 +186,8 @@ def test_rules_that_go_down_the_sphere(mean_rule, variance_rule, count, trained,
         assert sphere(arrivals(mean_rule, variance_rule, count, seed, trained).mean) < bound
 
 
-@pytest.mark.parametrize("mean_rule", BASELINES, ids=lambda rule: rule.rule)
-@pytest.mark.parametrize("variance", [FIXED, ADAPTIVE], ids=lambda rule: rule.rule)
+@pytest.mark.parametrize("mean_rule", BASELINES)
+@pytest.mark.parametrize("variance", ["fixed", "adaptive"])
 def test_baselines_take_the_variance_to_its_floor(mean_rule, variance):
     """p is near a half whoever arrives, and a half of the gap's square remains."""
     gaussian = arrivals(mean_rule, variance, 500, 0)

@@ -6,20 +6,24 @@ import numpy as np
 import pytest
 from drawn import Drawn
 
+from esac_mpi.config import AESRL
 from esac_mpi.operators import update_rules
-from esac_mpi.operators.update_rules import MeanRule, SuccessRule, VarianceRule
 
 RULES = ["full_move", "linear", "sigmoid", "absolute", "relative"]
 E = math.e
 
 
-def ratio(rule: MeanRule, f_z: float, f_mean: float) -> float:
-    return update_rules.update_ratio(rule, f_z, f_mean)
+def ratio(rule: str, f_z: float, f_mean: float, **settings) -> float:
+    return update_rules.update_ratio(AESRL(mean_rule=rule, **settings), f_z, f_mean)
+
+
+def both(positive: float, negative: float) -> dict[str, float]:
+    return {"p_positive": positive, "p_negative": negative}
 
 
 @pytest.mark.parametrize(("f_z", "p"), [(10.1, 1), (10.0, 0), (9.0, 0)])
 def test_a_full_move_is_to_superior_individuals_alone(f_z, p):
-    assert ratio(MeanRule("full_move"), f_z, 10.0) == p
+    assert ratio("full_move", f_z, 10.0) == p
 
 
 @pytest.mark.parametrize(
@@ -35,13 +39,13 @@ def test_a_full_move_is_to_superior_individuals_alone(f_z, p):
     ],
 )
 def test_a_fixed_range_is_clipped_and_linear_inside(f_z, p, negative):
-    assert ratio(MeanRule("linear", 4.0), f_z, 10.0) == p
-    assert ratio(MeanRule("linear", 4.0, 0.5, 0.25), f_z, 10.0) == negative
+    assert ratio("linear", f_z, 10.0, fitness_range=4.0) == p
+    assert ratio("linear", f_z, 10.0, fitness_range=4.0, **both(0.5, 0.25)) == negative
 
 
 @pytest.mark.parametrize(
-    # f_mean = 10, r = 4; both: with p_positive 0.5, p_negative 0.25
-    ("f_z", "p", "both", "signless"),
+    # f_mean = 10, r = 4; signed: with p_positive 0.5, p_negative 0.25
+    ("f_z", "p", "signed", "signless"),
     [
         (10, 0, 0.125, 0.5),
         (14, E / (1 + E), 0.5 * E / (1 + E), E / (1 + E)),
@@ -50,11 +54,14 @@ def test_a_fixed_range_is_clipped_and_linear_inside(f_z, p, negative):
         (-1e6, 0, 0, 0),
     ],
 )
-def test_a_sigmoid_and_that_of_the_public_code(f_z, p, both, signless):
-    assert ratio(MeanRule("sigmoid", 4.0), f_z, 10.0) == pytest.approx(p, rel=1e-12)
-    assert ratio(MeanRule("sigmoid", 4.0, 0.5, 0.25), f_z, 10.0) == pytest.approx(both, rel=1e-12)
-    rule = MeanRule("sigmoid", 4.0, signless=True)
-    assert ratio(rule, f_z, 10.0) == pytest.approx(signless, rel=1e-12)
+def test_a_sigmoid_and_that_of_the_public_code(f_z, p, signed, signless):
+    for settings, expected in (
+        ({}, p),
+        (both(0.5, 0.25), signed),
+        ({"sigmoid_signless": True}, signless),
+    ):
+        found = ratio("sigmoid", f_z, 10.0, fitness_range=4.0, **settings)
+        assert found == pytest.approx(expected, rel=1e-12)
 
 
 @pytest.mark.parametrize(
@@ -78,18 +85,18 @@ def test_a_sigmoid_and_that_of_the_public_code(f_z, p, both, signless):
     ],
 )
 def test_an_absolute_baseline(f_z, f_mean, p, negative):
-    assert ratio(MeanRule("absolute", -20.0), f_z, f_mean) == p
-    found = ratio(MeanRule("absolute", -20.0, p_negative=0.5), f_z, f_mean)
+    assert ratio("absolute", f_z, f_mean, absolute_baseline=20.0) == p
+    found = ratio("absolute", f_z, f_mean, absolute_baseline=20.0, p_negative=0.5)
     assert found == pytest.approx(-14 / 16 * 0.5 if f_z == -34 else negative, rel=1e-12)
 
 
 def test_above_a_baseline_far_over_the_mean_p_positive_counts():
-    assert ratio(MeanRule("absolute", -20.0, p_positive=0.3), 0.0, -60.0) == 0.3
+    assert ratio("absolute", 0.0, -60.0, absolute_baseline=20.0, p_positive=0.3) == 0.3
 
 
 @pytest.mark.parametrize(
-    # f_mean = 10, f_b = 4, so that f_rb = 6; both: p_positive 0.6, p_negative 0.5
-    ("f_z", "p", "both"),
+    # f_mean = 10, f_b = 4, so that f_rb = 6; signed: p_positive 0.6, p_negative 0.5
+    ("f_z", "p", "signed"),
     [
         (10, 0.5, 0.3),
         (14, 2 / 3, 0.4),
@@ -103,33 +110,32 @@ def test_above_a_baseline_far_over_the_mean_p_positive_counts():
         (4e9, 1, 0.6),
     ],
 )
-def test_a_relative_baseline(f_z, p, both):
-    assert ratio(MeanRule("relative", 4.0), f_z, 10.0) == pytest.approx(p, rel=1e-8)
-    assert ratio(MeanRule("relative", 4.0, 0.6, 0.5), f_z, 10.0) == pytest.approx(both, rel=1e-8)
+def test_a_relative_baseline(f_z, p, signed):
+    for settings, expected in (({}, p), (both(0.6, 0.5), signed)):
+        found = ratio("relative", f_z, 10.0, relative_baseline=4.0, **settings)
+        assert found == pytest.approx(expected, rel=1e-8)
 
 
 @pytest.mark.parametrize("shift", [-1000.0, 0.0, 7.5])
 def test_a_relative_baseline_knows_differences_alone(shift):
-    assert ratio(MeanRule("relative", 4.0), 12.0 + shift, 10.0 + shift) == 0.6
+    assert ratio("relative", 12.0 + shift, 10.0 + shift, relative_baseline=4.0) == 0.6
 
 
 @pytest.mark.parametrize("rule", RULES)
 def test_without_a_finite_fitness_nothing_moves(rule):
     for bad in (math.nan, math.inf, -math.inf):
-        for variance in (
-            VarianceRule("fixed", least_p=0.0),
-            *map(VarianceRule, ("fixed", "adaptive")),
-        ):
-            assert update_rules.update(MeanRule(rule), variance, bad, 10.0) == (0, math.inf)
-        assert ratio(MeanRule(rule), 10.0, bad) == 1
-        assert ratio(MeanRule(rule), bad, bad) == 0
+        for variance in ("fixed", "adaptive"):
+            aes = AESRL(mean_rule=rule, variance_rule=variance, variance_least_p=0.0)
+            for f_mean in (10.0, bad):
+                assert update_rules.update(aes, bad, f_mean) == (0, math.inf)
+        assert ratio(rule, 10.0, bad) == 1
     expected = 1.0 if rule == "full_move" else 0.5  # which does not read it
-    assert ratio(MeanRule(rule, p_positive=0.5), -1e9, math.nan) == expected
+    assert ratio(rule, -1e9, math.nan, p_positive=0.5) == expected
 
 
 @pytest.mark.parametrize("rule", RULES)
 def test_no_ratio_is_a_negative_zero(rule):
-    assert math.copysign(1, ratio(MeanRule(rule, 4.0), 5.0, 10.0)) == 1
+    assert math.copysign(1, ratio(rule, 5.0, 10.0)) == 1
 
 
 @pytest.mark.parametrize(
@@ -146,27 +152,27 @@ def test_no_ratio_is_a_negative_zero(rule):
     ],
 )
 def test_what_the_past_weighs_in_the_variance(p, adaptive, fixed, printed_adaptive, printed_fixed):
-    def weighs(rule: VarianceRule) -> float:
-        return update_rules.weight_of_past(rule, p)
+    def weighs(rule: str, **settings: float) -> float:
+        return update_rules.weight_of_past(AESRL(variance_rule=rule, **settings), p)
 
-    assert weighs(VarianceRule("adaptive")) == pytest.approx(adaptive)
-    assert weighs(VarianceRule("fixed")) == fixed
-    assert weighs(VarianceRule("adaptive", least_p=0.0)) == pytest.approx(printed_adaptive)
-    assert weighs(VarianceRule("fixed", least_p=0.0)) == printed_fixed
-    assert weighs(VarianceRule("success")) == math.inf
+    assert weighs("adaptive") == pytest.approx(adaptive)
+    assert weighs("fixed") == fixed
+    assert weighs("adaptive", variance_least_p=0.0) == pytest.approx(printed_adaptive)
+    assert weighs("fixed", variance_least_p=0.0) == printed_fixed
+    assert weighs("success") == math.inf
 
 
 def test_an_update_joins_both_rules():
-    found = update_rules.update(MeanRule("linear", 4.0), VarianceRule("adaptive"), 10.8, 10.0)
-    assert found == pytest.approx((0.2, 4))
-    found = update_rules.update(MeanRule("full_move"), VarianceRule("fixed", 7.0), 9.0, 10.0)
-    assert found == (0, math.inf)
+    aes = AESRL(mean_rule="linear", fitness_range=4.0, variance_rule="adaptive")
+    assert update_rules.update(aes, 10.8, 10.0) == pytest.approx((0.2, 4))
+    aes = AESRL(mean_rule="full_move", variance_rule="fixed", variance_n=7.0)
+    assert update_rules.update(aes, 9.0, 10.0) == (0, math.inf)
 
 
-def factors(rule: SuccessRule, window: int, successes: list[int]) -> list[float]:
+def factors(aes: AESRL, window: int, successes: list[int]) -> list[float]:
     history, found = update_rules.no_history(window), []
     for success in successes:
-        history, factor = update_rules.variance_factor(rule, history, bool(success))
+        history, factor = update_rules.variance_factor(aes, history, bool(success))
         found.append(factor)
     return found
 
@@ -176,14 +182,14 @@ def test_the_success_rule_looks_back_over_its_window():
     # one fifth is not above the threshold
     grows, shrinks = 1 / 0.99, 0.99
     expected = [1] * 5 + [shrinks, shrinks, grows, grows]
-    assert factors(SuccessRule(), 5, [1, 0, 0, 0, 0, 0, 1, 1, 0]) == expected
+    assert factors(AESRL(), 5, [1, 0, 0, 0, 0, 0, 1, 1, 0]) == expected
 
 
 def test_the_public_codes_success_rule_keeps_its_first_window():
     grows, shrinks = 1 / 0.5, 0.5
-    rule = SuccessRule(factor=0.5, frozen=True)
-    assert factors(rule, 5, [1, 1, 0, 0, 0] + [0] * 20) == [1] * 5 + [grows] * 20
-    assert factors(rule, 5, [1, 0, 0, 0, 0] + [1] * 20) == [1] * 5 + [shrinks] * 20
+    aes = AESRL(success_factor=0.5, success_frozen=True)
+    assert factors(aes, 5, [1, 1, 0, 0, 0] + [0] * 20) == [1] * 5 + [grows] * 20
+    assert factors(aes, 5, [1, 0, 0, 0, 0] + [1] * 20) == [1] * 5 + [shrinks] * 20
 
 
 @pytest.mark.parametrize(
