@@ -8,7 +8,6 @@ from esac_mpi.algorithms.erl_state import NOBODY, Now, State, births_board, dist
 from esac_mpi.config import ERL
 from esac_mpi.config.genetic import elites, imitations
 from esac_mpi.operators import evolution, genetics, memories, noise, selection
-from esac_mpi.operators.genetics import Spread
 from esac_mpi.operators.memories import Memory
 from esac_mpi.operators.noise import Purpose
 from esac_mpi.operators.selection import Births, Candidates, Kind, Selection
@@ -175,7 +174,7 @@ def mutated(brood: Brood, slot: int, theta: np.ndarray) -> np.ndarray:
     params, random = brood.params, brood.random(Purpose.GENETIC, slot)
     erl = params.config.erl
     if erl.mutation == "gaussian":
-        return genetics.gaussian(theta, params.layout, Spread.of(erl), random)
+        return genetics.gaussian(theta, params.layout, erl, random)
     held = inherited(brood, slot)
     drawn = memories.sample(held, erl.mutation_batch, random)
     if not drawn.size:

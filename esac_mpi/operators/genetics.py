@@ -7,7 +7,6 @@ learner's actor and its critic.
 """
 
 import math
-from typing import NamedTuple
 
 import numpy as np
 
@@ -16,22 +15,6 @@ from esac_mpi.operators.policy import Layout
 
 LARGEST_WEIGHT = 1e6  # that a mutation leaves
 LAST_LAYER = 0.1  # of its usual initial weights
-
-
-class Spread(NamedTuple):
-    """How far and how often a Gaussian mutation changes weights."""
-
-    fraction: float  # of a matrix: at most so many changes
-    strength: float  # standard deviation of a change [weight]
-    super_strength: float  # that of a super mutation [weight]
-    super_probability: float  # of a change
-    reset_probability: float  # of a change, that it is a new weight of standard deviation 1
-
-    @classmethod
-    def of(cls, erl: ERL) -> "Spread":
-        """Take it from the settings."""
-        strengths = erl.mutation_strength, erl.super_strength
-        return cls(erl.mutated_fraction, *strengths, erl.super_probability, erl.reset_probability)
 
 
 def initial(layout: Layout, seed: int, network: int, last_layer: float = LAST_LAYER) -> np.ndarray:
@@ -73,30 +56,30 @@ def _exchanges(
 
 
 def gaussian(
-    theta: np.ndarray, layout: Layout, spread: Spread, random: np.random.Generator
+    theta: np.ndarray, layout: Layout, erl: ERL, random: np.random.Generator
 ) -> np.ndarray:
     """Mutate theta by Gaussian noise, float32 [d]; biases and normalising tensors stay.
 
-    A matrix is mutated with a chance drawn from U(0, 2), by a uniform number of changes below the
-    fraction of its weights. A change picks a weight w with replacement and adds N(0, |strength w|),
-    or N(0, |super_strength w|), or resets it to N(0, 1).
+    A matrix is mutated with a chance drawn from U(0, 2), by a uniform number of changes below
+    mutated_fraction of its weights. A change picks a weight w with replacement and adds
+    N(0, |mutation_strength w|), or N(0, |super_strength w|), or resets it to N(0, 1).
     """
     mutated = theta.copy()
     for view in layout.views(mutated):
         if view.ndim == 2 and random.random() < random.uniform(0.0, 2.0):
-            _change(view.reshape(-1), spread, random)
+            _change(view.reshape(-1), erl, random)
     return mutated
 
 
-def _change(weights: np.ndarray, spread: Spread, random: np.random.Generator) -> None:
+def _change(weights: np.ndarray, erl: ERL, random: np.random.Generator) -> None:
     """Change weights [n], one after the other, in place."""
-    count = random.integers(max(1, math.ceil(exact(spread.fraction) * len(weights))))
+    count = random.integers(max(1, math.ceil(exact(erl.mutated_fraction) * len(weights))))
     places = random.integers(len(weights), size=count)
     luck = random.random(count)
     normal = random.standard_normal(count)
-    strength = np.where(luck < spread.super_probability, spread.super_strength, spread.strength)
-    kept = luck >= spread.super_probability
-    reset = kept & (luck < spread.super_probability + spread.reset_probability)
+    strong = luck < erl.super_probability
+    strength = np.where(strong, erl.super_strength, erl.mutation_strength)
+    reset = ~strong & (luck < erl.super_probability + erl.reset_probability)
     left = np.arange(count)
     while left.size:  # the first change of each weight, then the second of those that have one, ...
         now = left[np.unique(places[left], return_index=True)[1]]

@@ -13,7 +13,6 @@ from esac_mpi.config.exact import whole
 from esac_mpi.config.genetic import elites
 from esac_mpi.learners import training
 from esac_mpi.operators import genetics
-from esac_mpi.operators.genetics import Spread
 from esac_mpi.operators.policy import Layout
 from esac_mpi.play import population
 
@@ -98,7 +97,7 @@ def test_a_matrix_changes_in_as_many_places_as_the_decimal_says():
 
     layout, random = Layout((100, 1)), Asked()
     genetics.gaussian(
-        np.ones(layout.d, np.float32), layout, Spread(0.07, 0.1, 10.0, 0.05, 0.05), random
+        np.ones(layout.d, np.float32), layout, of("erl", mutated_fraction=0.07), random
     )
     assert random.limits[0] == 7  # 0.07 * 100 is 7.000000000000001
 

@@ -7,15 +7,13 @@ import numpy as np
 import pytest
 from drawn import Drawn
 
+from esac_mpi.config import ERL
 from esac_mpi.operators import genetics
-from esac_mpi.operators.genetics import Spread
 from esac_mpi.operators.policy import Layout
 
 same = np.testing.assert_array_equal
 
-PUBLIC = Spread(
-    fraction=0.1, strength=0.1, super_strength=10.0, super_probability=0.05, reset_probability=0.05
-)
+PUBLIC = ERL()  # as the public code: 0.1 of the weights, by 0.1, 10 or anew, 0.05 each
 LAYOUT = Layout((7, 16, 3))
 NORMALISED = Layout((1, 2, 1), layer_norm=True)
 
@@ -140,7 +138,7 @@ def test_one_change_by_hand(weight, luck, normal, changed):
 
 
 def test_what_normalises_a_layer_is_never_mutated():
-    often, parent = PUBLIC._replace(fraction=3.0), np.ones(NORMALISED.d, np.float32)
+    often, parent = ERL(mutated_fraction=3.0), np.ones(NORMALISED.d, np.float32)
     changed = np.zeros(NORMALISED.d, bool)
     for seed in range(30):
         changed |= (
@@ -152,42 +150,40 @@ def test_what_normalises_a_layer_is_never_mutated():
 
 
 def test_no_fraction_means_no_change():
-    none, parent = PUBLIC._replace(fraction=0.0), some(1)
+    none, parent = ERL(mutated_fraction=0.0), some(1)
     for seed in range(20):
         same(genetics.gaussian(parent, LAYOUT, none, np.random.default_rng(seed)), parent)
 
 
-def changed_one_by_one(
-    parent: np.ndarray, spread: Spread, random: np.random.Generator
-) -> np.ndarray:
+def changed_one_by_one(parent: np.ndarray, erl: ERL, random: np.random.Generator) -> np.ndarray:
     mutated = parent.copy()
     for view in LAYOUT.views(mutated)[::2]:  # matrices
         if not random.random() < random.uniform(0.0, 2.0):
             continue
-        count = random.integers(math.ceil(spread.fraction * view.size))
+        count = random.integers(math.ceil(erl.mutated_fraction * view.size))
         places = random.integers(view.size, size=count)
         luck = random.random(count)
         normal = random.standard_normal(count)
         for place, chance, number in zip(places, luck, normal, strict=True):
             at = np.unravel_index(place, view.shape)
             old = float(view[at])
-            if chance < spread.super_probability:
-                new = old + spread.super_strength * abs(old) * number
-            elif chance < spread.super_probability + spread.reset_probability:
+            if chance < erl.super_probability:
+                new = old + erl.super_strength * abs(old) * number
+            elif chance < erl.super_probability + erl.reset_probability:
                 new = number
             else:
-                new = old + spread.strength * abs(old) * number
+                new = old + erl.mutation_strength * abs(old) * number
             view[at] = min(max(new, -1e6), 1e6)
     return mutated
 
 
 @pytest.mark.parametrize("fraction", [0.1, 3.0])  # at 3 most are drawn more than once
 def test_gaussian_mutation_is_its_changes_one_after_the_other(fraction):
-    spread = PUBLIC._replace(fraction=fraction, super_probability=0.3, reset_probability=0.2)
+    erl = ERL(mutated_fraction=fraction, super_probability=0.3, reset_probability=0.2)
     repeated = some(7)
     for seed in range(50):
-        mutated = genetics.gaussian(repeated, LAYOUT, spread, np.random.default_rng(seed))
-        same(mutated, changed_one_by_one(repeated, spread, np.random.default_rng(seed)))
+        mutated = genetics.gaussian(repeated, LAYOUT, erl, np.random.default_rng(seed))
+        same(mutated, changed_one_by_one(repeated, erl, np.random.default_rng(seed)))
 
 
 def test_three_matrices_in_four_are_mutated():

@@ -7,8 +7,8 @@ import pytest
 from figure_runs import make
 from small_erl import arguments
 
+from esac_mpi.config import ERL
 from esac_mpi.operators import genetics
-from esac_mpi.operators.genetics import Spread
 from esac_mpi.operators.noise import Purpose, generator
 from tools import operators
 from tools.operators import CELLS, Grid, Played, density, difference, divergence, restored
@@ -111,8 +111,7 @@ def test_what_is_studied_is_what_training_does(runs):
     np.testing.assert_array_equal(children[1], expected)
     gaussian = {"seed": 7, "erl.mutation": "gaussian"}
     mutants = operators.born(population, np.array([[3]]), gaussian)
-    spread = Spread(0.1, 0.1, 10.0, 0.05, 0.05)
-    expected = genetics.gaussian(members[3], layout, spread, generator(7, Purpose.GENETIC))
+    expected = genetics.gaussian(members[3], layout, ERL(), generator(7, Purpose.GENETIC))
     np.testing.assert_array_equal(mutants[0], expected)
     distilled = {"seed": 7, "erl.crossover": "distillation"}
     assert not np.array_equal(operators.born(population, pairs, distilled), children)

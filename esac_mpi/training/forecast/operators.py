@@ -10,7 +10,6 @@ from esac_mpi import learners
 from esac_mpi.algorithms import ALGORITHMS
 from esac_mpi.config import Config
 from esac_mpi.operators import genetics
-from esac_mpi.operators.genetics import Spread
 from esac_mpi.operators.policy import Layout
 
 BATCHES = 4  # of states that a measured child imitates
@@ -40,10 +39,9 @@ def of_births(
 ) -> dict[str, float]:
     """Measure a child and a mutation of theta [d], in states [n, o]; random: a numpy generator."""
     erl = config.erl
-    spread = Spread.of(erl)
     found = {
         "crossing": usual(lambda: genetics.n_point(theta, theta, layout, random)),
-        "mutating": usual(lambda: genetics.gaussian(theta, layout, spread, random)),
+        "mutating": usual(lambda: genetics.gaussian(theta, layout, erl, random)),
     }
     if erl.crossover == "n_point" and erl.mutation == "gaussian":
         return found
