@@ -5,7 +5,7 @@ every layer but the last. Its flat vector has the two first layers one after the
 joint rest. As in network.py every method of passes notes operations in `do`.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from itertools import pairwise
 from typing import Any
 
@@ -14,8 +14,8 @@ import torch
 from torch import Tensor
 
 from esac_mpi.config import Config
-from esac_mpi.learners.batch import Batch
 from esac_mpi.learners.network import Network, Operations, Pass, assign, cast
+from esac_mpi.learners.updates import Batch
 from esac_mpi.operators import genetics
 from esac_mpi.operators.policy import Layout
 
@@ -192,10 +192,6 @@ class Apart:
 def passes(critic: Any, rows: int) -> Any:
     """Make the passes of a critic, or critics, for so many rows."""
     return Apart(critic, rows) if isinstance(critic, Critic) else SideBySide(critic, rows)
-
-
-# (states [n, o], actions [n, a]) -> Q, float32 [n]
-Judging = Callable[[np.ndarray, np.ndarray], np.ndarray]
 
 
 class Judge:

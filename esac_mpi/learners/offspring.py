@@ -23,7 +23,7 @@ from torch import Tensor
 from esac_mpi.config import Config
 from esac_mpi.config.genetic import imitations
 from esac_mpi.learners import critics
-from esac_mpi.learners.critics import Judge, Judging
+from esac_mpi.learners.critics import Judge
 from esac_mpi.learners.network import TANH_BACKWARD, Adam, Network, Operations, Pass
 from esac_mpi.operators.policy import Layout
 
@@ -58,113 +58,26 @@ class Actor:
         self._buffers.backward(do, self.network, states, delta)
 
 
-def actions(layout: Layout, activation: str, theta: np.ndarray, states: np.ndarray) -> np.ndarray:
-    """Return the actions in [-1, 1] of a policy [d] in states [n, o], float32 [n, a]."""
-    do = Operations()
-    with one_thread():
-        acted = Actor(layout, activation, theta, len(states)).forward(do, torch.tensor(states))
-        do.run()
-    return acted.numpy()
-
-
 def preferred(
-    judge: Judging, states: np.ndarray, first: np.ndarray, second: np.ndarray
+    judge: Judge, states: np.ndarray, first: np.ndarray, second: np.ndarray
 ) -> np.ndarray:
     """Choose in each state [n, o] of two actions [n, a] the one judged better, or the second."""
     return np.where((judge(states, first) > judge(states, second))[:, None], first, second)
 
 
-def distilled(
-    layout: Layout, activation: str,
-    first: np.ndarray, second: np.ndarray, start: np.ndarray, states: np.ndarray, judge: Judging,
-    epochs: int, batch: int, learning_rate: float, random: np.random.Generator,
-) -> np.ndarray:  # fmt: skip
-    """Distil two parents' actions, as judged in each state [n, o], into a child, float32 [d].
+def imitation(actor: Actor, rows: Tensor, learning_rate: float) -> Operations:
+    """Note an Adam step on Algorithm 1's loss, for states and wanted actions, `rows` [n, o + a].
 
-    Algorithm 1, from `start`. An epoch has n // batch steps, of batches drawn independently of one
-    another. With fewer states than a batch it has one step, of n of them (public code); with none
-    the child is `start`.
+    The loss is the sum over the batch of |action - wanted|^2 + |action|^2 / n.
     """
-    if not len(states):
-        return start.copy()
-    steps, batch = epochs * imitations(len(states), batch), min(batch, len(states))
-    with one_thread():
-        acted = [actions(layout, activation, parent, states) for parent in (first, second)]
-        wanted = preferred(judge, states, *acted)
-        step = Imitation(layout, activation, start, batch, learning_rate)
-        table = torch.from_numpy(np.concatenate([states, wanted], 1, dtype=np.float32))
-        for indices in random.integers(len(states), size=(steps, batch)):
-            torch.index_select(table, 0, torch.from_numpy(indices), out=step.rows)
-            step.run()
-    return step.actor.network.vector(0)
-
-
-class Imitation:
-    """An Adam step on Algorithm 1's loss, for states and wanted actions: `rows` [batch, o + a].
-
-    The loss is the sum over the batch of |action - wanted|^2 + |action|^2 / batch.
-    """
-
-    def __init__(
-        self, layout: Layout, activation: str, start: np.ndarray, batch: int, learning_rate: float
-    ) -> None:
-        o, a = layout.sizes[0], layout.sizes[-1]
-        self.actor, self.rows = Actor(layout, activation, start, batch), torch.zeros(batch, o + a)
-        network, self._operations = self.actor.network, Operations()
-        self.run = self._operations.run
-        do = self._operations
-        states, wanted = self.rows.split([o, a], 1)
-        delta = torch.zeros(batch, a)
-        acted = self.actor.forward(do, states)
-        do.note(torch.mul, acted, 2 + 2 / batch, out=delta)
-        do.note(delta.sub_, wanted, alpha=2)
-        self.actor.backward(do, states, delta)
-        do.note(Adam(network.values, network.gradient, learning_rate).step)
-
-
-def sensitivity(
-    layout: Layout, activation: str, theta: np.ndarray, states: np.ndarray
-) -> np.ndarray:
-    """Return the sensitivity of a policy's actions in states [n, o] to each weight, float32 [d].
-
-    Eq. 1: the root of the sum of squares, over an action's numbers, of the gradients by the weight
-    summed over the states. 0 but in matrices.
-    """
-    do, given = Operations(), torch.tensor(states)
-    with one_thread():
-        actor = Actor(layout, activation, theta, len(states))
-        acted, network = actor.forward(do, given), actor.network
-        delta, squares = torch.zeros_like(acted), torch.zeros_like(network.values)
-        for k in range(acted.shape[1]):
-            do.note(delta.zero_)
-            do.note(delta[:, k].fill_, 1)
-            actor.backward(do, given, delta)
-            do.note(squares.addcmul_, network.gradient, network.gradient)
-        do.run()
-    return np.where(matrices(layout), squares.sqrt().numpy(), np.float32(0))
-
-
-def matrices(layout: Layout) -> np.ndarray:
-    """Return which parameters are weights of a matrix, bool [d]."""
-    return np.concatenate(
-        [np.full(tensor.stop - tensor.start, tensor.kind == "weight") for tensor in layout.tensors]
-    )
-
-
-def proximal(
-    layout: Layout, activation: str,
-    theta: np.ndarray, states: np.ndarray, magnitude: float, floor: float,
-    random: np.random.Generator,
-) -> np.ndarray:  # fmt: skip
-    """Mutate a policy [d] by Algorithm 2: noise of std `magnitude`, over each weight's sensitivity.
-
-    floor: the least sensitivity but 0, which counts as 1.
-    """
-    weights, sensitive = matrices(layout), sensitivity(layout, activation, theta, states)
-    divisor = np.where(sensitive == 0, np.float32(1), np.maximum(sensitive, np.float32(floor)))
-    mutated, noise = theta.copy(), random.standard_normal(int(weights.sum()), dtype=np.float32)
-    mutated[weights] += np.float32(magnitude) * noise / divisor[weights]
-    return mutated
+    do, network, (o, *_, a) = Operations(), actor.network, actor.network.layout.sizes
+    states, wanted = rows.split([o, a], 1)
+    delta = torch.zeros(len(rows), a)
+    do.note(torch.mul, actor.forward(do, states), 2 + 2 / len(rows), out=delta)
+    do.note(delta.sub_, wanted, alpha=2)
+    actor.backward(do, states, delta)
+    do.note(Adam(network.values, network.gradient, learning_rate).step)
+    return do
 
 
 class GeneticOperators:
@@ -175,8 +88,13 @@ class GeneticOperators:
 
     def __init__(self, config: Config, layout: Layout) -> None:
         self.critic_size = critics.critic_size(config, layout)
-        self._options, self._form = config.erl, (layout, config.policy.activation)
+        self._options, self._layout = config.erl, layout
+        self._activation = config.policy.activation
         self._judge = Judge(config, layout)
+        # which parameters are weights of a matrix, bool [d]
+        self._weights = np.concatenate(
+            [np.full(t.stop - t.start, t.kind == "weight") for t in layout.tensors]
+        )
 
     def distilled(
         self,
@@ -186,22 +104,68 @@ class GeneticOperators:
         critic: np.ndarray,
         random: np.random.Generator,
     ) -> np.ndarray:
-        """Distil two parents [d] in states [n, o] into a child, float32 [d], from `start`.
+        """Distil two parents' actions, as judged in each state [n, o], into a child, float32 [d].
 
-        critic: the learner's, float32 [critic_size].
+        Algorithm 1, from `start`; critic: the learner's, float32 [critic_size]. An epoch has
+        n // batch steps, of batches drawn independently of one another. With fewer states than a
+        batch it has one step, of n of them (public code); with none the child is `start`.
         """
-        options, (first, second) = self._options, parents
+        n, erl = len(states), self._options
+        if not n:
+            return start.copy()
+        steps = erl.distillation_epochs * imitations(n, erl.distillation_batch)
+        batch = min(erl.distillation_batch, n)
         self._judge.load(critic)
-        epochs, batch = options.distillation_epochs, options.distillation_batch
-        rate, judge = options.lr_distillation, self._judge
-        return distilled(
-            *self._form, first, second, start, states, judge, epochs, batch, rate, random
-        )
+        with one_thread():
+            acted = [self.actions(parent, states) for parent in parents]
+            wanted = preferred(self._judge, states, *acted)
+            table = torch.from_numpy(np.concatenate([states, wanted], 1, dtype=np.float32))
+            actor, rows = self._actor(start, batch), torch.zeros(batch, table.shape[1])
+            step = imitation(actor, rows, erl.lr_distillation)
+            for indices in random.integers(n, size=(steps, batch)):
+                torch.index_select(table, 0, torch.from_numpy(indices), out=rows)
+                step.run()
+        return actor.network.vector(0)
+
+    def actions(self, theta: np.ndarray, states: np.ndarray) -> np.ndarray:
+        """Return the actions in [-1, 1] of a policy [d] in states [n, o], float32 [n, a]."""
+        do = Operations()
+        acted = self._actor(theta, len(states)).forward(do, torch.tensor(states))
+        do.run()
+        return acted.numpy()
 
     def proximal(
         self, theta: np.ndarray, states: np.ndarray, random: np.random.Generator
     ) -> np.ndarray:
-        """Mutate theta, float32 [d], by each weight's sensitivity in states [n, o]."""
-        options = self._options
-        how = options.mutation_magnitude, options.sensitivity_floor
-        return proximal(*self._form, theta, states, *how, random)
+        """Mutate a policy [d]: noise over each weight's sensitivity in states [n, o], Algorithm 2.
+
+        The least sensitivity but 0, which counts as 1, is sensitivity_floor.
+        """
+        erl, weights, sensitive = self._options, self._weights, self.sensitivity(theta, states)
+        least = np.maximum(sensitive, np.float32(erl.sensitivity_floor))
+        divisor = np.where(sensitive == 0, np.float32(1), least)
+        mutated, noise = theta.copy(), random.standard_normal(int(weights.sum()), dtype=np.float32)
+        mutated[weights] += np.float32(erl.mutation_magnitude) * noise / divisor[weights]
+        return mutated
+
+    def sensitivity(self, theta: np.ndarray, states: np.ndarray) -> np.ndarray:
+        """Return how sensitive a policy's actions in states [n, o] are to each weight, float32 [d].
+
+        Eq. 1: the root of the sum of squares, over an action's numbers, of the gradients by the
+        weight summed over the states. 0 but in matrices.
+        """
+        do, given = Operations(), torch.tensor(states)
+        with one_thread():
+            actor = self._actor(theta, len(states))
+            acted, network = actor.forward(do, given), actor.network
+            delta, squares = torch.zeros_like(acted), torch.zeros_like(network.values)
+            for k in range(acted.shape[1]):
+                do.note(delta.zero_)
+                do.note(delta[:, k].fill_, 1)
+                actor.backward(do, given, delta)
+                do.note(squares.addcmul_, network.gradient, network.gradient)
+            do.run()
+        return np.where(self._weights, squares.sqrt().numpy(), np.float32(0))
+
+    def _actor(self, theta: np.ndarray, rows: int) -> Actor:
+        return Actor(self._layout, self._activation, theta, rows)

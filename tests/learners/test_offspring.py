@@ -8,13 +8,35 @@ import torch
 from gradients import modules
 from torch import nn
 
-from esac_mpi.config import Config
+from esac_mpi.config import Config, updated
 from esac_mpi.learners import critics, offspring
-from esac_mpi.learners.critics import Judge
 from esac_mpi.learners.network import Network
+from esac_mpi.learners.offspring import GeneticOperators
 from esac_mpi.operators.policy import Layout, Policy
 
-FORM = Layout((3, 8, 6, 2), layer_norm=True), "tanh"
+LAYOUT = Layout((3, 8, 6, 2), layer_norm=True)
+
+
+def operators(layout: Layout, judge=None, **erl) -> GeneticOperators:
+    """Return those of a layout; judge: what to judge by in place of the learner's critic."""
+    named = {f"erl.{name}": value for name, value in erl.items()}
+    made = GeneticOperators(updated(Config(), {"policy.activation": "tanh", **named}), layout)
+    if judge is not None:
+        made._judge = Judged(judge)
+    return made
+
+
+class Judged:
+    """Judges by a function of states and actions, whatever the critic is."""
+
+    def __init__(self, judge):
+        self.judge = judge
+
+    def load(self, critic):
+        pass
+
+    def __call__(self, states, actions):
+        return self.judge(states, actions)
 
 
 def moved(layout: Layout, number: int) -> np.ndarray:
@@ -23,10 +45,10 @@ def moved(layout: Layout, number: int) -> np.ndarray:
     return layout.initial(0, number) + noise.astype(np.float32)
 
 
-def plain(layout: Layout, activation: str, theta: np.ndarray) -> nn.Module:
+def plain(layout: Layout, theta: np.ndarray) -> nn.Module:
     """Return a policy in plain modules, in double precision."""
-    network = Network(layout, [theta], activation, torch.device("cpu"))
-    return nn.Sequential(modules(network, activation)[0], nn.Tanh())
+    network = Network(layout, [theta], "tanh", torch.device("cpu"))
+    return nn.Sequential(modules(network, "tanh")[0], nn.Tanh())
 
 
 def some_states(n: int, o: int = 3) -> np.ndarray:
@@ -34,11 +56,11 @@ def some_states(n: int, o: int = 3) -> np.ndarray:
 
 
 def test_actions_are_the_policys():
-    layout, activation = FORM
-    theta, states = moved(layout, 1), some_states(5)
-    policy = Policy(layout, activation, "tanh", -np.ones(2), np.ones(2)).set(theta)
+    theta, states = moved(LAYOUT, 1), some_states(5)
+    policy = Policy(LAYOUT, "tanh", "tanh", -np.ones(2), np.ones(2)).set(theta)
     expected = np.stack([policy(state) for state in states])
-    assert np.allclose(offspring.actions(*FORM, theta, states), expected, rtol=1e-5, atol=1e-6)
+    found = operators(LAYOUT).actions(theta, states)
+    assert np.allclose(found, expected, rtol=1e-5, atol=1e-6)
 
 
 # --- distillation
@@ -56,7 +78,7 @@ def test_the_better_action_is_imitated_or_the_second():
     assert chosen[:, 0].tolist() == [1.0, 1.0, 2.0, 3.0]
 
 
-@pytest.mark.parametrize("layout", [FORM[0], Layout((3, 8, 1)), Layout((3, 8, 2), linear=2.0)])
+@pytest.mark.parametrize("layout", [LAYOUT, Layout((3, 8, 1)), Layout((3, 8, 2), linear=2.0)])
 def test_a_child_is_that_of_autograd_and_torchs_adam(layout):
     """Algorithm 1 as the paper writes it: two epochs of three batches of 16 among 50 states."""
     thetas = [moved(layout, number) for number in (1, 2, 3)]
@@ -65,10 +87,12 @@ def test_a_child_is_that_of_autograd_and_torchs_adam(layout):
     def judge(states, actions):  # sometimes the first parent, sometimes the second
         return (states @ scales * actions[:, 0]).astype(np.float32)
 
-    random = np.random.default_rng(5)
-    child = offspring.distilled(layout, "tanh", *thetas, states, judge, 2, batch, rate, random)
+    made = operators(
+        layout, judge, distillation_epochs=2, distillation_batch=batch, lr_distillation=rate
+    )
+    child = made.distilled(thetas[:2], thetas[2], states, None, np.random.default_rng(5))
 
-    x, y, z = (plain(layout, "tanh", theta) for theta in thetas)
+    x, y, z = (plain(layout, theta) for theta in thetas)
     adam, random = torch.optim.Adam(z.parameters(), lr=rate), np.random.default_rng(5)
     for indices in random.integers(50, size=(6, batch)):
         s = torch.from_numpy(states[indices]).double()
@@ -94,35 +118,35 @@ def test_a_child_imitates_in_the_few_states_there_are(n):
     def judge(states, actions):
         return np.zeros(len(states), np.float32)
 
-    thetas = [moved(FORM[0], number) for number in (1, 2, 3)]
-    kept, made = thetas[2].copy(), []
+    *parents, start = [moved(LAYOUT, number) for number in (1, 2, 3)]
+    kept, made = start.copy(), []
     for batch in (16, min(n, 16) or 1):
         random = np.random.default_rng(5)
-        parents = (*FORM, *thetas, some_states(n), judge)
-        made.append(offspring.distilled(*parents, 3, batch, 1e-3, random))
+        own = operators(LAYOUT, judge, distillation_epochs=3, distillation_batch=batch)
+        made.append(own.distilled(parents, start, some_states(n), None, random))
     assert np.array_equal(*made)  # as with a batch of all that there is
     assert (not np.array_equal(made[0], kept)) == (n > 0)
-    assert not np.shares_memory(made[0], thetas[2])
-    assert np.array_equal(thetas[2], kept)
+    assert not np.shares_memory(made[0], start)
+    assert np.array_equal(start, kept)
 
 
 # --- mutation
 
 
 @pytest.mark.parametrize(
-    "layout", [FORM[0], Layout((3, 8, 1)), Layout((3, 4)), Layout((3, 8, 2), linear=2.0)]
+    "layout", [LAYOUT, Layout((3, 8, 1)), Layout((3, 4)), Layout((3, 8, 2), linear=2.0)]
 )
 def test_sensitivities_are_those_of_autograd_per_output(layout):
     """Eq. 1: the root of the sum over outputs of their gradients' squares, summed over states."""
     theta, states = moved(layout, 1), some_states(20)
-    network = plain(layout, "tanh", theta)
+    network = plain(layout, theta)
     squares = torch.zeros(layout.d, dtype=torch.float64)
     for k in range(layout.sizes[-1]):
         output = network(torch.from_numpy(states).double())[:, k].sum()
         gradients = torch.autograd.grad(output, network.parameters())
         squares += torch.cat([g.flatten() for g in gradients]) ** 2
     matrix = np.concatenate([np.full(t.stop - t.start, len(t.shape) == 2) for t in layout.tensors])
-    sensitive = offspring.sensitivity(layout, "tanh", theta, states)
+    sensitive = operators(layout).sensitivity(theta, states)
     assert np.allclose(sensitive, np.where(matrix, squares.sqrt().numpy(), 0), rtol=1e-5, atol=1e-6)
     assert (sensitive[matrix] > 0).all()
 
@@ -130,17 +154,17 @@ def test_sensitivities_are_those_of_autograd_per_output(layout):
 def test_a_mutation_of_two_weights_by_hand():
     # mu = tanh(w x + b), two of them;
     # where w, b = 0: s = 4 in x = 1 and 3; below the floor in x = 0.001; 1 where they are 0
-    layout, theta = Layout((1, 2)), np.zeros(4, np.float32)
+    made, theta = operators(Layout((1, 2))), np.zeros(4, np.float32)
     noise = np.random.default_rng(5).standard_normal(2, dtype=np.float32)
     for x, s in (([1.0, 3.0], 4.0), ([0.001], 0.01), ([0.0], 1.0), ([2.0, -2.0], 1.0)):
         states = np.array(x, np.float32)[:, None]
         random = np.random.default_rng(5)
-        mutated = offspring.proximal(layout, "tanh", theta, states, 0.1, 0.01, random)
+        mutated = made.proximal(theta, states, random)
         assert mutated.dtype == np.float32
         assert mutated == pytest.approx([*(0.1 * noise / s), 0, 0], rel=1e-6)
     assert not theta.any()
     theta[:] = [1, 0, 0.5, 0]
-    sensitive = offspring.sensitivity(layout, "tanh", theta, np.array([[1.0], [-2.0]], np.float32))
+    sensitive = made.sensitivity(theta, np.array([[1.0], [-2.0]], np.float32))
     expected = abs(1 - math.tanh(1.5) ** 2 - 2 * (1 - math.tanh(-1.5) ** 2))
     assert sensitive == pytest.approx([expected, 1, 0, 0], rel=1e-5)
 
@@ -150,21 +174,19 @@ def test_a_mutation_of_two_weights_by_hand():
 
 def test_a_child_and_a_mutation_do_not_depend_on_torchs_threads():
     """Large enough that torch would divide the work; threads are given back, also after errors."""
-    config, layout = Config(), Layout((17, 64, 64, 6), layer_norm=True)
-    judge = Judge(config, layout)
-    judge.load(critics.initial(config, layout))
-    first, second = moved(layout, 1), moved(layout, 2)
+    layout = Layout((17, 64, 64, 6), layer_norm=True)
+    own, critic = operators(layout, distillation_epochs=1), critics.initial(Config(), layout)
+    parents = moved(layout, 1), moved(layout, 2)
     states, before, made = some_states(2000, 17), torch.get_num_threads(), []
     try:
         for threads in (1, 2):
             torch.set_num_threads(threads)
-            random, form = np.random.default_rng(5), (layout, "tanh")
-            parents = (*form, first, second, first, states, judge)
-            child = offspring.distilled(*parents, 1, 128, 1e-3, random)
-            made.append(offspring.proximal(*form, child, states, 0.1, 0.01, random))
+            random = np.random.default_rng(5)
+            child = own.distilled(parents, parents[0], states, critic, random)
+            made.append(own.proximal(child, states, random))
             assert torch.get_num_threads() == threads
         with pytest.raises(ValueError, match="theta must be float32"):
-            offspring.sensitivity(layout, "tanh", first[1:], states)
+            own.sensitivity(parents[0][1:], states)
         assert torch.get_num_threads() == 2
     finally:
         torch.set_num_threads(before)
