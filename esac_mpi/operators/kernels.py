@@ -18,8 +18,10 @@ _kernels: Any = extension("esac_mpi.operators._kernels", INTERFACE)
 NAME = "compiled"  # in a run's provenance; earlier versions could do with "numpy"
 # added to the variance of a layer's sums: torch.nn.LayerNorm's; _kernels.c has it too
 LAYER_NORM_EPSILON = 1e-5
-# Philox counters of a chunk, four numbers each; the order of the numbers depends on it
-COUNTERS = 256
+
+# fill_normal(seed, purpose, generation, member, block, out): standard normals into float32 [size];
+# noise.py: normal()
+fill_normal: Any = _kernels.normal
 
 # The forward pass: load(theta [d]); act(observation, out, whether to scale to the bounds, mean,
 # std), both None where observations are not standardised.
@@ -38,36 +40,6 @@ Loop: Any = _kernels.Loop
 # count_in(sums, observation): adds float32 [o] to count, sum and sum of squares, float64 [3, o]
 count_in: Any = _kernels.count_in
 finite: Any = _kernels.finite  # whether all numbers, float32 [n], are
-
-
-def normal(
-    seed: int,
-    purpose: int,
-    generation: int,
-    member: int,
-    block: int,
-    size: int,
-    out: np.ndarray | None = None,
-) -> np.ndarray:
-    """Draw the `size` standard normals of an address, float32 [size], into `out` if given.
-
-    Philox 4x32-10 (Salmon et al. 2011, "Parallel random numbers: as easy as 1, 2, 3") with key
-    `seed` [64 bits] and counter (purpose [8 bits] and index [24 bits], block, member, generation
-    [32 bits each]), then Box-Muller in float32. They reach 6.76. Raises ValueError if a part of the
-    address does not fit or the size exceeds 2**26.
-    """
-    small = 0 <= block < 2**32 and 0 <= member < 2**32 and 0 <= generation < 2**32
-    if not (small and 0 <= purpose < 2**8 and 0 <= seed < 2**64 and 0 <= size <= 2**26):
-        raise ValueError(
-            "an address is seed < 2**64, purpose < 2**8, generation, member, block < 2**32, "
-            "size <= 2**26, none negative; got "
-            f"{seed}, {int(purpose)}, {generation}, {member}, {block}, {size}"
-        )
-    out = np.empty(size, np.float32) if out is None else out
-    if out.shape != (size,) or out.dtype != np.float32:
-        raise ValueError(f"out must be float32 [{size}], got {out.dtype} {list(out.shape)}")
-    _kernels.normal(seed, purpose, generation, member, block, out)
-    return out
 
 
 def layer_normalised(x: np.ndarray, gain: np.ndarray, shift: np.ndarray) -> np.ndarray:
