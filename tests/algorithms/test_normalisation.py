@@ -19,7 +19,7 @@ from esac_mpi import learners
 from esac_mpi.algorithms import ALGORITHMS
 from esac_mpi.config import Config, updated
 from esac_mpi.host import cooperative
-from esac_mpi.learners.batch import Batch
+from esac_mpi.learners.updates import Batch
 from esac_mpi.operators import noise
 from esac_mpi.operators.kernels import count_in
 from esac_mpi.operators.noise import Purpose
