@@ -18,11 +18,10 @@ import numpy as np
 
 from esac_mpi.config import Config
 from esac_mpi.host.stop import EndsRun
+from esac_mpi.learners.cpu import NoDevice, prepare, settled
 from esac_mpi.operators.policy import Layout
 
-
-class NoDevice(Exception):
-    """The device that the configuration names is not there."""
+__all__ = ["NoDevice", "prepare", "settled"]  # from cpu.py
 
 
 class NotInstalled(Exception):
@@ -60,20 +59,6 @@ def make_operators(name: str, config: Config, layout: Layout) -> Any:
     config = settled(config, name)
     prepare(config, name)
     return getattr(load(module), kind)(config, layout)
-
-
-def settled(config: Config, name: str) -> Config:
-    """The configuration with the kernels that "auto" means here for the learner `name`."""
-    from esac_mpi.learners import cpu  # which knows this module
-
-    return cpu.settled(config, name)
-
-
-def prepare(config: Config, name: str) -> None:
-    """Load the kernels that the configuration names for learner or operators. Raises NoDevice."""
-    from esac_mpi.learners import cpu
-
-    cpu.prepare(config, name)
 
 
 def load(name: str) -> ModuleType:

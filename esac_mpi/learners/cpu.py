@@ -15,7 +15,6 @@ from typing import Any
 
 from esac_mpi.config import Config
 from esac_mpi.host.data_files import extension
-from esac_mpi.learners import NoDevice
 
 MOST_HIDDEN = 7  # layers; _learner.c has it too
 BUILT = importlib.util.find_spec("esac_mpi.learners._learner") is not None
@@ -24,6 +23,10 @@ LEARNER: Any = extension("esac_mpi.learners._learner", INTERFACE) if BUILT else 
 KIND = LEARNER.KIND if BUILT else ""  # the widest vectors that it has for this CPU
 NAMES = {"compiled": "compiled kernels", "mkl": "MKL's fast path"}  # in a device's name
 NOT_BUILT = "this installation has none of them; install esac_mpi where there is GCC, on x86-64"
+
+
+class NoDevice(Exception):
+    """The device, or the kernels, that the configuration names are not there."""
 
 
 def settled(config: Config, learner: str) -> Config:
