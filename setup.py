@@ -31,7 +31,7 @@ setup(
         Extension(
             "esac_mpi.operators._kernels",
             ["esac_mpi/operators/_kernels.c"],
-            depends=["esac_mpi/operators/_scalars.h"],
+            depends=["esac_mpi/operators/_common.h"],
             extra_compile_args=[
                 "-O3",
                 "-ffp-contract=off",
@@ -42,7 +42,7 @@ setup(
         Extension(
             "esac_mpi.learners._learner",
             ["esac_mpi/learners/_learner.c"],
-            depends=["esac_mpi/learners/_learner.h", "esac_mpi/operators/_scalars.h"],
+            depends=["esac_mpi/learners/_learner.h", "esac_mpi/operators/_common.h"],
             extra_compile_args=[
                 "-O3",
                 "-ffp-contract=off",

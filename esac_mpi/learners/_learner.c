@@ -20,9 +20,8 @@
 #if !defined(__GNUC__) || defined(__clang__) || !defined(__x86_64__)
 #error "written for GCC on x86-64; without it the learner uses torch"
 #endif
-#include <immintrin.h>
 
-#include "../operators/_scalars.h"
+#include "../operators/_common.h"
 
 enum { PANEL = 16, WIDEST = 32, MOST_LAYERS = 8, CHAINS = 12, INTERFACE = 2 };
 
@@ -129,18 +128,6 @@ static inline float hyperbolic_tangent(float x)
     p = p * x2 + 1.33314422036e-1f;
     p = p * x2 - 3.33332819422e-1f;
     return size < 0.625f ? p * x2 * x + x : copysignf(far, x);
-}
-
-/* Transpose four rows and columns. */
-static inline void transpose_four(const float *from, size_t width, float *to, size_t to_width)
-{
-    __m128 r0 = _mm_loadu_ps(from), r1 = _mm_loadu_ps(from + width);
-    __m128 r2 = _mm_loadu_ps(from + 2 * width), r3 = _mm_loadu_ps(from + 3 * width);
-    _MM_TRANSPOSE4_PS(r0, r1, r2, r3);
-    _mm_storeu_ps(to, r0);
-    _mm_storeu_ps(to + to_width, r1);
-    _mm_storeu_ps(to + 2 * to_width, r2);
-    _mm_storeu_ps(to + 3 * to_width, r3);
 }
 
 #pragma GCC push_options

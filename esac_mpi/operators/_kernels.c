@@ -11,12 +11,8 @@
 #include <stddef.h>
 #include <string.h>
 #include <structmember.h>
-#if defined(__GNUC__) && defined(__x86_64__)
-#include <immintrin.h>
-#define X86 1
-#endif
 
-#include "_scalars.h"
+#include "_common.h"
 
 #ifdef __FAST_MATH__
 #error "fast-math changes the bits"
@@ -181,21 +177,24 @@ static int kind_of(const char *format)
     return (*format == 'f' || *format == 'd') && !format[1] ? *format : 0;
 }
 
-/* Open `object` as a contiguous float32 vector of `size` elements (of any length if size is -1). */
-static int vector(PyObject *object, Py_buffer *view, Py_ssize_t size, int flags, const char *name)
+/* Open contiguous float32 ('f') or float64 ('d') numbers, `count` of them (any if it is -1), of any
+   shape; return how many, -1 with an error. */
+static Py_ssize_t numbers_of(
+    PyObject *object, Py_buffer *view, char kind, Py_ssize_t count, int flags, const char *name)
 {
-    if (PyObject_GetBuffer(object, view, flags | PyBUF_FORMAT | PyBUF_ND) < 0) {
+    const size_t size = kind == 'f' ? sizeof(float) : sizeof(double);
+    if (PyObject_GetBuffer(object, view, flags | PyBUF_FORMAT | PyBUF_C_CONTIGUOUS) < 0) {
         PyErr_Clear();
-        PyErr_Format(PyExc_ValueError, "%s must be a contiguous%s float32 array", name,
+        PyErr_Format(PyExc_ValueError, "%s must be a contiguous%s array", name,
             flags & PyBUF_WRITABLE ? " writable" : "");
         return -1;
     }
-    if (view->ndim == 1 && kind_of(view->format) == 'f' &&
-        (uintptr_t)view->buf % sizeof(float) == 0 && (size < 0 || view->shape[0] == size))
-        return 0;
-    PyErr_Format(PyExc_ValueError,
-        "%s must be float32 [%zd], got format %s, %d dimensions, %zd bytes", name, size,
-        view->format ? view->format : "B", view->ndim, view->len);
+    const Py_ssize_t found = view->len / (Py_ssize_t)size;
+    if (kind_of(view->format) == kind && (uintptr_t)view->buf % size == 0 &&
+        (count < 0 || found == count))
+        return found;
+    PyErr_Format(PyExc_ValueError, "%s must be %s [%zd], got format %s, %zd bytes", name,
+        kind == 'f' ? "float32" : "float64", count, view->format ? view->format : "B", view->len);
     PyBuffer_Release(view);
     return -1;
 }
@@ -209,13 +208,14 @@ static PyObject *normal(PyObject *module, PyObject *args)
     unsigned int purpose, generation, member, block;
     PyObject *object;
     Py_buffer out;
-    if (!PyArg_ParseTuple(args, "KIIIIO", &seed, &purpose, &generation, &member, &block, &object) ||
-        vector(object, &out, -1, PyBUF_WRITABLE, "out") < 0)
+    if (!PyArg_ParseTuple(args, "KIIIIO", &seed, &purpose, &generation, &member, &block, &object))
+        return NULL;
+    Py_ssize_t left = numbers_of(object, &out, 'f', -1, PyBUF_WRITABLE, "out");
+    if (left < 0)
         return NULL;
     const uint32_t key[2] = {(uint32_t)seed, (uint32_t)(seed >> 32)};
     uint32_t counter[4] = {purpose << 24, block, member, generation};
     float *numbers = out.buf;
-    Py_ssize_t left = out.shape[0];
     for (; left >= CHUNK; left -= CHUNK, numbers += CHUNK, counter[0] += COUNTERS)
         normal_chunk(counter, key, numbers);
     if (left > 0) {
@@ -401,24 +401,6 @@ CLONES static void relu_in_place(float *restrict x, int padded)
         x[o] = x[o] < 0.0f ? 0.0f : x[o]; /* nan stays nan */
 }
 
-/* Transpose four rows and columns. */
-static inline void transpose_four(const float *from, size_t inputs, float *to, size_t padded)
-{
-#ifdef X86
-    __m128 r0 = _mm_loadu_ps(from), r1 = _mm_loadu_ps(from + inputs);
-    __m128 r2 = _mm_loadu_ps(from + 2 * inputs), r3 = _mm_loadu_ps(from + 3 * inputs);
-    _MM_TRANSPOSE4_PS(r0, r1, r2, r3);
-    _mm_storeu_ps(to, r0);
-    _mm_storeu_ps(to + padded, r1);
-    _mm_storeu_ps(to + 2 * padded, r2);
-    _mm_storeu_ps(to + 3 * padded, r3);
-#else
-    for (size_t i = 0; i < 4; i++)
-        for (size_t o = 0; o < 4; o++)
-            to[i * padded + o] = from[o * inputs + i];
-#endif
-}
-
 /* Copy a matrix [outputs][inputs] to [inputs][padded], in squares that stay in the cache. */
 static void transpose(
     const float *restrict from, float *restrict to, size_t outputs, size_t inputs, size_t padded)
@@ -536,10 +518,11 @@ static PyObject *act(Perceptron *self, PyObject *const *args, Py_ssize_t n)
     PyObject *result = NULL;
     if (scale < 0)
         return NULL;
-    if (vector(args[1], &out, outputs, PyBUF_WRITABLE, "out") < 0)
+    if (numbers_of(args[1], &out, 'f', outputs, PyBUF_WRITABLE, "out") < 0)
         return NULL;
     if (args[3] != Py_None &&
-        (vector(args[3], &mean, size, 0, "mean") < 0 || vector(args[4], &std, size, 0, "std") < 0))
+        (numbers_of(args[3], &mean, 'f', size, 0, "mean") < 0 ||
+            numbers_of(args[4], &std, 'f', size, 0, "std") < 0))
         goto end;
     if (observe(self, args[0], mean.buf, std.buf) < 0)
         goto end;
@@ -557,7 +540,7 @@ PyDoc_STRVAR(load_doc, "load(theta): take over the layers of theta, float32 [d].
 static PyObject *load(Perceptron *self, PyObject *object)
 {
     Py_buffer theta;
-    if (vector(object, &theta, self->d, 0, "theta") < 0)
+    if (numbers_of(object, &theta, 'f', self->d, 0, "theta") < 0)
         return NULL;
     const float *from = theta.buf;
     for (int l = 0; l < self->layers; l++) {
@@ -683,9 +666,9 @@ static PyObject *perceptron_new(PyTypeObject *type, PyObject *args, PyObject *kw
     if (self->tanh_output < 0 || measure(self, sizes) < 0 || allocate(self) < 0)
         goto fail;
     const int outputs = self->layer[self->layers - 1].outputs;
-    if (vector(low_object, &low, outputs, 0, "low") < 0)
+    if (numbers_of(low_object, &low, 'f', outputs, 0, "low") < 0)
         goto fail;
-    if (vector(high_object, &high, outputs, 0, "high") < 0) {
+    if (numbers_of(high_object, &high, 'f', outputs, 0, "high") < 0) {
         PyBuffer_Release(&low);
         goto fail;
     }
@@ -731,31 +714,24 @@ static PyObject *count_in(PyObject *module, PyObject *const *args, Py_ssize_t n)
         PyErr_SetString(PyExc_TypeError, "count_in(sums, observation)");
         return NULL;
     }
-    if (vector(args[1], &observation, -1, 0, "observation") < 0)
+    const Py_ssize_t size = numbers_of(args[1], &observation, 'f', -1, 0, "observation");
+    if (size < 0)
         return NULL;
-    const Py_ssize_t size = observation.shape[0];
-    if (PyObject_GetBuffer(args[0], &sums, PyBUF_WRITABLE | PyBUF_FORMAT | PyBUF_ND) < 0) {
+    if (numbers_of(args[0], &sums, 'd', 3 * size, PyBUF_WRITABLE, "sums") < 0) {
         PyBuffer_Release(&observation);
         return NULL;
     }
-    const int fits = sums.ndim == 2 && kind_of(sums.format) == 'd' && sums.shape[0] == 3 &&
-                     sums.shape[1] == size;
-    if (fits) {
-        const float *o = observation.buf;
-        double *const count = sums.buf, *const total = count + size, *const squares = total + size;
-        for (Py_ssize_t i = 0; i < size;
-            i++) { /* a float's square is exact in double, so that fused or not is one */
-            const double x = o[i];
-            count[i] += 1.0;
-            total[i] += x;
-            squares[i] += x * x;
-        }
-    } else {
-        PyErr_Format(PyExc_ValueError, "sums must be float64 [3, %zd]", size);
+    const float *o = observation.buf;
+    double *const count = sums.buf, *const total = count + size, *const squares = total + size;
+    for (Py_ssize_t i = 0; i < size; i++) {
+        const double x = o[i];
+        count[i] += 1.0;
+        total[i] += x;
+        squares[i] += x * x; /* exact in double, so that fused or not is one */
     }
     PyBuffer_Release(&sums);
     PyBuffer_Release(&observation);
-    return fits ? Py_NewRef(Py_None) : NULL;
+    Py_RETURN_NONE;
 }
 
 static int are_finite(const float *x, Py_ssize_t n)
@@ -771,9 +747,10 @@ PyDoc_STRVAR(finite_doc, "finite(numbers): return whether all of float32 [n] are
 static PyObject *all_finite(PyObject *module, PyObject *object)
 {
     Py_buffer numbers;
-    if (vector(object, &numbers, -1, 0, "numbers") < 0)
+    const Py_ssize_t count = numbers_of(object, &numbers, 'f', -1, 0, "numbers");
+    if (count < 0)
         return NULL;
-    const int are = are_finite(numbers.buf, numbers.shape[0]);
+    const int are = are_finite(numbers.buf, count);
     PyBuffer_Release(&numbers);
     return PyBool_FromLong(are);
 }
@@ -793,22 +770,6 @@ typedef struct {
     Py_ssize_t steps;      /* that the last run began */
     char within;           /* whether what it traced last lay in its ranges */
 } Loop;
-
-/* Open contiguous numbers, `count` of a kind (any if it is -1), of any shape; return how many,
-   -1 with an error. */
-static Py_ssize_t numbers_of(
-    PyObject *object, Py_buffer *view, char kind, Py_ssize_t count, int flags, const char *name)
-{
-    const Py_ssize_t size = kind == 'f' ? sizeof(float) : sizeof(double);
-    if (PyObject_GetBuffer(object, view, flags | PyBUF_FORMAT | PyBUF_C_CONTIGUOUS) < 0)
-        return -1;
-    if (kind_of(view->format) == kind && (count < 0 || view->len == count * size))
-        return view->len / size;
-    PyErr_Format(PyExc_ValueError, "%s: wanted %zd numbers of type %c, got %zd bytes", name, count,
-        kind, view->len);
-    PyBuffer_Release(view);
-    return -1;
-}
 
 /* Note where each number of a float64 array lies; return how many, -1 with an error. */
 static Py_ssize_t locate(PyObject *array, const double **to, Py_ssize_t room)
@@ -946,8 +907,8 @@ static PyObject *run(Loop *self, PyObject *const *args, Py_ssize_t n)
         numbers_of(args[3], seen, 'f', rows * sees, PyBUF_WRITABLE, "observations") < 0 ||
         numbers_of(args[4], kept, 'd', rows * traces, PyBUF_WRITABLE, "traces") < 0)
         goto end;
-    if (args[1] != Py_None && (vector(args[1], &view[MEAN], sees, 0, "mean") < 0 ||
-                                  vector(args[2], &view[STD], sees, 0, "std") < 0))
+    if (args[1] != Py_None && (numbers_of(args[1], &view[MEAN], 'f', sees, 0, "mean") < 0 ||
+                                  numbers_of(args[2], &view[STD], 'f', sees, 0, "std") < 0))
         goto end;
     float *observed = seen->buf, *action = view[ACTIONS].buf;
     double *traced = kept->buf;

@@ -1,9 +1,13 @@
-/* Functions of one number that both extensions have. */
-#ifndef ESAC_MPI_SCALARS_H
-#define ESAC_MPI_SCALARS_H
+/* What both extensions have: functions of one number, a square of four transposed. */
+#ifndef ESAC_MPI_COMMON_H
+#define ESAC_MPI_COMMON_H
 
 #include <stdint.h>
 #include <string.h>
+#if defined(__GNUC__) && defined(__x86_64__)
+#include <immintrin.h>
+#define X86 1
+#endif
 
 static inline uint32_t bits_of(float x)
 {
@@ -42,6 +46,24 @@ static inline float logarithm(float u)
     p = p * f - 2.4999993993e-1f;
     p = p * f + 3.3333331174e-1f;
     return e * 0.693147182f + (f + (p * f - 0.5f) * f2);
+}
+
+/* Transpose four rows and columns. */
+static inline void transpose_four(const float *from, size_t width, float *to, size_t to_width)
+{
+#ifdef X86
+    __m128 r0 = _mm_loadu_ps(from), r1 = _mm_loadu_ps(from + width);
+    __m128 r2 = _mm_loadu_ps(from + 2 * width), r3 = _mm_loadu_ps(from + 3 * width);
+    _MM_TRANSPOSE4_PS(r0, r1, r2, r3);
+    _mm_storeu_ps(to, r0);
+    _mm_storeu_ps(to + to_width, r1);
+    _mm_storeu_ps(to + 2 * to_width, r2);
+    _mm_storeu_ps(to + 3 * to_width, r3);
+#else
+    for (size_t i = 0; i < 4; i++)
+        for (size_t o = 0; o < 4; o++)
+            to[i * to_width + o] = from[o * width + i];
+#endif
 }
 
 #endif
