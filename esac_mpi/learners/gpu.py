@@ -4,9 +4,7 @@ tools/gpu_check.py runs all of it; docs/results/performance.md has what came out
 """
 
 import os
-import re
 from collections.abc import Callable, Iterable
-from pathlib import Path
 from typing import NamedTuple
 
 import torch
@@ -221,14 +219,6 @@ def named(device: torch.device, kernels: str = "torch") -> str:
         f"{torch.cuda.get_device_name(device)}, {parts} multiprocessors, CUDA {torch.version.cuda}"
     )
     return f"{device.type} ({told}, cuBLAS {os.environ.get(VARIABLE, '')})"
-
-
-def driver(path: Path = Path("/proc/driver/nvidia/version")) -> str:
-    """Return the version of NVIDIA's driver, empty where it is not told."""
-    if not path.exists():
-        return ""
-    found = re.search(r"\d+\.\d+(\.\d+)?", path.read_text().partition("\n")[0])
-    return found[0] if found else ""
 
 
 def sentence(error: Exception, count: int = 1) -> str:

@@ -61,29 +61,25 @@ class Replay:
 
         Raises RuntimeError if it would overwrite what is held.
         """
-        self.add_row(joined(observation, action, reward, terminated, next_observation))
-
-    def add_row(self, row: np.ndarray) -> None:
-        """Add a row [width], by `columns`. Raises RuntimeError if it would overwrite a held one."""
-        if self._held is not None and self.added - self._held >= self.reserve:
-            raise RuntimeError(
-                f"replay holds a state for {self.reserve} more transitions (reserve), "
-                "and they have been added"
-            )
+        self._spare_held(1)
+        row = joined(observation, action, reward, terminated, next_observation)
         self._rows[self.added % len(self._rows)] = row
         self.added += 1
 
     def add_rows(self, rows: np.ndarray) -> None:
-        """Add rows [n, width], oldest first, as `add_row`. Raises RuntimeError, adding none."""
+        """Add rows [n, width] by `columns`, oldest first. Raises RuntimeError, adding none."""
         count = len(rows)
+        self._spare_held(count)
+        newest = rows[max(count - len(self._rows), 0) :]
+        self.added += count
+        write_ring(self._rows, newest, self.added)
+
+    def _spare_held(self, count: int) -> None:
         if self._held is not None and self.added + count - self._held > self.reserve:
             raise RuntimeError(
                 f"replay holds a state for {self.reserve} more transitions (reserve), "
                 "and more would be added"
             )
-        newest = rows[max(count - len(self._rows), 0) :]
-        self.added += count
-        write_ring(self._rows, newest, self.added)
 
     def advance(self, count: int) -> None:
         """Take in so many transitions that others have written."""

@@ -142,7 +142,3 @@ class Recorder:
         self.rows[self.count : self.count + len(rows)] = rows
         self.count += len(rows)
         return run
-
-    def packed(self) -> np.ndarray:
-        """Pack count and rows to travel with a member's returns, float64 [packed_size(rows)]."""
-        return packed(self.rows[: self.count], len(self.rows))

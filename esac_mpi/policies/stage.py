@@ -130,13 +130,13 @@ class Camera:
 class Watched:
     """An environment that may start tilted, with `see(steps, return so far)` after each step."""
 
-    not_finite = ""  # the environment has it
+    closed_loop = None  # that of the environment would pass it by
 
     def __init__(self, env: Env, see: Any = None, tilt: Any = None) -> None:
         self._env, self._see, self._tilt = env, see or (lambda steps, total: None), tilt
-        self.id, self.horizon = env.id, env.horizon
-        self.observation_size, self.action_size = env.observation_size, env.action_size
-        self.low, self.high = env.low, env.high
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._env, name)
 
     def reset(self, seed: int) -> np.ndarray:
         """Start an episode, tilted if asked for."""
@@ -153,11 +153,6 @@ class Watched:
         self._steps, self._total = self._steps + 1, self._total + reward
         self._see(self._steps, self._total)
         return observation, reward, terminated, truncated
-
-    @property
-    def unstable(self) -> bool:
-        """Whether the simulator warned."""
-        return self._env.unstable
 
 
 def labelled(picture: np.ndarray, text: str) -> Any:

@@ -34,22 +34,11 @@ def test_a_row_is_what_was_added():
     assert {column.dtype for column in rows.values()} == {np.dtype(np.float32)}
 
 
-def test_a_transition_is_added_by_its_parts_or_as_a_row():
-    parts, rows = filled(5, 13), Replay(5, 2, 1)
-    for i in range(13):
-        rows.add_row(np.array([i, -i, i / 100, 10 * i, i % 3 == 0, i + 1, -i - 1]))
-    assert same(rows.rows(8, 13), parts.rows(8, 13))
-    held, row = rows.hold(), np.zeros(7)
-    with pytest.raises(RuntimeError, match="holds a state for 0 more"):
-        rows.add_row(row)
-    assert held.added == rows.added == 13
-
-
 def test_many_rows_at_once_are_as_one_by_one():
-    rows = np.random.default_rng(0).random((40, 7), np.float32)
-    one_by_one, at_once = Replay(5, 2, 1, reserve=3), Replay(5, 2, 1, reserve=3)
-    for row in rows:
-        one_by_one.add_row(row)
+    number = np.arange(40.0)[:, None]
+    parts = [number, -number, number / 100, 10 * number, number % 3 == 0, number + 1, -number - 1]
+    rows = np.hstack(parts).astype(np.float32)
+    one_by_one, at_once = filled(5, 40, reserve=3), Replay(5, 2, 1, reserve=3)
     for part in np.split(rows, [0, 3, 7, 9, 30]):  # fewer and more than there is room for
         at_once.add_rows(part)
     assert one_by_one.added == at_once.added == 40

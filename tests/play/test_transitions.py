@@ -59,14 +59,14 @@ class Rough(Track):
         return self.left <= 2
 
 
-def test_a_recorder_keeps_what_can_be_learned_from_and_packs_it():
+def test_a_recorder_keeps_what_can_be_learned_from():
     recorder = Recorder(Rough(), 20)
     actions = np.random.default_rng(0).uniform(0, 4, (10, 3)).astype(np.float32)
     for seed in (4, 5):
         observations = [recorder.reset(seed)]
         observations += [recorder.step(action)[0] for action in actions]
     assert recorder.count == 2 * 6  # steps 1 to 4, 6 and 7 of each episode
-    rows = unpacked(recorder.packed(), 11)
+    rows = recorder.rows[: recorder.count]
     assert rows.shape == (12, 11)
     for row, step in zip(rows[6:], (0, 1, 2, 3, 5, 6), strict=True):
         reward = -np.square(actions[step] - observations[step]).sum()

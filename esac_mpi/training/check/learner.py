@@ -78,9 +78,9 @@ def gpu(config: Config, env: envs.Env, world: World) -> list[Line]:
         made = set_up.make_learner(params, env, state, world)
     except NO_START as error:
         return [Line("GPU", "not to be used", str(error), True)]
-    (free, total), driver = torch.cuda.mem_get_info(), learners.load("gpu").driver()
+    free, total = torch.cuda.mem_get_info()
     found = f"{torch.cuda.get_device_name()}, {total:,} bytes of memory"
-    found += f", {free:,} free beside this learner; driver {driver or 'not told'}"
+    found += f", {free:,} free beside this learner"
     if getattr(made, "chunks", None):
         try:
             rate = learners.load("chunks").updates_per_second(made, UPDATING)
