@@ -12,7 +12,7 @@ from esac_mpi.config import Config, updated
 from esac_mpi.host import cooperative
 from esac_mpi.learners import LearnerNotFinite, make, make_operators
 from esac_mpi.operators.noise import Purpose, generator
-from esac_mpi.operators.policy import Layout, Policy
+from esac_mpi.operators.policy import Layout
 from esac_mpi.play.transitions import columns, width
 
 SIZES = (3, 12, 8, 2)
@@ -160,13 +160,3 @@ def test_slow_updates_yield_after_each_and_come_to_the_same(monkeypatch):
         work = cooperative.told(training, lambda done, _: counts.append(done))
         assert np.array_equal(cooperative.run(work), expected)
     assert counts == [10, 20, 25, *range(1, 26)]
-
-
-def test_an_individual_acts_as_the_policy_that_plays_it():
-    """The critic sees what the policy plays: tanh of the output, whatever policy.output says."""
-    made = learner(settings(), transitions(40))
-    policy = Policy(Layout(SIZES), "tanh", "tanh", -np.ones(2), np.ones(2)).set(made.theta)
-    x = np.array([0.1, -0.2, 0.3], np.float32)
-    (actor,) = modules(made.actor, "tanh")
-    expected = actor(torch.from_numpy(x).double()).tanh().detach().numpy()
-    np.testing.assert_allclose(policy(x), expected, atol=1e-6)

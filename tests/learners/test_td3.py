@@ -1,4 +1,4 @@
-"""TD3 and DDPG: their losses by hand and by autograd, TD3's three changes."""
+"""TD3 and DDPG: their updates by autograd, TD3's delay."""
 
 import math
 
@@ -7,68 +7,7 @@ import pytest
 import torch
 from gradients import FORMS, Line, distance, flat
 from plain_td3 import Plain
-from small_learners import RIVALS, fill, learn, learner, perturbed
-
-# --- by hand: one observation, one action, no hidden layer, so that pi(x) = tanh(w x + b)
-# and Q(x, a) = w_x x + w_a a + b
-
-
-def two_transitions(name: str, **values):
-    """Update a learner with weights that do not move by a batch of two transitions."""
-    rates = {"lr_td3": 0.0} if name == "td3" else {"lr_actor": 0.0, "lr_critic": 0.0}
-    made = learner(name, (1, 1), batch_size=2, gamma=0.5, **rates, **values)
-    twins = name == "td3"  # w_x, w_a of each critic, then b of each
-    critic = [2.0, 1.0, 1.0, -1.0, 0.0, 1.0] if twins else [2.0, 1.0, 0.0]
-    target = [1.0, 2.0, 3.0, -1.0, 0.5, 0.0] if twins else [1.0, 2.0, 0.5]
-    made.actor.values[:] = torch.tensor([0.5, 0.5])
-    made.targets["target_actor"].values[:] = torch.tensor([1.0, 0.0])
-    made.critic.values[:] = torch.tensor(critic)
-    made.targets["target_critic"].values[:] = torch.tensor(target)
-    # x, a, r, terminated, next x
-    made.update.rows[:] = [[1.0, 0.5, 1.0, 0.0, 0.0], [-1.0, -1.0, 2.0, 1.0, 1.0]]
-    if twins:
-        made.update.noise[:] = 5
-    made.update.start()
-    made.update.learn_critic()
-    made.update.learn_actor()
-    return made
-
-
-def test_td3_on_two_transitions():
-    # the noise is 5 x 0.2 = 1, clipped to 0.5;
-    # y = 1 + (min(1.5, -0.5)) / 2 = 0.75, and 2 where the episode is terminated;
-    # errors: Q1 2.5 - 0.75 and -3 - 2; Q2 1.5 - 0.75 and 1 - 2;
-    # the actor's actions are tanh 1 and tanh 0; of Q1 alone
-    made = two_transitions("td3")
-    means = made.update.means(2)  # as if of two updates: the actor's is one of them
-    assert 2 * means["critic_loss"] == pytest.approx((1.75**2 + 25) / 2 + (0.75**2 + 1) / 2)
-    gradient = [1.75 + 5, 0.875 + 5, 0.75 + 1, 0.375 + 1, 1.75 - 5, 0.75 - 1]
-    assert made.critic.gradient.tolist() == pytest.approx(gradient, rel=1e-6)
-    # -(1 - tanh^2) (x, 1) / 2, added
-    assert made.actor.gradient.tolist() == pytest.approx([0.2900128, -0.7099872], rel=1e-5)
-    assert made.update.sums[1].item() / 2 == pytest.approx((2 + math.tanh(1) - 2) / 2)
-
-
-def test_ddpg_on_two_transitions():
-    # y = 1 + 0.5 / 2 = 1.25, and 2 where the episode is terminated;
-    # errors 2.5 - 1.25 and -3 - 2; a tenth of the weights
-    made = two_transitions("ddpg", critic_weight_decay=0.1)
-    means = made.update.means(1)
-    assert means["critic_loss"] == pytest.approx((1.25**2 + 25) / 2)
-    gradient = [1.25 + 5 + 0.2, 0.625 + 5 + 0.1, 1.25 - 5]
-    assert made.critic.gradient.tolist() == pytest.approx(gradient, rel=1e-6)
-    assert means["actor_loss"] == -means["mean_q"] == pytest.approx(-math.tanh(1) / 2)
-    assert made.actor.gradient.tolist() == pytest.approx([0.2900128, -0.7099872], rel=1e-5)
-
-
-def test_td3s_noise_is_clipped_and_actions_stay_in_bounds():
-    made = learner("td3", (1, 1), batch_size=5)
-    made.targets["target_actor"].values[:] = torch.tensor([0.0, math.atanh(0.9)])  # 0.9 everywhere
-    fill(made)
-    made.update.noise[:, 0] = [1, 5, -5, -1, 0]
-    made.update.learn_critic()
-    following = made.update._action[:, 0].tolist()
-    assert following == pytest.approx([1.0, 1.0, 0.4, 0.7, 0.9], rel=1e-5)
+from small_learners import RIVALS, learn, learner, perturbed
 
 
 def test_td3s_actor_moves_once_in_policy_delay_updates():
@@ -94,9 +33,6 @@ def test_td3s_actor_moves_once_in_policy_delay_updates():
         assert math.isfinite(phase.mean_q) == changed[-1][0]
         before = state()
     assert changed == [[k % 3 == 2] * 3 for k in range(9)]
-
-
-# --- by autograd
 
 
 @pytest.mark.parametrize(("hidden", "layer_norm", "of_critics", "linear"), FORMS)

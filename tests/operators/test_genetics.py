@@ -50,14 +50,6 @@ def test_n_point_crossover_by_hand():
     same(second, theta(11, 12, 13, 14, 15, 16))
 
 
-def test_a_row_of_a_matrix_is_exchanged_whole():
-    first, second, layout = theta(1, 2, 3, 4, 5, 6), theta(7, 8, 9, 10, 11, 12), Layout((2, 2))
-    one, other = genetics.n_point(first, second, layout, Drawn(1, [1], [0.9], 0, [], []))
-    same(one, theta(1, 2, 9, 10, 5, 6))
-    same(other, second)
-    same(genetics.n_point(first, second, layout, Drawn(0, [], [], 0, [], [])), [first, second])
-
-
 def test_what_normalises_a_layer_is_exchanged_like_its_bias():
     # matrix [2, 1], bias, gain and shift [2] of the hidden layer;
     # matrix [1, 2] and bias [1] of the output
@@ -184,16 +176,3 @@ def test_gaussian_mutation_is_its_changes_one_after_the_other(fraction):
     for seed in range(50):
         mutated = genetics.gaussian(repeated, LAYOUT, erl, np.random.default_rng(seed))
         same(mutated, changed_one_by_one(repeated, erl, np.random.default_rng(seed)))
-
-
-def test_three_matrices_in_four_are_mutated():
-    layout, runs = Layout((64, 1)), 2000
-    parent = np.ones(layout.d, np.float32)
-    changed = [
-        not np.array_equal(
-            genetics.gaussian(parent, layout, PUBLIC, np.random.default_rng(seed)), parent
-        )
-        for seed in range(runs)
-    ]
-    share = 0.75 * 6 / 7  # below ceil(6.4) changes, so none in one of seven
-    assert abs(np.mean(changed) - share) < 4 * np.sqrt(share * (1 - share) / runs)

@@ -121,18 +121,6 @@ def test_a_shuffled_child_has_transitions_in_the_order_drawn():
     assert random.calls == [(4,)]
 
 
-def test_ages_through_clone_crossover_and_mutation():
-    kappa, first, second = 4, memory(0, 1, 2, 3, kappa=4), memory(4, 5, 6, 7, kappa=4)
-    child, clone, mutant = inherited(first, second, kappa), used(kappa), used(kappa)
-    memories.copy(second, clone)
-    assert ages(child) == [2, 3, 6, 7]
-    # a mutated child's own episode
-    memories.remember(child, np.array([row(20), row(21)], np.float32), 20, mutant)
-    assert ages(mutant) == [6, 7, 20, 21]
-    assert ages(inherited(mutant, clone, kappa)) == [6, 7, 20, 21]  # 6 and 7 from the clone now
-    assert ages(inherited(clone, mutant, kappa)) == [6, 7, 20, 21]
-
-
 def test_the_newest_of_a_shuffled_memory_are_its_last():
     # 5 4 3 1
     shuffled = inherited(memory(1, 5, kappa=4), memory(3, 4, kappa=4), 4, Drawn([1, 3, 2, 0]))

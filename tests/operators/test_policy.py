@@ -154,27 +154,6 @@ def test_compiled_sums_run_in_the_order_of_the_inputs(sizes):
         np.testing.assert_array_equal(out, expected)
 
 
-@pytest.mark.parametrize("sizes", SIZES)
-@pytest.mark.parametrize("activation", ["relu", "tanh"])
-@pytest.mark.parametrize("output", ["tanh", "clip"])
-@pytest.mark.parametrize("normalised", [True, False])
-def test_the_forward_pass_in_float64(sizes, activation, output, normalised):
-    random = np.random.default_rng(1)
-    statistics = np.array([[0.1], [0.4]], np.float32).repeat(sizes[0], 1)
-    normaliser = Normaliser(*statistics) if normalised else None
-    policy = random_policy(sizes, activation, output, 0.2, normaliser)
-    for _ in range(3):
-        observation = random.standard_normal(sizes[0]).astype(np.float32)
-        x = np.clip((observation - 0.1) / 0.4, -5, 5) if normaliser else observation
-        for i, (weight, bias) in enumerate(layers(policy, np.float64)):
-            if i:
-                x = np.maximum(x, 0) if activation == "relu" else np.tanh(x)
-            x = weight @ x + bias
-        squashed = np.tanh(x) if output == "tanh" else np.clip(x, -1, 1)
-        expected = policy.low + (squashed + 1) / 2 * (policy.high - policy.low)
-        np.testing.assert_allclose(policy(observation), expected, atol=1e-5)
-
-
 def test_the_observation_may_be_float64_or_strided():
     policy, x = random_policy((4, 5, 2)), np.array([0.3, -1.2, 0.7, 2.1])
     single = x.astype(np.float32)

@@ -156,17 +156,6 @@ def test_nobody_free_means_no_child():
         assert births.mutated.tolist() == [1, 0, 1]
 
 
-def test_parents_are_drawn_as_often_as_others():
-    many = Selection(slots(0, 1), slots(0, 2, 3), slots(4, 5), slots(*range(6, 3006)))
-    births = selection.births_n_point(many, 3006, 1.0, np.random.default_rng(0))
-    first, second = births.first[6::2], births.second[6::2]  # of 1500 pairs
-    for parents, candidates in ((first, [0, 1]), (second, [0, 2, 3])):
-        counts = np.bincount(parents, minlength=4)[candidates]
-        assert counts.sum() == 1500
-        share = 1 / len(candidates)
-        assert np.abs(counts - 1500 * share).max() < 4 * np.sqrt(1500 * share * (1 - share))
-
-
 @pytest.mark.parametrize(
     ("stale", "origins", "scores"),
     [
