@@ -67,7 +67,7 @@ DECLARES = Declaration(
     work="episodes",
     policies={"champion": "the champion of the population", "learner": "the learner's actor"},
     apart=True,
-    operators=lambda config: "genetic" if remembers(config.erl) else "",
+    operators=lambda config: "offspring" if remembers(config.erl) else "",
     output="tanh",
     offspring=lambda config: config.erl.population_size,
 )

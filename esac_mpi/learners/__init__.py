@@ -44,29 +44,20 @@ class Start:
     rows: np.ndarray | None = None  # room for the replay that ranks share
 
 
-# file here -> its class
+# files here -> their classes
 LEARNERS = {"sac": "SAC", "td3": "TD3", "ddpg": "DDPG", "erl": "ERL", "cem": "CEM", "ppo": "PPO"}
+OPERATORS = {"offspring": "GeneticOperators", "individuals": "Individuals"}
 EXTRAS = {"ppo": "baselines"}  # learner -> the extra of setup.cfg that brings its library
-OPERATORS = {
-    "genetic": ("offspring", "GeneticOperators"),
-    "individuals": ("individuals", "Individuals"),
-}  # -> file here, class
 
 
 def make_operators(name: str, config: Config, layout: Layout) -> Any:
     """Return the operators `name`, a key of OPERATORS; layout: of the policy."""
-    module, kind = OPERATORS[name]
-    config = settled(config, name)
-    prepare(config, name)
-    return getattr(load(module), kind)(config, layout)
+    config = prepare(config, name)
+    return getattr(load(name), OPERATORS[name])(config, layout)
 
 
 def load(name: str) -> ModuleType:
     """Return the module of the learner `name`. Raises NotInstalled."""
-    first = "torch" not in sys.modules
-    if first:
-        # what torch makes stays: collecting garbage in it, now and later, is a third of its cost
-        gc.disable()
     try:
         return import_module(f"esac_mpi.learners.{name}")
     except ModuleNotFoundError as error:
@@ -74,10 +65,6 @@ def load(name: str) -> ModuleType:
             raise
         needs = f"algorithm = {name} needs {error.name}, which is not installed"
         raise NotInstalled(f"{needs}: pip install 'esac_mpi[{EXTRAS[name]}]'") from error
-    finally:
-        if first:
-            gc.freeze()
-            gc.enable()
 
 
 @contextmanager
@@ -115,8 +102,7 @@ def make(name: str, *start: Any, **more: Any) -> Any:
 
     Raises NotInstalled, NoDevice.
     """
-    config = settled(start[0], name)
-    prepare(config, name)
+    config = prepare(start[0], name)
     kind = getattr(load(name), LEARNERS[name])
     from torch.cuda import OutOfMemoryError
 

@@ -38,14 +38,18 @@ def settled(config: Config, learner: str) -> Config:
     return replace(config, learner=replace(config.learner, kernels=kernels))
 
 
-def prepare(config: Config, learner: str) -> None:
-    """Bring in what the configuration names, before torch is imported. Raises NoDevice."""
+def prepare(config: Config, learner: str) -> Config:
+    """Bring in the kernels that the configuration names, before torch is imported.
+
+    Returns it settled. Raises NoDevice.
+    """
+    config = settled(config, learner)
     kernels = config.learner.kernels
-    why = why_not(config, learner)
-    if why:
+    if why := why_not(config, learner):
         raise NoDevice(f"learner.kernels = {kernels}: {why}")
     if kernels == "mkl" and not mkl_is_told():
         ctypes.CDLL(str(mkl_library()), mode=ctypes.RTLD_GLOBAL)
+    return config
 
 
 def why_not(config: Config, learner: str) -> str:

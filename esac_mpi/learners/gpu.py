@@ -19,6 +19,11 @@ VARIABLE = "CUBLAS_WORKSPACE_CONFIG"
 # what libraries and graphs take for themselves, generously: a graph 32 MiB for cuBLAS alone [bytes]
 WORKSPACE = 2**30
 REMEDY = "ask the scheduler for one of your own, or use cpu"
+REMEDIES = {  # by what torch says
+    "kernel image": "install a torch that was built for it, or use cpu",
+    # at the first product of a process that began without it
+    VARIABLE: f"set {VARIABLE}={REPEATING[0]} before Python starts",
+}
 
 
 class Cuda:
@@ -119,17 +124,7 @@ def _taken(found: torch.device, options: config.Learner) -> torch.device:
             repeat(options)
             probe()
     except (RuntimeError, AssertionError) as error:
-        if VARIABLE in str(error):  # torch looks at the first product of a process
-            said = (
-                f"this process has made products on a GPU before {VARIABLE} was set, "
-                "and would not repeat its bits"
-            )
-            raise NoDevice(f"{said}: set {VARIABLE}={REPEATING[0]} before Python starts") from error
-        remedy = (
-            "install a torch that was built for it, or use cpu"
-            if "kernel image" in str(error)
-            else REMEDY
-        )
+        remedy = next((REMEDIES[part] for part in REMEDIES if part in str(error)), REMEDY)
         raise NoDevice(f"{seen}: {sentence(error)}; {remedy}") from error
     if number >= count:
         raise NoDevice(f"{seen}; {REMEDY}")

@@ -97,7 +97,7 @@ BEFORE = "Deterministic behavior was enabled ... set CUBLAS_WORKSPACE_CONFIG=:40
         ("init", raising(TOO_OLD), r"too old \(found version 11040\); ask"),
         ("synchronize", raising(BUSY), r"device\(s\) is/are busy or unavailable; ask"),
         ("probe", raising(FOREIGN), "no kernel image .*; install a torch that was built"),
-        ("probe", raising(BEFORE), "on a GPU before .*: set CUBLAS_WORKSPACE_CONFIG=:4096:8"),
+        ("probe", raising(BEFORE), "set CUBLAS_WORKSPACE_CONFIG=:4096:8 before Python starts"),
     ],
 )
 def test_a_gpu_that_cannot_be_used_is_one_sentence(cuda, monkeypatch, asked, answer, said):

@@ -1,7 +1,5 @@
 """What holds for every gradient learner: it learns a line, on any ranks with the same bits."""
 
-import gc
-import sys
 from dataclasses import fields
 from types import SimpleNamespace
 
@@ -16,7 +14,7 @@ from words import of_table, words
 from esac_mpi.algorithms import td3
 from esac_mpi.config import Config, updated
 from esac_mpi.host import cooperative
-from esac_mpi.learners import LEARNERS, load
+from esac_mpi.learners import LEARNERS
 from esac_mpi.operators.policy import Layout, Policy
 from esac_mpi.record import Run
 
@@ -54,23 +52,6 @@ def test_every_learner_learns_a_line(name, seed):
     updates = sum(made.phase(env, k, 0, 100).gradient_updates for k in range(9))
     assert 700 <= updates <= 900
     assert error() < 0.06 < 0.1 < before
-
-
-def test_what_torch_makes_is_not_looked_through_for_garbage(monkeypatch):
-    """And all that follows is."""
-    seen = []
-    monkeypatch.delitem(sys.modules, "torch")  # as if this were the first learner
-    loaded = "esac_mpi.learners.import_module"
-    monkeypatch.setattr(loaded, lambda name: seen.append((name, gc.isenabled())))
-    load("sac")
-    assert seen == [("esac_mpi.learners.sac", False)]
-    assert gc.get_freeze_count() > 100_000
-    assert gc.isenabled()
-    gc.unfreeze()
-    monkeypatch.undo()
-    load("sac")  # torch is there
-    assert gc.get_freeze_count() == 0
-    assert gc.isenabled()
 
 
 SMALL = {"start_steps": 50, "batch_size": 16, "replay_capacity": 200}

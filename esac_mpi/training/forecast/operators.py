@@ -45,7 +45,7 @@ def of_births(
     }
     if erl.crossover == "n_point" and erl.mutation == "gaussian":
         return found
-    made: Any = learners.make_operators("genetic", config, layout)
+    made: Any = learners.make_operators("offspring", config, layout)
     if erl.crossover == "distillation":
         critic = random.uniform(-0.1, 0.1, made.critic_size).astype(np.float32)
         imitated = np.resize(states, (BATCHES * erl.distillation_batch, states.shape[1]))
