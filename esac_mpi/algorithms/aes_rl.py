@@ -12,7 +12,7 @@ from what it was given: nothing that was told is lost.
 
 Under order = arrival, the paper's, they are told as they come in. Who does what next, and with
 which critic and replay, follows from the order in which results were told, and from nothing else:
-the rows have it (aes_state.told_order), and a run whose results are told in it is the same run.
+the rows have it (`State.follow`), and a run whose results are told in it is the same run.
 
 Where this differs from the paper, or from its public code:
 - An individual's rank plays the mean of the moment when it was given out (there: when its own

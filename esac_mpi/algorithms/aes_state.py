@@ -1,7 +1,7 @@
 """AES-RL's state: the distribution, the critic's turns, and every task given out and not told."""
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
@@ -31,21 +31,6 @@ class Overwritten(EndsRun):
     """Transitions that a task reads are gone: the version that gave it out kept more of them."""
 
 
-def told_order(state: "State", worker: np.ndarray, critic_turns: np.ndarray) -> np.ndarray:
-    """List the workers, the critic's too, whose results are told after a state's, int64 [n].
-
-    worker, critic_turns: of the rows after its generation, int64 [generations, arrivals]: of each
-    arrival, and how many turns of the critic were told between it and the one before.
-    """
-    turns = critic_turns.ravel()
-    order = np.full(turns.size + turns.sum(), len(state.task_number) - 1)
-    order[np.arange(turns.size) + np.cumsum(turns)] = worker.ravel()
-    return order[state.arrived + state.turns.sum() :]
-
-
-ORDER = ("metrics/worker", "metrics/critic_turns"), told_order
-
-
 @dataclass
 class State(Progress):
     """All that changes, beside rank 0's learner; a task's numbers by worker, the critic's last."""
@@ -70,18 +55,18 @@ class State(Progress):
     successes: np.ndarray = field(metadata=BEGUN)  # int64 [window] of the 1/5 rule
     lengths: np.ndarray = field(metadata=BEGUN)  # int64 [window] steps of the last individuals
     row: np.ndarray = field(metadata=BEGUN)  # float64 [arrivals, COLUMNS] of the generation so far
-    turns: np.ndarray = field(metadata=LATER)  # int64 [arrivals] of the critic, see told_order
+    turns: np.ndarray = field(metadata=LATER)  # int64 [arrivals] of the critic, see follow
     # float32 [ring_size, d] the newest arrivals, a ring; none by other rules
     ring: np.ndarray = field(metadata=BEGUN)
     ring_fitness: np.ndarray = field(metadata=BEGUN)  # float64 [ring_size] theirs
     damp: float = field(metadata=mark(later=True, part=ANEW))  # epsilon of Eq. (2)
     # int64 [n] workers told next, by a record
-    due: np.ndarray = field(metadata=mark(root=True, part=ANEW, order=ORDER))
+    due: np.ndarray = field(metadata=BEGUN)
     mean_return: float = np.nan  # of the mean, the newest one whose return is known
     length_of_mean: float = 0.0  # of its episodes [steps]
     mean_told: int = field(default=0, metadata=BEGINS_ANEW)  # arrivals before that mean
     # 1 = that is the mean as it stands
-    mean_known: int = field(default=0, metadata=mark(part=ANEW, task=True))
+    mean_known: int = field(default=0, metadata=BEGINS_ANEW)
     critic_loss: float = field(default=np.nan, metadata=BEGINS_ANEW)  # of the critic's last turn
     # individuals given out for training, from 1 (Eq. 3)
     trained: int = field(default=1, metadata=BEGINS_ANEW)
@@ -89,11 +74,37 @@ class State(Progress):
     given: int = field(default=0, metadata=BEGINS_ANEW)  # tasks ever given out
     told: int = field(default=0, metadata=BEGINS_ANEW)  # arrivals ever
     # of the generation that is being made
-    arrived: int = field(default=0, metadata=mark(part=ANEW, begun=True))
+    arrived: int = field(default=0, metadata=BEGINS_ANEW)
     time: int = field(default=0, metadata=BEGINS_ANEW)  # virtual, of the last arrival [steps]
     # virtual end of the critic's last turn [steps]
     critic_ended: int = field(default=0, metadata=BEGINS_ANEW)
     transitions: int = field(default=0, metadata=mark(transitions=True))  # ever made
+
+    @property
+    def is_between(self) -> bool:
+        """Whether no arrival of another generation is in it."""
+        return not self.arrived
+
+    def compare_no_more(self, another_task: bool = False) -> None:
+        """Let the mean's return be unknown in another task."""
+        if another_task:
+            self.mean_known = 0
+
+    def follow(self, history: Mapping[str, np.ndarray]) -> bool:
+        """List in `due` whose results a record has after these, the critic's too.
+
+        The record has the worker of each arrival, and how many turns of the critic were told
+        between it and the one before, both int64 [generations, arrivals].
+        """
+        worker = history["metrics/worker"][self.generation :]
+        turns = history["metrics/critic_turns"][self.generation :].ravel()
+        order = np.full(turns.size + turns.sum(), len(self.task_number) - 1)
+        order[np.arange(turns.size) + np.cumsum(turns)] = worker.ravel()
+        due = order[self.arrived + self.turns.sum() :]
+        if due.size <= self.due.size:  # it has this one already, and what comes after it
+            return False
+        self.due = due
+        return True
 
 
 Now: TypeAlias = Generation[State, CriticLearner]

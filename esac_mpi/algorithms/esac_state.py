@@ -47,9 +47,7 @@ class State(Evolving):
         default_factory=lambda: np.zeros(0, np.int64), metadata=BEGINS_ANEW
     )
     # nan = with nothing
-    replayed_returns: np.ndarray = field(
-        default_factory=lambda: np.zeros(0), metadata=mark(compared=True, part=ANEW)
-    )
+    replayed_returns: np.ndarray = field(default_factory=lambda: np.zeros(0), metadata=BEGINS_ANEW)
     # at which their episodes were truncated; 0 = none [steps]
     replayed_cap: int = field(default=0, metadata=BEGINS_ANEW)
     # SAC phases in all before theta_sac is tried again
@@ -65,6 +63,10 @@ class State(Evolving):
         if kind == CENTRE:
             return self.theta_es
         return self.theta_sac if kind == SAC_COPY else self.children[kind - CHILD]
+
+    def compare_no_more(self, another_task: bool = False) -> None:
+        """Compare returns of episodes that a phase resimulates with nothing."""
+        self.replayed_returns = np.full_like(self.replayed_returns, np.nan)
 
 
 Now: TypeAlias = Generation[State, Learner]

@@ -1,5 +1,6 @@
 """What every algorithm's State has: what a run counts, and the best policy that it has found."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -75,6 +76,24 @@ class Progress:
     def normaliser(self) -> Normaliser | None:
         """How observations are standardised, None where they are plain."""
         return None
+
+    @property
+    def is_between(self) -> bool:
+        """Whether it is one of the end of a generation: none that was given up is in it."""
+        return True
+
+    def compare_no_more(self, another_task: bool = False) -> None:
+        """Let what must be found again, to the bit, stand for nothing.
+
+        As another task or machine goes on.
+        """
+
+    def follow(self, history: Mapping[str, np.ndarray]) -> bool:
+        """Let results be told in the order that a run's history has beyond this state of it.
+
+        Returns whether that is new.
+        """
+        return False
 
 
 @dataclass(kw_only=True)

@@ -3,11 +3,8 @@
 A field without marks is a number, a string, an array or a dataclass of these, equal on every rank.
 """
 
-from collections.abc import Callable
 from dataclasses import Field, dataclass, fields
 from typing import TYPE_CHECKING, Any
-
-import numpy as np
 
 if TYPE_CHECKING:
     from _typeshed import DataclassInstance
@@ -40,16 +37,10 @@ class Mark:
     scratch: bool = False  # a generation writes it before it reads it: no part of a checkpoint
     replay: bool = False  # the room of the learner's replay, with which it is stored
     later: bool = False  # older files lack it
-    compared: bool = False  # must be found again, to the bit, by the same machine and task
-    task: bool = False  # begins anew with another task
-    begun: bool = False  # what a generation has that is not finished, 0 at its end
     # rows (observation, action) of transitions, whose numbers in the run the field so named has,
     # -1 for none: where a replay holds the transitions, a checkpoint has but the numbers, and of
     # what the replay has lost `<name>.lost`
     numbers: str = ""
-    # in which order results are still to be told, by a record of them: columns of a run's history,
-    # and a function of the state and their rows after its generation
-    order: tuple[tuple[str, ...], Callable[..., np.ndarray]] | None = None
     # What a warm start takes. Without a part a field is one of its own: a run of the same algorithm
     # in the same task takes it. Policies need none: they are taken from any algorithm. Generation,
     # counters and best always begin anew.

@@ -88,41 +88,9 @@ def shares_replay(kind: type[Progress]) -> bool:
     return any(mark.replay for _, mark in marked(kind))
 
 
-def is_between(state: Progress) -> bool:
-    """Tell whether a state is one of the end of a generation: none that was given up is in it."""
-    return not any(getattr(state, f.name) for f, mark in marked(state) if mark.begun)
-
-
 def may_lack(f: Field[Any]) -> bool:
     """Tell whether there were versions without a field."""
     return f.default is not MISSING or f.default_factory is not MISSING or mark_of(f).later
-
-
-def compare_no_more(state: Progress, another_task: bool = False) -> None:
-    """Let what is compared stand for nothing: another task or machine goes on."""
-    for f, mark in marked(state):
-        if mark.compared:
-            setattr(state, f.name, np.full_like(getattr(state, f.name), np.nan))
-        if another_task and mark.task:
-            setattr(state, f.name, f.default)
-
-
-def follow(state: Progress, history: Mapping[str, np.ndarray]) -> bool:
-    """Let results be told in the order that a run's history has beyond this state of it.
-
-    Returns whether that is new.
-    """
-    more = False
-    for f, mark in marked(state):
-        if mark.order is None:
-            continue
-        names, order = mark.order
-        found = order(state, *(history[name][state.generation :] for name in names))
-        # else it has this one already, and what comes after it
-        if found.size > getattr(state, f.name).size:
-            setattr(state, f.name, found)
-            more = True
-    return more
 
 
 def share(state: Progress, world: World) -> None:

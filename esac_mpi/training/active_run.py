@@ -76,7 +76,7 @@ class Job:
 
 def at_end(job: Job) -> bool:
     """Tell whether the budget is spent, and no generation is left that was begun and given up."""
-    return progress(job) >= 1 and state.is_between(job.state)
+    return progress(job) >= 1 and job.state.is_between
 
 
 def progress(job: Job) -> float:

@@ -186,7 +186,7 @@ def begin(job: Job, fresh: bool, origin: dict[str, Any]) -> Run | None:
         if restored and (why := replay_memory.too_small(job.config, job.env.horizon, restored)):
             raise Refused(f"{path}: {why}")
         if restored is None and follows:
-            state.follow(job.state, source(job.config, path, origin))
+            job.state.follow(source(job.config, path, origin))
     run = Run.begin(path, job.config, origin, fresh)
     log.append_to(run.path / "log.txt", 0, platform.node())
     return run
@@ -239,7 +239,7 @@ def restore(job: Job, origin: dict[str, Any], source: warm_start.Source | None =
         if run.task_changed:
             job.state.best = Best()  # of another task
         if run.task_changed or moved(run, origin):
-            state.compare_no_more(job.state, bool(run.task_changed))
+            job.state.compare_no_more(bool(run.task_changed))
         if run.dropped:
             keep_order(job, run)
     except (KeyError, ValueError):
@@ -249,7 +249,7 @@ def restore(job: Job, origin: dict[str, Any], source: warm_start.Source | None =
 
 def keep_order(job: Job, run: Run) -> None:
     """Keep the order of results that dropped rows have, so that no row changes."""
-    if job.config.own.follows is not None and state.follow(job.state, run.published):
+    if job.config.own.follows is not None and job.state.follow(run.published):
         # which replaces metrics.h5, so that it has the order alone
         run.checkpoint(job.state.generation, *active_run.whole(job))
 

@@ -16,7 +16,7 @@ from words import words
 
 from esac_mpi import record
 from esac_mpi.algorithms.aes_driver import Driver
-from esac_mpi.algorithms.aes_state import keeps, told_order
+from esac_mpi.algorithms.aes_state import State, keeps
 from esac_mpi.algorithms.aes_work import Order, bring
 from esac_mpi.comm.virtual_time import Arrival
 from esac_mpi.config import Config, updated
@@ -122,11 +122,17 @@ def test_a_replay_that_is_refused_creates_nothing(tmp_path):
 
 def test_the_order_of_a_record_by_hand():
     worker, turns = np.array([[1, 0, 1], [0, 0, 1]]), np.array([[0, 2, 0], [1, 0, 1]])
-    fresh = SimpleNamespace(task_number=np.zeros(3), arrived=0, turns=np.zeros(3, np.int64))
-    assert told_order(fresh, worker, turns).tolist() == [1, 2, 2, 0, 1, 2, 0, 0, 2, 1]
-    # one of the critic's two is told
-    part = SimpleNamespace(task_number=np.zeros(3), arrived=1, turns=np.array([0, 1, 0]))
-    assert told_order(part, worker, turns).tolist() == [2, 0, 1, 2, 0, 0, 2, 1]
+    record = {"metrics/worker": worker, "metrics/critic_turns": turns}
+
+    def due(arrived: int, turns: list[int]) -> list[int]:
+        of_critic = {"task_number": np.zeros(3), "turns": np.array(turns)}
+        state = SimpleNamespace(generation=0, arrived=arrived, due=np.zeros(0), **of_critic)
+        assert State.follow(state, record)
+        assert not State.follow(state, record)
+        return state.due.tolist()
+
+    assert due(0, [0, 0, 0]) == [1, 2, 2, 0, 1, 2, 0, 0, 2, 1]
+    assert due(1, [0, 1, 0]) == [2, 0, 1, 2, 0, 0, 2, 1]  # one of the critic's two is told
 
 
 @pytest.mark.parametrize("seed", range(20))
