@@ -6,7 +6,7 @@ import sys
 import numpy as np
 import pytest
 import torch
-from conftest import environment, run
+from conftest import environment
 from gradients import Line, same
 from plain_sac import assert_updates_are_autograds, saturated
 from small_learners import fill, learn, perturbed
@@ -15,7 +15,7 @@ from whole_runs import assert_same_run
 from words import words
 
 from esac_mpi.config import Config, updated
-from esac_mpi.learners import cpu, settled
+from esac_mpi.learners import NoDevice, cpu, prepare, settled
 from esac_mpi.learners.compiled import CompiledUpdate
 from esac_mpi.record import Run
 from esac_mpi.training.check import learner as check
@@ -113,28 +113,34 @@ def test_phases_are_those_of_torch_but_for_rounding(path):
 # --- which kernels a run has
 
 
-def kernels(learner="sac", **values):
+def settings(**values) -> Config:
     config = updated(Config(), {"policy.hidden": (8, 8), "learner.kernels": "auto"})
-    named = {name.replace("__", "."): value for name, value in values.items()}
-    return settled(updated(config, named), learner).learner.kernels
+    return updated(config, {name.replace("__", "."): value for name, value in values.items()})
+
+
+def kernels(learner="sac", **values):
+    return settled(settings(**values), learner).learner.kernels
 
 
 @pytest.mark.parametrize(
-    "form",
+    ("learner", "form", "said"),
     [
-        {"policy__layer_norm": True},
-        {"policy__activation": "tanh"},
-        {"policy__hidden": ()},
-        {"sac__value_network": True},
-        {"learner__precision": "bf16"},
-        {"learner__threads": 2},
+        ("sac", {"policy__layer_norm": True}, "policy.layer_norm = false"),
+        ("sac", {"policy__activation": "tanh"}, "policy.activation = relu"),
+        ("sac", {"policy__hidden": ()}, "policy.hidden of 1 to 7 layers"),
+        ("sac", {"sac__value_network": True}, "sac.value_network = false"),
+        ("sac", {"learner__precision": "bf16"}, "learner.precision = fp32"),
+        ("sac", {"learner__threads": 2}, "learner.threads = 1"),
+        ("td3", {"algorithm": "td3"}, "algorithm = td3 has none"),
     ],
 )
-def test_auto_is_the_compiled_update_where_the_settings_allow_it(form, monkeypatch):
+def test_auto_is_the_compiled_update_where_the_settings_allow_it(learner, form, said, monkeypatch):
+    """Else they are refused by name."""
     monkeypatch.setattr(cpu, "is_amd", lambda: False)
     assert kernels() == ("compiled" if cpu.KIND else "torch")
-    assert kernels(**form) == "torch"
-    assert kernels("td3", algorithm="td3") == "torch"
+    assert kernels(learner, **form) == "torch"
+    with pytest.raises(NoDevice, match=f"learner.kernels = compiled: .*{said}"):
+        prepare(settings(learner__kernels="compiled", **form), learner)
     for named in ("torch", "mkl", "compiled"):
         assert kernels(learner__kernels=named) == named
 
@@ -179,25 +185,6 @@ def test_mkl_is_answered_for_before_torch_is_imported():
     assert text.startswith("cpu, MKL's fast path 1\n")
     assert "NoDevice" in text
     assert "NoDevice: learner.kernels = mkl" in said("import torch; start('mkl')")
-
-
-@pytest.mark.parametrize(
-    ("option", "said"),
-    [
-        ("--algorithm td3", "algorithm = td3"),
-        ("--policy.activation tanh", "policy.activation = relu"),
-        ("--learner.threads 2", "learner.threads = 1"),
-        ("--sac.value-network true", "sac.value_network = false"),
-    ],
-)
-def test_compiled_updates_of_what_they_have_not_are_refused(option, said, tmp_path):
-    line = f"--task.id InvertedPendulum-v5 --algorithm sac --learner.kernels compiled {option}"
-    if "td3" in option:
-        line = line.replace("--algorithm sac ", "")
-    done = run(1, *line.split(), "--run-dir", tmp_path / "run", code=2)
-    assert "learner.kernels = compiled" in done.stderr
-    assert said in done.stderr
-    assert not (tmp_path / "run").exists()
 
 
 ESAC = words("""--task.id InvertedPendulum-v5 --task.horizon 20 --policy.hidden 8 8
