@@ -3,12 +3,10 @@
 import numpy as np
 import pytest
 import torch
-from gradients import FORMS, distance, flat, modules
+from gradients import FORMS, distance, flat
 from plain_sac import Plain, assert_updates_are_autograds, saturated
 from small_learners import learn, perturbed
 from small_sac import entropy_where_tanh_saturates, learner
-
-from esac_mpi.learners.base import forward
 
 
 @pytest.mark.parametrize(("hidden", "layer_norm", "of_critics", "linear"), FORMS)
@@ -50,22 +48,12 @@ def test_log_prob_holds_where_tanh_saturates(sign):
     assert measured == pytest.approx(exact, rel=1e-6)
 
 
-@pytest.mark.parametrize(
-    ("activation", "layer_norm", "linear"),
-    [("relu", False, False), ("tanh", False, True), ("tanh", True, False)],
-)
-def test_the_actor_that_collects_is_torchs(activation, layer_norm, linear):
-    form = {"policy__activation": activation, "policy__layer_norm": layer_norm}
-    sac = perturbed(learner((3, 8, 8, 2), policy__linear=linear, **form))
-    observations = np.random.default_rng(0).standard_normal((50, 3)).astype(np.float32)
-    layers, path = sac.actor.numpy(), sac.actor.layout.linear
-    outputs = np.stack([forward(layers, activation, o, path) for o in observations])
-    expected = modules(sac.actor, activation)[0](torch.from_numpy(observations).double()).detach()
-    assert np.abs(outputs - expected.numpy()).max() < 2e-6
+def test_an_action_is_drawn_as_from_torchs_distribution():
+    sac, observation = perturbed(learner((3, 8, 8, 2))), np.array([0.5, -1.0, 0.2], np.float32)
     sac.env_steps = 1000
+    drawn = sac._action(sac.actor.numpy(), observation, np.random.default_rng(7))
     noise = torch.from_numpy(np.random.default_rng(7).standard_normal(2, dtype=np.float32))
-    drawn = sac._action(layers, observations[0], np.random.default_rng(7))
-    action, _ = Plain(sac).policy(torch.from_numpy(observations[:1]).double(), noise)
+    action, _ = Plain(sac).policy(torch.from_numpy(observation[None]).double(), noise)
     assert np.abs(drawn - action[0].detach().numpy()).max() < 1e-6
 
 
