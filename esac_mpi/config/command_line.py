@@ -132,9 +132,6 @@ def _name(option: str) -> str:
     """Return the dotted name of an option; --from is short for --start-from."""
     if option == "from":
         return "start_from"
-    if option.startswith(ONE):  # an argument of Python's has no dashes, a table in one may
-        first, dot, inner = option[len(ONE) :].partition(".")
-        return ONE + first.replace("-", "_") + dot + inner
     return option.replace("-", "_")
 
 

@@ -90,19 +90,10 @@ def coerced(
 def gathered(values: Mapping[str, Any], beside: Mapping[str, Any]) -> dict[str, Any]:
     """Put keyword arguments that are named one by one into their table, or else the one beside."""
     found = {name: value for name, value in values.items() if not name.startswith(ONE)}
-    for name, value in values.items():
-        if name.startswith(ONE) and isinstance(table := found.get(KWARGS, beside), Mapping):
-            found[KWARGS] = with_entry(table, name[len(ONE) :], value)
+    single = {name[len(ONE) :]: value for name, value in values.items() if name.startswith(ONE)}
+    if single and isinstance(table := found.get(KWARGS, beside), Mapping):
+        found[KWARGS] = {**table, **single}
     return found
-
-
-def with_entry(table: Mapping[str, Any], name: str, value: Any) -> dict[str, Any]:
-    """Put a value into a copy of a table; by a name with dots, into a table that is in it."""
-    first, dot, rest = name.partition(".")
-    if dot:
-        inner = table.get(first)
-        value = with_entry(inner if isinstance(inner, dict) else {}, rest, value)
-    return {**table, first: value}
 
 
 def read_toml(path: str | Path) -> dict[str, Any]:

@@ -64,13 +64,6 @@ def begun_otherwise(config: Config, start: Mapping[str, Any]) -> str:
 
 def problem(found: RunFiles, config: Config, name: str) -> str:
     """Say why a run cannot be made again under this configuration; empty if it can."""
-    if found.config.algorithm != config.algorithm:
-        return f"is a run of {found.config.algorithm}, not of {config.algorithm}"
-    if found.config.own.follows is None:
-        return (
-            f"has no record of an order: {name.partition('.')[0]}.order = virtual gives the "
-            "same run by the same settings"
-        )
     if found.state != "complete":
         return f"is not finished ({found.state}): let it come to the end of its budget first"
     changed = {key: pair for key, pair in differences(found.config, config).items() if key != name}

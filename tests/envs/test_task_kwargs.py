@@ -50,8 +50,9 @@ def test_a_files_table_is_joined_or_replaced(file):
     assert load([file])[0].task.kwargs == of_file
     line = [file, "--task.kwargs.frame-skip=3", "--task.kwargs.ctrl_cost_weight", "1e-2"]
     assert load(line)[0].task.kwargs == of_file | {"frame_skip": 3, "ctrl_cost_weight": 0.01}
-    nested = load(["--task.kwargs.reset-options.low-level.x-y", "1"])[0].task.kwargs
-    assert nested == {"reset_options": {"low-level": {"x-y": 1}}}
+    inner = ["--task.kwargs.reset-options", '{"low-level": 1}']
+    assert load(inner)[0].task.kwargs == {"reset_options": {"low-level": 1}}
+    assert from_table({"task.kwargs.a": 5}, "settings") == {"task.kwargs": {"a": 5}}
     assert load([file, "--task.kwargs", '{"frame_skip": 4}'])[0].task.kwargs == {"frame_skip": 4}
     assert load([file, "--task.kwargs={}"])[0].task == Task("Hopper-v5")
 
@@ -77,15 +78,6 @@ def test_a_value_may_be_the_name_of_a_toml_file(file):
     for line in (["--task.kwargs.robot=a.toml"], ["--task.kwargs.robot", "a.toml"]):
         assert load(line)[0].task.kwargs == {"robot": "a.toml"}
         assert load([*line, file])[0].task.kwargs["frame_skip"] == 2
-
-
-def test_a_name_with_dots_is_of_a_table_inside():
-    given = {"time_limit": 5, "environment_kwargs.control_timestep": 0.02}
-    line = [word for name, value in given.items() for word in (f"--task.kwargs.{name}", str(value))]
-    inner = {"time_limit": 5, "environment_kwargs": {"control_timestep": 0.02}}
-    assert load(line)[0].task.kwargs == inner
-    names = {f"task.kwargs.{name}": value for name, value in given.items()}
-    assert from_table(names, "settings") == {"task.kwargs": inner}
 
 
 @pytest.mark.parametrize(
