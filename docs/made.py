@@ -22,7 +22,7 @@ from esac_mpi.commands import GROUPS
 from esac_mpi.config import Config, as_words, flatten
 from esac_mpi.config.bounds import INT64, Bound
 from esac_mpi.config.command_line import docstrings, values_of
-from esac_mpi.config.fields import marks, shown, value_of
+from esac_mpi.config.fields import as_text, marks, value_of
 from esac_mpi.config.reads import conditions
 
 SCRIPT = "esac-mpi"
@@ -72,7 +72,7 @@ def facts(name: str) -> str:
     values = " | ".join(map(code, values_of(name).split("|")))
     said = ["; ".join([values, *map(prose, words)])]
     for needed in conditions(name):
-        each = (f"`{n}` = {' or '.join(code(shown(v)) for v in vs)}" for n, vs in needed.items())
+        each = (f"`{n}` = {' or '.join(code(as_text(v)) for v in vs)}" for n, vs in needed.items())
         said.append(f"Only with {' or '.join(each)}")
     return "".join(f"{words}. " for words in said)
 

@@ -13,7 +13,7 @@ from itertools import pairwise
 from typing import Any, get_args, get_origin
 
 from esac_mpi.config.exact import whole
-from esac_mpi.config.fields import DEFAULTS, NAMES, choices, flatten, hint, shown, updated
+from esac_mpi.config.fields import DEFAULTS, NAMES, as_text, choices, flatten, hint, updated
 from esac_mpi.config.files import KWARGS, ONE, coerced, no_file, read_file
 from esac_mpi.config.genetic import FORMS
 from esac_mpi.config.presets import preset
@@ -79,7 +79,7 @@ TRUTHS = {"true": True, "false": False, "True": True, "False": False}
 
 def as_words(value: Any) -> list[str]:
     """Write a field's value as words of a command line."""
-    return [shown(entry) for entry in (value if isinstance(value, list | tuple) else [value])]
+    return [as_text(entry) for entry in (value if isinstance(value, list | tuple) else [value])]
 
 
 def load(argv: list[str], warn: Hear = lambda text: None) -> tuple[Config, bool]:

@@ -47,7 +47,7 @@ def value_of(config: Config, name: str) -> Any:
     return found
 
 
-def shown(value: Any) -> str:
+def as_text(value: Any) -> str:
     """Return a value as a person writes it."""
     if isinstance(value, dict):
         return json.dumps(value, default=str)  # of what nobody has checked yet, too

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from functools import cache
 from typing import Any
 
-from esac_mpi.config.fields import flatten, marks, shown, value_of
+from esac_mpi.config.fields import as_text, flatten, marks, value_of
 from esac_mpi.config.table import OnlyWith, OnlyWithOne, Reads
 from esac_mpi.config.whole import Config, table_of
 
@@ -72,7 +72,8 @@ def unread(config: Config, names: Iterable[str]) -> dict[str, str]:
             found[name] = f"algorithm = {config.algorithm} does not read it"
         elif missing := unmet(config, name):
             said = (
-                f"{other} = {' or '.join(map(shown, values))}" for other, values in missing.items()
+                f"{other} = {' or '.join(map(as_text, values))}"
+                for other, values in missing.items()
             )
             found[name] = f"read only with {' or '.join(said)}"
     return found

@@ -20,7 +20,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from esac_mpi.config.fields import shown
+from esac_mpi.config.fields import as_text
 from esac_mpi.host import process_state
 from esac_mpi.host.invocation import directory
 from esac_mpi.host.stop import EndsRun, GivenUp
@@ -170,20 +170,20 @@ def make(id: str, horizon: int = 0, kwargs: Mapping[str, Any] = NO_KWARGS) -> En
     for name in kwargs.keys() & OURS.keys():
         raise TaskError(f"{id}: task.kwargs.{name} cannot be set: {OURS[name]}.")
     adapter = _adapter(id)
-    how = f"made with task.kwargs = {shown(kwargs)}" if kwargs else "made"
+    how = f"made with task.kwargs = {as_text(kwargs)}" if kwargs else "made"
     with telling(id, how), process_state.kept():
-        return drawn_or_not(lambda: adapter(id, horizon, kwargs))
+        return with_gl_or_not(lambda: adapter(id, horizon, kwargs))
 
 
 def _adapter(id: str) -> Callable[..., Env]:
     """Import a task's adapter; without MUJOCO_GL, dm_control would look for a display."""
     if not id.startswith("dm_control/"):
-        return drawn_or_not(lambda: import_module("esac_mpi.envs.gymnasium_env").GymnasiumEnv)
-    with drawing(os.environ.get(GL) or OFF):
-        return drawn_or_not(lambda: import_module("esac_mpi.envs.dm_control_env").DMControlEnv)
+        return with_gl_or_not(lambda: import_module("esac_mpi.envs.gymnasium_env").GymnasiumEnv)
+    with mujoco_gl(os.environ.get(GL) or OFF):
+        return with_gl_or_not(lambda: import_module("esac_mpi.envs.dm_control_env").DMControlEnv)
 
 
-def drawn_or_not(make: Callable[[], Any]) -> Any:
+def with_gl_or_not(make: Callable[[], Any]) -> Any:
     """Make or import by MUJOCO_GL; where that fails, without drawing."""
     asked = os.environ.get(GL) or OFF
     # GLFW aborts the process where it has no display
@@ -193,12 +193,12 @@ def drawn_or_not(make: Callable[[], Any]) -> Any:
         except Exception:
             if asked == OFF:
                 raise
-    with drawing(OFF):
+    with mujoco_gl(OFF):
         return make()
 
 
 @contextmanager
-def drawing(by: str) -> Iterator[None]:
+def mujoco_gl(by: str) -> Iterator[None]:
     """Let MUJOCO_GL say by what is drawn, for a while."""
     chosen = os.environ.get(GL)
     os.environ[GL] = by

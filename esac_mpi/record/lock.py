@@ -3,7 +3,7 @@
 Whoever holds it touches it every BEAT. That decides where the lock does not: a file system may have
 no locks, and locks may reach one host alone. Where the lock does not tell, a holder counts as dead
 once it has been silent for SILENT, by this host's clock, or its process here has ended; should it
-live, it stops at its next write (Held.guard).
+live, it stops at its next write (RunLock.guard).
 """
 
 import errno
@@ -34,8 +34,8 @@ SHORT = 0.5  # for which others do [s]: a reader that asks whether the run lives
 logger = logging.getLogger(__name__)
 
 
-class Held:
-    """A directory held from take() to close().
+class RunLock:
+    """The lock of a run directory, from take() to close().
 
     token: what run.lock holds while this run has it. Nobody may open that file in this process: to
     close it would drop the lock. written: what was published so far [bytes].

@@ -97,14 +97,14 @@ def fill(replay: Replay, run: Path, saved: Saved, anew: bool = False) -> None:
     """
     first, stop = saved.replay_bounds
     oldest = max(first, stop - replay.capacity)
-    for start, rows in _held(run, saved):
+    for start, rows in _parts(run, saved):
         lost = max(0, oldest - start)
         if lost <= len(next(iter(rows.values()))):  # none at all is an empty replay
             number = start + lost - (oldest if anew else 0)
             replay.restore(number, {name: column[lost:] for name, column in rows.items()})
 
 
-def _held(run: Path, saved: Saved) -> Iterator[tuple[int, Arrays]]:
+def _parts(run: Path, saved: Saved) -> Iterator[tuple[int, Arrays]]:
     """Yield a checkpoint's transitions, oldest first: first number, rows. Raises Unreadable."""
     for segment in saved.segments:
         path = run / REPLAY / segment.name

@@ -19,7 +19,7 @@ from esac_mpi.record import directory_check, lock, reading, replays, task_identi
 from esac_mpi.record.checkpoints import Checkpoint, newest
 from esac_mpi.record.files import Arrays, digest, image, replace
 from esac_mpi.record.history import HISTORY, History, manifest
-from esac_mpi.record.lock import Held
+from esac_mpi.record.lock import RunLock
 from esac_mpi.record.reading import POLICY, Columns, RunFiles
 from esac_mpi.record.replays import REPLAY, Replay, Segment
 from esac_mpi.record.status import died, read_status, starts, write_status, writer
@@ -56,7 +56,7 @@ class Run:
         self.checkpoint_seconds, self.checkpoint_bytes = 0.0, 0
         self.start = ""  # see begins_from
         self._since = 0  # generation of the newest checkpoint at this start
-        self._held = Held(self.path)
+        self._lock = RunLock(self.path)
         self._history = History()
         self._shown: set[str] = set()  # segments of the history that metrics.h5 names
         self._final: Arrays = {}
@@ -84,12 +84,12 @@ class Run:
         try:
             directory_check.check(run.path)
             if (run.path / LOCK).exists():
-                run._held.take(create=False)
+                run._lock.take(create=False)
             run.aside = directory_check.aside(run.path) if fresh else ""
             if run.aside:
                 os.rename(run.path, run.aside)
                 logger.info("the old run was moved to %s", run.aside)
-                run._held.let_go()
+                run._lock.let_go()
             run._find()
             run._take()
         except OSError as error:
@@ -155,7 +155,7 @@ class Run:
 
     def _take(self) -> None:
         """Claim the directory, clean up and load the history."""
-        if self._held.claim():  # another start may have been here while its lock was waited for
+        if self._lock.claim():  # another start may have been here while its lock was waited for
             self._find()
         for folder in (self.path, self.path / REPLAY, self.path / HISTORY):
             for leftover in folder.glob("*.tmp.[0-9]*"):
@@ -166,7 +166,7 @@ class Run:
         else:
             self.write_config()
         self._look_back(last)
-        self._held.keep_beating()
+        self._lock.keep_beating()
         if not self.complete:
             self.status(
                 "running",
@@ -258,10 +258,10 @@ class Run:
         as restored.pending, no part of state_sha256. theta: the policy that theta_sha256 is of;
         without it the state's theta_es.
         """
-        start, written = time.monotonic(), self._held.written
+        start, written = time.monotonic(), self._lock.written
         ring = replays.Stored({}, (0, 0), {}, {})
         if replay is not None:
-            ring = replays.store(replay, self._segments, self._held.store)
+            ring = replays.store(replay, self._segments, self._lock.store)
         self._segments = ring.segments
         saved = {
             **_under("state", state),
@@ -273,7 +273,7 @@ class Run:
             "theta_sha256": hashlib.sha256(actor.tobytes()).hexdigest(),
             "state_sha256": digest({**saved, **ring.content}),
         }
-        self._history.close(self._held.store)
+        self._history.close(self._lock.store)
         rows, named = self._history.stored(), manifest(self._history.closed)
         attributes = {
             **self._attributes,
@@ -284,21 +284,21 @@ class Run:
         }
         names = {f"{REPLAY}/{segment.name}" for segment in ring.segments.values()}
         self._named |= names  # the file may be in its place although publishing fails
-        self._held.publish(
+        self._lock.publish(
             CHECKPOINT,
             {**saved, **_under("pending", pending or {}), **rows},
             attributes,
             previous=self._sound,
         )
-        self._held.delete_segments(REPLAY, keep=self._named)
+        self._lock.delete_segments(REPLAY, keep=self._named)
         self._sound, self._named = True, names
         self._hashes = {**hashes, "checkpoint_generation": generation}
         self.publish_metrics(force=True)
-        self._held.delete_segments(
+        self._lock.delete_segments(
             HISTORY, keep=self._shown | {segment.name for segment in self._history.closed}
         )
         self.checkpoint_seconds = time.monotonic() - start
-        self.checkpoint_bytes = self._held.written - written
+        self.checkpoint_bytes = self._lock.written - written
 
     def restore_replay(self, replay: Replay) -> None:
         """Put the transitions of the restored checkpoint back, oldest first.
@@ -335,7 +335,7 @@ class Run:
             return
         self._published = now
         try:
-            self._history.close(self._held.store)
+            self._history.close(self._lock.store)
             closed = self._history.closed
             attributes = {
                 **self._attributes,
@@ -348,7 +348,7 @@ class Run:
             self._shown |= {segment.name for segment in closed}
             rows = self._history
             made = image(arrays, attributes, rows.joined(), rows.before)
-            self._held.store(METRICS, made)
+            self._lock.store(METRICS, made)
             self._shown = {segment.name for segment in closed}
         except Unsaved as error:
             logger.warning("%s", error)
@@ -363,7 +363,7 @@ class Run:
 
         normaliser: normaliser_mean and normaliser_std [o], as datasets: an attribute holds 64 KB.
         """
-        self._held.publish(POLICY, {"theta": theta, **(normaliser or {})}, attributes)
+        self._lock.publish(POLICY, {"theta": theta, **(normaliser or {})}, attributes)
 
     def status(self, status: str, generation: int, **more: Any) -> None:
         """Replace status.json, which says how a run ended. Raises Unsaved; warns while running."""
@@ -382,7 +382,7 @@ class Run:
         if self._hashes.get("checkpoint_generation") == generation:
             entries |= self._hashes
         try:
-            self._held.guard()
+            self._lock.guard()
             write_status(self.path, entries | more)
         except Unsaved as error:
             if status != "running":
@@ -392,11 +392,11 @@ class Run:
     @property
     def token(self) -> bytes:
         """What run.lock holds while this run has it."""
-        return self._held.token
+        return self._lock.token
 
     def close(self) -> None:
         """Release the lock."""
-        self._held.close()
+        self._lock.close()
 
 
 def _under(group: str, arrays: Mapping[str, np.ndarray]) -> Arrays:

@@ -160,19 +160,19 @@ def test_a_run_touches_its_lock(tmp_path, monkeypatch, fresh):
         return (tmp_path / "run/run.lock").stat().st_mtime > time.time() - 900
 
     # at each publication, and between
-    for action in (run._held.beat, lambda: run.status("running", 1), lambda: wait_for(is_touched)):
+    for action in (run._lock.beat, lambda: run.status("running", 1), lambda: wait_for(is_touched)):
         touched(tmp_path / "run", ago=1000)
         action()
         assert is_touched()
     run.close()
     touched(tmp_path / "run", ago=1000)
-    run._held.beat()  # does nothing
+    run._lock.beat()  # does nothing
     time.sleep(0.3)
     assert not is_touched()
 
 
 def test_a_run_that_came_meanwhile_is_gone_on_with(tmp_path, monkeypatch):
-    honest, others = record.lock.Held.claim, []
+    honest, others = record.lock.RunLock.claim, []
 
     def claim(held, *arguments, **more):
         if not others:
@@ -180,7 +180,7 @@ def test_a_run_that_came_meanwhile_is_gone_on_with(tmp_path, monkeypatch):
             make(tmp_path)
         return honest(held, *arguments, **more)
 
-    monkeypatch.setattr(record.lock.Held, "claim", claim)
+    monkeypatch.setattr(record.lock.RunLock, "claim", claim)
     run = begin(tmp_path)
     assert run.restored.generation == Run.open(tmp_path).generation > 0
     run.close()

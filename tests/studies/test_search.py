@@ -166,7 +166,7 @@ def test_a_trial_of_a_dead_host_is_taken_once_silent(tmp_path):
 
 def test_a_trial_finished_meanwhile_is_not_made_again(tmp_path, monkeypatch):
     study = made(tmp_path, "trials = 1")
-    journal, honest = Journal(study, fresh=True), trial_loop.Held.claim
+    journal, honest = Journal(study, fresh=True), trial_loop.RunLock.claim
     journal.values(journal.begin())
 
     def late(held, *arguments, **more):
@@ -174,7 +174,7 @@ def test_a_trial_finished_meanwhile_is_not_made_again(tmp_path, monkeypatch):
             journal.complete(0, 1.0)
         return honest(held, *arguments, **more)
 
-    monkeypatch.setattr(trial_loop.Held, "claim", late)
+    monkeypatch.setattr(trial_loop.RunLock, "claim", late)
     assert searched(study) == 0
     assert not study.run_of(0, 100).exists()
 

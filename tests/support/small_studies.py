@@ -86,8 +86,8 @@ def stopped_at(number: int, step: int):
 HOLDER = """
 import sys, time
 from pathlib import Path
-from esac_mpi.record.lock import Held
-held = Held(Path(sys.argv[1]))
+from esac_mpi.record.lock import RunLock
+held = RunLock(Path(sys.argv[1]))
 held.claim()
 print("held", flush=True)
 time.sleep(100)

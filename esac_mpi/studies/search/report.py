@@ -9,7 +9,7 @@ from pathlib import Path
 from esac_mpi.analysis.messages import Unusable
 from esac_mpi.analysis.tables import aligned
 from esac_mpi.config import NAMES, Config, ConfigError, to_toml, updated
-from esac_mpi.config.fields import DEFAULTS, shown
+from esac_mpi.config.fields import DEFAULTS, as_text
 from esac_mpi.config.reads import unread
 from esac_mpi.host.invocation import called
 from esac_mpi.host.streams import as_json
@@ -90,7 +90,7 @@ def cells(trial: Trial, study: Study) -> Iterator[str]:
     yield "-" if trial.value is None else f"{trial.value:,.6g}"
     for name in study.space:
         value = trial.found.get(name)
-        yield "-" if value is None else f"{value:.4g}" if type(value) is float else shown(value)
+        yield "-" if value is None else f"{value:.4g}" if type(value) is float else as_text(value)
 
 
 def best(study: Study) -> str:

@@ -6,7 +6,7 @@ from typing import Any, get_args
 
 from esac_mpi.analysis.messages import Unusable
 from esac_mpi.config import NAMES, ConfigError, from_table, hint
-from esac_mpi.config.fields import shown
+from esac_mpi.config.fields import as_text
 from esac_mpi.config.renamed import renewed_name
 from esac_mpi.studies.experiments.design import made
 
@@ -50,12 +50,12 @@ class Choices:
     def named(self) -> dict[Any, Any]:
         """The values by what stands for them in a journal, which holds no lists."""
         return {
-            value if isinstance(value, str | bool | int | float) else shown(value): value
+            value if isinstance(value, str | bool | int | float) else as_text(value): value
             for value in self.values
         }
 
     def __str__(self) -> str:
-        return ", ".join(map(shown, self.values))
+        return ", ".join(map(as_text, self.values))
 
 
 Space = dict[str, Range | Choices]  # by dotted names
@@ -114,7 +114,7 @@ def value(name: str, entry: Any, source: str) -> Any:
 def choices(name: str, given: list[Any], source: str) -> Choices:
     """Read choices. Raises Unusable."""
     found = tuple(value(name, entry, source) for entry in given)
-    if len(set(map(shown, found))) < max(2, len(found)):
+    if len(set(map(as_text, found))) < max(2, len(found)):
         raise Unusable(
             f"{source}: {name} = {given!r}: "
             "expected two values or more, each once; a single one is "

@@ -18,7 +18,7 @@ from esac_mpi import learners
 from esac_mpi.analysis.names import candidates
 from esac_mpi.analysis.outcomes import outcome
 from esac_mpi.config import Config, ConfigError
-from esac_mpi.config.fields import shown
+from esac_mpi.config.fields import as_text
 from esac_mpi.envs import EditedTask
 from esac_mpi.host import log, process_start
 from esac_mpi.host.run_directory import CHECKPOINT, METRICS, PREVIOUS
@@ -26,7 +26,7 @@ from esac_mpi.host.stop import Stop
 from esac_mpi.play import rollout
 from esac_mpi.play.counters import Counters
 from esac_mpi.record import Refused, Run, Unreadable
-from esac_mpi.record.lock import Held
+from esac_mpi.record.lock import RunLock
 from esac_mpi.record.status import read_status, write_status
 from esac_mpi.studies.search.journal import PARTS, Journal
 from esac_mpi.studies.search.study import Study
@@ -102,7 +102,7 @@ class Task:
             self._place.mkdir(parents=True, exist_ok=True)
             write_status(self._place, {"status": status, "study": str(self._study.path), **more})
 
-    def _take(self) -> tuple[int, Held] | None:
+    def _take(self) -> tuple[int, RunLock] | None:
         """Take a trial and its lock, None where each is finished or in other hands. Raises Left."""
         self._stop_if_wished("stopped between two trials")
         if time.monotonic() >= self._end:
@@ -117,10 +117,10 @@ class Task:
                 return number, held
         return None
 
-    def _claim(self, number: int) -> Held | None:
+    def _claim(self, number: int) -> RunLock | None:
         """Lock a trial; None where somebody has it, or had it a moment ago and has finished it."""
         path = self._study.lock_of(number)
-        held = Held(path)
+        held = RunLock(path)
         try:
             held.claim(patience=0.0)
         except Refused:
@@ -270,6 +270,6 @@ def counters(row: Mapping[str, Any]) -> Counters:
 def listed(found: Mapping[str, Any]) -> str:
     """Write the values of a trial's fields as a person does."""
     return ", ".join(
-        f"{name} {value:.6g}" if type(value) is float else f"{name} {shown(value)}"
+        f"{name} {value:.6g}" if type(value) is float else f"{name} {as_text(value)}"
         for name, value in found.items()
     )

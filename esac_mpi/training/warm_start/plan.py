@@ -17,7 +17,7 @@ import numpy as np
 
 from esac_mpi.algorithms import ALGORITHMS
 from esac_mpi.config import Config
-from esac_mpi.config.fields import shown
+from esac_mpi.config.fields import as_text
 from esac_mpi.play.marks import ANEW, OBSERVATIONS, Part, mark_of, marked
 from esac_mpi.play.state import kept, put_back
 from esac_mpi.record import Checkpoint, replays
@@ -156,7 +156,7 @@ def other_task(before: Config, saved: Checkpoint, config: Config, now: Mapping[s
     """Say in what the task is another than the source's. now: what this run records of it."""
     was, here = vars(before.task), vars(config.task)
     changed = [
-        f"task.{name} was {shown(was[name])}"
+        f"task.{name} was {as_text(was[name])}"
         for name in was
         if was[name] != here[name] and name not in APART
     ]

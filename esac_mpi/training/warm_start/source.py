@@ -13,7 +13,7 @@ import numpy as np
 from esac_mpi import envs
 from esac_mpi.algorithms import ALGORITHMS, head_scale_of
 from esac_mpi.config import NAMES, Config, PolicyNetwork, as_words, table_of
-from esac_mpi.config.fields import shown, value_of
+from esac_mpi.config.fields import as_text, value_of
 from esac_mpi.host.errors import unread
 from esac_mpi.host.run_directory import is_run
 from esac_mpi.play.counters import Counters
@@ -216,7 +216,7 @@ def obstacles(
     if source.standardises != standardised(config):
         seen = "standardised" if source.standardises else "plain"
         name = f"{table_of(config.algorithm)}.observation_normalisation"
-        remedy = f"--{name} {shown(source.standardises)}"
+        remedy = f"--{name} {as_text(source.standardises)}"
         if name not in NAMES:
             remedy = f"{config.algorithm} has plain ones alone"
         yield f"its policies see {seen} observations: {remedy}"
@@ -226,4 +226,4 @@ def obstacles(
 
 def in_words(task: str, kwargs: Mapping[str, Any]) -> str:
     """Write a task in words."""
-    return f"{task} with {shown(kwargs)}" if kwargs else task
+    return f"{task} with {as_text(kwargs)}" if kwargs else task
