@@ -94,23 +94,21 @@ def search(was: list[str]) -> None:
     sys.path[:] = [*was, *(path for path in sys.path if path not in was)]
 
 
-def loggers() -> tuple[int, list[tuple[Any, ...]]]:
-    """Read which messages of all are dropped, and what becomes of those of our own."""
+def loggers() -> tuple[int, list[logging.Logger]]:
+    """Read which messages of all are dropped, and which loggers of our own are disabled."""
     ours = [
         each
         for name, each in logging.root.manager.loggerDict.items()
         if name.startswith("esac_mpi") and isinstance(each, logging.Logger)
     ]
-    told = [(each, each.disabled, each.propagate, each.level, each.handlers[:]) for each in ours]
-    return logging.root.manager.disable, told
+    return logging.root.manager.disable, [each for each in ours if each.disabled]
 
 
-def log(was: tuple[int, list[tuple[Any, ...]]]) -> None:
+def log(was: tuple[int, list[logging.Logger]]) -> None:
     """Let messages go where they went."""
     logging.disable(was[0])
-    for each, disabled, propagate, level, its_handlers in was[1]:
-        each.disabled, each.propagate, each.handlers[:] = disabled, propagate, its_handlers
-        each.setLevel(level)
+    for each in loggers()[1]:
+        each.disabled = each in was[1]
 
 
 def libm(name: str, *given: Any) -> int:

@@ -22,7 +22,7 @@ from esac_mpi.training.check import run as start_of
 
 pytestmark = pytest.mark.slow
 
-SUBJECTS = """MPI, mpi4py, ranks, node 0, BLAS, exchange, scheduler, time left, directory,
+SUBJECTS = """MPI, mpi4py, ranks, node 0, BLAS, exchange, time left, directory,
 free space, writing, all nodes, task, physics, episodes, torch, work, memory, replay, run, core,
 forecast"""
 SMALL = {
@@ -273,15 +273,21 @@ def test_threads_for_the_learner_are_for_a_new_run_alone():
     assert "a new run" not in library([0, 1, 2, 3], 2, **large, learner__threads=3).found
 
 
-def test_what_the_scheduler_says_is_shown():
-    job = {"SLURM_JOB_ID": "17", "SLURM_NTASKS": "4", "SLURM_JOB_END_TIME": "10000", "HOME": "/"}
-    seen, left = surroundings.scheduler(job, 7200.0)
-    assert seen.found == "SLURM_JOB_END_TIME=10000 SLURM_JOB_ID=17 SLURM_NTASKS=4"
-    assert left.found == "2.00 h"
-    assert not left.remedy
-    assert surroundings.scheduler(job, 100.0)[1].remedy
-    assert "--max-hours" in surroundings.scheduler({"PBS_JOBID": "3.server"}, math.inf)[1].remedy
-    assert not surroundings.scheduler({}, math.inf)[1].remedy
+@pytest.mark.parametrize(
+    ("job", "seconds", "found", "remedy"),
+    [
+        ("17", 7200.0, "2h00m of job 17", ""),
+        ("17", 100.0, "1m40s of job 17", "ask for more time"),
+        ("3.server", math.inf, "not known for job 3.server", "give --max-hours"),
+        ("", math.inf, "no limit known", ""),
+        ("", -5.0, "none: a run would stop at once", "unset SLURM_JOB_END_TIME"),
+    ],
+)
+def test_the_time_that_a_job_has_left_is_shown(job, seconds, found, remedy):
+    line = surroundings.time_left(job, seconds)
+    assert line.found.startswith(found)
+    assert line.remedy.startswith(remedy)
+    assert (bool(line.remedy), line.fatal) == (bool(remedy), seconds <= 0)
 
 
 @pytest.mark.parametrize(

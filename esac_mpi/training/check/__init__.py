@@ -12,7 +12,7 @@ import os
 from esac_mpi import envs
 from esac_mpi.comm.world import World
 from esac_mpi.config import Config
-from esac_mpi.host import log
+from esac_mpi.host import batch_system, log
 from esac_mpi.training import set_up
 from esac_mpi.training.check import cost, directory, learner, memory, ranks, report, run
 from esac_mpi.training.task_set_up import sentences, settled
@@ -32,7 +32,7 @@ def check(config: Config, world: World, seconds_left: float = math.inf, fresh: b
     lines = list[report.Line]()
     if world.rank == 0:
         lines = [*ranks.launch(found, world), *ranks.libraries(found), exchanged]
-        lines += [*ranks.scheduler(dict(os.environ), seconds_left), *place]
+        lines += [ranks.time_left(batch_system.job(os.environ), seconds_left), *place]
         lines += run.playing(config, found)
     if env is not None and not any(one.task for one in found):
         lines = look_at_run(config, env, found, world, seconds_left, fresh, lines)

@@ -17,6 +17,7 @@ from esac_mpi.comm.world import World
 from esac_mpi.config import Config
 from esac_mpi.envs import identity, probe
 from esac_mpi.host import affinity, threads
+from esac_mpi.host.log import duration
 from esac_mpi.training import provenance
 from esac_mpi.training.check.report import Line, spans
 from esac_mpi.training.forecast.operators import median_seconds
@@ -87,12 +88,6 @@ def blas() -> str:
     return f"{name}: {asked}; the library itself cannot be asked"
 
 
-SCHEDULER = re.compile(
-    r"SLURM_(JOB_ID|ARRAY_TASK_ID|NTASKS|STEP_NUM_TASKS|JOB_NUM_NODES|CPUS_PER_TASK|RESTART_COUNT"
-    r"|JOB_PARTITION|JOB_END_TIME)|PBS_(JOBID|ARRAY_INDEX|NP|NODEFILE|QUEUE|ENVIRONMENT)"
-)
-
-
 def launch(ranks: list[Rank], world: World) -> list[Line]:
     """Look at MPI, ranks and nodes."""
     version = importlib.metadata.version("mpi4py")
@@ -127,23 +122,19 @@ def libraries(ranks: list[Rank]) -> list[Line]:
     return [Line("BLAS", "; ".join(found), one if many else "")]
 
 
-def scheduler(environ: dict[str, str], seconds_left: float) -> list[Line]:
-    """Look at what the batch system set, and the time it leaves, inf where it does not say [s]."""
-    seen = [
-        f"{name}={value}" for name, value in sorted(environ.items()) if SCHEDULER.fullmatch(name)
-    ]
-    found, remedy = "no limit known; --max-hours would set one", ""
+def time_left(job: str, seconds_left: float) -> Line:
+    """Look at the time that is left to a batch job, "" for none, inf where nothing says so [s]."""
     if seconds_left <= 0:
-        found = "none: a run would stop at once"
         remedy = "unset SLURM_JOB_END_TIME if it is another job's"
-    elif seconds_left < math.inf:
-        found = f"{seconds_left / 3600:.2f} h"
+        return Line("time left", "none: a run would stop at once", remedy, True)
+    where = f" of job {job}" if job else ""
+    if seconds_left < math.inf:
         remedy = "ask for more time" if seconds_left < 600 else ""
-    elif seen:
-        found = "not known"
+        return Line("time left", f"{duration(seconds_left)}{where}", remedy)
+    if job:
         remedy = "give --max-hours, or the batch system kills the run at its limit"
-    left = Line("time left", found, remedy, seconds_left <= 0)
-    return [Line("scheduler", " ".join(seen) or "none seen"), left]
+        return Line("time left", f"not known for job {job}", remedy)
+    return Line("time left", "no limit known; --max-hours would set one")
 
 
 REPEATS = 100  # exchanges timed
