@@ -8,12 +8,11 @@ from esac_mpi.host import process_start, streams, threads  # noqa: F401, began: 
 threads.limit_program()  # before numpy
 
 from esac_mpi.host.batch_system import speaks
-from esac_mpi.host.errors import BrokenAlgorithm, why_not_imported
+from esac_mpi.host.errors import WRONG_USAGE, BrokenAlgorithm, why_not_imported
 from esac_mpi.host.invocation import version
 from esac_mpi.host.log import tell, warn
 
 HELP = {"-h", "--help"}
-WRONG_USAGE = 2
 
 
 def main(argv: list[str]) -> int:

@@ -28,7 +28,6 @@ NOW = {  # what a command of older versions is now
     "operators": "python -m tools.operators, from a checkout",
 }
 NAMES = tuple(name for names in GROUPS.values() for name in names)
-WRONG_USAGE = 2  # exit code
 OVER_RANKS = ("evaluate",)  # under mpirun all ranks share the work
 
 

@@ -12,10 +12,10 @@ import os
 import sys
 from importlib import import_module
 
-from esac_mpi.commands import GROUPS, NAMES, NOW, OVER_RANKS, WRONG_USAGE, about
+from esac_mpi.commands import GROUPS, NAMES, NOW, OVER_RANKS, about
 from esac_mpi.host import log, streams
 from esac_mpi.host.batch_system import speaks
-from esac_mpi.host.errors import NotSaved, RunError, why_not_imported
+from esac_mpi.host.errors import WRONG_USAGE, NotSaved, RunError, why_not_imported
 from esac_mpi.host.invocation import SCRIPT, called, nowhere, version, without_arguments
 from esac_mpi.host.stop import EndsRun
 

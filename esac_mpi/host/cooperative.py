@@ -6,7 +6,7 @@ from functools import wraps
 from typing import ParamSpec, TypeVar
 
 Part = TypeVar("Part")
-Told = TypeVar("Told")
+Report = TypeVar("Report")
 Result = TypeVar("Result")
 Given = ParamSpec("Given")
 # of a turn, to the end of its part [s]: between two turns a rank hears that others stop
@@ -52,9 +52,9 @@ def at_once(work: Callable[Given, Generator[object, None, Result]]) -> Callable[
     return done
 
 
-def told(
-    work: Generator[Part, None, Result], how: Callable[[Part, int], Told], every: int = 1
-) -> Generator[Told, None, Result]:
+def reporting(
+    work: Generator[Part, None, Result], how: Callable[[Part, int], Report], every: int = 1
+) -> Generator[Report, None, Result]:
     """Do the work; yield how(part, number) of a turn's last part, from 1; return what it comes to.
 
     every: the parts of a turn.
@@ -71,7 +71,9 @@ def told(
             turn.begin()
 
 
-def timed(work: Generator[Part, None, Result], spent: list[float]) -> Generator[Part, None, Result]:
+def timing(
+    work: Generator[Part, None, Result], spent: list[float]
+) -> Generator[Part, None, Result]:
     """Do the work as it is, and add to `spent` the time of each of its parts [s]."""
     while True:
         start = time.monotonic()

@@ -8,34 +8,38 @@ NO_MPI = (
 )
 
 
+# exit codes of the command line
+FINISHED, STOPPED, WRONG_USAGE, NO_CHECKPOINT, UNSAVED, FAILED = 0, 75, 2, 65, 74, 1
+
+
 class RunError(Exception):
     """A training was refused or has failed, in a sentence. code: the command line's exit code."""
 
-    code = 1
+    code = FAILED
 
 
 class WrongUsage(RunError):
     """No run can be made with a setting, task, source, launch or directory; nothing was created."""
 
-    code = 2
+    code = WRONG_USAGE
 
 
 class NoCheckpoint(RunError):
     """The run, or its source, has no checkpoint that can be read; nothing was changed."""
 
-    code = 65
+    code = NO_CHECKPOINT
 
 
 class NotSaved(RunError):
     """The state could not be saved, or its file system is away; what was saved before stands."""
 
-    code = 74
+    code = UNSAVED
 
 
 class Interrupted(RunError):
     """Stopped by a signal before it began; nothing was written."""
 
-    code = 75
+    code = STOPPED
 
 
 # errors of a file system that is away, and comes back: no word about what is on it

@@ -152,15 +152,15 @@ def give_up_unsaved(job: Job) -> None:
     job.unsaved = min(job.unsaved, now)
     limit = f"{minutes:g} min (checkpoint.unsaved_minutes)"
     if minutes and now - job.unsaved >= 60 * minutes and not job.world.stop.wished:
-        ends = f"nothing could be saved for {limit}: the run ends; {standing(job)}"
+        ends = f"nothing could be saved for {limit}: the run ends; {describe_saved(job)}"
         log.warn(f"generation {job.state.generation}: {ends}")
         job.world.stop.wish(f"before that nothing could be saved for {limit}")
     elif first:
         ends = f"; the run ends where nothing can be saved for {limit}" if minutes else ""
-        log.warn(f"generation {job.state.generation} is not saved; {standing(job)}{ends}")
+        log.warn(f"generation {job.state.generation} is not saved; {describe_saved(job)}{ends}")
 
 
-def standing(job: Job) -> str:
+def describe_saved(job: Job) -> str:
     """Say which generation is saved, and in which file. Rank 0 only."""
     assert job.run is not None
     place = job.run.path
@@ -186,7 +186,7 @@ def save(job: Job, status: str, best: Best | None = None, final: Best | None = N
     """
     run = job.run
     assert run is not None
-    parts = whole(job)
+    parts = gather_checkpoint(job)
     if not saved(lambda: run.checkpoint(job.state.generation, *parts)):
         return False
     job.checkpointed = job.state.generation
@@ -219,7 +219,7 @@ def results(job: Job, best: Best | None = None, final: Best | None = None) -> di
     return {**found, "final_return": final.episodic_return} if final and final.policy else found
 
 
-def whole(job: Job) -> tuple[Any, ...]:
+def gather_checkpoint(job: Job) -> tuple[Any, ...]:
     """Gather a checkpoint: state, learner, replay, pending generation, the policy that counts."""
     learner = job.learner
     replay = None if learner is None else learner.stored_replay

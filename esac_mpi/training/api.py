@@ -76,7 +76,7 @@ def train(
         code, path, _ = session.guest(asked, quiet)
     except ended.Ended as end:
         raise errors.KINDS[end.code](str(end)) from None
-    if code not in (ended.FINISHED, ended.STOPPED):
+    if code not in (errors.FINISHED, errors.STOPPED):
         raise errors.KINDS[code](f"{path or 'the run'}: {SENTENCES[code]}")
     if path is None:
         return None

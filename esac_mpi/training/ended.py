@@ -1,4 +1,4 @@
-"""How a training ends: exit codes, errors that end it in one sentence, how ranks share them."""
+"""How a training ends: errors that end it in one sentence, and how ranks share them."""
 
 from collections.abc import Callable
 from typing import Any
@@ -9,10 +9,9 @@ from esac_mpi.comm.headers import DivergedError
 from esac_mpi.comm.world import World
 from esac_mpi.config import ConfigError
 from esac_mpi.envs import TaskError
+from esac_mpi.host.errors import FAILED, WRONG_USAGE
 from esac_mpi.host.stop import EndsRun
 from esac_mpi.play import epsilon, rollout
-
-FINISHED, STOPPED, WRONG_USAGE, NO_CHECKPOINT, UNSAVED, FAILED = 0, 75, 2, 65, 74, 1
 
 # errors that all ranks raise together
 ON_ALL = DivergedError, rollout.NoFiniteReturn, rollout.ThetaNotFinite

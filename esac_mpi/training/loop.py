@@ -12,12 +12,13 @@ from esac_mpi.comm.world import World
 from esac_mpi.config import Config
 from esac_mpi.envs import Env
 from esac_mpi.host import log, process_state
+from esac_mpi.host.errors import FAILED, FINISHED, STOPPED, UNSAVED
 from esac_mpi.host.stop import Abandoned
 from esac_mpi.play.counters import Best
 from esac_mpi.play.rollout import NoFiniteReturn
 from esac_mpi.training import active_run, evaluation
 from esac_mpi.training.active_run import Job
-from esac_mpi.training.ended import FAILED, FINISHED, STOPPED, UNSAVED, Ended, lives_on
+from esac_mpi.training.ended import Ended, lives_on
 from esac_mpi.training.set_up import set_up
 from esac_mpi.training.task_set_up import let_go
 
@@ -310,5 +311,5 @@ def say_end(job: Job, code: int, best: Best, final: Best, but: str = "", why: st
         starts = f"{job.run.starts} starts in a row before it"
         log.warn(f"stopped at {here} as {starts}: failed (stop.starts)")
     else:
-        log.warn(f"{here} is not wholly saved: {active_run.standing(job)}")
+        log.warn(f"{here} is not wholly saved: {active_run.describe_saved(job)}")
     active_run.say_files(job.run.path, bool(best.policy))

@@ -52,7 +52,7 @@ def too_small(config: Config, horizon: int, restored: Checkpoint) -> str:
     return f"{why}: go on with the budget of before"
 
 
-def unseen(config: Config, horizon: int) -> str:
+def cut_episodes(config: Config, horizon: int) -> str:
     """Say that the learner's episodes are cut, and teach it nothing of what comes later."""
     learning = ALGORITHMS[config.algorithm].DECLARES.learning
     name = learning.cut(config) if learning else ""

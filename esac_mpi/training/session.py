@@ -28,9 +28,10 @@ from esac_mpi.comm import launch
 from esac_mpi.comm.world import World
 from esac_mpi.config import Config, ConfigError
 from esac_mpi.host import batch_system, log, process_start, threads
+from esac_mpi.host.errors import FAILED, WRONG_USAGE
 from esac_mpi.host.invocation import look_here, nowhere, without_arguments
 from esac_mpi.training import check, loop, set_up
-from esac_mpi.training.ended import FAILED, WRONG_USAGE, Ended, as_end, together
+from esac_mpi.training.ended import Ended, as_end, together
 
 GUEST = threading.Lock()  # held while a training is a guest in this process
 BEGUN = set[Path]()  # run directories of the trainings of this process, on rank 0

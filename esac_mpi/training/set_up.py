@@ -14,6 +14,7 @@ from esac_mpi.comm.world import World
 from esac_mpi.config import Config, slots, updated
 from esac_mpi.envs import probe
 from esac_mpi.host import log, ram
+from esac_mpi.host.errors import FAILED, FINISHED, STOPPED
 from esac_mpi.operators.noise import pieces
 from esac_mpi.operators.policy import Layout
 from esac_mpi.play import epsilon, rollout, state
@@ -22,7 +23,7 @@ from esac_mpi.play.params import Params, make_layout, make_policy
 from esac_mpi.record import Away, Refused, Run, source
 from esac_mpi.training import active_run, provenance, replay_memory, warm_start
 from esac_mpi.training.active_run import Job
-from esac_mpi.training.ended import FAILED, FINISHED, STOPPED, Ended, ReplayTooLarge, together
+from esac_mpi.training.ended import Ended, ReplayTooLarge, together
 from esac_mpi.training.forecast import automatic
 from esac_mpi.training.task_set_up import make_task, own_env, sentences, settled
 
@@ -66,7 +67,7 @@ def set_up(
     origin["device"] = "none" if job.learner is None else job.learner.device_name
     job.run = do(lambda: begin(job, fresh, origin))
     try:
-        go_back(job, origin, source)
+        restore_everywhere(job, origin, source)
     except BaseException as error:
         if job.run:
             if isinstance(error, Ended) and error.code != FINISHED and error.kind is not Away:
@@ -79,7 +80,9 @@ def set_up(
     return job
 
 
-def go_back(job: Job, origin: dict[str, Any], source: warm_start.Source | None = None) -> None:
+def restore_everywhere(
+    job: Job, origin: dict[str, Any], source: warm_start.Source | None = None
+) -> None:
     """Give every rank the run's state. Raises Ended, also where there is nothing to do."""
     world = job.world
     together(world, lambda: restore(job, origin, source))
@@ -88,12 +91,12 @@ def go_back(job: Job, origin: dict[str, Any], source: warm_start.Source | None =
     if world.from_root(job.unevaluated is not None) and world.rank:
         job.unevaluated = {}, {}
     active_run.check_directory_is_shared(job)
-    end = at_once(job.config, job.run, active_run.progress(job)) if job.run else None
+    end = end_of(job.config, job.run, active_run.progress(job)) if job.run else None
     if end := world.from_root(end):
         raise Ended(*end)
 
 
-def at_once(config: Config, run: Run, done: float) -> tuple[int, str] | None:
+def end_of(config: Config, run: Run, done: float) -> tuple[int, str] | None:
     """Return code and message of a run that ends where it stands; None if it goes on.
 
     done: how much of its budget is spent.
@@ -226,7 +229,7 @@ def restore(job: Job, origin: dict[str, Any], source: warm_start.Source | None =
             found = warm_start.plan(source, job.config, job.state, job.learner, origin)
             warm_start.take(found, job.config, job.state, job.learner)
             run.begins_from(found.text())
-        run.checkpoint(0, *active_run.whole(job))
+        run.checkpoint(0, *active_run.gather_checkpoint(job))
         return
     replay: Any = None if job.learner is None else job.learner.replay
     try:
@@ -238,7 +241,7 @@ def restore(job: Job, origin: dict[str, Any], source: warm_start.Source | None =
         job.unevaluated = active_run.pending_row(saved.pending)
         if run.task_changed:
             job.state.best = Best()  # of another task
-        if run.task_changed or moved(run, origin):
+        if run.task_changed or changed_machine(run, origin):
             job.state.compare_no_more(bool(run.task_changed))
         if run.dropped:
             keep_order(job, run)
@@ -251,10 +254,10 @@ def keep_order(job: Job, run: Run) -> None:
     """Keep the order of results that dropped rows have, so that no row changes."""
     if job.config.own.follows is not None and job.state.follow(run.published):
         # which replaces metrics.h5, so that it has the order alone
-        run.checkpoint(job.state.generation, *active_run.whole(job))
+        run.checkpoint(job.state.generation, *active_run.gather_checkpoint(job))
 
 
-def moved(run: Run, origin: dict[str, Any]) -> dict[str, Any]:
+def changed_machine(run: Run, origin: dict[str, Any]) -> dict[str, Any]:
     """Return {what: its former value} of machine and versions that are others now."""
     assert run.restored is not None
     before = run.restored.attributes
@@ -275,7 +278,7 @@ def take_up(job: Job, run: Run) -> None:
     job.display = log.Display(job.config.display.every_seconds)
 
 
-def spread(params: Params, ranks: int) -> tuple[str, str]:
+def describe_work(params: Params, ranks: int) -> tuple[str, str]:
     """Say what work a generation has for the ranks, and what number would do better."""
     config, algorithm = params.config, ALGORITHMS[params.config.algorithm]
     declares, rows = algorithm.DECLARES, algorithm.board(params).rows
@@ -304,7 +307,7 @@ def announce(job: Job, origin: dict[str, Any], settled: Sequence[str] = ()) -> N
     device = "" if job.learner is None else f", learner on {origin['device']}"
     what = f"{config.algorithm} on {config.task.id}, seed {config.seed}"
     log.say(f"esac_mpi: {what}, {job.params.layout.d:,} parameters{device}")
-    found, better = spread(job.params, world.size)
+    found, better = describe_work(job.params, world.size)
     where = f"{origin['hosts']}; {origin['mpi']}"
     said = [
         *sentences(config, origin["settled"], job.env),
@@ -314,10 +317,10 @@ def announce(job: Job, origin: dict[str, Any], settled: Sequence[str] = ()) -> N
         *settled,
     ]
     if run.start:
-        said.append(warm_start.told(run.start))
+        said.append(warm_start.describe(run.start))
     if run.restored is None:
         said.append(automatic.remark_at_start(config, world.size))
-        said.append(replay_memory.unseen(config, job.params.horizon))
+        said.append(replay_memory.cut_episodes(config, job.params.horizon))
     else:
         again = f"; {run.dropped} later rows dropped, will be made again" if run.dropped else ""
         resumed = f"resumed at generation {job.state.generation} from {run.restored.source.name}"
@@ -332,5 +335,5 @@ def announce(job: Job, origin: dict[str, Any], settled: Sequence[str] = ()) -> N
             " policy.h5 is replaced at the next evaluation; networks, replay and returns until here"
             " are the old task's"
         )
-    for what, was in moved(run, origin).items():
+    for what, was in changed_machine(run, origin).items():
         log.warn(f"{what}: was {was}, is now {origin[what]}: exact, but bits may differ")

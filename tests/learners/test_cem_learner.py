@@ -157,6 +157,6 @@ def test_slow_updates_yield_after_each_and_come_to_the_same(monkeypatch):
     for longest in (math.inf, 0.0):
         monkeypatch.setattr(cooperative, "LONGEST", longest)
         training = operators.training(theta, critic, states, 25, np.random.default_rng(1))
-        work = cooperative.told(training, lambda done, _: counts.append(done))
+        work = cooperative.reporting(training, lambda done, _: counts.append(done))
         assert np.array_equal(cooperative.run(work), expected)
     assert counts == [10, 20, 25, *range(1, 26)]

@@ -314,4 +314,4 @@ def test_analysis_names_algorithms_and_policies_in_one_file():
 def test_a_command_knows_no_other_but_the_one_that_starts_them():
     for path in (PACKAGE / "commands").glob("[a-z]*.py"):
         found = {n for n in imports(path) if n.startswith("esac_mpi.commands")}
-        assert found <= {"esac_mpi.commands.NAMES", "esac_mpi.commands.WRONG_USAGE"}, path.name
+        assert found <= {"esac_mpi.commands.NAMES"}, path.name

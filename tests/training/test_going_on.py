@@ -16,11 +16,11 @@ from words import words
 
 import esac_mpi
 from esac_mpi.config import Config, load
-from esac_mpi.host import batch_system, log
+from esac_mpi.host import batch_system, errors, log
 from esac_mpi.play.counters import Best
 from esac_mpi.play.rollout import ReturnDiffers
 from esac_mpi.record import Run, publish, read
-from esac_mpi.training import active_run, ended, loop, session
+from esac_mpi.training import active_run, loop, session
 
 
 @pytest.fixture
@@ -183,7 +183,7 @@ def test_the_advice_to_run_a_command_again_leaves_fresh_out(fresh, but, monkeypa
         stop=SimpleNamespace(why="SIGTERM"),
     )
     stopped = active_run.Job(Config(), world, None, None, state, None, None, run)
-    assert loop.finish(stopped, *fresh) == ended.STOPPED
+    assert loop.finish(stopped, *fresh) == errors.STOPPED
     assert said[0].startswith("stopped at generation 5 (SIGTERM), saved; run the same command ")
     assert f"again{but}" in said[0]
 

@@ -221,6 +221,6 @@ def test_memory_without_proc_is_what_the_system_says(tmp_path):
     ],
 )
 def test_a_learner_whose_phases_cut_its_episodes_says_so(settings, horizon, said):
-    found = replay_memory.unseen(updated(Config(), settings), horizon)
+    found = replay_memory.cut_episodes(updated(Config(), settings), horizon)
     assert said in found
     assert bool(found) == bool(said)

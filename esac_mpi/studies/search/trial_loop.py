@@ -20,7 +20,7 @@ from esac_mpi.analysis.outcomes import outcome
 from esac_mpi.config import Config, ConfigError
 from esac_mpi.config.fields import as_text
 from esac_mpi.envs import EditedTask
-from esac_mpi.host import log, process_start
+from esac_mpi.host import errors, log, process_start
 from esac_mpi.host.run_directory import CHECKPOINT, METRICS, PREVIOUS
 from esac_mpi.host.stop import Stop
 from esac_mpi.play import rollout
@@ -30,7 +30,7 @@ from esac_mpi.record.lock import RunLock
 from esac_mpi.record.status import read_status, write_status
 from esac_mpi.studies.search.journal import PARTS, Journal
 from esac_mpi.studies.search.study import Study
-from esac_mpi.training import active_run, ended
+from esac_mpi.training import active_run
 from esac_mpi.training.ended import Ended
 from esac_mpi.training.loop import Listener
 from esac_mpi.training.session import Asked
@@ -86,8 +86,8 @@ class Task:
                 with closing(held):
                     self._make(number)
         except Left as end:
-            self._say_status("requeue" if end.code == ended.STOPPED else "failed")
-            (log.say if end.code == ended.STOPPED else log.warn)(str(end))
+            self._say_status("requeue" if end.code == errors.STOPPED else "failed")
+            (log.say if end.code == errors.STOPPED else log.warn)(str(end))
             return end.code
         except Exception:
             with suppress(Exception):
@@ -95,7 +95,7 @@ class Task:
             raise
         self._say_status("complete")
         log.say(f"{self._study.path}: no trial is left to take, of {self._study.trials}")
-        return ended.FINISHED
+        return errors.FINISHED
 
     def _say_status(self, status: str, **more: Any) -> None:
         if self._place is not None:
@@ -106,7 +106,7 @@ class Task:
         """Take a trial and its lock, None where each is finished or in other hands. Raises Left."""
         self._stop_if_wished("stopped between two trials")
         if time.monotonic() >= self._end:
-            raise Left(ended.STOPPED, f"--max-hours are over; {GO_ON}")
+            raise Left(errors.STOPPED, f"--max-hours are over; {GO_ON}")
         for trial in self._journal.trials():
             if trial.state == "running" and (held := self._claim(trial.number)):
                 log.say(f"trial {trial.number} was left, and goes on")
@@ -133,7 +133,7 @@ class Task:
 
     def _stop_if_wished(self, told: str) -> None:
         if self._wished or self._stop.wished:
-            raise Left(ended.STOPPED, f"{told}; {GO_ON}")
+            raise Left(errors.STOPPED, f"{told}; {GO_ON}")
 
     def _make(self, number: int) -> None:
         """Make the runs of a trial, and tell its value. Raises Left if it ends elsewhere."""
@@ -175,12 +175,12 @@ class Task:
         command = ["esac_mpi.train", "search", self._study.source, "trial", str(number)]
         listener = self._listener(number, config, place, values)
         end, self._wished = self._train(Asked(lambda: (config, False), command, listener))
-        if self._given_up and end.code == ended.STOPPED:
+        if self._given_up and end.code == errors.STOPPED:
             self._journal.prune(number)
             write_status(path, {**read_status(path), "status": PRUNED})
             log.say(f"trial {number}: given up")
             return None
-        if end.code != ended.FINISHED:
+        if end.code != errors.FINISHED:
             raise self._judge(number, path, end)
         try:
             value = outcome(Run.open(path), self._study.measure)
@@ -226,14 +226,14 @@ class Task:
     def _judge(self, number: int, path: Path, end: Ended) -> Exception:
         """Say whether a training failed by its trial's fault, TrialFailed, or another's, Left."""
         said, kind = str(end), end.kind or Ended
-        if end.code == ended.STOPPED:
-            return Left(ended.STOPPED, f"trial {number}: stopped; {GO_ON}")
-        if end.code == ended.NO_CHECKPOINT and any((path / name).exists() for name in STATE):
+        if end.code == errors.STOPPED:
+            return Left(errors.STOPPED, f"trial {number}: stopped; {GO_ON}")
+        if end.code == errors.NO_CHECKPOINT and any((path / name).exists() for name in STATE):
             return TrialFailed(said)  # not that of a source
-        if end.code == ended.FAILED and not said and was_spoilt(read_status(path)):
+        if end.code == errors.FAILED and not said and was_spoilt(read_status(path)):
             return TrialFailed(f"no evaluation of the run in {path} had all its returns finite")
         others = any(trial.state in ("complete", PRUNED) for trial in self._journal.trials())
-        may_be = end.code == ended.WRONG_USAGE and others and not issubclass(kind, OF_MACHINE)
+        may_be = end.code == errors.WRONG_USAGE and others and not issubclass(kind, OF_MACHINE)
         if issubclass(kind, OF_SETTINGS) or may_be:
             return TrialFailed(said)
         return Left(end.code, f"trial {number}: {said or 'its run failed; its log.txt tells'}")

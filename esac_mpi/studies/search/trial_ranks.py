@@ -16,11 +16,11 @@ from esac_mpi.analysis.messages import Unusable, note
 from esac_mpi.comm.command_ranks import end_all
 from esac_mpi.config import Config
 from esac_mpi.host import log
-from esac_mpi.host.errors import RunError
+from esac_mpi.host.errors import UNSAVED, RunError
 from esac_mpi.host.stop import Stop
 from esac_mpi.studies.search.study import Study, begin, checked, measured, read, refuse_task
 from esac_mpi.training import session
-from esac_mpi.training.ended import UNSAVED, Ended
+from esac_mpi.training.ended import Ended
 
 
 def search(place: Path, world: Any, max_hours: float = 0.0, status: Path | None = None) -> int:

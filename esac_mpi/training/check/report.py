@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from esac_mpi.training.ended import WRONG_USAGE
+from esac_mpi.host.errors import WRONG_USAGE
 
 
 @dataclass(frozen=True)

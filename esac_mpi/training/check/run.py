@@ -64,12 +64,12 @@ def playing(config: Config, ranks: list[Rank]) -> list[Line]:
 def work(config: Config, env: envs.Env, ranks: int) -> list[Line]:
     """Say what the ranks and the learner have to do."""
     params = Params(config, make_layout(config, env), env.horizon, epsilon.Philox(config.seed))
-    found, better = set_up.spread(params, ranks)
+    found, better = set_up.describe_work(params, ranks)
     name = f"{config.algorithm}.episodes_on"
     if better and name in NAMES and value_of(config, name) == "root":
         better += f"; in a new run with --{name} ranks they play its training episodes"
     lines = [Line("work", found, better)]
-    if cut := replay_memory.unseen(config, env.horizon):
+    if cut := replay_memory.cut_episodes(config, env.horizon):
         lines.append(Line("learner", "its episodes are cut", cut))
     return lines
 
@@ -105,7 +105,7 @@ def foreseen(
     if why := replay_memory.too_small(config, env.horizon, saved):
         return [Line("run", f"refused at generation {generation}", why, True)], None
     done = spent(config, generation, counters, saved.wall_seconds)
-    if end := set_up.at_once(config, run, done):
+    if end := set_up.end_of(config, run, done):
         code, message = end
         found = f"{'failed' if code else 'finished'} at generation {generation}"
         return [Line("run", found, message, bool(code), code)], None

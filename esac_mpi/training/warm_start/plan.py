@@ -179,7 +179,7 @@ def take(found: Plan, config: Config, state: Any, learner: Any) -> None:
             setattr(state, f.name, learner.replay.added)
 
 
-def told(start: str) -> str:
+def describe(start: str) -> str:
     """Say of a Plan's text where a run began, what it has of that, and what began anew."""
     about = json.loads(start)
     taken = ", ".join(about["taken"])
