@@ -9,14 +9,7 @@ import numpy as np
 import pytest
 from test_fast_envs import GYMNASIUM, SUITE, both
 
-from esac_mpi.envs import (
-    UnstablePhysics,
-    closed_loop,
-    make,
-    mujoco_tasks,
-    suite_tasks,
-    warning_counts,
-)
+from esac_mpi.envs import UnstablePhysics, closed_loop, make, mujoco_tasks, warning_counts
 from esac_mpi.envs.closed_loop import Run
 from esac_mpi.operators import kernels
 from esac_mpi.operators.policy import Layout, Normaliser, Policy
@@ -75,30 +68,6 @@ def test_the_loop_is_used_by_recorders_too(monkeypatch):
     recorder = Recorder(env, 20)
     monkeypatch.setattr(env, "step", None)
     assert play(recorder, policy_of(env), 3, cap=20).episodic_length == recorder.count == 20
-
-
-FORMULAS = {
-    "power": closed_loop.power,
-    "gaussian": lambda x: suite_tasks._gaussian(x, 0.7),
-    "bell": lambda x: suite_tasks._bell(x, 0.7),
-    "linear": lambda x: suite_tasks._linear(x, 0.7, 0.5),
-    "positive": suite_tasks._positive,
-    "cost": lambda x: mujoco_tasks._control_cost(0.1, np.stack([x, x, x], -1).astype("f")),
-    "cost of many": lambda x: mujoco_tasks._control_cost(0.1, np.stack([x] * 9, -1).astype("f")),
-}
-
-
-@pytest.mark.parametrize("formula", FORMULAS.values(), ids=FORMULAS)
-def test_a_formula_has_the_same_bits_for_floats_and_for_arrays(formula):
-    numbers = np.random.default_rng(0).normal(size=999)
-    numbers[:4] = 0.0, np.nan, np.inf, 1e18
-    np.testing.assert_array_equal(formula(numbers), [formula(x) for x in numbers.tolist()])
-
-
-def test_a_reset_passes_gymnasiums_by(monkeypatch):
-    env, library = both("Hopper-v5")
-    monkeypatch.setattr(env._env, "reset", None)
-    np.testing.assert_array_equal(env.reset(7), library.reset(7))
 
 
 def test_an_episode_yields_and_ends_at_its_horizon_or_cap(full, monkeypatch):

@@ -99,22 +99,6 @@ def test_the_end_of_an_episode_is_the_librarys(id):
     assert any(ends)
 
 
-LIMITED = [
-    "dm_control/cartpole-swingup-v0",
-    "dm_control/cheetah-run-v0",
-    "Swimmer-v5",
-    "Reacher-v5",
-]
-
-
-@pytest.mark.parametrize("id", LIMITED)
-def test_a_time_limit_is_the_librarys(id):
-    episode = pair(id, 0)
-    steps = actions("random", episode.env, 0, episode.env.horizon)
-    ends = [assert_same_step(episode, action) for action in steps]
-    assert ends == [False] * (episode.env.horizon - 1) + [True]
-
-
 @pytest.mark.parametrize("bad", [12.0, -150.0, 1e11, np.nan, np.inf])
 @pytest.mark.parametrize("part", ["qpos", "qvel"])
 @pytest.mark.parametrize("id", GYMNASIUM)

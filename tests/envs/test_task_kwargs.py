@@ -2,7 +2,6 @@
 
 import json
 import os
-import re
 import tomllib
 
 import gymnasium
@@ -248,11 +247,3 @@ def test_a_policy_is_evaluated_for_its_trainings_horizon(tmp_path, alone, capsys
 def test_a_policy_of_before_has_neither(tmp_path):
     policy = Policy.load(save(tmp_path / "policy.h5"))
     assert (policy.task_kwargs, policy.horizon) == ({}, 0)
-
-
-@pytest.mark.slow
-def test_nothing_is_created_where_they_are_refused(tmp_path):
-    done = run(0, "--run-dir", tmp_path / "run", *SMALL, "--task.kwargs.weight", "2", code=2)
-    assert re.search(r"unexpected keyword argument 'weight'", done.stderr)
-    assert "Traceback" not in done.stderr
-    assert not (tmp_path / "run").exists()
