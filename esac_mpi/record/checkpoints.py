@@ -53,13 +53,10 @@ def config_of(text: str, source: Path) -> Config:
         raise Unreadable(f"{source}: its configuration is not valid TOML: {error}") from error
 
 
-def part(arrays: Arrays, *groups: str, keep: bool = False) -> Arrays:
-    """Return the arrays below the groups, by name without the group unless keep."""
-    return {
-        n if keep else n.partition("/")[2]: a
-        for n, a in arrays.items()
-        if n.partition("/")[0] in groups
-    }
+def part(arrays: Arrays, group: str) -> Arrays:
+    """Return the arrays below a group, by their names there."""
+    below = f"{group}/"
+    return {name.removeprefix(below): a for name, a in arrays.items() if name.startswith(below)}
 
 
 def read_checkpoint(source: Path) -> Checkpoint:
@@ -68,7 +65,7 @@ def read_checkpoint(source: Path) -> Checkpoint:
     if not {"generation", "config", "replay"} <= attributes.keys():
         raise Unreadable(f"{source}: not a checkpoint")
     replay, closed = json.loads(attributes["replay"]), history.closed_of(attributes)
-    rows = part(arrays, TAIL) if closed else part(arrays, "metrics", "timing", keep=True)
+    rows = part(arrays, TAIL) if closed else arrays
     checkpoint = Checkpoint(
         generation=attributes["generation"],
         state=part(arrays, "state"),
@@ -77,7 +74,7 @@ def read_checkpoint(source: Path) -> Checkpoint:
         attributes=attributes,
         source=source,
         closed=closed,
-        history=rows,
+        history={n: a for n, a in rows.items() if n.startswith(("metrics/", "timing/"))},
         replay_tail=part(arrays, "replay_tail"),
         segments=[Segment(*entry) for entry in replay["segments"]],
         replay_bounds=tuple(replay["bounds"]),

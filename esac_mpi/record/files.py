@@ -109,14 +109,12 @@ def datasets(file: h5py.Group) -> dict[str, tuple[int, ...]]:
     return shapes
 
 
-def array_of(file: h5py.Group, name: str, rows: slice | tuple[()] = ()) -> np.ndarray:
-    """Read the dataset of this name, or some rows of it."""
+def array_of(file: h5py.Group, name: str) -> np.ndarray:
+    """Read the dataset of this name."""
     node = file[name]
-    return (
-        np.asarray(node.asstr()[rows], str)
-        if h5py.check_string_dtype(node.dtype)
-        else np.asarray(node[rows])
-    )
+    if h5py.check_string_dtype(node.dtype):
+        return np.asarray(node.asstr()[()], str)
+    return np.asarray(node[()])
 
 
 def attributes_of(file: h5py.File) -> dict[str, Any]:

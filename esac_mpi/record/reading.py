@@ -31,7 +31,6 @@ if TYPE_CHECKING:
     import pandas
 
 POLICY = "policy.h5"
-GROUPS = ("metrics", "timing", "final")  # what metrics.h5 holds
 
 logger = logging.getLogger(__name__)
 
@@ -88,9 +87,7 @@ class Columns(Mapping[str, np.ndarray]):
     def scalars(self) -> list[str]:
         """Names of the columns of one number a generation."""
         return [
-            name
-            for name, shape in self.shapes.items()
-            if len(shape) == 1 and not name.startswith("final/")
+            name for name, shape in self.shapes.items() if len(shape) == 1 and not is_final(name)
         ]
 
     def read(self, names: Iterable[str]) -> Arrays:
@@ -105,41 +102,34 @@ class Columns(Mapping[str, np.ndarray]):
         try:
             with self.source.open("rb") as stream:
                 closed = self._current(stream, names)
+                tail = f"{TAIL}/" if closed else ""
                 with files.opened(self.source, stream) as file:
-                    if not closed:
-                        return {
-                            name: files.array_of(file, name, self._rows(name)) for name in names
-                        }
-                    own = {
-                        name: files.array_of(
-                            file, name if name.startswith("final/") else f"{TAIL}/{name}"
-                        )
+                    found = {
+                        name: files.array_of(file, name if is_final(name) else tail + name)
                         for name in names
                     }
         except OSError as error:
             raise Unreadable(f"{self.source}: {error.strerror}") from error
-        return self._joined(closed, own)
+        return self._joined(closed, found)
 
-    def _joined(self, closed: list[Closed], own: Arrays) -> Arrays:
+    def _joined(self, closed: list[Closed], found: Arrays) -> Arrays:
         """Return whole columns from the segments and the rows that follow them."""
         assert self.source is not None
-        columns = {name: array for name, array in own.items() if not name.startswith("final/")}
-        for name, tail in columns.items():
-            own[name] = np.full(
-                (self.generations, *tail.shape[1:]), files.missing(tail.dtype), tail.dtype
-            )
-            own[name][closed[-1].stop :] = tail[: max(0, self.generations - closed[-1].stop)]
+        before = closed[-1].stop if closed else 0
+        columns = [name for name in found if not is_final(name)]
+        for name in columns:
+            tail = found[name][: max(0, self.generations - before)]
+            shape = self.generations, *tail.shape[1:]
+            found[name] = np.full(shape, files.missing(tail.dtype), tail.dtype)
+            found[name][before:] = tail
         for segment in closed if columns else ():
             rows = slice(segment.start, min(segment.stop, self.generations))
             if segment.start < self.generations:
-                for name, array in history.read(self.source.parent, segment, list(columns)).items():
+                for name, array in history.read(self.source.parent, segment, columns).items():
                     # narrower where there were fewer ranks
                     part = (rows, *map(slice, array.shape[1:]))
-                    own[name][part] = array[: rows.stop - rows.start]
-        return own
-
-    def _rows(self, name: str) -> slice | tuple[()]:
-        return () if name.startswith("final/") else slice(self.generations)
+                    found[name][part] = array[: rows.stop - rows.start]
+        return found
 
     def _current(self, stream: BinaryIO, names: list[str]) -> list[Closed]:
         """List the file's segments; verify one published since, which its header tells."""
@@ -151,7 +141,7 @@ class Columns(Mapping[str, np.ndarray]):
         with files.opened(self.source, stream) as file:
             closed, now = _listed(file)
         if any(
-            name not in now or (self._rows(name) and now[name][0] < self.generations)
+            name not in now or (not is_final(name) and now[name][0] < self.generations)
             for name in names
         ):
             raise Unreadable(
@@ -168,21 +158,21 @@ class Columns(Mapping[str, np.ndarray]):
         )
 
 
+def is_final(name: str) -> bool:
+    """Tell whether a dataset is of a last evaluation, and has no row a generation."""
+    return name.startswith("final/")
+
+
 def _listed(file: Any) -> tuple[list[Closed], dict[str, tuple[int, ...]]]:
     """Return the segments that a file names, and the shapes of whole columns."""
     closed = history.closed_of(files.attributes_of(file))
-    if not closed:
-        return [], {
-            name: shape
-            for name, shape in files.datasets(file).items()
-            if name.split("/")[0] in GROUPS
-        }
-    columns = {
-        name: (closed[-1].stop + rows, *rest)
-        for name, (rows, *rest) in files.datasets(file[TAIL]).items()
-    }
-    final = files.datasets(file["final"]) if "final" in file else {}
-    return closed, {**columns, **{f"final/{name}": shape for name, shape in final.items()}}
+    before = closed[-1].stop if closed else 0
+    shapes = {}
+    for name, shape in files.datasets(file[TAIL] if closed else file).items():
+        if name.startswith(("metrics/", "timing/")):
+            shapes[name] = (before + shape[0], *shape[1:])
+    final = {name: shape for name, shape in files.datasets(file).items() if is_final(name)}
+    return closed, shapes | final
 
 
 @dataclass

@@ -45,9 +45,9 @@ def test_members_are_read_only_when_asked_for(tmp_path, monkeypatch):
     make(tmp_path).close()
     asked, array_of = [], record.files.array_of
 
-    def seen(file, name, rows=()):
+    def seen(file, name):
         asked.append(name)
-        return array_of(file, name, rows)
+        return array_of(file, name)
 
     monkeypatch.setattr(record.files, "array_of", seen)
     run = Run.open(tmp_path)
