@@ -151,17 +151,12 @@ def _loop(env: Any, observed: Parts, traced: Parts, judge: Judge, derive: Calls 
     """
     model, data = env.physics.model.ptr, env.physics.data.ptr
     whole = env._n_sub_steps - 1
-    counts = data.warning.number.tolist
-    known = counts()
-
-    def note() -> None:
-        nonlocal known
-        known = counts()
+    counts = data.warning.number.tolist  # since the reset
 
     def check() -> None:
-        if counts() != known:
-            pairs = zip(mujoco.mjtWarning.__members__, known, counts(), strict=False)
-            raised = ", ".join(name for name, old, new in pairs if new > old)
+        if any(counts()):
+            pairs = zip(mujoco.mjtWarning.__members__, counts(), strict=False)
+            raised = ", ".join(name for name, count in pairs if count)
             raise PhysicsError(f"Physics state is invalid. Warning(s) raised: {raised}")
 
     # the first half of a step was made by the last call, or the reset
@@ -177,7 +172,7 @@ def _loop(env: Any, observed: Parts, traced: Parts, judge: Judge, derive: Calls 
         ]
     rest = [(mj_step, model, data, whole)] if whole else []
     advance = [*first, *rest, (mj_step1, model, data), (check,), *derive]
-    return ClosedLoop(data.ctrl, advance, observed, traced, judge, warning_counts(data), [(note,)])
+    return ClosedLoop(data.ctrl, advance, observed, traced, judge, warning_counts(data))
 
 
 def _sensor(env: Any, name: str) -> np.ndarray:
