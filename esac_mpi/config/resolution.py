@@ -6,7 +6,7 @@ goes on, and all else is resolved anew.
 """
 
 import os
-from collections.abc import Callable, Container, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -45,8 +45,8 @@ def joined(file: Settings, named: Settings, who: str, source: str, warn: Hear) -
         raise ConfigError(f"{source}: {error}" if source else str(error)) from error
     refuse_unread(config, named, who)
     # of a run's own it was told once
-    if is_anew(file, named) and (idle := in_vain(config, said_in(file))):
-        warn(f"{source}: this run does not read {', '.join(idle)}")
+    if is_anew(file, named) and (vain := idle(config)):
+        warn(f"{source}: this run does not read {', '.join(vain)}")
     return config
 
 
@@ -103,16 +103,15 @@ def said_in(file: Settings) -> Settings:
 
 
 def idle(config: Config) -> list[str]:
-    """Name the fields that were said in a configuration and that its run does not read."""
-    return in_vain(config, NAMES if config.said is None else config.said)
+    """Name the fields that were said in a configuration and that its run does not read.
 
-
-def in_vain(config: Config, said: Container[str]) -> list[str]:
-    """Name those of these fields that are no defaults and not read, nor taken by a half of ESAC."""
+    But for defaults, and for what a half of ESAC has taken over.
+    """
+    said = NAMES if config.said is None else config.said
     values = dict(flatten(config))
     taken = {esac for own, esac in pairs(config.algorithm) if values[own] == values[esac]}
-    names = [name for name in NAMES if name in said and name not in taken]
-    return [*unread(config, [name for name in names if values[name] != DEFAULTS[name]])]
+    names = [name for name in said if values[name] != DEFAULTS[name] and name not in taken]
+    return list(unread(config, names))
 
 
 def expanded(values: Settings) -> Settings:
