@@ -134,25 +134,20 @@ class Dispatch:
         return enough, begun
 
     def _give_out(self, leader: Leader) -> int:
-        """Give tasks to free ranks, and to rank 0 its own and one more; return their number."""
-        begun = 0
-        waiting = [task for task in leader.agenda if not task.begun]
-        if not waiting:
+        """Let tasks begin on free ranks, and on rank 0; return their number."""
+        if all(task.begun for task in leader.agenda):
             return 0
-        waiting.sort(key=lambda task: task.earliest)
-        idle = [rank for rank in range(self.size - 1, 0, -1) if rank not in self._at]
+        begun = 0
+        free = [rank for rank in range(self.size - 1, 0, -1) if rank not in self._at]
+        root_has_one = any(not task.at_root for task, _ in self._own)
         every = interval(self.size, leader.agenda.by_progress, self._watchdog.silence_limit)
-        for task in waiting:
-            free = idle[-1] if idle else 0
-            here = task.at_root or (not free and not any(not own.at_root for own, _ in self._own))
-            if not (here or free):
-                continue
-            task.begun, begun = True, begun + 1
-            if here:
-                self._own.append((task, self._work(task.order)))
+        for task, rank in leader.agenda.begin(free, root_has_one):
+            begun += 1
+            if rank:
+                self._at[rank] = task
+                self._send(MPI.pickle.dumps((every, leader.ordered(task.order, rank))), rank, ORDER)
             else:
-                self._at[idle.pop()] = task
-                self._send(MPI.pickle.dumps((every, leader.ordered(task.order, free))), free, ORDER)
+                self._own.append((task, self._work(task.order)))
         return begun
 
     def _hear(self, agenda: Agenda) -> int | None:

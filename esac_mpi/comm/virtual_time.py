@@ -81,6 +81,26 @@ class Agenda:
         self._tasks[worker] = Task(worker, start, order, at_root, least=least)
         return self._tasks[worker]
 
+    def begin(self, free: list[int], root_has_one: bool) -> Iterator[tuple[Task, int]]:
+        """Yield the tasks that can begin now, those that can end first before others, and ranks.
+
+        free: ranks without a task, the last of which is taken first. root_has_one: whether rank 0
+        has a task that others could do, too; it takes one where no other rank is free.
+        """
+        waiting = [task for task in self if not task.begun]
+        for task in sorted(waiting, key=lambda task: task.earliest):
+            if task.at_root:
+                rank = 0
+            elif free:
+                rank = free.pop()
+            elif not root_has_one:
+                rank = 0
+                root_has_one = True
+            else:
+                continue
+            task.begun = True
+            yield task, rank
+
     def end(self, task: Task) -> None:
         """Note that a task's result has come in."""
         task.done = True

@@ -1,8 +1,6 @@
 """Simulate tasks without a barrier on a cluster, event by event, with the program's own agenda.
 
-    begin       a task on the agenda goes to a rank without one, the one that can end first before
-                others; also to rank 0 if it has none and no other rank is free; the critic's turns
-                are rank 0's
+    begin       tasks of the agenda go to ranks, as in Agenda.begin
     work        a task has two stages, updates and then steps; its progress is the part of its
                 virtual time that is over, and the updates' share is known when they begin. Rank 0
                 goes on with that of its tasks which can end first
@@ -149,19 +147,12 @@ class Queue:
             self._pieces[worker] = piece
 
     def _begin(self) -> None:
-        """Give tasks to ranks, as Dispatch does."""
+        """Give tasks to ranks."""
         busy = {work.rank for work in self._at}
-        idle = [rank for rank in range(self.cluster.ranks - 1, 0, -1) if rank not in busy]
-        own = any(not work.task.at_root for work in self._at if work.rank == 0)
-        for task in sorted(
-            (task for task in self._agenda if not task.begun), key=lambda task: task.earliest
-        ):
-            if not (task.at_root or idle or not own):
-                continue
-            free = 0 if task.at_root or not idle else idle.pop()
-            own |= not (free or task.at_root)
-            task.begun = True
-            self._at.append(AtWork(task, self._pieces[task.worker], free))
+        free = [rank for rank in range(self.cluster.ranks - 1, 0, -1) if rank not in busy]
+        root_has_one = any(not work.task.at_root for work in self._at if work.rank == 0)
+        for task, rank in self._agenda.begin(free, root_has_one):
+            self._at.append(AtWork(task, self._pieces[task.worker], rank))
 
     def _advance(self) -> None:
         """Go on to the next moment at which something may change."""
