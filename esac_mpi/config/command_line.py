@@ -14,12 +14,11 @@ from typing import Any, get_args, get_origin
 
 from esac_mpi.config.exact import whole
 from esac_mpi.config.fields import DEFAULTS, NAMES, as_text, choices, flatten, hint, updated
-from esac_mpi.config.files import KWARGS, ONE, coerced, no_file, read_file
+from esac_mpi.config.files import KWARGS, ONE, no_file, read_file
 from esac_mpi.config.genetic import FORMS
 from esac_mpi.config.presets import preset
 from esac_mpi.config.reads import reads
-from esac_mpi.config.renamed import refuse_former
-from esac_mpi.config.resolution import Hear, joined
+from esac_mpi.config.resolution import Hear, joined, settings
 from esac_mpi.config.whole import ALGORITHMS, FORM_OF, Config, ConfigError
 from esac_mpi.host.invocation import program
 from esac_mpi.host.log import tell
@@ -93,9 +92,9 @@ def load(argv: list[str], warn: Hear = lambda text: None) -> tuple[Config, bool]
     words = [word for word in argv if word not in {"--fresh", *HELP}]
     source = _take_file(words)
     file = read_file(source) if source else {}
-    named = coerced(_options(words), WHO, file)
+    named = settings(_options(words), WHO, file)
     if HELP & {*argv}:
-        tell(_settings(named["algorithm"], file) if "algorithm" in named else _overview())
+        tell(_help_of(named["algorithm"], file) if "algorithm" in named else _overview())
         raise SystemExit(0)
     return joined(file, named, WHO, source, warn), "--fresh" in argv
 
@@ -111,7 +110,7 @@ def _take_file(words: list[str]) -> str:
 
 
 def _options(words: list[str]) -> dict[str, Any]:
-    """Read {dotted name: value}. Raises ConfigError for a stray word and a former name."""
+    """Read {dotted name: value}. Raises ConfigError for a stray word."""
     found: dict[str, list[str]] = {}
     name = ""
     for word in words:
@@ -123,8 +122,6 @@ def _options(words: list[str]) -> dict[str, Any]:
             found[name].append(word)
         else:
             raise ConfigError(f"{WHO}: {no_file(word)}")
-    for name, words in found.items():
-        refuse_former(name, words[0] if words else "", WHO, "--{} {}")
     return {name: _value(name, given) for name, given in found.items()}
 
 
@@ -149,7 +146,7 @@ def _is_list(name: str) -> bool:
 def _value(name: str, words: list[str]) -> Any:
     """Read the words of an option as a file has its value. Raises ConfigError."""
     if name not in NAMES and not name.startswith(ONE):
-        return words  # which is refused with the name
+        return " ".join(words)  # which is refused with the name
     if _is_list(name):
         return [_number(word) for word in words]
     if not words:
@@ -194,7 +191,7 @@ def _about(algorithm: str) -> str:
     return re.split(r"\.(?= [A-Z]|$)", text)[0]
 
 
-def _settings(algorithm: str, file: dict[str, Any]) -> str:
+def _help_of(algorithm: str, file: dict[str, Any]) -> str:
     """Describe every field that an algorithm reads; a file's values count as defaults."""
     default = updated(updated(Config(), preset({"algorithm": algorithm})), file)
     width = min(shutil.get_terminal_size().columns, 100)

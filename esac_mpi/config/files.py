@@ -37,7 +37,8 @@ def from_table(
     """Check a parsed TOML table against the fields; return {dotted name: value}, SAID included.
 
     beside: the settings that it is set beside, whose algorithm counts where it names none, and
-    whose task.kwargs single ones join. former: whether it may have former names, as a file may.
+    whose task.kwargs single ones join. former: whether it may have former names and SAID, as a
+    file may.
     Raises ConfigError naming `source`, the key and the nearest valid key, or the expected type.
     """
     found: dict[str, Any] = {}
@@ -45,11 +46,11 @@ def from_table(
     for key, entry in table.items():
         if not isinstance(key, str):
             raise ConfigError(f"{source}: {key!r}: expected the name of a field")
-        if key == SAID and isinstance(entry, list):
+        if key == SAID and former and isinstance(entry, list):
             names = {renewed_name(name) for name in entry if isinstance(name, str)}
             said = {SAID: tuple(name for name in NAMES if name in names)}
             continue
-        table_of_fields = isinstance(entry, dict) and key not in NAMES
+        table_of_fields = isinstance(entry, dict) and key not in NAMES and not key.startswith(ONE)
         part = {f"{key}.{k}": v for k, v in entry.items()} if table_of_fields else {key: entry}
         if twice := found.keys() & part.keys():
             raise ConfigError(f"{source}: {min(twice)} is set twice")
@@ -58,16 +59,16 @@ def from_table(
         found = renewed(found, source)
     else:
         for name, value in found.items():
-            refuse_former(name, value, source, "{} = {!r}")
+            refuse_former(name, value, source)
     whole = SAID not in said and sum(name.startswith("esac.") for name in found) >= WHOLE
-    found = coerced(current(found), source, beside)
+    found = _coerced(current(found), source, beside)
     if whole:  # of 0.1.0, which did not list it
         others = (name for name in NAMES if name in found and found[name] != DEFAULTS[name])
         said = {SAID: tuple(others)}
     return said | found
 
 
-def coerced(
+def _coerced(
     values: Mapping[str, Any], source: str, beside: Mapping[str, Any] | None
 ) -> dict[str, Any]:
     """Check names and types of {dotted name: value}; return values as fields have them.
@@ -83,7 +84,7 @@ def coerced(
     found = {}
     for name, value in gathered(values, kwargs).items():
         known(name, source, algorithm)
-        found[name] = _coerced(name, value, source)
+        found[name] = _typed(name, value, source)
     return found
 
 
@@ -163,7 +164,7 @@ def to_toml(config: Config, names: Collection[str] | None = None) -> str:
     return "\n\n".join("\n".join(part) for part in parts) + "\n"
 
 
-def _coerced(name: str, value: Any, source: str) -> Any:
+def _typed(name: str, value: Any, source: str) -> Any:
     """Check the type of a field's value; return it as the field has it. Raises ConfigError."""
     kind, words = hint(name), choices(name)
     if isinstance(value, str) and value in words:

@@ -58,12 +58,11 @@ def former(name: str, value: Any) -> tuple[str, Any]:
     return FORMER.get(name, name), words.get(value, value) if isinstance(value, str) else value
 
 
-def refuse_former(name: str, value: Any, source: str, form: str) -> None:
-    """Raise ConfigError for a former name or value. form: how one is written, with its value."""
+def refuse_former(name: str, value: Any, source: str) -> None:
+    """Raise ConfigError for a former name or value."""
     if name in GONE:
         raise ConfigError(f"{source}: {name} is no setting any more: {GONE[name]}")
     now = renewed_name(name)
     word = renewed_value(now, value)
     if (now, word) != (name, value):
-        was, is_now = (form.format(*pair).rstrip() for pair in ((name, value), (now, word)))
-        raise ConfigError(f"{source}: {was}: is called {is_now} now")
+        raise ConfigError(f"{source}: {name} = {value!r}: is called {now} = {word!r} now")

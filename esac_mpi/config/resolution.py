@@ -14,7 +14,6 @@ import numpy as np
 
 from esac_mpi.config.fields import DEFAULTS, NAMES, flatten, updated
 from esac_mpi.config.files import SAID, UNSAVED, from_table
-from esac_mpi.config.names import known
 from esac_mpi.config.presets import Settings, halved, pairs, preset
 from esac_mpi.config.reads import unread
 from esac_mpi.config.rules import check
@@ -139,8 +138,6 @@ def settings(
 
     beside: see from_table. Raises ConfigError, for former names too.
     """
-    if SAID in given:
-        known(SAID, who)
     return from_table(plain(given), who, beside, former=False)
 
 

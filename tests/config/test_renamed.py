@@ -123,28 +123,25 @@ def test_a_file_with_both_names_is_refused(tmp_path, before):
 
 
 @pytest.mark.parametrize(
-    ("words", "said"),
+    ("words", "was", "now"),
     [
-        ("--esac.reading mended", "--esac.reading mended: is called --esac.preset corrected now"),
-        ("--esac.reading=repo", "--esac.reading repo: is called --esac.preset reference-code now"),
-        ("--esac.preset mended", "--esac.preset mended: is called --esac.preset corrected now"),
-        ("--esac.reading paper", "--esac.reading paper: is called --esac.preset paper now"),
-        ("--esac.reading", "--esac.reading: is called --esac.preset now"),
-        ("--algorithm erl --erl.reading repo",
-         "--erl.reading repo: is called --erl.preset reference-code now"),
-        ("--esac.adoption-wins 3", "--esac.adoption_wins 3: is called --esac.transfer_wins 3 now"),
-        ("--esac.replayed better",
-         "--esac.replayed better: is called --esac.resimulated better now"),
-        ("--algorithm es --es.start_states slot",
-         "--es.start_states slot: is called --es.start_states pair now"),
-        ("--display.style plain",
-         "display.style is no setting any more: a run prints lines; esac-mpi watch has the table"),
+        ("--esac.reading mended", "esac.reading = 'mended'", "esac.preset = 'corrected'"),
+        ("--esac.preset mended", "esac.preset = 'mended'", "esac.preset = 'corrected'"),
+        ("--esac.reading", "esac.reading = ''", "esac.preset = ''"),
+        ("--erl.reading=repo", "erl.reading = 'repo'", "erl.preset = 'reference-code'"),
+        ("--esac.adoption-wins 3", "esac.adoption_wins = '3'", "esac.transfer_wins = '3'"),
+        ("--es.start_states slot", "es.start_states = 'slot'", "es.start_states = 'pair'"),
     ],
-)  # fmt: skip
-def test_a_command_line_of_former_names_is_told_the_present_ones(words, said):
+)
+def test_a_command_line_of_former_names_is_told_the_present_ones(words, was, now):
     with pytest.raises(ConfigError) as caught:
         load(words.split())
-    assert str(caught.value) == f"command line: {said}"
+    assert str(caught.value) == f"command line: {was}: is called {now} now"
+
+
+def test_a_setting_that_is_gone_says_what_there_is():
+    with pytest.raises(ConfigError, match=r"display.style is no setting any more: a run prints"):
+        load(["--display.style", "plain"])
 
 
 def test_settings_of_python_are_told_the_present_names():

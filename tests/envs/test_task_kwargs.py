@@ -51,7 +51,8 @@ def test_a_files_table_is_joined_or_replaced(file):
     assert load(line)[0].task.kwargs == of_file | {"frame_skip": 3, "ctrl_cost_weight": 0.01}
     inner = ["--task.kwargs.reset-options", '{"low-level": 1}']
     assert load(inner)[0].task.kwargs == {"reset_options": {"low-level": 1}}
-    assert from_table({"task.kwargs.a": 5}, "settings") == {"task.kwargs": {"a": 5}}
+    settings = {"task.kwargs.a": {"b": {"c": 5}}, "task.kwargs.d": 6}
+    assert from_table(settings, "settings") == {"task.kwargs": {"a": {"b": {"c": 5}}, "d": 6}}
     assert load([file, "--task.kwargs", '{"frame_skip": 4}'])[0].task.kwargs == {"frame_skip": 4}
     assert load([file, "--task.kwargs={}"])[0].task == Task("Hopper-v5")
 
