@@ -17,7 +17,6 @@ from esac_mpi.analysis.clock import computed, grid
 from esac_mpi.analysis.times import idle_share
 from esac_mpi.learners import LearnerNotFinite
 from esac_mpi.record import Run
-from esac_mpi.training.check import directory
 
 pytestmark = pytest.mark.slow
 
@@ -126,7 +125,6 @@ def test_a_generation_given_up_at_the_end_is_finished_first(tmp_path, monkeypatc
     parts = tmp_path / "parts"
     assert started(*line, parts) == 75
     assert 0 < given_up[0] < 6
-    monkeypatch.setattr(directory, "WRITTEN", 2**20)
     less = [*line, parts, "--budget.nominal_steps", 100]
     said = "transitions of its replay: go on with the budget of before"
     before = (parts / "status.json").read_text()

@@ -1,13 +1,27 @@
 """Runs in the tests' process: quick, and their parts can be exchanged. Signals stay with pytest."""
 
 import sys
+from contextlib import ExitStack
+from unittest import mock
 
 from mpi4py import MPI
 
 from esac_mpi.comm.world import World
 from esac_mpi.config import load
 from esac_mpi.training import check, loop
+from esac_mpi.training.check import cost, directory, learner
 from esac_mpi.training.ended import Ended
+from esac_mpi.training.forecast import automatic, phases
+
+MOMENTS = (  # how long --check measures
+    (automatic, "PLAYING", 0.01),
+    (automatic, "UPDATING", 0.01),
+    (cost, "PLAYING", 0.01),
+    (cost, "UPDATING", 0.01),
+    (directory, "WRITTEN", 2**20),
+    (learner, "SECONDS", 0.01),
+    (phases, "UPDATES", 20),
+)
 
 
 def started(*words: object) -> int:
@@ -26,8 +40,9 @@ def started(*words: object) -> int:
 def checked(*words: object) -> int:
     """Look at what a command line would begin, as --check does; return the exit code."""
     world = World(MPI.COMM_SELF)
-    try:
+    with ExitStack() as patches:
+        patches.callback(world.free)
+        for place, name, value in MOMENTS:
+            patches.enter_context(mock.patch.object(place, name, value))
         config, fresh = load([str(word) for word in words])
         return check.check(config, world, fresh=fresh)
-    finally:
-        world.free()

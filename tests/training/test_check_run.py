@@ -9,7 +9,6 @@ from in_process import checked, started
 from short_runs import HOLD, child, flip, snapshot
 
 from esac_mpi.envs import identity
-from esac_mpi.training.check import cost, directory
 
 pytestmark = pytest.mark.slow
 
@@ -17,8 +16,7 @@ FURTHER = ["--budget.generations", "3"]
 
 
 @pytest.fixture
-def place(tmp_path, monkeypatch):
-    monkeypatch.setattr(directory, "WRITTEN", 2**20)
+def place(tmp_path):
     return tmp_path / "run"
 
 
@@ -125,7 +123,6 @@ def test_a_run_in_use_is_refused_and_goes_on(place, capfd):
 
 
 def test_a_forecast_is_of_what_is_left(place, monkeypatch, capfd):
-    monkeypatch.setattr(cost, "PLAYING", 0.01)
     for before, told in (
         (nothing, "for the whole budget"),
         (complete, "for what is left of the budget"),

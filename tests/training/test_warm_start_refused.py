@@ -17,7 +17,6 @@ from esac_mpi.config import load
 from esac_mpi.envs import make
 from esac_mpi.play.params import make_layout
 from esac_mpi.record import Run
-from esac_mpi.training.check import cost, directory
 from esac_mpi.training.warm_start import find
 
 pytestmark = pytest.mark.slow
@@ -130,9 +129,7 @@ def test_the_seeds_of_all_that_a_run_came_from_are_spent(sources, tmp_path, capf
     assert Run.open(tmp_path / "b").start["seeds"] == [1, 0]
 
 
-def test_the_check_says_what_would_be_taken(sources, tmp_path, monkeypatch, capfd):
-    monkeypatch.setattr(directory, "WRITTEN", 2**20)
-
+def test_the_check_says_what_would_be_taken(sources, tmp_path, capfd):
     def looked(*words):
         capfd.readouterr()
         code = checked(*words, "--run-dir", tmp_path / "run")
@@ -167,9 +164,6 @@ def test_the_check_has_one_learner_at_a_time(sources, tmp_path, monkeypatch):
         return learner
 
     monkeypatch.setattr(learners, "make", make_one)
-    monkeypatch.setattr(directory, "WRITTEN", 2**20)
-    monkeypatch.setattr(cost, "PLAYING", 0.01)
-    monkeypatch.setattr(cost, "UPDATING", 0.01)
     words = [*options("td3"), "--from", source, "--seed", 1, "--run-dir", tmp_path / "run"]
     gc.disable()
     try:
