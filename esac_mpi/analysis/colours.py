@@ -50,6 +50,12 @@ def shade(colour: str, by: float) -> str:
     )
 
 
+def ink(colour: str) -> str:
+    """Return a colour in which letters on white can be read: a pale one is darkened."""
+    red, green, blue = (int(colour[i : i + 2], 16) for i in (1, 3, 5))
+    return shade(colour, -0.35) if 0.3 * red + 0.59 * green + 0.11 * blue > 140 else colour
+
+
 def variant(algorithm: str, place: int) -> Look:
     """Return the look of a line of an algorithm, the place-th of its lines in the picture."""
     colour, width = COLOURS[algorithm], THICK if algorithm == STRONGEST and not place else WIDTH

@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 
+from esac_mpi.analysis.colours import ink
 from esac_mpi.analysis.curves import AXES, Axis
 from esac_mpi.analysis.messages import Missing
 
@@ -31,6 +32,8 @@ except ImportError as error:
 __all__ = ["Axes", "EngFormatter", "Figure", "matplotlib", "plt"]
 LETTERS, LINE = 13, 0.2  # of a legend: how many fit into an inch, and the height of a line [inches]
 FONT = 10.0  # in which these are measured [points]
+FEW = 6  # most lines of a panel that are named at their ends
+ROOM = 0.4  # most of a panel's width that such names may have
 SIZE: ContextVar[Sequence[float] | None] = ContextVar("size", default=None)  # asked for [inches]
 
 STYLE: dict[str, Any] = {
@@ -93,6 +96,48 @@ def name_axis(axes: Axes, x: Axis) -> None:
     elif x.endswith("steps"):
         axes.xaxis.set_major_formatter(EngFormatter(sep=""))
     axes.set_xlabel(name)
+
+
+def name_lines(figure: Figure, axes: np.ndarray) -> None:
+    """Name all lines: at their ends where they are few and their names short, else in a legend."""
+    panels = {panel: [line for line in panel.get_lines() if named(line)] for panel in axes.flat}
+    every = [line for lines in panels.values() for line in lines]
+    longest = max((len(str(line.get_label())) for line in every), default=0) / LETTERS * scale()
+    few = max(map(len, panels.values())) <= FEW and all(len(line.get_xdata()) for line in every)
+    if not few or longest > ROOM * figure.get_figwidth() / axes.shape[1]:
+        legend_below(figure, axes)
+        return
+    if not SIZE.get():
+        figure.set_figwidth(figure.get_figwidth() + axes.shape[1] * longest)
+    for panel, lines in panels.items():
+        name_ends(panel, lines)
+
+
+def named(line: Any) -> bool:
+    """Tell whether a legend would have a line."""
+    return not str(line.get_label()).startswith("_")
+
+
+def name_ends(axes: Axes, lines: list[Any]) -> None:
+    """Write each line's name right of the panel, at the height where the line ends."""
+    axes.set_ylim(axes.get_ylim())
+    place = axes.transData - axes.transAxes
+    ends = sorted((place.transform(line.get_xydata()[-1])[1], i) for i, line in enumerate(lines))
+    step = LINE * scale() * axes.figure.dpi / axes.bbox.height
+    for height, (_, i) in zip(apart([end for end, _ in ends], step), ends, strict=True):
+        colour = ink(matplotlib.colors.to_hex(lines[i].get_color()))
+        how: dict[str, Any] = {"color": colour, "fontsize": "small", "va": "center"}
+        axes.text(1.02, height, lines[i].get_label(), transform=axes.transAxes, **how)
+
+
+def apart(places: Sequence[float], step: float) -> np.ndarray:
+    """Move ascending places apart by a step at least, the last to 1 at most."""
+    found = np.minimum(np.array(places, dtype=float), 1.0)
+    for i in range(1, len(found)):
+        found[i] = max(found[i], found[i - 1] + step)
+    for i in reversed(range(len(found))):
+        found[i] = min(found[i], 1.0 - step * (len(found) - 1 - i))
+    return found
 
 
 def legend_below(figure: Figure, axes: np.ndarray) -> None:

@@ -102,5 +102,5 @@ def grid(groups: Groups, quantities: dict[str, Quantity], x: Axis, seeds: bool =
         figures.name_axis(panel, x)
     for panel in axes.flat[len(drawn) :]:
         panel.set_axis_off()
-    figures.legend_below(figure, axes)
+    figures.name_lines(figure, axes)
     return figure

@@ -9,7 +9,7 @@ from collections.abc import Collection, Sequence
 from pathlib import PurePath
 from typing import Any
 
-from esac_mpi.analysis.messages import Unusable, note
+from esac_mpi.analysis.messages import Unusable, note, some
 from esac_mpi.analysis.names import order
 from esac_mpi.config import FREE, PRESETS, WARN, flatten
 from esac_mpi.config.fields import DEFAULTS, takes_auto
@@ -110,6 +110,7 @@ def grouped(runs: list[RunFiles], without: Collection[str] = ()) -> Groups:
             differ = varying(same, without)
             near = near_costs(same, differ)
             names = [name for name in differ if name not in near]
+            note_chosen(same, names)
             for run in same:
                 groups.setdefault(task, {}).setdefault(label(run, names), []).append(run)
     for found in (group for labels in groups.values() for group in labels.values()):
@@ -136,6 +137,32 @@ def near_costs(runs: list[RunFiles], names: list[str]) -> set[str]:
                 ranges = " or ".join(f"{shown(v[0])} to {shown(v[-1])}" for v in found)
                 note(f"{where}: seeds of one group measured {called(name)} = {ranges}")
     return near
+
+
+def note_chosen(runs: list[RunFiles], names: list[str]) -> None:
+    """Note where seeds differ in numbers chosen at first starts: such groups share no seed."""
+    chosen = [name for name in names if takes_auto(name)]
+    alike: dict[Any, dict[Any, list[int]]] = {}
+    for run in runs:
+        mine = settings(run)
+        values = tuple(mine.get(name, "") for name in chosen)
+        rest = tuple(mine.get(name, "") for name in names if name not in chosen)
+        alike.setdefault(rest, {}).setdefault(values, []).append(run.config.seed)
+    for found in alike.values():
+        seeds = [seed for each in found.values() for seed in each]
+        columns = zip(
+            chosen, (sorted({*many} - {""}) for many in zip(*found, strict=True)), strict=True
+        )
+        apart = {name: many for name, many in columns if len(many) > 1}
+        if not apart or len(set(seeds)) < len(seeds):
+            continue
+        where = f"{runs[0].config.task.id}, {runs[0].config.algorithm.upper()}"
+        differ = "; ".join(f"{called(n)} = {some(map(shown, many))}" for n, many in apart.items())
+        remedy = " ".join(f"--{name} {shown(many[0])}" for name, many in apart.items())
+        note(
+            f"{where}: runs with {differ} are no seeds of one group; in a study name one for all, "
+            f"{remedy}, say"
+        )
 
 
 def renamed(groups: Groups, labels: Sequence[str]) -> Groups:

@@ -9,8 +9,8 @@ Examples:
 
 Runs of one task, algorithm and settings are seeds of one group. A line is their interquartile mean,
 its band the 95 % bootstrap interval, as far as the group's shortest run. There is a panel a task.
-Each algorithm has one colour in all pictures. The axis counts steps of population and learner, not
-of evaluation.
+Up to six lines are named at their ends, more in a legend. Each algorithm has one colour in all
+pictures. The axis counts steps of population and learner, not of evaluation.
 
 return        noise-free evaluations of the better policy each time, or of --policy. One run alone:
               all its policies with a band from worst to best episode, and the noisy population

@@ -90,7 +90,7 @@ def test_tables_and_figures_of_an_unknown_algorithm(tmp_path):
     (losses,) = [axes for axes in plots.figure(runs, "losses", "generation").axes if axes.lines]
     assert (losses.get_ylabel(), losses.lines[0].get_ydata()[-1]) == ("critic loss", 3)
     alone = plots.figure(runs[:1], "return", "generation")
-    texts = {text.get_text() for text in alone.legends[0].texts}
+    texts = {text.get_text() for text in alone.axes[0].texts}
     assert texts == {"population, mean", "population, maximum", "feet", "shoes"}
     # it has a population
     np.testing.assert_allclose(times.activities(runs[0])["members"], [1.4, 1.4, 1.4])

@@ -1,5 +1,7 @@
 """esac-mpi plot, and tables of scaling: what is drawn of runs."""
 
+from itertools import pairwise
+
 import matplotlib.image
 import numpy as np
 import pytest
@@ -7,7 +9,7 @@ from clocked_runs import erl_run_of
 from figure_runs import lines, make, opened, pictures, trained
 from run_files import leave
 
-from esac_mpi.analysis import grids, groups, plots, sensitivity, timeline, times
+from esac_mpi.analysis import figures, grids, groups, plots, sensitivity, timeline, times
 from esac_mpi.analysis.colours import COLOURS, SHADES, shade
 from esac_mpi.config import Config
 from esac_mpi.record import Run
@@ -210,31 +212,51 @@ def panel(runs):
     return grids.grid(groups.grouped(runs), plots.quantities("return", "better"), "generation")
 
 
-def named(drawing):
-    (legend,) = drawing.legends
-    return [text.get_text() for text in legend.texts]
+def named(texts):
+    return [text.get_text() for text in texts]
 
 
 def test_a_group_is_drawn_as_far_as_its_shortest_run(tmp_path, capsys):
     runs = opened(make(tmp_path / "a", (0, 10, 20, 30)), make(tmp_path / "b", (10, 20), seed=1))
-    drawing = panel(runs)
-    ((x, y),) = lines(drawing.axes[0]).values()
+    (axes,) = panel(runs).axes
+    ((x, y),) = lines(axes).values()
     assert (x[0], x[-1], y[0], y[-1]) == (1, 2, 5, 15)
-    assert named(drawing) == ["ES, 2 seeds"]
+    assert named(axes.texts) == ["ES, 2 seeds"]
     assert "shortest run, 50% of its longest; short: b" in capsys.readouterr().err
 
 
 def test_one_seed_has_a_line_and_no_interval(tmp_path):
-    drawing = panel(opened(make(tmp_path / "a"), make(tmp_path / "b", algorithm="esac")))
-    assert not drawing.axes[0].collections
-    assert sorted(named(drawing)) == ["ES, seed 0", "ESAC, seed 0"]
+    (axes,) = panel(opened(make(tmp_path / "a"), make(tmp_path / "b", algorithm="esac"))).axes
+    assert not axes.collections
+    assert sorted(named(axes.texts)) == ["ES, seed 0", "ESAC, seed 0"]
 
 
 def test_seeds_without_a_common_place_are_drawn_each(tmp_path):
     later = make(tmp_path / "b", (None, None, 20, 30), seed=1)
     drawing = panel(opened(make(tmp_path / "a", (0, 10)), later))
     assert [line.get_ydata().tolist() for line in drawing.axes[0].lines] == [[0, 10], [20, 30], []]
-    assert named(drawing) == ["ES, 2 seeds (nowhere all of them)"]
+    assert named(drawing.legends[0].texts) == ["ES, 2 seeds (nowhere all of them)"]
+
+
+def test_few_lines_are_named_at_their_ends_and_many_in_a_legend(tmp_path):
+    runs = opened(*(make(tmp_path / f"{s}", (0, s), **{"es.sigma": s / 100}) for s in range(1, 8)))
+    many, few = panel(runs), panel(runs[:6])
+    assert (len(many.legends), len(many.axes[0].texts)) == (1, 0)
+    few.canvas.draw()
+    assert not few.legends
+    texts = few.axes[0].texts
+    assert named(texts) == [f"ES sigma=0.0{s}, seed 0" for s in range(1, 7)]
+    boxes = [text.get_window_extent() for text in texts]
+    assert all(below.y1 <= above.y0 for below, above in pairwise(boxes))
+    assert all(box.x1 <= few.bbox.x1 and few.axes[0].bbox.x1 < box.x0 for box in boxes)
+
+
+@pytest.mark.parametrize(
+    ("places", "found"),
+    [([0, 0.5], [0, 0.5]), ([0.2, 0.2], [0.2, 0.3]), ([0.9, 1, 1], [0.8, 0.9, 1])],
+)
+def test_names_are_a_step_apart_and_none_is_above_the_panel(places, found):
+    np.testing.assert_allclose(figures.apart(places, 0.1), found)
 
 
 @pytest.mark.parametrize("what", ["return", "timeline", "scaling"])
@@ -272,7 +294,7 @@ def test_a_legend_of_runs_that_differ_in_many_fields_is_whole(tmp_path):
     box = legend.get_window_extent()
     assert size.x0 <= box.x0 < box.x1 <= size.x1
     assert size.y0 <= box.y0 < box.y1 <= size.y1
-    texts = named(drawing)
+    texts = named(legend.texts)
     assert len(texts) == 4
     assert max(len(line) for text in texts for line in text.splitlines()) < 60
     assert drawing.axes[0].get_window_extent().height > 150  # the legend takes nothing of the panel

@@ -38,7 +38,7 @@ def test_groups_are_named_by_what_differs(tmp_path):
     assert list(named(runs[6:])) == ["ES sigma=0.1", "ES sigma=0.10000001"]  # beyond six digits
 
 
-def test_seeds_with_other_choices_of_the_machine_are_no_group(tmp_path):
+def test_seeds_with_other_choices_of_the_machine_are_no_group(tmp_path, capsys):
     virtual = {"algorithm": "esac", "n": 28, "esac.phase_timing": "virtual", "esac.workers": 1}
     same = {"esac.update_cost": 26.0}
     runs = opened(
@@ -47,7 +47,13 @@ def test_seeds_with_other_choices_of_the_machine_are_no_group(tmp_path):
         make(tmp_path / "d", seed=3, **virtual | same | {"esac.workers": 2}),
         make(tmp_path / "e", algorithm="esac"),
     )  # fmt: skip
+    assert list(named(runs[:2]).values()) == [["a", "b"]]
+    assert not capsys.readouterr().err
     assert sorted(named(runs).values()) == [["a", "b"], ["c"], ["d"], ["e"]]
+    assert "--esac.workers 1 --esac.update_cost 26, say" in capsys.readouterr().err
+    swept = (make(tmp_path / f"s{n}", **virtual | {"esac.update_cost": float(n)}) for n in (1, 2))
+    named(opened(*swept))  # the same seed: somebody's own comparison
+    assert "no seeds" not in capsys.readouterr().err
 
 
 def test_measured_costs_are_of_one_group_where_near(tmp_path, capsys):
