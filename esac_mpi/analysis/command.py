@@ -85,7 +85,6 @@ SHARED: dict[str, dict[str, Any]] = {  # options that several commands have
         "type": whole, "default": 10, "metavar": "G",
         "help": "of scaling: generations that are averaged; the paper's 10",
     },
-    "--field": {"help": "of sensitivity: the parameter, as on the command line"},
     "--measure": {"choices": MEASURES, "default": "final"},
     "--at-steps": {
         "type": whole, "default": 0, "metavar": "N",

@@ -31,8 +31,8 @@ sensitivity   --measure (of `esac-mpi table`) against the values of --field (Fig
 
 --x wall --ranks R computes the wall time on R ranks of this kind from recorded durations
 (docs/results/scaling.md).
-`esac-mpi table --what scaling|sensitivity|waiting` has the numbers. Writes NAME.png and NAME.pdf,
-or NAME alone if it ends in .png, .pdf or .svg. Needs matplotlib. Cost: 2 s, and 0.1 s a run.
+`esac-mpi table` has the numbers, scaling and waiting with --what. Writes NAME.png and NAME.pdf, or
+NAME alone if it ends in .png, .pdf or .svg. Needs matplotlib. Cost: 2 s, and 0.1 s a run.
 """
 
 import argparse
@@ -40,7 +40,16 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from esac_mpi.analysis.command import add, ended, opened, parser, ranks_of, refuse_others, within
+from esac_mpi.analysis.command import (
+    add,
+    ended,
+    opened,
+    parser,
+    ranks_of,
+    refuse_others,
+    tell_unfinished,
+    within,
+)
 from esac_mpi.analysis.curves import AXES
 from esac_mpi.analysis.messages import Unusable
 from esac_mpi.analysis.outcomes import MEASURES
@@ -101,10 +110,12 @@ def scaling(runs: list[RunFiles], options: argparse.Namespace) -> "Figure":
 
 def sensitivity(runs: list[RunFiles], options: argparse.Namespace) -> "Figure":
     """Draw what a field does. Raises Unusable."""
-    from esac_mpi.analysis.sensitivity import of_options
-    from esac_mpi.analysis.sensitivity_picture import figure
+    from esac_mpi.analysis.sensitivity import figure, of_runs
 
-    found = of_options(runs, options)
+    if not options.field:
+        raise Unusable("--what sensitivity needs --field: the parameter that varies")
+    found = of_runs(runs, options.field, options.measure, options.at_steps, options.policy)
+    tell_unfinished(runs)
     title = MEASURES[options.measure].capitalize()
     if options.at_steps:
         title += f", at {options.at_steps:,} true steps"
@@ -114,8 +125,9 @@ def sensitivity(runs: list[RunFiles], options: argparse.Namespace) -> "Figure":
 def command_line() -> argparse.ArgumentParser:
     """Return the command line."""
     line = parser(__doc__)
-    add(line, "runs", "--policy", "--ranks", "--last", "--field", "--measure", "--at-steps")
+    add(line, "runs", "--policy", "--ranks", "--last", "--measure", "--at-steps")
     line.add_argument("--what", choices=tuple(READ), default="return")
+    line.add_argument("--field", help="of sensitivity: the parameter, as on the command line")
     text = "horizontal axis; default: env_steps, training_episodes for training"
     line.add_argument("--x", choices=AXES, help=text)
     line.add_argument("--seeds", action="store_true", help="each run as a thin line or point")

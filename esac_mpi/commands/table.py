@@ -1,4 +1,4 @@
-"""Make tables of runs: results over seeds, scaling, sensitivity, waiting.
+"""Make tables of runs: results over seeds, scaling, waiting.
 
     esac-mpi table RUN... [--what KIND] [--measure M] [--at-steps N] [--format F] [--out FILE]
 
@@ -12,7 +12,6 @@ results       mean, standard deviation (n - 1) and median over seeds, for every 
               and its forms have a column a policy; their papers measure the champion
 scaling       seconds per generation and per episode, and parallel efficiency, measured and computed
               for other --ranks; `esac-mpi plot --what scaling` draws them
-sensitivity   --measure by the values of --field, mean and standard deviation over seeds
 waiting       minutes to --steps nominal steps, and the share of the ranks' time in which they
               waited; mean over seeds, measured, and computed for each of --ranks (default 1 2 6;
               docs/results/scaling.md)
@@ -31,7 +30,7 @@ import math
 from collections.abc import Iterator
 from itertools import chain
 
-from esac_mpi.analysis import command, sensitivity, times
+from esac_mpi.analysis import command, times
 from esac_mpi.analysis.messages import Unusable
 from esac_mpi.analysis.outcomes import At
 from esac_mpi.analysis.published import book, published
@@ -46,7 +45,6 @@ PRINTED = tuple(name for name in book() if not name.endswith("-times"))
 READ = {  # options, by what is tabulated
     "results": ("measure", "at_steps", "at_seconds", "ranks", "published"),
     "scaling": ("last", "ranks"),
-    "sensitivity": ("field", "measure", "at_steps"),
     "waiting": ("ranks", "steps", "published"),
 }
 About = list[str]  # lines above a table
@@ -101,8 +99,6 @@ def table(line: argparse.ArgumentParser, options: argparse.Namespace) -> Iterato
         rows, about = results(runs, options)
     elif what == "scaling":
         rows = times.scaling(runs, options.last, options.ranks or [])
-    elif what == "sensitivity":
-        rows = sensitivity.rows(sensitivity.of_options(runs, options), options.field)
     else:
         rows, about = waiting(runs, options)
     yield from command.written(rendered(rows, options.format, about), options.out)
@@ -111,7 +107,7 @@ def table(line: argparse.ArgumentParser, options: argparse.Namespace) -> Iterato
 def command_line() -> argparse.ArgumentParser:
     """Return the command line."""
     line = command.parser(__doc__)
-    command.add(line, "runs", "--policy", "--ranks", "--last", "--field", "--measure", "--at-steps")
+    command.add(line, "runs", "--policy", "--ranks", "--last", "--measure", "--at-steps")
     line.add_argument("--what", choices=tuple(READ), default="results")
     text = "compare runs at this wall time [s]; with --ranks the computed one"
     line.add_argument("--at-seconds", type=float, metavar="T", default=0.0, help=text)

@@ -113,7 +113,7 @@ def test_keyword_arguments_of_the_task_are_settings_each(tmp_path, call):
     swept = sensitivity.of_runs(runs[1:3], "task.kwargs.skip")
     assert {label: list(line) for label, line in swept["A-v0"].items()} == {"ES": [2, 4]}
     paths = [run.path for run in runs[1:3]]
-    line = "table --what sensitivity --field task.kwargs"
+    line = "plot --what sensitivity --field task.kwargs"
     assert "did you mean 'task.kwargs.skip'?" in call(line, *paths, code=2).err
 
 

@@ -13,8 +13,7 @@ from esac_mpi.analysis.results.aggregate_page import when
 from esac_mpi.analysis.results.aggregates import Estimate, estimate, iqm, mean
 from esac_mpi.analysis.results.scores import Study
 from esac_mpi.analysis.results.traces import MEASURED, WALL, Sections, Trace, Wall
-from esac_mpi.analysis.sensitivity import Point, lines, normalised
-from esac_mpi.analysis.sensitivity_picture import figure
+from esac_mpi.analysis.sensitivity import Point, figure, lines, normalised
 
 POLICIES = {"better": "better", **standings.POLICIES}
 WHOSE = {
