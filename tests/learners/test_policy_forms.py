@@ -116,15 +116,6 @@ def network(sizes, theta, activation="relu", layer_norm=False, linear=0.0):
     return act
 
 
-def test_a_normalised_forward_pass_by_hand():
-    # sums -0.75 and 3.5 have mean 1.375 and deviation 2.125: -1 and 1;
-    # times 2, 0.5 plus 3, -1: 1 and -0.5, by relu 0
-    expected = pytest.approx([0.5 * 1 + 0.125], rel=1e-5)
-    assert network((2, 2, 1), NORMED, layer_norm=True)(np.array([1.0, 2.0])) == expected
-    policy = Policy(OF_NORM, "relu", "clip", -np.ones(1), np.ones(1)).set(NORMED)
-    assert policy(np.array([1.0, 2.0])) == expected
-
-
 def test_a_forward_pass_with_a_path_by_hand():
     # units relu(0.5) and relu(-0.25): 0.5 * 0.5 / 2;
     # the path 2 * (0.5 / 8 - 0.25 / 2) = -0.125; the bias 0.125

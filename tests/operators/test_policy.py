@@ -46,13 +46,6 @@ def test_forward_passes_by_hand(how, x, action):
     np.testing.assert_allclose(make(**how)(np.array(x)), [action], rtol=1e-6)
 
 
-def test_observations_are_normalised_and_clipped():
-    normaliser = Normaliser(np.array([1.0, 0.0], np.float32), np.array([2.0, 0.001], np.float32))
-    # (5 - 1) / 2 = 2; (-3 - 0) / 0.001 is clipped to -5
-    seen, standardised = np.array([[5.0, -3.0], [2.0, -5.0]], np.float32)
-    np.testing.assert_array_equal(make(normaliser=normaliser)(seen), make()(standardised))
-
-
 def boxes(count: int) -> tuple[np.ndarray, np.ndarray]:
     """Return random float32 bounds [count]: asymmetric of all sizes; some 0, equal or symmetric."""
     random = np.random.default_rng(0)

@@ -91,6 +91,7 @@ def test_the_normaliser_comes_along(tmp_path):
     plain, normalised = (
         Policy.load(save(tmp_path / "policy.h5", **form)) for form in ({}, NORMALISER)
     )
+    # (5 - 1) / 2 = 2; (-3 - 0) / 0.001 is clipped to -5
     np.testing.assert_array_equal(normalised(np.array([5.0, -3.0])), plain(np.array([2.0, -5.0])))
 
 
@@ -111,9 +112,10 @@ def test_a_normaliser_of_many_observations_comes_back(tmp_path):
 @pytest.mark.parametrize(
     ("theta", "form", "x", "out", "named"),
     [
-        # hidden, see test_layer_norm.py: relu(1) and relu(-0.5) = 0; out: 0.5 + 0.125
+        # hidden: sums -0.75 and 3.5 have mean 1.375, deviation 2.125: -1 and 1; times 2, 0.5 plus
+        # 3, -1: 1 and -0.5, by relu 0; out: 0.5 + 0.125
         (NORMED, {"layer_norm": 1}, [1.0, 2.0], 0.625, "2-2-1 layer_norm relu tanh)"),
-        # hidden: relu(0.5) and relu(-0.25) = 0; out, see test_linear_path.py
+        # hidden: relu(0.5) and relu(-0.25) = 0; out, see test_policy_forms.py
         (LINEAR, {"linear": 2.0}, [0.5, 0.25], 0.125, "tanh)"),
     ],
 )
@@ -134,7 +136,7 @@ def test_versions_without_a_form_refuse_its_files(newest, theta, form, tmp_path,
     new = save(tmp_path / "new.h5", theta, **form)
     monkeypatch.setattr(files, "NEWEST", newest)  # that they read
     assert Policy.load(plain).layout.d == 9
-    with pytest.raises(Unreadable, match=f"schema {newest + 1}.* reads schemas 2 to {newest}"):
+    with pytest.raises(Unreadable, match=f"schema {newest + 1}.* reads schemas 3 to {newest}"):
         Policy.load(new)
 
 
