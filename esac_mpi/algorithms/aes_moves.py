@@ -48,6 +48,8 @@ def by_rank(aes: AESRL, state: State, result: Result, moves: bool) -> float:
     weights = distribution.rank_weights(best.size, aes.elite_weights)
     state.damp = distribution.damped(state.damp, aes.damp_tau ** (1 / size), aes.damp_limit)
     old = Gaussian(state.mean, state.variance)
-    new = distribution.told(old, state.ring[best], weights, state.damp, aes.cov_extra_div, 1 / size)
+    new = distribution.refit(
+        old, state.ring[best], weights, state.damp, aes.cov_extra_div, 1 / size
+    )
     state.mean[:], state.variance[:] = new
     return float(weights[best == place].sum()) / size

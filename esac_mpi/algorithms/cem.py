@@ -24,10 +24,10 @@ from esac_mpi.operators.distribution import (
     log_ratio,
     mix,
     rank_weights,
+    refit,
     renewed,
     sampled,
     slot_and_sign,
-    told,
 )
 from esac_mpi.operators.noise import Purpose
 from esac_mpi.operators.policy import Policy
@@ -204,7 +204,7 @@ def tell(now: Now, gave: tuple[np.ndarray, np.ndarray], trained: dict[int, np.nd
         part = parts[block]
         old = Gaussian(state.mean[part].copy(), state.variance[part].copy())
 
-        def told_of(number: int) -> np.ndarray:
+        def elite(number: int) -> np.ndarray:
             if number in trained:
                 return trained[number][part]
             return drawn(now, number, block, part)
@@ -212,7 +212,7 @@ def tell(now: Now, gave: tuple[np.ndarray, np.ndarray], trained: dict[int, np.nd
         last = np.zeros((mixed, old.mean.size), np.float32)
         for i in range(mixed):
             last[i] = drawn(now, fitness.size - mixed + i, block, part)
-        new = told(old, map(told_of, elites.tolist()), weights, damp, cem.cov_extra_div)
+        new = refit(old, map(elite, elites.tolist()), weights, damp, cem.cov_extra_div)
         epsilon = (
             params.epsilon.block(k + 1, candidate(cem, i), block, part) for i in range(mixed)
         )

@@ -127,7 +127,7 @@ def main(argv: list[str]) -> int:
         env = envs.make(policy.task, horizon, policy.task_kwargs)
         if options.trials:
             found = recovery.trials(env, policy, options.trials, options.degrees, options.seed)
-            print(recovery.verdict(found, options.degrees, stage.seconds_per_step(env)))
+            print(recovery.summary_line(found, options.degrees, stage.seconds_per_step(env)))
         else:
             out = options.out or policy.path.with_name("strip.png")
             show(env, policy, options, out)

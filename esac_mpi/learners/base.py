@@ -347,7 +347,7 @@ class GradientLearner(Learner):
             return updates
         for _ in range(updates):
             self.replay.sample(random.sampling, update.rows)
-            if update.drawn is not None:
+            if update.noise_input is not None:
                 random.update.standard_normal(dtype=np.float32, out=update.noise)
             due = self.due()
             update.learn_critic()

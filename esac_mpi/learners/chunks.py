@@ -107,14 +107,14 @@ class Chunks:
 
     def __init__(self, learner: Learner, gpu: Cuda) -> None:
         self._learner, self._gpu = learner, gpu
-        batch, drawn = learner.update.transitions, learner.update.drawn
+        batch, noise = learner.update.transitions, learner.update.noise_input
         self._mirror = Mirror(learner.replay, batch.tensor.device)
         # whose turn it is, of both halves' updates
         self._at = batch.tensor.new_zeros(1, dtype=torch.int64)
         rates = batch.tensor.new_zeros(len(learner.adam), 2)
         self._where = batch.tensor.new_zeros(len(batch.rows), dtype=torch.int64)
         # what one update takes
-        self._taken = [self._where, rates, *([drawn.tensor] if drawn else [])]
+        self._taken = [self._where, rates, *([noise.tensor] if noise else [])]
         # what all of both halves do
         self._inputs = [tensor.new_zeros(2 * CHUNK, *tensor.shape) for tensor in self._taken]
         self._halves = [Half(first, self._inputs, gpu) for first in (0, CHUNK)]
@@ -126,8 +126,8 @@ class Chunks:
     def bytes(learner: Learner) -> int:
         """Sum what a learner's chunks and mirror take on the device, from its shapes [bytes]."""
         update, ring = learner.update, learner.replay.ring
-        drawn = update.drawn.tensor.nbytes if update.drawn else 0
-        return ring.nbytes + 2 * CHUNK * (8 * len(update.rows) + 8 * len(learner.adam) + drawn)
+        noise = update.noise_input.tensor.nbytes if update.noise_input else 0
+        return ring.nbytes + 2 * CHUNK * (8 * len(update.rows) + 8 * len(learner.adam) + noise)
 
     def make(
         self, updates: int, random: Streams, added: int | None = None, newest: int | None = None
@@ -144,7 +144,7 @@ class Chunks:
                 yield ON_DEVICE
             for first in range(0, count, SLICE):
                 part = slice(first, min(first + SLICE, count))
-                launches = self._launches(self._drawn(half, part, random, added, newest))
+                launches = self._launches(self._draw(half, part, random, added, newest))
                 if not all(self._key(each) in self._graphs for each in launches):
                     yield from self._caught_up()
                     self._capture(launches)
@@ -164,7 +164,7 @@ class Chunks:
             while not half.ended():
                 yield ON_DEVICE
 
-    def _drawn(
+    def _draw(
         self, half: Half, part: slice, random: Streams, added: int | None, newest: int | None
     ) -> list[Due]:
         """Draw what some of a half's updates take; return what each is made of."""

@@ -47,7 +47,7 @@ def prepare(config: Config, learner: str) -> Config:
     kernels = config.learner.kernels
     if why := why_not(config, learner):
         raise NoDevice(f"learner.kernels = {kernels}: {why}")
-    if kernels == "mkl" and not mkl_is_told():
+    if kernels == "mkl" and not answers_for_mkl():
         ctypes.CDLL(str(mkl_library()), mode=ctypes.RTLD_GLOBAL)
     return config
 
@@ -56,8 +56,8 @@ def why_not(config: Config, learner: str) -> str:
     """Say why this process cannot have the kernels that are named; empty if it can."""
     kernels = config.learner.kernels
     if kernels == "torch":
-        told = "a training before has led MKL to its fast path in this process"
-        return f"{told}: start another one for this training" if mkl_is_told() else ""
+        reason = "a training before has led MKL to its fast path in this process"
+        return f"{reason}: start another one for this training" if answers_for_mkl() else ""
     return why_not_mkl() if kernels == "mkl" else why_not_compiled(config, learner)
 
 
@@ -86,9 +86,9 @@ def why_not_mkl() -> str:
     """Return why MKL cannot be led to its fast path; empty if it can."""
     if mkl_library() is None:
         return NOT_BUILT
-    late = "torch" in sys.modules and not mkl_is_told()
-    told = "this process has imported torch before, and MKL has made its choice"
-    return f"{told}: start the training first" if late else ""
+    late = "torch" in sys.modules and not answers_for_mkl()
+    reason = "this process has imported torch before, and MKL has made its choice"
+    return f"{reason}: start the training first" if late else ""
 
 
 def mkl_library() -> Path | None:
@@ -97,7 +97,7 @@ def mkl_library() -> Path | None:
     return Path(found.origin) if found and found.origin else None
 
 
-def mkl_is_told() -> bool:
+def answers_for_mkl() -> bool:
     """Return whether this process has the library that answers for MKL."""
     maps, library = Path("/proc/self/maps"), mkl_library()
     return library is not None and maps.exists() and str(library) in maps.read_text()

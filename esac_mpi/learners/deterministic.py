@@ -101,10 +101,10 @@ class Update(updates.Update):
         parts, batch, judging = self.parts, self.transitions, self._judging
         mean = self._actor_pass.forward(do, parts.target_actor, batch.next_observation)
         do.note(torch.tanh, mean, out=self._action)
-        if self.drawn is not None and self._smoothing is not None:
+        if self.noise_input is not None and self._smoothing is not None:
             std, limit = self._smoothing
             smoothing = torch.empty_like(self._action)
-            do.note(torch.mul, self.drawn.tensor, std, out=smoothing)
+            do.note(torch.mul, self.noise_input.tensor, std, out=smoothing)
             do.note(smoothing.clamp_, -limit, limit)
             do.note(self._action.add_, smoothing)
             do.note(self._action.clamp_, -1, 1)

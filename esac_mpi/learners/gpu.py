@@ -195,9 +195,9 @@ def refuse_too_large(need: int, what: str) -> None:
 
 def no_room(error: Exception) -> NoDevice:
     """Return the error for a device that had no room for networks and buffers."""
-    told = sentence(error, 2)  # the second one has the bytes
+    reason = sentence(error, 2)  # the second one has the bytes
     return NoDevice(
-        f"no room on the GPU for networks and buffers: {told}: "
+        f"no room on the GPU for networks and buffers: {reason}: "
         "lower policy.hidden or the batch size"
     )
 
@@ -210,10 +210,10 @@ def named(device: torch.device, kernels: str = "torch") -> str:
     if device.type == "cpu":
         return ", ".join([str(device), *([cpu.NAMES[kernels]] if kernels in cpu.NAMES else [])])
     parts = torch.cuda.get_device_properties(device).multi_processor_count
-    told = (
+    described = (
         f"{torch.cuda.get_device_name(device)}, {parts} multiprocessors, CUDA {torch.version.cuda}"
     )
-    return f"{device.type} ({told}, cuBLAS {os.environ.get(VARIABLE, '')})"
+    return f"{device.type} ({described}, cuBLAS {os.environ.get(VARIABLE, '')})"
 
 
 def sentence(error: Exception, count: int = 1) -> str:

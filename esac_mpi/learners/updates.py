@@ -98,7 +98,7 @@ class Update(ABC):
     """
 
     delay = 1  # updates of the critic for one of actor and targets
-    drawn: Upload | None = None  # noise, where it takes any
+    noise_input: Upload | None = None  # noise, where it takes any
     noise: np.ndarray  # where that goes on the host
 
     def __init__(self, like: Tensor, batch: int, o: int, a: int, measured: int) -> None:
@@ -114,9 +114,9 @@ class Update(ABC):
 
     def take_noise(self, *shape: int) -> Tensor:
         """Make room for noise; return where it will be on the device."""
-        self.drawn = Upload(self.batch_sums, *shape)
-        self.noise = self.drawn.host
-        return self.drawn.tensor
+        self.noise_input = Upload(self.batch_sums, *shape)
+        self.noise = self.noise_input.host
+        return self.noise_input.tensor
 
     def start(self, normaliser: Normaliser | None = None) -> None:
         """Reset what was measured; follow parameters changed from outside; set the normaliser."""
@@ -128,8 +128,8 @@ class Update(ABC):
     def learn_critic(self) -> None:
         """Take the batch, and noise, and make the first part of an update."""
         self.transitions.move()
-        if self.drawn is not None:
-            self.drawn.move()
+        if self.noise_input is not None:
+            self.noise_input.move()
         self._critic.run()
 
     def learn_actor(self) -> None:

@@ -69,7 +69,7 @@ def damped(damp: float, tau: float, limit: float) -> float:
     return tau * damp + (1 - tau) * limit
 
 
-def told(
+def refit(
     gaussian: Gaussian,
     elites: Iterable[np.ndarray],
     weights: np.ndarray,
@@ -99,7 +99,7 @@ def ring_elites(fitness: np.ndarray, arrivals: int, count: int) -> np.ndarray:
     """Place the `count` best of the newest individuals, best first; none until places are full.
 
     Rank-based oldest: arrival number a = 0, 1, ... goes to place a mod size, where the oldest was;
-    fitness: [size], of the `arrivals` so far. Then `told` with step = 1 / size, the damping of
+    fitness: [size], of the `arrivals` so far. Then `refit` with step = 1 / size, the damping of
     `tau ** (1 / size)` before it.
     """
     return select_winners(fitness, count) if arrivals >= fitness.size else np.zeros(0, np.int64)

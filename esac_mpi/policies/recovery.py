@@ -70,7 +70,7 @@ def trials(env: Env, policy: Any, count: int, degrees: float, seed: int) -> list
     return found
 
 
-def verdict(found: list[Trial], degrees: float, step: float) -> str:
+def summary_line(found: list[Trial], degrees: float, step: float) -> str:
     """Sum up the trials in a line; `step` is a step's time [s]."""
     back = [trial.back for trial in found if trial.back is not None]
     when = ""

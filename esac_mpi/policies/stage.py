@@ -113,13 +113,13 @@ class Camera:
         task = library(self._env)
         task.render_mode = "rgb_array"
         try:
-            drawn = np.asarray(task.render())
+            picture = np.asarray(task.render())
         except Exception as error:  # each library has its own
             raise NoPicture(f"{self._env.id}: {error}") from error
-        if drawn.dtype != np.uint8 or drawn.shape[2:] != (3,):
+        if picture.dtype != np.uint8 or picture.shape[2:] != (3,):
             wanted = "uint8 [height, width, 3]"
             raise NoPicture(f"{self._env.id}: its render() gave no picture, {wanted}")
-        return drawn
+        return picture
 
     def close(self) -> None:
         """Free the OpenGL context; EGL complains if Python's end does it."""

@@ -12,7 +12,7 @@ from esac_mpi.analysis.clock import computed, grid
 from esac_mpi.host import cooperative
 from esac_mpi.learners import cem as lessons
 from esac_mpi.learners import individuals
-from esac_mpi.operators.distribution import Gaussian, rank_weights, told
+from esac_mpi.operators.distribution import Gaussian, rank_weights, refit
 from esac_mpi.operators.noise import Purpose, generator
 from esac_mpi.play.params import Generation, make_actor
 
@@ -62,7 +62,7 @@ def test_individuals_learn_from_the_critic_before_they_play(world):
     fitness = np.array([one.episodic_return for one in played])
     elites = np.argsort(-fitness)[:3]
     damp = 0.95 * small.state.damp + 0.05 * 1e-5
-    expected = told(gaussian, z[elites], rank_weights(3, "log"), damp, True)
+    expected = refit(gaussian, z[elites], rank_weights(3, "log"), damp, True)
     row = small.generation()
     np.testing.assert_array_equal(row["fitness"], fitness)
     assert row["elites"].tolist() == elites.tolist()

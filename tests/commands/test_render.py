@@ -37,7 +37,7 @@ def test_kinds_and_verdict():
     feet, fell = trial([30, 25], [0.9, 0.6]), trial([30, 90, 30], [0.9, 0.49, 0.7])
     lost = recovery.Trial(np.full(101, 90.0), np.full(101, 0.1))
     assert [t.stood for t in (feet, fell, lost)] == [True, False, False]
-    assert recovery.verdict([feet, fell, feet, lost], 30.0, 0.025) == (
+    assert recovery.summary_line([feet, fell, feet, lost], 30.0, 0.025) == (
         "30 degrees: balance back in 3 of 4 trials (75%), after 2 steps (0.05 s) in the median; "
         "without a fall in 2 of 2 forward "
         "and 0 of 2 backward"

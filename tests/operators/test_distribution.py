@@ -66,14 +66,16 @@ def test_a_generation_by_hand():
     elites = [row(3, 1), row(-1, 2)]
     # gaps (2, 1) and (-2, 2); move .75 (2, 1) + .25 (-2, 2) = (1, 1.25);
     # spread .75 (4, 1) + .25 (4, 4) = (4, 1.75)
-    mean, variance = distribution.told(gaussian, elites, weights, 0.5, cov_extra_div=False)
+    mean, variance = distribution.refit(gaussian, elites, weights, 0.5, cov_extra_div=False)
     same(mean, row(2, 1.25))
     same(variance, row(4.5, 2.25))
-    mean, variance = distribution.told(gaussian, elites, weights, 0.5, cov_extra_div=True, step=0.1)
+    mean, variance = distribution.refit(
+        gaussian, elites, weights, 0.5, cov_extra_div=True, step=0.1
+    )
     np.testing.assert_allclose(mean, [1.1, 0.125], rtol=1e-6)
     same(variance, row(2.5, 1.375))
     nobody = distribution.rank_weights(0, "log")
-    assert distribution.told(gaussian, [], nobody, 0.5, True) is gaussian
+    assert distribution.refit(gaussian, [], nobody, 0.5, True) is gaussian
 
 
 def test_blocks_are_parts_of_the_whole_to_the_bit():
@@ -83,10 +85,10 @@ def test_blocks_are_parts_of_the_whole_to_the_bit():
     individuals = [individual(gaussian, 3, 1, i, n, mirrored=True) for i in range(n)]
     np.testing.assert_allclose(individuals[0] + individuals[3], 2 * gaussian.mean, atol=1e-6)
     elites, weights = [individuals[i] for i in (4, 1, 3)], distribution.rank_weights(3, "log")
-    whole = distribution.told(gaussian, elites, weights, 1e-3, True)
+    whole = distribution.refit(gaussian, elites, weights, 1e-3, True)
     for _, part in noise.blocks(d):
         block = Gaussian(gaussian.mean[part], gaussian.variance[part])
-        found = distribution.told(block, (e[part] for e in elites), weights, 1e-3, True)
+        found = distribution.refit(block, (e[part] for e in elites), weights, 1e-3, True)
         for got, expected in zip(found, whole, strict=True):
             assert got.dtype == np.float32
             same(got, expected[part])
@@ -220,7 +222,7 @@ def test_rank_based_oldest_is_the_public_codes_formula():
             var = 1 / parents * weights @ (z * z) + damp
         best = distribution.ring_elites(fitness, a + 1, parents)
         ranked = distribution.rank_weights(best.size, "log")
-        gaussian = distribution.told(gaussian, ring[best], ranked, damp, True, 1 / size)
+        gaussian = distribution.refit(gaussian, ring[best], ranked, damp, True, 1 / size)
         np.testing.assert_allclose(gaussian.mean, mean, atol=1e-6)
         np.testing.assert_allclose(gaussian.variance, var, rtol=1e-5)
 
