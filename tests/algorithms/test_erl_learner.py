@@ -8,7 +8,7 @@ import pytest
 import torch
 from gradients import Line, distance, flat, modules, same
 from plain_td3 import follow
-from small_learners import learner
+from small_learners import fill, learner, perturbed
 from torch import nn
 
 from esac_mpi.config import Config, updated
@@ -24,22 +24,6 @@ from esac_mpi.play.transitions import joined
 def small(sizes=(3, 8, 8, 2), **values):
     """Return a small learner of ERL."""
     return learner("erl", sizes, **{"critic_hidden": (5, 7), "start_steps": 0, **values})
-
-
-def fill(made, seed: int = 0) -> None:
-    """Give the next update a batch, every third transition of which is terminal."""
-    random, rows = np.random.default_rng(seed), made.update.rows
-    rows[:] = random.uniform(-1, 1, rows.shape)
-    rows[:, made.replay.columns.terminated] = np.arange(len(rows)) % 3 == 0
-
-
-def perturbed(made):
-    """Move all weights: no bias is zero, and no target equals what it follows."""
-    random = torch.Generator().manual_seed(3)
-    for network in (made.actor, made.critic, *made.targets.values()):
-        network.values.add_(0.3 * torch.randn(network.values.shape, generator=random))
-    made.update.start()
-    return made
 
 
 class PlainCritic(nn.Module):
@@ -133,7 +117,7 @@ def test_q_is_that_of_plain_modules():
 
 @pytest.mark.parametrize(
     ("hidden", "layer_norm", "limit", "linear"),
-    [((8, 12), True, 0.7, False), ((8,), False, 1.2, False), ((8,), True, 1.2, True)],
+    [((8, 12), True, 2.3, False), ((8,), False, 1.2, False), ((8,), True, 1.2, True)],
 )
 @pytest.mark.parametrize("activation", ["relu", "tanh"])
 def test_updates_are_those_of_autograd_and_torchs_adam(
@@ -179,21 +163,6 @@ def test_a_gradient_is_cut_to_its_largest_norm_as_torch_cuts_it(limit, cut):
     assert gradient.tolist() == pytest.approx(parameter.grad.tolist(), rel=1e-7)
     assert gradient.tolist() == pytest.approx(cut, rel=1e-6)
     assert (gradient.tolist() == cut) == (limit == 10)
-
-
-def test_bfloat16_products_are_close_and_parameters_stay_float32():
-    """bfloat16 has 8 bits: gradients within a few percent; Adam steps float32 weights."""
-    wide = {"critic_hidden": (32, 32), "batch_size": 64, "policy__layer_norm": True}
-    sizes = 3, 32, 32, 2
-    full, half = (perturbed(small(sizes, learner__precision=p, **wide)) for p in ("fp32", "bf16"))
-    for made in (full, half):
-        fill(made)
-        made.update.learn_critic()
-        made.update.learn_actor()
-    for part in ("actor", "critic"):
-        one, other = getattr(full, part), getattr(half, part)
-        assert 1e-4 < distance(other.gradient, one.gradient.double()) < 0.05
-        assert other.values.dtype == other.gradient.dtype == torch.float32
 
 
 # --- episodes of others

@@ -189,7 +189,14 @@ def test_arrays_of_another_learner_are_refused():
             one.load(other.arrays())
 
 
-@pytest.mark.parametrize(("name", "form"), [("sac", NORMED), *((name, {}) for name in NAMES)])
+@pytest.mark.parametrize(
+    ("name", "form"),
+    [
+        ("sac", NORMED),
+        ("erl", {"critic_hidden": (32, 32), **NORMED}),
+        *((name, {}) for name in NAMES),
+    ],
+)
 def test_bfloat16_products_are_close_and_parameters_float32(name, form):
     """bfloat16 has 8 bits: gradients within a few percent; Adam steps float32 weights."""
     full, half = (

@@ -114,14 +114,6 @@ def test_long_displacements_are_clipped_to_noises_length():
     same(evolution.clipped_to_noise(squares, 4), [1, 1, 1, 0.5, 0.25])
 
 
-def test_the_first_adam_step_is_the_learning_rate():
-    m, v = np.zeros(3, np.float32), np.zeros(3, np.float32)
-    step = evolution.adam_step(np.array([2.0, -0.5, 0.0], np.float32), m, v, t=1, lr=0.1)
-    close(step, [0.1, -0.1, 0.0], rtol=1e-6)
-    close(m, [0.2, -0.05, 0.0], rtol=1e-6)
-    close(v, [0.004, 0.00025, 0.0], rtol=1e-6)
-
-
 def test_adam_is_the_formula_of_the_paper_over_many_steps():
     random = np.random.default_rng(0)
     m, v = np.zeros(5, np.float32), np.zeros(5, np.float32)
