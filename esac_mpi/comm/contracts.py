@@ -1,5 +1,6 @@
 """What algorithms may use of the ranks and of a learner: types only, for who must not load MPI."""
 
+from abc import abstractmethod
 from collections.abc import Callable, Generator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -41,8 +42,9 @@ class Learner(Protocol):
     NAME: str  # in messages
 
     @property
+    @abstractmethod
     def theta(self) -> np.ndarray:
-        """The actor, float32 [d]."""
+        """A copy of the actor, float32 [d], in the order of the policy's layout."""
 
     @property
     def replay(self) -> Any:
@@ -52,6 +54,7 @@ class Learner(Protocol):
     def seen(self) -> np.ndarray | None:
         """Sums over the observations that a phase acted on, float64 [3, o], if given sums."""
 
+    @abstractmethod
     def begin(
         self,
         env: Any,
@@ -61,9 +64,14 @@ class Learner(Protocol):
         cut: bool = False,
         sums: np.ndarray | None = None,
     ) -> Generator[int, None, Any]:
-        """Return phase k: at least `episodes` whole episodes, `steps` steps; see learning.Steps.
+        """Play at least `episodes` whole episodes and `steps` steps in phase k, and learn.
 
-        sums: over earlier observations [3, o], by which it standardises its own; None: it does not.
+        With `cut`, play exactly `steps` steps; the episode in progress at their end does not count
+        as complete. Yields after each step and each part of an update, whether it was one of an
+        update. The phase is a function of the learner at its start and of the address (seed, k),
+        whatever is done between its parts. sums: over earlier observations, by which this phase's
+        are standardised; `seen` is then the phase's own. None: they are not. Raises
+        LearnerNotFinite.
         """
 
     def hold(self) -> None:

@@ -1,7 +1,7 @@
 """Learners' common base: start, phases, and what a checkpoint takes of them and how it is held."""
 
 import math
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from collections.abc import Generator, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 
 from esac_mpi import config as configuration
+from esac_mpi.comm import contracts
 from esac_mpi.envs import Env, transition
 from esac_mpi.host import cooperative
 from esac_mpi.learners import LearnerNotFinite, Start, gpu, training
@@ -43,10 +44,9 @@ def refuse(name: str, bad: Sequence[str], env_steps: int) -> None:
         )
 
 
-class Learner(ABC):
+class Learner(contracts.Learner):
     """What every learner is: an actor that learns in phases, and can be held and stored."""
 
-    NAME: str  # in messages
     replay: Replay | None = None  # None: it learns from nothing older than its rollout
     env_steps = 0  # training steps ever
     # by which a phase sees observations; its replay has them as they were
@@ -62,31 +62,6 @@ class Learner(ABC):
         self.device = gpu.choose(table)
         self.device_name = gpu.named(self.device, table.kernels)
         self.seed, self.options = start.config.seed, options
-
-    @property
-    @abstractmethod
-    def theta(self) -> np.ndarray:
-        """A copy of the actor, float32 [d], in the order of the policy's layout."""
-
-    @abstractmethod
-    def begin(
-        self,
-        env: Env,
-        k: int,
-        episodes: int,
-        steps: int,
-        cut: bool = False,
-        sums: np.ndarray | None = None,
-    ) -> Steps:
-        """Play at least `episodes` whole episodes and `steps` steps in phase k, and learn.
-
-        With `cut`, play exactly `steps` steps; the episode in progress at their end does not count
-        as complete. Yields after each step and each part of an update, whether it was one of an
-        update. The phase is a function of the learner at its start and of the address (seed, k),
-        whatever is done between its parts. sums: over earlier observations, by which this phase's
-        are standardised; `seen` is then the phase's own. None: they are not. Raises
-        LearnerNotFinite.
-        """
 
     def phase(self, *arguments: Any, **more: Any) -> Phase:
         """Run `begin` to its end. Raises LearnerNotFinite."""
