@@ -26,7 +26,7 @@ EPISODES = 3  # and as many at least
 LONG = 10.0  # no further one is begun after this time [s]
 UPDATING = 2.0  # updates of the learner are made for this time [s]
 WHOLE = 0.98  # share of the horizon from which on episodes count as lasting to it
-UNMEASURED = learners.NoDevice, learners.NotInstalled, learners.LearnerNotFinite, MemoryError
+UNMEASURED = learners.NoDevice, learners.LearnerNotFinite, MemoryError
 
 
 def look(
@@ -48,37 +48,28 @@ def look(
         return [Line("forecast", str(error))], 0.0
     empty = np.zeros(2)
     exchange = operators.median_seconds(lambda: world.map(lambda i: empty, 2 * world.size, 2), 50)
-    pieces = measured(chosen, env, world, scratch, exchange)
-    if not isinstance(pieces, Pieces):
-        return [Line("forecast", f"none: {pieces}")] if pieces else [], 0.0
-    per_node = math.ceil(world.size / world.nodes)
-    return [line(chosen, pieces, world.size, per_node, seconds_left, left)], pieces.updating
-
-
-def measured(
-    chosen: config.Config, env: envs.Env, world: World, scratch: Memory, exchange: float
-) -> Pieces | str:
-    """Measure episodes and what ranks do beside, on all at once; then the learner on rank 0.
-
-    The others wait meanwhile as while a phase goes on; where phases run beside their work, those of
-    its node play. A text says why something cannot be measured; it is empty on other ranks.
-    """
     layout = make_layout(chosen, env)
     params = Params(chosen, layout, env.horizon, set_up.make_epsilon(chosen, layout, scratch))
     world.gather(None)  # all begin together
     played = world.gather(episodes(params, env, world.rank))
-    others = world.gather(beside_playing(params))
+    others = world.gather(operators.seconds(chosen, layout))
     done = world.shared((1,))
-    found: Pieces | str = ""
+    lines, updating = list[Line](), 0.0
     if world.rank == 0:
         try:
-            found = put_together(params, env, np.concatenate(played), others)
+            pieces = put_together(params, env, np.concatenate(played), others, exchange)
+            per_node = math.ceil(world.size / world.nodes)
+            lines = [line(chosen, pieces, world.size, per_node, seconds_left, left)]
+            updating = pieces.updating
+        except UNMEASURED as error:
+            lines = [Line("forecast", f"none: {type(error).__name__}: {error}")]
         finally:
             done[0] = 1
+    # the others wait as while a phase goes on: beside their work those of its node play
     while runs_beside(chosen) and world.node == 0 and not done[0]:
         episodes(params, env, world.rank, 0.0)
     world.gather(None)
-    return replace(found, exchange=exchange) if isinstance(found, Pieces) else found
+    return lines, updating
 
 
 def runs_beside(chosen: config.Config) -> bool:
@@ -90,29 +81,22 @@ def runs_beside(chosen: config.Config) -> bool:
     return declares.learning.beside(chosen) or shares
 
 
-def beside_playing(params: Params) -> dict[str, float] | str:
-    """Measure what this rank does beside playing, as fields of Pieces, or say why not."""
-    try:
-        return operators.seconds(params.config, params.layout)
-    except (learners.NotInstalled, MemoryError) as error:
-        return f"{type(error).__name__}: {error}"
-
-
 def put_together(
-    params: Params, env: envs.Env, played: np.ndarray, others: list[dict[str, float] | str]
-) -> Pieces | str:
-    """Measure the learner; put it with episodes' time and steps [m, 2] and ranks' other work."""
-    if unable := [one for one in others if isinstance(one, str)]:
-        return unable[0]
+    params: Params,
+    env: envs.Env,
+    played: np.ndarray,
+    others: list[dict[str, float]],
+    exchange: float,
+) -> Pieces:
+    """Measure the learner; put it with episodes' time and steps [m, 2] and ranks' other work.
+
+    Raises one of UNMEASURED.
+    """
     playing, updating, cpu = 0.0, 0.0, True
-    try:
-        if ready := phases.prepare(params, env):
-            playing, updating = phases.measure(*ready, UPDATING)
-            cpu = str(ready[0].device) == "cpu"
-    except UNMEASURED as error:
-        return f"{type(error).__name__}: {error}"
+    if ready := phases.prepare(params, env):
+        playing, updating = phases.measure(*ready, UPDATING)
+        cpu = str(ready[0].device) == "cpu"
     making, slot = noise_seconds(params, env)
-    beside = [one for one in others if isinstance(one, dict)]
     return Pieces(
         played[:, 0],
         played[:, 1],
@@ -124,7 +108,8 @@ def put_together(
         playing=playing,
         updating=updating,
         cpu=cpu,
-        **{name: float(np.mean([one[name] for one in beside])) for name in beside[0]},
+        exchange=exchange,
+        **{name: float(np.mean([one[name] for one in others])) for name in others[0]},
     )
 
 

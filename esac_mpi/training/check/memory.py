@@ -72,10 +72,8 @@ def shared(config: Config, env: envs.Env, ranks: list[Rank]) -> list[Line]:
     """Look at the node with several ranks that has the least shared memory."""
     try:
         need = needed(config, env, len(ranks))
-    except epsilon.TableTooSmall as error:
-        return [Line("memory", "the noise table is too short", str(error), True)]
-    except MemoryError as error:
-        return [Line("memory", "more than this machine has", str(error), True)]
+    except (epsilon.TableTooSmall, MemoryError) as error:
+        return [Line("memory", "cannot be shared", str(error), True)]
     nodes = [rank.node for rank in ranks]
     sharing = [rank for rank in ranks if nodes.count(rank.node) > 1]
     if not sharing:

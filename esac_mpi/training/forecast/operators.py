@@ -19,10 +19,7 @@ MEASURING = 0.3  # repeated for this time [s]
 
 
 def seconds(config: Config, layout: Layout) -> dict[str, float]:
-    """Measure an algorithm's operators on this rank [s], as fields of Pieces.
-
-    Raises NotInstalled.
-    """
+    """Measure an algorithm's operators on this rank [s], as fields of Pieces."""
     declares, random = ALGORITHMS[config.algorithm].DECLARES, np.random.default_rng(0)
     theta = layout.initial(config.seed, 0)
     states = random.standard_normal((STATES, layout.sizes[0]), dtype=np.float32)
