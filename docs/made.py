@@ -24,6 +24,7 @@ from esac_mpi.config.bounds import INT64, Bound
 from esac_mpi.config.command_line import docstrings, values_of
 from esac_mpi.config.fields import as_text, marks, value_of
 from esac_mpi.config.reads import conditions
+from esac_mpi.config.table import OnlyIn
 
 SCRIPT = "esac-mpi"
 HERE = Path(__file__).parent
@@ -33,6 +34,7 @@ HEADS = {  # of the tables of the schema, by their columns
     3: ("attribute", "type", "meaning"),
     5: ("dataset", "type", "unit", "algorithms", "meaning"),
 }
+ONLY_IN = "Only in tasks of {} actions"
 PAGE = re.compile(r"\bdocs/([\w/-]+)\.md")
 ROW = re.compile(r"(\S(?:.*?\S)?) {2,}(\S.*)")  # of a help: a name, blanks, what it is
 TOPIC = re.compile(r"[\w-]+: ")  # begins a paragraph of a help
@@ -74,7 +76,8 @@ def facts(name: str) -> str:
     for needed in conditions(name):
         each = (f"`{n}` = {' or '.join(code(as_text(v)) for v in vs)}" for n, vs in needed.items())
         said.append(f"Only with {' or '.join(each)}")
-    return "".join(f"{words}. " for words in said)
+    kinds = ["discrete" if m.discrete else "continuous" for m in marks(name) if type(m) is OnlyIn]
+    return "".join(f"{words}. " for words in (*said, *map(ONLY_IN.format, kinds)))
 
 
 def commands() -> Iterator[str]:

@@ -22,7 +22,7 @@ from esac_mpi.config.genetic import ERL
 from esac_mpi.config.off_policy import DDPG, SAC, TD3
 from esac_mpi.config.ppo import PPO
 from esac_mpi.config.presets import ERL_ACTOR, ERL_PRESETS, PRESETS
-from esac_mpi.config.reads import FREE, WARN, differences
+from esac_mpi.config.reads import FREE, WARN, differences, unread_in
 from esac_mpi.config.resolution import changed, idle, joined, plain, resolved, settings
 from esac_mpi.config.rules import check
 from esac_mpi.config.run import (
@@ -44,5 +44,5 @@ __all__ = [
     "Stop", "Task", "as_words", "automatic", "changed", "check", "child_slots", "differences",
     "exact", "flatten", "from_table", "hint", "idle", "in_numbers", "individuals", "joined", "load",
     "marks", "members", "on_ranks", "plain", "read_file", "read_toml", "resolved", "settings",
-    "slots", "table_of", "to_toml", "updated", "winners",
+    "slots", "table_of", "to_toml", "unread_in", "updated", "winners",
 ]  # fmt: skip

@@ -11,7 +11,7 @@ from esac_mpi.config.bounds import (
     PositiveFloat,
     PositiveInt,
 )
-from esac_mpi.config.table import OnlyWith, Reads, Table, Whole
+from esac_mpi.config.table import OnlyIn, OnlyWith, Reads, Table, Whole
 
 
 @dataclass(frozen=True)
@@ -41,7 +41,7 @@ class PPO(Table):
     """Steps of a minibatch; the last of an epoch has what is left. B, S."""
     epochs: PositiveInt = 10
     """Passes over a rollout [epochs]. B, S."""
-    initial_std: PositiveFloat = 1.0
+    initial_std: Annotated[PositiveFloat, OnlyIn(discrete=False)] = 1.0
     """First standard deviation of continuous actions, learned [actions in [-1, 1]]. B."""
     observation_normalisation: bool = False
     """Standardise observations by running statistics, clipped to +-5 standard deviations. B: off,
@@ -49,7 +49,9 @@ class PPO(Table):
     reward_normalisation: bool = False
     """Divide rewards by the running standard deviation of their discounted sums, and cut them to
     +-10; rows have plain returns. B: off, by a wrapper (VecNormalize), on in its zoo; S: off."""
-    action: Literal["categorical", "gaussian_argmax"] = "categorical"
+    action: Annotated[Literal["categorical", "gaussian_argmax"], OnlyIn(discrete=True)] = (
+        "categorical"
+    )
     """How a choice is drawn in discrete tasks: by probabilities (B), or as the largest of Gaussian
     numbers around the outputs (the ESAC authors' notebooks)."""
     argmax_std: Annotated[PositiveFloat, OnlyWith(action="gaussian_argmax")] = 0.5

@@ -3,12 +3,12 @@
 A field that a run does not read is refused on a command line, and named in a warning in a file.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from functools import cache
 from typing import Any
 
-from esac_mpi.config.fields import as_text, flatten, marks, value_of
-from esac_mpi.config.table import OnlyWith, OnlyWithOne, Reads
+from esac_mpi.config.fields import DEFAULTS, as_text, flatten, marks, value_of
+from esac_mpi.config.table import OnlyIn, OnlyWith, OnlyWithOne, Reads
 from esac_mpi.config.whole import Config, table_of
 
 # tables that every algorithm reads
@@ -77,6 +77,16 @@ def unread(config: Config, names: Iterable[str]) -> dict[str, str]:
             )
             found[name] = f"read only with {' or '.join(said)}"
     return found
+
+
+def unread_in(config: Config, discrete: bool) -> Iterator[str]:
+    """Yield a message for what is no default and not read in tasks of such actions."""
+    for name, default in DEFAULTS.items():
+        if not reads(config.algorithm, name) or value_of(config, name) == default:
+            continue
+        if any(isinstance(mark, OnlyIn) and mark.discrete != discrete for mark in marks(name)):
+            kind = "continuous" if discrete else "discrete"
+            yield f"{name} = {as_text(value_of(config, name))}: read only in tasks of {kind} actions"
 
 
 def differences(old: Config, new: Config) -> dict[str, tuple[Any, Any]]:

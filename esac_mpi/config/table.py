@@ -37,6 +37,13 @@ class OnlyWithOne(OnlyWith):
 
 
 @dataclass(frozen=True)
+class OnlyIn:
+    """A condition at a field: it matters in tasks of discrete actions, or in the others."""
+
+    discrete: bool
+
+
+@dataclass(frozen=True)
 class Reads:
     """What an algorithm reads beside its own table and what all read (reads.py: COMMON)."""
 

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 
 from esac_mpi import envs
 from esac_mpi.algorithms import ALGORITHMS
-from esac_mpi.config import Config, flatten, updated
+from esac_mpi.config import Config, flatten, unread_in, updated
 from esac_mpi.config.bounds import AUTO
 from esac_mpi.config.fields import DEFAULTS
 from esac_mpi.config.reads import reads
@@ -26,6 +26,8 @@ def make_task(config: Config) -> envs.Env:
         raise envs.EditedTask(f"{env.id}: {files}; {remedy}")
     able = [name for name, module in ALGORITHMS.items() if module.DECLARES.discrete]
     envs.refuse_discrete(env, config.algorithm, able)
+    if unread := list(unread_in(config, envs.is_discrete(env))):
+        raise envs.TaskError(f"{env.id}: {'; '.join(unread)}")
     return env
 
 

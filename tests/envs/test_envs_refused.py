@@ -8,7 +8,9 @@ import own_envs
 import pytest
 from gymnasium.spaces import Box
 
+from esac_mpi.config import Config, updated
 from esac_mpi.envs import TaskError, make, probe, refuse_discrete
+from esac_mpi.training.task_set_up import make_task
 
 
 @pytest.fixture
@@ -30,6 +32,28 @@ def test_a_discrete_task_is_refused_by_continuous_algorithms():
         refuse_discrete(make("own_task:Push-v0"), algorithm, able)
     for algorithm in able:
         refuse_discrete(cart, algorithm, able)
+
+
+ARGMAX = {"ppo.action": "gaussian_argmax"}
+
+
+@pytest.mark.parametrize(
+    ("task", "setting", "kind"),
+    [
+        ("Pendulum-v1", ARGMAX, "ppo.action = gaussian_argmax.* discrete"),
+        ("CartPole-v1", {"ppo.initial_std": 0.5}, "ppo.initial_std = 0.5.* continuous"),
+        ("CyclicMDP-v0", {"ppo.initial_std": 0.5}, "ppo.initial_std = 0.5.* continuous"),
+        ("CartPole-v1", {**ARGMAX, "ppo.argmax_std": 0.3}, ""),
+        ("Pendulum-v1", {"ppo.initial_std": 0.5}, ""),
+    ],
+)
+def test_a_setting_for_the_other_kind_of_actions_is_refused(task, setting, kind):
+    config = updated(Config(algorithm="ppo"), {"task.id": task, **setting})
+    if kind:
+        with pytest.raises(TaskError, match=f"^{task}: {kind} actions$"):
+            make_task(config)
+        config = updated(config, {"algorithm": "es"})  # which reads nothing of it
+    assert make_task(config).id == task
 
 
 @pytest.mark.parametrize(
