@@ -86,7 +86,8 @@ def unread_in(config: Config, discrete: bool) -> Iterator[str]:
             continue
         if any(isinstance(mark, OnlyIn) and mark.discrete != discrete for mark in marks(name)):
             kind = "continuous" if discrete else "discrete"
-            yield f"{name} = {as_text(value_of(config, name))}: read only in tasks of {kind} actions"
+            value = as_text(value_of(config, name))
+            yield f"{name} = {value}: read only in tasks of {kind} actions"
 
 
 def differences(old: Config, new: Config) -> dict[str, tuple[Any, Any]]:
