@@ -7,11 +7,12 @@ import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
+from esac_mpi.algorithms import ALGORITHMS
+from esac_mpi.algorithms.declaration import shared_episodes
 from esac_mpi.analysis.messages import Unusable
 from esac_mpi.host.invocation import called
 from esac_mpi.studies.experiments import design
 from esac_mpi.studies.experiments.plan import Planned
-from esac_mpi.training.forecast import work
 
 SCRIPTS = Path("jobs")  # the shipped job scripts
 
@@ -54,7 +55,9 @@ def submitted(id: str, budget_name: str, root: Path, dry_run: bool) -> Iterator[
 
 def ranks_of(run: Planned, cores: int) -> int:
     """Choose the ranks of a run's job: its own number; else `cores` where they share episodes."""
-    return run.ranks or (cores if work.is_shared(run.config) else 1)
+    learning = ALGORITHMS[run.config.algorithm].DECLARES.learning
+    alone = learning is not None and learning.learner(run.config) == run.config.algorithm
+    return run.ranks or (1 if alone and not shared_episodes(run.config) else cores)
 
 
 def without_scripts() -> str:

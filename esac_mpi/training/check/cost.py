@@ -42,10 +42,8 @@ def look(
     scratch: gives memory that no other rank sees. seconds_left: what this job has [s]. left: of the
     run's budget. Returns the time of an update, too, 0 where none was made [s].
     """
-    try:
-        work.known(chosen)
-    except work.Unforeseen as error:
-        return [Line("forecast", str(error))], 0.0
+    if why := work.unforeseen(chosen):
+        return [Line("forecast", why)], 0.0
     empty = np.zeros(2)
     exchange = operators.median_seconds(lambda: world.map(lambda i: empty, 2 * world.size, 2), 50)
     layout = make_layout(chosen, env)

@@ -27,7 +27,7 @@ class Other:
 
 
 def others(config: Config, pieces: Pieces, on: Cluster) -> Iterator[Other]:
-    """Forecast what may be quicker than these settings. Raises Unforeseen."""
+    """Forecast what may be quicker than these settings."""
 
     def with_setting(name: str, value: object) -> Other:
         return Other(f"--{name} {value}", outlook(updated(config, {name: value}), pieces, on))
@@ -61,7 +61,7 @@ def fewer(config: Config, pieces: Pieces, on: Cluster, own: Outlook) -> Outlook 
 
 
 def advice(config: Config, pieces: Pieces, on: Cluster, own: Outlook, begun: bool = False) -> str:
-    """Say what keeps ranks waiting and what would help most. Raises Unforeseen.
+    """Say what keeps ranks waiting and what would help most.
 
     own: the outlook of these settings on these ranks. begun: whether the run keeps its settings, as
     one that goes on does.

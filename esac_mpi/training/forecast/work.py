@@ -11,8 +11,6 @@ from dataclasses import replace
 from itertools import count
 from typing import NamedTuple
 
-import numpy as np
-
 from esac_mpi.algorithms import ALGORITHMS
 from esac_mpi.comm.clock.cluster import Cluster
 from esac_mpi.comm.clock.costs import Pieces
@@ -35,10 +33,6 @@ WITH_BARRIERS: dict[type[Table], Callable[[Config, Pieces], Iterator[Made]]] = {
 WITHOUT: dict[type[Table], Callable[..., Iterator[arrivals.Arrived]]] = {AESRL: arrivals.sections}
 
 
-class Unforeseen(Exception):
-    """Work that is not made of the pieces that are measured."""
-
-
 class Moment(NamedTuple):
     """Where a run has come to at the end of a generation."""
 
@@ -49,29 +43,17 @@ class Moment(NamedTuple):
     effort: int  # members that the clock has followed in it, or what is as much
 
 
-def known(config: Config) -> None:
-    """Raise Unforeseen for an algorithm whose generations cannot be foreseen."""
+def unforeseen(config: Config) -> str:
+    """Say why an algorithm's generations cannot be foreseen, "" where they can."""
     says = hasattr(ALGORITHMS[config.algorithm], "expected")
-    if not says and type(config.own) not in {*WITH_BARRIERS, *WITHOUT}:
-        remedy = "its module says nothing of it by `expected` (docs/how-to/extend.md)"
-        raise Unforeseen(f"not known for {config.algorithm}: {remedy}")
-
-
-def is_shared(config: Config) -> bool:
-    """Tell whether ranks share the episodes of a generation; yes where that is not known."""
-    try:
-        known(config)
-    except Unforeseen:
-        return True
-    if type(config.own) in WITHOUT:
-        return True
-    one, *_ = next(generations(config, Pieces(np.ones(1), np.ones(1), 1)))
-    return bool(one.members.size)
+    if says or type(config.own) in {*WITH_BARRIERS, *WITHOUT}:
+        return ""
+    remedy = "its module says nothing of it by `expected` (docs/how-to/extend.md)"
+    return f"not known for {config.algorithm}: {remedy}"
 
 
 def moments(config: Config, pieces: Pieces, on: Cluster) -> Iterator[Moment]:
-    """Yield where an endless run has come to, by generation. Raises Unforeseen."""
-    known(config)
+    """Yield where an endless run has come to, by generation."""
     episodes = len(ALGORITHMS[config.algorithm].DECLARES.policies) * config.evaluation.episodes
     evaluations = (
         pieces.lasting(0 if k % config.evaluation.every else episodes, k) for k in count(1)
