@@ -268,7 +268,7 @@ def returns_of(groups: list[list[Played]]) -> Any:
         axes[0, 0].bar(places + (i - means.shape[1] / 2 + 0.5) * width, own, width, label=one.name)
     axes[0, 0].set_xticks(places, [", ".join(map(str, group[-1].slots)) for group in groups])
     axes[0, 0].set(xlabel="slots", ylabel="return / first parent's" if divided else "return")
-    legend_below(drawing, axes)
+    legend_below(drawing)
     return drawing
 
 

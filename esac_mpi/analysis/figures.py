@@ -65,20 +65,23 @@ def scale() -> float:
     return float(plt.rcParams["font.size"]) / FONT
 
 
-def cells(quantities: int, tasks: int) -> tuple[int, int]:
-    """Return rows (quantities) and columns (tasks) of panels; a long row is wrapped."""
-    if min(quantities, tasks) > 1 or quantities * tasks <= 3:
-        return (quantities, tasks) if quantities > 1 < tasks else (1, quantities * tasks)
-    columns = int(np.ceil(np.sqrt(quantities * tasks)))
-    return -(-quantities * tasks // columns), columns
-
-
 def panels(
     rows: int, columns: int, width: float = 3.7, height: float = 2.7
 ) -> tuple[Figure, np.ndarray]:
     """Return a figure and its axes [rows, columns]."""
     size = sized(0.7 + width * columns, 0.9 + height * rows)
     return plt.subplots(rows, columns, figsize=size, squeeze=False, layout="constrained")
+
+
+def wrapped_panels(
+    count: int, width: float = 3.7, height: float = 2.7
+) -> tuple[Figure, np.ndarray]:
+    """Return a figure and its axes [count], in several rows where there are more than three."""
+    columns = count if count <= 3 else int(np.ceil(np.sqrt(count)))
+    figure, axes = panels(-(-count // columns), columns, width, height)
+    for spare in axes.flat[count:]:
+        spare.set_axis_off()
+    return figure, axes.flat[:count]
 
 
 def name_axis(axes: Axes, x: Axis) -> None:
@@ -98,17 +101,18 @@ def name_axis(axes: Axes, x: Axis) -> None:
     axes.set_xlabel(name)
 
 
-def name_lines(figure: Figure, axes: np.ndarray) -> None:
+def name_lines(figure: Figure) -> None:
     """Name all lines: at their ends where they are few and their names short, else in a legend."""
-    panels = {panel: [line for line in panel.get_lines() if named(line)] for panel in axes.flat}
+    panels = {panel: [line for line in panel.get_lines() if named(line)] for panel in figure.axes}
+    columns = figure.axes[0].get_gridspec().ncols
     every = [line for lines in panels.values() for line in lines]
     longest = max((len(str(line.get_label())) for line in every), default=0) / LETTERS * scale()
     few = max(map(len, panels.values())) <= FEW and all(len(line.get_xdata()) for line in every)
-    if not few or longest > ROOM * figure.get_figwidth() / axes.shape[1]:
-        legend_below(figure, axes)
+    if not few or longest > ROOM * figure.get_figwidth() / columns:
+        legend_below(figure)
         return
     if not SIZE.get():
-        figure.set_figwidth(figure.get_figwidth() + axes.shape[1] * longest)
+        figure.set_figwidth(figure.get_figwidth() + columns * longest)
     for panel, lines in panels.items():
         name_ends(panel, lines)
 
@@ -140,11 +144,11 @@ def apart(places: Sequence[float], step: float) -> np.ndarray:
     return found
 
 
-def legend_below(figure: Figure, axes: np.ndarray) -> None:
+def legend_below(figure: Figure) -> None:
     """Put one legend for all panels below them, each label once; the figure grows by its lines."""
     found = {
         label: handle
-        for panel in axes.flat
+        for panel in figure.axes
         for handle, label in zip(*panel.get_legend_handles_labels(), strict=True)
     }
     room = int(figure.get_size_inches()[0] * LETTERS / scale())

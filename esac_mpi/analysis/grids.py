@@ -93,14 +93,16 @@ def grid(groups: Groups, quantities: dict[str, Quantity], x: Axis, seeds: bool =
         for label, curves in labels.items()
     }
     look = looks(algorithms)
-    figure, axes = figures.panels(*figures.cells(len(drawn) // len(groups), len(groups)))
-    for panel, ((name, task), labels) in zip(axes.flat, drawn.items(), strict=False):
+    rows = len(drawn) // len(groups)
+    if rows > 1 and len(groups) > 1:
+        figure, axes = figures.panels(rows, len(groups))
+    else:
+        figure, axes = figures.wrapped_panels(len(drawn))
+    for panel, ((name, task), labels) in zip(np.ravel(axes), drawn.items(), strict=True):
         for label, curves in labels.items():
             if there := [curve for curve in curves if len(curve.x)]:
                 draw_group(panel, label, there, look[label], seeds)
         panel.set(title=task, ylabel=name)
         figures.name_axis(panel, x)
-    for panel in axes.flat[len(drawn) :]:
-        panel.set_axis_off()
-    figures.name_lines(figure, axes)
+    figures.name_lines(figure)
     return figure

@@ -118,7 +118,7 @@ def draw_alone(run: RunFiles, x: Axis = "env_steps") -> Figure:
     title = f"{config.task.id}: {config.algorithm.upper()}, seed {config.seed}"
     axes.set(title=title, ylabel="episodic return")
     figures.name_axis(axes, x)
-    figures.name_lines(figure, panels)
+    figures.name_lines(figure)
     said = f"Policies: mean of {config.evaluation.episodes} noise-free episodes"
     figures.headline(figure, f"{said}, band from worst to best. Grey: noisy episodes")
     return figure

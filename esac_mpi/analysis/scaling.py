@@ -3,8 +3,6 @@
 from itertools import pairwise
 from typing import Any
 
-import numpy as np
-
 from esac_mpi.analysis import published
 from esac_mpi.analysis.colours import STYLES, algorithm_of, looks, ramp
 from esac_mpi.analysis.figures import Axes, Figure, headline, legend_below, matplotlib, panels
@@ -83,5 +81,5 @@ def figure(rows: list[Row], title: str, printed: published.Times) -> Figure:
     share.set_ylim(bottom=0)
     name_panel(population, "population size n", "seconds per generation", sizes)
     headline(drawing, title)
-    legend_below(drawing, np.array([generation, population]))
+    legend_below(drawing)
     return drawing

@@ -1,4 +1,4 @@
-"""What one parameter does: a measure against a field's values, of runs or rows. Needs matplotlib."""
+"""What one parameter does: a measure of runs or rows against its values. Needs matplotlib."""
 
 import textwrap
 from dataclasses import dataclass
@@ -8,7 +8,7 @@ import numpy as np
 
 from esac_mpi.analysis.colours import Look, algorithm_of, looks
 from esac_mpi.analysis.evaluations import BETTER, require_policy
-from esac_mpi.analysis.figures import Axes, Figure, cells, headline, legend_below, literal, panels
+from esac_mpi.analysis.figures import Axes, Figure, headline, legend_below, literal, wrapped_panels
 from esac_mpi.analysis.groups import grouped, refuse_twins, settings, shown
 from esac_mpi.analysis.intervals import interval, mean
 from esac_mpi.analysis.messages import Unusable, note, some
@@ -122,15 +122,13 @@ def figure(found: Panels, field: str, measure: str, title: str, seeds: bool = Fa
     """
     values = values_of(found)
     look = looks({label: algorithm_of(label) for row in found.values() for label in row})
-    drawing, axes = panels(*cells(1, len(found)))
-    for panel, (task, row) in zip(axes.flat, found.items(), strict=False):
+    drawing, axes = wrapped_panels(len(found))
+    for panel, (task, row) in zip(axes, found.items(), strict=True):
         for label, each in row.items():
             draw_line(panel, label, each, values, look[label], seeds)
         panel.set(title=task, ylabel=textwrap.fill(measure, HIGH))
         set_axis(panel, field, values)
-    for panel in axes.flat[len(found) :]:
-        panel.set_axis_off()
-    legend_below(drawing, axes)
+    legend_below(drawing)
     headline(drawing, f"{title}. Points: mean over seeds; bars: its 95 % interval")
     return drawing
 

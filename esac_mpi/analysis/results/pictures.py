@@ -4,7 +4,7 @@ import numpy as np
 
 from esac_mpi.analysis.colours import algorithm_of, looks
 from esac_mpi.analysis.curves import Axis, Curve, last_before
-from esac_mpi.analysis.figures import Figure, cells, headline, panels
+from esac_mpi.analysis.figures import Figure, headline, wrapped_panels
 from esac_mpi.analysis.grids import summary
 from esac_mpi.analysis.messages import Unusable
 from esac_mpi.analysis.plots import TITLES
@@ -140,10 +140,8 @@ def draw_standings(found: Standings, x: str, title: str, least: float = -np.inf)
     labels = dict.fromkeys(label for row in found.values() for label in row)
     order = sorted(labels, key=lambda label: -first[label][0].value if label in first else np.inf)
     look = looks({label: algorithm_of(label) for label in labels})
-    drawing, axes = panels(*cells(1, len(found)), 4.5, 0.6 + 0.25 * len(order))
-    for panel in axes.flat[len(found) :]:
-        panel.set_axis_off()
-    for panel, (name, row) in zip(axes.flat, found.items(), strict=False):
+    drawing, axes = wrapped_panels(len(found), 4.5, 0.6 + 0.25 * len(order))
+    for panel, (name, row) in zip(axes, found.items(), strict=True):
         for place, label in enumerate(order):
             if label not in row:
                 continue
