@@ -96,6 +96,26 @@ def busy(run: RunFiles) -> Busy:
     return Busy(ranks.astype(int), mean * ranks, most, rows[:, 0])
 
 
+def generation_seconds(run: RunFiles) -> np.ndarray:
+    """Return each generation's time, writing the row before it included [generations] [s]."""
+    return np.diff(run.columns.get("timing/wall_seconds", np.zeros(0)), prepend=0)
+
+
+def seconds(run: RunFiles, name: str) -> np.ndarray:
+    """Return a part's seconds in every generation [generations], 0 where the algorithm has none."""
+    return np.nan_to_num(run.columns.get(f"timing/seconds_{name}", np.zeros(run.generation)))
+
+
+def had_a_core(run: RunFiles) -> np.ndarray:
+    """Return the share of each generation in which a core was there [generations]; 1: unknown."""
+    used = run.columns.get("timing/seconds_processor")
+    if used is None or str(run.provenance.get("device", "")).startswith("cuda"):
+        return np.ones(run.generation)
+    lasted = generation_seconds(run)
+    told = np.isfinite(used) & (lasted > 0) & (busy(run).ranks == 1)
+    return np.divide(used, lasted, out=np.ones(run.generation), where=told).clip(0, 1)
+
+
 def parallel_efficiency(run: RunFiles) -> float | None:
     """Return the mean over generations of sum(busy) / (ranks * wall of the evaluation), or None."""
     ranks, total, most, _ = busy(run)

@@ -20,7 +20,7 @@ from esac_mpi.analysis.clock import recorded
 from esac_mpi.analysis.clock.recorded_tasks import has_tasks, individuals_and_turns
 from esac_mpi.analysis.curves import column, position
 from esac_mpi.analysis.figures import Axes, Figure, name_axis, plt, sized
-from esac_mpi.analysis.measures import busy
+from esac_mpi.analysis.measures import busy, seconds
 from esac_mpi.analysis.times import activities, has_members
 from esac_mpi.record import RunFiles
 
@@ -49,7 +49,7 @@ def segments(run: RunFiles, generation: int) -> list[Bar]:
         return tasks(run, generation)
     wall, spent = column(run, "timing/wall_seconds"), column(run, "timing/busy_seconds")[generation]
     names = ("evaluate", "plan", "offspring", "update", "learn", "evaluation", "record")
-    part = {name: recorded.seconds(run, name)[generation] for name in names}
+    part = {name: seconds(run, name)[generation] for name in names}
     start = wall[generation - 1] if generation else 0.0
     begun = start + part["record"]
     planned = begun + part["evaluate"] + part["plan"]
@@ -88,10 +88,10 @@ def shares(run: RunFiles, generation: int, rank: int, spent: float) -> tuple[flo
     members = np.nansum(column(run, "timing/member_seconds")[generation])
     born = np.nansum(recorded.offspring(run)[0][generation])
     alone = np.isfinite(column(run, "timing/busy_seconds")[generation]).sum() == 1
-    left = spent if rank else max(0.0, spent - recorded.seconds(run, "learn")[generation])
+    left = spent if rank else max(0.0, spent - seconds(run, "learn")[generation])
     # beside others rank 0 has offspring only after its phase
     share = members / (members + born) if rank or alone else 1.0
-    played = min(left * share, recorded.seconds(run, "evaluate")[generation])
+    played = min(left * share, seconds(run, "evaluate")[generation])
     return played, left - played
 
 
@@ -101,7 +101,7 @@ def tasks(run: RunFiles, generation: int) -> list[Bar]:
     Rank 0 has its individuals in the upper half of its lane, and the critic's turns, between which
     and these it shares its time, in the lower one.
     """
-    wall, record = column(run, "timing/wall_seconds"), recorded.seconds(run, "record")[generation]
+    wall, record = column(run, "timing/wall_seconds"), seconds(run, "record")[generation]
     begun = wall[generation - 1] if generation else 0.0
     names = ("rank", "start", "end", "busy", "updating")
     rows = np.array([run.columns[f"timing/task_{name}"][generation] for name in names])
@@ -121,7 +121,7 @@ def tasks(run: RunFiles, generation: int) -> list[Bar]:
             continue
         bars.append(Bar(lane, "individuals' updates", start, first, height))
         bars.append(Bar(lane, "episodes", start + first, length - first, height))
-    lasted = recorded.seconds(run, "evaluation")[generation]
+    lasted = seconds(run, "evaluation")[generation]
     for one in range(int(busy(run).ranks[generation])):
         bars.append(Bar(one, "noise-free evaluation", wall[generation] - lasted, lasted))
     return [*bars, Bar(0, "writing", begun, record)]

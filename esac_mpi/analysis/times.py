@@ -14,7 +14,7 @@ from esac_mpi.analysis.clock import computed, recorded
 from esac_mpi.analysis.clock.recorded_tasks import has_tasks, individuals_and_turns
 from esac_mpi.analysis.curves import column, position
 from esac_mpi.analysis.groups import grouped
-from esac_mpi.analysis.measures import busy
+from esac_mpi.analysis.measures import busy, generation_seconds, seconds
 from esac_mpi.analysis.messages import Unusable, note
 from esac_mpi.analysis.tables import Row
 from esac_mpi.comm.clock.cluster import Cluster
@@ -37,24 +37,24 @@ def activities(run: RunFiles) -> dict[str, np.ndarray]:
     if not ranks.size:
         raise Unusable(f"{run.path}: no busy seconds of ranks are recorded")
     found = of_tasks(run) if has_tasks(run) else of_generations(run)
-    found["noise-free evaluation"] = ranks * recorded.seconds(run, "evaluation")
-    found["writing"] = recorded.seconds(run, "record")
-    whole = ranks * recorded.generation_seconds(run)
+    found["noise-free evaluation"] = ranks * seconds(run, "evaluation")
+    found["writing"] = seconds(run, "record")
+    whole = ranks * generation_seconds(run)
     return {**found, "idle": np.maximum(whole - sum(found.values()), 0)}
 
 
 def of_generations(run: RunFiles) -> dict[str, np.ndarray]:
     """Measure the activities of generations that end with a barrier."""
     ranks, total, _, root = busy(run)
-    update = {"update": ranks * recorded.seconds(run, "update")}
+    update = {"update": ranks * seconds(run, "update")}
     learner = np.nan_to_num(recorded.phase_seconds(run))
     if recorded.bears_offspring(run):
         members = np.nansum(column(run, "timing/member_seconds"), axis=1)
         born = recorded.offspring(run)[0].sum(axis=1)
         return {"members": members, "offspring": born, "learner": learner, **update}
     if not recorded.teaches(run):
-        beside = recorded.running(run) * np.maximum(recorded.seconds(run, "evaluate") - root, 0)
-        learner = recorded.seconds(run, "learn") + beside
+        beside = recorded.running(run) * np.maximum(seconds(run, "evaluate") - root, 0)
+        learner = seconds(run, "learn") + beside
     if has_members(run):
         return {"members": total, "learner": learner, **update}
     return {"episodes": np.maximum(total - root, 0), "learner": learner, **update}
@@ -62,7 +62,8 @@ def of_generations(run: RunFiles) -> dict[str, np.ndarray]:
 
 def of_tasks(run: RunFiles) -> dict[str, np.ndarray]:
     """Measure the activities of tasks without a barrier. Raises Unusable."""
-    recorded.refuse_older(run)
+    if "timing/task_busy" not in run.columns:
+        raise Unusable(f"{run.path}: made before the times of tasks were recorded")
     total = busy(run).total
     there = np.isfinite(run.columns["timing/task_worker"])
     critic = individuals_and_turns(run)[1]
@@ -75,7 +76,7 @@ def of_tasks(run: RunFiles) -> dict[str, np.ndarray]:
         "individuals' updates": updating * share,
         "episodes": (whole - learner - updating) * share,
         "learner": learner * share,
-        "decisions": recorded.seconds(run, "lead"),
+        "decisions": seconds(run, "lead"),
     }
 
 
@@ -113,7 +114,7 @@ def measured(run: RunFiles, last: int) -> float:
     ranks = busy(run).ranks
     others = np.flatnonzero(ranks != ranks[-1:])
     first = others[-1] + 1 if others.size else 0
-    lasted = recorded.generation_seconds(run) - recorded.seconds(run, "evaluation")
+    lasted = generation_seconds(run) - seconds(run, "evaluation")
     same = lasted[first + 1 :][-last:]
     return float(same.mean()) if same.size else np.nan
 

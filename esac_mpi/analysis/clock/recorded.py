@@ -11,13 +11,14 @@ longer, but not its clock. Files of before all of this was recorded (early 0.1.0
 
 import re
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 
 import numpy as np
 
 from esac_mpi.algorithms import ALGORITHMS
 from esac_mpi.algorithms.declaration import Declaration, shared_episodes
 from esac_mpi.analysis.clock import recorded_tasks
-from esac_mpi.analysis.measures import busy
+from esac_mpi.analysis.measures import busy, generation_seconds, had_a_core, seconds
 from esac_mpi.analysis.messages import Unusable
 from esac_mpi.comm import schedule
 from esac_mpi.comm.clock.cluster import Cluster
@@ -26,6 +27,7 @@ from esac_mpi.config import individuals
 from esac_mpi.record import RunFiles
 
 Parts = dict[str, np.ndarray]  # by name, each [generations] or [generations, ...]
+ALONE = ("record", "serial", "offspring", "offspring_expected", "update")  # parts as they are
 
 
 def said(ranks: int) -> str:
@@ -42,42 +44,18 @@ def computed(run: RunFiles, ranks: int) -> np.ndarray:
 
 def ends(run: RunFiles, evaluates: bool = True) -> Callable[[Cluster], Iterator[float]]:
     """Make a function from a cluster to the end of each generation [s]. Raises Unusable."""
-    refuse_older(run)
-    share = had_a_core(run)
-    if recorded_tasks.has_tasks(run):
-        tasks = recorded_tasks.recorded(run, share)
-        made = list(recorded_tasks.sections(run, evaluated(task_parts(run, share), evaluates)))
-        return lambda cluster: map(recorded_tasks.queue(tasks, cluster).go, made)
-    parts = evaluated(times(run), evaluates)
-    whole = list(generations(run, parts))
-    return lambda cluster: ticks(whole, cluster)
-
-
-def refuse_older(run: RunFiles) -> None:
-    """Raise Unusable for a run that has not all times by which its clock is computed."""
     newest = "task_busy" if recorded_tasks.has_tasks(run) else "seconds_processor"
     if f"timing/{newest}" not in run.columns:
         raise Unusable(f"{run.path}: made before all of its times were recorded, which this needs")
-
-
-def evaluated(parts: Parts, evaluates: bool) -> Parts:
-    """Leave evaluations out, unless there are to be some."""
-    nothing = np.full_like(parts["evaluation"], np.nan)
-    return parts if evaluates else {**parts, "evaluation": nothing}
-
-
-def task_parts(run: RunFiles, share: np.ndarray) -> Parts:
-    """Collect what generations without a barrier have beside tasks, for recorded_tasks.sections."""
-    ranks, total, *_ = busy(run)
-    part = {name: seconds(run, name) for name in ("record", "lead", "evaluation")}
-    told = np.isfinite(run.columns["timing/task_busy"]).sum(axis=1)
-    rest = np.where(ranks == 1, generation_seconds(run) - total - sum(part.values()), 0.0).clip(0)
-    return {
-        "record": part["record"] * share,
-        "lead": part["lead"] * share / np.maximum(told, 1),
-        "serial": rest * share,
-        "evaluation": run.columns["timing/evaluation_seconds"] * share[:, None],
-    }
+    if recorded_tasks.has_tasks(run):
+        tasks, made = recorded_tasks.recorded(run), list(recorded_tasks.sections(run))
+        if not evaluates:
+            made = [replace(one, evaluation=np.zeros(0)) for one in made]
+        return lambda cluster: map(recorded_tasks.queue(tasks, cluster).go, made)
+    whole = list(generations(run, times(run)))
+    if not evaluates:
+        whole = [replace(one, evaluation=np.zeros(0)) for one in whole]
+    return lambda cluster: ticks(whole, cluster)
 
 
 def generations(run: RunFiles, parts: Parts) -> Iterator[Generation]:
@@ -105,6 +83,14 @@ def generations(run: RunFiles, parts: Parts) -> Iterator[Generation]:
         merges, beside = ~merges, phase
     else:
         waited = phase
+    whole = {
+        **{name: parts[name] for name in ALONE},
+        "lesson": lesson,
+        "beside": beside,
+        "phase": waited,
+        "merges": merges,
+        "begun": begun,
+    }
     for k in range(run.generation):
         evaluation, members, expected = (
             parts[name][k] for name in ("evaluation", "members", "expected")
@@ -113,21 +99,12 @@ def generations(run: RunFiles, parts: Parts) -> Iterator[Generation]:
         yield Generation(
             members=members[first:][made[first:]],
             expected=expected[first:][made[first:]],
-            sums=sums,
-            record=parts["record"][k],
-            lesson=lesson[k],
             trained=members[:first][made[:first]],
-            after_lesson=after_lesson,
-            serial=parts["serial"][k],
-            offspring=parts["offspring"][k],
-            offspring_expected=parts["offspring_expected"][k],
-            beside=beside[k],
-            phase=waited[k],
-            merges=bool(merges[k]),
-            update=parts["update"][k],
-            blocks=blocks,
-            begun=begun[k],
             evaluation=evaluation[np.isfinite(evaluation)],
+            sums=sums,
+            after_lesson=after_lesson,
+            blocks=blocks,
+            **{name: values[k] for name, values in whole.items()},
         )
 
 
@@ -221,16 +198,6 @@ def phase_seconds(run: RunFiles) -> np.ndarray:
     return run.columns.get("timing/seconds_phase", np.full(run.generation, np.nan))
 
 
-def had_a_core(run: RunFiles) -> np.ndarray:
-    """Return the share of each generation in which a core was there [generations]; 1: unknown."""
-    used = run.columns.get("timing/seconds_processor")
-    if used is None or str(run.provenance.get("device", "")).startswith("cuda"):
-        return np.ones(run.generation)
-    lasted = generation_seconds(run)
-    told = np.isfinite(used) & (lasted > 0) & (busy(run).ranks == 1)
-    return np.divide(used, lasted, out=np.ones(run.generation), where=told).clip(0, 1)
-
-
 def update_share(run: RunFiles, ranks: np.ndarray) -> np.ndarray:
     """Return the busiest rank's part of the update [generations], as if nodes had been equal."""
     nodes, blocks = int(run.provenance.get("nodes", 1)), update_blocks(run)
@@ -246,16 +213,6 @@ def update_blocks(run: RunFiles) -> float:
     """Count the parts of a shared update: blocks of parameters, or members and two others."""
     born, _ = offspring(run)
     return born.shape[1] + 2.0 if bears_offspring(run) else float(run.provenance.get("blocks", 1))
-
-
-def generation_seconds(run: RunFiles) -> np.ndarray:
-    """Return each generation's time, writing the row before it included [generations] [s]."""
-    return np.diff(run.columns.get("timing/wall_seconds", np.zeros(0)), prepend=0)
-
-
-def seconds(run: RunFiles, name: str) -> np.ndarray:
-    """Return a part's seconds in every generation [generations], 0 where the algorithm has none."""
-    return np.nan_to_num(run.columns.get(f"timing/seconds_{name}", np.zeros(run.generation)))
 
 
 def declared(run: RunFiles) -> Declaration:

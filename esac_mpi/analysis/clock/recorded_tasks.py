@@ -15,14 +15,13 @@ from itertools import pairwise
 
 import numpy as np
 
+from esac_mpi.analysis.measures import busy, generation_seconds, had_a_core, seconds
 from esac_mpi.comm.clock.cluster import Cluster
 from esac_mpi.comm.clock.task_order import Arrival, Giving, piece
 from esac_mpi.comm.clock.task_order import queue as clock_of
 from esac_mpi.comm.clock.tasks import Piece, Queue, Section
 from esac_mpi.config import AESRL
 from esac_mpi.record import RunFiles
-
-Parts = dict[str, np.ndarray]  # as of recorded.py
 
 
 @dataclass(frozen=True)
@@ -50,13 +49,14 @@ def individuals_and_turns(run: RunFiles) -> tuple[np.ndarray, np.ndarray]:
     return worker < critic, worker == critic  # nan is neither
 
 
-def recorded(run: RunFiles, share: np.ndarray) -> Recorded:
-    """Collect a run's tasks; share: in which a core was there [generations]."""
+def recorded(run: RunFiles) -> Recorded:
+    """Collect a run's tasks."""
     options = run.config.aes_rl
     spent, updating, updates = (
         run.columns[f"timing/task_{n}"] for n in ("busy", "updating", "updates")
     )
-    spent, updating = spent * share[:, None], updating * share[:, None]
+    share = had_a_core(run)[:, None]
+    spent, updating = spent * share, updating * share
     individual, turn = individuals_and_turns(run)
     trained = individual & (updates > 0)
     usual = [
@@ -132,13 +132,23 @@ def until(piece: Piece, least: float) -> Piece:
     return Piece((updates, steps + more), (piece.seconds[0], second))
 
 
-def sections(run: RunFiles, parts: Parts) -> Iterator[Section]:
-    """Yield what each generation has beside its tasks; parts: of recorded.task_parts."""
+def sections(run: RunFiles) -> Iterator[Section]:
+    """Yield what each generation has beside its tasks."""
+    ranks, total, *_ = busy(run)
+    part = {name: seconds(run, name) for name in ("record", "lead", "evaluation")}
+    rest = np.where(ranks == 1, generation_seconds(run) - total - sum(part.values()), 0.0).clip(0)
+    told = np.isfinite(run.columns["timing/task_busy"]).sum(axis=1)
+    lead = part["lead"] / np.maximum(told, 1)
     count = run.columns["metrics/length"].shape[1]
-    for k in range(run.generation):
-        evaluation = parts["evaluation"][k]
-        made = evaluation[np.isfinite(evaluation)]
-        yield Section(count, parts["record"][k], parts["lead"][k], parts["serial"][k], made)
+    for k, share in enumerate(had_a_core(run).tolist()):
+        evaluation = run.columns["timing/evaluation_seconds"][k] * share
+        yield Section(
+            count,
+            part["record"][k] * share,
+            lead[k] * share,
+            rest[k] * share,
+            evaluation[np.isfinite(evaluation)],
+        )
 
 
 def queue(found: Recorded, cluster: Cluster) -> Queue:
