@@ -19,8 +19,6 @@ from esac_mpi.host.paths import given
 from esac_mpi.record import Refused, Run, RunFiles, Unreadable
 
 GONE = {  # options of 0.2.0: what there is in their place
-    "--font": "analysis.plots.figure returns the figure (docs/how-to/analyse.md)",
-    "--size": "analysis.plots.figure returns the figure (docs/how-to/analyse.md)",
     "--sort": "`sort` orders the table's lines",
     "--task": "a shell's patterns choose by the runs' names",
     "--updates-per-second": "--check forecasts other learners",

@@ -104,7 +104,7 @@ def name_axis(axes: Axes, x: Axis) -> None:
 def name_lines(figure: Figure) -> None:
     """Name all lines: at their ends where they are few and their names short, else in a legend."""
     panels = {panel: [line for line in panel.get_lines() if named(line)] for panel in figure.axes}
-    columns = figure.axes[0].get_gridspec().ncols
+    columns = len({panel.get_position().x0 for panel in figure.axes})
     every = [line for lines in panels.values() for line in lines]
     longest = max((len(str(line.get_label())) for line in every), default=0) / LETTERS * scale()
     few = max(map(len, panels.values())) <= FEW and all(len(line.get_xdata()) for line in every)

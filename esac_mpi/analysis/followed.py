@@ -11,13 +11,18 @@ from esac_mpi.config import ConfigError
 from esac_mpi.record import Refused, Run, RunFiles, Unreadable
 
 
+def published(run: RunFiles) -> float:
+    """Look up when the newest row was published [s since 1970], 0 without one."""
+    try:
+        return run.columns.source.stat().st_mtime if run.columns.source else 0.0
+    except OSError:
+        return 0.0
+
+
 def need(run: RunFiles) -> tuple[int, float]:
     """Make a key that sorts by status, and in one status by who has been silent the longest."""
-    try:
-        published = run.columns.source.stat().st_mtime if run.columns.source else 0.0
-    except OSError:
-        published = 0.0
-    return measures.STATES.index(run.state) if run.state in measures.STATES else -1, published
+    state = measures.STATES.index(run.state) if run.state in measures.STATES else -1
+    return state, published(run)
 
 
 def task(run: RunFiles) -> tuple[str, str, int]:

@@ -52,7 +52,7 @@ def draw_group(axes: Axes, name: str, curves: list[Curve], look: Look, seeds: bo
     axes.fill_between(x, *interval([values]), color=colour, alpha=0.2, lw=0)
 
 
-def summary(
+def draw(
     groups: Groups,
     quantities: dict[str, Quantity],
     x: Axis,
@@ -60,17 +60,10 @@ def summary(
     seeds: bool = False,
     counts: bool = False,
 ) -> Figure:
-    """Draw quantities against an axis; counts: written as 2 k, 3 M. Raises Unusable."""
-    figure = grid(groups, quantities, x, seeds)
-    if counts:
-        for axes in figure.axes:
-            axes.yaxis.set_major_formatter(figures.EngFormatter(sep=""))
-    figures.headline(figure, f"{title}; interquartile mean and 95 % interval over seeds")
-    return figure
+    """Draw a panel for each quantity and task. Raises Unusable if no run has any of them.
 
-
-def grid(groups: Groups, quantities: dict[str, Quantity], x: Axis, seeds: bool = False) -> Figure:
-    """Draw a panel for each quantity and task. Raises Unusable if no run has any of them."""
+    counts: write values as 2 k, 3 M.
+    """
     drawn: dict[tuple[str, str], dict[str, list[Curve]]] = {}
     for name, quantity in quantities.items():
         found = {
@@ -104,5 +97,8 @@ def grid(groups: Groups, quantities: dict[str, Quantity], x: Axis, seeds: bool =
                 draw_group(panel, label, there, look[label], seeds)
         panel.set(title=task, ylabel=name)
         figures.name_axis(panel, x)
+        if counts:
+            panel.yaxis.set_major_formatter(figures.EngFormatter(sep=""))
     figures.name_lines(figure)
+    figures.headline(figure, f"{title}; interquartile mean and 95 % interval over seeds")
     return figure

@@ -1,7 +1,6 @@
 """The history of a run as other software reads it: a table in CSV, or curves in TensorBoard."""
 
 import csv
-import os
 import re
 from collections.abc import Callable, Iterator
 from contextlib import closing
@@ -13,7 +12,7 @@ import numpy as np
 from esac_mpi.analysis.curves import column, position
 from esac_mpi.analysis.episodes import training, training_returns
 from esac_mpi.analysis.evaluations import evaluated, evaluations, policies
-from esac_mpi.analysis.followed import Followed
+from esac_mpi.analysis.followed import Followed, published
 from esac_mpi.analysis.measures import counted_steps
 from esac_mpi.analysis.messages import DAMAGED, Unusable
 from esac_mpi.record import RunFiles, Unreadable
@@ -107,14 +106,6 @@ def tagged(run: RunFiles) -> dict[str, np.ndarray]:
     return found
 
 
-def there(path: Path) -> os.stat_result:
-    """Look at what was there a moment ago. Raises Unreadable."""
-    try:
-        return path.stat()
-    except FileNotFoundError as error:
-        raise Unreadable(f"{path}: {error.strerror}") from error
-
-
 class Curves:
     """A file of TensorBoard's that grows with a run: in the run, or in its folder in `out`."""
 
@@ -128,26 +119,21 @@ class Curves:
             folder.mkdir(parents=True, exist_ok=True)
         self.path, self._step = folder / EVENTS, step
         self._event, self._summary, self._writer = Event, Summary, RecordWriter(str(self.path))
-        self._rows, self._last = 0, set[str]()  # of these, and what the last of them has
-        self._run = os.open(run, os.O_RDONLY)  # held, so that no other directory has its number
-
-    def is_of(self, run: Path) -> bool:
-        """Tell whether this is still the run's directory: --fresh begins another at its path."""
-        return os.path.samestat(os.fstat(self._run), there(run))
+        self.rows, self._last = 0, set[str]()  # that were added, and what the last of them has
 
     def add(self, run: RunFiles) -> None:
         """Append the rows that are new, float32, and an evaluation that came after its row."""
         found = tagged(run)
-        assert run.columns.source is not None
         wall, steps = column(run, "timing/wall_seconds"), position(run, self._step)
         wall = np.nan_to_num(wall) if len(wall) else np.zeros(run.generation)
-        # as if it had never stood still
-        seconds = there(run.columns.source).st_mtime + wall - wall[-1]
-        if not self._rows:
+        if not (newest := published(run)):
+            raise Unreadable(f"{run.path}: its files have been moved away")
+        seconds = newest + wall - wall[-1]  # as if it had never stood still
+        if not self.rows:
             self._write(self._event(wall_time=seconds[0], file_version="brain.Event:2"))
-        for g in range(max(self._rows - 1, 0), run.generation):
+        for g in range(max(self.rows - 1, 0), run.generation):
             row = {name: values[g] for name, values in found.items() if np.isfinite(values[g])}
-            known = self._last if g == self._rows - 1 else set[str]()
+            known = self._last if g == self.rows - 1 else set[str]()
             values = [
                 self._summary.Value(tag=name, simple_value=value)
                 for name, value in row.items()
@@ -156,7 +142,7 @@ class Curves:
             if values:
                 summary = self._summary(value=values)
                 self._write(self._event(wall_time=seconds[g], step=int(steps[g]), summary=summary))
-            self._rows, self._last = g + 1, {*row}
+            self.rows, self._last = g + 1, {*row}
         self._writer.flush()
 
     def _write(self, event: Any) -> None:
@@ -165,7 +151,6 @@ class Curves:
     def close(self) -> None:
         """Close the file."""
         self._writer.close()
-        os.close(self._run)
 
 
 def curves(run: RunFiles, out: Path | None, step: str) -> Path:
@@ -186,8 +171,8 @@ def follow(followed: Followed, out: Path | None, step: str, every: float) -> Ite
                 try:
                     if isinstance(run, str):
                         raise Unreadable(run)
-                    if path in files and not files[path].is_of(path):
-                        files.pop(path).close()
+                    if path in files and files[path].rows > run.generation:
+                        files.pop(path).close()  # --fresh has begun another at its path
                     if run.generation and path not in files:
                         files[path] = Curves(path, out, step)
                         yield files[path].path

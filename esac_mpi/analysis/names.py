@@ -42,8 +42,4 @@ def legend(policy: str, algorithm: str) -> str:
 def better(policies: Iterable[str]) -> str:
     """Return in words what the better of these policies is."""
     found = candidates(policies)
-    others = [name for name in found if name not in POLICIES]
-    known = (
-        ["the better of theta_es and the SAC mean"] if len(others) < len(found) or not found else []
-    )
-    return ", or ".join([*known, *others])
+    return found[0] if len(found) == 1 else f"the better of {' and '.join(found)}"

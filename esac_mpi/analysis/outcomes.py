@@ -64,7 +64,7 @@ def outcome(run: RunFiles, measure: str, at: At = AT_THE_END, policy: str = BETT
     if at.limited and curves.position(run, at.axis)[-1:].sum() < at.limit:
         return np.nan
     # the run itself recorded which was the best
-    recorded = measure == "best" and policy == BETTER and "metrics/best_return" in run.columns
+    recorded = measure == "best" and policy == BETTER
     if recorded and not at.limited:
         found = best_return(run)
         return np.nan if found is None else found

@@ -13,7 +13,7 @@ from esac_mpi.analysis.curves import Axis
 from esac_mpi.analysis.episodes import WINDOW
 from esac_mpi.analysis.evaluations import BETTER, evaluations, policies, policies_of, require_policy
 from esac_mpi.analysis.figures import Figure
-from esac_mpi.analysis.grids import Quantity, summary
+from esac_mpi.analysis.grids import Quantity, draw
 from esac_mpi.analysis.groups import grouped, renamed
 from esac_mpi.analysis.messages import Unusable, note, some
 from esac_mpi.analysis.names import HALVES, POLICIES, better, legend
@@ -150,4 +150,4 @@ def figure(
         title += f"; wall time {said(ranks)}"
     groups = grouped(runs)
     groups = renamed(groups, labels) if labels else groups
-    return summary(groups, rows, axis, title, seeds, counts=what == "updates")
+    return draw(groups, rows, axis, title, seeds, counts=what == "updates")

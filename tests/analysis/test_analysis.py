@@ -84,7 +84,9 @@ def test_tables_and_figures_of_an_unknown_algorithm(tmp_path):
     runs = [stroll(tmp_path / "a"), stroll(tmp_path / "b", seed=1)]
     assert list(analysis.table_of(runs)["A-v0"]) == ["STROLL"]
     assert analysis.table_of(runs, policy="feet")["A-v0"]["STROLL"].mean == 30
-    assert "mean return of the last evaluation, feet, or shoes. Mean" in described(runs, "final")
+    assert "mean return of the last evaluation, the better of feet and shoes. Mean" in described(
+        runs, "final"
+    )
     (axes,) = plots.figure(runs, "return", "generation").axes
     assert [line.get_ydata()[[0, -1]].tolist() for line in axes.lines] == [[11, 31]]
     (losses,) = [axes for axes in plots.figure(runs, "losses", "generation").axes if axes.lines]
@@ -121,9 +123,9 @@ def test_known_names_come_first_and_no_other_is_left_out():
     assert names.policy_order(policies) == ["theta_es", "sac", "arms", "feet"]
     legends = [names.legend(policy, "td3") for policy in ("td3", "feet", "sac")]
     assert legends == ["TD3's actor", "feet", "SAC's mean policy"]
-    both = "the better of theta_es and the SAC mean"
-    assert names.better(["sac"]) == names.better([]) == both
-    assert names.better(["td3", "theta_es"]) == f"{both}, or td3"
+    assert names.better(["sac"]) == "sac"
+    assert names.better(["td3", "theta_es"]) == "the better of theta_es and td3"
+    assert names.better(["champion", "learner"]) == "champion"
 
 
 @pytest.mark.parametrize(

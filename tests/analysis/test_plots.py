@@ -205,7 +205,7 @@ def test_plot_of_two_tasks_and_algorithms(tmp_path, call, what):
 
 
 def panel(runs):
-    return grids.grid(groups.grouped(runs), plots.quantities("return", "better"), "generation")
+    return grids.draw(groups.grouped(runs), plots.quantities("return", "better"), "generation", "")
 
 
 def named(texts):

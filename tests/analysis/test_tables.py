@@ -151,7 +151,7 @@ def test_table_in_markdown(tmp_path, call):
     runs += three(tmp_path, algorithm="esac", values=(7000,))
     told = call("table", *runs, "--published").out
     about, source, _, head, _, first, second = told.splitlines()
-    assert "return of the last evaluation, the better of theta_es and the SAC mean." in about
+    assert "return of the last evaluation, the better of theta_es and sac." in about
     assert "Suri et al. 2020" in source
     assert "Table 1" in source
     assert (

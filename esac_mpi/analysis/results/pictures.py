@@ -5,7 +5,7 @@ import numpy as np
 from esac_mpi.analysis.colours import algorithm_of, looks
 from esac_mpi.analysis.curves import Axis, Curve, last_before
 from esac_mpi.analysis.figures import Figure, headline, wrapped_panels
-from esac_mpi.analysis.grids import summary
+from esac_mpi.analysis.grids import draw
 from esac_mpi.analysis.messages import Unusable
 from esac_mpi.analysis.plots import TITLES
 from esac_mpi.analysis.results import standings
@@ -57,7 +57,7 @@ def curves(
     def quantity(trace: Trace, _: Axis) -> Curve:
         return trace.curve(axis, field)
 
-    return summary(sections, {y: quantity}, named, title, seeds, counts=what == "updates")
+    return draw(sections, {y: quantity}, named, title, seeds, counts=what == "updates")
 
 
 def number(value: str) -> float | str:
