@@ -165,17 +165,6 @@ def test_draws_keep_the_tasks():
     assert np.isnan([low, high]).all()  # one seed has no interval
 
 
-def test_draws_agree_with_draws_run_by_run():
-    random = np.random.default_rng(0)
-    tasks = [random.standard_normal(5) + place for place in range(4)]
-    drawn = []
-    for _ in range(4000):  # of 20 runs the middle 10
-        runs = np.concatenate([random.choice(task, len(task)) for task in tasks])
-        drawn.append(np.sort(runs)[5:15].mean())
-    _, low, high = estimate(tasks, aggregates.iqm)
-    np.testing.assert_allclose([low, high], np.quantile(drawn, [0.025, 0.975]), atol=0.05)
-
-
 # ---- random actions
 
 

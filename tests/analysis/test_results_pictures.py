@@ -1,14 +1,11 @@
 """The pictures made of the compact record of an experiment, by numbers worked out by hand."""
 
-import dataclasses
-
 import pytest
 from figure_runs import lines as drawn_lines
 from result_rows import EMPTY, history, stored, study
 
 from esac_mpi.analysis.colours import COLOURS
-from esac_mpi.analysis.results import pictures, standings, traces
-from esac_mpi.analysis.results.rows import Row
+from esac_mpi.analysis.results import pictures, traces
 
 
 @pytest.mark.parametrize(
@@ -135,9 +132,3 @@ def test_pictures_are_written(tmp_path, call, what):
 def test_nothing_to_draw(tmp_path, call, what, rows, said):
     words = [stored(tmp_path / "r.csv", rows), "--out", tmp_path / "x.png"]
     assert said in call(f"results draw --what {what}", *words, code=2).err
-
-
-def test_every_measure_is_a_field():
-    names = {field.name for field in dataclasses.fields(Row)} | {"better"}
-    policies = {*standings.POLICIES.values(), *pictures.POLICIES.values()}
-    assert {y for y, _ in standings.MEASURES.values()} | policies <= names
