@@ -1,8 +1,6 @@
 """A run in one object, as `esac-mpi summary RUN --json` prints it; the command to continue it."""
 
 import shlex
-from itertools import pairwise
-from pathlib import Path
 from typing import Any
 
 from esac_mpi.analysis import measures
@@ -44,20 +42,9 @@ def summary(run: RunFiles) -> dict[str, Any]:
 
 
 def resume_command(run: RunFiles) -> str | None:
-    """Return the command that continues the run from the current directory, or None.
-
-    None: there is nothing to continue. It is the command that started it, less --fresh, where that
-    would come back to this directory from here; else one that names the run's own config.toml.
-    """
-    command = run.provenance.get("command", "python -m esac_mpi")
+    """Return the command that continues the run by its own settings; None: it is not to be."""
     if run.state in ("running", "complete", "pruned"):
         return None
-    words = [word for word in shlex.split(command) if word != "--fresh"]
-    if words[:1] == ["esac_mpi.train"]:  # from Python, with settings that no command line may have
-        words = ["python", "-m", "esac_mpi"]
-    named = [value for name, value in pairwise(words) if name in ("--run-dir", "--run_dir")]
-    here = named and Path(named[-1]).resolve() == run.path.resolve()
-    if not (here and all(Path(word).exists() for word in words if word.endswith(".toml"))):
-        words = [*words[:3], str(run.path / "config.toml"), "--run-dir", str(run.path)]
-    ranks = run.provenance.get("ranks", 1)
+    ranks, words = run.provenance.get("ranks", 1), ["python", "-m", "esac_mpi"]
+    words.append(str(run.path / "config.toml"))
     return shlex.join(["mpirun", "-n", str(ranks), *words] if ranks > 1 else words)

@@ -120,34 +120,21 @@ def test_many_runs(tmp_path, call, monkeypatch):
 def test_a_single_run_says_where_time_went_and_how_to_resume(tmp_path, monkeypatch, call):
     monkeypatch.chdir(tmp_path)
     place = tmp_path / "a b"
-    line = f"python -m esac_mpi --task.id CyclicMDP-v0 --fresh --run-dir '{place}'"
-    make(place, status="requeue", command=line).close()
+    make(place, status="requeue").close()
     *_, time, resume = call("summary", place).out.splitlines()
     assert time == "time: evaluate 5 %, other 95 %"
-    expected = f"mpirun -n 2 {line.replace('--fresh ', '')}"  # which would start over
+    expected = f"mpirun -n 2 python -m esac_mpi '{place}/config.toml'"
     assert resume == f"resume: {expected}"
     assert call("summary", place, "--resume").out == f"{expected}\n"
 
 
-def test_the_command_to_resume_comes_back_from_anywhere(tmp_path, monkeypatch, call):
-    line = "python -m esac_mpi x.toml --run-dir runs/a --seed 1"
-    make(tmp_path / "runs/a", status="requeue", command=line).close()
-    make(tmp_path / "runs/b", status="complete", command="python -m esac_mpi").close()
+def test_the_command_to_resume_continues_from_anywhere(tmp_path, monkeypatch, call):
+    make(tmp_path / "runs/a", status="requeue").close()
+    make(tmp_path / "runs/b", status="complete").close()
     monkeypatch.chdir(tmp_path)
-    own = "mpirun -n 2 python -m esac_mpi runs/a/config.toml --run-dir runs/a\n"
-    assert call("summary", "runs/a", "runs/b", "--resume").out == own  # there is no x.toml
-    (tmp_path / "x.toml").touch()
-    assert call("summary", "runs/a", "--resume").out == f"mpirun -n 2 {line}\n"
-    (tmp_path / "runs/x.toml").touch()
-    monkeypatch.chdir(tmp_path / "runs")  # where runs/a would be another directory
+    own = "mpirun -n 2 python -m esac_mpi runs/a/config.toml\n"
+    assert call("summary", "runs/a", "runs/b", "--resume").out == own
+    monkeypatch.chdir(tmp_path / "runs")
     assert call("summary", "a", "--resume").out == own.replace("runs/a", "a")
     # the resolved configuration is there to be run
     assert configuration.read_toml("a/config.toml")["seed"] == 0
-
-
-def test_a_run_called_from_python_goes_on_by_its_own_settings(tmp_path, monkeypatch, call):
-    line = "esac_mpi.train --algorithm es --run_dir a --task.kwargs.x 1"
-    make(tmp_path / "a", status="requeue", command=line).close()
-    monkeypatch.chdir(tmp_path)
-    expected = "mpirun -n 2 python -m esac_mpi a/config.toml --run-dir a\n"
-    assert call("summary", "a", "--resume").out == expected
