@@ -107,7 +107,7 @@ def name_lines(figure: Figure) -> None:
     columns = len({panel.get_position().x0 for panel in figure.axes})
     every = [line for lines in panels.values() for line in lines]
     longest = max((len(str(line.get_label())) for line in every), default=0) / LETTERS * scale()
-    few = max(map(len, panels.values())) <= FEW and all(len(line.get_xdata()) for line in every)
+    few = max(map(len, panels.values())) <= FEW and all(np.size(line.get_xdata()) for line in every)
     if not few or longest > ROOM * figure.get_figwidth() / columns:
         legend_below(figure)
         return
