@@ -67,7 +67,7 @@ def statistics(returns: np.ndarray) -> dict[str, Any]:
         return dict.fromkeys(names)
     several = len(returns) > 1
     values = (
-        mean(returns),
+        returns.mean(),
         interval([returns], mean) if several else None,
         returns.std(ddof=1) if several else None,
         np.median(returns),

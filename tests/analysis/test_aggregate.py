@@ -7,10 +7,9 @@ import pytest
 from result_rows import history
 from scored_runs import finals, names, run, scored
 
-from esac_mpi.analysis.intervals import stratified
+from esac_mpi.analysis import intervals
+from esac_mpi.analysis.intervals import estimate, interval
 from esac_mpi.analysis.messages import Unusable
-from esac_mpi.analysis.results import aggregates
-from esac_mpi.analysis.results.aggregates import estimate
 from esac_mpi.analysis.results.rows import changes
 from esac_mpi.analysis.results.scores import by_task, random_returns
 from esac_mpi.analysis.results.traces import MEASURED
@@ -117,50 +116,50 @@ def test_statistics_over_tasks_of_unequal_seeds():
     tasks = [np.array([0.0, 0, 0, 8]), np.array([4.0]), np.array([1.0, 3])]
     # of 0 0 0 8 (1/12 each), 4 (1/3) and 1 3 (1/6) a seventh is cut on each side:
     # (1 / 6 + 3 / 6 + 4 * 23 / 84) / (5 / 7)
-    assert aggregates.iqm(tasks) == pytest.approx(37 / 15)
-    assert aggregates.median(tasks) == 2  # of 2, 4, 2
-    assert aggregates.mean(tasks) == pytest.approx(8 / 3)
+    assert intervals.iqm(tasks) == pytest.approx(37 / 15)
+    assert intervals.median(tasks) == 2  # of 2, 4, 2
+    assert intervals.mean(tasks) == pytest.approx(8 / 3)
 
 
 def test_equally_good_variants_have_one_iqm_whatever_their_runs():
     """One pays 1 on the first task, 0 on the second: four runs here, one there, or the reverse."""
     here, there = [np.ones(4), np.zeros(1)], [np.ones(1), np.zeros(4)]
-    assert aggregates.iqm(here) == pytest.approx(0.5)  # all runs alike would give 1
-    assert aggregates.iqm(there) == pytest.approx(0.5)  # and 0
+    assert intervals.iqm(here) == pytest.approx(0.5)  # all runs alike would give 1
+    assert intervals.iqm(there) == pytest.approx(0.5)  # and 0
     random = np.random.default_rng(0)
     full = [random.standard_normal(5) for _ in range(3)]  # of 15 runs the middle 9
-    assert aggregates.iqm(full) == np.sort(np.concatenate(full))[3:12].mean()
+    assert intervals.iqm(full) == np.sort(np.concatenate(full))[3:12].mean()
     several = [random.standard_normal((seeds, 7)) for seeds in (2, 3)]  # draw by draw
-    assert aggregates.iqm(several).tolist() == [
-        aggregates.iqm([task[:, i] for task in several]) for i in range(7)
+    assert intervals.iqm(several).tolist() == [
+        intervals.iqm([task[:, i] for task in several]) for i in range(7)
     ]
 
 
 def test_probability_of_improvement_counts_ties_as_halves():
     ours, theirs = [np.array([1.0, 2]), np.array([5.0])], [np.array([1.0, 3]), np.array([4.0])]
-    assert aggregates.improvement([*ours, *theirs]) == 0.6875  # (1/2 + 0 + 1 + 0) / 4 and 1
-    assert aggregates.improvement([*theirs, *ours]) == 0.3125
-    assert aggregates.improvement([*ours, *ours]) == (0.5 + 0.5) / 2
+    assert intervals.improvement([*ours, *theirs]) == 0.6875  # (1/2 + 0 + 1 + 0) / 4 and 1
+    assert intervals.improvement([*theirs, *ours]) == 0.3125
+    assert intervals.improvement([*ours, *ours]) == (0.5 + 0.5) / 2
     # (1.5 + 5) / 2 and (2 + 4) / 2; of three runs nothing is cut
-    assert aggregates.ahead([*ours, *theirs]) == 0.25
+    assert intervals.ahead([*ours, *theirs]) == 0.25
 
 
 def test_draws_keep_the_tasks():
     tasks = [np.array([0.0, 2]), np.array([10.0, 10])]
     # the first task's mean is 0, 1 or 2; never two of the second
-    assert estimate(tasks, aggregates.mean) == (5.5, 5, 6)
-    assert estimate(tasks, aggregates.median) == (5.5, 5, 6)
+    assert estimate(tasks, intervals.mean) == (5.5, 5, 6)
+    assert estimate(tasks, intervals.median) == (5.5, 5, 6)
     both = [*tasks, np.array([1.0, 1]), np.array([10.0, 10])]
     # 0, 1/2 or 1 on the first, 1/2 on the second
-    assert estimate(both, aggregates.improvement) == (0.5, 0.25, 0.75)
+    assert estimate(both, intervals.improvement) == (0.5, 0.25, 0.75)
     # of 0 2 10 10 it is 6, drawn 5, 6 or 6; theirs 5.5
-    assert estimate(both, aggregates.ahead) == (0.5, -0.5, 0.5)
+    assert estimate(both, intervals.ahead) == (0.5, -0.5, 0.5)
     seen = []
-    stratified(tasks, lambda drawn: seen.append(drawn) or aggregates.mean(drawn), draws=50)
+    interval(tasks, lambda drawn: seen.append(drawn) or intervals.mean(drawn), draws=50)
     for first, second in seen:
         assert (first.shape, second.shape) == ((2, 50), (2, 50))
         assert (set(first.flat), set(second.flat)) == ({0.0, 2.0}, {10.0})
-    value, low, high = estimate([np.array([1.0]), np.array([3.0, 5])], aggregates.mean)
+    value, low, high = estimate([np.array([1.0]), np.array([3.0, 5])], intervals.mean)
     assert value == 2.5
     assert np.isnan([low, high]).all()  # one seed has no interval
 

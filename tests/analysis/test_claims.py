@@ -5,8 +5,8 @@ import re
 import numpy as np
 from conftest import ROOT
 
+from esac_mpi.analysis.intervals import iqm
 from esac_mpi.analysis.results import rowfiles, scores, traces
-from esac_mpi.analysis.results.aggregates import iqm
 
 RECORDS = ROOT / "docs/results"
 SEEDS = range(5)

@@ -1,22 +1,30 @@
 """The aggregate of an experiment in Markdown: all tasks together, in pairs, then task by task."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 
 import numpy as np
 
+from esac_mpi.analysis.intervals import (
+    Estimate,
+    Statistic,
+    ahead,
+    estimate,
+    improvement,
+    iqm,
+    mean,
+    median,
+)
 from esac_mpi.analysis.messages import spanned
-from esac_mpi.analysis.results import aggregates
-from esac_mpi.analysis.results.aggregates import Estimate, Tasks, estimate
 from esac_mpi.analysis.results.scores import Study, Task
 from esac_mpi.analysis.results.traces import Wall, after, whose
 from esac_mpi.analysis.results.verdicts import champion_of
 from esac_mpi.analysis.tables import Cell, digits, markdown
 from esac_mpi.host.log import compact
 
-STATISTICS: dict[str, Callable[[Tasks], np.ndarray]] = {
-    "IQM": aggregates.iqm,
-    "median of the tasks' means": aggregates.median,
-    "mean": aggregates.mean,
+STATISTICS: dict[str, Statistic] = {
+    "IQM": iqm,
+    "median of the tasks' means": median,
+    "mean": mean,
 }
 NOTE = (
     "0 is the mean return of random actions, 1 the best evaluation that any run made by then."
@@ -93,7 +101,7 @@ def against(study: Study, champion: str) -> Iterator[str]:
     ours = study.scores(champion)
     for other in (label for label in study.variants if label != champion):
         both = [*ours, *study.scores(other)]
-        chance, gap = (estimate(both, of) for of in (aggregates.improvement, aggregates.ahead))
+        chance, gap = (estimate(both, of) for of in (improvement, ahead))
         rows.append([other, interval(chance), interval(gap, "+")])
     yield from markdown(rows)
 

@@ -6,11 +6,11 @@ from esac_mpi.analysis.colours import algorithm_of, looks
 from esac_mpi.analysis.curves import Axis, Curve, last_before
 from esac_mpi.analysis.figures import Figure, headline, wrapped_panels
 from esac_mpi.analysis.grids import draw
+from esac_mpi.analysis.intervals import Estimate, estimate, iqm, mean
 from esac_mpi.analysis.messages import Unusable
 from esac_mpi.analysis.plots import TITLES
 from esac_mpi.analysis.results import standings
 from esac_mpi.analysis.results.aggregate_page import when
-from esac_mpi.analysis.results.aggregates import Estimate, estimate, iqm, mean
 from esac_mpi.analysis.results.scores import Study
 from esac_mpi.analysis.results.traces import MEASURED, WALL, Sections, Trace, Wall
 from esac_mpi.analysis.sensitivity import Point, figure, lines, normalised
