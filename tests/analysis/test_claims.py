@@ -1,6 +1,8 @@
 """Sentences of the pages of results, worked out from the records beside them."""
 
+import csv
 import re
+from collections import defaultdict
 
 import numpy as np
 from conftest import ROOT
@@ -104,5 +106,17 @@ def test_the_table_of_eight_minutes_is_in_its_record():
             cells += [f"{each:,.0f}" if each > 1000 else f"{each:.1f}" for each in by_then[-1:]]
             cells += [""] * (not by_then)
         name = task.split("/")[-1].removesuffix("-v0")
-        (line,) = re.findall(rf"^\| {name} \| [\d,]+ \|(.*)\|$", page, re.MULTILINE)
+        line = re.findall(rf"^\| {name} \| [-\d,.]+ \|(.*)\|$", page, re.MULTILINE)[0]
         assert [cell.strip(" *") for cell in line.split("|")] == cells
+    best = defaultdict(list)
+    with (RECORDS / "two-cores/members.csv").open() as file:
+        for row in csv.DictReader(file):
+            best[row["task"].split("/")[-1].removesuffix("-v0")].append(float(row["best_member"]))
+    for name, said, evaluation in re.findall(
+        r"^\| (walker-walk|fish-upright|Reacher-v5) \| [-\d.]+ \| (\S+) \| (\S+) \|$",
+        page,
+        re.MULTILINE,
+    ):
+        assert said == f"{np.mean(best[name]):.{1 if name == 'Reacher-v5' else 0}f}"
+        assert f"| {name} | " in page.split("looks different", 1)[0]
+        assert re.search(rf"^\| {name} \| \S+ \| {evaluation} \|", page, re.MULTILINE)
