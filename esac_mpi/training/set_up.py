@@ -234,8 +234,9 @@ def restore(job: Job, origin: dict[str, Any], source: warm_start.Source | None =
     replay: Any = None if job.learner is None else job.learner.replay
     try:
         if job.learner is not None:
-            run.restore_replay(replay)  # first: it may go back to the checkpoint before
-            saved = run.restored or saved
+            if replay is not None:
+                run.restore_replay(replay)  # first: it may go back to the checkpoint before
+                saved = run.restored or saved
             job.learner.load(saved.learner)
         state.load(job.state, saved.state, replay=replay)
         job.unevaluated = active_run.pending_row(saved.pending)
