@@ -15,6 +15,7 @@ import tomllib
 from collections.abc import Callable
 from dataclasses import MISSING, replace
 from functools import cache
+from importlib.util import find_spec
 from itertools import product
 from pathlib import Path
 from typing import Any, TypeVar
@@ -107,18 +108,29 @@ def parsed(id: str, table: dict[str, Any], source: str) -> Experiment:
     )
     for name, b in found.budgets.items():
         check_names(found, b, f"{source}: budgets.{name}")
-    if wrong := next((product.out for product in found.products if "/" in product.out), None):
+    if found.points < 1:
+        raise Unusable(f"{source}: points = {found.points}: expected 1 or more")
+    for one in found.products:
+        check_product(one, f"{source}: products")
+    return found
+
+
+def check_product(product: Product, source: str) -> None:
+    """Raise Unusable where the file of a product is none, or its tool no command."""
+    if "/" in product.out:
         raise Unusable(
-            f"{source}: products: out = {wrong!r}: a file's name; "
+            f"{source}: out = {product.out!r}: a file's name; "
             "it is written beside the experiment's results.csv"
         )
-    return found
+    if product.command and find_spec(f"esac_mpi.commands.{product.command}") is None:
+        what = "no command, nor a program of the checkout as tools.operators"
+        raise Unusable(f"{source}: tool = {product.tool!r}: {what}")
 
 
 def renewed_product(found: Product) -> Product:
     """Return a product whose arguments name a run's setting as it is called now."""
     words = found.arguments
-    if Path(found.tool).stem in ("plot", "table"):
+    if found.command in ("plot", "table"):
         pairs = zip(["", *words], words, strict=False)
         words = [renewed_name(word) if before == "--field" else word for before, word in pairs]
     return replace(found, arguments=words)

@@ -23,6 +23,11 @@ class Product:
     arguments: list[str]
     out: str
 
+    @property
+    def command(self) -> str:
+        """The command that it calls, "" for a program of the checkout."""
+        return "" if self.tool.startswith("tools.") else Path(self.tool).stem
+
 
 @dataclass(frozen=True)
 class Budget:

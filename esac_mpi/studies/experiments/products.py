@@ -73,9 +73,7 @@ def calls(product: Product, runs: list[Planned], csv: Path) -> Iterator[tuple[Pa
         arguments = [
             token for argument in product.arguments for token in replaced.get(argument, [argument])
         ]
-        module = ["esac_mpi.commands", Path(product.tool).stem]
-        if product.tool.startswith("tools."):  # of the checkout
-            module = [product.tool]
+        module = ["esac_mpi.commands", product.command] if product.command else [product.tool]
         yield out, [sys.executable, "-m", *module, *arguments, "--out", str(out)]
 
 
