@@ -19,6 +19,7 @@ from esac_mpi.host.paths import given
 from esac_mpi.record import Refused, Run, RunFiles, Unreadable
 
 GONE = {  # options of 0.2.0: what there is in their place
+    "'draw'": "esac-mpi plot draws CSV files, too",
     "--sort": "`sort` orders the table's lines",
     "--task": "a shell's patterns choose by the runs' names",
     "--updates-per-second": "--check forecasts other learners",

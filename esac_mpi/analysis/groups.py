@@ -165,7 +165,9 @@ def note_chosen(runs: list[RunFiles], names: list[str]) -> None:
         )
 
 
-def renamed(groups: Groups, labels: Sequence[str]) -> Groups:
+def renamed(
+    groups: dict[str, dict[str, list[Any]]], labels: Sequence[str]
+) -> dict[str, dict[str, list[Any]]]:
     """Relabel the groups, one label each in the order of a legend. Raises Unusable."""
     there = list(dict.fromkeys(label for found in groups.values() for label in found))
     unfit = any(

@@ -6,14 +6,22 @@ from functools import partial
 
 import numpy as np
 
-from esac_mpi.analysis import curves, figures
+from esac_mpi.analysis import figures
 from esac_mpi.analysis.clock import said
 from esac_mpi.analysis.colours import COLOURS, looks
-from esac_mpi.analysis.curves import Axis
+from esac_mpi.analysis.curves import (
+    Axis,
+    column,
+    column_curve,
+    per_generation,
+    position,
+    return_curve,
+    training_curve,
+)
 from esac_mpi.analysis.episodes import WINDOW
 from esac_mpi.analysis.evaluations import BETTER, evaluations, policies, policies_of, require_policy
 from esac_mpi.analysis.figures import Figure
-from esac_mpi.analysis.grids import Quantity, draw
+from esac_mpi.analysis.grids import Groups, Quantity, draw
 from esac_mpi.analysis.groups import grouped, renamed
 from esac_mpi.analysis.messages import Unusable, note, some
 from esac_mpi.analysis.names import HALVES, POLICIES, better, legend
@@ -43,35 +51,34 @@ TITLES = {
     "updates": "Gradient updates so far",
     "waiting": "Share of the ranks' time in which they wait",
 }
+DEFAULT_X = "env_steps"
 
 
 def of_values(values: Callable[[RunFiles], np.ndarray]) -> Quantity:
     """Make a quantity of a function from runs to values [generations]."""
-    return lambda run, x: curves.column_curve(run, x, values(run))
+    return lambda run, x: column_curve(run, x, values(run))
 
 
 def learners(run: RunFiles, key: str) -> np.ndarray:
     """Return the column metrics/<learner>_<key>, or metrics/<key> of a shared critic."""
     names = [name for name in run.columns.scalars if re.fullmatch(f"metrics/(.*_)?{key}", name)]
-    return curves.column(run, names[0]) if names else np.zeros(0)
+    return column(run, names[0]) if names else np.zeros(0)
 
 
 def count(run: RunFiles, name: str) -> np.ndarray:
     """Return a counter, 0 where an older version did not count."""
-    return np.maximum(curves.column(run, f"metrics/{name}"), 0).astype(float)
+    return np.maximum(column(run, f"metrics/{name}"), 0).astype(float)
 
 
 def quantities(what: str, policy: str = BETTER) -> dict[str, Quantity]:
     """Return the quantities of a kind, by the name of the vertical axis: a row of panels each."""
     if what == "return":
-        return {"episodic return": lambda run, x: curves.return_curve(run, x, policy)}
+        return {"episodic return": lambda run, x: return_curve(run, x, policy)}
     if what == "training":
-        return {"training return": curves.training_curve}
+        return {"training return": training_curve}
     found: dict[str, dict[str, Callable[[RunFiles], np.ndarray]]] = {
-        "sigma": {r"mutation rate $\sigma$": partial(curves.column, name="metrics/sigma")},
-        "fitness": {
-            name: partial(curves.per_generation, statistic=f) for name, f in FITNESS.items()
-        },
+        "sigma": {r"mutation rate $\sigma$": partial(column, name="metrics/sigma")},
+        "fitness": {name: partial(per_generation, statistic=f) for name, f in FITNESS.items()},
         "losses": {name: partial(learners, key=key) for key, name in LOSSES.items()},
         "fates": {f"learner's actor {fate} [%]": partial(rate, fate=fate) for fate in FATES},
         "updates": {
@@ -85,7 +92,7 @@ def quantities(what: str, policy: str = BETTER) -> dict[str, Quantity]:
 
 def begun(runs: list[RunFiles]) -> list[RunFiles]:
     """Return the runs that have a generation; name the others. Raises Unusable if none has."""
-    young = [run for run in runs if not curves.column(run, "metrics/generation").size]
+    young = [run for run in runs if not column(run, "metrics/generation").size]
     if young:
         note(f"no generation is published yet in {some(run.path.name for run in young)}")
     if len(young) == len(runs):
@@ -98,7 +105,7 @@ def draw_alone(run: RunFiles, x: Axis = "env_steps") -> Figure:
     figure, panels = figures.panels(1, 1, 5.5, 3.5)
     axes = panels[0, 0]
     for statistic, name, style in ((np.nanmax, "maximum", ":"), (np.nanmean, "mean", "-")):
-        curve = curves.column_curve(run, x, curves.per_generation(run, statistic))
+        curve = column_curve(run, x, per_generation(run, statistic))
         if len(curve.x):
             axes.plot(curve.x, curve.y, style, color="0.55", lw=0.7, label=f"population, {name}")
     config = run.config
@@ -109,9 +116,7 @@ def draw_alone(run: RunFiles, x: Axis = "env_steps") -> Figure:
         if not len(returns):
             continue
         colour, label = look[policy].colour, legend(policy, config.algorithm)
-        where = np.interp(
-            generations, curves.column(run, "metrics/generation"), curves.position(run, x)
-        )
+        where = np.interp(generations, column(run, "metrics/generation"), position(run, x))
         axes.plot(where, returns.mean(axis=1), color=colour, lw=1.8, marker="o", ms=3, label=label)
         ends = np.nanmin(returns, axis=1), np.nanmax(returns, axis=1)
         axes.fill_between(where, *ends, color=colour, alpha=0.18, lw=0)
@@ -134,20 +139,34 @@ def figure(
     labels: Sequence[str] = (),
 ) -> Figure:
     """Draw one of TITLES against an axis of curves.AXES, or computed wall time. Raises Unusable."""
-    if ranks and x != "wall":
-        raise Unusable("--ranks says what wall time is computed for: it needs --x wall")
     runs = begun(runs)
     if what == "return":
         require_policy(runs, policy)
-    axis: Axis = ranks or x or ("training_episodes" if what == "training" else "env_steps")
     if len(runs) == 1 and not ranks and not labels and (what, policy) == ("return", BETTER):
-        return draw_alone(runs[0], axis)
+        return draw_alone(runs[0], x or DEFAULT_X)
     rows = quantities(what, policy)
     if what == "updates" and not any(count(run, "member_updates").any() for run in runs):
         del rows["gradient updates of members"]
-    title = TITLES[what].format(shown=better(policies_of(runs)) if policy == BETTER else policy)
+    whose = better(policies_of(runs)) if policy == BETTER else policy
+    return curves(grouped(runs), what, rows, x, seeds, ranks, labels, whose)
+
+
+def curves(
+    groups: Groups,
+    what: str,
+    rows: dict[str, Quantity],
+    x: str | None,
+    seeds: bool,
+    ranks: int,
+    labels: Sequence[str],
+    whose: str,
+) -> Figure:
+    """Draw rows of panels of runs, be they files or rows of results. Raises Unusable."""
+    if ranks and x != "wall":
+        raise Unusable("--ranks says what wall time is computed for: it needs --x wall")
+    axis: Axis = ranks or x or ("training_episodes" if what == "training" else DEFAULT_X)
+    title = TITLES[what].format(shown=whose)
     if ranks:
         title += f"; wall time {said(ranks)}"
-    groups = grouped(runs)
     groups = renamed(groups, labels) if labels else groups
     return draw(groups, rows, axis, title, seeds, counts=what == "updates")

@@ -1,16 +1,17 @@
 """Draw runs: curves, a timeline of the ranks, scaling, or sensitivity.
 
-    esac-mpi plot RUN... [--what KIND] [--x AXIS] [--label TEXT]... [--size W H] [--out NAME]
+    esac-mpi plot RUN...|CSV... [--what KIND] [--x AXIS] [--label TEXT]... [--out NAME]
 
 Examples:
     esac-mpi plot runs/Walker2d-v5-esac-seed0                            # one run: its returns
     esac-mpi plot runs/Walker2d-v5-* --label ESAC --label SAC            # algorithms, over seeds
     esac-mpi plot runs/* --what losses --size 3.3 2.4 --font 8 --out fig.pdf     # a paper's column
 
-Runs of one task, algorithm and settings are seeds of one group. A line is their interquartile mean,
-its band the 95 % bootstrap interval, as far as the group's shortest run. There is a panel a task.
-Up to six lines are named at their ends, more in a legend. Each algorithm has one colour in all
-pictures. The axis counts steps of population and learner, not of evaluation.
+Runs of one task, algorithm and settings are seeds of one group; of a CSV, the results.csv of an
+experiment, those of one variant. A line is their interquartile mean, its band the 95 % bootstrap
+interval, as far as the group's shortest run. There is a panel a task. Up to six lines are named at
+their ends, more in a legend. Each algorithm has one colour in all pictures. The axis counts steps
+of population and learner, not of evaluation.
 
 return        noise-free evaluations of the better policy each time, or of --policy. One run alone:
               all its policies with a band from worst to best episode, and the noisy population
@@ -27,7 +28,9 @@ scaling       seconds per generation and per episode without the evaluation, and
               efficiency, against ranks and population size (Figures 2 centre and 5 of the ESAC
               paper). Dotted: ideal; hollow: computed for --ranks from the runs on the fewest
 sensitivity   --measure (of `esac-mpi table`) against the values of --field (Figures 2 right and 6
-              left): mean and 95 % interval. A field without a table (sigma) is each algorithm's own
+              left): mean and 95 % interval. A field without a table (sigma) is of each algorithm
+ends          of a CSV: each variant's last returns, their mean and its 95 % interval; beside it a
+              CSV has return, training, updates and sensitivity, of --measure final or mean
 
 --x wall --ranks R computes the wall time on R ranks of this kind from recorded durations
 (docs/results/scaling.md).
@@ -58,41 +61,78 @@ from esac_mpi.record import RunFiles
 
 if TYPE_CHECKING:
     from esac_mpi.analysis.figures import Figure
+    from esac_mpi.analysis.sensitivity import Panels
 
 OF_CURVES = ("x", "seeds", "label", "ranks")
 CURVES = ("training", "sigma", "fitness", "losses", "fates", "updates", "waiting")
+OF_ROWS = ("return", "training", "updates", "sensitivity", "ends")  # of results.csv
 READ = {  # options, by what is drawn
     "return": ("policy", *OF_CURVES),
     **dict.fromkeys(CURVES, OF_CURVES),
     "timeline": (),
     "scaling": ("last", "ranks", "published"),
-    "sensitivity": ("field", "measure", "at_steps", "seeds"),
+    "sensitivity": ("field", "measure", "at_steps", "normalise", "seeds"),
+    "ends": ("policy",),
 }
 
 
 def pictures(line: argparse.ArgumentParser, options: argparse.Namespace) -> Iterator[Path]:
     """Draw what the options ask for; yield the files written."""
-    from esac_mpi.analysis import plots, timeline
     from esac_mpi.analysis.figures import save, wished
 
-    what = options.what
-    refuse_others(line, options, READ[what])
-    runs = opened(options.runs)
-    name = "learning_curve" if what == "return" else what
+    refuse_others(line, options, READ[options.what])
+    if options.what == "sensitivity" and not options.field:
+        raise Unusable("--what sensitivity needs --field: the parameter that varies")
+    rows = {path.suffix == ".csv" for path in options.runs}
+    if len(rows) > 1:
+        raise Unusable(
+            "run directories and results.csv: choose one, for there is no picture of both"
+        )
+    alone = len(options.runs) == 1 and not any(rows)
+    name = "learning_curve" if options.what == "return" else options.what
     with wished(options.size, options.font):
-        if what == "timeline":
-            if len(runs) > 1:
-                others = "--what waiting draws who waits in several"
-                raise Unusable(f"--what timeline draws one run; {others}")
-            drawing = timeline.draw(plots.begun(runs)[0])
-        elif what == "scaling":
-            drawing = scaling(runs, options)
-        elif what == "sensitivity":
-            drawing = sensitivity(runs, options)
-        else:
-            about = what, options.x, options.policy, options.seeds, ranks_of(options)
-            drawing = plots.figure(runs, *about, options.label)
-        yield from save(drawing, options.out or (runs[0].path if len(runs) == 1 else Path()) / name)
+        drawing = of_rows(options) if any(rows) else of_runs(options)
+        yield from save(drawing, options.out or (options.runs[0] if alone else Path()) / name)
+
+
+def of_runs(options: argparse.Namespace) -> "Figure":
+    """Draw run directories. Raises Unusable."""
+    from esac_mpi.analysis import plots, sensitivity, timeline
+
+    what, runs = options.what, opened(options.runs)
+    if what == "ends":
+        raise Unusable("--what ends draws results.csv of an experiment; table has that of runs")
+    if what == "timeline":
+        if len(runs) > 1:
+            others = "--what waiting draws who waits in several"
+            raise Unusable(f"--what timeline draws one run; {others}")
+        return timeline.draw(plots.begun(runs)[0])
+    if what == "scaling":
+        return scaling(runs, options)
+    if what == "sensitivity":
+        field, measure = options.field, options.measure
+        found = sensitivity.of_runs(runs, field, measure, options.at_steps, options.policy)
+        tell_unfinished(runs)
+        return swept(found, options)
+    about = what, options.x, options.policy, options.seeds, ranks_of(options)
+    return plots.figure(runs, *about, options.label)
+
+
+def of_rows(options: argparse.Namespace) -> "Figure":
+    """Draw rows of results. Raises Unusable."""
+    from esac_mpi.analysis.results import pictures, rowfiles, traces
+
+    what, rows, ranks = options.what, rowfiles.read(options.runs), ranks_of(options)
+    runs = traces.sections(traces.on_ranks(rows, ranks) if ranks else rows)
+    if what == "ends":
+        return pictures.ends(runs, options.policy)
+    if what == "sensitivity":
+        found = pictures.swept(runs, options.field, options.measure, options.at_steps)
+        return swept(found, options)
+    if what not in OF_ROWS:
+        raise Unusable(f"--what {what} draws run directories; of results.csv {', '.join(OF_ROWS)}")
+    about = what, options.x, options.policy, options.seeds, ranks
+    return pictures.curves(runs, *about, options.label)
 
 
 def scaling(runs: list[RunFiles], options: argparse.Namespace) -> "Figure":
@@ -108,28 +148,28 @@ def scaling(runs: list[RunFiles], options: argparse.Namespace) -> "Figure":
     return figure(found, f"{title}; paper: {source}" if source else title, printed)
 
 
-def sensitivity(runs: list[RunFiles], options: argparse.Namespace) -> "Figure":
-    """Draw what a field does. Raises Unusable."""
-    from esac_mpi.analysis.sensitivity import figure, of_runs
+def swept(found: "Panels", options: argparse.Namespace) -> "Figure":
+    """Draw what a field does."""
+    from esac_mpi.analysis.sensitivity import figure, normalised
 
-    if not options.field:
-        raise Unusable("--what sensitivity needs --field: the parameter that varies")
-    found = of_runs(runs, options.field, options.measure, options.at_steps, options.policy)
-    tell_unfinished(runs)
-    title = MEASURES[options.measure].capitalize()
+    title, y = MEASURES[options.measure].capitalize(), "episodic return"
     if options.at_steps:
         title += f", at {options.at_steps:,} true steps"
-    return figure(found, options.field, "episodic return", title, options.seeds)
+    if options.normalise:
+        found, y = normalised(found), f"{y} / best of the line"
+    return figure(found, options.field, y, title, options.seeds)
 
 
 def command_line() -> argparse.ArgumentParser:
     """Return the command line."""
     line = parser(__doc__)
     add(line, "runs", "--policy", "--ranks", "--last", "--measure", "--at-steps")
-    line.add_argument("--what", choices=tuple(READ), default="return")
+    line.add_argument("--what", choices=tuple(READ), metavar="KIND", default="return")
     line.add_argument("--field", help="of sensitivity: the parameter, as on the command line")
     text = "horizontal axis; default: env_steps, training_episodes for training"
     line.add_argument("--x", choices=AXES, help=text)
+    text = "of sensitivity: divide each line by its best"
+    line.add_argument("--normalise", action="store_true", help=text)
     line.add_argument("--seeds", action="store_true", help="each run as a thin line or point")
     text = "name of a group; once for each, in the order of the default names (their differences)"
     line.add_argument("--label", action="append", default=[], metavar="TEXT", help=text)

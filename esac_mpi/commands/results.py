@@ -1,19 +1,15 @@
-"""Make tables and pictures of an experiment from the CSV files of its runs.
+"""Make tables of an experiment, and its aggregate, from the CSV files of its runs.
 
     esac-mpi results table CSV... [--measure return|updates|fitness] [--of VARIANT] [--out FILE]
-    esac-mpi results draw CSV... --what returns|ends|training|updates|sensitivity --out FILE
     esac-mpi results aggregate CSV... [--of VARIANT] [--leave-out NAME...] [--out FILE]
 
 Examples:
     esac-mpi results table results.csv --out table.md                   # Markdown, with verdicts
-    esac-mpi results draw results.csv --what ends --out ends.png        # last returns
+    esac-mpi results table results.csv --ranks 8 --seconds 90           # at a computed time
     esac-mpi results aggregate a/results.csv b/results.csv              # scores over all tasks
 
 table      for every task a line a variant, at equal true and nominal steps, at equal wall time and
            at the end; then whether --of (default ESAC) beats each other one
-draw       a PNG, PDF or SVG. ends: each variant's last return. sensitivity: --measure at the runs'
-           ends against the swept value, which --field names. The others are curves against --x
-           (default: env_steps; training: training_episodes; updates: nominal_steps)
 aggregate  normalised scores over all tasks and seeds, and probabilities of improvement; Markdown,
            or a picture if FILE is a PNG, PDF or SVG. Tasks that a variant lacks are left out
 Reads the CSV files only: no run directories, MPI, torch or simulator. Cost: 0.5 s, a picture 2 s.
@@ -23,7 +19,7 @@ import argparse
 import math
 from collections.abc import Iterable, Iterator
 
-from esac_mpi.analysis.command import ended, parser, refuse_others, refuse_unread, written
+from esac_mpi.analysis.command import ended, parser, refuse_unread, written
 from esac_mpi.analysis.messages import Unusable, note
 from esac_mpi.analysis.results import aggregate_page
 from esac_mpi.analysis.results.rowfiles import read
@@ -37,14 +33,6 @@ from esac_mpi.host.paths import given
 from esac_mpi.studies.experiments.design import FOLDER
 
 CHAMPION = "ESAC"
-OF_CURVES = ("x", "seeds", "ranks")
-READ = {  # options of draw, by what is drawn
-    "returns": ("policy", *OF_CURVES),
-    "ends": ("policy",),
-    "training": OF_CURVES,
-    "updates": OF_CURVES,
-    "sensitivity": ("measure", "field", "normalise", "seeds"),
-}
 # options of table that a measure does not read; papers print returns
 UNREAD = {"return": (), "updates": ("of", "published"), "fitness": ("published",)}
 TITLES = {"return": "returns", "updates": "gradient updates", "fitness": "fitness"}
@@ -66,14 +54,13 @@ def found(
 
     together: the runs of all files as those of one experiment.
     """
-    seconds = getattr(options, "seconds", 0.0)  # a picture has none
-    if not 0 <= seconds < math.inf:
+    if not 0 <= options.seconds < math.inf:
         raise Unusable("--seconds must be more than 0")
     rows = read(options.files)
     head = title(rows, what)
     rows = by_task(rows) if together else rows
     rows = rows if options.ranks is None else on_ranks(rows, options.ranks)
-    return head, sections(rows), Wall(options.ranks or 0, seconds)
+    return head, sections(rows), Wall(options.ranks or 0, options.seconds)
 
 
 def table(options: argparse.Namespace) -> Iterator[object]:
@@ -86,26 +73,6 @@ def table(options: argparse.Namespace) -> Iterator[object]:
         )
     text = document(runs, options.measure, options.published, options.of, wall)
     yield from written(head + text, options.out)
-
-
-def draw(options: argparse.Namespace) -> Iterator[object]:
-    """Draw a picture and yield where it was written."""
-    from esac_mpi.analysis.figures import save
-    from esac_mpi.analysis.results import pictures
-
-    refuse_others(options.line, options, ("files", "make", "line", *READ[options.what]))
-    if options.ranks is not None and options.x != "wall_seconds":
-        raise Unusable("--ranks says what wall time is computed for: it needs --x wall_seconds")
-    _, runs, wall = found(options)
-    if options.what == "sensitivity":
-        figure = pictures.sensitivity(
-            runs, options.measure, options.field, options.normalise, options.seeds
-        )
-    elif options.what == "ends":
-        figure = pictures.ends(runs, options.policy)
-    else:
-        figure = pictures.curves(runs, options.what, options.x, options.policy, options.seeds, wall)
-    yield from save(figure, options.out)
 
 
 def aggregate(options: argparse.Namespace) -> Iterator[object]:
@@ -129,18 +96,14 @@ def command_line() -> argparse.ArgumentParser:
     line = parser(__doc__)
     actions = line.add_subparsers(required=True, prog=line.prog)
     tables = actions.add_parser("table", help="Markdown tables and verdicts")
-    pictures = actions.add_parser("draw", help="a picture")
     together = actions.add_parser("aggregate", help="normalised scores over all tasks and seeds")
-    for action, make in ((tables, table), (pictures, draw), (together, aggregate)):
+    for action, make in ((tables, table), (together, aggregate)):
         action.set_defaults(make=make, line=action)
-        text = "wall time as computed for R ranks (1, 2, 4 .. 1024); draw: with --x wall_seconds"
+        text = "wall time as computed for R ranks (1, 2, 4 .. 1024)"
         action.add_argument("--ranks", type=whole, metavar="R", help=text)
         text = "results.csv of an experiment"
         action.add_argument("files", nargs="+", type=given, metavar="CSV", help=text)
-        needed = action is pictures
-        text = "write or draw it there"
-        action.add_argument("--out", type=given, metavar="FILE", required=needed, help=text)
-    for action in (tables, together):
+        action.add_argument("--out", type=given, metavar="FILE", help="write or draw it there")
         text = f"whom the verdicts are about; default: {CHAMPION}"
         action.add_argument("--of", default=CHAMPION, metavar="VARIANT", help=text)
         text = "compare at this wall time [s]; default: the longest that all runs have"
@@ -148,17 +111,6 @@ def command_line() -> argparse.ArgumentParser:
     add = tables.add_argument
     add("--measure", choices=MEASURES, default="return")
     add("--published", action="store_true", help="beside them what the ESAC paper prints")
-    add = pictures.add_argument
-    add("--what", choices=tuple(READ), default="returns")
-    add("--x", choices=("env_steps", "wall_seconds", "nominal_steps", "training_episodes"))
-    whose = ("better", "theta_es", "learner")
-    add("--policy", choices=whose, default="better", help="whose returns")
-    measures = ("fitness", "return")
-    add("--measure", choices=measures, default="fitness", help="of sensitivity")
-    text = "the swept field, as the axis calls it"
-    add("--field", default="value", metavar="NAME", help=text)
-    add("--normalise", action="store_true", help="sensitivity: divide each line by its best")
-    add("--seeds", action="store_true", help="each run as a thin line or small point")
     add = together.add_argument
     text = "tasks, variants: not aggregated"
     add("--leave-out", nargs="+", default=[], metavar="NAME", help=text)

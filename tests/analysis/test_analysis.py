@@ -112,7 +112,7 @@ def test_a_field_of_a_form_is_found_in_its_table(tmp_path):
 def test_its_rows_have_its_better_policy_as_the_learners(tmp_path):
     last = rows_of(stroll(tmp_path / "a"), "x", "small", "stroll", "", True)[-1]
     assert (last.return_theta_es, last.return_learner, last.better) == (None, 31, 31)
-    (axes,) = pictures.curves(traces.sections([last]), "returns").axes
+    (axes,) = pictures.curves(traces.sections([last]), "return").axes
     assert [line.get_ydata().tolist() for line in axes.lines] == [[31]]
 
 

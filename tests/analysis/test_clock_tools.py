@@ -123,9 +123,9 @@ def test_rows_of_results_at_equal_computed_time(tmp_path, call):
     for ranks in (3, 0):
         error = call(f"results table --ranks {ranks}", path, code=2).err
         assert "have the clock of 1, 2, 4 .. 1,024" in error
-    call("results draw --x wall_seconds --ranks 4 --out", out, path)
-    error = call("results draw --ranks 4 --out", out, path, code=2).err
-    assert "it needs --x wall_seconds" in error
+    call("plot --x wall --ranks 4 --out", out, path)
+    error = call("plot --ranks 4 --out", out, path, code=2).err
+    assert "it needs --x wall" in error
     error = call("results table --ranks 4", bare, code=2).err
     assert "no clock on other ranks is recorded" in error
     broken = stored(tmp_path / "broken.csv", [replace(row, clock="own soon") for row in es])

@@ -122,7 +122,7 @@ def test_a_bad_file_is_one_sentence(tmp_path, call, change, code, said):
 
 
 def test_a_file_that_is_not_there(tmp_path, call):
-    told = call("results draw no.csv --out", tmp_path / "x.png", code=2).err
+    told = call("plot no.csv --out", tmp_path / "x.png", code=2).err
     assert told == "no.csv: No such file or directory\n"
 
 

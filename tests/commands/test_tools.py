@@ -117,15 +117,10 @@ UNREAD = {
     "table --what scaling --measure best --steps 4":
         "--what scaling does not read --measure, --steps",
     "results table --measure updates --of SAC": "--measure updates does not read --of",
-    "results draw --out x --policy theta_es --what training":
-        "--what training does not read --policy",
-    "results draw --out x --what ends --x env_steps --seeds --ranks 4":
+    "plot --ranks 4 --what ends --x env_steps --seeds":
         "--what ends does not read --ranks, --seeds, --x",
-    "results draw --out x --what updates --field zeta": "--what updates does not read --field",
-    "results draw --out x --measure return --normalise":
-        "--what returns does not read --measure, --normalise",
-    "results draw --out x --what sensitivity --policy learner --ranks 9":
-        "--what sensitivity --measure fitness does not read --policy, --ranks",
+    "plot --what updates --field zeta": "--what updates does not read --field",
+    "plot --measure best --normalise": "--what return does not read --measure, --normalise",
 }  # fmt: skip
 
 

@@ -1,35 +1,31 @@
-"""Pictures of rows of results: curves, or what a swept field does. Needs matplotlib."""
+"""Pictures of rows of results: curves, sweeps, last returns, scores. Needs matplotlib."""
+
+from collections.abc import Sequence
 
 import numpy as np
 
+from esac_mpi.analysis import plots
 from esac_mpi.analysis.colours import algorithm_of, looks
 from esac_mpi.analysis.curves import Axis, Curve, last_before
+from esac_mpi.analysis.evaluations import BETTER
 from esac_mpi.analysis.figures import Figure, headline, wrapped_panels
-from esac_mpi.analysis.grids import draw
 from esac_mpi.analysis.intervals import Estimate, estimate, iqm, mean
 from esac_mpi.analysis.messages import Unusable
-from esac_mpi.analysis.plots import TITLES
+from esac_mpi.analysis.plots import quantities
 from esac_mpi.analysis.results import standings
 from esac_mpi.analysis.results.aggregate_page import when
 from esac_mpi.analysis.results.scores import Study
-from esac_mpi.analysis.results.traces import MEASURED, WALL, Sections, Trace, Wall
-from esac_mpi.analysis.sensitivity import Point, figure, lines, normalised
+from esac_mpi.analysis.results.traces import WALL, Sections, Trace, Wall
+from esac_mpi.analysis.sensitivity import Panels, Point, lines
 
-POLICIES = {"better": "better", **standings.POLICIES}
+POLICIES = {BETTER: "better", **standings.POLICIES}
 WHOSE = {
-    "better": "the better of a run's policies",
+    BETTER: "the better of a run's policies",
     "theta_es": "theta_es",
     "learner": "the learner's policy",
 }
-CURVES = {  # {what: (field, its name, title, default axis)}; of returns, the field is the policy's
-    "returns": ("", "episodic return", "Noise-free evaluations of {}", "env_steps"),
-    "training": ("training_return", "training return", TITLES["training"], "training_episodes"),
-    "updates": ("gradient_updates", "gradient updates", TITLES["updates"], "nominal_steps"),
-}
-AT_END = {
-    "fitness": ("fitness_mean", "mean fitness, mean over generations"),
-    "return": ("better", "mean return of the last evaluation"),
-}
+FIELDS = {"training": "training_return", "updates": "gradient_updates"}
+MEASURES = {"final": "better", "mean": "fitness_mean"}
 NONE = np.zeros(0)
 LEAST = -0.25  # score below which a seed is drawn at the edge
 UNNAMED = "0.4"  # colour of a variant whose own name stands beside it, and names no algorithm
@@ -37,27 +33,31 @@ UNNAMED = "0.4"  # colour of a variant whose own name stands beside it, and name
 Standings = dict[str, dict[str, tuple[Estimate, np.ndarray]]]  # {panel: {variant: of its seeds}}
 
 
+def returns_of(policy: str) -> str:
+    """Name the field of a policy's returns. Raises Unusable."""
+    if policy not in POLICIES:
+        raise Unusable(f"--policy {policy}: rows of results have {', '.join(POLICIES)}")
+    return POLICIES[policy]
+
+
 def curves(
     sections: Sections,
     what: str,
     x: str | None = None,
-    policy: str = "better",
+    policy: str = BETTER,
     seeds: bool = False,
-    wall: Wall = MEASURED,
+    ranks: int = 0,
+    labels: Sequence[str] = (),
 ) -> Figure:
-    """Draw one of CURVES against an axis: a panel for each task, a line for each variant."""
-    field, y, title, axis = CURVES[what]
-    field, axis = field or POLICIES[policy], x or axis
-    title = title.format(WHOSE[policy])
-    named: Axis = axis
-    if axis == WALL:
-        title += wall.where
-        named = wall.ranks or "wall"
+    """Draw return, training or updates: a panel for each task, a line for each variant."""
+    field = FIELDS.get(what) or returns_of(policy)
 
-    def quantity(trace: Trace, _: Axis) -> Curve:
-        return trace.curve(axis, field)
+    def quantity(trace: Trace, axis: Axis) -> Curve:
+        return trace.curve(WALL if axis in ("wall", ranks) else str(axis), field)
 
-    return draw(sections, {y: quantity}, named, title, seeds, counts=what == "updates")
+    name = next(iter(quantities(what)))
+    whose = WHOSE.get(policy, "")
+    return plots.curves(sections, what, {name: quantity}, x, seeds, ranks, labels, whose)
 
 
 def number(value: str) -> float | str:
@@ -68,36 +68,23 @@ def number(value: str) -> float | str:
         return value
 
 
-def sensitivity(
-    sections: Sections,
-    measure: str = "fitness",
-    field: str = "value",
-    normalise: bool = False,
-    seeds: bool = False,
-) -> Figure:
-    """Draw a measure (AT_END) against the swept `field`: a panel a task, a line a variant."""
-    y, name = AT_END[measure]
+def swept(sections: Sections, field: str, measure: str, at_steps: int = 0) -> Panels:
+    """Measure a swept field: a panel a task, a line a variant. Raises Unusable."""
+    if measure not in MEASURES:
+        raise Unusable(f"--measure {measure}: rows of results have {', '.join(MEASURES)}")
     traces = [one for labels in sections.values() for group in labels.values() for one in group]
-    points = [
-        Point(
-            trace.title,
-            trace.rows[0].variant,
-            number(trace.rows[0].value),
-            last_before(trace.curve("env_steps", y)),
-            trace.name,
-        )
-        for trace in traces
-        if trace.rows[0].value
-    ]
-    found = lines(points, field)
-    if normalise:
-        found, name = normalised(found), f"{name} / best of the line"
-    return figure(found, field, name, "At the end of each run", seeds)
+    points = []
+    for trace in traces:
+        row, curve = trace.rows[0], trace.curve("env_steps", MEASURES[measure])
+        if row.value:
+            found = last_before(curve, at_steps or np.inf)
+            points.append(Point(trace.title, row.variant, number(row.value), found, trace.name))
+    return lines(points, field)
 
 
-def ends(sections: Sections, policy: str = "better") -> Figure:
+def ends(sections: Sections, policy: str = BETTER) -> Figure:
     """Draw the last returns: a panel a task, a row a variant, the best first. Raises Unusable."""
-    y = POLICIES[policy]
+    y = returns_of(policy)
     found = {
         title: {
             label: np.array([t.curve("env_steps", y).y[-1] for t in traces if t.has(y)])
