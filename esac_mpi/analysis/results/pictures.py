@@ -141,6 +141,7 @@ def draw_standings(found: Standings, x: str, title: str, least: float = -np.inf)
             where = np.maximum(seeds, least)
             panel.plot(where, np.full(len(seeds), place), ".", ms=6, alpha=0.5, color=colour)
         panel.set_yticks(range(len(order)), order)
+        panel.tick_params(labelleft=panel.get_subplotspec().is_first_col())
         panel.set_ylim(len(order) - 0.5, -0.5)
         panel.set(title=name, xlabel=x)
         if np.isfinite(least):
