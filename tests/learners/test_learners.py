@@ -30,14 +30,13 @@ LINE: dict[str, dict] = {
 PLAYING = [name for name in LEARNERS if name not in ("erl", "cem")]
 
 
-@pytest.mark.parametrize("seed", [0, 1, 2])
 @pytest.mark.parametrize("name", PLAYING)
-def test_every_learner_learns_a_line(name, seed):
+def test_every_learner_learns_a_line(name):
     """a = x/2 within 900 updates: rms error below 0.06. 10 seeds: 0.010-0.051; first 0.18-0.37."""
     table = getattr(Config(), name)
     rates = {f.name: 3e-3 for f in fields(table) if f.name.startswith("lr_")}
     common = {"gamma": 0.5, "batch_size": 64, "replay_capacity": 1000, "start_steps": 100}
-    made = learner(name, (1, 32, 32, 1), seed=seed, **rates, **common, **LINE.get(name, {}))
+    made = learner(name, (1, 32, 32, 1), **rates, **common, **LINE.get(name, {}))
     output = "clip" if name == "ppo" else "tanh"
     policy = Policy(Layout((1, 32, 32, 1)), "relu", output, -np.ones(1), np.ones(1))
     x = np.linspace(-1, 1, 41, dtype=np.float32)
