@@ -28,25 +28,21 @@ def library(config: Config, ranks: list[Rank]) -> Line:
         return Line("torch", f"not used by {config.algorithm}")
     name, remedies = learning.learner(config), []
     start = time.perf_counter()
-    try:
-        learners.prepare(config, name)
-    except learners.NoDevice as error:
-        remedies.append(str(error))
+    for needs in (
+        lambda: learners.prepare(config, name),
+        lambda: learners.load("gpu").choose(config.learner),
+        lambda: learners.load(name),
+    ):
+        try:
+            needs()
+        except (learners.NoDevice, learners.NotInstalled) as error:
+            remedies.append(str(error))
     import torch
 
     seconds = time.perf_counter() - start
     gpus = []
     if torch.cuda.is_available():
         gpus = [torch.cuda.get_device_name(i) for i in range(torch.cuda.device_count())]
-    try:
-        learners.load("gpu").choose(config.learner)
-    except learners.NoDevice as error:
-        remedies.append(str(error))
-    try:
-        if name in learners.EXTRAS:
-            learners.load(name)
-    except learners.NotInstalled as error:
-        remedies.append(str(error))
     cores, on_node = ranks[0].cores, sum(rank.node == ranks[0].node for rank in ranks)
     threads, more = config.learner.threads, threads_that_gain(config, cores, on_node)
     found = f"{torch.__version__}, imported in {seconds:.1f} s on rank 0"

@@ -44,7 +44,7 @@ def cluster(ranks: int, per_node: int, pieces: Pieces, measured_on: int) -> Clus
 
 
 def outlook(config: Config, pieces: Pieces, on: Cluster) -> Outlook:
-    """Forecast a run on these ranks; beyond those followed, generations go on as their second half."""
+    """Forecast a run on these ranks; later generations are as the second half of those followed."""
     counts = [0.0, 0.0, 0.0]
     marks = [(0.0, 0.0)]
     worked = 0.0
