@@ -75,7 +75,6 @@ def test_keyword_arguments_of_a_task_join_and_a_table_replaces(tmp_path):
     for base in (file, load([str(file)])[0]):
         for given, kwargs in (
             ({"task.kwargs.b": np.int64(3)}, {**rest, "b": 3}),
-            ({"task": {"kwargs.inner.b": 3}}, {**rest, "inner": {"a": 1, "b": 3}}),
             ({"task.kwargs": {"b": 3}, "task.kwargs.c": 4}, {"b": 3, "c": 4}),
             ({"task": {"kwargs": {}}}, {}),
             ({"seed": 1}, rest),

@@ -1,6 +1,5 @@
 """How a run is found again: its directory wherever it is, --fresh in a job's later rounds."""
 
-import json
 import os
 import shutil
 import time
@@ -44,12 +43,7 @@ def test_a_clock_that_is_set_meanwhile_changes_nothing(begun, tmp_path, monkeypa
     assert ((lasted > 0) & (lasted < 1800)).all()
 
 
-@pytest.mark.parametrize("older", [False, True])
-def test_a_moved_run_and_a_copy_go_on_where_they_are(begun, tmp_path, older):
-    if older:  # as it was saved before: with its path and time
-        text = (begun / "config.toml").read_text()
-        former = f"run_dir = {json.dumps(str(begun))}\nmax_hours = 1e-9\n{text}"
-        (begun / "config.toml").write_text(former)
+def test_a_moved_run_and_a_copy_go_on_where_they_are(begun, tmp_path):
     moved, copy = tmp_path / "moved", tmp_path / "copy"
     shutil.copytree(begun, copy)
     begun.rename(moved)
