@@ -64,7 +64,7 @@ def called(output: str, *words: object) -> tuple[int, str]:
 
 OTHERS = [
     "experiment list", f"evaluate {ROOT}/configs/tuned/inverted-double-pendulum.h5 --episodes 1",
-    "run --check --task.id CyclicMDP-v0", "completion bash", "--help", "--version",
+    "completion bash", "--help", "--version",
 ]  # fmt: skip
 OUTPUTS = ["closed", "both closed", "full", "no reader"]
 WORDS = ["summary RUN", "run --help"]

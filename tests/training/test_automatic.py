@@ -6,7 +6,7 @@ from types import SimpleNamespace
 import in_process
 import numpy as np
 import pytest
-from conftest import LEARNER, ROUTINE, TASK, run
+from conftest import LEARNER, ROUTINE, TASK
 from gradients import Line
 from toy_experiments import TOY, planned
 from whole_runs import assert_same_run
@@ -46,10 +46,10 @@ def settings(path) -> dict[str, object]:
 
 
 @pytest.fixture(scope="module")
-def of_three(tmp_path_factory):
-    """A run that was begun on three ranks."""
+def of_three(tmp_path_factory, together):
+    """Make a run on three ranks; return it and what it said."""
     path = tmp_path_factory.mktemp("three") / "run"
-    done = run(3, *CHOSEN, "--budget.generations", 6, "--run-dir", path)
+    done = together(3, *CHOSEN, "--budget.generations", 6, "--run-dir", path)
     return path, done.stdout
 
 
@@ -101,36 +101,29 @@ def test_costs_have_two_digits():
     assert [digits(cost) for cost in (123.4, 26.49, 0.08765, 0.0)] == [120.0, 26.0, 0.088, 0.0]
 
 
-def test_what_was_chosen_is_said_and_has_the_bits_of_its_names(tmp_path, alone):
-    done = run(5, *CHOSEN, "--budget.generations", 3, "--run-dir", tmp_path / "a")
-    found = settings(tmp_path / "a")
-    assert (found["esac.workers"], found["esac.population_size"]) == (4, 32)
+def test_what_was_chosen_is_said_and_has_the_bits_of_its_names(of_three, tmp_path, alone):
+    begun, said = of_three
+    found = settings(begun)
+    assert (found["esac.workers"], found["esac.population_size"]) == (2, 28)
     named = [word for name, value in found.items() for word in (f"--{name}", f"{value:g}")]
-    (told,) = [line for line in done.stdout.splitlines() if "chosen for" in line]
-    assert all(word in told for word in named)
-    cost = Run.open(tmp_path / "a").config.esac.update_cost  # in the run's file, too
+    (chosen,) = [line for line in said.splitlines() if "chosen for 3 rank(s)" in line]
+    assert all(word in chosen for word in named)
+    cost = Run.open(begun).config.esac.update_cost  # in the run's file, too
     assert cost == found["esac.update_cost"] > 0
-    alone(*CHOSEN, *named, "--budget.generations", 3, "--run-dir", tmp_path / "b")
-    assert_same_run(tmp_path / "a", tmp_path / "b")
+    alone(*CHOSEN, *named, "--budget.generations", 6, "--run-dir", tmp_path)
+    assert_same_run(begun, tmp_path)
 
 
 def test_a_run_begun_on_three_ranks_has_their_bits_on_others(of_three, tmp_path, alone, together):
-    begun, told = of_three
-    found = settings(begun)
-    assert (found["esac.workers"], found["esac.population_size"]) == (2, 28)
-    assert "chosen for 3 rank(s)" in told
-    for ranks in (3, 1, 5):
+    begun, _ = of_three
+    for ranks in (3, 1, 2):
         path = tmp_path / str(ranks)
         shutil.copytree(begun, path)
         line = (*CHOSEN, "--budget.generations", 12, "--run-dir", path)
-        if ranks == 1:
-            alone(*line)
-        elif ranks == 5:
-            began = "as the run began: --esac.population_size 28 --esac.workers 2"
-            assert began in run(ranks, *line).stdout
-        else:
-            together(ranks, *line)
-        assert settings(path) == found
+        done = alone(*line) if ranks == 1 else together(ranks, *line)
+        began = "as the run began: --esac.population_size 28 --esac.workers 2"
+        assert began in done.stdout
+        assert settings(path) == settings(begun)
         assert_same_run(tmp_path / "3", path)
     assert Run.open(tmp_path / "3").columns["metrics/gradient_updates"][-1] > 0
 
@@ -152,7 +145,7 @@ def test_a_run_that_names_its_workers_goes_on_without_the_names(tmp_path, alone)
     alone(*CHOSEN, "--budget.generations", 6, "--run-dir", b)
     assert_same_run(a, b)
     other = ["--esac.workers", 4, "--budget.generations", 9]
-    assert "esac.workers: 3 -> 4" in run(0, *CHOSEN, *other, "--run-dir", a, code=2).stderr
+    assert "esac.workers: 3 -> 4" in alone(*CHOSEN, *other, "--run-dir", a, code=2).stderr
 
 
 def test_the_check_says_what_a_start_would_choose(tmp_path, of_three, capfd):
@@ -167,8 +160,8 @@ def test_the_check_says_what_a_start_would_choose(tmp_path, of_three, capfd):
     assert not (tmp_path / "run").exists()
 
 
-def test_a_number_that_does_not_go_with_the_others_is_2(tmp_path):
-    done = run(0, *CHOSEN, "--esac.sac_copies", 20, "--run-dir", tmp_path / "run", code=2)
+def test_a_number_that_does_not_go_with_the_others_is_2(tmp_path, alone):
+    done = alone(*CHOSEN, "--esac.sac_copies", 20, "--run-dir", tmp_path / "run", code=2)
     # of the 28 members of a rank
     assert "5 crossover children + 20 SAC copies > 14 slots" in done.stderr
     assert not (tmp_path / "run").exists()

@@ -6,7 +6,6 @@ import shutil
 
 import numpy as np
 import pytest
-from conftest import run
 from warm_starts import Sources, first, options, saved, started
 from whole_runs import assert_same_run, science
 
@@ -234,7 +233,7 @@ def test_a_run_goes_on_without_its_source_and_with_no_other(sources, tmp_path, c
     assert_same_run(tmp_path / "straight", place)
 
 
-def test_ranks_and_restarts_leave_no_trace_in_a_warm_start(sources, tmp_path):
+def test_ranks_and_restarts_leave_no_trace_in_a_warm_start(sources, tmp_path, together):
     """Phases run beside the evaluation, and one of the source's was in flight."""
     source, straight = sources("esac", "beside", learner_lag=1), tmp_path / "straight"
     assert saved(source)[0]["state/phase_begun"] > 0
@@ -243,8 +242,8 @@ def test_ranks_and_restarts_leave_no_trace_in_a_warm_start(sources, tmp_path):
     assert started(straight, *line, 4) == 0
     for ranks in (2, 3):
         parts = tmp_path / f"{ranks}"
-        run(ranks, *line, 2, "--run-dir", parts)
-        run(5 - ranks, *line, 4, "--run-dir", parts)
+        together(ranks, *line, 2, "--run-dir", parts)
+        together(5 - ranks, *line, 4, "--run-dir", parts)
         assert_same_run(straight, parts)
         assert Run.open(parts).start == Run.open(straight).start
     assert science(straight)["metrics/gradient_updates"][-1] > 0
