@@ -5,7 +5,7 @@ from collections.abc import Iterator
 
 from esac_mpi import envs
 from esac_mpi.algorithms import ALGORITHMS
-from esac_mpi.config import Config, flatten, unread_in, updated
+from esac_mpi.config import Config, flatten, table_of, unread_in, updated
 from esac_mpi.config.bounds import AUTO
 from esac_mpi.config.fields import DEFAULTS
 from esac_mpi.config.reads import reads
@@ -59,6 +59,9 @@ def sentences(config: Config, names: str, env: envs.Env) -> Iterator[str]:
     inputs, outputs = env.observation_size, env.action_size
     if hidden == DEFAULTS["policy.hidden"] and inputs + outputs > hidden[0]:
         remedy = "if it learns slowly, begin a run with --policy.hidden 256 256"
+        name = f"{table_of(config.algorithm)}.observation_normalisation"
+        if dict(flatten(config)).get(name):
+            remedy += f" or --{name} false"
         yield f"a large task for networks of {hidden[0]} units: {inputs} observations; {remedy}"
 
 

@@ -151,7 +151,7 @@ def test_a_run_that_names_its_workers_goes_on_without_the_names(tmp_path, alone)
 def test_the_check_says_what_a_start_would_choose(tmp_path, of_three, capfd):
     hopper = ["--algorithm", "es", "--task.id", "Hopper-v5"]
     for line, path, said in (
-        (CHOSEN, tmp_path / "run", "chosen for 1 rank(s) and the measured time of an update: "),
+        (CHOSEN, tmp_path / "run", " updates/s of this core: --esac.workers 1 "),
         (CHOSEN, of_three[0], "as the run began: --esac.population_size 28 --esac.workers 2"),
         (hopper, tmp_path / "run", "reward_shift 1: the bonus for survival"),
     ):
@@ -242,5 +242,8 @@ def test_a_task_that_is_large_for_the_default_networks_is_told():
     large.observation_size = 70
     (said,) = sentences(Config(), "", large)
     assert said.startswith("a large task for networks of 64 units: 70 observations; ")
+    assert said.endswith("--policy.hidden 256 256 or --esac.observation_normalisation false")
+    td3 = config.updated(Config(), {"algorithm": "td3"})
+    assert next(sentences(td3, "", large)).endswith("--policy.hidden 256 256")
     narrow = config.updated(Config(), {"policy.hidden": (32,)})
     assert [*sentences(Config(), "", small), *sentences(narrow, "", large)] == []

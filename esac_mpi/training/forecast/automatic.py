@@ -61,9 +61,9 @@ def resolve(
         said = [why]
     why = ""
     if costs := [name for name in names if name.rpartition(".")[2] in COSTS]:
-        values = measured(whole, env)
+        values, updating = measured(whole, env)
         settled |= {name: values[name] for name in costs}
-        why = " and the measured time of an update"
+        why = f" and {1 / updating:,.0f} updates/s of this core" if updating else ""
     if settled:
         keeps = "The run keeps them. Other runs have the same bits only with the same values"
         said.insert(0, f"chosen for {world.size} rank(s){why}: {_words(settled)}. {keeps}")
@@ -134,12 +134,15 @@ def digits(cost: float) -> float:
     return float(f"{cost:.2g}")
 
 
-def measured(config: Config, env: Env) -> dict[str, float]:
-    """Measure updates in steps of the task, or in updates of an individual, {dotted name: cost}."""
+def measured(config: Config, env: Env) -> tuple[dict[str, float], float]:
+    """Measure updates in steps of the task, or in updates of an individual, {dotted name: cost}.
+
+    Returns the time of an update [s], too, 0 where there are none.
+    """
     share = config.sac.updates_per_step
     individuals = ALGORITHMS[config.algorithm].DECLARES.operators(config) == "individuals"
     if not (share or individuals):
-        return {"esac.update_cost": 0.0}  # there are none
+        return {"esac.update_cost": 0.0}, 0.0
     params = Params(config, make_layout(config, env), env.horizon, epsilon.Philox(config.seed))
     probe.probe(env)  # which says what is wrong with a task
     with process_state.kept():
@@ -153,12 +156,13 @@ def measured(config: Config, env: Env) -> dict[str, float]:
     learners.clear()
     if individuals:
         training = operators.seconds(config, params.layout)["training"]
-        return {
+        costs = {
             "aes_rl.update_cost": digits(training / step),
             "aes_rl.critic_cost": digits(updating / training),
         }
+        return costs, updating
     cost = updating + (playing - step) / share  # a phase's own steps cost one of the task's each
-    return {"esac.update_cost": digits(max(cost, 0.0) / step)}
+    return {"esac.update_cost": digits(max(cost, 0.0) / step)}, updating
 
 
 def step_seconds(params: Params, env: Env) -> float:
