@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 import torch
 from gradients import Line, distance, flat, modules, same
-from plain_td3 import follow
+from plain_td3 import Plain
 from small_learners import fill, learner, perturbed
 from torch import nn
 
@@ -34,54 +34,11 @@ class PlainCritic(nn.Module):
         self.observation, self.action = (modules(side)[0] for side in critic.sides)
         self.joint = modules(critic.joint, "elu")[0]
 
-    def forward(self, observation, action):
+    def forward(self, seen):
         elu = nn.functional.elu
+        observation, action = seen.tensor_split([self.observation[0].in_features], 1)
         sides = elu(self.observation(observation)), elu(self.action(action))
-        return self.joint(torch.cat(sides, 1))[:, 0]
-
-
-def batch_of(columns, rows: np.ndarray) -> dict[str, torch.Tensor]:
-    named = columns._asdict().items()
-    return {name: torch.from_numpy(rows[:, column]).double() for name, column in named}
-
-
-class Plain:
-    """An update by modules, autograd, torch.optim.Adam and clip_grad_norm_, in double precision."""
-
-    def __init__(self, made, activation: str):
-        self.options, self.columns = made.options, made.replay.columns
-        actors, critics = (
-            (made.actor, made.targets["target_actor"]),
-            (made.critic, made.targets["target_critic"]),
-        )
-        self.actor, self.target_actor = (modules(n, activation)[0] for n in actors)
-        self.critic, self.target_critic = map(PlainCritic, critics)
-        self.actor_adam = torch.optim.Adam(self.actor.parameters(), lr=made.options.lr_actor)
-        self.critic_adam = torch.optim.Adam(self.critic.parameters(), lr=made.options.lr_critic)
-
-    def step(self, adam, network, loss) -> float:
-        """Step a network down a loss; return its gradient's norm before the cut."""
-        parameters = list(network.parameters())
-        for p, gradient in zip(parameters, torch.autograd.grad(loss, parameters), strict=True):
-            p.grad = gradient
-        norm = nn.utils.clip_grad_norm_(parameters, self.options.gradient_clip)
-        adam.step()
-        return float(norm)
-
-    def learn(self, rows: np.ndarray) -> tuple[float, float, list[float]]:
-        """Make an update; return the losses and the gradients' norms."""
-        # The losses are those of critic and actor, each before its step.
-        batch, o = batch_of(self.columns, rows), self.options
-        observation, following = batch["observation"], batch["next_observation"]
-        with torch.no_grad():
-            q = self.target_critic(following, self.target_actor(following).tanh())
-            y = batch["reward"] + o.gamma * (1 - batch["terminated"]) * q
-        critic_loss = nn.functional.mse_loss(self.critic(observation, batch["action"]), y)
-        norms = [self.step(self.critic_adam, self.critic, critic_loss)]
-        actor_loss = -self.critic(observation, self.actor(observation).tanh()).mean()
-        norms.append(self.step(self.actor_adam, self.actor, actor_loss))
-        follow([self.target_actor, self.target_critic], [self.actor, self.critic], o.tau)
-        return float(critic_loss.detach()), float(actor_loss.detach()), norms
+        return self.joint(torch.cat(sides, 1))
 
 
 # --- the critic
@@ -107,7 +64,7 @@ def test_q_is_that_of_plain_modules():
     x, a = (random.uniform(-1, 1, (9, n)).astype(np.float32) for n in (3, 2))
     judge = Judge(updated(Config(), {"erl.critic_hidden": (5, 7)}), made.actor.layout)
     judge.load(made.critic_vector())
-    plain = PlainCritic(made.critic)(torch.from_numpy(x).double(), torch.from_numpy(a).double())
+    plain = PlainCritic(made.critic)(torch.from_numpy(np.hstack([x, a])).double())[:, 0]
     assert np.allclose(judge(x, a), plain.detach().numpy(), rtol=1e-5, atol=1e-6)
     assert np.array_equal(made.critic_vector(), made.critic.values.numpy())
 
@@ -128,25 +85,24 @@ def test_updates_are_those_of_autograd_and_torchs_adam(
     form = {f"policy__{name}": value for name, value in form.items()}
     made = perturbed(small((3, *hidden, 2), batch_size=64, tau=0.1, gradient_clip=limit, **form))
     made.targets["target_critic"].values.mul_(0.5)
-    plain, norms = Plain(made, activation), []
+    plain = Plain(made, "erl", activation, lambda critic: [PlainCritic(critic)])
     for step in range(6):
         fill(made, step)
         made.update.start()
         made.update.learn_critic()
         made.update.learn_actor()
-        critic_loss, actor_loss, each = plain.learn(made.update.rows)
-        norms += each
+        critic_loss, actor_loss = plain.learn(made.update.rows, None, True)
         means = made.update.means(1)
         assert means["critic_loss"] == pytest.approx(critic_loss, rel=1e-5)
         assert means["actor_loss"] == -means["mean_q"]
         assert means["actor_loss"] == pytest.approx(actor_loss, rel=1e-5, abs=1e-6)
         for part in ("actor", "critic"):
-            gradient = flat([getattr(plain, part)], "grad")
+            gradient = flat(plain.networks[part], "grad")
             assert distance(getattr(made, part).gradient, gradient) < 1e-5
-    for part in ("actor", "critic", "target_actor", "target_critic"):
-        expected, found = flat([getattr(plain, part)]), getattr(made.update.parts, part).values
+    for part, members in plain.networks.items():
+        expected, found = flat(members), getattr(made.update.parts, part).values
         assert torch.allclose(found.double(), expected, rtol=1e-4, atol=1e-6), part
-    assert min(norms) < limit < max(norms)
+    assert min(plain.critic.norms) < limit < max(plain.critic.norms)
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""The updates of TD3's critic and of TD3 and DDPG from the papers' formulas, in double precision.
+"""The updates of TD3's critic and of TD3, DDPG and ERL from the papers' formulas, in double.
 
 By modules, autograd and torch.optim.Adam.
 """
@@ -19,9 +19,11 @@ def follow(targets, networks, tau: float) -> None:
 class PlainCritic:
     """A critic, one or twins, and its target."""
 
-    def __init__(self, made, rate: float, decay: float = 0.0):
+    def __init__(self, made, rate: float, decay: float = 0.0, form=modules):
+        """form: a critic's modules, each of which sees observation and action side by side."""
         self.options, self.columns = made.options, made.replay.columns
-        self.critic, self.target = modules(made.critic), modules(made.targets["target_critic"])
+        self.critic, self.target = form(made.critic), form(made.targets["target_critic"])
+        self.norms: list[float] = []  # of the gradients before they are cut, where they are
         parameters = [p for critic in self.critic for p in critic.parameters()]
         self.adam = torch.optim.Adam(parameters, lr=rate, weight_decay=decay)
 
@@ -45,21 +47,28 @@ class PlainCritic:
         loss = sum(torch.nn.functional.mse_loss(q(taken)[:, 0], y) for q in self.critic)
         self.adam.zero_grad()
         loss.backward()
+        self.cut(self.adam)
         self.adam.step()
         return float(loss.detach())
+
+    def cut(self, adam: torch.optim.Adam) -> None:
+        """Cut the gradient that Adam takes to ERL's largest norm."""
+        if limit := getattr(self.options, "gradient_clip", None):
+            parameters = adam.param_groups[0]["params"]
+            self.norms.append(float(torch.nn.utils.clip_grad_norm_(parameters, limit)))
 
     def follow(self) -> None:
         follow(self.target, self.critic, self.options.tau)
 
 
 class Plain:
-    """TD3 or DDPG: a critic, an actor and its target."""
+    """TD3, DDPG or ERL: a critic, an actor and its target."""
 
-    def __init__(self, made, name: str, activation: str):
+    def __init__(self, made, name: str, activation: str, form=modules):
         o = self.options = made.options
         twins = name == "td3"
-        decay = 0.0 if twins else o.critic_weight_decay
-        self.critic = PlainCritic(made, o.lr_td3 if twins else o.lr_critic, decay)
+        decay = o.critic_weight_decay if name == "ddpg" else 0.0
+        self.critic = PlainCritic(made, o.lr_td3 if twins else o.lr_critic, decay, form)
         self.actor, self.target_actor = (
             modules(n, activation)[0] for n in (made.actor, made.targets["target_actor"])
         )
@@ -76,6 +85,7 @@ class Plain:
             gradients = torch.autograd.grad(actor_loss, parameters)
             for p, gradient in zip(parameters, gradients, strict=True):
                 p.grad = gradient
+            self.critic.cut(self.adam)
             self.adam.step()
             self.critic.follow()
             follow([self.target_actor], [self.actor], self.options.tau)
