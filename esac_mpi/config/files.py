@@ -11,7 +11,7 @@ from typing import Any, Literal, Union, get_args, get_origin
 
 from esac_mpi.config.bounds import PLAIN, is_plain
 from esac_mpi.config.fields import DEFAULTS, NAMES, choices, flatten, hint
-from esac_mpi.config.names import WHOLE, current, known
+from esac_mpi.config.names import completed, known
 from esac_mpi.config.renamed import refuse_former, renewed, renewed_name
 from esac_mpi.config.whole import INSTALLED, Config, ConfigError
 from esac_mpi.host.invocation import called
@@ -21,6 +21,7 @@ from esac_mpi.host.run_directory import CONFIG, is_run
 SAID = "said"  # the key of a run's own file that names what a person said
 # no part of a run: a directory is moved, a job has its own limit, and a change is let be once
 UNSAVED = ("run_dir", "max_hours", "task.changed")
+WHOLE = 35  # fields of [esac]: a run's own file has them all, no file that a person wrote so many
 KWARGS = "task.kwargs"  # of the task's maker: a table of any names
 ONE = f"{KWARGS}."  # begins the name of one of them
 # a key of another file: what that file is, and its command
@@ -60,9 +61,9 @@ def from_table(
     else:
         for name, value in found.items():
             refuse_former(name, value, source)
-    whole = SAID not in said and sum(name.startswith("esac.") for name in found) >= WHOLE
-    found = _coerced(current(found), source, beside)
-    if whole:  # of 0.1.0, which did not list it
+    whole = sum(name.startswith("esac.") for name in found) >= WHOLE
+    found = _coerced(completed(found) if whole else found, source, beside)
+    if whole and not said:  # of 0.1.0, which did not list it
         others = (name for name in NAMES if name in found and found[name] != DEFAULTS[name])
         said = {SAID: tuple(others)}
     return said | found

@@ -9,7 +9,6 @@ from esac_mpi.config.presets import NUMBERS, PRINTED, SIZES
 from esac_mpi.config.reads import reads
 from esac_mpi.config.whole import ALGORITHMS, ConfigError
 
-WHOLE = 35  # fields of [esac]: a run's own file has them all, no file that a person wrote so many
 # what was done in 0.1.0, before there were fields for it or others were the defaults
 BEFORE: dict[str, Any] = {
     **SIZES,
@@ -48,10 +47,8 @@ def meant(name: str, among: Collection[str], otherwise: str = "") -> str:
     return otherwise or f"there are {', '.join(among)}"
 
 
-def current(values: Mapping[str, Any]) -> dict[str, Any]:
-    """Complete the {dotted name: value} of a run of 0.1.0 by what was done then."""
-    if sum(name.startswith("esac.") for name in values) < WHOLE:
-        return dict(values)
+def completed(values: Mapping[str, Any]) -> dict[str, Any]:
+    """Complete the {dotted name: value} of a run's own file by what its version did."""
     before = dict(BEFORE)
     if "esac.transfer_wins" not in values:
         before |= PRINTED
