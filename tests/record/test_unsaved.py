@@ -89,7 +89,7 @@ def job(monkeypatch, clock, save, **checkpoint):
     config = SimpleNamespace(checkpoint=Checkpoint(**checkpoint))
     state = SimpleNamespace(generation=1000)
     monkeypatch.setattr(active_run, "save", lambda *_: save())
-    monkeypatch.setattr(active_run, "standing", lambda _: "")
+    monkeypatch.setattr(active_run, "describe_saved", lambda _: "")
     run = SimpleNamespace(path="nowhere", restored=None)
     return active_run.Job(config, world, None, None, state, None, None, run)
 
