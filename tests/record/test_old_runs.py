@@ -13,7 +13,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from conftest import ROOT, run
+from conftest import ROOT
 
 from esac_mpi import Config, Policy
 from esac_mpi.config import AESRL, load, to_toml
@@ -102,13 +102,13 @@ def test_old_runs_are_tabulated_drawn_exported_and_evaluated(old, tmp_path, call
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", NAMES)
-def test_an_old_run_goes_on_to_a_raised_budget(old, name):
+def test_an_old_run_goes_on_to_a_raised_budget(old, name, alone):
     """Its rows stay, to the bit; those that follow may be others than the old version's."""
     before, (_, first, _, updates, *_) = Run.open(old / name), KNOWN[old.name, name]
     names = [column for column in before.columns if column.startswith("metrics/")]
     rows = before.columns.read(names)
     more = ["--budget.generations", first + 6, "--task.changed", "warn"]
-    done = run(0, old / name / "config.toml", *more)
+    done = alone(old / name / "config.toml", *more)
     assert f"resumed at generation {first} from checkpoint.h5" in done.stdout
     after = Run.open(old / name)
     assert (after.state, after.generation) == ("complete", first + 6)

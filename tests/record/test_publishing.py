@@ -125,7 +125,7 @@ for n in itertools.count():
     publish(path, {{"n": np.array(n), "a": np.full(50_000, n)}}, {{}}, previous=True)
 """
     choose = random.Random(1)
-    for _ in range(10):
+    for _ in range(5):
         with elsewhere(code):
             time.sleep(choose.uniform(0.01, 0.15))
         now = read(path)[0]
