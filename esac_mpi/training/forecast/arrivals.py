@@ -3,7 +3,6 @@
 import math
 from collections.abc import Iterator
 from itertools import count
-from typing import NamedTuple
 
 import numpy as np
 
@@ -14,33 +13,28 @@ from esac_mpi.comm.clock.tasks import Piece, Section
 from esac_mpi.config import AESRL, Config
 from esac_mpi.operators.noise import Purpose, generator
 from esac_mpi.operators.update_rules import is_trained
+from esac_mpi.training.forecast import Moment
 
 EFFORT = 50  # members of a generation with barriers that take the clock as long as an arrival
 
 
-class Arrived(NamedTuple):
-    """A generation of arrivals."""
-
-    now: float  # its end [s]
-    work: float  # of all ranks in it [s]
-    steps: float  # of its individuals' own episodes
-    evaluation: np.ndarray  # [episodes] [s]
-
-
-def sections(
+def moments(
     config: Config, pieces: Pieces, on: Cluster, evaluations: Iterator[np.ndarray]
-) -> Iterator[Arrived]:
-    """Yield the generations of a run, with their evaluations' episodes [s]."""
+) -> Iterator[Moment]:
+    """Yield where a run has come to, by generation, with its evaluations' episodes [s]."""
     aes = config.aes_rl
     virtual = float(math.ceil(aes.of_critic * aes.critic_chunk))
     turn = Piece((virtual, 0.0), (aes.critic_chunk * pieces.updating, 0.0))
     clock = queue(Giving(aes, Individuals(config, aes, pieces), lambda n: turn), aes, on)
-    steps = aes.arrivals_per_generation * pieces.length
+    arrived = aes.arrivals_per_generation
+    steps = arrived * pieces.length  # of individuals' own episodes
     before = 0.0
     for evaluation in evaluations:
-        now = clock.go(Section(aes.arrivals_per_generation, evaluation=evaluation))
+        now = clock.go(Section(arrived, evaluation=evaluation))
         busy = float(clock.busy.sum())
-        yield Arrived(now, busy - before + float(evaluation.sum()), steps, evaluation)
+        played = steps * (1 + aes.mean_episodes) + evaluation.size * pieces.length
+        done = busy - before + float(evaluation.sum())
+        yield Moment(now, done, played, steps, EFFORT * arrived)
         before = busy
 
 

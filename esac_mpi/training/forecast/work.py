@@ -9,7 +9,6 @@ memories, the distances of parents, and importance mixing, by which some play no
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from itertools import count
-from typing import NamedTuple
 
 from esac_mpi.algorithms import ALGORITHMS
 from esac_mpi.comm.clock.cluster import Cluster
@@ -17,7 +16,14 @@ from esac_mpi.comm.clock.costs import Pieces
 from esac_mpi.comm.clock.generations import Clock, Made
 from esac_mpi.config import AESRL, CEM, CEMRL, DDPG, ERL, ES, ESAC, PPO, SAC, TD3, Config
 from esac_mpi.config.table import Table
-from esac_mpi.training.forecast import arrivals, distributions, genetic, learners, populations
+from esac_mpi.training.forecast import (
+    Moment,
+    arrivals,
+    distributions,
+    genetic,
+    learners,
+    populations,
+)
 
 WITH_BARRIERS: dict[type[Table], Callable[[Config, Pieces], Iterator[Made]]] = {
     ES: populations.generations,
@@ -30,23 +36,12 @@ WITH_BARRIERS: dict[type[Table], Callable[[Config, Pieces], Iterator[Made]]] = {
     DDPG: learners.generations,
     PPO: learners.generations,
 }
-WITHOUT: dict[type[Table], Callable[..., Iterator[arrivals.Arrived]]] = {AESRL: arrivals.sections}
-
-
-class Moment(NamedTuple):
-    """Where a run has come to at the end of a generation."""
-
-    now: float  # [s]
-    work: float  # of all ranks in this generation [s]
-    env_steps: float  # of this generation
-    nominal_steps: float
-    effort: int  # members that the clock has followed in it, or what is as much
 
 
 def unforeseen(config: Config) -> str:
     """Say why an algorithm's generations cannot be foreseen, "" where they can."""
     says = hasattr(ALGORITHMS[config.algorithm], "expected")
-    if says or type(config.own) in {*WITH_BARRIERS, *WITHOUT}:
+    if says or type(config.own) in {*WITH_BARRIERS, AESRL}:
         return ""
     remedy = "its module says nothing of it by `expected` (docs/how-to/extend.md)"
     return f"not known for {config.algorithm}: {remedy}"
@@ -58,12 +53,8 @@ def moments(config: Config, pieces: Pieces, on: Cluster) -> Iterator[Moment]:
     evaluations = (
         pieces.lasting(0 if k % config.evaluation.every else episodes, k) for k in count(1)
     )
-    if type(config.own) in WITHOUT:
-        aes = config.aes_rl
-        effort = arrivals.EFFORT * aes.arrivals_per_generation
-        for one in WITHOUT[type(config.own)](config, pieces, on, evaluations):
-            played = one.steps * (1 + aes.mean_episodes) + one.evaluation.size * pieces.length
-            yield Moment(one.now, one.work, played, one.steps, effort)
+    if type(config.own) is AESRL:
+        yield from arrivals.moments(config, pieces, on, evaluations)
         return
     clock = Clock(on)
     # both without an end
