@@ -267,7 +267,8 @@ def test_products_are_made_once_or_for_each_task_or_run(tmp_path):
 
 
 def test_a_product_that_fails_is_named_and_nothing_to_draw_too(tmp_path, call):
-    text = TOY + '[[products]]\ntool = "plot"\narguments = ["{csv}"]\nout = "x.png"\n'
+    text = TOY + '[[products]]\ntool = "plot"\narguments = ["{csv}", "--what", "losses"]\n'
+    text += 'out = "x.png"\n'
     draw = line(tmp_path, text, "draw")
     assert "nothing to draw yet" in call(draw, code=2).err
     one = planned(tmp_path / "toy.toml", text, root=tmp_path)[0]
