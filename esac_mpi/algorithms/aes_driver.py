@@ -56,7 +56,7 @@ class Driver:
         return {task.worker: task.order.held for task in self.agenda if task.order.updates}
 
     def _may_be_told(self, task: Task) -> bool:
-        """Return whether a result's transitions leave what tasks that were not told read."""
+        """Tell whether a result's transitions leave what tasks that were not told read."""
         read, coming = self._read(), 0 if task.order.theta is None else len(task.result.rows)
         own = read.pop(task.worker, None)
         return keeps(
@@ -94,7 +94,7 @@ class Driver:
         }
 
     def ordered(self, order: Order, rank: int) -> Order:
-        """Return an order with the transitions that the rank's node lacks."""
+        """Give an order the transitions that the rank's node lacks."""
         node, state = self.world.node_of(rank), self.state
         first = int(self._brought[node])
         if node == self.world.node or order.held <= first:

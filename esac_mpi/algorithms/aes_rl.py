@@ -69,29 +69,66 @@ def generation(
     params: Params, state: State, world: World, env: Env, learner: CriticLearner | None
 ) -> tuple[Row, Row]:
     """Make one generation: so many arrivals; return its metrics and its timing."""
-    start, k = world.clock(), state.generation + 1
-    now = Now(params, state, world, env, learner, k)
+    start = world.clock()
+    now = Now(params, state, world, env, learner, state.generation + 1)
     tasks = world.dispatch(partial(aes_work.work, now))
     busy, leading = tasks.busy, tasks.leading
     if not tasks.begun:
-        world.over_blocks(lambda _: mark(state), 1, 1)
-        tasks.leader = Driver(now) if world.leads else None
+        tasks.leader = begin(now)
         tasks.begun = True
-    over = tasks.go_on()
+    over = tasks.go_on()  # till enough have arrived; rank 0 decides, in Driver.told()
     ranks = world.gather(tasks.busy - busy)
+    share(now)
+    if over:
+        raise Abandoned  # what has arrived is in the state
+    row = describe(now)
+
+    state.row[:] = np.nan
+    state.turns[:] = 0
+    state.arrived = 0
+    state.generation = now.k
+    lasted, led, own = world.clock() - start, tasks.leading - leading, tasks.busy - busy
+    timing = {
+        "busy_seconds": np.array(ranks),
+        "seconds_evaluate": lasted,
+        "seconds_lead": led,
+        "seconds_wait": lasted - led - own,
+    }
+    if isinstance(tasks.leader, Driver):
+        timing |= tasks.leader.times(start)
+    return row, timing
+
+
+def begin(now: Now) -> Driver | None:
+    """Take up a run's tasks, on rank 0, when it starts or goes on; nodes' rings are complete."""
+    state, world = now.state, now.world
+
+    def mark(_: int) -> np.ndarray:
+        state.written[0] = state.transitions
+        return np.zeros(1)
+
+    world.over_blocks(mark, 1, 1)
+    return Driver(now) if world.leads else None
+
+
+def share(now: Now) -> None:
+    """Give every rank what rank 0 alone has decided."""
+    state, world = now.state, now.world
     for name in ("counters", "told", "time", "mean_return", "transitions", "arrived"):
         setattr(state, name, world.from_root(getattr(state, name)))
     world.broadcast_shared(state.mean)
     world.agree()
-    if over:
-        raise Abandoned  # what has arrived is in the state
-    norms = [
-        float(np.sqrt(np.square(x, dtype=np.float64).sum())) for x in (state.mean, state.variance)
-    ]
-    norm, spread = world.from_root(norms)  # which alone has the variance
+
+
+def describe(now: Now) -> Row:
+    """Describe the arrivals, one after the other, and the distribution. Raises ThetaNotFinite."""
+    state, world = now.state, now.world
+    vectors = state.mean, state.variance  # which rank 0 alone has
+    norms = [float(np.sqrt(np.square(x, dtype=np.float64).sum())) for x in vectors]
+    norm, spread = world.from_root(norms)
     if not np.isfinite([norm, spread]).all():
         raise ThetaNotFinite(
-            f"generation {k}: mean or variance is not finite, the last checkpoint stands: "
+            f"generation {now.k}: mean or variance is not finite, the last checkpoint stands: "
             "lower variance_init"
         )
     whole = ("length", "learned", "worker", "virtual_end", "lag") if world.leads else ()
@@ -105,20 +142,4 @@ def generation(
         "variance_norm": spread,
         "critic_loss": state.critic_loss,
     }
-    state.row[:], state.turns[:], state.arrived, state.generation = np.nan, 0, 0, k
-    lasted, led, own = world.clock() - start, tasks.leading - leading, tasks.busy - busy
-    timing = {
-        "busy_seconds": np.array(ranks),
-        "seconds_evaluate": lasted,
-        "seconds_lead": led,
-        "seconds_wait": lasted - led - own,
-    }
-    if isinstance(tasks.leader, Driver):
-        timing |= tasks.leader.times(start)
-    return {**row, **about}, timing
-
-
-def mark(state: State) -> np.ndarray:
-    """Mark a node's ring, once, as complete, as it is when a run starts or goes on."""
-    state.written[0] = state.transitions
-    return np.zeros(1)
+    return {**row, **about}

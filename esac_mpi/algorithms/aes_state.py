@@ -167,12 +167,12 @@ def refuse_overwritten(config: Config, state: State, coming: int, others: Iterab
 
 
 def added(config: Config, horizon: int) -> float:
-    """Return how many transitions a run adds at most."""
+    """Count the transitions that a run adds at most."""
     return added_by_phases(config, config.aes_rl.arrivals_per_generation * horizon)
 
 
 def init(params: Params, world: Memory) -> State:
-    """Return the state before the first generation."""
+    """Make the state before the first generation."""
     aes, config, (o, *_, a) = params.config.aes_rl, params.config, params.layout.sizes
     assert params.operators is not None
     mean, size, d = params.initial(THETA_ES), params.operators.critic_size, params.layout.d
@@ -181,7 +181,9 @@ def init(params: Params, world: Memory) -> State:
         min(aes.replay_capacity, whole) + reserve(config, params.horizon),
         whole + aes.workers * params.horizon,
     )
-    workers, ring = aes.workers, aes.ring_size * (aes.mean_rule == "rank_oldest")
+    workers = aes.workers
+    ring = aes.ring_size if aes.mean_rule == "rank_oldest" else 0
+    window = aes.success_window if aes.variance_rule == "success" else 0
 
     def numbers() -> np.ndarray:
         return np.zeros(workers + 1, np.int64)
@@ -201,12 +203,12 @@ def init(params: Params, world: Memory) -> State:
         task_theta=np.zeros((workers, d), np.float32),
         task_mean=np.zeros((workers + 1, d), np.float32),
         task_critic=np.zeros((workers, size), np.float32),
-        successes=update_rules.no_history(aes.success_window * (aes.variance_rule == "success")),
+        successes=update_rules.no_history(window),
         lengths=np.zeros(aes.actor_updates_window, np.int64),
         row=np.full((aes.arrivals_per_generation, len(COLUMNS)), np.nan),
         turns=np.zeros(aes.arrivals_per_generation, np.int64),
         ring=np.zeros((ring, d), np.float32),
         ring_fitness=np.zeros(ring),
-        damp=aes.damp * bool(ring),
+        damp=aes.damp if ring else 0.0,
         due=np.zeros(0, np.int64),
     )

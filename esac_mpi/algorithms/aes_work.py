@@ -71,7 +71,7 @@ def times(task: Task, told: float) -> tuple[float, ...]:
 
 
 def lasts(cost: float, updates: int) -> int:
-    """Return how long updates last on the virtual clock [steps]."""
+    """Compute how long updates last on the virtual clock [steps]."""
     return math.ceil(cost * updates)
 
 

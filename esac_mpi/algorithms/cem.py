@@ -185,10 +185,8 @@ def tell(now: Now, gave: tuple[np.ndarray, np.ndarray], trained: dict[int, np.nd
     gave: returns and lengths of the individuals, each [n]; who stays has played nothing here.
     trained: individuals that are no longer what was drawn, by number, float32 [d].
     """
-    params, state, k, cem = now.params, now.state, now.k, table(now.params)
-    (returns, lengths), first = gave, individuals(cem)[1]
-    lengths = lengths.copy()
-    lengths[first : first + len(state.kept)] = state.individual_lengths[state.kept]
+    state, k, cem = now.state, now.k, table(now.params)
+    returns, lengths = gave[0], whole_lengths(cem, state, gave[1])
     fitness = evolution.shifted(returns, lengths / cem.fitness_episodes, cem.shift)
     if not np.isfinite(fitness).any():
         raise NoFiniteReturn(
@@ -196,9 +194,49 @@ def tell(now: Now, gave: tuple[np.ndarray, np.ndarray], trained: dict[int, np.nd
             "look at the task, or lower variance_init"
         )
     elites = evolution.select_winners(fitness, individuals(cem)[0])
+    damp = damped(state.damp, cem.damp_tau, cem.damp_limit)
+    squares, change, spread, *ratios = move(now, elites, damp, trained)
+    if not np.isfinite([squares, spread]).all():
+        raise ThetaNotFinite(
+            f"generation {k}: mean or variance is not finite, the last checkpoint stands: "
+            "lower variance_init"
+        )
+    row: Row = {}
+    mixed = len(state.individuals)
+    if mixed:
+        row["kept"] = len(state.kept)
+        state.individual_returns = returns[-mixed:].copy()
+        state.individual_lengths = lengths[-mixed:]
+        stay(now, np.reshape(ratios, (2, mixed)))
+    state.damp = damp
+    state.generation = k
+    return {
+        **row,
+        "elites": np.pad(elites, (0, individuals(cem)[0] - elites.size), constant_values=-1),
+        "damp": damp,
+        "mean_variance": spread / now.params.layout.d,
+        "theta_norm": float(np.sqrt(squares)),
+        "update_norm": float(np.sqrt(change)),
+    }
+
+
+def whole_lengths(cem: CEM, state: State, lengths: np.ndarray) -> np.ndarray:
+    """Give the lengths of individuals [n] those of the episodes that earned a kept one's return."""
+    whole, first = lengths.copy(), individuals(cem)[1]
+    whole[first : first + len(state.kept)] = state.individual_lengths[state.kept]
+    return whole
+
+
+def move(now: Now, elites: np.ndarray, damp: float, trained: dict[int, np.ndarray]) -> np.ndarray:
+    """Move mean and variance, by block on each node; return sums over the blocks, float64.
+
+    They are of the mean's square, its step's square, the variance, and under importance mixing the
+    log ratios of the last individuals that nothing trained, then of as many candidates.
+    """
+    params, state, k, cem = now.params, now.state, now.k, table(now.params)
     weights = rank_weights(elites.size, cem.elite_weights)
     parts = [part for _, part in noise.blocks(params.layout.d)]
-    damp, mixed = damped(state.damp, cem.damp_tau, cem.damp_limit), len(state.individuals)
+    mixed = len(state.individuals)
 
     def update(block: int) -> np.ndarray:
         part = parts[block]
@@ -211,7 +249,7 @@ def tell(now: Now, gave: tuple[np.ndarray, np.ndarray], trained: dict[int, np.nd
 
         last = np.zeros((mixed, old.mean.size), np.float32)
         for i in range(mixed):
-            last[i] = drawn(now, fitness.size - mixed + i, block, part)
+            last[i] = drawn(now, cem.population_size - mixed + i, block, part)
         new = refit(old, map(elite, elites.tolist()), weights, damp, cem.cov_extra_div)
         epsilon = (
             params.epsilon.block(k + 1, candidate(cem, i), block, part) for i in range(mixed)
@@ -226,29 +264,7 @@ def tell(now: Now, gave: tuple[np.ndarray, np.ndarray], trained: dict[int, np.nd
 
     # what is not finite ends the run
     with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
-        squares, change, spread, *ratios = now.world.over_blocks(
-            update, len(parts), 4 + 2 * mixed, checksum=True
-        )
-    if not np.isfinite([squares, spread]).all():
-        raise ThetaNotFinite(
-            f"generation {k}: mean or variance is not finite, the last checkpoint stands: "
-            "lower variance_init"
-        )
-    row: Row = {"kept": len(state.kept)} if mixed else {}
-    if mixed:
-        state.individual_returns = returns[-mixed:].copy()
-        state.individual_lengths = lengths[-mixed:]
-        stay(now, np.reshape(ratios, (2, mixed)))
-    state.damp = damp
-    state.generation = k
-    return {
-        **row,
-        "elites": np.pad(elites, (0, individuals(cem)[0] - elites.size), constant_values=-1),
-        "damp": damp,
-        "mean_variance": spread / params.layout.d,
-        "theta_norm": float(np.sqrt(squares)),
-        "update_norm": float(np.sqrt(change)),
-    }
+        return now.world.over_blocks(update, len(parts), 4 + 2 * mixed, checksum=True)
 
 
 def stay(now: Now, ratios: np.ndarray) -> None:

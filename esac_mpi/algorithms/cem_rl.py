@@ -107,28 +107,31 @@ def generation(
     """Make one generation; return its metrics and its timing."""
     cem, k, laps = params.config.cem_rl, state.generation + 1, Laps(world.clock)
     now = Now(params, state, world, env, learner, k)
-    serial, learns = cem.critic == "serial", is_taught(params, state)
+    learns = is_taught(params, state)
+    # one critic for each actor, as its lessons leave it; or for all, as it was before its lessons
+    serial, parallel = (cem.critic == kind for kind in ("serial", "parallel"))
     trains = learns and (serial or state.counters.gradient_updates > 0)
-    if learns:
-        if trains and not serial:
-            share_critics(now, [learner.critic_vector()] if learner is not None else [])
-        learner_phases.begin(world, learner, k, lambda pupil: teach(now, pupil), beside=True)
-    drawn = play_drawn(now)
-    laps("evaluate")
     phase, spent = Phase(), learner_phases.spent(None)
+
+    if trains and parallel:
+        share_critics(now, [learner.critic_vector()] if learner is not None else [])
+    if learns:  # the critic, beside all that follows till it has finished
+        learner_phases.begin(world, learner, k, lambda pupil: teach(now, pupil), beside=True)
+    drawn = play_drawn(now)  # individuals without gradients
+    laps("evaluate")
     if learns and serial:
         phase, _, spent = learner_phases.finish(world)
         share_critics(now, learner.taught if learner is not None else [])
     laps("learn")
-    learned, vectors = play_trained(now, trains)
+    learned, vectors = play_trained(now, trains)  # and those with, once trained
     laps("evaluate")
-    if learns and not serial:
+    if learns and parallel:
         phase, _, spent = learner_phases.finish(world)
-    returns = np.concatenate([learned.returns, drawn.returns])
-    lengths = np.concatenate([learned.lengths, drawn.lengths])
     laps("learn")
 
-    row = pure.tell(now, (returns, lengths), vectors)
+    returns = np.concatenate([learned.returns, drawn.returns])
+    lengths = np.concatenate([learned.lengths, drawn.lengths])
+    row = pure.tell(now, (returns, lengths), vectors)  # the distribution moves to the elites
     if learns:
         learner_phases.count(phase, state.counters, learner)
     if trains:

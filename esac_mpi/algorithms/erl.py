@@ -80,7 +80,7 @@ def generation(
     erl, k = params.config.erl, state.generation + 1
     now = Now(params, state, world, env, learner, k)
     laps = Laps(world.clock)
-    played = erl_play.play(now)
+    played = erl_play.play(now)  # every member, and the learner's actor with noise
     laps("evaluate")
     if remembers(erl):
         erl_play.remember(now, played)
@@ -88,6 +88,7 @@ def generation(
         if learner is not None:
             state.critic[:] = learner.critic_vector()
         world.broadcast_shared(state.critic)
+    # elites, tournaments, couples, whom to mutate
     decided = erl_births.decide(params, state, k, played.fitness) if world.leads else None
     plan: Plan = world.from_root(decided)
 
@@ -95,7 +96,7 @@ def generation(
         world, learner, k, lambda pupil: pupil.take(played.episodes.episodes(), k), beside=True
     )
     laps("plan")
-    vectors, busy, lasted = erl_births.make(now, plan.births)
+    vectors, busy, lasted = erl_births.make(now, plan.births)  # crossover and mutation
     laps("offspring")
     phase, learning_busy, spent = learner_phases.finish(world)
     laps("learn")

@@ -22,7 +22,7 @@ from esac_mpi.envs import Env
 from esac_mpi.operators import evolution, noise
 from esac_mpi.play import population
 from esac_mpi.play.params import THETA_ES, Generation, Params, Row
-from esac_mpi.play.population import Evolving, Trials, evaluate_population
+from esac_mpi.play.population import Evolving, Population, Trials, evaluate_population
 from esac_mpi.play.rollout import Board, ThetaNotFinite
 
 CENTRE_EVERY = 5  # when theta_es itself is played, for the one-fifth rule [generations]
@@ -71,15 +71,8 @@ def generation(
     es, k = params.config.es, state.generation + 1
     now: Now = Generation(params, state, world, env, learner, k)
     laps = Laps(world.clock)
-    centre = Trials((state.theta_es,), centre_episodes(es, k))
-    sigmas = np.full(slots(es), state.sigma)
-    found = evaluate_population(now, es, sigmas, trials=centre)  # lines 5-8
-    sigma = state.sigma
-    if centre.count:
-        new = None
-        if world.leads:
-            new = evolution.adapted(sigma, es.sigma, found.returns, found.trials[0])
-        sigma = world.from_root(new)
+    found = evaluate(now)  # lines 5-8
+    sigma = adapted(now, found)
     shaped = evolution.shaped(es.fitness_shaping, found.fitness, found.sign_return)  # line 9
     laps("evaluate")
     weights = evolution.slot_weights(shaped, es.sampling != "onesided")
@@ -100,9 +93,27 @@ def generation(
     timing = {**found.timing, **laps.seconds}
     if es.sigma_rule == "one_fifth":
         none = np.full(CENTRE_EPISODES, np.nan)
-        row["trial_theta_es"] = found.trials[0] if centre.count else none
-        timing["trial_seconds"] = found.trial_seconds if centre.count else none
+        row["trial_theta_es"] = found.trials[0] if found.trials.size else none
+        timing["trial_seconds"] = found.trial_seconds if found.trials.size else none
     return row, timing
+
+
+def evaluate(now: Now) -> Population:
+    """Evaluate the population, and for the one-fifth rule now and then theta_es itself."""
+    es, state = now.params.config.es, now.state
+    centre = Trials((state.theta_es,), centre_episodes(es, now.k))
+    return evaluate_population(now, es, np.full(slots(es), state.sigma), trials=centre)
+
+
+def adapted(now: Now, found: Population) -> float:
+    """Compute the next sigma by the one-fifth rule, on one rank, as exponentials differ by CPU."""
+    es, sigma, world = now.params.config.es, now.state.sigma, now.world
+    if not found.trials.size:
+        return sigma
+    new = None
+    if world.leads:
+        new = evolution.adapted(sigma, es.sigma, found.returns, found.trials[0])
+    return world.from_root(new)
 
 
 def ascend(now: Now, weights: np.ndarray) -> tuple[float, float]:

@@ -138,10 +138,10 @@ def generation(
     found = evaluate(now)  # lines 5-8
     shaped = evolution.shaped(esac.fitness_shaping, found.fitness, found.sign_return)  # line 9
     laps("evaluate")
-    ends = esac_phase.ends(esac, state, k, found)
-    plan: Plan = world.from_root(decide(now, found, ends) if world.leads else None)  # 10, 12, 24
+    ended = esac_phase.ends(esac, state, k, found)  # the phase in flight
+    plan: Plan = world.from_root(decide(now, found, ended) if world.leads else None)  # 10, 12, 24
     laps("plan")
-    phase, again, spent = esac_phase.advance(now, found, ends, plan.learns)  # lines 12-23
+    phase, again, spent = esac_phase.advance(now, found, ended, plan.learns)  # lines 12-23
     laps("learn")
     moved = update(now, shaped, plan.winners, plan.transfers)  # lines 11, 26
     row = describe(now, found, plan, moved)

@@ -33,23 +33,24 @@ class Again:
 
 
 def beside(esac: configuration.ESAC) -> bool:
-    """Return whether phases run beside the evaluation, and so in an environment of their own."""
+    """Tell whether phases run beside the evaluation, and so in an environment of their own."""
     return esac.sac_phases and (timed(esac) or esac.learner_lag > 0)
 
 
 def timed(esac: configuration.ESAC) -> bool:
-    """Return whether phases follow one another on the virtual clock."""
+    """Tell whether phases follow one another on the virtual clock."""
     return esac.sac_phases and esac.phase_timing == "virtual"
 
 
 def replays(esac: configuration.ESAC) -> int:
-    """Return the members whose episodes a phase resimulates, where as many have a finite return."""
-    wanted = esac.resimulated_members * (esac.resimulated != "none") * esac.sac_phases
-    return min(wanted, configuration.members(esac))
+    """Count the members whose episodes a phase resimulates, where as many have a finite return."""
+    if not esac.sac_phases or esac.resimulated == "none":
+        return 0
+    return min(esac.resimulated_members, configuration.members(esac))
 
 
 def reserve(config: configuration.Config, horizon: int) -> int:
-    """Return how many transitions a SAC phase adds at most; horizon: of an episode [steps]."""
+    """Count the transitions that a SAC phase adds at most; horizon: of an episode [steps]."""
     esac = config.esac
     again = replays(esac) * esac.fitness_episodes * horizon
     if esac.phase_timing == "virtual":
@@ -60,11 +61,11 @@ def reserve(config: configuration.Config, horizon: int) -> int:
 def added(config: configuration.Config, horizon: int) -> float:
     """Count the transitions a run of this budget adds to SAC's replay at most; inf = no limit."""
     esac, (generations, env_steps, nominal) = config.esac, config.budget.limits
-    phase = reserve(config, horizon) * esac.sac_phases
     if config.start_from:
         return math.inf  # beside what it begins with
-    if not phase:
+    if not esac.sac_phases:
         return 0.0
+    phase = reserve(config, horizon)
     interval = 1 if esac.phase_timing == "virtual" else esac.gradient_interval
     # what is counted at the end of a phase, and the next one, begun in the same generation
     in_flight = 2 * phase
@@ -72,7 +73,7 @@ def added(config: configuration.Config, horizon: int) -> float:
 
 
 def ends(esac: configuration.ESAC, state: State, k: int, found: Population) -> bool:
-    """Return whether the phase in flight, if there is one, ends in generation k."""
+    """Tell whether the phase in flight, if there is one, ends in generation k."""
     if not state.phase_begun:
         return False
     if esac.phase_timing == "interval":
@@ -95,16 +96,18 @@ def may_begin(esac: configuration.ESAC, state: State, k: int, ended: bool) -> bo
 
 
 def gate_opens(config: configuration.Config, k: int) -> bool:
-    """Return whether generation k, if a phase may begin in it, begins one. Algorithm 1, line 12."""
+    """Draw whether generation k, if a phase may begin in it, begins one. Algorithm 1, line 12."""
     random = noise.generator(config.seed, Purpose.GATE, k)
     mu = random.random() if config.esac.gate == "uniform" else random.standard_normal()
     return bool(mu < probability(config.esac, k))
 
 
 def probability(esac: configuration.ESAC, k: int) -> float:
-    """Return p_sac of generation k."""
-    if not (esac.sac_phases and esac.p_sac_annealed):
-        return esac.p_sac_initial * esac.sac_phases
+    """Compute p_sac of generation k."""
+    if not esac.sac_phases:
+        return 0.0
+    if not esac.p_sac_annealed:
+        return esac.p_sac_initial
     return evolution.p_sac(k, esac.p_sac_initial, esac.p_sac_final, esac.p_sac_decay)
 
 

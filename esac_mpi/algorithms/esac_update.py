@@ -7,7 +7,7 @@ import numpy as np
 
 from esac_mpi import config as configuration
 from esac_mpi.algorithms import es as strategy
-from esac_mpi.algorithms.esac_state import CENTRE, Now, sigma_of_noise, slot_sigmas
+from esac_mpi.algorithms.esac_state import CENTRE, Now, State, sigma_of_noise, slot_sigmas
 from esac_mpi.operators import evolution, noise
 from esac_mpi.operators.noise import Purpose
 from esac_mpi.play import population
@@ -23,9 +23,10 @@ class Gradient:
     members: int  # that enter: all; those around theta_es; not those whose epsilon was not used
 
 
-# (block, its slice, slots, where those winners go that have a child [children, block size])
-# -> line 11's sum and the winners' mean over these slots, float32 [2, block size]
-Adding = Callable[[int, slice, range, np.ndarray], np.ndarray]
+# slice of a block -> room for the winners that have a child, there, float32 [born, block size]
+Rebuilt = Callable[[slice], np.ndarray]
+# (block, its slice, slots) -> line 11's sum and the winners' mean over these, float32 [2, size]
+Adding = Callable[[int, slice, range], np.ndarray]
 # (block, its slice) -> which parameters a child takes from its winner, bool [block size]
 Exchange = Callable[[int, slice], np.ndarray]
 
@@ -40,18 +41,10 @@ def update(now: Now, shaped: np.ndarray, winners: np.ndarray, transfers: bool) -
     params, state, k, world = now.params, now.state, now.k, now.world
     esac, slices = params.config.esac, [part for _, part in noise.blocks(params.layout.d)]
     born = min(len(winners), len(state.children))
-    gradient, chunked = gradient_terms(now, shaped), len(state.partial_sums) > 0
-    room = 0 if chunked else max(part.stop - part.start for part in slices)
-    own = np.empty((born, room), np.float32)
+    gradient, rebuilt = gradient_terms(now, shaped), room_for_rebuilt(state, born)
+    chunked = len(state.partial_sums) > 0
     exchanges = [] if chunked else [exchange(now, child) for child in range(born)]
-    over_slots = adding(now, gradient, winners)
-
-    def rebuilt(part: slice) -> np.ndarray:  # winners that have a child, [children, block size]
-        return (state.rebuilt[:, part] if chunked else own[:, : part.stop - part.start])[:born]
-
-    def add(block: int, part: slice, slots: range) -> np.ndarray:
-        return over_slots(block, part, slots, rebuilt(part))
-
+    add = adding(now, gradient, winners, rebuilt)
     tested = esac.transfer == "tested" and esac.transfer_moments == "reset"
     resets = transfers and tested and esac.optimiser == "adam"
 
@@ -94,7 +87,16 @@ def update(now: Now, shaped: np.ndarray, winners: np.ndarray, transfers: bool) -
     return moved(sums)
 
 
-def adding(now: Now, gradient: Gradient, winners: np.ndarray) -> Adding:
+def room_for_rebuilt(state: State, born: int) -> Rebuilt:
+    """Find room for rebuilt winners: the node's, if its ranks share the slots, or a block's own."""
+    if len(state.partial_sums):
+        return lambda part: state.rebuilt[:born, part]
+    widest = max(part.stop - part.start for _, part in noise.blocks(state.theta_es.size))
+    own = np.empty((born, widest), np.float32)
+    return lambda part: own[:, : part.stop - part.start]
+
+
+def adding(now: Now, gradient: Gradient, winners: np.ndarray, room: Rebuilt) -> Adding:
     """Make update()'s adder of slots: each slot's noise is made once; sums are in slot order."""
     params, state = now.params, now.state
     esac, sigmas = params.config.esac, slot_sigmas(params.config.esac, state)
@@ -102,9 +104,9 @@ def adding(now: Now, gradient: Gradient, winners: np.ndarray) -> Adding:
     for place, (slot, sign) in enumerate(population.member(esac, int(i)) for i in winners):
         won.setdefault(slot, []).append((place, sign))
 
-    def add(block: int, part: slice, slots: range, rebuilt: np.ndarray) -> np.ndarray:
+    def add(block: int, part: slice, slots: range) -> np.ndarray:
         sums = np.zeros((2, part.stop - part.start), np.float32)
-        total, mean_winner = sums
+        (total, mean_winner), rebuilt = sums, room(part)
         for slot in slots:
             eps = params.epsilon.block(now.k, slot, block, part)
             parent = state.parent(slot)[part]
