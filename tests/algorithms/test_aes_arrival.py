@@ -1,5 +1,7 @@
-"""AES-RL in order of arrival: its record, runs made again from it, what a ring must keep."""
-# They are made again after a kill or as a whole.
+"""AES-RL in order of arrival: its record, runs made again from it, what a ring must keep.
+
+They are made again after a kill or as a whole.
+"""
 
 import os
 import random
@@ -9,7 +11,8 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
-from conftest import EAGER, command, environment, run
+from conftest import EAGER, command, environment
+from in_process import started
 from test_aes_rl import SMALL, TASK
 from whole_runs import assert_same_run, rows_published, science, wait_for
 from words import words
@@ -30,7 +33,7 @@ BY_ARRIVAL = {**AES, "aes_rl.order": "arrival"}
 
 
 @pytest.fixture(scope="module")
-def killed(tmp_path_factory):
+def killed(tmp_path_factory, together):
     """A run killed on three ranks, with published rows beyond its checkpoint, finished on two."""
     path = tmp_path_factory.mktemp("arrival") / "killed"
     line = [*ARRIVAL, path, "--checkpoint.every_generations", 100]
@@ -41,7 +44,7 @@ def killed(tmp_path_factory):
     os.killpg(process.pid, signal.SIGKILL)
     process.wait()
     before = science(path)
-    run(2, *line, program=EAGER)
+    together(2, *line)
     return path, before
 
 
@@ -59,13 +62,12 @@ def test_what_was_told_before_a_kill_is_told_again_in_that_order(killed):
 
 
 @pytest.mark.slow
-def test_it_is_made_again_at_once_or_in_parts(killed, tmp_path, alone, monkeypatch):
+def test_it_is_made_again_at_once_or_in_parts(killed, tmp_path, alone, together):
     again = ["--aes_rl.replay", killed[0]]
     alone(*ARRIVAL, tmp_path / "one", *again, "--budget.generations", 3)
     alone(*ARRIVAL, tmp_path / "one", *again)
     assert_same_run(killed[0], tmp_path / "one")
-    monkeypatch.setenv("NODES", "2")
-    run(2, *ARRIVAL, tmp_path / "two", *again, program=EAGER)
+    together(2, *ARRIVAL, tmp_path / "two", *again, nodes=2)
     assert_same_run(killed[0], tmp_path / "two")
 
 
@@ -113,10 +115,10 @@ def test_a_run_of_another_kind_is_not_made_again(changes, status, message, tmp_p
 
 
 @pytest.mark.slow
-def test_a_replay_that_is_refused_creates_nothing(tmp_path):
-    done = run(0, *ARRIVAL, tmp_path / "new", "--aes_rl.replay", tmp_path, code=2)
+def test_a_replay_that_is_refused_creates_nothing(tmp_path, capsys):
+    assert started(*ARRIVAL, tmp_path / "new", "--aes_rl.replay", tmp_path) == 2
     said = f"esac_mpi: aes_rl.replay: {tmp_path}: not a run directory of esac_mpi\n"
-    assert done.stderr == said
+    assert capsys.readouterr().err == said
     assert not (tmp_path / "new").exists()
 
 

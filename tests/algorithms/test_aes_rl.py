@@ -1,12 +1,14 @@
-"""AES-RL: the same bits on any ranks, restarts, counts, what a task and the critic do."""
-# The bits are the same though nobody waits for a generation.
+"""AES-RL: the same bits on any ranks, restarts, counts, what a task and the critic do.
+
+The bits are the same though nobody waits for a generation.
+"""
 
 import math
 import re
 
 import numpy as np
 import pytest
-from conftest import EAGER, ROUTINE, run
+from conftest import ROUTINE, run
 from in_process import checked, started
 from whole_runs import assert_same_run, killed_at, summary
 from words import words
@@ -38,14 +40,10 @@ def straight(tmp_path_factory, alone):
     return path
 
 
-def test_ranks_nodes_and_restarts_leave_the_bits_as_they_are(
-    straight, tmp_path, monkeypatch, together
-):
-    """Delayed at random by machine and task."""
-    # Four ranks have a task each, two share them, and one does all.
+def test_ranks_nodes_and_restarts_leave_the_bits_as_they_are(straight, tmp_path, together):
+    """Delayed at random by machine and task, on one rank, two and three, which share four tasks."""
     together(2, *LINE, tmp_path / "parts", "--budget.generations", 3)
-    monkeypatch.setenv("NODES", "2")
-    run(4, *LINE, tmp_path / "parts", program=EAGER)
+    together(3, *LINE, tmp_path / "parts", nodes=2)
     assert_same_run(straight, tmp_path / "parts")
 
 
@@ -152,7 +150,7 @@ def reusing(tmp_path_factory, alone):
     # Most of its arrivals leave the mean where it is.
     path = tmp_path_factory.mktemp("reusing") / "run"
     line = [*OTHER, *TASK, *words("--aes_rl.mean_rule full_move --aes_rl.variance_rule success")]
-    line += words("--budget.generations 6 --run-dir")
+    line += words("--aes_rl.reward_shift 0.5 --budget.generations 6 --run-dir")
     alone(*line, path)
     return path, line
 
@@ -201,11 +199,11 @@ def test_by_ranks_alone_nobody_has_to_play_the_mean(tmp_path, alone):
     assert columns["metrics/p"].any()
 
 
-def test_a_variance_that_is_not_finite_ends_all_ranks(tmp_path):
+def test_a_variance_that_is_not_finite_ends_all_ranks(tmp_path, together):
     # (1e19 x)**2
     wide = words("--policy.activation tanh --aes_rl.variance_init 1e38 --aes_rl.start_steps 0")
     wide += words("--budget.generations 2 --run-dir", tmp_path / "run")
-    done = run(2, *SMALL, *TASK, *wide, code=1)
+    done = together(2, *SMALL, *TASK, *wide, code=1)
     assert done.stderr.count("generation 1: mean or variance is not finite") == 1
     assert "Traceback" not in done.stderr
 

@@ -1,6 +1,7 @@
-"""The room of AES-RL's replay for what comes in while others are at work."""
-# What waits where it is narrow, older checkpoints; of how many arrivals a generation is, and what
-# rank 0 takes of memory.
+"""The room of AES-RL's replay for what comes in while others are at work.
+
+What waits where it is narrow; older checkpoints; of how many arrivals a generation is.
+"""
 
 import random
 from types import SimpleNamespace

@@ -2,14 +2,10 @@
 
 import numpy as np
 import pytest
-from small_cem import arguments, made
-from small_runs import Ending
+from small_runs import Ending, made
 from test_es import Quadratic
-from whole_runs import same_in_parts, summary
 from words import words
 
-from esac_mpi.analysis.clock.recorded import generations, times
-from esac_mpi.analysis.episodes import training_returns
 from esac_mpi.config import load
 from esac_mpi.operators import noise
 from esac_mpi.operators.noise import Purpose
@@ -141,26 +137,6 @@ def test_cem_is_cem_rl_without_trained_individuals(world):
     assert rows[1]["trained"] == 0
     for name in ("mean", "variance", "damp", "counters"):
         np.testing.assert_array_equal(getattr(plain.state, name), getattr(other.state, name))
-
-
-@pytest.mark.slow
-def test_ranks_nodes_and_restarts_leave_the_bits_as_they_are(tmp_path, alone, together):
-    line = arguments("cem", "--cem.fitness_episodes", 2)
-    same_in_parts(tmp_path, alone, together, line, (2, 2, 1), (6, 3, 2))
-
-
-@pytest.mark.slow
-def test_who_stays_depends_neither_on_ranks_nor_on_restarts(tmp_path, alone, together):
-    line = arguments("cem_rl", *mixed("cem_rl", "--population_size 8 --damp 0.1 --damp_limit 0.1"))
-    found = same_in_parts(tmp_path, alone, together, line, (3, 2, 1), (7, 3, 2))
-    length = found.columns["metrics/length"]
-    assert (length == 0).sum() == found.columns["metrics/kept"].sum() > 0
-    assert summary(found.path)["env_steps"]["population"] == length.sum()
-    assert len(training_returns(found)[1]) == (length > 0).sum()  # episodes
-    parts = times(found)  # of the computed clock of another cluster
-    np.testing.assert_array_equal(np.isnan(parts["members"]), length == 0)
-    played = [one.trained.size + one.members.size for one in generations(found, parts)]
-    assert played == (length > 0).sum(axis=1).tolist()
 
 
 def test_individuals_that_break_are_no_elites(world):

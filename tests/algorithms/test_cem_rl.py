@@ -2,13 +2,10 @@
 
 import numpy as np
 import pytest
-from small_cem import arguments, made
-from small_runs import Ending
-from whole_runs import same_in_parts
+from small_runs import Ending, made
 from words import words
 
 from esac_mpi.algorithms import cem, cem_rl
-from esac_mpi.analysis.clock import computed, grid
 from esac_mpi.host import cooperative
 from esac_mpi.learners import cem as lessons
 from esac_mpi.learners import individuals
@@ -17,27 +14,6 @@ from esac_mpi.operators.noise import Purpose, generator
 from esac_mpi.play.params import Generation, make_actor
 
 SMALL = ["--cem_rl.start_steps", 40]  # of Ending's short episodes
-MORE = {  # a ring smaller than a generation, normalised critics; nobody who is not trained
-    "serial": "--cem_rl.fitness_episodes 2 --cem_rl.replay_capacity 200"
-    " --cem_rl.critic_layer_norm true",
-    "parallel": "--cem_rl.trained_fraction 1 --cem_rl.sampling onesided --cem_rl.population_size 5",
-}
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("critic", MORE)
-def test_ranks_nodes_and_restarts_leave_the_bits_as_they_are(critic, tmp_path, alone, together):
-    line = arguments("cem_rl", *words(MORE[critic], "--cem_rl.critic", critic))
-    found = same_in_parts(tmp_path, alone, together, line, (3, 2, 1), (6, 3, 2))
-    rows = found.columns
-    # a parallel one is first taught alone
-    assert rows["metrics/trained"].tolist() == [0, critic == "serial", 1, 1, 1, 1]
-    assert rows["metrics/gradient_updates"][-1] > 0
-    assert rows["metrics/member_updates"][-1] > 0
-    (text,) = grid.texts(found, np.array([5]))  # lessons run beside members
-    for ranks in (1, 4):
-        whole = computed(found, ranks)[-1]
-        assert grid.at(grid.parsed(text), ranks) == pytest.approx(whole, rel=1e-3)
 
 
 def test_individuals_learn_from_the_critic_before_they_play(world):

@@ -4,41 +4,15 @@ import re
 
 import numpy as np
 import pytest
-from in_process import started
-from short_runs import snapshot
-from small_erl import arguments, made
-from small_runs import Ending, raising
+from small_runs import Ending, arguments, made, raising
 from test_populations import BIRTHS
-from whole_runs import same_in_parts
 from words import words
 
 from esac_mpi.algorithms.erl_state import NOBODY
-from esac_mpi.config.genetic import FORMS
 from esac_mpi.operators.selection import Kind
 from esac_mpi.record import Run
 
 PUBLIC = words("--erl.preset reference-code --erl.sync_interval 1")
-MORE = {  # switches that are off by default, one form each
-    "erl": "--erl.fitness_episodes 2",
-    "perl": "--erl.elite_fraction 0.4",
-    "derl": "--erl.preset reference-code --erl.parent_selection mixed",
-    "pderl": "--erl.parent_selection distance",
-}
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("name", FORMS)
-def test_ranks_nodes_and_restarts_leave_the_bits_as_they_are(name, tmp_path, alone, together):
-    line = arguments(name, *words(MORE[name]))
-    rows = same_in_parts(tmp_path, alone, together, line, (2, 2, 1), (6, 3, 2)).columns
-    children = (rows["metrics/slot_kind"][0] == 2).sum()
-    # epochs, of both parents' 30 transitions
-    imitated = 2 * (60 // 8) if name in ("derl", "pderl") else 0
-    assert rows["metrics/member_updates"][0] == imitated * children
-    assert rows["metrics/gradient_updates"][-1] > 0
-    assert {0, 1, 2} == {*rows["metrics/slot_kind"].ravel().tolist()}
-    assert (rows["metrics/injected"] >= 0).tolist() == [False, True] * 3
-    assert (rows["metrics/learner_fate"] >= 0).tolist() == [False, False] + [True, False] * 2
 
 
 @pytest.mark.parametrize("breaking", [0, 3])
@@ -161,18 +135,6 @@ def test_children_imitate_what_there_is_below_a_batch(world):
 
 
 @pytest.mark.slow
-def test_a_run_is_not_gone_on_with_by_another_crossover(tmp_path, alone, capsys):
-    more = "--budget.generations", 1, "--run-dir", tmp_path / "run"
-    alone(*arguments("pderl", *more))
-    there = snapshot(tmp_path)
-    assert started(*arguments("perl", *more)) == 2
-    said = capsys.readouterr().err
-    assert "algorithm: 'pderl' -> 'perl'" in said
-    assert "erl.crossover: 'distillation' -> 'n_point'" in said
-    assert snapshot(tmp_path) == there
-
-
-@pytest.mark.slow
 def test_members_whose_return_is_not_finite_are_named(tmp_path, alone):
     task = words("--task.id own_envs:Breaking-v0 --budget.generations 4 --erl.updates_per_step 0")
     alone(*arguments("perl", *task, "--run-dir", tmp_path / "run"))
@@ -183,22 +145,3 @@ def test_members_whose_return_is_not_finite_are_named(tmp_path, alone):
     found = {int(k): [int(i) for i in members.split(",")] for k, members in named}
     assert found
     assert found == {k: members for k, members in expected.items() if members}
-
-
-@pytest.mark.slow
-def test_counters_are_what_the_environment_counted(tmp_path, monkeypatch):
-    (tmp_path / "counts").mkdir()
-    monkeypatch.setenv("COUNT_DIR", str(tmp_path / "counts"))
-    more = words("--task.id own_envs:Counting-v0 --budget.generations 4 --erl.start_steps 200")
-    more += words("--erl.fitness_episodes 2 --erl.updates_per_step 0.5")
-    assert started(*arguments("pderl", *more, "--run-dir", tmp_path / "run")) == 0
-    (counts,) = (tmp_path / "counts").iterdir()
-    opened = Run.open(tmp_path / "run")
-    columns = opened.columns
-    last = {name.removeprefix("metrics/"): columns[name][-1] for name in columns.scalars}
-    steps = last["env_steps_population"] + last["env_steps_learner"]
-    evaluated = last["env_steps_evaluation"] + columns["final/env_steps_evaluation"]
-    assert steps + evaluated == counts.stat().st_size - opened.provenance["probe_steps"]
-    assert last["env_steps_population"] == columns["metrics/length"].sum()
-    assert last["nominal_steps"] == steps
-    assert last["gradient_updates"] == round(0.5 * steps) - 100

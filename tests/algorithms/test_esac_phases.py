@@ -1,5 +1,4 @@
 """The SAC phases of ESAC: when they run, when their result enters, what they raise."""
-# And that they begin again.
 
 import numpy as np
 import pytest
@@ -64,16 +63,6 @@ def test_what_a_phase_raises_is_raised_where_its_result_was_due(world):
     with pytest.raises(FloatingPointError, match="diverged") as error:
         advance(world, params, state, env, 1, learner)
     assert "in the SAC phase of generation 3" in error.value.__notes__
-
-
-def test_a_phase_in_flight_is_begun_again_after_a_restart(world):
-    params, state, env = make(world, **THIRD, learner_lag=2)
-    learner, again = teacher(), teacher()
-    advance(world, params, state, env, 4, learner)
-    assert (state.phase_begun, learner.phases) == (3, [])
-    world.end_background()  # as in a new process
-    advance(world, params, state, env, 1, again)
-    assert (again.phases, again.held, state.phase_begun) == ([3], False, 0)
 
 
 class Timed(Track):

@@ -1,5 +1,4 @@
-"""Members' episodes that a SAC phase resimulates."""
-# Which, that they are the same to the bit, and what is said where not.
+"""Members' episodes that a SAC phase resimulates: which, the same to the bit, or what is said."""
 
 from dataclasses import replace
 

@@ -1,5 +1,4 @@
-"""theta_sac held against theta_es by a test: when, what it plays, what it decides."""
-# And Adam's moments after it.
+"""theta_sac held against theta_es by a test: when, what it plays and decides; Adam after it."""
 
 from types import SimpleNamespace
 

@@ -1,10 +1,8 @@
-"""Populations whose sums the ranks of a node share."""
-# Chunks of slots, and exact totals over observations.
+"""Populations whose sums the ranks of a node share: chunks of slots, totals over observations."""
 
 import numpy as np
 import pytest
-from conftest import CYCLIC, CYCLIC_ES
-from whole_runs import same_in_parts
+from conftest import CYCLIC_ES
 from words import words
 
 from esac_mpi.config import Evolution
@@ -60,24 +58,19 @@ def test_only_large_populations_add_exactly():
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("algorithm", "line"), [("es", CYCLIC_ES), ("esac", CYCLIC)])
-def test_a_large_population_has_the_same_bits_on_any_ranks(
-    tmp_path, algorithm, line, alone, together
-):
-    more = words(f"--task.horizon 4 --{algorithm}.population_size {LARGE}")
-    more += words(f"--{algorithm}.observation_normalisation true")
-    same_in_parts(tmp_path, alone, together, [*line, *more], (1, 2, 1), (3, 3, 2), (4, 2, 2))
-
-
-@pytest.mark.slow
-def test_sums_of_observations_travel_not_the_population(tmp_path, together):
-    line = words("--task.horizon 4 --es.observation_normalisation true --evaluation.every 100")
-    line += words("--budget.generations 3 --es.population_size")
-    received = {}
-    for n in (1000, 1040, 2080):
-        together(2, *CYCLIC_ES, *line, n, "--run-dir", tmp_path / str(n), nodes=2)
-        exchanged = np.diff(Run.open(tmp_path / str(n)).columns["timing/bytes_exchanged"])
-        # less five numbers of the other node's members
-        received[n] = exchanged[-1] - 8 * 5 * n // 2
-    assert received[1000] == 8 * (9 * 500 + 5)  # three sums of three observations
-    assert received[1040] == received[2080] == 8 * (9 * 13 + 5)
+@pytest.mark.parametrize(
+    ("line", "numbers"),  # of the other node's: five a member, and five
+    [
+        ("10 --policy.hidden 8 8", 5 * 5),
+        ("10 --policy.hidden 200 200", 5 * 5),  # no term in the parameters
+        ("1000 --es.observation_normalisation true", (5 + 3 * 3) * 500),  # sums of each member
+        ("1040 --es.observation_normalisation true", 5 * 520 + 3 * 3 * 13),  # and exact ones of all
+        ("2080 --es.observation_normalisation true", 5 * 1040 + 3 * 3 * 13),
+    ],
+)
+def test_what_travels_between_nodes_are_scalars(line, numbers, tmp_path, together):
+    few = words("--task.horizon 4 --evaluation.every 100 --budget.generations 3 --run-dir")
+    more = words("--es.observation_normalisation false --es.population_size", *line.split())
+    together(2, *CYCLIC_ES, *more, *few, tmp_path / "run", nodes=2)
+    exchanged = Run.open(tmp_path / "run").columns["timing/bytes_exchanged"]
+    assert np.diff(exchanged).tolist() == [8 * (numbers + 5)] * 2

@@ -1,5 +1,4 @@
-"""Observation normalisation: what batches, learners and ESAC's two halves make of it."""
-# Against the plain formula.
+"""Observation normalisation: what batches, learners and ESAC make of it, by the plain formula."""
 
 from functools import partial
 
@@ -8,12 +7,10 @@ import pytest
 import torch
 from esac_by_hand import LAYOUT, Teacher, Track, advance, make
 from gradients import Line, same
-from small_learners import RIVALS
+from small_learners import RIVALS, SAC_FORMS, sac
 from small_learners import learner as rival
 from small_ppo import KINDS, task
 from small_ppo import learner as ppo
-from small_sac import FORMS
-from small_sac import learner as sac
 
 from esac_mpi import learners
 from esac_mpi.algorithms import ALGORITHMS
@@ -32,7 +29,10 @@ from esac_mpi.play.rollout import play
 # of 4 observations in two columns: 1, 1, 3, 3 and 0, 0, 0, 0: means 2 and 0,
 # standard deviations 1 and 0.1, which is the least
 SUMS = np.array([[4, 4], [8, 0], [20, 0]], np.float64)
-OFF_POLICY = [*(partial(sac, **form) for form in FORMS), *(partial(rival, name) for name in RIVALS)]
+OFF_POLICY = [
+    *(partial(sac, **form) for form in SAC_FORMS),
+    *(partial(rival, name) for name in RIVALS),
+]
 IDS = ["sac", "value", "temperature", "interleaved", *RIVALS]
 
 

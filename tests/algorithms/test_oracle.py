@@ -1,5 +1,4 @@
-"""Every algorithm of the registry solves a task of one dimension."""
-# From three seeds, within so many environment steps.
+"""Every algorithm of the registry solves a task of one dimension, from three seeds."""
 
 import numpy as np
 import pytest

@@ -5,10 +5,8 @@ from contextlib import nullcontext
 
 import numpy as np
 import pytest
-import small_cem
-import small_erl
 from conftest import EAGER, run
-from small_runs import Ending, assert_same, raising, shared_bytes
+from small_runs import Ending, arguments, assert_same, made, raising, shared_bytes
 from whole_runs import assert_same_run, killed_at
 from words import words
 
@@ -27,14 +25,6 @@ from esac_mpi.training import check, set_up
 from esac_mpi.training.check import memory
 
 NAMES = ["cem", "cem_rl", *FORMS]
-
-
-def arguments(name, *more):
-    return (small_erl if name in FORMS else small_cem).arguments(name, *more)
-
-
-def made(world, name, *more, env=None):
-    return (small_erl if name in FORMS else small_cem).made(world, name, *more, env=env)
 
 
 LESSONS = [  # parts of a generation: a function, and which call of it

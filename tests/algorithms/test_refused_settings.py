@@ -1,5 +1,4 @@
-"""Settings of algorithms and learners that make no sense."""
-# Each is refused by its name, before anything begins.
+"""Settings of algorithms and learners that make no sense are refused by their names."""
 
 import pytest
 

@@ -1,5 +1,7 @@
-"""reward_shift: what selects goes by return - reward_shift * length."""
-# What reports, and what learns, by the return. For AES-RL see test_aes_moves.py.
+"""reward_shift: what selects goes by return - reward_shift * length, all else by the return.
+
+For AES-RL see test_aes_moves.py.
+"""
 
 from types import SimpleNamespace
 
@@ -10,10 +12,7 @@ import pytest
 from conftest import LEARNER, POPULATION, ROUTINE
 from esac_by_hand import LAYOUT, Teacher, advance, make
 from in_process import checked, started
-from small_cem import options as of_cem
-from small_erl import options as of_erl
-from small_runs import begun
-from whole_runs import same_in_parts
+from small_runs import OPTIONS, begun
 from words import words
 
 from esac_mpi import envs
@@ -29,17 +28,13 @@ from esac_mpi.training.task_set_up import sentences, settled
 
 IDLING = words("--task.id own_envs:Idling-v0", *ROUTINE)
 RESTS, GOES = (10.0, 10), (9.0, 4)  # a rest returns 10 in 10 steps, a walk 9 in 4
-AES = "--aes_rl.workers 2 --aes_rl.start_steps 60 --aes_rl.batch_size 16 --aes_rl.critic_chunk 20"
-AES += " --aes_rl.mean_episodes 2 --aes_rl.actor_updates_window 2 --aes_rl.relative_baseline 5"
-AES += " --aes_rl.arrivals_per_generation 6 --aes_rl.update_cost 0.5"
 WAITS = words("--esac.sac_min_steps 30 --esac.workers 2 --esac.update_cost 1")
 LINES = {
     "es": words("--es.population_size 12 --es.sigma 0.5"),
     "esac": [*POPULATION, *LEARNER, *WAITS],
-    "cem": [*of_cem("cem"), "--cem.importance_mixing", "true"],
-    "cem_rl": of_cem("cem_rl"),
-    "aes_rl": words(AES),
-    "pderl": of_erl("pderl"),
+    "cem": [*OPTIONS["cem"], "--cem.importance_mixing", "true"],
+    "cem_rl": OPTIONS["cem_rl"],
+    "pderl": OPTIONS["pderl"],
 }
 
 
@@ -190,20 +185,6 @@ def test_champion_parents_and_the_learners_place_go_by_fitness(shift, world):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", [name for name in LINES if name != "es"])
-def test_ranks_nodes_and_restarts_leave_the_bits_as_they_are(name, tmp_path, alone, together):
-    """`survival` is settled at the first start."""
-    # Evaluations and the best policy have the task's returns.
-    many = line(name, "--seed", 1, shift="survival")
-    found = same_in_parts(tmp_path, alone, together, many, (3, 2, 1), (6, 3, 2))
-    assert found.config.own.reward_shift == 1.0
-    columns = found.columns
-    evaluations = [columns[name] for name in columns if name.startswith("metrics/evaluation_")]
-    returns = np.concatenate([values.ravel() for values in evaluations])
-    assert set(returns[np.isfinite(returns)].tolist()) <= {9.0, 10.0}
-    assert set(columns["metrics/fitness"].ravel().tolist()) == {9.0, 10.0}
-
-
 def test_the_start_says_the_number_and_goes_on_with_no_other(tmp_path, monkeypatch, capfd):
     def begin(generations, shift: object = "survival", check=False):
         more = "--run-dir", tmp_path / "run", "--budget.generations", generations

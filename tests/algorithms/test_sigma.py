@@ -2,10 +2,7 @@
 
 import numpy as np
 import pytest
-from conftest import CYCLIC_ES, LEARNER, PHASES, POPULATION, ROUTINE, TASK, TIMED
 from esac_by_hand import LAYOUT, Teacher, advance, make
-from whole_runs import same_in_parts
-from words import words
 
 from esac_mpi.algorithms import es, esac
 from esac_mpi.config import Config, updated
@@ -83,21 +80,3 @@ def test_es_tests_theta_es_every_fifth_generation(world):
             np.testing.assert_array_equal(state.theta_es, plain.theta_es)
     assert (other["sigma"], "trial_theta_es" in other) == (0.3, False)
     assert state.counters.env_steps_population == plain.counters.env_steps_population + 5 * 10
-
-
-FIFTH = "--esac.sigma_rule", "one_fifth"
-WAITED = [*PHASES, *LEARNER, "--esac.transfer", "tested", *FIFTH]
-GROWN = words("--esac.sigma_rule grow --esac.amt_trigger generation --esac.amt_clip 0.02")
-RULES = {
-    "waited for": [*TASK, *POPULATION, *WAITED, *ROUTINE],
-    "one_fifth": [*TASK, *TIMED, *FIFTH],
-    "generation": [*TASK, *TIMED, *GROWN],
-    "es": [*CYCLIC_ES, "--es.sigma_rule", "one_fifth"],
-}
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("rule", RULES)
-def test_sigma_depends_neither_on_ranks_nor_on_restarts(tmp_path, alone, together, rule):
-    found = same_in_parts(tmp_path, alone, together, RULES[rule], (7, 3, 2), (12, 2, 2))
-    assert np.unique(found.columns["metrics/sigma"]).size > 1

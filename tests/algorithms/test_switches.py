@@ -1,12 +1,8 @@
 """What each switch of ESAC changes, against the plain formulas over whole vectors."""
-# And all of them on ranks and over restarts.
 
 import numpy as np
 import pytest
-from conftest import LEARNER, POPULATION, ROUTINE, TASK
 from esac_by_hand import LAYOUT, Before, Teacher, advance, make
-from whole_runs import assert_same_run, science
-from words import words
 
 from esac_mpi.algorithms import esac, esac_transfer
 from esac_mpi.learners.replay import Replay
@@ -14,7 +10,6 @@ from esac_mpi.operators import evolution, noise
 from esac_mpi.operators.noise import Purpose
 from esac_mpi.play.params import make_policy
 from esac_mpi.play.rollout import play
-from esac_mpi.record import read
 
 PLAIN = {"optimiser": "sgd", "winner_pull": 0.0}  # theta_es moves by lr * gradient alone
 
@@ -202,30 +197,3 @@ def test_a_shaping_changes_the_gradient_and_not_who_wins(world):
     expected = before.theta + 0.05 * before.gradient(shaped)
     np.testing.assert_allclose(state.theta_es, expected, atol=1e-6)
     assert row["winners"].tolist() == evolution.select_winners(row["fitness"], 4).tolist()
-
-
-ALL = words("--esac.winner_selection hard --esac.sac_copy_noise false --esac.action_noise 0.1")
-ALL += words("--esac.gradient displacement_clipped --esac.fitness_shaping sign_ranks --seed 5")
-ALL += words("--esac.fitness_episodes 2 --esac.transfer tested --esac.transfer_episodes 2")
-ALL += words("--esac.resimulated sample --esac.resimulated_members 3 --esac.phase_timing virtual")
-ALL += words("--esac.sac_min_steps 30 --esac.update_cost 0.4 --esac.workers 2")
-ALL += words("--esac.length_cap 1.5 --esac.sigma_rule grow --policy.linear false")
-
-
-@pytest.mark.slow
-def test_switches_depend_neither_on_ranks_nor_on_restarts(tmp_path, alone, together):
-    line = [*TASK, *POPULATION, *LEARNER, *ROUTINE, *ALL, "--run-dir"]
-    alone(*line, tmp_path / "straight", "--budget.generations", 9)
-    for generations, ranks in ((5, 3), (9, 2)):
-        more = tmp_path / "parts", "--budget.generations", generations
-        together(ranks, *line, *more, nodes=2)
-        assert read(tmp_path / "parts/checkpoint.h5")[0]["state/phase_begun"] > 0  # in flight
-    assert_same_run(tmp_path / "straight", tmp_path / "parts")
-    rows = science(tmp_path / "straight")
-    assert rows["metrics/gradient_updates"][-1] > 0
-    begun, entered = rows["metrics/sac_phase"], np.diff(rows["metrics/learner_phases"], prepend=0)
-    assert entered.sum() >= 3
-    assert begun.sum() == entered.sum() + 1
-    tried = np.isfinite(rows["metrics/trial_sac"]).all(axis=1)
-    assert tried[1:].tolist() == entered[:-1].astype(bool).tolist()
-    assert rows["metrics/env_steps_replayed"][-1] > 0

@@ -5,8 +5,7 @@ import numpy as np
 import pytest
 from conftest import LEARNER, POPULATION, ROUTINE
 from in_process import checked, started
-from small_cem import options as drawn
-from small_erl import options as genetic
+from small_runs import OPTIONS
 from whole_runs import assert_same_run, science
 from words import of_table, words
 
@@ -156,8 +155,7 @@ RUNS = {
     "esac": [*POPULATION, *LEARNER],
     **{name: of_table(name, **PHASE) for name in ("sac", "td3", "ddpg")},
     "ppo": of_table("ppo", steps_per_generation=200, batch_size=20),
-    "pderl": genetic("pderl"),
-    "cem_rl": drawn("cem_rl"),
+    **{name: OPTIONS[name] for name in ("pderl", "cem_rl")},
     "aes_rl": of_table("aes_rl", **AES),
 }
 

@@ -8,7 +8,7 @@ import test_cem_learner as cem
 from fake_gpu import FakeGpu
 from gradients import Line, same
 from small_learners import learner as rival
-from small_sac import learner as sac
+from small_learners import sac
 
 from esac_mpi.algorithms import aes_work
 from esac_mpi.host import cooperative

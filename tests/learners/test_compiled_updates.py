@@ -9,8 +9,8 @@ import torch
 from conftest import environment
 from gradients import Line, same
 from plain_sac import assert_updates_are_autograds, saturated
-from small_learners import fill, learn, perturbed
-from small_sac import entropy_where_tanh_saturates, learner
+from small_learners import entropy_where_tanh_saturates, fill, learn, perturbed
+from small_learners import sac as learner
 from whole_runs import assert_same_run
 from words import words
 

@@ -8,9 +8,8 @@ import numpy as np
 import pytest
 import torch
 from fake_gpu import FakeGpu
-from small_erl import options
-from small_learners import learner
-from small_sac import learner as sac
+from small_learners import learner, sac
+from small_runs import OPTIONS
 
 from esac_mpi import learners
 from esac_mpi.config import Config, load, updated
@@ -237,7 +236,7 @@ def test_what_other_ranks_learn_with_never_asks_for_a_gpu(monkeypatch):
         monkeypatch.setattr(torch.cuda, name, raising("asked"))
     layout, random = Layout((3, 8, 8, 1)), np.random.default_rng(0)
     theta, states = layout.initial(0, 1), np.ones((20, 3), np.float32)
-    line = ["--algorithm", "pderl", *options("pderl"), "--policy.hidden", 8, 8]
+    line = ["--algorithm", "pderl", *OPTIONS["pderl"], "--policy.hidden", 8, 8]
     operators = set_up.make_operators(load([str(word) for word in line])[0], layout)
     critic = np.zeros(operators.critic_size, np.float32)
     assert operators.distilled((theta, theta), theta, states, critic, random).shape == (layout.d,)

@@ -8,14 +8,13 @@ import numpy as np
 import pytest
 import torch
 from gradients import Breaking, Line, distance, modules, same, through
-from small_learners import RIVALS, learn, learner, perturbed
-from small_sac import FORMS
+from small_learners import RIVALS, SAC_FORMS, learn, learner, perturbed
 
 from esac_mpi.learners import LearnerNotFinite
 from esac_mpi.operators.policy import Layout, Policy
 
 NAMES = ["sac", *RIVALS]
-KINDS = [("sac", form) for form in FORMS]
+KINDS = [("sac", form) for form in SAC_FORMS]
 KINDS += [(name, {"interleaved": interleaved}) for name in RIVALS for interleaved in (True, False)]
 NORMED = {"policy__layer_norm": True}
 

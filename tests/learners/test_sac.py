@@ -5,8 +5,8 @@ import pytest
 import torch
 from gradients import FORMS, distance, flat
 from plain_sac import Plain, assert_updates_are_autograds, saturated
-from small_learners import learn, perturbed
-from small_sac import entropy_where_tanh_saturates, learner
+from small_learners import entropy_where_tanh_saturates, learn, perturbed
+from small_learners import sac as learner
 
 
 @pytest.mark.parametrize(("hidden", "layer_norm", "of_critics", "linear"), FORMS)

@@ -33,7 +33,6 @@ ORDER = (  # the folders from the ground up: a file imports its own folder and t
 )
 BESIDE = {"analysis", "policies", "studies", "commands"}  # no run needs it
 # by analysis, and of comm what needs no MPI
-# by analysis, and of comm what needs no MPI
 READ = {"host", "config", "record", "algorithms", "analysis"}
 NO_MPI = {f"esac_mpi.comm.{name}" for name in ("contracts", "schedule", "virtual_time", "clock")}
 HEAVY = {"mpi4py", "torch", "mujoco", "gymnasium", "dm_control", "stable_baselines3", "evotorch"}
@@ -210,17 +209,29 @@ def test_what_a_login_node_needs_loads_no_mpi_and_no_simulator(folder):
             assert not heavy, f"{module(path)} loads {heavy} by {name}"
 
 
-def test_a_family_of_tables_knows_no_other_family():
-    below = {f"esac_mpi.config.{name}" for name in ("bounds", "exact", "selecting", "table")}
-    for family in ("run", "evolution", "off_policy", "ppo"):
-        known = {target(name) for name in loads(PACKAGE / f"config/{family}.py")} - {""}
-        assert known <= below, family
+TABLES = "bounds exact selecting table"
+SIBLINGS = {  # files of a folder, and which others of it they may import
+    **{f"config/{name}.py": TABLES for name in ("run", "evolution", "off_policy", "ppo")},
+    "training/check/[a-z]*.py": "report ranks memory",
+    "commands/[a-z]*.py": "NAMES",
+}
 
 
-def test_a_subject_of_the_check_knows_no_other_subject():
-    for path in (PACKAGE / "training/check").glob("[a-z]*.py"):
-        found = {n.split(".")[3] for n in imports(path) if n.startswith("esac_mpi.training.check.")}
-        assert found <= {"report", "ranks", "memory"} - {path.stem}, path.name
+@pytest.mark.parametrize("files", SIBLINGS)
+def test_what_is_alike_knows_no_other_of_its_kind(files):
+    for path in PACKAGE.glob(files):
+        folder = f"{module(path.parent)}."
+        beside = [name for name in imports(path) if name.startswith(folder)]
+        found = {name.removeprefix(folder).split(".")[0] for name in beside}
+        assert found <= {*SIBLINGS[files].split(), path.stem}, path.name
+
+
+def test_an_algorithm_imports_only_its_own_files_and_what_it_is_a_variant_of():
+    variants = {"ddpg": "td3", "esac": "sac", "esac_update": "es"}  # cem_rl's is cem
+    for path in (PACKAGE / "algorithms").glob("[a-z]*.py"):
+        asked = [n.split(".")[2] for n in imports(path) if n.startswith("esac_mpi.algorithms.")]
+        others = {name for name in asked if name.split("_")[0] != path.stem.split("_")[0]}
+        assert others <= {"declaration", "laps", variants.get(path.stem)}, path.name
 
 
 def test_algorithms_import_neither_world_env_nor_learner():
@@ -228,30 +239,6 @@ def test_algorithms_import_neither_world_env_nor_learner():
         found = {target(name) for name in imports(path)}
         assert not [n for n in found if needs_mpi(n) or floor(n) in ("record", "learners")], path
         assert {n for n in imports(path) if n.startswith("esac_mpi.envs")} <= {"esac_mpi.envs.Env"}
-
-
-def test_an_algorithm_imports_only_those_whose_variant_it_is():
-    for path in (PACKAGE / "algorithms").glob("[a-z]*.py"):
-        asked = [n.split(".") for n in imports(path) if n.startswith("esac_mpi.algorithms.")]
-        own = VARIANTS.get(path.stem, "").split()
-        assert {words[2] for words in asked} <= {"declaration", "laps", *own}, path.name
-
-
-VARIANTS = {
-    "ddpg": "td3",
-    "cem_rl": "cem",
-    "esac": "sac esac_transfer esac_state esac_phase esac_update",
-    "esac_transfer": "esac_state",
-    "esac_phase": "esac_state",
-    "esac_update": "es esac_state",
-    "erl": "erl_births erl_play erl_state",
-    "erl_births": "erl_play erl_state",
-    "erl_play": "erl_state",
-    "aes_rl": "aes_state aes_work aes_driver",
-    "aes_work": "aes_state",
-    "aes_moves": "aes_state aes_work",
-    "aes_driver": "aes_state aes_work aes_moves",
-}
 
 
 def test_nothing_writes_attributes_of_the_world():
@@ -309,9 +296,3 @@ def test_analysis_names_algorithms_and_policies_in_one_file():
     found = {"theta_es", *ALGORITHMS}
     for path in (*files("analysis"), *(PACKAGE / "commands").glob("*.py")):
         assert not strings(path) & found or path.name in NAMED, (path.name, strings(path) & found)
-
-
-def test_a_command_knows_no_other_but_the_one_that_starts_them():
-    for path in (PACKAGE / "commands").glob("[a-z]*.py"):
-        found = {n for n in imports(path) if n.startswith("esac_mpi.commands")}
-        assert found <= {"esac_mpi.commands.NAMES"}, path.name

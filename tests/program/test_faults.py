@@ -45,11 +45,11 @@ HUNDRED = ["--budget.generations", 100]
 def slow(tmp_path_factory, monkeypatch):
     """The file that says how slow SLOW_ES is: a run lasts until a test lets it end."""
     path = tmp_path_factory.mktemp("slow") / "seconds"
-    monkeypatch.setenv("SLOW", str(path))
+    monkeypatch.setenv("PACE", str(path))
     return path
 
 
-SLOW_ES = ["--task.id", "slow_envs:Slow-v0", *SMALL_ES]
+SLOW_ES = ["--task.id", "own_envs:Paced-v0", *SMALL_ES]
 
 
 # Every call of the publisher
@@ -129,13 +129,13 @@ def test_a_full_disk_is_survived_and_the_run_goes_on(tmp_path, start, alone, slo
         assert_same_run(tmp_path / "straight", disk / "run")
 
 
-def test_a_disk_that_stays_full_ends_with_74(tmp_path, alone):
+def test_a_disk_that_stays_full_ends_with_74(tmp_path, alone, together):
     line = [*CYCLIC_ES, "--run-dir", tmp_path / "disk/run", "--budget.generations"]
     with mounted(tmp_path / "disk", "-t", "tmpfs", "-o", "size=400k", "tmpfs") as disk:
         alone(*line, 5)
         before = science(disk / "run")
         theirs = fill(disk)
-        done = run(2, *line, 12, code=74)
+        done = together(2, *line, 12, code=74)
         assert "Traceback" not in done.stderr
         assert LOST.search(done.stdout + done.stderr)
         assert read_checkpoint(disk / "run/checkpoint.h5").generation == 5
@@ -147,11 +147,11 @@ def test_a_disk_that_stays_full_ends_with_74(tmp_path, alone):
         assert len(rows) == 12
 
 
-def test_a_read_only_directory_is_refused_before_any_evaluation(tmp_path):
+def test_a_read_only_directory_is_refused_before_any_evaluation(tmp_path, together):
     (tmp_path / "disk").mkdir()
     with mounted(tmp_path / "ro", "--bind", tmp_path / "disk") as place:
         subprocess.run(["mount", "-o", "remount,ro,bind", place], check=True)
-        done = run(2, *CYCLIC_ES, *HUNDRED, "--run-dir", place / "run", code=2)
+        done = together(2, *CYCLIC_ES, *HUNDRED, "--run-dir", place / "run", code=2)
     assert done.stderr.count("no permission to write in") == 1
     assert "Traceback" not in done.stderr
     assert not list((tmp_path / "disk").iterdir())
@@ -196,8 +196,8 @@ def test_a_notebook_may_hold_the_files_open(tmp_path, start, slow):
     assert len(science(tmp_path / "run")["metrics/generation"]) == 40
 
 
-@pytest.mark.parametrize("name", ["läufe ü 中 $HOME; 'x' \"y\"", "x" * 200 + "/" + "y" * 200])
-def test_odd_paths(tmp_path, name, monkeypatch):
+def test_odd_paths(tmp_path, monkeypatch):
+    name = f"läufe ü 中 $HOME; 'x' \"y\"/{'x' * 200}/{'y' * 200}"
     monkeypatch.setenv("LC_ALL", "C")
     for generations in (2, 4):
         done = run(2, *CYCLIC_ES, "--budget.generations", generations, "--run-dir", tmp_path / name)

@@ -155,9 +155,14 @@ def decide_alone(
         ({"SLURM_RESTART_COUNT": "50"}, [], (75, [])),
     ],
 )
-@pytest.mark.parametrize("script", ["slurm.sbatch", "slurm-gpu.sbatch"])
-def test_what_a_slurm_job_does_at_the_end_of_a_run(tmp_path, script, settings, signals, answer):
-    assert decide(tmp_path, script, signals, **settings) == answer
+def test_what_a_slurm_job_does_at_the_end_of_a_run(tmp_path, settings, signals, answer):
+    assert decide(tmp_path, "slurm.sbatch", signals, **settings) == answer
+
+
+def test_a_job_with_a_gpu_differs_by_its_settings_alone():
+    plain, gpu = ((JOBS / f"{name}.sbatch").read_text() for name in ("slurm", "slurm-gpu"))
+    settings = re.compile(r"^(#.*|: .*\{(RUN|OPTIONS):=.*)$", re.M)
+    assert settings.sub("", plain).split() == settings.sub("", gpu).split()
 
 
 def test_open_mpi_is_told_to_stop_by_usr1_twice(tmp_path):
@@ -238,15 +243,6 @@ def test_an_array_is_tasks_by_seeds(tmp_path, script, index, task, seed):
     place = f"{tmp_path}/{task}-seed{seed}"
     assert told == (0, [f"configs/esac/{task}.toml --seed {seed} -x --run-dir {place}"])
     assert (ROOT / f"configs/esac/{task}.toml").exists()
-
-
-@pytest.mark.parametrize("script", ARRAYS)
-def test_an_array_may_take_its_runs_from_a_list(tmp_path, script):
-    lines = [f"--seed 1 --run-dir {tmp_path}/a", f"--es.sigma 0.1 --seed 2 --run-dir {tmp_path}/b"]
-    (tmp_path / "jobs.txt").write_text("\n".join(lines) + "\n")
-    own = {"LIST": tmp_path / "jobs.txt", "OPTIONS": "-x"}
-    told = decide_alone(tmp_path, script, SAYS, index=1, **own)
-    assert told == (0, [f"--es.sigma 0.1 --seed 2 -x --run-dir {tmp_path}/b"])
 
 
 @pytest.mark.parametrize("script", ["slurm.sbatch", "pbs.sh", "slurm-array.sbatch", "pbs-array.sh"])

@@ -7,7 +7,6 @@ Open MPI under srun --mpi=pmix, with Debian's PMIx: two ranks a node at most. On
 processors the third rank of a node fails in MPI_Init; its place is not there.
 """
 
-import json
 import os
 import re
 import shlex
@@ -22,6 +21,7 @@ from pathlib import Path
 
 import launchers
 import pytest
+import whole_runs
 from conftest import JOBS, PATIENCE, ROOT, ROUTINE, SMALL, SMALL_ES, environment
 from slurm.cluster import Cluster
 from whole_runs import assert_same_run, summary, wait_for
@@ -33,7 +33,7 @@ SOFTWARE = Path(os.environ.get("SLURM_SOFTWARE", ROOT / ".venv/slurm"))
 GENERATIONS = 30
 CONFIG = "configs/esac/cyclic-mdp.toml"  # what TASKS=cyclic-mdp stands for in the arrays
 FEW = f"--budget.generations {GENERATIONS} --checkpoint.every_generations 2"
-TASK = ["--task.id", "slow_envs:Slow-v0", *FEW.split()]
+TASK = ["--task.id", "own_envs:Paced-v0", *FEW.split()]
 RUN = ["--algorithm", "esac", *SMALL, *TASK]
 EVOLUTION = [*SMALL_ES, *TASK]  # where the job is what matters: it begins sooner
 SRUN, MPIRUN, PMIX = "srun -K1 --mpi=pmi2", "mpirun -n 3", "srun -K1 --mpi=pmix"
@@ -104,15 +104,14 @@ class Job:
             "VENV": sys.prefix,
             "RUN": str(self.run),
             "OPTIONS": shlex.join(map(str, [CONFIG, *run])),
-            "SLOW": str(self.slow),
+            "PACE": str(self.slow),
             "PAUSES": "1 1 1",
             **settings,
         }
 
     @property
     def status(self) -> dict:
-        path = self.run / "status.json"
-        return json.loads(path.read_text()) if path.exists() else {"status": None, "generation": 0}
+        return whole_runs.status(self.run)
 
     def wait_until_under_way(self) -> None:
         """Return when the run has saved some generations; it cannot end before `hurry`."""
@@ -357,7 +356,7 @@ def pbs(tmp_path):
     def qsub(job: Job, *arguments: object) -> None:
         own = {"QSUB_DIR": str(tmp_path / "pbs")}
         own["PATH"] = f"{ROOT / 'tests/pbs'}:{os.environ['PATH']}"
-        names = ",".join(name for name in job.settings if name not in ("PYTHONPATH", "SLOW"))
+        names = ",".join(name for name in job.settings if name not in ("PYTHONPATH", "PACE"))
         line = [ROOT / "tests/pbs/qsub", "-v", names, *map(str, arguments)]
         variables = {**os.environ, **own, **job.settings}
         subprocess.run(line, cwd=ROOT, env=variables, check=True, timeout=PATIENCE)

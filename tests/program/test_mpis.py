@@ -8,7 +8,6 @@ networks, real node failures and RDMA are not tested here.
 """
 
 import fcntl
-import json
 import os
 import pty
 import signal
@@ -21,8 +20,8 @@ from pathlib import Path
 import launchers
 import pytest
 from conftest import CYCLIC, SMALL_ES
-from launchers import launcher, missing, parent, pids, python, wait_for
-from whole_runs import assert_same_run
+from launchers import launcher, missing, parent, pids, python
+from whole_runs import assert_same_run, status, wait_for
 
 from esac_mpi.record import read
 
@@ -69,7 +68,7 @@ def begin(tmp_path):
             job = subprocess.Popen([*line, "--run-dir", path], **streams, start_new_session=True)
         jobs.append(job)
         begun = lambda: generation(path) >= before + 5 or job.poll() is not None  # noqa: E731
-        wait_for(begun, 300, "five generations")
+        wait_for(begun)
         assert job.poll() is None, said.read_text()
         assert sorted(pids(path)) == list(range(ranks))
         return job
@@ -93,25 +92,21 @@ def finish(mpi: str, ranks: int, path: Path, nodes: int = 1, generations: int = 
     return launchers.run(program(mpi, ranks, nodes), *words).stdout
 
 
-def status(path: Path) -> dict:
-    return json.loads((path / "status.json").read_text()) if (path / "status.json").exists() else {}
-
-
 def generation(path: Path) -> int:
-    return status(path).get("generation", 0)
+    return status(path)["generation"]
 
 
 def assert_down(job: subprocess.Popen, path: Path) -> int:
     """Wait until launcher and ranks are gone; return the launcher's exit code."""
     gone = lambda: job.poll() is not None and not pids(path)  # noqa: E731
-    wait_for(gone, DOWN, "the end of launcher and ranks")
+    wait_for(gone, DOWN)
     return job.returncode
 
 
 def assert_stops(job: subprocess.Popen, path: Path, codes: set[int]) -> None:
     """Send USR1 to the launcher; the run must be saved and ended, with one of the exit codes."""
     job.send_signal(signal.SIGUSR1)
-    wait_for(lambda: status(path)["status"] == "requeue", 300, "the stop")
+    wait_for(lambda: status(path)["status"] == "requeue")
     assert assert_down(job, path) in codes
 
 
@@ -149,7 +144,7 @@ def test_ctrl_c_so_many_times_ends_the_ranks(tmp_path, monkeypatch, mpi, times):
         streams |= {"env": launchers.environment(), "start_new_session": True}
         job = subprocess.Popen(line, **streams, preexec_fn=take_terminal)
     os.close(end)
-    wait_for(lambda: status(path).get("status") == "running", 300, "the start")
+    wait_for(lambda: status(path)["status"] == "running")
     for time_typed in range(times):
         assert job.poll() is None
         time.sleep(2.0 * time_typed)  # two within a second are one
@@ -188,7 +183,7 @@ def test_a_run_on_two_nodes_survives_kills_and_a_stop(straight, tmp_path, begin,
         # its ranks know nothing of it and go on; a signal to mpirun still reaches the other node,
         # and so all
         reached = generation(path)
-        wait_for(lambda: generation(path) > reached, 300, "a generation without the daemon")
+        wait_for(lambda: generation(path) > reached)  # without the daemon
         assert job.poll() is None
         assert_stops(job, path, {75, 255})
 

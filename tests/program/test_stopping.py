@@ -1,6 +1,5 @@
 """How a run stops: signals, the end of the batch job, hanging; and that nothing is lost by it."""
 
-import json
 import os
 import pty
 import re
@@ -25,7 +24,7 @@ from conftest import (
     environment,
     run,
 )  # fmt: skip
-from whole_runs import assert_same_run, rows_published, science, summary, wait_for
+from whole_runs import assert_same_run, rows_published, science, status, summary, wait_for
 
 from esac_mpi.record import Run, read
 
@@ -34,10 +33,6 @@ pytestmark = pytest.mark.slow
 ENDLESS = ["--budget.generations", 10**6]
 EIGHT = [*"--task.id own_envs:Signalled-v0 --budget.generations 8".split(), *SMALL]
 SLOW_ES = ["--task.id", "own_envs:Slow-v0", *SMALL_ES]
-
-
-def status(path: Path) -> dict:
-    return json.loads((path / "status.json").read_text())
 
 
 def stopped_at(path: Path) -> tuple[str, int]:
@@ -82,7 +77,7 @@ def signalled(monkeypatch):
 
 
 def test_a_second_signal_gives_a_generation_up_wherever_it_is(
-    uninterrupted, tmp_path, signalled, together
+    uninterrupted, tmp_path, signalled, alone, together
 ):
     phases = np.flatnonzero(science(uninterrupted)["metrics/sac_phase"]) + 1
     learning = int(phases[phases > 2][0])
@@ -90,7 +85,7 @@ def test_a_second_signal_gives_a_generation_up_wherever_it_is(
     path, stopped = tmp_path / "run", 0
     for part, generation in parts.items():
         signalled(steps_before(uninterrupted, stopped, generation, part) + 7, 2)
-        done = run(1, *EIGHT, "--run-dir", path, code=75)
+        done = alone(*EIGHT, "--run-dir", path, code=75)
         stopped = generation if part == "evaluation" else generation - 1
         assert f"stopped at generation {stopped} (" in done.stdout
         assert stopped_at(path) == ("requeue", stopped)
@@ -107,7 +102,7 @@ def test_a_sac_run_gives_its_phase_up_too(tmp_path, signalled, alone, together):
     line = [*own.split(), *LEARNER, *ROUTINE, "--budget.generations", 5, "--run-dir"]
     alone(*line, tmp_path / "straight")
     signalled(100 + 70 * 3 + 4 * 30 + 20, 2)  # in the fourth or fifth phase
-    done = run(1, *line, tmp_path / "run", code=75)
+    done = alone(*line, tmp_path / "run", code=75)
     assert re.search("stopped at generation [34]", done.stdout)
     signalled(0, 2)
     together(2, *line, tmp_path / "run")
@@ -121,7 +116,8 @@ def test_one_ranks_signals_stop_all_and_a_third_ends_at_once(
     # of whichever rank comes there first; each start goes on with the run
     for signals, code in ((1, 75), (2, 75), (3, 1)):
         signalled(350, signals)
-        done = run(3, *EIGHT, "--run-dir", path, code=code)
+        ranks = run if signals == 3 else together  # the third ends the processes
+        done = ranks(3, *EIGHT, "--run-dir", path, code=code)
         wait_for(lambda said=("requeue" if code == 75 else "dead"): summary(path)["status"] == said)
         assert "ended without a word" not in done.stdout
         assert ("third signal" in done.stderr) == (signals == 3)
@@ -137,7 +133,7 @@ def test_sigterm_does_not_wait_for_a_long_generation(tmp_path, start, monkeypatc
     monkeypatch.setenv("SLOW", "10.0")  # a generation takes longer than any test
     path = tmp_path / "run"
     process = start(2, *line, path, program=EAGER)
-    wait_for(lambda: (path / "status.json").exists() and status(path)["status"] == "running")
+    wait_for(lambda: status(path)["status"] == "running")
     process.send_signal(signal.SIGTERM)
     _, errors = process.communicate(timeout=PATIENCE)
     assert process.returncode == 75, errors
@@ -200,26 +196,16 @@ def test_max_hours_ends_a_run_in_time_and_saved(tmp_path):
     assert status(path)["status"] == "requeue"
 
 
-def test_a_generation_that_outlasts_the_job_is_given_up(tmp_path, monkeypatch):
+def test_a_generation_that_outlasts_the_job_is_given_up_on_every_node(tmp_path, monkeypatch):
     """Whatever --max-hours says."""
-    monkeypatch.setenv("SLOW", "10.0")
-
-    def begun(path, seconds):
-        monkeypatch.setenv("SLURM_JOB_END_TIME", str(int(time.time()) + seconds))
-        run(1, *SLOW_ES, *ENDLESS, "--max-hours", 1, "--run-dir", path, code=75)
-
-    assert stopped_at(in_a_job_that_is_long_enough(tmp_path, begun)) == ("requeue", 0)
-
-
-def test_max_hours_reaches_every_node(tmp_path, monkeypatch):
     monkeypatch.setenv("SLOW", "1.0")
     monkeypatch.setenv("NODES", "2")
     # minutes a generation, if a node finishes its share
     many = [*SLOW_ES, "--es.population_size", 200, *ENDLESS]
 
     def begun(path, seconds):
-        words = ["--max-hours", seconds / 3600, "--run-dir", path]
-        run(2, *many, *words, code=75, program=EAGER)
+        monkeypatch.setenv("SLURM_JOB_END_TIME", str(int(time.time()) + seconds))
+        run(2, *many, "--max-hours", 1, "--run-dir", path, code=75, program=EAGER)
 
     assert stopped_at(in_a_job_that_is_long_enough(tmp_path, begun)) == ("requeue", 0)
 
@@ -250,25 +236,25 @@ def test_the_job_ends_when_an_environment_hangs_and_says_where(tmp_path):
     read(path / "checkpoint.h5")
 
 
-def test_starts_without_progress_end_as_failed(tmp_path, signalled):
+def test_starts_without_progress_end_as_failed(tmp_path, signalled, alone):
     path = tmp_path / "run"
     own = "--task.id own_envs:Signalled-v0 --stop.starts 2 --budget.generations 2"
     line = [*own.split(), *SMALL_ES, "--run-dir", path]
     signalled(120, 2)
-    run(1, *line, code=75)
+    alone(*line, code=75)
     assert status(path)["status"] == "requeue"
-    done = run(1, *line, code=1)
+    done = alone(*line, code=1)
     assert status(path)["status"] == "failed"
     assert "2 starts in a row" in done.stdout + done.stderr
     signalled(120, 3)  # and some that die without a word
     run(1, *line, code=1)
     run(1, *line, code=1)
     wait_for(lambda: summary(path)["status"] == "dead")  # a launcher may end before its ranks
-    done = run(1, *line, code=1)
+    done = alone(*line, code=1)
     assert "2 starts in a row without a new checkpoint" in done.stderr
     assert status(path)["status"] == "failed"
     signalled(0, 0)
-    run(1, *line)
+    alone(*line)
     assert status(path)["status"] == "complete"
 
 
@@ -288,11 +274,11 @@ def test_rank_0_killed_is_dead(tmp_path, start):
     wait_for(lambda: summary(path)["status"] == "dead")  # a launcher may end before its ranks
 
 
-def test_a_second_run_in_a_directory_is_refused(tmp_path, start):
+def test_a_second_run_in_a_directory_is_refused(tmp_path, start, together):
     path = tmp_path / "run"
     process = under_way(start, path)
     assert summary(path)["status"] == "running"
-    done = run(2, *CYCLIC_ES, *ENDLESS, "--run-dir", path, code=2)
+    done = together(2, *CYCLIC_ES, *ENDLESS, "--run-dir", path, code=2)
     holder = f"host {status(path)['host']}, pid {status(path)['pid']}"
     assert f"in use by another run: {holder}" in done.stderr
     assert "Traceback" not in done.stderr
@@ -338,7 +324,7 @@ def test_a_suspended_job_is_no_hanging_one(tmp_path, start):
 
 
 def test_all_ranks_but_a_few_may_have_nothing_to_do(tmp_path, alone):
-    few = [*CYCLIC, "--esac.population_size", 4, "--budget.generations", 4, "--run-dir"]
+    few = [*CYCLIC_ES, "--es.population_size", 4, "--budget.generations", 4, "--run-dir"]
     alone(*few, tmp_path / "one")
     run(7, *few, tmp_path / "seven")
     assert_same_run(tmp_path / "one", tmp_path / "seven")

@@ -14,8 +14,7 @@ import numpy as np
 import pytest
 from conftest import LEARNER, PHASES, POPULATION, ROOT, ROUTINE, STRATEGY, TASK, finish
 from read_runs import make
-from small_cem import options as drawn
-from small_erl import options as genetic
+from small_runs import OPTIONS as POPULATIONS
 from words import of_table, words
 
 from esac_mpi.analysis.clock import computed, grid
@@ -39,8 +38,8 @@ OPTIONS = {  # which make every dataset there is
     "sac": [*LEARNER, "--sac.steps_per_generation", 20, *VALUE],
     **{name: of_table(name, **OFF_POLICY, **SMALL) for name in ("td3", "ddpg")},
     "ppo": of_table("ppo", steps_per_generation=20, batch_size=8, reward_normalisation="true"),
-    **{name: genetic(name) for name in FORMS},
-    **{name: [*drawn(name), f"--{name}.importance_mixing", "true"] for name in DRAWN},
+    **{name: POPULATIONS[name] for name in FORMS},
+    **{name: [*POPULATIONS[name], f"--{name}.importance_mixing", "true"] for name in DRAWN},
     "aes_rl": of_table("aes_rl", **AES, **SMALL, arrivals_per_generation=6, mean_episodes=1),
 }
 

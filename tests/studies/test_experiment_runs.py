@@ -67,12 +67,12 @@ out = "picture.png"
 
 def test_an_interrupted_experiment_goes_on_where_it_was(tmp_path, monkeypatch):
     """Stopped by SIGINT in the middle, and started again, runs end as they do straight."""
-    text = TOY.replace('config = "cyclic-mdp"', 'task.id = "slow_envs:Slow-v0"')
+    text = TOY.replace('config = "cyclic-mdp"', 'task.id = "own_envs:Paced-v0"')
     text = text.replace("generations = 4", "generations = 30")
     text = text.replace("[settings]", '[settings]\nalgorithm = "es"\nes.sigma = 0.1')
     text, slow = text.replace("seeds = 2", "variants = ['ES']"), tmp_path / "slow"
     slow.write_text("0.05")
-    monkeypatch.setenv("SLOW", str(slow))
+    monkeypatch.setenv("PACE", str(slow))
     words = line(tmp_path, text).split()
     pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
     process = begun(*words, **pipes)

@@ -1,10 +1,7 @@
 """A run whose returns grow, and commands that follow it."""
 
 import numpy as np
-
-from esac_mpi.config import Config, updated
-from esac_mpi.record import Run
-from esac_mpi.training.loop import busy_columns
+from run_files import write
 
 
 def make(
@@ -18,10 +15,7 @@ def make(
     **provenance,
 ):
     """Leave a run behind whose returns grow to 30 * generations."""
-    config = updated(Config(), {"algorithm": algorithm, "seed": seed, "task.id": task})
-    run = Run.begin(path, config, {"ranks": 2, "hosts": "node1", **provenance})
-    random = np.random.default_rng(seed)
-    best = -np.inf
+    random, best, rows = np.random.default_rng(seed), -np.inf, []
     for g in range(1, generations + 1):
         centre = 30 * g + 5 * seed
         row = {
@@ -37,17 +31,11 @@ def make(
             returns = centre + shift + noise - noise.mean()
             row[f"evaluation_{policy}"] = returns if g % every == 0 else np.full(10, np.nan)
             best = max(best, row[f"evaluation_{policy}"].mean()) if g % every == 0 else best
-        run.append(
-            {**row, "best_return": best},
-            {
-                "wall_seconds": 60.0 * g,
-                **busy_columns(np.array([3.0, 1.0]), g),
-                "seconds_evaluate": 4.0 if g % 2 else 2.0,
-            },
-        )
-    run.checkpoint(generations, {"theta_es": np.ones(3, np.float32)}, {})
-    run.status(status, generations)
-    return run
+        timing = {"wall_seconds": 60.0 * g, "busy_seconds": np.array([3.0, 1.0])}
+        timing["seconds_evaluate"] = 4.0 if g % 2 else 2.0
+        rows.append(({**row, "best_return": best}, timing))
+    settings = {"algorithm": algorithm, "seed": seed, "task.id": task}
+    return write(path, rows, settings, {"ranks": 2, "hosts": "node1", **provenance}, status)
 
 
 def one_more(run):

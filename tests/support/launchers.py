@@ -9,7 +9,6 @@ import shutil
 import subprocess
 import sys
 import tempfile
-import time
 from functools import cache
 from pathlib import Path
 
@@ -106,11 +105,3 @@ def pids(run_dir: Path) -> dict[int, int]:
 def parent(pid: int) -> int:
     """Return the pid of the process that started another: of a rank, its node's daemon."""
     return int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1])
-
-
-def wait_for(condition, seconds: float, what: str) -> None:
-    """Wait until the condition holds; raises AssertionError with what was waited for."""
-    end = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < end, f"{what}: not within {seconds} s"
-        time.sleep(0.02)

@@ -8,6 +8,8 @@ import os
 import random
 import signal
 import time
+from contextlib import suppress
+from pathlib import Path
 
 import gymnasium
 import numpy as np
@@ -140,6 +142,18 @@ class Slow(Walk):
         return super().step(action)
 
 
+class Paced(Walk):
+    """Pause before an episode for the seconds in the file named by PACE, while that exists.
+
+    So a test decides when a run may end, and it is the same, bit for bit, as one never slow.
+    """
+
+    def reset(self, *, seed=None, options=None):
+        with suppress(FileNotFoundError):
+            time.sleep(float(Path(os.environ.get("PACE", "none")).read_text()))
+        return super().reset(seed=seed, options=options)
+
+
 class Delayed(Walk):
     """Begin some episodes late, by a chance that is another one in every process."""
 
@@ -187,6 +201,12 @@ class Signalled(Walk):
                 signal.raise_signal(signal.SIGUSR1)
                 time.sleep(SAME + 0.1)
         return super().step(action)
+
+
+def count_anew() -> None:
+    """Let this process be as one that has made no step."""
+    for env in (Spoilt, Slow, Poisoned, Signalled):
+        env.steps = 0
 
 
 for env in Walk.__subclasses__():

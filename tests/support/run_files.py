@@ -1,4 +1,4 @@
-"""Run directories of any rows, for what reads them."""
+"""Run directories of any rows, for what reads them: the one way to write a small run file."""
 
 import numpy as np
 
@@ -6,18 +6,29 @@ from esac_mpi.config import Config, updated
 from esac_mpi.record import Run
 from esac_mpi.training.loop import busy_columns
 
+THETA = np.ones(3, np.float32)
 
-def leave(path, rows, settings=None, provenance=None, status="complete", final=None):
-    """Leave a run of these rows of (metrics, timing) behind; return its files as they are read."""
-    run = Run.begin(path, updated(Config(), settings or {}), provenance or {})
+
+def write(path, rows, settings=None, provenance=None, status="complete", final=None, theta=THETA):
+    """Write a run of these rows of (metrics, timing); return it as its process has it, held.
+
+    settings: those that differ from the defaults, or a whole configuration.
+    """
+    config = settings if isinstance(settings, Config) else updated(Config(), settings or {})
+    run = Run.begin(path, config, provenance or {})
     for generation, (metrics, timing) in enumerate(rows, 1):
         if "busy_seconds" in timing:
             timing = {**timing, **busy_columns(timing["busy_seconds"], generation)}
         run.append(metrics, timing)
-    theta = np.ones(3, np.float32)
     run.checkpoint(len(rows), {"theta_es": theta}, {}, theta=theta)
     if final:
         run.final(final)
     run.status(status, len(rows))
+    return run
+
+
+def leave(*arguments, **options):
+    """Write a run as `write` does, whose process has ended; return its files as they are read."""
+    run = write(*arguments, **options)
     run.close()
-    return Run.open(path)
+    return Run.open(run.path)

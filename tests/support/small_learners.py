@@ -1,6 +1,8 @@
 """Learners small enough for a test, by name, and one update of theirs."""
 
+import math
 from dataclasses import fields
+from functools import partial
 
 import numpy as np
 import torch
@@ -11,8 +13,6 @@ from esac_mpi.operators.policy import Layout
 
 RIVALS = ["td3", "ddpg"]
 OFF_POLICY = {"replay_capacity", "start_steps"}  # what a learner without a replay lacks
-
-
 PLAIN = {
     "learner.device": "cpu",
     "learner.kernels": "torch",
@@ -67,3 +67,27 @@ def perturbed(made):
     for values in (*(target.values for target in made.targets.values()), *followed):
         values.add_(0.3 * torch.randn(values.shape, generator=random))
     return made
+
+
+sac = partial(learner, "sac")
+SAC_FORMS: list[dict] = [
+    {},
+    {"sac__value_network": True},
+    {"sac__automatic_temperature": True},
+    {"sac__interleaved": True},
+]
+
+
+def entropy_where_tanh_saturates(made, sign: int) -> tuple[float, float]:
+    """Update SAC once at u = 30 sign + 0.5 in a batch of one; return -log pi, measured and precise.
+
+    log pi = log N - log(1 - tanh(u)^2), the latter 2 log 2 - 2 |u| to double precision.
+    """
+    made.actor.values.zero_()
+    made.actor.values[-2:] = torch.tensor([30.0 * sign, 0.0])  # biases of mean and log std
+    fill(made)
+    made.update.noise[:] = 0.5
+    made.update.learn_critic()
+    made.update.learn_actor()
+    log_prob = -0.125 - math.log(2 * math.pi) / 2 - 2 * math.log(2) + 2 * abs(sign * 30.0 + 0.5)
+    return made.update.means(1)["entropy"], -log_prob

@@ -1,4 +1,7 @@
-"""A small run in this process, a generation at a time, in an environment that counts its steps."""
+"""Small runs of algorithms whose members have parameters of their own: their command lines.
+
+And one in this process, a generation at a time, in an environment that counts its steps.
+"""
 
 from dataclasses import dataclass
 from typing import Any
@@ -6,6 +9,7 @@ from typing import Any
 import numpy as np
 from conftest import ROUTINE
 from esac_by_hand import Track
+from words import words
 
 from esac_mpi.algorithms import ALGORITHMS
 from esac_mpi.config import load
@@ -14,6 +18,21 @@ from esac_mpi.play.params import Params, make_layout
 from esac_mpi.training import set_up
 
 PENDULUM = ["--task.id", "Pendulum-v1", "--task.horizon", 30, *ROUTINE]
+ERL = words("--erl.population_size 6 --erl.sync_interval 2 --erl.critic_hidden 8 8")
+ERL += words("--erl.batch_size 16 --erl.replay_capacity 400")
+PROXIMAL = words("--erl.mutation_batch 16")
+DISTILLED = words("--erl.distillation_batch 8 --erl.distillation_epochs 2")
+LESSONS = words("--cem_rl.start_steps 100 --cem_rl.batch_size 16 --cem_rl.replay_capacity 1000")
+# enough of them, and quick
+LESSONS += words("--cem_rl.critic_updates_per_step 0.3 --cem_rl.actor_updates_per_step 0.2")
+OPTIONS = {
+    "cem": words("--cem.population_size 6"),
+    "cem_rl": [*words("--cem_rl.population_size 6"), *LESSONS],
+    "erl": ERL,
+    "perl": [*ERL, *words("--erl.memory_size 80"), *PROXIMAL],
+    "derl": [*ERL, *words("--erl.memory_size 80"), *DISTILLED],
+    "pderl": [*ERL, *words("--erl.memory_size 80"), *DISTILLED, *PROXIMAL],
+}
 
 
 class Ending(Track):
@@ -93,6 +112,16 @@ def part(saved, name: str) -> dict[str, np.ndarray]:
         for key, array in saved.items()
         if key.startswith(f"{name}.")
     }
+
+
+def arguments(name: str, *more) -> list:
+    """Return the command line of a small run."""
+    return ["--algorithm", name, *PENDULUM, *OPTIONS[name], *more]
+
+
+def made(world, name: str, *more, env=None) -> Made:
+    """Return a small run before its first generation; more: of its command line."""
+    return begun(world, arguments(name, *more), env)
 
 
 def begun(world, line, env=None) -> Made:

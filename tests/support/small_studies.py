@@ -1,14 +1,10 @@
 """Studies of ES on the cyclic MDP whose trials take a moment."""
 
 import signal
-import subprocess
-import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from unittest import mock
 
-from conftest import environment
+from short_runs import elsewhere
 
 from esac_mpi.studies.search.journal import Journal
 from esac_mpi.studies.search.study import Study, begin, read
@@ -84,23 +80,16 @@ def stopped_at(number: int, step: int):
 
 
 HOLDER = """
-import sys, time
+import time
 from pathlib import Path
 from esac_mpi.record.lock import RunLock
-held = RunLock(Path(sys.argv[1]))
+held = RunLock(Path({path!r}))
 held.claim()
 print("held", flush=True)
 time.sleep(100)
 """
 
 
-@contextmanager
-def held_elsewhere(directory: Path) -> Iterator[None]:
-    """Have another process hold a directory, which is killed at the end."""
-    line = [sys.executable, "-c", HOLDER, str(directory)]
-    with subprocess.Popen(line, env=environment(), stdout=subprocess.PIPE, text=True) as process:
-        try:
-            assert process.stdout.readline() == "held\n"
-            yield
-        finally:
-            process.kill()
+def held_elsewhere(directory: Path):
+    """Have another process hold a directory, which is killed at the context's end."""
+    return elsewhere(HOLDER.format(path=str(directory)))

@@ -4,9 +4,9 @@ from pathlib import Path
 
 import numpy as np
 from conftest import CORRECTED
+from run_files import leave
 
 from esac_mpi.config import Config, updated
-from esac_mpi.record import Run
 from esac_mpi.studies.experiments import design
 
 TOY = """
@@ -52,9 +52,6 @@ def a_run(tmp_path, config, ranks=0, name="run"):
 
 def finished(path, config, wall=30.0, status="complete", ranks=1):
     """Leave a run of one generation that ended so."""
-    record = Run.begin(path, config, {"ranks": ranks})
     row = {"generation": 1, "env_steps_population": 10, "nominal_steps": 10, "gradient_updates": 0}
-    record.append({**row, "fitness": np.ones(2)}, {"wall_seconds": wall})
-    record.checkpoint(1, {"theta_es": np.ones(3, np.float32)}, {})
-    record.status(status, 1)
-    record.close()
+    rows = [({**row, "fitness": np.ones(2)}, {"wall_seconds": wall})]
+    leave(path, rows, config, {"ranks": ranks}, status)

@@ -4,7 +4,7 @@ import json
 
 import in_process
 from conftest import LEARNER
-from small_erl import options as genetic
+from small_runs import OPTIONS as POPULATIONS
 
 from esac_mpi.config import table_of
 from esac_mpi.config.genetic import FORMS
@@ -43,7 +43,7 @@ def options(algorithm, **more):
     table = table_of(algorithm)
     given = {**OPTIONS.get(table, {}), **more}
     words = [word for key, value in given.items() for word in (f"--{table}.{key}", value)]
-    words = [*genetic(algorithm), *words] if algorithm in FORMS else words
+    words = [*POPULATIONS[algorithm], *words] if algorithm in FORMS else words
     own = "--sac.start_steps 10 --sac.batch_size 8 --sac.replay_capacity 40".split()
     sac = {"esac": LEARNER, "sac": own}.get(algorithm, [])
     return [*COMMON, "--algorithm", algorithm, *words, *sac]

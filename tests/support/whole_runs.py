@@ -52,7 +52,10 @@ def same_in_parts(path, alone, together, line, *parts: tuple[int, int, int]) -> 
     alone(*line, "--budget.generations", parts[-1][0], "--run-dir", path / "straight")
     for generations, ranks, nodes in parts:
         more = "--budget.generations", generations, "--run-dir", path / "parts"
-        together(ranks, *line, *more, nodes=nodes)
+        if ranks == 1:
+            alone(*line, *more)
+        else:
+            together(ranks, *line, *more, nodes=nodes)
     assert_same_run(path / "straight", path / "parts")
     return Run.open(path / "straight")
 
@@ -72,6 +75,12 @@ def wait_for(condition, seconds: float = 300.0):
             return answer
         time.sleep(0.02)
     raise TimeoutError
+
+
+def status(path: Path) -> dict:
+    """Read status.json; a run that has none yet is at generation 0."""
+    file = path / "status.json"
+    return json.loads(file.read_text()) if file.exists() else {"status": None, "generation": 0}
 
 
 def rows_published(path: Path) -> int:

@@ -5,7 +5,7 @@ import csv
 import numpy as np
 import pytest
 from figure_runs import make
-from small_erl import arguments
+from small_runs import arguments
 
 from esac_mpi.config import ERL
 from esac_mpi.operators import genetics
