@@ -22,7 +22,7 @@ from esac_mpi.play import experience
 from esac_mpi.play.rollout import NoFiniteReturn
 from esac_mpi.record import read
 from esac_mpi.training import check, set_up
-from esac_mpi.training.check import memory
+from esac_mpi.training.check import cost, memory
 
 NAMES = ["cem", "cem_rl", *FORMS]
 
@@ -153,12 +153,14 @@ def test_shared_memory_needed_is_what_a_run_allocates(name, world):
     [
         ("cem_rl", 6, "--cem_rl.trained_fraction 0"),
         ("cem_rl", 3, "--cem_rl.trained_fraction 0.5"),
-        ("cem_rl", 6, "--cem_rl.trained_fraction 1"),
-        *((form, 7, "") for form in FORMS),
+        ("erl", 7, ""),
+        ("pderl", 7, ""),
     ],
 )
-def test_a_run_is_looked_at_beforehand(name, episodes, more, world, tmp_path, capsys):
-    line = arguments(name, *words(more, "--run-dir", tmp_path / "run"))
+def test_a_run_is_looked_at_beforehand(name, episodes, more, world, tmp_path, capsys, monkeypatch):
+    monkeypatch.setattr(cost, "PLAYING", 0.01)
+    more += " --budget.generations 20 --run-dir"
+    line = arguments(name, *words(more), tmp_path / "run")
     assert check.check(load(list(map(str, line)))[0], world) == 0
     said = capsys.readouterr().out
     assert re.search(rf"work +{episodes} episodes a generation on 1 evaluating rank", said)
