@@ -18,7 +18,7 @@ from esac_mpi.comm.world import World
 from esac_mpi.config import Config
 from esac_mpi.host import log
 from esac_mpi.host.invocation import called
-from esac_mpi.host.run_directory import CHECKPOINT, METRICS, PREVIOUS, is_there, sees
+from esac_mpi.host.run_directory import CHECKPOINT, LOCK, METRICS, PREVIOUS, is_there, sees
 from esac_mpi.operators.policy import Policy
 from esac_mpi.play import state
 from esac_mpi.play.counters import Best, Counters
@@ -93,13 +93,18 @@ def spent(config: Config, generation: int, counters: Counters, seconds: float = 
 
 def check_directory_is_shared(job: Job) -> None:
     """Warn if a node does not see the run directory: a restart there would not find the run."""
-    world = job.world
-    path, content = world.from_root((job.run.path, job.run.token) if job.run else None)
-    seen = job.run is not None or bool(world.local) or sees(path / "run.lock", content, world.clock)
-    blind = sorted({world.hosts[rank] for rank, here in enumerate(world.gather(seen)) if not here})
-    if blind and world.rank == 0:
+    place = (job.run.path / LOCK, job.run.token) if job.run else None
+    blind = blind_hosts(job.world, place)
+    if blind and job.run:
         again = "started again with its first rank there, the run would begin anew"
-        log.warn(f"{', '.join(blind)} cannot see {path}: {again}")
+        log.warn(f"{', '.join(blind)} cannot see {job.run.path}: {again}")
+
+
+def blind_hosts(world: World, file: tuple[Path, bytes] | None) -> list[str]:
+    """List the hosts that do not see rank 0's file, path and content. All ranks call this."""
+    path, content = world.from_root(file)
+    seen = world.local > 0 or sees(path, content, world.clock)  # one rank of a node looks
+    return sorted({world.hosts[rank] for rank, here in enumerate(world.gather(seen)) if not here})
 
 
 def save_policy(job: Job, best: Best) -> None:

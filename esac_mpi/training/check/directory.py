@@ -8,7 +8,8 @@ from pathlib import Path
 
 from esac_mpi.comm.world import World
 from esac_mpi.host.ram import GIB, size
-from esac_mpi.host.run_directory import is_there, sees
+from esac_mpi.host.run_directory import is_there
+from esac_mpi.training.active_run import blind_hosts
 from esac_mpi.training.check.report import Line
 
 WRITTEN = 64 * 2**20  # size of the file that the directory's speed is measured with [bytes]
@@ -23,16 +24,17 @@ def look(path: Path, world: World) -> list[Line]:
     folder, token, lines = None, os.urandom(8), list[Line]()
     if world.rank == 0:
         folder, lines = make(path.absolute(), token)
-    folder, token = world.from_root((folder, token))
-    if folder is None:
+    if not world.from_root(folder is not None):
         return lines
     try:
-        looks = world.local == 0  # once a node
-        seen = world.gather(sees(folder / "token", token, world.clock) if looks else None)
+        blind = blind_hosts(world, (folder / "token", token) if folder else None)
     finally:
-        if world.rank == 0:
+        if folder:
             shutil.rmtree(folder, ignore_errors=True)
-    return [*lines, visible(seen, world.hosts)]
+    where = f"not seen from {', '.join(blind)}"
+    remedy = f"{where}: choose a --run-dir on a file system that all nodes share"
+    found = f"token read on {world.nodes - len(blind)} of {world.nodes} node(s)"
+    return [*lines, Line("all nodes", found, remedy if blind else "", bool(blind))]
 
 
 def make(path: Path, token: bytes) -> tuple[Path | None, list[Line]]:
@@ -75,13 +77,3 @@ def space(folder: Path) -> list[Line]:
         Line("free space", size(free), little),
         Line("writing", rate, slow if speed < SLOW else ""),
     ]
-
-
-def visible(seen: list[bool | None], hosts: list[str]) -> Line:
-    """Say which nodes see rank 0's token; None: a rank that did not look."""
-    readers = sum(found is not None for found in seen)
-    blind = [r for r, found in enumerate(seen) if found is False]
-    where = ", ".join(sorted({hosts[r] for r in blind}))
-    remedy = f"not seen from {where}: choose a --run-dir on a file system that all nodes share"
-    found = f"token read on {readers - len(blind)} of {readers} node(s)"
-    return Line("all nodes", found, remedy if blind else "", bool(blind))
