@@ -4,7 +4,7 @@ import argparse
 
 import numpy as np
 import pytest
-from figure_runs import lines, make, opened, pictures, trained
+from figure_runs import lines, make, opened, trained
 from run_files import leave
 
 from esac_mpi.analysis import curves, measures, plots
@@ -150,7 +150,7 @@ def test_a_learners_training_returns_grow_linearly(tmp_path, name):
     assert curves.training_curve(run, "training_episodes", 3).x.tolist() == [1, 2, 3, 4, 5]
 
 
-def test_plot_draws_training_with_seeds_as_groups(tmp_path, call):
+def test_training_is_drawn_with_seeds_as_groups(tmp_path):
     paths = [make(tmp_path / "a"), make(tmp_path / "b", seed=1)]
     learner = trained(tmp_path / "c", "ddpg", [phase("ddpg", 2, 10), phase("ddpg", 4, 20)]).path
     (axes,) = plots.figure(opened(*paths, learner), "training").axes
@@ -161,4 +161,3 @@ def test_plot_draws_training_with_seeds_as_groups(tmp_path, call):
         "DDPG, seed 0": (1, 6, pytest.approx(100 / 6)),
     }
     assert axes.get_xlabel() == "training episodes"
-    pictures(call, tmp_path / "t", *paths, "--what", "training", "--out", tmp_path / "t")

@@ -1,9 +1,11 @@
 """How often the learner's actor was elite, selected or discarded once injected: curve and table."""
 
 import numpy as np
-from figure_runs import pictures
+import pytest
 from run_files import leave
 
+from esac_mpi.analysis import plots
+from esac_mpi.analysis.messages import Unusable
 from esac_mpi.analysis.outcomes import FATES, rate
 from esac_mpi.operators.selection import Fate
 
@@ -48,10 +50,10 @@ def test_a_table_of_fates_is_beside_the_papers_without_a_best(tmp_path, call):
     assert 'Ant-v5,"PDERL, discarded",50.0,,50.0,1,0,these runs' in told
 
 
-def test_fates_are_drawn_and_a_run_without_them_is_told(tmp_path, call):
-    words = [make(tmp_path / "a").path, make(tmp_path / "b", (0, 2), seed=1).path]
-    out = tmp_path / "fates"
-    pictures(call, out, *words, "--what", "fates", "--out", out)
-    none = make(tmp_path / "none", (-1, -1)).path
-    told = call("plot --what fates", none, code=2).err
-    assert "nothing to draw yet: no run given has any learner's actor elite" in told
+def test_fates_are_drawn_and_a_run_without_them_is_told(tmp_path):
+    runs = [make(tmp_path / "a"), make(tmp_path / "b", (0, 2), seed=1)]
+    panels = plots.figure(runs, "fates", "generation").axes[:3]
+    assert [panel.get_ylabel() for panel in panels] == [f"learner's actor {f} [%]" for f in FATES]
+    assert [panel.lines[0].get_ydata()[-1] for panel in panels] == [75, 0, 25]  # at the second
+    with pytest.raises(Unusable, match="no run given has any learner's actor elite"):
+        plots.figure([make(tmp_path / "none", (-1, -1))], "fates")

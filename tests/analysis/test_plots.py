@@ -6,11 +6,12 @@ import matplotlib.image
 import numpy as np
 import pytest
 from clocked_runs import erl_run_of
-from figure_runs import lines, make, opened, pictures, trained
+from figure_runs import lines, make, opened, trained
 from run_files import leave
 
 from esac_mpi.analysis import figures, grids, groups, plots, sensitivity, timeline, times
 from esac_mpi.analysis.colours import COLOURS, SHADES, shade
+from esac_mpi.analysis.messages import Unusable
 from esac_mpi.config import Config
 from esac_mpi.record import Run
 
@@ -34,7 +35,7 @@ def test_sensitivity_averages_the_seeds_of_a_value(tmp_path, call):
     found = {value: sorted(returns) for value, returns in found["A-v0"]["ES"].items()}
     assert found == {0.01: [40, 50], 0.1: [100, 110], 0.5: [10, 20]}
     line = [*paths, "--what", "sensitivity", "--field", "es.sigma"]
-    pictures(call, tmp_path / "s", *line, "--seeds", "--out", tmp_path / "s")
+    call("plot", *line, "--seeds", "--out", tmp_path / "s.png")
 
 
 KWARGS = [{"task.kwargs": kwargs} for kwargs in ({"a": 1.0}, {"b": 2}, {"a": 2.0}, {})]
@@ -68,7 +69,7 @@ def test_scaling_of_generations(tmp_path, call):
     one, two = make(tmp_path / "one", ranks=1), make(tmp_path / "two", ranks=2, scale=0.6)
     four = make(tmp_path / "four", ranks=4, scale=0.5, n=8)
     line = [one, two, four, "--what", "scaling"]
-    pictures(call, tmp_path / "s", *line, "--out", tmp_path / "s")
+    call("plot", *line, "--out", tmp_path / "s.png")
     told = call("table --format text", *line).out.splitlines()
     assert [row.split() for row in told[1:]] == [
         ["ES", "8", "4", "0.875", "0.1094", "1", "measured"],
@@ -162,7 +163,9 @@ def test_under_a_lag_rank_0_learns_beside_the_evaluation(tmp_path):
 @pytest.mark.parametrize(("what", "name"), [("return", "learning_curve"), ("timeline", "timeline")])
 def test_plot_of_one_run(tmp_path, call, what, name):
     run = make(tmp_path / "läufe ü", algorithm="esac")
-    pictures(call, run / name, run, "--what", what)
+    assert call("plot --what", what, run).out == f"{run / name}.png\n{run / name}.pdf\n"
+    assert (run / f"{name}.png").read_bytes().startswith(b"\x89PNG")
+    assert (run / f"{name}.pdf").read_bytes().startswith(b"%PDF")
 
 
 def test_one_run_is_drawn_as_several_are_where_that_is_asked_for(tmp_path):
@@ -193,15 +196,15 @@ def test_what_is_drawn_of_several_runs(tmp_path, what, drawn):
     )
 
 
-@pytest.mark.parametrize("what", ["return", "updates"])
-def test_plot_of_two_tasks_and_algorithms(tmp_path, call, what):
-    runs = (("esac", 0, "A"), ("esac", 1, "A"), ("es", 0, "A"), ("esac", 0, "B"))
+def test_there_is_a_panel_for_each_quantity_and_task(tmp_path):
+    runs = (("esac", 0, "A"), ("es", 0, "A"), ("esac", 1, "B"))
     paths = [
         make(tmp_path / f"{algorithm}{seed}{task}", (1, 2), algorithm, seed, f"{task}-v0")
         for algorithm, seed, task in runs
     ]
-    words = ["--what", what, "--x", "nominal_steps", "--out", tmp_path / "x.y"]
-    pictures(call, tmp_path / "x.y", *paths, *words)
+    drawing = plots.figure(opened(*paths), "fitness", "nominal_steps")
+    assert [panel.get_title() for panel in drawing.axes] == ["A-v0", "B-v0"] * 3
+    assert [len(panel.lines) for panel in drawing.axes] == [2, 1] * 3
 
 
 def panel(runs):
@@ -297,23 +300,16 @@ def test_a_legend_of_runs_that_differ_in_many_fields_is_whole(tmp_path):
 
 
 def test_groups_are_named_by_hand(tmp_path, call):
-    paths = unlike(tmp_path)
-    names = ["all of it", "former", "one more", "as it was"]
-    words = [word for name in names for word in ("--label", name)]
-    drawn = plots.figure(opened(*paths), "return", labels=names).axes[0].lines
+    runs, names = opened(*unlike(tmp_path)), ["all of it", "former", "one more", "as it was"]
+    drawn = plots.figure(runs, "return", labels=names).axes[0].lines
     assert [line.get_label().partition(", seed")[0] for line in drawn] == names  # ESAC first
     assert drawn[0].get_color() == COLOURS["esac"]
     shades = {shade(COLOURS["es"], by) for by in SHADES}
     assert drawn[1].get_color() in {COLOURS["es"], *shades}
-    for what in ("return", "updates"):
-        line = [*paths, "--what", what]
-        call("plot", *line, *words, "--out", tmp_path / "x.png")
-        said = call("plot", *line, *words[:4], code=2).err
-        assert "--label all of it --label former: give one each" in said
-        assert "4 groups in this order: ESAC; ES" in said
-        for unfit in ("former", "", "_x"):
-            call("plot", *line, *words[:6], "--label", unfit, code=2)
-    call("plot", paths[0], "--label", r"alone $\x$", "--out", tmp_path / "x.png")
+    for unfit in (names[:2], [*names[:3], "former"], [*names[:3], ""], [*names[:3], "_x"]):
+        with pytest.raises(Unusable, match="4 groups in this order: ESAC; ES"):
+            plots.figure(runs, "updates", labels=unfit)
+    call("plot", runs[0].path, "--label", r"alone $\x$", "--out", tmp_path / "x.png")
 
 
 def test_the_policies_of_a_run_have_the_colours_of_es_and_sac(tmp_path):
@@ -336,6 +332,6 @@ def test_a_young_run_is_left_out_of_a_figure(tmp_path, call):
     Run.begin(tmp_path / "young", Config(), {}).close()
     make(tmp_path / "unseen", (None, None), seed=1)
     paths = [make(tmp_path / "a"), tmp_path / "unseen", tmp_path / "young"]
-    told = call("plot", *paths, "--out", tmp_path / "x").err
+    told = call("plot", *paths, "--out", tmp_path / "x.svg").err
     assert "no generation is published yet in young" in told
     assert "nothing of this to draw (yet) of unseen" in told

@@ -70,13 +70,6 @@ def opened(*paths):
     return commands_alike.opened(paths)
 
 
-def pictures(call, out, *words):
-    """Draw runs by the command, whose two files are to be `out` with .png and .pdf."""
-    assert call("plot", *words).out == f"{out}.png\n{out}.pdf\n"
-    assert out.with_name(out.name + ".png").read_bytes().startswith(b"\x89PNG")
-    assert out.with_name(out.name + ".pdf").read_bytes().startswith(b"%PDF")
-
-
 def lines(axes):
     """Return {label: (x, y)} of what is drawn in a panel, as lists."""
     return {
