@@ -19,18 +19,20 @@ pytestmark = pytest.mark.slow
 RUDE = "rude_envs:Rude-v0"
 
 
-@pytest.mark.parametrize("ranks", [0, 2])
-def test_json_is_one_document_whatever_a_task_prints(ranks, tmp_path):
+@pytest.mark.parametrize(
+    ("ranks", "more", "variables"),
+    [(0, [], {"RUDE": "say closed"}), (2, ["--task", "loud:Rude-v0"], {})],
+)
+def test_json_is_one_document_whatever_a_task_prints(ranks, more, variables, tmp_path):
     about = {"task_kwargs": json.dumps({"what": "say", "when": "step"})}
     policy = save(tmp_path / "p.h5", np.zeros(8, np.float32), (3, 2), RUDE, (-2.0, 2.0), **about)
     loud = "import atexit, rude_envs; rude_envs.say(); atexit.register(rude_envs.say)\n"
     (tmp_path / "loud.py").write_text(loud)
     program = ("-m", "esac_mpi.commands", "evaluate")
-    line = command(ranks, policy, "--episodes", 3, "--json", program=program)
-    for more, variables in (([], {"RUDE": "say closed"}), (["--task", "loud:Rude-v0"], {})):
-        done = finish([*line, *more], folder=tmp_path, **variables)
-        assert json.loads(done.stdout)["episodes"] == 3
-        assert "a word from C" in done.stderr
+    line = command(ranks, policy, "--episodes", 3, "--json", *more, program=program)
+    done = finish(line, folder=tmp_path, **variables)
+    assert json.loads(done.stdout)["episodes"] == 3
+    assert "a word from C" in done.stderr
 
 
 def test_what_is_no_number_in_json_is_null():

@@ -337,8 +337,8 @@ def test_a_notebook_gives_the_bits_of_the_command_line(tmp_path, alone):
     """Of ESAC, and the second time of ES, in a process that has loaded numpy."""
     given = []
     for name, words in (("esac", CYCLIC), ("es", CYCLIC_ES)):
-        alone(*words, "--budget.generations", 6, "--run-dir", tmp_path / name)
-        more = {"budget.generations": 6, "run_dir": str(tmp_path / f"{name}-python")}
+        alone(*words, "--budget.generations", 4, "--run-dir", tmp_path / name)
+        more = {"budget.generations": 4, "run_dir": str(tmp_path / f"{name}-python")}
         given.append({**settings(words), **more})
     kept = environment().items()
     variables = {name: value for name, value in kept if name not in threads.VARIABLES}
