@@ -15,8 +15,6 @@ from tempfile import TemporaryDirectory
 
 import pytest
 
-from esac_mpi.comm import command_ranks
-from esac_mpi.commands import OVER_RANKS
 from esac_mpi.config import PRESETS
 
 ROOT = Path(__file__).parent.parent
@@ -194,10 +192,9 @@ def call(capsys):
     def called(line: str, *words: object, code: int = 0):
         name, *first = line.split()
         main = import_module(f"esac_mpi.commands.{name}").main
-        over_ranks = [command_ranks.Alone()] if name in OVER_RANKS else []
         capsys.readouterr()
         try:
-            found = main([*first, *map(str, words)], *over_ranks)
+            found = main([*first, *map(str, words)])
         except SystemExit as end:
             found = end.code
         said = capsys.readouterr()

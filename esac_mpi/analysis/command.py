@@ -14,12 +14,15 @@ from esac_mpi.analysis.outcomes import MEASURES, OF_POLICY
 from esac_mpi.config import ConfigError
 from esac_mpi.config.bounds import INT64, NON_NEGATIVE
 from esac_mpi.config.exact import whole
+from esac_mpi.host.errors import RunError
 from esac_mpi.host.invocation import called
 from esac_mpi.host.paths import given
 from esac_mpi.record import Refused, Run, RunFiles, Unreadable
 
-GONE = {  # options of 0.2.0: what there is in their place
+GONE = {  # options of 0.2.0, of a command's own or of several: what there is in their place
     "'draw'": "esac-mpi plot draws CSV files, too",
+    "experiment 'submit'": "`experiment jobs` writes the lists, and prints how to submit them",
+    "search --json": "Optuna reads the study's journal.log (docs/how-to/search.md)",
     "--sort": "`sort` orders the table's lines",
     "--task": "a shell's patterns choose by the runs' names",
     "--updates-per-second": "--check forecasts other learners",
@@ -31,10 +34,12 @@ class Parser(argparse.ArgumentParser):
 
     def error(self, message: str) -> NoReturn:
         """Complain, and end with exit code 2."""
+        command = self.prog.split()[-1]
         gone = [
-            f"; {name} is no option any more: {GONE[name]}"
-            for name in message.split()
-            if name in GONE
+            f"; {word} is no option any more: {GONE[key]}"
+            for word in message.split()
+            for key in (word, f"{command} {word}")
+            if key in GONE
         ]
         super().error(message + "".join(gone))
 
@@ -163,7 +168,7 @@ def ended(action: Callable[[], Iterable[object]]) -> int:
     try:
         for line in action():
             print(line)
-    except (Unusable, Unreadable) as error:  # or a file damaged after the run was opened
+    except (Unusable, RunError) as error:  # or a file damaged after the run was opened
         print(error, file=sys.stderr)
         return error.code
     except OSError as error:

@@ -63,15 +63,15 @@ def make_world() -> Any:
     return world
 
 
-def over_ranks(main: Callable[[list[str], Any], int], arguments: list[str]) -> int:
-    """Run main(arguments, world) on all ranks; return the exit code. An error of one ends all."""
+def over_ranks(main: Callable[[Any], int]) -> int:
+    """Run main(world) on all ranks; return the exit code. An error of one ends all."""
     try:
         world = make_world()
     except Exception as problem:
         print(f"{Path(sys.argv[0]).name}: {problem}", file=sys.stderr)
         return 1
     try:
-        code = main(arguments, world)
+        code = main(world)
     except Exception as problem:
         # of several the launcher reads what they say
         if world.size == 1 and isinstance(problem, OSError | EndsRun):

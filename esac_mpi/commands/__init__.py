@@ -4,9 +4,8 @@ May import: host, config, operators, envs, record, comm, play, learners, algorit
 policies, training, studies.
 Begin with: __main__.py.
 
-A command has its help as docstring, command_line(), and main(arguments) or, where ranks share the
-work, main(arguments, world), which return the exit code. What they are made of is in analysis/,
-policies/ and studies/.
+A command has its help as docstring, command_line(), and main(arguments), which returns the exit
+code. What they are made of is in analysis/, policies/ and studies/.
 """
 
 import ast
@@ -17,7 +16,6 @@ GROUPS = {
     "look at runs": ("watch", "summary", "plot", "table"),
     "take policies and figures elsewhere": ("evaluate", "render", "export"),
     "study": ("sweep", "search", "experiment", "results"),
-    "the shell": ("completion",),
 }
 NOW = {  # what a command of older versions is now
     "compare": "esac-mpi summary --compare",
@@ -26,9 +24,9 @@ NOW = {  # what a command of older versions is now
     "sensitivity": "esac-mpi plot --what sensitivity",
     "waiting": "esac-mpi table --what waiting",
     "operators": "python -m tools.operators, from a checkout",
+    "completion": "gone: `esac-mpi COMMAND --help` has the options",
 }
 NAMES = tuple(name for names in GROUPS.values() for name in names)
-OVER_RANKS = ("evaluate",)  # under mpirun all ranks share the work
 
 
 def about(name: str) -> str:

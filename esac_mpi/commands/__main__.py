@@ -12,7 +12,7 @@ import os
 import sys
 from importlib import import_module
 
-from esac_mpi.commands import GROUPS, NAMES, NOW, OVER_RANKS, about
+from esac_mpi.commands import GROUPS, NAMES, NOW, about
 from esac_mpi.host import log, streams
 from esac_mpi.host.batch_system import speaks
 from esac_mpi.host.errors import WRONG_USAGE, NotSaved, RunError, why_not_imported
@@ -49,17 +49,12 @@ def refusal(words: list[str]) -> str:
 
 
 @without_arguments()
-def begun(name: str, arguments: list[str]) -> int:
-    """Call a command, on the ranks that there are where it is for several; return its exit code."""
-    command = import_module(f"esac_mpi.commands.{name}")
-    if name in OVER_RANKS:
-        from esac_mpi.comm.command_ranks import over_ranks
-
-        return over_ranks(command.main, arguments)
-    return command.main(arguments)
+def call(name: str, arguments: list[str]) -> int:
+    """Call a command; return its exit code."""
+    return import_module(f"esac_mpi.commands.{name}").main(arguments)
 
 
-def carry_out(name: str, arguments: list[str]) -> int:
+def run(name: str, arguments: list[str]) -> int:
     """Carry out a command; return its exit code, 2 for a missing library or current directory."""
     if gone := nowhere():
         if speaks(os.environ):
@@ -67,7 +62,7 @@ def carry_out(name: str, arguments: list[str]) -> int:
         return WRONG_USAGE
     try:
         try:
-            return begun(name, arguments)
+            return call(name, arguments)
         finally:  # also after a help, which ends the program
             sys.stdout.flush()
     except EndsRun as error:  # of a task
@@ -101,7 +96,7 @@ def main(argv: list[str] | None = None) -> int:
     streams.open_missing()
     words = sys.argv[1:] if argv is None else argv
     if words and words[0] in NAMES:
-        return carry_out(words[0], words[1:])
+        return run(words[0], words[1:])
     if speaks(os.environ):
         if words in (["--help"], ["-h"]):
             log.tell(overview())

@@ -21,7 +21,6 @@ import argparse
 import json
 import os
 import sys
-from collections.abc import Callable
 from hashlib import sha256
 from typing import Any
 
@@ -31,13 +30,14 @@ import numpy as np
 
 from esac_mpi import Policy, envs
 from esac_mpi.analysis.command import parser, seed
-from esac_mpi.comm.command_ranks import on_all
+from esac_mpi.analysis.messages import Unusable
+from esac_mpi.comm.command_ranks import on_all, over_ranks
 from esac_mpi.config.exact import whole
+from esac_mpi.host.errors import RunError
 from esac_mpi.host.invocation import look_here
 from esac_mpi.host.paths import given
 from esac_mpi.host.streams import answer_alone, as_json
-from esac_mpi.policies.evaluation import Misfit, episodes, make_env, statistics
-from esac_mpi.record import Unreadable
+from esac_mpi.policies.evaluation import episodes, make_env, statistics
 
 
 def report(
@@ -82,10 +82,18 @@ def text(policy: Any, found: dict[str, Any]) -> str:
     return f"{policy}\n{about}\nreturn  {returns}\nlength  {steps} of at most {found['horizon']}"
 
 
-def loaded(options: argparse.Namespace) -> tuple[Policy, envs.Env]:
-    """Return the policy and its task. Raises Unreadable, TaskError, Misfit, ImportError."""
+def load(options: argparse.Namespace) -> tuple[Policy, envs.Env]:
+    """Return the policy and its task. Raises Unusable, Unreadable, TaskError."""
     policy = Policy.load(options.policy)
     return policy, make_env(policy, options.task, options.horizon)
+
+
+def load_on_all(options: argparse.Namespace, world: Any) -> tuple[Policy, envs.Env]:
+    """Return the policy, the same on all ranks, and its task. Raises on all what one raises."""
+    policy, env = on_all(world, lambda: load(options), (Unusable, RunError))
+    if len({*world.gather(sha256(policy.theta.tobytes()).digest())}) > 1:
+        raise Unusable(f"{options.policy}: a better policy came while the ranks read it; try again")
+    return policy, env
 
 
 def command_line() -> argparse.ArgumentParser:
@@ -105,7 +113,7 @@ def command_line() -> argparse.ArgumentParser:
     return line
 
 
-def main(argv: list[str], world: Any) -> int:
+def main(argv: list[str]) -> int:
     """Print the evaluation; return 2 for a wrong use or task, 65 where there is no policy."""
     line = command_line()
     options = line.parse_args(argv)
@@ -114,27 +122,22 @@ def main(argv: list[str], world: Any) -> int:
     if not 0 <= options.weight_noise < np.inf:
         line.error("--weight-noise must be at least 0 and finite")
     look_here()
+    return over_ranks(lambda world: evaluate(options, world))
+
+
+def evaluate(options: argparse.Namespace, world: Any) -> int:
+    """Print the evaluation on rank 0; return the exit code."""
     with answer_alone(options.json) as answer:
-        return evaluated(options, world, answer)
-
-
-def evaluated(options: argparse.Namespace, world: Any, answer: Callable[[str], object]) -> int:
-    """Answer on rank 0 with the evaluation; return the exit code."""
-    try:
-        policy, env = on_all(
-            world, lambda: loaded(options), (Unreadable, envs.TaskError, Misfit, ImportError)
-        )
-        if len({*world.gather(sha256(policy.theta.tobytes()).digest())}) > 1:
-            raise Misfit(
-                f"{options.policy}: a better policy came while the ranks read it; try again"
-            )
-    except (Unreadable, envs.TaskError, Misfit, ImportError) as error:
+        try:
+            policy, env = load_on_all(options, world)
+        except (Unusable, RunError) as error:
+            if world.rank == 0:
+                print(error, file=sys.stderr)
+            return error.code
+        noise = options.weight_noise
+        played = episodes(world, env, policy, options.episodes, options.seed, noise)
+        found = report(policy, env, world, options, *played)
+        found["not_finite"] = next(filter(None, world.gather(env.not_finite)), "")
         if world.rank == 0:
-            print(error, file=sys.stderr)
-        return 65 if isinstance(error, Unreadable) else 2
-    played = episodes(world, env, policy, options.episodes, options.seed, options.weight_noise)
-    found = report(policy, env, world, options, *played)
-    found["not_finite"] = next(filter(None, world.gather(env.not_finite)), "")
-    if world.rank == 0:
-        answer(as_json(found) if options.json else text(policy, found))
+            answer(as_json(found) if options.json else text(policy, found))
     return 0

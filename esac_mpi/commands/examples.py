@@ -31,7 +31,7 @@ def command_line() -> argparse.ArgumentParser:
     return line
 
 
-def copied(place: Path) -> Iterator[Path]:
+def copy(place: Path) -> Iterator[Path]:
     """Copy the folders; yield the copies. Raises Unusable where there is one."""
     for folder in FOLDERS:
         if (place / folder).exists():
@@ -44,4 +44,4 @@ def copied(place: Path) -> Iterator[Path]:
 def main(argv: list[str]) -> int:
     """Copy, and print what was; return the exit code."""
     options = command_line().parse_args(argv)
-    return ended(lambda: copied(options.place))
+    return ended(lambda: copy(options.place))

@@ -27,7 +27,6 @@ file acts differently; 2 wrong usage, or not writable; 65 unreadable run; 130 af
 
 import argparse
 import os
-import sys
 import warnings
 from collections.abc import Iterator
 from pathlib import Path
@@ -38,8 +37,9 @@ from esac_mpi.analysis.command import ended, opened, parser, refuse_unread
 from esac_mpi.analysis.followed import Followed
 from esac_mpi.analysis.messages import Unusable
 from esac_mpi.host.paths import given
-from esac_mpi.policies.formats import FORMATS, OBSERVATIONS, TOLERANCE, Unexportable, difference
-from esac_mpi.record import Unreadable
+from esac_mpi.policies.formats import FORMATS, OBSERVATIONS, TOLERANCE, difference
+
+ACTS_OTHERWISE = 1  # exit code
 
 
 def command_line() -> argparse.ArgumentParser:
@@ -60,7 +60,18 @@ def command_line() -> argparse.ArgumentParser:
     return line
 
 
-def apart(paths: list[Path], out: Path | None) -> list[Path]:
+def check(line: argparse.ArgumentParser, options: argparse.Namespace) -> None:
+    """Raise Unusable for options that are not read, or several runs where one is taken."""
+    form, history = options.format, options.format in histories.FORMATS
+    if form != "tensorboard":
+        refuse_unread(line, options, f"--format {form}", ("step", "follow", "every"))
+    elif not options.follow:
+        refuse_unread(line, options, "without --follow, --format tensorboard", ["every"])
+    if options.runs[1:] and (not history or (form == "csv" and options.out)):
+        raise Unusable(f"--format {form} takes one run{' with --out' if history else ''}")
+
+
+def distinct(paths: list[Path], out: Path | None) -> list[Path]:
     """Return each run's path once. Raises Unusable where two would write one file."""
     found = {path.resolve(): path for path in paths}
     if out and len({path.name for path in found}) < len(found):
@@ -68,19 +79,47 @@ def apart(paths: list[Path], out: Path | None) -> list[Path]:
     return [*found.values()]
 
 
-def written(options: argparse.Namespace) -> Iterator[Path]:
-    """Write runs' histories; yield the files. Raises Unusable."""
-    for run in opened(apart(options.runs, options.out)):
+def write(line: argparse.ArgumentParser, options: argparse.Namespace) -> Iterator[object]:
+    """Write a policy, or runs' histories; yield the files. Raises Unusable."""
+    check(line, options)
+    if options.format in FORMATS:
+        yield from write_policy(options)
+        return
+    for run in opened(distinct(options.runs, options.out)):
         yield histories.FORMATS[options.format](run, options.out, options.step)
 
 
-def followed(options: argparse.Namespace) -> int:
+def write_policy(options: argparse.Namespace) -> Iterator[object]:
+    """Write a policy; yield its file and how far it acts from it. Raises Unusable."""
+    write, suffix = FORMATS[options.format]
+    warnings.simplefilter("ignore")  # torch's, about TorchScript's age
+    policy = Policy.load(options.runs[0])
+    out = options.out or policy.path.with_suffix(suffix)
+    if out.is_dir():
+        raise Unusable(f"{out}: a directory; name the file in it")
+    out = out if out.suffix else out.with_suffix(suffix)  # some libraries add it, others do not
+    if not os.access(out.parent, os.W_OK):
+        raise Unusable(f"{out.parent}: not a directory that can be written; choose another --out")
+    found = difference(policy, write(policy, out))
+    limit = (
+        f"{found:.1e} half ranges of the action on {OBSERVATIONS:,} observations "
+        f"(allowed: {TOLERANCE:.0e}, float32)"
+    )
+    if not found <= TOLERANCE:
+        out.unlink()
+        raise Unusable(f"{out} removed: it acts otherwise, by {limit}", ACTS_OTHERWISE)
+    yield out
+    yield f"largest difference {limit}"
+
+
+def follow(line: argparse.ArgumentParser, options: argparse.Namespace) -> int:
     """Write curves while runs go on; return the exit code."""
     runs: Followed | None = None
 
     def files() -> Iterator[Path]:
         nonlocal runs
-        runs = Followed(apart(options.runs, options.out))
+        check(line, options)
+        runs = Followed(distinct(options.runs, options.out))
         return histories.follow(runs, options.out, options.step, max(0.1, options.every))
 
     try:
@@ -94,47 +133,4 @@ def main(argv: list[str]) -> int:
     """Write and name the file; return 1 if it acts otherwise, 2 if unwritable, 65 for no source."""
     line = command_line()
     options = line.parse_args(argv)
-    history = options.format in histories.FORMATS
-    try:
-        if options.format != "tensorboard":
-            unread = ("step", "follow", "every")
-            refuse_unread(line, options, f"--format {options.format}", unread)
-        elif not options.follow:
-            refuse_unread(line, options, "without --follow, --format tensorboard", ["every"])
-        if options.runs[1:] and (not history or (options.format == "csv" and options.out)):
-            raise Unusable(f"--format {options.format} takes one run{' with --out' * history}")
-    except Unusable as problem:
-        line.error(str(problem))
-    if options.follow:
-        return followed(options)
-    if history:
-        return ended(lambda: written(options))
-    write, suffix, needs = FORMATS[options.format]
-    warnings.simplefilter("ignore")  # torch's, about TorchScript's age
-    try:
-        policy = Policy.load(options.runs[0])
-        out = options.out or policy.path.with_suffix(suffix)
-        if out.is_dir():
-            raise Unexportable(f"{out}: a directory; name the file in it")
-        out = out if out.suffix else out.with_suffix(suffix)  # some libraries add it, others do not
-        if not os.access(out.parent, os.W_OK):
-            raise Unexportable(
-                f"{out.parent}: not a directory that can be written; choose another --out"
-            )
-        found = difference(policy, write(policy, out))
-    except ImportError as error:
-        print(f"--format {options.format} needs {error.name}: pip install {needs}", file=sys.stderr)
-        return 2
-    except (Unreadable, Unexportable, OSError) as error:
-        print(error, file=sys.stderr)
-        return 65 if isinstance(error, Unreadable) else 2
-    limit = (
-        f"{found:.1e} half ranges of the action on {OBSERVATIONS:,} observations "
-        f"(allowed: {TOLERANCE:.0e}, float32)"
-    )
-    if not found <= TOLERANCE:
-        out.unlink()
-        print(f"{out} removed: it acts otherwise, by {limit}", file=sys.stderr)
-        return 1
-    print(f"{out}\nlargest difference {limit}")
-    return 0
+    return follow(line, options) if options.follow else ended(lambda: write(line, options))

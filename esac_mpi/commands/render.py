@@ -17,14 +17,14 @@ Cost: 5 s; without a GPU 0.05 to 0.4 s a picture, so a film of 20 s takes minute
 
 import argparse
 import math
-import sys
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from esac_mpi import Policy, envs
-from esac_mpi.analysis.command import parser, refuse_unread, seed
+from esac_mpi.analysis.command import ended, parser, refuse_unread, seed
 from esac_mpi.analysis.messages import Unusable
 from esac_mpi.config.exact import whole
 from esac_mpi.host import process_state
@@ -33,7 +33,6 @@ from esac_mpi.host.paths import given
 from esac_mpi.operators.noise import Purpose, generator, integer
 from esac_mpi.play.rollout import play
 from esac_mpi.policies import posture, recovery, stage
-from esac_mpi.record import Unreadable
 
 LONGEST = 10_000  # what is shown of a task without a time limit [steps]
 RATE = 25.0  # most pictures of a film [1/s]
@@ -42,7 +41,7 @@ watched = process_state.kept()(play)
 
 
 def show(env: envs.Env, policy: Any, options: Any, out: Path) -> None:
-    """Write the strip, and the film if asked for. Raises NoPicture, NoTilt, ImportError."""
+    """Write the strip, and the film if asked for. Raises Unusable."""
     from PIL import Image
 
     step = stage.seconds_per_step(env)
@@ -101,41 +100,42 @@ def command_line() -> argparse.ArgumentParser:
     return line
 
 
+def check(line: argparse.ArgumentParser, options: argparse.Namespace) -> None:
+    """Raise Unusable for options that are wrong, or not read."""
+    if min(options.frames - 1, options.trials) < 0 or not 0 <= options.seconds < math.inf:
+        raise Unusable("--frames must be at least 1, --seconds and --trials at least 0")
+    if options.trials:
+        refuse_unread(line, options, "--trials", ("seconds", "frames", "video", "out"))
+    elif options.start != "tilted":
+        refuse_unread(line, options, "a start that is not tilted", ("degrees",))
+    suffixes = {"video": (".mp4", ".gif"), "out": (".png",)}
+    for name, allowed in suffixes.items():
+        if (file := getattr(options, name)) and file.suffix not in allowed:
+            raise Unusable(f"--{name} {file}: the name must end in {' or '.join(allowed)}")
+
+
+def render(line: argparse.ArgumentParser, options: argparse.Namespace) -> Iterator[object]:
+    """Yield the pictures that were written, or how often balance was regained. Raises Unusable."""
+    check(line, options)
+    if not options.trials:
+        stage.choose_gl()
+    look_here()
+    policy = Policy.load(options.policy)
+    horizon = LONGEST if options.trials else policy.horizon or LONGEST
+    env = envs.make(policy.task, horizon, policy.task_kwargs)
+    if options.trials:
+        found = recovery.trials(env, policy, options.trials, options.degrees, options.seed)
+        yield recovery.summary_line(found, options.degrees, stage.seconds_per_step(env))
+        return
+    out = options.out or policy.path.with_name("strip.png")
+    show(env, policy, options, out)
+    yield out
+    if options.video:
+        yield options.video
+
+
 def main(argv: list[str]) -> int:
     """Write pictures, print their paths; return 2 for what cannot be shown, 65 for no policy."""
     line = command_line()
     options = line.parse_args(argv)
-    if min(options.frames - 1, options.trials) < 0 or not 0 <= options.seconds < math.inf:
-        line.error("--frames must be at least 1, --seconds and --trials at least 0")
-    try:
-        if options.trials:
-            refuse_unread(line, options, "--trials", ("seconds", "frames", "video", "out"))
-        elif options.start != "tilted":
-            refuse_unread(line, options, "a start that is not tilted", ("degrees",))
-    except Unusable as problem:
-        line.error(str(problem))
-    suffixes = {"video": (".mp4", ".gif"), "out": (".png",)}
-    for name, allowed in suffixes.items():
-        if (file := getattr(options, name)) and file.suffix not in allowed:
-            line.error(f"--{name} {file}: the name must end in {' or '.join(allowed)}")
-    if not options.trials:
-        stage.choose_gl()
-    look_here()
-    try:
-        policy = Policy.load(options.policy)
-        horizon = LONGEST if options.trials else policy.horizon or LONGEST
-        env = envs.make(policy.task, horizon, policy.task_kwargs)
-        if options.trials:
-            found = recovery.trials(env, policy, options.trials, options.degrees, options.seed)
-            print(recovery.summary_line(found, options.degrees, stage.seconds_per_step(env)))
-        else:
-            out = options.out or policy.path.with_name("strip.png")
-            show(env, policy, options, out)
-            print(*filter(None, (out, options.video)), sep="\n")
-    except (Unreadable, envs.TaskError, stage.NoPicture, stage.NoTilt, OSError) as error:
-        print(error, file=sys.stderr)
-        return 65 if isinstance(error, Unreadable) else 2
-    except ImportError as error:
-        print(f"this picture needs {error.name}: pip install 'esac_mpi[render]'", file=sys.stderr)
-        return 2
-    return 0
+    return ended(lambda: render(line, options))

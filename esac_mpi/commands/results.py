@@ -47,7 +47,7 @@ def title(rows: Iterable[Row], what: str) -> str:
     return f"# {', '.join(names)}: {what}\n\n"
 
 
-def found(
+def load(
     options: argparse.Namespace, what: str = "", together: bool = False
 ) -> tuple[str, Sections, Wall]:
     """Return a page's title, the runs and what their wall time is. Raises Unusable.
@@ -66,7 +66,7 @@ def found(
 def table(options: argparse.Namespace) -> Iterator[object]:
     """Yield the tables, or where they were written."""
     refuse_unread(options.line, options, f"--measure {options.measure}", UNREAD[options.measure])
-    head, runs, wall = found(options, TITLES[options.measure])
+    head, runs, wall = load(options, TITLES[options.measure])
     if options.of != CHAMPION:
         champion_of(
             list(dict.fromkeys(label for labels in runs.values() for label in labels)), options.of
@@ -77,7 +77,7 @@ def table(options: argparse.Namespace) -> Iterator[object]:
 
 def aggregate(options: argparse.Namespace) -> Iterator[object]:
     """Yield the aggregate, or where it was written or drawn."""
-    head, runs, wall = found(options, "normalised scores", together=True)
+    head, runs, wall = load(options, "normalised scores", together=True)
     scores = study(runs, random_returns(options.random), wall, options.leave_out)
     if options.out is not None and options.out.suffix in (".png", ".pdf", ".svg"):
         from esac_mpi.analysis.figures import save

@@ -22,6 +22,7 @@ import numpy as np
 
 from esac_mpi.config.fields import as_text
 from esac_mpi.host import process_state
+from esac_mpi.host.errors import WrongUsage
 from esac_mpi.host.invocation import directory
 from esac_mpi.host.stop import EndsRun, GivenUp
 from esac_mpi.operators import kernels
@@ -43,7 +44,7 @@ GL, OFF = "MUJOCO_GL", "disabled"  # by what MuJoCo draws, and that it does not
 DISPLAYS = ("DISPLAY", "WAYLAND_DISPLAY")
 
 
-class TaskError(Exception):
+class TaskError(WrongUsage):
     """Refuse a task that is unknown or cannot be trained on: why, and the nearest valid id."""
 
 

@@ -7,30 +7,27 @@ import numpy as np
 from esac_mpi import envs
 from esac_mpi.algorithms import head_scale_of
 from esac_mpi.analysis.intervals import interquartile_mean, interval, mean
+from esac_mpi.analysis.messages import Unusable
 from esac_mpi.host import process_state
 from esac_mpi.operators.noise import Purpose, generator, integer
 from esac_mpi.play.rollout import play
-
-
-class Misfit(Exception):
-    """The policy cannot act in this task."""
 
 
 def make_env(policy: Any, task: str, horizon: int | None) -> envs.Env:
     """Make the task that the policy plays, by default its own, truncated as in training.
 
     horizon: where episodes are truncated [steps]; 0: the task's own limit. Raises TaskError,
-    Misfit.
+    and Unusable where the policy cannot act in the task.
     """
     made = (task, 0, {}) if task else (policy.task, policy.horizon, policy.task_kwargs)
     env = envs.make(made[0], made[1] if horizon is None else horizon, made[2])
     o, *_, a = policy.layout.sizes
     if (env.observation_size, env.action_size) != (o, a):
         sizes = f"{env.observation_size} observations and {env.action_size} actions"
-        raise Misfit(f"{env.id} has {sizes}, this policy of {policy.task} {o} and {a}")
+        raise Unusable(f"{env.id} has {sizes}, this policy of {policy.task} {o} and {a}")
     if (policy.low < env.low).any() or (policy.high > env.high).any():
         ours = f"this policy's in {policy.low} to {policy.high}"
-        raise Misfit(f"actions of {env.id} are in {env.low} to {env.high}, {ours}")
+        raise Unusable(f"actions of {env.id} are in {env.low} to {env.high}, {ours}")
     return env
 
 

@@ -15,10 +15,6 @@ OBSERVATIONS = 1000
 Actor = Callable[[np.ndarray], np.ndarray]  # float32 [m, o] -> [m, a]
 
 
-class Unexportable(Exception):
-    """A policy cannot be written there."""
-
-
 def npz(policy: Any, out: Path) -> Actor:
     """Write arrays; return how they act, in plain numpy."""
     layers = policy.layout.layers(policy.theta)
@@ -154,9 +150,9 @@ def difference(policy: Any, act: Actor) -> float:
     return float((np.abs(act(x) - ours) / half).max() / (min(1.0, largest) or 1.0))
 
 
-# what writes it, suffix, what it needs
-FORMATS: dict[str, tuple[Callable[[Any, Path], Actor], str, str]] = {
-    "torchscript": (torchscript, ".pt", "torch"),
-    "onnx": (onnx, ".onnx", "-c constraints.txt -e '.[export]' (torch, onnx, onnxscript)"),
-    "npz": (npz, ".npz", ""),
+# what writes it, and the suffix of its file
+FORMATS: dict[str, tuple[Callable[[Any, Path], Actor], str]] = {
+    "torchscript": (torchscript, ".pt"),
+    "onnx": (onnx, ".onnx"),
+    "npz": (npz, ".npz"),
 }

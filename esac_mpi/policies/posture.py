@@ -2,8 +2,9 @@
 
 import numpy as np
 
+from esac_mpi.analysis.messages import Unusable
 from esac_mpi.envs import Env
-from esac_mpi.policies.stage import NoTilt, library, simulator
+from esac_mpi.policies.stage import library, simulator
 
 NOISE = 0.1  # joints are within this of the model's own pose [rad]
 FREE, SLIDE, HINGE = 0, 2, 3  # mjtJoint
@@ -14,13 +15,13 @@ class Body:
     """What can fall: the body of the first joint that turns, about a horizontal axis or freely.
 
     standing: height of its centre of mass in the model's own pose, the lowest part on the floor
-    [m]. Raises NoTilt.
+    [m]. Raises Unusable.
     """
 
     def __init__(self, env: Env) -> None:
         state = simulator(env)
         if state is None:
-            raise NoTilt(f"{env.id} is not a MuJoCo task: there is no body to tilt")
+            raise Unusable(f"{env.id} is not a MuJoCo task: there is no body to tilt")
         import mujoco  # here: MUJOCO_GL must have been chosen
 
         self._mujoco, self._env, (self._model, self._data) = mujoco, env, state
@@ -28,7 +29,7 @@ class Body:
         self._joint = next((j for j, kind in enumerate(kinds) if kind in (FREE, HINGE)), -1)
         if self._joint < 0 or (kinds[self._joint] == HINGE and abs(axes[self._joint, 1]) < 0.9):
             root = "its root does not turn about a horizontal axis"
-            raise NoTilt(f"{env.id}: {root}: there is nothing to tilt")
+            raise Unusable(f"{env.id}: {root}: there is nothing to tilt")
         self._free = kinds[self._joint] == FREE
         self._body = int(self._model.jnt_bodyid[self._joint])
         try:
@@ -36,7 +37,7 @@ class Body:
         except (TypeError, ValueError):  # its _get_obs takes something, or gives no numbers
             known = False
         if not known:
-            raise NoTilt(f"{env.id}: what it observes of a state that was set is not known")
+            raise Unusable(f"{env.id}: what it observes of a state that was set is not known")
         self.tilt(0.0, np.random.default_rng(0), noise=0.0)
         self._upright = self._data.xmat[self._body].reshape(3, 3).copy()
         self.standing = float(self._data.xipos[self._body, 2])

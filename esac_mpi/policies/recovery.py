@@ -57,7 +57,7 @@ class Watch:
 
 @process_state.kept()
 def trials(env: Env, policy: Any, count: int, degrees: float, seed: int) -> list[Trial]:
-    """Play WINDOW steps from tilted starts, forward and backward in turn. Raises NoTilt."""
+    """Play WINDOW steps from tilted starts, forward and backward in turn. Raises Unusable."""
     body, found = Body(env), []
     for trial in range(count):
         random = generator(seed, Purpose.EPISODE, member=trial)

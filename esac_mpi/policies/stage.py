@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 
+from esac_mpi.analysis.messages import Unusable
 from esac_mpi.envs import Env
 
 FONT = 22  # of a text on a picture [pixels]
@@ -25,14 +26,6 @@ NO_GL = (
     "libegl1 libgl1, or apt-get install libosmesa6; without root, ask for an EGL or OSMesa module; "
     "then MUJOCO_GL=egl or osmesa chooses one"
 )
-
-
-class NoPicture(Exception):
-    """This task, or this machine, has no pictures."""
-
-
-class NoTilt(Exception):
-    """This task has nothing that can lean."""
 
 
 def choose_gl() -> None:
@@ -75,17 +68,17 @@ def seconds_per_step(env: Env) -> float:
 
 
 class Camera:
-    """Takes pictures of a task, uint8 [height, width, 3]. Raises NoPicture."""
+    """Takes pictures of a task, uint8 [height, width, 3]. Raises Unusable."""
 
     def __init__(self, env: Env) -> None:
         self._env, self._renderer = env, None
         state = simulator(env)
         if state is None:
             if "rgb_array" not in getattr(library(env), "metadata", {}).get("render_modes", ()):
-                raise NoPicture(f"{env.id} has no picture")
+                raise Unusable(f"{env.id} has no picture")
             return
         if os.environ.get("MUJOCO_GL") == "disabled":
-            raise NoPicture(NO_GL)
+            raise Unusable(NO_GL)
         import mujoco
 
         self._renderer, self._view = mujoco.Renderer(state[0], SIZE, SIZE), self._viewpoint(*state)
@@ -106,7 +99,7 @@ class Camera:
         return view
 
     def picture(self) -> np.ndarray:
-        """Return the task as it stands. Raises NoPicture."""
+        """Return the task as it stands. Raises Unusable."""
         if self._renderer is not None:
             self._renderer.update_scene(simulator(self._env)[1], self._view)  # type: ignore[index]
             return self._renderer.render().copy()
@@ -115,10 +108,10 @@ class Camera:
         try:
             picture = np.asarray(task.render())
         except Exception as error:  # each library has its own
-            raise NoPicture(f"{self._env.id}: {error}") from error
+            raise Unusable(f"{self._env.id}: {error}") from error
         if picture.dtype != np.uint8 or picture.shape[2:] != (3,):
             wanted = "uint8 [height, width, 3]"
-            raise NoPicture(f"{self._env.id}: its render() gave no picture, {wanted}")
+            raise Unusable(f"{self._env.id}: its render() gave no picture, {wanted}")
         return picture
 
     def close(self) -> None:

@@ -1,11 +1,10 @@
-"""`esac-mpi COMMAND`: what it carries out, what it says of no such command, and its completion."""
+"""`esac-mpi COMMAND`: what it carries out, and what it says of no such command."""
 
 import os
 import shlex
 import shutil
 import subprocess
 import sys
-from pathlib import Path
 
 import pytest
 from commands import tool
@@ -13,7 +12,7 @@ from conftest import ROOT, TINY_ES, command, finish
 from growing_runs import make
 
 from esac_mpi import __version__
-from esac_mpi.commands import GROUPS, NAMES, completion, examples
+from esac_mpi.commands import GROUPS, NAMES, examples
 from esac_mpi.commands.__main__ import EXTRAS, main
 from esac_mpi.host.data_files import shipped
 from esac_mpi.studies.experiments import design, random_actions
@@ -104,36 +103,6 @@ def test_run_is_the_program_and_needs_no_home_directory(tmp_path):
     done = tool("run", *TINY_ES, "--run-dir", "a", folder=tmp_path, **nowhere)
     assert "finished at generation 2" in done.stdout
     assert (tmp_path / "a/metrics.h5").exists()
-
-
-def completed(tmp_path: Path, *words: str) -> list[str]:
-    """Return what bash offers for the last of these words."""
-    (tmp_path / "completion").write_text(completion.script("bash"))
-    text = (
-        'source completion; COMP_WORDS=("$@"); COMP_CWORD=$(($# - 1));'
-        ' _esac_mpi; echo "${COMPREPLY[@]}"'
-    )
-    line = ["bash", "--norc", "-c", text, "bash", "esac-mpi", *words]
-    return finish(line, folder=tmp_path).stdout.split()
-
-
-@pytest.mark.skipif(not shutil.which("bash"), reason="no bash here")
-def test_bash_completes_commands_options_and_values(tmp_path):
-    for words, offered in {
-        "s": "summary sweep search",
-        "plot --w": "--what",
-        "plot --what t": "timeline training",
-        "run --algorithm c": "cem cem_rl",
-        "run --esac.sig": "--esac.sigma --esac.sigma_rule",
-        "run --ru": "--run-dir",
-        "experiment s": "show submit",
-        "plot runs": "",  # a file's name
-    }.items():
-        assert completed(tmp_path, *words.split()) == offered.split()
-
-
-def test_zsh_reads_the_same():
-    assert completion.script("zsh").endswith(completion.script("bash").partition("\n")[2])
 
 
 def test_examples_are_copied_once(tmp_path, capsys):

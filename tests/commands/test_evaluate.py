@@ -149,7 +149,7 @@ class Second(command_ranks.Alone):
         return [value, self.tells(value)]
 
 
-def test_what_one_rank_cannot_read_or_reads_otherwise_ends_all(own, capsys):
+def test_what_one_rank_cannot_read_or_reads_otherwise_ends_all(own, monkeypatch, capsys):
     refused = Unreadable, "node2 says no", {}
     with pytest.raises(Unreadable, match="node2 says no"):
         command_ranks.on_all(Second(lambda value: refused), lambda: 1, (Unreadable,))
@@ -159,10 +159,12 @@ def test_what_one_rank_cannot_read_or_reads_otherwise_ends_all(own, capsys):
         command_ranks.on_all(Second(lambda value: told), lambda: 1, ())
     assert again.value.code == 65
     unread = Second(lambda value: refused if value is None else value)
-    assert evaluate.main([str(own)], unread) == 65
+    monkeypatch.setattr(command_ranks, "make_world", lambda: unread)
+    assert evaluate.main([str(own)]) == 65
     assert capsys.readouterr().err == "node2 says no\n"
     another = Second(lambda value: None if value is None else b"another")
-    assert evaluate.main([str(own)], another) == 2
+    monkeypatch.setattr(command_ranks, "make_world", lambda: another)
+    assert evaluate.main([str(own)]) == 2
     assert "a better policy came while the ranks read it" in capsys.readouterr().err
 
 

@@ -6,14 +6,13 @@ import sys
 from itertools import takewhile
 
 import pytest
-from commands import command
+from commands import actions, command
 from conftest import ROOT, finish
 from figure_runs import make as figured
 from growing_runs import make
 
 from esac_mpi import record
 from esac_mpi.commands import NAMES
-from esac_mpi.commands.completion import actions
 from esac_mpi.config import Config
 from esac_mpi.record import Run
 
@@ -142,6 +141,7 @@ def test_where_an_experiment_is_shown_decides_nothing(call):
         ("watch --sort left", "`sort` orders the table's lines"),
         ("summary --task Ant-v5", "a shell's patterns choose by the runs' names"),
         ("plot --updates-per-second 9", "--check forecasts other learners"),
+        ("search --json show", "Optuna reads the study's journal.log (docs/how-to/search.md)"),
     ],
 )
 def test_an_option_of_before_is_told_what_there_is_in_its_place(call, line, instead):

@@ -16,7 +16,6 @@ from conftest import ROOT, run
 from words import words
 
 from esac_mpi import Policy, envs
-from esac_mpi.comm import command_ranks
 from esac_mpi.config import load
 from esac_mpi.envs import identity, probe
 from esac_mpi.policies import stage
@@ -49,9 +48,7 @@ def test_from_a_model_to_a_policy_a_film_and_an_onnx_file(here, capsys):
     policy = Policy.load("runs/balancer")
     assert (policy.task, policy.task_kwargs) == ("balancer:Balancer-v0", {"speed": 0.5})
 
-    assert (
-        command("evaluate").main(["runs/balancer", "--episodes", "2"], command_ranks.Alone()) == 0
-    )
+    assert command("evaluate").main(["runs/balancer", "--episodes", "2"]) == 0
     assert 'balancer:Balancer-v0 {"speed": 0.5}, 2 episodes' in capsys.readouterr().out
 
     forms = ["npz", *(["torchscript"] if importlib.util.find_spec("torch") else [])]

@@ -14,7 +14,6 @@ from saved_policies import save
 from words import words
 
 from esac_mpi import Policy, envs
-from esac_mpi.comm import command_ranks
 from esac_mpi.config import (
     Config,
     ConfigError,
@@ -207,7 +206,7 @@ WEIGHT = "--task.kwargs.ctrl_cost_weight"
 
 def evaluated(capsys, *line):
     """Evaluate a policy in an episode; return what is printed."""
-    command("evaluate").main([*map(str, line), "--episodes", "1"], command_ranks.Alone())
+    command("evaluate").main([*map(str, line), "--episodes", "1"])
     return capsys.readouterr().out
 
 

@@ -3,13 +3,12 @@
 from pathlib import Path
 
 import pytest
-from commands import command
+from commands import actions, command
 from conftest import TINY_ES
 from in_process import started
 
 import esac_mpi
 from esac_mpi.commands import NAMES
-from esac_mpi.commands.completion import actions
 from esac_mpi.config import Config, ConfigError, changed, load
 from esac_mpi.host import paths
 from esac_mpi.record import Refused, Unreadable

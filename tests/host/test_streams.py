@@ -66,7 +66,7 @@ def called(output: str, *words: object) -> tuple[int, str]:
 
 OTHERS = [
     "experiment list", f"evaluate {ROOT}/configs/tuned/inverted-double-pendulum.h5 --episodes 1",
-    "completion bash", "--help", "--version",
+    "--help", "--version",
 ]  # fmt: skip
 OUTPUTS = ["closed", "both closed", "full", "no reader"]
 WORDS = ["summary RUN", "run --help"]

@@ -1,9 +1,11 @@
 """Commands as modules, for tests that call their main() in this process, and as processes."""
 
+import argparse
 import importlib
 import signal
 import subprocess
 import sys
+from collections.abc import Iterator
 from types import ModuleType
 
 from conftest import environment, finish
@@ -12,6 +14,15 @@ from conftest import environment, finish
 def command(name: str) -> ModuleType:
     """Return the module of a command."""
     return importlib.import_module(f"esac_mpi.commands.{name}")
+
+
+def actions(line: argparse.ArgumentParser) -> Iterator[argparse.Action]:
+    """Yield all that a command line takes, of the commands below it too."""
+    for action in line._actions:  # argparse has no public list of them
+        yield action
+        if isinstance(action, argparse._SubParsersAction):
+            for below in action.choices.values():
+                yield from actions(below)
 
 
 def tool(name: str, *words: object, code: int | None = 0, **more) -> subprocess.CompletedProcess:
