@@ -213,7 +213,7 @@ PARTS: dict[str, tuple[float, Callable[[str], Iterator[Finding]]]] = {  # with i
 }  # fmt: skip
 
 
-def carried_out(name: str, device: str) -> int:
+def run_part(name: str, device: str) -> int:
     """Do a part in this process; print what each of its checks came to. Return an exit code."""
     import torch
 
@@ -241,7 +241,7 @@ def main(argv: list[str]) -> int:
     line.add_argument("--device", choices=("cuda", "cpu"), default="cuda")
     options = line.parse_args(argv)
     if len(options.part) == 1:
-        return carried_out(options.part[0], options.device)
+        return run_part(options.part[0], options.device)
     codes = []
     for name in options.part:
         own = [sys.executable, "-m", "tools.gpu_check", "--part", name, "--device", options.device]

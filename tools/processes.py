@@ -1,10 +1,8 @@
-"""Processes on Linux: a launcher's line, its tree and ranks, an end in time."""
+"""Processes on Linux: their tree and ranks, an end in time."""
 
 import os
-import shutil
 import signal
 import subprocess
-import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
@@ -13,19 +11,9 @@ from threading import Thread
 from typing import Any
 
 import esac_mpi
-from esac_mpi.analysis.messages import Unusable
 
 ROOT = Path(esac_mpi.__file__).parents[1]  # where the program is imported from
 PATIENCE = 5.0  # for what has been killed to be gone [s]
-
-
-def launcher(ranks: int) -> list[str]:
-    """Begin the line of so many ranks, by this environment's mpirun or PATH's. Raises Unusable."""
-    ours = Path(sys.executable).parent / "mpirun"
-    found = str(ours) if ours.exists() else shutil.which("mpirun")
-    if found is None:
-        raise Unusable("no mpirun here: pip install esac_mpi[mpich], or load the cluster's MPI")
-    return [found, "-n", str(ranks)]
 
 
 def environ(**more: str) -> dict[str, str]:

@@ -1,17 +1,17 @@
 """Run, list, show and draw the papers' experiments and ablations, here or on a cluster.
 
-    esac-mpi experiment list | show ID | run ID | draw ID | submit ID | random TASK...
+    esac-mpi experiment list | show ID | run ID | draw ID | jobs ID | random TASK...
 
 Examples:
     esac-mpi experiment show fig2c --budget small           # its runs and their commands
     esac-mpi experiment run fig2c --budget smoke            # make the runs, two at a time
-    esac-mpi experiment submit table1 --dry-run             # print what would be submitted
+    esac-mpi experiment jobs table1                         # job arrays, and how to submit them
 
 show    the runs of one, a command line each
 run     make the runs that are not finished, --at-once of one core each; runs on several ranks go
         alone. Repeat it after an interruption: every run continues where it was
 draw    write results.csv, pictures and tables to runs/experiments/ID-BUDGET; run ends with it
-submit  write the list of jobs and submit it with sbatch or qsub, or print how to
+jobs    write a list of jobs for each number of ranks, and print how to submit them
 random  measure the returns of random actions, and write them beside the experiments
 
 With --seeds several machines share an experiment; `esac-mpi results` reads several results.csv as
@@ -30,14 +30,13 @@ from typing import Any
 from esac_mpi.analysis.command import ended, parser
 from esac_mpi.analysis.messages import Unusable
 from esac_mpi.config.exact import whole
+from esac_mpi.host.errors import Interrupted
 from esac_mpi.host.paths import given
 from esac_mpi.studies.experiments import design, running
-from esac_mpi.studies.experiments.jobs import submitted
+from esac_mpi.studies.experiments.jobs import jobs
 from esac_mpi.studies.experiments.plan import Planned
-from esac_mpi.studies.experiments.products import drawn
-from esac_mpi.studies.experiments.report import listing, shown
-
-STOPPED = 75
+from esac_mpi.studies.experiments.products import make_products
+from esac_mpi.studies.experiments.report import describe, list_experiments
 
 
 def of_seeds(runs: list[Planned], seeds: list[int] | None, what: str) -> list[Planned]:
@@ -49,7 +48,7 @@ def of_seeds(runs: list[Planned], seeds: list[int] | None, what: str) -> list[Pl
     return [run for run in runs if seeds is None or run.seed in seeds]
 
 
-def carried_out(options: argparse.Namespace) -> Iterator[object]:
+def run(options: argparse.Namespace) -> Iterator[object]:
     """Run what is not finished, then record and draw. Raises Unusable."""
     if options.at_once < 1:
         raise Unusable("--at-once must be 1 or more")
@@ -60,29 +59,32 @@ def carried_out(options: argparse.Namespace) -> Iterator[object]:
     folder.mkdir(parents=True, exist_ok=True)
     results, work = [], [run for run in runs if not running.is_done(run)]
     yield f"{folder}: {len(runs)} runs, {len(runs) - len(work)} finished"
-    with running.wish() as heard, closing(running.carry_out(work, options.at_once, heard)) as ends:
+    with (
+        running.collected_signals() as signals,
+        closing(running.run_all(work, options.at_once, signals)) as ends,
+    ):
         for result in ends:
             results.append(result)
             print(f"[{len(runs) - len(work) + len(results)}/{len(runs)}] {result}", flush=True)
-    if heard or any(result.how == "stopped" for result in results):
-        raise Unusable("stopped; the same command goes on", STOPPED)
+    if signals or any(result.how == "stopped" for result in results):
+        raise Unusable("stopped; the same command goes on", Interrupted.code)
     problems = [result.planned.run_dir.name for result in results if result.how == "failed"]
-    problems += yield from drawn(found, every, folder, options.budget)
+    problems += yield from make_products(found, every, folder, options.budget)
     if problems:
         raise Unusable(f"failed: {', '.join(problems)}", 1)
 
 
-def redrawn(options: argparse.Namespace) -> Iterator[object]:
+def draw(options: argparse.Namespace) -> Iterator[object]:
     """Record and draw what there is. Raises Unusable."""
     found = design.experiment(options.id)
     runs = design.runs(found, options.budget, options.root)
     folder = design.folder_of(found, options.budget, options.root)
-    failed = yield from drawn(found, runs, folder, options.budget)
+    failed = yield from make_products(found, runs, folder, options.budget)
     if failed:
         raise Unusable(f"failed: {', '.join(failed)}", 1)
 
 
-def played(options: argparse.Namespace) -> Iterator[object]:
+def measure_random(options: argparse.Namespace) -> Iterator[object]:
     """Measure what random actions return on tasks."""
     from esac_mpi.studies.experiments import random_actions
 
@@ -91,7 +93,7 @@ def played(options: argparse.Namespace) -> Iterator[object]:
     yield random_actions.write(options.tasks, horizon=options.horizon, kwargs=options.kwargs)
 
 
-def arguments(text: str) -> dict[str, Any]:
+def json_object(text: str) -> dict[str, Any]:
     """Return the object that a text of JSON is. Raises ArgumentTypeError."""
     try:
         found = json.loads(text)
@@ -107,7 +109,7 @@ def command_line() -> argparse.ArgumentParser:
     main = parser(__doc__)
     actions = main.add_subparsers(dest="action", required=True, prog=main.prog)
     actions.add_parser("list", help="the experiments")
-    default = {"show": "", "run": "small", "draw": "small", "submit": "paper"}
+    default = {"show": "", "run": "small", "draw": "small", "jobs": "paper"}
     for name, budget in default.items():
         add = actions.add_parser(name).add_argument
         add("id", metavar="ID", help="a file of configs/experiments/, without .toml")
@@ -119,15 +121,13 @@ def command_line() -> argparse.ArgumentParser:
     text = "of the budget's seeds these alone"
     add("--seeds", nargs="+", type=whole, metavar="N", help=text)
     add("--at-once", type=whole, default=2, metavar="N", help="runs at the same time (2)")
-    text = "print the commands instead"
-    actions.choices["submit"].add_argument("--dry-run", action="store_true", help=text)
     text = "what random actions return, for normalised scores"
     add = actions.add_parser("random", help=text).add_argument
     add("tasks", nargs="+", metavar="TASK", help="a task's id")
     text = "truncate episodes there [steps]; 0: the task's own limit"
     add("--horizon", type=whole, default=0, help=text)
     text = "what the task is made with, an object"
-    add("--kwargs", type=arguments, default={}, metavar="JSON", help=text)
+    add("--kwargs", type=json_object, default={}, metavar="JSON", help=text)
     return main
 
 
@@ -135,11 +135,11 @@ def main(argv: list[str]) -> int:
     """Do what the command line says; return the exit code."""
     options = command_line().parse_args(argv)
     actions: dict[str, Callable[[], Iterator[object]]] = {
-        "list": listing,
-        "show": lambda: shown(options.id),
-        "run": lambda: carried_out(options),
-        "draw": lambda: redrawn(options),
-        "submit": lambda: submitted(options.id, options.budget, options.root, options.dry_run),
-        "random": lambda: played(options),
+        "list": list_experiments,
+        "show": lambda: describe(options.id),
+        "run": lambda: run(options),
+        "draw": lambda: draw(options),
+        "jobs": lambda: jobs(options.id, options.budget, options.root),
+        "random": lambda: measure_random(options),
     }
     return ended(actions[options.action])

@@ -48,25 +48,23 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")  # before numpy, as in training
 from esac_mpi.analysis.command import ended, parser, written
 from esac_mpi.analysis.messages import Unusable
 from esac_mpi.config.exact import whole
-from esac_mpi.host.errors import NotSaved
 from esac_mpi.host.invocation import look_here
 from esac_mpi.host.paths import given
 
 
-def taken(options: argparse.Namespace) -> int:
+def run(options: argparse.Namespace) -> int:
     """Take trials, on all ranks there are; return the exit code."""
     from esac_mpi.comm.command_ranks import over_ranks
     from esac_mpi.studies.search.trial_ranks import search
 
     look_here()
     return over_ranks(
-        lambda _, world: search(options.study, world, options.max_hours, options.run_dir), []
+        lambda world: search(options.study, world, options.max_hours, options.run_dir)
     )
 
 
-def said(options: argparse.Namespace) -> Iterator[object]:
-    """Yield what is asked of a study. Raises Unusable."""
-    from esac_mpi.record import Unsaved
+def answer(options: argparse.Namespace) -> Iterator[object]:
+    """Yield what is asked of a study. Raises Unusable, Unsaved."""
     from esac_mpi.studies.search import report, study
 
     found = study.read(options.study)
@@ -74,17 +72,9 @@ def said(options: argparse.Namespace) -> Iterator[object]:
         if options.tasks < 1:
             raise Unusable(f"--tasks must be 1 or more, got {options.tasks}")
         look_here()
-        study.refuse_task(found, study.checked(found, lambda text: None)[0])
-        try:
-            study.begin(found)
-            lines = [*report.jobs(found, options.study, options.tasks)]
-        except (Unsaved, OSError) as error:
-            why = str(error)
-            if isinstance(error, OSError):
-                why = f"{error.filename or found.path}: {error.strerror}"
-            where = f'directory = "..." in {found.source} says where'
-            raise Unusable(f"{why}; {where}", NotSaved.code) from error
-        yield from lines
+        study.refuse_task(found, study.check(found)[0])
+        study.begin(found)
+        yield from report.jobs(found, options.study, options.tasks)
         return
     if not options.study.is_dir():
         study.refuse_another(found)
@@ -93,7 +83,7 @@ def said(options: argparse.Namespace) -> Iterator[object]:
     elif options.top < 0:
         raise Unusable(f"--top must be 0 or more, got {options.top}")
     else:
-        yield from (report.rows if options.json else report.table)(found, options.top)
+        yield from report.table(found, options.top)
 
 
 def command_line() -> argparse.ArgumentParser:
@@ -114,7 +104,6 @@ def command_line() -> argparse.ArgumentParser:
     text = "elements of the array (10)"
     jobs.add_argument("--tasks", type=whole, default=10, metavar="N", help=text)
     show.add_argument("--top", type=whole, default=10, metavar="N", help="how many (10); 0: all")
-    show.add_argument("--json", action="store_true", help="one JSON object a trial")
     best.add_argument("--out", type=given, metavar="FILE", help="write it there")
     return main
 
@@ -125,4 +114,4 @@ def main(argv: list[str]) -> int:
     options = line.parse_args(argv)
     if options.action == "run" and not 0 <= options.max_hours < math.inf:
         line.error("--max-hours must be at least 0 and finite")
-    return taken(options) if options.action == "run" else ended(lambda: said(options))
+    return run(options) if options.action == "run" else ended(lambda: answer(options))

@@ -22,8 +22,8 @@ from esac_mpi.analysis.command import ended, parser
 from esac_mpi.analysis.messages import Unusable, note
 from esac_mpi.config import ConfigError
 from esac_mpi.host.paths import given
-from esac_mpi.studies.experiments.jobs import SCRIPTS, without_scripts
-from esac_mpi.studies.experiments.sweeps import checked, lines
+from esac_mpi.studies import job_lists
+from esac_mpi.studies.experiments.sweeps import check, lines
 
 
 def write(options: argparse.Namespace) -> Iterator[object]:
@@ -33,7 +33,7 @@ def write(options: argparse.Namespace) -> Iterator[object]:
     notes: set[str] = set()
     try:
         for line, run_dir in lines(options):
-            checked(line, known, notes)
+            check(line, known, notes)
             if found.setdefault(run_dir, line) is not line:
                 lines_of = f"{shlex.join(found[run_dir])} and {shlex.join(line)}"
                 raise Unusable(f"two runs would share {run_dir}: {lines_of}")
@@ -41,24 +41,12 @@ def write(options: argparse.Namespace) -> Iterator[object]:
         raise Unusable(str(error)) from error
     for said in sorted(notes):
         note(said)
-    options.out.parent.mkdir(parents=True, exist_ok=True)
-    text = "".join(
-        f"{shlex.join([*line, '--run-dir', str(run_dir)])}\n" for run_dir, line in found.items()
-    )
-    options.out.write_text(text, encoding="utf-8")
+    list_of = [[*line, "--run-dir", str(run_dir)] for run_dir, line in found.items()]
+    job_lists.write(options.out, list_of)
     yield options.out
     yield f"{len(found)} runs, {len(known)} settings"
-    elements, out = f"0-{len(found) - 1}", shlex.quote(str(options.out))
-    several = len(found) > 1  # an array of PBS has two elements or more
-    yield f"SLURM    LIST={out} sbatch --array={elements}%10 jobs/slurm-array.sbatch"
-    yield (
-        f"PBS      LIST={out} "
-        f"{f'qsub -v LIST -J {elements}' if several else 'INDEX=0 qsub -v LIST,INDEX'} "
-        "jobs/pbs-array.sh"
-    )
-    if not SCRIPTS.is_dir():
-        yield f"jobs     {without_scripts()}"
-    yield f"here     xargs -L 1 -a {out} mpirun -n 2 python -m esac_mpi"
+    yield from job_lists.submission(options.out, len(found))
+    yield f"here     xargs -L 1 -a {shlex.quote(str(options.out))} mpirun -n 2 python -m esac_mpi"
 
 
 def command_line() -> argparse.ArgumentParser:

@@ -11,7 +11,8 @@ from toy_experiments import TOY, planned, write
 
 from esac_mpi.config import Config, load
 from esac_mpi.config.run import Budget
-from esac_mpi.studies.experiments import jobs, sweeps
+from esac_mpi.studies import job_lists
+from esac_mpi.studies.experiments import sweeps
 
 
 def test_the_later_place_counts(tmp_path):
@@ -108,8 +109,46 @@ settings.budget.generations = 4
 """
     runs = planned(tmp_path / "t.toml", text)
     assert sorted(run.line for run in runs) == sorted(line for line, _ in sweeps.lines(options))
-    assert jobs.line(runs[0]).endswith(f"--es.sigma 0.1 --run-dir {runs[0].run_dir}")
-    assert load(jobs.line(runs[0]).split())[0].run_dir == str(runs[0].run_dir)
+    words = runs[0].arguments
+    assert words[-4:] == ["--es.sigma", "0.1", "--run-dir", str(runs[0].run_dir)]
+    assert load(words)[0].run_dir == str(runs[0].run_dir)
+
+
+def test_runs_are_jobs_by_their_ranks(tmp_path, call):
+    told = call("experiment jobs fig6b", "--root", tmp_path).out.splitlines()
+    folder = tmp_path / "fig6b-paper"
+    assert told[0] == f"{folder}/jobs-1-ranks.txt: 27 jobs of 1 rank"
+    assert told[3:] == [
+        f"{folder}/jobs-64-ranks.txt: 27 jobs of 64 ranks",
+        *job_lists.submission(folder / "jobs-64-ranks.txt", 27, 64),
+    ]
+    lines = (folder / "jobs-64-ranks.txt").read_text().splitlines()
+    assert len(set(lines)) == 27
+    config, _ = load(lines[0].split())
+    assert (config.algorithm, config.task.id, config.seed) == ("esac", "HalfCheetah-v5", 0)
+
+
+SELECT = "select=1:ncpus=64:mpiprocs=64:ompthreads=1"
+
+
+@pytest.mark.parametrize(
+    ("about", "slurm", "pbs"),
+    [
+        ((27,), "LIST=l sbatch --array=0-26%10", "LIST=l qsub -v LIST -J 0-26"),
+        ((1,), "LIST=l sbatch --array=0-0%10", "LIST=l INDEX=0 qsub -v LIST,INDEX"),
+        ((2, 0, "a b"), "LIST=l PROGRAM='a b' sbatch --array=0-1%10",
+         "LIST=l PROGRAM='a b' qsub -v LIST,PROGRAM -J 0-1"),
+        ((27, 64), "LIST=l sbatch --ntasks=64 --array=0-26%10",
+         f"LIST=l LAUNCH='mpiexec -n 64' SELECT={SELECT} "
+         f"qsub -v LIST,LAUNCH,SELECT -l {SELECT} -J 0-26"),
+    ],
+)  # fmt: skip
+def test_a_list_is_submitted_as_an_array(monkeypatch, about, slurm, pbs):
+    """But to PBS as a single job where it has one element."""
+    monkeypatch.chdir(ROOT)
+    assert list(job_lists.submission(Path("l"), *about)) == [
+        f"SLURM    {slurm} jobs/slurm-array.sbatch", f"PBS      {pbs} jobs/pbs-array.sh"
+    ]  # fmt: skip
 
 
 @pytest.mark.parametrize(

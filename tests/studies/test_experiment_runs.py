@@ -1,6 +1,5 @@
 """How the runs of an experiment are carried out, ended and resumed, and its products drawn."""
 
-import json
 import signal
 import subprocess
 import sys
@@ -16,7 +15,7 @@ from whole_runs import wait_for
 from esac_mpi.analysis.messages import Unusable
 from esac_mpi.analysis.results import rowfiles
 from esac_mpi.config import Config, updated
-from esac_mpi.record import Run, read_status
+from esac_mpi.record import Run
 from esac_mpi.studies.experiments import design, products, running
 
 pytestmark = pytest.mark.slow
@@ -91,19 +90,6 @@ def test_an_interrupted_experiment_goes_on_where_it_was(tmp_path, monkeypatch):
     assert Run.open(place).provenance["state_sha256"] == straight["state_sha256"]
 
 
-def test_training_time_ends_a_run(tmp_path):
-    text = TOY.replace("budget.generations = 4", "")
-    text = text.replace("seeds = 2", "seconds = 2\nvariants = ['ES']")
-    (one,) = planned(tmp_path / "toy.toml", text, root=tmp_path)
-    assert (one.config.budget.seconds, one.config.budget.nominal_steps) == (2.0, 0)
-    assert not running.is_done(one)
-    (result,) = running.carry_out([one], 1, [])
-    files = Run.open(one.run_dir)
-    assert (result.how, files.status["status"]) == ("done", "complete")
-    assert (files.columns["timing/wall_seconds"][:-1] < 2).all()
-    assert running.is_done(one)
-
-
 def test_what_is_done(tmp_path):
     config = configured(algorithm="es")
     one = a_run(tmp_path, config)
@@ -129,8 +115,8 @@ def test_what_is_done(tmp_path):
 def test_a_launcher_gets_the_signal_that_all_launchers_pass_on(tmp_path, ranks, number):
     heard = []
     one = replace(a_run(tmp_path, Config()), ranks=ranks)
-    going = running.Going(one, Namespace(send_signal=heard.append), 0.0, None)
-    going.tell()
+    going = running.Going(one, Namespace(send_signal=heard.append), 0.0)
+    going.stop()
     assert (heard, going.interrupted) == ([number], True)
 
 
@@ -151,12 +137,12 @@ def test_a_run_that_is_not_done_is_named(tmp_path, call):
 def test_under_nohup_a_lost_terminal_stops_nothing():
     before = signal.signal(signal.SIGHUP, signal.SIG_IGN)
     try:
-        with running.wish() as heard:
+        with running.collected_signals() as heard:
             signal.raise_signal(signal.SIGHUP)
             signal.raise_signal(signal.SIGTERM)
         assert heard == [signal.SIGTERM]
         signal.signal(signal.SIGHUP, signal.SIG_DFL)  # these tests may be under nohup themselves
-        with running.wish() as heard:
+        with running.collected_signals() as heard:
             for number in (signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2):
                 signal.raise_signal(number)
         assert heard == [signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2]
@@ -167,41 +153,17 @@ def test_under_nohup_a_lost_terminal_stops_nothing():
 @pytest.mark.parametrize(
     ("status", "interrupted", "code", "how"),
     [
-        ("complete", False, 0, "done"), ("requeue", False, 75, "stopped"),
-        ("requeue", True, 0, "stopped"), ("running", True, -15, "stopped"),
-        ("running", False, -9, "failed"),
-        (None, True, -15, "stopped"), (None, False, 1, "failed"),
-        ("failed", True, 1, "failed"),
-        ("complete", False, 2, "failed"),
+        ("complete", False, 0, "done"), ("complete", True, 75, "done"),
+        ("requeue", False, 75, "stopped"), ("requeue", True, 0, "stopped"),
+        ("requeue", False, 1, "failed"), ("running", True, -15, "stopped"),
+        ("running", False, -9, "failed"), (None, True, -15, "stopped"), (None, False, 2, "failed"),
     ],
 )  # fmt: skip
 def test_how_a_run_ended(tmp_path, status, interrupted, code, how):
     one = a_run(tmp_path, configured(algorithm="es"))
     if status:
         finished(one.run_dir, one.config, status=status)
-        told = json.loads((one.run_dir / "status.json").read_text())
-        # another process's, which has ended
-        (one.run_dir / "status.json").write_text(json.dumps({**told, "pid": 1}))
-    going = running.Going(one, Namespace(returncode=code), 0.0, {}, interrupted=interrupted)
-    assert running.outcome(going).how == how
-
-
-@pytest.mark.parametrize(
-    ("status", "interrupted", "code", "how"),
-    [
-        ("complete", False, 1, "failed"), ("complete", False, 0, "done"),
-        ("requeue", False, 1, "failed"),
-        ("requeue", False, 0, "failed"), ("requeue", True, -15, "stopped"),
-        ("failed", True, -15, "stopped"),
-    ],
-)  # fmt: skip
-def test_an_earlier_status_does_not_say_how_this_start_ended(
-    tmp_path, status, interrupted, code, how
-):
-    one = a_run(tmp_path, configured(algorithm="es"))
-    finished(one.run_dir, one.config, status=status)
-    before = read_status(one.run_dir)
-    going = running.Going(one, Namespace(returncode=code), 0.0, before, interrupted=interrupted)
+    going = running.Going(one, Namespace(returncode=code), 0.0, interrupted=interrupted)
     assert running.outcome(going).how == how
 
 
@@ -214,7 +176,7 @@ def test_nothing_goes_on_where_its_reader_wants_no_more(tmp_path, monkeypatch):
     )
     begun, begin = [], running.begin
     monkeypatch.setattr(running, "begin", lambda *run: begun.append(begin(*run)) or begun[-1])
-    results = running.carry_out([ending, lasting], 2, [])
+    results = running.run_all([ending, lasting], 2, [])
     assert (next(results).how, begun[1].process.poll()) == ("failed", None)
     results.close()
     assert begun[1].process.poll() == -signal.SIGTERM
@@ -235,11 +197,11 @@ def test_a_failed_run_is_named_and_the_others_go_on(tmp_path, monkeypatch, call)
 
 def test_runs_on_ranks_have_the_machine_to_themselves(tmp_path):
     single, parallel = a_run(tmp_path, Config()), a_run(tmp_path, Config(), ranks=2)
-    going = [running.Going(single, None, 0.0, {})]
+    going = [running.Going(single, None, 0.0)]
     assert [running.room(single, going, n) for n in (1, 2)] == [False, True]
     assert running.room(parallel, [], 1)
     assert not running.room(parallel, going, 8)
-    assert not running.room(single, [running.Going(parallel, None, 0.0, {})], 8)
+    assert not running.room(single, [running.Going(parallel, None, 0.0)], 8)
     assert running.command(parallel)[1:3] == ["-n", "2"]
     assert running.command(single)[:3] == [sys.executable, "-m", "esac_mpi"]
 

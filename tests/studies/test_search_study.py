@@ -17,7 +17,7 @@ from esac_mpi.record import Run
 from esac_mpi.studies.search import report
 from esac_mpi.studies.search.journal import JOURNAL, Journal
 from esac_mpi.studies.search.space import Choices, Range
-from esac_mpi.studies.search.study import STUDY, checked, read
+from esac_mpi.studies.search.study import STUDY, check, read
 
 
 def test_a_study_says_what_is_fixed_and_what_is_searched(tmp_path):
@@ -45,15 +45,12 @@ def test_a_study_says_what_is_fixed_and_what_is_searched(tmp_path):
         ("search", "es.sigmma = [0.1, 0.2]", "unknown key 'es.sigmma'; did you mean 'es.sigma'?"),
         ("search", "es.sigma = {low = 0.5, high = 0.1}", "low = 0.5 must be below high = 0.1"),
         ("search", "es.sigma = {low = 0.5, high = inf}", "low, high and step must be finite"),
-        ("search", "es.sigma = {low = 0.1, high = 0.2, step = inf}", "must be finite"),
         ("search", f"es.population_size = {{low = 10, high = {10**400}}}", "below 2**63"),
         ("search", "es.sigma = {low = 0.5}", "es.sigma: high is missing"),
-        ("search", "es.sigma = {low = 0.5, hgih = 1.0}", "'hgih'; did you mean 'high'?"),
         ("search", "es.sigma = {low = 0.0, high = 0.1, log = true}", "needs a low above 0"),
         ("search", "es.sigma = {low = 0.1, high = 0.3, log = true, step = 0.1}", "log = false"),
         ("search", "es.sigma = {low = 0.1, high = 0.3, step = 0.4}", "step = 0.4 is more than"),
         ("search", "es.sigma = {low = -0.1, high = 0.3}", "es.sigma = -0.1: must be positive"),
-        ("search", "es.population_size = {low = 4.5, high = 8}", "4.5: expected an integer"),
         ("search", 'es.sigma = [0.1, "wide"]', "es.sigma = 'wide': expected a number"),
         ("search", "es.sigma = [0.1, 0.1]", "expected two values or more, each once"),
         ("search", "es.sigma = 0.1", "es.sigma = 0.1: expected a list of values, or {low ="),
@@ -62,10 +59,8 @@ def test_a_study_says_what_is_fixed_and_what_is_searched(tmp_path):
         ("search", "sac.gamma = [0.9, 0.99]", "sac.gamma: algorithm = es does not read it"),
         ("search", "seed = [1, 2]", "seed: seeds = [100, 101] of the study says which"),
         ("search", "task.horizon = [20, 30]", "task.horizon: the same for all trials"),
-        ("search", "budget.generations = [2, 3]", "budget.generations: the same for all trials"),
         ("tail", "es.lr_es = [0.1, 0.2]\n[sampler]\nkind = 'cma'", "kind = 'tpe' or 'random'"),
         ("tail", "[pruner]\nwarmup = 1.5", "warmup from 0 to 1"),
-        ("tail", "[pruner]\nmedian = true", "unknown key 'median'"),
         ("settings", SETTINGS + "es.sigma = 0.1", "under [settings] and under [search]"),
         ("settings", SETTINGS + "seed = 3", "settings: seed: the search sets it"),
         ("settings", SETTINGS + "td3.gamma = 0.9", "td3.gamma: algorithm = es does not read it"),
@@ -73,7 +68,6 @@ def test_a_study_says_what_is_fixed_and_what_is_searched(tmp_path):
         ("head", "trials = 0", "needs trials = 1 or more"),
         ("head", "trials = 2\nmeasure = 'median'", "expected 'best' or 'final'"),
         ("head", "trials = 2\nseeds = [1, 1]", "seeds = [1, 1]: expected numbers from 0 on"),
-        ("head", f"trials = 2\nseeds = [{2**63}]", "each once, below 2**63"),
         ("head", "trials = 2\ntrails = 3", "unknown key 'trails'; did you mean 'trials'?"),
         ("head", "trials = 2\nconfig = 'none.toml'", "none.toml: No such file"),
         ("head", "trials =", "not valid TOML"),
@@ -145,11 +139,9 @@ def test_a_file_that_was_changed_since_is_another_study(tmp_path, call, part, te
     with pytest.raises(Unusable) as caught:
         made(tmp_path, **{part: text})
     assert said in str(caught.value)
-    for action in ("show", "best"):
-        told = call(f"search {action}", write(tmp_path, **{part: text}), code=2).err
-        assert "holds a study with other settings" in told
-        call(f"search {action}", study.path)
-    call("search show --top=-1", study.path, code=2)
+    told = call("search show", write(tmp_path, **{part: text}), code=2).err
+    assert "holds a study with other settings" in told
+    call("search show", study.path)
 
 
 def test_more_trials_are_the_same_study(tmp_path):
@@ -167,9 +159,8 @@ def test_a_study_of_another_version_is_only_shown(tmp_path, call):
     saved = json.loads((study.path / STUDY).read_text())
     for version in ("0.1", None):  # the first ones did not write it down
         (study.path / STUDY).write_text(json.dumps({**saved, "version": version}))
-        for action in ("run", "best"):  # its run is gone: what its values mean is not known
-            told = call(f"search {action}", study.path, code=2).err
-            assert "settings or defaults, version: " in told
+        told = call("search run", study.path, code=2).err
+        assert "settings or defaults, version: " in told
         call("search show", study.path)
     (study.path / STUDY).write_text(json.dumps(saved))
     made(tmp_path)
@@ -206,7 +197,7 @@ def test_a_field_that_two_choices_together_let_be_read_is_searched(tmp_path):
         SETTINGS.replace('algorithm = "es"', "es.population_size = 4"),
         search,
     )
-    assert {config.algorithm for config in checked(study, print)} == {"es", "erl"}
+    assert {config.algorithm for config in check(study)} == {"es", "erl"}
 
 
 def test_a_field_that_is_unread_is_left_out_of_the_trial(tmp_path):
@@ -218,7 +209,7 @@ def test_a_field_that_is_unread_is_left_out_of_the_trial(tmp_path):
         'es.sigma = [0.1, 0.2]\nalgorithm = ["es", "cem"]',
         "[sampler]\nkind = 'random'",
     )
-    checked(study, print)
+    check(study)
     journal = Journal(study, fresh=True)
     found = [journal.values(journal.begin()) for _ in range(6)]
     read = {one["algorithm"]: set(one) for one in found}
@@ -259,19 +250,15 @@ def test_a_damaged_line_is_told_with_the_runs_that_remain(tmp_path, call, damage
         assert told.count("\n") == 1
 
 
-def test_what_made_trials_good_is_told_and_why_others_failed(tmp_path, call):
-    study = made(tmp_path, "trials = 30", tail="[sampler]\nkind = 'random'")
-    journal = Journal(study, fresh=True)
-    for number in range(20):
-        found = journal.values(journal.begin())
-        journal.complete(number, -abs(found["es.sigma"] - 0.1))
+def test_trials_are_shown_the_best_first_and_why_others_failed(tmp_path, call):
+    study = made(tmp_path, "trials = 30")
+    journal = completed(study, *map(float, range(11)))
     journal.fail(journal.begin(), "it was late")
     lines = call("search show --top 0", study.path).out.splitlines()
-    assert lines[0] == f"{study.path}: 21 of 30 trials begun: 20 complete, 1 failed"
-    values = [float(line.split()[2]) for line in lines[3:23]]
-    assert values == sorted(values, reverse=True)
-    assert lines[24] == "trial 20 failed: it was late"
-    assert lines[26].startswith("importance: es.sigma 100 %, es.population_size 0 %")
+    assert lines[0] == f"{study.path}: 12 of 30 trials begun: 11 complete, 1 failed"
+    assert [float(line.split()[2]) for line in lines[3:14]] == [*range(10, -1, -1)]
+    assert lines[15] == "trial 11 failed: it was late"
+    assert len(call("search show", study.path).out.splitlines()) == 3 + 10 + 2
 
 
 @pytest.mark.parametrize("words", [
@@ -296,4 +283,4 @@ def test_the_studies_of_help_and_page_can_be_run(tmp_path, monkeypatch, where):
         text = re.search(r"^    trials = .*?\n\n", about, re.DOTALL | re.MULTILINE)[0]
     (tmp_path / "study.toml").write_text(textwrap.dedent(text))
     monkeypatch.chdir(ROOT)
-    assert checked(read(tmp_path / "study.toml"), print)
+    assert check(read(tmp_path / "study.toml"))

@@ -9,10 +9,12 @@ import pytest
 from small_studies import SETTINGS, TASK, completed, held_elsewhere, made, states, stopped_at
 
 from esac_mpi.comm.command_ranks import Alone
+from esac_mpi.comm.headers import DivergedError
 from esac_mpi.comm.world import World
 from esac_mpi.record import Run, Unsaved
 from esac_mpi.studies.search import trial_loop, trial_ranks
 from esac_mpi.studies.search.journal import Journal
+from esac_mpi.training.ended import Ended
 
 pytestmark = pytest.mark.slow
 
@@ -41,12 +43,8 @@ def test_a_signal_before_the_first_generation_does_not_wait(tmp_path, moment, ge
     assert states(study) == [(0, "complete")]
 
 
-@pytest.mark.parametrize("ranks", [1, 3])
-def test_a_trial_whose_learner_is_not_finite_has_failed(tmp_path, ranks, together):
-    """The same trials on one rank and on several.
-
-    Its run's checkpoint, of the generation before, stands.
-    """
+def test_a_trial_whose_learner_is_not_finite_has_failed(tmp_path, together):
+    """On all ranks. Its run's checkpoint, of the generation before, stands."""
     learner = "td3.start_steps = 35\ntd3.batch_size = 8\ntd3.steps_per_generation = 30"
     study = made(
         tmp_path,
@@ -55,16 +53,32 @@ def test_a_trial_whose_learner_is_not_finite_has_failed(tmp_path, ranks, togethe
         search="td3.lr_td3 = [1e30, 1e-3]",
         tail="[sampler]\nkind = 'random'",
     )
-    if ranks == 1:
-        assert trial_ranks.search(study.path, Alone()) == 0
-    else:
-        together(ranks, "search", "run", study.path)
+    together(2, "search", "run", study.path)
     trials = Journal(study).trials()
     assert [trial.found["td3.lr_td3"] for trial in trials] == [1e-3, 1e30, 1e30, 1e-3]
     assert [trial.state for trial in trials] == ["complete", "failed", "failed", "complete"]
     said = "not finite at training step 37, in the TD3 phase of generation 2; the last checkpoint"
     assert said in trials[1].why
     assert Run.open(study.run_of(1, 100)).state == "failed"
+
+
+@pytest.mark.parametrize(
+    ("code", "kind", "state"),
+    [
+        (2, MemoryError, "failed"), (1, None, "failed"),  # stop.starts
+        (2, ImportError, "running"), (1, DivergedError, "running"), (74, Unsaved, "running"),
+    ],
+)  # fmt: skip
+def test_a_trial_fails_by_its_own_fault_alone(tmp_path, monkeypatch, code, kind, state):
+    study = made(tmp_path, "trials = 1")
+
+    def refuse(*asked, **more):
+        raise Ended(code, "it was late", kind)
+
+    monkeypatch.setattr(trial_ranks.session, "guest", refuse)
+    assert trial_ranks.search(study.path, Alone()) == (0 if state == "failed" else code)
+    assert states(study) == [(0, state)]
+    assert Journal(study).trial(0).why == ("it was late" if state == "failed" else "")
 
 
 def test_what_a_failed_trial_had_is_freed_before_the_next(tmp_path, monkeypatch):
@@ -138,14 +152,6 @@ def test_a_trial_whose_results_are_damaged_has_failed(tmp_path, monkeypatch):
     assert "metrics.h5" in Journal(study).trial(0).why
 
 
-def test_a_spoilt_run_is_told_from_one_stopped_in_vain():
-    spoilt = {"status": "failed", "best_return": None, "progress": 3}
-    assert trial_loop.was_spoilt(spoilt)
-    for other in ({"progress": 0}, {"best_return": 0.0}, {"status": "requeue"}):
-        assert not trial_loop.was_spoilt({**spoilt, **other})
-    assert not trial_loop.was_spoilt({})
-
-
 def test_a_task_edited_meanwhile_ends_the_search(tmp_path, monkeypatch, capfd):
     """It fails no trial."""
     study, seen = made(tmp_path, "trials = 3"), []
@@ -172,21 +178,12 @@ def test_what_all_trials_begin_from_is_no_fault_of_one(tmp_path, capfd):
     assert states(study) == [(0, "running")]
 
 
-@pytest.mark.parametrize(
-    ("place", "error"),
-    [
-        ("study.begin", Unsaved("study.json: No space left on device")),
-        ("report.jobs", OSError(28, "No space left on device")),
-    ],
-)
-def test_a_list_that_cannot_be_written_is_a_sentence(tmp_path, monkeypatch, call, place, error):
+def test_a_list_that_cannot_be_written_is_a_sentence(tmp_path, monkeypatch, call):
     study = made(tmp_path, "trials = 1")
 
     def fail(*given):
-        raise error
+        raise Unsaved("study.json: No space left on device")
 
-    monkeypatch.setattr(f"esac_mpi.studies.search.{place}", fail)
+    monkeypatch.setattr("esac_mpi.studies.search.study.begin", fail)
     told = call("search jobs", study.source, code=74).err
-    assert told.count("\n") == 1
-    assert f'directory = "..." in {study.source} says where' in told
-    assert "None" not in told
+    assert told == "study.json: No space left on device\n"

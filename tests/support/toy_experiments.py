@@ -47,7 +47,7 @@ def configured(**values):
 
 
 def a_run(tmp_path, config, ranks=0, name="run"):
-    return design.Planned("t", "v", "", config.seed, ranks, [], tmp_path / name, config)
+    return design.Planned("t", "v", "", config.seed, ranks, "", {}, tmp_path / name, config)
 
 
 def finished(path, config, wall=30.0, status="complete", ranks=1):

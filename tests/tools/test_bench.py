@@ -88,7 +88,7 @@ def test_who_fails_is_left_out_with_the_first_line_of_the_reason(capsys):
 
 
 def test_without_an_mpirun_it_is_a_sentence_and_nothing_is_made(tmp_path, monkeypatch, capsys):
-    monkeypatch.setattr(processes.sys, "executable", str(tmp_path / "python"))
+    monkeypatch.setattr(sys, "executable", str(tmp_path / "python"))
     monkeypatch.setenv("PATH", str(tmp_path))
     monkeypatch.chdir(tmp_path)
     assert bench.main(["generation", "--quick"]) == 2
@@ -98,7 +98,7 @@ def test_without_an_mpirun_it_is_a_sentence_and_nothing_is_made(tmp_path, monkey
 
 def test_a_program_that_fails_ends_the_benchmark(monkeypatch, capsys):
     # python -n: no such option
-    monkeypatch.setattr(processes, "launcher", lambda ranks: [sys.executable, "-n", str(ranks)])
+    monkeypatch.setattr(program, "launcher", lambda ranks: [sys.executable, "-n", str(ranks)])
     assert bench.main(["generation", "--quick", "--json"]) == 1
     printed = capsys.readouterr()
     assert printed.out == ""

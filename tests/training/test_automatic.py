@@ -18,7 +18,7 @@ from esac_mpi.config import Config, ConfigError, automatic, load, on_ranks
 from esac_mpi.record import Run
 from esac_mpi.studies.experiments import sweeps
 from esac_mpi.studies.experiments.running import as_begun
-from esac_mpi.studies.search.study import checked, read
+from esac_mpi.studies.search.study import check, read
 from esac_mpi.training.forecast import automatic as first
 from esac_mpi.training.forecast.automatic import digits
 from esac_mpi.training.task_set_up import sentences
@@ -205,9 +205,9 @@ def test_experiments_have_numbers_and_sweeps_say_otherwise(tmp_path):
     path = tmp_path / "study.toml"
     path.write_text(STUDY)
     with pytest.raises(Unusable, match=r'es\.population_size = "auto" would be chosen'):
-        checked(read(path), print)
+        check(read(path))
     notes: set[str] = set()
-    sweeps.checked(["--task.id", "T-v0", "--algorithm", "esac", "--seed", "1"], set(), notes)
+    sweeps.check(["--task.id", "T-v0", "--algorithm", "esac", "--seed", "1"], set(), notes)
     assert sorted(note.partition(" ")[0] for note in notes) == sorted(ALL)
 
 

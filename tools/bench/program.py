@@ -10,6 +10,7 @@ import numpy as np
 from esac_mpi.analysis.messages import Unusable
 from esac_mpi.play.params import make_env, make_layout
 from esac_mpi.record import Run, RunFiles
+from esac_mpi.studies.experiments.running import launcher
 from tools import processes
 
 INTERVAL = 2  # generations between the measured learner phases
@@ -29,7 +30,7 @@ def launch(
 
     Raises Unusable with its output if it fails, or has not ended after so many seconds.
     """
-    line = [*processes.launcher(ranks), sys.executable, *program, *map(str, arguments)]
+    line = [*launcher(ranks), sys.executable, *program, *map(str, arguments)]
     code, said = ended(line, seconds)
     if code != 0:
         how = f"not ended after {seconds:g} s" if code is None else f"exit {code}"

@@ -1,1 +1,1 @@
-"""Experiments as files: what they cost, and how they are run, drawn and submitted."""
+"""Experiments as files: what they cost, how they are run and drawn, and their lists of jobs."""

@@ -22,7 +22,7 @@ from typing import Any, TypeVar
 
 from esac_mpi.analysis.groups import shown
 from esac_mpi.analysis.messages import Unusable
-from esac_mpi.config import Config, ConfigError, as_words, automatic, check, from_table, read_toml
+from esac_mpi.config import Config, ConfigError, automatic, check, from_table, read_toml
 from esac_mpi.config import resolved as settled
 from esac_mpi.config.names import meant
 from esac_mpi.config.reads import unread
@@ -71,28 +71,30 @@ def experiment(id: str) -> Experiment:
     if not path.exists():
         raise Unusable(f"no experiment '{id}'; there are {', '.join(names())}")
     try:
-        return parsed(path.stem, tomllib.loads(path.read_text(encoding="utf-8-sig")), str(path))
+        return parse(path.stem, tomllib.loads(path.read_text(encoding="utf-8-sig")), str(path))
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise Unusable(f"{path}: not valid TOML: {error}") from error
 
 
-def parsed(id: str, table: dict[str, Any], source: str) -> Experiment:
+def parse(id: str, table: dict[str, Any], source: str) -> Experiment:
     """Return the experiment that a parsed file describes. Raises Unusable."""
     kinds = {"title": str, "claim": str, "points": int} | dict.fromkeys(
         ("settings", "tasks", "variants", "sweep", "budgets"), dict
     )
-    known(table, {**kinds, "products": list}, source)
+    check_keys(table, {**kinds, "products": list}, source)
     for name in ("title", "claim", "tasks", "variants", "budgets"):
         if not table.get(name):
             raise Unusable(f"{source}: {name} is missing or empty")
     sweep = table.get("sweep", {})
-    known(sweep, {"field": str, "values": list}, f"{source}: sweep")
+    check_keys(sweep, {"field": str, "values": list}, f"{source}: sweep")
     if sweep.get("field") in ("algorithm", "seed", "run_dir"):
         raise Unusable(
             f"{source}: sweep: field = '{sweep['field']}': "
             "algorithms are variants, seeds a budget's"
         )
-    products = [made(entry, Product, f"{source}: products") for entry in table.get("products", [])]
+    products = [
+        check_table(entry, Product, f"{source}: products") for entry in table.get("products", [])
+    ]
     found = Experiment(
         id=id,
         title=table["title"],
@@ -103,7 +105,7 @@ def parsed(id: str, table: dict[str, Any], source: str) -> Experiment:
         field=sweep.get("field", ""),
         values=sweep.get("values", []),
         points=table.get("points", 25),
-        products=[renewed_product(Product(**product)) for product in products],
+        products=[renew_product(Product(**product)) for product in products],
         budgets=each(table["budgets"], budget, f"{source}: budgets"),
     )
     for name, b in found.budgets.items():
@@ -127,7 +129,7 @@ def check_product(product: Product, source: str) -> None:
         raise Unusable(f"{source}: tool = {product.tool!r}: {what}")
 
 
-def renewed_product(found: Product) -> Product:
+def renew_product(found: Product) -> Product:
     """Return a product whose arguments name a run's setting as it is called now."""
     words = found.arguments
     if found.command in ("plot", "table"):
@@ -144,7 +146,7 @@ def each(table: dict[str, Any], read: Callable[[Any, str], Found], source: str) 
     return {name: read(entry, f"{source}.{name}") for name, entry in table.items()}
 
 
-def known(table: dict[str, Any], kinds: dict[str, Any], source: str) -> None:
+def check_keys(table: dict[str, Any], kinds: dict[str, Any], source: str) -> None:
     """Raise Unusable for an unknown key, naming one like it, or for a value of another type."""
     for name, value in table.items():
         if name not in kinds:
@@ -171,7 +173,7 @@ def task(table: dict[str, Any], source: str) -> tuple[str, Settings]:
     """Return a task's configuration file, "" for none, and its settings."""
     own = dict(table)
     name = own.pop("config", "")
-    known({"config": name}, {"config": str}, source)
+    check_keys({"config": name}, {"config": str}, source)
     path = f"configs/{name if '/' in name else f'esac/{name}'}.toml" if name else ""
     settings = fields(own, source)
     if path and not (ROOT / path).exists():
@@ -181,11 +183,11 @@ def task(table: dict[str, Any], source: str) -> tuple[str, Settings]:
     return path, settings
 
 
-def made(table: dict[str, Any], kind: Any, source: str) -> dict[str, Any]:
+def check_table(table: dict[str, Any], kind: Any, source: str) -> dict[str, Any]:
     """Check a table against a dataclass's fields and return it. Raises Unusable."""
     if not isinstance(table, dict):
         raise Unusable(f"{source}: {table!r}: expected a table")
-    known(
+    check_keys(
         table,
         {name: getattr(hint, "__origin__", hint) for name, hint in kind.__annotations__.items()},
         source,
@@ -202,7 +204,7 @@ def made(table: dict[str, Any], kind: Any, source: str) -> dict[str, Any]:
 
 def budget(table: dict[str, Any], source: str) -> Budget:
     """Return a budget. Raises Unusable."""
-    entries = dict(made(table, Budget, source))
+    entries = dict(check_table(table, Budget, source))
     entries["settings"] = fields(entries.get("settings", {}), f"{source}.settings")
     for name in ("for_task", "for_variant"):
         entries[name] = each(entries.get(name, {}), fields, f"{source}.{name}")
@@ -245,7 +247,7 @@ def refuse_one_task_twice(found: Experiment, settled: list[Planned]) -> None:
             )
 
 
-def chosen(found: Experiment, name: str) -> Budget:
+def budget_named(found: Experiment, name: str) -> Budget:
     """Return a budget by its name. Raises Unusable."""
     if name not in found.budgets:
         raise Unusable(f"{found.id} has no budget '{name}'; it has {', '.join(found.budgets)}")
@@ -259,46 +261,32 @@ def folder_of(found: Experiment, budget: str, root: Path) -> Path:
 
 def runs(found: Experiment, name: str, root: Path) -> list[Planned]:
     """Return the checked runs of a budget, seed after seed. Raises Unusable."""
-    b = chosen(found, name)
+    b = budget_named(found, name)
     compared = product(
         b.tasks or found.tasks, b.values or found.values or [None], b.variants or found.variants
     )
-    settled = [planned(found, b, *one) for one in compared]
+    settled = [plan(found, b, *one) for one in compared]
     refuse_one_task_twice(found, settled)
     made: dict[Path, Planned] = {}
     for seed, run, ranks in product(range(b.seeds), settled, b.ranks or [0]):
         parts = [run.run_dir.name, f"seed{seed}", *([f"ranks{ranks}"] if ranks else [])]
         where = folder_of(found, name, root) / "-".join(parts)
-        line = [
-            str(seed) if before == "--seed" else token
-            for before, token in zip(["", *run.line], run.line, strict=False)
-        ]
-        one = replace(
-            run,
-            seed=seed,
-            ranks=ranks,
-            line=line,
-            run_dir=where,
-            config=replace(run.config, seed=seed),
-        )
+        config = replace(run.config, seed=seed)
+        one = replace(run, seed=seed, ranks=ranks, run_dir=where, config=config)
         if made.setdefault(where, one) is not one:
             raise Unusable(f"{found.id}: two runs would share {where}: choose other names")
     return list(made.values())
 
 
-def planned(found: Experiment, b: Budget, task: str, value: Any, variant: str) -> Planned:
+def plan(found: Experiment, b: Budget, task: str, value: Any, variant: str) -> Planned:
     """Plan seed 0 without ranks; its directory is the first part of a name. Raises Unusable."""
     path, _ = found.tasks[task]
     settings, algorithm = resolved(found, b, task, variant, value)
     text = "" if value is None else shown(tuple(value) if isinstance(value, list) else value)
     parts = [task, variant, *([f"{found.field.split('.')[-1]}{text}"] if text else [])]
-    start = [str(place(path))] if path else []
-    tokens = [token for key, entry in settings.items() for token in (f"--{key}", *as_words(entry))]
-    return Planned(
-        task, variant, text, 0, 0, [*start, "--algorithm", algorithm, "--seed", "0", *tokens],
-        Path("-".join(map(file_name, parts))),
-        configured(path, {**settings, "algorithm": algorithm}, f"{found.id}: {task}, {variant}"),
-    )  # fmt: skip
+    config = configure(path, {**settings, "algorithm": algorithm}, f"{found.id}: {task}, {variant}")
+    file, run_dir = str(place(path)) if path else "", Path("-".join(map(file_name, parts)))
+    return Planned(task, variant, text, 0, 0, file, settings, run_dir, config)
 
 
 def file_name(text: str) -> str:
@@ -340,7 +328,7 @@ def place(path: str) -> Path:
     return full.relative_to(Path.cwd()) if full.is_relative_to(Path.cwd()) else full
 
 
-def configured(path: str, settings: Settings, what: str) -> Config:
+def configure(path: str, settings: Settings, what: str) -> Config:
     """Resolve a file and settings to a configuration as the program does. Raises Unusable."""
     config = settled(from_file(path), settings)
     try:

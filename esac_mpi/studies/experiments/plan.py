@@ -4,7 +4,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from esac_mpi.config import NAMES, Config, table_of
+from esac_mpi.config import NAMES, Config, as_words, table_of
 
 Settings = dict[str, Any]  # {dotted name: value}
 DEFAULT = Config().algorithm
@@ -72,9 +72,24 @@ class Planned:
     value: str  # of the swept field as text, "" without a sweep
     seed: int
     ranks: int  # 0 = without mpirun
-    line: list[str]  # arguments but for --run-dir
+    file: str  # of configuration, "" = none
+    settings: Settings  # beyond it
     run_dir: Path
     config: Config
+
+    @property
+    def line(self) -> list[str]:
+        """Its arguments but for its directory."""
+        line = [self.file] if self.file else []
+        line += ["--algorithm", self.config.algorithm, "--seed", str(self.seed)]
+        for name, value in self.settings.items():
+            line += [f"--{name}", *as_words(value)]
+        return line
+
+    @property
+    def arguments(self) -> list[str]:
+        """All its arguments, as esac-mpi sweep writes them, too."""
+        return [*self.line, "--run-dir", str(self.run_dir)]
 
     @property
     def label(self) -> str:

@@ -15,14 +15,14 @@ from esac_mpi.studies.experiments.plan import Experiment, Planned, Product
 Recorded = list[tuple[Planned, RunFiles, bool]]  # runs, and whether each is done
 
 
-def drawn(
+def make_products(
     found: Experiment, runs: list[Planned], folder: Path, budget: str
 ) -> Generator[object, None, list[str]]:
     """Write results.csv and the products; yield the files, return the products that failed.
 
     Raises Unusable where there is no run to make them from, or one of other settings.
     """
-    opened = [(run, running.files_of(run), running.is_done(run)) for run in runs]
+    opened = [(run, running.open_files(run), running.is_done(run)) for run in runs]
     there = [
         (run, files, over) for run, files, over in opened if files is not None and files.generation
     ]

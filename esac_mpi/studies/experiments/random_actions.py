@@ -34,7 +34,7 @@ HEAD = f"""\
 """
 
 
-def played(env: envs.Env, episode: int) -> float:
+def play_randomly(env: envs.Env, episode: int) -> float:
     """Return one episode's return by uniform random actions, nan for unstable physics."""
     random = generator(0, Purpose.ACTION, 0, block=episode)
 
@@ -47,7 +47,7 @@ def played(env: envs.Env, episode: int) -> float:
 @process_state.kept()
 def returns(env: envs.Env, episodes: int) -> np.ndarray:
     """Return the returns [episodes]. Raises Unusable where the physics was unstable in one."""
-    found = np.array([played(env, episode) for episode in range(episodes)])
+    found = np.array([play_randomly(env, episode) for episode in range(episodes)])
     if unstable := int(np.isnan(found).sum()):
         raise Unusable(
             f"{env.id}: "
@@ -63,7 +63,7 @@ def write(
     horizon: int = 0,
     kwargs: Mapping[str, Any] | None = None,
 ) -> Path:
-    """Measure these tasks into the file, which keeps others; return its path. Raises Unusable.
+    """Measure these tasks into the file, which keeps others; return its path. Raises TaskError.
 
     horizon: where episodes are truncated [steps]; 0: the tasks' own limit. kwargs: what the tasks
     are made with.
@@ -71,10 +71,7 @@ def write(
     look_here()
     known = random_returns(path) if ours(path).exists() else {}
     for id in tasks:
-        try:
-            found = returns(envs.make(id, horizon, dict(kwargs or {})), episodes)
-        except envs.TaskError as error:
-            raise Unusable(str(error)) from error
+        found = returns(envs.make(id, horizon, dict(kwargs or {})), episodes)
         deviation = found.std(ddof=1) / np.sqrt(episodes)
         name = form(id, changes(horizon, kwargs or {}))
         extremes = {"worst": found.min(), "best": found.max()}

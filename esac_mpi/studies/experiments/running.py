@@ -13,14 +13,14 @@ from collections.abc import Generator, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from esac_mpi.analysis.messages import Unusable
 from esac_mpi.config import Config, ConfigError, differences, flatten, updated
 from esac_mpi.config.bounds import AUTO
 from esac_mpi.config.table import SURVIVAL
+from esac_mpi.host.errors import Interrupted
 from esac_mpi.host.stop import asking
-from esac_mpi.record import Refused, Run, RunFiles, Unreadable, read_status
+from esac_mpi.record import Refused, Run, RunFiles, Unreadable
 from esac_mpi.studies.experiments.plan import Planned
 
 POLL = 0.1  # [s]
@@ -33,15 +33,9 @@ class Going:
     planned: Planned
     process: subprocess.Popen[bytes]
     start: float  # of its process, on the monotonic clock [s]
-    before: dict[str, Any]  # status.json as an earlier start has left it
-    interrupted: bool = False  # whether it was told to stop
+    interrupted: bool = False  # whether it was asked to stop
 
-    @property
-    def taken_up(self) -> bool:
-        """Whether it has written a status since its start."""
-        return read_status(self.planned.run_dir) not in ({}, self.before)
-
-    def tell(self) -> None:
+    def stop(self) -> None:
         """Ask it to save itself and end; USR1, unlike TERM, leaves Open MPI's ranks alive."""
         self.interrupted = True
         self.process.send_signal(signal.SIGUSR1 if self.planned.ranks > 1 else signal.SIGTERM)
@@ -57,7 +51,7 @@ class Ended:
     seconds: float  # it went on for, this time
 
     def __str__(self) -> str:
-        run = files_of(self.planned)
+        run = open_files(self.planned)
         at = f", generation {run.generation}" if run else ""
         best = run.status.get("best_return") if run else None
         reached = f", best return {best:,.6g}" if best is not None else ""
@@ -65,7 +59,7 @@ class Ended:
         return f"{self.planned.run_dir.name}: {self.how}{at}, {self.seconds:.0f} s{reached}{log}"
 
 
-def files_of(planned: Planned) -> RunFiles | None:
+def open_files(planned: Planned) -> RunFiles | None:
     """Return a run's files, None where there is nothing of it yet, or nothing readable."""
     try:
         return Run.open(planned.run_dir)
@@ -87,7 +81,7 @@ def log_of(planned: Planned) -> Path:
 
 def is_done(planned: Planned) -> bool:
     """Tell whether a run is complete. Raises Unusable where there is one of other settings."""
-    run = files_of(planned)
+    run = open_files(planned)
     if run is None:
         return False
     if changed := differences(run.config, as_begun(planned.config, run)):
@@ -108,89 +102,90 @@ def is_done(planned: Planned) -> bool:
     return run.state == "complete" and run.config.budget == planned.config.budget
 
 
+def launcher(ranks: int) -> list[str]:
+    """Begin the line of so many ranks, by this environment's mpirun or PATH's. Raises Unusable."""
+    ours = Path(sys.executable).with_name("mpirun")
+    found = str(ours) if ours.exists() else shutil.which("mpirun")
+    if found is None:
+        raise Unusable("no mpirun here: pip install esac_mpi[mpich], or load the cluster's MPI")
+    return [found, "-n", str(ranks)]
+
+
 def command(planned: Planned) -> list[str]:
-    """Return the command line of a run."""
-    beside = Path(sys.executable).with_name("mpirun")
-    mpirun = str(beside) if beside.exists() else shutil.which("mpirun") or "mpirun"
-    launcher = [mpirun, "-n", str(planned.ranks)]
-    program = [sys.executable, "-m", "esac_mpi", *planned.line, "--run-dir", str(planned.run_dir)]
-    return [*launcher, *program] if planned.ranks > 1 else program
+    """Return the command line of a run. Raises Unusable."""
+    program = [sys.executable, "-m", "esac_mpi", *planned.arguments]
+    return [*launcher(planned.ranks), *program] if planned.ranks > 1 else program
 
 
 def begin(planned: Planned) -> Going:
     """Start a run, in a session of its own: signals from the terminal reach it through us alone."""
     log = log_of(planned)
     log.parent.mkdir(parents=True, exist_ok=True)
-    before = read_status(planned.run_dir)
     with log.open("a", encoding="utf-8") as stream:
         process = subprocess.Popen(
             command(planned), stdout=stream, stderr=subprocess.STDOUT, start_new_session=True
         )
-    return Going(planned, process, time.monotonic(), before)
+    return Going(planned, process, time.monotonic())
 
 
 def outcome(going: Going) -> Ended:
-    """Return how an ended run ended, by status.json, since launchers garble exit codes.
-
-    One of an earlier start says nothing of this one, but that a complete run was left as it is.
-    """
-    run, code = files_of(going.planned), going.process.returncode
-    state = run.state if run and (going.taken_up or (run.state == "complete" and code == 0)) else ""
-    if state == "complete":
+    """Say how a run ended: by its files if it is done, as launchers garble exit codes."""
+    code = going.process.returncode
+    if is_done(going.planned):
         how = "done"
-    elif state == "requeue" or (going.interrupted and state != "failed"):
+    elif going.interrupted or code == Interrupted.code:
         how = "stopped"
     else:
-        how = "failed"
-    if code == 2:
         how = "failed"
     return Ended(going.planned, how, code, time.monotonic() - going.start)
 
 
 @contextmanager
-def wish() -> Iterator[list[int]]:
+def collected_signals() -> Iterator[list[int]]:
     """Collect the signals that ask us to stop in a list; under nohup SIGHUP is not one."""
-    heard: list[int] = []
+    signals: list[int] = []
     numbers = asking()
-    before = [signal.signal(number, lambda given, frame: heard.append(given)) for number in numbers]
+    before = [
+        signal.signal(number, lambda given, frame: signals.append(given)) for number in numbers
+    ]
     try:
-        yield heard
+        yield signals
     finally:
         for number, handler in zip(numbers, before, strict=True):
             signal.signal(number, handler)
 
 
-def carry_out(work: list[Planned], at_once: int, heard: list[int]) -> Generator[Ended, None, None]:
+def run_all(work: list[Planned], at_once: int, signals: list[int]) -> Generator[Ended, None, None]:
     """Run what is to be run; yield each as it ends.
 
-    Every signal heard is passed on, as SIGTERM or, to a launcher, SIGUSR1: all that go on save
+    Every signal is passed on, as SIGTERM or, to a launcher, SIGUSR1: all that go on save
     themselves, and nothing new is started. Left in the middle, by an error here or in who reads
     this, it waits until they have.
     """
-    waiting, going, told = list(work), list[Going](), 0
+    waiting, going, passed = list(work), list[Going](), 0
     try:
-        while going or (waiting and not heard):
-            while waiting and not heard and room(waiting[0], going, at_once):
+        while going or (waiting and not signals):
+            while waiting and not signals and room(waiting[0], going, at_once):
                 going.append(begin(waiting.pop(0)))
-            told = wait(going, heard, told)
+            passed = wait(going, signals, passed)
             for one in list(going):
                 if one.process.poll() is not None:
                     going.remove(one)
                     yield outcome(one)
     finally:
         for one in going:
-            one.tell()
+            one.stop()
         while any(one.process.poll() is None for one in going):
-            told = wait(going, heard, told)
+            passed = wait(going, signals, passed)
 
 
-def wait(going: list[Going], heard: list[int], told: int) -> int:
-    """Wait a moment; pass on the signals heard after the first `told`; return their number."""
+def wait(going: list[Going], signals: list[int], passed: int) -> int:
+    """Wait a moment; pass on the signals after the first `passed`; return their number."""
     time.sleep(POLL)
-    count = len(heard)
-    if count > told:
+    count = len(signals)
+    if count > passed:
         for one in going:
-            one.tell()
+            one.stop()
     return count
 
 

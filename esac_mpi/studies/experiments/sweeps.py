@@ -58,15 +58,12 @@ def tidy(text: str) -> str:
 
 def lines(options: Namespace) -> Iterator[tuple[list[str], Path]]:
     """Yield the arguments of every run but its directory, and the directory."""
-    starts = [([str(path)], path.stem) for path in options.configs] + [
-        (["--task.id", task], tidy(task)) for task in options.tasks
+    starts = [
+        ([str(path)], path.stem, read_toml(path).get("algorithm", DEFAULT))
+        for path in options.configs
     ]
-    for arguments, name in starts or [([], "HalfCheetah-v5")]:
-        own = (
-            read_toml(arguments[0]).get("algorithm", DEFAULT)
-            if arguments and name == Path(arguments[0]).stem
-            else DEFAULT
-        )
+    starts += [(["--task.id", task], tidy(task), DEFAULT) for task in options.tasks]
+    for arguments, name, own in starts or [([], "HalfCheetah-v5", DEFAULT)]:
         for algorithm in options.algorithms or [own]:
             if algorithm not in ALGORITHMS:
                 raise Unusable(
@@ -85,7 +82,7 @@ def lines(options: Namespace) -> Iterator[tuple[list[str], Path]]:
                 yield line, options.root / "-".join([name, algorithm, *varied, f"seed{seed}"])
 
 
-def checked(line: list[str], known: set[tuple[str, ...]], notes: set[str]) -> None:
+def check(line: list[str], known: set[tuple[str, ...]], notes: set[str]) -> None:
     """Check a run's settings once for all its seeds; add what is said to notes. Raises Unusable."""
     place = line.index("--seed")
     key = (*line[:place], *line[place + 2 :])

@@ -5,7 +5,6 @@ one, by a symbolic link, never finds that a holder was killed where the path is 
 holder's lock expires after 30 s.
 """
 
-import shlex
 import warnings
 from dataclasses import dataclass
 from typing import Any
@@ -15,7 +14,6 @@ import numpy as np
 from esac_mpi.analysis.messages import DAMAGED, Missing, Unusable
 from esac_mpi.config import exact, hint
 from esac_mpi.config.renamed import renewed_name, renewed_value
-from esac_mpi.host.invocation import called
 from esac_mpi.studies.search.space import Choices, Range
 from esac_mpi.studies.search.study import Sampler, Study
 
@@ -31,16 +29,15 @@ NAME = "esac_mpi"  # of the study in its journal
 JOURNAL = "journal.log"  # in the study's directory
 PARTS = 20  # of the budget of a run: a value is reported in each
 WHY = "why"  # attribute of a trial: why it failed
-AGAIN = "again"  # attribute of a trial: seeds of runs that failed once and were begun again
 
 optuna.logging.set_verbosity(optuna.logging.ERROR)
 # of a range whose last step ends below `high`
 warnings.filterwarnings("ignore", "The distribution is specified by")
 
 
-@dataclass(frozen=True)
+@dataclass
 class Trial:
-    """A trial as the journal has it: running, complete, pruned or failed."""
+    """A trial as the journal has it: running, complete, pruned or failed; left, if in no hands."""
 
     number: int
     state: str
@@ -48,7 +45,6 @@ class Trial:
     found: dict[str, Any]  # values by names of fields
     why: str
     reported: int  # the last step with a value, -1 for none
-    again: list[int]  # seeds of its runs that failed once
 
 
 class Journal:
@@ -63,12 +59,8 @@ class Journal:
         try:
             self._storage = JournalStorage(JournalFileBackend(place, JournalFileOpenLock(place)))
         except ValueError as error:
-            raise Unusable(
-                f"{file}: a line is damaged: {error}. Remove it, or begin anew in another "
-                f'directory = "..."; {called("table")} {shlex.quote(str(study.path))}'
-                "/trial-* shows the runs, which remain",
-                DAMAGED,
-            ) from error
+            remedy = f"remove it; the runs in {study.path}/trial-* remain"
+            raise Unusable(f"{file}: a line is damaged: {error}: {remedy}", DAMAGED) from error
         if fresh:
             optuna.create_study(
                 storage=self._storage, study_name=NAME, direction="maximize", load_if_exists=True
@@ -131,10 +123,6 @@ class Journal:
                 trial.report(so_far.value, step)
         return trial
 
-    def again(self, number: int, seed: int) -> None:
-        """Note that a trial's run which failed is begun again."""
-        self._open(number).set_user_attr(AGAIN, [*self.trial(number).again, seed])
-
     def complete(self, number: int, value: float) -> None:
         """End a trial with its value."""
         self._filled(number, len(self._of.seeds) * PARTS)
@@ -148,18 +136,6 @@ class Journal:
         """End a trial that has no value."""
         self._open(number).set_user_attr(WHY, why)
         self._study.tell(number, state=TrialState.FAIL, skip_if_finished=True)
-
-    def importance(self) -> dict[str, float]:
-        """Compute each field's importance by PED-ANOVA; empty where too few trials are complete."""
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            try:
-                shares = optuna.importance.get_param_importances(
-                    self._study, evaluator=optuna.importance.PedAnovaImportanceEvaluator()
-                )
-                return {renewed_name(name): share for name, share in shares.items()}
-            except (ValueError, RuntimeError):
-                return {}
 
     def _open(self, number: int) -> optuna.Trial:
         return optuna.Trial(
@@ -181,7 +157,6 @@ def trial_of(trial: optuna.trial.FrozenTrial, study: Study) -> Trial:
         },
         why=trial.user_attrs.get(WHY, ""),
         reported=reported,
-        again=trial.user_attrs.get(AGAIN, []),
     )
 
 

@@ -1,86 +1,61 @@
-"""A study for a person: its trials, what made them good, the best one, a job array's list."""
+"""A study for a person: its trials, the best one, a job array's list."""
 
 import shlex
 from collections import Counter
 from collections.abc import Iterator
-from dataclasses import replace
 from pathlib import Path
 
+from esac_mpi.analysis.command import opened
 from esac_mpi.analysis.messages import Unusable
 from esac_mpi.analysis.tables import aligned
-from esac_mpi.config import NAMES, Config, ConfigError, to_toml, updated
+from esac_mpi.config import NAMES, Config, to_toml, updated
 from esac_mpi.config.fields import DEFAULTS, as_text
 from esac_mpi.config.reads import unread
 from esac_mpi.host.invocation import called
-from esac_mpi.host.streams import as_json
-from esac_mpi.record import Refused, Run, Unreadable, lock
-from esac_mpi.studies.experiments.jobs import SCRIPTS, without_scripts
+from esac_mpi.record import lock
+from esac_mpi.studies import job_lists
 from esac_mpi.studies.search.journal import Journal, Trial
-from esac_mpi.studies.search.study import OWN, Study, measured, refuse_another
+from esac_mpi.studies.search.study import OWN, Study, describe_value
 
-ENOUGH = 10  # complete trials from which it is said what made them good
 PROGRAM = "python -m esac_mpi.commands"  # as job scripts call it
 
 
 def table(study: Study, top: int) -> Iterator[str]:
-    """Yield the best trials as lines of a table, and what made them good. Raises Unusable.
-
-    top: how many; 0: all.
-    """
-    journal = Journal(study)
-    trials = ranked(study, journal)
+    """Yield the best trials as lines of a table; top: how many, 0: all. Raises Unusable."""
+    trials = rank(study)
+    listed = trials[: top or None]
     yield f"{study.path}: {counts(study, trials)}"
-    yield f"value: {measured(study)}; of one given up, or that goes on, the last that it reported"
+    value = describe_value(study)
+    yield f"value: {value}; of one given up, or that goes on, the last that it reported"
     heads = ["trial", "state", "value", *study.space]
-    yield from aligned([heads, *([*cells(trial, study)] for trial in trials[: top or None])])
-    yield from (
-        f"trial {trial.number} failed: {trial.why}"
-        for trial in trials[: top or None]
-        if trial.state == "failed"
-    )
-    complete = [trial for trial in trials if trial.state == "complete"]
-    if not complete:
-        return
-    yield ""
-    if len(complete) >= ENOUGH and (shares := journal.importance()):
-        yield "importance: " + ", ".join(
-            f"{name} {100 * share:.0f} %" for name, share in shares.items()
-        )
-    yield (
-        "the best as a configuration: "
-        f"{called('search')} best {shlex.quote(str(study.path))} --out best.toml"
-    )
+    yield from aligned([heads, *([*cells(trial, study)] for trial in listed)])
+    for trial in listed:
+        if trial.state == "failed":
+            yield f"trial {trial.number} failed: {trial.why}"
+    if trials and trials[0].state == "complete":
+        best = f"{called('search')} best {shlex.quote(str(study.path))} --out best.toml"
+        yield f"\nthe best as a configuration: {best}"
 
 
-def rows(study: Study, top: int) -> Iterator[str]:
-    """Yield the trials as one JSON object a line, the best first. Raises Unusable."""
-    for trial in ranked(study, Journal(study))[: top or None]:
-        about = {"trial": trial.number, "state": trial.state, "value": trial.value, **trial.found}
-        runs = [str(study.run_of(trial.number, seed)) for seed in study.seeds]
-        yield as_json({**about, "why": trial.why, "runs": runs})
-
-
-def ranked(study: Study, journal: Journal) -> list[Trial]:
+def rank(study: Study) -> list[Trial]:
     """Sort the trials: the best complete one first, then others by their last values."""
-    left = [
-        replace(trial, state="left")
-        if trial.state == "running" and lock.is_free(study.lock_of(trial.number))
-        else trial
-        for trial in journal.trials()
-    ]
+    trials = Journal(study).trials()
+    for trial in trials:
+        if trial.state == "running" and lock.is_free(study.lock_of(trial.number)):
+            trial.state = "left"
     return sorted(
-        left, key=lambda t: (t.state != "complete", t.value is None, -(t.value or 0.0), t.number)
+        trials, key=lambda t: (t.state != "complete", t.value is None, -(t.value or 0.0), t.number)
     )
 
 
 def counts(study: Study, trials: list[Trial]) -> str:
     """Say how many trials are in each state."""
     states = Counter(trial.state for trial in trials)
-    told = ", ".join(f"{number} {state}" for state, number in sorted(states.items()))
-    again = f"{called('search')} run {shlex.quote(str(study.path))}"
-    left = "those" if states["left"] > 1 else "the one"
-    advice = f"; {again} goes on with {left} left" if states["left"] else ""
-    return f"{len(trials)} of {study.trials} trials begun: {told}{advice}"
+    text = ", ".join(f"{number} {state}" for state, number in sorted(states.items()))
+    if states["left"]:
+        again = f"{called('search')} run {shlex.quote(str(study.path))}"
+        text += f"; {again} goes on with what is left"
+    return f"{len(trials)} of {study.trials} trials begun: {text}"
 
 
 def cells(trial: Trial, study: Study) -> Iterator[str]:
@@ -95,31 +70,19 @@ def cells(trial: Trial, study: Study) -> Iterator[str]:
 
 def best(study: Study) -> str:
     """Write the best complete trial as a configuration file. Raises Unusable."""
-    trials = ranked(study, Journal(study))
+    trials = rank(study)
     if not trials or trials[0].state != "complete":
         raise Unusable(f"{study.path}: no trial is complete yet: {counts(study, trials)}")
     first, seeds = trials[0], ", ".join(map(str, study.seeds))
     about = (
         f"# Trial {first.number}, the best of {sum(t.state == 'complete' for t in trials)} "
         f"that are complete, in {study.path}.\n"
-        f"# Value {first.value:,.6g}: {measured(study)}.\n"
+        f"# Value {first.value:,.6g}: {describe_value(study)}.\n"
         f"# It was chosen on seed{'s' * (len(study.seeds) > 1)} {seeds}, "
         "so its value is too good: report other seeds.\n"
     )
-    return about + as_file(made_with(study, first))
-
-
-def made_with(study: Study, trial: Trial) -> Config:
-    """Read the configuration of a trial's first run, whatever the defaults are. Raises Unusable.
-
-    Where its files are gone, it is what its values make of the study, if the defaults are the same.
-    """
-    try:
-        config = Run.open(study.run_of(trial.number, study.seeds[0])).config
-    except (Refused, ConfigError, Unreadable):
-        refuse_another(study)
-        return study.config(trial.found)
-    return updated(config, {name: DEFAULTS[name] for name in OWN if name != "seed"})
+    config = opened([study.run_of(first.number, study.seeds[0])])[0].config
+    return about + as_file(updated(config, {name: DEFAULTS[name] for name in OWN}))
 
 
 def as_file(config: Config) -> str:
@@ -130,22 +93,15 @@ def as_file(config: Config) -> str:
 def jobs(study: Study, place: Path, tasks: int) -> Iterator[object]:
     """Write the list of a job array of tasks; yield it, and how to submit it."""
     out = study.path / "jobs.txt"
-    lines = [
-        ["search", "run", str(place), "--run-dir", str(study.path / "tasks" / str(task))]
-        for task in range(tasks)
-    ]
-    out.write_text("".join(f"{shlex.join(line)}\n" for line in lines), encoding="utf-8")
-    yield out
-    yield (
-        f"{tasks} tasks for {study.trials} trials, "
-        f"{len(study.seeds)} seed{'s' * (len(study.seeds) > 1)} each"
+    job_lists.write(
+        out,
+        [
+            ["search", "run", str(place), "--run-dir", str(study.path / "tasks" / str(task))]
+            for task in range(tasks)
+        ],
     )
-    setting = f"LIST={shlex.quote(str(out))} PROGRAM={shlex.quote(PROGRAM)}"
-    yield f"SLURM    {setting} sbatch --array=0-{tasks - 1} jobs/slurm-array.sbatch"
-    if tasks > 1:
-        yield f"PBS      {setting} qsub -v LIST,PROGRAM -J 0-{tasks - 1} jobs/pbs-array.sh"
-    else:
-        yield f"PBS      INDEX=0 {setting} qsub -v LIST,PROGRAM,INDEX jobs/pbs-array.sh"
-    if not SCRIPTS.is_dir():
-        yield f"jobs     {without_scripts()}"
+    yield out
+    seeds = f"{len(study.seeds)} seed{'s' if len(study.seeds) > 1 else ''} each"
+    yield f"{tasks} tasks for {study.trials} trials, {seeds}"
+    yield from job_lists.submission(out, tasks, program=PROGRAM)
     yield f"here     {called('search')} run {shlex.quote(str(place))}"

@@ -8,7 +8,7 @@ from esac_mpi.analysis.messages import Unusable
 from esac_mpi.config import NAMES, ConfigError, from_table, hint
 from esac_mpi.config.fields import as_text
 from esac_mpi.config.renamed import renewed_name
-from esac_mpi.studies.experiments.design import made
+from esac_mpi.studies.experiments.design import check_table
 
 LARGEST = 2**63  # numbers of a range are below
 # fields and tables that are the same for all trials, or they could not be compared
@@ -61,14 +61,14 @@ class Choices:
 Space = dict[str, Range | Choices]  # by dotted names
 
 
-def parsed(table: dict[str, Any], source: str) -> Space:
+def parse_space(table: dict[str, Any], source: str) -> Space:
     """Read a [search] table. Raises Unusable naming the key."""
     found: Space = {}
     for former, entry in entries(table):
         name = renewed_name(former)
         if name in found:
             raise Unusable(f"{source}: search: {former}: {name} is there, too; leave one out")
-        found[name] = one(name, entry, f"{source}: search")
+        found[name] = parse_field(name, entry, f"{source}: search")
     if not found:
         raise Unusable(
             f"{source}: search is empty: name one field or more, es.sigma = {{low = 0.01, high = "
@@ -86,7 +86,7 @@ def entries(table: dict[str, Any]) -> Iterator[tuple[str, Any]]:
             yield name, entry
 
 
-def one(name: str, entry: Any, source: str) -> Range | Choices:
+def parse_field(name: str, entry: Any, source: str) -> Range | Choices:
     """Read the range or the choices of a field. Raises Unusable."""
     if name in COMMON or name.partition(".")[0] in COMMON:
         reason = "the same for all trials, under [settings]"
@@ -94,16 +94,16 @@ def one(name: str, entry: Any, source: str) -> Range | Choices:
             reason = "seeds = [100, 101] of the study says which"
         raise Unusable(f"{source}: {name}: {reason}")
     if isinstance(entry, list):
-        return choices(name, entry, source)
+        return parse_choices(name, entry, source)
     numbers = name in NAMES and {hint(name), *get_args(hint(name))} & {int, float}
     if isinstance(entry, dict) and numbers:
-        return bounded(name, entry, source)
-    value(name, entry, source)  # which says what the field is
+        return parse_range(name, entry, source)
+    check_value(name, entry, source)  # which says what the field is
     wanted = "a list of values" + (", or {low = 0.01, high = 0.1, log = true}" if numbers else "")
     raise Unusable(f"{source}: {name} = {entry!r}: expected {wanted}")
 
 
-def value(name: str, entry: Any, source: str) -> Any:
+def check_value(name: str, entry: Any, source: str) -> Any:
     """Convert a value to what its field has. Raises Unusable where it is none."""
     try:
         return from_table({name: entry}, source)[name]
@@ -111,9 +111,9 @@ def value(name: str, entry: Any, source: str) -> Any:
         raise Unusable(str(error)) from error
 
 
-def choices(name: str, given: list[Any], source: str) -> Choices:
+def parse_choices(name: str, given: list[Any], source: str) -> Choices:
     """Read choices. Raises Unusable."""
-    found = tuple(value(name, entry, source) for entry in given)
+    found = tuple(check_value(name, entry, source) for entry in given)
     if len(set(map(as_text, found))) < max(2, len(found)):
         raise Unusable(
             f"{source}: {name} = {given!r}: "
@@ -123,11 +123,11 @@ def choices(name: str, given: list[Any], source: str) -> Choices:
     return Choices(found)
 
 
-def bounded(name: str, given: dict[str, Any], source: str) -> Range:
+def parse_range(name: str, given: dict[str, Any], source: str) -> Range:
     """Read a range. Raises Unusable."""
     for key in given.keys() & {"low", "high", "step"}:
-        value(name, given[key], source)
-    found = Range(**made(given, Range, f"{source}: {name}"))
+        check_value(name, given[key], source)
+    found = Range(**check_table(given, Range, f"{source}: {name}"))
     if not all(abs(number) < LARGEST for number in (found.low, found.high, found.step)):  # nan, too
         raise Unusable(f"{source}: {name}: low, high and step must be finite, and below 2**63")
     if found.low >= found.high:

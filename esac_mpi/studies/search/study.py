@@ -7,22 +7,23 @@ trial-0007-seed100.
 
 import json
 import tomllib
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from itertools import islice, product
 from pathlib import Path
 from typing import Any
 
-from esac_mpi import __version__, envs
+from esac_mpi import __version__
 from esac_mpi.analysis.messages import DAMAGED, Unusable
 from esac_mpi.analysis.outcomes import MEASURES, OF_POLICY
 from esac_mpi.config import FREE as FREE_IN_RUNS
 from esac_mpi.config import Config, ConfigError, flatten, joined, plain, read_toml, resolved
 from esac_mpi.config.reads import unread
+from esac_mpi.envs import TaskError
 from esac_mpi.host.paths import given
 from esac_mpi.record.files import replace
-from esac_mpi.studies.experiments.design import fields, known, made, refuse_automatic
-from esac_mpi.studies.search.space import Choices, Space, parsed
+from esac_mpi.studies.experiments.design import check_keys, check_table, fields, refuse_automatic
+from esac_mpi.studies.search.space import Choices, Space, parse_space
 from esac_mpi.training.task_set_up import make_task
 
 STUDY = "study.json"
@@ -78,23 +79,15 @@ class Study:
         """Name the directory that has a trial's lock."""
         return self.path / "locks" / f"trial-{number:04}"
 
-    def config(
-        self, found: Mapping[str, Any], hear: Callable[[str], None] = lambda text: None, **own: Any
-    ) -> Config:
+    def config(self, found: Mapping[str, Any], **own: Any) -> Config:
         """Make the configuration of a trial; own: what the search sets. Raises ConfigError.
 
-        What these values let be unread, settings or searched, is left out. `hear` is told what the
-        file sets in vain.
+        What these values let be unread, settings or searched, is left out.
         """
         named = {**self.settings, **found, **own}
         idle = unread(resolved(self.file, named), named)
-        return joined(
-            self.file,
-            {n: v for n, v in named.items() if n not in idle},
-            self.source,
-            self.source,
-            hear,
-        )
+        read = {name: value for name, value in named.items() if name not in idle}
+        return joined(self.file, read, self.source, self.source, lambda in_vain: None)
 
     def is_read(self, name: str, found: Mapping[str, Any]) -> bool:
         """Whether a trial with these values, as far as they are known, reads a field."""
@@ -105,9 +98,9 @@ def read(place: Path) -> Study:
     """Read the study of a TOML file, or the one in a directory. Raises Unusable."""
     try:
         if place.is_dir():
-            return begun(place)
+            return read_directory(place)
         table = tomllib.loads(place.read_text(encoding="utf-8-sig"))
-        return of(table, place, lambda name: read_toml(given(name, ConfigError)))
+        return parse(table, place, lambda name: read_toml(given(name, ConfigError)))
     except FileNotFoundError as error:
         raise Unusable(
             f"{place}: no such study file, nor a directory with {STUDY} in it"
@@ -120,20 +113,20 @@ def read(place: Path) -> Study:
         raise Unusable(f"{place}: not valid TOML: {error}") from error
 
 
-def begun(path: Path) -> Study:
+def read_directory(path: Path) -> Study:
     """Read the study that a directory holds. Raises FileNotFoundError, Unusable."""
     file = path / STUDY
     try:
         saved = json.loads(file.read_text(encoding="utf-8"))
-        return of(saved["study"], file, lambda name: fields(saved["file"], str(file)), path)
+        return parse(saved["study"], file, lambda name: fields(saved["file"], str(file)), path)
     except (ValueError, KeyError, TypeError) as error:
         raise Unusable(f"{file}: not a study: {error}", DAMAGED) from error
 
 
-def of(table: dict[str, Any], place: Path, read_config: Any, path: Path | None = None) -> Study:
+def parse(table: dict[str, Any], place: Path, read_config: Any, path: Path | None = None) -> Study:
     """Make the study that a parsed file describes. Raises Unusable, ConfigError."""
     source = str(place)
-    known(table, KINDS, source)
+    check_keys(table, KINDS, source)
     if table.get("trials", 0) < 1 or not table.get("search"):
         raise Unusable(f"{source}: needs trials = 1 or more, and a table [search]")
     if (measure := table.get("measure", "best")) not in OF_POLICY:
@@ -155,7 +148,7 @@ def of(table: dict[str, Any], place: Path, read_config: Any, path: Path | None =
             f"{source}: settings: {own[0]}: the search sets it; see seeds = [...], "
             'directory = "..." and --max-hours'
         )
-    space = parsed(table["search"], source)
+    space = parse_space(table["search"], source)
     if both := sorted(settings.keys() & space.keys()):
         raise Unusable(
             f"{source}: {both[0]} stands under [settings] and under [search]: leave one out"
@@ -177,7 +170,7 @@ def of(table: dict[str, Any], place: Path, read_config: Any, path: Path | None =
 
 def sampler(table: dict[str, Any], source: str) -> Sampler:
     """Read who proposes. Raises Unusable."""
-    found = Sampler(**made(table, Sampler, source))
+    found = Sampler(**check_table(table, Sampler, source))
     if found.kind not in ("tpe", "random") or found.seed < 0 or found.startup < 1:
         raise Unusable(
             f"{source}: expected kind = 'tpe' or 'random', seed = 0 or more, startup = 1 or more"
@@ -187,7 +180,7 @@ def sampler(table: dict[str, Any], source: str) -> Sampler:
 
 def pruner(table: dict[str, Any], source: str) -> Pruner:
     """Read when trials are given up. Raises Unusable."""
-    found = Pruner(**made(table, Pruner, source))
+    found = Pruner(**check_table(table, Pruner, source))
     if found.kind not in ("median", "none") or found.startup < 1 or not 0 <= found.warmup <= 1:
         raise Unusable(
             f"{source}: expected kind = 'median' or 'none', startup = 1 or more, warmup from 0 to 1"
@@ -195,11 +188,10 @@ def pruner(table: dict[str, Any], source: str) -> Pruner:
     return found
 
 
-def checked(study: Study, hear: Callable[[str], None]) -> list[Config]:
+def check(study: Study) -> list[Config]:
     """Make the configurations of each end of a range and each choice, beside the first of others.
 
-    `hear` is told what the configuration file sets in vain. Raises Unusable where one cannot be
-    run, or where no trial would read a field.
+    Raises Unusable where one cannot be run, or where no trial would read a field.
     """
     first = {name: one.ends[0] for name, one in study.space.items()}
     tried = [{**first, name: end} for name, one in study.space.items() for end in one.ends]
@@ -212,7 +204,7 @@ def checked(study: Study, hear: Callable[[str], None]) -> list[Config]:
             why = unread(resolved(study.file, {**study.settings, **first}), [name])[name]
             raise Unusable(f"{study.source}: {name}: {why}")
     try:
-        found = [study.config(values, hear) for values in tried]
+        found = [study.config(values) for values in tried]
     except ConfigError as error:
         raise Unusable(str(error)) from error
     for config in found:
@@ -224,7 +216,7 @@ def refuse_task(study: Study, config: Config) -> None:
     """Raise Unusable where the task cannot be made, or the algorithm cannot act in it."""
     try:
         make_task(config)
-    except (envs.TaskError, ImportError) as error:
+    except (TaskError, ImportError) as error:
         raise Unusable(f"{study.source}: {error}") from error
 
 
@@ -256,7 +248,7 @@ def refuse_another(study: Study) -> None:
     file = study.path / STUDY
     if not file.exists():
         return
-    before, now = what_counts(begun(study.path)), what_counts(study)
+    before, now = what_counts(read_directory(study.path)), what_counts(study)
     saved = json.loads(file.read_text(encoding="utf-8"))
     before["version"] = saved.get("version", "0.2.0 or before")
     changed = [
@@ -282,7 +274,7 @@ def what_counts(study: Study) -> dict[str, Any]:
     return {**settings, **about, **study.space, "version": VERSION}
 
 
-def measured(study: Study) -> str:
+def describe_value(study: Study) -> str:
     """Say what a trial's value is."""
     seeds = f"seed{'s' * (len(study.seeds) > 1)} {', '.join(map(str, study.seeds))}"
     return f"{MEASURES[study.measure]}, " + ("mean over " if len(study.seeds) > 1 else "") + seeds

@@ -15,7 +15,6 @@ from typing import Any
 import numpy as np
 
 from esac_mpi import learners
-from esac_mpi.analysis.names import candidates
 from esac_mpi.analysis.outcomes import outcome
 from esac_mpi.config import Config, ConfigError
 from esac_mpi.config.fields import as_text
@@ -35,12 +34,11 @@ from esac_mpi.training.ended import Ended
 from esac_mpi.training.loop import Listener
 from esac_mpi.training.session import Asked
 
-EVALUATION = "evaluation_"  # begins the names of a row's columns of returns
 PRUNED = "pruned"  # status of a run that was given up
 STATE = (CHECKPOINT, PREVIOUS, METRICS)  # files of a run that has begun
 GO_ON = "run the same command again"
 OF_SETTINGS = (rollout.NoFiniteReturn, rollout.ThetaNotFinite, learners.LearnerNotFinite)
-# any settings would meet these
+# refusals that any settings would meet
 OF_MACHINE = (learners.NoDevice, learners.NotInstalled, ImportError, Refused, EditedTask)
 
 # trains on all ranks; returns how it ended, and whether a rank wishes to stop
@@ -57,6 +55,10 @@ class Left(Exception):
 
 class TrialFailed(Exception):
     """A trial has no value, by its own fault; the message says why."""
+
+
+class GivenUp(Exception):
+    """A trial is not worth going on with."""
 
 
 class Task:
@@ -140,31 +142,25 @@ class Task:
         found = self._journal.values(number)
         values: list[float] = []
         self._say_status("running", trial=number)
-        log.say(f"trial {number}: {listed(found)}")
-        for place in range(len(self._study.seeds)):
-            self._stop_if_wished(f"trial {number}: stopped")
-            try:
-                value = self._run(number, found, place, values)
-            except TrialFailed as failure:
-                self._journal.fail(number, str(failure))
-                log.say(f"trial {number}: failed: {failure}")
-                return
-            if value is None:
-                return
-            values.append(value)
-        self._journal.complete(number, float(np.mean(values)))
-        log.say(f"trial {number}: {np.mean(values):,.6g}")
+        log.say(f"trial {number}: {in_words(found)}")
+        try:
+            for place in range(len(self._study.seeds)):
+                self._stop_if_wished(f"trial {number}: stopped")
+                values.append(self._run(number, found, place, values))
+        except TrialFailed as failure:
+            self._journal.fail(number, str(failure))
+            log.say(f"trial {number}: failed: {failure}")
+        except GivenUp:
+            self._journal.prune(number)
+            log.say(f"trial {number}: given up")
+        else:
+            self._journal.complete(number, float(np.mean(values)))
+            log.say(f"trial {number}: {np.mean(values):,.6g}")
 
-    def _run(
-        self, number: int, found: Mapping[str, Any], place: int, values: list[float]
-    ) -> float | None:
-        """Make or resume a trial's run of a seed; None where that ends the trial. Raises Left."""
+    def _run(self, number: int, found: Mapping[str, Any], place: int, values: list[float]) -> float:
+        """Make or resume a trial's run of a seed. Raises TrialFailed, GivenUp, Left."""
         seed = self._study.seeds[place]
         path = self._study.run_of(number, seed)
-        if read_status(path).get("status") == "failed":
-            if seed in self._journal.trial(number).again:
-                raise TrialFailed(f"the run in {path} failed twice")
-            self._journal.again(number, seed)
         try:
             config = self._study.config(
                 found, seed=seed, run_dir=str(path), max_hours=self._hours_left()
@@ -176,10 +172,8 @@ class Task:
         listener = self._listener(number, config, place, values)
         end, self._wished = self._train(Asked(lambda: (config, False), command, listener))
         if self._given_up and end.code == errors.STOPPED:
-            self._journal.prune(number)
             write_status(path, {**read_status(path), "status": PRUNED})
-            log.say(f"trial {number}: given up")
-            return None
+            raise GivenUp
         if end.code != errors.FINISHED:
             raise self._judge(number, path, end)
         try:
@@ -198,68 +192,40 @@ class Task:
         """Make what hears of a run's rows, and ends it where its trial is to be given up.
 
         It ends it too where a signal came before it began. A value belongs to a part of the
-        budget: the mean of the seeds before this one and of this one so far.
+        budget: the mean of the seeds before this one and of the best return of this one so far.
         """
-        reported = self._journal.trial(number).reported
-
-        def report(row: dict[str, Any]) -> None:
-            nonlocal reported
-            value = so_far(row, self._study.measure)
-            share = active_run.spent(config, row["generation"], counters(row))
-            step = place * PARTS + min(int(share * PARTS), PARTS)
-            if value is None or share >= 1 or step == place * PARTS or step <= reported:
-                return
-            reported = step
-            try:
-                self._given_up = self._journal.report(
-                    number, step, float(np.mean([*values, value]))
-                )
-            except OSError as error:
-                log.warn(f"trial {number}: {error}; its value at step {step} is not in the journal")
+        reported = max(self._journal.trial(number).reported, place * PARTS)
 
         def hears(row: dict[str, Any]) -> bool:
-            report(row)
+            nonlocal reported
+            best = float(row["best_return"])  # -inf before the first evaluation
+            share = active_run.spent(config, row["generation"], counters(row))
+            step = place * PARTS + int(min(share, 1.0) * PARTS)
+            if math.isfinite(best) and share < 1 and step > reported:
+                reported = step
+                mean = float(np.mean([*values, best]))
+                try:
+                    self._given_up = self._journal.report(number, step, mean)
+                except OSError as error:
+                    lost = f"its value at step {step} is not in the journal"
+                    log.warn(f"trial {number}: {error}; {lost}")
             return self._given_up or self._stop.wished
 
         return hears
 
     def _judge(self, number: int, path: Path, end: Ended) -> Exception:
         """Say whether a training failed by its trial's fault, TrialFailed, or another's, Left."""
-        said, kind = str(end), end.kind or Ended
         if end.code == errors.STOPPED:
             return Left(errors.STOPPED, f"trial {number}: stopped; {GO_ON}")
-        if end.code == errors.NO_CHECKPOINT and any((path / name).exists() for name in STATE):
-            return TrialFailed(said)  # not that of a source
-        if end.code == errors.FAILED and not said and was_spoilt(read_status(path)):
-            return TrialFailed(f"no evaluation of the run in {path} had all its returns finite")
-        others = any(trial.state in ("complete", PRUNED) for trial in self._journal.trials())
-        may_be = end.code == errors.WRONG_USAGE and others and not issubclass(kind, OF_MACHINE)
-        if issubclass(kind, OF_SETTINGS) or may_be:
-            return TrialFailed(said)
-        return Left(end.code, f"trial {number}: {said or 'its run failed; its log.txt tells'}")
-
-
-def was_spoilt(status: Mapping[str, Any]) -> bool:
-    """Whether a run failed as no evaluation was all finite: it got on, unlike one begun in vain."""
-    return (
-        status.get("status") == "failed"
-        and status.get("best_return", 0.0) is None
-        and bool(status.get("progress"))
-    )
-
-
-def so_far(row: Mapping[str, Any], measure: str) -> float | None:
-    """Compute what a run has come to by a row with an evaluation, None for another row."""
-    policies = candidates(
-        name.removeprefix(EVALUATION) for name in row if name.startswith(EVALUATION)
-    )
-    returns = [np.asarray(row[EVALUATION + name]) for name in policies]
-    means = [float(column.mean()) for column in returns if np.isfinite(column).all()]
-    if not means:
-        return None
-    if measure == "final":
-        return max(means)
-    return float(row["best_return"]) if np.isfinite(row["best_return"]) else None
+        kind, by_trial = end.kind or Ended, False
+        if end.code == errors.NO_CHECKPOINT:
+            by_trial = any((path / name).exists() for name in STATE)  # not that of a source
+        elif end.code == errors.WRONG_USAGE:
+            by_trial = not issubclass(kind, OF_MACHINE)
+        elif end.code == errors.FAILED:
+            by_trial = issubclass(kind, (Ended, *OF_SETTINGS))
+        said = str(end) or f"its run failed; {path / 'log.txt'} says why"
+        return TrialFailed(said) if by_trial else Left(end.code, f"trial {number}: {said}")
 
 
 def counters(row: Mapping[str, Any]) -> Counters:
@@ -267,7 +233,7 @@ def counters(row: Mapping[str, Any]) -> Counters:
     return Counters(**{f.name: row[f.name] for f in fields(Counters)})
 
 
-def listed(found: Mapping[str, Any]) -> str:
+def in_words(found: Mapping[str, Any]) -> str:
     """Write the values of a trial's fields as a person does."""
     return ", ".join(
         f"{name} {value:.6g}" if type(value) is float else f"{name} {as_text(value)}"

@@ -12,13 +12,13 @@ import time
 from pathlib import Path
 from typing import Any
 
-from esac_mpi.analysis.messages import Unusable, note
+from esac_mpi.analysis.messages import Unusable
 from esac_mpi.comm.command_ranks import end_all
 from esac_mpi.config import Config
 from esac_mpi.host import log
 from esac_mpi.host.errors import UNSAVED, RunError
 from esac_mpi.host.stop import Stop
-from esac_mpi.studies.search.study import Study, begin, checked, measured, read, refuse_task
+from esac_mpi.studies.search.study import Study, begin, check, describe_value, read, refuse_task
 from esac_mpi.training import session
 from esac_mpi.training.ended import Ended
 
@@ -58,7 +58,7 @@ def lead(place: Path, world: Any, stop: Stop, max_hours: float, status: Path | N
 
         study = prepare(place)
         task = Task(study, train_on_all, stop, max_hours, status)
-        log.say(f"{study.path}: {study.trials} trials, each the {measured(study)}")
+        log.say(f"{study.path}: {study.trials} trials, each the {describe_value(study)}")
         return task.work()
     except Unusable as error:
         print(error, file=sys.stderr, flush=True)
@@ -71,11 +71,7 @@ def lead(place: Path, world: Any, stop: Stop, max_hours: float, status: Path | N
 def prepare(place: Path) -> Study:
     """Read a study and make its directory. Raises Unusable with nothing made, Unsaved."""
     study = read(place)
-    notes = set[str]()
-    configs = checked(study, notes.add)
-    for text in sorted(notes):
-        note(text)
-    refuse_task(study, configs[0])
+    refuse_task(study, check(study)[0])
     begin(study)
     return study
 

@@ -1,0 +1,50 @@
+"""Lists of jobs, a command line each, and the commands that submit them as job arrays."""
+
+import shlex
+from collections.abc import Iterable, Iterator, Mapping
+from pathlib import Path
+
+from esac_mpi.host.invocation import called
+
+SCRIPTS = Path("jobs")  # the shipped job scripts
+AT_ONCE = 10  # elements of an array that Slurm runs at the same time
+
+
+def write(out: Path, lines: Iterable[list[str]]) -> None:
+    """Write a list; make its folder."""
+    out.parent.mkdir(parents=True, exist_ok=True)
+    out.write_text("".join(f"{shlex.join(line)}\n" for line in lines), encoding="utf-8")
+
+
+def submission(out: Path, count: int, ranks: int = 0, program: str = "") -> Iterator[str]:
+    """Yield how a list of so many jobs is submitted, to Slurm and to PBS.
+
+    ranks: of each job; 0: as the job script says. program: what runs a line; "": the training.
+    """
+    variables = {"LIST": str(out)}
+    if program:
+        variables["PROGRAM"] = program
+    tasks = [f"--ntasks={ranks}"] if ranks else []
+    array = f"--array=0-{count - 1}%{AT_ONCE}"
+    yield f"SLURM    {typed(variables, ['sbatch', *tasks, array, 'jobs/slurm-array.sbatch'])}"
+    more = []
+    if ranks:
+        select = f"select=1:ncpus={ranks}:mpiprocs={ranks}:ompthreads=1"
+        # in SELECT for the rounds that follow
+        variables |= {"LAUNCH": f"mpiexec -n {ranks}", "SELECT": select}
+        more += ["-l", select]
+    if count > 1:
+        more += ["-J", f"0-{count - 1}"]
+    else:  # an array of PBS has two elements or more
+        variables["INDEX"] = "0"
+    call = ["qsub", "-v", ",".join(variables), *more, "jobs/pbs-array.sh"]
+    yield f"PBS      {typed(variables, call)}"
+    if not SCRIPTS.is_dir():
+        what = f"{SCRIPTS}/ is not here: {called('examples')} copies it"
+        yield f"jobs     {what}, to be edited for your machine"
+
+
+def typed(variables: Mapping[str, str], line: list[str]) -> str:
+    """Write a command line with the environment variables before it."""
+    assigned = [f"{name}={shlex.quote(value)}" for name, value in variables.items()]
+    return " ".join([*assigned, shlex.join(line)])
