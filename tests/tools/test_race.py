@@ -118,8 +118,7 @@ LATE, GOOD = Look(30.0, 600, "", 90.0, None, 5.0), Look(40.0, 800, "", 120.0, 10
     [
         ([LATE, GOOD], 0, 60.0, "reached", 40.0, 800),
         ([LATE], 0, 56.0, "late", 51.0, INF),
-        ([LATE], 0, 50.0, "spent", 45.0, INF),
-        ([LATE], 1, 50.0, "failed", 45.0, INF),
+        ([LATE], 0, 50.0, "late", 45.0, INF),  # with all its own budget
         ([LATE], 1, 56.0, "late", 51.0, INF),
         ([LATE, GOOD], 1, 60.0, "reached", 40.0, 800),
         ([], None, 170.0, "late", 170.0, INF),
@@ -134,13 +133,13 @@ def test_who_reaches_the_goal_in_time_has_a_time(
     found = race.result(plan, code, lasted, ["Killed"])
     assert (found.outcome, found.seconds, found.steps) == (outcome, seconds, steps)
     assert found.time == (seconds if outcome == "reached" else INF)
-    assert found.why == ("exit code 1: Killed" if outcome == "failed" else "")
 
 
-def test_who_never_trains_has_failed(tmp_path):
-    assert race.result(plan_of(tmp_path), 0, 3.0, []).outcome == "failed"
+def test_who_never_trains_or_ends_with_an_error_has_failed(tmp_path):
     log = "Traceback (most\n  x\nA: a\nTraceback (most\n  y\nB: b\n  = BAD =\n"
-    assert race.reason(1, log.splitlines()) == "exit code 1: B: b"
+    for code, said, why in ((0, [], "exit code 0"), (1, log.splitlines(), "exit code 1: B: b")):
+        with pytest.raises(race.Failed, match=f"^{why}$"):
+            race.result(plan_of(tmp_path), code, 3.0, said)
 
 
 @pytest.mark.parametrize(
@@ -158,13 +157,6 @@ def test_who_never_trains_has_failed(tmp_path):
 def test_medians_of_runs_of_which_some_did_not_reach_the_goal(times, spread, text):
     found = standings.spread(times)
     assert (found[:4], found.text("> 180")) == (spread, text)
-
-
-def test_a_ratio_with_a_time_out_is_a_bound():
-    assert standings.ahead(20.0, 100.0, 180.0) == (5.0, "5")
-    assert standings.ahead(20.0, INF, 180.0) == (9.0, "> 9")
-    assert standings.ahead(INF, 90.0, 180.0) == (0.0, "< 0.5")
-    assert math.isnan(standings.ahead(INF, INF, 180.0)[0])
 
 
 def a_race() -> standings.Standings:
@@ -186,25 +178,6 @@ def a_race() -> standings.Standings:
     return standings.Standings(
         [row(*who, seed, s) for who, each in times.items() for seed, s in enumerate(each)]
     )
-
-
-def test_a_failure_counts_like_a_time_out_and_is_told_apart():
-    """Of three seeds one is late: the median is beyond the limit.
-
-    Nobody is ahead of a peer whose median failed.
-    """
-    bad = {"outcome": rows.FAILED, "why": "exit code 1: E: e"}
-    fine = [row("A", "ESAC", seed, 20.0) for seed in range(3)]
-    mixed = [row("A", "ES", 0, 30.0), row("A", "ES", 1, 190.0), row("A", "ES", 2, 9.0, **bad)]
-    peer = [row("A", "SB3 SAC", 0, 40.0), *(row("A", "SB3 SAC", i, 9.0, **bad) for i in (1, 2))]
-    found = standings.Standings([*fine, *mixed, *peer])
-    assert found.spread("A", "ES") == (30.0, INF, INF, 3, 1)
-    assert found.spread("A", "SB3 SAC").is_failed == (False, True, True)
-    assert (found.best_peer("A"), found.ratio("A")) == (None, None)
-    text = found.markdown()
-    assert "| ES | > 180 (30 to failed) |\n| SB3 SAC | failed (40 to failed) |" in text
-    assert "| ES | - (300 to failed) |\n| SB3 SAC | failed (400 to failed) |" in text
-    assert "makes again: A, ES, seed 2 (exit code 1: E: e); A, SB3 SAC, seed 1 (" in text
 
 
 def test_who_is_first_and_how_far_ahead():
@@ -241,8 +214,7 @@ def test_of_peers_whose_median_is_late_the_best_is_who_came_in():
 
 def test_rows_are_read_as_they_were_written(tmp_path):
     path = tmp_path / "race.csv"
-    failed = row("A", "ESAC", 1, 9.0, outcome=rows.FAILED, why='exit code 1: "a", b')
-    made = [row("A", "ESAC", 0, 12.5), row("A", "SB3 SAC, 4 envs", 1, 190.0, best=-INF), failed]
+    made = [row("A", "ESAC", 0, 12.5), row("A", "SB3 SAC, 4 envs", 1, 190.0, best=-INF)]
     assert rows.read(path) == []
     for each in made:
         rows.append(path, each)
@@ -269,13 +241,14 @@ def quickly(monkeypatch):
     """
     made = []
 
-    def carried_out(plan, folder):
+    def run_competitor(plan, folder):
         made.append((plan.competitor, plan.seed))
-        failed = {"outcome": "failed", "why": "no room"} if plan.competitor == "ES" else {}
-        about = {"made_with": plan.made_with, "cpu": "here", **failed}
+        if plan.competitor == "ES":
+            raise race.Failed("no room")
+        about = {"made_with": plan.made_with, "cpu": "here"}
         return row(plan.task, plan.competitor, plan.seed, 2.0, **about)
 
-    monkeypatch.setattr(race, "carried_out", carried_out)
+    monkeypatch.setattr(race, "run_competitor", run_competitor)
     monkeypatch.setattr(race.provenance, "cpu", lambda: "here")
     return made
 
@@ -284,24 +257,24 @@ def test_a_race_goes_on_where_it_stands_and_mixes_nothing_in(tmp_path, quickly, 
     words = ["--task", "Hopper-v5", "--only", "ESAC", "ES", "--seeds", "2", "--out", str(tmp_path)]
     assert race.main(words) == 0
     assert quickly == [("ESAC", 0), ("ES", 0), ("ESAC", 1), ("ES", 1)]
-    printed = capsys.readouterr().out
-    assert "Hopper-v5, ES, seed 0 (no room)" in printed
-    assert (tmp_path / "race.md").read_text() == printed
+    printed = capsys.readouterr()
+    assert "2/4 Hopper-v5, ES, seed 0: failed: no room\n" in printed.err
+    assert (tmp_path / "race.md").read_text() == printed.out
     quickly.clear()
     assert race.main(words) == 0
     assert quickly == [("ES", 0), ("ES", 1)]  # tried again
     quickly.clear()
     race.main([*words, "--limit", "7"])
     assert len(quickly) == 4
-    assert len(rows.read(tmp_path / "race.csv")) == 10
+    assert len(rows.read(tmp_path / "race.csv")) == 4
 
 
 def test_a_process_that_does_not_end_is_ended_and_timed_out(tmp_path, monkeypatch):
     (tmp_path / "mpirun").write_text("#!/bin/sh\necho begun\nsleep 100\n")
     (tmp_path / "mpirun").chmod(0o755)
-    monkeypatch.setattr(processes, "launcher", lambda ranks: [str(tmp_path / "mpirun")])
+    monkeypatch.setattr(race, "launcher", lambda ranks: [str(tmp_path / "mpirun")])
     monkeypatch.setattr(race, "SPARE", 0.5)
-    found = race.carried_out(plan_of(tmp_path, limit=0.1, cores=2), tmp_path)
+    found = race.run_competitor(plan_of(tmp_path, limit=0.1, cores=2), tmp_path)
     assert (found.outcome, found.time) == ("late", INF)
     assert found.seconds < 100  # which it would have slept
     assert next((tmp_path / "logs").glob("*/log.txt")).read_text() == "begun\n"
@@ -310,7 +283,7 @@ def test_a_process_that_does_not_end_is_ended_and_timed_out(tmp_path, monkeypatc
 def test_peers_that_are_not_installed_are_left_out_and_said(monkeypatch, capsys):
     monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
     names = [entry.name for entry in field.ENTRIES]
-    found = race.planned(["Hopper-v5"], names, 1, 9.0)
+    found = race.plan_runs(["Hopper-v5"], names, 1, 9.0)
     assert [plan.competitor for plan in found] == ["ESAC", "ES", "SAC", "TD3"]
     assert "stable_baselines3 is not installed and left out" in capsys.readouterr().err
 

@@ -4,7 +4,7 @@
 
 One run after another has all cores; all of a seed before the next one's. Each ends as a row of
 race.csv in --out, beside it race.md and race.png; logs/ has what they printed. Stopped by a signal,
-the race ends with the run that is going on; the same command goes on, and makes again what failed.
+the race ends with the run that is going on; the same command goes on, and makes what failed again.
 At most 12 hours; docs/results/performance.md, "A race", has the rules. The peers come with `pip
 install esac_mpi[bench]`; what is not installed is left out, and said. Nothing else should run
 meanwhile."""
@@ -28,7 +28,7 @@ from esac_mpi.config import flatten, resolved
 from esac_mpi.config.exact import whole
 from esac_mpi.host import affinity
 from esac_mpi.host.paths import given
-from esac_mpi.studies.experiments.running import wish
+from esac_mpi.studies.experiments.running import collected_signals, launcher
 from esac_mpi.training import provenance
 from tools import processes
 from tools.parsing import parser
@@ -47,7 +47,11 @@ def say(message: str) -> None:
     print(message, file=sys.stderr, flush=True)
 
 
-def planned(tasks: list[str], only: list[str], seeds: int, limit: float) -> list[Plan]:
+class Failed(Exception):
+    """A competitor's process failed within the limit; the message says why."""
+
+
+def plan_runs(tasks: list[str], only: list[str], seeds: int, limit: float) -> list[Plan]:
     """Return all runs that are asked for, in their order, of who is installed."""
     there = {library for library in LIBRARIES if not library or importlib.util.find_spec(library)}
     for library in LIBRARIES.keys() - there:
@@ -79,12 +83,11 @@ def digest(plan: Plan) -> str:
 
 
 def race(plans: list[Plan], folder: Path) -> standings.Standings:
-    """Make the runs without a row, or failed; publish, however it ends; return how all stand."""
+    """Make the runs without a row; publish, however it ends; return how all stand."""
     file, cpu = folder / "race.csv", provenance.cpu()
     done = {(row.made_with, row.seed): row for row in rows.read(file) if row.cpu == cpu}
     keys = [(plan.made_with, plan.seed) for plan in plans]
-    failed = {key for key, row in done.items() if row.outcome == rows.FAILED}
-    left = [plan for plan, key in zip(plans, keys, strict=True) if key not in done or key in failed]
+    left = [plan for plan, key in zip(plans, keys, strict=True) if key not in done]
     hours = sum(plan.limit for plan in left) / 3600
     say(
         f"{len(left)} of {len(plans)} runs to make, "
@@ -93,14 +96,20 @@ def race(plans: list[Plan], folder: Path) -> standings.Standings:
     if left and (load := os.getloadavg()[0]) > BUSY:
         say(f"load {load:.1f}: other work is going on, and the times are not these cores' alone")
     try:
-        with wish() as heard:
+        with collected_signals() as heard:
             for number, plan in enumerate(left, 1):
-                row = carried_out(plan, folder)
+                row = None
+                try:
+                    row = run_competitor(plan, folder)
+                    outcome = standings.in_words(row)
+                except Failed as error:
+                    outcome = f"failed: {error}"
                 if heard:  # it may have heard that, too
                     break
-                rows.append(file, row)
-                done[row.made_with, row.seed] = row
-                say(f"{number}/{len(left)} {plan.name}: {standings.told(row)}")
+                if row is not None:
+                    rows.append(file, row)
+                    done[row.made_with, row.seed] = row
+                say(f"{number}/{len(left)} {plan.name}: {outcome}")
     finally:
         found = standings.Standings([done[key] for key in keys if key in done])
         if found.rows:
@@ -119,8 +128,11 @@ def publish(found: standings.Standings, folder: Path) -> None:
         say(f"no picture: {error}")
 
 
-def carried_out(plan: Plan, folder: Path) -> rows.Row:
-    """Run a competitor in a process of its own, on a rank a core if it can; return its row."""
+def run_competitor(plan: Plan, folder: Path) -> rows.Row:
+    """Run a competitor in a process of its own, on a rank a core if it can; return its row.
+
+    Raises Failed.
+    """
     name = "-".join(re.findall(r"[A-Za-z0-9]+", f"{plan.name} {plan.made_with}"))
     place = (folder / "logs" / name).resolve()
     shutil.rmtree(place, ignore_errors=True)
@@ -129,7 +141,7 @@ def carried_out(plan: Plan, folder: Path) -> rows.Row:
     (place / "plan.json").write_text(json.dumps(asdict(plan)), encoding="utf-8")
     ranks = plan.cores if plan.program == "ours" and plan.competitor not in field.ON_ONE else 1
     line = [
-        *(processes.launcher(ranks) if ranks > 1 else []),
+        *(launcher(ranks) if ranks > 1 else []),
         sys.executable,
         "-m",
         "tools.race.peers",
@@ -154,17 +166,20 @@ def looked_at(path: Path) -> tuple[float | None, list[Look]]:
 
 
 def result(plan: Plan, code: int | None, lasted: float, said: list[str]) -> rows.Row:
-    """Return the row of a run; lasted: in all [s]; code: None if it had to be ended."""
+    """Return the row of a run; lasted: in all [s]; code: None if it had to be ended.
+
+    Raises Failed.
+    """
     start_up, looks = looked_at(plan.looks)
     evaluating = looks[-1].evaluating if looks else 0.0
     reached = bool(looks) and looks[-1].reached(plan.goal)
     clock = lasted - evaluating
     if reached and looks[-1].seconds <= plan.limit:
         outcome, clock = rows.REACHED, looks[-1].seconds
-    elif code is None or clock >= plan.limit:
-        outcome = rows.LATE
+    elif code is not None and clock < plan.limit and (code or start_up is None):
+        raise Failed(reason(code, said))
     else:
-        outcome = rows.FAILED if code or start_up is None else rows.SPENT
+        outcome = rows.LATE
     return rows.Row(
         plan.made_with, plan.task, plan.goal, plan.competitor, plan.seed,
         outcome, clock, clock if start_up is None else start_up,
@@ -172,7 +187,6 @@ def result(plan: Plan, code: int | None, lasted: float, said: list[str]) -> rows
         max((look.mean for look in looks), default=np.nan), len(looks), evaluating,
         plan.limit, plan.cores, provenance.cpu(), plan.versions, provenance.git_commit(),
         time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
-        reason(code, said) if outcome == rows.FAILED else "",
     )  # fmt: skip
 
 
@@ -201,7 +215,7 @@ def main(argv: list[str]) -> int:
     options = line.parse_args(argv)
     try:
         options.out.mkdir(parents=True, exist_ok=True)
-        plans = planned(options.task, options.only, options.seeds, options.limit)
+        plans = plan_runs(options.task, options.only, options.seeds, options.limit)
         found = race(plans, options.out)
     except (Unusable, OSError) as error:
         say(str(error))

@@ -2,7 +2,7 @@
 
 A colour is an algorithm's, whoever wrote the program; a mark is a library's. What did not come in
 within the limit is an open arrow there: one for a median that is later, a small one at a range's
-end; a cross for a run that failed. Seconds are written for our champion and the best peer.
+end. Seconds are written for our champion and the best peer.
 """
 
 import math
@@ -47,7 +47,7 @@ def draw(found: Standings, out: Path) -> None:
     one, shows = found.rows[0], found.shows(", line from the fastest to the slowest")
     headline(
         drawing, f"Time to a good policy on {one.cores} core{'s' * (one.cores > 1)}: {shows}, "
-        f"open arrow: not within the limit{', cross: failed' * bool(found.failed)}",
+        "open arrow: not within the limit",
     )  # fmt: skip
     list(save(drawing, out))
 
@@ -89,9 +89,8 @@ def draw_line(
     axes.plot([least, most], [where, where], color=colour, **line)
     if math.isinf(spread.most):
         late = size if math.isinf(spread.median) else 0.8 * SMALL
-        failed = spread.is_failed[1 if math.isinf(spread.median) else 2]
         open_mark: Any = {"mfc": "white", "mec": colour, "mew": 1.1, "clip_on": False, "zorder": 3}
-        axes.plot(limit, where, "X" if failed else ">", ms=late, **open_mark)
+        axes.plot(limit, where, ">", ms=late, **open_mark)
     if math.isfinite(spread.median):
         axes.plot(median, where, mark, ms=size, color=colour, mec="white", mew=0.6, zorder=3)
     if named and math.isfinite(spread.median):

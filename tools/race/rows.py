@@ -2,7 +2,7 @@
 
 `made_with` is a digest of all that decides a row but seed and machine: conditions, settings and
 versions. A row of another one, or of another machine, stays in the file and counts for nothing
-here. A run that failed is made again, and its last row counts.
+here. A run that failed has no row.
 """
 
 import csv
@@ -15,9 +15,7 @@ from typing import Any
 from esac_mpi.analysis.messages import DAMAGED, Unusable
 
 REACHED = "reached"
-LATE = "late"  # not within the limit
-SPENT = "spent"  # its own budget ended before
-FAILED = "failed"  # its process, within the limit
+LATE = "late"  # not within the limit, or not with all its own budget
 
 
 @dataclass(frozen=True)
@@ -47,8 +45,6 @@ class Row:
     versions: str
     commit: str
     date: str
-    why: str = ""
-    """What it failed for, in a line."""
 
     @property
     def time(self) -> float:

@@ -4,8 +4,7 @@ A run that did not reach the goal took longer than its limit: its time is taken 
 medians are right and never too small. "> 180" means more than the limit; of an even number of seeds
 the later one in the middle counts. How far ahead our champion is, is asked of each seed by itself,
 since its runs are of one machine and those of others may not be; the median of these counts, of two
-in the middle the lesser one. A run whose process failed counts as one beyond all these, and is
-called failed; a peer whose median is one is not who our champion is ahead of.
+in the middle the lesser one.
 """
 
 import math
@@ -17,33 +16,22 @@ from typing import NamedTuple
 from esac_mpi.analysis.messages import spanned
 from esac_mpi.analysis.tables import markdown
 from tools.race import field
-from tools.race.rows import FAILED, REACHED, SPENT, Row
+from tools.race.rows import REACHED, Row
 
 TITLE = "# A race: seconds to a good policy"
 
 
 class Spread(NamedTuple):
-    """Least, median and most of what some runs took; inf: not within the limit, or failed."""
+    """Least, median and most of what some runs took; inf: not within the limit."""
 
     least: float
     median: float
     most: float
     seeds: int
-    failed: int = 0  # of them, the last in order
-
-    @property
-    def is_failed(self) -> tuple[bool, bool, bool]:
-        """Whether the least, the median and the most are of a run that failed."""
-        there = self.seeds - self.failed
-        return there == 0, self.seeds // 2 >= there, self.failed > 0
 
     def text(self, beyond: str) -> str:
         """Return it in a table; beyond: what inf is called."""
-        told = [
-            FAILED if failed else shown(value, beyond)
-            for value, failed in zip(self[:3], self.is_failed, strict=True)
-        ]
-        least, median, most = told
+        least, median, most = (shown(value, beyond) for value in self[:3])
         return median if least == most else f"{median} ({least} to {most})"
 
 
@@ -56,10 +44,10 @@ def shown(value: float, beyond: str) -> str:
     return f"{value:.0f}" if value < 999.5 else f"{float(f'{value:.3g}'):,.0f}"
 
 
-def spread(values: Sequence[float], failed: int = 0) -> Spread:
-    """Return the spread of values, one a seed, of which so many are inf of a failure."""
+def spread(values: Sequence[float]) -> Spread:
+    """Return the spread of values, one a seed."""
     ordered = sorted(values)
-    return Spread(ordered[0], ordered[len(ordered) // 2], ordered[-1], len(ordered), failed)
+    return Spread(ordered[0], ordered[len(ordered) // 2], ordered[-1], len(ordered))
 
 
 def middle(counts: Sequence[int]) -> str:
@@ -79,12 +67,9 @@ def ahead(ours: float, theirs: float, limit: float) -> tuple[float, str]:
     return found, f"{'> ' * late}{found:.2g}"
 
 
-def told(row: Row) -> str:
+def in_words(row: Row) -> str:
     """Return a row in words."""
-    if row.outcome == FAILED:
-        return f"failed after {row.seconds:.1f} s, {row.why}"
-    own = " with all its own budget" if row.outcome == SPENT else ""
-    ends = "reached" if row.outcome == REACHED else f"not reached{own}"
+    ends = "reached" if row.outcome == REACHED else "not reached"
     start_up = f"{row.start_up:.1f} s of start-up"
     return f"{row.goal:,g} {ends} in {row.seconds:.1f} s ({start_up}), {row.env_steps:,} steps"
 
@@ -99,11 +84,6 @@ class Standings:
     def tasks(self) -> list[str]:
         """The tasks, in order."""
         return list(dict.fromkeys(row.task for row in self.rows))
-
-    @property
-    def failed(self) -> list[Row]:
-        """The rows of runs that failed."""
-        return [row for row in self.rows if row.outcome == FAILED]
 
     @property
     def names(self) -> list[str]:
@@ -131,8 +111,7 @@ class Standings:
     ) -> Spread | None:
         """Return the spread of a competitor's times on a task, None where it has none."""
         found = self.of(task, name)
-        failed = sum(row.outcome == FAILED for row in found)
-        return spread([what(row) for row in found], failed) if found else None
+        return spread([what(row) for row in found]) if found else None
 
     def medians(self, task: str) -> dict[str, float]:
         """Return each competitor's median time on a task."""
@@ -142,10 +121,9 @@ class Standings:
         """Return the limit of a task's runs [s]."""
         return next(row.limit for row in self.rows if row.task == task)
 
-    def start_up(self, name: str) -> float | None:
-        """Return a competitor's median time until it trained, None where all failed [s]."""
-        there = [row for row in self.rows if row.competitor == name and row.outcome != FAILED]
-        return spread([row.start_up for row in there]).median if there else None
+    def start_up(self, name: str) -> float:
+        """Return a competitor's median time until it trained [s]."""
+        return spread([row.start_up for row in self.rows if row.competitor == name]).median
 
     def first(self, task: str) -> str:
         """Return who is first on a task, "" where nobody's median reaches the goal."""
@@ -154,11 +132,10 @@ class Standings:
         return best if math.isfinite(medians[best]) else ""
 
     def best_peer(self, task: str) -> tuple[str, float] | None:
-        """Return the fastest peer and its median time, which is of no run that failed."""
+        """Return the fastest peer and its median time."""
         spreads = {}
         for entry in field.ENTRIES:
-            found = self.spread(task, entry.name) if entry.library else None
-            if found and not found.is_failed[1]:
+            if entry.library and (found := self.spread(task, entry.name)):
                 spreads[entry.name] = found
         if not spreads:
             return None
@@ -168,13 +145,12 @@ class Standings:
     def ratio(self, task: str) -> tuple[float, str] | None:
         """Return how many times as long as our champion the best peer takes; None without either.
 
-        That is the median over seeds; nan where nobody is there with any. A seed with which the
-        peer failed says nothing.
+        That is the median over seeds; nan where nobody is there with any.
         """
         if (peer := self.best_peer(task)) is None:
             return None
         ours = {row.seed: row.time for row in self.of(task, field.CHAMPION)}
-        theirs = {row.seed: row.time for row in self.of(task, peer[0]) if row.outcome != FAILED}
+        theirs = {row.seed: row.time for row in self.of(task, peer[0])}
         found = [
             ahead(ours[seed], theirs[seed], self.limit(task))
             for seed in ours.keys() & theirs.keys()
@@ -214,18 +190,8 @@ class Standings:
             "> : not within the limit. Evaluations stop "
             f"everyone's clock. Commit {', '.join(sorted({row.commit[:10] for row in self.rows}))}."
         )
-        starts = [
-            f"{name} {shown(seconds, '')} s"
-            for name in self.names
-            if (seconds := self.start_up(name)) is not None
-        ]
-        about = "Of these, start-up until training begins, medians"
-        begun = [f"{about}: {', '.join(starts)}."] * bool(starts)
-        failed = [
-            f"{row.task}, {row.competitor}, seed {row.seed} ({row.why})" for row in self.failed
-        ]
-        again = "Failed, which the same command makes again:"
-        return [said, *begun, *[f"{again} {'; '.join(failed)}."] * bool(failed)]
+        starts = ", ".join(f"{name} {shown(self.start_up(name), '')} s" for name in self.names)
+        return [said, f"Of these, start-up until training begins, medians: {starts}."]
 
     def cells(self, what: Callable[[Row], float], timed: bool) -> list[list[str]]:
         """Return a table, competitors by tasks; timed: times, with a limit, the first in bold."""
