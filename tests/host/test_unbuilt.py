@@ -26,7 +26,6 @@ def hidden(tmp_path_factory):
     ("words", "code", "stream"),
     [
         (("-m", "esac_mpi", "--task.id", "CyclicMDP-v0"), 2, "stderr"),
-        (("-m", "esac_mpi.commands", "evaluate", "policy.h5"), 2, "stderr"),
         (("-c", ASK), 0, "stdout"),
     ],
 )
