@@ -13,7 +13,7 @@ from esac_mpi import envs
 from esac_mpi.operators.noise import Purpose, integer
 from esac_mpi.operators.policy import Layout, Normaliser, Policy
 from esac_mpi.play.rollout import play
-from esac_mpi.record import Run, publish, read
+from esac_mpi.record import Run, read
 
 pytestmark = pytest.mark.slow
 TWENTY = [*CYCLIC, "--budget.generations", 20]
@@ -51,23 +51,6 @@ def test_stopped_and_resumed_on_other_ranks_is_straight(straight, tmp_path, toge
     done = together(3, *TWENTY, "--run-dir", tmp_path / "run")
     assert "resumed at generation 12" in done.stdout
     assert_same_run(straight, tmp_path / "run")
-
-
-def test_a_run_with_sac_phases_for_learner_phases_goes_on(straight, tmp_path, alone):
-    path = tmp_path / "run"
-    alone(*CYCLIC, "--budget.generations", 12, "--run-dir", path)
-    # state and history; history alone
-    for name, count in {"checkpoint.h5": 2, "checkpoint_prev.h5": 2, "metrics.h5": 1}.items():
-        arrays, attributes = read(path / name)
-        former = {key.replace("learner_phases", "sac_phases"): a for key, a in arrays.items()}
-        assert len(former.keys() - arrays.keys()) == count
-        publish(path / name, former, attributes)
-    phases = science(straight)["metrics/learner_phases"]
-    assert phases[11] > 0
-    assert "metrics/sac_phases" not in Run.open(path).columns
-    np.testing.assert_array_equal(Run.open(path).columns["metrics/learner_phases"], phases[:12])
-    alone(*TWENTY, "--run-dir", path)
-    assert_same_run(straight, path)
 
 
 def test_killed_between_checkpoints_and_restarted_is_straight(tmp_path, start, alone, together):
