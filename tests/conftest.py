@@ -50,7 +50,10 @@ EAGER = (str(ROOT / "tests/support/program.py"),)  # the program as tests/suppor
 
 
 # files of whole programs
-LONG = [f"test_{name}.py" for name in "mpis torture faults stopping run jobs start_pages".split()]
+LONG = [
+    f"test_{name}.py"
+    for name in "mpis torture faults stopping run jobs start_pages promises".split()
+]
 
 
 @pytest.hookimpl(tryfirst=True)

@@ -7,7 +7,7 @@ from esac_mpi import config
 from esac_mpi.algorithms import es
 from esac_mpi.operators import evolution, noise
 from esac_mpi.operators.noise import Purpose
-from esac_mpi.operators.policy import Layout, Normaliser, Policy
+from esac_mpi.operators.policy import Layout, Normaliser
 from esac_mpi.play import rollout
 from esac_mpi.play.epsilon import make as make_epsilon
 from esac_mpi.play.params import Params, make_policy
@@ -184,15 +184,6 @@ def test_actions_have_addressed_noise_within_the_bounds(world, start_states):
         np.testing.assert_allclose(shown, expected.clip([-1, 0], [1, 8]), atol=1e-5)
         clipped += (expected != expected.clip([-1, 0], [1, 8])).sum()
     assert clipped > 0
-
-
-def test_an_episode_has_the_sum_of_the_signs_of_its_rewards():
-    env = Noted()
-    policy = Policy(Layout((2, 2)), "relu", "tanh", env.low, env.high)
-    episode = play(env, policy, 3)
-    assert episode.episodic_return == np.sum(env.rewards)
-    assert episode.sign_return == np.sign(env.rewards).sum()
-    assert set(env.rewards[0]) - {0.0}
 
 
 def test_each_policy_is_evaluated_with_its_own_normaliser(world):

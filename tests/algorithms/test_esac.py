@@ -2,7 +2,8 @@
 
 import numpy as np
 import pytest
-from esac_by_hand import LAYOUT, SETTINGS, Before, Fragile, Track, advance, epsilon, make
+from esac_by_hand import LAYOUT, SETTINGS, Before, Fragile, advance, epsilon, make, returns
+from small_runs import Ending
 
 from esac_mpi import config
 from esac_mpi.algorithms import es, esac
@@ -33,10 +34,7 @@ def test_a_generation_is_algorithm_1(world, crossover, sampling):
     row = advance(world, params, state, env)
 
     # lines 5-8
-    policy, fitness = make_policy(params, env), np.zeros(10)
-    for i, theta in enumerate(offspring):
-        start = noise.integer(0, Purpose.EPISODE, 3, i)
-        fitness[i] = play(env, policy.set(theta), start).episodic_return
+    fitness = returns(params, env, 3, offspring)
     np.testing.assert_array_equal(row["fitness"], fitness)
     assert np.unique(fitness).size == 10
     # lines 9, 10
@@ -128,17 +126,11 @@ def test_a_pull_beyond_what_is_finite_ends_the_run(world, part):
 
 
 def test_the_length_cap_is_a_multiple_of_the_running_mean(world):
-    class Fading(Track):
-        def reset(self, seed):
-            observation = super().reset(seed)
-            self.left = 2 + seed % 9
-            return observation
-
     params, state, _ = make(world, length_cap=1.2, p_sac_initial=0.0, p_sac_final=0.0)
     mean = 0.0
     for k in range(1, 6):
         cap = int(np.ceil(1.2 * mean))
-        row = advance(world, params, state, Fading())
+        row = advance(world, params, state, Ending())
         whole = [2 + noise.integer(0, Purpose.EPISODE, k, i) % 9 for i in range(10)]
         assert row["length_cap"] == cap
         assert row["length"].tolist() == [min(length, cap or 99) for length in whole]

@@ -143,19 +143,6 @@ def test_a_generation_lasts_its_longest_member_or_its_sum(world):
     assert found == [1, 4, 7]
 
 
-@pytest.mark.parametrize("restarts", [(), (1, 2), (3, 4)])
-def test_a_restart_leaves_the_end_of_a_phase_as_it_was(world, restarts):
-    made = make(world, **VIRTUAL, workers=4, sac_min_steps=20, update_cost=2.0)
-    learner = teacher()
-    for k in range(1, 9):
-        row = advance(world, *made, learner=learner)
-        assert row["sac_phase"] == (k in (1, 4, 7))
-        if k in restarts:
-            world.end_background()
-    assert (learner.phases, made[1].counters.learner_phases) == ([1, 4], 2)
-    world.end_background()
-
-
 def test_the_gate_keeps_the_learner_waiting_on_the_virtual_clock(world):
     params, state, env = make(world, **VIRTUAL, p_sac_initial=0.0)
     for _ in range(3):

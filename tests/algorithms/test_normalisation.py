@@ -12,7 +12,6 @@ from small_learners import learner as rival
 from small_ppo import KINDS, task
 from small_ppo import learner as ppo
 
-from esac_mpi import learners
 from esac_mpi.algorithms import ALGORITHMS
 from esac_mpi.config import Config, updated
 from esac_mpi.host import cooperative
@@ -23,7 +22,7 @@ from esac_mpi.operators.noise import Purpose
 from esac_mpi.operators.policy import Layout, Normaliser
 from esac_mpi.play import population, state
 from esac_mpi.play.epsilon import make as make_epsilon
-from esac_mpi.play.params import THETA_SAC, Params, make_policy
+from esac_mpi.play.params import Params, make_policy
 from esac_mpi.play.rollout import play
 
 # of 4 observations in two columns: 1, 1, 3, 3 and 0, 0, 0, 0: means 2 and 0,
@@ -190,37 +189,6 @@ def test_members_see_by_the_statistics_before_them(world):
         assert row["fitness"].tolist() == returns
         np.testing.assert_allclose(values.observation_sums, sums, rtol=1e-12)
         assert (policy.normaliser is None) == (k == 1)
-
-
-def pupil(params):
-    return learners.make("sac", params.config, LAYOUT, LAYOUT.initial(0, THETA_SAC), 500)
-
-
-def test_a_restarted_phase_sees_by_the_same_statistics(world):
-    """Two winners' episodes are played again."""
-    # Their returns must be those of the generation that the phase began in.
-    phases = {"learner_lag": 2, "resimulated": "winners", "sac_min_steps": 30, "sac_episodes": 2}
-    phases |= {"sac__batch_size": 16, "sac__replay_capacity": 500, "sac__start_steps": 20}
-    phases["learner__device"] = "cpu"
-    params, straight, env = make(world, **NORMALISED, **phases)
-    learner = pupil(params)
-    advance(world, params, straight, env, 4, learner)
-    assert straight.phase_begun == 3
-    saved = {name: array.copy() for name, array in state.arrays(straight).items()}
-    arrays, held = learner.arrays(), learner.stored_replay
-    rows = held.rows(0, held.added)
-    advance(world, params, straight, env, 4, learner)
-    world.end_background()
-    _, resumed, env = make(world, **NORMALISED, **phases)
-    state.load(resumed, saved)
-    other = pupil(params)
-    other.replay.restore(0, rows)
-    other.load(arrays)
-    advance(world, params, resumed, env, 4, other)
-    assert same(state.arrays(straight), state.arrays(resumed))
-    assert same(learner.arrays(), other.arrays())
-    assert straight.counters.env_steps_replayed == 2 * 2 * 10  # two members of two phases
-    assert straight.counters.gradient_updates > 0
 
 
 # es had them in every version

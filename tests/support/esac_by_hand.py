@@ -10,7 +10,8 @@ from esac_mpi.operators.noise import Purpose
 from esac_mpi.operators.policy import Layout
 from esac_mpi.play.epsilon import make as make_epsilon
 from esac_mpi.play.learner_phases import Phase
-from esac_mpi.play.params import Params
+from esac_mpi.play.params import Params, make_policy
+from esac_mpi.play.rollout import play
 
 OWN = {"esac.population_size": 10, "esac.sigma": 0.3, "esac.lr_es": 0.05}
 SETTINGS = {**CORRECTED, **OWN, "policy.hidden": (140, 140)}
@@ -122,6 +123,15 @@ class Before:
         chosen = [(v, slot, sign) for v, (slot, sign) in of_members if not slots or slot in slots]
         total = sum(value * sign * epsilon(self.k, slot) for value, slot, sign in chosen)
         return total / (len(chosen) * self.sigma)
+
+
+def returns(params, env, k, offspring) -> np.ndarray:
+    """Play the episodes of generation k's members [n, d]; return what they pay [n]."""
+    policy, found = make_policy(params, env), np.zeros(len(offspring))
+    for i, theta in enumerate(offspring):
+        start = noise.integer(0, Purpose.EPISODE, k, i)
+        found[i] = play(env, policy.set(theta), start).episodic_return
+    return found
 
 
 def advance(world, params, state, env, generations=1, learner=None):
