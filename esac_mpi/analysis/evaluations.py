@@ -40,8 +40,7 @@ def evaluations(run: RunFiles, policy: str) -> tuple[np.ndarray, np.ndarray]:
     generations, returns = generations[made], returns[made]
     final = history.get(f"final/evaluation_{policy}")
     if final is not None:
-        when = history.get("final/generation", history["metrics/generation"][-1:])
-        generations = np.append(generations, when)
+        generations = np.append(generations, history["final/generation"])
         returns = np.vstack([returns.reshape(-1, final.size), final])
     return generations, returns
 

@@ -13,6 +13,7 @@ from rich.table import Table
 from rich.text import Text
 
 from esac_mpi.analysis import measures
+from esac_mpi.analysis.curves import per_generation
 from esac_mpi.analysis.evaluations import evaluated
 from esac_mpi.analysis.followed import chosen
 from esac_mpi.analysis.summaries import resume_command
@@ -94,10 +95,7 @@ def one(run: RunFiles) -> Table:
     policies = {
         p: value for p, value in evaluation.items() if p != "generation" and value is not None
     }
-    fitness = run.columns.get("metrics/fitness", np.zeros((0, 1)))
-    means = np.array(
-        [r[np.isfinite(r)].mean() if np.isfinite(r).any() else np.nan for r in fitness]
-    )
+    means = per_generation(run, np.nanmean)
     sigma = run.columns.get("metrics/sigma", np.zeros(0))
     hosts = run.provenance.get("hosts", run.status.get("host", "?"))
     lines: dict[str, str | ProgressBar] = {
