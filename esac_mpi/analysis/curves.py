@@ -11,8 +11,7 @@ from pathlib import Path
 import numpy as np
 
 from esac_mpi.analysis.clock import computed
-from esac_mpi.analysis.episodes import WINDOW, training, training_returns
-from esac_mpi.analysis.evaluations import BETTER, evaluated
+from esac_mpi.analysis.returns import BETTER, WINDOW, evaluated, training, training_returns
 from esac_mpi.record import RunFiles
 
 AXES = {

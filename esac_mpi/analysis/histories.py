@@ -10,11 +10,10 @@ from typing import Any
 import numpy as np
 
 from esac_mpi.analysis.curves import column, position
-from esac_mpi.analysis.episodes import training, training_returns
-from esac_mpi.analysis.evaluations import evaluated, evaluations, policies
 from esac_mpi.analysis.followed import Followed, published
 from esac_mpi.analysis.measures import counted_steps
 from esac_mpi.analysis.messages import DAMAGED, Unusable
+from esac_mpi.analysis.returns import evaluated, evaluations, policies, training, training_returns
 from esac_mpi.record import RunFiles, Unreadable
 
 STEPS = ("env_steps", "nominal_steps", "generation")  # what a step of TensorBoard can be

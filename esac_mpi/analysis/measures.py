@@ -1,11 +1,12 @@
-"""Figures of a run, from its columns: counters, returns, speed, where time went, time left."""
+"""Figures of a run: counters, returns, speed, where time went, time left; all in one object."""
 
+import shlex
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from esac_mpi.analysis.evaluations import evaluations, policies
 from esac_mpi.analysis.names import POLICIES, candidates, policy_order
+from esac_mpi.analysis.returns import evaluations, policies
 from esac_mpi.record import RunFiles
 
 KINDS = ("population", "learner", "evaluation", "replayed")
@@ -170,3 +171,45 @@ def seconds_left(run: RunFiles, rows: int = 0) -> float | None:
     speeds = [(limit - count[-1], rate(run, count, rows)) for count, limit in limits]
     found = [left / speed for left, speed in speeds if speed]
     return max(0.0, float(min(found))) if found else None
+
+
+def summary(run: RunFiles) -> dict[str, Any]:
+    """Sum up a run; None where something is not known (yet)."""
+    config = run.config
+    return {
+        "run": str(run.path),
+        "status": run.state,
+        "algorithm": config.algorithm,
+        "task": config.task.id,
+        "seed": config.seed,
+        "ranks": run.provenance.get("ranks"),
+        "generation": run.generation,
+        "env_steps": {kind: env_steps(run, kind) for kind in KINDS},
+        "nominal_steps": last(run, "nominal_steps") or 0,
+        "gradient_updates": last(run, "gradient_updates") or 0,
+        "member_updates": last(run, "member_updates") or 0,
+        "unstable_episodes": last(run, "unstable_episodes") or 0,
+        "sigma": last(run, "sigma"),
+        "best_return": best_return(run),
+        "final_return": final_return(run),
+        "last_evaluation": last_evaluation(run),
+        **{
+            name: run.provenance.get(name)
+            for name in ("theta_sha256", "state_sha256", "checkpoint_generation", "command")
+        },
+        "wall_seconds": last(run, "wall_seconds", "timing") or 0.0,
+        "parallel_efficiency": parallel_efficiency(run),
+        "env_steps_per_second": rate(run, counted_steps(run)),
+        "time_percent": time_percent(run),
+        "time": run.status.get("time"),
+        "resume": resume_command(run),
+    }
+
+
+def resume_command(run: RunFiles) -> str | None:
+    """Return the command that continues the run by its own settings; None: it is not to be."""
+    if run.state in ("running", "complete", "pruned"):
+        return None
+    ranks, words = run.provenance.get("ranks", 1), ["python", "-m", "esac_mpi"]
+    words.append(str(run.path / "config.toml"))
+    return shlex.join(["mpirun", "-n", str(ranks), *words] if ranks > 1 else words)

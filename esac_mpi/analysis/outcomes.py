@@ -8,9 +8,9 @@ import numpy as np
 from esac_mpi.analysis import curves
 from esac_mpi.analysis.clock import said
 from esac_mpi.analysis.curves import Axis
-from esac_mpi.analysis.evaluations import BETTER
 from esac_mpi.analysis.measures import best_return
 from esac_mpi.analysis.messages import Unusable
+from esac_mpi.analysis.returns import BETTER
 from esac_mpi.record import RunFiles
 
 MEASURES = {

@@ -18,14 +18,20 @@ from esac_mpi.analysis.curves import (
     return_curve,
     training_curve,
 )
-from esac_mpi.analysis.episodes import WINDOW
-from esac_mpi.analysis.evaluations import BETTER, evaluations, policies, policies_of, require_policy
 from esac_mpi.analysis.figures import Figure
 from esac_mpi.analysis.grids import Groups, Quantity, draw
 from esac_mpi.analysis.groups import grouped, renamed
 from esac_mpi.analysis.messages import Unusable, note, some
 from esac_mpi.analysis.names import HALVES, POLICIES, better, legend
 from esac_mpi.analysis.outcomes import FATES, rate
+from esac_mpi.analysis.returns import (
+    BETTER,
+    WINDOW,
+    evaluations,
+    policies,
+    policies_of,
+    require_policy,
+)
 from esac_mpi.analysis.times import idle_share
 from esac_mpi.record import RunFiles
 

@@ -3,11 +3,11 @@
 import numpy as np
 
 from esac_mpi.analysis.command import tell_unfinished
-from esac_mpi.analysis.evaluations import BETTER, policies_of, require_policy
 from esac_mpi.analysis.groups import Groups, grouped
 from esac_mpi.analysis.messages import Unusable, note, some
 from esac_mpi.analysis.names import APART, better
 from esac_mpi.analysis.outcomes import AT_THE_END, FATES, MEASURES, OF_POLICY, At, outcome
+from esac_mpi.analysis.returns import BETTER, policies_of, require_policy
 from esac_mpi.analysis.tables import Cell, Table
 from esac_mpi.config import flatten
 from esac_mpi.record import RunFiles

@@ -7,12 +7,12 @@ from typing import Any
 import numpy as np
 
 from esac_mpi.analysis.colours import Look, algorithm_of, looks
-from esac_mpi.analysis.evaluations import BETTER, require_policy
 from esac_mpi.analysis.figures import Axes, Figure, headline, legend_below, literal, wrapped_panels
 from esac_mpi.analysis.groups import grouped, refuse_twins, settings, shown
 from esac_mpi.analysis.intervals import interval, mean
 from esac_mpi.analysis.messages import Unusable, note, some
 from esac_mpi.analysis.outcomes import OF_POLICY, At, outcome
+from esac_mpi.analysis.returns import BETTER, require_policy
 from esac_mpi.config import table_of
 from esac_mpi.config.names import meant
 from esac_mpi.config.renamed import RENAMED

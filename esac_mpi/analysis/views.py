@@ -14,9 +14,9 @@ from rich.text import Text
 
 from esac_mpi.analysis import measures
 from esac_mpi.analysis.curves import per_generation
-from esac_mpi.analysis.evaluations import evaluated
 from esac_mpi.analysis.followed import chosen
-from esac_mpi.analysis.summaries import resume_command
+from esac_mpi.analysis.measures import resume_command
+from esac_mpi.analysis.returns import evaluated
 from esac_mpi.analysis.tables import Row, rendered, shown
 from esac_mpi.analysis.times import idle
 from esac_mpi.host.log import compact, duration

@@ -34,7 +34,7 @@ from esac_mpi.analysis import views
 from esac_mpi.analysis.command import add, parser, readable
 from esac_mpi.analysis.comparison import compared
 from esac_mpi.analysis.followed import chosen, task
-from esac_mpi.analysis.summaries import resume_command, summary
+from esac_mpi.analysis.measures import resume_command, summary
 from esac_mpi.analysis.tables import rendered
 from esac_mpi.host.streams import as_json
 from esac_mpi.record import RunFiles

@@ -14,7 +14,7 @@ from words import words
 from esac_mpi.algorithms import ALGORITHMS
 from esac_mpi.analysis.clock import computed, grid
 from esac_mpi.analysis.clock.recorded import generations, times
-from esac_mpi.analysis.episodes import training_returns
+from esac_mpi.analysis.returns import training_returns
 from esac_mpi.config.genetic import FORMS
 
 pytestmark = pytest.mark.slow

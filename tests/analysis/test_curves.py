@@ -8,10 +8,9 @@ from figure_runs import lines, make, opened, trained
 from run_files import leave
 
 from esac_mpi.analysis import curves, measures, plots
-from esac_mpi.analysis.episodes import WINDOW, training, training_returns
-from esac_mpi.analysis.evaluations import evaluated, evaluations
 from esac_mpi.analysis.messages import Unusable
 from esac_mpi.analysis.outcomes import At, outcome
+from esac_mpi.analysis.returns import WINDOW, evaluated, evaluations, training, training_returns
 from esac_mpi.config import Config
 from esac_mpi.record import Run
 

@@ -7,7 +7,6 @@ import numpy as np
 from esac_mpi.analysis import plots
 from esac_mpi.analysis.colours import algorithm_of, looks
 from esac_mpi.analysis.curves import Axis, Curve, last_before
-from esac_mpi.analysis.evaluations import BETTER
 from esac_mpi.analysis.figures import Figure, headline, wrapped_panels
 from esac_mpi.analysis.intervals import Estimate, estimate, iqm, mean
 from esac_mpi.analysis.messages import Unusable
@@ -16,6 +15,7 @@ from esac_mpi.analysis.results import standings
 from esac_mpi.analysis.results.aggregate_page import when
 from esac_mpi.analysis.results.scores import Study
 from esac_mpi.analysis.results.traces import WALL, Sections, Trace, Wall
+from esac_mpi.analysis.returns import BETTER
 from esac_mpi.analysis.sensitivity import Panels, Point, lines
 
 POLICIES = {BETTER: "better", **standings.POLICIES}

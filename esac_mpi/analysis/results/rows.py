@@ -14,9 +14,8 @@ import numpy as np
 from esac_mpi.analysis import groups
 from esac_mpi.analysis.clock import grid
 from esac_mpi.analysis.curves import column, per_generation, position
-from esac_mpi.analysis.episodes import training
-from esac_mpi.analysis.evaluations import best_of, evaluated, policies
 from esac_mpi.analysis.names import candidates
+from esac_mpi.analysis.returns import best_of, evaluated, policies, training
 from esac_mpi.config.fields import DEFAULTS
 from esac_mpi.config.renamed import former
 from esac_mpi.record import RunFiles

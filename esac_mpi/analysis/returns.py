@@ -1,4 +1,7 @@
-"""Noise-free evaluations of a run, by policy: any that the run itself has evaluated."""
+"""Returns of a run: of noise-free evaluations, by policy, and of training episodes, in order.
+
+The moving average of training episodes is Figure 2 left of the ESAC paper.
+"""
 
 from collections.abc import Iterable
 
@@ -10,6 +13,9 @@ from esac_mpi.record import RunFiles
 
 # in place of a policy's name: the better one each time; of ERL and its forms the champion
 BETTER = "better"
+WINDOW = 50  # training episodes of the paper's moving average
+# of a genetic population's learner: one episode in each generation
+OWN = "metrics/learner_episodic_return"
 COLUMNS = ("metrics/evaluation_", "final/evaluation_")  # and the policy's name
 
 
@@ -60,3 +66,43 @@ def best_of(run: RunFiles, names: Iterable[str]) -> tuple[np.ndarray, np.ndarray
                 found[generation] = max(found.get(generation, -np.inf), float(returns.mean()))
     generations = np.array(sorted(found), int)
     return generations, np.array([found[g] for g in generations.tolist()])
+
+
+def training_returns(run: RunFiles) -> tuple[np.ndarray, np.ndarray]:
+    """Return (episodes so far [generations], returns [episodes]) of training, not of evaluations.
+
+    In a generation the population's members come first, in their order, then the episodes of the
+    gradient learner. A member of several episodes has its mean for each of them, as have the
+    learner's: the run file holds their number and mean, or that of the one which it plays in each
+    generation. An unstable episode has no return and is left out.
+    """
+    generations = len(run.columns.get("metrics/generation", ()))
+    returns = run.columns.get("metrics/fitness", np.zeros((generations, 0)))  # [generations, n]
+    # not who stays by importance mixing
+    played = run.columns.get("metrics/length", np.ones(returns.shape)) > 0
+    counts = getattr(run.config.own, "fitness_episodes", 1) * played
+    others = [
+        (run.columns[name], run.columns[mean])
+        for name in run.columns
+        if name.startswith("metrics/") and name.endswith("_episodes")
+        if (mean := name.replace("_episodes", "_episodic_return")) in run.columns
+    ]
+    if OWN in run.columns:
+        others.append((np.ones(generations), run.columns[OWN]))
+    for number, own in others:
+        counts, returns = np.column_stack([counts, number]), np.column_stack([returns, own])
+    counts = np.where(np.isfinite(returns), counts, 0).astype(int)
+    return counts.sum(axis=1).cumsum(), np.repeat(returns.ravel(), counts.ravel())
+
+
+def training(run: RunFiles, window: int = WINDOW) -> tuple[np.ndarray, np.ndarray]:
+    """Return (episodes [m], mean return of the last `window` training episodes [m]).
+
+    The mean is of all before where there are fewer. The returns of a gradient learner's episodes
+    are known as one mean a generation, so that their sum grows linearly within it: the average is
+    exact where both ends of its window are ends of generations.
+    """
+    sums = np.concatenate([[0.0], training_returns(run)[1].cumsum()])
+    episodes = np.arange(1, len(sums))
+    first = np.maximum(episodes - window, 0)
+    return episodes, (sums[episodes] - sums[first]) / (episodes - first)
