@@ -103,7 +103,9 @@ def check_directory_is_shared(job: Job) -> None:
 def blind_hosts(world: World, file: tuple[Path, bytes] | None) -> list[str]:
     """List the hosts that do not see rank 0's file, path and content. All ranks call this."""
     path, content = world.from_root(file)
-    seen = world.local > 0 or sees(path, content, world.clock)  # one rank of a node looks
+    # one rank of each other node looks: rank 0 would drop a lock that it holds by closing the file
+    looks = world.node > 0 and world.local == 0
+    seen = not looks or sees(path, content, world.clock)
     return sorted({world.hosts[rank] for rank, here in enumerate(world.gather(seen)) if not here})
 
 

@@ -5,6 +5,7 @@ import os
 import socket
 import subprocess
 import time
+from types import SimpleNamespace
 
 import pytest
 from conftest import CYCLIC_ES
@@ -13,6 +14,7 @@ from whole_runs import wait_for
 
 from esac_mpi import Config, record
 from esac_mpi.record import Refused, Run, Unreadable, Unsaved
+from esac_mpi.training.active_run import check_directory_is_shared
 
 
 def test_a_locked_directory_is_refused_and_a_stale_one_taken(tmp_path):
@@ -24,6 +26,27 @@ def test_a_locked_directory_is_refused_and_a_stale_one_taken(tmp_path):
         assert snapshot(tmp_path) == before
     run = begin(tmp_path)
     assert (tmp_path / "run.lock").read_text().split()[1] == str(os.getpid())
+    run.close()
+
+
+def test_a_start_looks_who_sees_its_lock_and_keeps_it(tmp_path):
+    """A process that closes a file lets go of its locks on it, however often it has it open."""
+    run, same = begin(tmp_path), lambda value: value
+    found = lambda value: [value]  # noqa: E731
+    alone = SimpleNamespace(
+        node=0,
+        local=0,
+        hosts=["here"],
+        clock=time.monotonic,
+        from_root=same,
+        gather=lambda value: [value],
+    )
+    check_directory_is_shared(SimpleNamespace(run=run, world=alone))
+    lock = (
+        f"fcntl.lockf(open({str(tmp_path / 'run.lock')!r}, 'rb+'), fcntl.LOCK_EX | fcntl.LOCK_NB)"
+    )
+    tried = child(f"import fcntl; {lock}", stderr=subprocess.PIPE)
+    assert "BlockingIOError" in tried.communicate()[1]
     run.close()
 
 
