@@ -32,7 +32,6 @@ def test_a_locked_directory_is_refused_and_a_stale_one_taken(tmp_path):
 def test_a_start_looks_who_sees_its_lock_and_keeps_it(tmp_path):
     """A process that closes a file lets go of its locks on it, however often it has it open."""
     run, same = begin(tmp_path), lambda value: value
-    found = lambda value: [value]  # noqa: E731
     alone = SimpleNamespace(
         node=0,
         local=0,
