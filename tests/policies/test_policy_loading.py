@@ -71,11 +71,6 @@ def test_a_copy_acts_alike_and_is_its_own(tmp_path, again):
     np.testing.assert_array_equal(first.refresh()(observation), before)
 
 
-def test_a_run_directory_will_do(tmp_path):
-    save(tmp_path / "policy.h5")
-    np.testing.assert_array_equal(Policy.load(str(tmp_path)).theta, THETA)
-
-
 def test_what_a_run_saved_is_what_it_reports(tmp_path, alone):
     line = words("--algorithm es --task.id CyclicMDP-v0 --task.horizon 40 --policy.hidden 8")
     line += words("--es.sigma 0.3 --es.population_size 10 --budget.generations 6")
