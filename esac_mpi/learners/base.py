@@ -321,9 +321,7 @@ class GradientLearner(Learner):
             yield from self.chunks.make(updates, random)
             return updates
         for _ in range(updates):
-            self.replay.sample(random.sampling, update.rows)
-            if update.noise_input is not None:
-                random.update.standard_normal(dtype=np.float32, out=update.noise)
+            self._draw(random)
             due = self.due()
             update.learn_critic()
             yield True
@@ -331,6 +329,12 @@ class GradientLearner(Learner):
                 update.learn_actor()
             yield True
         return updates
+
+    def _draw(self, random: Streams, added: int | None = None, newest: int | None = None) -> None:
+        """Draw what an update takes; added, newest: from which transitions, as `Replay.places`."""
+        self.replay.sample(random.sampling, self.update.rows, added, newest)
+        if self.update.noise_input is not None:
+            random.update.standard_normal(dtype=np.float32, out=self.update.noise)
 
     def _arrays(self) -> dict[str, np.ndarray]:
         """Return copies of all that makes the learner but its replay and its steps."""

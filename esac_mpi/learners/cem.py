@@ -81,7 +81,6 @@ class CEM(GradientLearner):
 
     def _teach_once(self, random: Streams, added: int | None) -> None:
         """Make an update of the critics and let their targets follow."""
-        self.replay.sample(random.sampling, self.update.rows, added, self.options.replay_capacity)
-        random.update.standard_normal(dtype=np.float32, out=self.update.noise)
+        self._draw(random, added, self.options.replay_capacity)
         self.update.learn_critic()
         self.update.learn_actor()

@@ -41,10 +41,6 @@ class Individuals:
         action = torch.zeros(batch, a)
         note_ascent(self._gradient, self._actor, actor_pass, judging, self._states, action)
 
-    def trained(self, *arguments: Any) -> np.ndarray:
-        """Run `training` to its end."""
-        return cooperative.run(self.training(*arguments))
-
     def training(
         self,
         theta: np.ndarray,
@@ -74,3 +70,5 @@ class Individuals:
             yield done
             turn.begin()
         return self._actor.vector(0)
+
+    trained = cooperative.at_once(training)
