@@ -46,13 +46,6 @@ def test_the_answer_does_not_depend_on_the_ranks(straight, tmp_path, ranks):
     assert_same_run(straight, tmp_path / "run")
 
 
-def test_stopped_and_resumed_on_other_ranks_is_straight(straight, tmp_path, together):
-    together(2, *CYCLIC, "--budget.generations", 12, "--run-dir", tmp_path / "run")
-    done = together(3, *TWENTY, "--run-dir", tmp_path / "run")
-    assert "resumed at generation 12" in done.stdout
-    assert_same_run(straight, tmp_path / "run")
-
-
 def test_killed_between_checkpoints_and_restarted_is_straight(tmp_path, start, alone, together):
     """With a phase in flight."""
     path = tmp_path / "killed"

@@ -15,9 +15,7 @@ from conftest import (
     CYCLIC,
     CYCLIC_ES,
     EAGER,
-    LEARNER,
     PATIENCE,
-    ROUTINE,
     SMALL,
     SMALL_ES,
     command,
@@ -95,18 +93,6 @@ def test_a_second_signal_gives_a_generation_up_wherever_it_is(
     signalled(0, 2)
     together(2, *EIGHT, "--run-dir", path)
     assert_same_run(uninterrupted, path)
-
-
-def test_a_sac_run_gives_its_phase_up_too(tmp_path, signalled, alone, together):
-    own = "--algorithm sac --task.id own_envs:Signalled-v0 --sac.steps_per_generation 70"
-    line = [*own.split(), *LEARNER, *ROUTINE, "--budget.generations", 5, "--run-dir"]
-    alone(*line, tmp_path / "straight")
-    signalled(100 + 70 * 3 + 4 * 30 + 20, 2)  # in the fourth or fifth phase
-    done = alone(*line, tmp_path / "run", code=75)
-    assert re.search("stopped at generation [34]", done.stdout)
-    signalled(0, 2)
-    together(2, *line, tmp_path / "run")
-    assert_same_run(tmp_path / "straight", tmp_path / "run")
 
 
 def test_one_ranks_signals_stop_all_and_a_third_ends_at_once(
