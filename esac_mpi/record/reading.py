@@ -21,7 +21,7 @@ from esac_mpi.config import Config, read_toml, updated
 from esac_mpi.host.errors import OtherSchema, Refused, Unreadable
 from esac_mpi.host.paths import given
 from esac_mpi.host.run_directory import CHECKPOINT, CONFIG, METRICS, PREVIOUS, is_run
-from esac_mpi.record import checkpoints, files, history, lock, replays
+from esac_mpi.record import checkpoints, files, history, lock
 from esac_mpi.record.checkpoints import Checkpoint, config_of
 from esac_mpi.record.files import TAIL, Arrays, Header
 from esac_mpi.record.history import Closed
@@ -252,10 +252,6 @@ class RunFiles:
     def newest(self) -> Checkpoint | None:
         """Read the newest sound checkpoint, None for none. Raises Refused, Unreadable."""
         return checkpoints.newest(self.path)
-
-    def fill(self, replay: replays.Replay, saved: Checkpoint) -> None:
-        """Put a checkpoint's transitions into a replay, oldest first. Raises Unreadable."""
-        replays.fill(replay, self.path, saved)
 
     @property
     def policy(self) -> tuple[Arrays, dict[str, Any]] | None:
