@@ -38,6 +38,7 @@ from esac_mpi.operators.selection import Births, Kind
 from esac_mpi.play import epsilon, state
 from esac_mpi.play.params import Params, make_env, make_layout
 from esac_mpi.play.rollout import play
+from esac_mpi.record import replays
 from esac_mpi.training.check.memory import Counter
 from tools.parsing import parser
 
@@ -125,7 +126,7 @@ def restored(path: Path) -> Population:
     assert learning is not None
     reserve = learning.reserve(config, env.horizon)
     learner = learners.make(learning.learner(config), config, layout, found.theta, reserve)
-    run.fill(learner.replay, checkpoint)
+    replays.fill(learner.replay, run.path, checkpoint)
     learner.load(checkpoint.learner)
     state.load(found, checkpoint.state, replay=learner.replay)
     current = replace(
