@@ -264,7 +264,7 @@ def test_an_error_of_rank_0_ends_the_ranks_that_wait_for_it(tmp_path):
 
 def test_tasks_at_once_share_a_study_and_never_a_trial(tmp_path):
     """Two processes, of which each waits in its first trial for the other one's."""
-    file, places = write(tmp_path, "trials = 5"), [tmp_path / "0", tmp_path / "1"]
+    file, places = write(tmp_path, "trials = 3"), [tmp_path / "0", tmp_path / "1"]
     pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
     tasks = [
         subprocess.Popen(
@@ -277,12 +277,12 @@ def test_tasks_at_once_share_a_study_and_never_a_trial(tmp_path):
     told = [task.communicate(timeout=300) for task in tasks]
     assert [task.returncode for task in tasks] == [0, 0], told
     begun = [set(map(int, re.findall(r"trial (\d+): es", out))) for out, _ in told]
-    assert begun[0] | begun[1] == set(range(5))
+    assert begun[0] | begun[1] == set(range(3))
     assert not begun[0] & begun[1]
     assert all(begun)
     study = read(file)
-    assert states(study) == [(number, "complete") for number in range(5)]
-    for number in range(5):
+    assert states(study) == [(number, "complete") for number in range(3)]
+    for number in range(3):
         log = (study.run_of(number, 100) / "log.txt").read_text()
         assert log.count("parameters") == 1  # begun once
     assert [status(place) for place in places] == ["complete"] * 2
