@@ -31,7 +31,7 @@ class Figure(NamedTuple):
     def __str__(self) -> str:
         """Return a row of the table for people."""
         spread = "  ".join(f"{self.plain()[name]:>10,.4g}" for name in ("min", "median", "max"))
-        model = ", SIMULATION" * self.simulation
+        model = ", SIMULATION" if self.simulation else ""
         return f"{self.case:<46}  {self.name:<47}  {spread}  {self.unit}{model}"
 
 

@@ -196,7 +196,7 @@ def reason(code: int | None, said: list[str]) -> str:
     begun = max((i for i, line in enumerate(lines) if line.startswith("Traceback")), default=-1) + 1
     errors = [line for line in lines[begun:] if begun and not line[0].isspace()]
     told = (errors[:1] or lines[-1:] or [""])[0].strip()[:200]
-    return f"exit code {code}{': ' * bool(told)}{told}"
+    return f"exit code {code}{': ' if told else ''}{told}"
 
 
 def main(argv: list[str]) -> int:

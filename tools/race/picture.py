@@ -45,10 +45,9 @@ def draw(found: Standings, out: Path) -> None:
     said = [LIBRARIES[library] for library in there]
     drawing.legend(handles, said, loc="outside lower center", ncols=len(there))
     one, shows = found.rows[0], found.shows(", line from the fastest to the slowest")
-    headline(
-        drawing, f"Time to a good policy on {one.cores} core{'s' * (one.cores > 1)}: {shows}, "
-        "open arrow: not within the limit",
-    )  # fmt: skip
+    where = f"{one.cores} core{'s' if one.cores > 1 else ''}"
+    beyond = "open arrow: not within the limit"
+    headline(drawing, f"Time to a good policy on {where}: {shows}, {beyond}")
     list(save(drawing, out))
 
 

@@ -64,7 +64,7 @@ def ahead(ours: float, theirs: float, limit: float) -> tuple[float, str]:
         return 0.0, f"< {theirs / limit:.2g}"
     late = math.isinf(theirs)
     found = (limit if late else theirs) / ours
-    return found, f"{'> ' * late}{found:.2g}"
+    return found, f"{'> ' if late else ''}{found:.2g}"
 
 
 def in_words(row: Row) -> str:
@@ -186,7 +186,7 @@ class Standings:
         machine = one.cpu.partition(" (")[0]
         said = (
             f"Seconds from the start of the process to a policy with the return: {shows}, "
-            f"on {one.cores} core{'s' * (one.cores > 1)} of {machine}; "
+            f"on {one.cores} core{'s' if one.cores > 1 else ''} of {machine}; "
             "> : not within the limit. Evaluations stop "
             f"everyone's clock. Commit {', '.join(sorted({row.commit[:10] for row in self.rows}))}."
         )
@@ -226,7 +226,7 @@ class Standings:
             many = sum(self.first(task) == field.CHAMPION for task in self.tasks)
             found.append(
                 f"{field.CHAMPION} is first on {many} of {len(self.tasks)} "
-                f"task{'s' * (len(self.tasks) > 1)}. "
+                f"task{'s' if len(self.tasks) > 1 else ''}. "
                 "The best peer's time over its own is "
                 f"{sorted(ratios)[(len(ratios) - 1) // 2]:.2g} "
                 f"at least on the median of {len(ratios)}."

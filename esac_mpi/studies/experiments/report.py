@@ -35,7 +35,8 @@ def describe(id: str) -> Iterator[str]:
         own = {"": budget.settings, **budget.for_task, **budget.for_variant}
         for what, settings in own.items():
             if settings:
-                yield f"{name}{', ' * bool(what)}{what}: {as_options(settings)}"
+                of = f"{name}, {what}" if what else name
+                yield f"{of}: {as_options(settings)}"
     yield ""
     for product in found.products:
         yield f"{product.out:<24} {product.tool} {shlex.join(product.arguments)}"

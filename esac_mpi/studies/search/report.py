@@ -73,13 +73,12 @@ def best(study: Study) -> str:
     trials = rank(study)
     if not trials or trials[0].state != "complete":
         raise Unusable(f"{study.path}: no trial is complete yet: {counts(study, trials)}")
-    first, seeds = trials[0], ", ".join(map(str, study.seeds))
+    first = trials[0]
     about = (
         f"# Trial {first.number}, the best of {sum(t.state == 'complete' for t in trials)} "
         f"that are complete, in {study.path}.\n"
         f"# Value {first.value:,.6g}: {describe_value(study)}.\n"
-        f"# It was chosen on seed{'s' * (len(study.seeds) > 1)} {seeds}, "
-        "so its value is too good: report other seeds.\n"
+        "# It was chosen by this value, which is too good therefore: report other seeds.\n"
     )
     config = opened([study.run_of(first.number, study.seeds[0])])[0].config
     return about + as_file(updated(config, {name: DEFAULTS[name] for name in OWN}))

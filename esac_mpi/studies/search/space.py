@@ -31,8 +31,8 @@ class Range:
         return self.low, self.high
 
     def __str__(self) -> str:
-        more = [f"step {self.step:g}"] * bool(self.step) + ["log"] * self.log
-        return f"{self.low:g} to {self.high:g}" + (f" ({', '.join(more)})" if more else "")
+        step = f" (step {self.step:g})" if self.step else ""
+        return f"{self.low:g} to {self.high:g}{step}{' (log)' if self.log else ''}"
 
 
 @dataclass(frozen=True)

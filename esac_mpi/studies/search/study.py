@@ -276,5 +276,6 @@ def what_counts(study: Study) -> dict[str, Any]:
 
 def describe_value(study: Study) -> str:
     """Say what a trial's value is."""
-    seeds = f"seed{'s' * (len(study.seeds) > 1)} {', '.join(map(str, study.seeds))}"
-    return f"{MEASURES[study.measure]}, " + ("mean over " if len(study.seeds) > 1 else "") + seeds
+    seeds = ", ".join(map(str, study.seeds))
+    of = f"mean over seeds {seeds}" if len(study.seeds) > 1 else f"seed {seeds}"
+    return f"{MEASURES[study.measure]}, {of}"
