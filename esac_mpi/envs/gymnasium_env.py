@@ -12,7 +12,7 @@ import math
 import os
 import sys
 import warnings
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from copy import deepcopy
 from importlib import import_module
 from pathlib import Path
@@ -20,7 +20,7 @@ from typing import Any
 
 import gymnasium
 import numpy as np
-from gymnasium.spaces import Box, Discrete, Space
+from gymnasium.spaces import Box, Dict, Discrete, Space, Tuple
 
 from esac_mpi.envs import (
     NO_KWARGS,
@@ -191,16 +191,25 @@ def _build(id: str, kwargs: Mapping[str, Any]) -> gymnasium.Env[Any, Any]:
 
 
 def _refuse_pixels(id: str, space: Space[Any]) -> None:
-    """Raise TaskError for an image: a large array of bytes in 2 dimensions, or of any in 3."""
-    if not isinstance(space, Box):
-        return
-    shape, least = _shape(space), 2 if space.dtype == np.uint8 else 3
-    if len(shape) >= least and sorted(shape)[-2] >= SIDE:
-        raise TaskError(
-            f"{id} observes images ({space.dtype}, {' x '.join(map(str, shape))}), and there is "
-            "no convolutional network here: wrap it so that it observes numbers, such as "
-            "joint angles or features of the image."
-        )
+    """Raise TaskError for an image: large arrays of bytes in 2 dimensions, or anything in 3."""
+    for box in _boxes(space):
+        shape, least = _shape(box), 2 if box.dtype == np.uint8 else 3
+        if len(shape) >= least and sorted(shape)[-2] >= SIDE:
+            raise TaskError(
+                f"{id} observes images ({box.dtype}, {' x '.join(map(str, shape))}), and there is "
+                "no convolutional network here: wrap it so that it observes numbers, such as "
+                "joint angles or features of the image."
+            )
+
+
+def _boxes(space: Space[Any]) -> Iterator[Box]:
+    """Yield the arrays that a space is made of."""
+    if isinstance(space, Box):
+        yield space
+    for part in (
+        space.values() if isinstance(space, Dict) else space if isinstance(space, Tuple) else ()
+    ):
+        yield from _boxes(part)
 
 
 def _bounds(id: str, space: gymnasium.Space[Any]) -> tuple[np.ndarray, np.ndarray]:

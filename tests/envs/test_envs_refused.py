@@ -6,7 +6,7 @@ import gymnasium
 import numpy as np
 import own_envs
 import pytest
-from gymnasium.spaces import Box
+from gymnasium.spaces import Box, Dict, Tuple
 
 from esac_mpi.config import Config, updated
 from esac_mpi.envs import TaskError, make, probe, refuse_discrete
@@ -56,12 +56,16 @@ def test_a_setting_for_the_other_kind_of_actions_is_refused(task, setting, kind)
     assert make_task(config).id == task
 
 
+EYES = Dict({"joints": Box(-1, 1, (3,)), "eyes": Tuple([Box(0, 255, (64, 64, 3), np.uint8)])})
+
+
 @pytest.mark.parametrize(
     ("space", "image"),
     [
         (Box(0, 255, (96, 96, 3), np.uint8), "uint8, 96 x 96 x 3"),
         (Box(0, 255, (84, 84), np.uint8), "uint8, 84 x 84"),
         (Box(0, 1, (4, 84, 84), np.float32), "float32, 4 x 84 x 84"),
+        (EYES, "uint8, 64 x 64 x 3"),
         (Box(0, 255, (7, 7, 3), np.uint8), ""),  # a grid of symbols
         (Box(-1, 1, (64, 64), np.float32), ""),  # heights of the ground
         (Box(0, 255, (128,), np.uint8), ""),
