@@ -33,7 +33,11 @@ def set_up(
 ) -> Job:
     """Make task, state, learner, run directory; restore that; `made` gets tasks. Raises Ended."""
     do = partial(together, world)
-    env = do(lambda: make_task(config))
+    try:
+        env = do(lambda: make_task(config))
+    except Ended:  # a signal to stop may have ended what the task's libraries start
+        end_if_wished(world)
+        raise
     made.append(env)
     config, names = world.from_root(settled(config, env))
     found = do(lambda: automatic.resolve(config, env, world, run_directory(config), fresh))
@@ -59,9 +63,7 @@ def set_up(
         "start": "",
         "settled": " ".join([*names.split(), *values]),
     }
-    if world.agree():
-        why = ", ".join(dict.fromkeys(world.reasons))
-        raise Ended(STOPPED, f"stopped before it began ({why}); nothing was written")
+    end_if_wished(world)
     source = do(lambda: source_of(job, fresh, origin))
     job.learner = do(lambda: make_learner(params, env, initial, world))
     origin["device"] = "none" if job.learner is None else job.learner.device_name
@@ -78,6 +80,13 @@ def set_up(
         announce(job, origin, said)
         take_up(job, job.run)
     return job
+
+
+def end_if_wished(world: World) -> None:
+    """Raise Ended where a rank wishes to stop. All ranks call this."""
+    if world.agree():
+        why = ", ".join(dict.fromkeys(world.reasons))
+        raise Ended(STOPPED, f"stopped before it began ({why}); nothing was written")
 
 
 def restore_everywhere(

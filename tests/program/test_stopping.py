@@ -173,6 +173,21 @@ def signalled_until_it_ends(process) -> str:
     raise TimeoutError
 
 
+@pytest.mark.slow
+def test_a_signal_that_breaks_what_a_task_starts_is_a_stop(tmp_path):
+    """As the process in which glfw looks for its library: a batch system signals all of a job."""
+    (tmp_path / "sudden.py").write_text(
+        "import os, signal\nos.kill(os.getpid(), signal.SIGTERM)\nraise ImportError('no helper')\n"
+    )
+    line = command(0, "--task.id", "sudden:Sudden-v0")
+    done = subprocess.run(
+        line, cwd=tmp_path, env=environment(), capture_output=True, text=True, check=False
+    )
+    told = "esac_mpi: stopped before it began (SIGTERM); nothing was written\n"
+    assert (done.returncode, done.stderr) == (75, told)
+    assert not (tmp_path / "runs").exists()
+
+
 def test_max_hours_ends_a_run_in_time_and_saved(tmp_path):
     def begun(path, seconds):
         words = ["--max-hours", seconds / 3600, "--run-dir", path]
