@@ -117,16 +117,19 @@ def versions(own: Iterable[str] = ("stable_baselines3",)) -> str:
 
 
 def git_commit(checkout: Path = Path(__file__).parents[2]) -> str:
-    """Read a checkout's commit; no child process may be forked after MPI began."""
+    """Read a checkout's or worktree's commit; no child process may be forked after MPI began."""
     folder = checkout / ".git"
     try:
+        if folder.is_file():  # a worktree: "gitdir: PATH"
+            folder = checkout / folder.read_text().strip().removeprefix("gitdir: ")
         head = (folder / "HEAD").read_text().strip()
-        name = head.removeprefix("ref: ")
-        if name == head:
+        if not head.startswith("ref: "):
             return head
-        if (folder / name).exists():
-            return (folder / name).read_text().strip()
-        packed = (folder / "packed-refs").read_text().splitlines()
+        name, pointer = head.removeprefix("ref: "), folder / "commondir"
+        refs = folder / pointer.read_text().strip() if pointer.exists() else folder
+        if (refs / name).exists():
+            return (refs / name).read_text().strip()
+        packed = (refs / "packed-refs").read_text().splitlines()
         return next(line.split()[0] for line in packed if line.endswith(f" {name}"))
     except (OSError, StopIteration):
         return "unknown"

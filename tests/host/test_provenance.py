@@ -24,8 +24,16 @@ def checkout(tmp_path):
 
 
 def test_the_commit_is_what_git_says(checkout):
-    """On a branch, among packed names, and without a branch."""
-    for words in (("status",), ("pack-refs", "--all"), ("checkout", "-q", "--detach")):
+    beside = checkout.parent / "beside"
+    git(checkout, "worktree", "add", "-q", str(beside), "-b", "other")
+    git(beside, *COMMIT[:-1], "another")
+    assert git(beside, "rev-parse", "HEAD") != git(checkout, "rev-parse", "HEAD")
+    for folder in (checkout, beside):
+        assert provenance.git_commit(folder) == git(folder, "rev-parse", "HEAD")
+
+
+def test_it_is_found_among_packed_names_and_without_a_branch(checkout):
+    for words in (("pack-refs", "--all"), ("checkout", "-q", "--detach")):
         git(checkout, *words)
         assert provenance.git_commit(checkout) == git(checkout, "rev-parse", "HEAD")
 
