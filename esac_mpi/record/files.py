@@ -10,7 +10,7 @@ import os
 import re
 import shutil
 import threading
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, BinaryIO, NamedTuple
@@ -37,13 +37,38 @@ class Image(NamedTuple):
     sha256: str
 
 
-class Part(NamedTuple):
-    """Rows of a column, as a dataset of a file beside the one that joins them."""
+class Joined:
+    """A column whose older rows are in closed files: a virtual dataset that grows by them.
 
-    file: str  # "." for that one
-    name: str
-    start: int  # number of its first row
-    shape: tuple[int, ...]
+    So that a publication costs little more in a long run than in a young one.
+    """
+
+    def __init__(self, dtype: np.dtype) -> None:
+        self.rows = 0  # in closed files, or in none where the column began later
+        self._plan = h5py.h5p.create(h5py.h5p.DATASET_CREATE)
+        self._plan.set_fill_value(np.array(missing(dtype), dtype))
+
+    def add(self, source: str, name: str, start: int, shape: tuple[int, ...]) -> None:
+        """Map rows [start, start + shape[0]) to a dataset of a file beside this one."""
+        _map(self._plan, source, name, start, shape)
+
+    def write(self, file: h5py.File, name: str, tail: np.ndarray) -> None:
+        """Write the newest rows as tail/<name>, and all as `name`."""
+        file.create_dataset(f"{TAIL}/{name}", data=tail)
+        plan, (group, _, leaf) = self._plan.copy(), name.rpartition("/")
+        _map(plan, ".", f"{TAIL}/{name}", self.rows, tail.shape)
+        space = h5py.h5s.create_simple((self.rows + len(tail), *tail.shape[1:]))
+        kind = h5py.h5t.py_create(tail.dtype, logical=True)
+        h5py.h5d.create(file.require_group(group).id, leaf.encode(), kind, space, plan)
+
+
+def _map(plan: Any, source: str, name: str, start: int, shape: tuple[int, ...]) -> None:
+    """Map rows of a virtual dataset, narrower ones where there were fewer ranks."""
+    if 0 in shape:
+        return
+    part = h5py.h5s.create_simple((start + shape[0], *shape[1:]))
+    part.select_hyperslab((start, *[0] * (len(shape) - 1)), shape)
+    plan.set_virtual(part, source.encode(), name.encode(), h5py.h5s.create_simple(shape))
 
 
 def missing(dtype: np.dtype) -> Any:
@@ -136,22 +161,16 @@ def digest(arrays: Mapping[str, np.ndarray]) -> str:
 def image(
     arrays: Mapping[str, np.ndarray],
     attributes: Mapping[str, Any],
-    joined: Mapping[str, Sequence[Part]] | None = None,
-    before: int = 0,
+    joined: Mapping[str, Joined] | None = None,
 ) -> Image:
-    """Build an HDF5 file of the arrays and attributes.
-
-    joined: of columns whose arrays are their newest rows alone, where the `before` others are.
-    """
+    """Build an HDF5 file of the arrays and attributes; joined ones are the columns' newest rows."""
     # by its name HDF5 tells it from one that another thread makes
     unique = f"image-{threading.get_ident()}"
     with h5py.File(unique, "w", driver="core", backing_store=False) as file:
         for name, array in arrays.items():
             array = np.asarray(array)
             if joined and name in joined:
-                own = Part(".", f"{TAIL}/{name}", before, array.shape)
-                file.create_dataset(own.name, data=array)
-                _join(file, name, [*joined[name], own], array.dtype)
+                joined[name].write(file, name, array)
             elif array.dtype.kind == "U":
                 file.create_dataset(name, data=array.astype(object), dtype=h5py.string_dtype())
             else:
@@ -163,19 +182,6 @@ def image(
         file.flush()
         content = file.id.get_file_image()
     return Image(content, hashlib.sha256(content).hexdigest())
-
-
-def _join(file: h5py.File, name: str, parts: Sequence[Part], dtype: np.dtype) -> None:
-    """Make a virtual dataset of these parts; the last one is the widest."""
-    last = parts[-1]
-    layout = h5py.VirtualLayout((last.start + last.shape[0], *last.shape[1:]), dtype)
-    for part in parts:
-        if 0 not in part.shape:
-            rows = slice(part.start, part.start + part.shape[0])
-            # narrower where there were fewer ranks
-            place = (rows, *map(slice, part.shape[1:]))
-            layout[place] = h5py.VirtualSource(part.file, part.name, part.shape)
-    file.create_virtual_dataset(name, layout, np.array(missing(dtype), dtype))
 
 
 def _user_block(schema: int, size: int, sha256: str) -> bytes:

@@ -14,7 +14,7 @@ from typing import Any
 
 from esac_mpi.host.errors import Unreadable, unread
 from esac_mpi.record import files
-from esac_mpi.record.files import TAIL, Arrays, Image, Part
+from esac_mpi.record.files import TAIL, Arrays, Image, Joined
 from esac_mpi.record.rows import Rows
 
 HISTORY = "history"  # folder of the segments, and attribute of the files that name them
@@ -94,22 +94,22 @@ class History:
     def __init__(self) -> None:
         self.metrics, self.timing = Rows(), Rows(ragged=True)
         self.closed: list[Closed] = []
+        self._joined: dict[str, Joined] = {}
 
     def load(self, closed: Sequence[Closed], tail: Arrays) -> None:
         """Go on after these segments and their following rows, metrics/<name> and timing/<name>."""
         for group, rows in (("metrics", self.metrics), ("timing", self.timing)):
             own = {name: tail[name] for name in tail if name.startswith(f"{group}/")}
             rows.load({name.partition("/")[2]: column for name, column in own.items()})
-        self.closed = list(closed)
+        self.closed, self._joined = list(closed), {}
 
     @property
     def generations(self) -> int:
         """Rows, closed ones included."""
-        return self.before + self.metrics.count
+        return self._before + self.metrics.count
 
     @property
-    def before(self) -> int:
-        """Rows in closed segments."""
+    def _before(self) -> int:
         return self.closed[-1].stop if self.closed else 0
 
     @property
@@ -137,7 +137,7 @@ class History:
             return
         while self.metrics.count > rows:
             arrays = {name: column[:rows] for name, column in self.tail.items()}
-            start, index = self.before, len(self.closed)
+            start, index = self._before, len(self.closed)
             made = files.image(arrays, {"start": start, "stop": start + rows})
             shapes = {name: column.shape[1:] for name, column in arrays.items()}
             segment = Closed(index, start, start + rows, made.sha256, shapes)
@@ -148,17 +148,20 @@ class History:
         self.metrics.trim()
         self.timing.trim()
 
-    def joined(self) -> dict[str, list[Part]]:
-        """How the columns of metrics.h5 are put together; nothing before the first segment."""
+    def joined(self) -> dict[str, Joined]:
+        """How the columns of metrics.h5 are put together; nothing before the first segment.
+
+        They are kept, as to map 100 segments anew at each publication takes a second.
+        """
         if not self.closed:
             return {}
-        return {name: self._parts(name) for name in self.tail}
-
-    def _parts(self, name: str) -> list[Part]:
-        """List the datasets of closed segments that have rows of a column."""
-        parts = []
-        for segment in self.closed:
-            if name in segment.shapes:
-                shape = (segment.stop - segment.start, *segment.shapes[name])
-                parts.append(Part(segment.name, name, segment.start, shape))
-        return parts
+        for name, column in self.tail.items():
+            joined = self._joined.setdefault(name, Joined(column.dtype))
+            for segment in self.closed:
+                if segment.start < joined.rows:
+                    continue
+                if name in segment.shapes:
+                    shape = (segment.stop - segment.start, *segment.shapes[name])
+                    joined.add(segment.name, name, segment.start, shape)
+                joined.rows = segment.stop
+        return self._joined

@@ -346,9 +346,7 @@ class Run:
             arrays = {**self._history.tail, **_under("final", self._final)}
             # the file may be in its place although publishing fails
             self._shown |= {segment.name for segment in closed}
-            rows = self._history
-            made = image(arrays, attributes, rows.joined(), rows.before)
-            self._lock.store(METRICS, made)
+            self._lock.store(METRICS, image(arrays, attributes, self._history.joined()))
             self._shown = {segment.name for segment in closed}
         except Unsaved as error:
             logger.warning("%s", error)

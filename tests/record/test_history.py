@@ -242,6 +242,23 @@ def test_cost_and_memory_are_those_of_a_young_run(tmp_path, short):
     run.close()
 
 
+def test_a_publication_maps_closed_segments_once(tmp_path, short, monkeypatch):
+    """All ranks wait while it does, a second for a hundred segments of forty columns."""
+    add, mapped = record.files.Joined.add, []
+
+    def noted(joined, source, name, *place):
+        mapped.append((source, name))
+        add(joined, source, name, *place)
+
+    monkeypatch.setattr(record.files.Joined, "add", noted)
+    run = begin(tmp_path)
+    for stop in (57, 58, 90, 91):
+        grow(run, run.generations, stop)
+        run.checkpoint(stop, state(stop), {})
+    assert len(mapped) == len({*mapped}) == 4 * len(segments(tmp_path))  # columns each
+    run.close()
+
+
 def test_a_column_of_a_later_version_is_missing_in_earlier_rows(tmp_path, short):
     make(tmp_path, 57)
     run = begin(tmp_path)
