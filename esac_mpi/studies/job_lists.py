@@ -20,12 +20,13 @@ def submission(out: Path, count: int, ranks: int = 0, program: str = "") -> Iter
     """Yield how a list of so many jobs is submitted, to Slurm and to PBS.
 
     ranks: of each job; 0: as the job script says. program: what runs a line; "": the training.
+    The tasks of a program share its work, and are of use together alone: all run at the same time.
     """
     variables = {"LIST": str(out)}
     if program:
         variables["PROGRAM"] = program
     tasks = [f"--ntasks={ranks}"] if ranks else []
-    array = f"--array=0-{count - 1}%{AT_ONCE}"
+    array = f"--array=0-{count - 1}{'' if program else f'%{AT_ONCE}'}"
     yield f"SLURM    {typed(variables, ['sbatch', *tasks, array, 'jobs/slurm-array.sbatch'])}"
     more = []
     if ranks:

@@ -2,6 +2,7 @@
 
 import re
 from argparse import Namespace
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -9,10 +10,11 @@ from commands import command
 from conftest import ROOT
 from toy_experiments import TOY, planned, write
 
-from esac_mpi.config import Config, load
+from esac_mpi.config import ALGORITHMS, Config, load
 from esac_mpi.config.run import Budget
 from esac_mpi.studies import job_lists
-from esac_mpi.studies.experiments import sweeps
+from esac_mpi.studies.experiments import jobs, sweeps
+from esac_mpi.studies.experiments.plan import Planned
 
 
 def test_the_later_place_counts(tmp_path):
@@ -128,6 +130,13 @@ def test_runs_are_jobs_by_their_ranks(tmp_path, call):
     assert (config.algorithm, config.task.id, config.seed) == ("esac", "HalfCheetah-v5", 0)
 
 
+@pytest.mark.parametrize("algorithm", ALGORITHMS)
+def test_a_job_has_one_rank_where_a_single_learner_plays(algorithm):
+    run = Planned("", "", "", 0, 0, "", {}, Path(), Config(algorithm=algorithm))
+    assert jobs.ranks_of(run, 8) == (1 if algorithm in ("sac", "td3", "ddpg", "ppo") else 8)
+    assert jobs.ranks_of(replace(run, ranks=3), 8) == 3
+
+
 SELECT = "select=1:ncpus=64:mpiprocs=64:ompthreads=1"
 
 
@@ -136,7 +145,7 @@ SELECT = "select=1:ncpus=64:mpiprocs=64:ompthreads=1"
     [
         ((27,), "LIST=l sbatch --array=0-26%10", "LIST=l qsub -v LIST -J 0-26"),
         ((1,), "LIST=l sbatch --array=0-0%10", "LIST=l INDEX=0 qsub -v LIST,INDEX"),
-        ((2, 0, "a b"), "LIST=l PROGRAM='a b' sbatch --array=0-1%10",
+        ((2, 0, "a b"), "LIST=l PROGRAM='a b' sbatch --array=0-1",
          "LIST=l PROGRAM='a b' qsub -v LIST,PROGRAM -J 0-1"),
         ((27, 64), "LIST=l sbatch --ntasks=64 --array=0-26%10",
          f"LIST=l LAUNCH='mpiexec -n 64' SELECT={SELECT} "

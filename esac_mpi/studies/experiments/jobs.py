@@ -26,6 +26,8 @@ def jobs(id: str, budget_name: str, root: Path) -> Iterator[object]:
 
 def ranks_of(run: Planned, cores: int) -> int:
     """Choose the ranks of a run's job: its own number; else `cores` where they share episodes."""
-    learning = ALGORITHMS[run.config.algorithm].DECLARES.learning
-    alone = learning is not None and learning.learner(run.config) == run.config.algorithm
-    return run.ranks or (1 if alone and not shared_episodes(run.config) else cores)
+    declares = ALGORITHMS[run.config.algorithm].DECLARES
+    learning = declares.learning
+    plays_alone = learning is not None and learning.learner(run.config) == run.config.algorithm
+    shares = shared_episodes(run.config) or declares.offspring(run.config)  # ERL's population
+    return run.ranks or (1 if plays_alone and not shares else cores)
