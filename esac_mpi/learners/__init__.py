@@ -58,6 +58,10 @@ def make_operators(name: str, config: Config, layout: Layout) -> Any:
 
 def load(name: str) -> ModuleType:
     """Return the module of the learner `name`. Raises NotInstalled."""
+    first = "torch" not in sys.modules
+    if first:
+        # what torch makes stays: collecting garbage in it, now and later, is a third of its cost
+        gc.disable()
     try:
         return import_module(f"esac_mpi.learners.{name}")
     except ModuleNotFoundError as error:
@@ -65,6 +69,10 @@ def load(name: str) -> ModuleType:
             raise
         needs = f"algorithm = {name} needs {error.name}, which is not installed"
         raise NotInstalled(f"{needs}: pip install 'esac_mpi[{EXTRAS[name]}]'") from error
+    finally:
+        if first:
+            gc.freeze()
+            gc.enable()
 
 
 @contextmanager
