@@ -94,21 +94,23 @@ def search(was: list[str]) -> None:
     sys.path[:] = [*was, *(path for path in sys.path if path not in was)]
 
 
-def loggers() -> tuple[int, list[logging.Logger]]:
-    """Read which messages of all are dropped, and which loggers of our own are disabled."""
+def loggers() -> tuple[int, list[tuple[logging.Logger, bool, bool, int]]]:
+    """Read which messages of all are dropped, and of our own loggers what decides on theirs."""
     ours = [
         each
         for name, each in logging.root.manager.loggerDict.items()
         if name.startswith("esac_mpi") and isinstance(each, logging.Logger)
     ]
-    return logging.root.manager.disable, [each for each in ours if each.disabled]
+    found = [(each, each.disabled, each.propagate, each.level) for each in ours]
+    return logging.root.manager.disable, found
 
 
-def log(was: tuple[int, list[logging.Logger]]) -> None:
+def log(was: tuple[int, list[tuple[logging.Logger, bool, bool, int]]]) -> None:
     """Let messages go where they went."""
     logging.disable(was[0])
-    for each in loggers()[1]:
-        each.disabled = each in was[1]
+    for each, disabled, propagate, level in was[1]:
+        each.disabled, each.propagate = disabled, propagate
+        each.setLevel(level)
 
 
 def libm(name: str, *given: Any) -> int:

@@ -61,6 +61,7 @@ LOOKS = {
     "warnings": lambda: warnings.filters[:],
     "logging": lambda: log.logger.isEnabledFor(logging.WARNING),
     "dictconfig": lambda: log.logger.disabled,
+    "levels": lambda: [(each.level, each.propagate) for each in (log.logger, log.progress)],
     "errors": np.geterr,
     "cores": lambda: os.sched_getaffinity(0),
     "threads": lambda: [get() for _, get, _ in threads.openblas()],

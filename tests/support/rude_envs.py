@@ -25,6 +25,13 @@ LATE = 2 * PROBE_STEPS
 NOWHERE = open(os.devnull, "w")  # noqa: SIM115
 
 
+def silence_all():
+    """Silence all libraries that there are, as many programs do."""
+    for name in logging.root.manager.loggerDict:
+        logging.getLogger(name).setLevel(logging.CRITICAL)
+        logging.getLogger(name).propagate = False
+
+
 def vanish():
     with tempfile.TemporaryDirectory() as folder:
         os.chdir(folder)
@@ -89,6 +96,7 @@ CHANGES = {
     "path": lambda: sys.path.insert(0, "/nowhere"),
     "warnings": lambda: warnings.simplefilter("error"),
     "logging": lambda: logging.disable(logging.CRITICAL),
+    "levels": silence_all,
     "dictconfig": lambda: [
         setattr(each, "disabled", True) for each in logging.root.manager.loggerDict.values()
     ],
