@@ -42,4 +42,11 @@ def legend(policy: str, algorithm: str) -> str:
 def better(policies: Iterable[str]) -> str:
     """Return in words what the better of these policies is."""
     found = candidates(policies)
-    return found[0] if len(found) == 1 else f"the better of {' and '.join(found)}"
+    if not found:
+        return "the better policy"
+    if len(found) == 1:
+        return found[0]
+    listed = f"{', '.join(found[:-1])} and {found[-1]}"
+    if len(found) == 2:
+        return f"the better of {listed}"
+    return f"the better that a run has of {listed}"  # none has all of them

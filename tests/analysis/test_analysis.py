@@ -125,6 +125,9 @@ def test_known_names_come_first_and_no_other_is_left_out():
     assert legends == ["TD3's actor", "feet", "SAC's mean policy"]
     assert names.better(["sac"]) == "sac"
     assert names.better(["td3", "theta_es"]) == "the better of theta_es and td3"
+    several = "the better that a run has of theta_es, champion and td3"
+    assert names.better(["td3", "theta_es", "learner", "champion"]) == several
+    assert names.better([]) == "the better policy"
     assert names.better(["champion", "learner"]) == "champion"
 
 
