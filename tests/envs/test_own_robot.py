@@ -119,7 +119,7 @@ def test_backwards_pays_for_the_way_back(here):
 def test_the_page_has_command_lines_that_are_accepted(here):
     started = r"^mpirun -n 2 python -m esac_mpi (.+?[^\\])$"
     lines = re.findall(started, PAGE, re.MULTILINE | re.DOTALL)
-    assert len(lines) == 4
+    assert len(lines) == 6
     for line in lines:
         load([word for word in shlex.split(line.replace("\\\n", " ")) if word != "--check"])
 
