@@ -80,7 +80,10 @@ def play(now: Now) -> Played:
     means = returns.mean(axis=1)
     fitness = evolution.shifted(means, lengths.mean(axis=1), erl.shift)
     if not np.isfinite(fitness).any():
-        raise NoFiniteReturn(f"generation {k}: the return of no member is finite: look at the task")
+        raise NoFiniteReturn(
+            f"generation {k}: the return of no member is finite: correct the task, if its rewards "
+            "are nan or infinite"
+        )
     learner = Episode(float(found.returns[last]), int(found.lengths[last]))
     return Played(means, fitness, lengths.sum(axis=1), learner, found.own[last].copy(), found)
 

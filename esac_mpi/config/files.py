@@ -125,6 +125,8 @@ def no_file(word: str) -> str:
         )
     if word.endswith(".h5"):
         return f"{word!r} has no settings; to begin a run from a policy is --from {word}"
+    if re.search(r"-v\d+$", word):
+        return f"{word!r} is a task, which is named by --task.id {word}"
     meant = "the one configuration file, which ends in .toml, nor the value of an option"
     return f"{word!r} is neither {meant}"
 

@@ -170,7 +170,10 @@ def _build(id: str, kwargs: Mapping[str, Any]) -> gymnasium.Env[Any, Any]:
     except gymnasium.error.UnregisteredEnv as error:
         module, colon, _ = id.rpartition(":")
         there = [*(module + colon + known for known in gymnasium.registry), *OWN]
-        raise TaskError(f"Unknown task '{id}'. {nearest(id, there, OWN_ID)}") from error
+        meant = nearest(id, there, OWN_ID)
+        if meant != OWN_ID and not colon and "/" not in id:
+            meant = f"{meant} {OWN_ID}"
+        raise TaskError(f"Unknown task '{id}'. {meant}") from error
     except ModuleNotFoundError as error:
         missing = str(error).partition(". ")[0]  # the rest is Gymnasium's advice
         raise TaskError(

@@ -7,6 +7,11 @@ NO_MPI = (
     "'esac_mpi[mpich]'"
 )
 
+NEEDED = {"numpy", "h5py", "mpi4py", "gymnasium", "mujoco", "rich"}  # installed with the program
+NOT_INSTALLED = (
+    "activate the environment that the program was installed in (. .venv/bin/activate), or "
+    "install it: pip install -c constraints.txt -e ."
+)
 
 # exit codes of the command line
 FINISHED, STOPPED, WRONG_USAGE, NO_CHECKPOINT, UNSAVED, FAILED = 0, 75, 2, 65, 74, 1
@@ -88,6 +93,8 @@ def why_not_imported(error: Exception) -> str:
     """Say why the program cannot be imported: MPI, or a part of it or of a user's; else ""."""
     if isinstance(error, Misplaced | Unbuilt | BrokenAlgorithm):
         return str(error)
+    if isinstance(error, ModuleNotFoundError) and error.name in NEEDED:
+        return f"{error}: {NOT_INSTALLED}"
     return NO_MPI if "libmpi" in str(error) or "cannot load MPI library" in str(error) else ""
 
 

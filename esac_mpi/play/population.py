@@ -163,7 +163,8 @@ def evaluate_population(
     if not np.isfinite(fitness).any():
         raise rollout.NoFiniteReturn(
             f"generation {k}: the return of no member is finite: "
-            "look at the task, or begin another run with a lower sigma"
+            "correct the task, if its rewards are nan or infinite, or begin another run with a "
+            "lower sigma"
         )
     own = results[:, at.observation_sums]
     seen = accumulator.value(world.total(digits)) if digits.size else summed(own, observation)

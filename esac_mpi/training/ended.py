@@ -43,6 +43,13 @@ def code_of(error: Exception) -> int:
     return getattr(error, "code", WRONG_USAGE)
 
 
+def said(error: Exception) -> str:
+    """Say what a refusal says; numpy's, of an array without room, names no remedy."""
+    if isinstance(error, MemoryError) and str(error).startswith("Unable to allocate"):
+        return f"{error}: smaller networks need less (policy.hidden)"
+    return str(error)
+
+
 def together(world: World, action: Callable[[], Any]) -> Any:
     """Run `action` on all ranks; if one raises one of REFUSALS, all raise Ended."""
     failure = result = None
@@ -50,7 +57,7 @@ def together(world: World, action: Callable[[], Any]) -> Any:
     try:
         result = action()
     except REFUSALS as error:
-        failure = code_of(error), str(error), type(error)
+        failure = code_of(error), said(error), type(error)
     for found in world.gather(failure):
         if found is not None:
             raise Ended(*found)

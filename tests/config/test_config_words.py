@@ -41,6 +41,7 @@ def refused(*words):
         (["runs"], f"'runs' {NEITHER}"),
         (["hopper.h5", "--seed", "3"],
          "'hopper.h5' has no settings; to begin a run from a policy is --from hopper.h5"),
+        (["Hopper-v5"], "'Hopper-v5' is a task, which is named by --task.id Hopper-v5"),
         (["README.md"], f"'README.md' {NEITHER}"),
         (["ok.tml"], f"'ok.tml' {NEITHER}"),
         (["--seed", "1", "2"], f"'2' {NEITHER}"),

@@ -94,6 +94,7 @@ def test_a_space_of_no_numbers_is_refused(own, monkeypatch, what):
         ("HalfCheetah-v9", "Did you mean 'HalfCheetah-v5'"),
         ("LunarLanderContinuous-v2", "use `LunarLanderContinuous-v3`"),
         ("Cyclic-v0", "Did you mean 'CyclicMDP-v0'"),
+        ("Pusher2-v0", r"Did you mean 'Pusher-v5'\? One of your own is named module:EnvId"),
         ("Zyxomma-v0", "Unknown task 'Zyxomma-v0'. One of your own is named module:EnvId"),
         ("own_task:Psh-v0", "Did you mean 'own_task:Push-v0'"),
         ("no_such_module:Push-v0", "no_such_module"),

@@ -7,7 +7,7 @@ import pytest
 from conftest import ROOT, finish
 
 from esac_mpi.host.data_files import extension
-from esac_mpi.host.errors import Unbuilt
+from esac_mpi.host.errors import Unbuilt, why_not_imported
 
 ASK = "import esac_mpi\ntry:\n    esac_mpi.train()\nexcept ImportError as error:\n    print(error)"
 
@@ -41,3 +41,9 @@ def test_without_its_extension_the_program_says_so_in_a_line(hidden, words, code
 def test_an_extension_of_another_source_is_refused():
     with pytest.raises(Unbuilt, match="another source"):
         extension("esac_mpi.operators._kernels", -1)
+
+
+def test_a_library_that_is_missing_is_told_with_its_remedy():
+    told = why_not_imported(ModuleNotFoundError("No module named 'h5py'", name="h5py"))
+    assert told.startswith("No module named 'h5py': activate the environment")
+    assert not why_not_imported(ModuleNotFoundError("No module named 'mine'", name="mine"))
