@@ -120,6 +120,7 @@ def test_pictures_are_written(tmp_path, call, what):
         ("ends --policy theta_es", study()[:2], "no run has a return of theta_es"),
         ("return --policy feet", study(), "rows of results have better, theta_es, learner"),
         ("sensitivity --field zeta --measure best", sweep(), "rows of results have final, mean"),
+        ("sensitivity --field zeta --at-steps 10000", sweep(), "zeta has no measured run"),
         ("losses", study(), "draws run directories"),
     ],
 )

@@ -77,7 +77,8 @@ def swept(sections: Sections, field: str, measure: str, at_steps: int = 0) -> Pa
     for trace in traces:
         row, curve = trace.rows[0], trace.curve("env_steps", MEASURES[measure])
         if row.value:
-            found = last_before(curve, at_steps or np.inf)
+            there = trace.rows[-1].env_steps >= at_steps
+            found = last_before(curve, at_steps or np.inf) if there else np.nan
             points.append(Point(trace.title, row.variant, number(row.value), found, trace.name))
     return lines(points, field)
 
