@@ -76,7 +76,10 @@ def compare(path: Path, restored: Checkpoint | None, config: Config, settled: st
             listing += f"\n  {name}: {was!r} -> {now!r}"
             source = FROM_TASK.get(name.rpartition(".")[2])
             if source and name in of_task:
-                listing += f", as the task's {source} has changed"
+                # Ant has no bonus since actions may cost more than it, and is the same task
+                listing += (
+                    f", as the task's {source}, or what this version makes of it, has changed"
+                )
         raise Refused(
             f"{path} holds a run of other settings:{listing}\nChoose --fresh (moves it aside) or "
             f"another --run-dir; with its own settings, {path / CONFIG}, it goes on as it is"

@@ -197,7 +197,7 @@ def test_the_start_says_the_number_and_goes_on_with_no_other(tmp_path, monkeypat
     assert begin(4, 2) == 2
     assert "\n  es.reward_shift: 1.0 -> 2.0\n" in capfd.readouterr().err
     monkeypatch.setattr(own_envs.Idling, "healthy_reward", 2.0)  # as if somebody edited it
-    cause = "es.reward_shift: 1.0 -> 2.0, as the task's healthy_reward has changed\n"
+    cause = "es.reward_shift: 1.0 -> 2.0, as the task's healthy_reward, or what this version"
     assert begin(4) == 2
     assert cause in capfd.readouterr().err
     assert begin(4, check=True) == 2
