@@ -67,14 +67,17 @@ def job(environ: Mapping[str, str]) -> str:
 def later_round(environ: Mapping[str, str], status: Mapping[str, object]) -> str:
     """Say what shows that this batch job was at a run before, "" where it was not.
 
-    status: status.json of the run to be taken up, {} for none. A requeued job of Slurm, or one that
-    PBS runs again, has its name; the next round of jobs/pbs.sh has another.
+    status: status.json of the run to be taken up, {} for none that can be read. A requeued job of
+    Slurm, or one that PBS runs again, has its name; the next round of jobs/pbs.sh has another.
     """
     if environ.get("PBS_JOBID") and _counts(environ, "ROUND"):
         return f"ROUND={environ['ROUND']}"
-    if not job(environ) or status.get("job") != job(environ):
+    requeued = environ.get("SLURM_JOB_ID") and _counts(environ, "SLURM_RESTART_COUNT")
+    # one that cannot be read may be its own: a file system comes back later than the nodes
+    unread = requeued and not status
+    if not job(environ) or (status.get("job") != job(environ) and not unread):
         return ""
-    if environ.get("SLURM_JOB_ID") and _counts(environ, "SLURM_RESTART_COUNT"):
+    if requeued:
         return f"SLURM_RESTART_COUNT={environ['SLURM_RESTART_COUNT']}"
     in_batch = environ.get("PBS_ENVIRONMENT") == "PBS_BATCH"  # somebody at a terminal means it
     return f"{job(environ)} has been at this run before" if in_batch else ""

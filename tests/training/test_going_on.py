@@ -107,6 +107,7 @@ OURS = {"job": "7"}
         (SLURM, OURS, ""),
         ({**SLURM, "SLURM_RESTART_COUNT": "0"}, OURS, ""),
         (RESTARTED, OURS, "SLURM_RESTART_COUNT=12"),
+        (RESTARTED, {}, "SLURM_RESTART_COUNT=12"),  # status.json cannot be read, as after a crash
         # a requeued job of several runs has not been at this one
         (RESTARTED, {"job": "6"}, ""),
         (RESTARTED, {"status": "complete", "host": "login"}, ""),
