@@ -127,6 +127,9 @@ def check_product(product: Product, source: str) -> None:
     if product.command and find_spec(f"esac_mpi.commands.{product.command}") is None:
         what = "no command, nor a program of the checkout as tools.operators"
         raise Unusable(f"{source}: tool = {product.tool!r}: {what}")
+    if product.command == "results" and product.arguments[:1] == ["draw"]:  # of 0.2.0
+        now = 'tool = "plot", which draws CSV files, too'
+        raise Unusable(f"{source}: out = {product.out!r}: `results draw` is gone: {now}")
 
 
 def renew_product(found: Product) -> Product:
