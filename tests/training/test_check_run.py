@@ -9,6 +9,7 @@ from in_process import checked, started
 from short_runs import HOLD, child, flip, snapshot
 
 from esac_mpi.envs import identity
+from esac_mpi.training.check import cost
 
 pytestmark = pytest.mark.slow
 
@@ -133,3 +134,14 @@ def test_a_forecast_is_of_what_is_left(place, monkeypatch, capfd):
         assert told in capfd.readouterr().out
     assert checked(*TINY_ES, "--run-dir", place) == 0
     assert "a generation, " not in capfd.readouterr().out  # it is finished
+
+
+def test_what_a_rank_cannot_measure_leaves_a_line(place, monkeypatch, capfd):
+    """And no rank waits for another: all exchange what they found."""
+
+    def fails(*given):
+        raise MemoryError("no room for a child")
+
+    monkeypatch.setattr(cost.operators, "seconds", fails)
+    assert checked(*TINY_ES, "--run-dir", place) == 0
+    assert "none: MemoryError: no room for a child" in capfd.readouterr().out

@@ -50,7 +50,7 @@ def look(
     params = Params(chosen, layout, env.horizon, set_up.make_epsilon(chosen, layout, scratch))
     world.gather(None)  # all begin together
     played = world.gather(episodes(params, env, world.rank))
-    others = world.gather(operators.seconds(chosen, layout))
+    others = world.gather(beside_playing(params))
     done = world.shared((1,))
     lines, updating = list[Line](), 0.0
     if world.rank == 0:
@@ -79,17 +79,30 @@ def runs_beside(chosen: config.Config) -> bool:
     return declares.learning.beside(chosen) or shares
 
 
+def beside_playing(params: Params) -> dict[str, float] | Exception:
+    """Measure what this rank does beside playing, as fields of Pieces; or say why not."""
+    try:
+        return operators.seconds(params.config, params.layout)
+    except UNMEASURED as error:
+        return error
+
+
 def put_together(
     params: Params,
     env: envs.Env,
     played: np.ndarray,
-    others: list[dict[str, float]],
+    others: list[dict[str, float] | Exception],
     exchange: float,
 ) -> Pieces:
     """Measure the learner; put it with episodes' time and steps [m, 2] and ranks' other work.
 
     Raises one of UNMEASURED.
     """
+    beside = list[dict[str, float]]()
+    for one in others:
+        if isinstance(one, Exception):
+            raise one
+        beside.append(one)
     playing, updating, cpu = 0.0, 0.0, True
     if ready := phases.prepare(params, env):
         playing, updating = phases.measure(*ready, UPDATING)
@@ -107,7 +120,7 @@ def put_together(
         updating=updating,
         cpu=cpu,
         exchange=exchange,
-        **{name: float(np.mean([one[name] for one in others])) for name in others[0]},
+        **{name: float(np.mean([one[name] for one in beside])) for name in beside[0]},
     )
 
 
