@@ -18,6 +18,7 @@ BEFORE: dict[str, Any] = {
     "esac.transfer_at_once": False,
     "erl.injection": "kept",
 }
+FEW = 5  # fields of a table that one sentence can name
 
 
 def known(name: str, source: str, algorithm: Any = None) -> str:
@@ -31,7 +32,12 @@ def known(name: str, source: str, algorithm: Any = None) -> str:
     if algorithm in ALGORITHMS:
         there = tuple(field for field in NAMES if reads(algorithm, field))
         chosen = algorithm
-    said = meant(name, there, f"--algorithm {chosen} --help lists them")
+    table = f"{name.rpartition('.')[0]}."
+    beside = [other for other in there if other.startswith(table)]
+    if beside and sum(other.startswith(table) for other in NAMES) <= FEW:
+        said = meant(name, beside)
+    else:
+        said = meant(name, there, f"--algorithm {chosen} --help lists them")
     raise ConfigError(f"{source}: unknown key '{name}'; {said}")
 
 

@@ -108,8 +108,9 @@ def loggers() -> tuple[int, list[tuple[logging.Logger, bool, bool, int]]]:
 def log(was: tuple[int, list[tuple[logging.Logger, bool, bool, int]]]) -> None:
     """Let messages go where they went."""
     logging.disable(was[0])
-    for each, disabled, propagate, level in was[1]:
-        each.disabled, each.propagate = disabled, propagate
+    before = {each: (disabled, propagate, level) for each, disabled, propagate, level in was[1]}
+    for each, *_ in loggers()[1]:  # one that was only a name before is as Python makes it
+        each.disabled, each.propagate, level = before.get(each, (False, True, logging.NOTSET))
         each.setLevel(level)
 
 

@@ -42,6 +42,18 @@ def umask() -> int:
     return now
 
 
+# two names below our logger, the one between being no logger
+FAR_BELOW = logging.getLogger("esac_mpi.between.below")
+
+
+def heard_by(logger: logging.Logger) -> tuple[int, logging.Logger]:
+    """Return from which level on a logger's messages are heard, and the last that hears them."""
+    last = logger
+    while last.parent and last.propagate:
+        last = last.parent
+    return logger.getEffectiveLevel(), last
+
+
 LOOKS = {
     "directory": os.getcwd,
     "vanish": os.getcwd,
@@ -61,7 +73,7 @@ LOOKS = {
     "warnings": lambda: warnings.filters[:],
     "logging": lambda: log.logger.isEnabledFor(logging.WARNING),
     "dictconfig": lambda: log.logger.disabled,
-    "levels": lambda: [(each.level, each.propagate) for each in (log.logger, log.progress)],
+    "levels": lambda: [heard_by(each) for each in (log.logger, log.progress, FAR_BELOW)],
     "errors": np.geterr,
     "cores": lambda: os.sched_getaffinity(0),
     "threads": lambda: [get() for _, get, _ in threads.openblas()],
