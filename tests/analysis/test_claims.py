@@ -112,11 +112,13 @@ def test_the_table_of_eight_minutes_is_in_its_record():
     with (RECORDS / "two-cores/members.csv").open() as file:
         for row in csv.DictReader(file):
             best[row["task"].split("/")[-1].removesuffix("-v0")].append(float(row["best_member"]))
-    for name, said, evaluation in re.findall(
+    counted = re.findall(
         r"^\| (walker-walk|fish-upright|Reacher-v5) \| [-\d.]+ \| (\S+) \| (\S+) \|$",
         page,
         re.MULTILINE,
-    ):
+    )
+    assert len(counted) == 3
+    for name, said, evaluation in counted:
         assert said == f"{np.mean(best[name]):.{1 if name == 'Reacher-v5' else 0}f}"
         assert f"| {name} | " in page.split("looks different", 1)[0]
         assert re.search(rf"^\| {name} \| \S+ \| {evaluation} \|", page, re.MULTILINE)
