@@ -165,13 +165,16 @@ def over_ranks(
     """Yield a row for each number of ranks, measured or computed; n: members of each run."""
     least, there = min(line), line[min(line)]
     episodes = n * getattr(there[0].config.own, "fitness_episodes", 1)
-    for ranks in sorted({*line, *computed_for}):
+    every = sorted({*line, *computed_for})
+    fewest = {True: np.mean([measured(run, last) for run in there])}  # {whether measured: time [s]}
+    if len(every) > len(line):
+        fewest[False] = np.mean([on_ranks(run, least, last) for run in there])
+    for ranks in every:
         if ranks in line:
             seconds = np.mean([measured(run, last) for run in line[ranks]])
-            alone = np.mean([measured(run, last) for run in there])
         else:
             seconds = np.mean([on_ranks(run, ranks, last) for run in there])
-            alone = np.mean([on_ranks(run, least, last) for run in there])
+        alone = fewest[ranks in line]
         yield {
             "ranks": ranks,
             "s a generation": float(seconds),
