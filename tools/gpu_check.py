@@ -153,23 +153,23 @@ def bits(device: str, hidden: tuple[int, ...] = (256, 256)) -> Iterator[Finding]
 
 def trouble(device: str) -> Iterator[Finding]:
     """Check that a GPU that is not there, or full, ends a run before anything is made."""
-    yield refused("cuda:99", "cuda:99")
+    yield refused("cuda:99", "learner.device = cuda:99", "cuda:99")
     if device != "cpu":
         import torch
 
         free = torch.cuda.mem_get_info()[0] - 2**30
         kept = torch.empty(max(free, 0), dtype=torch.uint8, device=device)
         huge = "--policy.hidden", 8192, 8192, "--sac.batch_size", 8192
-        yield refused("a full GPU", device, *huge)
+        yield refused("a full GPU", "no room on the GPU", device, *huge)
         del kept
 
 
-def refused(what: str, device: str, *options: object) -> Finding:
-    """Return whether the program refuses to begin: exit 2, one message, and nothing made."""
+def refused(what: str, why: str, device: str, *options: object) -> Finding:
+    """Return whether the program refuses to begin, and says why: exit 2, and nothing made."""
     with tempfile.TemporaryDirectory() as place:
         line = [sys.executable, "-m", "esac_mpi", "--run-dir", f"{place}/run", *TASK]
         code, said = ended([*line, "--learner.device", device, *options], LONGEST)
-        one = code == 2 and not os.listdir(place) and "Traceback" not in said
+        one = code == 2 and why in said and not os.listdir(place) and "Traceback" not in said
     return (f"trouble: {what}", one, f"exit {code}: {said.strip()[-500:]}")
 
 
