@@ -18,10 +18,12 @@ from esac_mpi.play.params import Params, Row, make_policy
 from esac_mpi.play.population import Population
 from esac_mpi.play.rollout import ReturnDiffers
 
+FILLED = 0.9  # of a generation, by a continuous phase: the next one may be a little shorter
+
 
 @dataclass(frozen=True)
 class Again:
-    """Members whose episodes a phase resimulates, and by what it and they see."""
+    """What a phase does: members whose episodes it resimulates, by what it and they see; steps."""
 
     members: np.ndarray  # int64
     # float64 what they were evaluated to; nan = by another machine, or in another task
@@ -29,6 +31,7 @@ class Again:
     cap: int  # at which their episodes were truncated; 0 = none [steps]
     # float64 [3, observation] of observations before their generation; zeros without normalisation
     sums: np.ndarray
+    steps: int  # that the learner then makes in its own episodes
     hosts: Sequence[str] = ()  # that played them; empty after a restart
 
 
@@ -39,7 +42,7 @@ def beside(esac: configuration.ESAC) -> bool:
 
 def timed(esac: configuration.ESAC) -> bool:
     """Tell whether phases follow one another on the virtual clock."""
-    return esac.sac_phases and esac.phase_timing == "virtual"
+    return esac.sac_phases and esac.phase_timing != "interval"
 
 
 def replays(esac: configuration.ESAC) -> int:
@@ -53,8 +56,12 @@ def reserve(config: configuration.Config, horizon: int) -> int:
     """Count the transitions that a SAC phase adds at most; horizon: of an episode [steps]."""
     esac = config.esac
     again = replays(esac) * esac.fitness_episodes * horizon
-    if esac.phase_timing == "virtual":
-        return esac.sac_min_steps + again
+    if timed(esac):
+        episodes = configuration.members(esac) * esac.fitness_episodes
+        if esac.transfer == "tested":
+            episodes += 2 * esac.transfer_episodes
+        longest = max(esac.fitness_episodes, episodes / esac.workers) * horizon
+        return own_steps(config, longest, 0) + again
     return max(esac.sac_episodes * horizon, esac.sac_min_steps + horizon) + again
 
 
@@ -66,7 +73,7 @@ def added(config: configuration.Config, horizon: int) -> float:
     if not esac.sac_phases:
         return 0.0
     phase = reserve(config, horizon)
-    interval = 1 if esac.phase_timing == "virtual" else esac.gradient_interval
+    interval = esac.gradient_interval if esac.phase_timing == "interval" else 1
     # what is counted at the end of a phase, and the next one, begun in the same generation
     in_flight = 2 * phase
     return min(min(generations, nominal / horizon + 1) * phase / interval, env_steps + in_flight)
@@ -92,7 +99,7 @@ def may_begin(esac: configuration.ESAC, state: State, k: int, ended: bool) -> bo
     """Tell whether a phase may begin; ended: the one in flight ends in k. Algorithm 1, line 12."""
     if not esac.sac_phases or (state.phase_begun and not ended):
         return False
-    return esac.phase_timing == "virtual" or k % esac.gradient_interval == 0
+    return esac.phase_timing != "interval" or k % esac.gradient_interval == 0
 
 
 def gate_opens(config: configuration.Config, k: int) -> bool:
@@ -133,7 +140,25 @@ def choose(now: Now, found: Population, known: float) -> Again:
         drawn = random.permutation(fitness.size)
         members = drawn[np.isfinite(fitness[drawn])][:count]
     hosts = [now.world.host(int(i)) for i in members]
-    return Again(members, found.returns[members], found.cap, now.state.observation_sums, hosts)
+    steps = own_steps(now.params.config, duration(esac, found), int(found.length[members].sum()))
+    seen = now.state.observation_sums
+    return Again(members, found.returns[members], found.cap, seen, steps, hosts)
+
+
+def own_steps(config: configuration.Config, lasted: float, played: int) -> int:
+    """Count the learner's own steps of a phase, at least.
+
+    lasted: the generation before it [virtual steps]. played: steps that it resimulates.
+    """
+    least = config.esac.sac_min_steps
+    if config.esac.phase_timing != "continuous":
+        return least
+    return max(least, int((FILLED * lasted - played) / virtual_step(config)))
+
+
+def virtual_step(config: configuration.Config) -> float:
+    """Compute how long one of the learner's own steps takes, its updates too [virtual steps]."""
+    return 1 + config.esac.update_cost * config.sac.updates_per_step
 
 
 def keep(now: Now, again: Again) -> None:
@@ -158,6 +183,7 @@ def keep(now: Now, again: Again) -> None:
     state.replayed_returns = again.returns
     state.replayed_cap = again.cap
     state.phase_sums = again.sums
+    state.phase_steps = again.steps
     if members:
         now.world.over_blocks(rebuild, len(slices), 1)
 
@@ -167,7 +193,11 @@ def resume(now: Now) -> None:
     state = now.state
     if state.phase_begun:
         again = Again(
-            state.replayed_members, state.replayed_returns, state.replayed_cap, state.phase_sums
+            state.replayed_members,
+            state.replayed_returns,
+            state.replayed_cap,
+            state.phase_sums,
+            state.phase_steps or now.params.config.esac.sac_min_steps,
         )
         begin(replace(now, k=state.phase_begun), again)
 
@@ -224,7 +254,7 @@ def left(params: Params, state: State, found: Population, again: Again | None) -
     esac = params.config.esac
     if again is None:
         return max(0.0, state.phase_left - duration(esac, found))
-    own = esac.sac_min_steps * (1 + esac.update_cost * params.config.sac.updates_per_step)
+    own = again.steps * virtual_step(params.config)
     return own + float(found.length[again.members].sum())
 
 
@@ -255,10 +285,10 @@ def steps(now: Now, learner: Learner, again: Again) -> Steps:
             raise
         learner.replay.add_rows(rows)
         replayed += count
-    virtual = esac.phase_timing == "virtual"
-    episodes = 0 if virtual else esac.sac_episodes
+    cut = timed(esac)
+    episodes = 0 if cut else esac.sac_episodes
     sums = again.sums if esac.observation_normalisation else None
-    phase = yield from learner.begin(now.env, now.k, episodes, esac.sac_min_steps, virtual, sums)
+    phase = yield from learner.begin(now.env, now.k, episodes, again.steps, cut, sums)
     return replace(phase, replayed_steps=replayed)
 
 

@@ -40,7 +40,9 @@ class State(Evolving):
     expected_length: np.ndarray = field(default_factory=lambda: np.zeros(0), metadata=BEGINS_ANEW)
     # generation whose SAC phase is in flight; 0 = none
     phase_begun: int = field(default=0, metadata=BEGINS_ANEW)
-    # its time still under phase_timing = virtual [steps]
+    # the learner's own steps in it; 0 in older files, whose phases have sac_min_steps
+    phase_steps: int = field(default=0, metadata=BEGINS_ANEW)
+    # its time still on the virtual clock [steps]
     phase_left: float = field(default=0.0, metadata=BEGINS_ANEW)
     # that a phase beside resimulates
     replayed_members: np.ndarray = field(

@@ -22,7 +22,7 @@ from esac_mpi.config.table import SURVIVAL, OnlyWith, OnlyWithOne, Reads, Select
 
 PHASES = OnlyWith(sac_phases=True)
 INTERVAL = OnlyWith(sac_phases=True, phase_timing="interval")
-VIRTUAL = OnlyWith(sac_phases=True, phase_timing="virtual")
+VIRTUAL = OnlyWith(sac_phases=True, phase_timing=("continuous", "virtual"))
 ANNEALED = OnlyWith(sac_phases=True, p_sac_annealed=True)
 TESTED = OnlyWith(transfer="tested")
 AMT = OnlyWith(sigma_rule="grow")
@@ -225,15 +225,17 @@ class ESAC(Evolution):
     """Least number of episodes of a SAC phase [episodes]. P: D.1, per task."""
     sac_min_steps: Annotated[NonNegativeInt, PHASES] = 1000
     """Least number of environment steps of a SAC phase [steps]; under phase_timing = virtual just
-    so many, and an episode in progress is cut. 0 in the preset paper. M."""
-    phase_timing: Annotated[Literal["interval", "virtual"], PHASES] = "virtual"
+    so many. But for phase_timing = interval an episode in progress is cut. 0 in the preset paper.
+    M."""
+    phase_timing: Annotated[Literal["interval", "virtual", "continuous"], PHASES] = "continuous"
     """interval: a phase may begin every gradient_interval generations (P). virtual: one follows
-    another, and enters when it ends on a clock of steps and updates. Ours; docs/explain/esac.md."""
+    another, and enters when it ends on a clock of steps and updates. continuous: likewise, and is
+    as long as the last generation, if that is longer. Ours; docs/explain/esac.md."""
     workers: Annotated[AutoInt, VIRTUAL] = AUTO
-    """Ranks that evaluate beside the learner's, for phase_timing = virtual [ranks]. auto: the ranks
-    of the run's first start but one, at least 1; it is kept with the run."""
+    """Ranks that evaluate beside the learner's, for phases on the virtual clock [ranks]. auto: the
+    ranks of the run's first start but one, at least 1; it is kept with the run."""
     update_cost: Annotated[AutoFloat, VIRTUAL] = AUTO
-    """How long a gradient update takes, for phase_timing = virtual [environment steps]. auto:
+    """How long a gradient update takes, for phases on the virtual clock [environment steps]. auto:
     measured at the run's first start, to two digits; it is kept with the run."""
     resimulated: Annotated[Literal["none", "winners", "better", "sample"], PHASES] = "better"
     """Which members' episodes are resimulated for SAC's replay: none (P: 5.1.2); the best of the
@@ -292,10 +294,10 @@ class ESAC(Evolution):
                 f"{table}.sac_episodes and {table}.sac_min_steps are both 0: "
                 "a SAC phase would have no steps"
             )
-        if not self.sac_min_steps and self.phase_timing == "virtual":
+        if not self.sac_min_steps and self.phase_timing != "interval":
             yield (
                 f"{table}.sac_min_steps = 0: must be positive, "
-                f"a phase has just so many under {table}.phase_timing = virtual"
+                f"no phase has fewer under {table}.phase_timing = {self.phase_timing}"
             )
         if self.transfer == "tested" and self.transfer_episodes < 2:
             yield (

@@ -82,7 +82,7 @@ class Timed(Track):
 
 def begun(world, generations, lengths=(10,), **settings):
     """Return in which generations phases begin, and the virtual steps left after each."""
-    params, state, _ = make(world, **VIRTUAL, **settings)
+    params, state, _ = make(world, **{**VIRTUAL, **settings})
     learner, env, began, left = teacher(), Timed(lengths), [], []
     learner.replay = Replay(1000, 3, 3, 200)
     for k in range(1, generations + 1):
@@ -103,6 +103,7 @@ def begun(world, generations, lengths=(10,), **settings):
     return began, left
 
 
+FILLS = {"phase_timing": "continuous"}
 TWICE = {"workers": 4, "resimulated": "sample", "fitness_episodes": 2, "sac_min_steps": 10}
 
 
@@ -126,6 +127,16 @@ TWICE = {"workers": 4, "resimulated": "sample", "fitness_episodes": 2, "sac_min_
         (TWICE, [1, 3, 5, 7, 9], [70, 20, 70]),
         # trials, 2 x 5 x 10 steps more in the generation after a phase: 50
         ({"workers": 4, "transfer": "tested"}, [1, 4, 6, 8, 10], [60, 35, 10, 60, 10, 60, 10]),
+        # as long as 0.9 of the generation before: 30 steps; 60 of one with trials
+        ({**FILLS, "workers": 1}, [*range(1, 11)], [90, 90, 90]),
+        ({**FILLS, "workers": 1, "transfer": "tested"}, [*range(1, 11)], [90, 90, 180, 180]),
+        # 30 steps are played again, and as many are left of 90 / 3
+        (
+            {**FILLS, "workers": 1, "resimulated": "winners", "resimulated_members": 3},
+            *([*range(1, 11)], [90, 90]),
+        ),
+        # not shorter than sac_min_steps
+        ({**FILLS, "workers": 2}, [1, 3, 5, 7, 9], [60, 10, 60, 10]),
     ],
 )
 def test_a_phase_enters_when_its_virtual_time_has_passed(world, settings, expected, left):

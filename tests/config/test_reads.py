@@ -179,7 +179,7 @@ def test_what_is_declared_unread_changes_no_bit(case, world, tmp_path):
          "--esac.resimulated_members: read only with esac.resimulated = winners or better or "
          "sample"),
         ("--esac.preset corrected --esac.workers 3",
-         "--esac.workers: read only with esac.phase_timing = virtual"),
+         "--esac.workers: read only with esac.phase_timing = continuous or virtual"),
         ("--esac.preset paper --esac.start_states pair",
          "read only with esac.sampling = mirrored or repo"),
         (f"{NO_PHASES} --esac.sigma_rule grow --esac.amt_clip 0.1",

@@ -78,11 +78,13 @@ def test_the_table_of_presets_is_what_they_set():
 def test_the_example_of_virtual_time_is_the_codes(workers, column):
     words = f"--esac.workers {workers} --esac.update_cost 30 --esac.population_size 28"
     params = SimpleNamespace(config=load(words.split())[0])
-    esac, chosen = params.config.esac, SimpleNamespace(members=np.array([0, 1]))
+    esac = params.config.esac
 
     def played(tested):
         return SimpleNamespace(length=np.full(28, 1000), trial_steps=10_000 * tested)
 
+    steps = esac_phase.own_steps(params.config, esac_phase.duration(esac, played(False)), 2000)
+    chosen = SimpleNamespace(members=np.array([0, 1]), steps=steps)
     state = SimpleNamespace(phase_begun=1, phase_left=0.0)
     state.phase_left = begun = esac_phase.left(params, state, played(False), chosen)
     generations = 1
@@ -95,6 +97,12 @@ def test_the_example_of_virtual_time_is_the_codes(workers, column):
     durations = [esac_phase.duration(esac, played(tested)) for tested in (True, False)]
     assert [phase, first, later] == [f"{value:,.0f}" for value in (begun, *durations)]
     assert int(re.match(r"\d+", enters)[0]) == generations
+
+
+def test_the_long_phase_of_virtual_time_is_the_codes():
+    config = load("--esac.workers 1 --esac.update_cost 5 --esac.population_size 28".split())[0]
+    page = text("virtual-time.md")
+    assert f"{esac_phase.own_steps(config, 38_000, 2000):,} own steps" in page
 
 
 def test_every_counter_and_every_algorithm_has_its_line():

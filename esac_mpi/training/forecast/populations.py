@@ -22,7 +22,6 @@ def generations(config: Config, pieces: Pieces) -> Iterator[Made]:
     n, episodes = configuration.members(table), table.fitness_episodes
     learning = ALGORITHMS[config.algorithm].DECLARES.learning
     phases = Phases(config, pieces) if learning else None
-    lasting = phases.seconds if phases else 0.0
     beside = phases is not None and phases.beside
     for k in count(1):
         begins, ends = phases.of(k) if phases else (False, False)
@@ -32,24 +31,25 @@ def generations(config: Config, pieces: Pieces) -> Iterator[Made]:
             members=np.append(pieces.members(n, episodes, k), pieces.lasting(trials, k)),
             expected=schedule.with_trials(np.ones(n), episodes, trials),
             sums=pieces.sums if table.observation_normalisation else 0,
-            phase=lasting if at_once else 0.0,
+            phase=phases.seconds if phases and at_once else 0.0,
             merges=ends,
             update=configuration.slots(table) * pieces.slot,
             blocks=pieces.blocks,
-            begun=lasting if aside else 0.0,
+            begun=phases.seconds if phases and aside else 0.0,
         )
         played = (n * episodes + trials) * pieces.length
-        if phases and (ends or at_once):
-            played += phases.steps
+        if phases:
+            played += phases.entered
         yield Made(one, played, pieces.horizon)
 
 
 class Phases:
     """When a learner's phases begin and end, as ESAC itself decides it, and what one does.
 
-    found: a generation's lengths, all alike. steps, seconds: what a phase plays, the population's
-    episodes again among them, and how long it takes. trials: episodes of the test before a
-    transfer, in the generation that was asked of last; none is foreseen to be won.
+    found: a generation's lengths, all alike. seconds: how long the phase takes that began last.
+    entered: steps that entered in the generation that was asked of last, the population's episodes
+    again among them. trials: its episodes of the test before a transfer; none is foreseen to be
+    won.
     """
 
     def __init__(self, config: Config, pieces: Pieces) -> None:
@@ -59,35 +59,47 @@ class Phases:
         lengths = np.full(configuration.members(esac), round(esac.fitness_episodes * pieces.length))
         self.found: Any = SimpleNamespace(length=lengths, trial_steps=0)
         self.trials = 0
-        self._entered = False
-        self._length = pieces.length
+        self.seconds = 0.0
+        self.entered = 0.0
+        self._steps = 0.0
+        self._pieces = pieces
         self._state: Any = SimpleNamespace(phase_begun=0, phase_left=0.0)
-        self._again: Any = SimpleNamespace(members=np.arange(esac_phase.replays(esac)))
-        again = esac_phase.replays(esac) * esac.fitness_episodes * pieces.length
-        steps = float(esac.sac_min_steps)
-        if esac.phase_timing == "interval":  # of whole episodes
-            episodes = max(esac.sac_episodes, math.ceil(esac.sac_min_steps / pieces.length))
-            steps = episodes * pieces.length
-        updates = steps * config.sac.updates_per_step
-        self.steps = again + steps
-        self.seconds = again * pieces.step + steps * pieces.playing + updates * pieces.updating
+        self._again: Any = SimpleNamespace(members=np.arange(esac_phase.replays(esac)), steps=0)
 
     def of(self, k: int) -> tuple[bool, bool]:
         """Tell whether a phase begins in generation k, and whether one ends; ask in turn."""
         esac, state = self._esac, self._state
-        tested = esac.transfer == "tested" and self._entered
+        tested = esac.transfer == "tested" and self.entered
         self.trials = 2 * esac.transfer_episodes if tested else 0
-        self.found.trial_steps = round(self.trials * self._length)
+        self.found.trial_steps = round(self.trials * self._pieces.length)
         ends = esac_phase.ends(esac, state, k, self.found)
         may = esac_phase.may_begin(esac, state, k, ends)
         begins = may and esac_phase.gate_opens(self._config, k)
+        self.entered = self._steps if ends else 0.0
         if ends:
             state.phase_begun = 0
-        if esac.phase_timing == "virtual":
+        if begins:
+            self._begin()
+        if begins and not self.beside:
+            self.entered = self._steps
+        if esac_phase.timed(esac):
             params: Any = SimpleNamespace(config=self._config)
             again = self._again if begins else None
             state.phase_left = esac_phase.left(params, state, self.found, again)
         if begins and self.beside:
             state.phase_begun = k
-        self._entered = ends or (begins and not self.beside)
         return begins, ends
+
+    def _begin(self) -> None:
+        esac, pieces = self._esac, self._pieces
+        again = esac_phase.replays(esac) * esac.fitness_episodes * pieces.length
+        if esac_phase.timed(esac):
+            lasted = esac_phase.duration(esac, self.found)
+            steps = float(esac_phase.own_steps(self._config, lasted, round(again)))
+        else:  # of whole episodes
+            episodes = max(esac.sac_episodes, math.ceil(esac.sac_min_steps / pieces.length))
+            steps = episodes * pieces.length
+        self._again.steps = steps
+        self._steps = again + steps
+        updates = steps * self._config.sac.updates_per_step
+        self.seconds = again * pieces.step + steps * pieces.playing + updates * pieces.updating
