@@ -73,7 +73,7 @@ DECLARES = Declaration(
         added=esac_phase.added,
         own_env=lambda config, rank: rank == 0 and esac_phase.beside(config.esac),
         beside=lambda config: esac_phase.beside(config.esac),
-        cut=lambda config: "esac.sac_min_steps" if esac_phase.timed(config.esac) else "",
+        cut=esac_phase.cut,
         interval=lambda config: config.esac.gradient_interval if config.esac.sac_phases else 0,
     ),
     discrete=False,

@@ -57,12 +57,18 @@ def reserve(config: configuration.Config, horizon: int) -> int:
     esac = config.esac
     again = replays(esac) * esac.fitness_episodes * horizon
     if timed(esac):
-        episodes = configuration.members(esac) * esac.fitness_episodes
-        if esac.transfer == "tested":
-            episodes += 2 * esac.transfer_episodes
-        longest = max(esac.fitness_episodes, episodes / esac.workers) * horizon
-        return own_steps(config, longest, 0) + again
+        trials = 2 * esac.transfer_episodes if esac.transfer == "tested" else 0
+        return own_steps(config, longest(esac, horizon, trials), 0) + again
     return max(esac.sac_episodes * horizon, esac.sac_min_steps + horizon) + again
+
+
+def cut(config: configuration.Config, horizon: int) -> tuple[str, int]:
+    """Name what cuts episodes, and after how many steps in a generation of whole episodes."""
+    esac = config.esac
+    if not timed(esac):
+        return "", horizon
+    again = replays(esac) * esac.fitness_episodes * horizon
+    return "esac.sac_min_steps", own_steps(config, longest(esac, horizon, 0), again)
 
 
 def added(config: configuration.Config, horizon: int) -> float:
@@ -93,6 +99,12 @@ def duration(esac: configuration.ESAC, found: Population) -> float:
     return max(
         float(found.length.max()), (int(found.length.sum()) + found.trial_steps) / esac.workers
     )
+
+
+def longest(esac: configuration.ESAC, horizon: int, trials: int) -> float:
+    """Compute the duration of a generation of whole episodes [virtual steps]."""
+    episodes = configuration.members(esac) * esac.fitness_episodes + trials
+    return max(esac.fitness_episodes, episodes / esac.workers) * horizon
 
 
 def may_begin(esac: configuration.ESAC, state: State, k: int, ended: bool) -> bool:

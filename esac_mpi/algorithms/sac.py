@@ -23,7 +23,10 @@ DECLARES = Declaration(
         actor=lambda state: state.theta_sac,
         reserve=lambda config, _: config.sac.steps_per_generation,
         added=lambda config, _: added_by_phases(config, config.sac.steps_per_generation),
-        cut=lambda config: "sac.steps_per_generation",
+        cut=lambda config, horizon: (
+            "sac.steps_per_generation",
+            config.sac.steps_per_generation,
+        ),
     ),
     discrete=False,
     work="episodes",

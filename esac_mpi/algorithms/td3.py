@@ -38,10 +38,12 @@ def reserve(config: Config, horizon: int) -> int:
     return options.episodes_per_generation * horizon
 
 
-def cut(config: Config) -> str:
-    """Name the setting after whose steps rank 0 cuts its episode, if it plays alone."""
-    alone = options_of(config).episodes_on == "root"
-    return f"{config.algorithm}.steps_per_generation" if alone else ""
+def cut(config: Config, horizon: int) -> tuple[str, int]:
+    """Name what cuts rank 0's episodes, if it plays alone, and after how many steps."""
+    options = options_of(config)
+    alone = options.episodes_on == "root"
+    name = f"{config.algorithm}.steps_per_generation" if alone else ""
+    return name, options.steps_per_generation
 
 
 def declaration(name: str, discrete: bool) -> Declaration:

@@ -7,7 +7,7 @@ costs nothing.
 
 from esac_mpi.algorithms import ALGORITHMS
 from esac_mpi.algorithms.declaration import Learning
-from esac_mpi.config import NAMES, Config, flatten
+from esac_mpi.config import NAMES, Config
 from esac_mpi.config.reads import tables, unread
 from esac_mpi.envs import Env
 from esac_mpi.host import ram
@@ -55,8 +55,8 @@ def too_small(config: Config, horizon: int, restored: Checkpoint) -> str:
 def cut_episodes(config: Config, horizon: int) -> str:
     """Say that the learner's episodes are cut, and teach it nothing of what comes later."""
     learning = ALGORITHMS[config.algorithm].DECLARES.learning
-    name = learning.cut(config) if learning else ""
-    if not name or (steps := dict(flatten(config))[name]) >= horizon:
+    name, steps = learning.cut(config, horizon) if learning else ("", horizon)
+    if not name or steps >= horizon:
         return ""
     said = f"the learner plays the first {steps:,} steps of an episode at most, of {horizon:,}"
     return f"{said}: in a new run --{name} {horizon} for all"

@@ -36,6 +36,8 @@ def for_generations(count: int, algorithm: str, **changes) -> Config:
 
 SAMPLE = {"resimulated": "sample", "resimulated_members": 99, "fitness_episodes": 3}
 ON_RANKS = {"episodes_on": "ranks", "episodes_per_generation": 2, "budget__env_steps": 9_000}
+# ESAC on eight ranks; of 28 members with whole episodes
+EIGHT = {"esac.population_size": 28, "esac.workers": 7, "esac.update_cost": 30.0}
 VIRTUAL = {"phase_timing": "virtual", "sac_min_steps": 300}
 REPLAYED = {"phase_timing": "virtual", "resimulated": "winners", "budget__env_steps": 10**6}
 
@@ -214,7 +216,9 @@ def test_memory_without_proc_is_what_the_system_says(tmp_path):
         ({"algorithm": "sac"}, 1000, ""),
         ({"algorithm": "td3"}, 2000, "--td3.steps_per_generation 2000"),
         ({"algorithm": "ddpg", "ddpg.episodes_on": "ranks"}, 2000, ""),
-        ({}, 2000, "--esac.sac_min_steps 2000"),
+        ({**EIGHT, "esac.phase_timing": "virtual"}, 2000, "--esac.sac_min_steps 2000"),
+        (EIGHT, 2000, "first 1,000 steps of an episode at most, of 2,000: in a new run --esac.sac"),
+        ({**EIGHT, "esac.workers": 1, "esac.update_cost": 1.0}, 2000, ""),  # 23,200 a phase
         ({"esac.phase_timing": "interval"}, 2000, ""),  # whole episodes
         ({"algorithm": "ppo"}, 9000, ""),  # its episodes go on in the next generation
         ({"algorithm": "es"}, 9000, ""),
