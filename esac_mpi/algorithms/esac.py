@@ -49,6 +49,7 @@ from esac_mpi.algorithms.esac_state import (
     CENTRE,
     CHILD,
     SAC_COPY,
+    Flight,
     Now,
     State,
     new_population,
@@ -112,12 +113,14 @@ def init(params: Params, world: Memory) -> State:
         children=world.shared((children, d)),
         adam_m=world.share(np.zeros_like(theta_es)),
         adam_v=world.share(np.zeros_like(theta_es)),
-        replayed_theta=world.shared((again if esac_phase.beside(esac) else 0, d)),
         partial_sums=partial_sums,
         rebuilt=world.shared((children if len(partial_sums) else 0, d)),
         parents=new_population(esac, born=0),
         observation_sums=params.unseen(),
-        phase_sums=params.unseen(),
+        flight=Flight(
+            replayed_theta=world.shared((again if esac_phase.beside(esac) else 0, d)),
+            phase_sums=params.unseen(),
+        ),
         sigma=esac.sigma,
     )
 

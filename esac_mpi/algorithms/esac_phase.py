@@ -87,11 +87,12 @@ def added(config: configuration.Config, horizon: int) -> float:
 
 def ends(esac: configuration.ESAC, state: State, k: int, found: Population) -> bool:
     """Tell whether the phase in flight, if there is one, ends in generation k."""
-    if not state.phase_begun:
+    flight = state.flight
+    if not flight.phase_begun:
         return False
     if esac.phase_timing == "interval":
-        return k == state.phase_begun + esac.learner_lag
-    return state.phase_left <= duration(esac, found)
+        return k == flight.phase_begun + esac.learner_lag
+    return flight.phase_left <= duration(esac, found)
 
 
 def duration(esac: configuration.ESAC, found: Population) -> float:
@@ -109,7 +110,7 @@ def longest(esac: configuration.ESAC, horizon: int, trials: int) -> float:
 
 def may_begin(esac: configuration.ESAC, state: State, k: int, ended: bool) -> bool:
     """Tell whether a phase may begin; ended: the one in flight ends in k. Algorithm 1, line 12."""
-    if not esac.sac_phases or (state.phase_begun and not ended):
+    if not esac.sac_phases or (state.flight.phase_begun and not ended):
         return False
     return esac.phase_timing != "interval" or k % esac.gradient_interval == 0
 
@@ -180,38 +181,38 @@ def keep(now: Now, again: Again) -> None:
     """
     params, state, esac = now.params, now.state, now.params.config.esac
     slices, sigmas = [part for _, part in noise.blocks(params.layout.d)], slot_sigmas(esac, state)
-    members = [population.member(esac, int(i)) for i in again.members]
+    members, flight = [population.member(esac, int(i)) for i in again.members], state.flight
 
     def rebuild(block: int) -> np.ndarray:
         part = slices[block]
         for place, (slot, sign) in enumerate(members):
             eps = params.epsilon.block(now.k, slot, block, part)
-            state.replayed_theta[place, part] = evolution.mutated(
+            flight.replayed_theta[place, part] = evolution.mutated(
                 state.parent(slot)[part], eps, sign, sigmas[slot]
             )
         return np.zeros(1)
 
-    state.replayed_members = again.members
-    state.replayed_returns = again.returns
-    state.replayed_cap = again.cap
-    state.phase_sums = again.sums
-    state.phase_steps = again.steps
+    flight.replayed_members = again.members
+    flight.replayed_returns = again.returns
+    flight.replayed_cap = again.cap
+    flight.phase_sums = again.sums
+    flight.phase_steps = again.steps
     if members:
         now.world.over_blocks(rebuild, len(slices), 1)
 
 
 def resume(now: Now) -> None:
     """Begin again the phase that was in flight when a run was stopped."""
-    state = now.state
-    if state.phase_begun:
+    flight = now.state.flight
+    if flight.phase_begun:
         again = Again(
-            state.replayed_members,
-            state.replayed_returns,
-            state.replayed_cap,
-            state.phase_sums,
-            state.phase_steps or now.params.config.esac.sac_min_steps,
+            flight.replayed_members,
+            flight.replayed_returns,
+            flight.replayed_cap,
+            flight.phase_sums,
+            flight.phase_steps or now.params.config.esac.sac_min_steps,
         )
-        begin(replace(now, k=state.phase_begun), again)
+        begin(replace(now, k=flight.phase_begun), again)
 
 
 def advance(
@@ -243,7 +244,7 @@ def enter(now: Now, phase: Phase | None, found: Population) -> None:
     if phase is not None:
         learner_phases.enter(phase, world, state.counters, state.theta_sac, now.learner)
         state.learner_return = learner_fitness(esac, state, phase)
-        state.phase_begun = 0
+        state.flight.phase_begun = 0
     if esac.observation_normalisation:
         sums = state.observation_sums + found.observation_sums
         if phase is not None:
@@ -255,9 +256,9 @@ def follow(now: Now, found: Population, again: Again | None) -> None:
     """Begin the phase that runs beside the next evaluations, and time the one in flight."""
     esac, state = now.params.config.esac, now.state
     if timed(esac):
-        state.phase_left = left(now.params, state, found, again)
+        state.flight.phase_left = left(now.params, state, found, again)
     if again is not None and beside(esac):
-        state.phase_begun = now.k
+        state.flight.phase_begun = now.k
         begin(now, again)
 
 
@@ -265,7 +266,7 @@ def left(params: Params, state: State, found: Population, again: Again | None) -
     """Compute the time left of the phase in flight [virtual steps]; again: of one that begins."""
     esac = params.config.esac
     if again is None:
-        return max(0.0, state.phase_left - duration(esac, found))
+        return max(0.0, state.flight.phase_left - duration(esac, found))
     own = again.steps * virtual_step(params.config)
     return own + float(found.length[again.members].sum())
 
@@ -309,7 +310,7 @@ def play_again(now: Now, again: Again, place: int) -> Generator[bool, None, tupl
     params, state, esac = now.params, now.state, now.params.config.esac
     policy, i = make_policy(params, now.env, Normaliser.of(again.sums)), int(again.members[place])
     if beside(esac):
-        policy.set(state.replayed_theta[place])
+        policy.set(state.flight.replayed_theta[place])
     else:  # its parent is still there
         slot, sign = population.member(esac, i)
         sigma = slot_sigmas(esac, state)[slot]

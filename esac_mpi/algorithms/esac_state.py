@@ -15,6 +15,32 @@ from esac_mpi.play.population import Evolving
 CENTRE, SAC_COPY, CHILD = 0, 1, 2  # parent of a slot: theta_es, theta_sac, or CHILD + its index
 POPULATION = Part("the population's children", ("sac_copies",))
 BEGINS_ANEW = mark(part=ANEW)
+INLINE = mark(part=ANEW, inline=True)
+
+
+@dataclass
+class Flight:
+    """The SAC phase that is in flight, with what begins it again, or the last one."""
+
+    # float32 [members that a phase beside resimulates, d]
+    replayed_theta: np.ndarray = field(metadata=mark(shared=True))
+    # float64 [3, observation] the state's observation_sums before its generation
+    phase_sums: np.ndarray = field(metadata=mark(later=True))
+    phase_begun: int = 0  # the generation that it began in; 0 = none is in flight
+    phase_steps: int = 0  # the learner's own; 0 in older files, whose phases have sac_min_steps
+    phase_left: float = 0.0  # its time still on the virtual clock [steps]
+    replayed_members: np.ndarray = field(default_factory=lambda: np.zeros(0, np.int64))
+    # float64 theirs; nan = to be compared with nothing
+    replayed_returns: np.ndarray = field(default_factory=lambda: np.zeros(0))
+    replayed_cap: int = 0  # at which their episodes were truncated; 0 = none [steps]
+
+
+@dataclass
+class Transfer:
+    """The tests of theta_sac beside theta_es."""
+
+    next_trial: int = 1  # SAC phases in all before the next test
+    trials_won: int = 0  # in a row by theta_sac, since the last transfer
 
 
 @dataclass
@@ -26,38 +52,18 @@ class State(Evolving):
     children: np.ndarray = field(metadata=mark(shared=True, part=POPULATION))
     # int64 [slots] CENTRE, SAC_COPY or CHILD + index
     parents: np.ndarray = field(metadata=mark(part=POPULATION))
-    # float32 [members that a phase beside resimulates, d]
-    replayed_theta: np.ndarray = field(metadata=mark(shared=True, part=ANEW))
     # float32 [child slots, d] winners that have a child; none where there is one chunk
     rebuilt: np.ndarray = field(metadata=SCRATCH)
-    # observation_sums before the generation of the phase that is or was beside
-    phase_sums: np.ndarray = field(metadata=mark(later=True, part=ANEW))
+    flight: Flight = field(metadata=INLINE)
+    transfer: Transfer = field(default_factory=Transfer, metadata=INLINE)
     # Eq. (8) with the clipped step: sigma / sigma(1)
     tuning_multiplier: float = field(default=1.0, metadata=mark(part=TUNING))
     # natural logarithm of Eq. (8) as printed, with the unclipped step
     log_multiplier_unclipped: float = field(default=0.0, metadata=mark(part=TUNING))
     # [slots] of the next members' episodes, for scheduling alone
     expected_length: np.ndarray = field(default_factory=lambda: np.zeros(0), metadata=BEGINS_ANEW)
-    # generation whose SAC phase is in flight; 0 = none
-    phase_begun: int = field(default=0, metadata=BEGINS_ANEW)
-    # the learner's own steps in it; 0 in older files, whose phases have sac_min_steps
-    phase_steps: int = field(default=0, metadata=BEGINS_ANEW)
-    # its time still on the virtual clock [steps]
-    phase_left: float = field(default=0.0, metadata=BEGINS_ANEW)
-    # that a phase beside resimulates
-    replayed_members: np.ndarray = field(
-        default_factory=lambda: np.zeros(0, np.int64), metadata=BEGINS_ANEW
-    )
-    # nan = with nothing
-    replayed_returns: np.ndarray = field(default_factory=lambda: np.zeros(0), metadata=BEGINS_ANEW)
-    # at which their episodes were truncated; 0 = none [steps]
-    replayed_cap: int = field(default=0, metadata=BEGINS_ANEW)
-    # SAC phases in all before theta_sac is tried again
-    next_trial: int = field(default=1, metadata=BEGINS_ANEW)
-    # fitness: of its own whole episodes, the last phase's with one
+    # fitness of SAC: of its own whole episodes, the last phase's with one
     learner_return: float = field(default=-math.inf, metadata=BEGINS_ANEW)
-    # in a row by theta_sac, since the last transfer
-    trials_won: int = field(default=0, metadata=BEGINS_ANEW)
 
     def parent(self, slot: int) -> np.ndarray:
         """Find the parent of a slot, float32 [d]."""
@@ -68,7 +74,7 @@ class State(Evolving):
 
     def compare_no_more(self, another_task: bool = False) -> None:
         """Compare returns of episodes that a phase resimulates with nothing."""
-        self.replayed_returns = np.full_like(self.replayed_returns, np.nan)
+        self.flight.replayed_returns = np.full_like(self.flight.replayed_returns, np.nan)
 
 
 Now: TypeAlias = Generation[State, Learner]

@@ -14,7 +14,7 @@ from esac_mpi.play.population import NO_TRIALS, Population, Trials
 
 def trials(esac: ESAC, state: State) -> Trials:
     """Try theta_es and theta_sac in the coming generation if a test is due: after a SAC phase."""
-    if esac.transfer != "tested" or state.counters.learner_phases < state.next_trial:
+    if esac.transfer != "tested" or state.counters.learner_phases < state.transfer.next_trial:
         return NO_TRIALS
     return Trials((state.theta_es, state.theta_sac), esac.transfer_episodes)
 
@@ -24,11 +24,11 @@ def judge(esac: ESAC, state: State, found: Population) -> tuple[int, bool]:
     if esac.transfer == "means":
         return 0, outscored(state.parents, found.returns)
     if not found.trials.size:
-        return state.trials_won, False
+        return state.transfer.trials_won, False
     theta_es, theta_sac = found.trials
     if not evolution.surpasses(theta_sac, theta_es):
         return 0, False
-    won = state.trials_won + 1
+    won = state.transfer.trials_won + 1
     if won >= esac.transfer_wins or (esac.transfer_at_once and leads(theta_sac, state, found)):
         return 0, True
     return won, False
@@ -45,8 +45,8 @@ def schedule(esac: ESAC, state: State, found: Population, won: int, transfers: b
     """Set when theta_sac is tried again, and the tests it has won, before the phase enters."""
     if found.trials.size:
         phases = state.counters.learner_phases
-        state.next_trial = phases + (esac.transfer_interval if transfers else 1)
-    state.trials_won = won
+        state.transfer.next_trial = phases + (esac.transfer_interval if transfers else 1)
+    state.transfer.trials_won = won
 
 
 def outscored(parents: np.ndarray, returns: np.ndarray) -> bool:

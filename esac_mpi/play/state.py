@@ -28,7 +28,7 @@ def arrays(
         value, name = getattr(state, f.name), prefix + f.name
         numbers = mark_of(f).numbers
         if is_dataclass(value) and not isinstance(value, type):
-            found.update(arrays(value, f"{name}."))
+            found.update(arrays(value, prefix_of(f, prefix)))
         elif replay is not None and numbers:
             found[f"{name}.lost"] = memories.lost(Memory(value, getattr(state, numbers)), replay)
         else:
@@ -50,7 +50,7 @@ def load(
     for f in kept(state):
         value, name, mark = getattr(state, f.name), prefix + f.name, mark_of(f)
         if is_dataclass(value) and not isinstance(value, type):
-            load(value, saved, f"{name}.")
+            load(value, saved, prefix_of(f, prefix))
         elif f"{name}.lost" in saved:
             assert replay is not None
             memory = Memory(value, saved[prefix + mark.numbers])
@@ -59,6 +59,11 @@ def load(
             continue
         else:
             put_back(state, f, saved[name])
+
+
+def prefix_of(f: Field[Any], prefix: str) -> str:
+    """Find the prefix in files of the fields of a field that is a dataclass itself."""
+    return prefix if mark_of(f).inline else f"{prefix}{f.name}."
 
 
 def put_back(state: "DataclassInstance", f: Field[Any], value: np.ndarray) -> None:
@@ -93,12 +98,14 @@ def may_lack(f: Field[Any]) -> bool:
     return f.default is not MISSING or f.default_factory is not MISSING or mark_of(f).later
 
 
-def share(state: Progress, world: World) -> None:
+def share(state: "DataclassInstance", world: World) -> None:
     """Give every rank rank 0's state."""
     for f, mark in marked(state):
         if mark.scratch or mark.root:
             continue
-        if mark.shared:
+        if mark.inline:
+            share(getattr(state, f.name), world)
+        elif mark.shared:
             world.broadcast_shared(getattr(state, f.name))
         else:
             setattr(state, f.name, world.from_root(getattr(state, f.name)))

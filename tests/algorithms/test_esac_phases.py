@@ -42,8 +42,8 @@ def test_the_result_of_a_phase_enters_lag_generations_later(world, lag):
         row = advance(world, params, state, env, learner=learner)
         assert row["sac_phase"] == (k % 3 == 0)
         assert (state.theta_sac == 0.5).all() == (k >= 3 + lag)
-        assert state.phase_begun == (k // 3 * 3 if k >= 3 and k % 3 < lag else 0)
-        assert getattr(learner, "held", False) == bool(state.phase_begun)
+        assert state.flight.phase_begun == (k // 3 * 3 if k >= 3 and k % 3 < lag else 0)
+        assert getattr(learner, "held", False) == bool(state.flight.phase_begun)
         assert row["sac_episodes"] == (episodes if k >= 3 + lag and (k - lag) % 3 == 0 else 0)
         assert state.counters.learner_phases == max(k - lag, 0) // 3
         assert (state.sigma > 0.3) == (k >= 3)  # AMT is part of the plan: it does not wait
@@ -86,18 +86,18 @@ def begun(world, generations, lengths=(10,), **settings):
     learner, env, began, left = teacher(), Timed(lengths), [], []
     learner.replay = Replay(1000, 3, 3, 200)
     for k in range(1, generations + 1):
-        phases, flying, sigma = state.counters.learner_phases, state.phase_begun, state.sigma
+        phases, flying, sigma = state.counters.learner_phases, state.flight.phase_begun, state.sigma
         row = advance(world, params, state, env, learner=learner)
         ended = state.counters.learner_phases - phases
-        assert ended == (bool(flying) and state.phase_begun != flying)
+        assert ended == (bool(flying) and state.flight.phase_begun != flying)
         assert (row["sac_episodes"] == 0) or ended
         # AMT is part of the plan: it does not wait
         assert (state.sigma > sigma) == row["sac_phase"]
         assert (state.theta_sac == 0.5).all() == (state.counters.learner_phases > 0)
         if row["sac_phase"]:
             began.append(k)
-            assert state.phase_begun == k
-        left.append(state.phase_left)
+            assert state.flight.phase_begun == k
+        left.append(state.flight.phase_left)
     assert learner.phases == began[: len(learner.phases)]
     world.end_background()
     return began, left
@@ -158,5 +158,9 @@ def test_the_gate_keeps_the_learner_waiting_on_the_virtual_clock(world):
     params, state, env = make(world, **VIRTUAL, p_sac_initial=0.0)
     for _ in range(3):
         assert advance(world, params, state, env)["sac_phase"] == 0
-    assert (state.phase_begun, state.phase_left, state.counters.learner_phases) == (0, 0.0, 0)
+    assert (state.flight.phase_begun, state.flight.phase_left, state.counters.learner_phases) == (
+        0,
+        0.0,
+        0,
+    )
     assert state.sigma == 0.3

@@ -110,7 +110,7 @@ def test_the_members_own_transitions_are_played_again(world, timing, form):
     assert start.counters.env_steps_replayed == len(expected)
     assert start.counters.env_steps_learner == len(learner.phases) * esac.sac_min_steps
     held = 0 if timing == "after" else min(esac.resimulated_members, 10)
-    assert start.replayed_theta.shape == (held, LAYOUT.d)
+    assert start.flight.replayed_theta.shape == (held, LAYOUT.d)
 
 
 class Paid(Teacher):
@@ -251,7 +251,7 @@ def test_another_return_is_raised_where_the_result_was_due(world, monkeypatch, r
         advance(world, params, start, env, learner=learner)
     there = "there the host of an earlier start, here node0" if restarts else "both on node0"
     assert error.value.__notes__[0].startswith(there)
-    assert (start.generation, start.phase_begun) == (1, 1)
+    assert (start.generation, start.flight.phase_begun) == (1, 1)
     world.end_background()
 
 
@@ -260,8 +260,8 @@ def test_another_machine_goes_on_and_compares_nothing(world, monkeypatch):
     advance(world, params, start, env, learner=learner)
     world.end_background()
     start.compare_no_more()
-    assert np.isnan(start.replayed_returns).all()
-    assert start.replayed_members.dtype == np.int64
+    assert np.isnan(start.flight.replayed_returns).all()
+    assert start.flight.replayed_members.dtype == np.int64
     advance(world, params, start, env, learner=learner)
     assert learner.replay.added == 2 * 10
 

@@ -152,7 +152,8 @@ def test_theta_sac_is_adopted_once_it_has_won_so_often_in_a_row(world, wins, tra
 )
 def test_one_test_is_enough_where_no_member_reaches_theta_sac(theta_sac, member, at_once, expected):
     table = ESAC(transfer="tested", transfer_wins=3, transfer_at_once=at_once)
-    state = SimpleNamespace(parents=np.array([CENTRE, SAC_COPY, CHILD]), trials_won=1)
+    parents, transfer = np.array([CENTRE, SAC_COPY, CHILD]), SimpleNamespace(trials_won=1)
+    state = SimpleNamespace(parents=parents, transfer=transfer)
     found = SimpleNamespace(
         returns=np.array([1.0, member, 50.0, 60.0, np.nan, 2.0]),  # the copies' are 50 and 60
         trials=np.array([[1.0, 2.0, 3.5], theta_sac], float),

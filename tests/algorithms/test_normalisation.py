@@ -162,7 +162,7 @@ def test_a_phase_sees_by_the_sums_before_its_generation(world, lag, restarted):
     learner, history = Watcher(np.full(LAYOUT.d, 0.01, np.float32)), [values.observation_sums]
     learner.sums = []
     for _ in range(8):
-        if restarted and values.phase_begun:
+        if restarted and values.flight.phase_begun:
             world.end_background()  # as in a new process
         advance(world, params, values, env, learner=learner)
         history.append(values.observation_sums)

@@ -85,11 +85,11 @@ def test_the_example_of_virtual_time_is_the_codes(workers, column):
 
     steps = esac_phase.own_steps(params.config, esac_phase.duration(esac, played(False)), 2000)
     chosen = SimpleNamespace(members=np.array([0, 1]), steps=steps)
-    state = SimpleNamespace(phase_begun=1, phase_left=0.0)
-    state.phase_left = begun = esac_phase.left(params, state, played(False), chosen)
+    state = SimpleNamespace(flight=SimpleNamespace(phase_begun=1, phase_left=0.0))
+    state.flight.phase_left = begun = esac_phase.left(params, state, played(False), chosen)
     generations = 1
     while not esac_phase.ends(esac, state, 1 + generations, played(generations == 1)):
-        state.phase_left = esac_phase.left(params, state, played(generations == 1), None)
+        state.flight.phase_left = esac_phase.left(params, state, played(generations == 1), None)
         generations += 1
     phase, first, later, enters = (
         row[1 + column].split("= ")[-1] for row in table("virtual-time.md", "| `workers` 7")

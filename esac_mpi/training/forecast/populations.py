@@ -63,7 +63,7 @@ class Phases:
         self.entered = 0.0
         self._steps = 0.0
         self._pieces = pieces
-        self._state: Any = SimpleNamespace(phase_begun=0, phase_left=0.0)
+        self._state: Any = SimpleNamespace(flight=SimpleNamespace(phase_begun=0, phase_left=0.0))
         self._again: Any = SimpleNamespace(members=np.arange(esac_phase.replays(esac)), steps=0)
 
     def of(self, k: int) -> tuple[bool, bool]:
@@ -77,7 +77,7 @@ class Phases:
         begins = may and esac_phase.gate_opens(self._config, k)
         self.entered = self._steps if ends else 0.0
         if ends:
-            state.phase_begun = 0
+            state.flight.phase_begun = 0
         if begins:
             self._begin()
         if begins and not self.beside:
@@ -85,9 +85,9 @@ class Phases:
         if esac_phase.timed(esac):
             params: Any = SimpleNamespace(config=self._config)
             again = self._again if begins else None
-            state.phase_left = esac_phase.left(params, state, self.found, again)
+            state.flight.phase_left = esac_phase.left(params, state, self.found, again)
         if begins and self.beside:
-            state.phase_begun = k
+            state.flight.phase_begun = k
         return begins, ends
 
     def _begin(self) -> None:
