@@ -43,7 +43,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from esac_mpi import config as configuration
-from esac_mpi.algorithms import esac_phase, esac_transfer, sac
+from esac_mpi.algorithms import esac_phase, esac_timing, esac_transfer, sac
 from esac_mpi.algorithms.declaration import Declaration, Learning
 from esac_mpi.algorithms.esac_state import (
     CENTRE,
@@ -70,11 +70,11 @@ DECLARES = Declaration(
     learning=Learning(
         learner=lambda config: "sac",
         actor=lambda state: state.theta_sac,
-        reserve=esac_phase.reserve,
-        added=esac_phase.added,
-        own_env=lambda config, rank: rank == 0 and esac_phase.beside(config.esac),
-        beside=lambda config: esac_phase.beside(config.esac),
-        cut=esac_phase.cut,
+        reserve=esac_timing.reserve,
+        added=esac_timing.added,
+        own_env=lambda config, rank: rank == 0 and esac_timing.beside(config.esac),
+        beside=lambda config: esac_timing.beside(config.esac),
+        cut=esac_timing.cut,
         interval=lambda config: config.esac.gradient_interval if config.esac.sac_phases else 0,
     ),
     discrete=False,
@@ -106,7 +106,7 @@ def init(params: Params, world: Memory) -> State:
     if esac.transfer == "tested":
         world.reserve(*population.board(params, esac, 2 * esac.transfer_episodes)[:2])
     partial_sums = population.partial_sums(params, esac, world, 2)
-    children, again = configuration.child_slots(esac), esac_phase.replays(esac)
+    children, again = configuration.child_slots(esac), esac_timing.replays(esac)
     return State(
         theta_es=world.share(theta_es),
         theta_sac=world.share(theta_sac),
@@ -118,7 +118,7 @@ def init(params: Params, world: Memory) -> State:
         parents=new_population(esac, born=0),
         observation_sums=params.unseen(),
         flight=Flight(
-            replayed_theta=world.shared((again if esac_phase.beside(esac) else 0, d)),
+            replayed_theta=world.shared((again if esac_timing.beside(esac) else 0, d)),
             phase_sums=params.unseen(),
         ),
         sigma=esac.sigma,
@@ -141,7 +141,7 @@ def generation(
     found = evaluate(now)  # lines 5-8
     shaped = evolution.shaped(esac.fitness_shaping, found.fitness, found.sign_return)  # line 9
     laps("evaluate")
-    ended = esac_phase.ends(esac, state, k, found)  # the phase in flight
+    ended = esac_timing.ends(esac, state.flight, k, found)  # the phase in flight
     plan: Plan = world.from_root(decide(now, found, ended) if world.leads else None)  # 10, 12, 24
     laps("plan")
     phase, again, spent = esac_phase.advance(now, found, ended, plan.learns)  # lines 12-23
@@ -175,15 +175,15 @@ def decide(now: Now, found: Population, ended: bool) -> Plan:
     One rank decides, as sums and exponentials differ by CPU. ended: the phase in flight is.
     """
     esac, state, k = now.params.config.esac, now.state, now.k
-    may_learn = esac_phase.may_begin(esac, state, k, ended)
-    learns = may_learn and esac_phase.gate_opens(now.params.config, k)  # line 12
+    may_learn = esac_timing.may_begin(esac, state.flight, k, ended)
+    learns = may_learn and esac_timing.gate_opens(now.params.config, k)  # line 12
     step, raw = 0.0, 0.0
     if esac.sigma_rule == "grow":
         step, raw = grown(now, found, learns)
     elif esac.sigma_rule == "one_fifth":
         step = adapted(esac, state, found)
     winners = select(now.params, k, found.fitness)  # line 10
-    p_sac = esac_phase.probability(esac, k)
+    p_sac = esac_timing.probability(esac, k)
     won, transfers = esac_transfer.judge(esac, state, found)
     return Plan(winners, p_sac, learns, state.sigma + step, step, raw, won, transfers)
 

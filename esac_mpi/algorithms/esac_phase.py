@@ -8,17 +8,24 @@ import numpy as np
 
 from esac_mpi import config as configuration
 from esac_mpi.algorithms.esac_state import Now, State, slot_sigmas
+from esac_mpi.algorithms.esac_timing import (
+    beside,
+    duration,
+    lasting,
+    left,
+    own_steps,
+    replays,
+    timed,
+)
 from esac_mpi.comm.contracts import Learner
 from esac_mpi.operators import evolution, noise
 from esac_mpi.operators.noise import Purpose
 from esac_mpi.operators.policy import Normaliser
 from esac_mpi.play import learner_phases, population
 from esac_mpi.play.learner_phases import Phase, Steps
-from esac_mpi.play.params import Params, Row, make_policy
+from esac_mpi.play.params import Row, make_policy
 from esac_mpi.play.population import Population
 from esac_mpi.play.rollout import ReturnDiffers
-
-FILLED = 0.9  # of a generation, by a continuous phase: the next one may be a little shorter
 
 
 @dataclass(frozen=True)
@@ -35,102 +42,6 @@ class Again:
     hosts: Sequence[str] = ()  # that played them; empty after a restart
 
 
-def beside(esac: configuration.ESAC) -> bool:
-    """Tell whether phases run beside the evaluation, and so in an environment of their own."""
-    return esac.sac_phases and (timed(esac) or esac.learner_lag > 0)
-
-
-def timed(esac: configuration.ESAC) -> bool:
-    """Tell whether phases follow one another on the virtual clock."""
-    return esac.sac_phases and esac.phase_timing != "interval"
-
-
-def replays(esac: configuration.ESAC) -> int:
-    """Count the members whose episodes a phase resimulates, where as many have a finite return."""
-    if not esac.sac_phases or esac.resimulated == "none":
-        return 0
-    return min(esac.resimulated_members, configuration.members(esac))
-
-
-def reserve(config: configuration.Config, horizon: int) -> int:
-    """Count the transitions that a SAC phase adds at most; horizon: of an episode [steps]."""
-    esac = config.esac
-    again = replays(esac) * esac.fitness_episodes * horizon
-    if timed(esac):
-        trials = 2 * esac.transfer_episodes if esac.transfer == "tested" else 0
-        return own_steps(config, longest(esac, horizon, trials), 0) + again
-    return max(esac.sac_episodes * horizon, esac.sac_min_steps + horizon) + again
-
-
-def cut(config: configuration.Config, horizon: int) -> tuple[str, int]:
-    """Name what cuts episodes, and after how many steps in a generation of whole episodes."""
-    esac = config.esac
-    if not timed(esac):
-        return "", horizon
-    again = replays(esac) * esac.fitness_episodes * horizon
-    return "esac.sac_min_steps", own_steps(config, longest(esac, horizon, 0), again)
-
-
-def added(config: configuration.Config, horizon: int) -> float:
-    """Count the transitions a run of this budget adds to SAC's replay at most; inf = no limit."""
-    esac, (generations, env_steps, nominal) = config.esac, config.budget.limits
-    if config.start_from:
-        return math.inf  # beside what it begins with
-    if not esac.sac_phases:
-        return 0.0
-    phase = reserve(config, horizon)
-    interval = esac.gradient_interval if esac.phase_timing == "interval" else 1
-    # what is counted at the end of a phase, and the next one, begun in the same generation
-    in_flight = 2 * phase
-    return min(min(generations, nominal / horizon + 1) * phase / interval, env_steps + in_flight)
-
-
-def ends(esac: configuration.ESAC, state: State, k: int, found: Population) -> bool:
-    """Tell whether the phase in flight, if there is one, ends in generation k."""
-    flight = state.flight
-    if not flight.phase_begun:
-        return False
-    if esac.phase_timing == "interval":
-        return k == flight.phase_begun + esac.learner_lag
-    return flight.phase_left <= duration(esac, found)
-
-
-def duration(esac: configuration.ESAC, found: Population) -> float:
-    """Compute the least time of `workers` ranks to evaluate a population [virtual steps]."""
-    return max(
-        float(found.length.max()), (int(found.length.sum()) + found.trial_steps) / esac.workers
-    )
-
-
-def longest(esac: configuration.ESAC, horizon: int, trials: int) -> float:
-    """Compute the duration of a generation of whole episodes [virtual steps]."""
-    episodes = configuration.members(esac) * esac.fitness_episodes + trials
-    return max(esac.fitness_episodes, episodes / esac.workers) * horizon
-
-
-def may_begin(esac: configuration.ESAC, state: State, k: int, ended: bool) -> bool:
-    """Tell whether a phase may begin; ended: the one in flight ends in k. Algorithm 1, line 12."""
-    if not esac.sac_phases or (state.flight.phase_begun and not ended):
-        return False
-    return esac.phase_timing != "interval" or k % esac.gradient_interval == 0
-
-
-def gate_opens(config: configuration.Config, k: int) -> bool:
-    """Draw whether generation k, if a phase may begin in it, begins one. Algorithm 1, line 12."""
-    random = noise.generator(config.seed, Purpose.GATE, k)
-    mu = random.random() if config.esac.gate == "uniform" else random.standard_normal()
-    return bool(mu < probability(config.esac, k))
-
-
-def probability(esac: configuration.ESAC, k: int) -> float:
-    """Compute p_sac of generation k."""
-    if not esac.sac_phases:
-        return 0.0
-    if not esac.p_sac_annealed:
-        return esac.p_sac_initial
-    return evolution.p_sac(k, esac.p_sac_initial, esac.p_sac_final, esac.p_sac_decay)
-
-
 def learner_fitness(esac: configuration.ESAC, state: State, ended: Phase | None) -> float:
     """Give the learner's fitness as an ended phase enters; the old one without a whole episode."""
     if ended is None or not math.isfinite(ended.episodic_return):
@@ -143,35 +54,20 @@ def choose(now: Now, found: Population, known: float) -> Again:
 
     known: the learner's own fitness, which `better` compares with; -inf = none yet.
     """
-    esac, fitness, count = now.params.config.esac, found.fitness, replays(now.params.config.esac)
+    config, fitness = now.params.config, found.fitness
+    esac, count = config.esac, replays(config.esac)
     if esac.resimulated != "sample":
         members = evolution.select_winners(fitness, count)
         if esac.resimulated == "better":
             members = members[fitness[members] > known]
     else:
-        random = noise.generator(now.params.config.seed, Purpose.REPLAYED, now.k)
+        random = noise.generator(config.seed, Purpose.REPLAYED, now.k)
         drawn = random.permutation(fitness.size)
         members = drawn[np.isfinite(fitness[drawn])][:count]
     hosts = [now.world.host(int(i)) for i in members]
-    steps = own_steps(now.params.config, duration(esac, found), int(found.length[members].sum()))
+    steps = own_steps(config, duration(esac, found), int(found.length[members].sum()))
     seen = now.state.observation_sums
     return Again(members, found.returns[members], found.cap, seen, steps, hosts)
-
-
-def own_steps(config: configuration.Config, lasted: float, played: int) -> int:
-    """Count the learner's own steps of a phase, at least.
-
-    lasted: the generation before it [virtual steps]. played: steps that it resimulates.
-    """
-    least = config.esac.sac_min_steps
-    if config.esac.phase_timing != "continuous":
-        return least
-    return max(least, int((FILLED * lasted - played) / virtual_step(config)))
-
-
-def virtual_step(config: configuration.Config) -> float:
-    """Compute how long one of the learner's own steps takes, its updates too [virtual steps]."""
-    return 1 + config.esac.update_cost * config.sac.updates_per_step
 
 
 def keep(now: Now, again: Again) -> None:
@@ -254,21 +150,16 @@ def enter(now: Now, phase: Phase | None, found: Population) -> None:
 
 def follow(now: Now, found: Population, again: Again | None) -> None:
     """Begin the phase that runs beside the next evaluations, and time the one in flight."""
-    esac, state = now.params.config.esac, now.state
-    if timed(esac):
-        state.flight.phase_left = left(now.params, state, found, again)
-    if again is not None and beside(esac):
-        state.flight.phase_begun = now.k
+    config, flight = now.params.config, now.state.flight
+    if timed(config.esac):
+        if again is None:
+            flight.phase_left = left(config.esac, flight, found)
+        else:
+            played = int(found.length[again.members].sum())
+            flight.phase_left = lasting(config, again.steps, played)
+    if again is not None and beside(config.esac):
+        flight.phase_begun = now.k
         begin(now, again)
-
-
-def left(params: Params, state: State, found: Population, again: Again | None) -> float:
-    """Compute the time left of the phase in flight [virtual steps]; again: of one that begins."""
-    esac = params.config.esac
-    if again is None:
-        return max(0.0, state.flight.phase_left - duration(esac, found))
-    own = again.steps * virtual_step(params.config)
-    return own + float(found.length[again.members].sum())
 
 
 def begin(now: Now, again: Again) -> None:

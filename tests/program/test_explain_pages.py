@@ -9,7 +9,7 @@ import pytest
 from conftest import ROOT
 
 from esac_mpi import config
-from esac_mpi.algorithms import ALGORITHMS, esac_phase
+from esac_mpi.algorithms import ALGORITHMS, esac_timing
 from esac_mpi.config import load
 from esac_mpi.play.counters import Counters
 
@@ -77,24 +77,23 @@ def test_the_table_of_presets_is_what_they_set():
 @pytest.mark.parametrize(("workers", "column"), [(7, 0), (1, 1)])
 def test_the_example_of_virtual_time_is_the_codes(workers, column):
     words = f"--esac.workers {workers} --esac.update_cost 30 --esac.population_size 28"
-    params = SimpleNamespace(config=load(words.split())[0])
-    esac = params.config.esac
+    config = load(words.split())[0]
+    esac = config.esac
 
     def played(tested):
         return SimpleNamespace(length=np.full(28, 1000), trial_steps=10_000 * tested)
 
-    steps = esac_phase.own_steps(params.config, esac_phase.duration(esac, played(False)), 2000)
-    chosen = SimpleNamespace(members=np.array([0, 1]), steps=steps)
-    state = SimpleNamespace(flight=SimpleNamespace(phase_begun=1, phase_left=0.0))
-    state.flight.phase_left = begun = esac_phase.left(params, state, played(False), chosen)
+    steps = esac_timing.own_steps(config, esac_timing.duration(esac, played(False)), 2000)
+    begun = esac_timing.lasting(config, steps, 2000)
+    flight = SimpleNamespace(phase_begun=1, phase_left=begun)
     generations = 1
-    while not esac_phase.ends(esac, state, 1 + generations, played(generations == 1)):
-        state.flight.phase_left = esac_phase.left(params, state, played(generations == 1), None)
+    while not esac_timing.ends(esac, flight, 1 + generations, played(generations == 1)):
+        flight.phase_left = esac_timing.left(esac, flight, played(generations == 1))
         generations += 1
     phase, first, later, enters = (
         row[1 + column].split("= ")[-1] for row in table("virtual-time.md", "| `workers` 7")
     )
-    durations = [esac_phase.duration(esac, played(tested)) for tested in (True, False)]
+    durations = [esac_timing.duration(esac, played(tested)) for tested in (True, False)]
     assert [phase, first, later] == [f"{value:,.0f}" for value in (begun, *durations)]
     assert int(re.match(r"\d+", enters)[0]) == generations
 
@@ -102,7 +101,7 @@ def test_the_example_of_virtual_time_is_the_codes(workers, column):
 def test_the_long_phase_of_virtual_time_is_the_codes():
     config = load("--esac.workers 1 --esac.update_cost 5 --esac.population_size 28".split())[0]
     page = text("virtual-time.md")
-    assert f"{esac_phase.own_steps(config, 38_000, 2000):,} own steps" in page
+    assert f"{esac_timing.own_steps(config, 38_000, 2000):,} own steps" in page
 
 
 def test_every_counter_and_every_algorithm_has_its_line():

@@ -7,7 +7,7 @@ import pytest
 from conftest import CORRECTED
 
 from esac_mpi import config
-from esac_mpi.algorithms import esac_phase
+from esac_mpi.algorithms import esac_timing
 from esac_mpi.comm.clock.cluster import Cluster
 from esac_mpi.comm.clock.costs import Pieces
 from esac_mpi.config import Config
@@ -192,7 +192,7 @@ def test_the_default_task_on_64_ranks_waits_for_its_learner():
     assert "--esac.workers 63; most would help a GPU (at best 1m06s); " in remedy
     assert " rank(s) would take " in remedy
     waiting = settings()
-    phases = sum(esac_phase.gate_opens(waiting, k) for k in range(5, 1001, 5))
+    phases = sum(esac_timing.gate_opens(waiting, k) for k in range(5, 1001, 5))
     # 5,000 steps, 100 evaluations
     assert taken(waiting, 64, measured).seconds == pytest.approx(phases * 50.5 + 1100 * 0.06)
 

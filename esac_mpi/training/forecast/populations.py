@@ -1,4 +1,4 @@
-"""Generations of ES and ESAC. When phases begin and end ESAC itself decides (esac_phase)."""
+"""Generations of ES and ESAC. When phases begin and end ESAC itself decides (esac_timing)."""
 
 import math
 from collections.abc import Iterator
@@ -9,7 +9,7 @@ from typing import Any, cast
 import numpy as np
 
 from esac_mpi import config as configuration
-from esac_mpi.algorithms import ALGORITHMS, es, esac_phase
+from esac_mpi.algorithms import ALGORITHMS, es, esac_timing
 from esac_mpi.comm import schedule
 from esac_mpi.comm.clock.costs import Pieces
 from esac_mpi.comm.clock.generations import Generation, Made
@@ -55,7 +55,7 @@ class Phases:
     def __init__(self, config: Config, pieces: Pieces) -> None:
         esac = config.esac
         self._config, self._esac = config, esac
-        self.beside = esac_phase.beside(esac)
+        self.beside = esac_timing.beside(esac)
         lengths = np.full(configuration.members(esac), round(esac.fitness_episodes * pieces.length))
         self.found: Any = SimpleNamespace(length=lengths, trial_steps=0)
         self.trials = 0
@@ -63,43 +63,40 @@ class Phases:
         self.entered = 0.0
         self._steps = 0.0
         self._pieces = pieces
-        self._state: Any = SimpleNamespace(flight=SimpleNamespace(phase_begun=0, phase_left=0.0))
-        self._again: Any = SimpleNamespace(members=np.arange(esac_phase.replays(esac)), steps=0)
+        self._flight: Any = SimpleNamespace(phase_begun=0, phase_left=0.0)
 
     def of(self, k: int) -> tuple[bool, bool]:
         """Tell whether a phase begins in generation k, and whether one ends; ask in turn."""
-        esac, state = self._esac, self._state
+        esac, flight = self._esac, self._flight
         tested = esac.transfer == "tested" and self.entered
         self.trials = 2 * esac.transfer_episodes if tested else 0
         self.found.trial_steps = round(self.trials * self._pieces.length)
-        ends = esac_phase.ends(esac, state, k, self.found)
-        may = esac_phase.may_begin(esac, state, k, ends)
-        begins = may and esac_phase.gate_opens(self._config, k)
+        ends = esac_timing.ends(esac, flight, k, self.found)
+        may = esac_timing.may_begin(esac, flight, k, ends)
+        begins = may and esac_timing.gate_opens(self._config, k)
         self.entered = self._steps if ends else 0.0
         if ends:
-            state.flight.phase_begun = 0
+            flight.phase_begun = 0
+        flight.phase_left = esac_timing.left(esac, flight, self.found)
         if begins:
             self._begin()
-        if begins and not self.beside:
-            self.entered = self._steps
-        if esac_phase.timed(esac):
-            params: Any = SimpleNamespace(config=self._config)
-            again = self._again if begins else None
-            state.flight.phase_left = esac_phase.left(params, state, self.found, again)
         if begins and self.beside:
-            state.flight.phase_begun = k
+            flight.phase_begun = k
+        elif begins:
+            self.entered = self._steps
         return begins, ends
 
     def _begin(self) -> None:
         esac, pieces = self._esac, self._pieces
-        again = esac_phase.replays(esac) * esac.fitness_episodes * pieces.length
-        if esac_phase.timed(esac):
-            lasted = esac_phase.duration(esac, self.found)
-            steps = float(esac_phase.own_steps(self._config, lasted, round(again)))
+        again = esac_timing.replays(esac) * esac.fitness_episodes * pieces.length
+        if esac_timing.timed(esac):
+            lasted = esac_timing.duration(esac, self.found)
+            own = esac_timing.own_steps(self._config, lasted, round(again))
+            self._flight.phase_left = esac_timing.lasting(self._config, own, round(again))
+            steps = float(own)
         else:  # of whole episodes
             episodes = max(esac.sac_episodes, math.ceil(esac.sac_min_steps / pieces.length))
             steps = episodes * pieces.length
-        self._again.steps = steps
         self._steps = again + steps
         updates = steps * self._config.sac.updates_per_step
         self.seconds = again * pieces.step + steps * pieces.playing + updates * pieces.updating

@@ -1,0 +1,132 @@
+"""When ESAC's SAC phases begin and end (Algorithm 1, line 12), and how long they are."""
+
+import math
+
+from esac_mpi import config as configuration
+from esac_mpi.algorithms.esac_state import Flight
+from esac_mpi.operators import evolution, noise
+from esac_mpi.operators.noise import Purpose
+from esac_mpi.play.population import Population
+
+FILLED = 0.9  # of a generation, by a continuous phase: the next one may be a little shorter
+
+
+def beside(esac: configuration.ESAC) -> bool:
+    """Tell whether phases run beside the evaluation, and so in an environment of their own."""
+    return esac.sac_phases and (timed(esac) or esac.learner_lag > 0)
+
+
+def timed(esac: configuration.ESAC) -> bool:
+    """Tell whether phases follow one another on the virtual clock."""
+    return esac.sac_phases and esac.phase_timing != "interval"
+
+
+def replays(esac: configuration.ESAC) -> int:
+    """Count the members whose episodes a phase resimulates, where as many have a finite return."""
+    if not esac.sac_phases or esac.resimulated == "none":
+        return 0
+    return min(esac.resimulated_members, configuration.members(esac))
+
+
+def reserve(config: configuration.Config, horizon: int) -> int:
+    """Count the transitions that a SAC phase adds at most; horizon: of an episode [steps]."""
+    esac = config.esac
+    again = replays(esac) * esac.fitness_episodes * horizon
+    if timed(esac):
+        trials = 2 * esac.transfer_episodes if esac.transfer == "tested" else 0
+        return own_steps(config, longest(esac, horizon, trials), 0) + again
+    return max(esac.sac_episodes * horizon, esac.sac_min_steps + horizon) + again
+
+
+def cut(config: configuration.Config, horizon: int) -> tuple[str, int]:
+    """Name what cuts episodes, and after how many steps in a generation of whole episodes."""
+    esac = config.esac
+    if not timed(esac):
+        return "", horizon
+    again = replays(esac) * esac.fitness_episodes * horizon
+    return "esac.sac_min_steps", own_steps(config, longest(esac, horizon, 0), again)
+
+
+def added(config: configuration.Config, horizon: int) -> float:
+    """Count the transitions a run of this budget adds to SAC's replay at most; inf = no limit."""
+    esac, (generations, env_steps, nominal) = config.esac, config.budget.limits
+    if config.start_from:
+        return math.inf  # beside what it begins with
+    if not esac.sac_phases:
+        return 0.0
+    phase = reserve(config, horizon)
+    interval = esac.gradient_interval if esac.phase_timing == "interval" else 1
+    # what is counted at the end of a phase, and the next one, begun in the same generation
+    in_flight = 2 * phase
+    return min(min(generations, nominal / horizon + 1) * phase / interval, env_steps + in_flight)
+
+
+def own_steps(config: configuration.Config, lasted: float, played: int) -> int:
+    """Count the learner's own steps of a phase, at least.
+
+    lasted: the generation before it [virtual steps]. played: steps that it resimulates.
+    """
+    least = config.esac.sac_min_steps
+    if config.esac.phase_timing != "continuous":
+        return least
+    return max(least, int((FILLED * lasted - played) / virtual_step(config)))
+
+
+def lasting(config: configuration.Config, own: int, played: int) -> float:
+    """Compute how long a phase lasts [virtual steps]. own: the learner's steps; as `own_steps`."""
+    return own * virtual_step(config) + float(played)
+
+
+def left(esac: configuration.ESAC, flight: Flight, found: Population) -> float:
+    """Compute the time left of the phase in flight after a generation [virtual steps]."""
+    return max(0.0, flight.phase_left - duration(esac, found))
+
+
+def virtual_step(config: configuration.Config) -> float:
+    """Compute how long one of the learner's own steps takes, its updates too [virtual steps]."""
+    return 1 + config.esac.update_cost * config.sac.updates_per_step
+
+
+def duration(esac: configuration.ESAC, found: Population) -> float:
+    """Compute the least time of `workers` ranks to evaluate a population [virtual steps]."""
+    return max(
+        float(found.length.max()), (int(found.length.sum()) + found.trial_steps) / esac.workers
+    )
+
+
+def longest(esac: configuration.ESAC, horizon: int, trials: int) -> float:
+    """Compute the duration of a generation of whole episodes [virtual steps]."""
+    episodes = configuration.members(esac) * esac.fitness_episodes + trials
+    return max(esac.fitness_episodes, episodes / esac.workers) * horizon
+
+
+def may_begin(esac: configuration.ESAC, flight: Flight, k: int, ended: bool) -> bool:
+    """Tell whether a phase may begin; ended: the one in flight ends in k. Algorithm 1, line 12."""
+    if not esac.sac_phases or (flight.phase_begun and not ended):
+        return False
+    return esac.phase_timing != "interval" or k % esac.gradient_interval == 0
+
+
+def ends(esac: configuration.ESAC, flight: Flight, k: int, found: Population) -> bool:
+    """Tell whether the phase in flight, if there is one, ends in generation k."""
+    if not flight.phase_begun:
+        return False
+    if esac.phase_timing == "interval":
+        return k == flight.phase_begun + esac.learner_lag
+    return flight.phase_left <= duration(esac, found)
+
+
+def gate_opens(config: configuration.Config, k: int) -> bool:
+    """Draw whether generation k, if a phase may begin in it, begins one. Algorithm 1, line 12."""
+    random = noise.generator(config.seed, Purpose.GATE, k)
+    mu = random.random() if config.esac.gate == "uniform" else random.standard_normal()
+    return bool(mu < probability(config.esac, k))
+
+
+def probability(esac: configuration.ESAC, k: int) -> float:
+    """Compute p_sac of generation k."""
+    if not esac.sac_phases:
+        return 0.0
+    if not esac.p_sac_annealed:
+        return esac.p_sac_initial
+    return evolution.p_sac(k, esac.p_sac_initial, esac.p_sac_final, esac.p_sac_decay)
