@@ -29,9 +29,9 @@ class Learning:
     own_env: Callable[[Config, int], bool] = lambda config, rank: False
     # whether phases run beside the evaluation, so that their rank has no members
     beside: Callable[[Config], bool] = lambda config: False
-    # horizon [steps] -> of so many steps at most a phase plays the first episode, and the setting
-    # that decides it; "" = none
-    cut: Callable[[Config, int], tuple[str, int]] = lambda config, horizon: ("", horizon)
+    # horizon [steps] -> the setting that cuts a phase's episode, of which it plays no more, and the
+    # most steps of one; "" = none
+    cut: Callable[[Config, int], tuple[str, int]] = lambda config, horizon: ("", 0)
     # generations from a phase to the next; 0: nothing learns under these settings
     interval: Callable[[Config], int] = lambda config: 1
 

@@ -49,7 +49,7 @@ from esac_mpi.algorithms.esac_state import (
     CENTRE,
     CHILD,
     SAC_COPY,
-    Flight,
+    InFlight,
     Now,
     State,
     new_population,
@@ -117,7 +117,7 @@ def init(params: Params, world: Memory) -> State:
         rebuilt=world.shared((children if len(partial_sums) else 0, d)),
         parents=new_population(esac, born=0),
         observation_sums=params.unseen(),
-        flight=Flight(
+        flight=InFlight(
             replayed_theta=world.shared((again if esac_timing.beside(esac) else 0, d)),
             phase_sums=params.unseen(),
         ),

@@ -13,6 +13,7 @@ from esac_mpi.algorithms.esac_timing import (
     duration,
     lasting,
     left,
+    most_steps,
     own_steps,
     replays,
     timed,
@@ -99,14 +100,17 @@ def keep(now: Now, again: Again) -> None:
 
 def resume(now: Now) -> None:
     """Begin again the phase that was in flight when a run was stopped."""
-    flight = now.state.flight
+    params, flight = now.params, now.state.flight
     if flight.phase_begun:
+        steps = flight.phase_steps or params.config.esac.sac_min_steps
+        if timed(params.config.esac):  # of a task whose horizon was longer
+            steps = min(steps, most_steps(params.config, params.horizon))
         again = Again(
             flight.replayed_members,
             flight.replayed_returns,
             flight.replayed_cap,
             flight.phase_sums,
-            flight.phase_steps or now.params.config.esac.sac_min_steps,
+            steps,
         )
         begin(replace(now, k=flight.phase_begun), again)
 
@@ -189,10 +193,10 @@ def steps(now: Now, learner: Learner, again: Again) -> Steps:
             raise
         learner.replay.add_rows(rows)
         replayed += count
-    cut = timed(esac)
-    episodes = 0 if cut else esac.sac_episodes
+    cuts = timed(esac)
+    episodes = 0 if cuts else esac.sac_episodes
     sums = again.sums if esac.observation_normalisation else None
-    phase = yield from learner.begin(now.env, now.k, episodes, again.steps, cut, sums)
+    phase = yield from learner.begin(now.env, now.k, episodes, again.steps, cuts, sums)
     return replace(phase, replayed_steps=replayed)
 
 

@@ -19,7 +19,7 @@ INLINE = mark(part=ANEW, inline=True)
 
 
 @dataclass
-class Flight:
+class InFlight:
     """The SAC phase that is in flight, with what begins it again, or the last one."""
 
     # float32 [members that a phase beside resimulates, d]
@@ -27,7 +27,8 @@ class Flight:
     # float64 [3, observation] the state's observation_sums before its generation
     phase_sums: np.ndarray = field(metadata=mark(later=True))
     phase_begun: int = 0  # the generation that it began in; 0 = none is in flight
-    phase_steps: int = 0  # the learner's own; 0 in older files, whose phases have sac_min_steps
+    # the learner's own, at least; 0 in older files, whose phases have sac_min_steps
+    phase_steps: int = 0
     phase_left: float = 0.0  # its time still on the virtual clock [steps]
     replayed_members: np.ndarray = field(default_factory=lambda: np.zeros(0, np.int64))
     # float64 theirs; nan = to be compared with nothing
@@ -54,7 +55,7 @@ class State(Evolving):
     parents: np.ndarray = field(metadata=mark(part=POPULATION))
     # float32 [child slots, d] winners that have a child; none where there is one chunk
     rebuilt: np.ndarray = field(metadata=SCRATCH)
-    flight: Flight = field(metadata=INLINE)
+    flight: InFlight = field(metadata=INLINE)
     transfer: Transfer = field(default_factory=Transfer, metadata=INLINE)
     # Eq. (8) with the clipped step: sigma / sigma(1)
     tuning_multiplier: float = field(default=1.0, metadata=mark(part=TUNING))

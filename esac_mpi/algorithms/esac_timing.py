@@ -3,7 +3,7 @@
 import math
 
 from esac_mpi import config as configuration
-from esac_mpi.algorithms.esac_state import Flight
+from esac_mpi.algorithms.esac_state import InFlight
 from esac_mpi.operators import evolution, noise
 from esac_mpi.operators.noise import Purpose
 from esac_mpi.play.population import Population
@@ -33,18 +33,13 @@ def reserve(config: configuration.Config, horizon: int) -> int:
     esac = config.esac
     again = replays(esac) * esac.fitness_episodes * horizon
     if timed(esac):
-        trials = 2 * esac.transfer_episodes if esac.transfer == "tested" else 0
-        return own_steps(config, longest(esac, horizon, trials), 0) + again
+        return most_steps(config, horizon) + again
     return max(esac.sac_episodes * horizon, esac.sac_min_steps + horizon) + again
 
 
 def cut(config: configuration.Config, horizon: int) -> tuple[str, int]:
-    """Name what cuts episodes, and after how many steps in a generation of whole episodes."""
-    esac = config.esac
-    if not timed(esac):
-        return "", horizon
-    again = replays(esac) * esac.fitness_episodes * horizon
-    return "esac.sac_min_steps", own_steps(config, longest(esac, horizon, 0), again)
+    """Name the setting that cuts the learner's episodes, and the most steps of one."""
+    return ("esac.sac_min_steps", most_steps(config, horizon)) if timed(config.esac) else ("", 0)
 
 
 def added(config: configuration.Config, horizon: int) -> float:
@@ -62,7 +57,7 @@ def added(config: configuration.Config, horizon: int) -> float:
 
 
 def own_steps(config: configuration.Config, lasted: float, played: int) -> int:
-    """Count the learner's own steps of a phase, at least.
+    """Count the learner's own steps of a phase, in whole episodes at least so many.
 
     lasted: the generation before it [virtual steps]. played: steps that it resimulates.
     """
@@ -72,12 +67,22 @@ def own_steps(config: configuration.Config, lasted: float, played: int) -> int:
     return max(least, int((FILLED * lasted - played) / virtual_step(config)))
 
 
+def most_steps(config: configuration.Config, horizon: int) -> int:
+    """Count the learner's own steps of a phase on the virtual clock, at most: a hard bound."""
+    esac = config.esac
+    played = configuration.members(esac) * esac.fitness_episodes * horizon
+    trials = 2 * esac.transfer_episodes * horizon if esac.transfer == "tested" else 0
+    # rounded as `duration` is, lest an equal one be less
+    longest = max(float(esac.fitness_episodes * horizon), (played + trials) / esac.workers)
+    return own_steps(config, longest, 0)
+
+
 def lasting(config: configuration.Config, own: int, played: int) -> float:
     """Compute how long a phase lasts [virtual steps]. own: the learner's steps; as `own_steps`."""
     return own * virtual_step(config) + float(played)
 
 
-def left(esac: configuration.ESAC, flight: Flight, found: Population) -> float:
+def left(esac: configuration.ESAC, flight: InFlight, found: Population) -> float:
     """Compute the time left of the phase in flight after a generation [virtual steps]."""
     return max(0.0, flight.phase_left - duration(esac, found))
 
@@ -94,20 +99,14 @@ def duration(esac: configuration.ESAC, found: Population) -> float:
     )
 
 
-def longest(esac: configuration.ESAC, horizon: int, trials: int) -> float:
-    """Compute the duration of a generation of whole episodes [virtual steps]."""
-    episodes = configuration.members(esac) * esac.fitness_episodes + trials
-    return max(esac.fitness_episodes, episodes / esac.workers) * horizon
-
-
-def may_begin(esac: configuration.ESAC, flight: Flight, k: int, ended: bool) -> bool:
+def may_begin(esac: configuration.ESAC, flight: InFlight, k: int, ended: bool) -> bool:
     """Tell whether a phase may begin; ended: the one in flight ends in k. Algorithm 1, line 12."""
     if not esac.sac_phases or (flight.phase_begun and not ended):
         return False
     return esac.phase_timing != "interval" or k % esac.gradient_interval == 0
 
 
-def ends(esac: configuration.ESAC, flight: Flight, k: int, found: Population) -> bool:
+def ends(esac: configuration.ESAC, flight: InFlight, k: int, found: Population) -> bool:
     """Tell whether the phase in flight, if there is one, ends in generation k."""
     if not flight.phase_begun:
         return False

@@ -225,12 +225,12 @@ class ESAC(Evolution):
     """Least number of episodes of a SAC phase [episodes]. P: D.1, per task."""
     sac_min_steps: Annotated[NonNegativeInt, PHASES] = 1000
     """Least number of environment steps of a SAC phase [steps]; under phase_timing = virtual just
-    so many. But for phase_timing = interval an episode in progress is cut. 0 in the preset paper.
-    M."""
+    so many. Unless phase_timing = interval, an episode in progress at its end is cut. 0 in the
+    preset paper. M."""
     phase_timing: Annotated[Literal["interval", "virtual", "continuous"], PHASES] = "continuous"
     """interval: a phase may begin every gradient_interval generations (P). virtual: one follows
-    another, and enters when it ends on a clock of steps and updates. continuous: likewise, and is
-    as long as the last generation, if that is longer. Ours; docs/explain/esac.md."""
+    another, and enters when it ends on a clock of steps and updates. continuous: likewise, and as
+    long as nine tenths of the last generation, if that is more. Ours; docs/explain/esac.md."""
     workers: Annotated[AutoInt, VIRTUAL] = AUTO
     """Ranks that evaluate beside the learner's, for phases on the virtual clock [ranks]. auto: the
     ranks of the run's first start but one, at least 1; it is kept with the run."""

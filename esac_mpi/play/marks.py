@@ -37,7 +37,9 @@ class Mark:
     scratch: bool = False  # a generation writes it before it reads it: no part of a checkpoint
     replay: bool = False  # the room of the learner's replay, with which it is stored
     later: bool = False  # older files lack it
-    inline: bool = False  # a dataclass, whose fields have the names of the state's own in files
+    # a dataclass, whose fields have the names of the state's own in files; of their marks only
+    # shared, scratch, root and later count
+    inline: bool = False
     # rows (observation, action) of transitions, whose numbers in the run the field so named has,
     # -1 for none: where a replay holds the transitions, a checkpoint has but the numbers, and of
     # what the replay has lost `<name>.lost`

@@ -55,7 +55,7 @@ def too_small(config: Config, horizon: int, restored: Checkpoint) -> str:
 def cut_episodes(config: Config, horizon: int) -> str:
     """Say that the learner's episodes are cut, and teach it nothing of what comes later."""
     learning = ALGORITHMS[config.algorithm].DECLARES.learning
-    name, steps = learning.cut(config, horizon) if learning else ("", horizon)
+    name, steps = learning.cut(config, horizon) if learning else ("", 0)
     if not name or steps >= horizon:
         return ""
     said = f"the learner plays the first {steps:,} steps of an episode at most, of {horizon:,}"

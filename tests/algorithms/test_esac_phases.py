@@ -1,9 +1,13 @@
 """The SAC phases of ESAC: when they run, when their result enters, what they raise."""
 
+from types import SimpleNamespace
+
 import numpy as np
 import pytest
 from esac_by_hand import LAYOUT, Teacher, Track, advance, make
 
+from esac_mpi.algorithms import esac_timing
+from esac_mpi.config import Config, updated
 from esac_mpi.learners.replay import Replay
 
 THIRD = {"gradient_interval": 3, "p_sac_final": 1.0, "amt_clip": 0.01}
@@ -152,6 +156,33 @@ def test_a_generation_lasts_its_longest_member_or_its_sum(world):
     # a generation lasts max(9, 4.5), max(3, 7.5), max(10, 7) and again; a phase 18
     assert left[:6] == [18, 10.5, 0.5, 18, 10.5, 0.5]
     assert found == [1, 4, 7]
+
+
+@pytest.mark.parametrize("workers", [1, 3, 9, 10, 19])
+@pytest.mark.parametrize("cost", [0.0, 0.6, 1.0, 26.0])
+def test_no_continuous_phase_is_longer_than_its_room(workers, cost):
+    """To the step: a replay that holds a state refuses one more."""
+    settings = {"workers": workers, "update_cost": cost, "sac_min_steps": 1, "transfer": "off"}
+    for members, horizon in ((16, 100), (28, 1600), (36, 1000)):
+        named = {f"esac.{name}": value for name, value in settings.items()}
+        config = updated(Config(), {**named, "esac.population_size": members})
+        found = SimpleNamespace(length=np.full(members, horizon), trial_steps=0)
+        lasted = esac_timing.duration(config.esac, found)
+        most = esac_timing.most_steps(config, horizon)
+        assert esac_timing.own_steps(config, lasted, 0) == most
+        assert most == int(0.9 * max(horizon, members * horizon / workers) / (1 + cost))
+
+
+def test_a_phase_begun_in_longer_episodes_goes_on_within_its_room(world):
+    settings = {"workers": 1, "sac_min_steps": 20, "update_cost": 2.0}
+    params, state, env = make(world, **{**VIRTUAL, **FILLS, **settings})
+    learner = teacher()
+    advance(world, params, state, env, learner=learner)
+    assert state.flight.phase_steps == 30
+    world.end_background()  # as in a new process
+    state.flight.phase_steps = 999
+    advance(world, params, state, env, learner=learner)
+    assert state.counters.env_steps_learner == esac_timing.most_steps(params.config, 10)
 
 
 def test_the_gate_keeps_the_learner_waiting_on_the_virtual_clock(world):

@@ -218,7 +218,7 @@ def test_memory_without_proc_is_what_the_system_says(tmp_path):
         ({"algorithm": "ddpg", "ddpg.episodes_on": "ranks"}, 2000, ""),
         ({**EIGHT, "esac.phase_timing": "virtual"}, 2000, "--esac.sac_min_steps 2000"),
         (EIGHT, 2000, "first 1,000 steps of an episode at most, of 2,000: in a new run --esac.sac"),
-        ({**EIGHT, "esac.workers": 1, "esac.update_cost": 1.0}, 2000, ""),  # 23,200 a phase
+        ({**EIGHT, "esac.workers": 1, "esac.update_cost": 1.0}, 2000, ""),  # 34,200 a phase
         ({"esac.phase_timing": "interval"}, 2000, ""),  # whole episodes
         ({"algorithm": "ppo"}, 9000, ""),  # its episodes go on in the next generation
         ({"algorithm": "es"}, 9000, ""),
