@@ -36,8 +36,8 @@ ROUTINE = ["--policy.hidden", "8", "8", *EVALUATION.split()]
 SMALL = [*POPULATION, *PHASES, *LEARNER, *ROUTINE]
 CYCLIC = [*TASK, *SMALL]
 # the default; but a policy that begins at zero ends its episodes here at once
-CONTINUOUS = "--esac.sac_min_steps 30 --esac.workers 2 --esac.update_cost 1 --policy.linear false"
-TIMED = [*POPULATION, *LEARNER, *ROUTINE, *CONTINUOUS.split()]
+VIRTUAL = "--esac.sac_min_steps 30 --esac.workers 2 --esac.update_cost 1 --policy.linear false"
+TIMED = [*POPULATION, *LEARNER, *ROUTINE, *VIRTUAL.split()]
 STRATEGY = [word.replace("--esac.", "--es.") for word in POPULATION]
 # begins in a third of the time: it needs no torch
 SMALL_ES = ["--algorithm", "es", *STRATEGY, *ROUTINE]

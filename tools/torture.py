@@ -76,9 +76,9 @@ PARTS = {
     "--es.sigma_rule=one_fifth",
     "ESAC": f"{ESAC} {INTERVAL} {CARRIED} --esac.sigma_rule=one_fifth",
     "ESAC beside": f"{ESAC} {INTERVAL} --esac.learner_lag=2 --esac.resimulated=better",
-    "ESAC continuous": f"{ESAC} --esac.workers=2 --esac.update_cost=0.4",
+    "ESAC continuous": f"{ESAC} --esac.phase_timing=continuous "
+    "--esac.workers=2 --esac.update_cost=0.4",
     "ESAC virtual": f"{ESAC} {CARRIED} --esac.sigma_rule=grow --esac.amt_trigger=generation "
-    "--esac.phase_timing=virtual "
     "--esac.workers=2 --esac.update_cost=0.4 --esac.length_cap=2",
     "PDERL": "--algorithm=pderl --erl.population_size=5 --erl.memory_size=60 --erl.sync_interval=3 "
     "--erl.distillation_epochs=2 --erl.distillation_batch=8 "

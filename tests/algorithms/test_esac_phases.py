@@ -162,7 +162,8 @@ def test_a_generation_lasts_its_longest_member_or_its_sum(world):
 @pytest.mark.parametrize("cost", [0.0, 0.6, 1.0, 26.0])
 def test_no_continuous_phase_is_longer_than_its_room(workers, cost):
     """To the step: a replay that holds a state refuses one more."""
-    settings = {"workers": workers, "update_cost": cost, "sac_min_steps": 1, "transfer": "off"}
+    settings = {**FILLS, "workers": workers, "update_cost": cost, "sac_min_steps": 1}
+    settings["transfer"] = "off"
     for members, horizon in ((16, 100), (28, 1600), (36, 1000)):
         named = {f"esac.{name}": value for name, value in settings.items()}
         config = updated(Config(), {**named, "esac.population_size": members})

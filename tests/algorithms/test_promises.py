@@ -25,6 +25,7 @@ CHEETAH, WALKER = (
     for task in ("HalfCheetah-v5", "dm_control/walker-walk-v0")
 )
 TWO_BLOCKS = words("--policy.hidden 150 140 --esac.length_cap 1.5")  # of parameters
+FILLED = words("--esac.phase_timing continuous --esac.workers 1")
 FIFTH = words("--esac.sigma_rule one_fifth --esac.transfer tested")
 PUBLIC = "--esac.preset reference-code --esac.amt_interval 3 --sac.automatic_temperature true"
 SWITCHES = words("--esac.winner_selection hard --esac.sac_copy_noise false --seed 5")
@@ -44,8 +45,9 @@ LINES = {
     "esac, large": [*CYCLIC, *words(LARGE.format("esac"))],
     "esac, paper": [*CYCLIC, *words("--policy.hidden 150 140 --esac.preset paper")],
     "esac, public": [*CYCLIC, *words(PUBLIC, "--esac.fitness_episodes", 2)],
-    "esac, continuous": [*IDLING, *TIMED, *FIFTH, "--esac.reward_shift", "survival"],
-    "esac, cheetah, continuous": [*TIMED, *CHEETAH],
+    "esac, virtual": [*IDLING, *TIMED, *FIFTH, "--esac.reward_shift", "survival"],
+    "esac, continuous": [*IDLING, *TIMED, *FILLED],
+    "esac, cheetah, virtual": [*TIMED, *CHEETAH],
     "esac, cheetah, waiting": [*SMALL, *CHEETAH, *FIFTH],
     "esac, walker, lag": [*SMALL, *WALKER, "--esac.learner_lag", 2],
     "esac, walker, grown": [
@@ -94,6 +96,7 @@ PARTS = {  # (last generation, ranks, nodes) of each; a case without its own has
     "esac, large": [(1, 2, 1), (3, 3, 2), (4, 2, 2)],
     "esac, paper": [(1, 1, 1), (9, 3, 2)],
     "esac, public": [(1, 1, 1), (9, 3, 1)],
+    "esac, virtual": [(7, 3, 2), (12, 2, 2)],
     "esac, continuous": [(7, 3, 2), (12, 2, 2)],
     "esac, table": [(5, 3, 2), (7, 1, 1)],
     "esac, low rank": [(5, 3, 2), (7, 1, 1)],

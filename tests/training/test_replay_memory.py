@@ -37,7 +37,12 @@ def for_generations(count: int, algorithm: str, **changes) -> Config:
 SAMPLE = {"resimulated": "sample", "resimulated_members": 99, "fitness_episodes": 3}
 ON_RANKS = {"episodes_on": "ranks", "episodes_per_generation": 2, "budget__env_steps": 9_000}
 # ESAC on eight ranks; of 28 members with whole episodes
-EIGHT = {"esac.population_size": 28, "esac.workers": 7, "esac.update_cost": 30.0}
+EIGHT = {
+    "esac.phase_timing": "continuous",
+    "esac.population_size": 28,
+    "esac.workers": 7,
+    "esac.update_cost": 30.0,
+}
 VIRTUAL = {"phase_timing": "virtual", "sac_min_steps": 300}
 REPLAYED = {"phase_timing": "virtual", "resimulated": "winners", "budget__env_steps": 10**6}
 
