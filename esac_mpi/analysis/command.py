@@ -1,6 +1,7 @@
 """What the commands do alike: open runs, print what was made, or say in a sentence why not."""
 
 import argparse
+import re
 import shutil
 import sys
 from collections.abc import Callable, Iterable, Iterator
@@ -53,8 +54,8 @@ def parser(about: str | None) -> argparse.ArgumentParser:
     return Parser(called(name), usage, f"{title}\n\n{text}", formatter_class=raw)
 
 
-def seed(text: str) -> int:
-    """Return the seed that a text says, as argparse's `type`."""
+def natural(text: str) -> int:
+    """Read a whole number from 0, as argparse's `type`."""
     value = whole(text)
     if problem := NON_NEGATIVE.problem(value) or INT64.problem(value):
         raise argparse.ArgumentTypeError(problem)
@@ -93,7 +94,7 @@ SHARED: dict[str, dict[str, Any]] = {  # options that several commands have
     },
     "--measure": {"choices": MEASURES, "default": "final"},
     "--at-steps": {
-        "type": whole, "default": 0, "metavar": "N",
+        "type": natural, "default": 0, "metavar": "N",
         "help": "true steps of population and learner at which runs are compared; 0: at their ends",
     },
 }  # fmt: skip
@@ -148,11 +149,23 @@ def tried(paths: Iterable[str | Path]) -> tuple[dict[Path, RunFiles], list[Excep
 
 
 def opened(paths: Iterable[str | Path]) -> list[RunFiles]:
-    """Open every run once, in order. Raises Unusable, a sentence for each that cannot be read."""
-    runs, problems, code = tried(paths)
+    """Open every run once, in order, but those that --fresh set aside for another one of them.
+
+    Raises Unusable, a sentence for each that cannot be read.
+    """
+    places = [Path(path) for path in paths]
+    aside = [place for place in places if _is_replaced(place, places)]
+    if aside:
+        note(f"left out, as --fresh set them aside: {some(place.name for place in aside)}")
+    runs, problems, code = tried(place for place in places if place not in aside)
     if problems:
         raise Unusable("\n".join(map(str, problems)), code)
     return list({path.resolve(): run for path, run in runs.items()}.values())
+
+
+def _is_replaced(place: Path, places: list[Path]) -> bool:
+    name = re.sub(r"\.old-\d+$", "", place.name)
+    return name != place.name and place.with_name(name) in places
 
 
 def readable(paths: Iterable[Path]) -> tuple[dict[Path, RunFiles], int]:

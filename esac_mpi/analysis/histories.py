@@ -68,6 +68,7 @@ def table(run: RunFiles, out: Path | None, step: str) -> Path:
     """Write a row a generation, nan as nothing; return `out`, or metrics.csv of the run."""
     out, found = out or run.path / "metrics.csv", columns(run)
     rows = zip(*(values.tolist() for values in found.values()), strict=True)
+    out.parent.mkdir(parents=True, exist_ok=True)
     with out.open("w", newline="", encoding="utf-8") as file:
         writer = csv.writer(file, lineterminator="\n")
         writer.writerow(found)

@@ -19,7 +19,7 @@ tensorboard   curves against --step: eval/mean_reward, rollout/ep_rew_mean (of 5
               go on, until all have ended or Ctrl-C
 
 A policy's file contains its action bounds and normaliser. It is read back, and asked for the
-actions of 1,000 observations of a size from 0.1 to 10. If one differs by more than 1e-5 half ranges
+actions of 1,000 observations of a size from 0.1 to 10. If one differs by more than 1e-4 half ranges
 of the action (float32 sums in another order), the file is removed and the command fails.
 Cost: 1 s for npz, csv and tensorboard; 5 to 15 s for the others, mostly imports. Exit codes: 0; 1 a
 file acts differently; 2 wrong usage, or not writable; 65 unreadable run; 130 after Ctrl-C.

@@ -24,7 +24,7 @@ from typing import Any
 import numpy as np
 
 from esac_mpi import Policy, envs
-from esac_mpi.analysis.command import ended, parser, refuse_unread, seed
+from esac_mpi.analysis.command import ended, natural, parser, refuse_unread
 from esac_mpi.analysis.messages import Unusable
 from esac_mpi.config.exact import whole
 from esac_mpi.host import process_state
@@ -33,6 +33,7 @@ from esac_mpi.host.paths import given
 from esac_mpi.operators.noise import Purpose, generator, integer
 from esac_mpi.play.rollout import play
 from esac_mpi.policies import posture, recovery, stage
+from esac_mpi.policies.evaluation import make_env
 
 LONGEST = 10_000  # what is shown of a task without a time limit [steps]
 RATE = 25.0  # most pictures of a film [1/s]
@@ -94,7 +95,7 @@ def command_line() -> argparse.ArgumentParser:
     add("--seconds", type=float, default=0.0, help=text)
     add("--frames", type=whole, default=6, help="pictures in the strip (6)")
     add("--video", type=given, help="film, .mp4 or .gif")
-    add("--seed", type=seed, default=0, help="which start state (0): the first of evaluate's")
+    add("--seed", type=natural, default=0, help="which start state (0): the first of evaluate's")
     add("--trials", type=whole, default=0, help="tilted starts to count the recoveries of")
     add("--out", type=given, help="picture; default: strip.png beside policy.h5")
     return line
@@ -122,7 +123,7 @@ def render(line: argparse.ArgumentParser, options: argparse.Namespace) -> Iterat
     look_here()
     policy = Policy.load(options.policy)
     horizon = LONGEST if options.trials else policy.horizon or LONGEST
-    env = envs.make(policy.task, horizon, policy.task_kwargs)
+    env = make_env(policy, "", horizon)
     if options.trials:
         found = recovery.trials(env, policy, options.trials, options.degrees, options.seed)
         yield recovery.summary_line(found, options.degrees, stage.seconds_per_step(env))

@@ -10,7 +10,8 @@ Examples:
 The grid: (configs or tasks) x algorithms x the values of every --set x seeds. A field without a
 table (`--set sigma 0.01 0.1`) is each algorithm's own. A field that an algorithm does not have is
 left out of its runs. Every line has its own --run-dir, so one that is started again continues.
-Every combination is checked before anything is written. Cost: 1 s, and 0.05 s a combination.
+The settings of every combination are checked before anything is written; no task is made, so that a
+login node needs no simulator. Cost: 1 s, and 0.05 s a combination.
 """
 
 import argparse

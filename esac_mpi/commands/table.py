@@ -27,6 +27,7 @@ Reads files only, no MPI, torch or simulator. Cost: 0.1 s a run.
 
 import argparse
 import math
+import sys
 from collections.abc import Iterator
 from itertools import chain
 
@@ -109,8 +110,9 @@ def command_line() -> argparse.ArgumentParser:
     line = command.parser(__doc__)
     command.add(line, "runs", "--policy", "--ranks", "--last", "--measure", "--at-steps")
     line.add_argument("--what", choices=tuple(READ), default="results")
+    seconds = command.within(0, sys.float_info.max, "seconds")
     text = "compare runs at this wall time [s]; with --ranks the computed one"
-    line.add_argument("--at-seconds", type=float, metavar="T", default=0.0, help=text)
+    line.add_argument("--at-seconds", type=seconds, metavar="T", default=0.0, help=text)
     text = "of waiting: nominal steps; default: what all runs of a task have"
     line.add_argument("--steps", type=whole, metavar="N", default=0, help=text)
     text = "beside what papers print, of other versions of tasks; default esac, fates: pderl-fates"

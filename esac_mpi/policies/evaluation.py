@@ -10,7 +10,7 @@ from esac_mpi.analysis.intervals import interquartile_mean, interval, mean
 from esac_mpi.analysis.messages import Unusable
 from esac_mpi.host import process_state
 from esac_mpi.operators.noise import Purpose, generator, integer
-from esac_mpi.play.rollout import play
+from esac_mpi.play.rollout import noted, play
 
 
 def make_env(policy: Any, task: str, horizon: int | None) -> envs.Env:
@@ -50,7 +50,8 @@ def episodes(
             random = generator(seed, Purpose.MUTATION, 0, i)
             policy.set(theta + sigma * random.standard_normal(theta.size, "f4"))
         # training's generations begin at 1
-        episode = play(env, policy, integer(seed, Purpose.EVALUATION, 0, block=i))
+        with noted(f"in episode {i}"):
+            episode = play(env, policy, integer(seed, Purpose.EVALUATION, 0, block=i))
         return np.array([episode.episodic_return, episode.episodic_length])
 
     table, _ = world.map(work, count, 2)

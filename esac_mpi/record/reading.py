@@ -10,6 +10,7 @@ import logging
 import os
 import socket
 from collections.abc import Iterable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -20,7 +21,14 @@ import numpy as np
 from esac_mpi.config import Config, read_toml, updated
 from esac_mpi.host.errors import OtherSchema, Refused, Unreadable
 from esac_mpi.host.paths import given
-from esac_mpi.host.run_directory import CHECKPOINT, CONFIG, METRICS, PREVIOUS, is_run
+from esac_mpi.host.run_directory import (
+    CHECKPOINT,
+    CONFIG,
+    METRICS,
+    PREVIOUS,
+    is_run,
+    is_there,
+)
 from esac_mpi.record import checkpoints, files, history, lock
 from esac_mpi.record.checkpoints import Checkpoint, config_of
 from esac_mpi.record.files import TAIL, Arrays, Header
@@ -267,13 +275,26 @@ def open_run(place: str | os.PathLike[str]) -> RunFiles:
     except OSError as error:  # somebody else's, a stale mount, a name that is too long
         raise Unreadable(f"{path}: {error.strerror}") from error
     if not there:
-        raise Refused(f"{path}: not a run directory of esac_mpi")
+        raise Refused(f"{path}: {_no_run(path)}")
     columns = _newest(path)
     if columns.source is None:
         config = updated(Config(), read_toml(path / CONFIG))
     else:
         config = config_of(columns.attributes["config"], columns.source)
     return RunFiles(path, read_status(path), config, columns)
+
+
+def _no_run(path: Path) -> str:
+    """Say why a path is no run: nothing is there, or it holds runs, or is a file of one."""
+    if not is_there(path):
+        return "no such directory"
+    said = "not a run directory of esac_mpi"
+    if is_run(path.parent):
+        return f"{said}, but {path.parent} is one"
+    with suppress(OSError):
+        if runs := sum(map(is_run, path.iterdir())):
+            return f"{said}; it holds {runs}: {path}/*"
+    return said
 
 
 def _newest(path: Path) -> Columns:

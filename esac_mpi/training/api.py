@@ -27,8 +27,8 @@ WHO = "settings"  # in messages
 SENTENCES = {
     errors.NotSaved.code: "its last state could not be saved; what was saved before stands",
     errors.RunError.code: (
-        "it counts as failed, as no evaluation had all its returns finite or too many starts were"
-        " in vain: log.txt tells"
+        "it counts as failed, as no evaluation and its confirmation had all returns finite or too"
+        " many starts were in vain: log.txt tells"
     ),
 }
 

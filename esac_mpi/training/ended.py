@@ -29,11 +29,16 @@ class ReplayTooLarge(Exception):
     """A replay that does not fit in the machine's memory; the message says what would."""
 
 
+class NetworksTooLarge(Exception):
+    """Networks that do not fit in the machine's memory; the message says what would."""
+
+
 # what a run directory can refuse, on rank 0, which alone reads files
 FILES = record.Refused, record.Unsaved, record.Unreadable
 # what a run that is begun may have no room, device or library for
 NO_START = (
-    learners.NoDevice, learners.NotInstalled, ReplayTooLarge, epsilon.TableTooSmall, MemoryError
+    learners.NoDevice, learners.NotInstalled, ReplayTooLarge, NetworksTooLarge,
+    epsilon.TableTooSmall, MemoryError,
 )  # fmt: skip
 REFUSALS = (*FILES, *NO_START, ConfigError, TaskError, ImportError)
 

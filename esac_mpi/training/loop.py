@@ -305,7 +305,7 @@ def say_end(job: Job, code: int, best: Best, final: Best, but: str = "", why: st
         by = f" ({why})" if why else ""
         log.say(f"stopped at {here}{by}, saved; run the same command again{but} to go on")
     elif code == FAILED and active_run.at_end(job) and not best.policy:
-        end = "the end of its budget: no evaluation had all its returns finite"
+        end = "the end of its budget: no evaluation and its confirmation had all returns finite"
         log.warn(f"failed at {here}, {end}")
     elif code == FAILED:
         starts = f"{job.run.starts} starts in a row before it"

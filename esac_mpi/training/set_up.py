@@ -21,7 +21,7 @@ from esac_mpi.play import epsilon, rollout, state
 from esac_mpi.play.counters import Best
 from esac_mpi.play.params import Params, make_layout, make_policy
 from esac_mpi.record import Away, Refused, Run, source
-from esac_mpi.training import active_run, provenance, replay_memory, warm_start
+from esac_mpi.training import active_run, network_memory, provenance, replay_memory, warm_start
 from esac_mpi.training.active_run import Job
 from esac_mpi.training.ended import Ended, ReplayTooLarge, together
 from esac_mpi.training.forecast import automatic
@@ -40,6 +40,8 @@ def set_up(
         raise
     made.append(env)
     config, names = world.from_root(settled(config, env))
+    # before a learner is made to measure it
+    do(lambda: refuse_large_networks(config, env, world))
     found = do(lambda: automatic.resolve(config, env, world, run_directory(config), fresh))
     values, said = world.from_root(found)
     config = updated(config, values)
@@ -152,6 +154,12 @@ def make_operators(config: Config, layout: Layout) -> Any:
     """Make the operators by which every rank takes gradients, where the algorithm has such."""
     name = ALGORITHMS[config.algorithm].DECLARES.operators(config)
     return learners.make_operators(name, config, layout) if name else None
+
+
+def refuse_large_networks(config: Config, env: envs.Env, world: World) -> None:
+    """Raise NetworksTooLarge on rank 0, whose node has the learner, before all else."""
+    if not world.rank:
+        network_memory.refuse_too_large(config, env, ram.total())
 
 
 def refuse_too_large(config: Config, env: envs.Env, world: World) -> None:

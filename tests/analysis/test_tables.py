@@ -246,3 +246,17 @@ def test_every_published_number_has_a_source_and_a_column():
     assert len(rows) == 15
     first = [np.argmax([numbers[0] for numbers in row]) == 0 for row in rows]
     assert sum(first) == 10  # the paper's claim
+
+
+def test_what_fresh_set_aside_is_left_out_beside_what_took_its_place(tmp_path, capsys):
+    for name in ("a", "a.old-1", "b.old-1"):
+        make(tmp_path / name, (1, 2))
+    found = opened(*(tmp_path / name for name in ("a", "a.old-1", "b.old-1")))
+    assert [run.path.name for run in found] == ["a", "b.old-1"]  # nothing took b's place
+    assert "left out, as --fresh set them aside: a.old-1" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("words", ["--at-seconds nan", "--at-seconds -5", "--at-steps -5"])
+def test_a_time_that_cannot_be_is_refused(tmp_path, call, words):
+    make(tmp_path / "a", (1, 2))
+    assert words.split()[0] in call("table", tmp_path / "a", *words.split(), code=2).err

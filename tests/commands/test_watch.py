@@ -55,7 +55,7 @@ def test_watch_shows_several_runs_and_names_the_bad_ones(tmp_path, call):
     places = [tmp_path / name for name in ("done", "killed", "held", "nothing")]
     said = call("watch", *places, "--once", code=2)
     held.close()
-    assert "nothing: not a run directory" in said.err
+    assert "nothing: no such directory" in said.err
     title, header, *rows = said.out.splitlines()
     assert sorted(title.strip().split(", ")) == ["1 complete", "1 dead", "1 running"]
     heads = "run status gen budget return returns left row best sigma steps/s idle checkpoint"

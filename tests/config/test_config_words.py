@@ -50,7 +50,8 @@ def refused(*words):
         (["--policy.hidden", "8", "8", "ok.tml"],
          "policy.hidden = [8, 8, 'ok.tml']: expected integers: [64, 64]"),
         (["--policy.hidden", "8,8"],
-         "policy.hidden = ['8,8']: expected integers: [64, 64], or --policy.hidden 64 64"),
+         "policy.hidden = ['8,8']: expected integers: [64, 64] in a file, "
+         "--policy.hidden 64 64 on a command line"),
         (["x" * 5000], NEITHER),
     ],
 )  # fmt: skip

@@ -120,7 +120,7 @@ def test_a_learner_whose_evaluations_have_no_return_has_failed(tmp_path, caplog)
     none = "the return of no evaluation episode is finite: look at the task"
     assert caplog.text.count(f"generation 2: {none}") == 1
     end = "failed at generation 3, the end of its budget"
-    assert f"{end}: no evaluation had all its returns finite" in caplog.text
+    assert f"{end}: no evaluation and its confirmation had all returns finite" in caplog.text
     assert summary(tmp_path / "run")["status"] == "failed"
 
 

@@ -172,8 +172,17 @@ def test_files_locked_by_their_writer_are_read(tmp_path):
 
 
 def test_bad_directories_are_named(tmp_path):
-    with pytest.raises(Refused, match="nowhere: not a run directory"):
-        Run.open(tmp_path / "nowhere")
+    make(tmp_path / "runs/one").close()
+    for place, told in (
+        ("nowhere", "no such directory"),
+        ("runs/one/policy.h5", "no such directory"),
+        ("runs/one/metrics.h5", f"not a run directory of esac_mpi, but {tmp_path}/runs/one is one"),
+        ("runs", f"not a run directory of esac_mpi; it holds 1: {tmp_path}/runs/*"),
+        (".", "not a run directory of esac_mpi"),
+    ):
+        with pytest.raises(Refused) as refused:
+            Run.open(tmp_path / place)
+        assert str(refused.value) == f"{tmp_path / place}: {told}"
     (tmp_path / "foreign").mkdir()
     with h5py.File(tmp_path / "foreign/metrics.h5", "w") as file:
         file["metrics/sigma"] = np.ones(3)

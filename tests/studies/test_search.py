@@ -3,8 +3,10 @@
 import json
 import os
 import re
+import shutil
 import subprocess
 import sys
+from dataclasses import replace
 
 import pytest
 from commands import command
@@ -68,6 +70,11 @@ def test_trials_are_runs_and_the_best_becomes_a_configuration(tmp_path, call):
     sizes = {"es.sigma": found.es.sigma, "es.population_size": found.es.population_size}
     assert sizes == best.found
     assert (found.seed, found.task.horizon, found.budget.generations) == (0, 30, 10)
+    for place in study.path.glob("trial-*"):
+        shutil.rmtree(place)
+    call("search best", file, "--out", tmp_path / "again.toml")  # the journal has all of it
+    again = esac_mpi.config.load([str(tmp_path / "again.toml")])[0]
+    assert replace(again.es, reward_shift=found.es.reward_shift) == found.es  # the task's number
 
 
 def by_hand(study, values):

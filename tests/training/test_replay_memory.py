@@ -12,7 +12,7 @@ from esac_mpi.config import Config, table_of, updated
 from esac_mpi.host import ram
 from esac_mpi.play.params import Params, make_layout
 from esac_mpi.training import check, replay_memory
-from esac_mpi.training.check.memory import Counter
+from esac_mpi.training.counter import Counter
 from esac_mpi.training.ended import ReplayTooLarge
 
 HUMANOID = SimpleNamespace(observation_size=348, action_size=17, horizon=1000)

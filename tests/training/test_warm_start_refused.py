@@ -47,9 +47,9 @@ def test_all_obstacles_are_told_at_once(sources, tmp_path, capfd):
     for said in (
         "that is in the directory of this run itself",
         "it was made with seed 0, whose noise and episodes would come again",
-        "its policies have policy.hidden = 6, this run's 5",
-        "policy.activation = relu, this run's tanh",
-        "policy.layer_norm = false, this run's true",
+        "its policies have policy.hidden = 6, this run's 5: --policy.hidden 6;",
+        "policy.activation = relu, this run's tanh: --policy.activation relu;",
+        "policy.layer_norm = false, this run's true: --policy.layer_norm false;",
         "CyclicMDP-v0, are of 3 observations and 3 actions, this run's of 3 observations and 2",
         "standardised observations: --es.observation_normalisation true",
     ):
@@ -62,6 +62,19 @@ def test_all_obstacles_are_told_at_once(sources, tmp_path, capfd):
         assert started(tmp_path / "run", *line, "--from", origin, "--seed", 1) == 2
         assert sentence(capfd).endswith(said)
     assert not (tmp_path / "run").exists()
+
+
+def test_another_linear_path_is_refused_with_the_option_that_would_do(tmp_path, capfd):
+    line = [*options("es"), "--budget.generations", 2, "--policy.linear", "true"]
+    assert started(tmp_path / "source", *line, "--policy.linear_gain", 3.6) == 0
+    capfd.readouterr()
+    for origin in ("source", "source/policy.h5"):
+        again = [*line, "--seed", 1, "--from", tmp_path / origin]
+        assert started(tmp_path / "run", *again) == 2
+        option = "--policy.linear_gain 3.6"
+        assert sentence(capfd).endswith(f"policy.linear_gain = 3.6, this run's 4.0: {option}")
+        assert started(tmp_path / f"from_{origin[-2:]}", *again, *option.split()) == 0
+        capfd.readouterr()
 
 
 @pytest.mark.parametrize(

@@ -12,6 +12,7 @@ from esac_mpi.config import NAMES, Config, to_toml, updated
 from esac_mpi.config.fields import DEFAULTS, as_text
 from esac_mpi.config.reads import unread
 from esac_mpi.host.invocation import called
+from esac_mpi.host.run_directory import is_there
 from esac_mpi.record import lock
 from esac_mpi.studies import job_lists
 from esac_mpi.studies.search.journal import Journal, Trial
@@ -80,7 +81,12 @@ def best(study: Study) -> str:
         f"# Value {first.value:,.6g}: {describe_value(study)}.\n"
         "# It was chosen by this value, which is too good therefore: report other seeds.\n"
     )
-    config = opened([study.run_of(first.number, study.seeds[0])])[0].config
+    run = study.run_of(first.number, study.seeds[0])
+    if is_there(run):
+        config = opened([run])[0].config
+    else:
+        about += f'# {run} is gone: what was "auto" in it is chosen anew.\n'
+        config = study.config(first.found)
     return about + as_file(updated(config, {name: DEFAULTS[name] for name in OWN}))
 
 

@@ -15,6 +15,7 @@ from esac_mpi.config import Config
 from esac_mpi.host import batch_system, log
 from esac_mpi.training import set_up
 from esac_mpi.training.check import cost, directory, learner, memory, ranks, report, run
+from esac_mpi.training.counter import Counter
 from esac_mpi.training.task_set_up import sentences, settled
 
 
@@ -58,6 +59,9 @@ def look_at_run(
     """
     config, names = settled(config, env)
     settings = [report.Line("settings", sentence) for sentence in sentences(config, names, env)]
+    too_large = memory.networks(config, env) if world.rank == 0 else []
+    if world.from_root(bool(too_large)):  # nothing more can be looked at
+        return [*lines, *settings, *too_large]
     config, resolved = run.settle(config, env, world, fresh)
     left = None
     if world.rank == 0:
@@ -71,5 +75,5 @@ def look_at_run(
     left = world.from_root(None if any(line.fatal for line in lines) else left)
     if not left:
         return lines
-    forecast, updating = cost.look(config, env, world, memory.Counter(1), seconds_left, left)
+    forecast, updating = cost.look(config, env, world, Counter(1), seconds_left, left)
     return [*lines, *learner.core(config, env, updating), *forecast] if world.rank == 0 else []

@@ -2,52 +2,19 @@
 
 from typing import Any
 
-import numpy as np
-
 from esac_mpi import envs
 from esac_mpi.algorithms import ALGORITHMS
-from esac_mpi.comm.headers import boards
 from esac_mpi.config import Config
 from esac_mpi.host import ram
 from esac_mpi.host.ram import size
 from esac_mpi.play import epsilon
 from esac_mpi.play.params import Params, make_layout
 from esac_mpi.play.state import shares_replay
-from esac_mpi.training import replay_memory, set_up
+from esac_mpi.training import network_memory, replay_memory, set_up
 from esac_mpi.training.check.ranks import Rank
 from esac_mpi.training.check.report import Line
-from esac_mpi.training.ended import ReplayTooLarge
-
-
-class Counter:
-    """World's stand-in for shared arrays: counts their bytes, leaves their memory untouched."""
-
-    def __init__(self, ranks: int) -> None:
-        self.bytes, self.ranks = 0, ranks
-        self._boards: set[tuple[int, int]] = set()
-
-    def reserve(self, count: int, columns: int) -> None:
-        """Count the boards of a `map`, once."""
-        if (count, columns) not in self._boards:
-            self._boards.add((count, columns))
-            self.shared(boards(count, columns, self.ranks), np.float64)
-
-    def shared(self, shape: tuple[int, ...], dtype: Any = np.float32) -> np.ndarray:
-        """Return an array that takes no memory until it is written."""
-        array = np.zeros(shape, dtype)
-        self.bytes += array.nbytes
-        return array
-
-    def share(self, values: np.ndarray) -> np.ndarray:
-        """Return the values."""
-        self.bytes += values.nbytes
-        return values
-
-    def over_blocks(
-        self, work: Any, count: int, columns: int, checksum: bool = False
-    ) -> np.ndarray:
-        """Do no work."""
-        return np.zeros(columns)
+from esac_mpi.training.counter import Counter
+from esac_mpi.training.ended import NetworksTooLarge, ReplayTooLarge
 
 
 def begun(config: Config, env: envs.Env, ranks: int) -> tuple[Params, Any, Counter]:
@@ -66,6 +33,15 @@ def needed(config: Config, env: envs.Env, ranks: int) -> int:
     """Count the bytes of shared memory that a run holds on a node, 1 MiB for what is small."""
     *_, counter = begun(config, env, ranks)
     return counter.bytes + 2**20
+
+
+def networks(config: Config, env: envs.Env) -> list[Line]:
+    """Refuse networks that do not fit in rank 0's memory; nothing where they do."""
+    try:
+        network_memory.refuse_too_large(config, env, ram.total())
+    except NetworksTooLarge as error:
+        return [Line("networks", "too large", str(error), True)]
+    return []
 
 
 def shared(config: Config, env: envs.Env, ranks: list[Rank]) -> list[Line]:

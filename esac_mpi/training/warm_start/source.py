@@ -12,7 +12,16 @@ import numpy as np
 
 from esac_mpi import envs
 from esac_mpi.algorithms import ALGORITHMS, head_scale_of
-from esac_mpi.config import NAMES, Config, PolicyNetwork, as_words, table_of
+from esac_mpi.config import (
+    NAMES,
+    Config,
+    ConfigError,
+    PolicyNetwork,
+    as_words,
+    check,
+    table_of,
+    updated,
+)
 from esac_mpi.config.fields import as_text, value_of
 from esac_mpi.host.errors import unread
 from esac_mpi.host.run_directory import is_run
@@ -198,8 +207,9 @@ def obstacles(
     for name, was in source.network.items():
         now = value_of(config, name)
         if was != now:
+            remedy = option(config, name, was)
             was, now = (" ".join(as_words(value)) for value in (was, now))
-            yield f"its policies have {name} = {was}, this run's {now}"
+            yield f"its policies have {name} = {was}, this run's {now}{remedy}"
     here = env.observation_size, env.action_size
     if source.sizes not in (None, here):
         was, now = (f"{o} observations and {a} actions" for o, a in (source.sizes, here))
@@ -222,6 +232,15 @@ def obstacles(
         yield f"its policies see {seen} observations: {remedy}"
     if otherwise := begun_otherwise(config, source.about):
         yield otherwise
+
+
+def option(config: Config, name: str, value: Any) -> str:
+    """Write the option that gives a run such policies, after a colon; "" where it cannot have."""
+    try:
+        check(updated(config, {name: value}))
+    except ConfigError:
+        return ""
+    return f": {' '.join([f'--{name}', *as_words(value)])}"
 
 
 def in_words(task: str, kwargs: Mapping[str, Any]) -> str:
