@@ -134,7 +134,11 @@ class GymnasiumEnv(Stepped):
         try:
             if isinstance(reward, str | bytes):
                 raise TypeError(reward)
-            return _flat(observation), float(reward), bool(terminated), bool(truncated)
+            seen = _flat(observation)
+            if seen.size != self.observation_size:
+                space = self.observation_size
+                raise ValueError(f"the observation has {seen.size} numbers, its space {space}")
+            return seen, float(reward), bool(terminated), bool(truncated)
         except (TypeError, ValueError) as error:
             raise TaskError(
                 f"{self.id}: a step must answer an array of numbers, one number, and twice True or "

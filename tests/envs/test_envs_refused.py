@@ -154,7 +154,7 @@ gymnasium.register("Odd-v0", entry_point=Odd, max_episode_steps=30)
 ODD = [{"reward": np.ones(2)}, {"reward": None}, {"terminated": np.ones(2)}]
 
 
-@pytest.mark.parametrize("odd", [*ODD, {"observation": [1, [2, 3]]}])
+@pytest.mark.parametrize("odd", [*ODD, {"observation": [1, [2, 3]]}, {"observation": [1.0]}])
 def test_an_answer_of_another_kind_is_refused(odd):
     with pytest.raises(TaskError, match="Odd-v0: a step must answer an array of numbers"):
         probe.probe(make("Odd-v0", kwargs=odd))
