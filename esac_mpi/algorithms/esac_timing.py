@@ -57,7 +57,7 @@ def added(config: configuration.Config, horizon: int) -> float:
 
 
 def own_steps(config: configuration.Config, lasted: float, played: int) -> int:
-    """Count the learner's own steps of a phase, in whole episodes at least so many.
+    """Count the learner's own steps of a phase; the least, where it plays whole episodes.
 
     lasted: the generation before it [virtual steps]. played: steps that it resimulates.
     """

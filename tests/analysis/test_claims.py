@@ -94,6 +94,25 @@ def test_what_else_eight_ranks_can_do():
     assert f"| the better of an ES and a SAC run of a seed | {beside} |" in page
 
 
+def test_what_continuous_phases_are_worth_is_in_its_record():
+    """Last evaluations of the better policy, by seed; of eight minutes those of two-cores.csv."""
+    page = (ROOT / "docs/explain/esac.md").read_text().split("**What `continuous` is worth.**")[1]
+    rows = rowfiles.read([RECORDS / "phases.csv", RECORDS / "two-cores.csv"])
+    rows = [row for row in rows if row.better is not None]
+    last = {(row.task.split("/")[-1], row.variant, row.seed): row.better for row in rows}
+    lines = re.findall(r"^\| (\S+) \| (\d+), (.*) \| (.*) \| (.*) \|$", page, re.MULTILINE)
+    assert len(lines) == 8
+    for name, seconds, which, *cells in lines:
+        task = name if "-v" in name else f"{name}-v0"
+        first, *more = map(int, re.findall(r"\b\d\d\b", which))
+        seeds = range(first, (more or [first])[0] + 1)
+        short = "2 ranks" if seconds == "490" else "virtual"
+        long = "fixed" if "fixed" in which else "continuous"
+        for variant, cell in zip((short, long), cells, strict=True):
+            found = [last[task, variant, seed] for seed in seeds]
+            assert cell == ", ".join(f"{each:,.0f}" for each in found), (task, variant)
+
+
 def test_the_table_of_eight_minutes_is_in_its_record():
     """Last evaluations, of the better policy: at the end, and of long runs within 114 s."""
     page = (RECORDS / "two-cores.md").read_text()
