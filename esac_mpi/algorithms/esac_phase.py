@@ -66,7 +66,8 @@ def choose(now: Now, found: Population, known: float) -> Again:
         drawn = random.permutation(fitness.size)
         members = drawn[np.isfinite(fitness[drawn])][:count]
     hosts = [now.world.host(int(i)) for i in members]
-    steps = own_steps(config, duration(esac, found), int(found.length[members].sum()))
+    lasted = duration(esac, found) if timed(esac) else 0.0
+    steps = own_steps(config, lasted, int(found.length[members].sum()))
     seen = now.state.observation_sums
     return Again(members, found.returns[members], found.cap, seen, steps, hosts)
 

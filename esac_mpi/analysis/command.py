@@ -54,7 +54,7 @@ def parser(about: str | None) -> argparse.ArgumentParser:
     return Parser(called(name), usage, f"{title}\n\n{text}", formatter_class=raw)
 
 
-def natural(text: str) -> int:
+def whole_number(text: str) -> int:
     """Read a whole number from 0, as argparse's `type`."""
     value = whole(text)
     if problem := NON_NEGATIVE.problem(value) or INT64.problem(value):
@@ -94,7 +94,7 @@ SHARED: dict[str, dict[str, Any]] = {  # options that several commands have
     },
     "--measure": {"choices": MEASURES, "default": "final"},
     "--at-steps": {
-        "type": natural, "default": 0, "metavar": "N",
+        "type": whole_number, "default": 0, "metavar": "N",
         "help": "true steps of population and learner at which runs are compared; 0: at their ends",
     },
 }  # fmt: skip

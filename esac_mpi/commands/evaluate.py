@@ -29,7 +29,7 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")  # before numpy, as in training
 import numpy as np
 
 from esac_mpi import Policy, envs
-from esac_mpi.analysis.command import natural, parser
+from esac_mpi.analysis.command import parser, whole_number
 from esac_mpi.analysis.messages import Unusable
 from esac_mpi.comm.command_ranks import on_all, over_ranks
 from esac_mpi.config.exact import whole
@@ -106,7 +106,7 @@ def command_line() -> argparse.ArgumentParser:
     add("--task", default="", help=text)
     text = "truncate episodes there [steps]; 0: the task's own limit (as in training)"
     add("--horizon", type=whole, help=text)
-    add("--seed", type=natural, default=0, help="which start states (0)")
+    add("--seed", type=whole_number, default=0, help="which start states (0)")
     text = "perturb every weight, each episode (0)"
     add("--weight-noise", type=float, default=0.0, metavar="SIGMA", help=text)
     add("--json", action="store_true", help="one JSON object, with every episode")

@@ -24,7 +24,7 @@ from typing import Any
 import numpy as np
 
 from esac_mpi import Policy, envs
-from esac_mpi.analysis.command import ended, natural, parser, refuse_unread
+from esac_mpi.analysis.command import ended, parser, refuse_unread, whole_number
 from esac_mpi.analysis.messages import Unusable
 from esac_mpi.config.exact import whole
 from esac_mpi.host import process_state
@@ -95,7 +95,8 @@ def command_line() -> argparse.ArgumentParser:
     add("--seconds", type=float, default=0.0, help=text)
     add("--frames", type=whole, default=6, help="pictures in the strip (6)")
     add("--video", type=given, help="film, .mp4 or .gif")
-    add("--seed", type=natural, default=0, help="which start state (0): the first of evaluate's")
+    text = "which start state (0): the first of evaluate's"
+    add("--seed", type=whole_number, default=0, help=text)
     add("--trials", type=whole, default=0, help="tilted starts to count the recoveries of")
     add("--out", type=given, help="picture; default: strip.png beside policy.h5")
     return line

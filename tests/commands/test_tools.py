@@ -69,7 +69,7 @@ def test_without_matplotlib(tmp_path):
 
 BAD = {  # a directory: the exit code, and what is said of it
     "mine": (2, "not a run"),
-    "nowhere": (2, "not a run"),
+    "nowhere": (2, "no such directory"),
     "newer": (2, "schema 9, written by"),
     "foreign": (65, "not a file of esac_mpi"),
     "short": (65, "truncated"),

@@ -77,7 +77,8 @@ class Phases:
         self.entered = self._steps if ends else 0.0
         if ends:
             flight.phase_begun = 0
-        flight.phase_left = esac_timing.left(esac, flight, self.found)
+        if esac_timing.timed(esac):
+            flight.phase_left = esac_timing.left(esac, flight, self.found)
         if begins:
             self._begin()
         if begins and self.beside:
