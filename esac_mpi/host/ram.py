@@ -32,6 +32,12 @@ def size(count: float) -> str:
     return f"{count / GIB:.1f} GiB" if count >= GIB else f"{count / 2**20:.1f} MiB"
 
 
+def two_digits(count: int) -> int:
+    """Round what fits, 1 or more, down to two digits."""
+    unit = 10 ** max(0, len(str(count)) - 2)
+    return count // unit * unit
+
+
 def _meminfo(name: str, root: Path) -> int:
     """Return an entry of /proc/meminfo [bytes]; 0 where there is none."""
     with suppress(OSError, ValueError, IndexError):

@@ -64,10 +64,9 @@ def refuse_too_large(config: Config, env: Env, memory: int) -> None:
     d = make_layout(config, env).d
     if d < LARGE or not config.policy.hidden or (need := needed(config, env)) <= memory:
         return
-    fits = d * memory // need
-    unit = 10 ** (len(str(fits)) - 2)  # two digits of it
+    fits = ram.two_digits(d * memory // need)
     raise NetworksTooLarge(
         f"policy.hidden = {' '.join(as_words(config.policy.hidden))}: {d:,} parameters, of which "
         f"{config.algorithm} comes to hold {ram.size(need)} or more, and the machine of rank 0 has "
-        f"{ram.size(memory)}: choose layers of {fits // unit * unit:,} parameters at most"
+        f"{ram.size(memory)}: choose layers of {fits:,} parameters at most"
     )

@@ -68,10 +68,9 @@ def refuse_too_large(config: Config, env: Env, memory: int) -> None:
     if need <= memory:
         return
     fits = memory // _row(env) - _learning(config).reserve(config, env.horizon)
-    unit = 10 ** max(0, len(str(max(fits, 0))) - 2)  # two digits of it
     remedy = "lower the budget, or what comes in while tasks or a phase are at work"
     if fits > 0:
-        remedy = f"set it to {fits // unit * unit} or less, or lower the budget"
+        remedy = f"set it to {ram.two_digits(fits)} or less, or lower the budget"
     observed = f"of {env.observation_size} observations the replay comes to take {ram.size(need)}"
     raise ReplayTooLarge(
         f"{table(config)}.replay_capacity = {capacity(config)}: {observed}, and the machine of "
