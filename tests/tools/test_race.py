@@ -5,6 +5,7 @@ import math
 import sys
 import time
 from dataclasses import asdict, replace
+from importlib.metadata import PackageNotFoundError
 
 import numpy as np
 import pytest
@@ -13,6 +14,7 @@ from conftest import ROOT
 from esac_mpi import envs
 from esac_mpi.analysis.colours import COLOURS
 from esac_mpi.analysis.messages import Unusable
+from esac_mpi.config import flatten, resolved
 from esac_mpi.operators.noise import Purpose, integer
 from esac_mpi.operators.policy import Layout, Policy
 from esac_mpi.play import rollout
@@ -26,7 +28,7 @@ INF = math.inf
 
 def plan_of(folder, **changes) -> Plan:
     """Return a plan whose files are in a folder, 50 s long, of two episodes an evaluation."""
-    made = Plan("ES", "ours", "Pendulum-v1", 100.0, 0, [8], 50.0, 2, 1, {}, "v", "k", str(folder))
+    made = Plan("ES", "ours", "", "Pendulum-v1", 100.0, 0, 50.0, 2, 1, {}, "v", "k", str(folder))
     return replace(made, **changes)
 
 
@@ -281,11 +283,25 @@ def test_a_process_that_does_not_end_is_ended_and_timed_out(tmp_path, monkeypatc
 
 
 def test_peers_that_are_not_installed_are_left_out_and_said(monkeypatch, capsys):
-    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
-    names = [entry.name for entry in field.ENTRIES]
-    found = race.plan_runs(["Hopper-v5"], names, 1, 9.0)
-    assert [plan.competitor for plan in found] == ["ESAC", "ES", "SAC", "TD3"]
-    assert "stable_baselines3 is not installed and left out" in capsys.readouterr().err
+    def version(name: str) -> str:
+        if name == "jax":
+            raise PackageNotFoundError(name)
+        return "7"
+
+    monkeypatch.setattr(race, "version", version)
+    found = race.plan_runs(["Hopper-v5"], ["ESAC", "SB3 TQC", "SBX SAC", "SBX TQC"], 1, 9.0)
+    names = ["ESAC", "SB3 TQC", "SB3 TQC, own networks"]
+    assert [plan.competitor for plan in found] == names
+    assert found[1].versions.endswith(", sb3_contrib 7, stable_baselines3 7")
+    said = "sbx is left out: jax is not installed: pip install esac_mpi[bench]\n"
+    assert capsys.readouterr().err == said
+
+
+def test_a_task_has_its_own_limit_or_that_of_the_line():
+    tasks = ["Hopper-v5", "Ant-v5"]
+    for limit, limits in ((None, [120.0, 480.0]), (9.0, [9.0, 9.0])):
+        found = race.plan_runs(tasks, ["ESAC"], 1, limit)
+        assert [(plan.task, plan.limit) for plan in found] == list(zip(tasks, limits, strict=True))
 
 
 def test_unknown_tasks_competitors_and_folders_are_refused(tmp_path, capsys):
@@ -308,32 +324,82 @@ def test_episodes_side_by_side_are_those_that_are_played_alone():
     np.testing.assert_array_equal(found, alone)
 
 
-@pytest.mark.parametrize(
-    ("cores", "workers", "esac", "es"),
-    [(1, 1, 28, 32), (2, 1, 28, 32), (8, 7, 28, 32), (16, 15, 30, 32)],
-)
-def test_ours_run_as_the_aggregate_has_them_on_so_many_cores(cores, workers, esac, es):
-    found = field.ours("ESAC", "InvertedDoublePendulum-v5", cores)
-    assert (found["esac.workers"], found["esac.population_size"]) == (workers, esac)
-    assert (found["policy.hidden"], found["esac.update_cost"]) == ((64, 64), 14.0)
-    assert (found["esac.preset"], found["esac.sigma"]) == ("default", 0.02)
-    assert not [name for name in found if name.startswith(("es.", "td3.", "ppo."))]
-    assert field.ours("ES", "InvertedDoublePendulum-v5", cores)["es.population_size"] == es
+@pytest.mark.parametrize("entry", field.ENTRIES[:4], ids=lambda entry: entry.name)
+def test_ours_have_the_program_s_defaults_on_a_task(entry):
+    settings = entry.runs("Ant-v5", 2)[entry.name]
+    algorithm = entry.name.lower()
+    found = dict(flatten(resolved({}, settings)))
+    usual = dict(flatten(resolved({}, {"algorithm": algorithm, "task.id": "Ant-v5"})))
+    differ = {name for name, value in usual.items() if found[name] != value}
+    told = {name for name in differ if not name.startswith(("budget.", "evaluation."))}
+    assert (found["algorithm"], told) == (algorithm, set())
+    assert found["budget.nominal_steps"] == 0  # time alone ends it
+
+
+def runs_of(task: str, name: str) -> dict[str, dict]:
+    """Return the runs {name: settings} of a competitor on a task, on two cores."""
+    return next(entry for entry in field.ENTRIES if entry.name == name).runs(task, 2)
 
 
 def test_peers_have_their_zoo_s_settings():
-    def on(task: str, name: str) -> dict | None:
-        return next(entry for entry in field.ENTRIES if entry.name == name).settings(task, 2)
+    def on(task: str, name: str) -> dict:
+        return next(reversed(runs_of(task, name).values()))
 
-    zoo = {"n_timesteps": 1_000_000, "learning_starts": 10_000, "gamma": 0.999}
-    assert on("Swimmer-v5", "SB3 SAC") == zoo
-    several = {"n_timesteps": 1_000_000, "n_envs": 4, "train_freq": 1, "gradient_steps": 2}
-    assert on("dm_control/cheetah-run-v0", "SB3 SAC, 4 envs") == several
+    mujoco = {"n_timesteps": 1_000_000, "learning_starts": 10_000}
+    zoo = mujoco | {"gamma": 0.999, "net_arch": [256, 256]}
+    assert on("Swimmer-v5", "SB3 SAC") == on("Swimmer-v5", "SB3 TQC") == zoo
+    four = {"train_freq": 4, "gradient_steps": 4}
+    assert on("Swimmer-v5", "SBX SAC") == on("Swimmer-v5", "SBX TQC") == zoo | four
+    assert on("Hopper-v5", "SB3 TQC")["top_quantiles_to_drop_per_net"] == 5
+    assert (
+        on("Ant-v5", "SB3 SAC") == on("Walker2d-v5", "SB3 TQC") == mujoco | {"net_arch": [256, 256]}
+    )
+    crossq = on("Walker2d-v5", "SBX CrossQ")
+    assert (crossq["learning_rate"], crossq["policy_delay"]) == (1e-3, 3)
+    several = {"n_envs": 4, "train_freq": 1, "gradient_steps": 2, "net_arch": [256, 256]}
+    found = on("dm_control/cheetah-run-v0", "SB3 SAC, 4 envs")
+    assert found == {"n_timesteps": 1_000_000, **several}
     assert on("Hopper-v5", "SB3 PPO, 8 envs")["n_steps"] == 64
-    assert on("Swimmer-v5", "SB3 PPO, 8 envs") is None  # the zoo has four there
+    assert runs_of("Swimmer-v5", "SB3 PPO, 8 envs") == {}  # the zoo has four there
     assert on("Hopper-v5", "EvoTorch PGPE")["decrease_rewards_by"] == 1.0
     for task in field.table()["tasks"]:
         assert on(task, "EvoTorch PGPE")["network"].count("Linear") == 1
+
+
+@pytest.mark.parametrize(
+    ("task", "name", "own"),
+    [
+        ("Hopper-v5", "SB3 SAC", [256, 256]),
+        ("LunarLanderContinuous-v3", "SB3 SAC, 4 envs", [400, 300]),
+        ("Hopper-v5", "SB3 TD3", [400, 300]),
+        ("LunarLanderContinuous-v3", "SBX TQC", [400, 300]),
+        ("Hopper-v5", "SBX CrossQ", {"pi": [256, 256], "qf": [2048, 2048]}),
+        ("dm_control/cheetah-run-v0", "SBX CrossQ", {"pi": [256, 256], "qf": [1024, 1024]}),
+        ("Hopper-v5", "SB3 PPO, 8 envs", {"pi": [256, 256], "vf": [256, 256]}),
+        ("Walker2d-v5", "SB3 PPO", None),
+    ],
+)
+def test_peers_run_with_our_networks_and_with_their_own(task, name, own):
+    found = {each: settings["net_arch"] for each, settings in runs_of(task, name).items()}
+    ours = {name: [64, 64]}
+    assert found == (ours if own is None else ours | {f"{name}, own networks": own})
+
+
+def test_a_peer_counts_with_the_better_of_its_networks():
+    times = {
+        "ESAC": (20, 20, 20), "SB3 SAC": (50, 60, 70), "SB3 SAC, own networks": (40, 50, 190),
+        "SB3 TD3": (30, 80, 90), "SB3 TD3, own networks": (190, 190, 190),
+    }  # fmt: skip
+    found = standings.Standings(
+        [row("A", name, seed, s) for name, each in times.items() for seed, s in enumerate(each)]
+    )
+    assert found.names == ["ESAC", "SB3 SAC", "SB3 TD3"]
+    assert found.medians("A") == {"ESAC": 20.0, "SB3 SAC": 50.0, "SB3 TD3": 80.0}
+    assert (found.best_peer("A"), found.ratio("A")) == (("SB3 SAC", 50.0), (2.5, "2.5"))
+    text = found.markdown()
+    assert "| SB3 SAC | 50 (40 to > 180) ° |" in text
+    assert "| SB3 TD3 | 80 (30 to 90) |" in text
+    assert "its own (°) or ours" in text
 
 
 @pytest.mark.slow
@@ -355,15 +421,42 @@ def test_one_of_ours_is_looked_at_after_a_generation(tmp_path):
 
 def test_a_learner_of_sb3_has_its_own_normalisation(tmp_path):
     pytest.importorskip("stable_baselines3")
-    sizes = {"n_envs": 2, "n_steps": 8, "batch_size": 8}
+    sizes = {"n_envs": 2, "n_steps": 8, "batch_size": 8, "net_arch": [8]}
     settings = {**sizes, "normalize": True, "gamma": 0.9, "learning_rate": "lin_1e-3"}
-    changes = {"competitor": "SB3 PPO", "goal": -1e9, "started": time.monotonic() - 2.0}
-    plan = plan_of(tmp_path, settings={"n_timesteps": 100, **settings}, **changes)
+    plan = plan_of_a_peer(tmp_path, "SB3 PPO", "stable_baselines3", settings)
     peers.sb3(plan, Teller(plan))
     assert [look.env_steps for look in race.looked_at(plan.looks)[1]] == [2]
     model = peers.of_the_zoo(plan, settings)
     assert (model.lr_schedule(0.5), model.n_envs, model.policy.net_arch) == (5e-4, 2, [8])
     assert model.get_vec_normalize_env().gamma == 0.9
+
+
+def plan_of_a_peer(folder, name: str, library: str, settings: dict) -> Plan:
+    """Return a plan of a peer of 100 steps whose goal is reached at once."""
+    about = {"competitor": name, "library": library, "started": time.monotonic() - 2.0}
+    settings = {"n_timesteps": 100, **settings}
+    return plan_of(folder, goal=-1e9, limit=1e6, settings=settings, **about)
+
+
+@pytest.mark.parametrize(
+    ("name", "library"),
+    [
+        ("SB3 TQC, own networks", "sb3_contrib"),
+        ("SBX SAC", "sbx"), ("SBX TQC", "sbx"), ("SBX CrossQ", "sbx"),
+    ],
+)  # fmt: skip
+def test_libraries_with_sb3_s_interface_are_run_as_it_is(tmp_path, name, library):
+    pytest.importorskip(library)
+    arch = {"pi": [8], "qf": [16]}
+    settings = {"net_arch": arch, "learning_rate": "lin_1e-3", "buffer_size": 100}
+    plan = plan_of_a_peer(tmp_path, name, library, settings)
+    peers.sb3(plan, Teller(plan))
+    assert [look.env_steps for look in race.looked_at(plan.looks)[1]] == [1]
+    model = peers.of_the_zoo(plan, dict(settings))
+    found = type(model).__module__.split(".")[0], type(model).__name__
+    assert found == (library, plan.algorithm)
+    critics = model.policy.net_arch_qf if library == "sbx" else model.policy.net_arch["qf"]
+    assert (model.lr_schedule(0.5), critics) == (5e-4, [16])
 
 
 def test_a_task_of_ours_in_gymnasium_s_terms_is_the_same_task():

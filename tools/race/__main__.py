@@ -1,15 +1,14 @@
-"""Race to stated returns on these cores: ESAC, ES, SAC, TD3, stable-baselines3's and EvoTorch's.
+"""Race to stated returns on these cores: our ESAC, ES, SAC and TD3 against what people run.
 
     python -m tools.race [--task ID ...] [--only NAME ...] [--seeds 3] [--limit S] [--out FOLDER]
 
 One run after another has all cores; all of a seed before the next one's. Each ends as a row of
 race.csv in --out, beside it race.md and race.png; logs/ has what they printed. Stopped by a signal,
 the race ends with the run that is going on; the same command goes on, and makes what failed again.
-At most 12 hours; docs/results/performance.md, "A race", has the rules. The peers come with `pip
-install esac_mpi[bench]`; what is not installed is left out, and said. Nothing else should run
-meanwhile."""
+It says how many hours at most; docs/results/performance.md, "A race", has the rules. The peers,
+of stable-baselines3, sb3-contrib, SBX and EvoTorch, come with `pip install esac_mpi[bench]`; what
+is not installed is left out, and said. Nothing else should run meanwhile."""
 
-import importlib.util
 import json
 import os
 import re
@@ -18,7 +17,8 @@ import sys
 import time
 from dataclasses import asdict, replace
 from hashlib import sha256
-from importlib.metadata import version
+from importlib.metadata import PackageNotFoundError, version
+from itertools import product
 from pathlib import Path
 
 import numpy as np
@@ -36,10 +36,17 @@ from tools.race import field, rows, standings
 from tools.race.running import Look, Plan
 
 EPISODES = 10  # of an evaluation
+LIMIT = 120.0  # of a run, where field.toml has none [s]
 RULES = 2  # counted up when competitors are run or looked at otherwise, settings apart
 BUSY = 0.5  # load average from which other work is noticed
 SPARE = 60.0  # beside thrice its limit, what a process may last that does not end itself [s]
-LIBRARIES = {"": (), field.SB3: ("stable_baselines3",), field.EVOTORCH: ("evotorch", "ray")}
+PACKAGES = {  # of a library, whose versions decide a row
+    "": (),
+    field.SB3: ("stable_baselines3",),
+    field.CONTRIB: ("sb3_contrib", "stable_baselines3"),
+    field.SBX: ("sbx-rl", "jax", "stable_baselines3"),
+    field.EVOTORCH: ("evotorch", "ray"),
+}
 
 
 def say(message: str) -> None:
@@ -51,26 +58,34 @@ class Failed(Exception):
     """A competitor's process failed within the limit; the message says why."""
 
 
-def plan_runs(tasks: list[str], only: list[str], seeds: int, limit: float) -> list[Plan]:
-    """Return all runs that are asked for, in their order, of who is installed."""
-    there = {library for library in LIBRARIES if not library or importlib.util.find_spec(library)}
-    for library in LIBRARIES.keys() - there:
-        say(f"{library} is not installed and left out: pip install esac_mpi[bench]")
-    entries = [each for each in field.ENTRIES if each.name in only and each.library in there]
+def plan_runs(tasks: list[str], only: list[str], seeds: int, limit: float | None) -> list[Plan]:
+    """Return all runs that are asked for, in their order, of who is installed.
+
+    limit: of a run [s]; None: the task's.
+    """
+    asked = [entry for entry in field.ENTRIES if entry.name in only]
+    there = {library: versions(library) for library in {entry.library for entry in asked}}
     cores, found = len(affinity.cores()), []
-    for seed in range(seeds):
-        for task in tasks:
-            for entry in entries:
-                settings = entry.settings(task, cores)
-                if settings is None:
-                    continue
-                named = [f"{name} {version(name)}" for name in LIBRARIES[entry.library]]
-                found.append(Plan(
-                    entry.name, entry.program, task, field.table()["tasks"][task]["goal"],
-                    seed, field.hidden(), limit, EPISODES,
-                    cores, settings, ", ".join([provenance.versions(()), *named]),
-                ))  # fmt: skip
+    for seed, task, entry in product(range(seeds), tasks, asked):
+        about, made_of = field.table()["tasks"][task], there[entry.library]
+        if made_of is None:
+            continue
+        most = limit or about.get("limit", LIMIT)
+        for name, settings in entry.runs(task, cores).items():
+            found.append(Plan(
+                name, entry.program, entry.library, task, about["goal"], seed, most, EPISODES,
+                cores, settings, ", ".join([provenance.versions(()), *made_of]),
+            ))  # fmt: skip
     return [replace(plan, made_with=digest(plan)) for plan in found]
+
+
+def versions(library: str) -> list[str] | None:
+    """Return the versions of a library's packages; say if one is missing, and return None."""
+    try:
+        return [f"{name} {version(name)}" for name in PACKAGES[library]]
+    except PackageNotFoundError as error:
+        say(f"{library} is left out: {error.name} is not installed: pip install esac_mpi[bench]")
+        return None
 
 
 def digest(plan: Plan) -> str:
@@ -147,6 +162,7 @@ def run_competitor(plan: Plan, folder: Path) -> rows.Row:
         "tools.race.peers",
     ]
     one = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"), "1")
+    one["JAX_PLATFORMS"] = "cpu"
     said: list[str] = []
     most = 3 * plan.limit + SPARE
     code = processes.follow(
@@ -210,7 +226,7 @@ def main(argv: list[str]) -> int:
         "--only", nargs="+", choices=names, default=names, metavar="COMPETITOR", help="these alone"
     )
     line.add_argument("--seeds", type=whole, default=3)
-    line.add_argument("--limit", type=float, default=120.0, help="of a run [s]")
+    line.add_argument("--limit", type=float, help="of a run [s], not the task's own")
     line.add_argument("--out", type=given, default=Path("runs/race"), help="the folder")
     options = line.parse_args(argv)
     try:

@@ -1,22 +1,19 @@
-"""Who races, for what, with which settings: field.toml, ours from aggregate.toml."""
+"""Who races, for what, with which settings: the peers' are in field.toml, ours are the defaults."""
 
-import math
 import tomllib
 from collections.abc import Callable
 from functools import cache, partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from esac_mpi.config import from_table, read_toml, resolved
-from esac_mpi.config.reads import unread
-from esac_mpi.host.data_files import shipped
+from esac_mpi.config import Config
 
-OWN = "configs/experiments/aggregate.toml"
 # environment steps of a run that time ends; generations before our own program evaluates
 UNLIMITED = 10**12
 CHAMPION = "ESAC"
 ON_ONE = "SAC", "TD3"  # of ours those whose further ranks would only wait
-SB3, EVOTORCH = "stable_baselines3", "evotorch"
+SB3, CONTRIB, SBX, EVOTORCH = "stable_baselines3", "sb3_contrib", "sbx", "evotorch"
+OWN = ", own networks"  # ends the name of a peer's run with its own layers, not ours
 
 Settings = dict[str, Any]
 
@@ -27,7 +24,16 @@ class Entry(NamedTuple):
     name: str
     program: str  # the function of peers.py that runs it
     settings: Callable[[str, int], Settings | None]  # of a task, cores; None: it is another's there
-    library: str = ""  # "" = ours
+    library: str = ""  # the module that has it; "" = ours
+
+    def runs(self, task: str, cores: int) -> dict[str, Settings]:
+        """Return {name: settings} of its runs: a peer's with our networks, and with its own."""
+        settings = self.settings(task, cores)
+        if settings is None:
+            return {}
+        if settings.get("net_arch") in (None, hidden()):
+            return {self.name: settings}
+        return {self.name: settings | {"net_arch": hidden()}, self.name + OWN: settings}
 
 
 @cache
@@ -36,47 +42,35 @@ def table() -> dict[str, Any]:
     return tomllib.loads(Path(__file__).with_name("field.toml").read_text(encoding="utf-8"))
 
 
-@cache
-def own() -> dict[str, Any]:
-    """Read the experiment that has our settings."""
-    return tomllib.loads((shipped() / OWN).read_text(encoding="utf-8"))
+def hidden() -> list[int]:
+    """Return the hidden layers of our networks."""
+    return list(Config().policy.hidden)
 
 
-def hidden() -> tuple[int, ...]:
-    """Return the hidden layers of everyone's networks: those of our settings."""
-    return tuple(own()["settings"]["policy"]["hidden"])
-
-
-def ours(variant: str, task: str, cores: int) -> Settings:
-    """Return our settings {dotted name: value} of a variant on a task, for so many cores.
+def ours(algorithm: str, task: str, cores: int) -> Settings:
+    """Return what is said to our program: the algorithm and the task; all else is its defaults.
 
     Nothing but time ends the run, and its own evaluations are left out: the race makes them.
     """
-    of_task = dict(own()["tasks"].get(table()["tasks"][task]["own"], {}))
-    name = of_task.pop("config", "")
-    settings = read_toml(shipped() / f"configs/esac/{name}.toml") if name else {}
-    for layer in (own()["settings"], of_task, own()["variants"][variant]):
-        settings = settings | from_table(layer, OWN)
-    settings = {key: value for key, value in settings.items() if not key.startswith("budget.")}
-    settings |= {
-        "task.id": task, "policy.hidden": hidden(),
-        "budget.env_steps": UNLIMITED, "evaluation.every": UNLIMITED,
-        "evaluation.episodes": 1,
+    return {
+        "algorithm": algorithm, "task.id": task, "budget.env_steps": UNLIMITED,
+        "evaluation.every": UNLIMITED, "evaluation.episodes": 1,
     }  # fmt: skip
-    if "esac.workers" in settings:  # the ranks beside the learner's
-        settings["esac.workers"] = max(1, cores - 1)
-    for key, ranks in (("esac", settings.get("esac.workers", cores)), ("es", cores)):
-        step = math.lcm(ranks, 2)  # the least even population, as large or larger, shared evenly
-        members = settings[f"{key}.population_size"]
-        settings[f"{key}.population_size"] = -(-members // step) * step
-    ignored = unread(resolved({}, settings), settings)
-    return {key: value for key, value in settings.items() if key not in ignored}
 
 
 def zoo(algorithm: str, task: str, cores: int) -> Settings:
-    """Return a peer's own settings for a task, else its defaults."""
+    """Return a peer's own settings for a task, those of another that it names, or its defaults."""
     entries = table()[algorithm]
-    return dict(entries.get(task, entries["default"]))
+    found = entries.get(task, entries["default"])
+    if isinstance(found, str):
+        found = entries[found]
+    networks = table()["net_arch"]
+    return ({"net_arch": networks[algorithm]} if algorithm in networks else {}) | found
+
+
+def of_sbx(algorithm: str, task: str, cores: int) -> Settings:
+    """Return the zoo's settings with four updates a call, as in the README of SBX."""
+    return zoo(algorithm, task, cores) | {"train_freq": 4, "gradient_steps": 4}
 
 
 def of_several(algorithm: str, task: str, cores: int) -> Settings:
@@ -93,7 +87,7 @@ def ppo_spread(task: str, cores: int) -> Settings | None:
 
 
 ENTRIES = (
-    *(Entry(name, "ours", partial(ours, name)) for name in (CHAMPION, "ES", *ON_ONE)),
+    *(Entry(name, "ours", partial(ours, name.lower())) for name in (CHAMPION, "ES", *ON_ONE)),
     *(
         Entry(f"SB3 {name}", "sb3", partial(zoo, name.lower()), SB3)
         for name in ("SAC", "TD3", "PPO")
@@ -101,5 +95,10 @@ ENTRIES = (
     Entry("SB3 SAC, 4 envs", "sb3", partial(of_several, "sac"), SB3),
     Entry("SB3 TD3, 4 envs", "sb3", partial(of_several, "td3"), SB3),
     Entry("SB3 PPO, 8 envs", "sb3", ppo_spread, SB3),
+    Entry("SB3 TQC", "sb3", partial(zoo, "tqc"), CONTRIB),
+    *(
+        Entry(f"SBX {name}", "sb3", partial(of_sbx, name.lower()), SBX)
+        for name in ("SAC", "TQC", "CrossQ")
+    ),
     Entry("EvoTorch PGPE", "pgpe", partial(zoo, "pgpe"), EVOTORCH),
 )

@@ -1,9 +1,10 @@
-"""A competitor's process, `python -m tools.race.peers PLAN.json`: ours, SB3's, EvoTorch's PGPE."""
+"""A competitor's process, `python -m tools.race.peers PLAN.json`: ours, SB3's or its like, PGPE."""
 
 import json
 import logging
 import sys
 from functools import partial
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -80,8 +81,10 @@ def sb3(plan: Plan, teller: Teller) -> None:
 
 
 def of_the_zoo(plan: Plan, settings: dict[str, Any]) -> Any:
-    """Return a learner of stable-baselines3, its environments in this process as in its zoo."""
-    import stable_baselines3
+    """Return a learner of stable-baselines3 or of a library that has its interface.
+
+    Its environments are in this process, as in the zoo.
+    """
     from stable_baselines3.common.env_util import make_vec_env
     from stable_baselines3.common.noise import NormalActionNoise
     from stable_baselines3.common.vec_env import VecNormalize
@@ -97,10 +100,10 @@ def of_the_zoo(plan: Plan, settings: dict[str, Any]) -> Any:
     if str(rate := settings.get("learning_rate", "")).startswith("lin_"):
         initial = float(rate.removeprefix("lin_"))
         settings["learning_rate"] = lambda left: initial * left
-    networks = {**settings.pop("policy_kwargs", {}), "net_arch": plan.hidden}
+    networks = {**settings.pop("policy_kwargs", {}), "net_arch": settings.pop("net_arch")}
     if "activation_fn" in networks:
         networks["activation_fn"] = getattr(nn, networks["activation_fn"])
-    kind = getattr(stable_baselines3, plan.algorithm)
+    kind = getattr(import_module(plan.library), plan.algorithm)
     return kind("MlpPolicy", env, seed=plan.seed, device="cpu", policy_kwargs=networks, **settings)
 
 

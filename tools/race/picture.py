@@ -19,8 +19,15 @@ from tools.race.standings import Spread, Standings, shown
 COLUMNS = 2  # panels in a row
 STEP, ABOVE = 0.17, 0.55  # height of a competitor's line and of what a panel has besides [inches]
 LARGE, SMALL = 8.5, 5.5  # marks, of our champion and of the others [points]
-MARKS = {"": "o", field.SB3: "s", field.EVOTORCH: "D"}  # by library
-LIBRARIES = {"": "this program", field.SB3: "stable-baselines3", field.EVOTORCH: "EvoTorch"}
+SQUARE = "s", "stable-baselines3 and sb3-contrib"
+MARKS = {  # by library, with its name
+    "": ("o", "this program"),
+    field.SB3: SQUARE,
+    field.CONTRIB: SQUARE,
+    field.SBX: ("^", "SBX"),
+    field.EVOTORCH: ("D", "EvoTorch"),
+}
+OF_SAC = {"TQC": 2, "CrossQ": 3}  # which shade of SAC's colour
 
 
 def draw(found: Standings, out: Path) -> None:
@@ -39,11 +46,10 @@ def draw(found: Standings, out: Path) -> None:
     for axes in panels.flat[max(0, len(tasks) - COLUMNS) : len(tasks)]:
         axes.tick_params(labelbottom=True)
         axes.set_xlabel("seconds from the start of the process, evaluations left out")
-    there = list(dict.fromkeys(entry.library for entry in field.ENTRIES if entry.name in names))
+    there = dict(MARKS[entry.library] for entry in field.ENTRIES if entry.name in names)
     style: Any = {"ls": "", "color": "0.3", "ms": SMALL}
-    handles = [Line2D([], [], marker=MARKS[library], **style) for library in there]
-    said = [LIBRARIES[library] for library in there]
-    drawing.legend(handles, said, loc="outside lower center", ncols=len(there))
+    handles = [Line2D([], [], marker=mark, label=said, **style) for mark, said in there.items()]
+    drawing.legend(handles=handles, loc="outside lower center", ncols=len(there))
     one, shows = found.rows[0], found.shows(", line from the fastest to the slowest")
     where = f"{one.cores} core{'s' if one.cores > 1 else ''}"
     beyond = "open arrow: not within the limit"
@@ -56,8 +62,9 @@ def looks_of(names: list[str]) -> dict[str, tuple[str, str]]:
     found = {}
     for entry in (entry for entry in field.ENTRIES if entry.name in names):
         whole = entry.name.partition(" ")[2] if entry.library else entry.name
-        several = "," in whole
-        found[entry.name] = variant(algorithm_of(whole), int(several)).colour, MARKS[entry.library]
+        place = OF_SAC.get(whole, int("," in whole))
+        algorithm = algorithm_of("SAC" if whole in OF_SAC else whole)
+        found[entry.name] = variant(algorithm, place).colour, MARKS[entry.library][0]
     return found
 
 

@@ -29,10 +29,10 @@ class Plan:
 
     competitor: str
     program: str  # the function of peers.py that runs it
+    library: str  # the module that has it; "" = ours
     task: str
     goal: float
     seed: int
-    hidden: tuple[int, ...]  # units of each hidden layer, of every network
     limit: float  # [s]
     episodes: int  # of an evaluation
     cores: int
@@ -45,7 +45,7 @@ class Plan:
     @property
     def algorithm(self) -> str:
         """Its name in its library."""
-        return self.competitor.removeprefix("SB3 ").removeprefix("EvoTorch ").partition(",")[0]
+        return self.competitor.partition(",")[0].split()[-1]
 
     @property
     def name(self) -> str:

@@ -19,6 +19,7 @@ from tools.race import field
 from tools.race.rows import REACHED, Row
 
 TITLE = "# A race: seconds to a good policy"
+MARK = " °"  # beside a figure that a peer has with its own networks
 
 
 class Spread(NamedTuple):
@@ -28,6 +29,11 @@ class Spread(NamedTuple):
     median: float
     most: float
     seeds: int
+
+    @property
+    def order(self) -> tuple[float, ...]:
+        """What it is compared by: the median, then the least."""
+        return self.median, *self[:3]
 
     def text(self, beyond: str) -> str:
         """Return it in a table; beyond: what inf is called."""
@@ -48,6 +54,11 @@ def spread(values: Sequence[float]) -> Spread:
     """Return the spread of values, one a seed."""
     ordered = sorted(values)
     return Spread(ordered[0], ordered[len(ordered) // 2], ordered[-1], len(ordered))
+
+
+def in_time(rows: list[Row]) -> tuple[float, ...]:
+    """Return what a competitor's rows are compared by."""
+    return spread([row.time for row in rows]).order
 
 
 def middle(counts: Sequence[int]) -> str:
@@ -88,13 +99,17 @@ class Standings:
     @property
     def names(self) -> list[str]:
         """The competitors that have a row, in order: ours first."""
-        found = {row.competitor for row in self.rows}
+        found = {row.competitor.removesuffix(field.OWN) for row in self.rows}
         return [entry.name for entry in field.ENTRIES if entry.name in found]
 
     def of(self, task: str, name: str) -> list[Row]:
-        """Return a competitor's rows on a task, of the seeds that count there."""
-        mine = (row for row in self.rows if (row.task, row.competitor) == (task, name))
-        return [row for row in mine if row.seed in self._seeds[task]]
+        """Return a competitor's rows on a task, of the seeds that count there.
+
+        They are those with the networks, ours or its own, that have the lower median.
+        """
+        here = [row for row in self.rows if row.task == task and row.seed in self._seeds[task]]
+        either = [[row for row in here if row.competitor == name + end] for end in ("", field.OWN)]
+        return min(filter(None, either), key=in_time, default=[])
 
     @cached_property
     def _seeds(self) -> dict[str, set[int]]:
@@ -105,6 +120,10 @@ class Standings:
             run = [{seed for other, seed in here if other == name} for name, _ in here]
             found[task] = set.intersection(*run) or set.union(*run)
         return found
+
+    def has_own_networks(self, task: str, name: str) -> bool:
+        """Tell whether a peer's own networks are the better ones for it on a task."""
+        return any(row.competitor.endswith(field.OWN) for row in self.of(task, name))
 
     def spread(
         self, task: str, name: str, what: Callable[[Row], float] = lambda row: row.time
@@ -123,7 +142,8 @@ class Standings:
 
     def start_up(self, name: str) -> float:
         """Return a competitor's median time until it trained [s]."""
-        return spread([row.start_up for row in self.rows if row.competitor == name]).median
+        mine = [row for row in self.rows if row.competitor.removesuffix(field.OWN) == name]
+        return spread([row.start_up for row in mine]).median
 
     def first(self, task: str) -> str:
         """Return who is first on a task, "" where nobody's median reaches the goal."""
@@ -139,7 +159,7 @@ class Standings:
                 spreads[entry.name] = found
         if not spreads:
             return None
-        best = min(spreads, key=lambda name: (spreads[name].median, *spreads[name][:3]))
+        best = min(spreads, key=lambda name: spreads[name].order)
         return best, spreads[best].median
 
     def ratio(self, task: str) -> tuple[float, str] | None:
@@ -190,6 +210,10 @@ class Standings:
             "> : not within the limit. Evaluations stop "
             f"everyone's clock. Commit {', '.join(sorted({row.commit[:10] for row in self.rows}))}."
         )
+        if any(self.has_own_networks(task, name) for task in self.tasks for name in self.names):
+            said += (
+                f" Of a peer's two networks the better counts: its own ({MARK.strip()}) or ours."
+            )
         starts = ", ".join(f"{name} {shown(self.start_up(name), '')} s" for name in self.names)
         return [said, f"Of these, start-up until training begins, medians: {starts}."]
 
@@ -202,6 +226,7 @@ class Standings:
             for task in self.tasks:
                 seen = self.spread(task, name, what)
                 cell = seen.text(f"> {self.limit(task):,g}" if timed else "-") if seen else ""
+                cell += MARK if self.has_own_networks(task, name) else ""
                 line.append(f"**{cell}**" if timed and self.first(task) == name else cell)
             found.append(line)
         return found
