@@ -438,6 +438,13 @@ def plan_of_a_peer(folder, name: str, library: str, settings: dict) -> Plan:
     return plan_of(folder, goal=-1e9, limit=1e6, settings=settings, **about)
 
 
+def test_wide_networks_with_large_batches_have_two_threads(tmp_path):
+    names = "SB3 SAC", "SB3 SAC, own networks", "SB3 PPO, 8 envs, own networks"
+    plans = [plan_of(tmp_path, competitor=name, cores=4) for name in names]
+    assert [peers.threads(plan) for plan in plans] == [1, 2, 1]
+    assert peers.threads(replace(plans[1], cores=1)) == 1
+
+
 @pytest.mark.parametrize(
     ("name", "library"),
     [

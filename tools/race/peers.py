@@ -14,6 +14,7 @@ import esac_mpi
 from esac_mpi import envs
 from esac_mpi.algorithms import ALGORITHMS
 from esac_mpi.play.params import make_policy
+from tools.race.field import OWN
 from tools.race.running import Act, Plan, Teller
 
 SUITE = "dm_control/"
@@ -59,7 +60,7 @@ def sb3(plan: Plan, teller: Teller) -> None:
     import torch
     from stable_baselines3.common.callbacks import BaseCallback
 
-    torch.set_num_threads(1)  # networks this small are faster so; more cores are for environments
+    torch.set_num_threads(threads(plan))
     settings = dict(plan.settings)
     steps = int(settings.pop("n_timesteps"))
     model = of_the_zoo(plan, settings)
@@ -78,6 +79,12 @@ def sb3(plan: Plan, teller: Teller) -> None:
 
     model.learn(steps, callback=Looking())
     model.env.close()
+
+
+def threads(plan: Plan) -> int:
+    """Return torch's threads: two, if they are there, for networks and batches of 256."""
+    wide = plan.competitor.endswith(OWN) and plan.algorithm != "PPO"  # has batches of 32 and 64
+    return min(plan.cores, 2) if wide else 1
 
 
 def of_the_zoo(plan: Plan, settings: dict[str, Any]) -> Any:
