@@ -64,7 +64,7 @@ def plan_runs(tasks: list[str], only: list[str], seeds: int, limit: float | None
     limit: of a run [s]; None: the task's.
     """
     asked = [entry for entry in field.ENTRIES if entry.name in only]
-    there = {library: versions(library) for library in {entry.library for entry in asked}}
+    there = {name: versions(name) for name in sorted({entry.library for entry in asked})}
     cores, found = len(affinity.cores()), []
     for seed, task, entry in product(range(seeds), tasks, asked):
         about, made_of = field.table()["tasks"][task], there[entry.library]
