@@ -1,7 +1,6 @@
 """What the commands do alike: open runs, print what was made, or say in a sentence why not."""
 
 import argparse
-import re
 import shutil
 import sys
 from collections.abc import Callable, Iterable, Iterator
@@ -18,6 +17,7 @@ from esac_mpi.config.exact import whole
 from esac_mpi.host.errors import RunError
 from esac_mpi.host.invocation import called
 from esac_mpi.host.paths import given
+from esac_mpi.host.run_directory import moved_from
 from esac_mpi.record import Refused, Run, RunFiles, Unreadable
 
 GONE = {  # options of 0.2.0, of a command's own or of several: what there is in their place
@@ -154,18 +154,13 @@ def opened(paths: Iterable[str | Path]) -> list[RunFiles]:
     Raises Unusable, a sentence for each that cannot be read.
     """
     places = [Path(path) for path in paths]
-    aside = [place for place in places if _is_replaced(place, places)]
+    aside = [place for place in places if moved_from(place) in {*places} - {place}]
     if aside:
         note(f"left out, as --fresh set them aside: {some(place.name for place in aside)}")
     runs, problems, code = tried(place for place in places if place not in aside)
     if problems:
         raise Unusable("\n".join(map(str, problems)), code)
     return list({path.resolve(): run for path, run in runs.items()}.values())
-
-
-def _is_replaced(place: Path, places: list[Path]) -> bool:
-    name = re.sub(r"\.old-\d+$", "", place.name)
-    return name != place.name and place.with_name(name) in places
 
 
 def readable(paths: Iterable[Path]) -> tuple[dict[Path, RunFiles], int]:

@@ -25,6 +25,7 @@ from esac_mpi.host.log import tell
 
 WHO = "command line"  # in messages
 HELP = {"--help", "-h"}
+FLAGS = {"--check", "--fresh", "--help", "--version"}
 USAGE = """\
 usage: {0} [CONFIG.toml] [--SETTING VALUE ...] [--check] [--fresh] [--from RUN]
 
@@ -116,6 +117,8 @@ def _options(words: list[str]) -> dict[str, Any]:
     for word in words:
         if word.startswith("--"):
             option, equals, value = word[2:].partition("=")
+            if equals and f"--{option}" in FLAGS:
+                raise ConfigError(f"{WHO}: --{option} takes no value: leave ={value} out")
             name = _name(option)
             found[name] = [value] if equals else []
         elif name and (_is_list(name) or not found[name]):

@@ -28,6 +28,9 @@ def known(name: str, source: str, algorithm: Any = None) -> str:
     """
     if name in NAMES:
         return name
+    if within := [other for other in NAMES if other.startswith(f"{name}.")]:
+        told = f"'{name}' is a table of settings, which has no value of its own"
+        raise ConfigError(f"{source}: {told}: name one of them, such as {within[0]}")
     there, chosen = NAMES, "NAME"
     if algorithm in ALGORITHMS:
         there = tuple(field for field in NAMES if reads(algorithm, field))

@@ -1,7 +1,9 @@
 """The names of a run's files, and which directory holds a run; without HDF5."""
 
 import errno
+import itertools
 import os
+import re
 import time
 from collections.abc import Callable
 from contextlib import suppress
@@ -23,6 +25,17 @@ def is_there(path: Path) -> bool:
     except OSError as error:
         return error.errno not in (errno.ENOENT, errno.ENOTDIR)
     return True
+
+
+def next_aside(path: Path) -> Path:
+    """Name where --fresh moves a run, <name>.old-<N>."""
+    names = (Path(f"{path}.old-{n}") for n in itertools.count(1))
+    return next(name for name in names if not os.path.lexists(name))
+
+
+def moved_from(path: Path) -> Path:
+    """Name the run that --fresh moved to this directory; the directory itself if it is none."""
+    return Path(re.sub(r"\.old-\d+$", "", str(path)))
 
 
 def sees(path: Path, content: bytes, clock: Callable[[], float], patience: float = 5.0) -> bool:

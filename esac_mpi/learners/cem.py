@@ -17,7 +17,7 @@ import numpy as np
 
 from esac_mpi.learners import Start, training
 from esac_mpi.learners.base import GradientLearner
-from esac_mpi.learners.deterministic import Parts, Update
+from esac_mpi.learners.deterministic import DeterministicUpdate, Parts
 from esac_mpi.learners.network import Adam, assign
 from esac_mpi.learners.td3 import CRITIC1, CRITIC2
 from esac_mpi.learners.training import Streams
@@ -39,7 +39,9 @@ class CEM(GradientLearner):
         self.adam = {"critic": Adam(critic.values, critic.gradient, options.lr_critic)}
         self.targets = {"target_critic": target}
         parts = Parts(self.actor, critic, self.actor, target, self.adam)
-        self.update = Update(parts, options, (options.policy_noise, options.noise_clip))
+        self.update = DeterministicUpdate(
+            parts, options, (options.policy_noise, options.noise_clip)
+        )
         self.ready()
         # the first critic, float32 [d], as it was after each actor of the last phase
         self.taught: list[np.ndarray] = []

@@ -8,11 +8,11 @@ from torch import Tensor
 from esac_mpi import config
 from esac_mpi.learners import cpu
 from esac_mpi.learners.network import Adam
-from esac_mpi.learners.sac_update import Parts, Update
+from esac_mpi.learners.sac_update import Parts, SACUpdate
 
 
-class CompiledUpdate(Update):
-    """An update by the formulas of Update; its bits are others, as sums have another order."""
+class CompiledUpdate(SACUpdate):
+    """An update by the formulas of SACUpdate; its bits are others, as sums have another order."""
 
     def __init__(self, parts: Parts, options: config.SAC, kind: str = cpu.KIND) -> None:
         """kind: of vectors, avx512 or avx2; the bits are the same."""

@@ -42,7 +42,7 @@ class Deterministic(GradientLearner):
         lr_critic: float,
         **changes: Any,
     ) -> None:
-        """Make actor and target; take critic and target critic. changes: of Update."""
+        """Make actor and target; take critic and target critic. changes: of its update."""
         self.actor, target_actor = (self.actor_network(start.layout, start.theta) for _ in range(2))
         self.critic, target_critic = critics
         self.adam = {
@@ -51,7 +51,7 @@ class Deterministic(GradientLearner):
         }
         self.targets = {"target_actor": target_actor, "target_critic": target_critic}
         parts = Parts(self.actor, self.critic, target_actor, target_critic, self.adam)
-        self.update = Update(parts, self.options, **changes)
+        self.update = DeterministicUpdate(parts, self.options, **changes)
         self.ready()
 
     def _explored(self, output: np.ndarray, random: np.random.Generator) -> np.ndarray:
@@ -61,7 +61,7 @@ class Deterministic(GradientLearner):
         return np.clip(np.tanh(output) + noise * gaussian, -1, 1)
 
 
-class Update(updates.Update):
+class DeterministicUpdate(updates.Update):
     """Forward and backward by hand, noted once; `noise` is [batch, a].
 
     tests/learners/test_td3.py and tests/algorithms/test_erl_learner.py check it against the same

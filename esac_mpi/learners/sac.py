@@ -28,7 +28,7 @@ from esac_mpi.learners import Start, training
 from esac_mpi.learners.base import GradientLearner
 from esac_mpi.learners.compiled import CompiledUpdate
 from esac_mpi.learners.network import Adam, Network
-from esac_mpi.learners.sac_update import LOG_STD_MAX, LOG_STD_MIN, Parts, Update
+from esac_mpi.learners.sac_update import LOG_STD_MAX, LOG_STD_MIN, Parts, SACUpdate
 from esac_mpi.operators.policy import Layout
 
 # which network initial weights are drawn for
@@ -73,7 +73,7 @@ class SAC(GradientLearner):
             self.temperature = log_temperature.exp()  # the same bits as after a restart
         parts = Parts(self.actor, critics, self.value, self.target, self.temperature, self.adam)
         self.update = (
-            CompiledUpdate(parts, config.sac) if self.compiled else Update(parts, config.sac)
+            CompiledUpdate(parts, config.sac) if self.compiled else SACUpdate(parts, config.sac)
         )
         self.ready()
 

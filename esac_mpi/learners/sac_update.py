@@ -37,7 +37,7 @@ class Parts:
     adam: dict[str, Adam]  # by name of the network; log_temperature if the temperature is tuned
 
 
-class Update(updates.Update):
+class SACUpdate(updates.Update):
     """An update and its buffers, for batches of options.batch_size transitions.
 
     `noise` is [2, batch, a]. On a first axis of length 2, 0 is the action of the targets (at the

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from esac_mpi.config import WARN, Config, ConfigError, differences, read_toml, updated
 from esac_mpi.host.errors import PASSING, Refused, Unsaved, unread
-from esac_mpi.host.run_directory import CONFIG, is_run
+from esac_mpi.host.run_directory import CONFIG, is_run, next_aside
 from esac_mpi.record.checkpoints import Checkpoint, newest
 from esac_mpi.record.files import free
 
@@ -86,12 +86,12 @@ def compare(path: Path, restored: Checkpoint | None, config: Config, settled: st
         )
 
 
-def aside(path: Path) -> str:
-    """Name where --fresh moves an old run, <name>.old-<N>; "" for none. Raises Refused."""
+def aside(path: Path) -> Path | None:
+    """Name where --fresh moves an old run; None without one. Raises Refused."""
     if path == Path.cwd():
         raise Refused(
             f"{path}: --fresh cannot move the directory it is started in; start it elsewhere"
         )
     if not path.exists() or not any(path.iterdir()):
-        return ""
-    return next(name for n in range(1, 10**6) if not os.path.lexists(name := f"{path}.old-{n}"))
+        return None
+    return next_aside(path)

@@ -35,9 +35,9 @@ class Run:
     restored: the checkpoint to go on from, None in a new run. dropped: rows that metrics.h5 had
     beyond it. complete: whether status.json called the run complete when it was taken up.
     task_changed: what has changed of its task since the checkpoint, by task.WORDS. aside: where an
-    old run was moved, or would be; empty for none. starts: starts in a row, this one included,
-    since the newest checkpoint's generation last grew, or since the run said that it had failed or
-    was complete. died: a sentence about the process before, if it ended without a word; else empty.
+    old run was moved, or would be. starts: starts in a row, this one included, since the newest
+    checkpoint's generation last grew, or since the run said that it had failed or was complete.
+    died: a sentence about the process before, if it ended without a word; else empty.
     checkpoint_seconds, checkpoint_bytes: what the last checkpoint took and wrote, with its segments
     and metrics.h5 [s, bytes].
     """
@@ -51,7 +51,7 @@ class Run:
         self.dropped = 0
         self.complete = False
         self.task_changed: list[str] = []
-        self.aside = ""
+        self.aside: Path | None = None
         self.starts, self.died = 1, ""
         self.checkpoint_seconds, self.checkpoint_bytes = 0.0, 0
         self.start = ""  # see begins_from
@@ -85,7 +85,7 @@ class Run:
             directory_check.check(run.path)
             if (run.path / LOCK).exists():
                 run._lock.take(create=False)
-            run.aside = directory_check.aside(run.path) if fresh else ""
+            run.aside = directory_check.aside(run.path) if fresh else None
             if run.aside:
                 os.rename(run.path, run.aside)
                 logger.info("the old run was moved to %s", run.aside)
@@ -117,7 +117,7 @@ class Run:
             directory_check.check(run.path)
             if (run.path / LOCK).exists():
                 lock.ask(run.path)
-            run.aside = directory_check.aside(run.path) if fresh else ""
+            run.aside = directory_check.aside(run.path) if fresh else None
             if not run.aside:
                 run._find()
                 run._look_back(read_status(run.path))

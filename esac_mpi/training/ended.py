@@ -25,21 +25,14 @@ class Ended(Exception):
         self.code, self.kind = code, kind
 
 
-class ReplayTooLarge(Exception):
-    """A replay that does not fit in the machine's memory; the message says what would."""
-
-
-class NetworksTooLarge(Exception):
-    """Networks that do not fit in the machine's memory; the message says what would."""
+class TooLarge(Exception):
+    """What does not fit in the machine's memory; the message says what would."""
 
 
 # what a run directory can refuse, on rank 0, which alone reads files
 FILES = record.Refused, record.Unsaved, record.Unreadable
 # what a run that is begun may have no room, device or library for
-NO_START = (
-    learners.NoDevice, learners.NotInstalled, ReplayTooLarge, NetworksTooLarge,
-    epsilon.TableTooSmall, MemoryError,
-)  # fmt: skip
+NO_START = learners.NoDevice, learners.NotInstalled, TooLarge, epsilon.TableTooSmall, MemoryError
 REFUSALS = (*FILES, *NO_START, ConfigError, TaskError, ImportError)
 
 

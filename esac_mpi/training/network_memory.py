@@ -16,7 +16,7 @@ from esac_mpi.play import state
 from esac_mpi.play.epsilon import Philox
 from esac_mpi.play.params import Params, make_layout
 from esac_mpi.training.counter import Counter
-from esac_mpi.training.ended import NetworksTooLarge
+from esac_mpi.training.ended import TooLarge
 
 LARGE = 2**24  # parameters; fewer are not looked at
 SMALL = BLOCK * PIECES  # parameters from which on a sum over slots has one chunk
@@ -60,12 +60,12 @@ def held(config: Config, env: Env) -> int:
 
 
 def refuse_too_large(config: Config, env: Env, memory: int) -> None:
-    """Raise NetworksTooLarge if networks take more than `memory` [bytes]."""
+    """Raise TooLarge if networks take more than `memory` [bytes]."""
     d = make_layout(config, env).d
     if d < LARGE or not config.policy.hidden or (need := needed(config, env)) <= memory:
         return
     fits = ram.two_digits(d * memory // need)
-    raise NetworksTooLarge(
+    raise TooLarge(
         f"policy.hidden = {' '.join(as_words(config.policy.hidden))}: {d:,} parameters, of which "
         f"{config.algorithm} comes to hold {ram.size(need)} or more, and the machine of rank 0 has "
         f"{ram.size(memory)}: choose layers of {fits:,} parameters at most"

@@ -14,7 +14,7 @@ from esac_mpi.host import ram
 from esac_mpi.play import state
 from esac_mpi.play.transitions import width
 from esac_mpi.record import Checkpoint
-from esac_mpi.training.ended import ReplayTooLarge
+from esac_mpi.training.ended import TooLarge
 
 
 def table(config: Config) -> str:
@@ -63,7 +63,7 @@ def cut_episodes(config: Config, horizon: int) -> str:
 
 
 def refuse_too_large(config: Config, env: Env, memory: int) -> None:
-    """Raise ReplayTooLarge if the replay takes more than `memory` [bytes]."""
+    """Raise TooLarge if the replay takes more than `memory` [bytes]."""
     need = needed(config, env)
     if need <= memory:
         return
@@ -72,7 +72,7 @@ def refuse_too_large(config: Config, env: Env, memory: int) -> None:
     if fits > 0:
         remedy = f"set it to {ram.two_digits(fits)} or less, or lower the budget"
     observed = f"of {env.observation_size} observations the replay comes to take {ram.size(need)}"
-    raise ReplayTooLarge(
+    raise TooLarge(
         f"{table(config)}.replay_capacity = {capacity(config)}: {observed}, and the machine of "
         f"rank 0 has {ram.size(memory)}: {remedy}"
     )

@@ -23,7 +23,7 @@ from esac_mpi.play.params import Params, make_layout, make_policy
 from esac_mpi.record import Away, Refused, Run, source
 from esac_mpi.training import active_run, network_memory, provenance, replay_memory, warm_start
 from esac_mpi.training.active_run import Job
-from esac_mpi.training.ended import Ended, ReplayTooLarge, together
+from esac_mpi.training.ended import Ended, TooLarge, together
 from esac_mpi.training.forecast import automatic
 from esac_mpi.training.task_set_up import make_task, own_env, sentences, settled
 
@@ -157,13 +157,13 @@ def make_operators(config: Config, layout: Layout) -> Any:
 
 
 def refuse_large_networks(config: Config, env: envs.Env, world: World) -> None:
-    """Raise NetworksTooLarge on rank 0, whose node has the learner, before all else."""
+    """Raise TooLarge on rank 0, whose node has the learner, before all else."""
     if not world.rank:
         network_memory.refuse_too_large(config, env, ram.total())
 
 
 def refuse_too_large(config: Config, env: envs.Env, world: World) -> None:
-    """Raise ReplayTooLarge on ranks that learn, before all else; warn of what lacks room now."""
+    """Raise TooLarge on ranks that learn, before all else; warn of what lacks room now."""
     if world.rank or not replay_memory.table(config):
         return
     replay_memory.refuse_too_large(config, env, ram.total())
@@ -175,7 +175,7 @@ def refuse_too_large(config: Config, env: envs.Env, world: World) -> None:
 def make_learner(params: Params, env: envs.Env, initial: Any, world: World) -> Any:
     """Make the gradient learner of an initial state, on the ranks that have one.
 
-    Raises ReplayTooLarge for one without room.
+    Raises TooLarge for one without room.
     """
     config, layout = params.config, params.layout
     learning = ALGORITHMS[config.algorithm].DECLARES.learning
@@ -193,7 +193,7 @@ def make_learner(params: Params, env: envs.Env, initial: Any, world: World) -> A
             raise
         most = f"{replay_memory.most_added(config, env.horizon):,.0f} transitions at most"
         lower = f"lower {table}.replay_capacity, to the {most} that this budget adds"
-        raise ReplayTooLarge(f"{error}: {lower}, or the networks") from error
+        raise TooLarge(f"{error}: {lower}, or the networks") from error
 
 
 def begin(job: Job, fresh: bool, origin: dict[str, Any]) -> Run | None:

@@ -38,7 +38,7 @@ BIRTHS = [
     (erl_play, "learners_episode", 1),
     (erl_births, "crossed", 1),
     (erl_births, "mutated", 2),
-    (learner.Update, "learn_actor", 3),
+    (learner.DeterministicUpdate, "learn_actor", 3),
 ]
 SHORT = "--cem_rl.start_steps 40 --cem_rl.replay_capacity 60 --cem_rl.critic"
 SOME = "--erl.replay_capacity 60 --erl.fitness_episodes 2"
@@ -110,7 +110,7 @@ KILLS = {
     "pderl": [
         ("esac_mpi.algorithms.erl_births:crossed", 5),
         ("esac_mpi.algorithms.erl_births:mutated", 14),
-        ("esac_mpi.learners.deterministic:Update.learn_actor", 60),
+        ("esac_mpi.learners.deterministic:DeterministicUpdate.learn_actor", 60),
         ("esac_mpi.operators.memories:copy", 9),
         ("esac_mpi.record.files:_keep", 2),
     ],

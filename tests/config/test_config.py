@@ -288,6 +288,9 @@ HARD = "--esac.winner_selection hard --esac.sac_copy_noise false"
          "esac.learner_lag = 6: must be at most esac.gradient_interval (5)"),
         ("--algorithm es --es.action_noise -0.1", "es.action_noise = -0.1: must be at least 0"),
         ("--esac.sigma 0", "esac.sigma = 0.0: must be positive"),
+        ("--fresh=true", "command line: --fresh takes no value: leave =true out"),
+        ("--task Hopper-v5", "'task' is a table of settings, which has no value of its own: "
+         "name one of them, such as task.id"),
         ("--esac.sigma nan", "esac.sigma = nan"), ("--sac.lr_sac inf", "sac.lr_sac = inf"),
         ("--seed -1", "seed = -1"),
         ("--budget.generations 0", "no limit is set"),
@@ -322,7 +325,8 @@ def test_a_lag_that_is_not_read_is_not_refused(tmp_path):
         ("[esac]\nsigma = '3'", "x.toml: esac.sigma = '3': expected a number"),
         ("[policy]\nhidden = [64, 'a']", "expected integers: [64, 64]"),
         ("algorithm = 'trpo'", "expected 'esac' | 'es' | 'sac'"),
-        ("esac = 3", "unknown key 'esac'"),
+        ("es = 3", "x.toml: 'es' is a table of settings, which has no value of its own: "
+         "name one of them, such as es.reward_shift"),
         ("'esac.sigma' = 0.1\n[esac]\nsigma = 0.2", "x.toml: esac.sigma is set twice"),
         ("title = 3", "x.toml: unknown key 'title'; --algorithm NAME --help lists them"),
         ("[esac\n", "not valid TOML"),

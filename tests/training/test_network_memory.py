@@ -9,7 +9,7 @@ from in_process import checked, started
 from esac_mpi.config import load
 from esac_mpi.play.params import make_layout
 from esac_mpi.training import network_memory
-from esac_mpi.training.ended import NetworksTooLarge
+from esac_mpi.training.ended import TooLarge
 
 CHEETAH = SimpleNamespace(observation_size=17, action_size=6, horizon=1000)
 WIDE = "--policy.hidden 20000 20000 --algorithm".split()
@@ -33,7 +33,7 @@ def test_what_large_networks_hold_is_counted_in_small_ones(algorithm, vectors):
 def test_networks_that_cannot_fit_are_refused_with_what_would():
     config = load([*WIDE, "es"])[0]
     network_memory.refuse_too_large(config, CHEETAH, 14 * 2**30)
-    with pytest.raises(NetworksTooLarge) as refusal:
+    with pytest.raises(TooLarge) as refusal:
         network_memory.refuse_too_large(config, CHEETAH, 2**30)
     said = "policy.hidden = 20000 20000: 400,500,108 parameters, of which es comes to hold 13.4 GiB"
     assert str(refusal.value).startswith(said)

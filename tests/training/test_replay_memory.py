@@ -13,7 +13,7 @@ from esac_mpi.host import ram
 from esac_mpi.play.params import Params, make_layout
 from esac_mpi.training import check, replay_memory
 from esac_mpi.training.counter import Counter
-from esac_mpi.training.ended import ReplayTooLarge
+from esac_mpi.training.ended import TooLarge
 
 HUMANOID = SimpleNamespace(observation_size=348, action_size=17, horizon=1000)
 ROW = 4 * (2 * 348 + 17 + 2)  # [bytes]
@@ -125,7 +125,7 @@ def test_of_tasks_at_work_a_budget_needs_no_more_than_it_adds():
 
 
 def test_what_comes_in_meanwhile_and_does_not_fit_is_named():
-    with pytest.raises(ReplayTooLarge, match="what comes in while tasks or a phase are at work"):
+    with pytest.raises(TooLarge, match="what comes in while tasks or a phase are at work"):
         replay_memory.refuse_too_large(endless(), HUMANOID, 2**29)
 
 
@@ -145,7 +145,7 @@ def test_the_capacity_of_a_shared_replay_is_that_of_its_learner(learner):
 def test_what_cannot_fit_is_refused_with_what_would(algorithm, table):
     field = f"{table}.replay_capacity"
     config = updated(settings(algorithm, budget__env_steps=10**12), {field: 10**8})
-    with pytest.raises(ReplayTooLarge) as refusal:
+    with pytest.raises(TooLarge) as refusal:
         replay_memory.refuse_too_large(config, HUMANOID, 2**33)
     said = f"{field} = 100000000: of 348 observations the replay comes to take 266.4 GiB"
     assert str(refusal.value).startswith(said)

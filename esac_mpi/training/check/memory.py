@@ -14,7 +14,7 @@ from esac_mpi.training import network_memory, replay_memory, set_up
 from esac_mpi.training.check.ranks import Rank
 from esac_mpi.training.check.report import Line
 from esac_mpi.training.counter import Counter
-from esac_mpi.training.ended import NetworksTooLarge, ReplayTooLarge
+from esac_mpi.training.ended import TooLarge
 
 
 def begun(config: Config, env: envs.Env, ranks: int) -> tuple[Params, Any, Counter]:
@@ -39,7 +39,7 @@ def networks(config: Config, env: envs.Env) -> list[Line]:
     """Refuse networks that do not fit in rank 0's memory; nothing where they do."""
     try:
         network_memory.refuse_too_large(config, env, ram.total())
-    except NetworksTooLarge as error:
+    except TooLarge as error:
         return [Line("networks", "too large", str(error), True)]
     return []
 
@@ -79,6 +79,6 @@ def replay(config: Config, env: envs.Env) -> list[Line]:
     found = f"comes to take {size(need)} {where} has {size(total)} of memory, {size(free)} free"
     try:
         replay_memory.refuse_too_large(config, env, total)
-    except ReplayTooLarge as error:
+    except TooLarge as error:
         return [Line("replay", found, str(error), True)]
     return [Line("replay", found, "more than is free now" if need > free else "")]
