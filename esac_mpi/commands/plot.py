@@ -43,16 +43,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from esac_mpi.analysis.command import (
-    add,
-    ended,
-    opened,
-    parser,
-    ranks_of,
-    refuse_others,
-    tell_unfinished,
-    within,
-)
+from esac_mpi.analysis import command
 from esac_mpi.analysis.curves import AXES
 from esac_mpi.analysis.messages import Unusable
 from esac_mpi.analysis.outcomes import MEASURES
@@ -80,7 +71,7 @@ def pictures(line: argparse.ArgumentParser, options: argparse.Namespace) -> Iter
     """Draw what the options ask for; yield the files written."""
     from esac_mpi.analysis.figures import save, wished
 
-    refuse_others(line, options, READ[options.what])
+    command.refuse_others(line, options, READ[options.what])
     if options.what == "sensitivity" and not options.field:
         raise Unusable("--what sensitivity needs --field: the parameter that varies")
     rows = {path.suffix == ".csv" for path in options.runs}
@@ -99,7 +90,7 @@ def of_runs(options: argparse.Namespace) -> "Figure":
     """Draw run directories. Raises Unusable."""
     from esac_mpi.analysis import plots, sensitivity, timeline
 
-    what, runs = options.what, opened(options.runs)
+    what, runs = options.what, command.opened(options.runs)
     if what == "ends":
         raise Unusable("--what ends draws results.csv of an experiment; table has that of runs")
     if what == "timeline":
@@ -112,9 +103,9 @@ def of_runs(options: argparse.Namespace) -> "Figure":
     if what == "sensitivity":
         field, measure = options.field, options.measure
         found = sensitivity.of_runs(runs, field, measure, options.at_steps, options.policy)
-        tell_unfinished(runs)
+        command.tell_unfinished(runs)
         return swept(found, options)
-    about = what, options.x, options.policy, options.seeds, ranks_of(options)
+    about = what, options.x, options.policy, options.seeds, command.ranks_of(options)
     return plots.figure(runs, *about, options.label)
 
 
@@ -122,7 +113,7 @@ def of_rows(options: argparse.Namespace) -> "Figure":
     """Draw rows of results. Raises Unusable."""
     from esac_mpi.analysis.results import pictures, rowfiles, traces
 
-    what, rows, ranks = options.what, rowfiles.read(options.runs), ranks_of(options)
+    what, rows, ranks = options.what, rowfiles.read(options.runs), command.ranks_of(options)
     runs = traces.sections(traces.on_ranks(rows, ranks) if ranks else rows)
     if what == "ends":
         return pictures.ends(runs, options.policy)
@@ -162,8 +153,8 @@ def swept(found: "Panels", options: argparse.Namespace) -> "Figure":
 
 def command_line() -> argparse.ArgumentParser:
     """Return the command line."""
-    line = parser(__doc__)
-    add(line, "runs", "--policy", "--ranks", "--last", "--measure", "--at-steps")
+    line = command.parser(__doc__)
+    command.add(line, "runs", "--policy", "--ranks", "--last", "--measure", "--at-steps")
     line.add_argument("--what", choices=tuple(READ), metavar="KIND", default="return")
     line.add_argument("--field", help="of sensitivity: the parameter, as on the command line")
     text = "horizontal axis; default: env_steps, training_episodes for training"
@@ -174,7 +165,7 @@ def command_line() -> argparse.ArgumentParser:
     text = "name of a group; once for each, in the order of the default names (their differences)"
     line.add_argument("--label", action="append", default=[], metavar="TEXT", help=text)
     text, size = "width and height of the figure [inches]; default: by its panels", ("W", "H")
-    inches, points = within(1, 100, "inches"), within(1, 100, "points")
+    inches, points = command.within(1, 100, "inches"), command.within(1, 100, "points")
     line.add_argument("--size", type=inches, nargs=2, metavar=size, help=text)
     text = "size of the letters [points] (10)"
     line.add_argument("--font", type=points, metavar="POINTS", help=text)
@@ -189,4 +180,4 @@ def main(argv: list[str]) -> int:
     """Write and name the pictures; return 2 with nothing to draw, 65 for no readable run."""
     line = command_line()
     options = line.parse_args(argv)
-    return ended(lambda: pictures(line, options))
+    return command.ended(lambda: pictures(line, options))

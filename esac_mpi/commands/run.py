@@ -11,9 +11,8 @@ from esac_mpi.host.invocation import look_here
 
 def main(argv: list[str]) -> int:
     """Run the program on this rank; return its exit code."""
-    from esac_mpi.__main__ import (
-        main,
-    )  # it sees to threads before numpy, and to the time that it began at
+    # it sees to threads before numpy, and to the time that it began at
+    from esac_mpi.__main__ import main
 
     look_here()
     return main(argv)

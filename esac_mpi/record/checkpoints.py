@@ -13,7 +13,7 @@ from esac_mpi.config import Config, ConfigError, from_table, updated
 from esac_mpi.host.errors import Away, OtherSchema, Refused, Unreadable
 from esac_mpi.host.run_directory import CHECKPOINT, METRICS, PREVIOUS
 from esac_mpi.record import files, history
-from esac_mpi.record.files import TAIL, Arrays, read
+from esac_mpi.record.files import TAIL, Arrays, part, read
 from esac_mpi.record.history import Closed
 from esac_mpi.record.replays import REPLAY, Segment
 
@@ -51,12 +51,6 @@ def config_of(text: str, source: Path) -> Config:
         return updated(Config(), from_table(tomllib.loads(text), str(source)))
     except tomllib.TOMLDecodeError as error:
         raise Unreadable(f"{source}: its configuration is not valid TOML: {error}") from error
-
-
-def part(arrays: Arrays, group: str) -> Arrays:
-    """Return the arrays below a group, by their names there."""
-    below = f"{group}/"
-    return {name.removeprefix(below): a for name, a in arrays.items() if name.startswith(below)}
 
 
 def read_checkpoint(source: Path) -> Checkpoint:

@@ -30,6 +30,17 @@ TAIL = "tail"  # group of a history's newest rows, where older ones are in close
 Arrays = dict[str, np.ndarray]
 
 
+def under(group: str, arrays: Mapping[str, np.ndarray]) -> Arrays:
+    """Return arrays by their names in a group."""
+    return {f"{group}/{name}": np.asarray(array) for name, array in arrays.items()}
+
+
+def part(arrays: Arrays, group: str) -> Arrays:
+    """Return the arrays below a group, by their names there."""
+    below = f"{group}/"
+    return {name.removeprefix(below): a for name, a in arrays.items() if name.startswith(below)}
+
+
 class Image(NamedTuple):
     """An HDF5 file in memory."""
 

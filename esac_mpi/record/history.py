@@ -14,7 +14,7 @@ from typing import Any
 
 from esac_mpi.host.errors import Unreadable, unread
 from esac_mpi.record import files
-from esac_mpi.record.files import TAIL, Arrays, Image, Joined
+from esac_mpi.record.files import TAIL, Arrays, Image, Joined, part, under
 from esac_mpi.record.rows import Rows
 
 HISTORY = "history"  # folder of the segments, and attribute of the files that name them
@@ -98,9 +98,8 @@ class History:
 
     def load(self, closed: Sequence[Closed], tail: Arrays) -> None:
         """Go on after these segments and their following rows, metrics/<name> and timing/<name>."""
-        for group, rows in (("metrics", self.metrics), ("timing", self.timing)):
-            own = {name: tail[name] for name in tail if name.startswith(f"{group}/")}
-            rows.load({name.partition("/")[2]: column for name, column in own.items()})
+        self.metrics.load(part(tail, "metrics"))
+        self.timing.load(part(tail, "timing"))
         self.closed, self._joined = list(closed), {}
 
     @property
@@ -115,20 +114,11 @@ class History:
     @property
     def tail(self) -> Arrays:
         """The rows that are in memory, metrics/<name> and timing/<name>, each [rows, ...]."""
-        parts = (("metrics", self.metrics), ("timing", self.timing))
-        return {
-            f"{group}/{name}": column
-            for group, rows in parts
-            for name, column in rows.columns.items()
-        }
+        return under("metrics", self.metrics.columns) | under("timing", self.timing.columns)
 
     def stored(self) -> Arrays:
         """Return the tail by the names that it has in a checkpoint."""
-        return (
-            {f"{TAIL}/{name}": column for name, column in self.tail.items()}
-            if self.closed
-            else self.tail
-        )
+        return under(TAIL, self.tail) if self.closed else self.tail
 
     def close(self, store: Callable[[str, Image], None]) -> None:
         """Publish the oldest rows as segments until less than one is left, or the last row."""

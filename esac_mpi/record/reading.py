@@ -21,14 +21,7 @@ import numpy as np
 from esac_mpi.config import Config, read_toml, updated
 from esac_mpi.host.errors import OtherSchema, Refused, Unreadable
 from esac_mpi.host.paths import given
-from esac_mpi.host.run_directory import (
-    CHECKPOINT,
-    CONFIG,
-    METRICS,
-    PREVIOUS,
-    is_run,
-    is_there,
-)
+from esac_mpi.host.run_directory import CHECKPOINT, CONFIG, METRICS, PREVIOUS, is_run, is_there
 from esac_mpi.record import checkpoints, files, history, lock
 from esac_mpi.record.checkpoints import Checkpoint, config_of
 from esac_mpi.record.files import TAIL, Arrays, Header

@@ -9,20 +9,15 @@ from typing import NamedTuple, Protocol
 import numpy as np
 
 from esac_mpi.host.errors import Unreadable
+from esac_mpi.operators import memories
 from esac_mpi.record.files import Arrays, Image, digest, image, read
 
 REPLAY = "replay"  # folder of the segments
 SEGMENT = 10_000  # transitions of a segment
 
 
-class Replay(Protocol):
-    """A ring of transitions, addressed by how many were added before."""
-
-    added: int
-    capacity: int
-
-    def rows(self, start: int, stop: int) -> Mapping[str, np.ndarray]:
-        """Return transitions [start, stop) by name, each [stop - start, ...]."""
+class Replay(memories.Replay, Protocol):
+    """A ring of transitions that can be put back."""
 
     def restore(self, start: int, rows: Mapping[str, np.ndarray]) -> None:
         """Put transitions back at their places; `added` becomes start + their number."""

@@ -17,7 +17,7 @@ from esac_mpi.host.errors import Away, Unreadable, Unsaved
 from esac_mpi.host.run_directory import CHECKPOINT, CONFIG, LOCK, METRICS, PREVIOUS
 from esac_mpi.record import directory_check, lock, reading, replays, task_identity
 from esac_mpi.record.checkpoints import Checkpoint, newest
-from esac_mpi.record.files import Arrays, digest, image, replace
+from esac_mpi.record.files import Arrays, digest, image, part, replace, under
 from esac_mpi.record.history import HISTORY, History, manifest
 from esac_mpi.record.lock import RunLock
 from esac_mpi.record.reading import POLICY, Columns, RunFiles
@@ -203,7 +203,7 @@ class Run:
         self._shown = {segment.name for segment in shown.closed}
         self.dropped = max(0, shown.generations - self.generations)
         if shown.generations == self.generations:
-            self._final = {name.partition("/")[2]: array for name, array in final.items()}
+            self._final = part(final, "final")
 
     @property
     def generations(self) -> int:
@@ -264,9 +264,9 @@ class Run:
             ring = replays.store(replay, self._segments, self._lock.store)
         self._segments = ring.segments
         saved = {
-            **_under("state", state),
-            **_under("learner", learner),
-            **_under("replay_tail", ring.tail),
+            **under("state", state),
+            **under("learner", learner),
+            **under("replay_tail", ring.tail),
         }
         actor = np.ascontiguousarray(state["theta_es"] if theta is None else theta, "<f4")
         hashes = {
@@ -286,7 +286,7 @@ class Run:
         self._named |= names  # the file may be in its place although publishing fails
         self._lock.publish(
             CHECKPOINT,
-            {**saved, **_under("pending", pending or {}), **rows},
+            {**saved, **under("pending", pending or {}), **rows},
             attributes,
             previous=self._sound,
         )
@@ -343,7 +343,7 @@ class Run:
                 **manifest(closed),
                 "generation": self.generations,
             }
-            arrays = {**self._history.tail, **_under("final", self._final)}
+            arrays = {**self._history.tail, **under("final", self._final)}
             # the file may be in its place although publishing fails
             self._shown |= {segment.name for segment in closed}
             self._lock.store(METRICS, image(arrays, attributes, self._history.joined()))
@@ -395,7 +395,3 @@ class Run:
     def close(self) -> None:
         """Release the lock."""
         self._lock.close()
-
-
-def _under(group: str, arrays: Mapping[str, np.ndarray]) -> Arrays:
-    return {f"{group}/{name}": np.asarray(array) for name, array in arrays.items()}

@@ -1,5 +1,4 @@
 """A training: session, loop, set-up, saving, evaluation, warm start, the check with its forecast.
 
-May import: host, config, operators, envs, record, comm, play, learners, algorithms, analysis,
-policies. Begin with: session.py, then loop.py.
+Begin with: session.py, then loop.py.
 """

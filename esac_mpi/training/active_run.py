@@ -23,6 +23,7 @@ from esac_mpi.operators.policy import Policy
 from esac_mpi.play import state
 from esac_mpi.play.counters import Best, Counters
 from esac_mpi.record import Run, Unsaved
+from esac_mpi.record.files import part, under
 from esac_mpi.training import provenance
 
 RECENT = 20  # generations by which the next ones are judged
@@ -231,8 +232,7 @@ def gather_checkpoint(job: Job) -> tuple[Any, ...]:
     learner = job.learner
     replay = None if learner is None else learner.stored_replay
     row, timing = job.unevaluated or ({}, {})
-    pending = {f"metrics/{name}": np.asarray(value) for name, value in row.items()}
-    pending |= {f"timing/{name}": np.asarray(value) for name, value in timing.items()}
+    pending = under("metrics", row) | under("timing", timing)
     arrays = state.arrays(job.state, replay=replay)  # without the replay's transitions
     theta = next(iter(job.state.policies.values()))
     return arrays, {} if learner is None else learner.arrays(), replay, pending, theta
@@ -242,8 +242,5 @@ def pending_row(pending: dict[str, np.ndarray]) -> tuple[dict[str, Any], dict[st
     """Read the row and timing of a checkpoint's pending generation, None where there is none."""
     if not pending:
         return None
-    parts: dict[str, dict[str, Any]] = {"metrics": {}, "timing": {}}
-    for name, array in pending.items():
-        group, _, column = name.partition("/")
-        parts[group][column] = array[()]
-    return parts["metrics"], parts["timing"]
+    row, timing = (part(pending, group) for group in ("metrics", "timing"))
+    return {name: a[()] for name, a in row.items()}, {name: a[()] for name, a in timing.items()}

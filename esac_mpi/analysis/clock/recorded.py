@@ -188,11 +188,6 @@ def bears_offspring(run: RunFiles) -> bool:
     return "timing/offspring_seconds" in run.columns
 
 
-def since_the_row_before(run: RunFiles, name: str) -> np.ndarray:
-    """Return a count's growth in each generation [generations]; 0 where the run has none."""
-    return np.diff(run.columns.get(f"metrics/{name}", np.zeros(run.generation)), prepend=0)
-
-
 def phase_seconds(run: RunFiles) -> np.ndarray:
     """Return the time of the phase that entered in each generation, or nan [generations] [s]."""
     return run.columns.get("timing/seconds_phase", np.full(run.generation, np.nan))
@@ -235,7 +230,8 @@ def teaches(run: RunFiles) -> bool:
 
 def flights(run: RunFiles) -> list[tuple[int, int]]:
     """List the rows in which each phase beside the evaluation began and entered, if it has."""
-    entered = np.flatnonzero(since_the_row_before(run, "learner_phases"))
+    phases = run.columns.get("metrics/learner_phases", np.zeros(run.generation))
+    entered = np.flatnonzero(np.diff(phases, prepend=0))
     ends = np.append(entered, run.generation)
     names = [name for name in run.columns.scalars if re.fullmatch("metrics/.*_phase", name)]
     started = np.flatnonzero(run.columns[names[0]]) if names else np.zeros(0, int)

@@ -95,7 +95,9 @@ class Drawn:
         for one in found.arrivals:
             self._queues[one.worker].append(one)
         self._in_turn = given_out(found)
-        self._last = max((0.0, *self._totals()))
+        # virtual end of the last told task of all workers [steps]
+        told = [sum(sum(one.piece.virtual) for one in queue) for queue in self._queues.values()]
+        self._last = max([0.0, *told])
 
     def __call__(self, worker: int, now: int, taught: bool) -> Arrival:
         """Return the individual of a worker at a virtual time [steps], its learning as recorded."""
@@ -106,10 +108,6 @@ class Drawn:
             return queue[place]
         last = queue[-1] if queue else self._found.arrivals[-1]  # told after the run's end
         return replace(last, piece=until(last.piece, self._last + 1 - now))
-
-    def _totals(self) -> Iterator[float]:
-        """Yield the virtual end of the last told task of each worker [steps]."""
-        return (sum(sum(one.piece.virtual) for one in queue) for queue in self._queues.values())
 
 
 def given_out(found: Recorded) -> list[Arrival]:

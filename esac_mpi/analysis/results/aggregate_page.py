@@ -4,16 +4,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from esac_mpi.analysis.intervals import (
-    Estimate,
-    Statistic,
-    ahead,
-    estimate,
-    improvement,
-    iqm,
-    mean,
-    median,
-)
+from esac_mpi.analysis import intervals
 from esac_mpi.analysis.messages import spanned
 from esac_mpi.analysis.results.scores import Study, Task
 from esac_mpi.analysis.results.traces import Wall, after, whose
@@ -21,10 +12,10 @@ from esac_mpi.analysis.results.verdicts import champion_of
 from esac_mpi.analysis.tables import Cell, digits, markdown
 from esac_mpi.host.log import compact
 
-STATISTICS: dict[str, Statistic] = {
-    "IQM": iqm,
-    "median of the tasks' means": median,
-    "mean": mean,
+STATISTICS: dict[str, intervals.Statistic] = {
+    "IQM": intervals.iqm,
+    "median of the tasks' means": intervals.median,
+    "mean": intervals.mean,
 }
 NOTE = (
     "0 is the mean return of random actions, 1 the best evaluation that any run made by then."
@@ -77,7 +68,7 @@ def together(study: Study) -> Iterator[str]:
     """Yield the table of all tasks together."""
     yield from ("## All tasks together", "")
     found = {
-        label: [estimate(study.scores(label), of) for of in STATISTICS.values()]
+        label: [intervals.estimate(study.scores(label), of) for of in STATISTICS.values()]
         for label in study.variants
     }
     best = [max(estimates[i].value for estimates in found.values()) for i in range(len(STATISTICS))]
@@ -101,7 +92,8 @@ def against(study: Study, champion: str) -> Iterator[str]:
     ours = study.scores(champion)
     for other in (label for label in study.variants if label != champion):
         both = [*ours, *study.scores(other)]
-        chance, gap = (estimate(both, of) for of in (improvement, ahead))
+        chance = intervals.estimate(both, intervals.improvement)
+        gap = intervals.estimate(both, intervals.ahead)
         rows.append([other, interval(chance), interval(gap, "+")])
     yield from markdown(rows)
 
@@ -136,7 +128,7 @@ def raw(value: float) -> str:
     return f"{value:,.{digits(Cell(value))}f}"
 
 
-def interval(e: Estimate, sign: str = "", bold: bool = False) -> str:
+def interval(e: intervals.Estimate, sign: str = "", bold: bool = False) -> str:
     """Return an estimate, and its interval where there is one."""
     value = f"{e.value:{sign}.2f}"
     ends = f" [{e.low:{sign}.2f}, {e.high:{sign}.2f}]" if np.isfinite(e.low) else ""

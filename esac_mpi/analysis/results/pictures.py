@@ -14,7 +14,7 @@ from esac_mpi.analysis.plots import quantities
 from esac_mpi.analysis.results import standings
 from esac_mpi.analysis.results.aggregate_page import when
 from esac_mpi.analysis.results.scores import Study
-from esac_mpi.analysis.results.traces import WALL, Sections, Trace, Wall
+from esac_mpi.analysis.results.traces import WALL, Sections, Trace, Wall, number
 from esac_mpi.analysis.returns import BETTER
 from esac_mpi.analysis.sensitivity import Panels, Point, lines
 
@@ -58,14 +58,6 @@ def curves(
     name = next(iter(quantities(what)))
     whose = WHOSE.get(policy, "")
     return plots.curves(sections, what, {name: quantity}, x, seeds, ranks, labels, whose)
-
-
-def number(value: str) -> float | str:
-    """Return a swept value as a number where it is one."""
-    try:
-        return float(value)
-    except ValueError:
-        return value
 
 
 def swept(sections: Sections, field: str, measure: str, at_steps: int = 0) -> Panels:

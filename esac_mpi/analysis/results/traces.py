@@ -98,12 +98,18 @@ def sections(rows: Iterable[Row]) -> Sections:
     return found
 
 
-def size(value: str) -> tuple[float, str]:
-    """Return a key that sorts swept values: numbers by size, then texts."""
+def number(value: str) -> float | str:
+    """Return a swept value as a number where it is one."""
     try:
-        return float(value), value
+        return float(value)
     except ValueError:
-        return np.inf, value
+        return value
+
+
+def size(value: str) -> tuple[bool, float | str]:
+    """Return a key that sorts swept values: numbers by size, then texts."""
+    found = number(value)
+    return isinstance(found, str), found
 
 
 @dataclass(frozen=True)

@@ -15,7 +15,6 @@ from esac_mpi.config import Config
 from esac_mpi.host import batch_system, log
 from esac_mpi.training import set_up
 from esac_mpi.training.check import cost, directory, learner, memory, ranks, report, run
-from esac_mpi.training.counter import Counter
 from esac_mpi.training.task_set_up import sentences, settled
 
 
@@ -75,5 +74,5 @@ def look_at_run(
     left = world.from_root(None if any(line.fatal for line in lines) else left)
     if not left:
         return lines
-    forecast, updating = cost.look(config, env, world, Counter(1), seconds_left, left)
+    forecast, updating = cost.look(config, env, world, seconds_left, left)
     return [*lines, *learner.core(config, env, updating), *forecast] if world.rank == 0 else []

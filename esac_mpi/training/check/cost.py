@@ -10,7 +10,6 @@ import numpy as np
 from esac_mpi import config, envs, learners
 from esac_mpi.algorithms import ALGORITHMS
 from esac_mpi.comm.clock.costs import Pieces
-from esac_mpi.comm.contracts import Memory
 from esac_mpi.comm.world import World
 from esac_mpi.host.log import duration
 from esac_mpi.operators.noise import Purpose, blocks, integer
@@ -19,6 +18,7 @@ from esac_mpi.play.params import Params, make_actor, make_layout, make_policy
 from esac_mpi.play.rollout import explore, play
 from esac_mpi.training import set_up
 from esac_mpi.training.check.report import Line
+from esac_mpi.training.counter import Counter
 from esac_mpi.training.forecast import advice, operators, outlook, phases, work
 
 PLAYING = 1.0  # whole episodes are played for at least this time, on each rank [s]
@@ -33,21 +33,20 @@ def look(
     chosen: config.Config,
     env: envs.Env,
     world: World,
-    scratch: Memory,
     seconds_left: float,
     left: config.Budget,
 ) -> tuple[list[Line], float]:
     """Measure the pieces and say what the run costs, on rank 0. All ranks call this.
 
-    scratch: gives memory that no other rank sees. seconds_left: what this job has [s]. left: of the
-    run's budget. Returns the time of an update, too, 0 where none was made [s].
+    seconds_left: what this job has [s]. left: of the run's budget. Returns the time of an update,
+    too, 0 where none was made [s].
     """
     if why := work.unforeseen(chosen):
         return [Line("forecast", why)], 0.0
     empty = np.zeros(2)
     exchange = operators.median_seconds(lambda: world.map(lambda i: empty, 2 * world.size, 2), 50)
     layout = make_layout(chosen, env)
-    params = Params(chosen, layout, env.horizon, set_up.make_epsilon(chosen, layout, scratch))
+    params = Params(chosen, layout, env.horizon, set_up.make_epsilon(chosen, layout, Counter(1)))
     world.gather(None)  # all begin together
     played = world.gather(episodes(params, env, world.rank))
     others = world.gather(beside_playing(params))

@@ -1,6 +1,7 @@
 """What ranks do beside playing, measured: individuals that learn, children and mutations."""
 
 import time
+import timeit
 from collections.abc import Callable
 from typing import Any
 
@@ -67,8 +68,4 @@ def usual(action: Callable[[], Any], at_least: float = MEASURING) -> float:
 
 def median_seconds(action: Callable[[], Any], repeats: int) -> float:
     """Return the median time of so many calls [s], as many on every rank."""
-    marks = [time.perf_counter()]
-    for _ in range(repeats):
-        action()
-        marks.append(time.perf_counter())
-    return float(np.median(np.diff(marks)))
+    return float(np.median(timeit.repeat(action, number=1, repeat=repeats)))
