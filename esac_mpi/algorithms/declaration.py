@@ -10,8 +10,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from esac_mpi.config import NAMES, PPO, SAC, Config, Evolution
-from esac_mpi.config.fields import value_of
+from esac_mpi.config import NAMES, PPO, SAC, Config, Evolution, value_of
 
 
 @dataclass(frozen=True)

@@ -5,8 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from esac_mpi.config import FREE, flatten
-from esac_mpi.config.reads import unread
+from esac_mpi.config import FREE, flatten, unread
 from esac_mpi.record import RunFiles
 
 MACHINE = (

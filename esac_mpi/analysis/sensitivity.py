@@ -13,8 +13,7 @@ from esac_mpi.analysis.intervals import interval, mean
 from esac_mpi.analysis.messages import Unusable, note, some
 from esac_mpi.analysis.outcomes import OF_POLICY, At, outcome
 from esac_mpi.analysis.returns import BETTER, require_policy
-from esac_mpi.config import table_of
-from esac_mpi.config.names import meant
+from esac_mpi.config import meant, table_of
 from esac_mpi.config.renamed import RENAMED
 from esac_mpi.record import RunFiles
 

@@ -20,8 +20,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from esac_mpi.config import Config
-from esac_mpi.config.genetic import imitations
+from esac_mpi.config import Config, imitations
 from esac_mpi.learners import critics
 from esac_mpi.learners.critics import Judge
 from esac_mpi.learners.network import TANH_BACKWARD, Adam, Network, Operations, Pass

@@ -22,9 +22,8 @@ from typing import Any, TypeVar
 
 from esac_mpi.analysis.groups import shown
 from esac_mpi.analysis.messages import Unusable
-from esac_mpi.config import Config, ConfigError, automatic, check, from_table, read_toml
+from esac_mpi.config import Config, ConfigError, automatic, check, from_table, meant, read_toml
 from esac_mpi.config import resolved as settled
-from esac_mpi.config.names import meant
 from esac_mpi.config.reads import unread
 from esac_mpi.config.renamed import renewed_name
 from esac_mpi.host.data_files import checkout, shipped

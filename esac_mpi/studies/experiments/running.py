@@ -15,9 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from esac_mpi.analysis.messages import Unusable
-from esac_mpi.config import Config, ConfigError, differences, flatten, updated
-from esac_mpi.config.bounds import AUTO
-from esac_mpi.config.table import SURVIVAL
+from esac_mpi.config import AUTO, SURVIVAL, Config, ConfigError, differences, flatten, updated
 from esac_mpi.host.errors import Interrupted
 from esac_mpi.host.stop import asking
 from esac_mpi.record import Refused, Run, RunFiles, Unreadable

@@ -8,9 +8,7 @@ from pathlib import Path
 from esac_mpi.analysis.command import opened
 from esac_mpi.analysis.messages import Unusable
 from esac_mpi.analysis.tables import aligned
-from esac_mpi.config import NAMES, Config, to_toml, updated
-from esac_mpi.config.fields import DEFAULTS, as_text
-from esac_mpi.config.reads import unread
+from esac_mpi.config import DEFAULTS, NAMES, Config, as_text, to_toml, unread, updated
 from esac_mpi.host.invocation import called
 from esac_mpi.host.run_directory import is_there
 from esac_mpi.record import lock

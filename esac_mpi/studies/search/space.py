@@ -5,9 +5,7 @@ from dataclasses import dataclass
 from typing import Any, get_args
 
 from esac_mpi.analysis.messages import Unusable
-from esac_mpi.config import NAMES, ConfigError, from_table, hint
-from esac_mpi.config.fields import as_text
-from esac_mpi.config.renamed import renewed_name
+from esac_mpi.config import NAMES, ConfigError, as_text, from_table, hint, renewed_name
 from esac_mpi.studies.experiments.design import check_table
 
 LARGEST = 2**63  # numbers of a range are below

@@ -17,8 +17,7 @@ from esac_mpi import __version__
 from esac_mpi.analysis.messages import DAMAGED, Unusable
 from esac_mpi.analysis.outcomes import MEASURES, OF_POLICY
 from esac_mpi.config import FREE as FREE_IN_RUNS
-from esac_mpi.config import Config, ConfigError, flatten, joined, plain, read_toml, resolved
-from esac_mpi.config.reads import unread
+from esac_mpi.config import Config, ConfigError, flatten, joined, plain, read_toml, resolved, unread
 from esac_mpi.envs import TaskError
 from esac_mpi.host.paths import given
 from esac_mpi.record.files import replace

@@ -16,8 +16,7 @@ import numpy as np
 
 from esac_mpi import learners
 from esac_mpi.analysis.outcomes import outcome
-from esac_mpi.config import Config, ConfigError
-from esac_mpi.config.fields import as_text
+from esac_mpi.config import Config, ConfigError, as_text
 from esac_mpi.envs import EditedTask
 from esac_mpi.host import errors, log, process_start
 from esac_mpi.host.run_directory import CHECKPOINT, METRICS, PREVIOUS

@@ -4,8 +4,7 @@ import numpy as np
 
 from esac_mpi import envs, learners
 from esac_mpi.comm.world import World
-from esac_mpi.config import NAMES, Budget, Config, ConfigError, in_numbers, updated
-from esac_mpi.config.fields import value_of
+from esac_mpi.config import NAMES, Budget, Config, ConfigError, in_numbers, updated, value_of
 from esac_mpi.envs import probe
 from esac_mpi.play import epsilon, state
 from esac_mpi.play.counters import Counters

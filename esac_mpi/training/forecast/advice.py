@@ -6,8 +6,7 @@ from dataclasses import dataclass, replace
 from esac_mpi.algorithms import ALGORITHMS
 from esac_mpi.comm.clock.cluster import Cluster
 from esac_mpi.comm.clock.costs import Pieces
-from esac_mpi.config import NAMES, Config, updated
-from esac_mpi.config.fields import value_of
+from esac_mpi.config import NAMES, Config, updated, value_of
 from esac_mpi.host.log import duration
 from esac_mpi.training.forecast.automatic import remark_at_start
 from esac_mpi.training.forecast.outlook import Outlook, outlook

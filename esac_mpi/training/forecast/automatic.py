@@ -12,9 +12,7 @@ from typing import Any
 from esac_mpi import learners
 from esac_mpi.algorithms import ALGORITHMS, esac_timing
 from esac_mpi.comm.contracts import World
-from esac_mpi.config import NAMES, Config, automatic, check, on_ranks, updated
-from esac_mpi.config.bounds import AUTO
-from esac_mpi.config.fields import value_of
+from esac_mpi.config import AUTO, NAMES, Config, automatic, check, on_ranks, updated, value_of
 from esac_mpi.envs import Env, probe
 from esac_mpi.host import process_state
 from esac_mpi.operators.noise import Purpose, integer

@@ -15,8 +15,7 @@ from esac_mpi.algorithms import ALGORITHMS, erl_births
 from esac_mpi.algorithms.declaration import updates_owed
 from esac_mpi.comm.clock.costs import Pieces
 from esac_mpi.comm.clock.generations import Generation, Made
-from esac_mpi.config import Config, updated
-from esac_mpi.config.genetic import imitations
+from esac_mpi.config import Config, imitations, updated
 from esac_mpi.operators.noise import Purpose, generator
 from esac_mpi.operators.selection import Births, Kind
 

@@ -10,8 +10,7 @@ from esac_mpi.algorithms import ALGORITHMS
 from esac_mpi.algorithms.declaration import shared_episodes, updates_owed
 from esac_mpi.comm.clock.costs import Pieces
 from esac_mpi.comm.clock.generations import Generation, Made
-from esac_mpi.config import NAMES, Config, table_of
-from esac_mpi.config.fields import value_of
+from esac_mpi.config import NAMES, Config, table_of, value_of
 
 # multiplications of a matrix product worth a thread: 2x128 in batches of 256 gain by two
 # (performance.md)

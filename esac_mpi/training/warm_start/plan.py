@@ -16,8 +16,7 @@ from typing import Any
 import numpy as np
 
 from esac_mpi.algorithms import ALGORITHMS
-from esac_mpi.config import Config
-from esac_mpi.config.fields import as_text
+from esac_mpi.config import Config, as_text
 from esac_mpi.play.marks import ANEW, OBSERVATIONS, Part, mark_of, marked
 from esac_mpi.play.state import kept, put_back
 from esac_mpi.record import Checkpoint, replays
