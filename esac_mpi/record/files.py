@@ -46,6 +46,7 @@ class Image(NamedTuple):
 
     content: bytes
     sha256: str
+    schema: int
 
 
 class Joined:
@@ -98,13 +99,12 @@ def publish(
     Array names may contain '/'. previous=True keeps the file that was there under its name with
     _prev. Raises Unsaved.
     """
-    schema = next((schema for name, schema in FORMS.items() if attributes.get(name)), SCHEMA)
-    return store(path, image(arrays, attributes), previous, schema)
+    return store(path, image(arrays, attributes), previous)
 
 
-def store(path: Path, made: Image, previous: bool = False, schema: int | None = None) -> int:
+def store(path: Path, made: Image, previous: bool = False) -> int:
     """Replace `path` by an image, as `publish` does; return its size [bytes]. Raises Unsaved."""
-    block = _user_block(schema or SCHEMA, len(made.content), made.sha256)
+    block = _user_block(made.schema, len(made.content), made.sha256)
     replace(path, (block, made.content), previous)
     return len(block) + len(made.content)
 
@@ -192,7 +192,8 @@ def image(
             )
         file.flush()
         content = file.id.get_file_image()
-    return Image(content, hashlib.sha256(content).hexdigest())
+    schema = next((schema for name, schema in FORMS.items() if attributes.get(name)), SCHEMA)
+    return Image(content, hashlib.sha256(content).hexdigest(), schema)
 
 
 def _user_block(schema: int, size: int, sha256: str) -> bytes:

@@ -13,18 +13,14 @@ import os
 import socket
 import threading
 import time
-from collections.abc import Mapping
 from contextlib import suppress
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
-
-import numpy as np
 
 from esac_mpi.host import batch_system
 from esac_mpi.host.errors import Refused, Unsaved
 from esac_mpi.host.run_directory import LOCK
-from esac_mpi.record.files import Image, publish, store
+from esac_mpi.record.files import Image, store
 
 BEAT = 30.0  # time between two touches by the holder [s]
 SILENT = 120.0  # time without a touch after which a holder counts as dead [s]
@@ -127,19 +123,8 @@ class RunLock:
             )
         self.beat()
 
-    def publish(
-        self,
-        name: str,
-        arrays: Mapping[str, np.ndarray],
-        attributes: Mapping[str, Any],
-        previous: bool = False,
-    ) -> None:
-        """Replace an HDF5 file; previous=True keeps *_prev. Raises Unsaved, Refused."""
-        self.guard()
-        self.written += publish(self.path / name, arrays, attributes, previous)
-
-    def store(self, name: str, made: Image) -> None:
-        """Replace a file by an image. Raises Unsaved, Refused."""
+    def store(self, name: str, made: Image, previous: bool = False) -> None:
+        """Replace a file by an image; previous=True keeps *_prev. Raises Unsaved, Refused."""
         self.guard()
         file = self.path / name
         if file.parent != self.path:  # a segment's folder
@@ -147,7 +132,7 @@ class RunLock:
                 file.parent.mkdir(exist_ok=True)
             except OSError as error:
                 raise Unsaved(f"{file.parent}: {error.strerror}") from error
-        self.written += store(file, made)
+        self.written += store(file, made, previous)
 
     def delete_segments(self, folder: str, keep: set[str]) -> None:
         """Delete the segments of a folder but for those to keep, named from the run directory."""

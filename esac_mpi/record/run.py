@@ -284,12 +284,8 @@ class Run:
         }
         names = {f"{REPLAY}/{segment.name}" for segment in ring.segments.values()}
         self._named |= names  # the file may be in its place although publishing fails
-        self._lock.publish(
-            CHECKPOINT,
-            {**saved, **under("pending", pending or {}), **rows},
-            attributes,
-            previous=self._sound,
-        )
+        arrays = {**saved, **under("pending", pending or {}), **rows}
+        self._lock.store(CHECKPOINT, image(arrays, attributes), previous=self._sound)
         self._lock.delete_segments(REPLAY, keep=self._named)
         self._sound, self._named = True, names
         self._hashes = {**hashes, "checkpoint_generation": generation}
@@ -361,7 +357,7 @@ class Run:
 
         normaliser: normaliser_mean and normaliser_std [o], as datasets: an attribute holds 64 KB.
         """
-        self._lock.publish(POLICY, {"theta": theta, **(normaliser or {})}, attributes)
+        self._lock.store(POLICY, image({"theta": theta, **(normaliser or {})}, attributes))
 
     def status(self, status: str, generation: int, **more: Any) -> None:
         """Replace status.json, which says how a run ended. Raises Unsaved; warns while running."""
