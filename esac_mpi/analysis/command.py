@@ -46,12 +46,17 @@ class Parser(argparse.ArgumentParser):
 
 
 def parser(about: str | None) -> argparse.ArgumentParser:
-    """Make a command's parser; about: its docstring: title, usage, examples and the rest."""
+    """Make a command's parser; about: its docstring: title, usage, examples and the rest.
+
+    The options that it reads have it as `line`.
+    """
     title, usage, text = (about or "").split("\n\n", 2)
     name, usage = usage.split()[1], usage.strip().replace("\n", "\n   ")
     width = min(shutil.get_terminal_size().columns, 100)
     raw = partial(argparse.RawDescriptionHelpFormatter, width=width)
-    return Parser(called(name), usage, f"{title}\n\n{text}", formatter_class=raw)
+    made = Parser(called(name), usage, f"{title}\n\n{text}", formatter_class=raw)
+    made.set_defaults(line=made)
+    return made
 
 
 def whole_number(text: str) -> int:
@@ -113,27 +118,24 @@ def ranks_of(options: argparse.Namespace) -> int:
     return options.ranks[0] if options.ranks else 0
 
 
-def refuse_unread(
-    line: argparse.ArgumentParser, options: argparse.Namespace, what: str, unread: Iterable[str]
-) -> None:
+def refuse_unread(options: argparse.Namespace, what: str, unread: Iterable[str]) -> None:
     """Raise Unusable for set options that what was asked for does not read; unread: their names."""
-    found = [name for name in unread if getattr(options, name) != line.get_default(name)]
+    default = options.line.get_default
+    found = [name for name in unread if getattr(options, name) != default(name)]
     if found:
         names = ", ".join(f"--{name.replace('_', '-')}" for name in found)
         raise Unusable(f"{what} does not read {names}: leave {'them' if found[1:] else 'it'} out")
 
 
-def refuse_others(
-    line: argparse.ArgumentParser, options: argparse.Namespace, read: Iterable[str]
-) -> None:
+def refuse_others(options: argparse.Namespace, read: Iterable[str]) -> None:
     """Raise Unusable for set options that --what does not read; read: names of those it does."""
     about = f"--what {options.what}"
-    taken = {"runs", "what", "format", "out", "size", "font", *read}
+    taken = {"line", "runs", "what", "format", "out", "size", "font", *read}
     if "measure" in taken and options.measure in OF_POLICY:
         taken.add("policy")
     elif "measure" in taken:
         about += f" --measure {options.measure}"
-    refuse_unread(line, options, about, sorted(vars(options).keys() - taken))
+    refuse_unread(options, about, sorted(vars(options).keys() - taken))
 
 
 def tried(paths: Iterable[str | Path]) -> tuple[dict[Path, RunFiles], list[Exception], int]:

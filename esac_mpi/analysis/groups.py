@@ -16,9 +16,8 @@ from esac_mpi.config.fields import DEFAULTS, takes_auto
 from esac_mpi.record import RunFiles
 
 Groups = dict[str, dict[str, list[RunFiles]]]  # {task: {label: runs}}
-APART = (
-    FREE | WARN | {"algorithm", "seed", "task.id", "evaluation", "learner.threads"}
-)  # not what an algorithm learns with
+# not what an algorithm learns with
+APART = FREE | WARN | {"algorithm", "seed", "task.id", "evaluation", "learner.threads"}
 NEAR = 2.0  # costs that are measured on one kind of machine: its noise, and other jobs beside
 PRESET, START, KWARGS = "esac.preset", "start_from", "task.kwargs"
 
@@ -169,9 +168,8 @@ def renamed(
 ) -> dict[str, dict[str, list[Any]]]:
     """Relabel the groups, one label each in the order of a legend. Raises Unusable."""
     there = list(dict.fromkeys(label for found in groups.values() for label in found))
-    unfit = any(
-        not label.strip() or label.startswith("_") for label in labels
-    )  # a legend leaves out what begins with _
+    # a legend leaves out what begins with _
+    unfit = any(not label.strip() or label.startswith("_") for label in labels)
     if unfit or len(labels) != len(there) or len(set(labels)) < len(labels):
         wanted = (
             "one each, no two alike, none empty or with _ first,"

@@ -10,10 +10,8 @@ from esac_mpi.config import ALGORITHMS
 
 POLICIES = {"theta_es": r"$\theta_{ES}$", "sac": "SAC's mean policy"}  # of ESAC and its halves
 HALVES = ("es", "sac")  # algorithms of which ESAC is made
-APART = (
-    "champion",
-    "learner",
-)  # of ERL and its forms: each is reported by itself; the first is what their papers measure
+# of ERL and its forms: each is reported by itself; the first is what their papers measure
+APART = ("champion", "learner")
 
 
 def order(label: str) -> tuple[int, str]:

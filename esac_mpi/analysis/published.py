@@ -10,9 +10,8 @@ import numpy as np
 from esac_mpi.analysis.messages import note
 from esac_mpi.analysis.tables import Cell, Table
 
-Times = dict[
-    tuple[str, int], dict[int, float]
-]  # {(algorithm, population size): {CPUs: seconds per generation}}
+# {(algorithm, population size): {CPUs: seconds per generation}}
+Times = dict[tuple[str, int], dict[int, float]]
 BOOK = Path(__file__).with_name("published.toml")
 
 

@@ -60,13 +60,13 @@ def command_line() -> argparse.ArgumentParser:
     return line
 
 
-def check(line: argparse.ArgumentParser, options: argparse.Namespace) -> None:
+def check(options: argparse.Namespace) -> None:
     """Raise Unusable for options that are not read, or several runs where one is taken."""
     form, history = options.format, options.format in histories.FORMATS
     if form != "tensorboard":
-        refuse_unread(line, options, f"--format {form}", ("step", "follow", "every"))
+        refuse_unread(options, f"--format {form}", ("step", "follow", "every"))
     elif not options.follow:
-        refuse_unread(line, options, "without --follow, --format tensorboard", ["every"])
+        refuse_unread(options, "without --follow, --format tensorboard", ["every"])
     if options.runs[1:] and (not history or (form == "csv" and options.out)):
         raise Unusable(f"--format {form} takes one run{' with --out' if history else ''}")
 
@@ -79,9 +79,9 @@ def distinct(paths: list[Path], out: Path | None) -> list[Path]:
     return [*found.values()]
 
 
-def write(line: argparse.ArgumentParser, options: argparse.Namespace) -> Iterator[object]:
+def write(options: argparse.Namespace) -> Iterator[object]:
     """Write a policy, or runs' histories; yield the files. Raises Unusable."""
-    check(line, options)
+    check(options)
     if options.format in FORMATS:
         yield from write_policy(options)
         return
@@ -112,13 +112,13 @@ def write_policy(options: argparse.Namespace) -> Iterator[object]:
     yield f"largest difference {limit}"
 
 
-def follow(line: argparse.ArgumentParser, options: argparse.Namespace) -> int:
+def follow(options: argparse.Namespace) -> int:
     """Write curves while runs go on; return the exit code."""
     runs: Followed | None = None
 
     def files() -> Iterator[Path]:
         nonlocal runs
-        check(line, options)
+        check(options)
         runs = Followed(distinct(options.runs, options.out))
         return histories.follow(runs, options.out, options.step, max(0.1, options.every))
 
@@ -131,6 +131,5 @@ def follow(line: argparse.ArgumentParser, options: argparse.Namespace) -> int:
 
 def main(argv: list[str]) -> int:
     """Write and name the file; return 1 if it acts otherwise, 2 if unwritable, 65 for no source."""
-    line = command_line()
-    options = line.parse_args(argv)
-    return follow(line, options) if options.follow else ended(lambda: write(line, options))
+    options = command_line().parse_args(argv)
+    return follow(options) if options.follow else ended(lambda: write(options))

@@ -67,11 +67,11 @@ READ = {  # options, by what is drawn
 }
 
 
-def pictures(line: argparse.ArgumentParser, options: argparse.Namespace) -> Iterator[Path]:
+def pictures(options: argparse.Namespace) -> Iterator[Path]:
     """Draw what the options ask for; yield the files written."""
     from esac_mpi.analysis.figures import save, wished
 
-    command.refuse_others(line, options, READ[options.what])
+    command.refuse_others(options, READ[options.what])
     if options.what == "sensitivity" and not options.field:
         raise Unusable("--what sensitivity needs --field: the parameter that varies")
     rows = {path.suffix == ".csv" for path in options.runs}
@@ -178,6 +178,5 @@ def command_line() -> argparse.ArgumentParser:
 
 def main(argv: list[str]) -> int:
     """Write and name the pictures; return 2 with nothing to draw, 65 for no readable run."""
-    line = command_line()
-    options = line.parse_args(argv)
-    return command.ended(lambda: pictures(line, options))
+    options = command_line().parse_args(argv)
+    return command.ended(lambda: pictures(options))

@@ -102,23 +102,23 @@ def command_line() -> argparse.ArgumentParser:
     return line
 
 
-def check(line: argparse.ArgumentParser, options: argparse.Namespace) -> None:
+def check(options: argparse.Namespace) -> None:
     """Raise Unusable for options that are wrong, or not read."""
     if min(options.frames - 1, options.trials) < 0 or not 0 <= options.seconds < math.inf:
         raise Unusable("--frames must be at least 1, --seconds and --trials at least 0")
     if options.trials:
-        refuse_unread(line, options, "--trials", ("seconds", "frames", "video", "out"))
+        refuse_unread(options, "--trials", ("seconds", "frames", "video", "out"))
     elif options.start != "tilted":
-        refuse_unread(line, options, "a start that is not tilted", ("degrees",))
+        refuse_unread(options, "a start that is not tilted", ("degrees",))
     suffixes = {"video": (".mp4", ".gif"), "out": (".png",)}
     for name, allowed in suffixes.items():
         if (file := getattr(options, name)) and file.suffix not in allowed:
             raise Unusable(f"--{name} {file}: the name must end in {' or '.join(allowed)}")
 
 
-def render(line: argparse.ArgumentParser, options: argparse.Namespace) -> Iterator[object]:
+def render(options: argparse.Namespace) -> Iterator[object]:
     """Yield the pictures that were written, or how often balance was regained. Raises Unusable."""
-    check(line, options)
+    check(options)
     if not options.trials:
         stage.choose_gl()
     look_here()
@@ -138,6 +138,5 @@ def render(line: argparse.ArgumentParser, options: argparse.Namespace) -> Iterat
 
 def main(argv: list[str]) -> int:
     """Write pictures, print their paths; return 2 for what cannot be shown, 65 for no policy."""
-    line = command_line()
-    options = line.parse_args(argv)
-    return ended(lambda: render(line, options))
+    options = command_line().parse_args(argv)
+    return ended(lambda: render(options))

@@ -65,7 +65,7 @@ def load(
 
 def table(options: argparse.Namespace) -> Iterator[object]:
     """Yield the tables, or where they were written."""
-    refuse_unread(options.line, options, f"--measure {options.measure}", UNREAD[options.measure])
+    refuse_unread(options, f"--measure {options.measure}", UNREAD[options.measure])
     head, runs, wall = load(options, TITLES[options.measure])
     if options.of != CHAMPION:
         champion_of(

@@ -91,9 +91,9 @@ def waiting(runs: list[RunFiles], options: argparse.Namespace) -> tuple[list[Row
     return rows, [f"{paper['source']}: {paper['protocol']}. {printed}."]
 
 
-def table(line: argparse.ArgumentParser, options: argparse.Namespace) -> Iterator[object]:
+def table(options: argparse.Namespace) -> Iterator[object]:
     """Yield the table, or where it was written."""
-    command.refuse_others(line, options, READ[options.what])
+    command.refuse_others(options, READ[options.what])
     what, about = options.what, list[str]()
     runs = command.opened(options.runs)
     if what == "results":
@@ -124,6 +124,5 @@ def command_line() -> argparse.ArgumentParser:
 
 def main(argv: list[str]) -> int:
     """Print or write the table; return 2 if there is nothing in it, 65 for an unreadable run."""
-    line = command_line()
-    options = line.parse_args(argv)
-    return command.ended(lambda: table(line, options))
+    options = command_line().parse_args(argv)
+    return command.ended(lambda: table(options))

@@ -34,9 +34,8 @@ class Policy(policy.Policy):
 
     def __init__(self, path: Path, theta: np.ndarray, about: Mapping[str, Any]) -> None:
         sizes = tuple(int(size) for size in about["sizes"])
-        layout = Layout(
-            sizes, bool(about.get("layer_norm", False)), float(about.get("linear", 0.0))
-        )
+        layer_norm, linear = bool(about.get("layer_norm")), float(about.get("linear", 0.0))
+        layout = Layout(sizes, layer_norm, linear)
         layout.views(theta)  # raises ValueError for another size
         standard = [
             np.asarray(about[name], np.float32)
@@ -51,10 +50,8 @@ class Policy(policy.Policy):
         self.task_kwargs: dict[str, Any] = json.loads(about.get("task_kwargs", "{}"))
         self.horizon = int(about.get("horizon", 0))
         self.path, self.task, self.kind = path, str(about["task"]), str(about["policy"])
-        self.generation, self.episodic_return = (
-            int(about["generation"]),
-            float(about["episodic_return"]),
-        )
+        self.generation = int(about["generation"])
+        self.episodic_return = float(about["episodic_return"])
         self.versions = str(about.get("versions", ""))
         self.discrete = bool(about["discrete"]) if "discrete" in about else None
 
@@ -109,10 +106,8 @@ class Policy(policy.Policy):
         return actions
 
     def __repr__(self) -> str:
-        shape = "-".join(map(str, self.layout.sizes))
-        shape += "".join(
-            f" {form}" for form in ("layer_norm", "linear") if getattr(self.layout, form)
-        )
+        forms = [form for form in ("layer_norm", "linear") if getattr(self.layout, form)]
+        shape = " ".join(["-".join(map(str, self.layout.sizes)), *forms])
         made = f"{self.kind} of generation {self.generation}"
         return (
             f"Policy({self.task}, return {self.episodic_return:.1f}, {made}, {shape} "

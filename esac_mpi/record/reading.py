@@ -152,11 +152,9 @@ class Columns(Mapping[str, np.ndarray]):
         return closed
 
     def __str__(self) -> str:
-        return (
-            f"{self.source} (schema {self.schema})"
-            if self.source
-            else "a run that has published nothing"
-        )
+        if self.source is None:
+            return "a run that has published nothing"
+        return f"{self.source} (schema {self.schema})"
 
 
 def is_final(name: str) -> bool:

@@ -27,9 +27,8 @@ LEFT_OUT = {  # of digests: defaults, as they were when rows were first recorded
     "esac.transfer_at_once": False,
 }
 MOST = 25  # rows of a run, where an experiment does not say otherwise
-OWN_COLUMN = (
-    "theta_es"  # the policy whose returns have a column of their own; all others are the learner's
-)
+# the policy whose returns have a column of their own; all others are the learner's
+OWN_COLUMN = "theta_es"
 
 
 @dataclass(frozen=True)
@@ -168,9 +167,8 @@ def rows(
     generations, episodes = column(run, "metrics/generation"), position(run, "training_episodes")
     _, average = training(run)
     fitness = so_far(per_generation(run, np.nanmean))
-    nominal, updates = (
-        column(run, f"metrics/{name}") for name in ("nominal_steps", "gradient_updates")
-    )
+    nominal = column(run, "metrics/nominal_steps")
+    updates = column(run, "metrics/gradient_updates")
     steps, wall = position(run, "env_steps"), position(run, "wall")
     own = returns(run, [OWN_COLUMN])
     learners = returns(run, [name for name in candidates(policies(run)) if name != OWN_COLUMN])
