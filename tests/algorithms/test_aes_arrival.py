@@ -1,7 +1,4 @@
-"""AES-RL in order of arrival: its record, runs made again from it, what a ring must keep.
-
-They are made again after a kill or as a whole.
-"""
+"""AES-RL in order of arrival: its record, runs made again from it, what a ring must keep."""
 
 import os
 import random

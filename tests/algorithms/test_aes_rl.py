@@ -1,7 +1,4 @@
-"""AES-RL: the same bits on any ranks, restarts, counts, what a task and the critic do.
-
-The bits are the same though nobody waits for a generation.
-"""
+"""AES-RL: the same bits on any ranks, restarts, counts, what a task and the critic do."""
 
 import math
 import re

@@ -1,7 +1,4 @@
-"""The room of AES-RL's replay for what comes in while others are at work.
-
-What waits where it is narrow; older checkpoints; of how many arrivals a generation is.
-"""
+"""The room of AES-RL's replay for what comes in while others are at work."""
 
 import random
 from types import SimpleNamespace

@@ -1,7 +1,4 @@
-"""An algorithm of one's own is a module, a table and two entry points of an installed package.
-
-The whole program knows it then, and every tool.
-"""
+"""An algorithm of one's own in an installed package: a module, a table and two entry points."""
 
 import json
 import os

@@ -1,7 +1,4 @@
-"""reward_shift: what selects goes by return - reward_shift * length, all else by the return.
-
-For AES-RL see test_aes_moves.py.
-"""
+"""reward_shift selects by return - reward_shift * length; AES-RL's is in test_aes_moves.py."""
 
 from types import SimpleNamespace
 

@@ -168,10 +168,7 @@ def test_draws_keep_the_tasks():
 
 
 class Box:
-    """An episode of three steps.
-
-    The reward is the action in [0, 2], and the start state's number for the first.
-    """
+    """Pay the action in [0, 2], in episodes of three steps."""
 
     id, observation_size, action_size, horizon, unstable = "Box-v0", 1, 1, 3, False
     low, high = np.zeros(1, np.float32), np.full(1, 2, np.float32)

@@ -1,7 +1,4 @@
-"""Busy seconds of many ranks.
-
-A row has the least, the mean and the most of all, and some ranks in turn; tools add up all.
-"""
+"""Busy seconds: a row has least, mean, most and some ranks in turn; tools add up all."""
 
 from types import SimpleNamespace
 

@@ -1,7 +1,4 @@
-"""What tools make of the computed clock: pictures and tables against a time that was not measured.
-
-They say so.
-"""
+"""Pictures and tables against computed time, which they say."""
 
 from dataclasses import replace
 

@@ -9,10 +9,7 @@ from esac_mpi.analysis.clock.recorded_tasks import individuals_and_turns
 
 
 def test_who_waits_on_other_ranks(tmp_path, call):
-    """A generation is 20 s of tasks of two workers and 0.5 s of writing.
-
-    It takes 20.5 s on one rank, 10.5 on two and more.
-    """
+    """A generation takes 20.5 s on one rank, 10.5 on two and more, 0.5 of it for writing."""
     runs = [run_of(tmp_path / "one"), run_of(tmp_path / "two", ranks=2)]
     one, two = times.waiting(runs, [1, 2, 3])
     assert (one["ranks"], two["ranks"], one["run"]) == (1, 2, "AES_RL")

@@ -135,10 +135,7 @@ def test_measurements_are_never_written_into_the_package(tmp_path, monkeypatch):
 
 @pytest.mark.slow
 def test_a_wheel_has_all_that_commands_need_away_from_a_checkout(tmp_path):
-    """From an empty directory, with the checkout's C extension.
-
-    The modules, configs/ and jobs/ are as a wheel has them.
-    """
+    """From an empty directory, with the checkout's C extension."""
     built, here = tmp_path / "site-packages", tmp_path / "here"
     here.mkdir()
     build = ["egg_info", "--egg-base", tmp_path, "build_py", "--build-lib", built]

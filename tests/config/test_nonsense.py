@@ -1,8 +1,4 @@
-"""Configurations that make no sense: each is accepted, or refused with a message.
-
-Hypothesis makes them: files and command lines of wrong names and types, huge, negative, nan, empty,
-unicode, nested.
-"""
+"""Files and command lines that Hypothesis makes are accepted, or refused with a message."""
 
 import io
 import json

@@ -49,10 +49,7 @@ def test_an_infinite_argument_of_a_task_is_json(tmp_path, call):
 
 
 def called(output: str, *words: object) -> tuple[int, str]:
-    """Call a command with its stdout closed, without a reader, or full.
-
-    Return its exit code and what it says.
-    """
+    """Call a command with such an output; return its exit code and what it says."""
     redirected = {"closed": ">&-", "both closed": ">&- 2>&-", "full": ">/dev/full"}
     line = [sys.executable, "-m", "esac_mpi.commands", *map(str, words)]
     if output == "no reader":

@@ -55,10 +55,7 @@ def test_a_theta_es_that_is_not_finite_stops_with_one_line(tmp_path, together):
 
 
 def test_a_learner_that_is_not_finite_ends_all_ranks_in_one_line(tmp_path, together):
-    """Its first update, in generation 2, makes an actor that is not finite.
-
-    Each rank returns, so that the next test has it.
-    """
+    """Each rank returns, so that the next test has it."""
     path = tmp_path / "run"
     own = "--td3.start_steps 70 --td3.steps_per_generation 60 --td3.batch_size 16 --td3.lr_td3 1e30"
     few = "--algorithm td3 --budget.generations 5 --checkpoint.every_generations 1"

@@ -106,10 +106,7 @@ def test_it_moves_between_the_two_ways_and_over_a_checkpoint():
     ("form", "kinds"), [("sac", 2), ("ddpg", 1), ("td3", 2), ("td3 at the end", 5)]
 )
 def test_a_graph_is_captured_once_for_each_sequence(form, kinds):
-    """And for standardised rows, whatever they are standardised by.
-
-    Of one update and of a slice, but for interleaved ones; TD3's of both kinds, in three orders.
-    """
+    """TD3's are of two kinds, in three orders; all again for standardised rows."""
     learner = captured(FORMS[form]())
     sequence = [(None, 1), (None, 1), (SUMS, 2), (2 * SUMS, 2), (None, 2)]
     for k, (sums, expected) in enumerate(sequence):

@@ -1,7 +1,4 @@
-"""policy.layer_norm and policy.linear: in theta, in the passes, in files and in whole runs.
-
-LayerNorm is torch's; the linear path leads from the observation straight to the output.
-"""
+"""policy.layer_norm and policy.linear: in theta, in the passes, in files and in whole runs."""
 
 import numpy as np
 import pytest

@@ -1,7 +1,4 @@
-"""The whole program where the disk, the directory or the output fail it.
-
-And every call of the publisher as its last one.
-"""
+"""The whole program where disk, directory or output fail it, and each call of the publisher."""
 
 import json
 import re

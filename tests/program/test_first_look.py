@@ -1,7 +1,4 @@
-"""docs/start/first-look.ipynb: it runs as a notebook does, shows each figure once, and is kept
-with what
-it showed.
-"""
+"""docs/start/first-look.ipynb runs as a notebook does and is kept with what it showed."""
 
 import pytest
 from conftest import ROOT, environment
@@ -16,9 +13,7 @@ DRAW = ("c8", "c9", "c12")  # cells
 
 
 def shown(notebook):
-    """Return what each cell of code showed: the types of its outputs, in order, and the text of
-    them.
-    """
+    """Return the types of the outputs of each cell of code, in order, and their text."""
     cells = {cell.id: cell.outputs for cell in notebook.cells if cell.cell_type == "code"}
     types = {
         name: sorted(kind for output in found for kind in output.get("data", ["text"]))

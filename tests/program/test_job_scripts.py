@@ -94,10 +94,7 @@ def executable(path: Path, text: str) -> Path:
 def decide_alone(
     tmp_path: Path, script: str, says: str, status: str = "complete", index: int = 0, **settings
 ) -> tuple[int, list[str]]:
-    """Run a job script whose program logs by `says`, a shell's line, and reports a status.
-
-    Its run directory is the last word of the command line.
-    """
+    """Run a script whose program logs by `says`, a shell's line; the last word is its run."""
     ends = f"""mkdir -p "$where"; echo ' "status": "{status}"' >"$where/status.json"\n"""
     text = f"#!/bin/sh\n{says}\nfor where; do :; done\n{ends}"
     program = executable(tmp_path / "program", text)

@@ -71,10 +71,7 @@ def evolved(tmp_path_factory, alone):
 
 @contextmanager
 def started(node: str = "CPUs=4") -> Iterator[Cluster]:
-    """Yield a Slurm of two such nodes; nothing of it is left.
-
-    Its path is short: sockets have names of 107 bytes at most.
-    """
+    """Yield a Slurm of two such nodes; nothing of it is left."""
     with tempfile.TemporaryDirectory(prefix="slurm", dir="/tmp") as work:
         slurm = Cluster(SOFTWARE, Path(work), node)
         try:

@@ -162,10 +162,7 @@ def test_a_signal_at_the_start_saves_all_or_nothing(tmp_path, start):
 
 
 def signalled_until_it_ends(process) -> str:
-    """Signal a run, ever more seldom; return stderr.
-
-    A launcher loses what comes before it has started its processes.
-    """
+    """Signal a run ever more seldom, as a launcher loses early signals; return stderr."""
     for pause in (8, 60, 120, 160):  # a third signal heard would end it unsaved
         process.send_signal(signal.SIGUSR1)
         with suppress(subprocess.TimeoutExpired):
@@ -212,10 +209,7 @@ def test_a_generation_that_outlasts_the_job_is_given_up_on_every_node(tmp_path, 
 
 
 def in_a_job_that_is_long_enough(folder, begun, generation=0):
-    """Make a run in ever longer jobs, until its start is over in time; return its directory.
-
-    On a busy machine the start alone may take the first of them.
-    """
+    """Make a run in ever longer jobs, until its start is over in time; return its directory."""
     for seconds in (7, 60, 250):
         begun(path := folder / str(seconds), seconds)
         if path.exists() and status(path)["generation"] >= generation:

@@ -1,6 +1,4 @@
-"""Runs of every algorithm as they are read; docs/reference/hdf5.toml, which
-docs/reference/hdf5.md shows, held against their files.
-"""
+"""docs/reference/hdf5.toml, which hdf5.md shows, against files of every algorithm's runs."""
 
 import json
 import re

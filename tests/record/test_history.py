@@ -1,6 +1,4 @@
-"""The history in closed segments: whole columns for every reader, nothing lost, the same cost in
-every generation.
-"""
+"""The history in closed segments: whole columns, nothing lost, the same cost at every age."""
 
 import os
 import shutil

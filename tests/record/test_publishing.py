@@ -1,6 +1,4 @@
-"""A published file is whole at every moment: kills, full disks and flipped bits lose nothing that
-was there.
-"""
+"""A published file is whole at every moment, and damage to one is found."""
 
 import errno
 import os

@@ -1,6 +1,4 @@
-"""The replay on disk: every transition comes back, each segment is written and read once, a damaged
-one costs one checkpoint.
-"""
+"""The replay on disk: all of it comes back, a damaged segment costs one checkpoint."""
 
 import errno
 import itertools

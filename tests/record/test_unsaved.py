@@ -1,6 +1,4 @@
-"""A run directory that takes no more: how long a run goes on without saving, and what it says is
-saved.
-"""
+"""A run directory that takes no more: how long a run goes on, and what it says is saved."""
 
 import errno
 import json

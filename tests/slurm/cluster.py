@@ -82,10 +82,7 @@ class Cluster:
         self.daemons: dict[str, subprocess.Popen] = {}
 
     def up(self) -> None:
-        """Start munge, the controller and the nodes; return when jobs can begin.
-
-        Raises RuntimeError with the logs.
-        """
+        """Start munge, the controller and the nodes; return when jobs can begin."""
         (self.work / "state").mkdir()
         (self.work / "key").write_bytes(os.urandom(128))
         (self.work / "key").chmod(0o600)
@@ -113,10 +110,7 @@ class Cluster:
         )
 
     def _let_pmix_be_found(self) -> None:
-        """Copy the plugin for PMIx to look in this cluster's directory for its library.
-
-        Only if that was unpacked.
-        """
+        """Copy the plugin for PMIx to look in this cluster's directory, if that was unpacked."""
         here, library = (
             self.work / "plugins",
             next(self.plugins.parent.glob("pmix2/lib/libpmix.so.2"), None),
@@ -141,10 +135,7 @@ class Cluster:
             daemon.wait()
 
     def processes(self, *more: str) -> list[int]:
-        """Return the processes of the cluster.
-
-        Those of one node or job with `more` entries of their environments.
-        """
+        """Return the processes of the cluster with `more` entries in their environments."""
         wanted = [f"SLURM_CONF={self.work / 'slurm.conf'}", *more]
         found = []
         for entry in Path("/proc").glob("[0-9]*/environ"):
@@ -157,10 +148,7 @@ class Cluster:
         return found
 
     def kill(self, *more: str) -> None:
-        """Send SIGKILL to the processes of the cluster, or of a part of it as in `processes`.
-
-        None sees another one die.
-        """
+        """Send SIGKILL to these `processes`; none sees another one die."""
         doomed = self.processes(*more)
         for number in (signal.SIGSTOP, signal.SIGKILL):
             for process in doomed:
@@ -172,10 +160,7 @@ class Cluster:
         self._start("slurmd", "-D", "-N", node, "-d", str(self._program("slurmstepd")), name=node)
 
     def kill_node(self, node: str) -> None:
-        """Kill a node's daemon and all that runs there, as a loss of power would.
-
-        It comes back with an empty spool.
-        """
+        """Kill a node's daemon and all that runs there; it comes back with an empty spool."""
         self.daemons[node].kill()
         self.daemons[node].wait()
         self.kill(f"SLURMD_NODENAME={node}")
@@ -224,10 +209,7 @@ class Cluster:
         )  # fmt: skip
 
     def _program(self, name: str) -> Path:
-        """Return a program under its own name.
-
-        As slurmctld-wlm, as Debian calls it, the controller takes itself for a client.
-        """
+        """Return a program under its own name: under Debian's the controller acts as a client."""
         link = self.work / "sbin" / name
         if not link.exists():
             link.parent.mkdir(exist_ok=True)

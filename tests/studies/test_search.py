@@ -90,10 +90,7 @@ def by_hand(study, values):
 
 
 def test_trials_are_compared_at_every_step(tmp_path):
-    """A trial of large generations reports at few steps.
-
-    What it had come to stands for those between, and to its end.
-    """
+    """A trial that reports at few steps keeps its value between them, and to its end."""
     study = made(tmp_path, "trials = 3", tail="[pruner]\nstartup = 2\nwarmup = 0.5")
     journal = Journal(study, fresh=True)
     for value in (3.0, 5.0):
@@ -111,10 +108,7 @@ def test_trials_are_compared_at_every_step(tmp_path):
 
 
 def test_a_trial_below_the_median_is_given_up_saved_and_says_so(tmp_path, capfd):
-    """The median of 1, 2 and 900 is 2, beneath any return of ours, then 200.
-
-    It is 200 from the tenth part on, the fifth generation.
-    """
+    """The median of 1, 2 and 900 is 2, and 200 from the fifth generation on."""
     study = made(tmp_path, "trials = 4", tail="[pruner]\nstartup = 3\nwarmup = 0.5")
     by_hand(study, [1.0, 900.0, 2.0])
     assert searched(study, max_hours=1e-9) == 75  # this process began long ago
@@ -170,10 +164,7 @@ def test_a_trial_finished_meanwhile_is_not_made_again(tmp_path, monkeypatch):
 
 
 def test_what_cannot_be_run_together_is_a_failed_trial(tmp_path):
-    """Of the four combinations one is a mirrored population of an odd size.
-
-    Each choice goes with the first of the other. The next trial is made.
-    """
+    """Of the four combinations one is a mirrored population of an odd size."""
     pair = 'es.sampling = ["onesided", "mirrored"]\nes.population_size = [4, 5]'
     study = made(tmp_path, "trials = 3", search=pair, tail=CHANCE)
     assert searched(study) == 0

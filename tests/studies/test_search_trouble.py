@@ -23,10 +23,7 @@ pytestmark = pytest.mark.slow
     ("moment", "generation"), [((Journal, "values"), None), ((trial_loop.Task, "_hours_left"), 1)]
 )
 def test_a_signal_before_the_first_generation_does_not_wait(tmp_path, moment, generation):
-    """While its settings are proposed it has not begun.
-
-    After that it is stopped in its first generation, and goes on.
-    """
+    """Until its settings are proposed nothing is begun; then it stops in its first generation."""
     study, honest = made(tmp_path, "trials = 1"), getattr(*moment)
 
     def signalled(*arguments):

@@ -1,7 +1,4 @@
-"""Tasks of made-up durations on the ranks of this job: prints what was told, in its order.
-
-Started by test_dispatch.py.
-"""
+"""Print what is told, in its order, of tasks of made-up durations (test_dispatch.py)."""
 
 import json
 import random
@@ -23,10 +20,7 @@ OVERDUE_AT = int(sys.argv[1]) if len(sys.argv) > 1 else -1
 
 
 def work(order):
-    """Last as long as the order says; return its number.
-
-    In slices of a few steps, each of a time of its own.
-    """
+    """Last as long as the order says, in slices of a few steps; return its number."""
     worker, number, lasts = order
     done = 0
     while done + 7 < lasts:

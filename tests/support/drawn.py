@@ -6,10 +6,7 @@ import numpy as np
 
 
 class Drawn:
-    """Stands for a generator: gives the numbers it was made with, and keeps the calls.
-
-    One entry a call, whatever the call is.
-    """
+    """Stands for a generator: gives one of its entries at each call, and keeps the calls."""
 
     def __init__(self, *numbers: Any) -> None:
         self._numbers = list(numbers)

@@ -19,10 +19,7 @@ LAYOUT = Layout((3, 140, 140, 3))  # two blocks of parameters
 
 
 class Track:
-    """Observe [3], act [3]: the reward is -|action - observation|^2.
-
-    So no two members have the same return.
-    """
+    """Observe [3], act [3]: the reward is -|action - observation|^2, so all returns differ."""
 
     id, observation_size, action_size, horizon, unstable = "Track", 3, 3, 10, False
     low, high = -np.ones(3, np.float32), np.ones(3, np.float32)
@@ -42,10 +39,7 @@ class Track:
 
 
 class Fragile(Track):
-    """Track whose rewards are `broken` in the episodes of all but a few seeds.
-
-    While `whole` names some.
-    """
+    """Track whose rewards are `broken` in the episodes of all seeds but the `whole` ones."""
 
     broken = np.nan
     whole: frozenset[int] | None = None

@@ -4,10 +4,7 @@ import heapq
 
 
 def queue(durations, workers, count):
-    """Return (worker, end) of the first results by an event queue.
-
-    durations(worker, number of its task).
-    """
+    """Return (worker, end) of the first results; durations(worker, number of its task)."""
     heap = [(durations(worker, 0), worker, 0) for worker in range(workers)]
     heapq.heapify(heap)
     told = []

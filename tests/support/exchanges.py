@@ -1,7 +1,4 @@
-"""Exchanges on four ranks of two emulated nodes, of which some are given up.
-
-Run under mpirun, each rank says `sound`.
-"""
+"""Exchanges on four ranks of two emulated nodes, some given up: each rank says `sound`."""
 
 import time
 
@@ -42,10 +39,7 @@ class Phase:
 
 
 def abandoned(exchange, nodes: int) -> None:
-    """Check that all ranks of a world abandon an exchange, and that nothing of it stays.
-
-    Rank 0 does in the midst of its phase, if the rank that gives up is of its node.
-    """
+    """Check that all ranks abandon an exchange, rank 0 in its phase, and nothing of it stays."""
     world = World(Dealt(MPI.COMM_WORLD).over(nodes))
     world.stop.listen()
     phase = Phase() if world.leads else None
@@ -87,10 +81,7 @@ def waiting(world: World, rank: int) -> None:
 
 
 def ends(exchange, finder: int) -> None:
-    """Check that all ranks of two nodes raise what one found in its part, and know that all do.
-
-    Nothing of it stays.
-    """
+    """Check that all ranks of two nodes raise what one found in its part, and know that."""
     world = World(Dealt(MPI.COMM_WORLD).over(2))
 
     def finds(_: int = 0) -> np.ndarray:

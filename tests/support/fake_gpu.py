@@ -7,10 +7,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 
 class Recorded(TorchDispatchMode):
-    """Operations on memory that is there, kept with their arguments.
-
-    Python around them runs once, while they are recorded.
-    """
+    """Operations on memory that is there, kept with their arguments to be replayed."""
 
     def __init__(self):
         super().__init__()

@@ -1,7 +1,4 @@
-"""What tests of gradient learners share.
-
-A line to learn, plain modules to compare with, a phase among other things.
-"""
+"""A line to learn, plain modules to compare with, a phase among other things."""
 
 import numpy as np
 import torch
@@ -24,10 +21,7 @@ FORMS = [  # hidden layers, policy.layer_norm, critic_layer_norm, policy.linear
 
 
 class Line:
-    """Observe x in [-1, 1], drawn anew at each step.
-
-    The reward is -(a - x/2)^2 for the action a in [-1, 1] before scaling.
-    """
+    """Observe x in [-1, 1], drawn at each step; pay -(a - x/2)^2 for the action before scaling."""
 
     id, observation_size, action_size, horizon = "Line", 1, 1, 20
     low, high = np.array([-3.0], np.float32), np.array([1.0], np.float32)
@@ -76,11 +70,7 @@ class Breaking(Line):
 
 
 class Joined(nn.Sequential):
-    """A perceptron whose inputs reach the last layer too.
-
-    Its last layer sees the last hidden units over `linear`, and beside them the inputs times
-    `linear`.
-    """
+    """A perceptron whose last layer sees the inputs too, times `linear`."""
 
     linear = 0.0
 
@@ -133,10 +123,7 @@ def same(one: dict[str, np.ndarray], other: dict[str, np.ndarray]) -> bool:
 
 
 def through(work) -> tuple[int, Phase]:
-    """Run a begun phase to its end, other things in between.
-
-    Return how often it yielded, and the phase.
-    """
+    """Run a phase to its end, other things in between; return how often it yielded, and it."""
     other, pauses = Line(), 0
     while True:
         other.reset(pauses)

@@ -35,10 +35,7 @@ def actions(env, seed: int, steps: int) -> np.ndarray:
 
 
 def play(env: Any, seed: int, steps: int = 80, player: Any = None) -> list[tuple]:
-    """Play an episode of random actions within the bounds of `env`, or of `player`.
-
-    Return what every step gave: (observation bytes, reward, terminated, truncated).
-    """
+    """Play random actions of `player`; return (observation bytes, reward, two ends) by step."""
     episode: list[tuple] = [(env.reset(seed).tobytes(), 0.0, False, False)]
     for action in actions(player or env, seed, steps):
         observation, reward, terminated, truncated = env.step(action)

@@ -1,7 +1,4 @@
-"""How tests start ranks under each MPI.
-
-On this machine, or on the two nodes that tests/support/fakessh makes of it.
-"""
+"""How tests start ranks under each MPI, here or on the two nodes that fakessh makes of it."""
 
 import atexit
 import os
@@ -48,10 +45,7 @@ def mpirun(mpi: str) -> str:
 
 
 def launcher(mpi: str, ranks: int, nodes: int = 1) -> list[str]:
-    """Return the command line that starts `ranks` ranks.
-
-    Two nodes are node2 and node3, with as many ranks each.
-    """
+    """Return the command line that starts ranks, on two nodes as many on node2 as on node3."""
     hosts = f"127.0.0.2:{ranks // 2},127.0.0.3:{ranks // 2}"
     # ucx: it is not used here, and complains
     place = [] if mpi == "mpich" else "--oversubscribe --bind-to none --mca osc ^ucx".split()

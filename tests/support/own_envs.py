@@ -1,8 +1,4 @@
-"""Environments of a user's own, named `own_envs:Name-v0`.
-
-One that counts, one that raises, one whose returns break, one that another node computes otherwise,
-and some that are slow, get stuck, or are signalled.
-"""
+"""Environments of a user's own, named `own_envs:Name-v0`."""
 
 import os
 import random
@@ -20,10 +16,7 @@ from esac_mpi.host.stop import SAME
 
 
 class Walk(gymnasium.Env):
-    """Observe [3], act [2]; the reward is -|action - observation[:2]|^2.
-
-    An episode ends by chance, or at its time limit.
-    """
+    """Pay -|action [2] - observation[:2]|^2, until chance or the time limit ends the episode."""
 
     observation_space = spaces.Box(-1.0, 1.0, (3,), np.float32)
     action_space = spaces.Box(-2.0, 2.0, (2,), np.float32)
@@ -62,10 +55,7 @@ class Steep(Walk):
 
 
 class Idling(Walk):
-    """Pay 1 for each of ten steps to who rests, 2.25 for each of four to others.
-
-    Who rests has a first action below 0.
-    """
+    """Pay 1 in ten steps to whose first action is below 0, 2.25 in four to others."""
 
     healthy_reward = 1.0
 
@@ -114,10 +104,7 @@ class Spoilt(Walk):
 
 
 class Blinded(Walk):
-    """Observe nan or inf as the second number now and then, at a reset or a step.
-
-    Refuse to act by that, or to act nan.
-    """
+    """Observe nan or inf now and then; refuse to act by that, or to act nan."""
 
     def observe(self):
         observation = super().observe()
@@ -163,10 +150,7 @@ class Delayed(Walk):
 
 
 class Poisoned(Walk):
-    """Pay something else, in the last bits, on rank 1 of MPICH's mpirun.
-
-    But for the steps that nodes compare at the start.
-    """
+    """Pay something else, in the last bits, on MPICH's rank 1 once nodes were compared."""
 
     steps = 0
 

@@ -1,7 +1,4 @@
-"""Tasks of a user's own module, for what makes an environment of a task.
-
-Spaces, bounds and horizons of every kind.
-"""
+"""Tasks of a user's own module, with spaces, bounds and horizons of every kind."""
 
 import gymnasium
 import numpy as np

@@ -1,7 +1,4 @@
-"""SAC's update from the papers' formulas, and learners that are put where it is hard.
-
-By modules, autograd and torch's Adam.
-"""
+"""SAC's update from the papers' formulas, and learners that are put where it is hard."""
 
 import math
 
@@ -16,10 +13,7 @@ from esac_mpi.learners.sac import SAC
 
 
 class Plain:
-    """An update of SAC from the papers' formulas, in double precision.
-
-    By modules, autograd and torch.optim.Adam.
-    """
+    """SAC's update by modules, autograd and torch.optim.Adam, in double precision."""
 
     def __init__(self, sac: SAC):
         self.options, self.columns = sac.options, sac.replay.columns
@@ -64,10 +58,7 @@ class Plain:
         return float(loss.detach())
 
     def learn(self, rows: np.ndarray, noise: np.ndarray) -> dict[str, float]:
-        """Make an update; return what it measures.
-
-        Its order: value, critics, actor, temperature, target.
-        """
+        """Update value, critics, actor, temperature, target; return what is measured."""
         batch = {
             name: torch.from_numpy(rows[:, column]).double()
             for name, column in self.columns._asdict().items()

@@ -1,7 +1,4 @@
-"""The updates of TD3's critic and of TD3, DDPG and ERL from the papers' formulas, in double.
-
-By modules, autograd and torch.optim.Adam.
-"""
+"""Updates of TD3's critic, TD3, DDPG and ERL by modules, autograd and torch's Adam."""
 
 import numpy as np
 import torch

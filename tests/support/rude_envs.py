@@ -115,10 +115,7 @@ CHANGES = {
 
 
 class Rude(Walk):
-    """Change something of its process.
-
-    When it is made, reset, stepped, closed, or at its "first" step, or "late", at LATE.
-    """
+    """Do `what` when it is made, reset, stepped, closed, at its "first" step or "late", LATE."""
 
     def __init__(self, what="nothing", when="made", infinite=0.0):
         self.what, self.when, self.steps = what.split(), when, 0

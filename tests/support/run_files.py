@@ -10,10 +10,7 @@ THETA = np.ones(3, np.float32)
 
 
 def write(path, rows, settings=None, provenance=None, status="complete", final=None, theta=THETA):
-    """Write a run of these rows of (metrics, timing); return it as its process has it, held.
-
-    settings: those that differ from the defaults, or a whole configuration.
-    """
+    """Write a run of rows of (metrics, timing); return it, held. settings: a Config, or changes."""
     config = settings if isinstance(settings, Config) else updated(Config(), settings or {})
     run = Run.begin(path, config, provenance or {})
     for generation, (metrics, timing) in enumerate(rows, 1):

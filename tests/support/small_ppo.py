@@ -11,10 +11,7 @@ KINDS = ["continuous", "categorical", "gaussian_argmax"]
 
 
 class Choice(Line):
-    """The line in a discrete task; it ends where the choice is wrong.
-
-    The larger of two numbers says whether x is thought positive.
-    """
+    """The line in a discrete task: guess whether x is positive; a wrong guess ends it."""
 
     action_size = 2
     low, high = -np.ones(2, np.float32), np.ones(2, np.float32)

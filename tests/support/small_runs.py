@@ -1,7 +1,4 @@
-"""Small runs of algorithms whose members have parameters of their own: their command lines.
-
-And one in this process, a generation at a time, in an environment that counts its steps.
-"""
+"""Small runs of population algorithms: command lines, and one made generation by generation."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -36,10 +33,7 @@ OPTIONS = {
 
 
 class Ending(Track):
-    """Track whose episodes last 2 to 10 steps, as the seed has it.
-
-    They end or are truncated; some break in their second step.
-    """
+    """Track that ends or is truncated after 2 to 10 steps by its seed; some break."""
 
     steps = broken = 0  # ever
     breaking = 0  # one episode in so many breaks; 0 = none
@@ -78,10 +72,7 @@ class Made:
         return algorithm.generation(self.params, self.state, self.world, self.env, self.learner)[0]
 
     def saved(self) -> dict[str, np.ndarray]:
-        """Return what a checkpoint has now.
-
-        The state's arrays, the learner's, the replay's rows and the first one's number.
-        """
+        """Return what a checkpoint has now: state, learner, the replay's rows and their start."""
         replay = self.learner.stored_replay if self.learner is not None else None
         kept = {
             f"state.{name}": array.copy()

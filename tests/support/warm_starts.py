@@ -60,10 +60,7 @@ def saved(path, previous=False):
 
 
 def first(path, *words):
-    """Make a run of one generation.
-
-    Return the arrays of the checkpoint before it, and where it says that it began.
-    """
+    """Make one generation; return the arrays of the checkpoint before it, and its start."""
     few = ["--checkpoint.every_generations", 9, "--budget.generations", 1]
     assert started(path, *words, *few) == 0
     arrays, attributes = saved(path, previous=True)
@@ -72,10 +69,7 @@ def first(path, *words):
 
 
 class Sources:
-    """Runs of five generations, each made once: `sources(algorithm)`.
-
-    Those of other options have a name of their own.
-    """
+    """Runs of five generations, each made once: `sources(algorithm, name of other options)`."""
 
     def __init__(self, folder):
         self.folder = folder

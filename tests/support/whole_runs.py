@@ -1,7 +1,4 @@
-"""Runs of the whole program.
-
-What two of them must have in common, and what to wait for while one is going on.
-"""
+"""What two runs of the whole program have in common, and what to wait for in one."""
 
 import json
 import signal
@@ -45,10 +42,7 @@ def assert_same_run(one: Path, other: Path) -> None:
 
 
 def same_in_parts(path, alone, together, line, *parts: tuple[int, int, int]) -> Run:
-    """Compare a run on one rank with one in parts, each (its last generation, ranks, nodes).
-
-    Return the one that was not interrupted; `alone` and `together` are the fixtures.
-    """
+    """Compare a run with one in parts (last generation, ranks, nodes); return the former."""
     alone(*line, "--budget.generations", parts[-1][0], "--run-dir", path / "straight")
     for generations, ranks, nodes in parts:
         more = "--budget.generations", generations, "--run-dir", path / "parts"

@@ -1,7 +1,4 @@
-"""A training by one call from Python: its results, callback and errors, and what it leaves behind.
-
-It runs in a process that goes on: one at a time, and all is given back however it ends.
-"""
+"""A training by a call from Python: results, callback, errors, and what it leaves behind."""
 
 import json
 import os
