@@ -174,21 +174,6 @@ def test_members_whose_return_is_not_finite_are_not_played_again(world, resimula
     assert np.isfinite(learner.replay.rows(0, learner.replay.added)["reward"]).all()
 
 
-def test_every_step_is_counted_once_by_kind(world):
-    settings = {"transfer": "tested", "transfer_episodes": 3, "fitness_episodes": 2}
-    params, start, env, learner = prepared(world, **OFTEN, **settings, resimulated="winners")
-    lengths, counters = 0, start.counters
-    for k in range(1, 4):
-        lengths += advance(world, params, start, env, learner=learner)["length"].sum()
-        counters = start.counters
-        # a phase each generation: two members, two episodes
-        assert counters.env_steps_replayed == k * 2 * 2 * 10
-        # and from the second one on a test, 3 episodes each
-        assert counters.env_steps_population == lengths + (k - 1) * 2 * 3 * 10
-        assert counters.env_steps == env.steps + counters.env_steps_learner
-    assert counters.nominal_steps == 3 * 10
-
-
 class Moody(Track):
     """Track that pays another reward, in its last bits, once it is told to."""
 

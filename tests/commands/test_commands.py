@@ -9,7 +9,6 @@ import sys
 import pytest
 from commands import tool
 from conftest import ROOT, TINY_ES, command, finish
-from growing_runs import make
 
 from esac_mpi import __version__
 from esac_mpi.commands import GROUPS, NAMES, examples
@@ -50,13 +49,6 @@ def test_what_is_no_command_is_one_sentence_from_one_rank(monkeypatch, capsys, w
     monkeypatch.setenv("PMI_RANK", "1")
     assert main(words) == 2
     assert capsys.readouterr() == ("", "")
-
-
-def test_a_command_gets_its_arguments_and_gives_its_exit_code(tmp_path, capsys):
-    make(tmp_path / "a").close()
-    assert main(["summary", str(tmp_path / "a")]) == 0
-    assert "HalfCheetah-v5" in capsys.readouterr().out
-    assert main(["summary", str(tmp_path)]) == 2
 
 
 @pytest.mark.slow

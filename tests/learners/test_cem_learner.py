@@ -97,22 +97,6 @@ def test_without_a_batch_the_critic_is_not_taught():
     assert same(before, made.arrays())
 
 
-def test_a_saved_critic_goes_on_and_a_held_one_stays():
-    rows = transitions(90)
-    straight, resumed = learner(settings(), rows), learner(settings(), rows)
-    theta = perturbed(straight.actor.layout, 1)
-    cooperative.run(straight.teach([theta], 3, 1))
-    straight.hold()
-    resumed.load(straight.arrays())
-    torch.manual_seed(99)  # nothing hangs on torch's own generator
-    phases = [cooperative.run(made.teach([theta], 3, 2)).vector() for made in (straight, resumed)]
-    assert np.array_equal(*phases, equal_nan=True)
-    assert not same(straight.arrays(), resumed.arrays())
-    straight.release()
-    assert same(straight.arrays(), resumed.arrays())
-    assert straight.adam["critic"].steps == 6
-
-
 def test_a_critic_that_is_not_finite_says_so():
     made = learner(settings(), transitions(90))
     made.targets["target_critic"].values[3] = math.nan

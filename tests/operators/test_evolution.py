@@ -55,36 +55,6 @@ def test_each_shaping_of_returns_and_signs(shaping, expected):
     close(shaped, expected, rtol=1e-15)
 
 
-# Printed by the script of the blog of OpenAI-ES (seed 0): iteration, w, reward
-PRINTED = {
-    0: ([1.76405235, 0.40015721, 0.97873798], -3.323094),
-    20: ([1.63796944, 0.36987244, 0.84497941], -2.678783),
-    60: ([1.36438269, 0.29247833, 0.56990397], -1.540938),
-    100: ([1.08819889, 0.22827364, 0.30415088], -0.727430),
-    120: ([0.95675286, 0.19282042, 0.16682465], -0.435164),
-}
-
-
-def test_the_blogs_quadratic_comes_out_as_printed():
-    random, solution = np.random.RandomState(0), np.array([0.5, 0.1, -0.3])
-    n, sigma, lr = 50, 0.1, 0.001
-
-    def reward(w):
-        return -np.square(w - solution).sum()
-
-    w = random.randn(3)
-    for iteration in range(300):
-        if iteration in PRINTED:
-            close(w, PRINTED[iteration][0], atol=2e-6)
-            assert reward(w) == pytest.approx(PRINTED[iteration][1], abs=3e-6)
-        epsilon = random.randn(n, 3)
-        returns = np.array([reward(evolution.mutated(w, e, 1, sigma)) for e in epsilon])
-        shaped = evolution.shaped("standardised", returns, np.zeros(n))
-        weights = evolution.slot_weights(shaped, pairs=False)
-        w = w + evolution.sgd_step(weights @ epsilon / (n * sigma), lr)
-    assert reward(w) > -1e-3
-
-
 @pytest.mark.parametrize(
     ("fitness", "count", "winners"),
     [

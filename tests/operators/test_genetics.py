@@ -61,29 +61,6 @@ def test_what_normalises_a_layer_is_exchanged_like_its_bias():
     assert random.calls[::3] == [(4,), (2,), (2,), (2,), (2,), (1,)]
 
 
-def exchanged_one_by_one(
-    first: np.ndarray, second: np.ndarray, random: np.random.Generator
-) -> tuple[np.ndarray, np.ndarray]:
-    children = first.copy(), second.copy()
-    for one, other in zip(*(LAYOUT.views(child) for child in children), strict=True):
-        count = random.integers(2 * len(one) if one.ndim == 2 else len(one))
-        for row, luck in zip(
-            random.integers(len(one), size=count), random.random(count), strict=True
-        ):
-            if luck < 0.5:
-                other[row] = one[row]
-            else:
-                one[row] = other[row]
-    return children
-
-
-def test_n_point_crossover_is_its_exchanges_one_after_the_other():
-    first, second = some(100), some(200)
-    for seed in range(50):
-        children = genetics.n_point(first, second, LAYOUT, np.random.default_rng(seed))
-        same(children, exchanged_one_by_one(first, second, np.random.default_rng(seed)))
-
-
 def test_gaussian_mutation_by_hand():
     # 2: +0.1 * 2 * 1 = 2.2, then reset to 0.25; -4: +10 * 4 * -1 = -44, then
     # +0.1 * 44 * 1 = -39.6; 1: +0.1 * 1 * 2 = 1.2

@@ -148,17 +148,6 @@ def phase_begun(path: Path) -> int:
     return int(read(path / "checkpoint.h5")[0]["state/phase_begun"])
 
 
-def test_a_phase_in_flight_at_a_stop_is_run_again(lagged, tmp_path, alone, together):
-    rows, path = science(lagged), tmp_path / "run"
-    # the replay has wrapped by then
-    begun = int(rows["metrics/generation"][np.flatnonzero(rows["metrics/sac_phase"])[-2]])
-    for generations, ranks in ((begun, 2), (begun + 1, 0), (20, 3)):
-        again = [*LAGGED, "--budget.generations", generations, "--run-dir", path]
-        together(ranks, *again) if ranks else alone(*again)
-        assert phase_begun(path) == (begun if generations < 20 else phase_begun(lagged))
-    assert_same_run(lagged, path)
-
-
 def replayed(path: Path) -> float:
     """Return the mean return of policy.h5 over the start states that confirmed it."""
     arrays, about = read(path / "policy.h5")
@@ -183,14 +172,6 @@ def test_the_policy_on_disk_has_the_return_that_confirmed_it(straight, tmp_path,
         alone(*arguments, "--budget.generations", generations)
         assert replayed(tmp_path / "run") == summary(tmp_path / "run")["best_return"]
     assert "normaliser_mean" in read(tmp_path / "run/policy.h5")[0]
-
-
-def test_a_directory_of_another_configuration_is_refused(straight, together):
-    before = {path: path.stat().st_mtime_ns for path in straight.rglob("*")}
-    other = "--budget.generations 30 --esac.sigma 0.4 --seed 5"
-    done = together(2, *CYCLIC, *other.split(), "--run-dir", straight, code=2)
-    assert all(word in done.stderr for word in ("esac.sigma", "0.3", "0.4", "seed"))
-    assert {path: path.stat().st_mtime_ns for path in straight.rglob("*")} == before
 
 
 def test_a_finished_run_says_so_and_where_it_comes_from(straight, together):

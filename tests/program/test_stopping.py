@@ -260,30 +260,6 @@ def under_way(start, path, ranks=2, *more):
     return process
 
 
-def test_rank_0_killed_is_dead(tmp_path, start):
-    path = tmp_path / "run"
-    process = under_way(start, path)
-    os.kill(status(path)["pid"], signal.SIGKILL)
-    process.communicate(timeout=PATIENCE)
-    assert process.returncode != 0
-    wait_for(lambda: summary(path)["status"] == "dead")  # a launcher may end before its ranks
-
-
-def test_a_second_run_in_a_directory_is_refused(tmp_path, start, together):
-    path = tmp_path / "run"
-    process = under_way(start, path)
-    assert summary(path)["status"] == "running"
-    done = together(2, *CYCLIC_ES, *ENDLESS, "--run-dir", path, code=2)
-    holder = f"host {status(path)['host']}, pid {status(path)['pid']}"
-    assert f"in use by another run: {holder}" in done.stderr
-    assert "Traceback" not in done.stderr
-    made = rows_published(path)
-    wait_for(lambda: rows_published(path) > made)
-    process.send_signal(signal.SIGUSR1)
-    process.communicate(timeout=300)
-    assert (process.returncode, status(path)["status"]) == (75, "requeue")
-
-
 @pytest.mark.parametrize("broken", ["closed", "full"])
 def test_an_error_ends_the_job_also_where_nobody_reads_it(tmp_path, broken):
     path = tmp_path / "run"

@@ -3,7 +3,6 @@
 import errno
 import os
 import random
-import time
 from concurrent.futures import ThreadPoolExecutor
 
 import h5py
@@ -109,28 +108,6 @@ def test_the_file_before_is_kept(tmp_path, monkeypatch, hard_links):
     publish(path, {"a": np.array(3)}, {}, previous=True)
     assert (read(path)[0]["a"], read(previous)[0]["a"]) == (3, 2)
     assert {p.name for p in tmp_path.iterdir()} == {"x.h5", "x_prev.h5"}
-
-
-def test_a_kill_while_publishing_leaves_whole_files(tmp_path):
-    path = tmp_path / "x.h5"
-    code = f"""
-import itertools, pathlib, numpy as np
-from esac_mpi.record import publish
-path = pathlib.Path({str(path)!r})
-publish(path, {{"n": np.array(0)}}, {{}})
-print("go", flush=True)
-for n in itertools.count():
-    publish(path, {{"n": np.array(n), "a": np.full(50_000, n)}}, {{}}, previous=True)
-"""
-    choose = random.Random(1)
-    for _ in range(5):
-        with elsewhere(code):
-            time.sleep(choose.uniform(0.01, 0.15))
-        now = read(path)[0]
-        assert (now.get("a", now["n"]) == now["n"]).all()
-        if now["n"] > 0:
-            before = read(tmp_path / "x_prev.h5")[0]["n"]
-            assert before in (now["n"], now["n"] - 1)
 
 
 def test_reading_while_a_run_publishes(tmp_path):

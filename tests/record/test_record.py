@@ -9,7 +9,7 @@ from short_runs import CONFIG, begin, make, row, snapshot, state
 
 from esac_mpi import record
 from esac_mpi.config import Config, read_toml, updated
-from esac_mpi.record import Refused, Run, Unsaved, read
+from esac_mpi.record import Refused, Run, read
 
 
 def test_a_new_run_publishes_nothing_before_a_checkpoint(tmp_path):
@@ -25,16 +25,6 @@ def test_a_new_run_publishes_nothing_before_a_checkpoint(tmp_path):
     again = begin(path)  # a job killed before its first checkpoint starts again
     assert again.restored is None
     again.close()
-
-
-@pytest.mark.parametrize(
-    "name", ["läufe ü 中", "with spaces and 'quotes'", "x" * 250, "a" * 200 + "/" + "b" * 200]
-)
-def test_a_run_may_have_an_odd_path(tmp_path, name):
-    make(tmp_path / name)
-    run = begin(tmp_path / name)
-    assert run.restored.generation == 3
-    run.close()
 
 
 def test_going_on_gives_back_everything(tmp_path):
@@ -113,19 +103,6 @@ def test_other_settings_are_refused(tmp_path, caplog):
     assert "learner.device was 'auto', is now 'cpu'" in caplog.text
 
 
-def test_fresh_moves_the_old_run_aside(tmp_path):
-    path = tmp_path / "run"
-    for number in (1, 2):
-        make(path)
-        run = begin(path, updated(CONFIG, {"seed": number}), fresh=True)
-        assert run.restored is None
-        assert not (path / "checkpoint.h5").exists()
-        old = Run.open(tmp_path / f"run.old-{number}")
-        assert old.columns["metrics/generation"].tolist() == [0, 1, 2]
-        run.close()
-        (path / "config.toml").unlink()
-
-
 def test_strange_directories_are_refused(tmp_path, monkeypatch):
     (tmp_path / "file").write_text("x")
     (tmp_path / "mine").mkdir()
@@ -151,18 +128,6 @@ def test_strange_directories_are_refused(tmp_path, monkeypatch):
     with pytest.raises(Refused, match="no permission to write"):
         begin(tmp_path / "a" / "b")
     assert not (tmp_path / "a").exists()
-
-
-def test_a_directory_that_has_vanished_is_not_made_again(tmp_path):
-    run = begin(tmp_path / "run")
-    (tmp_path / "run").rename(tmp_path / "gone")
-    with pytest.raises(Unsaved):
-        run.checkpoint(1, state(1), {})
-    run.status("running", 1)  # warns
-    with pytest.raises(Unsaved):
-        run.status("requeue", 1)
-    assert not (tmp_path / "run").exists()
-    run.close()
 
 
 def test_policy_h5_has_theta_and_what_it_takes_to_play_it(tmp_path):

@@ -27,11 +27,6 @@ def sources(tmp_path_factory):
     return Sources(tmp_path_factory.mktemp("sources"))
 
 
-def spoiled(path):
-    for name in ("checkpoint.h5", "checkpoint_prev.h5"):
-        (path / name).write_bytes(b"not HDF5")
-
-
 def sentence(capfd) -> str:
     """Return the one line that was said on stderr."""
     (line,) = capfd.readouterr().err.strip().splitlines()
