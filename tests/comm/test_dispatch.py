@@ -1,15 +1,13 @@
-"""Tasks on ranks without a barrier."""
-# They are told alike on any number, paused and gone on with, left when a rank's time is over.
+"""Tasks on ranks without a barrier: told alike on any ranks, paused, left when time is over."""
 
 import json
 import math
-import subprocess
 import time
 from random import Random
 from types import SimpleNamespace
 
 import pytest
-from conftest import command, environment
+from conftest import command, finish
 from event_queue import queue
 from mpi4py import MPI
 
@@ -21,9 +19,7 @@ from esac_mpi.host.watchdog import Watchdog
 
 def dispatched(ranks, *arguments):
     line = command(ranks, *arguments, program=("tests/support/dispatched.py",))
-    options = {"capture_output": True, "text": True, "timeout": 120, "check": True}
-    done = subprocess.run(line, env=environment(), **options)
-    return json.loads(done.stdout)
+    return json.loads(finish(line).stdout)
 
 
 def lasts(worker, number):

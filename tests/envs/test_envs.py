@@ -6,7 +6,7 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
-from conftest import ROOT, environment
+from conftest import ROOT, finish
 from dm_control.rl.control import PhysicsError
 from gymnasium.spaces import Box
 from kinds_of_tasks import CLOCKWISE, DISCRETE, SIMULATED, TASKS, Library, actions, play
@@ -45,9 +45,7 @@ env._env.physics.render()
 
 
 def test_dm_control_needs_no_display_and_a_renderer_is_put_back():
-    variables = {name: value for name, value in environment().items() if name != "MUJOCO_GL"}
-    line = [sys.executable, "-c", DISPLAY]
-    done = subprocess.run(line, env=variables, capture_output=True, text=True, check=False)
+    done = finish(["env", "-u", "MUJOCO_GL", sys.executable, "-c", DISPLAY], code=None)
     assert done.stdout == "False\negl\n"
     assert "No OpenGL rendering backend is available" in done.stderr
 

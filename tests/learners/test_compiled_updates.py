@@ -1,12 +1,11 @@
 """SAC's update in C: the formulas, the same bits whatever the vectors, and when a run has it."""
 
-import subprocess
 import sys
 
 import numpy as np
 import pytest
 import torch
-from conftest import environment
+from conftest import finish
 from gradients import Line, same
 from plain_sac import assert_updates_are_autograds, saturated
 from small_learners import entropy_where_tanh_saturates, fill, learn, perturbed
@@ -163,9 +162,7 @@ def start(kernels):
 @pytest.mark.skipif(not cpu.mkl_library(), reason="the library that answers for MKL is not built")
 def test_mkl_is_answered_for_before_torch_is_imported():
     def said(line: str) -> str:
-        command = [sys.executable, "-c", MKL + line]
-        options = {"capture_output": True, "text": True, "timeout": 100, "check": False}
-        done = subprocess.run(command, env=environment(), **options)
+        done = finish([sys.executable, "-c", MKL + line], code=None)
         return done.stdout + done.stderr
 
     asked = "print(start('mkl').device_name, ctypes.CDLL(None).mkl_serv_intel_cpu_true())"

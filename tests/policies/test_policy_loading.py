@@ -3,7 +3,6 @@
 import copy
 import json
 import pickle
-import subprocess
 import sys
 from pathlib import Path
 from types import SimpleNamespace
@@ -11,7 +10,7 @@ from types import SimpleNamespace
 import h5py
 import numpy as np
 import pytest
-from conftest import environment
+from conftest import finish
 from saved_policies import LINEAR, NORMALISER, NORMED, THETA, hidden, save
 from words import words
 
@@ -39,10 +38,7 @@ from esac_mpi import Policy; policy = Policy.load({str(path)!r}); print(policy([
 loaded = {{name.split(".")[0] for name in sys.modules}}
 assert not loaded & {{*{STACK!r}, "scipy"}}, loaded
 """
-    blocked = environment() | {"PYTHONPATH": hidden(tmp_path / "hidden", *STACK)}
-    line = [sys.executable, "-c", code]
-    done = subprocess.run(line, env=blocked, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr
+    done = finish([sys.executable, "-c", code], PYTHONPATH=hidden(tmp_path / "hidden", *STACK))
     # hidden: relu(1 - 2 + .25) = 0, relu(.5 + 4 - 1) = 3.5; out: tanh(-.25 * 3.5 + .125);
     # bounds -1 and 3
     assert float(done.stdout) == pytest.approx(1 + 2 * np.tanh(-0.75), rel=1e-6)

@@ -1,8 +1,6 @@
 """Imports point down, file by file and without circles, and scarce libraries have one importer."""
 
 import ast
-import subprocess
-import sys
 from collections.abc import Iterator, Mapping
 from functools import cache
 from pathlib import Path
@@ -134,12 +132,8 @@ def needs_mpi(name: str) -> bool:
     return floor(name) == "comm" and not any(f"{name}.".startswith(f"{n}.") for n in NO_MPI)
 
 
-def test_the_package_shows_what_it_offers_and_loads_none_of_it():
-    code = "import sys, esac_mpi; print(*dir(esac_mpi)); print(*sys.modules)"
-    done = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True)
-    shown, loaded = done.stdout.splitlines()
-    assert set(esac_mpi.__all__) <= set(shown.split())
-    assert not {"numpy", "mpi4py", "torch"} & set(loaded.split())
+def test_the_package_shows_what_it_offers():
+    assert set(esac_mpi.__all__) <= set(dir(esac_mpi))
 
 
 def test_the_packages_root_has_its_folders_and_two_files():

@@ -20,6 +20,7 @@ from conftest import (
     SMALL_ES,
     command,
     environment,
+    finish,
     run,
 )  # fmt: skip
 from whole_runs import assert_same_run, rows_published, science, status, summary, wait_for
@@ -176,12 +177,8 @@ def test_a_signal_that_breaks_what_a_task_starts_is_a_stop(tmp_path):
     (tmp_path / "sudden.py").write_text(
         "import os, signal\nos.kill(os.getpid(), signal.SIGTERM)\nraise ImportError('no helper')\n"
     )
-    line = command(0, "--task.id", "sudden:Sudden-v0")
-    done = subprocess.run(
-        line, cwd=tmp_path, env=environment(), capture_output=True, text=True, check=False
-    )
-    told = "esac_mpi: stopped before it began (SIGTERM); nothing was written\n"
-    assert (done.returncode, done.stderr) == (75, told)
+    done = finish(command(0, "--task.id", "sudden:Sudden-v0"), 75, tmp_path)
+    assert done.stderr == "esac_mpi: stopped before it began (SIGTERM); nothing was written\n"
     assert not (tmp_path / "runs").exists()
 
 

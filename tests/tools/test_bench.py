@@ -1,13 +1,11 @@
 """The benchmarks: what they make of runs that are known by hand, and how they are called."""
 
 import json
-import os
-import subprocess
 import sys
 
 import pytest
 from clocked_runs import FOUR, run_of
-from conftest import ROOT
+from conftest import finish
 
 from esac_mpi.comm.clock.cluster import Cluster
 from esac_mpi.record import Run
@@ -52,12 +50,7 @@ def test_either_run_of_a_pair_tells_the_time_of_the_other(tmp_path):
 
 
 def test_a_quick_benchmark_prints_json_lines():
-    done = subprocess.run(
-        [sys.executable, "-m", "tools.bench", "generation", "--quick", "--json"],
-        env={**os.environ, "PYTHONPATH": str(ROOT)},
-        capture_output=True, text=True, timeout=120, check=False,
-    )  # fmt: skip
-    assert done.returncode == 0, done.stderr
+    done = finish([sys.executable, *"-m tools.bench generation --quick --json".split()])
     rows = [json.loads(line) for line in done.stdout.splitlines()]
     assert {"case", "name", "unit", "min", "median", "max", "rounds", "simulation"} <= rows[
         0

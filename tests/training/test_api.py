@@ -4,7 +4,6 @@ import json
 import os
 import re
 import signal
-import subprocess
 import sys
 import threading
 from dataclasses import replace
@@ -13,7 +12,7 @@ import numpy as np
 import own_envs
 import pytest
 import torch
-from conftest import CYCLIC, CYCLIC_ES, ROOT, environment, run
+from conftest import CYCLIC, CYCLIC_ES, ROOT, finish, run
 from whole_runs import assert_same_run
 
 import esac_mpi
@@ -184,8 +183,7 @@ def test_an_error_of_a_callback_lets_go_of_the_run(tmp_path, error):
     with pytest.raises(error, match="of the callback"):
         tiny(tmp_path / "run", fails)
     assert Run.open(tmp_path / "run").state == "failed"
-    line = [sys.executable, "-c", FREE, tmp_path / "run"]
-    assert subprocess.run(line, env=environment(), check=False).returncode == 0
+    finish([sys.executable, "-c", FREE, tmp_path / "run"])
     assert tiny(tmp_path / "run").generation == 3
 
 
@@ -337,12 +335,8 @@ def test_a_notebook_gives_the_bits_of_the_command_line(tmp_path, alone):
         alone(*words, "--budget.generations", 4, "--run-dir", tmp_path / name)
         more = {"budget.generations": 4, "run_dir": str(tmp_path / f"{name}-python")}
         given.append({**settings(words), **more})
-    kept = environment().items()
-    variables = {name: value for name, value in kept if name not in threads.VARIABLES}
-    line = [sys.executable, "-c", NOTEBOOK, json.dumps(given)]
-    options = {"capture_output": True, "text": True, "timeout": 300, "check": False}
-    done = subprocess.run(line, env=variables, **options)
-    assert (done.returncode, done.stdout) == (0, ""), done.stderr
+    line = ["env", *(f"--unset={name}" for name in threads.VARIABLES), sys.executable]
+    assert finish([*line, "-c", NOTEBOOK, json.dumps(given)]).stdout == ""
     for name in ("esac", "es"):
         assert_same_run(tmp_path / name, tmp_path / f"{name}-python")
 
@@ -397,8 +391,7 @@ def test_the_page_is_right(tmp_path, monkeypatch):
     assert {"theta_es", "Adam's moments"} <= {*spaces[2]["second"].start["taken"]}
     assert spaces[6]["run"].config.seed == 2
     (tmp_path / "seeds.py").write_text(blocks[5])
-    line = [sys.executable, "seeds.py"]
-    subprocess.run(line, env=environment(), check=True, capture_output=True, timeout=120)
+    finish([sys.executable, "seeds.py"])
     made = {path.name for path in (tmp_path / "runs").iterdir()}
     assert {f"seed{seed}" for seed in range(4)} <= made
 
@@ -411,9 +404,7 @@ print(*(name for name in ("h5py", "numpy", "mpi4py", "torch") if name in sys.mod
 
 
 def test_what_the_package_offers_loads_no_mpi_and_no_torch():
-    line = [sys.executable, "-c", IMPORTED]
-    done = subprocess.run(line, env=environment(), capture_output=True, text=True, check=True)
-    assert done.stdout.strip() == "h5py numpy"
+    assert finish([sys.executable, "-c", IMPORTED]).stdout == "h5py numpy\n"
 
 
 def test_what_the_package_has_not_is_an_attribute_error():
