@@ -1,6 +1,5 @@
 """What holds for all whose members have parameters of their own: CEM, CEM-RL, ERL's forms."""
 
-import re
 from contextlib import nullcontext
 
 import numpy as np
@@ -21,8 +20,8 @@ from esac_mpi.learners import individuals
 from esac_mpi.play import experience
 from esac_mpi.play.rollout import NoFiniteReturn
 from esac_mpi.record import read
-from esac_mpi.training import check, set_up
-from esac_mpi.training.check import cost, memory
+from esac_mpi.training import set_up
+from esac_mpi.training.check import memory
 
 NAMES = ["cem", "cem_rl", *FORMS]
 
@@ -146,29 +145,6 @@ def test_shared_memory_needed_is_what_a_run_allocates(name, world):
     memories = 2 * 7 * 80 * (4 * 4 + 8)  # rows of four float32 and ages, twice
     least = {"cem": 0, "erl": 0, "cem_rl": 1000 * (2 * 3 + 1 + 2) * 4}.get(name, memories)
     assert memory.needed(config, env, 1) - 2**20 == sum(sizes) > least
-
-
-@pytest.mark.parametrize(
-    ("name", "episodes", "more"),
-    [
-        ("cem_rl", 6, "--cem_rl.trained_fraction 0"),
-        ("cem_rl", 3, "--cem_rl.trained_fraction 0.5"),
-        ("erl", 7, ""),
-        ("pderl", 7, ""),
-    ],
-)
-def test_a_run_is_looked_at_beforehand(name, episodes, more, world, tmp_path, capsys, monkeypatch):
-    monkeypatch.setattr(cost, "PLAYING", 0.01)
-    more += " --budget.generations 20 --run-dir"
-    line = arguments(name, *words(more), tmp_path / "run")
-    assert check.check(load(list(map(str, line)))[0], world) == 0
-    said = capsys.readouterr().out
-    assert re.search(rf"work +{episodes} episodes a generation on 1 evaluating rank", said)
-    if name == "cem_rl":
-        assert re.search(r"replay +comes to take .* on each node", said)
-    else:
-        assert re.search(r"memory +the run holds \d.* a node", said)
-    assert not list(tmp_path.iterdir())
 
 
 @pytest.mark.parametrize("name", NAMES)

@@ -132,8 +132,7 @@ def test_known_names_come_first_and_no_other_is_left_out():
 
 
 @pytest.mark.parametrize(
-    "line",
-    ["plot", "table", "table --measure final", "plot --what sensitivity --field sigma"],
+    "line", ["plot", "table", "table --measure final", "plot --what sensitivity --field sigma"]
 )
 def test_a_policy_that_no_run_has_is_refused(tmp_path, call, line):
     paths = [make(tmp_path / "a", algorithm="esac"), make(tmp_path / "b")]

@@ -135,11 +135,7 @@ def three(place, task="A-v0", algorithm="es", values=(10, 20, 60)):
 
 @pytest.mark.parametrize(
     "words",
-    [
-        "--published pderl-fates",
-        "--measure fates --published esac",
-        "--published esac pderl-fates",
-    ],
+    ["--published pderl-fates", "--measure fates --published esac", "--published esac pderl-fates"],
 )
 def test_rates_stand_beside_no_returns(tmp_path, call, words):
     told = call("table", *three(tmp_path), *words.split(), code=2)

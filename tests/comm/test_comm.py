@@ -10,12 +10,6 @@ from esac_mpi.comm import headers, launch, node
 from esac_mpi.comm.headers import DivergedError, boards
 
 
-def test_map_gives_every_result_in_order(world):
-    table, busy = world.map(lambda i: np.array([i, i * i]), 5, 2)
-    np.testing.assert_array_equal(table, [[0, 0], [1, 1], [2, 4], [3, 9], [4, 16]])
-    assert busy.shape == (1,)
-
-
 def test_map_begins_with_what_is_expected_to_take_longest(world):
     begun, expected = [], np.array([1.0, 3.0, 2.0, 3.0])
     table, _ = world.map(lambda i: begun.append(i) or np.array([i]), 4, 1, expected)
@@ -46,11 +40,6 @@ def test_boards_that_are_reserved_are_those_that_are_used(world):
     world.map(lambda i: np.zeros(2), 3, 2)
     world.reserve(3, 2)
     assert len(made) == 1
-
-
-def test_at_root_gives_rank_0s_result(world):
-    row, busy = world.at_root(lambda: np.array([7.0, 8.0]), 2)
-    assert (row.tolist(), busy.shape) == ([7.0, 8.0], (1,))
 
 
 class Beside:

@@ -14,7 +14,6 @@ from esac_mpi import __version__
 from esac_mpi.commands import GROUPS, NAMES, examples
 from esac_mpi.commands.__main__ import EXTRAS, main
 from esac_mpi.host.data_files import shipped
-from esac_mpi.studies.experiments import design, random_actions
 
 
 def test_every_command_has_a_file():
@@ -113,16 +112,6 @@ def test_a_configs_folder_of_somebody_elses_is_no_checkout(tmp_path, monkeypatch
     (tmp_path / "configs").mkdir()
     monkeypatch.setattr("esac_mpi.host.data_files.PACKAGE", tmp_path / "esac_mpi")
     assert shipped() == tmp_path / "esac_mpi"
-
-
-def test_measurements_are_never_written_into_the_package(tmp_path, monkeypatch):
-    package = tmp_path / "site-packages/esac_mpi"
-    monkeypatch.setattr(design, "checkout", lambda: None)
-    monkeypatch.setattr(design, "shipped", lambda: package)
-    remedy = r"belongs to the installed package: .*examples.* copies configs/ here"
-    with pytest.raises(design.Unusable, match=remedy):
-        random_actions.write(["Pendulum-v1"], package / "configs/experiments/random.toml")
-    assert design.ours(tmp_path / "configs/experiments/random.toml")
 
 
 @pytest.mark.slow

@@ -45,8 +45,7 @@ def test_every_part_of_a_generation_is_told_by_its_name():
     schema = tomllib.loads((ROOT / "docs/reference/hdf5.toml").read_text(encoding="utf-8"))
     seconds = [name for name in schema["timing"] if name.startswith("seconds_")]
     # parts of these, or beside them
-    # parts of these, or beside them
-    within = {*["noise", "wait", "phase", "updates", "processor", "checkpoint", "lead"]}
+    within = {*"noise wait phase updates processor checkpoint lead".split()}
     assert {name.removeprefix("seconds_") for name in seconds} - within == {*PARTS}
 
 
@@ -89,17 +88,7 @@ def test_the_table_is_sorted_aligned_and_counted(tmp_path, call):
     for column in ("seed", "steps", "final"):  # numbers end where their heading ends
         end = re.search(rf"\b{column}\b", header).end()
         assert all(row[end - 1] != " " and row[end] == " " for row in rows)
-    assert rows[3].split()[:9] == [
-        "complete",
-        "HalfCheetah-v5",
-        "esac",
-        "10",
-        "2",
-        "40",
-        "4",
-        "%",
-        "204k",
-    ]
+    assert rows[3].split()[:9] == "complete HalfCheetah-v5 esac 10 2 40 4 % 204k".split()
     assert footer == "4 runs: 2 complete, 1 requeue, 1 running; 1 could not be read"
 
 

@@ -11,7 +11,6 @@ import numpy as np
 import pytest
 
 from esac_mpi import config
-from esac_mpi.algorithms import ALGORITHMS
 from esac_mpi.config import (
     NAMES,
     Config,
@@ -19,7 +18,6 @@ from esac_mpi.config import (
     check,
     load,
     marks,
-    read_toml,
     to_toml,
     updated,
 )  # fmt: skip
@@ -160,13 +158,6 @@ def test_only_switches_are_switched_and_texts_stay_as_they_are():
     assert of(c.esac, "p_sac_annealed", "sac_copy_noise") == (False, False)
 
 
-def test_the_resolved_configuration_survives_its_file(tmp_path):
-    others = "--esac.preset reference-code --sac.automatic_temperature true --esac.sigma 1e-3"
-    c, _ = load(["--task.id", 'a "quoted" \\ id', *others.split()])
-    (tmp_path / "x.toml").write_text(to_toml(c))
-    assert updated(Config(), read_toml(tmp_path / "x.toml")) == c
-
-
 def test_every_preset_sets_fields_to_allowed_values():
     for preset in (*config.PRESETS.values(), *config.ERL_PRESETS.values(), config.ERL_ACTOR):
         check(updated(Config(), config.from_table(config.plain(preset), "preset")))
@@ -253,10 +244,6 @@ def test_a_table_without_declared_reads_is_no_algorithm():
     assert [name for name in TABLES if hasattr(getattr(Config(), name), "READS")] == [
         *dict.fromkeys(map(config.table_of, config.ALGORITHMS))
     ]
-
-
-def test_the_registry_holds_what_the_configuration_offers():
-    assert set(ALGORITHMS) == set(config.ALGORITHMS) == set(get_args(config.hint("algorithm")))
 
 
 def test_only_fields_that_decide_results_count_as_differences():

@@ -188,11 +188,6 @@ def test_a_config_of_python_says_what_its_run_does_not_read(caplog):
     assert len(caplog.messages) == 1
 
 
-def test_a_config_of_python_keeps_its_budget():
-    found = resolve(Config(algorithm="es"), {"budget.generations": 5000})
-    assert (found.budget.generations, found.budget.nominal_steps) == (5000, 1_000_000)
-
-
 @pytest.mark.parametrize(
     ("given", "said"),
     [

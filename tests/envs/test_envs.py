@@ -151,10 +151,6 @@ def test_own_time_limit_truncates_and_is_not_prolonged(id):
     assert ends == [(False, False)] * (env.horizon - 1) + [(False, True)]
 
 
-def test_falling_terminates():
-    assert play(make("Hopper-v5"), 1, 500)[-1][2:] == (True, False)
-
-
 @pytest.mark.parametrize(("discount", "ends"), [(1.0, (False, True)), (0.0, (True, False))])
 def test_the_last_discount_tells_termination_from_truncation(discount, ends, monkeypatch):
     env = make("dm_control/quadruped-walk-v0")

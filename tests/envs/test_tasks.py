@@ -257,10 +257,7 @@ NUMPY = {"versions": "numpy 3"}
         ({**PROBED, "cpu": "c2"}, []),
         ({**PROBED, **NUMPY, "task_model": "m2"}, []),
         ({"task_model": "", "task_probe": ""}, []),  # they would be others in any process
-        (
-            {"task_source": "arm 7, rewards 3", "cpu": "c2", **NUMPY},
-            ["its source (arm, rewards)"],
-        ),
+        ({"task_source": "arm 7, rewards 3", "cpu": "c2", **NUMPY}, ["its source (arm, rewards)"]),
         ({"task_source": "arm 7, rewards 2", "python": "3.12.1"}, ["its source (arm)"]),
     ],
 )

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from conftest import EAGER, ROUTINE, SMALL, TASK, run
 from in_process import started
-from whole_runs import science, summary
+from whole_runs import summary
 
 from esac_mpi.config import ALGORITHMS
 from esac_mpi.host.invocation import called
@@ -119,23 +119,6 @@ def test_a_learner_whose_evaluations_have_no_return_has_failed(tmp_path, caplog)
     end = "failed at generation 3, the end of its budget"
     assert f"{end}: no evaluation and its confirmation had all returns finite" in caplog.text
     assert summary(tmp_path / "run")["status"] == "failed"
-
-
-def test_returns_that_are_not_finite_rank_last_and_are_counted(tmp_path, together):
-    own = "--task.id own_envs:Breaking-v0 --budget.generations 6"
-    done = together(2, *own.split(), *SMALL, "--run-dir", tmp_path / "run")
-    assert "is not finite: ranked last, counted" in done.stdout
-    rows = science(tmp_path / "run")
-    broken = np.isnan(rows["metrics/fitness"])
-    evaluations = [rows[f"metrics/evaluation_{name}"][2::3] for name in ("theta_es", "sac")]
-    evaluated = np.isnan(evaluations).sum()
-    assert broken.any()
-    in_phases = rows["metrics/unstable_episodes"][-1] - broken.sum() - evaluated
-    assert 0 <= in_phases < rows["metrics/env_steps_learner"][-1] / 10
-    for bad, winners in zip(broken, rows["metrics/winners"], strict=True):
-        won = winners[winners >= 0]
-        assert not bad[won].any()
-        assert won.size == min(winners.size, (~bad).sum())
 
 
 @pytest.mark.parametrize(

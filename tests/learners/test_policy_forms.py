@@ -3,11 +3,9 @@
 import numpy as np
 import pytest
 import torch
-from conftest import CYCLIC
 from gradients import distance, flat, modules
 from saved_policies import LINEAR, NORMED
 from warm_starts import options, started
-from whole_runs import assert_same_run
 
 from esac_mpi import Policy as SavedPolicy
 from esac_mpi import envs
@@ -245,26 +243,6 @@ def test_a_gain_of_no_path_is_not_read():
     assert unread(plain, ["policy.linear_gain"]).keys() == {"policy.linear_gain"}
 
 
-def test_the_run_does_not_depend_on_ranks_or_restarts(tmp_path, alone, together):
-    """ESAC with everything in it; the policy that it leaves acts by all of it."""
-    form = "--policy.layer_norm true --sac.critic_layer_norm true --policy.linear true"
-    line = [*CYCLIC, *form.split(), "--policy.linear_gain", 3]
-    line += ["--esac.observation_normalisation", "true"]
-    straight, parts = tmp_path / "straight", tmp_path / "parts"
-    alone(*line, "--budget.generations", 9, "--run-dir", straight)
-    alone(*line, "--budget.generations", 4, "--run-dir", parts)
-    together(3, *line, "--budget.generations", 9, "--run-dir", parts)
-    assert_same_run(straight, parts)
-    policy = SavedPolicy.load(parts)
-    assert policy.layout == Layout((3, 8, 8, 3), layer_norm=True, linear=3.0)
-    layers = policy.layout.layers(policy.theta)
-    gains = np.concatenate([layer.gain for layer in layers[:-1]])
-    assert 0 < np.abs(gains - 1).max() < 10
-    assert layers[-1].weight[:, 8:].any()
-    assert "3-8-8-3" in repr(policy)
-    assert "linear" in repr(policy)
-
-
 @pytest.mark.parametrize(
     "name", ["esac", "es", "sac", "td3", "ddpg", "cem", "cem_rl", "aes_rl", "erl", "pderl"]
 )
@@ -273,14 +251,3 @@ def test_every_algorithm_has_a_path_and_policies_without_layers(name, form, tmp_
     assert started(tmp_path, *options(name), *form, "--budget.generations", 2) == 0
     saved = SavedPolicy.load(tmp_path)
     assert saved.layout == (Layout((3, 6, 3), linear=4.0) if "true" in form else Layout((3, 3)))
-
-
-def test_a_run_begins_from_one_with_the_same_path_alone(tmp_path, capfd):
-    path = ["--policy.linear", "true", "--policy.linear_gain", 2]
-    line = [*options("es"), "--budget.generations", 2]
-    assert started(tmp_path / "a", *line, *path) == 0
-    for source in (tmp_path / "a", tmp_path / "a/policy.h5"):
-        other = [*line, "--policy.linear", "false", "--seed", 1, "--from", source]
-        assert started(tmp_path / "b", *other) == 2
-        assert "policy.linear = true, this run's false" in capfd.readouterr().err
-        assert started(tmp_path / f"of {source.name}", *other, *path) == 0

@@ -51,6 +51,7 @@ lacks = launchers.missing("openmpi")
 if not any(SOFTWARE.glob("usr/lib/*/pmix2/lib/libpmix.so.2")):
     lacks = f"no PMIx in {SOFTWARE}: tests/slurm/prepare.sh unpacks it"
 needs_pmix = pytest.mark.skipif(bool(lacks), reason=lacks)
+LAUNCHES = [SRUN, pytest.param(PMIX, marks=needs_pmix)]
 
 
 @pytest.fixture(scope="module")
@@ -98,7 +99,7 @@ class Job:
         self.slow.write_text("0.1")
         self.settings = {
             "PYTHONPATH": environment()["PYTHONPATH"],
-            "VENV": sys.prefix,
+            "VENV": str(launchers.OPENMPI) if settings["LAUNCH"] == PMIX else sys.prefix,
             "RUN": str(self.run),
             "OPTIONS": shlex.join(map(str, [CONFIG, *run])),
             "PACE": str(self.slow),
@@ -159,8 +160,7 @@ def finish(cluster: Cluster, job: Job, number: str) -> None:
 def test_a_job_warned_of_its_limit_is_requeued_and_completes(
     cluster, straight, tmp_path, script, launch
 ):
-    venv = launchers.OPENMPI if launch == PMIX else sys.prefix
-    job = Job(tmp_path, LAUNCH=launch, VENV=str(venv))
+    job = Job(tmp_path, LAUNCH=launch)
     job.slow.write_text("0.3")  # Slurm looks at limits every half minute
     number = submit(cluster, job, script, "--signal=B:USR1@3000")
     job.wait_until_under_way()
@@ -177,8 +177,9 @@ def test_a_job_warned_of_its_limit_is_requeued_and_completes(
 
 
 @needs_slurm
-def test_a_cancelled_job_is_saved_and_can_be_submitted_again(cluster, evolved, tmp_path):
-    job = Job(tmp_path, EVOLUTION, LAUNCH=SRUN)
+@pytest.mark.parametrize("launch", LAUNCHES)
+def test_a_cancelled_job_is_saved_and_can_be_submitted_again(cluster, evolved, tmp_path, launch):
+    job = Job(tmp_path, EVOLUTION, LAUNCH=launch)
     number = submit(cluster, job, "slurm.sbatch")
     job.wait_until_under_way()
     cluster.run("scancel", number)
@@ -189,28 +190,6 @@ def test_a_cancelled_job_is_saved_and_can_be_submitted_again(cluster, evolved, t
     assert (about["JobState"], about["Restarts"]) == ("CANCELLED", "0")
     job.hurry()
     wait_for_state(cluster, submit(cluster, job, "slurm.sbatch", "--ntasks=2"), "COMPLETED")
-    assert_same_run(evolved, job.run)
-
-
-@needs_slurm
-@needs_pmix
-def test_killed_ranks_of_open_mpi_are_survived(cluster, evolved, tmp_path):
-    job = Job(tmp_path, EVOLUTION, LAUNCH=PMIX, VENV=str(launchers.OPENMPI))
-    number = submit(cluster, job, "slurm.sbatch", "--nodes=1", "--ntasks=2")
-    job.wait_until_under_way()
-    cluster.kill("SLURM_STEP_ID=0")  # the ranks, not the script
-    wait_for_state(cluster, number, "PENDING")  # the script does that
-    assert job.status["status"] == "running"
-    before = job.status["generation"]
-    cluster.begin_again(number)
-    wait_for_state(cluster, number, "RUNNING")
-    wait_for(lambda: job.status["generation"] > before)
-    cluster.run("scancel", number)
-    wait_for_state(cluster, number, "CANCELLED")
-    cluster.wait_for_steps()
-    job.assert_saved_midway()
-    job.hurry()
-    wait_for_state(cluster, submit(cluster, job, "slurm.sbatch"), "COMPLETED")
     assert_same_run(evolved, job.run)
 
 
@@ -245,8 +224,9 @@ def test_a_lost_node_is_survived(cluster, straight, tmp_path):
 
 
 @needs_slurm
-def test_killed_ranks_are_survived(cluster, evolved, tmp_path):
-    job = Job(tmp_path, EVOLUTION, LAUNCH=SRUN)
+@pytest.mark.parametrize("launch", LAUNCHES)
+def test_killed_ranks_are_survived(cluster, evolved, tmp_path, launch):
+    job = Job(tmp_path, EVOLUTION, LAUNCH=launch)
     number = submit(cluster, job, "slurm.sbatch", "--nodes=1", "--ntasks=2")
     job.wait_until_under_way()
     cluster.kill("SLURM_STEP_ID=0")  # the ranks, not the script

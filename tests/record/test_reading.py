@@ -127,14 +127,6 @@ def test_a_run_that_has_published_nothing_is_open_and_empty(tmp_path):
         run.columns["metrics/sigma"]
 
 
-def test_files_of_another_schema_are_refused(tmp_path, monkeypatch):
-    monkeypatch.setattr(record.files, "SCHEMA", 9)
-    make(tmp_path).close()
-    monkeypatch.undo()
-    with pytest.raises(Refused, match=r"metrics\.h5: schema 9, .* reads schemas 3 to 5"):
-        Run.open(tmp_path)
-
-
 def test_a_read_only_copy_is_read_without_a_trace(tmp_path):
     path = tmp_path / "a"
     make(path).close()

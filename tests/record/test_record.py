@@ -128,14 +128,3 @@ def test_strange_directories_are_refused(tmp_path, monkeypatch):
     with pytest.raises(Refused, match="no permission to write"):
         begin(tmp_path / "a" / "b")
     assert not (tmp_path / "a").exists()
-
-
-def test_policy_h5_has_theta_and_what_it_takes_to_play_it(tmp_path):
-    run = begin(tmp_path)
-    about = {"sizes": np.array([1, 1]), "task": "CyclicMDP-v0", "episodic_return": 2.5}
-    run.save_policy(np.arange(3, dtype=np.float32), about)
-    arrays, attributes = read(tmp_path / "policy.h5")
-    assert arrays["theta"].tolist() == [0, 1, 2]
-    assert attributes["task"] == "CyclicMDP-v0"
-    assert attributes["sizes"].tolist() == [1, 1]
-    run.close()

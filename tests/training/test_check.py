@@ -202,12 +202,15 @@ def test_a_rank_alone_on_its_node_needs_no_shared_memory():
 
 LAGGED = {"algorithm": "esac", "esac__learner_lag": 5}
 ON_RANKS = {"algorithm": "td3", "td3__episodes_on": "ranks"}
+UNTRAINED = {"algorithm": "cem_rl", "cem_rl__population_size": 6, "cem_rl__trained_fraction": 0.0}
 WORK = [  # settings, ranks, what is found, what would be better
     ({}, 64, "50 members a generation on 64 evaluating rank(s)", "14 rank(s) never have one: 50"),
     ({}, 25, "2 turn(s)", ""),
     ({}, 32, "2 turn(s)", "18 of 32 have work in the last: 25 take as many turns, 50 take 1"),
     (LAGGED, 51, "on 50 evaluating rank(s): 1 turn(s), rank 0 is with the learner", ""),
     (LAGGED, 64, "on 63 evaluating", "13 rank(s) never have one: 50 would do"),
+    (UNTRAINED, 1, "6 episodes a generation on 1 evaluating rank", ""),
+    ({**UNTRAINED, "cem_rl__trained_fraction": 0.5}, 1, "3 episodes a generation on 1 eval", ""),
     ({"algorithm": "sac"}, 1, "rank 0 plays and learns", ""),
     ({"algorithm": "sac"}, 4, "rank 0 plays", "the other 3 only play evaluations, 10 episode(s)"),
     ({"algorithm": "td3"}, 4, "rank 0 plays", "in a new run with --td3.episodes_on ranks they"),

@@ -134,11 +134,7 @@ ON_RANKS = {"episodes_on": "ranks", "episodes_per_generation": 4}
         ("sac", {"steps_per_generation": 100}, 12),
         ("td3", {"steps_per_generation": 100, "start_steps": 150}, 4 + 0 + 1 + 2 + 2),
         ("td3", {**ON_RANKS, "start_steps": 0}, 4 * (2 + 8)),
-        (
-            "ppo",
-            {"steps_per_generation": 100, "batch_size": 40, "epochs": 2},
-            4 * (1 + 6 * 0.02),
-        ),
+        ("ppo", {"steps_per_generation": 100, "batch_size": 40, "epochs": 2}, 4 * (1 + 6 * 0.02)),
         ("cem", {"population_size": 4, "fitness_episodes": 2}, 4 * 4),
     ],
 )

@@ -68,6 +68,8 @@ def test_another_linear_path_is_refused_with_the_option_that_would_do(tmp_path, 
         assert started(tmp_path / "run", *again) == 2
         option = "--policy.linear_gain 3.6"
         assert sentence(capfd).endswith(f"policy.linear_gain = 3.6, this run's 4.0: {option}")
+        assert started(tmp_path / "run", *again, "--policy.linear", "false") == 2
+        assert "policy.linear = true, this run's false" in sentence(capfd)
         assert started(tmp_path / f"from_{origin[-2:]}", *again, *option.split()) == 0
         capfd.readouterr()
 
