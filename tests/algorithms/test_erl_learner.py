@@ -1,5 +1,4 @@
 """ERL's own learner: its critic, its update against autograd, episodes that it takes over."""
-# Judges of every learner's critic.
 
 import math
 
@@ -41,9 +40,6 @@ class PlainCritic(nn.Module):
         return self.joint(torch.cat(sides, 1))
 
 
-# --- the critic
-
-
 def test_the_critic_has_the_papers_numbers_and_first_weights():
     """HalfCheetah: 17 and 6 to 200 each, 400 to 300 with gain and shift, 300 to 1."""
     config, layout = Config(), Layout((17, 128, 128, 6), layer_norm=True)
@@ -67,9 +63,6 @@ def test_q_is_that_of_plain_modules():
     plain = PlainCritic(made.critic)(torch.from_numpy(np.hstack([x, a])).double())[:, 0]
     assert np.allclose(judge(x, a), plain.detach().numpy(), rtol=1e-5, atol=1e-6)
     assert np.array_equal(made.critic_vector(), made.critic.values.numpy())
-
-
-# --- the update
 
 
 @pytest.mark.parametrize(
@@ -121,9 +114,6 @@ def test_a_gradient_is_cut_to_its_largest_norm_as_torch_cuts_it(limit, cut):
     assert (gradient.tolist() == cut) == (limit == 10)
 
 
-# --- episodes of others
-
-
 def uniform(env: Line, count: int, seed: int) -> list[tuple[np.ndarray, float, int]]:
     """Play episodes with uniform actions, as a learner takes them over."""
     played = []
@@ -145,9 +135,6 @@ def test_a_learner_that_is_not_finite_says_so(part):
     getattr(made.update.parts, part).values[3] = math.nan
     with pytest.raises(LearnerNotFinite, match=f"{part} are no longer finite at training step 20"):
         cooperative.run(made.take(uniform(Line(), 1, 0), 0))
-
-
-# --- judges of the other learners
 
 
 @pytest.mark.parametrize("normed", [False, True])

@@ -15,8 +15,6 @@ from esac_mpi.analysis.results.scores import by_task, random_returns
 from esac_mpi.analysis.results.traces import MEASURED
 from esac_mpi.studies.experiments import design, random_actions
 
-# ---- scores
-
 
 def test_zero_is_random_and_one_the_best_within_the_time():
     found = scored([
@@ -109,9 +107,6 @@ def test_without_a_time_all_are_compared_where_all_have_come():
     assert (task.returns, task.best) == ({"ES": [4], "SAC": [5]}, 5)
 
 
-# ---- statistics
-
-
 def test_statistics_over_tasks_of_unequal_seeds():
     tasks = [np.array([0.0, 0, 0, 8]), np.array([4.0]), np.array([1.0, 3])]
     # of 0 0 0 8 (1/12 each), 4 (1/3) and 1 3 (1/6) a seventh is cut on each side:
@@ -162,9 +157,6 @@ def test_draws_keep_the_tasks():
     value, low, high = estimate([np.array([1.0]), np.array([3.0, 5])], intervals.mean)
     assert value == 2.5
     assert np.isnan([low, high]).all()  # one seed has no interval
-
-
-# ---- random actions
 
 
 class Box:

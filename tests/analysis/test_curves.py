@@ -14,8 +14,6 @@ from esac_mpi.analysis.returns import WINDOW, evaluated, evaluations, training, 
 from esac_mpi.config import Config
 from esac_mpi.record import Run
 
-# ---- curves
-
 
 def test_evaluations_positions_and_the_better_policy(tmp_path):
     (run,) = opened(make(tmp_path / "a", (10, None, -30), "esac"))
@@ -70,9 +68,6 @@ def test_what_a_run_ended_with_is_of_its_last_evaluation(tmp_path):
     run = trained(tmp_path / "a", "esac", rows)
     assert measures.last_evaluation(run) == {"generation": 2, "theta_es": None, "sac": 13.0}
     assert measures.final_return(run) == 13.0  # theta_es' 30 was before it was unstable
-
-
-# ---- training
 
 
 def phase(name, episodes, mean):

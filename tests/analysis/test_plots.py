@@ -18,9 +18,6 @@ from esac_mpi.record import Run
 pytestmark = pytest.mark.slow
 
 
-# ---- sensitivity, updates, scaling
-
-
 def swept(tmp_path, *settings):
     return [make(tmp_path / str(n), seed=n, **more) for n, more in enumerate(settings)]
 
@@ -99,9 +96,6 @@ def bars(run, row):
     return {(bar.lane, bar.activity): (bar.start, bar.length) for bar in found}
 
 
-# ---- timeline
-
-
 def test_timeline_has_offspring_beside_the_learner(tmp_path):
     three = erl_run_of(tmp_path / "three", 2, 3, 1.9, 2.0, 1.0, 0.2, (2.0, 4.0, 3.0))
     found = {name: seconds[1] for name, seconds in times.activities(three).items() if seconds[1]}
@@ -155,9 +149,6 @@ def test_under_a_lag_rank_0_learns_beside_the_evaluation(tmp_path):
     # phases begin in generations 1 and 3; of the members' 1 s rank 0 is busy for 0.9
     assert times.recorded.running(run).tolist() == [False, True, False, True]
     assert times.activities(run)["learner"].tolist() == pytest.approx([0.4, 0.5, 0.4, 0.5])
-
-
-# ---- plot
 
 
 @pytest.mark.parametrize(("what", "name"), [("return", "learning_curve"), ("timeline", "timeline")])

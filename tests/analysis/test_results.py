@@ -23,9 +23,6 @@ def lines(call, *arguments):
     return call("results table", *arguments).out.splitlines()
 
 
-# ---- rows
-
-
 def test_rows_of_a_run(tmp_path):
     (run,) = opened([make(tmp_path / "a", (10, None, 30), "esac", seed=3)])
     first, second, third = rows_of(run, "table1", "small", "ESAC", "0.1", True)
@@ -83,9 +80,6 @@ def test_thinning_keeps_the_ends(tmp_path, returns, kept):
     assert [row.complete for row in found] == [False] * (len(kept) - 1) + [True]
 
 
-# ---- files
-
-
 def test_what_is_written_is_read(tmp_path):
     odd = history('a, "b"\nc', 0, [(7, 0.25, -0.5, None)], value="1e-05", experiment="é")
     rows, path = [*study(), *odd], tmp_path / "new" / "results.csv"
@@ -124,9 +118,6 @@ def test_a_bad_file_is_one_sentence(tmp_path, call, change, code, said):
 def test_a_file_that_is_not_there(tmp_path, call):
     told = call("plot no.csv --out", tmp_path / "x.png", code=2).err
     assert told == "no.csv: No such file or directory\n"
-
-
-# ---- tables
 
 
 def test_table_at_equal_steps_at_equal_wall_time_and_at_the_end(tmp_path, call):
@@ -208,9 +199,6 @@ def test_who_has_nothing_of_a_measure_is_named_and_left_out(tmp_path, call):
     assert "nothing to tabulate yet" in said
 
 
-# ---- verdicts
-
-
 def test_verdicts_at_what_both_have_reached(tmp_path, call):
     third = [row for seed in (0, 1) for row in history("ES", seed, [(1000, 25, 9.0 + seed, None)])]
     path = stored(tmp_path / "r.csv", [*study(), *third])
@@ -242,9 +230,6 @@ def test_verdicts_at_what_both_have_reached(tmp_path, call):
 )
 def test_a_verdict_is_read_off_the_interval(ours, theirs, said):
     assert verdicts.verdict(np.array(ours), np.array(theirs)) == said
-
-
-# ---- runs short of the time, and a figure's age
 
 
 def test_a_run_that_ended_before_has_no_verdict_at_that_time(tmp_path, call):

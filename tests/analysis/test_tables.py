@@ -10,8 +10,6 @@ from esac_mpi.analysis import groups, sensitivity, summary, tables
 from esac_mpi.analysis.outcomes import At, outcome
 from esac_mpi.analysis.published import book, published
 
-# ---- groups
-
 
 def named(runs):
     """Return {label of a group: its runs' names} of the task A-v0."""
@@ -121,9 +119,6 @@ def test_a_seed_twice_is_refused_and_a_run_twice_is_one(tmp_path, call):
     one, two = make(tmp_path / "a"), make(tmp_path / "b")
     assert len(opened(one, one / ".." / "a")) == 1
     assert "are the same seed" in call("table", one, two, code=2).err
-
-
-# ---- table
 
 
 def three(place, task="A-v0", algorithm="es", values=(10, 20, 60)):

@@ -173,9 +173,6 @@ def test_a_discrete_task_takes_the_first_of_the_largest_numbers():
         assert env.step(np.array(action, np.float32))[1] == number
 
 
-# --- the cyclic MDP
-
-
 @pytest.mark.parametrize(("id", "pays"), [("CyclicMDP-v0", 2000.0), ("CyclicMDPRepo-v0", 2666.0)])
 def test_a_clockwise_walker_is_paid_as_paper_and_code_say(id, pays):
     env = make(id, 2000)
@@ -198,9 +195,6 @@ def test_cyclic_mdp_transitions():
         env.step(CLOCKWISE)
         observation, *rest = env.step(np.array(other, np.float32))
         assert (observation.tolist(), rest) == ([0, 1, 0], [-1.0, True, False])
-
-
-# --- unstable physics
 
 
 def test_unstable_gymnasium_physics_is_seen_until_the_reset():

@@ -97,9 +97,6 @@ def test_phases_are_those_of_torch_but_for_rounding(path):
     assert in_vectors.theta == pytest.approx(by_torch.theta, rel=1e-3, abs=1e-4)
 
 
-# --- which kernels a run has
-
-
 def settings(**values) -> Config:
     config = updated(Config(), {"policy.hidden": (8, 8), "learner.kernels": "auto"})
     return updated(config, {name.replace("__", "."): value for name, value in values.items()})
@@ -190,9 +187,6 @@ def test_a_run_keeps_the_kernels_of_its_first_start(tmp_path, alone, together):
         found = Run.open(tmp_path / name)
         assert found.config.learner.kernels == "compiled"
         assert found.provenance["device"] == "cpu, compiled kernels"
-
-
-# --- what --check says of the core
 
 
 SMALL = {"policy.hidden": (8, 8), "learner.device": "cpu", "learner.kernels": "torch"}

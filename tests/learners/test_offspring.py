@@ -63,9 +63,6 @@ def test_actions_are_the_policys():
     assert np.allclose(found, expected, rtol=1e-5, atol=1e-6)
 
 
-# --- distillation
-
-
 def test_the_better_action_is_imitated_or_the_second():
     """Q is the action's one number: 1 against 0, 0 against 1, a tie, and nan."""
     first = np.array([[1.0], [0.0], [2.5], [np.nan]], np.float32)
@@ -130,9 +127,6 @@ def test_a_child_imitates_in_the_few_states_there_are(n):
     assert np.array_equal(start, kept)
 
 
-# --- mutation
-
-
 @pytest.mark.parametrize(
     "layout", [LAYOUT, Layout((3, 8, 1)), Layout((3, 4)), Layout((3, 8, 2), linear=2.0)]
 )
@@ -167,9 +161,6 @@ def test_a_mutation_of_two_weights_by_hand():
     sensitive = made.sensitivity(theta, np.array([[1.0], [-2.0]], np.float32))
     expected = abs(1 - math.tanh(1.5) ** 2 - 2 * (1 - math.tanh(-1.5) ** 2))
     assert sensitive == pytest.approx([expected, 1, 0, 0], rel=1e-5)
-
-
-# --- bits
 
 
 def test_a_child_and_a_mutation_do_not_depend_on_torchs_threads():

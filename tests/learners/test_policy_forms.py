@@ -31,9 +31,6 @@ FORMS = [
 ]  # layer_norm, gain of the linear path
 
 
-# --- theta
-
-
 def test_gain_and_shift_follow_the_bias_of_every_hidden_layer():
     layout = Layout((3, 4, 5, 2), layer_norm=True)
     hidden = ["weight", "bias", "gain", "shift"]
@@ -78,9 +75,6 @@ def test_the_output_with_a_path_begins_at_zero():
     assert not any(view.any() for view in views[-2:])
     for one, other in zip(views[:-2], plain.views(plain.initial(3, 1))[:-2], strict=True):
         np.testing.assert_array_equal(one, other)
-
-
-# --- the forward pass of a policy
 
 
 def test_the_gain_of_the_linear_path_is_by_the_observations():
@@ -167,9 +161,6 @@ def test_a_nan_observation_gives_a_nan_action():
     assert np.isfinite(policy(np.array([0.5, 1.0]))).all()
 
 
-# --- a learner's passes
-
-
 def passes(members, sizes, activation="tanh", layer_norm=True, linear=0.0, products=torch.float32):
     """Return a network of random values, a pass of it, inputs and the gradient by its outputs."""
     layout, lead = Layout(sizes, layer_norm, linear), (members,) if members > 1 else ()
@@ -233,9 +224,6 @@ def test_between_bfloat16_products_the_normalisation_is_float32(members):
         assert 1e-4 < distance(of_half, of_full.double()) < 0.05
     assert {layer.gain.dtype for layer in half.layers[:-1]} == {torch.float32}
     assert half.layers[0].weight.dtype == torch.bfloat16
-
-
-# --- settings and whole runs
 
 
 def test_a_gain_of_no_path_is_not_read():

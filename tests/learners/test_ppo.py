@@ -17,8 +17,6 @@ from esac_mpi import envs
 from esac_mpi.operators.noise import Purpose, integer
 from esac_mpi.operators.policy import Layout, Policy
 
-# --- against the library alone
-
 
 class Ours(gymnasium.Env):
     """An environment of ours as the library sees it; its episodes have the addresses of phase k."""
@@ -142,9 +140,6 @@ def test_what_cannot_be_learned_from_is_counted_and_not_stored(how):
     assert buffer.returns[:, 0] - own == pytest.approx([1] * 8, abs=1e-5)
 
 
-# --- counts
-
-
 class Counting(Choice):
     """Count what is really done."""
 
@@ -181,9 +176,6 @@ def test_counters_are_the_environments_and_the_optimisers(kind):
         minibatches.clear()
     assert made.env_steps == len(env.actions)
     assert len(set(env.seeds)) == len(env.seeds) == len(env.sums) + 1  # the last is in progress
-
-
-# --- the policy
 
 
 @pytest.mark.parametrize("activation", ["relu", "tanh"])

@@ -1,5 +1,4 @@
-"""Crossover and mutation of vectors."""
-# On a few weights by hand, and against loops that take one exchange or change at a time.
+"""Crossover and mutation of vectors: of a few weights by hand, and one change at a time."""
 
 import math
 

@@ -1,5 +1,4 @@
 """Evaluations on schedule: which policy becomes the best, what confirms its return."""
-# And what is counted.
 
 from dataclasses import replace
 from types import SimpleNamespace

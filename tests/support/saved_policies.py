@@ -29,15 +29,9 @@ def save(
     """Write a policy file as a run does."""
     low, high = (np.full(sizes[-1], bound, np.float32) for bound in bounds)
     made = {"policy": "sac", "generation": 7, "episodic_return": 12.5, "versions": "numpy 2"}
-    known = {
-        "sizes": np.array(sizes),
-        "task": task,
-        "low": low,
-        "high": high,
-        "activation": "relu",
-        "output": "tanh",
-    }
-    publish(path, {"theta": theta}, {**made, **known, **about})
+    known = {"sizes": np.array(sizes), "task": task, "low": low, "high": high}
+    form = {"activation": "relu", "output": "tanh"}
+    publish(path, {"theta": theta}, {**made, **known, **form, **about})
     return path
 
 

@@ -41,18 +41,8 @@ def learner(
     """Return a small learner; `values` are fields of its table."""
     sizes = sizes or (1, 8, 8, 1 if kind == "continuous" else 2)
     small = {"steps_per_generation": 50, "batch_size": 16, "epochs": 2, **values}
-    chosen = {"ppo.action": kind} if kind != "continuous" else {}
-    config = updated(
-        Config(),
-        {"seed": seed, "policy.hidden": sizes[1:-1], "policy.activation": activation, **chosen},
-    )
-    config = updated(
-        config, {"learner.device": "cpu", **{f"ppo.{key}": value for key, value in small.items()}}
-    )
-    return make(
-        "ppo",
-        config,
-        Layout(sizes),
-        np.zeros(Layout(sizes).d, np.float32),
-        discrete=kind != "continuous",
-    )
+    small |= {"action": kind} if kind != "continuous" else {}
+    chosen = {"seed": seed, "policy.hidden": sizes[1:-1], "policy.activation": activation}
+    chosen |= {"learner.device": "cpu", **{f"ppo.{key}": value for key, value in small.items()}}
+    config, theta = updated(Config(), chosen), np.zeros(Layout(sizes).d, np.float32)
+    return make("ppo", config, Layout(sizes), theta, discrete=kind != "continuous")

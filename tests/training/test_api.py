@@ -45,9 +45,6 @@ def tiny(path, callback=None, fresh=False, **more):
     return esac_mpi.train(None, given, run_dir=path, callback=callback, fresh=fresh, quiet=True)
 
 
-# --- settings
-
-
 def test_settings_are_those_of_the_command_line(tmp_path):
     """Files, dotted names, tables, tuples, numbers of numpy, and a path."""
     file, where = tmp_path / "es.toml", tmp_path / "run"
@@ -129,9 +126,6 @@ def test_what_is_no_configuration_is_told_where_it_belongs(tmp_path):
             esac_mpi.train(config, quiet=True)
 
 
-# --- runs that are there
-
-
 def test_runs_of_other_settings_or_no_checkpoint_are_refused(tmp_path):
     tiny(tmp_path / "run")
     with pytest.raises(WrongUsage, match=r"es\.sigma: 0\.02 -> 0\.3"):
@@ -160,9 +154,6 @@ def test_a_callback_sees_every_row_and_ends_the_run_saved(tmp_path):
     assert_same_run(tmp_path / "straight", tmp_path / "run")
     assert tiny(tmp_path / "run", rows.append).status["status"] == "complete"
     assert len(rows) == 3  # there was nothing to do
-
-
-# --- errors
 
 
 FREE = """
@@ -205,9 +196,6 @@ def test_what_ends_a_training_early_is_a_run_error(
     with pytest.raises(RunError, match=said) as caught:
         tiny(tmp_path / "run")
     assert type(caught.value) is kind
-
-
-# --- what is left behind
 
 
 def test_a_callback_may_change_the_directory(tmp_path, monkeypatch):
