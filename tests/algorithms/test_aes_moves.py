@@ -75,7 +75,6 @@ def test_an_unstable_episode_of_the_mean_tells_nothing_of_it():
     ],
 )
 def test_the_rule_of_one_fifth_by_hand(fitness, mean_return, variance, successes):
-    """An individual without a return changes nothing."""
     state = distribution(size=2, mean_return=mean_return, length_of_mean=4.0)
     moved(AESRL(**SUCCESS, start_steps=0), state, result(fitness, theta=[0, 0]))
     assert state.variance == pytest.approx([variance] * 2, rel=1e-6)

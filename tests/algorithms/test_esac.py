@@ -140,7 +140,6 @@ def test_the_length_cap_is_a_multiple_of_the_running_mean(world):
 
 
 def test_a_pair_is_a_slot_of_the_public_code(world):
-    """And its sigma never reaches the noise."""
     preset = config.PRESETS["reference-code"].items()
     settings = {name.replace(".", "__"): value for name, value in preset if "policy" not in name}
     settings |= {"esac__sigma": 0.3, "esac__lr_es": 0.05}

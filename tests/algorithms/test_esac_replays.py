@@ -208,7 +208,6 @@ def in_a_mood(world, monkeypatch, k, **settings):
     ],
 )
 def test_a_return_that_is_another_one_is_named_with_its_hosts(world, monkeypatch, host, why):
-    """Nothing changes."""
     world.hosts = ["node0"]
     monkeypatch.setattr(world, "host", lambda item: host)
     params, start, env, learner, plans = in_a_mood(world, monkeypatch, 2, **OFTEN)

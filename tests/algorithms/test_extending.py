@@ -107,7 +107,6 @@ def test_it_is_short():
 
 
 def test_it_is_configured_twice_over_and_finds_a_better_point(straight):
-    """By file and by command line."""
     text = (straight / "config.toml").read_text()
     for said in ('algorithm = "random_search"', "radius = 0.3", "points = 6"):
         assert said in text
@@ -137,7 +136,6 @@ def test_three_ranks_and_a_kill_leave_its_bits_as_they_are(extended, straight):
 
 
 def test_another_run_begins_with_its_best_point(extended, straight):
-    """Without a word of its module."""
     run = extended.path / "branch"
     line = words("--budget.generations 2 --seed 1 --random_search.radius 0.5 --from", straight)
     said = extended.call(extended.line(0, *line, "--run-dir", run))
@@ -241,7 +239,6 @@ def test_no_entry_point_takes_the_place_of_a_name(extended, old, new, said):
     ("file", "group"), [("table.py", "esac_mpi.tables"), ("algorithm.py", "esac_mpi.algorithms")]
 )
 def test_a_broken_installed_algorithm_is_one_sentence(extended, file, group):
-    """Of the program, of a command, and of the help of either."""
     path = extended.path / "searches" / file
     before = path.read_text()
     path.write_text(f"import nowhere\n{before}")

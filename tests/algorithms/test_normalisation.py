@@ -157,7 +157,6 @@ NORMALISED = {"observation_normalisation": True, "gradient_interval": 3, "p_sac_
 @pytest.mark.parametrize("lag", [0, 2])
 @pytest.mark.parametrize("restarted", [False, True])
 def test_a_phase_sees_by_the_sums_before_its_generation(world, lag, restarted):
-    """Its own enter with it."""
     params, values, env = make(world, learner_lag=lag, **NORMALISED)
     learner, history = Watcher(np.full(LAYOUT.d, 0.01, np.float32)), [values.observation_sums]
     learner.sums = []

@@ -47,7 +47,6 @@ def test_csv_has_the_columns_of_the_run_by_their_names(tmp_path, call):
     [(np.arange(1.0, 11.0), ["5.5", "1.0", "10.0"]), (np.array([np.nan, *range(9)]), ["", "", ""])],
 )
 def test_an_evaluation_at_the_end_is_in_the_last_row(tmp_path, call, returns, shown):
-    """And one with an unstable episode in none."""
     run = make(tmp_path / "a", "es", generations=6)
     run.final({"generation": np.array(6), "evaluation_theta_es": returns})
     run.close()

@@ -167,7 +167,6 @@ def test_table_in_csv_and_json(tmp_path, call):
 
 
 def test_the_best_is_what_the_run_has_confirmed(tmp_path, call):
-    """And not its luckiest evaluation."""
     rows = [
         {"best_return": best, "evaluation_td3": np.full(2, mean)}
         for best, mean in ((61.0, 95.8), (61.0, 57.0))

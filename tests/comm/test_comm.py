@@ -117,7 +117,6 @@ def test_one_rank_on_a_node_needs_no_shared_memory(world, monkeypatch):
 @pytest.mark.slow
 @pytest.mark.parametrize("mpi", ["mpich", "openmpi"])
 def test_ranks_leave_their_parts_when_one_of_any_node_gives_up(mpi):
-    """And bulk reaches rank 0's node."""
     if reason := launchers.missing(mpi):
         pytest.skip(reason)
     line = [*launchers.launcher(mpi, 4), launchers.python(mpi), ROOT / "tests/support/exchanges.py"]

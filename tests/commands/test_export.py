@@ -11,8 +11,6 @@ from esac_mpi.policies import formats
 
 @pytest.fixture
 def exported(call):
-    """Export a policy file; return where it is."""
-
     def path(policy, form, out):
         call("export", policy, "--format", form, "--out", out)
         return out

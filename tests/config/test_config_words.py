@@ -109,7 +109,6 @@ def test_a_key_like_none_that_there_is_names_none(wrong, algorithm):
 
 
 def test_no_field_is_suggested_that_the_algorithm_does_not_read(tmp_path):
-    """Wherever the algorithm is named."""
     said = "unknown key 'es.workers'; --algorithm es --help lists them"
     (tmp_path / "es.toml").write_text('algorithm = "es"\n')
     (tmp_path / "x.toml").write_text('algorithm = "es"\n[es]\nworkers = 3\n')

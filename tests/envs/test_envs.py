@@ -64,7 +64,6 @@ def test_a_suite_task_gets_actions_within_its_own_bounds(monkeypatch):
 
 @pytest.mark.parametrize("id", ["dm_control/quadruped-walk-v0", "own_task:Bounded-float64-v0"])
 def test_noise_that_is_not_clipped_leaves_the_bounds(id, monkeypatch):
-    """Also in a task whose own bounds are narrower than float32 has them."""
     env, taken = make(id), []
     step, wide = env._env.step, Box(-99, 99, (20, 30), np.float64)
     task = env._env.unwrapped if "own" in id else env

@@ -42,7 +42,6 @@ def train(path, **given):
 
 
 def test_a_task_edited_since_its_import_is_refused(tmp_path, monkeypatch):
-    """Until it is imported anew."""
     monkeypatch.syspath_prepend(tmp_path)
     # a reload within the second would find that of before
     monkeypatch.setattr(sys, "dont_write_bytecode", True)

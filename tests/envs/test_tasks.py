@@ -154,7 +154,6 @@ class Simulated:
 
 
 def test_a_model_is_known_by_what_it_computes(tmp_path):
-    """And not by where it lies or how it looks."""
     was = identity.model([Simulated(tmp_path / "a")])
     assert identity.model([Simulated(tmp_path / "moved" / "b")]) == was
     for number, (old, new, differs) in enumerate(
@@ -262,7 +261,6 @@ NUMPY = {"versions": "numpy 3"}
     ],
 )
 def test_what_has_changed_of_a_task_is_named(changed, said):
-    """But for what machines change."""
     assert task_identity.changes({**MADE, **TASK}, {**MADE, **TASK, **changed}) == said
 
 
@@ -294,7 +292,6 @@ ARM_RUN = words("""--algorithm es --task.id arm:Arm-v0 --policy.hidden 4 --es.po
 
 @pytest.mark.slow
 def test_an_edited_reward_is_refused_or_let_be(tmp_path, monkeypatch):
-    """And the best policy begins anew."""
     monkeypatch.chdir(tmp_path)
     write_arm(tmp_path)
     run(0, *ARM_RUN, 4)

@@ -129,7 +129,6 @@ def test_a_progress_line_names_its_figures():
     ("every", "pause", "shown"), [(5.0, 1.0, [0, 5, 10, 11]), (0.0, 0.01, [*range(12)])]
 )
 def test_a_display_speaks_as_seldom_as_wished(capsys, every, pause, shown):
-    """And ends with the last generation; 0 = each is a line."""
     log.setup(0, "node7")
     clock = Clock()
     display = Display(every, clock)

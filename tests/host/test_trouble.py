@@ -41,7 +41,6 @@ def test_one_rank_that_raises_ends_the_job_and_says_where(tmp_path):
 
 
 def test_a_theta_es_that_is_not_finite_stops_with_one_line(tmp_path, together):
-    """It leaves the checkpoint before it."""
     path, step = tmp_path / "run", "--es.optimiser sgd --es.lr_es 1e30 --es.weight_decay 1e10"
     own = f"--algorithm es {step} --budget.generations 6 --evaluation.every 2"
     done = together(2, *TASK, *ROUTINE, *own.split(), "--run-dir", path, code=1)
@@ -134,7 +133,6 @@ def test_a_learner_whose_evaluations_have_no_return_has_failed(tmp_path, caplog)
     ],
 )  # fmt: skip
 def test_bad_input_is_one_message_from_one_rank(tmp_path, together, words, message):
-    """It creates nothing."""
     done = together(2, *words.split(), "--run-dir", tmp_path / "run", code=2)
     assert message in done.stderr
     assert "Traceback" not in done.stderr

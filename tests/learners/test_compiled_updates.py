@@ -86,7 +86,6 @@ def test_numbers_that_are_not_finite_stay_so():
 @compiled
 @pytest.mark.parametrize("path", [{}, PATH])
 def test_phases_are_those_of_torch_but_for_rounding(path):
-    """The same transitions, noise and normaliser."""
     by_torch, in_vectors = (
         learner((1, 8, 8, 1), learner__kernels=kernels, sac__interleaved=True, **path)
         for kernels in ("torch", "compiled")
@@ -119,7 +118,6 @@ def kernels(learner="sac", **values):
     ],
 )
 def test_auto_is_the_compiled_update_where_the_settings_allow_it(learner, form, said, monkeypatch):
-    """Else they are refused by name."""
     monkeypatch.setattr(cpu, "is_amd", lambda: False)
     assert kernels() == ("compiled" if cpu.KIND else "torch")
     assert kernels(learner, **form) == "torch"

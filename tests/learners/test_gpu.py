@@ -165,7 +165,6 @@ def test_a_graph_has_a_stream_and_a_workspace_of_its_own(monkeypatch):
 
 
 def test_a_workspace_with_which_bits_would_not_repeat_is_refused(cuda, monkeypatch):
-    """On a GPU alone."""
     monkeypatch.setenv("CUBLAS_WORKSPACE_CONFIG", ":16:8")
     assert gpu.choose(settings("cuda")) == torch.device("cuda", 0)
     monkeypatch.setenv("CUBLAS_WORKSPACE_CONFIG", ":4096:2")

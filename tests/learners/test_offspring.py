@@ -110,8 +110,6 @@ def test_a_child_is_that_of_autograd_and_torchs_adam(layout):
 
 @pytest.mark.parametrize("n", [0, 1, 15, 16, 31])
 def test_a_child_imitates_in_the_few_states_there_are(n):
-    """And what it begins as stays as it was."""
-
     def judge(states, actions):
         return np.zeros(len(states), np.float32)
 

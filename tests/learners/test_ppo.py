@@ -57,7 +57,6 @@ def rolled_out(env, **options) -> PPO:
 @pytest.mark.filterwarnings("ignore:You have specified a mini-batch size")
 @pytest.mark.parametrize("kind", KINDS[:2])
 def test_a_phase_is_the_librarys_rollout_and_its_updates(kind):
-    """Every array of the buffer, then every parameter."""
     made = learner(kind, epochs=1, entropy_coefficient=0.01)
     library = rolled_out(Ours(task(kind), 3), batch_size=16, n_epochs=1, ent_coef=0.01)
     phase = made.phase(task(kind), 3, 0, 50)

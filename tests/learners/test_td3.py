@@ -11,7 +11,6 @@ from small_learners import RIVALS, learn, learner, perturbed
 
 
 def test_td3s_actor_moves_once_in_policy_delay_updates():
-    """Over phases and a restart."""
     form = {"policy_delay": 3, "start_steps": 16, "interleaved": False}
 
     def state() -> list[np.ndarray]:

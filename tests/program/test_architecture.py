@@ -286,7 +286,6 @@ def test_beside_the_program_mpi_and_simulators_load_late():
 
 
 def test_analysis_names_algorithms_and_policies_in_one_file():
-    """And in no command."""
     found = {"theta_es", *ALGORITHMS}
     for path in (*files("analysis"), *(PACKAGE / "commands").glob("*.py")):
         assert not strings(path) & found or path.name in NAMED, (path.name, strings(path) & found)

@@ -108,7 +108,6 @@ def fill(disk: Path) -> Path:
 
 
 def test_a_full_disk_is_survived_and_the_run_goes_on(tmp_path, start, alone, slow):
-    """When there is room again."""
     alone(*SLOW_ES, *HUNDRED, "--run-dir", tmp_path / "straight")
     slow.write_text("0.05")
     with mounted(tmp_path / "disk", "-t", "tmpfs", "-o", "size=2m", "tmpfs") as disk:

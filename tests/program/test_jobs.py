@@ -86,7 +86,6 @@ def started(node: str = "CPUs=4") -> Iterator[Cluster]:
 
 @pytest.fixture
 def cluster():
-    """A Slurm for one test."""
     with started() as slurm:
         yield slurm
 
@@ -271,7 +270,6 @@ def test_an_array_requeues_the_one_element_that_was_stopped(cluster, evolved, tm
 
 @needs_slurm
 def test_cores_of_two_threads_have_a_rank_each_and_a_gpu_is_seen(tmp_path):
-    """And so many elements of an array go on at once as it says."""
     program, log, seen = (tmp_path / name for name in ("program", "log", "seen"))
     program.write_text(STAND_IN)
     program.chmod(0o755)
@@ -353,7 +351,6 @@ def ended(tmp_path: Path, number: int) -> int:
 
 
 def test_a_pbs_job_goes_on_after_walltime_and_a_failed_launch(pbs, straight, tmp_path):
-    """It does so at its walltime, and completes."""
     launch, broken = tmp_path / "launch", tmp_path / "broken"
     fails = f'[ "$1" = --version ] || ! rm {broken} 2>/dev/null || exit 15'
     launch.write_text(f'#!/bin/sh\n{fails}\nexec mpiexec -n 2 "$@"\n')

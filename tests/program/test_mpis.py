@@ -204,7 +204,6 @@ def test_a_run_on_two_nodes_survives_kills_and_a_stop(straight, tmp_path, begin,
     ],
 )  # fmt: skip
 def test_a_launcher_of_another_mpi_is_refused(tmp_path, mpi, library, code, message):
-    """Nothing is written."""
     words = [*CYCLIC, "--budget.generations=2", f"--run-dir={tmp_path / 'run'}"]
     done = launchers.run(program(mpi, 2, library=library), *words, code=code)
     assert message in done.stdout + done.stderr

@@ -47,7 +47,6 @@ def test_the_answer_does_not_depend_on_the_ranks(straight, tmp_path, ranks):
 
 
 def test_killed_between_checkpoints_and_restarted_is_straight(tmp_path, start, alone, together):
-    """With a phase in flight."""
     path = tmp_path / "killed"
     more = "--esac.learner_lag 2 --esac.amt_clip 1e-3 --budget.generations 60"
     more += " --checkpoint.every_minutes 0 --checkpoint.every_generations 16"
@@ -163,7 +162,6 @@ def replayed(path: Path) -> float:
 
 
 def test_the_policy_on_disk_has_the_return_that_confirmed_it(straight, tmp_path, alone):
-    """It is the best that was evaluated."""
     assert replayed(straight) == summary(straight)["best_return"]
     own = "--task.id Pendulum-v1 --task.horizon 40"
     normalised = "--esac.observation_normalisation true --esac.sigma 0.5"

@@ -143,7 +143,6 @@ class Found(NamedTuple):
 
 @pytest.fixture(scope="module")
 def files(fresh):
-    """Every file of the fresh runs."""
     found = []
     for file in sorted(fresh.rglob("*.h5")):
         name = file.name.replace("_prev", "")

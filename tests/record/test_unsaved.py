@@ -46,7 +46,6 @@ def logged(caplog):
 
 @pytest.mark.parametrize(("room", "generation"), [(1, 0), (3, 6)])
 def test_a_run_that_can_save_nothing_ends_with_74(tmp_path, monkeypatch, logged, room, generation):
-    """It names what there is."""
     full_after(monkeypatch, room)
     path = tmp_path / "run"
     assert started(*ENDLESS, *SHORTLY.split(), path) == 74

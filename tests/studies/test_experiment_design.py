@@ -153,7 +153,6 @@ SELECT = "select=1:ncpus=64:mpiprocs=64:ompthreads=1"
     ],
 )  # fmt: skip
 def test_a_list_is_submitted_as_an_array(monkeypatch, about, slurm, pbs):
-    """But to PBS as a single job where it has one element."""
     monkeypatch.chdir(ROOT)
     assert list(job_lists.submission(Path("l"), *about)) == [
         f"SLURM    {slurm} jobs/slurm-array.sbatch", f"PBS      {pbs} jobs/pbs-array.sh"

@@ -121,7 +121,6 @@ def test_a_launcher_gets_the_signal_that_all_launchers_pass_on(tmp_path, ranks, 
 
 
 def test_a_run_that_is_not_done_is_named(tmp_path, call):
-    """One of other settings is refused."""
     text = TOY.replace("seeds = 2", "")
     done, short = planned(tmp_path / "toy.toml", text, root=tmp_path)
     finished(done.run_dir, done.config)

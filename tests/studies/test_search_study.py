@@ -177,7 +177,6 @@ def test_a_trial_begun_beyond_the_last_waits_for_a_longer_study(tmp_path):
 
 
 def test_the_best_is_written_as_it_was_run(tmp_path, call, monkeypatch):
-    """Whatever the defaults are now."""
     study, out = made(tmp_path, "trials = 1"), tmp_path / "best.toml"
     call("search run", study.path)
     was = Run.open(study.run_of(0, 100)).config

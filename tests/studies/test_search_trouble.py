@@ -150,7 +150,6 @@ def test_a_trial_whose_results_are_damaged_has_failed(tmp_path, monkeypatch):
 
 
 def test_a_task_edited_meanwhile_ends_the_search(tmp_path, monkeypatch, capfd):
-    """It fails no trial."""
     study, seen = made(tmp_path, "trials = 3"), []
     monkeypatch.setattr(
         "esac_mpi.training.task_set_up.identity.edited",

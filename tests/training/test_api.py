@@ -166,8 +166,6 @@ sys.exit(not lock.is_free(Path(sys.argv[1])))
 
 @pytest.mark.parametrize("error", [ZeroDivisionError, SystemExit])
 def test_an_error_of_a_callback_lets_go_of_the_run(tmp_path, error):
-    """Also where somebody leaves Python."""
-
     def fails(row):
         raise error("of the callback")
 
@@ -403,7 +401,6 @@ def test_what_the_package_has_not_is_an_attribute_error():
 
 @pytest.mark.parametrize(("text", "number"), [("2,1", 2), (" 3 ", 3), ("auto", 0), ("", 0)])
 def test_the_number_of_threads_may_be_a_list_or_none(text, number, monkeypatch):
-    """OpenMP has one for each level."""
     monkeypatch.setenv("OMP_NUM_THREADS", text)
     with threads.one_each():
         assert os.environ["OMP_NUM_THREADS"] == "1"

@@ -210,7 +210,6 @@ def test_each_figure_of_a_range_is_told_from_the_smaller_one():
 
 
 def test_a_run_that_goes_on_is_forecast_for_what_is_left():
-    """With the settings that it has."""
     es = of_es()
     whole = cost.line(es, PIECES, 1, 1, 7.0)
     left = cost.line(es, PIECES, 1, 1, 7.0, es.budget.left(es.budget.generations - 1, 0, 0))

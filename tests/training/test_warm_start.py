@@ -158,7 +158,6 @@ def test_a_changed_setting_goes_before_what_grew_out_of_it(sources, tmp_path):
 
 
 def test_another_task_of_equal_sizes_takes_all_but_experience(sources, tmp_path):
-    """A curriculum. A run of another horizon has the same transitions."""
     more = ["--from", sources("td3"), "--seed", 1]
     task = ["--task.id", "CyclicMDPRepo-v0"]
     other, start = first(tmp_path / "other", *options("td3"), *task, *more)
