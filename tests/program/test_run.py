@@ -9,9 +9,8 @@ import pytest
 from conftest import CYCLIC, CYCLIC_ES, EAGER, SMALL, run
 from whole_runs import assert_same_run, rows_published, science, status, summary, wait_for
 
-from esac_mpi import envs
+from esac_mpi import Policy, envs
 from esac_mpi.operators.noise import Purpose, integer
-from esac_mpi.operators.policy import Layout, Normaliser, Policy
 from esac_mpi.play.rollout import play
 from esac_mpi.record import Run, read
 
@@ -148,16 +147,11 @@ def phase_begun(path: Path) -> int:
 
 
 def replayed(path: Path) -> float:
-    """Return the mean return of policy.h5 over the start states that confirmed it."""
-    arrays, about = read(path / "policy.h5")
-    config = Run.open(path).config
-    env = envs.make(about["task"], config.task.horizon)
-    means = [arrays[n] for n in ("normaliser_mean", "normaliser_std") if n in arrays]
-    form = [about[name] for name in ("activation", "output", "low", "high")]
-    layout = Layout(tuple(about["sizes"]))
-    policy = Policy(layout, *form, Normaliser(*means) if means else None).set(arrays["theta"])
-    address = (config.seed, Purpose.CONFIRMATION, about["generation"])
-    seeds = [integer(*address, block=e) for e in range(config.evaluation.episodes)]
+    """Return the mean return of a run's policy over the start states that confirmed it."""
+    policy, config = Policy.load(path), Run.open(path).config
+    assert policy.episodic_return == status(path)["best_return"]
+    env, address = envs.make(policy.task, policy.horizon), (Purpose.CONFIRMATION, policy.generation)
+    seeds = [integer(config.seed, *address, block=e) for e in range(config.evaluation.episodes)]
     return float(np.mean([play(env, policy, seed).episodic_return for seed in seeds]))
 
 
@@ -169,7 +163,7 @@ def test_the_policy_on_disk_has_the_return_that_confirmed_it(straight, tmp_path,
     for generations in (4, 5, 7):  # rewritten at each start
         alone(*arguments, "--budget.generations", generations)
         assert replayed(tmp_path / "run") == summary(tmp_path / "run")["best_return"]
-    assert "normaliser_mean" in read(tmp_path / "run/policy.h5")[0]
+    assert Policy.load(tmp_path / "run").normaliser is not None
 
 
 def test_a_finished_run_says_so_and_where_it_comes_from(straight, together):

@@ -1,7 +1,6 @@
 """The history in closed segments: whole columns, nothing lost, the same cost at every age."""
 
 import os
-import shutil
 from pathlib import Path
 
 import h5py
@@ -294,19 +293,3 @@ def test_virtual_columns_of_every_kind(tmp_path, short):
             for found in (file[f"metrics/{name}"][:], columns[f"metrics/{name}"]):
                 assert (found.dtype, found.shape) == (value.dtype, (30, *value.shape))
                 np.testing.assert_array_equal(found, np.broadcast_to(value, found.shape))
-
-
-def test_a_segment_that_cannot_be_written_loses_nothing(tmp_path, short, monkeypatch):
-    make(tmp_path, 34)
-    run = begin(tmp_path)
-    grow(run, 34, 57)
-    (tmp_path / "elsewhere").mkdir()
-    shutil.move(tmp_path / "history", tmp_path / "elsewhere")
-    (tmp_path / "history").write_text("in the way")
-    with pytest.raises(record.Unsaved, match="history"):
-        checkpointed(run, 57)
-    (tmp_path / "history").unlink()
-    shutil.move(tmp_path / "elsewhere/history", tmp_path)
-    checkpointed(run, 57)
-    run.close()
-    np.testing.assert_array_equal(Run.open(tmp_path).columns["metrics/generation"], np.arange(57))
