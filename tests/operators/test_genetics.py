@@ -37,7 +37,7 @@ def test_an_actor_begins_with_a_tenth_of_the_usual_last_layer():
 def test_n_point_crossover_by_hand():
     # matrix [3, 1]: row 2 from the first, row 0 from the second, then row 2 again, twice, when both
     # have the same; bias [3]: 1
-    random = Drawn(4, [2, 0, 2, 2], [0.2, 0.5, 0.9, 0.1], 1, [1], [0.7])
+    random = Drawn(4, [2, 0, 2, 2], [0.2, 0.5, 0.1, 0.9], 1, [1], [0.7])
     first, second = theta(1, 2, 3, 4, 5, 6), theta(11, 12, 13, 14, 15, 16)
     one, other = genetics.n_point(first, second, Layout((1, 3)), random)
     same(one, theta(11, 2, 3, 4, 15, 6))
