@@ -84,6 +84,18 @@ def test_numbers_that_are_not_finite_stay_so():
 
 
 @compiled
+@pytest.mark.parametrize("form", FORMS)
+def test_a_learner_goes_on_where_it_was_saved(form):
+    """To the bit, a tuned temperature too, which a checkpoint has as its logarithm."""
+    straight, resumed, env = in_c((1, 8, 8, 1), **form), in_c((1, 8, 8, 1), **form), Line()
+    straight.phase(env, 1, 1, 60)
+    resumed.load(straight.arrays())
+    resumed.replay.restore(0, straight.replay.rows(0, straight.replay.added))
+    assert straight.phase(env, 2, 1, 40) == resumed.phase(env, 2, 1, 40)
+    assert same(straight.arrays(), resumed.arrays())
+
+
+@compiled
 @pytest.mark.parametrize("path", [{}, PATH])
 def test_phases_are_those_of_torch_but_for_rounding(path):
     by_torch, in_vectors = (

@@ -52,6 +52,22 @@ def test_starts_are_counted_anew_after_an_end_that_was_said(tmp_path, end, after
     run.close()
 
 
+def test_a_run_that_ended_without_a_word_is_named(tmp_path):
+    run = begin(tmp_path)
+    assert run.died == ""
+    run.status("running", 0)
+    run.close()
+    when = statuses(tmp_path)["time"]
+    run = begin(tmp_path)
+    who = f"host {socket.gethostname()}, pid {os.getpid()}, status of {when}"
+    assert f"({who}): killed, out of memory" in run.died
+    run.status("requeue", 0)
+    run.close()
+    run = begin(tmp_path)
+    assert run.died == ""
+    run.close()
+
+
 def test_a_status_that_cannot_be_replaced_does_not_stay(tmp_path, monkeypatch):
     make(tmp_path)
     run = begin(tmp_path)
