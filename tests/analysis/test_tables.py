@@ -238,7 +238,7 @@ def test_every_published_number_has_a_source_and_a_column():
     assert sum(first) == 10  # the paper's claim
 
 
-def test_what_fresh_set_aside_is_left_out_beside_what_took_its_place(tmp_path, capsys):
+def test_what_fresh_set_aside_is_left_out(tmp_path, capsys):
     for name in ("a", "a.old-1", "b.old-1"):
         make(tmp_path / name, (1, 2))
     found = opened(*(tmp_path / name for name in ("a", "a.old-1", "b.old-1")))

@@ -220,7 +220,7 @@ def test_what_is_alike_knows_no_other_of_its_kind(files):
         assert found <= {*SIBLINGS[files].split(), path.stem}, path.name
 
 
-def test_an_algorithm_imports_only_its_own_files_and_what_it_is_a_variant_of():
+def test_an_algorithm_imports_itself_and_what_it_varies():
     variants = {"ddpg": "td3", "esac": "sac", "esac_update": "es"}  # cem_rl's is cem
     for path in (PACKAGE / "algorithms").glob("[a-z]*.py"):
         asked = [n.split(".")[2] for n in imports(path) if n.startswith("esac_mpi.algorithms.")]

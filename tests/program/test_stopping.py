@@ -191,7 +191,7 @@ def test_max_hours_ends_a_run_in_time_and_saved(tmp_path):
     assert status(path)["status"] == "requeue"
 
 
-def test_a_generation_that_outlasts_the_job_is_given_up_on_every_node(tmp_path, monkeypatch):
+def test_a_generation_longer_than_the_job_is_given_up_everywhere(tmp_path, monkeypatch):
     monkeypatch.setenv("SLOW", "1.0")
     monkeypatch.setenv("NODES", "2")
     # minutes a generation, if a node finishes its share

@@ -162,7 +162,7 @@ def test_without_locks_a_dead_process_is_taken_over_at_once(tmp_path, no_locks, 
     begin(tmp_path).close()
 
 
-def test_without_locks_a_process_that_has_a_dead_ones_number_holds_nothing(tmp_path, no_locks):
+def test_without_locks_a_dead_ones_number_holds_nothing(tmp_path, no_locks):
     """In a container, say, where numbers come again."""
     make(tmp_path)
     holder = f"{socket.gethostname()} {os.getpid()} 2026-01-01T00:00:00\n"

@@ -188,7 +188,7 @@ def test_the_best_is_written_as_it_was_run(tmp_path, call, monkeypatch):
     assert found == updated(was, {"seed": 0, "run_dir": Config().run_dir, "max_hours": 0.0})
 
 
-def test_a_field_that_two_choices_together_let_be_read_is_searched(tmp_path):
+def test_a_field_that_two_choices_let_be_read_is_searched(tmp_path):
     search = 'algorithm = ["es", "erl"]\nerl.learner = ["ddpg", "td3"]\ntd3.policy_delay = [1, 3]'
     study = made(
         tmp_path,

@@ -59,7 +59,7 @@ def test_all_obstacles_are_told_at_once(sources, tmp_path, capfd):
     assert not (tmp_path / "run").exists()
 
 
-def test_another_linear_path_is_refused_with_the_option_that_would_do(tmp_path, capfd):
+def test_another_linear_path_is_refused(tmp_path, capfd):
     line = [*options("es"), "--budget.generations", 2, "--policy.linear", "true"]
     assert started(tmp_path / "source", *line, "--policy.linear_gain", 3.6) == 0
     capfd.readouterr()
