@@ -197,7 +197,8 @@ def steps(now: Now, learner: Learner, again: Again) -> Steps:
     cuts = timed(esac)
     episodes = 0 if cuts else esac.sac_episodes
     sums = again.sums if esac.observation_normalisation else None
-    phase = yield from learner.begin(now.env, now.k, episodes, again.steps, cuts, sums)
+    every = esac.sac_min_steps if cuts else 0  # a longer phase learns as often
+    phase = yield from learner.begin(now.env, now.k, episodes, again.steps, cuts, sums, every)
     return replace(phase, replayed_steps=replayed)
 
 

@@ -63,6 +63,7 @@ class Learner(Protocol):
         steps: int,
         cut: bool = False,
         sums: np.ndarray | None = None,
+        every: int = 0,
     ) -> Generator[int, None, Any]:
         """Play at least `episodes` whole episodes and `steps` steps in phase k, and learn.
 
@@ -70,8 +71,8 @@ class Learner(Protocol):
         as complete. Yields after each step and each part of an update, whether it was one of an
         update. The phase is a function of the learner at its start and of the address (seed, k),
         whatever is done between its parts. sums: over earlier observations, by which this phase's
-        are standardised; `seen` is then the phase's own. None: they are not. Raises
-        LearnerNotFinite.
+        are standardised; `seen` is then the phase's own. None: they are not. every: steps between
+        updates; 0: all are made after the last step. Raises LearnerNotFinite.
         """
 
     def hold(self) -> None:

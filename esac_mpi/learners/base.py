@@ -198,6 +198,7 @@ class GradientLearner(Learner):
         steps: int,
         cut: bool = False,
         sums: np.ndarray | None = None,
+        every: int = 0,
     ) -> Steps:
         """Play episodes into the replay, and make the updates due for their steps; see Learner."""
         self.standardise(sums)
@@ -205,12 +206,15 @@ class GradientLearner(Learner):
         returns: list[float] = []
         lengths: list[int] = []  # of those that are finite
         self.update.start(self.normaliser)
-        for _ in self._play(env, k, random.exploration, episodes, steps, cut, returns, lengths):
+        every = 1 if self.options.interleaved else every
+        learned = first  # steps whose updates are made
+        exploration = random.exploration
+        for _ in self._play(env, k, exploration, episodes, steps, cut, every, returns, lengths):
             yield False
-            if self.options.interleaved:
-                updates += yield from self._learn(self.env_steps - 1, random)
-        if not self.options.interleaved:
-            updates = yield from self._learn(first, random)
+            if every and self.env_steps - learned == every:
+                updates += yield from self._learn(learned, random)
+                learned = self.env_steps
+        updates += yield from self._learn(learned, random)
         self.check_finite()
         length = float(np.mean(lengths)) if lengths else math.nan
         means = self.update.means(updates)
@@ -245,14 +249,15 @@ class GradientLearner(Learner):
 
     def _play(
         self, env: Env, k: int, random: np.random.Generator,
-        episodes: int, steps: int, cut: bool, returns: list[float], lengths: list[int],
+        episodes: int, steps: int, cut: bool, every: int,
+        returns: list[float], lengths: list[int],
     ) -> Iterator[None]:  # fmt: skip
         """Play the episodes of a phase into the replay; yield after each step.
 
-        returns: gets each episode's return (nan: unstable). lengths: gets the steps of those whose
+        every: steps between updates of the actor; 0 = there is none before the end. returns: gets each episode's return (nan: unstable). lengths: gets the steps of those whose
         return is finite.
         """
-        stop = self.env_steps + steps
+        first, stop = self.env_steps, self.env_steps + steps
         actor = self.actor.numpy()
         while self.env_steps < stop or (len(returns) < episodes and not cut):
             start = training.started(env, self.seed, k, returns, limit=stop)
@@ -274,7 +279,7 @@ class GradientLearner(Learner):
                     ended = terminated or truncated
                     observation = next_observation
                 yield
-                if self.options.interleaved:
+                if every and (self.env_steps - first) % every == 0:
                     actor = self.actor.numpy()
             if ended:
                 returns.append(total)

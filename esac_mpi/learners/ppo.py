@@ -142,10 +142,11 @@ class PPO(Learner):
         steps: int,
         cut: bool = False,
         sums: np.ndarray | None = None,
+        every: int = 0,
     ) -> Steps:
         """Take exactly `steps` steps and learn from them; yield after each step and epoch.
 
-        Whatever `episodes` and `cut` say. The episode in progress carries on, also into the next
+        Whatever `episodes`, `cut` and `every` say. The episode in progress carries on, also into the next
         phase: between phases `env` is the learner's alone. In another environment its steps so far
         are played again. See Learner.
         """

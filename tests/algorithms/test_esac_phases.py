@@ -55,7 +55,7 @@ def test_the_result_of_a_phase_enters_lag_generations_later(world, lag):
 
 def test_what_a_phase_raises_is_raised_where_its_result_was_due(world):
     class Failing(Teacher):
-        def begin(self, env, k, episodes, steps, cut=False, sums=None):
+        def begin(self, env, k, episodes, steps, cut=False, sums=None, every=0):
             yield
             raise FloatingPointError("the learner diverged")
 

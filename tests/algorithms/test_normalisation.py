@@ -146,7 +146,7 @@ class Watcher(Teacher):
 
     seen = np.array([[7.0] * 3, [3.5] * 3, [2.0] * 3])
 
-    def begin(self, env, k, episodes, steps, cut=False, sums=None):
+    def begin(self, env, k, episodes, steps, cut=False, sums=None, every=0):
         self.sums.append(sums)
         return (yield from super().begin(env, k, episodes, steps, cut))
 

@@ -56,6 +56,21 @@ def test_no_update_before_a_batch_and_no_fraction_is_lost():
     assert updates == [0, 9, 20]  # from the 32nd step on
 
 
+def test_a_phase_learns_after_every_so_many_steps_and_acts_by_it():
+    env, whole = Line(), Line()
+    made, at_end = learner("sac", start_steps=0), learner("sac", start_steps=0)
+    parts = [bool(part) for part in made.begin(env, 0, 0, 50, cut=True, every=20)]
+    each = [False] * 20 + [True] * 40
+    assert parts == [*each, *each, *[False] * 10, *[True] * 20]
+    at_end.phase(whole, 0, 0, 50, cut=True)
+    assert env.actions[:20] == whole.actions[:20]
+    assert env.actions[20] != whole.actions[20]
+    stepwise, interleaved = learner("sac"), learner("sac", interleaved=True)
+    stepwise.phase(Line(), 0, 0, 50, cut=True, every=1)
+    interleaved.phase(Line(), 0, 0, 50, cut=True)
+    assert same(stepwise.arrays(), interleaved.arrays())
+
+
 @pytest.mark.parametrize("name", RIVALS)
 def test_td3_and_ddpg_learn_nothing_from_their_first_steps(name):
     made = learner(name, start_steps=400, updates_per_step=0.5)

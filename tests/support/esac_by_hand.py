@@ -61,7 +61,7 @@ class Teacher:
     def __init__(self, theta):
         self.theta, self.phases = theta, []
 
-    def begin(self, env, k, episodes, steps, cut=False, sums=None):
+    def begin(self, env, k, episodes, steps, cut=False, sums=None, every=0):
         yield
         self.phases.append(k)
         return Phase(env_steps=steps, episodes=episodes, gradient_updates=7)
