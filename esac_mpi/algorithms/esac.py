@@ -55,6 +55,7 @@ from esac_mpi.algorithms.esac_state import (
     new_population,
     slot_sigmas,
 )
+from esac_mpi.algorithms.esac_transfer import Verdict
 from esac_mpi.algorithms.esac_update import update
 from esac_mpi.algorithms.laps import Laps
 from esac_mpi.comm.contracts import Learner, Memory, World
@@ -94,8 +95,7 @@ class Plan:
     sigma: float  # of the next generation
     amt_step: float
     amt_step_unclipped: float
-    trials_won: int  # in a row by theta_sac, against the theta_es of the generation to come
-    transfers: bool  # whether theta_es becomes theta_sac
+    verdict: Verdict
 
 
 def init(params: Params, world: Memory) -> State:
@@ -146,9 +146,9 @@ def generation(
     laps("plan")
     phase, again, spent = esac_phase.advance(now, found, ended, plan.learns)  # lines 12-23
     laps("learn")
-    moved = update(now, shaped, plan.winners, plan.transfers)  # lines 11, 26
+    moved = update(now, shaped, plan.winners, plan.verdict.transfers)  # lines 11, 26
     row = describe(now, found, plan, moved)
-    esac_transfer.schedule(esac, state, found, plan.trials_won, plan.transfers)
+    esac_transfer.schedule(esac, state, found, plan.verdict)
     esac_phase.enter(now, phase, found)  # the theta of line 27
     esac_phase.follow(now, found, again)
     laps("update")
@@ -184,8 +184,8 @@ def decide(now: Now, found: Population, ended: bool) -> Plan:
         step = adapted(esac, state, found)
     winners = select(now.params, k, found.fitness)  # line 10
     p_sac = esac_timing.probability(esac, k)
-    won, transfers = esac_transfer.judge(esac, state, found)
-    return Plan(winners, p_sac, learns, state.sigma + step, step, raw, won, transfers)
+    verdict = esac_transfer.judge(esac, state, found)
+    return Plan(winners, p_sac, learns, state.sigma + step, step, raw, verdict)
 
 
 def tune(state: State, plan: Plan) -> None:
@@ -280,7 +280,7 @@ def describe(now: Now, found: Population, plan: Plan, moved: Row) -> Row:
         "sigma": state.sigma,
         "p_sac": plan.p_sac,
         "sac_phase": int(plan.learns),
-        "adopted": int(plan.transfers),
+        "adopted": int(plan.verdict.transfers),
         "tuning_multiplier": state.tuning_multiplier,
         "log_tuning_multiplier_unclipped": state.log_multiplier_unclipped,
         **moved,

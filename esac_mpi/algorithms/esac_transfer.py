@@ -3,6 +3,9 @@
 By tests of both in the evaluation (`transfer = "tested"`), or by the means of members around each.
 """
 
+import math
+from dataclasses import dataclass
+
 import numpy as np
 
 from esac_mpi.algorithms.esac_state import CENTRE, SAC_COPY, State
@@ -19,19 +22,41 @@ def trials(esac: ESAC, state: State) -> Trials:
     return Trials((state.theta_es, state.theta_sac), esac.transfer_episodes)
 
 
-def judge(esac: ESAC, state: State, found: Population) -> tuple[int, bool]:
+@dataclass(frozen=True)
+class Verdict:
+    """What the tests of a generation say."""
+
+    won: int  # tests in a row by theta_sac, against the theta_es of the generation to come
+    transfers: bool  # whether theta_es becomes theta_sac
+    start_return: float  # of theta_es when it was last replaced, or began; nan = not known
+
+
+def judge(esac: ESAC, state: State, found: Population) -> Verdict:
     """Count the tests that theta_sac has won in a row, and decide on the transfer."""
+    start = state.transfer.start_return
     if esac.transfer == "means":
-        return 0, outscored(state.parents, found.returns)
+        return Verdict(0, outscored(state.parents, found.returns), start)
+    if esac.transfer == "tested" and math.isnan(start):
+        start = finite_mean(returns_of(CENTRE, state.parents, found.returns))
     if not found.trials.size:
-        return state.transfer.trials_won, False
+        return Verdict(state.transfer.trials_won, False, start)
     theta_es, theta_sac = found.trials
     if not evolution.surpasses(theta_sac, theta_es):
-        return 0, False
+        return Verdict(0, False, start)
     won = state.transfer.trials_won + 1
-    if won >= esac.transfer_wins or (esac.transfer_at_once and leads(theta_sac, state, found)):
-        return 0, True
-    return won, False
+    at_once = esac.transfer_at_once and leads(theta_sac, state, found)
+    if won >= esac.transfer_wins or (at_once and outgrows(theta_sac, theta_es, start)):
+        return Verdict(0, True, float(theta_sac.mean()))
+    return Verdict(won, False, start)
+
+
+def outgrows(theta_sac: np.ndarray, theta_es: np.ndarray, start: float) -> bool:
+    """Tell whether theta_sac leads by more than theta_es has gained by itself since `start`.
+
+    Both [episodes]. If not, theta_es is on its way there, and a transfer would lose that way.
+    """
+    level = theta_es.mean()
+    return not theta_sac.mean() - level <= level - start  # nan: it does
 
 
 def leads(theta_sac: np.ndarray, state: State, found: Population) -> bool:
@@ -41,12 +66,13 @@ def leads(theta_sac: np.ndarray, state: State, found: Population) -> bool:
     return bool((theta_sac.mean() > others).all())
 
 
-def schedule(esac: ESAC, state: State, found: Population, won: int, transfers: bool) -> None:
+def schedule(esac: ESAC, state: State, found: Population, verdict: Verdict) -> None:
     """Set when theta_sac is tried again, and the tests it has won, before the phase enters."""
     if found.trials.size:
         phases = state.counters.learner_phases
-        state.transfer.next_trial = phases + (esac.transfer_interval if transfers else 1)
-    state.transfer.trials_won = won
+        state.transfer.next_trial = phases + (esac.transfer_interval if verdict.transfers else 1)
+    state.transfer.trials_won = verdict.won
+    state.transfer.start_return = verdict.start_return
 
 
 def outscored(parents: np.ndarray, returns: np.ndarray) -> bool:
@@ -54,12 +80,16 @@ def outscored(parents: np.ndarray, returns: np.ndarray) -> bool:
 
     parents: [slots]. returns: [n].
     """
-    means = []
-    for kind in (SAC_COPY, CENTRE):
-        own = returns_of(kind, parents, returns)
-        own = own[np.isfinite(own)]
-        means.append(own.mean() if own.size else -np.inf)
-    return bool(means[0] > means[1])
+    copies, centre = (
+        finite_mean(returns_of(kind, parents, returns), -math.inf) for kind in (SAC_COPY, CENTRE)
+    )
+    return copies > centre
+
+
+def finite_mean(returns: np.ndarray, otherwise: float = math.nan) -> float:
+    """Average those of returns [n] that are finite; otherwise: without any."""
+    finite = returns[np.isfinite(returns)]
+    return float(finite.mean()) if finite.size else otherwise
 
 
 def returns_of(kind: int, parents: np.ndarray, returns: np.ndarray) -> np.ndarray:

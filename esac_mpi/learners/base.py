@@ -254,8 +254,8 @@ class GradientLearner(Learner):
     ) -> Iterator[None]:  # fmt: skip
         """Play the episodes of a phase into the replay; yield after each step.
 
-        every: steps between updates of the actor; 0 = there is none before the end. returns: gets each episode's return (nan: unstable). lengths: gets the steps of those whose
-        return is finite.
+        every: steps between updates of the actor; 0: it has none before the end. returns: gets each
+        episode's return (nan: unstable). lengths: gets the steps of those whose return is finite.
         """
         first, stop = self.env_steps, self.env_steps + steps
         actor = self.actor.numpy()

@@ -146,9 +146,9 @@ class PPO(Learner):
     ) -> Steps:
         """Take exactly `steps` steps and learn from them; yield after each step and epoch.
 
-        Whatever `episodes`, `cut` and `every` say. The episode in progress carries on, also into the next
-        phase: between phases `env` is the learner's alone. In another environment its steps so far
-        are played again. See Learner.
+        Whatever `episodes`, `cut` and `every` say. The episode in progress carries on, also into
+        the next phase: between phases `env` is the learner's alone. In another environment its
+        steps so far are played again. See Learner.
         """
         self.standardise(sums)
         returns: list[float] = []

@@ -142,23 +142,34 @@ def test_theta_sac_is_adopted_once_it_has_won_so_often_in_a_row(world, wins, tra
 
 
 @pytest.mark.parametrize(
-    ("theta_sac", "member", "at_once", "expected"),
+    ("theta_sac", "member", "at_once", "start", "expected"),
     [
-        ([11, 12, 13], 11.9, True, (0, True)),  # its mean is above every member's return
-        ([11, 12, 13], 12.0, True, (2, False)),
-        ([11, 12, 13], 11.9, False, (2, False)),
-        ([0, 30, 60], 11.9, True, (0, False)),  # by less than twice the standard error
+        ([11, 12, 13], 11.9, True, -7.0, (0, True, 12.0)),  # above the mean of every other member
+        ([11, 12, 13], 12.0, True, -7.0, (2, False, -7.0)),
+        ([11, 12, 13], 11.9, False, -7.0, (2, False, -7.0)),
+        ([0, 30, 60], 11.9, True, -7.0, (0, False, -7.0)),  # within twice the standard error
+        (
+            [11, 12, 13],
+            11.9,
+            True,
+            -8.0,
+            (2, False, -8.0),
+        ),  # theta_es has gained 10, as it leads by
+        ([11, 12, 13], 11.9, True, np.nan, (0, True, 12.0)),  # it began at 2, the finite ones' mean
+        ([3, 4, 5], 3.9, True, np.nan, (0, True, 4.0)),
     ],
 )
-def test_one_test_is_enough_where_no_member_reaches_theta_sac(theta_sac, member, at_once, expected):
+def test_one_clear_test_is_enough(theta_sac, member, at_once, start, expected):
+    """No member reaches theta_sac, and its lead is more than theta_es, at 2, has gained."""
     table = ESAC(transfer="tested", transfer_wins=3, transfer_at_once=at_once)
-    parents, transfer = np.array([CENTRE, SAC_COPY, CHILD]), SimpleNamespace(trials_won=1)
+    parents = np.array([CENTRE, SAC_COPY, CHILD, CENTRE])
+    transfer = SimpleNamespace(trials_won=1, start_return=start)
     state = SimpleNamespace(parents=parents, transfer=transfer)
-    found = SimpleNamespace(
-        returns=np.array([1.0, member, 50.0, 60.0, np.nan, 2.0]),  # the copies' are 50 and 60
-        trials=np.array([[1.0, 2.0, 3.5], theta_sac], float),
+    found = SimpleNamespace(  # the copies' are 50 and 60
+        returns=np.array([1.0, 1.5, 50.0, 60.0, member, 2.0, np.nan, 3.5]),
+        trials=np.array([[1.0, 2.0, 3.0], theta_sac], float),
     )
-    assert esac_transfer.judge(table, state, found) == expected
+    assert esac_transfer.judge(table, state, found) == esac_transfer.Verdict(*expected)
 
 
 def test_without_adam_an_adoption_resets_no_moments(world):
