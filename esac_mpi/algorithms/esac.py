@@ -24,7 +24,8 @@ By default, and not where `esac.preset` is "corrected", "paper" or "reference-co
 - Winners' episodes enter the replay while they are better than SAC's own
   (`resimulated = "better"`): rank 0 runs them again. 5.1.2 has "a dedicated replay-buffer".
 - theta_es becomes theta_sac in place of line 11 once that has won three tests in a row, or one in
-  which no member reaches it (`transfer = "tested"`, `transfer_at_once`).
+  which no member reaches it and theta_es has gained less by itself than it is behind
+  (`transfer = "tested"`, `transfer_at_once`).
 - The members of a pair begin in the same state (`start_states = "pair"`).
 - sigma stays as it is (`sigma_rule = "fixed"`): line 24's growth counts phases, which here follow
   one another without a break, and runs away.

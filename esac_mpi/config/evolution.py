@@ -165,8 +165,9 @@ class ESAC(Evolution):
     transfer_wins: Annotated[PositiveInt, TESTED] = 3
     """Tests in a row that theta_sac must win for a transfer; 3 of 50 are won by chance [tests]."""
     transfer_at_once: Annotated[bool, TESTED] = True
-    """Transfer after a single test, too, if theta_sac wins it and its mean there exceeds the return
-    of every member but SAC's copies. Ours; docs/explain/esac.md."""
+    """Transfer after a single test, too, if theta_sac wins it, its mean there exceeds the return of
+    every member but SAC's copies, and it leads by more than theta_es has gained since its start or
+    the last transfer. Ours; docs/explain/esac.md."""
     transfer_moments: Annotated[
         Literal["kept", "reset"], OnlyWith(transfer="tested", optimiser="adam")
     ] = "kept"
@@ -225,8 +226,8 @@ class ESAC(Evolution):
     """Least number of episodes of a SAC phase [episodes]. P: D.1, per task."""
     sac_min_steps: Annotated[NonNegativeInt, PHASES] = 1000
     """Least number of environment steps of a SAC phase [steps]; under phase_timing = virtual just
-    so many. Unless phase_timing = interval, an episode in progress at its end is cut. 0 in the
-    preset paper. M."""
+    so many, under continuous also those from updates to updates. Unless phase_timing = interval, an
+    episode in progress at its end is cut. 0 in the preset paper. M."""
     phase_timing: Annotated[Literal["interval", "virtual", "continuous"], PHASES] = "virtual"
     """interval: a phase may begin every gradient_interval generations (P). virtual: one follows
     another, and enters when it ends on a clock of steps and updates. continuous: likewise, and as
