@@ -18,9 +18,9 @@ equation numbers the paper's. Where this differs from the paper as printed:
 - Only members with a finite return win (line 10): where they are fewer than w, so are winners and
   children.
 By default, and not where `esac.preset` is "corrected", "paper" or "reference-code":
-- Phases follow one another beside the evaluation, whatever the number of ranks
-  (`phase_timing = "virtual"`; "continuous": each as long as a generation, too), and p_sac stays 1
-  (`p_sac_annealed`); line 12 has ranks wait for them, and p_sac fall.
+- Phases follow one another beside the evaluation, whatever the number of ranks, each at least
+  nearly as long as a generation (`phase_timing = "continuous"`; "virtual": of fixed length), and
+  p_sac stays 1 (`p_sac_annealed`); line 12 has ranks wait for them, and p_sac fall.
 - Winners' episodes enter the replay while they are better than SAC's own
   (`resimulated = "better"`): rank 0 runs them again. 5.1.2 has "a dedicated replay-buffer".
 - theta_es becomes theta_sac in place of line 11 once that has won three tests in a row, or one in

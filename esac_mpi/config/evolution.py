@@ -228,7 +228,7 @@ class ESAC(Evolution):
     """Least number of environment steps of a SAC phase [steps]; under phase_timing = virtual just
     so many, under continuous also those from updates to updates. Unless phase_timing = interval, an
     episode in progress at its end is cut. 0 in the preset paper. M."""
-    phase_timing: Annotated[Literal["interval", "virtual", "continuous"], PHASES] = "virtual"
+    phase_timing: Annotated[Literal["interval", "virtual", "continuous"], PHASES] = "continuous"
     """interval: a phase may begin every gradient_interval generations (P). virtual: one follows
     another, and enters when it ends on a clock of steps and updates. continuous: likewise, and as
     long as nine tenths of the last generation, if that is more. Ours; docs/explain/esac.md."""
