@@ -166,7 +166,7 @@ def test_every_preset_sets_fields_to_allowed_values():
 def test_presets_but_the_default_transfer_by_the_paper_alone():
     names = ("phase_timing", "p_sac_annealed", "resimulated", "transfer", "transfer_wins")
     found = {each: of(loaded(f"--esac.preset {each}").esac, *names) for each in config.PRESETS}
-    ours = ("virtual", False, "better", "tested", 3)
+    ours = ("continuous", False, "better", "tested", 3)
     theirs = ("interval", True, "none", "off", 1)
     assert found == {**dict.fromkeys(config.PRESETS, theirs), "default": ours}
     assert load([])[0] == loaded("--esac.preset default")
@@ -268,7 +268,7 @@ HARD = "--esac.winner_selection hard --esac.sac_copy_noise false"
          "esac.winner_selection = hard, esac.sac_copy_noise = false: no slot is perturbed"),
         ("--esac.sac_min_steps 0",
          "esac.sac_min_steps = 0: must be positive, no phase has fewer under "
-         "esac.phase_timing = virtual"),
+         "esac.phase_timing = continuous"),
         ("--esac.transfer_episodes 1",
          "esac.transfer_episodes = 1: must be at least 2, for a difference to have an error"),
         ("--esac.preset corrected --esac.learner_lag 6",
