@@ -91,23 +91,37 @@ def test_what_else_eight_ranks_can_do():
     assert f"| the better of an ES and a SAC run of a seed | {beside} |" in page
 
 
+def last_of_phases():
+    """Return {(task, variant, seed): last evaluation of the better policy} of phases.csv."""
+    rows = [row for row in rowfiles.read([RECORDS / "phases.csv"]) if row.better is not None]
+    return {(row.task.split("/")[-1], row.variant, row.seed): row.better for row in rows}
+
+
 def test_what_continuous_phases_are_worth_is_in_its_record():
-    """Last evaluations of the better policy, by seed; of eight minutes those of two-cores.csv."""
     page = (ROOT / "docs/explain/esac.md").read_text().split("**What `continuous` is worth.**")[1]
-    rows = rowfiles.read([RECORDS / "phases.csv", RECORDS / "two-cores.csv"])
-    rows = [row for row in rows if row.better is not None]
-    last = {(row.task.split("/")[-1], row.variant, row.seed): row.better for row in rows}
-    lines = re.findall(r"^\| (\S+) \| (\d+), (.*) \| (.*) \| (.*) \|$", page, re.MULTILINE)
-    assert len(lines) == 8
-    for name, seconds, which, *cells in lines:
+    last = last_of_phases()
+    lines = re.findall(
+        r"^\| (\S+) \| \d+, (\d\d)(.*?) \| (.*) \| (.*) \| (.*) \|$", page, re.MULTILINE
+    )
+    assert len(lines) == 3
+    for number, (name, first, more, *cells) in enumerate(lines):
         task = name if "-v" in name else f"{name}-v0"
-        first, *more = map(int, re.findall(r"\b\d\d\b", which))
-        seeds = range(first, (more or [first])[0] + 1)
-        short = "2 ranks" if seconds == "490" else "virtual"
-        long = "fixed" if "fixed" in which else "continuous"
-        for variant, cell in zip((short, long), cells, strict=True):
-            found = [last[task, variant, seed] for seed in seeds]
+        seeds = range(int(first), int(more[-2:] or first) + 1)
+        short, long, ours = "virtual", "continuous", "alternating"
+        if number:
+            short, ours = f"{short}, by gain", f"{ours}, by gain"
+        for variant, cell in zip((short, long, ours), cells, strict=True):
+            found = [last[task, variant, seed] for seed in seeds] if cell else []
             assert cell == ", ".join(f"{each:,.0f}" for each in found), (task, variant)
+
+
+def test_what_a_condition_of_the_transfer_is_worth_is_in_its_record():
+    page = (ROOT / "docs/explain/esac.md").read_text().split("**Transfer at once.**")[1]
+    seeds, *cells = re.findall(r"^\| Swimmer-v5 \| (.*) \| (.*) \| (.*) \|$", page, re.MULTILINE)[0]
+    last = last_of_phases()
+    for variant, cell in zip(("alternating", "alternating, by gain"), cells, strict=True):
+        found = [last["Swimmer-v5", variant, int(seed)] for seed in seeds.split(", ")]
+        assert cell == ", ".join(f"{each:,.0f}" for each in found)
 
 
 def test_the_table_of_eight_minutes_is_in_its_record():
