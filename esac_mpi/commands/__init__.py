@@ -1,5 +1,7 @@
 """The commands, a file each: `esac-mpi NAME`, the one way to call them.
 
+May import: host, config, operators, envs, record, comm, play, learners, algorithms, analysis,
+policies, training, studies.
 Begin with: __main__.py.
 
 A command has its help as docstring, command_line(), and main(arguments), which returns the exit

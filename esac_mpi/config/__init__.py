@@ -1,5 +1,6 @@
 """Hyperparameters: each field once, with its default, unit, source, bounds and conditions.
 
+May import: host.
 Begin with: run.py and evolution.py for the tables, whole.py for how they make one Config.
 
 Defaults are the paper's (P: Suri et al., ESAC, section or appendix) where it states a value, then

@@ -1,5 +1,6 @@
 """Environments: `make(id)` gives any task the same small interface; an adapter file per library.
 
+May import: host, config, operators.
 Begin with: `make` below, then gymnasium_env.py.
 
 An episode is a function of its seed and the actions alone: it equals itself, bit by bit, in a fresh

@@ -1,5 +1,6 @@
 """Gradient learners, a file an algorithm; torch lives in them, and is imported when one is made.
 
+May import: host, config, operators, envs, record, comm, play.
 Begin with: sac.py and sac_update.py; base.py has what they share.
 """
 

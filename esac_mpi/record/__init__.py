@@ -1,5 +1,6 @@
 """What a run leaves on disk: checkpoints, metrics, status and the best policy; rank 0's alone.
 
+May import: host, config, operators, envs.
 Begin with: run.py, then files.py; nothing else imports h5py.
 
 run.py is the run that writes, reading.py what others read of it. Files are published whole, never
