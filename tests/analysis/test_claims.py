@@ -111,8 +111,9 @@ def test_what_continuous_phases_are_worth_is_in_its_record():
         if number:
             short, ours = f"{short}, by gain", f"{ours}, by gain"
         for variant, cell in zip((short, long, ours), cells, strict=True):
-            found = [last[task, variant, seed] for seed in seeds] if cell else []
-            assert cell == ", ".join(f"{each:,.0f}" for each in found), (task, variant)
+            if cell != "-":
+                found = [f"{last[task, variant, seed]:,.0f}" for seed in seeds]
+                assert cell == ", ".join(found), (task, variant)
 
 
 def test_what_a_condition_of_the_transfer_is_worth_is_in_its_record():
@@ -125,14 +126,17 @@ def test_what_a_condition_of_the_transfer_is_worth_is_in_its_record():
 
 
 def test_the_table_of_eight_minutes_is_in_its_record():
-    """Last evaluations, of the better policy: at the end, and of long runs within 114 s."""
+    """Last evaluations, of the better policy, between two times."""
     page = (RECORDS / "two-cores.md").read_text()
     rows = [row for row in rowfiles.read([RECORDS / "two-cores.csv"]) if row.better is not None]
     for task in {row.task for row in rows}:
         cells = []
-        for ranks, seconds in (2, 999), (2, 114.5), (4, 999), (8, 999):
-            own = (row for row in rows if (row.task, row.variant) == (task, f"{ranks} ranks"))
-            by_then = [row.better for row in own if row.wall_seconds <= seconds]
+        for variant, least, most in (
+            ("2 ranks", 400, 999), ("2 ranks", 0, 114.5), ("2 ranks, virtual", 400, 999),
+            ("4 ranks", 0, 999), ("8 ranks", 0, 999),
+        ):  # fmt: skip
+            own = (row for row in rows if (row.task, row.variant) == (task, variant))
+            by_then = [row.better for row in own if least < row.wall_seconds <= most]
             cells += [f"{each:,.0f}" if each > 1000 else f"{each:.1f}" for each in by_then[-1:]]
             cells += [""] * (not by_then)
         name = task.split("/")[-1].removesuffix("-v0")
@@ -151,4 +155,4 @@ def test_the_table_of_eight_minutes_is_in_its_record():
     for name, said, evaluation in counted:
         assert said == f"{np.mean(best[name]):.{1 if name == 'Reacher-v5' else 0}f}"
         assert f"| {name} | " in page.split("looks different", 1)[0]
-        assert re.search(rf"^\| {name} \| \S+ \| {evaluation} \|", page, re.MULTILINE)
+        assert re.search(rf"^\| {name} \|.* \| {evaluation} \|", page, re.MULTILINE)
