@@ -87,16 +87,22 @@ class Policy(policy.Policy):
         A row gets the bits that it gets alone. Raises ValueError for anything but float32 or
         float64 [observation] or [m, observation].
         """
-        observation, size = np.asarray(observation), self.layout.sizes[0]
+        kind, size = type(observation).__name__, self.layout.sizes[0]
+        try:
+            observation = np.asarray(observation)
+        except ValueError:  # arrays of several shapes
+            observation = np.empty(0, object)
         if (
             observation.ndim not in (1, 2)
             or observation.shape[-1] != size
             or observation.dtype not in (np.float32, np.float64)
         ):
-            got = f"{observation.dtype} {list(observation.shape)}"
+            numbers = observation.dtype != object
+            got = f"{observation.dtype} {list(observation.shape)}" if numbers else kind
             raise ValueError(
                 f"the observation must be float32 or float64 [{size}], or [m, {size}] for many; "
-                f"got {got}"
+                f"got {got}; gymnasium.spaces.flatten(env.observation_space, observation) "
+                "flattens a task's own"
             )
         if observation.ndim == 1:
             return super().__call__(observation)

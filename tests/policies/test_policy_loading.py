@@ -2,15 +2,17 @@
 
 import copy
 import pickle
+import re
 import sys
 from pathlib import Path
 from types import SimpleNamespace
 
+import gymnasium
 import h5py
 import numpy as np
 import pytest
-from conftest import finish
-from saved_policies import LINEAR, NORMALISER, NORMED, THETA, hidden, save
+from conftest import ROOT, finish
+from saved_policies import LINEAR, NORMALISER, NORMED, THETA, constant, hidden, save
 
 from esac_mpi import Policy
 from esac_mpi.config import Config
@@ -143,6 +145,23 @@ def test_a_wrong_observation_is_refused(tmp_path, wrong):
     policy = Policy.load(save(tmp_path / "policy.h5"))
     with pytest.raises(ValueError, match=r"must be float32 or float64 \[2\], or \[m, 2\] for many"):
         policy(wrong)
+
+
+def test_spaces_of_any_shape_are_flattened_as_the_page_says(tmp_path):
+    path = constant(tmp_path / "policy.h5", "own_task:Push-v0", [-0.5, 0.0, 0.25, 1.0], -2, 2)
+    policy, env = Policy.load(path), gymnasium.make("own_task:Push-v0")
+    page = (ROOT / "docs/how-to/export.md").read_text(encoding="utf-8")
+    flat = "gymnasium.spaces.flatten(env.observation_space, observation)"
+    assert f"`{flat}`" in page
+    assert "`gymnasium.spaces.unflatten(env.action_space, action)`" in page
+    observation, _ = env.reset(seed=0)
+    for unfit, got in ((observation, "dict"), (tuple(observation.values()), "tuple")):
+        with pytest.raises(ValueError, match=re.escape(f"got {got}; {flat} ")):
+            policy(unfit)
+    action = policy(gymnasium.spaces.flatten(env.observation_space, observation))
+    action = gymnasium.spaces.unflatten(env.action_space, action)
+    np.testing.assert_array_equal(action, [[-1.0, 0.0], [0.5, 2.0]])
+    env.step(action)  # which insists on shape and type
 
 
 def foreign(path: Path) -> None:
