@@ -230,17 +230,23 @@ def refuse_discrete(env: Env, algorithm: str, able: Iterable[str]) -> None:
         )
 
 
-def nearest(id: str, valid: Iterable[str], otherwise: str = "") -> str:
-    """Name the valid id most like `id` in a sentence; where none is like it, `otherwise`."""
+def nearest(id: str, valid: Iterable[str], otherwise: str = "", module: str = "") -> str:
+    """Name the valid id most like `id` in a sentence; where none is like it, `otherwise`.
+
+    module: what goes before the id, "mine:".
+    """
     near = difflib.get_close_matches(id, valid, 1)  # of a likeness of 0.6 and more
-    return f"Did you mean '{near[0]}'?" if near else otherwise
+    return f"Did you mean '{module}{near[0]}'?" if near else otherwise
 
 
-def task_horizon(id: str, own: float, requested: int) -> int:
-    """The sooner of the task's time limit (inf = none) and the requested one (0 = none) [steps]."""
+def task_horizon(id: str, own: float, requested: int, remedy: str = "") -> int:
+    """The sooner of the task's time limit (inf = none) and the requested one (0 = none) [steps].
+
+    remedy: another one where there is neither, for the TaskError.
+    """
     limit = min(own, requested or math.inf)
     if limit == math.inf:
-        raise TaskError(f"{id} has no time limit: set task.horizon.")
+        raise TaskError(f"{id} has no time limit: set task.horizon{remedy}.")
     return int(limit)
 
 

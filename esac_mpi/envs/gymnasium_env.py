@@ -43,6 +43,8 @@ from esac_mpi.host.stop import EndsRun
 mujoco = import_mujoco()
 
 OWN_ID = "One of your own is named module:EnvId, by the module that registers it."
+REGISTERED = ", or max_episode_steps in gymnasium.register"
+MOST = 10  # ids of a module that one sentence lists
 SIDE = 32  # an array with two sides of so many numbers may be an image
 
 
@@ -68,7 +70,7 @@ class GymnasiumEnv(Stepped):
                     f"{id} has {what} of no number at all; nothing can be learned there."
                 )
         limit = self._env.spec.max_episode_steps if self._env.spec else None
-        self.horizon = task_horizon(id, limit or math.inf, horizon)
+        self.horizon = task_horizon(id, limit or math.inf, horizon, REGISTERED)
         self._action_shape, self._action_dtype = _shape(space), space.dtype
         self._own_bounds = (
             rounded_out(self, space.low, space.high) if isinstance(space, Box) else None
@@ -172,12 +174,7 @@ def _build(id: str, kwargs: Mapping[str, Any]) -> gymnasium.Env[Any, Any]:
             id, disable_env_checker=True, **deepcopy(dict(kwargs))
         )
     except gymnasium.error.UnregisteredEnv as error:
-        module, colon, _ = id.rpartition(":")
-        there = [*(module + colon + known for known in gymnasium.registry), *OWN]
-        meant = nearest(id, there, OWN_ID)
-        if meant != OWN_ID and not colon and "/" not in id:
-            meant = f"{meant} {OWN_ID}"
-        raise TaskError(f"Unknown task '{id}'. {meant}") from error
+        raise TaskError(f"Unknown task '{id}'. {_meant(id)}") from error
     except ModuleNotFoundError as error:
         missing = str(error).partition(". ")[0]  # the rest is Gymnasium's advice
         raise TaskError(
@@ -195,6 +192,26 @@ def _build(id: str, kwargs: Mapping[str, Any]) -> gymnasium.Env[Any, Any]:
             "array."
         )
     return gymnasium.wrappers.FlattenObservation(env)
+
+
+def _meant(id: str) -> str:
+    """Name the task that an unknown id may mean, of those that its module registers, if any."""
+    module, colon, name = id.rpartition(":")
+    if not module:
+        meant = nearest(id, [*gymnasium.registry, *OWN], OWN_ID)
+        return meant if meant == OWN_ID or "/" in id else f"{meant} {OWN_ID}"
+    package = module.partition(".")[0]
+    there = [known for known, spec in gymnasium.registry.items() if _package(spec) == package]
+    more = ", ..." if len(there) > MOST else ""
+    listed = f"{module} registers {', '.join(there[:MOST])}{more}."
+    return nearest(name, there, listed if there else OWN_ID, module + colon)
+
+
+def _package(spec: Any) -> str:
+    """Name the package that an environment's code is in."""
+    entry = spec.entry_point
+    place: str = entry if isinstance(entry, str) else getattr(entry, "__module__", "")
+    return place.partition(":")[0].partition(".")[0]
 
 
 def _refuse_pixels(id: str, space: Space[Any]) -> None:
