@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from esac_mpi.config import FREE, flatten, unread
+from esac_mpi.config import FREE, flatten, typed, unread
 from esac_mpi.record import RunFiles
 
 MACHINE = (
@@ -37,7 +37,7 @@ def configurations(a: RunFiles, b: RunFiles) -> Iterator[str]:
         if one != other:
             idle = all(unread(run.config, [name]) for run in (a, b))
             free = "  (decides no bits)" if idle or {name, name.split(".")[0]} & FREE else ""
-            yield f"{name}: {one!r} -> {other!r}{free}"
+            yield f"{name}: {typed(one)} -> {typed(other)}{free}"
 
 
 def differences(one: dict[str, Any], other: dict[str, Any]) -> Iterator[str]:

@@ -13,7 +13,7 @@ whole.py makes them one Config. What others use of all this is named here.
 from esac_mpi.config.asynchronous import AESRL
 from esac_mpi.config.automatic import automatic, in_numbers, on_ranks
 from esac_mpi.config.bounds import AUTO
-from esac_mpi.config.command_line import as_words, load
+from esac_mpi.config.command_line import as_words, load, typed
 from esac_mpi.config.distribution import CEM, CEMRL, individuals
 from esac_mpi.config.evolution import ES, ESAC, Evolution, child_slots, members, slots, winners
 from esac_mpi.config.exact import exact
@@ -49,6 +49,6 @@ __all__ = [
     "changed", "check", "child_slots", "differences", "exact", "flatten", "from_table", "hint",
     "idle", "imitations", "in_numbers", "individuals", "joined", "load", "marks", "meant",
     "members", "on_ranks", "plain", "read_file", "read_toml", "reads", "renewed_name", "resolved",
-    "settings", "slots", "table_of", "to_toml", "unread", "unread_in", "updated", "value_of",
+    "settings", "slots", "table_of", "to_toml", "typed", "unread", "unread_in", "updated", "value_of",
     "winners",
 ]  # fmt: skip

@@ -56,6 +56,7 @@ def is_plain(value: Any, deep: int = DEEPEST) -> bool:
 POSITIVE = Bound(lambda value: 0 < value < math.inf, "must be positive and finite")
 NON_NEGATIVE = Bound(lambda value: 0 <= value < math.inf, "must be at least 0 and finite")
 INT64 = Bound(lambda value: value < 2**63, "must be below 2**63")  # as arrays and files have it
+NAMED = Bound(lambda value: bool(str.strip(value)), "must name a task, such as Hopper-v5")
 PLAIN_TABLE = Bound(lambda value: isinstance(value, dict) and is_plain(value), f"must be {PLAIN}")
 
 PositiveInt = Annotated[int, POSITIVE, INT64]

@@ -1,9 +1,11 @@
 """The command line: every field by its dotted name; and --help."""
 
 import ast
+import difflib
 import inspect
 import json
 import re
+import shlex
 import shutil
 import textwrap
 from contextlib import suppress
@@ -74,12 +76,21 @@ MAIN = {  # settings that --help shows: placeholder, meaning
     "esac.population_size": ("N", "policies per generation [members]; auto: fits the ranks"),
     "esac.sigma": ("X", "standard deviation of the mutations"),
 }
+ALIKE = 0.8  # likeness from which a flag is meant
+FLAGS = ("--check", "--fresh", "--help", "--version")
+NO_ENTRY = "[]"  # a list's value where it has none, as in a file
 TRUTHS = {"true": True, "false": False, "True": True, "False": False}
 
 
 def as_words(value: Any) -> list[str]:
     """Write a field's value as words of a command line."""
-    return [as_text(entry) for entry in (value if isinstance(value, list | tuple) else [value])]
+    entries = value if isinstance(value, list | tuple) else [value]
+    return [as_text(entry) for entry in entries] or [NO_ENTRY]
+
+
+def typed(value: Any) -> str:
+    """Write a field's value as a person types it after its option."""
+    return shlex.join(as_words(value))
 
 
 def load(argv: list[str], warn: Hear = lambda text: None) -> tuple[Config, bool]:
@@ -149,11 +160,14 @@ def _is_list(name: str) -> bool:
 def _value(name: str, words: list[str]) -> Any:
     """Read the words of an option as a file has its value. Raises ConfigError."""
     if name not in NAMES and not name.startswith(ONE):
+        for flag in difflib.get_close_matches(f"--{name}", FLAGS, 1, ALIKE):
+            meant = f"did you mean '{flag}', which takes no value?"
+            raise ConfigError(f"{WHO}: unknown key '{name}'; {meant}")
         return " ".join(words)  # which is refused with the name
-    if _is_list(name):
-        return [_number(word) for word in words]
     if not words:
         raise ConfigError(f"{WHO}: {_option(name)}: expected a value after it")
+    if _is_list(name):
+        return [] if words == [NO_ENTRY] else [_number(word) for word in words]
     text = words[0]
     if name == KWARGS or name.startswith(ONE):
         for read in (TRUTHS.__getitem__, json.loads, float):

@@ -5,7 +5,7 @@ import os
 import re
 import tomllib
 from collections.abc import Collection, Mapping
-from os.path import expanduser, isfile, join  # false, no error, for what no path can be
+from os.path import expanduser, isdir, isfile, join  # false, no error, for what no path can be
 from pathlib import Path
 from typing import Any, Literal, Union, get_args, get_origin
 
@@ -104,7 +104,10 @@ def read_toml(path: str | Path) -> dict[str, Any]:
         if Path(path).is_dir() or Path(path).suffix == ".h5":
             raise ConfigError(no_file(str(path)))
         # editors of Windows begin a file with a mark
-        table = tomllib.loads(Path(path).read_text(encoding="utf-8-sig"))
+        text = Path(path).read_text(encoding="utf-8-sig")
+        if not text.strip():  # as a copy that failed leaves it; comments alone are a file
+            raise ConfigError(f"{path}: empty; name another file, or none for the defaults")
+        table = tomllib.loads(text)
         for key in USES.keys() & table.keys():
             what, command = USES[key]
             raise ConfigError(f"{path} is the file of {what}: {called(command)} run {path}")
@@ -123,6 +126,8 @@ def no_file(word: str) -> str:
             f"{word!r} is a run's directory: "
             f"{config} goes on with the run, and so does the command that began it"
         )
+    if isdir(place):
+        return f"{word!r} is a directory; name the configuration file in it"
     if word.endswith(".h5"):
         return f"{word!r} has no settings; to begin a run from a policy is --from {word}"
     if re.search(r"-v\d+$", word):

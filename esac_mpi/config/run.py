@@ -8,6 +8,7 @@ from typing import Annotated, Any, Literal
 
 from esac_mpi.config.bounds import (
     AUTO,
+    NAMED,
     PLAIN_TABLE,
     Bound,
     NonNegativeFloat,
@@ -21,7 +22,7 @@ from esac_mpi.config.table import OnlyWith, Table, Whole
 class Task(Table):
     """The environment."""
 
-    id: str = "HalfCheetah-v5"
+    id: Annotated[str, NAMED] = "HalfCheetah-v5"
     """Gymnasium id, dm_control/<domain>-<task>-v0, module:EnvId for your own, or the toy of section
     4: CyclicMDP-v0 by the paper's rules, CyclicMDPRepo-v0 by the public code's. P: section 6."""
     horizon: NonNegativeInt = 0
@@ -95,7 +96,8 @@ class PolicyNetwork(Table):
     """The network of theta_es, of every offspring and of the SAC mean."""
 
     hidden: tuple[PositiveInt, ...] = (64, 64)
-    """Units of hidden layers, critics' too (but erl.critic_hidden). P: 6.1, 512 512; C: 256 256."""
+    """Units of hidden layers, critics' too (but erl.critic_hidden); [] = none. P: 6.1, 512 512; C:
+    256 256."""
     activation: Literal["relu", "tanh"] = "relu"
     """Nonlinearity of the hidden layers. P: 6.1."""
     layer_norm: bool = False

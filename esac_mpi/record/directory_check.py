@@ -6,7 +6,7 @@ import os
 from contextlib import suppress
 from pathlib import Path
 
-from esac_mpi.config import WARN, Config, ConfigError, differences, read_toml, updated
+from esac_mpi.config import WARN, Config, ConfigError, differences, read_toml, typed, updated
 from esac_mpi.host.errors import PASSING, Refused, Unsaved, unread
 from esac_mpi.host.run_directory import CONFIG, is_run, next_aside
 from esac_mpi.record.checkpoints import Checkpoint, newest
@@ -69,11 +69,12 @@ def compare(path: Path, restored: Checkpoint | None, config: Config, settled: st
         return
     changed = differences(old, config)
     for name in changed.keys() & WARN:
-        logger.warning("%s was %r, is now %r: going on, bits may differ", name, *changed.pop(name))
+        was, now = map(typed, changed.pop(name))
+        logger.warning("%s was %s, is now %s: going on, bits may differ", name, was, now)
     if changed:
         listing = ""
         for name, (was, now) in changed.items():
-            listing += f"\n  {name}: {was!r} -> {now!r}"
+            listing += f"\n  {name}: {typed(was)} -> {typed(now)}"
             source = FROM_TASK.get(name.rpartition(".")[2])
             if source and name in of_task:
                 # Ant has no bonus since actions may cost more than it, and is the same task

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from esac_mpi.config import Config, ConfigError, differences, table_of
+from esac_mpi.config import Config, ConfigError, differences, table_of, typed
 from esac_mpi.host.errors import Away, Refused, Unreadable
 from esac_mpi.host.run_directory import CONFIG
 from esac_mpi.record import task_identity
@@ -68,7 +68,9 @@ def problem(found: RunFiles, config: Config, name: str) -> str:
         return f"is not finished ({found.state}): let it come to the end of its budget first"
     changed = {key: pair for key, pair in differences(found.config, config).items() if key != name}
     if changed:
-        told = ", ".join(f"{key}: {was!r} -> {now!r}" for key, (was, now) in changed.items())
+        told = ", ".join(
+            f"{key}: {typed(was)} -> {typed(now)}" for key, (was, now) in changed.items()
+        )
         return f"has other settings: {told}; {found.path / CONFIG} has them all"
     limits = zip(config.budget.limits, found.config.budget.limits, strict=True)
     wanted, there = config.budget.generations, found.generation

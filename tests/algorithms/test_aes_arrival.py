@@ -96,8 +96,8 @@ def test_only_a_run_of_the_same_settings_and_task_is_made_again(killed, tmp_path
 @pytest.mark.parametrize(
     ("changes", "status", "message"),
     [
-        ({"algorithm": "es"}, "complete", "has other settings: algorithm: 'es' -> 'aes_rl'"),
-        (AES, "complete", "has other settings: aes_rl.order: 'virtual'"),
+        ({"algorithm": "es"}, "complete", "has other settings: algorithm: es -> aes_rl"),
+        (AES, "complete", "has other settings: aes_rl.order: virtual"),
         (BY_ARRIVAL, "requeue", r"is not finished \(requeue\)"),
     ],
 )

@@ -68,7 +68,7 @@ def test_compare_runs_of_other_settings(tmp_path, compared):
     make(tmp_path / "a", generations=7).close()
     make(tmp_path / "b", "es", seed=1, generations=7).close()
     said = compared(1)
-    assert "  algorithm: 'esac' -> 'es'\n  seed: 0 -> 1\n" in said
+    assert "  algorithm: esac -> es\n  seed: 0 -> 1\n" in said
     assert "apart from the first generation" in said
     assert "only in A: metrics/evaluation_sac\n" in said
     Run.begin(tmp_path / "young", Config(), {}).close()

@@ -197,7 +197,7 @@ NUMBERS = [
     if get_args(config.hint(name))[:1] == (int,) or config.hint(name) in (int, float)
 ]
 OUTSIDE = (0, -1, math.inf, math.nan, 2**63, 1001, 1.5, 0.5)
-OUTSIDE += ("none of these", {"a": None}, {"a": (1, 2)}, {"": 1})
+OUTSIDE += ("none of these", "", {"a": None}, {"a": (1, 2)}, {"": 1})
 
 
 def test_every_number_has_a_least_value_and_fits_64_bits():

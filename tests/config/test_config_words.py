@@ -8,7 +8,7 @@ from conftest import ROOT, finish
 
 from esac_mpi import __version__
 from esac_mpi.__main__ import main
-from esac_mpi.config import ES, ESAC, Config, ConfigError, load, read_file
+from esac_mpi.config import ES, ESAC, Config, ConfigError, as_words, load, read_file
 from esac_mpi.config.names import meant
 from esac_mpi.studies.experiments import design
 from esac_mpi.studies.search import study
@@ -21,8 +21,11 @@ NEITHER = "is neither the one configuration file, which ends in .toml, nor the v
 def here(tmp_path, monkeypatch):
     """Stand where there are a run, two configuration files and a policy."""
     (tmp_path / "runs/es0").mkdir(parents=True)
-    for name in "runs/es0/config.toml runs/es0/run.lock a.toml b.toml hopper.h5 README.md".split():
+    (tmp_path / "many.toml").mkdir()
+    for name in "runs/es0/config.toml runs/es0/run.lock none.toml hopper.h5 README.md".split():
         (tmp_path / name).touch()
+    for name in ("a.toml", "b.toml"):
+        (tmp_path / name).write_text("# as it is\n")
     monkeypatch.chdir(tmp_path)
 
 
@@ -38,7 +41,15 @@ def refused(*words):
         (["runs/es0"],
          "'runs/es0' is a run's directory: runs/es0/config.toml goes on with the run, "
          "and so does the command"),
-        (["runs"], f"'runs' {NEITHER}"),
+        (["runs"], "'runs' is a directory; name the configuration file in it"),
+        (["many.toml"], "'many.toml' is a directory; name the configuration file in it"),
+        (["none.toml"], "none.toml: empty; "),
+        (["--chek"], "unknown key 'chek'; did you mean '--check', which takes no value?"),
+        (["--check=1"], "unknown key 'check'; did you mean '--check', which takes no value?"),
+        (["--refresh", "a.toml"], "'refresh'; did you mean '--fresh', which takes no value?"),
+        (["--task.id", ""], "task.id = '': must name a task, such as Hopper-v5"),
+        (["--policy.hidden", "--seed", "1"], "--policy.hidden: expected a value after it"),
+        (["--policy.hidden="], "policy.hidden = ['']: expected integers: [64, 64]"),
         (["hopper.h5", "--seed", "3"],
          "'hopper.h5' has no settings; to begin a run from a policy is --from hopper.h5"),
         (["Hopper-v5"], "'Hopper-v5' is a task, which is named by --task.id Hopper-v5"),
@@ -57,8 +68,15 @@ def refused(*words):
 )  # fmt: skip
 def test_a_word_that_is_no_options_value_is_told_what_it_is(here, words, said):
     told = refused(*words)
-    assert told.startswith("command line: ")
+    alone = ("none.toml", "'many.toml'", "task.id = ")
+    assert told.startswith(("command line: ", *alone))
     assert said in told
+
+
+def test_no_hidden_layer_is_written_as_in_a_file(here):
+    Path("none.toml").write_text("policy.hidden = []\n")
+    for words in (["none.toml"], ["--policy.hidden", *as_words(())], ["--policy.hidden", "[]"]):
+        assert load(words)[0].policy.hidden == ()
 
 
 def test_a_run_or_a_policy_is_no_configuration_file(here):

@@ -234,7 +234,7 @@ def test_a_gain_of_no_path_is_not_read():
 @pytest.mark.parametrize(
     "name", ["esac", "es", "sac", "td3", "ddpg", "cem", "cem_rl", "aes_rl", "erl", "pderl"]
 )
-@pytest.mark.parametrize("form", [["--policy.linear", "true"], ["--policy.hidden"]])
+@pytest.mark.parametrize("form", [["--policy.linear", "true"], ["--policy.hidden", "[]"]])
 def test_every_algorithm_has_a_path_and_policies_without_layers(name, form, tmp_path):
     assert started(tmp_path, *options(name), *form, "--budget.generations", 2) == 0
     saved = SavedPolicy.load(tmp_path)

@@ -88,10 +88,11 @@ def test_final_lasts_until_a_row_is_added(tmp_path):
 def test_other_settings_are_refused(tmp_path, caplog):
     make(tmp_path)
     before = snapshot(tmp_path)
-    other = updated(CONFIG, {"esac.sigma": 0.5, "seed": 7, "budget.generations": 9})
+    other = {"esac.sigma": 0.5, "seed": 7, "budget.generations": 9, "policy.hidden": (16, 8)}
+    other = updated(CONFIG, other)
     with pytest.raises(Refused) as refusal:
         begin(tmp_path, other)
-    for said in ("esac.sigma: 0.02 -> 0.5", "seed: 0 -> 7", "--fresh"):
+    for said in ("esac.sigma: 0.02 -> 0.5", "seed: 0 -> 7", "--fresh", " -> 16 8\n"):
         assert said in str(refusal.value)
     assert "budget" not in str(refusal.value)
     assert snapshot(tmp_path) == before
@@ -100,7 +101,7 @@ def test_other_settings_are_refused(tmp_path, caplog):
     with pytest.raises(Refused, match="seed: 0 -> 7"):  # by config.toml
         begin(tmp_path, other)
     begin(tmp_path, updated(CONFIG, {"budget.generations": 9, "learner.device": "cpu"})).close()
-    assert "learner.device was 'auto', is now 'cpu'" in caplog.text
+    assert "learner.device was auto, is now cpu" in caplog.text
 
 
 def test_strange_directories_are_refused(tmp_path, monkeypatch):

@@ -127,8 +127,12 @@ def test_what_is_no_study_is_one_sentence(tmp_path, call):
         ("search", SEARCH.replace("[4, 6]", "[6, 8]"), "es.population_size"),
         ("settings", SETTINGS.replace("30", "40"), "task.horizon: 30 -> 40"),
         ("settings", SETTINGS.replace("ions = 10", "ions = 20"), "budget.generations: 10 -> 20"),
-        ("settings", SETTINGS.replace("hidden = [4]", "hidden = [8]"), "policy.hidden"),
-        ("head", "trials = 3\nseeds = [4]", "seeds: (100,) -> (4,)"),
+        (
+            "settings",
+            SETTINGS.replace("hidden = [4]", "hidden = [8, 8]"),
+            "policy.hidden: 4 -> 8 8",
+        ),
+        ("head", "trials = 3\nseeds = [4]", "seeds: 100 -> 4: "),
         ("tail", "[pruner]\nkind = 'none'", "pruner: "),
     ],
 )

@@ -8,7 +8,7 @@ from pathlib import Path
 from esac_mpi.analysis.command import opened
 from esac_mpi.analysis.messages import Unusable
 from esac_mpi.analysis.tables import aligned
-from esac_mpi.config import DEFAULTS, NAMES, Config, as_text, to_toml, unread, updated
+from esac_mpi.config import DEFAULTS, NAMES, Config, as_words, to_toml, unread, updated
 from esac_mpi.host.invocation import called
 from esac_mpi.host.run_directory import is_there
 from esac_mpi.record import lock
@@ -63,8 +63,8 @@ def cells(trial: Trial, study: Study) -> Iterator[str]:
     yield trial.state
     yield "-" if trial.value is None else f"{trial.value:,.6g}"
     for name in study.space:
-        value = trial.found.get(name)
-        yield "-" if value is None else f"{value:.4g}" if type(value) is float else as_text(value)
+        value = trial.found.get(name, "-")
+        yield f"{value:.4g}" if type(value) is float else " ".join(as_words(value))
 
 
 def best(study: Study) -> str:

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Any, get_args
 
 from esac_mpi.analysis.messages import Unusable
-from esac_mpi.config import NAMES, ConfigError, as_text, from_table, hint, renewed_name
+from esac_mpi.config import NAMES, ConfigError, as_text, as_words, from_table, hint, renewed_name
 from esac_mpi.studies.experiments.design import check_table
 
 LARGEST = 2**63  # numbers of a range are below
@@ -53,7 +53,7 @@ class Choices:
         }
 
     def __str__(self) -> str:
-        return ", ".join(map(as_text, self.values))
+        return ", ".join(" ".join(as_words(value)) for value in self.values)
 
 
 Space = dict[str, Range | Choices]  # by dotted names

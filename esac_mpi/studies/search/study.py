@@ -17,7 +17,17 @@ from esac_mpi import __version__
 from esac_mpi.analysis.messages import DAMAGED, Unusable
 from esac_mpi.analysis.outcomes import MEASURES, OF_POLICY
 from esac_mpi.config import FREE as FREE_IN_RUNS
-from esac_mpi.config import Config, ConfigError, flatten, joined, plain, read_toml, resolved, unread
+from esac_mpi.config import (
+    Config,
+    ConfigError,
+    as_words,
+    flatten,
+    joined,
+    plain,
+    read_toml,
+    resolved,
+    unread,
+)
 from esac_mpi.envs import TaskError
 from esac_mpi.host.paths import given
 from esac_mpi.record.files import replace
@@ -251,7 +261,7 @@ def refuse_another(study: Study) -> None:
     saved = json.loads(file.read_text(encoding="utf-8"))
     before["version"] = saved.get("version", "0.2.0 or before")
     changed = [
-        f"{name}: {before.get(name)} -> {now.get(name)}"
+        f"{name}: {' '.join(as_words(before.get(name)))} -> {' '.join(as_words(now.get(name)))}"
         for name in {**now, **before}
         if before.get(name) != now.get(name)
     ]

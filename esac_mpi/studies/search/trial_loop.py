@@ -16,7 +16,7 @@ import numpy as np
 
 from esac_mpi import learners
 from esac_mpi.analysis.outcomes import outcome
-from esac_mpi.config import Config, ConfigError, as_text
+from esac_mpi.config import Config, ConfigError, as_words
 from esac_mpi.envs import EditedTask
 from esac_mpi.host import errors, log, process_start
 from esac_mpi.host.run_directory import CHECKPOINT, METRICS, PREVIOUS
@@ -235,6 +235,6 @@ def counters(row: Mapping[str, Any]) -> Counters:
 def in_words(found: Mapping[str, Any]) -> str:
     """Write the values of a trial's fields as a person does."""
     return ", ".join(
-        f"{name} {value:.6g}" if type(value) is float else f"{name} {as_text(value)}"
+        f"{name} {value:.6g}" if type(value) is float else " ".join([name, *as_words(value)])
         for name, value in found.items()
     )
