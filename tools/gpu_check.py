@@ -8,9 +8,9 @@ peers        updates/s of SAC in four sizes: ours, stable-baselines3's, a CleanR
 promises     whole runs: stop + resume = straight, 1 rank = 2 = 16, from the CPU to the GPU
 
 Six minutes at most: each part has a process of its own, which is ended when its time is over. Needs
-one NVIDIA GPU and `pip install esac_mpi[mpich,bench]` with a CUDA build of torch. Exits with 1 if a
-check failed, 75 if a part was cut, 2 where torch sees no GPU. --device cpu shows that it works; its
-figures mean nothing.
+one NVIDIA GPU and `pip install -c constraints.txt -e '.[mpich,bench]'` with a CUDA build of torch.
+Exits with 1 if a check failed, 75 if a part was cut, 2 where torch sees no GPU. --device cpu shows
+that it works; its figures mean nothing.
 """
 
 import os

@@ -17,6 +17,7 @@ import numpy as np
 from esac_mpi.analysis.colours import ink
 from esac_mpi.analysis.curves import AXES, Axis
 from esac_mpi.analysis.messages import Missing
+from esac_mpi.host.errors import INSTALL
 
 os.environ.setdefault("MPLBACKEND", "Agg")
 try:
@@ -26,7 +27,7 @@ try:
     from matplotlib.figure import Figure
     from matplotlib.ticker import EngFormatter
 except ImportError as error:
-    raise Missing("Plots need matplotlib: pip install esac_mpi[analysis]") from error
+    raise Missing(f"Plots need matplotlib: {INSTALL} '.[analysis]'") from error
 
 # of matplotlib: who takes them from here has the style and the backend set
 __all__ = ["Axes", "EngFormatter", "Figure", "matplotlib", "plt"]

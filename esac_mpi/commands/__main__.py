@@ -15,7 +15,7 @@ from importlib import import_module
 from esac_mpi.commands import GROUPS, NAMES, NOW, about
 from esac_mpi.host import log, streams
 from esac_mpi.host.batch_system import speaks
-from esac_mpi.host.errors import WRONG_USAGE, NotSaved, RunError, why_not_imported
+from esac_mpi.host.errors import INSTALL, WRONG_USAGE, NotSaved, RunError, why_not_imported
 from esac_mpi.host.invocation import SCRIPT, called, nowhere, version, without_arguments
 from esac_mpi.host.stop import EndsRun
 
@@ -80,10 +80,8 @@ def run(name: str, arguments: list[str]) -> int:
         library = (error.name or "").partition(".")[0]
         if library not in EXTRAS:
             raise
-        print(
-            f"{called(name)} needs {library}: pip install 'esac_mpi[{EXTRAS[library]}]'",
-            file=sys.stderr,
-        )
+        said = f"{called(name)} needs {library}: {INSTALL} '.[{EXTRAS[library]}]'"
+        print(said, file=sys.stderr)
     except (ImportError, RuntimeError) as error:  # mpi4py's
         if not (told := why_not_imported(error)):
             raise

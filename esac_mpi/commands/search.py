@@ -34,7 +34,8 @@ a stop the same command, or any other of the study, continues the trial exactly.
 file extend a finished study; other ranges are refused. Report results on other seeds than 100,
 which chose the settings. docs/how-to/search.md has the details.
 
-Cost: that of the runs, and 1 s a trial. Needs optuna: pip install 'esac_mpi[search]'.
+Cost: that of the runs, and 1 s a trial.
+Needs optuna: pip install -c constraints.txt -e '.[search]'.
 Exit codes of run: 0 no trial is left; 75 stopped, run it again; 2, 65, 74 and 1 as `esac-mpi run`.
 """
 

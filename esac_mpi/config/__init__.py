@@ -49,6 +49,6 @@ __all__ = [
     "changed", "check", "child_slots", "differences", "exact", "flatten", "from_table", "hint",
     "idle", "imitations", "in_numbers", "individuals", "joined", "load", "marks", "meant",
     "members", "on_ranks", "plain", "read_file", "read_toml", "reads", "renewed_name", "resolved",
-    "settings", "slots", "table_of", "to_toml", "typed", "unread", "unread_in", "updated", "value_of",
-    "winners",
+    "settings", "slots", "table_of", "to_toml", "typed", "unread", "unread_in", "updated",
+    "value_of", "winners",
 ]  # fmt: skip

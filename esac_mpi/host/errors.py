@@ -2,15 +2,17 @@
 
 import errno
 
+# then . or, with an extra of setup.cfg, '.[extra]'
+INSTALL = "pip install -c constraints.txt -e"
 NO_MPI = (
-    "no MPI library was found: load your site's module, or on your own machine: pip install "
-    "'esac_mpi[mpich]'"
+    f"no MPI library was found: load your site's module, or on your own machine: {INSTALL} "
+    "'.[mpich]'"
 )
 
 NEEDED = {"numpy", "h5py", "mpi4py", "gymnasium", "mujoco", "rich"}  # installed with the program
 NOT_INSTALLED = (
     "activate the environment that the program was installed in (. .venv/bin/activate), or "
-    "install it: pip install -c constraints.txt -e ."
+    f"install it: {INSTALL} ."
 )
 
 # exit codes of the command line

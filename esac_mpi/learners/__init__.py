@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 
 from esac_mpi.config import Config
+from esac_mpi.host.errors import INSTALL
 from esac_mpi.host.stop import EndsRun
 from esac_mpi.learners.cpu import NoDevice, prepare, settled
 from esac_mpi.operators.policy import Layout
@@ -68,7 +69,7 @@ def load(name: str) -> ModuleType:
         if name not in EXTRAS:
             raise
         needs = f"algorithm = {name} needs {error.name}, which is not installed"
-        raise NotInstalled(f"{needs}: pip install 'esac_mpi[{EXTRAS[name]}]'") from error
+        raise NotInstalled(f"{needs}: {INSTALL} '.[{EXTRAS[name]}]'") from error
     finally:
         if first:
             gc.freeze()

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO
 import numpy as np
 
 from esac_mpi.config import Config, read_toml, updated
-from esac_mpi.host.errors import OtherSchema, Refused, Unreadable
+from esac_mpi.host.errors import INSTALL, OtherSchema, Refused, Unreadable
 from esac_mpi.host.paths import given
 from esac_mpi.host.run_directory import CHECKPOINT, CONFIG, METRICS, PREVIOUS, is_run, is_there
 from esac_mpi.record import checkpoints, files, history, lock
@@ -225,7 +225,7 @@ class RunFiles:
             import pandas  # only who asks for the table pays for it
         except ImportError as error:
             raise ImportError(
-                "Run.history needs pandas: pip install esac_mpi[analysis]; Run.columns has arrays"
+                f"Run.history needs pandas: {INSTALL} '.[analysis]'; Run.columns has arrays"
             ) from error
         arrays = {
             name.removeprefix("metrics/"): self.columns[name] for name in self.columns.scalars

@@ -82,7 +82,7 @@ def test_a_library_that_is_not_installed_is_one_sentence(monkeypatch, capsys):
     monkeypatch.setattr(sys.modules["esac_mpi.commands.examples"], "main", needs)
     assert main(["examples"]) == 2
     said = capsys.readouterr().err
-    assert "needs pandas: pip install 'esac_mpi[analysis]'\n" in said
+    assert "needs pandas: pip install -c constraints.txt -e '.[analysis]'\n" in said
     assert said.count("\n") == 1
     text = (ROOT / "setup.cfg").read_text()
     assert all(f"\n{extra} =" in text for extra in EXTRAS.values())

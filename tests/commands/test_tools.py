@@ -64,7 +64,7 @@ def test_without_matplotlib(tmp_path):
     (tmp_path / "matplotlib.py").write_text("raise ImportError")
     line = [sys.executable, "-m", "esac_mpi.commands", "plot", tmp_path]
     done = finish(line, 2, PYTHONPATH=f"{tmp_path}:{ROOT}")
-    assert done.stderr == "Plots need matplotlib: pip install esac_mpi[analysis]\n"
+    assert done.stderr == "Plots need matplotlib: pip install -c constraints.txt -e '.[analysis]'\n"
 
 
 BAD = {  # a directory: the exit code, and what is said of it

@@ -19,6 +19,7 @@ from whole_runs import assert_same_run, summary
 from esac_mpi import envs
 from esac_mpi.algorithms import ppo as algorithm
 from esac_mpi.config import Config, ConfigError, check, updated
+from esac_mpi.host.errors import INSTALL
 from esac_mpi.learners import LearnerNotFinite
 from esac_mpi.operators.noise import Purpose, integer
 from esac_mpi.operators.policy import Layout, Policy
@@ -216,7 +217,7 @@ def test_without_the_library_it_says_which_extra_brings_it(begin, tmp_path, monk
         monkeypatch.delitem(sys.modules, f"esac_mpi.learners.{name}", raising=False)
     monkeypatch.setitem(sys.modules, "stable_baselines3", None)
     assert begin("--algorithm", "ppo", *TASK, "--run-dir", tmp_path / "run") == 2
-    assert "pip install 'esac_mpi[baselines]'" in "".join(capsys.readouterr())
+    assert f"{INSTALL} '.[baselines]'" in "".join(capsys.readouterr())
     assert list(tmp_path.iterdir()) == []
 
 

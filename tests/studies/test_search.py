@@ -318,6 +318,6 @@ def test_without_optuna_it_is_one_sentence(tmp_path, call, monkeypatch):
     monkeypatch.setitem(sys.modules, "optuna", None)
     for action in ("run", "show"):
         told = call(f"search {action}", file, code=2).err
-        assert told == "A search needs optuna: pip install 'esac_mpi[search]'\n"
+        assert told == "A search needs optuna: pip install -c constraints.txt -e '.[search]'\n"
     assert "\nsearch =" in (ROOT / "setup.cfg").read_text()
     assert not (tmp_path / "study").exists()

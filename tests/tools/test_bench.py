@@ -85,7 +85,7 @@ def test_without_an_mpirun_it_is_a_sentence_and_nothing_is_made(tmp_path, monkey
     monkeypatch.setenv("PATH", str(tmp_path))
     monkeypatch.chdir(tmp_path)
     assert bench.main(["generation", "--quick"]) == 2
-    assert "no mpirun here: pip install esac_mpi[mpich]" in capsys.readouterr().err
+    assert "no mpirun here: pip install -c constraints.txt -e '.[mpich]'" in capsys.readouterr().err
     assert not list(tmp_path.iterdir())
 
 

@@ -14,8 +14,8 @@ history      an append, a publication, a checkpoint and memory, to 100,000 gener
 
 --json prints one JSON object a line and figure: case, name, unit, min, median, max, rounds,
 simulation (true: not measured). --quick takes seconds and shows that it works; its figures mean
-little. Times are for 2 cores. The peers come with `pip install esac_mpi[bench]`; what is not
-installed or fails is left out, and said. Nothing else should run meanwhile.
+little. Times are for 2 cores. The peers come with `pip install -c constraints.txt -e '.[bench]'`;
+what is not installed or fails is left out, and said. Nothing else should run meanwhile.
 """
 
 import os

@@ -7,6 +7,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from esac_mpi.host.errors import INSTALL
+
 Timed = tuple[int, float]  # what was done (steps, updates), and in how many seconds
 Turns = dict[str, Callable[[], Timed]]  # of competitors, by name
 HEADER = f"{'case':<46}  {'figure':<47}  {'min':>10}  {'median':>10}  {'max':>10}  unit"
@@ -44,7 +46,7 @@ def installed(library: str) -> bool:
     """Return whether a peer is installed; say if not."""
     found = importlib.util.find_spec(library) is not None
     if not found:
-        say(f"{library} is not installed and left out: pip install esac_mpi[bench]")
+        say(f"{library} is not installed and left out: {INSTALL} '.[bench]'")
     return found
 
 

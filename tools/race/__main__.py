@@ -6,8 +6,9 @@ One run after another has all cores; all of a seed before the next one's. Each e
 race.csv in --out, beside it race.md and race.png; logs/ has what they printed. Stopped by a signal,
 the race ends with the run that is going on; the same command goes on, and makes what failed again.
 It says how many hours at most; docs/results/performance.md, "A race", has the rules. The peers,
-of stable-baselines3, sb3-contrib, SBX and EvoTorch, come with `pip install esac_mpi[bench]`; what
-is not installed is left out, and said. Nothing else should run meanwhile."""
+of stable-baselines3, sb3-contrib, SBX and EvoTorch, come with
+`pip install -c constraints.txt -e '.[bench]'`; what is not installed is left out, and said. Nothing
+else should run meanwhile."""
 
 import json
 import os
@@ -27,6 +28,7 @@ from esac_mpi.analysis.messages import Unusable
 from esac_mpi.config import flatten, resolved
 from esac_mpi.config.exact import whole
 from esac_mpi.host import affinity
+from esac_mpi.host.errors import INSTALL
 from esac_mpi.host.paths import given
 from esac_mpi.studies.experiments.running import collected_signals, launcher
 from esac_mpi.training import provenance
@@ -84,7 +86,7 @@ def versions(library: str) -> list[str] | None:
     try:
         return [f"{name} {version(name)}" for name in PACKAGES[library]]
     except PackageNotFoundError as error:
-        say(f"{library} is left out: {error.name} is not installed: pip install esac_mpi[bench]")
+        say(f"{library} is left out: {error.name} is not installed: {INSTALL} '.[bench]'")
         return None
 
 

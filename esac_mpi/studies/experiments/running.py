@@ -15,8 +15,17 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from esac_mpi.analysis.messages import Unusable
-from esac_mpi.config import AUTO, SURVIVAL, Config, ConfigError, differences, flatten, updated
-from esac_mpi.host.errors import Interrupted
+from esac_mpi.config import (
+    AUTO,
+    SURVIVAL,
+    Config,
+    ConfigError,
+    differences,
+    flatten,
+    typed,
+    updated,
+)
+from esac_mpi.host.errors import INSTALL, Interrupted
 from esac_mpi.host.stop import asking
 from esac_mpi.record import Refused, Run, RunFiles, Unreadable
 from esac_mpi.studies.experiments.plan import Planned
@@ -83,7 +92,9 @@ def is_done(planned: Planned) -> bool:
     if run is None:
         return False
     if changed := differences(run.config, as_begun(planned.config, run)):
-        listing = "".join(f"\n  {name}: {was!r} -> {now!r}" for name, (was, now) in changed.items())
+        listing = "".join(
+            f"\n  {name}: {typed(was)} -> {typed(now)}" for name, (was, now) in changed.items()
+        )
         raise Unusable(
             f"{planned.run_dir} holds a run of other settings:{listing}\n"
             "Remove it, or choose another --root"
@@ -105,7 +116,7 @@ def launcher(ranks: int) -> list[str]:
     ours = Path(sys.executable).with_name("mpirun")
     found = str(ours) if ours.exists() else shutil.which("mpirun")
     if found is None:
-        raise Unusable("no mpirun here: pip install esac_mpi[mpich], or load the cluster's MPI")
+        raise Unusable(f"no mpirun here: {INSTALL} '.[mpich]', or load the cluster's MPI")
     return [found, "-n", str(ranks)]
 
 

@@ -14,6 +14,7 @@ import numpy as np
 from esac_mpi.analysis.messages import DAMAGED, Missing, Unusable
 from esac_mpi.config import exact, hint
 from esac_mpi.config.renamed import renewed_name, renewed_value
+from esac_mpi.host.errors import INSTALL
 from esac_mpi.studies.search.space import Choices, Range
 from esac_mpi.studies.search.study import Sampler, Study
 
@@ -23,7 +24,7 @@ try:
     from optuna.storages.journal import JournalFileBackend, JournalFileOpenLock
     from optuna.trial import TrialState
 except ImportError as error:
-    raise Missing("A search needs optuna: pip install 'esac_mpi[search]'") from error
+    raise Missing(f"A search needs optuna: {INSTALL} '.[search]'") from error
 
 NAME = "esac_mpi"  # of the study in its journal
 JOURNAL = "journal.log"  # in the study's directory
