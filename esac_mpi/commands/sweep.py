@@ -32,14 +32,20 @@ def write(options: argparse.Namespace) -> Iterator[object]:
     known: set[tuple[str, ...]] = set()
     found: dict[Path, list[str]] = {}
     notes: set[str] = set()
+    chosen: set[str] = set()
     try:
         for line, run_dir in lines(options):
-            check(line, known, notes)
+            chosen |= check(line, known, notes)
             if found.setdefault(run_dir, line) is not line:
                 lines_of = f"{shlex.join(found[run_dir])} and {shlex.join(line)}"
                 raise Unusable(f"two runs would share {run_dir}: {lines_of}")
     except ConfigError as error:
         raise Unusable(str(error)) from error
+    if chosen:
+        notes.add(
+            f"each run chooses {', '.join(sorted(chosen))} at its first start, by ranks and "
+            "machine, so seeds may differ; to fix one: --set NAME NUMBER"
+        )
     for said in sorted(notes):
         note(said)
     list_of = [[*line, "--run-dir", str(run_dir)] for run_dir, line in found.items()]

@@ -42,6 +42,17 @@ def test_sweep_writes_the_grid(tmp_path, swept):
     assert len({line.split()[-1] for line in lines}) == 36
 
 
+def test_what_each_run_would_choose_is_one_note(tmp_path, call):
+    line = ["--tasks", "Ant-v5", "--algorithms", "esac", "sac", "--out", tmp_path / "jobs.txt"]
+    names = "esac.population_size, esac.update_cost, esac.workers"
+    assert call("sweep", *line).err == (
+        f"note: each run chooses {names} at its first start, by ranks and machine, "
+        "so seeds may differ; to fix one: --set NAME NUMBER\n"
+    )
+    fixed = [word for name in names.split(", ") for word in ("--set", name, "8")]
+    assert call("sweep", *line, *fixed).err == ""
+
+
 def test_a_field_without_a_table_is_of_the_algorithms(swept):
     grid = "--tasks Ant-v5 --algorithms erl pderl --seeds 0 --set mutation_probability 0.5"
     _, lines = swept(*grid.split())
@@ -50,7 +61,7 @@ def test_a_field_without_a_table_is_of_the_algorithms(swept):
 
 def test_blanks_in_paths_stay_in_their_words(tmp_path, swept):
     config, out, root = (tmp_path / name for name in ("my, conf.toml", "my list.txt", "my runs"))
-    config.touch()
+    config.write_text("# the defaults\n")
     said, lines = swept("--configs", config, "--seeds", 0, out=out, root=root)
     told = [shlex.split(line) for line in said[2:]]
     assert [line[1] for line in told[:2]] == [f"LIST={out}"] * 2

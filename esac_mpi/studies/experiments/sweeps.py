@@ -80,19 +80,18 @@ def lines(options: Namespace) -> Iterator[tuple[list[str], Path]]:
                 yield line, options.root / "-".join([name, algorithm, *varied, f"seed{seed}"])
 
 
-def check(line: list[str], known: set[tuple[str, ...]], notes: set[str]) -> None:
-    """Check a run's settings once for all its seeds; add what is said to notes. Raises Unusable."""
+def check(line: list[str], known: set[tuple[str, ...]], notes: set[str]) -> set[str]:
+    """Check a run's settings once for all its seeds; add what is said to notes. Raises Unusable.
+
+    Return the names of those that its first start chooses.
+    """
     place = line.index("--seed")
     key = (*line[:place], *line[place + 2 :])
     if key in known:
-        return
+        return set()
     known.add(key)
     try:
         config, _ = load(list(key), notes.add)
-        notes.update(
-            f'{name} = "auto" is chosen at each run\'s first start: '
-            f"--set {name} NUMBER, for seeds of one another"
-            for name in automatic(config)
-        )
     except ConfigError as error:
         raise Unusable(f"{error}\n  in: {shlex.join(line)}") from error
+    return {*automatic(config)}
