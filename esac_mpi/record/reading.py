@@ -215,7 +215,7 @@ class RunFiles:
         if writer == (socket.gethostname(), os.getpid()) or not lock.is_free(self.path):
             return status
         # it may have ended since it was opened, and said so
-        last = read_status(self.path).get("status", status)
+        last = read_status(self.path, again=True).get("status", status)
         return "dead" if last == "running" else last
 
     @cached_property

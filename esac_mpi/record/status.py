@@ -18,18 +18,23 @@ STATUS = "status.json"
 logger = logging.getLogger(__name__)
 
 
-def read_status(path: Path) -> dict[str, Any]:
-    """Return status.json, empty where there is none that can be read."""
+def read_status(path: Path, again: bool = False) -> dict[str, Any]:
+    """Return status.json, empty where there is none that can be read.
+
+    again: whether what is wrong with it was said before.
+    """
     try:
-        status = json.loads((path / STATUS).read_text(encoding="utf-8"))
+        text = (path / STATUS).read_text(encoding="utf-8")
+        status = json.loads(text) if text.strip() else None
+        if isinstance(status, dict):
+            return status
+        problem: object = "not a JSON object" if text.strip() else "empty"
     except FileNotFoundError:
         return {}
     except (OSError, ValueError, RecursionError) as error:
-        logger.warning("%s: %s; going on without it", path / STATUS, error)
-        return {}
-    if isinstance(status, dict):
-        return status
-    logger.warning("%s: not a JSON object; going on without it", path / STATUS)
+        problem = error
+    if not again:
+        logger.warning("%s: %s; going on without it", path / STATUS, problem)
     return {}
 
 

@@ -25,7 +25,7 @@ def test_history_is_a_table_of_the_scalars(tmp_path, monkeypatch):
     assert frame.loc[2, "timing/wall_seconds"] == 2.0
     monkeypatch.setitem(sys.modules, "pandas", None)
     run = Run.open(tmp_path)
-    with pytest.raises(ImportError, match=r"pip install esac_mpi\[analysis\]"):
+    with pytest.raises(ImportError, match=r"pip install -c constraints\.txt -e '\.\[analysis\]'"):
         run.history  # noqa: B018
     assert run.columns["metrics/sigma"][-1] == 0.3
 
