@@ -90,7 +90,8 @@ def row(run: RunFiles) -> Row:
 
 def one(run: RunFiles) -> Table:
     """Show a single run."""
-    found, config = {name: shown(value) for name, value in row(run).items()}, run.config
+    stands, config = row(run), run.config
+    found, left = {name: shown(value) for name, value in stands.items()}, stands["left"]
     evaluation = measures.last_evaluation(run)
     policies = {
         p: value for p, value in evaluation.items() if p != "generation" and value is not None
@@ -111,7 +112,7 @@ def one(run: RunFiles) -> Table:
         "sigma": f"{figure(measures.last(run, 'sigma'), '{:.3g}')}  {sparkline(sigma)}",
         "speed": f"{found['steps/s']} steps/s",
         "idle": f"{found['idle']} of the ranks' time",
-        "time": f"{found['wall']} so far, {found['left']} left",
+        "time": f"{found['wall']} so far{'' if left is None else f', {left} left'}",
         "last row": f"{found['row']} ago" if run.generation else "-",
         "last checkpoint": f"{age(run.path / 'checkpoint.h5')} ago",
     }

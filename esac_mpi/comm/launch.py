@@ -33,7 +33,7 @@ def abort(code: int, *last_words: str) -> NoReturn:
 
 def library() -> str:
     """Return the MPI library's own name and version."""
-    return MPI.Get_library_version().strip().split("\n")[0].strip("\0 ")
+    return " ".join(MPI.Get_library_version().strip().split("\n")[0].strip("\0 ").split())
 
 
 def binding() -> str:

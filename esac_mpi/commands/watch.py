@@ -18,6 +18,7 @@ Exit codes: 0; 2 if a directory is not a run; 65 if none of its files can be rea
 """
 
 import argparse
+import sys
 from collections.abc import Collection
 from pathlib import Path
 from typing import Any
@@ -31,6 +32,7 @@ from esac_mpi.analysis.command import add, parser
 from esac_mpi.analysis.followed import Followed
 from esac_mpi.record import RunFiles
 
+UNCUT = 10_000  # width of a pipe or a file [characters]
 TITLES = 3  # lines of a terminal that rows of runs leave free
 
 
@@ -44,13 +46,17 @@ def view(runs: dict[Path, RunFiles | str], statuses: Collection[str], lines: int
 
 def watch(followed: Followed, statuses: Collection[str], every: float, console: Console) -> None:
     """Redraw until all runs are over; always leave the last view and a visible cursor."""
-    height = console.height - TITLES
-    live = Live(view(followed.runs, statuses, height), console=console, auto_refresh=False)
+
+    def seen() -> Any:
+        lines = max(1, console.height - TITLES) if console.is_terminal else 0
+        return view(followed.runs, statuses, lines)
+
+    live = Live(seen(), console=console, auto_refresh=False)
     try:
         live.start(refresh=True)
         console.show_cursor(True)  # a killed process must not leave a terminal without a cursor
         for _ in followed.looks(every):
-            live.update(view(followed.runs, statuses, console.height - TITLES), refresh=True)
+            live.update(seen(), refresh=True)
     finally:
         live.stop()
         console.show_cursor(True)
@@ -69,7 +75,8 @@ def command_line() -> argparse.ArgumentParser:
 def main(argv: list[str]) -> int:
     """Watch; return 2 if a directory is no run, 65 if it is unreadable, 130 after Ctrl-C."""
     options = command_line().parse_args(argv)
-    followed, console, statuses = Followed(options.runs), Console(), options.status
+    console = Console(width=None if sys.stdout.isatty() else UNCUT)
+    followed, statuses = Followed(options.runs), options.status
     if not followed.runs:
         return followed.code
     try:

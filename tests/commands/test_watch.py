@@ -37,7 +37,7 @@ def test_watch_shows_one_run(tmp_path, call):
         "sigma": f"0.005  {'▁' * 24}",
         "speed": "85 steps/s",
         "idle": "97 % of the ranks' time",  # 1 - 4 / (2 * 60)
-        "time": "40m00s so far, - left",
+        "time": "40m00s so far",
     }
     assert {name: shown[name] for name in expected} == expected
     assert shown["status"].startswith("requeue; go on with: mpirun -n 2 python -m esac_mpi ")
@@ -67,6 +67,18 @@ def test_watch_shows_several_runs_and_names_the_bad_ones(tmp_path, call):
     # its rows are of 1970, its checkpoint is not
     assert re.search(r" \d{5}d\d\dh .* \d+s$", rows[1].strip())
     assert "16h00m" not in rows[0]
+
+
+def test_a_pipe_gets_whole_lines(tmp_path, call, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "20")
+    places = [tmp_path / name for name in ("a", "b")]
+    for place in places:
+        make(place, status="requeue", command="python -m esac_mpi").close()
+    resume = f"go on with: mpirun -n 2 python -m esac_mpi {places[0]}/config.toml"
+    assert any(line.endswith(resume) for line in call("watch", places[0], "--once").out.split("\n"))
+    _, header, *rows = call("watch", *places).out.splitlines()
+    assert (header.rstrip()[-10:], len(rows)) == ("checkpoint", 2)
+    assert all(len(row.split()) > 10 for row in rows)
 
 
 def live(path):

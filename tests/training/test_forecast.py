@@ -160,15 +160,15 @@ def test_a_start_on_other_ranks_than_phases_are_for_says_so():
 def test_what_helps_most_comes_first_and_fewer_ranks_are_told():
     esac, on = settings(**PHASES), Cluster(4, 64, **FREE)
     told = advice.advice(esac, PIECES, on, taken(esac, 4))
-    assert told == "most would help --esac.learner_lag 2 (6s); then a GPU (at best 6s)"
+    assert told == "--esac.learner_lag 2 would help most (6s); then a GPU (at best 6s)"
     many = advice.advice(esac, PIECES, Cluster(64, 64, **FREE), taken(esac, 64))
     assert many.startswith(
         "all 64 ranks wait for the learner 60% of the time; "
-        "most would help --esac.learner_lag 2 (5s)"
+        "--esac.learner_lag 2 would help most (5s)"
     )
     assert many.endswith("; 4 rank(s) would take 10s, 0.0111 core-hours")
     es = settings(algorithm="es", es__population_size=8, **BUDGET)
-    assert advice.advice(es, PIECES, on, taken(es, 4)) == "most would help 8 ranks (4s)"
+    assert advice.advice(es, PIECES, on, taken(es, 4)) == "8 ranks would help most (4s)"
 
 
 def test_the_default_task_on_64_ranks_waits_for_its_learner():
@@ -185,7 +185,7 @@ def test_the_default_task_on_64_ranks_waits_for_its_learner():
         "all 64 ranks wait for the learner 97% of the time; "
         "phases are timed for 7 rank(s) beside the learner's, here are 63; "
     )
-    assert "--esac.workers 63; most would help a GPU (at best 1m06s); " in remedy
+    assert "--esac.workers 63; a GPU would help most (at best 1m06s); " in remedy
     assert " rank(s) would take " in remedy
     waiting = settings()
     phases = sum(esac_timing.gate_opens(waiting, k) for k in range(5, 1001, 5))

@@ -92,7 +92,7 @@ def launch(ranks: list[Rank], world: World) -> list[Line]:
     """Look at MPI, ranks and nodes."""
     version = importlib.metadata.version("mpi4py")
     lines = [
-        Line("MPI", f"{' '.join(world.library.split())}".split(", package")[0]),
+        Line("MPI", world.library.split(", package")[0]),
         Line("mpi4py", f"{version}, module {binding()}"),
         Line("ranks", f"{world.size} on {world.nodes} node(s)"),
     ]

@@ -79,11 +79,10 @@ def advice(config: Config, pieces: Pieces, on: Cluster, own: Outlook, begun: boo
         and not (begun and other.words.startswith("--"))
     ]
     better.sort(key=lambda other: (other.bound, other.outlook.seconds))  # bounds come last
-    words = [describe(other) for other in better]
-    if words:
-        parts.append(f"most would help {words[0]}")
-    if words[1:]:
-        parts.append(f"then {', '.join(words[1:])}")
+    if better:
+        parts.append(describe(better[0], " would help most"))
+    if better[1:]:
+        parts.append(f"then {', '.join(map(describe, better[1:]))}")
     less = fewer(config, pieces, on, own)
     if less is not None:
         cost = f"{duration(less.seconds)}, {less.core_hours:.3g} core-hours"
@@ -91,7 +90,7 @@ def advice(config: Config, pieces: Pieces, on: Cluster, own: Outlook, begun: boo
     return "; ".join(parts)
 
 
-def describe(other: Other) -> str:
+def describe(other: Other, helps: str = "") -> str:
     """Say what a remedy gives."""
     bound = "at best " if other.bound else ""
-    return f"{other.words} ({bound}{duration(other.outlook.seconds)})"
+    return f"{other.words}{helps} ({bound}{duration(other.outlook.seconds)})"
