@@ -4,6 +4,7 @@ import os
 import sys
 import threading
 import time
+from collections.abc import Callable
 from contextlib import suppress
 from typing import NoReturn
 
@@ -18,8 +19,11 @@ class LaunchError(Exception):
     """The launcher and the MPI library do not belong together."""
 
 
-def abort(code: int, *last_words: str) -> NoReturn:
-    """Print last words to stderr and end all ranks at once, even if printing or MPI fails."""
+def abort(code: int, *last_words: str, record: Callable[[], object] | None = None) -> NoReturn:
+    """Print last words to stderr and end all ranks at once, even if printing or MPI fails.
+
+    record: called last of all, so that no other rank has time to write after it.
+    """
     last_resort = threading.Timer(LAST_RESORT, os._exit, [code])
     last_resort.daemon = True
     last_resort.start()
@@ -27,6 +31,9 @@ def abort(code: int, *last_words: str) -> NoReturn:
         if last_words:
             print(*last_words, sep="\n", file=sys.stderr, flush=True)
             time.sleep(LAST_WORDS)
+    if record:
+        with suppress(Exception):
+            record()
     MPI.COMM_WORLD.Abort(code)
     os._exit(code)  # MPICH's has been seen to come back
 

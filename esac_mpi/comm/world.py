@@ -60,7 +60,7 @@ class World:
     beside the exchanges; in_flight: the generation whose background was begun and has not been
     ended, 0 for none; learning: whether rank 0's is unfinished, so that others evaluate (equal on
     all ranks, as stopping). bytes_exchanged: received from other nodes. fence, sync, shared,
-    share: Node's.
+    share: Node's. record: keeps last words in the run's files, and why it failed, or "".
     """
 
     def __init__(
@@ -80,7 +80,8 @@ class World:
         self._beside = 0.0  # spent on the background while there were members to take [s]
         self.stop = Stop(clock, self._abort_on_signal)
         who = f"rank {self.rank} on {platform.node()}"
-        self.watchdog = Watchdog(who, lambda words: abort(1, words))
+        self.watchdog = Watchdog(who, self._abort_hanging)
+        self.record: Callable[[str, str], object] = lambda words, reason: None
         self.stopping = False
         self.reasons = list[str]()
         self._dispatch: Dispatch | None = None
@@ -361,6 +362,9 @@ class World:
 
     def _abort_on_signal(self) -> None:
         abort(1, f"esac_mpi: rank {self.rank}: third signal: ends at once, nothing is written")
+
+    def _abort_hanging(self, words: str) -> None:
+        abort(1, f"esac_mpi: {words}", record=lambda: self.record(words, ""))
 
     def free(self) -> None:
         """Release the shared arrays; none may be used afterwards. All ranks call this."""

@@ -11,7 +11,6 @@ import difflib
 import logging
 import math
 import os
-import traceback
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from importlib import import_module
@@ -22,7 +21,7 @@ import numpy as np
 
 from esac_mpi.config.fields import as_text
 from esac_mpi.host import process_state
-from esac_mpi.host.errors import WrongUsage
+from esac_mpi.host.errors import WrongUsage, raised
 from esac_mpi.host.invocation import directory
 from esac_mpi.host.stop import EndsRun, GivenUp
 from esac_mpi.operators import kernels
@@ -74,13 +73,11 @@ def telling(id: str, what: str) -> Iterator[None]:
     except EndsRun as error:  # its code ends the program
         raise TaskError(str(error)) from error
     except BaseException as error:
-        frame = traceback.extract_tb(error.__traceback__)[-1]
-        said = f"{type(error).__name__}: {error}".splitlines()[0].removesuffix(": ")
+        said, where = raised(error)
         hint = f"; {RETURNED}" if "to unpack" in said else ""
         if isinstance(error, FileNotFoundError) and not os.path.isabs(str(error.filename or "/")):
             place = f"{directory()}, to which a task is brought back"
             hint = f"; looked for in {place}: name the file in full"
-        where = f"{frame.filename}, line {frame.lineno}"
         raise TaskError(f"{id} cannot be {what}: {said} ({where}){hint}") from error
 
 

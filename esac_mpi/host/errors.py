@@ -1,6 +1,7 @@
 """Exceptions by the exit codes of the command line, for who calls `esac_mpi.train` too."""
 
 import errno
+import traceback
 
 # then . or, with an extra of setup.cfg, '.[extra]'
 INSTALL = "pip install -c constraints.txt -e"
@@ -98,6 +99,13 @@ def why_not_imported(error: Exception) -> str:
     if isinstance(error, ModuleNotFoundError) and error.name in NEEDED:
         return f"{error}: {NOT_INSTALLED}"
     return NO_MPI if "libmpi" in str(error) or "cannot load MPI library" in str(error) else ""
+
+
+def raised(error: BaseException) -> tuple[str, str]:
+    """Return an error's kind and first line, and the line of code that raised it."""
+    frame = traceback.extract_tb(error.__traceback__)[-1]
+    said = f"{type(error).__name__}: {error}".splitlines()[0].removesuffix(": ")
+    return said, f"{frame.filename}, line {frame.lineno}"
 
 
 def unread(path: object, error: OSError) -> Unreadable:

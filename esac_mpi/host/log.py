@@ -9,7 +9,7 @@ import math
 import sys
 import time
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -57,13 +57,18 @@ def setup(rank: int, host: str, quiet: bool = False) -> None:
 def append_to(path: Path, rank: int, host: str) -> None:
     """Append messages, not progress, to a file, with the time (UTC); warn where that fails."""
     try:
-        file = _File(path, encoding="utf-8", errors="backslashreplace")
+        file = _File(path, rank, host)
     except OSError as error:
         logger.warning("%s: %s; messages go to stdout alone", path, error.strerror)
         return
-    file.setFormatter(_Formatter(rank, host, "%(asctime)s %(message)s"))
     file.addFilter(lambda record: record.name != progress.name)
     logger.addHandler(file)
+
+
+def append_error(path: Path, rank: int, host: str, words: str) -> None:
+    """Append to a file why the run ends, which is printed elsewhere."""
+    with suppress(OSError), closing(_File(path, rank, host)) as file:
+        file.emit(logger.makeRecord(logger.name, logging.ERROR, "", 0, words, (), None))
 
 
 def say(message: str) -> None:
@@ -106,6 +111,10 @@ class _Console(logging.Handler):
 
 
 class _File(logging.FileHandler):
+    def __init__(self, path: Path, rank: int, host: str) -> None:
+        super().__init__(path, encoding="utf-8", errors="backslashreplace")
+        self.setFormatter(_Formatter(rank, host, "%(asctime)s %(message)s"))
+
     def emit(self, record: logging.LogRecord) -> None:
         """Write a line, if its directory is still there: one that was closed is opened anew."""
         with suppress(OSError):

@@ -81,4 +81,4 @@ class Watchdog:
             file.seek(0)
             stacks = file.read().decode(errors="replace")
         where = f"{what}, generation {self.generation}"
-        self._abort(f"esac_mpi: {self._who} hangs: {where}; its stacks:\n{stacks}")
+        self._abort(f"{self._who} hangs: {where}; its stacks:\n{stacks}")

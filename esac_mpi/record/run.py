@@ -6,7 +6,6 @@ import math
 import os
 import time
 from collections.abc import Mapping
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +21,7 @@ from esac_mpi.record.history import HISTORY, History, manifest
 from esac_mpi.record.lock import RunLock
 from esac_mpi.record.reading import POLICY, Columns, RunFiles
 from esac_mpi.record.replays import REPLAY, Replay, Segment
-from esac_mpi.record.status import died, read_status, starts, write_status, writer
+from esac_mpi.record.status import died, now, read_status, starts, write_status, writer
 
 PUBLISH_EVERY = 30.0  # least time between two metrics.h5 [s]
 
@@ -369,7 +368,7 @@ class Run:
             **writer(self.token),
         }
         entries |= {
-            "time": datetime.now(UTC).isoformat(timespec="seconds"),
+            "time": now(),
             "starts": self.starts,
             "since": self._since,
         }

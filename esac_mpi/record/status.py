@@ -5,11 +5,13 @@ import logging
 import os
 from collections.abc import Mapping
 from contextlib import suppress
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 from esac_mpi.host import batch_system
 from esac_mpi.host.errors import Unsaved
+from esac_mpi.host.run_directory import LOCK
 from esac_mpi.host.streams import as_json
 from esac_mpi.record.files import replace
 
@@ -48,13 +50,36 @@ def writer(token: bytes) -> dict[str, Any]:
 
 def write_status(path: Path, entries: Mapping[str, Any]) -> None:
     """Replace status.json; remove it first where that fails: none is better than an old one."""
-    text = (as_json(entries, indent=1) + "\n").encode()
     try:
-        replace(path / STATUS, [text])
+        replace(path / STATUS, [as_text(entries)])
     except Unsaved:
         with suppress(OSError):
             (path / STATUS).unlink()
-        replace(path / STATUS, [text])
+        replace(path / STATUS, [as_text(entries)])
+
+
+def fail_from(path: Path, token: bytes, rank: int, reason: str) -> None:
+    """Say that a run has failed, from a rank that does not hold it, as rank 0 will not.
+
+    Only where status.json says that it is running, and run.lock still holds the token: elsewhere
+    the directory is another one, or another run's. Raises OSError, Unsaved.
+    """
+    last = read_status(path)
+    if last.get("status") == "running" and (path / LOCK).read_bytes() == token:
+        # rank 0 of another host may write at this moment, by a process of the same number
+        whole = path / f"{STATUS}.tmp.{os.getpid()}.{rank}"
+        replace(whole, [as_text({**last, "status": "failed", "time": now(), "reason": reason})])
+        os.replace(whole, path / STATUS)
+
+
+def as_text(entries: Mapping[str, Any]) -> bytes:
+    """Write what status.json holds."""
+    return (as_json(entries, indent=1) + "\n").encode()
+
+
+def now() -> str:
+    """Tell the time (UTC)."""
+    return datetime.now(UTC).isoformat(timespec="seconds")
 
 
 def starts(last: Mapping[str, Any], generation: int) -> int:

@@ -2,6 +2,7 @@
 
 import json
 import math
+import platform
 import shlex
 from collections import Counter, deque
 from collections.abc import Callable
@@ -24,7 +25,9 @@ from esac_mpi.play import state
 from esac_mpi.play.counters import Best, Counters
 from esac_mpi.record import Run, Unsaved
 from esac_mpi.record.files import part, under
+from esac_mpi.record.status import fail_from
 from esac_mpi.training import provenance
+from esac_mpi.training.ended import last_words, reason
 
 RECENT = 20  # generations by which the next ones are judged
 RETRY = 60.0  # longest time until a checkpoint that could not be written is tried again [s]
@@ -212,13 +215,31 @@ def saved(write: Callable[[], None]) -> bool:
     return True
 
 
-def fail(job: Job) -> None:
-    """Say on disk that the run failed, if that is possible. Rank 0 only."""
+def fail(job: Job, error: BaseException | None = None) -> None:
+    """Say on disk that the run failed, and why, if that is possible. Rank 0 only."""
+    assert job.run is not None
     if job.display:
         job.display.close()
     with suppress(Exception):
-        assert job.run is not None
-        job.run.status("failed", job.saved_generation)
+        why = {}
+        if error is not None:
+            job.world.record(last_words(error), "")
+            why = {"reason": reason(error)}
+        if all(why.values()):
+            job.run.status("failed", job.saved_generation, **why)
+
+
+def let_ranks_record(job: Job) -> None:
+    """Let every rank keep its last words in log.txt, and in status.json why the run failed."""
+    world = job.world
+    path, token = world.from_root((job.run.path, job.run.token) if job.run else None)
+
+    def record(words: str, why: str) -> None:
+        log.append_error(path / "log.txt", world.rank, platform.node(), words)
+        if why:
+            fail_from(path, token, world.rank, why)
+
+    world.record = record
 
 
 def results(job: Job, best: Best | None = None, final: Best | None = None) -> dict[str, Any]:

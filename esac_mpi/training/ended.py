@@ -1,15 +1,17 @@
 """How a training ends: errors that end it in one sentence, and how ranks share them."""
 
+import traceback
 from collections.abc import Callable
 from typing import Any
 
 from esac_mpi import learners, record
 from esac_mpi.comm import launch
 from esac_mpi.comm.headers import DivergedError
+from esac_mpi.comm.mpi import MPI
 from esac_mpi.comm.world import World
 from esac_mpi.config import ConfigError
 from esac_mpi.envs import TaskError
-from esac_mpi.host.errors import FAILED, WRONG_USAGE
+from esac_mpi.host.errors import FAILED, WRONG_USAGE, raised
 from esac_mpi.host.stop import EndsRun
 from esac_mpi.play import epsilon, rollout
 
@@ -78,3 +80,19 @@ def as_end(error: BaseException, alone: bool) -> Ended | None:
         words = ", ".join([str(error), *getattr(error, "__notes__", [])])
         return Ended(FAILED, f"{words}; the last checkpoint stands", type(error))
     return Ended(FAILED, str(error), type(error)) if isinstance(error, ON_ALL) else None
+
+
+def last_words(error: BaseException) -> str:
+    """Say all about an error that ends a run: in a sentence, or its traceback."""
+    end = as_end(error, True)  # what it would be to a rank alone
+    return str(end) if end else f"failed:\n{''.join(traceback.format_exception(error))}".rstrip()
+
+
+def reason(error: BaseException) -> str:
+    """Say in a line why a run failed; "" where MPI did, as a rank is lost: it may go on."""
+    if isinstance(error, MPI.Exception):
+        return ""
+    if end := as_end(error, True):
+        return str(end)
+    said, where = raised(error)
+    return f"{', '.join([said, *getattr(error, '__notes__', [])])} ({where})"

@@ -70,7 +70,7 @@ def train(
         return code
     except BaseException as error:  # also what leaves a script, whose process lives on
         if job and job.run:
-            active_run.fail(job)
+            active_run.fail(job, error)
         if lives_on(world, error):
             let_go(*tasks)
         if job is None and isinstance(error, Ended) and error.code == FINISHED:

@@ -15,9 +15,9 @@ import socket
 import sys
 import threading
 import time
-import traceback
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import NamedTuple, NoReturn
 
@@ -31,7 +31,7 @@ from esac_mpi.host import batch_system, log, process_start, threads
 from esac_mpi.host.errors import FAILED, WRONG_USAGE
 from esac_mpi.host.invocation import look_here, nowhere, without_arguments
 from esac_mpi.training import check, loop, set_up
-from esac_mpi.training.ended import Ended, as_end, together
+from esac_mpi.training.ended import Ended, as_end, last_words, reason, together
 
 GUEST = threading.Lock()  # held while a training is a guest in this process
 BEGUN = set[Path]()  # run directories of the trainings of this process, on rank 0
@@ -170,11 +170,13 @@ def later_round(config: Config) -> str:
 
 def abort(world: World | None, error: BaseException) -> NoReturn:
     """End all ranks, and say why."""
-    if end := as_end(error, True):  # what it would be to a rank alone
-        launch.abort(end.code, f"esac_mpi: {end}")
+    end, words = as_end(error, True), last_words(error)
     who = f"rank {world.rank}" if world else "a rank"
-    failed = f"{who} on {platform.node()} failed:\n{traceback.format_exc()}"
-    launch.abort(FAILED, f"esac_mpi: {failed}")
+    told = words if end else f"{who} on {platform.node()} {words}"
+    record = None
+    if world and world.rank:  # rank 0 has written its own
+        record = partial(world.record, words, reason(error))
+    launch.abort(end.code if end else FAILED, f"esac_mpi: {told}", record=record)
 
 
 @contextmanager

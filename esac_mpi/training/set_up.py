@@ -75,7 +75,7 @@ def set_up(
     except BaseException as error:
         if job.run:
             if isinstance(error, Ended) and error.code != FINISHED and error.kind is not Away:
-                active_run.fail(job)
+                active_run.fail(job, error)
             job.run.close()
         raise
     if job.run:
@@ -96,6 +96,7 @@ def restore_everywhere(
 ) -> None:
     """Give every rank the run's state. Raises Ended, also where there is nothing to do."""
     world = job.world
+    active_run.let_ranks_record(job)
     together(world, lambda: restore(job, origin, source))
     state.share(job.state, world)
     job.trained = world.from_root(job.run.wall_seconds if job.run else 0.0)
@@ -263,8 +264,8 @@ def restore(job: Job, origin: dict[str, Any], source: warm_start.Source | None =
             job.state.compare_no_more(bool(run.task_changed))
         if run.dropped:
             keep_order(job, run)
-    except (KeyError, ValueError):
-        active_run.fail(job)
+    except (KeyError, ValueError) as error:
+        active_run.fail(job, error)
         raise
 
 

@@ -9,8 +9,9 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
-from conftest import EAGER, ROUTINE, SMALL, TASK, run
+from conftest import EAGER, ROUTINE, SMALL, SMALL_ES, TASK, run
 from in_process import started
+from mpi4py import MPI
 from whole_runs import summary
 
 from esac_mpi.config import ALGORITHMS
@@ -38,6 +39,34 @@ def test_one_rank_that_raises_ends_the_job_and_says_where(tmp_path):
     member = r"in generation \d+, member \d"
     learner = r"in the SAC phase of generation \d|in the evaluation of .* generation \d"
     assert re.search(f"{member}|{learner}", done.stderr)
+
+
+@pytest.mark.parametrize(("ranks", "rank"), [(0, 0), (2, 0), (2, 1), (3, 2)])
+def test_an_error_of_any_rank_is_on_record(tmp_path, monkeypatch, ranks, rank):
+    """log.txt ends with it, and status.json names it: not a run that died and may go on."""
+    monkeypatch.setenv("FAILS", f"{rank} 1000")
+    path, own = tmp_path / "run", "--task.id own_envs:Failing-v0 --budget.generations 1000"
+    done = run(ranks, *own.split(), *SMALL_ES, "--run-dir", path, code=1)
+    assert Run.open(path).state == "failed"
+    said = Run.open(path).status
+    where = r"(in generation \d+, member \d \(seed 0\)|in the evaluation of .*, episode \d)"
+    error = "RuntimeError: the simulator lost its licence"
+    place = r"\(.*own_envs\.py, line \d+\)"
+    told = re.fullmatch(f"{error}, {where} {place}", said["reason"])
+    assert told
+    lines = (path / "log.txt").read_text().splitlines()
+    assert lines[-2:] == [error, told[1]]
+    host = platform.node()
+    (first,) = [n for n, line in enumerate(lines) if f"ERROR [rank {rank} {host}] failed:" in line]
+    assert lines[first + 1] == "Traceback (most recent call last):"
+    assert done.stderr.count(error) == 1
+    assert read(path / "checkpoint.h5")[1]["generation"] == said["generation"]
+    assert not list(path.glob("*.tmp.*"))
+
+
+def test_a_rank_that_is_lost_is_no_failure(tmp_path):
+    """Where MPI says so on another rank, the run may go on."""
+    assert ended.reason(MPI.Exception(MPI.ERR_PROC_FAILED)) == ""
 
 
 def test_a_theta_es_that_is_not_finite_stops_with_one_line(tmp_path, together):

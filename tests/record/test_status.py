@@ -10,6 +10,7 @@ import pytest
 from short_runs import HOLD, begin, elsewhere, failing, grow, make, state, statuses
 
 from esac_mpi.record import Run, Unsaved
+from esac_mpi.record.status import fail_from
 
 
 def test_starts_without_progress_are_counted(tmp_path):
@@ -65,6 +66,32 @@ def test_a_run_that_ended_without_a_word_is_named(tmp_path):
     run.close()
     run = begin(tmp_path)
     assert run.died == ""
+    run.close()
+
+
+def test_another_rank_says_that_a_run_failed(tmp_path):
+    run = begin(tmp_path)
+    run.status("running", 0, best_return=7.5)
+    before = statuses(tmp_path)
+    fail_from(tmp_path, b"another 1 run\n", 3, "a bug")  # has taken the directory
+    assert statuses(tmp_path) == before
+    fail_from(tmp_path, run.token, 3, "a bug")
+    after = statuses(tmp_path)
+    assert after == {**before, "status": "failed", "reason": "a bug", "time": after["time"]}
+    run.status("complete", 0)
+    fail_from(tmp_path, run.token, 3, "a bug")  # and nothing after an end that was said
+    assert (statuses(tmp_path)["status"], "reason" in statuses(tmp_path)) == ("complete", False)
+    run.close()
+
+
+def test_another_rank_has_a_temporary_file_of_its_own(tmp_path, monkeypatch):
+    """Rank 0, on another host, may write by a process of the same number at the same moment."""
+    run, written = begin(tmp_path), []
+    monkeypatch.setattr(os, "replace", lambda old, new: written.append(str(old)))
+    run.status("running", 0)
+    fail_from(tmp_path, run.token, 3, "a bug")
+    monkeypatch.undo()
+    assert len({*written}) == len(written) == 3
     run.close()
 
 

@@ -79,6 +79,19 @@ class Raising(Walk):
         return super().step(action)
 
 
+class Failing(Walk):
+    """Fail from a step of the process of a rank of MPICH's mpirun on: FAILS="RANK STEP"."""
+
+    steps = 0
+
+    def step(self, action):
+        Failing.steps += 1
+        rank, step = os.environ["FAILS"].split()
+        if os.environ.get("PMI_RANK", "0") == rank and Failing.steps >= int(step):
+            raise RuntimeError("the simulator lost its licence")
+        return super().step(action)
+
+
 class Breaking(Walk):
     """Return nan as the reward of one step in three hundred."""
 
@@ -189,7 +202,7 @@ class Signalled(Walk):
 
 def count_anew() -> None:
     """Let this process be as one that has made no step."""
-    for env in (Spoilt, Slow, Poisoned, Signalled):
+    for env in (Failing, Spoilt, Slow, Poisoned, Signalled):
         env.steps = 0
 
 
