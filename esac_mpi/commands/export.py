@@ -22,7 +22,7 @@ A policy's file contains its action bounds and normaliser. It is read back, and 
 actions of 1,000 observations of a size from 0.1 to 10. If one differs by more than 1e-4 half ranges
 of the action (float32 sums in another order), the file is removed and the command fails.
 Cost: 1 s for npz, csv and tensorboard; 5 to 15 s for the others, mostly imports. Exit codes: 0; 1 a
-file acts differently; 2 wrong usage, or not writable; 65 unreadable run; 130 after Ctrl-C.
+file acts differently; 2 wrong usage, no policy, not writable; 65 unreadable run; 130 after Ctrl-C.
 """
 
 import argparse
@@ -130,6 +130,6 @@ def follow(options: argparse.Namespace) -> int:
 
 
 def main(argv: list[str]) -> int:
-    """Write and name the file; return 1 if it acts otherwise, 2 if unwritable, 65 for no source."""
+    """Write and name the file; return 1 if it acts otherwise, 2 for no source, 65 for a bad one."""
     options = command_line().parse_args(argv)
     return follow(options) if options.follow else ended(lambda: write(options))

@@ -137,6 +137,6 @@ def render(options: argparse.Namespace) -> Iterator[object]:
 
 
 def main(argv: list[str]) -> int:
-    """Write pictures, print their paths; return 2 for what cannot be shown, 65 for no policy."""
+    """Write pictures, print their paths; return 2 for what cannot be shown, 65 for a bad file."""
     options = command_line().parse_args(argv)
     return ended(lambda: render(options))

@@ -66,6 +66,12 @@ class Unreadable(NoCheckpoint):
     """A file is damaged, or no checkpoint can be read; nothing was changed."""
 
 
+class Absent(Unreadable):
+    """Nothing is there that could be read, yet or at all: no word about damage."""
+
+    code = WRONG_USAGE
+
+
 class OtherSchema(Unreadable):
     """A sound file of another version of esac_mpi."""
 

@@ -8,8 +8,9 @@ from typing import Any
 
 import numpy as np
 
-from esac_mpi.host.errors import Unreadable
+from esac_mpi.host.errors import Absent, Unreadable
 from esac_mpi.host.paths import given
+from esac_mpi.host.run_directory import is_there
 from esac_mpi.operators import policy
 from esac_mpi.operators.policy import Layout, Normaliser
 from esac_mpi.record.files import read
@@ -57,16 +58,16 @@ class Policy(policy.Policy):
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> "Policy":
-        """Read a policy.h5, or the one in a run directory. Raises Unreadable."""
+        """Read a policy.h5, or the one in a run directory. Raises Unreadable, Absent for none."""
         path = given(path, Unreadable)
         try:
             if path.is_dir():
                 path = path / POLICY
                 if not path.exists():
-                    raise Unreadable(
-                        f"{path.parent}: no {POLICY} in it; a run writes one at its first "
-                        "evaluation"
-                    )
+                    told = "a run writes one at its first evaluation"
+                    raise Absent(f"{path.parent}: no {POLICY} in it; {told}")
+            elif not is_there(path):
+                raise Absent(f"{path}: No such file or directory")
         except OSError as error:
             raise Unreadable(f"{path}: {error.strerror}") from error
         arrays, about = read(path)

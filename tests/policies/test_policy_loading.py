@@ -12,6 +12,7 @@ import h5py
 import numpy as np
 import pytest
 from conftest import ROOT, finish
+from growing_runs import make
 from saved_policies import LINEAR, NORMALISER, NORMED, THETA, constant, hidden, save
 
 from esac_mpi import Policy
@@ -197,6 +198,17 @@ def test_what_is_not_a_policy_is_refused_in_a_sentence(tmp_path, message):
 def test_a_folder_without_a_policy_is_refused(tmp_path):
     with pytest.raises(Unreadable, match=r"no policy\.h5 in it"):
         Policy.load(tmp_path)
+
+
+@pytest.mark.parametrize("command", ["evaluate", "export --format npz", "render"])
+def test_where_no_policy_is_there_is_nothing_to_show(tmp_path, monkeypatch, call, command):
+    monkeypatch.setattr(stage, "choose_gl", lambda: None)
+    make(tmp_path).close()  # a run without an evaluation
+    name, *more = command.split()
+    said = call(name, tmp_path, *more, code=2).err
+    assert said == f"{tmp_path}: no policy.h5 in it; a run writes one at its first evaluation\n"
+    said = call(name, tmp_path / "nowhere", *more, code=2).err
+    assert said == f"{tmp_path / 'nowhere'}: No such file or directory\n"
 
 
 def test_a_file_that_is_no_policy_is_one_sentence(tmp_path, monkeypatch, call):
