@@ -11,6 +11,7 @@ import difflib
 import logging
 import math
 import os
+import traceback
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from importlib import import_module
@@ -81,6 +82,20 @@ def telling(id: str, what: str) -> Iterator[None]:
         raise TaskError(f"{id} cannot be {what}: {said} ({where}){hint}") from error
 
 
+@contextmanager
+def refusing(id: str) -> Iterator[None]:
+    """Turn what a task's code raises, and no other code, into a TaskError before a run begins."""
+    try:
+        yield
+    except (Exception, SystemExit) as error:
+        here = os.path.dirname(__file__)
+        frames = traceback.extract_tb(error.__traceback__)[1:]  # without this one
+        if not any(os.path.dirname(frame.filename) == here for frame in frames):
+            raise
+        with telling(id, "played, so nothing was created"):
+            raise
+
+
 def finite(env: Any, what: str, numbers: np.ndarray) -> np.ndarray:
     """Return an observation, or an action, float32 [n], whose numbers are all finite.
 
@@ -102,7 +117,7 @@ class Env(Protocol):
     low: np.ndarray  # float32 [action] bounds of the task
     high: np.ndarray  # float32 [action]
     horizon: int  # steps after which an episode is truncated
-    # the last observation or action that was not finite, by its index; empty = all were
+    # the last reward, observation or action that was not finite, by its index; empty = all were
     not_finite: str
 
     def reset(self, seed: int) -> np.ndarray:

@@ -13,7 +13,7 @@ from esac_mpi import learners
 from esac_mpi.algorithms import ALGORITHMS, esac_timing
 from esac_mpi.comm.contracts import World
 from esac_mpi.config import AUTO, NAMES, Config, automatic, check, on_ranks, updated, value_of
-from esac_mpi.envs import Env, probe
+from esac_mpi.envs import Env, probe, refusing
 from esac_mpi.host import process_state
 from esac_mpi.operators.noise import Purpose, integer
 from esac_mpi.play import epsilon
@@ -54,12 +54,14 @@ def resolve(
     if learning and "learner.kernels" in places:
         whole = learners.settled(whole, learning.learner(whole))
     if "learner.device" in places and sees_a_gpu(whole):
-        device, why = faster(whole, env)
+        with refusing(env.id):
+            device, why = faster(whole, env)
         whole = updated(whole, {"learner.device": device})
         said = [why]
     why = ""
     if costs := [name for name in names if name.rpartition(".")[2] in COSTS]:
-        values, updating = measured(whole, env)
+        with refusing(env.id):
+            values, updating = measured(whole, env)
         settled |= {name: values[name] for name in costs}
         why = f" and {1 / updating:,.0f} updates/s of this core" if updating else ""
     if settled:
