@@ -63,10 +63,7 @@ def text(policy: Any, found: dict[str, Any]) -> str:
     count = f"{found['episodes']} episode{'s' if found['episodes'] > 1 else ''}"
     if found["unstable"]:
         which = f" ({found['not_finite']})" if found["not_finite"] else ""
-        returns = (
-            f"physics unstable in {found['unstable']} of {count}{which}: "
-            "no mean of all can be given"
-        )
+        returns = f"unstable in {found['unstable']} of {count}{which}: no mean of all can be given"
     else:
         ends = (found["interval"], found["iqm_interval"])
         mean, iqm = (" [{:.1f}, {:.1f}]".format(*pair) if pair else "" for pair in ends)
@@ -114,7 +111,7 @@ def command_line() -> argparse.ArgumentParser:
 
 
 def main(argv: list[str]) -> int:
-    """Print the evaluation; return 2 for a wrong use or task, 65 where there is no policy."""
+    """Print the evaluation; return 2 for a wrong use or task or no policy, 65 for a bad file."""
     line = command_line()
     options = line.parse_args(argv)
     if options.episodes < 1 or (options.horizon or 0) < 0:

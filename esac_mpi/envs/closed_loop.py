@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 import mujoco
 import numpy as np
 
-from esac_mpi.envs import UnstablePhysics, finite, is_of
+from esac_mpi.envs import LARGEST, UnstablePhysics, finite, is_of
 from esac_mpi.host.cooperative import LONGEST
 from esac_mpi.operators import kernels
 
@@ -135,6 +135,8 @@ class Stepped:
                 observation, reward, terminated = self.closed_loop.step(action)
             else:
                 observation, reward, terminated, truncated = self._library_step(action)
+                if not abs(reward) <= LARGEST:
+                    self.not_finite = f"reward is {reward}"
         except (Exception, SystemExit) as error:
             self._raise_known(error)
             raise

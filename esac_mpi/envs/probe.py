@@ -28,7 +28,7 @@ class Probe(NamedTuple):
 
     digests: str  # `kind digest, kind digest, ...` of KINDS in the first two stretches
     apart: frozenset[str]  # of KINDS: what was not the same when the first stretch was played again
-    not_finite: str = ""  # what to say of an observation that was not finite; empty = all were
+    not_finite: str = ""  # what to say of a number that was not finite; empty = all were
 
 
 def probe(env: Env) -> Probe:
@@ -70,8 +70,7 @@ def _probe(env: Env) -> Probe:
         f"{kind} {sha256(b''.join(first[kind] + other[kind])).hexdigest()[:16]}" for kind in KINDS
     ]
     told = (
-        f"{env.id}: {env.not_finite} in its first steps; such an episode ends there, is unstable "
-        "and ranks last"
+        f"{env.id}: {env.not_finite} in its first steps; such an episode is unstable and ranks last"
     )
     apart = frozenset(kind for kind in KINDS if first[kind] != again[kind])
     return Probe(", ".join(digests), apart, told if env.not_finite else "")

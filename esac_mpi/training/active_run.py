@@ -53,6 +53,7 @@ class Job:
     deadline: float = math.inf  # when the batch job must be over, by rank 0's clock [s]
     seconds: deque[float] = field(default_factory=lambda: deque(maxlen=RECENT))  # of generations
     said: Counter[str] = field(default_factory=Counter)  # how often there was what to say, by what
+    number: str = ""  # which one of the task was not finite, once that was told; equal on all ranks
     unstable: int = 0  # unstable episodes when last asked which number was not finite
     listener: Callable[[dict[str, Any]], object] | None = None  # hears of generations, on rank 0
     has_listener: bool = False  # whether rank 0 has one

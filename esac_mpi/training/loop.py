@@ -107,9 +107,9 @@ def go_on(job: Job) -> None:
             row.update(columns)
         except Abandoned:  # what is unfinished is made again at the next start
             return
-        except NoFiniteReturn:  # on all ranks
+        except NoFiniteReturn as error:  # on all ranks
             tell_number(job, job.unstable + 1)
-            raise
+            raise NoFiniteReturn(f"{error}{of_task(job)}") from error
         job.unevaluated = None
         tell_number(job, job.state.counters.unstable_episodes)
         if job.run:
@@ -189,7 +189,7 @@ def tell_not_finite(job: Job, members: list[int]) -> None:
         told = f"the return of member(s) {members} is not finite: ranked last, counted"
         count = job.said["members"]
         more = f", in {count} generations so far" if count > IN_FULL else ""
-        log.say(f"generation {job.state.generation}: {told}{more}")
+        log.say(f"generation {job.state.generation}: {told}{more}{of_task(job)}")
 
 
 def tell_spoilt(job: Job, returns: dict[str, np.ndarray]) -> None:
@@ -198,10 +198,16 @@ def tell_spoilt(job: Job, returns: dict[str, np.ndarray]) -> None:
     finite = {name: np.isfinite(values) for name, values in returns.items()}
     names = ", ".join(name for name, each in finite.items() if not each.all())
     if not any(each.any() for each in finite.values()):
-        log.warn(f"generation {k}: the return of no evaluation episode is finite: look at the task")
+        none = "the return of no evaluation episode is finite: look at the task"
+        log.warn(f"generation {k}: {none}{of_task(job)}")
     elif names and is_time_to_say(job, "evaluations"):
         what = f"an evaluation episode of {names} has no finite return: no best policy"
         log.say(f"generation {k}: {what}")
+
+
+def of_task(job: Job) -> str:
+    """Say which number of the task was not finite, where that is known."""
+    return f"; the task's {job.number}" if job.number else ""
 
 
 def tell_number(job: Job, unstable: int) -> None:
@@ -209,16 +215,16 @@ def tell_number(job: Job, unstable: int) -> None:
 
     unstable: episodes whose return was not finite, of the whole run.
     """
-    if job.said["number"] or unstable == job.unstable:
+    if job.number or unstable == job.unstable:
         return
     job.unstable = unstable
     if is_time_to_say(job, "looks"):
         mine = [getattr(env, "not_finite", "") for env in (job.env, job.params.own_env)]
         found = [told for everyone in job.world.gather(mine) for told in everyone if told]
-        job.said["number"] = len(found)
+        job.number = found[0] if found else ""
         if found and job.world.rank == 0:
-            such = "such an episode ends there, is unstable and ranks last (told once)"
-            log.warn(f"{job.config.task.id}: {found[0]}: {such}")
+            such = "such an episode is unstable and ranks last (told once)"
+            log.warn(f"{job.config.task.id}: {job.number}: {such}")
 
 
 def is_time_to_say(job: Job, what: str) -> bool:
@@ -306,7 +312,7 @@ def say_end(job: Job, code: int, best: Best, final: Best, but: str = "", why: st
         log.say(f"stopped at {here}{by}, saved; run the same command again{but} to go on")
     elif code == FAILED and active_run.at_end(job) and not best.policy:
         end = "the end of its budget: no evaluation and its confirmation had all returns finite"
-        log.warn(f"failed at {here}, {end}")
+        log.warn(f"failed at {here}, {end}{of_task(job)}")
     elif code == FAILED:
         starts = f"{job.run.starts} starts in a row before it"
         log.warn(f"stopped at {here} as {starts}: failed (stop.starts)")

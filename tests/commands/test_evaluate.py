@@ -120,7 +120,7 @@ def test_unstable_episodes_are_counted(tmp_path, own, evaluated, call):
     found = evaluated(path, "--episodes", 60)
     assert found["unstable"] == found["returns"].count(None) > 0
     assert found["mean"] is None
-    said = f"unstable in {found['unstable']} of 60 episodes: no mean of all can be given"
+    said = f"unstable in {found['unstable']} of 60 episodes (reward is nan): no mean"
     assert said in call("evaluate", path, "--episodes", 60).out
 
 

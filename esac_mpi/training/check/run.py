@@ -56,7 +56,7 @@ def playing(config: Config, ranks: list[Rank]) -> list[Line]:
         Line("episodes", again, first.apart),
     ]
     if first.found and first.found.not_finite:
-        lines.append(Line("observations", "not all finite", first.found.not_finite))
+        lines.append(Line("numbers", "not all finite", first.found.not_finite))
     return lines
 
 
