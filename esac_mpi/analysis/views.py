@@ -126,7 +126,8 @@ def advice(run: RunFiles) -> str:
     """Say what to do about a run that is over but not complete."""
     command = resume_command(run) if run.state in measures.OVER else None
     host = run.status.get("host", "?")
-    said = f"; its process (host {host}) has ended" if run.state == "dead" else ""
+    said = f": {run.status['reason']}" if "reason" in run.status else ""
+    said = f"; its process (host {host}) has ended" if run.state == "dead" else said
     return f"{said}; go on with: {command}" if command else said
 
 

@@ -10,11 +10,13 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 from conftest import EAGER, ROUTINE, SMALL, SMALL_ES, TASK, run
-from in_process import started
+from in_process import checked, started
 from mpi4py import MPI
-from whole_runs import summary
+from whole_runs import science, summary
 
+from esac_mpi.analysis import views
 from esac_mpi.config import ALGORITHMS
+from esac_mpi.envs.probe import PROBE_STEPS
 from esac_mpi.host.invocation import called
 from esac_mpi.learners import LearnerNotFinite
 from esac_mpi.record import Run, read
@@ -54,6 +56,7 @@ def test_an_error_of_any_rank_is_on_record(tmp_path, monkeypatch, ranks, rank):
     place = r"\(.*own_envs\.py, line \d+\)"
     told = re.fullmatch(f"{error}, {where} {place}", said["reason"])
     assert told
+    assert said["reason"] in views.advice(Run.open(path))
     lines = (path / "log.txt").read_text().splitlines()
     assert lines[-2:] == [error, told[1]]
     host = platform.node()
@@ -62,6 +65,27 @@ def test_an_error_of_any_rank_is_on_record(tmp_path, monkeypatch, ranks, rank):
     assert done.stderr.count(error) == 1
     assert read(path / "checkpoint.h5")[1]["generation"] == said["generation"]
     assert not list(path.glob("*.tmp.*"))
+
+
+@pytest.mark.parametrize("ranks", [0, 2])
+def test_an_error_of_the_task_while_speed_is_measured_is_one_sentence(tmp_path, monkeypatch, ranks):
+    monkeypatch.setenv("FAILS", f"0 {3 * PROBE_STEPS}")
+    line = ["--task.id", "own_envs:Failing-v0", "--run-dir", tmp_path / "run"]
+    done = run(ranks, *line, code=2)
+    (said,) = [line for line in done.stderr.splitlines() if line.startswith("esac_mpi: ")]
+    what = "own_envs:Failing-v0 cannot be played, so nothing was created"
+    error = "RuntimeError: the simulator lost its licence"
+    assert re.fullmatch(rf"esac_mpi: {what}: {error} \(.*own_envs\.py, line \d+\)", said)
+    assert "Traceback" not in done.stderr
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_check_of_a_task_that_fails_when_it_is_played_is_one_sentence(tmp_path, monkeypatch):
+    monkeypatch.setenv("FAILS", f"0 {2 * PROBE_STEPS}")
+    monkeypatch.setattr("own_envs.Failing.steps", 0)
+    line = ["--task.id", "own_envs:Failing-v0", *SMALL_ES, "--run-dir", tmp_path / "run"]
+    with pytest.raises(ended.Ended, match=r"so nothing was created: RuntimeError: the simulator"):
+        checked(*line)
 
 
 def test_a_rank_that_is_lost_is_no_failure(tmp_path):
@@ -145,8 +169,26 @@ def test_a_learner_whose_evaluations_have_no_return_has_failed(tmp_path, caplog)
     none = "the return of no evaluation episode is finite: look at the task"
     assert caplog.text.count(f"generation 2: {none}") == 1
     end = "failed at generation 3, the end of its budget"
-    assert f"{end}: no evaluation and its confirmation had all returns finite" in caplog.text
+    why = "no evaluation and its confirmation had all returns finite; the task's reward is nan"
+    assert f"{end}: {why}" in caplog.text
     assert summary(tmp_path / "run")["status"] == "failed"
+
+
+def test_returns_that_are_not_finite_rank_last_and_are_counted(tmp_path, together):
+    own = "--task.id own_envs:Breaking-v0 --budget.generations 6"
+    done = together(2, *own.split(), *SMALL, "--run-dir", tmp_path / "run")
+    assert "is not finite: ranked last, counted; the task's reward is nan" in done.stdout
+    rows = science(tmp_path / "run")
+    broken = np.isnan(rows["metrics/fitness"])
+    evaluations = [rows[f"metrics/evaluation_{name}"][2::3] for name in ("theta_es", "sac")]
+    evaluated = np.isnan(evaluations).sum()
+    assert broken.any()
+    in_phases = rows["metrics/unstable_episodes"][-1] - broken.sum() - evaluated
+    assert 0 <= in_phases < rows["metrics/env_steps_learner"][-1] / 10
+    for bad, winners in zip(broken, rows["metrics/winners"], strict=True):
+        won = winners[winners >= 0]
+        assert not bad[won].any()
+        assert won.size == min(winners.size, (~bad).sum())
 
 
 @pytest.mark.parametrize(
