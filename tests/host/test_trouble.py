@@ -101,6 +101,9 @@ def test_a_theta_es_that_is_not_finite_stops_with_one_line(tmp_path, together):
         "esac_mpi: generation 1: theta_es is no longer finite, the last checkpoint stands: "
         "begin another run with a lower lr_es, weight_decay or sigma"
     ]
+    said = done.stderr.strip().removeprefix("esac_mpi: ")
+    assert Run.open(path).status["reason"] == said
+    assert (path / "log.txt").read_text().endswith(f"] {said}\n")
     assert Run.open(path).state == "failed"
     assert np.isfinite(read(path / "checkpoint.h5")[0]["state/theta_es"]).all()
     assert not (path / "policy.h5").exists()

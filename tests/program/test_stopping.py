@@ -222,6 +222,7 @@ def test_the_job_ends_when_an_environment_hangs_and_says_where(tmp_path):
     assert done.returncode != 0
     hangs = r"rank \d on \S+ hangs: .* for 0.2 minutes \(stop.member_minutes\), generation \d"
     assert re.search(hangs, done.stderr)
+    assert re.search(hangs, (tmp_path / "run/log.txt").read_text())
     assert re.search(r"own_envs.py\", line \d+ in step", done.stderr)
     wait_for(lambda: summary(path)["status"] == "dead")  # a launcher may end before its ranks
     read(path / "checkpoint.h5")
