@@ -11,8 +11,9 @@ from typing import Any
 
 from esac_mpi.analysis.messages import Unusable, note, some
 from esac_mpi.analysis.names import order
-from esac_mpi.config import FREE, PRESETS, WARN, flatten, reads, unread
+from esac_mpi.config import FREE, PRESETS, WARN, flatten, unread
 from esac_mpi.config.fields import DEFAULTS, takes_auto
+from esac_mpi.config.reads import reads
 from esac_mpi.record import RunFiles
 
 Groups = dict[str, dict[str, list[RunFiles]]]  # {task: {label: runs}}

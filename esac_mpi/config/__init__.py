@@ -24,7 +24,7 @@ from esac_mpi.config.names import meant
 from esac_mpi.config.off_policy import DDPG, SAC, TD3
 from esac_mpi.config.ppo import PPO
 from esac_mpi.config.presets import ERL_ACTOR, ERL_PRESETS, PRESETS
-from esac_mpi.config.reads import FREE, WARN, differences, reads, unread, unread_in
+from esac_mpi.config.reads import FREE, WARN, differences, unread, unread_in
 from esac_mpi.config.renamed import renewed_name
 from esac_mpi.config.resolution import changed, idle, joined, plain, resolved, settings
 from esac_mpi.config.rules import check
@@ -48,7 +48,7 @@ __all__ = [
     "Evolution", "Learner", "PolicyNetwork", "Stop", "Task", "as_text", "as_words", "automatic",
     "changed", "check", "child_slots", "differences", "exact", "flatten", "from_table", "hint",
     "idle", "imitations", "in_numbers", "individuals", "joined", "load", "marks", "meant",
-    "members", "on_ranks", "plain", "read_file", "read_toml", "reads", "renewed_name", "resolved",
+    "members", "on_ranks", "plain", "read_file", "read_toml", "renewed_name", "resolved",
     "settings", "slots", "table_of", "to_toml", "typed", "unread", "unread_in", "updated",
     "value_of", "winners",
 ]  # fmt: skip

@@ -27,7 +27,6 @@ from esac_mpi.host.log import tell
 
 WHO = "command line"  # in messages
 HELP = {"--help", "-h"}
-FLAGS = {"--check", "--fresh", "--help", "--version"}
 USAGE = """\
 usage: {0} [CONFIG.toml] [--SETTING VALUE ...] [--check] [--fresh] [--from RUN]
 

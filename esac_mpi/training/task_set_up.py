@@ -5,7 +5,8 @@ from collections.abc import Iterator
 
 from esac_mpi import envs
 from esac_mpi.algorithms import ALGORITHMS
-from esac_mpi.config import AUTO, DEFAULTS, Config, flatten, reads, table_of, unread_in, updated
+from esac_mpi.config import AUTO, DEFAULTS, Config, flatten, table_of, unread_in, updated
+from esac_mpi.config.reads import reads
 from esac_mpi.config.run import GAIN
 from esac_mpi.config.table import SURVIVAL
 from esac_mpi.envs import identity

@@ -121,9 +121,10 @@ def test_mutation_tuning_goes_by_the_fitness(world):
 def test_tests_of_transfer_know_the_return_alone():
     """Copies of SAC rest, 10 each; others walk, 9 each: a shift of 1 would turn it round."""
     found = SimpleNamespace(returns=np.array([10.0, 10, 9, 9]), fitness=np.array([0.0, 0, 5, 5]))
-    state = SimpleNamespace(parents=np.array([1, 0]))
+    transfer = SimpleNamespace(start_return=np.nan)
+    state = SimpleNamespace(parents=np.array([1, 0]), transfer=transfer)
     table = updated(Config(), {"esac.transfer": "means", "esac.reward_shift": 1.0}).esac
-    assert esac_transfer.judge(table, state, found) == (0, True)
+    assert esac_transfer.judge(table, state, found).transfers
 
 
 class Lasting(Teacher):

@@ -15,6 +15,7 @@ from esac_mpi import envs
 from esac_mpi.analysis.colours import COLOURS
 from esac_mpi.analysis.messages import Unusable
 from esac_mpi.config import flatten, resolved
+from esac_mpi.host.errors import INSTALL
 from esac_mpi.operators.noise import Purpose, integer
 from esac_mpi.operators.policy import Layout, Policy
 from esac_mpi.play import rollout
@@ -293,7 +294,7 @@ def test_peers_that_are_not_installed_are_left_out_and_said(monkeypatch, capsys)
     names = ["ESAC", "SB3 TQC", "SB3 TQC, own networks"]
     assert [plan.competitor for plan in found] == names
     assert found[1].versions.endswith(", sb3_contrib 7, stable_baselines3 7")
-    said = "sbx is left out: jax is not installed: pip install esac_mpi[bench]\n"
+    said = f"sbx is left out: jax is not installed: {INSTALL} '.[bench]'\n"
     assert capsys.readouterr().err == said
 
 

@@ -120,7 +120,7 @@ def test_what_is_no_configuration_is_told_where_it_belongs(tmp_path):
     for config, said in (
         ({"seed": 3}, "not a dict; settings are the second one"),
         (tmp_path, f"'{tmp_path}' is a run's directory: {tmp_path}/config.toml goes on"),
-        ("", "is neither the one configuration file"),
+        ("", "is a directory; name the configuration file in it"),
     ):
         with pytest.raises(WrongUsage, match=re.escape(said)):
             esac_mpi.train(config, quiet=True)

@@ -102,7 +102,7 @@ def test_a_parallel_critic_is_named_where_it_helps():
     cem_rl = settings("cem_rl", {"budget.generations": 40}, **CEM_RL)
     pieces, on = with_times(training=0.001), Cluster(4, 64, **FREE)
     told = advice.advice(cem_rl, pieces, on, taken(cem_rl, 4, pieces))
-    assert "--cem_rl.critic parallel (" in told
+    assert "--cem_rl.critic parallel would help most (" in told
 
 
 @pytest.mark.parametrize(

@@ -24,7 +24,15 @@ def sources(tmp_path_factory):
 
 
 ANEW = {  # fields of the state that begin anew
-    *("generation", "expected_length", "next_trial", "trials_won", "learner_return", "adam_from"),
+    *(
+        "generation",
+        "expected_length",
+        "next_trial",
+        "trials_won",
+        "start_return",
+        "learner_return",
+        "adam_from",
+    ),
     *("row", "arrived", "lengths", "critic", "critic_loss", "memories", "ages", "transitions"),
     *("trained", "drawn", "given", "told", "mean_told", "time", "critic_ended"),
     *("counters", "best"),
@@ -223,7 +231,7 @@ def test_a_run_goes_on_without_its_source_and_with_no_other(sources, tmp_path, c
     began = Run.open(place).start
     for other in (["--from", tmp_path / "another"], []):
         assert started(place, *line, 4, *other) == 2
-        assert "start_from: '" in capfd.readouterr().err
+        assert "start_from: " in capfd.readouterr().err
     assert started(place, *line, 4, "--from", source) == 0
     begun = f"  begun from {source}, generation 5: theta_es, "
     assert [text.startswith(begun) for text in said].count(True) == 3

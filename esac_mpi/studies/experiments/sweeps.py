@@ -7,7 +7,8 @@ from itertools import product
 from pathlib import Path
 
 from esac_mpi.analysis.messages import Unusable
-from esac_mpi.config import ALGORITHMS, DEFAULTS, ConfigError, automatic, load, read_toml, reads
+from esac_mpi.config import ALGORITHMS, DEFAULTS, ConfigError, automatic, load, read_toml
+from esac_mpi.config.reads import reads
 from esac_mpi.studies.experiments.plan import DEFAULT, full_name
 
 OWN = {
