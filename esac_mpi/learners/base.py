@@ -209,9 +209,11 @@ class GradientLearner(Learner):
         every = 1 if self.options.interleaved else every
         learned = first  # steps whose updates are made
         exploration = random.exploration
-        for _ in self._play(env, k, exploration, episodes, steps, cut, every, returns, lengths):
+        for learns in self._play(
+            env, k, exploration, episodes, steps, cut, every, returns, lengths
+        ):
             yield False
-            if every and self.env_steps - learned == every:
+            if learns:
                 updates += yield from self._learn(learned, random)
                 learned = self.env_steps
         updates += yield from self._learn(learned, random)
@@ -251,8 +253,8 @@ class GradientLearner(Learner):
         self, env: Env, k: int, random: np.random.Generator,
         episodes: int, steps: int, cut: bool, every: int,
         returns: list[float], lengths: list[int],
-    ) -> Iterator[None]:  # fmt: skip
-        """Play the episodes of a phase into the replay; yield after each step.
+    ) -> Iterator[bool]:  # fmt: skip
+        """Play the episodes of a phase into the replay; yield, a step, whether updates follow it.
 
         every: steps between updates of the actor; 0: it has none before the end. returns: gets each
         episode's return (nan: unstable). lengths: gets the steps of those whose return is finite.
@@ -278,8 +280,9 @@ class GradientLearner(Learner):
                     total += reward
                     ended = terminated or truncated
                     observation = next_observation
-                yield
-                if every and (self.env_steps - first) % every == 0:
+                learns = every > 0 and (self.env_steps - first) % every == 0
+                yield learns
+                if learns:
                     actor = self.actor.numpy()
             if ended:
                 returns.append(total)

@@ -50,12 +50,13 @@ def writer(token: bytes) -> dict[str, Any]:
 
 def write_status(path: Path, entries: Mapping[str, Any]) -> None:
     """Replace status.json; remove it first where that fails: none is better than an old one."""
+    text = encoded(entries)
     try:
-        replace(path / STATUS, [as_text(entries)])
+        replace(path / STATUS, [text])
     except Unsaved:
         with suppress(OSError):
             (path / STATUS).unlink()
-        replace(path / STATUS, [as_text(entries)])
+        replace(path / STATUS, [text])
 
 
 def fail_from(path: Path, token: bytes, rank: int, reason: str) -> None:
@@ -68,11 +69,11 @@ def fail_from(path: Path, token: bytes, rank: int, reason: str) -> None:
     if last.get("status") == "running" and (path / LOCK).read_bytes() == token:
         # rank 0 of another host may write at this moment, by a process of the same number
         whole = path / f"{STATUS}.tmp.{os.getpid()}.{rank}"
-        replace(whole, [as_text({**last, "status": "failed", "time": now(), "reason": reason})])
+        replace(whole, [encoded({**last, "status": "failed", "time": now(), "reason": reason})])
         os.replace(whole, path / STATUS)
 
 
-def as_text(entries: Mapping[str, Any]) -> bytes:
+def encoded(entries: Mapping[str, Any]) -> bytes:
     """Write what status.json holds."""
     return (as_json(entries, indent=1) + "\n").encode()
 

@@ -222,12 +222,12 @@ def fail(job: Job, error: BaseException | None = None) -> None:
     if job.display:
         job.display.close()
     with suppress(Exception):
-        why = {}
-        if error is not None:
-            job.world.record(last_words(error), "")
-            why = {"reason": reason(error)}
-        if all(why.values()):
-            job.run.status("failed", job.saved_generation, **why)
+        if error is None:
+            job.run.status("failed", job.saved_generation)
+            return
+        job.world.record(last_words(error), "")
+        if why := reason(error):
+            job.run.status("failed", job.saved_generation, reason=why)
 
 
 def let_ranks_record(job: Job) -> None:
