@@ -28,9 +28,9 @@ import numpy as np
 
 from esac_mpi import envs, learners
 from esac_mpi.algorithms import ALGORITHMS, erl, erl_births, erl_state
-from esac_mpi.analysis.command import ended, opened
+from esac_mpi.analysis.command import opened, print_all
 from esac_mpi.analysis.messages import Unusable
-from esac_mpi.analysis.tables import Row, rendered
+from esac_mpi.analysis.tables import Row, render
 from esac_mpi.config import updated
 from esac_mpi.operators.noise import Purpose, generator, integer
 from esac_mpi.operators.policy import Policy
@@ -300,7 +300,7 @@ def written(options: argparse.Namespace) -> Iterator[Path]:
     out = options.out or options.run / f"operators-{options.what}"
     table = out.with_name(f"{out.name}.csv")
     found = [row for group in groups for row in rows(group)]
-    table.write_text(rendered(found, "csv") + "\n", encoding="utf-8")
+    table.write_text(render(found, "csv") + "\n", encoding="utf-8")
     yield table
     yield from save(returns_of(groups), out.with_name(f"{out.name}.png"))
     visits = visits_of(groups, options.what != "crossover")
@@ -320,7 +320,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     add("--seed", type=int, default=0)
     add("--out", type=Path, metavar="NAME", help="default: operators-<what>, in the run")
     options = line.parse_args(argv)
-    return ended(lambda: written(options))
+    return print_all(lambda: written(options))
 
 
 if __name__ == "__main__":

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from itertools import count, cycle, product
 from typing import NamedTuple
 
-from esac_mpi.analysis.names import order
+from esac_mpi.analysis.names import sort_key
 
 STRONGEST = "esac"  # has the thickest line
 COLOURS = {
@@ -74,7 +74,7 @@ def looks(labels: Mapping[str, str]) -> dict[str, Look]:
         label: variant(labels[label], next(places[labels[label]]))
         if labels[label] in COLOURS
         else next(others)
-        for label in sorted(labels, key=order)
+        for label in sorted(labels, key=sort_key)
     }
 
 

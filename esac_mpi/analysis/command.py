@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 from esac_mpi.analysis.measures import STATES
-from esac_mpi.analysis.messages import DAMAGED, Unusable, note, some
+from esac_mpi.analysis.messages import DAMAGED, Unusable, note, shorten
 from esac_mpi.analysis.outcomes import MEASURES, OF_POLICY
 from esac_mpi.config import ConfigError
 from esac_mpi.config.bounds import INT64, NON_NEGATIVE
@@ -67,8 +67,8 @@ def whole_number(text: str) -> int:
     return value
 
 
-def within(low: float, high: float, unit: str) -> Callable[[str], float]:
-    """Make what reads a number within bounds, as argparse's `type`."""
+def number_in(low: float, high: float, unit: str) -> Callable[[str], float]:
+    """Make an argparse `type` that reads a number within bounds."""
 
     def number(text: str) -> float:
         value = float(text)
@@ -105,8 +105,8 @@ SHARED: dict[str, dict[str, Any]] = {  # options that several commands have
 }  # fmt: skip
 
 
-def add(line: argparse.ArgumentParser, *names: str) -> None:
-    """Let a command take these of the shared options."""
+def add_options(line: argparse.ArgumentParser, *names: str) -> None:
+    """Add these of the shared options to a command line."""
     for name in names:
         line.add_argument(name, **SHARED[name])
 
@@ -138,8 +138,8 @@ def refuse_others(options: argparse.Namespace, read: Iterable[str]) -> None:
     refuse_unread(options, about, sorted(vars(options).keys() - taken))
 
 
-def tried(paths: Iterable[str | Path]) -> tuple[dict[Path, RunFiles], list[Exception], int]:
-    """Open the runs that can be read; collect why not of others, and the exit code of that."""
+def try_open(paths: Iterable[str | Path]) -> tuple[dict[Path, RunFiles], list[Exception], int]:
+    """Open the readable runs; return them, the errors of the others and the exit code."""
     runs, problems = dict[Path, RunFiles](), list[Exception]()
     for path in map(Path, paths):
         try:
@@ -158,23 +158,23 @@ def opened(paths: Iterable[str | Path]) -> list[RunFiles]:
     places = [Path(path) for path in paths]
     aside = [place for place in places if moved_from(place) in {*places} - {place}]
     if aside:
-        note(f"left out, as --fresh set them aside: {some(place.name for place in aside)}")
-    runs, problems, code = tried(place for place in places if place not in aside)
+        note(f"left out, as --fresh set them aside: {shorten(place.name for place in aside)}")
+    runs, problems, code = try_open(place for place in places if place not in aside)
     if problems:
         raise Unusable("\n".join(map(str, problems)), code)
     return list({path.resolve(): run for path, run in runs.items()}.values())
 
 
-def readable(paths: Iterable[Path]) -> tuple[dict[Path, RunFiles], int]:
-    """Open the runs that can be read and complain of others; return an exit code too."""
-    runs, problems, code = tried(paths)
+def open_readable(paths: Iterable[Path]) -> tuple[dict[Path, RunFiles], int]:
+    """Open the readable runs and print the errors of the others; return also an exit code."""
+    runs, problems, code = try_open(paths)
     for problem in problems:
         print(problem, file=sys.stderr)
     return runs, code
 
 
-def ended(action: Callable[[], Iterable[object]]) -> int:
-    """Print what the action yields, or its complaint; return the exit code."""
+def print_all(action: Callable[[], Iterable[object]]) -> int:
+    """Print all that the action yields, or its error; return the exit code."""
     try:
         for line in action():
             print(line)
@@ -189,8 +189,8 @@ def ended(action: Callable[[], Iterable[object]]) -> int:
     return 0
 
 
-def written(text: str, out: Path | None) -> Iterator[object]:
-    """Yield a text, or the file that it was written to, whose folder is made."""
+def write_text(text: str, out: Path | None) -> Iterator[object]:
+    """Write a text and yield the file, whose folder is made; without a file yield the text."""
     if out is None:
         yield text
         return
@@ -202,4 +202,4 @@ def written(text: str, out: Path | None) -> Iterator[object]:
 def tell_unfinished(runs: Iterable[RunFiles]) -> None:
     """Name the runs that are not complete: what is measured of them is what they have so far."""
     if unfinished := [f"{run.path.name} ({run.state})" for run in runs if run.state != "complete"]:
-        note(f"not complete: {some(unfinished)}")
+        note(f"not complete: {shorten(unfinished)}")

@@ -16,12 +16,12 @@ MACHINE = (
 TASK = ("task_source", "task_wrappers", "task_model", "task_probe", "task_changes")
 
 
-def compared(a: RunFiles, b: RunFiles) -> tuple[str, bool]:
-    """Compare two runs, as text; and whether their bits part."""
-    lines, part = bits(a, b)
+def compare_runs(a: RunFiles, b: RunFiles) -> tuple[str, bool]:
+    """Compare two runs; return a text, and whether their bits differ."""
+    lines, part = compare_bits(a, b)
     sections: dict[str, Iterable[str]] = {
         "configuration": configurations(a, b),
-        "task": differences(recorded(a, TASK), recorded(b, TASK)),
+        "task": differences(provenance(a, TASK), provenance(b, TASK)),
         "machine and versions": differences(machine(a), machine(b)),
         "bits of metrics/": lines,
     }
@@ -48,8 +48,8 @@ def differences(one: dict[str, Any], other: dict[str, Any]) -> Iterator[str]:
             yield f"{name}: {a} -> {b}" if len(a + b) < 90 else f"{name}:\n    A {a}\n    B {b}"
 
 
-def recorded(run: RunFiles, names: Iterable[str]) -> dict[str, Any]:
-    """Look up the entries that a run has of its provenance."""
+def provenance(run: RunFiles, names: Iterable[str]) -> dict[str, Any]:
+    """Select entries of a run's provenance."""
     return {name: run.provenance[name] for name in names if name in run.provenance}
 
 
@@ -57,11 +57,11 @@ def machine(run: RunFiles) -> dict[str, Any]:
     """Look up where a run was made and with what, versions of packages included."""
     entries = run.provenance.get("versions", "").split(", ")
     versions = dict(entry.split(" ", 1) for entry in entries if " " in entry)
-    return {**recorded(run, MACHINE), "schema of the file": run.columns.schema, **versions}
+    return {**provenance(run, MACHINE), "schema of the file": run.columns.schema, **versions}
 
 
-def parting(one: np.ndarray, other: np.ndarray) -> tuple[int, str] | None:
-    """Find the first row in which two columns part, bit by bit but nan equals nan; None: in no."""
+def first_difference(one: np.ndarray, other: np.ndarray) -> tuple[int, str] | None:
+    """Find the first row whose bits differ in two columns, nan equal to nan; None: none."""
     if (one.dtype, one.shape) != (other.dtype, other.shape):
         return 0, f"a row is {one.dtype} {one.shape[1:]} -> {other.dtype} {other.shape[1:]}"
     bits, others = (np.ascontiguousarray(x).view(f"u{x.itemsize}") for x in (one, other))
@@ -78,8 +78,8 @@ def parting(one: np.ndarray, other: np.ndarray) -> tuple[int, str] | None:
     return int(row), said
 
 
-def bits(a: RunFiles, b: RunFiles) -> tuple[list[str], bool]:
-    """Compare the rows that both runs have, and states; return lines, and whether they part."""
+def compare_bits(a: RunFiles, b: RunFiles) -> tuple[list[str], bool]:
+    """Compare the rows that both runs have, and states; return lines, and whether any differ."""
     n = min(a.generation, b.generation)
     if not n:
         return ["no generation is published in both"], False
@@ -87,7 +87,7 @@ def bits(a: RunFiles, b: RunFiles) -> tuple[list[str], bool]:
     names = [name for name in own if name in others]
     found = []
     for name in names:
-        if part := parting(*(run.columns.read([name])[name][:n] for run in (a, b))):
+        if part := first_difference(*(run.columns.read([name])[name][:n] for run in (a, b))):
             found.append((part[0], name, part[1]))
     found.sort(key=lambda part: part[0])
     generations = a.columns["metrics/generation"]

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import numpy as np
 
-from esac_mpi.analysis.clock import computed
+from esac_mpi.analysis.clock import generation_ends
 from esac_mpi.analysis.returns import BETTER, WINDOW, evaluated, training, training_returns
 from esac_mpi.record import RunFiles
 
@@ -44,8 +44,8 @@ class Curve:
     y: np.ndarray  # [points]
 
 
-def origin(run: RunFiles) -> Origin:
-    """Return which run this is."""
+def make_origin(run: RunFiles) -> Origin:
+    """Make the origin of a run's curves: name, task, seed, algorithm and path."""
     config = run.config
     return Origin(run.path.name, config.task.id, config.seed, config.algorithm, run.path)
 
@@ -56,12 +56,12 @@ def column(run: RunFiles, name: str) -> np.ndarray:
 
 
 def position(run: RunFiles, x: Axis) -> np.ndarray:
-    """Return where the generations lie on an axis, float64 [generations]; wall time in seconds.
+    """Return the generations' positions on an axis, float64 [generations]; wall time in seconds.
 
     Raises Unusable for ranks where the run has no clock on others.
     """
     if isinstance(x, int):
-        return computed(run, x)
+        return generation_ends(run, x)
     if x == "env_steps":
         names = [f"metrics/env_steps_{kind}" for kind in ("population", "learner", "replayed")]
         kinds = [column(run, name) for name in names]
@@ -77,15 +77,15 @@ def return_curve(run: RunFiles, x: Axis, policy: str = BETTER) -> Curve:
     """Return a run's evaluations against an axis."""
     generations, returns = evaluated(run, policy)
     if not len(generations):
-        return Curve(origin(run), np.zeros(0), returns)
+        return Curve(make_origin(run), np.zeros(0), returns)
     where = np.interp(generations, column(run, "metrics/generation"), position(run, x))
-    return Curve(origin(run), where, returns)
+    return Curve(make_origin(run), where, returns)
 
 
 def column_curve(run: RunFiles, x: Axis, values: np.ndarray) -> Curve:
     """Return finite values [generations] against an axis; empty values give an empty curve."""
     finite = np.isfinite(values)
-    return Curve(origin(run), position(run, x)[: len(values)][finite], values[finite])
+    return Curve(make_origin(run), position(run, x)[: len(values)][finite], values[finite])
 
 
 def per_generation(run: RunFiles, statistic: Callable[..., np.ndarray]) -> np.ndarray:
@@ -102,7 +102,7 @@ def training_curve(run: RunFiles, x: Axis, window: int = WINDOW) -> Curve:
     """Return training returns' moving average: by episode, or on other axes by generation."""
     episodes, average = training(run, window)
     if x == "training_episodes":
-        return Curve(origin(run), episodes.astype(float), average)
+        return Curve(make_origin(run), episodes.astype(float), average)
     return column_curve(run, x, np.concatenate([[np.nan], average])[training_returns(run)[0]])
 
 

@@ -46,8 +46,8 @@ plt.style.use(STYLE)
 
 
 @contextmanager
-def wished(size: Sequence[float] | None, font: float | None) -> Iterator[None]:
-    """Draw figures of this size [inches] in this font [points]; None: as fits their panels."""
+def use_size(size: Sequence[float] | None, font: float | None) -> Iterator[None]:
+    """Set size [inches] and font [points] of figures drawn inside; None: as fits their panels."""
     mark = SIZE.set(size)
     try:
         with matplotlib.rc_context({"font.size": font or FONT}):
@@ -56,13 +56,13 @@ def wished(size: Sequence[float] | None, font: float | None) -> Iterator[None]:
         SIZE.reset(mark)
 
 
-def sized(width: float, height: float) -> Sequence[float]:
-    """Return the size that was asked for, or else this one [inches]."""
+def figure_size(width: float, height: float) -> Sequence[float]:
+    """Return the requested figure size, or else this one [inches]."""
     return SIZE.get() or (width, height)
 
 
 def scale() -> float:
-    """Return how large letters are, as a share of FONT."""
+    """Return the font size as a share of FONT."""
     return float(plt.rcParams["font.size"]) / FONT
 
 
@@ -70,7 +70,7 @@ def panels(
     rows: int, columns: int, width: float = 3.7, height: float = 2.7
 ) -> tuple[Figure, np.ndarray]:
     """Return a figure and its axes [rows, columns]."""
-    size = sized(0.7 + width * columns, 0.9 + height * rows)
+    size = figure_size(0.7 + width * columns, 0.9 + height * rows)
     return plt.subplots(rows, columns, figsize=size, squeeze=False, layout="constrained")
 
 
@@ -104,7 +104,7 @@ def name_axis(axes: Axes, x: Axis) -> None:
 
 def name_lines(figure: Figure) -> None:
     """Name all lines: at their ends where they are few and their names short, else in a legend."""
-    panels = {panel: [line for line in panel.get_lines() if named(line)] for panel in figure.axes}
+    panels = {axes: [line for line in axes.get_lines() if has_label(line)] for axes in figure.axes}
     columns = len({panel.get_position().x0 for panel in figure.axes})
     every = [line for lines in panels.values() for line in lines]
     longest = max((len(str(line.get_label())) for line in every), default=0) / LETTERS * scale()
@@ -118,8 +118,8 @@ def name_lines(figure: Figure) -> None:
         name_ends(panel, lines)
 
 
-def named(line: Any) -> bool:
-    """Tell whether a legend would have a line."""
+def has_label(line: Any) -> bool:
+    """Tell whether a legend would list a line."""
     return not str(line.get_label()).startswith("_")
 
 
@@ -129,14 +129,14 @@ def name_ends(axes: Axes, lines: list[Any]) -> None:
     place = axes.transData - axes.transAxes
     ends = sorted((place.transform(line.get_xydata()[-1])[1], i) for i, line in enumerate(lines))
     step = LINE * scale() * axes.figure.dpi / axes.bbox.height
-    for height, (_, i) in zip(apart([end for end, _ in ends], step), ends, strict=True):
+    for height, (_, i) in zip(spread_out([end for end, _ in ends], step), ends, strict=True):
         colour = ink(matplotlib.colors.to_hex(lines[i].get_color()))
         how: dict[str, Any] = {"color": colour, "fontsize": "small", "va": "center"}
         axes.text(1.02, height, lines[i].get_label(), transform=axes.transAxes, **how)
 
 
-def apart(places: Sequence[float], step: float) -> np.ndarray:
-    """Move ascending places apart by a step at least, the last to 1 at most."""
+def spread_out(places: Sequence[float], step: float) -> np.ndarray:
+    """Spread ascending places at least a step apart, the last at 1 at most."""
     found = np.minimum(np.array(places, dtype=float), 1.0)
     for i in range(1, len(found)):
         found[i] = max(found[i], found[i - 1] + step)
@@ -162,12 +162,12 @@ def legend_below(figure: Figure) -> None:
     figure.legend(found.values(), texts, loc="outside lower center", ncols=columns)
 
 
-def literal(name: str) -> str:
-    """Return a name to show letter by letter: between dollars it would be mathematics."""
+def escape(name: str) -> str:
+    """Escape dollars, between which matplotlib sets mathematics."""
     return name.replace("$", r"\$")
 
 
-def headline(figure: Figure, text: str) -> None:
+def add_title(figure: Figure, text: str) -> None:
     """Write a line above all panels, broken where the figure ends."""
     unbroken = text.replace(" %", "\N{NO-BREAK SPACE}%")
     wrapped = textwrap.fill(unbroken, int(figure.get_size_inches()[0] * 17 / scale()))

@@ -6,12 +6,12 @@ from pathlib import Path
 from typing import Any
 
 from esac_mpi.analysis import measures
-from esac_mpi.analysis.command import readable
+from esac_mpi.analysis.command import open_readable
 from esac_mpi.config import ConfigError
 from esac_mpi.record import Refused, Run, RunFiles, Unreadable
 
 
-def published(run: RunFiles) -> float:
+def publication_time(run: RunFiles) -> float:
     """Look up when the newest row was published [s since 1970], 0 without one."""
     try:
         return run.columns.source.stat().st_mtime if run.columns.source else 0.0
@@ -19,21 +19,21 @@ def published(run: RunFiles) -> float:
         return 0.0
 
 
-def need(run: RunFiles) -> tuple[int, float]:
+def by_status(run: RunFiles) -> tuple[int, float]:
     """Make a key that sorts by status, and in one status by who has been silent the longest."""
     state = measures.STATES.index(run.state) if run.state in measures.STATES else -1
-    return state, published(run)
+    return state, publication_time(run)
 
 
-def task(run: RunFiles) -> tuple[str, str, int]:
+def by_task(run: RunFiles) -> tuple[str, str, int]:
     """Make a key that sorts by task, algorithm and seed."""
     return run.config.task.id, run.config.algorithm, run.config.seed
 
 
-def chosen(
+def choose_runs(
     runs: Mapping[Path, RunFiles | str],
     statuses: Collection[str] = (),
-    key: Callable[[RunFiles], Any] = need,
+    key: Callable[[RunFiles], Any] = by_status,
 ) -> list[Path]:
     """Choose runs of these statuses, none = all; first those that a text says cannot be read."""
     unread = sorted(path for path, run in runs.items() if isinstance(run, str))
@@ -51,10 +51,10 @@ class Followed:
     def __init__(self, paths: Iterable[Path]) -> None:
         # before they are read: what is published meanwhile is seen at the next look
         self._seen = {path: _stamp(path) for path in paths}
-        runs, self.code = readable(self._seen)
+        runs, self.code = open_readable(self._seen)
         self.runs: dict[Path, RunFiles | str] = {**runs}
 
-    def looks(self, every: float) -> Iterator[bool]:
+    def poll(self, every: float) -> Iterator[bool]:
         """Look at the files every so many seconds; yield whether this is the last look."""
         over = False
         while not over:
@@ -63,7 +63,7 @@ class Followed:
             time.sleep(0.0 if over else every)
 
     def refresh(self) -> None:
-        """Read what has changed; a run that cannot be read any more is replaced by the reason."""
+        """Read changed files; replace a run that has become unreadable by the reason."""
         for path in self.runs:
             if (stamp := _stamp(path)) == self._seen[path]:
                 continue
@@ -74,7 +74,7 @@ class Followed:
                 self.runs[path] = str(error)
 
     def are_over(self) -> bool:
-        """Read what has changed; say whether all runs are over, and all they left is read."""
+        """Read changed files; tell whether all runs are over and read to their ends."""
         over = self.over
         self.refresh()
         return over and self.over

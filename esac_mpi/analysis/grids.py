@@ -10,7 +10,7 @@ from esac_mpi.analysis.colours import Look, looks
 from esac_mpi.analysis.curves import Axis, Curve
 from esac_mpi.analysis.figures import Axes, Figure
 from esac_mpi.analysis.intervals import interquartile_mean, interval
-from esac_mpi.analysis.messages import Unusable, note, some
+from esac_mpi.analysis.messages import Unusable, note, shorten
 
 POINTS = 100  # at which a group is summarised
 SHORT = 0.8  # of the longest run of a group: shorter ones are named
@@ -18,12 +18,12 @@ Quantity = Callable[[Any, Axis], Curve]  # of a run, be it files or rows of resu
 Groups = dict[str, dict[str, list[Any]]]  # {title of a panel: {label: runs}}
 
 
-def summarised(curves: list[Curve], name: str) -> tuple[np.ndarray, np.ndarray]:
+def interpolate(curves: list[Curve], name: str) -> tuple[np.ndarray, np.ndarray]:
     """Return (x [points], values [seeds, points]) where all have values; note early ends."""
     ends = [curve.x[-1] for curve in curves]
     first, last = max(curve.x[0] for curve in curves), min(ends)
     if short := [c.origin.name for c in curves if c.x[-1] < SHORT * max(ends)]:
-        reach = f"its shortest run, {last / max(ends):.0%} of its longest; short: {some(short)}"
+        reach = f"its shortest run, {last / max(ends):.0%} of its longest; short: {shorten(short)}"
         note(f"{name} on {curves[0].origin.task} is drawn as far as {reach}")
     x = np.linspace(first, last, POINTS if last > first else int(last == first))
     return x, np.array([np.interp(x, curve.x, curve.y) for curve in curves])
@@ -35,13 +35,13 @@ def draw_group(axes: Axes, name: str, curves: list[Curve], look: Look, seeds: bo
     thin: dict[str, Any] = {"color": colour, "lw": 0.6}
     if len(curves) == 1:
         (curve,) = curves
-        label = f"{figures.literal(name)}, seed {curve.origin.seed}"
+        label = f"{figures.escape(name)}, seed {curve.origin.seed}"
         how: dict[str, Any] = {"color": colour, "lw": width}
         how["marker"] = "." if len(curve.x) < 80 else ""
         axes.plot(curve.x, curve.y, style, label=label, **how)
         return
-    x, values = summarised(curves, name)
-    label = f"{figures.literal(name)}, {len(curves)} seeds"
+    x, values = interpolate(curves, name)
+    label = f"{figures.escape(name)}, {len(curves)} seeds"
     if seeds or not x.size:
         for curve in curves:
             axes.plot(curve.x, curve.y, style, alpha=0.6, **thin)
@@ -79,7 +79,7 @@ def draw(
     seen = {curve.origin for curve in every if len(curve.x)}
     missing = dict.fromkeys(curve.origin for curve in every if curve.origin not in seen)
     if missing:
-        note(f"nothing of this to draw (yet) of {some(origin.name for origin in missing)}")
+        note(f"nothing of this to draw (yet) of {shorten(origin.name for origin in missing)}")
     algorithms = {
         label: curves[0].origin.algorithm
         for labels in drawn.values()
@@ -100,5 +100,5 @@ def draw(
         if counts:
             panel.yaxis.set_major_formatter(figures.EngFormatter(sep=""))
     figures.name_lines(figure)
-    figures.headline(figure, f"{title}; interquartile mean and 95 % interval over seeds")
+    figures.add_title(figure, f"{title}; interquartile mean and 95 % interval over seeds")
     return figure

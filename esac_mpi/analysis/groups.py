@@ -9,8 +9,8 @@ from collections.abc import Collection, Sequence
 from pathlib import PurePath
 from typing import Any
 
-from esac_mpi.analysis.messages import Unusable, note, some
-from esac_mpi.analysis.names import order
+from esac_mpi.analysis.messages import Unusable, note, shorten
+from esac_mpi.analysis.names import sort_key
 from esac_mpi.config import FREE, PRESETS, WARN, flatten, unread
 from esac_mpi.config.fields import DEFAULTS, takes_auto
 from esac_mpi.config.reads import reads
@@ -33,26 +33,26 @@ def settings(run: RunFiles) -> dict[str, Any]:
         for name, value in read.items()
         if name not in idle and not {name, name.split(".")[0]} & APART
     }
-    kwargs = single(KWARGS, found.pop(KWARGS))
-    return {**found, START: begun_from(run), **kwargs}
+    kwargs = unfold(KWARGS, found.pop(KWARGS))
+    return {**found, START: source_of(run), **kwargs}
 
 
-def single(name: str, value: Any) -> dict[str, Any]:
+def unfold(name: str, value: Any) -> dict[str, Any]:
     """Return {dotted name: value} of a table and the tables in it, with tuples for lists."""
     if not isinstance(value, dict) or not (value or name == KWARGS):
-        return {name: frozen(value)}
-    return {n: v for key, entry in value.items() for n, v in single(f"{name}.{key}", entry).items()}
+        return {name: make_hashable(value)}
+    return {n: v for key, entry in value.items() for n, v in unfold(f"{name}.{key}", entry).items()}
 
 
-def frozen(value: Any) -> Any:
-    """Return a value as one that can be told apart in sets."""
+def make_hashable(value: Any) -> Any:
+    """Make a value hashable: lists become tuples, tables text."""
     if isinstance(value, list):
-        return tuple(map(frozen, value))
+        return tuple(map(make_hashable, value))
     return str(value) if isinstance(value, dict) else value
 
 
-def begun_from(run: RunFiles) -> str:
-    """Name a run's source by its files, as paths come to hold others; "" for random weights."""
+def source_of(run: RunFiles) -> str:
+    """Identify a run's source by name, generation and digest; "" for random weights."""
     if not (start := run.start):
         return run.config.start_from
     path = PurePath(start["path"])
@@ -60,7 +60,7 @@ def begun_from(run: RunFiles) -> str:
     return f"{name}:{start['generation']}:{start.get('state_sha256', start['theta_sha256'])[:6]}"
 
 
-def varying(runs: list[RunFiles], without: Collection[str] = ()) -> list[str]:
+def find_varying(runs: list[RunFiles], without: Collection[str] = ()) -> list[str]:
     """Return the names of the settings in which runs differ, the preset first."""
     found = [settings(run) for run in runs]
     whole = dict.fromkeys(name for one in found for name in one if name not in without)
@@ -68,8 +68,8 @@ def varying(runs: list[RunFiles], without: Collection[str] = ()) -> list[str]:
     return sorted(names, key=lambda name: name != PRESET)
 
 
-def told(mine: dict[str, Any], names: list[str]) -> list[str]:
-    """Return the settings in `names` that a run has and that its preset does not imply."""
+def explicit_names(mine: dict[str, Any], names: list[str]) -> list[str]:
+    """Select the names of settings that a run has and that its preset does not imply."""
     implied = {**DEFAULTS, **PRESETS[mine[PRESET]]} if PRESET in names else {}
     there = (name for name in names if mine.get(name, "") != "")  # nothing of what a run lacks
     return [
@@ -82,17 +82,17 @@ def told(mine: dict[str, Any], names: list[str]) -> list[str]:
 def label(run: RunFiles, names: list[str]) -> str:
     """Name a run's group: its algorithm and the settings of these names that tell it."""
     mine = settings(run)
-    values = [f"{called(name)}={shown(mine[name])}" for name in told(mine, names)]
+    values = [f"{short_name(n)}={format_value(mine[n])}" for n in explicit_names(mine, names)]
     return " ".join([run.config.algorithm.upper(), *values])
 
 
-def called(name: str) -> str:
-    """Return a setting's name as a label has it."""
+def short_name(name: str) -> str:
+    """Shorten a setting's name for a label."""
     return name.removeprefix(f"{KWARGS}.") if name.startswith(KWARGS) else name.split(".")[-1]
 
 
-def shown(value: Any) -> str:
-    """Return a setting's value as a label has it."""
+def format_value(value: Any) -> str:
+    """Format a setting's value for a label."""
     if isinstance(value, tuple):
         return "x".join(map(str, value))
     short = f"{value:g}" if isinstance(value, float) else str(value)
@@ -104,9 +104,9 @@ def grouped(runs: list[RunFiles], without: Collection[str] = ()) -> Groups:
     groups: Groups = {}
     for task in sorted({run.config.task.id for run in runs}):
         here = [run for run in runs if run.config.task.id == task]
-        for algorithm in sorted({run.config.algorithm for run in here}, key=order):
+        for algorithm in sorted({run.config.algorithm for run in here}, key=sort_key):
             same = [run for run in here if run.config.algorithm == algorithm]
-            differ = varying(same, without)
+            differ = find_varying(same, without)
             near = near_costs(same, differ)
             names = [name for name in differ if name not in near]
             note_chosen(same, names)
@@ -133,8 +133,8 @@ def near_costs(runs: list[RunFiles], names: list[str]) -> set[str]:
             near.add(name)
             if any(values[-1] > values[0] for values in found):
                 where = f"{runs[0].config.task.id}, {runs[0].config.algorithm.upper()}"
-                ranges = " or ".join(f"{shown(v[0])} to {shown(v[-1])}" for v in found)
-                note(f"{where}: seeds of one group measured {called(name)} = {ranges}")
+                spans = " or ".join(f"{format_value(v[0])} to {format_value(v[-1])}" for v in found)
+                note(f"{where}: seeds of one group measured {short_name(name)} = {spans}")
     return near
 
 
@@ -156,15 +156,17 @@ def note_chosen(runs: list[RunFiles], names: list[str]) -> None:
         if not apart or len(set(seeds)) < len(seeds):
             continue
         where = f"{runs[0].config.task.id}, {runs[0].config.algorithm.upper()}"
-        differ = "; ".join(f"{called(n)} = {some(map(shown, many))}" for n, many in apart.items())
-        remedy = " ".join(f"--{name} {shown(many[0])}" for name, many in apart.items())
+        differ = "; ".join(
+            f"{short_name(n)} = {shorten(map(format_value, many))}" for n, many in apart.items()
+        )
+        remedy = " ".join(f"--{name} {format_value(many[0])}" for name, many in apart.items())
         note(
             f"{where}: runs with {differ} are no seeds of one group; in a study name one for all, "
             f"{remedy}, say"
         )
 
 
-def renamed(
+def relabel(
     groups: dict[str, dict[str, list[Any]]], labels: Sequence[str]
 ) -> dict[str, dict[str, list[Any]]]:
     """Relabel the groups, one label each in the order of a legend. Raises Unusable."""

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from esac_mpi.analysis.curves import column, position
-from esac_mpi.analysis.followed import Followed, published
+from esac_mpi.analysis.followed import Followed, publication_time
 from esac_mpi.analysis.measures import counted_steps
 from esac_mpi.analysis.messages import DAMAGED, Unusable
 from esac_mpi.analysis.returns import evaluated, evaluations, policies, training, training_returns
@@ -64,7 +64,7 @@ def columns(run: RunFiles) -> dict[str, np.ndarray]:
     return found
 
 
-def table(run: RunFiles, out: Path | None, step: str) -> Path:
+def write_csv(run: RunFiles, out: Path | None, step: str) -> Path:
     """Write a row a generation, nan as nothing; return `out`, or metrics.csv of the run."""
     out, found = out or run.path / "metrics.csv", columns(run)
     rows = zip(*(values.tolist() for values in found.values()), strict=True)
@@ -77,13 +77,13 @@ def table(run: RunFiles, out: Path | None, step: str) -> Path:
 
 
 def tag(name: str) -> str:
-    """Rename a column as stable-baselines3 calls what is like it; others keep their names."""
+    """Rename a column to stable-baselines3's tag for it; others keep their names."""
     if found := re.fullmatch(LEARNER, name):
         return f"train/{TRAIN.get(found[1], found[1])}"
     return TAGS.get(name, name.replace("metrics/evaluation_", "eval/"))
 
 
-def tagged(run: RunFiles) -> dict[str, np.ndarray]:
+def collect_curves(run: RunFiles) -> dict[str, np.ndarray]:
     """Collect the curves of TensorBoard, {tag: [generations]}. Raises Unusable as `columns`."""
     found = {tag(name): values for name, values in columns(run).items()}
     generation, wall = run.columns["metrics/generation"], column(run, "timing/wall_seconds")
@@ -123,10 +123,10 @@ class Curves:
 
     def add(self, run: RunFiles) -> None:
         """Append the rows that are new, float32, and an evaluation that came after its row."""
-        found = tagged(run)
+        found = collect_curves(run)
         wall, steps = column(run, "timing/wall_seconds"), position(run, self._step)
         wall = np.nan_to_num(wall) if len(wall) else np.zeros(run.generation)
-        if not (newest := published(run)):
+        if not (newest := publication_time(run)):
             raise Unreadable(f"{run.path}: its files have been moved away")
         seconds = newest + wall - wall[-1]  # as if it had never stood still
         if not self.rows:
@@ -153,8 +153,8 @@ class Curves:
         self._writer.close()
 
 
-def curves(run: RunFiles, out: Path | None, step: str) -> Path:
-    """Write what TensorBoard shows against a step of STEPS; return the file."""
+def write_curves(run: RunFiles, out: Path | None, step: str) -> Path:
+    """Write TensorBoard curves against a step of STEPS; return the file."""
     columns(run)
     with closing(Curves(run.path, out, step)) as file:
         file.add(run)
@@ -165,7 +165,7 @@ def follow(followed: Followed, out: Path | None, step: str, every: float) -> Ite
     """Write curves of runs to their ends; yield each file when it begins. Raises Unusable."""
     files: dict[Path, Curves] = {}
     try:
-        for last in followed.looks(every):
+        for last in followed.poll(every):
             problems = []
             for path, run in followed.runs.items():
                 try:
@@ -191,6 +191,6 @@ def follow(followed: Followed, out: Path | None, step: str, every: float) -> Ite
 
 
 FORMATS: dict[str, Callable[[RunFiles, Path | None, str], Path]] = {
-    "tensorboard": curves,
-    "csv": table,
+    "tensorboard": write_curves,
+    "csv": write_csv,
 }

@@ -64,7 +64,7 @@ def mean(tasks: Strata) -> np.ndarray:
     return np.mean([task.mean(axis=0) for task in tasks], axis=0)
 
 
-def ahead(both: Strata) -> np.ndarray:
+def iqm_difference(both: Strata) -> np.ndarray:
     """Return the interquartile mean of the list's first half less that of its second half."""
     return iqm(both[: len(both) // 2]) - iqm(both[len(both) // 2 :])
 

@@ -87,7 +87,7 @@ class Busy(NamedTuple):
     root: np.ndarray  # of rank 0
 
 
-def busy(run: RunFiles) -> Busy:
+def read_busy(run: RunFiles) -> Busy:
     """Read all ranks' busy seconds."""
     none = np.zeros(0)
     ranks, mean, most = (
@@ -107,19 +107,19 @@ def seconds(run: RunFiles, name: str) -> np.ndarray:
     return np.nan_to_num(run.columns.get(f"timing/seconds_{name}", np.zeros(run.generation)))
 
 
-def had_a_core(run: RunFiles) -> np.ndarray:
-    """Return the share of each generation in which a core was there [generations]; 1: unknown."""
+def core_share(run: RunFiles) -> np.ndarray:
+    """Return the share of each generation that rank 0 had a core [generations]; 1: unknown."""
     used = run.columns.get("timing/seconds_processor")
     if used is None or str(run.provenance.get("device", "")).startswith("cuda"):
         return np.ones(run.generation)
     lasted = generation_seconds(run)
-    told = np.isfinite(used) & (lasted > 0) & (busy(run).ranks == 1)
+    told = np.isfinite(used) & (lasted > 0) & (read_busy(run).ranks == 1)
     return np.divide(used, lasted, out=np.ones(run.generation), where=told).clip(0, 1)
 
 
 def parallel_efficiency(run: RunFiles) -> float | None:
     """Return the mean over generations of sum(busy) / (ranks * wall of the evaluation), or None."""
-    ranks, total, most, _ = busy(run)
+    ranks, total, most, _ = read_busy(run)
     evaluate = run.columns.get("timing/seconds_evaluate", np.zeros(len(most)))
     wall = np.maximum(np.nan_to_num(evaluate), most)
     measured = wall > 0
@@ -137,7 +137,7 @@ def rate(run: RunFiles, counted: np.ndarray, rows: int = 0) -> float | None:
 
 
 def time_percent(run: RunFiles) -> dict[str, float]:
-    """Return where rank 0's time went, by part [% of wall time]; empty before any generation."""
+    """Return the shares of rank 0's time, by part [% of wall time]; empty before any generation."""
     wall = last(run, "wall_seconds", "timing")
     if not wall:
         return {}
@@ -160,7 +160,7 @@ def budget(run: RunFiles) -> dict[str, tuple[np.ndarray, float]]:
 
 
 def progress(run: RunFiles) -> float:
-    """Return how much of the budget is spent, 0 to 1."""
+    """Return the spent share of the budget, 0 to 1."""
     spent = (count[-1] / limit for count, limit in budget(run).values())
     return min(1.0, max(spent, default=0.0))
 

@@ -19,17 +19,17 @@ class Missing(Unusable, ImportError):
 
 
 def note(text: str) -> None:
-    """Tell the user something that is no error."""
+    """Print a remark on stderr."""
     print(f"note: {text}", file=sys.stderr)
 
 
-def some(names: Iterable[object], shown: int = 5) -> str:
-    """Return the first names, and how many more there are."""
+def shorten(names: Iterable[object], shown: int = 5) -> str:
+    """Join the first names and the count of the others."""
     listed = [str(name) for name in names]
     more = len(listed) - shown
     return ", ".join(listed[:shown]) + (f" and {more} more" if more > 0 else "")
 
 
-def spanned(ends: Iterable[object]) -> str:
+def format_range(ends: Iterable[object]) -> str:
     """Return "least to most" of these two, or one of them if they read alike."""
     return " to ".join(dict.fromkeys(map(str, ends)))

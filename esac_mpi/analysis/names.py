@@ -14,8 +14,8 @@ HALVES = ("es", "sac")  # algorithms of which ESAC is made
 APART = ("champion", "learner")
 
 
-def order(label: str) -> tuple[int, str]:
-    """Return a key that sorts algorithms, or labels that begin with one."""
+def sort_key(label: str) -> tuple[int, str]:
+    """Return the sort key of an algorithm, or of a label that begins with one."""
     name = label.split()[0].lower()
     return ALGORITHMS.index(name) if name in ALGORITHMS else len(ALGORITHMS), label
 
@@ -37,8 +37,8 @@ def legend(policy: str, algorithm: str) -> str:
     return POLICIES.get(policy, f"{policy.upper()}'s actor" if policy == algorithm else policy)
 
 
-def better(policies: Iterable[str]) -> str:
-    """Return in words what the better of these policies is."""
+def describe_better(policies: Iterable[str]) -> str:
+    """Return "the better of ..." these policies, in words."""
     found = candidates(policies)
     if not found:
         return "the better policy"

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from esac_mpi.analysis import curves
-from esac_mpi.analysis.clock import said
+from esac_mpi.analysis.clock import describe_ranks
 from esac_mpi.analysis.curves import Axis
 from esac_mpi.analysis.measures import best_return
 from esac_mpi.analysis.messages import Unusable
@@ -44,7 +44,7 @@ class At:
     def __str__(self) -> str:
         if self.axis == "env_steps":
             return f"{self.limit:,} true steps of population and learner"
-        where = f", {said(self.axis)}" if isinstance(self.axis, int) else ""
+        where = f", {describe_ranks(self.axis)}" if isinstance(self.axis, int) else ""
         return f"{self.limit:,g} s of wall time{where}"
 
 

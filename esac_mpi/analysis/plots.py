@@ -7,7 +7,7 @@ from functools import partial
 import numpy as np
 
 from esac_mpi.analysis import figures
-from esac_mpi.analysis.clock import said
+from esac_mpi.analysis.clock import describe_ranks
 from esac_mpi.analysis.colours import COLOURS, looks
 from esac_mpi.analysis.curves import (
     Axis,
@@ -20,9 +20,9 @@ from esac_mpi.analysis.curves import (
 )
 from esac_mpi.analysis.figures import Figure
 from esac_mpi.analysis.grids import Groups, Quantity, draw
-from esac_mpi.analysis.groups import grouped, renamed
-from esac_mpi.analysis.messages import Unusable, note, some
-from esac_mpi.analysis.names import HALVES, POLICIES, better, legend
+from esac_mpi.analysis.groups import grouped, relabel
+from esac_mpi.analysis.messages import Unusable, note, shorten
+from esac_mpi.analysis.names import HALVES, POLICIES, describe_better, legend
 from esac_mpi.analysis.outcomes import FATES, rate
 from esac_mpi.analysis.returns import (
     BETTER,
@@ -60,18 +60,18 @@ TITLES = {
 DEFAULT_X = "env_steps"
 
 
-def of_values(values: Callable[[RunFiles], np.ndarray]) -> Quantity:
-    """Make a quantity of a function from runs to values [generations]."""
+def make_quantity(values: Callable[[RunFiles], np.ndarray]) -> Quantity:
+    """Make a quantity from a function of a run that returns values [generations]."""
     return lambda run, x: column_curve(run, x, values(run))
 
 
-def learners(run: RunFiles, key: str) -> np.ndarray:
-    """Return the column metrics/<learner>_<key>, or metrics/<key> of a shared critic."""
+def learner_column(run: RunFiles, key: str) -> np.ndarray:
+    """Return metrics/<learner>_<key>, or metrics/<key> of a shared critic; [0] without."""
     names = [name for name in run.columns.scalars if re.fullmatch(f"metrics/(.*_)?{key}", name)]
     return column(run, names[0]) if names else np.zeros(0)
 
 
-def count(run: RunFiles, name: str) -> np.ndarray:
+def counter_column(run: RunFiles, name: str) -> np.ndarray:
     """Return a counter, 0 where an older version did not count."""
     return np.maximum(column(run, f"metrics/{name}"), 0).astype(float)
 
@@ -85,22 +85,22 @@ def quantities(what: str, policy: str = BETTER) -> dict[str, Quantity]:
     found: dict[str, dict[str, Callable[[RunFiles], np.ndarray]]] = {
         "sigma": {r"mutation rate $\sigma$": partial(column, name="metrics/sigma")},
         "fitness": {name: partial(per_generation, statistic=f) for name, f in FITNESS.items()},
-        "losses": {name: partial(learners, key=key) for key, name in LOSSES.items()},
+        "losses": {name: partial(learner_column, key=key) for key, name in LOSSES.items()},
         "fates": {f"learner's actor {fate} [%]": partial(rate, fate=fate) for fate in FATES},
         "updates": {
-            "gradient updates": partial(count, name="gradient_updates"),
-            "gradient updates of members": partial(count, name="member_updates"),
+            "gradient updates": partial(counter_column, name="gradient_updates"),
+            "gradient updates of members": partial(counter_column, name="member_updates"),
         },
         "waiting": {"idle share of the ranks' time": idle_share},
     }
-    return {name: of_values(values) for name, values in found[what].items()}
+    return {name: make_quantity(values) for name, values in found[what].items()}
 
 
-def begun(runs: list[RunFiles]) -> list[RunFiles]:
-    """Return the runs that have a generation; name the others. Raises Unusable if none has."""
+def select_begun(runs: list[RunFiles]) -> list[RunFiles]:
+    """Select the runs that have a generation; name the others. Raises Unusable if none has."""
     young = [run for run in runs if not column(run, "metrics/generation").size]
     if young:
-        note(f"no generation is published yet in {some(run.path.name for run in young)}")
+        note(f"no generation is published yet in {shorten(run.path.name for run in young)}")
     if len(young) == len(runs):
         raise Unusable("nothing to draw yet: no generation is published in any run given")
     return [run for run in runs if run not in young]
@@ -131,7 +131,7 @@ def draw_alone(run: RunFiles, x: Axis = "env_steps") -> Figure:
     figures.name_axis(axes, x)
     figures.name_lines(figure)
     said = f"Policies: mean of {config.evaluation.episodes} noise-free episodes"
-    figures.headline(figure, f"{said}, band from worst to best. Grey: noisy episodes")
+    figures.add_title(figure, f"{said}, band from worst to best. Grey: noisy episodes")
     return figure
 
 
@@ -145,19 +145,19 @@ def figure(
     labels: Sequence[str] = (),
 ) -> Figure:
     """Draw one of TITLES against an axis of curves.AXES, or computed wall time. Raises Unusable."""
-    runs = begun(runs)
+    runs = select_begun(runs)
     if what == "return":
         require_policy(runs, policy)
     if len(runs) == 1 and not ranks and not labels and (what, policy) == ("return", BETTER):
         return draw_alone(runs[0], x or DEFAULT_X)
     rows = quantities(what, policy)
-    if what == "updates" and not any(count(run, "member_updates").any() for run in runs):
+    if what == "updates" and not any(counter_column(run, "member_updates").any() for run in runs):
         del rows["gradient updates of members"]
-    whose = better(policies_of(runs)) if policy == BETTER else policy
-    return curves(grouped(runs), what, rows, x, seeds, ranks, labels, whose)
+    whose = describe_better(policies_of(runs)) if policy == BETTER else policy
+    return draw_curves(grouped(runs), what, rows, x, seeds, ranks, labels, whose)
 
 
-def curves(
+def draw_curves(
     groups: Groups,
     what: str,
     rows: dict[str, Quantity],
@@ -173,6 +173,6 @@ def curves(
     axis: Axis = ranks or x or ("training_episodes" if what == "training" else DEFAULT_X)
     title = TITLES[what].format(shown=whose)
     if ranks:
-        title += f"; wall time {said(ranks)}"
-    groups = renamed(groups, labels) if labels else groups
+        title += f"; wall time {describe_ranks(ranks)}"
+    groups = relabel(groups, labels) if labels else groups
     return draw(groups, rows, axis, title, seeds, counts=what == "updates")

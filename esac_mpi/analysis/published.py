@@ -15,19 +15,19 @@ Times = dict[tuple[str, int], dict[int, float]]
 BOOK = Path(__file__).with_name("published.toml")
 
 
-def whole() -> dict[str, Any]:
-    """Return all of the book."""
+def read_book() -> dict[str, Any]:
+    """Read published.toml."""
     return tomllib.loads(BOOK.read_text(encoding="utf-8"))
 
 
-def book() -> dict[str, Any]:
-    """Return the papers' tables by the paper's short name."""
-    return {name: entry for name, entry in whole().items() if "results" in entry}
+def read_results() -> dict[str, Any]:
+    """Read the papers' tables of results, {short name of the paper: table}."""
+    return {name: entry for name, entry in read_book().items() if "results" in entry}
 
 
 def times(task: str) -> tuple[Times, str]:
     """Return a paper's times of a generation on a task, and its source."""
-    printed = whole()["times"]
+    printed = read_book()["times"]
     if task not in printed:
         note(
             f"no paper prints how long generations on {task} take; of {', '.join(printed)} one does"
@@ -40,11 +40,11 @@ def times(task: str) -> tuple[Times, str]:
     return found, printed[task]["source"]
 
 
-def published(names: Iterable[str], tasks: list[str]) -> tuple[Table, list[str]]:
-    """Return the papers' results on these tasks, and a line about each source."""
+def select_results(names: Iterable[str], tasks: list[str]) -> tuple[Table, list[str]]:
+    """Select the papers' results on these tasks; return also a line about each source."""
     table, sources = dict[str, dict[str, Cell]](), []
     for name in names:
-        paper = book()[name]
+        paper = read_results()[name]
         sources.append(f"[{name}] {paper['source']}: {paper['protocol']}.")
         for task in tasks:
             row = table.setdefault(task, {})

@@ -4,8 +4,8 @@ import numpy as np
 
 from esac_mpi.analysis.command import tell_unfinished
 from esac_mpi.analysis.groups import Groups, grouped
-from esac_mpi.analysis.messages import Unusable, note, some
-from esac_mpi.analysis.names import APART, better
+from esac_mpi.analysis.messages import Unusable, note, shorten
+from esac_mpi.analysis.names import APART, describe_better
 from esac_mpi.analysis.outcomes import AT_THE_END, FATES, MEASURES, OF_POLICY, At, outcome
 from esac_mpi.analysis.returns import BETTER, policies_of, require_policy
 from esac_mpi.analysis.tables import Cell, Table
@@ -16,14 +16,14 @@ from esac_mpi.record import RunFiles
 def cell(
     runs: list[RunFiles], measure: str, at: At = AT_THE_END, policy: str = BETTER
 ) -> Cell | None:
-    """Return the results of a group, as it stood there; None if no run of it has any."""
+    """Return the results of a group at a place; None if no run of it has any."""
     found = [(run, outcome(run, measure, at, policy)) for run in runs]
     seen = [(run, value) for run, value in found if np.isfinite(value)]
     if left := [run.path.name for run, value in found if not np.isfinite(value)]:
         where = "nothing to measure"
         if at.limited:
             where = f"not that far or nothing to measure within {at}"
-        note(f"left out, {where}: {some(left)}")
+        note(f"left out, {where}: {shorten(left)}")
     if not seen:
         return None
     values = np.array([value for _, value in seen])
@@ -35,7 +35,7 @@ def cell(
 def columns(
     groups: dict[str, list[RunFiles]], measure: str, at: At, policy: str
 ) -> dict[str, Cell | None]:
-    """Return a task's cells: one a group, a policy that is reported apart, or a fate."""
+    """Return a task's cells: one for a group, a policy that is reported apart, or a fate."""
     if measure == "fates":
         return {
             f"{name}, {fate}": cell(group, fate, at)
@@ -80,9 +80,9 @@ def table_of(
     return {task: row for task, row in table.items() if row}
 
 
-def described(runs: list[RunFiles], measure: str, at: At = AT_THE_END, policy: str = BETTER) -> str:
-    """Return the sentence that stands above the table."""
-    whose = better(policies_of(runs)) if policy == BETTER else policy
+def caption(runs: list[RunFiles], measure: str, at: At = AT_THE_END, policy: str = BETTER) -> str:
+    """Return the sentence above the table."""
+    whose = describe_better(policies_of(runs)) if policy == BETTER else policy
     what = f"{MEASURES[measure]}, {whose}" if measure in OF_POLICY else MEASURES[measure]
     if measure == "best" and policy != BETTER:
         what = f"best mean return of an evaluation, {policy}, which flatters"

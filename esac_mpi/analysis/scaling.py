@@ -5,7 +5,7 @@ from typing import Any
 
 from esac_mpi.analysis import published
 from esac_mpi.analysis.colours import STYLES, algorithm_of, looks, ramp
-from esac_mpi.analysis.figures import Axes, Figure, headline, legend_below, matplotlib, panels
+from esac_mpi.analysis.figures import Axes, Figure, add_title, legend_below, matplotlib, panels
 from esac_mpi.analysis.tables import Row
 
 MARKERS = "os^vDP"
@@ -40,7 +40,7 @@ def name_panel(axes: Axes, x: str, y: str, at: list[int], logarithmic: bool = Tr
     axes.set(xlabel=x, ylabel=y)
 
 
-def figure(rows: list[Row], title: str, printed: published.Times) -> Figure:
+def draw_scaling(rows: list[Row], title: str, printed: published.Times) -> Figure:
     """Draw rows of times.scaling over ranks and population size; printed: what a paper prints."""
     labels = list(dict.fromkeys(row["run"] for row in rows))
     sizes = sorted({row["n"] for row in rows})
@@ -80,6 +80,6 @@ def figure(rows: list[Row], title: str, printed: published.Times) -> Figure:
     share.axhline(1, ls=(0, (1, 2)), lw=1, color="0.3")
     share.set_ylim(bottom=0)
     name_panel(population, "population size n", "seconds per generation", sizes)
-    headline(drawing, title)
+    add_title(drawing, title)
     legend_below(drawing)
     return drawing

@@ -7,10 +7,10 @@ from typing import Any
 import numpy as np
 
 from esac_mpi.analysis.colours import Look, algorithm_of, looks
-from esac_mpi.analysis.figures import Axes, Figure, headline, legend_below, literal, wrapped_panels
-from esac_mpi.analysis.groups import grouped, refuse_twins, settings, shown
+from esac_mpi.analysis.figures import Axes, Figure, add_title, escape, legend_below, wrapped_panels
+from esac_mpi.analysis.groups import format_value, grouped, refuse_twins, settings
 from esac_mpi.analysis.intervals import interval, mean
-from esac_mpi.analysis.messages import Unusable, note, some
+from esac_mpi.analysis.messages import Unusable, note, shorten
 from esac_mpi.analysis.outcomes import OF_POLICY, At, outcome
 from esac_mpi.analysis.returns import BETTER, require_policy
 from esac_mpi.config import meant, table_of
@@ -34,16 +34,16 @@ class Point:
     name: str  # of the run, in a sentence
 
 
-def lines(points: list[Point], field: str) -> Panels:
+def sort_lines(points: list[Point], field: str) -> Panels:
     """Sort measures into lines, values ascending; name the runs that have none.
 
     Raises Unusable where fewer than two values of the field were measured.
     """
     if missing := [point.name for point in points if not np.isfinite(point.measure)]:
-        note(f"left out, nothing to measure, or not that far: {some(missing)}")
+        note(f"left out, nothing to measure, or not that far: {shorten(missing)}")
     measured = [point for point in points if np.isfinite(point.measure)]
     if len(values := {point.value for point in measured}) < 2:
-        there = f"is {shown(*values)} in every run" if values else "has no measured run"
+        there = f"is {format_value(*values)} in every run" if values else "has no measured run"
         raise Unusable(f"--field {field} {there}: a sweep needs two values or more")
     mixed = len({isinstance(point.value, str) for point in measured}) == 2
     found: Panels = {}
@@ -77,7 +77,7 @@ def full_name(run: RunFiles, field: str) -> str:
     return name
 
 
-def of_runs(
+def measure_sweep(
     runs: list[RunFiles],
     field: str,
     measure: str = "final",
@@ -99,10 +99,10 @@ def of_runs(
                 points.append(Point(task, label, value, found, run.path.name))
             for twins in by_value.values():
                 refuse_twins(twins)
-    return lines(points, field)
+    return sort_lines(points, field)
 
 
-def normalised(found: Panels) -> Panels:
+def divide_by_best(found: Panels) -> Panels:
     """Divide each line by the size of its best mean."""
 
     def scaled(line: Line) -> Line:
@@ -114,7 +114,7 @@ def normalised(found: Panels) -> Panels:
     }
 
 
-def figure(found: Panels, field: str, measure: str, title: str, seeds: bool = False) -> Figure:
+def draw_lines(found: Panels, field: str, measure: str, title: str, seeds: bool = False) -> Figure:
     """Draw lines against the field's values.
 
     measure: name of the vertical axis; title: what the points are.
@@ -128,7 +128,7 @@ def figure(found: Panels, field: str, measure: str, title: str, seeds: bool = Fa
         panel.set(title=task, ylabel=textwrap.fill(measure, HIGH))
         set_axis(panel, field, values)
     legend_below(drawing)
-    headline(drawing, f"{title}. Points: mean over seeds; bars: its 95 % interval")
+    add_title(drawing, f"{title}. Points: mean over seeds; bars: its 95 % interval")
     return drawing
 
 
@@ -151,7 +151,7 @@ def draw_line(
     ends = np.array([interval([m], mean) if len(m) > 1 else (m[0], m[0]) for m in found.values()])
     counts = sorted({len(m) for m in found.values()})
     several = f"{counts[0]} to {counts[-1]}" if counts[1:] else str(counts[0])
-    label = f"{literal(name)}, {several} seed{'s' if counts[-1] > 1 else ''} a point"
+    label = f"{escape(name)}, {several} seed{'s' if counts[-1] > 1 else ''} a point"
     colour, style, width = look
     bars = np.maximum([means - ends[:, 0], ends[:, 1] - means], 0)
     axes.errorbar(
@@ -166,7 +166,7 @@ def set_axis(axes: Axes, field: str, values: list[Any]) -> None:
     """Scale and name the horizontal axis: logarithmic where values span more than 20-fold."""
     axes.set_xlabel(field)
     if not are_numbers(values):
-        axes.set_xticks(range(len(values)), [shown(value) for value in values])
+        axes.set_xticks(range(len(values)), [format_value(value) for value in values])
         return
     positive = [value for value in values if value > 0]
     if positive and max(positive) > 20 * min(positive) and min(values) >= 0:

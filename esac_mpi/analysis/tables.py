@@ -14,7 +14,7 @@ FORMATS = ("text", "markdown", "csv", "json")
 Row = dict[str, Any]  # {column: text or number}; a column that a row lacks, None and nan: missing
 
 
-def rendered(rows: Sequence[Row], form: str, about: Iterable[str] = ()) -> str:
+def render(rows: Sequence[Row], form: str, about: Iterable[str] = ()) -> str:
     """Render rows in one of FORMATS. about: lines above, of CSV as comments; JSON has none."""
     if form == "json":
         return "\n".join(map(as_json, rows))
@@ -24,21 +24,21 @@ def rendered(rows: Sequence[Row], form: str, about: Iterable[str] = ()) -> str:
         writer = csv.writer(out, lineterminator="\n")
         writer.writerow(heads)
         found = ([row.get(name) for name in heads] for row in rows)
-        writer.writerows([["" if missing(value) else value for value in row] for row in found])
+        writer.writerows([["" if is_missing(value) else value for value in row] for row in found])
         return "".join(f"# {line}\n" for line in about) + out.getvalue().rstrip("\n")
-    lines = [heads, *([shown(row.get(name)) for name in heads] for row in rows)]
+    lines = [heads, *([format_value(row.get(name)) for name in heads] for row in rows)]
     above = [*about, ""] if about else []
-    return "\n".join([*above, *(markdown(lines) if form == "markdown" else aligned(lines))])
+    return "\n".join([*above, *(markdown(lines) if form == "markdown" else align(lines))])
 
 
-def missing(value: Any) -> bool:
+def is_missing(value: Any) -> bool:
     """Whether there is no value."""
     return value is None or (isinstance(value, float) and np.isnan(value))
 
 
-def shown(value: Any) -> str:
+def format_value(value: Any) -> str:
     """Format a value for a person: four digits of a float, - where it is missing."""
-    if missing(value):
+    if is_missing(value):
         return "-"
     return f"{float(f'{value:.4g}'):,g}" if isinstance(value, float) else str(value)
 
@@ -48,7 +48,7 @@ def markdown(rows: list[list[str]]) -> list[str]:
     return [f"| {' | '.join(line)} |" for line in (rows[0], ["---"] * len(rows[0]), *rows[1:])]
 
 
-def aligned(lines: list[list[str]]) -> Iterator[str]:
+def align(lines: list[list[str]]) -> Iterator[str]:
     """Yield rows of cells, the head first, as lines of columns: numbers flush right, words left."""
     widths, adjust = [], []
     for column in zip(*lines, strict=True):
@@ -83,7 +83,7 @@ def digits(c: Cell) -> int:
     return int(np.clip(figures - 1 - np.floor(np.log10(max(size, 1e-9))), 0, 2))
 
 
-def text(c: Cell, best: bool = False) -> str:
+def format_cell(c: Cell, best: bool = False) -> str:
     """Format a cell: mean, std, in brackets median and number of seeds; a paper's as printed."""
 
     def number(value: float) -> str:
@@ -98,7 +98,7 @@ def text(c: Cell, best: bool = False) -> str:
     return f"{found} ({', '.join(more)})" if more else found
 
 
-def wide(table: Table, printed: Table, measure: str = "", bold: bool = True) -> list[Row]:
+def make_wide(table: Table, printed: Table, measure: str = "", bold: bool = True) -> list[Row]:
     """Make a row a task, a column an algorithm, the papers' after ours; measure: in the heads."""
     ours = dict.fromkeys(name for row in table.values() for name in row)
     theirs = dict.fromkeys(name for row in printed.values() for name in row)
@@ -108,15 +108,15 @@ def wide(table: Table, printed: Table, measure: str = "", bold: bool = True) -> 
         cells: Row = {"task": task}
         for name in ours:
             c = row.get(name)
-            cells[f"{name}, {measure}" if measure else name] = c and text(c, c.mean == best)
+            cells[f"{name}, {measure}" if measure else name] = c and format_cell(c, c.mean == best)
         for name in theirs:
             c = printed.get(task, {}).get(name)
-            cells[name] = c and text(c)
+            cells[name] = c and format_cell(c)
         rows.append(cells)
     return rows
 
 
-def long(table: Table, printed: Table) -> list[Row]:
+def make_long(table: Table, printed: Table) -> list[Row]:
     """Return a row a cell, for other software."""
     return [
         {

@@ -19,8 +19,8 @@ import numpy as np
 from esac_mpi.analysis.clock import recorded
 from esac_mpi.analysis.clock.recorded_tasks import has_tasks, individuals_and_turns
 from esac_mpi.analysis.curves import column, position
-from esac_mpi.analysis.figures import Axes, Figure, name_axis, plt, sized
-from esac_mpi.analysis.measures import busy, seconds
+from esac_mpi.analysis.figures import Axes, Figure, figure_size, name_axis, plt
+from esac_mpi.analysis.measures import read_busy, seconds
 from esac_mpi.analysis.times import activities, has_members
 from esac_mpi.record import RunFiles
 
@@ -57,16 +57,16 @@ def segments(run: RunFiles, generation: int) -> list[Bar]:
     there = np.flatnonzero(np.isfinite(spent)).tolist()
     phase = np.nan_to_num(recorded.phase_seconds(run))[generation]
     found = [Bar(0, "writing", start, part["record"])]
-    lesson, late, upper = recorded.teaches(run), planned, 1.0
+    lesson, late, upper = recorded.has_lessons(run), planned, 1.0
     if lesson:  # in rank 0's lower half, members in the upper
         found.append(Bar(0.25, "learner", begun if there[1:] else end - phase, phase, 0.5))
         upper = 0.5
-    elif recorded.bears_offspring(run) and there[1:]:
+    elif recorded.has_offspring(run) and there[1:]:
         found.append(Bar(0, "learner", planned, phase))
         late = planned + phase
     else:
         found.append(Bar(0, "learner", planned + part["offspring"], part["learn"]))
-    if recorded.running(run)[generation] and not lesson:
+    if recorded.has_phase_beside(run)[generation] and not lesson:
         found.append(Bar(0, "learner", begun + spent[0], part["evaluate"] - spent[0]))
     for rank in there:
         if has_members(run):
@@ -83,7 +83,7 @@ def segments(run: RunFiles, generation: int) -> list[Bar]:
 
 def shares(run: RunFiles, generation: int, rank: int, spent: float) -> tuple[float, float]:
     """Split a rank's busy seconds into members' and offspring's; rank 0's are the learner's too."""
-    if not recorded.bears_offspring(run):
+    if not recorded.has_offspring(run):
         return spent, 0.0
     members = np.nansum(column(run, "timing/member_seconds")[generation])
     born = np.nansum(recorded.offspring(run)[0][generation])
@@ -96,7 +96,7 @@ def shares(run: RunFiles, generation: int, rank: int, spent: float) -> tuple[flo
 
 
 def tasks(run: RunFiles, generation: int) -> list[Bar]:
-    """Lay out the tasks that were told in one row of the history, and what else the ranks did.
+    """Lay out the tasks reported in one row of the history, and the ranks' other work.
 
     Rank 0 has its individuals in the upper half of its lane, and the critic's turns, between which
     and these it shares its time, in the lower one.
@@ -122,7 +122,7 @@ def tasks(run: RunFiles, generation: int) -> list[Bar]:
         bars.append(Bar(lane, "individuals' updates", start, first, height))
         bars.append(Bar(lane, "episodes", start + first, length - first, height))
     lasted = seconds(run, "evaluation")[generation]
-    for one in range(int(busy(run).ranks[generation])):
+    for one in range(int(read_busy(run).ranks[generation])):
         bars.append(Bar(one, "noise-free evaluation", wall[generation] - lasted, lasted))
     return [*bars, Bar(0, "writing", begun, record)]
 
@@ -146,7 +146,7 @@ def draw_ranks(axes: Axes, run: RunFiles, shown: int) -> None:
         axes.broken_barh(spans, (low, part * height), color=ACTIVITIES[activity], lw=0)
     for row in rows:
         axes.axvline(wall[row], color="0.3", lw=0.5)
-    some = busy(run).ranks[-1] > np.isfinite(column(run, "timing/busy_seconds")[-1]).sum()
+    some = read_busy(run).ranks[-1] > np.isfinite(column(run, "timing/busy_seconds")[-1]).sum()
     axes.set(ylabel="rank 0, others in turn" if some else "rank")
     axes.set(xlim=(begin, wall[-1]), ylim=(ranks - 0.5, -0.5))
     axes.set_title(f"generations {rows[0] + 1} to {rows[-1] + 1}; a line ends each")
@@ -176,8 +176,9 @@ def draw_shares(axes: Axes, run: RunFiles) -> None:
 
 def draw(run: RunFiles, shown: int = SHOWN) -> Figure:
     """Draw the last generations rank by rank, and the whole run's shares."""
-    ranks, drawn = int(max(busy(run).ranks, default=0)), column(run, "timing/busy_seconds").shape[1]
-    size = sized(7.5, 4.4 + min(0.25 * drawn, 5))
+    ranks = int(max(read_busy(run).ranks, default=0))
+    drawn = column(run, "timing/busy_seconds").shape[1]
+    size = figure_size(7.5, 4.4 + min(0.25 * drawn, 5))
     ratios = [1 + min(0.2 * drawn, 3), 1.4]
     figure, (above, below) = plt.subplots(
         2, 1, figsize=size, layout="constrained", height_ratios=ratios

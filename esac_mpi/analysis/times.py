@@ -10,11 +10,11 @@ from collections.abc import Iterable, Iterator
 
 import numpy as np
 
-from esac_mpi.analysis.clock import computed, recorded
+from esac_mpi.analysis.clock import generation_ends, recorded
 from esac_mpi.analysis.clock.recorded_tasks import has_tasks, individuals_and_turns
 from esac_mpi.analysis.curves import column, position
 from esac_mpi.analysis.groups import grouped
-from esac_mpi.analysis.measures import busy, generation_seconds, seconds
+from esac_mpi.analysis.measures import generation_seconds, read_busy, seconds
 from esac_mpi.analysis.messages import Unusable, note
 from esac_mpi.analysis.tables import Row
 from esac_mpi.comm.clock.cluster import Cluster
@@ -33,7 +33,7 @@ def has_members(run: RunFiles) -> bool:
 
 def activities(run: RunFiles) -> dict[str, np.ndarray]:
     """Measure activities' rank-seconds [generations], together ranks * wall. Raises Unusable."""
-    ranks = busy(run).ranks
+    ranks = read_busy(run).ranks
     if not ranks.size:
         raise Unusable(f"{run.path}: no busy seconds of ranks are recorded")
     found = of_tasks(run) if has_tasks(run) else of_generations(run)
@@ -45,15 +45,15 @@ def activities(run: RunFiles) -> dict[str, np.ndarray]:
 
 def of_generations(run: RunFiles) -> dict[str, np.ndarray]:
     """Measure the activities of generations that end with a barrier."""
-    ranks, total, _, root = busy(run)
+    ranks, total, _, root = read_busy(run)
     update = {"update": ranks * seconds(run, "update")}
     learner = np.nan_to_num(recorded.phase_seconds(run))
-    if recorded.bears_offspring(run):
+    if recorded.has_offspring(run):
         members = np.nansum(column(run, "timing/member_seconds"), axis=1)
         born = recorded.offspring(run)[0].sum(axis=1)
         return {"members": members, "offspring": born, "learner": learner, **update}
-    if not recorded.teaches(run):
-        beside = recorded.running(run) * np.maximum(seconds(run, "evaluate") - root, 0)
+    if not recorded.has_lessons(run):
+        beside = recorded.has_phase_beside(run) * np.maximum(seconds(run, "evaluate") - root, 0)
         learner = seconds(run, "learn") + beside
     if has_members(run):
         return {"members": total, "learner": learner, **update}
@@ -64,7 +64,7 @@ def of_tasks(run: RunFiles) -> dict[str, np.ndarray]:
     """Measure the activities of tasks without a barrier. Raises Unusable."""
     if "timing/task_busy" not in run.columns:
         raise Unusable(f"{run.path}: made before the times of tasks were recorded")
-    total = busy(run).total
+    total = read_busy(run).total
     there = np.isfinite(run.columns["timing/task_worker"])
     critic = individuals_and_turns(run)[1]
     spent = np.where(there, run.columns["timing/task_busy"], 0.0)
@@ -106,12 +106,12 @@ def population_of(run: RunFiles) -> int:
     return fitness.shape[1] if fitness.ndim == 2 else 0
 
 
-def measured(run: RunFiles, last: int) -> float:
+def measure_rest(run: RunFiles, last: int) -> float:
     """Measure the time of a generation without its evaluation [s], mean of the last ones.
 
     Of those on the run's last number of ranks but the first, in which these start up; nan: none.
     """
-    ranks = busy(run).ranks
+    ranks = read_busy(run).ranks
     others = np.flatnonzero(ranks != ranks[-1:])
     first = others[-1] + 1 if others.size else 0
     lasted = generation_seconds(run) - seconds(run, "evaluation")
@@ -119,9 +119,9 @@ def measured(run: RunFiles, last: int) -> float:
     return float(same.mean()) if same.size else np.nan
 
 
-def on_ranks(run: RunFiles, ranks: int, last: int) -> float:
+def compute_rest(run: RunFiles, ranks: int, last: int) -> float:
     """Compute the same for so many ranks [s]. Raises Unusable where a run has no clock."""
-    ends = list(recorded.ends(run, evaluates=False)(Cluster(ranks)))
+    ends = list(recorded.make_clock(run, evaluates=False)(Cluster(ranks)))
     return float(np.diff(ends)[-last:].mean())
 
 
@@ -142,9 +142,9 @@ def scaling(runs: list[RunFiles], last: int, computed_for: Iterable[int] = ()) -
     lines: dict[tuple[str, int], dict[int, list[RunFiles]]] = {}
     for label, found in grouped(runs, sizes)[tasks[0]].items():
         for run in found:
-            if population_of(run) and np.isfinite(measured(run, last)):
+            if population_of(run) and np.isfinite(measure_rest(run, last)):
                 line = lines.setdefault((label, population_of(run)), {})
-                line.setdefault(int(busy(run).ranks[-1]), []).append(run)
+                line.setdefault(int(read_busy(run).ranks[-1]), []).append(run)
             else:
                 note(f"left out, no population or a single generation: {run.path.name}")
     if not lines:
@@ -166,14 +166,14 @@ def over_ranks(
     least, there = min(line), line[min(line)]
     episodes = n * getattr(there[0].config.own, "fitness_episodes", 1)
     every = sorted({*line, *computed_for})
-    fewest = {True: np.mean([measured(run, last) for run in there])}  # {whether measured: time [s]}
+    fewest = {True: np.mean([measure_rest(run, last) for run in there])}  # {is measured: time [s]}
     if len(every) > len(line):
-        fewest[False] = np.mean([on_ranks(run, least, last) for run in there])
+        fewest[False] = np.mean([compute_rest(run, least, last) for run in there])
     for ranks in every:
         if ranks in line:
-            seconds = np.mean([measured(run, last) for run in line[ranks]])
+            seconds = np.mean([measure_rest(run, last) for run in line[ranks]])
         else:
-            seconds = np.mean([on_ranks(run, ranks, last) for run in there])
+            seconds = np.mean([compute_rest(run, ranks, last) for run in there])
         alone = fewest[ranks in line]
         yield {
             "ranks": ranks,
@@ -196,15 +196,15 @@ def waiting(runs: list[RunFiles], ranks: list[int], steps: int = 0) -> list[Row]
     """
     rows = []
     for task, labels in grouped(runs, {"seed"}).items():  # on several ranks one seed may come twice
-        reached = min(reach(run) for found in labels.values() for run in found)
+        reached = min(steps_reached(run) for found in labels.values() for run in found)
         if steps > reached:
             raise Unusable(f"{task}: a run has {reached:,.0f} nominal steps, not {steps:,}")
         for label, found in labels.items():
             by_count: dict[int, list[RunFiles]] = {}
             for run in found:
-                by_count.setdefault(int(busy(run).ranks[-1]), []).append(run)
+                by_count.setdefault(int(read_busy(run).ranks[-1]), []).append(run)
             for count, same in sorted(by_count.items()):
-                each = [waits(run, ranks, steps or int(reached)) for run in same]
+                each = [measure_waits(run, ranks, steps or int(reached)) for run in same]
                 means = {name: float(np.mean([one[name] for one in each])) for name in each[0]}
                 about = {"task": task, "run": label, "ranks": count, "seeds": len(same)}
                 rows.append(about | means)
@@ -215,24 +215,24 @@ def waiting(runs: list[RunFiles], ranks: list[int], steps: int = 0) -> list[Row]
     return rows
 
 
-def waits(run: RunFiles, ranks: list[int], steps: int) -> dict[str, float]:
-    """Return minutes to a number of steps and waiting, measured and computed."""
+def measure_waits(run: RunFiles, ranks: list[int], steps: int) -> dict[str, float]:
+    """Measure minutes and waiting to a number of steps; compute them for other ranks."""
     end = int(np.searchsorted(position(run, "nominal_steps"), steps))
     waited = idle(run, slice(end + 1))
     found = {"minutes": float(run.columns["timing/wall_seconds"][end]) / 60}
     found["waiting [%]"] = np.nan if waited is None else 100 * waited
-    alone = computed(run, 1)[end] / 60 if ranks else np.nan
+    alone = generation_ends(run, 1)[end] / 60 if ranks else np.nan
     alike = run.config.own.follows is None  # the same work on any number of ranks
     for count in ranks:
-        minutes = float(computed(run, count)[end]) / 60
+        minutes = float(generation_ends(run, count)[end]) / 60
         found[f"minutes on {count}"] = minutes
         share = 100 * (1 - alone / (count * minutes)) if alike else np.nan
         found[f"waiting on {count} [%]"] = share
     return found
 
 
-def reach(run: RunFiles) -> float:
-    """Return a run's nominal steps. Raises Unusable for one without a generation."""
+def steps_reached(run: RunFiles) -> float:
+    """Return the nominal steps of a run so far. Raises Unusable for one without a generation."""
     steps = position(run, "nominal_steps")
     if not steps.size:
         raise Unusable(f"{run.path}: no generation is published yet")

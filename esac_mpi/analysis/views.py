@@ -14,10 +14,10 @@ from rich.text import Text
 
 from esac_mpi.analysis import measures
 from esac_mpi.analysis.curves import per_generation
-from esac_mpi.analysis.followed import chosen
+from esac_mpi.analysis.followed import choose_runs
 from esac_mpi.analysis.measures import resume_command
 from esac_mpi.analysis.returns import evaluated
-from esac_mpi.analysis.tables import Row, rendered, shown
+from esac_mpi.analysis.tables import Row, format_value, render
 from esac_mpi.analysis.times import idle
 from esac_mpi.host.log import compact, duration
 from esac_mpi.record import RunFiles
@@ -48,20 +48,20 @@ def sparkline(values: np.ndarray, width: int = 24) -> str:
 
 
 def age(path: Path) -> str:
-    """Return how long ago a file was published, by the clock of this host."""
+    """Return a file's age in words, by the clock of this host."""
     try:
         return duration(time.time() - path.stat().st_mtime)
     except OSError:
         return "-"
 
 
-def figure(value: float | None, form: str = "{:,.1f}") -> str:
+def format_number(value: float | None, form: str = "{:,.1f}") -> str:
     """Format a number, - for none."""
     return "-" if value is None or not np.isfinite(value) else form.format(value)
 
 
 def row(run: RunFiles) -> Row:
-    """Return how a run stands."""
+    """Return a run's row of `summary`."""
     config, returns = run.config, evaluated(run)[1]
     steps = measures.counted_steps(run)
     speed = measures.rate(run, steps, RECENT)
@@ -76,22 +76,22 @@ def row(run: RunFiles) -> Row:
         "gen": run.generation,
         "budget": f"{100 * measures.progress(run):.0f} %",
         "steps": compact(steps[-1].item() if len(steps) else 0),
-        "return": figure(returns[-1] if len(returns) else None),
-        "best": figure(measures.best_return(run)),
-        "final": figure(measures.final_return(run)),
+        "return": format_number(returns[-1] if len(returns) else None),
+        "best": format_number(measures.best_return(run)),
+        "final": format_number(measures.final_return(run)),
         "wall": duration(measures.last(run, "wall_seconds", "timing") or 0.0),
         "steps/s": None if speed is None else compact(speed),
-        "idle": figure(None if waited is None else 100 * waited, "{:.0f} %"),
+        "idle": format_number(None if waited is None else 100 * waited, "{:.0f} %"),
         "left": None if left is None or run.state in measures.OVER else duration(left),
         "row": age(run.path / "metrics.h5") if run.generation else None,
         "run": str(run.path),
     }
 
 
-def one(run: RunFiles) -> Table:
+def show_run(run: RunFiles) -> Table:
     """Show a single run."""
     stands, config = row(run), run.config
-    found, left = {name: shown(value) for name, value in stands.items()}, stands["left"]
+    found, left = {name: format_value(value) for name, value in stands.items()}, stands["left"]
     evaluation = measures.last_evaluation(run)
     policies = {
         p: value for p, value in evaluation.items() if p != "generation" and value is not None
@@ -108,8 +108,8 @@ def one(run: RunFiles) -> Table:
         "": ProgressBar(total=1.0, completed=measures.progress(run), width=30),
         "return": f"{found['return']}  {sparkline(evaluated(run)[1])}  best {found['best']}",
         "last evaluation": ", ".join(f"{p} {value:,.1f}" for p, value in policies.items()) or "-",
-        "fitness, mean": f"{figure(means[-1] if len(means) else None)}  {sparkline(means)}",
-        "sigma": f"{figure(measures.last(run, 'sigma'), '{:.3g}')}  {sparkline(sigma)}",
+        "fitness, mean": f"{format_number(means[-1] if len(means) else None)}  {sparkline(means)}",
+        "sigma": f"{format_number(measures.last(run, 'sigma'), '{:.3g}')}  {sparkline(sigma)}",
         "speed": f"{found['steps/s']} steps/s",
         "idle": f"{found['idle']} of the ranks' time",
         "time": f"{found['wall']} so far{'' if left is None else f', {left} left'}",
@@ -123,7 +123,7 @@ def one(run: RunFiles) -> Table:
 
 
 def advice(run: RunFiles) -> str:
-    """Say what to do about a run that is over but not complete."""
+    """Return the advice for a run that is over but not complete."""
     command = resume_command(run) if run.state in measures.OVER else None
     host = run.status.get("host", "?")
     said = f": {run.status['reason']}" if "reason" in run.status else ""
@@ -131,9 +131,11 @@ def advice(run: RunFiles) -> str:
     return f"{said}; go on with: {command}" if command else said
 
 
-def many(runs: dict[Path, RunFiles | str], statuses: Collection[str] = (), lines: int = 0) -> Group:
+def show_runs(
+    runs: dict[Path, RunFiles | str], statuses: Collection[str] = (), lines: int = 0
+) -> Group:
     """Show the first of the chosen runs that fit (lines), each a line as wide as the terminal."""
-    taken = chosen(runs, statuses)
+    taken = choose_runs(runs, statuses)
     listed = taken[: max(1, lines - 1)] if 0 < lines < len(taken) else taken
     counts = Counter("unreadable" if isinstance(run, str) else run.state for run in runs.values())
     title = ", ".join(f"{n} {state}" for state, n in counts.most_common())
@@ -142,7 +144,7 @@ def many(runs: dict[Path, RunFiles | str], statuses: Collection[str] = (), lines
     names = {path: path.name for path in runs}
     names = names if len(set(names.values())) == len(names) else {path: str(path) for path in runs}
     found = [(names[path], run) for path in listed if not isinstance(run := runs[path], str)]
-    table = rendered([watched(name, run) for name, run in found], "text").splitlines()
+    table = render([watch_row(name, run) for name, run in found], "text").splitlines()
     text = Text(title, no_wrap=True, overflow="ellipsis")
     text.append(f"\n{table.pop(0)}" if table else "")
     for path in listed:
@@ -154,9 +156,9 @@ def many(runs: dict[Path, RunFiles | str], statuses: Collection[str] = (), lines
     return Group(text)  # alone, a console would wrap its lines
 
 
-def watched(name: str, run: RunFiles) -> Row:
-    """Return how a run stands, first what matters while it runs."""
+def watch_row(name: str, run: RunFiles) -> Row:
+    """Return a run's row of `watch`."""
     found = row(run) | {"run": name, "returns": sparkline(evaluated(run)[1])}
-    found["sigma"] = figure(measures.last(run, "sigma"), "{:.3g}")
+    found["sigma"] = format_number(measures.last(run, "sigma"), "{:.3g}")
     found["checkpoint"] = age(run.path / "checkpoint.h5")
     return {column: found[column] for column in COLUMNS}

@@ -38,7 +38,7 @@ def overview() -> str:
 
 
 def refusal(words: list[str]) -> str:
-    """Return why there is no command to carry out, in a sentence."""
+    """Return the sentence that refuses a command line without a known command."""
     if not words:
         return f"{SCRIPT}: which command? {', '.join(NAMES)}; {called('--help')} says what they do"
     if words[0] in NOW:

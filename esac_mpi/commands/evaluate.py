@@ -58,7 +58,7 @@ def report(
     }  # fmt: skip
 
 
-def text(policy: Any, found: dict[str, Any]) -> str:
+def format_report(policy: Any, found: dict[str, Any]) -> str:
     """Format the report for a person."""
     count = f"{found['episodes']} episode{'s' if found['episodes'] > 1 else ''}"
     if found["unstable"]:
@@ -136,5 +136,5 @@ def evaluate(options: argparse.Namespace, world: Any) -> int:
         found = report(policy, env, world, options, *played)
         found["not_finite"] = next(filter(None, world.gather(env.not_finite)), "")
         if world.rank == 0:
-            answer(as_json(found) if options.json else text(policy, found))
+            answer(as_json(found) if options.json else format_report(policy, found))
     return 0

@@ -16,7 +16,7 @@ import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
-from esac_mpi.analysis.command import ended, parser
+from esac_mpi.analysis.command import parser, print_all
 from esac_mpi.analysis.messages import Unusable
 from esac_mpi.host.data_files import shipped
 from esac_mpi.host.paths import given
@@ -44,4 +44,4 @@ def copy(place: Path) -> Iterator[Path]:
 def main(argv: list[str]) -> int:
     """Copy, and print what was; return the exit code."""
     options = command_line().parse_args(argv)
-    return ended(lambda: copy(options.place))
+    return print_all(lambda: copy(options.place))

@@ -27,7 +27,7 @@ from contextlib import closing
 from pathlib import Path
 from typing import Any
 
-from esac_mpi.analysis.command import ended, parser
+from esac_mpi.analysis.command import parser, print_all
 from esac_mpi.analysis.messages import Unusable
 from esac_mpi.config.exact import whole
 from esac_mpi.host.errors import Interrupted
@@ -39,7 +39,7 @@ from esac_mpi.studies.experiments.products import make_products
 from esac_mpi.studies.experiments.report import describe, list_experiments
 
 
-def of_seeds(runs: list[Planned], seeds: list[int] | None, what: str) -> list[Planned]:
+def select_seeds(runs: list[Planned], seeds: list[int] | None, what: str) -> list[Planned]:
     """Return the runs of these seeds, None = all. Raises Unusable, naming what, for another."""
     there = {run.seed for run in runs}
     for seed in seeds or []:
@@ -54,7 +54,7 @@ def run(options: argparse.Namespace) -> Iterator[object]:
         raise Unusable("--at-once must be 1 or more")
     found = design.experiment(options.id)
     every = design.runs(found, options.budget, options.root)
-    runs = of_seeds(every, options.seeds, f"{found.id}, {options.budget}")
+    runs = select_seeds(every, options.seeds, f"{found.id}, {options.budget}")
     folder = design.folder_of(found, options.budget, options.root)
     folder.mkdir(parents=True, exist_ok=True)
     results, work = [], [run for run in runs if not running.is_done(run)]
@@ -142,4 +142,4 @@ def main(argv: list[str]) -> int:
         "jobs": lambda: jobs(options.id, options.budget, options.root),
         "random": lambda: measure_random(options),
     }
-    return ended(actions[options.action])
+    return print_all(actions[options.action])

@@ -33,7 +33,7 @@ from pathlib import Path
 
 from esac_mpi import Policy
 from esac_mpi.analysis import histories
-from esac_mpi.analysis.command import ended, opened, parser, refuse_unread
+from esac_mpi.analysis.command import opened, parser, print_all, refuse_unread
 from esac_mpi.analysis.followed import Followed
 from esac_mpi.analysis.messages import Unusable
 from esac_mpi.host.paths import given
@@ -71,7 +71,7 @@ def check(options: argparse.Namespace) -> None:
         raise Unusable(f"--format {form} takes one run{' with --out' if history else ''}")
 
 
-def distinct(paths: list[Path], out: Path | None) -> list[Path]:
+def distinct_paths(paths: list[Path], out: Path | None) -> list[Path]:
     """Return each run's path once. Raises Unusable where two would write one file."""
     found = {path.resolve(): path for path in paths}
     if out and len({path.name for path in found}) < len(found):
@@ -85,7 +85,7 @@ def write(options: argparse.Namespace) -> Iterator[object]:
     if options.format in FORMATS:
         yield from write_policy(options)
         return
-    for run in opened(distinct(options.runs, options.out)):
+    for run in opened(distinct_paths(options.runs, options.out)):
         yield histories.FORMATS[options.format](run, options.out, options.step)
 
 
@@ -119,11 +119,11 @@ def follow(options: argparse.Namespace) -> int:
     def files() -> Iterator[Path]:
         nonlocal runs
         check(options)
-        runs = Followed(distinct(options.runs, options.out))
+        runs = Followed(distinct_paths(options.runs, options.out))
         return histories.follow(runs, options.out, options.step, max(0.1, options.every))
 
     try:
-        code = ended(files)
+        code = print_all(files)
     except KeyboardInterrupt:
         return 130
     return (runs.code if runs else 0) or code
@@ -132,4 +132,4 @@ def follow(options: argparse.Namespace) -> int:
 def main(argv: list[str]) -> int:
     """Write and name the file; return 1 if it acts otherwise, 2 for no source, 65 for a bad one."""
     options = command_line().parse_args(argv)
-    return follow(options) if options.follow else ended(lambda: write(options))
+    return follow(options) if options.follow else print_all(lambda: write(options))

@@ -67,9 +67,9 @@ READ = {  # options, by what is drawn
 }
 
 
-def pictures(options: argparse.Namespace) -> Iterator[Path]:
+def draw(options: argparse.Namespace) -> Iterator[Path]:
     """Draw what the options ask for; yield the files written."""
-    from esac_mpi.analysis.figures import save, wished
+    from esac_mpi.analysis.figures import save, use_size
 
     command.refuse_others(options, READ[options.what])
     if options.what == "sensitivity" and not options.field:
@@ -81,12 +81,12 @@ def pictures(options: argparse.Namespace) -> Iterator[Path]:
         )
     alone = len(options.runs) == 1 and not any(rows)
     name = "learning_curve" if options.what == "return" else options.what
-    with wished(options.size, options.font):
-        drawing = of_rows(options) if any(rows) else of_runs(options)
+    with use_size(options.size, options.font):
+        drawing = plot_rows(options) if any(rows) else plot_runs(options)
         yield from save(drawing, options.out or (options.runs[0] if alone else Path()) / name)
 
 
-def of_runs(options: argparse.Namespace) -> "Figure":
+def plot_runs(options: argparse.Namespace) -> "Figure":
     """Draw run directories. Raises Unusable."""
     from esac_mpi.analysis import plots, sensitivity, timeline
 
@@ -97,64 +97,64 @@ def of_runs(options: argparse.Namespace) -> "Figure":
         if len(runs) > 1:
             others = "--what waiting draws who waits in several"
             raise Unusable(f"--what timeline draws one run; {others}")
-        return timeline.draw(plots.begun(runs)[0])
+        return timeline.draw(plots.select_begun(runs)[0])
     if what == "scaling":
-        return scaling(runs, options)
+        return plot_scaling(runs, options)
     if what == "sensitivity":
         field, measure = options.field, options.measure
-        found = sensitivity.of_runs(runs, field, measure, options.at_steps, options.policy)
+        found = sensitivity.measure_sweep(runs, field, measure, options.at_steps, options.policy)
         command.tell_unfinished(runs)
-        return swept(found, options)
+        return plot_swept(found, options)
     about = what, options.x, options.policy, options.seeds, command.ranks_of(options)
     return plots.figure(runs, *about, options.label)
 
 
-def of_rows(options: argparse.Namespace) -> "Figure":
+def plot_rows(options: argparse.Namespace) -> "Figure":
     """Draw rows of results. Raises Unusable."""
     from esac_mpi.analysis.results import pictures, rowfiles, traces
 
     what, rows, ranks = options.what, rowfiles.read(options.runs), command.ranks_of(options)
     runs = traces.sections(traces.on_ranks(rows, ranks) if ranks else rows)
     if what == "ends":
-        return pictures.ends(runs, options.policy)
+        return pictures.draw_last_returns(runs, options.policy)
     if what == "sensitivity":
-        found = pictures.swept(runs, options.field, options.measure, options.at_steps)
-        return swept(found, options)
+        found = pictures.measure_sweep(runs, options.field, options.measure, options.at_steps)
+        return plot_swept(found, options)
     if what not in OF_ROWS:
         raise Unusable(f"--what {what} draws run directories; of results.csv {', '.join(OF_ROWS)}")
     about = what, options.x, options.policy, options.seeds, ranks
-    return pictures.curves(runs, *about, options.label)
+    return pictures.draw_curves(runs, *about, options.label)
 
 
-def scaling(runs: list[RunFiles], options: argparse.Namespace) -> "Figure":
+def plot_scaling(runs: list[RunFiles], options: argparse.Namespace) -> "Figure":
     """Draw how generations scale. Raises Unusable."""
     from esac_mpi.analysis import published, times
-    from esac_mpi.analysis.scaling import figure
+    from esac_mpi.analysis.scaling import draw_scaling
 
     task = runs[0].config.task.id
     found = times.scaling(runs, options.last, options.ranks or [])
     printed, source = published.times(task) if options.published else ({}, "")
     title = f"{task}: mean of the last {options.last} generations"
     title += "; hollow: computed" if options.ranks else "; dotted: ideal"
-    return figure(found, f"{title}; paper: {source}" if source else title, printed)
+    return draw_scaling(found, f"{title}; paper: {source}" if source else title, printed)
 
 
-def swept(found: "Panels", options: argparse.Namespace) -> "Figure":
+def plot_swept(found: "Panels", options: argparse.Namespace) -> "Figure":
     """Draw what a field does."""
-    from esac_mpi.analysis.sensitivity import figure, normalised
+    from esac_mpi.analysis.sensitivity import divide_by_best, draw_lines
 
     title, y = MEASURES[options.measure].capitalize(), "episodic return"
     if options.at_steps:
         title += f", at {options.at_steps:,} true steps"
     if options.normalise:
-        found, y = normalised(found), f"{y} / best of the line"
-    return figure(found, options.field, y, title, options.seeds)
+        found, y = divide_by_best(found), f"{y} / best of the line"
+    return draw_lines(found, options.field, y, title, options.seeds)
 
 
 def command_line() -> argparse.ArgumentParser:
     """Return the command line."""
     line = command.parser(__doc__)
-    command.add(line, "runs", "--policy", "--ranks", "--last", "--measure", "--at-steps")
+    command.add_options(line, "runs", "--policy", "--ranks", "--last", "--measure", "--at-steps")
     line.add_argument("--what", choices=tuple(READ), metavar="KIND", default="return")
     line.add_argument("--field", help="of sensitivity: the parameter, as on the command line")
     text = "horizontal axis; default: env_steps, training_episodes for training"
@@ -165,7 +165,7 @@ def command_line() -> argparse.ArgumentParser:
     text = "name of a group; once for each, in the order of the default names (their differences)"
     line.add_argument("--label", action="append", default=[], metavar="TEXT", help=text)
     text, size = "width and height of the figure [inches]; default: by its panels", ("W", "H")
-    inches, points = command.within(1, 100, "inches"), command.within(1, 100, "points")
+    inches, points = command.number_in(1, 100, "inches"), command.number_in(1, 100, "points")
     line.add_argument("--size", type=inches, nargs=2, metavar=size, help=text)
     text = "size of the letters [points] (10)"
     line.add_argument("--font", type=points, metavar="POINTS", help=text)
@@ -179,4 +179,4 @@ def command_line() -> argparse.ArgumentParser:
 def main(argv: list[str]) -> int:
     """Write and name the pictures; return 2 with nothing to draw, 65 for no readable run."""
     options = command_line().parse_args(argv)
-    return command.ended(lambda: pictures(options))
+    return command.print_all(lambda: draw(options))

@@ -24,7 +24,7 @@ from typing import Any
 import numpy as np
 
 from esac_mpi import Policy, envs
-from esac_mpi.analysis.command import ended, parser, refuse_unread, whole_number
+from esac_mpi.analysis.command import parser, print_all, refuse_unread, whole_number
 from esac_mpi.analysis.messages import Unusable
 from esac_mpi.config.exact import whole
 from esac_mpi.host import process_state
@@ -139,4 +139,4 @@ def render(options: argparse.Namespace) -> Iterator[object]:
 def main(argv: list[str]) -> int:
     """Write pictures, print their paths; return 2 for what cannot be shown, 65 for a bad file."""
     options = command_line().parse_args(argv)
-    return ended(lambda: render(options))
+    return print_all(lambda: render(options))

@@ -19,12 +19,12 @@ import argparse
 import math
 from collections.abc import Iterable, Iterator
 
-from esac_mpi.analysis.command import ended, parser, refuse_unread, written
+from esac_mpi.analysis.command import parser, print_all, refuse_unread, write_text
 from esac_mpi.analysis.messages import Unusable, note
 from esac_mpi.analysis.results import aggregate_page
 from esac_mpi.analysis.results.rowfiles import read
 from esac_mpi.analysis.results.rows import Row
-from esac_mpi.analysis.results.scores import by_task, random_returns, study
+from esac_mpi.analysis.results.scores import merge_experiments, random_returns, score_study
 from esac_mpi.analysis.results.standings import MEASURES, document
 from esac_mpi.analysis.results.traces import Sections, Wall, on_ranks, sections
 from esac_mpi.analysis.results.verdicts import champion_of
@@ -58,12 +58,12 @@ def load(
         raise Unusable("--seconds must be more than 0")
     rows = read(options.files)
     head = title(rows, what)
-    rows = by_task(rows) if together else rows
+    rows = merge_experiments(rows) if together else rows
     rows = rows if options.ranks is None else on_ranks(rows, options.ranks)
     return head, sections(rows), Wall(options.ranks or 0, options.seconds)
 
 
-def table(options: argparse.Namespace) -> Iterator[object]:
+def write_tables(options: argparse.Namespace) -> Iterator[object]:
     """Yield the tables, or where they were written."""
     refuse_unread(options, f"--measure {options.measure}", UNREAD[options.measure])
     head, runs, wall = load(options, TITLES[options.measure])
@@ -72,23 +72,23 @@ def table(options: argparse.Namespace) -> Iterator[object]:
             list(dict.fromkeys(label for labels in runs.values() for label in labels)), options.of
         )
     text = document(runs, options.measure, options.published, options.of, wall)
-    yield from written(head + text, options.out)
+    yield from write_text(head + text, options.out)
 
 
-def aggregate(options: argparse.Namespace) -> Iterator[object]:
+def write_aggregate(options: argparse.Namespace) -> Iterator[object]:
     """Yield the aggregate, or where it was written or drawn."""
     head, runs, wall = load(options, "normalised scores", together=True)
-    scores = study(runs, random_returns(options.random), wall, options.leave_out)
+    scores = score_study(runs, random_returns(options.random), wall, options.leave_out)
     if options.out is not None and options.out.suffix in (".png", ".pdf", ".svg"):
         from esac_mpi.analysis.figures import save
         from esac_mpi.analysis.results import pictures
 
-        for line in aggregate_page.told(scores):
+        for line in aggregate_page.describe_study(scores):
             note(line)
-        yield from save(pictures.scores(scores, wall), options.out)
+        yield from save(pictures.draw_scores(scores, wall), options.out)
         return
     text = aggregate_page.document(scores, options.of, wall)
-    yield from written(head + text, options.out)
+    yield from write_text(head + text, options.out)
 
 
 def command_line() -> argparse.ArgumentParser:
@@ -97,7 +97,7 @@ def command_line() -> argparse.ArgumentParser:
     actions = line.add_subparsers(required=True, prog=line.prog)
     tables = actions.add_parser("table", help="Markdown tables and verdicts")
     together = actions.add_parser("aggregate", help="normalised scores over all tasks and seeds")
-    for action, make in ((tables, table), (together, aggregate)):
+    for action, make in ((tables, write_tables), (together, write_aggregate)):
         action.set_defaults(make=make, line=action)
         text = "wall time as computed for R ranks (1, 2, 4 .. 1024)"
         action.add_argument("--ranks", type=whole, metavar="R", help=text)
@@ -122,4 +122,4 @@ def command_line() -> argparse.ArgumentParser:
 def main(argv: list[str]) -> int:
     """Make a table or picture; return 2 if there is nothing in it, 65 if a file cannot be read."""
     options = command_line().parse_args(argv)
-    return ended(lambda: options.make(options))
+    return print_all(lambda: options.make(options))

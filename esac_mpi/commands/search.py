@@ -46,7 +46,7 @@ from collections.abc import Iterator
 
 os.environ.setdefault("OMP_NUM_THREADS", "1")  # before numpy, as in training
 
-from esac_mpi.analysis.command import ended, parser, written
+from esac_mpi.analysis.command import parser, print_all, write_text
 from esac_mpi.analysis.messages import Unusable
 from esac_mpi.config.exact import whole
 from esac_mpi.host.invocation import look_here
@@ -80,7 +80,7 @@ def answer(options: argparse.Namespace) -> Iterator[object]:
     if not options.study.is_dir():
         study.refuse_another(found)
     if options.action == "best":
-        yield from written(report.best(found).rstrip(), options.out)
+        yield from write_text(report.best(found).rstrip(), options.out)
     elif options.top < 0:
         raise Unusable(f"--top must be 0 or more, got {options.top}")
     else:
@@ -115,4 +115,4 @@ def main(argv: list[str]) -> int:
     options = line.parse_args(argv)
     if options.action == "run" and not 0 <= options.max_hours < math.inf:
         line.error("--max-hours must be at least 0 and finite")
-    return run(options) if options.action == "run" else ended(lambda: answer(options))
+    return run(options) if options.action == "run" else print_all(lambda: answer(options))

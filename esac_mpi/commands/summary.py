@@ -31,11 +31,11 @@ import argparse
 from collections import Counter
 
 from esac_mpi.analysis import views
-from esac_mpi.analysis.command import add, parser, readable
-from esac_mpi.analysis.comparison import compared
-from esac_mpi.analysis.followed import chosen, task
+from esac_mpi.analysis.command import add_options, open_readable, parser
+from esac_mpi.analysis.comparison import compare_runs
+from esac_mpi.analysis.followed import by_task, choose_runs
 from esac_mpi.analysis.measures import resume_command, summary
-from esac_mpi.analysis.tables import rendered
+from esac_mpi.analysis.tables import render
 from esac_mpi.host.streams import as_json
 from esac_mpi.record import RunFiles
 
@@ -59,7 +59,7 @@ def compare(runs: list[RunFiles]) -> int:
     """Print how each run differs from the first; return 1 if bits part, 2 without rows in both."""
     codes = []
     for other in runs[1:]:
-        text, part = compared(runs[0], other)
+        text, part = compare_runs(runs[0], other)
         print(text)
         codes.append(int(part) if min(runs[0].generation, other.generation) else 2)
     return max(codes)
@@ -68,7 +68,7 @@ def compare(runs: list[RunFiles]) -> int:
 def command_line() -> argparse.ArgumentParser:
     """Return the command line."""
     line = parser(__doc__)
-    add(line, "runs", "--status")
+    add_options(line, "runs", "--status")
     form = line.add_mutually_exclusive_group()
     text = "one JSON object a line, in the order given"
     form.add_argument("--json", action="store_true", help=text)
@@ -85,10 +85,10 @@ def main(argv: list[str]) -> int:
     options = line.parse_args(argv)
     if options.compare and len(options.runs) < 2:
         line.error("--compare needs two runs or more")
-    runs, code = readable(options.runs)
+    runs, code = open_readable(options.runs)
     if options.compare:
         return code or compare(list(map(runs.__getitem__, options.runs)))
-    paths = chosen(runs, options.status, task)
+    paths = choose_runs(runs, options.status, by_task)
     if options.json:
         paths = [path for path in runs if path in paths]
     shown = [runs[path] for path in paths]
@@ -101,6 +101,6 @@ def main(argv: list[str]) -> int:
                 print(command)
     elif runs:
         unread = len({*options.runs}) - len(runs)
-        print(rendered([views.row(run) for run in shown], "text"))
+        print(render([views.row(run) for run in shown], "text"))
         print(footer(shown, list(runs.values()), unread))
     return code

@@ -19,7 +19,7 @@ import shlex
 from collections.abc import Iterator
 from pathlib import Path
 
-from esac_mpi.analysis.command import ended, parser
+from esac_mpi.analysis.command import parser, print_all
 from esac_mpi.analysis.messages import Unusable, note
 from esac_mpi.config import ConfigError
 from esac_mpi.host.paths import given
@@ -75,4 +75,4 @@ def command_line() -> argparse.ArgumentParser:
 def main(argv: list[str]) -> int:
     """Write the list and say how to submit it; return 2 for a grid that cannot be run."""
     options = command_line().parse_args(argv)
-    return ended(lambda: write(options))
+    return print_all(lambda: write(options))

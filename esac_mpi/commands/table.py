@@ -34,15 +34,15 @@ from itertools import chain
 from esac_mpi.analysis import command, times
 from esac_mpi.analysis.messages import Unusable
 from esac_mpi.analysis.outcomes import At
-from esac_mpi.analysis.published import book, published
-from esac_mpi.analysis.run_tables import described, table_of
-from esac_mpi.analysis.tables import FORMATS, Row, long, rendered, wide
+from esac_mpi.analysis.published import read_results, select_results
+from esac_mpi.analysis.run_tables import caption, table_of
+from esac_mpi.analysis.tables import FORMATS, Row, make_long, make_wide, render
 from esac_mpi.config.exact import whole
 from esac_mpi.host.paths import given
 from esac_mpi.record import RunFiles
 
 RATES = "pderl-fates"  # what is printed there is no return
-PRINTED = tuple(name for name in book() if not name.endswith("-times"))
+PRINTED = tuple(name for name in read_results() if not name.endswith("-times"))
 READ = {  # options, by what is tabulated
     "results": ("measure", "at_steps", "at_seconds", "ranks", "published"),
     "scaling": ("last", "ranks"),
@@ -51,7 +51,7 @@ READ = {  # options, by what is tabulated
 About = list[str]  # lines above a table
 
 
-def results(runs: list[RunFiles], options: argparse.Namespace) -> tuple[list[Row], About]:
+def tabulate_results(runs: list[RunFiles], options: argparse.Namespace) -> tuple[list[Row], About]:
     """Return the results over seeds. Raises Unusable."""
     ranks, measure = command.ranks_of(options), options.measure
     if options.at_steps and options.at_seconds:
@@ -70,20 +70,20 @@ def results(runs: list[RunFiles], options: argparse.Namespace) -> tuple[list[Row
         at = At(options.at_seconds, ranks or "wall")
     how = measure, at, options.policy
     table = table_of(runs, *how)
-    printed, sources = published(names, list(table))
+    printed, sources = select_results(names, list(table))
     if options.format in ("csv", "json"):
-        rows = long(table, printed)
+        rows = make_long(table, printed)
     else:
-        rows = wide(table, printed, "" if rates else measure, bold=not rates)
-    return rows, [described(runs, *how), *sources]
+        rows = make_wide(table, printed, "" if rates else measure, bold=not rates)
+    return rows, [caption(runs, *how), *sources]
 
 
-def waiting(runs: list[RunFiles], options: argparse.Namespace) -> tuple[list[Row], About]:
-    """Return how long runs take to a number of steps, and who waits. Raises Unusable."""
+def tabulate_waiting(runs: list[RunFiles], options: argparse.Namespace) -> tuple[list[Row], About]:
+    """Return the rows of minutes and waiting, and the paper's in a line. Raises Unusable."""
     rows = times.waiting(runs, options.ranks or [1, 2, 6], options.steps)
     if options.published is None:
         return rows, []
-    paper = book()["aesrl-times"]
+    paper = read_results()["aesrl-times"]
     printed = "; ".join(
         f"{task}: {', '.join(map('{} {}'.format, paper['columns'], chain(*row)))}"
         for task, row in paper["results"].items()
@@ -91,26 +91,26 @@ def waiting(runs: list[RunFiles], options: argparse.Namespace) -> tuple[list[Row
     return rows, [f"{paper['source']}: {paper['protocol']}. {printed}."]
 
 
-def table(options: argparse.Namespace) -> Iterator[object]:
+def write_table(options: argparse.Namespace) -> Iterator[object]:
     """Yield the table, or where it was written."""
     command.refuse_others(options, READ[options.what])
     what, about = options.what, list[str]()
     runs = command.opened(options.runs)
     if what == "results":
-        rows, about = results(runs, options)
+        rows, about = tabulate_results(runs, options)
     elif what == "scaling":
         rows = times.scaling(runs, options.last, options.ranks or [])
     else:
-        rows, about = waiting(runs, options)
-    yield from command.written(rendered(rows, options.format, about), options.out)
+        rows, about = tabulate_waiting(runs, options)
+    yield from command.write_text(render(rows, options.format, about), options.out)
 
 
 def command_line() -> argparse.ArgumentParser:
     """Return the command line."""
     line = command.parser(__doc__)
-    command.add(line, "runs", "--policy", "--ranks", "--last", "--measure", "--at-steps")
+    command.add_options(line, "runs", "--policy", "--ranks", "--last", "--measure", "--at-steps")
     line.add_argument("--what", choices=tuple(READ), default="results")
-    seconds = command.within(0, sys.float_info.max, "seconds")
+    seconds = command.number_in(0, sys.float_info.max, "seconds")
     text = "compare runs at this wall time [s]; with --ranks the computed one"
     line.add_argument("--at-seconds", type=seconds, metavar="T", default=0.0, help=text)
     text = "of waiting: nominal steps; default: what all runs of a task have"
@@ -125,4 +125,4 @@ def command_line() -> argparse.ArgumentParser:
 def main(argv: list[str]) -> int:
     """Print or write the table; return 2 if there is nothing in it, 65 for an unreadable run."""
     options = command_line().parse_args(argv)
-    return command.ended(lambda: table(options))
+    return command.print_all(lambda: write_table(options))

@@ -28,7 +28,7 @@ from rich.live import Live
 from rich.markup import escape
 
 from esac_mpi.analysis import views
-from esac_mpi.analysis.command import add, parser
+from esac_mpi.analysis.command import add_options, parser
 from esac_mpi.analysis.followed import Followed
 from esac_mpi.record import RunFiles
 
@@ -39,9 +39,9 @@ TITLES = 3  # lines of a terminal that rows of runs leave free
 def view(runs: dict[Path, RunFiles | str], statuses: Collection[str], lines: int = 0) -> Any:
     """Show one run, or of many runs at most so many lines (0 = all)."""
     if len(runs) > 1:
-        return views.many(runs, statuses, lines)
+        return views.show_runs(runs, statuses, lines)
     run = next(iter(runs.values()))
-    return escape(run) if isinstance(run, str) else views.one(run)
+    return escape(run) if isinstance(run, str) else views.show_run(run)
 
 
 def watch(followed: Followed, statuses: Collection[str], every: float, console: Console) -> None:
@@ -55,7 +55,7 @@ def watch(followed: Followed, statuses: Collection[str], every: float, console: 
     try:
         live.start(refresh=True)
         console.show_cursor(True)  # a killed process must not leave a terminal without a cursor
-        for _ in followed.looks(every):
+        for _ in followed.poll(every):
             live.update(seen(), refresh=True)
     finally:
         live.stop()
@@ -65,7 +65,7 @@ def watch(followed: Followed, statuses: Collection[str], every: float, console: 
 def command_line() -> argparse.ArgumentParser:
     """Return the command line."""
     line = parser(__doc__)
-    add(line, "runs", "--status")
+    add_options(line, "runs", "--status")
     text = "time between looks at the files (default 5)"
     line.add_argument("--every", type=float, default=5.0, metavar="SECONDS", help=text)
     line.add_argument("--once", action="store_true", help="print one view and end")

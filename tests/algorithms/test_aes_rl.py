@@ -12,7 +12,7 @@ from words import words
 
 from esac_mpi.algorithms.aes_driver import Driver
 from esac_mpi.algorithms.aes_work import TIMES
-from esac_mpi.analysis.clock import computed, grid
+from esac_mpi.analysis.clock import generation_ends, grid
 from esac_mpi.analysis.times import idle_share
 from esac_mpi.learners import LearnerNotFinite
 from esac_mpi.record import Run
@@ -246,8 +246,8 @@ def test_its_clock_on_the_rank_that_it_had_is_its_time(straight):
     run = Run.open(straight)
     lasted = np.diff(run.columns["timing/wall_seconds"], prepend=0)
     counted = np.minimum(lasted, run.columns["timing/seconds_processor"]).cumsum()[-1]
-    one, four = (computed(run, ranks)[-1] for ranks in (1, 4))
+    one, four = (generation_ends(run, ranks)[-1] for ranks in (1, 4))
     assert counted == pytest.approx(one, rel=0.2)
     assert four < one
-    (text,) = grid.texts(run, np.array([run.generation - 1]))
-    assert grid.at(grid.parsed(text), 4) == pytest.approx(four, rel=1e-3)
+    (text,) = grid.format_cells(run, np.array([run.generation - 1]))
+    assert grid.time_on(grid.parse_cell(text), 4) == pytest.approx(four, rel=1e-3)

@@ -10,8 +10,8 @@ from scored_runs import finals, names, run, scored
 from esac_mpi.analysis import intervals
 from esac_mpi.analysis.intervals import estimate, interval
 from esac_mpi.analysis.messages import Unusable
-from esac_mpi.analysis.results.rows import changes
-from esac_mpi.analysis.results.scores import by_task, random_returns
+from esac_mpi.analysis.results.rows import describe_changes
+from esac_mpi.analysis.results.scores import merge_experiments, random_returns
 from esac_mpi.analysis.results.traces import MEASURED
 from esac_mpi.studies.experiments import design, random_actions
 
@@ -25,8 +25,8 @@ def test_zero_is_random_and_one_the_best_within_the_time():
     ])  # fmt: skip
     (task,) = found.tasks
     assert (task.random, task.best) == (2, 12)
-    assert task.normalised("ES").tolist() == [0.5, -0.2]
-    assert task.normalised("ESAC").tolist() == [0.6]
+    assert task.scores("ES").tolist() == [0.5, -0.2]
+    assert task.scores("ESAC").tolist() == [0.6]
     assert (found.variants, found.seeds) == (["ESAC", "ES"], 2)
     assert (found.absent, found.unfinished, found.short) == ({}, [], [])
 
@@ -83,15 +83,15 @@ def test_budgets_are_one_table_unless_both_have_a_run():
         return [dataclasses.replace(row, budget="carriers") for row in rows]
 
     (one,), (two,) = finals({"ES": (7,)}), finals({"SAC": (12,)})
-    (task,) = scored([by_task([*one, *carriers(two)])]).tasks
+    (task,) = scored([merge_experiments([*one, *carriers(two)])]).tasks
     assert (task.title, task.returns) == ("A-v0", {"ES": [7], "SAC": [12]})
     with pytest.raises(Unusable, match="A-v0, ES, seed 0: in two experiments or budgets"):
-        by_task([*one, *carriers(one)])
+        merge_experiments([*one, *carriers(one)])
 
 
 def test_what_a_variant_left_out_reached_is_still_the_best():
     rows = finals({"ES": (7,), "SAC": (12,)})
-    assert scored(rows, left_out=["SAC"]).tasks[0].normalised("ES").tolist() == [0.5]
+    assert scored(rows, left_out=["SAC"]).tasks[0].scores("ES").tolist() == [0.5]
 
 
 def test_a_task_on_which_none_beats_random_actions_is_left_out():
@@ -136,7 +136,7 @@ def test_probability_of_improvement_counts_ties_as_halves():
     assert intervals.improvement([*theirs, *ours]) == 0.3125
     assert intervals.improvement([*ours, *ours]) == (0.5 + 0.5) / 2
     # (1.5 + 5) / 2 and (2 + 4) / 2; of three runs nothing is cut
-    assert intervals.ahead([*ours, *theirs]) == 0.25
+    assert intervals.iqm_difference([*ours, *theirs]) == 0.25
 
 
 def test_draws_keep_the_tasks():
@@ -148,7 +148,7 @@ def test_draws_keep_the_tasks():
     # 0, 1/2 or 1 on the first, 1/2 on the second
     assert estimate(both, intervals.improvement) == (0.5, 0.25, 0.75)
     # of 0 2 10 10 it is 6, drawn 5, 6 or 6; theirs 5.5
-    assert estimate(both, intervals.ahead) == (0.5, -0.5, 0.5)
+    assert estimate(both, intervals.iqm_difference) == (0.5, -0.5, 0.5)
     seen = []
     interval(tasks, lambda drawn: seen.append(drawn) or intervals.mean(drawn), draws=50)
     for first, second in seen:
@@ -228,4 +228,4 @@ def test_the_tasks_of_shipped_aggregates_have_a_random_return():
             for budget in found.budgets:
                 tasks = {run.config.task for run in design.runs(found, budget, design.ROOT)}
                 assert {task.id for task in tasks} <= set(known)
-                assert {changes(task.horizon, task.kwargs) for task in tasks} == {""}
+                assert {describe_changes(task.horizon, task.kwargs) for task in tasks} == {""}

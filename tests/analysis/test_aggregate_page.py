@@ -58,7 +58,7 @@ def test_without_the_variant_that_is_asked_for_none_is_compared(capsys):
 
 def test_the_picture_has_the_best_on_top_and_a_panel_a_task():
     rows = [*ROWS, *finals({"SAC": (-900,)}, "B-v0", start=1)]
-    drawing = pictures.scores(scored(rows), SIX)
+    drawing = pictures.draw_scores(scored(rows), SIX)
     whole, _, last = drawing.axes[:3]
     assert [text.get_text() for text in whole.get_yticklabels()] == ["ES", "ESAC", "SAC"]
     # SAC: 0.2 0.2 of 0 and -4 cut

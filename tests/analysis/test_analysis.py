@@ -17,7 +17,7 @@ from esac_mpi.algorithms import ALGORITHMS, es
 from esac_mpi.analysis import names, plots, sensitivity, times, views
 from esac_mpi.analysis.results import pictures, traces
 from esac_mpi.analysis.results.rows import rows as rows_of
-from esac_mpi.analysis.run_tables import described
+from esac_mpi.analysis.run_tables import caption
 from esac_mpi.config import Config, reads
 from esac_mpi.config.table import Reads
 
@@ -76,7 +76,7 @@ def test_an_unknown_policy_is_shown_everywhere(tmp_path):
     last = {"generation": 3, "theta_es": None, "sac": None, "feet": 30, "shoes": 31}
     assert said["last_evaluation"] == last
     assert views.row(run)["return"] == "31.0"
-    shown = [str(cell) for column in views.one(run).columns for cell in column.cells]
+    shown = [str(cell) for column in views.show_run(run).columns for cell in column.cells]
     assert "feet 30.0, shoes 31.0" in shown
 
 
@@ -84,7 +84,7 @@ def test_tables_and_figures_of_an_unknown_algorithm(tmp_path):
     runs = [stroll(tmp_path / "a"), stroll(tmp_path / "b", seed=1)]
     assert list(analysis.table_of(runs)["A-v0"]) == ["STROLL"]
     assert analysis.table_of(runs, policy="feet")["A-v0"]["STROLL"].mean == 30
-    assert "mean return of the last evaluation, the better of feet and shoes. Mean" in described(
+    assert "mean return of the last evaluation, the better of feet and shoes. Mean" in caption(
         runs, "final"
     )
     (axes,) = plots.figure(runs, "return", "generation").axes
@@ -100,7 +100,7 @@ def test_tables_and_figures_of_an_unknown_algorithm(tmp_path):
 
 def test_a_field_of_an_unknown_algorithm_can_be_swept(tmp_path):
     runs = [stroll(tmp_path / "a"), stroll(tmp_path / "b", (1.0, 5.0), stride=0.25)]
-    swept = sensitivity.of_runs(runs, "stride")
+    swept = sensitivity.measure_sweep(runs, "stride")
     assert swept == {"A-v0": {"STROLL": {0.25: np.array([6.0]), 0.5: np.array([31.0])}}}
 
 
@@ -112,23 +112,23 @@ def test_a_field_of_a_form_is_found_in_its_table(tmp_path):
 def test_its_rows_have_its_better_policy_as_the_learners(tmp_path):
     last = rows_of(stroll(tmp_path / "a"), "x", "small", "stroll", "", True)[-1]
     assert (last.return_theta_es, last.return_learner, last.better) == (None, 31, 31)
-    (axes,) = pictures.curves(traces.sections([last]), "return").axes
+    (axes,) = pictures.draw_curves(traces.sections([last]), "return").axes
     assert [line.get_ydata().tolist() for line in axes.lines] == [[31]]
 
 
 def test_known_names_come_first_and_no_other_is_left_out():
     labels = ["stroll", "SAC 0.1", "ant", "ESAC", "ES"]
-    assert sorted(labels, key=names.order) == ["ESAC", "ES", "SAC 0.1", "ant", "stroll"]
+    assert sorted(labels, key=names.sort_key) == ["ESAC", "ES", "SAC 0.1", "ant", "stroll"]
     policies = ["feet", "sac", "arms", "theta_es", "feet"]
     assert names.policy_order(policies) == ["theta_es", "sac", "arms", "feet"]
     legends = [names.legend(policy, "td3") for policy in ("td3", "feet", "sac")]
     assert legends == ["TD3's actor", "feet", "SAC's mean policy"]
-    assert names.better(["sac"]) == "sac"
-    assert names.better(["td3", "theta_es"]) == "the better of theta_es and td3"
+    assert names.describe_better(["sac"]) == "sac"
+    assert names.describe_better(["td3", "theta_es"]) == "the better of theta_es and td3"
     several = "the better that a run has of theta_es, champion and td3"
-    assert names.better(["td3", "theta_es", "learner", "champion"]) == several
-    assert names.better([]) == "the better policy"
-    assert names.better(["champion", "learner"]) == "champion"
+    assert names.describe_better(["td3", "theta_es", "learner", "champion"]) == several
+    assert names.describe_better([]) == "the better policy"
+    assert names.describe_better(["champion", "learner"]) == "champion"
 
 
 @pytest.mark.parametrize(

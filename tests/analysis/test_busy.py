@@ -57,7 +57,7 @@ def test_a_generation_after_a_change_of_ranks_is_no_measure(tmp_path, ends, seco
         there = np.full(1 if g < 3 else 2, 0.4)
         parts = {"busy_seconds": there, "wall_seconds": wall, "seconds_evaluation": 0.0}
         rows.append(({"generation": g, "fitness": np.ones(4), "sac_phase": 0}, parts))
-    found = times.measured(leave(tmp_path / "run", rows, provenance={"ranks": 2}), 10)
+    found = times.measure_rest(leave(tmp_path / "run", rows, provenance={"ranks": 2}), 10)
     np.testing.assert_equal(found, seconds)
 
 
@@ -66,7 +66,7 @@ def test_tools_count_all_ranks_whatever_a_row_has(tmp_path, ranks):
     run = run_of(tmp_path / "run", ranks)
     assert run.columns["timing/busy_seconds"].shape == (3, min(ranks, 64))
     assert measures.parallel_efficiency(run) == pytest.approx(0.5)  # (R + 1) / 2 of R + 1 seconds
-    assert times.measured(run, 10) == ranks + 2
+    assert times.measure_rest(run, 10) == ranks + 2
     found = times.activities(run)
     np.testing.assert_allclose(found["members"], ranks * (ranks + 1) / 2)
     np.testing.assert_allclose(sum(found.values()), ranks * (ranks + 2.0))

@@ -9,7 +9,7 @@ from growing_runs import make
 from rich.console import Console
 
 from esac_mpi.analysis import views
-from esac_mpi.analysis.followed import chosen, task
+from esac_mpi.analysis.followed import by_task, choose_runs
 from esac_mpi.record import Run
 
 STATES = {"a": "complete", "b": "requeue", "c": "failed", "d": "complete", "e": "requeue"}
@@ -37,18 +37,18 @@ def runs(tmp_path_factory):
         ({}, "xcbeda"),
         ({"statuses": ("requeue", "failed")}, "cbe"),
         ({"statuses": ("failed",)}, "c"),
-        ({"key": task}, "xdaceb"),
+        ({"key": by_task}, "xdaceb"),
     ],
 )
 def test_runs_are_chosen_by_status_and_sorted(runs, options, names):
     damaged = {next(iter(runs)).with_name("x"): "x: damaged"}
-    assert "".join(path.name for path in chosen({**runs, **damaged}, **options)) == names
+    assert "".join(path.name for path in choose_runs({**runs, **damaged}, **options)) == names
 
 
 def shown(runs, *options, **more):
     """Return what watch --once shows, as [title, names]."""
     console = Console(file=StringIO(), width=120)
-    console.print(views.many(runs, *options, **more))
+    console.print(views.show_runs(runs, *options, **more))
     title, _, *rows = console.file.getvalue().splitlines()
     return [title.strip(), *(row.split("  ")[0].strip() for row in rows)]
 

@@ -53,9 +53,9 @@ def test_steps_and_updates_of_aes_rl_stand_beside_its_times():
 
 def best_of(files, seconds, *kinds):
     """Return, of each kind, the IQM of the last returns of each group's best run by then."""
-    found = traces.sections(traces.on_ranks(scores.by_task(rowfiles.read(files)), 8))
+    found = traces.sections(traces.on_ranks(scores.merge_experiments(rowfiles.read(files)), 8))
     random = scores.random_returns(ROOT / "configs/experiments/random.toml")
-    study = scores.study(found, random, traces.Wall(8, seconds), [])
+    study = scores.score_study(found, random, traces.Wall(8, seconds), [])
     told = []
     for groups in kinds:
         tasks = []

@@ -8,7 +8,7 @@ from clocked_runs import NONE, ROWS, erl_run_of, run_of
 from run_files import leave
 
 from esac_mpi.analysis.clock import grid
-from esac_mpi.analysis.clock.recorded import computed, said
+from esac_mpi.analysis.clock.recorded import describe_ranks, generation_ends
 from esac_mpi.analysis.messages import Unusable
 from esac_mpi.comm.clock.cluster import Cluster, list_schedule, steps
 from esac_mpi.comm.clock.generations import Clock, Generation
@@ -120,7 +120,7 @@ def test_a_critic_has_its_lessons_beside_members():
 
 def at(run, ranks):
     # what a barrier costs is below that
-    return [round(float(t), 2) for t in computed(run, ranks)]
+    return [round(float(t), 2) for t in generation_ends(run, ranks)]
 
 
 def walls(run):
@@ -184,43 +184,45 @@ def test_children_are_made_beside_the_learner_on_other_ranks(tmp_path):
     three = erl_run_of(tmp_path / "three", 2, 3, 1.9, 2.0, 1.0, 0.2, (2.0, 4.0, 3.0))
     assert three.columns["timing/wall_seconds"][-1] == pytest.approx(11.2)
     for ranks in (1, 2, 3):
-        np.testing.assert_allclose(computed(three, ranks), computed(run, ranks), rtol=1e-6)
+        np.testing.assert_allclose(
+            generation_ends(three, ranks), generation_ends(run, ranks), rtol=1e-6
+        )
 
 
 def test_a_clock_does_not_depend_on_other_work_or_ranks(tmp_path):
     quiet, slow = run_of(tmp_path / "quiet", ROWS), run_of(tmp_path / "slow", ROWS, slow=2.0)
     assert walls(slow)[-1] == pytest.approx(2 * walls(quiet)[-1])
     for ranks in (1, 2, 8):
-        own = computed(quiet, ranks)
-        np.testing.assert_allclose(computed(slow, ranks), own, rtol=1e-9)
+        own = generation_ends(quiet, ranks)
+        np.testing.assert_allclose(generation_ends(slow, ranks), own, rtol=1e-9)
     four = run_of(tmp_path / "four", ROWS, ranks=4)
-    own = computed(quiet, 1)
-    np.testing.assert_allclose(computed(four, 1), own, rtol=1e-3)
+    own = generation_ends(quiet, 1)
+    np.testing.assert_allclose(generation_ends(four, 1), own, rtol=1e-3)
     np.testing.assert_allclose(own, quiet.columns["timing/wall_seconds"])  # as it was measured
 
 
 def test_what_cannot_be_computed_is_one_sentence(tmp_path):
     with pytest.raises(Unusable, match="ranks 0"):
-        computed(SimpleNamespace(), 0)
+        generation_ends(SimpleNamespace(), 0)
     row = {"generation": 1, "learner_phases": 1, "gradient_updates": 10}
     spent = {"wall_seconds": 3.0, "busy_seconds": np.array([2.0]), "seconds_learn": 2.5}
     run = leave(tmp_path / "older", [(row, spent)], {"algorithm": "sac"})
     with pytest.raises(Unusable, match="before all of its times were recorded"):
-        computed(run, 8)
-    assert said(8) == "computed for 8 ranks"
+        generation_ends(run, 8)
+    assert describe_ranks(8) == "computed for 8 ranks"
 
 
 @pytest.mark.parametrize(("rows", "lag"), [(SERIAL, 0), (ROWS, 2)])
 def test_a_cell_says_what_the_run_says(tmp_path, rows, lag):
     run = run_of(tmp_path / "run", rows, **{"esac.learner_lag": lag})
-    (text,) = grid.texts(run, np.array([run.generation - 1]))
-    found = grid.parsed(text)
+    (text,) = grid.format_cells(run, np.array([run.generation - 1]))
+    found = grid.parse_cell(text)
     for ranks in grid.RANKS:
-        assert grid.at(found, ranks) == pytest.approx(at(run, ranks)[-1], rel=1e-3)
+        assert grid.time_on(found, ranks) == pytest.approx(at(run, ranks)[-1], rel=1e-3)
     assert lag or text == "own 21.8 14.3 11.3 11"
 
 
 @pytest.mark.parametrize("text", ["", "own", "own x", "inf 3", "own " + "1 " * 12])
 def test_a_damaged_cell_is_refused(text):
     with pytest.raises(ValueError, match=r".*"):
-        grid.parsed(text)
+        grid.parse_cell(text)

@@ -7,7 +7,7 @@ import pytest
 from event_queue import queue as event_queue
 from run_files import leave
 
-from esac_mpi.analysis.clock import computed
+from esac_mpi.analysis.clock import generation_ends
 from esac_mpi.analysis.messages import Unusable
 from esac_mpi.analysis.times import activities
 from esac_mpi.comm.clock.cluster import Cluster
@@ -158,17 +158,17 @@ def run_of(path, generations=2, ranks=1, without=0, older=False, order="virtual"
 
 def test_a_recorded_run_on_other_ranks(tmp_path):
     run = run_of(tmp_path / "one")
-    assert computed(run, 1).round(3).tolist() == [20.5, 41.0]
+    assert generation_ends(run, 1).round(3).tolist() == [20.5, 41.0]
     # rank 0 writes for 0.5 s, then gives out; in the second generation, too, since all was told at
     # the end of the first
     for ranks in (2, 3):
-        assert computed(run, ranks).round(2).tolist() == [10.5, 21.0]
+        assert generation_ends(run, ranks).round(2).tolist() == [10.5, 21.0]
     two, stopped = run_of(tmp_path / "two", ranks=2), run_of(tmp_path / "stopped", without=3)
-    np.testing.assert_allclose(computed(two, 1), computed(run, 1))
-    np.testing.assert_allclose(computed(stopped, 2), computed(run, 2))
+    np.testing.assert_allclose(generation_ends(two, 1), generation_ends(run, 1))
+    np.testing.assert_allclose(generation_ends(stopped, 2), generation_ends(run, 2))
     older = run_of(tmp_path / "older", older=True)
     with pytest.raises(Unusable, match="before all of its times were recorded"):
-        computed(older, 2)
+        generation_ends(older, 2)
 
 
 def test_the_shares_of_a_run_are_those_of_its_tasks(tmp_path):

@@ -80,7 +80,7 @@ def test_scaling_beside_what_the_paper_prints(tmp_path):
     assert (printed["ESAC", 50], printed["ES", 50]) == ({2: 162, 64: 58}, {2: 17, 64: 1.5})
     assert "Figure 5" in source
     found = times.scaling([run_of(tmp_path / "a", ROWS)], 10, [2, 64])
-    drawing = scalings.figure(found, "a title", printed)
+    drawing = scalings.draw_scaling(found, "a title", printed)
     drawn = drawing.axes[0].get_lines()
     (paper,) = [line for line in drawn if line.get_label() == "paper: ESAC, n = 20"]
     assert (list(paper.get_xdata()), list(paper.get_ydata())) == ([2, 64], [97, 62])

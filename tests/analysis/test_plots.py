@@ -28,7 +28,7 @@ def test_sensitivity_averages_the_seeds_of_a_value(tmp_path, call):
         for seed in range(2):
             place = tmp_path / f"{sigma}-{seed}"
             paths.append(make(place, (value + 10 * seed,), seed=seed, **{"es.sigma": sigma}))
-    found = sensitivity.of_runs(opened(*paths), "sigma")
+    found = sensitivity.measure_sweep(opened(*paths), "sigma")
     found = {value: sorted(returns) for value, returns in found["A-v0"]["ES"].items()}
     assert found == {0.01: [40, 50], 0.1: [100, 110], 0.5: [10, 20]}
     line = [*paths, "--what", "sensitivity", "--field", "es.sigma"]
@@ -147,7 +147,7 @@ def test_timeline_adds_up_to_all_the_time(tmp_path):
 def test_under_a_lag_rank_0_learns_beside_the_evaluation(tmp_path):
     (run,) = opened(make(tmp_path / "a", (1, 2, 3, 4), "esac", **{"esac.learner_lag": 1}))
     # phases begin in generations 1 and 3; of the members' 1 s rank 0 is busy for 0.9
-    assert times.recorded.running(run).tolist() == [False, True, False, True]
+    assert times.recorded.has_phase_beside(run).tolist() == [False, True, False, True]
     assert times.activities(run)["learner"].tolist() == pytest.approx([0.4, 0.5, 0.4, 0.5])
 
 
@@ -246,7 +246,7 @@ def test_few_lines_are_named_at_their_ends_and_many_in_a_legend(tmp_path):
     [([0, 0.5], [0, 0.5]), ([0.2, 0.2], [0.2, 0.3]), ([0.9, 1, 1], [0.8, 0.9, 1])],
 )
 def test_names_are_a_step_apart_and_none_is_above_the_panel(places, found):
-    np.testing.assert_allclose(figures.apart(places, 0.1), found)
+    np.testing.assert_allclose(figures.spread_out(places, 0.1), found)
 
 
 @pytest.mark.parametrize("what", ["return", "timeline", "scaling"])

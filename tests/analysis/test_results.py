@@ -14,7 +14,7 @@ from esac_mpi.analysis.messages import Unusable
 from esac_mpi.analysis.results import rowfiles, traces, verdicts
 from esac_mpi.analysis.results.rows import Row
 from esac_mpi.analysis.results.rows import rows as rows_of
-from esac_mpi.analysis.results.scores import by_task
+from esac_mpi.analysis.results.scores import merge_experiments
 from esac_mpi.config import Config
 from esac_mpi.record import Run
 
@@ -255,7 +255,7 @@ def test_the_age_of_the_oldest_figure():
     esac = traces.sections(study())["A-v0"]["ESAC"]
     # at 30.5 s seed 1 has one at 20, the next at 31; at 100 s their ends; at 5 s none
     for seconds, age in ((25, 5), (30.5, 10.5), (100, 0), (5, 0)):
-        assert traces.oldest(esac, "wall_seconds", seconds, "better") == age
+        assert traces.greatest_age(esac, "wall_seconds", seconds, "better") == age
 
 
 def test_experiments_of_other_settings_are_no_seeds_of_one():
@@ -265,8 +265,8 @@ def test_experiments_of_other_settings_are_no_seeds_of_one():
 
     one = made("x", 0, "aaaaaaaa")
     with pytest.raises(Unusable, match="A-v0, ES: rows of other settings"):
-        by_task([one, made("y", 1, "bbbbbbbb")])
-    assert len(by_task([one, made("y", 1, "aaaaaaaa")])) == 2
+        merge_experiments([one, made("y", 1, "bbbbbbbb")])
+    assert len(merge_experiments([one, made("y", 1, "aaaaaaaa")])) == 2
 
 
 @pytest.mark.parametrize("clock", ["inf 3 2", "own nan"])

@@ -6,7 +6,7 @@ from result_rows import EMPTY, history, stored, study
 
 from esac_mpi.analysis.colours import COLOURS
 from esac_mpi.analysis.results import pictures, traces
-from esac_mpi.analysis.sensitivity import figure, normalised
+from esac_mpi.analysis.sensitivity import divide_by_best, draw_lines
 
 
 @pytest.mark.parametrize(
@@ -36,7 +36,7 @@ from esac_mpi.analysis.sensitivity import figure, normalised
     ],
 )
 def test_curves_over_what_all_seeds_have(capsys, options, x, ends):
-    (axes,) = pictures.curves(traces.sections(study()), **options).axes
+    (axes,) = pictures.draw_curves(traces.sections(study()), **options).axes
     assert (axes.get_xlabel(), axes.get_title()) == (x, "A-v0")
     seen = {
         name.removesuffix(", 2 seeds"): (xs[0], xs[-1], ys[0], ys[-1])
@@ -52,7 +52,7 @@ def test_curves_over_what_all_seeds_have(capsys, options, x, ends):
     [("better", {"SAC": (20, 22, 21), "ESAC": (9, 11, 10)}), ("theta_es", {"ESAC": (9, 11, 10)})],
 )
 def test_the_last_return_of_each_variant_the_best_first(policy, lines):
-    (axes,) = pictures.ends(traces.sections(study()), policy).axes
+    (axes,) = pictures.draw_last_returns(traces.sections(study()), policy).axes
     assert [label.get_text() for label in axes.get_yticklabels()] == list(lines)
     assert axes.get_title() == "A-v0"
     points = [line for line in axes.lines if line.get_marker() == "."]
@@ -76,8 +76,8 @@ def sweep(task="A-v0", scale=1.0, values=("1e-06", "0.01", "1")):
 
 
 def swept(rows, measure="mean", normalise=False):
-    found = pictures.swept(traces.sections(rows), "zeta", measure)
-    return figure(normalised(found) if normalise else found, "zeta", "return", "a title")
+    found = pictures.measure_sweep(traces.sections(rows), "zeta", measure)
+    return draw_lines(divide_by_best(found) if normalise else found, "zeta", "return", "a title")
 
 
 def test_sensitivity_at_the_end_against_the_value():

@@ -8,7 +8,7 @@ from figure_runs import make, opened, trained
 
 from esac_mpi.analysis import groups, sensitivity, summary, tables
 from esac_mpi.analysis.outcomes import At, outcome
-from esac_mpi.analysis.published import book, published
+from esac_mpi.analysis.published import read_results, select_results
 
 
 def named(runs):
@@ -108,7 +108,7 @@ def test_keyword_arguments_of_the_task_are_settings_each(tmp_path, call):
         "ES", "ES skip=2", "ES skip=4",
         "ES skip=4 range=0.8x1", "ES skip=4 inner.a=1", "ES skip=4 a=1",
     ]  # fmt: skip
-    swept = sensitivity.of_runs(runs[1:3], "task.kwargs.skip")
+    swept = sensitivity.measure_sweep(runs[1:3], "task.kwargs.skip")
     assert {label: list(line) for label, line in swept["A-v0"].items()} == {"ES": [2, 4]}
     paths = [run.path for run in runs[1:3]]
     line = "plot --what sensitivity --field task.kwargs"
@@ -203,7 +203,7 @@ def test_table_at_equal_steps_leaves_out_who_is_not_that_far(tmp_path, call, cap
     assert "nothing to tabulate yet" in call("table --at-steps 2000", *runs, code=2).err
     runs = [runs[0], make(tmp_path / "d", (1, 2), **{"es.sigma": 0.5})]
     runs.append(make(tmp_path / "e", (3,), **{"es.sigma": 0.7}))
-    lines = sensitivity.of_runs(opened(*runs), "sigma", "final", 220)
+    lines = sensitivity.measure_sweep(opened(*runs), "sigma", "final", 220)
     assert [list(line) for line in lines["A-v0"].values()] == [[0.02, 0.5]]  # e is at 110
     assert "left out, nothing to measure, or not that far: e" in capsys.readouterr().err
 
@@ -219,17 +219,17 @@ def test_seeds_of_other_budgets_in_a_column_are_told(tmp_path, call):
 
 def test_decimals_follow_the_standard_deviation():
     cell = tables.Cell(9359.789, 0.1035, 9359.8, (0, 1))
-    assert tables.text(cell, best=True) == "**9,359.79** ± 0.10 (9,359.80, n=2)"
-    assert tables.text(tables.Cell(-2.01, 0.07, source="a paper")) == "-2.01 ± 0.07"
+    assert tables.format_cell(cell, best=True) == "**9,359.79** ± 0.10 (9,359.80, n=2)"
+    assert tables.format_cell(tables.Cell(-2.01, 0.07, source="a paper")) == "-2.01 ± 0.07"
 
 
 def test_every_published_number_has_a_source_and_a_column():
-    papers = book()
+    papers = read_results()
     for part in papers.values():
         assert part["source"]
         assert part["protocol"]
         assert {len(row) for row in part["results"].values()} == {len(part["columns"])}
-    printed, _ = published(["esac", "pderl"], ["Swimmer-v5", "mine:Task-v0"])
+    printed, _ = select_results(["esac", "pderl"], ["Swimmer-v5", "mine:Task-v0"])
     assert printed["mine:Task-v0"] == {}
     assert printed["Swimmer-v5"]["PDERL [pderl]"].median == 348
     rows = papers["esac"]["results"].values()

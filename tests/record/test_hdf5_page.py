@@ -15,7 +15,7 @@ from read_runs import make
 from small_runs import OPTIONS as POPULATIONS
 from words import of_table, words
 
-from esac_mpi.analysis.clock import computed, grid
+from esac_mpi.analysis.clock import generation_ends, grid
 from esac_mpi.config.genetic import FORMS
 from esac_mpi.play.counters import Counters
 from esac_mpi.record import Run
@@ -252,11 +252,11 @@ def test_the_clock_of_every_algorithm_adds_up(fresh, name):
     run = Run.open(fresh / name)
     lasted = np.diff(run.columns["timing/wall_seconds"], prepend=0)
     counted = np.minimum(lasted, run.columns["timing/seconds_processor"]).cumsum()
-    one = computed(run, 1)
+    one = generation_ends(run, 1)
     np.testing.assert_allclose(one, counted, rtol=1e-3)
     # of barriers, where nothing else is long
-    assert 0 < computed(run, 8)[-1] < one[-1] + 0.005
+    assert 0 < generation_ends(run, 8)[-1] < one[-1] + 0.005
     updates = run.columns["metrics/gradient_updates"][-1]
     assert (updates > 0) == (name not in ("es", "cem"))
-    texts = map(grid.parsed, grid.texts(run, np.arange(run.generation)))
-    assert [grid.at(text, 1) for text in texts] == pytest.approx(one.tolist(), rel=1e-3)
+    texts = map(grid.parse_cell, grid.format_cells(run, np.arange(run.generation)))
+    assert [grid.time_on(text, 1) for text in texts] == pytest.approx(one.tolist(), rel=1e-3)

@@ -5,7 +5,7 @@ from itertools import chain
 
 from result_rows import history
 
-from esac_mpi.analysis.results.scores import study
+from esac_mpi.analysis.results.scores import score_study
 from esac_mpi.analysis.results.traces import Wall, sections
 
 RANDOM = {"A-v0": {"mean": 2.0}, "B-v0": {"mean": -100.0}}
@@ -24,7 +24,7 @@ def run(variant, seed, points, task="A-v0", done=True, **more):
 
 
 def scored(rows, wall=SIX, left_out=()):
-    return study(sections(chain.from_iterable(rows)), RANDOM, wall, list(left_out))
+    return score_study(sections(chain.from_iterable(rows)), RANDOM, wall, list(left_out))
 
 
 def names(runs):

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from esac_mpi.analysis.clock import computed
+from esac_mpi.analysis.clock import generation_ends
 from esac_mpi.record import RunFiles
 from tools.bench.measurement import Figure
 from tools.bench.program import INTERVAL, duration, learner_phase, recorded, span
@@ -56,5 +56,5 @@ def compared(name: str, pairs: list[list[RunFiles]], first: int) -> Iterator[Fig
             used = [pair[0].columns["timing/seconds_processor"][first:].sum() for pair in pairs]
             yield Figure(case, "processor time / that", "ratio", used / measured)
         for told, of in (("itself", place), (str(3 - ranks), 1 - place)):
-            found = [duration(computed(pair[of], ranks), first) for pair in pairs]
+            found = [duration(generation_ends(pair[of], ranks), first) for pair in pairs]
             yield Figure(case, f"computed from {told} / measured", "ratio", found / measured, True)

@@ -12,7 +12,7 @@ from typing import Any
 from matplotlib.lines import Line2D
 
 from esac_mpi.analysis.colours import algorithm_of, variant
-from esac_mpi.analysis.figures import Axes, headline, plt, save
+from esac_mpi.analysis.figures import Axes, add_title, plt, save
 from tools.race import field
 from tools.race.standings import Spread, Standings, shown
 
@@ -53,7 +53,7 @@ def draw(found: Standings, out: Path) -> None:
     one, shows = found.rows[0], found.shows(", line from the fastest to the slowest")
     where = f"{one.cores} core{'s' if one.cores > 1 else ''}"
     beyond = "open arrow: not within the limit"
-    headline(drawing, f"Time to a good policy on {where}: {shows}, {beyond}")
+    add_title(drawing, f"Time to a good policy on {where}: {shows}, {beyond}")
     list(save(drawing, out))
 
 

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import NamedTuple
 
-from esac_mpi.analysis.messages import spanned
+from esac_mpi.analysis.messages import format_range
 from esac_mpi.analysis.tables import markdown
 from tools.race import field
 from tools.race.rows import REACHED, Row
@@ -195,7 +195,7 @@ class Standings:
         every = [self.of(task, name) for task in self.tasks for name in self.names]
         counts = sorted({len(found) for found in every if found})
         return (
-            f"{middle(counts)} of {spanned([counts[0], counts[-1]])} seeds{each}"
+            f"{middle(counts)} of {format_range([counts[0], counts[-1]])} seeds{each}"
             if counts[-1] > 1
             else "one seed"
         )

@@ -5,6 +5,6 @@ a run's files and recorded_tasks.py what is dealt without them, grid.py keeps th
 numbers; esac_mpi.comm.clock has the ranks and follows both through them.
 """
 
-from esac_mpi.analysis.clock.recorded import computed, said
+from esac_mpi.analysis.clock.recorded import describe_ranks, generation_ends
 
-__all__ = ["computed", "said"]
+__all__ = ["describe_ranks", "generation_ends"]

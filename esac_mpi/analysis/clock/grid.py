@@ -8,7 +8,7 @@ written once. Cells of before may have further learners after a semicolon, which
 
 import numpy as np
 
-from esac_mpi.analysis.clock.recorded import ends
+from esac_mpi.analysis.clock.recorded import make_clock
 from esac_mpi.analysis.messages import Unusable
 from esac_mpi.comm.clock.cluster import Cluster
 from esac_mpi.record import RunFiles
@@ -17,17 +17,17 @@ RANKS = tuple(2**i for i in range(11))
 OWN = "own"  # the learner that the run had
 
 
-def texts(run: RunFiles, places: np.ndarray) -> list[str]:
+def format_cells(run: RunFiles, places: np.ndarray) -> list[str]:
     """Write the cells of these generations; empty texts where a run has no clock."""
     try:
-        on_cluster = ends(run)
+        on_cluster = make_clock(run)
     except Unusable:
         return [""] * len(places)
     found = np.array([list(on_cluster(Cluster(ranks))) for ranks in RANKS])  # [ranks, generations]
-    return [text(found[:, place]) for place in places.tolist()]
+    return [format_cell(found[:, place]) for place in places.tolist()]
 
 
-def text(seconds: np.ndarray) -> str:
+def format_cell(seconds: np.ndarray) -> str:
     """Write a cell of times [ranks], those that stay the same at the end once."""
     words = [f"{value:.4g}" for value in seconds.tolist()]
     while len(words) > 1 and words[-1] == words[-2]:
@@ -35,7 +35,7 @@ def text(seconds: np.ndarray) -> str:
     return " ".join([OWN, *words])
 
 
-def parsed(cell: str) -> np.ndarray:
+def parse_cell(cell: str) -> np.ndarray:
     """Read the times of a cell [ranks] [s]. Raises ValueError."""
     name, *words = cell.partition(";")[0].split() or [""]
     values = np.array(words, float)
@@ -44,7 +44,7 @@ def parsed(cell: str) -> np.ndarray:
     return np.pad(values, (0, len(RANKS) - values.size), mode="edge")
 
 
-def at(seconds: np.ndarray, ranks: int) -> float:
+def time_on(seconds: np.ndarray, ranks: int) -> float:
     """Look up the time on so many ranks in a cell's [s]. Raises Unusable where it has none."""
     if ranks not in RANKS:
         raise Unusable(

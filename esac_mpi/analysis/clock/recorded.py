@@ -18,7 +18,7 @@ import numpy as np
 from esac_mpi.algorithms import ALGORITHMS
 from esac_mpi.algorithms.declaration import Declaration, shared_episodes
 from esac_mpi.analysis.clock import recorded_tasks
-from esac_mpi.analysis.measures import busy, generation_seconds, had_a_core, seconds
+from esac_mpi.analysis.measures import core_share, generation_seconds, read_busy, seconds
 from esac_mpi.analysis.messages import Unusable
 from esac_mpi.comm import schedule
 from esac_mpi.comm.clock.cluster import Cluster
@@ -30,25 +30,25 @@ Parts = dict[str, np.ndarray]  # by name, each [generations] or [generations, ..
 ALONE = ("record", "serial", "offspring", "offspring_expected", "update")  # parts as they are
 
 
-def said(ranks: int) -> str:
-    """Say what a wall time is computed for."""
+def describe_ranks(ranks: int) -> str:
+    """Return "computed for N ranks"."""
     return f"computed for {ranks:,} rank{'s' * (ranks > 1)}"
 
 
-def computed(run: RunFiles, ranks: int) -> np.ndarray:
+def generation_ends(run: RunFiles, ranks: int) -> np.ndarray:
     """Compute when each generation would have ended, float64 [generations] [s]. Raises Unusable."""
     if ranks < 1:
         raise Unusable(f"ranks {ranks}: expected 1 or more")
-    return np.fromiter(ends(run)(Cluster(ranks)), float, count=run.generation)
+    return np.fromiter(make_clock(run)(Cluster(ranks)), float, count=run.generation)
 
 
-def ends(run: RunFiles, evaluates: bool = True) -> Callable[[Cluster], Iterator[float]]:
+def make_clock(run: RunFiles, evaluates: bool = True) -> Callable[[Cluster], Iterator[float]]:
     """Make a function from a cluster to the end of each generation [s]. Raises Unusable."""
     newest = "task_busy" if recorded_tasks.has_tasks(run) else "seconds_processor"
     if f"timing/{newest}" not in run.columns:
         raise Unusable(f"{run.path}: made before all of its times were recorded, which this needs")
     if recorded_tasks.has_tasks(run):
-        tasks, made = recorded_tasks.recorded(run), list(recorded_tasks.sections(run))
+        tasks, made = recorded_tasks.collect_tasks(run), list(recorded_tasks.sections(run))
         if not evaluates:
             made = [replace(one, evaluation=np.zeros(0)) for one in made]
         return lambda cluster: map(recorded_tasks.queue(tasks, cluster).go, made)
@@ -60,26 +60,26 @@ def ends(run: RunFiles, evaluates: bool = True) -> Callable[[Cluster], Iterator[
 
 def generations(run: RunFiles, parts: Parts) -> Iterator[Generation]:
     """Yield a run's generations; parts: its `times`. Raises Unusable."""
-    lasted = phase_seconds(run) * had_a_core(run)
+    lasted = phase_seconds(run) * core_share(run)
     entered, phase = np.isfinite(lasted), np.nan_to_num(lasted)
     none = np.zeros(run.generation)
     blocks, sums = update_blocks(run), 0  # numbers that a member's sums over observations are
-    sizes, evolution = str(run.provenance.get("sizes", "")).split(), declared(run).evolution
+    sizes, evolution = str(run.provenance.get("sizes", "")).split(), declaration_of(run).evolution
     if sizes and evolution is not None and evolution(run.config).observation_normalisation:
         sums = 3 * int(sizes[0])
     first, after_lesson = 0, False  # members that learn before they play; whether from the lesson
-    if teaches(run):
+    if has_lessons(run):
         first = individuals(run.config.cem_rl)[1]
         after_lesson = run.config.cem_rl.critic == "serial"
     merges, begun, lesson, beside, waited = none.astype(bool), none, none, none, none
-    if phases_beside(run):
+    if has_lag(run):
         merges, begun, usual = entered, none.copy(), 0.0
         for k, end in flights(run):  # one that has not entered yet lasts as the one before it
             usual = lasted[end] if end < run.generation else usual
             begun[k] = usual
-    elif teaches(run):
+    elif has_lessons(run):
         lesson = phase
-    elif bears_offspring(run):
+    elif has_offspring(run):
         merges, beside = ~merges, phase
     else:
         waited = phase
@@ -110,10 +110,10 @@ def generations(run: RunFiles, parts: Parts) -> Iterator[Generation]:
 
 def times(run: RunFiles) -> Parts:
     """Collect the parts of every generation but the phase, as in `Generation`; nan: none."""
-    ranks, total, most, _ = busy(run)
+    ranks, total, most, _ = read_busy(run)
     if len(ranks) != run.generation:
         raise Unusable(f"{run.path}: no busy seconds of ranks are recorded")
-    one, share = ranks == 1, had_a_core(run)
+    one, share = ranks == 1, core_share(run)
     part = {
         name: seconds(run, name)
         for name in ("record", "evaluate", "plan", "offspring", "learn", "update", "evaluation")
@@ -122,7 +122,7 @@ def times(run: RunFiles) -> Parts:
     members, expected, alone = pieces(run, total, phase)
     born, born_expected = offspring(run)
     evaluation = run.columns["timing/evaluation_seconds"]
-    beside = running(run)
+    beside = has_phase_beside(run)
     rest = generation_seconds(run) - sum(part.values())  # outside all parts
     rest += np.where(
         one, part["evaluate"] - alone, np.where(beside, 0.0, part["evaluate"] - most)
@@ -133,7 +133,7 @@ def times(run: RunFiles) -> Parts:
     rest += np.where(one, part["evaluation"] - np.nan_to_num(evaluation).sum(axis=1), 0.0)
     # training episodes are a part of the learner's time
     played = 0.0 if "timing/seconds_evaluate" in run.columns else alone
-    rest += np.where(one | (not phases_beside(run)), part["learn"] - phase - played, 0.0).clip(0)
+    rest += np.where(one | (not has_lag(run)), part["learn"] - phase - played, 0.0).clip(0)
     return {
         "members": members * share[:, None],
         "expected": expected,
@@ -164,9 +164,9 @@ def pieces(
         return equal, np.ones_like(equal), alone
     expected = np.nan_to_num(run.columns.get("timing/member_expected", np.ones_like(own)), nan=1.0)
     # the ranks' busy seconds are not of members alone, and each episode's are whole
-    if bears_offspring(run):
+    if has_offspring(run):
         return own, expected, np.nansum(own, axis=1)
-    trials, evolution = run.columns.get("timing/trial_seconds"), declared(run).evolution
+    trials, evolution = run.columns.get("timing/trial_seconds"), declaration_of(run).evolution
     if trials is not None and evolution is not None:
         episodes_of_member = evolution(run.config).fitness_episodes
         own = np.hstack([own, trials])
@@ -183,8 +183,8 @@ def offspring(run: RunFiles) -> tuple[np.ndarray, np.ndarray]:
     )
 
 
-def bears_offspring(run: RunFiles) -> bool:
-    """Return whether the ranks make a next population, beside which the learner's phase runs."""
+def has_offspring(run: RunFiles) -> bool:
+    """Tell whether the ranks make a next population, beside which the learner's phase runs."""
     return "timing/offspring_seconds" in run.columns
 
 
@@ -207,24 +207,24 @@ def update_share(run: RunFiles, ranks: np.ndarray) -> np.ndarray:
 def update_blocks(run: RunFiles) -> float:
     """Count the parts of a shared update: blocks of parameters, or members and two others."""
     born, _ = offspring(run)
-    return born.shape[1] + 2.0 if bears_offspring(run) else float(run.provenance.get("blocks", 1))
+    return born.shape[1] + 2.0 if has_offspring(run) else float(run.provenance.get("blocks", 1))
 
 
-def declared(run: RunFiles) -> Declaration:
-    """Look up what a run's algorithm declares."""
+def declaration_of(run: RunFiles) -> Declaration:
+    """Look up the Declaration of a run's algorithm."""
     found: Declaration = ALGORITHMS[run.config.algorithm].DECLARES
     return found
 
 
-def phases_beside(run: RunFiles) -> bool:
-    """Return whether the learner's phases run beside the evaluation."""
-    learning = declared(run).learning
+def has_lag(run: RunFiles) -> bool:
+    """Tell whether the learner's phases run in parallel to the evaluation."""
+    learning = declaration_of(run).learning
     return learning is not None and learning.beside(run.config)
 
 
-def teaches(run: RunFiles) -> bool:
-    """Return whether a critic has lessons beside a generation's members and trains some of them."""
-    declares = declared(run)
+def has_lessons(run: RunFiles) -> bool:
+    """Tell whether a critic is trained beside a generation's members and trains some of them."""
+    declares = declaration_of(run)
     return declares.work == "episodes" and declares.operators(run.config) == "individuals"
 
 
@@ -238,11 +238,11 @@ def flights(run: RunFiles) -> list[tuple[int, int]]:
     return [(int(k), int(ends[np.searchsorted(entered, k, "right")])) for k in started]
 
 
-def running(run: RunFiles) -> np.ndarray:
-    """Return whether a learner phase, begun and not entered, ran beside each evaluation."""
-    if teaches(run):
+def has_phase_beside(run: RunFiles) -> np.ndarray:
+    """Return whether a learner phase was in flight at each evaluation, bool [generations]."""
+    if has_lessons(run):
         return np.isfinite(phase_seconds(run))
     found = np.zeros(run.generation, bool)
-    for k, end in flights(run) if phases_beside(run) else ():
+    for k, end in flights(run) if has_lag(run) else ():
         found[k + 1 : end + 1] = True
     return found

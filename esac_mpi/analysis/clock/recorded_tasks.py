@@ -15,7 +15,7 @@ from itertools import pairwise
 
 import numpy as np
 
-from esac_mpi.analysis.measures import busy, generation_seconds, had_a_core, seconds
+from esac_mpi.analysis.measures import core_share, generation_seconds, read_busy, seconds
 from esac_mpi.comm.clock.cluster import Cluster
 from esac_mpi.comm.clock.task_order import Arrival, Giving, piece
 from esac_mpi.comm.clock.task_order import queue as clock_of
@@ -39,23 +39,23 @@ class Recorded:
 
 
 def has_tasks(run: RunFiles) -> bool:
-    """Return whether a run is made of tasks without a barrier."""
+    """Tell whether a run is made of tasks without a barrier."""
     return "metrics/virtual_end" in run.columns
 
 
 def individuals_and_turns(run: RunFiles) -> tuple[np.ndarray, np.ndarray]:
-    """Return which timed tasks are individuals' and critic's, bool [generations, tasks]."""
+    """Return masks of the timed tasks of individuals and critic, bool [generations, tasks]."""
     worker, critic = run.columns["timing/task_worker"], run.config.aes_rl.workers
     return worker < critic, worker == critic  # nan is neither
 
 
-def recorded(run: RunFiles) -> Recorded:
+def collect_tasks(run: RunFiles) -> Recorded:
     """Collect a run's tasks."""
     options = run.config.aes_rl
     spent, updating, updates = (
         run.columns[f"timing/task_{n}"] for n in ("busy", "updating", "updates")
     )
-    share = had_a_core(run)[:, None]
+    share = core_share(run)[:, None]
     spent, updating = spent * share, updating * share
     individual, turn = individuals_and_turns(run)
     trained = individual & (updates > 0)
@@ -94,7 +94,7 @@ class Drawn:
         self._queues: dict[int, list[Arrival]] = {w: [] for w in range(found.options.workers)}
         for one in found.arrivals:
             self._queues[one.worker].append(one)
-        self._in_turn = given_out(found)
+        self._in_turn = in_start_order(found)
         # virtual end of the last told task of all workers [steps]
         told = [sum(sum(one.piece.virtual) for one in queue) for queue in self._queues.values()]
         self._last = max([0.0, *told])
@@ -107,11 +107,11 @@ class Drawn:
         if place < len(queue):
             return queue[place]
         last = queue[-1] if queue else self._found.arrivals[-1]  # told after the run's end
-        return replace(last, piece=until(last.piece, self._last + 1 - now))
+        return replace(last, piece=lengthen(last.piece, self._last + 1 - now))
 
 
-def given_out(found: Recorded) -> list[Arrival]:
-    """Return the individuals as the run gave them out: each worker's next as its last was told."""
+def in_start_order(found: Recorded) -> list[Arrival]:
+    """Sort individuals by their start: each worker's next starts when its last is reported."""
     places: dict[int, list[int]] = {}
     for i, one in enumerate(found.arrivals):
         places.setdefault(one.worker, []).append(i)
@@ -122,8 +122,8 @@ def given_out(found: Recorded) -> list[Arrival]:
     ]
 
 
-def until(piece: Piece, least: float) -> Piece:
-    """Return a task of at least `least` virtual steps, with as many more steps as it lacks."""
+def lengthen(piece: Piece, least: float) -> Piece:
+    """Lengthen a task to at least `least` virtual steps."""
     updates, steps = piece.virtual
     more = max(0.0, least - updates - steps)
     second = piece.seconds[1] * (1 + more / steps) if steps else piece.seconds[1]
@@ -131,14 +131,14 @@ def until(piece: Piece, least: float) -> Piece:
 
 
 def sections(run: RunFiles) -> Iterator[Section]:
-    """Yield what each generation has beside its tasks."""
-    ranks, total, *_ = busy(run)
+    """Yield each generation's work beside its tasks."""
+    ranks, total, *_ = read_busy(run)
     part = {name: seconds(run, name) for name in ("record", "lead", "evaluation")}
     rest = np.where(ranks == 1, generation_seconds(run) - total - sum(part.values()), 0.0).clip(0)
     told = np.isfinite(run.columns["timing/task_busy"]).sum(axis=1)
     lead = part["lead"] / np.maximum(told, 1)
     count = run.columns["metrics/length"].shape[1]
-    for k, share in enumerate(had_a_core(run).tolist()):
+    for k, share in enumerate(core_share(run).tolist()):
         evaluation = run.columns["timing/evaluation_seconds"][k] * share
         yield Section(
             count,

@@ -5,9 +5,9 @@ from collections.abc import Iterator
 import numpy as np
 
 from esac_mpi.analysis import intervals
-from esac_mpi.analysis.messages import spanned
+from esac_mpi.analysis.messages import format_range
 from esac_mpi.analysis.results.scores import Study, Task
-from esac_mpi.analysis.results.traces import Wall, after, whose
+from esac_mpi.analysis.results.traces import Wall, count_runs, span
 from esac_mpi.analysis.results.verdicts import champion_of
 from esac_mpi.analysis.tables import Cell, digits, markdown
 from esac_mpi.host.log import compact
@@ -24,8 +24,8 @@ NOTE = (
 )
 
 
-def when(wall: Wall) -> str:
-    """Return at what time the runs are compared, and on which machine."""
+def describe_wall(wall: Wall) -> str:
+    """Return the time at which runs are compared, and the machine, in words."""
     at = "at the most that all runs of a task have reached,"
     if wall.seconds:
         at = f"at {compact(wall.seconds)} s"
@@ -33,20 +33,21 @@ def when(wall: Wall) -> str:
 
 
 def document(study: Study, name: str, wall: Wall) -> str:
-    """Return all tables; name: the variant that is compared with each other one."""
+    """Write all tables; name: the variant that is compared with each other one."""
     champion = champion_of(study.variants, name)
-    text = [f"Normalised returns {when(wall)}. {NOTE}", "", *told(study), "", *together(study)]
+    text = [f"Normalised returns {describe_wall(wall)}. {NOTE}", "", *describe_study(study)]
+    text += ["", *tabulate_all(study)]
     if champion and len(study.variants) > 1:
-        text += ["", *against(study, champion)]
-    return "\n".join([*text, "", *by_task(study)])
+        text += ["", *tabulate_pairs(study, champion)]
+    return "\n".join([*text, "", *tabulate_tasks(study)])
 
 
-def told(study: Study) -> Iterator[str]:
-    """Yield what the aggregate is made of, and what is missing."""
+def describe_study(study: Study) -> Iterator[str]:
+    """Yield lines on the tasks and runs in the aggregate, and on those missing."""
     counts = {len(returns) for task in study.tasks for returns in task.returns.values()}
     yield (
         f"Tasks: {len(study.tasks)};"
-        f" runs of a variant on a task: {spanned([min(counts), max(counts)])}."
+        f" runs of a variant on a task: {format_range([min(counts), max(counts)])}."
     )
     if study.absent:
         yield (
@@ -54,17 +55,17 @@ def told(study: Study) -> Iterator[str]:
             f"{'; '.join(f'{title} ({why})' for title, why in study.absent.items())}."
         )
     if study.unfinished:
-        yield f"Runs without a score yet: {whose(study.unfinished)}."
+        yield f"Runs without a score yet: {count_runs(study.unfinished)}."
     if study.short:
         yield (
             "Runs that ended before, so counted as they ended: "
-            f"{whose(study.short)}, {after(study.short)}."
+            f"{count_runs(study.short)}, {span(study.short)}."
         )
     ages = ", ".join(f"{label} {age:.2g}" for label, age in study.ages.items())
     yield f"Oldest evaluation used [s before that time, or before the run's end]: {ages}."
 
 
-def together(study: Study) -> Iterator[str]:
+def tabulate_all(study: Study) -> Iterator[str]:
     """Yield the table of all tasks together."""
     yield from ("## All tasks together", "")
     found = {
@@ -80,8 +81,8 @@ def together(study: Study) -> Iterator[str]:
     yield from markdown(rows)
 
 
-def against(study: Study, champion: str) -> Iterator[str]:
-    """Yield how a variant stands to each other one."""
+def tabulate_pairs(study: Study, champion: str) -> Iterator[str]:
+    """Yield the table that compares a variant with each other one."""
     yield from (f"## {champion} against each", "")
     yield (
         f"P: the probability that a run of {champion} is ahead of one of the other on a random"
@@ -93,13 +94,13 @@ def against(study: Study, champion: str) -> Iterator[str]:
     for other in (label for label in study.variants if label != champion):
         both = [*ours, *study.scores(other)]
         chance = intervals.estimate(both, intervals.improvement)
-        gap = intervals.estimate(both, intervals.ahead)
+        gap = intervals.estimate(both, intervals.iqm_difference)
         rows.append([other, interval(chance), interval(gap, "+")])
     yield from markdown(rows)
 
 
-def by_task(study: Study) -> Iterator[str]:
-    """Yield every variant's mean score on every task."""
+def tabulate_tasks(study: Study) -> Iterator[str]:
+    """Yield the table of every variant's mean score on every task."""
     yield from ("## Task by task", "")
     runs = {len(returns) for task in study.tasks for returns in task.returns.values()}
     fewer = f"; n: seeds where there are fewer than {study.seeds}" if len(runs) > 1 else ""
@@ -108,28 +109,28 @@ def by_task(study: Study) -> Iterator[str]:
     rows = [["task", "random", "best", *study.variants]]
     for task in study.tasks:
         cells = [cell(task, label, study.seeds) for label in study.variants]
-        rows.append([task.title, raw(task.random), raw(task.best), *cells])
+        rows.append([task.title, format_return(task.random), format_return(task.best), *cells])
     yield from markdown(rows)
 
 
 def cell(task: Task, label: str, seeds: int) -> str:
     """Return a variant's mean score and return on a task, bold where it is the best of several."""
     returns = task.returns[label]
-    score = f"{task.normalised(label).mean():.2f}"
+    score = f"{task.scores(label).mean():.2f}"
     fewer = f", n={len(returns)}" if len(returns) < seeds else ""
     best = max(each.mean() for each in task.returns.values())
     if len(task.returns) > 1 and returns.mean() == best:
         score = f"**{score}**"
-    return f"{score} ({raw(float(returns.mean()))}{fewer})"
+    return f"{score} ({format_return(float(returns.mean()))}{fewer})"
 
 
-def raw(value: float) -> str:
-    """Return a return in four figures."""
+def format_return(value: float) -> str:
+    """Format a return in four figures."""
     return f"{value:,.{digits(Cell(value))}f}"
 
 
 def interval(e: intervals.Estimate, sign: str = "", bold: bool = False) -> str:
-    """Return an estimate, and its interval where there is one."""
+    """Format an estimate, with its interval if it has one."""
     value = f"{e.value:{sign}.2f}"
     ends = f" [{e.low:{sign}.2f}, {e.high:{sign}.2f}]" if np.isfinite(e.low) else ""
     return f"{f'**{value}**' if bold else value}{ends}"

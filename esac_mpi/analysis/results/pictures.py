@@ -7,16 +7,16 @@ import numpy as np
 from esac_mpi.analysis import plots
 from esac_mpi.analysis.colours import algorithm_of, looks
 from esac_mpi.analysis.curves import Axis, Curve, last_before
-from esac_mpi.analysis.figures import Figure, headline, wrapped_panels
+from esac_mpi.analysis.figures import Figure, add_title, wrapped_panels
 from esac_mpi.analysis.intervals import Estimate, estimate, iqm, mean
 from esac_mpi.analysis.messages import Unusable
 from esac_mpi.analysis.plots import quantities
 from esac_mpi.analysis.results import standings
-from esac_mpi.analysis.results.aggregate_page import when
+from esac_mpi.analysis.results.aggregate_page import describe_wall
 from esac_mpi.analysis.results.scores import Study
-from esac_mpi.analysis.results.traces import WALL, Sections, Trace, Wall, number
+from esac_mpi.analysis.results.traces import WALL, Sections, Trace, Wall, as_number
 from esac_mpi.analysis.returns import BETTER
-from esac_mpi.analysis.sensitivity import Panels, Point, lines
+from esac_mpi.analysis.sensitivity import Panels, Point, sort_lines
 
 POLICIES = {BETTER: "better", **standings.POLICIES}
 WHOSE = {
@@ -33,14 +33,14 @@ UNNAMED = "0.4"  # colour of a variant whose own name stands beside it, and name
 Standings = dict[str, dict[str, tuple[Estimate, np.ndarray]]]  # {panel: {variant: of its seeds}}
 
 
-def returns_of(policy: str) -> str:
+def return_field(policy: str) -> str:
     """Name the field of a policy's returns. Raises Unusable."""
     if policy not in POLICIES:
         raise Unusable(f"--policy {policy}: rows of results have {', '.join(POLICIES)}")
     return POLICIES[policy]
 
 
-def curves(
+def draw_curves(
     sections: Sections,
     what: str,
     x: str | None = None,
@@ -50,17 +50,17 @@ def curves(
     labels: Sequence[str] = (),
 ) -> Figure:
     """Draw return, training or updates: a panel for each task, a line for each variant."""
-    field = FIELDS.get(what) or returns_of(policy)
+    field = FIELDS.get(what) or return_field(policy)
 
     def quantity(trace: Trace, axis: Axis) -> Curve:
         return trace.curve(WALL if axis in ("wall", ranks) else str(axis), field)
 
     name = next(iter(quantities(what)))
     whose = WHOSE.get(policy, "")
-    return plots.curves(sections, what, {name: quantity}, x, seeds, ranks, labels, whose)
+    return plots.draw_curves(sections, what, {name: quantity}, x, seeds, ranks, labels, whose)
 
 
-def swept(sections: Sections, field: str, measure: str, at_steps: int = 0) -> Panels:
+def measure_sweep(sections: Sections, field: str, measure: str, at_steps: int = 0) -> Panels:
     """Measure a swept field: a panel a task, a line a variant. Raises Unusable."""
     if measure not in MEASURES:
         raise Unusable(f"--measure {measure}: rows of results have {', '.join(MEASURES)}")
@@ -71,13 +71,13 @@ def swept(sections: Sections, field: str, measure: str, at_steps: int = 0) -> Pa
         if row.value:
             there = trace.rows[-1].env_steps >= at_steps
             found = last_before(curve, at_steps or np.inf) if there else np.nan
-            points.append(Point(trace.title, row.variant, number(row.value), found, trace.name))
-    return lines(points, field)
+            points.append(Point(trace.title, row.variant, as_number(row.value), found, trace.name))
+    return sort_lines(points, field)
 
 
-def ends(sections: Sections, policy: str = BETTER) -> Figure:
+def draw_last_returns(sections: Sections, policy: str = BETTER) -> Figure:
     """Draw the last returns: a panel a task, a row a variant, the best first. Raises Unusable."""
-    y = returns_of(policy)
+    y = return_field(policy)
     found = {
         title: {
             label: np.array([t.curve("env_steps", y).y[-1] for t in traces if t.has(y)])
@@ -86,27 +86,27 @@ def ends(sections: Sections, policy: str = BETTER) -> Figure:
         }
         for title, labels in sections.items()
     }
-    standing = {title: of_seeds(labels) for title, labels in found.items() if labels}
+    standing = {title: estimate_means(labels) for title, labels in found.items() if labels}
     if not standing:
         raise Unusable(f"nothing to draw: no run has a return of {WHOSE[policy]}")
     title = f"Last noise-free evaluation of {WHOSE[policy]}: each seed, their mean and its interval"
     return draw_standings(standing, "episodic return", title)
 
 
-def scores(study: Study, wall: Wall) -> Figure:
+def draw_scores(study: Study, wall: Wall) -> Figure:
     """Draw an aggregate: each variant's interquartile mean, and its scores task by task."""
     together = {label: (estimate(study.scores(label), iqm), NONE) for label in study.variants}
     found: Standings = {f"all {len(study.tasks)} together: IQM": together}
     for task in study.tasks:
-        found[task.title] = of_seeds({label: task.normalised(label) for label in study.variants})
+        found[task.title] = estimate_means({label: task.scores(label) for label in study.variants})
     title = (
-        f"Scores {when(wall)}: 0 random actions, 1 the best that any run reached by then."
+        f"Scores {describe_wall(wall)}: 0 random actions, 1 the best that any run reached by then."
         f" Each seed, their mean and its interval; what is below {LEAST} is drawn there"
     )
     return draw_standings(found, "score", title, LEAST)
 
 
-def of_seeds(found: dict[str, np.ndarray]) -> dict[str, tuple[Estimate, np.ndarray]]:
+def estimate_means(found: dict[str, np.ndarray]) -> dict[str, tuple[Estimate, np.ndarray]]:
     """Estimate the mean of each variant's seeds; return it beside them."""
     return {label: (estimate([seeds], mean), seeds) for label, seeds in found.items()}
 
@@ -139,5 +139,5 @@ def draw_standings(found: Standings, x: str, title: str, least: float = -np.inf)
         panel.set(title=name, xlabel=x)
         if np.isfinite(least):
             panel.set_xlim(least - 0.05, 1.05)
-    headline(drawing, title)
+    add_title(drawing, title)
     return drawing

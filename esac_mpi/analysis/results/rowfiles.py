@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from esac_mpi.analysis.messages import DAMAGED, Unusable, some
+from esac_mpi.analysis.messages import DAMAGED, Unusable, shorten
 from esac_mpi.analysis.results.rows import Row
 
 FIELDS: dict[str, Any] = {field.name: field.type for field in dataclasses.fields(Row)}
@@ -16,21 +16,21 @@ LATER = {"clock", "settings", "changed"}  # columns that older files lack
 PARSE: dict[Any, Callable[[str], Any]] = {
     str: str,
     int: int,
-    float: lambda text: finite(text),
-    float | None: lambda text: finite(text) if text else None,
+    float: lambda text: parse_finite(text),
+    float | None: lambda text: parse_finite(text) if text else None,
     bool: lambda text: bool(("0", "1").index(text)),
 }
 
 
-def finite(text: str) -> float:
-    """Return a text as a number. Raises ValueError if it is none, or not finite."""
+def parse_finite(text: str) -> float:
+    """Parse a finite number. Raises ValueError."""
     if not np.isfinite(value := float(text)):
         raise ValueError(text)
     return value
 
 
-def text(value: Any) -> str:
-    """Return a field as it stands in the file."""
+def format_field(value: Any) -> str:
+    """Format a field for the file."""
     if value is None or isinstance(value, bool):
         return "" if value is None else str(int(value))
     return f"{value:.6g}" if isinstance(value, float) else str(value)
@@ -43,7 +43,7 @@ def write(path: Path, rows: Iterable[Row]) -> None:
     with beside.open("w", newline="", encoding="utf-8") as file:
         writer = csv.writer(file, lineterminator="\n")
         writer.writerow(FIELDS)
-        writer.writerows([text(getattr(row, name)) for name in FIELDS] for row in rows)
+        writer.writerows([format_field(getattr(row, name)) for name in FIELDS] for row in rows)
     beside.replace(path)
 
 
@@ -72,11 +72,11 @@ def refuse_mixed(rows: Iterable[Row]) -> None:
     for row in rows:
         if row.settings:
             settings.setdefault(row.run[:5], set()).add(row.settings)
-    if mixed := [
+    if odd := [
         ", ".join(filter(None, name)) for name, digests in settings.items() if len(digests) > 1
     ]:
         raise Unusable(
-            f"{some(mixed)}: rows of other settings under one name: they are no seeds of the same"
+            f"{shorten(odd)}: rows of other settings under one name: they are no seeds of the same"
         )
 
 
@@ -97,11 +97,11 @@ def read_one(path: Path) -> list[Row]:
         )
     if not lines:
         raise Unusable(f"{path}: no rows in it yet")
-    return [parsed(line, f"{path}, line {number}") for number, line in enumerate(lines, 2)]
+    return [parse_row(line, f"{path}, line {number}") for number, line in enumerate(lines, 2)]
 
 
-def parsed(line: dict[str, str], where: str) -> Row:
-    """Return a line as a row. Raises Unusable."""
+def parse_row(line: dict[str, str], where: str) -> Row:
+    """Parse a line of the file. Raises Unusable."""
     values = {}
     for name, kind in FIELDS.items():
         try:

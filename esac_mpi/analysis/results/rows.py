@@ -67,7 +67,7 @@ class Row:
     settings: str = ""
     """Digest of settings (not seed, not task); "" but in a run's first row."""
     changed: str = ""
-    """In a run's first row: what its task is made with beside its id (`changes`); "" else."""
+    """In a run's first row: horizon and keyword arguments of its task; "" else."""
 
     @property
     def better(self) -> float | None:
@@ -88,21 +88,21 @@ class Row:
         return f"{', '.join(filter(None, self.run[:5]))}, seed {self.seed}"
 
 
-def rounded(value: float) -> float | None:
-    """Return a number with 6 significant digits, None for what is not finite."""
+def round_finite(value: float) -> float | None:
+    """Round to 6 significant digits; None if not finite."""
     return float(f"{value:.6g}") if np.isfinite(value) else None
 
 
-def changes(horizon: int, kwargs: Mapping[str, object]) -> str:
-    """Name what a task is made with beside its id, which changes its returns; "" for nothing."""
+def describe_changes(horizon: int, kwargs: Mapping[str, object]) -> str:
+    """Describe horizon and keyword arguments, which change a task's returns; "" for none."""
     said = [f"horizon {horizon}"] * bool(horizon) + [
         f"{name} {json.dumps(value)}" for name, value in sorted(kwargs.items())
     ]
     return ", ".join(said)
 
 
-def form(task: str, changed: str) -> str:
-    """Name a task with what it is made with beside its id, the key of random actions' returns."""
+def task_form(task: str, changed: str) -> str:
+    """Join task and changes to the key of random actions' returns."""
     return f"{task}, {changed}" if changed else task
 
 
@@ -111,15 +111,15 @@ def returns(run: RunFiles, names: list[str]) -> dict[int, float]:
     return dict(zip(*map(np.ndarray.tolist, best_of(run, names)), strict=True))
 
 
-def so_far(values: np.ndarray) -> np.ndarray:
-    """Return the mean of the finite values up to each place, nan before the first."""
+def running_mean(values: np.ndarray) -> np.ndarray:
+    """Average the finite values up to each place, nan before the first."""
     finite = np.isfinite(values)
     counts = finite.cumsum()
     return np.where(counts, np.where(finite, values, 0.0).cumsum() / np.maximum(counts, 1), np.nan)
 
 
-def places(run: RunFiles, most: int) -> np.ndarray:
-    """Return the indices of at most `most` generations with a row: evaluations, the last, others.
+def choose_places(run: RunFiles, most: int) -> np.ndarray:
+    """Choose the indices of at most `most` generations with a row: evaluations, the last, others.
 
     Of more evaluations than fit, some are left out evenly. Where fewer than MOST were made,
     generations between them fill up.
@@ -129,13 +129,13 @@ def places(run: RunFiles, most: int) -> np.ndarray:
         return np.zeros(0, int)
     when, _ = evaluated(run)
     made, last = np.searchsorted(generations, when).astype(int), len(generations) - 1
-    found = np.union1d(spaced(made, max(2, most - int(last not in made[-1:]))), [last])
+    found = np.union1d(space_evenly(made, max(2, most - int(last not in made[-1:]))), [last])
     filled = min(most, MOST)
     free = np.setdiff1d(np.linspace(0, last, filled).round().astype(int), found)
-    return np.union1d(found, spaced(free, max(0, filled - len(found))))
+    return np.union1d(found, space_evenly(free, max(0, filled - len(found))))
 
 
-def spaced(values: np.ndarray, most: int) -> np.ndarray:
+def space_evenly(values: np.ndarray, most: int) -> np.ndarray:
     """Take at most so many values, evenly spaced."""
     if len(values) <= most:
         return values
@@ -161,19 +161,20 @@ def rows(
     done: bool,
     most: int = MOST,
 ) -> list[Row]:
-    """Return a run's rows, ascending: evaluations, the last generation, others; see `places`."""
-    kept = places(run, most)
-    settings, changed = digest(run), changes(run.config.task.horizon, run.config.task.kwargs)
+    """Return a run's rows, ascending: evaluations, the last generation, others."""
+    kept = choose_places(run, most)
+    settings, task = digest(run), run.config.task
+    changed = describe_changes(task.horizon, task.kwargs)
     generations, episodes = column(run, "metrics/generation"), position(run, "training_episodes")
     _, average = training(run)
-    fitness = so_far(per_generation(run, np.nanmean))
+    fitness = running_mean(per_generation(run, np.nanmean))
     nominal = column(run, "metrics/nominal_steps")
     updates = column(run, "metrics/gradient_updates")
     steps, wall = position(run, "env_steps"), position(run, "wall")
     own = returns(run, [OWN_COLUMN])
     learners = returns(run, [name for name in candidates(policies(run)) if name != OWN_COLUMN])
     found = []
-    for i, clock in zip(kept.tolist(), grid.texts(run, kept), strict=True):
+    for i, clock in zip(kept.tolist(), grid.format_cells(run, kept), strict=True):
         generation, n, first = int(generations[i]), int(episodes[i]), i == kept[0]
         found.append(
             Row(
@@ -183,10 +184,10 @@ def rows(
                 wall_seconds=round(float(wall[i]), 2),
                 gradient_updates=int(updates[i]),
                 training_episodes=n,
-                training_return=rounded(average[n - 1]) if n else None,
-                fitness_mean=rounded(fitness[i]) if len(fitness) else None,
-                return_theta_es=rounded(own.get(generation, np.nan)),
-                return_learner=rounded(learners.get(generation, np.nan)),
+                training_return=round_finite(average[n - 1]) if n else None,
+                fitness_mean=round_finite(fitness[i]) if len(fitness) else None,
+                return_theta_es=round_finite(own.get(generation, np.nan)),
+                return_learner=round_finite(learners.get(generation, np.nan)),
                 complete=done and bool(i == kept[-1]),
                 clock=clock,
                 settings=settings if first else "",

@@ -22,8 +22,8 @@ import numpy as np
 from esac_mpi.analysis.curves import last_before
 from esac_mpi.analysis.messages import DAMAGED, Unusable
 from esac_mpi.analysis.results.rowfiles import refuse_mixed
-from esac_mpi.analysis.results.rows import Row, form
-from esac_mpi.analysis.results.traces import WALL, Sections, Trace, Wall, oldest, reached
+from esac_mpi.analysis.results.rows import Row, task_form
+from esac_mpi.analysis.results.traces import WALL, Sections, Trace, Wall, greatest_age, reach
 from esac_mpi.host.invocation import called
 
 FIELD, AXIS = "better", WALL
@@ -49,8 +49,8 @@ def random_returns(path: Path) -> dict[str, dict[str, float]]:
         ) from error
 
 
-def by_task(rows: Iterable[Row]) -> list[Row]:
-    """Make rows of several experiments those of one. Raises Unusable for a run that is in two."""
+def merge_experiments(rows: Iterable[Row]) -> list[Row]:
+    """Merge rows of several experiments into one. Raises Unusable for a run that is in two."""
     whence: dict[object, tuple[str, str]] = {}
     found = []
     for row in rows:
@@ -74,7 +74,7 @@ class Task:
     best: float
     returns: dict[str, np.ndarray]  # {variant: [seeds]}, of every variant
 
-    def normalised(self, variant: str) -> np.ndarray:
+    def scores(self, variant: str) -> np.ndarray:
         """Return the scores of a variant's runs [seeds]."""
         return (self.returns[variant] - self.random) / (self.best - self.random)
 
@@ -98,10 +98,10 @@ class Study:
 
     def scores(self, variant: str) -> list[np.ndarray]:
         """Return a variant's scores of every task, each [seeds]."""
-        return [task.normalised(variant) for task in self.tasks]
+        return [task.scores(variant) for task in self.tasks]
 
 
-def study(sections: Sections, random: Random, wall: Wall, left_out: list[str]) -> Study:
+def score_study(sections: Sections, random: Random, wall: Wall, left_out: list[str]) -> Study:
     """Score an experiment; left_out: names of tasks and variants. Raises Unusable."""
     labels = list(dict.fromkeys(label for groups in sections.values() for label in groups))
     check_names(left_out, [*sections, *labels])
@@ -112,17 +112,17 @@ def study(sections: Sections, random: Random, wall: Wall, left_out: list[str]) -
             continue
         runs = [trace for label in found.variants for trace in groups.get(label, [])]
         limit = wall.seconds or min(
-            (reached([run], AXIS, FIELD) for run in runs if run.has(FIELD)), default=0.0
+            (reach([run], AXIS, FIELD) for run in runs if run.has(FIELD)), default=0.0
         )
         for run in runs:
             if not has_score(run, limit):
                 found.unfinished.append(run)
-            elif run.ended(limit):
+            elif run.ended_before(limit):
                 found.short.append(run)
         for label in found.variants:
-            age = oldest(groups.get(label, []), AXIS, limit, FIELD)
+            age = greatest_age(groups.get(label, []), AXIS, limit, FIELD)
             found.ages[label] = max(found.ages.get(label, 0.0), age)
-        zero, one = ends(groups, random, limit)
+        zero, one = bounds(groups, random, limit)
         returns = {label: scores(groups.get(label, []), limit) for label in found.variants}
         lacking = [label for label, seeds in returns.items() if not len(seeds)]
         if not one > zero:
@@ -149,16 +149,16 @@ def check_names(given: list[str], there: list[str]) -> None:
 
 def has_score(run: Trace, limit: float) -> bool:
     """Return whether a run was evaluated by then, and has come to the limit or to its own end."""
-    return bool(run.came(limit) and np.isfinite(last_before(run.curve(AXIS, FIELD), limit)))
+    return bool(run.has_reached(limit) and np.isfinite(last_before(run.curve(AXIS, FIELD), limit)))
 
 
 def scores(runs: list[Trace], limit: float) -> np.ndarray:
     """Return the returns at the limit of the runs that have a score [seeds]."""
-    return np.array([chosen(run, limit) for run in runs if has_score(run, limit)])
+    return np.array([chosen_return(run, limit) for run in runs if has_score(run, limit)])
 
 
-def chosen(run: Trace, limit: float) -> float:
-    """Return the return of the policy ahead in the evaluation before; both's mean without one."""
+def chosen_return(run: Trace, limit: float) -> float:
+    """Return the return of the policy that led one evaluation earlier; both's mean without one."""
     made = [row for row in run.rows if row.better is not None and row.wall_seconds <= limit]
     # None is nan
     pair = np.array([[row.return_theta_es, row.return_learner] for row in made[-2:]], float)
@@ -167,7 +167,7 @@ def chosen(run: Trace, limit: float) -> float:
     return float(pair[-1, np.nanargmax(pair[0])])
 
 
-def ends(groups: dict[str, list[Trace]], random: Random, limit: float) -> tuple[float, float]:
+def bounds(groups: dict[str, list[Trace]], random: Random, limit: float) -> tuple[float, float]:
     """Find the returns that are 0 and 1 on a task, -inf for 1 without any. Raises Unusable."""
     rows = [row for traces in groups.values() for trace in traces for row in trace.rows]
     ways = sorted({trace.rows[0].changed for traces in groups.values() for trace in traces})
@@ -177,7 +177,7 @@ def ends(groups: dict[str, list[Trace]], random: Random, limit: float) -> tuple[
         raise Unusable(
             f"{rows[0].task}: runs in several forms of it have no scale in common: {told}"
         )
-    task = form(rows[0].task, ways[0])
+    task = task_form(rows[0].task, ways[0])
     if task not in random:
         how = ", with that --horizon or --kwargs" * bool(ways[0])
         command = f"{called('experiment')} random {rows[0].task}"

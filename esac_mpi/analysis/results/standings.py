@@ -11,23 +11,23 @@ from collections.abc import Iterator
 import numpy as np
 
 from esac_mpi.analysis.intervals import interquartile_mean, interval
-from esac_mpi.analysis.messages import Unusable, note, some
-from esac_mpi.analysis.published import published
+from esac_mpi.analysis.messages import Unusable, note, shorten
+from esac_mpi.analysis.published import select_results
 from esac_mpi.analysis.results.traces import (
     MEASURED,
     WALL,
     Sections,
     Trace,
     Wall,
-    after,
-    oldest,
-    reached,
+    count_runs,
+    greatest_age,
+    reach,
+    span,
     values,
-    whose,
 )
 from esac_mpi.analysis.results.verdicts import verdicts
 from esac_mpi.analysis.tables import Cell, digits, markdown
-from esac_mpi.analysis.tables import text as as_printed
+from esac_mpi.analysis.tables import format_cell as as_printed
 from esac_mpi.host.log import compact
 
 MEASURES = {
@@ -52,28 +52,28 @@ NOTE = (
 Column = tuple[str, str, float]  # (head, axis, limit)
 
 
-def having(labels: dict[str, list[Trace]], y: str) -> dict[str, list[Trace]]:
-    """Return the runs that have such numbers; name the others."""
+def filter_by(labels: dict[str, list[Trace]], y: str) -> dict[str, list[Trace]]:
+    """Keep the runs that have values of field y; note the others."""
     if without := [
         trace.name for traces in labels.values() for trace in traces if not trace.has(y)
     ]:
-        note(f"left out, nothing of this measure (yet): {some(without)}")
+        note(f"left out, nothing of this measure (yet): {shorten(without)}")
     found = {label: [trace for trace in traces if trace.has(y)] for label, traces in labels.items()}
     return {label: traces for label, traces in found.items() if traces}
 
 
-def limits(runs: list[Trace], y: str, wall: Wall) -> list[Column]:
-    """List the columns of a task's table: what its runs have reached, and their ends."""
+def list_columns(runs: list[Trace], y: str, wall: Wall) -> list[Column]:
+    """List the columns of a task's table: the limits common to its runs, and their ends."""
     evolving = [run for run in runs if run.has("fitness_mean")]
     whose = {"every run": runs}
     if 0 < len(evolving) < len(runs):
         whose["every run with a population"] = evolving
     columns = []
     for who, those in whose.items():
-        steps = reached(those, "env_steps", y)
+        steps = reach(those, "env_steps", y)
         head = f"at {compact(steps)} true steps, which {who} has reached"
         columns.append((head, "env_steps", steps))
-    nominal, seconds = reached(runs, "nominal_steps", y), wall.limit(runs, y)
+    nominal, seconds = reach(runs, "nominal_steps", y), wall.limit(runs, y)
     return [
         *columns,
         (f"at {compact(nominal)} nominal steps (the papers' count)", "nominal_steps", nominal),
@@ -88,8 +88,8 @@ def statistic(seeds: np.ndarray) -> float:
     return float(interquartile_mean(seen)) if len(seen) else np.nan
 
 
-def of_all(seeds: np.ndarray) -> float:
-    """Return the statistic of seeds that all have a value, nan where one has none."""
+def iqm_all(seeds: np.ndarray) -> float:
+    """Return the interquartile mean of seeds that all have a value, else nan."""
     return statistic(seeds) if np.isfinite(seeds).all() else np.nan
 
 
@@ -123,20 +123,20 @@ def task_table(
     """Yield the table of one task, line by line."""
     y = MEASURES[measure][0]
     runs = [trace for traces in labels.values() for trace in traces]
-    columns, seconds = limits(runs, y, wall), wall.limit(runs, y)
+    columns, seconds = list_columns(runs, y, wall), wall.limit(runs, y)
     task = runs[0].rows[0].task
-    printed = published(["esac"], [task])[0][task] if papers else {}
+    printed = select_results(["esac"], [task])[0][task] if papers else {}
     heads = [head for head, _, _ in columns]
     taken = f"steps, updates within {compact(seconds)} s"
     table = [["variant", *heads, taken, *["the paper"] * papers]]
     best = [
-        np.nanmax([-np.inf, *(of_all(values(t, axis, limit, y)) for t in labels.values())])
+        np.nanmax([-np.inf, *(iqm_all(values(t, axis, limit, y)) for t in labels.values())])
         for _, axis, limit in columns
     ]
     ranked = measure != "updates" and len(labels) > 1
     for name, traces, field in lines(labels, measure):
         found = [values(traces, axis, limit, field) for _, axis, limit in columns]
-        bold = [ranked and field == y and of_all(f) == b for f, b in zip(found, best, strict=True)]
+        bold = [ranked and field == y and iqm_all(f) == b for f, b in zip(found, best, strict=True)]
         line = [name, *map(cell, found, bold), ""]
         if field == y:
             counts = (values(traces, WALL, seconds, of) for of in ("env_steps", "gradient_updates"))
@@ -144,19 +144,19 @@ def task_table(
         paper = printed.get(f"{name.upper()} [esac]")
         table.append([*line, *[as_printed(paper) if paper else "-"] * papers])
     yield from (f"## {title}", "", *markdown(table))
-    if told := list(short(runs, y, wall)):
+    if told := list(remark_on_short(runs, y, wall)):
         yield from ("", " ".join(told))
 
 
-def short(runs: list[Trace], y: str, wall: Wall) -> Iterator[str]:
+def remark_on_short(runs: list[Trace], y: str, wall: Wall) -> Iterator[str]:
     """Yield remarks on runs that have not come to the compared time, and on the oldest figure."""
     limit = wall.limit(runs, y)
     at = f"{compact(limit)} s{wall.where}"
-    if behind := [run for run in runs if not run.came(limit)]:
-        yield f"Not yet at {at}, so without a figure there: {whose(behind)}."
-    if ended := [run for run in runs if run.ended(limit)]:
-        yield f"Ended before {at}, so counted as they ended: {whose(ended)}, {after(ended)}."
-    if (age := oldest(runs, WALL, limit, y)) > 0.05 * limit:
+    if behind := [run for run in runs if not run.has_reached(limit)]:
+        yield f"Not yet at {at}, so without a figure there: {count_runs(behind)}."
+    if ended := [run for run in runs if run.ended_before(limit)]:
+        yield f"Ended before {at}, so counted as they ended: {count_runs(ended)}, {span(ended)}."
+    if (age := greatest_age(runs, WALL, limit, y)) > 0.05 * limit:
         yield f"The oldest figure there is from {age:.2g} s before that, or before its run's end."
 
 
@@ -165,7 +165,7 @@ def document(
 ) -> str:
     """Write all tables. Raises Unusable where no run has the measure."""
     y, said = MEASURES[measure]
-    found = {title: kept for title, labels in sections.items() if (kept := having(labels, y))}
+    found = {title: kept for title, labels in sections.items() if (kept := filter_by(labels, y))}
     if not found:
         raise Unusable(f"nothing to tabulate yet: no run has {measure} in its rows")
     text = [f"{said[0].upper()}{said[1:]}. {NOTE}"]
@@ -174,5 +174,5 @@ def document(
     if measure != "updates" and (more := list(verdicts(found, y, champion, wall))):
         text += ["", *more]
     if papers:
-        text += ["", *published(["esac"], [])[1]]
+        text += ["", *select_results(["esac"], [])[1]]
     return "\n".join(text)

@@ -7,11 +7,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from esac_mpi.analysis.clock import grid, said
+from esac_mpi.analysis.clock import describe_ranks, grid
 from esac_mpi.analysis.colours import algorithm_of
 from esac_mpi.analysis.curves import Curve, Origin, last_before
-from esac_mpi.analysis.messages import DAMAGED, Unusable, spanned
-from esac_mpi.analysis.names import order
+from esac_mpi.analysis.messages import DAMAGED, Unusable, format_range
+from esac_mpi.analysis.names import sort_key
 from esac_mpi.analysis.results.rows import Row
 
 WALL = "wall_seconds"
@@ -45,15 +45,15 @@ class Trace:
         return Curve(origin, where, values)
 
     def has(self, y: str) -> bool:
-        """Return whether the run has a number of this kind in any row."""
+        """Tell whether any row of the run has a value of field y."""
         return any(getattr(row, y) is not None for row in self.rows)
 
-    def came(self, seconds: float) -> bool:
-        """Return whether the run has come to a wall time, or to its own end before."""
+    def has_reached(self, seconds: float) -> bool:
+        """Tell whether the run has reached a wall time, or its own end before."""
         return self.rows[-1].complete or self.rows[-1].wall_seconds >= seconds
 
-    def ended(self, seconds: float) -> bool:
-        """Return whether the run ended before a wall time."""
+    def ended_before(self, seconds: float) -> bool:
+        """Tell whether the run ended before a wall time."""
         return self.rows[-1].complete and self.rows[-1].wall_seconds < seconds
 
 
@@ -62,11 +62,11 @@ Sections = dict[str, dict[str, list[Trace]]]  # {title: {label: runs, by seed}}
 
 def on_ranks(rows: Iterable[Row], ranks: int) -> list[Row]:
     """Set wall times to when the rows would have stood on so many ranks. Raises Unusable."""
-    return [dataclasses.replace(row, wall_seconds=grid.at(clock_of(row), ranks)) for row in rows]
+    return [dataclasses.replace(r, wall_seconds=grid.time_on(clock_of(r), ranks)) for r in rows]
 
 
 def clock_of(row: Row) -> np.ndarray:
-    """Return when a row's run would have stood there on each of grid.RANKS [s]. Raises Unusable."""
+    """Read a row's times on each of grid.RANKS [s]. Raises Unusable."""
     name = f"{row.name}, generation {row.generation}"
     if not row.clock:
         raise Unusable(
@@ -74,7 +74,7 @@ def clock_of(row: Row) -> np.ndarray:
             " make its rows anew from the run: experiment draw"
         )
     try:
-        return grid.parsed(row.clock)
+        return grid.parse_cell(row.clock)
     except ValueError as error:
         raise Unusable(
             f"{name}: its clock is {row.clock!r}, not seconds on ranks", DAMAGED
@@ -88,7 +88,7 @@ def sections(rows: Iterable[Row]) -> Sections:
         runs.setdefault(row.run, []).append(row)
     several = len({run[:2] for run in runs}) > 1
     found: Sections = {}
-    for run in sorted(runs, key=lambda run: (run[:3], order(run[3] or "-"), size(run[4]), run[5])):
+    for run in sorted(runs, key=lambda r: (r[:3], sort_key(r[3] or "-"), size_key(r[4]), r[5])):
         experiment, budget, task, variant, value, _ = run
         title = f"{experiment} ({budget}): {task}" if several else task
         label = f"{variant} {value}".strip()
@@ -98,17 +98,17 @@ def sections(rows: Iterable[Row]) -> Sections:
     return found
 
 
-def number(value: str) -> float | str:
-    """Return a swept value as a number where it is one."""
+def as_number(value: str) -> float | str:
+    """Convert a swept value to a number if it is one."""
     try:
         return float(value)
     except ValueError:
         return value
 
 
-def size(value: str) -> tuple[bool, float | str]:
-    """Return a key that sorts swept values: numbers by size, then texts."""
-    found = number(value)
+def size_key(value: str) -> tuple[bool, float | str]:
+    """Return the sort key of a swept value: numbers by size, then texts."""
+    found = as_number(value)
     return isinstance(found, str), found
 
 
@@ -122,29 +122,29 @@ class Wall:
     @property
     def where(self) -> str:
         """What a head says of the ranks."""
-        return f", {said(self.ranks)}" if self.ranks else ""
+        return f", {describe_ranks(self.ranks)}" if self.ranks else ""
 
     def limit(self, traces: list[Trace], y: str) -> float:
         """Return the time at which these runs are compared [s]."""
-        return self.seconds or reached(traces, WALL, y)
+        return self.seconds or reach(traces, WALL, y)
 
 
 MEASURED = Wall()
 
 
-def reached(traces: list[Trace], axis: str, y: str) -> float:
-    """Return how far every one of the runs has got."""
+def reach(traces: list[Trace], axis: str, y: str) -> float:
+    """Return the greatest place on an axis that all runs have reached."""
     return min(float(trace.curve(axis, y).x[-1]) for trace in traces)
 
 
 def values(traces: list[Trace], axis: str, limit: float, y: str) -> np.ndarray:
     """List each run's last number at or before the limit, nan where it is not there yet."""
     found = [last_before(trace.curve(axis, y), limit) for trace in traces]
-    there = [axis != WALL or trace.came(limit) for trace in traces]
+    there = [axis != WALL or trace.has_reached(limit) for trace in traces]
     return np.where(there, found, np.nan)
 
 
-def oldest(traces: list[Trace], axis: str, limit: float, y: str) -> float:
+def greatest_age(traces: list[Trace], axis: str, limit: float, y: str) -> float:
     """Return the greatest age of these numbers at the limit, or at their run's earlier end."""
     ages = [0.0]
     for trace in traces:
@@ -155,18 +155,18 @@ def oldest(traces: list[Trace], axis: str, limit: float, y: str) -> float:
     return max(ages)
 
 
-def whose(runs: list[Trace]) -> str:
-    """Say how many runs there are, and of which variants."""
-    return f"{len(runs)} ({counted(runs)})"
+def count_runs(runs: list[Trace]) -> str:
+    """Return the count of runs, in all and by variant, in words."""
+    return f"{len(runs)} ({by_variant(runs)})"
 
 
-def counted(runs: list[Trace]) -> str:
-    """Say how many runs there are of each variant."""
+def by_variant(runs: list[Trace]) -> str:
+    """Return the counts of runs by variant, in words."""
     counts = Counter(run.label for run in runs)
     return ", ".join(f"{count} of {label}" for label, count in counts.items())
 
 
-def after(runs: list[Trace]) -> str:
-    """Return when runs ended [s]."""
+def span(runs: list[Trace]) -> str:
+    """Return "after LEAST to MOST s", the wall times at which runs ended."""
     ends = [run.rows[-1].wall_seconds for run in runs]
-    return f"after {spanned(f'{end:.3g}' for end in (min(ends), max(ends)))} s"
+    return f"after {format_range(f'{end:.3g}' for end in (min(ends), max(ends)))} s"

@@ -6,7 +6,7 @@ import numpy as np
 
 from esac_mpi.analysis.intervals import DRAWS, LEVEL
 from esac_mpi.analysis.messages import note
-from esac_mpi.analysis.results.traces import WALL, Sections, Trace, Wall, counted, reached, values
+from esac_mpi.analysis.results.traces import WALL, Sections, Trace, Wall, by_variant, reach, values
 from esac_mpi.analysis.tables import markdown
 from esac_mpi.host.log import compact
 
@@ -46,14 +46,14 @@ def champion_of(labels: Collection[str], name: str) -> str:
     return ""
 
 
-def compared(
+def word_verdict(
     ours: list[Trace], theirs: list[Trace], axis: str, unit: str, y: str, wall: Wall
 ) -> str:
     """Word the verdict on two variants at the most that all their runs have reached."""
     both = [*ours, *theirs]
-    limit = wall.limit(both, y) if axis == WALL else reached(both, axis, y)
-    ended = [run for run in both if axis == WALL and run.ended(limit)]
-    said = f"none, ended before: {counted(ended)}"
+    limit = wall.limit(both, y) if axis == WALL else reach(both, axis, y)
+    ended = [run for run in both if axis == WALL and run.ended_before(limit)]
+    said = f"none, ended before: {by_variant(ended)}"
     if not ended:
         said = verdict(*(values(runs, axis, limit, y) for runs in (ours, theirs)))
     return f"{said} (at {compact(limit)} {unit})"
@@ -67,7 +67,7 @@ def verdicts(found: Sections, y: str, champion: str, wall: Wall) -> Iterator[str
     for title, name, other in pairs:
         if name.lower() == champion.lower() and other != name:
             both = found[title][name], found[title][other]
-            said = [compared(*both, *axis, y, wall) for axis in axes.items()]
+            said = [word_verdict(*both, *axis, y, wall) for axis in axes.items()]
             rows.append([title, f"{name} > {other}?", *said])
     if rows:
         yield from ("## Verdicts", "")

@@ -20,7 +20,7 @@ from itertools import product
 from pathlib import Path
 from typing import Any, TypeVar
 
-from esac_mpi.analysis.groups import shown
+from esac_mpi.analysis.groups import format_value
 from esac_mpi.analysis.messages import Unusable
 from esac_mpi.config import Config, ConfigError, automatic, check, from_table, meant, read_toml
 from esac_mpi.config import resolved as settled
@@ -284,7 +284,7 @@ def plan(found: Experiment, b: Budget, task: str, value: Any, variant: str) -> P
     """Plan seed 0 without ranks; its directory is the first part of a name. Raises Unusable."""
     path, _ = found.tasks[task]
     settings, algorithm = resolved(found, b, task, variant, value)
-    text = "" if value is None else shown(tuple(value) if isinstance(value, list) else value)
+    text = "" if value is None else format_value(tuple(value) if isinstance(value, list) else value)
     parts = [task, variant, *([f"{found.field.split('.')[-1]}{text}"] if text else [])]
     config = configure(path, {**settings, "algorithm": algorithm}, f"{found.id}: {task}, {variant}")
     file, run_dir = str(place(path)) if path else "", Path("-".join(map(file_name, parts)))

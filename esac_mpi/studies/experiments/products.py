@@ -6,7 +6,7 @@ from collections.abc import Generator, Iterator
 from itertools import chain
 from pathlib import Path
 
-from esac_mpi.analysis.messages import Unusable, note, some
+from esac_mpi.analysis.messages import Unusable, note, shorten
 from esac_mpi.analysis.results import rowfiles, rows
 from esac_mpi.record import RunFiles
 from esac_mpi.studies.experiments import design, running
@@ -32,7 +32,7 @@ def make_products(
         note(f"{len(there)} of {len(runs)} runs have something to draw")
     if unfinished := [run.run_dir.name for run, _, over in there if not over]:
         note(
-            f"not finished: {some(unfinished)}; all are compared at what these have reached; "
+            f"not finished: {shorten(unfinished)}; all are compared at what these have reached; "
             "at a named time they are left out"
         )
     csv, failed = folder / "results.csv", list[str]()

@@ -16,7 +16,7 @@ import numpy as np
 
 from esac_mpi import envs
 from esac_mpi.analysis.messages import Unusable, note
-from esac_mpi.analysis.results.rows import changes, form
+from esac_mpi.analysis.results.rows import describe_changes, task_form
 from esac_mpi.analysis.results.scores import random_returns
 from esac_mpi.host import process_state
 from esac_mpi.host.invocation import look_here
@@ -73,7 +73,7 @@ def write(
     for id in tasks:
         found = returns(envs.make(id, horizon, dict(kwargs or {})), episodes)
         deviation = found.std(ddof=1) / np.sqrt(episodes)
-        name = form(id, changes(horizon, kwargs or {}))
+        name = task_form(id, describe_changes(horizon, kwargs or {}))
         extremes = {"worst": found.min(), "best": found.max()}
         known[name] = {"mean": found.mean(), "error": deviation, **extremes}
         note(f"{name}: {found.mean():.6g} ± {deviation:.3g}")

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from esac_mpi.analysis.command import opened
 from esac_mpi.analysis.messages import Unusable
-from esac_mpi.analysis.tables import aligned
+from esac_mpi.analysis.tables import align
 from esac_mpi.config import DEFAULTS, NAMES, Config, as_words, to_toml, unread, updated
 from esac_mpi.host.invocation import called
 from esac_mpi.host.run_directory import is_there
@@ -27,7 +27,7 @@ def table(study: Study, top: int) -> Iterator[str]:
     value = describe_value(study)
     yield f"value: {value}; of one given up, or that goes on, the last that it reported"
     heads = ["trial", "state", "value", *study.space]
-    yield from aligned([heads, *([*cells(trial, study)] for trial in listed)])
+    yield from align([heads, *([*cells(trial, study)] for trial in listed)])
     for trial in listed:
         if trial.state == "failed":
             yield f"trial {trial.number} failed: {trial.why}"
