@@ -145,7 +145,7 @@ def born(population: Population, slots: np.ndarray, changes: dict[str, Any]) -> 
     operators = learners.load("offspring").GeneticOperators(config, params.layout)
     changed = replace(params, config=config, operators=operators)
     brood = erl_births.Brood(changed, population.state, 0, births)
-    return np.stack([erl_births.born(brood, i) for i in range(n)])
+    return np.stack([erl_births.make_member(brood, i) for i in range(n)])
 
 
 def ways(options: argparse.Namespace) -> dict[str, dict[str, Any]]:
@@ -199,7 +199,7 @@ def studied(population: Population, options: argparse.Namespace) -> list[list[Pl
     ]
     for name, changes in ways(options).items():
         remembers = {"distillation", "proximal"} & set(map(str, changes.values()))
-        if remembers and not erl_state.remembers(config.erl):
+        if remembers and not erl_state.has_memories(config.erl):
             print(f"a run of {config.algorithm} keeps no memories: no {name}", file=sys.stderr)
             continue
         for i, theta in enumerate(born(population, slots, {**changes, "seed": options.seed})):

@@ -9,9 +9,9 @@
 
 import numpy as np
 
-from esac_mpi.algorithms.aes_moves import moved
-from esac_mpi.algorithms.aes_state import IDLE, Now, keeps, refuse_overwritten
-from esac_mpi.algorithms.aes_work import TIMES, Order, Result, lasts, times
+from esac_mpi.algorithms.aes_moves import move
+from esac_mpi.algorithms.aes_state import IDLE, Now, has_room, refuse_overwritten
+from esac_mpi.algorithms.aes_work import TIMES, Order, Result, duration, list_times
 from esac_mpi.comm.virtual_time import Agenda, Arrival, Task
 from esac_mpi.host.stop import EndsRun
 from esac_mpi.operators import distribution, noise, update_rules
@@ -31,7 +31,7 @@ class Driver:
         self.world = now.world
         self.learner = now.learner
         self.critic = now.params.config.aes_rl.workers  # its worker, after the others
-        self.agenda = self._agenda()
+        self.agenda = self._make_agenda()
         self._times: list[tuple[float, ...]] = []  # TIMES of tasks told in this generation
         # transitions that each node's ring has
         self._brought = np.full(self.world.nodes, self.state.transitions)
@@ -39,32 +39,32 @@ class Driver:
             if self.state.task_number[worker] == IDLE:
                 self._give(worker, 0)
             else:
-                self._put(worker)
+                self._schedule(worker)
         if self.state.task_number[self.critic] != IDLE:
-            self._put(self.critic)
-        refuse_overwritten(self.params.config, self.state, 0, self._read().values())
+            self._schedule(self.critic)
+        refuse_overwritten(self.params.config, self.state, 0, self._reading().values())
 
-    def _agenda(self) -> Agenda:
-        """Order the telling: in virtual time, or as results come in, after what a record says."""
+    def _make_agenda(self) -> Agenda:
+        """Make the agenda: results in virtual time, or as they arrive or a record lists them."""
         aes, state = self.params.config.aes_rl, self.state
         if aes.order == "virtual":
             return Agenda(self._may_be_told, state.time)
         return Arrival(state.due, bool(aes.replay), self._may_be_told)
 
-    def _read(self) -> dict[int, int]:
-        """Map workers to the count of transitions, of tasks not told that read those before it."""
+    def _reading(self) -> dict[int, int]:
+        """Return {worker: transitions that its open task reads}, of tasks with updates."""
         return {task.worker: task.order.held for task in self.agenda if task.order.updates}
 
     def _may_be_told(self, task: Task) -> bool:
-        """Tell whether a result's transitions leave what tasks that were not told read."""
-        read, coming = self._read(), 0 if task.order.theta is None else len(task.result.rows)
+        """Tell whether a result's transitions leave those in the ring that open tasks read."""
+        read, coming = self._reading(), 0 if task.order.theta is None else len(task.result.rows)
         own = read.pop(task.worker, None)
-        return keeps(
+        return has_room(
             self.params.config, self.params.horizon, self.state, coming, own, read.values()
         )
 
-    def told(self, task: Task) -> bool:
-        """Hear of a result, give out the next tasks, tell whether the generation is full.
+    def take_result(self, task: Task) -> bool:
+        """Take a task's result and give out the next tasks; return whether the generation is full.
 
         Raises what ends the run.
         """
@@ -73,18 +73,18 @@ class Driver:
             raise task.result
         if isinstance(self.agenda, Arrival):
             state.due = self.agenda.due
-        self._times.append(times(task, self.world.clock()))
+        self._times.append(list_times(task, self.world.clock()))
         state.task_number[task.worker] = IDLE
         state.time = task.start + task.progress
         if task.worker == self.critic:
-            self._taught(*task.result)
+            self._take_critic(*task.result)
         else:
-            self._arrived(task, task.result)
+            self._take_individual(task, task.result)
             self._give(task.worker, state.time)
         self._teach_if_due()
         return state.arrived == len(state.row)
 
-    def times(self, start: float) -> dict[str, np.ndarray]:
+    def take_times(self, start: float) -> dict[str, np.ndarray]:
         """Take this generation's task times as timing columns, moments as after `start` [s]."""
         found = dict(zip(TIMES, np.array(self._times).T, strict=True))
         self._times = []
@@ -93,15 +93,15 @@ class Driver:
             for name in TIMES
         }
 
-    def ordered(self, order: Order, rank: int) -> Order:
-        """Give an order the transitions that the rank's node lacks."""
+    def complete_order(self, order: Order, rank: int) -> Order:
+        """Add to an order the transitions that the rank's node lacks."""
         node, state = self.world.node_of(rank), self.state
         first = int(self._brought[node])
         if node == self.world.node or order.held <= first:
             return order
         self._brought[node] = order.held
         # by order of arrival one that reads older ones may be begun after this
-        read = [order.held, *self._read().values()]
+        read = [order.held, *self._reading().values()]
         oldest = max(first, min(read) - self.params.config.aes_rl.replay_capacity)
         return order._replace(first=first, rows=read_ring(state.replay, oldest, order.held))
 
@@ -129,10 +129,10 @@ class Driver:
             epsilon = self.params.epsilon.block(number + 1, 0, block, part)
             gaussian = Gaussian(state.mean[part], state.variance[part])
             state.task_theta[worker, part] = distribution.sampled(gaussian, epsilon)
-        self._put(worker)
+        self._schedule(worker)
 
-    def _put(self, worker: int) -> None:
-        """Put a worker's task in the state onto the agenda, which keeps it until told: no copy.
+    def _schedule(self, worker: int) -> None:
+        """Put a worker's task onto the agenda, which holds it, uncopied, until its result is taken.
 
         Of a turn of the critic the learner stays in checkpoints as it is now.
         """
@@ -149,7 +149,7 @@ class Driver:
         order = Order(
             worker, number, updates, held, theta, state.task_mean[worker], critic, plays=plays
         )
-        least = lasts(aes.of_critic if teaches else aes.update_cost, updates)
+        least = duration(aes.of_critic if teaches else aes.update_cost, updates)
         start = int(state.task_start[worker])
         self.agenda.give(worker, start, order, at_root=teaches, least=least)
 
@@ -167,10 +167,10 @@ class Driver:
         state.task_held[critic] = state.transitions
         state.task_mean[critic] = state.mean
         state.given += 1
-        self._put(critic)
+        self._schedule(critic)
 
-    def _taught(self, critic: np.ndarray, loss: float) -> None:
-        """Let individuals see what the critic has become."""
+    def _take_critic(self, critic: np.ndarray, loss: float) -> None:
+        """Take the trained critic, which individuals learn from, and count its updates."""
         self.learner.release()
         self.state.turns[self.state.arrived] += 1
         self.state.critic[:] = critic
@@ -179,8 +179,8 @@ class Driver:
         self.state.counters.gradient_updates += self.params.config.aes_rl.critic_chunk
         self.state.counters.learner_phases += 1
 
-    def _arrived(self, task: Task, result: Result) -> None:
-        """Move the distribution to or from an individual, and keep what it saw."""
+    def _take_individual(self, task: Task, result: Result) -> None:
+        """Move the distribution to or from an individual, and store its transitions."""
         state, worker = self.state, task.worker
         known = np.isfinite(result.mean_returns)  # an unstable episode tells nothing of the mean
         # of an older mean it is where it was trained for long
@@ -190,9 +190,9 @@ class Driver:
             state.mean_told = int(state.task_told[worker])
             state.mean_known = int(np.array_equal(state.task_mean[worker], state.mean))
         before = state.mean.copy()
-        p = moved(self.params.config.aes_rl, state, result)
+        p = move(self.params.config.aes_rl, state, result)
         state.mean_known *= np.array_equal(state.mean, before)
-        self._keep(result)
+        self._store(result)
         lag, trained = state.told - state.task_told[worker], state.task_updates[worker] > 0
         state.row[state.arrived] = (
             result.episodic_return, result.length, trained, worker,
@@ -202,10 +202,10 @@ class Driver:
         state.told += 1
         state.counters.member_updates += int(state.task_updates[worker])
 
-    def _keep(self, result: Result) -> None:
+    def _store(self, result: Result) -> None:
         """Put an individual's transitions into the replay, and count its steps."""
         state, count = self.state, len(result.rows)
-        refuse_overwritten(self.params.config, state, count, self._read().values())
+        refuse_overwritten(self.params.config, state, count, self._reading().values())
         state.transitions += count
         write_ring(state.replay, result.rows, state.transitions)
         self.world.fence()

@@ -10,14 +10,14 @@ from esac_mpi.operators.distribution import Gaussian
 from esac_mpi.operators.evolution import shifted
 
 
-def moved(aes: AESRL, state: State, result: Result) -> float:
+def move(aes: AESRL, state: State, result: Result) -> float:
     """Move the distribution by an individual, not before `start_steps`; return the mean's move."""
     moves = state.counters.nominal_steps >= aes.start_steps
-    move = by_rank if aes.mean_rule == "rank_oldest" else by_return
+    move = move_by_rank if aes.mean_rule == "rank_oldest" else move_by_return
     return move(aes, state, result, moves)
 
 
-def by_return(aes: AESRL, state: State, result: Result, moves: bool) -> float:
+def move_by_return(aes: AESRL, state: State, result: Result, moves: bool) -> float:
     """Move the distribution by one arrival alone: Eqs. (4) to (12)."""
     fitness = shifted(result.episodic_return, result.length, aes.shift)
     of_mean = shifted(state.mean_return, state.length_of_mean, aes.shift)
@@ -35,8 +35,8 @@ def by_return(aes: AESRL, state: State, result: Result, moves: bool) -> float:
     return p
 
 
-def by_rank(aes: AESRL, state: State, result: Result, moves: bool) -> float:
-    """Put an arrival in the oldest's place; move to the best that stand: Eqs. (1) and (2)."""
+def move_by_rank(aes: AESRL, state: State, result: Result, moves: bool) -> float:
+    """Replace the oldest individual; move to the best ones: Eqs. (1) and (2)."""
     size, place = len(state.ring), state.told % len(state.ring)
     state.ring[place] = result.theta
     state.ring_fitness[place] = shifted(result.episodic_return, result.length, aes.shift)

@@ -34,7 +34,7 @@ import numpy as np
 
 from esac_mpi.algorithms import aes_work
 from esac_mpi.algorithms.aes_driver import Driver
-from esac_mpi.algorithms.aes_state import COLUMNS, Now, State, added, init, reserve
+from esac_mpi.algorithms.aes_state import COLUMNS, Now, State, init, most_added, reserve
 from esac_mpi.algorithms.declaration import Declaration, Learning
 from esac_mpi.comm.contracts import CriticLearner, World
 from esac_mpi.envs import Env
@@ -49,7 +49,7 @@ DECLARES = Declaration(
         learner=lambda config: "cem",
         actor=lambda state: state.mean,
         reserve=reserve,
-        added=added,
+        added=most_added,
         own_env=lambda config, rank: True,
     ),
     discrete=False,
@@ -61,7 +61,7 @@ DECLARES = Declaration(
 
 
 def board(params: Params) -> Board:
-    """Shape what the ranks put together: nothing, results come one by one."""
+    """Return an empty board: results come one by one."""
     return Board(0, 0)
 
 
@@ -76,7 +76,7 @@ def generation(
     if not tasks.begun:
         tasks.leader = begin(now)
         tasks.begun = True
-    over = tasks.go_on()  # till enough have arrived; rank 0 decides, in Driver.told()
+    over = tasks.go_on()  # till enough have arrived; rank 0 decides, in Driver.take_result()
     ranks = world.gather(tasks.busy - busy)
     share(now)
     if over:
@@ -95,7 +95,7 @@ def generation(
         "seconds_wait": lasted - led - own,
     }
     if isinstance(tasks.leader, Driver):
-        timing |= tasks.leader.times(start)
+        timing |= tasks.leader.take_times(start)
     return row, timing
 
 
@@ -112,7 +112,7 @@ def begin(now: Now) -> Driver | None:
 
 
 def share(now: Now) -> None:
-    """Give every rank what rank 0 alone has decided."""
+    """Share rank 0's decisions with every rank."""
     state, world = now.state, now.world
     for name in ("counters", "told", "time", "mean_return", "transitions", "arrived"):
         setattr(state, name, world.from_root(getattr(state, name)))

@@ -86,12 +86,12 @@ class State(Progress):
         return not self.arrived
 
     def compare_no_more(self, another_task: bool = False) -> None:
-        """Let the mean's return be unknown in another task."""
+        """Forget the mean's return if the task is another."""
         if another_task:
             self.mean_known = 0
 
     def follow(self, history: Mapping[str, np.ndarray]) -> bool:
-        """List in `due` whose results a record has after these, the critic's too.
+        """List in `due` the workers of the results that follow in a record, the critic's too.
 
         The record has the worker of each arrival, and how many turns of the critic were told
         between it and the one before, both int64 [generations, arrivals].
@@ -115,12 +115,12 @@ COLUMNS = (
 
 
 def reserve(config: Config, horizon: int) -> int:
-    """Compute the room for what comes in while a task reads what was there before [transitions].
+    """Compute the ring's room for arrivals while a task reads older transitions [transitions].
 
     Of workers that play, one step in 1 + mean_episodes is an individual's where the mean's episodes
     are as long: so the critic's turns count. While an individual is trained others are, too: each
     worker gets some AROUND / p more, p being the share that the controller settles at. What would
-    need more waits: `keeps`. There is never room for more than could come in at the most.
+    need more waits: `has_room`. There is never room for more than could come in at the most.
     """
     aes, p = config.aes_rl, settled(config.aes_rl.rl_gain, config.aes_rl.rl_share)
     turn = aes.of_critic * aes.critic_chunk
@@ -132,7 +132,7 @@ def reserve(config: Config, horizon: int) -> int:
     return aes.workers * min(usual, most)
 
 
-def keeps(
+def has_room(
     config: Config, horizon: int, state: State, coming: int, own: int | None, others: Iterable[int]
 ) -> bool:
     """Tell whether an arrival of `coming` transitions leaves those in the ring that are still read.
@@ -152,7 +152,7 @@ def keeps(
 def refuse_overwritten(config: Config, state: State, coming: int, others: Iterable[int]) -> None:
     """Raise Overwritten if tasks not told read what the ring lacks, given `coming` more.
 
-    others: their `task_held`. What `keeps` was asked about never does.
+    others: their `task_held`. What `has_room` was asked about never does.
     """
     reading = list(others)
     first = max(0, min(reading, default=0) - config.aes_rl.replay_capacity)
@@ -166,7 +166,7 @@ def refuse_overwritten(config: Config, state: State, coming: int, others: Iterab
         )
 
 
-def added(config: Config, horizon: int) -> float:
+def most_added(config: Config, horizon: int) -> float:
     """Count the transitions that a run adds at most."""
     return added_by_phases(config, config.aes_rl.arrivals_per_generation * horizon)
 
@@ -176,7 +176,7 @@ def init(params: Params, world: Memory) -> State:
     aes, config, (o, *_, a) = params.config.aes_rl, params.config, params.layout.sizes
     assert params.operators is not None
     mean, size, d = params.initial(THETA_ES), params.operators.critic_size, params.layout.d
-    whole = max(added(config, params.horizon), aes.batch_size)
+    whole = max(most_added(config, params.horizon), aes.batch_size)
     kept = min(
         min(aes.replay_capacity, whole) + reserve(config, params.horizon),
         whole + aes.workers * params.horizon,

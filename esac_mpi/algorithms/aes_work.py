@@ -59,7 +59,7 @@ Answer: TypeAlias = Result | tuple[np.ndarray, float] | EndsRun  # of a task
 TIMES = "worker", "rank", "start", "end", "told", "busy", "updating", "steps", "updates"
 
 
-def times(task: Task, told: float) -> tuple[float, ...]:
+def list_times(task: Task, told: float) -> tuple[float, ...]:
     """List TIMES of a task told at rank 0's time `told` [s]; a turn of the critic only updates."""
     order, result = task.order, task.result
     if order.theta is None:
@@ -70,8 +70,8 @@ def times(task: Task, told: float) -> tuple[float, ...]:
     return (*moments, task.busy, updating, steps, order.updates)
 
 
-def lasts(cost: float, updates: int) -> int:
-    """Compute how long updates last on the virtual clock [steps]."""
+def duration(cost: float, updates: int) -> int:
+    """Compute the duration of updates on the virtual clock [steps]."""
     return math.ceil(cost * updates)
 
 
@@ -86,14 +86,14 @@ def work(now: Now, order: Order) -> Generator[int, None, tuple[int, Answer]]:
         if order.theta is None:
             assert now.learner is not None
             return (yield from teach(params, now.learner, order))
-        yield from bring(now.state, now.world.fence, order)
-        return (yield from individual(params, now.state, order, order.theta))
+        yield from fill_ring(now.state, now.world.fence, order)
+        return (yield from train_and_play(params, now.state, order, order.theta))
     except Exception as error:
         error.add_note(
             f"in task {order.number} of worker {order.worker} (seed {params.config.seed})"
         )
         if order.theta is None and isinstance(error, EndsRun):
-            return lasts(params.config.aes_rl.of_critic, order.updates), error
+            return duration(params.config.aes_rl.of_critic, order.updates), error
         raise
 
 
@@ -104,13 +104,13 @@ def teach(
     cost = params.config.aes_rl.of_critic
     steps = learner.teach([order.mean], order.updates, order.number, order.held)
     phase = yield from cooperative.reporting(
-        steps, lambda _, done: lasts(cost, min(done, order.updates)), every=4
+        steps, lambda _, done: duration(cost, min(done, order.updates)), every=4
     )
-    return lasts(cost, order.updates), (learner.critic_vector(), phase.critic_loss)
+    return duration(cost, order.updates), (learner.critic_vector(), phase.critic_loss)
 
 
-def bring(state: State, fence: Callable[[], None], order: Order) -> Generator[int, None, None]:
-    """Put what an order brings into this node's ring, and wait for what others bring."""
+def fill_ring(state: State, fence: Callable[[], None], order: Order) -> Generator[int, None, None]:
+    """Write an order's transitions into this node's ring, and wait for those of others."""
     if order.rows is not None:
         # before it writes: what others bring may take the places of its older rows
         while state.written[0] < order.first:
@@ -125,13 +125,13 @@ def bring(state: State, fence: Callable[[], None], order: Order) -> Generator[in
     fence()
 
 
-def individual(
+def train_and_play(
     params: Params, state: State, order: Order, theta: np.ndarray
 ) -> Generator[int, None, tuple[int, Result]]:
-    """Train an individual if it is to learn, and let it and the mean play."""
+    """Train an individual if it has updates; play it and the mean."""
     aes, seed, o = params.config.aes_rl, params.config.seed, params.layout.sizes[0]
     updating: list[float] = []  # [s]
-    env, spent = params.own_env, lasts(aes.update_cost, order.updates)
+    env, spent = params.own_env, duration(aes.update_cost, order.updates)
     assert env is not None
     if order.updates:
         oldest = max(0, order.held - aes.replay_capacity)
@@ -139,7 +139,7 @@ def individual(
         random = generator(seed, Purpose.TRAINING, order.number)
         training = params.operators.training(theta, order.critic, states, order.updates, random)
         theta = yield from cooperative.reporting(
-            cooperative.timing(training, updating), lambda done, _: lasts(aes.update_cost, done)
+            cooperative.timing(training, updating), lambda done, _: duration(aes.update_cost, done)
         )
     actor = make_actor(params).set(theta)
     played, rows = [], np.zeros((0, 0), np.float32)

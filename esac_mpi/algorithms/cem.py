@@ -68,7 +68,7 @@ class State(Progress):
 Now = Generation[State, Any]  # CEM-RL's has a learner
 
 
-def table(params: Params) -> CEM:
+def options_of(params: Params) -> CEM:
     """Look up the table of the algorithm that runs: CEM-RL's is one of CEM, too."""
     own = params.config.own
     assert isinstance(own, CEM)
@@ -77,12 +77,12 @@ def table(params: Params) -> CEM:
 
 def init(params: Params, world: Memory) -> State:
     """Make the state before the first generation."""
-    return State(**beginning(params, world))
+    return State(**initial(params, world))
 
 
-def beginning(params: Params, world: Memory) -> dict[str, Any]:
+def initial(params: Params, world: Memory) -> dict[str, Any]:
     """Make a state's distribution at the start; under importance mixing nobody stays."""
-    cem, mean = table(params), params.initial(THETA_ES)
+    cem, mean = options_of(params), params.initial(THETA_ES)
     m = cem.population_size - individuals(cem)[1] if cem.importance_mixing else 0
     return {
         "mean": world.share(mean),
@@ -97,7 +97,7 @@ def beginning(params: Params, world: Memory) -> dict[str, Any]:
 
 
 def board(params: Params) -> Board:
-    """Shape what the ranks put together of a generation: its individuals' results."""
+    """Return the shape of a generation's board: its individuals' results."""
     return Crew(params.config.cem.population_size).board
 
 
@@ -112,80 +112,80 @@ def generation(
         return play_drawn(now, actor, i), np.zeros(0)
 
     crew = Crew(cem.population_size)
-    found = experience.gather(world, crew, playing, plays(cem, state))
+    found = experience.gather(world, crew, playing, expected_times(cem, state))
     laps("evaluate")
-    row = tell(now, (found.returns, found.lengths), {})
+    row = update(now, (found.returns, found.lengths), {})
     count(state, found)
     laps("update")
     row |= {"fitness": found.returns, "length": found.lengths}
     return row, {**found.timing, **laps.seconds}
 
 
-def stays(cem: CEM, state: State, number: int) -> bool:
+def is_kept(cem: CEM, state: State, number: int) -> bool:
     """Tell whether an individual of the next generation is one that importance mixing kept."""
     return 0 <= number - individuals(cem)[1] < len(state.kept)
 
 
-def plays(cem: CEM, state: State) -> np.ndarray:
-    """Guess how long the next individuals take, for scheduling, 0 if one stays, float64 [n]."""
-    return np.array([float(not stays(cem, state, number)) for number in range(cem.population_size)])
+def expected_times(cem: CEM, state: State) -> np.ndarray:
+    """Estimate times of the next individuals for scheduling, 0 for a kept one, float64 [n]."""
+    return np.array([float(not is_kept(cem, state, i)) for i in range(cem.population_size)])
 
 
-def individual(now: Now, number: int, out: np.ndarray) -> np.ndarray:
+def write_individual(now: Now, number: int, out: np.ndarray) -> np.ndarray:
     """Write an individual, float32 [d], into `out`; return it."""
     for block, part in noise.blocks(now.params.layout.d):
-        out[part] = drawn(now, number, block, part)
+        out[part] = draw(now, number, block, part)
     return out
 
 
-def drawn(now: Now, number: int, block: int, part: slice) -> np.ndarray:
+def draw(now: Now, number: int, block: int, part: slice) -> np.ndarray:
     """Draw a block of an individual, float32 [size]."""
-    cem, state = table(now.params), now.state
+    cem, state = options_of(now.params), now.state
     place, sign = number - individuals(cem)[1], 1
-    if stays(cem, state, number):
+    if is_kept(cem, state, number):
         return state.individuals[state.kept[place], part]
     if not cem.importance_mixing:
         slot, sign = slot_and_sign(number, cem.population_size, cem.sampling == "mirrored")
     elif place < 0:
         slot = number
     else:
-        slot = candidate(cem, int(state.candidates[place - len(state.kept)]))
+        slot = address_of(cem, int(state.candidates[place - len(state.kept)]))
     epsilon = now.params.epsilon.block(now.k, slot, block, part)
     return sampled(Gaussian(state.mean[part], state.variance[part]), epsilon, sign)
 
 
-def candidate(cem: CEM, number: int) -> int:
-    """Address a candidate of importance mixing: they come after those that gradients train."""
+def address_of(cem: CEM, number: int) -> int:
+    """Return the number of a candidate's noise, after those of individuals that gradients train."""
     return individuals(cem)[1] + number
 
 
 def play_drawn(now: Now, actor: Policy, number: int) -> Played:
     """Play an individual's episodes as it was drawn; who stays has its return, and plays none."""
-    cem, state, env = table(now.params), now.state, now.env
-    if stays(cem, state, number):
+    cem, state, env = options_of(now.params), now.state, now.env
+    if is_kept(cem, state, number):
         had = float(state.individual_returns[state.kept[number - individuals(cem)[1]]])
         none = np.zeros((0, width(env.observation_size, env.action_size)), np.float32)
         return Played(none, had, 0, 0)
-    individual(now, number, actor.theta)
+    write_individual(now, number, actor.theta)
     return play(now, actor.refresh(), number)
 
 
 def play(now: Now, actor: Policy, number: int) -> Played:
     """Play the episodes of an individual."""
     seed, k = now.params.config.seed, now.k
-    episodes = range(table(now.params).fitness_episodes)
+    episodes = range(options_of(now.params).fitness_episodes)
     seeds = [noise.integer(seed, Purpose.EPISODE, k, number, i) for i in episodes]
     with noted(f"in generation {k}, individual {number} (seed {seed})"):
         return experience.play(now.env, actor, seeds)
 
 
-def tell(now: Now, gave: tuple[np.ndarray, np.ndarray], trained: dict[int, np.ndarray]) -> Row:
+def update(now: Now, gave: tuple[np.ndarray, np.ndarray], trained: dict[int, np.ndarray]) -> Row:
     """Move the distribution to the elites, Eqs. (1) and (2); return a row's columns about it.
 
     gave: returns and lengths of the individuals, each [n]; who stays has played nothing here.
     trained: individuals that are no longer what was drawn, by number, float32 [d].
     """
-    state, k, cem = now.state, now.k, table(now.params)
+    state, k, cem = now.state, now.k, options_of(now.params)
     returns, lengths = gave[0], whole_lengths(cem, state, gave[1])
     fitness = evolution.shifted(returns, lengths / cem.fitness_episodes, cem.shift)
     if not np.isfinite(fitness).any():
@@ -207,7 +207,7 @@ def tell(now: Now, gave: tuple[np.ndarray, np.ndarray], trained: dict[int, np.nd
         row["kept"] = len(state.kept)
         state.individual_returns = returns[-mixed:].copy()
         state.individual_lengths = lengths[-mixed:]
-        stay(now, np.reshape(ratios, (2, mixed)))
+        select(now, np.reshape(ratios, (2, mixed)))
     state.damp = damp
     state.generation = k
     return {
@@ -233,7 +233,7 @@ def move(now: Now, elites: np.ndarray, damp: float, trained: dict[int, np.ndarra
     They are of the mean's square, its step's square, the variance, and under importance mixing the
     log ratios of the last individuals that nothing trained, then of as many candidates.
     """
-    params, state, k, cem = now.params, now.state, now.k, table(now.params)
+    params, state, k, cem = now.params, now.state, now.k, options_of(now.params)
     weights = rank_weights(elites.size, cem.elite_weights)
     parts = [part for _, part in noise.blocks(params.layout.d)]
     mixed = len(state.individuals)
@@ -245,14 +245,14 @@ def move(now: Now, elites: np.ndarray, damp: float, trained: dict[int, np.ndarra
         def elite(number: int) -> np.ndarray:
             if number in trained:
                 return trained[number][part]
-            return drawn(now, number, block, part)
+            return draw(now, number, block, part)
 
         last = np.zeros((mixed, old.mean.size), np.float32)
         for i in range(mixed):
-            last[i] = drawn(now, cem.population_size - mixed + i, block, part)
+            last[i] = draw(now, cem.population_size - mixed + i, block, part)
         new = refit(old, map(elite, elites.tolist()), weights, damp, cem.cov_extra_div)
         epsilon = (
-            params.epsilon.block(k + 1, candidate(cem, i), block, part) for i in range(mixed)
+            params.epsilon.block(k + 1, address_of(cem, i), block, part) for i in range(mixed)
         )
         coming = (sampled(new, one) for one in epsilon)
         ratios = [log_ratio(one, new, old) for one in (*last, *coming)]
@@ -267,8 +267,8 @@ def move(now: Now, elites: np.ndarray, damp: float, trained: dict[int, np.ndarra
         return now.world.over_blocks(update, len(parts), 4 + 2 * mixed, checksum=True)
 
 
-def stay(now: Now, ratios: np.ndarray) -> None:
-    """Say who stays and who joins: one rank's decision, as logarithms differ between CPUs.
+def select(now: Now, ratios: np.ndarray) -> None:
+    """Select who stays and who joins, on one rank, as logarithms differ between CPUs.
 
     ratios: `log_ratio` of those that nothing trained and of as many candidates, [2, m].
     """

@@ -38,7 +38,7 @@ from esac_mpi.play.rollout import Board
 from esac_mpi.play.transitions import doubles, floats, width, write_ring
 
 
-def added(config: Config, horizon: int) -> float:
+def most_added(config: Config, horizon: int) -> float:
     """Count the transitions that a run adds at most."""
     steps = config.cem_rl.population_size * config.cem_rl.fitness_episodes * horizon
     return added_by_phases(config, steps)
@@ -49,7 +49,7 @@ DECLARES = Declaration(
         learner=lambda config: "cem",
         actor=lambda state: state.mean,
         reserve=lambda config, horizon: 0,  # what is added is added when nothing is held
-        added=added,
+        added=most_added,
     ),
     discrete=False,
     work="episodes",
@@ -76,24 +76,25 @@ Now: TypeAlias = Generation[State, CriticLearner]
 def init(params: Params, world: Memory) -> State:
     """Make the state before the first generation, and room on each node for the budget's replay."""
     cem, (o, *_, a) = params.config.cem_rl, params.layout.sizes
-    rows = int(min(cem.replay_capacity, max(added(params.config, params.horizon), cem.batch_size)))
+    most = max(most_added(params.config, params.horizon), cem.batch_size)
+    rows = int(min(cem.replay_capacity, most))
     for crew in crews(params):
         world.reserve(*crew.board[:2])
     critics = 1 if cem.critic == "parallel" else individuals(cem)[1]
     return State(
-        **pure.beginning(params, world),
+        **pure.initial(params, world),
         replay=world.shared((rows, width(o, a))),
         critics=world.shared((critics, params.operators.critic_size)),
     )
 
 
 def board(params: Params) -> Board:
-    """Shape what the ranks put together at once, where it is larger."""
+    """Return the shape of the larger of its boards."""
     return max(crew.board for crew in crews(params))
 
 
 def crews(params: Params) -> tuple[Crew, Crew]:
-    """Say who plays: individuals as they are drawn, and trained, with what they became."""
+    """Return two crews: individuals as drawn, and trained ones, which send their parameters."""
     cem, (o, *_, a) = params.config.cem_rl, params.layout.sizes
     trained, steps = individuals(cem)[1], cem.fitness_episodes * params.horizon
     vector = -(-params.layout.d // 2)  # float64 of an individual's parameters on their way
@@ -131,7 +132,7 @@ def generation(
 
     returns = np.concatenate([learned.returns, drawn.returns])
     lengths = np.concatenate([learned.lengths, drawn.lengths])
-    row = pure.tell(now, (returns, lengths), vectors)  # the distribution moves to the elites
+    row = pure.update(now, (returns, lengths), vectors)  # the distribution moves to the elites
     if learns:
         learner_phases.count(phase, state.counters, learner)
     if trains:
@@ -141,7 +142,7 @@ def generation(
         remember(now, found)
         pure.count(state, found)
     laps("update")
-    timing = {name: both(name, learned, drawn) for name in drawn.timing}
+    timing = {name: join_timing(name, learned, drawn) for name in drawn.timing}
     row |= {"fitness": returns, "length": lengths, "trained": int(trains)}
     # nan where the critic was not taught
     row |= {"critic_loss": phase.critic_loss, "critic_updates": phase.gradient_updates}
@@ -162,7 +163,7 @@ def teach(now: Now, learner: CriticLearner) -> Steps:
     if cem.critic == "parallel":
         return learner.teach([state.mean.copy()], updates, now.k)
     count = individuals(cem)[1]
-    actors = [pure.individual(now, i, np.empty_like(state.mean)) for i in range(count)]
+    actors = [pure.write_individual(now, i, np.empty_like(state.mean)) for i in range(count)]
     return learner.teach(actors, updates // count, now.k)
 
 
@@ -181,7 +182,7 @@ def play_drawn(now: Now) -> Experience:
     def playing(i: int) -> tuple[Played, np.ndarray]:
         return pure.play_drawn(now, actor, first + i), np.zeros(0)
 
-    return experience.gather(now.world, crew, playing, pure.plays(cem, now.state)[first:])
+    return experience.gather(now.world, crew, playing, pure.expected_times(cem, now.state)[first:])
 
 
 def play_trained(now: Now, learns: bool) -> tuple[Experience, dict[int, np.ndarray]]:
@@ -189,9 +190,9 @@ def play_trained(now: Now, learns: bool) -> tuple[Experience, dict[int, np.ndarr
     params, actor, (_, crew) = now.params, make_actor(now.params), crews(now.params)
 
     def playing(i: int) -> tuple[Played, np.ndarray]:
-        theta = pure.individual(now, i, actor.theta)
+        theta = pure.write_individual(now, i, actor.theta)
         if learns:
-            actor.theta[:] = trained(now, i, theta)
+            actor.theta[:] = train(now, i, theta)
         return pure.play(now, actor.refresh(), i), doubles(actor.theta)
 
     found = experience.gather(now.world, crew, playing, np.ones(crew.count))
@@ -200,8 +201,8 @@ def play_trained(now: Now, learns: bool) -> tuple[Experience, dict[int, np.ndarr
     return found, {i: floats(row, params.layout.d) for i, row in enumerate(found.own)}
 
 
-def trained(now: Now, number: int, theta: np.ndarray) -> np.ndarray:
-    """Train an individual to a theta, float32 [d], by critic, replay and its address alone."""
+def train(now: Now, number: int, theta: np.ndarray) -> np.ndarray:
+    """Train an individual, float32 [d], by critic, replay and its address alone."""
     params, state = now.params, now.state
     held = min(state.transitions, len(state.replay))
     random = generator(params.config.seed, Purpose.TRAINING, now.k, number)
@@ -231,7 +232,7 @@ def remember(now: Now, found: Experience) -> None:
         now.learner.advance(int(found.counts.sum()), int(found.lengths.sum()))
 
 
-def both(name: str, trained: Experience, drawn: Experience) -> Any:
+def join_timing(name: str, trained: Experience, drawn: Experience) -> Any:
     """Join a timing column of both: individuals in sequence, ranks and waits added up."""
     first, second = trained.timing[name], drawn.timing[name]
     return np.concatenate([first, second]) if name.startswith("member_") else first + second

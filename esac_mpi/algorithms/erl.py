@@ -39,7 +39,7 @@ from esac_mpi.algorithms import erl_births, erl_play
 from esac_mpi.algorithms.declaration import Declaration, Learning, added_by_phases
 from esac_mpi.algorithms.erl_births import Plan
 from esac_mpi.algorithms.erl_play import Played, board
-from esac_mpi.algorithms.erl_state import NOBODY, Now, State, distils, init, remembers
+from esac_mpi.algorithms.erl_state import NOBODY, Now, State, distils, has_memories, init
 from esac_mpi.algorithms.laps import Laps
 from esac_mpi.comm.contracts import EpisodeLearner, World
 from esac_mpi.config import Config
@@ -67,7 +67,7 @@ DECLARES = Declaration(
     work="episodes",
     policies={"champion": "the champion of the population", "learner": "the learner's actor"},
     apart=True,
-    operators=lambda config: "offspring" if remembers(config.erl) else "",
+    operators=lambda config: "offspring" if has_memories(config.erl) else "",
     output="tanh",
     offspring=lambda config: config.erl.population_size,
 )
@@ -82,7 +82,7 @@ def generation(
     laps = Laps(world.clock)
     played = erl_play.play(now)  # every member, and the learner's actor with noise
     laps("evaluate")
-    if remembers(erl):
+    if has_memories(erl):
         erl_play.remember(now, played)
     if distils(erl):
         if learner is not None:
@@ -96,7 +96,7 @@ def generation(
         world, learner, k, lambda pupil: pupil.take(played.episodes.episodes(), k), beside=True
     )
     laps("plan")
-    vectors, busy, lasted = erl_births.make(now, plan.births)  # crossover and mutation
+    vectors, busy, lasted = erl_births.make_offspring(now, plan.births)  # crossover and mutation
     laps("offspring")
     phase, learning_busy, spent = learner_phases.finish(world)
     laps("learn")
@@ -108,7 +108,7 @@ def generation(
     learner_phases.enter(own, world, state.counters, state.theta, learner)
     count(now, played, plan)
     # the learner's actor takes a member's place, where one is due
-    erl_births.write(now, plan, vectors, champion)
+    erl_births.replace_population(now, plan, vectors, champion)
     state.noise, state.injected = played.noise, plan.inject
     state.generation = k
     laps("update")
@@ -128,7 +128,7 @@ def count(now: Now, played: Played, plan: Plan) -> None:
 
 
 def describe(state: State, played: Played, plan: Plan) -> Row:
-    """Describe the population as it was evaluated, and who takes its members' places."""
+    """Describe the evaluated population and its births in a row's columns."""
     births = plan.births
     fate = selection.fate(plan.selection, state.injected) if state.injected != NOBODY else NOBODY
     return {

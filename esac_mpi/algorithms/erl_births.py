@@ -4,7 +4,14 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from esac_mpi.algorithms.erl_state import NOBODY, Now, State, births_board, distils, remembers
+from esac_mpi.algorithms.erl_state import (
+    NOBODY,
+    Now,
+    State,
+    births_board,
+    distils,
+    has_memories,
+)
 from esac_mpi.config import ERL
 from esac_mpi.config.genetic import elites, imitations
 from esac_mpi.operators import evolution, genetics, memories, noise, selection
@@ -63,15 +70,15 @@ def decide(params: Params, state: State, k: int, fitness: np.ndarray) -> Plan:
     selected = selection.select(fitness, elites(erl.population_size, erl.elite_fraction), random)
     numbers = erl.population_size, erl.mutation_probability, random
     if distils(erl):
-        couples = parents(params, state, k, selected, fitness)
+        couples = choose_parents(params, state, k, selected, fitness)
         births = selection.births_distilled(selected, couples, *numbers)
     else:
         births = selection.births_n_point(selected, *numbers)
     due = k % erl.sync_interval == 0
-    return Plan(selected, births, injected(erl, selected, births, fitness) if due else NOBODY)
+    return Plan(selected, births, injection_slot(erl, selected, births, fitness) if due else NOBODY)
 
 
-def parents(
+def choose_parents(
     params: Params, state: State, k: int, selected: Selection, fitness: np.ndarray
 ) -> np.ndarray:
     """Choose couples of parents, the best first, int64 [p, 2]."""
@@ -104,16 +111,16 @@ def disagreements(params: Params, state: State, k: int, candidates: Candidates) 
     return np.array([row(x) for x in origins.tolist()])
 
 
-def injected(erl: ERL, selected: Selection, births: Births, fitness: np.ndarray) -> int:
+def injection_slot(erl: ERL, selected: Selection, births: Births, fitness: np.ndarray) -> int:
     """Choose the slot for the learner's actor; the public code takes the first of equal worst."""
     if erl.injection == "kept":
-        return worst_kept(births, fitness)
+        return worst_kept_slot(births, fitness)
     worst = int(np.argmin(np.where(np.isfinite(fitness), fitness, -np.inf)))
     spares = erl.injection == "worst_or_next" and worst == selected.copies[0]
     return (worst + 1) % len(fitness) if spares else worst
 
 
-def worst_kept(births: Births, fitness: np.ndarray) -> int:
+def worst_kept_slot(births: Births, fitness: np.ndarray) -> int:
     """Find the worst slot for the learner's actor, neither an elite's copy nor a child's."""
     worst_first = selection.order(fitness)[::-1]
     kind = births.kind[worst_first]
@@ -121,8 +128,8 @@ def worst_kept(births: Births, fitness: np.ndarray) -> int:
     return int(next(slots[0] for slots in found if slots.size))
 
 
-def make(now: Now, births: Births) -> tuple[np.ndarray, np.ndarray, Row]:
-    """Make what is born, spread over the ranks; return vectors, busy seconds [ranks] and timing.
+def make_offspring(now: Now, births: Births) -> tuple[np.ndarray, np.ndarray, Row]:
+    """Make the offspring on all ranks; return vectors, busy seconds [ranks] and timing.
 
     Vectors: [k, d] by slot, zeros where none is born; the node's board, valid until the next ones.
     Timing: offspring_seconds and offspring_expected, each [k].
@@ -136,7 +143,7 @@ def make(now: Now, births: Births) -> tuple[np.ndarray, np.ndarray, Row]:
         what = f"in generation {now.k}, the next member of slot {slot} (seed {params.config.seed})"
         if due[slot]:
             with noted(what):
-                row[:-1] = doubles(born(brood, slot))
+                row[:-1] = doubles(make_member(brood, slot))
         row[-1] = world.clock() - start
         return row
 
@@ -146,16 +153,16 @@ def make(now: Now, births: Births) -> tuple[np.ndarray, np.ndarray, Row]:
     return floats(table, params.layout.d), busy, lasted
 
 
-def born(brood: Brood, slot: int) -> np.ndarray:
+def make_member(brood: Brood, slot: int) -> np.ndarray:
     """Make the next member of a slot, float32 [d]."""
     births = brood.births
     theta = brood.state.population[births.first[slot]]
     if births.kind[slot] == Kind.CHILD:
-        theta = crossed(brood, slot)
-    return mutated(brood, slot, theta) if births.mutated[slot] else theta
+        theta = make_child(brood, slot)
+    return mutate(brood, slot, theta) if births.mutated[slot] else theta
 
 
-def crossed(brood: Brood, slot: int) -> np.ndarray:
+def make_child(brood: Brood, slot: int) -> np.ndarray:
     """Make the child of a slot's two parents, float32 [d]."""
     params, state, births = brood.params, brood.state, brood.births
     erl = params.config.erl
@@ -165,32 +172,32 @@ def crossed(brood: Brood, slot: int) -> np.ndarray:
         return genetics.n_point(first, second, params.layout, random)[births.which[slot]]
     random = brood.random(Purpose.DISTILLATION, slot)
     start = second if erl.distillation_start == "worse" or random.random() < 0.5 else first
-    states = memories.states(inherited(brood, slot), params.layout.sizes[0])
+    states = memories.states(make_memory(brood, slot), params.layout.sizes[0])
     return params.operators.distilled((first, second), start, states, state.critic, random)
 
 
-def mutated(brood: Brood, slot: int, theta: np.ndarray) -> np.ndarray:
+def mutate(brood: Brood, slot: int, theta: np.ndarray) -> np.ndarray:
     """Mutate theta [d] of a slot's next member; a proximal one spares who remembers nothing."""
     params, random = brood.params, brood.random(Purpose.GENETIC, slot)
     erl = params.config.erl
     if erl.mutation == "gaussian":
         return genetics.gaussian(theta, params.layout, erl, random)
-    held = inherited(brood, slot)
+    held = make_memory(brood, slot)
     drawn = memories.sample(held, erl.mutation_batch, random)
     if not drawn.size:
         return theta
     return params.operators.proximal(theta, held.rows[drawn, : params.layout.sizes[0]], random)
 
 
-def inherited(brood: Brood, slot: int) -> Memory:
+def make_memory(brood: Brood, slot: int) -> Memory:
     """Make the memory that a slot's next member will have."""
     out = memories.blank(*brood.state.memories.shape[1:])
-    pass_on(brood, slot, out)
+    write_memory(brood, slot, out)
     return out
 
 
-def pass_on(brood: Brood, slot: int, out: Memory) -> None:
-    """Write a slot's next member's memory: its origin's, or the newest half of both parents'.
+def write_memory(brood: Brood, slot: int, out: Memory) -> None:
+    """Write the memory of a slot's next member: its origin's, or half of each parent's.
 
     The second child of an n-point crossover was made of the second parent.
     """
@@ -218,8 +225,8 @@ def imitation_updates(now: Now, births: Births) -> int:
     return updates
 
 
-def write(now: Now, plan: Plan, vectors: np.ndarray, champion: np.ndarray) -> None:
-    """Let the next population take the place of this one, on each node, with memories and champion.
+def replace_population(now: Now, plan: Plan, vectors: np.ndarray, champion: np.ndarray) -> None:
+    """Replace population, memories and champion by the next ones, on each node.
 
     vectors: [k, d] of the slots that change; the learner's actor takes the plan's slot.
     """
@@ -231,12 +238,12 @@ def write(now: Now, plan: Plan, vectors: np.ndarray, champion: np.ndarray) -> No
         if owner > learners:
             state.champion[:] = champion
             return np.zeros(1)
-        if remembers(erl):
+        if has_memories(erl):
             to = Memory(state.memories[owner], state.ages[owner])
             if owner in (plan.inject, learners):
                 memories.copy(state.memory(learners), to)
             else:
-                pass_on(brood, owner, to)
+                write_memory(brood, owner, to)
         if owner == learners:
             return np.zeros(1)
         if owner == plan.inject:

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from esac_mpi.algorithms.erl_state import Now, remembers
+from esac_mpi.algorithms.erl_state import Now, has_memories
 from esac_mpi.operators import evolution, memories, noise
 from esac_mpi.operators.memories import Memory
 from esac_mpi.operators.noise import Purpose
@@ -34,18 +34,18 @@ class Played:
 
 
 def crew(params: Params) -> Crew:
-    """Say who plays in a generation: an actor for each episode.
+    """Return a generation's crew: an actor for each episode.
 
     Transitions go to every node where members remember, else to rank 0's alone: 4 (2 o + a + 2)
     bytes a step.
     """
     erl, (o, *_, a) = params.config.erl, params.layout.sizes
     count = erl.population_size * erl.fitness_episodes + 1
-    return Crew(count, a, params.horizon, width(o, a), remembers(erl))
+    return Crew(count, a, params.horizon, width(o, a), has_memories(erl))
 
 
 def board(params: Params) -> Board:
-    """Shape what the ranks put together of a generation: a row for each episode."""
+    """Return the shape of a generation's board: a row for each episode."""
     return crew(params).board
 
 
@@ -64,7 +64,7 @@ def play(now: Now) -> Played:
             whose = f"the learner's episode{'' if erl.exploration_clip else beyond}"
         with noted(f"in generation {k}, {whose} (seed {seed})"):
             if i == last:
-                played = learners_episode(now, actor.set(state.theta), process)
+                played = play_learner(now, actor.set(state.theta), process)
             else:
                 address = noise.integer(seed, Purpose.EPISODE, k, member, number)
                 played = experience.play(env, actor.set(state.population[member]), [address])
@@ -88,7 +88,7 @@ def play(now: Now) -> Played:
     return Played(means, fitness, lengths.sum(axis=1), learner, found.own[last].copy(), found)
 
 
-def learners_episode(now: Now, actor: Policy, process: np.ndarray) -> experience.Played:
+def play_learner(now: Now, actor: Policy, process: np.ndarray) -> experience.Played:
     """Play the learner's episode of a generation. process [a] goes on, in place.
 
     The noise is an Ornstein-Uhlenbeck process (Uhlenbeck and Ornstein 1930):
@@ -108,7 +108,7 @@ def learners_episode(now: Now, actor: Policy, process: np.ndarray) -> experience
 
 
 def remember(now: Now, played: Played) -> None:
-    """Put into next_memories, on each node, what memories become by the generation's episodes."""
+    """Write next_memories, on each node: memories with the generation's episodes added."""
     state, erl, of_episodes = now.state, now.params.config.erl, played.episodes
     o, *_, a = now.params.layout.sizes
     taken = columns(o, a).taken

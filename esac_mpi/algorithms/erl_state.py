@@ -58,7 +58,7 @@ def init(params: Params, world: contracts.Memory) -> State:
     ]
     o, *_, a = layout.sizes
     world.reserve(*births_board(params)[:2])
-    now, following = memories(erl, o + a, world)
+    now, following = make_memories(erl, o + a, world)
     size = params.operators.critic_size if params.operators and distils(erl) else 0
     return State(
         population=world.share(np.stack(members)),
@@ -73,9 +73,9 @@ def init(params: Params, world: contracts.Memory) -> State:
     )
 
 
-def memories(erl: ERL, width: int, world: contracts.Memory) -> tuple[Memory, Memory]:
+def make_memories(erl: ERL, width: int, world: contracts.Memory) -> tuple[Memory, Memory]:
     """Make empty memories [owners, kappa, width], twice. Raises MemoryError with what to lower."""
-    shape = (erl.population_size + 1, erl.memory_size) if remembers(erl) else (0, 0)
+    shape = (erl.population_size + 1, erl.memory_size) if has_memories(erl) else (0, 0)
     try:
         no_ages = np.full(shape, EMPTY, np.int64)
         made = [Memory(world.shared((*shape, width)), world.share(no_ages)) for _ in range(2)]
@@ -87,8 +87,8 @@ def memories(erl: ERL, width: int, world: contracts.Memory) -> tuple[Memory, Mem
     return made[0], made[1]
 
 
-def remembers(erl: ERL) -> bool:
-    """Tell whether there are memories: where an operator looks at them."""
+def has_memories(erl: ERL) -> bool:
+    """Tell whether members have memories: where an operator reads them."""
     return distils(erl) or erl.mutation == "proximal"
 
 
@@ -98,5 +98,5 @@ def distils(erl: ERL) -> bool:
 
 
 def births_board(params: Params) -> Board:
-    """Shape what is born: of each slot parameters, on every node, and seconds."""
+    """Return the board of births: parameters of each slot, on every node, and seconds."""
     return Board(params.config.erl.population_size, -(-params.layout.d // 2) + 1)

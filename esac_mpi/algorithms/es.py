@@ -60,7 +60,7 @@ def init(params: Params, world: Memory) -> State:
 
 
 def board(params: Params) -> Board:
-    """Shape what the ranks put together of a generation: its members' results."""
+    """Return the shape of a generation's board: its members' results."""
     return population.board(params, params.config.es)
 
 
@@ -72,7 +72,7 @@ def generation(
     now: Now = Generation(params, state, world, env, learner, k)
     laps = Laps(world.clock)
     found = evaluate(now)  # lines 5-8
-    sigma = adapted(now, found)
+    sigma = adapt_sigma(now, found)
     shaped = evolution.shaped(es.fitness_shaping, found.fitness, found.sign_return)  # line 9
     laps("evaluate")
     weights = evolution.slot_weights(shaped, es.sampling != "onesided")
@@ -105,7 +105,7 @@ def evaluate(now: Now) -> Population:
     return evaluate_population(now, es, np.full(slots(es), state.sigma), trials=centre)
 
 
-def adapted(now: Now, found: Population) -> float:
+def adapt_sigma(now: Now, found: Population) -> float:
     """Compute the next sigma by the one-fifth rule, on one rank, as exponentials differ by CPU."""
     es, sigma, world = now.params.config.es, now.state.sigma, now.world
     if not found.trials.size:

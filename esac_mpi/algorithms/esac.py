@@ -73,9 +73,9 @@ DECLARES = Declaration(
         learner=lambda config: "sac",
         actor=lambda state: state.theta_sac,
         reserve=esac_timing.reserve,
-        added=esac_timing.added,
-        own_env=lambda config, rank: rank == 0 and esac_timing.beside(config.esac),
-        beside=lambda config: esac_timing.beside(config.esac),
+        added=esac_timing.most_added,
+        own_env=lambda config, rank: rank == 0 and esac_timing.has_lag(config.esac),
+        beside=lambda config: esac_timing.has_lag(config.esac),
         cut=esac_timing.cut,
         interval=lambda config: config.esac.gradient_interval if config.esac.sac_phases else 0,
     ),
@@ -107,7 +107,7 @@ def init(params: Params, world: Memory) -> State:
     if esac.transfer == "tested":
         world.reserve(*population.board(params, esac, 2 * esac.transfer_episodes)[:2])
     partial_sums = population.partial_sums(params, esac, world, 2)
-    children, again = configuration.child_slots(esac), esac_timing.replays(esac)
+    children, again = configuration.child_slots(esac), esac_timing.resimulated(esac)
     return State(
         theta_es=world.share(theta_es),
         theta_sac=world.share(theta_sac),
@@ -119,7 +119,7 @@ def init(params: Params, world: Memory) -> State:
         parents=new_population(esac, born=0),
         observation_sums=params.unseen(),
         flight=InFlight(
-            replayed_theta=world.shared((again if esac_timing.beside(esac) else 0, d)),
+            replayed_theta=world.shared((again if esac_timing.has_lag(esac) else 0, d)),
             phase_sums=params.unseen(),
         ),
         sigma=esac.sigma,
@@ -127,7 +127,7 @@ def init(params: Params, world: Memory) -> State:
 
 
 def board(params: Params) -> Board:
-    """Shape what the ranks put together of a generation: its members' results."""
+    """Return the shape of a generation's board: its members' results."""
     return population.board(params, params.config.esac)
 
 
@@ -142,7 +142,7 @@ def generation(
     found = evaluate(now)  # lines 5-8
     shaped = evolution.shaped(esac.fitness_shaping, found.fitness, found.sign_return)  # line 9
     laps("evaluate")
-    ended = esac_timing.ends(esac, state.flight, k, found)  # the phase in flight
+    ended = esac_timing.phase_ends(esac, state.flight, k, found)  # the phase in flight
     plan: Plan = world.from_root(decide(now, found, ended) if world.leads else None)  # 10, 12, 24
     laps("plan")
     phase, again, spent = esac_phase.advance(now, found, ended, plan.learns)  # lines 12-23
@@ -154,19 +154,19 @@ def generation(
     esac_phase.follow(now, found, again)
     laps("update")
     tune(state, plan)  # line 24
-    succeed(now, found, plan)  # line 27
-    timing = {**found.timing, **laps.seconds, **spent, **esac_transfer.seconds(esac, found)}
+    form_next(now, found, plan)  # line 27
+    timing = {**found.timing, **laps.seconds, **spent, **esac_transfer.trial_seconds(esac, found)}
     return {**row, **sac.metrics(phase)}, timing
 
 
 def evaluate(now: Now) -> Population:
-    """Evaluate the population, and what is on trial. Algorithm 1, lines 5-8."""
+    """Evaluate the population, and the policies on trial. Algorithm 1, lines 5-8."""
     esac, state = now.params.config.esac, now.state
     lengths = None
     if state.expected_length.size:
         each = configuration.members(esac) // state.expected_length.size
         lengths = np.repeat(state.expected_length, each)  # [n] [steps]
-    sigmas, trials = slot_sigmas(esac, state), esac_transfer.trials(esac, state)
+    sigmas, trials = slot_sigmas(esac, state), esac_transfer.plan_trials(esac, state)
     return evaluate_population(now, esac, sigmas, lengths, trials)
 
 
@@ -180,11 +180,11 @@ def decide(now: Now, found: Population, ended: bool) -> Plan:
     learns = may_learn and esac_timing.gate_opens(now.params.config, k)  # line 12
     step, raw = 0.0, 0.0
     if esac.sigma_rule == "grow":
-        step, raw = grown(now, found, learns)
+        step, raw = amt_step(now, found, learns)
     elif esac.sigma_rule == "one_fifth":
-        step = adapted(esac, state, found)
+        step = one_fifth_step(esac, state, found)
     winners = select(now.params, k, found.fitness)  # line 10
-    p_sac = esac_timing.probability(esac, k)
+    p_sac = esac_timing.p_sac(esac, k)
     verdict = esac_transfer.judge(esac, state, found)
     return Plan(winners, p_sac, learns, state.sigma + step, step, raw, verdict)
 
@@ -196,7 +196,7 @@ def tune(state: State, plan: Plan) -> None:
     state.sigma = plan.sigma
 
 
-def succeed(now: Now, found: Population, plan: Plan) -> None:
+def form_next(now: Now, found: Population, plan: Plan) -> None:
     """Form the next population, and count this one. Algorithm 1, line 27."""
     esac, state = now.params.config.esac, now.state
     state.expected_length = expected_slots(esac, state, found, plan)
@@ -204,7 +204,7 @@ def succeed(now: Now, found: Population, plan: Plan) -> None:
     population.count(now, esac, found)
 
 
-def grown(now: Now, found: Population, learns: bool) -> tuple[float, float]:
+def amt_step(now: Now, found: Population, learns: bool) -> tuple[float, float]:
     """Make AMT's step of sigma, clipped and unclipped. Eqs. (4)-(6)."""
     esac, sigma = now.params.config.esac, now.state.sigma
     share = amt_share(esac, now.k, learns)
@@ -226,7 +226,7 @@ def amt_share(esac: configuration.ESAC, k: int, learns: bool) -> float:
     return evolution.phases_by(k) - evolution.phases_by(k - 1)
 
 
-def adapted(esac: configuration.ESAC, state: State, found: Population) -> float:
+def one_fifth_step(esac: configuration.ESAC, state: State, found: Population) -> float:
     """Compute the one-fifth rule's step of sigma; 0 without a finite test of theta_es."""
     if not found.trials.size:
         return 0.0
@@ -285,5 +285,5 @@ def describe(now: Now, found: Population, plan: Plan, moved: Row) -> Row:
         "tuning_multiplier": state.tuning_multiplier,
         "log_tuning_multiplier_unclipped": state.log_multiplier_unclipped,
         **moved,
-        **esac_transfer.returns(esac, found),
+        **esac_transfer.trial_returns(esac, found),
     }

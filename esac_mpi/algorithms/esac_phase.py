@@ -9,14 +9,14 @@ import numpy as np
 from esac_mpi import config as configuration
 from esac_mpi.algorithms.esac_state import Now, State, slot_sigmas
 from esac_mpi.algorithms.esac_timing import (
-    beside,
-    duration,
-    lasting,
-    left,
+    evaluation_time,
+    has_lag,
+    is_virtual,
     most_steps,
     own_steps,
-    replays,
-    timed,
+    phase_duration,
+    resimulated,
+    time_left,
 )
 from esac_mpi.comm.contracts import Learner
 from esac_mpi.operators import evolution, noise
@@ -44,19 +44,19 @@ class Again:
 
 
 def learner_fitness(esac: configuration.ESAC, state: State, ended: Phase | None) -> float:
-    """Give the learner's fitness as an ended phase enters; the old one without a whole episode."""
+    """Return the learner's fitness after an ended phase; the old one without a whole episode."""
     if ended is None or not math.isfinite(ended.episodic_return):
         return state.learner_return
     return evolution.shifted(ended.episodic_return, ended.episodic_length, esac.shift)
 
 
 def choose(now: Now, found: Population, known: float) -> Again:
-    """Choose what the phase of this generation resimulates; only members with a finite return.
+    """Choose the members, of finite return, that this generation's phase resimulates.
 
     known: the learner's own fitness, which `better` compares with; -inf = none yet.
     """
     config, fitness = now.params.config, found.fitness
-    esac, count = config.esac, replays(config.esac)
+    esac, count = config.esac, resimulated(config.esac)
     if esac.resimulated != "sample":
         members = evolution.select_winners(fitness, count)
         if esac.resimulated == "better":
@@ -66,14 +66,14 @@ def choose(now: Now, found: Population, known: float) -> Again:
         drawn = random.permutation(fitness.size)
         members = drawn[np.isfinite(fitness[drawn])][:count]
     hosts = [now.world.host(int(i)) for i in members]
-    lasted = duration(esac, found) if timed(esac) else 0.0
+    lasted = evaluation_time(esac, found) if is_virtual(esac) else 0.0
     steps = own_steps(config, lasted, int(found.length[members].sum()))
     seen = now.state.observation_sums
     return Again(members, found.returns[members], found.cap, seen, steps, hosts)
 
 
-def keep(now: Now, again: Again) -> None:
-    """Keep what a phase beside the evaluation resimulates.
+def store_choice(now: Now, again: Again) -> None:
+    """Store the members that a parallel phase resimulates.
 
     Each member is rebuilt on every node, since its parent goes.
     """
@@ -104,7 +104,7 @@ def resume(now: Now) -> None:
     params, flight = now.params, now.state.flight
     if flight.phase_begun:
         steps = flight.phase_steps or params.config.esac.sac_min_steps
-        if timed(params.config.esac):  # of a task whose horizon was longer
+        if is_virtual(params.config.esac):  # of a task whose horizon was longer
             steps = min(steps, most_steps(params.config, params.horizon))
         again = Again(
             flight.replayed_members,
@@ -131,8 +131,8 @@ def advance(
     if not learns:
         return phase, None, spent
     again = choose(now, found, learner_fitness(esac, now.state, phase))
-    if beside(esac):
-        keep(now, again)
+    if has_lag(esac):
+        store_choice(now, again)
     else:
         begin(now, again)
         phase, _, spent = learner_phases.finish(now.world)
@@ -156,13 +156,13 @@ def enter(now: Now, phase: Phase | None, found: Population) -> None:
 def follow(now: Now, found: Population, again: Again | None) -> None:
     """Begin the phase that runs beside the next evaluations, and time the one in flight."""
     config, flight = now.params.config, now.state.flight
-    if timed(config.esac):
+    if is_virtual(config.esac):
         if again is None:
-            flight.phase_left = left(config.esac, flight, found)
+            flight.phase_left = time_left(config.esac, flight, found)
         else:
             played = int(found.length[again.members].sum())
-            flight.phase_left = lasting(config, again.steps, played)
-    if again is not None and beside(config.esac):
+            flight.phase_left = phase_duration(config, again.steps, played)
+    if again is not None and has_lag(config.esac):
         flight.phase_begun = now.k
         begin(now, again)
 
@@ -177,12 +177,12 @@ def begin(now: Now, again: Again) -> None:
         now.world,
         now.learner,
         now.k,
-        lambda learner: steps(apart, learner, again),
-        beside(now.params.config.esac),
+        lambda learner: train(apart, learner, again),
+        has_lag(now.params.config.esac),
     )
 
 
-def steps(now: Now, learner: Learner, again: Again) -> Steps:
+def train(now: Now, learner: Learner, again: Again) -> Steps:
     """Play members' episodes into the replay, then the learner's; learn. Raises ReturnDiffers."""
     esac, replayed = now.params.config.esac, 0
     for place in range(again.members.size):
@@ -190,11 +190,11 @@ def steps(now: Now, learner: Learner, again: Again) -> Steps:
             rows, count = yield from play_again(now, again, place)
         except ReturnDiffers as error:
             there = again.hosts[place] if again.hosts else ""
-            error.add_note(where(there, now.world.hosts[0]))
+            error.add_note(compare_hosts(there, now.world.hosts[0]))
             raise
         learner.replay.add_rows(rows)
         replayed += count
-    cuts = timed(esac)
+    cuts = is_virtual(esac)
     episodes = 0 if cuts else esac.sac_episodes
     sums = again.sums if esac.observation_normalisation else None
     every = esac.sac_min_steps if cuts else 0  # a longer phase learns as often
@@ -206,7 +206,7 @@ def play_again(now: Now, again: Again, place: int) -> Generator[bool, None, tupl
     """Play a chosen member's episodes; return transitions and steps. Raises ReturnDiffers."""
     params, state, esac = now.params, now.state, now.params.config.esac
     policy, i = make_policy(params, now.env, Normaliser.of(again.sums)), int(again.members[place])
-    if beside(esac):
+    if has_lag(esac):
         policy.set(state.flight.replayed_theta[place])
     else:  # its parent is still there
         slot, sign = population.member(esac, i)
@@ -216,8 +216,8 @@ def play_again(now: Now, again: Again, place: int) -> Generator[bool, None, tupl
     return (yield from population.play_again(now, esac, i, policy, again.cap, returned))
 
 
-def where(there: str, here: str) -> str:
-    """Say on which hosts an episode had one return and another; there: empty if unknown."""
+def compare_hosts(there: str, here: str) -> str:
+    """Name the hosts on which an episode's returns differ; there: empty if unknown."""
     if there == here:
         return f"both on {here}: the task does not give an episode twice (docs/reference/tasks.md)"
     there = there or "the host of an earlier start"

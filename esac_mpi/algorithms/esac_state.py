@@ -75,7 +75,7 @@ class State(Evolving):
         return self.theta_sac if kind == SAC_COPY else self.children[kind - CHILD]
 
     def compare_no_more(self, another_task: bool = False) -> None:
-        """Compare returns of episodes that a phase resimulates with nothing."""
+        """Forget the returns that resimulated episodes are compared with."""
         self.flight.replayed_returns = np.full_like(self.flight.replayed_returns, np.nan)
 
 
@@ -83,7 +83,7 @@ Now: TypeAlias = Generation[State, Learner]
 
 
 def sigma_of_noise(esac: configuration.ESAC, state: State) -> float:
-    """Choose what noise is multiplied by: sigma, or sigma(1) if AMT tunes the gradient's alone."""
+    """Return noise's factor: sigma, or sigma(1) if AMT tunes the gradient's alone."""
     only_gradient = esac.sigma_rule == "grow" and esac.amt_scope == "gradient"
     return esac.sigma if only_gradient else state.sigma
 

@@ -11,17 +11,17 @@ from esac_mpi.play.population import Population
 FILLED = 0.9  # of a generation, by a continuous phase: the next one may be a little shorter
 
 
-def beside(esac: configuration.ESAC) -> bool:
-    """Tell whether phases run beside the evaluation, and so in an environment of their own."""
-    return esac.sac_phases and (timed(esac) or esac.learner_lag > 0)
+def has_lag(esac: configuration.ESAC) -> bool:
+    """Tell whether phases run in parallel to the evaluation, in an environment of their own."""
+    return esac.sac_phases and (is_virtual(esac) or esac.learner_lag > 0)
 
 
-def timed(esac: configuration.ESAC) -> bool:
+def is_virtual(esac: configuration.ESAC) -> bool:
     """Tell whether phases follow one another on the virtual clock."""
     return esac.sac_phases and esac.phase_timing != "interval"
 
 
-def replays(esac: configuration.ESAC) -> int:
+def resimulated(esac: configuration.ESAC) -> int:
     """Count the members whose episodes a phase resimulates, where as many have a finite return."""
     if not esac.sac_phases or esac.resimulated == "none":
         return 0
@@ -31,18 +31,20 @@ def replays(esac: configuration.ESAC) -> int:
 def reserve(config: configuration.Config, horizon: int) -> int:
     """Count the transitions that a SAC phase adds at most; horizon: of an episode [steps]."""
     esac = config.esac
-    again = replays(esac) * esac.fitness_episodes * horizon
-    if timed(esac):
+    again = resimulated(esac) * esac.fitness_episodes * horizon
+    if is_virtual(esac):
         return most_steps(config, horizon) + again
     return max(esac.sac_episodes * horizon, esac.sac_min_steps + horizon) + again
 
 
 def cut(config: configuration.Config, horizon: int) -> tuple[str, int]:
     """Name the setting that cuts the learner's episodes, and the most steps of one."""
-    return ("esac.sac_min_steps", most_steps(config, horizon)) if timed(config.esac) else ("", 0)
+    return (
+        ("esac.sac_min_steps", most_steps(config, horizon)) if is_virtual(config.esac) else ("", 0)
+    )
 
 
-def added(config: configuration.Config, horizon: int) -> float:
+def most_added(config: configuration.Config, horizon: int) -> float:
     """Count the transitions a run of this budget adds to SAC's replay at most; inf = no limit."""
     esac, (generations, env_steps, nominal) = config.esac, config.budget.limits
     if config.start_from:
@@ -72,19 +74,19 @@ def most_steps(config: configuration.Config, horizon: int) -> int:
     esac = config.esac
     played = configuration.members(esac) * esac.fitness_episodes * horizon
     trials = 2 * esac.transfer_episodes * horizon if esac.transfer == "tested" else 0
-    # rounded as `duration` is, lest an equal one be less
+    # rounded as `evaluation_time` is, lest an equal one be less
     longest = max(float(esac.fitness_episodes * horizon), (played + trials) / esac.workers)
     return own_steps(config, longest, 0)
 
 
-def lasting(config: configuration.Config, own: int, played: int) -> float:
+def phase_duration(config: configuration.Config, own: int, played: int) -> float:
     """Compute how long a phase lasts [virtual steps]. own: the learner's steps; as `own_steps`."""
     return own * virtual_step(config) + float(played)
 
 
-def left(esac: configuration.ESAC, flight: InFlight, found: Population) -> float:
+def time_left(esac: configuration.ESAC, flight: InFlight, found: Population) -> float:
     """Compute the time left of the phase in flight after a generation [virtual steps]."""
-    return max(0.0, flight.phase_left - duration(esac, found))
+    return max(0.0, flight.phase_left - evaluation_time(esac, found))
 
 
 def virtual_step(config: configuration.Config) -> float:
@@ -92,7 +94,7 @@ def virtual_step(config: configuration.Config) -> float:
     return 1 + config.esac.update_cost * config.sac.updates_per_step
 
 
-def duration(esac: configuration.ESAC, found: Population) -> float:
+def evaluation_time(esac: configuration.ESAC, found: Population) -> float:
     """Compute the least time of `workers` ranks to evaluate a population [virtual steps]."""
     return max(
         float(found.length.max()), (int(found.length.sum()) + found.trial_steps) / esac.workers
@@ -106,23 +108,23 @@ def may_begin(esac: configuration.ESAC, flight: InFlight, k: int, ended: bool) -
     return esac.phase_timing != "interval" or k % esac.gradient_interval == 0
 
 
-def ends(esac: configuration.ESAC, flight: InFlight, k: int, found: Population) -> bool:
+def phase_ends(esac: configuration.ESAC, flight: InFlight, k: int, found: Population) -> bool:
     """Tell whether the phase in flight, if there is one, ends in generation k."""
     if not flight.phase_begun:
         return False
     if esac.phase_timing == "interval":
         return k == flight.phase_begun + esac.learner_lag
-    return flight.phase_left <= duration(esac, found)
+    return flight.phase_left <= evaluation_time(esac, found)
 
 
 def gate_opens(config: configuration.Config, k: int) -> bool:
     """Draw whether generation k, if a phase may begin in it, begins one. Algorithm 1, line 12."""
     random = noise.generator(config.seed, Purpose.GATE, k)
     mu = random.random() if config.esac.gate == "uniform" else random.standard_normal()
-    return bool(mu < probability(config.esac, k))
+    return bool(mu < p_sac(config.esac, k))
 
 
-def probability(esac: configuration.ESAC, k: int) -> float:
+def p_sac(esac: configuration.ESAC, k: int) -> float:
     """Compute p_sac of generation k."""
     if not esac.sac_phases:
         return 0.0

@@ -15,8 +15,8 @@ from esac_mpi.play.params import Row
 from esac_mpi.play.population import NO_TRIALS, Population, Trials
 
 
-def trials(esac: ESAC, state: State) -> Trials:
-    """Try theta_es and theta_sac in the coming generation if a test is due: after a SAC phase."""
+def plan_trials(esac: ESAC, state: State) -> Trials:
+    """Plan episodes of theta_es and theta_sac if a test is due: after a SAC phase."""
     if esac.transfer != "tested" or state.counters.learner_phases < state.transfer.next_trial:
         return NO_TRIALS
     return Trials((state.theta_es, state.theta_sac), esac.transfer_episodes)
@@ -35,7 +35,7 @@ def judge(esac: ESAC, state: State, found: Population) -> Verdict:
     """Count the tests that theta_sac has won in a row, and decide on the transfer."""
     start = state.transfer.start_return
     if esac.transfer == "means":
-        return Verdict(0, outscored(state.parents, found.returns), start)
+        return Verdict(0, copies_lead(state.parents, found.returns), start)
     if esac.transfer == "tested" and math.isnan(start):
         start = finite_mean(returns_of(CENTRE, state.parents, found.returns))
     if not found.trials.size:
@@ -61,7 +61,7 @@ def outgrows(theta_sac: np.ndarray, theta_es: np.ndarray, start: float) -> bool:
 
 def leads(theta_sac: np.ndarray, state: State, found: Population) -> bool:
     """Compare theta_sac's mean in a test [episodes] with every member's return but SAC copies'."""
-    copies = kinds(state.parents, found.returns.size) == SAC_COPY
+    copies = spread(state.parents, found.returns.size) == SAC_COPY
     others = found.returns[~copies & np.isfinite(found.returns)]
     return bool((theta_sac.mean() > others).all())
 
@@ -75,7 +75,7 @@ def schedule(esac: ESAC, state: State, found: Population, verdict: Verdict) -> N
     state.transfer.start_return = verdict.start_return
 
 
-def outscored(parents: np.ndarray, returns: np.ndarray) -> bool:
+def copies_lead(parents: np.ndarray, returns: np.ndarray) -> bool:
     """Compare SAC copies with members around theta_es by mean return.
 
     parents: [slots]. returns: [n].
@@ -94,15 +94,15 @@ def finite_mean(returns: np.ndarray, otherwise: float = math.nan) -> float:
 
 def returns_of(kind: int, parents: np.ndarray, returns: np.ndarray) -> np.ndarray:
     """Select the returns [n] of the members whose parent, of parents [slots], is of a kind."""
-    return returns[kinds(parents, returns.size) == kind]
+    return returns[spread(parents, returns.size) == kind]
 
 
-def kinds(parents: np.ndarray, n: int) -> np.ndarray:
+def spread(parents: np.ndarray, n: int) -> np.ndarray:
     """Spread the parents of slots [slots] over their members [n]."""
     return np.repeat(parents, n // parents.size)
 
 
-def returns(esac: ESAC, found: Population) -> Row:
+def trial_returns(esac: ESAC, found: Population) -> Row:
     """Describe the tests: returns of theta_es and theta_sac [episodes], nan where none is made."""
     if esac.transfer != "tested":
         return {}
@@ -110,7 +110,7 @@ def returns(esac: ESAC, found: Population) -> Row:
     return {"trial_theta_es": tested[0], "trial_sac": tested[1]}
 
 
-def seconds(esac: ESAC, found: Population) -> Row:
+def trial_seconds(esac: ESAC, found: Population) -> Row:
     """Time the tests' episodes [episodes], nan in a generation without."""
     if esac.transfer != "tested":
         return {}

@@ -44,7 +44,7 @@ def update(now: Now, shaped: np.ndarray, winners: np.ndarray, transfers: bool) -
     gradient, rebuilt = gradient_terms(now, shaped), room_for_rebuilt(state, born)
     chunked = len(state.partial_sums) > 0
     exchanges = [] if chunked else [exchange(now, child) for child in range(born)]
-    add = adding(now, gradient, winners, rebuilt)
+    add = make_adder(now, gradient, winners, rebuilt)
     tested = esac.transfer == "tested" and esac.transfer_moments == "reset"
     resets = transfers and tested and esac.optimiser == "adam"
 
@@ -84,7 +84,7 @@ def update(now: Now, shaped: np.ndarray, winners: np.ndarray, transfers: bool) -
     strategy.check_finite(k, sums[-1])
     if resets:
         state.adam_from = k
-    return moved(sums)
+    return movement_columns(sums)
 
 
 def room_for_rebuilt(state: State, born: int) -> Rebuilt:
@@ -96,8 +96,8 @@ def room_for_rebuilt(state: State, born: int) -> Rebuilt:
     return lambda part: own[:, : part.stop - part.start]
 
 
-def adding(now: Now, gradient: Gradient, winners: np.ndarray, room: Rebuilt) -> Adding:
-    """Make update()'s adder of slots: each slot's noise is made once; sums are in slot order."""
+def make_adder(now: Now, gradient: Gradient, winners: np.ndarray, room: Rebuilt) -> Adding:
+    """Make the function that adds up slots: each slot's noise once, sums in slot order."""
     params, state = now.params, now.state
     esac, sigmas = params.config.esac, slot_sigmas(params.config.esac, state)
     won: dict[int, list[tuple[int, int]]] = {}  # slot -> [(place among the winners, sign)]
@@ -132,8 +132,8 @@ def movement(
     return np.array([evolution.checksum(new), evolution.inner(change, towards_sac), *sums])
 
 
-def moved(sums: np.ndarray) -> Row:
-    """Turn sums over blocks, without the checksum, into a row's columns on theta_es's movement."""
+def movement_columns(sums: np.ndarray) -> Row:
+    """Compute a row's columns on theta_es's movement from sums over blocks, checksum left out."""
     inner, *squares, _ = sums
     theta, step, change, towards_sac = np.sqrt(squares)
     return {
@@ -194,10 +194,10 @@ def exchange(now: Now, child: int) -> Exchange:
     random = noise.generator(seed, Purpose.CROSSOVER, k, child)
     taken = evolution.exchanged_rows(random, (tensor.shape for tensor in params.layout.tensors))
     rows = params.layout.rows()
-    return lambda block, part: expanded(taken, rows, part)
+    return lambda block, part: expand(taken, rows, part)
 
 
-def expanded(taken: np.ndarray, rows: np.ndarray, part: slice) -> np.ndarray:
+def expand(taken: np.ndarray, rows: np.ndarray, part: slice) -> np.ndarray:
     """Expand chosen rows [rows] of bounds [rows + 1] to a block's parameters, bool [block size]."""
     first, last = np.searchsorted(rows, part.start, "right") - 1, np.searchsorted(rows, part.stop)
     edges = rows[first : last + 1].clip(part.start, part.stop)

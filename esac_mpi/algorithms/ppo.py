@@ -44,7 +44,7 @@ class State(Standardising):
 
 
 def board(params: Params) -> Board:
-    """Shape what the ranks put together of a generation: nothing, rank 0 plays alone."""
+    """Return the shape of a generation's board: nothing, rank 0 plays alone."""
     return Board(0, 0)
 
 

@@ -96,7 +96,7 @@ def crew(params: Params) -> Crew:
 
 
 def board(params: Params) -> Board:
-    """Shape what the ranks put together: training episodes, unless rank 0 plays alone."""
+    """Return the shape of the board: training episodes, unless rank 0 plays alone."""
     return Board(0, 0) if options_of(params.config).episodes_on == "root" else crew(params).board
 
 

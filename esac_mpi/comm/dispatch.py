@@ -41,11 +41,11 @@ class Leader(Protocol):
 
     agenda: Agenda
 
-    def told(self, task: Task) -> bool:
-        """Hear of a result, put the next tasks onto the agenda; return whether it is enough."""
+    def take_result(self, task: Task) -> bool:
+        """Take a task's result and schedule the next tasks; return whether it is enough."""
 
-    def ordered(self, order: Any, rank: int) -> Any:
-        """Return an order as another rank gets it."""
+    def complete_order(self, order: Any, rank: int) -> Any:
+        """Add to an order what another rank needs of it."""
 
 
 class Dispatch:
@@ -127,7 +127,7 @@ class Dispatch:
         """Tell the leader results, give tasks out; return (enough, number given out)."""
         start, told, enough = self._clock(), False, False
         while not enough and (task := leader.agenda.tell()) is not None:
-            enough, told = leader.told(task), True
+            enough, told = leader.take_result(task), True
         begun = 0 if enough else self._give_out(leader)
         if told or begun:
             self.leading += self._clock() - start
@@ -145,7 +145,8 @@ class Dispatch:
             begun += 1
             if rank:
                 self._at[rank] = task
-                self._send(MPI.pickle.dumps((every, leader.ordered(task.order, rank))), rank, ORDER)
+                order = leader.complete_order(task.order, rank)
+                self._send(MPI.pickle.dumps((every, order)), rank, ORDER)
             else:
                 self._own.append((task, self._work(task.order)))
         return begun

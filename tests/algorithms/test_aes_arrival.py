@@ -16,8 +16,8 @@ from words import words
 
 from esac_mpi import record
 from esac_mpi.algorithms.aes_driver import Driver
-from esac_mpi.algorithms.aes_state import State, keeps
-from esac_mpi.algorithms.aes_work import Order, bring
+from esac_mpi.algorithms.aes_state import State, has_room
+from esac_mpi.algorithms.aes_work import Order, fill_ring
 from esac_mpi.comm.virtual_time import Arrival
 from esac_mpi.config import Config, updated
 from esac_mpi.play.transitions import read_ring, write_ring
@@ -149,7 +149,7 @@ def test_the_slow_find_their_transitions_and_none_starve(seed):
 
         def may(w, coming=coming):
             others = [h for v, h in held.items() if v != w and h is not None]
-            return keeps(config, horizon, state, coming[w], held[w], others)
+            return has_room(config, horizon, state, coming[w], held[w], others)
 
         can = [w for w in done if may(w)]
         waited += len(done) - len(can)
@@ -188,7 +188,7 @@ def test_a_node_that_lags_gets_what_tasks_begun_later_read_too():
         fences.append((node.written[0], there.max()))
 
     for order in orders:
-        list(bring(node, fence, driver.ordered(order, 5)))
+        list(fill_ring(node, fence, driver.complete_order(order, 5)))
         newest = read_ring(there, order.held - 40, order.held).ravel()
         assert newest.tolist() == list(range(order.held - 39, order.held + 1))
     # rows, then that they are there; then they are read

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from esac_mpi.algorithms.aes_driver import Driver
-from esac_mpi.algorithms.aes_moves import moved
+from esac_mpi.algorithms.aes_moves import move
 from esac_mpi.algorithms.aes_state import COLUMNS
 from esac_mpi.algorithms.aes_work import Result
 from esac_mpi.config import AESRL
@@ -76,7 +76,7 @@ def test_an_unstable_episode_of_the_mean_tells_nothing_of_it():
 )
 def test_the_rule_of_one_fifth_by_hand(fitness, mean_return, variance, successes):
     state = distribution(size=2, mean_return=mean_return, length_of_mean=4.0)
-    moved(AESRL(**SUCCESS, start_steps=0), state, result(fitness, theta=[0, 0]))
+    move(AESRL(**SUCCESS, start_steps=0), state, result(fitness, theta=[0, 0]))
     assert state.variance == pytest.approx([variance] * 2, rel=1e-6)
     assert state.successes.tolist() == successes
 
@@ -88,7 +88,7 @@ def test_rank_based_oldest_by_hand():
     aes = AESRL(mean_rule="rank_oldest", ring_size=3, elite_fraction=0.3, **damping)
     state, found = distribution(), []
     for theta, fitness in ((3.0, 5.0), (6.0, 1.0), (9.0, 2.0), (12.0, 4.0), (15.0, np.nan)):
-        p = moved(aes, state, result(fitness, 1, [theta]))
+        p = move(aes, state, result(fitness, 1, [theta]))
         state.told += 1
         found.append((float(state.mean[0]), float(state.variance[0]), p))
     assert found[:2] == [(0.0, 1.0, 0.0)] * 2  # not full yet
@@ -110,7 +110,7 @@ def test_an_arrival_is_compared_with_the_mean_by_fitness():
     for shift, expected in ((0.5, 1.0), (0.0, 0.0)):
         state = distribution(mean_return=90.0, length_of_mean=60.0)
         aes = AESRL(**SUCCESS, start_steps=0, reward_shift=shift)
-        assert moved(aes, state, result(80.0, 10)) == expected
+        assert move(aes, state, result(80.0, 10)) == expected
         assert state.successes.tolist() == [int(expected)]
 
 

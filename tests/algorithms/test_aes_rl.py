@@ -88,7 +88,7 @@ def test_counters_are_what_the_environment_counted(tmp_path, monkeypatch, alone)
 
 
 def test_the_agenda_knows_how_long_updates_last_of_a_task_given(tmp_path, monkeypatch):
-    honest, found = Driver.told, []
+    honest, found = Driver.take_result, []
 
     def told(driver, task):
         critic = task.order.theta is None
@@ -97,7 +97,7 @@ def test_the_agenda_knows_how_long_updates_last_of_a_task_given(tmp_path, monkey
         found.append((critic, task.least > 0))
         return honest(driver, task)
 
-    monkeypatch.setattr(Driver, "told", told)
+    monkeypatch.setattr(Driver, "take_result", told)
     line = [*SMALL, *TASK, *words("--aes_rl.critic_cost 4.0 --budget.generations 5")]
     assert started(*line, "--run-dir", tmp_path / "run") == 0
     assert {*found} == {(True, True), (False, True), (False, False)}
@@ -107,7 +107,7 @@ def test_a_generation_given_up_at_the_end_is_finished_first(tmp_path, monkeypatc
     """900 steps are reached before the last of a generation's arrivals, where all is given up."""
     line = [*SMALL, *TASK, "--budget.nominal_steps", 900, "--run-dir"]
     assert started(*line, tmp_path / "straight") == 0
-    honest, given_up = Driver.told, []
+    honest, given_up = Driver.take_result, []
 
     def told(driver, task):
         enough = honest(driver, task)
@@ -116,7 +116,7 @@ def test_a_generation_given_up_at_the_end_is_finished_first(tmp_path, monkeypatc
             driver.world.stop.give_up_at(0.0)
         return enough
 
-    monkeypatch.setattr(Driver, "told", told)
+    monkeypatch.setattr(Driver, "take_result", told)
     parts = tmp_path / "parts"
     assert started(*line, parts) == 75
     assert 0 < given_up[0] < 6

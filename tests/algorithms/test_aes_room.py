@@ -33,14 +33,14 @@ def narrow(monkeypatch, around: float, anyway: int) -> None:
 @pytest.fixture
 def passed_over(monkeypatch):
     """Return the virtual ends of results that were passed over, as they come."""
-    found, honest = [], aes_driver.keeps
+    found, honest = [], aes_driver.has_room
 
     def keeps(config, horizon, state, *arguments):
         may = honest(config, horizon, state, *arguments)
         found.extend([] if may else [state.told])
         return may
 
-    monkeypatch.setattr(aes_driver, "keeps", keeps)
+    monkeypatch.setattr(aes_driver, "has_room", keeps)
     return found
 
 
@@ -84,7 +84,7 @@ def test_with_room_for_the_most_that_can_come_in_nothing_waits(seed, monkeypatch
 
     def may(task):
         others = [other.order for other in agenda if other is not task and other.order is not None]
-        return aes_state.keeps(config, HORIZON, state, task.result, task.order, others)
+        return aes_state.has_room(config, HORIZON, state, task.result, task.order, others)
 
     def give(worker, start):
         learns = choose.random() < rare

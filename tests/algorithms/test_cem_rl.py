@@ -27,7 +27,7 @@ def test_individuals_learn_from_the_critic_before_they_play(world):
     other.load(small.saved())
     kept = other.learner.replay.rows(0, other.learner.replay.added)["observation"]
     gaussian = Gaussian(small.state.mean.copy(), small.state.variance.copy())
-    z = np.stack([cem.individual(now, i, np.empty_like(gaussian.mean)) for i in range(6)])
+    z = np.stack([cem.write_individual(now, i, np.empty_like(gaussian.mean)) for i in range(6)])
     lessons_each, trainings = (round(share * small.state.last_steps) for share in (0.3, 0.2))
     phase = cooperative.run(other.learner.teach(list(z[:3]), lessons_each // 3, 4))
     for i in range(3):

@@ -168,7 +168,7 @@ def test_no_continuous_phase_is_longer_than_its_room(workers, cost):
         named = {f"esac.{name}": value for name, value in settings.items()}
         config = updated(Config(), {**named, "esac.population_size": members})
         found = SimpleNamespace(length=np.full(members, horizon), trial_steps=0)
-        lasted = esac_timing.duration(config.esac, found)
+        lasted = esac_timing.evaluation_time(config.esac, found)
         most = esac_timing.most_steps(config, horizon)
         assert esac_timing.own_steps(config, lasted, 0) == most
         assert most == int(0.9 * max(horizon, members * horizon / workers) / (1 + cost))

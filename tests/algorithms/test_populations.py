@@ -34,9 +34,9 @@ LESSONS = [  # parts of a generation: a function, and which call of it
 ]
 BIRTHS = [
     (experience, "explore", 4),
-    (erl_play, "learners_episode", 1),
-    (erl_births, "crossed", 1),
-    (erl_births, "mutated", 2),
+    (erl_play, "play_learner", 1),
+    (erl_births, "make_child", 1),
+    (erl_births, "mutate", 2),
     (learner.DeterministicUpdate, "learn_actor", 3),
 ]
 SHORT = "--cem_rl.start_steps 40 --cem_rl.replay_capacity 60 --cem_rl.critic"

@@ -54,7 +54,7 @@ def test_an_unstable_test_leaves_sigma_as_it_is(world):
     params, state, _ = make(world, **TESTED, sigma_rule="one_fifth")
     trials = np.array([[1.0, np.nan], [1.0, 1.0]])
     found = type("Found", (), {"trials": trials, "fitness": np.zeros(10), "returns": np.zeros(10)})
-    assert esac.adapted(params.config.esac, state, found) == 0.0
+    assert esac.one_fifth_step(params.config.esac, state, found) == 0.0
     assert evolution.adapted(0.3, 0.3, np.zeros(10), trials[0]) == 0.3
 
 

@@ -155,7 +155,7 @@ def test_theta_sac_is_adopted_where_its_copies_outscore(world):
 )
 def test_copies_outscore_by_their_mean_finite_return(fitness, better):
     parents = np.array([esac.CHILD, esac.SAC_COPY, esac.CENTRE])
-    assert esac_transfer.outscored(parents, np.array(fitness, float)) == better
+    assert esac_transfer.copies_lead(parents, np.array(fitness, float)) == better
 
 
 def test_no_sac_phase_ever_begins_if_told(world):

@@ -47,7 +47,9 @@ def ring(share, n, monkeypatch):
 
     monkeypatch.setattr(aes_moves.distribution, "ring_elites", elites)
     state = SimpleNamespace(ring=np.zeros((n, 1)), ring_fitness=np.zeros(n), told=0)
-    aes_moves.by_rank(aes, state, SimpleNamespace(theta=0.0, episodic_return=0.0, length=1), True)
+    aes_moves.move_by_rank(
+        aes, state, SimpleNamespace(theta=0.0, episodic_return=0.0, length=1), True
+    )
     return asked[0]
 
 

@@ -83,17 +83,17 @@ def test_the_example_of_virtual_time_is_the_codes(workers, column):
     def played(tested):
         return SimpleNamespace(length=np.full(28, 1000), trial_steps=10_000 * tested)
 
-    steps = esac_timing.own_steps(config, esac_timing.duration(esac, played(False)), 2000)
-    begun = esac_timing.lasting(config, steps, 2000)
+    steps = esac_timing.own_steps(config, esac_timing.evaluation_time(esac, played(False)), 2000)
+    begun = esac_timing.phase_duration(config, steps, 2000)
     flight = SimpleNamespace(phase_begun=1, phase_left=begun)
     generations = 1
-    while not esac_timing.ends(esac, flight, 1 + generations, played(generations == 1)):
-        flight.phase_left = esac_timing.left(esac, flight, played(generations == 1))
+    while not esac_timing.phase_ends(esac, flight, 1 + generations, played(generations == 1)):
+        flight.phase_left = esac_timing.time_left(esac, flight, played(generations == 1))
         generations += 1
     phase, first, later, enters = (
         row[1 + column].split("= ")[-1] for row in table("virtual-time.md", "| `workers` 7")
     )
-    durations = [esac_timing.duration(esac, played(tested)) for tested in (True, False)]
+    durations = [esac_timing.evaluation_time(esac, played(tested)) for tested in (True, False)]
     assert [phase, first, later] == [f"{value:,.0f}" for value in (begun, *durations)]
     assert int(re.match(r"\d+", enters)[0]) == generations
 

@@ -44,7 +44,7 @@ class Leader:
         for worker in range(WORKERS + 1):
             self.agenda.give(worker, 0, order(worker, 0), at_root=worker == WORKERS)
 
-    def told(self, task):
+    def take_result(self, task):
         end = task.start + task.progress
         self.results.append([*task.result, end])
         self.agenda.give(
@@ -52,7 +52,7 @@ class Leader:
         )
         return len(self.results) % TOLD == 0
 
-    def ordered(self, sent, rank):
+    def complete_order(self, sent, rank):
         return sent
 
 

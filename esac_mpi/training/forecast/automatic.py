@@ -123,7 +123,7 @@ def remark_at_start(config: Config, ranks: int) -> str:
     learning = ALGORITHMS[config.algorithm].DECLARES.learning
     has_phases = f"{config.algorithm}.phase_timing" in NAMES and learning is not None
     esac, workers = config.esac, ranks - 1
-    if not workers or not has_phases or not esac_timing.timed(esac) or esac.workers == workers:
+    if not workers or not has_phases or not esac_timing.is_virtual(esac) or esac.workers == workers:
         return ""
     said = f"phases are timed for {esac.workers} rank(s) beside the learner's, here are {workers}"
     return f"{said}; a run begun anew could have --fresh --esac.workers {workers}"

@@ -55,7 +55,7 @@ class Phases:
     def __init__(self, config: Config, pieces: Pieces) -> None:
         esac = config.esac
         self._config, self._esac = config, esac
-        self.beside = esac_timing.beside(esac)
+        self.beside = esac_timing.has_lag(esac)
         lengths = np.full(configuration.members(esac), round(esac.fitness_episodes * pieces.length))
         self.found: Any = SimpleNamespace(length=lengths, trial_steps=0)
         self.trials = 0
@@ -71,14 +71,14 @@ class Phases:
         tested = esac.transfer == "tested" and self.entered
         self.trials = 2 * esac.transfer_episodes if tested else 0
         self.found.trial_steps = round(self.trials * self._pieces.length)
-        ends = esac_timing.ends(esac, flight, k, self.found)
+        ends = esac_timing.phase_ends(esac, flight, k, self.found)
         may = esac_timing.may_begin(esac, flight, k, ends)
         begins = may and esac_timing.gate_opens(self._config, k)
         self.entered = self._steps if ends else 0.0
         if ends:
             flight.phase_begun = 0
-        if esac_timing.timed(esac):
-            flight.phase_left = esac_timing.left(esac, flight, self.found)
+        if esac_timing.is_virtual(esac):
+            flight.phase_left = esac_timing.time_left(esac, flight, self.found)
         if begins:
             self._begin()
         if begins and self.beside:
@@ -89,11 +89,11 @@ class Phases:
 
     def _begin(self) -> None:
         esac, pieces = self._esac, self._pieces
-        again = esac_timing.replays(esac) * esac.fitness_episodes * pieces.length
-        if esac_timing.timed(esac):
-            lasted = esac_timing.duration(esac, self.found)
+        again = esac_timing.resimulated(esac) * esac.fitness_episodes * pieces.length
+        if esac_timing.is_virtual(esac):
+            lasted = esac_timing.evaluation_time(esac, self.found)
             own = esac_timing.own_steps(self._config, lasted, round(again))
-            self._flight.phase_left = esac_timing.lasting(self._config, own, round(again))
+            self._flight.phase_left = esac_timing.phase_duration(self._config, own, round(again))
             steps = float(own)
         else:  # of whole episodes
             episodes = max(esac.sac_episodes, math.ceil(esac.sac_min_steps / pieces.length))
